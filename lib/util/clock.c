@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times and waits with a deadline. */
+#include "lib/util/clock.h"
+
+#include <errno.h>
+
+static int64_t now_of(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return clock_ns(ts);
+}
+
+int64_t clock_wall_ns(void)
+{
+	return now_of(CLOCK_REALTIME);
+}
+
+int64_t clock_mono_ns(void)
+{
+	return now_of(CLOCK_MONOTONIC);
+}
+
+struct timespec clock_timespec(int64_t ns)
+{
+	struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+
+	if (ts.tv_nsec < 0) {
+		ts.tv_sec--;
+		ts.tv_nsec += NS_PER_S;
+	}
+	return ts;
+}
+
+int64_t clock_ns(struct timespec ts)
+{
+	return (int64_t)ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+int cond_init_mono(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+	int error = pthread_condattr_init(&attr);
+
+	if (error)
+		return -error;
+	error = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	if (!error)
+		error = pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+	return -error;
+}
+
+int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns)
+{
+	struct timespec ts = clock_timespec(deadline_ns);
+
+	return -pthread_cond_timedwait(cond, mutex, &ts);
+}

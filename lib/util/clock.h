@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times: wall clock and monotonic, in nanoseconds, and waiting on a condition with a deadline. */
+#ifndef EPOCHFS_UTIL_CLOCK_H
+#define EPOCHFS_UTIL_CLOCK_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_S  INT64_C(1000000000)
+#define NS_PER_MS INT64_C(1000000)
+
+/* Nanoseconds since 1970 (CLOCK_REALTIME), for what people see and what is stored. */
+int64_t clock_wall_ns(void);
+/* Nanoseconds that never step back (CLOCK_MONOTONIC), for intervals and deadlines. */
+int64_t clock_mono_ns(void);
+struct timespec clock_timespec(int64_t ns);
+int64_t clock_ns(struct timespec ts);
+
+/* A condition variable whose waits are measured by CLOCK_MONOTONIC: 0 or -errno. */
+int cond_init_mono(pthread_cond_t *cond);
+/* Waits, with the mutex held, until woken or until clock_mono_ns() is `deadline_ns`: 0 or
+ * -ETIMEDOUT. The condition must come from cond_init_mono. */
+int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns);
+
+#endif

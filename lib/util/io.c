@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole reads and writes, and replacing a file atomically. */
+#include "lib/util/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#define COPY_STEP ((size_t)1 << 20)
+
+ssize_t io_pread_some(int fd, void *data, size_t len, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)data + done, len - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int io_pread_full(int fd, void *data, size_t len, uint64_t offset)
+{
+	ssize_t n = io_pread_some(fd, data, len, offset);
+
+	if (n < 0)
+		return (int)n;
+	return (size_t)n == len ? 0 : -ENODATA;
+}
+
+int io_pwrite_full(int fd, const void *data, size_t len, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n =
+			pwrite(fd, (const char *)data + done, len - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int io_write_full(int fd, const void *data, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = write(fd, (const char *)data + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int io_read_file(int dirfd, const char *path, size_t max, struct buf *out)
+{
+	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if ((uint64_t)st.st_size > max)
+		return -EFBIG;
+	for (;;) {
+		ssize_t n;
+
+		if (buf_reserve(out, 65536) < 0)
+			return -ENOMEM;
+		n = read(fd, out->data + out->len, 65536);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return 0;
+		out->len += (size_t)n;
+		if (out->len > max)
+			return -EFBIG;
+	}
+}
+
+int io_fsync_parent(int dirfd, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char parent[PATH_MAX];
+	cleanup_close int fd = -1;
+
+	if (!slash)
+		snprintf(parent, sizeof(parent), ".");
+	else if (slash == path)
+		snprintf(parent, sizeof(parent), "/");
+	else if ((size_t)(slash - path) < sizeof(parent))
+		snprintf(parent, sizeof(parent), "%.*s", (int)(slash - path), path);
+	else
+		return -ENAMETOOLONG;
+	fd = openat(dirfd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) < 0)
+		return -errno;
+	return 0;
+}
+
+int io_replace_file(int dirfd, const char *path, const void *data, size_t len)
+{
+	static atomic_uint counter;
+	char temporary[PATH_MAX];
+	int fd, error;
+
+	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.tmp%d.%u", path, (int)getpid(),
+			     atomic_fetch_add(&counter, 1)) >= sizeof(temporary))
+		return -ENAMETOOLONG;
+	fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	error = io_write_full(fd, data, len);
+	if (!error && fsync(fd) < 0)
+		error = -errno;
+	close(fd);
+	if (!error && renameat(dirfd, temporary, dirfd, path) < 0)
+		error = -errno;
+	if (error) {
+		unlinkat(dirfd, temporary, 0);
+		return error;
+	}
+	return io_fsync_parent(dirfd, path);
+}
+
+static int copy_by_buffer(int from, int to, uint64_t offset, uint64_t end)
+{
+	cleanup_free char *data = malloc(COPY_STEP);
+
+	if (!data)
+		return -ENOMEM;
+	while (offset < end) {
+		size_t want = end - offset < COPY_STEP ? (size_t)(end - offset) : COPY_STEP;
+		ssize_t n = io_pread_some(from, data, want, offset);
+		int error;
+
+		if (n <= 0)
+			return n < 0 ? (int)n : 0;
+		error = io_pwrite_full(to, data, (size_t)n, offset);
+		if (error)
+			return error;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int copy_extent(int from, int to, uint64_t offset, uint64_t end)
+{
+	while (offset < end) {
+		loff_t in = (loff_t)offset, out = (loff_t)offset;
+		ssize_t n = copy_file_range(from, &in, to, &out, end - offset, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP ||
+			      errno == ENOSYS || errno == EBADF))
+			return copy_by_buffer(from, to, offset, end);
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return 0;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+int io_clone(int from, int to, uint64_t size)
+{
+	uint64_t offset = 0;
+
+	if (ioctl(to, FICLONE, from) == 0)
+		return ftruncate(to, (off_t)size) < 0 ? -errno : 0;
+	if (ftruncate(to, 0) < 0 || ftruncate(to, (off_t)size) < 0)
+		return -errno;
+	while (offset < size) {
+		off_t data = lseek(from, (off_t)offset, SEEK_DATA), hole;
+		uint64_t end;
+		int error;
+
+		if (data < 0 && errno == ENXIO)
+			return 0;
+		if (data < 0)
+			data = (off_t)offset;
+		if ((uint64_t)data >= size)
+			return 0;
+		hole = lseek(from, data, SEEK_HOLE);
+		end = hole < 0 || (uint64_t)hole > size ? size : (uint64_t)hole;
+		error = copy_extent(from, to, (uint64_t)data, end);
+		if (error)
+			return error;
+		offset = end;
+	}
+	return 0;
+}
+
+int io_mkdir_p(const char *path)
+{
+	char part[PATH_MAX];
+	size_t len = strlen(path);
+
+	if (!len || len >= sizeof(part))
+		return len ? -ENAMETOOLONG : -ENOENT;
+	memcpy(part, path, len + 1);
+	for (char *p = part + 1;; p++) {
+		char c = *p;
+
+		if (c != '/' && c != '\0')
+			continue;
+		*p = '\0';
+		if (mkdir(part, 0700) < 0 && errno != EEXIST) {
+			struct stat st;
+			int error = -errno;
+
+			if (stat(part, &st) < 0 || !S_ISDIR(st.st_mode))
+				return error;
+		}
+		*p = c;
+		if (c == '\0')
+			break;
+	}
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+int io_remove_tree(int dirfd, const char *path)
+{
+	int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_closedir DIR *dir = NULL;
+	struct dirent *d;
+
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return unlinkat(dirfd, path, 0) < 0 && errno != ENOENT ? -errno : 0;
+	if (fd < 0)
+		return -errno;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while ((d = readdir(dir))) {
+		int error;
+
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+			continue;
+		error = io_remove_tree(fd, d->d_name);
+		if (error)
+			return error;
+	}
+	return unlinkat(dirfd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}

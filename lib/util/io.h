@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole reads and writes, and replacing a file atomically. All return 0 or -errno unless said
+ * otherwise. */
+#ifndef EPOCHFS_UTIL_IO_H
+#define EPOCHFS_UTIL_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "lib/util/buf.h"
+
+/* Reads exactly len bytes at offset; -ENODATA where the file ends before. */
+int io_pread_full(int fd, void *data, size_t len, uint64_t offset);
+/* Reads up to len bytes at offset, fewer only at the end of file: the count, or -errno. */
+ssize_t io_pread_some(int fd, void *data, size_t len, uint64_t offset);
+int io_pwrite_full(int fd, const void *data, size_t len, uint64_t offset);
+int io_write_full(int fd, const void *data, size_t len);
+
+/* Appends the whole file to `out`; -EFBIG where it is larger than max. dirfd may be AT_FDCWD. */
+int io_read_file(int dirfd, const char *path, size_t max, struct buf *out);
+/*
+ * Makes `path` hold these bytes, or leaves it as it was: a temporary name in the same directory,
+ * fsync, rename, fsync of the directory. Mode 0600.
+ */
+int io_replace_file(int dirfd, const char *path, const void *data, size_t len);
+/* Opens the directory that holds path (relative to dirfd) and fsyncs it. */
+int io_fsync_parent(int dirfd, const char *path);
+/* Copies [0, size) from one descriptor to another, keeping holes; FICLONE where the file system
+ * can, else copy_file_range, else reads and writes. The target is truncated to `size` first. */
+int io_clone(int from, int to, uint64_t size);
+/* mkdir -p of the parents of path and of path itself, mode 0700 for what it makes. */
+int io_mkdir_p(const char *path);
+/* Removes a directory with all in it; a missing one is no error. Does not follow symlinks. */
+int io_remove_tree(int dirfd, const char *path);
+
+#endif

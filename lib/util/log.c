@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines. */
+#include "lib/util/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 2048
+
+static atomic_int log_level = LOG_LEVEL_INFO;
+static atomic_int log_fd = 2;
+
+void log_set_level(enum log_level level)
+{
+	atomic_store(&log_level, (int)level);
+}
+
+void log_set_fd(int fd)
+{
+	atomic_store(&log_fd, fd);
+}
+
+static void replace_controls(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			*s = '?';
+}
+
+static void write_line(int fd, enum log_level level, const char *text)
+{
+	static const char *const names[] = {"error", "warning", "info", "debug"};
+	char line[LINE_MAX_BYTES + 64], when[32];
+	struct timespec now;
+	struct tm tm;
+	int n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+	n = snprintf(line, sizeof(line), "%s.%03ldZ %s: %s\n", when, now.tv_nsec / 1000000,
+		     names[level], text);
+	if (n > 0 && write(fd, line, (size_t)n) < 0)
+		return; /* there is nobody left to tell */
+}
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	static const int priorities[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
+	char text[LINE_MAX_BYTES];
+	int saved = errno, fd;
+	va_list ap;
+
+	if ((int)level > atomic_load(&log_level))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	replace_controls(text);
+	fd = atomic_load(&log_fd);
+	if (fd < 0)
+		syslog(priorities[level], "%s", text);
+	else
+		write_line(fd, level, text);
+	errno = saved;
+}
