@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Remotes: named objects of bytes, in a directory, in memory, or behind layers that retry or inject
+ * faults. */
+#ifndef EPOCHFS_REMOTE_REMOTE_H
+#define EPOCHFS_REMOTE_REMOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/util/buf.h"
+
+/*
+ * A remote keeps objects under keys. An object appears whole and at once, or not at all; it is
+ * durable when the call that put it returns 0. Nothing is said about the order in which objects of
+ * different calls become visible to another machine, except that what a call put before returning
+ * is there for every call that starts later.
+ *
+ * Keys are 1 to REMOTE_KEY_MAX bytes of [A-Za-z0-9._/-], in components of at most 255 bytes parted
+ * by one `/`; no component is empty, `.` or `..`, or begins with `.tmp-`. Every operation checks
+ * that
+ * (-EINVAL), so a key made from hostile data cannot leave the remote's prefix.
+ *
+ * Errors. Every operation returns 0 or one of these (negative), whatever the remote is:
+ *   ENOENT                          no such object; from remote_open: the place to put the remote
+ * is missing EEXIST                          put_if_absent: an object with that key is there
+ *   EACCES, EPERM                   the remote does not allow it
+ *   EROFS                           this remote takes no writes
+ *   ENOSPC                          the remote is full, or a quota is reached
+ *   EIO, ETIMEDOUT, ECONNREFUSED    it did not work now and may be tried again: remote_may_retry()
+ *   ECANCELED                       remote_cancel was called
+ *   EINVAL                          a bad key, prefix or URL: a mistake of the caller or of the
+ * user EPROTONOSUPPORT                 remote_open: no such kind of remote EOPNOTSUPP the remote
+ * has no way to create an object only if it is absent EFBIG                           get: more
+ * than REMOTE_GET_MAX bytes would come ENOMEM                          here, not there
+ *
+ * After EIO, ETIMEDOUT or ECONNREFUSED from a put, put_if_absent or delete, the operation may have
+ * been done or not. Details that the error number cannot carry go to the log, at debug level.
+ *
+ * Threads: every operation may be called from any number of threads at once, and blocks. No lock of
+ * the caller may be held that a remote_list callback takes. Only the last remote_close must be
+ * alone.
+ */
+struct remote;
+
+#define REMOTE_KEY_MAX	512
+#define REMOTE_GET_MAX	(UINT64_C(1) << 30)
+#define REMOTE_TO_END	UINT64_MAX
+#define REMOTE_TEXT_MAX 512
+
+/*
+ * Opens the remote that `url` names:
+ *   /abs/dir, file:///abs/dir   a directory (file.c); where it is missing but its parent is there,
+ * the first put makes it, and until then it is an empty remote memory:NAME                 objects
+ * of this process; all that open one NAME share them, for as long as one of them is open none
+ * nothing: every get is -ENOENT, every put and delete -EROFS fault+URL                   any of
+ * these with faults injected (fault.c says how) No retries: wrap it with remote_retry_new. Does no
+ * I/O but on a local directory. Errors: -EINVAL, -EPROTONOSUPPORT, -ENOENT, -EACCES, -ENOTDIR (the
+ * path is no directory), -ENOMEM, -EIO.
+ */
+int remote_open(const char *url, struct remote **ret_remote);
+
+/* Another reference to the same remote; each is given back with remote_close. */
+struct remote *remote_ref(struct remote *r);
+/* Gives a reference back; the last one frees. NULL is allowed. */
+void remote_close(struct remote *r);
+
+/* The URL as people may see and log it: without passwords or tokens. Lives as long as the remote.
+ */
+const char *remote_name(const struct remote *r);
+/* True for `none`, also below retry and fault. */
+bool remote_is_none(const struct remote *r);
+
+/* Makes the object hold these bytes, whether it was there or not: readers see the old or the new,
+ * whole. */
+int remote_put(struct remote *r, const char *key, const void *data, size_t len);
+/* The same, but -EEXIST and nothing changed where the object is there. Of any number of callers on
+ * any number of machines that race, one wins. */
+int remote_put_if_absent(struct remote *r, const char *key, const void *data, size_t len);
+/* Appends bytes [offset, offset + len) to `out`; fewer (or none) where the object ends before; len
+ * REMOTE_TO_END: to its end. On failure `out` is as it was. The bytes are as the remote gave them:
+ * check them. */
+int remote_get(struct remote *r, const char *key, uint64_t offset, uint64_t len, struct buf *out);
+/* The object's size in bytes, or -ENOENT. */
+int remote_size(struct remote *r, const char *key, uint64_t *ret_size);
+
+/* Anything but 0 ends the listing, and remote_list returns it. */
+typedef int remote_list_fn(void *arg, const char *key, uint64_t size);
+/*
+ * Calls fn for each object below `prefix`, at any depth, in no promised order, once each. `prefix`
+ * is "" or a key followed by `/`; one that holds nothing is no error. Objects whose names are no
+ * keys are left out; whatever else lies there is passed on: skip what you do not know. fn may call
+ * operations of the same remote; an object that is put or deleted meanwhile may be seen or not. No
+ * lock is held in fn.
+ */
+int remote_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg);
+/* Removes the object; 0 where it is not there. */
+int remote_delete(struct remote *r, const char *key);
+
+/* Puts a small object `epochfs.probe-RANDOM`, reads it back and deletes it: 0, or why it cannot be
+ * written (-EIO also where other bytes came back). */
+int remote_check_writable(struct remote *r);
+
+/*
+ * Makes waits and retries that are in progress, and every operation until remote_resume, give
+ * -ECANCELED soon. An operation that is not waiting may still finish as usual. Both reach all
+ * layers below, and so everyone who shares them.
+ */
+void remote_cancel(struct remote *r);
+void remote_resume(struct remote *r);
+
+/* True for errors of this table that the same call may not give later without anyone's help. */
+bool remote_may_retry(int err);
+/* One line: what failed, where, what to do. `err` is what an operation of `r` returned. Returns
+ * ret_text. */
+const char *remote_strerror(const struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX]);
+/* The same for what remote_open returned for this URL (which is shown without its secrets). */
+const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_TEXT_MAX]);
+
+/*
+ * Retrying (retry.c). A layer that repeats what failed with an error that remote_may_retry(), after
+ * a wait that starts at `first_wait_ns`, doubles each time up to `longest_wait_ns`, and is then
+ * shortened by a random part of up to a half, so that many clients do not return in step.
+ *
+ * What may be repeated blindly: get, size, delete, put (the same bytes under the same key) and list
+ * (whose keys are collected first, so that fn sees each once). put_if_absent may not: when the
+ * answer to an attempt was lost, the object may be there because of it. So when a later attempt
+ * says -EEXIST, the object is read: with exactly our bytes it is taken as ours, and the call
+ * succeeds; with others it is -EEXIST. Hence two callers that race with identical bytes may both be
+ * told 0 when answers are lost: where there must be one winner, put something of the caller's own
+ * into the bytes. An attempt that is the first to be answered is never second-guessed.
+ */
+struct remote_retry_policy {
+	int64_t first_wait_ns;	 /* 0: 100 ms */
+	int64_t longest_wait_ns; /* 0: 30 s */
+	unsigned max_tries;	 /* attempts of one call; 0: no limit */
+	int64_t max_total_ns; /* no attempt starts this long after the call's first; 0: no limit */
+	/* Also repeat what a person can put right: ENOSPC, EACCES, EPERM (but not EROFS). */
+	bool persist;
+};
+
+/* Takes over the caller's reference to `inner` on success, and leaves it alone on failure. `policy`
+ * is copied; NULL is the default: for ever, 100 ms to 30 s. The name is the inner one's. */
+int remote_retry_new(struct remote *inner, const struct remote_retry_policy *policy,
+		     struct remote **ret_remote);
+
+/* How it goes, for `status`. An answer such as -ENOENT or -EEXIST is no failure. */
+struct remote_state {
+	int64_t failing_since_ns; /* wall clock, of the first failure with no success after it; 0:
+				     all is well */
+	int64_t last_failure_ns;  /* wall clock; 0: never */
+	int last_error;		  /* negative errno of the last failure; 0: never */
+	uint64_t failures;	  /* failed attempts since failing_since_ns; 0: all is well */
+	uint64_t retries;	  /* attempts that were repeated, since the layer was made */
+	unsigned waiting;	  /* calls that wait for their next attempt now */
+};
+/* All zero where `r` is not a retry layer. Thread-safe. */
+void remote_get_state(struct remote *r, struct remote_state *ret_state);
+
+#endif
