@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a plain chunk to its stored frame and back: choice of the filter, and LZ4. */
+#ifndef EPOCHFS_STORE_FILTER_H
+#define EPOCHFS_STORE_FILTER_H
+
+#include <stddef.h>
+#include "lib/util/buf.h"
+
+/*
+ * A frame (lib/format/chunk.h) stores a chunk raw, as one LZ4 block, or as GBS planes (gbs.h), each
+ * plane an LZ4 block of its own or raw. Which one is told from samples of 4 x 4 KiB: a filter is
+ * taken only where it gains 0.5 % or more over none, and a plane is stored raw where its sample
+ * stays above 97 %. The same chunk gives the same frame on every machine with the same liblz4.
+ */
+
+/*
+ * Contexts and scratch memory (some MiB, as large as the largest chunk that it has seen): use one
+ * for each thread, for any number of chunks. Not thread-safe.
+ */
+struct filter;
+
+/* 0 or -ENOMEM. */
+int filter_new(struct filter **ret_filter);
+/* NULL is allowed. */
+void filter_free(struct filter *f);
+
+static inline void cleanup_filter_fn(struct filter **f)
+{
+	filter_free(*f);
+}
+#define cleanup_filter CLEANUP(cleanup_filter_fn)
+
+/*
+ * Appends the whole frame (header and payload) of the chunk `plain` to `out`. A frame is never
+ * longer than FILTER_FRAME_MAX(len). 0; -EINVAL where len is 0 or above CHUNK_PLAIN_MAX; -ENOMEM.
+ * On failure `out` is as long as it was.
+ */
+int filter_encode(struct filter *f, const void *plain, size_t len, struct buf *out);
+#define FILTER_FRAME_MAX(len) ((size_t)(len) + 256)
+
+/*
+ * Decodes a frame of exactly frame_len bytes, which may come from an enemy, into exactly plain_len
+ * bytes at ret_plain: 0, -ENOMEM, or -EBADMSG where the frame is damaged, of another length, or of
+ * a filter or codec that is not known. Writes nothing outside [ret_plain, ret_plain + plain_len);
+ * what it holds after an error is undefined. The hash of the plain bytes is the caller's to check.
+ */
+int filter_decode(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
+		  size_t plain_len);
+
+#endif
