@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The epoch's record: the small JSON object by which an epoch exists. */
+#ifndef EPOCHFS_FORMAT_RECORD_H
+#define EPOCHFS_FORMAT_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/util/buf.h"
+#include "lib/util/hash.h"
+
+/*
+ * One JSON object (RFC 8259), indented, keys in the order below, one newline at its end:
+ *
+ *   "format"         1; a higher one is refused
+ *   "epoch"          number, from 1
+ *   "parent"         number of the epoch before it in this volume; absent for none
+ *   "volume"         the volume's UUID
+ *   "complete"       true, false or "unknown"
+ *   "reason"         why it is not complete
+ *   "continues"      number of the epoch that this one completes
+ *   "restores"       number of the epoch whose tree a rollback brought back
+ *   "trigger"        what sealed it, a name of record_trigger_name
+ *   "step"           the training step, a number; "step_name": the name it was found in
+ *   "message" "host" "run_id" "user"
+ *   "opened" "sealed" "durable"   RFC 3339, UTC, nanoseconds
+ *   "save_ns"        nanoseconds from the first change to the last close
+ *   "files" "directories" "symlinks" "specials"     what the tree holds
+ *   "added" "changed" "removed"   paths, against the parent
+ *   "bytes" "bytes_new" "bytes_stored"  files' sizes; plain bytes not stored before; bytes uploaded
+ *   "tree"           { "hash", "size", "chunks": [ { "hash", "length", "pack", "offset", "stored" }
+ * ] } "packs"          ids of the packs that "tree.chunks[].pack" counts from 0 "indexes" keys of
+ * the index objects that this epoch added "db_type" "db_prefix" "path_type" "path_prefix"
+ * "node_names"   what a metadata writer records
+ *
+ * A key whose value is unknown or empty is left out; unknown keys are ignored, so that a later
+ * program may add some. Where chunks lie (pack, offset, stored) is a hint: the index is right where
+ * it says otherwise, and a chunk without a hint has no "pack". Text is at most RECORD_TEXT_MAX
+ * bytes; bytes that are not UTF-8 are written as U+FFFD.
+ */
+#define RECORD_ENCODED_MAX (1u << 20)
+#define RECORD_TEXT_MAX	   (16u << 10)
+#define RECORD_LIST_MAX	   4096
+
+enum record_complete {
+	RECORD_UNKNOWN,
+	RECORD_INCOMPLETE,
+	RECORD_COMPLETE,
+};
+
+enum record_trigger {
+	RECORD_TRIGGER_UNKNOWN, /* also any name that this program does not know */
+	RECORD_TRIGGER_COMMIT,	/* the command, or mkdir .epochs/NAME */
+	RECORD_TRIGGER_SYNC,	/* sync of .epochs, wait */
+	RECORD_TRIGGER_RENAME,
+	RECORD_TRIGGER_MARKER,
+	RECORD_TRIGGER_QUIET,
+	RECORD_TRIGGER_CLOSE,  /* settle=0 */
+	RECORD_TRIGGER_KILLED, /* a writer died */
+	RECORD_TRIGGER_UNMOUNT,
+	RECORD_TRIGGER_ROLLBACK,
+	RECORD_TRIGGER_RECOVERY, /* the first mount after a crash */
+	RECORD_TRIGGER_IMPORT,
+	RECORD_TRIGGER_COUNT,
+};
+
+/* "unknown", "commit", "sync", ... */
+const char *record_trigger_name(enum record_trigger trigger);
+
+#define RECORD_NO_PACK UINT32_MAX
+
+struct record_chunk {
+	struct hash hash;
+	uint32_t length;     /* plain */
+	uint32_t pack;	     /* counts in `packs`, or RECORD_NO_PACK */
+	uint32_t offset;     /* of the frame in the pack */
+	uint32_t stored_len; /* of the frame */
+};
+
+/* Zero-initialise, free with record_free or mark `cleanup_record`. Strings are of malloc; NULL is
+ * absent. Numbers are at most INT64_MAX; times are nanoseconds since 1970, 0 is absent. */
+struct epoch_record {
+	uint64_t number;
+	uint64_t parent; /* 0: none */
+	char volume[37];
+	enum record_complete complete;
+	char *reason;
+	uint64_t continues; /* 0: none */
+	uint64_t restores;  /* 0: none */
+	enum record_trigger trigger;
+	bool has_step;
+	uint64_t step;
+	char *step_name;
+	char *message;
+	char *host;
+	char *run_id;
+	char *user;
+	int64_t opened_ns;
+	int64_t sealed_ns;
+	int64_t durable_ns;
+	uint64_t save_ns;
+	uint64_t files;
+	uint64_t directories;
+	uint64_t symlinks;
+	uint64_t specials;
+	uint64_t added;
+	uint64_t changed;
+	uint64_t removed;
+	uint64_t bytes;
+	uint64_t bytes_new;
+	uint64_t bytes_stored;
+	struct hash tree_hash; /* SHA-256 of the tree's bytes */
+	uint64_t tree_size;
+	struct record_chunk *chunks; /* the tree's, in order */
+	size_t chunk_count;
+	struct hash *packs;
+	size_t pack_count;
+	char **indexes;
+	size_t index_count;
+	char *db_type;
+	char *db_prefix;
+	char *path_type;
+	char *path_prefix;
+	char **node_names;
+	size_t node_count;
+};
+
+void record_free(struct epoch_record *r);
+#define cleanup_record CLEANUP(record_free)
+/* A deep copy: 0 or -ENOMEM. */
+int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy);
+
+/* Appends the JSON text to `out`: 0, -EINVAL where a field breaks a rule above, -EFBIG where the
+ * text would be longer than RECORD_ENCODED_MAX, -ENOMEM. */
+int record_encode(const struct epoch_record *r, struct buf *out);
+/* 0, -EBADMSG (not a record, or one with a wrong field), -EPROTONOSUPPORT (newer format), -ENOMEM.
+ */
+int record_decode(const void *data, size_t len, struct epoch_record *ret_record);
+
+#endif
