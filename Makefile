@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds, tests and installs epochfs (GNU make). `make help` lists the verbs.
+#
+#   V=1                 show every command
+#   CC=clang            another compiler (gcc 12 and clang 14 are checked)
+#   BUILD=dir           the build folder, `build` by default
+#   SAN=address|thread  AddressSanitizer + UBSan, or ThreadSanitizer, in $(BUILD)-asan, $(BUILD)-tsan
+#   WERROR=1            warnings are errors (the default where CI=true)
+#   ARGS=...            more arguments for the test runner of check-unit and check-mount
+#
+# Sources are found by wildcard: lib/*/*.c make libepochfs.a; fs/*.c and tools/*.c make the program;
+# each tests/unit/test_*.c, tests/fuzz/fuzz_*.c and tests/bench/bench_*.c is a program of its own.
+
+VERSION := 0.1.0
+
+BUILD  ?= build
+SAN    ?=
+V      ?= 0
+PREFIX ?= /usr/local
+SBINDIR ?= /sbin
+MANDIR ?= $(PREFIX)/share/man
+ARGS   ?=
+ifeq ($(CI),true)
+WERROR ?= 1
+endif
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.DEFAULT_GOAL := all
+
+ifneq ($(V),1)
+Q := @
+say = @printf '  %-7s %s\n' '$1' '$2'
+else
+say = @:
+endif
+
+# ---- the build folder and flags of each kind of build
+
+suffix_address  := -asan
+suffix_thread   := -tsan
+suffix_fuzz     := -fuzz
+suffix_coverage := -coverage
+san_address     := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+san_thread      := -fsanitize=thread -fno-omit-frame-pointer
+san_fuzz        := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+san_coverage    := --coverage
+ifneq ($(SAN),)
+ifeq ($(suffix_$(SAN)),)
+$(error SAN=$(SAN) is unknown: use address, thread, fuzz or coverage)
+endif
+endif
+O := $(BUILD)$(suffix_$(SAN))
+RESULTS ?= $(O)/results
+
+# ---- flags
+
+WARNINGS := -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wold-style-definition \
+	-Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wimplicit-fallthrough
+ifeq ($(WERROR),1)
+WARNINGS += -Werror
+endif
+DEFINES := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DFUSE_USE_VERSION=314 \
+	-DEPOCHFS_VERSION='"$(VERSION)"'
+ifeq ($(SAN),)
+HARDENING := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+else
+# The instrumentation confuses gcc's flow analysis.
+WARNINGS += -Wno-maybe-uninitialized -Wno-unknown-warning-option
+endif
+HARDENING += -fstack-protector-strong -fPIE
+OPTIMIZE := $(if $(filter coverage,$(SAN)),-O0,-O2) -g
+
+# One run of pkg-config a set; what is missing is reported when something is compiled, so that
+# `make test` can install it first.
+LIB_PACKAGES  := liblz4 sqlite3 libcrypto jansson
+lib_cflags    := $(shell pkg-config --cflags $(LIB_PACKAGES) 2>/dev/null)
+lib_libs      := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null)
+fuse_cflags   := $(shell pkg-config --cflags fuse3 2>/dev/null)
+fuse_libs     := $(shell pkg-config --libs fuse3 2>/dev/null)
+check_cflags   = $(shell pkg-config --cflags check 2>/dev/null)
+check_libs     = $(shell pkg-config --libs check 2>/dev/null)
+
+ALL_CFLAGS := -std=gnu11 $(OPTIMIZE) $(WARNINGS) $(DEFINES) $(HARDENING) $(san_$(SAN)) -I. -pthread \
+	$(lib_cflags) $(CPPFLAGS) $(CFLAGS)
+ALL_LDFLAGS := -pie -Wl,-z,relro,-z,now $(san_$(SAN)) -pthread $(LDFLAGS)
+
+# ---- what there is
+
+lib_objects   := $(patsubst %.c,$(O)/%.o,$(wildcard lib/*/*.c))
+face_objects  := $(patsubst %.c,$(O)/%.o,$(filter-out tools/main.c,$(wildcard fs/*.c tools/*.c)))
+main_source   := $(wildcard tools/main.c)
+programs      := $(if $(main_source),$(O)/epochfs)
+unit_programs := $(patsubst tests/unit/%.c,$(O)/tests/%,$(wildcard tests/unit/test_*.c))
+fuzz_names    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
+fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
+benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
+
+.PHONY: all tests demo test check-unit check-mount check-asan check-tsan lint format coverage fuzz \
+	fuzz-programs bench install uninstall clean help FORCE
+
+all: $(O)/libepochfs.a $(programs) ## build the library and the program
+
+# ---- compiling and linking
+
+# Rewritten only when the compiler or the flags change: then everything is compiled anew.
+$(O)/flags: FORCE
+	@pkg-config --exists fuse3 $(LIB_PACKAGES) || { \
+		echo 'development packages are missing: run tests/tools/packages.sh test' >&2; exit 1; }
+	@mkdir -p $(O)
+	@printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' | cmp -s - $@ || \
+		printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@
+
+$(O)/fs/%.o $(O)/tools/%.o: EXTRA_CFLAGS = $(fuse_cflags)
+$(O)/tests/unit/%.o: EXTRA_CFLAGS = $(fuse_cflags) $(check_cflags)
+
+$(O)/%.o: %.c $(O)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Archives are made anew, so that the object of a removed source is gone from them.
+$(O)/libepochfs.a: $(lib_objects) $(O)/lib-list
+$(O)/libface.a: $(face_objects) $(O)/face-list
+$(O)/%.a:
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+
+$(O)/lib-list: list := $(lib_objects)
+$(O)/face-list: list := $(face_objects)
+$(O)/%-list: FORCE
+	@mkdir -p $(O)
+	@printf '%s\n' '$(list)' | cmp -s - $@ || printf '%s\n' '$(list)' > $@
+
+link = $(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o %.a,$^)
+
+$(O)/epochfs: $(O)/tools/main.o $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs) $(lib_libs) -lm
+
+# A test whose name says fs or tools may also use what is in fs/ and tools/.
+$(O)/tests/test_fs_% : $(O)/tests/unit/test_fs_%.o $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs) $(lib_libs) $(check_libs) -lm
+$(O)/tests/test_tools_% : $(O)/tests/unit/test_tools_%.o $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs) $(lib_libs) $(check_libs) -lm
+$(O)/tests/test_% : $(O)/tests/unit/test_%.o $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(lib_libs) $(check_libs) -lm
+
+# A fuzz target is also an ordinary test that replays tests/fuzz/corpus/<name>/.
+$(O)/tests/fuzz_% : $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(lib_libs) -lm
+$(O)/fuzz/fuzz_% : $(O)/tests/fuzz/fuzz_%.o $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) -fsanitize=fuzzer $(lib_libs) -lm
+
+$(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(lib_libs) -lm
+
+.SECONDARY:
+-include $(shell [ -d $(O) ] && find $(O) -name '*.d')
+
+# ---- tests
+
+tests: all $(unit_programs) $(replays)
+
+# ThreadSanitizer's shadow memory does not fit the address layouts that recent kernels draw.
+layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
+
+check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
+	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
+
+check-mount: all ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
+
+check-asan: ## unit and mount tests under AddressSanitizer and UBSan
+	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \
+		'build=$(MAKE) SAN=address tests' \
+		'unit tests=$(MAKE) SAN=address check-unit' \
+		'mount tests=$(MAKE) SAN=address check-mount'
+
+check-tsan: ## unit and mount tests under ThreadSanitizer
+	$(Q)tests/tools/run_parts.py --totals $(BUILD)-tsan/results \
+		'build=$(MAKE) SAN=thread tests' \
+		'unit tests=$(MAKE) SAN=thread check-unit' \
+		'mount tests=$(MAKE) SAN=thread check-mount'
+
+test: ## install what is missing, build, run every test: what CI runs
+	$(Q)tests/tools/packages.sh test
+	$(Q)tests/tools/run_parts.py --totals $(BUILD)/results --totals $(BUILD)-asan/results \
+		'build=$(MAKE) tests' \
+		'build with ASan=$(MAKE) SAN=address tests' \
+		'unit tests=$(MAKE) check-unit' \
+		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
+		'mount tests=$(MAKE) check-mount'
+
+demo: ## a small training run through a mount, killed, rolled back, resumed
+	$(Q)tests/tools/packages.sh demo
+	$(Q)$(MAKE) all
+	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/demo/demo.sh
+
+fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz
+	$(Q)$(MAKE) SAN=fuzz CC=clang fuzz-programs
+fuzz-programs: $(fuzzers)
+
+bench: $(benches) $(programs) ## build and run the benchmarks
+	$(Q)for b in $(benches); do echo "$$b"; $$b || exit 1; done
+
+coverage: ## unit and mount tests with line coverage, by file
+	$(Q)$(MAKE) SAN=coverage tests
+	$(Q)find $(BUILD)-coverage -name '*.gcda' -delete
+	-$(Q)$(MAKE) SAN=coverage check-unit
+	-$(Q)$(MAKE) SAN=coverage check-mount
+	$(Q)tests/tools/coverage.py $(BUILD)-coverage
+
+# ---- the source itself
+
+c_files := $(wildcard lib/*/*.[ch] fs/*.[ch] tools/*.[ch] tests/*/*.[ch])
+
+lint: ## check format, warnings, headers, layers, scripts
+	$(Q)tests/tools/lint.sh '-std=gnu11 $(filter-out -Werror,$(WARNINGS)) $(subst ','\'',$(DEFINES)) -I. -pthread $(lib_cflags) $(fuse_cflags) $(check_cflags)'
+
+format: ## clang-format all C
+	$(Q)clang-format -i $(c_files)
+
+# ---- installing
+
+install: all ## install under DESTDIR, PREFIX
+	$(Q)install -D -m 755 $(O)/epochfs $(DESTDIR)$(PREFIX)/bin/epochfs
+	$(Q)if [ -e packaging/man/epochfs.1 ]; then \
+		install -D -m 644 packaging/man/epochfs.1 $(DESTDIR)$(MANDIR)/man1/epochfs.1; fi
+	$(Q)if [ -e packaging/mount.epochfs ]; then \
+		install -D -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs; fi
+
+uninstall: ## remove what install put there
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1 \
+		$(DESTDIR)$(SBINDIR)/mount.epochfs
+
+clean: ## remove the build folders
+	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-coverage
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
