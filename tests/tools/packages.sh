@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that are missing for `make all`, `demo`, `test` or `lint`.
+#
+#	tests/tools/packages.sh build|demo|test|lint [--list]
+#
+# Says what it installs; does nothing where all are there. --list only prints the names.
+set -eu
+
+build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libssl-dev libjansson-dev'
+demo="$build fuse3 python3 python3-numpy"
+test="$demo check git util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
+	python3-torch python3-h5py python3-lmdb rsync attr acl sqlite3 vim-tiny"
+lint="$test clang clang-format shellcheck pyflakes3"
+
+case "${1:-}" in
+build) wanted=$build ;;
+demo) wanted=$demo ;;
+test) wanted=$test ;;
+lint) wanted=$lint ;;
+*)
+	echo 'usage: tests/tools/packages.sh build|demo|test|lint [--list]' >&2
+	exit 2
+	;;
+esac
+# shellcheck disable=SC2086 # a list of words
+set -- ${2:-} $wanted
+if [ "$1" = --list ]; then
+	shift
+	printf '%s\n' "$@"
+	exit 0
+fi
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+	echo "packages.sh: this is no Debian: install by hand what is missing of: $*" >&2
+	exit 0
+fi
+
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p')
+missing=
+for package in "$@"; do
+	printf '%s\n' "$installed" | grep -qxF "$package" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+root=
+if [ "$(id -u)" -ne 0 ]; then
+	if ! command -v sudo >/dev/null; then
+		echo "packages.sh: as root, run: apt-get install$missing" >&2
+		exit 1
+	fi
+	root=sudo
+fi
+
+get() {
+	# Another apt may be at work: wait for its lock.
+	$root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+		-o Acquire::Retries=3 "$@"
+}
+
+# A fresh machine has no lists, an old one has stale ones: fetch them when the first try fails.
+echo "packages.sh: installing$missing"
+# shellcheck disable=SC2086 # a list of words
+if ! get install --no-install-recommends $missing >/dev/null 2>&1; then
+	get update
+	get install --no-install-recommends $missing
+fi
