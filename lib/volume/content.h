@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Closed content, read through the cache: of an epoch's file, or of a live file that is not being
+ * written. Missing ranges are fetched from the remote (single flight, read-ahead), checked against
+ * their hashes, and written into the sparse backing file objects/<version>; once all is there it is
+ * whole. A content object is shared by all who have the same version open and keeps it from being
+ * evicted.
+ */
+#ifndef EPOCHFS_VOLUME_CONTENT_H
+#define EPOCHFS_VOLUME_CONTENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/format/tree.h"
+#include "lib/util/hash.h"
+#include "lib/volume/handle.h"
+
+struct content;
+
+/* By version: -ENOENT where there is none. A reference; content_put gives it back. */
+int content_get(struct volume *vol, uint64_t version, struct content **ret_content);
+/* By what a tree's entry names (its inline bytes, recipe, or local version). `what` names epoch and
+ * path for log lines ("epoch 41: model/a.pt"). */
+int content_get_entry(struct volume *vol, const struct tree_entry *entry, const char *what,
+		      struct content **ret_content);
+void content_put(struct content *c);
+
+uint64_t content_version(const struct content *c);
+uint64_t content_size(const struct content *c);
+/* All bytes are in the backing file, and no live file shares it (so that the kernel may read it
+ * directly for as long as it likes). */
+bool content_direct(struct content *c);
+/* All bytes are local. */
+bool content_whole(struct content *c);
+/* A read-only descriptor of the backing file, the caller's. */
+int content_backing_fd(struct content *c);
+/* Up to len bytes. -EIO where the remote's bytes are damaged or missing (logged with epoch, path
+ * and pack), -EINTR, -EHOSTUNREACH/-ETIMEDOUT while the remote is away (after the patience of the
+ * mount). */
+ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
+		     interrupted_fn interrupted, void *arg);
+/* Makes a range local; len UINT64_MAX: to the end. */
+int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
+		  void *arg);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open files of the live tree. One handle is one open(2): from OPEN or CREATE to RELEASE.
+ *
+ * What an open for writing does (contract 1.2):
+ *   new file                       a STAGED version that all see, kind NEW
+ *   O_TRUNC of committed content   -ESTALE: a pending REPLACE version exists now, and live_lookup
+ * gives the writer's process that is not empty              its body: the kernel looks up again and
+ * opens that one. Never given twice to one thread for one body: then it truncates in place. O_TRUNC
+ * of anything else       truncated in place no O_TRUNC, one is pending     -ESTALE likewise: the
+ * caller joins the newest pending version no O_TRUNC, closed content     nothing yet: the first
+ * change (handle_write, handle_truncate, ...) or handle_prepare_direct begins an EDIT: the new
+ * version takes the backing file over, and the closed content is cloned aside first where it must
+ * stay (not durable, or linked). The last handle open for writing of a body commits it at
+ * handle_release.
+ *
+ * Killed writers (rule 4): handle_flush looks at the closing thread; where the process that opened
+ * the handle is ending by a signal or with an error, the release undoes what is fragile and keeps
+ * the bytes under .epochs/torn/.
+ *
+ * Passthrough: fs/ may give the kernel the backing file of a handle for which handle_direct() is
+ * true; the daemon then sees no read and no write, so all sizes and times of an open body are taken
+ * from its backing file.
+ */
+#ifndef EPOCHFS_VOLUME_HANDLE_H
+#define EPOCHFS_VOLUME_HANDLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/volume/live.h"
+
+struct handle;
+
+/* Polled while an operation waits (remote fetch, full cache); true ends it with -EINTR. May be
+ * NULL. */
+typedef bool (*interrupted_fn)(void *arg);
+
+/*
+ * flags as in open(2) (access mode, O_TRUNC, O_APPEND, O_DIRECT count). body: the node's. -ESTALE
+ * as above; -ENOSPC where the cache is full (after the wait that full=wait allows); -EROFS on a
+ * read-only volume; -EISDIR, -ENOENT.
+ */
+int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
+		const struct live_caller *who, interrupted_fn interrupted, void *arg,
+		struct handle **ret_handle);
+/* Makes the file and opens it. An existing name: -EEXIST (fs/ then opens it, or not with O_EXCL).
+ */
+int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t mode, int flags,
+		  const struct live_caller *who, struct live_attr *ret_attr,
+		  struct handle **ret_handle);
+
+uint64_t handle_ino(const struct handle *h);
+uint64_t handle_body(const struct handle *h);
+bool handle_writes(const struct handle *h);
+
+/*
+ * True where the kernel may work on the backing file itself: all of it is local, and, for a handle
+ * that writes, the version is STAGED (no clone is owed). handle_prepare_direct makes a writing
+ * handle on closed content so, by beginning the edit now; needed where readers of the body already
+ * hold passthrough. -EAGAIN where the content is not whole and local.
+ */
+bool handle_direct(struct handle *h);
+int handle_prepare_direct(struct handle *h);
+/* A descriptor of the backing file for the kernel, open read-only (a read-only one lets writes
+ * through, and the lease test at release sees a shared mapping that is left). The caller closes it.
+ * -EAGAIN where !handle_direct. */
+int handle_backing_fd(struct handle *h);
+
+/* Up to len bytes at offset, fewer at the end of file. -EIO where the stored content is damaged or
+ * lost. */
+ssize_t handle_read(struct handle *h, void *data, size_t len, uint64_t offset,
+		    interrupted_fn interrupted, void *arg);
+/* For O_APPEND handles of the page cache the kernel gives the offset; a direct append passes offset
+ * UINT64_MAX: at the end. */
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset);
+/*
+ * For fs/ to splice: a descriptor (borrowed, valid until release) and the count of bytes at offset
+ * that may be read from it now; fetches them first where they are not local.
+ */
+ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, interrupted_fn interrupted,
+		       void *arg, int *ret_fd);
+/* Begins the edit if one is owed and gives the descriptor to write to (borrowed). */
+int handle_write_fd(struct handle *h, int *ret_fd);
+int handle_truncate(struct handle *h, uint64_t size);
+/* mode as in fallocate(2). */
+int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len);
+/* whence SEEK_DATA or SEEK_HOLE. */
+int handle_lseek(struct handle *h, uint64_t offset, int whence, uint64_t *ret_offset);
+int handle_fsync(struct handle *h, bool data_only);
+
+/*
+ * One descriptor of the handle is being closed by thread `pid`. Errors of the content come out
+ * here; the close is journaled so that a crash after it keeps the version. With durability=remote
+ * it waits.
+ */
+int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg);
+/*
+ * The last descriptor is closed: commits (or undoes) and frees the handle. `direct` says that the
+ * kernel worked on the backing file: a writable mapping may be left (tested by a lease; a copy is
+ * committed while it lives).
+ */
+void handle_release(struct handle *h, bool direct);
+
+#endif

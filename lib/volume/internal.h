@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct volume, and what the parts of lib/volume offer each other. Private to lib/volume.
+ *
+ * Lock order, outermost first:
+ *   upload or seal mutexes of their own threads  >  volume.lock  >  contents' lock, trees' lock  >
+ * (nothing) volume.lock guards the main connection of the state and everything that says so below.
+ * It is held for microseconds: never over a remote call, compression, a copy of file data, a
+ * callback of volume_events, or a wait. Functions that end in _locked are called with it held; all
+ * others without it.
+ */
+#ifndef EPOCHFS_VOLUME_INTERNAL_H
+#define EPOCHFS_VOLUME_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/remote/remote.h"
+#include "lib/volume/content.h"
+#include "lib/volume/epochs.h"
+#include "lib/volume/handle.h"
+#include "lib/volume/live.h"
+#include "lib/volume/state.h"
+#include "lib/volume/volume.h"
+
+struct bodies;	 /* body.h: the open bodies of the live tree */
+struct contents; /* content.c: closed versions that somebody has open */
+struct trees;	 /* trees.c: decoded trees of epochs, shared */
+struct sealer;	 /* sealer.h: decides when an epoch is sealed, and seals */
+struct uploader; /* upload.h: makes sealed epochs durable, in order */
+struct evictor;	 /* evict.h: keeps cache_size and min_free */
+struct torn;	 /* torn.h: bytes of killed writers */
+struct store;	 /* lib/store/store.h; NULL with remote `none` */
+
+struct volume {
+	struct volume_options options; /* strings copied, owned by volume.c */
+	struct remote *remote;
+	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
+	char uuid[37];
+	char *run_id, *node_name;
+	int cache_fd;	/* cache-dir/<uuid>/, locked */
+	int objects_fd; /* objects/: one file a version, named by its id in 16 hex digits */
+	int trees_fd;	/* trees/: one file an epoch, named by its number in 20 digits */
+	int torn_fd;	/* torn/ */
+	struct volume_events events;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* with lock, cond_init_mono: an epoch changed state, a body closed,
+				   space came free */
+	struct state *state;	/* main connection: with lock held */
+	uint64_t next_epoch;	/* number that the next seal takes; guarded by lock; also meta
+				   "next_epoch" */
+	uint64_t current_epoch; /* what the live tree stands on; guarded by lock; meta "current" */
+
+	struct bodies *bodies;
+	struct contents *contents;
+	struct trees *trees;
+	struct sealer *sealer;
+	struct uploader *uploader;
+	struct evictor *evictor;
+	struct torn *torn;
+	struct store *store;
+};
+
+/* "0000000000000012" in objects/. */
+#define OBJECT_NAME_MAX 17
+void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX]);
+/* Opens (or with O_CREAT makes) the backing file of a version: the descriptor or -errno. */
+int object_open(struct volume *vol, uint64_t version, int flags);
+/* Removes it; a missing one is no error. */
+int object_remove(struct volume *vol, uint64_t version);
+
+/*
+ * A version that no file, no open handle, no content and no pending epoch needs is buried: row and
+ * backing file go, or where it is durable and local, it stays as cache for the evictor. Call after
+ * `died` was set or an epoch became durable or was dropped. Cheap where nothing is dead.
+ */
+void versions_bury(struct volume *vol);
+
+/* Tell the mount; call without the lock. */
+void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);
+void volume_file_changed(struct volume *vol, uint64_t ino);
+
+/* Room for `bytes` more in the cache's file system, min_free kept: evicts, waits as full=wait says.
+ * 0, -ENOSPC, -EINTR. (evict.c) */
+int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The live tree: names and attributes, with the errno that POSIX asks for. Permission checks are
+ * the kernel's (default_permissions); content goes through handle.h.
+ *
+ * A kernel node stands for (ino, body): `body` is 0 for all but regular files; it changes when the
+ * content is replaced as a whole. While a replacement (O_TRUNC of committed, non-empty content) is
+ * pending, processes that write it find its own body under the name, all others the file's. Names
+ * are bytes without '/' or NUL, at most 255.
+ */
+#ifndef EPOCHFS_VOLUME_LIVE_H
+#define EPOCHFS_VOLUME_LIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include "lib/util/buf.h"
+#include "lib/volume/volume.h"
+
+struct live_attr {
+	uint64_t ino;
+	uint64_t body;
+	uint32_t mode, uid, gid, rdev, nlink;
+	uint64_t size, blocks; /* blocks of 512 bytes */
+	int64_t mtime_ns, ctime_ns, atime_ns;
+	bool pending; /* a replacement of this file is being written: do not cache the entry */
+};
+
+/* Who asks. pid is the thread id that the kernel gave (0: outside our pid namespace). */
+struct live_caller {
+	uint32_t uid, gid;
+	pid_t pid;
+};
+
+int live_lookup(struct volume *vol, uint64_t parent, const char *name, pid_t pid,
+		struct live_attr *ret_attr);
+/* body 0 for a regular file: the current one. Works as long as a handle has the body open, even
+ * when unlinked. */
+int live_getattr(struct volume *vol, uint64_t ino, uint64_t body, struct live_attr *ret_attr);
+
+#define LIVE_SET_MODE  1u
+#define LIVE_SET_UID   2u
+#define LIVE_SET_GID   4u
+#define LIVE_SET_SIZE  8u
+#define LIVE_SET_ATIME 16u
+#define LIVE_SET_MTIME 32u
+struct live_change {
+	unsigned set; /* LIVE_SET_* */
+	uint32_t mode, uid, gid;
+	uint64_t size;
+	int64_t atime_ns, mtime_ns;
+};
+/* A change of size is an edit in place, seen by all (handle.h says what is cloned aside). */
+int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change,
+		 struct live_attr *ret_attr);
+
+int live_mkdir(struct volume *vol, uint64_t parent, const char *name, mode_t mode,
+	       const struct live_caller *who, struct live_attr *ret_attr);
+/* fifo, socket, device, or an empty regular file. */
+int live_mknod(struct volume *vol, uint64_t parent, const char *name, mode_t mode, dev_t rdev,
+	       const struct live_caller *who, struct live_attr *ret_attr);
+int live_symlink(struct volume *vol, uint64_t parent, const char *name, const char *target,
+		 const struct live_caller *who, struct live_attr *ret_attr);
+int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
+	      struct live_attr *ret_attr);
+int live_unlink(struct volume *vol, uint64_t parent, const char *name);
+int live_rmdir(struct volume *vol, uint64_t parent, const char *name);
+/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, else -EINVAL. May seal an epoch (a temporary name made
+ * final). */
+int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t new_parent,
+		const char *new_name, unsigned flags);
+int live_readlink(struct volume *vol, uint64_t ino, struct buf *out);
+
+/* Names with a cookie above `after`, in order; "." and ".." are the caller's. fn non-zero stops;
+ * that is no error. */
+typedef int (*live_dir_fn)(void *arg, const char *name, uint64_t cookie,
+			   const struct live_attr *attr);
+int live_readdir(struct volume *vol, uint64_t ino, uint64_t after, pid_t pid, live_dir_fn fn,
+		 void *arg);
+/* The inode of the directory above. */
+int live_parent(struct volume *vol, uint64_t ino, uint64_t *ret_parent);
+
+/* Extended attributes as they are stored; user.epochfs.* is fs/'s. Flags XATTR_CREATE,
+ * XATTR_REPLACE. Value <= 64 KiB. */
+int live_getxattr(struct volume *vol, uint64_t ino, const char *name, struct buf *out);
+int live_setxattr(struct volume *vol, uint64_t ino, const char *name, const void *value, size_t len,
+		  int flags);
+int live_removexattr(struct volume *vol, uint64_t ino, const char *name);
+/* Names, each with its NUL. */
+int live_listxattr(struct volume *vol, uint64_t ino, struct buf *out);
+
+/* What user.epochfs.{state,epoch,step} of a live file show: the state of its closed content, the
+ * epoch that first held it. */
+struct live_info {
+	const char *state; /* "staged", "sealed", "uploading", "durable", "failed"; static */
+	uint64_t epoch;	   /* 0: in none yet */
+	bool has_step;
+	uint64_t step;
+};
+int live_info(struct volume *vol, uint64_t ino, struct live_info *ret_info);
+
+/* fsync of a directory: all names and attributes so far survive a power loss. */
+int live_sync(struct volume *vol);
+
+#endif

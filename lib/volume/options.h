@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a mount can be told: the options that lib/volume obeys. Parsing of -o and EPOCHFS_* is in
+ * tools/. */
+#ifndef EPOCHFS_VOLUME_OPTIONS_H
+#define EPOCHFS_VOLUME_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GLOBS_MAX 64
+
+/* Shell patterns (fnmatch) for the last component of a path, or for the whole path where they hold
+ * a '/'. */
+struct globs {
+	const char *pattern[GLOBS_MAX]; /* borrowed */
+	unsigned count;
+};
+
+struct volume_options {
+	const char *remote;    /* URL or path; "none": local only */
+	const char *cache_dir; /* NULL: $XDG_CACHE_HOME/epochfs, for root /var/cache/epochfs */
+	bool read_only;
+	uint64_t at_epoch;	   /* with read_only: the root shows this epoch; 0: the live tree */
+	uint64_t cache_size;	   /* bytes that clean and dirty content may take; 0: no limit but
+				      min_free */
+	unsigned min_free_percent; /* of the cache's file system that stays free; default 10 */
+	int64_t settle_ns;	   /* 5 s; 0: the last close seals */
+	int64_t patience_ns;	   /* 60 s */
+	bool full_wait;		   /* full=wait (default) or full=error */
+	bool durable_close; /* durability=remote: each close waits until its epoch is durable */
+	struct globs temporary, marker,
+		log;		/* added to the built-in ones (marker has none built in) */
+	const char *step_regex; /* POSIX extended, first group is the number; NULL: the built-in
+				   patterns */
+	const char *node;	/* name of this node; NULL: the host's name */
+	const char *
+		run_id; /* NULL: EPOCHFS_RUN_ID, SLURM_JOB_ID, ... or made up once a volume state */
+	const char *message;
+	unsigned threads; /* of the upload and fetch pipelines; 0: one a core, at most 8 */
+};
+
+/* All defaults; the strings are static. */
+void volume_options_init(struct volume_options *o);
+
+#endif

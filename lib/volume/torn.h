@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* .epochs/torn: the bytes of killed writers, newest 16, until the next unmount. Private to
+ * lib/volume; listing is in epochs.h. */
+#ifndef EPOCHFS_VOLUME_TORN_H
+#define EPOCHFS_VOLUME_TORN_H
+
+#include "lib/volume/internal.h"
+
+#define TORN_MAX 16
+
+/* Opens torn/ (what an earlier mount left is kept only if that mount did not unmount in order). */
+int torn_start(struct volume *vol);
+/* At unmount in order: removes all. */
+void torn_stop(struct volume *vol, bool in_order);
+/* Moves the backing file of a version there under "<number>-<name>" (bytes of `name` that are not
+ * printable become '?'). */
+void torn_keep_locked(struct volume *vol, uint64_t version, const char *name);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The uploader: one thread makes sealed epochs durable in order (store's threads do the work), and
+ * brings tags and drops to the remote. Private to lib/volume. */
+#ifndef EPOCHFS_VOLUME_UPLOAD_H
+#define EPOCHFS_VOLUME_UPLOAD_H
+
+#include <jansson.h>
+#include "lib/volume/internal.h"
+
+int uploader_start(struct volume *vol);
+/* Cancels waits at the remote, ends the thread; what is unfinished goes on at the next mount. */
+void uploader_stop(struct volume *vol);
+/* There is work: an epoch was sealed, a tag changed, an epoch was dropped. Any thread, lock held or
+ * not. */
+void uploader_kick(struct volume *vol);
+/* Keys for `status`: what is pending, since when, what failed and why. Adds to the object. */
+int uploader_status(struct volume *vol, json_t *status);
+
+#endif

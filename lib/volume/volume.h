@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A volume, opened for a mount: the façade that fs/ uses. This header opens and closes it; beside
+ * it live.h     the live tree: names and attributes handle.h   open files of the live tree:
+ * reading, writing, close, kill content.h  closed content, read through the cache, for epochs and
+ * the live tree epochs.h   sealing, listing, tags, rollback, drop, waiting control.h  requests of
+ * the command, as JSON (status, commit, wait, ...) catalog.h  the same remote without a mount, for
+ * the command
+ *
+ * Threads: every function of these headers may be called from any thread. None holds the volume's
+ * lock over a remote call, compression or a callback. Errors: 0 or -errno.
+ */
+#ifndef EPOCHFS_VOLUME_VOLUME_H
+#define EPOCHFS_VOLUME_VOLUME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/volume/options.h"
+
+struct volume;
+
+/*
+ * What the volume tells the mount. Called without the volume's lock, from any thread; may block on
+ * the kernel. Set before the first request; any member may be NULL.
+ */
+struct volume_events {
+	void *arg;
+	/* The name in this directory now leads elsewhere, though no request of the kernel said so
+	 * (rollback, undo). */
+	void (*entry_changed)(void *arg, uint64_t parent, const char *name);
+	/* Attributes or content of this file changed in the same way. */
+	void (*file_changed)(void *arg, uint64_t ino);
+};
+
+/*
+ * Opens the remote and the local state, recovers what a crash left, adopts the newest epoch as the
+ * live tree where the local state is new, and starts the threads (sealer, uploader, evictor). On
+ * failure one line that says what, where and what to do is in `ret_message` (free it with free();
+ * NULL if memory ran out), and the result is -errno: -ENOTUNIQ cache in use by another mount;
+ * -EPROTONOSUPPORT newer format; -EBADMSG not a volume or damaged; -EACCES not allowed by the
+ * remote; -EHOSTUNREACH remote not reached; -ENOENT no such epoch; -EINVAL bad options.
+ */
+int volume_open(const struct volume_options *options, struct volume **ret_volume,
+		char **ret_message);
+void volume_set_events(struct volume *vol, const struct volume_events *events);
+
+/*
+ * Before a close: seals what is pending (no seal where nothing changed), and with `drain` waits
+ * until all epochs are durable. `interrupted` (may be NULL) is polled; true ends the wait with
+ * -EINTR.
+ */
+int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), void *arg);
+/* Stops the threads and closes all. Open handles must be gone. Unfinished uploads go on at the next
+ * mount. */
+void volume_close(struct volume *vol);
+
+/* The volume's own identity and the remote's printable name. */
+const char *volume_uuid(const struct volume *vol);
+const char *volume_remote_name(const struct volume *vol);
+bool volume_read_only(const struct volume *vol);
+const struct volume_options *volume_options(const struct volume *vol);
+
+struct volume_space {
+	uint64_t block_size, blocks, free_blocks, available_blocks, files, free_files;
+};
+/* True figures for statfs: of the cache's file system, what can be evicted counted as free,
+ * min_free as not available. */
+int volume_statfs(struct volume *vol, struct volume_space *ret_space);
+
+#endif
