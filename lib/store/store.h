@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The content store: contents go in and come out by the hash of their bytes; below lie packs and index objects in a remote.
+ *
+ * Threads: a store is used by any number of threads. It has a pool of its own (options.threads) that cuts, hashes, compresses, puts and
+ * fetches. Memory is bounded: a few packs under way, whatever the size of the contents.
+ */
+#ifndef EPOCHFS_STORE_STORE_H
+#define EPOCHFS_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/format/recipe.h"
+#include "lib/format/record.h"
+#include "lib/remote/remote.h"
+#include "lib/util/buf.h"
+#include "lib/util/hash.h"
+
+/* Where a chunk lies. */
+struct store_place {
+	struct hash pack;
+	uint32_t offset;
+	uint32_t stored_len;
+	uint32_t plain_len;
+};
+
+/*
+ * The chunk index, kept by the caller (lib/volume: in state.db; the command without a mount: in memory, store_memory_index).
+ * Called from any thread, without a lock of the store's.
+ */
+struct store_index {
+	void *arg;
+	int (*get)(void *arg, const struct hash *chunk,
+		   struct store_place *ret_place); /* -ENOENT */
+	/* All of one index object at once; then its key counts as loaded. */
+	int (*put)(void *arg, const char *index_key, const struct hash *chunks,
+		   const struct store_place *places, size_t count);
+	bool (*loaded)(void *arg, const char *index_key);
+	/* The pack is gone or damaged beyond use: forget what lies in it. */
+	int (*forget_pack)(void *arg, const struct hash *pack);
+	/* Encoded recipes, a cache: get -ENOENT. */
+	int (*recipe_get)(void *arg, const struct hash *recipe, struct buf *out);
+	int (*recipe_put)(void *arg, const struct hash *recipe, const void *data, size_t len);
+};
+
+struct store;
+
+/* `remote` stays the caller's and outlives the store; wrap it with retry first. threads 0: one a core, at most 8. */
+int store_open(struct remote *remote, const struct store_index *index, unsigned threads,
+	       struct store **ret_store);
+void store_close(struct store *s);
+
+/* ---- putting: one batch for one epoch ---- */
+
+/*
+ * A batch collects the contents of one epoch. Chunks that the index knows, or that came before in the batch, are not stored again; the rest go into packs of about
+ * 32 MiB, put while more comes. Nothing is visible to readers before store_batch_finish has put the index object (order: packs, index; the caller puts the epoch's record last).
+ * An abandoned batch leaves packs that no index names: found again by the next try through store_batch_resume's list, else garbage.
+ * One thread feeds a batch.
+ */
+struct store_batch;
+int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_batch);
+void store_batch_free(struct store_batch *b);
+
+/*
+ * Cuts, hashes and stores the content [0, size) of fd (size > 0; fd stays the caller's and must not change meanwhile).
+ * The recipe's hash comes back; the recipe itself is stored too, and cached by the index. Blocks while the pipeline is full. -ENODATA where the file is shorter than size.
+ */
+int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe);
+/* The same for bytes in memory, without a recipe: cut into chunks, listed for the epoch's record. Used for trees. */
+int store_put_tree(struct store_batch *b, const void *data, size_t len,
+		   struct epoch_record *record);
+
+struct store_stats {
+	uint64_t plain;	 /* bytes fed */
+	uint64_t fresh;	 /* of them not stored before */
+	uint64_t stored; /* bytes of packs and index put */
+};
+/* Waits for all packs, puts the index object, records it in the index. Adds the batch's packs and index keys to `record`. On failure (-errno of the
+ * remote, -ECANCELED) the batch can only be freed. */
+int store_batch_finish(struct store_batch *b, struct epoch_record *record,
+		       struct store_stats *ret_stats);
+/* Progress, from any thread. */
+void store_batch_progress(struct store_batch *b, struct store_stats *ret_stats);
+
+/* ---- getting ---- */
+
+/* Why a chunk could not be had, for the log line: the pack's id in hex ("" where no index names the chunk). */
+struct store_failure {
+	char pack[HASH_HEX];
+};
+
+/* The recipe with this hash, from the cache or the remote, checked (a level-1 recipe is resolved). -EIO: damaged or missing. */
+int store_get_recipe(struct store *s, const struct hash *hash, struct recipe *ret_recipe,
+		     struct store_failure *failure);
+/*
+ * Fetches chunks [first, first + count) of a recipe's segments, ranges of one pack coalesced and many in flight, and gives each, checked against
+ * its hash, to `sink` (from pool threads, in any order, zero segments not at all). The first error ends it: -EIO damaged or missing (failure is filled),
+ * -ECANCELED, or that of the remote, or of the sink.
+ */
+typedef int (*store_sink)(void *arg, size_t segment, const void *plain, size_t len);
+int store_get_segments(struct store *s, const struct recipe *r, size_t first, size_t count,
+		       store_sink sink, void *arg, struct store_failure *failure);
+/* The bytes of a tree that a record names, by the hints in the record, else by the index. Checked. */
+int store_get_tree(struct store *s, const struct epoch_record *record, struct buf *out);
+/* Loads index objects that the caller's index has not yet: called by itself when a chunk is not found. */
+int store_index_refresh(struct store *s);
+
+/* ---- an index in memory, for the command ---- */
+int store_memory_index_new(struct store_index *ret_index);
+void store_memory_index_free(struct store_index *index);
+
+#endif
