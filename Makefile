@@ -171,6 +171,9 @@ $(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
 
 # ---- tests
 
+# What builds a whole tree uses all processors, unless make was told how many.
+jobs = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 tests: all $(unit_programs) $(replays)
 
 # ThreadSanitizer's shadow memory does not fit the address layouts that recent kernels draw.
@@ -184,39 +187,39 @@ check-mount: all ## run the tests on a real mount (ARGS="-k name" and other pyte
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \
-		'build=$(MAKE) SAN=address tests' \
+		'build=$(MAKE) $(jobs) SAN=address tests' \
 		'unit tests=$(MAKE) SAN=address check-unit' \
 		'mount tests=$(MAKE) SAN=address check-mount'
 
 check-tsan: ## unit and mount tests under ThreadSanitizer
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-tsan/results \
-		'build=$(MAKE) SAN=thread tests' \
+		'build=$(MAKE) $(jobs) SAN=thread tests' \
 		'unit tests=$(MAKE) SAN=thread check-unit' \
 		'mount tests=$(MAKE) SAN=thread check-mount'
 
 test: ## install what is missing, build, run every test: what CI runs
 	$(Q)tests/tools/packages.sh test
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)/results --totals $(BUILD)-asan/results \
-		'build=$(MAKE) tests' \
-		'build with ASan=$(MAKE) SAN=address tests' \
+		'build=$(MAKE) $(jobs) tests' \
+		'build with ASan=$(MAKE) $(jobs) SAN=address tests' \
 		'unit tests=$(MAKE) check-unit' \
 		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
 		'mount tests=$(MAKE) check-mount'
 
 demo: ## a small training run through a mount, killed, rolled back, resumed
 	$(Q)tests/tools/packages.sh demo
-	$(Q)$(MAKE) all
+	$(Q)$(MAKE) $(jobs) all
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/demo/demo.sh
 
 fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz
-	$(Q)$(MAKE) SAN=fuzz CC=clang fuzz-programs
+	$(Q)$(MAKE) $(jobs) SAN=fuzz CC=clang fuzz-programs
 fuzz-programs: $(fuzzers)
 
 bench: $(benches) $(programs) ## build and run the benchmarks
 	$(Q)for b in $(benches); do echo "$$b"; $$b || exit 1; done
 
 coverage: ## unit and mount tests with line coverage, by file
-	$(Q)$(MAKE) SAN=coverage tests
+	$(Q)$(MAKE) $(jobs) SAN=coverage tests
 	$(Q)find $(BUILD)-coverage -name '*.gcda' -delete
 	-$(Q)$(MAKE) SAN=coverage check-unit
 	-$(Q)$(MAKE) SAN=coverage check-mount

@@ -134,6 +134,10 @@ void *buf_steal(struct buf *b, size_t *ret_len)
 	void *data = b->data;
 
 	*ret_len = b->len;
+	if (!b->len) {
+		free(data);
+		data = NULL;
+	}
 	*b = (struct buf){0};
 	return data;
 }

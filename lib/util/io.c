@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #define COPY_STEP ((size_t)1 << 20)
+#define READ_STEP ((size_t)64 << 10)
 
 ssize_t io_pread_some(int fd, void *data, size_t len, uint64_t offset)
 {
@@ -51,8 +52,8 @@ int io_pwrite_full(int fd, const void *data, size_t len, uint64_t offset)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0)
-			return -errno;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
 		done += (size_t)n;
 	}
 	return 0;
@@ -67,30 +68,24 @@ int io_write_full(int fd, const void *data, size_t len)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0)
-			return -errno;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
 		done += (size_t)n;
 	}
 	return 0;
 }
 
-int io_read_file(int dirfd, const char *path, size_t max, struct buf *out)
+/* Appends what is left of the file; the caller takes back what came before an error. */
+static int read_to_end(int fd, size_t max, struct buf *out)
 {
-	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
+	size_t start = out->len;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if ((uint64_t)st.st_size > max)
-		return -EFBIG;
 	for (;;) {
 		ssize_t n;
 
-		if (buf_reserve(out, 65536) < 0)
+		if (buf_reserve(out, READ_STEP) < 0)
 			return -ENOMEM;
-		n = read(fd, out->data + out->len, 65536);
+		n = read(fd, out->data + out->len, READ_STEP);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -98,9 +93,31 @@ int io_read_file(int dirfd, const char *path, size_t max, struct buf *out)
 		if (n == 0)
 			return 0;
 		out->len += (size_t)n;
-		if (out->len > max)
+		if (out->len - start > max)
 			return -EFBIG;
 	}
+}
+
+int io_read_file(int dirfd, const char *path, size_t max, struct buf *out)
+{
+	/* O_NONBLOCK: the open of a pipe that nobody writes to would never return. */
+	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	size_t start = out->len;
+	struct stat st;
+	int error;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+	if ((uint64_t)st.st_size > max)
+		return -EFBIG;
+	if (buf_reserve(out, (size_t)st.st_size + READ_STEP) < 0)
+		return -ENOMEM;
+	error = read_to_end(fd, max, out);
+	if (error)
+		out->len = start;
+	return error;
 }
 
 int io_fsync_parent(int dirfd, const char *path)
@@ -193,9 +210,12 @@ int io_clone(int from, int to, uint64_t size)
 {
 	uint64_t offset = 0;
 
+	/* Nothing of the old content may stay where `from` is shorter than size. */
+	if (ftruncate(to, 0) < 0)
+		return -errno;
 	if (ioctl(to, FICLONE, from) == 0)
 		return ftruncate(to, (off_t)size) < 0 ? -errno : 0;
-	if (ftruncate(to, 0) < 0 || ftruncate(to, (off_t)size) < 0)
+	if (ftruncate(to, (off_t)size) < 0)
 		return -errno;
 	while (offset < size) {
 		off_t data = lseek(from, (off_t)offset, SEEK_DATA), hole;

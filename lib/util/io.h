@@ -16,7 +16,8 @@ ssize_t io_pread_some(int fd, void *data, size_t len, uint64_t offset);
 int io_pwrite_full(int fd, const void *data, size_t len, uint64_t offset);
 int io_write_full(int fd, const void *data, size_t len);
 
-/* Appends the whole file to `out`; -EFBIG where it is larger than max. dirfd may be AT_FDCWD. */
+/* Appends the whole file to `out`, which stays as it was on failure; -EFBIG where the file is
+ * larger than max, -EISDIR or -EINVAL where it is no regular file. dirfd may be AT_FDCWD. */
 int io_read_file(int dirfd, const char *path, size_t max, struct buf *out);
 /*
  * Makes `path` hold these bytes, or leaves it as it was: a temporary name in the same directory,
@@ -26,7 +27,8 @@ int io_replace_file(int dirfd, const char *path, const void *data, size_t len);
 /* Opens the directory that holds path (relative to dirfd) and fsyncs it. */
 int io_fsync_parent(int dirfd, const char *path);
 /* Copies [0, size) from one descriptor to another, keeping holes; FICLONE where the file system
- * can, else copy_file_range, else reads and writes. The target is truncated to `size` first. */
+ * can, else copy_file_range, else reads and writes. The target is emptied first; where `from` is
+ * shorter than size, the rest is a hole. May move the file offset of `from`. */
 int io_clone(int from, int to, uint64_t size);
 /* mkdir -p of the parents of path and of path itself, mode 0700 for what it makes. */
 int io_mkdir_p(const char *path);

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -30,20 +29,32 @@ int parse_u64(const char *text, uint64_t *ret_value)
 	return 0;
 }
 
-/* A plain decimal ("12", "1.5", ".5") and where it ends. */
+/* A plain decimal ("12", "1.5", ".5") and where it ends. Not by strtod: its point is the locale's.
+ */
 static int parse_decimal(const char *text, double *ret_value, const char **ret_end)
 {
-	size_t n = strspn(text, "0123456789.");
-	char number[32], *end;
+	double value = 0, scale = 1;
+	const char *p = text;
 
-	if (!n || n >= sizeof(number) || !strcspn(text, "."))
-		return n >= sizeof(number) ? -ERANGE : -EINVAL;
-	memcpy(number, text, n);
-	number[n] = '\0';
-	*ret_value = strtod(number, &end);
-	if (*end)
+	for (; *p >= '0' && *p <= '9'; p++)
+		value = value * 10 + (*p - '0');
+	if (*p == '.') {
+		const char *point = p++;
+
+		for (; *p >= '0' && *p <= '9'; p++) {
+			value = value * 10 + (*p - '0');
+			scale *= 10;
+		}
+		if (p == point + 1)
+			return -EINVAL;
+	}
+	if (p == text)
 		return -EINVAL;
-	*ret_end = text + n;
+	/* Hundreds of digits: neither infinity nor infinity / infinity is a number. */
+	if (!isfinite(value) || !isfinite(scale))
+		return -ERANGE;
+	*ret_value = value / scale;
+	*ret_end = p;
 	return 0;
 }
 
@@ -147,7 +158,7 @@ void format_time(int64_t wall_ns, char ret_text[FORMAT_MAX])
 
 int parse_time(const char *text, int64_t *ret_wall_ns)
 {
-	struct tm tm = {0};
+	struct tm tm = {0}, normal;
 	const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
 	int64_t fraction = 0, scale = NS_PER_S, seconds;
 
@@ -160,7 +171,10 @@ int parse_time(const char *text, int64_t *ret_wall_ns)
 		}
 	if (strcmp(end, "Z"))
 		return -EINVAL;
-	seconds = timegm(&tm);
+	normal = tm;
+	seconds = timegm(&normal);
+	if (normal.tm_mday != tm.tm_mday || normal.tm_sec != tm.tm_sec)
+		return -EINVAL; /* the 30th of February */
 	if (seconds > INT64_MAX / NS_PER_S - 1 || seconds < INT64_MIN / NS_PER_S + 1)
 		return -EINVAL;
 	*ret_wall_ns = seconds * NS_PER_S + fraction;

@@ -9,7 +9,8 @@
 
 /* Whole strings only; -EINVAL for anything else, -ERANGE where it does not fit. */
 int parse_u64(const char *text, uint64_t *ret_value);
-/* "512", "10K", "1.5G": bytes; K M G T are powers of 1024; a trailing "B" or "iB" is allowed. */
+/* "512", "10K", "1.5G": bytes; K M G T (or k m g t) are powers of 1024; a trailing "B", "i" or
+ * "iB" is allowed. -EINVAL, or -ERANGE from 8 EiB on. */
 int parse_size(const char *text, uint64_t *ret_bytes);
 /* "5", "5s", "1.5h", "200ms", "7d", "2m": nanoseconds; a bare number is seconds. */
 int parse_duration(const char *text, int64_t *ret_ns);
