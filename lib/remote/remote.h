@@ -17,8 +17,8 @@
  *
  * Keys are 1 to REMOTE_KEY_MAX bytes of [A-Za-z0-9._/-], in components of at most 255 bytes parted
  * by one `/`; no component is empty, `.` or `..`, or begins with `.tmp-`. Every operation checks
- * that
- * (-EINVAL), so a key made from hostile data cannot leave the remote's prefix.
+ * that (-EINVAL), so a key made from hostile data cannot leave the remote's prefix. No key should be
+ * the beginning of another up to a `/`: a directory cannot hold both (-EPERM).
  *
  * Errors. Every operation returns 0 or one of these (negative), whatever the remote is:
  *   ENOENT                          no such object; from remote_open: the place to put the remote
@@ -95,6 +95,9 @@ typedef int remote_list_fn(void *arg, const char *key, uint64_t size);
 int remote_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg);
 /* Removes the object; 0 where it is not there. */
 int remote_delete(struct remote *r, const char *key);
+
+/* True for a key that keeps the rules above. */
+bool remote_key_valid(const char *key);
 
 /* Puts a small object `epochfs.probe-RANDOM`, reads it back and deletes it: 0, or why it cannot be
  * written (-EIO also where other bytes came back). */

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening remotes by URL, and the checks that every operation on them shares. */
+#include "lib/remote/remote.h"
+
+#include <errno.h>
+#include <string.h>
+#include "lib/remote/remote_ops.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/hash.h"
+#include "lib/util/log.h"
+
+#define COMPONENT_MAX 255
+#define KEY_CHARS     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+#define TEMP_PREFIX   ".tmp-"
+
+static const struct {
+	const char *scheme;
+	bool layered;
+	int (*open)(const struct remote_url *url, const char *text, struct remote **ret_remote);
+} kinds[] = {
+	{"file", false, remote_file_open},
+	{"memory", false, remote_memory_open},
+	{"none", false, remote_none_open},
+	{"fault", true, remote_fault_open},
+};
+
+#define KINDS_TEXT "/abs/dir, file:///abs/dir, memory:NAME, none, fault+URL"
+
+static bool component_valid(const char *p, size_t len)
+{
+	if (len == 0 || len > COMPONENT_MAX || strspn(p, KEY_CHARS) < len)
+		return false;
+	if (p[0] == '.' && (len == 1 || (len == 2 && p[1] == '.')))
+		return false;
+	return len < strlen(TEMP_PREFIX) || memcmp(p, TEMP_PREFIX, strlen(TEMP_PREFIX)) != 0;
+}
+
+/* The one place where keys are checked. */
+static bool key_valid(const char *key, size_t len)
+{
+	size_t i = 0;
+
+	if (len == 0 || len > REMOTE_KEY_MAX)
+		return false;
+	while (i < len) {
+		size_t n = strcspn(key + i, "/");
+
+		if (n > len - i)
+			n = len - i;
+		if (!component_valid(key + i, n))
+			return false;
+		i += n;
+		if (i < len && ++i == len)
+			return false;
+	}
+	return true;
+}
+
+bool remote_key_valid(const char *key)
+{
+	return key_valid(key, strlen(key));
+}
+
+bool remote_prefix_valid(const char *prefix)
+{
+	size_t len = strlen(prefix);
+
+	return len == 0 || (prefix[len - 1] == '/' && key_valid(prefix, len - 1));
+}
+
+int remote_open(const char *url, struct remote **ret_remote)
+{
+	struct remote_url cleanup_remote_url parts = {0};
+	int r = remote_url_parse(url, &parts);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(kinds[i].scheme, parts.scheme) == 0 && kinds[i].layered == parts.layered)
+			return kinds[i].open(&parts, url, ret_remote);
+	return -EPROTONOSUPPORT;
+}
+
+int remote_init(struct remote *r, const struct remote_ops *ops, const char *name,
+		struct remote *inner)
+{
+	char text[REMOTE_TEXT_MAX];
+
+	remote_url_redact(name, text, sizeof(text));
+	r->name = strdup(text);
+	if (!r->name)
+		return -ENOMEM;
+	if (pthread_mutex_init(&r->sleep_lock, NULL) != 0 || cond_init_mono(&r->wake) < 0) {
+		free(r->name);
+		return -ENOMEM;
+	}
+	r->ops = ops;
+	r->inner = inner;
+	r->is_none = inner && inner->is_none;
+	atomic_init(&r->refs, 1);
+	atomic_init(&r->cancelled, false);
+	return 0;
+}
+
+struct remote *remote_ref(struct remote *r)
+{
+	atomic_fetch_add(&r->refs, 1);
+	return r;
+}
+
+void remote_close(struct remote *r)
+{
+	if (!r || atomic_fetch_sub(&r->refs, 1) > 1)
+		return;
+	if (r->ops->release)
+		r->ops->release(r);
+	remote_close(r->inner);
+	pthread_cond_destroy(&r->wake);
+	pthread_mutex_destroy(&r->sleep_lock);
+	free(r->name);
+	free(r);
+}
+
+const char *remote_name(const struct remote *r)
+{
+	return r->name;
+}
+
+bool remote_is_none(const struct remote *r)
+{
+	return r->is_none;
+}
+
+/* Before an operation: may it start? */
+static int check_call(struct remote *r, bool name_valid)
+{
+	if (!name_valid)
+		return -EINVAL;
+	return atomic_load(&r->cancelled) ? -ECANCELED : 0;
+}
+
+/* After an operation: says at debug level what failed. An absent object or a taken name is an
+ * answer. */
+static int log_result(struct remote *r, const char *op, const char *key, int err)
+{
+	if (err < 0 && err != -ENOENT && err != -EEXIST)
+		log_debug("%s: %s %s: %s", r->name, op, key, strerror(-err));
+	return err;
+}
+
+int remote_put(struct remote *r, const char *key, const void *data, size_t len)
+{
+	int err = check_call(r, remote_key_valid(key));
+
+	return log_result(r, "put", key, err < 0 ? err : r->ops->put(r, key, data, len));
+}
+
+int remote_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
+{
+	int err = check_call(r, remote_key_valid(key));
+
+	return log_result(r, "create", key,
+			  err < 0 ? err : r->ops->put_if_absent(r, key, data, len));
+}
+
+int remote_get(struct remote *r, const char *key, uint64_t offset, uint64_t len, struct buf *out)
+{
+	int err = check_call(r, remote_key_valid(key));
+
+	return log_result(r, "get", key, err < 0 ? err : r->ops->get(r, key, offset, len, out));
+}
+
+int remote_size(struct remote *r, const char *key, uint64_t *ret_size)
+{
+	int err = check_call(r, remote_key_valid(key));
+
+	return log_result(r, "size", key, err < 0 ? err : r->ops->size(r, key, ret_size));
+}
+
+int remote_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
+{
+	int err = check_call(r, remote_prefix_valid(prefix));
+
+	return log_result(r, "list", prefix, err < 0 ? err : r->ops->list(r, prefix, fn, arg));
+}
+
+int remote_delete(struct remote *r, const char *key)
+{
+	int err = check_call(r, remote_key_valid(key));
+
+	return log_result(r, "delete", key, err < 0 ? err : r->ops->delete (r, key));
+}
+
+int remote_check_writable(struct remote *r)
+{
+	struct buf cleanup_buf got = {0};
+	uint8_t probe[64];
+	char key[64], id[17];
+	int err, deleted;
+
+	err = random_bytes(probe, sizeof(probe));
+	if (err < 0)
+		return err;
+	hex_encode(probe, 8, id);
+	snprintf(key, sizeof(key), "epochfs.probe-%s", id);
+	err = remote_put(r, key, probe, sizeof(probe));
+	if (err < 0)
+		return err;
+	err = remote_get(r, key, 0, sizeof(probe) + 1, &got);
+	if (err == 0 && (got.len != sizeof(probe) || memcmp(got.data, probe, got.len) != 0))
+		err = -EIO;
+	deleted = remote_delete(r, key);
+	if (err == -ENOENT)
+		return -EIO;
+	return err < 0 ? err : deleted;
+}
+
+int remote_sleep(struct remote *r, int64_t ns)
+{
+	int64_t deadline = clock_mono_ns() + ns;
+	SCOPED_LOCK(&r->sleep_lock);
+
+	while (!atomic_load(&r->cancelled))
+		if (cond_wait_until(&r->wake, &r->sleep_lock, deadline) == -ETIMEDOUT)
+			return 0;
+	return -ECANCELED;
+}
+
+static void set_cancelled(struct remote *r, bool cancelled)
+{
+	for (; r; r = r->inner) {
+		SCOPED_LOCK(&r->sleep_lock);
+
+		atomic_store(&r->cancelled, cancelled);
+		pthread_cond_broadcast(&r->wake);
+	}
+}
+
+void remote_cancel(struct remote *r)
+{
+	set_cancelled(r, true);
+}
+
+void remote_resume(struct remote *r)
+{
+	set_cancelled(r, false);
+}
+
+void remote_get_state(struct remote *r, struct remote_state *ret_state)
+{
+	*ret_state = (struct remote_state){0};
+	if (r->ops->get_state)
+		r->ops->get_state(r, ret_state);
+}
+
+bool remote_may_retry(int err)
+{
+	return err == -EIO || err == -ETIMEDOUT || err == -ECONNREFUSED;
+}
+
+int remote_errno_of(int err)
+{
+	switch (err) {
+	case ENOENT:
+	case EEXIST:
+	case EACCES:
+	case EPERM:
+	case EROFS:
+	case ENOSPC:
+	case ETIMEDOUT:
+	case ECONNREFUSED:
+	case ECANCELED:
+	case EINVAL:
+	case EOPNOTSUPP:
+	case EFBIG:
+	case ENOMEM:
+		return -err;
+	case EDQUOT:
+		return -ENOSPC;
+	default:
+		return -EIO;
+	}
+}
+
+/* What went wrong and what to do, without the place. */
+static const char *advice(int err)
+{
+	switch (err) {
+	case -ENOENT:
+		return "not found; check that the URL names the right place";
+	case -EEXIST:
+		return "exists already; another writer made it";
+	case -EACCES:
+	case -EPERM:
+		return "the remote does not allow this; check its permissions and your credentials";
+	case -EROFS:
+		return "the remote takes no writes";
+	case -ENOSPC:
+		return "the remote is full; free space there or raise the quota";
+	case -ETIMEDOUT:
+		return "the remote does not answer; check the network, then try again";
+	case -ECONNREFUSED:
+		return "the remote cannot be reached; check that it is up, then try again";
+	case -EIO:
+		return "the remote failed; check it, then try again";
+	case -ECANCELED:
+		return "cancelled";
+	case -EINVAL:
+		return "not a key that a remote can hold";
+	case -EOPNOTSUPP:
+		return "it cannot create an object only if absent, which a volume needs; use "
+		       "another place";
+	case -EFBIG:
+		return "an object is larger than any that epochfs writes; it is damaged or foreign";
+	default:
+		return strerror(-err);
+	}
+}
+
+const char *remote_strerror(const struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX])
+{
+	snprintf(ret_text, REMOTE_TEXT_MAX, "%.400s: %s", r->name, advice(err));
+	return ret_text;
+}
+
+const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_TEXT_MAX])
+{
+	char name[300];
+	const char *what = advice(err);
+
+	remote_url_redact(url, name, sizeof(name));
+	if (err == -ENOENT)
+		what = "the directory above it does not exist; create that, or check the path";
+	else if (err == -ENOTDIR)
+		what = "not a directory; name one, or a path where one can be made";
+	else if (err == -EPROTONOSUPPORT)
+		what = "no such kind of remote; there are: " KINDS_TEXT;
+	else if (err == -EINVAL)
+		what = "not a remote; give one of: " KINDS_TEXT " (paths absolute)";
+	snprintf(ret_text, REMOTE_TEXT_MAX, "%s: %s", name, what);
+	return ret_text;
+}

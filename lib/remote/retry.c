@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layer that repeats what failed. remote.h says what is repeated and why that is safe. */
+#include "lib/remote/remote_ops.h"
+
+#include <errno.h>
+#include <string.h>
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/hash.h"
+#include "lib/util/log.h"
+
+#define FIRST_WAIT_NS	 (100 * NS_PER_MS)
+#define LONGEST_WAIT_NS	 (30 * NS_PER_S)
+#define COMPARE_STEP	 (UINT64_C(4) << 20)
+#define COMPARE_READINGS 4
+
+struct retry {
+	struct remote base;
+	struct remote_retry_policy policy; /* never changed once made */
+	pthread_mutex_t lock;		   /* guards state; nothing else is locked under it */
+	struct remote_state state;
+};
+
+/* One call of a caller, with all its attempts. */
+struct call {
+	struct retry *rt;
+	const char *what;
+	const char *key;
+	int64_t started_ns; /* monotonic */
+	int64_t wait_ns;    /* before the next attempt */
+	unsigned tries;
+	bool uncertain; /* an attempt failed that may have been carried out */
+};
+
+static struct call call_of(struct remote *r, const char *what, const char *key)
+{
+	struct retry *rt = (struct retry *)r;
+
+	return (struct call){
+		.rt = rt,
+		.what = what,
+		.key = key,
+		.started_ns = clock_mono_ns(),
+		.wait_ns = rt->policy.first_wait_ns,
+	};
+}
+
+/* What a person can put right. */
+static bool is_refusal(int err)
+{
+	return err == -ENOSPC || err == -EACCES || err == -EPERM;
+}
+
+static bool is_repeated(const struct retry *rt, int err)
+{
+	return remote_may_retry(err) || (rt->policy.persist && is_refusal(err));
+}
+
+/* The first failure and the first success after it are worth a line each. */
+static void note_failure(const struct call *c, int err)
+{
+	struct retry *rt = c->rt;
+	int64_t now = clock_wall_ns();
+	bool first;
+
+	pthread_mutex_lock(&rt->lock);
+	first = rt->state.failures++ == 0;
+	if (first)
+		rt->state.failing_since_ns = now;
+	rt->state.last_failure_ns = now;
+	rt->state.last_error = err;
+	pthread_mutex_unlock(&rt->lock);
+	if (first)
+		log_warn("%s: %s %s: %s", rt->base.name, c->what, c->key, strerror(-err));
+}
+
+static void note_success(const struct call *c)
+{
+	struct retry *rt = c->rt;
+	uint64_t failures;
+
+	pthread_mutex_lock(&rt->lock);
+	failures = rt->state.failures;
+	rt->state.failures = 0;
+	rt->state.failing_since_ns = 0;
+	pthread_mutex_unlock(&rt->lock);
+	if (failures)
+		log_info("%s: works again after %llu failed attempts", rt->base.name,
+			 (unsigned long long)failures);
+}
+
+/* Between a half and the whole of the wait. */
+static int64_t jittered(int64_t wait_ns)
+{
+	uint64_t random = 0;
+
+	/* Without random numbers all wait in full: slower, not wrong. */
+	if (random_bytes(&random, sizeof(random)) < 0 || wait_ns < 2)
+		return wait_ns;
+	return wait_ns - (int64_t)(random % ((uint64_t)wait_ns / 2));
+}
+
+static void count_waiting(struct retry *rt, int change)
+{
+	SCOPED_LOCK(&rt->lock);
+
+	rt->state.waiting += (unsigned)change;
+	if (change > 0)
+		rt->state.retries++;
+}
+
+/* Waits until the next attempt is due: 0, or the error that the call ends with. */
+static int wait_turn(struct call *c, int err)
+{
+	const struct remote_retry_policy *p = &c->rt->policy;
+	int64_t wait_ns = jittered(c->wait_ns);
+	int r;
+
+	if (p->max_tries && c->tries >= p->max_tries)
+		return err;
+	if (p->max_total_ns && clock_mono_ns() - c->started_ns + wait_ns >= p->max_total_ns)
+		return err;
+	c->wait_ns = c->wait_ns > p->longest_wait_ns / 2 ? p->longest_wait_ns : 2 * c->wait_ns;
+	count_waiting(c->rt, 1);
+	r = remote_sleep(&c->rt->base, wait_ns);
+	count_waiting(c->rt, -1);
+	return r;
+}
+
+/* After an attempt: true when there is to be another; else *err is what the call gives. */
+static bool again(struct call *c, int *err)
+{
+	int r;
+
+	c->tries++;
+	if (*err == 0 || *err == -ENOENT || *err == -EEXIST)
+		note_success(c);
+	else if (remote_may_retry(*err) || is_refusal(*err))
+		note_failure(c, *err);
+	if (!is_repeated(c->rt, *err))
+		return false;
+	c->uncertain |= remote_may_retry(*err);
+	r = wait_turn(c, *err);
+	if (r == 0)
+		return true;
+	*err = r;
+	return false;
+}
+
+static int retry_put(struct remote *r, const char *key, const void *data, size_t len)
+{
+	struct call c = call_of(r, "put", key);
+	int err;
+
+	do
+		err = remote_put(r->inner, key, data, len);
+	while (again(&c, &err));
+	return err;
+}
+
+static int retry_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
+		     struct buf *out)
+{
+	struct call c = call_of(r, "get", key);
+	int err;
+
+	do
+		err = remote_get(r->inner, key, offset, len, out);
+	while (again(&c, &err));
+	return err;
+}
+
+static int retry_size(struct remote *r, const char *key, uint64_t *ret_size)
+{
+	struct call c = call_of(r, "size", key);
+	int err;
+
+	do
+		err = remote_size(r->inner, key, ret_size);
+	while (again(&c, &err));
+	return err;
+}
+
+static int retry_delete(struct remote *r, const char *key)
+{
+	struct call c = call_of(r, "delete", key);
+	int err;
+
+	do
+		err = remote_delete(r->inner, key);
+	while (again(&c, &err));
+	return err;
+}
+
+/* Compares bytes from `at` on. Other bytes count only when every reading brings others: one that was damaged
+ * on its way must not make our own object another's. 0, -EEXIST or why that cannot be told. */
+static int compare_step(struct remote *r, const char *key, const uint8_t *data, uint64_t at,
+			size_t len)
+{
+	struct buf cleanup_buf got = {0};
+
+	for (unsigned reading = 0; reading < COMPARE_READINGS; reading++) {
+		int err;
+
+		buf_reset(&got);
+		err = retry_get(r, key, at, len, &got);
+		if (err < 0)
+			return err;
+		if (got.len == len && memcmp(got.data, data + at, len) == 0)
+			return 0;
+	}
+	return -EEXIST;
+}
+
+/* Does the object hold exactly these bytes? 0, -EEXIST where not, or why that cannot be told. */
+static int compare_object(struct remote *r, const char *key, const uint8_t *data, size_t len)
+{
+	uint64_t size = 0;
+	int err = retry_size(r, key, &size);
+
+	if (err == 0 && size != len)
+		err = -EEXIST;
+	for (uint64_t at = 0; err == 0 && at < len; at += COMPARE_STEP) {
+		uint64_t left = len - at;
+
+		err = compare_step(r, key, data, at, left < COMPARE_STEP ? left : COMPARE_STEP);
+	}
+	/* It went again: there was another's, or ours that somebody took away. Not ours to repeat. */
+	return err == -ENOENT ? -EEXIST : err;
+}
+
+static int retry_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
+{
+	struct call c = call_of(r, "create", key);
+	int err;
+
+	do
+		err = remote_put_if_absent(r->inner, key, data, len);
+	while (again(&c, &err));
+	if (err == -EEXIST && c.uncertain)
+		return compare_object(r, key, data, len);
+	return err;
+}
+
+/* ---- listing: collected first, since half a list may have come before it failed */
+
+static int collect(void *arg, const char *key, uint64_t size)
+{
+	struct buf *all = arg;
+
+	buf_put_u64(all, size);
+	buf_put_bytes(all, key, strlen(key) + 1);
+	return buf_error(all);
+}
+
+static int retry_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
+{
+	struct call c = call_of(r, "list", prefix);
+	struct buf cleanup_buf all = {0};
+	struct reader reader;
+	int err;
+
+	do {
+		buf_reset(&all);
+		err = remote_list(r->inner, prefix, collect, &all);
+	} while (again(&c, &err));
+	reader = reader_of(all.data, all.len);
+	while (err == 0 && reader_left(&reader) > 0) {
+		uint64_t size = reader_u64(&reader);
+		size_t len = 0;
+		const uint8_t *key = reader_bytes(&reader, REMOTE_KEY_MAX + 1, &len);
+
+		err = key ? fn(arg, (const char *)key, size) : -EIO;
+	}
+	return err;
+}
+
+static void retry_get_state(struct remote *r, struct remote_state *ret_state)
+{
+	struct retry *rt = (struct retry *)r;
+	SCOPED_LOCK(&rt->lock);
+
+	*ret_state = rt->state;
+}
+
+static void retry_release(struct remote *r)
+{
+	pthread_mutex_destroy(&((struct retry *)r)->lock);
+}
+
+static const struct remote_ops retry_ops = {
+	.put = retry_put,
+	.put_if_absent = retry_put_if_absent,
+	.get = retry_get,
+	.size = retry_size,
+	.list = retry_list,
+	.delete = retry_delete,
+	.release = retry_release,
+	.get_state = retry_get_state,
+};
+
+static struct remote_retry_policy with_defaults(const struct remote_retry_policy *policy)
+{
+	struct remote_retry_policy p = policy ? *policy : (struct remote_retry_policy){0};
+
+	if (p.first_wait_ns <= 0)
+		p.first_wait_ns = FIRST_WAIT_NS;
+	if (p.longest_wait_ns <= 0)
+		p.longest_wait_ns = LONGEST_WAIT_NS;
+	if (p.first_wait_ns > p.longest_wait_ns)
+		p.first_wait_ns = p.longest_wait_ns;
+	return p;
+}
+
+int remote_retry_new(struct remote *inner, const struct remote_retry_policy *policy,
+		     struct remote **ret_remote)
+{
+	struct retry *rt = calloc(1, sizeof(*rt));
+	int r;
+
+	if (!rt)
+		return -ENOMEM;
+	rt->policy = with_defaults(policy);
+	if (pthread_mutex_init(&rt->lock, NULL) != 0) {
+		free(rt);
+		return -ENOMEM;
+	}
+	r = remote_init(&rt->base, &retry_ops, inner->name, inner);
+	if (r < 0) {
+		pthread_mutex_destroy(&rt->lock);
+		free(rt);
+		return r;
+	}
+	*ret_remote = &rt->base;
+	return 0;
+}
