@@ -28,15 +28,17 @@
  *   "files" "directories" "symlinks" "specials"     what the tree holds
  *   "added" "changed" "removed"   paths, against the parent
  *   "bytes" "bytes_new" "bytes_stored"  files' sizes; plain bytes not stored before; bytes uploaded
- *   "tree"           { "hash", "size", "chunks": [ { "hash", "length", "pack", "offset", "stored" }
- * ] } "packs"          ids of the packs that "tree.chunks[].pack" counts from 0 "indexes" keys of
- * the index objects that this epoch added "db_type" "db_prefix" "path_type" "path_prefix"
- * "node_names"   what a metadata writer records
+ *   "tree"           { "hash", "size", "chunks": [ { "hash", "length", "pack", "offset", "stored" } ] };
+ *                    a record kept on this machine may lack the chunks, or all of it, as long as
+ *                    they are not stored; one in the remote has them
+ *   "packs"          ids of the packs that "tree.chunks[].pack" counts from 0
+ *   "indexes"        keys of the index objects that this epoch added
+ *   "db_type" "db_prefix" "path_type" "path_prefix" "node_names"   what a metadata writer records
  *
  * A key whose value is unknown or empty is left out; unknown keys are ignored, so that a later
  * program may add some. Where chunks lie (pack, offset, stored) is a hint: the index is right where
- * it says otherwise, and a chunk without a hint has no "pack". Text is at most RECORD_TEXT_MAX
- * bytes; bytes that are not UTF-8 are written as U+FFFD.
+ * it says otherwise, and a chunk without a hint has no "pack". Bytes of a text that are not UTF-8
+ * are written as U+FFFD, and a text longer than RECORD_TEXT_MAX bytes is cut.
  */
 #define RECORD_ENCODED_MAX (1u << 20)
 #define RECORD_TEXT_MAX	   (16u << 10)
@@ -50,22 +52,25 @@ enum record_complete {
 
 enum record_trigger {
 	RECORD_TRIGGER_UNKNOWN, /* also any name that this program does not know */
-	RECORD_TRIGGER_COMMIT,	/* the command, or mkdir .epochs/NAME */
-	RECORD_TRIGGER_SYNC,	/* sync of .epochs, wait */
+	RECORD_TRIGGER_COMMIT,
+	RECORD_TRIGGER_MKDIR, /* mkdir .epochs/NAME */
+	RECORD_TRIGGER_SYNC,  /* sync .epochs */
+	RECORD_TRIGGER_WAIT,
 	RECORD_TRIGGER_RENAME,
 	RECORD_TRIGGER_MARKER,
 	RECORD_TRIGGER_QUIET,
 	RECORD_TRIGGER_CLOSE,  /* settle=0 */
 	RECORD_TRIGGER_KILLED, /* a writer died */
-	RECORD_TRIGGER_UNMOUNT,
+	RECORD_TRIGGER_UMOUNT,
 	RECORD_TRIGGER_ROLLBACK,
 	RECORD_TRIGGER_RECOVERY, /* the first mount after a crash */
 	RECORD_TRIGGER_IMPORT,
 	RECORD_TRIGGER_COUNT,
 };
 
-/* "unknown", "commit", "sync", ... */
+/* The names are those above in lower case: "unknown", "commit", "mkdir", ... */
 const char *record_trigger_name(enum record_trigger trigger);
+enum record_trigger record_trigger_parse(const char *name);
 
 #define RECORD_NO_PACK UINT32_MAX
 

@@ -19,15 +19,21 @@
  *   entry   = type depth name body
  *           | 8 depth name group         a further name (hard link) of the group's first entry
  *   type    = u8, enum tree_type
- *   depth   = varint; the root is the first entry, the only one of depth 0 and of an empty name,
- * and a directory; the parent of an entry is the last directory of depth - 1 before it name    =
- * text                       (varint length, the bytes, a NUL) body    = bits mode uid gid mtime
- * [group] [xattrs] more bits    = u8; 1: `group` is there, 2: `xattrs` is there, 4: TREE_TORN, 8:
- * TREE_LOG mode    = varint, permission bits, at most 07777 uid gid = varints of 32 bits mtime   =
- * u64, two's complement, nanoseconds since 1970 group   = varint; the groups of hard links are
- * numbered 1, 2, ... in the order of their first entries. Never a directory's. xattrs  = varint
- * length, a non-empty list of xattrs.h more    = directory, fifo, socket: nothing char, block
- * device: varint major, varint minor, of 32 bits symlink: text, 1 to 4095 bytes regular: content
+ *   depth   = varint; the root is the first entry, the only one of depth 0 and of an empty name, and
+ *             a directory; the parent of an entry is the last directory of depth - 1 before it
+ *   name    = text                       (varint length, the bytes, a NUL)
+ *   body    = bits mode uid gid mtime [group] [xattrs] more
+ *   bits    = u8; 1: `group` is there, 2: `xattrs` is there, 4: TREE_TORN, 8: TREE_LOG
+ *   mode    = varint, permission bits, at most 07777
+ *   uid gid = varints of 32 bits
+ *   mtime   = u64, two's complement, nanoseconds since 1970
+ *   group   = varint; the groups of hard links are numbered 1, 2, ... in the order of their first
+ *             entries. Never a directory's.
+ *   xattrs  = varint length, a non-empty list of xattrs.h
+ *   more    = directory, fifo, socket: nothing
+ *             char, block device: varint major, varint minor, of 32 bits
+ *             symlink: text, 1 to 4095 bytes
+ *             regular: content; TREE_TORN and TREE_LOG are for these only
  *   content = 0                          empty
  *           | 1 varint length, bytes     inline, 1 to TREE_INLINE_MAX bytes
  *           | 2 varint size, hash        at least 1 byte, put together by that recipe
