@@ -326,11 +326,16 @@ static int file_list(struct remote *r, const char *prefix, remote_list_fn *fn, v
 	struct place cleanup_place p = NO_PLACE;
 	size_t len = strlen(prefix);
 	int err = tree_find(&l.f->tree, prefix, &p);
+	int fd;
 
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
+	/* Not p.dir itself: the root's duplicates share one position in the directory. */
+	fd = openat(p.dir, ".", TREE_DIR_FLAGS);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : tree_error(&l.f->tree, errno);
 	memcpy(l.key, prefix, len + 1);
-	return list_dir(&l, steal_fd(&p.dir), len);
+	return list_dir(&l, fd, len);
 }
 
 /* ---- opening */

@@ -11,14 +11,16 @@
 
 #define FIRST_WAIT_NS	 (100 * NS_PER_MS)
 #define LONGEST_WAIT_NS	 (30 * NS_PER_S)
+#define TELL_AFTER_NS	 (5 * NS_PER_S)
 #define COMPARE_STEP	 (UINT64_C(4) << 20)
 #define COMPARE_READINGS 4
 
 struct retry {
 	struct remote base;
 	struct remote_retry_policy policy; /* never changed once made */
-	pthread_mutex_t lock;		   /* guards state; nothing else is locked under it */
+	pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
 	struct remote_state state;
+	bool told; /* the log has a line on the failures that go on now */
 };
 
 /* One call of a caller, with all its attempts. */
@@ -56,21 +58,23 @@ static bool is_repeated(const struct retry *rt, int err)
 	return remote_may_retry(err) || (rt->policy.persist && is_refusal(err));
 }
 
-/* The first failure and the first success after it are worth a line each. */
+/* Failures that have lasted are worth a line, and their end another; those that a second attempt puts
+ * right are not. */
 static void note_failure(const struct call *c, int err)
 {
 	struct retry *rt = c->rt;
 	int64_t now = clock_wall_ns();
-	bool first;
+	bool tell;
 
 	pthread_mutex_lock(&rt->lock);
-	first = rt->state.failures++ == 0;
-	if (first)
+	if (rt->state.failures++ == 0)
 		rt->state.failing_since_ns = now;
 	rt->state.last_failure_ns = now;
 	rt->state.last_error = err;
+	tell = !rt->told && now - rt->state.failing_since_ns >= TELL_AFTER_NS;
+	rt->told |= tell;
 	pthread_mutex_unlock(&rt->lock);
-	if (first)
+	if (tell)
 		log_warn("%s: %s %s: %s", rt->base.name, c->what, c->key, strerror(-err));
 }
 
@@ -78,13 +82,16 @@ static void note_success(const struct call *c)
 {
 	struct retry *rt = c->rt;
 	uint64_t failures;
+	bool told;
 
 	pthread_mutex_lock(&rt->lock);
 	failures = rt->state.failures;
+	told = rt->told;
+	rt->told = false;
 	rt->state.failures = 0;
 	rt->state.failing_since_ns = 0;
 	pthread_mutex_unlock(&rt->lock);
-	if (failures)
+	if (told)
 		log_info("%s: works again after %llu failed attempts", rt->base.name,
 			 (unsigned long long)failures);
 }
