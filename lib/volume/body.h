@@ -3,7 +3,20 @@
  * Bodies: content lineages of the live tree that handles have open. Private to lib/volume; see
  * handle.h for the rules. A body exists in memory from its first open to its last release (or while
  * a writable mapping is left after it). All fields are guarded by the volume's lock, but the
- * descriptor, which stays open and the same for the body's life.
+ * descriptor `fd`, which stays open and the same once it is set, for as long as the caller has a
+ * handle or holds the lock.
+ *
+ * What the other parts must keep to:
+ *   - Body ids come from body_new_id, for every file whose content is replaced as a whole.
+ *   - A file whose last name goes keeps its row (nlink 0) while a body of it is open:
+ *     body_file_unlinked_locked decides.
+ *   - A rename over a committed file by one for which body_is_fragile_new_locked holds sets
+ *     `covered` in the name and leaves the covered file's row and nlink as they are. Its commit
+ *     drops what it covered (body_file_unlinked_locked where that was its last name), its undo
+ *     points the name back. An epoch that is sealed in between takes the covered file.
+ *   - close() is followed by RELEASE in the background. What must see the close (a lookup, an open
+ *     or a rename of that file, a seal, a look into .epochs) calls body_settle_locked or
+ *     bodies_settle first.
  */
 #ifndef EPOCHFS_VOLUME_BODY_H
 #define EPOCHFS_VOLUME_BODY_H
@@ -19,22 +32,46 @@ struct body {
 	bool pending; /* a replacement that only its writers see */
 	bool orphan;  /* no longer what the file shows (replaced, unlinked, rolled back): its close
 			 goes nowhere, or to torn/ */
+	bool tear;    /* an orphan by a rollback: what its writers leave goes to torn/ */
 	bool is_log; /* contract 1.2 rule 5: name matches, or O_APPEND held for longer than patience
-		      */
+		       */
 	bool append_only; /* every writing handle has O_APPEND and not O_DIRECT */
 	bool killed;	  /* an opener that wrote died */
+	bool closed_well; /* an opener that wrote closed */
+	bool fragile;	  /* as in the version's row */
 	unsigned handles, writers;
-	uint64_t opened_epoch;	 /* next_epoch when the first writer opened */
-	int64_t opened_ns;	 /* monotonic */
-	int fd;			 /* backing file, read-write; -1 while content serves */
-	struct content *content; /* closed content: reads go here; NULL when staged */
-				 /* ... more is body.c's and handle.c's own */
+	unsigned direct;       /* handles whose backing file the kernel was given */
+	uint64_t opened_epoch; /* next_epoch when the first writer opened */
+	int64_t opened_ns;     /* monotonic */
+	int fd;		       /* backing file, read-only; -1 while content serves */
+	int write_fd;	       /* the same, for writing; -1 while no writer needs it */
+	struct content
+		*content; /* closed content: reads go here; NULL when staged or not yet read */
+	/* The rest is body.c's, handle*.c's and commit.c's own. */
+	struct body *next;
+	struct body_writer *openers; /* processes that write, or were told ESTALE to come here */
+	struct handle *open_handles;
+	uint64_t base;	       /* the closed version that an edit or a replacement follows, or 0 */
+	uint64_t shared_below; /* bytes that `base` still reads from this very backing file */
+	int64_t base_ctime_ns; /* of the backing file when the edit began */
+	int64_t journaled_ns;  /* ctime and size in the version's row, so that a flush of nothing */
+	uint64_t journaled_size; /* new costs no write */
+	int64_t flushed_ns;	 /* monotonic; a close was seen and its release did not come yet */
+	unsigned releasing;	 /* handle_release of a writer is under way */
+	bool preparing; /* an edit is being prepared without the lock: wait for `changed` */
+	bool mapped;	/* a writable mapping is left: `watch` commits when it is gone */
+	bool fsynced;
 };
 
 int bodies_new(struct bodies **ret_bodies);
 void bodies_free(struct bodies *b);
 
+/* A fresh id for a lineage of content: never used before, in this mount or an earlier one. */
+uint64_t body_new_id(struct volume *vol);
+
 struct body *body_find_locked(struct volume *vol, uint64_t id);
+/* The body of the file that all see, if it is open: NULL if not. */
+struct body *body_of_file_locked(struct volume *vol, const struct state_file *f);
 /* The newest pending replacement of this file: NULL if none. */
 struct body *body_pending_locked(struct volume *vol, uint64_t ino);
 /* The pending replacement that a lookup by this thread's process resolves to (it writes it, or was
@@ -53,14 +90,33 @@ void body_orphan_locked(struct volume *vol, uint64_t ino);
 /* Rollback: writers across it go to torn/ when they close. */
 void bodies_tear_writers_locked(struct volume *vol);
 
+/*
+ * Waits, for at most a tenth of a second and once a close, until a close of this file (ino 0: of
+ * any) whose release is on its way is committed. True where it waited: the lock was dropped, so look
+ * again at what was read before. Costs nothing where no such close is there.
+ */
+bool body_settle_locked(struct volume *vol, uint64_t ino);
+/* The same for all, without the lock. */
+void bodies_settle(struct volume *vol);
+
 /* The edit of truncate(2) and of live_setattr's size, without a handle. Called without the lock. */
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size);
-/* The last name of a file is gone: frees file and versions now, or when the last handle goes. In a
- * transaction, with the lock. */
+/* The last name of a file is gone (nlink 0, names removed, row not stored yet): frees file and
+ * versions now, or when the last handle goes. In a transaction, with the lock. */
 int body_file_unlinked_locked(struct volume *vol, struct state_file *f);
 /* A rename put an open, new, uncommitted file over a committed one: `covered` stays until the
  * writer closes (bury) or is killed (back under its name). */
 bool body_is_fragile_new_locked(struct volume *vol, const struct state_file *f);
+/* Gives a new file (mknod) its empty, closed content: sets live, closed and body of `f`, which has
+ * its ino and which the caller stores. In a transaction. */
+int body_empty_file_locked(struct volume *vol, struct state_file *f);
+/*
+ * Commits a copy of what a staged body holds now as the file's closed content, while it stays open:
+ * how the sealer takes a log as it stands (before it takes the lock to seal), and what stands in
+ * for a file with a writable mapping left. Without the lock. Nothing where the copy would be what is
+ * closed already; -ENOENT where the body is gone.
+ */
+int body_commit_copy(struct volume *vol, uint64_t id);
 
 /* After a crash or a power loss: commits, undoes or tears what was open (contract 1.2 rule 4, 1.4).
  * At volume_open, before any thread. */

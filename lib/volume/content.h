@@ -23,6 +23,8 @@ int content_get(struct volume *vol, uint64_t version, struct content **ret_conte
  * path for log lines ("epoch 41: model/a.pt"). */
 int content_get_entry(struct volume *vol, const struct tree_entry *entry, const char *what,
 		      struct content **ret_content);
+struct content *content_ref(struct content *c);
+/* NULL is allowed. */
 void content_put(struct content *c);
 
 uint64_t content_version(const struct content *c);

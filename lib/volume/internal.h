@@ -76,10 +76,24 @@ int object_remove(struct volume *vol, uint64_t version);
  * `died` was set or an epoch became durable or was dropped. Cheap where nothing is dead.
  */
 void versions_bury(struct volume *vol);
+/* The same for one version, e.g. one whose `died` was just set. In the caller's transaction if there
+ * is one; its bytes go a little later. */
+int version_bury_locked(struct volume *vol, uint64_t version);
 
 /* Tell the mount; call without the lock. */
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);
 void volume_file_changed(struct volume *vol, uint64_t ino);
+
+/* The path of a file from the root, by its first name, for messages; "" for one without a name. Appends. With the lock. */
+void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);
+
+/*
+ * Puts a new file into a directory: checks (-ENOENT, -ENOTDIR, -EEXIST, -ENAMETOOLONG, -EINVAL), gives `f` its ino, owner, group and mode (the directory's
+ * setgid bit), times, nlink 1 and `born`, stores file and name, touches the directory, notes ACTIVITY_CREATE. `f` comes with mode (and type), rdev, size,
+ * live, closed, body. In the caller's transaction, with the lock. (live.c; used by handle_create)
+ */
+int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
+		    const struct live_caller *who, struct state_file *f);
 
 /* Room for `bytes` more in the cache's file system, min_free kept: evicts, waits as full=wait says.
  * 0, -ENOSPC, -EINTR. (evict.c) */
