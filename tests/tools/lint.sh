@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks the source: format, warnings of both compilers, headers alone, layers, scripts.
+#
+#	tests/tools/lint.sh 'COMPILER FLAGS'	(make lint gives them)
+#
+# Runs all checks and exits 1 where one finds something.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+flags=()
+eval "flags=($1)"
+shopt -s nullglob
+sources=(lib/*/*.c fs/*.c tools/*.c tests/*/*.c)
+headers=(lib/*/*.h fs/*.h tools/*.h tests/*/*.h)
+shells=(.ci/run tests/*/*.sh)
+for file in packaging/* packaging/*/*; do
+	[ -f "$file" ] && head -c 40 "$file" | grep -q '^#!.*sh' && shells+=("$file")
+done
+pythons=(tests/*/*.py)
+failed=0
+
+check() {
+	local name=$1
+	shift
+	if "$@"; then
+		printf '  %-7s %s\n' ok "$name"
+	else
+		printf '  %-7s %s\n' FAILED "$name"
+		failed=1
+	fi
+}
+
+# Arguments: compiler and its flags, then --, then files; two at a time.
+# shellcheck disable=SC2317 # check calls it
+compile() {
+	local command=()
+	while [ "$1" != -- ]; do
+		command+=("$1")
+		shift
+	done
+	shift
+	[ $# -eq 0 ] || printf '%s\0' "$@" | xargs -0 -n 1 -P 2 "${command[@]}"
+}
+
+check 'clang-format' clang-format --dry-run -Werror "${sources[@]}" "${headers[@]}"
+for cc in gcc clang; do
+	# gcc finds the use of what was never set only while it optimizes.
+	check "$cc: sources" compile $cc "${flags[@]}" -O2 -D_FORTIFY_SOURCE=2 -Werror -S -o /dev/null \
+		-- "${sources[@]}"
+	check "$cc: headers alone" compile $cc "${flags[@]}" -Werror -Wno-unused-function \
+		-fsyntax-only -x c -- "${headers[@]}"
+done
+check 'layers' tests/tools/layers.py
+check 'licence, guards, lengths' tests/tools/style.py
+check 'shellcheck' shellcheck "${shells[@]}"
+check 'pyflakes' pyflakes3 "${pythons[@]}"
+exit $failed

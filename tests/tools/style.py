@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what clang-format does not: licence and subject lines, include guards, file lengths.
+
+    tests/tools/style.py
+
+Prints each offence and exits 1 where there is one. Long files are only reported.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONG = 500
+PATTERNS = ("lib/*/*.[ch]", "fs/*.[ch]", "tools/*.[ch]", "tests/*/*.[ch]", "tests/*/*.py",
+            "tests/*/*.sh", "packaging/**/*.sh", ".ci/run", "Makefile")
+
+
+def guard_of(name):
+    words = [w for w in re.split(r"[/.-]", name) if w not in ("lib", "h")]
+    if words[0] == "tests" and words[1] == words[2]:
+        words.pop(1)
+    return "EPOCHFS_" + "_".join(words).upper() + "_H"
+
+
+def offences(name, text):
+    lines = text.splitlines()
+    if lines and lines[0].startswith("#!"):
+        lines = lines[1:]
+    comment = ("/* %s */" if name.endswith((".c", ".h")) else "# %s")
+    if not lines or lines[0] != comment % "SPDX-License-Identifier: Apache-2.0":
+        yield "%s: the first line is not the licence's" % name
+    elif len(lines) < 2 or not re.match(r'/\*|#|"""', lines[1]):
+        yield "%s: no line says the subject" % name
+    if name.endswith(".h"):
+        guard = guard_of(name)
+        if "#ifndef %s\n#define %s\n" % (guard, guard) not in text:
+            yield "%s: the include guard is not %s" % (name, guard)
+    if not text.endswith("\n") or text.endswith("\n\n"):
+        yield "%s: does not end in one newline" % name
+    for number, line in enumerate(text.splitlines(), 1):
+        if line != line.rstrip():
+            yield "%s:%d: space at the end of the line" % (name, number)
+        # Spelled so that this line is none.
+        if re.search(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b(?!:)", line):
+            yield "%s:%d: an open point without a reason" % (name, number)
+
+
+def main():
+    found, long = [], []
+    for pattern in PATTERNS:
+        for path in sorted(ROOT.glob(pattern)):
+            name, text = path.relative_to(ROOT).as_posix(), path.read_text()
+            found += offences(name, text)
+            if text.count("\n") > LONG and not name.startswith("tests/"):
+                long.append("%s: %d lines" % (name, text.count("\n")))
+    for line in found:
+        print(line)
+    if long:
+        print("  note: more than %d lines:\n    %s" % (LONG, "\n    ".join(long)))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
