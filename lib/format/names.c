@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Object keys and tag names. */
+#include "lib/format/names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/parse.h"
+
+#define NUMBER_DIGITS 20
+#define EPOCH_SUFFIX  ".json"
+
+void epoch_key(uint64_t number, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, PREFIX_EPOCHS "%020" PRIu64 EPOCH_SUFFIX, number);
+}
+
+/* Takes `prefix` off the front of *text. */
+static bool skip_prefix(const char **text, const char *prefix)
+{
+	size_t len = strlen(prefix);
+
+	if (strncmp(*text, prefix, len))
+		return false;
+	*text += len;
+	return true;
+}
+
+/* Takes exactly 20 digits off the front of *text: a number from 1 to INT64_MAX. */
+static bool skip_number(const char **text, uint64_t *ret_number)
+{
+	char digits[NUMBER_DIGITS + 1];
+	uint64_t number;
+
+	if (strnlen(*text, NUMBER_DIGITS) < NUMBER_DIGITS)
+		return false;
+	memcpy(digits, *text, NUMBER_DIGITS);
+	digits[NUMBER_DIGITS] = '\0';
+	if (parse_u64(digits, &number) < 0 || number < 1 || number > INT64_MAX)
+		return false;
+	*text += NUMBER_DIGITS;
+	*ret_number = number;
+	return true;
+}
+
+int epoch_key_parse(const char *key, uint64_t *ret_number)
+{
+	uint64_t number;
+
+	if (!skip_prefix(&key, PREFIX_EPOCHS) || !skip_number(&key, &number) ||
+	    strcmp(key, EPOCH_SUFFIX))
+		return -EINVAL;
+	*ret_number = number;
+	return 0;
+}
+
+void pack_key(const struct hash *id, char ret_key[KEY_MAX])
+{
+	char hex[HASH_HEX];
+
+	hash_to_hex(id, hex);
+	snprintf(ret_key, KEY_MAX, PREFIX_PACKS "%.2s/%s", hex, hex);
+}
+
+int pack_key_parse(const char *key, struct hash *ret_id)
+{
+	const char *folder;
+
+	if (!skip_prefix(&key, PREFIX_PACKS) || strnlen(key, 3) < 3 || key[2] != '/')
+		return -EINVAL;
+	folder = key;
+	key += 3;
+	if (strncmp(folder, key, 2))
+		return -EINVAL;
+	return hash_from_hex(key, ret_id);
+}
+
+void index_key(uint64_t epoch, const struct hash *id, char ret_key[KEY_MAX])
+{
+	char hex[HASH_HEX];
+
+	hash_to_hex(id, hex);
+	snprintf(ret_key, KEY_MAX, PREFIX_INDEX "%020" PRIu64 "-%s", epoch, hex);
+}
+
+int index_key_parse(const char *key, uint64_t *ret_epoch, struct hash *ret_id)
+{
+	uint64_t epoch;
+	int error;
+
+	if (!skip_prefix(&key, PREFIX_INDEX) || !skip_number(&key, &epoch) ||
+	    !skip_prefix(&key, "-"))
+		return -EINVAL;
+	error = hash_from_hex(key, ret_id);
+	if (!error)
+		*ret_epoch = epoch;
+	return error;
+}
+
+int tag_key(const char *name, char ret_key[KEY_MAX])
+{
+	if (!tag_name_valid(name))
+		return -EINVAL;
+	snprintf(ret_key, KEY_MAX, PREFIX_TAGS "%s", name);
+	return 0;
+}
+
+int tag_key_parse(const char *key, const char **ret_name)
+{
+	if (!skip_prefix(&key, PREFIX_TAGS) || !tag_name_valid(key))
+		return -EINVAL;
+	*ret_name = key;
+	return 0;
+}
+
+bool tag_name_valid(const char *name)
+{
+	static const char *const reserved[] = {"latest", "current", "torn"};
+	size_t len = strnlen(name, TAG_NAME_MAX + 1);
+
+	if (len < 1 || len > TAG_NAME_MAX || name[0] == '.' || strchr(name, '/') ||
+	    strspn(name, "0123456789") == len)
+		return false;
+	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
+		if (!strcmp(name, reserved[i]))
+			return false;
+	return true;
+}
+
+void tag_text(uint64_t number, char ret_text[TAG_TEXT_MAX])
+{
+	snprintf(ret_text, TAG_TEXT_MAX, "%" PRIu64 "\n", number);
+}
+
+int tag_text_parse(const void *data, size_t len, uint64_t *ret_number)
+{
+	char text[TAG_TEXT_MAX];
+	uint64_t number;
+
+	if (len < 1 || len >= sizeof(text))
+		return -EBADMSG;
+	memcpy(text, data, len);
+	if (text[len - 1] == '\n')
+		len--;
+	text[len] = '\0';
+	if (strlen(text) != len || text[0] == '0' || parse_u64(text, &number) < 0 ||
+	    number > INT64_MAX)
+		return -EBADMSG;
+	*ret_number = number;
+	return 0;
+}

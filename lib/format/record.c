@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records in memory: free, copy, names of triggers. */
+#include "lib/format/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void free_list(char **list, size_t count)
+{
+	for (size_t i = 0; list && i < count; i++)
+		free(list[i]);
+	free(list);
+}
+
+void record_free(struct epoch_record *r)
+{
+	free(r->reason);
+	free(r->step_name);
+	free(r->message);
+	free(r->host);
+	free(r->run_id);
+	free(r->user);
+	free(r->chunks);
+	free(r->packs);
+	free_list(r->indexes, r->index_count);
+	free(r->db_type);
+	free(r->db_prefix);
+	free(r->path_type);
+	free(r->path_prefix);
+	free_list(r->node_names, r->node_count);
+	*r = (struct epoch_record){0};
+}
+
+static void copy_text(const char *from, char **ret_to, int *error)
+{
+	*ret_to = from ? strdup(from) : NULL;
+	if (from && !*ret_to)
+		*error = -ENOMEM;
+}
+
+/* NULL and an error where there is no memory. */
+static void *copy_array(const void *from, size_t count, size_t size, int *error)
+{
+	void *to;
+
+	if (!count)
+		return NULL;
+	to = calloc(count, size);
+	if (to)
+		memcpy(to, from, count * size);
+	else
+		*error = -ENOMEM;
+	return to;
+}
+
+static char **copy_list(char *const *from, size_t count, int *error)
+{
+	char **to = count ? calloc(count, sizeof(*to)) : NULL;
+
+	if (count && !to)
+		*error = -ENOMEM;
+	for (size_t i = 0; to && i < count; i++)
+		copy_text(from[i], &to[i], error);
+	return to;
+}
+
+int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy)
+{
+	struct epoch_record c = *r; /* numbers; every pointer is set anew below */
+	int error = 0;
+
+	copy_text(r->reason, &c.reason, &error);
+	copy_text(r->step_name, &c.step_name, &error);
+	copy_text(r->message, &c.message, &error);
+	copy_text(r->host, &c.host, &error);
+	copy_text(r->run_id, &c.run_id, &error);
+	copy_text(r->user, &c.user, &error);
+	copy_text(r->db_type, &c.db_type, &error);
+	copy_text(r->db_prefix, &c.db_prefix, &error);
+	copy_text(r->path_type, &c.path_type, &error);
+	copy_text(r->path_prefix, &c.path_prefix, &error);
+	c.chunks = copy_array(r->chunks, r->chunk_count, sizeof(*r->chunks), &error);
+	c.packs = copy_array(r->packs, r->pack_count, sizeof(*r->packs), &error);
+	c.indexes = copy_list(r->indexes, r->index_count, &error);
+	c.node_names = copy_list(r->node_names, r->node_count, &error);
+	if (error)
+		record_free(&c);
+	else
+		*ret_copy = c;
+	return error;
+}
+
+static const char *const trigger_names[RECORD_TRIGGER_COUNT] = {
+	[RECORD_TRIGGER_UNKNOWN] = "unknown",	[RECORD_TRIGGER_COMMIT] = "commit",
+	[RECORD_TRIGGER_MKDIR] = "mkdir",	[RECORD_TRIGGER_SYNC] = "sync",
+	[RECORD_TRIGGER_WAIT] = "wait",		[RECORD_TRIGGER_RENAME] = "rename",
+	[RECORD_TRIGGER_MARKER] = "marker",	[RECORD_TRIGGER_QUIET] = "quiet",
+	[RECORD_TRIGGER_CLOSE] = "close",	[RECORD_TRIGGER_KILLED] = "killed",
+	[RECORD_TRIGGER_UMOUNT] = "umount",	[RECORD_TRIGGER_ROLLBACK] = "rollback",
+	[RECORD_TRIGGER_RECOVERY] = "recovery", [RECORD_TRIGGER_IMPORT] = "import",
+};
+
+const char *record_trigger_name(enum record_trigger trigger)
+{
+	return trigger_names[trigger < RECORD_TRIGGER_COUNT ? trigger : RECORD_TRIGGER_UNKNOWN];
+}
+
+enum record_trigger record_trigger_parse(const char *name)
+{
+	for (unsigned int i = 0; i < RECORD_TRIGGER_COUNT; i++)
+		if (!strcmp(trigger_names[i], name))
+			return (enum record_trigger)i;
+	return RECORD_TRIGGER_UNKNOWN;
+}
