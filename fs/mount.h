@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The FUSE face: mounts an open volume and serves it. All that tools/ needs of fs/. */
+#ifndef EPOCHFS_FS_MOUNT_H
+#define EPOCHFS_FS_MOUNT_H
+
+#include <stdbool.h>
+#include "lib/volume/volume.h"
+
+struct fs_mount;
+
+/* -o passthrough=: whether the kernel may read and write backing files itself. */
+enum fs_passthrough {
+	FS_PASSTHROUGH_AUTO, /* where the kernel can; says once in the log where it cannot */
+	FS_PASSTHROUGH_ON,   /* the mount fails where the kernel cannot */
+	FS_PASSTHROUGH_OFF,
+};
+
+struct fs_options {
+	enum fs_passthrough passthrough;
+	bool allow_other; /* other users may use the mount, as modes and owners permit */
+};
+
+/* Seconds that an end by signal waits for open files before it takes the mount away by force. */
+#define FS_BUSY_GRACE_S 15
+
+/*
+ * Mounts the volume and shakes hands with the kernel. From then on requests queue up; fs_serve
+ * answers them. A read-only volume is mounted without the kernel's read-only flag (the command
+ * writes its requests into .epochs/.control); all changes fail with EROFS.
+ * No thread is started, but the volume's events come here from now on. On failure -errno, with one
+ * line in `ret_message` (free with free(); NULL if memory ran out).
+ */
+int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options *options,
+	     struct fs_mount **ret_mount, char **ret_message);
+
+/*
+ * Serves until the mount is gone, by umount(8) or by SIGTERM, SIGINT or SIGHUP, which it takes for
+ * itself while it runs: then what is pending is sealed, and the mount point is released; where files are
+ * still open it waits up to FS_BUSY_GRACE_S for them (a second signal: no longer) and then cuts
+ * them off. At its end all that is closed is sealed, not yet uploaded: volume_finish(drain) is the
+ * caller's.
+ *
+ * `ready` (may be NULL) is called once, when requests are answered.
+ *
+ * 0: all files are closed; fs_unmount and volume_close follow. -EBUSY: some were cut off, as if
+ * the machine had died: call neither, end the process; the next mount recovers them.
+ */
+int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg);
+
+/* Unmounts what is still mounted (after fs_mount without fs_serve) and frees. */
+void fs_unmount(struct fs_mount *m);
+
+#endif
