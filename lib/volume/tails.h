@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of files of well-known formats by their tails: is one torn inside, though it was closed? */
+#ifndef EPOCHFS_VOLUME_TAILS_H
+#define EPOCHFS_VOLUME_TAILS_H
+
+#include <stdint.h>
+
+/*
+ * Private to lib/volume. A program that is interrupted while it saves may close its file in good
+ * order; what it wrote is cut off all the same. Three formats tell their own length:
+ *   zip (PyTorch, NumPy .npz, Keras)  known by its first bytes. The record at its end ("end of
+ *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
+ *       the directory that it names must lie before it. The archive may begin later in the file.
+ *   safetensors                       known by the name's ending. 8 bytes length, a JSON header, and
+ *       as many bytes as the greatest end in "data_offsets" says.
+ *   HDF5 (Keras .h5)                  known by its signature. The superblock (versions 0 to 3) names
+ *       the end of the file; versions 2 and 3 also say whether a writer has it open.
+ * Nothing is said of other files, or of empty ones.
+ */
+
+/* Reads a few KiB at both ends (of safetensors the whole header). `why` is static text. 0: nothing
+ * is wrong; 1: torn, and why; or -errno of a read. */
+int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
+
+#endif
