@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The sealer: notices what happens in the live tree, decides when an epoch is whole (contract 1.3),
- * and seals it. The rules themselves (temporary names, markers, step labels, logs) are pure
- * functions in names.h, the decision in settle.h, so that they are tested without a clock. Private
- * to lib/volume.
- */
+/* The sealer: notices what happens in the live tree, decides when an epoch is whole, seals it. */
 #ifndef EPOCHFS_VOLUME_SEALER_H
 #define EPOCHFS_VOLUME_SEALER_H
 
 #include "lib/volume/internal.h"
 
+/*
+ * Contract 1.3. What names mean is in rules.h, the decision to seal in settle.h, both pure. Private
+ * to lib/volume.
+ *
+ * Sealing has two halves. seal_begin_locked (seal.h) takes the number, and a snapshot of the state,
+ * in one critical section. The rest (walk, tree, tails, record) needs no lock; it is done by the
+ * sealer's thread or by who asked for the epoch, one epoch after the other in the order of numbers.
+ *
+ * Between the two, the epoch has a row of state SEALED whose record is NULL. So
+ * state_epoch_pending_in() holds for it: content that it needs is neither buried nor edited
+ * without a clone. Who uploads or lists skips such a row; after a crash its number is used again.
+ */
 enum activity {
 	ACTIVITY_CREATE, /* a name was made (file, directory, symlink, link): opens an epoch */
 	ACTIVITY_CLOSE,	 /* new content was committed: opens an epoch */
@@ -19,24 +26,31 @@ enum activity {
 	ACTIVITY_ATTR,	 /* chmod, utimens, xattr: likewise, and does not restart the quiet */
 };
 
+/* Reads what the last mount left (epochs begun and not frozen, changes not sealed) and starts the
+ * thread (none where the volume is read-only). recovered_killed: something was open for writing
+ * when the last mount ended without order. 0 or -errno. */
 int sealer_start(struct volume *vol, bool recovered_killed);
-/* Stops the thread; seals nothing. */
+/* Finishes what was begun, stops the thread; seals nothing. */
 void sealer_stop(struct volume *vol);
 
 /*
- * With the lock held, in or after the transaction of the change. `name` is the name made, removed
- * or closed (old_name: of a rename; else NULL); NULL where there is none. A rename that makes a
- * temporary name final, and a marker closed or renamed into place, seal here and now: the snapshot
- * begins before this returns, so that what follows belongs to the next epoch.
+ * With the lock held, AFTER the transaction of the change is committed (a snapshot may begin here,
+ * and sees only what is committed). `parent` is the directory that holds the name now (of a rename:
+ * the new one), `name` the name made, removed or closed, old_name that before a rename; NULL where
+ * there is none. `ino` is the file's. A removal names the file that it removed.
+ *
+ * A rename that makes a temporary name final, a marker closed or renamed into place, and with
+ * settle=0 a close, seal here and now: the snapshot begins before this returns, so that what follows
+ * belongs to the next epoch. Does nothing before sealer_start (recovery notes nothing).
  */
 void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 			const char *old_name, const char *name, uint64_t ino);
 /* A writer was killed, or something of the like: the next epoch is complete=false with this reason,
- * and is sealed by quiet. */
+ * and is sealed by quiet. Where nothing changed, there is none, and the reason is forgotten. */
 void sealer_incomplete_locked(struct volume *vol, const char *reason);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);
-/* Whether the file name is that of a log (options' globs and the built-in ones). */
+/* Whether the file name is that of a log (the built-in ones and the options' globs without '/'). */
 bool sealer_is_log(const struct volume *vol, const char *name);
 
 #endif
