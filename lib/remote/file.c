@@ -332,10 +332,14 @@ static int file_list(struct remote *r, const char *prefix, remote_list_fn *fn, v
 		return err == -ENOENT ? 0 : err;
 	/* Not p.dir itself: the root's duplicates share one position in the directory. */
 	fd = openat(p.dir, ".", TREE_DIR_FLAGS);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : tree_error(&l.f->tree, errno);
-	memcpy(l.key, prefix, len + 1);
-	return list_dir(&l, fd, len);
+	if (fd >= 0) {
+		memcpy(l.key, prefix, len + 1);
+		err = list_dir(&l, fd, len);
+	} else if (errno != ENOENT) {
+		err = tree_error(&l.f->tree, errno);
+	}
+	/* A directory that was removed lists as an empty one. */
+	return err == 0 && tree_missing(&l.f->tree, &p) == -EIO ? -EIO : err;
 }
 
 /* ---- opening */
