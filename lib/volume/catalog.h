@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A volume's remote without a mount, read by the command: epochs, trees, tags, restoring, verifying.
+ * Nothing is written locally but what export restores; the index is kept in memory. One thread at a time.
+ */
+#ifndef EPOCHFS_VOLUME_CATALOG_H
+#define EPOCHFS_VOLUME_CATALOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/format/tree.h"
+#include "lib/volume/epochs.h"
+
+struct catalog;
+
+/* Errors and the message as volume_open's. */
+int catalog_open(const char *url, struct catalog **ret_catalog, char **ret_message);
+void catalog_close(struct catalog *c);
+const char *catalog_uuid(const struct catalog *c);
+
+/* Ascending. Damaged records are logged and left out. Non-zero stops and is returned. */
+int catalog_each(struct catalog *c, int (*fn)(void *arg, const struct epoch_info *e), void *arg);
+int catalog_get(struct catalog *c, uint64_t number, struct epoch_info *ret_info); /* -ENOENT */
+/* The names that epochs_resolve takes; "current" is the newest epoch. */
+int catalog_resolve(struct catalog *c, const char *name, uint64_t *ret_number);
+int catalog_tree(struct catalog *c, uint64_t number, struct tree **ret_tree);
+int catalog_tag_each(struct catalog *c, int (*fn)(void *arg, const char *name, uint64_t number),
+		     void *arg);
+int catalog_tag(struct catalog *c, const char *name, uint64_t number,
+		bool replace);				/* -EEXIST, -EINVAL, -ENOENT */
+int catalog_untag(struct catalog *c, const char *name); /* -ENOENT */
+
+struct catalog_progress {
+	uint64_t files, files_total, bytes, bytes_total;
+};
+
+/*
+ * Restores what lies at `path` in an epoch ("" or "/": all) into the directory `to_fd`: a file or directory under its own
+ * name's last component, the root's content directly. Content, modes, owners (where allowed), times in ns, xattrs (also of symlinks), hard links, holes. Each file is written
+ * under a temporary name, checked, and renamed. `force` replaces files that are there; without it -EEXIST. `threads` 0: one a core.
+ * `progress` may be NULL; it is called from any thread, one at a time. `ret_failed` counts files that could not be restored (each logged with
+ * its path and why); then the result is that of the first.
+ */
+struct catalog_export {
+	const char *path;
+	int to_fd;
+	unsigned threads;
+	bool force;
+	void (*progress)(void *arg, const struct catalog_progress *p);
+	void *arg;
+};
+int catalog_export(struct catalog *c, uint64_t number, const struct catalog_export *how,
+		   uint64_t *ret_failed);
+
+/*
+ * Verifies the remote: epochfs.json, records, trees, recipes, index objects, pack tables, that every chunk an epoch names lies in a pack that is there; with
+ * read_data every chunk is read and hashed. Works on a volume whose parts are damaged.
+ * `problem` gets one line each: what is damaged or missing, which epoch and path it hits ("" where none), the object's key.
+ */
+struct catalog_fsck {
+	bool read_data;
+	void (*problem)(void *arg, const char *key, const char *epoch_and_path, const char *what);
+	void (*progress)(void *arg, const struct catalog_progress *p);
+	void *arg;
+};
+struct catalog_fsck_totals {
+	uint64_t epochs, files, packs, index_objects, chunks, bytes_stored;
+	uint64_t foreign; /* objects that are not ours: reported, no damage */
+	uint64_t orphans; /* packs and index objects that no epoch needs: no damage */
+	uint64_t problems;
+};
+/* 0 also with problems; -errno where the remote cannot be read at all. */
+int catalog_fsck(const char *url, const struct catalog_fsck *how,
+		 struct catalog_fsck_totals *ret_totals, char **ret_message);
+
+#endif
