@@ -31,18 +31,18 @@ static inline void cleanup_filter_fn(struct filter **f)
 #define cleanup_filter CLEANUP(cleanup_filter_fn)
 
 /*
- * Appends the whole frame (header and payload) of the chunk `plain` to `out`. A frame is never
- * longer than FILTER_FRAME_MAX(len). 0; -EINVAL where len is 0 or above CHUNK_PLAIN_MAX; -ENOMEM.
- * On failure `out` is as long as it was.
+ * Appends the whole frame (header and payload, at most CHUNK_HEADER_MAX more than len bytes) of the
+ * chunk `plain` to `out`: 0; -EINVAL where len is 0 or above CHUNK_PLAIN_MAX; -ENOMEM. On failure
+ * `out` is as long as it was.
  */
 int filter_encode(struct filter *f, const void *plain, size_t len, struct buf *out);
-#define FILTER_FRAME_MAX(len) ((size_t)(len) + 256)
 
 /*
  * Decodes a frame of exactly frame_len bytes, which may come from an enemy, into exactly plain_len
- * bytes at ret_plain: 0, -ENOMEM, or -EBADMSG where the frame is damaged, of another length, or of
- * a filter or codec that is not known. Writes nothing outside [ret_plain, ret_plain + plain_len);
- * what it holds after an error is undefined. The hash of the plain bytes is the caller's to check.
+ * bytes at ret_plain: 0, -ENOMEM, -EBADMSG where it is damaged or of another length, or
+ * -EPROTONOSUPPORT where a newer version wrote it (chunk_frame_decode). Writes nothing outside
+ * [ret_plain, ret_plain + plain_len); what that holds after an error is undefined. To check the
+ * hash of the plain bytes is left to the caller.
  */
 int filter_decode(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
 		  size_t plain_len);

@@ -7,6 +7,11 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+/* At -O2 gcc leaves the arrays of vectors below in memory; at -O3 it unrolls their loops. */
+#ifndef __clang__
+#pragma GCC optimize("O3")
+#endif
+
 #define AVX2	 __attribute__((target("avx2")))
 #define AVX2_INL static inline __attribute__((target("avx2"), always_inline))
 
@@ -16,12 +21,8 @@
 #define WORD_MAX     8
 
 /*
- * split_N takes 32 words of N bytes and gives N vectors, one for each byte plane; merge_N undoes
- * it. The low half of each vector is from the first 16 words and the high half from the last 16, so
- * that the instructions, which work within halves, leave the bytes in their order.
- *
- * With words of eight bytes they are also the second half of a bit transposition: 32 groups of
- * eight rows to eight rows of 32 groups.
+ * The low half of every vector here is from the first 128 words of the block and the high half from
+ * the last 128, so that the instructions, which work within halves, leave the bytes in their order.
  */
 AVX2_INL __m256i load_halves(const uint8_t *p, size_t apart)
 {
@@ -43,102 +44,102 @@ AVX2_INL __m256i both_halves(char a, char b, char c, char d, char e, char f, cha
 		_mm_setr_epi8(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p));
 }
 
-AVX2_INL void split_2(const uint8_t *from, __m256i *ret_planes)
+/*
+ * split_N turns N vectors, which hold 2 x 16 words of N bytes, into one vector for each byte plane,
+ * in place; merge_N undoes it. With N = 8 they are also half of a bit transposition: groups of
+ * eight rows to eight rows of groups.
+ */
+AVX2_INL void split_2(__m256i *v)
 {
 	const __m256i order = both_halves(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-	__m256i a = _mm256_shuffle_epi8(load_halves(from, 32), order);
-	__m256i b = _mm256_shuffle_epi8(load_halves(from + 16, 32), order);
+	__m256i a = _mm256_shuffle_epi8(v[0], order);
+	__m256i b = _mm256_shuffle_epi8(v[1], order);
 
-	ret_planes[0] = _mm256_unpacklo_epi64(a, b);
-	ret_planes[1] = _mm256_unpackhi_epi64(a, b);
+	v[0] = _mm256_unpacklo_epi64(a, b);
+	v[1] = _mm256_unpackhi_epi64(a, b);
 }
 
-AVX2_INL void split_4(const uint8_t *from, __m256i *ret_planes)
+AVX2_INL void split_4(__m256i *v)
 {
 	const __m256i order = both_halves(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-	__m256i v[4];
 	__m256i lo[2];
 	__m256i hi[2];
 
 	for (unsigned k = 0; k < 4; k++)
-		v[k] = _mm256_shuffle_epi8(load_halves(from + 16 * k, 64), order);
+		v[k] = _mm256_shuffle_epi8(v[k], order);
 	for (unsigned k = 0; k < 2; k++) {
 		lo[k] = _mm256_unpacklo_epi32(v[2 * k], v[2 * k + 1]);
 		hi[k] = _mm256_unpackhi_epi32(v[2 * k], v[2 * k + 1]);
 	}
-	ret_planes[0] = _mm256_unpacklo_epi64(lo[0], lo[1]);
-	ret_planes[1] = _mm256_unpackhi_epi64(lo[0], lo[1]);
-	ret_planes[2] = _mm256_unpacklo_epi64(hi[0], hi[1]);
-	ret_planes[3] = _mm256_unpackhi_epi64(hi[0], hi[1]);
+	v[0] = _mm256_unpacklo_epi64(lo[0], lo[1]);
+	v[1] = _mm256_unpackhi_epi64(lo[0], lo[1]);
+	v[2] = _mm256_unpacklo_epi64(hi[0], hi[1]);
+	v[3] = _mm256_unpackhi_epi64(hi[0], hi[1]);
 }
 
-AVX2_INL void split_8(const uint8_t *from, __m256i *ret_planes)
+AVX2_INL void split_8(__m256i *v)
 {
 	const __m256i order = both_halves(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-	__m256i v[8];
 	__m256i w[8];
 
 	for (unsigned k = 0; k < 8; k++)
-		v[k] = _mm256_shuffle_epi8(load_halves(from + 16 * k, 128), order);
+		v[k] = _mm256_shuffle_epi8(v[k], order);
 	for (unsigned k = 0; k < 4; k++) {
 		w[k] = _mm256_unpacklo_epi16(v[2 * k], v[2 * k + 1]);
 		w[k + 4] = _mm256_unpackhi_epi16(v[2 * k], v[2 * k + 1]);
 	}
-	for (unsigned half = 0; half < 2; half++) {
-		const __m256i *q = w + 4 * half;
-		__m256i lo0 = _mm256_unpacklo_epi32(q[0], q[1]);
-		__m256i lo1 = _mm256_unpacklo_epi32(q[2], q[3]);
-		__m256i hi0 = _mm256_unpackhi_epi32(q[0], q[1]);
-		__m256i hi1 = _mm256_unpackhi_epi32(q[2], q[3]);
+	for (unsigned k = 0; k < 8; k += 4) {
+		__m256i lo0 = _mm256_unpacklo_epi32(w[k], w[k + 1]);
+		__m256i lo1 = _mm256_unpacklo_epi32(w[k + 2], w[k + 3]);
+		__m256i hi0 = _mm256_unpackhi_epi32(w[k], w[k + 1]);
+		__m256i hi1 = _mm256_unpackhi_epi32(w[k + 2], w[k + 3]);
 
-		ret_planes[4 * half] = _mm256_unpacklo_epi64(lo0, lo1);
-		ret_planes[4 * half + 1] = _mm256_unpackhi_epi64(lo0, lo1);
-		ret_planes[4 * half + 2] = _mm256_unpacklo_epi64(hi0, hi1);
-		ret_planes[4 * half + 3] = _mm256_unpackhi_epi64(hi0, hi1);
+		v[k] = _mm256_unpacklo_epi64(lo0, lo1);
+		v[k + 1] = _mm256_unpackhi_epi64(lo0, lo1);
+		v[k + 2] = _mm256_unpacklo_epi64(hi0, hi1);
+		v[k + 3] = _mm256_unpackhi_epi64(hi0, hi1);
 	}
 }
 
-AVX2_INL void merge_2(const __m256i *planes, uint8_t *ret_words)
+AVX2_INL void merge_2(__m256i *v)
 {
-	store_halves(ret_words, 32, _mm256_unpacklo_epi8(planes[0], planes[1]));
-	store_halves(ret_words + 16, 32, _mm256_unpackhi_epi8(planes[0], planes[1]));
+	__m256i lo = _mm256_unpacklo_epi8(v[0], v[1]);
+
+	v[1] = _mm256_unpackhi_epi8(v[0], v[1]);
+	v[0] = lo;
 }
 
-AVX2_INL void merge_4(const __m256i *planes, uint8_t *ret_words)
+AVX2_INL void merge_4(__m256i *v)
 {
-	__m256i lo01 = _mm256_unpacklo_epi8(planes[0], planes[1]);
-	__m256i hi01 = _mm256_unpackhi_epi8(planes[0], planes[1]);
-	__m256i lo23 = _mm256_unpacklo_epi8(planes[2], planes[3]);
-	__m256i hi23 = _mm256_unpackhi_epi8(planes[2], planes[3]);
+	__m256i lo01 = _mm256_unpacklo_epi8(v[0], v[1]);
+	__m256i hi01 = _mm256_unpackhi_epi8(v[0], v[1]);
+	__m256i lo23 = _mm256_unpacklo_epi8(v[2], v[3]);
+	__m256i hi23 = _mm256_unpackhi_epi8(v[2], v[3]);
 
-	store_halves(ret_words, 64, _mm256_unpacklo_epi16(lo01, lo23));
-	store_halves(ret_words + 16, 64, _mm256_unpackhi_epi16(lo01, lo23));
-	store_halves(ret_words + 32, 64, _mm256_unpacklo_epi16(hi01, hi23));
-	store_halves(ret_words + 48, 64, _mm256_unpackhi_epi16(hi01, hi23));
+	v[0] = _mm256_unpacklo_epi16(lo01, lo23);
+	v[1] = _mm256_unpackhi_epi16(lo01, lo23);
+	v[2] = _mm256_unpacklo_epi16(hi01, hi23);
+	v[3] = _mm256_unpackhi_epi16(hi01, hi23);
 }
 
-AVX2_INL void merge_8(const __m256i *planes, uint8_t *ret_words)
+AVX2_INL void merge_8(__m256i *v)
 {
-	__m256i v[8];
 	__m256i w[8];
 
 	for (unsigned k = 0; k < 4; k++) {
-		v[k] = _mm256_unpacklo_epi8(planes[2 * k], planes[2 * k + 1]);
-		v[k + 4] = _mm256_unpackhi_epi8(planes[2 * k], planes[2 * k + 1]);
+		w[k] = _mm256_unpacklo_epi8(v[2 * k], v[2 * k + 1]);
+		w[k + 4] = _mm256_unpackhi_epi8(v[2 * k], v[2 * k + 1]);
 	}
-	for (unsigned half = 0; half < 2; half++) {
-		const __m256i *q = v + 4 * half;
+	for (unsigned k = 0; k < 8; k += 4) {
+		__m256i lo0 = _mm256_unpacklo_epi16(w[k], w[k + 1]);
+		__m256i lo1 = _mm256_unpacklo_epi16(w[k + 2], w[k + 3]);
+		__m256i hi0 = _mm256_unpackhi_epi16(w[k], w[k + 1]);
+		__m256i hi1 = _mm256_unpackhi_epi16(w[k + 2], w[k + 3]);
 
-		w[4 * half] = _mm256_unpacklo_epi16(q[0], q[1]);
-		w[4 * half + 1] = _mm256_unpacklo_epi16(q[2], q[3]);
-		w[4 * half + 2] = _mm256_unpackhi_epi16(q[0], q[1]);
-		w[4 * half + 3] = _mm256_unpackhi_epi16(q[2], q[3]);
-	}
-	for (unsigned k = 0; k < 4; k++) {
-		store_halves(ret_words + 32 * k, 128,
-			     _mm256_unpacklo_epi32(w[2 * k], w[2 * k + 1]));
-		store_halves(ret_words + 32 * k + 16, 128,
-			     _mm256_unpackhi_epi32(w[2 * k], w[2 * k + 1]));
+		v[k] = _mm256_unpacklo_epi32(lo0, lo1);
+		v[k + 1] = _mm256_unpackhi_epi32(lo0, lo1);
+		v[k + 2] = _mm256_unpacklo_epi32(hi0, hi1);
+		v[k + 3] = _mm256_unpackhi_epi32(hi0, hi1);
 	}
 }
 
@@ -158,62 +159,56 @@ AVX2_INL __m256i transpose_bits(__m256i x)
 	return _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64(t, 28)));
 }
 
-/* 256 bytes of one byte plane to their eight rows of bits (row b for bit b), and back. */
-AVX2_INL void bytes_to_rows(const uint8_t *bytes, __m256i *ret_rows)
+/* 256 bytes of one byte plane to their eight rows of bits (v[b] for bit b), and back. */
+AVX2_INL void bytes_to_rows(__m256i *v)
 {
-	uint8_t turned[BLOCK_WORDS] __attribute__((aligned(VEC)));
-
-	for (unsigned k = 0; k < 8; k++) {
-		__m256i v = _mm256_load_si256((const __m256i *)(bytes + VEC * k));
-
-		_mm256_store_si256((__m256i *)(turned + VEC * k), transpose_bits(v));
-	}
-	split_8(turned, ret_rows);
+	for (unsigned k = 0; k < 8; k++)
+		v[k] = transpose_bits(v[k]);
+	split_8(v);
 }
 
-AVX2_INL void rows_to_bytes(const __m256i *rows, uint8_t *ret_bytes)
+AVX2_INL void rows_to_bytes(__m256i *v)
 {
-	merge_8(rows, ret_bytes);
-	for (unsigned k = 0; k < 8; k++) {
-		__m256i *v = (__m256i *)(ret_bytes + VEC * k);
-
-		_mm256_store_si256(v, transpose_bits(_mm256_load_si256(v)));
-	}
+	merge_8(v);
+	for (unsigned k = 0; k < 8; k++)
+		v[k] = transpose_bits(v[k]);
 }
 
 AVX2_INL void encode_block(const uint8_t *plain, size_t groups, unsigned word, uint8_t *ret_planes)
 {
-	uint8_t bytes[WORD_MAX][BLOCK_WORDS] __attribute__((aligned(VEC)));
+	__m256i bytes[WORD_MAX][8];
 	__m256i above = _mm256_setzero_si256();
 	__m256i v[8];
 
 	for (unsigned k = 0; k < 8; k++) {
-		const uint8_t *from = plain + (size_t)VEC * word * k;
+		const uint8_t *from = plain + (size_t)16 * word * k;
 
+		for (unsigned j = 0; j < word; j++)
+			v[j] = load_halves(from + 16 * j, (size_t)BLOCK_WORDS / 2 * word);
 		if (word == 2)
-			split_2(from, v);
+			split_2(v);
 		else if (word == 4)
-			split_4(from, v);
+			split_4(v);
 		else
-			split_8(from, v);
+			split_8(v);
 		for (unsigned p = 0; p < word; p++)
-			_mm256_store_si256((__m256i *)(bytes[p] + VEC * k), v[p]);
+			bytes[p][k] = v[p];
 	}
 	for (unsigned p = word; p-- > 0;) {
-		bytes_to_rows(bytes[p], v);
+		bytes_to_rows(bytes[p]);
 		for (unsigned b = 8; b-- > 0;) {
-			__m256i gray = _mm256_xor_si256(v[b], above);
+			uint8_t *row = ret_planes + gbs_row(p, b, groups);
 			bool sign = p == word - 1 && b == 7;
 
-			_mm256_storeu_si256((__m256i *)(ret_planes + gbs_row(p, b, groups)), gray);
-			above = sign ? _mm256_setzero_si256() : v[b];
+			_mm256_storeu_si256((__m256i *)row, _mm256_xor_si256(bytes[p][b], above));
+			above = sign ? _mm256_setzero_si256() : bytes[p][b];
 		}
 	}
 }
 
 AVX2_INL void decode_block(const uint8_t *planes, size_t groups, unsigned word, uint8_t *ret_plain)
 {
-	uint8_t bytes[WORD_MAX][BLOCK_WORDS] __attribute__((aligned(VEC)));
+	__m256i bytes[WORD_MAX][8];
 	__m256i above = _mm256_setzero_si256();
 	__m256i v[8];
 
@@ -225,19 +220,23 @@ AVX2_INL void decode_block(const uint8_t *planes, size_t groups, unsigned word, 
 			v[b] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)row), above);
 			above = sign ? _mm256_setzero_si256() : v[b];
 		}
-		rows_to_bytes(v, bytes[p]);
+		rows_to_bytes(v);
+		for (unsigned k = 0; k < 8; k++)
+			bytes[p][k] = v[k];
 	}
 	for (unsigned k = 0; k < 8; k++) {
-		uint8_t *to = ret_plain + (size_t)VEC * word * k;
+		uint8_t *to = ret_plain + (size_t)16 * word * k;
 
 		for (unsigned p = 0; p < word; p++)
-			v[p] = _mm256_load_si256((const __m256i *)(bytes[p] + VEC * k));
+			v[p] = bytes[p][k];
 		if (word == 2)
-			merge_2(v, to);
+			merge_2(v);
 		else if (word == 4)
-			merge_4(v, to);
+			merge_4(v);
 		else
-			merge_8(v, to);
+			merge_8(v);
+		for (unsigned j = 0; j < word; j++)
+			store_halves(to + 16 * j, (size_t)BLOCK_WORDS / 2 * word, v[j]);
 	}
 }
 

@@ -2,10 +2,7 @@
 /* The bit-plane filter: what it is, that it is undone, that every implementation agrees. */
 #include "lib/store/gbs.h"
 
-#include <check.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
 #define GUARD 64
 
@@ -161,19 +158,12 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("store_gbs");
-	TCase *tc = tcase_create("gbs");
-	SRunner *sr;
-	int failed;
+	TCase *t = unit_case(s, "gbs");
 
-	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, every_implementation_follows_the_definition, 0, GBS_IMPL_COUNT);
-	tcase_add_test(tc, the_default_takes_unaligned_spans);
-	tcase_add_test(tc, known_answer);
-	tcase_add_test(tc, lengths);
-	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	tcase_set_timeout(t, 300);
+	tcase_add_loop_test(t, every_implementation_follows_the_definition, 0, GBS_IMPL_COUNT);
+	tcase_add_test(t, the_default_takes_unaligned_spans);
+	tcase_add_test(t, known_answer);
+	tcase_add_test(t, lengths);
+	return unit_run(s);
 }

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cutter: a window over the content, and where the next segment ends. */
+#include "lib/store/cutter.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "lib/store/cutter_impl.h"
+#include "lib/util/io.h"
+
+#define WINDOW ((size_t)4 << 20)
+/*
+ * What the window holds beyond the place of the next cut: a whole chunk, then enough to tell
+ * whether a zip's entry that begins in it is large (its header, name and extra field at most 68
+ * KiB before), or a run of zeros long.
+ */
+#define AHEAD (CUTTER_CHUNK_MAX + ((size_t)256 << 10))
+#define WORD  8
+
+struct cutter {
+	struct cutter_source source;
+	uint8_t *window;
+	size_t cap;
+	size_t filled;
+	uint64_t base; /* offset of window[0] */
+	uint64_t pos;  /* where the next segment begins */
+
+	struct marks marks;
+	struct zip_scan zip;
+	bool is_zip;
+	uint64_t first_word; /* words lie at multiples of 8 from here */
+
+	bool tensor;   /* pos is inside a large tensor, */
+	uint64_t from; /* which begins here */
+};
+
+int marks_push(struct marks *m, uint64_t offset, bool tensor)
+{
+	if (m->head == m->count) {
+		m->head = 0;
+		m->count = 0;
+	}
+	if (m->count > 0 && m->items[m->count - 1].offset >= offset) {
+		if (m->items[m->count - 1].offset == offset)
+			m->items[m->count - 1].tensor = tensor;
+		return 0;
+	}
+	if (m->count == m->cap) {
+		size_t cap = m->cap ? 2 * m->cap : 64;
+		struct mark *items = realloc(m->items, cap * sizeof(*items));
+
+		if (!items)
+			return -ENOMEM;
+		m->items = items;
+		m->cap = cap;
+	}
+	m->items[m->count++] = (struct mark){.offset = offset, .tensor = tensor};
+	return 0;
+}
+
+const struct mark *marks_first(const struct marks *m)
+{
+	return m->head < m->count ? &m->items[m->head] : NULL;
+}
+
+void marks_pop(struct marks *m)
+{
+	m->head++;
+}
+
+void marks_free(struct marks *m)
+{
+	free(m->items);
+}
+
+/* Where window ends in the file. */
+static uint64_t window_end(const struct cutter *c)
+{
+	return c->base + c->filled;
+}
+
+static const uint8_t *at_pos(const struct cutter *c)
+{
+	return c->window + (c->pos - c->base);
+}
+
+/* Drops what lies before pos and reads until the window is full or the content ends. */
+static int fill(struct cutter *c)
+{
+	size_t keep = (size_t)(window_end(c) - c->pos);
+
+	memmove(c->window, at_pos(c), keep);
+	c->base = c->pos;
+	c->filled = keep;
+	while (c->filled < c->cap && window_end(c) < c->source.size) {
+		uint64_t left = c->source.size - window_end(c);
+		size_t want = c->cap - c->filled;
+		ssize_t n;
+
+		if (want > left)
+			want = (size_t)left;
+		n = c->source.pread(c->source.arg, c->window + c->filled, want, window_end(c));
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			return -ENODATA;
+		c->filled += (size_t)n;
+	}
+	return 0;
+}
+
+/* Makes sure that the window reaches far enough, and enters the region that begins at pos. */
+static int advance(struct cutter *c)
+{
+	const struct mark *m;
+	int r;
+
+	if (window_end(c) < c->source.size && window_end(c) - c->pos < AHEAD) {
+		r = fill(c);
+		if (r < 0)
+			return r;
+	}
+	if (c->is_zip) {
+		r = zip_scan(&c->zip, c->window, c->filled, c->base,
+			     window_end(c) == c->source.size, &c->marks);
+		if (r < 0)
+			return r;
+	}
+	while ((m = marks_first(&c->marks)) && m->offset <= c->pos) {
+		c->tensor = m->tensor;
+		c->from = m->offset;
+		marks_pop(&c->marks);
+	}
+	return 0;
+}
+
+/* Where the region of pos ends; where that is not yet known, an offset that is further from pos
+ * than any decision looks, and *ret_known is false. */
+static uint64_t region_end(const struct cutter *c, bool *ret_known)
+{
+	const struct mark *m = marks_first(&c->marks);
+
+	*ret_known = true;
+	if (m)
+		return m->offset;
+	*ret_known = !c->is_zip || c->zip.pos == c->source.size;
+	return *ret_known ? c->source.size : zip_settled(&c->zip);
+}
+
+/* The largest step from pos that is no more than `len` and ends where a cut may be. */
+static uint64_t whole_units(const struct cutter *c, uint64_t len)
+{
+	uint64_t origin = c->tensor ? c->from : c->first_word;
+	uint64_t unit = c->tensor ? CUTTER_ZERO_MIN : WORD;
+	uint64_t past = (c->pos + len - origin) % unit;
+
+	return past < len ? len - past : 0;
+}
+
+/* Inside a hole that reaches beyond the window, jumps to where it ends. */
+static void skip_hole(struct cutter *c)
+{
+	bool known;
+	uint64_t to = region_end(c, &known);
+	uint64_t data;
+
+	if (!c->source.next_data || (c->is_zip && zip_undecided(&c->zip)))
+		return;
+	if (!known)
+		to = c->source.size;
+	data = c->source.next_data(c->source.arg, c->pos);
+	if (data < to)
+		to = c->pos + whole_units(c, data - c->pos);
+	if (to <= window_end(c))
+		return;
+	c->pos = to;
+	c->base = to;
+	c->filled = 0;
+	/* No header begins in zeros. */
+	if (c->is_zip)
+		c->zip.pos = to;
+}
+
+/* A run of zeros begins at pos: goes on to its end, or to that of the region. */
+static int take_zeros(struct cutter *c, struct segment *ret_segment)
+{
+	uint64_t start = c->pos;
+	uint64_t region = c->from;
+	int r;
+
+	while (c->from == region) {
+		bool known;
+		uint64_t end = region_end(c, &known);
+		uint64_t len;
+
+		if (end > window_end(c)) {
+			end = window_end(c);
+			known = false;
+		}
+		len = zero_prefix(at_pos(c), (size_t)(end - c->pos));
+		if (!known || c->pos + len < end)
+			len = whole_units(c, len);
+		if (len == 0)
+			break;
+		c->pos += len;
+		skip_hole(c);
+		r = advance(c);
+		if (r < 0)
+			return r;
+	}
+	ret_segment->kind = SEGMENT_ZERO;
+	ret_segment->offset = start;
+	ret_segment->len = c->pos - start;
+	ret_segment->data = NULL;
+	return 0;
+}
+
+static int take_data(struct cutter *c, size_t len, struct segment *ret_segment)
+{
+	ret_segment->kind = SEGMENT_DATA;
+	ret_segment->offset = c->pos;
+	ret_segment->len = len;
+	ret_segment->data = at_pos(c);
+	c->pos += len;
+	return 0;
+}
+
+/* Inside a tensor that has `len` more bytes: to the next whole chunk from its start, or to the
+ * next block of zeros. */
+static int cut_tensor(struct cutter *c, uint64_t len, struct segment *ret_segment)
+{
+	uint64_t chunk = CUTTER_CHUNK_MAX - (c->pos - c->from) % CUTTER_CHUNK_MAX;
+	const uint8_t *data = at_pos(c);
+
+	if (chunk > len)
+		chunk = len;
+	for (size_t at = 0; at + CUTTER_ZERO_MIN <= chunk; at += CUTTER_ZERO_MIN) {
+		if (zero_prefix(data + at, CUTTER_ZERO_MIN) < CUTTER_ZERO_MIN)
+			continue;
+		if (at == 0)
+			return take_zeros(c, ret_segment);
+		chunk = at;
+	}
+	return take_data(c, (size_t)chunk, ret_segment);
+}
+
+/* Outside of tensors, `len` bytes before the next one: by content. */
+static int cut_content(struct cutter *c, uint64_t len, struct segment *ret_segment)
+{
+	uint64_t room = window_end(c) - c->pos;
+	size_t phase = (size_t)((c->first_word - c->pos) % WORD);
+	size_t seen = (size_t)(len < room ? len : room);
+	size_t max = seen < CUTTER_CHUNK_MAX ? seen : CUTTER_CHUNK_MAX;
+	size_t zeros = zero_run(at_pos(c), max, seen, phase);
+	size_t cut;
+
+	if (zeros == 0)
+		return take_zeros(c, ret_segment);
+	cut = gear_cut(at_pos(c), seen, phase);
+	return take_data(c, zeros < cut ? zeros : cut, ret_segment);
+}
+
+int cutter_next(struct cutter *c, struct segment *ret_segment)
+{
+	uint64_t len;
+	bool known;
+	int r;
+
+	if (c->pos == c->source.size)
+		return 0;
+	r = advance(c);
+	if (r < 0)
+		return r;
+	len = region_end(c, &known) - c->pos;
+	if (c->tensor)
+		r = cut_tensor(c, len, ret_segment);
+	else
+		r = cut_content(c, len, ret_segment);
+	return r < 0 ? r : 1;
+}
+
+/* Tells the format by the file's start. */
+static int set_format(struct cutter *c)
+{
+	int r = fill(c);
+
+	if (r < 0)
+		return r;
+	c->is_zip = zip_begins(c->window, c->filled);
+	if (c->is_zip)
+		return 0;
+	r = safetensors_marks(c->window, c->filled, c->source.size, &c->marks, &c->first_word);
+	return r < 0 ? r : 0;
+}
+
+int cutter_open(const struct cutter_source *source, struct cutter **ret_cutter)
+{
+	cleanup_cutter struct cutter *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->source = *source;
+	c->cap = source->size < WINDOW ? (size_t)source->size : WINDOW;
+	c->window = malloc(c->cap + 1);
+	if (!c->window)
+		return -ENOMEM;
+	r = set_format(c);
+	if (r < 0)
+		return r;
+	*ret_cutter = steal_ptr(c);
+	return 0;
+}
+
+void cutter_close(struct cutter *c)
+{
+	if (!c)
+		return;
+	marks_free(&c->marks);
+	free(c->window);
+	free(c);
+}
+
+static ssize_t fd_pread(void *arg, void *data, size_t len, uint64_t offset)
+{
+	return io_pread_some((int)(intptr_t)arg, data, len, offset);
+}
+
+static uint64_t fd_next_data(void *arg, uint64_t offset)
+{
+	off_t at = lseek((int)(intptr_t)arg, (off_t)offset, SEEK_DATA);
+
+	if (at >= 0)
+		return (uint64_t)at;
+	/* ENXIO: a hole to the end. Other errors: the file system knows no holes. */
+	return errno == ENXIO ? UINT64_MAX : offset;
+}
+
+int cutter_open_fd(int fd, uint64_t size, struct cutter **ret_cutter)
+{
+	struct cutter_source source = {
+		.size = size,
+		.pread = fd_pread,
+		.next_data = fd_next_data,
+		.arg = (void *)(intptr_t)fd,
+	};
+
+	return cutter_open(&source, ret_cutter);
+}
