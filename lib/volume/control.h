@@ -18,9 +18,14 @@
  *   {"op":"tag","epoch":E,"name":T,"replace":B}      -> {"epoch":N}
  *   {"op":"untag","name":T}                          -> {}
  *   {"op":"resolve","epoch":E}                       -> {"epoch":N}
+ *   {"op":"seal"}                                    -> {"epoch":N}: seals if anything changed; the
+ *                                                       newest epoch's number, 0 where there is none
+ *   {"op":"tags"}                                    -> {"tags":{name: number}}
+ *   {"op":"show","epoch":E}                          -> {"epoch":{as in log},"files":[listing.h]}
+ *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains
  * E is text as epochs_resolve takes it, or a number. An error: {"error":"one line","errno":N}, where
- * errno is positive; the command turns it into its exit code (tools/exit_code.h).
+ * errno is positive; the command turns it into its exit code (tools/cli.h).
  */
 
 /* Answers always (also to nonsense): 0, or -ENOMEM. `response` gets JSON text. */

@@ -57,6 +57,8 @@ void volume_close(struct volume *vol);
 /* The volume's own identity and the remote's printable name. */
 const char *volume_uuid(const struct volume *vol);
 const char *volume_remote_name(const struct volume *vol);
+/* The folder cache-dir/<uuid>, absolute: of the state, the objects and, by the command, the log. */
+const char *volume_cache_path(const struct volume *vol);
 bool volume_read_only(const struct volume *vol);
 const struct volume_options *volume_options(const struct volume *vol);
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trees and their differences as JSON: what `show` and `diff` print, on a mount and on a remote alike. */
+#ifndef EPOCHFS_VOLUME_LISTING_H
+#define EPOCHFS_VOLUME_LISTING_H
+
+#include <jansson.h>
+#include "lib/format/tree.h"
+
+/* [{"path","type","mode","size","mtime_ns"[,"target"][,"torn":true][,"log":true]}], in the order of the tree, without the root; NULL: no memory.
+ * Bytes of names that are not UTF-8 are replaced (U+FFFD). */
+json_t *listing_files(const struct tree *t);
+/* {"added":[{"path","type","size"}],"changed":[{"path","type","size","old_size"[,"meta":true]}],"removed":[...],
+ *  "bytes_added","bytes_removed"}; `meta`: only attributes differ. The root and directories that only changed times are left out. */
+int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff);
+/* A JSON string of bytes that need not be UTF-8. */
+json_t *listing_string(const char *bytes);
+
+#endif
