@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/format/tree_diff.h"
+#include "lib/format/record.h"
 #include "lib/util/buf.h"
 
 /* Length of the UTF-8 sequence at s, 0 where it is none (Unicode 15, table 3-7). */
@@ -147,4 +148,43 @@ int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff)
 	}
 	*ret_diff = diff;
 	return 0;
+}
+
+const char *epoch_state_name(enum epoch_state state)
+{
+	switch (state) {
+	case EPOCH_SEALED:
+		return "sealed";
+	case EPOCH_UPLOADING:
+		return "uploading";
+	case EPOCH_DURABLE:
+		return "durable";
+	case EPOCH_FAILED:
+		return "failed";
+	default:
+		return "dropped";
+	}
+}
+
+json_t *listing_epoch(const struct epoch_info *e)
+{
+	cleanup_buf struct buf text = {0};
+	json_t *object;
+
+	if (record_encode(&e->record, &text) < 0)
+		return NULL;
+	object = json_loadb((const char *)text.data, text.len, 0, NULL);
+	if (!object)
+		return NULL;
+	json_object_del(object, "tree");
+	json_object_del(object, "packs");
+	json_object_del(object, "indexes");
+	json_object_set_new(object, "state", json_string(epoch_state_name(e->state)));
+	if (e->record.complete != RECORD_UNKNOWN)
+		json_object_set_new(object, "complete", json_boolean(e->complete));
+	if (e->superseded)
+		json_object_set_new(object, "continued", json_true());
+	if (e->error)
+		json_object_set_new(object, "error", listing_string(e->error));
+	return object;
 }

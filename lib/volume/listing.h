@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include "lib/format/tree.h"
+#include "lib/volume/epochs.h"
 
 /* [{"path","type","mode","size","mtime_ns"[,"target"][,"torn":true][,"log":true]}], in the order of the tree, without the root; NULL: no memory.
  * Bytes of names that are not UTF-8 are replaced (U+FFFD). */
@@ -12,6 +13,11 @@ json_t *listing_files(const struct tree *t);
 /* {"added":[{"path","type","size"}],"changed":[{"path","type","size","old_size"[,"meta":true]}],"removed":[...],
  *  "bytes_added","bytes_removed"}; `meta`: only attributes differ. The root and directories that only changed times are left out. */
 int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff);
+/* An epoch as `log` gives it: the record's keys (record.h) without what says where its tree lies; "state" (epoch_state_name), "complete" as it
+ * counts now, "continued": true where a later epoch continues it, "error". NULL: no memory. */
+json_t *listing_epoch(const struct epoch_info *e);
+/* "sealed", "uploading", "durable", "failed", "dropped". */
+const char *epoch_state_name(enum epoch_state state);
 /* A JSON string of bytes that need not be UTF-8. */
 json_t *listing_string(const char *bytes);
 
