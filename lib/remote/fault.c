@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layer `fault+URL?...`: faults in front of any remote, to test what stands on it.
  *
- * Parameters are `<operation>.<kind>=<value>`. Operations: put (both ways to put), create (put_if_absent only),
- * get, size, list, delete, all. Kinds:
+ * Parameters are `<operation>.<kind>=<value>`. Operations: put (both ways to put), create
+ * (put_if_absent only), get, size, list, delete, all. Kinds:
  *   error    -EIO, and nothing is done
- *   lost     it is done, and then -EIO: the answer was lost (not for list)
+ *   lost     it is done, and then -EIO: the answer was lost
  *   denied   -EACCES, and nothing is done
  *   enospc   -ENOSPC, and nothing is done (put, create)
  *   down     -ECONNREFUSED, and nothing is done
  *   damage   one bit of what a get brings is flipped (get)
  *   short    what a get brings is cut (get)
  *   delay    each call waits this long first: a duration ("200ms")
- * Values but of delay are probabilities, 0 to 1. The later of two that say the same counts. Further:
+ * Values but of delay are probabilities, 0 to 1. Of two that say the same, the later
+ * counts. Further:
  *   down=P       the same as all.down=P
  *   seed=N       other random numbers; the fate of the Nth call depends on nothing but seed and N
  *   after=N      the first N calls are spared
  *   times=N      after N calls with a fault (delays not counted) all goes well
  *   only=PREFIX  only keys (and list prefixes) that begin so
- *   control=FILE an absolute path: while that file exists, its content, in this same syntax (newlines do for
- *                `&`), is laid over the parameters of the URL, at each call anew. Replace it by rename.
+ *   control=FILE an absolute path: while that file exists, its content, in this same syntax
+ *                (newlines do for `&`), is laid over the parameters of the URL, at each call
+ *                anew. Replace it by rename.
  *                One that cannot be read or understood makes every call fail with -EINVAL.
  * Every other parameter is left to the inner URL; one with a dot that is not known is -EINVAL.
  */
@@ -57,7 +59,7 @@ static const struct {
 	const char *name;
 	unsigned ops;
 } kind_names[KIND_COUNT] = {
-	[ERROR] = {"error", ALL_OPS},	  [LOST] = {"lost", ALL_OPS & ~BIT(OP_LIST)},
+	[ERROR] = {"error", ALL_OPS},	  [LOST] = {"lost", ALL_OPS},
 	[DENIED] = {"denied", ALL_OPS},	  [FULL] = {"enospc", WRITES},
 	[DOWN] = {"down", ALL_OPS},	  [DAMAGE] = {"damage", BIT(OP_GET)},
 	[SHORT] = {"short", BIT(OP_GET)}, [DELAY] = {"delay", ALL_OPS},
@@ -332,7 +334,7 @@ static int fault_list(struct remote *r, const char *prefix, remote_list_fn *fn, 
 	struct fate fate;
 	int err = begin(fault_of(r), OP_LIST, prefix, &fate);
 
-	return err < 0 ? err : remote_list(r->inner, prefix, fn, arg);
+	return err < 0 ? err : end(&fate, remote_list(r->inner, prefix, fn, arg));
 }
 
 static int fault_delete(struct remote *r, const char *key)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The remote that is a directory: an object is a file, a key its path below the root.
  *
- * Writing. The bytes go to `.tmp-RANDOM` in the root and are fsynced; rename(2) puts them in place, or
- * link(2) where the name must be new (renameat2 RENAME_NOREPLACE on file systems without links); the
- * directory is fsynced. Temporaries lie in the root, not beside the object, so that those which a crash left
- * are found by reading one small directory. The first write of a remote removes what is older than an
- * hour by the file system's own clock.
+ * Writing. The bytes go to `.tmp-RANDOM` in the root and are fsynced; rename(2) puts them in place,
+ * or link(2) where the name must be new (renameat2 RENAME_NOREPLACE on file systems without links);
+ * the directory is fsynced. Temporaries lie in the root, not beside the object, so that those which
+ * a crash left are found by reading one small directory. The first write of a remote removes what
+ * is older than an hour by the file system's own clock.
  *
  * Reading. Nothing but a regular file is an object; file_tree.h says what else is not trusted.
  */
@@ -62,8 +62,8 @@ static void sweep_one(const struct file *f, int root, const char *name, time_t n
 		log_debug("%s: removed %s, left by a crash", f->base.name, name);
 }
 
-/* Removes stale temporaries, once; `fresh` is a file just made there, whose time is the file system's now.
- * What cannot be removed does no harm. */
+/* Removes stale temporaries, once; `fresh` is a file just made there, whose time is the file
+ * system's now. What cannot be removed does no harm. */
 static void sweep(struct file *f, int root, int fresh)
 {
 	cleanup_closedir DIR *d = NULL;
@@ -359,7 +359,8 @@ static const struct remote_ops file_ops = {
 	.release = file_release,
 };
 
-/* The absolute path that the URL names: file:/abs, file:///abs and file://localhost/abs are the same. */
+/* The absolute path that the URL names: file:/abs, file:///abs and file://localhost/abs are the
+ * same. */
 static int path_of(const struct remote_url *url, char **ret_path)
 {
 	static const char host[] = "//localhost/";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory tree of the file remote: its root, and the way from there to an object. Private to it. */
+/* The directory tree of the file remote: its root, and the way from there to an object. Private to
+ * it. */
 #ifndef EPOCHFS_REMOTE_FILE_TREE_H
 #define EPOCHFS_REMOTE_FILE_TREE_H
 
@@ -12,21 +13,22 @@
 #define TREE_DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
 /*
- * The root stays open, so that unmounting its file system under a running volume is EBUSY and cannot
- * make the remote look empty. Where it had to be opened again (a network file system that came back), it
- * must have the same inode number: the bare mount point has another. A root that is not there yet is made by
- * the first tree_make; one that was there and is gone is -EIO from then on.
+ * The root stays open, so that unmounting its file system under a running volume is EBUSY and
+ * cannot make the remote look empty. Where it had to be opened again (a network file system that
+ * came back), it must have the same inode number: the bare mount point has another. A root that is
+ * not there yet is made by the first tree_make; one that was there and is gone is -EIO from then
+ * on.
  *
- * Trust: the tree may hold what somebody else put there, so no symlink below the root is followed. The
- * root itself may be reached through symlinks.
+ * Trust: the tree may hold what somebody else put there, so no symlink below the root is followed.
+ * The root itself may be reached through symlinks.
  *
- * Permissions of what is made here are the root's (0700 where it is made too), not the process's umask,
- * which a FUSE daemon sets to 0.
+ * Permissions of what is made here are the root's (0700 where it is made too), not the process's
+ * umask, which a FUSE daemon sets to 0.
  */
 struct tree {
 	char *path; /* of the root: absolute, without a `/` at the end unless that is all */
-	/* Guards what follows, and is held while directories are made, so that nobody returns with an object
-	 * in one whose own name is not yet on disk. Nothing else is locked under it. */
+	/* Guards what follows, and is held while directories are made, so that nobody returns with
+	 * an object in one whose own name is not yet on disk. Nothing else is locked under it. */
 	pthread_mutex_t lock;
 	int root;  /* -1: not open */
 	bool seen; /* the root has been there */
@@ -34,8 +36,8 @@ struct tree {
 	mode_t mode; /* permission bits of the root */
 };
 
-/* Takes `path` over on success. 0, or why this cannot be a root: -ENOENT where the directory above it
- * is missing too, -ENOTDIR, -EACCES, -EINVAL, -EIO, -ENOMEM. */
+/* Takes `path` over on success. 0, or why this cannot be a root: -ENOENT where the directory above
+ * it is missing too, -ENOTDIR, -EACCES, -EINVAL, -EIO, -ENOMEM. */
 int tree_init(struct tree *t, char *path);
 void tree_release(struct tree *t);
 
@@ -52,8 +54,8 @@ void place_close(struct place *p);
 #define cleanup_place CLEANUP(place_close)
 #define NO_PLACE      ((struct place){.root = -1, .dir = -1})
 
-/* To the directory in which the object of this key would lie, or that a prefix names: 0, -ENOENT where
- * there is no such directory, or another error of remote.h. */
+/* To the directory in which the object of this key would lie, or that a prefix names: 0, -ENOENT
+ * where there is no such directory, or another error of remote.h. */
 int tree_find(struct tree *t, const char *key, struct place *p);
 /* The same, but makes what is missing on the way, durably. */
 int tree_make(struct tree *t, const char *key, struct place *p);
@@ -64,7 +66,8 @@ int tree_missing(const struct tree *t, const struct place *p);
 int tree_error(struct tree *t, int err);
 /* fsync of a directory, where its file system can; 0 or -errno. */
 int tree_sync_dir(int dir);
-/* Gives what we made the permission bits `mode`; no error where the file system has none of its own. */
+/* Gives what we made the permission bits `mode`; no error where the file system has none of its
+ * own. */
 void tree_share(int fd, mode_t mode);
 
 #endif

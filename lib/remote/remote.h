@@ -17,21 +17,23 @@
  *
  * Keys are 1 to REMOTE_KEY_MAX bytes of [A-Za-z0-9._/-], in components of at most 255 bytes parted
  * by one `/`; no component is empty, `.` or `..`, or begins with `.tmp-`. Every operation checks
- * that (-EINVAL), so a key made from hostile data cannot leave the remote's prefix. No key should be
- * the beginning of another up to a `/`: a directory cannot hold both (-EPERM).
+ * that (-EINVAL), so a key made from hostile data cannot leave the remote's prefix. No key should
+ * be the beginning of another up to a `/`: a directory cannot hold both (-EPERM).
  *
  * Errors. Every operation returns 0 or one of these (negative), whatever the remote is:
- *   ENOENT                          no such object; from remote_open: the place to put the remote
- * is missing EEXIST                          put_if_absent: an object with that key is there
- *   EACCES, EPERM                   the remote does not allow it
- *   EROFS                           this remote takes no writes
- *   ENOSPC                          the remote is full, or a quota is reached
- *   EIO, ETIMEDOUT, ECONNREFUSED    it did not work now and may be tried again: remote_may_retry()
- *   ECANCELED                       remote_cancel was called
- *   EINVAL                          a bad key, prefix or URL: a mistake of the caller or of the
- * user EPROTONOSUPPORT                 remote_open: no such kind of remote EOPNOTSUPP the remote
- * has no way to create an object only if it is absent EFBIG                           get: more
- * than REMOTE_GET_MAX bytes would come ENOMEM                          here, not there
+ *   ENOENT           no such object; from remote_open: the directory above a new remote is missing
+ *   EEXIST           put_if_absent: an object with that key is there
+ *   EACCES, EPERM    the remote does not allow it
+ *   EROFS            this remote takes no writes
+ *   ENOSPC           the remote is full, or a quota is reached
+ *   EIO, ETIMEDOUT, ECONNREFUSED   it did not work now and may be tried again: remote_may_retry()
+ *   ECANCELED        remote_cancel was called
+ *   EINVAL           a bad key, prefix or URL: a mistake of the caller or of the user
+ *   EPROTONOSUPPORT  remote_open: no such kind of remote
+ *   ENOTDIR          remote_open: the path is no directory
+ *   EOPNOTSUPP       the remote has no way to create an object only if it is absent
+ *   EFBIG            get: more than REMOTE_GET_MAX bytes would come
+ *   ENOMEM           here, not there
  *
  * After EIO, ETIMEDOUT or ECONNREFUSED from a put, put_if_absent or delete, the operation may have
  * been done or not. Details that the error number cannot carry go to the log, at debug level.
@@ -49,13 +51,15 @@ struct remote;
 
 /*
  * Opens the remote that `url` names:
- *   /abs/dir, file:///abs/dir   a directory (file.c); where it is missing but its parent is there,
- * the first put makes it, and until then it is an empty remote memory:NAME                 objects
- * of this process; all that open one NAME share them, for as long as one of them is open none
- * nothing: every get is -ENOENT, every put and delete -EROFS fault+URL                   any of
- * these with faults injected (fault.c says how) No retries: wrap it with remote_retry_new. Does no
- * I/O but on a local directory. Errors: -EINVAL, -EPROTONOSUPPORT, -ENOENT, -EACCES, -ENOTDIR (the
- * path is no directory), -ENOMEM, -EIO.
+ *   /abs/dir, file:///abs/dir
+ *                a directory (file.c). Where it is missing but the one above is there, it is an
+ *                empty remote until the first put makes it
+ *   memory:NAME  objects of this process; all that open one NAME share them, for as long as one of
+ *                them is open
+ *   none         nothing: every get is -ENOENT, every put and delete -EROFS
+ *   fault+URL    any of these with faults injected (fault.c says how)
+ * No retries: wrap it with remote_retry_new. Does no I/O but on a local directory. Errors: -EINVAL,
+ * -EPROTONOSUPPORT, -ENOENT, -ENOTDIR, -EACCES, -ENOMEM, -EIO.
  */
 int remote_open(const char *url, struct remote **ret_remote);
 
@@ -64,8 +68,7 @@ struct remote *remote_ref(struct remote *r);
 /* Gives a reference back; the last one frees. NULL is allowed. */
 void remote_close(struct remote *r);
 
-/* The URL as people may see and log it: without passwords or tokens. Lives as long as the remote.
- */
+/* The URL as people may see and log it, without its secrets. Lives as long as the remote. */
 const char *remote_name(const struct remote *r);
 /* True for `none`, also below retry and fault. */
 bool remote_is_none(const struct remote *r);
@@ -105,8 +108,9 @@ int remote_check_writable(struct remote *r);
 
 /*
  * Makes waits and retries that are in progress, and every operation until remote_resume, give
- * -ECANCELED soon. An operation that is not waiting may still finish as usual. Both reach all
- * layers below, and so everyone who shares them.
+ * -ECANCELED soon. An operation that is not waiting may still finish as usual. Resume only once the
+ * callers that were to end have ended: a wait that has not seen the cancel yet would go on. Both
+ * reach all layers below, and so everyone who shares them.
  */
 void remote_cancel(struct remote *r);
 void remote_resume(struct remote *r);
@@ -148,8 +152,7 @@ int remote_retry_new(struct remote *inner, const struct remote_retry_policy *pol
 
 /* How it goes, for `status`. An answer such as -ENOENT or -EEXIST is no failure. */
 struct remote_state {
-	int64_t failing_since_ns; /* wall clock, of the first failure with no success after it; 0:
-				     all is well */
+	int64_t failing_since_ns; /* wall clock: first failure since the last success; 0: none */
 	int64_t last_failure_ns;  /* wall clock; 0: never */
 	int last_error;		  /* negative errno of the last failure; 0: never */
 	uint64_t failures;	  /* failed attempts since failing_since_ns; 0: all is well */

@@ -58,8 +58,8 @@ static bool is_repeated(const struct retry *rt, int err)
 	return remote_may_retry(err) || (rt->policy.persist && is_refusal(err));
 }
 
-/* Failures that have lasted are worth a line, and their end another; those that a second attempt puts
- * right are not. */
+/* Failures that have lasted are worth a line, and their end another; those that a second attempt
+ * puts right are not. */
 static void note_failure(const struct call *c, int err)
 {
 	struct retry *rt = c->rt;
@@ -199,8 +199,9 @@ static int retry_delete(struct remote *r, const char *key)
 	return err;
 }
 
-/* Compares bytes from `at` on. Other bytes count only when every reading brings others: one that was damaged
- * on its way must not make our own object another's. 0, -EEXIST or why that cannot be told. */
+/* Compares bytes from `at` on. Other bytes count only when every reading brings others: one that
+ * was damaged on its way must not make our own object another's. 0, -EEXIST or why that cannot be
+ * told. */
 static int compare_step(struct remote *r, const char *key, const uint8_t *data, uint64_t at,
 			size_t len)
 {
@@ -232,7 +233,7 @@ static int compare_object(struct remote *r, const char *key, const uint8_t *data
 
 		err = compare_step(r, key, data, at, left < COMPARE_STEP ? left : COMPARE_STEP);
 	}
-	/* It went again: there was another's, or ours that somebody took away. Not ours to repeat. */
+	/* It went again: another's, or ours that somebody took away. Not ours to repeat. */
 	return err == -ENOENT ? -EEXIST : err;
 }
 

@@ -75,6 +75,7 @@ START_TEST(a_lost_answer_is_of_something_done)
 {
 	struct buf cleanup_buf out = {0};
 	struct remote *below, *r = open_faulty("all.lost=1", &below);
+	int listed = 0;
 
 	unit_error(remote_put(r, "put", "x", 1), -EIO);
 	ck_assert(is_there(below, "put"));
@@ -84,6 +85,8 @@ START_TEST(a_lost_answer_is_of_something_done)
 	ck_assert(!is_there(below, "put"));
 	unit_error(remote_get(r, "k", 0, 10, &out), -EIO);
 	ck_assert_uint_eq(out.len, 0);
+	unit_error(remote_list(r, "", count_key, &listed), -EIO);
+	ck_assert_int_eq(listed, 2);
 	remote_close(r);
 	remote_close(below);
 }
@@ -271,11 +274,11 @@ END_TEST
 START_TEST(parameters_are_checked_and_only_its_own_are_taken)
 {
 	static const char *const bad[] = {
-		"put.error=2",	"put.error=-1", "put.error=x",	"put.error=",  "put.error=nan",
-		"put.error=1x", "put.errors=1", "pt.error=1",	"p.error=1",   "put.=1",
-		".error=1",	"get.enospc=1", "put.damage=1", "list.lost=1", "get.delay=soon",
-		"seed=x",	"after=-1",	"times=",	"control=rel", "down=yes",
-		"unknown=1",	"put.error=%zz"};
+		"put.error=2",	"put.error=-1", "put.error=x",	"put.error=",	  "put.error=nan",
+		"put.error=1x", "put.errors=1", "pt.error=1",	"p.error=1",	  "put.=1",
+		".error=1",	"get.enospc=1", "put.damage=1", "get.delay=soon", "seed=x",
+		"after=-1",	"times=",	"control=rel",	"down=yes",	  "unknown=1",
+		"put.error=%zz"};
 	char url[128];
 	struct remote *r = NULL;
 

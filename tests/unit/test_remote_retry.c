@@ -166,11 +166,18 @@ END_TEST
 
 START_TEST(damage_on_the_way_does_not_make_ours_anothers)
 {
-	/* One call loses the answer; then two readings of three are damaged. */
-	struct stack s = stack_of("create.lost=1&get.damage=1&times=3");
+	char parameters[64];
 
-	unit_ok(remote_put_if_absent(s.r, "epochs/1", "ours", 4));
-	stack_close(&s);
+	/* Among these seeds are answers lost, and then readings damaged, in every order. */
+	for (int seed = 0; seed < 64; seed++) {
+		struct stack s;
+
+		snprintf(parameters, sizeof(parameters), "create.lost=0.5&get.damage=0.2&seed=%d",
+			 seed);
+		s = stack_of(parameters);
+		unit_ok(remote_put_if_absent(s.r, "epochs/1", "ours", 4));
+		stack_close(&s);
+	}
 }
 END_TEST
 
@@ -230,7 +237,8 @@ static int note_key(void *arg, const char *key, uint64_t size)
 
 START_TEST(a_list_is_given_once_however_often_it_failed)
 {
-	struct stack s = stack_of("list.error=1&times=3");
+	/* The keys come, and then the failure. */
+	struct stack s = stack_of("list.lost=1&times=3");
 	struct buf cleanup_buf seen = {0};
 
 	unit_ok(remote_put(s.r, "a", "", 0));
