@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exit codes, error lines and the reading of arguments. */
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int exit_code_of(int error)
+{
+	switch (-error) {
+	case 0:
+		return EXIT_DONE;
+	case EINVAL:
+		return EXIT_USAGE;
+	case EHOSTUNREACH:
+	case ECONNREFUSED:
+	case ENETUNREACH:
+		return EXIT_UNREACHABLE;
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return EXIT_DENIED;
+	case ENOENT:
+		return EXIT_NOT_FOUND;
+	case EBADMSG:
+	case EUCLEAN:
+		return EXIT_DAMAGED;
+	case ETIMEDOUT:
+		return EXIT_NOT_DURABLE;
+	case EBUSY:
+	case EEXIST:
+	case ENOTUNIQ:
+		return EXIT_CONFLICT;
+	default:
+		return EXIT_FAILED;
+	}
+}
+
+int cli_error(int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("epochfs: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return code;
+}
+
+int cli_usage_error(const char *command, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "epochfs %s: ", command);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "; see `epochfs %s --help`\n", command);
+	return EXIT_USAGE;
+}
+
+static const struct cli_option *find_option(const struct cli_option *options, const char *name,
+					    size_t len, char letter)
+{
+	for (; options->name; options++) {
+		if (letter && options->letter == letter)
+			return options;
+		if (!letter && strlen(options->name) == len && !memcmp(options->name, name, len))
+			return options;
+	}
+	return NULL;
+}
+
+/* One option at argv[*i]; 0, or -1 after a message. */
+static int take_option(const char *command, int argc, char **argv, int *i,
+		       const struct cli_option *options)
+{
+	const char *arg = argv[*i], *value = NULL;
+	const struct cli_option *o;
+
+	if (arg[1] == '-') {
+		size_t len = strcspn(arg + 2, "=");
+
+		o = find_option(options, arg + 2, len, 0);
+		if (arg[2 + len] == '=')
+			value = arg + 2 + len + 1;
+	} else {
+		o = find_option(options, NULL, 0, arg[1]);
+		if (arg[2])
+			value = arg + 2;
+	}
+	if (!o) {
+		cli_usage_error(command, "unknown option %s", arg);
+		return -1;
+	}
+	if (o->flag) {
+		if (value) {
+			cli_usage_error(command, "option --%s takes no value", o->name);
+			return -1;
+		}
+		*o->flag = true;
+		return 0;
+	}
+	if (!value && *i + 1 < argc)
+		value = argv[++*i];
+	if (!value) {
+		cli_usage_error(command, "option --%s needs a value", o->name);
+		return -1;
+	}
+	*o->value = value;
+	return 0;
+}
+
+int cli_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+	      const char **operands, int max, int *ret_exit)
+{
+	bool only_operands = false;
+	int count = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (!only_operands && !strcmp(argv[i], "--")) {
+			only_operands = true;
+		} else if (!only_operands &&
+			   (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) {
+			command_help(command_find(command));
+			*ret_exit = EXIT_DONE;
+			return -1;
+		} else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
+			if (take_option(command, argc, argv, &i, options) < 0) {
+				*ret_exit = EXIT_USAGE;
+				return -1;
+			}
+		} else if (count == max) {
+			*ret_exit = cli_usage_error(command, "too many arguments: %s", argv[i]);
+			return -1;
+		} else {
+			operands[count++] = argv[i];
+		}
+	}
+	return count;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands of epochfs share: exit codes, the one line that tells an error, and the table of subcommands. */
+#ifndef EPOCHFS_TOOLS_CLI_H
+#define EPOCHFS_TOOLS_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The documented exit codes (README, epochfs(1)). */
+enum exit_code {
+	EXIT_DONE = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_UNREACHABLE = 3, /* the remote cannot be reached */
+	EXIT_DENIED = 4,      /* the remote does not allow it */
+	EXIT_NOT_FOUND = 5,
+	EXIT_DAMAGED = 6,
+	EXIT_NOT_DURABLE = 7, /* not durable in time */
+	EXIT_CONFLICT = 8,    /* in use or in conflict */
+};
+
+/* Of a negative errno. */
+int exit_code_of(int error);
+
+/* "epochfs: ..." in one line on stderr; gives `code` back. */
+int cli_error(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a mistake in the arguments, with where to read on; EXIT_USAGE. */
+int cli_usage_error(const char *command, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+struct command {
+	const char *name;
+	const char *arguments; /* "TARGET [EPOCH]" */
+	const char *summary;   /* one line */
+	const char *help;      /* what --help adds: options and examples, or NULL */
+	int (*run)(int argc, char **argv);
+};
+
+/* Of this name, or NULL. */
+const struct command *command_find(const char *name);
+/* Prints its --help to stdout. */
+void command_help(const struct command *c);
+
+/*
+ * Reads the options of a subcommand. Long options come as "--name VALUE" or "--name=VALUE", short ones as "-x VALUE"; "--" ends them; options and operands may mix.
+ */
+struct cli_option {
+	const char *name;   /* without the dashes */
+	char letter;	    /* or 0 */
+	bool *flag;	    /* an option without a value; or */
+	const char **value; /* the value, borrowed from argv */
+};
+/*
+ * Fills `operands` (at most `max`). Knows --help by itself. Returns the number of operands, or -1 after an error or help was printed: then *ret_exit is the exit code.
+ */
+int cli_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+	      const char **operands, int max, int *ret_exit);
+
+int command_mount(int argc, char **argv);
+int command_umount(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_log(int argc, char **argv);
+int command_show(int argc, char **argv);
+int command_diff(int argc, char **argv);
+int command_commit(int argc, char **argv);
+int command_wait(int argc, char **argv);
+int command_rollback(int argc, char **argv);
+int command_tag(int argc, char **argv);
+int command_rm(int argc, char **argv);
+int command_export(int argc, char **argv);
+int command_fsck(int argc, char **argv);
+int command_version(int argc, char **argv);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests to a mounted volume. */
+#include "tools/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/io.h"
+#include "tools/cli.h"
+
+#define RESPONSE_MAX ((size_t)1 << 30)
+
+static int control_path(const char *path, char ret_path[PATH_MAX])
+{
+	int n = snprintf(ret_path, PATH_MAX, "%s/.epochs/.control", path);
+
+	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+int client_is_mount(const char *path)
+{
+	char control[PATH_MAX];
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return errno == ENOTCONN ? -ENOTCONN : 0;
+	if (!S_ISDIR(st.st_mode) || control_path(path, control) < 0)
+		return 0;
+	return stat(control, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* Reads until the end: the answer has no size that stat could tell. */
+static int read_all(int fd, struct buf *out)
+{
+	for (;;) {
+		ssize_t n;
+
+		if (out->len > RESPONSE_MAX)
+			return -EFBIG;
+		if (buf_reserve(out, 1 << 16) < 0)
+			return -ENOMEM;
+		n = read(fd, out->data + out->len, 1 << 16);
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return 0;
+		out->len += (size_t)n;
+	}
+}
+
+static int exchange(const char *path, json_t *request, struct buf *answer)
+{
+	cleanup_free char *text = json_dumps(request, JSON_COMPACT);
+	char control[PATH_MAX];
+	cleanup_close int fd = -1;
+	int error = control_path(path, control);
+
+	if (error || !text)
+		return error ? error : -ENOMEM;
+	fd = open(control, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	error = io_write_full(fd, text, strlen(text));
+	if (!error)
+		error = io_write_full(fd, "\n", 1);
+	return error ? error : read_all(fd, answer);
+}
+
+int client_call(const char *path, json_t *request, json_t **ret_response)
+{
+	cleanup_buf struct buf answer = {0};
+	json_error_t where;
+	json_t *response;
+	const char *message;
+	int error = exchange(path, request, &answer);
+
+	json_decref(request);
+	if (error)
+		return cli_error(exit_code_of(error), "%s: the mount does not answer: %s", path,
+				 strerror(-error));
+	response = json_loadb((const char *)answer.data, answer.len, 0, &where);
+	if (!json_is_object(response)) {
+		json_decref(response);
+		return cli_error(EXIT_FAILED, "%s: the mount gave no answer that makes sense: %s",
+				 path, where.text);
+	}
+	message = json_string_value(json_object_get(response, "error"));
+	if (message) {
+		int code =
+			exit_code_of(-(int)json_integer_value(json_object_get(response, "errno")));
+
+		cli_error(code == EXIT_DONE ? EXIT_FAILED : code, "%s: %s", path, message);
+		json_decref(response);
+		return code == EXIT_DONE ? EXIT_FAILED : code;
+	}
+	*ret_response = response;
+	return EXIT_DONE;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mounted volume, spoken to through its .epochs/.control file. */
+#ifndef EPOCHFS_TOOLS_CLIENT_H
+#define EPOCHFS_TOOLS_CLIENT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Whether this path is the root of an epochfs mount that answers. -ENOTCONN: a dead mount; else 1, 0 or -errno. */
+int client_is_mount(const char *path);
+
+/*
+ * Sends one request (lib/volume/control.h; the reference is taken over) to the mount at `path` and gives the answer.
+ * On failure prints the one line and returns its exit code; EXIT_DONE otherwise.
+ */
+int client_call(const char *path, json_t *request, json_t **ret_response);
+
+#endif

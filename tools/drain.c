@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting for durability. */
+#include "tools/drain.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/util/clock.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/progress.h"
+
+#define POLL_US 50000
+
+/* What `status` says of the upload. */
+struct upload_view {
+	uint64_t epochs, oldest, bytes_done, bytes_total;
+	bool local_only;
+	char error[256];
+};
+
+static uint64_t number(const json_t *object, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(object, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static int look(const char *mount, struct upload_view *ret_view)
+{
+	json_t *status = NULL;
+	const json_t *upload;
+	const char *error;
+	int code = client_call(mount, json_pack("{s:s}", "op", "status"), &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	upload = json_object_get(status, "upload");
+	*ret_view = (struct upload_view){
+		.epochs = number(upload, "pending_epochs"),
+		.oldest = number(upload, "oldest_epoch"),
+		.bytes_done = number(upload, "bytes_done"),
+		.bytes_total = number(upload, "bytes_total"),
+		.local_only = json_is_true(json_object_get(status, "local_only")),
+	};
+	error = json_string_value(json_object_get(upload, "error"));
+	if (error)
+		snprintf(ret_view->error, sizeof(ret_view->error), "%s", error);
+	json_decref(status);
+	return EXIT_DONE;
+}
+
+static int not_in_time(const char *mount, const struct upload_view *v)
+{
+	return cli_error(EXIT_NOT_DURABLE,
+			 "%s: %" PRIu64
+			 " epochs are not durable in time%s%s; they are kept here and go on "
+			 "uploading",
+			 mount, v->epochs, *v->error ? ": " : "", v->error);
+}
+
+int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t timeout_ns)
+{
+	int64_t deadline = timeout_ns < 0 ? INT64_MAX : clock_mono_ns() + timeout_ns;
+	struct progress progress = {.label = "uploading"};
+	struct upload_view view;
+	int code;
+
+	for (;;) {
+		char detail[320];
+
+		code = look(mount, &view);
+		if (code != EXIT_DONE || view.local_only || !view.epochs ||
+		    view.oldest > number_wanted)
+			break;
+		if (clock_mono_ns() >= deadline) {
+			progress_end(&progress);
+			return not_in_time(mount, &view);
+		}
+		snprintf(detail, sizeof(detail), "%" PRIu64 " epoch%s left%s%s", view.epochs,
+			 view.epochs == 1 ? "" : "s", *view.error ? "; " : "", view.error);
+		progress_update(&progress, view.bytes_done, view.bytes_total, detail);
+		usleep(POLL_US);
+	}
+	progress_end(&progress);
+	return code;
+}
+
+int drain_with_progress(const char *mount, int64_t timeout_ns)
+{
+	return drain_epoch_with_progress(mount, UINT64_MAX, timeout_ns);
+}

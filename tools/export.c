@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs export: restores an epoch, or a path in it, without FUSE. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/io.h"
+#include "lib/util/parse.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/progress.h"
+#include "tools/target.h"
+
+/* The parts of "TARGET@EPOCH:PATH". */
+struct source {
+	char *text;
+	const char *target, *epoch, *path; /* epoch NULL: the latest */
+};
+
+/*
+ * The last '@' parts target and epoch ("TARGET@@2h": an epoch that itself begins with '@'), the first ':' behind it the path.
+ */
+static int parse_source(const char *argument, struct source *ret_source)
+{
+	char *text = strdup(argument), *at, *colon;
+
+	if (!text)
+		return cli_error(EXIT_FAILED, "out of memory");
+	*ret_source = (struct source){.text = text, .target = text, .path = ""};
+	at = strrchr(text, '@');
+	if (!at)
+		return EXIT_DONE;
+	if (at > text && at[-1] == '@')
+		at--;
+	*at = '\0';
+	ret_source->epoch = at + 1;
+	colon = strchr(at + 1, ':');
+	if (colon) {
+		*colon = '\0';
+		ret_source->path = colon + 1;
+	}
+	return EXIT_DONE;
+}
+
+static int make_directory(const char *path, bool force, int *ret_fd)
+{
+	DIR *dir;
+	struct dirent *d;
+	int error = io_mkdir_p(path), fd;
+	bool empty = true;
+
+	if (error)
+		return cli_error(EXIT_FAILED, "%s: cannot make the directory: %s", path,
+				 strerror(-error));
+	dir = opendir(path);
+	while (dir && (d = readdir(dir)))
+		empty = empty && (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."));
+	if (dir)
+		closedir(dir);
+	if (!empty && !force)
+		return cli_error(
+			EXIT_CONFLICT,
+			"%s: the directory is not empty; choose another, or --force to replace files "
+			"in it",
+			path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return cli_error(EXIT_FAILED, "%s: %s", path, strerror(errno));
+	*ret_fd = fd;
+	return EXIT_DONE;
+}
+
+struct export_view {
+	struct progress bar;
+	struct catalog_progress last;
+};
+
+static void show_progress(void *arg, const struct catalog_progress *p)
+{
+	struct export_view *view = arg;
+	char detail[64];
+
+	view->last = *p;
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " files", p->files,
+		 p->files_total);
+	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
+}
+
+static int report(const struct source *s, uint64_t number, const char *directory,
+		  const struct catalog_progress *done, bool json)
+{
+	char size[FORMAT_MAX];
+
+	if (json) {
+		json_t *object =
+			json_pack("{s:I, s:I, s:I}", "epoch", (json_int_t)number, "files",
+				  (json_int_t)done->files, "bytes", (json_int_t)done->bytes);
+
+		json_dumpf(object, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(object);
+		return EXIT_DONE;
+	}
+	format_size(done->bytes, size);
+	printf("epoch %06" PRIu64 "%s%s restored to %s: %" PRIu64 " files, %s\n", number,
+	       *s->path ? ":" : "", s->path, directory, done->files, size);
+	return EXIT_DONE;
+}
+
+static int export_epoch(struct catalog *catalog, uint64_t number, const struct source *s,
+			const char *directory, unsigned threads, bool force, bool json)
+{
+	struct export_view view = {.bar = {.label = "restoring"}};
+	struct catalog_export how = {.path = s->path,
+				     .threads = threads,
+				     .force = force,
+				     .progress = show_progress,
+				     .arg = &view};
+	cleanup_close int fd = -1;
+	uint64_t failed = 0;
+	int code = make_directory(directory, force, &fd), error;
+
+	if (code != EXIT_DONE)
+		return code;
+	how.to_fd = fd;
+	error = catalog_export(catalog, number, &how, &failed);
+	progress_end(&view.bar);
+	if (error == -ENOENT && !failed)
+		return cli_error(EXIT_NOT_FOUND, "epoch %" PRIu64 " has no path '%s'", number,
+				 s->path);
+	if (error)
+		return cli_error(error == -EIO ? EXIT_DAMAGED : exit_code_of(error),
+				 "%" PRIu64 " files could not be restored: %s; the rest is in %s",
+				 failed, strerror(-error), directory);
+	return report(s, number, directory, &view.last, json);
+}
+
+/* A mount's epochs are exported from its remote; one that is not durable yet is made so first. */
+static int remote_of_mount(const struct source *s, uint64_t *ret_number, char **ret_remote)
+{
+	struct target mount = {.name = s->target};
+	json_t *status = NULL, *response = NULL;
+	const char *remote;
+	int code = target_resolve(&mount, s->epoch, ret_number);
+
+	if (code == EXIT_DONE)
+		code = client_call(s->target, json_pack("{s:s}", "op", "status"), &status);
+	if (code != EXIT_DONE)
+		return code;
+	remote = json_string_value(json_object_get(status, "remote_url"));
+	if (!remote || json_is_true(json_object_get(status, "local_only"))) {
+		json_decref(status);
+		return cli_error(
+			EXIT_NOT_FOUND,
+			"%s: this mount has no remote to export from; copy it: cp -a %s/.epochs/%06" PRIu64
+			" DIRECTORY",
+			s->target, s->target, *ret_number);
+	}
+	*ret_remote = strdup(remote);
+	json_decref(status);
+	code = client_call(s->target,
+			   json_pack("{s:s, s:I}", "op", "wait", "epoch", (json_int_t)*ret_number),
+			   &response);
+	json_decref(response);
+	return code;
+}
+
+static int export_source(struct source *s, const char *directory, unsigned threads, bool force,
+			 bool json)
+{
+	cleanup_free char *remote = NULL;
+	struct target target;
+	uint64_t number = 0;
+	int mounted = client_is_mount(s->target);
+	int code = mounted == 1 ? remote_of_mount(s, &number, &remote) : EXIT_DONE;
+
+	if (code == EXIT_DONE)
+		code = target_open(remote ? remote : s->target, &target);
+	if (code != EXIT_DONE)
+		return code;
+	if (!number)
+		code = target_resolve(&target, s->epoch, &number);
+	if (code == EXIT_DONE)
+		code = export_epoch(target.catalog, number, s, directory, threads, force, json);
+	target_close(&target);
+	return code;
+}
+
+int command_export(int argc, char **argv)
+{
+	bool json = false, force = false;
+	const char *threads_text = NULL, *operands[2];
+	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"force", 0, &force, NULL},
+					     {"threads", 0, NULL, &threads_text},
+					     {0}};
+	struct source source;
+	uint64_t threads = 0;
+	int code, count = cli_parse("export", argc, argv, options, operands, 2, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 2)
+		return cli_usage_error("export", "needs TARGET[@EPOCH][:PATH] and a DIRECTORY");
+	if (threads_text && (parse_u64(threads_text, &threads) || threads > 256))
+		return cli_usage_error("export", "--threads %s: expected a number up to 256",
+				       threads_text);
+	code = parse_source(operands[0], &source);
+	if (code != EXIT_DONE)
+		return code;
+	code = export_source(&source, operands[1], (unsigned)threads, force, json);
+	free(source.text);
+	return code;
+}

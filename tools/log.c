@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs log: the epochs as a table, newest first. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/buf.h"
+#include "lib/util/clock.h"
+#include "lib/util/parse.h"
+#include "tools/cli.h"
+#include "tools/table.h"
+#include "tools/target.h"
+
+static uint64_t number(const json_t *e, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(e, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static void format_epoch_age(const json_t *e, char ret_text[FORMAT_MAX])
+{
+	const char *sealed = json_string_value(json_object_get(e, "sealed"));
+	int64_t ns;
+
+	if (sealed && parse_time(sealed, &ns) == 0)
+		format_age(clock_wall_ns() - ns, ret_text);
+	else
+		snprintf(ret_text, FORMAT_MAX, "-");
+}
+
+/* "durable", "sealed, incomplete", "durable, continued". */
+static void format_state(const json_t *e, struct buf *out)
+{
+	const json_t *complete = json_object_get(e, "complete");
+	const char *state = json_string_value(json_object_get(e, "state"));
+
+	buf_printf(out, "%s", state ? state : "?");
+	if (json_is_true(json_object_get(e, "continued")))
+		buf_printf(out, ", continued");
+	else if (json_is_false(complete))
+		buf_printf(out, ", incomplete");
+	else if (!json_is_true(complete))
+		buf_printf(out, ", unknown");
+}
+
+static void format_tags(const json_t *e, struct buf *out)
+{
+	const json_t *tags = json_object_get(e, "tags"), *tag;
+	size_t i;
+
+	json_array_foreach(tags, i, tag)
+		buf_printf(out, "%s%s", i ? " " : "", json_string_value(tag));
+}
+
+static int add_row(struct table *t, const json_t *e)
+{
+	char epoch[FORMAT_MAX], age[FORMAT_MAX], step[FORMAT_MAX], files[FORMAT_MAX],
+		size[FORMAT_MAX], fresh[FORMAT_MAX], stored[FORMAT_MAX];
+	cleanup_buf struct buf state = {0}, tags = {0};
+	const json_t *step_value = json_object_get(e, "step");
+
+	snprintf(epoch, sizeof(epoch), "%06" PRIu64, number(e, "epoch"));
+	format_epoch_age(e, age);
+	if (step_value)
+		snprintf(step, sizeof(step), "%" PRIu64, number(e, "step"));
+	else
+		snprintf(step, sizeof(step), "-");
+	snprintf(files, sizeof(files), "%" PRIu64, number(e, "files"));
+	format_size(number(e, "bytes"), size);
+	format_size(number(e, "bytes_new"), fresh);
+	if (json_object_get(e, "durable"))
+		format_size(number(e, "bytes_stored"), stored);
+	else
+		snprintf(stored, sizeof(stored), "-");
+	format_state(e, &state);
+	format_tags(e, &tags);
+	return table_add(t, (const char *[]){epoch, age, step, files, size, fresh, stored,
+					     buf_str(&state), buf_str(&tags)});
+}
+
+static int print_table(const json_t *epochs, size_t count)
+{
+	static const char *const headers[] = {">EPOCH", ">AGE",	   ">STEP", ">FILES", ">SIZE",
+					      ">NEW",	">STORED", "STATE", "TAGS"};
+	struct table *t = table_new(headers, sizeof(headers) / sizeof(headers[0]));
+	size_t all = json_array_size(epochs);
+	int error = t ? 0 : -1;
+
+	for (size_t i = all; !error && i > 0 && all - i < count; i--)
+		error = add_row(t, json_array_get(epochs, i - 1));
+	if (!error)
+		table_print(t);
+	table_free(t);
+	return error ? cli_error(EXIT_FAILED, "out of memory") : EXIT_DONE;
+}
+
+static void print_json(const json_t *epochs, size_t count)
+{
+	json_t *shown = json_array();
+	size_t all = json_array_size(epochs);
+
+	for (size_t i = all; i > 0 && all - i < count; i--)
+		json_array_append(shown, json_array_get(epochs, i - 1));
+	json_dumpf(shown, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(shown);
+}
+
+int command_log(int argc, char **argv)
+{
+	const char *count_text = NULL, *name;
+	bool json = false;
+	const struct cli_option options[] = {
+		{"json", 0, &json, NULL}, {"count", 'n', NULL, &count_text}, {0}};
+	struct target target;
+	uint64_t count = UINT64_MAX;
+	json_t *epochs;
+	int code, operands = cli_parse("log", argc, argv, options, &name, 1, &code);
+
+	if (operands < 0)
+		return code;
+	if (operands != 1)
+		return cli_usage_error("log", "needs a TARGET");
+	if (count_text && parse_u64(count_text, &count))
+		return cli_usage_error("log", "-n %s: expected a number", count_text);
+	code = target_open(name, &target);
+	if (code != EXIT_DONE)
+		return code;
+	code = target_epochs(&target, &epochs);
+	target_close(&target);
+	if (code != EXIT_DONE)
+		return code;
+	if (json)
+		print_json(epochs, count);
+	else if (!json_array_size(epochs))
+		fprintf(stderr, "%s: no epochs yet\n", name);
+	else
+		code = print_table(epochs, count);
+	json_decref(epochs);
+	return code;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs mount: opens the volume, mounts it, and serves it in the background. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fs/mount.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/volume.h"
+#include "tools/cli.h"
+#include "tools/mount_options.h"
+#include "tools/mountpoint.h"
+
+/* What the serving process needs to tell the one that was started: its end of a pipe, one byte with the exit code. */
+struct served {
+	struct mount_options *options;
+	struct volume *vol;
+	int ready_fd; /* -1 in the foreground */
+	int log_fd;
+};
+
+/* stdout and stdin lead nowhere from now on; stderr and the log go to the log file. */
+static void detach_output(struct served *s)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		close(null);
+	}
+	if (s->log_fd >= 0)
+		dup2(s->log_fd, STDERR_FILENO);
+}
+
+static void on_ready(void *arg)
+{
+	struct served *s = arg;
+	uint8_t code = EXIT_DONE;
+
+	if (s->ready_fd < 0)
+		return;
+	detach_output(s);
+	if (write(s->ready_fd, &code, 1) < 0)
+		log_warn("the command that started this mount is gone");
+	close(s->ready_fd);
+	s->ready_fd = -1;
+}
+
+static int open_log(struct served *s)
+{
+	const char *path = s->options->log_file;
+	char standard[PATH_MAX];
+
+	if (s->ready_fd < 0 && !path)
+		return EXIT_DONE;
+	if (!path) {
+		snprintf(standard, sizeof(standard), "%s/log", volume_cache_path(s->vol));
+		path = standard;
+	}
+	s->log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (s->log_fd < 0)
+		return cli_error(EXIT_FAILED, "%s: cannot open the log file: %s", path,
+				 strerror(errno));
+	if (s->ready_fd < 0)
+		log_set_fd(s->log_fd);
+	return EXIT_DONE;
+}
+
+/* Opens, mounts, serves until unmounted. The exit code. */
+static int serve(struct served *s, const char *mountpoint)
+{
+	cleanup_free char *message = NULL;
+	struct fs_mount *mount = NULL;
+	int error = volume_open(&s->options->volume, &s->vol, &message), code;
+
+	if (error)
+		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
+	code = open_log(s);
+	if (code == EXIT_DONE) {
+		error = fs_mount(s->vol, mountpoint, &s->options->fs, &mount, &message);
+		if (error)
+			code = cli_error(exit_code_of(error) == EXIT_USAGE ? EXIT_FAILED
+									   : exit_code_of(error),
+					 "%s", message ? message : strerror(-error));
+	}
+	if (code == EXIT_DONE) {
+		error = fs_serve(mount, on_ready, s);
+		if (error == -EBUSY) {
+			/* Files were cut off while open: the next mount recovers them. */
+			log_warn("%s: ended while files were open", mountpoint);
+			_exit(EXIT_FAILED);
+		}
+		code = error ? EXIT_FAILED : EXIT_DONE;
+		fs_unmount(mount);
+	}
+	volume_close(s->vol);
+	return code;
+}
+
+/* In the child: a session of its own, then serve. Never returns. */
+static void run_daemon(struct served *s, const char *mountpoint)
+{
+	int code;
+
+	setsid();
+	if (chdir("/") < 0)
+		_exit(EXIT_FAILED);
+	code = serve(s, mountpoint);
+	if (s->ready_fd >= 0) {
+		uint8_t byte = (uint8_t)code;
+
+		if (write(s->ready_fd, &byte, 1) < 0)
+			code = EXIT_FAILED;
+	}
+	mount_options_free(s->options);
+	exit(code);
+}
+
+/* Starts the child and waits until it serves or has failed. */
+static int serve_in_background(struct served *s, const char *mountpoint)
+{
+	uint8_t code = EXIT_FAILED;
+	int pipes[2];
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return cli_error(EXIT_FAILED, "cannot make a pipe: %s", strerror(errno));
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		return cli_error(EXIT_FAILED, "cannot start a process: %s", strerror(errno));
+	if (pid == 0) {
+		close(pipes[0]);
+		s->ready_fd = pipes[1];
+		run_daemon(s, mountpoint);
+	}
+	close(pipes[1]);
+	do
+		n = read(pipes[0], &code, 1);
+	while (n < 0 && errno == EINTR);
+	close(pipes[0]);
+	if (n != 1) {
+		int status = 0;
+
+		waitpid(pid, &status, 0);
+		return cli_error(EXIT_FAILED,
+				 "%s: the mount process ended before it served (%s %d)", mountpoint,
+				 WIFSIGNALED(status) ? "signal" : "exit code",
+				 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	}
+	return code;
+}
+
+/* "-f", "-o LIST" (repeated) and operands, in any order. */
+static int parse_arguments(int argc, char **argv, struct mount_options *o, bool *foreground,
+			   const char **operands, int *ret_count)
+{
+	int count = 0;
+
+	for (int i = 1; i < argc; i++) {
+		int code = EXIT_DONE;
+
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			command_help(command_find("mount"));
+			*ret_count = -1;
+			return EXIT_DONE;
+		}
+		if (!strcmp(argv[i], "-f") || !strcmp(argv[i], "--foreground"))
+			*foreground = true;
+		else if (!strcmp(argv[i], "-o") && i + 1 < argc)
+			code = mount_options_parse(o, argv[++i]);
+		else if (!strncmp(argv[i], "-o", 2) && argv[i][2])
+			code = mount_options_parse(o, argv[i] + 2);
+		else if (argv[i][0] == '-')
+			code = cli_usage_error("mount", "unknown option %s", argv[i]);
+		else if (count == 2)
+			code = cli_usage_error("mount", "too many arguments: %s", argv[i]);
+		else
+			operands[count++] = argv[i];
+		if (code != EXIT_DONE)
+			return code;
+	}
+	*ret_count = count;
+	return EXIT_DONE;
+}
+
+int command_mount(int argc, char **argv)
+{
+	struct mount_options options;
+	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1};
+	const char *operands[2];
+	char mountpoint[PATH_MAX];
+	bool foreground = false;
+	int count = 0, code;
+
+	mount_options_init(&options);
+	code = mount_options_environment(&options);
+	if (code == EXIT_DONE)
+		code = parse_arguments(argc, argv, &options, &foreground, operands, &count);
+	if (code == EXIT_DONE && count >= 0 && count < 2)
+		code = cli_usage_error("mount", "needs a REMOTE and a DIRECTORY");
+	if (code == EXIT_DONE && count == 2)
+		code = mount_options_check(&options);
+	if (code == EXIT_DONE && count == 2) {
+		options.volume.remote = operands[0];
+		code = mountpoint_prepare(operands[1], operands[0], options.nonempty, mountpoint);
+		if (code == EXIT_DONE)
+			code = foreground ? serve(&served, mountpoint)
+					  : serve_in_background(&served, mountpoint);
+	}
+	mount_options_free(&options);
+	return code;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of mount options, and reading them. */
+#include "tools/mount_options.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/util/log.h"
+#include "lib/util/parse.h"
+#include "tools/cli.h"
+
+/* Sets the option from its text ("" where none was given): NULL, or what a right value looks like. */
+typedef const char *(*option_fn)(struct mount_options *o, const char *value);
+
+static const char *set_ro(struct mount_options *o, const char *value)
+{
+	o->volume.read_only = true;
+	return *value ? "ro takes no value" : NULL;
+}
+
+static const char *set_epoch(struct mount_options *o, const char *value)
+{
+	return parse_u64(value, &o->volume.at_epoch) || !o->volume.at_epoch
+		       ? "an epoch's number, from 1"
+		       : NULL;
+}
+
+static const char *set_cache_dir(struct mount_options *o, const char *value)
+{
+	o->volume.cache_dir = value;
+	return value[0] == '/' ? NULL : "an absolute path";
+}
+
+static const char *set_cache_size(struct mount_options *o, const char *value)
+{
+	return parse_size(value, &o->volume.cache_size) ? "a size, such as 200G" : NULL;
+}
+
+static const char *set_min_free(struct mount_options *o, const char *value)
+{
+	char number[8];
+	size_t len = strlen(value);
+	uint64_t percent;
+
+	if (len && value[len - 1] == '%')
+		len--;
+	if (len >= sizeof(number))
+		return "a percentage from 0 to 99";
+	memcpy(number, value, len);
+	number[len] = '\0';
+	if (parse_u64(number, &percent) || percent > 99)
+		return "a percentage from 0 to 99";
+	o->volume.min_free_percent = (unsigned)percent;
+	return NULL;
+}
+
+static const char *set_settle(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->volume.settle_ns) ? "a time, such as 5s" : NULL;
+}
+
+static const char *set_patience(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->volume.patience_ns) ? "a time, such as 60s" : NULL;
+}
+
+static const char *set_full(struct mount_options *o, const char *value)
+{
+	o->volume.full_wait = !strcmp(value, "wait");
+	return o->volume.full_wait || !strcmp(value, "error") ? NULL : "wait or error";
+}
+
+static const char *set_durability(struct mount_options *o, const char *value)
+{
+	o->volume.durable_close = !strcmp(value, "remote");
+	return o->volume.durable_close || !strcmp(value, "local") ? NULL : "local or remote";
+}
+
+static const char *add_glob(struct globs *globs, const char *value)
+{
+	if (!*value)
+		return "a shell pattern";
+	if (globs->count == GLOBS_MAX)
+		return "at most 64 patterns";
+	globs->pattern[globs->count++] = value;
+	return NULL;
+}
+
+static const char *set_temporary(struct mount_options *o, const char *value)
+{
+	return add_glob(&o->volume.temporary, value);
+}
+
+static const char *set_marker(struct mount_options *o, const char *value)
+{
+	return add_glob(&o->volume.marker, value);
+}
+
+static const char *set_log(struct mount_options *o, const char *value)
+{
+	return add_glob(&o->volume.log, value);
+}
+
+static const char *set_step(struct mount_options *o, const char *value)
+{
+	regex_t regex;
+	bool good;
+
+	if (regcomp(&regex, value, REG_EXTENDED))
+		return "a POSIX extended regular expression";
+	good = regex.re_nsub >= 1;
+	regfree(&regex);
+	o->volume.step_regex = value;
+	return good ? NULL : "a regular expression with a (group) around the number";
+}
+
+static const char *set_node(struct mount_options *o, const char *value)
+{
+	o->volume.node = value;
+	return *value ? NULL : "a name";
+}
+
+static const char *set_run_id(struct mount_options *o, const char *value)
+{
+	o->volume.run_id = value;
+	return *value ? NULL : "a name";
+}
+
+static const char *set_message(struct mount_options *o, const char *value)
+{
+	o->volume.message = value;
+	return NULL;
+}
+
+static const char *set_threads(struct mount_options *o, const char *value)
+{
+	uint64_t threads;
+
+	if (parse_u64(value, &threads) || threads > 256)
+		return "a number from 1 to 256, or 0 for one a core";
+	o->volume.threads = (unsigned)threads;
+	return NULL;
+}
+
+static const char *set_passthrough(struct mount_options *o, const char *value)
+{
+	static const struct {
+		const char *name;
+		enum fs_passthrough mode;
+	} modes[] = {{"auto", FS_PASSTHROUGH_AUTO},
+		     {"on", FS_PASSTHROUGH_ON},
+		     {"off", FS_PASSTHROUGH_OFF}};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (!strcmp(value, modes[i].name)) {
+			o->fs.passthrough = modes[i].mode;
+			return NULL;
+		}
+	return "auto, on or off";
+}
+
+static const char *set_allow_other(struct mount_options *o, const char *value)
+{
+	o->fs.allow_other = true;
+	return *value ? "allow_other takes no value" : NULL;
+}
+
+static const char *set_nonempty(struct mount_options *o, const char *value)
+{
+	o->nonempty = true;
+	return *value ? "nonempty takes no value" : NULL;
+}
+
+static const char *set_log_file(struct mount_options *o, const char *value)
+{
+	o->log_file = value;
+	return value[0] == '/' ? NULL : "an absolute path";
+}
+
+static const char *set_log_level(struct mount_options *o, const char *value)
+{
+	static const char *const names[] = {"error", "warning", "info", "debug"};
+
+	(void)o;
+	for (int i = 0; i < 4; i++)
+		if (!strcmp(value, names[i])) {
+			log_set_level((enum log_level)i);
+			return NULL;
+		}
+	return "error, warning, info or debug";
+}
+
+/* What fstab and mount(8) pass and the mount either always does or need not know. */
+static const char *ignore(struct mount_options *o, const char *value)
+{
+	(void)o;
+	(void)value;
+	return NULL;
+}
+
+static const struct option_row {
+	const char *name;
+	option_fn set;
+	bool environment; /* EPOCHFS_NAME sets it too */
+} option_table[] = {
+	{"ro", set_ro, false},
+	{"epoch", set_epoch, true},
+	{"cache-dir", set_cache_dir, true},
+	{"cache-size", set_cache_size, true},
+	{"min-free", set_min_free, true},
+	{"settle", set_settle, true},
+	{"patience", set_patience, true},
+	{"full", set_full, true},
+	{"durability", set_durability, true},
+	{"temporary", set_temporary, true},
+	{"marker", set_marker, true},
+	{"log", set_log, true},
+	{"step", set_step, true},
+	{"node", set_node, true},
+	{"run-id", set_run_id, true},
+	{"message", set_message, true},
+	{"threads", set_threads, true},
+	{"passthrough", set_passthrough, true},
+	{"log-file", set_log_file, true},
+	{"log-level", set_log_level, true},
+	{"allow_other", set_allow_other, false},
+	{"nonempty", set_nonempty, false},
+	{"rw", ignore, false},
+	{"defaults", ignore, false},
+	{"auto", ignore, false},
+	{"noauto", ignore, false},
+	{"nofail", ignore, false},
+	{"_netdev", ignore, false},
+	{"nosuid", ignore, false},
+	{"nodev", ignore, false},
+	{"exec", ignore, false},
+};
+#define OPTION_COUNT (sizeof(option_table) / sizeof(option_table[0]))
+
+void mount_options_init(struct mount_options *o)
+{
+	*o = (struct mount_options){0};
+	volume_options_init(&o->volume);
+}
+
+void mount_options_free(struct mount_options *o)
+{
+	/* The list of texts: each begins with a pointer to the next. */
+	while (o->text) {
+		char *next = *(char **)(void *)o->text;
+
+		free(o->text);
+		o->text = next;
+	}
+}
+
+/* A copy that lives as long as the options. */
+static char *keep_text(struct mount_options *o, const char *text)
+{
+	size_t len = strlen(text) + 1;
+	char *node = malloc(sizeof(char *) + len);
+
+	if (!node)
+		return NULL;
+	*(char **)(void *)node = o->text;
+	o->text = node;
+	return memcpy(node + sizeof(char *), text, len);
+}
+
+int mount_options_environment(struct mount_options *o)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		const struct option_row *row = &option_table[i];
+		char name[64];
+		const char *value, *expected;
+		size_t n;
+
+		if (!row->environment)
+			continue;
+		n = (size_t)snprintf(name, sizeof(name), "EPOCHFS_%s", row->name);
+		for (size_t k = 0; k < n; k++)
+			name[k] = name[k] == '-' ? '_' : (char)toupper((unsigned char)name[k]);
+		value = getenv(name);
+		if (!value || !*value)
+			continue;
+		value = keep_text(o, value);
+		if (!value)
+			return cli_error(EXIT_FAILED, "out of memory");
+		expected = row->set(o, value);
+		if (expected)
+			return cli_error(EXIT_USAGE, "environment %s=%s: expected %s", name, value,
+					 expected);
+	}
+	return EXIT_DONE;
+}
+
+static int set_one(struct mount_options *o, char *option)
+{
+	char *value = strchr(option, '=');
+	const char *expected;
+
+	if (value)
+		*value++ = '\0';
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (strcmp(option_table[i].name, option))
+			continue;
+		expected = option_table[i].set(o, value ? value : "");
+		if (expected)
+			return cli_error(EXIT_USAGE, "option %s=%s: expected %s", option,
+					 value ? value : "", expected);
+		return EXIT_DONE;
+	}
+	return cli_error(EXIT_USAGE, "unknown option '%s'; see `epochfs mount --help`", option);
+}
+
+int mount_options_parse(struct mount_options *o, const char *list)
+{
+	char *text = keep_text(o, list), *option = text, *out = text;
+
+	if (!text)
+		return cli_error(EXIT_FAILED, "out of memory");
+	for (char *p = text;; p++) {
+		char c = *p;
+		int code;
+
+		if (c == '\\' && p[1] == ',') {
+			*out++ = *++p;
+			continue;
+		}
+		if (c != ',' && c != '\0') {
+			*out++ = c;
+			continue;
+		}
+		*out++ = '\0';
+		code = *option ? set_one(o, option) : EXIT_DONE;
+		if (code != EXIT_DONE || c == '\0')
+			return code;
+		option = out = p + 1;
+	}
+}
+
+int mount_options_check(const struct mount_options *o)
+{
+	if (o->volume.at_epoch && !o->volume.read_only)
+		return cli_error(
+			EXIT_USAGE,
+			"option epoch=%llu shows a past epoch: give ro with it (-o ro,epoch=%llu), "
+			"or roll back with `epochfs rollback`",
+			(unsigned long long)o->volume.at_epoch,
+			(unsigned long long)o->volume.at_epoch);
+	return EXIT_DONE;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of a mount: -o name=value over EPOCHFS_NAME=value over the defaults. */
+#ifndef EPOCHFS_TOOLS_MOUNT_OPTIONS_H
+#define EPOCHFS_TOOLS_MOUNT_OPTIONS_H
+
+#include <stdbool.h>
+#include "fs/mount.h"
+#include "lib/volume/options.h"
+
+struct mount_options {
+	struct volume_options volume;
+	struct fs_options fs;
+	const char *log_file; /* NULL: in the cache directory */
+	bool nonempty;	      /* mount over a directory that holds something */
+	char *text;	      /* what the values point into; mount_options_free */
+};
+
+void mount_options_init(struct mount_options *o);
+void mount_options_free(struct mount_options *o);
+/* From the environment: EXIT_DONE, or the exit code after a message. */
+int mount_options_environment(struct mount_options *o);
+/* One "-o a=b,c,d" (a comma inside a value is written "\,"). Likewise. */
+int mount_options_parse(struct mount_options *o, const char *list);
+/* What must fit together. Likewise. */
+int mount_options_check(const struct mount_options *o);
+
+#endif

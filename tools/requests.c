@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs commit, wait, rollback, rm: one request to the mount each. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/parse.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/drain.h"
+#include "tools/target.h"
+
+/* Prints {"epoch": N} or a sentence; takes the response. */
+static int report(json_t *response, bool json, const char *sentence)
+{
+	if (json) {
+		json_dumpf(response, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		printf("epoch %06" JSON_INTEGER_FORMAT " %s\n",
+		       json_integer_value(json_object_get(response, "epoch")), sentence);
+	}
+	json_decref(response);
+	return EXIT_DONE;
+}
+
+int command_commit(int argc, char **argv)
+{
+	const char *tag = NULL, *step = NULL, *message = NULL, *path;
+	bool json = false;
+	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"tag", 0, NULL, &tag},
+					     {"step", 0, NULL, &step},
+					     {"message", 'm', NULL, &message},
+					     {0}};
+	json_t *request, *response;
+	uint64_t number;
+	int code, count = cli_parse("commit", argc, argv, options, &path, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("commit", "needs a DIRECTORY");
+	if (step && (parse_u64(step, &number) || number > INT64_MAX))
+		return cli_usage_error("commit", "--step %s: expected a number", step);
+	code = target_need_mount(path, "commit");
+	if (code != EXIT_DONE)
+		return code;
+	request = json_pack("{s:s, s:s*, s:s*}", "op", "commit", "tag", tag, "message", message);
+	if (step)
+		json_object_set_new(request, "step", json_integer((json_int_t)number));
+	code = client_call(path, request, &response);
+	return code == EXIT_DONE ? report(response, json, "is sealed") : code;
+}
+
+/* Seals what is closed and gives the number of the newest epoch, or resolves the epoch that was named. */
+static int epoch_to_wait_for(const char *path, const char *epoch, json_t **ret_response)
+{
+	json_t *request = epoch ? json_pack("{s:s, s:s}", "op", "resolve", "epoch", epoch)
+				: json_pack("{s:s}", "op", "seal");
+
+	return client_call(path, request, ret_response);
+}
+
+int command_wait(int argc, char **argv)
+{
+	const char *timeout = NULL, *operands[2];
+	bool json = false;
+	const struct cli_option options[] = {
+		{"json", 0, &json, NULL}, {"timeout", 0, NULL, &timeout}, {0}};
+	int64_t timeout_ns = -1;
+	json_t *response = NULL;
+	uint64_t number;
+	int code, count = cli_parse("wait", argc, argv, options, operands, 2, &code);
+
+	if (count < 0)
+		return code;
+	if (count < 1)
+		return cli_usage_error("wait", "needs a DIRECTORY");
+	if (timeout && parse_duration(timeout, &timeout_ns))
+		return cli_usage_error("wait", "--timeout %s: expected a time, such as 30s",
+				       timeout);
+	code = target_need_mount(operands[0], "wait");
+	if (code == EXIT_DONE)
+		code = epoch_to_wait_for(operands[0], count > 1 ? operands[1] : NULL, &response);
+	if (code != EXIT_DONE)
+		return code;
+	number = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
+	code = drain_epoch_with_progress(operands[0], number, timeout_ns);
+	if (code == EXIT_DONE && number == 0 && !json) {
+		json_decref(response);
+		puts("there is no epoch yet, and nothing to seal");
+		return code;
+	}
+	if (code == EXIT_DONE)
+		return report(response, json, "is durable");
+	json_decref(response);
+	return code;
+}
+
+/* A request with one EPOCH to the mount. */
+static int epoch_request(const char *command, const char *op, const char *sentence, int argc,
+			 char **argv)
+{
+	const char *operands[2];
+	bool json = false;
+	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	json_t *response;
+	int code, count = cli_parse(command, argc, argv, options, operands, 2, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 2)
+		return cli_usage_error(command, "needs a DIRECTORY and an EPOCH");
+	code = target_need_mount(operands[0], command);
+	if (code == EXIT_DONE)
+		code = client_call(operands[0],
+				   json_pack("{s:s, s:s}", "op", op, "epoch", operands[1]),
+				   &response);
+	return code == EXIT_DONE ? report(response, json, sentence) : code;
+}
+
+int command_rollback(int argc, char **argv)
+{
+	return epoch_request("rollback", "rollback", "holds the old tree; the live tree equals it",
+			     argc, argv);
+}
+
+int command_rm(int argc, char **argv)
+{
+	return epoch_request("rm", "rm", "is dropped", argc, argv);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs show and diff: one epoch, and what two differ in. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/parse.h"
+#include "tools/cli.h"
+#include "tools/table.h"
+#include "tools/target.h"
+
+static void print_json(const json_t *value)
+{
+	json_dumpf(value, stdout, JSON_INDENT(2));
+	putchar('\n');
+}
+
+static uint64_t number(const json_t *e, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(e, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static const char *text(const json_t *e, const char *key)
+{
+	const char *s = json_string_value(json_object_get(e, key));
+
+	return s ? s : "";
+}
+
+/* Scalars of the record, one a line; sizes readable. */
+static void print_record(const json_t *epoch)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)epoch, key, value)
+	{
+		char size[FORMAT_MAX];
+
+		if (!strncmp(key, "bytes", 5) && json_is_integer(value)) {
+			format_size(number(epoch, key), size);
+			printf("%-13s %s\n", key, size);
+		} else if (json_is_string(value)) {
+			printf("%-13s %s\n", key, json_string_value(value));
+		} else if (json_is_integer(value)) {
+			printf("%-13s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
+		} else if (json_is_boolean(value)) {
+			printf("%-13s %s\n", key, json_is_true(value) ? "yes" : "no");
+		}
+	}
+}
+
+static int print_files(const json_t *files)
+{
+	static const char *const headers[] = {"MODE", ">SIZE", "MODIFIED", "PATH"};
+	struct table *t = table_new(headers, 4);
+	int error = t ? 0 : -1;
+	json_t *f;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)files, i, f)
+	{
+		char mode[16], size[FORMAT_MAX], when[FORMAT_MAX], path[8192];
+		const char *target = text(f, "target");
+
+		if (error)
+			break;
+		snprintf(mode, sizeof(mode), "%c%04o",
+			 *text(f, "type") == 'f' ? '-' : *text(f, "type"),
+			 (unsigned)number(f, "mode"));
+		format_size(number(f, "size"), size);
+		format_time(json_integer_value(json_object_get(f, "mtime_ns")), when);
+		when[19] = 'Z';
+		when[20] = '\0';
+		snprintf(path, sizeof(path), "%s%s%s%s", text(f, "path"), *target ? " -> " : "",
+			 target, json_is_true(json_object_get(f, "torn")) ? "  (torn)" : "");
+		error = table_add(t, (const char *[]){mode, size, when, path});
+	}
+	if (!error)
+		table_print(t);
+	table_free(t);
+	return error ? cli_error(EXIT_FAILED, "out of memory") : EXIT_DONE;
+}
+
+int command_show(int argc, char **argv)
+{
+	const char *operands[2];
+	bool json = false;
+	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	struct target target;
+	json_t *shown = NULL;
+	uint64_t epoch;
+	int code, count = cli_parse("show", argc, argv, options, operands, 2, &code);
+
+	if (count < 0)
+		return code;
+	if (count < 1)
+		return cli_usage_error("show", "needs a TARGET");
+	code = target_open(operands[0], &target);
+	if (code != EXIT_DONE)
+		return code;
+	code = target_resolve(&target, count > 1 ? operands[1] : NULL, &epoch);
+	if (code == EXIT_DONE)
+		code = target_show(&target, epoch, &shown);
+	target_close(&target);
+	if (code == EXIT_DONE && json) {
+		print_json(shown);
+	} else if (code == EXIT_DONE) {
+		print_record(json_object_get(shown, "epoch"));
+		putchar('\n');
+		code = print_files(json_object_get(shown, "files"));
+	}
+	json_decref(shown);
+	return code;
+}
+
+static void print_changes(const json_t *list, char mark)
+{
+	json_t *c;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)list, i, c)
+	{
+		char size[FORMAT_MAX], old[FORMAT_MAX];
+
+		format_size(number(c, "size"), size);
+		format_size(number(c, "old_size"), old);
+		if (mark == '~' && json_is_true(json_object_get(c, "meta")))
+			printf("~ %s  (attributes)\n", text(c, "path"));
+		else if (mark == '~')
+			printf("~ %s  %s -> %s\n", text(c, "path"), old, size);
+		else if (!strcmp(text(c, "type"), "directory"))
+			printf("%c %s/\n", mark, text(c, "path"));
+		else
+			printf("%c %s  %s\n", mark, text(c, "path"), size);
+	}
+}
+
+static void print_diff(const json_t *diff)
+{
+	const json_t *added = json_object_get(diff, "added"),
+		     *changed = json_object_get(diff, "changed"),
+		     *removed = json_object_get(diff, "removed");
+	char more[FORMAT_MAX], less[FORMAT_MAX];
+
+	print_changes(removed, '-');
+	print_changes(changed, '~');
+	print_changes(added, '+');
+	format_size(number(diff, "bytes_added"), more);
+	format_size(number(diff, "bytes_removed"), less);
+	printf("%zu added, %zu changed, %zu removed; %s more, %s less\n", json_array_size(added),
+	       json_array_size(changed), json_array_size(removed), more, less);
+}
+
+int command_diff(int argc, char **argv)
+{
+	const char *operands[3];
+	bool json = false;
+	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	struct target target;
+	uint64_t from = 0, to;
+	json_t *diff = NULL;
+	int code, count = cli_parse("diff", argc, argv, options, operands, 3, &code);
+
+	if (count < 0)
+		return code;
+	if (count < 2)
+		return cli_usage_error("diff", "needs a TARGET and an EPOCH");
+	code = target_open(operands[0], &target);
+	if (code != EXIT_DONE)
+		return code;
+	code = target_resolve(&target, operands[count - 1], &to);
+	if (code == EXIT_DONE && count == 3)
+		code = target_resolve(&target, operands[1], &from);
+	if (code == EXIT_DONE)
+		code = target_diff(&target, from, to, &diff);
+	target_close(&target);
+	if (code == EXIT_DONE && json)
+		print_json(diff);
+	else if (code == EXIT_DONE)
+		print_diff(diff);
+	json_decref(diff);
+	return code;
+}

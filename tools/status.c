@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs status: what an operator wants to see of a mount or a remote. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/util/clock.h"
+#include "lib/util/parse.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/target.h"
+
+/* Of a remote: what its epochs say. */
+static int remote_status(const struct target *t, json_t **ret_status)
+{
+	json_t *epochs, *tags, *epoch, *newest = NULL;
+	json_int_t bytes_stored = 0;
+	size_t i, complete = 0;
+	int code = target_epochs(t, &epochs);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = target_tags(t, &tags);
+	if (code != EXIT_DONE) {
+		json_decref(epochs);
+		return code;
+	}
+	json_array_foreach(epochs, i, epoch)
+	{
+		bytes_stored += json_integer_value(json_object_get(epoch, "bytes_stored"));
+		if (json_is_true(json_object_get(epoch, "complete"))) {
+			complete++;
+			newest = epoch;
+		}
+	}
+	*ret_status =
+		json_pack("{s:s, s:s, s:{s:I, s:I, s:I}, s:I, s:o}", "remote", t->name, "uuid",
+			  catalog_uuid(t->catalog), "epochs", "count",
+			  (json_int_t)json_array_size(epochs), "complete", (json_int_t)complete,
+			  "latest", json_integer_value(json_object_get(newest, "epoch")),
+			  "bytes_stored", bytes_stored, "tags", tags);
+	json_decref(epochs);
+	return EXIT_DONE;
+}
+
+static int get_status(const char *name, json_t **ret_status)
+{
+	struct target target;
+	int code = target_open(name, &target);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (target.catalog)
+		code = remote_status(&target, ret_status);
+	else
+		code = client_call(name, json_pack("{s:s}", "op", "status"), ret_status);
+	target_close(&target);
+	return code;
+}
+
+/* "bytes" keys readable, times as ages, nested objects indented: any key that the mount tells is shown. */
+static void print_value(const char *key, json_t *value, int depth);
+
+static void print_scalar(const char *key, const json_t *value)
+{
+	char text[FORMAT_MAX];
+	size_t len = strlen(key);
+
+	if (json_is_integer(value) && strstr(key, "bytes")) {
+		json_int_t v = json_integer_value(value);
+
+		format_size(v > 0 ? (uint64_t)v : 0, text);
+		puts(text);
+	} else if (json_is_integer(value) && len > 3 && !strcmp(key + len - 3, "_ns")) {
+		json_int_t v = json_integer_value(value);
+
+		format_age(v > INT64_C(1000000000000000) ? clock_wall_ns() - v : v, text);
+		printf("%s%s\n", text, v > INT64_C(1000000000000000) ? " ago" : "");
+	} else if (json_is_integer(value)) {
+		printf("%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+	} else if (json_is_string(value)) {
+		puts(json_string_value(value));
+	} else {
+		puts(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-");
+	}
+}
+
+static void print_object(json_t *object, int depth)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(object, key, value) print_value(key, value, depth);
+}
+
+static void print_value(const char *key, json_t *value, int depth)
+{
+	json_t *item;
+	size_t i;
+
+	if (json_is_object(value) && json_object_size(value)) {
+		printf("%*s%s\n", 2 * depth, "", key);
+		print_object(value, depth + 1);
+	} else if (json_is_array(value)) {
+		json_array_foreach(value, i, item)
+		{
+			if (json_is_object(item)) {
+				printf("%*s%s\n", 2 * depth, "", key);
+				print_object(item, depth + 1);
+			} else {
+				printf("%*s%-*s ", 2 * depth, "", 18 - 2 * depth, key);
+				print_scalar(key, item);
+			}
+		}
+	} else if (!json_is_object(value)) {
+		printf("%*s%-*s ", 2 * depth, "", 18 - 2 * depth, key);
+		print_scalar(key, value);
+	}
+}
+
+static void print_status(json_t *status, bool json)
+{
+	if (json) {
+		json_dumpf(status, stdout, JSON_INDENT(2));
+		putchar('\n');
+	} else {
+		print_object(status, 0);
+	}
+	fflush(stdout);
+}
+
+int command_status(int argc, char **argv)
+{
+	bool json = false, watch = false;
+	const struct cli_option options[] = {
+		{"json", 0, &json, NULL}, {"watch", 'w', &watch, NULL}, {0}};
+	const char *name;
+	int code, count = cli_parse("status", argc, argv, options, &name, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("status", "needs a TARGET");
+	for (;;) {
+		json_t *status;
+
+		code = get_status(name, &status);
+		if (code != EXIT_DONE)
+			return code;
+		if (watch && isatty(STDOUT_FILENO))
+			fputs("\033[H\033[J", stdout);
+		print_status(status, json);
+		json_decref(status);
+		if (!watch)
+			return EXIT_DONE;
+		sleep(1);
+	}
+}

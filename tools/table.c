@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables on a terminal. */
+#include "tools/table.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct table {
+	size_t columns, rows, room;
+	bool right[TABLE_COLUMNS_MAX];
+	size_t width[TABLE_COLUMNS_MAX];
+	char **cells; /* rows * columns */
+};
+
+/* Columns that a UTF-8 string takes, near enough: its code points. */
+static size_t display_width(const char *s)
+{
+	size_t n = 0;
+
+	for (; *s; s++)
+		n += ((unsigned char)*s & 0xc0) != 0x80;
+	return n;
+}
+
+struct table *table_new(const char *const *headers, size_t columns)
+{
+	struct table *t = calloc(1, sizeof(*t));
+	const char *names[TABLE_COLUMNS_MAX];
+
+	if (!t || columns > TABLE_COLUMNS_MAX) {
+		free(t);
+		return NULL;
+	}
+	t->columns = columns;
+	for (size_t c = 0; c < columns; c++) {
+		t->right[c] = headers[c][0] == '>';
+		names[c] = headers[c] + t->right[c];
+	}
+	if (table_add(t, names) < 0) {
+		table_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+void table_free(struct table *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->rows * t->columns; i++)
+		free(t->cells[i]);
+	free(t->cells);
+	free(t);
+}
+
+int table_add(struct table *t, const char *const *cells)
+{
+	char **row;
+
+	if (t->rows == t->room) {
+		size_t room = t->room ? 2 * t->room : 16;
+		char **grown = realloc(t->cells, room * t->columns * sizeof(char *));
+
+		if (!grown)
+			return -ENOMEM;
+		t->cells = grown;
+		t->room = room;
+	}
+	row = t->cells + t->rows * t->columns;
+	for (size_t c = 0; c < t->columns; c++) {
+		row[c] = strdup(cells[c]);
+		if (!row[c]) {
+			while (c--)
+				free(row[c]);
+			return -ENOMEM;
+		}
+		if (display_width(row[c]) > t->width[c])
+			t->width[c] = display_width(row[c]);
+	}
+	t->rows++;
+	return 0;
+}
+
+static void print_cell(const struct table *t, const char *text, size_t column)
+{
+	int pad = (int)(t->width[column] - display_width(text));
+	bool last = column + 1 == t->columns;
+
+	if (t->right[column])
+		printf("%*s%s", pad, "", text);
+	else
+		printf("%s%*s", text, last ? 0 : pad, "");
+	fputs(last ? "\n" : "  ", stdout);
+}
+
+void table_print(const struct table *t)
+{
+	for (size_t r = 0; r < t->rows; r++)
+		for (size_t c = 0; c < t->columns; c++)
+			print_cell(t, t->cells[r * t->columns + c], c);
+}

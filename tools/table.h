@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of text whose columns are as wide as what is in them. */
+#ifndef EPOCHFS_TOOLS_TABLE_H
+#define EPOCHFS_TOOLS_TABLE_H
+
+#include <stddef.h>
+
+#define TABLE_COLUMNS_MAX 12
+
+/* Opaque; not thread-safe. */
+struct table;
+
+/* Headers with a '>' in front are of columns aligned to the right. NULL: no memory. */
+struct table *table_new(const char *const *headers, size_t columns);
+void table_free(struct table *t);
+/* One row of as many cells as there are columns, copied. 0 or -ENOMEM. */
+int table_add(struct table *t, const char *const *cells);
+/* To stdout. The last column is not padded. */
+void table_print(const struct table *t);
+
+#endif

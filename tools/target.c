@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mount point or remote: the same questions, the same answers. */
+#include "tools/target.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/volume/listing.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+
+static int dead_mount(const char *name)
+{
+	return cli_error(
+		EXIT_FAILED,
+		"%s: the process that served this mount is gone; mount it again: what was closed is kept",
+		name);
+}
+
+int target_open(const char *name, struct target *ret_target)
+{
+	cleanup_free char *message = NULL;
+	struct catalog *catalog;
+	int mounted = client_is_mount(name), error;
+
+	if (mounted == -ENOTCONN)
+		return dead_mount(name);
+	if (mounted == 1) {
+		*ret_target = (struct target){.name = name};
+		return EXIT_DONE;
+	}
+	error = catalog_open(name, &catalog, &message);
+	if (error)
+		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
+	*ret_target = (struct target){.name = name, .catalog = catalog};
+	return EXIT_DONE;
+}
+
+void target_close(struct target *t)
+{
+	if (t->catalog)
+		catalog_close(t->catalog);
+	t->catalog = NULL;
+}
+
+int target_need_mount(const char *name, const char *command)
+{
+	int mounted = client_is_mount(name);
+
+	if (mounted == -ENOTCONN)
+		return dead_mount(name);
+	if (mounted != 1)
+		return cli_error(EXIT_NOT_FOUND,
+				 "%s: no volume is mounted there, and `epochfs %s` needs a mount",
+				 name, command);
+	return EXIT_DONE;
+}
+
+static int catalog_failed(const struct target *t, const char *what, int error)
+{
+	return cli_error(exit_code_of(error), "%s: %s: %s", t->name, what, strerror(-error));
+}
+
+/* ---- epochs and tags ---- */
+
+static int append_epoch(void *arg, const struct epoch_info *e)
+{
+	json_t *object = listing_epoch(e);
+
+	json_object_set_new(object, "tags", json_array());
+	return json_array_append_new(arg, object) ? -ENOMEM : 0;
+}
+
+static int note_tag(void *arg, const char *name, uint64_t number)
+{
+	return json_object_set_new(arg, name, json_integer((json_int_t)number)) ? -ENOMEM : 0;
+}
+
+/* Puts each tag's name into its epoch. */
+static void spread_tags(json_t *epochs, json_t *tags)
+{
+	const char *name;
+	json_t *number, *epoch;
+	size_t i;
+
+	json_object_foreach(tags, name, number) json_array_foreach(
+		epochs, i, epoch) if (json_equal(json_object_get(epoch, "epoch"), number))
+		json_array_append_new(json_object_get(epoch, "tags"), json_string(name));
+}
+
+int target_tags(const struct target *t, json_t **ret_tags)
+{
+	json_t *response, *tags;
+	int code;
+
+	if (t->catalog) {
+		int error;
+
+		tags = json_object();
+		error = catalog_tag_each(t->catalog, note_tag, tags);
+		if (error) {
+			json_decref(tags);
+			return catalog_failed(t, "cannot read the tags", error);
+		}
+		*ret_tags = tags;
+		return EXIT_DONE;
+	}
+	code = client_call(t->name, json_pack("{s:s}", "op", "tags"), &response);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_tags = json_incref(json_object_get(response, "tags"));
+	json_decref(response);
+	return EXIT_DONE;
+}
+
+int target_epochs(const struct target *t, json_t **ret_epochs)
+{
+	json_t *response, *epochs, *tags;
+	int code, error;
+
+	if (!t->catalog) {
+		code = client_call(t->name, json_pack("{s:s}", "op", "log"), &response);
+		if (code != EXIT_DONE)
+			return code;
+		*ret_epochs = json_incref(json_object_get(response, "epochs"));
+		json_decref(response);
+		return EXIT_DONE;
+	}
+	epochs = json_array();
+	error = catalog_each(t->catalog, append_epoch, epochs);
+	code = error ? catalog_failed(t, "cannot read the epochs", error) : target_tags(t, &tags);
+	if (code != EXIT_DONE) {
+		json_decref(epochs);
+		return code;
+	}
+	spread_tags(epochs, tags);
+	json_decref(tags);
+	*ret_epochs = epochs;
+	return EXIT_DONE;
+}
+
+int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_number)
+{
+	const char *name = epoch ? epoch : "latest";
+	json_t *response;
+	int code, error;
+
+	if (t->catalog) {
+		error = catalog_resolve(t->catalog, name, ret_number);
+		if (error == -ENOENT)
+			return cli_error(EXIT_NOT_FOUND,
+					 "%s: there is no epoch '%s'; `epochfs log %s` lists them",
+					 t->name, name, t->name);
+		if (error == -EINVAL)
+			return cli_error(
+				EXIT_USAGE,
+				"'%s' names no epoch: use 42, step=500, latest, current, a tag, or @2h",
+				name);
+		return error ? catalog_failed(t, "cannot read the epochs", error) : EXIT_DONE;
+	}
+	code = client_call(t->name, json_pack("{s:s, s:s}", "op", "resolve", "epoch", name),
+			   &response);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_number = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
+	json_decref(response);
+	return EXIT_DONE;
+}
+
+/* ---- trees ---- */
+
+static int catalog_show(const struct target *t, uint64_t number, json_t **ret_shown)
+{
+	cleanup_tree struct tree *tree = NULL;
+	struct epoch_info info;
+	json_t *epoch;
+	int error = catalog_get(t->catalog, number, &info);
+
+	if (error)
+		return catalog_failed(t, "cannot read the epoch", error);
+	epoch = listing_epoch(&info);
+	epoch_info_free(&info);
+	error = catalog_tree(t->catalog, number, &tree);
+	if (error) {
+		json_decref(epoch);
+		return catalog_failed(t, "cannot read the epoch's tree", error);
+	}
+	*ret_shown = json_pack("{s:o, s:o}", "epoch", epoch, "files", listing_files(tree));
+	return *ret_shown ? EXIT_DONE : cli_error(EXIT_FAILED, "out of memory");
+}
+
+int target_show(const struct target *t, uint64_t number, json_t **ret_shown)
+{
+	if (t->catalog)
+		return catalog_show(t, number, ret_shown);
+	return client_call(t->name,
+			   json_pack("{s:s, s:I}", "op", "show", "epoch", (json_int_t)number),
+			   ret_shown);
+}
+
+/* The number before this one that there is; 0: none. */
+static int note_before(void *arg, const struct epoch_info *e)
+{
+	uint64_t *pair = arg;
+
+	if (e->number < pair[0])
+		pair[1] = e->number;
+	return 0;
+}
+
+static int empty_tree(struct tree **ret_tree)
+{
+	const struct tree_entry root = {.name = "", .type = TREE_DIR, .mode = 0755};
+	cleanup_tree_writer struct tree_writer *w = NULL;
+	cleanup_buf struct buf data = {0};
+	size_t len;
+	void *bytes;
+	int error = tree_writer_new(&data, 0, &w);
+
+	if (!error)
+		error = tree_writer_add(w, &root);
+	if (!error)
+		error = tree_writer_finish(w);
+	if (error)
+		return error;
+	bytes = buf_steal(&data, &len);
+	error = tree_decode(bytes, len, 0, ret_tree);
+	if (error)
+		free(bytes);
+	return error;
+}
+
+static int catalog_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff)
+{
+	cleanup_tree struct tree *a = NULL, *b = NULL;
+	int error = 0;
+
+	if (!from) {
+		uint64_t pair[2] = {to, 0};
+
+		error = catalog_each(t->catalog, note_before, pair);
+		from = pair[1];
+	}
+	if (!error)
+		error = from ? catalog_tree(t->catalog, from, &a) : empty_tree(&a);
+	if (!error)
+		error = catalog_tree(t->catalog, to, &b);
+	if (!error)
+		error = listing_diff(a, b, ret_diff);
+	return error ? catalog_failed(t, "cannot compare the epochs", error) : EXIT_DONE;
+}
+
+int target_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff)
+{
+	json_t *request;
+
+	if (t->catalog)
+		return catalog_diff(t, from, to, ret_diff);
+	request = json_pack("{s:s, s:I}", "op", "diff", "to", (json_int_t)to);
+	if (from)
+		json_object_set_new(request, "from", json_integer((json_int_t)from));
+	return client_call(t->name, request, ret_diff);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A TARGET of the command: a mount point, or a remote. */
+#ifndef EPOCHFS_TOOLS_TARGET_H
+#define EPOCHFS_TOOLS_TARGET_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include "lib/volume/catalog.h"
+
+struct target {
+	const char *name;	 /* as given */
+	struct catalog *catalog; /* of a remote; NULL: a mount */
+};
+
+/* EXIT_DONE, or the exit code after the line. A dead mount says so. */
+int target_open(const char *name, struct target *ret_target);
+void target_close(struct target *t);
+/* A mount point is asked for: EXIT_DONE, or the exit code after the line. */
+int target_need_mount(const char *name, const char *command);
+
+/* The epochs as the control request "log" gives them, ascending; the caller's reference. */
+int target_epochs(const struct target *t, json_t **ret_epochs);
+/* The tags as an object name -> number; the caller's reference. */
+int target_tags(const struct target *t, json_t **ret_tags);
+/* A number from what people type; NULL means "latest". */
+int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_number);
+/* As the control requests "show" and "diff" answer (lib/volume/control.h); from 0: the epoch before. The caller's reference. */
+int target_show(const struct target *t, uint64_t number, json_t **ret_shown);
+int target_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff);
+
+#endif
