@@ -48,6 +48,8 @@ int state_begin(struct state *s);
  * the commit. */
 int state_end(struct state *s, int error);
 
+/* Where a function appends to a `buf`, what it held before stays. */
+
 /* Small values by name: volume uuid, boot id, next inode, last epoch number, ... */
 int state_get_meta(struct state *s, const char *key, struct buf *out); /* -ENOENT */
 int state_set_meta(struct state *s, const char *key, const char *value);
@@ -88,6 +90,9 @@ struct state_name {
 };
 
 int state_name_get(struct state *s, uint64_t parent, const char *name, struct state_name *ret_name);
+/* The name and the file in one search: -ENOENT where either is missing. */
+int state_name_lookup(struct state *s, uint64_t parent, const char *name,
+		      struct state_name *ret_name, struct state_file *ret_file);
 int state_name_add(struct state *s, uint64_t parent, const char *name, uint64_t ino);
 /* Points an existing name elsewhere (and sets covered). Keeps its id. */
 int state_name_set(struct state *s, uint64_t parent, const char *name, uint64_t ino,

@@ -23,6 +23,27 @@ int state_name_get(struct state *s, uint64_t parent, const char *name, struct st
 	return 0;
 }
 
+int state_name_lookup(struct state *s, uint64_t parent, const char *name,
+		      struct state_name *ret_name, struct state_file *ret_file)
+{
+	cleanup_query struct query q = query_of(s, "SELECT n.id, n.ino, n.covered, " FILE_COLUMNS
+						   " FROM names n JOIN files f ON f.ino = n.ino"
+						   " WHERE n.parent = ? AND n.name = ?");
+	int error;
+
+	query_bind_u64(&q, parent);
+	query_bind_name(&q, name);
+	error = query_one(&q);
+	if (error)
+		return error;
+	ret_name->parent = parent;
+	ret_name->id = query_u64(&q);
+	ret_name->ino = query_u64(&q);
+	ret_name->covered = query_u64(&q);
+	files_read(&q, ret_file);
+	return 0;
+}
+
 int state_name_add(struct state *s, uint64_t parent, const char *name, uint64_t ino)
 {
 	cleanup_query struct query q = query_of(

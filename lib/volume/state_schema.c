@@ -40,7 +40,6 @@ static const char schema[] =
 	" flags INTEGER NOT NULL, recipe BLOB, flushed_size INTEGER NOT NULL,"
 	" flushed_ctime INTEGER NOT NULL, local_bytes INTEGER NOT NULL, used INTEGER NOT NULL);"
 	"CREATE INDEX versions_by_recipe ON versions (recipe) WHERE recipe IS NOT NULL;"
-	"CREATE INDEX versions_unsafe ON versions (state) WHERE state <> 2;"
 	"CREATE INDEX versions_died ON versions (died) WHERE died <> 0;"
 	"CREATE INDEX versions_empty ON versions (kind) WHERE kind = 3 AND local_bytes = 0;"
 	"CREATE INDEX versions_evictable ON versions (used) WHERE state = 2 AND local_bytes > 0;"

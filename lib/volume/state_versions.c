@@ -249,11 +249,11 @@ static int versions_each(struct query *q, state_version_fn fn, void *arg)
 	return error;
 }
 
+/* Searches all versions: this is asked once a mount, and an index would make each create dearer. */
 int state_version_each_unsafe(struct state *s, state_version_fn fn, void *arg)
 {
-	cleanup_query struct query q =
-		query_of(s, "SELECT " VERSION_COLUMNS " FROM versions INDEXED BY versions_unsafe"
-			    " WHERE state <> 2 ORDER BY id");
+	cleanup_query struct query q = query_of(s, "SELECT " VERSION_COLUMNS
+						   " FROM versions WHERE state <> 2 ORDER BY id");
 
 	return versions_each(&q, fn, arg);
 }

@@ -357,6 +357,24 @@ START_TEST(names_are_bytes)
 }
 END_TEST
 
+START_TEST(a_lookup_gives_name_and_file)
+{
+	uint64_t ino = new_file(S_IFREG | 0611);
+	struct state_name n = {0};
+	struct state_file f = {0};
+
+	unit_ok(state_name_add(s, 9, "a", ino));
+	unit_ok(state_name_add(s, 9, "ghost", ino + 1));
+	unit_ok(state_name_lookup(s, 9, "a", &n, &f));
+	ck_assert_uint_eq(n.ino, ino);
+	ck_assert_uint_eq(n.parent, 9);
+	ck_assert_uint_eq(f.ino, ino);
+	ck_assert_uint_eq(f.mode, S_IFREG | 0611);
+	unit_error(state_name_lookup(s, 9, "b", &n, &f), -ENOENT);
+	unit_error(state_name_lookup(s, 9, "ghost", &n, &f), -ENOENT);
+}
+END_TEST
+
 START_TEST(a_name_that_is_set_keeps_its_id)
 {
 	struct state_name n, m;
@@ -1039,6 +1057,7 @@ static void add_files(Suite *suite)
 	tcase_add_test(t, a_removed_file_takes_target_and_xattrs_along);
 	tcase_add_test(t, files_are_counted);
 	tcase_add_test(t, names_are_bytes);
+	tcase_add_test(t, a_lookup_gives_name_and_file);
 	tcase_add_test(t, a_name_that_is_set_keeps_its_id);
 	tcase_add_test(t, a_directory_is_listed_in_order_of_ids_and_of_names);
 	tcase_add_test(t, a_listing_may_list_what_is_below);
