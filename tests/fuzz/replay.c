@@ -1,58 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target on each file of its corpus, without libFuzzer: the corpus as a test. */
+/* Runs a fuzz target over the files of a corpus folder, as an ordinary test. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "tests/fuzz/fuzz.h"
 
-#define LARGEST ((size_t)64 << 20)
+#define INPUT_MAX (16u << 20)
 
-static int replay(int dirfd, const char *name)
+static int replay_file(int dirfd, const char *name)
 {
-	cleanup_buf struct buf b = {0};
+	cleanup_buf struct buf file = {0};
 	cleanup_free uint8_t *exact = NULL;
-	int error = io_read_file(dirfd, name, LARGEST, &b);
+	int error = io_read_file(dirfd, name, INPUT_MAX, &file);
 
-	if (error) {
-		fprintf(stderr, "%s: %s\n", name, strerror(-error));
+	if (error)
 		return error;
-	}
-	/* A block of just its length: a read past the end is seen by AddressSanitizer. */
-	exact = malloc(b.len ? b.len : 1);
-	if (!exact)
-		return -ENOMEM;
-	if (b.len)
-		memcpy(exact, b.data, b.len);
-	/* The last line of a crash names the input. */
-	printf("%s\n", name);
+	/* The last line that is seen where the target aborts. */
+	printf("%s, %zu bytes\n", name, file.len);
 	fflush(stdout);
-	LLVMFuzzerTestOneInput(exact, b.len);
+	exact = fuzz_copy(file.data, file.len);
+	LLVMFuzzerTestOneInput(exact, file.len);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	cleanup_closedir DIR *dir = argc == 2 ? opendir(argv[1]) : NULL;
-	struct dirent *d;
-	size_t count = 0;
+	const struct dirent *entry;
+	int count = 0;
 
 	if (!dir) {
-		fprintf(stderr, "usage: %s CORPUS-DIRECTORY\n", argv[0]);
+		fprintf(stderr, "usage: %s FOLDER, a folder of inputs\n", argv[0]);
 		return 2;
 	}
-	while ((d = readdir(dir))) {
-		if (d->d_name[0] == '.')
+	while ((entry = readdir(dir))) {
+		int error;
+
+		if (entry->d_name[0] == '.')
 			continue;
-		if (replay(dirfd(dir), d->d_name))
+		error = replay_file(dirfd(dir), entry->d_name);
+		if (error) {
+			fprintf(stderr, "%s/%s: %s\n", argv[1], entry->d_name, strerror(-error));
 			return 1;
+		}
 		count++;
 	}
-	LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
-	printf("%zu inputs\n", count);
+	if (!count)
+		fprintf(stderr, "%s holds no input\n", argv[1]);
 	return count ? 0 : 1;
 }
