@@ -1,14 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""After a run of mount tests: takes away what is left mounted or running, and fails if there was.
+"""Watches over a run of mount tests: nothing may hang it, nothing may be left by it.
 
     tests/tools/guard.py RUN RESULTS
+    tests/tools/guard.py --watch SECONDS RUN
+
+The first form comes after the run: it takes away what is left mounted or running, and fails if
+there was. The second runs beside it until killed, and aborts a mount under RUN on which a request
+has waited for that long: a process that waits for such a mount feels no signal but SIGKILL.
 
 RUN is the run's temporary directory, named in the environment (EPOCHFS_TEST_RUN) or the command
 line of all that it started. Also fails for reports of sanitizers in RUN/reports. Writes
 RESULTS/mount-guard.json and removes RUN.
 """
 
+import ctypes
 import os
 import pathlib
 import re
@@ -20,6 +26,7 @@ import time
 
 import results
 
+MNT_FORCE, MNT_DETACH = 1, 2  # <sys/mount.h>
 GRACE_S = 30  # a daemon whose mount is gone may still be finishing its state
 
 
@@ -32,6 +39,13 @@ def mounts_under(run):
         if point.startswith(run + "/"):
             found.append(point)
     return found[::-1]
+
+
+def abort(point):
+    """Ends every request on the mount, waiting or to come, and unmounts it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.umount2(os.fsencode(point), MNT_FORCE | MNT_DETACH) != 0:
+        subprocess.run(["fusermount3", "-uz", point], stderr=subprocess.DEVNULL)
 
 
 def processes_of(run):
@@ -51,13 +65,41 @@ def processes_of(run):
     return found
 
 
+def waits_on_fuse(run):
+    """(thread, its system call with arguments) of this run's threads that wait for a FUSE answer."""
+    for pid, _ in processes_of(run):
+        for task in pathlib.Path("/proc", str(pid), "task").glob("*"):
+            try:
+                where = (task / "wchan").read_text()
+                if where.startswith(("fuse_", "request_wait_answer", "__fuse_")):
+                    yield task.name, (task / "syscall").read_text()
+            except OSError:
+                continue  # gone
+
+
+def watch(run, limit):
+    """Aborts the mounts that are there since before a wait that lasts for `limit` seconds."""
+    mounted, waiting = {}, {}
+    while True:
+        now = time.monotonic()
+        mounted = {m: mounted.get(m, now) for m in mounts_under(run)}
+        waiting = {w: waiting.get(w, now) for w in waits_on_fuse(run)}
+        for wait, since in waiting.items():
+            if now - since <= limit:
+                continue
+            for point in [point for point, seen in mounted.items() if seen <= since]:
+                print("guard.py: thread %s waits for %d s: aborting %s" % (wait[0], limit, point),
+                      flush=True)
+                abort(point)
+        time.sleep(1)
+
+
 def clean(run):
     """Unmounts and kills; what there was to do, as results."""
     left = []
     for point in mounts_under(run):
         left.append(("left mounted: " + point, "failed", ""))
-        if subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL).returncode:
-            subprocess.run(["fusermount3", "-uz", point])
+        abort(point)
     deadline = time.monotonic() + (0 if left else GRACE_S)
     while processes_of(run) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -82,6 +124,8 @@ def reports(run):
 
 
 def main():
+    if sys.argv[1] == "--watch":
+        watch(os.path.realpath(sys.argv[3]), float(sys.argv[2]))
     run, folder = sys.argv[1:]
     run = os.path.realpath(run)
     left = clean(run) + reports(run)

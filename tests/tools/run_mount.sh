@@ -22,21 +22,19 @@ if [ ! -c /dev/fuse ]; then
 	echo 'run_mount.sh: there is no /dev/fuse here: load the module fuse, or give the container the device' >&2
 	exit 1
 fi
-# Another build of the tests may run at the same time; pytest's own limit is per test.
-limit=1500
-[ -z "$san" ] || limit=3600
-case $san in
-thread) export EPOCHFS_TEST_SLOWNESS=8 ;;
-address) export EPOCHFS_TEST_SLOWNESS=3 ;;
-*) export EPOCHFS_TEST_SLOWNESS=1 ;;
-esac
+# Seconds for all tests, and for one: pytest.ini's, but a sanitizer takes its time.
+limit=1500 test_limit=180
+[ -z "$san" ] || limit=3600 test_limit=600
 
 run=$(mktemp -d "${TMPDIR:-/tmp}/epochfs-mount-XXXXXX") || exit 1
 # The files of another user's processes lie there too.
 chmod 755 "$run"
 mkdir -p "$run/tmp" "$run/reports" "$results"
 chmod 1777 "$run/tmp" "$run/reports"
+"$tools/guard.py" --watch $((test_limit + 60)) "$run" &
+watcher=$!
 finish() {
+	kill "$watcher"
 	"$tools/guard.py" "$run" "$results"
 }
 trap 'finish; exit 130' INT TERM HUP
@@ -49,7 +47,7 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$run/reports/ub
 export TSAN_OPTIONS=second_deadlock_stack=1:log_path=$run/reports/tsan
 
 timeout --kill-after=30 "$limit" /usr/bin/python3 -m pytest -c "$tests/pytest.ini" \
-	--rootdir "$tests/../.." -p no:cacheprovider -n 2 --dist loadfile \
+	--rootdir "$tests/../.." -p no:cacheprovider -n 2 --dist loadfile --timeout $test_limit \
 	--basetemp "$run/tmp/pytest" --junit-xml "$results/mount${san:+-$san}.xml" "$tests" "$@"
 status=$?
 case $status in
