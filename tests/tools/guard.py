@@ -84,12 +84,14 @@ def watch(run, limit):
         now = time.monotonic()
         mounted = {m: mounted.get(m, now) for m in mounts_under(run)}
         waiting = {w: waiting.get(w, now) for w in waits_on_fuse(run)}
-        for wait, since in waiting.items():
+        for since in waiting.values():
             if now - since <= limit:
                 continue
             for point in [point for point, seen in mounted.items() if seen <= since]:
-                print("guard.py: thread %s waits for %d s: aborting %s" % (wait[0], limit, point),
-                      flush=True)
+                line = "a request waited for %d s: aborted %s" % (limit, point)
+                print("guard.py: " + line, flush=True)
+                with open(os.path.join(run, "reports", "hang"), "a") as file:
+                    file.write(line + "\n")
                 abort(point)
         time.sleep(1)
 
@@ -113,13 +115,13 @@ def clean(run):
 
 
 def reports(run):
-    """What the sanitizers wrote, printed whole, as results."""
+    """What the sanitizers and the watch wrote, printed whole, as results."""
     found = []
     for path in sorted(pathlib.Path(run, "reports").glob("*")):
         text = path.read_text(errors="replace")
         print("-- %s\n%s" % (path.name, text), flush=True)
         summary = re.search(r"SUMMARY: .*|.*runtime error: .*", text)
-        found.append(("sanitizer report " + path.name, "failed", summary[0] if summary else ""))
+        found.append(("report " + path.name, "failed", summary[0] if summary else text[:200]))
     return found
 
 
