@@ -88,9 +88,12 @@ void volume_file_changed(struct volume *vol, uint64_t ino);
 void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);
 
 /*
- * Puts a new file into a directory: checks (-ENOENT, -ENOTDIR, -EEXIST, -ENAMETOOLONG, -EINVAL), gives `f` its ino, owner, group and mode (the directory's
- * setgid bit), times, nlink 1 and `born`, stores file and name, touches the directory, notes ACTIVITY_CREATE. `f` comes with mode (and type), rdev, size,
- * live, closed, body. In the caller's transaction, with the lock. (live.c; used by handle_create)
+ * Puts a new file into a directory: checks (-EROFS, -ENOENT, -ENOTDIR, -EEXIST, -ENAMETOOLONG,
+ * -EINVAL, -EMLINK), gives `f` its ino, owner, group and mode (the directory's setgid bit), times,
+ * nlink and `born`, stores file and name, touches the directory. `f` comes with mode (and type),
+ * rdev, size, live, closed, body. In the caller's transaction, with the lock; the caller notes
+ * ACTIVITY_CREATE once that is committed (sealer.h), and rolls back where this fails.
+ * (live_names.c; used by handle_create)
  */
 int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
 		    const struct live_caller *who, struct state_file *f);
