@@ -40,27 +40,33 @@ struct body {
 	bool closed_well; /* an opener that wrote closed */
 	bool fragile;	  /* as in the version's row */
 	unsigned handles, writers;
-	unsigned direct;       /* handles whose backing file the kernel was given */
-	uint64_t opened_epoch; /* next_epoch when the first writer opened */
-	int64_t opened_ns;     /* monotonic */
-	int fd;		       /* backing file, read-only; -1 while content serves */
-	int write_fd;	       /* the same, for writing; -1 while no writer needs it */
-	struct content
-		*content; /* closed content: reads go here; NULL when staged or not yet read */
-	/* The rest is body.c's, handle*.c's and commit.c's own. */
-	struct body *next;
-	struct body_writer *openers; /* processes that write, or were told ESTALE to come here */
+	unsigned direct;	 /* handles whose backing file the kernel was given */
+	uint64_t opened_epoch;	 /* next_epoch when the first writer opened */
+	int64_t opened_ns;	 /* monotonic */
+	int fd;			 /* backing file while staged, read-only; else -1 */
+	int write_fd;		 /* the same, for writing; -1 while no writer needs it */
+	struct content *content; /* reads of closed content; NULL when staged or not yet read */
+
+	/* The rest is private to what includes bodies.h. */
+	struct body *next_by_id, *next_of_ino;
+	struct backing *backing; /* counted; holds fd */
+	struct member *members;	 /* processes that write, or were told ESTALE to come here */
 	struct handle *open_handles;
-	uint64_t base;	       /* the closed version that an edit or a replacement follows, or 0 */
-	uint64_t shared_below; /* bytes that `base` still reads from this very backing file */
-	int64_t base_ctime_ns; /* of the backing file when the edit began */
-	int64_t journaled_ns;  /* ctime and size in the version's row, so that a flush of nothing */
-	uint64_t journaled_size; /* new costs no write */
-	int64_t flushed_ns;	 /* monotonic; a close was seen and its release did not come yet */
-	unsigned releasing;	 /* handle_release of a writer is under way */
-	bool preparing; /* an edit is being prepared without the lock: wait for `changed` */
-	bool mapped;	/* a writable mapping is left: `watch` commits when it is gone */
-	bool fsynced;
+	unsigned pins;	    /* operations that work on it without the lock */
+	uint64_t base;	    /* the closed version that an edit or a replacement follows, or 0 */
+	bool base_compares; /* times of the backing file tell whether it differs from `base` */
+	int64_t base_mtime_ns, base_ctime_ns;
+	uint64_t base_size;
+	uint64_t journaled_size; /* what the version's row has of the last flush */
+	int64_t journaled_ctime_ns;
+	uint64_t synced_size;	 /* at the last fsync: what it covered */
+	int64_t synced_ctime_ns; /* 0: none */
+	int64_t closing_ns; /* monotonic; its writers closed, a release is on its way; else 0 */
+	unsigned releasing; /* releases of writers under way */
+	bool preparing;	    /* an edit begins, without the lock: wait for `changed` */
+	bool watched;	 /* the keeper commits it: a writable mapping is left, or a commit failed */
+	bool discarded;	 /* its version is gone; the descriptor still reads */
+	int64_t made_ns; /* monotonic */
 };
 
 int bodies_new(struct bodies **ret_bodies);
@@ -82,6 +88,8 @@ void body_attr_locked(const struct body *b, struct live_attr *attr);
 /* All open bodies that are staged or have writers, for the sealer and status. fn runs with the
  * lock. Non-zero stops. */
 int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct body *b), void *arg);
+/* Whether any open body has this version. */
+bool bodies_use_version_locked(struct volume *vol, uint64_t version);
 /* A thread of which process holds it open (the opener's pid), 0: unknown. */
 pid_t body_opener_locked(const struct body *b);
 /* The file's content is replaced or gone (unlink of the last name, rollback): open bodies of it

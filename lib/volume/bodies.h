@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of bodies and handles share: body.c (the table), handle*.c, edit.c (the first
+ * change of closed content), commit.c and undo.c (the last close), keeper.c (what is done later),
+ * told.c (who was told ESTALE), recover.c. Private to them.
+ */
+#ifndef EPOCHFS_VOLUME_BODIES_H
+#define EPOCHFS_VOLUME_BODIES_H
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include "lib/util/clock.h"
+#include "lib/volume/body.h"
+#include "lib/volume/contents.h"
+
+#define BODY_BUCKETS 1024
+
+/* A counted descriptor: a read that goes on without the lock keeps it open. */
+struct backing {
+	atomic_uint refs;
+	int fd;
+};
+
+/* A process that sees and writes a pending body. */
+struct member {
+	struct member *next;
+	pid_t tgid;
+	unsigned handles;
+};
+
+/* A descriptor that handle_read_fd gave out. */
+struct lent {
+	struct lent *next;
+	struct backing *backing;
+	uint64_t version; /* 0: of a staged body */
+	int64_t at_ns;
+};
+
+struct handle {
+	struct volume *vol;
+	struct body *body; /* fixed for the handle's life */
+	struct handle *next;
+	int flags;
+	bool writes;
+	pid_t tgid;	     /* the process that opened it; 0: unknown */
+	bool killed, closed; /* what the opener's last flush said */
+	bool direct;	     /* the kernel was given the backing file */
+	struct lent *lent;   /* what handle_read_fd gave out, newest first */
+};
+
+/* Threads that were just told ESTALE: the kernel opens once more, and then it must succeed. */
+struct told {
+	struct told *next;
+	uint64_t ino;
+	pid_t tid;
+	int64_t at_ns;
+};
+
+/* Versions without a row whose backing files can go. */
+struct doomed {
+	struct doomed *next;
+	uint64_t version;
+};
+
+struct bodies {
+	struct body *by_id[BODY_BUCKETS];
+	struct body *by_ino[BODY_BUCKETS];
+	struct told *told;
+	struct doomed *doomed;
+	uint64_t next_id;
+	unsigned closing; /* bodies with closing_ns or releasing */
+	unsigned pending; /* bodies that are pending */
+	unsigned watched;
+
+	pthread_t keeper;
+	bool keeper_runs, keeper_stops;
+	pthread_cond_t keeper_wake; /* with the volume's lock */
+};
+
+/* What is left to do after the lock is dropped. Zero-initialise; after_run does and frees it. */
+struct after {
+	struct volume *vol;
+	struct after_entry *entries;
+	uint64_t file_changed; /* ino or 0 */
+	struct body *dead;     /* bodies to destroy, by next_by_id */
+};
+void after_entry(struct after *a, uint64_t parent, const char *name);
+/* All names of a file. */
+void after_names_locked(struct after *a, uint64_t ino);
+void after_run(struct after *a);
+
+/* ---- body.c ---- */
+
+/* A body in memory for what the file shows now (or finds it). */
+int body_get_locked(struct volume *vol, const struct state_file *f, struct body **ret_body);
+/* A new one of a staged version whose backing file is open at `fd` (read-write; taken over on
+ * success). */
+int body_new_staged_locked(struct volume *vol, const struct state_version *v, int fd,
+			   struct body **ret_body);
+/* The body works on this descriptor from now on (taken over, also on failure): staged. */
+int body_set_backing(struct body *b, int read_fd);
+/* A version is staged no more: reads go to content. */
+void body_unstage_locked(struct volume *vol, struct body *b);
+/* Opens write_fd where it is not. */
+int body_open_write_locked(struct body *b);
+/* A body that nobody uses leaves the table and goes to `after`. */
+void body_drop_locked(struct volume *vol, struct body *b, struct after *after);
+void body_unpin_locked(struct volume *vol, struct body *b, struct after *after);
+void body_set_pending_locked(struct volume *vol, struct body *b, bool pending);
+struct member *body_member_locked(struct body *b, pid_t tgid, bool add);
+/* Rule 5, now. */
+bool body_is_log_locked(struct volume *vol, struct body *b);
+struct backing *backing_ref(struct backing *b);
+void backing_put(struct backing *b);
+/* Opens the file of a descriptor once more, whatever its name is now: descriptor or -errno. */
+int reopen(int fd, int flags);
+int64_t stat_mtime(const struct stat *st);
+int64_t stat_ctime(const struct stat *st);
+
+/* ---- settled.c ---- */
+/* Sets both fields and keeps count. */
+void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
+			     unsigned releasing);
+
+/* ---- told.c ---- */
+int told_add_locked(struct volume *vol, uint64_t ino, pid_t tid);
+/* Whether this thread was told lately; forgets it. */
+bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid);
+void told_free(struct volume *vol);
+
+/* ---- handle_io.c ---- */
+
+/* A reference to the closed content that the body shows; NULL where it is staged. The body must be
+ * held by a handle or a pin. Without the lock. */
+int body_content(struct volume *vol, struct body *b, struct content **ret_content);
+void lent_free(struct lent *l);
+
+/* ---- edit.c ---- */
+
+/*
+ * Makes a body's content changeable: afterwards it is staged with its write_fd open. `keep` is how
+ * much of the content from the start is wanted (UINT64_MAX: all of it; a truncation wants less).
+ * The caller has the body pinned or a handle on it. Without the lock; may fetch and copy.
+ */
+int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn interrupted,
+	       void *arg);
+
+/* ---- commit.c ---- */
+
+/* The last writer of a staged body closed: commits it, undoes it, or lets it go. */
+void body_finish_locked(struct volume *vol, struct body *b, struct after *after);
+/* Whether body_finish_locked would commit it: not an orphan, nothing to undo. */
+bool body_commits_locked(struct volume *vol, struct body *b);
+
+/* ---- undo.c ---- */
+
+/* Rule 4 for a replacement or a fragile new file; its bytes go to torn/. */
+int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
+/* A staged version that goes nowhere: row and backing file, in a transaction of its own. */
+int body_discard_locked(struct volume *vol, struct body *b);
+/* The names of a file that was never committed go, or lead to what they covered. In a transaction. */
+int file_unname_locked(struct volume *vol, struct state_file *f, struct after *after);
+/* What a rename of this file covered is gone for good. In a transaction. */
+int covered_drop_locked(struct volume *vol, uint64_t ino);
+/* The file's first name, for messages: "" where it has none. */
+void first_name_locked(struct volume *vol, uint64_t ino, char ret_name[256], uint64_t *ret_parent);
+
+/* ---- bury.c ---- */
+
+/* The closed version `old` (0: none) is no longer what the file holds. In a transaction. */
+int version_died_locked(struct volume *vol, uint64_t old);
+
+/* ---- keeper.c ---- */
+int keeper_start(struct volume *vol);
+/* Also does what is left to do. */
+void keeper_stop(struct volume *vol);
+/* Whether the keeper tries to finish this body until it can. */
+void body_watch_locked(struct volume *vol, struct body *b, bool watch);
+/* Remember that this backing file can go once the transaction has committed. */
+void doom_locked(struct volume *vol, uint64_t version);
+/* Whether nobody has the backing file open or mapped for writing; may wait some milliseconds. */
+bool backing_is_quiet(int read_fd, bool wait);
+
+/* ---- killed.c ---- */
+
+/* The process (thread group) of a thread: 0 where it is not known. */
+pid_t process_of(pid_t tid);
+/* Whether this thread is ending by a signal or with an error. */
+bool process_was_killed(pid_t tid);
+/* Whether the process has a descriptor open whose path ends in this name. */
+bool process_has_open(pid_t tgid, const char *name);
+
+#endif

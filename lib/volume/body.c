@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies: the table of content lineages that are open, and what they say of themselves. */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/util/log.h"
+#include "lib/volume/sealer.h"
+
+int bodies_new(struct bodies **ret_bodies)
+{
+	struct bodies *bodies = calloc(1, sizeof(*bodies));
+	int error;
+
+	if (!bodies)
+		return -ENOMEM;
+	error = cond_init_mono(&bodies->keeper_wake);
+	if (error) {
+		free(bodies);
+		return error;
+	}
+	/* Nanoseconds since 1970 rise faster than bodies are made, so no mount gives an id that an
+	 * earlier one gave, and none is written down. */
+	bodies->next_id = (uint64_t)clock_wall_ns();
+	*ret_bodies = bodies;
+	return 0;
+}
+
+void bodies_free(struct bodies *b)
+{
+	if (!b)
+		return;
+	pthread_cond_destroy(&b->keeper_wake);
+	free(b);
+}
+
+uint64_t body_new_id(struct volume *vol)
+{
+	return __atomic_fetch_add(&vol->bodies->next_id, 1, __ATOMIC_RELAXED);
+}
+
+static struct body **id_bucket(struct volume *vol, uint64_t id)
+{
+	return &vol->bodies->by_id[id % BODY_BUCKETS];
+}
+
+static struct body **ino_bucket(struct volume *vol, uint64_t ino)
+{
+	return &vol->bodies->by_ino[ino % BODY_BUCKETS];
+}
+
+struct body *body_find_locked(struct volume *vol, uint64_t id)
+{
+	struct body *b = *id_bucket(vol, id);
+
+	while (b && b->id != id)
+		b = b->next_by_id;
+	return b;
+}
+
+struct body *body_of_file_locked(struct volume *vol, const struct state_file *f)
+{
+	struct body *b = body_find_locked(vol, f->body);
+
+	return b && b->ino == f->ino && !b->pending && !b->orphan ? b : NULL;
+}
+
+struct body *body_pending_locked(struct volume *vol, uint64_t ino)
+{
+	if (!vol->bodies->pending)
+		return NULL;
+	/* New bodies come first in their bucket. */
+	for (struct body *b = *ino_bucket(vol, ino); b; b = b->next_of_ino)
+		if (b->ino == ino && b->pending)
+			return b;
+	return NULL;
+}
+
+struct body *body_pending_for_locked(struct volume *vol, uint64_t ino, pid_t pid)
+{
+	struct body *b = body_pending_locked(vol, ino);
+	pid_t tgid;
+
+	if (!b || !pid)
+		return NULL;
+	tgid = process_of(pid);
+	for (; b && tgid; b = b->next_of_ino)
+		if (b->ino == ino && b->pending && body_member_locked(b, tgid, false))
+			return b;
+	return NULL;
+}
+
+struct member *body_member_locked(struct body *b, pid_t tgid, bool add)
+{
+	struct member *m = b->members;
+
+	while (m && m->tgid != tgid)
+		m = m->next;
+	if (m || !add)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->tgid = tgid;
+	m->next = b->members;
+	b->members = m;
+	return m;
+}
+
+/* ---- descriptors ---- */
+
+struct backing *backing_ref(struct backing *b)
+{
+	atomic_fetch_add(&b->refs, 1);
+	return b;
+}
+
+void backing_put(struct backing *b)
+{
+	if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
+		return;
+	close(b->fd);
+	free(b);
+}
+
+int reopen(int fd, int flags)
+{
+	char path[64];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, flags | O_CLOEXEC);
+	return again < 0 ? -errno : again;
+}
+
+int64_t stat_mtime(const struct stat *st)
+{
+	return clock_ns(st->st_mtim);
+}
+
+int64_t stat_ctime(const struct stat *st)
+{
+	return clock_ns(st->st_ctim);
+}
+
+int body_set_backing(struct body *b, int read_fd)
+{
+	struct backing *backing = malloc(sizeof(*backing));
+
+	if (!backing) {
+		close(read_fd);
+		return -ENOMEM;
+	}
+	atomic_init(&backing->refs, 1);
+	backing->fd = read_fd;
+	backing_put(b->backing);
+	b->backing = backing;
+	b->fd = read_fd;
+	b->staged = true;
+	return 0;
+}
+
+int body_open_write_locked(struct body *b)
+{
+	int fd;
+
+	if (b->write_fd >= 0)
+		return 0;
+	fd = reopen(b->fd, O_RDWR);
+	if (fd < 0)
+		return fd;
+	b->write_fd = fd;
+	return 0;
+}
+
+void body_unstage_locked(struct volume *vol, struct body *b)
+{
+	(void)vol;
+	b->staged = false;
+	b->fragile = false;
+	b->base = 0;
+	b->base_compares = false;
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	b->write_fd = -1;
+	b->fd = -1;
+	backing_put(steal_ptr(b->backing));
+}
+
+/* ---- the table ---- */
+
+static bool name_is_log(struct volume *vol, uint64_t ino);
+
+static struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
+{
+	struct body *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->id = id;
+	b->ino = ino;
+	b->fd = -1;
+	b->write_fd = -1;
+	b->made_ns = clock_mono_ns();
+	b->is_log = name_is_log(vol, ino);
+	b->next_by_id = *id_bucket(vol, id);
+	*id_bucket(vol, id) = b;
+	b->next_of_ino = *ino_bucket(vol, ino);
+	*ino_bucket(vol, ino) = b;
+	return b;
+}
+
+static void body_unlink_locked(struct volume *vol, struct body *b)
+{
+	struct body **p = id_bucket(vol, b->id);
+
+	while (*p != b)
+		p = &(*p)->next_by_id;
+	*p = b->next_by_id;
+	p = ino_bucket(vol, b->ino);
+	while (*p != b)
+		p = &(*p)->next_of_ino;
+	*p = b->next_of_ino;
+	body_set_pending_locked(vol, b, false);
+	body_set_closing_locked(vol, b, 0, 0);
+	b->next_by_id = NULL;
+}
+
+void body_set_pending_locked(struct volume *vol, struct body *b, bool pending)
+{
+	if (b->pending == pending)
+		return;
+	b->pending = pending;
+	vol->bodies->pending += pending ? 1u : -1u;
+}
+
+int body_new_staged_locked(struct volume *vol, const struct state_version *v, int fd,
+			   struct body **ret_body)
+{
+	int read_fd = reopen(fd, O_RDONLY), error;
+	struct body *b;
+
+	if (read_fd < 0)
+		return read_fd;
+	b = body_add_locked(vol, v->body, v->ino);
+	if (!b) {
+		close(read_fd);
+		return -ENOMEM;
+	}
+	error = body_set_backing(b, read_fd);
+	if (error) {
+		body_unlink_locked(vol, b);
+		free(b);
+		return error;
+	}
+	b->version = v->id;
+	b->fragile = v->fragile;
+	b->write_fd = fd;
+	*ret_body = b;
+	return 0;
+}
+
+int body_get_locked(struct volume *vol, const struct state_file *f, struct body **ret_body)
+{
+	struct body *b = body_of_file_locked(vol, f);
+
+	if (!b) {
+		b = body_add_locked(vol, f->body, f->ino);
+		if (!b)
+			return -ENOMEM;
+		b->version = f->live ? f->live : f->closed;
+	}
+	*ret_body = b;
+	return 0;
+}
+
+static void body_destroy(struct body *b)
+{
+	struct member *m;
+
+	while ((m = b->members)) {
+		b->members = m->next;
+		free(m);
+	}
+	content_put(b->content);
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	backing_put(b->backing);
+	free(b);
+}
+
+/* The file of a body that just left the table may have waited only for it. */
+static void body_gone_locked(struct volume *vol, uint64_t ino, uint64_t version)
+{
+	struct state_file f;
+	int error = state_begin(vol->state);
+
+	if (!error) {
+		error = state_file_get(vol->state, ino, &f);
+		if (!error && !f.nlink)
+			error = body_file_unlinked_locked(vol, &f);
+		else if (error == -ENOENT)
+			error = 0;
+		if (!error)
+			error = version_bury_locked(vol, version);
+		error = state_end(vol->state, error);
+	}
+	if (error)
+		log_warn("inode %llu: cleaning up after the last close: %s",
+			 (unsigned long long)ino, strerror(-error));
+}
+
+void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	bool waited_for = b->orphan;
+	uint64_t ino = b->ino, version = b->version;
+
+	if (b->handles || b->pins || b->releasing || b->preparing || b->watched)
+		return;
+	/* A replacement whose open has not come yet waits for it: keeper.c drops it in time. */
+	if (b->pending && b->staged && !b->discarded)
+		return;
+	body_unlink_locked(vol, b);
+	b->next_by_id = after->dead;
+	after->dead = b;
+	if (waited_for)
+		body_gone_locked(vol, ino, version);
+}
+
+void body_unpin_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	b->pins--;
+	body_drop_locked(vol, b, after);
+}
+
+bool bodies_use_version_locked(struct volume *vol, uint64_t version)
+{
+	struct state_version v;
+
+	if (state_version_get(vol->state, version, &v))
+		return false;
+	for (struct body *b = *ino_bucket(vol, v.ino); b; b = b->next_of_ino)
+		if (b->version == version || b->base == version)
+			return true;
+	return false;
+}
+
+/* ---- what a body says of itself ---- */
+
+void body_attr_locked(const struct body *b, struct live_attr *attr)
+{
+	struct stat st;
+
+	if (!b->staged || fstat(b->fd, &st) < 0)
+		return;
+	attr->size = (uint64_t)st.st_size;
+	attr->blocks = (uint64_t)st.st_blocks;
+	attr->mtime_ns = stat_mtime(&st);
+	if (stat_ctime(&st) > attr->ctime_ns)
+		attr->ctime_ns = stat_ctime(&st);
+}
+
+struct name_search {
+	struct volume *vol;
+	char *name;
+	uint64_t parent;
+};
+
+static int found_log(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	struct name_search *s = arg;
+
+	(void)n;
+	(void)f;
+	return sealer_is_log(s->vol, name) ? 1 : 0;
+}
+
+static bool name_is_log(struct volume *vol, uint64_t ino)
+{
+	struct name_search s = {.vol = vol};
+
+	return state_names_of(vol->state, ino, found_log, &s) == 1;
+}
+
+bool body_is_log_locked(struct volume *vol, struct body *b)
+{
+	if (!b->is_log && b->writers && b->append_only &&
+	    clock_mono_ns() - b->opened_ns > vol->options.patience_ns)
+		b->is_log = true;
+	return b->is_log;
+}
+
+static int found_name(void *arg, const struct state_name *n, const char *name,
+		      const struct state_file *f)
+{
+	struct name_search *s = arg;
+
+	(void)f;
+	snprintf(s->name, 256, "%s", name);
+	s->parent = n->parent;
+	return 1;
+}
+
+void first_name_locked(struct volume *vol, uint64_t ino, char ret_name[256], uint64_t *ret_parent)
+{
+	struct name_search s = {.name = ret_name};
+
+	ret_name[0] = '\0';
+	state_names_of(vol->state, ino, found_name, &s);
+	if (ret_parent)
+		*ret_parent = s.parent;
+}
+
+int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct body *b), void *arg)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++) {
+		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
+			int result;
+
+			next = b->next_by_id;
+			if (b->discarded || (!b->staged && !b->writers))
+				continue;
+			body_is_log_locked(vol, b);
+			result = fn(arg, b);
+			if (result)
+				return result;
+		}
+	}
+	return 0;
+}
+
+pid_t body_opener_locked(const struct body *b)
+{
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes && h->tgid)
+			return h->tgid;
+	return 0;
+}
+
+bool body_is_fragile_new_locked(struct volume *vol, const struct state_file *f)
+{
+	struct body *b = body_of_file_locked(vol, f);
+
+	return b && b->staged && b->fragile && !f->closed && !b->discarded;
+}
+
+void body_orphan_locked(struct volume *vol, uint64_t ino)
+{
+	for (struct body *b = *ino_bucket(vol, ino); b; b = b->next_of_ino) {
+		if (b->ino != ino)
+			continue;
+		b->orphan = true;
+		body_set_pending_locked(vol, b, false);
+	}
+}
+
+void bodies_tear_writers_locked(struct volume *vol)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id)
+			if (b->staged && !b->discarded) {
+				b->orphan = true;
+				b->tear = true;
+				body_set_pending_locked(vol, b, false);
+			}
+}
+
+/* ---- what is left to do after the lock is dropped ---- */
+
+struct after_entry {
+	struct after_entry *next;
+	uint64_t parent;
+	char name[256];
+};
+
+void after_entry(struct after *a, uint64_t parent, const char *name)
+{
+	struct after_entry *e = malloc(sizeof(*e));
+
+	if (!e) /* the kernel's entry times out by itself */
+		return;
+	e->parent = parent;
+	snprintf(e->name, sizeof(e->name), "%s", name);
+	e->next = a->entries;
+	a->entries = e;
+}
+
+static int add_entry(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	(void)f;
+	after_entry(arg, n->parent, name);
+	return 0;
+}
+
+void after_names_locked(struct after *a, uint64_t ino)
+{
+	state_names_of(a->vol->state, ino, add_entry, a);
+}
+
+void after_run(struct after *a)
+{
+	struct after_entry *e;
+	struct body *b;
+
+	while ((b = a->dead)) {
+		a->dead = b->next_by_id;
+		body_destroy(b);
+	}
+	while ((e = a->entries)) {
+		a->entries = e->next;
+		volume_entry_changed(a->vol, e->parent, e->name);
+		free(e);
+	}
+	if (a->file_changed)
+		volume_file_changed(a->vol, a->file_changed);
+	a->file_changed = 0;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The last close of what was written. Committing copies nothing and renames nothing: the version's
+ * row says CLOSED from then on, and the file points to it, in one transaction.
+ */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/util/faultpoint.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/sealer.h"
+#include "lib/volume/torn.h"
+
+#define SECTOR 512
+
+static bool same_as_base(const struct body *b, const struct stat *st)
+{
+	return b->base && (uint64_t)st->st_size == b->base_size &&
+	       stat_mtime(st) == b->base_mtime_ns && stat_ctime(st) == b->base_ctime_ns;
+}
+
+static void version_close(struct volume *vol, struct state_version *v, const struct stat *st)
+{
+	uint64_t allocated = (uint64_t)st->st_blocks * SECTOR;
+
+	v->state = VERSION_CLOSED;
+	v->fragile = false;
+	v->size = (uint64_t)st->st_size;
+	v->born = vol->next_epoch;
+	v->died = 0;
+	v->local_whole = true;
+	v->local_bytes = v->size && !allocated ? 1 : allocated;
+	v->used_ns = clock_wall_ns();
+}
+
+/* Other bodies of the file are what it was before. */
+static void orphan_others_locked(struct volume *vol, struct body *b)
+{
+	struct body *o = vol->bodies->by_ino[b->ino % BODY_BUCKETS];
+
+	for (; o; o = o->next_of_ino)
+		if (o->ino == b->ino && o != b && !o->pending)
+			o->orphan = true;
+}
+
+/* `closed` becomes what the file holds, `live` what is seen. In a transaction. */
+static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed, uint64_t live,
+			    const struct stat *st, bool *ret_replaced)
+{
+	struct state_file f;
+	uint64_t old;
+	int error = state_file_get(vol->state, b->ino, &f);
+
+	if (error)
+		return error;
+	old = f.closed;
+	*ret_replaced = f.body != b->id && f.nlink > 1;
+	f.closed = closed;
+	f.live = live;
+	f.body = b->id;
+	f.size = (uint64_t)st->st_size;
+	f.mtime_ns = stat_mtime(st);
+	if (stat_ctime(st) > f.ctime_ns)
+		f.ctime_ns = stat_ctime(st);
+	error = state_file_set(vol->state, &f);
+	if (!error && !old)
+		error = covered_drop_locked(vol, b->ino);
+	b->base = 0;
+	return error ? error : version_died_locked(vol, old);
+}
+
+static void note_close_locked(struct volume *vol, struct body *b, bool quietly)
+{
+	enum activity what = quietly || b->is_log ? ACTIVITY_ATTR : ACTIVITY_CLOSE;
+	uint64_t parent = 0;
+	char name[256];
+
+	first_name_locked(vol, b->ino, name, &parent);
+	if (name[0])
+		sealer_note_locked(vol, what, parent, NULL, name, b->ino);
+}
+
+/* Nothing was written: the inode goes back to the version that it was taken from, so that who has
+ * the live file open by it (passthrough) still has what the file is. */
+static int restore_base_locked(struct volume *vol, struct body *b, const struct stat *st)
+{
+	char from[OBJECT_NAME_MAX], to[OBJECT_NAME_MAX];
+	struct state_version base;
+	struct state_file f;
+	int error = state_version_get(vol->state, b->base, &base);
+
+	if (!error)
+		error = state_file_get(vol->state, b->ino, &f);
+	if (error)
+		return error;
+	object_name(b->version, from);
+	object_name(b->base, to);
+	/* ENOENT: an earlier try did this and then failed. */
+	if (renameat(vol->objects_fd, from, vol->objects_fd, to) < 0 && errno != ENOENT)
+		return -errno;
+	FAULT_POINT("commit.restored");
+	error = state_begin(vol->state);
+	if (error)
+		return error;
+	base.local_whole = true;
+	base.local_bytes = (uint64_t)st->st_blocks * SECTOR;
+	error = state_version_set(vol->state, &base);
+	f.live = b->base;
+	if (!error)
+		error = state_file_set(vol->state, &f);
+	if (!error)
+		error = state_version_remove(vol->state, b->version);
+	error = state_end(vol->state, error);
+	if (!error)
+		b->version = base.id;
+	return error;
+}
+
+static int commit_rows_locked(struct volume *vol, struct body *b, const struct stat *st,
+			      bool *ret_replaced)
+{
+	struct state_version v;
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	error = state_version_get(vol->state, b->version, &v);
+	if (!error) {
+		version_close(vol, &v, st);
+		v.fsynced = b->synced_ctime_ns && b->synced_ctime_ns == stat_ctime(st) &&
+			    b->synced_size == v.size;
+		error = state_version_set(vol->state, &v);
+	}
+	if (!error)
+		error = file_take_locked(vol, b, v.id, v.id, st, ret_replaced);
+	return state_end(vol->state, error);
+}
+
+static int commit_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	bool replaced = false, same;
+	struct stat st;
+	int error;
+
+	if (fstat(b->fd, &st) < 0)
+		return -errno;
+	same = same_as_base(b, &st);
+	if (same && b->base_compares && !content_in_use_locked(vol, b->base)) {
+		error = restore_base_locked(vol, b, &st);
+		if (!error)
+			body_unstage_locked(vol, b);
+		return error;
+	}
+	FAULT_POINT("commit.begin");
+	error = commit_rows_locked(vol, b, &st, &replaced);
+	if (error)
+		return error;
+	FAULT_POINT("commit.rows");
+	body_set_pending_locked(vol, b, false);
+	orphan_others_locked(vol, b);
+	body_is_log_locked(vol, b);
+	body_unstage_locked(vol, b);
+	if (replaced)
+		after_names_locked(after, b->ino);
+	note_close_locked(vol, b, same);
+	return 0;
+}
+
+static void incomplete_locked(struct volume *vol, struct body *b)
+{
+	cleanup_buf struct buf reason = {0};
+
+	volume_path_locked(vol, b->ino, &reason);
+	buf_printf(&reason, ": its writer was killed");
+	sealer_incomplete_locked(vol, buf_str(&reason));
+}
+
+/* Contract 1.2 rule 4. */
+static bool undone_locked(struct volume *vol, struct body *b)
+{
+	return b->killed && b->fragile && !b->closed_well && !body_is_log_locked(vol, b);
+}
+
+bool body_commits_locked(struct volume *vol, struct body *b)
+{
+	return b->staged && !b->discarded && !b->orphan && !undone_locked(vol, b);
+}
+
+/* An orphan's bytes go nowhere, or, where a rollback made it one, to torn/. */
+static int let_go_locked(struct volume *vol, struct body *b)
+{
+	char name[256];
+
+	if (b->tear) {
+		first_name_locked(vol, b->ino, name, NULL);
+		torn_keep_locked(vol, b->version, name);
+	}
+	return body_discard_locked(vol, b);
+}
+
+void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	bool undone = undone_locked(vol, b);
+	int error;
+
+	if (b->killed && !b->orphan && !body_is_log_locked(vol, b))
+		incomplete_locked(vol, b);
+	if (b->orphan)
+		error = let_go_locked(vol, b);
+	else if (undone)
+		error = body_undo_locked(vol, b, after);
+	else
+		error = commit_locked(vol, b, after);
+	if (error) {
+		log_error("inode %" PRIu64 ": the close could not be recorded: %s; trying again",
+			  b->ino, strerror(-error));
+		body_watch_locked(vol, b, true);
+		return;
+	}
+	b->killed = b->closed_well = false;
+	body_watch_locked(vol, b, false);
+}
+
+/* ---- a copy ---- */
+
+static int copy_bytes(struct volume *vol, struct backing *from, const char *temporary,
+		      struct stat *ret_st)
+{
+	cleanup_close int to = -1;
+	int error;
+
+	if (fstat(from->fd, ret_st) < 0)
+		return -errno;
+	error = volume_reserve(vol, (uint64_t)ret_st->st_size, NULL, NULL);
+	if (error)
+		return error;
+	to = openat(vol->objects_fd, temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (to < 0)
+		return -errno;
+	return io_clone(from->fd, to, (uint64_t)ret_st->st_size);
+}
+
+/* The staged version is one that edits the copy from now on: a kill does not undo it. */
+static int stage_follows_locked(struct volume *vol, struct body *b)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, b->version, &v);
+
+	if (error)
+		return error;
+	v.kind = VERSION_EDIT;
+	v.fragile = false;
+	return state_version_set(vol->state, &v);
+}
+
+static int copy_rows_locked(struct volume *vol, struct body *b, const char *temporary,
+			    const struct stat *st, uint64_t *ret_id, bool *ret_replaced)
+{
+	struct state_version v = {.ino = b->ino, .body = b->id, .kind = VERSION_EDIT};
+	char name[OBJECT_NAME_MAX];
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	version_close(vol, &v, st);
+	error = state_version_new(vol->state, &v, &v.id);
+	object_name(v.id, name);
+	if (!error && renameat(vol->objects_fd, temporary, vol->objects_fd, name) < 0)
+		error = -errno;
+	if (!error)
+		error = file_take_locked(vol, b, v.id, b->version, st, ret_replaced);
+	if (!error)
+		error = stage_follows_locked(vol, b);
+	error = state_end(vol->state, error);
+	if (!error)
+		*ret_id = v.id;
+	return error;
+}
+
+static int copy_commit_locked(struct volume *vol, struct body *b, const char *temporary,
+			      const struct stat *st, struct after *after)
+{
+	bool replaced = false;
+	uint64_t id = 0;
+	int error;
+
+	if (!b->staged || b->discarded || b->orphan)
+		return -ENOENT;
+	error = copy_rows_locked(vol, b, temporary, st, &id, &replaced);
+	if (error)
+		return error;
+	FAULT_POINT("commit.copied");
+	body_set_pending_locked(vol, b, false);
+	orphan_others_locked(vol, b);
+	b->fragile = false;
+	b->base = id;
+	b->base_size = (uint64_t)st->st_size;
+	b->base_mtime_ns = stat_mtime(st);
+	b->base_ctime_ns = stat_ctime(st);
+	b->base_compares = false;
+	if (replaced)
+		after_names_locked(after, b->ino);
+	note_close_locked(vol, b, false);
+	return 0;
+}
+
+/* The body, pinned, where there is something to copy. */
+static struct body *copy_pin_locked(struct volume *vol, uint64_t id, int *ret_error)
+{
+	struct body *b = body_find_locked(vol, id);
+	struct stat st;
+
+	*ret_error = -ENOENT;
+	if (!b || !b->staged || b->discarded || b->orphan)
+		return NULL;
+	*ret_error = fstat(b->fd, &st) < 0 ? -errno : 0;
+	if (*ret_error || (same_as_base(b, &st) && !b->watched))
+		return NULL;
+	b->pins++;
+	return b;
+}
+
+int body_commit_copy(struct volume *vol, uint64_t id)
+{
+	struct after after = {.vol = vol};
+	struct backing *backing;
+	char temporary[40];
+	struct stat st;
+	struct body *b;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	b = copy_pin_locked(vol, id, &error);
+	if (!b) {
+		pthread_mutex_unlock(&vol->lock);
+		return error;
+	}
+	backing = backing_ref(b->backing);
+	snprintf(temporary, sizeof(temporary), "copy-%016" PRIx64 ".tmp", body_new_id(vol));
+	pthread_mutex_unlock(&vol->lock);
+	error = copy_bytes(vol, backing, temporary, &st);
+	pthread_mutex_lock(&vol->lock);
+	if (!error)
+		error = copy_commit_locked(vol, b, temporary, &st, &after);
+	if (error)
+		unlinkat(vol->objects_fd, temporary, 0);
+	body_unpin_locked(vol, b, &after);
+	pthread_mutex_unlock(&vol->lock);
+	backing_put(backing);
+	after_run(&after);
+	return error;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Closed content, for the parts of lib/volume that change backing files below it. Private to
+ * lib/volume; reading is in content.h. */
+#ifndef EPOCHFS_VOLUME_CONTENTS_H
+#define EPOCHFS_VOLUME_CONTENTS_H
+
+#include "lib/volume/internal.h"
+
+int contents_new(struct contents **ret_contents);
+/* All references must be gone. NULL is allowed. */
+void contents_free(struct contents *c);
+
+/* Whether somebody has this version open: it is not buried, not evicted. */
+bool content_in_use_locked(struct volume *vol, uint64_t version);
+/* References to it that there are. */
+unsigned content_users_locked(struct volume *vol, uint64_t version);
+/* Whether content_backing_fd gave the backing file away: it may be in the kernel's hands, and must
+ * not change. */
+bool content_lent(struct content *c);
+/*
+ * objects/<version> is another file with the same bytes now: who has it open goes over to that one.
+ * When it returns nobody reads the old one. Without the lock.
+ */
+int content_rebind(struct volume *vol, uint64_t version);
+/* The live file takes the backing file over, and the version's bytes are no longer local: who comes
+ * later gets a new object. With the lock. */
+void content_detach_locked(struct volume *vol, uint64_t version);
+
+#endif

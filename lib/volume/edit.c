@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first change of closed content, V1: a staged version V2 follows it, and V1 stays as it is for
+ * as long as something needs it. No write is let through before this has ended.
+ *
+ *   EMPTY     nothing of V1 is wanted, and the kernel has no descriptor of V1's file: V2 begins
+ *             empty, and V1 keeps its file.
+ *   CLONE     V2 gets a clone of V1's bytes. Whoever has the live file open reads through the
+ *             daemon, which goes over to the clone.
+ *   TAKEOVER  the kernel reads V1's file for somebody who has the live file open (passthrough), and
+ *             he must see the change: V2 takes over that very inode, and V1 gets the clone.
+ *   GIVE      V1 is durable and nobody else reads it: V2 takes the inode over and nothing is copied.
+ *             V1 is no longer local.
+ *
+ * After a crash. Files come before rows: what the steps leave behind has the same bytes under every
+ * name, and the file of a version without a row is removed (recover.c). In TAKEOVER the order is
+ *   clone to <V1>.new   ->  a stray, removed
+ *   link V1 to V2       ->  V2 has no row: removed
+ *   rename <V1>.new V1  ->  V1 is the clone, the same bytes; V2 removed
+ *   commit V2's row     ->  done
+ * and in GIVE: link V1 to V2; commit V2's row and V1 as not local; unlink V1 (else a stray).
+ * After a power loss any of these may be there or not, alone; each combination is one of the above,
+ * or leaves V2's row without a file: then V2 is forgotten, and V1 is what the file holds.
+ */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/util/faultpoint.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+
+/* A write in the same tick of the kernel's clock as the file's own mtime would not show. */
+#define TICK_MAX (100 * NS_PER_MS)
+
+enum edit_kind { EDIT_EMPTY, EDIT_CLONE, EDIT_TAKEOVER, EDIT_GIVE };
+
+struct edit {
+	struct volume *vol;
+	struct body *b;
+	struct state_version base;
+	enum edit_kind kind;
+	uint64_t keep; /* bytes of V1 that V2 begins with */
+	char temporary[40];
+};
+
+static void choose_kind_locked(struct edit *e)
+{
+	struct body *b = e->b;
+
+	if (!b->direct && !e->keep)
+		e->kind = EDIT_EMPTY;
+	else if (e->base.state == VERSION_DURABLE &&
+		 content_users_locked(e->vol, e->base.id) == (b->content ? 1 : 0))
+		e->kind = EDIT_GIVE;
+	else if (b->direct && !(b->content && content_lent(b->content)))
+		e->kind = EDIT_TAKEOVER;
+	else
+		e->kind = EDIT_CLONE;
+}
+
+static int plan_locked(struct edit *e, uint64_t keep)
+{
+	int error = state_version_get(e->vol->state, e->b->version, &e->base);
+
+	if (error)
+		return error == -ENOENT ? -EIO : error;
+	e->keep = keep < e->base.size ? keep : e->base.size;
+	choose_kind_locked(e);
+	if (e->kind == EDIT_TAKEOVER)
+		snprintf(e->temporary, sizeof(e->temporary), "%016" PRIx64 ".new", e->base.id);
+	else
+		snprintf(e->temporary, sizeof(e->temporary), "edit-%016" PRIx64 ".tmp", e->b->id);
+	return 0;
+}
+
+/* Everything of V1 that is needed becomes local; keeps it from being evicted until the end. */
+static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
+		      struct content **ret_content)
+{
+	struct content *c;
+	int error = content_get(e->vol, e->base.id, &c);
+
+	if (error)
+		return error;
+	error = content_fetch(c, 0, e->kind == EDIT_TAKEOVER ? UINT64_MAX : e->keep, interrupted,
+			      arg);
+	if (error) {
+		content_put(c);
+		return error;
+	}
+	*ret_content = c;
+	return 0;
+}
+
+/* The copy, without the lock: a descriptor of the clone, read-write, or -errno. */
+static int make_clone(struct edit *e, interrupted_fn interrupted, void *arg)
+{
+	uint64_t size = e->kind == EDIT_TAKEOVER ? e->base.size : e->keep;
+	cleanup_close int from = -1, to = -1;
+	int error = volume_reserve(e->vol, size, interrupted, arg);
+
+	if (error)
+		return error;
+	to = openat(e->vol->objects_fd, e->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (to < 0)
+		return -errno;
+	from = size ? object_open(e->vol, e->base.id, O_RDONLY) : -1;
+	if (size)
+		error = from < 0 ? from : io_clone(from, to, size);
+	/* What was promised for V1 by fsync must hold for its new file. */
+	if (!error && e->kind == EDIT_TAKEOVER && e->base.fsynced && fsync(to) < 0)
+		error = -errno;
+	if (error) {
+		unlinkat(e->vol->objects_fd, e->temporary, 0);
+		return error;
+	}
+	FAULT_POINT("edit.cloned");
+	return steal_fd(&to);
+}
+
+static int new_row_locked(struct edit *e, struct state_version *v)
+{
+	*v = (struct state_version){.ino = e->b->ino,
+				    .body = e->b->id,
+				    .state = VERSION_STAGED,
+				    .kind = VERSION_EDIT,
+				    .size = e->keep,
+				    .born = e->vol->next_epoch};
+	return state_version_new(e->vol->state, v, &v->id);
+}
+
+/* The file now lives by V2, if the body is still what it shows. */
+static int point_file_locked(struct edit *e, uint64_t version)
+{
+	struct state_file f;
+	int error = state_file_get(e->vol->state, e->b->ino, &f);
+
+	if (error || f.body != e->b->id || e->b->orphan)
+		return error == -ENOENT ? 0 : error;
+	f.live = version;
+	return state_file_set(e->vol->state, &f);
+}
+
+static int rename_object(struct volume *vol, const char *from, uint64_t version)
+{
+	char name[OBJECT_NAME_MAX];
+
+	object_name(version, name);
+	return renameat(vol->objects_fd, from, vol->objects_fd, name) < 0 ? -errno : 0;
+}
+
+static int link_object(struct volume *vol, uint64_t from, uint64_t to)
+{
+	char old[OBJECT_NAME_MAX], new[OBJECT_NAME_MAX];
+
+	object_name(from, old);
+	object_name(to, new);
+	return linkat(vol->objects_fd, old, vol->objects_fd, new, 0) < 0 ? -errno : 0;
+}
+
+/* The files of the versions, before the rows. */
+static int place_files_locked(struct edit *e, uint64_t id)
+{
+	int error;
+
+	if (e->kind == EDIT_EMPTY) {
+		cleanup_close int fd = object_open(e->vol, id, O_RDWR | O_CREAT | O_TRUNC);
+
+		return fd < 0 ? fd : 0;
+	}
+	if (e->kind == EDIT_CLONE)
+		return rename_object(e->vol, e->temporary, id);
+	error = link_object(e->vol, e->base.id, id);
+	if (!error)
+		FAULT_POINT("edit.linked");
+	if (!error && e->kind == EDIT_TAKEOVER)
+		error = rename_object(e->vol, e->temporary, e->base.id);
+	if (!error)
+		FAULT_POINT("edit.renamed");
+	return error;
+}
+
+static int give_base_locked(struct edit *e)
+{
+	struct state_version base;
+	int error = state_version_get(e->vol->state, e->base.id, &base);
+
+	if (error)
+		return error;
+	base.local_bytes = 0;
+	base.local_whole = false;
+	return state_version_set(e->vol->state, &base);
+}
+
+/* A rollback of the rows: V1 gets its own file back. */
+static void replace_files_locked(struct edit *e, uint64_t id)
+{
+	char name[OBJECT_NAME_MAX];
+
+	object_name(id, name);
+	if (e->kind == EDIT_TAKEOVER)
+		rename_object(e->vol, name, e->base.id);
+	object_remove(e->vol, id);
+}
+
+static int rows_locked(struct edit *e, uint64_t *ret_id)
+{
+	struct state_version v = {0};
+	int error = state_begin(e->vol->state);
+
+	if (error)
+		return error;
+	error = new_row_locked(e, &v);
+	if (!error)
+		error = place_files_locked(e, v.id);
+	if (!error)
+		error = point_file_locked(e, v.id);
+	if (!error && e->kind == EDIT_GIVE)
+		error = give_base_locked(e);
+	error = state_end(e->vol->state, error);
+	if (error) {
+		if (v.id)
+			replace_files_locked(e, v.id);
+		return error;
+	}
+	FAULT_POINT("edit.rows");
+	*ret_id = v.id;
+	return 0;
+}
+
+/* Until something is written the file's time is the old one, and then it is not. */
+static void set_baseline(struct edit *e, const struct state_file *f)
+{
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(f->mtime_ns)};
+	struct body *b = e->b;
+	struct stat st;
+
+	if (e->keep < e->base.size && ftruncate(b->write_fd, (off_t)e->keep) < 0)
+		log_warn("truncating a backing file: %s", strerror(errno));
+	if (e->keep < e->base.size || futimens(b->write_fd, times) < 0 ||
+	    fstat(b->write_fd, &st) < 0)
+		return;
+	b->base_size = (uint64_t)st.st_size;
+	b->base_mtime_ns = stat_mtime(&st);
+	b->base_ctime_ns = stat_ctime(&st);
+	b->base_compares = clock_wall_ns() - f->mtime_ns > TICK_MAX;
+}
+
+static int switch_body_locked(struct edit *e, uint64_t id, struct content **ret_content)
+{
+	struct body *b = e->b;
+	struct state_file f = {0};
+	int fd = object_open(e->vol, id, O_RDONLY), error;
+
+	if (fd < 0)
+		return fd;
+	error = body_set_backing(b, fd);
+	if (!error)
+		error = body_open_write_locked(b);
+	if (error) {
+		b->staged = false;
+		return error;
+	}
+	b->version = id;
+	b->base = e->base.id;
+	b->killed = b->closed_well = false;
+	b->journaled_ctime_ns = b->synced_ctime_ns = 0;
+	state_file_get(e->vol->state, b->ino, &f);
+	set_baseline(e, &f);
+	if (e->kind == EDIT_GIVE) {
+		content_detach_locked(e->vol, e->base.id);
+		object_remove(e->vol, e->base.id);
+	}
+	*ret_content = steal_ptr(b->content);
+	return 0;
+}
+
+static int apply_locked(struct edit *e, struct content **ret_content)
+{
+	uint64_t id;
+	int error;
+
+	/* Somebody opened V1 meanwhile (beside the body and fetch_base): it stays, so plan anew. */
+	if (e->kind == EDIT_GIVE &&
+	    content_users_locked(e->vol, e->base.id) > (e->b->content ? 2 : 1))
+		return -EAGAIN;
+	error = rows_locked(e, &id);
+	if (!error)
+		error = switch_body_locked(e, id, ret_content);
+	return error;
+}
+
+static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
+{
+	cleanup_close int clone = -1;
+	struct content *base = NULL, *old = NULL;
+	int error = 0;
+
+	if (e->kind != EDIT_EMPTY && e->base.size)
+		error = fetch_base(e, interrupted, arg, &base);
+	if (!error && (e->kind == EDIT_CLONE || e->kind == EDIT_TAKEOVER)) {
+		clone = make_clone(e, interrupted, arg);
+		error = clone < 0 ? clone : 0;
+	}
+	if (!error) {
+		SCOPED_LOCK(&e->vol->lock);
+		error = apply_locked(e, &old);
+	}
+	if (!error && e->kind == EDIT_TAKEOVER)
+		error = content_rebind(e->vol, e->base.id);
+	if (error && clone >= 0)
+		unlinkat(e->vol->objects_fd, e->temporary, 0);
+	content_put(old);
+	content_put(base);
+	return error;
+}
+
+int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn interrupted,
+	       void *arg)
+{
+	struct edit e = {.vol = vol, .b = b};
+	struct after after = {.vol = vol};
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	while (b->preparing)
+		pthread_cond_wait(&vol->changed, &vol->lock);
+	if (b->staged) {
+		error = body_open_write_locked(b);
+		pthread_mutex_unlock(&vol->lock);
+		return error;
+	}
+	b->preparing = true;
+	b->pins++;
+	do {
+		error = plan_locked(&e, keep);
+		if (error)
+			break;
+		pthread_mutex_unlock(&vol->lock);
+		error = edit_once(&e, interrupted, arg);
+		pthread_mutex_lock(&vol->lock);
+	} while (error == -EAGAIN);
+	b->preparing = false;
+	pthread_cond_broadcast(&vol->changed);
+	body_unpin_locked(vol, b, &after);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	return error;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles: what an open file is, its close, and what the kernel may work on itself. Opening is in
+ * handle_open.c, reading and writing in handle_io.c. */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include "lib/util/faultpoint.h"
+#include "lib/util/log.h"
+#include "lib/volume/sealer.h"
+
+uint64_t handle_ino(const struct handle *h)
+{
+	return h->body->ino;
+}
+
+uint64_t handle_body(const struct handle *h)
+{
+	return h->body->id;
+}
+
+bool handle_writes(const struct handle *h)
+{
+	return h->writes;
+}
+
+/* ---- the kernel's own way ---- */
+
+bool handle_direct(struct handle *h)
+{
+	struct volume *vol = h->vol;
+	struct content *c;
+	bool direct;
+
+	pthread_mutex_lock(&vol->lock);
+	direct = h->body->staged && !h->body->preparing;
+	pthread_mutex_unlock(&vol->lock);
+	if (direct || h->writes)
+		return direct;
+	if (body_content(vol, h->body, &c) || !c)
+		return false;
+	/* Where an epoch's reader has the kernel read it, an edit could take over the file under
+	 * nobody's hands: the live file goes through the daemon then. */
+	direct = content_size(c) && content_whole(c) && !content_lent(c);
+	content_put(c);
+	return direct;
+}
+
+int handle_prepare_direct(struct handle *h)
+{
+	int error;
+
+	if (!h->writes)
+		return handle_direct(h) ? 0 : -EAGAIN;
+	error = edit_begin(h->vol, h->body, UINT64_MAX, NULL, NULL);
+	return error == -EHOSTUNREACH || error == -ETIMEDOUT ? -EAGAIN : error;
+}
+
+int handle_backing_fd(struct handle *h)
+{
+	struct volume *vol = h->vol;
+	struct body *b = h->body;
+	struct state_version v;
+	int fd;
+	SCOPED_LOCK(&vol->lock);
+
+	if (b->preparing || (h->writes && !b->staged))
+		return -EAGAIN;
+	if (b->staged)
+		fd = reopen(b->fd, O_RDONLY);
+	else if (!b->content || content_lent(b->content) ||
+		 state_version_get(vol->state, b->version, &v) || !v.local_whole)
+		return -EAGAIN;
+	else
+		fd = object_open(vol, b->version, O_RDONLY);
+	if (fd >= 0 && !h->direct) {
+		h->direct = true;
+		b->direct++;
+	}
+	return fd;
+}
+
+/* ---- closing ---- */
+
+static int journal_locked(struct volume *vol, struct body *b, const struct stat *st)
+{
+	struct state_version v;
+	int error;
+
+	if (b->journaled_ctime_ns == stat_ctime(st) && b->journaled_size == (uint64_t)st->st_size)
+		return 0;
+	error = state_version_get(vol->state, b->version, &v);
+	if (error)
+		return error;
+	v.flushed_size = (uint64_t)st->st_size;
+	v.flushed_ctime_ns = stat_ctime(st);
+	error = state_version_set(vol->state, &v);
+	if (error)
+		return error;
+	b->journaled_size = v.flushed_size;
+	b->journaled_ctime_ns = v.flushed_ctime_ns;
+	return 0;
+}
+
+static bool all_writers_closed_locked(const struct body *b)
+{
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes && !h->closed)
+			return false;
+	return true;
+}
+
+/* The opener closes a descriptor: promises what is there by now. */
+static int close_locked(struct handle *h)
+{
+	struct body *b = h->body;
+	struct stat st;
+	int error = 0;
+
+	h->closed = true;
+	if (b->staged && !b->discarded && !b->orphan)
+		error = fstat(b->fd, &st) < 0 ? -errno : journal_locked(h->vol, b, &st);
+	FAULT_POINT("flush.journaled");
+	if (all_writers_closed_locked(b))
+		body_set_closing_locked(h->vol, b, clock_mono_ns(), b->releasing);
+	return error;
+}
+
+/* durability=remote: what was closed is committed before its release, as a copy, since another
+ * descriptor may be left (the release then finds nothing new), and its epoch becomes durable. */
+static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg)
+{
+	struct body *b = h->body;
+	uint64_t id = b->id;
+	bool ready;
+	int error;
+
+	pthread_mutex_lock(&h->vol->lock);
+	ready = b->staged && !b->orphan && all_writers_closed_locked(b);
+	pthread_mutex_unlock(&h->vol->lock);
+	if (!ready)
+		return 0;
+	error = body_commit_copy(h->vol, id);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return epochs_wait(h->vol, 0, -1, interrupted, arg);
+}
+
+int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
+{
+	struct volume *vol = h->vol;
+	bool known = h->tgid && pid, killed = false;
+	int error = 0;
+
+	if (!h->writes)
+		return 0;
+	/* A forked child that closes what it inherited: no commit, and its death does not count. */
+	if (known && process_of(pid) != h->tgid)
+		return 0;
+	killed = known && process_was_killed(pid);
+	FAULT_POINT("flush.begin");
+	pthread_mutex_lock(&vol->lock);
+	if (killed) {
+		h->killed = true;
+		h->closed = true;
+		body_set_closing_locked(vol, h->body, clock_mono_ns(), h->body->releasing);
+	} else {
+		error = close_locked(h);
+	}
+	pthread_mutex_unlock(&vol->lock);
+	if (!error && !killed && vol->options.durable_close)
+		error = close_durably(h, interrupted, arg);
+	return error;
+}
+
+static void unlink_handle_locked(struct handle *h)
+{
+	struct body *b = h->body;
+	struct handle **p = &b->open_handles;
+	struct member *m = h->writes ? body_member_locked(b, h->tgid, false) : NULL;
+
+	while (*p != h)
+		p = &(*p)->next;
+	*p = h->next;
+	b->handles--;
+	if (m && m->handles)
+		m->handles--;
+	if (h->direct)
+		b->direct--;
+	if (!h->writes)
+		return;
+	b->writers--;
+	if (h->killed)
+		b->killed = true;
+	else
+		b->closed_well = true;
+}
+
+/* Drops our own write descriptor and tests whether somebody else's is left. Drops the lock. */
+static bool no_mapping_left_locked(struct volume *vol, struct body *b)
+{
+	struct backing *backing = backing_ref(b->backing);
+	bool quiet;
+
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	b->write_fd = -1;
+	pthread_mutex_unlock(&vol->lock);
+	quiet = backing_is_quiet(backing->fd, true);
+	backing_put(backing);
+	pthread_mutex_lock(&vol->lock);
+	return quiet;
+}
+
+/* The last writer closed. True where a copy must be committed because a mapping is left. */
+static bool finish_locked(struct volume *vol, struct body *b, bool direct, struct after *after)
+{
+	if (direct && body_commits_locked(vol, b) && !no_mapping_left_locked(vol, b)) {
+		if (b->writers || !b->staged || b->discarded)
+			return false;
+		body_watch_locked(vol, b, true);
+		return body_commits_locked(vol, b);
+	}
+	/* Without the lock a new writer may have come: the close is his. */
+	if (!b->writers && b->staged && !b->discarded && !b->preparing)
+		body_finish_locked(vol, b, after);
+	return false;
+}
+
+static void release_writer_locked(struct handle *h, bool direct, struct after *after)
+{
+	struct volume *vol = h->vol;
+	struct body *b = h->body;
+	bool copy = false;
+
+	body_set_closing_locked(vol, b, b->closing_ns, b->releasing + 1);
+	FAULT_POINT("release.begin");
+	if (!b->writers && b->staged && !b->discarded)
+		copy = finish_locked(vol, b, direct, after);
+	if (copy) {
+		int error;
+
+		pthread_mutex_unlock(&vol->lock);
+		error = body_commit_copy(vol, b->id);
+		pthread_mutex_lock(&vol->lock);
+		if (error && error != -ENOENT)
+			log_error("a file with a mapping left is committed later: %s",
+				  strerror(-error));
+	}
+	body_set_closing_locked(vol, b, b->writers ? b->closing_ns : 0, b->releasing - 1);
+	pthread_cond_broadcast(&vol->changed);
+	FAULT_POINT("release.end");
+}
+
+void handle_release(struct handle *h, bool direct)
+{
+	struct volume *vol = h->vol;
+	struct body *b = h->body;
+	struct after after = {.vol = vol};
+
+	pthread_mutex_lock(&vol->lock);
+	b->pins++;
+	unlink_handle_locked(h);
+	if (h->writes)
+		release_writer_locked(h, direct, &after);
+	body_unpin_locked(vol, b, &after);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	lent_free(h->lent);
+	free(h);
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and writing open files. */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include "lib/util/faultpoint.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/sealer.h"
+
+int body_content(struct volume *vol, struct body *b, struct content **ret_content)
+{
+	struct content *c = NULL, *extra = NULL;
+	uint64_t version;
+	int error;
+
+	for (;;) {
+		pthread_mutex_lock(&vol->lock);
+		version = b->version;
+		if (!b->staged && !b->content && c && content_version(c) == version)
+			b->content = steal_ptr(c);
+		extra = steal_ptr(c);
+		c = !b->staged && b->content ? content_ref(b->content) : NULL;
+		if (b->staged || c) {
+			pthread_mutex_unlock(&vol->lock);
+			content_put(extra);
+			*ret_content = c;
+			return 0;
+		}
+		pthread_mutex_unlock(&vol->lock);
+		content_put(extra);
+		error = content_get(vol, version, &c);
+		if (error)
+			return error == -ENOENT ? -EIO : error;
+	}
+}
+
+/* Where to read from: the backing file of a staged body, counted, or its closed content. */
+static int source_of(struct handle *h, struct backing **ret_backing, struct content **ret_content)
+{
+	struct body *b = h->body;
+	int error;
+
+	for (;;) {
+		pthread_mutex_lock(&h->vol->lock);
+		*ret_backing = b->staged ? backing_ref(b->backing) : NULL;
+		pthread_mutex_unlock(&h->vol->lock);
+		*ret_content = NULL;
+		if (*ret_backing)
+			return 0;
+		error = body_content(h->vol, b, ret_content);
+		if (error || *ret_content)
+			return error;
+	}
+}
+
+ssize_t handle_read(struct handle *h, void *data, size_t len, uint64_t offset,
+		    interrupted_fn interrupted, void *arg)
+{
+	struct backing *backing;
+	struct content *c;
+	ssize_t n = source_of(h, &backing, &c);
+
+	if (n)
+		return n;
+	if (backing)
+		n = io_pread_some(backing->fd, data, len, offset);
+	else
+		n = content_read(c, data, len, offset, interrupted, arg);
+	backing_put(backing);
+	content_put(c);
+	return n;
+}
+
+/* A splice may still read from what handle_read_fd gave out before; none takes this long. */
+#define LENT_LIFE (60 * NS_PER_S)
+
+/* The descriptor becomes the handle's (or its newest is the same): borrowed until the release. */
+static int lend(struct handle *h, struct backing *backing, uint64_t version)
+{
+	struct lent *l = malloc(sizeof(*l)), *old = NULL, **p;
+	int64_t now = clock_mono_ns();
+
+	if (!l) {
+		backing_put(backing);
+		return -ENOMEM;
+	}
+	*l = (struct lent){.backing = backing, .version = version, .at_ns = now};
+	pthread_mutex_lock(&h->vol->lock);
+	l->next = h->lent;
+	h->lent = l;
+	/* The first may be in use; those behind it only if something came before them lately. */
+	for (p = &l->next; *p; p = &(*p)->next) {
+		if (now - l->at_ns > LENT_LIFE) {
+			old = *p;
+			*p = NULL;
+			break;
+		}
+		l = *p;
+	}
+	pthread_mutex_unlock(&h->vol->lock);
+	lent_free(old);
+	return 0;
+}
+
+void lent_free(struct lent *l)
+{
+	while (l) {
+		struct lent *next = l->next;
+
+		backing_put(l->backing);
+		free(l);
+		l = next;
+	}
+}
+
+/* The same descriptor as last time, where the body works on the same version. */
+static int lent_fd(struct handle *h, uint64_t version)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&h->vol->lock);
+	if (h->lent && h->lent->version == version)
+		fd = h->lent->backing->fd;
+	pthread_mutex_unlock(&h->vol->lock);
+	return fd;
+}
+
+static int lend_content(struct handle *h, const struct content *c)
+{
+	struct backing *backing;
+	int fd = lent_fd(h, content_version(c)), error;
+
+	if (fd >= 0)
+		return fd;
+	fd = object_open(h->vol, content_version(c), O_RDONLY);
+	if (fd < 0) /* an empty one may have no file: then handle_read answers */
+		return fd == -ENOENT ? -EAGAIN : fd;
+	backing = malloc(sizeof(*backing));
+	if (!backing) {
+		close(fd);
+		return -ENOMEM;
+	}
+	atomic_init(&backing->refs, 1);
+	backing->fd = fd;
+	error = lend(h, backing, content_version(c));
+	return error ? error : fd;
+}
+
+static ssize_t lend_staged(struct handle *h, struct backing *backing, size_t len, uint64_t offset,
+			   int *ret_fd)
+{
+	int fd = backing->fd, error;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0) {
+		error = -errno;
+		backing_put(backing);
+		return error;
+	}
+	if (lent_fd(h, 0) == fd) {
+		backing_put(backing);
+	} else {
+		error = lend(h, backing, 0);
+		if (error)
+			return error;
+	}
+	*ret_fd = fd;
+	if ((uint64_t)st.st_size <= offset)
+		return 0;
+	return len < (uint64_t)st.st_size - offset ? (ssize_t)len
+						   : (ssize_t)((uint64_t)st.st_size - offset);
+}
+
+ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, interrupted_fn interrupted,
+		       void *arg, int *ret_fd)
+{
+	struct backing *backing;
+	struct content *c;
+	uint64_t size;
+	int fd, error = source_of(h, &backing, &c);
+
+	if (error)
+		return error;
+	if (backing)
+		return lend_staged(h, backing, len, offset, ret_fd);
+	size = content_size(c);
+	len = offset >= size ? 0 : len < size - offset ? len : (size_t)(size - offset);
+	error = len ? content_fetch(c, offset, len, interrupted, arg) : 0;
+	fd = error ? error : lend_content(h, c);
+	content_put(c);
+	if (fd < 0)
+		return fd;
+	*ret_fd = fd;
+	return (ssize_t)len;
+}
+
+/* ---- writing ---- */
+
+static int begin_write(struct handle *h, uint64_t keep, int *ret_fd)
+{
+	struct body *b = h->body;
+	int error;
+
+	if (!h->writes)
+		return -EBADF;
+	error = edit_begin(h->vol, b, keep, NULL, NULL);
+	if (error)
+		return error;
+	FAULT_POINT("write.ready");
+	SCOPED_LOCK(&h->vol->lock);
+	if (b->closing_ns) /* closed by one descriptor, written by another */
+		body_set_closing_locked(h->vol, b, 0, b->releasing);
+	h->closed = false;
+	*ret_fd = b->write_fd;
+	return b->write_fd < 0 ? -EBADF : 0;
+}
+
+int handle_write_fd(struct handle *h, int *ret_fd)
+{
+	return begin_write(h, UINT64_MAX, ret_fd);
+}
+
+static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
+{
+	ssize_t n;
+	int error;
+
+	if (offset != UINT64_MAX) {
+		error = io_pwrite_full(fd, data, len, offset);
+		return error ? error : (ssize_t)len;
+	}
+	/* The flag of this one write, so that appends of several processes do not overlap. */
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+
+	do
+		n = pwritev2(fd, &iov, 1, 0, RWF_APPEND);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset)
+{
+	ssize_t n;
+	int fd, error = begin_write(h, UINT64_MAX, &fd);
+
+	if (error)
+		return error;
+	n = write_once(fd, data, len, offset);
+	if (n == -ENOSPC || n == -EDQUOT) {
+		error = volume_reserve(h->vol, len, NULL, NULL);
+		if (!error)
+			n = write_once(fd, data, len, offset);
+	}
+	FAULT_POINT("write.done");
+	return n;
+}
+
+int handle_truncate(struct handle *h, uint64_t size)
+{
+	int fd, error = begin_write(h, size, &fd);
+
+	if (error)
+		return error;
+	return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+}
+
+int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len)
+{
+	int fd, error;
+
+	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, NULL, NULL);
+	if (!error)
+		error = begin_write(h, UINT64_MAX, &fd);
+	if (error)
+		return error;
+	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
+}
+
+static int seek_fd(int fd, uint64_t offset, int whence, uint64_t *ret_offset)
+{
+	off_t at = lseek(fd, (off_t)offset, whence);
+
+	if (at < 0)
+		return -errno;
+	*ret_offset = (uint64_t)at;
+	return 0;
+}
+
+static int seek_content(struct handle *h, struct content *c, uint64_t offset, int whence,
+			uint64_t *ret_offset)
+{
+	uint64_t size = content_size(c);
+	cleanup_close int fd = -1;
+
+	if (offset >= size)
+		return -ENXIO;
+	if (content_whole(c))
+		fd = object_open(h->vol, content_version(c), O_RDONLY);
+	if (fd >= 0)
+		return seek_fd(fd, offset, whence, ret_offset);
+	/* The holes of a partly fetched file are not those of its content. */
+	*ret_offset = whence == SEEK_DATA ? offset : size;
+	return 0;
+}
+
+int handle_lseek(struct handle *h, uint64_t offset, int whence, uint64_t *ret_offset)
+{
+	struct backing *backing;
+	struct content *c;
+	int error;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	error = source_of(h, &backing, &c);
+	if (error)
+		return error;
+	error = backing ? seek_fd(backing->fd, offset, whence, ret_offset)
+			: seek_content(h, c, offset, whence, ret_offset);
+	backing_put(backing);
+	content_put(c);
+	return error;
+}
+
+/* ---- fsync ---- */
+
+static int sync_rows_locked(struct volume *vol, struct body *b, const struct stat *st)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, b->version, &v);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	b->synced_size = (uint64_t)st->st_size;
+	b->synced_ctime_ns = stat_ctime(st);
+	if (b->staged) {
+		/* A replacement stays fragile until it is closed. */
+		if (!v.fragile || v.kind != VERSION_NEW)
+			return 0;
+		v.fragile = b->fragile = false;
+	} else {
+		if (v.fsynced)
+			return 0;
+		v.fsynced = true;
+	}
+	return state_version_set(vol->state, &v);
+}
+
+int handle_fsync(struct handle *h, bool data_only)
+{
+	struct volume *vol = h->vol;
+	struct body *b = h->body;
+	cleanup_close int own = -1;
+	struct backing *backing;
+	struct stat st = {0};
+	int fd, error = 0;
+	bool first;
+
+	pthread_mutex_lock(&vol->lock);
+	first = !b->synced_ctime_ns; /* of this version: its file's name is not safe yet */
+	backing = b->staged ? backing_ref(b->backing) : NULL;
+	if (!backing)
+		own = object_open(vol, b->version, O_RDONLY);
+	pthread_mutex_unlock(&vol->lock);
+	fd = backing ? backing->fd : own;
+	if (fd < 0) /* not local: the remote has it */
+		return fd == -ENOENT ? state_sync(vol->state) : fd;
+	if (fstat(fd, &st) < 0 || (data_only ? fdatasync(fd) : fsync(fd)) < 0 ||
+	    (first && fsync(vol->objects_fd) < 0))
+		error = -errno;
+	FAULT_POINT("fsync.data");
+	if (!error && !vol->options.read_only) {
+		SCOPED_LOCK(&vol->lock);
+		error = sync_rows_locked(vol, b, &st);
+	}
+	backing_put(backing);
+	return error ? error : state_sync(vol->state);
+}
+
+/* ---- truncate(2) ---- */
+
+static int truncate_pinned(struct volume *vol, struct body *b, uint64_t size)
+{
+	int error = edit_begin(vol, b, size, NULL, NULL);
+
+	if (error)
+		return error;
+	SCOPED_LOCK(&vol->lock);
+	if (b->write_fd < 0)
+		return -EBADF;
+	return ftruncate(b->write_fd, (off_t)size) < 0 ? -errno : 0;
+}
+
+static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body,
+			       struct body **ret_body)
+{
+	struct body *b = body_find_locked(vol, body);
+	struct state_file f;
+	int error;
+
+	if (!b || b->ino != ino) {
+		error = state_file_get(vol->state, ino, &f);
+		if (!error)
+			error = body_get_locked(vol, &f, &b);
+		if (error)
+			return error;
+	}
+	b->pins++;
+	*ret_body = b;
+	return 0;
+}
+
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size)
+{
+	struct after after = {.vol = vol};
+	struct body *b = NULL;
+	int error;
+
+	if (vol->options.read_only)
+		return -EROFS;
+	pthread_mutex_lock(&vol->lock);
+	error = truncate_pin_locked(vol, ino, body, &b);
+	pthread_mutex_unlock(&vol->lock);
+	if (error)
+		return error;
+	error = truncate_pinned(vol, b, size);
+	pthread_mutex_lock(&vol->lock);
+	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
+	    !b->pending)
+		body_finish_locked(vol, b, &after);
+	body_unpin_locked(vol, b, &after);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	return error;
+}

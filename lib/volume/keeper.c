@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keeper: a thread for what bodies leave for later. It removes backing files of versions whose
+ * rows are gone, finishes bodies that a writable mapping still changes or whose commit failed, and
+ * drops replacements whose open never came.
+ */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include "lib/util/log.h"
+
+#define WATCH_FIRST  (100 * NS_PER_MS)
+#define WATCH_LAST   (2 * NS_PER_S)
+#define PENDING_LIFE (30 * NS_PER_S)
+#define QUIET_TRIES  10
+#define QUIET_STEP   (2 * NS_PER_MS)
+
+/*
+ * A read lease is granted only while nobody has the file open or mapped for writing (fcntl(2)). The
+ * kernel puts away the descriptors of a passthrough open a little after its release.
+ */
+bool backing_is_quiet(int read_fd, bool wait)
+{
+	for (int i = 0; i < (wait ? QUIET_TRIES : 1); i++) {
+		struct timespec step = clock_timespec(QUIET_STEP);
+
+		if (i)
+			nanosleep(&step, NULL);
+		if (fcntl(read_fd, F_SETLEASE, F_RDLCK) == 0) {
+			fcntl(read_fd, F_SETLEASE, F_UNLCK);
+			return true;
+		}
+		if (errno != EAGAIN && errno != EBUSY)
+			return true; /* leases are not for us here: it cannot be told */
+	}
+	return false;
+}
+
+void doom_locked(struct volume *vol, uint64_t version)
+{
+	struct doomed *d = malloc(sizeof(*d));
+
+	if (!d) /* recover.c removes it at the next mount */
+		return;
+	d->version = version;
+	d->next = vol->bodies->doomed;
+	vol->bodies->doomed = d;
+	pthread_cond_signal(&vol->bodies->keeper_wake);
+}
+
+void body_watch_locked(struct volume *vol, struct body *b, bool watch)
+{
+	if (b->watched == watch)
+		return;
+	b->watched = watch;
+	vol->bodies->watched += watch ? 1u : -1u;
+	if (watch)
+		pthread_cond_signal(&vol->bodies->keeper_wake);
+}
+
+/* What is on the list now is of transactions that have ended, or of the caller's own: with the lock
+ * held nobody else is in one. A row that is still there was rolled back. */
+static struct doomed *take_doomed_locked(struct volume *vol)
+{
+	struct doomed *all = steal_ptr(vol->bodies->doomed), **p = &all, *d;
+
+	while ((d = *p)) {
+		if (!state_version_exists(vol->state, d->version)) {
+			p = &d->next;
+			continue;
+		}
+		*p = d->next;
+		free(d);
+	}
+	return all;
+}
+
+static void remove_doomed(struct volume *vol, struct doomed *all)
+{
+	struct doomed *d;
+
+	while ((d = all)) {
+		int error = object_remove(vol, d->version);
+
+		if (error)
+			log_warn("removing objects/%016" PRIx64 ": %s", d->version,
+				 strerror(-error));
+		all = d->next;
+		free(d);
+	}
+}
+
+/* Our own descriptor would keep it busy. */
+static bool watched_is_quiet_locked(struct body *b)
+{
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	b->write_fd = -1;
+	return backing_is_quiet(b->fd, false);
+}
+
+static void finish_watched_locked(struct volume *vol, struct after *after, bool last)
+{
+	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++) {
+		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
+			next = b->next_by_id;
+			if (!b->watched || b->writers || b->releasing || b->preparing)
+				continue;
+			if (b->discarded || !b->staged)
+				body_watch_locked(vol, b, false);
+			else if (last || watched_is_quiet_locked(b))
+				body_finish_locked(vol, b, after);
+			body_drop_locked(vol, b, after);
+		}
+	}
+}
+
+static bool drop_pending_locked(struct volume *vol, struct after *after, bool last)
+{
+	int64_t now = clock_mono_ns();
+	bool left = false;
+
+	for (size_t i = 0; vol->bodies->pending && i < BODY_BUCKETS; i++) {
+		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
+			next = b->next_by_id;
+			if (!b->pending || b->handles || b->pins)
+				continue;
+			if (!last && now - b->made_ns < PENDING_LIFE) {
+				left = true;
+				continue;
+			}
+			if (!body_discard_locked(vol, b))
+				body_drop_locked(vol, b, after);
+		}
+	}
+	return left;
+}
+
+/* One round; true where something waits for a later one. */
+static bool keep(struct volume *vol, bool last)
+{
+	struct after after = {.vol = vol};
+	struct doomed *doomed;
+	bool left;
+
+	pthread_mutex_lock(&vol->lock);
+	finish_watched_locked(vol, &after, last);
+	left = drop_pending_locked(vol, &after, last) || vol->bodies->watched;
+	doomed = take_doomed_locked(vol);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	remove_doomed(vol, doomed);
+	return left;
+}
+
+static void *keeper_main(void *arg)
+{
+	struct volume *vol = arg;
+	int64_t wait = WATCH_FIRST;
+
+	pthread_mutex_lock(&vol->lock);
+	while (!vol->bodies->keeper_stops) {
+		bool left;
+
+		pthread_mutex_unlock(&vol->lock);
+		left = keep(vol, false);
+		pthread_mutex_lock(&vol->lock);
+		if (vol->bodies->keeper_stops || vol->bodies->doomed)
+			continue;
+		if (!left && !vol->bodies->watched && !vol->bodies->pending) {
+			pthread_cond_wait(&vol->bodies->keeper_wake, &vol->lock);
+			wait = WATCH_FIRST;
+			continue;
+		}
+		cond_wait_until(&vol->bodies->keeper_wake, &vol->lock, clock_mono_ns() + wait);
+		wait = 2 * wait < WATCH_LAST ? 2 * wait : WATCH_LAST;
+	}
+	pthread_mutex_unlock(&vol->lock);
+	return NULL;
+}
+
+int keeper_start(struct volume *vol)
+{
+	struct sigaction old;
+	int error;
+
+	/* An open for writing in the moment that a lease is held is announced by SIGIO, which would
+	 * end the process. */
+	if (sigaction(SIGIO, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+		signal(SIGIO, SIG_IGN);
+	error = -pthread_create(&vol->bodies->keeper, NULL, keeper_main, vol);
+	vol->bodies->keeper_runs = !error;
+	return error;
+}
+
+void keeper_stop(struct volume *vol)
+{
+	if (vol->bodies->keeper_runs) {
+		pthread_mutex_lock(&vol->lock);
+		vol->bodies->keeper_stops = true;
+		pthread_cond_signal(&vol->bodies->keeper_wake);
+		pthread_mutex_unlock(&vol->lock);
+		pthread_join(vol->bodies->keeper, NULL);
+		vol->bodies->keeper_runs = false;
+	}
+	keep(vol, true);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Was this descriptor closed, or did its process die? In FLUSH the request's pid is the closing
+ * thread, which waits for our answer, so /proc/TID tells how it ends: of /proc/TID/stat (proc(5))
+ * field 9 has PF_EXITING, and field 52 the exit code as wait(2) gives it: the signal in the low 7
+ * bits, the exit status above. PF_SIGNALED is no help: a normal exit with running threads sets it.
+ */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "lib/util/io.h"
+
+#define PF_EXITING  0x4
+#define FIELD_FLAGS 9
+#define FIELD_EXIT  52
+
+static ssize_t proc_read(pid_t tid, const char *file, char *data, size_t size)
+{
+	char path[64];
+	cleanup_close int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = io_pread_some(fd, data, size - 1, 0);
+	if (n >= 0)
+		data[n] = '\0';
+	return n;
+}
+
+pid_t process_of(pid_t tid)
+{
+	char text[2048];
+	const char *line;
+
+	if (tid <= 0 || proc_read(tid, "status", text, sizeof(text)) <= 0)
+		return 0;
+	line = strstr(text, "\nTgid:");
+	return line ? (pid_t)strtol(line + strlen("\nTgid:"), NULL, 10) : 0;
+}
+
+/* Field `want` of a stat line, counted from 1; the name in field 2 may hold anything. */
+static bool stat_field(const char *text, int want, unsigned long *ret_value)
+{
+	const char *p = strrchr(text, ')');
+
+	for (int field = 2; p && field < want; field++)
+		p = strchr(p + 1, ' ');
+	if (!p)
+		return false;
+	*ret_value = strtoul(p + 1, NULL, 10);
+	return true;
+}
+
+/* Field 52 reads 0 where we may not trace the process; then even its links are hidden. */
+static bool may_trace(pid_t tid)
+{
+	char path[64], target[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)tid);
+	return readlink(path, target, sizeof(target)) >= 0 || errno != EACCES;
+}
+
+bool process_was_killed(pid_t tid)
+{
+	unsigned long flags, code;
+	char text[2048];
+
+	if (tid <= 0 || proc_read(tid, "stat", text, sizeof(text)) <= 0)
+		return false;
+	if (!stat_field(text, FIELD_FLAGS, &flags) || !(flags & PF_EXITING))
+		return false;
+	if (!stat_field(text, FIELD_EXIT, &code))
+		return true;
+	return (code & 0x7f) || (code >> 8) || !may_trace(tid);
+}
+
+static bool ends_in(const char *path, const char *name)
+{
+	static const char deleted[] = " (deleted)";
+	size_t len = strlen(path), name_len = strlen(name);
+
+	if (len > sizeof(deleted) - 1 && !strcmp(path + len - (sizeof(deleted) - 1), deleted))
+		len -= sizeof(deleted) - 1;
+	return len > name_len && path[len - name_len - 1] == '/' &&
+	       !memcmp(path + len - name_len, name, name_len);
+}
+
+bool process_has_open(pid_t tgid, const char *name)
+{
+	char path[64], target[PATH_MAX];
+	cleanup_closedir DIR *dir = NULL;
+	struct dirent *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tgid);
+	dir = opendir(path);
+	while (dir && (d = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);
+
+		if (n <= 0)
+			continue;
+		target[n] = '\0';
+		if (ends_in(target, name))
+			return true;
+	}
+	return false;
+}

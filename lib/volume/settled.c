@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Closes whose release is on its way. close() returns when FLUSH is answered; the kernel sends
+ * RELEASE, by which the close is committed, in the background. Contract 1.2 rule 3: from close() on,
+ * any request by name, seal or look into .epochs takes it in.
+ */
+#include "lib/volume/bodies.h"
+
+#include <errno.h>
+
+/* Usually the release is here within a millisecond. After the first wait somebody asks whether the
+ * process has another descriptor open (dup2 of a shell's redirection); if not, the release must
+ * come, however busy the machine is. */
+#define WAIT_FIRST (20 * NS_PER_MS)
+#define WAIT_LAST  (2 * NS_PER_S)
+
+void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
+			     unsigned releasing)
+{
+	bool was = b->closing_ns || b->releasing, is = closing_ns || releasing;
+
+	b->closing_ns = closing_ns;
+	b->releasing = releasing;
+	if (was != is)
+		vol->bodies->closing += is ? 1u : -1u;
+	if (was && !is)
+		pthread_cond_broadcast(&vol->changed);
+}
+
+/* The opener keeps the file open by another descriptor. Drops the lock. */
+static bool still_open_locked(struct volume *vol, struct body *b)
+{
+	char name[256];
+	bool open = false;
+	pid_t tgid = 0;
+
+	first_name_locked(vol, b->ino, name, NULL);
+	for (struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes && h->closed && !h->killed)
+			tgid = h->tgid;
+	pthread_mutex_unlock(&vol->lock);
+	if (tgid)
+		open = process_has_open(tgid, name);
+	pthread_mutex_lock(&vol->lock);
+	return open;
+}
+
+static void settle_one_locked(struct volume *vol, struct body *b)
+{
+	int64_t start = clock_mono_ns();
+	bool asked = false;
+	struct after after = {.vol = vol};
+
+	b->pins++;
+	while (b->closing_ns || b->releasing) {
+		int64_t limit = start + (asked || b->releasing ? WAIT_LAST : WAIT_FIRST);
+
+		if (cond_wait_until(&vol->changed, &vol->lock, limit) != -ETIMEDOUT)
+			continue;
+		if (!b->closing_ns && !b->releasing)
+			break;
+		if (asked || clock_mono_ns() >= start + WAIT_LAST)
+			break;
+		if (still_open_locked(vol, b) && !b->releasing)
+			break;
+		asked = true;
+	}
+	body_set_closing_locked(vol, b, 0, b->releasing);
+	body_unpin_locked(vol, b, &after);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	pthread_mutex_lock(&vol->lock);
+}
+
+static struct body *closing_body_locked(struct volume *vol, uint64_t ino)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++) {
+		struct body *b =
+			ino ? vol->bodies->by_ino[ino % BODY_BUCKETS] : vol->bodies->by_ino[i];
+
+		for (; b; b = b->next_of_ino)
+			if ((!ino || b->ino == ino) && b->closing_ns)
+				return b;
+		if (ino)
+			break;
+	}
+	return NULL;
+}
+
+bool body_settle_locked(struct volume *vol, uint64_t ino)
+{
+	bool waited = false;
+	struct body *b;
+
+	while (vol->bodies->closing && (b = closing_body_locked(vol, ino))) {
+		settle_one_locked(vol, b);
+		waited = true;
+	}
+	return waited;
+}
+
+void bodies_settle(struct volume *vol)
+{
+	SCOPED_LOCK(&vol->lock);
+	body_settle_locked(vol, 0);
+}
