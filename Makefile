@@ -70,10 +70,10 @@ ifeq ($(SAN),)
 HARDENING := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 else
 # The instrumentation confuses gcc's flow analysis.
-WARNINGS += -Wno-maybe-uninitialized -Wno-unknown-warning-option
+WARNINGS += $(if $(findstring clang,$(CC)),,-Wno-maybe-uninitialized)
 endif
 HARDENING += -fstack-protector-strong -fPIE
-OPTIMIZE := $(if $(filter coverage,$(SAN)),-O0,-O2) -g
+OPTIMIZE := $(if $(filter coverage,$(SAN)),-O1,-O2) -g
 
 # One run of pkg-config a set; what is missing is reported when something is compiled, so that
 # `make test` can install it first.

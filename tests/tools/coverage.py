@@ -19,7 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def lines_of(data):
     """{source: {line: count}} of one .gcda file."""
     run = subprocess.run(["gcov", "--json-format", "--stdout", str(data.resolve())],
-                         capture_output=True, check=True, cwd=ROOT)
+                         stdout=subprocess.PIPE, cwd=ROOT)
+    if run.returncode:
+        print("  %s cannot be read: was its program killed?" % data)
+        return
     for text in run.stdout.splitlines():
         for entry in json.loads(text)["files"]:
             yield entry["file"], {row["line_number"]: row["count"] for row in entry["lines"]}

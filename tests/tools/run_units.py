@@ -72,6 +72,8 @@ def parse_tap(name, text):
 
 def run(program, san):
     """Runs one program: its tests, its output, how long it took."""
+    if not program.exists():
+        return program, [(program.name, "failed", "it is not built")], "", 0.0
     start = time.monotonic()
     with tempfile.NamedTemporaryFile(prefix="epochfs-tap-") as tap:
         process = subprocess.Popen(command_of(program), env=environment(san, tap.name), cwd=ROOT,
