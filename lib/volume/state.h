@@ -202,8 +202,8 @@ enum epoch_state {
 struct state_epoch {
 	uint64_t number;
 	enum epoch_state state;
-	char *record; /* JSON (lib/format/record.h), owned: state_epoch_free; NULL for a tombstone
-		       */
+	char *record; /* JSON (lib/format/record.h), owned: state_epoch_free; NULL for a tombstone,
+			 and for a SEALED epoch that is not frozen yet (sealer.h): skip it */
 	char *error;  /* owned; why it failed, or NULL */
 	bool remote_delete_pending; /* dropped here, the remote does not know yet */
 	bool superseded;	    /* a later epoch continues this one: it is no longer complete */
@@ -217,6 +217,11 @@ typedef int (*state_epoch_fn)(void *arg, const struct state_epoch *e);
 int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg);
 /* The smallest number that is SEALED, UPLOADING or FAILED: -ENOENT when all is durable. */
 int state_epoch_first_pending(struct state *s, uint64_t *ret_number);
+/*
+ * Epochs from `next` on that began and have no record (sealer.h) never were: their rows go, and what
+ * was born or died later than `next` was so at `next`. After a crash only: it reads all versions.
+ */
+int state_epochs_rewind(struct state *s, uint64_t next);
 /* Whether an epoch that is not durable and not dropped has a number in [born, died) (died 0: no
  * end). */
 bool state_epoch_pending_in(struct state *s, uint64_t born, uint64_t died);

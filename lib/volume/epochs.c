@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Epochs of an open volume: sealing on request, listing, trees, names. */
+#include "lib/volume/epochs.h"
+
+#include <errno.h>
+#include <string.h>
+#include "lib/format/names.h"
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+#include "lib/volume/body.h"
+#include "lib/volume/seal.h"
+#include "lib/volume/trees.h"
+#include "lib/volume/upload.h"
+
+/* ---- the index ---- */
+
+static int index_row(void *arg, const struct state_epoch *e)
+{
+	cleanup_record struct epoch_record record = {0};
+	int error;
+
+	if (!e->record || e->state == EPOCH_DROPPED)
+		return 0;
+	error = record_decode(e->record, strlen(e->record), &record);
+	if (error) {
+		log_error("epoch %llu: its record in the local state is damaged",
+			  (unsigned long long)e->number);
+		return error == -ENOMEM ? error : 0;
+	}
+	return epoch_index_add(arg, &record, e->superseded);
+}
+
+struct epoch_index *epochs_index_locked(struct volume *vol)
+{
+	struct sealer *s = vol->sealer;
+	int error;
+
+	if (!s)
+		return NULL;
+	if (s->index_loaded)
+		return &s->index;
+	error = state_epoch_each(vol->state, index_row, &s->index);
+	if (error) {
+		log_error("cannot list the epochs: %s", strerror(-error));
+		epoch_index_free(&s->index);
+		return NULL;
+	}
+	s->index_loaded = true;
+	return &s->index;
+}
+
+void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record, bool superseded)
+{
+	struct sealer *s = vol->sealer;
+
+	if (s->index_loaded && epoch_index_add(&s->index, record, superseded) != 0) {
+		epoch_index_free(&s->index);
+		s->index_loaded = false;
+	}
+}
+
+/* ---- sealing on request ---- */
+
+static enum record_trigger trigger_of(const char *text)
+{
+	enum record_trigger trigger = text ? record_trigger_parse(text) : RECORD_TRIGGER_COMMIT;
+
+	return trigger == RECORD_TRIGGER_UNKNOWN ? RECORD_TRIGGER_COMMIT : trigger;
+}
+
+/* A volume without any epoch gets an empty one only where a person asks for an epoch. */
+static bool makes_first_epoch(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR;
+}
+
+static int check_how(const struct epochs_seal *how)
+{
+	if (how->tag && !tag_name_valid(how->tag))
+		return -EINVAL;
+	if (how->message && strlen(how->message) > RECORD_TEXT_MAX)
+		return -EINVAL;
+	return how->has_step && how->step > INT64_MAX ? -EINVAL : 0;
+}
+
+/* ret_begun: the tag is the new epoch's, given when it is frozen. */
+static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *how,
+				 uint64_t *ret_number, bool *ret_begun)
+{
+	struct seal_how seal = {
+		.trigger = trigger_of(how->trigger),
+		.tag = how->tag,
+		.message = how->message,
+		.has_step = how->has_step,
+		.step = how->step,
+	};
+	uint64_t taken, newest = vol->sealer->last.number;
+
+	if (how->tag && state_tag_get(vol->state, how->tag, &taken) == 0)
+		return -EEXIST;
+	if (newest < vol->current_epoch)
+		newest = vol->current_epoch;
+	if (seal_needed_locked(vol) || (!newest && makes_first_epoch(seal.trigger))) {
+		*ret_begun = true;
+		return seal_begin_locked(vol, &seal, ret_number);
+	}
+	*ret_begun = false;
+	*ret_number = newest;
+	return 0;
+}
+
+int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret_number)
+{
+	uint64_t number = 0;
+	bool begun = false;
+	int error = vol->options.read_only ? -EROFS : check_how(how);
+
+	if (error)
+		return error;
+	bodies_settle(vol);
+	pthread_mutex_lock(&vol->lock);
+	error = seal_or_newest_locked(vol, how, &number, &begun);
+	pthread_mutex_unlock(&vol->lock);
+	/* The newest may have begun and not be frozen yet. */
+	if (!error)
+		error = seal_finish_until(vol, number);
+	if (!error && how->tag && !begun)
+		error = epochs_tag(vol, how->tag, number, false);
+	if (!error)
+		*ret_number = number;
+	return error;
+}
+
+/* ---- listing ---- */
+
+void epoch_info_free(struct epoch_info *e)
+{
+	record_free(&e->record);
+	free(e->error);
+	*e = (struct epoch_info){0};
+}
+
+/* Takes over what the row owns. */
+static int info_of_row(struct volume *vol, struct state_epoch *row, struct epoch_info *ret_info)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct epoch_brief *brief = x ? epoch_index_find(x, row->number) : NULL;
+	struct epoch_info info = {.number = row->number, .state = row->state};
+	int error;
+
+	if (row->state == EPOCH_DROPPED || !row->record)
+		return -ENOENT;
+	error = record_decode(row->record, strlen(row->record), &info.record);
+	if (error)
+		return error == -ENOMEM ? error : -EUCLEAN;
+	info.superseded = brief ? brief->superseded : row->superseded;
+	info.complete = info.record.complete == RECORD_COMPLETE && !info.superseded;
+	info.error = steal_ptr(row->error);
+	*ret_info = info;
+	return 0;
+}
+
+int epochs_get(struct volume *vol, uint64_t number, struct epoch_info *ret_info)
+{
+	struct state_epoch row;
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	if (error)
+		return error;
+	error = info_of_row(vol, &row, ret_info);
+	state_epoch_free(&row);
+	return error;
+}
+
+/* The number after this one, and when it was sealed; false at the end. */
+static bool next_brief(struct volume *vol, uint64_t after, uint64_t *ret_number, int64_t *ret_ns)
+{
+	const struct epoch_index *x;
+	const struct epoch_brief *e;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	e = x ? epoch_index_after(x, after) : NULL;
+	if (!e)
+		return false;
+	*ret_number = e->number;
+	*ret_ns = e->sealed_ns;
+	return true;
+}
+
+int epochs_each(struct volume *vol, int (*fn)(void *arg, const struct epoch_info *e), void *arg)
+{
+	uint64_t number = 0;
+	int64_t sealed_ns;
+	int result = 0;
+
+	while (!result && next_brief(vol, number, &number, &sealed_ns)) {
+		struct epoch_info info = {0};
+
+		result = epochs_get(vol, number, &info);
+		if (result == -ENOENT || result == -EUCLEAN) {
+			result = 0; /* dropped meanwhile, or damaged */
+			continue;
+		}
+		if (!result)
+			result = fn(arg, &info);
+		epoch_info_free(&info);
+	}
+	return result;
+}
+
+int epochs_numbers(struct volume *vol, uint64_t after,
+		   int (*fn)(void *arg, uint64_t number, int64_t sealed_ns), void *arg)
+{
+	int64_t sealed_ns;
+	int result = 0;
+
+	while (!result && next_brief(vol, after, &after, &sealed_ns))
+		result = fn(arg, after, sealed_ns);
+	return result;
+}
+
+int epochs_sealed_ns(struct volume *vol, uint64_t number, int64_t *ret_ns)
+{
+	const struct epoch_index *x;
+	const struct epoch_brief *e;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	e = x ? epoch_index_find(x, number) : NULL;
+	if (!e)
+		return -ENOENT;
+	*ret_ns = e->sealed_ns;
+	return 0;
+}
+
+uint64_t epochs_latest(struct volume *vol)
+{
+	const struct epoch_index *x;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	return x ? epoch_index_latest(x) : 0;
+}
+
+uint64_t epochs_current(struct volume *vol)
+{
+	SCOPED_LOCK(&vol->lock);
+	return vol->current_epoch;
+}
+
+int epochs_resolve(struct volume *vol, const char *name, uint64_t *ret_number)
+{
+	const struct epoch_index *x;
+	uint64_t number;
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	if (!x)
+		return -EIO;
+	error = epoch_index_resolve(x, name, clock_wall_ns(), ret_number);
+	if (error != -EAGAIN)
+		return error;
+	if (strcmp(name, "current") == 0)
+		number = vol->current_epoch;
+	else if (!tag_name_valid(name))
+		return -EINVAL;
+	else if ((error = state_tag_get(vol->state, name, &number)) != 0)
+		return error;
+	if (!epoch_index_find(x, number))
+		return -ENOENT;
+	*ret_number = number;
+	return 0;
+}
+
+int epochs_tree(struct volume *vol, uint64_t number, struct tree **ret_tree)
+{
+	struct epoch_info info = {0};
+	int error = epochs_get(vol, number, &info);
+
+	if (error)
+		return error;
+	error = trees_fetch(vol, number, &info.record, ret_tree);
+	epoch_info_free(&info);
+	return error == -ENOENT ? -EIO : error;
+}
+
+/* ---- tags ---- */
+
+static int tag_locked(struct volume *vol, const char *name, uint64_t number, bool replace)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	uint64_t taken;
+
+	if (!x || !epoch_index_find(x, number))
+		return -ENOENT;
+	if (!replace && state_tag_get(vol->state, name, &taken) == 0)
+		return -EEXIST;
+	return state_tag_set(vol->state, name, number);
+}
+
+int epochs_tag(struct volume *vol, const char *name, uint64_t number, bool replace)
+{
+	int error;
+
+	if (vol->options.read_only)
+		return -EROFS;
+	if (!tag_name_valid(name))
+		return -EINVAL;
+	pthread_mutex_lock(&vol->lock);
+	error = tag_locked(vol, name, number, replace);
+	pthread_mutex_unlock(&vol->lock);
+	if (!error)
+		uploader_kick(vol);
+	return error;
+}
+
+int epochs_untag(struct volume *vol, const char *name)
+{
+	int error;
+
+	if (vol->options.read_only)
+		return -EROFS;
+	pthread_mutex_lock(&vol->lock);
+	error = state_tag_remove(vol->state, name);
+	pthread_mutex_unlock(&vol->lock);
+	if (!error)
+		uploader_kick(vol);
+	return error;
+}
+
+int epochs_tag_get(struct volume *vol, const char *name, uint64_t *ret_number)
+{
+	SCOPED_LOCK(&vol->lock);
+	return state_tag_get(vol->state, name, ret_number);
+}
+
+struct tag_list {
+	struct buf bytes; /* number, name with its NUL, and so on */
+};
+
+static int collect_tag(void *arg, const char *name, uint64_t number)
+{
+	struct tag_list *list = arg;
+
+	buf_put_u64(&list->bytes, number);
+	buf_put(&list->bytes, name, strlen(name) + 1);
+	return buf_error(&list->bytes);
+}
+
+int epochs_tag_each(struct volume *vol, int (*fn)(void *arg, const char *name, uint64_t number),
+		    void *arg)
+{
+	struct tag_list list = {0};
+	struct reader r;
+	int result;
+
+	pthread_mutex_lock(&vol->lock);
+	result = state_tag_each(vol->state, collect_tag, &list);
+	pthread_mutex_unlock(&vol->lock);
+	r = reader_of(list.bytes.data, list.bytes.len);
+	while (!result && reader_left(&r)) {
+		uint64_t number = reader_u64(&r);
+		const char *name = (const char *)r.p;
+
+		reader_skip(&r, strlen(name) + 1);
+		result = fn(arg, name, number);
+	}
+	buf_free(&list.bytes);
+	return result;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freezing: from a snapshot of the live tree to the tree of an epoch. */
+#include "lib/volume/seal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include "lib/format/xattrs.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/tails.h"
+
+/* So many torn files are named in the record. */
+#define NAMED_MAX 4
+
+struct walk {
+	struct volume *vol;
+	struct seal_job *job;
+	struct freeze_result *result;
+	struct tree_writer *writer;
+	unsigned named;
+	uint32_t depth;	    /* of the entry that is being added */
+	struct buf counted; /* uint64_t: new files with several names, counted once */
+};
+
+void freeze_result_free(struct freeze_result *r)
+{
+	buf_free(&r->tree);
+	buf_free(&r->torn);
+	buf_free(&r->reason);
+}
+
+/* ---- logs ---- */
+
+static int copy_log(struct volume *vol, struct seal_log *log)
+{
+	cleanup_close int fd = -1;
+	int error = 0;
+
+	if (log->size) {
+		fd = object_open(vol, log->version, O_RDWR | O_CREAT);
+		error = fd < 0 ? fd : io_clone(log->fd, fd, log->size);
+	}
+	close(steal_fd(&log->fd));
+	return error;
+}
+
+static int copy_logs(struct volume *vol, struct seal_job *job)
+{
+	for (unsigned i = 0; i < job->log_count; i++) {
+		int error = copy_log(vol, &job->logs[i]);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static const struct seal_log *log_of(const struct seal_job *job, uint64_t ino)
+{
+	for (unsigned i = 0; i < job->log_count; i++)
+		if (job->logs[i].ino == ino)
+			return &job->logs[i];
+	return NULL;
+}
+
+/* ---- one entry ---- */
+
+static int collect_xattr(void *arg, const char *name, const void *value, size_t len)
+{
+	return xattrs_set(arg, name, value, len);
+}
+
+static int entry_of_file(struct walk *w, const char *name, const struct state_file *f,
+			 struct buf *xattrs, struct tree_entry *e)
+{
+	int error = state_xattr_list(w->job->snapshot, f->ino, collect_xattr, xattrs);
+
+	if (error)
+		return error;
+	*e = (struct tree_entry){
+		.depth = w->depth,
+		.name = name,
+		.name_len = strlen(name),
+		.mode = f->mode & 07777,
+		.uid = f->uid,
+		.gid = f->gid,
+		.mtime_ns = f->mtime_ns,
+		.group = !S_ISDIR(f->mode) && f->nlink > 1 ? f->ino : 0,
+		.xattrs = xattrs->len ? xattrs->data : NULL,
+		.xattrs_len = xattrs->len,
+	};
+	return 0;
+}
+
+/* Bytes that no earlier epoch had; of hard links, once. */
+static void count_new(struct walk *w, const struct state_file *f, uint64_t size)
+{
+	const uint64_t *counted = (const uint64_t *)w->counted.data;
+
+	if (f->nlink > 1) {
+		for (size_t i = 0; i < w->counted.len / sizeof(*counted); i++)
+			if (counted[i] == f->ino)
+				return;
+		buf_put(&w->counted, &f->ino, sizeof(f->ino));
+	}
+	w->result->bytes_new += size;
+}
+
+/* Why the epoch is not complete: "PATH: why", the first few. */
+static void blame(struct walk *w, const char *name, const char *why)
+{
+	struct buf *reason = &w->result->reason;
+
+	log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, name, why);
+	if (w->named++ >= NAMED_MAX)
+		return;
+	buf_printf(reason, "%s%s: %s", reason->len ? "; " : "", name, why);
+}
+
+/* Is the content, new in this epoch, torn inside? */
+static bool is_torn(struct walk *w, const char *name, const struct state_version *v)
+{
+	const char *why = "it was not written out when its machine or its writer ended";
+	cleanup_close int fd = -1;
+
+	if (v->born != w->job->number || !v->size)
+		return v->torn;
+	if (!v->torn) {
+		fd = object_open(w->vol, v->id, O_RDONLY);
+		if (fd < 0 || tail_check(fd, v->size, name, &why) <= 0)
+			return false;
+		buf_put(&w->result->torn, &v->id, sizeof(v->id));
+	}
+	blame(w, name, why);
+	return true;
+}
+
+static int content_of_version(struct walk *w, const struct state_version *v, struct buf *bytes,
+			      struct tree_entry *e)
+{
+	int error;
+
+	e->size = v->size;
+	if (!v->size) {
+		e->content = TREE_EMPTY;
+		return 0;
+	}
+	e->content = TREE_LOCAL;
+	e->u.version = v->id;
+	if (v->state != VERSION_DURABLE)
+		return 0;
+	if (v->has_recipe) {
+		e->content = TREE_RECIPE;
+		e->u.recipe = v->recipe;
+		return 0;
+	}
+	error = state_inline_get(w->job->snapshot, v->id, bytes);
+	if (error == -ENOENT)
+		return 0;
+	if (!error && (bytes->len != v->size || bytes->len > TREE_INLINE_MAX))
+		return -EUCLEAN;
+	e->content = TREE_INLINE;
+	e->u.inline_data = bytes->data;
+	return error;
+}
+
+/* 1: not in this epoch. */
+static int content_of_file(struct walk *w, const char *name, const struct state_file *f,
+			   struct buf *bytes, struct tree_entry *e)
+{
+	const struct seal_log *log = log_of(w->job, f->ino);
+	struct state_version v;
+	int error;
+
+	e->type = TREE_REGULAR;
+	if (log) {
+		e->flags |= TREE_LOG;
+		e->size = log->size;
+		e->mtime_ns = log->mtime_ns;
+		e->content = log->size ? TREE_LOCAL : TREE_EMPTY;
+		e->u.version = log->version;
+		count_new(w, f, log->size);
+		return 0;
+	}
+	if (!f->closed)
+		return 1;
+	error = state_version_get(w->job->snapshot, f->closed, &v);
+	if (error == -ENOENT) {
+		blame(w, name, "its content is lost from the local state");
+		return 1;
+	}
+	if (error)
+		return error;
+	if (v.born == w->job->number)
+		count_new(w, f, v.size);
+	if (rules_log(w->vol->sealer->rules, name, NULL))
+		e->flags |= TREE_LOG;
+	else if (is_torn(w, name, &v))
+		e->flags |= TREE_TORN;
+	return content_of_version(w, &v, bytes, e);
+}
+
+static int target_of_symlink(struct walk *w, const struct state_file *f, struct buf *bytes,
+			     struct tree_entry *e)
+{
+	int error = state_symlink_get(w->job->snapshot, f->ino, bytes);
+
+	e->type = TREE_SYMLINK;
+	e->size = bytes->len;
+	e->u.target = buf_str(bytes);
+	return error;
+}
+
+/* Fills in what is of its type; 1: it is not in this epoch. */
+static int body_of_entry(struct walk *w, const char *name, const struct state_file *f,
+			 struct buf *bytes, struct tree_entry *e)
+{
+	e->rdev_major = major(f->rdev);
+	e->rdev_minor = minor(f->rdev);
+	switch (f->mode & S_IFMT) {
+	case S_IFREG:
+		e->rdev_major = e->rdev_minor = 0;
+		return content_of_file(w, name, f, bytes, e);
+	case S_IFLNK:
+		e->rdev_major = e->rdev_minor = 0;
+		return target_of_symlink(w, f, bytes, e);
+	case S_IFDIR:
+		e->type = TREE_DIR;
+		break;
+	case S_IFIFO:
+		e->type = TREE_FIFO;
+		break;
+	case S_IFSOCK:
+		e->type = TREE_SOCKET;
+		break;
+	case S_IFCHR:
+		e->type = TREE_CHAR;
+		return 0;
+	case S_IFBLK:
+		e->type = TREE_BLOCK;
+		return 0;
+	default:
+		return -EUCLEAN;
+	}
+	e->rdev_major = e->rdev_minor = 0;
+	return 0;
+}
+
+static int add_entry(struct walk *w, const char *name, const struct state_file *f)
+{
+	cleanup_buf struct buf xattrs = {0}, bytes = {0};
+	struct tree_entry e;
+	int error = entry_of_file(w, name, f, &xattrs, &e);
+
+	if (!error)
+		error = body_of_entry(w, name, f, &bytes, &e);
+	if (error)
+		return error;
+	if (w->depth > TREE_DEPTH_MAX) {
+		blame(w, name, "it lies too deep");
+		return 1;
+	}
+	return tree_writer_add(w->writer, &e);
+}
+
+/* ---- the walk ---- */
+
+static int walk_dir(struct walk *w, uint64_t ino);
+
+static int walk_name(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	struct walk *w = arg;
+	struct state_file covered;
+	int error;
+
+	if (!f)
+		return 0;
+	/* A rename put an open file over a committed one: until it is closed, that one counts. */
+	if (n->covered && !f->closed && !log_of(w->job, f->ino)) {
+		error = state_file_get(w->job->snapshot, n->covered, &covered);
+		if (error && error != -ENOENT)
+			return error;
+		if (!error)
+			f = &covered;
+	}
+	error = add_entry(w, name, f);
+	if (error == 1)
+		return 0;
+	if (error || !S_ISDIR(f->mode))
+		return error;
+	w->depth++;
+	error = walk_dir(w, f->ino);
+	w->depth--;
+	return error;
+}
+
+static int walk_dir(struct walk *w, uint64_t ino)
+{
+	return state_dir_list_sorted(w->job->snapshot, ino, walk_name, w);
+}
+
+int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result)
+{
+	cleanup_freeze struct freeze_result result = {0};
+	cleanup_tree_writer struct tree_writer *writer = NULL;
+	struct walk w = {.vol = vol, .job = job, .result = &result};
+	struct state_file root;
+	int error = copy_logs(vol, job);
+
+	if (!error)
+		error = tree_writer_new(&result.tree, TREE_ALLOW_LOCAL, &writer);
+	if (!error)
+		error = state_file_get(job->snapshot, ROOT_INO, &root);
+	if (error)
+		return error;
+	w.writer = writer;
+	error = add_entry(&w, "", &root);
+	w.depth = 1;
+	if (!error)
+		error = walk_dir(&w, ROOT_INO);
+	buf_free(&w.counted);
+	if (!error)
+		error = tree_writer_finish(writer);
+	if (w.named > NAMED_MAX)
+		buf_printf(&result.reason, "; and %u more", w.named - NAMED_MAX);
+	if (!error)
+		error = buf_error(&result.reason);
+	if (!error)
+		error = buf_error(&result.torn);
+	if (error)
+		return error;
+	*ret_result = result;
+	result = (struct freeze_result){0};
+	return 0;
+}

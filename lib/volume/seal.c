@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sealing: the short half under the lock, the queue, and the end of the long half. */
+#include "lib/volume/seal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/format/names.h"
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+#include "lib/util/parse.h"
+#include "lib/volume/body.h"
+#include "lib/volume/trees.h"
+#include "lib/volume/upload.h"
+
+void pending_clear(struct pending *p)
+{
+	fresh_clear(&p->fresh);
+	free(p->reason);
+	*p = (struct pending){0};
+}
+
+void pending_add_reason(struct pending *p, const char *reason)
+{
+	char *joined = NULL;
+
+	if (!p->reason)
+		p->reason = strdup(reason);
+	else if (!strstr(p->reason, reason) && strlen(p->reason) < RECORD_TEXT_MAX / 2 &&
+		 asprintf(&joined, "%s; %s", p->reason, reason) >= 0) {
+		free(p->reason);
+		p->reason = joined;
+	}
+}
+
+static void job_free(struct seal_job *job)
+{
+	if (job->snapshot)
+		state_snapshot_end(job->snapshot);
+	for (unsigned i = 0; i < job->log_count; i++)
+		if (job->logs[i].fd >= 0)
+			close(job->logs[i].fd);
+	free(job->logs);
+	free(job->tag);
+	free(job->message);
+	pending_clear(&job->pending);
+	free(job);
+}
+
+/* ---- begin ---- */
+
+struct log_search {
+	struct volume *vol;
+	struct seal_job *job;
+	int64_t now_ns;
+};
+
+static bool body_is_open_log(const struct volume *vol, const struct body *b, int64_t now_ns)
+{
+	if (!b->staged || b->pending || b->orphan)
+		return false;
+	return b->is_log || (b->append_only && now_ns - b->opened_ns > vol->options.patience_ns);
+}
+
+static int note_log(void *arg, struct body *b)
+{
+	struct log_search *search = arg;
+	struct seal_job *job = search->job;
+	struct seal_log *logs, *log;
+	struct stat st;
+
+	if (!body_is_open_log(search->vol, b, search->now_ns) || b->fd < 0 || fstat(b->fd, &st) < 0)
+		return 0;
+	logs = reallocarray(job->logs, job->log_count + 1, sizeof(*logs));
+	if (!logs)
+		return -ENOMEM;
+	job->logs = logs;
+	log = &logs[job->log_count];
+	*log = (struct seal_log){
+		.ino = b->ino,
+		.fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 3),
+		.size = (uint64_t)st.st_size,
+		.mtime_ns = clock_ns(st.st_mtim),
+	};
+	if (log->fd < 0)
+		return -errno;
+	job->log_count++;
+	return 0;
+}
+
+/* The versions that the logs' copies will be: they belong to this epoch alone. */
+static int make_log_versions(struct volume *vol, struct seal_job *job)
+{
+	for (unsigned i = 0; i < job->log_count; i++) {
+		struct seal_log *log = &job->logs[i];
+		struct state_version v = {
+			.ino = log->ino,
+			.state = VERSION_CLOSED,
+			.kind = VERSION_EDIT,
+			.size = log->size,
+			.born = job->number,
+			.died = job->number + 1,
+			.local_bytes = log->size,
+			.local_whole = true,
+		};
+		int error = state_version_new(vol->state, &v, &log->version);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int store_begin(struct volume *vol, struct seal_job *job)
+{
+	struct state_epoch row = {.number = job->number, .state = EPOCH_SEALED};
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	error = state_epoch_set(vol->state, &row);
+	if (!error)
+		error = make_log_versions(vol, job);
+	if (!error)
+		error = state_set_meta_u64(vol->state, "next_epoch", job->number + 1);
+	if (!error)
+		error = state_set_meta_u64(vol->state, "unsealed", 0);
+	if (!error)
+		error = state_set_meta_u64(vol->state, "continues", 0);
+	return state_end(vol->state, error);
+}
+
+static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_job *job)
+{
+	struct log_search search = {vol, job, clock_mono_ns()};
+
+	*job = (struct seal_job){
+		.number = vol->next_epoch,
+		.trigger = how->trigger,
+		.has_step = how->has_step,
+		.step = how->step,
+		.restores = how->restores,
+		.sealed_ns = clock_wall_ns(),
+		.tag = how->tag ? strdup(how->tag) : NULL,
+		.message = how->message ? strdup(how->message) : NULL,
+	};
+	if ((how->tag && !job->tag) || (how->message && !job->message))
+		return -ENOMEM;
+	return bodies_each_writing_locked(vol, note_log, &search);
+}
+
+bool record_trigger_automatic(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_QUIET || trigger == RECORD_TRIGGER_CLOSE ||
+	       trigger == RECORD_TRIGGER_RENAME || trigger == RECORD_TRIGGER_MARKER ||
+	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
+}
+
+/* The job is in the database: now memory follows. */
+static void job_begun_locked(struct volume *vol, struct seal_job *job)
+{
+	struct sealer *s = vol->sealer;
+
+	fresh_clear(&s->pending.fresh);
+	job->pending = s->pending;
+	s->pending = (struct pending){.activity_ns = job->pending.activity_ns};
+	s->last = (struct seal_last){
+		.number = job->number,
+		.automatic = record_trigger_automatic(job->trigger),
+		.chain = job->pending.continues ? s->last.chain : job->number,
+		.began_ns = job->sealed_ns,
+	};
+	vol->next_epoch = job->number + 1;
+	if (s->newest)
+		s->newest->next = job;
+	else
+		s->first = job;
+	s->newest = job;
+	sealer_wake_locked(vol);
+}
+
+int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *ret_number)
+{
+	struct seal_job *job = calloc(1, sizeof(*job));
+	int error;
+
+	if (!job)
+		return -ENOMEM;
+	error = job_fill(vol, how, job);
+	if (!error)
+		error = state_snapshot_begin(vol->state, &job->snapshot);
+	if (!error)
+		error = store_begin(vol, job);
+	if (error) {
+		job_free(job);
+		log_error("cannot seal an epoch: %s", strerror(-error));
+		return error;
+	}
+	*ret_number = job->number;
+	job_begun_locked(vol, job);
+	return 0;
+}
+
+static int log_has_grown(void *arg, struct body *b)
+{
+	struct volume *vol = arg;
+	struct stat st;
+
+	return body_is_open_log(vol, b, clock_mono_ns()) && b->fd >= 0 && fstat(b->fd, &st) == 0 &&
+	       clock_ns(st.st_mtim) > vol->sealer->last.began_ns;
+}
+
+bool seal_needed_locked(struct volume *vol)
+{
+	const struct pending *p = &vol->sealer->pending;
+
+	return p->opens || p->rides || fresh_any(&p->fresh) ||
+	       bodies_each_writing_locked(vol, log_has_grown, vol) != 0;
+}
+
+/* ---- the end ---- */
+
+/* The epoch that this one continues is no longer complete. Steps that differ say that they are two
+ * checkpoints; of a chain, the same step must say that they are one. */
+static void decide_continues(struct volume *vol, const struct seal_job *job,
+			     struct epoch_record *record)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct epoch_brief *before = x ? epoch_index_find(x, job->pending.continues) : NULL;
+	bool both;
+
+	if (!before)
+		return;
+	both = before->has_step && record->has_step;
+	if (both ? before->step == record->step : !job->pending.continues_chain)
+		record->continues = before->number;
+}
+
+static int supersede_locked(struct volume *vol, uint64_t number)
+{
+	struct state_epoch row;
+	int error = state_epoch_get(vol->state, number, &row);
+
+	if (error)
+		return error;
+	row.superseded = true;
+	error = state_epoch_set(vol->state, &row);
+	state_epoch_free(&row);
+	return error;
+}
+
+static int mark_torn_locked(struct volume *vol, const struct buf *torn)
+{
+	const uint64_t *versions = (const uint64_t *)torn->data;
+
+	for (size_t i = 0; i < torn->len / sizeof(*versions); i++) {
+		struct state_version v;
+		int error = state_version_get(vol->state, versions[i], &v);
+
+		if (error == -ENOENT)
+			continue;
+		v.torn = true;
+		if (!error)
+			error = state_version_set(vol->state, &v);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int tag_new_locked(struct volume *vol, const struct seal_job *job)
+{
+	uint64_t taken;
+
+	/* Somebody may have taken it since it was asked for: that one stays. */
+	if (!job->tag || state_tag_get(vol->state, job->tag, &taken) == 0)
+		return 0;
+	return state_tag_set(vol->state, job->tag, job->number);
+}
+
+static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
+			       const struct freeze_result *frozen, struct epoch_record *record)
+{
+	struct state_epoch row = {.number = job->number, .state = EPOCH_SEALED};
+	cleanup_buf struct buf json = {0};
+	int error;
+
+	decide_continues(vol, job, record);
+	error = record_encode(record, &json);
+	if (!error)
+		error = state_begin(vol->state);
+	if (error)
+		return error;
+	row.record = (char *)(uintptr_t)buf_str(&json);
+	error = state_epoch_set(vol->state, &row);
+	if (!error && record->continues)
+		error = supersede_locked(vol, record->continues);
+	if (!error)
+		error = mark_torn_locked(vol, &frozen->torn);
+	if (!error)
+		error = tag_new_locked(vol, job);
+	if (!error)
+		error = state_set_meta_u64(vol->state, "current", job->number);
+	error = state_end(vol->state, error);
+	if (error)
+		return error;
+	vol->current_epoch = job->number;
+	if (!record->continues && vol->sealer->last.number == job->number)
+		vol->sealer->last.chain = job->number;
+	epochs_index_put_locked(vol, record, false);
+	return 0;
+}
+
+static void log_sealed(const struct epoch_record *r)
+{
+	char bytes[FORMAT_MAX], fresh[FORMAT_MAX], step[32] = "";
+
+	format_size(r->bytes, bytes);
+	format_size(r->bytes_new, fresh);
+	if (r->has_step)
+		snprintf(step, sizeof(step), ", step %" PRIu64, r->step);
+	log_info("epoch %" PRIu64 " sealed (%s%s): %" PRIu64 " files, %s, %s new%s%s", r->number,
+		 record_trigger_name(r->trigger), step, r->files, bytes, fresh,
+		 r->reason ? "; not complete: " : "", r->reason ? r->reason : "");
+}
+
+static int job_finish(struct volume *vol, struct seal_job *job)
+{
+	cleanup_freeze struct freeze_result frozen = {0};
+	cleanup_record struct epoch_record record = {0};
+	cleanup_tree struct tree *tree = NULL;
+	uint64_t parent;
+	size_t len;
+	void *data;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	parent = vol->current_epoch;
+	pthread_mutex_unlock(&vol->lock);
+
+	error = freeze(vol, job, &frozen);
+	if (error)
+		return error;
+	state_snapshot_end(steal_ptr(job->snapshot));
+	data = buf_steal(&frozen.tree, &len);
+	error = trees_store(vol, job->number, data, len, TREE_ALLOW_LOCAL, &tree);
+	if (!error)
+		error = seal_record(vol, job, &frozen, tree, parent, &record);
+	if (error)
+		return error;
+	record.parent = parent;
+	pthread_mutex_lock(&vol->lock);
+	error = store_frozen_locked(vol, job, &frozen, &record);
+	pthread_mutex_unlock(&vol->lock);
+	if (!error)
+		log_sealed(&record);
+	return error;
+}
+
+/* It cannot be: its number stays unused, and what changed waits for the next epoch. */
+static void job_failed_locked(struct volume *vol, struct seal_job *job, int error)
+{
+	struct state_epoch row = {.number = job->number, .state = EPOCH_DROPPED};
+	struct sealer *s = vol->sealer;
+	struct pending *p = &s->pending;
+
+	log_error("epoch %" PRIu64 " could not be sealed: %s; what changed goes into the next one",
+		  job->number, strerror(-error));
+	state_epoch_set(vol->state, &row);
+	s->failed_number = job->number;
+	s->failed_error = error;
+	s->retry_ns = clock_mono_ns() + vol->options.patience_ns;
+	p->opens = p->closed = true;
+	p->unknown |= job->pending.unknown;
+	if (job->pending.reason)
+		pending_add_reason(p, job->pending.reason);
+	p->opened_ns = job->pending.opened_ns;
+	p->opened_mono_ns = job->pending.opened_mono_ns;
+	state_set_meta_u64(vol->state, "unsealed", 2);
+}
+
+int seal_finish_until(struct volume *vol, uint64_t number)
+{
+	struct sealer *s = vol->sealer;
+	struct seal_job *job;
+	bool any = false;
+	int result;
+
+	pthread_mutex_lock(&s->finishing);
+	for (;;) {
+		int error;
+
+		pthread_mutex_lock(&vol->lock);
+		job = s->first && s->first->number <= number ? s->first : NULL;
+		pthread_mutex_unlock(&vol->lock);
+		if (!job)
+			break;
+		any = true;
+		error = job_finish(vol, job);
+		pthread_mutex_lock(&vol->lock);
+		if (error)
+			job_failed_locked(vol, job, error);
+		s->first = job->next;
+		if (!s->first)
+			s->newest = NULL;
+		pthread_cond_broadcast(&vol->changed);
+		pthread_mutex_unlock(&vol->lock);
+		job_free(job);
+	}
+	pthread_mutex_unlock(&s->finishing);
+	if (any)
+		uploader_kick(vol);
+	pthread_mutex_lock(&vol->lock);
+	result = s->failed_number == number ? s->failed_error : 0;
+	pthread_mutex_unlock(&vol->lock);
+	return result;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sealing an epoch, in two halves, and what the parts of the sealer share. */
+#ifndef EPOCHFS_VOLUME_SEAL_H
+#define EPOCHFS_VOLUME_SEAL_H
+
+#include "lib/volume/epoch_index.h"
+#include "lib/volume/fresh.h"
+#include "lib/volume/internal.h"
+#include "lib/volume/rules.h"
+#include "lib/volume/settle.h"
+
+/*
+ * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c and control*.c.
+ *
+ * seal_begin_locked takes a number and a snapshot: writers wait for that only. The job then waits in
+ * a queue, in the order of numbers; seal_finish_until freezes what is in it: walks the snapshot,
+ * writes the tree, and stores the record. Both halves survive a crash between them (sealer.h).
+ */
+
+/* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
+struct pending {
+	struct fresh fresh; /* names made; each opens an epoch for as long as it is there */
+	bool opens;	    /* something else that opens an epoch: a rename, new content */
+	bool rides;	    /* removals, attributes, logs: sealed by commit and unmount only */
+	bool closed;	    /* something was closed or renamed: with settle=0 that seals */
+	bool killed, recovered;
+	bool unknown;		/* complete=unknown */
+	char *reason;		/* complete=false: why; owned */
+	int64_t opened_ns;	/* wall clock of the first change; 0: none yet */
+	int64_t opened_mono_ns; /* the same, monotonic */
+	int64_t content_ns;	/* monotonic; last change of content */
+	int64_t activity_ns;	/* monotonic; last one that restarts the quiet */
+	uint64_t continues;	/* a name came under a directory that this epoch made; 0: none */
+	bool continues_chain;	/* ... that an epoch made which that one continues */
+	uint64_t unrelated;	/* a directory for which that was found not to be so; 0: none */
+};
+
+/* An open log, taken as it stood when the epoch began. */
+struct seal_log {
+	uint64_t ino, version;
+	int fd; /* its backing file; the job's */
+	uint64_t size;
+	int64_t mtime_ns;
+};
+
+/* An epoch whose snapshot has begun. */
+struct seal_job {
+	struct seal_job *next;
+	uint64_t number;
+	struct state *snapshot;
+	enum record_trigger trigger;
+	char *tag, *message; /* owned, or NULL */
+	bool has_step;
+	uint64_t step, restores;
+	struct pending pending; /* taken over; its fresh names are empty */
+	int64_t sealed_ns;
+	struct seal_log *logs;
+	unsigned log_count;
+};
+
+/* What seals, and what its record is to say. Strings are copied. */
+struct seal_how {
+	enum record_trigger trigger;
+	const char *tag, *message; /* or NULL */
+	bool has_step;
+	uint64_t step;
+	uint64_t restores; /* of a rollback */
+};
+
+/* The epoch that began last: what the next may continue. */
+struct seal_last {
+	uint64_t number; /* 0: none */
+	bool automatic;
+	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
+	int64_t began_ns; /* wall clock; 0: before this mount */
+};
+
+struct sealer {
+	struct rules *rules; /* immutable */
+
+	/* Guarded by the volume's lock. */
+	struct pending pending;
+	struct seal_last last;
+	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
+	struct epoch_index index;
+	bool index_loaded;
+	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
+	int failed_error;
+	int64_t retry_ns;   /* monotonic; no seal by quiet before, after a failure */
+	int64_t looking_ns; /* monotonic; when the thread looks again by itself */
+	bool stops, runs;
+	pthread_cond_t wake; /* with the volume's lock; monotonic */
+
+	pthread_mutex_t finishing; /* held by who freezes; taken before the volume's lock */
+	pthread_t thread;
+};
+
+/* ---- seal.c ---- */
+
+/* Begins an epoch of the live tree as it is now, whether or not something changed: its number. In no
+ * transaction. 0 or -errno, and then nothing has changed. */
+int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *ret_number);
+/* Freezes all epochs up to this number that have begun, and gives the error of that one. */
+int seal_finish_until(struct volume *vol, uint64_t number);
+/* Whether sealing now would make an epoch that differs from the last one (changes of attributes
+ * count). */
+bool seal_needed_locked(struct volume *vol);
+void pending_clear(struct pending *p);
+/* Sealed by the sealer's own decision, not because somebody asked. */
+bool record_trigger_automatic(enum record_trigger trigger);
+/* Adds to why the next epoch is not complete. */
+void pending_add_reason(struct pending *p, const char *reason);
+
+/* ---- freeze.c ---- */
+
+struct freeze_result {
+	struct buf tree;
+	uint64_t bytes_new;
+	struct buf torn;   /* uint64_t: versions that were found to be torn */
+	struct buf reason; /* text: which files are torn or could not be taken; empty: none */
+};
+void freeze_result_free(struct freeze_result *r);
+#define cleanup_freeze CLEANUP(freeze_result_free)
+/* Copies the logs, walks the snapshot, encodes the tree, checks tails. Without the lock. */
+int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result);
+
+/* ---- seal_record.c ---- */
+
+/* Fills the record of a frozen epoch; `tree` is its tree. Without the lock. Not set: parent,
+ * continues. `parent` is the epoch before it, or 0. */
+int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
+		struct tree *tree, uint64_t parent, struct epoch_record *ret_record);
+
+/* ---- sealer.c ---- */
+
+/* What the thread would decide now. `writers` (malloc; may be NULL) gets the bodies behind
+ * settle_hold's index. */
+struct seal_view_writer {
+	uint64_t ino;
+	pid_t pid;
+};
+int sealer_look_locked(struct volume *vol, struct settle_answer *ret_answer,
+		       struct seal_view_writer **ret_writers);
+/* The path of a name: ancestors' names and '/', without a leading one. Empty where one has none. */
+int sealer_path_locked(struct volume *vol, uint64_t parent, const char *name, struct buf *out);
+void sealer_wake_locked(struct volume *vol);
+
+/* ---- epochs.c ---- */
+
+/* Loads the index if it is not yet: it, or NULL where that fails (logged). */
+struct epoch_index *epochs_index_locked(struct volume *vol);
+/* After its row was stored. Where memory runs out, the index is loaded anew at the next use. */
+void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record,
+			     bool superseded);
+
+#endif

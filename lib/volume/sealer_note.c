@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the live tree tells the sealer: changes, and what seals at once. */
+#include "lib/volume/seal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/util/clock.h"
+#include "lib/volume/body.h"
+#include "lib/volume/sealer.h"
+
+/* Files looked at below a renamed directory to see whether it is new. */
+#define NEWS_MAX 1000
+
+bool sealer_is_log(const struct volume *vol, const char *name)
+{
+	return vol->sealer && rules_log(vol->sealer->rules, name, NULL);
+}
+
+/* ---- names and the rules ---- */
+
+typedef bool (*rule_fn)(const struct rules *r, const char *name, const char *path);
+
+static bool rule_holds(struct volume *vol, rule_fn rule, uint64_t parent, const char *name)
+{
+	cleanup_buf struct buf path = {0};
+
+	if (!rules_want_path(vol->sealer->rules))
+		return rule(vol->sealer->rules, name, NULL);
+	if (sealer_path_locked(vol, parent, name, &path) != 0)
+		return false;
+	return rule(vol->sealer->rules, name, buf_str(&path));
+}
+
+/* Whether a directory, or one above it, has a temporary name. */
+static bool inside_temporary(struct volume *vol, uint64_t dir)
+{
+	cleanup_buf struct buf path = {0};
+	char *name, *rest;
+
+	if (dir == ROOT_INO)
+		return false;
+	volume_path_locked(vol, dir, &path);
+	name = (char *)(uintptr_t)buf_str(&path);
+	while ((name = strtok_r(name, "/", &rest))) {
+		if (rules_temporary(vol->sealer->rules, name, NULL))
+			return true;
+		name = NULL;
+	}
+	return false;
+}
+
+/* ---- dirt ---- */
+
+static void opened(struct volume *vol, int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (p->opened_ns)
+		return;
+	p->opened_ns = clock_wall_ns();
+	p->opened_mono_ns = now;
+}
+
+/* What the next mount could not find out by itself after a crash is written down at once. */
+static void note_rides(struct volume *vol)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (!p->rides && !p->opens)
+		state_set_meta_u64(vol->state, "unsealed", 1);
+	p->rides = true;
+}
+
+static void note_opens(struct volume *vol)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (!p->opens)
+		state_set_meta_u64(vol->state, "unsealed", 2);
+	p->opens = true;
+}
+
+/* The directory that holds `dir`: 0 above the root. */
+static uint64_t directory_above(struct volume *vol, uint64_t dir, struct state_file *ret_file)
+{
+	if (dir == ROOT_INO || state_file_get(vol->state, dir, ret_file) != 0)
+		return 0;
+	return ret_file->parent;
+}
+
+/* Something changed in this directory: temporary directories above it are still being worked on. */
+static void touch_temporaries(struct volume *vol, uint64_t dir, int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct state_file f;
+
+	if (!p->fresh.temporaries)
+		return;
+	for (; dir && dir != ROOT_INO; dir = directory_above(vol, dir, &f))
+		for (struct fresh_name *n = p->fresh.temporaries; n; n = n->next_temporary)
+			if (n->ino == dir)
+				n->changed_ns = now;
+}
+
+/* A name was made in this directory. Did the last epoch, sealed by itself, make the directory or one
+ * above it? Then it came too early. */
+static void note_continues(struct volume *vol, uint64_t dir)
+{
+	struct sealer *s = vol->sealer;
+	struct pending *p = &s->pending;
+	uint64_t first = dir;
+	struct state_file f;
+
+	if ((p->continues && !p->continues_chain) || !s->last.automatic || p->unrelated == dir)
+		return;
+	for (; dir != ROOT_INO; dir = f.parent) {
+		if (state_file_get(vol->state, dir, &f) != 0)
+			return;
+		if (f.born < s->last.chain || f.born > s->last.number)
+			continue;
+		p->continues = s->last.number;
+		p->continues_chain = f.born != s->last.number;
+		state_set_meta_u64(vol->state, "continues", p->continues);
+		state_set_meta_u64(vol->state, "continues_chain", p->continues_chain);
+		if (!p->continues_chain)
+			return;
+	}
+	p->unrelated = first;
+}
+
+/* ---- sealing at once ---- */
+
+struct others {
+	struct volume *vol;
+	uint64_t ino;
+};
+
+/* Another file made since the last epoch that is still open for writing. */
+static int is_other_new(void *arg, struct body *b)
+{
+	const struct others *o = arg;
+	struct state_version v;
+
+	if (!b->staged || b->orphan || b->is_log || b->ino == o->ino ||
+	    b->opened_epoch != o->vol->next_epoch ||
+	    state_version_get(o->vol->state, b->version, &v) != 0)
+		return 0;
+	return v.kind == VERSION_NEW;
+}
+
+static bool others_are_open(struct volume *vol, uint64_t ino)
+{
+	struct others o = {vol, ino};
+
+	return bodies_each_writing_locked(vol, is_other_new, &o) != 0;
+}
+
+/* Another temporary name in the same directory: more renames will follow. */
+static bool others_are_temporary(struct volume *vol, uint64_t parent)
+{
+	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	     n = n->next_temporary) {
+		struct state_name name;
+
+		if (n->parent == parent &&
+		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
+		    name.ino == n->ino)
+			return true;
+	}
+	return false;
+}
+
+struct news {
+	struct volume *vol;
+	unsigned looked;
+};
+
+static bool file_is_new(struct volume *vol, const struct state_file *f)
+{
+	struct state_version v;
+
+	if (!S_ISREG(f->mode))
+		return f->born == vol->next_epoch;
+	return f->closed && state_version_get(vol->state, f->closed, &v) == 0 &&
+	       v.born == vol->next_epoch;
+}
+
+static int look_for_news(void *arg, const struct state_name *n, const char *name,
+			 const struct state_file *f)
+{
+	struct news *news = arg;
+
+	(void)n;
+	(void)name;
+	if (!f || news->looked++ >= NEWS_MAX)
+		return 0;
+	if (file_is_new(news->vol, f))
+		return 1;
+	return S_ISDIR(f->mode) ? state_dir_list(news->vol->state, f->ino, 0, look_for_news, news)
+				: 0;
+}
+
+/* Whether the file, or something in the directory, got its content since the last epoch. */
+static bool has_news(struct volume *vol, uint64_t ino)
+{
+	struct news news = {.vol = vol};
+	struct state_file f;
+
+	if (state_file_get(vol->state, ino, &f) != 0)
+		return false;
+	if (file_is_new(vol, &f))
+		return true;
+	return S_ISDIR(f.mode) && state_dir_list(vol->state, ino, 0, look_for_news, &news) == 1;
+}
+
+static void seal_now(struct volume *vol, enum record_trigger trigger)
+{
+	struct seal_how how = {.trigger = trigger};
+	struct sealer *s = vol->sealer;
+	uint64_t number;
+
+	if (s->retry_ns <= clock_mono_ns())
+		seal_begin_locked(vol, &how, &number);
+}
+
+/* Contract 1.3, item 2: the marker. */
+static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+{
+	if (!rule_holds(vol, rules_marker, parent, name) || others_are_open(vol, ino))
+		return false;
+	seal_now(vol, RECORD_TRIGGER_MARKER);
+	return true;
+}
+
+/* Contract 1.3, item 2: a temporary name that became final. */
+static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
+			   const char *name, uint64_t ino)
+{
+	if (!old_name || !rule_holds(vol, rules_temporary, parent, old_name) ||
+	    rule_holds(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
+		return false;
+	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
+		return false;
+	seal_now(vol, RECORD_TRIGGER_RENAME);
+	return true;
+}
+
+/* settle=0: the last close seals. */
+static void seal_at_close(struct volume *vol)
+{
+	struct settle_answer answer;
+
+	if (vol->options.settle_ns == 0 && sealer_look_locked(vol, &answer, NULL) == 0 &&
+	    answer.verdict == SETTLE_SEAL)
+		seal_now(vol, RECORD_TRIGGER_CLOSE);
+}
+
+/* ---- the five kinds of change ---- */
+
+static void note_create(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct state_file f;
+	bool known = state_file_get(vol->state, ino, &f) == 0;
+
+	if (known && S_ISREG(f.mode) && rule_holds(vol, rules_log, parent, name)) {
+		note_rides(vol);
+		return;
+	}
+	fresh_add(&p->fresh, parent, name, ino, rule_holds(vol, rules_temporary, parent, name),
+		  now);
+	note_continues(vol, parent);
+	p->activity_ns = now;
+	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
+	 * transaction. */
+	if (known && (S_ISLNK(f.mode) || (S_ISREG(f.mode) && f.nlink > 1)))
+		p->closed = true;
+}
+
+static void note_close(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+		       int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
+
+	if (name && rule_holds(vol, rules_log, parent, name)) {
+		note_rides(vol);
+		return;
+	}
+	if (n)
+		n->changed_ns = now;
+	else
+		note_opens(vol);
+	p->closed = true;
+	p->content_ns = p->activity_ns = now;
+	if (!name || !seal_at_marker(vol, parent, name, ino))
+		seal_at_close(vol);
+}
+
+static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
+			uint64_t ino, int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct fresh_name *old = old_name ? fresh_find(&p->fresh, 0, old_name, ino) : NULL;
+
+	if (old) {
+		touch_temporaries(vol, old->parent, now);
+		fresh_remove(&p->fresh, old);
+	}
+	if (old_name && rule_holds(vol, rules_log, parent, old_name) &&
+	    rule_holds(vol, rules_log, parent, name)) {
+		note_rides(vol);
+		return;
+	}
+	fresh_add(&p->fresh, parent, name, ino, rule_holds(vol, rules_temporary, parent, name),
+		  now);
+	note_opens(vol);
+	note_continues(vol, parent);
+	p->closed = true;
+	p->activity_ns = now;
+	if (!seal_at_marker(vol, parent, name, ino) &&
+	    !seal_at_rename(vol, parent, old_name, name, ino))
+		seal_at_close(vol);
+}
+
+static void note_remove(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
+
+	if (n)
+		fresh_remove(&p->fresh, n);
+	else
+		note_rides(vol);
+	if (!name || !rule_holds(vol, rules_log, parent, name))
+		p->activity_ns = now;
+	if (!p->rides && !p->opens && !fresh_any(&p->fresh))
+		p->opened_ns = 0;
+}
+
+void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
+			const char *old_name, const char *name, uint64_t ino)
+{
+	struct sealer *s = vol->sealer;
+	int64_t now = clock_mono_ns();
+
+	if (!s || vol->options.read_only || what == ACTIVITY_WRITE)
+		return; /* writes are seen by the times of open files (sealer_look_locked) */
+	opened(vol, now);
+	touch_temporaries(vol, parent, now);
+	switch (what) {
+	case ACTIVITY_CREATE:
+		note_create(vol, parent, name, ino, now);
+		break;
+	case ACTIVITY_CLOSE:
+		note_close(vol, parent, name, ino, now);
+		break;
+	case ACTIVITY_RENAME:
+		note_rename(vol, parent, old_name, name, ino, now);
+		break;
+	case ACTIVITY_REMOVE:
+		note_remove(vol, parent, name, ino, now);
+		break;
+	case ACTIVITY_ATTR:
+		note_rides(vol);
+		break;
+	case ACTIVITY_WRITE:
+		break;
+	}
+	if (s->looking_ns > now + vol->options.settle_ns)
+		sealer_wake_locked(vol);
+}
+
+void sealer_incomplete_locked(struct volume *vol, const char *reason)
+{
+	struct sealer *s = vol->sealer;
+
+	if (!s || vol->options.read_only)
+		return;
+	pending_add_reason(&s->pending, reason);
+	s->pending.killed = true;
+	s->pending.activity_ns = clock_mono_ns();
+	sealer_wake_locked(vol);
+}
+
+void sealer_unknown_locked(struct volume *vol)
+{
+	if (vol->sealer && !vol->options.read_only)
+		vol->sealer->pending.unknown = true;
+}
