@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The live tree: what user.epochfs.* of a live file show. */
+#include "lib/volume/live_internal.h"
+
+#include <errno.h>
+
+/* The epoch that first held what the file is now (0: none yet), and whether its content is in the
+ * remote whatever became of that epoch. */
+static int first_epoch(struct volume *vol, uint64_t ino, uint64_t *ret_epoch, bool *ret_durable)
+{
+	struct state_version v = {0};
+	struct state_file f;
+	uint64_t born;
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	error = state_file_get(vol->state, ino, &f);
+	if (error)
+		return error;
+	born = f.born;
+	if (S_ISREG(f.mode)) {
+		error = f.closed ? state_version_get(vol->state, f.closed, &v) : 0;
+		if (error)
+			return error;
+		born = v.born;
+	}
+	*ret_epoch = born < vol->next_epoch ? born : 0;
+	*ret_durable = v.id && v.state == VERSION_DURABLE;
+	return 0;
+}
+
+static const char *state_text(enum epoch_state state)
+{
+	switch (state) {
+	case EPOCH_UPLOADING:
+		return "uploading";
+	case EPOCH_DURABLE:
+		return "durable";
+	case EPOCH_FAILED:
+		return "failed";
+	case EPOCH_SEALED:
+	case EPOCH_DROPPED:
+		break;
+	}
+	return "sealed";
+}
+
+int live_info(struct volume *vol, uint64_t ino, struct live_info *ret_info)
+{
+	struct live_info info = {.state = "staged"};
+	struct epoch_info epoch;
+	bool durable = false;
+	int error = first_epoch(vol, ino, &info.epoch, &durable);
+
+	if (error)
+		return error;
+	if (info.epoch)
+		info.state = "sealed";
+	if (info.epoch && !epochs_get(vol, info.epoch, &epoch)) {
+		info.state = state_text(epoch.state);
+		info.has_step = epoch.record.has_step;
+		info.step = epoch.record.step;
+		epoch_info_free(&epoch);
+	}
+	if (durable)
+		info.state = "durable";
+	*ret_info = info;
+	return 0;
+}
