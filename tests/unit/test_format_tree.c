@@ -234,7 +234,7 @@ START_TEST(the_callers_group_numbers_do_not_change_the_tree)
 
 	e[0] = make(0, "", TREE_DIR);
 	for (int round = 0; round < 2; round++) {
-		static char names[600][8];
+		static char names[600][16];
 
 		for (int i = 0; i < 600; i++) {
 			uint64_t group = (uint64_t)(i % 300) + 1;
