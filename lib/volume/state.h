@@ -5,22 +5,27 @@
  *
  * Entities
  *   file     an identity: inode number, type, mode, owner, times, xattrs, names (links). A regular
- * file has `live`    the version that everyone who opens it sees (0: none yet) `closed`  the
- * version that was last closed, which the next epoch takes (0: never closed) `body`    the lineage
- * of its content: stays while the file is changed in place, changes when the content is replaced
- * (O_TRUNC, rollback). (ino, body) is what a kernel node stands for. live == closed unless the file
- * is open for writing and new or changed since. version  content: an id, a size, a state; its bytes
- * lie in objects/<id in 16 hex digits> while they are local. Immutable once closed. It was in the
- * live tree, closed, during the epochs [born, died): `born` is the number of the first epoch that
- * can hold it, `died` the first that cannot (0: still alive). So sealing costs no update: a version
- * is needed locally while an epoch in [born, died) is not durable. epoch    number, state, record
- * (its JSON), and the name of the local tree file trees/<number>.
+ *            file has
+ *              `live`    the version that everyone who opens it sees (0: none yet)
+ *              `closed`  the version that was last closed, which the next epoch takes (0: never
+ *                        closed)
+ *              `body`    the lineage of its content: stays while the file is changed in place,
+ *                        changes when the content is replaced (O_TRUNC, rollback). (ino, body) is
+ *                        what a kernel node stands for.
+ *            live == closed unless the file is open for writing and new or changed since.
+ *   version  content: an id, a size, a state; its bytes lie in objects/<id in 16 hex digits> while
+ *            they are local. Immutable once closed. It was in the live tree, closed, during the
+ *            epochs [born, died): `born` is the number of the first epoch that can hold it, `died`
+ *            the first that cannot (0: still alive). So sealing costs no update: a version is
+ *            needed locally while an epoch in [born, died) is not durable.
+ *   epoch    number, state, record (its JSON), and the name of the local tree file trees/<number>.
  *
  * Durability: a commit survives the end of the daemon at once (it is in the WAL) and a power loss
- * after state_sync(). Locks: the main connection is used only with the volume's lock held; a
- * snapshot (state_snapshot_begin) is its own connection and belongs to one thread. All functions
- * return 0 or -errno (-ENOENT: no such row; -EUCLEAN: the database is damaged; -ENOSPC, -EIO from
- * the disk).
+ * after state_sync(). The WAL is moved into the database by a thread of the state's own.
+ *
+ * Locks: the main connection is used only with the volume's lock held; a snapshot
+ * (state_snapshot_begin) is its own connection and belongs to one thread. All functions return 0 or
+ * -errno (-ENOENT: no such row; -EUCLEAN: the database is damaged; -ENOSPC, -EIO from the disk).
  */
 #ifndef EPOCHFS_VOLUME_STATE_H
 #define EPOCHFS_VOLUME_STATE_H
@@ -36,7 +41,12 @@ struct state;
 
 #define ROOT_INO 1
 
+/*
+ * Opens or makes the database at `path`, which lies in the directory `cache_dirfd` (not kept; it is
+ * fsynced). -EUCLEAN: not a state of epochfs, or damaged; -EPROTONOSUPPORT: of a newer epochfs.
+ */
 int state_open(int cache_dirfd, const char *path, struct state **ret_state);
+/* All snapshots must have ended. */
 void state_close(struct state *s);
 /* Makes all commits so far survive a power loss (fsync of the WAL). Needs no lock. */
 int state_sync(struct state *s);
@@ -93,6 +103,7 @@ int state_name_get(struct state *s, uint64_t parent, const char *name, struct st
 /* The name and the file in one search: -ENOENT where either is missing. */
 int state_name_lookup(struct state *s, uint64_t parent, const char *name,
 		      struct state_name *ret_name, struct state_file *ret_file);
+/* -EEXIST where the name is there; that spoils no transaction. */
 int state_name_add(struct state *s, uint64_t parent, const char *name, uint64_t ino);
 /* Points an existing name elsewhere (and sets covered). Keeps its id. */
 int state_name_set(struct state *s, uint64_t parent, const char *name, uint64_t ino,
@@ -129,15 +140,14 @@ enum version_state {
 	VERSION_STAGED,	 /* open for writing, or was when the daemon ended */
 	VERSION_CLOSED,	 /* committed; its bytes are only here: never evicted */
 	VERSION_DURABLE, /* its recipe (or inline bytes) is known and all of it is in the remote:
-			    may be evicted */
+			  * may be evicted */
 };
 
 enum version_kind {
 	VERSION_NEW,	 /* first content of a new file */
 	VERSION_REPLACE, /* pending replacement by O_TRUNC of committed content */
 	VERSION_EDIT,  /* changed in place: took over the backing file of the version it follows */
-	VERSION_CACHE, /* only a local copy of what an epoch in the remote holds; belongs to no file
-			*/
+	VERSION_CACHE, /* only a local copy of what an epoch in the remote holds; of no file */
 };
 
 struct state_version {
