@@ -11,6 +11,8 @@
 
 #define NUMBER_DIGITS 20
 #define EPOCH_SUFFIX  ".json"
+/* What a directory of a file system takes as one name. */
+#define COMPONENT_MAX 255
 
 void epoch_key(uint64_t number, char ret_key[KEY_MAX])
 {
@@ -53,6 +55,22 @@ int epoch_key_parse(const char *key, uint64_t *ret_number)
 	    strcmp(key, EPOCH_SUFFIX))
 		return -EINVAL;
 	*ret_number = number;
+	return 0;
+}
+
+void summary_key(uint64_t last, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, PREFIX_SUMMARIES "%020" PRIu64 EPOCH_SUFFIX, last);
+}
+
+int summary_key_parse(const char *key, uint64_t *ret_last)
+{
+	uint64_t last;
+
+	if (!skip_prefix(&key, PREFIX_SUMMARIES) || !skip_number(&key, &last) ||
+	    strcmp(key, EPOCH_SUFFIX))
+		return -EINVAL;
+	*ret_last = last;
 	return 0;
 }
 
@@ -99,20 +117,66 @@ int index_key_parse(const char *key, uint64_t *ret_epoch, struct hash *ret_id)
 	return error;
 }
 
+/* Bytes of a tag's name that stand for themselves in a key: what every remote takes, without the escape itself. */
+static bool is_plain(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '.' || c == '-';
+}
+
 int tag_key(const char *name, char ret_key[KEY_MAX])
 {
+	char *p = ret_key + strlen(PREFIX_TAGS);
+
 	if (!tag_name_valid(name))
 		return -EINVAL;
-	snprintf(ret_key, KEY_MAX, PREFIX_TAGS "%s", name);
+	memcpy(ret_key, PREFIX_TAGS, strlen(PREFIX_TAGS));
+	for (; *name; name++) {
+		if (is_plain(*name)) {
+			*p++ = *name;
+			continue;
+		}
+		*p++ = '_';
+		hex_encode(name, 1, p);
+		p += 2;
+	}
+	*p = '\0';
 	return 0;
 }
 
-int tag_key_parse(const char *key, const char **ret_name)
+int tag_key_parse(const char *key, char ret_name[TAG_NAME_MAX + 1])
 {
-	if (!skip_prefix(&key, PREFIX_TAGS) || !tag_name_valid(key))
+	char name[TAG_NAME_MAX + 1], again[KEY_MAX];
+	const char *text = key;
+	size_t n = 0;
+
+	if (!skip_prefix(&text, PREFIX_TAGS))
 		return -EINVAL;
-	*ret_name = key;
+	while (*text && n < TAG_NAME_MAX) {
+		if (is_plain(*text)) {
+			name[n++] = *text++;
+		} else if (*text == '_' && hex_decode(text + 1, 1, &name[n]) == 0 && name[n]) {
+			n++;
+			text += 3;
+		} else {
+			return -EINVAL;
+		}
+	}
+	name[n] = '\0';
+	/* One name has one key. */
+	if (*text || tag_key(name, again) || strcmp(again, key))
+		return -EINVAL;
+	memcpy(ret_name, name, n + 1);
 	return 0;
+}
+
+static size_t escaped_len(const char *name)
+{
+	size_t n = 0;
+
+	for (; *name; name++)
+		n += is_plain(*name) ? 1 : 3;
+	return n;
 }
 
 bool tag_name_valid(const char *name)
@@ -121,7 +185,7 @@ bool tag_name_valid(const char *name)
 	size_t len = strnlen(name, TAG_NAME_MAX + 1);
 
 	if (len < 1 || len > TAG_NAME_MAX || name[0] == '.' || strchr(name, '/') ||
-	    strspn(name, "0123456789") == len)
+	    strspn(name, "0123456789") == len || escaped_len(name) > COMPONENT_MAX)
 		return false;
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
 		if (!strcmp(name, reserved[i]))

@@ -13,32 +13,38 @@
  *   epochs/<20 digits>.json             an epoch's record (record.h)
  *   packs/<2 hex>/<64 hex>              a pack (pack.h); the 2 are the first of the 64
  *   index/<20 digits>-<64 hex>          an index object (index.h)
- *   tags/<name>                         a tag: the epoch's number in decimal and a newline
+ *   tags/<name>                         a tag: the epoch's number in decimal and a newline; bytes of the name
+ *                                       but [A-Za-z0-9.-] are written _<2 hex>
+ *   summaries/<20 digits>.json          copies of records, up to that epoch (lib/volume/summary.h)
  *
  * Parsers accept exactly what the formatters make: anything else in the remote is foreign, -EINVAL.
  */
-#define KEY_VOLUME    "epochfs.json"
-#define PREFIX_EPOCHS "epochs/"
-#define PREFIX_PACKS  "packs/"
-#define PREFIX_INDEX  "index/"
-#define PREFIX_TAGS   "tags/"
+#define KEY_VOLUME	 "epochfs.json"
+#define PREFIX_EPOCHS	 "epochs/"
+#define PREFIX_PACKS	 "packs/"
+#define PREFIX_INDEX	 "index/"
+#define PREFIX_TAGS	 "tags/"
+#define PREFIX_SUMMARIES "summaries/"
 
 #define TAG_NAME_MAX 255
-#define KEY_MAX	     (sizeof(PREFIX_TAGS) + TAG_NAME_MAX) /* with the NUL; holds every key */
+#define KEY_MAX                                                                                    \
+	(sizeof(PREFIX_TAGS) +                                                                     \
+	 3 * TAG_NAME_MAX) /* with the NUL; holds every key, also while a long tag's is made */
 
 /* 1 to INT64_MAX. */
 void epoch_key(uint64_t number, char ret_key[KEY_MAX]);
 int epoch_key_parse(const char *key, uint64_t *ret_number);
+void summary_key(uint64_t last, char ret_key[KEY_MAX]);
+int summary_key_parse(const char *key, uint64_t *ret_last);
 void pack_key(const struct hash *id, char ret_key[KEY_MAX]);
 int pack_key_parse(const char *key, struct hash *ret_id);
 void index_key(uint64_t epoch, const struct hash *id, char ret_key[KEY_MAX]);
 int index_key_parse(const char *key, uint64_t *ret_epoch, struct hash *ret_id);
 /* 0, or -EINVAL where the name may not be a tag's. */
 int tag_key(const char *name, char ret_key[KEY_MAX]);
-/* Gives the name inside `key`. */
-int tag_key_parse(const char *key, const char **ret_name);
+int tag_key_parse(const char *key, char ret_name[TAG_NAME_MAX + 1]);
 
-/* 1 to 255 bytes, no '/', not only digits, no '.' in front (so not "." or ".." or ".control"), and
+/* 1 to 255 bytes (escaped, too), no '/', not only digits, no '.' in front (so not "." or ".." or ".control"), and
  * none of the names that .epochs itself has: latest, current, torn. */
 bool tag_name_valid(const char *name);
 

@@ -5,13 +5,16 @@
 
 static void check_key(const char *key)
 {
-	char again[KEY_MAX];
+	char again[KEY_MAX], tag[TAG_NAME_MAX + 1];
 	struct hash id;
 	uint64_t number;
-	const char *tag;
 
 	if (epoch_key_parse(key, &number) == 0) {
 		epoch_key(number, again);
+		fuzz_assert(!strcmp(key, again));
+	}
+	if (summary_key_parse(key, &number) == 0) {
+		summary_key(number, again);
 		fuzz_assert(!strcmp(key, again));
 	}
 	if (pack_key_parse(key, &id) == 0) {
@@ -22,7 +25,11 @@ static void check_key(const char *key)
 		index_key(number, &id, again);
 		fuzz_assert(!strcmp(key, again));
 	}
-	if (tag_key_parse(key, &tag) == 0) {
+	if (summary_key_parse(key, &number) == 0) {
+		summary_key(number, again);
+		fuzz_assert(!strcmp(key, again));
+	}
+	if (tag_key_parse(key, tag) == 0) {
 		fuzz_assert(tag_key(tag, again) == 0);
 		fuzz_assert(!strcmp(key, again));
 	}

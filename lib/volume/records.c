@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The epochs' records in a remote. */
+#include "lib/volume/records.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/format/names.h"
+#include "lib/format/tombstone.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+#include "lib/volume/summary.h"
+
+#define READERS_MAX 8
+
+int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
+		char **ret_text)
+{
+	cleanup_buf struct buf text = {0};
+	char key[KEY_MAX];
+	uint64_t dropped;
+	size_t len;
+	int error;
+
+	epoch_key(number, key);
+	error = remote_get(remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
+	if (error)
+		return error;
+	if (tombstone_decode(text.data, text.len, &dropped) == 0)
+		return dropped == number ? -ENOENT : -EBADMSG;
+	error = record_decode(text.data, text.len, ret_record);
+	if (!error && ret_record->number != number) {
+		record_free(ret_record);
+		error = -EBADMSG;
+	}
+	if (!error && ret_text) {
+		buf_str(&text);
+		*ret_text = buf_steal(&text, &len);
+	}
+	return error;
+}
+
+int records_drop(struct remote *remote, uint64_t number)
+{
+	cleanup_buf struct buf text = {0};
+	char key[KEY_MAX];
+	int error = summary_forget(remote, number);
+
+	if (!error)
+		error = tombstone_encode(number, clock_wall_ns(), &text);
+	if (error)
+		return error;
+	epoch_key(number, key);
+	return remote_put(remote, key, text.data, text.len);
+}
+
+/* ---- reading all ---- */
+
+struct record_slot {
+	uint64_t number;
+	char *text; /* from a summary or read by itself; NULL: not yet */
+	int error;
+};
+
+struct record_list {
+	struct remote *remote;
+	uint64_t after;
+	struct record_slot *slots;
+	size_t count, cap;
+	atomic_size_t next; /* slot that the next free reader takes */
+};
+
+static int list_epoch(void *arg, const char *key, uint64_t size)
+{
+	struct record_list *list = arg;
+	uint64_t number;
+
+	(void)size;
+	if (epoch_key_parse(key, &number) || number <= list->after)
+		return 0;
+	if (list->count == list->cap) {
+		size_t cap = list->cap ? 2 * list->cap : 64;
+		struct record_slot *slots = realloc(list->slots, cap * sizeof(*slots));
+
+		if (!slots)
+			return -ENOMEM;
+		list->slots = slots;
+		list->cap = cap;
+	}
+	list->slots[list->count++] = (struct record_slot){.number = number};
+	return 0;
+}
+
+static int compare_slots(const void *a, const void *b)
+{
+	const struct record_slot *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* A summary gave this text. */
+static int fill_slot(void *arg, uint64_t number, const char *text)
+{
+	struct record_list *list = arg;
+	struct record_slot wanted = {.number = number};
+	struct record_slot *slot = list->count ? bsearch(&wanted, list->slots, list->count,
+							 sizeof(wanted), compare_slots)
+					       : NULL;
+
+	if (!slot || slot->text)
+		return 0;
+	slot->text = strdup(text);
+	return slot->text ? 0 : -ENOMEM;
+}
+
+static void read_slot(struct record_list *list, struct record_slot *slot)
+{
+	cleanup_buf struct buf text = {0};
+	char key[KEY_MAX];
+	size_t len;
+
+	epoch_key(slot->number, key);
+	slot->error = remote_get(list->remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
+	if (slot->error)
+		return;
+	buf_str(&text);
+	slot->error = buf_error(&text);
+	if (!slot->error)
+		slot->text = buf_steal(&text, &len);
+}
+
+static void *read_slots(void *arg)
+{
+	struct record_list *list = arg;
+
+	for (;;) {
+		size_t i = atomic_fetch_add(&list->next, 1);
+
+		if (i >= list->count)
+			return NULL;
+		if (!list->slots[i].text)
+			read_slot(list, &list->slots[i]);
+	}
+}
+
+static size_t slots_to_read(const struct record_list *list)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		n += !list->slots[i].text;
+	return n;
+}
+
+static void read_all(struct record_list *list)
+{
+	pthread_t readers[READERS_MAX];
+	size_t started = 0, wanted = slots_to_read(list);
+
+	while (wanted > 1 && started < READERS_MAX && started < wanted)
+		if (pthread_create(&readers[started], NULL, read_slots, list))
+			break;
+		else
+			started++;
+	read_slots(list);
+	while (started)
+		pthread_join(readers[--started], NULL);
+}
+
+static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct record_found found = {.number = slot->number, .text = slot->text};
+	uint64_t number;
+	int error;
+
+	/* Gone since it was listed. */
+	if (slot->error == -ENOENT)
+		return 0;
+	if (slot->error)
+		return slot->error;
+	if (tombstone_decode(slot->text, strlen(slot->text), &number) == 0 &&
+	    number == slot->number) {
+		found.dropped = true;
+		return fn(arg, &found);
+	}
+	error = record_decode(slot->text, strlen(slot->text), &record);
+	if (error == -EPROTONOSUPPORT || error == -ENOMEM)
+		return error;
+	if (error || record.number != slot->number)
+		log_error("epoch %" PRIu64 ": its record in the remote is damaged; it is left out",
+			  slot->number);
+	else
+		found.record = &record;
+	return fn(arg, &found);
+}
+
+static void list_free(struct record_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->slots[i].text);
+	free(list->slots);
+}
+
+int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg)
+{
+	struct record_list list = {.remote = remote, .after = after};
+	int error = remote_list(remote, PREFIX_EPOCHS, list_epoch, &list);
+
+	if (!error && list.count) {
+		qsort(list.slots, list.count, sizeof(*list.slots), compare_slots);
+		error = summary_each(remote, after, fill_slot, &list);
+	}
+	if (!error)
+		read_all(&list);
+	for (size_t i = 0; !error && i < list.count; i++)
+		error = give_slot(&list.slots[i], fn, arg);
+	list_free(&list);
+	return error;
+}
+
+struct summary_job {
+	struct buf *out;
+	uint64_t last;
+};
+
+static int add_to_summary(void *arg, const struct record_found *found)
+{
+	struct summary_job *job = arg;
+
+	if (found->number > job->last || !found->record)
+		return 0;
+	return summary_add(job->out, found->text);
+}
+
+int records_summarize(struct remote *remote, uint64_t last)
+{
+	cleanup_buf struct buf out = {0};
+	struct summary_job job = {.out = &out, .last = last};
+	int error;
+
+	if (last % SUMMARY_EVERY)
+		return 0;
+	error = records_each(remote, last - SUMMARY_EVERY, add_to_summary, &job);
+	return error || !out.len ? error : summary_put(remote, last, &out);
+}
+
+/* ---- tags ---- */
+
+struct tag_walk {
+	struct remote *remote;
+	int (*fn)(void *arg, const char *name, uint64_t number);
+	void *arg;
+};
+
+static int read_tag(void *arg, const char *key, uint64_t size)
+{
+	struct tag_walk *walk = arg;
+	cleanup_buf struct buf text = {0};
+	char name[TAG_NAME_MAX + 1];
+	uint64_t number;
+	int error;
+
+	if (tag_key_parse(key, name) || size >= TAG_TEXT_MAX)
+		return 0;
+	error = remote_get(walk->remote, key, 0, TAG_TEXT_MAX, &text);
+	if (error == -ENOENT)
+		return 0;
+	if (error)
+		return error;
+	if (tag_text_parse(text.data, text.len, &number)) {
+		log_warn("tag '%s' in the remote is damaged; it is left out", name);
+		return 0;
+	}
+	return walk->fn(walk->arg, name, number);
+}
+
+int records_tags(struct remote *remote, int (*fn)(void *arg, const char *name, uint64_t number),
+		 void *arg)
+{
+	struct tag_walk walk = {.remote = remote, .fn = fn, .arg = arg};
+
+	return remote_list(remote, PREFIX_TAGS, read_tag, &walk);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The epochs' records in a remote: reading them all, one, writing one, dropping one. For mounts and for the catalog. Private to lib/volume. */
+#ifndef EPOCHFS_VOLUME_RECORDS_H
+#define EPOCHFS_VOLUME_RECORDS_H
+
+#include <stdint.h>
+#include "lib/format/record.h"
+#include "lib/remote/remote.h"
+
+/*
+ * Every SUMMARY_EVERY epochs one summary object, summaries/<20 digits of its last epoch>.json, holds the texts of their records, so that
+ * a first look at a long run needs few requests. A summary is a copy: the records stay, and an epoch that a summary does not hold is read by itself.
+ * Before an epoch is dropped, the summaries that may hold it are deleted.
+ */
+#define SUMMARY_EVERY 100
+
+struct record_found {
+	uint64_t number;
+	const struct epoch_record *record; /* NULL: a tombstone, or damaged */
+	bool dropped;			   /* a tombstone */
+	const char *text;		   /* the record as it is stored, NUL-terminated */
+};
+/* Non-zero ends the walk and is returned. */
+typedef int (*record_fn)(void *arg, const struct record_found *found);
+
+/*
+ * All epochs with a number above `after`, ascending; up to eight requests at once. What is damaged is logged, and given with record NULL and dropped false.
+ * 0 or the remote's -errno.
+ */
+int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg);
+/* -ENOENT (also a tombstone), -EBADMSG, or the remote's. ret_text may be NULL; free it. */
+int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
+		char **ret_text);
+/* Puts a tombstone in the record's place. */
+int records_drop(struct remote *remote, uint64_t number);
+/* Writes the summary that ends with this epoch, where it is one that ends a summary. */
+int records_summarize(struct remote *remote, uint64_t last);
+
+/* Tags: calls fn for each well-formed one. */
+int records_tags(struct remote *remote, int (*fn)(void *arg, const char *name, uint64_t number),
+		 void *arg);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The chunk index of a mounted volume. */
+#include "lib/volume/store_index.h"
+
+/* Rows that are put in one transaction: the lock is let go between them, so that writers wait for milliseconds at most. */
+#define SLICE 512
+
+static int index_get(void *arg, const struct hash *chunk, struct store_place *ret_place)
+{
+	struct volume *vol = arg;
+	struct state_chunk row;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_chunk_get(vol->state, chunk, &row);
+	pthread_mutex_unlock(&vol->lock);
+	if (error)
+		return error;
+	*ret_place = (struct store_place){.pack = row.pack,
+					  .offset = (uint32_t)row.offset,
+					  .stored_len = row.stored_len,
+					  .plain_len = row.plain_len};
+	return 0;
+}
+
+static int put_slice_locked(struct volume *vol, const struct hash *chunks,
+			    const struct store_place *places, size_t count)
+{
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	for (size_t i = 0; !error && i < count; i++) {
+		struct state_chunk row = {.pack = places[i].pack,
+					  .offset = places[i].offset,
+					  .stored_len = places[i].stored_len,
+					  .plain_len = places[i].plain_len};
+
+		error = state_chunk_put(vol->state, &chunks[i], &row);
+	}
+	return state_end(vol->state, error);
+}
+
+static int index_put(void *arg, const char *index_key, const struct hash *chunks,
+		     const struct store_place *places, size_t count)
+{
+	struct volume *vol = arg;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < count; i += SLICE) {
+		pthread_mutex_lock(&vol->lock);
+		error = put_slice_locked(vol, chunks + i, places + i,
+					 count - i < SLICE ? count - i : SLICE);
+		pthread_mutex_unlock(&vol->lock);
+	}
+	if (error)
+		return error;
+	pthread_mutex_lock(&vol->lock);
+	error = state_index_mark_loaded(vol->state, index_key);
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+static bool index_loaded(void *arg, const char *index_key)
+{
+	struct volume *vol = arg;
+	bool loaded;
+
+	pthread_mutex_lock(&vol->lock);
+	loaded = state_index_loaded(vol->state, index_key);
+	pthread_mutex_unlock(&vol->lock);
+	return loaded;
+}
+
+static int index_forget_pack(void *arg, const struct hash *pack)
+{
+	struct volume *vol = arg;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_chunk_forget_pack(vol->state, pack);
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+static int index_recipe_get(void *arg, const struct hash *recipe, struct buf *out)
+{
+	struct volume *vol = arg;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_recipe_get(vol->state, recipe, out);
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+static int index_recipe_put(void *arg, const struct hash *recipe, const void *data, size_t len)
+{
+	struct volume *vol = arg;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_recipe_put(vol->state, recipe, data, len);
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+struct store_index volume_store_index(struct volume *vol)
+{
+	return (struct store_index){
+		.arg = vol,
+		.get = index_get,
+		.put = index_put,
+		.loaded = index_loaded,
+		.forget_pack = index_forget_pack,
+		.recipe_get = index_recipe_get,
+		.recipe_put = index_recipe_put,
+	};
+}

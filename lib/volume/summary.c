@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Summary objects. */
+#include "lib/volume/summary.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "lib/format/names.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/log.h"
+
+int summary_add(struct buf *out, const char *text)
+{
+	buf_printf(out, "%s%s", out->len ? ",\n" : "{\"format\":1,\"records\":[\n", text);
+	return buf_error(out);
+}
+
+int summary_put(struct remote *remote, uint64_t last, struct buf *out)
+{
+	char key[KEY_MAX];
+
+	buf_printf(out, "]}\n");
+	if (buf_error(out))
+		return -ENOMEM;
+	if (out->len > SUMMARY_ENCODED_MAX)
+		return 0;
+	summary_key(last, key);
+	return remote_put(remote, key, out->data, out->len);
+}
+
+struct summary_walk {
+	struct remote *remote;
+	uint64_t number; /* after, or the epoch to forget */
+	int (*fn)(void *arg, uint64_t number, const char *text);
+	void *arg;
+};
+
+static int give_records(const struct summary_walk *walk, const json_t *records)
+{
+	json_t *record;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)records, i, record)
+	{
+		json_int_t number = json_integer_value(json_object_get(record, "epoch"));
+		cleanup_free char *text = json_dumps(record, JSON_COMPACT);
+		int result;
+
+		if (number <= 0 || !text)
+			continue;
+		result = walk->fn(walk->arg, (uint64_t)number, text);
+		if (result)
+			return result;
+	}
+	return 0;
+}
+
+static int read_summary(void *arg, const char *key, uint64_t size)
+{
+	const struct summary_walk *walk = arg;
+	cleanup_buf struct buf text = {0};
+	json_t *object;
+	uint64_t last;
+	int error;
+
+	if (summary_key_parse(key, &last) || last <= walk->number || size > SUMMARY_ENCODED_MAX)
+		return 0;
+	error = remote_get(walk->remote, key, 0, SUMMARY_ENCODED_MAX, &text);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	object = json_loadb((const char *)text.data, text.len, JSON_REJECT_DUPLICATES, NULL);
+	if (!json_is_array(json_object_get(object, "records")))
+		log_warn("%s is damaged; the epochs are read one by one", key);
+	else
+		error = give_records(walk, json_object_get(object, "records"));
+	json_decref(object);
+	return error;
+}
+
+int summary_each(struct remote *remote, uint64_t after,
+		 int (*fn)(void *arg, uint64_t number, const char *text), void *arg)
+{
+	struct summary_walk walk = {.remote = remote, .number = after, .fn = fn, .arg = arg};
+
+	return remote_list(remote, PREFIX_SUMMARIES, read_summary, &walk);
+}
+
+static int forget_one(void *arg, const char *key, uint64_t size)
+{
+	const struct summary_walk *walk = arg;
+	uint64_t last;
+
+	(void)size;
+	if (summary_key_parse(key, &last) || last < walk->number)
+		return 0;
+	return remote_delete(walk->remote, key);
+}
+
+int summary_forget(struct remote *remote, uint64_t number)
+{
+	struct summary_walk walk = {.remote = remote, .number = number};
+
+	return remote_list(remote, PREFIX_SUMMARIES, forget_one, &walk);
+}

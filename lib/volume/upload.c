@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The uploader's thread, and what it tells `status`. */
+#include "lib/volume/upload.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+#include "lib/volume/store_index.h"
+#include "lib/volume/upload_changes.h"
+#include "lib/volume/upload_epoch.h"
+
+/* Between tries of what the retrying remote does not repeat itself: local errors, damaged answers. */
+#define FIRST_PAUSE_NS	 (1 * NS_PER_S)
+#define LONGEST_PAUSE_NS (60 * NS_PER_S)
+/* Training goes first. */
+#define UPLOAD_NICE 10
+
+struct uploader {
+	struct volume *vol;
+	struct remote *remote; /* retries for ever */
+	struct store *store;
+	struct upload_progress progress;
+	pthread_t thread;
+	bool runs;
+
+	pthread_mutex_t lock; /* a leaf: guards the rest */
+	pthread_cond_t wake;
+	bool kicked, stops;
+	bool conflict; /* another writer took a number: nothing is uploaded any more */
+	char *error;   /* of the last try; NULL: it went well */
+	int64_t failing_since_ns;
+};
+
+static void set_error(struct uploader *up, uint64_t number, int error)
+{
+	char text[REMOTE_TEXT_MAX];
+
+	pthread_mutex_lock(&up->lock);
+	free(up->error);
+	up->error = NULL;
+	if (error == -EEXIST) {
+		up->conflict = true;
+		if (asprintf(
+			    &up->error,
+			    "epoch %" PRIu64
+			    ": another writer has taken this number in the remote; unmount one of the two",
+			    number) < 0)
+			up->error = NULL;
+	} else if (error) {
+		up->error = strdup(remote_strerror(up->remote, error, text));
+	}
+	if (!error)
+		up->failing_since_ns = 0;
+	else if (!up->failing_since_ns)
+		up->failing_since_ns = clock_wall_ns();
+	pthread_mutex_unlock(&up->lock);
+}
+
+static bool stopping(struct uploader *up)
+{
+	bool stops;
+
+	pthread_mutex_lock(&up->lock);
+	stops = up->stops;
+	pthread_mutex_unlock(&up->lock);
+	return stops;
+}
+
+/* The epoch's row says that the last try failed, and why. */
+static void mark_failed(struct uploader *up, uint64_t number)
+{
+	struct volume *vol = up->vol;
+	struct state_epoch row;
+
+	pthread_mutex_lock(&vol->lock);
+	if (state_epoch_get(vol->state, number, &row) == 0) {
+		if (row.state == EPOCH_UPLOADING || row.state == EPOCH_SEALED) {
+			row.state = EPOCH_FAILED;
+			free(row.error);
+			pthread_mutex_lock(&up->lock);
+			row.error = up->error ? strdup(up->error) : NULL;
+			pthread_mutex_unlock(&up->lock);
+			state_epoch_set(vol->state, &row);
+		}
+		state_epoch_free(&row);
+	}
+	pthread_cond_broadcast(&vol->changed);
+	pthread_mutex_unlock(&vol->lock);
+}
+
+/* One pass over all that waits: 0 when nothing is left. */
+static int work(struct uploader *up)
+{
+	for (;;) {
+		uint64_t number = 0;
+		int error = upload_changes(up->vol, up->remote);
+
+		if (error || stopping(up)) {
+			set_error(up, 0, error == -ECANCELED ? 0 : error);
+			return error;
+		}
+		pthread_mutex_lock(&up->vol->lock);
+		error = state_epoch_first_pending(up->vol->state, &number);
+		pthread_mutex_unlock(&up->vol->lock);
+		if (error)
+			return error == -ENOENT ? 0 : error;
+		error = upload_epoch(up->vol, up->remote, up->store, number, &up->progress);
+		if (error == -ECANCELED)
+			return error;
+		set_error(up, number, error);
+		if (error) {
+			mark_failed(up, number);
+			log_warn("epoch %" PRIu64 " is not uploaded yet: %s", number,
+				 strerror(-error));
+			return error;
+		}
+		log_info("epoch %" PRIu64 " is durable", number);
+	}
+}
+
+/* Waits until there is something to do, or until a failed pass is worth another try. False: stop. */
+static bool wait_for_work(struct uploader *up, int64_t pause_ns)
+{
+	int64_t deadline = clock_mono_ns() + pause_ns;
+	bool goes_on;
+
+	pthread_mutex_lock(&up->lock);
+	while (!up->stops && (!up->kicked || pause_ns)) {
+		if (!pause_ns)
+			pthread_cond_wait(&up->wake, &up->lock);
+		else if (cond_wait_until(&up->wake, &up->lock, deadline) == -ETIMEDOUT)
+			break;
+	}
+	up->kicked = false;
+	goes_on = !up->stops;
+	pthread_mutex_unlock(&up->lock);
+	return goes_on;
+}
+
+static void *run(void *arg)
+{
+	struct uploader *up = arg;
+	int64_t pause_ns = 0;
+
+	/* A thread has its own nice value on Linux. */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), UPLOAD_NICE);
+	while (wait_for_work(up, pause_ns)) {
+		int error = work(up);
+
+		if (error == -EEXIST)
+			break;
+		if (!error)
+			pause_ns = 0;
+		else if (!pause_ns)
+			pause_ns = FIRST_PAUSE_NS;
+		else if (pause_ns < LONGEST_PAUSE_NS)
+			pause_ns *= 2;
+	}
+	return NULL;
+}
+
+static void uploader_free(struct uploader *up)
+{
+	if (up->store)
+		store_close(up->store);
+	remote_close(up->remote);
+	pthread_cond_destroy(&up->wake);
+	pthread_mutex_destroy(&up->lock);
+	pthread_mutex_destroy(&up->progress.lock);
+	free(up->error);
+	free(up);
+}
+
+static int open_remote(struct uploader *up)
+{
+	/* For ever, and also what a person can put right: the operator frees space, and it goes on. */
+	const struct remote_retry_policy policy = {.persist = true};
+	struct store_index index = volume_store_index(up->vol);
+	struct remote *inner = remote_ref(up->vol->remote);
+	int error = remote_retry_new(inner, &policy, &up->remote);
+
+	if (error) {
+		remote_close(inner);
+		return error;
+	}
+	return store_open(up->remote, &index, up->vol->options.threads, &up->store);
+}
+
+int uploader_start(struct volume *vol)
+{
+	struct uploader *up = calloc(1, sizeof(*up));
+	int error;
+
+	if (!up)
+		return -ENOMEM;
+	up->vol = vol;
+	up->kicked = true;
+	pthread_mutex_init(&up->lock, NULL);
+	pthread_mutex_init(&up->progress.lock, NULL);
+	cond_init_mono(&up->wake);
+	vol->uploader = up;
+	if (vol->local_only || vol->options.read_only)
+		return 0;
+	error = open_remote(up);
+	if (!error) {
+		error = -pthread_create(&up->thread, NULL, run, up);
+		up->runs = !error;
+	}
+	if (error) {
+		vol->uploader = NULL;
+		uploader_free(up);
+	}
+	return error;
+}
+
+void uploader_stop(struct volume *vol)
+{
+	struct uploader *up = vol->uploader;
+
+	if (!up)
+		return;
+	if (up->runs) {
+		pthread_mutex_lock(&up->lock);
+		up->stops = true;
+		pthread_cond_broadcast(&up->wake);
+		pthread_mutex_unlock(&up->lock);
+		remote_cancel(up->remote);
+		pthread_join(up->thread, NULL);
+		remote_resume(up->remote);
+	}
+	vol->uploader = NULL;
+	uploader_free(up);
+}
+
+void uploader_kick(struct volume *vol)
+{
+	struct uploader *up = vol->uploader;
+
+	if (!up)
+		return;
+	pthread_mutex_lock(&up->lock);
+	up->kicked = true;
+	pthread_cond_signal(&up->wake);
+	pthread_mutex_unlock(&up->lock);
+}
+
+/* ---- status ---- */
+
+struct pending_count {
+	uint64_t count, oldest;
+	int64_t oldest_ns;
+};
+
+static int count_pending(void *arg, const struct state_epoch *e)
+{
+	struct pending_count *p = arg;
+
+	if (e->state == EPOCH_DURABLE || e->state == EPOCH_DROPPED)
+		return 0;
+	if (!p->count++) {
+		struct epoch_record record = {0};
+
+		p->oldest = e->number;
+		if (e->record && record_decode(e->record, strlen(e->record), &record) == 0) {
+			p->oldest_ns = record.sealed_ns;
+			record_free(&record);
+		}
+	}
+	return 0;
+}
+
+static void add_progress(struct uploader *up, json_t *upload)
+{
+	struct store_stats stats = {0};
+	uint64_t epoch, total;
+
+	pthread_mutex_lock(&up->progress.lock);
+	epoch = up->progress.epoch;
+	total = up->progress.total;
+	if (up->progress.batch)
+		store_batch_progress(up->progress.batch, &stats);
+	pthread_mutex_unlock(&up->progress.lock);
+	if (!epoch)
+		return;
+	json_object_set_new(upload, "uploading_epoch", json_integer((json_int_t)epoch));
+	json_object_set_new(upload, "bytes_done", json_integer((json_int_t)stats.plain));
+	json_object_set_new(upload, "bytes_total", json_integer((json_int_t)total));
+	json_object_set_new(upload, "bytes_stored", json_integer((json_int_t)stats.stored));
+}
+
+static void add_failure(struct uploader *up, json_t *upload)
+{
+	struct remote_state remote = {0};
+	char text[REMOTE_TEXT_MAX];
+	int64_t since;
+
+	if (up->remote)
+		remote_get_state(up->remote, &remote);
+	pthread_mutex_lock(&up->lock);
+	since = up->failing_since_ns ? up->failing_since_ns : remote.failing_since_ns;
+	if (up->error)
+		json_object_set_new(upload, "error", json_string(up->error));
+	else if (remote.failing_since_ns)
+		json_object_set_new(
+			upload, "error",
+			json_string(remote_strerror(up->remote, remote.last_error, text)));
+	if (up->conflict)
+		json_object_set_new(upload, "conflict", json_true());
+	pthread_mutex_unlock(&up->lock);
+	if (since)
+		json_object_set_new(upload, "failing_since_ns", json_integer(since));
+	if (remote.retries)
+		json_object_set_new(upload, "retries", json_integer((json_int_t)remote.retries));
+}
+
+int uploader_status(struct volume *vol, json_t *status)
+{
+	struct uploader *up = vol->uploader;
+	struct pending_count pending = {0};
+	json_t *upload = json_object();
+	int error;
+
+	if (!upload)
+		return -ENOMEM;
+	pthread_mutex_lock(&vol->lock);
+	error = vol->local_only ? 0 : state_epoch_each(vol->state, count_pending, &pending);
+	pthread_mutex_unlock(&vol->lock);
+	json_object_set_new(upload, "pending_epochs", json_integer((json_int_t)pending.count));
+	if (pending.count) {
+		json_object_set_new(upload, "oldest_epoch",
+				    json_integer((json_int_t)pending.oldest));
+		json_object_set_new(upload, "oldest_sealed_ns", json_integer(pending.oldest_ns));
+	}
+	if (up) {
+		add_progress(up, upload);
+		add_failure(up, upload);
+	}
+	if (json_object_set_new(status, "upload", upload))
+		error = -ENOMEM;
+	return error;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bringing tags and drops to the remote. */
+#include "lib/volume/upload_changes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/format/names.h"
+#include "lib/volume/records.h"
+
+/* Numbers or names are collected under the lock, and worked off without it. */
+struct change {
+	char *tag; /* NULL: a drop */
+	uint64_t number;
+};
+
+struct changes {
+	struct change *list;
+	size_t count, cap;
+};
+
+static void changes_free(struct changes *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		free(c->list[i].tag);
+	free(c->list);
+}
+
+static int add_change(struct changes *c, const char *tag, uint64_t number)
+{
+	char *copy = tag ? strdup(tag) : NULL;
+
+	if (c->count == c->cap) {
+		size_t cap = c->cap ? 2 * c->cap : 16;
+		struct change *grown = realloc(c->list, cap * sizeof(*grown));
+
+		if (grown) {
+			c->list = grown;
+			c->cap = cap;
+		}
+	}
+	if (c->count == c->cap || (tag && !copy)) {
+		free(copy);
+		return -ENOMEM;
+	}
+	c->list[c->count++] = (struct change){.tag = copy, .number = number};
+	return 0;
+}
+
+static int collect_drop(void *arg, const struct state_epoch *e)
+{
+	return e->state == EPOCH_DROPPED && e->remote_delete_pending
+		       ? add_change(arg, NULL, e->number)
+		       : 0;
+}
+
+static int collect_tag(void *arg, const char *name, uint64_t number)
+{
+	return add_change(arg, name, number);
+}
+
+static int forget_drop(struct volume *vol, uint64_t number)
+{
+	struct state_epoch row;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	if (!error) {
+		row.remote_delete_pending = false;
+		error = state_epoch_set(vol->state, &row);
+		state_epoch_free(&row);
+	}
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+static bool is_durable(struct volume *vol, uint64_t number)
+{
+	struct state_epoch row;
+	bool durable = false;
+
+	pthread_mutex_lock(&vol->lock);
+	if (state_epoch_get(vol->state, number, &row) == 0) {
+		durable = row.state == EPOCH_DURABLE;
+		state_epoch_free(&row);
+	}
+	pthread_mutex_unlock(&vol->lock);
+	return durable;
+}
+
+static int put_tag(struct volume *vol, struct remote *remote, const struct change *c)
+{
+	char key[KEY_MAX], text[TAG_TEXT_MAX];
+	int error = tag_key(c->tag, key);
+
+	if (error || (c->number && !is_durable(vol, c->number)))
+		return 0;
+	tag_text(c->number, text);
+	error = c->number ? remote_put(remote, key, text, strlen(text))
+			  : remote_delete(remote, key);
+	if (error)
+		return error;
+	pthread_mutex_lock(&vol->lock);
+	error = state_tag_synced(vol->state, c->tag, c->number);
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+int upload_changes(struct volume *vol, struct remote *remote)
+{
+	struct changes changes = {0};
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_epoch_each(vol->state, collect_drop, &changes);
+	if (!error)
+		error = state_tag_each_unsynced(vol->state, collect_tag, &changes);
+	pthread_mutex_unlock(&vol->lock);
+	for (size_t i = 0; !error && i < changes.count; i++) {
+		const struct change *c = &changes.list[i];
+
+		if (c->tag) {
+			error = put_tag(vol, remote, c);
+			continue;
+		}
+		error = records_drop(remote, c->number);
+		if (!error)
+			error = forget_drop(vol, c->number);
+	}
+	changes_free(&changes);
+	return error;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making one sealed epoch durable. */
+#include "lib/volume/upload_epoch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/format/names.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/records.h"
+#include "lib/volume/trees.h"
+
+/* Versions that are marked durable in one transaction; between them the lock is let go. */
+#define SLICE 256
+
+/* What became of one local version. */
+struct stored_version {
+	uint64_t version;
+	struct hash recipe;
+	bool is_inline;
+	void *data; /* TREE_INLINE: its bytes, owned */
+	size_t len;
+};
+
+struct upload {
+	struct volume *vol;
+	struct store_batch *batch;
+	struct tree *tree; /* as it was sealed */
+	struct stored_version *stored;
+	size_t count, cap;
+	uint64_t lost; /* files whose bytes are gone */
+	char *first_lost;
+};
+
+static void upload_free(struct upload *u)
+{
+	for (size_t i = 0; i < u->count; i++)
+		free(u->stored[i].data);
+	free(u->stored);
+	free(u->first_lost);
+	tree_unref(u->tree);
+	store_batch_free(u->batch);
+}
+
+static struct stored_version *add_stored(struct upload *u, uint64_t version)
+{
+	if (u->count == u->cap) {
+		size_t cap = u->cap ? 2 * u->cap : 64;
+		struct stored_version *grown = realloc(u->stored, cap * sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		u->stored = grown;
+		u->cap = cap;
+	}
+	u->stored[u->count] = (struct stored_version){.version = version};
+	return &u->stored[u->count++];
+}
+
+/* ---- contents ---- */
+
+static int read_inline(int fd, uint64_t size, struct stored_version *s)
+{
+	int error;
+
+	s->data = malloc(size);
+	if (!s->data)
+		return -ENOMEM;
+	s->is_inline = true;
+	s->len = size;
+	error = io_pread_full(fd, s->data, size, 0);
+	return error;
+}
+
+/* An earlier epoch of this machine may have made it durable since this one was sealed. */
+static int known_durable(struct upload *u, uint64_t version, struct stored_version *s)
+{
+	cleanup_buf struct buf inline_data = {0};
+	struct state_version row;
+	int error;
+
+	pthread_mutex_lock(&u->vol->lock);
+	error = state_version_get(u->vol->state, version, &row);
+	if (!error && row.state == VERSION_DURABLE && !row.has_recipe)
+		error = state_inline_get(u->vol->state, version, &inline_data);
+	pthread_mutex_unlock(&u->vol->lock);
+	if (error)
+		return error;
+	if (row.state != VERSION_DURABLE)
+		return 0;
+	if (row.has_recipe) {
+		s->recipe = row.recipe;
+		return 1;
+	}
+	s->is_inline = true;
+	s->data = buf_steal(&inline_data, &s->len);
+	return 1;
+}
+
+/* Stores a local version's content. -ENOENT or -ENODATA: its bytes are gone. */
+static int store_version(struct upload *u, const struct tree_entry *e)
+{
+	struct stored_version *s = add_stored(u, e->u.version);
+	cleanup_close int fd = -1;
+	int known;
+
+	if (!s)
+		return -ENOMEM;
+	known = known_durable(u, e->u.version, s);
+	if (known)
+		return known > 0 ? 0 : known;
+	fd = object_open(u->vol, e->u.version, O_RDONLY);
+	if (fd < 0)
+		return fd;
+	if (e->size <= TREE_INLINE_MAX)
+		return read_inline(fd, e->size, s);
+	return store_put_fd(u->batch, fd, e->size, &s->recipe);
+}
+
+static int note_lost(struct upload *u, uint32_t id, int why)
+{
+	cleanup_buf struct buf path = {0};
+
+	if (tree_path(u->tree, id, &path))
+		return -ENOMEM;
+	log_error("%s: its bytes are gone from the cache (%s); the epoch is stored without it",
+		  buf_str(&path), strerror(-why));
+	if (!u->lost++)
+		u->first_lost = strdup(buf_str(&path));
+	u->count--; /* what store_version had begun */
+	free(u->stored[u->count].data);
+	return 0;
+}
+
+static int store_contents(struct upload *u)
+{
+	for (uint32_t id = 0; id < tree_count(u->tree); id++) {
+		struct tree_entry e;
+		int error;
+
+		tree_get(u->tree, id, &e);
+		if (e.type != TREE_REGULAR || e.content != TREE_LOCAL ||
+		    tree_identity(u->tree, id) != id)
+			continue;
+		error = store_version(u, &e);
+		if (error == -ENOENT || error == -ENODATA)
+			error = note_lost(u, id, error);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* ---- the tree ---- */
+
+static int compare_stored(const void *a, const void *b)
+{
+	const struct stored_version *x = a, *y = b;
+
+	return x->version < y->version ? -1 : x->version > y->version;
+}
+
+static const struct stored_version *find_stored(const struct upload *u, uint64_t version)
+{
+	const struct stored_version wanted = {.version = version};
+
+	return u->count ? bsearch(&wanted, u->stored, u->count, sizeof(wanted), compare_stored)
+			: NULL;
+}
+
+/* 1: the entry as it is in the remote; 0: it is left out. */
+static int final_entry(const struct upload *u, struct tree_entry *e)
+{
+	const struct stored_version *s;
+
+	if (e->type != TREE_REGULAR || e->content != TREE_LOCAL)
+		return 1;
+	s = find_stored(u, e->u.version);
+	if (!s)
+		return 0;
+	if (s->is_inline) {
+		e->content = TREE_INLINE;
+		e->u.inline_data = s->data;
+	} else {
+		e->content = TREE_RECIPE;
+		e->u.recipe = s->recipe;
+	}
+	return 1;
+}
+
+static int final_tree(struct upload *u, struct buf *out)
+{
+	cleanup_tree_writer struct tree_writer *w = NULL;
+	int error = tree_writer_new(out, 0, &w);
+
+	qsort(u->stored, u->count, sizeof(*u->stored), compare_stored);
+	for (uint32_t id = 0; !error && id < tree_count(u->tree); id++) {
+		struct tree_entry e;
+
+		tree_get(u->tree, id, &e);
+		if (final_entry(u, &e))
+			error = tree_writer_add(w, &e);
+	}
+	return error ? error : tree_writer_finish(w);
+}
+
+/* ---- the record ---- */
+
+static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)
+{
+	return hash_equal(&theirs->tree_hash, &ours->tree_hash) &&
+	       theirs->sealed_ns == ours->sealed_ns && theirs->host && ours->host &&
+	       !strcmp(theirs->host, ours->host);
+}
+
+/* On -EEXIST: the record that is there, if we put it ourselves before a crash. */
+static int take_own_record(struct remote *remote, struct epoch_record *record, struct buf *json)
+{
+	struct epoch_record theirs;
+	char *text = NULL;
+	int error = records_get(remote, record->number, &theirs, &text);
+
+	if (error == -ENOENT || error == -EBADMSG)
+		return -EEXIST;
+	if (error)
+		return error;
+	if (!is_ours(&theirs, record)) {
+		log_error(
+			"epoch %" PRIu64
+			": its number was taken in the remote by %s; uploading stops here, and what is "
+			"sealed stays in the cache",
+			record->number, theirs.host ? theirs.host : "another writer");
+		record_free(&theirs);
+		free(text);
+		return -EEXIST;
+	}
+	record_free(record);
+	*record = theirs;
+	buf_reset(json);
+	buf_put(json, text, strlen(text));
+	free(text);
+	return buf_error(json);
+}
+
+static int put_record(struct remote *remote, struct epoch_record *record, struct buf *json)
+{
+	char key[KEY_MAX];
+	int error;
+
+	record->durable_ns = clock_wall_ns();
+	error = record_encode(record, json);
+	if (error)
+		return error;
+	epoch_key(record->number, key);
+	error = remote_put_if_absent(remote, key, json->data, json->len);
+	return error == -EEXIST ? take_own_record(remote, record, json) : error;
+}
+
+/* ---- durable ---- */
+
+static int mark_version_locked(struct volume *vol, const struct stored_version *s)
+{
+	struct state_version row;
+	int error = state_version_get(vol->state, s->version, &row);
+
+	if (error == -ENOENT)
+		return 0;
+	if (error || row.state == VERSION_DURABLE)
+		return error;
+	row.state = VERSION_DURABLE;
+	row.has_recipe = !s->is_inline;
+	row.recipe = s->recipe;
+	error = state_version_set(vol->state, &row);
+	if (!error && s->is_inline)
+		error = state_inline_set(vol->state, s->version, s->data, s->len);
+	return error;
+}
+
+static int mark_versions(struct upload *u)
+{
+	struct volume *vol = u->vol;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < u->count; i += SLICE) {
+		pthread_mutex_lock(&vol->lock);
+		error = state_begin(vol->state);
+		if (!error) {
+			for (size_t k = i; !error && k < u->count && k < i + SLICE; k++)
+				error = mark_version_locked(vol, &u->stored[k]);
+			error = state_end(vol->state, error);
+		}
+		pthread_mutex_unlock(&vol->lock);
+	}
+	return error;
+}
+
+/* Unless it was dropped meanwhile: then the drop reaches the remote next. */
+static int mark_epoch(struct volume *vol, uint64_t number, const char *json)
+{
+	struct state_epoch row;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	if (!error) {
+		if (row.state != EPOCH_DROPPED) {
+			free(row.record);
+			free(row.error);
+			row.record = strdup(json);
+			row.error = NULL;
+			row.state = EPOCH_DURABLE;
+		} else {
+			row.remote_delete_pending = true;
+		}
+		error = row.state == EPOCH_DURABLE && !row.record
+				? -ENOMEM
+				: state_epoch_set(vol->state, &row);
+		state_epoch_free(&row);
+	}
+	pthread_cond_broadcast(&vol->changed);
+	pthread_mutex_unlock(&vol->lock);
+	return error;
+}
+
+/* The record and the tree as they were sealed. */
+static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *ret_record)
+{
+	struct state_epoch row;
+	int error;
+
+	pthread_mutex_lock(&u->vol->lock);
+	error = state_epoch_get(u->vol->state, number, &row);
+	if (!error && row.state == EPOCH_DROPPED)
+		error = -ENOENT;
+	if (!error) {
+		row.state = EPOCH_UPLOADING;
+		error = state_epoch_set(u->vol->state, &row);
+	}
+	pthread_mutex_unlock(&u->vol->lock);
+	if (error)
+		return error;
+	error = row.record ? record_decode(row.record, strlen(row.record), ret_record) : -EBADMSG;
+	state_epoch_free(&row);
+	if (error)
+		return error;
+	return trees_load(u->vol, number, &u->tree);
+}
+
+static uint64_t local_bytes(const struct tree *t)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t id = 0; id < tree_count(t); id++) {
+		struct tree_entry e;
+
+		tree_get(t, id, &e);
+		if (e.type == TREE_REGULAR && e.content == TREE_LOCAL && tree_identity(t, id) == id)
+			bytes += e.size;
+	}
+	return bytes;
+}
+
+static void show(struct upload_progress *p, uint64_t epoch, uint64_t total,
+		 struct store_batch *batch)
+{
+	pthread_mutex_lock(&p->lock);
+	p->epoch = epoch;
+	p->total = total;
+	p->batch = batch;
+	pthread_mutex_unlock(&p->lock);
+}
+
+static int put_all(struct upload *u, struct remote *remote, struct epoch_record *record,
+		   struct buf *tree, struct buf *json)
+{
+	struct store_stats stats;
+	int error = store_contents(u);
+
+	FAULT_POINT("upload.contents");
+	if (!error)
+		error = final_tree(u, tree);
+	if (!error)
+		error = store_put_tree(u->batch, tree->data, tree->len, record);
+	if (!error)
+		error = store_batch_finish(u->batch, record, &stats);
+	FAULT_POINT("upload.index");
+	if (error)
+		return error;
+	record->bytes_stored = stats.stored;
+	if (u->lost) {
+		free(record->reason);
+		if (asprintf(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
+			     u->lost, u->first_lost ? u->first_lost : "?") < 0)
+			record->reason = NULL;
+		record->complete = RECORD_INCOMPLETE;
+		record->files -= u->lost < record->files ? u->lost : record->files;
+	}
+	return put_record(remote, record, json);
+}
+
+static int upload_sealed(struct upload *u, struct remote *remote, uint64_t number,
+			 struct epoch_record *record)
+{
+	cleanup_buf struct buf tree = {0}, json = {0};
+	size_t len;
+	void *data;
+	int error = put_all(u, remote, record, &tree, &json);
+
+	FAULT_POINT("upload.record");
+	if (error)
+		return error;
+	data = buf_steal(&tree, &len);
+	error = trees_store(u->vol, number, data, len, 0, NULL);
+	if (!error)
+		error = mark_versions(u);
+	FAULT_POINT("upload.versions");
+	return error ? error : mark_epoch(u->vol, number, buf_str(&json));
+}
+
+int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
+		 struct upload_progress *progress)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct upload u = {.vol = vol};
+	int error = load_sealed(&u, number, &record);
+
+	if (!error)
+		error = store_batch_begin(store, number, &u.batch);
+	if (!error) {
+		show(progress, number, local_bytes(u.tree), u.batch);
+		error = upload_sealed(&u, remote, number, &record);
+		show(progress, 0, 0, NULL);
+	}
+	upload_free(&u);
+	if (error)
+		return error;
+	versions_bury(vol);
+	/* A copy for faster starts: without it the records are read one by one. */
+	error = records_summarize(remote, number);
+	if (error)
+		log_warn("the summary of epochs up to %" PRIu64 " was not written: %s", number,
+			 strerror(-error));
+	return 0;
+}

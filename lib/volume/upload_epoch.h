@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making one sealed epoch durable. Private to the uploader. */
+#ifndef EPOCHFS_VOLUME_UPLOAD_EPOCH_H
+#define EPOCHFS_VOLUME_UPLOAD_EPOCH_H
+
+#include "lib/store/store.h"
+#include "lib/volume/internal.h"
+
+/* What an upload under way tells `status`; its own lock, a leaf. */
+struct upload_progress {
+	pthread_mutex_t lock;
+	uint64_t epoch;		   /* 0: none under way */
+	uint64_t total;		   /* bytes that are to be looked at */
+	struct store_batch *batch; /* while there is one */
+};
+
+/*
+ * Puts what the epoch's local versions hold, then the tree, the index object and, create-if-absent, the record. Then marks versions and
+ * epoch durable. Repeating it after any failure or crash is safe: what is in the remote already is not put again, and a record of our own is
+ * taken as ours.
+ *   -EEXIST     another writer has put an epoch of this number: nothing of ours is lost, nothing is overwritten
+ *   -ECANCELED  stopped; else -errno of the remote or the local disk
+ */
+int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
+		 struct upload_progress *progress);
+
+#endif
