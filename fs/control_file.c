@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* .epochs/.control: requests of the command, one after another. */
+#include "fs/control_file.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include "fs/loop.h"
+#include "fs/passthrough.h"
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
+#include "lib/volume/control.h"
+
+#define REQUEST_MAX (1u << 20)
+
+/* Reads and writes carry no offset: a stream each way (FOPEN_STREAM of Linux 4.20 and later). */
+#define OPEN_FLAGS (FOPEN_DIRECT_IO | (1u << 4))
+
+struct control {
+	pthread_mutex_t lock; /* held over a request: others get EBUSY */
+	struct buf request, response;
+	size_t given; /* of the response */
+	bool answered;
+};
+
+void control_free(struct control *c)
+{
+	if (!c)
+		return;
+	buf_free(&c->request);
+	buf_free(&c->response);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+void control_file_open(fuse_req_t req, struct node *n)
+{
+	struct fs_mount *m = fs_of(req);
+	struct file *f = file_new(m, FILE_CONTROL, n);
+	int r = -ENOMEM;
+
+	if (f)
+		f->control = calloc(1, sizeof(*f->control));
+	if (f && f->control) {
+		pthread_mutex_init(&f->control->lock, NULL);
+		r = reply_open(req, NULL, f, OPEN_FLAGS, 0);
+	} else {
+		reply_error(req, r);
+	}
+	if (r < 0 && f)
+		file_release(m, f);
+}
+
+/* ---- what only the mount knows of status ---- */
+
+static bool is_status(struct buf *request)
+{
+	json_t *json = json_loadb((const char *)request->data, request->len, 0, NULL);
+	const char *op = json_string_value(json_object_get(json, "op"));
+	bool is = op && strcmp(op, "status") == 0;
+
+	json_decref(json);
+	return is;
+}
+
+/* Adds the mount point, our pid and the state of passthrough. */
+static void add_mount(struct fs_mount *m, struct buf *response)
+{
+	json_t *json = json_loadb((const char *)response->data, response->len, 0, NULL);
+	char *text;
+
+	if (json_is_object(json) && !json_object_get(json, "error")) {
+		json_object_set_new(json, "mountpoint", json_string(m->mountpoint));
+		json_object_set_new(json, "pid", json_integer(getpid()));
+		json_object_set_new(json, "passthrough", passthrough_status(m));
+		text = json_dumps(json, JSON_COMPACT);
+		if (text) {
+			buf_reset(response);
+			buf_put(response, text, strlen(text));
+		}
+		free(text);
+	}
+	json_decref(json);
+}
+
+/* ---- reading and writing ---- */
+
+static int carry_out(fuse_req_t req, struct control *c)
+{
+	struct fs_mount *m = fs_of(req);
+	int r;
+
+	buf_reset(&c->response);
+	c->given = 0;
+	loop_wait_closes();
+	/* As in a rollback by ln -s: what changes is to be seen when this returns. */
+	loop_defer_off();
+	r = volume_control(m->vol, (const char *)c->request.data, c->request.len,
+			   request_interrupted, req, &c->response);
+	loop_defer_on();
+	if (r < 0)
+		return r;
+	if (is_status(&c->request))
+		add_mount(m, &c->response);
+	c->answered = true;
+	buf_reset(&c->request);
+	return buf_error(&c->response);
+}
+
+static void read_locked(fuse_req_t req, struct control *c, size_t size)
+{
+	size_t left;
+	int r = 0;
+
+	if (!c->answered && c->request.len)
+		r = carry_out(req, c);
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
+	left = c->response.len - c->given;
+	if (size > left)
+		size = left;
+	fuse_reply_buf(req, size ? (const char *)c->response.data + c->given : NULL, size);
+	c->given += size;
+}
+
+void control_file_read(fuse_req_t req, struct file *f, size_t size)
+{
+	struct control *c = f->control;
+
+	if (pthread_mutex_trylock(&c->lock)) {
+		reply_error(req, -EBUSY);
+		return;
+	}
+	read_locked(req, c, size);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static ssize_t write_locked(struct control *c, struct fuse_bufvec *data)
+{
+	size_t len = fuse_buf_size(data);
+	struct fuse_bufvec to = FUSE_BUFVEC_INIT(len);
+	ssize_t n;
+
+	if (c->answered) { /* the next request begins */
+		c->answered = false;
+		buf_reset(&c->request);
+	}
+	if (c->request.len + len > REQUEST_MAX)
+		return -EFBIG;
+	if (buf_reserve(&c->request, len) < 0)
+		return -ENOMEM;
+	to.buf[0].mem = c->request.data + c->request.len;
+	n = fuse_buf_copy(&to, data, 0);
+	if (n > 0)
+		c->request.len += (size_t)n;
+	return n;
+}
+
+void control_file_write(fuse_req_t req, struct file *f, struct fuse_bufvec *data)
+{
+	struct control *c = f->control;
+	ssize_t n;
+
+	if (pthread_mutex_trylock(&c->lock)) {
+		reply_error(req, -EBUSY);
+		return;
+	}
+	n = write_locked(c, data);
+	pthread_mutex_unlock(&c->lock);
+	if (n < 0)
+		reply_error(req, (int)n);
+	else
+		fuse_reply_write(req, (size_t)n);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside an epoch: attributes, listing, reading, by its tree. */
+#include "fs/epoch_files.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include "fs/epochs_dir.h"
+#include "fs/passthrough.h"
+#include "lib/format/tree.h"
+#include "lib/format/xattrs.h"
+#include "lib/util/clock.h"
+#include "lib/volume/epochs.h"
+
+/* ---- the epoch's directory ---- */
+
+int epoch_dir_stat(struct fs_mount *m, uint64_t epoch, struct stat *ret_st)
+{
+	int64_t ns;
+	int r = epochs_sealed_ns(m->vol, epoch, &ns);
+
+	if (r < 0)
+		return r;
+	epochs_dir_stat_base(m, epochs_dir_ino(epoch, 0), S_IFDIR | epochs_dir_mode(m), ns, ret_st);
+	return 0;
+}
+
+int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind,
+		    struct fuse_entry_param *ret_e)
+{
+	struct node_key key = {.kind = kind, .a = epoch};
+	struct stat st;
+	int r = epoch ? epoch_dir_stat(m, epoch, &st) : -ENOENT;
+
+	/* Not for long: the command may drop it. */
+	return r < 0 ? r : entry_of_key(m, &key, NULL, &st, 0, ret_e);
+}
+
+/* ---- the tree ---- */
+
+static struct node *root_of(struct node *n)
+{
+	return n->b == 0 ? n : n->root;
+}
+
+/* The tree that a node is in, borrowed from the node of the epoch's directory. */
+static int tree_of(struct fs_mount *m, struct node *n, struct tree **ret_tree)
+{
+	struct node *root = root_of(n);
+	struct tree *tree = nodes_tree(m->nodes, root);
+	int r;
+
+	if (!tree) {
+		r = epochs_tree(m->vol, root->a, &tree);
+		if (r < 0)
+			return r;
+		tree = nodes_set_tree(m->nodes, root, tree);
+	}
+	*ret_tree = tree;
+	return 0;
+}
+
+static const mode_t type_mode[] = {
+	[TREE_DIR] = S_IFDIR,	[TREE_REGULAR] = S_IFREG, [TREE_SYMLINK] = S_IFLNK,
+	[TREE_FIFO] = S_IFIFO,	[TREE_SOCKET] = S_IFSOCK, [TREE_CHAR] = S_IFCHR,
+	[TREE_BLOCK] = S_IFBLK,
+};
+
+static void stat_of_entry(const struct tree *tree, uint64_t epoch, uint32_t id, struct stat *ret_st)
+{
+	struct tree_entry e;
+	struct timespec ts;
+
+	tree_get(tree, id, &e);
+	ts = clock_timespec(e.mtime_ns);
+	*ret_st = (struct stat){
+		.st_ino = epochs_dir_ino(epoch, tree_identity(tree, id)),
+		.st_mode = type_mode[e.type] | e.mode,
+		.st_nlink = tree_nlink(tree, id),
+		.st_uid = e.uid,
+		.st_gid = e.gid,
+		.st_rdev = makedev(e.rdev_major, e.rdev_minor),
+		.st_size = e.type == TREE_DIR ? 4096 : (off_t)e.size,
+		.st_blocks = (blkcnt_t)((e.size + 511) / 512),
+		.st_blksize = 4096,
+		.st_mtim = ts,
+		.st_ctim = ts,
+		.st_atim = ts,
+	};
+}
+
+int epoch_file_stat(struct fs_mount *m, struct node *n, struct stat *ret_st)
+{
+	struct tree *tree;
+	int r = tree_of(m, n, &tree);
+
+	if (r == 0)
+		stat_of_entry(tree, n->a, (uint32_t)n->b, ret_st);
+	return r;
+}
+
+static struct node_key key_of_entry(const struct tree *tree, uint64_t epoch, uint32_t id)
+{
+	return (struct node_key){
+		.kind = NODE_EPOCH,
+		.a = epoch,
+		.b = tree_identity(tree, id),
+	};
+}
+
+int epoch_file_lookup(struct fs_mount *m, struct node *dir, const char *name,
+		      struct fuse_entry_param *ret_e)
+{
+	struct tree *tree;
+	struct node_key key;
+	struct stat st;
+	uint32_t id;
+	int r = tree_of(m, dir, &tree);
+
+	if (r < 0)
+		return r;
+	id = tree_lookup(tree, (uint32_t)dir->b, name, strlen(name));
+	if (id == TREE_NONE)
+		return -ENOENT;
+	key = key_of_entry(tree, dir->a, id);
+	stat_of_entry(tree, dir->a, id, &st);
+	return entry_of_key(m, &key, root_of(dir), &st, TIMEOUT_EPOCH, ret_e);
+}
+
+int epoch_file_readlink(struct fs_mount *m, struct node *n, struct buf *out)
+{
+	struct tree_entry e;
+	struct tree *tree;
+	int r = tree_of(m, n, &tree);
+
+	if (r < 0)
+		return r;
+	tree_get(tree, (uint32_t)n->b, &e);
+	if (e.type != TREE_SYMLINK)
+		return -EINVAL;
+	buf_put(out, e.u.target, e.size);
+	return buf_error(out);
+}
+
+/* Cookies are positions among the directory's entries, from 1. */
+void epoch_file_list(struct dir_reply *r, struct node *dir, uint64_t after)
+{
+	const uint32_t *children;
+	struct tree *tree;
+	uint32_t count;
+
+	r->error = tree_of(r->m, dir, &tree);
+	if (r->error < 0)
+		return;
+	children = tree_children(tree, (uint32_t)dir->b, &count);
+	for (uint64_t i = after; i < count; i++) {
+		struct node_key key = key_of_entry(tree, dir->a, children[i]);
+		struct tree_entry e;
+		struct stat st;
+
+		tree_get(tree, children[i], &e);
+		stat_of_entry(tree, dir->a, children[i], &st);
+		if (!dir_reply_add(r, e.name, i + 1 + DIR_DOTS, &key, root_of(dir), &st,
+				   TIMEOUT_EPOCH))
+			return;
+	}
+}
+
+/* ---- attributes ---- */
+
+int epoch_file_getxattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out)
+{
+	struct tree_entry e;
+	struct tree *tree;
+	const void *value;
+	size_t len;
+	int r = tree_of(m, n, &tree);
+
+	if (r < 0)
+		return r;
+	tree_get(tree, (uint32_t)n->b, &e);
+	r = xattrs_get(e.xattrs, e.xattrs_len, name, &value, &len);
+	if (r < 0)
+		return r;
+	buf_put(out, value, len);
+	return buf_error(out);
+}
+
+int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out)
+{
+	struct xattrs_iter it;
+	struct tree_entry e;
+	struct tree *tree;
+	const char *name;
+	const void *value;
+	size_t len;
+	int r = tree_of(m, n, &tree);
+
+	if (r < 0)
+		return r;
+	tree_get(tree, (uint32_t)n->b, &e);
+	it = xattrs_iter_of(e.xattrs, e.xattrs_len);
+	while (xattrs_next(&it, &name, &value, &len))
+		buf_put(out, name, strlen(name) + 1);
+	return buf_error(out);
+}
+
+/* ---- opening ---- */
+
+static bool epoch_direct(void *arg)
+{
+	return content_direct(arg);
+}
+
+static int epoch_backing_fd(void *arg)
+{
+	return content_backing_fd(arg);
+}
+
+/* The content of a file of an epoch; NULL where it is empty. */
+static int open_content(struct fs_mount *m, struct node *n, struct content **ret_content)
+{
+	cleanup_buf struct buf what = {0};
+	struct tree_entry e;
+	struct tree *tree;
+	int r = tree_of(m, n, &tree);
+
+	if (r < 0)
+		return r;
+	tree_get(tree, (uint32_t)n->b, &e);
+	if (e.type != TREE_REGULAR)
+		return -EISDIR;
+	if (e.content == TREE_EMPTY) {
+		*ret_content = NULL;
+		return 0;
+	}
+	buf_printf(&what, "epoch %llu: ", (unsigned long long)n->a);
+	r = tree_path(tree, (uint32_t)n->b, &what);
+	return r < 0 ? r : content_get_entry(m->vol, &e, buf_str(&what), ret_content);
+}
+
+static int decide(struct fs_mount *m, struct file *f, int32_t *ret_backing_id)
+{
+	struct passthrough_source source = {
+		.arg = f->content,
+		.direct = epoch_direct,
+		.backing_fd = epoch_backing_fd,
+	};
+	bool keep;
+
+	*ret_backing_id = 0;
+	return f->content ? passthrough_open(m, f, &source, ret_backing_id, &keep) : 0;
+}
+
+void epoch_file_open(fuse_req_t req, struct node *n, int flags)
+{
+	struct fs_mount *m = fs_of(req);
+	struct content *content = NULL;
+	struct file *f = NULL;
+	int32_t backing_id;
+	int r = open_content(m, n, &content);
+
+	(void)flags;
+	if (r == 0) {
+		f = file_new(m, FILE_EPOCH, n);
+		if (!f && content)
+			content_put(content);
+		r = f ? 0 : -ENOMEM;
+	}
+	if (r == 0) {
+		f->content = content;
+		r = decide(m, f, &backing_id);
+	}
+	if (r < 0) {
+		if (f)
+			file_release(m, f);
+		reply_error(req, r);
+		return;
+	}
+	/* Its pages are right for ever, whoever read them. */
+	r = reply_open(req, NULL, f, f->passthrough ? 0 : FOPEN_KEEP_CACHE, backing_id);
+	if (r < 0)
+		file_release(m, f);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside an epoch: the entries of its tree, all of them fixed for ever. Private to fs/. */
+#ifndef EPOCHFS_FS_EPOCH_FILES_H
+#define EPOCHFS_FS_EPOCH_FILES_H
+
+#include "fs/fs.h"
+#include "lib/util/buf.h"
+
+/* The entry of an epoch's directory as .epochs shows it; -ENOENT. */
+int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind,
+		    struct fuse_entry_param *ret_e);
+int epoch_dir_stat(struct fs_mount *m, uint64_t epoch, struct stat *ret_st);
+
+int epoch_file_stat(struct fs_mount *m, struct node *n, struct stat *ret_st);
+int epoch_file_lookup(struct fs_mount *m, struct node *dir, const char *name,
+		      struct fuse_entry_param *ret_e);
+int epoch_file_readlink(struct fs_mount *m, struct node *n, struct buf *out);
+void epoch_file_list(struct dir_reply *r, struct node *dir, uint64_t after);
+/* Opens for reading: answers the request. */
+void epoch_file_open(fuse_req_t req, struct node *n, int flags);
+/* Attributes that the file was sealed with. */
+int epoch_file_getxattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out);
+int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out);
+
+#endif

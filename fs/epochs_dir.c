@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What .epochs shows: its names, symlinks and attributes. */
+#include "fs/epochs_dir.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "fs/epoch_files.h"
+#include "lib/util/clock.h"
+#include "lib/volume/epochs.h"
+
+/* Classes of inode numbers, in the highest four bits. */
+#define INO_EPOCH   (UINT64_C(8) << 60) /* 36 bits of epoch, 24 bits of entry */
+#define INO_NUMBER  (UINT64_C(9) << 60)
+#define INO_SPECIAL (UINT64_C(10) << 60)
+#define INO_TORN    (UINT64_C(11) << 60)
+#define INO_TAG	    (UINT64_C(12) << 60)
+#define ENTRY_BITS  24
+
+/* Cookies of the listing: specials by themselves, then epochs, then tags. */
+#define COOKIE_LATEST  1
+#define COOKIE_CURRENT 2
+#define COOKIE_TORN    3
+#define COOKIE_EPOCHS  (UINT64_C(1) << 60)
+#define COOKIE_TAGS    (UINT64_C(2) << 60)
+
+uint64_t epochs_dir_ino(uint64_t epoch, uint64_t entry)
+{
+	return INO_EPOCH | epoch << ENTRY_BITS | entry;
+}
+
+uint64_t epochs_dir_torn_ino(uint64_t id)
+{
+	return INO_TORN | id;
+}
+
+mode_t epochs_dir_mode(struct fs_mount *m)
+{
+	struct live_attr root;
+
+	return live_getattr(m->vol, FUSE_ROOT_ID, 0, &root) == 0 ? root.mode & 0777 : 0755;
+}
+
+void epochs_dir_stat_base(struct fs_mount *m, uint64_t ino, mode_t mode, int64_t ns,
+			  struct stat *ret_st)
+{
+	struct live_attr root;
+	bool known = live_getattr(m->vol, FUSE_ROOT_ID, 0, &root) == 0;
+
+	*ret_st = (struct stat){
+		.st_ino = ino,
+		.st_mode = mode,
+		.st_nlink = 1,
+		.st_uid = known ? root.uid : m->uid,
+		.st_gid = known ? root.gid : m->gid,
+		.st_blksize = 4096,
+		.st_mtim = clock_timespec(ns),
+		.st_ctim = clock_timespec(ns),
+		.st_atim = clock_timespec(ns),
+	};
+}
+
+/* ---- attributes ---- */
+
+static int64_t sealed_ns(struct fs_mount *m, uint64_t epoch)
+{
+	int64_t ns = 0;
+
+	(void)epochs_sealed_ns(m->vol, epoch, &ns);
+	return ns;
+}
+
+static void target_text(uint64_t epoch, char ret_text[24])
+{
+	snprintf(ret_text, 24, "%06llu", (unsigned long long)epoch);
+}
+
+static void symlink_stat(struct fs_mount *m, uint64_t ino, uint64_t epoch, struct stat *ret_st)
+{
+	char text[24];
+
+	target_text(epoch, text);
+	epochs_dir_stat_base(m, ino, S_IFLNK | 0777, sealed_ns(m, epoch), ret_st);
+	ret_st->st_size = (off_t)strlen(text);
+}
+
+static void directory_stat(struct fs_mount *m, enum special which, struct stat *ret_st)
+{
+	epochs_dir_stat_base(m, INO_SPECIAL | which, S_IFDIR | epochs_dir_mode(m),
+			     sealed_ns(m, epochs_current(m->vol)), ret_st);
+	if (which == SPECIAL_TORN) {
+		/* Files of all users land there, whatever their modes were. */
+		ret_st->st_mode = S_IFDIR | 0700;
+		ret_st->st_uid = m->uid;
+		ret_st->st_gid = m->gid;
+	}
+}
+
+static void control_stat(struct fs_mount *m, struct stat *ret_st)
+{
+	epochs_dir_stat_base(m, INO_SPECIAL | SPECIAL_CONTROL, S_IFREG | 0600, 0, ret_st);
+	ret_st->st_uid = m->uid;
+	ret_st->st_gid = m->gid;
+}
+
+int epochs_dir_target(struct fs_mount *m, const char *name, uint64_t *ret_epoch)
+{
+	if (epochs_names_get_temporary(m->names, name, ret_epoch) == 0)
+		return 0;
+	return epochs_tag_get(m->vol, name, ret_epoch);
+}
+
+/* The epoch that a symlink leads to. */
+static int node_target(struct fs_mount *m, const struct node *n, uint64_t *ret_epoch)
+{
+	cleanup_buf struct buf name = {0};
+	int64_t ns;
+	int r;
+
+	switch (n->kind) {
+	case NODE_NUMBER:
+		*ret_epoch = n->a;
+		return epochs_sealed_ns(m->vol, n->a, &ns);
+	case NODE_TAG:
+		r = epochs_names_get(m->names, n->a, &name);
+		return r < 0 ? r : epochs_dir_target(m, buf_str(&name), ret_epoch);
+	case NODE_SPECIAL:
+		if (n->a == SPECIAL_LATEST)
+			*ret_epoch = epochs_latest(m->vol);
+		else if (n->a == SPECIAL_CURRENT)
+			*ret_epoch = epochs_current(m->vol);
+		else
+			return -EINVAL;
+		return *ret_epoch ? 0 : -ENOENT;
+	default:
+		return -EINVAL;
+	}
+}
+
+static uint64_t symlink_ino(const struct node_key *key)
+{
+	switch (key->kind) {
+	case NODE_NUMBER:
+		return INO_NUMBER | key->a;
+	case NODE_TAG:
+		return INO_TAG | key->a;
+	default:
+		return INO_SPECIAL | key->a;
+	}
+}
+
+int epochs_dir_stat(struct fs_mount *m, const struct node *n, struct stat *ret_st)
+{
+	struct node_key key = {.kind = n->kind, .a = n->a};
+	uint64_t epoch;
+	int r;
+
+	if (n->kind == NODE_SPECIAL && n->a == SPECIAL_CONTROL) {
+		control_stat(m, ret_st);
+		return 0;
+	}
+	if (n->kind == NODE_SPECIAL && (n->a == SPECIAL_EPOCHS || n->a == SPECIAL_TORN)) {
+		directory_stat(m, (enum special)n->a, ret_st);
+		return 0;
+	}
+	r = node_target(m, n, &epoch);
+	if (r == 0)
+		symlink_stat(m, symlink_ino(&key), epoch, ret_st);
+	return r;
+}
+
+int epochs_dir_readlink(struct fs_mount *m, const struct node *n, struct buf *out)
+{
+	char text[24];
+	uint64_t epoch;
+	int r = node_target(m, n, &epoch);
+
+	if (r < 0)
+		return r;
+	target_text(epoch, text);
+	buf_put(out, text, strlen(text));
+	return buf_error(out);
+}
+
+/* ---- lookup ---- */
+
+int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e)
+{
+	struct node_key key = {.kind = NODE_SPECIAL, .a = SPECIAL_EPOCHS};
+	struct stat st;
+	int r;
+
+	directory_stat(m, SPECIAL_EPOCHS, &st);
+	r = entry_of_key(m, &key, NULL, &st, TIMEOUT_EPOCH, ret_e);
+	if (r == 0)
+		ret_e->attr_timeout = 0;
+	return r;
+}
+
+/* The name always means the same thing; what stat shows of it may change. */
+static int special_entry(struct fs_mount *m, enum special which, double timeout,
+			 struct fuse_entry_param *ret_e)
+{
+	struct node_key key = {.kind = NODE_SPECIAL, .a = which};
+	struct node n = {.kind = NODE_SPECIAL, .a = which};
+	struct stat st;
+	int r = epochs_dir_stat(m, &n, &st);
+
+	if (r == 0)
+		r = entry_of_key(m, &key, NULL, &st, timeout, ret_e);
+	if (r == 0)
+		ret_e->attr_timeout = 0;
+	return r;
+}
+
+static int symlink_entry(struct fs_mount *m, const struct node_key *key, uint64_t epoch,
+			 struct fuse_entry_param *ret_e)
+{
+	struct stat st;
+
+	symlink_stat(m, symlink_ino(key), epoch, &st);
+	return entry_of_key(m, key, NULL, &st, 0, ret_e);
+}
+
+static int number_entry(struct fs_mount *m, uint64_t number, struct fuse_entry_param *ret_e)
+{
+	struct node_key key = {.kind = NODE_NUMBER, .a = number};
+	int64_t ns;
+	int r = number ? epochs_sealed_ns(m->vol, number, &ns) : -ENOENT;
+
+	return r < 0 ? r : symlink_entry(m, &key, number, ret_e);
+}
+
+static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
+{
+	struct node_key key = {.kind = NODE_TAG};
+	uint64_t epoch;
+	int r = epochs_dir_target(m, name, &epoch);
+
+	if (r < 0)
+		return r == -EINVAL ? -ENOENT : r;
+	key.a = epochs_names_id(m->names, name);
+	return key.a ? symlink_entry(m, &key, epoch, ret_e) : -ENOMEM;
+}
+
+int epochs_dir_lookup(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
+{
+	uint64_t number;
+
+	switch (epochs_name_kind(name, &number)) {
+	case EPOCHS_NAME_EPOCH:
+		return epoch_dir_entry(m, number, NODE_EPOCH, ret_e);
+	case EPOCHS_NAME_NUMBER:
+		return number_entry(m, number, ret_e);
+	case EPOCHS_NAME_LATEST:
+		return special_entry(m, SPECIAL_LATEST, TIMEOUT_LIVE, ret_e);
+	case EPOCHS_NAME_CURRENT:
+		return special_entry(m, SPECIAL_CURRENT, TIMEOUT_LIVE, ret_e);
+	case EPOCHS_NAME_TORN:
+		return special_entry(m, SPECIAL_TORN, TIMEOUT_LIVE, ret_e);
+	case EPOCHS_NAME_CONTROL:
+		return special_entry(m, SPECIAL_CONTROL, TIMEOUT_EPOCH, ret_e);
+	default:
+		return tag_entry(m, name, ret_e);
+	}
+}
+
+/* ---- listing ---- */
+
+static bool list_special(struct dir_reply *r, enum special which, const char *name, uint64_t cookie)
+{
+	struct node_key key = {.kind = NODE_SPECIAL, .a = which};
+	struct node n = {.kind = NODE_SPECIAL, .a = which};
+	struct stat st;
+
+	if (epochs_dir_stat(r->m, &n, &st) < 0)
+		return true; /* there is no latest one yet */
+	return dir_reply_add(r, name, cookie + DIR_DOTS, &key, NULL, &st, 0);
+}
+
+struct epochs_listing {
+	struct dir_reply *r;
+	struct stat base;
+	bool full;
+};
+
+static int list_epoch(void *arg, uint64_t number, int64_t ns)
+{
+	struct epochs_listing *l = arg;
+	struct node_key key = {.kind = NODE_EPOCH, .a = number};
+	struct stat st = l->base;
+	char name[24];
+
+	target_text(number, name);
+	st.st_ino = epochs_dir_ino(number, 0);
+	st.st_mtim = st.st_ctim = st.st_atim = clock_timespec(ns);
+	l->full =
+		!dir_reply_add(l->r, name, (COOKIE_EPOCHS | number) + DIR_DOTS, &key, NULL, &st, 0);
+	return l->full;
+}
+
+static bool list_epochs(struct dir_reply *r, uint64_t after)
+{
+	struct epochs_listing l = {.r = r};
+	int error;
+
+	epochs_dir_stat_base(r->m, 0, S_IFDIR | epochs_dir_mode(r->m), 0, &l.base);
+	error = epochs_numbers(r->m->vol, after, list_epoch, &l);
+	if (error < 0)
+		r->error = error;
+	return error >= 0 && !l.full;
+}
+
+/* A tag as listed: in order of the numbers that names get, so that cookies are stable. */
+struct tag {
+	uint64_t id, epoch;
+	char *name;
+};
+
+struct tags {
+	struct fs_mount *m;
+	struct tag *tag;
+	size_t count, room;
+};
+
+static int collect_tag(void *arg, const char *name, uint64_t number)
+{
+	struct tags *t = arg;
+	struct tag *more;
+
+	if (t->count == t->room) {
+		more = realloc(t->tag, (t->room * 2 + 16) * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		t->tag = more;
+		t->room = t->room * 2 + 16;
+	}
+	more = &t->tag[t->count];
+	more->epoch = number;
+	more->id = epochs_names_id(t->m->names, name);
+	more->name = strdup(name);
+	if (!more->id || !more->name) {
+		free(more->name);
+		return -ENOMEM;
+	}
+	t->count++;
+	return 0;
+}
+
+static int compare_tags(const void *a, const void *b)
+{
+	uint64_t x = ((const struct tag *)a)->id, y = ((const struct tag *)b)->id;
+
+	return x < y ? -1 : x > y;
+}
+
+static void list_tags(struct dir_reply *r, uint64_t after)
+{
+	struct tags t = {.m = r->m};
+	int error = epochs_tag_each(r->m->vol, collect_tag, &t);
+	bool go_on = error >= 0;
+
+	if (t.count)
+		qsort(t.tag, t.count, sizeof(*t.tag), compare_tags);
+	for (size_t i = 0; i < t.count; i++) {
+		struct node_key key = {.kind = NODE_TAG, .a = t.tag[i].id};
+		struct stat st;
+
+		if (go_on && t.tag[i].id > after) {
+			symlink_stat(r->m, symlink_ino(&key), t.tag[i].epoch, &st);
+			go_on = dir_reply_add(r, t.tag[i].name,
+					      (COOKIE_TAGS | t.tag[i].id) + DIR_DOTS, &key, NULL,
+					      &st, 0);
+		}
+		free(t.tag[i].name);
+	}
+	free(t.tag);
+	if (error < 0)
+		r->error = error;
+}
+
+void epochs_dir_list(struct dir_reply *r, uint64_t after)
+{
+	if (after < COOKIE_LATEST && !list_special(r, SPECIAL_LATEST, "latest", COOKIE_LATEST))
+		return;
+	if (after < COOKIE_CURRENT && !list_special(r, SPECIAL_CURRENT, "current", COOKIE_CURRENT))
+		return;
+	if (after < COOKIE_TORN && !list_special(r, SPECIAL_TORN, "torn", COOKIE_TORN))
+		return;
+	if (after < COOKIE_TAGS &&
+	    !list_epochs(r, after >= COOKIE_EPOCHS ? after - COOKIE_EPOCHS : 0))
+		return;
+	list_tags(r, after >= COOKIE_TAGS ? after - COOKIE_TAGS : 0);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory .epochs: what its names show (here), and what mkdir, ln -s, rm, rename, rmdir and
+ * sync do there (epochs_change.c). Private to fs/.
+ *
+ *   000042    directory of epoch 42; at least six digits
+ *   42        symlink to it, not listed
+ *   latest    symlink to the newest complete epoch, absent while there is none
+ *   current   symlink to the epoch that the live tree stands on
+ *   torn      directory of what killed writers left
+ *   .control  file of the command, not listed
+ *   NAME      a tag: a symlink to an epoch
+ *
+ * Inode numbers have bit 63 set, which those of the live tree never have, and the kind in the bits
+ * below it.
+ */
+#ifndef EPOCHFS_FS_EPOCHS_DIR_H
+#define EPOCHFS_FS_EPOCHS_DIR_H
+
+#include "fs/epochs_names.h"
+#include "fs/fs.h"
+#include "lib/util/buf.h"
+
+/* Inode number of an entry of an epoch's tree (0: the epoch's directory). */
+uint64_t epochs_dir_ino(uint64_t epoch, uint64_t entry);
+/* Inode number of a torn file. */
+uint64_t epochs_dir_torn_ino(uint64_t id);
+/* What of stat(2) all of .epochs has in common: the live root's owner, and `ns` as all times. */
+void epochs_dir_stat_base(struct fs_mount *m, uint64_t ino, mode_t mode, int64_t ns,
+			  struct stat *ret_st);
+/* The permissions of a directory here: the live root's. */
+mode_t epochs_dir_mode(struct fs_mount *m);
+
+/* The entry of .epochs itself, for a lookup in the root. */
+int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e);
+/* .epochs, its symlinks, .control and the torn directory. */
+int epochs_dir_stat(struct fs_mount *m, const struct node *n, struct stat *ret_st);
+int epochs_dir_lookup(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e);
+int epochs_dir_readlink(struct fs_mount *m, const struct node *n, struct buf *out);
+void epochs_dir_list(struct dir_reply *r, uint64_t after);
+/* The epoch that a tag or a temporary symlink leads to. */
+int epochs_dir_target(struct fs_mount *m, const char *name, uint64_t *ret_epoch);
+
+/* Seals and tags. */
+int epochs_dir_mkdir(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e);
+/* Drops an epoch. */
+int epochs_dir_rmdir(struct fs_mount *m, const char *name);
+/* Makes a tag, or a temporary symlink that a rename then makes one. */
+int epochs_dir_symlink(struct fs_mount *m, const char *name, const char *target,
+		       struct fuse_entry_param *ret_e);
+int epochs_dir_unlink(struct fs_mount *m, const char *name);
+/* Of a symlink: over `current` a rollback, over a tag or to a new name a tag. */
+int epochs_dir_rename(struct fs_mount *m, const char *name, const char *new_name, unsigned flags);
+/* Waits until all that is closed is durable. */
+int epochs_dir_fsync(struct fs_mount *m, fuse_req_t req);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of fs/ share: the mount, open files, and answering. Private to fs/. */
+#ifndef EPOCHFS_FS_FS_H
+#define EPOCHFS_FS_FS_H
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include "fs/mount.h"
+#include "fs/node.h"
+#include "lib/volume/content.h"
+#include "lib/volume/handle.h"
+#include "lib/volume/live.h"
+
+struct control;	    /* control_file.c: one open of .epochs/.control */
+struct epoch_names; /* epochs_dir.c: names of .epochs that have got a number */
+struct loop;
+struct passthrough;
+
+struct fs_mount {
+	struct volume *vol;
+	struct fs_options options;
+	char *mountpoint;  /* absolute */
+	char device[24];   /* "0:45" in mountinfo; "" where it is not found there */
+	uint32_t uid, gid; /* who mounted: owner of .control and torn/ */
+	struct fuse_session *se;
+	struct nodes *nodes;
+	struct loop *loop;
+	struct passthrough *passthrough;
+	struct epoch_names *names;
+
+	pthread_mutex_t files_lock;
+	struct file *files; /* all that are open; guarded by files_lock */
+};
+
+enum file_kind { FILE_LIVE, FILE_EPOCH, FILE_TORN, FILE_CONTROL };
+
+/* One open(2) of a regular file: what the kernel gives back as fh. */
+struct file {
+	enum file_kind kind;
+	struct node *node; /* pinned */
+	bool passthrough;  /* the kernel reads and writes by itself */
+	bool counted;	   /* passthrough_close is owed */
+	union {
+		struct handle *handle;	 /* FILE_LIVE */
+		struct content *content; /* FILE_EPOCH; NULL for an empty file */
+		int fd;			 /* FILE_TORN */
+		struct control *control; /* FILE_CONTROL */
+	};
+	struct file *prev, *next; /* fs_mount.files */
+};
+
+/* Seconds that the kernel may keep what it was told. Nothing of the live tree changes behind its
+ * back but by rollback and undo, of which it is told. */
+#define TIMEOUT_LIVE  1.0
+#define TIMEOUT_EPOCH 3600.0
+
+static inline struct fs_mount *fs_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static inline struct file *file_of(const struct fuse_file_info *fi)
+{
+	return (struct file *)(uintptr_t)fi->fh; /* NOLINT: the kernel keeps it as a number */
+}
+
+/* fuse_req_interrupted as an interrupted_fn; arg is the request. */
+bool request_interrupted(void *req);
+struct live_caller request_caller(fuse_req_t req);
+/* Answers with 0 or -errno; what is no errno of a file system becomes EIO. */
+void reply_error(fuse_req_t req, int error);
+void reply_attr(fuse_req_t req, const struct stat *st, double timeout);
+/* Answers with a name that was looked up or made; where the kernel does not take it, forgets it. */
+void reply_entry(fuse_req_t req, const struct fuse_entry_param *e);
+/* The answer of getxattr and listxattr: `size` is what the caller has room for, 0 asks how much. */
+void reply_xattr(fuse_req_t req, const void *value, size_t len, size_t size);
+
+void stat_of_live(const struct live_attr *attr, struct stat *ret_st);
+struct node_key key_of_live(const struct live_attr *attr);
+/* Remembers of a file whether a write must take setuid or setgid away. */
+void note_mode(struct node *n, mode_t mode);
+/* How long the kernel may keep this name. */
+double timeout_of_live(const struct live_attr *attr);
+/* Finds or makes the node of an entry, counts the lookup, and fills the entry. */
+int entry_of_live(struct fs_mount *m, const struct live_attr *attr, struct fuse_entry_param *ret_e);
+int entry_of_key(struct fs_mount *m, const struct node_key *key, struct node *root,
+		 const struct stat *st, double timeout, struct fuse_entry_param *ret_e);
+
+/* What stat(2) shows of any node. */
+int node_stat(struct fs_mount *m, struct node *n, struct stat *ret_st, double *ret_timeout);
+/* Whether a change may be asked of it: 0, -EROFS outside the live tree. */
+int node_writable(const struct fs_mount *m, const struct node *n);
+/* The root and this name in it: .epochs. */
+bool is_epochs_name(const struct node *parent, const char *name);
+
+/* ops_open.c. Of a new file the caller sets what it holds. NULL without memory. */
+struct file *file_new(struct fs_mount *m, enum file_kind kind, struct node *n);
+/* Gives back what it holds, and frees it. */
+void file_release(struct fs_mount *m, struct file *f);
+
+/* Offsets 1 and 2 of a listing follow "." and ".."; cookies of names are counted from here. */
+#define DIR_DOTS 2
+
+/* One listing being put together (ops_dir.c). */
+struct dir_reply {
+	fuse_req_t req;
+	struct fs_mount *m;
+	bool plus; /* with attributes and a lookup */
+	char *data;
+	size_t used, size;
+	int error;
+};
+/*
+ * Adds a name, after which the listing goes on at offset `next`: false where it does not fit, or
+ * for an error, and the listing ends. `key` NULL: no lookup (".", ".."). `root` as in nodes_lookup.
+ */
+bool dir_reply_add(struct dir_reply *r, const char *name, uint64_t next, const struct node_key *key,
+		   struct node *root, const struct stat *st, double timeout);
+
+#endif

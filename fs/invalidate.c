@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Telling the kernel what changed though it did not ask for it: events of the volume. */
+#include "fs/invalidate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "fs/loop.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/log.h"
+
+/* More bodies of one file are not open at once in earnest; those beyond keep their second. */
+#define NODES_OF_FILE_MAX 64
+
+static void tell_entry(struct fs_mount *m, uint64_t parent, const char *name)
+{
+	struct node_key key = {.kind = NODE_LIVE, .a = parent};
+	uint64_t id = nodes_id_of(m->nodes, &key);
+
+	/* It fails where the kernel does not know the name: good. */
+	if (id)
+		(void)fuse_lowlevel_notify_inval_entry(m->se, id, name, strlen(name));
+}
+
+static void tell_file(struct fs_mount *m, uint64_t ino)
+{
+	uint64_t ids[NODES_OF_FILE_MAX];
+	size_t count = nodes_of_file(m->nodes, ino, ids, NODES_OF_FILE_MAX);
+
+	for (size_t i = 0; i < count; i++)
+		(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], 0, 0);
+}
+
+void invalidate_run(struct fs_mount *m, struct invalidation *list)
+{
+	while (list) {
+		cleanup_free struct invalidation *i = list;
+
+		list = i->next;
+		if (i->name[0])
+			tell_entry(m, i->ino, i->name);
+		else
+			tell_file(m, i->ino);
+	}
+}
+
+static void changed(struct fs_mount *m, uint64_t ino, const char *name)
+{
+	size_t len = strlen(name) + 1;
+	struct invalidation *i = calloc(1, sizeof(*i) + len);
+
+	if (!i) {
+		log_error("out of memory: the kernel may show a change of inode %llu a second late",
+			  (unsigned long long)ino);
+		return;
+	}
+	i->ino = ino;
+	memcpy(i->name, name, len);
+	if (!loop_defer(i))
+		invalidate_run(m, i);
+}
+
+static void on_entry_changed(void *arg, uint64_t parent, const char *name)
+{
+	changed(arg, parent, name);
+}
+
+static void on_file_changed(void *arg, uint64_t ino)
+{
+	changed(arg, ino, "");
+}
+
+void invalidate_start(struct fs_mount *m)
+{
+	const struct volume_events events = {
+		.arg = m,
+		.entry_changed = on_entry_changed,
+		.file_changed = on_file_changed,
+	};
+
+	volume_set_events(m->vol, &events);
+}
+
+void invalidate_stop(struct fs_mount *m)
+{
+	const struct volume_events none = {0};
+
+	volume_set_events(m->vol, &none);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Telling the kernel what changed though it did not ask for it. Private to fs/. */
+#ifndef EPOCHFS_FS_INVALIDATE_H
+#define EPOCHFS_FS_INVALIDATE_H
+
+#include <stdint.h>
+#include "fs/fs.h"
+
+/* One thing to tell: a name in a directory, or (name "") a file's attributes and content. */
+struct invalidation {
+	struct invalidation *next;
+	uint64_t ino; /* of the live tree */
+	char name[];
+};
+
+/* The volume's events come here from now on. */
+void invalidate_start(struct fs_mount *m);
+void invalidate_stop(struct fs_mount *m);
+/* Tells the kernel, in order, and frees them. May block on locks of the kernel. */
+void invalidate_run(struct fs_mount *m, struct invalidation *list);
+
+#endif

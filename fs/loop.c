@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The threads that read and answer requests, and the order of closes. */
+#include "fs/loop.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include "lib/util/cleanup.h"
+#include "lib/util/log.h"
+
+#define THREADS_MAX  64
+#define THREADS_IDLE 8
+
+/* A RELEASE that was read and is not done. */
+struct release {
+	uint64_t number;
+	bool pending;
+	struct release *prev, *next;
+};
+
+struct worker {
+	struct loop *loop;
+	pthread_t thread;
+	struct fuse_buf buf;
+	bool reader;	 /* this thread holds the reader's role */
+	uint64_t closes; /* number of the last RELEASE read before its request */
+	struct release release;
+	bool defer;
+	struct invalidation *deferred, **deferred_end;
+	struct worker *next_ended;
+};
+
+struct loop {
+	struct fs_mount *m;
+	int ended_fd;
+	pthread_mutex_t lock;
+	/* All below is guarded by lock. */
+	pthread_cond_t role_free;  /* the reader's role is to be had, or the loop ended */
+	pthread_cond_t close_done; /* a RELEASE is done */
+	pthread_cond_t gone;	   /* the last thread ended */
+	bool role_taken, ended;
+	unsigned threads, idle;
+	uint64_t last_release;	      /* number of the last one read */
+	struct release first_release; /* head of a ring, in order of numbers */
+	struct worker *ended_workers; /* to be joined */
+};
+
+/* The worker of this thread: handlers get no argument of ours. */
+static __thread struct worker *self;
+
+int loop_new(struct fs_mount *m, struct loop **ret_loop)
+{
+	struct loop *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->ended_fd = eventfd(0, EFD_CLOEXEC);
+	if (l->ended_fd < 0) {
+		free(l);
+		return -errno;
+	}
+	l->m = m;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->role_free, NULL);
+	pthread_cond_init(&l->close_done, NULL);
+	pthread_cond_init(&l->gone, NULL);
+	l->first_release.prev = l->first_release.next = &l->first_release;
+	*ret_loop = l;
+	return 0;
+}
+
+void loop_free(struct loop *l)
+{
+	if (!l)
+		return;
+	pthread_cond_destroy(&l->gone);
+	pthread_cond_destroy(&l->close_done);
+	pthread_cond_destroy(&l->role_free);
+	pthread_mutex_destroy(&l->lock);
+	close(l->ended_fd);
+	free(l);
+}
+
+int loop_ended_fd(const struct loop *l)
+{
+	return l->ended_fd;
+}
+
+/* ---- the order of closes ---- */
+
+static void release_read_locked(struct loop *l, struct release *r)
+{
+	struct release *head = &l->first_release;
+
+	r->number = ++l->last_release;
+	r->pending = true;
+	r->prev = head->prev;
+	r->next = head;
+	head->prev->next = r;
+	head->prev = r;
+}
+
+static bool closes_done_locked(const struct loop *l, uint64_t up_to)
+{
+	const struct release *first = l->first_release.next;
+
+	return first == &l->first_release || first->number > up_to;
+}
+
+void loop_release_done(void)
+{
+	struct release *r = &self->release;
+	struct loop *l = self->loop;
+
+	SCOPED_LOCK(&l->lock);
+	if (!r->pending)
+		return;
+	r->pending = false;
+	r->prev->next = r->next;
+	r->next->prev = r->prev;
+	pthread_cond_broadcast(&l->close_done);
+}
+
+void loop_wait_closes(void)
+{
+	struct loop *l = self->loop;
+
+	SCOPED_LOCK(&l->lock);
+	while (!closes_done_locked(l, self->closes))
+		pthread_cond_wait(&l->close_done, &l->lock);
+}
+
+/* Whether it looks at names, attributes or .epochs: then closes come first. */
+static bool waits_for_closes(uint32_t opcode)
+{
+	switch (opcode) {
+	case FUSE_LOOKUP:
+	case FUSE_GETATTR:
+	case FUSE_SETATTR:
+	case FUSE_READLINK:
+	case FUSE_SYMLINK:
+	case FUSE_MKNOD:
+	case FUSE_MKDIR:
+	case FUSE_UNLINK:
+	case FUSE_RMDIR:
+	case FUSE_RENAME:
+	case FUSE_RENAME2:
+	case FUSE_LINK:
+	case FUSE_OPEN:
+	case FUSE_CREATE:
+	case FUSE_SETXATTR:
+	case FUSE_GETXATTR:
+	case FUSE_LISTXATTR:
+	case FUSE_REMOVEXATTR:
+	case FUSE_OPENDIR:
+	case FUSE_READDIR:
+	case FUSE_READDIRPLUS:
+	case FUSE_FSYNCDIR:
+	case FUSE_STATFS:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether it needs only the local state, for microseconds: the reader answers it. */
+static bool is_short(struct fs_mount *m, const struct fuse_in_header *head)
+{
+	const struct node *n;
+
+	switch (head->opcode) {
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+	case FUSE_OPENDIR:
+	case FUSE_RELEASEDIR:
+		return true;
+	case FUSE_LOOKUP:
+	case FUSE_GETATTR:
+	case FUSE_READLINK:
+	case FUSE_GETXATTR:
+	case FUSE_LISTXATTR:
+		n = nodes_find(m->nodes, head->nodeid);
+		return n && n->kind == NODE_LIVE;
+	default:
+		return false;
+	}
+}
+
+/* ---- threads ---- */
+
+static void *worker_main(void *arg);
+
+static void join_ended_locked(struct loop *l)
+{
+	while (l->ended_workers) {
+		cleanup_free struct worker *w = l->ended_workers;
+
+		l->ended_workers = w->next_ended;
+		pthread_join(w->thread, NULL);
+	}
+}
+
+static int start_locked(struct loop *l)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+	sigset_t all, before;
+	int r;
+
+	if (!w)
+		return -ENOMEM;
+	join_ended_locked(l);
+	w->loop = l;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&w->thread, NULL, worker_main, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r) {
+		free(w);
+		return -r;
+	}
+	l->threads++;
+	return 0;
+}
+
+int loop_start(struct loop *l)
+{
+	SCOPED_LOCK(&l->lock);
+	return start_locked(l);
+}
+
+/* Waits for the reader's role: false where this thread is to end. */
+static bool take_role(struct worker *w)
+{
+	struct loop *l = w->loop;
+
+	if (w->reader)
+		return true;
+	SCOPED_LOCK(&l->lock);
+	while (l->role_taken && !l->ended) {
+		if (l->idle >= THREADS_IDLE)
+			return false;
+		l->idle++;
+		pthread_cond_wait(&l->role_free, &l->lock);
+		l->idle--;
+	}
+	if (l->ended)
+		return false;
+	l->role_taken = true;
+	w->reader = true;
+	return true;
+}
+
+/* Lets another thread read. */
+static void give_role_locked(struct worker *w)
+{
+	struct loop *l = w->loop;
+	int r;
+
+	if (!w->reader)
+		return;
+	w->reader = false;
+	l->role_taken = false;
+	if (l->idle) {
+		pthread_cond_signal(&l->role_free);
+	} else if (l->threads && l->threads < THREADS_MAX) {
+		r = start_locked(l);
+		if (r < 0)
+			log_error("cannot start a thread (%s): requests wait for each other",
+				  strerror(-r));
+	}
+}
+
+static void give_role(struct worker *w)
+{
+	SCOPED_LOCK(&w->loop->lock);
+	give_role_locked(w);
+}
+
+static void end_loop(struct loop *l)
+{
+	const uint64_t one = 1;
+
+	SCOPED_LOCK(&l->lock);
+	if (l->ended)
+		return;
+	l->ended = true;
+	pthread_cond_broadcast(&l->role_free);
+	if (write(l->ended_fd, &one, sizeof(one)) < 0)
+		log_error("eventfd: %s", strerror(errno));
+}
+
+/* ---- one request ---- */
+
+/* Reads the next request: 1, 0 at the end of the connection, -errno. */
+static int receive(struct worker *w)
+{
+	struct fuse_session *se = w->loop->m->se;
+	int r;
+
+	for (;;) {
+		r = fuse_session_receive_buf(se, &w->buf);
+		if (r > 0)
+			return 1;
+		if (r == 0 || fuse_session_exited(se) || r == -ENODEV || r == -ECONNABORTED)
+			return 0;
+		if (r != -EINTR && r != -EAGAIN && r != -ENOENT)
+			return r;
+	}
+}
+
+/*
+ * With the request just read: notes a close, gives the reader's role away where the answer may
+ * take long, and waits for closes before it.
+ */
+static void before_request(struct worker *w)
+{
+	struct loop *l = w->loop;
+	struct fuse_in_header head = {0};
+	bool is_gated;
+
+	/* In a pipe lie only requests of many bytes: WRITE. */
+	if (!(w->buf.flags & FUSE_BUF_IS_FD) && w->buf.size >= sizeof(head))
+		memcpy(&head, w->buf.mem, sizeof(head));
+	is_gated = waits_for_closes(head.opcode);
+
+	SCOPED_LOCK(&l->lock);
+	w->closes = l->last_release;
+	if (head.opcode == FUSE_RELEASE)
+		release_read_locked(l, &w->release);
+	if (is_gated && !closes_done_locked(l, w->closes)) {
+		give_role_locked(w);
+		while (!closes_done_locked(l, w->closes))
+			pthread_cond_wait(&l->close_done, &l->lock);
+	} else if (!is_short(l->m, &head)) {
+		give_role_locked(w);
+	}
+}
+
+static void answer(struct worker *w)
+{
+	struct invalidation *list;
+
+	w->deferred = NULL;
+	w->deferred_end = &w->deferred;
+	w->defer = true;
+	fuse_session_process_buf(w->loop->m->se, &w->buf);
+	w->defer = false;
+	loop_release_done();
+	list = w->deferred;
+	if (!list)
+		return;
+	/* The kernel may wait in there for requests that somebody must read. */
+	give_role(w);
+	invalidate_run(w->loop->m, list);
+}
+
+int loop_one(struct loop *l)
+{
+	struct worker w = {.loop = l};
+	int r = receive(&w);
+
+	if (r > 0) {
+		self = &w;
+		answer(&w);
+		self = NULL;
+	}
+	free(w.buf.mem);
+	return r > 0 ? 0 : r < 0 ? r : -ENOTCONN;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct loop *l = w->loop;
+	int r;
+
+	self = w;
+	while (take_role(w)) {
+		r = receive(w);
+		if (r <= 0) {
+			if (r < 0)
+				log_error("reading requests from the kernel: %s", strerror(-r));
+			end_loop(l);
+			break;
+		}
+		before_request(w);
+		answer(w);
+	}
+	free(w->buf.mem);
+	SCOPED_LOCK(&l->lock);
+	w->next_ended = l->ended_workers;
+	l->ended_workers = w;
+	if (--l->threads == 0)
+		pthread_cond_signal(&l->gone);
+	return NULL;
+}
+
+void loop_join(struct loop *l)
+{
+	SCOPED_LOCK(&l->lock);
+	while (l->threads)
+		pthread_cond_wait(&l->gone, &l->lock);
+	join_ended_locked(l);
+}
+
+/* ---- deferred invalidations ---- */
+
+bool loop_defer(struct invalidation *i)
+{
+	if (!self || !self->defer)
+		return false;
+	i->next = NULL;
+	*self->deferred_end = i;
+	self->deferred_end = &i->next;
+	return true;
+}
+
+void loop_defer_off(void)
+{
+	if (self)
+		self->defer = false;
+}
+
+void loop_defer_on(void)
+{
+	if (self)
+		self->defer = true;
+}

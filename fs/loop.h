@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The threads that read and answer requests. Private to fs/.
+ *
+ * One thread at a time reads /dev/fuse; so requests are known in the order in which the kernel
+ * queued them. Two things rest on that:
+ *   - A close is taken in before what is asked after it. The kernel queues RELEASE inside close(2)
+ *     but waits for no answer. The reader notes a RELEASE as outstanding before anything later is
+ *     read; a request that looks at names or attributes waits until those before it are done.
+ *   - Short requests of the live tree are answered by the reader itself, without waking another
+ *     thread.
+ *
+ * Threads are started when all are busy, up to 64; idle ones above 8 end.
+ */
+#ifndef EPOCHFS_FS_LOOP_H
+#define EPOCHFS_FS_LOOP_H
+
+#include <stdbool.h>
+#include "fs/fs.h"
+#include "fs/invalidate.h"
+
+int loop_new(struct fs_mount *m, struct loop **ret_loop);
+/* Its threads must have ended. */
+void loop_free(struct loop *l);
+
+/* Reads and answers one request on the calling thread (the handshake): 0 or -errno. */
+int loop_one(struct loop *l);
+/* Starts the first thread, with all signals blocked: 0 or -errno. */
+int loop_start(struct loop *l);
+/* A descriptor that polls readable once the connection to the kernel is gone. */
+int loop_ended_fd(const struct loop *l);
+/* Waits for the threads to end. */
+void loop_join(struct loop *l);
+
+/*
+ * Called by the handler of a RELEASE, once the close is taken in: requests that waited for it go
+ * on. The loop calls it itself after the handler, if it did not.
+ */
+void loop_release_done(void);
+/* Waits until all closes that were read before the request of the calling thread are taken in. */
+void loop_wait_closes(void);
+/*
+ * Where the calling thread answers a request of the live tree: keeps `i` until it has been
+ * answered, and true. An invalidation takes kernel locks that the requester may hold.
+ */
+bool loop_defer(struct invalidation *i);
+/* Between these two calls nothing is deferred: the requester holds no lock of the live tree, and
+ * waits for the effect (a rollback). */
+void loop_defer_off(void);
+void loop_defer_on(void);
+
+#endif

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The node table: two hash tables over the same nodes, by id and by key. */
+#include "fs/node.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include "lib/format/tree.h"
+#include "lib/util/cleanup.h"
+
+#define ROOT_ID	      1
+#define BUCKETS_LEAST 256
+
+struct nodes {
+	pthread_mutex_t lock;
+	pthread_cond_t io_changed;
+	/* All below is guarded by lock. */
+	struct node **by_id, **by_key;
+	size_t buckets; /* of each; a power of two */
+	size_t count;
+	uint64_t last_id;
+};
+
+/* Live files hash by inode alone, so that all bodies of one lie in one chain. */
+static size_t hash_key(const struct nodes *t, unsigned kind, uint64_t a, uint64_t b)
+{
+	uint64_t h = a * UINT64_C(0x9e3779b97f4a7c15) + kind;
+
+	if (kind != NODE_LIVE)
+		h += b * UINT64_C(0xc2b2ae3d27d4eb4f);
+	return (h ^ (h >> 32)) & (t->buckets - 1);
+}
+
+static size_t hash_id(const struct nodes *t, uint64_t id)
+{
+	return id & (t->buckets - 1);
+}
+
+static void list_locked(struct nodes *t, struct node *n)
+{
+	size_t i = hash_id(t, n->id), k = hash_key(t, n->kind, n->a, n->b);
+
+	n->next_by_id = t->by_id[i];
+	t->by_id[i] = n;
+	if (!n->unlisted) {
+		n->next_by_key = t->by_key[k];
+		t->by_key[k] = n;
+	}
+}
+
+static void unlist_key_locked(struct nodes *t, struct node *n)
+{
+	struct node **p = &t->by_key[hash_key(t, n->kind, n->a, n->b)];
+
+	while (*p != n)
+		p = &(*p)->next_by_key;
+	*p = n->next_by_key;
+}
+
+/* Doubles the tables; where memory is short the chains grow instead. */
+static void grow_locked(struct nodes *t)
+{
+	size_t old = t->buckets;
+	struct node **by_id = calloc(old * 2, sizeof(*by_id));
+	struct node **by_key = calloc(old * 2, sizeof(*by_key));
+	struct node **before = t->by_id;
+
+	if (!by_id || !by_key) {
+		free(by_id);
+		free(by_key);
+		return;
+	}
+	free(t->by_key);
+	t->by_id = by_id;
+	t->by_key = by_key;
+	t->buckets = old * 2;
+	for (size_t i = 0; i < old; i++) {
+		struct node *next;
+
+		for (struct node *n = before[i]; n; n = next) {
+			next = n->next_by_id;
+			list_locked(t, n);
+		}
+	}
+	free(before);
+}
+
+static struct node *find_locked(const struct nodes *t, uint64_t id)
+{
+	struct node *n = t->by_id[hash_id(t, id)];
+
+	while (n && n->id != id)
+		n = n->next_by_id;
+	return n;
+}
+
+static struct node *find_key_locked(const struct nodes *t, const struct node_key *key)
+{
+	struct node *n = t->by_key[hash_key(t, key->kind, key->a, key->b)];
+
+	while (n && (n->kind != key->kind || n->a != key->a || n->b != key->b))
+		n = n->next_by_key;
+	return n;
+}
+
+static struct node *add_locked(struct nodes *t, const struct node_key *key)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return NULL;
+	if (t->count >= t->buckets)
+		grow_locked(t);
+	n->id = ++t->last_id;
+	n->kind = (uint8_t)key->kind;
+	n->a = key->a;
+	n->b = key->b;
+	list_locked(t, n);
+	t->count++;
+	return n;
+}
+
+static bool is_epoch_root(const struct node *n)
+{
+	return n->kind == NODE_EPOCH && n->b == 0;
+}
+
+/*
+ * Frees the node if nobody knows it, and then perhaps the root of its epoch. A tree that went with
+ * it is given back for the caller to drop without the lock: freeing a large one takes a while.
+ */
+static struct tree *drop_locked(struct nodes *t, struct node *n)
+{
+	struct tree *tree = NULL;
+
+	while (n && !n->lookups && !n->pins && n->id != ROOT_ID) {
+		struct node **p = &t->by_id[hash_id(t, n->id)];
+		struct node *root = NULL;
+
+		while (*p != n)
+			p = &(*p)->next_by_id;
+		*p = n->next_by_id;
+		if (!n->unlisted)
+			unlist_key_locked(t, n);
+		if (is_epoch_root(n)) {
+			tree = n->tree;
+		} else if (n->kind == NODE_EPOCH) {
+			root = n->root;
+			root->pins--;
+		}
+		t->count--;
+		free(n);
+		n = root;
+	}
+	return tree;
+}
+
+int nodes_new(const struct node_key *root, struct nodes **ret_nodes)
+{
+	struct nodes *t = calloc(1, sizeof(*t));
+	struct node *n;
+
+	if (!t)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->io_changed, NULL);
+	t->buckets = BUCKETS_LEAST;
+	t->by_id = calloc(t->buckets, sizeof(struct node *));
+	t->by_key = calloc(t->buckets, sizeof(struct node *));
+	n = t->by_id && t->by_key ? add_locked(t, root) : NULL;
+	if (!n) {
+		nodes_free(t);
+		return -ENOMEM;
+	}
+	n->lookups = 1;
+	*ret_nodes = t;
+	return 0;
+}
+
+void nodes_free(struct nodes *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; t->by_id && i < t->buckets; i++) {
+		struct node *next;
+
+		for (struct node *n = t->by_id[i]; n; n = next) {
+			next = n->next_by_id;
+			if (is_epoch_root(n))
+				tree_unref(n->tree);
+			free(n);
+		}
+	}
+	free(t->by_id);
+	free(t->by_key);
+	pthread_cond_destroy(&t->io_changed);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+size_t nodes_count(struct nodes *t)
+{
+	SCOPED_LOCK(&t->lock);
+	return t->count;
+}
+
+struct node *nodes_find(struct nodes *t, uint64_t id)
+{
+	SCOPED_LOCK(&t->lock);
+	return find_locked(t, id);
+}
+
+uint64_t nodes_id_of(struct nodes *t, const struct node_key *key)
+{
+	SCOPED_LOCK(&t->lock);
+	const struct node *n = find_key_locked(t, key);
+
+	return n ? n->id : 0;
+}
+
+struct node *nodes_lookup(struct nodes *t, const struct node_key *key, struct node *root)
+{
+	SCOPED_LOCK(&t->lock);
+	struct node *n = find_key_locked(t, key);
+
+	if (!n) {
+		n = add_locked(t, key);
+		if (!n)
+			return NULL;
+		if (n->kind == NODE_EPOCH && !is_epoch_root(n)) {
+			n->root = root;
+			root->pins++;
+		}
+	}
+	n->lookups++;
+	return n;
+}
+
+void nodes_forget(struct nodes *t, uint64_t id, uint64_t count)
+{
+	struct tree *tree = NULL;
+	struct node *n;
+
+	pthread_mutex_lock(&t->lock);
+	n = find_locked(t, id);
+	if (n) {
+		n->lookups -= count < n->lookups ? count : n->lookups;
+		tree = drop_locked(t, n);
+	}
+	pthread_mutex_unlock(&t->lock);
+	tree_unref(tree);
+}
+
+size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max)
+{
+	size_t count = 0;
+
+	SCOPED_LOCK(&t->lock);
+	for (const struct node *n = t->by_key[hash_key(t, NODE_LIVE, ino, 0)]; n && count < max;
+	     n = n->next_by_key) {
+		if (n->kind == NODE_LIVE && n->a == ino)
+			ids[count++] = n->id;
+	}
+	return count;
+}
+
+void nodes_retire(struct nodes *t, struct node *n)
+{
+	SCOPED_LOCK(&t->lock);
+	if (n->unlisted || n->id == ROOT_ID)
+		return;
+	unlist_key_locked(t, n);
+	n->unlisted = true;
+}
+
+void nodes_pin(struct nodes *t, struct node *n)
+{
+	SCOPED_LOCK(&t->lock);
+	n->pins++;
+}
+
+void nodes_unpin(struct nodes *t, struct node *n)
+{
+	struct tree *tree;
+
+	pthread_mutex_lock(&t->lock);
+	n->pins--;
+	tree = drop_locked(t, n);
+	pthread_mutex_unlock(&t->lock);
+	tree_unref(tree);
+}
+
+struct tree *nodes_tree(struct nodes *t, struct node *root)
+{
+	SCOPED_LOCK(&t->lock);
+	return root->tree;
+}
+
+struct tree *nodes_set_tree(struct nodes *t, struct node *root, struct tree *tree)
+{
+	struct tree *spare = NULL, *kept;
+
+	pthread_mutex_lock(&t->lock);
+	if (root->tree)
+		spare = tree;
+	else
+		root->tree = tree;
+	kept = root->tree;
+	pthread_mutex_unlock(&t->lock);
+	tree_unref(spare);
+	return kept;
+}
+
+void nodes_io_begin(struct nodes *t, struct node *n)
+{
+	SCOPED_LOCK(&t->lock);
+	n->opens++;
+	while (n->io_changing)
+		pthread_cond_wait(&t->io_changed, &t->lock);
+	n->io_changing = true;
+}
+
+void nodes_io_end(struct nodes *t, struct node *n)
+{
+	SCOPED_LOCK(&t->lock);
+	n->io_changing = false;
+	pthread_cond_broadcast(&t->io_changed);
+}
+
+void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id)
+{
+	SCOPED_LOCK(&t->lock);
+	*ret_backing_id = 0;
+	while (n->io_changing)
+		pthread_cond_wait(&t->io_changed, &t->lock);
+	if (--n->opens)
+		return;
+	if (n->io == IO_PASSTHROUGH)
+		*ret_backing_id = n->backing_id;
+	n->io = IO_NONE;
+	n->backing_id = 0;
+}

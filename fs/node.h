@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node table: which node id of the kernel stands for what.
+ *
+ * A node is known while the kernel has looked it up (it says so by FORGET) or something pins it: an
+ * open file, or for the root of an epoch the nodes inside it. Node ids rise and are never used
+ * again. A request names only nodes that the kernel knows, so a pointer from nodes_find is good
+ * until the request is answered.
+ *
+ * Lock: the table has one, held for hash lookups only. It comes after the volume's lock (readdir
+ * adds nodes with that held), so nothing of lib/volume is called under it.
+ */
+#ifndef EPOCHFS_FS_NODE_H
+#define EPOCHFS_FS_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum node_kind {
+	NODE_LIVE,    /* a: inode, b: body */
+	NODE_EPOCH,   /* a: epoch, b: entry of its tree; entry 0 is the epoch's directory */
+	NODE_MADE,    /* a: epoch; the directory that mkdir of a tag seems to make */
+	NODE_SPECIAL, /* a: enum special */
+	NODE_NUMBER,  /* a: epoch; the symlink `42` */
+	NODE_TAG,  /* a: id of the name (epochs_dir.h); the symlink of a tag, or a temporary one */
+	NODE_TORN, /* a: id of the torn file */
+};
+
+/* What there is once in .epochs. */
+enum special {
+	SPECIAL_EPOCHS = 1, /* .epochs itself */
+	SPECIAL_TORN,
+	SPECIAL_CONTROL,
+	SPECIAL_LATEST,
+	SPECIAL_CURRENT,
+};
+
+struct node_key {
+	enum node_kind kind;
+	uint64_t a, b;
+};
+
+/* Who does the I/O of a node's open files: one mode at a time (passthrough.h). */
+enum node_io {
+	IO_NONE, /* not open */
+	IO_PASSTHROUGH,
+	IO_ORDINARY,
+};
+
+struct tree;
+
+struct node {
+	struct node *next_by_id, *next_by_key;
+	uint64_t id;
+	uint64_t a, b;
+	uint64_t lookups; /* the kernel's count */
+	union {
+		struct tree *tree; /* of NODE_EPOCH with b == 0, once somebody looked in */
+		struct node *root; /* of other NODE_EPOCH: the node of entry 0, pinned */
+	};
+	uint32_t pins;
+	uint32_t opens;	    /* of the I/O mode */
+	int32_t backing_id; /* with IO_PASSTHROUGH */
+	uint8_t kind;	    /* enum node_kind */
+	uint8_t io;	    /* enum node_io */
+	bool io_changing;   /* one open decides the mode; others wait */
+	bool cached;	    /* the kernel's page cache of it is right */
+	bool unlisted;	    /* nodes_retire: no longer found by key */
+	bool setid;	    /* a regular file with bits that a write takes away; atomic */
+};
+
+struct nodes;
+
+int nodes_new(const struct node_key *root, struct nodes **ret_nodes);
+void nodes_free(struct nodes *t);
+/* How many there are. */
+size_t nodes_count(struct nodes *t);
+
+/* The node of this id: NULL where there is none. */
+struct node *nodes_find(struct nodes *t, uint64_t id);
+/* The id of the node of this key, if it is known; 0 if not. */
+uint64_t nodes_id_of(struct nodes *t, const struct node_key *key);
+/*
+ * Finds or makes the node of this key and counts a lookup: NULL without memory. A NODE_EPOCH inside
+ * an epoch needs the node of the epoch's directory in `root`.
+ */
+struct node *nodes_lookup(struct nodes *t, const struct node_key *key, struct node *root);
+void nodes_forget(struct nodes *t, uint64_t id, uint64_t count);
+/* The ids of all nodes of a live file, whatever body: at most `max`, and the count. */
+size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max);
+/* Makes the next lookup of the key give a fresh node. */
+void nodes_retire(struct nodes *t, struct node *n);
+
+void nodes_pin(struct nodes *t, struct node *n);
+void nodes_unpin(struct nodes *t, struct node *n);
+
+/* The tree of an epoch's directory: NULL while it has none. It stays as long as the node. */
+struct tree *nodes_tree(struct nodes *t, struct node *root);
+/* Gives it this tree, whose reference it takes, or drops that where it has one; the one it has. */
+struct tree *nodes_set_tree(struct nodes *t, struct node *root, struct tree *tree);
+
+/*
+ * The I/O mode. begin counts an open and waits for others that decide: then this thread may read
+ * and set io, backing_id and cached of the node, until end. close takes an open back; where it
+ * was the last of a passthrough node, `ret_backing_id` is what to close, else 0.
+ */
+void nodes_io_begin(struct nodes *t, struct node *n);
+void nodes_io_end(struct nodes *t, struct node *n);
+void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on attributes: getattr, setattr, readlink, statfs. */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include "fs/epoch_files.h"
+#include "fs/epochs_dir.h"
+#include "fs/torn_files.h"
+#include "lib/util/buf.h"
+#include "lib/util/clock.h"
+
+static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, double *ret_timeout)
+{
+	struct live_attr attr;
+	int r = live_getattr(m->vol, n->a, n->b, &attr);
+
+	if (r < 0)
+		return r;
+	stat_of_live(&attr, ret_st);
+	*ret_timeout = timeout_of_live(&attr);
+	return 0;
+}
+
+int node_stat(struct fs_mount *m, struct node *n, struct stat *ret_st, double *ret_timeout)
+{
+	*ret_timeout = 0;
+	switch (n->kind) {
+	case NODE_LIVE:
+		return stat_live(m, n, ret_st, ret_timeout);
+	case NODE_EPOCH:
+		if (n->b == 0)
+			return epoch_dir_stat(m, n->a, ret_st);
+		*ret_timeout = TIMEOUT_EPOCH;
+		return epoch_file_stat(m, n, ret_st);
+	case NODE_MADE:
+		return epoch_dir_stat(m, n->a, ret_st);
+	case NODE_TORN:
+		return torn_file_stat(m, n, ret_st);
+	default:
+		return epochs_dir_stat(m, n, ret_st);
+	}
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs_mount *m = fs_of(req);
+	struct node *n = nodes_find(m->nodes, ino);
+	struct stat st;
+	double timeout;
+	int r = n ? node_stat(m, n, &st, &timeout) : -ESTALE;
+
+	(void)fi;
+	if (r < 0)
+		reply_error(req, r);
+	else
+		reply_attr(req, &st, timeout);
+}
+
+/* Mode without what a change of owner or content by others than root takes away. */
+static mode_t without_setid(mode_t mode)
+{
+	mode &= ~(mode_t)S_ISUID;
+	if (mode & S_IXGRP)
+		mode &= ~(mode_t)S_ISGID;
+	return mode;
+}
+
+/*
+ * What the kernel asks for, as the volume takes it. The kernel leaves it to us to take setuid and
+ * setgid away: at every chown of a file, and when others than root change its size.
+ */
+static int change_of(struct fs_mount *m, const struct node *n, const struct stat *attr, int to_set,
+		     uint32_t uid, struct live_change *ret_change)
+{
+	struct live_change c = {
+		.mode = attr->st_mode & 07777,
+		.uid = attr->st_uid,
+		.gid = attr->st_gid,
+		.size = (uint64_t)attr->st_size,
+		.atime_ns = to_set & FUSE_SET_ATTR_ATIME_NOW ? clock_wall_ns()
+							     : clock_ns(attr->st_atim),
+		.mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ? clock_wall_ns()
+							     : clock_ns(attr->st_mtim),
+	};
+	bool owner = to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
+	struct live_attr now;
+	int r;
+
+	if (to_set & FUSE_SET_ATTR_MODE)
+		c.set |= LIVE_SET_MODE;
+	if (to_set & FUSE_SET_ATTR_UID)
+		c.set |= LIVE_SET_UID;
+	if (to_set & FUSE_SET_ATTR_GID)
+		c.set |= LIVE_SET_GID;
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		c.set |= LIVE_SET_SIZE;
+	if (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW))
+		c.set |= LIVE_SET_ATIME;
+	if (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW))
+		c.set |= LIVE_SET_MTIME;
+	if (!(to_set & FUSE_SET_ATTR_MODE) && (owner || (to_set & FUSE_SET_ATTR_SIZE && uid))) {
+		r = live_getattr(m->vol, n->a, n->b, &now);
+		if (r < 0)
+			return r;
+		c.mode = without_setid(now.mode) & 07777;
+		if (S_ISREG(now.mode) && c.mode != (now.mode & 07777))
+			c.set |= LIVE_SET_MODE;
+	}
+	*ret_change = c;
+	return 0;
+}
+
+static int set_live(struct fs_mount *m, struct node *n, struct file *f,
+		    const struct live_change *change, struct live_attr *ret_attr)
+{
+	struct live_change c = *change;
+	int r;
+
+	if (c.set & LIVE_SET_SIZE && f && f->kind == FILE_LIVE) {
+		r = handle_truncate(f->handle, c.size);
+		if (r < 0)
+			return r;
+		c.set &= ~LIVE_SET_SIZE;
+	}
+	if (!c.set)
+		return live_getattr(m->vol, n->a, n->b, ret_attr);
+	return live_setattr(m->vol, n->a, n->b, &c, ret_attr);
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		struct fuse_file_info *fi)
+{
+	struct fs_mount *m = fs_of(req);
+	struct node *n = nodes_find(m->nodes, ino);
+	struct live_change change;
+	struct live_attr now;
+	struct stat st;
+	int r = node_writable(m, n);
+
+	if (r == 0)
+		r = change_of(m, n, attr, to_set, fuse_req_ctx(req)->uid, &change);
+	if (r == 0)
+		r = set_live(m, n, fi ? file_of(fi) : NULL, &change, &now);
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
+	note_mode(n, now.mode);
+	stat_of_live(&now, &st);
+	reply_attr(req, &st, timeout_of_live(&now));
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct fs_mount *m = fs_of(req);
+	struct node *n = nodes_find(m->nodes, ino);
+	cleanup_buf struct buf target = {0};
+	int r;
+
+	if (!n)
+		r = -ESTALE;
+	else if (n->kind == NODE_LIVE)
+		r = live_readlink(m->vol, n->a, &target);
+	else if (n->kind == NODE_EPOCH)
+		r = epoch_file_readlink(m, n, &target);
+	else
+		r = epochs_dir_readlink(m, n, &target);
+	if (r == 0)
+		(void)buf_str(&target);
+	if (r == 0)
+		r = buf_error(&target);
+	if (r < 0)
+		reply_error(req, r);
+	else
+		fuse_reply_readlink(req, buf_str(&target));
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct volume_space space;
+	struct statvfs st;
+	int r = volume_statfs(fs_of(req)->vol, &space);
+
+	(void)ino;
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
+	st = (struct statvfs){
+		.f_bsize = space.block_size,
+		.f_frsize = space.block_size,
+		.f_blocks = space.blocks,
+		.f_bfree = space.free_blocks,
+		.f_bavail = space.available_blocks,
+		.f_files = space.files,
+		.f_ffree = space.free_files,
+		.f_favail = space.free_files,
+		.f_namemax = 255,
+	};
+	fuse_reply_statfs(req, &st);
+}

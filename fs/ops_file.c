@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on open files: read, write, fsync, fallocate, lseek, copy_file_range. */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include "fs/control_file.h"
+#include "lib/util/cleanup.h"
+
+/* Of one copy_file_range, so that it can be interrupted; the caller goes on. */
+#define COPY_MAX (64u << 20)
+
+/* ---- reading ---- */
+
+static void reply_from_fd(fuse_req_t req, int fd, size_t len, off_t off)
+{
+	struct fuse_bufvec data = FUSE_BUFVEC_INIT(len);
+
+	data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
+	data.buf[0].fd = fd;
+	data.buf[0].pos = off;
+	fuse_reply_data(req, &data, 0);
+}
+
+static void read_live(fuse_req_t req, struct file *f, size_t size, off_t off)
+{
+	int fd = -1;
+	ssize_t n = handle_read_fd(f->handle, size, (uint64_t)off, request_interrupted, req, &fd);
+
+	if (n < 0)
+		reply_error(req, (int)n);
+	else if (n == 0)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		reply_from_fd(req, fd, (size_t)n, off);
+}
+
+static void read_content(fuse_req_t req, struct content *c, size_t size, off_t off)
+{
+	cleanup_free char *data = NULL;
+	ssize_t n = 0;
+
+	if (c && size) {
+		data = malloc(size);
+		n = data ? content_read(c, data, size, (uint64_t)off, request_interrupted, req)
+			 : -ENOMEM;
+	}
+	if (n < 0)
+		reply_error(req, (int)n);
+	else
+		fuse_reply_buf(req, data, (size_t)n);
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct file *f = file_of(fi);
+
+	(void)ino;
+	switch (f->kind) {
+	case FILE_LIVE:
+		read_live(req, f, size, off);
+		break;
+	case FILE_EPOCH:
+		read_content(req, f->content, size, off);
+		break;
+	case FILE_TORN:
+		reply_from_fd(req, f->fd, size, off);
+		break;
+	case FILE_CONTROL:
+		control_file_read(req, f, size);
+		break;
+	}
+}
+
+/* ---- writing ---- */
+
+/* A write by others than root takes setuid and setgid away. */
+static int drop_setid(fuse_req_t req, struct node *n)
+{
+	struct fs_mount *m = fs_of(req);
+	struct live_change change = {.set = LIVE_SET_MODE};
+	struct live_attr attr;
+	int r;
+
+	if (!__atomic_load_n(&n->setid, __ATOMIC_RELAXED) || fuse_req_ctx(req)->uid == 0)
+		return 0;
+	r = live_getattr(m->vol, n->a, n->b, &attr);
+	if (r < 0)
+		return r;
+	change.mode = attr.mode & 01777;
+	if (!(attr.mode & S_IXGRP))
+		change.mode |= attr.mode & S_ISGID;
+	r = live_setattr(m->vol, n->a, n->b, &change, &attr);
+	if (r == 0)
+		note_mode(n, attr.mode);
+	return r;
+}
+
+/* Data in memory, or from the kernel through a pipe. */
+static ssize_t write_live(struct handle *h, struct fuse_bufvec *data, off_t off)
+{
+	const struct fuse_buf *first = &data->buf[0];
+	struct fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(data));
+	int fd, r;
+
+	if (data->count == 1 && !(first->flags & FUSE_BUF_IS_FD))
+		return handle_write(h, (const char *)first->mem + data->off,
+				    first->size - data->off, (uint64_t)off);
+	r = handle_write_fd(h, &fd);
+	if (r < 0)
+		return r;
+	to.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK | FUSE_BUF_FD_RETRY;
+	to.buf[0].fd = fd;
+	to.buf[0].pos = off;
+	return fuse_buf_copy(&to, data, 0);
+}
+
+void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_t off,
+		  struct fuse_file_info *fi)
+{
+	struct file *f = file_of(fi);
+	ssize_t n;
+
+	(void)ino;
+	if (f->kind == FILE_CONTROL) {
+		control_file_write(req, f, data);
+		return;
+	}
+	if (f->kind != FILE_LIVE) {
+		reply_error(req, -EBADF);
+		return;
+	}
+	n = drop_setid(req, f->node);
+	if (n == 0)
+		n = write_live(f->handle, data, off);
+	if (n < 0)
+		reply_error(req, (int)n);
+	else
+		fuse_reply_write(req, (size_t)n);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	const struct file *f = file_of(fi);
+
+	(void)ino;
+	reply_error(req, f->kind == FILE_LIVE ? handle_fsync(f->handle, datasync) : 0);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+		  struct fuse_file_info *fi)
+{
+	const struct file *f = file_of(fi);
+	int r = -EBADF;
+
+	(void)ino;
+	if (f->kind == FILE_LIVE)
+		r = drop_setid(req, f->node);
+	if (r == 0)
+		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length);
+	reply_error(req, r);
+}
+
+/* ---- holes ---- */
+
+static int seek_fd(int fd, off_t off, int whence, uint64_t *ret_offset)
+{
+	off_t at = lseek(fd, off, whence);
+
+	if (at < 0)
+		return -errno;
+	*ret_offset = (uint64_t)at;
+	return 0;
+}
+
+/* Content that is not all here has no holes that we know of. */
+static int seek_content(struct content *c, off_t off, int whence, uint64_t *ret_offset)
+{
+	uint64_t size = c ? content_size(c) : 0;
+	cleanup_close int fd = -1;
+
+	if (off < 0 || (uint64_t)off >= size)
+		return -ENXIO;
+	if (content_whole(c))
+		fd = content_backing_fd(c);
+	if (fd >= 0)
+		return seek_fd(fd, off, whence, ret_offset);
+	*ret_offset = whence == SEEK_DATA ? (uint64_t)off : size;
+	return 0;
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	struct file *f = file_of(fi);
+	uint64_t at = 0;
+	int r = -EINVAL;
+
+	(void)ino;
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		r = -EINVAL;
+	else if (f->kind == FILE_LIVE)
+		r = handle_lseek(f->handle, (uint64_t)off, whence, &at);
+	else if (f->kind == FILE_EPOCH)
+		r = seek_content(f->content, off, whence, &at);
+	else if (f->kind == FILE_TORN)
+		r = seek_fd(f->fd, off, whence, &at);
+	if (r < 0)
+		reply_error(req, r);
+	else
+		fuse_reply_lseek(req, (off_t)at);
+}
+
+/* ---- copying ---- */
+
+/* A descriptor to copy from, and up to len bytes that are there: the count. `ret_own` is to be
+ * closed, where it is not -1. */
+static ssize_t copy_source(fuse_req_t req, struct file *f, off_t off, size_t len, int *ret_fd,
+			   int *ret_own)
+{
+	if (f->kind == FILE_LIVE)
+		return handle_read_fd(f->handle, len, (uint64_t)off, request_interrupted, req,
+				      ret_fd);
+	if (f->kind == FILE_EPOCH && (!f->content || (uint64_t)off >= content_size(f->content)))
+		return 0;
+	if (f->kind != FILE_EPOCH || !content_whole(f->content))
+		return -EOPNOTSUPP;
+	*ret_own = *ret_fd = content_backing_fd(f->content);
+	return *ret_fd < 0 ? *ret_fd : (ssize_t)len;
+}
+
+/* Copies between backing files: the count, or -EOPNOTSUPP where the kernel must read and write. */
+static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struct file *to,
+			  off_t off_out, size_t len)
+{
+	cleanup_close int own = -1;
+	int in = -1, out = -1;
+	ssize_t n, done = 0;
+	int r = to->kind == FILE_LIVE ? drop_setid(req, to->node) : -EBADF;
+
+	/* The edit first: it may change what is read. */
+	if (r == 0)
+		r = handle_write_fd(to->handle, &out);
+	if (r < 0)
+		return r;
+	n = copy_source(req, from, off_in, len < COPY_MAX ? len : COPY_MAX, &in, &own);
+	if (n <= 0)
+		return n;
+	len = (size_t)n;
+	while ((size_t)done < len) {
+		n = copy_file_range(in, &off_in, out, &off_out, len - (size_t)done, 0);
+		if (n <= 0)
+			break;
+		done += n;
+	}
+	if (done || n == 0)
+		return done;
+	return errno == EXDEV || errno == EINVAL || errno == ENOSYS ? -EOPNOTSUPP : -errno;
+}
+
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
+			struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t off_out,
+			struct fuse_file_info *fi_out, size_t len, int flags)
+{
+	ssize_t n;
+
+	(void)ino_in;
+	(void)ino_out;
+	n = flags ? -EINVAL
+		  : copy_range(req, file_of(fi_in), off_in, file_of(fi_out), off_out, len);
+	if (n < 0)
+		reply_error(req, (int)n);
+	else
+		fuse_reply_write(req, (size_t)n);
+}

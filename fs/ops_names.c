@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on names: lookup, forget, mkdir, mknod, symlink, link, unlink, rmdir, rename. */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include <string.h>
+#include "fs/epoch_files.h"
+#include "fs/epochs_dir.h"
+#include "fs/torn_files.h"
+
+static bool is_special(const struct node *n, enum special which)
+{
+	return n && n->kind == NODE_SPECIAL && n->a == which;
+}
+
+static int lookup(struct fs_mount *m, struct node *parent, const char *name, pid_t pid,
+		  struct fuse_entry_param *ret_e)
+{
+	struct live_attr attr;
+	int r;
+
+	if (!parent)
+		return -ESTALE;
+	if (is_epochs_name(parent, name))
+		return epochs_dir_entry(m, ret_e);
+	switch (parent->kind) {
+	case NODE_LIVE:
+		r = live_lookup(m->vol, parent->a, name, pid, &attr);
+		return r < 0 ? r : entry_of_live(m, &attr, ret_e);
+	case NODE_EPOCH:
+		return epoch_file_lookup(m, parent, name, ret_e);
+	case NODE_SPECIAL:
+		if (parent->a == SPECIAL_TORN)
+			return torn_file_lookup(m, name, ret_e);
+		return epochs_dir_lookup(m, name, ret_e);
+	default:
+		return -ESTALE;
+	}
+}
+
+/* Answers with an entry, or with the error that there is none. */
+static void answer_entry(fuse_req_t req, int error, const struct fuse_entry_param *e)
+{
+	if (error < 0)
+		reply_error(req, error);
+	else
+		reply_entry(req, e);
+}
+
+static void answer_live(fuse_req_t req, int error, const struct live_attr *attr)
+{
+	struct fuse_entry_param e;
+
+	if (error == 0)
+		error = entry_of_live(fs_of(req), attr, &e);
+	answer_entry(req, error, &e);
+}
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fs_mount *m = fs_of(req);
+	struct fuse_entry_param e;
+	int r = strlen(name) > 255
+			? -ENAMETOOLONG
+			: lookup(m, nodes_find(m->nodes, parent), name, fuse_req_ctx(req)->pid, &e);
+
+	answer_entry(req, r, &e);
+}
+
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
+{
+	nodes_forget(fs_of(req)->nodes, ino, count);
+	fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		nodes_forget(fs_of(req)->nodes, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+/* Whether a name may be made in this directory of the live tree. */
+static int may_make(const struct fs_mount *m, const struct node *parent, const char *name)
+{
+	if (parent && is_epochs_name(parent, name))
+		return -EEXIST;
+	return node_writable(m, parent);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct fs_mount *m = fs_of(req);
+	const struct node *dir = nodes_find(m->nodes, parent);
+	struct live_caller who = request_caller(req);
+	struct live_attr attr;
+	int r = may_make(m, dir, name);
+
+	if (r == 0)
+		r = live_mknod(m->vol, dir->a, name, mode, rdev, &who, &attr);
+	answer_live(req, r, &attr);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct fs_mount *m = fs_of(req);
+	const struct node *dir = nodes_find(m->nodes, parent);
+	struct live_caller who = request_caller(req);
+	struct fuse_entry_param e;
+	struct live_attr attr;
+	int r;
+
+	if (is_special(dir, SPECIAL_EPOCHS)) {
+		r = epochs_dir_mkdir(m, name, &e);
+		answer_entry(req, r, &e);
+		return;
+	}
+	r = may_make(m, dir, name);
+	if (r == 0)
+		r = live_mkdir(m->vol, dir->a, name, mode, &who, &attr);
+	answer_live(req, r, &attr);
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	struct fs_mount *m = fs_of(req);
+	const struct node *dir = nodes_find(m->nodes, parent);
+	struct live_caller who = request_caller(req);
+	struct fuse_entry_param e;
+	struct live_attr attr;
+	int r;
+
+	if (is_special(dir, SPECIAL_EPOCHS)) {
+		r = epochs_dir_symlink(m, name, target, &e);
+		answer_entry(req, r, &e);
+		return;
+	}
+	r = may_make(m, dir, name);
+	if (r == 0)
+		r = live_symlink(m->vol, dir->a, name, target, &who, &attr);
+	answer_live(req, r, &attr);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	struct fs_mount *m = fs_of(req);
+	const struct node *n = nodes_find(m->nodes, ino);
+	const struct node *dir = nodes_find(m->nodes, parent);
+	struct live_attr attr;
+	int r = may_make(m, dir, name);
+
+	/* What is in an epoch is on another file system, as far as links go: callers then copy. */
+	if (r == 0 && (!n || n->kind != NODE_LIVE))
+		r = -EXDEV;
+	if (r == 0)
+		r = live_link(m->vol, n->a, dir->a, name, &attr);
+	answer_live(req, r, &attr);
+}
+
+static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
+			int (*in_live)(struct volume *vol, uint64_t parent, const char *name),
+			int (*in_epochs)(struct fs_mount *m, const char *name))
+{
+	struct fs_mount *m = fs_of(req);
+	const struct node *dir = nodes_find(m->nodes, parent);
+	int r;
+
+	if (is_special(dir, SPECIAL_EPOCHS))
+		r = in_epochs(m, name);
+	else if (dir && is_epochs_name(dir, name))
+		r = -EROFS;
+	else
+		r = node_writable(m, dir);
+	if (r == 0 && dir->kind == NODE_LIVE)
+		r = in_live(m->vol, dir->a, name);
+	reply_error(req, r);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	remove_name(req, parent, name, live_unlink, epochs_dir_unlink);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	remove_name(req, parent, name, live_rmdir, epochs_dir_rmdir);
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	       const char *new_name, unsigned int flags)
+{
+	struct fs_mount *m = fs_of(req);
+	const struct node *from = nodes_find(m->nodes, parent);
+	const struct node *to = nodes_find(m->nodes, new_parent);
+	int r;
+
+	if (is_special(from, SPECIAL_EPOCHS) && from == to) {
+		reply_error(req, epochs_dir_rename(m, name, new_name, flags));
+		return;
+	}
+	r = node_writable(m, from);
+	if (r == 0)
+		r = node_writable(m, to);
+	if (r == 0 && (is_epochs_name(from, name) || is_epochs_name(to, new_name)))
+		r = -EROFS;
+	if (r == 0)
+		r = live_rename(m->vol, from->a, name, to->a, new_name, flags);
+	reply_error(req, r);
+}

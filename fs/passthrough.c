@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernel passthrough: the handshake, backing ids, and the I/O mode of nodes. */
+#include "fs/passthrough.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <linux/magic.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include "lib/util/cleanup.h"
+#include "lib/util/log.h"
+
+/* Of the protocol, where the system's linux/fuse.h is older than it. */
+#define INIT_FLAG_EXT		 (1u << 30)
+#define INIT_FLAG_KILLPRIV_V2	 (1u << 28)
+#define INIT_FLAG2_PASSTHROUGH	 (1u << (37 - 32))
+#define INIT_FLAG2_NO_EXPORT	 (1u << (38 - 32))
+#define OPEN_FLAG_PASSTHROUGH	 (1u << 7)
+#define INIT_OUT_SIZE		 64
+#define INIT_OUT_FLAGS		 12
+#define INIT_OUT_FLAGS2		 32
+#define INIT_OUT_MAX_STACK_DEPTH 36
+
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+struct open_reply {
+	uint64_t fh;
+	uint32_t open_flags;
+	int32_t backing_id;
+};
+
+struct passthrough {
+	enum fs_passthrough wanted;
+	uint32_t stack_depth; /* file systems that may lie below us */
+	/* The handshake: one thread. */
+	bool shaken;
+	bool asked; /* INIT was read */
+	uint64_t init_unique;
+	uint32_t kernel_flags, kernel_flags2;
+	bool offered;
+	/* After it. */
+	_Atomic bool enabled;
+	_Atomic(const char *) reason; /* why not; static */
+	atomic_uint_least64_t opens, ordinary_opens;
+};
+
+int passthrough_new(const struct fs_mount *m, struct passthrough **ret_p)
+{
+	struct passthrough *p = calloc(1, sizeof(*p));
+	const char *cache = volume_options(m->vol)->cache_dir;
+	struct statfs sf;
+
+	if (!p)
+		return -ENOMEM;
+	p->wanted = m->options.passthrough;
+	p->stack_depth = 1;
+	if (cache && statfs(cache, &sf) == 0 && sf.f_type == OVERLAYFS_SUPER_MAGIC)
+		p->stack_depth = 2;
+	p->reason = p->wanted == FS_PASSTHROUGH_OFF ? "off" : "";
+	*ret_p = p;
+	return 0;
+}
+
+void passthrough_free(struct passthrough *p)
+{
+	free(p);
+}
+
+/* ---- the handshake ---- */
+
+static ssize_t hook_read(int fd, void *buf, size_t len, void *arg)
+{
+	struct passthrough *p = ((struct fs_mount *)arg)->passthrough;
+	ssize_t n = read(fd, buf, len);
+	struct fuse_in_header head;
+	struct fuse_init_in init = {0};
+
+	if (p->shaken || n < (ssize_t)sizeof(head))
+		return n;
+	memcpy(&head, buf, sizeof(head));
+	if (head.opcode != FUSE_INIT)
+		return n;
+	memcpy(&init, (const char *)buf + sizeof(head),
+	       (size_t)n - sizeof(head) < sizeof(init) ? (size_t)n - sizeof(head) : sizeof(init));
+	p->asked = true;
+	p->init_unique = head.unique;
+	p->kernel_flags = init.flags;
+	p->kernel_flags2 = init.flags & INIT_FLAG_EXT ? init.flags2 : 0;
+	return n;
+}
+
+/* Puts into the answer to INIT what libfuse does not know. */
+static void patch_init(struct passthrough *p, char out[INIT_OUT_SIZE])
+{
+	uint32_t flags, flags2 = 0, depth = 0;
+
+	memcpy(&flags, out + INIT_OUT_FLAGS, sizeof(flags));
+	/* Without it the kernel asks for security.capability before every write. */
+	flags |= p->kernel_flags & INIT_FLAG_KILLPRIV_V2;
+	if (p->kernel_flags & INIT_FLAG_EXT) {
+		flags |= INIT_FLAG_EXT;
+		flags2 |= p->kernel_flags2 & INIT_FLAG2_NO_EXPORT;
+		if (p->wanted != FS_PASSTHROUGH_OFF)
+			flags2 |= p->kernel_flags2 & INIT_FLAG2_PASSTHROUGH;
+	}
+	p->offered = flags2 & INIT_FLAG2_PASSTHROUGH;
+	if (p->offered)
+		depth = p->stack_depth;
+	memcpy(out + INIT_OUT_FLAGS, &flags, sizeof(flags));
+	memcpy(out + INIT_OUT_FLAGS2, &flags2, sizeof(flags2));
+	memcpy(out + INIT_OUT_MAX_STACK_DEPTH, &depth, sizeof(depth));
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *arg)
+{
+	struct passthrough *p = ((struct fs_mount *)arg)->passthrough;
+	struct fuse_out_header head;
+	char out[INIT_OUT_SIZE];
+	struct iovec patched[2];
+
+	if (p->shaken || !p->asked || count != 2 || iov[0].iov_len != sizeof(head) ||
+	    iov[1].iov_len != sizeof(out))
+		return writev(fd, iov, count);
+	memcpy(&head, iov[0].iov_base, sizeof(head));
+	if (head.unique != p->init_unique || head.error)
+		return writev(fd, iov, count);
+	memcpy(out, iov[1].iov_base, sizeof(out));
+	patch_init(p, out);
+	patched[0] = iov[0];
+	patched[1] = (struct iovec){out, sizeof(out)};
+	p->shaken = true;
+	return writev(fd, patched, 2);
+}
+
+static ssize_t hook_splice(int in, off_t *off_in, int out, off_t *off_out, size_t len,
+			   unsigned int flags, void *arg)
+{
+	(void)arg;
+	return splice(in, off_in, out, off_out, len, flags);
+}
+
+const struct fuse_custom_io passthrough_io = {
+	.writev = hook_writev,
+	.read = hook_read,
+	.splice_receive = hook_splice,
+	.splice_send = hook_splice,
+};
+
+/* ---- backing ids ---- */
+
+static int backing_open(const struct fs_mount *m, int fd, int32_t *ret_id)
+{
+	struct backing_map map = {.fd = fd};
+	int id = ioctl(fuse_session_fd(m->se), BACKING_OPEN, &map);
+
+	if (id < 0)
+		return -errno;
+	*ret_id = id;
+	return 0;
+}
+
+static void backing_close(const struct fs_mount *m, int32_t id)
+{
+	uint32_t value = (uint32_t)id;
+
+	/* It fails once the connection is gone, and then so is the id. */
+	(void)ioctl(fuse_session_fd(m->se), BACKING_CLOSE, &value);
+}
+
+static const char *reason_of(int error)
+{
+	switch (error) {
+	case -EPERM:
+		return "it needs CAP_SYS_ADMIN in the initial user namespace";
+	case -ELOOP:
+		return "the cache directory's file system cannot be stacked upon";
+	case -ENOTTY:
+	case -EINVAL:
+	case -EOPNOTSUPP:
+		return "the kernel has no passthrough (it came with Linux 6.9)";
+	default:
+		return "the kernel does not take backing files";
+	}
+}
+
+/* For good: EPERM and the like do not go away. */
+static void disable(struct passthrough *p, int error)
+{
+	if (!atomic_exchange(&p->enabled, false))
+		return;
+	p->reason = reason_of(error);
+	log_info("kernel passthrough is off: %s; reads and writes go through the daemon",
+		 reason_of(error));
+}
+
+/* A file where backing files will lie, of no name. */
+static int probe_file(const struct fs_mount *m)
+{
+	const char *cache = volume_options(m->vol)->cache_dir;
+	int fd = cache ? open(cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+
+	return fd >= 0 ? fd : memfd_create("epochfs-probe", MFD_CLOEXEC);
+}
+
+int passthrough_probe(struct fs_mount *m, const char **ret_why)
+{
+	struct passthrough *p = m->passthrough;
+	cleanup_close int fd = -1;
+	int32_t id = 0;
+	int r;
+
+	if (p->wanted == FS_PASSTHROUGH_OFF)
+		return 0;
+	p->enabled = true;
+	if (!p->offered) {
+		disable(p, -EOPNOTSUPP);
+	} else {
+		fd = probe_file(m);
+		r = fd < 0 ? 0 : backing_open(m, fd, &id);
+		if (r == 0 && fd >= 0)
+			backing_close(m, id);
+		else if (r < 0)
+			disable(p, r);
+	}
+	if (p->enabled || p->wanted != FS_PASSTHROUGH_ON)
+		return 0;
+	*ret_why = p->reason;
+	return -EOPNOTSUPP;
+}
+
+/* ---- the I/O mode ---- */
+
+/* A node that is not open yet gets its mode. */
+static void decide(struct fs_mount *m, struct node *n, const struct passthrough_source *source)
+{
+	struct passthrough *p = m->passthrough;
+	cleanup_close int fd = -1;
+	int32_t id = 0;
+	int r;
+
+	n->io = IO_ORDINARY;
+	if (!p->enabled)
+		return;
+	/* The kernel would not take setuid bits away at a write that we do not see. */
+	if (source->writes && __atomic_load_n(&n->setid, __ATOMIC_RELAXED))
+		return;
+	if (!source->direct(source->arg))
+		return;
+	fd = source->backing_fd(source->arg);
+	if (fd < 0)
+		return;
+	r = backing_open(m, fd, &id);
+	if (r == -EPERM || r == -ELOOP || r == -ENOTTY || r == -EINVAL || r == -EOPNOTSUPP)
+		disable(p, r);
+	if (r < 0)
+		return;
+	n->io = IO_PASSTHROUGH;
+	n->backing_id = id;
+	n->cached = false;
+}
+
+/* A node that is open with passthrough must take this one the same way. */
+static int join(struct fs_mount *m, struct node *n, const struct passthrough_source *source)
+{
+	int r = 0;
+
+	if (source->direct(source->arg))
+		return 0;
+	if (source->prepare)
+		r = source->prepare(source->arg);
+	if (r == 0 && source->direct(source->arg))
+		return 0;
+	if (r < 0 && r != -EAGAIN)
+		return r;
+	nodes_retire(m->nodes, n);
+	return -ESTALE;
+}
+
+int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
+		     int32_t *ret_backing_id, bool *ret_keep)
+{
+	struct node *n = f->node;
+	int r = 0;
+
+	nodes_io_begin(m->nodes, n);
+	if (n->io == IO_NONE)
+		decide(m, n, source);
+	else if (n->io == IO_PASSTHROUGH)
+		r = join(m, n, source);
+	if (r == 0) {
+		f->passthrough = n->io == IO_PASSTHROUGH;
+		f->counted = true;
+		*ret_backing_id = n->backing_id;
+		*ret_keep = n->cached;
+		n->cached = !f->passthrough;
+	}
+	nodes_io_end(m->nodes, n);
+	if (r < 0) {
+		passthrough_close(m, f);
+		return r;
+	}
+	atomic_fetch_add(f->passthrough ? &m->passthrough->opens : &m->passthrough->ordinary_opens,
+			 1);
+	return 0;
+}
+
+void passthrough_close(struct fs_mount *m, struct file *f)
+{
+	int32_t id;
+
+	nodes_io_close(m->nodes, f->node, &id);
+	if (id)
+		backing_close(m, id);
+}
+
+json_t *passthrough_status(const struct fs_mount *m)
+{
+	struct passthrough *p = m->passthrough;
+
+	return json_pack("{s:s, s:I, s:I, s:s}", "mode", p->enabled ? "on" : "off", "opens",
+			 (json_int_t)atomic_load(&p->opens), "ordinary_opens",
+			 (json_int_t)atomic_load(&p->ordinary_opens), "reason",
+			 atomic_load(&p->reason));
+}
+
+/* ---- answers made by hand ---- */
+
+static uint32_t nanoseconds(double seconds)
+{
+	return (uint32_t)((seconds - (double)(uint64_t)seconds) * 1e9);
+}
+
+static void entry_out(const struct fuse_entry_param *e, struct fuse_entry_out *ret_out)
+{
+	const struct stat *st = &e->attr;
+
+	*ret_out = (struct fuse_entry_out){
+		.nodeid = e->ino,
+		.generation = e->generation,
+		.entry_valid = (uint64_t)e->entry_timeout,
+		.entry_valid_nsec = nanoseconds(e->entry_timeout),
+		.attr_valid = (uint64_t)e->attr_timeout,
+		.attr_valid_nsec = nanoseconds(e->attr_timeout),
+		.attr =
+			{
+				.ino = st->st_ino,
+				.size = (uint64_t)st->st_size,
+				.blocks = (uint64_t)st->st_blocks,
+				.atime = (uint64_t)st->st_atim.tv_sec,
+				.mtime = (uint64_t)st->st_mtim.tv_sec,
+				.ctime = (uint64_t)st->st_ctim.tv_sec,
+				.atimensec = (uint32_t)st->st_atim.tv_nsec,
+				.mtimensec = (uint32_t)st->st_mtim.tv_nsec,
+				.ctimensec = (uint32_t)st->st_ctim.tv_nsec,
+				.mode = st->st_mode,
+				.nlink = (uint32_t)st->st_nlink,
+				.uid = st->st_uid,
+				.gid = st->st_gid,
+				.rdev = (uint32_t)st->st_rdev,
+				.blksize = (uint32_t)st->st_blksize,
+			},
+	};
+}
+
+int reply_open(fuse_req_t req, const struct fuse_entry_param *created, struct file *f,
+	       uint32_t flags, int32_t backing_id)
+{
+	struct {
+		struct fuse_entry_out entry;
+		struct open_reply open;
+	} out = {
+		.open = {.fh = (uintptr_t)f, .open_flags = flags},
+	};
+
+	if (f->passthrough) {
+		out.open.open_flags |= OPEN_FLAG_PASSTHROUGH;
+		out.open.backing_id = backing_id;
+	}
+	if (!created)
+		return fuse_reply_buf(req, (const char *)&out.open, sizeof(out.open));
+	entry_out(created, &out.entry);
+	return fuse_reply_buf(req, (const char *)&out, sizeof(out));
+}

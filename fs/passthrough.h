@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernel passthrough: the kernel reads and writes backing files itself. Private to fs/.
+ *
+ * The protocol is that of Linux 6.9 and later; libfuse before 3.17 does not know it, so the
+ * session's I/O hooks (here) put it into the answer to INIT, and replies to OPEN are made by hand.
+ *
+ * The kernel wants all opens of a node to be of one mode, and with passthrough of one backing id.
+ * The first open decides: passthrough where the content's file is whole and may be given away. A
+ * writer on closed content starts an ordinary node (nothing is cloned at open), unless readers
+ * hold passthrough: then the edit begins at open. Node and mode end with the last close. Where an
+ * open can have neither mode, the node is retired and the kernel asked to look up again (ESTALE):
+ * it gets a fresh node.
+ */
+#ifndef EPOCHFS_FS_PASSTHROUGH_H
+#define EPOCHFS_FS_PASSTHROUGH_H
+
+#include <jansson.h>
+#include "fs/fs.h"
+
+int passthrough_new(const struct fs_mount *m, struct passthrough **ret_p);
+void passthrough_free(struct passthrough *p);
+
+/* Hooks of the session's descriptor; fs_mount.passthrough must be set. */
+extern const struct fuse_custom_io passthrough_io;
+
+/*
+ * After the handshake: tries whether the kernel takes a backing file. 0, or -EOPNOTSUPP where it
+ * does not and passthrough=on; `ret_why` (static) says why.
+ */
+int passthrough_probe(struct fs_mount *m, const char **ret_why);
+
+/* What of a file decides: the functions of handle.h or content.h behind it. */
+struct passthrough_source {
+	void *arg;
+	bool writes;
+	bool (*direct)(void *arg);
+	int (*prepare)(void *arg); /* NULL for readers */
+	int (*backing_fd)(void *arg);
+};
+
+/*
+ * One more open of the node: sets f->passthrough, and for it `ret_backing_id`; else `ret_keep`,
+ * whether the kernel's cached pages are still right. 0, -ESTALE as said above, or -errno of
+ * prepare. After 0 passthrough_close is owed (f->counted).
+ */
+int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
+		     int32_t *ret_backing_id, bool *ret_keep);
+void passthrough_close(struct fs_mount *m, struct file *f);
+
+/* What `status` shows: {"mode","opens","ordinary_opens","reason"}; NULL without memory. */
+json_t *passthrough_status(const struct fs_mount *m);
+
+/*
+ * Answers OPEN, or with an entry CREATE. `flags` are FOPEN_*. 0, or -errno where the kernel did
+ * not take it: then no RELEASE will come.
+ */
+int reply_open(fuse_req_t req, const struct fuse_entry_param *created, struct file *f,
+	       uint32_t flags, int32_t backing_id);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers: errors, attributes, entries, and what a live file looks like to the kernel. */
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <string.h>
+#include "fs/passthrough.h"
+#include "lib/util/clock.h"
+
+bool request_interrupted(void *req)
+{
+	return fuse_req_interrupted(req);
+}
+
+struct live_caller request_caller(fuse_req_t req)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+	return (struct live_caller){.uid = ctx->uid, .gid = ctx->gid, .pid = ctx->pid};
+}
+
+void reply_error(fuse_req_t req, int error)
+{
+	switch (error) {
+	case -EBADMSG: /* damaged in the remote */
+	case -EUCLEAN: /* damaged local state */
+	case -EPROTONOSUPPORT:
+		error = -EIO;
+		break;
+	default:
+		break;
+	}
+	fuse_reply_err(req, -error);
+}
+
+void reply_attr(fuse_req_t req, const struct stat *st, double timeout)
+{
+	fuse_reply_attr(req, st, timeout);
+}
+
+void reply_entry(fuse_req_t req, const struct fuse_entry_param *e)
+{
+	struct fs_mount *m = fs_of(req);
+
+	if (fuse_reply_entry(req, e) < 0)
+		nodes_forget(m->nodes, e->ino, 1);
+}
+
+void reply_xattr(fuse_req_t req, const void *value, size_t len, size_t size)
+{
+	if (size == 0)
+		fuse_reply_xattr(req, len);
+	else if (len > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, value, len);
+}
+
+void stat_of_live(const struct live_attr *attr, struct stat *ret_st)
+{
+	*ret_st = (struct stat){
+		.st_ino = attr->ino,
+		.st_mode = attr->mode,
+		.st_nlink = attr->nlink,
+		.st_uid = attr->uid,
+		.st_gid = attr->gid,
+		.st_rdev = attr->rdev,
+		.st_size = (off_t)attr->size,
+		.st_blocks = (blkcnt_t)attr->blocks,
+		.st_blksize = 4096,
+		.st_mtim = clock_timespec(attr->mtime_ns),
+		.st_ctim = clock_timespec(attr->ctime_ns),
+		.st_atim = clock_timespec(attr->atime_ns),
+	};
+}
+
+struct node_key key_of_live(const struct live_attr *attr)
+{
+	return (struct node_key){.kind = NODE_LIVE, .a = attr->ino, .b = attr->body};
+}
+
+double timeout_of_live(const struct live_attr *attr)
+{
+	bool stable = S_ISDIR(attr->mode) || (attr->nlink == 1 && !attr->pending);
+
+	return stable ? TIMEOUT_LIVE : 0;
+}
+
+void note_mode(struct node *n, mode_t mode)
+{
+	bool setid = S_ISREG(mode) &&
+		     ((mode & S_ISUID) || (mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP));
+
+	__atomic_store_n(&n->setid, setid, __ATOMIC_RELAXED);
+}
+
+int entry_of_key(struct fs_mount *m, const struct node_key *key, struct node *root,
+		 const struct stat *st, double timeout, struct fuse_entry_param *ret_e)
+{
+	struct node *n = nodes_lookup(m->nodes, key, root);
+
+	if (!n)
+		return -ENOMEM;
+	if (key->kind == NODE_LIVE)
+		note_mode(n, st->st_mode);
+	*ret_e = (struct fuse_entry_param){
+		.ino = n->id,
+		.attr = *st,
+		.attr_timeout = timeout,
+		.entry_timeout = timeout,
+	};
+	return 0;
+}
+
+int entry_of_live(struct fs_mount *m, const struct live_attr *attr, struct fuse_entry_param *ret_e)
+{
+	struct node_key key = key_of_live(attr);
+	struct stat st;
+
+	stat_of_live(attr, &st);
+	return entry_of_key(m, &key, NULL, &st, timeout_of_live(attr), ret_e);
+}
+
+int node_writable(const struct fs_mount *m, const struct node *n)
+{
+	if (!n)
+		return -ESTALE;
+	return n->kind == NODE_LIVE && !volume_read_only(m->vol) ? 0 : -EROFS;
+}
+
+bool is_epochs_name(const struct node *parent, const char *name)
+{
+	return parent->id == FUSE_ROOT_ID && strcmp(name, ".epochs") == 0;
+}
