@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making the live tree equal a tree. Private to lib/volume. */
+#ifndef EPOCHFS_VOLUME_ROLLBACK_H
+#define EPOCHFS_VOLUME_ROLLBACK_H
+
+#include "lib/format/tree.h"
+#include "lib/volume/internal.h"
+
+/*
+ * What the kernel must be told afterwards, without the lock. Zero-initialise; rollback_notice_tell
+ * tells and frees.
+ */
+struct rollback_notice {
+	struct buf names; /* u64 parent, name with its NUL, and so on */
+	struct buf files; /* u64 ino, and so on */
+};
+void rollback_notice_tell(struct volume *vol, struct rollback_notice *notice);
+
+/*
+ * With the lock held, in a transaction of the caller's: files that are the same stay what they are
+ * (inode, open handles); names that the tree has not go; what is missing or differs is made. Where
+ * several live files could be one of the tree, the one at the same path is.
+ *
+ * Content comes as versions: a version that nothing shows any more lives again (no byte is copied),
+ * also where it is only a cached copy; else a new version names the recipe and is fetched when it is
+ * read. -ESTALE where the tree names a local version that is gone: the epoch became durable
+ * meanwhile, so load its tree again.
+ */
+int rollback_apply_locked(struct volume *vol, const struct tree *tree,
+			  struct rollback_notice *notice);
+
+#endif
