@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The evictor, and room for writers. */
+#include "lib/volume/evict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+#include "lib/volume/bodies.h"
+#include "lib/volume/contents.h"
+
+#define LOOK_EVERY_NS (5 * NS_PER_S)
+#define WAIT_STEP_NS  (100 * NS_PER_MS)
+/* The evictor makes this much more room than is asked for, so that it is not called for each file. */
+#define AHEAD_BYTES ((uint64_t)64 << 20)
+/* Versions evicted in one transaction. */
+#define BATCH 64
+
+struct evictor {
+	struct volume *vol;
+	pthread_t thread;
+	pthread_mutex_t lock; /* a leaf: guards the rest */
+	pthread_cond_t wake;
+	bool kicked, stops;
+};
+
+/* Bytes over the limits once `more` came in; 0: there is room. */
+static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
+{
+	uint64_t local = 0, dirty = 0, over = 0, available, keep;
+	struct statvfs fs;
+	int error;
+
+	if (fstatvfs(vol->cache_fd, &fs) < 0)
+		return -errno;
+	available = (uint64_t)fs.f_bavail * fs.f_frsize;
+	keep = (uint64_t)fs.f_blocks * fs.f_frsize / 100 * vol->options.min_free_percent + more;
+	if (available < keep)
+		over = keep - available;
+	if (vol->options.cache_size) {
+		pthread_mutex_lock(&vol->lock);
+		error = state_version_totals(vol->state, &local, &dirty);
+		pthread_mutex_unlock(&vol->lock);
+		if (error)
+			return error;
+		if (local + more > vol->options.cache_size &&
+		    local + more - vol->options.cache_size > over)
+			over = local + more - vol->options.cache_size;
+	}
+	*ret_over = over;
+	return 0;
+}
+
+/* ---- evicting ---- */
+
+struct victims {
+	struct volume *vol;
+	uint64_t id[BATCH];
+	size_t count;
+	uint64_t bytes, wanted;
+};
+
+static int pick(void *arg, const struct state_version *v)
+{
+	struct victims *p = arg;
+
+	if (!v->local_bytes || bodies_use_version_locked(p->vol, v->id) ||
+	    content_in_use_locked(p->vol, v->id))
+		return 0;
+	p->id[p->count++] = v->id;
+	p->bytes += v->local_bytes;
+	return p->count == BATCH || p->bytes >= p->wanted;
+}
+
+static int evict_one_locked(struct volume *vol, uint64_t id)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, id, &v);
+
+	if (error)
+		return error;
+	v.local_bytes = 0;
+	v.local_whole = v.size == 0;
+	error = state_version_set(vol->state, &v);
+	if (!error && v.kind == VERSION_CACHE)
+		error = version_bury_locked(vol, id);
+	return error;
+}
+
+/* The rows first: a crash in between leaves a file without a row, or one more than its row says, and recovery removes it. */
+static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
+{
+	struct victims p = {.vol = vol, .wanted = wanted};
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_version_each_evictable(vol->state, pick, &p);
+	if (error > 0)
+		error = 0;
+	if (!error && p.count)
+		error = state_begin(vol->state);
+	if (!error && p.count) {
+		for (size_t i = 0; !error && i < p.count; i++)
+			error = evict_one_locked(vol, p.id[i]);
+		error = state_end(vol->state, error);
+	}
+	/* Under the lock, so that nobody opens the old file after its row changed. */
+	for (size_t i = 0; !error && i < p.count; i++)
+		object_remove(vol, p.id[i]);
+	pthread_mutex_unlock(&vol->lock);
+	if (!error)
+		*ret_bytes = p.bytes;
+	return error;
+}
+
+static int evict(struct volume *vol, uint64_t wanted)
+{
+	while (wanted) {
+		uint64_t bytes = 0;
+		int error = evict_batch(vol, wanted, &bytes);
+
+		if (error || !bytes)
+			return error;
+		log_debug("evicted %llu bytes from the cache", (unsigned long long)bytes);
+		wanted -= bytes < wanted ? bytes : wanted;
+	}
+	return 0;
+}
+
+int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg)
+{
+	int64_t deadline =
+		clock_mono_ns() + (vol->options.full_wait ? vol->options.patience_ns : 0);
+
+	for (;;) {
+		uint64_t over;
+		int error = bytes_over(vol, bytes, &over);
+
+		if (error || !over)
+			return error;
+		error = evict(vol, over + AHEAD_BYTES);
+		if (!error)
+			error = bytes_over(vol, bytes, &over);
+		if (error || !over)
+			return error;
+		if (clock_mono_ns() >= deadline)
+			return -ENOSPC;
+		if (interrupted && interrupted(arg))
+			return -EINTR;
+		/* Uploads and closes broadcast it. */
+		pthread_mutex_lock(&vol->lock);
+		cond_wait_until(&vol->changed, &vol->lock, clock_mono_ns() + WAIT_STEP_NS);
+		pthread_mutex_unlock(&vol->lock);
+	}
+}
+
+/* ---- the thread ---- */
+
+static void *run(void *arg)
+{
+	struct evictor *ev = arg;
+
+	for (;;) {
+		int64_t deadline = clock_mono_ns() + LOOK_EVERY_NS;
+		uint64_t over = 0;
+		bool stops;
+
+		pthread_mutex_lock(&ev->lock);
+		while (!ev->stops && !ev->kicked)
+			if (cond_wait_until(&ev->wake, &ev->lock, deadline))
+				break;
+		ev->kicked = false;
+		stops = ev->stops;
+		pthread_mutex_unlock(&ev->lock);
+		if (stops)
+			return NULL;
+		if (bytes_over(ev->vol, AHEAD_BYTES, &over) == 0 && over)
+			evict(ev->vol, over);
+	}
+}
+
+int evictor_start(struct volume *vol)
+{
+	struct evictor *ev = calloc(1, sizeof(*ev));
+	int error;
+
+	if (!ev)
+		return -ENOMEM;
+	ev->vol = vol;
+	pthread_mutex_init(&ev->lock, NULL);
+	error = cond_init_mono(&ev->wake);
+	if (!error)
+		error = -pthread_create(&ev->thread, NULL, run, ev);
+	if (error) {
+		pthread_mutex_destroy(&ev->lock);
+		free(ev);
+		return error;
+	}
+	vol->evictor = ev;
+	return 0;
+}
+
+void evictor_stop(struct volume *vol)
+{
+	struct evictor *ev = vol->evictor;
+
+	if (!ev)
+		return;
+	pthread_mutex_lock(&ev->lock);
+	ev->stops = true;
+	pthread_cond_signal(&ev->wake);
+	pthread_mutex_unlock(&ev->lock);
+	pthread_join(ev->thread, NULL);
+	vol->evictor = NULL;
+	pthread_cond_destroy(&ev->wake);
+	pthread_mutex_destroy(&ev->lock);
+	free(ev);
+}
+
+void evictor_kick(struct volume *vol)
+{
+	struct evictor *ev = vol->evictor;
+
+	if (!ev)
+		return;
+	pthread_mutex_lock(&ev->lock);
+	ev->kicked = true;
+	pthread_cond_signal(&ev->wake);
+	pthread_mutex_unlock(&ev->lock);
+}
+
+int evictor_status(struct volume *vol, json_t *status)
+{
+	uint64_t local = 0, dirty = 0;
+	struct statvfs fs;
+	json_t *cache;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_version_totals(vol->state, &local, &dirty);
+	pthread_mutex_unlock(&vol->lock);
+	if (error || fstatvfs(vol->cache_fd, &fs) < 0)
+		return error ? error : -errno;
+	cache = json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)local, "dirty_bytes",
+			  (json_int_t)dirty, "free_bytes",
+			  (json_int_t)((uint64_t)fs.f_bavail * fs.f_frsize));
+	if (cache && vol->options.cache_size)
+		json_object_set_new(cache, "limit_bytes",
+				    json_integer((json_int_t)vol->options.cache_size));
+	return json_object_set_new(status, "cache", cache) ? -ENOMEM : 0;
+}
