@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests of the command, from JSON to the volume and back. */
+#include "lib/volume/control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include "lib/util/clock.h"
+#include "lib/volume/control_internal.h"
+#include "lib/volume/listing.h"
+
+static inline void cleanup_json_fn(json_t **j)
+{
+	json_decref(*j);
+}
+#define cleanup_json CLEANUP(cleanup_json_fn)
+
+struct request {
+	struct volume *vol;
+	const json_t *json;
+	interrupted_fn interrupted;
+	void *arg;
+	json_t *answer;	    /* set by the operation */
+	char message[1024]; /* why it failed; empty: what errno says */
+};
+
+static int fail(struct request *r, int error, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static int fail(struct request *r, int error, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->message, sizeof(r->message), fmt, ap);
+	va_end(ap);
+	return error;
+}
+
+/* ---- fields of a request ---- */
+
+static const char *text_of(const struct request *r, const char *key)
+{
+	return json_string_value(json_object_get(r->json, key));
+}
+
+/* 0; -ENOENT where the key is missing; or what is wrong with it. */
+static int number_of(struct request *r, const char *key, uint64_t *ret_number)
+{
+	const json_t *value = json_object_get(r->json, key);
+	json_int_t number = json_integer_value(value);
+
+	if (!value || json_is_null(value))
+		return -ENOENT;
+	if (!json_is_integer(value) || number < 0)
+		return fail(r, -EINVAL, "\"%s\" is not a number from 0", key);
+	*ret_number = (uint64_t)number;
+	return 0;
+}
+
+/* The epoch that a key names, by text or number. */
+static int epoch_of(struct request *r, const char *key, uint64_t *ret_number)
+{
+	const char *text = text_of(r, key);
+	char digits[24];
+	uint64_t number;
+	int error;
+
+	if (!text) {
+		error = number_of(r, key, &number);
+		if (error == -ENOENT)
+			return fail(r, -EINVAL, "no epoch is given");
+		if (error)
+			return error;
+		snprintf(digits, sizeof(digits), "%" PRIu64, number);
+		text = digits;
+	}
+	error = epochs_resolve(r->vol, text, ret_number);
+	if (error == -ENOENT)
+		return fail(r, error, "there is no epoch %s: `epochfs log` lists those there are",
+			    text);
+	if (error == -EINVAL)
+		return fail(r, error,
+			    "%s names no epoch: give a number, step=N, latest, current, a tag, or "
+			    "@AGE such as @2h",
+			    text);
+	return error;
+}
+
+static int answer_epoch(struct request *r, uint64_t number)
+{
+	r->answer = json_pack("{s:I}", "epoch", (json_int_t)number);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+/* ---- operations ---- */
+
+static int op_status(struct request *r)
+{
+	r->answer = control_status(r->vol);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int tag_failure(struct request *r, int error, const char *tag)
+{
+	if (error == -EEXIST)
+		return fail(r, error, "the tag %s is taken: untag it first, or choose another name",
+			    tag);
+	if (error == -EINVAL)
+		return fail(r, error,
+			    "%s cannot be a tag: not only digits, no '/', no '.' in front, none "
+			    "of latest, current, torn",
+			    tag);
+	return error;
+}
+
+static int op_commit(struct request *r)
+{
+	struct epochs_seal how = {
+		.trigger = "commit",
+		.tag = text_of(r, "tag"),
+		.message = text_of(r, "message"),
+	};
+	uint64_t number;
+	int error = number_of(r, "step", &how.step);
+
+	if (error && error != -ENOENT)
+		return error;
+	how.has_step = !error;
+	if (how.message && strlen(how.message) > RECORD_TEXT_MAX)
+		return fail(r, -EINVAL, "the message is longer than %u bytes", RECORD_TEXT_MAX);
+	error = epochs_seal(r->vol, &how, &number);
+	if (error)
+		return how.tag ? tag_failure(r, error, how.tag) : error;
+	return answer_epoch(r, number);
+}
+
+static int op_seal(struct request *r)
+{
+	struct epochs_seal how = {.trigger = "wait"};
+	uint64_t number = epochs_current(r->vol);
+	int error = volume_read_only(r->vol) ? 0 : epochs_seal(r->vol, &how, &number);
+
+	return error ? error : answer_epoch(r, number);
+}
+
+static int op_wait(struct request *r)
+{
+	uint64_t number = 0, ms;
+	int64_t timeout_ns = -1;
+	int error = json_object_get(r->json, "epoch") ? epoch_of(r, "epoch", &number) : 0;
+
+	if (error)
+		return error;
+	error = number_of(r, "timeout_ms", &ms);
+	if (!error)
+		timeout_ns = ms < INT64_MAX / NS_PER_MS ? (int64_t)ms * NS_PER_MS : -1;
+	else if (error != -ENOENT)
+		return error;
+	error = epochs_wait(r->vol, number, timeout_ns, r->interrupted, r->arg);
+	if (error == -ETIMEDOUT)
+		return fail(r, error,
+			    "not durable in time; it is kept here and goes on uploading: "
+			    "`epochfs status` says what is pending");
+	if (error)
+		return error;
+	return answer_epoch(r, number ? number : epochs_current(r->vol));
+}
+
+static int op_rollback(struct request *r)
+{
+	uint64_t number, made;
+	int error = epoch_of(r, "epoch", &number);
+
+	if (!error)
+		error = epochs_rollback(r->vol, number, &made);
+	return error ? error : answer_epoch(r, made);
+}
+
+static int op_rm(struct request *r)
+{
+	uint64_t number;
+	int error = epoch_of(r, "epoch", &number);
+
+	if (error)
+		return error;
+	error = epochs_drop(r->vol, number);
+	if (error == -EBUSY)
+		return fail(r, error,
+			    "epoch %" PRIu64 " is tagged, current or the newest complete one: "
+			    "untag it, or seal another first",
+			    number);
+	return error ? error : answer_epoch(r, number);
+}
+
+static int op_tag(struct request *r)
+{
+	const char *name = text_of(r, "name");
+	uint64_t number;
+	int error;
+
+	if (!name)
+		return fail(r, -EINVAL, "no name is given for the tag");
+	error = epoch_of(r, "epoch", &number);
+	if (error)
+		return error;
+	error = epochs_tag(r->vol, name, number, json_is_true(json_object_get(r->json, "replace")));
+	return error ? tag_failure(r, error, name) : answer_epoch(r, number);
+}
+
+static int op_untag(struct request *r)
+{
+	const char *name = text_of(r, "name");
+	int error = name ? epochs_untag(r->vol, name) : -EINVAL;
+
+	if (!name)
+		return fail(r, error, "no name is given for the tag");
+	if (error == -ENOENT)
+		return fail(r, error, "there is no tag %s", name);
+	r->answer = error ? NULL : json_object();
+	return error;
+}
+
+static int op_resolve(struct request *r)
+{
+	uint64_t number;
+	int error = epoch_of(r, "epoch", &number);
+
+	return error ? error : answer_epoch(r, number);
+}
+
+static int add_tag(void *arg, const char *name, uint64_t number)
+{
+	return json_object_set_new(arg, name, json_integer((json_int_t)number)) ? -ENOMEM : 0;
+}
+
+static int get_tags(struct volume *vol, json_t **ret_tags)
+{
+	json_t *tags = json_object();
+	int error = tags ? epochs_tag_each(vol, add_tag, tags) : -ENOMEM;
+
+	if (error)
+		json_decref(tags);
+	else
+		*ret_tags = tags;
+	return error;
+}
+
+static int op_tags(struct request *r)
+{
+	json_t *tags;
+	int error = get_tags(r->vol, &tags);
+
+	if (error)
+		return error;
+	r->answer = json_pack("{s:o}", "tags", tags);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+/* ---- what is listed ---- */
+
+struct log_list {
+	json_t *epochs, *tags;
+};
+
+/* The epoch with the tags that name it. */
+static json_t *epoch_json(const struct epoch_info *e, json_t *tags)
+{
+	json_t *epoch = listing_epoch(e), *list = json_array(), *number;
+	const char *name;
+
+	json_object_foreach(tags, name,
+			    number) if ((uint64_t)json_integer_value(number) == e->number)
+		json_array_append_new(list, json_string(name));
+	if (!epoch || json_object_set_new(epoch, "tags", list)) {
+		json_decref(epoch);
+		return NULL;
+	}
+	return epoch;
+}
+
+static int add_epoch(void *arg, const struct epoch_info *e)
+{
+	struct log_list *list = arg;
+
+	return json_array_append_new(list->epochs, epoch_json(e, list->tags)) ? -ENOMEM : 0;
+}
+
+static int op_log(struct request *r)
+{
+	cleanup_json json_t *tags = NULL;
+	struct log_list list = {0};
+	int error = get_tags(r->vol, &tags);
+
+	if (error)
+		return error;
+	list.tags = tags;
+	list.epochs = json_array();
+	error = list.epochs ? epochs_each(r->vol, add_epoch, &list) : -ENOMEM;
+	if (error) {
+		json_decref(list.epochs);
+		return error;
+	}
+	r->answer = json_pack("{s:o}", "epochs", list.epochs);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_show(struct request *r)
+{
+	cleanup_tree struct tree *tree = NULL;
+	cleanup_json json_t *tags = NULL;
+	struct epoch_info info = {0};
+	uint64_t number;
+	int error = epoch_of(r, "epoch", &number);
+
+	if (!error)
+		error = get_tags(r->vol, &tags);
+	if (!error)
+		error = epochs_tree(r->vol, number, &tree);
+	if (!error)
+		error = epochs_get(r->vol, number, &info);
+	if (error)
+		return error;
+	r->answer = json_pack("{s:o, s:o}", "epoch", epoch_json(&info, tags), "files",
+			      listing_files(tree));
+	epoch_info_free(&info);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+/* The epoch before this one that is still there: of its record, else by number. */
+static int epoch_before(struct request *r, uint64_t number, uint64_t *ret_before)
+{
+	struct epoch_info info = {0};
+	int64_t sealed_ns;
+	uint64_t before;
+	int error = epochs_get(r->vol, number, &info);
+
+	if (error)
+		return error;
+	before = info.record.parent;
+	epoch_info_free(&info);
+	while (before && epochs_sealed_ns(r->vol, before, &sealed_ns) == -ENOENT)
+		before--;
+	if (!before)
+		return fail(r, -ENOENT, "there is no epoch before %" PRIu64 " to compare it with",
+			    number);
+	*ret_before = before;
+	return 0;
+}
+
+static int op_diff(struct request *r)
+{
+	cleanup_tree struct tree *from = NULL, *to = NULL;
+	uint64_t from_number = 0, to_number;
+	int error = epoch_of(r, "to", &to_number);
+
+	if (!error)
+		error = json_object_get(r->json, "from") ? epoch_of(r, "from", &from_number)
+							 : epoch_before(r, to_number, &from_number);
+	if (!error)
+		error = epochs_tree(r->vol, from_number, &from);
+	if (!error)
+		error = epochs_tree(r->vol, to_number, &to);
+	if (!error)
+		error = listing_diff(from, to, &r->answer);
+	return error;
+}
+
+static int op_finish(struct request *r)
+{
+	int error = volume_finish(r->vol, json_is_true(json_object_get(r->json, "drain")),
+				  r->interrupted, r->arg);
+
+	r->answer = error ? NULL : json_object();
+	return error;
+}
+
+/* ---- dispatch ---- */
+
+static const struct {
+	const char *name;
+	int (*run)(struct request *r);
+} operations[] = {
+	{"status", op_status}, {"log", op_log},		{"commit", op_commit},
+	{"seal", op_seal},     {"wait", op_wait},	{"rollback", op_rollback},
+	{"rm", op_rm},	       {"tag", op_tag},		{"untag", op_untag},
+	{"tags", op_tags},     {"resolve", op_resolve}, {"show", op_show},
+	{"diff", op_diff},     {"finish", op_finish},
+};
+
+static int run(struct request *r)
+{
+	const char *op = text_of(r, "op");
+
+	for (size_t i = 0; op && i < sizeof(operations) / sizeof(*operations); i++)
+		if (strcmp(operations[i].name, op) == 0)
+			return operations[i].run(r);
+	return fail(r, -EOPNOTSUPP, "unknown request: is the command newer than the mount?");
+}
+
+static const char *errno_text(int error)
+{
+	switch (error) {
+	case -EROFS:
+		return "this mount is read-only";
+	case -EINTR:
+		return "interrupted";
+	case -EIO:
+		return "an input/output error: the log of the mount says where";
+	case -ENOSPC:
+		return "no space is left in the cache directory";
+	}
+	return strerror(-error);
+}
+
+static json_t *error_json(const struct request *r, int error)
+{
+	json_t *message = listing_string(*r->message ? r->message : errno_text(error));
+
+	return json_pack("{s:o, s:i}", "error", message, "errno", -error);
+}
+
+int volume_control(struct volume *vol, const char *request, size_t len, interrupted_fn interrupted,
+		   void *arg, struct buf *response)
+{
+	json_t *json = json_loadb(request, len, JSON_REJECT_DUPLICATES, NULL);
+	struct request r = {.vol = vol, .json = json, .interrupted = interrupted, .arg = arg};
+	int error = json_is_object(json) ? run(&r)
+					 : fail(&r, -EINVAL, "the request is not a JSON object");
+	char *text = NULL;
+
+	if (error)
+		r.answer = error_json(&r, error);
+	if (r.answer)
+		text = json_dumps(r.answer, JSON_COMPACT);
+	if (text)
+		buf_put(response, text, strlen(text));
+	json_decref(r.answer);
+	json_decref(json);
+	free(text);
+	return text ? buf_error(response) : -ENOMEM;
+}
