@@ -77,6 +77,13 @@ struct bodies {
 	pthread_cond_t keeper_wake; /* with the volume's lock */
 };
 
+/* A name that leads elsewhere now. */
+struct after_entry {
+	struct after_entry *next;
+	uint64_t parent;
+	char name[256];
+};
+
 /* What is left to do after the lock is dropped. Zero-initialise; after_run does and frees it. */
 struct after {
 	struct volume *vol;

@@ -470,12 +470,6 @@ void bodies_tear_writers_locked(struct volume *vol)
 
 /* ---- what is left to do after the lock is dropped ---- */
 
-struct after_entry {
-	struct after_entry *next;
-	uint64_t parent;
-	char name[256];
-};
-
 void after_entry(struct after *a, uint64_t parent, const char *name)
 {
 	struct after_entry *e = malloc(sizeof(*e));

@@ -343,6 +343,7 @@ static int create_locked(struct volume *vol, uint64_t parent, const char *name,
 	}
 	FAULT_POINT("create.rows");
 	attach_locked(h, b);
+	sealer_note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
 	return 0;
 }
 

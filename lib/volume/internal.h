@@ -38,11 +38,13 @@ struct volume {
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
 	char uuid[37];
 	char *run_id, *node_name;
-	int cache_fd;	/* cache-dir/<uuid>/, locked */
+	int cache_fd;	/* cache-dir/<uuid>/ */
+	int lock_fd;	/* the file `lock` in it, held by flock */
 	int objects_fd; /* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;	/* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;	/* torn/ */
 	struct volume_events events;
+	bool in_order; /* volume_finish was done */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* with lock, cond_init_mono: an epoch changed state, a body closed,

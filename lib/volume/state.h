@@ -87,6 +87,10 @@ int state_file_get(struct state *s, uint64_t ino, struct state_file *ret_file);
 int state_file_set(struct state *s, const struct state_file *f);
 /* Removes the file with its xattrs and link target; its versions stay for the caller to bury. */
 int state_file_remove(struct state *s, uint64_t ino);
+/* Files without a name (nlink 0), which wait for their last close: what recovery removes. Looks at
+ * every file. */
+typedef int (*state_file_fn)(void *arg, const struct state_file *f);
+int state_file_each_unlinked(struct state *s, state_file_fn fn, void *arg);
 int state_symlink_get(struct state *s, uint64_t ino, struct buf *out);
 int state_symlink_set(struct state *s, uint64_t ino, const void *target, size_t len);
 uint64_t state_file_count(struct state *s);

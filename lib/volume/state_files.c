@@ -131,6 +131,22 @@ int state_file_remove(struct state *s, uint64_t ino)
 	return state_end(s, error);
 }
 
+int state_file_each_unlinked(struct state *s, state_file_fn fn, void *arg)
+{
+	cleanup_query struct query q =
+		query_of(s, "SELECT " FILE_COLUMNS " FROM files f WHERE f.nlink = 0");
+	struct state_file f;
+	int result;
+
+	while ((result = query_step(&q)) == 1) {
+		files_read(&q, &f);
+		result = fn(arg, &f);
+		if (result)
+			return result;
+	}
+	return result;
+}
+
 int state_symlink_get(struct state *s, uint64_t ino, struct buf *out)
 {
 	cleanup_query struct query q = query_of(s, "SELECT target FROM symlinks WHERE ino = ?");

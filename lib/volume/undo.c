@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/volume/live_internal.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/torn.h"
 
@@ -30,17 +31,6 @@ static int take_name(void *arg, const struct state_name *n, const char *name,
 	return 1;
 }
 
-static int touch_directory_locked(struct volume *vol, uint64_t ino)
-{
-	struct state_file dir;
-	int error = state_file_get(vol->state, ino, &dir);
-
-	if (error)
-		return error == -ENOENT ? 0 : error;
-	dir.mtime_ns = dir.ctime_ns = clock_wall_ns();
-	return state_file_set(vol->state, &dir);
-}
-
 int file_unname_locked(struct volume *vol, struct state_file *f, struct after *after)
 {
 	struct one_name one = {0};
@@ -52,11 +42,10 @@ int file_unname_locked(struct volume *vol, struct state_file *f, struct after *a
 		else
 			error = state_name_remove(vol->state, one.parent, one.name);
 		if (!error)
-			error = touch_directory_locked(vol, one.parent);
+			error = live_touch_locked(vol, one.parent, 0, live_now_ns());
 		if (error)
 			return error;
 		after_entry(after, one.parent, one.name);
-		sealer_note_locked(vol, ACTIVITY_REMOVE, one.parent, NULL, one.name, f->ino);
 	}
 	f->nlink = 0;
 	return error;
@@ -130,6 +119,7 @@ int body_discard_locked(struct volume *vol, struct body *b)
 /* Rows of a fragile new file: its names, and what they hid comes back. */
 static int remove_new_locked(struct volume *vol, struct body *b, struct after *after)
 {
+	struct after_entry *before = after->entries;
 	struct state_file f;
 	int error = state_begin(vol->state);
 
@@ -144,7 +134,10 @@ static int remove_new_locked(struct volume *vol, struct body *b, struct after *a
 		error = 0;
 	if (!error)
 		error = state_version_remove(vol->state, b->version);
-	return state_end(vol->state, error == -ENOENT ? 0 : error);
+	error = state_end(vol->state, error == -ENOENT ? 0 : error);
+	for (struct after_entry *e = after->entries; !error && e != before; e = e->next)
+		sealer_note_locked(vol, ACTIVITY_REMOVE, e->parent, NULL, e->name, b->ino);
+	return error;
 }
 
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first contact with the remote: is a volume there, or room for a new one? */
+#include "lib/volume/opening.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/format/names.h"
+#include "lib/util/clock.h"
+#include "lib/util/io.h"
+
+/* A mount waits this long for a remote that does not answer; later calls wait as long as it takes. */
+#define FIRST_TRIES 4
+#define FIRST_TOTAL (15 * NS_PER_S)
+
+#define UUID_LEN  36
+#define LOCAL_MAX 4096
+
+int opening_fail(struct opening_message *m, int error, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (m->text)
+		return error;
+	va_start(ap, fmt);
+	if (vasprintf(&m->text, fmt, ap) < 0)
+		m->text = NULL;
+	va_end(ap);
+	return error;
+}
+
+/* errno values that volume_open promises. */
+static int remote_fail(struct remote *r, int error, struct opening_message *m)
+{
+	char text[REMOTE_TEXT_MAX];
+
+	opening_fail(m, error, "%s", remote_strerror(r, error, text));
+	switch (error) {
+	case -EPERM:
+	case -EROFS:
+		return -EACCES;
+	case -EIO:
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+		return -EHOSTUNREACH;
+	default:
+		return error;
+	}
+}
+
+static int any_object(void *arg, const char *key, uint64_t size)
+{
+	(void)size;
+	/* What a broken check of writability left says nothing. */
+	if (!strncmp(key, "epochfs.probe-", strlen("epochfs.probe-")))
+		return 0;
+	snprintf(arg, REMOTE_KEY_MAX + 1, "%s", key);
+	return 1;
+}
+
+/* Nothing says that this is a volume: make one where nothing else is. */
+static int volume_make(struct volume *vol, struct remote *r, struct opening_message *m)
+{
+	char found[REMOTE_KEY_MAX + 1] = "";
+	cleanup_buf struct buf text = {0};
+	struct volume_info info;
+	int error = remote_list(r, "", any_object, found);
+
+	if (error < 0)
+		return remote_fail(r, error, m);
+	if (error)
+		return opening_fail(m, -EBADMSG,
+				    "%s is not an epochfs volume: it has no %s, but holds %s; give "
+				    "an empty place for a new volume",
+				    remote_name(r), KEY_VOLUME, found);
+	if (vol->options.read_only)
+		return opening_fail(m, -ENOENT,
+				    "%s holds no volume yet: mount it without -o ro to make one",
+				    remote_name(r));
+	error = volume_info_make(&info);
+	if (!error)
+		error = volume_info_encode(&info, &text);
+	if (error)
+		return opening_fail(m, error, "making a volume: %s", strerror(-error));
+	error = remote_put_if_absent(r, KEY_VOLUME, text.data, text.len);
+	if (error && error != -EEXIST)
+		return remote_fail(r, error, m);
+	return 0;
+}
+
+static int volume_find(struct volume *vol, struct remote *r, struct opening_message *m)
+{
+	cleanup_buf struct buf text = {0};
+	struct volume_info info;
+	int error = remote_get(r, KEY_VOLUME, 0, VOLUME_INFO_ENCODED_MAX + 1, &text);
+
+	if (error == -ENOENT) {
+		error = volume_make(vol, r, m);
+		if (!error)
+			error = remote_get(r, KEY_VOLUME, 0, VOLUME_INFO_ENCODED_MAX + 1, &text);
+	}
+	if (error)
+		return remote_fail(r, error, m);
+	error = volume_info_decode(text.data, text.len, &info);
+	if (error == -EPROTONOSUPPORT)
+		return opening_fail(m, error,
+				    "%s was made by a newer epochfs: upgrade this one (%s)",
+				    remote_name(r), EPOCHFS_VERSION);
+	if (error)
+		return opening_fail(m, error,
+				    "%s/%s is damaged: restore it from a copy, or see "
+				    "epochfs fsck",
+				    remote_name(r), KEY_VOLUME);
+	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));
+	return 0;
+}
+
+static int open_existing(struct volume *vol, struct remote *plain, struct opening_message *m)
+{
+	struct remote_retry_policy policy = {.max_tries = FIRST_TRIES, .max_total_ns = FIRST_TOTAL};
+	struct remote *first;
+	int error = remote_retry_new(remote_ref(plain), &policy, &first);
+
+	if (error) {
+		remote_close(plain);
+		return opening_fail(m, error, "%s: %s", remote_name(plain), strerror(-error));
+	}
+	error = volume_find(vol, first, m);
+	if (!error && !vol->options.read_only) {
+		error = remote_check_writable(first);
+		if (error)
+			error = remote_fail(first, error, m);
+	}
+	remote_close(first);
+	return error;
+}
+
+/* Without a remote the volume is what lies in the cache directory. */
+static int local_uuid(struct volume *vol, struct opening_message *m)
+{
+	cleanup_buf struct buf root = {0}, text = {0};
+	cleanup_free char *path = NULL;
+	int error;
+
+	if (!vol->options.cache_dir)
+		return opening_fail(m, -EINVAL,
+				    "remote none keeps all data in the cache directory: say where "
+				    "with -o cache-dir=DIR");
+	error = cache_root(&vol->options, &root, m);
+	if (error)
+		return error;
+	if (asprintf(&path, "%s/local", buf_str(&root)) < 0)
+		return -ENOMEM;
+	error = io_read_file(AT_FDCWD, path, LOCAL_MAX, &text);
+	if (error == -ENOENT && !vol->options.read_only) {
+		error = uuid_make(vol->uuid);
+		if (!error)
+			error = io_replace_file(AT_FDCWD, path, vol->uuid, UUID_LEN);
+		if (error)
+			return opening_fail(m, error, "%s: %s", path, strerror(-error));
+		return 0;
+	}
+	if (error)
+		return opening_fail(m, error, "%s: %s", path, strerror(-error));
+	if (text.len != UUID_LEN || strspn(buf_str(&text), "0123456789abcdef-") != UUID_LEN)
+		return opening_fail(m, -EBADMSG, "%s is damaged: it should hold a volume's UUID",
+				    path);
+	memcpy(vol->uuid, text.data, UUID_LEN);
+	vol->uuid[UUID_LEN] = '\0';
+	return 0;
+}
+
+int connect_volume(struct volume *vol, struct opening_message *m)
+{
+	char text[REMOTE_TEXT_MAX];
+	struct remote *plain;
+	int error = remote_open(vol->options.remote, &plain);
+
+	if (error)
+		return opening_fail(m, error, "%s",
+				    remote_open_strerror(vol->options.remote, error, text));
+	vol->local_only = remote_is_none(plain);
+	error = vol->local_only ? local_uuid(vol, m) : open_existing(vol, plain, m);
+	if (!error)
+		error = remote_retry_new(plain, NULL, &vol->remote);
+	if (error)
+		remote_close(plain);
+	return error;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of volume_open. Private to volume.c, options.c, connect.c, cache_dir.c. */
+#ifndef EPOCHFS_VOLUME_OPENING_H
+#define EPOCHFS_VOLUME_OPENING_H
+
+#include "lib/format/volume_info.h"
+#include "lib/volume/internal.h"
+
+/*
+ * All give 0 or -errno, and where they fail, a line for the user that says what, where and what to
+ * do: opening_fail makes it. A message that is there already is kept.
+ */
+struct opening_message {
+	char *text; /* owned; NULL: none yet, or no memory */
+};
+/* Gives `error`. */
+int opening_fail(struct opening_message *m, int error, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Everything copied, globs too. */
+int options_copy(const struct volume_options *from, struct volume_options *ret_options);
+void options_free(struct volume_options *o);
+
+/*
+ * Opens the remote (vol->remote retries for ever), finds the volume there, or makes it where the
+ * remote is empty: sets vol->uuid, local_only. `none` takes its uuid from the cache directory.
+ */
+int connect_volume(struct volume *vol, struct opening_message *m);
+
+/* The directory of all caches: the option's, or the user's own (XDG base directories). In `out`. */
+int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m);
+/* Makes, locks and opens cache-dir/<uuid>/ and what is in it: sets the descriptors, and the path in
+ * `out`. */
+int cache_open(struct volume *vol, struct buf *out, struct opening_message *m);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* After a power loss (a changed boot id): closed content that no fsync made safe. */
+#include "lib/volume/recovery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/tails.h"
+
+#define BOOT_ID	    "/proc/sys/kernel/random/boot_id"
+#define BOOT_ID_MAX 64
+
+static int boot_id(struct buf *out)
+{
+	int error = io_read_file(AT_FDCWD, BOOT_ID, BOOT_ID_MAX, out);
+
+	while (!error && out->len && out->data[out->len - 1] == '\n')
+		out->len--;
+	return error;
+}
+
+int boot_changed_locked(struct volume *vol, bool *ret_changed)
+{
+	cleanup_buf struct buf now = {0}, then = {0};
+	int error = state_get_meta(vol->state, "boot_id", &then);
+
+	if (error == -ENOENT) { /* a new state */
+		*ret_changed = false;
+		return 0;
+	}
+	if (!error)
+		error = boot_id(&now);
+	if (!error)
+		*ret_changed = strcmp(buf_str(&now), buf_str(&then)) != 0;
+	return error;
+}
+
+int boot_remember_locked(struct volume *vol)
+{
+	cleanup_buf struct buf now = {0};
+	int error = boot_id(&now);
+
+	return error ? error : state_set_meta(vol->state, "boot_id", buf_str(&now));
+}
+
+/* Why the content is not what was closed: NULL where nothing is wrong. */
+static const char *what_is_wrong(struct volume *vol, const struct recovery *r,
+				 const struct state_version *v, const char *name)
+{
+	cleanup_close int fd = -1;
+	const char *why = NULL;
+	struct stat st;
+
+	if (!v->size)
+		return NULL;
+	if (!recovery_has_object(r, v->id))
+		return "its bytes are gone";
+	if (!r->rebooted || v->fsynced)
+		return NULL;
+	fd = object_open(vol, v->id, O_RDONLY);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return "its bytes cannot be read";
+	if ((uint64_t)st.st_size != v->size)
+		return "it is shorter than it was closed";
+	return tail_check(fd, v->size, name, &why) == 1 ? why : NULL;
+}
+
+/* Reads give what is there, and zeros for what is not; epochs that hold it keep their sizes. */
+static int fill(struct volume *vol, const struct state_version *v)
+{
+	cleanup_close int fd = object_open(vol, v->id, O_RDWR | O_CREAT);
+
+	if (fd < 0)
+		return fd;
+	return ftruncate(fd, (off_t)v->size) < 0 ? -errno : 0;
+}
+
+int check_closed_locked(struct volume *vol, struct recovery *r)
+{
+	for (size_t i = 0; i < r->closed.count; i++) {
+		struct state_version *v = &r->closed.v[i];
+		char name[256];
+		const char *why;
+		int error;
+
+		first_name_locked(vol, v->ino, name, NULL);
+		why = v->torn ? NULL : what_is_wrong(vol, r, v, name);
+		if (!why)
+			continue;
+		log_error("inode %" PRIu64 " (%s): %s since the machine last ran", v->ino,
+			  name[0] ? name : "no name", why);
+		v->torn = true;
+		r->killed = true;
+		error = fill(vol, v);
+		if (!error)
+			error = state_version_set(vol->state, v);
+		if (error)
+			return error;
+	}
+	return 0;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * After a crash: what was open for writing is committed, undone or let go (contract 1.2 rule 4), as
+ * if its writers had been killed; what a close had promised is kept. Backing files without a row are
+ * removed. Runs at volume_open, before any thread.
+ */
+#include "lib/volume/recovery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/util/faultpoint.h"
+#include "lib/util/log.h"
+#include "lib/volume/live_internal.h"
+
+/* ---- lists ---- */
+
+void recovery_free(struct recovery *r)
+{
+	free(r->staged.v);
+	free(r->closed.v);
+	free(r->objects.id);
+	rules_free(r->rules);
+}
+
+static int versions_add(struct version_list *l, const struct state_version *v)
+{
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		struct state_version *grown = realloc(l->v, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		l->v = grown;
+		l->cap = cap;
+	}
+	l->v[l->count++] = *v;
+	return 0;
+}
+
+static int collect_unsafe(void *arg, const struct state_version *v)
+{
+	struct recovery *r = arg;
+
+	return versions_add(v->state == VERSION_STAGED ? &r->staged : &r->closed, v);
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+bool recovery_has_object(const struct recovery *r, uint64_t id)
+{
+	return r->objects.count &&
+	       bsearch(&id, r->objects.id, r->objects.count, sizeof(id), by_id) != NULL;
+}
+
+static int objects_add(struct recovery *r, uint64_t id)
+{
+	if (r->objects.count == r->objects.cap) {
+		size_t cap = r->objects.cap ? 2 * r->objects.cap : 1024;
+		uint64_t *grown = realloc(r->objects.id, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		r->objects.id = grown;
+		r->objects.cap = cap;
+	}
+	r->objects.id[r->objects.count++] = id;
+	return 0;
+}
+
+/* ---- objects/ ---- */
+
+/* Whether a file in objects/ is one that a row speaks of. */
+static bool object_is_known(struct volume *vol, const char *name, uint64_t *ret_id)
+{
+	struct state_version v;
+	char again[OBJECT_NAME_MAX];
+	char *end;
+	uint64_t id = strtoull(name, &end, 16);
+
+	object_name(id, again);
+	if (*end || strcmp(again, name) != 0)
+		return false;
+	*ret_id = id;
+	if (state_version_get(vol->state, id, &v))
+		return false;
+	/* An edit took the file over and did not come to removing the old name. */
+	return v.state != VERSION_DURABLE || v.local_bytes || !v.size;
+}
+
+static int scan_objects(struct volume *vol, struct recovery *r)
+{
+	int fd = openat(vol->objects_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *d;
+	int error = 0;
+
+	if (!dir) {
+		error = -errno;
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	while (!error && (d = readdir(dir))) {
+		uint64_t id = 0;
+
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+			continue;
+		if (object_is_known(vol, d->d_name, &id))
+			error = objects_add(r, id);
+		else if (!vol->options.read_only && unlinkat(vol->objects_fd, d->d_name, 0) < 0)
+			log_warn("removing objects/%s: %s", d->d_name, strerror(errno));
+	}
+	if (r->objects.count)
+		qsort(r->objects.id, r->objects.count, sizeof(r->objects.id[0]), by_id);
+	return error;
+}
+
+/* A cached copy that is gone is fetched again when it is read. */
+static int find_lost_copy(void *arg, const struct state_version *v)
+{
+	struct recovery *r = arg;
+
+	return recovery_has_object(r, v->id) ? 0 : versions_add(&r->lost, v);
+}
+
+static int forget_lost_copies_locked(struct volume *vol, struct recovery *r)
+{
+	int error = state_version_each_evictable(vol->state, find_lost_copy, r);
+
+	for (size_t i = 0; !error && i < r->lost.count; i++) {
+		struct state_version *v = &r->lost.v[i];
+
+		v->local_bytes = 0;
+		v->local_whole = false;
+		error = state_version_set(vol->state, v);
+	}
+	free(steal_ptr(r->lost.v));
+	return error;
+}
+
+/* ---- what was open ---- */
+
+static int name_is_log(void *arg, const struct state_name *n, const char *name,
+		       const struct state_file *f)
+{
+	const struct recovery *r = arg;
+
+	(void)n;
+	(void)f;
+	return rules_log(r->rules, name, NULL) ? 1 : 0;
+}
+
+/* The row of a version whose file is gone, or that leads nowhere. */
+static int forget_staged_locked(struct volume *vol, const struct state_version *v)
+{
+	struct after after = {.vol = vol};
+	struct state_file f;
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	error = state_version_remove(vol->state, v->id);
+	if (!error)
+		error = state_file_get(vol->state, v->ino, &f);
+	if (!error && f.live == v->id) {
+		f.live = f.closed;
+		if (f.closed)
+			error = state_file_set(vol->state, &f);
+		else
+			error = file_unname_locked(vol, &f, &after);
+		if (!error && !f.closed)
+			error = body_file_unlinked_locked(vol, &f);
+	}
+	error = state_end(vol->state, error == -ENOENT ? 0 : error);
+	after_run(&after);
+	if (!error)
+		object_remove(vol, v->id);
+	return error;
+}
+
+/* What the last close promised is there. */
+static bool close_is_kept(const struct state_version *v, const struct stat *st)
+{
+	return v->flushed_ctime_ns && v->flushed_ctime_ns == stat_ctime(st) &&
+	       v->flushed_size == (uint64_t)st->st_size;
+}
+
+/* As at the last release of a killed writer, or of one that closed. */
+static int finish_staged_locked(struct volume *vol, struct recovery *r,
+				const struct state_version *v, int fd, bool closed)
+{
+	struct after after = {.vol = vol};
+	struct body *b = NULL;
+	int error = body_new_staged_locked(vol, v, fd, &b);
+
+	if (error) {
+		close(fd);
+		return error;
+	}
+	body_set_pending_locked(vol, b, v->kind == VERSION_REPLACE);
+	b->is_log = state_names_of(vol->state, v->ino, name_is_log, r) == 1;
+	b->killed = !closed;
+	b->closed_well = closed;
+	if (!closed && !b->is_log)
+		r->killed = true;
+	FAULT_POINT("recover.begin");
+	body_finish_locked(vol, b, &after);
+	error = b->watched ? -EIO : 0;
+	body_drop_locked(vol, b, &after);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	pthread_mutex_lock(&vol->lock);
+	FAULT_POINT("recover.end");
+	return error;
+}
+
+static int recover_staged_locked(struct volume *vol, struct recovery *r,
+				 const struct state_version *v)
+{
+	int fd = object_open(vol, v->id, O_RDWR);
+	struct state_file f;
+	struct stat st;
+	int error = state_file_get(vol->state, v->ino, &f);
+
+	if (error && error != -ENOENT) {
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	if (fd < 0)
+		log_error("inode %" PRIu64 ": what was being written is lost: objects/%016" PRIx64
+			  ": %s",
+			  v->ino, v->id, strerror(-fd));
+	/* An edit of content that is no longer the file's had nowhere to go. */
+	if (error || fd < 0 || !f.nlink || (v->kind != VERSION_REPLACE && f.live != v->id) ||
+	    fstat(fd, &st) < 0) {
+		if (fd >= 0)
+			close(fd);
+		return forget_staged_locked(vol, v);
+	}
+	return finish_staged_locked(vol, r, v, fd, close_is_kept(v, &st));
+}
+
+/* The last close wins: earlier ones come first. */
+static int by_close(const void *a, const void *b)
+{
+	const struct state_version *x = a, *y = b;
+
+	if (x->flushed_ctime_ns != y->flushed_ctime_ns)
+		return x->flushed_ctime_ns < y->flushed_ctime_ns ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int recover_all_staged_locked(struct volume *vol, struct recovery *r)
+{
+	int error = 0;
+
+	if (r->staged.count)
+		qsort(r->staged.v, r->staged.count, sizeof(r->staged.v[0]), by_close);
+	for (size_t i = 0; !error && i < r->staged.count; i++)
+		error = recover_staged_locked(vol, r, &r->staged.v[i]);
+	return error;
+}
+
+/* ---- files that waited for their last close ---- */
+
+struct ino_list {
+	uint64_t *ino;
+	size_t count, cap;
+};
+
+static int collect_unlinked(void *arg, const struct state_file *f)
+{
+	struct ino_list *l = arg;
+
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		uint64_t *grown = realloc(l->ino, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		l->ino = grown;
+		l->cap = cap;
+	}
+	l->ino[l->count++] = f->ino;
+	return 0;
+}
+
+static int remove_unlinked_locked(struct volume *vol)
+{
+	struct ino_list l = {0};
+	int error = state_file_each_unlinked(vol->state, collect_unlinked, &l);
+
+	for (size_t i = 0; !error && i < l.count; i++) {
+		struct state_file f;
+
+		error = state_begin(vol->state);
+		if (error)
+			break;
+		error = state_file_get(vol->state, l.ino[i], &f);
+		if (!error)
+			error = body_file_unlinked_locked(vol, &f);
+		error = state_end(vol->state, error);
+	}
+	free(l.ino);
+	return error;
+}
+
+static int recover_locked(struct volume *vol, struct recovery *r)
+{
+	int error = state_version_each_unsafe(vol->state, collect_unsafe, r);
+
+	if (!error)
+		error = rules_new(&vol->options, &r->rules);
+	if (!error)
+		error = scan_objects(vol, r);
+	if (!error)
+		error = boot_changed_locked(vol, &r->rebooted);
+	/* A read-only mount looks only. */
+	if (error || vol->options.read_only)
+		return error;
+	error = recover_all_staged_locked(vol, r);
+	if (!error)
+		error = check_closed_locked(vol, r);
+	if (!error)
+		error = forget_lost_copies_locked(vol, r);
+	if (!error)
+		error = remove_unlinked_locked(vol);
+	return error ? error : boot_remember_locked(vol);
+}
+
+int recover(struct volume *vol, bool *ret_killed)
+{
+	struct recovery r = {0};
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = recover_locked(vol, &r);
+	pthread_mutex_unlock(&vol->lock);
+	if (!error)
+		*ret_killed = r.killed;
+	recovery_free(&r);
+	return error;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What recover.c (after a crash) and power.c (after a power loss) share. Private to them. */
+#ifndef EPOCHFS_VOLUME_RECOVERY_H
+#define EPOCHFS_VOLUME_RECOVERY_H
+
+#include "lib/volume/bodies.h"
+#include "lib/volume/rules.h"
+
+struct version_list {
+	struct state_version *v;
+	size_t count, cap;
+};
+
+struct recovery {
+	struct rules *rules;
+	struct version_list staged, closed, lost;
+	struct {
+		uint64_t *id; /* ascending */
+		size_t count, cap;
+	} objects;     /* backing files that rows speak of */
+	bool rebooted; /* the machine started anew since the state was used */
+	bool killed;   /* something that is no log was lost or torn */
+};
+void recovery_free(struct recovery *r);
+bool recovery_has_object(const struct recovery *r, uint64_t id);
+
+/* Whether the machine's boot id is another than the one that was remembered. */
+int boot_changed_locked(struct volume *vol, bool *ret_changed);
+int boot_remember_locked(struct volume *vol);
+/*
+ * Closed versions that only this machine has. After a reboot those that were never fsynced are
+ * checked by their size and their format's tail; what fails is marked as torn. One whose bytes are
+ * gone, in whole or in part, is filled with zeros to its size and marked.
+ */
+int check_closed_locked(struct volume *vol, struct recovery *r);
+
+#endif

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a volume. */
+#include "lib/volume/volume.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+#include "lib/volume/bodies.h"
+#include "lib/volume/live_internal.h"
+#include "lib/volume/opening.h"
+#include "lib/volume/sealer.h"
+#include "lib/volume/torn.h"
+#include "lib/volume/trees.h"
+#include "lib/volume/upload.h"
+
+/* Until these parts are there: the store, the evictor, and adopting what the remote holds. */
+#if __has_include("lib/store/store.c")
+#include "lib/volume/store_index.h"
+#define HAVE_STORE 1
+#else
+#define HAVE_STORE 0
+#endif
+#if __has_include("lib/volume/evict.c")
+#include "lib/volume/evict.h"
+#define HAVE_EVICT 1
+#else
+#define HAVE_EVICT 0
+#endif
+#if __has_include("lib/volume/adopt.c")
+#include "lib/volume/adopt.h"
+#define HAVE_ADOPT 1
+#else
+#define HAVE_ADOPT 0
+#endif
+
+#if !HAVE_EVICT
+int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg)
+{
+	struct statvfs st;
+
+	(void)interrupted;
+	(void)arg;
+	if (fstatvfs(vol->cache_fd, &st) < 0)
+		return -errno;
+	return st.f_bavail * st.f_frsize < bytes ? -ENOSPC : 0;
+}
+#endif
+
+#define ROOT_MODE   0755
+#define HOST_MAX    256
+#define PERCENT_ALL 100
+
+static struct volume *volume_alloc(const struct volume_options *options)
+{
+	struct volume *vol = calloc(1, sizeof(*vol));
+
+	if (!vol)
+		return NULL;
+	if (options_copy(options, &vol->options)) {
+		free(vol);
+		return NULL;
+	}
+	vol->cache_fd = vol->lock_fd = vol->objects_fd = vol->trees_fd = vol->torn_fd = -1;
+	pthread_mutex_init(&vol->lock, NULL);
+	if (cond_init_mono(&vol->changed)) {
+		options_free(&vol->options);
+		free(vol);
+		return NULL;
+	}
+	return vol;
+}
+
+/* The cache belongs to the volume that its directory is named after. */
+static int check_uuid(struct volume *vol, const char *path, struct opening_message *m)
+{
+	cleanup_buf struct buf uuid = {0};
+	int error = state_get_meta(vol->state, "uuid", &uuid);
+
+	if (error == -ENOENT)
+		return state_set_meta(vol->state, "uuid", vol->uuid);
+	if (!error && strcmp(buf_str(&uuid), vol->uuid) != 0)
+		return opening_fail(m, -EBADMSG,
+				    "%s is the cache of another volume (%s): give this one a cache "
+				    "of its own with -o cache-dir=DIR",
+				    path, buf_str(&uuid));
+	return error;
+}
+
+static int load_number(struct volume *vol, const char *key, uint64_t fallback, uint64_t *ret_value)
+{
+	int error = state_get_meta_u64(vol->state, key, ret_value);
+
+	if (error != -ENOENT)
+		return error;
+	*ret_value = fallback;
+	return state_set_meta_u64(vol->state, key, fallback);
+}
+
+/* Who runs this: the option, what a scheduler says, or a name that stays with the volume's state. */
+static int choose_run_id(struct volume *vol)
+{
+	static const char *const names[] = {"EPOCHFS_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID",
+					    "LSB_JOBID", "JOB_ID"};
+	cleanup_buf struct buf stored = {0};
+	const char *id = vol->options.run_id;
+	char uuid[37];
+	int error;
+
+	for (size_t i = 0; !id && i < sizeof(names) / sizeof(names[0]); i++)
+		if (getenv(names[i]) && *getenv(names[i]))
+			id = getenv(names[i]);
+	if (!id) {
+		error = state_get_meta(vol->state, "run_id", &stored);
+		if (error == -ENOENT) {
+			error = uuid_make(uuid);
+			if (!error)
+				error = state_set_meta(vol->state, "run_id", uuid);
+			buf_printf(&stored, "%s", uuid);
+		}
+		if (error)
+			return error;
+		id = buf_str(&stored);
+	}
+	vol->run_id = strdup(id);
+	return vol->run_id ? 0 : -ENOMEM;
+}
+
+static int choose_node_name(struct volume *vol)
+{
+	char host[HOST_MAX] = "localhost";
+
+	if (!vol->options.node && gethostname(host, sizeof(host) - 1) < 0)
+		return -errno;
+	vol->node_name = strdup(vol->options.node ? vol->options.node : host);
+	return vol->node_name ? 0 : -ENOMEM;
+}
+
+static int load_state(struct volume *vol, const char *path, struct opening_message *m)
+{
+	int error = check_uuid(vol, path, m);
+
+	if (!error)
+		error = load_number(vol, "next_epoch", 1, &vol->next_epoch);
+	if (!error)
+		error = load_number(vol, "current", 0, &vol->current_epoch);
+	if (!error)
+		error = live_make_root(vol, ROOT_MODE, geteuid(), getegid());
+	if (!error)
+		error = choose_run_id(vol);
+	if (!error)
+		error = choose_node_name(vol);
+	return error;
+}
+
+static int open_state(struct volume *vol, struct opening_message *m)
+{
+	cleanup_buf struct buf path = {0};
+	cleanup_free char *db = NULL;
+	int error = cache_open(vol, &path, m);
+
+	if (error)
+		return error;
+	if (asprintf(&db, "%s/state.db", buf_str(&path)) < 0) {
+		db = NULL;
+		return -ENOMEM;
+	}
+	error = state_open(vol->cache_fd, db, &vol->state);
+	if (!error)
+		error = load_state(vol, buf_str(&path), m);
+	if (error == -EPROTONOSUPPORT)
+		return opening_fail(m, error,
+				    "%s was made by a newer epochfs: upgrade this one, or give "
+				    "another cache with -o cache-dir=DIR",
+				    db);
+	return error ? opening_fail(m, error, "local state %s: %s", db, strerror(-error)) : 0;
+}
+
+static int make_parts(struct volume *vol)
+{
+	int error = bodies_new(&vol->bodies);
+
+	if (!error)
+		error = contents_new(&vol->contents);
+	if (!error)
+		error = trees_new(&vol->trees);
+	if (!error)
+		error = torn_start(vol);
+	return error;
+}
+
+static int check_epoch(struct volume *vol, struct opening_message *m)
+{
+	uint64_t number = vol->options.at_epoch;
+	int64_t sealed_ns;
+	int error = number ? epochs_sealed_ns(vol, number, &sealed_ns) : 0;
+
+	if (error == -ENOENT)
+		return opening_fail(m, error,
+				    "%s has no epoch %llu: epochfs log shows which it has",
+				    remote_name(vol->remote), (unsigned long long)number);
+	return error;
+}
+
+static int start(struct volume *vol, struct opening_message *m)
+{
+	bool killed = false;
+	int error = connect_volume(vol, m);
+
+	if (!error)
+		error = open_state(vol, m);
+	if (!error)
+		error = make_parts(vol);
+	if (!error)
+		error = recover(vol, &killed);
+#if HAVE_STORE
+	if (!error && !vol->local_only) {
+		struct store_index index = volume_store_index(vol);
+
+		error = store_open(vol->remote, &index, vol->options.threads, &vol->store);
+	}
+#endif
+#if HAVE_ADOPT
+	if (!error && !vol->local_only)
+		error = adopt(vol);
+#endif
+	if (!error)
+		error = sealer_start(vol, killed);
+	if (!error)
+		error = keeper_start(vol);
+#if HAVE_EVICT
+	if (!error)
+		error = evictor_start(vol);
+#endif
+	if (!error)
+		error = uploader_start(vol);
+	if (!error)
+		error = check_epoch(vol, m);
+	return error;
+}
+
+int volume_open(const struct volume_options *options, struct volume **ret_volume,
+		char **ret_message)
+{
+	struct opening_message message = {0};
+	struct volume *vol;
+	int error;
+
+	if (options->at_epoch && !options->read_only) {
+		error = opening_fail(&message, -EINVAL,
+				     "one epoch is mounted read-only: add -o ro");
+		*ret_message = message.text;
+		return error;
+	}
+	vol = volume_alloc(options);
+	error = vol ? start(vol, &message) : -ENOMEM;
+	if (error) {
+		if (vol)
+			volume_close(vol);
+		*ret_message = message.text ? message.text : NULL;
+		if (!message.text &&
+		    asprintf(ret_message, "opening %s: %s", options->remote, strerror(-error)) < 0)
+			*ret_message = NULL;
+		return error;
+	}
+	*ret_volume = vol;
+	return 0;
+}
+
+void volume_set_events(struct volume *vol, const struct volume_events *events)
+{
+	vol->events = *events;
+}
+
+int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), void *arg)
+{
+	struct epochs_seal how = {.trigger = "umount"};
+	uint64_t number;
+	int error = 0;
+
+	if (!vol->options.read_only)
+		error = epochs_seal(vol, &how, &number);
+	if (!error && drain && !vol->options.read_only)
+		error = epochs_wait(vol, number, -1, interrupted, arg);
+	if (!error)
+		vol->in_order = true;
+	return error;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void volume_close(struct volume *vol)
+{
+	if (vol->sealer)
+		sealer_stop(vol);
+	if (vol->uploader)
+		uploader_stop(vol);
+#if HAVE_EVICT
+	if (vol->evictor)
+		evictor_stop(vol);
+#endif
+	if (vol->bodies)
+		keeper_stop(vol);
+#if HAVE_STORE
+	if (vol->store)
+		store_close(vol->store);
+#endif
+	if (vol->torn)
+		torn_stop(vol, vol->in_order);
+	trees_free(vol->trees);
+	if (vol->bodies)
+		told_free(vol);
+	bodies_free(vol->bodies);
+	contents_free(vol->contents);
+	state_close(vol->state);
+	close_fd(vol->torn_fd);
+	close_fd(vol->trees_fd);
+	close_fd(vol->objects_fd);
+	close_fd(vol->cache_fd);
+	close_fd(vol->lock_fd);
+	remote_close(vol->remote);
+	pthread_cond_destroy(&vol->changed);
+	pthread_mutex_destroy(&vol->lock);
+	options_free(&vol->options);
+	free(vol->run_id);
+	free(vol->node_name);
+	free(vol);
+}
+
+const char *volume_uuid(const struct volume *vol)
+{
+	return vol->uuid;
+}
+
+const char *volume_remote_name(const struct volume *vol)
+{
+	return remote_name(vol->remote);
+}
+
+bool volume_read_only(const struct volume *vol)
+{
+	return vol->options.read_only;
+}
+
+const struct volume_options *volume_options(const struct volume *vol)
+{
+	return &vol->options;
+}
+
+void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name)
+{
+	if (vol->events.entry_changed)
+		vol->events.entry_changed(vol->events.arg, parent, name);
+}
+
+void volume_file_changed(struct volume *vol, uint64_t ino)
+{
+	if (vol->events.file_changed)
+		vol->events.file_changed(vol->events.arg, ino);
+}
+
+int volume_statfs(struct volume *vol, struct volume_space *ret_space)
+{
+	uint64_t local = 0, dirty = 0, reserved, clean, available;
+	struct statvfs st;
+	int error;
+
+	if (fstatvfs(vol->cache_fd, &st) < 0)
+		return -errno;
+	pthread_mutex_lock(&vol->lock);
+	error = state_version_totals(vol->state, &local, &dirty);
+	uint64_t files = state_file_count(vol->state);
+	pthread_mutex_unlock(&vol->lock);
+	if (error)
+		return error;
+	clean = local > dirty ? (local - dirty) / st.f_frsize : 0;
+	reserved = st.f_blocks / PERCENT_ALL * vol->options.min_free_percent;
+	available = st.f_bavail + clean;
+	*ret_space = (struct volume_space){
+		.block_size = st.f_frsize,
+		.blocks = st.f_blocks,
+		.free_blocks = st.f_bfree + clean < st.f_blocks ? st.f_bfree + clean : st.f_blocks,
+		.available_blocks = available > reserved ? available - reserved : 0,
+		.files = files + st.f_favail,
+		.free_files = st.f_favail,
+	};
+	return 0;
+}
+
+/* ---- paths ---- */
+
+struct path_name {
+	uint64_t parent;
+	char name[256];
+};
+
+static int first_name(void *arg, const struct state_name *n, const char *name,
+		      const struct state_file *f)
+{
+	struct path_name *p = arg;
+
+	(void)f;
+	p->parent = n->parent;
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	return 1;
+}
+
+void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out)
+{
+	struct path_name p;
+
+	if (ino == ROOT_INO || state_names_of(vol->state, ino, first_name, &p) != 1)
+		return;
+	if (p.parent != ino && p.parent != ROOT_INO) {
+		size_t before = out->len;
+
+		volume_path_locked(vol, p.parent, out);
+		if (out->len > before)
+			buf_printf(out, "/");
+	}
+	buf_printf(out, "%s", p.name);
+}
