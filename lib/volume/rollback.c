@@ -23,7 +23,7 @@ static int apply_in_transaction(struct volume *vol, const struct tree *tree,
 	error = rollback_apply_locked(vol, tree, notice);
 	/* Should the daemon end before the new epoch has begun, the next mount seals it. */
 	if (!error)
-		error = state_set_meta_u64(vol->state, "unsealed", 2);
+		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);
 	return state_end(vol->state, error);
 }
 

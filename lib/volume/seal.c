@@ -126,7 +126,7 @@ static int store_begin(struct volume *vol, struct seal_job *job)
 	if (!error)
 		error = state_set_meta_u64(vol->state, "next_epoch", job->number + 1);
 	if (!error)
-		error = state_set_meta_u64(vol->state, "unsealed", 0);
+		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_NOTHING);
 	if (!error)
 		error = state_set_meta_u64(vol->state, "continues", 0);
 	return state_end(vol->state, error);
@@ -378,7 +378,8 @@ static void job_failed_locked(struct volume *vol, struct seal_job *job, int erro
 		pending_add_reason(p, job->pending.reason);
 	p->opened_ns = job->pending.opened_ns;
 	p->opened_mono_ns = job->pending.opened_mono_ns;
-	state_set_meta_u64(vol->state, "unsealed", 2);
+	if (state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS) == 0)
+		p->noted = UNSEALED_OPENS;
 }
 
 int seal_finish_until(struct volume *vol, uint64_t number)

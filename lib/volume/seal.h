@@ -17,12 +17,21 @@
  * writes the tree, and stores the record. Both halves survive a crash between them (sealer.h).
  */
 
+/* The meta value "unsealed": what the last mount left that no epoch has. */
+enum unsealed {
+	UNSEALED_NOTHING,
+	UNSEALED_RIDES,
+	UNSEALED_NAMES, /* names were made; whether they are still there must be looked up */
+	UNSEALED_OPENS,
+};
+
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
-	struct fresh fresh; /* names made; each opens an epoch for as long as it is there */
-	bool opens;	    /* something else that opens an epoch: a rename, new content */
-	bool rides;	    /* removals, attributes, logs: sealed by commit and unmount only */
-	bool closed;	    /* something was closed or renamed: with settle=0 that seals */
+	struct fresh fresh;  /* names made; each opens an epoch for as long as it is there */
+	bool opens;	     /* something else that opens an epoch: a rename, new content */
+	bool rides;	     /* removals, attributes, logs: sealed by commit and unmount only */
+	bool closed;	     /* something was closed or renamed: with settle=0 that seals */
+	enum unsealed noted; /* what the meta value says */
 	bool killed, recovered;
 	bool unknown;		/* complete=unknown */
 	char *reason;		/* complete=false: why; owned */

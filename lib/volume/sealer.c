@@ -295,8 +295,8 @@ static int find_news(void *arg, const struct state_name *n, const char *name,
 	       v.born >= vol->next_epoch;
 }
 
-/* "unsealed": 1: something rides; 2: something opens an epoch. "sealer_running": the last mount did
- * not stop the sealer, so what is only in memory must be found out. */
+/* "sealer_running": the last mount did not stop the sealer, so what was only in memory must be found
+ * out. */
 static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 {
 	struct sealer *s = vol->sealer;
@@ -305,9 +305,9 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 	int found = 0;
 
 	s->pending.activity_ns = clock_mono_ns();
-	s->pending.rides = unsealed > 0;
-	s->pending.opens = unsealed > 1 || unfinished;
-	if (crashed && !s->pending.opens) {
+	s->pending.rides = unsealed > UNSEALED_NOTHING;
+	s->pending.opens = unsealed >= UNSEALED_OPENS || unfinished;
+	if ((crashed || unsealed == UNSEALED_NAMES) && !s->pending.opens) {
 		found = state_dir_list(vol->state, ROOT_INO, 0, find_news, vol);
 		if (found < 0)
 			return found;
@@ -404,7 +404,9 @@ int sealer_start(struct volume *vol, bool recovered_killed)
 static void keep_pending_locked(struct volume *vol)
 {
 	const struct pending *p = &vol->sealer->pending;
-	uint64_t unsealed = p->opens || fresh_any(&p->fresh) ? 2 : p->rides ? 1 : 0;
+	enum unsealed unsealed = p->opens || fresh_any(&p->fresh) ? UNSEALED_OPENS
+				 : p->rides			  ? UNSEALED_RIDES
+								  : UNSEALED_NOTHING;
 
 	if (state_set_meta_u64(vol->state, "unsealed", unsealed) == 0)
 		state_set_meta_u64(vol->state, "sealer_running", 0);

@@ -62,23 +62,26 @@ static void opened(struct volume *vol, int64_t now)
 	p->opened_mono_ns = now;
 }
 
-/* What the next mount could not find out by itself after a crash is written down at once. */
-static void note_rides(struct volume *vol)
+/* What the next mount could not find out by itself after a crash is written down at once, which is
+ * once an epoch. */
+static void note_unsealed(struct volume *vol, enum unsealed unsealed)
 {
 	struct pending *p = &vol->sealer->pending;
 
-	if (!p->rides && !p->opens)
-		state_set_meta_u64(vol->state, "unsealed", 1);
-	p->rides = true;
+	if (p->noted < unsealed && state_set_meta_u64(vol->state, "unsealed", unsealed) == 0)
+		p->noted = unsealed;
+}
+
+static void note_rides(struct volume *vol)
+{
+	note_unsealed(vol, UNSEALED_RIDES);
+	vol->sealer->pending.rides = true;
 }
 
 static void note_opens(struct volume *vol)
 {
-	struct pending *p = &vol->sealer->pending;
-
-	if (!p->opens)
-		state_set_meta_u64(vol->state, "unsealed", 2);
-	p->opens = true;
+	note_unsealed(vol, UNSEALED_OPENS);
+	vol->sealer->pending.opens = true;
 }
 
 /* The directory that holds `dir`: 0 above the root. */
@@ -271,6 +274,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	}
 	fresh_add(&p->fresh, parent, name, ino, rule_holds(vol, rules_temporary, parent, name),
 		  now);
+	note_unsealed(vol, UNSEALED_NAMES);
 	note_continues(vol, parent);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a

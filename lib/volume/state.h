@@ -229,7 +229,7 @@ int state_epoch_set(struct state *s, const struct state_epoch *e);
 typedef int (*state_epoch_fn)(void *arg, const struct state_epoch *e);
 /* Ascending; tombstones too. */
 int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg);
-/* The smallest number that is SEALED, UPLOADING or FAILED: -ENOENT when all is durable. */
+/* The smallest number that is SEALED (and frozen), UPLOADING or FAILED: -ENOENT when all is durable. */
 int state_epoch_first_pending(struct state *s, uint64_t *ret_number);
 /*
  * Epochs from `next` on that began and have no record (sealer.h) never were: their rows go, and what

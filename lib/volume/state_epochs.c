@@ -103,9 +103,9 @@ int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg)
 
 int state_epoch_first_pending(struct state *s, uint64_t *ret_number)
 {
-	cleanup_query struct query q =
-		query_of(s, "SELECT number FROM epochs INDEXED BY epochs_pending"
-			    " WHERE " EPOCH_PENDING " ORDER BY number LIMIT 1");
+	cleanup_query struct query q = query_of(
+		s, "SELECT number FROM epochs INDEXED BY epochs_pending"
+		   " WHERE " EPOCH_PENDING " AND record IS NOT NULL ORDER BY number LIMIT 1");
 	int error = query_one(&q);
 
 	if (!error)
