@@ -117,7 +117,8 @@ int index_key_parse(const char *key, uint64_t *ret_epoch, struct hash *ret_id)
 	return error;
 }
 
-/* Bytes of a tag's name that stand for themselves in a key: what every remote takes, without the escape itself. */
+/* Bytes of a tag's name that stand for themselves in a key: what every remote takes, without the
+ * escape itself. */
 static bool is_plain(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

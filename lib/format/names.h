@@ -13,8 +13,9 @@
  *   epochs/<20 digits>.json             an epoch's record (record.h)
  *   packs/<2 hex>/<64 hex>              a pack (pack.h); the 2 are the first of the 64
  *   index/<20 digits>-<64 hex>          an index object (index.h)
- *   tags/<name>                         a tag: the epoch's number in decimal and a newline; bytes of the name
- *                                       but [A-Za-z0-9.-] are written _<2 hex>
+ *   tags/<name>                         a tag: the epoch's number in decimal and a newline. Bytes of
+ *                                       the name but [A-Za-z0-9.-] are written as _<2 hex>, since
+ *                                       not every remote takes every byte in a key.
  *   summaries/<20 digits>.json          copies of records, up to that epoch (lib/volume/summary.h)
  *
  * Parsers accept exactly what the formatters make: anything else in the remote is foreign, -EINVAL.
@@ -44,8 +45,8 @@ int index_key_parse(const char *key, uint64_t *ret_epoch, struct hash *ret_id);
 int tag_key(const char *name, char ret_key[KEY_MAX]);
 int tag_key_parse(const char *key, char ret_name[TAG_NAME_MAX + 1]);
 
-/* 1 to 255 bytes (escaped, too), no '/', not only digits, no '.' in front (so not "." or ".." or ".control"), and
- * none of the names that .epochs itself has: latest, current, torn. */
+/* 1 to 255 bytes, also as escaped in the key; no '/', not only digits, no '.' in front (so not "."
+ * or ".." or ".control"), and none of the names that .epochs itself has: latest, current, torn. */
 bool tag_name_valid(const char *name);
 
 /* The content of a tag's object. */

@@ -3,33 +3,38 @@
 #include "lib/format/tombstone.h"
 
 #include <errno.h>
-#include <jansson.h>
-#include <stdlib.h>
 
+#include "lib/format/json_wire.h"
 #include "lib/util/parse.h"
 
-#define TOMBSTONE_MAX 4096
+#define TOMBSTONE_FORMAT 1
+#define TOMBSTONE_MAX	 4096
 
 int tombstone_encode(uint64_t number, int64_t dropped_ns, struct buf *out)
 {
+	cleanup_json json_t *object = NULL;
 	char when[FORMAT_MAX];
 
+	if (number < 1 || number > INT64_MAX || dropped_ns < 0)
+		return -EINVAL;
 	format_time(dropped_ns, when);
-	buf_printf(out, "{\n  \"format\": 1,\n  \"epoch\": %llu,\n  \"dropped\": \"%s\"\n}\n",
-		   (unsigned long long)number, when);
-	return buf_error(out);
+	object = json_pack("{s:i, s:I, s:s}", "format", TOMBSTONE_FORMAT, "epoch",
+			   (json_int_t)number, "dropped", when);
+	return object ? json_wire_print(object, TOMBSTONE_MAX, out) : -ENOMEM;
 }
 
 int tombstone_decode(const void *data, size_t len, uint64_t *ret_number)
 {
-	json_t *object =
-		len > TOMBSTONE_MAX ? NULL : json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
-	json_int_t number = json_integer_value(json_object_get(object, "epoch"));
-	bool good = json_is_string(json_object_get(object, "dropped")) && number > 0;
+	cleanup_json json_t *object = NULL;
+	uint64_t number;
+	int64_t dropped_ns;
+	int error = json_wire_parse(data, len, TOMBSTONE_MAX, TOMBSTONE_FORMAT, &object);
 
-	json_decref(object);
-	if (!good)
+	if (error)
+		return error;
+	if (json_wire_u64(json_object_get(object, "epoch"), &number) < 0 || !number ||
+	    json_wire_time(json_object_get(object, "dropped"), &dropped_ns) < 0)
 		return -EBADMSG;
-	*ret_number = (uint64_t)number;
+	*ret_number = number;
 	return 0;
 }

@@ -8,13 +8,17 @@
 #include "lib/util/buf.h"
 
 /*
- * A JSON object under the key of the epoch's record (names.h): { "format": 1, "epoch": N, "dropped": TIME }. It keeps
- * the number taken, on every machine, so that create-if-absent refuses it for ever. record_decode refuses a tombstone (-EBADMSG).
+ * A JSON object under the key of the epoch's record (names.h):
+ *
+ *   { "format": 1, "epoch": N, "dropped": TIME }
+ *
+ * It keeps the number taken, on every machine, so that create-if-absent refuses it for ever.
+ * record_decode refuses a tombstone (-EBADMSG), and tombstone_decode a record.
  */
 
-/* Appends the text: 0 or -ENOMEM. `dropped_ns`: wall clock. */
+/* Appends the text: 0, -EINVAL or -ENOMEM. `dropped_ns`: wall clock. */
 int tombstone_encode(uint64_t number, int64_t dropped_ns, struct buf *out);
-/* 0, or -EBADMSG where these bytes are no tombstone. */
+/* 0; -EBADMSG where these bytes are no tombstone, -EPROTONOSUPPORT for a newer format. */
 int tombstone_decode(const void *data, size_t len, uint64_t *ret_number);
 
 #endif

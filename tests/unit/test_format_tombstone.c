@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tombstones of dropped epochs. */
+#include "lib/format/record.h"
+#include "lib/format/tombstone.h"
+#include "tests/unit/unit.h"
+
+START_TEST(the_number_comes_back)
+{
+	cleanup_record struct epoch_record record = {0};
+	cleanup_buf struct buf b = {0};
+	uint64_t number = 0;
+
+	unit_ok(tombstone_encode(42, INT64_C(1700000000000000001), &b));
+	ck_assert_str_eq(buf_str(&b), "{\n"
+				      "  \"format\": 1,\n"
+				      "  \"epoch\": 42,\n"
+				      "  \"dropped\": \"2023-11-14T22:13:20.000000001Z\"\n"
+				      "}\n");
+	unit_ok(tombstone_decode(b.data, b.len, &number));
+	ck_assert_uint_eq(number, 42);
+	unit_error(record_decode(b.data, b.len, &record), -EBADMSG);
+}
+END_TEST
+
+START_TEST(a_record_is_no_tombstone)
+{
+	const struct epoch_record record = {.number = 1,
+					    .volume = "0f8fad5b-d9cb-469f-a165-70867728950e"};
+	cleanup_buf struct buf b = {0};
+	uint64_t number = 7;
+
+	unit_ok(record_encode(&record, &b));
+	unit_error(tombstone_decode(b.data, b.len, &number), -EBADMSG);
+	ck_assert_uint_eq(number, 7);
+}
+END_TEST
+
+START_TEST(malformed_ones_are_refused)
+{
+	static const struct {
+		const char *text;
+		int error;
+	} cases[] = {
+		{"", -EBADMSG},
+		{"[]", -EBADMSG},
+		{"{\"format\":2}", -EPROTONOSUPPORT},
+		{"{\"epoch\":1,\"dropped\":\"2026-01-01T00:00:00Z\"}", -EBADMSG},
+		{"{\"format\":1,\"dropped\":\"2026-01-01T00:00:00Z\"}", -EBADMSG},
+		{"{\"format\":1,\"epoch\":0,\"dropped\":\"2026-01-01T00:00:00Z\"}", -EBADMSG},
+		{"{\"format\":1,\"epoch\":-1,\"dropped\":\"2026-01-01T00:00:00Z\"}", -EBADMSG},
+		{"{\"format\":1,\"epoch\":1,\"dropped\":\"soon\"}", -EBADMSG},
+		{"{\"format\":1,\"epoch\":1}", -EBADMSG},
+	};
+	cleanup_buf struct buf b = {0};
+	uint64_t number = 7;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		unit_error(tombstone_decode(cases[i].text, strlen(cases[i].text), &number),
+			   cases[i].error);
+	ck_assert_uint_eq(number, 7);
+	unit_error(tombstone_encode(0, 1, &b), -EINVAL);
+	unit_error(tombstone_encode(UINT64_MAX, 1, &b), -EINVAL);
+	unit_error(tombstone_encode(1, -1, &b), -EINVAL);
+	ck_assert_uint_eq(b.len, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("format_tombstone");
+	TCase *t = unit_case(s, "tombstone");
+
+	tcase_add_test(t, the_number_comes_back);
+	tcase_add_test(t, a_record_is_no_tombstone);
+	tcase_add_test(t, malformed_ones_are_refused);
+	return unit_run(s);
+}
