@@ -64,7 +64,7 @@ struct body *body_of_file_locked(struct volume *vol, const struct state_file *f)
 {
 	struct body *b = body_find_locked(vol, f->body);
 
-	return b && b->ino == f->ino && !b->pending && !b->orphan ? b : NULL;
+	return b && b->ino == f->ino && !b->pending ? b : NULL;
 }
 
 struct body *body_pending_locked(struct volume *vol, uint64_t ino)
@@ -276,22 +276,7 @@ int body_get_locked(struct volume *vol, const struct state_file *f, struct body 
 	return 0;
 }
 
-static void body_destroy(struct body *b)
-{
-	struct member *m;
-
-	while ((m = b->members)) {
-		b->members = m->next;
-		free(m);
-	}
-	content_put(b->content);
-	if (b->write_fd >= 0)
-		close(b->write_fd);
-	backing_put(b->backing);
-	free(b);
-}
-
-/* The file of a body that just left the table may have waited only for it. */
+/* The file and the content of a body that just left the table may have waited only for it. */
 static void body_gone_locked(struct volume *vol, uint64_t ino, uint64_t version)
 {
 	struct state_file f;
@@ -312,11 +297,29 @@ static void body_gone_locked(struct volume *vol, uint64_t ino, uint64_t version)
 			 (unsigned long long)ino, strerror(-error));
 }
 
+static void body_destroy(struct volume *vol, struct body *b)
+{
+	uint64_t ino = b->ino, version = b->version;
+	bool waited_for = b->orphan;
+	struct member *m;
+
+	while ((m = b->members)) {
+		b->members = m->next;
+		free(m);
+	}
+	content_put(b->content);
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	backing_put(b->backing);
+	free(b);
+	if (waited_for) {
+		SCOPED_LOCK(&vol->lock);
+		body_gone_locked(vol, ino, version);
+	}
+}
+
 void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	bool waited_for = b->orphan;
-	uint64_t ino = b->ino, version = b->version;
-
 	if (b->handles || b->pins || b->releasing || b->preparing || b->watched)
 		return;
 	/* A replacement whose open has not come yet waits for it: keeper.c drops it in time. */
@@ -325,8 +328,6 @@ void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
 	body_unlink_locked(vol, b);
 	b->next_by_id = after->dead;
 	after->dead = b;
-	if (waited_for)
-		body_gone_locked(vol, ino, version);
 }
 
 void body_unpin_locked(struct volume *vol, struct body *b, struct after *after)
@@ -444,7 +445,7 @@ bool body_is_fragile_new_locked(struct volume *vol, const struct state_file *f)
 {
 	struct body *b = body_of_file_locked(vol, f);
 
-	return b && b->staged && b->fragile && !f->closed && !b->discarded;
+	return b && b->staged && b->fragile && !f->closed && !b->orphan;
 }
 
 void body_orphan_locked(struct volume *vol, uint64_t ino)
@@ -502,7 +503,7 @@ void after_run(struct after *a)
 
 	while ((b = a->dead)) {
 		a->dead = b->next_by_id;
-		body_destroy(b);
+		body_destroy(a->vol, b);
 	}
 	while ((e = a->entries)) {
 		a->entries = e->next;

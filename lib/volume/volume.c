@@ -225,7 +225,7 @@ static int start(struct volume *vol, struct opening_message *m)
 #endif
 #if HAVE_ADOPT
 	if (!error && !vol->local_only)
-		error = adopt(vol);
+		error = adopt_remote(vol);
 #endif
 	if (!error)
 		error = sealer_start(vol, killed);
