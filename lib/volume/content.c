@@ -1,34 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closed content that lies whole in its backing file. */
-#include "lib/volume/contents.h"
+/* Closed content: the table of what is open, and reading it. */
+#include "lib/volume/content_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/volume/body.h"
-
-/*
- * Lock order: volume.lock > contents.lock > content.io. `io` is held for reading over each read of
- * the backing file, and for writing while the descriptor changes, so that whoever changes the file
- * below knows when nobody reads it any more.
- */
-struct content {
-	struct volume *vol;
-	struct content *next;
-	uint64_t version, size;
-	unsigned refs; /* guarded by contents.lock */
-	bool detached; /* no longer in the table */
-	bool lent;
-	int fd; /* -1: empty without a backing file */
-	pthread_rwlock_t io;
-};
-
-struct contents {
-	pthread_mutex_t lock;
-	struct content *first;
-};
 
 int contents_new(struct contents **ret_contents)
 {
@@ -37,6 +17,7 @@ int contents_new(struct contents **ret_contents)
 	if (!all)
 		return -ENOMEM;
 	pthread_mutex_init(&all->lock, NULL);
+	cond_init_mono(&all->idle);
 	*ret_contents = all;
 	return 0;
 }
@@ -45,6 +26,11 @@ void contents_free(struct contents *all)
 {
 	if (!all)
 		return;
+	pthread_mutex_lock(&all->lock);
+	while (all->fetches)
+		pthread_cond_wait(&all->idle, &all->lock);
+	pthread_mutex_unlock(&all->lock);
+	pthread_cond_destroy(&all->idle);
 	pthread_mutex_destroy(&all->lock);
 	free(all);
 }
@@ -58,6 +44,49 @@ static struct content *find(struct contents *all, uint64_t version)
 	return c;
 }
 
+static struct content *content_alloc(struct volume *vol, uint64_t version, uint64_t size)
+{
+	struct content *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->vol = vol;
+	c->version = version;
+	c->size = size;
+	c->fd = -1;
+	pthread_rwlock_init(&c->io, NULL);
+	pthread_mutex_init(&c->fetch.lock, NULL);
+	cond_init_mono(&c->fetch.changed);
+	return c;
+}
+
+static void content_free(struct content *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	fetch_free(&c->fetch);
+	pthread_cond_destroy(&c->fetch.changed);
+	pthread_mutex_destroy(&c->fetch.lock);
+	pthread_rwlock_destroy(&c->io);
+	free(c->bytes);
+	free(c->what);
+	free(c);
+}
+
+/* Content of a few bytes is in the database. */
+static int open_inline_locked(struct content *c)
+{
+	cleanup_buf struct buf data = {0};
+	size_t len;
+	int error = state_inline_get(c->vol->state, c->version, &data);
+
+	if (!error && data.len != c->size)
+		error = -EIO;
+	if (!error)
+		c->bytes = buf_steal(&data, &len);
+	return error == -ENOENT ? -EIO : error;
+}
+
 /* With the volume's lock, so that the row and the file belong together. */
 static int content_open_locked(struct volume *vol, uint64_t version, struct content **ret_content)
 {
@@ -67,21 +96,25 @@ static int content_open_locked(struct volume *vol, uint64_t version, struct cont
 
 	if (error)
 		return error;
-	if (v.state == VERSION_STAGED || (v.size && !v.local_whole))
-		return v.state == VERSION_STAGED ? -ENOENT : -EIO;
-	c = calloc(1, sizeof(*c));
+	if (v.state == VERSION_STAGED)
+		return -ENOENT;
+	c = content_alloc(vol, version, v.size);
 	if (!c)
 		return -ENOMEM;
-	c->fd = object_open(vol, version, O_RDONLY);
-	if (c->fd < 0 && v.size) {
-		error = c->fd == -ENOENT ? -EIO : c->fd;
-		free(c);
+	if (!v.size) {
+		error = 0;
+	} else if (v.local_whole) {
+		c->fd = object_open(vol, version, O_RDONLY);
+		error = c->fd == -ENOENT ? -EIO : c->fd < 0 ? c->fd : 0;
+	} else if (v.state == VERSION_DURABLE) {
+		error = v.has_recipe ? fetch_open_locked(c, &v) : open_inline_locked(c);
+	} else {
+		error = -EIO;
+	}
+	if (error) {
+		content_free(c);
 		return error;
 	}
-	c->vol = vol;
-	c->version = version;
-	c->size = v.size;
-	pthread_rwlock_init(&c->io, NULL);
 	v.used_ns = clock_wall_ns();
 	if (v.state == VERSION_DURABLE)
 		state_version_set(vol->state, &v);
@@ -89,12 +122,11 @@ static int content_open_locked(struct volume *vol, uint64_t version, struct cont
 	return 0;
 }
 
-int content_get(struct volume *vol, uint64_t version, struct content **ret_content)
+static int content_get_locked(struct volume *vol, uint64_t version, struct content **ret_content)
 {
 	struct contents *all = vol->contents;
 	struct content *c;
 	int error;
-	SCOPED_LOCK(&vol->lock);
 	SCOPED_LOCK(&all->lock);
 
 	c = find(all, version);
@@ -106,6 +138,82 @@ int content_get(struct volume *vol, uint64_t version, struct content **ret_conte
 		all->first = c;
 	}
 	c->refs++;
+	*ret_content = c;
+	return 0;
+}
+
+int content_get(struct volume *vol, uint64_t version, struct content **ret_content)
+{
+	SCOPED_LOCK(&vol->lock);
+
+	return content_get_locked(vol, version, ret_content);
+}
+
+/* ---- by what a tree names ---- */
+
+/* A version row of this machine for content that only the remote has. */
+static int cache_version_locked(struct volume *vol, const struct tree_entry *e, uint64_t *ret_id)
+{
+	struct state_version v;
+	int error = state_version_by_recipe(vol->state, &e->u.recipe, &v);
+
+	if (error == 0) {
+		*ret_id = v.id;
+		return 0;
+	}
+	if (error != -ENOENT)
+		return error;
+	v = (struct state_version){
+		.state = VERSION_DURABLE,
+		.kind = VERSION_CACHE,
+		.size = e->size,
+		.has_recipe = true,
+		.recipe = e->u.recipe,
+		.used_ns = clock_wall_ns(),
+	};
+	return state_version_new(vol->state, &v, ret_id);
+}
+
+static int content_of_bytes(struct volume *vol, const struct tree_entry *e,
+			    struct content **ret_content)
+{
+	uint64_t size = e->content == TREE_INLINE ? e->size : 0;
+	struct content *c = content_alloc(vol, 0, size);
+
+	if (!c)
+		return -ENOMEM;
+	c->bytes = malloc(size ? size : 1);
+	if (!c->bytes) {
+		content_free(c);
+		return -ENOMEM;
+	}
+	if (size)
+		memcpy(c->bytes, e->u.inline_data, size);
+	c->detached = true;
+	c->refs = 1;
+	*ret_content = c;
+	return 0;
+}
+
+int content_get_entry(struct volume *vol, const struct tree_entry *entry, const char *what,
+		      struct content **ret_content)
+{
+	uint64_t version = entry->u.version;
+	struct content *c;
+	int error = 0;
+
+	if (entry->content == TREE_EMPTY || entry->content == TREE_INLINE)
+		return content_of_bytes(vol, entry, ret_content);
+	pthread_mutex_lock(&vol->lock);
+	if (entry->content == TREE_RECIPE)
+		error = cache_version_locked(vol, entry, &version);
+	if (!error)
+		error = content_get_locked(vol, version, &c);
+	if (!error && !c->what)
+		c->what = strdup(what);
+	pthread_mutex_unlock(&vol->lock);
+	if (error)
+		return error;
 	*ret_content = c;
 	return 0;
 }
@@ -128,24 +236,41 @@ static void unlink_content(struct contents *all, struct content *c)
 	c->detached = true;
 }
 
+/* The last reference: what was fetched is kept, for the next that asks. With the volume's lock, so that nobody opens the version in between. */
+static void content_close_locked(struct content *c)
+{
+	if (!c->detached) {
+		fetch_close_locked(c);
+		unlink_content(c->vol->contents, c);
+	}
+}
+
 void content_put(struct content *c)
 {
-	struct contents *all = c ? c->vol->contents : NULL;
+	struct volume *vol;
+	struct contents *all;
+	bool last;
 
 	if (!c)
 		return;
+	vol = c->vol;
+	all = vol->contents;
 	pthread_mutex_lock(&all->lock);
-	if (--c->refs) {
-		pthread_mutex_unlock(&all->lock);
-		return;
-	}
-	if (!c->detached)
-		unlink_content(all, c);
+	last = c->refs == 1;
+	if (!last)
+		c->refs--;
 	pthread_mutex_unlock(&all->lock);
-	if (c->fd >= 0)
-		close(c->fd);
-	pthread_rwlock_destroy(&c->io);
-	free(c);
+	if (!last)
+		return;
+	pthread_mutex_lock(&vol->lock);
+	pthread_mutex_lock(&all->lock);
+	last = --c->refs == 0;
+	if (last)
+		content_close_locked(c);
+	pthread_mutex_unlock(&all->lock);
+	pthread_mutex_unlock(&vol->lock);
+	if (last)
+		content_free(c);
 }
 
 uint64_t content_version(const struct content *c)
@@ -160,7 +285,7 @@ uint64_t content_size(const struct content *c)
 
 bool content_whole(struct content *c)
 {
-	return !c->size || c->fd >= 0;
+	return !c->size || c->bytes || fetch_whole(&c->fetch);
 }
 
 bool content_direct(struct content *c)
@@ -169,7 +294,8 @@ bool content_direct(struct content *c)
 	struct state_file f;
 	SCOPED_LOCK(&c->vol->lock);
 
-	if (c->fd < 0 || state_version_get(c->vol->state, c->version, &v))
+	if (c->fd < 0 || !fetch_whole(&c->fetch) ||
+	    state_version_get(c->vol->state, c->version, &v))
 		return false;
 	if (v.ino && !state_file_get(c->vol->state, v.ino, &f) &&
 	    (f.closed == v.id || f.live == v.id))
@@ -179,7 +305,8 @@ bool content_direct(struct content *c)
 
 int content_backing_fd(struct content *c)
 {
-	int fd = object_open(c->vol, c->version, O_RDONLY);
+	int fd = c->fd < 0 || !content_whole(c) ? -EAGAIN
+						: object_open(c->vol, c->version, O_RDONLY);
 
 	if (fd >= 0)
 		__atomic_store_n(&c->lent, true, __ATOMIC_SEQ_CST);
@@ -189,29 +316,24 @@ int content_backing_fd(struct content *c)
 ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
 		     interrupted_fn interrupted, void *arg)
 {
-	ssize_t n = 0;
+	ssize_t n;
+	int error;
 
-	(void)interrupted;
-	(void)arg;
 	if (offset >= c->size)
 		return 0;
 	if (len > c->size - offset)
 		len = (size_t)(c->size - offset);
+	if (c->bytes) {
+		memcpy(data, c->bytes + offset, len);
+		return (ssize_t)len;
+	}
+	error = content_fetch(c, offset, len, interrupted, arg);
+	if (error)
+		return error;
 	pthread_rwlock_rdlock(&c->io);
 	n = io_pread_some(c->fd, data, len, offset);
 	pthread_rwlock_unlock(&c->io);
 	return n;
-}
-
-int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
-		  void *arg)
-{
-	(void)c;
-	(void)offset;
-	(void)len;
-	(void)interrupted;
-	(void)arg;
-	return 0;
 }
 
 bool content_in_use_locked(struct volume *vol, uint64_t version)

@@ -66,6 +66,8 @@ struct volume {
 
 /* "0000000000000012" in objects/. */
 #define OBJECT_NAME_MAX 17
+/* Beside a sparse one: which parts of it are there (content_private.h). */
+#define OBJECT_HAVE_SUFFIX ".have"
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX]);
 /* Opens (or with O_CREAT makes) the backing file of a version: the descriptor or -errno. */
 int object_open(struct volume *vol, uint64_t version, int flags);

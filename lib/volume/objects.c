@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX])
@@ -25,8 +26,12 @@ int object_open(struct volume *vol, uint64_t version, int flags)
 
 int object_remove(struct volume *vol, uint64_t version)
 {
-	char name[OBJECT_NAME_MAX];
+	char name[OBJECT_NAME_MAX + sizeof(OBJECT_HAVE_SUFFIX)];
 
 	object_name(version, name);
-	return unlinkat(vol->objects_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+	if (unlinkat(vol->objects_fd, name, 0) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	strcat(name, OBJECT_HAVE_SUFFIX);
+	unlinkat(vol->objects_fd, name, 0);
+	return 0;
 }
