@@ -22,6 +22,7 @@ import time
 import results
 
 LIMIT_S = 300
+SLOWNESS = {"address": 3, "thread": 8, "coverage": 2}
 JOBS = 2
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # "ok 3 - tests/unit/test_x.c:case:test: Passed"; check has "[source]:line:" only where it failed.
@@ -50,7 +51,7 @@ def command_of(program):
 
 def environment(san, tap):
     env = dict(os.environ)
-    env.setdefault("CK_TIMEOUT_MULTIPLIER", {"address": "3", "thread": "8"}.get(san, "1"))
+    env.setdefault("CK_TIMEOUT_MULTIPLIER", str(SLOWNESS.get(san, 1)))
     env["CK_TAP_LOG_FILE_NAME"] = tap
     env["CK_VERBOSITY"] = "normal"
     env.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1")
@@ -74,18 +75,18 @@ def run(program, san):
     """Runs one program: its tests, its output, how long it took."""
     if not program.exists():
         return program, [(program.name, "failed", "it is not built")], "", 0.0
-    start = time.monotonic()
+    start, limit = time.monotonic(), LIMIT_S * min(SLOWNESS.get(san, 1), 3)
     with tempfile.NamedTemporaryFile(prefix="epochfs-tap-") as tap:
         process = subprocess.Popen(command_of(program), env=environment(san, tap.name), cwd=ROOT,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         ending = ""
         try:
-            output, _ = process.communicate(timeout=LIMIT_S)
+            output, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             kill_session(process.pid)
             output, _ = process.communicate()
-            ending = "killed after %d s" % LIMIT_S
+            ending = "killed after %d s" % limit
         tests = parse_tap(program.name, pathlib.Path(tap.name).read_text(errors="replace"))
     if not ending and process.returncode:
         ending = "exit status %d" % process.returncode
