@@ -2,8 +2,8 @@
 /*
  * The content store: contents go in and come out by the hash of their bytes; below lie packs and index objects in a remote.
  *
- * Threads: a store is used by any number of threads. It has a pool of its own (options.threads) that cuts, hashes, compresses, puts and
- * fetches. Memory is bounded: a few packs under way, whatever the size of the contents.
+ * Threads: a store is used by any number of threads. It has threads of its own that hash and compress, others that put, and others that fetch, so that none of these waits
+ * for another. Memory is bounded: three packs under way and some ranges, about 150 MiB with two threads, whatever the size of the contents.
  */
 #ifndef EPOCHFS_STORE_STORE_H
 #define EPOCHFS_STORE_STORE_H
@@ -55,29 +55,45 @@ void store_close(struct store *s);
 /*
  * A batch collects the contents of one epoch. Chunks that the index knows, or that came before in the batch, are not stored again; the rest go into packs of about
  * 32 MiB, put while more comes. Nothing is visible to readers before store_batch_finish has put the index object (order: packs, index; the caller puts the epoch's record last).
- * An abandoned batch leaves packs that no index names: found again by the next try through store_batch_resume's list, else garbage.
+ *
+ * An abandoned batch leaves packs that no index names. Feed the same contents in the same order again and the same packs come of it, whatever the threads did: those that
+ * are in the remote are not put again. Otherwise they are garbage.
+ *
+ * Before a chunk that the index knows is built on, its pack is looked for in the remote (once an hour and pack): what was lost, or was found damaged by a reader, is stored again.
  * One thread feeds a batch.
  */
 struct store_batch;
 int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_batch);
+/* Also in the middle: what is under way is waited for (remote_cancel makes that short). NULL is allowed. */
 void store_batch_free(struct store_batch *b);
+/*
+ * The first error of the remote, of the index or of memory: from then on the batch can only be freed, and every call gives it. 0 while the batch is sound: then an
+ * error of store_put_fd was one of that file (its reads, -ENODATA, -EFBIG), and the batch may go on without it. Any thread.
+ */
+int store_batch_error(struct store_batch *b);
 
 /*
  * Cuts, hashes and stores the content [0, size) of fd (size > 0; fd stays the caller's and must not change meanwhile).
  * The recipe's hash comes back; the recipe itself is stored too, and cached by the index. Blocks while the pipeline is full. -ENODATA where the file is shorter than size.
  */
 int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe);
-/* The same for bytes in memory, without a recipe: cut into chunks, listed for the epoch's record. Used for trees. */
+/*
+ * The same for a tree, in memory, without a recipe: sets the record's tree_hash, tree_size and chunks (their places come with store_batch_finish).
+ * -EFBIG above TREE_ENCODED_MAX or RECORD_LIST_MAX chunks.
+ */
 int store_put_tree(struct store_batch *b, const void *data, size_t len,
 		   struct epoch_record *record);
 
 struct store_stats {
-	uint64_t plain;	 /* bytes fed */
-	uint64_t fresh;	 /* of them not stored before */
-	uint64_t stored; /* bytes of packs and index put */
+	uint64_t plain; /* bytes of files fed */
+	uint64_t fresh; /* of them not stored before */
+	uint64_t
+		stored; /* bytes of packs and index objects, also those that an earlier try had put */
 };
-/* Waits for all packs, puts the index object, records it in the index. Adds the batch's packs and index keys to `record`. On failure (-errno of the
- * remote, -ECANCELED) the batch can only be freed. */
+/*
+ * Waits for all packs, puts the index object (none where nothing is new), tells the caller's index. Sets the record's bytes_new and bytes_stored, adds its index key, and for
+ * its tree's chunks the packs and where in them they lie. On failure (-errno of the remote, -ECANCELED) the batch can only be freed.
+ */
 int store_batch_finish(struct store_batch *b, struct epoch_record *record,
 		       struct store_stats *ret_stats);
 /* Progress, from any thread. */
@@ -85,7 +101,7 @@ void store_batch_progress(struct store_batch *b, struct store_stats *ret_stats);
 
 /* ---- getting ---- */
 
-/* Why a chunk could not be had, for the log line: the pack's id in hex ("" where no index names the chunk). */
+/* Why a chunk could not be had, for the log line: the pack's id in hex ("" where no index names the chunk). Set only with -EIO; where one is asked for, NULL is allowed. */
 struct store_failure {
 	char pack[HASH_HEX];
 };
@@ -95,15 +111,18 @@ int store_get_recipe(struct store *s, const struct hash *hash, struct recipe *re
 		     struct store_failure *failure);
 /*
  * Fetches chunks [first, first + count) of a recipe's segments, ranges of one pack coalesced and many in flight, and gives each, checked against
- * its hash, to `sink` (from pool threads, in any order, zero segments not at all). The first error ends it: -EIO damaged or missing (failure is filled),
- * -ECANCELED, or that of the remote, or of the sink.
+ * its hash, to `sink` (from the store's threads, several at once, in any order, zero segments not at all; the sink must not call the store). -EIO: chunks are damaged or
+ * missing in every place that an index object names (failure is filled); the others near them still came. Any other error ends it: -ECANCELED, that of the remote, or of the sink.
  */
 typedef int (*store_sink)(void *arg, size_t segment, const void *plain, size_t len);
 int store_get_segments(struct store *s, const struct recipe *r, size_t first, size_t count,
 		       store_sink sink, void *arg, struct store_failure *failure);
 /* The bytes of a tree that a record names, by the hints in the record, else by the index. Checked. */
 int store_get_tree(struct store *s, const struct epoch_record *record, struct buf *out);
-/* Loads index objects that the caller's index has not yet: called by itself when a chunk is not found. */
+/*
+ * Loads index objects that the caller's index has not yet, also those put by others meanwhile; damaged ones are logged and left out. Called by itself when a chunk is not
+ * found. The errors of the remote and of the index.
+ */
 int store_index_refresh(struct store *s);
 
 /* ---- an index in memory, for the command ---- */

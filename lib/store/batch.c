@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pipeline from chunks to packs. */
+#include "lib/store/batch_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lib/format/names.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/log.h"
+
+/* Items beyond those that the encoders work on, so that feeding and placing do not stall them. */
+#define ITEMS_SPARE 2
+/* An item that a long recipe made larger gives its memory back. */
+#define ITEM_KEEP ((size_t)2 << 20)
+
+int batch_error(struct store_batch *b)
+{
+	SCOPED_LOCK(&b->lock);
+	return b->error;
+}
+
+void batch_fail(struct store_batch *b, int error)
+{
+	pthread_mutex_lock(&b->lock);
+	if (!b->error)
+		b->error = error;
+	pthread_cond_broadcast(&b->changed);
+	pthread_mutex_unlock(&b->lock);
+	packer_fail(b->packer, error);
+}
+
+/* ---- encoding ---- */
+
+/* Whether the pack is in the remote and long enough for the chunk: 0, -ENOENT, or an error. */
+static int look_for_pack(struct store *s, const struct store_place *place)
+{
+	char key[KEY_MAX];
+	uint64_t size;
+	int error;
+
+	if (trust_pack(s->trust, &place->pack))
+		return 0;
+	pack_key(&place->pack, key);
+	error = remote_size(s->remote, key, &size);
+	if (!error && size >= (uint64_t)place->offset + place->stored_len) {
+		trust_pack_seen(s->trust, &place->pack);
+		return 0;
+	}
+	if (error && error != -ENOENT)
+		return error;
+	/* A remote that is not mounted looks as if all packs were gone. */
+	if (remote_size(s->remote, KEY_VOLUME, &size) == -ENOENT) {
+		log_error("%s: %s and %s are gone: is the remote the right one, and mounted?",
+			  remote_name(s->remote), KEY_VOLUME, key);
+		return -EIO;
+	}
+	log_warn("%s: %s is missing or cut; what is still here of it is stored again",
+		 remote_name(s->remote), key);
+	return -ENOENT;
+}
+
+/* Whether a chunk need not be stored: the index names a place, and nothing speaks against it. */
+static int look_up(struct store *s, const struct hash *chunk, bool *ret_known)
+{
+	struct store_place place;
+	int error = s->index.get(s->index.arg, chunk, &place);
+
+	if (!error && !trust_chunk(s->trust, chunk, &place.pack))
+		error = -ENOENT;
+	if (!error)
+		error = look_for_pack(s, &place);
+	if (error && error != -ENOENT)
+		return error;
+	*ret_known = !error;
+	return 0;
+}
+
+static int encode(struct store_batch *b, struct item *it)
+{
+	struct filter *filter;
+	bool known = false;
+	int error = batch_error(b);
+
+	buf_reset(&it->frame);
+	if (error)
+		return error;
+	hash_of(it->plain.data, it->plain.len, &it->hash);
+	if (packer_has(b->packer, &it->hash))
+		return 0;
+	error = look_up(b->store, &it->hash, &known);
+	if (error || known)
+		return error;
+	error = store_filter_take(b->store, &filter);
+	if (error)
+		return error;
+	error = filter_encode(filter, it->plain.data, it->plain.len, &it->frame);
+	store_filter_give(b->store, filter);
+	return error;
+}
+
+/* ---- placing ---- */
+
+static int list_in_recipe(struct content *c, const struct item *it)
+{
+	int error = recipe_add_zeros(&c->recipe, it->zeros_before);
+
+	return error ? error : recipe_add_chunk(&c->recipe, &it->hash, (uint32_t)it->plain.len);
+}
+
+/* In the order of feeding, one at a time. */
+static int place(struct store_batch *b, struct item *it)
+{
+	struct content *c = it->content;
+	int error;
+
+	if (c && !c->error)
+		c->error = list_in_recipe(c, it);
+	/* It may have come before since it was looked up. */
+	if (!it->frame.len || packer_has(b->packer, &it->hash))
+		return 0;
+	error = packer_add(b->packer, &it->hash, it->frame.data, it->frame.len,
+			   (uint32_t)it->plain.len);
+	if (!error && c && c->counted) {
+		SCOPED_LOCK(&b->lock);
+		b->fresh += it->plain.len;
+	}
+	return error;
+}
+
+static void give_memory_back(struct item *it)
+{
+	if (it->plain.cap > ITEM_KEEP)
+		buf_free(&it->plain);
+	if (it->frame.cap > ITEM_KEEP)
+		buf_free(&it->frame);
+}
+
+static void drain_locked(struct store_batch *b)
+{
+	if (b->draining)
+		return;
+	b->draining = true;
+	while (b->head < b->tail && b->items[b->head % b->item_count].done) {
+		struct item *it = &b->items[b->head % b->item_count];
+		int error = b->error;
+
+		pthread_mutex_unlock(&b->lock);
+		if (!error) {
+			error = place(b, it);
+			if (error)
+				batch_fail(b, error);
+		}
+		give_memory_back(it);
+		pthread_mutex_lock(&b->lock);
+		it->done = false;
+		if (it->content)
+			it->content->drained++;
+		b->head++;
+		pthread_cond_broadcast(&b->changed);
+	}
+	b->draining = false;
+	pthread_cond_broadcast(&b->changed);
+}
+
+static void item_task(struct pool_task *t)
+{
+	struct item *it = (struct item *)t;
+	struct store_batch *b = it->batch;
+	int error = encode(b, it);
+
+	if (error)
+		batch_fail(b, error);
+	SCOPED_LOCK(&b->lock);
+	it->done = true;
+	drain_locked(b);
+}
+
+/* ---- feeding ---- */
+
+static int free_item(struct store_batch *b, struct item **ret_item)
+{
+	SCOPED_LOCK(&b->lock);
+	while (!b->error && b->tail - b->head == b->item_count)
+		pthread_cond_wait(&b->changed, &b->lock);
+	*ret_item = &b->items[b->tail % b->item_count];
+	return b->error;
+}
+
+int batch_feed(struct store_batch *b, struct content *c, const void *data, size_t len)
+{
+	struct item *it;
+	int error = free_item(b, &it);
+
+	if (error)
+		return error;
+	buf_reset(&it->plain);
+	buf_put(&it->plain, data, len);
+	error = buf_error(&it->plain);
+	if (error)
+		return error;
+	it->content = c;
+	it->zeros_before = 0;
+	if (c) {
+		it->zeros_before = c->zeros;
+		c->zeros = 0;
+		c->fed++;
+	}
+	pthread_mutex_lock(&b->lock);
+	b->tail++;
+	if (c && c->counted)
+		b->plain += len;
+	pthread_mutex_unlock(&b->lock);
+	pool_submit(b->store->encoders, &it->task);
+	return 0;
+}
+
+void batch_feed_zeros(struct store_batch *b, struct content *c, uint64_t len)
+{
+	c->zeros += len;
+	SCOPED_LOCK(&b->lock);
+	b->plain += len;
+}
+
+void batch_wait(struct store_batch *b, struct content *c)
+{
+	SCOPED_LOCK(&b->lock);
+	while (c->drained < c->fed)
+		pthread_cond_wait(&b->changed, &b->lock);
+}
+
+int batch_drain(struct store_batch *b)
+{
+	SCOPED_LOCK(&b->lock);
+	while (b->head < b->tail || b->draining)
+		pthread_cond_wait(&b->changed, &b->lock);
+	return b->error;
+}
+
+/* ---- making and ending ---- */
+
+int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_batch)
+{
+	size_t count = s->threads + ITEMS_SPARE;
+	struct store_batch *b = calloc(1, sizeof(*b) + count * sizeof(b->items[0]));
+	int error;
+
+	if (!b)
+		return -ENOMEM;
+	error = packer_new(s->remote, s->putters, s->trust, &b->packer);
+	if (error) {
+		free(b);
+		return error;
+	}
+	b->store = s;
+	b->epoch = epoch;
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->changed, NULL);
+	b->item_count = count;
+	for (size_t i = 0; i < count; i++) {
+		b->items[i].batch = b;
+		b->items[i].task.run = item_task;
+	}
+	*ret_batch = b;
+	return 0;
+}
+
+void store_batch_free(struct store_batch *b)
+{
+	if (!b)
+		return;
+	batch_fail(b, -ECANCELED);
+	batch_drain(b);
+	packer_free(b->packer);
+	for (size_t i = 0; i < b->item_count; i++) {
+		buf_free(&b->items[i].plain);
+		buf_free(&b->items[i].frame);
+	}
+	pthread_cond_destroy(&b->changed);
+	pthread_mutex_destroy(&b->lock);
+	free(b);
+}
+
+int store_batch_error(struct store_batch *b)
+{
+	return batch_error(b);
+}
+
+void store_batch_progress(struct store_batch *b, struct store_stats *ret_stats)
+{
+	uint64_t packs = packer_stored(b->packer);
+
+	SCOPED_LOCK(&b->lock);
+	*ret_stats = (struct store_stats){
+		.plain = b->plain, .fresh = b->fresh, .stored = packs + b->index_len};
+}

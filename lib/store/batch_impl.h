@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pipeline of one batch. Private to lib/store. */
+#ifndef EPOCHFS_STORE_BATCH_IMPL_H
+#define EPOCHFS_STORE_BATCH_IMPL_H
+
+#include "lib/store/packer.h"
+#include "lib/store/store_impl.h"
+
+/*
+ * One feeder cuts, and copies each chunk into a free item of a ring; encoders hash it, look it up
+ * and make its frame, in any order; then the items are placed (into the packs and into the recipe of
+ * their content) strictly in the order in which they were fed, by whichever encoder finds the
+ * oldest one done. So packs and recipes do not depend on how the threads ran, and memory is bounded
+ * by the ring and the packs. After an error items are still drained, but nothing is done with them.
+ */
+struct content {
+	struct recipe recipe;
+	uint64_t fed, drained; /* items; drained: guarded by the batch's lock */
+	uint64_t zeros;	       /* zeros since the last chunk that was fed */
+	int error;	       /* of the recipe; the batch goes on */
+	bool counted;	       /* in the batch's plain and fresh bytes */
+};
+
+struct item {
+	struct pool_task task;
+	struct store_batch *batch;
+	struct content *content; /* NULL: the chunk is in no list */
+	uint64_t zeros_before;
+	struct buf plain;
+	struct buf frame; /* empty where the chunk is known */
+	struct hash hash;
+	bool done; /* guarded by the batch's lock */
+};
+
+struct store_batch {
+	struct store *store;
+	uint64_t epoch;
+	struct packer *packer;
+
+	/* Guards what follows and the fields said so above; nothing is called under it. `changed`
+	 * tells of head, draining and error. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int error;
+	uint64_t head, tail; /* items [head, tail) are in use, modulo item_count */
+	bool draining;	     /* a thread places items */
+	uint64_t plain, fresh;
+	uint64_t index_len;
+
+	size_t item_count;
+	struct item items[];
+};
+
+int batch_error(struct store_batch *b);
+void batch_fail(struct store_batch *b, int error);
+/* Waits until all that was fed is placed. Gives the batch's error. */
+int batch_drain(struct store_batch *b);
+
+/* Feeds one chunk (1 to CHUNK_PLAIN_MAX bytes). Blocks while the ring is full. */
+int batch_feed(struct store_batch *b, struct content *c, const void *data, size_t len);
+/* Zeros are nothing but a line in the recipe. */
+void batch_feed_zeros(struct store_batch *b, struct content *c, uint64_t len);
+/* Waits until all items of this content are placed. */
+void batch_wait(struct store_batch *b, struct content *c);
+
+#endif

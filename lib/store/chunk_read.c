@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fetching chunks: neighbours in one range, ranges at once, everything checked. */
+#include "lib/store/store_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lib/format/names.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/log.h"
+
+/* Frames of one pack are fetched together where no more than this lies between them ... */
+#define GAP_MAX (64u << 10)
+/* ... up to this length: a few ranges at once, with what is decoded of them, are all the memory
+ * that reading takes. */
+#define RANGE_MAX (4u << 20)
+/* A frame that came damaged is fetched again: the damage may be of the way here. */
+#define FRAME_TRIES 3
+
+/* Wanted chunks [first, first + count) in the order of places, in one range of a pack. */
+struct range {
+	size_t first;
+	size_t count;
+	uint32_t offset;
+	uint32_t len;
+};
+
+struct reading {
+	struct store *s;
+	struct wanted **sorted; /* by pack and offset */
+	size_t count;
+	struct range *ranges;
+	size_t range_count;
+	store_sink sink;
+	void *arg;
+};
+
+bool wanted_tried(const struct wanted *w, const struct hash *pack)
+{
+	for (unsigned i = 0; i < w->tried_count; i++)
+		if (hash_equal(&w->tried[i], pack))
+			return true;
+	return false;
+}
+
+static void mark_failed(struct wanted *w)
+{
+	if (w->tried_count < WANTED_TRIES)
+		w->tried[w->tried_count++] = w->place.pack;
+	w->state = WANTED_NOWHERE;
+}
+
+/* ---- one range ---- */
+
+/* 0, -EBADMSG where it is damaged, or -ENOMEM. */
+static int decode(struct store *s, const struct wanted *w, const uint8_t *frame, uint8_t *ret_plain)
+{
+	struct filter *filter;
+	struct hash hash;
+	int error = store_filter_take(s, &filter);
+
+	if (error)
+		return error;
+	error = filter_decode(filter, frame, w->place.stored_len, ret_plain, w->place.plain_len);
+	store_filter_give(s, filter);
+	if (error)
+		return error == -ENOMEM ? error : -EBADMSG;
+	hash_of(ret_plain, w->place.plain_len, &hash);
+	return hash_equal(&hash, &w->hash) ? 0 : -EBADMSG;
+}
+
+/* The same once more from the remote: also -ENOENT and its other errors. */
+static int decode_again(struct store *s, const struct wanted *w, uint8_t *ret_plain)
+{
+	cleanup_buf struct buf frame = {0};
+	char key[KEY_MAX];
+	int error;
+
+	pack_key(&w->place.pack, key);
+	error = remote_get(s->remote, key, w->place.offset, w->place.stored_len, &frame);
+	if (error)
+		return error;
+	return frame.len == w->place.stored_len ? decode(s, w, frame.data, ret_plain) : -EBADMSG;
+}
+
+/* `frame` is NULL where the range ended before it. */
+static int decode_stubbornly(struct store *s, const struct wanted *w, const uint8_t *frame,
+			     uint8_t *ret_plain)
+{
+	int error = frame ? decode(s, w, frame, ret_plain) : -EBADMSG;
+
+	for (int tries = 1; error == -EBADMSG && tries < FRAME_TRIES; tries++)
+		error = decode_again(s, w, ret_plain);
+	return error;
+}
+
+static bool same_frame(const struct wanted *a, const struct wanted *b)
+{
+	return hash_equal(&a->hash, &b->hash) && hash_equal(&a->place.pack, &b->place.pack) &&
+	       a->place.offset == b->place.offset && a->place.stored_len == b->place.stored_len &&
+	       a->place.plain_len == b->place.plain_len;
+}
+
+static bool length_fits(const struct wanted *w)
+{
+	return !w->plain_len || w->plain_len == w->place.plain_len;
+}
+
+static int deliver_range(struct reading *r, const struct range *range, const struct buf *data)
+{
+	cleanup_free uint8_t *plain = malloc(CHUNK_PLAIN_MAX);
+	const struct wanted *decoded = NULL; /* what `plain` holds */
+	int error = plain ? 0 : -ENOMEM;
+
+	for (size_t i = range->first; i < range->first + range->count && !error; i++) {
+		struct wanted *w = r->sorted[i];
+		uint64_t at = w->place.offset - range->offset;
+		bool there = at + w->place.stored_len <= data->len;
+
+		if (!length_fits(w)) {
+			mark_failed(w);
+			continue;
+		}
+		if (!decoded || !same_frame(decoded, w)) {
+			decoded = NULL;
+			error = decode_stubbornly(r->s, w, there ? data->data + at : NULL, plain);
+		}
+		if (error == -EBADMSG || error == -ENOENT) {
+			if (error == -EBADMSG)
+				trust_chunk_damaged(r->s->trust, &w->hash, &w->place.pack);
+			mark_failed(w);
+			error = 0;
+			continue;
+		}
+		if (!error) {
+			decoded = w;
+			error = r->sink(r->arg, w->number, plain, w->place.plain_len);
+		}
+		if (!error)
+			w->state = WANTED_DONE;
+	}
+	return error;
+}
+
+static int read_range(void *arg, size_t i)
+{
+	struct reading *r = arg;
+	const struct range *range = &r->ranges[i];
+	const struct hash *pack = &r->sorted[range->first]->place.pack;
+	cleanup_buf struct buf data = {0};
+	char key[KEY_MAX];
+	int error = buf_reserve(&data, range->len);
+
+	if (error)
+		return error;
+	pack_key(pack, key);
+	error = remote_get(r->s->remote, key, range->offset, range->len, &data);
+	if (error == -ENOENT) {
+		trust_pack_lost(r->s->trust, pack);
+		for (size_t k = 0; k < range->count; k++)
+			mark_failed(r->sorted[range->first + k]);
+		return 0;
+	}
+	return error ? error : deliver_range(r, range, &data);
+}
+
+/* ---- all ranges ---- */
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct wanted *x = *(struct wanted *const *)a, *y = *(struct wanted *const *)b;
+	int order = hash_compare(&x->place.pack, &y->place.pack);
+
+	if (!order)
+		order = (x->place.offset > y->place.offset) - (x->place.offset < y->place.offset);
+	return order ? order : hash_compare(&x->hash, &y->hash);
+}
+
+/* Whether the frame of w can be fetched with the range; `end` is that of the longer of the two. */
+static bool joins(const struct reading *r, const struct range *range, const struct wanted *w,
+		  uint64_t *ret_end)
+{
+	uint64_t end = (uint64_t)range->offset + range->len;
+	uint64_t frame_end = (uint64_t)w->place.offset + w->place.stored_len;
+
+	if (!hash_equal(&r->sorted[range->first]->place.pack, &w->place.pack) ||
+	    w->place.offset > end + GAP_MAX)
+		return false;
+	if (end < frame_end)
+		end = frame_end;
+	*ret_end = end;
+	return end - range->offset <= RANGE_MAX;
+}
+
+static void make_ranges(struct reading *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct wanted *w = r->sorted[i];
+		struct range *last = r->range_count ? &r->ranges[r->range_count - 1] : NULL;
+		uint64_t end;
+
+		if (last && joins(r, last, w, &end)) {
+			last->count++;
+			last->len = (uint32_t)(end - last->offset);
+		} else {
+			r->ranges[r->range_count++] =
+				(struct range){i, 1, w->place.offset, w->place.stored_len};
+		}
+	}
+}
+
+/* Reads what is WANTED_PLACED: each becomes WANTED_DONE, or WANTED_NOWHERE. */
+static int read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+		       void *arg)
+{
+	cleanup_free struct wanted **sorted = calloc(count, sizeof(*sorted));
+	cleanup_free struct range *ranges = calloc(count, sizeof(*ranges));
+	struct reading r = {.s = s, .sorted = sorted, .ranges = ranges, .sink = sink, .arg = arg};
+
+	if (!sorted || !ranges)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		if (wanted[i].state == WANTED_PLACED)
+			sorted[r.count++] = &wanted[i];
+	if (r.count)
+		qsort(sorted, r.count, sizeof(*sorted), compare_places);
+	make_ranges(&r);
+	return pool_run(s->readers, r.range_count, read_range, &r);
+}
+
+/* ---- where to look ---- */
+
+static size_t count_in(const struct wanted *wanted, size_t count, enum wanted_state state)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++)
+		n += wanted[i].state == state;
+	return n;
+}
+
+/* By the caller's index. */
+static int locate(struct store *s, struct wanted *wanted, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct wanted *w = &wanted[i];
+		struct store_place place;
+		int error;
+
+		if (w->state != WANTED_NOWHERE)
+			continue;
+		error = s->index.get(s->index.arg, &w->hash, &place);
+		if (error && error != -ENOENT)
+			return error;
+		if (error || wanted_tried(w, &place.pack))
+			continue;
+		w->place = place;
+		w->state = WANTED_PLACED;
+	}
+	return 0;
+}
+
+/* By the index, else by new index objects, else by all of them. */
+static int find_places(struct store *s, struct wanted *wanted, size_t count, uint64_t refreshes)
+{
+	int error = locate(s, wanted, count);
+
+	if (error || !count_in(wanted, count, WANTED_NOWHERE))
+		return error;
+	error = store_index_refresh_since(s, refreshes);
+	if (!error)
+		error = locate(s, wanted, count);
+	if (!error && count_in(wanted, count, WANTED_NOWHERE))
+		error = store_chunks_search(s, wanted, count);
+	return error;
+}
+
+static void explain(const struct wanted *wanted, size_t count, struct store_failure *failure)
+{
+	for (size_t i = 0; i < count && failure; i++) {
+		if (wanted[i].state == WANTED_DONE)
+			continue;
+		failure->pack[0] = '\0';
+		if (wanted[i].tried_count)
+			hash_to_hex(&wanted[i].tried[0], failure->pack);
+		if (failure->pack[0])
+			return;
+	}
+}
+
+int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+		      void *arg, struct store_failure *failure)
+{
+	uint64_t refreshes = store_index_refreshes(s);
+
+	for (int round = 0; round < WANTED_TRIES; round++) {
+		int error = find_places(s, wanted, count, refreshes);
+
+		if (error)
+			return error;
+		if (!count_in(wanted, count, WANTED_PLACED))
+			break;
+		error = read_placed(s, wanted, count, sink, arg);
+		if (error)
+			return error;
+		if (count_in(wanted, count, WANTED_DONE) == count)
+			return 0;
+	}
+	explain(wanted, count, failure);
+	return -EIO;
+}

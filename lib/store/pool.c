@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worker threads. */
+#include "lib/store/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "lib/util/cleanup.h"
+
+/* A loop in progress; it lies on the stack of pool_run. It is queued while next < count. */
+struct loop {
+	pool_fn fn;
+	void *arg;
+	size_t count;
+	size_t next;	/* the round to begin next */
+	size_t running; /* rounds that have begun and not ended */
+	int error;
+	pthread_cond_t ended;
+	struct loop *after;
+};
+
+struct pool {
+	/* Guards all that follows and the loops. Nothing is locked or called under it. */
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct pool_task *tasks, **last_task;
+	struct loop *loops, **last_loop;
+	bool stop;
+	unsigned count;
+	pthread_t threads[];
+};
+
+static void push_loop_locked(struct pool *p, struct loop *l)
+{
+	l->after = NULL;
+	*p->last_loop = l;
+	p->last_loop = &l->after;
+}
+
+static void unlink_loop_locked(struct pool *p, struct loop *l)
+{
+	struct loop **at = &p->loops;
+
+	while (*at != l)
+		at = &(*at)->after;
+	*at = l->after;
+	if (!*at)
+		p->last_loop = at;
+}
+
+static void run_task_locked(struct pool *p)
+{
+	struct pool_task *t = p->tasks;
+
+	p->tasks = t->next;
+	if (!p->tasks)
+		p->last_task = &p->tasks;
+	pthread_mutex_unlock(&p->lock);
+	t->run(t);
+	pthread_mutex_lock(&p->lock);
+}
+
+/* No round of the loop begins any more. */
+static void fail_loop_locked(struct pool *p, struct loop *l, int error)
+{
+	if (!l->error)
+		l->error = error;
+	if (l->next < l->count) {
+		unlink_loop_locked(p, l);
+		l->next = l->count;
+	}
+}
+
+static void run_round_locked(struct pool *p)
+{
+	struct loop *l = p->loops;
+	size_t i = l->next;
+	int error;
+
+	unlink_loop_locked(p, l);
+	l->next++;
+	l->running++;
+	if (l->next < l->count)
+		push_loop_locked(p, l);
+	pthread_mutex_unlock(&p->lock);
+	error = l->fn(l->arg, i);
+	pthread_mutex_lock(&p->lock);
+	l->running--;
+	if (error)
+		fail_loop_locked(p, l, error);
+	if (l->next == l->count && !l->running)
+		pthread_cond_signal(&l->ended);
+}
+
+static void *worker(void *arg)
+{
+	struct pool *p = arg;
+
+	SCOPED_LOCK(&p->lock);
+	for (;;) {
+		if (p->tasks)
+			run_task_locked(p);
+		else if (p->loops)
+			run_round_locked(p);
+		else if (p->stop)
+			return NULL;
+		else
+			pthread_cond_wait(&p->work, &p->lock);
+	}
+}
+
+static void start_threads(struct pool *p, unsigned count)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (p->count < count && !pthread_create(&p->threads[p->count], NULL, worker, p))
+		p->count++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int pool_new(unsigned threads, struct pool **ret_pool)
+{
+	struct pool *p = calloc(1, sizeof(*p) + threads * sizeof(p->threads[0]));
+
+	if (!p)
+		return -ENOMEM;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->work, NULL);
+	p->last_task = &p->tasks;
+	p->last_loop = &p->loops;
+	start_threads(p, threads);
+	if (!p->count) {
+		pool_free(p);
+		return -EAGAIN;
+	}
+	*ret_pool = p;
+	return 0;
+}
+
+void pool_free(struct pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	pthread_cond_broadcast(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; i < p->count; i++)
+		pthread_join(p->threads[i], NULL);
+	pthread_cond_destroy(&p->work);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+void pool_submit(struct pool *p, struct pool_task *t)
+{
+	SCOPED_LOCK(&p->lock);
+	t->next = NULL;
+	*p->last_task = t;
+	p->last_task = &t->next;
+	pthread_cond_signal(&p->work);
+}
+
+int pool_run(struct pool *p, size_t count, pool_fn fn, void *arg)
+{
+	struct loop l = {.fn = fn, .arg = arg, .count = count};
+
+	if (!count)
+		return 0;
+	pthread_cond_init(&l.ended, NULL);
+	pthread_mutex_lock(&p->lock);
+	push_loop_locked(p, &l);
+	pthread_cond_broadcast(&p->work);
+	while (l.next < l.count || l.running)
+		pthread_cond_wait(&l.ended, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+	pthread_cond_destroy(&l.ended);
+	return l.error;
+}

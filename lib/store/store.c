@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a content store. */
+#include "lib/store/store_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/util/cleanup.h"
+
+static unsigned default_threads(void)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cores < 1 ? 1 : (unsigned)cores;
+}
+
+static int open_pools(struct store *s)
+{
+	unsigned readers = s->threads < STORE_READERS_MIN ? STORE_READERS_MIN : s->threads;
+	int error = trust_new(&s->trust);
+
+	if (!error)
+		error = pool_new(s->threads, &s->encoders);
+	if (!error)
+		error = pool_new(STORE_PUTTERS, &s->putters);
+	if (!error)
+		error = pool_new(readers, &s->readers);
+	return error;
+}
+
+int store_open(struct remote *remote, const struct store_index *index, unsigned threads,
+	       struct store **ret_store)
+{
+	struct store *s = calloc(1, sizeof(*s));
+	int error;
+
+	if (!s)
+		return -ENOMEM;
+	s->remote = remote;
+	s->index = *index;
+	s->threads = threads ? threads : default_threads();
+	if (s->threads > STORE_THREADS_MAX)
+		s->threads = STORE_THREADS_MAX;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->scan_ended, NULL);
+	error = open_pools(s);
+	if (error) {
+		store_close(s);
+		return error;
+	}
+	*ret_store = s;
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	if (!s)
+		return;
+	pool_free(s->encoders);
+	pool_free(s->putters);
+	pool_free(s->readers);
+	trust_free(s->trust);
+	for (unsigned i = 0; i < s->filter_count; i++)
+		filter_free(s->filters[i]);
+	pthread_cond_destroy(&s->scan_ended);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+int store_filter_take(struct store *s, struct filter **ret_filter)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->filter_count) {
+		*ret_filter = s->filters[--s->filter_count];
+		pthread_mutex_unlock(&s->lock);
+		return 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return filter_new(ret_filter);
+}
+
+void store_filter_give(struct store *s, struct filter *f)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->filter_count < sizeof(s->filters) / sizeof(s->filters[0])) {
+		s->filters[s->filter_count++] = f;
+		f = NULL;
+	}
+	pthread_mutex_unlock(&s->lock);
+	filter_free(f);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the content store share. Private to lib/store. */
+#ifndef EPOCHFS_STORE_STORE_IMPL_H
+#define EPOCHFS_STORE_STORE_IMPL_H
+
+#include <pthread.h>
+#include "lib/store/filter.h"
+#include "lib/store/pool.h"
+#include "lib/store/store.h"
+#include "lib/store/trust.h"
+
+#define STORE_THREADS_MAX 8
+/* Puts of packs that run at once, over all batches. */
+#define STORE_PUTTERS 3
+/* Readers wait for the remote more than they compute: at least so many. */
+#define STORE_READERS_MIN 4
+
+/*
+ * Three pools, so that none waits for another: encoders hash, look up and compress; putters put
+ * packs and may wait for a remote that is away; readers fetch, decode and check.
+ */
+struct store {
+	struct remote *remote;
+	struct store_index index;
+	struct trust *trust;
+	unsigned threads;
+	struct pool *encoders;
+	struct pool *putters;
+	struct pool *readers;
+
+	/* Guards what follows; nothing is called under it. */
+	pthread_mutex_t lock;
+	pthread_cond_t scan_ended;
+	struct filter *filters[2 * STORE_THREADS_MAX]; /* those not in use */
+	unsigned filter_count;
+	/* Reading the index objects, one reader at a time: see index_sync.c. */
+	bool scanning;
+	uint64_t refreshes; /* begun */
+	int refresh_error;  /* of the last one that ended */
+	int64_t scan_ended_ns, scan_took_ns;
+};
+
+/* A filter for this thread until store_filter_give: 0 or -ENOMEM. */
+int store_filter_take(struct store *s, struct filter **ret_filter);
+void store_filter_give(struct store *s, struct filter *f);
+
+/* ---- where chunks lie: index_sync.c ---- */
+
+/* A row of an index object that was read and checked. */
+struct index_row {
+	struct hash chunk;
+	struct store_place place;
+};
+typedef int (*index_rows_fn)(void *arg, const char *key, const struct index_row *rows,
+			     size_t count);
+
+/* ---- reading chunks: chunk_read.c ---- */
+
+enum wanted_state {
+	WANTED_NOWHERE, /* no place is known, or that one failed */
+	WANTED_PLACED,
+	WANTED_DONE,
+};
+
+#define WANTED_TRIES 4
+
+/* A chunk that somebody wants. Fill hash, plain_len and number; zero the rest, or set a place. */
+struct wanted {
+	struct hash hash;
+	uint32_t plain_len; /* 0: not known, any will do */
+	enum wanted_state state;
+	size_t number; /* the caller's, for the sink */
+	struct store_place place;
+	unsigned tried_count;
+	struct hash tried[WANTED_TRIES]; /* packs in which it was not, or damaged */
+};
+
+/*
+ * Gets the chunks, in any order, and gives each with its number to `sink` from the readers' threads:
+ * each checked against its hash. A chunk that is missing or damaged where the index says is looked
+ * for in all index objects. The others are given to the sink nevertheless; then -EIO and `failure`.
+ */
+int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+		      void *arg, struct store_failure *failure);
+
+/* Whether w was already looked for in that pack. */
+bool wanted_tried(const struct wanted *w, const struct hash *pack);
+
+/*
+ * Finds places other than those tried for the chunks that are WANTED_NOWHERE, in all index objects
+ * of the remote; what is found becomes WANTED_PLACED.
+ */
+int store_chunks_search(struct store *s, struct wanted *wanted, size_t count);
+
+/* The number of refreshes that have begun, and a refresh unless one has begun since. */
+uint64_t store_index_refreshes(struct store *s);
+int store_index_refresh_since(struct store *s, uint64_t refreshes);
+
+#endif
