@@ -53,6 +53,7 @@ void epochs_dir_stat_base(struct fs_mount *m, uint64_t ino, mode_t mode, int64_t
 		.st_nlink = 1,
 		.st_uid = known ? root.uid : m->uid,
 		.st_gid = known ? root.gid : m->gid,
+		.st_size = S_ISDIR(mode) ? 4096 : 0,
 		.st_blksize = 4096,
 		.st_mtim = clock_timespec(ns),
 		.st_ctim = clock_timespec(ns),

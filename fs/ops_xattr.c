@@ -23,10 +23,18 @@ static bool is_own(const char *name)
 	return strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0;
 }
 
-/* No ACLs: tools then ask no more. */
-static bool is_system(const char *name)
+/* No ACLs (system.*): tools then ask no more. */
+static bool is_supported(const char *name)
 {
-	return strncmp(name, "system.", strlen("system.")) == 0;
+	static const char *const prefixes[] = {"user.", "trusted.", "security."};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
+		size_t len = strlen(prefixes[i]);
+
+		if (strncmp(name, prefixes[i], len) == 0 && name[len])
+			return true;
+	}
+	return false;
 }
 
 /* Where user.epochfs.* go: into a list of names, or the value of one of them. */
@@ -143,7 +151,7 @@ static int get_xattr(struct fs_mount *m, struct node *n, const char *name, struc
 	struct own_sink s = {.wanted = name + strlen(OWN_PREFIX), .out = out};
 	int r;
 
-	if (is_system(name))
+	if (!is_supported(name))
 		return -EOPNOTSUPP;
 	if (is_own(name)) {
 		r = own_of(m, n, &s);
@@ -198,7 +206,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	const struct node *n = nodes_find(m->nodes, ino);
 	int r = node_writable(m, n);
 
-	if (r == 0 && is_system(name))
+	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
 		r = live_setxattr(m->vol, n->a, name, value, size, flags);
@@ -211,7 +219,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	const struct node *n = nodes_find(m->nodes, ino);
 	int r = node_writable(m, n);
 
-	if (r == 0 && is_system(name))
+	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
 		r = live_removexattr(m->vol, n->a, name);

@@ -28,18 +28,15 @@ static void want(struct fuse_conn_info *conn, unsigned caps)
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	const struct fs_mount *m = userdata;
-
+	(void)userdata;
 	conn->want = 0;
 	/* Not wanted: the writeback cache (it excludes passthrough), export (NFS would keep node ids
 	 * for ever), invalidation by mtime (nothing changes behind the kernel's back), locks (the
-	 * kernel's own do), ACLs, the umask left to us. */
+	 * kernel's own do), ACLs, the umask left to us, reading requests through a pipe (a request of a
+	 * mebibyte and its header do not fit). */
 	want(conn, FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
 			   FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO |
-			   FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
-	/* A pipe saves a copy of what is written, and costs a system call for all else. */
-	if (m->options.passthrough == FS_PASSTHROUGH_OFF)
-		want(conn, FUSE_CAP_SPLICE_READ);
+			   FUSE_CAP_SPLICE_WRITE);
 	conn->max_write = WRITE_MAX;
 	conn->max_background = BACKGROUND_MAX;
 	conn->congestion_threshold = BACKGROUND_MAX;

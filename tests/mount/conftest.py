@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests on a real mount.
+
+The program under test is EPOCHFS_BIN. A test gets a fresh volume, mounted, once with kernel
+passthrough and once without; whatever happens, the mount is gone after it and the daemon has ended.
+
+    def test_x(mnt):              # both ways; mnt.path is the live tree
+    @pytest.mark.options(settle="0")   # more mount options for one test
+    def test_y(volume):           # nothing is mounted yet: volume.mount(...)
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
+SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
+LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too
+
+
+def wait_until(condition, what, limit=LIMIT):
+    """Polls until condition() is true, and gives what it gave."""
+    deadline = time.monotonic() + limit
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail("waited %d s in vain: %s" % (limit, what))
+        time.sleep(0.01)
+
+
+def is_mounted(path):
+    point = os.fspath(path).replace(" ", r"\040")
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
+        return any(line.split(" ")[4] == point for line in f)
+
+
+def run(*command, check=True, **keywords):
+    """Runs a program: its CompletedProcess, with output as text."""
+    keywords.setdefault("timeout", LIMIT)
+    done = subprocess.run(
+        [os.fspath(c) for c in command], capture_output=True, text=True, errors="replace", check=False, **keywords
+    )
+    if check and done.returncode:
+        pytest.fail("%s: exit code %d\n%s%s" % (command, done.returncode, done.stdout, done.stderr))
+    return done
+
+
+def python(code, *arguments, **keywords):
+    """Starts another process that runs this Python code; its standard streams are pipes."""
+    keywords.setdefault("stdin", subprocess.PIPE)
+    keywords.setdefault("stdout", subprocess.PIPE)
+    # Sanitizers of the daemon are no business of the programs that use the mount.
+    return subprocess.Popen([sys.executable, "-u", "-c", code, *map(os.fspath, arguments)], text=True, **keywords)
+
+
+class Control:
+    """One open of .epochs/.control."""
+
+    def __init__(self, mountpoint):
+        self.fd = os.open(os.path.join(mountpoint, ".epochs", ".control"), os.O_RDWR)
+
+    def request(self, op, **arguments):
+        os.write(self.fd, json.dumps({"op": op, **arguments}).encode() + b"\n")
+        answer = b""
+        while True:
+            part = os.read(self.fd, 1 << 20)
+            if not part:
+                return json.loads(answer)
+            answer += part
+
+    def close(self):
+        os.close(self.fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Mount:
+    """A volume in its own directory: remote, cache, mount point; mounted or not."""
+
+    def __init__(self, base, options):
+        self.base = pathlib.Path(base)
+        self.path = self.base / "mnt"
+        self.remote = self.base / "remote"
+        self.cache = self.base / "cache"
+        self.log = self.base / "log"
+        self.options = dict(options)
+        self.process = None
+        for folder in (self.path, self.remote, self.cache):
+            folder.mkdir()
+        os.chmod(self.base, 0o755)
+
+    @property
+    def epochs_dir(self):
+        return self.path / ".epochs"
+
+    @property
+    def url(self):
+        return "file://%s" % self.remote
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def command(self, **options):
+        words = ["%s=%s" % (k.replace("_", "-"), v) if v is not True else k.replace("_", "-")
+                 for k, v in {"cache_dir": self.cache, **self.options, **options}.items() if v is not None]
+        return [BIN, "mount", "-f", "-o", ",".join(words), self.url, os.fspath(self.path)]
+
+    def mount(self, **options):
+        """Mounts, with these options over the volume's own, and waits until requests are answered."""
+        assert self.process is None, "already mounted"
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command(**options), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(lambda: is_mounted(self.path) or self.process.poll() is not None, "the mount")
+        if self.process.poll() is not None:
+            code, self.process = self.process.returncode, None
+            raise MountError(code, self.log.read_text(errors="replace"))
+        os.stat(self.epochs_dir)
+        return self
+
+    def unmount(self):
+        """Unmounts by the system's command; the daemon seals and ends without an error."""
+        assert self.process, "not mounted"
+        wait_until(lambda: run("umount", self.path, check=False).returncode == 0, "umount %s" % self.path)
+        self.wait_end()
+
+    def wait_end(self):
+        code = self.process.wait(timeout=LIMIT)
+        self.process = None
+        assert code == 0, "the daemon ended with %d:\n%s" % (code, self.log.read_text(errors="replace"))
+
+    def terminate(self, number=signal.SIGTERM):
+        """Ends the daemon by a signal, in order."""
+        self.process.send_signal(number)
+        self.wait_end()
+
+    def kill(self):
+        """SIGKILL; the dead mount is taken away."""
+        self.process.kill()
+        self.process.wait(timeout=LIMIT)
+        self.process = None
+        wait_until(lambda: run("umount", "-l", self.path, check=False).returncode == 0 or not is_mounted(self.path),
+                   "the dead mount to go")
+
+    def remount(self, empty_cache=False, **options):
+        """Unmounts in order and mounts again. With an empty cache all comes from the remote."""
+        if self.process:
+            if empty_cache:
+                self.wait_durable()
+            self.unmount()
+        if empty_cache:
+            self.empty_cache()
+        return self.mount(**options)
+
+    def empty_cache(self):
+        shutil.rmtree(self.cache)
+        self.cache.mkdir()
+
+    def request(self, op, **arguments):
+        """One request as the command makes it; fails for an error in the answer."""
+        with Control(self.path) as control:
+            answer = control.request(op, **arguments)
+        assert "error" not in answer, answer
+        return answer
+
+    def status(self):
+        return self.request("status")
+
+    def seal(self, name=None):
+        """Seals an epoch now: its number."""
+        if name is None:
+            return self.request("commit")["epoch"]
+        os.mkdir(self.epochs_dir / name)
+        return int(os.readlink(self.epochs_dir / name))
+
+    def rollback(self, epoch):
+        """As `ln -sfn EPOCH .epochs/current` does it: the number of the epoch made."""
+        run("ln", "-sfn", str(epoch), self.epochs_dir / "current")
+        return int(os.readlink(self.epochs_dir / "current"))
+
+    def wait_durable(self):
+        """Waits until all that is closed is durable in the remote, as `sync .epochs` does."""
+        fd = os.open(self.epochs_dir, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def epochs(self):
+        """The numbers of the epochs that .epochs lists, in order."""
+        return sorted(int(n) for n in os.listdir(self.epochs_dir) if n.isdigit())
+
+    def tags(self):
+        fixed = {"latest", "current", "torn"}
+        return {n: int(os.readlink(self.epochs_dir / n)) for n in os.listdir(self.epochs_dir)
+                if not n.isdigit() and n not in fixed}
+
+    def epoch(self, number):
+        """The directory of an epoch."""
+        return self.epochs_dir / ("%06d" % int(number))
+
+    def torn(self):
+        """Names of what killed writers left."""
+        return sorted(os.listdir(self.epochs_dir / "torn"))
+
+    def clean_up(self):
+        """After the test: nothing stays mounted, nothing runs. Says what was left to do by force."""
+        left = []
+        if self.process and self.process.poll() is None:
+            try:
+                done = run("umount", self.path, check=False, timeout=LIMIT / 2)
+                if done.returncode:
+                    left.append(done.stderr.strip())
+            except subprocess.TimeoutExpired:
+                left.append("umount hangs")
+            try:
+                if not left:
+                    self.process.wait(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                left.append("the daemon does not end")
+        if is_mounted(self.path):
+            subprocess.run(["umount", "-l", os.fspath(self.path)], check=False)
+        if self.process:
+            if left:
+                self.process.kill()
+            code = self.process.wait()
+            self.process = None
+            if not left and code:
+                left.append("the daemon ended with %d" % code)
+        return left
+
+
+class MountError(Exception):
+    """The command did not mount: its exit code and what it printed."""
+
+    def __init__(self, code, output):
+        super().__init__("exit code %d: %s" % (code, output))
+        self.code = code
+        self.output = output
+
+
+@pytest.fixture(params=["on", "off"])
+def passthrough(request):
+    return request.param
+
+
+@pytest.fixture
+def make_volume(tmp_path_factory, passthrough):
+    """Makes volumes, each with a daemon of its own; takes them away after the test."""
+    made = []
+
+    def make(**options):
+        v = Mount(tmp_path_factory.mktemp("v"), {"passthrough": passthrough, **options})
+        made.append(v)
+        return v
+
+    yield make
+    left = [(v, word) for v in made for word in v.clean_up()]
+    if left:
+        pytest.fail("\n".join("%s\n%s" % (word, v.log.read_text(errors="replace")) for v, word in left))
+
+
+@pytest.fixture
+def volume(make_volume, request):
+    """A volume that is not mounted yet."""
+    marker = request.node.get_closest_marker("options")
+    return make_volume(**(marker.kwargs if marker else {}))
+
+
+@pytest.fixture
+def mnt(volume):
+    """A fresh volume, mounted. Sealing by quiet is far away unless the test asks for it."""
+    volume.options.setdefault("settle", "1h")
+    try:
+        return volume.mount()
+    except MountError as error:
+        if volume.options["passthrough"] == "on" and "passthrough=on" in error.output:
+            pytest.skip("this kernel has no passthrough for us: %s" % error.output.strip())
+        raise
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "options(name=value): options of the mount")
