@@ -136,11 +136,8 @@ int live_symlink(struct volume *vol, uint64_t parent, const char *name, const ch
 static int link_locked(struct volume *vol, struct state_file *f, uint64_t parent, const char *name)
 {
 	int64_t now = live_now_ns();
-	struct state_file dir;
-	int error = may_add_locked(vol, parent, name, &dir);
+	int error;
 
-	if (error)
-		return error;
 	f->nlink++;
 	f->ctime_ns = now;
 	error = state_file_set(vol->state, f);
@@ -152,11 +149,13 @@ static int link_locked(struct volume *vol, struct state_file *f, uint64_t parent
 int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
 	      struct live_attr *ret_attr)
 {
-	struct state_file f;
+	struct state_file f, dir;
 	int error;
 
 	SCOPED_LOCK(&vol->lock);
-	error = vol->options.read_only ? -EROFS : state_file_get(vol->state, ino, &f);
+	error = may_add_locked(vol, parent, name, &dir);
+	if (!error)
+		error = state_file_get(vol->state, ino, &f);
 	if (error)
 		return error;
 	if (S_ISDIR(f.mode))
