@@ -11,9 +11,11 @@
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 
-/* A mount waits this long for a remote that does not answer; later calls wait as long as it takes. */
+/* A mount waits this long for a remote that does not answer; later readers for `patience`. */
 #define FIRST_TRIES 4
 #define FIRST_TOTAL (15 * NS_PER_S)
+/* Readers wait at least this long, however short the patience. */
+#define READER_MIN (10 * NS_PER_S)
 
 #define UUID_LEN  36
 #define LOCAL_MAX 4096
@@ -174,6 +176,9 @@ static int local_uuid(struct volume *vol, struct opening_message *m)
 
 int connect_volume(struct volume *vol, struct opening_message *m)
 {
+	const struct remote_retry_policy policy = {
+		.max_total_ns = vol->options.patience_ns > READER_MIN ? vol->options.patience_ns
+								      : READER_MIN};
 	char text[REMOTE_TEXT_MAX];
 	struct remote *plain;
 	int error = remote_open(vol->options.remote, &plain);
@@ -184,7 +189,7 @@ int connect_volume(struct volume *vol, struct opening_message *m)
 	vol->local_only = remote_is_none(plain);
 	error = vol->local_only ? local_uuid(vol, m) : open_existing(vol, plain, m);
 	if (!error)
-		error = remote_retry_new(plain, NULL, &vol->remote);
+		error = remote_retry_new(plain, &policy, &vol->remote);
 	if (error)
 		remote_close(plain);
 	return error;

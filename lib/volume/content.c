@@ -22,14 +22,18 @@ int contents_new(struct contents **ret_contents)
 	return 0;
 }
 
-void contents_free(struct contents *all)
+void contents_drain(struct contents *all)
 {
-	if (!all)
-		return;
 	pthread_mutex_lock(&all->lock);
 	while (all->fetches)
 		pthread_cond_wait(&all->idle, &all->lock);
 	pthread_mutex_unlock(&all->lock);
+}
+
+void contents_free(struct contents *all)
+{
+	if (!all)
+		return;
 	pthread_cond_destroy(&all->idle);
 	pthread_mutex_destroy(&all->lock);
 	free(all);

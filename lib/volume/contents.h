@@ -7,6 +7,8 @@
 #include "lib/volume/internal.h"
 
 int contents_new(struct contents **ret_contents);
+/* Waits until no fetch is under way. */
+void contents_drain(struct contents *c);
 /* All references must be gone. NULL is allowed. */
 void contents_free(struct contents *c);
 

@@ -34,15 +34,17 @@ struct store;	 /* lib/store/store.h; NULL with remote `none` */
 
 struct volume {
 	struct volume_options options; /* strings copied, owned by volume.c */
-	struct remote *remote;
+	struct remote *
+		remote; /* retries for as long as a reader should wait; the uploader adds its own */
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
 	char uuid[37];
 	char *run_id, *node_name;
-	int cache_fd;	/* cache-dir/<uuid>/ */
-	int lock_fd;	/* the file `lock` in it, held by flock */
-	int objects_fd; /* objects/: one file a version, named by its id in 16 hex digits */
-	int trees_fd;	/* trees/: one file an epoch, named by its number in 20 digits */
-	int torn_fd;	/* torn/ */
+	char *cache_path; /* of cache_fd, absolute */
+	int cache_fd;	  /* cache-dir/<uuid>/ */
+	int lock_fd;	  /* the file `lock` in it, held by flock */
+	int objects_fd;	  /* objects/: one file a version, named by its id in 16 hex digits */
+	int trees_fd;	  /* trees/: one file an epoch, named by its number in 20 digits */
+	int torn_fd;	  /* torn/ */
 	struct volume_events events;
 	bool in_order; /* volume_finish was done */
 

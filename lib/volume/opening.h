@@ -22,7 +22,7 @@ int options_copy(const struct volume_options *from, struct volume_options *ret_o
 void options_free(struct volume_options *o);
 
 /*
- * Opens the remote (vol->remote retries for ever), finds the volume there, or makes it where the
+ * Opens the remote (vol->remote retries for `patience`), finds the volume there, or makes it where the
  * remote is empty: sets vol->uuid, local_only. `none` takes its uuid from the cache directory.
  */
 int connect_volume(struct volume *vol, struct opening_message *m);

@@ -9,46 +9,16 @@
 #include <unistd.h>
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/volume/adopt.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/evict.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/sealer.h"
+#include "lib/volume/store_index.h"
 #include "lib/volume/torn.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
-
-/* Until these parts are there: the store, the evictor, and adopting what the remote holds. */
-#if __has_include("lib/store/store.c")
-#include "lib/volume/store_index.h"
-#define HAVE_STORE 1
-#else
-#define HAVE_STORE 0
-#endif
-#if __has_include("lib/volume/evict.c")
-#include "lib/volume/evict.h"
-#define HAVE_EVICT 1
-#else
-#define HAVE_EVICT 0
-#endif
-#if __has_include("lib/volume/adopt.c")
-#include "lib/volume/adopt.h"
-#define HAVE_ADOPT 1
-#else
-#define HAVE_ADOPT 0
-#endif
-
-#if !HAVE_EVICT
-int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg)
-{
-	struct statvfs st;
-
-	(void)interrupted;
-	(void)arg;
-	if (fstatvfs(vol->cache_fd, &st) < 0)
-		return -errno;
-	return st.f_bavail * st.f_frsize < bytes ? -ENOSPC : 0;
-}
-#endif
 
 #define ROOT_MODE   0755
 #define HOST_MAX    256
@@ -168,7 +138,8 @@ static int open_state(struct volume *vol, struct opening_message *m)
 		db = NULL;
 		return -ENOMEM;
 	}
-	error = state_open(vol->cache_fd, db, &vol->state);
+	vol->cache_path = strdup(buf_str(&path));
+	error = vol->cache_path ? state_open(vol->cache_fd, db, &vol->state) : -ENOMEM;
 	if (!error)
 		error = load_state(vol, buf_str(&path), m);
 	if (error == -EPROTONOSUPPORT)
@@ -205,6 +176,20 @@ static int check_epoch(struct volume *vol, struct opening_message *m)
 	return error;
 }
 
+static int open_store(struct volume *vol, struct opening_message *m)
+{
+	struct store_index index = volume_store_index(vol);
+	char text[REMOTE_TEXT_MAX];
+	int error = store_open(vol->remote, &index, vol->options.threads, &vol->store);
+
+	if (error)
+		return error;
+	error = adopt_remote(vol);
+	if (error && remote_may_retry(error))
+		opening_fail(m, error, "%s", remote_strerror(vol->remote, error, text));
+	return error;
+}
+
 static int start(struct volume *vol, struct opening_message *m)
 {
 	bool killed = false;
@@ -216,25 +201,14 @@ static int start(struct volume *vol, struct opening_message *m)
 		error = make_parts(vol);
 	if (!error)
 		error = recover(vol, &killed);
-#if HAVE_STORE
-	if (!error && !vol->local_only) {
-		struct store_index index = volume_store_index(vol);
-
-		error = store_open(vol->remote, &index, vol->options.threads, &vol->store);
-	}
-#endif
-#if HAVE_ADOPT
 	if (!error && !vol->local_only)
-		error = adopt_remote(vol);
-#endif
+		error = open_store(vol, m);
 	if (!error)
 		error = sealer_start(vol, killed);
 	if (!error)
 		error = keeper_start(vol);
-#if HAVE_EVICT
 	if (!error)
 		error = evictor_start(vol);
-#endif
 	if (!error)
 		error = uploader_start(vol);
 	if (!error)
@@ -302,16 +276,17 @@ void volume_close(struct volume *vol)
 		sealer_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
-#if HAVE_EVICT
 	if (vol->evictor)
 		evictor_stop(vol);
-#endif
 	if (vol->bodies)
 		keeper_stop(vol);
-#if HAVE_STORE
+	/* Readers are gone; what still comes for them need not. */
+	if (vol->remote)
+		remote_cancel(vol->remote);
+	if (vol->contents)
+		contents_drain(vol->contents);
 	if (vol->store)
 		store_close(vol->store);
-#endif
 	if (vol->torn)
 		torn_stop(vol, vol->in_order);
 	trees_free(vol->trees);
@@ -331,6 +306,7 @@ void volume_close(struct volume *vol)
 	options_free(&vol->options);
 	free(vol->run_id);
 	free(vol->node_name);
+	free(vol->cache_path);
 	free(vol);
 }
 
@@ -342,6 +318,11 @@ const char *volume_uuid(const struct volume *vol)
 const char *volume_remote_name(const struct volume *vol)
 {
 	return remote_name(vol->remote);
+}
+
+const char *volume_cache_path(const struct volume *vol)
+{
+	return vol->cache_path;
 }
 
 bool volume_read_only(const struct volume *vol)
