@@ -170,31 +170,36 @@ __attribute__((unused)) static struct state_version vu_version(struct vu *u, uin
 	return v;
 }
 
-/* A child that lives until it is told to end, and then ends in the way asked for while something of
- * its waits: see vu_child_end. */
+/* A child that exits with this status when it is told to, by a byte or by closing `go`. */
 struct vu_child {
 	pid_t pid;
 	int go;
 };
 
-__attribute__((unused)) static struct vu_child vu_child(void)
+__attribute__((unused)) static struct vu_child vu_child_exiting(int status)
 {
 	struct vu_child c;
 	int go[2];
 	char byte;
 
+	/* check's own handlers, inherited, would end the whole test. */
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
 	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
 	c.pid = fork();
 	ck_assert_int_ge(c.pid, 0);
 	if (!c.pid) {
 		close(go[1]);
-		if (read(go[0], &byte, 1) < 0)
-			_exit(3);
-		_exit(0);
+		_exit(read(go[0], &byte, 1) < 0 ? 99 : status);
 	}
 	close(go[0]);
 	c.go = go[1];
 	return c;
+}
+
+__attribute__((unused)) static struct vu_child vu_child(void)
+{
+	return vu_child_exiting(0);
 }
 
 __attribute__((unused)) static void vu_child_wait(struct vu_child *c)
