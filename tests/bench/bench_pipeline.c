@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the write pipeline costs and saves: GB/s of each stage, stored over raw, of real files. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "lib/store/cutter.h"
+#include "lib/store/filter.h"
+#include "lib/store/gbs.h"
+#include "lib/util/hash.h"
+#include "lib/util/io.h"
+
+/*
+ *	bench_pipeline FILE...
+ *
+ * Each file is cut, hashed, encoded, summed and decoded chunk by chunk, as an upload and a read do,
+ * on one thread; times are of this thread's processor. Chunks that an earlier file had are counted
+ * once. Without a file, tests/bench/make_checkpoints.py makes some with PyTorch.
+ */
+enum stage { CUT, HASH, ENCODE, DECODE, GBS, STAGE_COUNT };
+
+static const char *const stage_names[STAGE_COUNT] = {"cut", "sha256", "encode", "decode", "gbs 4"};
+
+struct totals {
+	uint64_t raw;	 /* bytes of files */
+	uint64_t fresh;	 /* of chunks that are new */
+	uint64_t stored; /* of their frames */
+	uint64_t chunks;
+	uint64_t bytes[STAGE_COUNT];
+	int64_t ns[STAGE_COUNT];
+};
+
+/* The hashes of all chunks so far, open addressing; sized for some thousand files' worth. */
+#define SEEN_SLOTS (1u << 20)
+
+struct bench {
+	struct hash *seen;
+	struct filter *filter;
+	struct buf frame;
+	uint8_t *scratch;
+	struct totals all;
+};
+
+static int64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void spent(struct totals *t, enum stage stage, int64_t *from, uint64_t bytes)
+{
+	int64_t now = cpu_ns();
+
+	t->ns[stage] += now - *from;
+	t->bytes[stage] += bytes;
+	*from = now;
+}
+
+/* Remembers the hash: whether it is new. */
+static bool add_seen(struct bench *b, const struct hash *h)
+{
+	static const struct hash none;
+	uint32_t slot;
+
+	memcpy(&slot, h->bytes, sizeof(slot));
+	for (slot %= SEEN_SLOTS; !hash_equal(&b->seen[slot], &none); slot = (slot + 1) % SEEN_SLOTS)
+		if (hash_equal(&b->seen[slot], h))
+			return false;
+	b->seen[slot] = *h;
+	return true;
+}
+
+static int run_chunk(struct bench *b, const struct segment *s, int64_t *clock, struct totals *t)
+{
+	struct hash h;
+	int r;
+
+	hash_of(s->data, s->len, &h);
+	spent(t, HASH, clock, s->len);
+	if (!add_seen(b, &h))
+		return 0;
+	buf_reset(&b->frame);
+	r = filter_encode(b->filter, s->data, s->len, &b->frame);
+	spent(t, ENCODE, clock, s->len);
+	if (r < 0)
+		return r;
+	t->chunks++;
+	t->fresh += s->len;
+	t->stored += b->frame.len;
+	*clock = cpu_ns();
+	r = filter_decode(b->filter, b->frame.data, b->frame.len, b->scratch, s->len);
+	spent(t, DECODE, clock, s->len);
+	if (r < 0)
+		return r;
+	if (memcmp(b->scratch, s->data, s->len) != 0)
+		return -EBADMSG;
+	*clock = cpu_ns();
+	gbs_encode(s->data, s->len, 4, b->scratch);
+	spent(t, GBS, clock, s->len);
+	return 0;
+}
+
+static int run_file(struct bench *b, const char *path, struct totals *t)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	cleanup_cutter struct cutter *c = NULL;
+	struct segment s;
+	struct stat st;
+	int64_t clock;
+	int r;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	t->raw = (uint64_t)st.st_size;
+	clock = cpu_ns();
+	r = cutter_open_fd(fd, t->raw, &c);
+	while (r >= 0 && (r = cutter_next(c, &s)) == 1) {
+		spent(t, CUT, &clock, s.len);
+		if (s.kind == SEGMENT_DATA)
+			r = run_chunk(b, &s, &clock, t);
+		clock = cpu_ns();
+	}
+	return r;
+}
+
+static void print_totals(const char *name, const struct totals *t)
+{
+	printf("%-28s %9.1f %7" PRIu64 " %8.3f %8.3f", name, (double)t->raw / 1e6, t->chunks,
+	       t->raw ? (double)t->fresh / (double)t->raw : 0,
+	       t->raw ? (double)t->stored / (double)t->raw : 0);
+	for (int i = 0; i < STAGE_COUNT; i++)
+		printf(" %7.2f", t->ns[i] ? (double)t->bytes[i] / (double)t->ns[i] : 0.0);
+	putchar('\n');
+}
+
+static void add_totals(struct totals *sum, const struct totals *t)
+{
+	sum->raw += t->raw;
+	sum->fresh += t->fresh;
+	sum->stored += t->stored;
+	sum->chunks += t->chunks;
+	for (int i = 0; i < STAGE_COUNT; i++) {
+		sum->bytes[i] += t->bytes[i];
+		sum->ns[i] += t->ns[i];
+	}
+}
+
+static int run_files(struct bench *b, char **paths, size_t count)
+{
+	printf("%-28s %9s %7s %8s %8s", "file", "MB", "chunks", "unique", "stored");
+	for (int i = 0; i < STAGE_COUNT; i++)
+		printf(" %7s", stage_names[i]);
+	printf("  (GB/s on one core)\n");
+	for (size_t i = 0; i < count; i++) {
+		const char *slash = strrchr(paths[i], '/');
+		struct totals t = {0};
+		int r = run_file(b, paths[i], &t);
+
+		if (r < 0) {
+			fprintf(stderr, "bench_pipeline: %s: %s\n", paths[i], strerror(-r));
+			return r;
+		}
+		print_totals(slash ? slash + 1 : paths[i], &t);
+		add_totals(&b->all, &t);
+	}
+	print_totals("all", &b->all);
+	return 0;
+}
+
+static int run(char **paths, size_t count)
+{
+	struct bench b = {0};
+	int r = filter_new(&b.filter);
+
+	if (r < 0)
+		return r;
+	b.seen = calloc(SEEN_SLOTS, sizeof(*b.seen));
+	b.scratch = malloc(CUTTER_CHUNK_MAX);
+	r = b.seen && b.scratch ? run_files(&b, paths, count) : -ENOMEM;
+	free(b.seen);
+	free(b.scratch);
+	buf_free(&b.frame);
+	filter_free(b.filter);
+	return r;
+}
+
+/* Checkpoints of a small model, in a directory that is removed again. */
+static int run_made(void)
+{
+	char dir[] = "/tmp/epochfs-bench-XXXXXX";
+	char command[256];
+	char pattern[64];
+	glob_t found = {0};
+	int r;
+
+	if (!mkdtemp(dir))
+		return -errno;
+	snprintf(command, sizeof(command), "tests/bench/make_checkpoints.py %s", dir);
+	snprintf(pattern, sizeof(pattern), "%s/*", dir);
+	if (system(command) != 0 || glob(pattern, 0, NULL, &found) != 0) {
+		fprintf(stderr, "bench_pipeline: no PyTorch for tests/bench/make_checkpoints.py; "
+				"name some files instead\n");
+		r = 0;
+	} else {
+		r = run(found.gl_pathv, found.gl_pathc);
+	}
+	globfree(&found);
+	io_remove_tree(AT_FDCWD, dir);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	int r = argc > 1 ? run(argv + 1, (size_t)argc - 1) : run_made();
+
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
