@@ -32,32 +32,45 @@ void batch_fail(struct store_batch *b, int error)
 
 /* ---- encoding ---- */
 
-/* Whether the pack is in the remote and long enough for the chunk: 0, -ENOENT, or an error. */
-static int look_for_pack(struct store *s, const struct store_place *place)
+/* Whether the pack is in the remote and long enough for the chunk. */
+static int look_for_pack(struct store *s, const struct store_place *place, bool *ret_there)
 {
 	char key[KEY_MAX];
 	uint64_t size;
 	int error;
 
-	if (trust_pack(s->trust, &place->pack))
-		return 0;
 	pack_key(&place->pack, key);
 	error = remote_size(s->remote, key, &size);
-	if (!error && size >= (uint64_t)place->offset + place->stored_len) {
-		trust_pack_seen(s->trust, &place->pack);
-		return 0;
-	}
 	if (error && error != -ENOENT)
 		return error;
+	*ret_there = !error && size >= (uint64_t)place->offset + place->stored_len;
+	if (*ret_there)
+		return 0;
 	/* A remote that is not mounted looks as if all packs were gone. */
 	if (remote_size(s->remote, KEY_VOLUME, &size) == -ENOENT) {
 		log_error("%s: %s and %s are gone: is the remote the right one, and mounted?",
 			  remote_name(s->remote), KEY_VOLUME, key);
 		return -EIO;
 	}
-	log_warn("%s: %s is missing or cut; what is still here of it is stored again",
+	log_warn("%s: %s is missing or cut; what comes again of it is stored again",
 		 remote_name(s->remote), key);
-	return -ENOENT;
+	return 0;
+}
+
+/* The same, but the remote is asked only where it was not lately. */
+static int trust_place(struct store *s, const struct store_place *place, bool *ret_there)
+{
+	enum trust_pack trust = trust_of_pack(s->trust, &place->pack);
+	int error = 0;
+
+	*ret_there = trust == TRUST_SEEN;
+	if (trust == TRUST_UNKNOWN) {
+		error = look_for_pack(s, place, ret_there);
+		if (!error)
+			trust_note_pack(s->trust, &place->pack,
+					*ret_there ? TRUST_SEEN : TRUST_LOST);
+	}
+	return error;
 }
 
 /* Whether a chunk need not be stored: the index names a place, and nothing speaks against it. */
@@ -66,14 +79,12 @@ static int look_up(struct store *s, const struct hash *chunk, bool *ret_known)
 	struct store_place place;
 	int error = s->index.get(s->index.arg, chunk, &place);
 
-	if (!error && !trust_chunk(s->trust, chunk, &place.pack))
-		error = -ENOENT;
-	if (!error)
-		error = look_for_pack(s, &place);
-	if (error && error != -ENOENT)
-		return error;
-	*ret_known = !error;
-	return 0;
+	*ret_known = false;
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (trust_is_damaged(s->trust, chunk, &place.pack))
+		return 0;
+	return trust_place(s, &place, ret_known);
 }
 
 static int encode(struct store_batch *b, struct item *it)
@@ -242,9 +253,15 @@ int batch_drain(struct store_batch *b)
 int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_batch)
 {
 	size_t count = s->threads + ITEMS_SPARE;
-	struct store_batch *b = calloc(1, sizeof(*b) + count * sizeof(b->items[0]));
-	int error;
+	struct store_batch *b;
+	int error = 0;
 
+	/* What is not in the index would be stored again. */
+	if (!store_index_refreshes(s))
+		error = store_index_refresh(s);
+	if (error)
+		return error;
+	b = calloc(1, sizeof(*b) + count * sizeof(b->items[0]));
 	if (!b)
 		return -ENOMEM;
 	error = packer_new(s->remote, s->putters, s->trust, &b->packer);

@@ -63,4 +63,7 @@ void batch_feed_zeros(struct store_batch *b, struct content *c, uint64_t len);
 /* Waits until all items of this content are placed. */
 void batch_wait(struct store_batch *b, struct content *c);
 
+/* Stores the encoding as one chunk, or cut into chunks that a recipe of level 1 lists. */
+int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash *ret_hash);
+
 #endif

@@ -99,8 +99,7 @@ static int content_end(struct store_batch *b, struct content *c, int error)
 
 /* ---- recipes ---- */
 
-/* Stores the encoding as one chunk, or cut into chunks that a recipe of level 1 lists. */
-static int put_recipe(struct store_batch *b, const struct recipe *r, struct hash *ret_hash)
+int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash *ret_hash)
 {
 	const struct store_index *index = &b->store->index;
 	cleanup_content struct content above = {.recipe.level = 1};
@@ -114,7 +113,7 @@ static int put_recipe(struct store_batch *b, const struct recipe *r, struct hash
 		return -EFBIG;
 	if (data.len > CHUNK_PLAIN_MAX) {
 		error = content_end(b, &above, feed_memory(b, &above, data.data, data.len));
-		return error ? error : put_recipe(b, &above.recipe, ret_hash);
+		return error ? error : batch_put_recipe(b, &above.recipe, ret_hash);
 	}
 	error = batch_feed(b, NULL, data.data, data.len);
 	if (error)
@@ -140,7 +139,7 @@ int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_
 	error = content_end(b, &c, feed_file(b, &c, fd, size));
 	if (!error)
 		error = recipe_add_zeros(&c.recipe, c.zeros);
-	return error ? error : put_recipe(b, &c.recipe, ret_recipe);
+	return error ? error : batch_put_recipe(b, &c.recipe, ret_recipe);
 }
 
 /* ---- trees ---- */

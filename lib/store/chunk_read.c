@@ -127,7 +127,7 @@ static int deliver_range(struct reading *r, const struct range *range, const str
 		}
 		if (error == -EBADMSG || error == -ENOENT) {
 			if (error == -EBADMSG)
-				trust_chunk_damaged(r->s->trust, &w->hash, &w->place.pack);
+				trust_note_damage(r->s->trust, &w->hash, &w->place.pack);
 			mark_failed(w);
 			error = 0;
 			continue;
@@ -156,7 +156,7 @@ static int read_range(void *arg, size_t i)
 	pack_key(pack, key);
 	error = remote_get(r->s->remote, key, range->offset, range->len, &data);
 	if (error == -ENOENT) {
-		trust_pack_lost(r->s->trust, pack);
+		trust_note_pack(r->s->trust, pack, TRUST_UNKNOWN);
 		for (size_t k = 0; k < range->count; k++)
 			mark_failed(r->sorted[range->first + k]);
 		return 0;

@@ -163,7 +163,7 @@ static void put_task(struct pool_task *t)
 	if (!failed)
 		error = put_pack(p, o);
 	if (!failed && !error)
-		trust_pack_seen(p->trust, &o->id);
+		trust_note_pack(p->trust, &o->id, TRUST_SEEN);
 	open_pack_free(o);
 	pthread_mutex_lock(&p->lock);
 	if (!failed && !error)

@@ -59,7 +59,9 @@ void store_close(struct store *s);
  * An abandoned batch leaves packs that no index names. Feed the same contents in the same order again and the same packs come of it, whatever the threads did: those that
  * are in the remote are not put again. Otherwise they are garbage.
  *
- * Before a chunk that the index knows is built on, its pack is looked for in the remote (once an hour and pack): what was lost, or was found damaged by a reader, is stored again.
+ * Before a chunk that the index knows is built on, its pack is looked for in the remote (once an hour and pack): what was lost, or was found damaged by a reader, is stored again. The first batch
+ * of a store refreshes the index; store_batch_begin gives the errors of that.
+ *
  * One thread feeds a batch.
  */
 struct store_batch;

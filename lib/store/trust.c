@@ -11,15 +11,16 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 
-/* Beyond this no more is noted: it costs a second copy of a chunk, or a look at a pack, no more. */
+/* Beyond this no more is noted: that costs a look at a pack, or trusts a damaged chunk. */
 #define NOTES_MAX (1u << 20)
 
-/* A pack: when it was seen last (0: it is lost). A chunk: the pack in which it is damaged. */
 struct pack_note {
 	struct hash pack;
-	int64_t seen_ns;
+	enum trust_pack what;
+	int64_t until_ns;
 };
 
+/* The pack in which the chunk is damaged. */
 struct chunk_note {
 	struct hash chunk;
 	struct hash pack;
@@ -76,45 +77,44 @@ static int reserve(void **items, size_t *cap, size_t count, size_t size)
 	return 0;
 }
 
-static void note_pack(struct trust *t, const struct hash *pack, int64_t seen_ns)
+static struct pack_note pack_note_of(const struct hash *pack, enum trust_pack what)
 {
+	int64_t valid_ns = what == TRUST_SEEN ? TRUST_SEEN_NS : TRUST_LOST_NS;
+
+	return (struct pack_note){*pack, what, clock_mono_ns() + valid_ns};
+}
+
+void trust_note_pack(struct trust *t, const struct hash *pack, enum trust_pack what)
+{
+	struct pack_note note = pack_note_of(pack, what);
 	size_t count;
 	uint32_t i;
 
 	SCOPED_LOCK(&t->lock);
 	i = hash_index_find(&t->packs_index, t->packs, sizeof(*t->packs), pack);
 	if (i != HASH_INDEX_NONE) {
-		t->packs[i].seen_ns = seen_ns;
+		t->packs[i] = note;
 		return;
 	}
 	count = t->packs_index.count;
 	if (reserve((void **)&t->packs, &t->packs_cap, count, sizeof(*t->packs)) < 0)
 		return;
-	t->packs[count] = (struct pack_note){.pack = *pack, .seen_ns = seen_ns};
+	t->packs[count] = note;
 	hash_index_add(&t->packs_index, t->packs, sizeof(*t->packs), (uint32_t)count);
 }
 
-void trust_pack_seen(struct trust *t, const struct hash *pack)
-{
-	note_pack(t, pack, clock_mono_ns());
-}
-
-void trust_pack_lost(struct trust *t, const struct hash *pack)
-{
-	note_pack(t, pack, 0);
-}
-
-bool trust_pack(struct trust *t, const struct hash *pack)
+enum trust_pack trust_of_pack(struct trust *t, const struct hash *pack)
 {
 	uint32_t i;
 
 	SCOPED_LOCK(&t->lock);
 	i = hash_index_find(&t->packs_index, t->packs, sizeof(*t->packs), pack);
-	return i != HASH_INDEX_NONE && t->packs[i].seen_ns &&
-	       clock_mono_ns() - t->packs[i].seen_ns < TRUST_PACK_NS;
+	if (i == HASH_INDEX_NONE || clock_mono_ns() > t->packs[i].until_ns)
+		return TRUST_UNKNOWN;
+	return t->packs[i].what;
 }
 
-void trust_chunk_damaged(struct trust *t, const struct hash *chunk, const struct hash *pack)
+void trust_note_damage(struct trust *t, const struct hash *chunk, const struct hash *pack)
 {
 	size_t count;
 	uint32_t i;
@@ -132,11 +132,11 @@ void trust_chunk_damaged(struct trust *t, const struct hash *chunk, const struct
 	hash_index_add(&t->chunks_index, t->chunks, sizeof(*t->chunks), (uint32_t)count);
 }
 
-bool trust_chunk(struct trust *t, const struct hash *chunk, const struct hash *pack)
+bool trust_is_damaged(struct trust *t, const struct hash *chunk, const struct hash *pack)
 {
 	uint32_t i;
 
 	SCOPED_LOCK(&t->lock);
 	i = hash_index_find(&t->chunks_index, t->chunks, sizeof(*t->chunks), chunk);
-	return i == HASH_INDEX_NONE || !hash_equal(&t->chunks[i].pack, pack);
+	return i != HASH_INDEX_NONE && hash_equal(&t->chunks[i].pack, pack);
 }

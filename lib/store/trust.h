@@ -16,14 +16,15 @@ struct trust;
 int trust_new(struct trust **ret_trust); /* 0 or -ENOMEM */
 void trust_free(struct trust *t);	 /* NULL is allowed */
 
-/* The pack was seen in the remote now. Believed for TRUST_PACK_NS. */
-#define TRUST_PACK_NS (INT64_C(3600) * 1000000000)
-void trust_pack_seen(struct trust *t, const struct hash *pack);
-void trust_pack_lost(struct trust *t, const struct hash *pack);
-bool trust_pack(struct trust *t, const struct hash *pack);
+enum trust_pack { TRUST_UNKNOWN, TRUST_SEEN, TRUST_LOST };
+/* Believed for so long after it was noted. */
+#define TRUST_SEEN_NS (INT64_C(3600) * 1000000000)
+#define TRUST_LOST_NS (INT64_C(60) * 1000000000)
+void trust_note_pack(struct trust *t, const struct hash *pack, enum trust_pack what);
+enum trust_pack trust_of_pack(struct trust *t, const struct hash *pack);
 
 /* In this pack the chunk is damaged. */
-void trust_chunk_damaged(struct trust *t, const struct hash *chunk, const struct hash *pack);
-bool trust_chunk(struct trust *t, const struct hash *chunk, const struct hash *pack);
+void trust_note_damage(struct trust *t, const struct hash *chunk, const struct hash *pack);
+bool trust_is_damaged(struct trust *t, const struct hash *chunk, const struct hash *pack);
 
 #endif
