@@ -33,12 +33,8 @@ int opening_fail(struct opening_message *m, int error, const char *fmt, ...)
 	return error;
 }
 
-/* errno values that volume_open promises. */
-static int remote_fail(struct remote *r, int error, struct opening_message *m)
+int contact_errno(int error)
 {
-	char text[REMOTE_TEXT_MAX];
-
-	opening_fail(m, error, "%s", remote_strerror(r, error, text));
 	switch (error) {
 	case -EPERM:
 	case -EROFS:
@@ -52,6 +48,14 @@ static int remote_fail(struct remote *r, int error, struct opening_message *m)
 	}
 }
 
+int contact_fail(struct remote *r, int error, struct opening_message *m)
+{
+	char text[REMOTE_TEXT_MAX];
+
+	opening_fail(m, error, "%s", remote_strerror(r, error, text));
+	return contact_errno(error);
+}
+
 static int any_object(void *arg, const char *key, uint64_t size)
 {
 	(void)size;
@@ -62,21 +66,29 @@ static int any_object(void *arg, const char *key, uint64_t size)
 	return 1;
 }
 
-/* Nothing says that this is a volume: make one where nothing else is. */
-static int volume_make(struct volume *vol, struct remote *r, struct opening_message *m)
+int contact_check_empty(struct remote *r, const char *advice, struct opening_message *m)
 {
 	char found[REMOTE_KEY_MAX + 1] = "";
-	cleanup_buf struct buf text = {0};
-	struct volume_info info;
 	int error = remote_list(r, "", any_object, found);
 
 	if (error < 0)
-		return remote_fail(r, error, m);
+		return contact_fail(r, error, m);
 	if (error)
 		return opening_fail(m, -EBADMSG,
-				    "%s is not an epochfs volume: it has no %s, but holds %s; give "
-				    "an empty place for a new volume",
-				    remote_name(r), KEY_VOLUME, found);
+				    "%s is not an epochfs volume: it has no %s, but holds %s; %s",
+				    remote_name(r), KEY_VOLUME, found, advice);
+	return 0;
+}
+
+/* Nothing says that this is a volume: make one where nothing else is. */
+static int volume_make(struct volume *vol, struct remote *r, struct opening_message *m)
+{
+	cleanup_buf struct buf text = {0};
+	struct volume_info info;
+	int error = contact_check_empty(r, "give an empty place for a new volume", m);
+
+	if (error)
+		return error;
 	if (vol->options.read_only)
 		return opening_fail(m, -ENOENT,
 				    "%s holds no volume yet: mount it without -o ro to make one",
@@ -88,24 +100,20 @@ static int volume_make(struct volume *vol, struct remote *r, struct opening_mess
 		return opening_fail(m, error, "making a volume: %s", strerror(-error));
 	error = remote_put_if_absent(r, KEY_VOLUME, text.data, text.len);
 	if (error && error != -EEXIST)
-		return remote_fail(r, error, m);
+		return contact_fail(r, error, m);
 	return 0;
 }
 
-static int volume_find(struct volume *vol, struct remote *r, struct opening_message *m)
+int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_message *m)
 {
 	cleanup_buf struct buf text = {0};
-	struct volume_info info;
 	int error = remote_get(r, KEY_VOLUME, 0, VOLUME_INFO_ENCODED_MAX + 1, &text);
 
-	if (error == -ENOENT) {
-		error = volume_make(vol, r, m);
-		if (!error)
-			error = remote_get(r, KEY_VOLUME, 0, VOLUME_INFO_ENCODED_MAX + 1, &text);
-	}
+	if (error == -ENOENT)
+		return error;
 	if (error)
-		return remote_fail(r, error, m);
-	error = volume_info_decode(text.data, text.len, &info);
+		return contact_fail(r, error, m);
+	error = volume_info_decode(text.data, text.len, ret_info);
 	if (error == -EPROTONOSUPPORT)
 		return opening_fail(m, error,
 				    "%s was made by a newer epochfs: upgrade this one (%s)",
@@ -115,6 +123,21 @@ static int volume_find(struct volume *vol, struct remote *r, struct opening_mess
 				    "%s/%s is damaged: restore it from a copy, or see "
 				    "epochfs fsck",
 				    remote_name(r), KEY_VOLUME);
+	return 0;
+}
+
+static int volume_find(struct volume *vol, struct remote *r, struct opening_message *m)
+{
+	struct volume_info info;
+	int error = contact_read(r, &info, m);
+
+	if (error == -ENOENT) {
+		error = volume_make(vol, r, m);
+		if (!error)
+			error = contact_read(r, &info, m);
+	}
+	if (error)
+		return error == -ENOENT ? contact_fail(r, error, m) : error;
 	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));
 	return 0;
 }
@@ -133,7 +156,7 @@ static int open_existing(struct volume *vol, struct remote *plain, struct openin
 	if (!error && !vol->options.read_only) {
 		error = remote_check_writable(first);
 		if (error)
-			error = remote_fail(first, error, m);
+			error = contact_fail(first, error, m);
 	}
 	remote_close(first);
 	return error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of volume_open. Private to volume.c, options.c, connect.c, cache_dir.c. */
+/* The steps of volume_open. Private to volume.c, options.c, connect.c, cache_dir.c, catalog.c. */
 #ifndef EPOCHFS_VOLUME_OPENING_H
 #define EPOCHFS_VOLUME_OPENING_H
 
@@ -26,6 +26,17 @@ void options_free(struct volume_options *o);
  * remote is empty: sets vol->uuid, local_only. `none` takes its uuid from the cache directory.
  */
 int connect_volume(struct volume *vol, struct opening_message *m);
+
+/* What a mount and the catalog (catalog.h) say alike of a remote. */
+
+/* What volume_open promises, for an error of the remote. */
+int contact_errno(int error);
+/* The same, with the remote's own line. */
+int contact_fail(struct remote *r, int error, struct opening_message *m);
+/* Reads and checks epochfs.json; -ENOENT, without a line, where there is none. */
+int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_message *m);
+/* Where epochfs.json is missing: -EBADMSG if anything else is there. */
+int contact_check_empty(struct remote *r, const char *advice, struct opening_message *m);
 
 /* The directory of all caches: the option's, or the user's own (XDG base directories). In `out`. */
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m);
