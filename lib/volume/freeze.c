@@ -121,13 +121,19 @@ static void blame(struct walk *w, const char *name, const char *why)
 	buf_printf(reason, "%s%s: %s", reason->len ? "; " : "", name, why);
 }
 
+/* No earlier epoch has it. */
+static bool is_new(const struct walk *w, const struct state_version *v)
+{
+	return v->born > w->job->parent;
+}
+
 /* Is the content, new in this epoch, torn inside? */
 static bool is_torn(struct walk *w, const char *name, const struct state_version *v)
 {
 	const char *why = "it was not written out when its machine or its writer ended";
 	cleanup_close int fd = -1;
 
-	if (v->born != w->job->number || !v->size)
+	if (!is_new(w, v) || !v->size)
 		return v->torn;
 	if (!v->torn) {
 		fd = object_open(w->vol, v->id, O_RDONLY);
@@ -195,7 +201,7 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 	}
 	if (error)
 		return error;
-	if (v.born == w->job->number)
+	if (is_new(w, &v))
 		count_new(w, f, v.size);
 	if (rules_log(w->vol->sealer->rules, name, NULL))
 		e->flags |= TREE_LOG;

@@ -331,13 +331,12 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	cleanup_freeze struct freeze_result frozen = {0};
 	cleanup_record struct epoch_record record = {0};
 	cleanup_tree struct tree *tree = NULL;
-	uint64_t parent;
 	size_t len;
 	void *data;
 	int error;
 
 	pthread_mutex_lock(&vol->lock);
-	parent = vol->current_epoch;
+	job->parent = vol->current_epoch;
 	pthread_mutex_unlock(&vol->lock);
 
 	error = freeze(vol, job, &frozen);
@@ -347,10 +346,9 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	data = buf_steal(&frozen.tree, &len);
 	error = trees_store(vol, job->number, data, len, TREE_ALLOW_LOCAL, &tree);
 	if (!error)
-		error = seal_record(vol, job, &frozen, tree, parent, &record);
+		error = seal_record(vol, job, &frozen, tree, &record);
 	if (error)
 		return error;
-	record.parent = parent;
 	pthread_mutex_lock(&vol->lock);
 	error = store_frozen_locked(vol, job, &frozen, &record);
 	pthread_mutex_unlock(&vol->lock);

@@ -56,6 +56,7 @@ struct seal_log {
 struct seal_job {
 	struct seal_job *next;
 	uint64_t number;
+	uint64_t parent; /* the epoch before it, 0: none; set when it is frozen */
 	struct state *snapshot;
 	enum record_trigger trigger;
 	char *tag, *message; /* owned, or NULL */
@@ -135,10 +136,9 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 
 /* ---- seal_record.c ---- */
 
-/* Fills the record of a frozen epoch; `tree` is its tree. Without the lock. Not set: parent,
- * continues. `parent` is the epoch before it, or 0. */
+/* Fills the record of a frozen epoch, but for `continues`; `tree` is its tree. Without the lock. */
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
-		struct tree *tree, uint64_t parent, struct epoch_record *ret_record);
+		struct tree *tree, struct epoch_record *ret_record);
 
 /* ---- sealer.c ---- */
 

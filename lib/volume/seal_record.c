@@ -152,10 +152,11 @@ static void set_counts(const struct tree *tree, struct epoch_record *r)
 }
 
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
-		struct tree *tree, uint64_t parent, struct epoch_record *ret_record)
+		struct tree *tree, struct epoch_record *ret_record)
 {
 	cleanup_record struct epoch_record r = {
 		.number = job->number,
+		.parent = job->parent,
 		.trigger = job->trigger,
 		.restores = job->restores,
 		.opened_ns = job->pending.opened_ns ? job->pending.opened_ns : job->sealed_ns,
@@ -169,7 +170,7 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 	if (job->pending.content_ns > job->pending.opened_mono_ns)
 		r.save_ns = (uint64_t)(job->pending.content_ns - job->pending.opened_mono_ns);
 	set_counts(tree, &r);
-	error = compare(vol, parent, tree, &d);
+	error = compare(vol, job->parent, tree, &d);
 	if (!error)
 		error = set_texts(vol, job, &r);
 	if (!error)
