@@ -115,7 +115,8 @@ class Mount:
         return self.process.pid
 
     def command(self, **options):
-        words = ["%s=%s" % (k.replace("_", "-"), v) if v is not True else k.replace("_", "-")
+        # allow_other and the like keep their underscore: they are FUSE's own words.
+        words = [k if v is True else "%s=%s" % (k.replace("_", "-"), v)
                  for k, v in {"cache_dir": self.cache, **self.options, **options}.items() if v is not None]
         return [BIN, "mount", "-f", "-o", ",".join(words), self.url, os.fspath(self.path)]
 

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes in the live tree: modes, owners, times, extended attributes, permissions."""
+
+import errno
+import os
+import stat
+import time
+
+import pytest
+
+from conftest import python, wait_until
+
+NS = 1234567890_123456789
+
+
+CLOCK_REALTIME_COARSE = 5  # the clock of file times: it moves by ticks
+
+
+def next_tick():
+    now = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
+    wait_until(lambda: time.clock_gettime_ns(CLOCK_REALTIME_COARSE) > now, "a tick of the clock")
+
+
+def times(path):
+    st = os.lstat(path)
+    return st.st_atime_ns, st.st_mtime_ns
+
+
+def test_times_are_kept_to_the_nanosecond(mnt):
+    (mnt.path / "f").write_text("x")
+    (mnt.path / "d").mkdir()
+    (mnt.path / "l").symlink_to("f")
+    for i, name in enumerate(("f", "d", "l")):
+        os.utime(mnt.path / name, ns=(NS + 1, NS + i), follow_symlinks=False)
+    os.utime(mnt.path, ns=(NS, NS + 9))
+    for _ in range(2):
+        for i, name in enumerate(("f", "d", "l")):
+            assert times(mnt.path / name)[1] == NS + i
+        assert times(mnt.path)[1] == NS + 9
+        mnt.remount()
+
+
+def test_times_before_1970(mnt):
+    f = mnt.path / "f"
+    f.touch()
+    os.utime(f, ns=(-5_000_000_001, -1_000_000_001))
+    assert f.stat().st_mtime_ns == -1_000_000_001
+    mnt.remount()
+    assert f.stat().st_mtime_ns == -1_000_000_001
+
+
+def test_changes_move_mtime_and_ctime(mnt):
+    f, d = mnt.path / "f", mnt.path / "d"
+    d.mkdir()
+    f.write_text("x")
+
+    def moved(path, change):
+        os.utime(path, ns=(NS, NS))
+        before = os.stat(path)
+        next_tick()
+        change()
+        after = os.stat(path)
+        return after.st_mtime_ns != before.st_mtime_ns, after.st_ctime_ns != before.st_ctime_ns
+
+    assert moved(f, lambda: f.write_text("yy")) == (True, True)
+    with open(f, "r+b") as stream:
+        assert moved(f, lambda: os.pwrite(stream.fileno(), b"zz", 0)) == (True, True)
+    assert moved(f, lambda: os.chmod(f, 0o600)) == (False, True)
+    assert moved(f, lambda: os.link(f, mnt.path / "g")) == (False, True)
+    assert moved(f, lambda: os.truncate(f, 1)) == (True, True)
+    assert moved(d, lambda: (d / "x").touch())[0]
+    assert moved(d, lambda: os.rename(d / "x", d / "y"))[0]
+    assert moved(d, lambda: os.unlink(d / "y"))[0]
+    assert moved(d, lambda: (d / "sub").mkdir())[0]
+    assert not moved(d, lambda: (d / "sub" / "z").touch())[0]
+
+
+def test_utime_now_is_now(mnt):
+    f = mnt.path / "f"
+    f.touch()
+    os.utime(f, ns=(NS, NS))
+    before = time.time_ns()
+    os.utime(f)
+    assert before <= f.stat().st_mtime_ns + 10_000_000 and f.stat().st_mtime_ns <= time.time_ns()
+
+
+def test_attributes_after_close_stay(mnt):
+    """shutil.move across file systems: write, close, then utimens and chmod."""
+    f = mnt.path / "f"
+    f.write_bytes(b"x" * 100)
+    os.utime(f, ns=(NS, NS))
+    os.chmod(f, 0o640)
+    os.chown(f, 1234, 5678)
+    os.setxattr(f, "user.note", b"kept")
+
+    def seen(path):
+        st = path.stat()
+        return st.st_mtime_ns, stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid, os.getxattr(path, "user.note")
+
+    expected = (NS, 0o640, 1234, 5678, b"kept")
+    assert seen(f) == expected
+    number = mnt.seal()
+    assert seen(f) == expected and seen(mnt.epoch(number) / "f") == expected
+    mnt.remount()
+    assert seen(f) == expected and seen(mnt.epoch(number) / "f") == expected
+
+
+def test_attributes_of_an_open_file_stay(mnt):
+    f = mnt.path / "f"
+    with open(f, "wb") as stream:
+        stream.write(b"x" * 100)
+        stream.flush()
+        os.fchmod(stream.fileno(), 0o604)
+        os.utime(f, ns=(NS, NS))
+        assert os.fstat(stream.fileno()).st_mtime_ns == NS
+    st = f.stat()
+    assert stat.S_IMODE(st.st_mode) == 0o604 and st.st_mtime_ns == NS
+
+
+def test_umask_and_modes(mnt):
+    before = os.umask(0o027)
+    try:
+        (mnt.path / "d").mkdir()
+        os.close(os.open(mnt.path / "f", os.O_CREAT | os.O_WRONLY, 0o666))
+        os.mknod(mnt.path / "n", 0o666 | stat.S_IFREG)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((mnt.path / "d").stat().st_mode) == 0o750
+    assert stat.S_IMODE((mnt.path / "f").stat().st_mode) == 0o640
+    assert stat.S_IMODE((mnt.path / "n").stat().st_mode) == 0o640
+    os.chmod(mnt.path / "f", 0o7777)
+    assert stat.S_IMODE((mnt.path / "f").stat().st_mode) == 0o7777
+
+
+def test_setgid_directory_gives_its_group(mnt):
+    d = mnt.path / "d"
+    d.mkdir()
+    os.chown(d, 0, 4321)
+    os.chmod(d, 0o2775)
+    (d / "f").touch()
+    (d / "sub").mkdir()
+    (d / "l").symlink_to("f")
+    assert (d / "f").stat().st_gid == 4321 and os.lstat(d / "l").st_gid == 4321
+    assert (d / "sub").stat().st_gid == 4321 and (d / "sub").stat().st_mode & stat.S_ISGID
+    assert not (d / "f").stat().st_mode & stat.S_ISGID
+
+
+def test_xattrs(mnt):
+    f = mnt.path / "f"
+    f.touch()
+    big = os.urandom(60000)
+    os.setxattr(f, "user.a", b"")
+    os.setxattr(f, "user.big", big)
+    os.setxattr(f, "trusted.t", b"root")
+    os.setxattr(mnt.path, "user.root", b"1")
+    with pytest.raises(FileExistsError):
+        os.setxattr(f, "user.a", b"2", os.XATTR_CREATE)
+    os.setxattr(f, "user.a", b"2", os.XATTR_REPLACE)
+    own = {n for n in os.listxattr(f) if not n.startswith("user.epochfs.")}
+    assert own == {"user.a", "user.big", "trusted.t"}
+    for _ in range(2):
+        assert os.getxattr(f, "user.big") == big and os.getxattr(f, "user.a") == b"2"
+        assert os.getxattr(mnt.path, "user.root") == b"1"
+        mnt.remount()
+    os.removexattr(f, "user.big")
+    with pytest.raises(OSError) as error:
+        os.getxattr(f, "user.big")
+    assert error.value.errno == errno.ENODATA
+
+
+def test_acls_are_not_supported(mnt):
+    (mnt.path / "f").touch()
+    for call in (lambda: os.getxattr(mnt.path / "f", "system.posix_acl_access"),
+                 lambda: os.setxattr(mnt.path / "f", "system.posix_acl_access", b"\2\0\0\0")):
+        with pytest.raises(OSError) as error:
+            call()
+        assert error.value.errno == errno.EOPNOTSUPP
+
+
+AS_USER = """
+import os, sys, errno
+os.chdir(sys.argv[3])  # the way there is root's
+os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1]))
+def outcome(call, *a):
+    try:
+        call(*a)
+        return "ok"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+def opened(p, flags, mode=0o644):
+    os.close(os.open(p, flags, mode))
+"""
+
+
+def as_user(mnt, code, uid=4242, gid=4343):
+    done = python(AS_USER + code, str(uid), str(gid), mnt.path)
+    out, _ = done.communicate()
+    assert done.returncode == 0
+    return out.split()
+
+
+@pytest.mark.options(allow_other=True)
+def test_permissions_are_checked_by_the_kernel(mnt):
+    (mnt.path / "mine").write_text("x")
+    os.chmod(mnt.path / "mine", 0o600)
+    (mnt.path / "readable").write_text("x")
+    os.chmod(mnt.path / "readable", 0o644)
+    (mnt.path / "closed").mkdir(0o700)
+    (mnt.path / "closed" / "f").touch()
+    (mnt.path / "sticky").mkdir()
+    os.chmod(mnt.path / "sticky", 0o1777)
+    (mnt.path / "sticky" / "f").touch()
+    code = """
+print(outcome(opened, "mine", os.O_RDONLY), outcome(opened, "readable", os.O_RDONLY),
+      outcome(opened, "readable", os.O_WRONLY), outcome(os.listdir, "closed"), outcome(os.stat, "closed/f"),
+      outcome(os.unlink, "mine"), outcome(os.mkdir, "new"), outcome(os.chmod, "readable", 0o777),
+      outcome(os.utime, "readable"), outcome(os.unlink, "sticky/f"), outcome(os.rename, "sticky/f", "sticky/g"),
+      outcome(os.setxattr, "readable", "user.a", b"1"), outcome(os.truncate, "readable", 0))
+"""
+    assert as_user(mnt, code) == ["EACCES", "ok", "EACCES", "EACCES", "EACCES", "EACCES", "EACCES", "EPERM",
+                                  "EACCES", "EPERM", "EPERM", "EACCES", "EACCES"]
+
+
+@pytest.mark.options(allow_other=True)
+def test_a_writer_of_another_user(mnt):
+    os.chmod(mnt.path, 0o777)
+    code = """
+for i in range(3):
+    with open("f", "wb") as f:
+        f.write(b"%d" % i * 1000)
+with open("f", "ab") as f:
+    f.write(b"end")
+os.mkdir("d", 0o700)
+os.symlink("f", "l")
+print(len(open("f", "rb").read()))
+"""
+    assert as_user(mnt, code) == ["1003"]
+    assert {(p.lstat().st_uid, p.lstat().st_gid) for p in mnt.path.iterdir()} == {(4242, 4343)}
+    number = mnt.seal()
+    assert (mnt.epoch(number) / "f").stat().st_uid == 4242
+    assert as_user(mnt, 'print(len(open(".epochs/latest/f", "rb").read()))') == ["1003"]
+
+
+@pytest.mark.options(allow_other=True)
+def test_setuid_bits_go_where_posix_says(mnt):
+    os.chmod(mnt.path, 0o777)
+    code = """
+def bits(change):
+    opened("f", os.O_CREAT | os.O_WRONLY)
+    os.chmod("f", 0o6755)
+    change()
+    print(oct(os.stat("f").st_mode & 0o7777))
+def write():
+    with open("f", "r+b") as f:
+        f.write(b"x")
+bits(write)
+bits(lambda: os.truncate("f", 10))
+bits(lambda: os.chown("f", -1, os.getgid()))
+bits(lambda: os.utime("f"))
+"""
+    assert as_user(mnt, code) == ["0o755", "0o755", "0o755", "0o6755"]
+
+
+def test_chown_by_root_takes_setuid_away(mnt):
+    f = mnt.path / "f"
+    f.touch()
+    os.chmod(f, 0o6755)
+    os.chown(f, 7, 8)
+    st = f.stat()
+    assert (stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid) == (0o755, 7, 8)
