@@ -19,7 +19,7 @@ PATTERNS = ("lib/*/*.[ch]", "fs/*.[ch]", "tools/*.[ch]", "tests/*/*.[ch]", "test
 
 def guard_of(name):
     words = [w for w in re.split(r"[/.-]", name) if w not in ("lib", "h")]
-    if words[0] == "tests" and words[1] == words[2]:
+    if words[0] == "tests":
         words.pop(1)
     return "EPOCHFS_" + "_".join(words).upper() + "_H"
 
