@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <time.h>
+#include "lib/format/tree.h"
 #include "lib/util/clock.h"
 
 /* readdir takes names in batches, small at first: the kernel's buffer may hold no more. */
@@ -46,6 +47,15 @@ int live_dir_locked(struct volume *vol, uint64_t ino, struct state_file *ret_dir
 		return -ENOTDIR;
 	*ret_dir = dir;
 	return 0;
+}
+
+int live_depth_check_locked(struct volume *vol, uint64_t parent, uint64_t height)
+{
+	uint64_t depth = 0;
+	int error = state_dir_depth(vol->state, parent, &depth);
+
+	/* One level for the directory, one for what is in the deepest below it. */
+	return error ? error : depth + 1 + height + 1 > TREE_DEPTH_MAX ? -ENAMETOOLONG : 0;
 }
 
 int live_touch_locked(struct volume *vol, uint64_t ino, int links, int64_t now)

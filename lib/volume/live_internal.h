@@ -28,6 +28,11 @@ int live_name_check(const char *name);
 int live_begin_locked(struct volume *vol);
 /* A directory: -ENOENT, -ENOTDIR. */
 int live_dir_locked(struct volume *vol, uint64_t ino, struct state_file *ret_dir);
+/*
+ * -ENAMETOOLONG where a directory with so many levels of directories below it would be too deep in
+ * this one: a tree holds TREE_DEPTH_MAX levels, and an epoch of a deeper one could not be sealed.
+ */
+int live_depth_check_locked(struct volume *vol, uint64_t parent, uint64_t height);
 /* Names in the directory changed: its times, and `links` more or fewer subdirectories. */
 int live_touch_locked(struct volume *vol, uint64_t ino, int links, int64_t now);
 /*

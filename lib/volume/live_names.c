@@ -39,6 +39,9 @@ int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
 		return error;
 	if (is_dir && dir.nlink == LIVE_NLINK_MAX)
 		return -EMLINK;
+	error = is_dir ? live_depth_check_locked(vol, parent, 0) : 0;
+	if (error)
+		return error;
 	f->uid = who->uid;
 	f->gid = dir.mode & S_ISGID ? dir.gid : who->gid;
 	if (is_dir)

@@ -60,15 +60,21 @@ static int is_below_locked(struct volume *vol, uint64_t ino, uint64_t top, bool 
 	return 0;
 }
 
-/* -EINVAL where a directory would move into itself. */
-static int loop_check_locked(struct volume *vol, const struct end *moved, uint64_t into)
+/* -EINVAL where a directory would move into itself, -ENAMETOOLONG where it would be too deep. */
+static int may_move_locked(struct volume *vol, const struct end *moved, uint64_t into)
 {
+	uint64_t height = 0;
 	bool below = false;
-	int error = 0;
+	int error;
 
-	if (S_ISDIR(moved->f.mode) && moved->parent != into)
-		error = is_below_locked(vol, into, moved->f.ino, &below);
-	return error ? error : below ? -EINVAL : 0;
+	if (!S_ISDIR(moved->f.mode) || moved->parent == into)
+		return 0;
+	error = is_below_locked(vol, into, moved->f.ino, &below);
+	if (!error && below)
+		error = -EINVAL;
+	if (!error)
+		error = state_dir_height(vol->state, moved->f.ino, &height);
+	return error ? error : live_depth_check_locked(vol, into, height);
 }
 
 /* Subdirectories change the link count of the directory that holds them. */
@@ -163,7 +169,7 @@ static int rename_locked(struct volume *vol, struct end *from, struct end *to,
 static int rename_one(struct volume *vol, struct end *from, struct end *to)
 {
 	uint64_t covered = 0;
-	int error = loop_check_locked(vol, from, to->parent);
+	int error = may_move_locked(vol, from, to->parent);
 
 	if (!error)
 		error = may_replace_locked(vol, from, to);
@@ -203,10 +209,10 @@ static int exchange_locked(struct volume *vol, struct end *from, struct end *to)
 
 static int exchange(struct volume *vol, struct end *from, struct end *to)
 {
-	int error = to->exists ? loop_check_locked(vol, from, to->parent) : -ENOENT;
+	int error = to->exists ? may_move_locked(vol, from, to->parent) : -ENOENT;
 
 	if (!error)
-		error = loop_check_locked(vol, to, from->parent);
+		error = may_move_locked(vol, to, from->parent);
 	if (!error)
 		error = live_begin_locked(vol);
 	if (error)

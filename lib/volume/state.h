@@ -115,6 +115,9 @@ int state_name_set(struct state *s, uint64_t parent, const char *name, uint64_t 
 int state_name_remove(struct state *s, uint64_t parent, const char *name);
 /* 0 or -ENOTEMPTY. */
 int state_dir_empty(struct state *s, uint64_t ino);
+/* How many directories lead to it (the root: 0), and how many levels of directories lie below it. */
+int state_dir_depth(struct state *s, uint64_t ino, uint64_t *ret_depth);
+int state_dir_height(struct state *s, uint64_t ino, uint64_t *ret_height);
 /*
  * Calls fn for the names of a directory with id > after, in order of id, joined with their files
  * (NULL for one that is missing: never in a sound state). A non-zero result of fn stops and is

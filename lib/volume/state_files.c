@@ -24,7 +24,7 @@ void files_read(struct query *q, struct state_file *ret_file)
 	ret_file->parent = query_u64(q);
 }
 
-/* All columns but the inode number. */
+/* All columns but the inode number and the parent. */
 static void files_bind(struct query *q, const struct state_file *f)
 {
 	query_bind_u64(q, f->mode);
@@ -40,7 +40,6 @@ static void files_bind(struct query *q, const struct state_file *f)
 	query_bind_u64(q, f->closed);
 	query_bind_u64(q, f->body);
 	query_bind_u64(q, f->born);
-	query_bind_u64(q, f->parent);
 }
 
 static int files_insert(struct state *s, uint64_t ino, const struct state_file *f)
@@ -52,6 +51,7 @@ static int files_insert(struct state *s, uint64_t ino, const struct state_file *
 
 	query_bind_u64(&q, ino);
 	files_bind(&q, f);
+	query_bind_u64(&q, f->parent);
 	return query_run(&q);
 }
 
@@ -85,16 +85,34 @@ int state_file_get(struct state *s, uint64_t ino, struct state_file *ret_file)
 	return error;
 }
 
-int state_file_set(struct state *s, const struct state_file *f)
+static int files_update(struct state *s, const struct state_file *f)
 {
 	cleanup_query struct query q = query_of(
 		s, "UPDATE files SET mode = ?, uid = ?, gid = ?, rdev = ?, nlink = ?, size = ?,"
-		   " mtime = ?, ctime = ?, atime = ?, live = ?, closed = ?, body = ?, born = ?,"
-		   " parent = ? WHERE ino = ?");
+		   " mtime = ?, ctime = ?, atime = ?, live = ?, closed = ?, body = ?, born = ?"
+		   " WHERE ino = ?");
 
 	files_bind(&q, f);
 	query_bind_u64(&q, f->ino);
 	return query_change(&q);
+}
+
+/* By itself: else the index of parents would be written whenever a name in a directory changes. */
+static int files_move(struct state *s, const struct state_file *f)
+{
+	cleanup_query struct query q =
+		query_of(s, "UPDATE files SET parent = ?1 WHERE ino = ?2 AND parent <> ?1");
+
+	query_bind_u64(&q, f->parent);
+	query_bind_u64(&q, f->ino);
+	return query_run(&q);
+}
+
+int state_file_set(struct state *s, const struct state_file *f)
+{
+	int error = files_update(s, f);
+
+	return !error && f->parent ? files_move(s, f) : error;
 }
 
 static int remove_by_ino(struct state *s, const char *sql, uint64_t ino)

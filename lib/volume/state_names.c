@@ -93,6 +93,39 @@ int state_dir_empty(struct state *s, uint64_t ino)
 	return got > 0 ? -ENOTEMPTY : got;
 }
 
+static int dir_number(struct query *q, uint64_t ino, uint64_t *ret_number)
+{
+	int error;
+
+	query_bind_u64(q, ino);
+	error = query_one(q);
+	if (!error)
+		*ret_number = query_u64(q);
+	return error;
+}
+
+int state_dir_depth(struct state *s, uint64_t ino, uint64_t *ret_depth)
+{
+	cleanup_query struct query q =
+		query_of(s, "WITH RECURSIVE above(ino, parent) AS"
+			    " (SELECT ino, parent FROM files WHERE ino = ? UNION ALL"
+			    " SELECT f.ino, f.parent FROM above a JOIN files f ON f.ino = a.parent"
+			    " WHERE a.parent <> a.ino) SELECT count(*) - 1 FROM above");
+
+	return dir_number(&q, ino, ret_depth);
+}
+
+int state_dir_height(struct state *s, uint64_t ino, uint64_t *ret_height)
+{
+	cleanup_query struct query q = query_of(
+		s, "WITH RECURSIVE below(ino, depth) AS (SELECT ?, 0 UNION ALL"
+		   " SELECT f.ino, b.depth + 1 FROM below b JOIN files f INDEXED BY files_by_parent"
+		   " ON f.parent = b.ino WHERE f.parent <> 0 AND f.parent <> f.ino)"
+		   " SELECT max(depth) FROM below");
+
+	return dir_number(&q, ino, ret_height);
+}
+
 /* One row of NAME_COLUMNS and FILE_COLUMNS. */
 #define NAME_COLUMNS "n.parent, n.name, n.id, n.ino, n.covered"
 struct row {

@@ -23,6 +23,7 @@ static const char schema[] =
 	" size INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL,"
 	" atime INTEGER NOT NULL, live INTEGER NOT NULL, closed INTEGER NOT NULL,"
 	" body INTEGER NOT NULL, born INTEGER NOT NULL, parent INTEGER NOT NULL);"
+	"CREATE INDEX files_by_parent ON files (parent) WHERE parent <> 0;"
 	"CREATE TABLE symlinks (ino INTEGER PRIMARY KEY, target BLOB NOT NULL);"
 	"CREATE TABLE xattrs (ino INTEGER NOT NULL, name BLOB NOT NULL, value BLOB NOT NULL,"
 	" PRIMARY KEY (ino, name)) WITHOUT ROWID;"

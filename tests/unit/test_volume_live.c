@@ -500,6 +500,28 @@ START_TEST(an_exchange_swaps_a_file_and_a_directory)
 }
 END_TEST
 
+START_TEST(a_tree_is_as_deep_as_an_epoch_may_be)
+{
+	uint64_t at = ROOT_INO, half = 0, side = mkdir_at(ROOT_INO, "side"), number = 0;
+	struct epochs_seal how = {.trigger = "commit"};
+	struct live_attr a;
+
+	for (int depth = 1; depth < TREE_DEPTH_MAX; depth++) {
+		at = mkdir_at(at, "d");
+		if (depth == TREE_DEPTH_MAX / 2)
+			half = at;
+	}
+	unit_error(live_mkdir(vol, at, "d", 0755, &me, &a), -ENAMETOOLONG);
+	empty_at(at, "file");
+	unit_error(live_rename(vol, ROOT_INO, "d", side, "d", 0), -ENAMETOOLONG);
+	unit_error(live_rename(vol, half, "d", at, "e", 0), -EINVAL);
+	unit_error(live_rename(vol, ROOT_INO, "side", at, "e", 0), -ENAMETOOLONG);
+	unit_ok(live_rename(vol, half, "d", side, "d", 0));
+	unit_ok(live_rename(vol, side, "d", half, "d", 0));
+	unit_ok(epochs_seal(vol, &how, &number));
+}
+END_TEST
+
 /* ---- listing ---- */
 
 struct listing {
@@ -1190,6 +1212,7 @@ static void add_names(Suite *suite)
 	tcase_add_test(t, two_names_of_one_file_stay);
 	tcase_add_test(t, directories_move_with_their_links);
 	tcase_add_test(t, an_exchange_swaps_a_file_and_a_directory);
+	tcase_add_test(t, a_tree_is_as_deep_as_an_epoch_may_be);
 	tcase_add_test(t, a_listing_goes_on_where_it_stopped);
 	tcase_add_test(t, random_changes_do_what_a_system_directory_does);
 }

@@ -471,6 +471,37 @@ START_TEST(a_listing_may_list_what_is_below)
 }
 END_TEST
 
+START_TEST(directories_know_their_depth_and_height)
+{
+	struct state_file root = {.mode = S_IFDIR, .parent = ROOT_INO}, f;
+	uint64_t ino = 0, top = 0, depth = 0, height = 0;
+
+	unit_ok(state_file_new(s, &root, &ino));
+	for (int i = 0; i < 300; i++) {
+		f = (struct state_file){.mode = S_IFDIR, .parent = ino};
+		unit_ok(state_file_new(s, &f, &ino));
+		if (i == 99)
+			top = ino;
+	}
+	unit_ok(state_dir_depth(s, ROOT_INO, &depth));
+	ck_assert_uint_eq(depth, 0);
+	unit_ok(state_dir_depth(s, ino, &depth));
+	ck_assert_uint_eq(depth, 300);
+	unit_ok(state_dir_height(s, ROOT_INO, &height));
+	ck_assert_uint_eq(height, 300);
+	unit_ok(state_dir_height(s, ino, &height));
+	ck_assert_uint_eq(height, 0);
+	/* Moved right below the root. */
+	unit_ok(state_file_get(s, top, &f));
+	f.parent = ROOT_INO;
+	unit_ok(state_file_set(s, &f));
+	unit_ok(state_dir_depth(s, ino, &depth));
+	ck_assert_uint_eq(depth, 201);
+	unit_ok(state_dir_height(s, ROOT_INO, &height));
+	ck_assert_uint_eq(height, 201);
+}
+END_TEST
+
 static int rename_names(void *arg, const struct state_name *n, const char *name,
 			const struct state_file *f)
 {
@@ -1061,6 +1092,7 @@ static void add_files(Suite *suite)
 	tcase_add_test(t, a_name_that_is_set_keeps_its_id);
 	tcase_add_test(t, a_directory_is_listed_in_order_of_ids_and_of_names);
 	tcase_add_test(t, a_listing_may_list_what_is_below);
+	tcase_add_test(t, directories_know_their_depth_and_height);
 	tcase_add_test(t, the_names_of_a_file_may_change_while_they_are_told);
 	tcase_add_test(t, a_name_without_a_file_is_told_so);
 	tcase_add_test(t, xattrs_come_back);
