@@ -178,6 +178,7 @@ static void incomplete_locked(struct volume *vol, struct body *b)
 	volume_path_locked(vol, b->ino, &reason);
 	buf_printf(&reason, ": its writer was killed");
 	sealer_incomplete_locked(vol, buf_str(&reason));
+	incomplete_remember_locked(vol);
 }
 
 /* Contract 1.2 rule 4. */
