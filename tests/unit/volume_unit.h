@@ -173,12 +173,12 @@ __attribute__((unused)) static struct state_version vu_version(struct vu *u, uin
 /* A child that exits with this status when it is told to, by a byte or by closing `go`. */
 struct vu_child {
 	pid_t pid;
-	int go;
+	int go, ready;
 };
 
 __attribute__((unused)) static struct vu_child vu_child_exiting(int status)
 {
-	struct vu_child c;
+	struct vu_child c = {0};
 	int go[2];
 	char byte;
 
