@@ -49,10 +49,11 @@ def command_of(program):
     return [str(program)]
 
 
-def environment(san, tap):
+def environment(san, folder, tap):
     env = dict(os.environ)
     env.setdefault("CK_TIMEOUT_MULTIPLIER", str(SLOWNESS.get(san, 1)))
-    env["CK_TAP_LOG_FILE_NAME"] = tap
+    env["TMPDIR"] = folder
+    env["CK_TAP_LOG_FILE_NAME"] = str(tap)
     env["CK_VERBOSITY"] = "normal"
     env.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1")
     env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
@@ -76,8 +77,10 @@ def run(program, san):
     if not program.exists():
         return program, [(program.name, "failed", "it is not built")], "", 0.0
     start, limit = time.monotonic(), LIMIT_S * min(SLOWNESS.get(san, 1), 3)
-    with tempfile.NamedTemporaryFile(prefix="epochfs-tap-") as tap:
-        process = subprocess.Popen(command_of(program), env=environment(san, tap.name), cwd=ROOT,
+    # Short, because sockets are made there; removed even when the program was killed.
+    with tempfile.TemporaryDirectory(prefix="eu-", ignore_cleanup_errors=True) as folder:
+        tap = pathlib.Path(folder, "tap")
+        process = subprocess.Popen(command_of(program), env=environment(san, folder, tap), cwd=ROOT,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         ending = ""
@@ -87,7 +90,7 @@ def run(program, san):
             kill_session(process.pid)
             output, _ = process.communicate()
             ending = "killed after %d s" % limit
-        tests = parse_tap(program.name, pathlib.Path(tap.name).read_text(errors="replace"))
+        tests = parse_tap(program.name, tap.read_text(errors="replace") if tap.exists() else "")
     if not ending and process.returncode:
         ending = "exit status %d" % process.returncode
     if program.name.startswith("fuzz_") and not ending:
