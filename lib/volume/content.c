@@ -77,18 +77,23 @@ static void content_free(struct content *c)
 	free(c);
 }
 
-/* Content of a few bytes is in the database. */
-static int open_inline_locked(struct content *c)
+/* Content of a few bytes is in the database: it gets its backing file now, which an edit can take over. */
+static int open_inline_locked(struct content *c, struct state_version *v)
 {
 	cleanup_buf struct buf data = {0};
-	size_t len;
 	int error = state_inline_get(c->vol->state, c->version, &data);
 
-	if (!error && data.len != c->size)
-		error = -EIO;
-	if (!error)
-		c->bytes = buf_steal(&data, &len);
-	return error == -ENOENT ? -EIO : error;
+	if (error || data.len != c->size)
+		return error && error != -ENOENT ? error : -EIO;
+	c->fd = object_open(c->vol, c->version, O_RDWR | O_CREAT | O_TRUNC);
+	if (c->fd < 0)
+		return c->fd;
+	error = io_pwrite_full(c->fd, data.data, data.len, 0);
+	if (error)
+		return error;
+	v->local_bytes = v->size;
+	v->local_whole = true;
+	return 0;
 }
 
 /* With the volume's lock, so that the row and the file belong together. */
@@ -111,7 +116,7 @@ static int content_open_locked(struct volume *vol, uint64_t version, struct cont
 		c->fd = object_open(vol, version, O_RDONLY);
 		error = c->fd == -ENOENT ? -EIO : c->fd < 0 ? c->fd : 0;
 	} else if (v.state == VERSION_DURABLE) {
-		error = v.has_recipe ? fetch_open_locked(c, &v) : open_inline_locked(c);
+		error = v.has_recipe ? fetch_open_locked(c, &v) : open_inline_locked(c, &v);
 	} else {
 		error = -EIO;
 	}
