@@ -199,7 +199,7 @@ int command_export(int argc, char **argv)
 					     {"force", 0, &force, NULL},
 					     {"threads", 0, NULL, &threads_text},
 					     {0}};
-	struct source source;
+	struct source source = {0};
 	uint64_t threads = 0;
 	int code, count = cli_parse("export", argc, argv, options, operands, 2, &code);
 

@@ -180,6 +180,8 @@ static int parse_arguments(int argc, char **argv, struct mount_options *o, bool 
 			code = mount_options_parse(o, argv[++i]);
 		else if (!strncmp(argv[i], "-o", 2) && argv[i][2])
 			code = mount_options_parse(o, argv[i] + 2);
+		else if (!strcmp(argv[i], "--"))
+			continue;
 		else if (argv[i][0] == '-')
 			code = cli_usage_error("mount", "unknown option %s", argv[i]);
 		else if (count == 2)
