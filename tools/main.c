@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs: the command. Finds the subcommand and runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cli.h"
+
+static const struct command commands[] = {
+	{"mount", "[-f] [-o OPTION[,...]] REMOTE DIRECTORY",
+	 "mount a volume where training code expects its checkpoint directory",
+	 "  -f                stay in the foreground, log to stderr\n"
+	 "  -o name=value     an option; several by commas or several -o; also EPOCHFS_NAME=value\n"
+	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, or fault+URL.\n"
+	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
+	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
+	 "  passthrough=auto|on|off, allow_other, threads=N, node=NAME, run-id=ID, message=TEXT,\n"
+	 "  log-file=FILE, log-level=error|warning|info|debug. epochfs(1) explains each.\n"
+	 "Example: epochfs mount /backup/run7 /mnt/ckpt\n",
+	 command_mount},
+	{"umount", "[--no-drain] [--timeout TIME] DIRECTORY",
+	 "seal what is pending, upload it, and unmount",
+	 "  --no-drain        leave the upload to the next mount\n"
+	 "  --timeout TIME    wait at most so long (then exit 7, still mounted)\n",
+	 command_umount},
+	{"status", "[--json] [--watch] TARGET",
+	 "what is mounted, pending, uploaded, and what failed",
+	 "  --json            one JSON object\n"
+	 "  --watch           refresh every second until interrupted\n",
+	 command_status},
+	{"log", "[--json] [-n COUNT] TARGET", "the epochs, newest first",
+	 "  --json            one JSON array\n"
+	 "  -n COUNT          only the newest COUNT\n",
+	 command_log},
+	{"show", "[--json] TARGET [EPOCH]", "one epoch: its record and its files",
+	 "  --json            the record with its files as one JSON object\n", command_show},
+	{"diff", "[--json] TARGET EPOCH [EPOCH]",
+	 "paths added, changed and removed between two epochs",
+	 "  With one EPOCH: what it changed against the one before it.\n"
+	 "  --json            one JSON object\n",
+	 command_diff},
+	{"commit", "[--json] [--tag NAME] [--step N] [-m TEXT] DIRECTORY", "seal an epoch now",
+	 "  --tag NAME        name it\n"
+	 "  --step N          the training step, over what names say\n"
+	 "  -m TEXT           a message kept with it\n",
+	 command_commit},
+	{"wait", "[--json] [--timeout TIME] DIRECTORY [EPOCH]",
+	 "wait until an epoch, or all that is closed now, is durable in the remote",
+	 "  --timeout TIME    exit 7 when it takes longer\n", command_wait},
+	{"rollback", "[--json] DIRECTORY EPOCH",
+	 "make the live tree equal to an epoch; nothing is lost",
+	 "  What is pending is sealed first; the old tree becomes a new epoch.\n",
+	 command_rollback},
+	{"tag", "[-d] [-f] TARGET [EPOCH] [NAME]",
+	 "name an epoch, remove a name, or list the names",
+	 "  -d                remove the tag NAME\n"
+	 "  -f                move NAME where it is taken\n"
+	 "  --json            with TARGET alone: the tags as one JSON object\n",
+	 command_tag},
+	{"rm", "[--json] DIRECTORY EPOCH", "drop an epoch, here and remotely",
+	 "  A tagged epoch, the current and the newest complete one are kept (exit 8).\n",
+	 command_rm},
+	{"export", "[--json] TARGET[@EPOCH][:PATH] DIRECTORY",
+	 "restore an epoch, or a path in it, into an empty or new directory, without FUSE",
+	 "  EPOCH is 42, step=500, latest (the default), a tag, or @2h.\n"
+	 "  --force           into a directory that is not empty; existing files are replaced\n"
+	 "  --threads N       so many files at once\n"
+	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
+	 command_export},
+	{"version", "", "print the version", NULL, command_version},
+};
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(commands[i].name, name))
+			return &commands[i];
+	return NULL;
+}
+
+void command_help(const struct command *c)
+{
+	printf("usage: epochfs %s%s%s\n%s.\n", c->name, *c->arguments ? " " : "", c->arguments,
+	       c->summary);
+	if (c->help)
+		printf("\n%s", c->help);
+}
+
+static void print_help(FILE *out)
+{
+	fputs("epochfs makes a training run's checkpoint directory safe: what is closed is committed,\n"
+	      "whole checkpoints become epochs that can be browsed, rolled back to and restored.\n\n"
+	      "usage: epochfs COMMAND [ARGUMENTS]\n\n",
+	      out);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+	fputs("\n`epochfs COMMAND --help` tells more. A TARGET is a mount point or a remote.\n"
+	      "Exit codes: 0 done, 1 failed, 2 usage, 3 remote not reached, 4 not allowed by the remote,\n"
+	      "5 not found, 6 damaged data, 7 not durable in time, 8 in use or in conflict.\n",
+	      out);
+}
+
+int command_version(int argc, char **argv)
+{
+	static const struct cli_option none[] = {{0}};
+	int code;
+
+	if (cli_parse("version", argc, argv, none, NULL, 0, &code) < 0)
+		return code;
+	puts("epochfs " EPOCHFS_VERSION);
+	return EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *c;
+
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return EXIT_DONE;
+	}
+	if (!strcmp(argv[1], "--version"))
+		argv[1] = (char[]){"version"};
+	c = command_find(argv[1]);
+	if (!c)
+		return cli_error(EXIT_USAGE, "unknown command '%s'; see `epochfs --help`", argv[1]);
+	return c->run(argc - 1, argv + 1);
+}
