@@ -75,7 +75,7 @@ def parse_tap(name, text):
 def run(program, san):
     """Runs one program: its tests, its output, how long it took."""
     if not program.exists():
-        return program, [(program.name, "failed", "it is not built")], "", 0.0
+        return program, [(program.name, "failed", "it is not built")], "it is not built", 0.0
     start, limit = time.monotonic(), LIMIT_S * min(SLOWNESS.get(san, 1), 3)
     # Short, because sockets are made there; removed even when the program was killed.
     with tempfile.TemporaryDirectory(prefix="eu-", ignore_cleanup_errors=True) as folder:
