@@ -200,7 +200,8 @@ static int final_tree(struct upload *u, struct buf *out)
 	cleanup_tree_writer struct tree_writer *w = NULL;
 	int error = tree_writer_new(out, 0, &w);
 
-	qsort(u->stored, u->count, sizeof(*u->stored), compare_stored);
+	if (u->count)
+		qsort(u->stored, u->count, sizeof(*u->stored), compare_stored);
 	for (uint32_t id = 0; !error && id < tree_count(u->tree); id++) {
 		struct tree_entry e;
 
