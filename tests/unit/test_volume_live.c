@@ -1152,9 +1152,12 @@ static bool kernels_own(unsigned op, const char *from, const char *to)
 
 START_TEST(random_changes_do_what_a_system_directory_does)
 {
+	const char *seed = getenv("SEED"); /* another run of changes */
 	struct model m = {.root = unit_dir(), .seed = {1, 2, 3}};
 	struct stat st;
 
+	if (seed)
+		m.seed[0] = (unsigned short)atoi(seed);
 	umask(0);
 	ck_assert_int_eq(chdir(m.root), 0);
 	ck_assert_int_eq(stat(".", &st), 0);
@@ -1181,6 +1184,135 @@ START_TEST(random_changes_do_what_a_system_directory_does)
 	compare_dir(&m, ROOT_INO, m.root);
 	ck_assert_int_eq(chdir("/"), 0);
 	free(m.root);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+#define THREADS		   4
+#define CHANGES_PER_THREAD 300
+
+static int count_entry(void *arg, const char *name, uint64_t cookie, const struct live_attr *a)
+{
+	(void)name;
+	(void)cookie;
+	(void)a;
+	++*(int *)arg;
+	return 0;
+}
+
+static int count_name(void *arg, const struct state_name *n, const char *name,
+		      const struct state_file *f)
+{
+	(void)n;
+	(void)name;
+	(void)f;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+struct links {
+	unsigned dirs;
+};
+
+static void check_links(uint64_t ino);
+
+static int check_entry(void *arg, const char *name, uint64_t cookie, const struct live_attr *a)
+{
+	struct links *l = arg;
+	struct live_attr found;
+
+	(void)name;
+	(void)cookie;
+	unit_ok(live_getattr(vol, a->ino, 0, &found));
+	if (S_ISDIR(a->mode)) {
+		l->dirs++;
+		check_links(a->ino);
+	} else {
+		unsigned names = 0;
+
+		unit_ok(state_names_of(vol->state, a->ino, count_name, &names));
+		ck_assert_uint_eq(found.nlink, names);
+	}
+	return 0;
+}
+
+struct worker {
+	pthread_t thread;
+	struct model m;
+	int failed;
+};
+
+static int change_at_random(struct model *m)
+{
+	unsigned op = pick(m, OP_COUNT + 2);
+	struct live_caller who = {.pid = getpid()};
+	char from[64], to[64];
+	struct handle *h;
+	struct live_attr a;
+	uint64_t p;
+	const char *name;
+	int error;
+
+	pick_path(m, from);
+	pick_path(m, to);
+	if (op < OP_COUNT)
+		return live_op(op, from, to, 0700);
+	error = walk(from, &p, &name);
+	if (!error && op == OP_COUNT)
+		return live_readdir(vol, p, 0, getpid(), count_entry, &(int){0});
+	if (!error)
+		error = handle_create(vol, p, name, 0600, O_WRONLY, &who, &a, &h);
+	if (error)
+		return error;
+	if (handle_write(h, "text", 4, 0) != 4)
+		return -EIO;
+	error = handle_flush(h, getpid(), NULL, NULL);
+	handle_release(h, false);
+	return error;
+}
+
+static void *work(void *arg)
+{
+	static const int usual[] = {0, ENOENT, EEXIST, ENOTDIR, EISDIR, ENOTEMPTY, EINVAL, EPERM};
+	struct worker *w = arg;
+
+	for (int i = 0; i < CHANGES_PER_THREAD && !w->failed; i++) {
+		int error = -change_at_random(&w->m);
+		bool known = false;
+
+		for (size_t k = 0; k < sizeof(usual) / sizeof(usual[0]); k++)
+			known |= error == usual[k];
+		if (!known)
+			w->failed = error;
+	}
+	return NULL;
+}
+
+/* What the names say is what the link counts say. */
+static void check_links(uint64_t ino)
+{
+	struct links l = {.dirs = 2};
+
+	unit_ok(live_readdir(vol, ino, 0, 0, check_entry, &l));
+	ck_assert_uint_eq(attr(ino).nlink, l.dirs);
+}
+
+START_TEST(threads_change_names_at_the_same_time)
+{
+	struct worker workers[THREADS] = {0};
+
+	for (int i = 0; i < THREADS; i++) {
+		workers[i].m.seed[0] = (unsigned short)(i + 1);
+		ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
+		ck_assert_msg(!workers[i].failed, "%s", strerror(workers[i].failed));
+	}
+	check_links(ROOT_INO);
+	reopen(false);
+	check_links(ROOT_INO);
 }
 END_TEST
 
@@ -1214,6 +1346,7 @@ static void add_names(Suite *suite)
 	tcase_add_test(t, an_exchange_swaps_a_file_and_a_directory);
 	tcase_add_test(t, a_tree_is_as_deep_as_an_epoch_may_be);
 	tcase_add_test(t, a_listing_goes_on_where_it_stopped);
+	tcase_add_test(t, threads_change_names_at_the_same_time);
 	tcase_add_test(t, random_changes_do_what_a_system_directory_does);
 }
 
