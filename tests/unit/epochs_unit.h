@@ -37,7 +37,7 @@ __attribute__((unused)) static void eu_start(void)
 	u.remote = strdup("none");
 	volume_options_init(&eu_options);
 	eu_options.settle_ns = EU_LONG;
-	eu_options.patience_ns = EU_LONG;
+	eu_options.patience_ns = 2 * EU_LONG; /* what is open holds longer than quiet */
 	eu_options.min_free_percent = 0;
 	eu_options.node = "testnode";
 	eu_options.run_id = "run7";

@@ -203,7 +203,8 @@ START_TEST(status_names_what_holds_a_seal_up)
 	status = ask("{\"op\":\"status\"}");
 	snprintf(pid, sizeof(pid), "(pid %d)", (int)getpid());
 	ck_assert_ptr_nonnull(held_by(status));
-	ck_assert_ptr_nonnull(strstr(held_by(status), "open: d/model.pt by test_volume_con"));
+	ck_assert_msg(strstr(held_by(status), "open: d/model.pt by test_volume_con") != NULL, "%s",
+		      held_by(status));
 	ck_assert_ptr_nonnull(strstr(held_by(status), pid));
 	json_decref(status);
 	vu_close(h);
