@@ -2,6 +2,10 @@
 /*
  * A volume's remote without a mount, read by the command: epochs, trees, tags, restoring, verifying.
  * Nothing is written locally but what export restores; the index is kept in memory. One thread at a time.
+ *
+ * Errors of all functions, beside those named: -EHOSTUNREACH the remote did not answer for 15 s, -EACCES it does not allow it,
+ * -EBADMSG what is stored is damaged or missing, -EPROTONOSUPPORT it is of a newer epochfs, -ENOMEM. The records are read once, when
+ * they are first asked for: what others put later is not seen.
  */
 #ifndef EPOCHFS_VOLUME_CATALOG_H
 #define EPOCHFS_VOLUME_CATALOG_H
@@ -13,14 +17,15 @@
 
 struct catalog;
 
-/* Errors and the message as volume_open's. */
+/* The message as volume_open's. Never makes anything: -ENOENT also where the directory is missing or empty. */
 int catalog_open(const char *url, struct catalog **ret_catalog, char **ret_message);
 void catalog_close(struct catalog *c);
 const char *catalog_uuid(const struct catalog *c);
 
 /* Ascending. Damaged records are logged and left out. Non-zero stops and is returned. */
 int catalog_each(struct catalog *c, int (*fn)(void *arg, const struct epoch_info *e), void *arg);
-int catalog_get(struct catalog *c, uint64_t number, struct epoch_info *ret_info); /* -ENOENT */
+int catalog_get(struct catalog *c, uint64_t number,
+		struct epoch_info *ret_info); /* -ENOENT, -EBADMSG */
 /* The names that epochs_resolve takes; "current" is the newest epoch. */
 int catalog_resolve(struct catalog *c, const char *name, uint64_t *ret_number);
 int catalog_tree(struct catalog *c, uint64_t number, struct tree **ret_tree);
@@ -36,10 +41,12 @@ struct catalog_progress {
 
 /*
  * Restores what lies at `path` in an epoch ("" or "/": all) into the directory `to_fd`: a file or directory under its own
- * name's last component, the root's content directly. Content, modes, owners (where allowed), times in ns, xattrs (also of symlinks), hard links, holes. Each file is written
- * under a temporary name, checked, and renamed. `force` replaces files that are there; without it -EEXIST. `threads` 0: one a core.
- * `progress` may be NULL; it is called from any thread, one at a time. `ret_failed` counts files that could not be restored (each logged with
- * its path and why); then the result is that of the first.
+ * name's last component, the root's content directly. Content, modes, owners (by root), times in ns, xattrs (also of symlinks; those that
+ * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. setuid and
+ * setgid of files, security.* xattrs and device nodes are root's to give. No symlink is followed. `to_fd` itself gets the root's attributes where it was empty.
+ * Directories that are there are used; `force` replaces files that are there (never a directory by a file); without it -EEXIST. `threads` 0: one a core.
+ * `progress` may be NULL; it is called from any thread, one at a time; it counts regular files. `ret_failed` counts entries that could not be restored, each logged with
+ * its path and why (below a directory that could not be made, or once the remote is away, only the first); then the result is that of the first. -ENOENT with none failed: no such epoch or path.
  */
 struct catalog_export {
 	const char *path;
