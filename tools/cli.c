@@ -38,6 +38,21 @@ int exit_code_of(int error)
 	}
 }
 
+const char *cli_reason(int error)
+{
+	switch (-error) {
+	case EBADMSG:
+	case EUCLEAN:
+		return "damaged or missing in the remote; epochfs fsck says more";
+	case EHOSTUNREACH:
+		return "the remote does not answer";
+	case EPROTONOSUPPORT:
+		return "it is of a newer epochfs: upgrade this one";
+	default:
+		return strerror(-error);
+	}
+}
+
 int cli_error(int code, const char *fmt, ...)
 {
 	va_list ap;

@@ -21,6 +21,8 @@ enum exit_code {
 
 /* Of a negative errno. */
 int exit_code_of(int error);
+/* What the error of a remote's catalog (lib/volume/catalog.h) means to a person. */
+const char *cli_reason(int error);
 
 /* "epochfs: ..." in one line on stderr; gives `code` back. */
 int cli_error(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -133,10 +133,13 @@ static int export_epoch(struct catalog *catalog, uint64_t number, const struct s
 	if (error == -ENOENT && !failed)
 		return cli_error(EXIT_NOT_FOUND, "epoch %" PRIu64 " has no path '%s'", number,
 				 s->path);
+	if (error && !failed)
+		return cli_error(exit_code_of(error), "%s: epoch %" PRIu64 ": %s", s->target,
+				 number, cli_reason(error));
 	if (error)
-		return cli_error(error == -EIO ? EXIT_DAMAGED : exit_code_of(error),
+		return cli_error(exit_code_of(error),
 				 "%" PRIu64 " files could not be restored: %s; the rest is in %s",
-				 failed, strerror(-error), directory);
+				 failed, cli_reason(error), directory);
 	return report(s, number, directory, &view.last, json);
 }
 

@@ -55,7 +55,7 @@ static int remote_result(const struct target *t, const char *name, int error)
 			name);
 	default:
 		return cli_error(exit_code_of(error), "%s: tag '%s': %s", t->name, name,
-				 strerror(-error));
+				 cli_reason(error));
 	}
 }
 

@@ -61,7 +61,7 @@ int target_need_mount(const char *name, const char *command)
 
 static int catalog_failed(const struct target *t, const char *what, int error)
 {
-	return cli_error(exit_code_of(error), "%s: %s: %s", t->name, what, strerror(-error));
+	return cli_error(exit_code_of(error), "%s: %s: %s", t->name, what, cli_reason(error));
 }
 
 /* ---- epochs and tags ---- */
