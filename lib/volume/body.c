@@ -270,7 +270,9 @@ int body_get_locked(struct volume *vol, const struct state_file *f, struct body 
 		b = body_add_locked(vol, f->body, f->ino);
 		if (!b)
 			return -ENOMEM;
-		b->version = f->live ? f->live : f->closed;
+		/* What is staged has a body as long as it is; but not in a read-only volume whose
+		 * last mount crashed. */
+		b->version = f->closed ? f->closed : f->live;
 	}
 	*ret_body = b;
 	return 0;

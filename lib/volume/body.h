@@ -99,7 +99,7 @@ void body_orphan_locked(struct volume *vol, uint64_t ino);
 void bodies_tear_writers_locked(struct volume *vol);
 
 /*
- * Waits, for at most a tenth of a second and once a close, until a close of this file (ino 0: of
+ * Waits, for at most half a second and once a close, until a close of this file (ino 0: of
  * any) whose release is on its way is committed. True where it waited: the lock was dropped, so look
  * again at what was read before. Costs nothing where no such close is there.
  */

@@ -9,8 +9,8 @@
  *             daemon, which goes over to the clone.
  *   TAKEOVER  the kernel reads V1's file for somebody who has the live file open (passthrough), and
  *             he must see the change: V2 takes over that very inode, and V1 gets the clone.
- *   GIVE      V1 is durable and nobody else reads it: V2 takes the inode over and nothing is copied.
- *             V1 is no longer local.
+ *   GIVE      V1 is durable, wanted as a whole, and nobody else reads it: V2 takes the inode over
+ *             and nothing is copied. V1 is no longer local.
  *
  * After a crash. Files come before rows: what the steps leave behind has the same bytes under every
  * name, and the file of a version without a row is removed (recover.c). In TAKEOVER the order is
@@ -53,7 +53,7 @@ static void choose_kind_locked(struct edit *e)
 
 	if (!b->direct && !e->keep)
 		e->kind = EDIT_EMPTY;
-	else if (e->base.state == VERSION_DURABLE &&
+	else if (e->base.state == VERSION_DURABLE && e->keep == e->base.size &&
 		 content_users_locked(e->vol, e->base.id) == (b->content ? 1 : 0))
 		e->kind = EDIT_GIVE;
 	else if (b->direct && !(b->content && content_lent(b->content)))
@@ -312,6 +312,9 @@ static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
 	}
 	if (!error && e->kind == EDIT_TAKEOVER)
 		error = content_rebind(e->vol, e->base.id);
+	/* After a power loss V1's name must not lead to the file that is changed now. */
+	if (!error && e->kind == EDIT_TAKEOVER && e->base.fsynced && fsync(e->vol->objects_fd) < 0)
+		error = -errno;
 	if (error && clone >= 0)
 		unlinkat(e->vol->objects_fd, e->temporary, 0);
 	content_put(old);

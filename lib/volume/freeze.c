@@ -127,17 +127,28 @@ static bool is_new(const struct walk *w, const struct state_version *v)
 	return v->born > w->job->parent;
 }
 
+static bool tail_is_torn(struct volume *vol, const char *name, const struct state_version *v,
+			 const char **ret_why)
+{
+	for (;;) {
+		cleanup_close int fd = object_open(vol, v->id, O_RDONLY);
+		bool torn = fd >= 0 && tail_check(fd, v->size, name, ret_why) > 0;
+
+		/* Not what an edit in place makes of the file at this moment. */
+		if (fd < 0 || !torn || object_is_still(vol, v->id, fd))
+			return torn;
+	}
+}
+
 /* Is the content, new in this epoch, torn inside? */
 static bool is_torn(struct walk *w, const char *name, const struct state_version *v)
 {
 	const char *why = "it was not written out when its machine or its writer ended";
-	cleanup_close int fd = -1;
 
 	if (!is_new(w, v) || !v->size)
 		return v->torn;
 	if (!v->torn) {
-		fd = object_open(w->vol, v->id, O_RDONLY);
-		if (fd < 0 || tail_check(fd, v->size, name, &why) <= 0)
+		if (!tail_is_torn(w->vol, name, v, &why))
 			return false;
 		buf_put(&w->result->torn, &v->id, sizeof(v->id));
 	}

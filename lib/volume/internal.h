@@ -73,6 +73,13 @@ struct volume {
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX]);
 /* Opens (or with O_CREAT makes) the backing file of a version: the descriptor or -errno. */
 int object_open(struct volume *vol, uint64_t version, int flags);
+/*
+ * Whether `fd` is still the file that holds the version's bytes. An edit in place may take the file
+ * of a closed version over, and the version gets a clone before anything is written (edit.c): who
+ * reads a version by a descriptor of its own, without a content (content.h), asks this when he has
+ * read all; if it is not so, what he read may be of the edit, and he opens and reads anew.
+ */
+bool object_is_still(struct volume *vol, uint64_t version, int fd);
 /* Removes it; a missing one is no error. */
 int object_remove(struct volume *vol, uint64_t version);
 

@@ -101,6 +101,8 @@ bool process_has_open(pid_t tgid, const char *name)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tgid);
 	dir = opendir(path);
+	if (!dir && (errno == EACCES || errno == EPERM))
+		return true;
 	while (dir && (d = readdir(dir))) {
 		ssize_t n = readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);
 

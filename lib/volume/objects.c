@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,4 +35,14 @@ int object_remove(struct volume *vol, uint64_t version)
 	strcat(name, OBJECT_HAVE_SUFFIX);
 	unlinkat(vol->objects_fd, name, 0);
 	return 0;
+}
+
+bool object_is_still(struct volume *vol, uint64_t version, int fd)
+{
+	char name[OBJECT_NAME_MAX];
+	struct stat by_name, by_fd;
+
+	object_name(version, name);
+	return fstatat(vol->objects_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstat(fd, &by_fd) == 0 && by_name.st_ino == by_fd.st_ino;
 }

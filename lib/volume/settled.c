@@ -8,11 +8,11 @@
 
 #include <errno.h>
 
-/* Usually the release is here within a millisecond. After the first wait somebody asks whether the
- * process has another descriptor open (dup2 of a shell's redirection); if not, the release must
- * come, however busy the machine is. */
+/* Usually the release is here within a millisecond. After the first wait we look whether the process
+ * has another descriptor open (dup2 of a shell's redirection). If not, the release should come,
+ * however busy the machine is; unless another process inherited the descriptor. */
 #define WAIT_FIRST (20 * NS_PER_MS)
-#define WAIT_LAST  (2 * NS_PER_S)
+#define WAIT_LAST  (500 * NS_PER_MS)
 
 void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
 			     unsigned releasing)

@@ -104,24 +104,35 @@ static int known_durable(struct upload *u, uint64_t version, struct stored_versi
 	return 1;
 }
 
+static int store_bytes(struct upload *u, int fd, uint64_t size, struct stored_version *s)
+{
+	if (size > TREE_INLINE_MAX)
+		return store_put_fd(u->batch, fd, size, &s->recipe);
+	free(s->data);
+	return read_inline(fd, size, s);
+}
+
 /* Stores a local version's content. -ENOENT or -ENODATA: its bytes are gone. */
 static int store_version(struct upload *u, const struct tree_entry *e)
 {
 	struct stored_version *s = add_stored(u, e->u.version);
-	cleanup_close int fd = -1;
-	int known;
+	int known, error;
 
 	if (!s)
 		return -ENOMEM;
 	known = known_durable(u, e->u.version, s);
 	if (known)
 		return known > 0 ? 0 : known;
-	fd = object_open(u->vol, e->u.version, O_RDONLY);
-	if (fd < 0)
-		return fd;
-	if (e->size <= TREE_INLINE_MAX)
-		return read_inline(fd, e->size, s);
-	return store_put_fd(u->batch, fd, e->size, &s->recipe);
+	for (;;) {
+		cleanup_close int fd = object_open(u->vol, e->u.version, O_RDONLY);
+
+		if (fd < 0)
+			return fd;
+		error = store_bytes(u, fd, e->size, s);
+		/* An edit in place took the file over while it was read: the version has another. */
+		if (object_is_still(u->vol, e->u.version, fd))
+			return error;
+	}
 }
 
 static int note_lost(struct upload *u, uint32_t id, int why)

@@ -174,10 +174,13 @@ START_TEST(an_edit_takes_over_the_file_that_the_kernel_reads)
 	ck_assert_int_ge(fd, 0);
 	unit_ok(content_get(u.vol, closed, &c));
 	ck_assert(!content_direct(c));
+	ck_assert(object_is_still(u.vol, closed, fd));
 	h = vu_open(&u, "a", O_RDWR);
 	ck_assert(!handle_direct(h));
 	unit_ok(handle_prepare_direct(h));
 	ck_assert(handle_direct(h));
+	/* An uploader that was reading the version by that file must read it anew. */
+	ck_assert(!object_is_still(u.vol, closed, fd));
 	vu_write(h, "HELLO", 0);
 	ck_assert_int_eq(pread(fd, data, sizeof(data), 0), 11);
 	ck_assert_str_eq(data, "HELLO world");
