@@ -264,7 +264,7 @@ int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_
 	b = calloc(1, sizeof(*b) + count * sizeof(b->items[0]));
 	if (!b)
 		return -ENOMEM;
-	error = packer_new(s->remote, s->putters, s->trust, &b->packer);
+	error = packer_new(s->remote, s->putters, s->trust, s->pack_len, &b->packer);
 	if (error) {
 		free(b);
 		return error;

@@ -35,10 +35,16 @@ struct reading {
 	void *arg;
 };
 
-bool wanted_tried(const struct wanted *w, const struct hash *pack)
+static bool same_place(const struct store_place *a, const struct store_place *b)
+{
+	return hash_equal(&a->pack, &b->pack) && a->offset == b->offset &&
+	       a->stored_len == b->stored_len && a->plain_len == b->plain_len;
+}
+
+bool wanted_tried(const struct wanted *w, const struct store_place *place)
 {
 	for (unsigned i = 0; i < w->tried_count; i++)
-		if (hash_equal(&w->tried[i], pack))
+		if (same_place(&w->tried[i], place))
 			return true;
 	return false;
 }
@@ -46,7 +52,7 @@ bool wanted_tried(const struct wanted *w, const struct hash *pack)
 static void mark_failed(struct wanted *w)
 {
 	if (w->tried_count < WANTED_TRIES)
-		w->tried[w->tried_count++] = w->place.pack;
+		w->tried[w->tried_count++] = w->place;
 	w->state = WANTED_NOWHERE;
 }
 
@@ -96,9 +102,7 @@ static int decode_stubbornly(struct store *s, const struct wanted *w, const uint
 
 static bool same_frame(const struct wanted *a, const struct wanted *b)
 {
-	return hash_equal(&a->hash, &b->hash) && hash_equal(&a->place.pack, &b->place.pack) &&
-	       a->place.offset == b->place.offset && a->place.stored_len == b->place.stored_len &&
-	       a->place.plain_len == b->place.plain_len;
+	return hash_equal(&a->hash, &b->hash) && same_place(&a->place, &b->place);
 }
 
 static bool length_fits(const struct wanted *w)
@@ -252,7 +256,7 @@ static int locate(struct store *s, struct wanted *wanted, size_t count)
 		error = s->index.get(s->index.arg, &w->hash, &place);
 		if (error && error != -ENOENT)
 			return error;
-		if (error || wanted_tried(w, &place.pack))
+		if (error || wanted_tried(w, &place))
 			continue;
 		w->place = place;
 		w->state = WANTED_PLACED;
@@ -282,7 +286,7 @@ static void explain(const struct wanted *wanted, size_t count, struct store_fail
 			continue;
 		failure->pack[0] = '\0';
 		if (wanted[i].tried_count)
-			hash_to_hex(&wanted[i].tried[0], failure->pack);
+			hash_to_hex(&wanted[i].tried[0].pack, failure->pack);
 		if (failure->pack[0])
 			return;
 	}

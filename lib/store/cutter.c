@@ -11,13 +11,7 @@
 #include "lib/util/io.h"
 
 #define WINDOW ((size_t)4 << 20)
-/*
- * What the window holds beyond the place of the next cut: a whole chunk, then enough to tell
- * whether a zip's entry that begins in it is large (its header, name and extra field at most 68
- * KiB before), or a run of zeros long.
- */
-#define AHEAD (CUTTER_CHUNK_MAX + ((size_t)256 << 10))
-#define WORD  8
+#define WORD   8
 
 struct cutter {
 	struct cutter_source source;
@@ -117,7 +111,7 @@ static int advance(struct cutter *c)
 	const struct mark *m;
 	int r;
 
-	if (window_end(c) < c->source.size && window_end(c) - c->pos < AHEAD) {
+	if (window_end(c) < c->source.size && window_end(c) - c->pos < CUTTER_AHEAD) {
 		r = fill(c);
 		if (r < 0)
 			return r;
@@ -166,7 +160,7 @@ static void skip_hole(struct cutter *c)
 	uint64_t to = region_end(c, &known);
 	uint64_t data;
 
-	if (!c->source.next_data || (c->is_zip && zip_undecided(&c->zip)))
+	if (!c->source.next_data)
 		return;
 	if (!known)
 		to = c->source.size;
@@ -178,7 +172,8 @@ static void skip_hole(struct cutter *c)
 	c->pos = to;
 	c->base = to;
 	c->filled = 0;
-	/* No header begins in zeros. */
+	/* No header begins in zeros; an entry that began before has been decided on, as its header
+	 * is no longer than the window reaches ahead. */
 	if (c->is_zip)
 		c->zip.pos = to;
 }
@@ -295,7 +290,8 @@ static int set_format(struct cutter *c)
 	return r < 0 ? r : 0;
 }
 
-int cutter_open(const struct cutter_source *source, struct cutter **ret_cutter)
+int cutter_open_window(const struct cutter_source *source, size_t window,
+		       struct cutter **ret_cutter)
 {
 	cleanup_cutter struct cutter *c = calloc(1, sizeof(*c));
 	int r;
@@ -303,7 +299,7 @@ int cutter_open(const struct cutter_source *source, struct cutter **ret_cutter)
 	if (!c)
 		return -ENOMEM;
 	c->source = *source;
-	c->cap = source->size < WINDOW ? (size_t)source->size : WINDOW;
+	c->cap = source->size < window ? (size_t)source->size : window;
 	c->window = malloc(c->cap + 1);
 	if (!c->window)
 		return -ENOMEM;
@@ -312,6 +308,11 @@ int cutter_open(const struct cutter_source *source, struct cutter **ret_cutter)
 		return r;
 	*ret_cutter = steal_ptr(c);
 	return 0;
+}
+
+int cutter_open(const struct cutter_source *source, struct cutter **ret_cutter)
+{
+	return cutter_open_window(source, WINDOW, ret_cutter);
 }
 
 void cutter_close(struct cutter *c)

@@ -6,6 +6,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/store/cutter.h"
+
+/*
+ * What the window holds beyond the place of the next cut: a whole chunk, then enough to tell
+ * whether a zip's entry that begins in it is large (CUTTER_TENSOR_MIN, and 68 KiB for its header,
+ * name and extra field), or a run of zeros long enough.
+ */
+#define CUTTER_AHEAD (CUTTER_CHUNK_MAX + ((size_t)256 << 10))
+
+/* As cutter_open, with a window of this size, at least CUTTER_AHEAD: for tests, as it must not
+ * change the cuts (but that a safetensors header has to fit in). */
+int cutter_open_window(const struct cutter_source *source, size_t window,
+		       struct cutter **ret_cutter);
 
 /* A place where a segment must begin, and what begins there: a large tensor, or anything else. */
 struct mark {
@@ -47,8 +60,6 @@ int zip_scan(struct zip_scan *z, const uint8_t *data, size_t len, uint64_t base,
 	     struct marks *m);
 /* Every mark before this offset is known. */
 uint64_t zip_settled(const struct zip_scan *z);
-/* Whether an entry is still too short to tell. */
-bool zip_undecided(const struct zip_scan *z);
 
 /*
  * Where the len bytes at the start of a file of `size` bytes hold a whole safetensors header, sets

@@ -66,9 +66,15 @@ static size_t find_pk(const uint8_t *data, size_t at, size_t end)
 	return at;
 }
 
+/* Whether the entry is still too short to tell. */
+static bool undecided(const struct zip_scan *z)
+{
+	return z->has_entry && !z->large;
+}
+
 static int decide_large(struct zip_scan *z, struct marks *m)
 {
-	if (!zip_undecided(z) || z->pos < z->entry || z->pos - z->entry < CUTTER_TENSOR_MIN)
+	if (!undecided(z) || z->pos < z->entry || z->pos - z->entry < CUTTER_TENSOR_MIN)
 		return 0;
 	z->large = true;
 	return marks_push(m, z->entry, true);
@@ -120,10 +126,5 @@ int zip_scan(struct zip_scan *z, const uint8_t *data, size_t len, uint64_t base,
 
 uint64_t zip_settled(const struct zip_scan *z)
 {
-	return zip_undecided(z) && z->entry < z->pos ? z->entry : z->pos;
-}
-
-bool zip_undecided(const struct zip_scan *z)
-{
-	return z->has_entry && !z->large;
+	return undecided(z) && z->entry < z->pos ? z->entry : z->pos;
 }

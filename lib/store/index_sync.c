@@ -329,7 +329,7 @@ static int match_rows(void *arg, const char *key, const struct index_row *rows, 
 
 			if (!hash_equal(&w->hash, &row->chunk))
 				break;
-			if (wanted_tried(w, &row->place.pack))
+			if (wanted_tried(w, &row->place))
 				continue;
 			w->place = row->place;
 			w->state = WANTED_PLACED;

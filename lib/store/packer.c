@@ -16,6 +16,9 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 
+/* What a pack may grow beyond its length: a chunk, and its table. */
+#define PACK_SPARE ((size_t)2 << 20)
+
 /* A pack on its way: being filled, then being put. */
 struct open_pack {
 	struct pool_task task;
@@ -36,6 +39,7 @@ struct packer {
 	struct remote *remote;
 	struct pool *putters;
 	struct trust *trust;
+	size_t pack_len;
 
 	/* Only the adding thread's: */
 	struct open_pack *current;
@@ -54,7 +58,7 @@ struct packer {
 	size_t current_first; /* the first entry of the pack being filled */
 };
 
-int packer_new(struct remote *remote, struct pool *putters, struct trust *trust,
+int packer_new(struct remote *remote, struct pool *putters, struct trust *trust, size_t pack_len,
 	       struct packer **ret_packer)
 {
 	struct packer *p = calloc(1, sizeof(*p));
@@ -64,6 +68,7 @@ int packer_new(struct remote *remote, struct pool *putters, struct trust *trust,
 	p->remote = remote;
 	p->putters = putters;
 	p->trust = trust;
+	p->pack_len = pack_len;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
 	*ret_packer = p;
@@ -233,8 +238,7 @@ static int open_current(struct packer *p)
 		return error;
 	p->current = calloc(1, sizeof(*p->current));
 	/* All at once, and so much that malloc maps it: freed, it is the system's again. */
-	if (!p->current ||
-	    buf_reserve(&p->current->data, PACKER_PACK_LEN + ((size_t)2 << 20)) < 0) {
+	if (!p->current || buf_reserve(&p->current->data, p->pack_len + PACK_SPARE) < 0) {
 		open_pack_free(p->current);
 		p->current = NULL;
 		pthread_mutex_lock(&p->lock);
@@ -299,7 +303,7 @@ int packer_add(struct packer *p, const struct hash *chunk, const void *frame, si
 		packer_fail(p, error);
 		return error;
 	}
-	return p->current->data.len >= PACKER_PACK_LEN ? close_current(p) : 0;
+	return p->current->data.len >= p->pack_len ? close_current(p) : 0;
 }
 
 int packer_flush(struct packer *p)

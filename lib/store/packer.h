@@ -13,8 +13,6 @@
 #include "lib/util/buf.h"
 #include "lib/util/hash.h"
 
-/* A pack is closed by the frame that reaches this length. */
-#define PACKER_PACK_LEN ((size_t)32 << 20)
 /* So many packs are in memory at once, the one being filled with them. */
 #define PACKER_PACKS 3
 
@@ -25,8 +23,9 @@
  */
 struct packer;
 
-/* `putters` runs the puts; `trust` learns which packs are there. 0 or -ENOMEM. */
-int packer_new(struct remote *remote, struct pool *putters, struct trust *trust,
+/* `putters` runs the puts; `trust` learns which packs are there; a pack is closed by the frame with
+ * which it reaches pack_len. 0 or -ENOMEM. */
+int packer_new(struct remote *remote, struct pool *putters, struct trust *trust, size_t pack_len,
 	       struct packer **ret_packer);
 /* Waits for the puts under way. NULL is allowed. */
 void packer_free(struct packer *p);

@@ -39,6 +39,7 @@ int store_open(struct remote *remote, const struct store_index *index, unsigned 
 		return -ENOMEM;
 	s->remote = remote;
 	s->index = *index;
+	s->pack_len = STORE_PACK_LEN;
 	s->threads = threads ? threads : default_threads();
 	if (s->threads > STORE_THREADS_MAX)
 		s->threads = STORE_THREADS_MAX;

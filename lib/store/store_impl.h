@@ -10,6 +10,7 @@
 #include "lib/store/trust.h"
 
 #define STORE_THREADS_MAX 8
+#define STORE_PACK_LEN	  ((size_t)32 << 20)
 /* Puts of packs that run at once, over all batches. */
 #define STORE_PUTTERS 3
 /* Readers wait for the remote more than they compute: at least so many. */
@@ -24,6 +25,7 @@ struct store {
 	struct store_index index;
 	struct trust *trust;
 	unsigned threads;
+	size_t pack_len; /* STORE_PACK_LEN; tests take less */
 	struct pool *encoders;
 	struct pool *putters;
 	struct pool *readers;
@@ -72,7 +74,7 @@ struct wanted {
 	size_t number; /* the caller's, for the sink */
 	struct store_place place;
 	unsigned tried_count;
-	struct hash tried[WANTED_TRIES]; /* packs in which it was not, or damaged */
+	struct store_place tried[WANTED_TRIES]; /* where it was not, or damaged */
 };
 
 /*
@@ -83,8 +85,8 @@ struct wanted {
 int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
 		      void *arg, struct store_failure *failure);
 
-/* Whether w was already looked for in that pack. */
-bool wanted_tried(const struct wanted *w, const struct hash *pack);
+/* Whether w was already looked for there. */
+bool wanted_tried(const struct wanted *w, const struct store_place *place);
 
 /*
  * Finds places other than those tried for the chunks that are WANTED_NOWHERE, in all index objects

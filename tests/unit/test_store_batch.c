@@ -53,7 +53,7 @@ END_TEST
 
 START_TEST(a_long_content_fills_several_packs)
 {
-	size_t len = 80 * MIB;
+	size_t len = 5 * MIB;
 	cleanup_free uint8_t *data = random_content(len, 3);
 	struct fixture f = fixture_open("memory:t", 2);
 	struct store_stats stats;
@@ -64,7 +64,7 @@ START_TEST(a_long_content_fills_several_packs)
 	packs = list_keys(f.below, PREFIX_PACKS);
 	ck_assert_uint_eq(packs.count, 3);
 	for (size_t i = 0; i < packs.count; i++)
-		ck_assert_uint_lt(packs.sizes[i], 34 * MIB);
+		ck_assert_uint_lt(packs.sizes[i], PACK_LEN + MIB + 64 * KIB);
 	ck_assert_uint_eq(stats.plain, len);
 	ck_assert_uint_eq(stats.fresh, len);
 	ck_assert_uint_eq(stats.stored, packs.bytes + list_keys(f.below, PREFIX_INDEX).bytes);
@@ -144,7 +144,7 @@ END_TEST
 
 START_TEST(equal_chunks_in_flight_are_stored_once)
 {
-	size_t len = 40 * MIB, period = 8 * KIB;
+	size_t len = 20 * MIB, period = 8 * KIB;
 	cleanup_free uint8_t *data = malloc(len);
 	cleanup_free uint8_t *pattern = random_content(period, 5);
 	struct fixture f = fixture_open("memory:t", 4);
@@ -164,7 +164,7 @@ END_TEST
 
 START_TEST(one_changed_byte_stores_little)
 {
-	size_t len = 64 * MIB;
+	size_t len = 24 * MIB;
 	cleanup_free uint8_t *data = random_content(len, 6);
 	struct fixture f = fixture_open("memory:t", 2);
 	struct store_stats stats;
@@ -187,7 +187,7 @@ END_TEST
 
 START_TEST(the_packs_do_not_depend_on_the_threads)
 {
-	size_t len = 40 * MIB;
+	size_t len = 5 * MIB / 2;
 	cleanup_free uint8_t *data = random_content(len, 7);
 	struct key_list packs[2], indexes[2];
 	struct hash recipe;
@@ -226,7 +226,7 @@ static void interrupted_try(struct fixture *f, const void *data, size_t len, cha
 
 START_TEST(a_new_try_puts_only_what_is_missing)
 {
-	size_t len = 40 * MIB;
+	size_t len = 5 * MIB / 2;
 	cleanup_free uint8_t *data = random_content(len, 8);
 	struct fixture f = fixture_open("memory:t", 2);
 	struct store_stats stats;
@@ -249,7 +249,7 @@ END_TEST
 
 START_TEST(a_new_try_puts_again_what_is_cut_or_has_another_table)
 {
-	size_t len = 40 * MIB;
+	size_t len = 5 * MIB / 2;
 	cleanup_free uint8_t *data = random_content(len, 9);
 	struct fixture f = fixture_open("memory:t", 2);
 	cleanup_buf struct buf pack = {0};
@@ -272,7 +272,7 @@ END_TEST
 
 START_TEST(a_lost_pack_is_not_built_on)
 {
-	size_t len = 3 * MIB;
+	size_t len = MIB;
 	cleanup_free uint8_t *data = random_content(len, 10);
 	struct fixture f = fixture_open("memory:t", 2);
 	struct store_stats stats;
@@ -350,7 +350,7 @@ START_TEST(an_error_of_the_remote_ends_the_batch)
 		{"fault+memory:t?put.denied=1&only=index/", -EACCES},
 		{"none", -EROFS},
 	};
-	size_t len = 40 * MIB;
+	size_t len = 10 * MIB;
 	cleanup_free uint8_t *data = random_content(len, 13);
 	cleanup_record struct epoch_record record = {0};
 	struct fixture f = fixture_open(faults[_i].url, 2);
@@ -410,7 +410,7 @@ static void *cancel_when_waiting(void *arg)
 
 START_TEST(cancelling_ends_puts_that_wait)
 {
-	size_t len = 150 * MIB;
+	size_t len = 20 * MIB;
 	cleanup_free uint8_t *data = random_content(len, 15);
 	cleanup_record struct epoch_record record = {0};
 	struct fixture f = fixture_open("fault+memory:t?put.down=1&only=packs/", 2);
@@ -423,6 +423,7 @@ START_TEST(cancelling_ends_puts_that_wait)
 
 	unit_ok(remote_retry_new(remote_ref(f.remote), NULL, &retry));
 	unit_ok(store_open(retry, &f.index, 2, &store));
+	store->pack_len = PACK_LEN;
 	unit_ok(store_batch_begin(store, 1, &b));
 	ck_assert_int_eq(pthread_create(&thread, NULL, cancel_when_waiting, retry), 0);
 	/* More than the packs that may be under way: it must wait until the cancel. */
@@ -438,13 +439,13 @@ END_TEST
 
 START_TEST(an_abandoned_batch_leaves_nothing_visible)
 {
-	cleanup_free uint8_t *data = random_content(40 * MIB, 16);
+	cleanup_free uint8_t *data = random_content(3 * MIB, 16);
 	struct fixture f = fixture_open("memory:t", 2);
 	struct store_batch *b = NULL;
 	struct hash recipe;
 
 	unit_ok(store_batch_begin(f.store, 1, &b));
-	unit_ok(put_bytes(b, data, 40 * MIB, &recipe));
+	unit_ok(put_bytes(b, data, 3 * MIB, &recipe));
 	store_batch_free(b);
 	ck_assert_uint_eq(list_keys(f.below, PREFIX_INDEX).count, 0);
 	fixture_close(&f);
@@ -478,6 +479,7 @@ START_TEST(memory_is_bounded)
 	struct hash recipe;
 
 	if (!SANITIZED) {
+		f.store->pack_len = STORE_PACK_LEN;
 		for (size_t i = 0; i < len / MIB; i++) {
 			cleanup_free uint8_t *data = random_content(MIB, i + 100);
 
