@@ -15,6 +15,9 @@
 #define COPY_STEP ((size_t)1 << 20)
 #define READ_STEP ((size_t)64 << 10)
 
+/* Bytes that the kernel copies between two looks at whether to stop. */
+#define CLONE_STEP ((size_t)32 << 20)
+
 ssize_t io_pread_some(int fd, void *data, size_t len, uint64_t offset)
 {
 	size_t done = 0;
@@ -165,7 +168,14 @@ int io_replace_file(int dirfd, const char *path, const void *data, size_t len)
 	return io_fsync_parent(dirfd, path);
 }
 
-static int copy_by_buffer(int from, int to, uint64_t offset, uint64_t end)
+/* A copy under way, which may be told to stop. */
+struct copy {
+	int from, to;
+	bool (*stop)(void *arg);
+	void *arg;
+};
+
+static int copy_by_buffer(const struct copy *c, uint64_t offset, uint64_t end)
 {
 	cleanup_free char *data = malloc(COPY_STEP);
 
@@ -173,41 +183,47 @@ static int copy_by_buffer(int from, int to, uint64_t offset, uint64_t end)
 		return -ENOMEM;
 	while (offset < end) {
 		size_t want = end - offset < COPY_STEP ? (size_t)(end - offset) : COPY_STEP;
-		ssize_t n = io_pread_some(from, data, want, offset);
+		ssize_t n = io_pread_some(c->from, data, want, offset);
 		int error;
 
 		if (n <= 0)
 			return n < 0 ? (int)n : 0;
-		error = io_pwrite_full(to, data, (size_t)n, offset);
+		error = io_pwrite_full(c->to, data, (size_t)n, offset);
 		if (error)
 			return error;
 		offset += (uint64_t)n;
+		if (c->stop && c->stop(c->arg))
+			return -EINTR;
 	}
 	return 0;
 }
 
-static int copy_extent(int from, int to, uint64_t offset, uint64_t end)
+static int copy_extent(const struct copy *c, uint64_t offset, uint64_t end)
 {
 	while (offset < end) {
 		loff_t in = (loff_t)offset, out = (loff_t)offset;
-		ssize_t n = copy_file_range(from, &in, to, &out, end - offset, 0);
+		size_t want = end - offset < CLONE_STEP ? (size_t)(end - offset) : CLONE_STEP;
+		ssize_t n = copy_file_range(c->from, &in, c->to, &out, want, 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP ||
 			      errno == ENOSYS || errno == EBADF))
-			return copy_by_buffer(from, to, offset, end);
+			return copy_by_buffer(c, offset, end);
 		if (n < 0)
 			return -errno;
 		if (n == 0)
 			return 0;
 		offset += (uint64_t)n;
+		if (c->stop && c->stop(c->arg))
+			return -EINTR;
 	}
 	return 0;
 }
 
-int io_clone(int from, int to, uint64_t size)
+int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), void *arg)
 {
+	const struct copy c = {.from = from, .to = to, .stop = stop, .arg = arg};
 	uint64_t offset = 0;
 
 	/* Nothing of the old content may stay where `from` is shorter than size. */
@@ -230,12 +246,17 @@ int io_clone(int from, int to, uint64_t size)
 			return 0;
 		hole = lseek(from, data, SEEK_HOLE);
 		end = hole < 0 || (uint64_t)hole > size ? size : (uint64_t)hole;
-		error = copy_extent(from, to, (uint64_t)data, end);
+		error = copy_extent(&c, (uint64_t)data, end);
 		if (error)
 			return error;
 		offset = end;
 	}
 	return 0;
+}
+
+int io_clone(int from, int to, uint64_t size)
+{
+	return io_clone_until(from, to, size, NULL, NULL);
 }
 
 int io_mkdir_p(const char *path)

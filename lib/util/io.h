@@ -4,6 +4,7 @@
 #ifndef EPOCHFS_UTIL_IO_H
 #define EPOCHFS_UTIL_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,6 +31,9 @@ int io_fsync_parent(int dirfd, const char *path);
  * can, else copy_file_range, else reads and writes. The target is emptied first; where `from` is
  * shorter than size, the rest is a hole. May move the file offset of `from`. */
 int io_clone(int from, int to, uint64_t size);
+/* The same; where `stop` (may be NULL) gives true, polled every 32 MiB, it ends with -EINTR, and the
+ * target holds a part. */
+int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), void *arg);
 /* mkdir -p of the parents of path and of path itself, mode 0700 for what it makes. */
 int io_mkdir_p(const char *path);
 /* Removes a directory with all in it; a missing one is no error. Does not follow symlinks. */

@@ -110,7 +110,7 @@ static int make_clone(struct edit *e, interrupted_fn interrupted, void *arg)
 		return -errno;
 	from = size ? object_open(e->vol, e->base.id, O_RDONLY) : -1;
 	if (size)
-		error = from < 0 ? from : io_clone(from, to, size);
+		error = from < 0 ? from : io_clone_until(from, to, size, interrupted, arg);
 	/* What was promised for V1 by fsync must hold for its new file. */
 	if (!error && e->kind == EDIT_TAKEOVER && e->base.fsynced && fsync(to) < 0)
 		error = -errno;

@@ -219,6 +219,13 @@ static int begin_write(struct handle *h, uint64_t keep, int *ret_fd)
 	return b->write_fd < 0 ? -EBADF : 0;
 }
 
+int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg)
+{
+	if (!h->writes)
+		return -EBADF;
+	return edit_begin(h->vol, h->body, UINT64_MAX, interrupted, arg);
+}
+
 int handle_write_fd(struct handle *h, int *ret_fd)
 {
 	return begin_write(h, UINT64_MAX, ret_fd);
