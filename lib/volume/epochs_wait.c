@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
@@ -128,6 +129,7 @@ int epochs_drop(struct volume *vol, uint64_t number)
 	pthread_mutex_unlock(&vol->lock);
 	if (error)
 		return error;
+	FAULT_POINT("drop.rows");
 	error = trees_remove(vol, number);
 	if (error)
 		log_warn("epoch %" PRIu64 " is dropped, but its local tree stays: %s", number,

@@ -5,13 +5,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 
-/* So often the tree is loaded again because its epoch became durable in between. */
-#define TRIES 5
+/* Tries until nothing came between: a write, or the upload that makes the old epoch durable. */
+#define TRIES 8
 
 static int apply_in_transaction(struct volume *vol, const struct tree *tree,
 				struct rollback_notice *notice)
@@ -27,8 +28,24 @@ static int apply_in_transaction(struct volume *vol, const struct tree *tree,
 	return state_end(vol->state, error);
 }
 
+/* What is pending becomes an epoch first, whole, before anything is taken back: a crash in between
+ * loses nothing. */
+static int seal_pending(struct volume *vol)
+{
+	struct seal_how how = {.trigger = RECORD_TRIGGER_ROLLBACK};
+	uint64_t number = INT64_MAX;
+	int error = 0;
+
+	pthread_mutex_lock(&vol->lock);
+	if (seal_needed_locked(vol))
+		error = seal_begin_locked(vol, &how, &number);
+	pthread_mutex_unlock(&vol->lock);
+	return error ? error : seal_finish_until(vol, number);
+}
+
+/* -ESTALE: try again. */
 static int rollback_locked(struct volume *vol, uint64_t number, const struct tree *tree,
-			   struct rollback_notice *notice, uint64_t *ret_new)
+			   bool last_try, struct rollback_notice *notice, uint64_t *ret_new)
 {
 	struct seal_how how = {.trigger = RECORD_TRIGGER_ROLLBACK};
 	const struct epoch_index *x = epochs_index_locked(vol);
@@ -36,12 +53,14 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 	uint64_t pending;
 	int error = old ? 0 : -ENOENT;
 
+	/* Somebody goes on writing: what came since belongs to an epoch, too. */
 	if (!error && seal_needed_locked(vol))
-		error = seal_begin_locked(vol, &how, &pending);
+		error = last_try ? seal_begin_locked(vol, &how, &pending) : -ESTALE;
 	if (!error)
 		error = apply_in_transaction(vol, tree, notice);
 	if (error)
 		return error;
+	FAULT_POINT("rollback.applied");
 	bodies_tear_writers_locked(vol);
 	vol->sealer->pending.opens = true;
 	how.restores = number;
@@ -50,30 +69,41 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 	return seal_begin_locked(vol, &how, ret_new);
 }
 
+static int try_rollback(struct volume *vol, uint64_t number, bool last_try, uint64_t *ret_new)
+{
+	cleanup_tree struct tree *tree = NULL;
+	struct rollback_notice notice = {0};
+	int error = seal_pending(vol);
+
+	if (!error)
+		error = epochs_tree(vol, number, &tree);
+	if (error)
+		return error;
+	pthread_mutex_lock(&vol->lock);
+	error = rollback_locked(vol, number, tree, last_try, &notice, ret_new);
+	pthread_mutex_unlock(&vol->lock);
+	rollback_notice_tell(vol, &notice);
+	return error;
+}
+
 int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new)
 {
+	struct epoch_info info;
 	uint64_t new_number = 0;
-	int error = -ESTALE;
+	int error;
 
 	if (vol->options.read_only)
 		return -EROFS;
+	error = epochs_get(vol, number, &info); /* before anything is sealed for it */
+	if (error)
+		return error;
+	epoch_info_free(&info);
 	bodies_settle(vol);
-	for (int i = 0; error == -ESTALE && i < TRIES; i++) {
-		cleanup_tree struct tree *tree = NULL;
-		struct rollback_notice notice = {0};
-
-		error = epochs_tree(vol, number, &tree);
-		if (error)
-			return error;
-		pthread_mutex_lock(&vol->lock);
-		error = rollback_locked(vol, number, tree, &notice, &new_number);
-		pthread_mutex_unlock(&vol->lock);
-		rollback_notice_tell(vol, &notice);
-	}
+	error = -ESTALE;
+	for (int i = 1; error == -ESTALE && i <= TRIES; i++)
+		error = try_rollback(vol, number, i == TRIES, &new_number);
 	if (!error)
 		error = seal_finish_until(vol, new_number);
-	else
-		seal_finish_until(vol, INT64_MAX);
 	versions_bury(vol);
 	if (error) {
 		log_error("cannot roll back to epoch %" PRIu64 ": %s", number, strerror(-error));

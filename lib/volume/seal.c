@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "lib/volume/body.h"
@@ -198,6 +199,7 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 		log_error("cannot seal an epoch: %s", strerror(-error));
 		return error;
 	}
+	FAULT_POINT("seal.begun");
 	*ret_number = job->number;
 	job_begun_locked(vol, job);
 	return 0;
@@ -343,15 +345,18 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	if (error)
 		return error;
 	state_snapshot_end(steal_ptr(job->snapshot));
+	FAULT_POINT("seal.frozen");
 	data = buf_steal(&frozen.tree, &len);
 	error = trees_store(vol, job->number, data, len, TREE_ALLOW_LOCAL, &tree);
 	if (!error)
 		error = seal_record(vol, job, &frozen, tree, &record);
 	if (error)
 		return error;
+	FAULT_POINT("seal.tree");
 	pthread_mutex_lock(&vol->lock);
 	error = store_frozen_locked(vol, job, &frozen, &record);
 	pthread_mutex_unlock(&vol->lock);
+	FAULT_POINT("seal.rows");
 	if (!error)
 		log_sealed(&record);
 	return error;

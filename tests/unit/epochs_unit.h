@@ -30,8 +30,8 @@ static void eu_mount(void)
 	ck_assert_msg(!error, "volume_open: %d: %s", error, message ? message : "");
 }
 
-/* A fresh volume without a remote, where nothing seals by itself. */
-__attribute__((unused)) static void eu_start(void)
+/* A place for a volume without a remote, where nothing seals by itself; not opened yet. */
+static void eu_prepare(void)
 {
 	u.cache = unit_dir();
 	u.remote = strdup("none");
@@ -41,6 +41,11 @@ __attribute__((unused)) static void eu_start(void)
 	eu_options.min_free_percent = 0;
 	eu_options.node = "testnode";
 	eu_options.run_id = "run7";
+}
+
+__attribute__((unused)) static void eu_start(void)
+{
+	eu_prepare();
 	eu_mount();
 }
 

@@ -828,6 +828,86 @@ START_TEST(an_epoch_that_began_before_a_crash_is_begun_anew)
 }
 END_TEST
 
+static const char *const fault_names[] = {"seal.begun", "seal.frozen", "seal.tree", "seal.rows"};
+
+/* Seals twice, and dies in the middle of the second time. */
+static void seal_and_die(const char *point)
+{
+	char fault[64];
+
+	snprintf(fault, sizeof(fault), "%s:2", point);
+	setenv("EPOCHFS_FAULT", fault, 1);
+	eu_mount();
+	eu_save("a", "a");
+	eu_seal();
+	eu_save("b", "two");
+	eu_seal();
+	_exit(0);
+}
+
+START_TEST(a_crash_while_sealing_loses_nothing)
+{
+	struct epoch_info info;
+	pid_t child;
+	int status;
+
+	child = fork(); /* before a volume is opened here: fault points look once */
+	ck_assert_int_ge(child, 0);
+	if (!child)
+		seal_and_die(fault_names[_i]);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFSIGNALED(status), "%s is not reached: %x", fault_names[_i],
+		      (unsigned)status);
+	eu_mount();
+	eu_live_holds("b", "two");
+	ck_assert_uint_eq(eu_seal(), 2);
+	eu_epoch_holds(2, "a", "a");
+	eu_epoch_holds(2, "b", "two");
+	eu_save("b", "three");
+	ck_assert_uint_eq(eu_seal(), 3);
+	eu_epoch_holds(2, "b", "two");
+	info = eu_info(3);
+	ck_assert_uint_eq(info.record.parent, 2);
+	epoch_info_free(&info);
+	ck_assert_uint_eq(eu_count(), 3);
+}
+END_TEST
+
+/* Rolls back, and dies when the live tree has changed and the epoch has not begun. */
+static void roll_back_and_die(void)
+{
+	uint64_t number;
+
+	setenv("EPOCHFS_FAULT", "rollback.applied", 1);
+	eu_mount();
+	eu_save("a", "one");
+	eu_seal();
+	eu_save("a", "two");
+	epochs_rollback(u.vol, 1, &number);
+	_exit(0);
+}
+
+START_TEST(a_crash_while_rolling_back_loses_nothing)
+{
+	pid_t child = fork();
+	int status;
+
+	ck_assert_int_ge(child, 0);
+	if (!child)
+		roll_back_and_die();
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFSIGNALED(status));
+	eu_mount();
+	/* The rollback is done, or was never begun. */
+	eu_live_holds("a", "one");
+	ck_assert_int_eq(eu_look().verdict, SETTLE_WAIT);
+	eu_seal();
+	eu_epoch_holds(epochs_current(u.vol), "a", "one");
+	eu_epoch_holds(1, "a", "one");
+	eu_epoch_holds(2, "a", "two");
+}
+END_TEST
+
 /* Makes a file and dies without a word. */
 static void save_and_die(void)
 {
@@ -924,5 +1004,11 @@ int main(void)
 	tcase_add_test(t, an_epoch_that_cannot_be_frozen_loses_nothing);
 	tcase_add_test(t, an_epoch_that_began_before_a_crash_is_begun_anew);
 	tcase_add_test(t, changes_before_a_crash_are_sealed_after_it);
+
+	t = unit_case(s, "crashes");
+	tcase_add_checked_fixture(t, eu_prepare, eu_stop);
+	tcase_add_loop_test(t, a_crash_while_sealing_loses_nothing, 0,
+			    sizeof(fault_names) / sizeof(*fault_names));
+	tcase_add_test(t, a_crash_while_rolling_back_loses_nothing);
 	return unit_run(s);
 }
