@@ -128,8 +128,6 @@ static int pending_new_locked(struct opening *o, struct after *after)
 	}
 	FAULT_POINT("open.pending");
 	body_set_pending_locked(vol, b, true);
-	if (!vol->bodies->watched)
-		pthread_cond_signal(&vol->bodies->keeper_wake);
 	return 0;
 }
 

@@ -15,6 +15,8 @@
 
 #define WATCH_FIRST  (100 * NS_PER_MS)
 #define WATCH_LAST   (2 * NS_PER_S)
+#define IDLE_WAIT    (15 * NS_PER_S)
+#define BATCH_WAIT   (20 * NS_PER_MS)
 #define PENDING_LIFE (30 * NS_PER_S)
 #define QUIET_TRIES  10
 #define QUIET_STEP   (2 * NS_PER_MS)
@@ -48,8 +50,9 @@ void doom_locked(struct volume *vol, uint64_t version)
 		return;
 	d->version = version;
 	d->next = vol->bodies->doomed;
+	if (!d->next)
+		pthread_cond_signal(&vol->bodies->keeper_wake);
 	vol->bodies->doomed = d;
-	pthread_cond_signal(&vol->bodies->keeper_wake);
 }
 
 void body_watch_locked(struct volume *vol, struct body *b, bool watch)
@@ -119,28 +122,24 @@ static void finish_watched_locked(struct volume *vol, struct after *after, bool 
 	}
 }
 
-static bool drop_pending_locked(struct volume *vol, struct after *after, bool last)
+static void drop_pending_locked(struct volume *vol, struct after *after, bool last)
 {
 	int64_t now = clock_mono_ns();
-	bool left = false;
 
 	for (size_t i = 0; vol->bodies->pending && i < BODY_BUCKETS; i++) {
 		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
 			next = b->next_by_id;
 			if (!b->pending || b->handles || b->pins)
 				continue;
-			if (!last && now - b->made_ns < PENDING_LIFE) {
-				left = true;
+			if (!last && now - b->made_ns < PENDING_LIFE)
 				continue;
-			}
 			if (!body_discard_locked(vol, b))
 				body_drop_locked(vol, b, after);
 		}
 	}
-	return left;
 }
 
-/* One round; true where something waits for a later one. */
+/* One round; true where something waits for a later one, and soon. */
 static bool keep(struct volume *vol, bool last)
 {
 	struct after after = {.vol = vol};
@@ -149,12 +148,23 @@ static bool keep(struct volume *vol, bool last)
 
 	pthread_mutex_lock(&vol->lock);
 	finish_watched_locked(vol, &after, last);
-	left = drop_pending_locked(vol, &after, last) || vol->bodies->watched;
+	drop_pending_locked(vol, &after, last);
+	left = vol->bodies->watched;
 	doomed = take_doomed_locked(vol);
 	pthread_mutex_unlock(&vol->lock);
 	after_run(&after);
 	remove_doomed(vol, doomed);
 	return left;
+}
+
+/* How long to sleep; what comes meanwhile is done in one go. */
+static int64_t next_wait_locked(struct volume *vol, bool left, int64_t last)
+{
+	if (!left && !vol->bodies->watched)
+		return IDLE_WAIT;
+	if (last >= WATCH_LAST || last < WATCH_FIRST)
+		return last < WATCH_FIRST ? WATCH_FIRST : WATCH_LAST;
+	return 2 * last;
 }
 
 static void *keeper_main(void *arg)
@@ -164,20 +174,20 @@ static void *keeper_main(void *arg)
 
 	pthread_mutex_lock(&vol->lock);
 	while (!vol->bodies->keeper_stops) {
-		bool left;
+		bool left, woken;
 
 		pthread_mutex_unlock(&vol->lock);
 		left = keep(vol, false);
 		pthread_mutex_lock(&vol->lock);
-		if (vol->bodies->keeper_stops || vol->bodies->doomed)
-			continue;
-		if (!left && !vol->bodies->watched && !vol->bodies->pending) {
-			pthread_cond_wait(&vol->bodies->keeper_wake, &vol->lock);
-			wait = WATCH_FIRST;
-			continue;
+		wait = next_wait_locked(vol, left, wait == IDLE_WAIT ? 0 : wait);
+		woken = vol->bodies->keeper_stops || vol->bodies->doomed ||
+			cond_wait_until(&vol->bodies->keeper_wake, &vol->lock,
+					clock_mono_ns() + wait) != -ETIMEDOUT;
+		if (woken && !vol->bodies->keeper_stops) {
+			cond_wait_until(&vol->bodies->keeper_wake, &vol->lock,
+					clock_mono_ns() + BATCH_WAIT);
+			wait = 0;
 		}
-		cond_wait_until(&vol->bodies->keeper_wake, &vol->lock, clock_mono_ns() + wait);
-		wait = 2 * wait < WATCH_LAST ? 2 * wait : WATCH_LAST;
 	}
 	pthread_mutex_unlock(&vol->lock);
 	return NULL;
