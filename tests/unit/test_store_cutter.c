@@ -2,6 +2,7 @@
 /* The cutter: where it cuts, what it finds again, that holes change nothing. */
 #include "lib/store/cutter.h"
 
+#include "lib/store/cutter_impl.h"
 #include "lib/util/hash.h"
 #include "tests/unit/unit.h"
 
@@ -28,7 +29,7 @@ static void put_random(struct buf *b, size_t len, uint64_t seed)
 
 static void put_zeros(struct buf *b, size_t len)
 {
-	unit_ok(buf_reserve(b, len));
+	unit_ok(buf_reserve(b, len + 1));
 	memset(b->data + b->len, 0, len);
 	b->len += len;
 }
@@ -113,7 +114,8 @@ static size_t collect(struct cutter *c, const struct buf *content, struct piece 
 	return count;
 }
 
-static size_t cut(const struct buf *content, bool holes, struct piece **ret_pieces)
+static size_t cut_window(const struct buf *content, bool holes, size_t window,
+			 struct piece **ret_pieces)
 {
 	struct memory m = {.content = content};
 	struct cutter_source source = {.size = content->len,
@@ -123,8 +125,16 @@ static size_t cut(const struct buf *content, bool holes, struct piece **ret_piec
 	cleanup_cutter struct cutter *c = NULL;
 
 	unit_ok(buf_error(content));
-	unit_ok(cutter_open(&source, &c));
+	if (window)
+		unit_ok(cutter_open_window(&source, window, &c));
+	else
+		unit_ok(cutter_open(&source, &c));
 	return collect(c, content, ret_pieces);
+}
+
+static size_t cut(const struct buf *content, bool holes, struct piece **ret_pieces)
+{
+	return cut_window(content, holes, 0, ret_pieces);
 }
 
 static bool holds(const struct piece *pieces, size_t count, const struct piece *one)
@@ -432,9 +442,9 @@ START_TEST(large_tensors_of_safetensors_are_cut_at_their_edges)
 {
 	static const char json[] =
 		"{\"__metadata__\":{\"format\":\"pt\"},"
-		"\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1572864,1573864]},"
+		"\"c\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\" : [ 1573864 , 1704936 ]},"
 		"\"a\":{\"dtype\":\"F32\",\"shape\":[393216],\"data_offsets\":[0,1572864]},"
-		"\"c\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\" : [ 1573864 , 1704936 ]}}";
+		"\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1572864,1573864]}}";
 	cleanup_buf struct buf b = {0};
 	cleanup_free struct piece *p = NULL;
 	uint64_t start = 8 + sizeof(json) - 1;
@@ -573,48 +583,90 @@ START_TEST(zero_blocks_of_a_tensor_keep_to_its_grid)
 }
 END_TEST
 
-/* An archive or not, of noise and zeros of many lengths. */
-static void put_mixture(struct zip *z, uint64_t *seed)
+START_TEST(zeros_end_at_the_edge_of_a_tensor)
 {
-	static const size_t scale[] = {100, 5000, 70000, 200000, 1500000, 6000000};
-	bool archive = next_random(seed) % 2;
+	static const char json[] = "{\"a\":{\"data_offsets\":[0,9000000]},"
+				   "\"b\":{\"data_offsets\":[9000000,18000000]}}";
+	uint64_t start = 8 + sizeof(json) - 1;
 
-	for (unsigned i = 0; i < 8; i++) {
-		cleanup_buf struct buf data = {0};
+	for (int holes = 0; holes < 2; holes++) {
+		cleanup_buf struct buf b = {0};
+		cleanup_free struct piece *p = NULL;
 
-		for (unsigned k = 0; k < 4; k++) {
-			size_t len = next_random(seed) % scale[next_random(seed) % 6];
-
-			if (next_random(seed) % 2)
-				put_zeros(&data, len);
-			else
-				put_random(&data, len, next_random(seed));
-		}
-		if (archive)
-			zip_entry(z, "mixture", "entry", data.data, data.len);
-		else
-			buf_put(&z->bytes, data.data, data.len);
+		safetensors_start(&b, json);
+		put_zeros(&b, 18000000);
+		ck_assert_uint_eq(cut(&b, holes, &p), 3);
+		ck_assert_int_eq(kind_at(p, 3, start), SEGMENT_ZERO);
+		ck_assert_int_eq(kind_at(p, 3, start + 9000000), SEGMENT_ZERO);
 	}
-	if (archive)
-		zip_finish(z);
+}
+END_TEST
+
+/* Noise and zeros of many lengths, about as large as `scale` says. */
+static void put_mixture(struct buf *b, size_t scale, uint64_t *seed)
+{
+	for (unsigned k = 0; k < 4; k++) {
+		size_t len = next_random(seed) % scale;
+
+		if (next_random(seed) % 2)
+			put_zeros(b, len);
+		else
+			put_random(b, len, next_random(seed));
+	}
 }
 
-START_TEST(holes_change_nothing)
+/* A zip, a safetensors file or neither. */
+static void make_mixture(struct buf *ret_content, uint64_t *seed)
 {
+	static const size_t scales[] = {100, 5000, 70000, 200000, 1500000, 5000000};
+	CLEANUP(zip_free) struct zip z = {0};
+	cleanup_buf struct buf json = {0};
+	cleanup_buf struct buf all = {0};
+	unsigned kind = next_random(seed) % 4;
+
+	for (unsigned i = 0; i < 15; i++) {
+		cleanup_buf struct buf data = {0};
+
+		put_mixture(&data, scales[next_random(seed) % (i % 4 ? 5 : 6)], seed);
+		if (kind < 2)
+			zip_entry(&z, "mixture", "entry", data.data, data.len);
+		buf_printf(&json, "%s\"%u\":{\"data_offsets\":[%zu,%zu]}", i ? "," : "{", i,
+			   all.len, all.len + data.len);
+		buf_put(&all, data.data, data.len);
+	}
+	buf_printf(&json, "}");
+	if (kind < 2) {
+		zip_finish(&z);
+		buf_put(ret_content, z.bytes.data, z.bytes.len);
+		return;
+	}
+	if (kind == 2)
+		safetensors_start(ret_content, buf_str(&json));
+	buf_put(ret_content, all.data, all.len);
+}
+
+/* Neither holes nor how much the cutter sees at a time change the cuts. */
+START_TEST(only_the_content_decides)
+{
+	static const size_t windows[] = {CUTTER_AHEAD, CUTTER_AHEAD + 12345, 32 * MIB};
 	uint64_t seed = (uint64_t)_i * 1000;
 
-	for (unsigned round = 0; round < 6; round++) {
-		CLEANUP(zip_free) struct zip z = {0};
-		cleanup_free struct piece *with = NULL;
-		cleanup_free struct piece *without = NULL;
+	for (unsigned round = 0; round < 4; round++) {
+		cleanup_buf struct buf b = {0};
+		cleanup_free struct piece *want = NULL;
 		size_t count;
 
-		put_mixture(&z, &seed);
-		count = cut(&z.bytes, false, &without);
-		ck_assert_uint_eq(cut(&z.bytes, true, &with), count);
-		for (size_t i = 0; i < count; i++) {
-			ck_assert_int_eq(with[i].segment.kind, without[i].segment.kind);
-			ck_assert_uint_eq(with[i].segment.offset, without[i].segment.offset);
+		make_mixture(&b, &seed);
+		count = cut(&b, false, &want);
+		for (unsigned k = 0; k < 4; k++) {
+			cleanup_free struct piece *p = NULL;
+			size_t n = cut_window(&b, k != 1, k ? windows[k - 1] : 0, &p);
+
+			ck_assert_msg(n == count, "round %u, %u: %zu, not %zu", round, k, n, count);
+			for (size_t i = 0; i < count; i++) {
+				ck_assert_int_eq(p[i].segment.kind, want[i].segment.kind);
+				ck_assert_uint_eq(p[i].segment.offset, want[i].segment.offset);
+			}
 		}
 	}
 }
@@ -757,7 +809,8 @@ int main(void)
 	tcase_add_test(t, a_short_run_of_zeros_is_data);
 	tcase_add_test(t, zeros_alone_are_one_segment);
 	tcase_add_test(t, zero_blocks_of_a_tensor_keep_to_its_grid);
-	tcase_add_loop_test(t, holes_change_nothing, 0, 10);
+	tcase_add_test(t, zeros_end_at_the_edge_of_a_tensor);
+	tcase_add_loop_test(t, only_the_content_decides, 0, 10);
 	tcase_add_test(t, a_hole_of_any_length_costs_nothing);
 	t = unit_case(s, "sources");
 	tcase_add_test(t, a_sparse_file_is_cut_as_its_content);

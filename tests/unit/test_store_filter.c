@@ -166,6 +166,37 @@ START_TEST(planes_of_noise_are_stored_raw)
 }
 END_TEST
 
+/* Reading it would cost more time than it saves space. */
+START_TEST(a_plane_that_hardly_shrinks_is_stored_raw)
+{
+	enum { LEN = 16384 };
+	uint8_t *data = content(RANDOM, 4, LEN);
+	struct chunk_header h;
+
+	for (size_t word = 0; word < LEN / 4; word++) {
+		data[4 * word + 3] = 0x3f;
+		if (word >= 1000 && word < 1104)
+			data[4 * word] = 0;
+	}
+	h = header_of(data, LEN);
+	ck_assert_uint_eq(h.word, 4);
+	ck_assert_uint_eq(h.raw_mask, 0x7);
+	free(data);
+}
+END_TEST
+
+START_TEST(a_tail_of_zeros_comes_back)
+{
+	cleanup_filter struct filter *f = NULL;
+	uint8_t *data = content(FP64, 4, 40000 + 63);
+
+	unit_ok(filter_new(&f));
+	memset(data + 40000, 0, 63);
+	check_round_trip(f, data, 40000 + 63);
+	free(data);
+}
+END_TEST
+
 /* A sample that lies: what looks compressible at the four places is noise elsewhere. */
 START_TEST(a_sample_that_lies_costs_nothing)
 {
@@ -340,6 +371,8 @@ int main(void)
 	tcase_add_loop_test(t, every_content_of_every_length_comes_back, 0, CONTENT_COUNT);
 	tcase_add_test(t, the_filter_fits_the_content);
 	tcase_add_test(t, planes_of_noise_are_stored_raw);
+	tcase_add_test(t, a_plane_that_hardly_shrinks_is_stored_raw);
+	tcase_add_test(t, a_tail_of_zeros_comes_back);
 	tcase_add_test(t, a_sample_that_lies_costs_nothing);
 	tcase_add_test(t, one_chunk_has_one_frame);
 	tcase_add_test(t, impossible_lengths_are_refused);
