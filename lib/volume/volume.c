@@ -272,6 +272,10 @@ static void close_fd(int fd)
 
 void volume_close(struct volume *vol)
 {
+	/* What the keeper still commits, the sealer must see; what the uploader lets go, the keeper
+	 * removes: so it comes twice. */
+	if (vol->bodies)
+		keeper_stop(vol);
 	if (vol->sealer)
 		sealer_stop(vol);
 	if (vol->uploader)
