@@ -90,12 +90,16 @@ static int journal_locked(struct volume *vol, struct body *b, const struct stat 
 
 	if (b->journaled_ctime_ns == stat_ctime(st) && b->journaled_size == (uint64_t)st->st_size)
 		return 0;
-	error = state_version_get(vol->state, b->version, &v);
+	error = state_begin(vol->state);
 	if (error)
 		return error;
-	v.flushed_size = (uint64_t)st->st_size;
-	v.flushed_ctime_ns = stat_ctime(st);
-	error = state_version_set(vol->state, &v);
+	error = state_version_get(vol->state, b->version, &v);
+	if (!error) {
+		v.flushed_size = (uint64_t)st->st_size;
+		v.flushed_ctime_ns = stat_ctime(st);
+		error = state_version_set(vol->state, &v);
+	}
+	error = state_end(vol->state, error);
 	if (error)
 		return error;
 	b->journaled_size = v.flushed_size;
