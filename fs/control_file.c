@@ -18,10 +18,11 @@
 #define OPEN_FLAGS (FOPEN_DIRECT_IO | (1u << 4))
 
 struct control {
-	pthread_mutex_t lock; /* held over a request: others get EBUSY */
+	pthread_mutex_t lock; /* guards all below; not held over a request, nor a reply */
 	struct buf request, response;
-	size_t given; /* of the response */
-	bool answered;
+	size_t given;  /* of the response */
+	bool answered; /* the request was carried out; the next write begins another */
+	bool running;  /* it is being carried out: others get EBUSY */
 };
 
 void control_free(struct control *c)
@@ -86,67 +87,91 @@ static void add_mount(struct fs_mount *m, struct buf *response)
 
 /* ---- reading and writing ---- */
 
-static int carry_out(fuse_req_t req, struct control *c)
+/* Without the lock: `running` keeps others away. */
+static int carry_out(fuse_req_t req, struct control *c, struct buf *response)
 {
 	struct fs_mount *m = fs_of(req);
 	int r;
 
-	buf_reset(&c->response);
-	c->given = 0;
 	loop_wait_closes();
 	/* As in a rollback by ln -s: what changes is to be seen when this returns. */
 	loop_defer_off();
 	r = volume_control(m->vol, (const char *)c->request.data, c->request.len,
-			   request_interrupted, req, &c->response);
+			   request_interrupted, req, response);
 	loop_defer_on();
-	if (r < 0)
-		return r;
-	if (is_status(&c->request))
-		add_mount(m, &c->response);
-	c->answered = true;
-	buf_reset(&c->request);
-	return buf_error(&c->response);
+	if (r == 0 && is_status(&c->request))
+		add_mount(m, response);
+	return r < 0 ? r : buf_error(response);
 }
 
-static void read_locked(fuse_req_t req, struct control *c, size_t size)
+/* Carries the request out, if there is one: 0, -EBUSY, -ENOMEM. */
+static int answer_locked(fuse_req_t req, struct control *c)
 {
-	size_t left;
-	int r = 0;
+	cleanup_buf struct buf response = {0};
+	struct buf before;
+	int r;
 
-	if (!c->answered && c->request.len)
-		r = carry_out(req, c);
-	if (r < 0) {
-		reply_error(req, r);
-		return;
-	}
-	left = c->response.len - c->given;
+	if (c->running)
+		return -EBUSY;
+	if (c->answered || !c->request.len)
+		return 0;
+	c->running = true;
+	pthread_mutex_unlock(&c->lock);
+	r = carry_out(req, c, &response);
+	pthread_mutex_lock(&c->lock);
+	c->running = false;
+	if (r < 0)
+		return r;
+	before = c->response;
+	c->response = response;
+	response = before;
+	c->given = 0;
+	c->answered = true;
+	return 0;
+}
+
+/* Takes up to `size` bytes of the answer: their count, or -errno. */
+static ssize_t take(fuse_req_t req, struct control *c, char *data, size_t size)
+{
+	SCOPED_LOCK(&c->lock);
+	int r = answer_locked(req, c);
+	size_t left = c->response.len - c->given;
+
+	if (r < 0)
+		return r;
 	if (size > left)
 		size = left;
-	fuse_reply_buf(req, size ? (const char *)c->response.data + c->given : NULL, size);
+	if (size)
+		memcpy(data, c->response.data + c->given, size);
 	c->given += size;
+	return (ssize_t)size;
 }
 
 void control_file_read(fuse_req_t req, struct file *f, size_t size)
 {
-	struct control *c = f->control;
+	cleanup_free char *data = malloc(size + 1);
+	ssize_t n = data ? take(req, f->control, data, size) : -ENOMEM;
 
-	if (pthread_mutex_trylock(&c->lock)) {
-		reply_error(req, -EBUSY);
-		return;
-	}
-	read_locked(req, c, size);
-	pthread_mutex_unlock(&c->lock);
+	if (n < 0)
+		reply_error(req, (int)n);
+	else
+		fuse_reply_buf(req, data, (size_t)n);
 }
 
-static ssize_t write_locked(struct control *c, struct fuse_bufvec *data)
+static ssize_t add(struct control *c, struct fuse_bufvec *data)
 {
 	size_t len = fuse_buf_size(data);
 	struct fuse_bufvec to = FUSE_BUFVEC_INIT(len);
 	ssize_t n;
 
-	if (c->answered) { /* the next request begins */
+	SCOPED_LOCK(&c->lock);
+	if (c->running)
+		return -EBUSY;
+	if (c->answered) { /* the next request begins, and what was not read is lost */
 		c->answered = false;
 		buf_reset(&c->request);
+		buf_reset(&c->response);
+		c->given = 0;
 	}
 	if (c->request.len + len > REQUEST_MAX)
 		return -EFBIG;
@@ -161,15 +186,8 @@ static ssize_t write_locked(struct control *c, struct fuse_bufvec *data)
 
 void control_file_write(fuse_req_t req, struct file *f, struct fuse_bufvec *data)
 {
-	struct control *c = f->control;
-	ssize_t n;
+	ssize_t n = add(f->control, data);
 
-	if (pthread_mutex_trylock(&c->lock)) {
-		reply_error(req, -EBUSY);
-		return;
-	}
-	n = write_locked(c, data);
-	pthread_mutex_unlock(&c->lock);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else

@@ -26,10 +26,10 @@ int epoch_dir_stat(struct fs_mount *m, uint64_t epoch, struct stat *ret_st)
 	return 0;
 }
 
-int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind,
+int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind, uint32_t view,
 		    struct fuse_entry_param *ret_e)
 {
-	struct node_key key = {.kind = kind, .a = epoch};
+	struct node_key key = {.kind = kind, .a = epoch, .view = view};
 	struct stat st;
 	int r = epoch ? epoch_dir_stat(m, epoch, &st) : -ENOENT;
 
@@ -218,6 +218,33 @@ static int epoch_backing_fd(void *arg)
 	return content_backing_fd(arg);
 }
 
+/* An epoch's local tree gives way to the final one once the epoch is durable, and then the local
+ * versions that it named may be gone. */
+#define CONTENT_TRIES 4
+
+/* The entry as the newest tree of its epoch has it; both trees list the same. */
+static int open_local(struct fs_mount *m, struct node *n, const char *what,
+		      struct content **ret_content)
+{
+	int r = -ENOENT;
+
+	for (int i = 0; r == -ENOENT && i < CONTENT_TRIES; i++) {
+		cleanup_tree struct tree *tree = NULL;
+		struct tree_entry e;
+
+		r = epochs_tree(m->vol, n->a, &tree);
+		if (r < 0)
+			return r;
+		if (n->b >= tree_count(tree))
+			return -EIO;
+		tree_get(tree, (uint32_t)n->b, &e);
+		if (e.type != TREE_REGULAR)
+			return -EIO;
+		r = content_get_entry(m->vol, &e, what, ret_content);
+	}
+	return r;
+}
+
 /* The content of a file of an epoch; NULL where it is empty. */
 static int open_content(struct fs_mount *m, struct node *n, struct content **ret_content)
 {
@@ -237,7 +264,11 @@ static int open_content(struct fs_mount *m, struct node *n, struct content **ret
 	}
 	buf_printf(&what, "epoch %llu: ", (unsigned long long)n->a);
 	r = tree_path(tree, (uint32_t)n->b, &what);
-	return r < 0 ? r : content_get_entry(m->vol, &e, buf_str(&what), ret_content);
+	if (r < 0)
+		return r;
+	if (e.content == TREE_LOCAL)
+		return open_local(m, n, buf_str(&what), ret_content);
+	return content_get_entry(m->vol, &e, buf_str(&what), ret_content);
 }
 
 static int decide(struct fs_mount *m, struct file *f, int32_t *ret_backing_id)

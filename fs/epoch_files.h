@@ -7,7 +7,7 @@
 #include "lib/util/buf.h"
 
 /* The entry of an epoch's directory as .epochs shows it; -ENOENT. */
-int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind,
+int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind, uint32_t view,
 		    struct fuse_entry_param *ret_e);
 int epoch_dir_stat(struct fs_mount *m, uint64_t epoch, struct stat *ret_st);
 

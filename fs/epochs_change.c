@@ -5,6 +5,7 @@
 #include <string.h>
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
+#include "fs/epochs_views.h"
 #include "fs/loop.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/epochs.h"
@@ -20,7 +21,7 @@ int epochs_dir_mkdir(struct fs_mount *m, const char *name, struct fuse_entry_par
 	if (volume_read_only(m->vol))
 		return -EROFS;
 	r = epochs_seal(m->vol, &how, &number);
-	return r < 0 ? r : epoch_dir_entry(m, number, NODE_MADE, ret_e);
+	return r < 0 ? r : epoch_dir_entry(m, number, NODE_MADE, 0, ret_e);
 }
 
 int epochs_dir_rmdir(struct fs_mount *m, const char *name)
@@ -61,8 +62,8 @@ static int resolve_target(struct fs_mount *m, const char *target, uint64_t *ret_
 	return r == -EINVAL ? -EROFS : r;
 }
 
-int epochs_dir_symlink(struct fs_mount *m, const char *name, const char *target,
-		       struct fuse_entry_param *ret_e)
+int epochs_dir_symlink(struct fs_mount *m, const struct node *dir, const char *name,
+		       const char *target, struct fuse_entry_param *ret_e)
 {
 	uint64_t epoch;
 	int r;
@@ -80,7 +81,7 @@ int epochs_dir_symlink(struct fs_mount *m, const char *name, const char *target,
 		r = epochs_names_add_temporary(m->names, name, epoch);
 	else
 		r = epochs_tag(m->vol, name, epoch, false);
-	return r < 0 ? r : epochs_dir_lookup(m, name, ret_e);
+	return r < 0 ? r : epochs_dir_lookup(m, dir, name, ret_e);
 }
 
 int epochs_dir_unlink(struct fs_mount *m, const char *name)
@@ -140,7 +141,12 @@ int epochs_dir_rename(struct fs_mount *m, const char *name, const char *new_name
 	return r < 0 ? r : epochs_dir_unlink(m, name);
 }
 
-int epochs_dir_fsync(struct fs_mount *m, fuse_req_t req)
+int epochs_dir_fsync(struct fs_mount *m, const struct node *dir, fuse_req_t req)
 {
-	return epochs_wait(m->vol, 0, -1, request_interrupted, req);
+	int r;
+
+	epochs_views_wait_begin(m->views, dir->view);
+	r = epochs_wait(m->vol, 0, -1, request_interrupted, req);
+	epochs_views_wait_end(m->views, dir->view);
+	return r;
 }

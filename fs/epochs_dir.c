@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "fs/epoch_files.h"
+#include "fs/epochs_views.h"
 #include "lib/util/clock.h"
 #include "lib/volume/epochs.h"
 
@@ -187,31 +188,26 @@ int epochs_dir_readlink(struct fs_mount *m, const struct node *n, struct buf *ou
 
 int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e)
 {
-	struct node_key key = {.kind = NODE_SPECIAL, .a = SPECIAL_EPOCHS};
+	struct node_key key = {
+		.kind = NODE_SPECIAL,
+		.a = SPECIAL_EPOCHS,
+		.view = epochs_views_free_one(m->views),
+	};
 	struct stat st;
-	int r;
 
 	directory_stat(m, SPECIAL_EPOCHS, &st);
-	r = entry_of_key(m, &key, NULL, &st, TIMEOUT_EPOCH, ret_e);
-	if (r == 0)
-		ret_e->attr_timeout = 0;
-	return r;
+	return entry_of_key(m, &key, NULL, &st, 0, ret_e);
 }
 
-/* The name always means the same thing; what stat shows of it may change. */
-static int special_entry(struct fs_mount *m, enum special which, double timeout,
+static int special_entry(struct fs_mount *m, enum special which, uint32_t view,
 			 struct fuse_entry_param *ret_e)
 {
-	struct node_key key = {.kind = NODE_SPECIAL, .a = which};
+	struct node_key key = {.kind = NODE_SPECIAL, .a = which, .view = view};
 	struct node n = {.kind = NODE_SPECIAL, .a = which};
 	struct stat st;
 	int r = epochs_dir_stat(m, &n, &st);
 
-	if (r == 0)
-		r = entry_of_key(m, &key, NULL, &st, timeout, ret_e);
-	if (r == 0)
-		ret_e->attr_timeout = 0;
-	return r;
+	return r < 0 ? r : entry_of_key(m, &key, NULL, &st, 0, ret_e);
 }
 
 static int symlink_entry(struct fs_mount *m, const struct node_key *key, uint64_t epoch,
@@ -244,23 +240,24 @@ static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_par
 	return key.a ? symlink_entry(m, &key, epoch, ret_e) : -ENOMEM;
 }
 
-int epochs_dir_lookup(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
+int epochs_dir_lookup(struct fs_mount *m, const struct node *dir, const char *name,
+		      struct fuse_entry_param *ret_e)
 {
 	uint64_t number;
 
 	switch (epochs_name_kind(name, &number)) {
 	case EPOCHS_NAME_EPOCH:
-		return epoch_dir_entry(m, number, NODE_EPOCH, ret_e);
+		return epoch_dir_entry(m, number, NODE_EPOCH, dir->view, ret_e);
 	case EPOCHS_NAME_NUMBER:
 		return number_entry(m, number, ret_e);
 	case EPOCHS_NAME_LATEST:
-		return special_entry(m, SPECIAL_LATEST, TIMEOUT_LIVE, ret_e);
+		return special_entry(m, SPECIAL_LATEST, 0, ret_e);
 	case EPOCHS_NAME_CURRENT:
-		return special_entry(m, SPECIAL_CURRENT, TIMEOUT_LIVE, ret_e);
+		return special_entry(m, SPECIAL_CURRENT, 0, ret_e);
 	case EPOCHS_NAME_TORN:
-		return special_entry(m, SPECIAL_TORN, TIMEOUT_LIVE, ret_e);
+		return special_entry(m, SPECIAL_TORN, dir->view, ret_e);
 	case EPOCHS_NAME_CONTROL:
-		return special_entry(m, SPECIAL_CONTROL, TIMEOUT_EPOCH, ret_e);
+		return special_entry(m, SPECIAL_CONTROL, 0, ret_e);
 	default:
 		return tag_entry(m, name, ret_e);
 	}
@@ -268,9 +265,10 @@ int epochs_dir_lookup(struct fs_mount *m, const char *name, struct fuse_entry_pa
 
 /* ---- listing ---- */
 
-static bool list_special(struct dir_reply *r, enum special which, const char *name, uint64_t cookie)
+static bool list_special(struct dir_reply *r, enum special which, uint32_t view, const char *name,
+			 uint64_t cookie)
 {
-	struct node_key key = {.kind = NODE_SPECIAL, .a = which};
+	struct node_key key = {.kind = NODE_SPECIAL, .a = which, .view = view};
 	struct node n = {.kind = NODE_SPECIAL, .a = which};
 	struct stat st;
 
@@ -281,6 +279,7 @@ static bool list_special(struct dir_reply *r, enum special which, const char *na
 
 struct epochs_listing {
 	struct dir_reply *r;
+	uint32_t view;
 	struct stat base;
 	bool full;
 };
@@ -288,7 +287,7 @@ struct epochs_listing {
 static int list_epoch(void *arg, uint64_t number, int64_t ns)
 {
 	struct epochs_listing *l = arg;
-	struct node_key key = {.kind = NODE_EPOCH, .a = number};
+	struct node_key key = {.kind = NODE_EPOCH, .a = number, .view = l->view};
 	struct stat st = l->base;
 	char name[24];
 
@@ -300,9 +299,9 @@ static int list_epoch(void *arg, uint64_t number, int64_t ns)
 	return l->full;
 }
 
-static bool list_epochs(struct dir_reply *r, uint64_t after)
+static bool list_epochs(struct dir_reply *r, uint32_t view, uint64_t after)
 {
-	struct epochs_listing l = {.r = r};
+	struct epochs_listing l = {.r = r, .view = view};
 	int error;
 
 	epochs_dir_stat_base(r->m, 0, S_IFDIR | epochs_dir_mode(r->m), 0, &l.base);
@@ -380,16 +379,17 @@ static void list_tags(struct dir_reply *r, uint64_t after)
 		r->error = error;
 }
 
-void epochs_dir_list(struct dir_reply *r, uint64_t after)
+void epochs_dir_list(struct dir_reply *r, const struct node *dir, uint64_t after)
 {
-	if (after < COOKIE_LATEST && !list_special(r, SPECIAL_LATEST, "latest", COOKIE_LATEST))
+	if (after < COOKIE_LATEST && !list_special(r, SPECIAL_LATEST, 0, "latest", COOKIE_LATEST))
 		return;
-	if (after < COOKIE_CURRENT && !list_special(r, SPECIAL_CURRENT, "current", COOKIE_CURRENT))
+	if (after < COOKIE_CURRENT &&
+	    !list_special(r, SPECIAL_CURRENT, 0, "current", COOKIE_CURRENT))
 		return;
-	if (after < COOKIE_TORN && !list_special(r, SPECIAL_TORN, "torn", COOKIE_TORN))
+	if (after < COOKIE_TORN && !list_special(r, SPECIAL_TORN, dir->view, "torn", COOKIE_TORN))
 		return;
 	if (after < COOKIE_TAGS &&
-	    !list_epochs(r, after >= COOKIE_EPOCHS ? after - COOKIE_EPOCHS : 0))
+	    !list_epochs(r, dir->view, after >= COOKIE_EPOCHS ? after - COOKIE_EPOCHS : 0))
 		return;
 	list_tags(r, after >= COOKIE_TAGS ? after - COOKIE_TAGS : 0);
 }

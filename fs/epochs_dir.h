@@ -35,9 +35,10 @@ mode_t epochs_dir_mode(struct fs_mount *m);
 int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e);
 /* .epochs, its symlinks, .control and the torn directory. */
 int epochs_dir_stat(struct fs_mount *m, const struct node *n, struct stat *ret_st);
-int epochs_dir_lookup(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e);
+int epochs_dir_lookup(struct fs_mount *m, const struct node *dir, const char *name,
+		      struct fuse_entry_param *ret_e);
 int epochs_dir_readlink(struct fs_mount *m, const struct node *n, struct buf *out);
-void epochs_dir_list(struct dir_reply *r, uint64_t after);
+void epochs_dir_list(struct dir_reply *r, const struct node *dir, uint64_t after);
 /* The epoch that a tag or a temporary symlink leads to. */
 int epochs_dir_target(struct fs_mount *m, const char *name, uint64_t *ret_epoch);
 
@@ -46,12 +47,12 @@ int epochs_dir_mkdir(struct fs_mount *m, const char *name, struct fuse_entry_par
 /* Drops an epoch. */
 int epochs_dir_rmdir(struct fs_mount *m, const char *name);
 /* Makes a tag, or a temporary symlink that a rename then makes one. */
-int epochs_dir_symlink(struct fs_mount *m, const char *name, const char *target,
-		       struct fuse_entry_param *ret_e);
+int epochs_dir_symlink(struct fs_mount *m, const struct node *dir, const char *name,
+		       const char *target, struct fuse_entry_param *ret_e);
 int epochs_dir_unlink(struct fs_mount *m, const char *name);
 /* Of a symlink: over `current` a rollback, over a tag or to a new name a tag. */
 int epochs_dir_rename(struct fs_mount *m, const char *name, const char *new_name, unsigned flags);
 /* Waits until all that is closed is durable. */
-int epochs_dir_fsync(struct fs_mount *m, fuse_req_t req);
+int epochs_dir_fsync(struct fs_mount *m, const struct node *dir, fuse_req_t req);
 
 #endif

@@ -14,8 +14,9 @@
 #include "lib/volume/handle.h"
 #include "lib/volume/live.h"
 
-struct control;	    /* control_file.c: one open of .epochs/.control */
-struct epoch_names; /* epochs_dir.c: names of .epochs that have got a number */
+struct control;	     /* control_file.c: one open of .epochs/.control */
+struct epoch_names;  /* epochs_names.h: names of .epochs that have got a number */
+struct epochs_views; /* epochs_views.h: nodes of .epochs that nobody waits in */
 struct loop;
 struct passthrough;
 
@@ -30,6 +31,7 @@ struct fs_mount {
 	struct loop *loop;
 	struct passthrough *passthrough;
 	struct epoch_names *names;
+	struct epochs_views *views;
 
 	pthread_mutex_t files_lock;
 	struct file *files; /* all that are open; guarded by files_lock */

@@ -98,7 +98,8 @@ static struct node *find_key_locked(const struct nodes *t, const struct node_key
 {
 	struct node *n = t->by_key[hash_key(t, key->kind, key->a, key->b)];
 
-	while (n && (n->kind != key->kind || n->a != key->a || n->b != key->b))
+	while (n &&
+	       (n->kind != key->kind || n->a != key->a || n->b != key->b || n->view != key->view))
 		n = n->next_by_key;
 	return n;
 }
@@ -115,6 +116,7 @@ static struct node *add_locked(struct nodes *t, const struct node_key *key)
 	n->kind = (uint8_t)key->kind;
 	n->a = key->a;
 	n->b = key->b;
+	n->view = key->view;
 	list_locked(t, n);
 	t->count++;
 	return n;

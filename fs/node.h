@@ -39,6 +39,7 @@ enum special {
 struct node_key {
 	enum node_kind kind;
 	uint64_t a, b;
+	uint32_t view; /* of .epochs, and of the directories in it: epochs_dir.h */
 };
 
 /* Who does the I/O of a node's open files: one mode at a time (passthrough.h). */
@@ -62,12 +63,13 @@ struct node {
 	uint32_t pins;
 	uint32_t opens;	    /* of the I/O mode */
 	int32_t backing_id; /* with IO_PASSTHROUGH */
-	uint8_t kind;	    /* enum node_kind */
-	uint8_t io;	    /* enum node_io */
-	bool io_changing;   /* one open decides the mode; others wait */
-	bool cached;	    /* the kernel's page cache of it is right */
-	bool unlisted;	    /* nodes_retire: no longer found by key */
-	bool setid;	    /* a regular file with bits that a write takes away; atomic */
+	uint32_t view;
+	uint8_t kind;	  /* enum node_kind */
+	uint8_t io;	  /* enum node_io */
+	bool io_changing; /* one open decides the mode; others wait */
+	bool cached;	  /* the kernel's page cache of it is right */
+	bool unlisted;	  /* nodes_retire: no longer found by key */
+	bool setid;	  /* a regular file with bits that a write takes away; atomic */
 };
 
 struct nodes;

@@ -90,7 +90,7 @@ static void list(struct dir_reply *r, struct node *n, uint64_t after)
 		if (n->a == SPECIAL_TORN)
 			torn_file_list(r, after);
 		else
-			epochs_dir_list(r, after);
+			epochs_dir_list(r, n, after);
 		break;
 	default:
 		break;
@@ -153,6 +153,6 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	else if (n->kind == NODE_LIVE)
 		r = live_sync(m->vol);
 	else if (n->kind == NODE_SPECIAL && n->a == SPECIAL_EPOCHS)
-		r = epochs_dir_fsync(m, req);
+		r = epochs_dir_fsync(m, n, req);
 	reply_error(req, r);
 }

@@ -23,17 +23,27 @@ static void reply_from_fd(fuse_req_t req, int fd, size_t len, off_t off)
 	fuse_reply_data(req, &data, 0);
 }
 
+/* Small content may lie in the database: there is no descriptor of it (-EAGAIN). */
 static void read_live(fuse_req_t req, struct file *f, size_t size, off_t off)
 {
+	cleanup_free char *data = NULL;
 	int fd = -1;
 	ssize_t n = handle_read_fd(f->handle, size, (uint64_t)off, request_interrupted, req, &fd);
 
+	if (n > 0) {
+		reply_from_fd(req, fd, (size_t)n, off);
+		return;
+	}
+	if (n == -EAGAIN) {
+		data = malloc(size);
+		n = data ? handle_read(f->handle, data, size, (uint64_t)off, request_interrupted,
+				       req)
+			 : -ENOMEM;
+	}
 	if (n < 0)
 		reply_error(req, (int)n);
-	else if (n == 0)
-		fuse_reply_buf(req, NULL, 0);
 	else
-		reply_from_fd(req, fd, (size_t)n, off);
+		fuse_reply_buf(req, data, (size_t)n);
 }
 
 static void read_content(fuse_req_t req, struct content *c, size_t size, off_t off)
@@ -218,15 +228,18 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 static ssize_t copy_source(fuse_req_t req, struct file *f, off_t off, size_t len, int *ret_fd,
 			   int *ret_own)
 {
-	if (f->kind == FILE_LIVE)
-		return handle_read_fd(f->handle, len, (uint64_t)off, request_interrupted, req,
-				      ret_fd);
+	ssize_t n;
+
+	if (f->kind == FILE_LIVE) {
+		n = handle_read_fd(f->handle, len, (uint64_t)off, request_interrupted, req, ret_fd);
+		return n == -EAGAIN ? -EOPNOTSUPP : n;
+	}
 	if (f->kind == FILE_EPOCH && (!f->content || (uint64_t)off >= content_size(f->content)))
 		return 0;
 	if (f->kind != FILE_EPOCH || !content_whole(f->content))
 		return -EOPNOTSUPP;
 	*ret_own = *ret_fd = content_backing_fd(f->content);
-	return *ret_fd < 0 ? *ret_fd : (ssize_t)len;
+	return *ret_fd < 0 ? -EOPNOTSUPP : (ssize_t)len;
 }
 
 /* Copies between backing files: the count, or -EOPNOTSUPP where the kernel must read and write. */

@@ -32,7 +32,7 @@ static int lookup(struct fs_mount *m, struct node *parent, const char *name, pid
 	case NODE_SPECIAL:
 		if (parent->a == SPECIAL_TORN)
 			return torn_file_lookup(m, name, ret_e);
-		return epochs_dir_lookup(m, name, ret_e);
+		return epochs_dir_lookup(m, parent, name, ret_e);
 	default:
 		return -ESTALE;
 	}
@@ -131,7 +131,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	int r;
 
 	if (is_special(dir, SPECIAL_EPOCHS)) {
-		r = epochs_dir_symlink(m, name, target, &e);
+		r = epochs_dir_symlink(m, dir, name, target, &e);
 		answer_entry(req, r, &e);
 		return;
 	}
@@ -194,7 +194,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	const struct node *to = nodes_find(m->nodes, new_parent);
 	int r;
 
-	if (is_special(from, SPECIAL_EPOCHS) && from == to) {
+	if (is_special(from, SPECIAL_EPOCHS) && is_special(to, SPECIAL_EPOCHS)) {
 		reply_error(req, epochs_dir_rename(m, name, new_name, flags));
 		return;
 	}

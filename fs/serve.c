@@ -207,22 +207,6 @@ static int open_signals(sigset_t *ret_before)
 
 /* ---- serving ---- */
 
-/*
- * Brings the way to .control into the kernel's cache of names: a `sync` of .epochs holds that
- * directory's lock while it waits, and the command must get past it.
- */
-static void warm_control(const struct fs_mount *m)
-{
-	cleanup_free char *path = NULL;
-	struct stat st;
-
-	if (asprintf(&path, "%s/.epochs/.control", m->mountpoint) < 0) {
-		path = NULL;
-		return;
-	}
-	(void)lstat(path, &st);
-}
-
 static bool writes(const struct file *f)
 {
 	return f->kind == FILE_LIVE && handle_writes(f->handle);
@@ -272,7 +256,6 @@ int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
 		return s.signal_fd;
 	r = loop_start(m->loop);
 	if (r == 0) {
-		warm_control(m);
 		if (ready)
 			ready(arg);
 		was_cut = serve(&s);

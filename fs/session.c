@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "fs/epochs_dir.h"
+#include "fs/epochs_views.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "fs/ops.h"
@@ -171,6 +172,8 @@ static int set_up(struct fs_mount *m, const char *mountpoint)
 	if (r == 0)
 		r = epochs_names_new(&m->names);
 	if (r == 0)
+		r = epochs_views_new(&m->views);
+	if (r == 0)
 		r = loop_new(m, &m->loop);
 	if (r == 0)
 		r = passthrough_new(m, &m->passthrough);
@@ -215,6 +218,7 @@ void fs_unmount(struct fs_mount *m)
 	}
 	passthrough_free(m->passthrough);
 	loop_free(m->loop);
+	epochs_views_free(m->views);
 	epochs_names_free(m->names);
 	nodes_free(m->nodes);
 	pthread_mutex_destroy(&m->files_lock);

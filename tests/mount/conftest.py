@@ -96,6 +96,7 @@ class Mount:
         self.remote = self.base / "remote"
         self.cache = self.base / "cache"
         self.log = self.base / "log"
+        self.url = "file://%s" % self.remote
         self.options = dict(options)
         self.process = None
         for folder in (self.path, self.remote, self.cache):
@@ -105,10 +106,6 @@ class Mount:
     @property
     def epochs_dir(self):
         return self.path / ".epochs"
-
-    @property
-    def url(self):
-        return "file://%s" % self.remote
 
     @property
     def pid(self):

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon dies at a step of its own (lib/util/faultpoint.h): what a close promised is there after the next mount, nothing
+torn is in the live tree or in an epoch, and no epoch in the remote names data that is not there."""
+
+import mmap
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import BIN, MountError, python, run, wait_until
+
+# Where the daemon is killed, and at which time the point is reached: the first, and one in the thick of it.
+POINTS = [
+    "create.rows", "open.object", "open.pending", "open.chosen", "write.ready", "write.done", "flush.begin",
+    "flush.journaled", "release.begin", "release.end", "commit.begin", "commit.rows", "commit.copied", "edit.cloned",
+    "edit.linked", "edit.renamed", "edit.rows", "fsync.data", "undo.torn", "undo.rows", "undo.names", "seal.begun",
+    "seal.frozen", "seal.tree", "seal.rows", "rollback.applied", "drop.rows", "store.pack_put", "store.index_put",
+    "upload.contents", "upload.index", "upload.record", "upload.versions",
+]
+# Only without passthrough does the daemon see writes; only with it can a mapping outlive a close unseen.
+ONLY = {"write.ready": "off", "write.done": "off", "commit.copied": "on"}
+
+
+def content(name, version):
+    """Tells by itself whether it is whole."""
+    return b"%s:%d\n" % (name.encode(), version) * (1 + version * 700)
+
+
+def is_whole(data):
+    """Whether these bytes are content(name, version) for some version."""
+    if not data:
+        return True
+    line = data.split(b"\n", 1)[0]
+    name, _, version = line.partition(b":")
+    return version.isdigit() and data == content(name.decode(), int(version))
+
+
+class Session:
+    """Work on a mount, with a note of what was promised."""
+
+    def __init__(self, mnt):
+        self.mnt = mnt
+        self.promised = {}  # path -> bytes; None: removed
+        self.doing = {}  # path -> what it may hold as well, because the last step was cut off
+
+    def step(self, path, data, act):
+        self.doing = {path: data}
+        act(self.mnt.path / path)
+        self.promised[path] = data
+        self.doing = {}
+
+    def write(self, path, version):
+        data = content(os.path.basename(path), version)
+        self.step(path, data, lambda p: p.write_bytes(data))
+
+    def edit(self, path, version):
+        """Rewrites a file in place, to content of the same kind; it is whole only when it is closed."""
+        data = content(os.path.basename(path), version)
+
+        def act(p):
+            with open(p, "r+b") as f:
+                f.write(data)
+                f.truncate()
+
+        self.step(path, data, act)
+
+    def fsync(self, path, version):
+        data = content(os.path.basename(path), version)
+
+        def act(p):
+            with open(p, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+
+        self.step(path, data, act)
+
+    def remove(self, path):
+        self.step(path, None, lambda p: p.unlink())
+
+    def directory(self, name, version):
+        """A checkpoint under a temporary name, then its final one: seals at once."""
+        part = self.mnt.path / ("tmp-" + name)
+        part.mkdir()
+        data = content("w", version)
+        (part / "w").write_bytes(data)
+        self.doing = {name + "/w": data}
+        os.rename(part, self.mnt.path / name)
+        self.promised[name + "/w"] = data
+        self.doing = {}
+
+    def killed_writer(self, path):
+        writer = python("import os,sys\nf=open(sys.argv[1],'wb');f.write(b'torn');f.flush()\nprint('x',flush=True)\nsys.stdin.read()",
+                        self.mnt.path / path, stderr=subprocess.DEVNULL)
+        writer.stdout.readline()
+        writer.kill()
+        writer.wait()
+        writer.stdin.close()
+        writer.stdout.close()
+        os.listdir(self.mnt.path)
+
+    def mapping(self, path, version):
+        """A shared mapping that is written after the close."""
+        data = content(os.path.basename(path), version)
+        self.doing = {path: data}
+        with open(self.mnt.path / path, "w+b") as f:
+            f.truncate(len(data))
+            m = mmap.mmap(f.fileno(), len(data))
+        m[:] = data
+        m.flush()
+        os.listdir(self.mnt.path)
+        m.close()
+        self.promised[path] = data
+        self.doing = {}
+
+    def seal(self):
+        with_tag = self.mnt.epochs_dir / ("s%d" % len(os.listdir(self.mnt.epochs_dir)))
+        os.mkdir(with_tag)
+
+    def work(self):
+        for turn in range(1, 4):
+            self.write("model", turn)
+            self.write("new%d" % turn, turn)
+            self.seal()
+            self.edit("model", turn + 10)
+            self.fsync("safe", turn)
+            self.directory("checkpoint-%d" % turn, turn)
+            self.killed_writer("model")
+            self.killed_writer("never")
+            self.mapping("mapped%d" % turn, turn)
+            self.remove("new%d" % turn)
+            self.mnt.wait_durable()
+        run("ln", "-sfn", "2", self.mnt.epochs_dir / "current")
+        self.promised = None  # the tree of an epoch: only its wholeness is checked from here on
+        os.unlink(self.mnt.epochs_dir / os.path.basename(min(self.tag_paths())))
+        os.rmdir(self.mnt.epoch(1))
+        self.mnt.wait_durable()
+
+    def tag_paths(self):
+        return [self.mnt.epochs_dir / n for n, e in self.mnt.tags().items() if e == 1]
+
+    def run_until_killed(self):
+        """True where the daemon died."""
+        try:
+            self.work()
+        except (OSError, AssertionError, subprocess.SubprocessError, pytest.fail.Exception):
+            if self.mnt.process.poll() is None:
+                self.mnt.process.wait(timeout=60)
+        return self.mnt.process.poll() is not None
+
+    def check_promises(self):
+        for path, data in (self.promised or {}).items():
+            allowed = [data]
+            if path in self.doing:
+                allowed.append(self.doing[path])
+            try:
+                found = (self.mnt.path / path).read_bytes()
+            except FileNotFoundError:
+                found = None
+            # An edit in place that was cut off is what a disk would leave: some of the new over the old.
+            if path == "model" and self.doing.get(path):
+                continue
+            assert found in allowed, "%s: %r, promised %r" % (path, found and found[:30], data and data[:30])
+
+
+def check_tree(root, edited):
+    for base, _, files in os.walk(root):
+        for name in files:
+            with open(os.path.join(base, name), "rb") as f:
+                data = f.read()
+            assert name in edited or is_whole(data), "%s/%s is torn: %r" % (base, name, data[:40])
+            assert name != "never" and data != b"torn"
+
+
+def check_remote(mnt, tmp_path, edited):
+    """Every epoch in the remote reads whole, without the mount."""
+    records = [n for n in os.listdir(mnt.remote / "epochs") if b'"dropped"' not in (mnt.remote / "epochs" / n).read_bytes()]
+    assert records
+    for record in records:
+        target = tmp_path / ("export-" + record)
+        run(BIN, "export", "%s@%d" % (mnt.remote, int(record.split(".")[0])), target)
+        check_tree(target, edited)
+
+
+def take_away(mnt):
+    """The daemon is dead: so is its mount."""
+    mnt.process.wait()
+    mnt.process = None
+    run("umount", "-l", mnt.path, check=False)
+
+
+def kill_and_check(mnt, tmp_path, monkeypatch, point):
+    monkeypatch.setenv("EPOCHFS_FAULT", point)
+    session = Session(mnt)
+    mnt.mount(settle="1h")
+    assert session.run_until_killed(), "the point %s was never reached" % point
+    assert mnt.process.returncode == -signal.SIGKILL, mnt.log.read_text()
+    take_away(mnt)
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    mnt.mount(settle="1h")
+    # An edit in place of "model" may have been cut off, and then every later epoch has it so.
+    edited = {"model"} if "model" in session.doing else set()
+    session.check_promises()
+    check_tree(mnt.path, edited)
+    mnt.seal()
+    mnt.wait_durable()
+    for number in mnt.epochs():
+        check_tree(mnt.epoch(number), edited)
+    check_remote(mnt, tmp_path, edited)
+    mnt.remount(empty_cache=True)
+    check_tree(mnt.path, edited)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_the_first_time(volume, tmp_path, monkeypatch, passthrough, point):
+    if ONLY.get(point, passthrough) != passthrough:
+        pytest.skip("%s is not reached with passthrough=%s" % (point, passthrough))
+    kill_and_check(volume, tmp_path, monkeypatch, point)
+
+
+@pytest.mark.parametrize("point", [p + ":5" for p in POINTS if p.split(".")[0] in ("create", "commit", "release", "flush", "seal")
+                                   and p != "commit.copied"] + ["upload.record:3", "upload.versions:3", "edit.linked:2", "store.pack_put:3"])
+def test_killed_in_the_thick_of_it(volume, tmp_path, monkeypatch, point):
+    kill_and_check(volume, tmp_path, monkeypatch, point)
+
+
+@pytest.mark.parametrize("point", ["recover.begin", "recover.end"])
+def test_killed_while_it_recovers(volume, monkeypatch, point):
+    mnt = volume.mount(settle="1h")
+    path = mnt.path / "model"
+    path.write_bytes(content("model", 1))
+    writer = python("import sys\nf=open(sys.argv[1],'wb');f.write(b'torn');f.flush()\nprint('x',flush=True)\nsys.stdin.read()", path,
+                    stderr=subprocess.DEVNULL)
+    writer.stdout.readline()
+    mnt.kill()
+    writer.kill()
+    writer.communicate()
+    monkeypatch.setenv("EPOCHFS_FAULT", point)
+    with pytest.raises(MountError) as failure:
+        mnt.mount(settle="1h")
+    assert failure.value.code == -signal.SIGKILL
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    mnt.mount(settle="1h")
+    assert path.read_bytes() == content("model", 1)
+    wait_until(lambda: len(mnt.torn()) == 1, "the torn bytes")
