@@ -199,8 +199,8 @@ bool backing_is_quiet(int read_fd, bool wait);
 pid_t process_of(pid_t tid);
 /* Whether this thread is ending by a signal or with an error. */
 bool process_was_killed(pid_t tid);
-/* Whether the process has a descriptor open whose path ends in this name; true where it does not let
+/* Whether the process has a descriptor open whose path ends in this one; true where it does not let
  * us look. */
-bool process_has_open(pid_t tgid, const char *name);
+bool process_has_open(pid_t tgid, const char *path);
 
 #endif

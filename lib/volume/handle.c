@@ -151,6 +151,24 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 	return epochs_wait(h->vol, 0, -1, interrupted, arg);
 }
 
+/*
+ * A shell's redirection: the file was opened, dup2 gave it its place, and the first descriptor is
+ * closed, with nothing written. That is no close: after a crash the file must not be there as empty.
+ * Where something was written, a look at all descriptors of the process is not worth its time.
+ */
+static bool another_is_left(struct handle *h)
+{
+	cleanup_buf struct buf path = {0};
+	struct body *b = h->body;
+	struct stat st;
+
+	pthread_mutex_lock(&h->vol->lock);
+	if (b->staged && fstat(b->fd, &st) == 0 && st.st_size == 0)
+		volume_path_locked(h->vol, b->ino, &path);
+	pthread_mutex_unlock(&h->vol->lock);
+	return path.len && process_has_open(h->tgid, buf_str(&path));
+}
+
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
@@ -163,6 +181,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && process_of(pid) != h->tgid)
 		return 0;
 	killed = known && process_was_killed(pid);
+	if (known && !killed && another_is_left(h))
+		return 0;
 	FAULT_POINT("flush.begin");
 	pthread_mutex_lock(&vol->lock);
 	if (killed) {

@@ -82,25 +82,25 @@ bool process_was_killed(pid_t tid)
 	return (code & 0x7f) || (code >> 8) || !may_trace(tid);
 }
 
-static bool ends_in(const char *path, const char *name)
+static bool ends_in(const char *link, const char *path)
 {
 	static const char deleted[] = " (deleted)";
-	size_t len = strlen(path), name_len = strlen(name);
+	size_t len = strlen(link), path_len = strlen(path);
 
-	if (len > sizeof(deleted) - 1 && !strcmp(path + len - (sizeof(deleted) - 1), deleted))
+	if (len > sizeof(deleted) - 1 && !strcmp(link + len - (sizeof(deleted) - 1), deleted))
 		len -= sizeof(deleted) - 1;
-	return len > name_len && path[len - name_len - 1] == '/' &&
-	       !memcmp(path + len - name_len, name, name_len);
+	return len > path_len && link[len - path_len - 1] == '/' &&
+	       !memcmp(link + len - path_len, path, path_len);
 }
 
-bool process_has_open(pid_t tgid, const char *name)
+bool process_has_open(pid_t tgid, const char *path)
 {
-	char path[64], target[PATH_MAX];
+	char fds[64], target[PATH_MAX];
 	cleanup_closedir DIR *dir = NULL;
 	struct dirent *d;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)tgid);
-	dir = opendir(path);
+	snprintf(fds, sizeof(fds), "/proc/%d/fd", (int)tgid);
+	dir = opendir(fds);
 	if (!dir && (errno == EACCES || errno == EPERM))
 		return true;
 	while (dir && (d = readdir(dir))) {
@@ -109,7 +109,7 @@ bool process_has_open(pid_t tgid, const char *name)
 		if (n <= 0)
 			continue;
 		target[n] = '\0';
-		if (ends_in(target, name))
+		if (ends_in(target, path))
 			return true;
 	}
 	return false;

@@ -30,17 +30,17 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 /* The opener keeps the file open by another descriptor. Drops the lock. */
 static bool still_open_locked(struct volume *vol, struct body *b)
 {
-	char name[256];
+	cleanup_buf struct buf path = {0};
 	bool open = false;
 	pid_t tgid = 0;
 
-	first_name_locked(vol, b->ino, name, NULL);
+	volume_path_locked(vol, b->ino, &path);
 	for (struct handle *h = b->open_handles; h; h = h->next)
 		if (h->writes && h->closed && !h->killed)
 			tgid = h->tgid;
 	pthread_mutex_unlock(&vol->lock);
-	if (tgid)
-		open = process_has_open(tgid, name);
+	if (tgid && path.len)
+		open = process_has_open(tgid, buf_str(&path));
 	pthread_mutex_lock(&vol->lock);
 	return open;
 }

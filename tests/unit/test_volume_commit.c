@@ -224,6 +224,23 @@ START_TEST(a_descriptor_that_is_left_holds_nobody_up_for_long)
 }
 END_TEST
 
+/* The same before anything is written: that is no close at all. */
+START_TEST(a_redirection_is_no_close)
+{
+	cleanup_free char *path = unit_path(u.cache, "a");
+	int other = open(path, O_RDWR | O_CREAT, 0600);
+	struct handle *h = vu_open(&u, "a", O_WRONLY | O_CREAT);
+
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	ck_assert_int_eq(vu_version(&u, vu_file(&u, "a").live).flushed_ctime_ns, 0);
+	close(other);
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	ck_assert_int_ne(vu_version(&u, vu_file(&u, "a").live).flushed_ctime_ns, 0);
+	handle_release(h, false);
+	vu_holds(&u, "a", "");
+}
+END_TEST
+
 /* ---- mappings that outlive the close ---- */
 
 /* A process that maps the backing file writable, as the kernel does for one that maps the file of a
@@ -432,6 +449,7 @@ int main(void)
 	tcase_add_test(t, a_lookup_takes_the_close_in);
 	tcase_add_test(t, a_seal_takes_the_close_in);
 	tcase_add_test(t, a_descriptor_that_is_left_holds_nobody_up_for_long);
+	tcase_add_test(t, a_redirection_is_no_close);
 	tcase_add_test(t, a_writable_mapping_that_is_left_gets_a_copy_committed);
 	tcase_add_test(t, without_a_mapping_a_direct_close_is_committed_at_once);
 	tcase_add_test(t, a_copy_stands_in_while_the_file_is_open);
