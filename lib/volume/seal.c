@@ -44,6 +44,7 @@ static void job_free(struct seal_job *job)
 		if (job->logs[i].fd >= 0)
 			close(job->logs[i].fd);
 	free(job->logs);
+	free(job->sizes);
 	free(job->tag);
 	free(job->message);
 	pending_clear(&job->pending);
@@ -133,9 +134,22 @@ static int store_begin(struct volume *vol, struct seal_job *job)
 	return state_end(vol->state, error);
 }
 
+static int keep_sizes(struct seal_job *job)
+{
+	if (!job->log_count)
+		return 0;
+	job->sizes = calloc(job->log_count, sizeof(*job->sizes));
+	if (!job->sizes)
+		return -ENOMEM;
+	for (unsigned i = 0; i < job->log_count; i++)
+		job->sizes[i] = (struct log_size){job->logs[i].ino, job->logs[i].size};
+	return 0;
+}
+
 static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_job *job)
 {
 	struct log_search search = {vol, job, clock_mono_ns()};
+	int error;
 
 	*job = (struct seal_job){
 		.number = vol->next_epoch,
@@ -149,7 +163,8 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 	};
 	if ((how->tag && !job->tag) || (how->message && !job->message))
 		return -ENOMEM;
-	return bodies_each_writing_locked(vol, note_log, &search);
+	error = bodies_each_writing_locked(vol, note_log, &search);
+	return error ? error : keep_sizes(job);
 }
 
 bool record_trigger_automatic(enum record_trigger trigger)
@@ -165,13 +180,15 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	struct sealer *s = vol->sealer;
 
 	fresh_clear(&s->pending.fresh);
+	free(s->last.logs);
 	job->pending = s->pending;
 	s->pending = (struct pending){.activity_ns = job->pending.activity_ns};
 	s->last = (struct seal_last){
 		.number = job->number,
 		.automatic = record_trigger_automatic(job->trigger),
 		.chain = job->pending.continues ? s->last.chain : job->number,
-		.began_ns = job->sealed_ns,
+		.logs = steal_ptr(job->sizes),
+		.log_count = job->log_count,
 	};
 	vol->next_epoch = job->number + 1;
 	if (s->newest)
@@ -205,13 +222,29 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 	return 0;
 }
 
+/* How long a log was when the last epoch took it: open, or as it was closed. */
+static uint64_t size_taken(struct volume *vol, uint64_t ino)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	struct state_file f;
+	struct state_version v;
+
+	for (unsigned i = 0; i < last->log_count; i++)
+		if (last->logs[i].ino == ino)
+			return last->logs[i].size;
+	if (state_file_get(vol->state, ino, &f) != 0 || !f.closed ||
+	    state_version_get(vol->state, f.closed, &v) != 0)
+		return 0;
+	return v.size;
+}
+
 static int log_has_grown(void *arg, struct body *b)
 {
 	struct volume *vol = arg;
 	struct stat st;
 
 	return body_is_open_log(vol, b, clock_mono_ns()) && b->fd >= 0 && fstat(b->fd, &st) == 0 &&
-	       clock_ns(st.st_mtim) > vol->sealer->last.began_ns;
+	       (uint64_t)st.st_size != size_taken(vol, b->ino);
 }
 
 bool seal_needed_locked(struct volume *vol)

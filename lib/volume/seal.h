@@ -44,6 +44,10 @@ struct pending {
 	uint64_t unrelated;	/* a directory for which that was found not to be so; 0: none */
 };
 
+struct log_size {
+	uint64_t ino, size;
+};
+
 /* An open log, taken as it stood when the epoch began. */
 struct seal_log {
 	uint64_t ino, version;
@@ -65,6 +69,7 @@ struct seal_job {
 	struct pending pending; /* taken over; its fresh names are empty */
 	int64_t sealed_ns;
 	struct seal_log *logs;
+	struct log_size *sizes; /* of the same, for who asks later what has grown */
 	unsigned log_count;
 };
 
@@ -81,8 +86,9 @@ struct seal_how {
 struct seal_last {
 	uint64_t number; /* 0: none */
 	bool automatic;
-	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
-	int64_t began_ns; /* wall clock; 0: before this mount */
+	uint64_t chain;	       /* the first of the epochs that continue one another up to it */
+	struct log_size *logs; /* the logs that it took while they were open; owned */
+	unsigned log_count;
 };
 
 struct sealer {

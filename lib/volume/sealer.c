@@ -341,7 +341,6 @@ static void restore_last(struct volume *vol)
 		.number = e->number,
 		.automatic = record_trigger_automatic(e->trigger),
 		.chain = e->number,
-		.began_ns = e->sealed_ns,
 	};
 	while (e && e->continues) {
 		last->chain = e->continues;
@@ -367,6 +366,7 @@ static void sealer_free(struct volume *vol)
 	struct sealer *s = steal_ptr(vol->sealer);
 
 	pending_clear(&s->pending);
+	free(s->last.logs);
 	epoch_index_free(&s->index);
 	rules_free(s->rules);
 	pthread_cond_destroy(&s->wake);
