@@ -189,8 +189,10 @@ __attribute__((unused)) static struct vu_child vu_child_exiting(int status)
 	c.pid = fork();
 	ck_assert_int_ge(c.pid, 0);
 	if (!c.pid) {
-		close(go[1]);
-		_exit(read(go[0], &byte, 1) < 0 ? 99 : status);
+		/* Nothing of the volume is kept open, its lock least of all. */
+		dup2(go[0], STDIN_FILENO);
+		close_range(STDERR_FILENO + 1, ~0u, 0);
+		_exit(read(STDIN_FILENO, &byte, 1) < 0 ? 99 : status);
 	}
 	close(go[0]);
 	c.go = go[1];
