@@ -4,11 +4,11 @@
 
 #include <errno.h>
 #include <linux/fuse.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 
 #define THREADS_MAX  64
 #define THREADS_IDLE 8
@@ -206,20 +206,16 @@ static void join_ended_locked(struct loop *l)
 static int start_locked(struct loop *l)
 {
 	struct worker *w = calloc(1, sizeof(*w));
-	sigset_t all, before;
 	int r;
 
 	if (!w)
 		return -ENOMEM;
 	join_ended_locked(l);
 	w->loop = l;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&w->thread, NULL, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r = thread_start(&w->thread, NULL, worker_main, w);
 	if (r) {
 		free(w);
-		return -r;
+		return r;
 	}
 	l->threads++;
 	return 0;

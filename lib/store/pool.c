@@ -4,11 +4,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/thread.h"
 
 /* A loop in progress; it lies on the stack of pool_run. It is queued while next < count. */
 struct loop {
@@ -114,13 +114,8 @@ static void *worker(void *arg)
 
 static void start_threads(struct pool *p, unsigned count)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (p->count < count && !pthread_create(&p->threads[p->count], NULL, worker, p))
+	while (p->count < count && !thread_start(&p->threads[p->count], NULL, worker, p))
 		p->count++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int pool_new(unsigned threads, struct pool **ret_pool)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/util/io.h"
+#include "lib/util/thread.h"
 
 #define THREADS_MAX 256
 
@@ -188,8 +189,7 @@ void export_files(struct export *x)
 	unsigned wanted = thread_count(x), started = 0;
 	pthread_t threads[THREADS_MAX];
 
-	while (started + 1 < wanted &&
-	       pthread_create(&threads[started], NULL, restore_files, x) == 0)
+	while (started + 1 < wanted && thread_start(&threads[started], NULL, restore_files, x) == 0)
 		started++;
 	restore_files(x);
 	while (started)

@@ -13,6 +13,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 #include "lib/volume/evict.h"
 
 /* How often a waiting reader asks whether it was interrupted. */
@@ -278,7 +279,7 @@ static int start_job(struct content *c, size_t first, size_t count)
 	pthread_mutex_unlock(&all->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = -pthread_create(&thread, &attr, run_job, j);
+	error = thread_start(&thread, &attr, run_job, j);
 	pthread_attr_destroy(&attr);
 	if (!error)
 		return 0;

@@ -9,6 +9,7 @@
 
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
 
@@ -193,7 +194,7 @@ int evictor_start(struct volume *vol)
 	pthread_mutex_init(&ev->lock, NULL);
 	error = cond_init_mono(&ev->wake);
 	if (!error)
-		error = -pthread_create(&ev->thread, NULL, run, ev);
+		error = thread_start(&ev->thread, NULL, run, ev);
 	if (error) {
 		pthread_mutex_destroy(&ev->lock);
 		free(ev);

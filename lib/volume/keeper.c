@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 
 #define WATCH_FIRST  (100 * NS_PER_MS)
 #define WATCH_LAST   (2 * NS_PER_S)
@@ -202,7 +203,7 @@ int keeper_start(struct volume *vol)
 	 * end the process. */
 	if (sigaction(SIGIO, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 		signal(SIGIO, SIG_IGN);
-	error = -pthread_create(&vol->bodies->keeper, NULL, keeper_main, vol);
+	error = thread_start(&vol->bodies->keeper, NULL, keeper_main, vol);
 	vol->bodies->keeper_runs = !error;
 	return error;
 }

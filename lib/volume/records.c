@@ -14,6 +14,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 #include "lib/volume/summary.h"
 
 #define READERS_MAX 8
@@ -163,7 +164,7 @@ static void read_all(struct record_list *list)
 	size_t started = 0, wanted = slots_to_read(list);
 
 	while (wanted > 1 && started < READERS_MAX && started < wanted)
-		if (pthread_create(&readers[started], NULL, read_slots, list))
+		if (thread_start(&readers[started], NULL, read_slots, list))
 			break;
 		else
 			started++;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 #include "lib/volume/body.h"
 #include "lib/volume/seal.h"
 
@@ -392,7 +393,7 @@ int sealer_start(struct volume *vol, bool recovered_killed)
 	if (!error)
 		error = restore(vol, recovered_killed);
 	if (!error && !vol->options.read_only) {
-		error = -pthread_create(&s->thread, NULL, sealer_main, vol);
+		error = thread_start(&s->thread, NULL, sealer_main, vol);
 		s->runs = !error;
 	}
 	if (error)

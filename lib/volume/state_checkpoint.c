@@ -10,6 +10,7 @@
 #include <errno.h>
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 
 #define WAL_PAGES	   1000 /* after so many new pages of 4 KiB a checkpoint begins */
 #define WAL_PAGES_LONG	   8192
@@ -111,7 +112,7 @@ int checkpointer_start(struct state *s, const char *path)
 	error = db_connect(path, SQLITE_OPEN_READWRITE, &c->db);
 	if (!error) {
 		sqlite3_busy_handler(c->db, on_busy, NULL);
-		error = -pthread_create(&c->thread, NULL, checkpointer_main, c);
+		error = thread_start(&c->thread, NULL, checkpointer_main, c);
 	}
 	if (error) {
 		checkpointer_free(c);

@@ -11,6 +11,7 @@
 
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/thread.h"
 #include "lib/volume/store_index.h"
 #include "lib/volume/upload_changes.h"
 #include "lib/volume/upload_epoch.h"
@@ -209,7 +210,7 @@ int uploader_start(struct volume *vol)
 		return 0;
 	error = open_remote(up);
 	if (!error) {
-		error = -pthread_create(&up->thread, NULL, run, up);
+		error = thread_start(&up->thread, NULL, run, up);
 		up->runs = !error;
 	}
 	if (error) {
