@@ -313,6 +313,7 @@ static void body_destroy(struct volume *vol, struct body *b)
 	if (b->write_fd >= 0)
 		close(b->write_fd);
 	backing_put(b->backing);
+	free(b->torn_name);
 	free(b);
 	if (waited_for) {
 		SCOPED_LOCK(&vol->lock);
@@ -458,6 +459,20 @@ void body_orphan_locked(struct volume *vol, uint64_t ino)
 		b->orphan = true;
 		body_set_pending_locked(vol, b, false);
 	}
+}
+
+void bodies_keep_names_locked(struct volume *vol)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
+			char name[256];
+
+			if (!b->staged || b->discarded || b->tear)
+				continue;
+			first_name_locked(vol, b->ino, name, NULL);
+			free(b->torn_name);
+			b->torn_name = strdup(name); /* without memory it is "unnamed" */
+		}
 }
 
 void bodies_tear_writers_locked(struct volume *vol)

@@ -33,6 +33,7 @@ struct body {
 	bool orphan;  /* no longer what the file shows (replaced, unlinked, rolled back): its close
 			 goes nowhere, or to torn/ */
 	bool tear;    /* an orphan by a rollback: what its writers leave goes to torn/ */
+	char *torn_name; /* what it was called before the rollback; owned, NULL: unknown */
 	bool is_log; /* contract 1.2 rule 5: name matches, or O_APPEND held for longer than patience
 		       */
 	bool append_only; /* every writing handle has O_APPEND and not O_DIRECT */
@@ -95,6 +96,8 @@ pid_t body_opener_locked(const struct body *b);
 /* The file's content is replaced or gone (unlink of the last name, rollback): open bodies of it
  * become orphans. */
 void body_orphan_locked(struct volume *vol, uint64_t ino);
+/* Rollback, before names change: keeps what the files that are written are called. */
+void bodies_keep_names_locked(struct volume *vol);
 /* Rollback: writers across it go to torn/ when they close. */
 void bodies_tear_writers_locked(struct volume *vol);
 

@@ -195,12 +195,8 @@ bool body_commits_locked(struct volume *vol, struct body *b)
 /* An orphan's bytes go nowhere, or, where a rollback made it one, to torn/. */
 static int let_go_locked(struct volume *vol, struct body *b)
 {
-	char name[256];
-
-	if (b->tear) {
-		first_name_locked(vol, b->ino, name, NULL);
-		torn_keep_locked(vol, b->version, name);
-	}
+	if (b->tear)
+		torn_keep_locked(vol, b->version, b->torn_name ? b->torn_name : "");
 	return body_discard_locked(vol, b);
 }
 

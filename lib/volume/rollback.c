@@ -56,8 +56,10 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 	/* Somebody goes on writing: what came since belongs to an epoch, too. */
 	if (!error && seal_needed_locked(vol))
 		error = last_try ? seal_begin_locked(vol, &how, &pending) : -ESTALE;
-	if (!error)
+	if (!error) {
+		bodies_keep_names_locked(vol);
 		error = apply_in_transaction(vol, tree, notice);
+	}
 	if (error)
 		return error;
 	FAULT_POINT("rollback.applied");
