@@ -35,7 +35,8 @@ struct upload {
 	struct tree *tree; /* as it was sealed */
 	struct stored_version *stored;
 	size_t count, cap;
-	uint64_t lost; /* files whose bytes are gone */
+	uint64_t inline_bytes; /* of new contents that the tree holds itself */
+	uint64_t lost;	       /* files whose bytes are gone */
 	char *first_lost;
 };
 
@@ -130,8 +131,11 @@ static int store_version(struct upload *u, const struct tree_entry *e)
 			return fd;
 		error = store_bytes(u, fd, e->size, s);
 		/* An edit in place took the file over while it was read: the version has another. */
-		if (object_is_still(u->vol, e->u.version, fd))
+		if (object_is_still(u->vol, e->u.version, fd)) {
+			if (!error && s->is_inline)
+				u->inline_bytes += s->len;
 			return error;
+		}
 	}
 }
 
@@ -406,6 +410,7 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	if (error)
 		return error;
 	record->bytes_stored = stats.stored;
+	record->bytes_new += u->inline_bytes;
 	if (u->lost) {
 		free(record->reason);
 		if (asprintf(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
