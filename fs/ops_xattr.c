@@ -94,6 +94,8 @@ static void own_of_node_names(struct own_sink *s, const struct epoch_record *r)
 
 	for (size_t i = 0; i < r->node_count; i++)
 		buf_printf(&names, "%s%s", i ? "," : "", r->node_names[i]);
+	if (!names.len && r->host) /* of one node: it */
+		buf_printf(&names, "%s", r->host);
 	if (names.len)
 		own(s, "nodes", "%s", buf_str(&names));
 }
