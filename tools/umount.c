@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs umount: seals, drains with a progress bar, unmounts, and waits until the process that served is gone. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/io.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -16,12 +20,28 @@
 
 #define EXIT_LIMIT_NS (60 * NS_PER_S)
 
+/* Also where nobody has asked for its exit code yet. */
+static bool has_ended(pid_t pid)
+{
+	cleanup_buf struct buf text = {0};
+	const char *state;
+	char path[64];
+
+	if (kill(pid, 0) < 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (io_read_file(AT_FDCWD, path, 4096, &text) != 0)
+		return false;
+	state = strrchr(buf_str(&text), ')'); /* the name before it may hold anything */
+	return state && !strncmp(state, ") Z", 3);
+}
+
 /* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
 static int wait_for_end(pid_t pid)
 {
 	int64_t deadline = clock_mono_ns() + EXIT_LIMIT_NS;
 
-	while (pid > 0 && kill(pid, 0) == 0) {
+	while (pid > 0 && !has_ended(pid)) {
 		if (clock_mono_ns() > deadline)
 			return cli_error(
 				EXIT_FAILED,
