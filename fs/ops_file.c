@@ -143,6 +143,8 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	}
 	n = drop_setid(req, f->node);
 	if (n == 0)
+		n = handle_begin_write(f->handle, request_interrupted, req);
+	if (n == 0)
 		n = write_live(f->handle, data, off);
 	if (n < 0)
 		reply_error(req, (int)n);
@@ -167,6 +169,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	(void)ino;
 	if (f->kind == FILE_LIVE)
 		r = drop_setid(req, f->node);
+	if (r == 0)
+		r = handle_begin_write(f->handle, request_interrupted, req);
 	if (r == 0)
 		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length);
 	reply_error(req, r);
@@ -252,6 +256,8 @@ static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struc
 	int r = to->kind == FILE_LIVE ? drop_setid(req, to->node) : -EBADF;
 
 	/* The edit first: it may change what is read. */
+	if (r == 0)
+		r = handle_begin_write(to->handle, request_interrupted, req);
 	if (r == 0)
 		r = handle_write_fd(to->handle, &out);
 	if (r < 0)

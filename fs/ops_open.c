@@ -73,19 +73,34 @@ void file_release(struct fs_mount *m, struct file *f)
 
 /* ---- the live tree ---- */
 
+/* What passthrough asks about. */
+struct live_open {
+	fuse_req_t req;
+	struct handle *handle;
+};
+
 static bool live_direct(void *arg)
 {
-	return handle_direct(arg);
+	const struct live_open *o = arg;
+
+	return handle_direct(o->handle);
 }
 
 static int live_prepare(void *arg)
 {
-	return handle_prepare_direct(arg);
+	const struct live_open *o = arg;
+	int r = handle_begin_write(o->handle, request_interrupted, o->req);
+
+	if (r == -EHOSTUNREACH || r == -ETIMEDOUT) /* not local, and cannot become so now */
+		return -EAGAIN;
+	return r == 0 ? handle_prepare_direct(o->handle) : r;
 }
 
 static int live_backing_fd(void *arg)
 {
-	return handle_backing_fd(arg);
+	const struct live_open *o = arg;
+
+	return handle_backing_fd(o->handle);
 }
 
 /* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. */
@@ -93,8 +108,9 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 			const struct fuse_entry_param *created)
 {
 	struct fs_mount *m = fs_of(req);
+	struct live_open opened = {.req = req, .handle = h};
 	struct passthrough_source source = {
-		.arg = h,
+		.arg = &opened,
 		.writes = handle_writes(h),
 		.direct = live_direct,
 		.prepare = handle_writes(h) ? live_prepare : NULL,
