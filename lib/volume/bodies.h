@@ -190,6 +190,8 @@ void keeper_stop(struct volume *vol);
 void body_watch_locked(struct volume *vol, struct body *b, bool watch);
 /* Remember that this backing file can go once the transaction has committed. */
 void doom_locked(struct volume *vol, uint64_t version);
+/* Removes them now, because room is needed. Without the lock. */
+void keeper_remove_now(struct volume *vol);
 /* Whether nobody has the backing file open or mapped for writing; may wait some milliseconds. */
 bool backing_is_quiet(int read_fd, bool wait);
 

@@ -22,7 +22,7 @@ int catalog_connect_any(const char *url, struct remote **ret_remote, struct open
 	int error = remote_open(url, &plain);
 
 	if (error)
-		return opening_fail(m, contact_errno(error), "%s",
+		return opening_fail(m, contact_open_errno(error), "%s",
 				    remote_open_strerror(url, error, text));
 	if (remote_is_none(plain)) {
 		remote_close(plain);

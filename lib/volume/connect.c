@@ -48,6 +48,12 @@ int contact_errno(int error)
 	}
 }
 
+int contact_open_errno(int error)
+{
+	/* What was typed names no remote. */
+	return error == -EPROTONOSUPPORT || error == -ENOTDIR ? -EINVAL : contact_errno(error);
+}
+
 int contact_fail(struct remote *r, int error, struct opening_message *m)
 {
 	char text[REMOTE_TEXT_MAX];
@@ -207,7 +213,7 @@ int connect_volume(struct volume *vol, struct opening_message *m)
 	int error = remote_open(vol->options.remote, &plain);
 
 	if (error)
-		return opening_fail(m, error, "%s",
+		return opening_fail(m, contact_open_errno(error), "%s",
 				    remote_open_strerror(vol->options.remote, error, text));
 	vol->local_only = remote_is_none(plain);
 	error = vol->local_only ? local_uuid(vol, m) : open_existing(vol, plain, m);

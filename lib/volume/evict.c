@@ -142,6 +142,7 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 
 		if (error || !over)
 			return error;
+		keeper_remove_now(vol);
 		error = evict(vol, over + AHEAD_BYTES);
 		if (!error)
 			error = bytes_over(vol, bytes, &over);

@@ -98,6 +98,16 @@ static void remove_doomed(struct volume *vol, struct doomed *all)
 	}
 }
 
+void keeper_remove_now(struct volume *vol)
+{
+	struct doomed *doomed;
+
+	pthread_mutex_lock(&vol->lock);
+	doomed = take_doomed_locked(vol);
+	pthread_mutex_unlock(&vol->lock);
+	remove_doomed(vol, doomed);
+}
+
 /* Our own descriptor would keep it busy. */
 static bool watched_is_quiet_locked(struct body *b)
 {

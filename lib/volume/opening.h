@@ -31,6 +31,8 @@ int connect_volume(struct volume *vol, struct opening_message *m);
 
 /* What volume_open promises, for an error of the remote. */
 int contact_errno(int error);
+/* Of remote_open. */
+int contact_open_errno(int error);
 /* The same, with the remote's own line. */
 int contact_fail(struct remote *r, int error, struct opening_message *m);
 /* Reads and checks epochfs.json; -ENOENT, without a line, where there is none. */
