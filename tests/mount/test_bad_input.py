@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input gets one clear line and the documented exit code, and loses nothing."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BIN, MountError, is_mounted, run
+
+USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = 2, 3, 4, 5, 6, 7, 8
+
+
+def epochfs(*arguments, **keywords):
+    return run(BIN, *arguments, check=False, **keywords)
+
+
+def refused(done, code, *words):
+    """The command ended with this code and one line on stderr that has these words."""
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("epochfs"), done.stderr
+    for word in words:
+        assert str(word) in lines[0], lines[0]
+
+
+@pytest.fixture
+def place(tmp_path):
+    for name in ("mnt", "remote", "cache"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def mount(place, *options, remote=None, directory=None):
+    words = ["cache-dir=%s" % (place / "cache"), "min-free=0", *options]
+    return epochfs("mount", "-o", ",".join(words), place / "remote" if remote is None else remote, directory or place / "mnt")
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize("arguments,word", [
+    (["nonsense"], "nonsense"), (["mount"], "REMOTE"), (["log"], "TARGET"), (["commit"], "DIRECTORY"),
+    (["log", "--nonsense", "x"], "--nonsense"), (["wait", "--timeout", "soon", "x"], "soon"),
+    (["export", "x"], "DIRECTORY"), (["tag", "a", "b"], "NAME"), (["log", "a", "b"], "b"),
+])
+def test_wrong_usage(arguments, word):
+    refused(epochfs(*arguments), USAGE, word)
+
+
+@pytest.mark.parametrize("option", [
+    "nonsense", "settle=soon", "patience=-1s", "cache-size=big", "min-free=100", "full=maybe", "durability=some", "step=(",
+    "step=abc", "passthrough=yes", "cache-dir=relative", "epoch=0", "epoch=1", "threads=1000", "log-level=loud", "ro=yes",
+])
+def test_wrong_options(place, option):
+    refused(mount(place, option), USAGE, option.split("=")[0])
+    assert not is_mounted(place / "mnt") and os.listdir(place / "remote") == []
+
+
+def test_wrong_options_in_the_environment(place, monkeypatch):
+    monkeypatch.setenv("EPOCHFS_SETTLE", "soon")
+    refused(mount(place), USAGE, "EPOCHFS_SETTLE=soon")
+
+
+def test_help_and_version():
+    for command in ("mount", "umount", "status", "log", "show", "diff", "commit", "wait", "rollback", "tag", "rm", "export", "fsck"):
+        done = epochfs(command, "--help")
+        assert done.returncode == 0 and done.stdout.startswith("usage: epochfs " + command), done
+        assert command in epochfs("--help").stdout
+    assert epochfs("version").stdout.startswith("epochfs ")
+
+
+# ---- remotes
+
+
+def test_a_remote_that_is_not_a_volume(place):
+    (place / "remote" / "thesis.tex").write_text("years of work")
+    refused(mount(place), DAMAGED, "not an epochfs volume", "thesis.tex")
+    assert os.listdir(place / "remote") == ["thesis.tex"]
+
+
+def test_a_volume_of_a_newer_format(place):
+    assert mount(place).returncode == 0
+    assert epochfs("umount", place / "mnt").returncode == 0
+    info = json.loads((place / "remote" / "epochfs.json").read_text())
+    info["format"] = 99
+    (place / "remote" / "epochfs.json").write_text(json.dumps(info))
+    done = mount(place)
+    assert done.returncode == 1
+    assert "newer" in done.stderr and "upgrade" in done.stderr
+    assert epochfs("log", place / "remote").returncode == 1
+
+
+@pytest.mark.parametrize("remote,code", [
+    ("/nowhere/at/all", USAGE), ("ftp://host/x", USAGE), ("file://relative", USAGE), ("", USAGE), ("relative", USAGE),
+])
+def test_remotes_that_are_none(place, remote, code):
+    done = mount(place, remote=remote)
+    assert done.returncode == code and len(done.stderr.strip().splitlines()) == 1, done
+
+
+def test_a_remote_that_is_a_file(place):
+    (place / "file").write_text("x")
+    done = mount(place, remote=place / "file")
+    assert done.returncode == USAGE and "directory" in done.stderr.lower(), done
+
+
+def test_a_remote_without_write_permission(place):
+    refused(mount(place, remote="fault+file://%s?put.denied=1" % (place / "remote")), DENIED)
+
+
+def test_a_remote_that_cannot_be_reached(place):
+    refused(mount(place, remote="fault+file://%s?down=1" % (place / "remote")), UNREACHABLE)
+
+
+def test_foreign_and_damaged_files_in_a_remote(mnt):
+    (mnt.path / "model").write_bytes(os.urandom(100000))
+    first = mnt.seal()
+    (mnt.path / "model").write_bytes(os.urandom(100000))
+    second = mnt.seal()
+    mnt.wait_durable()
+    content = (mnt.path / "model").read_bytes()
+    (mnt.remote / "tags").mkdir()
+    for name in ("README", "epochs/notes.txt", "epochs/00000000000000000007.json", "packs/zz", "index/junk", "tags/.hidden", "tags/x_zz"):
+        (mnt.remote / name).write_text("this is not epochfs's\n")
+    (mnt.remote / ("epochs/%020d.json" % first)).write_text("{\"damaged\":")
+    mnt.remount(empty_cache=True)
+    assert (mnt.path / "model").read_bytes() == content
+    assert mnt.epochs() == [second]
+    (mnt.path / "model").write_bytes(b"goes on")
+    assert mnt.seal() > 7
+    mnt.wait_durable()
+
+
+# ---- mount points
+
+
+def test_a_mount_point_that_is_no_directory(place):
+    (place / "file").write_text("x")
+    refused(mount(place, directory=place / "file"), USAGE, "not a directory")
+    refused(mount(place, directory=place / "missing"), NOT_FOUND, "missing")
+
+
+def test_a_mount_point_that_is_not_empty(place):
+    (place / "mnt" / "old-checkpoint").write_text("x")
+    refused(mount(place), CONFLICT, "not empty")
+    assert mount(place, "nonempty").returncode == 0
+    assert os.listdir(place / "mnt") == []
+    assert epochfs("umount", place / "mnt").returncode == 0
+    assert os.listdir(place / "mnt") == ["old-checkpoint"]
+
+
+def test_a_mount_point_in_use(mnt, place):
+    refused(mount(place, directory=mnt.path), CONFLICT, "mounted there already")
+
+
+def test_a_remote_inside_the_mount_point(place):
+    (place / "mnt" / "remote").mkdir()
+    refused(mount(place, "nonempty", remote=place / "mnt" / "remote"), USAGE, "inside each other")
+
+
+def test_a_cache_in_use_by_another_mount(mnt, place):
+    done = epochfs("mount", "-o", "cache-dir=%s" % mnt.cache, mnt.remote, place / "mnt")
+    refused(done, CONFLICT, str(mnt.pid))
+    assert not is_mounted(place / "mnt")
+
+
+def test_a_dead_mount_is_taken_away_first(volume):
+    volume.mount()
+    (volume.path / "model").write_bytes(b"closed")
+    volume.process.kill()
+    volume.process.wait()
+    volume.process = None
+    with pytest.raises(OSError) as failure:
+        os.listdir(volume.path)
+    assert failure.value.errno == errno.ENOTCONN
+    done = epochfs("status", volume.path)
+    assert done.returncode == 1 and "mount it again" in done.stderr
+    done = epochfs("mount", "-o", "cache-dir=%s" % volume.cache, volume.url, volume.path)
+    assert done.returncode == 0, done.stderr
+    assert (volume.path / "model").read_bytes() == b"closed"
+    assert epochfs("umount", volume.path).returncode == 0
+
+
+def test_commands_that_need_a_mount(place):
+    for command in (["commit"], ["wait"], ["rollback", "1"], ["rm", "1"]):
+        refused(epochfs(command[0], place / "mnt", *command[1:]), NOT_FOUND, "mount")
+    refused(epochfs("umount", place / "mnt"), NOT_FOUND)
+
+
+# ---- epochs and tags
+
+
+def test_epochs_and_tags_that_are_not_there(mnt):
+    (mnt.path / "a").write_bytes(b"a")
+    number = mnt.seal()
+    refused(epochfs("rollback", mnt.path, "99"), NOT_FOUND, "99")
+    refused(epochfs("show", mnt.path, "best"), NOT_FOUND, "best")
+    refused(epochfs("show", mnt.path, "step=5"), NOT_FOUND)
+    refused(epochfs("tag", "-d", mnt.path, "best"), NOT_FOUND, "best")
+    refused(epochfs("tag", mnt.path, str(number), "latest"), USAGE, "latest")
+    refused(epochfs("rm", mnt.path, str(number)), CONFLICT)
+    assert epochfs("tag", mnt.path, str(number), "best").returncode == 0
+    refused(epochfs("commit", "--tag", "best", mnt.path), CONFLICT, "best")
+    mnt.wait_durable()
+    refused(epochfs("export", "%s@99" % mnt.remote, mnt.base / "out"), NOT_FOUND)
+    refused(epochfs("export", "%s@latest:no/such" % mnt.remote, mnt.base / "out2"), NOT_FOUND, "no/such")
+
+
+# ---- names
+
+
+@pytest.mark.parametrize("name", [b"x" * 255, b"\xff\xfe invalid utf-8", b"new\nline", b"\x01", b" leading", b"-rf", b"*?["])
+def test_any_name_that_linux_allows(mnt, name):
+    path = os.fsencode(mnt.path) + b"/" + name
+    with open(path, "wb") as f:
+        f.write(b"content" * 1000)
+    number = mnt.seal()
+    assert os.listdir(os.fsencode(mnt.epoch(number))) == [name]
+    mnt.remount(empty_cache=True)
+    with open(path, "rb") as f:
+        assert f.read() == b"content" * 1000
+    assert epochfs("show", mnt.path).returncode == 0
+    assert epochfs("export", mnt.remote, mnt.base / "out").returncode == 0
+    assert os.listdir(os.fsencode(mnt.base / "out")) == [name]
+
+
+def test_a_name_that_is_too_long(mnt):
+    with pytest.raises(OSError) as failure:
+        (mnt.path / ("x" * 256)).write_bytes(b"")
+    assert failure.value.errno == errno.ENAMETOOLONG
+
+
+# ---- a full disk
+
+
+@pytest.mark.parametrize("full", ["error", "wait"])
+def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
+    """The cache is a file system of its own, of 16 MiB, and the remote is away, so that nothing can be evicted."""
+    if os.geteuid():
+        pytest.skip("mounting a tmpfs needs root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", volume.cache], check=True)
+    try:
+        volume.url = "fault+file://%s?control=%s" % (volume.remote, tmp_path / "faults")
+        volume.mount(full=full, patience="300ms", settle="1h")
+        (volume.path / "small").write_bytes(b"kept" * 1000)
+        (tmp_path / "faults").write_text("down=1")
+        with pytest.raises(OSError) as failure:
+            for i in range(100):
+                (volume.path / ("big%d" % i)).write_bytes(os.urandom(1 << 20))
+        assert failure.value.errno == errno.ENOSPC
+        assert (volume.path / "small").read_bytes() == b"kept" * 1000
+        for name in os.listdir(volume.path):
+            if name != "small":
+                os.unlink(volume.path / name)
+        (volume.path / "after").write_bytes(b"room again")
+        os.unlink(tmp_path / "faults")
+        volume.wait_durable()
+        volume.unmount()
+    finally:
+        volume.clean_up()
+        subprocess.run(["umount", "-l", volume.cache], check=True)
+    shutil.rmtree(volume.cache)
+    volume.cache.mkdir()
+    volume.url = "file://%s" % volume.remote
+    volume.mount()
+    assert (volume.path / "small").read_bytes() == b"kept" * 1000
+    assert (volume.path / "after").read_bytes() == b"room again"
