@@ -213,12 +213,11 @@ static void make_ranges(struct reading *r)
 	}
 }
 
-/* Reads what is WANTED_PLACED: each becomes WANTED_DONE, or WANTED_NOWHERE. */
-static int read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
-		       void *arg)
+int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+			     void *arg)
 {
-	cleanup_free struct wanted **sorted = calloc(count, sizeof(*sorted));
-	cleanup_free struct range *ranges = calloc(count, sizeof(*ranges));
+	cleanup_free struct wanted **sorted = calloc(count + 1, sizeof(*sorted));
+	cleanup_free struct range *ranges = calloc(count + 1, sizeof(*ranges));
 	struct reading r = {.s = s, .sorted = sorted, .ranges = ranges, .sink = sink, .arg = arg};
 
 	if (!sorted || !ranges)
@@ -304,7 +303,7 @@ int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, stor
 			return error;
 		if (!count_in(wanted, count, WANTED_PLACED))
 			break;
-		error = read_placed(s, wanted, count, sink, arg);
+		error = store_chunks_read_placed(s, wanted, count, sink, arg);
 		if (error)
 			return error;
 		if (count_in(wanted, count, WANTED_DONE) == count)

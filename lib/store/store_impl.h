@@ -85,6 +85,11 @@ struct wanted {
 int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
 		      void *arg, struct store_failure *failure);
 
+/* Reads those that are WANTED_PLACED, and there only: each becomes WANTED_DONE, or WANTED_NOWHERE
+ * where it is missing or damaged. Other errors of the remote, and those of the sink, end it. */
+int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+			     void *arg);
+
 /* Whether w was already looked for there. */
 bool wanted_tried(const struct wanted *w, const struct store_place *place);
 

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verifying a remote: its objects, the volume, records, tags, summaries. */
+#include "lib/volume/catalog_fsck.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/volume/catalog_internal.h"
+#include "lib/volume/records.h"
+#include "lib/volume/summary.h"
+
+/* Recipes wait for the remote: several at once. */
+#define RECIPE_READERS 8
+
+int fsck_grow(void **items, size_t *cap, size_t count, size_t size)
+{
+	size_t more = *cap ? *cap * 2 : 64;
+	void *grown;
+
+	if (count < *cap)
+		return 0;
+	grown = reallocarray(*items, more, size);
+	if (!grown)
+		return -ENOMEM;
+	*items = grown;
+	*cap = more;
+	return 0;
+}
+
+bool fsck_fatal(int error)
+{
+	return error == -ENOMEM || error == -ECANCELED || error == -ECONNREFUSED ||
+	       error == -ETIMEDOUT;
+}
+
+void fsck_problem(struct fsck *f, const char *key, const char *where, const char *what)
+{
+	f->totals.problems++;
+	if (f->how->problem)
+		f->how->problem(f->how->arg, key, where, what);
+}
+
+static void show_progress(struct fsck *f, uint64_t objects, uint64_t bytes)
+{
+	f->progress.files = objects;
+	f->progress.bytes = bytes;
+	if (f->how->progress)
+		f->how->progress(f->how->arg, &f->progress);
+}
+
+static void on_store_progress(void *arg, uint64_t objects, uint64_t bytes)
+{
+	show_progress(arg, objects, bytes);
+}
+
+/* ---- what is there ---- */
+
+static int note_epoch(void *arg, const char *key, uint64_t size)
+{
+	struct fsck *f = arg;
+	uint64_t number;
+	int error;
+
+	(void)size;
+	if (epoch_key_parse(key, &number))
+		return 0;
+	error = fsck_grow((void **)&f->epochs, &f->epoch_cap, f->epoch_count, sizeof(number));
+	if (!error)
+		f->epochs[f->epoch_count++] = number;
+	return error;
+}
+
+static int note_tag(struct fsck *f, const char *key)
+{
+	int error = fsck_grow((void **)&f->tags, &f->tag_cap, f->tag_count, sizeof(char *));
+
+	if (error)
+		return error;
+	f->tags[f->tag_count] = strdup(key);
+	if (!f->tags[f->tag_count])
+		return -ENOMEM;
+	f->tag_count++;
+	return 0;
+}
+
+static int note_object(void *arg, const char *key, uint64_t size)
+{
+	char name[TAG_NAME_MAX + 1];
+	struct fsck *f = arg;
+	uint64_t number;
+	int taken = store_fsck_note(f->store, key, size);
+
+	if (taken)
+		return taken < 0 ? taken : 0;
+	if (!tag_key_parse(key, name))
+		return note_tag(f, key);
+	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
+	    !summary_key_parse(key, &number))
+		return 0;
+	f->totals.foreign++;
+	return 0;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Epochs first: what they need was there before them, whatever is put meanwhile. */
+static int list_all(struct fsck *f)
+{
+	int error = remote_list(f->remote, PREFIX_EPOCHS, note_epoch, f);
+
+	if (!error)
+		error = remote_list(f->remote, "", note_object, f);
+	if (!error && f->epoch_count)
+		qsort(f->epochs, f->epoch_count, sizeof(*f->epochs), compare_numbers);
+	f->trees = calloc(f->epoch_count + 1, sizeof(*f->trees));
+	return error || f->trees ? error : -ENOMEM;
+}
+
+/* ---- the volume's own object ---- */
+
+static int check_volume(struct fsck *f, struct opening_message *m)
+{
+	struct opening_message own = {0};
+	struct store_fsck_totals t;
+	int error = contact_read(f->remote, &f->info, &own);
+
+	store_fsck_get_totals(f->store, &t);
+	f->has_info = !error;
+	if (error == -ENOENT && !f->epoch_count && !t.packs && !t.index_objects) {
+		error = contact_check_empty(f->remote, "name the remote of a mount", m);
+		if (!error)
+			error = opening_fail(m, -ENOENT,
+					     "%s holds no volume: name the remote of a mount",
+					     remote_name(f->remote));
+	} else if (error == -ENOENT || error == -EBADMSG) {
+		fsck_problem(f, KEY_VOLUME, "", error == -ENOENT ? "is missing" : "is damaged");
+		error = 0;
+	} else if (error) {
+		opening_fail(m, error, "%s", own.text ? own.text : strerror(-error));
+	}
+	free(own.text);
+	return error;
+}
+
+/* ---- records ---- */
+
+static const char *what_is_wrong(int error, char text[STORE_FSCK_TEXT])
+{
+	if (error == -EBADMSG)
+		return "is damaged";
+	if (error == -EPROTONOSUPPORT)
+		return "is of a newer version of epochfs";
+	snprintf(text, STORE_FSCK_TEXT, "cannot be read: %s", strerror(-error));
+	return text;
+}
+
+static int check_record(struct fsck *f, uint64_t number, struct hash *ret_tree)
+{
+	cleanup_record struct epoch_record record = {0};
+	char key[KEY_MAX], where[64], text[STORE_FSCK_TEXT];
+	int error = records_get(f->remote, number, &record, NULL);
+
+	/* A tombstone: the epoch was dropped. */
+	if (error == -ENOENT || fsck_fatal(error))
+		return error == -ENOENT ? 0 : error;
+	f->totals.epochs++;
+	epoch_key(number, key);
+	snprintf(where, sizeof(where), "epoch %" PRIu64, number);
+	if (error) {
+		fsck_problem(f, key, where, what_is_wrong(error, text));
+		return 0;
+	}
+	*ret_tree = record.tree_hash;
+	if (f->has_info && strcmp(record.volume, f->info.uuid) != 0)
+		fsck_problem(f, key, where, "belongs to another volume");
+	return fsck_tree(f, &record);
+}
+
+static int check_records(struct fsck *f)
+{
+	uint64_t before = f->progress.files;
+	int error = 0;
+
+	for (size_t i = 0; i < f->epoch_count && !error; i++) {
+		error = check_record(f, f->epochs[i], &f->trees[i]);
+		show_progress(f, before + i + 1, f->progress.bytes);
+	}
+	return error;
+}
+
+/* ---- tags and summaries ---- */
+
+static const uint64_t *find_epoch(const struct fsck *f, uint64_t number)
+{
+	return f->epoch_count ? bsearch(&number, f->epochs, f->epoch_count, sizeof(number),
+					compare_numbers)
+			      : NULL;
+}
+
+static int check_tag(struct fsck *f, const char *key)
+{
+	char name[TAG_NAME_MAX + 1], where[TAG_NAME_MAX + 8], text[STORE_FSCK_TEXT];
+	cleanup_buf struct buf data = {0};
+	uint64_t number;
+	int error = remote_get(f->remote, key, 0, TAG_TEXT_MAX + 1, &data);
+
+	if (error == -ENOENT || fsck_fatal(error))
+		return error == -ENOENT ? 0 : error;
+	if (tag_key_parse(key, name))
+		return 0;
+	if (!error)
+		error = tag_text_parse(data.data, data.len, &number);
+	snprintf(where, sizeof(where), "tag %s", name);
+	if (error) {
+		fsck_problem(f, key, where, what_is_wrong(error, text));
+	} else if (!find_epoch(f, number)) {
+		snprintf(text, sizeof(text), "names epoch %" PRIu64 ", which is not there", number);
+		fsck_problem(f, key, where, text);
+	}
+	return 0;
+}
+
+static int check_tags(struct fsck *f)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < f->tag_count && !error; i++)
+		error = check_tag(f, f->tags[i]);
+	return error;
+}
+
+/* What a summary says of an epoch must be what the epoch's own record says. */
+static int check_copy(void *arg, uint64_t number, const char *text)
+{
+	static const struct hash none;
+	struct fsck *f = arg;
+	const uint64_t *epoch = find_epoch(f, number);
+	const struct hash *tree = epoch ? &f->trees[epoch - f->epochs] : &none;
+	cleanup_record struct epoch_record record = {0};
+	char key[KEY_MAX], where[64];
+	int error = record_decode(text, strlen(text), &record);
+
+	if (error == -ENOMEM)
+		return error;
+	/* Dropped, or its own record is damaged: nothing to compare with. */
+	if (hash_equal(tree, &none) || (!error && hash_equal(tree, &record.tree_hash)))
+		return 0;
+	summary_key((number + SUMMARY_EVERY - 1) / SUMMARY_EVERY * SUMMARY_EVERY, key);
+	snprintf(where, sizeof(where), "epoch %" PRIu64, number);
+	fsck_problem(f, key, where, "says otherwise than the epoch's record");
+	return 0;
+}
+
+/* ---- all ---- */
+
+static void fsck_free(struct fsck *f)
+{
+	pool_free(f->pool);
+	store_fsck_free(f->store);
+	remote_close(f->remote);
+	for (size_t i = 0; i < f->tag_count; i++)
+		free(f->tags[i]);
+	for (size_t i = 0; i < f->hit_count; i++) {
+		free(f->hits[i].path);
+		free(f->hits[i].key);
+	}
+	free(f->tags);
+	free(f->trees);
+	free(f->hits);
+	free(f->recipes);
+	free(f->epochs);
+	hash_index_free(&f->recipes_by_hash);
+	hash_index_free(&f->hits_by_id);
+}
+
+static void add_totals(struct fsck *f)
+{
+	struct store_fsck_totals t;
+
+	store_fsck_get_totals(f->store, &t);
+	f->totals.packs = t.packs_there;
+	f->totals.index_objects = t.index_objects;
+	f->totals.chunks = t.chunks;
+	f->totals.bytes_stored = t.bytes;
+	f->totals.orphans = t.orphans;
+}
+
+static int check_all(struct fsck *f)
+{
+	uint64_t objects, bytes;
+	int error;
+
+	store_fsck_size(f->store, f->how->read_data, &objects, &bytes);
+	f->progress.files_total = objects + f->epoch_count;
+	f->progress.bytes_total = bytes;
+	error = store_fsck_read(f->store, f->how->read_data, on_store_progress, f);
+	if (!error)
+		error = check_records(f);
+	if (!error)
+		error = check_tags(f);
+	if (!error)
+		error = summary_each(f->remote, 0, check_copy, f);
+	if (error)
+		return error;
+	fsck_report(f);
+	add_totals(f);
+	return 0;
+}
+
+static int open_all(struct fsck *f, const char *url, struct opening_message *m)
+{
+	int error = catalog_connect_any(url, &f->remote, m);
+
+	if (error)
+		return error;
+	error = pool_new(RECIPE_READERS, &f->pool);
+	if (!error)
+		error = store_fsck_new(f->remote, &f->store);
+	if (!error)
+		error = list_all(f);
+	return error ? contact_fail(f->remote, error, m) : check_volume(f, m);
+}
+
+int catalog_fsck(const char *url, const struct catalog_fsck *how,
+		 struct catalog_fsck_totals *ret_totals, char **ret_message)
+{
+	CLEANUP(fsck_free) struct fsck f = {.how = how};
+	struct opening_message m = {0};
+	int error = open_all(&f, url, &m);
+
+	if (!error) {
+		error = check_all(&f);
+		if (error)
+			error = contact_fail(f.remote, error, &m);
+	}
+	if (error) {
+		*ret_message = m.text;
+		return error;
+	}
+	free(m.text);
+	*ret_totals = f.totals;
+	return 0;
+}
