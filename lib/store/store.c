@@ -61,12 +61,18 @@ void store_close(struct store *s)
 	pool_free(s->encoders);
 	pool_free(s->putters);
 	pool_free(s->readers);
-	trust_free(s->trust);
+	trust_unref(s->trust);
 	for (unsigned i = 0; i < s->filter_count; i++)
 		filter_free(s->filters[i]);
 	pthread_cond_destroy(&s->scan_ended);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
+}
+
+void store_learn_with(struct store *s, struct store *other)
+{
+	trust_unref(s->trust);
+	s->trust = trust_ref(other->trust);
 }
 
 int store_filter_take(struct store *s, struct filter **ret_filter)

@@ -49,6 +49,8 @@ struct store;
 int store_open(struct remote *remote, const struct store_index *index, unsigned threads,
 	       struct store **ret_store);
 void store_close(struct store *s);
+/* What one of the two finds damaged or missing, the other stores anew: for a store that puts beside one that reads. Before the first use of `s`; both may end first. */
+void store_learn_with(struct store *s, struct store *other);
 
 /* ---- putting: one batch for one epoch ---- */
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -27,6 +28,7 @@ struct chunk_note {
 };
 
 struct trust {
+	atomic_uint refs;
 	pthread_mutex_t lock; /* guards all; nothing is locked under it */
 	struct pack_note *packs;
 	size_t packs_cap;
@@ -42,14 +44,21 @@ int trust_new(struct trust **ret_trust)
 
 	if (!t)
 		return -ENOMEM;
+	t->refs = 1;
 	pthread_mutex_init(&t->lock, NULL);
 	*ret_trust = t;
 	return 0;
 }
 
-void trust_free(struct trust *t)
+struct trust *trust_ref(struct trust *t)
 {
-	if (!t)
+	atomic_fetch_add(&t->refs, 1);
+	return t;
+}
+
+void trust_unref(struct trust *t)
+{
+	if (!t || atomic_fetch_sub(&t->refs, 1) > 1)
 		return;
 	hash_index_free(&t->packs_index);
 	hash_index_free(&t->chunks_index);

@@ -13,8 +13,9 @@
  */
 struct trust;
 
-int trust_new(struct trust **ret_trust); /* 0 or -ENOMEM */
-void trust_free(struct trust *t);	 /* NULL is allowed */
+int trust_new(struct trust **ret_trust); /* one reference: 0 or -ENOMEM */
+struct trust *trust_ref(struct trust *t);
+void trust_unref(struct trust *t); /* NULL is allowed */
 
 enum trust_pack { TRUST_UNKNOWN, TRUST_SEEN, TRUST_LOST };
 /* Believed for so long after it was noted. */

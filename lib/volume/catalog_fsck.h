@@ -44,7 +44,7 @@ struct fsck {
 	bool has_info;
 	struct volume_info info;
 
-	uint64_t *epochs; /* numbers of the records that are there, ascending */
+	uint64_t *epochs;   /* numbers of the records that are there, ascending */
 	struct hash *trees; /* the trees that they name; all zero where the record cannot be read */
 	size_t epoch_count, epoch_cap;
 	char **tags; /* keys */

@@ -190,7 +190,10 @@ static int open_remote(struct uploader *up)
 		remote_close(inner);
 		return error;
 	}
-	return store_open(up->remote, &index, up->vol->options.threads, &up->store);
+	error = store_open(up->remote, &index, up->vol->options.threads, &up->store);
+	if (!error && up->vol->store)
+		store_learn_with(up->store, up->vol->store);
+	return error;
 }
 
 int uploader_start(struct volume *vol)

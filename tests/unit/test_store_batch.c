@@ -336,6 +336,28 @@ START_TEST(a_chunk_found_damaged_is_stored_again)
 }
 END_TEST
 
+START_TEST(one_store_learns_what_another_found)
+{
+	size_t len = 3 * MIB, back_len;
+	cleanup_free uint8_t *data = random_content(len, 17), *back = NULL;
+	struct fixture f = fixture_open("memory:t", 2);
+	struct store *writer = NULL;
+	struct store_stats stats;
+	struct hash recipe;
+
+	put_file(f.store, 1, data, len, &recipe);
+	unit_ok(store_open(f.remote, &f.index, 2, &writer));
+	store_learn_with(writer, f.store);
+	damage(f.below, list_keys(f.below, PREFIX_PACKS).keys[0], 1000);
+	unit_error(restore(f.store, &recipe, &back, &back_len, NULL), -EIO);
+	stats = put_file(writer, 2, data, len, &recipe);
+	ck_assert_uint_gt(stats.fresh, 0);
+	assert_restores(f.store, &recipe, data, len);
+	fixture_close(&f);
+	store_close(writer);
+}
+END_TEST
+
 /* ---- what fails ---- */
 
 START_TEST(an_error_of_the_remote_ends_the_batch)
@@ -515,6 +537,7 @@ int main(void)
 	tcase_add_test(t, a_lost_pack_is_not_built_on);
 	tcase_add_test(t, a_remote_that_is_not_mounted_is_not_filled);
 	tcase_add_test(t, a_chunk_found_damaged_is_stored_again);
+	tcase_add_test(t, one_store_learns_what_another_found);
 	t = unit_case(s, "failures");
 	tcase_add_loop_test(t, an_error_of_the_remote_ends_the_batch, 0, 5);
 	tcase_add_test(t, an_error_of_the_file_leaves_the_batch_sound);
