@@ -7,11 +7,20 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 
 #define THREADS_MAX  64
 #define THREADS_IDLE 8
+
+/* How long the reader may take over one request before another thread reads on. */
+#define WATCH_NS NS_PER_MS
+/* Without requests for so many of these the watch sleeps. */
+#define WATCH_QUIET 50
+
+/* A WRITE of more than this is answered beside others. */
+#define QUICK_BYTES_MAX (80u << 10)
 
 /* A RELEASE that was read and is not done. */
 struct release {
@@ -24,7 +33,7 @@ struct worker {
 	struct loop *loop;
 	pthread_t thread;
 	struct fuse_buf buf;
-	bool reader;	 /* this thread holds the reader's role */
+	bool reader;	 /* this thread holds the reader's role; guarded by the loop's lock */
 	uint64_t closes; /* number of the last RELEASE read before its request */
 	struct release release;
 	bool defer;
@@ -35,12 +44,17 @@ struct worker {
 struct loop {
 	struct fs_mount *m;
 	int ended_fd;
+	pthread_t watch;
 	pthread_mutex_t lock;
 	/* All below is guarded by lock. */
 	pthread_cond_t role_free;  /* the reader's role is to be had, or the loop ended */
 	pthread_cond_t close_done; /* a RELEASE is done */
 	pthread_cond_t gone;	   /* the last thread ended */
+	pthread_cond_t watch_wake; /* there are requests again, or the loop ended */
 	bool role_taken, ended;
+	struct worker *busy; /* the reader, while it answers a request */
+	uint64_t reads;	     /* how many requests were read */
+	bool watch_sleeps;
 	unsigned threads, idle;
 	uint64_t last_release;	      /* number of the last one read */
 	struct release first_release; /* head of a ring, in order of numbers */
@@ -66,6 +80,7 @@ int loop_new(struct fs_mount *m, struct loop **ret_loop)
 	pthread_cond_init(&l->role_free, NULL);
 	pthread_cond_init(&l->close_done, NULL);
 	pthread_cond_init(&l->gone, NULL);
+	cond_init_mono(&l->watch_wake);
 	l->first_release.prev = l->first_release.next = &l->first_release;
 	*ret_loop = l;
 	return 0;
@@ -75,6 +90,7 @@ void loop_free(struct loop *l)
 {
 	if (!l)
 		return;
+	pthread_cond_destroy(&l->watch_wake);
 	pthread_cond_destroy(&l->gone);
 	pthread_cond_destroy(&l->close_done);
 	pthread_cond_destroy(&l->role_free);
@@ -165,8 +181,8 @@ static bool waits_for_closes(uint32_t opcode)
 	}
 }
 
-/* Whether it needs only the local state, for microseconds: the reader answers it. */
-static bool is_short(struct fs_mount *m, const struct fuse_in_header *head)
+/* Whether it is likely to be answered in a moment, from the local state: then the reader does. */
+static bool is_quick(struct fs_mount *m, const struct fuse_in_header *head)
 {
 	const struct node *n;
 
@@ -177,15 +193,16 @@ static bool is_short(struct fs_mount *m, const struct fuse_in_header *head)
 	case FUSE_OPENDIR:
 	case FUSE_RELEASEDIR:
 		return true;
-	case FUSE_LOOKUP:
-	case FUSE_GETATTR:
-	case FUSE_READLINK:
-	case FUSE_GETXATTR:
-	case FUSE_LISTXATTR:
-		n = nodes_find(m->nodes, head->nodeid);
-		return n && n->kind == NODE_LIVE;
-	default:
+	case FUSE_READ:
+	case FUSE_LSEEK:
+	case FUSE_FSYNC:
+	case FUSE_FSYNCDIR:
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE:
 		return false;
+	default:
+		n = nodes_find(m->nodes, head->nodeid);
+		return n && n->kind == NODE_LIVE && head->len <= QUICK_BYTES_MAX;
 	}
 }
 
@@ -221,20 +238,16 @@ static int start_locked(struct loop *l)
 	return 0;
 }
 
-int loop_start(struct loop *l)
-{
-	SCOPED_LOCK(&l->lock);
-	return start_locked(l);
-}
-
 /* Waits for the reader's role: false where this thread is to end. */
 static bool take_role(struct worker *w)
 {
 	struct loop *l = w->loop;
 
-	if (w->reader)
-		return true;
 	SCOPED_LOCK(&l->lock);
+	if (w->reader) {
+		l->busy = NULL;
+		return true;
+	}
 	while (l->role_taken && !l->ended) {
 		if (l->idle >= THREADS_IDLE)
 			return false;
@@ -259,6 +272,7 @@ static void give_role_locked(struct worker *w)
 		return;
 	w->reader = false;
 	l->role_taken = false;
+	l->busy = NULL;
 	if (l->idle) {
 		pthread_cond_signal(&l->role_free);
 	} else if (l->threads && l->threads < THREADS_MAX) {
@@ -284,8 +298,37 @@ static void end_loop(struct loop *l)
 		return;
 	l->ended = true;
 	pthread_cond_broadcast(&l->role_free);
+	pthread_cond_signal(&l->watch_wake);
 	if (write(l->ended_fd, &one, sizeof(one)) < 0)
 		log_error("eventfd: %s", strerror(errno));
+}
+
+/*
+ * The watch: takes the reader's role from a thread that is still at the request that it was at a
+ * moment ago. So quick requests cost no change of threads, and slow ones hold up nobody for long.
+ */
+static void *watch_main(void *arg)
+{
+	struct loop *l = arg;
+	uint64_t seen = 0;
+	unsigned quiet = 0;
+
+	SCOPED_LOCK(&l->lock);
+	while (!l->ended) {
+		if (quiet > WATCH_QUIET) {
+			l->watch_sleeps = true;
+			pthread_cond_wait(&l->watch_wake, &l->lock);
+			l->watch_sleeps = false;
+			quiet = 0;
+		} else {
+			cond_wait_until(&l->watch_wake, &l->lock, clock_mono_ns() + WATCH_NS);
+		}
+		if (l->reads == seen && l->busy)
+			give_role_locked(l->busy);
+		quiet = l->reads == seen ? quiet + 1 : 0;
+		seen = l->reads;
+	}
+	return NULL;
 }
 
 /* ---- one request ---- */
@@ -308,8 +351,8 @@ static int receive(struct worker *w)
 }
 
 /*
- * With the request just read: notes a close, gives the reader's role away where the answer may
- * take long, and waits for closes before it.
+ * With the request just read: notes a close, gives the reader's role away where the answer takes
+ * long, and waits for closes before it.
  */
 static void before_request(struct worker *w)
 {
@@ -330,9 +373,15 @@ static void before_request(struct worker *w)
 		give_role_locked(w);
 		while (!closes_done_locked(l, w->closes))
 			pthread_cond_wait(&l->close_done, &l->lock);
-	} else if (!is_short(l->m, &head)) {
+	} else if (!is_quick(l->m, &head)) {
 		give_role_locked(w);
 	}
+	l->reads++;
+	if (!w->reader)
+		return;
+	l->busy = w;
+	if (l->watch_sleeps)
+		pthread_cond_signal(&l->watch_wake);
 }
 
 static void answer(struct worker *w)
@@ -394,12 +443,38 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-void loop_join(struct loop *l)
+static void join_workers(struct loop *l)
 {
 	SCOPED_LOCK(&l->lock);
 	while (l->threads)
 		pthread_cond_wait(&l->gone, &l->lock);
 	join_ended_locked(l);
+}
+
+void loop_join(struct loop *l)
+{
+	join_workers(l);
+	pthread_join(l->watch, NULL);
+}
+
+static int start_first(struct loop *l)
+{
+	SCOPED_LOCK(&l->lock);
+	return start_locked(l);
+}
+
+int loop_start(struct loop *l)
+{
+	int r = thread_start(&l->watch, NULL, watch_main, l);
+
+	if (r < 0)
+		return r;
+	r = start_first(l);
+	if (r < 0) {
+		end_loop(l);
+		loop_join(l);
+	}
+	return r;
 }
 
 /* ---- deferred invalidations ---- */

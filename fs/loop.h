@@ -7,8 +7,8 @@
  *   - A close is taken in before what is asked after it. The kernel queues RELEASE inside close(2)
  *     but waits for no answer. The reader notes a RELEASE as outstanding before anything later is
  *     read; a request that looks at names or attributes waits until those before it are done.
- *   - Short requests of the live tree are answered by the reader itself, without waking another
- *     thread.
+ *   - Quick requests of the live tree are answered by the reader itself, without waking another
+ *     thread; where one takes longer after all, a watching thread lets others read on.
  *
  * Threads are started when all are busy, up to 64; idle ones above 8 end.
  */
