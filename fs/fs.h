@@ -72,6 +72,11 @@ static inline struct file *file_of(const struct fuse_file_info *fi)
 /* fuse_req_interrupted as an interrupted_fn; arg is the request. */
 bool request_interrupted(void *req);
 struct live_caller request_caller(fuse_req_t req);
+/*
+ * The error of an operation on a node: where the file is gone (undone, rolled back), -ESTALE, so that
+ * the kernel looks the name up again, which may lead elsewhere by now.
+ */
+int node_error(int error);
 /* Answers with 0 or -errno; what is no errno of a file system becomes EIO. */
 void reply_error(fuse_req_t req, int error);
 void reply_attr(fuse_req_t req, const struct stat *st, double timeout);

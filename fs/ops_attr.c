@@ -15,7 +15,7 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 	int r = live_getattr(m->vol, n->a, n->b, &attr);
 
 	if (r < 0)
-		return r;
+		return node_error(r);
 	stat_of_live(&attr, ret_st);
 	*ret_timeout = timeout_of_live(&attr);
 	return 0;
@@ -142,7 +142,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	if (r == 0)
 		r = set_live(m, n, fi ? file_of(fi) : NULL, &change, &now);
 	if (r < 0) {
-		reply_error(req, r);
+		reply_error(req, node_error(r));
 		return;
 	}
 	note_mode(n, now.mode);
@@ -160,7 +160,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	if (!n)
 		r = -ESTALE;
 	else if (n->kind == NODE_LIVE)
-		r = live_readlink(m->vol, n->a, &target);
+		r = node_error(live_readlink(m->vol, n->a, &target));
 	else if (n->kind == NODE_EPOCH)
 		r = epoch_file_readlink(m, n, &target);
 	else

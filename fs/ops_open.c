@@ -146,7 +146,7 @@ static void open_live(fuse_req_t req, struct node *n, int flags)
 	int r = handle_open(m->vol, n->a, n->b, flags, &who, request_interrupted, req, &h);
 
 	if (r < 0)
-		reply_error(req, r);
+		reply_error(req, node_error(r));
 	else
 		answer_live(req, n, h, NULL);
 }

@@ -130,7 +130,7 @@ static int own_of_live(struct fs_mount *m, const struct node *n, struct own_sink
 
 	if (n->b == 0) /* no regular file */
 		return 0;
-	r = live_info(m->vol, n->a, &info);
+	r = node_error(live_info(m->vol, n->a, &info));
 	if (r < 0)
 		return r;
 	own(s, "state", "%s", info.state);
@@ -160,7 +160,7 @@ static int get_xattr(struct fs_mount *m, struct node *n, const char *name, struc
 		return r < 0 ? r : s.found ? 0 : -ENODATA;
 	}
 	if (n->kind == NODE_LIVE)
-		return live_getxattr(m->vol, n->a, name, out);
+		return node_error(live_getxattr(m->vol, n->a, name, out));
 	return n->kind == NODE_EPOCH ? epoch_file_getxattr(m, n, name, out) : -ENODATA;
 }
 
@@ -188,7 +188,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	int r = -ESTALE;
 
 	if (n && n->kind == NODE_LIVE)
-		r = live_listxattr(m->vol, n->a, &names);
+		r = node_error(live_listxattr(m->vol, n->a, &names));
 	else if (n)
 		r = n->kind == NODE_EPOCH ? epoch_file_listxattr(m, n, &names) : 0;
 	if (r == 0)
@@ -211,7 +211,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
-		r = live_setxattr(m->vol, n->a, name, value, size, flags);
+		r = node_error(live_setxattr(m->vol, n->a, name, value, size, flags));
 	reply_error(req, r);
 }
 
@@ -224,6 +224,6 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
-		r = live_removexattr(m->vol, n->a, name);
+		r = node_error(live_removexattr(m->vol, n->a, name));
 	reply_error(req, r);
 }

@@ -58,7 +58,7 @@ struct passthrough {
 int passthrough_new(const struct fs_mount *m, struct passthrough **ret_p)
 {
 	struct passthrough *p = calloc(1, sizeof(*p));
-	const char *cache = volume_options(m->vol)->cache_dir;
+	const char *cache = volume_cache_path(m->vol);
 	struct statfs sf;
 
 	if (!p)
@@ -207,7 +207,7 @@ static void disable(struct passthrough *p, int error)
 /* A file where backing files will lie, of no name. */
 static int probe_file(const struct fs_mount *m)
 {
-	const char *cache = volume_options(m->vol)->cache_dir;
+	const char *cache = volume_cache_path(m->vol);
 	int fd = cache ? open(cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
 
 	return fd >= 0 ? fd : memfd_create("epochfs-probe", MFD_CLOEXEC);

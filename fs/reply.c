@@ -19,6 +19,11 @@ struct live_caller request_caller(fuse_req_t req)
 	return (struct live_caller){.uid = ctx->uid, .gid = ctx->gid, .pid = ctx->pid};
 }
 
+int node_error(int error)
+{
+	return error == -ENOENT ? -ESTALE : error;
+}
+
 void reply_error(fuse_req_t req, int error)
 {
 	switch (error) {
