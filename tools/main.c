@@ -66,6 +66,8 @@ static const struct command commands[] = {
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
+	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
+	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
 	{"version", "", "print the version", NULL, command_version},
 };
 

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs fsck: verifies a remote and says what is damaged. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/parse.h"
+#include "lib/volume/catalog.h"
+#include "lib/volume/listing.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/progress.h"
+
+struct fsck_view {
+	struct progress bar;
+	json_t *problems; /* NULL: printed as they come */
+};
+
+static void on_problem(void *arg, const char *key, const char *where, const char *what)
+{
+	struct fsck_view *view = arg;
+
+	if (view->problems) {
+		json_array_append_new(view->problems,
+				      json_pack("{s:o, s:o, s:o}", "object", listing_string(key),
+						"where", listing_string(where), "problem",
+						listing_string(what)));
+		return;
+	}
+	progress_end(&view->bar);
+	printf("%s: %s%s%s\n", key, what, *where ? ": " : "", where);
+}
+
+static void on_progress(void *arg, const struct catalog_progress *p)
+{
+	struct fsck_view *view = arg;
+	char detail[64];
+
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " objects", p->files,
+		 p->files_total);
+	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
+}
+
+static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
+{
+	char stored[FORMAT_MAX];
+
+	format_size(t->bytes_stored, stored);
+	printf("%" PRIu64 " epochs, %" PRIu64 " files, %" PRIu64 " packs, %" PRIu64
+	       " index objects, %" PRIu64 " chunks, %s stored%s\n",
+	       t->epochs, t->files, t->packs, t->index_objects, t->chunks, stored,
+	       read_data ? ", all read" : "");
+	if (t->orphans)
+		printf("%" PRIu64 " objects that no epoch needs\n", t->orphans);
+	if (t->foreign)
+		printf("%" PRIu64 " objects that are not epochfs's\n", t->foreign);
+	if (t->problems)
+		printf("%" PRIu64 " problems\n", t->problems);
+	else
+		puts("no damage");
+}
+
+static void print_json(const struct catalog_fsck_totals *t, json_t *problems)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "epochs",
+			      (json_int_t)t->epochs, "files", (json_int_t)t->files, "packs",
+			      (json_int_t)t->packs, "index_objects", (json_int_t)t->index_objects,
+			      "chunks", (json_int_t)t->chunks, "bytes_stored",
+			      (json_int_t)t->bytes_stored, "orphans", (json_int_t)t->orphans,
+			      "foreign", (json_int_t)t->foreign, "problems", problems);
+
+	json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
+}
+
+int command_fsck(int argc, char **argv)
+{
+	bool json = false, read_data = false;
+	const struct cli_option options[] = {
+		{"json", 0, &json, NULL}, {"read-data", 0, &read_data, NULL}, {0}};
+	cleanup_free char *message = NULL;
+	struct fsck_view view = {.bar = {.label = "checking"}};
+	struct catalog_fsck how = {.problem = on_problem, .progress = on_progress, .arg = &view};
+	struct catalog_fsck_totals totals = {0};
+	const char *url;
+	int code, error, count = cli_parse("fsck", argc, argv, options, &url, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("fsck", "needs a REMOTE");
+	if (client_is_mount(url) == 1)
+		return cli_usage_error("fsck", "%s is a mount: name its remote", url);
+	how.read_data = read_data;
+	view.problems = json ? json_array() : NULL;
+	error = catalog_fsck(url, &how, &totals, &message);
+	progress_end(&view.bar);
+	if (error)
+		code = cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
+	else
+		code = totals.problems ? EXIT_DAMAGED : EXIT_DONE;
+	if (!error && json)
+		print_json(&totals, view.problems);
+	else if (!error)
+		print_totals(&totals, read_data);
+	json_decref(view.problems);
+	return code;
+}
