@@ -162,33 +162,39 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 	return !state_version_get(o->vol->state, o->f.closed, &v) && v.size > 0;
 }
 
-/* The node of what the file shows to all. */
-static int choose_current_locked(struct opening *o, struct body **ret_body, struct after *after)
+/* Where this open must lead to another node: 1, and a lookup by the process finds that from now on.
+ * `b` is what the file shows to all; NULL where that is not open. */
+static int redirect_locked(struct opening *o, const struct body *b, struct after *after)
 {
-	struct volume *vol = o->vol;
-	struct body *b = NULL, *pending = body_pending_locked(vol, o->ino);
+	struct body *pending = body_pending_locked(o->vol, o->ino);
 	int error;
 
-	if (o->told)
-		forget_own_pending_locked(o, after);
-	else if (pending && o->tid && body_pending_for_locked(vol, o->ino, o->tid))
-		return tell_stale_locked(o);
-	error = body_get_locked(vol, &o->f, &b);
-	if (error)
-		return error;
-	*ret_body = b;
-	if (o->told || !o->writes || !o->tgid)
+	if (pending && body_pending_for_locked(o->vol, o->ino, o->tid))
+		return 1;
+	if (!o->writes || !o->tgid)
 		return 0;
 	if (replaces_locked(o, b)) {
 		error = pending_new_locked(o, after);
-		return error ? error : tell_stale_locked(o);
+		return error ? error : 1;
 	}
-	if (pending && pending->writers && !(o->flags & O_TRUNC)) {
-		if (!body_member_locked(pending, o->tgid, true))
-			return -ENOMEM;
-		return tell_stale_locked(o);
-	}
+	if (pending && pending->writers && !(o->flags & O_TRUNC))
+		return body_member_locked(pending, o->tgid, true) ? 1 : -ENOMEM;
 	return 0;
+}
+
+/* The node of what the file shows to all. */
+static int choose_current_locked(struct opening *o, struct body **ret_body, struct after *after)
+{
+	int result = body_get_locked(o->vol, &o->f, ret_body);
+
+	if (result)
+		return result;
+	if (o->told) {
+		forget_own_pending_locked(o, after);
+		return 0;
+	}
+	result = redirect_locked(o, *ret_body, after);
+	return result > 0 ? tell_stale_locked(o) : result;
 }
 
 static int choose_locked(struct opening *o, struct body **ret_body, struct after *after)
@@ -204,9 +210,13 @@ static int choose_locked(struct opening *o, struct body **ret_body, struct after
 	}
 	if (o->node == o->f.body)
 		return choose_current_locked(o, ret_body, after);
-	/* A node whose content was replaced: by name the new one is found. */
-	if (o->f.nlink && !o->told && o->tid)
-		return tell_stale_locked(o);
+	/* A node whose content was replaced: by name the new one is found. There is only one more
+	 * try, so what it is to find must be there. */
+	if (o->f.nlink && !o->told && o->tid) {
+		int result = redirect_locked(o, body_of_file_locked(vol, &o->f), after);
+
+		return result < 0 ? result : tell_stale_locked(o);
+	}
 	if (b) {
 		*ret_body = b;
 		return 0;

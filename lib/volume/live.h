@@ -36,8 +36,8 @@ struct live_caller {
 int live_lookup(struct volume *vol, uint64_t parent, const char *name, pid_t pid,
 		struct live_attr *ret_attr);
 /* body 0 for a regular file: the current one. Works as long as a handle has the body open, even
- * when unlinked. -ESTALE where the body is neither open nor what the file is now: the kernel then
- * looks the name up again. */
+ * when unlinked. A body that is neither open nor what the file is now gives what the file is now: an
+ * open asks before it opens, and only one ESTALE may come of the two. */
 int live_getattr(struct volume *vol, uint64_t ino, uint64_t body, struct live_attr *ret_attr);
 
 #define LIVE_SET_MODE  1u

@@ -120,7 +120,9 @@ int live_getattr(struct volume *vol, uint64_t ino, uint64_t body, struct live_at
 
 	SCOPED_LOCK(&vol->lock);
 	error = state_file_get(vol->state, ino, &f);
-	return error ? error : attr_meant_locked(vol, &f, body, ret_attr);
+	if (!error && attr_meant_locked(vol, &f, body, ret_attr))
+		live_attr_locked(vol, &f, ret_attr);
+	return error;
 }
 
 /* ---- changing ---- */
