@@ -64,12 +64,12 @@ struct node {
 	uint32_t opens;	    /* of the I/O mode */
 	int32_t backing_id; /* with IO_PASSTHROUGH */
 	uint32_t view;
+	uint16_t mode;	  /* of live files: as stat last showed it; atomic */
 	uint8_t kind;	  /* enum node_kind */
 	uint8_t io;	  /* enum node_io */
 	bool io_changing; /* one open decides the mode; others wait */
 	bool cached;	  /* the kernel's page cache of it is right */
 	bool unlisted;	  /* nodes_retire: no longer found by key */
-	bool setid;	  /* a regular file with bits that a write takes away; atomic */
 };
 
 struct nodes;

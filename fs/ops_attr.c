@@ -14,8 +14,14 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 	struct live_attr attr;
 	int r = live_getattr(m->vol, n->a, n->b, &attr);
 
+	if (r == -ENOENT && S_ISDIR(noted_mode(n))) {
+		/* A directory that is gone may still be open, or where a process works. */
+		*ret_st = (struct stat){.st_ino = n->a, .st_mode = noted_mode(n)};
+		return 0;
+	}
 	if (r < 0)
 		return node_error(r);
+	note_mode(n, attr.mode);
 	stat_of_live(&attr, ret_st);
 	*ret_timeout = timeout_of_live(&attr);
 	return 0;
@@ -56,15 +62,6 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_attr(req, &st, timeout);
 }
 
-/* Mode without what a change of owner or content by others than root takes away. */
-static mode_t without_setid(mode_t mode)
-{
-	mode &= ~(mode_t)S_ISUID;
-	if (mode & S_IXGRP)
-		mode &= ~(mode_t)S_ISGID;
-	return mode;
-}
-
 /*
  * What the kernel asks for, as the volume takes it. The kernel leaves it to us to take setuid and
  * setgid away: at every chown of a file, and when others than root change its size.
@@ -102,8 +99,8 @@ static int change_of(struct fs_mount *m, const struct node *n, const struct stat
 		r = live_getattr(m->vol, n->a, n->b, &now);
 		if (r < 0)
 			return r;
-		c.mode = without_setid(now.mode) & 07777;
-		if (S_ISREG(now.mode) && c.mode != (now.mode & 07777))
+		c.mode = mode_without_setid(now.mode) & 07777;
+		if (c.mode != (now.mode & 07777))
 			c.set |= LIVE_SET_MODE;
 	}
 	*ret_change = c;

@@ -89,18 +89,13 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 static int drop_setid(fuse_req_t req, struct node *n)
 {
 	struct fs_mount *m = fs_of(req);
-	struct live_change change = {.set = LIVE_SET_MODE};
+	mode_t mode = noted_mode(n), less = mode_without_setid(mode);
+	struct live_change change = {.set = LIVE_SET_MODE, .mode = less & 07777};
 	struct live_attr attr;
 	int r;
 
-	if (!__atomic_load_n(&n->setid, __ATOMIC_RELAXED) || fuse_req_ctx(req)->uid == 0)
+	if (mode == less || fuse_req_ctx(req)->uid == 0)
 		return 0;
-	r = live_getattr(m->vol, n->a, n->b, &attr);
-	if (r < 0)
-		return r;
-	change.mode = attr.mode & 01777;
-	if (!(attr.mode & S_IXGRP))
-		change.mode |= attr.mode & S_ISGID;
 	r = live_setattr(m->vol, n->a, n->b, &change, &attr);
 	if (r == 0)
 		note_mode(n, attr.mode);

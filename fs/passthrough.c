@@ -253,7 +253,7 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
 	if (!p->enabled)
 		return;
 	/* The kernel would not take setuid bits away at a write that we do not see. */
-	if (source->writes && __atomic_load_n(&n->setid, __ATOMIC_RELAXED))
+	if (source->writes && mode_without_setid(noted_mode(n)) != noted_mode(n))
 		return;
 	if (!source->direct(source->arg))
 		return;

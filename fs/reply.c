@@ -93,10 +93,22 @@ double timeout_of_live(const struct live_attr *attr)
 
 void note_mode(struct node *n, mode_t mode)
 {
-	bool setid = S_ISREG(mode) &&
-		     ((mode & S_ISUID) || (mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP));
+	__atomic_store_n(&n->mode, (uint16_t)mode, __ATOMIC_RELAXED);
+}
 
-	__atomic_store_n(&n->setid, setid, __ATOMIC_RELAXED);
+mode_t noted_mode(const struct node *n)
+{
+	return __atomic_load_n(&n->mode, __ATOMIC_RELAXED);
+}
+
+mode_t mode_without_setid(mode_t mode)
+{
+	if (!S_ISREG(mode))
+		return mode;
+	mode &= ~(mode_t)S_ISUID;
+	if (mode & S_IXGRP)
+		mode &= ~(mode_t)S_ISGID;
+	return mode;
 }
 
 int entry_of_key(struct fs_mount *m, const struct node_key *key, struct node *root,
