@@ -52,7 +52,8 @@ struct handle {
 struct told {
 	struct told *next;
 	uint64_t ino;
-	pid_t tid;
+	pid_t tid, tgid;
+	int flags; /* of the open */
 	int64_t at_ns;
 };
 
@@ -130,7 +131,9 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 			     unsigned releasing);
 
 /* ---- told.c ---- */
-int told_add_locked(struct volume *vol, uint64_t ino, pid_t tid);
+int told_add_locked(struct volume *vol, const struct told *what);
+/* What this thread was told lately, or NULL. */
+struct told *told_find_locked(struct volume *vol, pid_t tid);
 /* Whether this thread was told lately; forgets it. */
 bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid);
 void told_free(struct volume *vol);

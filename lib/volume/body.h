@@ -84,6 +84,10 @@ struct body *body_pending_locked(struct volume *vol, uint64_t ino);
 /* The pending replacement that a lookup by this thread's process resolves to (it writes it, or was
  * just told ESTALE for it): NULL if none. */
 struct body *body_pending_for_locked(struct volume *vol, uint64_t ino, pid_t pid);
+/* A lookup by this thread led to this file (NULL: to none). Where the thread was just told ESTALE by
+ * an open of another file, which had the name before, that open goes on here. Before the answer is
+ * made; may drop the lock. */
+void body_looked_up_locked(struct volume *vol, pid_t tid, const struct state_file *f);
 /* Size, blocks, mtime and ctime of an open staged body from its backing file, put over `attr`. */
 void body_attr_locked(const struct body *b, struct live_attr *attr);
 /* All open bodies that are staged or have writers, for the sealer and status. fn runs with the

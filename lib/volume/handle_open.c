@@ -135,7 +135,8 @@ static int pending_new_locked(struct opening *o, struct after *after)
 
 static int tell_stale_locked(struct opening *o)
 {
-	int error = told_add_locked(o->vol, o->ino, o->tid);
+	struct told told = {.ino = o->ino, .tid = o->tid, .tgid = o->tgid, .flags = o->flags};
+	int error = told_add_locked(o->vol, &told);
 
 	return error ? error : -ESTALE;
 }
@@ -195,6 +196,40 @@ static int choose_current_locked(struct opening *o, struct body **ret_body, stru
 	}
 	result = redirect_locked(o, *ret_body, after);
 	return result > 0 ? tell_stale_locked(o) : result;
+}
+
+/* The kernel's second walk follows the first at once; a lookup later than that is another's. */
+#define WALK_MAX NS_PER_S
+
+void body_looked_up_locked(struct volume *vol, pid_t tid, const struct state_file *f)
+{
+	struct told *t = vol->bodies->told ? told_find_locked(vol, tid) : NULL;
+	struct after after = {.vol = vol};
+
+	if (!t || (f && (!S_ISREG(f->mode) || f->ino == t->ino)) ||
+	    clock_mono_ns() - t->at_ns > WALK_MAX)
+		return;
+	if (!f) {
+		told_take_locked(vol, t->ino, tid);
+		return;
+	}
+	/* A rename gave the name to another file: what was made for the one is made for that. */
+	struct opening o = {.vol = vol,
+			    .ino = f->ino,
+			    .node = f->body,
+			    .flags = t->flags,
+			    .writes = flags_write(t->flags),
+			    .tid = tid,
+			    .tgid = t->tgid,
+			    .f = *f};
+
+	t->ino = f->ino;
+	redirect_locked(&o, body_of_file_locked(vol, f), &after);
+	if (after.dead) {
+		pthread_mutex_unlock(&vol->lock);
+		after_run(&after);
+		pthread_mutex_lock(&vol->lock);
+	}
 }
 
 static int choose_locked(struct opening *o, struct body **ret_body, struct after *after)

@@ -8,18 +8,26 @@
 /* The second open follows at once; what is older is of an open that never came back. */
 #define TOLD_LIFE (10 * NS_PER_S)
 
-int told_add_locked(struct volume *vol, uint64_t ino, pid_t tid)
+int told_add_locked(struct volume *vol, const struct told *what)
 {
 	struct told *t = malloc(sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
-	t->ino = ino;
-	t->tid = tid;
+	*t = *what;
 	t->at_ns = clock_mono_ns();
 	t->next = vol->bodies->told;
 	vol->bodies->told = t;
 	return 0;
+}
+
+struct told *told_find_locked(struct volume *vol, pid_t tid)
+{
+	struct told *t = vol->bodies->told;
+
+	while (t && t->tid != tid)
+		t = t->next;
+	return t;
 }
 
 bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid)

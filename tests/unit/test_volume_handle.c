@@ -79,6 +79,52 @@ START_TEST(a_thread_is_told_estale_once)
 }
 END_TEST
 
+/* Between the two walks of an open a rename gives the name to another file. */
+START_TEST(an_open_goes_on_at_the_file_that_has_the_name_now)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct live_attr attr;
+	struct handle *h = NULL;
+
+	vu_save(&u, "a", "old");
+	vu_save(&u, "b", "other");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	vu_holds(&u, "a", "other");
+	vu_write(h, "new", 0);
+	vu_holds(&u, "a", "other");
+	vu_close(h);
+	vu_holds(&u, "a", "new");
+}
+END_TEST
+
+START_TEST(a_node_that_was_replaced_leads_to_a_replacement)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct live_attr stale, attr;
+	struct handle *h = NULL;
+
+	vu_save(&u, "a", "old");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", 1, &stale));
+	vu_save(&u, "a", "newer");
+	unit_ok(live_getattr(u.vol, stale.ino, stale.body, &attr));
+	ck_assert_uint_eq(attr.size, 5);
+	unit_error(
+		handle_open(u.vol, stale.ino, stale.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	vu_holds(&u, "a", "newer");
+	vu_close(h);
+	vu_holds(&u, "a", "");
+}
+END_TEST
+
 START_TEST(two_replacements_and_the_last_close_wins)
 {
 	struct vu_child other = vu_child();
@@ -392,7 +438,7 @@ static void *save_many(void *arg)
 		struct handle *h = NULL;
 
 		snprintf(text, sizeof(text), "round %d of a writer", i);
-		unit_ok(vu_open_as(&u, arg, O_WRONLY | O_CREAT | O_TRUNC, getpid(), &h));
+		unit_ok(vu_open_as(&u, arg, O_WRONLY | O_CREAT | O_TRUNC, gettid(), &h));
 		vu_write(h, text, 0);
 		vu_close(h);
 	}
@@ -404,7 +450,7 @@ static void *edit_many(void *arg)
 	for (int i = 0; i < ROUNDS; i++) {
 		struct handle *h = NULL;
 
-		unit_ok(vu_open_as(&u, arg, O_RDWR, getpid(), &h));
+		unit_ok(vu_open_as(&u, arg, O_RDWR, gettid(), &h));
 		vu_write(h, "edit", 0);
 		vu_close(h);
 	}
@@ -453,6 +499,8 @@ int main(void)
 	tcase_add_test(t, a_new_file_is_seen_while_it_is_written);
 	tcase_add_test(t, a_replacement_is_seen_by_its_process_only);
 	tcase_add_test(t, a_thread_is_told_estale_once);
+	tcase_add_test(t, an_open_goes_on_at_the_file_that_has_the_name_now);
+	tcase_add_test(t, a_node_that_was_replaced_leads_to_a_replacement);
 	tcase_add_test(t, two_replacements_and_the_last_close_wins);
 	tcase_add_test(t, a_writer_without_truncation_joins_the_replacement);
 	tcase_add_test(t, an_edit_is_seen_by_all_and_the_epoch_keeps_the_old);
