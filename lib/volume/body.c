@@ -467,7 +467,7 @@ void bodies_keep_names_locked(struct volume *vol)
 		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
 			char name[256];
 
-			if (!b->staged || b->discarded || b->tear)
+			if (b->discarded || b->tear || (!b->staged && !b->writers))
 				continue;
 			first_name_locked(vol, b->ino, name, NULL);
 			free(b->torn_name);
@@ -478,12 +478,16 @@ void bodies_keep_names_locked(struct volume *vol)
 void bodies_tear_writers_locked(struct volume *vol)
 {
 	for (size_t i = 0; i < BODY_BUCKETS; i++)
-		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id)
-			if (b->staged && !b->discarded) {
-				b->orphan = true;
-				b->tear = true;
-				body_set_pending_locked(vol, b, false);
-			}
+		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
+			if (b->discarded || (!b->staged && !b->writers))
+				continue;
+			b->tear = true;
+			/* What is not changed yet goes with the file, if the rollback left it. */
+			if (!b->staged)
+				continue;
+			b->orphan = true;
+			body_set_pending_locked(vol, b, false);
+		}
 }
 
 /* ---- what is left to do after the lock is dropped ---- */
