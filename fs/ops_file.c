@@ -23,12 +23,12 @@ static void reply_from_fd(fuse_req_t req, int fd, size_t len, off_t off)
 	fuse_reply_data(req, &data, 0);
 }
 
-/* Small content may lie in the database: there is no descriptor of it (-EAGAIN). */
+/* Content that is not all in its backing file has no descriptor to read (-EAGAIN). */
 static void read_live(fuse_req_t req, struct file *f, size_t size, off_t off)
 {
 	cleanup_free char *data = NULL;
 	int fd = -1;
-	ssize_t n = handle_read_fd(f->handle, size, (uint64_t)off, request_interrupted, req, &fd);
+	ssize_t n = handle_read_fd(f->handle, size, (uint64_t)off, &fd);
 
 	if (n > 0) {
 		reply_from_fd(req, fd, (size_t)n, off);
@@ -224,13 +224,13 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 
 /* A descriptor to copy from, and up to len bytes that are there: the count. `ret_own` is to be
  * closed, where it is not -1. */
-static ssize_t copy_source(fuse_req_t req, struct file *f, off_t off, size_t len, int *ret_fd,
+static ssize_t copy_source(struct file *f, off_t off, size_t len, int *ret_fd,
 			   int *ret_own)
 {
 	ssize_t n;
 
 	if (f->kind == FILE_LIVE) {
-		n = handle_read_fd(f->handle, len, (uint64_t)off, request_interrupted, req, ret_fd);
+		n = handle_read_fd(f->handle, len, (uint64_t)off, ret_fd);
 		return n == -EAGAIN ? -EOPNOTSUPP : n;
 	}
 	if (f->kind == FILE_EPOCH && (!f->content || (uint64_t)off >= content_size(f->content)))
@@ -257,7 +257,7 @@ static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struc
 		r = handle_write_fd(to->handle, &out);
 	if (r < 0)
 		return r;
-	n = copy_source(req, from, off_in, len < COPY_MAX ? len : COPY_MAX, &in, &own);
+	n = copy_source(from, off_in, len < COPY_MAX ? len : COPY_MAX, &in, &own);
 	if (n <= 0)
 		return n;
 	len = (size_t)n;

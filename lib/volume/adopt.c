@@ -6,41 +6,67 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "lib/format/names.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt_tree.h"
 #include "lib/volume/records.h"
+#include "lib/volume/seal.h"
+#include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
 
 struct adoption {
 	struct volume *vol;
-	uint64_t newest;	    /* with a record that is whole; 0: none came */
-	uint64_t highest;	    /* of any number, tombstones and damaged ones too */
-	struct epoch_record record; /* of `newest` */
+	uint64_t newest;  /* with a record that is whole, in the remote and here; 0: none */
+	uint64_t highest; /* of any number, tombstones and damaged ones too */
+	struct buf tags;  /* struct remote_tag each */
 };
 
-/* A row for an epoch that is new to this machine. With the lock, in a transaction. */
-static int adopt_epoch_locked(struct adoption *a, const struct record_found *found)
-{
-	struct state_epoch row;
-	int error = state_epoch_get(a->vol->state, found->number, &row);
+/* ---- epochs ---- */
 
-	if (error == 0) {
-		state_epoch_free(&row);
-		return 0;
-	}
-	if (error != -ENOENT)
-		return error;
-	row = (struct state_epoch){
+static int new_epoch_locked(struct volume *vol, const struct record_found *found)
+{
+	struct state_epoch row = {
 		.number = found->number,
 		.state = found->record ? EPOCH_DURABLE : EPOCH_DROPPED,
 		.record = found->record ? (char *)(uintptr_t)found->text : NULL,
 	};
-	error = state_epoch_set(a->vol->state, &row);
-	if (error || !found->record || found->number < a->newest)
+
+	/* A tree of this number that was made here and never became an epoch. */
+	trees_remove(vol, found->number);
+	return state_epoch_set(vol->state, &row);
+}
+
+/* Another machine dropped it. */
+static int drop_locked(struct volume *vol, uint64_t number)
+{
+	struct state_epoch row = {.number = number, .state = EPOCH_DROPPED};
+
+	trees_remove(vol, number);
+	return state_epoch_set(vol->state, &row);
+}
+
+/* With the lock, in a transaction. */
+static int adopt_epoch_locked(struct adoption *a, const struct record_found *found)
+{
+	struct volume *vol = a->vol;
+	struct state_epoch row;
+	enum epoch_state state;
+	int error = state_epoch_get(vol->state, found->number, &row);
+
+	if (error && error != -ENOENT)
 		return error;
-	record_free(&a->record);
-	a->newest = found->number;
-	return record_copy(found->record, &a->record);
+	state = error ? EPOCH_DURABLE : row.state;
+	if (error)
+		error = new_epoch_locked(vol, found);
+	else
+		state_epoch_free(&row);
+	/* What the live tree stands on stays listed for as long as it does. */
+	if (!error && found->dropped && state == EPOCH_DURABLE &&
+	    found->number != vol->current_epoch)
+		error = drop_locked(vol, found->number);
+	if (!error && found->record && state == EPOCH_DURABLE)
+		a->newest = found->number;
+	return error;
 }
 
 static int supersede_locked(struct volume *vol, uint64_t number)
@@ -50,8 +76,10 @@ static int supersede_locked(struct volume *vol, uint64_t number)
 
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	row.superseded = true;
-	error = state_epoch_set(vol->state, &row);
+	if (!row.superseded) {
+		row.superseded = true;
+		error = state_epoch_set(vol->state, &row);
+	}
 	state_epoch_free(&row);
 	return error;
 }
@@ -78,67 +106,14 @@ static int adopt_epoch(void *arg, const struct record_found *found)
 	return error;
 }
 
-static int adopt_tag(void *arg, const char *name, uint64_t number)
-{
-	struct volume *vol = arg;
-	uint64_t here;
-	int error = 0;
-
-	pthread_mutex_lock(&vol->lock);
-	if (state_tag_get(vol->state, name, &here) == -ENOENT) {
-		error = state_tag_set(vol->state, name, number);
-		if (!error)
-			error = state_tag_synced(vol->state, name, number);
-	}
-	pthread_mutex_unlock(&vol->lock);
-	return error;
-}
-
-/* Whether there is work that only this machine has: an epoch that is not durable, or changes since the last one. */
-static bool has_own_work_locked(struct volume *vol)
-{
-	uint64_t number, unsealed = 0;
-
-	if (state_epoch_first_pending(vol->state, &number) == 0)
-		return true;
-	return state_get_meta_u64(vol->state, "unsealed", &unsealed) == 0 && unsealed != 0;
-}
-
-static int follow_newest(struct adoption *a)
-{
-	struct volume *vol = a->vol;
-	cleanup_tree struct tree *tree = NULL;
-	uint64_t current;
-	bool own_work;
-	int error;
-
-	pthread_mutex_lock(&vol->lock);
-	current = vol->current_epoch;
-	own_work = has_own_work_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
-	if (!a->newest || a->newest <= current)
-		return 0;
-	if (own_work) {
-		log_error(
-			"the remote has epoch %" PRIu64
-			" from %s, and this machine has work that is not uploaded: the live tree stays as it is "
-			"here, and cannot be uploaded; export what you need, then mount with another cache-dir",
-			a->newest, a->record.host ? a->record.host : "another machine");
-		return 0;
-	}
-	error = trees_fetch(vol, a->newest, &a->record, &tree);
-	if (error) {
-		log_error("epoch %" PRIu64 ": its tree cannot be read from the remote: %s",
-			  a->newest, strerror(-error));
-		return error;
-	}
-	return adopt_tree(vol, a->newest, tree);
-}
-
-static int set_next_epoch(struct volume *vol, uint64_t highest)
+static int set_next_epoch(struct volume *vol, uint64_t highest, struct opening_message *m)
 {
 	int error = 0;
 
+	if (highest >= INT64_MAX)
+		return opening_fail(m, -EBADMSG,
+				    "%s: an epoch has the last number that there is: see epochfs fsck",
+				    remote_name(vol->remote));
 	pthread_mutex_lock(&vol->lock);
 	if (highest >= vol->next_epoch) {
 		error = state_set_meta_u64(vol->state, "next_epoch", highest + 1);
@@ -149,7 +124,160 @@ static int set_next_epoch(struct volume *vol, uint64_t highest)
 	return error;
 }
 
-int adopt_remote(struct volume *vol)
+/* ---- tags ---- */
+
+struct remote_tag {
+	char name[TAG_NAME_MAX + 1];
+	uint64_t number; /* 0: damaged, so what is here stays */
+};
+
+static int collect_tag(void *arg, const char *name, uint64_t number)
+{
+	struct remote_tag tag = {.number = number};
+	struct buf *tags = arg;
+
+	snprintf(tag.name, sizeof(tag.name), "%s", name);
+	buf_put(tags, &tag, sizeof(tag));
+	return buf_error(tags);
+}
+
+static bool has_tag(const struct buf *tags, const char *name)
+{
+	const struct remote_tag *t = (const struct remote_tag *)tags->data;
+
+	for (size_t i = 0; i < tags->len / sizeof(*t); i++)
+		if (!strcmp(t[i].name, name))
+			return true;
+	return false;
+}
+
+static int set_tag_locked(struct volume *vol, const char *name, uint64_t number)
+{
+	int error = number ? state_tag_set(vol->state, name, number)
+			   : state_tag_remove(vol->state, name);
+
+	return error ? error : state_tag_synced(vol->state, name, number);
+}
+
+/* `ours` are changes that the remote has not seen. */
+static int adopt_tags_locked(struct adoption *a, const struct buf *here, const struct buf *ours)
+{
+	const struct remote_tag *t = (const struct remote_tag *)a->tags.data;
+	const struct remote_tag *h = (const struct remote_tag *)here->data;
+	uint64_t number;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < a->tags.len / sizeof(*t); i++)
+		if (t[i].number && !has_tag(ours, t[i].name) &&
+		    (state_tag_get(a->vol->state, t[i].name, &number) || number != t[i].number))
+			error = set_tag_locked(a->vol, t[i].name, t[i].number);
+	for (size_t i = 0; !error && i < here->len / sizeof(*h); i++)
+		if (!has_tag(ours, h[i].name) && !has_tag(&a->tags, h[i].name))
+			error = set_tag_locked(a->vol, h[i].name, 0);
+	return error;
+}
+
+static int adopt_tags(struct adoption *a)
+{
+	cleanup_buf struct buf here = {0}, ours = {0};
+	struct volume *vol = a->vol;
+	int error = records_tags(vol->remote, collect_tag, &a->tags);
+	SCOPED_LOCK(&vol->lock);
+
+	if (!error)
+		error = state_tag_each(vol->state, collect_tag, &here);
+	if (!error)
+		error = state_tag_each_unsynced(vol->state, collect_tag, &ours);
+	if (!error)
+		error = state_begin(vol->state);
+	return error ? error : state_end(vol->state, adopt_tags_locked(a, &here, &ours));
+}
+
+/* ---- the live tree ---- */
+
+static int record_of(struct volume *vol, uint64_t number, struct epoch_record *ret_record)
+{
+	struct state_epoch row;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	pthread_mutex_unlock(&vol->lock);
+	if (error)
+		return error;
+	error = row.record ? record_decode(row.record, strlen(row.record), ret_record) : -EBADMSG;
+	state_epoch_free(&row);
+	return error;
+}
+
+/* The live tree stays as it is here. What has no number yet will be an epoch after all others. */
+static int part(struct adoption *a, const char *host, bool pending, bool unsealed)
+{
+	int error = 0;
+
+	log_error("epoch %" PRIu64
+		  " in the remote is from %s, and this machine has work of its own: "
+		  "the live tree stays as it is here%s",
+		  a->newest, host ? host : "another machine",
+		  pending ? ", but its epochs cannot be uploaded; export what you need, then mount "
+			    "with another cache-dir"
+			  : " and becomes the next epoch");
+	/* By its number alone it would look older than the epochs that came. */
+	if (unsealed) {
+		SCOPED_LOCK(&a->vol->lock);
+		error = state_set_meta_u64(a->vol->state, "unsealed", UNSEALED_OPENS);
+	}
+	return error;
+}
+
+static int damaged_tree(struct adoption *a, int error, struct opening_message *m)
+{
+	struct volume *vol = a->vol;
+	struct remote_state remote = {0};
+
+	remote_get_state(vol->remote, &remote);
+	if (error == -EIO && remote.failures)
+		return error;
+	if (error != -EIO && error != -EBADMSG && error != -ENOENT)
+		return error;
+	log_error("epoch %" PRIu64 ": its tree is damaged or missing in the remote", a->newest);
+	/* Then nobody sees the live tree. */
+	if (vol->options.at_epoch)
+		return 0;
+	return opening_fail(m, -EBADMSG,
+			    "%s: the tree of epoch %" PRIu64 ", the newest, is damaged or missing: "
+			    "see epochfs fsck; an older epoch can be mounted with -o ro,epoch=N",
+			    remote_name(vol->remote), a->newest);
+}
+
+static int follow_newest(struct adoption *a, struct opening_message *m)
+{
+	cleanup_record struct epoch_record record = {0};
+	cleanup_tree struct tree *tree = NULL;
+	struct volume *vol = a->vol;
+	uint64_t current;
+	bool pending;
+	int unsealed, error;
+
+	pthread_mutex_lock(&vol->lock);
+	current = vol->current_epoch;
+	pending = state_epoch_pending_in(vol->state, 0, 0);
+	unsealed = sealer_left_changes_locked(vol);
+	pthread_mutex_unlock(&vol->lock);
+	if (unsealed < 0)
+		return unsealed;
+	if (a->newest <= current)
+		return 0;
+	error = record_of(vol, a->newest, &record);
+	if (error)
+		return error;
+	if (pending || unsealed)
+		return part(a, record.host, pending, unsealed);
+	error = trees_fetch(vol, a->newest, &record, &tree);
+	return error ? damaged_tree(a, error, m) : adopt_tree(vol, a->newest, tree);
+}
+
+int adopt_remote(struct volume *vol, struct opening_message *m)
 {
 	struct adoption a = {.vol = vol};
 	int error;
@@ -158,12 +286,12 @@ int adopt_remote(struct volume *vol)
 		return 0;
 	error = records_each(vol->remote, 0, adopt_epoch, &a);
 	if (!error)
-		error = records_tags(vol->remote, adopt_tag, vol);
+		error = adopt_tags(&a);
 	if (!error)
-		error = follow_newest(&a);
+		error = follow_newest(&a, m);
 	/* Where our own work has the next numbers already, the uploader meets the conflict and says so. */
 	if (!error)
-		error = set_next_epoch(vol, a.highest);
-	record_free(&a.record);
+		error = set_next_epoch(vol, a.highest, m);
+	buf_free(&a.tags);
 	return error;
 }

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the remote knows and this machine does not: epochs, tags, and the live tree of a new cache. Private to lib/volume. */
+/* What the remote knows and this machine does not: epochs, tags, and the live tree of a new cache.
+ * Private to lib/volume. */
 #ifndef EPOCHFS_VOLUME_ADOPT_H
 #define EPOCHFS_VOLUME_ADOPT_H
 
-#include "lib/volume/internal.h"
+#include "lib/volume/opening.h"
 
 /*
  * At volume_open, after recovery and before the threads start; vol->store is open.
- *   - Rows for all epochs of the remote that have none here, and for its tags; numbers go on above the highest that was ever used.
- *   - Where the local state is new, or stands unchanged on an epoch that is older than the newest in the remote (another machine wrote
- *     meanwhile), the live tree becomes that of the newest epoch. Its files' bytes stay in the remote until they are read.
- *   - Work that is only here is never touched: then the other machine's epochs are listed, and a line says that the two have parted.
- * After reading only records, tags and one tree. Nothing for remote `none`. 0 or -errno (that of the remote; -EIO: the newest tree is damaged).
+ *   - Rows for all epochs of the remote that have none here; those that another machine dropped are
+ *     dropped here. Numbers go on above the highest that was ever used.
+ *   - Tags become those of the remote, but for changes of this machine that it has not seen.
+ *   - Where the local state is new, or stands unchanged on an epoch that is older than the newest in
+ *     the remote (another machine wrote meanwhile), the live tree becomes that of the newest epoch.
+ *     Its files' bytes stay in the remote until they are read, unless they are cached here.
+ *   - Work that is only here is never touched: then the other machine's epochs are listed, and a line
+ *     in the log says that the two have parted.
+ * After reading only records, tags and one tree. Nothing for remote `none`. 0 or -errno: that of the
+ * remote, or -EBADMSG with a line for the user where the newest tree is damaged; a mount of one past
+ * epoch does without it.
  */
-int adopt_remote(struct volume *vol);
+int adopt_remote(struct volume *vol, struct opening_message *m);
 
 #endif

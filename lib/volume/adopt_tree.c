@@ -92,6 +92,28 @@ static uint32_t mode_of(const struct tree_entry *e)
 	return types[e->type] | e->mode;
 }
 
+/* A copy that is cached here becomes the file's: 1, or 0 where there is none. */
+static int take_cached_locked(struct adopting *a, const struct tree_entry *e, struct state_file *f)
+{
+	struct state_version v;
+	int error = e->content != TREE_RECIPE
+			    ? -ENOENT
+			    : state_version_by_recipe(a->vol->state, &e->u.recipe, e->size, &v);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (v.kind != VERSION_CACHE)
+		return 0;
+	v.kind = VERSION_NEW;
+	v.ino = f->ino;
+	v.body = f->body;
+	v.born = a->number;
+	v.torn = (e->flags & TREE_TORN) != 0;
+	f->live = f->closed = v.id;
+	error = state_version_set(a->vol->state, &v);
+	return error ? error : 1;
+}
+
 static int add_content_locked(struct adopting *a, const struct tree_entry *e, struct state_file *f)
 {
 	struct state_version v = {
@@ -106,9 +128,11 @@ static int add_content_locked(struct adopting *a, const struct tree_entry *e, st
 		.local_whole = e->size == 0,
 		.used_ns = clock_wall_ns(),
 	};
+	int error = take_cached_locked(a, e, f);
 	uint64_t id;
-	int error;
 
+	if (error)
+		return error < 0 ? error : 0;
 	if (e->content == TREE_LOCAL)
 		return -EBADMSG;
 	if (v.has_recipe)
@@ -163,11 +187,33 @@ static int add_file_locked(struct adopting *a, uint32_t id, const struct tree_en
 	return error ? error : add_xattrs_locked(a, e, f.ino);
 }
 
+static int collect_xattr(void *arg, const char *name, const void *value, size_t len)
+{
+	return xattrs_set(arg, name, value, len);
+}
+
+static int clear_xattrs_locked(struct volume *vol, uint64_t ino)
+{
+	cleanup_buf struct buf old = {0};
+	struct xattrs_iter it;
+	const char *name;
+	const void *value;
+	size_t len;
+	int error = state_xattr_list(vol->state, ino, collect_xattr, &old);
+
+	it = xattrs_iter_of(old.data, old.len);
+	while (!error && xattrs_next(&it, &name, &value, &len))
+		error = state_xattr_remove(vol->state, ino, name);
+	return error;
+}
+
 static int set_root_locked(struct adopting *a, const struct tree_entry *e)
 {
 	struct state_file root;
 	int error = state_file_get(a->vol->state, ROOT_INO, &root);
 
+	if (!error)
+		error = clear_xattrs_locked(a->vol, ROOT_INO);
 	if (error)
 		return error;
 	root.mode = S_IFDIR | e->mode;

@@ -19,6 +19,8 @@ static int give_tag(void *arg, const char *name, uint64_t number)
 {
 	struct tag_walk *walk = arg;
 
+	if (!number)
+		return 0;
 	walk->result = walk->fn(walk->arg, name, number);
 	return walk->result ? -ECANCELED : 0;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
@@ -68,7 +69,7 @@ static void content_free(struct content *c)
 {
 	if (c->fd >= 0)
 		close(c->fd);
-	fetch_free(&c->fetch);
+	fetch_free(c);
 	pthread_cond_destroy(&c->fetch.changed);
 	pthread_mutex_destroy(&c->fetch.lock);
 	pthread_rwlock_destroy(&c->io);
@@ -96,6 +97,35 @@ static int open_inline_locked(struct content *c, struct state_version *v)
 	return 0;
 }
 
+/* The whole backing file; -ENOENT where it is not what the row says. */
+static int open_whole_locked(struct content *c)
+{
+	struct stat st;
+	int fd = object_open(c->vol, c->version, O_RDONLY);
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != c->size) {
+		close(fd);
+		return -ENOENT;
+	}
+	c->fd = fd;
+	return 0;
+}
+
+/* Somebody was in the cache's folder: what the remote has comes from there. */
+static int open_bytes_locked(struct content *c, struct state_version *v)
+{
+	int error = v->local_whole ? open_whole_locked(c) : -ENOENT;
+
+	if (error != -ENOENT)
+		return error;
+	if (v->state != VERSION_DURABLE)
+		return -EIO;
+	v->local_whole = false;
+	return v->has_recipe ? fetch_open_locked(c, v) : open_inline_locked(c, v);
+}
+
 /* With the volume's lock, so that the row and the file belong together. */
 static int content_open_locked(struct volume *vol, uint64_t version, struct content **ret_content)
 {
@@ -110,16 +140,7 @@ static int content_open_locked(struct volume *vol, uint64_t version, struct cont
 	c = content_alloc(vol, version, v.size);
 	if (!c)
 		return -ENOMEM;
-	if (!v.size) {
-		error = 0;
-	} else if (v.local_whole) {
-		c->fd = object_open(vol, version, O_RDONLY);
-		error = c->fd == -ENOENT ? -EIO : c->fd < 0 ? c->fd : 0;
-	} else if (v.state == VERSION_DURABLE) {
-		error = v.has_recipe ? fetch_open_locked(c, &v) : open_inline_locked(c, &v);
-	} else {
-		error = -EIO;
-	}
+	error = v.size ? open_bytes_locked(c, &v) : 0;
 	if (error) {
 		content_free(c);
 		return error;
@@ -164,7 +185,7 @@ int content_get(struct volume *vol, uint64_t version, struct content **ret_conte
 static int cache_version_locked(struct volume *vol, const struct tree_entry *e, uint64_t *ret_id)
 {
 	struct state_version v;
-	int error = state_version_by_recipe(vol->state, &e->u.recipe, &v);
+	int error = state_version_by_recipe(vol->state, &e->u.recipe, e->size, &v);
 
 	if (error == 0) {
 		*ret_id = v.id;
@@ -303,7 +324,7 @@ bool content_direct(struct content *c)
 	struct state_file f;
 	SCOPED_LOCK(&c->vol->lock);
 
-	if (c->fd < 0 || !fetch_whole(&c->fetch) ||
+	if (!c->size || c->bytes || !fetch_whole(&c->fetch) ||
 	    state_version_get(c->vol->state, c->version, &v))
 		return false;
 	if (v.ino && !state_file_get(c->vol->state, v.ino, &f) &&
@@ -314,19 +335,44 @@ bool content_direct(struct content *c)
 
 int content_backing_fd(struct content *c)
 {
-	int fd = c->fd < 0 || !content_whole(c) ? -EAGAIN
-						: object_open(c->vol, c->version, O_RDONLY);
+	int fd = !c->size || c->bytes || !content_whole(c)
+			 ? -EAGAIN
+			 : object_open(c->vol, c->version, O_RDONLY);
 
 	if (fd >= 0)
 		__atomic_store_n(&c->lent, true, __ATOMIC_SEQ_CST);
 	return fd;
 }
 
+/* After so many times that the bytes were dropped before they were read, they are pinned. */
+#define DROPS_MAX 4
+
+/* -EAGAIN where something was dropped since `drops`. */
+static ssize_t read_backing(struct content *c, void *data, size_t len, uint64_t offset,
+			    unsigned long drops)
+{
+	ssize_t n = -EAGAIN;
+
+	pthread_rwlock_rdlock(&c->io);
+	if (atomic_load(&c->fetch.drops) == drops)
+		n = io_pread_some(c->fd, data, len, offset);
+	pthread_rwlock_unlock(&c->io);
+	return n;
+}
+
+static ssize_t fetch_and_read(struct content *c, void *data, size_t len, uint64_t offset,
+			      interrupted_fn interrupted, void *arg)
+{
+	unsigned long drops = atomic_load(&c->fetch.drops);
+	int error = content_fetch(c, offset, len, interrupted, arg);
+
+	return error ? error : read_backing(c, data, len, offset, drops);
+}
+
 ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
 		     interrupted_fn interrupted, void *arg)
 {
-	ssize_t n;
-	int error;
+	ssize_t n = -EAGAIN;
 
 	if (offset >= c->size)
 		return 0;
@@ -336,12 +382,13 @@ ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
 		memcpy(data, c->bytes + offset, len);
 		return (ssize_t)len;
 	}
-	error = content_fetch(c, offset, len, interrupted, arg);
-	if (error)
-		return error;
-	pthread_rwlock_rdlock(&c->io);
-	n = io_pread_some(c->fd, data, len, offset);
-	pthread_rwlock_unlock(&c->io);
+	for (int i = 0; n == -EAGAIN && i < DROPS_MAX; i++)
+		n = fetch_and_read(c, data, len, offset, interrupted, arg);
+	if (n != -EAGAIN)
+		return n;
+	content_pin(c);
+	n = fetch_and_read(c, data, len, offset, interrupted, arg);
+	content_unpin(c);
 	return n;
 }
 

@@ -4,7 +4,7 @@
  * written. Missing ranges are fetched from the remote (single flight, read-ahead), checked against
  * their hashes, and written into the sparse backing file objects/<version>; once all is there it is
  * whole. A content object is shared by all who have the same version open and keeps it from being
- * evicted.
+ * evicted; but where the cache has no room for all of it, what was read is dropped as more comes.
  */
 #ifndef EPOCHFS_VOLUME_CONTENT_H
 #define EPOCHFS_VOLUME_CONTENT_H
@@ -41,7 +41,7 @@ int content_backing_fd(struct content *c);
  * mount). */
 ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
 		     interrupted_fn interrupted, void *arg);
-/* Makes a range local; len UINT64_MAX: to the end. */
+/* Makes a range local; len UINT64_MAX: to the end. It may be dropped again (contents.h: content_pin). */
 int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
 		  void *arg);
 

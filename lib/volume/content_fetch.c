@@ -1,130 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The missing bytes of closed content: fetched, checked, written into the sparse backing file. */
+/* The missing bytes of closed content: fetched, checked, given to the backing file. */
 #include "lib/volume/content_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
-#include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
-#include "lib/volume/evict.h"
 
 /* How often a waiting reader asks whether it was interrupted. */
 #define POLL_NS (50 * NS_PER_MS)
-/* Read-ahead of a sequential reader doubles from the one to the other; a fetch is at most the latter long. */
-#define WINDOW_MIN ((uint64_t)1 << 20)
-#define WINDOW_MAX ((uint64_t)32 << 20)
-#define HAVE_MAX   ((size_t)RECIPE_SEGMENTS_MAX)
+/* Read-ahead of a sequential reader doubles from the one to the other; a fetch is at most the latter
+ * long, and neither is more than a part of the cache. */
+#define WINDOW_MIN     ((uint64_t)1 << 20)
+#define WINDOW_MAX     ((uint64_t)32 << 20)
+#define WINDOW_OF_SIZE 8
 
-bool fetch_whole(const struct fetch *f)
+static uint64_t window_max(const struct content *c)
 {
-	return !atomic_load(&f->needed);
+	uint64_t size = c->vol->options.cache_size / WINDOW_OF_SIZE;
+
+	if (!size || size > WINDOW_MAX)
+		return WINDOW_MAX;
+	return size < WINDOW_MIN ? WINDOW_MIN : size;
 }
 
-void fetch_free(struct fetch *f)
-{
-	recipe_free(&f->recipe);
-	free(f->state);
-	free(f->kept);
-}
+/* ---- failures ---- */
 
-/* ---- what an earlier reader left ---- */
-
-static void have_name(uint64_t version, char ret_name[32])
-{
-	snprintf(ret_name, 32, "%016" PRIx64 ".have", version);
-}
-
-/* One byte a segment. It goes at once: after a crash the file below may have less than it said. */
-static void take_kept(struct content *c)
-{
-	cleanup_buf struct buf data = {0};
-	char name[32];
-
-	have_name(c->version, name);
-	if (io_read_file(c->vol->objects_fd, name, HAVE_MAX, &data) == 0)
-		c->fetch.kept = buf_steal(&data, &c->fetch.kept_count);
-	unlinkat(c->vol->objects_fd, name, 0);
-}
-
-int fetch_open_locked(struct content *c, const struct state_version *v)
-{
-	bool kept = v->local_bytes != 0;
-
-	if (kept)
-		take_kept(c);
-	c->fd = object_open(c->vol, c->version, O_RDWR | O_CREAT | (c->fetch.kept ? 0 : O_TRUNC));
-	if (c->fd < 0)
-		return c->fd;
-	if (ftruncate(c->fd, (off_t)c->size) < 0)
-		return -errno;
-	c->fetch.recipe_hash = v->recipe;
-	atomic_store(&c->fetch.needed, true);
-	return 0;
-}
-
-static void set_local_locked(struct content *c, uint64_t bytes, bool whole)
+/* Whose bytes they are: "epoch 41: model/a.pt". */
+static void describe(struct content *c, struct buf *out)
 {
 	struct state_version v;
+	SCOPED_LOCK(&c->vol->lock);
 
+	if (c->what) {
+		buf_printf(out, "%s", c->what);
+		return;
+	}
 	if (state_version_get(c->vol->state, c->version, &v))
 		return;
-	v.local_bytes = bytes;
-	v.local_whole = whole;
-	if (state_version_set(c->vol->state, &v))
-		log_warn("the cache's state cannot be written");
+	/* The first of the epochs that hold it. */
+	buf_printf(out, "epoch %" PRIu64 ": ", v.born);
+	volume_path_locked(c->vol, v.ino, out);
 }
-
-void fetch_close_locked(struct content *c)
-{
-	struct fetch *f = &c->fetch;
-	char name[32];
-	int fd;
-
-	if (fetch_whole(f) || c->fd < 0)
-		return;
-	if (!f->here_bytes) {
-		object_remove(c->vol, c->version);
-		set_local_locked(c, 0, false);
-		return;
-	}
-	have_name(c->version, name);
-	fd = openat(c->vol->objects_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd >= 0) {
-		if (io_write_full(fd, f->state, f->recipe.count))
-			unlinkat(c->vol->objects_fd, name, 0);
-		close(fd);
-	}
-	set_local_locked(c, f->here_bytes, false);
-}
-
-/* ---- the recipe ---- */
 
 static void log_failure(struct content *c, const char *part, const struct store_failure *failure,
 			int error)
 {
-	cleanup_buf struct buf path = {0};
+	cleanup_buf struct buf what = {0};
+	struct remote_state remote = {0};
+	const char *why = strerror(-error);
 
-	if (!c->what) {
-		struct state_version v;
-
-		pthread_mutex_lock(&c->vol->lock);
-		if (state_version_get(c->vol->state, c->version, &v) == 0)
-			volume_path_locked(c->vol, v.ino, &path);
-		pthread_mutex_unlock(&c->vol->lock);
-	}
-	log_error("%s%s: %s cannot be read: %s%s%s",
-		  c->what ? c->what : "live tree: ", buf_str(&path), part,
-		  error == -EIO ? "damaged or missing in the remote" : strerror(-error),
+	describe(c, &what);
+	remote_get_state(c->vol->remote, &remote);
+	if (error == -EIO && (*failure->pack || !remote.failures))
+		why = "damaged or missing in the remote";
+	log_error("%s: %s cannot be read: %s%s%s", buf_str(&what), part, why,
 		  *failure->pack ? ", pack " : "", failure->pack);
 }
+
+/* As content.h says it. */
+static int reader_errno(int error)
+{
+	return error == -ECONNREFUSED ? -EHOSTUNREACH : error;
+}
+
+/* ---- the recipe ---- */
 
 /* With fetch.lock. */
 static int use_recipe_locked(struct content *c, struct recipe *recipe)
@@ -140,14 +85,15 @@ static int use_recipe_locked(struct content *c, struct recipe *recipe)
 	*recipe = (struct recipe){0};
 	f->missing = f->recipe.count;
 	for (size_t i = 0; i < f->recipe.count; i++) {
-		bool kept =
-			f->kept && f->kept_count == f->recipe.count && f->kept[i] == SEGMENT_HERE;
+		const struct recipe_segment *s = &f->recipe.segments[i];
 
-		if (!kept && !f->recipe.segments[i].zero)
+		if (!s->zero)
 			continue;
+		if (f->kept) /* these are not checked, so they are made what they must be */
+			fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				  (off_t)s->offset, (off_t)s->length);
 		f->state[i] = SEGMENT_HERE;
 		f->missing--;
-		f->here_bytes += f->recipe.segments[i].zero ? 0 : f->recipe.segments[i].length;
 	}
 	f->loaded = true;
 	return 0;
@@ -159,29 +105,6 @@ struct job {
 	struct content *c;   /* a reference */
 	size_t first, count; /* segments; count 0: the recipe */
 };
-
-static int write_segment(void *arg, size_t segment, const void *plain, size_t len)
-{
-	struct content *c = arg;
-	struct fetch *f = &c->fetch;
-	const struct recipe_segment *s = &f->recipe.segments[segment];
-	int error;
-
-	if (len != s->length)
-		return -EIO;
-	error = io_pwrite_full(c->fd, plain, len, s->offset);
-	if (error)
-		return error;
-	pthread_mutex_lock(&f->lock);
-	if (f->state[segment] != SEGMENT_HERE) {
-		f->state[segment] = SEGMENT_HERE;
-		f->missing--;
-		f->here_bytes += len;
-	}
-	pthread_cond_broadcast(&f->changed);
-	pthread_mutex_unlock(&f->lock);
-	return 0;
-}
 
 static int load_recipe(struct content *c, struct store_failure *failure)
 {
@@ -199,20 +122,57 @@ static int load_recipe(struct content *c, struct store_failure *failure)
 	return error;
 }
 
+static int write_segment(void *arg, size_t segment, const void *plain, size_t len)
+{
+	return fetch_write(arg, segment, plain, len);
+}
+
+/* The next run of [*first, end) that is still COMING: its length, 0 at the end. */
+static size_t next_run(struct fetch *f, size_t *first, size_t end, uint64_t *ret_bytes)
+{
+	size_t count = 0;
+	SCOPED_LOCK(&f->lock);
+
+	*ret_bytes = 0;
+	while (*first < end && f->state[*first] != SEGMENT_COMING)
+		++*first;
+	while (*first + count < end && f->state[*first + count] == SEGMENT_COMING)
+		*ret_bytes += f->recipe.segments[*first + count++].length;
+	return count;
+}
+
+static int fetch_run(struct content *c, size_t first, size_t count, uint64_t bytes,
+		     struct store_failure *failure)
+{
+	int error;
+
+	fetch_make_room(c, bytes, first, count);
+	error = store_get_segments(c->vol->store, &c->fetch.recipe, first, count, write_segment, c,
+				   failure);
+	if (error != -ENOSPC)
+		return error;
+	/* The disk is full, whatever the limits are: everything else goes. */
+	fetch_make_room(c, UINT64_MAX / 2, first, count);
+	return store_get_segments(c->vol->store, &c->fetch.recipe, first, count, write_segment, c,
+				  failure);
+}
+
 static int fetch_segments(struct job *j, struct store_failure *failure)
 {
 	struct content *c = j->c;
 	struct fetch *f = &c->fetch;
-	uint64_t bytes = f->recipe.segments[j->first + j->count - 1].offset +
-			 f->recipe.segments[j->first + j->count - 1].length -
-			 f->recipe.segments[j->first].offset;
-	int error = volume_reserve(c->vol, bytes, NULL, NULL);
+	size_t first = j->first, end = j->first + j->count, count;
+	int error = fetch_find_kept(c, j->first, j->count);
+	uint64_t bytes;
 
-	if (!error)
-		error = store_get_segments(c->vol->store, &f->recipe, j->first, j->count,
-					   write_segment, c, failure);
+	while ((!error || error == -EIO) && (count = next_run(f, &first, end, &bytes))) {
+		int failed = fetch_run(c, first, count, bytes, failure);
+
+		error = failed ? failed : error;
+		first += count;
+	}
 	pthread_mutex_lock(&f->lock);
-	for (size_t i = j->first; i < j->first + j->count; i++)
+	for (size_t i = j->first; i < end; i++)
 		if (f->state[i] == SEGMENT_COMING)
 			f->state[i] = SEGMENT_FAILED;
 	if (error)
@@ -220,22 +180,6 @@ static int fetch_segments(struct job *j, struct store_failure *failure)
 	pthread_cond_broadcast(&f->changed);
 	pthread_mutex_unlock(&f->lock);
 	return error;
-}
-
-/* All is there: the kernel may read the file itself from the next open on. */
-static void note_whole(struct content *c)
-{
-	bool whole;
-
-	pthread_mutex_lock(&c->vol->lock);
-	pthread_mutex_lock(&c->fetch.lock);
-	whole = c->fetch.loaded && !c->fetch.missing && atomic_exchange(&c->fetch.needed, false);
-	pthread_mutex_unlock(&c->fetch.lock);
-	if (whole && !c->detached)
-		set_local_locked(c, c->size, true);
-	pthread_mutex_unlock(&c->vol->lock);
-	if (whole)
-		evictor_kick(c->vol);
 }
 
 static void *run_job(void *arg)
@@ -252,7 +196,7 @@ static void *run_job(void *arg)
 		error = load_recipe(c, &failure);
 	if (error && error != -ECANCELED)
 		log_failure(c, j->count ? "content" : "its recipe", &failure, error);
-	note_whole(c);
+	fetch_note_whole(c);
 	free(j);
 	content_put(c);
 	pthread_mutex_lock(&all->lock);
@@ -329,23 +273,30 @@ static int need_recipe_locked(struct content *c, interrupted_fn interrupted, voi
 	return error;
 }
 
-/* How far to fetch for a read that ends at `end`: a reader that goes on where it stopped gets more and more ahead. */
+/*
+ * How far to fetch for a read that ends at `end`. Who goes on where he stopped gets more and more
+ * ahead of him; more is asked for when half of it is used up, so that a fetch has many neighbours.
+ */
 static uint64_t read_ahead_locked(struct content *c, uint64_t offset, uint64_t end)
 {
 	struct fetch *f = &c->fetch;
 	bool sequential = offset == f->next_offset && offset;
 
 	f->next_offset = end;
-	if (!sequential)
+	if (!sequential) {
 		f->window = WINDOW_MIN;
-	else if (f->window < WINDOW_MAX)
-		f->window *= 2;
-	if (!sequential)
+		f->ahead = 0;
 		return end;
-	return c->size - end < f->window ? c->size : end + f->window;
+	}
+	if (f->ahead > end && f->ahead - end > f->window / 2)
+		return end;
+	if (f->window < window_max(c))
+		f->window *= 2;
+	f->ahead = c->size - end < f->window ? c->size : end + f->window;
+	return f->ahead;
 }
 
-/* Starts fetches for what is missing in [first, last], in parts of WINDOW_MAX. */
+/* Starts fetches for what is missing in [first, last], in parts of window_max. */
 static int start_missing_locked(struct content *c, size_t first, size_t last)
 {
 	struct fetch *f = &c->fetch;
@@ -358,11 +309,12 @@ static int start_missing_locked(struct content *c, size_t first, size_t last)
 		if (f->state[i] != SEGMENT_MISSING)
 			continue;
 		while (i + count <= last && f->state[i + count] == SEGMENT_MISSING &&
-		       f->recipe.segments[i + count].offset - from < WINDOW_MAX)
+		       f->recipe.segments[i + count].offset - from < window_max(c))
 			f->state[i + count++] = SEGMENT_COMING;
 		error = start_job_locked(c, i, count);
 		if (error) {
 			memset(f->state + i, SEGMENT_MISSING, count);
+			pthread_cond_broadcast(&f->changed);
 			return error;
 		}
 		i += count - 1;
@@ -370,7 +322,7 @@ static int start_missing_locked(struct content *c, size_t first, size_t last)
 	return 0;
 }
 
-/* Waits for [first, last]: 0, -EINTR, or why one of them failed. */
+/* Waits for [first, last]: 0, -EINTR, why one of them failed, or -EAGAIN where one was dropped. */
 static int wait_segments_locked(struct content *c, size_t first, size_t last,
 				interrupted_fn interrupted, void *arg)
 {
@@ -382,9 +334,31 @@ static int wait_segments_locked(struct content *c, size_t first, size_t last,
 			i++;
 		else if (f->state[i] == SEGMENT_COMING)
 			error = wait_a_little_locked(f, interrupted, arg);
+		else if (f->state[i] == SEGMENT_MISSING)
+			error = -EAGAIN;
 		else
 			error = f->error ? f->error : -EIO;
 	}
+	return error;
+}
+
+static int fetch_range_locked(struct content *c, uint64_t offset, uint64_t end,
+			      interrupted_fn interrupted, void *arg)
+{
+	struct fetch *f = &c->fetch;
+	size_t first = recipe_find(&f->recipe, offset), last = recipe_find(&f->recipe, end - 1);
+	size_t ahead = recipe_find(&f->recipe, read_ahead_locked(c, offset, end) - 1);
+	int error;
+
+	/* What failed before is tried again for who asks now. */
+	for (size_t i = first; i <= last; i++)
+		if (f->state[i] == SEGMENT_FAILED)
+			f->state[i] = SEGMENT_MISSING;
+	do {
+		error = start_missing_locked(c, first, ahead);
+		if (!error)
+			error = wait_segments_locked(c, first, last, interrupted, arg);
+	} while (error == -EAGAIN);
 	return error;
 }
 
@@ -392,7 +366,6 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 		  void *arg)
 {
 	struct fetch *f = &c->fetch;
-	size_t first, last, ahead;
 	uint64_t end;
 	int error;
 
@@ -401,18 +374,8 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 	end = len > c->size - offset ? c->size : offset + len;
 	pthread_mutex_lock(&f->lock);
 	error = need_recipe_locked(c, interrupted, arg);
-	if (!error) {
-		first = recipe_find(&f->recipe, offset);
-		last = recipe_find(&f->recipe, end - 1);
-		ahead = recipe_find(&f->recipe, read_ahead_locked(c, offset, end) - 1);
-		/* What failed before is tried again for who asks now. */
-		for (size_t i = first; i <= last; i++)
-			if (f->state[i] == SEGMENT_FAILED)
-				f->state[i] = SEGMENT_MISSING;
-		error = start_missing_locked(c, first, ahead);
-		if (!error)
-			error = wait_segments_locked(c, first, last, interrupted, arg);
-	}
+	if (!error)
+		error = fetch_range_locked(c, offset, end, interrupted, arg);
 	pthread_mutex_unlock(&f->lock);
-	return error;
+	return reader_errno(error);
 }

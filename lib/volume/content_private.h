@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* struct content, and how its missing bytes come from the remote. Private to content.c and content_fetch.c. */
+/* struct content, and how its missing bytes come from the remote. Private to content*.c. */
 #ifndef EPOCHFS_VOLUME_CONTENT_PRIVATE_H
 #define EPOCHFS_VOLUME_CONTENT_PRIVATE_H
 
@@ -8,37 +8,42 @@
 #include "lib/volume/contents.h"
 
 /*
- * Lock order: volume.lock > contents.lock > fetch.lock > content.io. `io` is held for reading over each read of the backing file, and for
- * writing while the descriptor changes, so that whoever changes the file below knows when nobody reads it any more.
+ * Lock order: volume.lock > contents.lock > fetch.lock > content.io. `io` is held for reading over
+ * each read of the backing file, and for writing while the descriptor changes or bytes are dropped,
+ * so that whoever changes the file below knows when nobody reads it any more.
  */
 
 /* Where a segment of the recipe is. */
 enum segment_state {
 	SEGMENT_MISSING,
 	SEGMENT_COMING, /* a fetch is under way */
-	SEGMENT_HERE,
+	SEGMENT_HERE,	/* in the backing file, and checked since the content was opened */
 	SEGMENT_FAILED, /* the last fetch failed with `error`; the next request tries again */
 };
 
 /*
- * Bytes that are in the remote. The backing file is sparse; it has the segments that are HERE. While nobody has the content open, objects/<version>.have
- * says which these are; it is removed when the content is opened, so that a crash forgets them.
+ * Bytes that are in the remote, or in a backing file that is not known to be right. The file is
+ * sparse; it has the segments that are HERE. What an earlier reader left in it (or a crash, or a
+ * power loss) is taken where it has the hash that the recipe names; no list of it is kept.
  */
 struct fetch {
 	atomic_bool needed; /* false: all bytes are in the backing file */
 	struct hash recipe_hash;
+	bool kept;	    /* the backing file may hold bytes of before; set once */
+	atomic_ulong drops; /* rises when segments are dropped, with content.io held for writing */
+
 	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t changed;
 	bool loading, loaded; /* the recipe */
 	struct recipe recipe;
 	uint8_t *state; /* enum segment_state of each segment */
-	uint8_t *kept;	/* what .have said, until the recipe is loaded */
-	size_t kept_count;
 	size_t missing; /* segments that are not HERE */
-	uint64_t here_bytes;
 	int error;
 	uint64_t next_offset; /* where a sequential reader reads next */
 	uint64_t window;      /* read-ahead */
+	uint64_t ahead;	      /* to where it has been asked for */
+	unsigned pins;	      /* while there are any, no segment is dropped */
+	int64_t delta;	      /* bytes that the backing file has more than its row says */
 };
 
 struct content {
@@ -46,11 +51,12 @@ struct content {
 	struct content *next;
 	uint64_t version, size;
 	unsigned refs; /* guarded by contents.lock */
-	bool detached; /* no longer in the table */
+	bool detached; /* no longer in the table; guarded by volume.lock */
 	bool lent;
 	int fd; /* backing file, for reading (and writing, while bytes are missing); -1: none */
 	uint8_t *bytes; /* inline content; NULL: in the backing file */
-	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file */
+	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file; guarded by
+			   volume.lock */
 	pthread_rwlock_t io;
 	struct fetch fetch;
 };
@@ -60,13 +66,29 @@ struct contents {
 	pthread_cond_t idle;
 	unsigned fetches; /* threads under way */
 	struct content *first;
+	atomic_llong delta; /* the sum of all fetch.delta */
 };
 
-/* Makes the sparse backing file, or takes the one that an earlier reader left. With the volume's lock. */
+/* content_local.c: the sparse backing file. */
+
+/* Makes it, or takes the one that an earlier reader left. With the volume's lock. */
 int fetch_open_locked(struct content *c, const struct state_version *v);
-/* Notes in the row and in .have what is there. With the volume's and the contents' lock. */
+/* Notes in the row what is there. With the volume's and the contents' lock. */
 void fetch_close_locked(struct content *c);
-void fetch_free(struct fetch *f);
+/* Before the content is freed, in any case. */
+void fetch_free(struct content *c);
 bool fetch_whole(const struct fetch *f);
+/* All is there: the kernel may read the file itself from the next open on. */
+void fetch_note_whole(struct content *c);
+/* A segment's bytes, checked, go into the file and are HERE. */
+int fetch_write(struct content *c, size_t segment, const void *plain, size_t len);
+/* Of segments that are COMING, those that the file holds already are HERE. 0 or -ENOMEM. */
+int fetch_find_kept(struct content *c, size_t first, size_t count);
+/*
+ * Makes room in the cache for `bytes` of segments [first, first + count): other content is evicted,
+ * then segments of this one are dropped that nobody has asked for lately. It does not fail: a reader
+ * gets his bytes as long as the disk takes them.
+ */
+void fetch_make_room(struct content *c, uint64_t bytes, size_t first, size_t count);
 
 #endif

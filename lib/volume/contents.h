@@ -12,6 +12,13 @@ void contents_drain(struct contents *c);
 /* All references must be gone. NULL is allowed. */
 void contents_free(struct contents *c);
 
+/* Bytes in backing files that no row counts yet; may be negative. Any thread. */
+int64_t contents_unaccounted(struct volume *vol);
+/* Between the two nothing is dropped from the backing file to make room: who reads it by a descriptor
+ * of its own, after content_fetch, needs that. */
+void content_pin(struct content *c);
+void content_unpin(struct content *c);
+
 /* Whether somebody has this version open: it is not buried, not evicted. */
 bool content_in_use_locked(struct volume *vol, uint64_t version);
 /* References to it that there are. */

@@ -8,6 +8,7 @@
 #include "lib/util/io.h"
 #include "lib/volume/body.h"
 #include "lib/volume/control_internal.h"
+#include "lib/volume/evict.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"
@@ -144,7 +145,7 @@ static json_t *open_json(struct open_list *list)
 /* ---- the whole ---- */
 
 struct numbers {
-	uint64_t files, local, dirty;
+	uint64_t files;
 	uint64_t epochs, complete, latest, current;
 	const char *pending;
 	int64_t pending_since_ns;
@@ -166,7 +167,6 @@ static void count_locked(struct volume *vol, struct numbers *n)
 	const struct sealer *s = vol->sealer;
 
 	n->files = state_file_count(vol->state);
-	state_version_totals(vol->state, &n->local, &n->dirty);
 	n->current = vol->current_epoch;
 	n->pending = pending_text(&s->pending);
 	n->pending_since_ns = s->pending.opened_ns;
@@ -200,7 +200,7 @@ static void add_live(struct volume *vol, json_t *o)
 	struct open_list list = {.vol = vol};
 	struct numbers n = {0};
 	struct hold hold = {0};
-	json_t *epochs, *cache;
+	json_t *epochs;
 
 	pthread_mutex_lock(&vol->lock);
 	count_locked(vol, &n);
@@ -216,12 +216,6 @@ static void add_live(struct volume *vol, json_t *o)
 	json_object_set_new(o, "epochs", epochs);
 	set_number(o, "files", n.files);
 	json_object_set_new(o, "pending", pending_json(&n, &hold, &list));
-	cache = json_object();
-	set_number(cache, "bytes", n.local);
-	set_number(cache, "dirty_bytes", n.dirty);
-	if (vol->options.cache_size)
-		set_number(cache, "limit_bytes", vol->options.cache_size);
-	json_object_set_new(o, "cache", cache);
 	if (n.failed)
 		json_object_set_new(
 			o, "seal_failure",
@@ -241,7 +235,7 @@ json_t *control_status(struct volume *vol)
 		return NULL;
 	if (vol->sealer)
 		add_live(vol, o);
-	if (uploader_status(vol, o) != 0) {
+	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

@@ -77,7 +77,7 @@ static int plan_locked(struct edit *e, uint64_t keep)
 	return 0;
 }
 
-/* Everything of V1 that is needed becomes local; keeps it from being evicted until the end. */
+/* Everything of V1 that is needed becomes local and stays so until it is unpinned and put. */
 static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
 		      struct content **ret_content)
 {
@@ -86,9 +86,11 @@ static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
 
 	if (error)
 		return error;
+	content_pin(c);
 	error = content_fetch(c, 0, e->kind == EDIT_TAKEOVER ? UINT64_MAX : e->keep, interrupted,
 			      arg);
 	if (error) {
+		content_unpin(c);
 		content_put(c);
 		return error;
 	}
@@ -315,9 +317,13 @@ static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
 	/* After a power loss V1's name must not lead to the file that is changed now. */
 	if (!error && e->kind == EDIT_TAKEOVER && e->base.fsynced && fsync(e->vol->objects_fd) < 0)
 		error = -errno;
+	if (!error && e->kind == EDIT_GIVE && e->base.fsynced)
+		error = state_sync(e->vol->state);
 	if (error && clone >= 0)
 		unlinkat(e->vol->objects_fd, e->temporary, 0);
 	content_put(old);
+	if (base)
+		content_unpin(base);
 	content_put(base);
 	return error;
 }

@@ -94,11 +94,7 @@ static int names_epoch(void *arg, const char *name, uint64_t number)
 static int drop_locked(struct volume *vol, uint64_t number)
 {
 	struct epoch_index *x = epochs_index_locked(vol);
-	struct state_epoch row = {
-		.number = number,
-		.state = EPOCH_DROPPED,
-		.remote_delete_pending = !vol->local_only,
-	};
+	struct state_epoch row;
 	int tagged, error;
 
 	if (!x)
@@ -110,7 +106,14 @@ static int drop_locked(struct volume *vol, uint64_t number)
 		return tagged;
 	if (tagged || number == vol->current_epoch || number == epoch_index_latest(x))
 		return -EBUSY;
+	error = state_epoch_get(vol->state, number, &row);
+	if (error)
+		return error;
+	/* The record tells the remote's drop which epoch is meant. */
+	row.state = EPOCH_DROPPED;
+	row.remote_delete_pending = !vol->local_only;
 	error = state_epoch_set(vol->state, &row);
+	state_epoch_free(&row);
 	if (!error)
 		epoch_index_remove(x, number);
 	return error;

@@ -3,9 +3,12 @@
 #include "lib/volume/evict.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
@@ -15,8 +18,10 @@
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)
 #define WAIT_STEP_NS  (100 * NS_PER_MS)
-/* The evictor makes this much more room than is asked for, so that it is not called for each file. */
+/* The evictor makes this much more room than is asked for, so that it is not called for each file;
+ * but no more than this part of the whole. */
 #define AHEAD_BYTES ((uint64_t)64 << 20)
+#define AHEAD_PART  16
 /* Versions evicted in one transaction. */
 #define BATCH 64
 
@@ -27,6 +32,24 @@ struct evictor {
 	pthread_cond_t wake;
 	bool kicked, stops;
 };
+
+/* Bytes in backing files, by the rows and by what came since these were written. */
+static int bytes_local(struct volume *vol, uint64_t *ret_local, uint64_t *ret_dirty)
+{
+	int64_t more = contents_unaccounted(vol);
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_version_totals(vol->state, ret_local, ret_dirty);
+	pthread_mutex_unlock(&vol->lock);
+	if (error)
+		return error;
+	if (more >= 0 || *ret_local >= (uint64_t)-more)
+		*ret_local += (uint64_t)more;
+	else
+		*ret_local = 0;
+	return 0;
+}
 
 /* Bytes over the limits once `more` came in; 0: there is room. */
 static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
@@ -42,9 +65,7 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 	if (available < keep)
 		over = keep - available;
 	if (vol->options.cache_size) {
-		pthread_mutex_lock(&vol->lock);
-		error = state_version_totals(vol->state, &local, &dirty);
-		pthread_mutex_unlock(&vol->lock);
+		error = bytes_local(vol, &local, &dirty);
 		if (error)
 			return error;
 		if (local + more > vol->options.cache_size &&
@@ -53,6 +74,21 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 	}
 	*ret_over = over;
 	return 0;
+}
+
+static uint64_t bytes_ahead(const struct volume *vol)
+{
+	uint64_t ahead = AHEAD_BYTES, part = vol->options.cache_size / AHEAD_PART;
+	struct statvfs fs;
+
+	if (part && part < ahead)
+		ahead = part;
+	if (fstatvfs(vol->cache_fd, &fs) == 0) {
+		part = (uint64_t)fs.f_blocks * fs.f_frsize / AHEAD_PART;
+		if (part < ahead)
+			ahead = part;
+	}
+	return ahead;
 }
 
 /* ---- evicting ---- */
@@ -91,7 +127,35 @@ static int evict_one_locked(struct volume *vol, uint64_t id)
 	return error;
 }
 
-/* The rows first: a crash in between leaves a file without a row, or one more than its row says, and recovery removes it. */
+/* Large files take long to remove: under the lock they only get another name, so that nobody opens
+ * the old file after its row changed. Recovery removes what a crash leaves. */
+static void evicted_name(uint64_t id, char ret_name[40])
+{
+	snprintf(ret_name, 40, "evicted-%016" PRIx64 ".tmp", id);
+}
+
+static void put_aside(struct volume *vol, uint64_t id)
+{
+	char from[OBJECT_NAME_MAX], to[40];
+
+	object_name(id, from);
+	evicted_name(id, to);
+	if (renameat(vol->objects_fd, from, vol->objects_fd, to) < 0 && errno != ENOENT)
+		log_warn("objects/%s cannot be evicted: %s", from, strerror(errno));
+}
+
+static void remove_victims(struct volume *vol, const struct victims *p)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		char name[40];
+
+		evicted_name(p->id[i], name);
+		unlinkat(vol->objects_fd, name, 0);
+	}
+}
+
+/* The rows first: a crash in between leaves a file without a row, or one more than its row says, and
+ * recovery removes it. */
 static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
 {
 	struct victims p = {.vol = vol, .wanted = wanted};
@@ -108,13 +172,14 @@ static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
 			error = evict_one_locked(vol, p.id[i]);
 		error = state_end(vol->state, error);
 	}
-	/* Under the lock, so that nobody opens the old file after its row changed. */
 	for (size_t i = 0; !error && i < p.count; i++)
-		object_remove(vol, p.id[i]);
+		put_aside(vol, p.id[i]);
 	pthread_mutex_unlock(&vol->lock);
-	if (!error)
-		*ret_bytes = p.bytes;
-	return error;
+	if (error)
+		return error;
+	remove_victims(vol, &p);
+	*ret_bytes = p.bytes;
+	return 0;
 }
 
 static int evict(struct volume *vol, uint64_t wanted)
@@ -143,7 +208,7 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 		if (error || !over)
 			return error;
 		keeper_remove_now(vol);
-		error = evict(vol, over + AHEAD_BYTES);
+		error = evict(vol, over + bytes_ahead(vol));
 		if (!error)
 			error = bytes_over(vol, bytes, &over);
 		if (error || !over)
@@ -157,6 +222,18 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 		cond_wait_until(&vol->changed, &vol->lock, clock_mono_ns() + WAIT_STEP_NS);
 		pthread_mutex_unlock(&vol->lock);
 	}
+}
+
+uint64_t evictor_make_room(struct volume *vol, uint64_t bytes)
+{
+	uint64_t over = 0;
+
+	if (bytes_over(vol, bytes, &over) || !over)
+		return 0;
+	keeper_remove_now(vol);
+	if (evict(vol, over + bytes_ahead(vol)) || bytes_over(vol, bytes, &over))
+		return 0;
+	return over;
 }
 
 /* ---- the thread ---- */
@@ -179,7 +256,7 @@ static void *run(void *arg)
 		pthread_mutex_unlock(&ev->lock);
 		if (stops)
 			return NULL;
-		if (bytes_over(ev->vol, AHEAD_BYTES, &over) == 0 && over)
+		if (bytes_over(ev->vol, bytes_ahead(ev->vol), &over) == 0 && over)
 			evict(ev->vol, over);
 	}
 }
@@ -192,6 +269,7 @@ int evictor_start(struct volume *vol)
 	if (!ev)
 		return -ENOMEM;
 	ev->vol = vol;
+	ev->kicked = true; /* the limits may be others than those of the last mount */
 	pthread_mutex_init(&ev->lock, NULL);
 	error = cond_init_mono(&ev->wake);
 	if (!error)
@@ -241,9 +319,7 @@ int evictor_status(struct volume *vol, json_t *status)
 	json_t *cache;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
-	error = state_version_totals(vol->state, &local, &dirty);
-	pthread_mutex_unlock(&vol->lock);
+	error = bytes_local(vol, &local, &dirty);
 	if (error || fstatvfs(vol->cache_fd, &fs) < 0)
 		return error ? error : -errno;
 	cache = json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)local, "dirty_bytes",

@@ -75,10 +75,9 @@ ssize_t handle_read(struct handle *h, void *data, size_t len, uint64_t offset,
 ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset);
 /*
  * For fs/ to splice: a descriptor (borrowed, valid until release) and the count of bytes at offset
- * that may be read from it now; fetches them first where they are not local.
+ * that may be read from it now. -EAGAIN where not all of the file is local: handle_read fetches.
  */
-ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, interrupted_fn interrupted,
-		       void *arg, int *ret_fd);
+ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_fd);
 /*
  * Begins the edit if one is owed: fetches what is not local and clones what must stay, which may take
  * long and can be interrupted here. A change that follows (write, truncate, fallocate,

@@ -175,8 +175,7 @@ static ssize_t lend_staged(struct handle *h, struct backing *backing, size_t len
 						   : (ssize_t)((uint64_t)st.st_size - offset);
 }
 
-ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, interrupted_fn interrupted,
-		       void *arg, int *ret_fd)
+ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_fd)
 {
 	struct backing *backing;
 	struct content *c;
@@ -189,8 +188,8 @@ ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, interrupte
 		return lend_staged(h, backing, len, offset, ret_fd);
 	size = content_size(c);
 	len = offset >= size ? 0 : len < size - offset ? len : (size_t)(size - offset);
-	error = len ? content_fetch(c, offset, len, interrupted, arg) : 0;
-	fd = error ? error : lend_content(h, c);
+	/* What is not whole may be dropped again before the caller has read it. */
+	fd = content_whole(c) ? lend_content(h, c) : -EAGAIN;
 	content_put(c);
 	if (fd < 0)
 		return fd;

@@ -34,8 +34,8 @@ struct store;	 /* lib/store/store.h; NULL with remote `none` */
 
 struct volume {
 	struct volume_options options; /* strings copied, owned by volume.c */
-	struct remote *
-		remote; /* retries for as long as a reader should wait; the uploader adds its own */
+	struct remote *plain;	       /* without retries: the uploader puts its own over it */
+	struct remote *remote;	       /* retries for as long as a reader should wait */
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
 	char uuid[37];
 	char *run_id, *node_name;
@@ -68,8 +68,6 @@ struct volume {
 
 /* "0000000000000012" in objects/. */
 #define OBJECT_NAME_MAX 17
-/* Beside a sparse one: which parts of it are there (content_private.h). */
-#define OBJECT_HAVE_SUFFIX ".have"
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX]);
 /* Opens (or with O_CREAT makes) the backing file of a version: the descriptor or -errno. */
 int object_open(struct volume *vol, uint64_t version, int flags);

@@ -27,14 +27,10 @@ int object_open(struct volume *vol, uint64_t version, int flags)
 
 int object_remove(struct volume *vol, uint64_t version)
 {
-	char name[OBJECT_NAME_MAX + sizeof(OBJECT_HAVE_SUFFIX)];
+	char name[OBJECT_NAME_MAX];
 
 	object_name(version, name);
-	if (unlinkat(vol->objects_fd, name, 0) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	strcat(name, OBJECT_HAVE_SUFFIX);
-	unlinkat(vol->objects_fd, name, 0);
-	return 0;
+	return unlinkat(vol->objects_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 bool object_is_still(struct volume *vol, uint64_t version, int fd)

@@ -102,3 +102,27 @@ int check_closed_locked(struct volume *vol, struct recovery *r)
 	}
 	return 0;
 }
+
+static int doubt_copy(void *arg, const struct state_version *v)
+{
+	struct volume *vol = arg;
+	struct state_version doubted = *v;
+
+	if (v->fsynced || !v->size)
+		return 0;
+	doubted.local_whole = false;
+	if (!v->has_recipe) { /* the database has its bytes */
+		doubted.local_bytes = 0;
+		object_remove(vol, v->id);
+	}
+	return state_version_set(vol->state, &doubted);
+}
+
+int doubt_copies_locked(struct volume *vol)
+{
+	int error = state_begin(vol->state);
+
+	return error ? error
+		     : state_end(vol->state,
+				 state_version_each_evictable(vol->state, doubt_copy, vol));
+}

@@ -46,17 +46,49 @@ int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret
 	return error;
 }
 
-int records_drop(struct remote *remote, uint64_t number)
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+bool records_same_epoch(const struct epoch_record *a, const struct epoch_record *b)
+{
+	return a->sealed_ns == b->sealed_ns && same_text(a->host, b->host) &&
+	       same_text(a->run_id, b->run_id);
+}
+
+/* 0: what the remote has under this number may become a tombstone; -ENOENT: it is one already. */
+static int may_drop(struct remote *remote, uint64_t number, const char *ours)
+{
+	cleanup_record struct epoch_record here = {0}, there = {0};
+	int error = records_get(remote, number, &there, NULL);
+
+	/* What is damaged is nobody's. */
+	if (error || !ours)
+		return error == -EBADMSG ? 0 : error;
+	error = record_decode(ours, strlen(ours), &here);
+	if (error)
+		return error;
+	return records_same_epoch(&here, &there) ? 0 : -EEXIST;
+}
+
+int records_drop(struct remote *remote, uint64_t number, const char *ours)
 {
 	cleanup_buf struct buf text = {0};
 	char key[KEY_MAX];
-	int error = summary_forget(remote, number);
+	int error = tombstone_encode(number, clock_wall_ns(), &text);
 
-	if (!error)
-		error = tombstone_encode(number, clock_wall_ns(), &text);
 	if (error)
 		return error;
 	epoch_key(number, key);
+	error = remote_put_if_absent(remote, key, text.data, text.len);
+	if (error != -EEXIST)
+		return error;
+	error = may_drop(remote, number, ours);
+	if (!error)
+		error = summary_forget(remote, number);
+	if (error)
+		return error == -ENOENT ? 0 : error;
 	return remote_put(remote, key, text.data, text.len);
 }
 
@@ -104,17 +136,22 @@ static int compare_slots(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* A summary gave this text. */
+/* A summary gave this text. What is damaged there may be whole in the epoch's own object. */
 static int fill_slot(void *arg, uint64_t number, const char *text)
 {
+	cleanup_record struct epoch_record record = {0};
 	struct record_list *list = arg;
 	struct record_slot wanted = {.number = number};
 	struct record_slot *slot = list->count ? bsearch(&wanted, list->slots, list->count,
 							 sizeof(wanted), compare_slots)
 					       : NULL;
+	int error;
 
 	if (!slot || slot->text)
 		return 0;
+	error = record_decode(text, strlen(text), &record);
+	if (error)
+		return error == -ENOMEM ? error : 0;
 	slot->text = strdup(text);
 	return slot->text ? 0 : -ENOMEM;
 }
@@ -276,7 +313,7 @@ static int read_tag(void *arg, const char *key, uint64_t size)
 		return error;
 	if (tag_text_parse(text.data, text.len, &number)) {
 		log_warn("tag '%s' in the remote is damaged; it is left out", name);
-		return 0;
+		number = 0;
 	}
 	return walk->fn(walk->arg, name, number);
 }

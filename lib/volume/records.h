@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_VOLUME_RECORDS_H
 #define EPOCHFS_VOLUME_RECORDS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "lib/format/record.h"
 #include "lib/remote/remote.h"
@@ -31,12 +32,17 @@ int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg)
 /* -ENOENT (also a tombstone), -EBADMSG, or the remote's. ret_text may be NULL; free it. */
 int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
 		char **ret_text);
-/* Puts a tombstone in the record's place. */
-int records_drop(struct remote *remote, uint64_t number);
+/* Whether both speak of the same sealing of the same machine. */
+bool records_same_epoch(const struct epoch_record *a, const struct epoch_record *b);
+/*
+ * Puts a tombstone in the record's place. `ours` (may be NULL: any) is the record as who drops it has
+ * it: where the remote has another writer's under this number, -EEXIST, and that stays.
+ */
+int records_drop(struct remote *remote, uint64_t number, const char *ours);
 /* Writes the summary that ends with this epoch, where it is one that ends a summary. */
 int records_summarize(struct remote *remote, uint64_t last);
 
-/* Tags: calls fn for each well-formed one. */
+/* Tags: calls fn for each; with number 0 for one whose object is damaged (logged). */
 int records_tags(struct remote *remote, int (*fn)(void *arg, const char *name, uint64_t number),
 		 void *arg);
 

@@ -363,6 +363,8 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 		error = check_closed_locked(vol, r);
 	if (!error)
 		error = forget_lost_copies_locked(vol, r);
+	if (!error && r->rebooted)
+		error = doubt_copies_locked(vol);
 	if (!error)
 		error = remove_unlinked_locked(vol);
 	if (!error && r->killed)

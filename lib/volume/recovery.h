@@ -33,5 +33,9 @@ int boot_remember_locked(struct volume *vol);
  * gone, in whole or in part, is filled with zeros to its size and marked.
  */
 int check_closed_locked(struct volume *vol, struct recovery *r);
+/* After a reboot: copies of what the remote has, too, may be cut off or hold zeros, where no fsync made
+ * them safe. They count as fetched in part, so that each piece is compared with its hash when it is
+ * read (content_private.h). */
+int doubt_copies_locked(struct volume *vol);
 
 #endif

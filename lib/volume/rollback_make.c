@@ -70,7 +70,7 @@ static int new_version(struct apply *a, const struct tree_entry *e, struct state
 static int take_recipe(struct apply *a, const struct tree_entry *e, struct state_file *f)
 {
 	struct state_version v;
-	int error = state_version_by_recipe(a->vol->state, &e->u.recipe, &v);
+	int error = state_version_by_recipe(a->vol->state, &e->u.recipe, e->size, &v);
 
 	if (error && error != -ENOENT)
 		return error;

@@ -296,6 +296,15 @@ static int find_news(void *arg, const struct state_name *n, const char *name,
 	       v.born >= vol->next_epoch;
 }
 
+int sealer_left_changes_locked(struct volume *vol)
+{
+	if (meta_or_zero(vol, "unsealed"))
+		return 1;
+	return meta_or_zero(vol, "sealer_running")
+		       ? state_dir_list(vol->state, ROOT_INO, 0, find_news, vol)
+		       : 0;
+}
+
 /* "sealer_running": the last mount did not stop the sealer, so what was only in memory must be found
  * out. */
 static int restore_pending(struct volume *vol, bool unfinished, bool killed)

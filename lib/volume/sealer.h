@@ -30,6 +30,8 @@ enum activity {
  * thread (none where the volume is read-only). recovered_killed: something was open for writing
  * when the last mount ended without order. 0 or -errno. */
 int sealer_start(struct volume *vol, bool recovered_killed);
+/* Before sealer_start: whether the last mount left changes that are in no epoch: 1, 0 or -errno. */
+int sealer_left_changes_locked(struct volume *vol);
 /* Finishes what was begun, stops the thread; seals nothing. */
 void sealer_stop(struct volume *vol);
 

@@ -187,8 +187,9 @@ int state_version_new(struct state *s, struct state_version *v, uint64_t *ret_id
 int state_version_get(struct state *s, uint64_t id, struct state_version *ret_version);
 int state_version_set(struct state *s, const struct state_version *v);
 int state_version_remove(struct state *s, uint64_t id);
-/* A durable version with this recipe, local ones first: -ENOENT. */
-int state_version_by_recipe(struct state *s, const struct hash *recipe,
+/* A durable version with this recipe and size (a hostile tree may claim another), local ones first:
+ * -ENOENT. */
+int state_version_by_recipe(struct state *s, const struct hash *recipe, uint64_t size,
 			    struct state_version *ret_version);
 typedef int (*state_version_fn)(void *arg, const struct state_version *v);
 /* Staged versions, and those closed but never made durable: what recovery looks at. */
@@ -219,8 +220,9 @@ enum epoch_state {
 struct state_epoch {
 	uint64_t number;
 	enum epoch_state state;
-	char *record; /* JSON (lib/format/record.h), owned: state_epoch_free; NULL for a tombstone,
-			 and for a SEALED epoch that is not frozen yet (sealer.h): skip it */
+	char *record; /* JSON (lib/format/record.h), owned: state_epoch_free; NULL for a tombstone
+			 that the remote knows, and for a SEALED epoch that is not frozen yet
+			 (sealer.h): skip it */
 	char *error;  /* owned; why it failed, or NULL */
 	bool remote_delete_pending; /* dropped here, the remote does not know yet */
 	bool superseded;	    /* a later epoch continues this one: it is no longer complete */

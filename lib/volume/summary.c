@@ -10,6 +10,7 @@
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
+#include "lib/volume/records.h"
 
 int summary_add(struct buf *out, const char *text)
 {
@@ -33,9 +34,16 @@ int summary_put(struct remote *remote, uint64_t last, struct buf *out)
 struct summary_walk {
 	struct remote *remote;
 	uint64_t number; /* after, or the epoch to forget */
+	uint64_t last;	 /* of the summary that is read */
 	int (*fn)(void *arg, uint64_t number, const char *text);
 	void *arg;
 };
+
+/* A summary may hold the epochs of its own hundred only, so that a drop knows which hold one. */
+static bool may_hold(uint64_t last, uint64_t number)
+{
+	return number && number <= last && last - number < SUMMARY_EVERY;
+}
 
 static int give_records(const struct summary_walk *walk, const json_t *records)
 {
@@ -48,7 +56,7 @@ static int give_records(const struct summary_walk *walk, const json_t *records)
 		cleanup_free char *text = json_dumps(record, JSON_COMPACT);
 		int result;
 
-		if (number <= 0 || !text)
+		if (number <= 0 || !text || !may_hold(walk->last, (uint64_t)number))
 			continue;
 		result = walk->fn(walk->arg, (uint64_t)number, text);
 		if (result)
@@ -59,13 +67,13 @@ static int give_records(const struct summary_walk *walk, const json_t *records)
 
 static int read_summary(void *arg, const char *key, uint64_t size)
 {
-	const struct summary_walk *walk = arg;
+	struct summary_walk *walk = arg;
 	cleanup_buf struct buf text = {0};
 	json_t *object;
-	uint64_t last;
 	int error;
 
-	if (summary_key_parse(key, &last) || last <= walk->number || size > SUMMARY_ENCODED_MAX)
+	if (summary_key_parse(key, &walk->last) || walk->last <= walk->number ||
+	    size > SUMMARY_ENCODED_MAX)
 		return 0;
 	error = remote_get(walk->remote, key, 0, SUMMARY_ENCODED_MAX, &text);
 	if (error)
@@ -93,7 +101,7 @@ static int forget_one(void *arg, const char *key, uint64_t size)
 	uint64_t last;
 
 	(void)size;
-	if (summary_key_parse(key, &last) || last < walk->number)
+	if (summary_key_parse(key, &last) || !may_hold(last, walk->number))
 		return 0;
 	return remote_delete(walk->remote, key);
 }

@@ -3,16 +3,19 @@
 #include "lib/volume/upload_changes.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/util/log.h"
 #include "lib/volume/records.h"
 
 /* Numbers or names are collected under the lock, and worked off without it. */
 struct change {
 	char *tag; /* NULL: a drop */
 	uint64_t number;
+	char *record; /* of a drop: the epoch as it was here, or NULL */
 };
 
 struct changes {
@@ -22,14 +25,16 @@ struct changes {
 
 static void changes_free(struct changes *c)
 {
-	for (size_t i = 0; i < c->count; i++)
+	for (size_t i = 0; i < c->count; i++) {
 		free(c->list[i].tag);
+		free(c->list[i].record);
+	}
 	free(c->list);
 }
 
-static int add_change(struct changes *c, const char *tag, uint64_t number)
+static int add_change(struct changes *c, const char *tag, uint64_t number, const char *record)
 {
-	char *copy = tag ? strdup(tag) : NULL;
+	char *tag_copy = tag ? strdup(tag) : NULL, *record_copied = record ? strdup(record) : NULL;
 
 	if (c->count == c->cap) {
 		size_t cap = c->cap ? 2 * c->cap : 16;
@@ -40,24 +45,25 @@ static int add_change(struct changes *c, const char *tag, uint64_t number)
 			c->cap = cap;
 		}
 	}
-	if (c->count == c->cap || (tag && !copy)) {
-		free(copy);
+	if (c->count == c->cap || (tag && !tag_copy) || (record && !record_copied)) {
+		free(tag_copy);
+		free(record_copied);
 		return -ENOMEM;
 	}
-	c->list[c->count++] = (struct change){.tag = copy, .number = number};
+	c->list[c->count++] = (struct change){tag_copy, number, record_copied};
 	return 0;
 }
 
 static int collect_drop(void *arg, const struct state_epoch *e)
 {
 	return e->state == EPOCH_DROPPED && e->remote_delete_pending
-		       ? add_change(arg, NULL, e->number)
+		       ? add_change(arg, NULL, e->number, e->record)
 		       : 0;
 }
 
 static int collect_tag(void *arg, const char *name, uint64_t number)
 {
-	return add_change(arg, name, number);
+	return add_change(arg, name, number, NULL);
 }
 
 static int forget_drop(struct volume *vol, uint64_t number)
@@ -69,6 +75,8 @@ static int forget_drop(struct volume *vol, uint64_t number)
 	error = state_epoch_get(vol->state, number, &row);
 	if (!error) {
 		row.remote_delete_pending = false;
+		free(row.record);
+		row.record = NULL;
 		error = state_epoch_set(vol->state, &row);
 		state_epoch_free(&row);
 	}
@@ -108,6 +116,19 @@ static int put_tag(struct volume *vol, struct remote *remote, const struct chang
 	return error;
 }
 
+static int put_drop(struct volume *vol, struct remote *remote, const struct change *c)
+{
+	int error = records_drop(remote, c->number, c->record);
+
+	if (error == -EEXIST) {
+		log_error("epoch %" PRIu64 " was dropped here, but in the remote this number is "
+			  "another writer's: that one stays",
+			  c->number);
+		error = 0;
+	}
+	return error ? error : forget_drop(vol, c->number);
+}
+
 int upload_changes(struct volume *vol, struct remote *remote)
 {
 	struct changes changes = {0};
@@ -121,13 +142,7 @@ int upload_changes(struct volume *vol, struct remote *remote)
 	for (size_t i = 0; !error && i < changes.count; i++) {
 		const struct change *c = &changes.list[i];
 
-		if (c->tag) {
-			error = put_tag(vol, remote, c);
-			continue;
-		}
-		error = records_drop(remote, c->number);
-		if (!error)
-			error = forget_drop(vol, c->number);
+		error = c->tag ? put_tag(vol, remote, c) : put_drop(vol, remote, c);
 	}
 	changes_free(&changes);
 	return error;

@@ -231,9 +231,7 @@ static int final_tree(struct upload *u, struct buf *out)
 
 static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)
 {
-	return hash_equal(&theirs->tree_hash, &ours->tree_hash) &&
-	       theirs->sealed_ns == ours->sealed_ns && theirs->host && ours->host &&
-	       !strcmp(theirs->host, ours->host);
+	return hash_equal(&theirs->tree_hash, &ours->tree_hash) && records_same_epoch(theirs, ours);
 }
 
 /* On -EEXIST: the record that is there, if we put it ourselves before a crash. */
@@ -419,7 +417,9 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 		record->complete = RECORD_INCOMPLETE;
 		record->files -= u->lost < record->files ? u->lost : record->files;
 	}
-	return put_record(remote, record, json);
+	/* What the remote tells as done must not be news to this machine after a power loss. */
+	error = state_sync(u->vol->state);
+	return error ? error : put_record(remote, record, json);
 }
 
 static int upload_sealed(struct upload *u, struct remote *remote, uint64_t number,

@@ -184,7 +184,7 @@ static int open_store(struct volume *vol, struct opening_message *m)
 
 	if (error)
 		return error;
-	error = adopt_remote(vol);
+	error = adopt_remote(vol, m);
 	if (error && remote_may_retry(error))
 		opening_fail(m, error, "%s", remote_strerror(vol->remote, error, text));
 	return error;
@@ -280,15 +280,15 @@ void volume_close(struct volume *vol)
 		sealer_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
-	if (vol->evictor)
-		evictor_stop(vol);
-	if (vol->bodies)
-		keeper_stop(vol);
 	/* Readers are gone; what still comes for them need not. */
 	if (vol->remote)
 		remote_cancel(vol->remote);
 	if (vol->contents)
 		contents_drain(vol->contents);
+	if (vol->evictor)
+		evictor_stop(vol);
+	if (vol->bodies)
+		keeper_stop(vol);
 	if (vol->store)
 		store_close(vol->store);
 	if (vol->torn)
@@ -305,6 +305,7 @@ void volume_close(struct volume *vol)
 	close_fd(vol->cache_fd);
 	close_fd(vol->lock_fd);
 	remote_close(vol->remote);
+	remote_close(vol->plain);
 	pthread_cond_destroy(&vol->changed);
 	pthread_mutex_destroy(&vol->lock);
 	options_free(&vol->options);

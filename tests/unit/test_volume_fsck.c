@@ -247,7 +247,7 @@ START_TEST(a_dropped_epoch_is_no_problem)
 	struct made *m = make_volume();
 	CLEANUP(found_free) struct found found = {.lines = {0}};
 
-	unit_ok(records_drop(m->f.below, 1));
+	unit_ok(records_drop(m->f.below, 1, NULL));
 	found = run_fsck(false);
 	ck_assert_str_eq(buf_str(&found.lines), "");
 	ck_assert_uint_eq(found.totals.epochs, 2);

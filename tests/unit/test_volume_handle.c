@@ -382,16 +382,16 @@ START_TEST(descriptors_for_splicing_follow_an_edit)
 
 	vu_save(&u, "a", "0123456789");
 	reader = vu_open(&u, "a", O_RDONLY);
-	ck_assert_int_eq(handle_read_fd(reader, 100, 4, NULL, NULL, &fd), 6);
+	ck_assert_int_eq(handle_read_fd(reader, 100, 4, &fd), 6);
 	ck_assert_int_eq(pread(fd, data, 6, 4), 6);
 	ck_assert_str_eq(data, "456789");
 	h = vu_open(&u, "a", O_RDWR);
 	unit_ok(handle_write_fd(h, &write_fd));
 	ck_assert_int_eq(pwrite(write_fd, "x", 1, 0), 1);
-	ck_assert_int_eq(handle_read_fd(reader, 1, 0, NULL, NULL, &fd), 1);
+	ck_assert_int_eq(handle_read_fd(reader, 1, 0, &fd), 1);
 	ck_assert_int_eq(pread(fd, data, 1, 0), 1);
 	ck_assert_int_eq(data[0], 'x');
-	ck_assert_int_eq(handle_read_fd(reader, 1, 100, NULL, NULL, &fd), 0);
+	ck_assert_int_eq(handle_read_fd(reader, 1, 100, &fd), 0);
 	vu_close(h);
 	handle_release(reader, false);
 }

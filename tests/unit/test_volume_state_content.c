@@ -125,9 +125,10 @@ START_TEST(a_recipe_finds_its_version_local_ones_first)
 	v.local_bytes = 9;
 	v.state = VERSION_CLOSED;
 	new_version(&v);
-	unit_ok(state_version_by_recipe(s, &v.recipe, &got));
+	unit_ok(state_version_by_recipe(s, &v.recipe, v.size, &got));
 	ck_assert_uint_eq(got.id, local);
-	unit_error(state_version_by_recipe(s, &other, &got), -ENOENT);
+	unit_error(state_version_by_recipe(s, &other, v.size, &got), -ENOENT);
+	unit_error(state_version_by_recipe(s, &v.recipe, v.size + 1, &got), -ENOENT);
 }
 END_TEST
 
