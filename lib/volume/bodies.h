@@ -55,6 +55,8 @@ struct told {
 	pid_t tid, tgid;
 	int flags; /* of the open */
 	int64_t at_ns;
+	uint64_t parent; /* the name that the second walk looked up; 0: none yet */
+	char name[256];
 };
 
 /* Versions without a row whose backing files can go. */

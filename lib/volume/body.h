@@ -87,7 +87,8 @@ struct body *body_pending_for_locked(struct volume *vol, uint64_t ino, pid_t pid
 /* A lookup by this thread led to this file (NULL: to none). Where the thread was just told ESTALE by
  * an open of another file, which had the name before, that open goes on here. Before the answer is
  * made; may drop the lock. */
-void body_looked_up_locked(struct volume *vol, pid_t tid, const struct state_file *f);
+void body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
+			   const struct state_file *f);
 /* Size, blocks, mtime and ctime of an open staged body from its backing file, put over `attr`. */
 void body_attr_locked(const struct body *b, struct live_attr *attr);
 /* All open bodies that are staged or have writers, for the sealer and status. fn runs with the

@@ -219,7 +219,7 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 		body_watch_locked(vol, b, true);
 		return;
 	}
-	b->killed = b->closed_well = false;
+	b->killed = b->closed_well = b->tear = false;
 	body_watch_locked(vol, b, false);
 }
 

@@ -128,7 +128,7 @@ int live_lookup(struct volume *vol, uint64_t parent, const char *name, pid_t pid
 	SCOPED_LOCK(&vol->lock);
 	error = live_find_locked(vol, parent, name, &n, &f);
 	if (!error || error == -ENOENT)
-		body_looked_up_locked(vol, pid, error ? NULL : &f);
+		body_looked_up_locked(vol, pid, parent, name, error ? NULL : &f);
 	if (!error)
 		live_attr_for_locked(vol, &f, pid, ret_attr);
 	return error;
