@@ -221,5 +221,7 @@ int connect_volume(struct volume *vol, struct opening_message *m)
 		error = remote_retry_new(plain, &policy, &vol->remote);
 	if (error)
 		remote_close(plain);
+	else
+		vol->plain = remote_ref(plain);
 	return error;
 }

@@ -183,7 +183,7 @@ static int open_remote(struct uploader *up)
 	/* For ever, and also what a person can put right: the operator frees space, and it goes on. */
 	const struct remote_retry_policy policy = {.persist = true};
 	struct store_index index = volume_store_index(up->vol);
-	struct remote *inner = remote_ref(up->vol->remote);
+	struct remote *inner = remote_ref(up->vol->plain);
 	int error = remote_retry_new(inner, &policy, &up->remote);
 
 	if (error) {
