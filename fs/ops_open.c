@@ -209,6 +209,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 
 	if (r == 0 && is_epochs_name(dir, name))
 		r = -EISDIR;
+	if (r == 0)
+		r = handle_await_room(m->vol, request_interrupted, req);
 	if (r == 0) {
 		r = handle_create(m->vol, dir->a, name, mode, fi->flags, &who, &attr, &h);
 		if (r == -EEXIST && !(fi->flags & O_EXCL))
