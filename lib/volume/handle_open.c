@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
@@ -201,18 +202,32 @@ static int choose_current_locked(struct opening *o, struct body **ret_body, stru
 /* The kernel's second walk follows the first at once; a lookup later than that is another's. */
 #define WALK_MAX NS_PER_S
 
-void body_looked_up_locked(struct volume *vol, pid_t tid, const struct state_file *f)
+/* Whether this lookup is the last step of the second walk. The kernel may do it twice. */
+static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
+{
+	if (clock_mono_ns() - t->at_ns > WALK_MAX)
+		return false;
+	if (t->parent)
+		return t->parent == parent && !strcmp(t->name, name);
+	t->parent = parent;
+	snprintf(t->name, sizeof(t->name), "%s", name);
+	return true;
+}
+
+void body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
+			   const struct state_file *f)
 {
 	struct told *t = vol->bodies->told ? told_find_locked(vol, tid) : NULL;
 	struct after after = {.vol = vol};
 
-	if (!t || (f && (!S_ISREG(f->mode) || f->ino == t->ino)) ||
-	    clock_mono_ns() - t->at_ns > WALK_MAX)
+	if (!t || (f && !S_ISREG(f->mode)))
 		return;
-	if (!f) {
+	if (!is_second_walk(t, parent, name)) {
 		told_take_locked(vol, t->ino, tid);
 		return;
 	}
+	if (!f || f->ino == t->ino)
+		return;
 	/* A rename gave the name to another file: what was made for the one is made for that. */
 	struct opening o = {.vol = vol,
 			    .ino = f->ino,
@@ -243,12 +258,13 @@ static int choose_locked(struct opening *o, struct body **ret_body, struct after
 		*ret_body = b;
 		return 0;
 	}
-	if (o->node == o->f.body)
+	if (o->node == o->f.body && (o->f.nlink || b))
 		return choose_current_locked(o, ret_body, after);
 	/* A node whose content was replaced: by name the new one is found. There is only one more
 	 * try, so what it is to find must be there. */
-	if (o->f.nlink && !o->told && o->tid) {
-		int result = redirect_locked(o, body_of_file_locked(vol, &o->f), after);
+	if (!o->told && o->tid && (o->f.nlink || !b)) {
+		int result =
+			o->f.nlink ? redirect_locked(o, body_of_file_locked(vol, &o->f), after) : 0;
 
 		return result < 0 ? result : tell_stale_locked(o);
 	}
@@ -256,7 +272,8 @@ static int choose_locked(struct opening *o, struct body **ret_body, struct after
 		*ret_body = b;
 		return 0;
 	}
-	return choose_current_locked(o, ret_body, after);
+	/* The last name went after the walk, and nobody has the content open: it is gone. */
+	return o->f.nlink ? choose_current_locked(o, ret_body, after) : -ENOENT;
 }
 
 /* ---- open ---- */
@@ -291,11 +308,13 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 
 	body_settle_locked(o->vol, o->ino);
 	error = state_file_get(o->vol->state, o->ino, &o->f);
-	if (error)
+	if (error && error != -ENOENT)
 		return error;
+	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid);
+	if (error) /* removed after the walk: by name something else is found, or nothing */
+		return o->tid && !o->told ? tell_stale_locked(o) : error;
 	if (!S_ISREG(o->f.mode))
 		return S_ISDIR(o->f.mode) ? -EISDIR : -EINVAL;
-	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid);
 	error = choose_locked(o, &b, after);
 	if (!error)
 		attach_locked(h, b);
