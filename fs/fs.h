@@ -27,6 +27,7 @@ struct fs_mount {
 	char device[24];   /* "0:45" in mountinfo; "" where it is not found there */
 	uint32_t uid, gid; /* who mounted: owner of .control and torn/ */
 	struct fuse_session *se;
+	_Atomic bool gone; /* the connection to the kernel: nobody waits for an answer any more */
 	struct nodes *nodes;
 	struct loop *loop;
 	struct passthrough *passthrough;
@@ -69,7 +70,7 @@ static inline struct file *file_of(const struct fuse_file_info *fi)
 	return (struct file *)(uintptr_t)fi->fh; /* NOLINT: the kernel keeps it as a number */
 }
 
-/* fuse_req_interrupted as an interrupted_fn; arg is the request. */
+/* An interrupted_fn; arg is the request: a signal came, or the mount is gone. */
 bool request_interrupted(void *req);
 struct live_caller request_caller(fuse_req_t req);
 /*

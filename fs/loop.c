@@ -297,6 +297,7 @@ static void end_loop(struct loop *l)
 	if (l->ended)
 		return;
 	l->ended = true;
+	l->m->gone = true;
 	pthread_cond_broadcast(&l->role_free);
 	pthread_cond_signal(&l->watch_wake);
 	if (write(l->ended_fd, &one, sizeof(one)) < 0)

@@ -224,8 +224,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 
 /* A descriptor to copy from, and up to len bytes that are there: the count. `ret_own` is to be
  * closed, where it is not -1. */
-static ssize_t copy_source(struct file *f, off_t off, size_t len, int *ret_fd,
-			   int *ret_own)
+static ssize_t copy_source(struct file *f, off_t off, size_t len, int *ret_fd, int *ret_own)
 {
 	ssize_t n;
 

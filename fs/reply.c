@@ -9,7 +9,7 @@
 
 bool request_interrupted(void *req)
 {
-	return fuse_req_interrupted(req);
+	return fs_of(req)->gone || fuse_req_interrupted(req);
 }
 
 struct live_caller request_caller(fuse_req_t req)

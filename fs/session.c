@@ -33,10 +33,11 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	/* Not wanted: the writeback cache (it excludes passthrough), export (NFS would keep node ids
 	 * for ever), invalidation by mtime (nothing changes behind the kernel's back), locks (the
-	 * kernel's own do), ACLs, the umask left to us, reading requests through a pipe (a request of a
+	 * kernel's own do), ACLs, the umask left to us, direct I/O in the background (a signal would not
+	 * end it), reading requests through a pipe (a request of a
 	 * mebibyte and its header do not fit). */
 	want(conn, FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
-			   FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_ASYNC_DIO |
+			   FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
 			   FUSE_CAP_SPLICE_WRITE);
 	conn->max_write = WRITE_MAX;
 	conn->max_background = BACKGROUND_MAX;

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a mount ends: by umount, by signals, with files open, or cut off."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from conftest import LIMIT, is_mounted, python, run, wait_until
+
+HOLD = """
+import os, sys
+fd = os.open(sys.argv[1], int(sys.argv[2]), 0o644)
+if int(sys.argv[2]) & os.O_ACCMODE:
+    os.write(fd, b"half")
+print("open", flush=True)
+sys.stdin.readline()
+os.close(fd)
+print("closed", flush=True)
+sys.stdin.read()
+"""
+
+
+def holder(path, flags):
+    p = python(HOLD, path, str(flags))
+    assert p.stdout.readline() == "open\n"
+    return p
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_seals_and_unmounts(mnt, number):
+    (mnt.path / "f").write_text("text")
+    mnt.terminate(number)
+    assert not is_mounted(mnt.path)
+    mnt.mount()
+    assert mnt.epochs() == [1] and (mnt.epoch(1) / "f").read_text() == "text"
+
+
+def test_umount_seals(mnt):
+    (mnt.path / "f").write_text("text")
+    mnt.unmount()
+    mnt.mount()
+    assert mnt.epochs() == [1] and (mnt.epoch(1) / "f").read_text() == "text"
+
+
+def test_umount_right_after_close(mnt):
+    """The kernel may drop the last word of a close when the mount goes: the close counts all the same."""
+    for i in range(12):
+        (mnt.path / "f").write_text(str(i))
+        assert run("umount", mnt.path, check=False).returncode == 0
+        mnt.wait_end()
+        mnt.mount()
+        assert (mnt.path / "f").read_text() == str(i)
+        assert (mnt.epochs_dir / "latest" / "f").read_text() == str(i)
+
+
+def test_umount_of_a_busy_mount_fails_and_serves_on(mnt):
+    with open(mnt.path / "f", "wb") as f:
+        done = run("umount", mnt.path, check=False)
+        assert done.returncode and "busy" in done.stderr
+        f.write(b"still works")
+    assert (mnt.path / "f").read_bytes() == b"still works"
+
+
+def test_a_lazily_unmounted_file_is_served_to_its_end(mnt):
+    (mnt.path / "old").write_text("old")
+    with open(mnt.path / "f", "wb") as f, open(mnt.path / "old", "rb") as old:
+        run("umount", "-l", mnt.path)
+        assert not is_mounted(mnt.path) and not list(mnt.path.iterdir())
+        f.write(b"written after it")
+        f.flush()
+        assert old.read() == b"old"
+        assert mnt.process.poll() is None
+    mnt.wait_end()
+    mnt.mount()
+    assert (mnt.path / "f").read_bytes() == b"written after it"
+    assert (mnt.epochs_dir / "latest" / "f").read_bytes() == b"written after it"
+
+
+def test_a_signal_waits_for_open_files(mnt):
+    p = holder(mnt.path / "f", os.O_WRONLY | os.O_CREAT)
+    mnt.process.send_signal(signal.SIGTERM)
+    p.stdin.write("go\n")
+    p.stdin.flush()
+    assert p.stdout.readline() == "closed\n"
+    mnt.wait_end()
+    p.stdin.close()
+    assert p.wait() == 0
+    mnt.mount()
+    assert (mnt.epochs_dir / "latest" / "f").read_text() == "half"
+
+
+def hurry(mnt):
+    """Signals until the daemon ends: the second one does not wait for open files any more."""
+    def signalled():
+        mnt.process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        return mnt.process.poll() is not None
+
+    wait_until(signalled, "the daemon to end", LIMIT)
+    code = mnt.process.returncode
+    mnt.process = None
+    return code
+
+
+def test_a_second_signal_cuts_writers_off(mnt):
+    f = mnt.path / "f"
+    f.write_text("whole")
+    mnt.seal("kept")
+    p = holder(f, os.O_WRONLY | os.O_TRUNC)
+    assert hurry(mnt) == 1  # its files were not closed
+    assert not is_mounted(mnt.path)
+    p.kill()
+    p.wait()
+    mnt.mount()
+    # As if the machine had died: the replacement is undone, its bytes are kept for inspection.
+    assert f.read_text() == "whole"
+    assert len(mnt.torn()) == 1 and (mnt.epochs_dir / "torn" / mnt.torn()[0]).read_text() == "half"
+
+
+def test_a_second_signal_lets_readers_go(mnt):
+    (mnt.path / "f").write_text("text")
+    p = holder(mnt.path / "f", os.O_RDONLY)
+    assert hurry(mnt) == 0
+    assert not is_mounted(mnt.path)
+    p.kill()
+    p.wait()
+    mnt.mount()
+    assert (mnt.path / "f").read_text() == "text"
+
+
+def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path):
+    (mnt.path / "f").write_text("text")
+    minor = os.minor(os.stat(mnt.path).st_dev)
+    run("mount", "-t", "fusectl", "none", tmp_path)
+    try:
+        (tmp_path / str(minor) / "abort").write_text("1")
+    finally:
+        run("umount", tmp_path)
+    mnt.process.wait(timeout=LIMIT)
+    mnt.process = None
+    if is_mounted(mnt.path):
+        run("umount", "-l", mnt.path)
+    mnt.mount()
+    assert (mnt.path / "f").read_text() == "text"
+
+
+def test_a_connection_aborted_with_a_writer(mnt, tmp_path):
+    """Its file was not closed: as if the machine had died."""
+    f = mnt.path / "f"
+    f.write_text("whole")
+    mnt.seal("kept")
+    minor = os.minor(os.stat(mnt.path).st_dev)
+    p = holder(f, os.O_WRONLY | os.O_TRUNC)
+    run("mount", "-t", "fusectl", "none", tmp_path)
+    try:
+        (tmp_path / str(minor) / "abort").write_text("1")
+    finally:
+        run("umount", tmp_path)
+    assert mnt.process.wait(timeout=LIMIT) == 1
+    mnt.process = None
+    p.kill()
+    p.wait()
+    if is_mounted(mnt.path):
+        run("umount", "-l", mnt.path)
+    mnt.mount()
+    assert f.read_text() == "whole" and len(mnt.torn()) == 1
+
+
+def test_a_killed_daemon_leaves_a_mount_that_can_be_replaced(mnt):
+    (mnt.path / "f").write_text("text")
+    mnt.kill()
+    mnt.mount()
+    assert (mnt.path / "f").read_text() == "text"
+
+
+def test_nothing_is_left_of_a_working_directory(mnt):
+    """A process that stands in the mount makes it busy, not broken."""
+    (mnt.path / "d").mkdir()
+    p = python("import os, sys; os.chdir(sys.argv[1]); print('in', flush=True); sys.stdin.read()", mnt.path / "d")
+    assert p.stdout.readline() == "in\n"
+    assert run("umount", mnt.path, check=False).returncode
+    p.stdin.close()
+    assert p.wait() == 0
+    mnt.remount()
+    assert os.listdir(mnt.path) == ["d"]
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDONLY | os.O_DIRECT])
+def test_a_read_that_waits_for_the_remote_can_be_killed(mnt, flags):
+    (mnt.path / "f").write_bytes(os.urandom(100000))
+    mnt.wait_durable()
+    mnt.unmount()
+    mnt.empty_cache()
+    control = mnt.base / "faults"
+    mnt.url = "fault+file://%s?only=packs/&control=%s" % (mnt.remote, control)
+    mnt.mount()
+    (mnt.base / "new").write_text("get.delay=1h")
+    os.rename(mnt.base / "new", control)
+    p = python("""
+import mmap, os, sys
+fd = os.open(sys.argv[1], int(sys.argv[2]))
+print("reading", flush=True)
+print(os.preadv(fd, [mmap.mmap(-1, 4096)], 0))
+""", mnt.path / "f", str(flags))
+    assert p.stdout.readline() == "reading\n"
+    assert os.listdir(mnt.path) == ["f"]
+    p.kill()
+    p.wait(timeout=LIMIT)
+    assert p.stdout.read() == ""
+    assert mnt.status()["pid"] == mnt.pid
