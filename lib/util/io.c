@@ -221,14 +221,25 @@ static int copy_extent(const struct copy *c, uint64_t offset, uint64_t end)
 	return 0;
 }
 
+int io_truncate(int fd, uint64_t size)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
+	struct stat st;
+
+	if (!size && fstat(fd, &st) == 0 && !st.st_size && !st.st_blocks)
+		return futimens(fd, times) < 0 ? -errno : 0;
+	return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+}
+
 int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), void *arg)
 {
 	const struct copy c = {.from = from, .to = to, .stop = stop, .arg = arg};
 	uint64_t offset = 0;
-
 	/* Nothing of the old content may stay where `from` is shorter than size. */
-	if (ftruncate(to, 0) < 0)
-		return -errno;
+	int emptied = io_truncate(to, 0);
+
+	if (emptied)
+		return emptied;
 	if (ioctl(to, FICLONE, from) == 0)
 		return ftruncate(to, (off_t)size) < 0 ? -errno : 0;
 	if (ftruncate(to, (off_t)size) < 0)

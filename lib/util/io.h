@@ -25,6 +25,9 @@ int io_read_file(int dirfd, const char *path, size_t max, struct buf *out);
  * fsync, rename, fsync of the directory. Mode 0600.
  */
 int io_replace_file(int dirfd, const char *path, const void *data, size_t len);
+/* ftruncate, always with a new mtime. What is empty already is not touched otherwise: ext4 writes a
+ * file that was ever truncated to nothing to the disk when it is closed, and whoever closes waits. */
+int io_truncate(int fd, uint64_t size);
 /* Opens the directory that holds path (relative to dirfd) and fsyncs it. */
 int io_fsync_parent(int dirfd, const char *path);
 /* Copies [0, size) from one descriptor to another, keeping holes; FICLONE where the file system

@@ -271,7 +271,7 @@ int handle_truncate(struct handle *h, uint64_t size)
 
 	if (error)
 		return error;
-	return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	return io_truncate(fd, size);
 }
 
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len)
@@ -397,7 +397,7 @@ static int truncate_pinned(struct volume *vol, struct body *b, uint64_t size)
 	SCOPED_LOCK(&vol->lock);
 	if (b->write_fd < 0)
 		return -EBADF;
-	return ftruncate(b->write_fd, (off_t)size) < 0 ? -errno : 0;
+	return io_truncate(b->write_fd, size);
 }
 
 static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body,

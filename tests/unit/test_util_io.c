@@ -183,6 +183,25 @@ END_TEST
 
 #define MIB ((uint64_t)1 << 20)
 
+START_TEST(truncate_of_what_is_empty_sets_the_time)
+{
+	const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 2000}};
+	cleanup_close int fd = open_new("f");
+	struct stat st;
+
+	ck_assert_int_eq(futimens(fd, old), 0);
+	unit_ok(io_truncate(fd, 0));
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(st.st_atim.tv_sec, 1000);
+	ck_assert_int_gt(st.st_mtim.tv_sec, 2000);
+	unit_ok(io_truncate(fd, 10));
+	has_content("f", "\0\0\0\0\0\0\0\0\0\0", 10);
+	unit_ok(io_truncate(fd, 0));
+	has_content("f", "", 0);
+	unit_error(io_truncate(-1, 0), -EBADF);
+}
+END_TEST
+
 START_TEST(clone_has_the_content_and_keeps_holes)
 {
 	cleanup_close int from = open_new("from"), to = open_new("to");
@@ -296,6 +315,8 @@ int main(void)
 	tcase_add_test(t, replace_file_keeps_who_reads_the_old_one);
 	tcase_add_test(t, replace_file_that_fails_leaves_nothing);
 	tcase_add_test(t, fsync_parent_finds_the_directory);
+
+	tcase_add_test(t, truncate_of_what_is_empty_sets_the_time);
 
 	t = unit_case(s, "clone");
 	tcase_add_checked_fixture(t, enter_dir, leave_dir);
