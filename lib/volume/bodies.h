@@ -127,6 +127,10 @@ int reopen(int fd, int flags);
 int64_t stat_mtime(const struct stat *st);
 int64_t stat_ctime(const struct stat *st);
 
+/* ---- body_view.c ---- */
+/* Whether a name of the file is that of a log. */
+bool file_is_log_locked(struct volume *vol, uint64_t ino);
+
 /* ---- settled.c ---- */
 /* Sets both fields and keeps count. */
 void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,

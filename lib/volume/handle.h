@@ -3,16 +3,24 @@
  * Open files of the live tree. One handle is one open(2): from OPEN or CREATE to RELEASE.
  *
  * What an open for writing does (contract 1.2):
- *   new file                       a STAGED version that all see, kind NEW
- *   O_TRUNC of committed content   -ESTALE: a pending REPLACE version exists now, and live_lookup
- * gives the writer's process that is not empty              its body: the kernel looks up again and
- * opens that one. Never given twice to one thread for one body: then it truncates in place. O_TRUNC
- * of anything else       truncated in place no O_TRUNC, one is pending     -ESTALE likewise: the
- * caller joins the newest pending version no O_TRUNC, closed content     nothing yet: the first
- * change (handle_write, handle_truncate, ...) or handle_prepare_direct begins an EDIT: the new
- * version takes the backing file over, and the closed content is cloned aside first where it must
- * stay (not durable, or linked). The last handle open for writing of a body commits it at
- * handle_release.
+ *   new file                    a STAGED version that all see, kind NEW
+ *   O_TRUNC of committed        -ESTALE: a pending REPLACE version exists now, and live_lookup gives
+ *   content, not empty          the writer's process its body: the kernel looks up again and opens
+ *                               that one
+ *   no O_TRUNC, one is pending  -ESTALE likewise: the caller joins the newest pending version
+ *   O_TRUNC of anything else    truncated in place; of empty content nothing but the times changes
+ *   no O_TRUNC, closed content  nothing yet: the first change (or handle_begin_write,
+ *                               handle_prepare_direct) begins an EDIT: a staged version follows the
+ *                               closed one, which stays as it is for as long as something needs it
+ *                               (edit.c says how)
+ *
+ * ESTALE also answers an open of a node whose content was replaced or whose file is gone, and an
+ * open by a process that has a pending version of its own. It is never given twice in a row to one
+ * thread: the kernel opens once more, and that open succeeds (told.c). Where the kernel comes back
+ * with the same node all the same (a bind mount, /proc/self/fd), O_TRUNC truncates in place; then
+ * handle_body may be another body than the one that was asked for.
+ *
+ * The last handle open for writing of a body commits it at handle_release.
  *
  * Killed writers (rule 4): handle_flush looks at the closing thread; where the process that opened
  * the handle is ending by a signal or with an error, the release undoes what is fragile and keeps

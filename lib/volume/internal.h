@@ -3,11 +3,12 @@
  * struct volume, and what the parts of lib/volume offer each other. Private to lib/volume.
  *
  * Lock order, outermost first:
- *   upload or seal mutexes of their own threads  >  volume.lock  >  contents' lock, trees' lock  >
- * (nothing) volume.lock guards the main connection of the state and everything that says so below.
- * It is held for microseconds: never over a remote call, compression, a copy of file data, a
- * callback of volume_events, or a wait. Functions that end in _locked are called with it held; all
- * others without it.
+ *   upload or seal mutexes of their own threads  >  volume.lock  >  contents' lock, trees' lock
+ *
+ * volume.lock guards the main connection of the state and everything that says so below. It is held
+ * for microseconds: never over a remote call, compression, a copy of file data, a callback of
+ * volume_events, or a wait. Functions that end in _locked are called with it held; all others
+ * without it.
  */
 #ifndef EPOCHFS_VOLUME_INTERNAL_H
 #define EPOCHFS_VOLUME_INTERNAL_H

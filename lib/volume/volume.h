@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A volume, opened for a mount: the façade that fs/ uses. This header opens and closes it; beside
- * it live.h     the live tree: names and attributes handle.h   open files of the live tree:
- * reading, writing, close, kill content.h  closed content, read through the cache, for epochs and
- * the live tree epochs.h   sealing, listing, tags, rollback, drop, waiting control.h  requests of
- * the command, as JSON (status, commit, wait, ...) catalog.h  the same remote without a mount, for
- * the command
+ * A volume, opened for a mount: the façade that fs/ uses. This header opens and closes it; beside it
+ *   live.h     the live tree: names and attributes
+ *   handle.h   open files of the live tree: reading, writing, close, kill
+ *   content.h  closed content, read through the cache, for epochs and the live tree
+ *   epochs.h   sealing, listing, tags, rollback, drop, waiting
+ *   control.h  requests of the command, as JSON (status, commit, wait, ...)
+ *   catalog.h  the same remote without a mount, for the command
  *
  * Threads: every function of these headers may be called from any thread. None holds the volume's
  * lock over a remote call, compression or a callback. Errors: 0 or -errno.
