@@ -213,5 +213,7 @@ bool process_was_killed(pid_t tid);
 /* Whether the process has a descriptor open whose path ends in this one; true where it does not let
  * us look. */
 bool process_has_open(pid_t tgid, const char *path);
+/* A process that has it open: `likely` if it does, else any, by a look through /proc; 0: none found. */
+pid_t process_with_open(const char *path, pid_t likely);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
-#include "lib/volume/body.h"
+#include "lib/volume/bodies.h"
 #include "lib/volume/control_internal.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/listing.h"
@@ -44,6 +44,17 @@ struct hold {
 	int64_t now_ns;
 };
 
+/* Who has the file open: the process that opened it, or one that inherited the descriptor and keeps it. */
+static void put_holder(struct buf *text, const char *path, pid_t opener)
+{
+	pid_t pid = process_with_open(path, opener);
+
+	if (pid)
+		put_process(text, pid);
+	else
+		buf_printf(text, "an unknown process");
+}
+
 static void look_at_hold_locked(struct volume *vol, struct hold *hold)
 {
 	cleanup_free struct seal_view_writer *writers = NULL;
@@ -74,10 +85,7 @@ static json_t *hold_json(struct hold *hold)
 	switch (hold->answer.hold) {
 	case SETTLE_HOLD_WRITER:
 		buf_printf(&text, "open: %s by ", path);
-		if (hold->pid)
-			put_process(&text, hold->pid);
-		else
-			buf_printf(&text, "an unknown process");
+		put_holder(&text, path, hold->pid);
 		break;
 	case SETTLE_HOLD_TEMPORARY:
 		buf_printf(&text, "temporary name: %s", path);
@@ -130,10 +138,7 @@ static json_t *open_json(struct open_list *list)
 		cleanup_buf struct buf text = {0};
 
 		buf_printf(&text, "%s by ", buf_str(&list->path[i]));
-		if (list->file[i].pid)
-			put_process(&text, list->file[i].pid);
-		else
-			buf_printf(&text, "an unknown process");
+		put_holder(&text, buf_str(&list->path[i]), list->file[i].pid);
 		if (list->file[i].log)
 			buf_printf(&text, " (a log)");
 		json_array_append_new(array, listing_string(buf_str(&text)));

@@ -6,6 +6,7 @@
  * bits, the exit status above. PF_SIGNALED is no help: a normal exit with running threads sets it.
  */
 #include "lib/volume/bodies.h"
+#include "lib/util/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,4 +114,25 @@ bool process_has_open(pid_t tgid, const char *path)
 			return true;
 	}
 	return false;
+}
+
+pid_t process_with_open(const char *path, pid_t likely)
+{
+	cleanup_closedir DIR *proc = NULL;
+	struct dirent *d;
+
+	if (likely > 0 && process_has_open(likely, path))
+		return likely;
+	proc = opendir("/proc");
+	while (proc && (d = readdir(proc))) {
+		char fds[300];
+		uint64_t pid;
+
+		/* What we may not look into is not blamed. */
+		snprintf(fds, sizeof(fds), "/proc/%s/fd", d->d_name);
+		if (parse_u64(d->d_name, &pid) == 0 && pid <= INT_MAX && access(fds, R_OK) == 0 &&
+		    process_has_open((pid_t)pid, path))
+			return (pid_t)pid;
+	}
+	return 0;
 }
