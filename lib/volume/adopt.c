@@ -111,9 +111,10 @@ static int set_next_epoch(struct volume *vol, uint64_t highest, struct opening_m
 	int error = 0;
 
 	if (highest >= INT64_MAX)
-		return opening_fail(m, -EBADMSG,
-				    "%s: an epoch has the last number that there is: see epochfs fsck",
-				    remote_name(vol->remote));
+		return opening_fail(
+			m, -EBADMSG,
+			"%s: an epoch has the last number that there is: see epochfs fsck",
+			remote_name(vol->remote));
 	pthread_mutex_lock(&vol->lock);
 	if (highest >= vol->next_epoch) {
 		error = state_set_meta_u64(vol->state, "next_epoch", highest + 1);

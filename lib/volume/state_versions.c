@@ -209,10 +209,10 @@ bool state_version_exists(struct state *s, uint64_t id)
 int state_version_by_recipe(struct state *s, const struct hash *recipe, uint64_t size,
 			    struct state_version *ret_version)
 {
-	cleanup_query struct query q = query_of(
-		s, "SELECT " VERSION_COLUMNS " FROM versions INDEXED BY versions_by_recipe"
-		   " WHERE recipe = ? AND state = 2 AND size = ?"
-		   " ORDER BY local_bytes DESC, id LIMIT 1");
+	cleanup_query struct query q =
+		query_of(s, "SELECT " VERSION_COLUMNS " FROM versions INDEXED BY versions_by_recipe"
+			    " WHERE recipe = ? AND state = 2 AND size = ?"
+			    " ORDER BY local_bytes DESC, id LIMIT 1");
 	int error;
 
 	query_bind_hash(&q, recipe);
