@@ -33,8 +33,10 @@ int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind, uin
 	struct stat st;
 	int r = epoch ? epoch_dir_stat(m, epoch, &st) : -ENOENT;
 
-	/* Not for long: the command may drop it. */
-	return r < 0 ? r : entry_of_key(m, &key, NULL, &st, 0, ret_e);
+	if (r < 0)
+		return r;
+	/* What mkdir seems to make is a symlink from the next lookup on. */
+	return entry_of_key(m, &key, NULL, &st, kind == NODE_MADE ? 0 : TIMEOUT_LIVE, ret_e);
 }
 
 /* ---- the tree ---- */

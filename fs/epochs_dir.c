@@ -72,16 +72,16 @@ static int64_t sealed_ns(struct fs_mount *m, uint64_t epoch)
 	return ns;
 }
 
-static void target_text(uint64_t epoch, char ret_text[24])
+void epochs_dir_name(uint64_t epoch, char ret_name[EPOCHS_NAME_MAX])
 {
-	snprintf(ret_text, 24, "%06llu", (unsigned long long)epoch);
+	snprintf(ret_name, EPOCHS_NAME_MAX, "%06llu", (unsigned long long)epoch);
 }
 
 static void symlink_stat(struct fs_mount *m, uint64_t ino, uint64_t epoch, struct stat *ret_st)
 {
-	char text[24];
+	char text[EPOCHS_NAME_MAX];
 
-	target_text(epoch, text);
+	epochs_dir_name(epoch, text);
 	epochs_dir_stat_base(m, ino, S_IFLNK | 0777, sealed_ns(m, epoch), ret_st);
 	ret_st->st_size = (off_t)strlen(text);
 }
@@ -173,13 +173,13 @@ int epochs_dir_stat(struct fs_mount *m, const struct node *n, struct stat *ret_s
 
 int epochs_dir_readlink(struct fs_mount *m, const struct node *n, struct buf *out)
 {
-	char text[24];
+	char text[EPOCHS_NAME_MAX];
 	uint64_t epoch;
 	int r = node_target(m, n, &epoch);
 
 	if (r < 0)
 		return r;
-	target_text(epoch, text);
+	epochs_dir_name(epoch, text);
 	buf_put(out, text, strlen(text));
 	return buf_error(out);
 }
@@ -195,8 +195,13 @@ int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e)
 	};
 	struct stat st;
 
+	int r;
+
 	directory_stat(m, SPECIAL_EPOCHS, &st);
-	return entry_of_key(m, &key, NULL, &st, 0, ret_e);
+	r = entry_of_key(m, &key, NULL, &st, TIMEOUT_LIVE, ret_e);
+	/* The next one may be given another view. */
+	ret_e->entry_timeout = 0;
+	return r;
 }
 
 static int special_entry(struct fs_mount *m, enum special which, uint32_t view,
@@ -289,13 +294,13 @@ static int list_epoch(void *arg, uint64_t number, int64_t ns)
 	struct epochs_listing *l = arg;
 	struct node_key key = {.kind = NODE_EPOCH, .a = number, .view = l->view};
 	struct stat st = l->base;
-	char name[24];
+	char name[EPOCHS_NAME_MAX];
 
-	target_text(number, name);
+	epochs_dir_name(number, name);
 	st.st_ino = epochs_dir_ino(number, 0);
 	st.st_mtim = st.st_ctim = st.st_atim = clock_timespec(ns);
-	l->full =
-		!dir_reply_add(l->r, name, (COOKIE_EPOCHS | number) + DIR_DOTS, &key, NULL, &st, 0);
+	l->full = !dir_reply_add(l->r, name, (COOKIE_EPOCHS | number) + DIR_DOTS, &key, NULL, &st,
+				 TIMEOUT_LIVE);
 	return l->full;
 }
 

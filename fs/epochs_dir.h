@@ -21,6 +21,9 @@
 #include "fs/fs.h"
 #include "lib/util/buf.h"
 
+#define EPOCHS_NAME_MAX 24
+/* The name of an epoch's directory, and what symlinks say: "000042". */
+void epochs_dir_name(uint64_t epoch, char ret_name[EPOCHS_NAME_MAX]);
 /* Inode number of an entry of an epoch's tree (0: the epoch's directory). */
 uint64_t epochs_dir_ino(uint64_t epoch, uint64_t entry);
 /* Inode number of a torn file. */

@@ -43,6 +43,17 @@ uint32_t epochs_views_free_one(struct epochs_views *v)
 	return view;
 }
 
+bool epochs_views_busy(struct epochs_views *v, uint32_t view)
+{
+	SCOPED_LOCK(&v->lock);
+	return v->waiting[view];
+}
+
+uint32_t epochs_views_max(void)
+{
+	return VIEWS_MAX;
+}
+
 void epochs_views_wait_begin(struct epochs_views *v, uint32_t view)
 {
 	SCOPED_LOCK(&v->lock);

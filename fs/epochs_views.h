@@ -9,6 +9,7 @@
 #ifndef EPOCHFS_FS_EPOCHS_VIEWS_H
 #define EPOCHFS_FS_EPOCHS_VIEWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct epochs_views;
@@ -17,6 +18,10 @@ int epochs_views_new(struct epochs_views **ret_views);
 void epochs_views_free(struct epochs_views *v);
 /* The first view that nobody waits in (with very many, one that somebody does). */
 uint32_t epochs_views_free_one(struct epochs_views *v);
+/* Whether somebody waits in it. */
+bool epochs_views_busy(struct epochs_views *v, uint32_t view);
+/* How many there may be: 0 to this less one. */
+uint32_t epochs_views_max(void);
 void epochs_views_wait_begin(struct epochs_views *v, uint32_t view);
 void epochs_views_wait_end(struct epochs_views *v, uint32_t view);
 

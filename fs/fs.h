@@ -56,7 +56,7 @@ struct file {
 };
 
 /* Seconds that the kernel may keep what it was told. Nothing of the live tree changes behind its
- * back but by rollback and undo, of which it is told. */
+ * back but by rollback and undo, of which it is told, as it is of an epoch that is dropped. */
 #define TIMEOUT_LIVE  1.0
 #define TIMEOUT_EPOCH 3600.0
 

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "fs/epochs_dir.h"
+#include "fs/epochs_views.h"
 #include "fs/loop.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
@@ -30,30 +32,47 @@ static void tell_file(struct fs_mount *m, uint64_t ino)
 		(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], 0, 0);
 }
 
+/* A view that somebody waits in is locked by him; nobody else is sent there, and it forgets the name
+ * within TIMEOUT_LIVE. */
+static void tell_epoch(struct fs_mount *m, const char *name)
+{
+	struct node_key key = {.kind = NODE_SPECIAL, .a = SPECIAL_EPOCHS};
+	uint64_t id;
+
+	for (key.view = 0; key.view < epochs_views_max(); key.view++) {
+		id = epochs_views_busy(m->views, key.view) ? 0 : nodes_id_of(m->nodes, &key);
+		if (id)
+			(void)fuse_lowlevel_notify_inval_entry(m->se, id, name, strlen(name));
+	}
+}
+
 void invalidate_run(struct fs_mount *m, struct invalidation *list)
 {
 	while (list) {
 		cleanup_free struct invalidation *i = list;
 
 		list = i->next;
-		if (i->name[0])
+		if (i->epoch)
+			tell_epoch(m, i->name);
+		else if (i->name[0])
 			tell_entry(m, i->ino, i->name);
 		else
 			tell_file(m, i->ino);
 	}
 }
 
-static void changed(struct fs_mount *m, uint64_t ino, const char *name)
+static void changed(struct fs_mount *m, uint64_t ino, uint64_t epoch, const char *name)
 {
 	size_t len = strlen(name) + 1;
 	struct invalidation *i = calloc(1, sizeof(*i) + len);
 
 	if (!i) {
-		log_error("out of memory: the kernel may show a change of inode %llu a second late",
-			  (unsigned long long)ino);
+		log_error("out of memory: the kernel may show a change of %s %llu a second late",
+			  epoch ? "epoch" : "inode", (unsigned long long)(epoch ? epoch : ino));
 		return;
 	}
 	i->ino = ino;
+	i->epoch = epoch;
 	memcpy(i->name, name, len);
 	if (!loop_defer(i))
 		invalidate_run(m, i);
@@ -61,12 +80,20 @@ static void changed(struct fs_mount *m, uint64_t ino, const char *name)
 
 static void on_entry_changed(void *arg, uint64_t parent, const char *name)
 {
-	changed(arg, parent, name);
+	changed(arg, parent, 0, name);
 }
 
 static void on_file_changed(void *arg, uint64_t ino)
 {
-	changed(arg, ino, "");
+	changed(arg, ino, 0, "");
+}
+
+static void on_epoch_dropped(void *arg, uint64_t number)
+{
+	char name[EPOCHS_NAME_MAX];
+
+	epochs_dir_name(number, name);
+	changed(arg, 0, number, name);
 }
 
 void invalidate_start(struct fs_mount *m)
@@ -75,6 +102,7 @@ void invalidate_start(struct fs_mount *m)
 		.arg = m,
 		.entry_changed = on_entry_changed,
 		.file_changed = on_file_changed,
+		.epoch_dropped = on_epoch_dropped,
 	};
 
 	volume_set_events(m->vol, &events);

@@ -6,10 +6,12 @@
 #include <stdint.h>
 #include "fs/fs.h"
 
-/* One thing to tell: a name in a directory, or (name "") a file's attributes and content. */
+/* One thing to tell: a name in a directory, or (name "") a file's attributes and content; or an
+ * epoch that is gone from .epochs. */
 struct invalidation {
 	struct invalidation *next;
-	uint64_t ino; /* of the live tree */
+	uint64_t ino;	/* of the live tree */
+	uint64_t epoch; /* not 0: this, by its name, and no inode */
 	char name[];
 };
 

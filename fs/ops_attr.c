@@ -34,15 +34,15 @@ int node_stat(struct fs_mount *m, struct node *n, struct stat *ret_st, double *r
 	case NODE_LIVE:
 		return stat_live(m, n, ret_st, ret_timeout);
 	case NODE_EPOCH:
-		if (n->b == 0)
-			return epoch_dir_stat(m, n->a, ret_st);
-		*ret_timeout = TIMEOUT_EPOCH;
-		return epoch_file_stat(m, n, ret_st);
+		*ret_timeout = n->b ? TIMEOUT_EPOCH : TIMEOUT_LIVE;
+		return n->b ? epoch_file_stat(m, n, ret_st) : epoch_dir_stat(m, n->a, ret_st);
 	case NODE_MADE:
 		return epoch_dir_stat(m, n->a, ret_st);
 	case NODE_TORN:
 		return torn_file_stat(m, n, ret_st);
 	default:
+		if (n->kind == NODE_SPECIAL && n->a == SPECIAL_EPOCHS)
+			*ret_timeout = TIMEOUT_LIVE;
 		return epochs_dir_stat(m, n, ret_st);
 	}
 }

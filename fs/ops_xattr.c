@@ -17,6 +17,7 @@
 #include "lib/volume/epochs.h"
 
 #define OWN_PREFIX "user.epochfs."
+#define LABEL	   "security.selinux"
 
 static bool is_own(const char *name)
 {
@@ -151,7 +152,7 @@ static int own_of(struct fs_mount *m, const struct node *n, struct own_sink *s)
 static int get_xattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out)
 {
 	struct own_sink s = {.wanted = name + strlen(OWN_PREFIX), .out = out};
-	int r;
+	int r = -ENODATA;
 
 	if (!is_supported(name))
 		return -EOPNOTSUPP;
@@ -160,8 +161,11 @@ static int get_xattr(struct fs_mount *m, struct node *n, const char *name, struc
 		return r < 0 ? r : s.found ? 0 : -ENODATA;
 	}
 	if (n->kind == NODE_LIVE)
-		return node_error(live_getxattr(m->vol, n->a, name, out));
-	return n->kind == NODE_EPOCH ? epoch_file_getxattr(m, n, name, out) : -ENODATA;
+		r = node_error(live_getxattr(m->vol, n->a, name, out));
+	else if (n->kind == NODE_EPOCH)
+		r = epoch_file_getxattr(m, n, name, out);
+	/* ls -l asks for it once a file, unless it hears that there are no labels here at all. */
+	return r == -ENODATA && strcmp(name, LABEL) == 0 ? -EOPNOTSUPP : r;
 }
 
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)

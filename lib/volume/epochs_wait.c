@@ -133,6 +133,7 @@ int epochs_drop(struct volume *vol, uint64_t number)
 	if (error)
 		return error;
 	FAULT_POINT("drop.rows");
+	volume_epoch_dropped(vol, number);
 	error = trees_remove(vol, number);
 	if (error)
 		log_warn("epoch %" PRIu64 " is dropped, but its local tree stays: %s", number,

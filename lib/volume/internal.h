@@ -95,6 +95,7 @@ int version_bury_locked(struct volume *vol, uint64_t version);
 /* Tell the mount; call without the lock. */
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);
 void volume_file_changed(struct volume *vol, uint64_t ino);
+void volume_epoch_dropped(struct volume *vol, uint64_t number);
 
 /* The path of a file from the root, by its first name, for messages; "" for one without a name. Appends. With the lock. */
 void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);

@@ -352,6 +352,12 @@ void volume_file_changed(struct volume *vol, uint64_t ino)
 		vol->events.file_changed(vol->events.arg, ino);
 }
 
+void volume_epoch_dropped(struct volume *vol, uint64_t number)
+{
+	if (vol->events.epoch_dropped)
+		vol->events.epoch_dropped(vol->events.arg, number);
+}
+
 int volume_statfs(struct volume *vol, struct volume_space *ret_space)
 {
 	uint64_t local = 0, dirty = 0, reserved, clean, available;

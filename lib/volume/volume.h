@@ -31,6 +31,8 @@ struct volume_events {
 	void (*entry_changed)(void *arg, uint64_t parent, const char *name);
 	/* Attributes or content of this file changed in the same way. */
 	void (*file_changed)(void *arg, uint64_t ino);
+	/* This epoch was dropped. */
+	void (*epoch_dropped)(void *arg, uint64_t number);
 };
 
 /*

@@ -271,6 +271,23 @@ def test_rmdir_drops_an_epoch(three):
     assert three.epochs() == [2, 3, 4]
 
 
+def test_an_epoch_that_the_command_drops_is_gone_at_once(three):
+    os.unlink(three.epochs_dir / "first")
+    with open(three.epoch(1) / "f") as f:
+        three.request("rm", epoch="1")
+        assert fails(errno.ENOENT, os.stat, three.epoch(1)) and fails(errno.ENOENT, os.stat, three.epoch(1) / "f")
+        assert f.read() == "one"
+
+
+def test_no_labels_are_told_once(three):
+    """ls -l asks for one label and then, hearing that there are none, for no more."""
+    for path in (three.path / "f", three.epoch(1) / "f", three.epochs_dir, three.epoch(1)):
+        assert fails(errno.EOPNOTSUPP, os.getxattr, path, "security.selinux")
+        assert fails(errno.ENODATA, os.getxattr, path, "user.none")
+    os.setxattr(three.path / "f", "security.selinux", b"kept")
+    assert os.getxattr(three.path / "f", "security.selinux") == b"kept"
+
+
 def test_an_open_file_outlives_its_epoch(three):
     os.unlink(three.epochs_dir / "first")
     with open(three.epoch(1) / "f") as f:

@@ -662,7 +662,8 @@ static void told_file(void *arg, uint64_t ino)
 START_TEST(the_mount_is_told)
 {
 	struct tellings told = {0};
-	struct volume_events events = {&told, told_entry, told_file};
+	struct volume_events events = {
+		.arg = &told, .entry_changed = told_entry, .file_changed = told_file};
 	uint64_t number;
 
 	eu_save("same", "same");
