@@ -102,9 +102,19 @@ static int use_recipe_locked(struct content *c, struct recipe *recipe)
 /* ---- fetching, on threads of its own, so that a reader can be interrupted ---- */
 
 struct job {
-	struct content *c;   /* a reference */
-	size_t first, count; /* segments; count 0: the recipe */
+	struct content *c;	/* a reference */
+	struct fetch_span span; /* count 0: the recipe */
 };
+
+static void remove_span_locked(struct fetch *f, const struct fetch_span *span)
+{
+	struct fetch_span **p = &f->spans;
+
+	while (*p && *p != span)
+		p = &(*p)->next;
+	if (*p)
+		*p = span->next;
+}
 
 static int load_recipe(struct content *c, struct store_failure *failure)
 {
@@ -161,8 +171,8 @@ static int fetch_segments(struct job *j, struct store_failure *failure)
 {
 	struct content *c = j->c;
 	struct fetch *f = &c->fetch;
-	size_t first = j->first, end = j->first + j->count, count;
-	int error = fetch_find_kept(c, j->first, j->count);
+	size_t first = j->span.first, end = first + j->span.count, count;
+	int error = fetch_find_kept(c, first, j->span.count);
 	uint64_t bytes;
 
 	while ((!error || error == -EIO) && (count = next_run(f, &first, end, &bytes))) {
@@ -172,7 +182,8 @@ static int fetch_segments(struct job *j, struct store_failure *failure)
 		first += count;
 	}
 	pthread_mutex_lock(&f->lock);
-	for (size_t i = j->first; i < end; i++)
+	remove_span_locked(f, &j->span);
+	for (size_t i = j->span.first; i < end; i++)
 		if (f->state[i] == SEGMENT_COMING)
 			f->state[i] = SEGMENT_FAILED;
 	if (error)
@@ -190,12 +201,12 @@ static void *run_job(void *arg)
 	struct store_failure failure = {0};
 	int error;
 
-	if (j->count)
+	if (j->span.count)
 		error = fetch_segments(j, &failure);
 	else
 		error = load_recipe(c, &failure);
 	if (error && error != -ECANCELED)
-		log_failure(c, j->count ? "content" : "its recipe", &failure, error);
+		log_failure(c, j->span.count ? "content" : "its recipe", &failure, error);
 	fetch_note_whole(c);
 	free(j);
 	content_put(c);
@@ -216,7 +227,12 @@ static int start_job(struct content *c, size_t first, size_t count)
 
 	if (!j)
 		return -ENOMEM;
-	*j = (struct job){.c = c, .first = first, .count = count};
+	*j = (struct job){.c = c, .span = {.first = first, .count = count}};
+	if (count) {
+		SCOPED_LOCK(&c->fetch.lock);
+		j->span.next = c->fetch.spans;
+		c->fetch.spans = &j->span;
+	}
 	pthread_mutex_lock(&all->lock);
 	c->refs++;
 	all->fetches++;
@@ -227,6 +243,9 @@ static int start_job(struct content *c, size_t first, size_t count)
 	pthread_attr_destroy(&attr);
 	if (!error)
 		return 0;
+	pthread_mutex_lock(&c->fetch.lock);
+	remove_span_locked(&c->fetch, &j->span);
+	pthread_mutex_unlock(&c->fetch.lock);
 	free(j);
 	/* The caller has a reference of its own: this is not the last. */
 	pthread_mutex_lock(&all->lock);

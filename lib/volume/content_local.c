@@ -153,12 +153,22 @@ int fetch_find_kept(struct content *c, size_t first, size_t count)
 
 /* ---- dropping ---- */
 
+/* Whether a fetch that brings this segment is under way still. */
+static bool is_coming_locked(const struct fetch *f, size_t i)
+{
+	const struct fetch_span *span = f->spans;
+
+	while (span && (i < span->first || i - span->first >= span->count))
+		span = span->next;
+	return span != NULL;
+}
+
 /* The bytes that went. With fetch.lock, and content.io for writing. */
 static uint64_t drop_segment_locked(struct content *c, size_t i)
 {
 	const struct recipe_segment *s = &c->fetch.recipe.segments[i];
 
-	if (c->fetch.state[i] != SEGMENT_HERE || s->zero ||
+	if (c->fetch.state[i] != SEGMENT_HERE || s->zero || is_coming_locked(&c->fetch, i) ||
 	    fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->offset,
 		      (off_t)s->length) < 0)
 		return 0;

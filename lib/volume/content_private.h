@@ -26,6 +26,15 @@ enum segment_state {
  * sparse; it has the segments that are HERE. What an earlier reader left in it (or a crash, or a
  * power loss) is taken where it has the hash that the recipe names; no list of it is kept.
  */
+/*
+ * What one fetch brings. Nothing of it is dropped before the fetch has ended: else another could
+ * bring the same segment, and who ends first would call failed, or drop, what the other is writing.
+ */
+struct fetch_span {
+	struct fetch_span *next;
+	size_t first, count; /* segments */
+};
+
 struct fetch {
 	atomic_bool needed; /* false: all bytes are in the backing file */
 	struct hash recipe_hash;
@@ -36,8 +45,9 @@ struct fetch {
 	pthread_cond_t changed;
 	bool loading, loaded; /* the recipe */
 	struct recipe recipe;
-	uint8_t *state; /* enum segment_state of each segment */
-	size_t missing; /* segments that are not HERE */
+	uint8_t *state;		  /* enum segment_state of each segment */
+	size_t missing;		  /* segments that are not HERE */
+	struct fetch_span *spans; /* of the fetches under way; they overlap nowhere */
 	int error;
 	uint64_t next_offset; /* where a sequential reader reads next */
 	uint64_t window;      /* read-ahead */
