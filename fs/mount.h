@@ -35,10 +35,10 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
 
 /*
  * Serves until the mount is gone, by umount(8) or by SIGTERM, SIGINT or SIGHUP, which it takes for
- * itself while it runs: then what is pending is sealed, and the mount point is released; where files are
- * still open it waits up to FS_BUSY_GRACE_S for them (a second signal: no longer) and then cuts
+ * itself from then on: then what is pending is sealed, and the mount point is released; where files
+ * are still open it waits up to FS_BUSY_GRACE_S for them (a second signal: no longer) and then cuts
  * them off. At its end all that is closed is sealed, not yet uploaded: volume_finish(drain) is the
- * caller's.
+ * caller's. The signals stay blocked in the calling thread, so that no further one disturbs the end.
  *
  * `ready` (may be NULL) is called once, when requests are answered.
  *

@@ -187,7 +187,8 @@ static bool end_by_signal(struct server *s)
 	return true;
 }
 
-static int open_signals(sigset_t *ret_before)
+/* They stay blocked: one more of them must not disturb the end of the process. */
+static int open_signals(void)
 {
 	sigset_t set;
 	int fd;
@@ -196,13 +197,9 @@ static int open_signals(sigset_t *ret_before)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &set, ret_before);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (fd >= 0)
-		return fd;
-	fd = -errno;
-	pthread_sigmask(SIG_SETMASK, ret_before, NULL);
-	return fd;
+	return fd < 0 ? -errno : fd;
 }
 
 /* ---- serving ---- */
@@ -247,11 +244,10 @@ int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
 {
 	struct server s = {.m = m};
 	cleanup_close int signal_fd = -1;
-	sigset_t before;
 	bool was_cut;
 	int r;
 
-	signal_fd = s.signal_fd = open_signals(&before);
+	signal_fd = s.signal_fd = open_signals();
 	if (s.signal_fd < 0)
 		return s.signal_fd;
 	r = loop_start(m->loop);
@@ -268,6 +264,5 @@ int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
 	}
 	if (r == 0)
 		r = volume_finish(m->vol, false, another_signal, &s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
