@@ -357,7 +357,9 @@ void body_orphan_locked(struct volume *vol, uint64_t ino)
 		if (b->ino != ino)
 			continue;
 		b->orphan = true;
-		body_set_pending_locked(vol, b, false);
+		/* One that nobody opened yet stays on the keeper's list: it goes with its time. */
+		if (b->handles || b->pins)
+			body_set_pending_locked(vol, b, false);
 	}
 }
 

@@ -79,6 +79,7 @@ def run(program, san):
     start, limit = time.monotonic(), LIMIT_S * min(SLOWNESS.get(san, 1), 3)
     # Short, because sockets are made there; removed even when the program was killed.
     with tempfile.TemporaryDirectory(prefix="eu-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o755)  # some tests go on as another user
         tap = pathlib.Path(folder, "tap")
         process = subprocess.Popen(command_of(program), env=environment(san, folder, tap), cwd=ROOT,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -90,7 +90,7 @@ END_TEST
 START_TEST(none_and_unknown_remotes_are_refused)
 {
 	refused("none", -ENOENT, "mount point");
-	refused("gopher://x/y", -EPROTONOSUPPORT, "gopher");
+	refused("gopher://x/y", -EINVAL, "gopher");
 	refused("relative/dir", -EINVAL, "relative/dir");
 }
 END_TEST
