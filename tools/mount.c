@@ -13,6 +13,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/util/memory.h"
 #include "lib/volume/volume.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"
@@ -79,8 +80,10 @@ static int serve(struct served *s, const char *mountpoint)
 {
 	cleanup_free char *message = NULL;
 	struct fs_mount *mount = NULL;
-	int error = volume_open(&s->options->volume, &s->vol, &message), code;
+	int error, code;
 
+	memory_set_up();
+	error = volume_open(&s->options->volume, &s->vol, &message);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	code = open_log(s);

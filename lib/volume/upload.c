@@ -11,6 +11,7 @@
 
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/memory.h"
 #include "lib/util/thread.h"
 #include "lib/volume/store_index.h"
 #include "lib/volume/upload_changes.h"
@@ -122,6 +123,7 @@ static int work(struct uploader *up)
 			return error;
 		}
 		log_info("epoch %" PRIu64 " is durable", number);
+		memory_give_back();
 	}
 }
 

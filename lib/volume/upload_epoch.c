@@ -17,6 +17,10 @@
 #include "lib/volume/records.h"
 #include "lib/volume/trees.h"
 
+/* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
+ * memory as a whole, here and wherever it is read. */
+#define INLINE_BYTES_MAX (UINT64_C(16) << 20)
+
 /* Versions that are marked durable in one transaction; between them the lock is let go. */
 #define SLICE 256
 
@@ -35,7 +39,8 @@ struct upload {
 	struct tree *tree; /* as it was sealed */
 	struct stored_version *stored;
 	size_t count, cap;
-	uint64_t inline_bytes; /* of new contents that the tree holds itself */
+	uint64_t inline_bytes; /* of contents that the tree holds itself */
+	uint64_t inline_new;   /* of them, those that no earlier tree held */
 	uint64_t lost;	       /* files whose bytes are gone */
 	char *first_lost;
 };
@@ -80,10 +85,12 @@ static int read_inline(int fd, uint64_t size, struct stored_version *s)
 	return error;
 }
 
-/* An earlier epoch of this machine may have made it durable since this one was sealed. */
-static int known_durable(struct upload *u, uint64_t version, struct stored_version *s)
+/* 1, and it counts as stored, where an earlier epoch of this machine has made the version durable
+ * since this one was sealed. */
+static int known_durable(struct upload *u, uint64_t version)
 {
 	cleanup_buf struct buf inline_data = {0};
+	struct stored_version *s;
 	struct state_version row;
 	int error;
 
@@ -96,18 +103,22 @@ static int known_durable(struct upload *u, uint64_t version, struct stored_versi
 		return error;
 	if (row.state != VERSION_DURABLE)
 		return 0;
+	s = add_stored(u, version);
+	if (!s)
+		return -ENOMEM;
 	if (row.has_recipe) {
 		s->recipe = row.recipe;
 		return 1;
 	}
 	s->is_inline = true;
 	s->data = buf_steal(&inline_data, &s->len);
+	u->inline_bytes += s->len;
 	return 1;
 }
 
 static int store_bytes(struct upload *u, int fd, uint64_t size, struct stored_version *s)
 {
-	if (size > TREE_INLINE_MAX)
+	if (size > TREE_INLINE_MAX || u->inline_bytes + size > INLINE_BYTES_MAX)
 		return store_put_fd(u->batch, fd, size, &s->recipe);
 	free(s->data);
 	return read_inline(fd, size, s);
@@ -117,13 +128,10 @@ static int store_bytes(struct upload *u, int fd, uint64_t size, struct stored_ve
 static int store_version(struct upload *u, const struct tree_entry *e)
 {
 	struct stored_version *s = add_stored(u, e->u.version);
-	int known, error;
+	int error;
 
 	if (!s)
 		return -ENOMEM;
-	known = known_durable(u, e->u.version, s);
-	if (known)
-		return known > 0 ? 0 : known;
 	for (;;) {
 		cleanup_close int fd = object_open(u->vol, e->u.version, O_RDONLY);
 
@@ -132,8 +140,10 @@ static int store_version(struct upload *u, const struct tree_entry *e)
 		error = store_bytes(u, fd, e->size, s);
 		/* An edit in place took the file over while it was read: the version has another. */
 		if (object_is_still(u->vol, e->u.version, fd)) {
-			if (!error && s->is_inline)
+			if (!error && s->is_inline) {
 				u->inline_bytes += s->len;
+				u->inline_new += s->len;
+			}
 			return error;
 		}
 	}
@@ -154,23 +164,43 @@ static int note_lost(struct upload *u, uint32_t id, int why)
 	return 0;
 }
 
-static int store_contents(struct upload *u)
+/* Takes what is durable already; the numbers of the other entries are appended to `rest`. */
+static int take_known(struct upload *u, struct buf *rest)
 {
 	for (uint32_t id = 0; id < tree_count(u->tree); id++) {
 		struct tree_entry e;
-		int error;
+		int known;
 
 		tree_get(u->tree, id, &e);
 		if (e.type != TREE_REGULAR || e.content != TREE_LOCAL ||
 		    tree_identity(u->tree, id) != id)
 			continue;
+		known = known_durable(u, e.u.version);
+		if (known < 0 && known != -ENOENT)
+			return known;
+		if (known != 1)
+			buf_put(rest, &id, sizeof(id));
+	}
+	return buf_error(rest);
+}
+
+/* In the same order every time: after a crash the same packs come out. */
+static int store_contents(struct upload *u)
+{
+	cleanup_buf struct buf rest = {0};
+	int error = take_known(u, &rest);
+
+	for (size_t at = 0; !error && at < rest.len; at += sizeof(uint32_t)) {
+		struct tree_entry e;
+		uint32_t id;
+
+		memcpy(&id, rest.data + at, sizeof(id));
+		tree_get(u->tree, id, &e);
 		error = store_version(u, &e);
 		if (error == -ENOENT || error == -ENODATA)
 			error = note_lost(u, id, error);
-		if (error)
-			return error;
 	}
-	return 0;
+	return error;
 }
 
 /* ---- the tree ---- */
@@ -367,7 +397,8 @@ static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *r
 	return trees_load(u->vol, number, &u->tree);
 }
 
-static uint64_t local_bytes(const struct tree *t)
+/* Bytes of all files whose content is of this kind. */
+static uint64_t bytes_of(const struct tree *t, enum tree_content kind)
 {
 	uint64_t bytes = 0;
 
@@ -375,7 +406,7 @@ static uint64_t local_bytes(const struct tree *t)
 		struct tree_entry e;
 
 		tree_get(t, id, &e);
-		if (e.type == TREE_REGULAR && e.content == TREE_LOCAL && tree_identity(t, id) == id)
+		if (e.type == TREE_REGULAR && e.content == kind && tree_identity(t, id) == id)
 			bytes += e.size;
 	}
 	return bytes;
@@ -408,7 +439,7 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	if (error)
 		return error;
 	record->bytes_stored = stats.stored;
-	record->bytes_new += u->inline_bytes;
+	record->bytes_new += u->inline_new;
 	if (u->lost) {
 		free(record->reason);
 		if (asprintf(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
@@ -451,7 +482,8 @@ int upload_epoch(struct volume *vol, struct remote *remote, struct store *store,
 	if (!error)
 		error = store_batch_begin(store, number, &u.batch);
 	if (!error) {
-		show(progress, number, local_bytes(u.tree), u.batch);
+		u.inline_bytes = bytes_of(u.tree, TREE_INLINE);
+		show(progress, number, bytes_of(u.tree, TREE_LOCAL), u.batch);
 		error = upload_sealed(&u, remote, number, &record);
 		show(progress, 0, 0, NULL);
 	}

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
+#include "lib/format/tree.h"
 #include "lib/volume/epochs.h"
 #include "lib/volume/live.h"
 #include "tests/unit/volume_unit.h"
@@ -194,6 +195,69 @@ START_TEST(each_epoch_has_its_own_bytes)
 }
 END_TEST
 
+#define SMALL	    4096
+#define SMALL_FILES 4200
+
+static void small_text(unsigned i, char ret_text[SMALL + 1])
+{
+	snprintf(ret_text, SMALL + 1, "%0*u", SMALL, i);
+}
+
+static void save_small(unsigned from, unsigned count)
+{
+	char text[SMALL + 1], name[16];
+
+	for (unsigned i = from; i < from + count; i++) {
+		small_text(i, text);
+		snprintf(name, sizeof(name), "s%u", i);
+		save_in(ROOT_INO, name, text, SMALL, 0);
+	}
+}
+
+/* Bytes of files that the epoch's tree holds itself. */
+static uint64_t inline_bytes(uint64_t number)
+{
+	cleanup_tree struct tree *tree = NULL;
+	struct catalog *c = NULL;
+	char *message = NULL;
+	uint64_t bytes = 0;
+
+	unit_ok(catalog_open(u.remote, &c, &message));
+	unit_ok(catalog_tree(c, number, &tree));
+	for (uint32_t id = 0; id < tree_count(tree); id++) {
+		struct tree_entry e;
+
+		tree_get(tree, id, &e);
+		if (e.type == TREE_REGULAR && e.content == TREE_INLINE)
+			bytes += e.size;
+	}
+	catalog_close(c);
+	return bytes;
+}
+
+/* A tree is in memory as a whole. */
+START_TEST(many_small_files_do_not_make_a_tree_large)
+{
+	char text[SMALL + 1], name[16];
+
+	save_small(0, 10);
+	vu_seal(&u);
+	save_small(10, SMALL_FILES - 10);
+	vu_seal(&u);
+	save_small(SMALL_FILES, 10);
+	leave();
+	ck_assert_uint_eq(inline_bytes(1), 10 * SMALL);
+	ck_assert_uint_eq(inline_bytes(2), 16 * MIB);
+	ck_assert_uint_eq(inline_bytes(3), 16 * MIB);
+	restore("latest", "");
+	for (unsigned i = 0; i < SMALL_FILES + 10; i++) {
+		small_text(i, text);
+		snprintf(name, sizeof(name), "s%u", i);
+		holds(name, text, SMALL);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_roundtrip");
@@ -203,5 +267,6 @@ int main(void)
 	tcase_add_test(t, every_kind_of_entry_comes_back);
 	tcase_add_test(t, holes_stay_holes);
 	tcase_add_test(t, each_epoch_has_its_own_bytes);
+	tcase_add_test(t, many_small_files_do_not_make_a_tree_large);
 	return unit_run(s);
 }
