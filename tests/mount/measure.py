@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the limits are measured by: test_limits.py asserts some of it, tests/bench/limits.py prints all."""
+
+import os
+import statistics
+import subprocess
+import threading
+import time
+
+MIB = 1 << 20
+
+
+def seconds(call):
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def median(call, times=5):
+    return statistics.median(seconds(call) for _ in range(times))
+
+
+def peak_memory(pid):
+    """Bytes that the process had in memory at most."""
+    with open("/proc/%d/status" % pid, encoding="ascii", errors="replace") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM:"))
+
+
+def counted(pid, what):
+    """A line of /proc/PID/io: wchar, bytes written and copied; syscw, calls that write."""
+    with open("/proc/%d/io" % pid, encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith(what + ":"))
+
+
+def answers(pid):
+    """Writes of the daemon so far: one for each request, and what it writes itself."""
+    return counted(pid, "syscw")
+
+
+def stored(volume):
+    """Bytes of the packs in the remote."""
+    return sum(p.stat().st_size for p in volume.remote.glob("packs/*/*"))
+
+
+def write(path, size, block, flags=os.O_CREAT | os.O_TRUNC):
+    """Writes `size` bytes of repetitions of the block: an open descriptor."""
+    fd = os.open(path, os.O_WRONLY | flags, 0o644)
+    left = size
+    while left > 0:
+        left -= os.write(fd, block[:left])
+    return fd
+
+
+def close_seconds(path, size, block):
+    """How long close(2) takes of a file just written, and the next look at its name."""
+    fd = write(path, size, block)
+    return seconds(lambda: (os.close(fd), os.stat(path)))
+
+
+def save_many(folder, count, text="%d"):
+    """Small files with different contents."""
+    os.makedirs(folder, exist_ok=True)
+    for i in range(count):
+        with open(os.path.join(folder, "f%06d" % i), "w", encoding="ascii") as f:
+            f.write(text % i)
+
+
+def list_long(folder):
+    subprocess.run(["ls", "-l", os.fspath(folder)], stdout=subprocess.DEVNULL, check=True)
+
+
+class Writer:
+    """A thread that makes and rewrites small files all the time; `worst` is its longest wait."""
+
+    def __init__(self, folder):
+        self.folder = os.fspath(folder)
+        self.worst = 0.0
+        self.count = 0
+        self.stopping = False
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.stopping:
+            begin = time.perf_counter()
+            with open(os.path.join(self.folder, "w%d" % (self.count % 50)), "wb") as f:
+                f.write(b"y")
+            self.worst = max(self.worst, time.perf_counter() - begin)
+            self.count += 1
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping = True
+        self.thread.join()

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits that epochfs keeps: bytes stored, memory, numbers of requests.
+
+Times are compared with the same on the disk below, and loosely: the exact limits are measured by
+tests/bench/limits.py on a quiet machine.
+"""
+
+import hashlib
+import os
+import statistics
+import subprocess
+import threading
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from measure import (MIB, Writer, answers, close_seconds, counted, list_long, median, peak_memory, save_many,
+                     seconds, stored, write)
+
+SANITIZED = bool(os.environ.get("EPOCHFS_TEST_SAN"))
+# What no quiet machine needs; a pause of a busy one is no failure.
+LONG = 10
+
+no_memory_limit = pytest.mark.skipif(SANITIZED, reason="a sanitizer's memory is not the daemon's")
+
+
+def settle(mnt):
+    mnt.seal()
+    mnt.wait_durable()
+
+
+def test_closing_copies_nothing(mnt):
+    size, block = 256 * MIB, os.urandom(MIB)
+    below, here = mnt.base / "below", mnt.path / "f"
+    times = {path: [] for path in (below, here)}
+    for _ in range(3):  # new first, then in place of a committed one
+        times[below].append(close_seconds(below, size, block))
+        fd = write(here, size, block)
+        before = counted(mnt.pid, "wchar")
+        times[here].append(seconds(lambda f=fd: (os.close(f), os.stat(here))))
+        assert counted(mnt.pid, "wchar") - before < MIB
+    below.unlink()
+    assert statistics.median(times[here]) < statistics.median(times[below]) + LONG
+    # What was replaced is gone.
+    (folder,) = mnt.cache.glob("*/objects")
+    wait_until(lambda: sum(p.stat().st_blocks for p in folder.iterdir()) * 512 < size + 32 * MIB,
+               "what was replaced to be removed")
+
+
+def test_one_changed_byte(mnt):
+    size = 256 * MIB
+    os.close(write(mnt.path / "f", size, os.urandom(size)))
+    settle(mnt)
+    before = stored(mnt)
+    assert before >= size // 2
+    with open(mnt.path / "f", "r+b") as f:
+        f.seek(size // 3)
+        old = f.read(1)
+        f.seek(size // 3)
+        f.write(bytes([old[0] ^ 1]))
+    settle(mnt)
+    assert 0 < stored(mnt) - before < 8 * MIB
+
+
+def test_identical_data_is_stored_once(mnt):
+    data = os.urandom(24 * MIB)
+    (mnt.path / "a").write_bytes(data)
+    (mnt.path / "b").write_bytes(data)  # in another file
+    settle(mnt)
+    once = stored(mnt)
+    assert len(data) <= once < len(data) + MIB
+    (mnt.path / "d").mkdir()
+    run("cp", mnt.path / "a", mnt.path / "d" / "c")  # in another epoch, by another process
+    (mnt.path / "a").write_bytes(data)  # again, in place of itself
+    settle(mnt)
+    assert stored(mnt) - once < MIB
+    mnt.remount(empty_cache=True)  # another daemon, which knows only the remote
+    (mnt.path / "e").write_bytes(data)
+    settle(mnt)
+    assert stored(mnt) - once < MIB
+    assert (mnt.path / "e").read_bytes() == data
+
+
+@no_memory_limit
+def test_memory_does_not_grow_with_files_sizes(mnt):
+    block = os.urandom(32 * MIB)
+
+    def save(name, size):
+        """Random blocks, no two alike, and every second one a hole."""
+        with open(mnt.path / name, "wb", buffering=0) as f:
+            for at in range(0, size, 64 * MIB):
+                f.seek(at)
+                f.write((name + str(at)).encode().ljust(64))
+                f.write(block[64:])
+            f.truncate(size)
+
+    save("big", 512 * MIB)
+    threads = [threading.Thread(target=save, args=("f%d" % i, 128 * MIB)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    settle(mnt)
+    assert peak_memory(mnt.pid) < 200 * MIB
+    with open(mnt.path / "big", "rb") as f:
+        before = hashlib.file_digest(f, "sha256").digest()
+    mnt.remount(empty_cache=True)
+    with open(mnt.path / "big", "rb") as f:
+        assert hashlib.file_digest(f, "sha256").digest() == before
+    assert peak_memory(mnt.pid) < 200 * MIB
+
+
+@no_memory_limit
+def test_memory_of_many_files(mnt):
+    """A fifth of the 100,000 files that 400 MiB are for; most of them small enough for the tree itself."""
+    for d in range(4):
+        save_many(mnt.path / ("d%d" % d), 1500, "%%d %s" % ("x" * (1000 * d)))
+    number = mnt.seal()
+    mnt.wait_durable()
+    list_long(mnt.epoch(number) / "d0")
+    (mnt.path / "d0" / "f000000").write_text("changed")
+    settle(mnt)
+    mnt.rollback(number)
+    assert peak_memory(mnt.pid) < 200 * MIB
+    mnt.remount(empty_cache=True)
+    assert len(os.listdir(mnt.path / "d3")) == 1500
+    assert peak_memory(mnt.pid) < 200 * MIB
+
+
+def test_listing_takes_few_requests(mnt):
+    count = 2000
+    folder, below = mnt.path / "d", mnt.base / "below"
+    save_many(folder, count)
+    save_many(below, count)
+    number = mnt.seal()
+    for path, most in ((folder, 0.2), (mnt.epoch(number) / "d", 1.5)):
+        list_long(path)
+        before = answers(mnt.pid)
+        list_long(path)
+        assert answers(mnt.pid) - before < most * count + 100, path
+        assert median(lambda p=path: list_long(p)) < 9 * median(lambda: list_long(below)) + LONG
+
+
+def test_sealing_blocks_no_writer(mnt):
+    save_many(mnt.path / "d", 3000)
+    settle(mnt)
+    for i in range(10):
+        (mnt.path / "d" / ("f%06d" % i)).write_text("changed %d" % i)
+    with Writer(mnt.path) as writer:
+        wait_until(lambda: writer.count > 20, "the writer to be under way")
+        number = mnt.seal()
+        after = writer.count
+        wait_until(lambda: writer.count > after + 20, "the writer to go on")
+    assert writer.worst < LONG
+    assert (mnt.epoch(number) / "d" / "f000003").read_text() == "changed 3"
+
+
+def test_many_epochs(mnt):
+    for i in range(300):
+        (mnt.path / ("f%d" % (i % 10))).write_text(str(i))
+        mnt.seal()
+    before = answers(mnt.pid)
+    list_long(mnt.epochs_dir)
+    assert answers(mnt.pid) - before < 3 * 300
+    log = run(BIN, "log", mnt.path).stdout
+    assert all(str(n) in log for n in (1, 150, 300))
+    for command in (["ls", mnt.epochs_dir], ["ls", "-l", mnt.epochs_dir], [BIN, "log", mnt.path]):
+        assert seconds(lambda c=command: subprocess.run(
+            [os.fspath(word) for word in c], stdout=subprocess.DEVNULL, check=True)) < LONG
