@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, MountError, is_mounted, run
+from conftest import BIN, is_mounted, run
 
 USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = 2, 3, 4, 5, 6, 7, 8
 

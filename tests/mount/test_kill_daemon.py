@@ -28,6 +28,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+LIBC.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+MS_SYNC = 4
 
 
 def content(name, version):
@@ -120,6 +122,8 @@ class Session:
         assert address != ctypes.c_void_p(-1).value
         ctypes.memmove(address, data, len(data))
         os.listdir(self.mnt.path)
+        # What is not synced lies in the kernel's pages, which can only be written back while the daemon lives.
+        assert LIBC.msync(address, len(data), MS_SYNC) == 0, os.strerror(ctypes.get_errno())
         LIBC.munmap(address, len(data))
         self.promised[path] = data
         self.doing = {}
