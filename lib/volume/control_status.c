@@ -49,6 +49,9 @@ static void put_holder(struct buf *text, const char *path, pid_t opener)
 {
 	pid_t pid = process_with_open(path, opener);
 
+	/* None to be found: it has another name by now, or is none that we may look into. */
+	if (!pid)
+		pid = opener;
 	if (pid)
 		put_process(text, pid);
 	else
