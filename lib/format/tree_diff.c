@@ -45,12 +45,22 @@ bool tree_same_content(const struct tree_entry *a, const struct tree_entry *b)
 	}
 }
 
-bool tree_same_meta(const struct tree_entry *a, const struct tree_entry *b)
+static bool same_but_mtime(const struct tree_entry *a, const struct tree_entry *b)
 {
-	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid &&
-	       a->mtime_ns == b->mtime_ns && a->flags == b->flags &&
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->flags == b->flags &&
 	       a->xattrs_len == b->xattrs_len &&
 	       (!a->xattrs_len || !memcmp(a->xattrs, b->xattrs, a->xattrs_len));
+}
+
+bool tree_same_meta(const struct tree_entry *a, const struct tree_entry *b)
+{
+	return a->mtime_ns == b->mtime_ns && same_but_mtime(a, b);
+}
+
+bool tree_change_counts(const struct tree_change *change)
+{
+	return change->kind != TREE_CHANGED || change->new_entry->type != TREE_DIR ||
+	       !same_but_mtime(change->old_entry, change->new_entry);
 }
 
 /* Appends a name to the path: the length to go back to. */

@@ -36,6 +36,12 @@ typedef int (*tree_change_fn)(const struct tree_change *change, void *arg);
  */
 int tree_diff(const struct tree *a, const struct tree *b, tree_change_fn fn, void *arg);
 
+/*
+ * Is it a change that people count? All are, but that of a directory's mtime alone: it says that
+ * something in the directory changed, and that has a call of its own.
+ */
+bool tree_change_counts(const struct tree_change *change);
+
 /* Have two regular files, symlinks or devices the same content, by the rule above? */
 bool tree_same_content(const struct tree_entry *a, const struct tree_entry *b);
 /* Have they the same mode, owner, mtime, xattrs and flags? */

@@ -110,9 +110,9 @@ static int add_change(const struct tree_change *c, void *arg)
 	const struct tree_entry *e = c->new_entry ? c->new_entry : c->old_entry;
 	json_t *object;
 
-	if (!*c->path || (c->kind == TREE_CHANGED && e->type == TREE_DIR && !c->content))
+	if (!tree_change_counts(c))
 		return 0;
-	object = entry_object(c->path, e);
+	object = entry_object(*c->path ? c->path : ".", e);
 	if (!object)
 		return -ENOMEM;
 	if (c->old_entry && (c->content || c->kind == TREE_REMOVED))

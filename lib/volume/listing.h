@@ -11,7 +11,7 @@
  * Bytes of names that are not UTF-8 are replaced (U+FFFD). */
 json_t *listing_files(const struct tree *t);
 /* {"added":[{"path","type","size"}],"changed":[{"path","type","size","old_size"[,"meta":true]}],"removed":[...],
- *  "bytes_added","bytes_removed"}; `meta`: only attributes differ. The root and directories that only changed times are left out. */
+ *  "bytes_added","bytes_removed"}; `meta`: only attributes differ. The root is `.`; directories of which only times changed are left out. */
 int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff);
 /* An epoch as `log` gives it: the record's keys (record.h) without what says where its tree lies; "state" (epoch_state_name), "complete" as it
  * counts now, "continued": true where a later epoch continues it, "error". NULL: no memory. */

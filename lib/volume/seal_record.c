@@ -15,19 +15,11 @@ struct difference {
 	struct step_votes votes;
 };
 
-/* A changed time of a directory is no change that people count: it says that something in it did. */
-static bool counts(const struct tree_change *c)
-{
-	return c->kind != TREE_CHANGED || c->content || c->new_entry->type != TREE_DIR ||
-	       c->old_entry->mode != c->new_entry->mode || c->old_entry->uid != c->new_entry->uid ||
-	       c->old_entry->gid != c->new_entry->gid;
-}
-
 static int count_change(const struct tree_change *c, void *arg)
 {
 	struct difference *d = arg;
 
-	if (!*c->path || !counts(c))
+	if (!tree_change_counts(c))
 		return 0;
 	if (c->kind == TREE_ADDED)
 		d->record->added++;
@@ -41,16 +33,17 @@ static int count_change(const struct tree_change *c, void *arg)
 	return step_votes_add(&d->votes, d->rules, c->path);
 }
 
-/* An empty tree, for the first epoch: everything is added. */
-static int empty_tree(struct tree **ret_tree)
+/* For the first epoch: a tree with the same root and nothing else, so that everything is added. */
+static int empty_tree(const struct tree *tree, struct tree **ret_tree)
 {
 	cleanup_tree_writer struct tree_writer *w = NULL;
 	cleanup_buf struct buf data = {0};
-	struct tree_entry root = {.name = "", .type = TREE_DIR};
+	struct tree_entry root;
 	int error = tree_writer_new(&data, 0, &w);
 	size_t len;
 	void *bytes;
 
+	tree_get(tree, 0, &root);
 	if (!error)
 		error = tree_writer_add(w, &root);
 	if (!error)
@@ -71,7 +64,7 @@ static int compare(struct volume *vol, uint64_t parent, struct tree *tree, struc
 
 	/* What is not here (never, but after damage) is not worth waiting for the remote. */
 	if (error)
-		error = empty_tree(&before);
+		error = empty_tree(tree, &before);
 	return error ? error : tree_diff(before, tree, count_change, d);
 }
 

@@ -177,6 +177,59 @@ START_TEST(show_and_diff)
 }
 END_TEST
 
+/* The changed path of this number in the list. */
+static void changed_at(json_t *diff, size_t at, const char *path)
+{
+	const json_t *c = json_array_get(json_object_get(diff, "changed"), at);
+
+	ck_assert_str_eq(json_string_value(json_object_get(c, "path")), path);
+	ck_assert(json_is_true(json_object_get(c, "meta")));
+	ck_assert_str_eq(json_string_value(json_object_get(c, "type")), "directory");
+}
+
+static void change(const char *path, const struct live_change *what)
+{
+	uint64_t ino = strcmp(path, ".") ? eu_ino(path) : ROOT_INO;
+	struct live_attr attr;
+
+	unit_ok(live_setattr(u.vol, ino, 0, what, &attr));
+}
+
+START_TEST(diff_shows_what_changed_of_a_directory_but_not_its_times)
+{
+	const char *dirs[] = {"mode", "owner", "xattr", "time", "filled"};
+	json_t *answer;
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		eu_mkdir(dirs[i]);
+	eu_seal();
+	change("mode", &(struct live_change){.set = LIVE_SET_MODE, .mode = 0700});
+	change(".", &(struct live_change){.set = LIVE_SET_MODE, .mode = 0700});
+	change("owner", &(struct live_change){.set = LIVE_SET_GID, .gid = 77});
+	change("time", &(struct live_change){.set = LIVE_SET_MTIME, .mtime_ns = 5});
+	unit_ok(live_setxattr(u.vol, eu_ino("xattr"), "user.x", "1", 1, 0));
+	eu_save("filled/f", "f");
+	eu_seal();
+	answer = ask("{\"op\":\"diff\",\"to\":2}");
+	ck_assert_uint_eq(json_array_size(json_object_get(answer, "changed")), 4);
+	changed_at(answer, 0, ".");
+	changed_at(answer, 1, "mode");
+	changed_at(answer, 2, "owner");
+	changed_at(answer, 3, "xattr");
+	json_decref(answer);
+	answer = ask("{\"op\":\"show\",\"epoch\":2}");
+	ck_assert_int_eq(
+		json_integer_value(json_object_get(json_object_get(answer, "epoch"), "changed")),
+		4);
+	json_decref(answer);
+	answer = ask("{\"op\":\"show\",\"epoch\":1}");
+	ck_assert_int_eq(
+		json_integer_value(json_object_get(json_object_get(answer, "epoch"), "changed")),
+		0);
+	json_decref(answer);
+}
+END_TEST
+
 static const char *held_by(json_t *status)
 {
 	const json_t *held = json_object_get(json_object_get(status, "pending"), "held_up");
@@ -281,6 +334,7 @@ int main(void)
 	tcase_add_test(t, refusals_say_what_to_do);
 	tcase_add_test(t, the_log_lists_epochs_with_tags);
 	tcase_add_test(t, show_and_diff);
+	tcase_add_test(t, diff_shows_what_changed_of_a_directory_but_not_its_times);
 	tcase_add_test(t, status_names_what_holds_a_seal_up);
 	tcase_add_test(t, status_counts);
 	tcase_add_test(t, finish_seals);
