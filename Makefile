@@ -77,7 +77,7 @@ OPTIMIZE := $(if $(filter coverage,$(SAN)),-O1,-O2) -g
 
 # One run of pkg-config a set; what is missing is reported when something is compiled, so that
 # `make test` can install it first.
-LIB_PACKAGES  := liblz4 sqlite3 libcrypto jansson
+LIB_PACKAGES  := liblz4 sqlite3 libcrypto jansson libcurl expat
 lib_cflags    := $(shell pkg-config --cflags $(LIB_PACKAGES) 2>/dev/null)
 lib_libs      := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null)
 fuse_cflags   := $(shell pkg-config --cflags fuse3 2>/dev/null)
@@ -182,7 +182,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/test_remote_conformance ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan

@@ -361,7 +361,8 @@ static const struct remote_ops fault_ops = {
 };
 
 /* Takes the own parameters out of the query and opens what is left. */
-static int open_inner(struct fault *f, const struct remote_url *url, struct remote **ret_inner)
+static int open_inner(struct fault *f, const struct remote_url *url,
+		      const struct remote_limits *limits, struct remote **ret_inner)
 {
 	struct buf cleanup_buf inherits = {0};
 	struct buf cleanup_buf inner = {0};
@@ -374,10 +375,11 @@ static int open_inner(struct fault *f, const struct remote_url *url, struct remo
 		return r;
 	buf_printf(&inner, "%s%s", url->rest, buf_str(&inherits));
 	r = buf_error(&inner);
-	return r < 0 ? r : remote_open(buf_str(&inner), ret_inner);
+	return r < 0 ? r : remote_open_with(buf_str(&inner), limits, ret_inner);
 }
 
-int remote_fault_open(const struct remote_url *url, const char *text, struct remote **ret_remote)
+int remote_fault_open(const struct remote_url *url, const char *text,
+		      const struct remote_limits *limits, struct remote **ret_remote)
 {
 	struct fault *f = calloc(1, sizeof(*f));
 	struct remote *inner = NULL;
@@ -385,7 +387,7 @@ int remote_fault_open(const struct remote_url *url, const char *text, struct rem
 
 	if (!f)
 		return -ENOMEM;
-	r = open_inner(f, url, &inner);
+	r = open_inner(f, url, limits, &inner);
 	if (r == 0)
 		r = remote_init(&f->base, &fault_ops, text, inner);
 	if (r < 0) {

@@ -392,12 +392,14 @@ static int path_of(const struct remote_url *url, char **ret_path)
 	return 0;
 }
 
-int remote_file_open(const struct remote_url *url, const char *text, struct remote **ret_remote)
+int remote_file_open(const struct remote_url *url, const char *text,
+		     const struct remote_limits *limits, struct remote **ret_remote)
 {
 	cleanup_free struct file *f = calloc(1, sizeof(*f));
 	cleanup_free char *path = NULL;
 	int r;
 
+	(void)limits;
 	if (!f)
 		return -ENOMEM;
 	r = path_of(url, &path);

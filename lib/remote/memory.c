@@ -283,11 +283,13 @@ static const struct remote_ops memory_ops = {
 	.release = memory_release,
 };
 
-int remote_memory_open(const struct remote_url *url, const char *text, struct remote **ret_remote)
+int remote_memory_open(const struct remote_url *url, const char *text,
+		       const struct remote_limits *limits, struct remote **ret_remote)
 {
 	cleanup_free struct memory *m = NULL;
 	int err;
 
+	(void)limits;
 	if (url->query)
 		return -EINVAL;
 	m = calloc(1, sizeof(*m));

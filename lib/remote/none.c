@@ -45,11 +45,13 @@ static const struct remote_ops none_ops = {
 	.delete = none_delete,
 };
 
-int remote_none_open(const struct remote_url *url, const char *text, struct remote **ret_remote)
+int remote_none_open(const struct remote_url *url, const char *text,
+		     const struct remote_limits *limits, struct remote **ret_remote)
 {
 	cleanup_free struct remote *r = NULL;
 	int err;
 
+	(void)limits;
 	if (url->rest[0] || url->query)
 		return -EINVAL;
 	r = calloc(1, sizeof(*r));

@@ -17,7 +17,7 @@
 static const struct {
 	const char *scheme;
 	bool layered;
-	int (*open)(const struct remote_url *url, const char *text, struct remote **ret_remote);
+	remote_open_fn *open;
 } kinds[] = {
 	{"file", false, remote_file_open},
 	{"memory", false, remote_memory_open},
@@ -71,6 +71,13 @@ bool remote_prefix_valid(const char *prefix)
 
 int remote_open(const char *url, struct remote **ret_remote)
 {
+	return remote_open_with(url, NULL, ret_remote);
+}
+
+int remote_open_with(const char *url, const struct remote_limits *limits,
+		     struct remote **ret_remote)
+{
+	static const struct remote_limits defaults = {0};
 	struct remote_url cleanup_remote_url parts = {0};
 	int r = remote_url_parse(url, &parts);
 
@@ -78,7 +85,7 @@ int remote_open(const char *url, struct remote **ret_remote)
 		return r;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (strcmp(kinds[i].scheme, parts.scheme) == 0 && kinds[i].layered == parts.layered)
-			return kinds[i].open(&parts, url, ret_remote);
+			return kinds[i].open(&parts, url, limits ? limits : &defaults, ret_remote);
 	return -EPROTONOSUPPORT;
 }
 

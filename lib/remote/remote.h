@@ -49,6 +49,16 @@ struct remote;
 #define REMOTE_TO_END	UINT64_MAX
 #define REMOTE_TEXT_MAX 512
 
+/* How a remote that is reached over a network behaves; zero is the default of each. */
+struct remote_limits {
+	unsigned connections;	    /* transfers at once; 0: 8 */
+	uint64_t upload_rate;	    /* bytes a second, all transfers together; 0: no limit */
+	uint64_t download_rate;	    /* likewise */
+	int64_t connect_timeout_ns; /* 0: 10 s */
+	int64_t stall_timeout_ns;   /* below 1 KiB/s for so long is -ETIMEDOUT; 0: 30 s */
+	int64_t total_timeout_ns;   /* of one request; 0: 10 min */
+};
+
 /*
  * Opens the remote that `url` names:
  *   /abs/dir, file:///abs/dir
@@ -62,6 +72,9 @@ struct remote;
  * -EPROTONOSUPPORT, -ENOENT, -ENOTDIR, -EACCES, -ENOMEM, -EIO.
  */
 int remote_open(const char *url, struct remote **ret_remote);
+/* The same with limits (copied; NULL: the defaults). Kinds that use no network ignore them. */
+int remote_open_with(const char *url, const struct remote_limits *limits,
+		     struct remote **ret_remote);
 
 /* Another reference to the same remote; each is given back with remote_close. */
 struct remote *remote_ref(struct remote *r);

@@ -56,9 +56,11 @@ int remote_errno_of(int err);
 bool remote_prefix_valid(const char *prefix);
 
 /* The kinds. `text` is the whole URL as given, for the name. */
-int remote_file_open(const struct remote_url *url, const char *text, struct remote **ret_remote);
-int remote_memory_open(const struct remote_url *url, const char *text, struct remote **ret_remote);
-int remote_none_open(const struct remote_url *url, const char *text, struct remote **ret_remote);
-int remote_fault_open(const struct remote_url *url, const char *text, struct remote **ret_remote);
+typedef int remote_open_fn(const struct remote_url *url, const char *text,
+			   const struct remote_limits *limits, struct remote **ret_remote);
+remote_open_fn remote_file_open;
+remote_open_fn remote_memory_open;
+remote_open_fn remote_none_open;
+remote_open_fn remote_fault_open;
 
 #endif

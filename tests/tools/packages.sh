@@ -7,7 +7,8 @@
 # Says what it installs; does nothing where all are there. --list only prints the names.
 set -eu
 
-build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libssl-dev libjansson-dev'
+build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libssl-dev libjansson-dev
+	libcurl4-openssl-dev libexpat1-dev'
 demo="$build fuse3 python3 python3-numpy"
 test="$demo check git util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
 	python3-torch python3-h5py python3-lmdb rsync attr acl sqlite3 vim-tiny"

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests on a real mount, tests/mount, with pytest; afterwards nothing may be left over.
+# Runs the tests on a real mount, tests/mount, and those with real servers, tests/remotes, with
+# pytest; afterwards nothing may be left over.
 #
 #	tests/tools/run_mount.sh BUILD RESULTS SAN [pytest's arguments]
 #
-# The tests find the program in EPOCHFS_BIN. All that they make lies in one temporary directory
+# The tests find the program in EPOCHFS_BIN, the unit test programs in EPOCHFS_UNITS. All that they make lies in one temporary directory
 # (TMPDIR and pytest's tmp_path). What is still mounted or running there at the end is taken away
 # and fails the run, and so does a report of a sanitizer, which the daemon has no terminal to
 # print on. Results: RESULTS/mount.xml, RESULTS/mount-guard.json.
@@ -12,12 +13,8 @@ set -u
 build=$1 results=$2 san=$3
 shift 3
 tools=$(dirname "$0")
-tests=$tools/../mount
+tests=$tools/..
 
-if ! compgen -G "$tests/test_*.py" >/dev/null; then
-	echo '  tests/mount has no tests'
-	exit 0
-fi
 if [ ! -c /dev/fuse ]; then
 	echo 'run_mount.sh: there is no /dev/fuse here: load the module fuse, or give the container the device' >&2
 	exit 1
@@ -41,14 +38,15 @@ trap 'finish; exit 130' INT TERM HUP
 
 export TMPDIR=$run/tmp EPOCHFS_TEST_RUN=$run PYTHONDONTWRITEBYTECODE=1
 EPOCHFS_BIN=$(realpath "$build/epochfs")
-export EPOCHFS_BIN EPOCHFS_TEST_SAN=$san
+EPOCHFS_UNITS=$(realpath "$build/tests")
+export EPOCHFS_BIN EPOCHFS_UNITS EPOCHFS_TEST_SAN=$san
 export ASAN_OPTIONS=detect_leaks=1:log_path=$run/reports/asan
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$run/reports/ubsan
 export TSAN_OPTIONS=second_deadlock_stack=1:log_path=$run/reports/tsan
 
 timeout --kill-after=30 "$limit" /usr/bin/python3 -m pytest -c "$tests/pytest.ini" \
-	--rootdir "$tests/../.." -p no:cacheprovider -n 2 --dist loadfile --timeout $test_limit \
-	--basetemp "$run/tmp/pytest" --junit-xml "$results/mount${san:+-$san}.xml" "$tests" "$@"
+	--rootdir "$tests/.." -p no:cacheprovider -n 2 --dist loadfile --timeout $test_limit \
+	--basetemp "$run/tmp/pytest" --junit-xml "$results/mount${san:+-$san}.xml" "$tests/mount" "$tests/remotes" "$@"
 status=$?
 case $status in
 5) status=0 ;; # none was chosen

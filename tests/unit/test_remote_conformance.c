@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One suite over every kind of remote: what remote.h promises. */
+/*
+ * One suite over every kind of remote: what remote.h promises. With EPOCHFS_TEST_REMOTE=URL in the
+ * environment it runs over that remote alone: each test below a prefix of its own, which is set
+ * between the URL and its query. tests/remotes runs it so over real servers.
+ */
 #include "lib/remote/remote.h"
 
 #include <pthread.h>
@@ -25,6 +29,9 @@ static const struct {
 	{"fault+file://", "?seed=5&all.error=0.2&all.lost=0.3&all.down=0.1", true, false},
 };
 
+/* The URL of a server to test instead of the kinds; NULL: none. */
+static const char *server;
+
 static struct remote *open_kind(int kind, const char *dir)
 {
 	static const struct remote_retry_policy fast = {
@@ -34,11 +41,15 @@ static struct remote *open_kind(int kind, const char *dir)
 	struct remote *r = NULL, *retry = NULL;
 	char url[PATH_MAX];
 
-	if (kinds[kind].no_links)
+	if (!server && kinds[kind].no_links)
 		forbid_links(EPERM);
-	snprintf(url, sizeof(url), "%s%s%s", kinds[kind].before, dir, kinds[kind].after);
+	if (server)
+		snprintf(url, sizeof(url), "%.*s%s%s", (int)strcspn(server, "?"), server,
+			 strrchr(dir, '/'), server + strcspn(server, "?"));
+	else
+		snprintf(url, sizeof(url), "%s%s%s", kinds[kind].before, dir, kinds[kind].after);
 	unit_ok(remote_open(url, &r));
-	if (!kinds[kind].retry)
+	if (server || !kinds[kind].retry)
 		return r;
 	unit_ok(remote_retry_new(r, &fast, &retry));
 	return retry;
@@ -524,21 +535,27 @@ int main(void)
 {
 	Suite *s = suite_create("remote_conformance");
 	TCase *t = unit_case(s, "every kind");
+	int count;
 
-	tcase_add_loop_test(t, what_is_put_comes_back_and_is_replaced, 0, COUNT(kinds));
-	tcase_add_loop_test(t, all_bytes_and_sizes_survive, 0, COUNT(kinds));
-	tcase_add_loop_test(t, absent_is_enoent_and_changes_nothing, 0, COUNT(kinds));
-	tcase_add_loop_test(t, ranges_are_appended_and_end_with_the_object, 0, COUNT(kinds));
-	tcase_add_loop_test(t, put_if_absent_never_replaces, 0, COUNT(kinds));
-	tcase_add_loop_test(t, list_gives_every_object_below_the_prefix_once, 0, COUNT(kinds));
-	tcase_add_loop_test(t, a_list_callback_may_use_the_remote, 0, COUNT(kinds));
-	tcase_add_loop_test(t, hostile_keys_are_refused_everywhere, 0, COUNT(kinds));
-	tcase_add_loop_test(t, a_remote_is_checked_for_writing_without_a_trace, 0, COUNT(kinds));
-	tcase_add_loop_test(t, cancel_holds_until_resume, 0, COUNT(kinds));
-	tcase_add_loop_test(t, references_share_one_remote, 0, COUNT(kinds));
+	server = getenv("EPOCHFS_TEST_REMOTE");
+	count = server ? 1 : COUNT(kinds);
+
+	tcase_add_loop_test(t, what_is_put_comes_back_and_is_replaced, 0, count);
+	tcase_add_loop_test(t, all_bytes_and_sizes_survive, 0, count);
+	tcase_add_loop_test(t, absent_is_enoent_and_changes_nothing, 0, count);
+	tcase_add_loop_test(t, ranges_are_appended_and_end_with_the_object, 0, count);
+	tcase_add_loop_test(t, put_if_absent_never_replaces, 0, count);
+	tcase_add_loop_test(t, list_gives_every_object_below_the_prefix_once, 0, count);
+	tcase_add_loop_test(t, a_list_callback_may_use_the_remote, 0, count);
+	tcase_add_loop_test(t, hostile_keys_are_refused_everywhere, 0, count);
+	tcase_add_loop_test(t, a_remote_is_checked_for_writing_without_a_trace, 0, count);
+	tcase_add_loop_test(t, cancel_holds_until_resume, 0, count);
+	tcase_add_loop_test(t, references_share_one_remote, 0, count);
 	t = unit_case(s, "races");
-	tcase_add_loop_test(t, of_eight_racing_creators_one_wins, 0, COUNT(kinds));
-	tcase_add_loop_test(t, readers_see_the_old_or_the_new_object_whole, 0, COUNT(kinds));
+	tcase_add_loop_test(t, of_eight_racing_creators_one_wins, 0, count);
+	tcase_add_loop_test(t, readers_see_the_old_or_the_new_object_whole, 0, count);
+	if (server)
+		return unit_run(s);
 	t = unit_case(s, "single kinds");
 	tcase_add_test(t, none_is_empty_and_takes_nothing);
 	tcase_add_test(t, memory_is_shared_by_name_while_it_is_open);

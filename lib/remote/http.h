@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one HTTP engine of all remotes that speak it: requests over libcurl, with pooled handles and
+ * connections, limits, time-outs and cancelling. Private to lib/remote. */
+#ifndef EPOCHFS_REMOTE_HTTP_H
+#define EPOCHFS_REMOTE_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/remote/remote_ops.h"
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
+
+/*
+ * An engine belongs to one remote. It holds a pool of curl handles, each with its kept connection;
+ * a request takes one, waits where all are in use, and blocks until its answer is whole. Any number
+ * of threads may call.
+ */
+struct http;
+
+/* How all requests of an engine behave; zero is the default of each. */
+struct http_config {
+	struct remote_limits limits; /* connections, rates, times (remote.h) */
+	const char *ca_file;	     /* PEM; NULL: the system's */
+	const char *client_cert;     /* PEM file, also an X.509 proxy; NULL: none */
+	const char *client_key;	     /* PEM file; NULL: in client_cert */
+	bool insecure;		     /* takes any server certificate: only where the user asks */
+};
+
+/* `owner` is the remote whose cancelling ends requests early; borrowed, it outlives the engine.
+ * The strings are copied. 0, -ENOMEM, -EINVAL for a file that is missing or no certificate. */
+int http_new(struct remote *owner, const struct http_config *config, struct http **ret_http);
+void http_free(struct http *h);
+
+/* Header lines of a request: zero-initialise, free with http_headers_free. */
+struct http_headers {
+	struct curl_slist *list;
+};
+/* Adds "name: value"; 0, -ENOMEM, -EINVAL where a control character is in it. Wiped when freed. */
+int http_headers_add(struct http_headers *hs, const char *name, const char *value);
+void http_headers_free(struct http_headers *hs);
+#define cleanup_http_headers CLEANUP(http_headers_free)
+
+struct http_request {
+	const char *method; /* GET, HEAD, PUT, POST, DELETE, PROPFIND, MKCOL, MOVE, ... */
+	const char *url;    /* whole, with path and query encoded as they go on the wire */
+	const struct http_headers *headers; /* NULL: none */
+	const void *body; /* borrowed; sent with its length, again after a redirect */
+	size_t body_len;
+	bool has_body;	   /* a body is sent, also an empty one */
+	size_t max_answer; /* bytes of an answer's body that are kept, more is -EFBIG; 0: 64 KiB */
+	struct buf *out;   /* the body of a 2xx answer is appended here; on failure as it was.
+				NULL: to http_answer.body */
+	const char *userpwd;  /* "user:password" for Basic, or the keys with sigv4; NULL: none */
+	const char *sigv4;    /* curl's provider string, "aws:amz:REGION:s3"; NULL: no signature */
+	const char *bearer;   /* token; NULL: none */
+	bool expect_continue; /* "Expect: 100-continue" with a body (curl's own rule otherwise) */
+};
+
+struct http_answer {
+	int status;		/* 200, 404, ...; the last one after redirects */
+	struct buf body;	/* of every other answer, and of 2xx without `out`; bounded */
+	uint64_t length;	/* of the Content-Length header, also for HEAD; UINT64_MAX: none */
+	char etag[128];		/* as sent, with its quotes; "" : none or too long */
+	char content_range[64]; /* "bytes 0-9/100"; "": none */
+	char location[2048];	/* "" : none */
+	char allow[256];	/* the methods of an answer to OPTIONS; "" */
+	char dav[64];		/* the DAV header */
+	char server[64];
+	int64_t date_ns; /* wall clock of the server, from Date; 0: none */
+};
+void http_answer_free(struct http_answer *a);
+#define cleanup_http_answer CLEANUP(http_answer_free)
+
+/*
+ * Makes one request. 0 where an answer came whole, whatever its status: the caller maps it
+ * (http_errno_of). Else what the wire did: -ECONNREFUSED (nobody there, name not found),
+ * -ETIMEDOUT (not connected in time, stalled below the lowest rate, or out of time), -EIO (cut
+ * off, a body shorter or longer than its length), -EACCES (TLS: a certificate was refused),
+ * -ECANCELED, -EFBIG, -ENOMEM. Whether the server carried the request out is then unknown.
+ * An answer with Retry-After (429, 503) makes remote_sleep of the retry layer wait at least so long
+ * (at most five minutes).
+ */
+int http_do(struct http *h, const struct http_request *q, struct http_answer *ret_answer);
+
+/* The errno of remote.h for a status: 0 for 2xx; 401, 403, 407 -EACCES; 404, 410 -ENOENT; 409, 412
+ * -EEXIST is for the caller to say: here -EIO; 413 -EFBIG; 423, 429, 5xx -EIO, 507 -ENOSPC; 501
+ * -EOPNOTSUPP; others -EIO. */
+int http_errno_of(int status);
+
+#endif

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite of remote.h, test_remote_conformance, over each real server."""
+
+import os
+import subprocess
+
+import pytest
+
+from servers import server  # noqa: F401 pylint: disable=unused-import
+
+
+@pytest.mark.timeout(300)
+def test_a_server_keeps_what_remote_h_promises(server, tmp_path):  # noqa: F811
+    program = os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_conformance")
+    env = {**os.environ, **server.env(), "EPOCHFS_TEST_REMOTE": server.url("conformance"), "TMPDIR": str(tmp_path),
+           "CK_TIMEOUT_MULTIPLIER": "4"}
+    done = subprocess.run([program], env=env, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:] + server.output()
