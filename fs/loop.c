@@ -6,6 +6,7 @@
 #include <linux/fuse.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include "fs/opcodes.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
@@ -148,62 +149,16 @@ void loop_wait_closes(void)
 		pthread_cond_wait(&l->close_done, &l->lock);
 }
 
-/* Whether it looks at names, attributes or .epochs: then closes come first. */
-static bool waits_for_closes(uint32_t opcode)
-{
-	switch (opcode) {
-	case FUSE_LOOKUP:
-	case FUSE_GETATTR:
-	case FUSE_SETATTR:
-	case FUSE_READLINK:
-	case FUSE_SYMLINK:
-	case FUSE_MKNOD:
-	case FUSE_MKDIR:
-	case FUSE_UNLINK:
-	case FUSE_RMDIR:
-	case FUSE_RENAME:
-	case FUSE_RENAME2:
-	case FUSE_LINK:
-	case FUSE_OPEN:
-	case FUSE_CREATE:
-	case FUSE_SETXATTR:
-	case FUSE_GETXATTR:
-	case FUSE_LISTXATTR:
-	case FUSE_REMOVEXATTR:
-	case FUSE_OPENDIR:
-	case FUSE_READDIR:
-	case FUSE_READDIRPLUS:
-	case FUSE_FSYNCDIR:
-	case FUSE_STATFS:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* Whether it is likely to be answered in a moment, from the local state: then the reader does. */
 static bool is_quick(struct fs_mount *m, const struct fuse_in_header *head)
 {
+	enum pace pace = opcode_pace(head->opcode);
 	const struct node *n;
 
-	switch (head->opcode) {
-	case FUSE_FORGET:
-	case FUSE_BATCH_FORGET:
-	case FUSE_INTERRUPT:
-	case FUSE_OPENDIR:
-	case FUSE_RELEASEDIR:
-		return true;
-	case FUSE_READ:
-	case FUSE_LSEEK:
-	case FUSE_FSYNC:
-	case FUSE_FSYNCDIR:
-	case FUSE_FALLOCATE:
-	case FUSE_COPY_FILE_RANGE:
-		return false;
-	default:
-		n = nodes_find(m->nodes, head->nodeid);
-		return n && n->kind == NODE_LIVE && head->len <= QUICK_BYTES_MAX;
-	}
+	if (pace != PACE_BY_NODE)
+		return pace == PACE_QUICK;
+	n = nodes_find(m->nodes, head->nodeid);
+	return n && n->kind == NODE_LIVE && head->len <= QUICK_BYTES_MAX;
 }
 
 /* ---- threads ---- */
@@ -364,7 +319,7 @@ static void before_request(struct worker *w)
 	/* In a pipe lie only requests of many bytes: WRITE. */
 	if (!(w->buf.flags & FUSE_BUF_IS_FD) && w->buf.size >= sizeof(head))
 		memcpy(&head, w->buf.mem, sizeof(head));
-	is_gated = waits_for_closes(head.opcode);
+	is_gated = opcode_waits_for_closes(head.opcode);
 
 	SCOPED_LOCK(&l->lock);
 	w->closes = l->last_release;

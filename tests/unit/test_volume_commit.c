@@ -211,7 +211,7 @@ END_TEST
 START_TEST(a_descriptor_that_is_left_holds_nobody_up_for_long)
 {
 	cleanup_free char *path = unit_path(u.cache, "a");
-	cleanup_close int other = open(path, O_RDWR | O_CREAT, 0600); /* stands for it in /proc */
+	int other = open(path, O_RDWR | O_CREAT, 0600); /* stands for it in /proc */
 	struct handle *h = vu_open(&u, "a", O_WRONLY | O_CREAT);
 
 	vu_write(h, "one", 0);
@@ -221,6 +221,7 @@ START_TEST(a_descriptor_that_is_left_holds_nobody_up_for_long)
 	vu_write(h, " two", 3);
 	vu_close(h);
 	vu_holds(&u, "a", "one two");
+	close(other);
 }
 END_TEST
 
