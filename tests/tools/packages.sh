@@ -11,13 +11,22 @@ build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libs
 	libcurl4-openssl-dev libexpat1-dev'
 demo="$build fuse3 python3 python3-numpy"
 test="$demo check git util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
-	python3-torch python3-h5py python3-lmdb rsync attr acl sqlite3 vim-tiny"
+	python3-torch python3-h5py python3-lmdb rsync attr acl sqlite3 vim-tiny
+	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl"
+# More servers for the tests of remotes: `test` goes on without those that cannot be had.
+more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins'
+# package:unit of the services that Debian would start on their default ports, now and at each boot.
+services='lighttpd:lighttpd.service nginx:nginx.service'
 lint="$test clang clang-format shellcheck pyflakes3"
 
+wishes=
 case "${1:-}" in
 build) wanted=$build ;;
 demo) wanted=$demo ;;
-test) wanted=$test ;;
+test)
+	wanted=$test
+	wishes=$more
+	;;
 lint) wanted=$lint ;;
 *)
 	echo 'usage: tests/tools/packages.sh build|demo|test|lint [--list]' >&2
@@ -38,15 +47,20 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 fi
 
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p')
-missing=
-for package in "$@"; do
-	printf '%s\n' "$installed" | grep -qxF "$package" || missing="$missing $package"
-done
-[ -n "$missing" ] || exit 0
+without() {
+	for package in "$@"; do
+		printf '%s\n' "$installed" | grep -qxF "$package" || printf ' %s' "$package"
+	done
+}
+missing=$(without "$@")
+# shellcheck disable=SC2086 # a list of words
+wishes=$(without $wishes)
+[ -n "$missing$wishes" ] || exit 0
 
 root=
 if [ "$(id -u)" -ne 0 ]; then
 	if ! command -v sudo >/dev/null; then
+		[ -n "$missing" ] || exit 0
 		echo "packages.sh: as root, run: apt-get install$missing" >&2
 		exit 1
 	fi
@@ -59,10 +73,36 @@ get() {
 		-o Acquire::Retries=3 "$@"
 }
 
+# Nothing starts a service while this file says no (101, see invoke-rc.d(8)). Where there is one
+# already, somebody else decides.
+policy=/usr/sbin/policy-rc.d
+script=
+forbid_services() {
+	[ ! -e $policy ] || return 0
+	trap 'rm -f "$script"; $root rm -f $policy' EXIT
+	trap 'exit 1' HUP INT TERM
+	script=$(mktemp)
+	printf '#!/bin/sh\nexit 101\n' >"$script"
+	$root install -m 755 "$script" $policy
+}
+
+# What was just installed does not start at the next boot either.
+disable_services() {
+	command -v systemctl >/dev/null || return 0
+	for service in $services; do
+		case " $missing $wishes " in *" ${service%%:*} "*) ;; *) continue ;; esac
+		$root systemctl --quiet disable "${service#*:}" || true
+	done
+}
+
 # A fresh machine has no lists, an old one has stale ones: fetch them when the first try fails.
-echo "packages.sh: installing$missing"
+echo "packages.sh: installing$missing$wishes"
+forbid_services
 # shellcheck disable=SC2086 # a list of words
-if ! get install --no-install-recommends $missing >/dev/null 2>&1; then
-	get update
-	get install --no-install-recommends $missing
+if ! get install --no-install-recommends $missing $wishes >/dev/null 2>&1; then
+	get update || [ -z "$missing" ]
+	[ -z "$missing" ] || get install --no-install-recommends $missing
+	[ -z "$wishes" ] || get install --no-install-recommends $wishes ||
+		echo "packages.sh: without$wishes"
 fi
+disable_services
