@@ -36,6 +36,12 @@ static int none_delete(struct remote *r, const char *key)
 	return -EROFS;
 }
 
+static int none_check_create(struct remote *r, enum remote_create *ret_create)
+{
+	(void)r, (void)ret_create;
+	return -EROFS;
+}
+
 static const struct remote_ops none_ops = {
 	.put = none_put,
 	.put_if_absent = none_put,
@@ -43,6 +49,7 @@ static const struct remote_ops none_ops = {
 	.size = none_size,
 	.list = none_list,
 	.delete = none_delete,
+	.check_create = none_check_create,
 };
 
 int remote_none_open(const struct remote_url *url, const char *text,

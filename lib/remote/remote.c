@@ -3,6 +3,7 @@
 #include "lib/remote/remote.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
@@ -98,7 +99,8 @@ int remote_init(struct remote *r, const struct remote_ops *ops, const char *name
 	r->name = strdup(text);
 	if (!r->name)
 		return -ENOMEM;
-	if (pthread_mutex_init(&r->sleep_lock, NULL) != 0 || cond_init_mono(&r->wake) < 0) {
+	if (pthread_mutex_init(&r->sleep_lock, NULL) != 0 || cond_init_mono(&r->wake) < 0 ||
+	    pthread_mutex_init(&r->reason_lock, NULL) != 0) {
 		free(r->name);
 		return -ENOMEM;
 	}
@@ -125,6 +127,7 @@ void remote_close(struct remote *r)
 	remote_close(r->inner);
 	pthread_cond_destroy(&r->wake);
 	pthread_mutex_destroy(&r->sleep_lock);
+	pthread_mutex_destroy(&r->reason_lock);
 	free(r->name);
 	free(r);
 }
@@ -199,28 +202,85 @@ int remote_delete(struct remote *r, const char *key)
 	return log_result(r, "delete", key, err < 0 ? err : r->ops->delete (r, key));
 }
 
-int remote_check_writable(struct remote *r)
+#define PROBE_SIZE 64
+#define PROBE_KEY  32
+
+/* A name and bytes that nobody else has. */
+static int make_probe(uint8_t ret_bytes[PROBE_SIZE], char ret_key[PROBE_KEY])
+{
+	char id[17];
+	int err = random_bytes(ret_bytes, PROBE_SIZE);
+
+	if (err < 0)
+		return err;
+	hex_encode(ret_bytes, 8, id);
+	snprintf(ret_key, PROBE_KEY, "epochfs.probe-%s", id);
+	return 0;
+}
+
+/* Reads the probe back: 0, or -EIO where other bytes or none came. */
+static int read_probe(struct remote *r, const char *key, const uint8_t bytes[PROBE_SIZE])
 {
 	struct buf cleanup_buf got = {0};
-	uint8_t probe[64];
-	char key[64], id[17];
-	int err, deleted;
+	int err = remote_get(r, key, 0, PROBE_SIZE + 1, &got);
 
-	err = random_bytes(probe, sizeof(probe));
-	if (err < 0)
-		return err;
-	hex_encode(probe, 8, id);
-	snprintf(key, sizeof(key), "epochfs.probe-%s", id);
-	err = remote_put(r, key, probe, sizeof(probe));
-	if (err < 0)
-		return err;
-	err = remote_get(r, key, 0, sizeof(probe) + 1, &got);
-	if (err == 0 && (got.len != sizeof(probe) || memcmp(got.data, probe, got.len) != 0))
-		err = -EIO;
-	deleted = remote_delete(r, key);
 	if (err == -ENOENT)
 		return -EIO;
+	if (err < 0)
+		return err;
+	return got.len == PROBE_SIZE && memcmp(got.data, bytes, PROBE_SIZE) == 0 ? 0 : -EIO;
+}
+
+int remote_check_writable(struct remote *r)
+{
+	uint8_t probe[PROBE_SIZE];
+	char key[PROBE_KEY];
+	int err, deleted;
+
+	err = make_probe(probe, key);
+	if (err == 0)
+		err = remote_put(r, key, probe, sizeof(probe));
+	if (err < 0)
+		return err;
+	err = read_probe(r, key, probe);
+	deleted = remote_delete(r, key);
 	return err < 0 ? err : deleted;
+}
+
+int remote_probe_create(struct remote *r, remote_create_fn *create, bool *ret_kept)
+{
+	uint8_t probe[PROBE_SIZE], other[PROBE_SIZE] = {0};
+	char key[PROBE_KEY];
+	int err, second, deleted;
+
+	err = make_probe(probe, key);
+	if (err == 0)
+		err = create(r, key, probe, sizeof(probe));
+	if (err < 0)
+		return err;
+	second = create(r, key, other, sizeof(other));
+	err = second == 0 || second == -EEXIST ? 0 : second;
+	if (second == -EEXIST)
+		err = read_probe(r, key, probe);
+	deleted = remote_delete(r, key);
+	if (err == 0)
+		err = deleted;
+	if (err == 0)
+		*ret_kept = second == -EEXIST;
+	return err;
+}
+
+int remote_check_create(struct remote *r, enum remote_create *ret_create)
+{
+	int err = check_call(r, true);
+
+	if (err == 0 && r->ops->check_create)
+		err = r->ops->check_create(r, ret_create);
+	else if (err == 0 && r->inner)
+		err = remote_check_create(r->inner, ret_create);
+	else if (err == 0)
+		*ret_create = REMOTE_CREATE_ATOMIC;
+	return log_result(r, "check", "create-if-absent", err);
 }
 
 int remote_sleep(struct remote *r, int64_t ns)
@@ -325,9 +385,45 @@ static const char *advice(int err)
 	}
 }
 
-const char *remote_strerror(const struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX])
+int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
 {
-	snprintf(ret_text, REMOTE_TEXT_MAX, "%.400s: %s", r->name, advice(err));
+	char text[REMOTE_REASON_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
+	log_debug("%s: %s", r->name, text);
+	SCOPED_LOCK(&r->reason_lock);
+	memcpy(r->reason, text, sizeof(text));
+	r->reason_error = err;
+	return err;
+}
+
+/* The reason for this error that the remote, or one below it, gave last. */
+static bool reason_of(struct remote *r, int err, char ret_text[REMOTE_REASON_MAX])
+{
+	for (; r; r = r->inner) {
+		SCOPED_LOCK(&r->reason_lock);
+
+		if (r->reason_error != err)
+			continue;
+		memcpy(ret_text, r->reason, REMOTE_REASON_MAX);
+		return true;
+	}
+	return false;
+}
+
+const char *remote_strerror(struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX])
+{
+	char reason[REMOTE_REASON_MAX];
+	const char *what = err < 0 && reason_of(r, err, reason) ? reason : advice(err);
+
+	snprintf(ret_text, REMOTE_TEXT_MAX, "%.*s: %s", (int)(REMOTE_TEXT_MAX - 3 - strlen(what)),
+		 r->name, what);
 	return ret_text;
 }
 

@@ -31,12 +31,13 @@
  *   EINVAL           a bad key, prefix or URL: a mistake of the caller or of the user
  *   EPROTONOSUPPORT  remote_open: no such kind of remote
  *   ENOTDIR          remote_open: the path is no directory
- *   EOPNOTSUPP       the remote has no way to create an object only if it is absent
+ *   EOPNOTSUPP       put_if_absent: the remote has no way to create an object only if it is absent
  *   EFBIG            get: more than REMOTE_GET_MAX bytes would come
  *   ENOMEM           here, not there
  *
  * After EIO, ETIMEDOUT or ECONNREFUSED from a put, put_if_absent or delete, the operation may have
- * been done or not. Details that the error number cannot carry go to the log, at debug level.
+ * been done or not. Details that the error number cannot carry go to the log, at debug level, and
+ * the last of them into remote_strerror's text.
  *
  * Threads: every operation may be called from any number of threads at once, and blocks. No lock of
  * the caller may be held that a remote_list callback takes. Only the last remote_close must be
@@ -119,6 +120,25 @@ bool remote_key_valid(const char *key);
  * written (-EIO also where other bytes came back). */
 int remote_check_writable(struct remote *r);
 
+/* What put_if_absent is worth on a remote. */
+enum remote_create {
+	REMOTE_CREATE_ATOMIC, /* of any number of racing writers, on any machines, one wins */
+	REMOTE_CREATE_CHECKED, /* the remote ignores or lacks the condition: put_if_absent looks whether
+				  the object is there, puts it, and reads it back. It never replaces
+				  what was there before, but of writers that race within that moment
+				  more than one may win: one writer at a time is the user's to keep */
+	REMOTE_CREATE_NONE, /* there is no way: put_if_absent is -EOPNOTSUPP */
+};
+/*
+ * Finds out by trying, never by the server's name: an object `epochfs.probe-RANDOM` is created twice
+ * with the condition; only a server that refuses the second time and still holds the first bytes is
+ * taken as ATOMIC. The probe is made once per opened remote, at the first call of this or of
+ * put_if_absent (which so cannot be misled either), and remembered; kinds that need none (a
+ * directory, memory) say ATOMIC at once. 0 or an error of the table (-EIO: it refused, but holds other
+ * bytes); after one, the next call tries again. Needs leave to write.
+ */
+int remote_check_create(struct remote *r, enum remote_create *ret_create);
+
 /*
  * Makes waits and retries that are in progress, and every operation until remote_resume, give
  * -ECANCELED soon. An operation that is not waiting may still finish as usual. Resume only once the
@@ -130,9 +150,10 @@ void remote_resume(struct remote *r);
 
 /* True for errors of this table that the same call may not give later without anyone's help. */
 bool remote_may_retry(int err);
-/* One line: what failed, where, what to do. `err` is what an operation of `r` returned. Returns
+/* One line: what failed, where, what to do. `err` is what an operation of `r` returned; where the
+ * remote gave a reason with the last such error (also in another thread's call), it is said. Returns
  * ret_text. */
-const char *remote_strerror(const struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX]);
+const char *remote_strerror(struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX]);
 /* The same for what remote_open returned for this URL (which is shown without its secrets). */
 const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_TEXT_MAX]);
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include "lib/remote/remote.h"
 #include "lib/remote/remote_url.h"
 
@@ -21,11 +22,17 @@ struct remote_ops {
 	int (*size)(struct remote *r, const char *key, uint64_t *ret_size);
 	int (*list)(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg);
 	int (*delete)(struct remote *r, const char *key);
+	/* NULL: put_if_absent is atomic by nature, or a layer passes the question on to `inner`. Else
+	 * remote_probe_create is the heart of it, and the kind remembers what it found. */
+	int (*check_create)(struct remote *r, enum remote_create *ret_create);
 	/* Frees what the kind added; remote.c frees the rest. NULL: nothing. */
 	void (*release)(struct remote *r);
 	/* Only the retry layer: else NULL. */
 	void (*get_state)(struct remote *r, struct remote_state *ret_state);
 };
+
+/* Bytes of a reason, with its NUL. */
+#define REMOTE_REASON_MAX 320
 
 /* The first member of every kind's struct, which is allocated with calloc as one block. */
 struct remote {
@@ -39,6 +46,10 @@ struct remote {
 	 * every order. */
 	pthread_mutex_t sleep_lock;
 	pthread_cond_t wake;
+	/* Guards the two below; nothing else is locked under it. */
+	pthread_mutex_t reason_lock;
+	int reason_error; /* the error that `reason` was given with; 0: none yet */
+	char reason[REMOTE_REASON_MAX];
 };
 
 /* Sets up the common part, with one reference; `name` is redacted and copied. 0 or -ENOMEM; on
@@ -48,6 +59,25 @@ int remote_init(struct remote *r, const struct remote_ops *ops, const char *name
 
 /* Sleeps this long: 0, or -ECANCELED at once when the remote is or gets cancelled. */
 int remote_sleep(struct remote *r, int64_t ns);
+
+/*
+ * Keeps in words why an operation fails with `err`, for remote_strerror: what is wrong and what to
+ * do, in one line without the place ("the bucket b does not exist; create it, or check its name").
+ * Never a secret; control characters from a server are replaced. Returns err.
+ */
+int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* One try to create an object only if it is absent, as the kind would make it: 0, -EEXIST, or why it
+ * failed. */
+typedef int remote_create_fn(struct remote *r, const char *key, const void *data, size_t len);
+/*
+ * Does `create` keep its promise on this server? Creates a probe, creates it again with other bytes,
+ * reads it, and deletes it. *ret_kept is true where the second was refused with -EEXIST and the first
+ * bytes are there. Uses the kind's get and delete. 0, or what failed: then nothing is known, -EOPNOTSUPP
+ * where the first try says so.
+ */
+int remote_probe_create(struct remote *r, remote_create_fn *create, bool *ret_kept);
 
 /* Maps an errno (positive) to the table of remote.h: a negative errno. */
 int remote_errno_of(int err);

@@ -250,6 +250,18 @@ static int retry_put_if_absent(struct remote *r, const char *key, const void *da
 	return err;
 }
 
+/* The probe takes a new name each time, so it may be repeated. */
+static int retry_check_create(struct remote *r, enum remote_create *ret_create)
+{
+	struct call c = call_of(r, "check", "create-if-absent");
+	int err;
+
+	do
+		err = remote_check_create(r->inner, ret_create);
+	while (again(&c, &err));
+	return err;
+}
+
 /* ---- listing: collected first, since half a list may have come before it failed */
 
 static int collect(void *arg, const char *key, uint64_t size)
@@ -303,6 +315,7 @@ static const struct remote_ops retry_ops = {
 	.size = retry_size,
 	.list = retry_list,
 	.delete = retry_delete,
+	.check_create = retry_check_create,
 	.release = retry_release,
 	.get_state = retry_get_state,
 };
