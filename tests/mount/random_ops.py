@@ -139,7 +139,7 @@ class Walk:
         self.both("rename %s %s" % (old, new), lambda side: os.rename(self.at(side, old), self.at(side, new)))
 
     def symlink(self):
-        target, path = self.random.choice(["a", "dir/b", "/nowhere", "../c"]), self.path()
+        target, path = self.random.choice(["a", "dir/b", "/proc/nowhere", "../c"]), self.path()
         self.both("symlink %s %s" % (target, path), lambda side: os.symlink(target, self.at(side, path)))
 
     def link(self):

@@ -95,7 +95,7 @@ def test_a_volume_of_a_newer_format(place):
 
 
 @pytest.mark.parametrize("remote,code", [
-    ("/nowhere/at/all", USAGE), ("ftp://host/x", USAGE), ("file://relative", USAGE), ("", USAGE), ("relative", USAGE),
+    ("/proc/nowhere/at/all", NOT_FOUND), ("ftp://host/x", USAGE), ("file://relative", USAGE), ("", USAGE), ("relative", USAGE),
 ])
 def test_remotes_that_are_none(place, remote, code):
     done = mount(place, remote=remote)

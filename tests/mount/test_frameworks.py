@@ -13,12 +13,15 @@ import os
 import shutil
 import struct
 import tempfile
+import time
 import zipfile
 
 import pytest
 
 from conftest import python, run, wait_until
 from test_contract_epochs import log_of
+
+CLOCK_REALTIME_COARSE = 5  # of Linux; Python's module time does not name it
 
 
 def files_below(root):
@@ -216,6 +219,9 @@ def test_trainer_of_2023_renames_the_directory(mnt):
 def test_rotation_by_mtime_keeps_the_newest_over_remounts(mnt):
     for step in (9, 10, 11):
         save_trainer(mnt.path / ("checkpoint-%d" % step), step)
+        # As on any local disk, times are of the kernel's tick: the next save is of a later one.
+        saved = os.stat(mnt.path / ("checkpoint-%d" % step)).st_mtime_ns
+        wait_until(lambda: time.clock_gettime_ns(CLOCK_REALTIME_COARSE) > saved, "the next tick")  # pylint: disable=W0640
     order = sorted(mnt.path.glob("checkpoint-*"), key=os.path.getmtime)
     times = [os.stat(p).st_mtime_ns for p in order]
     mnt.remount()

@@ -216,8 +216,9 @@ def kill_and_check(mnt, tmp_path, monkeypatch, point):
     take_away(mnt)
     monkeypatch.delenv("EPOCHFS_FAULT")
     mnt.mount(settle="1h")
-    # An edit in place of "model" may have been cut off, and then every later epoch has it so.
-    edited = {"model"} if "model" in session.doing else set()
+    # What is edited in place may have been cut off, and then every later epoch has it so: "model", and
+    # a mapping that was not synced yet.
+    edited = {name for name in session.doing if name == "model" or name.startswith("mapped")}
     session.check_promises()
     check_tree(mnt.path, edited)
     mnt.seal()
