@@ -422,6 +422,7 @@ def test_control_requests_follow_each_other(three):
 
 
 def test_control_answers_are_read_in_pieces(three):
+    three.wait_durable()  # then two answers say the same
     with_whole = None
     for size in (1 << 20, 10):
         control = os.open(three.epochs_dir / ".control", os.O_RDWR)
