@@ -48,6 +48,7 @@ static void describe(struct content *c, struct buf *out)
 	volume_path_locked(c->vol, v.ino, out);
 }
 
+/* Before whoever waits is told: an EIO is in the log by the time that a program sees it. */
 static void log_failure(struct content *c, const char *part, const struct store_failure *failure,
 			int error)
 {
@@ -55,6 +56,8 @@ static void log_failure(struct content *c, const char *part, const struct store_
 	struct remote_state remote = {0};
 	const char *why = strerror(-error);
 
+	if (!error || error == -ECANCELED)
+		return;
 	describe(c, &what);
 	remote_get_state(c->vol->remote, &remote);
 	if (error == -EIO && (*failure->pack || !remote.failures))
@@ -116,20 +119,23 @@ static void remove_span_locked(struct fetch *f, const struct fetch_span *span)
 		*p = span->next;
 }
 
-static int load_recipe(struct content *c, struct store_failure *failure)
+static void load_recipe(struct content *c)
 {
+	struct store_failure failure = {0};
 	struct recipe recipe = {0};
-	int error = store_get_recipe(c->vol->store, &c->fetch.recipe_hash, &recipe, failure);
+	int error = store_get_recipe(c->vol->store, &c->fetch.recipe_hash, &recipe, &failure);
 
-	pthread_mutex_lock(&c->fetch.lock);
-	if (!error)
+	if (!error) {
+		SCOPED_LOCK(&c->fetch.lock);
 		error = use_recipe_locked(c, &recipe);
+	}
+	log_failure(c, "its recipe", &failure, error);
+	pthread_mutex_lock(&c->fetch.lock);
 	c->fetch.loading = false;
 	c->fetch.error = error;
 	pthread_cond_broadcast(&c->fetch.changed);
 	pthread_mutex_unlock(&c->fetch.lock);
 	recipe_free(&recipe);
-	return error;
 }
 
 static int write_segment(void *arg, size_t segment, const void *plain, size_t len)
@@ -167,8 +173,9 @@ static int fetch_run(struct content *c, size_t first, size_t count, uint64_t byt
 				  failure);
 }
 
-static int fetch_segments(struct job *j, struct store_failure *failure)
+static void fetch_segments(struct job *j)
 {
+	struct store_failure failure = {0};
 	struct content *c = j->c;
 	struct fetch *f = &c->fetch;
 	size_t first = j->span.first, end = first + j->span.count, count;
@@ -176,11 +183,12 @@ static int fetch_segments(struct job *j, struct store_failure *failure)
 	uint64_t bytes;
 
 	while ((!error || error == -EIO) && (count = next_run(f, &first, end, &bytes))) {
-		int failed = fetch_run(c, first, count, bytes, failure);
+		int failed = fetch_run(c, first, count, bytes, &failure);
 
 		error = failed ? failed : error;
 		first += count;
 	}
+	log_failure(c, "content", &failure, error);
 	pthread_mutex_lock(&f->lock);
 	remove_span_locked(f, &j->span);
 	for (size_t i = j->span.first; i < end; i++)
@@ -190,7 +198,6 @@ static int fetch_segments(struct job *j, struct store_failure *failure)
 		f->error = error;
 	pthread_cond_broadcast(&f->changed);
 	pthread_mutex_unlock(&f->lock);
-	return error;
 }
 
 static void *run_job(void *arg)
@@ -198,15 +205,11 @@ static void *run_job(void *arg)
 	struct job *j = arg;
 	struct content *c = j->c;
 	struct contents *all = c->vol->contents;
-	struct store_failure failure = {0};
-	int error;
 
 	if (j->span.count)
-		error = fetch_segments(j, &failure);
+		fetch_segments(j);
 	else
-		error = load_recipe(c, &failure);
-	if (error && error != -ECANCELED)
-		log_failure(c, j->span.count ? "content" : "its recipe", &failure, error);
+		load_recipe(c);
 	fetch_note_whole(c);
 	free(j);
 	content_put(c);
