@@ -28,11 +28,14 @@ int client_is_mount(const char *path)
 	char control[PATH_MAX];
 	struct stat st;
 
+	/* The kernel may still know the root of a dead mount by heart. */
 	if (stat(path, &st) < 0)
 		return errno == ENOTCONN ? -ENOTCONN : 0;
 	if (!S_ISDIR(st.st_mode) || control_path(path, control) < 0)
 		return 0;
-	return stat(control, &st) == 0 && S_ISREG(st.st_mode);
+	if (stat(control, &st) < 0)
+		return errno == ENOTCONN ? -ENOTCONN : 0;
+	return S_ISREG(st.st_mode);
 }
 
 /* Reads until the end: the answer has no size that stat could tell. */

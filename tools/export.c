@@ -23,8 +23,29 @@ struct source {
 };
 
 /*
- * The last '@' parts target and epoch ("TARGET@@2h": an epoch that itself begins with '@'), the first ':' behind it the path.
+ * Where the '@' is that parts target and epoch; NULL: there is none. An epoch has no '/' and no ':', which tells it from an '@' in a
+ * directory's name or in the path behind it. "user@host" of a URL is no epoch, and "TARGET@@2h" is one that itself begins with '@'.
  */
+static char *find_epoch(char *text)
+{
+	char *from = strstr(text, "://");
+
+	from = from ? from + 3 + strcspn(from + 3, "/") : text;
+	for (char *at = strchr(from, '@'); at; at = strchr(at + 1, '@')) {
+		size_t len = strcspn(at, "/:");
+		char *next;
+
+		if (at[len] == '/')
+			continue;
+		while ((next = memchr(at + 1, '@', len - 1)) && next > at + 1) {
+			len -= (size_t)(next - at);
+			at = next;
+		}
+		return at;
+	}
+	return NULL;
+}
+
 static int parse_source(const char *argument, struct source *ret_source)
 {
 	char *text = strdup(argument), *at, *colon;
@@ -32,11 +53,9 @@ static int parse_source(const char *argument, struct source *ret_source)
 	if (!text)
 		return cli_error(EXIT_FAILED, "out of memory");
 	*ret_source = (struct source){.text = text, .target = text, .path = ""};
-	at = strrchr(text, '@');
+	at = find_epoch(text);
 	if (!at)
 		return EXIT_DONE;
-	if (at > text && at[-1] == '@')
-		at--;
 	*at = '\0';
 	ret_source->epoch = at + 1;
 	colon = strchr(at + 1, ':');

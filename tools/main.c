@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/util/log.h"
 #include "tools/cli.h"
 
 static const struct command commands[] = {
@@ -115,19 +116,23 @@ int command_version(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	const struct command *c;
+	const char *name = argc > 1 ? argv[1] : "";
 
 	if (argc < 2) {
 		print_help(stderr);
 		return EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
 		print_help(stdout);
 		return EXIT_DONE;
 	}
-	if (!strcmp(argv[1], "--version"))
-		argv[1] = (char[]){"version"};
-	c = command_find(argv[1]);
+	if (!strcmp(name, "--version"))
+		name = "version";
+	c = command_find(name);
 	if (!c)
-		return cli_error(EXIT_USAGE, "unknown command '%s'; see `epochfs --help`", argv[1]);
+		return cli_error(EXIT_USAGE, "unknown command '%s'; see `epochfs --help`", name);
+	/* What a command has to say is its one line; only a mount keeps a log. */
+	if (c->run != command_mount)
+		log_set_level(LOG_LEVEL_ERROR);
 	return c->run(argc - 1, argv + 1);
 }

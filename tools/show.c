@@ -52,6 +52,22 @@ static void print_record(const json_t *epoch)
 	}
 }
 
+/* As ls -l begins a line. */
+static char type_letter(const char *type)
+{
+	static const struct {
+		const char *type;
+		char letter;
+	} letters[] = {
+		{"file", '-'},	 {"directory", 'd'},	{"symlink", 'l'},	  {"fifo", 'p'},
+		{"socket", 's'}, {"block device", 'b'}, {"character device", 'c'}};
+
+	for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+		if (!strcmp(type, letters[i].type))
+			return letters[i].letter;
+	return '?';
+}
+
 static int print_files(const json_t *files)
 {
 	static const char *const headers[] = {"MODE", ">SIZE", "MODIFIED", "PATH"};
@@ -67,8 +83,7 @@ static int print_files(const json_t *files)
 
 		if (error)
 			break;
-		snprintf(mode, sizeof(mode), "%c%04o",
-			 *text(f, "type") == 'f' ? '-' : *text(f, "type"),
+		snprintf(mode, sizeof(mode), "%c%04o", type_letter(text(f, "type")),
 			 (unsigned)number(f, "mode"));
 		format_size(number(f, "size"), size);
 		format_time(json_integer_value(json_object_get(f, "mtime_ns")), when);

@@ -176,18 +176,27 @@ static int catalog_show(const struct target *t, uint64_t number, json_t **ret_sh
 {
 	cleanup_tree struct tree *tree = NULL;
 	struct epoch_info info;
-	json_t *epoch;
-	int error = catalog_get(t->catalog, number, &info);
+	json_t *epochs, *tags, *epoch;
+	char what[64];
+	int error = catalog_get(t->catalog, number, &info), code;
 
 	if (error)
 		return catalog_failed(t, "cannot read the epoch", error);
-	epoch = listing_epoch(&info);
+	epochs = json_array();
+	error = append_epoch(epochs, &info);
 	epoch_info_free(&info);
-	error = catalog_tree(t->catalog, number, &tree);
-	if (error) {
-		json_decref(epoch);
-		return catalog_failed(t, "cannot read the epoch's tree", error);
+	if (!error)
+		error = catalog_tree(t->catalog, number, &tree);
+	snprintf(what, sizeof(what), "cannot read the tree of epoch %" PRIu64, number);
+	code = error ? catalog_failed(t, what, error) : target_tags(t, &tags);
+	if (code != EXIT_DONE) {
+		json_decref(epochs);
+		return code;
 	}
+	spread_tags(epochs, tags);
+	json_decref(tags);
+	epoch = json_incref(json_array_get(epochs, 0));
+	json_decref(epochs);
 	*ret_shown = json_pack("{s:o, s:o}", "epoch", epoch, "files", listing_files(tree));
 	return *ret_shown ? EXIT_DONE : cli_error(EXIT_FAILED, "out of memory");
 }
@@ -201,35 +210,29 @@ int target_show(const struct target *t, uint64_t number, json_t **ret_shown)
 			   ret_shown);
 }
 
-/* The number before this one that there is; 0: none. */
-static int note_before(void *arg, const struct epoch_info *e)
+/* The greatest number up to pair[0] that there is. */
+static int note_up_to(void *arg, const struct epoch_info *e)
 {
 	uint64_t *pair = arg;
 
-	if (e->number < pair[0])
+	if (e->number <= pair[0])
 		pair[1] = e->number;
 	return 0;
 }
 
-static int empty_tree(struct tree **ret_tree)
+/* The epoch before this one that is still there: of its record, else by number; 0: none. */
+static int epoch_before(const struct target *t, uint64_t number, uint64_t *ret_before)
 {
-	const struct tree_entry root = {.name = "", .type = TREE_DIR, .mode = 0755};
-	cleanup_tree_writer struct tree_writer *w = NULL;
-	cleanup_buf struct buf data = {0};
-	size_t len;
-	void *bytes;
-	int error = tree_writer_new(&data, 0, &w);
+	struct epoch_info info;
+	uint64_t pair[2] = {0, 0};
+	int error = catalog_get(t->catalog, number, &info);
 
-	if (!error)
-		error = tree_writer_add(w, &root);
-	if (!error)
-		error = tree_writer_finish(w);
 	if (error)
 		return error;
-	bytes = buf_steal(&data, &len);
-	error = tree_decode(bytes, len, 0, ret_tree);
-	if (error)
-		free(bytes);
+	pair[0] = info.record.parent;
+	epoch_info_free(&info);
+	error = catalog_each(t->catalog, note_up_to, pair);
+	*ret_before = pair[1];
 	return error;
 }
 
@@ -238,14 +241,10 @@ static int catalog_diff(const struct target *t, uint64_t from, uint64_t to, json
 	cleanup_tree struct tree *a = NULL, *b = NULL;
 	int error = 0;
 
-	if (!from) {
-		uint64_t pair[2] = {to, 0};
-
-		error = catalog_each(t->catalog, note_before, pair);
-		from = pair[1];
-	}
-	if (!error)
-		error = from ? catalog_tree(t->catalog, from, &a) : empty_tree(&a);
+	if (!from)
+		error = epoch_before(t, to, &from);
+	if (!error && from)
+		error = catalog_tree(t->catalog, from, &a);
 	if (!error)
 		error = catalog_tree(t->catalog, to, &b);
 	if (!error)

@@ -310,10 +310,5 @@ int catalog_tree(struct catalog *c, uint64_t number, struct tree **ret_tree)
 
 	if (error)
 		return error;
-	error = fetch_tree(c, record, ret_tree);
-	if (error == -EBADMSG)
-		log_error("epoch %" PRIu64
-			  ": its tree is damaged or missing in the remote; epochfs fsck says more",
-			  number);
-	return error;
+	return fetch_tree(c, record, ret_tree);
 }

@@ -327,7 +327,7 @@ static int op_show(struct request *r)
 	return r->answer ? 0 : -ENOMEM;
 }
 
-/* The epoch before this one that is still there: of its record, else by number. */
+/* The epoch before this one that is still there: of its record, else by number; 0: none. */
 static int epoch_before(struct request *r, uint64_t number, uint64_t *ret_before)
 {
 	struct epoch_info info = {0};
@@ -341,9 +341,6 @@ static int epoch_before(struct request *r, uint64_t number, uint64_t *ret_before
 	epoch_info_free(&info);
 	while (before && epochs_sealed_ns(r->vol, before, &sealed_ns) == -ENOENT)
 		before--;
-	if (!before)
-		return fail(r, -ENOENT, "there is no epoch before %" PRIu64 " to compare it with",
-			    number);
 	*ret_before = before;
 	return 0;
 }
@@ -357,7 +354,7 @@ static int op_diff(struct request *r)
 	if (!error)
 		error = json_object_get(r->json, "from") ? epoch_of(r, "from", &from_number)
 							 : epoch_before(r, to_number, &from_number);
-	if (!error)
+	if (!error && from_number)
 		error = epochs_tree(r->vol, from_number, &from);
 	if (!error)
 		error = epochs_tree(r->vol, to_number, &to);

@@ -22,7 +22,8 @@
  *                                                       newest epoch's number, 0 where there is none
  *   {"op":"tags"}                                    -> {"tags":{name: number}}
  *   {"op":"show","epoch":E}                          -> {"epoch":{as in log},"files":[listing.h]}
- *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`
+ *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`,
+ *                                                       or where there is none, nothing
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains
  * status has at least: pid, remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
  * upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.

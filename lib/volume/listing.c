@@ -3,6 +3,7 @@
 #include "lib/volume/listing.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/format/tree_diff.h"
@@ -60,8 +61,10 @@ static const char *type_name(enum tree_type type)
 		return "fifo";
 	case TREE_SOCKET:
 		return "socket";
+	case TREE_BLOCK:
+		return "block device";
 	default:
-		return "device";
+		return "character device";
 	}
 }
 
@@ -131,14 +134,42 @@ static int add_change(const struct tree_change *c, void *arg)
 		       : 0;
 }
 
+/* A tree of nothing but its root. */
+static int empty_tree(struct tree **ret_tree)
+{
+	const struct tree_entry root = {.name = "", .type = TREE_DIR, .mode = 0755};
+	cleanup_tree_writer struct tree_writer *w = NULL;
+	cleanup_buf struct buf data = {0};
+	size_t len;
+	void *bytes;
+	int error = tree_writer_new(&data, 0, &w);
+
+	if (!error)
+		error = tree_writer_add(w, &root);
+	if (!error)
+		error = tree_writer_finish(w);
+	if (error)
+		return error;
+	bytes = buf_steal(&data, &len);
+	error = tree_decode(bytes, len, 0, ret_tree);
+	if (error)
+		free(bytes);
+	return error;
+}
+
 int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff)
 {
 	struct diff_lists lists = {json_array(), json_array(), json_array(), 0, 0};
-	int error = tree_diff(a, b, add_change, &lists);
-	json_t *diff = json_pack("{s:o, s:o, s:o, s:I, s:I}", "added", lists.added, "changed",
-				 lists.changed, "removed", lists.removed, "bytes_added",
-				 (json_int_t)lists.bytes_added, "bytes_removed",
-				 (json_int_t)lists.bytes_removed);
+	cleanup_tree struct tree *nothing = NULL;
+	int error = a ? 0 : empty_tree(&nothing);
+	json_t *diff;
+
+	if (!error)
+		error = tree_diff(a ? a : nothing, b, add_change, &lists);
+	diff = json_pack("{s:o, s:o, s:o, s:I, s:I}", "added", lists.added, "changed",
+			 lists.changed, "removed", lists.removed, "bytes_added",
+			 (json_int_t)lists.bytes_added, "bytes_removed",
+			 (json_int_t)lists.bytes_removed);
 
 	if (!error && !diff)
 		error = -ENOMEM;

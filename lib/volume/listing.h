@@ -8,10 +8,12 @@
 #include "lib/volume/epochs.h"
 
 /* [{"path","type","mode","size","mtime_ns"[,"target"][,"torn":true][,"log":true]}], in the order of the tree, without the root; NULL: no memory.
+ * Types: file, directory, symlink, fifo, socket, block device, character device.
  * Bytes of names that are not UTF-8 are replaced (U+FFFD). */
 json_t *listing_files(const struct tree *t);
 /* {"added":[{"path","type","size"}],"changed":[{"path","type","size","old_size"[,"meta":true]}],"removed":[...],
- *  "bytes_added","bytes_removed"}; `meta`: only attributes differ. The root is `.`; directories of which only times changed are left out. */
+ *  "bytes_added","bytes_removed"}; `meta`: only attributes differ. The root is `.`; directories of which only times changed are left out.
+ * a NULL: all of b is added. */
 int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff);
 /* An epoch as `log` gives it: the record's keys (record.h) without what says where its tree lies; "state" (epoch_state_name), "complete" as it
  * counts now, "continued": true where a later epoch continues it, "error". NULL: no memory. */

@@ -102,7 +102,7 @@ START_TEST(refusals_say_what_to_do)
 	unit_ok(epochs_tag(u.vol, "best", 1, false));
 	refused("{\"op\":\"commit\",\"tag\":\"best\"}", EEXIST, "is taken");
 	refused("{\"op\":\"tag\",\"epoch\":1,\"name\":\"best\"}", EEXIST, "is taken");
-	refused("{\"op\":\"diff\",\"to\":1}", ENOENT, "no epoch before 1");
+	refused("{\"op\":\"diff\",\"to\":9}", ENOENT, "9");
 	refused("{\"op\":\"explode\"}", EOPNOTSUPP, "unknown");
 	refused("{}", EOPNOTSUPP, "unknown");
 	refused("[]", EINVAL, "JSON");
@@ -163,6 +163,11 @@ START_TEST(show_and_diff)
 	ck_assert_uint_eq(json_array_size(json_object_get(answer, "added")), 1);
 	ck_assert_uint_eq(json_array_size(json_object_get(answer, "removed")), 1);
 	ck_assert_uint_eq(json_array_size(json_object_get(answer, "changed")), 0);
+	json_decref(answer);
+	/* Before the first there is nothing. */
+	answer = ask("{\"op\":\"diff\",\"to\":1}");
+	ck_assert_uint_ge(json_array_size(json_object_get(answer, "added")), 1);
+	ck_assert_uint_eq(json_array_size(json_object_get(answer, "removed")), 0);
 	json_decref(answer);
 	/* The parent was dropped: the one before it that is there. */
 	eu_save("c", "C");

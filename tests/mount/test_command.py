@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The subcommands of epochfs, as a person and as a script use them: on a mount and on its remote."""
+
+import datetime
+import json
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from conftest import BIN, LIMIT, run, wait_until
+
+DONE, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = range(9)
+SUBCOMMANDS = ("mount", "umount", "status", "log", "show", "diff", "commit", "wait", "rollback", "tag", "rm", "export",
+               "fsck", "version")
+TARGETS = ("mount", "path", "url")
+
+
+@pytest.fixture
+def passthrough():
+    """How the kernel reads is no matter of the command."""
+    return "auto"
+
+
+def epochfs(*arguments, code=DONE, **keywords):
+    """Runs the command: what it printed. One that fails prints one line to stderr and nothing else."""
+    done = run(BIN, *arguments, check=False, **keywords)
+    assert done.returncode == code, (arguments, done)
+    if code != DONE:
+        assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("epochfs"), done.stderr
+        return done.stderr
+    return done.stdout
+
+
+def parsed(*arguments, **keywords):
+    return json.loads(epochfs(*arguments, **keywords))
+
+
+@pytest.fixture
+def run7(mnt):
+    """Two durable epochs: 1 with step 500 and the tag best, 2 without."""
+    (mnt.path / "checkpoint-500").mkdir()
+    (mnt.path / "checkpoint-500" / "model.pt").write_bytes(os.urandom(300000))
+    (mnt.path / "args").write_text("lr=1")
+    os.symlink("checkpoint-500", mnt.path / "last")
+    epochfs("commit", mnt.path, "--tag", "best", "-m", "a text")
+    (mnt.path / "args").write_text("lr=0.1")
+    os.unlink(mnt.path / "checkpoint-500" / "model.pt")
+    (mnt.path / "new").write_text("four")
+    mnt.seal()
+    mnt.wait_durable()
+    wait_until(lambda: (mnt.remote / "tags" / "best").exists(), "the tag in the remote")
+    return mnt
+
+
+@pytest.fixture(params=TARGETS)
+def target(request, run7):
+    return {"mount": run7.path, "path": run7.remote, "url": run7.url}[request.param]
+
+
+# ---- what prints, on a mount and on a remote
+
+
+def test_log(target):
+    lines = epochfs("log", target).splitlines()
+    assert lines[0].split() == ["EPOCH", "AGE", "STEP", "FILES", "SIZE", "NEW", "STORED", "STATE", "TAGS"]
+    second, first = [re.split(r"  +", line.strip()) for line in lines[1:]]
+    assert first[0] == "000001" and second[0] == "000002"
+    assert first[2:6] == ["500", "2", "293 KiB", "293 KiB"], first
+    assert second[2:6] == ["-", "2", "10 B", "10 B"], second
+    assert first[7:] == ["durable", "best"] and second[7:] == ["durable"]
+    assert re.fullmatch(r"\d+ (ms|s|min)", first[1]) and first[6].endswith("KiB"), first
+    # Each column is as wide as what is in it: all rows begin and end columns at the same place.
+    assert {line.index(word) for line, word in zip(lines, ("STATE", "durable", "durable"))} == {lines[0].index("STATE")}
+    assert len(epochfs("log", "-n", "1", target).splitlines()) == 2
+
+
+def test_log_in_json(target):
+    second, first = parsed("log", "--json", target)
+    assert (first["epoch"], first["step"], first["step_name"], first["message"]) == (1, 500, "checkpoint-500", "a text")
+    assert (first["files"], first["bytes"], first["bytes_new"]) == (2, 300004, 300004)
+    assert first["tags"] == ["best"] and second["tags"] == []
+    assert second["epoch"] == 2 and second["parent"] == 1 and "step" not in second
+    for epoch in (first, second):
+        assert epoch["complete"] is True and epoch["state"] == "durable" and epoch["trigger"] == "commit"
+        assert epoch["bytes_stored"] > 0 and epoch["host"] == os.uname().nodename
+        times = [datetime.datetime.fromisoformat(epoch[k][:19]) for k in ("opened", "sealed", "durable")]
+        assert times == sorted(times)
+    assert parsed("log", "--json", "-n", "1", target) == [second]
+
+
+def test_log_of_a_volume_without_epochs(mnt):
+    for target in (mnt.path, mnt.remote):
+        done = run(BIN, "log", target)
+        assert done.stdout == "" and "no epochs yet" in done.stderr
+        assert parsed("log", "--json", target) == []
+
+
+def test_show(target):
+    text = epochfs("show", target, "best")
+    record, files = text.split("\n\n")
+    record = dict(line.split(None, 1) for line in record.splitlines())
+    assert record["epoch"] == "1" and record["step"] == "500" and record["message"] == "a text"
+    assert record["complete"] == "yes" and record["bytes"] == "293 KiB" and record["state"] == "durable"
+    lines = files.splitlines()
+    assert lines[0].split() == ["MODE", "SIZE", "MODIFIED", "PATH"]
+    assert [line.split()[4:] for line in lines[1:]] == [
+        ["args"], ["checkpoint-500"], ["checkpoint-500/model.pt"], ["last", "->", "checkpoint-500"]]
+    assert [line.split()[0][0] for line in lines[1:]] == ["-", "d", "-", "l"]
+    assert "new" in epochfs("show", target)  # the latest
+
+
+def test_show_in_json(target, run7):
+    shown = parsed("show", "--json", target, "1")
+    assert shown["epoch"] == parsed("log", "--json", target)[1]
+    files = {f["path"]: f for f in shown["files"]}
+    assert sorted(files) == ["args", "checkpoint-500", "checkpoint-500/model.pt", "last"]
+    model = files["checkpoint-500/model.pt"]
+    assert (model["type"], model["size"], model["mode"]) == ("file", 300000, 0o644)
+    assert files["checkpoint-500"]["type"] == "directory" and files["last"]["target"] == "checkpoint-500"
+    st = os.stat(run7.epoch(1) / "checkpoint-500" / "model.pt")
+    assert (model["mtime_ns"], model["mode"]) == (st.st_mtime_ns, stat.S_IMODE(st.st_mode))
+
+
+def test_diff(target):
+    text = epochfs("diff", target, "best", "latest")
+    assert text.splitlines() == [
+        "- checkpoint-500/model.pt  293 KiB", "~ args  4 B -> 6 B", "+ new  4 B",
+        "1 added, 1 changed, 1 removed; 10 B more, 293 KiB less"]
+    assert epochfs("diff", target, "2") == text  # against the one before it
+    back = epochfs("diff", target, "2", "1")
+    assert "+ checkpoint-500/model.pt  293 KiB" in back and "- new  4 B" in back
+    first = epochfs("diff", target, "1").splitlines()  # against nothing
+    assert "+ checkpoint-500/" in first and first[-1].startswith("4 added, 0 changed, 0 removed")
+    assert epochfs("diff", target, "1", "1").startswith("0 added, 0 changed, 0 removed")
+
+
+def test_diff_in_json(target):
+    diff = parsed("diff", "--json", target, "1", "2")
+    assert diff == {
+        "added": [{"path": "new", "type": "file", "size": 4}],
+        "changed": [{"path": "args", "type": "file", "size": 6, "old_size": 4}],
+        "removed": [{"path": "checkpoint-500/model.pt", "type": "file", "size": 300000}],
+        "bytes_added": 10, "bytes_removed": 300004}
+
+
+def test_status_of_a_mount(run7):
+    status = parsed("status", "--json", run7.path)
+    assert status["mountpoint"] == str(run7.path) and status["pid"] == run7.pid
+    assert status["remote"] == status["remote_url"] == run7.url and status["local_only"] is False
+    assert status["epochs"] == {"count": 2, "complete": 2, "latest": 2, "current": 2}
+    assert status["upload"]["pending_epochs"] == 0 and status["pending"]["changes"] == "none"
+    assert status["cache"]["bytes"] >= 300000 and status["cache"]["dirty_bytes"] == 0
+    text = epochfs("status", run7.path)
+    assert re.search(r"^remote +%s$" % re.escape(run7.url), text, re.M)
+    assert re.search(r"^upload\n  pending_epochs +0$", text, re.M)
+    with open(run7.path / "open", "wb") as f:
+        f.write(b"x")
+        f.flush()
+        assert "open by" in re.sub(r" +", " ", epochfs("status", run7.path)) and "(pid %d)" % os.getpid() in epochfs("status", run7.path)
+
+
+def test_status_of_a_remote(run7):
+    for name in (run7.remote, run7.url):
+        status = parsed("status", "--json", name)
+        assert status["epochs"] == {"count": 2, "complete": 2, "latest": 2} and status["tags"] == {"best": 1}
+        assert status["uuid"] == json.loads((run7.remote / "epochfs.json").read_text())["uuid"]
+        assert status["bytes_stored"] == sum(e["bytes_stored"] for e in parsed("log", "--json", name))
+        assert re.search(r"^  best +1$", epochfs("status", name), re.M)
+
+
+def test_tag(target, run7):
+    assert epochfs("tag", target).split() == ["000001", "best"]
+    assert parsed("tag", "--json", target) == {"best": 1}
+    epochfs("tag", target, "latest", "good")
+    assert parsed("tag", "--json", target) == {"best": 1, "good": 2}
+    epochfs("tag", target, "1", "good", code=CONFLICT)
+    epochfs("tag", "-f", target, "1", "good")
+    assert parsed("tag", "--json", target)["good"] == 1
+    assert set(parsed("log", "--json", target)[1]["tags"]) == {"best", "good"}
+    epochfs("tag", "-d", target, "good")
+    epochfs("tag", "-d", target, "good", code=NOT_FOUND)
+    assert parsed("tag", "--json", target) == {"best": 1}
+    wait_until(lambda: os.listdir(run7.remote / "tags") == ["best"], "the tags in the remote")
+    for name in ("latest", "current", "torn", "42", "a/b", ".x", ""):
+        assert "tag" in epochfs("tag", target, "1", name, code=USAGE)
+
+
+def test_a_tag_made_on_the_remote_is_there_after_the_next_mount(run7):
+    epochfs("tag", run7.remote, "2", "elsewhere")
+    run7.remount()
+    assert run7.tags() == {"best": 1, "elsewhere": 2}
+
+
+def test_export(target, run7, tmp_path):
+    said = epochfs("export", "%s@best" % target, tmp_path / "all")
+    assert said == "epoch 000001 restored to %s: 2 files, 293 KiB\n" % (tmp_path / "all")
+    assert run("diff", "-r", "--no-dereference", tmp_path / "all", run7.epoch(1)).stdout == ""
+    assert epochfs("export", "%s" % target, tmp_path / "latest").startswith("epoch 000002")
+    assert (tmp_path / "latest" / "new").read_text() == "four"
+    done = parsed("export", "--json", "--threads", "2", "%s@step=500:checkpoint-500/model.pt" % target, tmp_path / "one")
+    assert done == {"epoch": 1, "files": 1, "bytes": 300000}
+    model = (run7.epoch(1) / "checkpoint-500" / "model.pt").read_bytes()
+    assert (tmp_path / "one" / "model.pt").read_bytes() == model
+    epochfs("export", "%s@1:checkpoint-500" % target, tmp_path / "folder")
+    assert (tmp_path / "folder" / "checkpoint-500" / "model.pt").read_bytes() == model
+    assert "not empty" in epochfs("export", target, tmp_path / "all", code=CONFLICT)
+    epochfs("export", "--force", target, tmp_path / "all")
+    assert (tmp_path / "all" / "args").read_text() == "lr=0.1"
+    assert "no path 'no/such'" in epochfs("export", "%s@1:no/such" % target, tmp_path / "no", code=NOT_FOUND)
+    epochfs("export", "%s@7" % target, tmp_path / "no", code=NOT_FOUND)
+
+
+def test_export_of_an_epoch_that_is_not_durable_yet_waits_for_it(mnt, tmp_path):
+    mnt.remount(settle="1h")
+    (mnt.path / "f").write_bytes(os.urandom(3 << 20))
+    epochfs("commit", mnt.path)
+    epochfs("export", mnt.path, tmp_path / "out")
+    assert (tmp_path / "out" / "f").read_bytes() == (mnt.path / "f").read_bytes()
+
+
+@pytest.mark.parametrize("folder", ["a@b", "a:b"])
+def test_export_from_and_of_paths_with_the_signs_that_part_them(make_volume, tmp_path, folder):
+    volume = make_volume(settle="1h")
+    volume.remote = tmp_path / folder / "run"
+    volume.remote.mkdir(parents=True)
+    volume.url = str(volume.remote)
+    volume.mount()
+    (volume.path / "x@y:z").mkdir()
+    (volume.path / "x@y:z" / "f").write_text("here")
+    volume.wait_durable()
+    epochfs("export", volume.remote, tmp_path / "1")
+    epochfs("export", "%s@1" % volume.remote, tmp_path / "2")
+    epochfs("export", "%s@@0s:x@y:z/f" % volume.remote, tmp_path / "3")
+    assert (tmp_path / "1" / "x@y:z" / "f").read_text() == (tmp_path / "2" / "x@y:z" / "f").read_text() == "here"
+    assert (tmp_path / "3" / "f").read_text() == "here"
+
+
+# ---- what needs a mount
+
+
+def test_commit(mnt):
+    (mnt.path / "f").write_text("1")
+    assert epochfs("commit", mnt.path) == "epoch 000001 is sealed\n"
+    assert epochfs("commit", mnt.path) == "epoch 000001 is sealed\n"  # nothing changed
+    (mnt.path / "f").write_text("2")
+    assert parsed("commit", "--json", "--tag", "t", "--step=70", "-m", "why", mnt.path) == {"epoch": 2}
+    second = parsed("log", "--json", mnt.path)[0]
+    assert (second["step"], second["message"], second["tags"]) == (70, "why", ["t"])
+    (mnt.path / "f").write_text("3")
+    assert "tag t is taken" in epochfs("commit", "--tag", "t", mnt.path, code=CONFLICT)
+    epochfs("commit", "--step", "x", mnt.path, code=USAGE)
+    epochfs("commit", "--tag", "a/b", mnt.path, code=USAGE)
+
+
+def test_wait(mnt):
+    assert epochfs("wait", mnt.path) == "there is no epoch yet, and nothing to seal\n"
+    (mnt.path / "f").write_text("1")
+    assert epochfs("wait", mnt.path) == "epoch 000001 is durable\n"
+    assert parsed("wait", "--json", "--timeout", "60s", mnt.path, "latest") == {"epoch": 1}
+    assert (mnt.remote / "epochs" / ("%020d.json" % 1)).exists()
+    epochfs("wait", mnt.path, "9", code=NOT_FOUND)
+    epochfs("wait", "--timeout", "x", mnt.path, code=USAGE)
+
+
+def test_rollback_and_rm(run7):
+    assert epochfs("rollback", run7.path, "best") == "epoch 000003 holds the old tree; the live tree equals it\n"
+    assert (run7.path / "args").read_text() == "lr=1"
+    assert parsed("rollback", "--json", run7.path, "2") == {"epoch": 4}
+    assert (run7.path / "args").read_text() == "lr=0.1"
+    assert epochfs("rm", run7.path, "2") == "epoch 000002 is dropped\n"
+    assert parsed("rm", "--json", run7.path, "3") == {"epoch": 3}
+    assert run7.epochs() == [1, 4]
+    assert "tagged" in epochfs("rm", run7.path, "best", code=CONFLICT)
+    epochfs("rm", run7.path, "4", code=CONFLICT)
+    epochfs("rm", run7.path, "3", code=NOT_FOUND)
+    for target in (run7.path, run7.remote):
+        wait_until(lambda: [e["epoch"] for e in parsed("log", "--json", target)] == [4, 1], "the drop")
+
+
+def test_fsck(run7):
+    for name in (run7.remote, run7.url):
+        assert epochfs("fsck", name).splitlines()[-1] == "no damage"
+        assert "all read" in epochfs("fsck", "--read-data", name)
+        found = parsed("fsck", "--json", "--read-data", name)
+        assert found["epochs"] == 2 and found["problems"] == [] and found["packs"] >= 1 and found["bytes_stored"] > 0
+    assert "name its remote" in epochfs("fsck", run7.path, code=USAGE)
+
+
+def test_fsck_says_what_is_damaged(run7):
+    pack = sorted((p for p in (run7.remote / "packs").rglob("*") if p.is_file()), key=os.path.getsize)[-1]
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 1
+    pack.write_bytes(data)
+    assert epochfs("fsck", run7.remote).splitlines()[-1] == "no damage"  # it read none of it
+    done = run(BIN, "fsck", "--read-data", run7.remote, check=False)
+    assert done.returncode == DAMAGED and pack.name in done.stdout and "model.pt" in done.stdout, done
+    done = run(BIN, "fsck", "--json", "--read-data", run7.remote, check=False)
+    problems = json.loads(done.stdout)["problems"]
+    assert done.returncode == DAMAGED and problems and all(set(p) == {"object", "where", "problem"} for p in problems)
+
+
+def test_version():
+    assert re.fullmatch(r"epochfs \d+\.\d+\.\d+\n", epochfs("version"))
+    assert epochfs("--version") == epochfs("version")
+
+
+# ---- help
+
+
+def test_help():
+    everything = epochfs("--help")
+    assert epochfs("help") == epochfs("-h") == everything
+    listed = re.findall(r"^  ([a-z]+) +\S", everything, re.M)
+    assert sorted(listed) == sorted(SUBCOMMANDS)
+    for code in range(9):
+        assert re.search(r"\b%d [a-z]" % code, everything), code
+    done = run(BIN, check=False)
+    assert done.returncode == USAGE and done.stderr == everything and done.stdout == ""
+
+
+@pytest.mark.parametrize("command", SUBCOMMANDS)
+def test_help_of_a_subcommand(command):
+    text = epochfs(command, "--help")
+    assert text == epochfs(command, "-h") and text.startswith("usage: epochfs " + command)
+    # Help is given whatever else is there, and does nothing.
+    if command != "version":
+        assert epochfs(command, "/nowhere", "--help") == text
+    # Each option of the usage line is explained below it, or says all by itself.
+    usage, rest = text.split("\n", 1)
+    for option in re.findall(r"--[a-z-]+", usage):
+        assert option in rest or option == "--json", option
+    epochfs(command, "--nonsense", code=USAGE)
+
+
+# ---- names of epochs
+
+
+def test_names_of_epochs(target):
+    for name, number in [("1", 1), ("000002", 2), ("step=500", 1), ("latest", 2), ("current", 2), ("best", 1), ("@0s", 2)]:
+        assert parsed("show", "--json", target, name)["epoch"]["epoch"] == number, name
+    for name in ("3", "step=7", "worst", "@2h", "000000099", "0"):
+        assert name in epochfs("show", target, name, code=NOT_FOUND)
+    for name in ("step=", "step=x", "@", "@soon", "", "a/b"):
+        said = epochfs("show", target, name, code=USAGE)
+        assert "names no epoch" in said and "latest" in said, said
+
+
+def test_the_age_of_an_epoch_parts_them(target, run7):
+    second, first = parsed("log", "--json", target)
+    age = time.time() - datetime.datetime.fromisoformat(first["sealed"][:19] + "+00:00").timestamp()
+    if first["sealed"][:19] == second["sealed"][:19]:
+        wait_until(lambda: time.time() > datetime.datetime.fromisoformat(second["sealed"][:19] + "+00:00").timestamp() + 2, "2 s")
+        (run7.path / "third").touch()
+        run7.seal()
+        run7.wait_durable()
+        assert parsed("show", "--json", target, "@1s")["epoch"]["epoch"] == 2
+        assert parsed("show", "--json", target, "@0s")["epoch"]["epoch"] == 3
+    else:
+        assert parsed("show", "--json", target, "@%ds" % age)["epoch"]["epoch"] == 1
+
+
+# ---- exit codes, and the one line that says what, where, and what to do
+
+
+def test_the_exit_codes(run7, tmp_path):
+    faults = tmp_path / "faults"
+    url = "fault+%s?control=%s" % (run7.url, faults)
+    assert "restored" in epochfs("export", url, tmp_path / "0")
+    assert "not empty" in epochfs("export", url, tmp_path / "0", code=CONFLICT)
+    faults.write_text("down=1")
+    said = epochfs("log", url, code=UNREACHABLE)
+    assert str(run7.remote) in said and "try again" in said
+    faults.write_text("all.denied=1")
+    for command in (["log"], ["show"], ["diff", "1"], ["status"], ["tag"], ["fsck"], ["export", tmp_path / "4"]):
+        said = epochfs(command[0], url, *command[1:], code=DENIED)
+        assert str(run7.remote) in said and "permissions" in said
+    faults.write_text("put.denied=1")
+    epochfs("tag", url, "1", "x", code=DENIED)
+    faults.unlink()
+    assert "/nowhere" in epochfs("log", "/nowhere", code=NOT_FOUND)
+    assert str(tmp_path) in epochfs("log", tmp_path, code=DAMAGED)  # holds something, but no volume
+    epochfs("log", "gopher://x", code=USAGE)
+    epochfs("commit", run7.remote, code=NOT_FOUND)
+    for pack in (run7.remote / "packs").rglob("*"):
+        if pack.is_file():
+            pack.unlink()
+    assert "fsck" in epochfs("show", run7.remote, code=DAMAGED)
+    assert "fsck" in epochfs("export", run7.remote, tmp_path / "6", code=DAMAGED)
+
+
+def test_a_wait_that_takes_too_long(volume):
+    control = volume.base / "weather"
+    volume.url = "fault+%s?control=%s" % (volume.url, control)
+    volume.mount(settle="1h")
+    (volume.path / "f").write_text("1")
+    control.write_text("put.down=1")
+    for command in ("wait", "umount"):
+        said = epochfs(command, "--timeout", "300ms", volume.path, code=NOT_DURABLE)
+        assert "not durable in time" in said and str(volume.path) in said, said
+    assert (volume.path / "f").read_text() == "1"  # still mounted
+    control.unlink()
+    epochfs("wait", volume.path)
+
+
+def test_a_mount_that_is_dead(volume):
+    volume.mount()
+    volume.process.kill()
+    volume.process.wait()
+    volume.process = None
+    for command in (["status"], ["log"], ["commit"], ["wait"], ["rollback", "1"], ["tag"], ["export", volume.base / "out"]):
+        said = epochfs(command[0], volume.path, *command[1:], code=FAILED)
+        assert "mount it again" in said and str(volume.path) in said
+    done = run(BIN, "umount", volume.path)
+    assert "was dead" in done.stderr
+    epochfs("umount", volume.path, code=NOT_FOUND)
+
+
+# ---- terminals
+
+
+class Terminal:
+    """A command whose output is a terminal of 80 columns."""
+
+    def __init__(self, *arguments):
+        self.master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (24, 80)) if hasattr(termios, "tcsetwinsize") else \
+            __import__("fcntl").ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.process = subprocess.Popen([BIN, *map(os.fspath, arguments)], stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        self.text = ""
+
+    def read(self):
+        """What came; False at the end."""
+        if not select.select([self.master], [], [], 0.1)[0]:
+            return True
+        try:
+            part = os.read(self.master, 65536)
+        except OSError:  # EIO: nobody has the other side open
+            part = b""
+        self.text += part.decode(errors="replace")
+        return bool(part)
+
+    def until(self, pattern):
+        wait_until(lambda: re.search(pattern, self.text) or not self.read(), "%s in %r" % (pattern, self.text[-500:]))
+        assert re.search(pattern, self.text), self.text
+
+    def end(self):
+        wait_until(lambda: not self.read(), "the end")
+        os.close(self.master)
+        return self.process.wait(timeout=LIMIT)
+
+
+@pytest.fixture
+def slow(volume):
+    """A mount whose uploads wait until `slow.go()`."""
+    control = volume.base / "weather"
+    volume.url = "fault+%s?control=%s" % (volume.url, control)
+    volume.go = control.unlink
+    volume.mount(settle="1h")
+    control.write_text("put.down=1")
+    (volume.path / "f").write_bytes(os.urandom(3 << 20))
+    yield volume
+    if control.exists():
+        control.unlink()
+
+
+def test_a_bar_on_a_terminal(slow):
+    terminal = Terminal("wait", slow.path)
+    terminal.until(r"\ruploading \[[#.]{28}\] .* of 3\.0 MiB, .*1 epoch left.*\x1b\[K")
+    assert "\n" not in terminal.text  # one line, again and again
+    slow.go()
+    assert terminal.end() == 0
+    assert terminal.text.endswith("\r\nepoch 000001 is durable\r\n"), terminal.text
+
+
+def test_plain_lines_elsewhere(slow):
+    waiting = subprocess.Popen([BIN, "wait", slow.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = waiting.stderr.readline()
+    assert re.fullmatch(r"uploading: .* of 3\.0 MiB, 1 epoch left.*\n", line), line
+    slow.go()
+    out, more = waiting.communicate(timeout=LIMIT)
+    assert out == "epoch 000001 is durable\n" and "\r" not in line + more and "\x1b" not in line + more
+
+
+def test_umount_shows_the_bar_too_and_is_gone_after_it(slow):
+    terminal = Terminal("umount", slow.path)
+    terminal.until(r"\ruploading \[")
+    slow.go()
+    assert terminal.end() == 0
+    slow.wait_end()
+    assert (slow.remote / "epochs" / ("%020d.json" % 1)).exists()
+
+
+def test_what_takes_less_than_a_second_shows_no_bar(run7, tmp_path):
+    for arguments in (["wait", run7.path], ["export", run7.remote, tmp_path / "out"], ["fsck", run7.remote]):
+        terminal = Terminal(*arguments)
+        assert terminal.end() == 0
+        assert "[#" not in terminal.text or "\r" in terminal.text
+
+
+def test_export_shows_a_bar(run7, tmp_path):
+    control = tmp_path / "weather"
+    control.write_text("get.delay=700ms")
+    terminal = Terminal("export", "fault+%s?control=%s@1" % (run7.url, control), tmp_path / "out")
+    terminal.until(r"\rrestoring \[[#.]{28}\] .*\d of 2 files")
+    control.unlink()
+    assert terminal.end() == 0
+
+
+def test_status_refreshes(run7):
+    terminal = Terminal("status", "--watch", run7.path)
+    terminal.until(r"\x1b\[H\x1b\[J")
+    terminal.until(r"count +2\r")
+    (run7.path / "f").touch()
+    run7.seal()
+    terminal.until(r"count +3\r")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() in (0, -signal.SIGINT)
+    # In a pipe there is nothing to refresh: one after the other.
+    watching = subprocess.Popen([BIN, "status", "--watch", "--json", run7.path], stdout=subprocess.PIPE, text=True)
+    lines = [watching.stdout.readline()]
+    while lines.count("}\n") < 2:
+        lines.append(watching.stdout.readline())
+        assert lines[-1]
+    watching.terminate()
+    watching.communicate()
+    assert json.loads("".join(lines[:lines.index("}\n") + 1]))["epochs"]["count"] == 3 and "\x1b" not in "".join(lines)
