@@ -6,11 +6,9 @@ import subprocess
 
 import pytest
 
-from servers import server  # noqa: F401 pylint: disable=unused-import
-
 
 @pytest.mark.timeout(300)
-def test_a_server_keeps_what_remote_h_promises(server, tmp_path):  # noqa: F811
+def test_a_server_keeps_what_remote_h_promises(server, tmp_path):
     program = os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_conformance")
     env = {**os.environ, **server.env(), "EPOCHFS_TEST_REMOTE": server.url("conformance"), "TMPDIR": str(tmp_path),
            "CK_TIMEOUT_MULTIPLIER": "4"}
