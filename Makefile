@@ -242,7 +242,8 @@ install: all ## install under DESTDIR, PREFIX
 	$(Q)if [ -e packaging/man/epochfs.1 ]; then \
 		install -D -m 644 packaging/man/epochfs.1 $(DESTDIR)$(MANDIR)/man1/epochfs.1; fi
 	$(Q)if [ -e packaging/mount.epochfs ]; then \
-		install -D -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs; fi
+		install -D -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
+		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs; fi
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1 \

@@ -18,6 +18,7 @@ enum fs_passthrough {
 struct fs_options {
 	enum fs_passthrough passthrough;
 	bool allow_other; /* other users may use the mount, as modes and owners permit */
+	bool noexec;	  /* no program is run from it */
 };
 
 /* Seconds that an end by signal waits for open files before it takes the mount away by force. */

@@ -102,7 +102,8 @@ static int mount_arguments(const struct fs_mount *m, struct fuse_args *ret_args)
 {
 	cleanup_buf struct buf text = {0};
 
-	buf_printf(&text, "subtype=epochfs,default_permissions,nosuid,nodev%s,fsname=",
+	buf_printf(&text, "subtype=epochfs,default_permissions,nosuid,nodev%s%s,fsname=",
+		   m->options.noexec ? ",noexec" : "",
 		   m->options.allow_other ? ",allow_other" : "");
 	for (const char *p = volume_remote_name(m->vol); *p; p++) {
 		if (*p == ',' || *p == '\\')

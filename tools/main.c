@@ -14,7 +14,7 @@ static const struct command commands[] = {
 	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
-	 "  passthrough=auto|on|off, allow_other, threads=N, node=NAME, run-id=ID, message=TEXT,\n"
+	 "  passthrough=auto|on|off, allow_other, nonempty, noexec, threads=N, node=NAME, run-id=ID, message=TEXT,\n"
 	 "  log-file=FILE, log-level=error|warning|info|debug. epochfs(1) explains each.\n"
 	 "Example: epochfs mount /backup/run7 /mnt/ckpt\n",
 	 command_mount},

@@ -193,6 +193,12 @@ static const char *set_log_level(struct mount_options *o, const char *value)
 	return "error, warning, info or debug";
 }
 
+static const char *set_noexec(struct mount_options *o, const char *value)
+{
+	o->fs.noexec = true;
+	return *value ? "noexec takes no value" : NULL;
+}
+
 /* What fstab and mount(8) pass and the mount either always does or need not know. */
 static const char *ignore(struct mount_options *o, const char *value)
 {
@@ -228,15 +234,23 @@ static const struct option_row {
 	{"log-level", set_log_level, true},
 	{"allow_other", set_allow_other, false},
 	{"nonempty", set_nonempty, false},
+	{"noexec", set_noexec, false},
 	{"rw", ignore, false},
 	{"defaults", ignore, false},
 	{"auto", ignore, false},
 	{"noauto", ignore, false},
 	{"nofail", ignore, false},
 	{"_netdev", ignore, false},
+	{"user", ignore, false},
+	{"users", ignore, false},
+	{"nouser", ignore, false},
 	{"nosuid", ignore, false},
 	{"nodev", ignore, false},
 	{"exec", ignore, false},
+	{"async", ignore, false},
+	{"noatime", ignore, false}, /* access times are not kept */
+	{"relatime", ignore, false},
+	{"nodiratime", ignore, false},
 };
 #define OPTION_COUNT (sizeof(option_table) / sizeof(option_table[0]))
 

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""epochfs mount and umount, mount(8), and what the papers say of their options."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BIN, LIMIT, is_mounted, run, wait_until
+from test_command import CONFLICT, DONE, FAILED, NOT_FOUND, USAGE, epochfs, parsed
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def passthrough():
+    return "auto"
+
+
+class Place:
+    """A remote, a cache and a mount point for mounts in the background."""
+
+    def __init__(self, base):
+        self.mnt, self.remote, self.cache = base / "mnt", base / "remote", base / "cache"
+        for folder in (self.mnt, self.remote, self.cache):
+            folder.mkdir()
+
+    def mount(self, *arguments, code=DONE, options="min-free=0", **keywords):
+        return epochfs("mount", "-o", "cache-dir=%s,%s" % (self.cache, options), *arguments, self.remote, self.mnt, code=code, **keywords)
+
+    def status(self):
+        return parsed("status", "--json", self.mnt)
+
+    def umount(self):
+        epochfs("umount", self.mnt)
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    if is_mounted(made.mnt):
+        run(BIN, "umount", "--no-drain", made.mnt, check=False)
+    if is_mounted(made.mnt):
+        run("umount", "-l", made.mnt, check=False)
+
+
+def has_ended(pid):
+    """Also where nobody has asked for its exit code yet."""
+    try:
+        return pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+# ---- mount and umount
+
+
+def test_mount_returns_once_it_serves(place):
+    assert place.mount() == ""
+    # No wait: what follows in the script finds the volume.
+    assert is_mounted(place.mnt)
+    (place.mnt / "f").write_text("x")
+    status = place.status()
+    pid = status["pid"]
+    assert os.getsid(pid) == pid and os.readlink("/proc/%d/cwd" % pid) == "/"
+    # It holds neither the terminal nor a pipe of the one that started it.
+    for fd in (0, 1):
+        assert os.readlink("/proc/%d/fd/%d" % (pid, fd)) == "/dev/null"
+    assert os.readlink("/proc/%d/fd/2" % pid) == str(place.cache / status["uuid"] / "log")
+    place.umount()
+    assert not is_mounted(place.mnt) and has_ended(pid)
+    assert epochfs("log", place.remote).count("\n") == 2
+    # So the next mount finds the cache free at once.
+    place.mount()
+    assert (place.mnt / "f").read_text() == "x"
+    place.umount()
+
+
+def test_a_mount_that_fails_says_so_and_leaves_nothing(place):
+    said = place.mount(options="min-free=0,passthrough=maybe", code=USAGE)
+    assert "passthrough=maybe" in said
+    (place.remote / "other").write_text("x")
+    assert "not an epochfs volume" in place.mount(code=6)
+    assert not is_mounted(place.mnt) and os.listdir(place.mnt) == []
+
+
+def test_mount_in_the_foreground(place):
+    served = subprocess.Popen([BIN, "mount", "-f", "-o", "min-free=0,cache-dir=%s" % place.cache, place.remote, place.mnt],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: is_mounted(place.mnt), "the mount")
+    (place.mnt / "f").write_text("x")
+    assert place.status()["pid"] == served.pid
+    place.umount()
+    out, err = served.communicate(timeout=LIMIT)
+    assert served.returncode == 0 and out == "" and "epoch 1 sealed" in err  # the log is on stderr
+
+
+def test_umount(place):
+    place.mount(options="min-free=0,settle=1h")
+    (place.mnt / "f").write_text("x")
+    with open(place.mnt / "f"):
+        assert "fuser" in epochfs("umount", place.mnt, code=CONFLICT)
+    assert (place.mnt / "f").read_text() == "x"  # still there
+    place.umount()
+    assert (place.remote / "epochs" / ("%020d.json" % 1)).exists()
+    assert "no volume is mounted" in epochfs("umount", place.mnt, code=NOT_FOUND)
+
+
+def test_umount_without_the_upload(place):
+    control = place.cache / "weather"
+    epochfs("mount", "-o", "settle=1h,min-free=0,cache-dir=%s" % place.cache, "fault+file://%s?control=%s" % (place.remote, control), place.mnt)
+    (place.mnt / "f").write_text("x")
+    control.write_text("put.down=1")
+    epochfs("umount", "--no-drain", place.mnt)
+    assert os.listdir(place.remote / "epochs") == [] if (place.remote / "epochs").exists() else True
+    place.mount()
+    epochfs("wait", place.mnt)
+    assert (place.remote / "epochs" / ("%020d.json" % 1)).exists()
+
+
+def test_a_read_only_mount_of_one_epoch(place):
+    place.mount(options="min-free=0,settle=1h")
+    for text in "12":
+        (place.mnt / "f").write_text(text)
+        epochfs("commit", place.mnt)
+    place.umount()
+    assert "ro" in place.mount(options="min-free=0,epoch=1", code=USAGE)
+    place.mount(options="min-free=0,ro,epoch=1")
+    assert (place.mnt / "f").read_text() == "1" and place.status()["read_only"] is True
+    with pytest.raises(OSError):
+        (place.mnt / "g").touch()
+    for command in (["commit"], ["rollback", "2"], ["rm", "1"]):
+        assert "read-only" in epochfs(command[0], place.mnt, *command[1:], code=4)
+    place.umount()
+    epochfs("mount", "-o", "ro,epoch=9,min-free=0,cache-dir=%s" % place.cache, place.remote, place.mnt, code=NOT_FOUND)
+
+
+# ---- options
+
+
+def test_the_command_line_wins_over_the_environment(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("EPOCHFS_NODE", "of-the-environment")
+    monkeypatch.setenv("EPOCHFS_RUN_ID", "of-the-environment")
+    monkeypatch.setenv("EPOCHFS_CACHE_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("EPOCHFS_MIN_FREE", "0")
+    monkeypatch.setenv("EPOCHFS_SETTLE", "1h")
+    monkeypatch.setenv("EPOCHFS_MESSAGE", "")  # as if it were not set
+    place.mount(options="node=of-the-line")
+    (place.mnt / "f").touch()
+    epochfs("commit", place.mnt)
+    place.umount()
+    first = parsed("log", "--json", place.remote)[0]
+    assert first["host"] == "of-the-line" and first["run_id"] == "of-the-environment" and "message" not in first
+    assert os.listdir(place.cache) and not (tmp_path / "elsewhere").exists()
+
+
+def test_several_options(place):
+    """By commas and by several -o; the later wins; a comma inside a value has a backslash."""
+    epochfs("mount", "-onode=a,settle=1h", "-o", "min-free=0%", "--", place.remote, place.mnt, "-o",
+            r"node=b,message=one\, two,cache-dir=%s,marker=*.done,marker=\,x" % place.cache)
+    (place.mnt / "model").touch()
+    (place.mnt / ",x").touch()
+    wait_until(lambda: parsed("log", "--json", place.mnt), "the marker's epoch")
+    first = parsed("log", "--json", place.mnt)[0]
+    assert (first["trigger"], first["host"], first["message"]) == ("marker", "b", "one, two")
+
+
+@pytest.mark.parametrize("size,bytes_", [("64M", 64 << 20), ("1G", 1 << 30), ("2048K", 2 << 20), ("1T", 1 << 40), ("1000000", 1000000)])
+def test_sizes(place, size, bytes_):
+    place.mount(options="min-free=0,cache-size=" + size)
+    assert place.status()["cache"]["limit_bytes"] == bytes_
+
+
+@pytest.mark.parametrize("time,ns", [("90s", 90 * 10**9), ("2m", 120 * 10**9), ("1h", 3600 * 10**9), ("1d", 86400 * 10**9), ("100000ms", 10**11)])
+def test_times(place, time, ns):
+    place.mount(options="min-free=0,settle=" + time)
+    (place.mnt / "f").touch()
+    held = place.status()["pending"]["held_up"]
+    assert held["by"] == "waiting for quiet" and ns - LIMIT * 10**9 < held["for_ns"] <= ns
+
+
+def test_a_log_file(place, tmp_path):
+    place.mount(options="min-free=0,log-level=debug,log-file=%s" % (tmp_path / "log"))
+    (place.mnt / "f").touch()
+    place.umount()
+    assert "epoch 1 sealed" in (tmp_path / "log").read_text()
+    assert "relative" in place.mount(options="log-file=relative", code=USAGE)
+    assert "cannot open" in place.mount(options="min-free=0,log-file=/nowhere/log", code=FAILED)
+    assert not is_mounted(place.mnt)
+
+
+# ---- mount(8) and fstab
+
+
+@pytest.fixture
+def sbin(tmp_path):
+    """Runs a shell script where /sbin/mount.epochfs and the program are installed, for this script only."""
+    if os.geteuid():
+        pytest.skip("needs root, for a mount namespace of its own")
+    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "DESTDIR=%s" % (tmp_path / "root"), "install")
+    installed = tmp_path / "root"
+    (tmp_path / "run").mkdir()
+
+    def script(text):
+        (tmp_path / "script").write_text(
+            "set -e\n"
+            "mount -t overlay -o lowerdir=%s:%s overlay %s\n" % (installed / "sbin", os.path.realpath("/sbin"), os.path.realpath("/sbin"))
+            + "mount -t overlay -o lowerdir=%s:/usr/local/bin overlay /usr/local/bin\n" % (installed / "usr/local/bin")
+            + "cd %s\n" % (tmp_path / "run") + text)
+        return run("unshare", "--mount", "sh", tmp_path / "script", check=False)
+
+    probe = script("true")
+    if probe.returncode:
+        pytest.skip("no overlay in a mount namespace here: %s" % probe.stderr.strip())
+    return script
+
+
+def test_install(tmp_path):
+    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "install")
+    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    assert files == ["opt/e/bin/epochfs", "opt/e/share/man/man1/epochfs.1", "sbin/mount.epochfs"]
+    assert run(tmp_path / files[0], "version").stdout == epochfs("version")
+    assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / files[2]).read_text()
+    run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_mount_of_type_epochfs(place, sbin):
+    done = sbin("""
+mount -t epochfs -o cache-dir=%(cache)s,min-free=0,settle=1h,noexec %(remote)s %(mnt)s
+findmnt -no FSTYPE,OPTIONS %(mnt)s
+echo saved > %(mnt)s/f
+epochfs umount %(mnt)s
+mount -t epochfs -o cache-dir=%(cache)s,min-free=0,ro %(remote)s %(mnt)s
+cat %(mnt)s/f
+! touch %(mnt)s/g
+epochfs umount %(mnt)s
+""" % vars(place))
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[0] == "fuse.epochfs" and {"rw", "noexec", "nosuid", "nodev"} <= set(lines[0].split()[1].split(","))
+    assert lines[1] == "saved"
+
+
+def test_mount_by_fstab(place, sbin, tmp_path):
+    (tmp_path / "fstab").write_text(
+        r"%(remote)s %(mnt)s epochfs cache-dir=%(cache)s,min-free=0,settle=1h,marker=a\,b,_netdev,noauto,nofail,noatime,user,exec,x-systemd.automount 0 0"
+        % vars(place) + "\n")
+    done = sbin("mount --fstab %s %s\ntouch %s/f\nepochfs umount %s\n" % (tmp_path / "fstab", place.mnt, place.mnt, place.mnt))
+    assert done.returncode == 0, done
+    assert parsed("log", "--json", place.remote)[0]["files"] == 1
+
+
+def test_mount_of_type_epochfs_that_fails(place, sbin):
+    done = sbin("""
+set +e
+mount -t epochfs -o nonsense %(remote)s %(mnt)s; echo $?
+mount -t epochfs -o cache-dir=%(cache)s,min-free=0 gopher://x %(mnt)s; echo $?
+mount -f -t epochfs -o cache-dir=%(cache)s %(remote)s %(mnt)s; echo $?
+mount.epochfs; echo $?
+findmnt %(mnt)s; echo $?
+""" % vars(place))
+    assert done.stdout.split() == ["1", "1", "0", "1", "1"], done
+    assert "unknown option 'nonsense'" in done.stderr and "gopher" in done.stderr and "usage: mount.epochfs" in done.stderr
+
+
+# ---- the papers agree
+
+
+def options_of_help():
+    text = epochfs("mount", "--help")
+    words = re.search(r"^Options: (.*?)epochfs\(1\)", text, re.M | re.S).group(1)
+    return {re.split(r"[=.]", w.strip())[0] for w in words.replace("\n", " ").split(",")}
+
+
+def options_of_the_readme():
+    table = (REPO / "README.md").read_text().split("\n## Options\n")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
+    return {re.split("=", word)[0] for word in named if not re.fullmatch(r"error|remote|on|off", word)}
+
+
+def options_of_the_man_page():
+    text = (REPO / "packaging/man/epochfs.1").read_text().split(".SH MOUNT OPTIONS\n")[1].split(".SH ")[0]
+    heads = re.findall(r"^\.TP\n(\.\w+ .*)$", text, re.M)
+    words = [w for head in heads for w in re.sub(r"\\f.", "", head).replace("\\-", "-").split()[1:]]
+    return {w.split("=")[0].strip(",") for w in words if re.match(r"[a-z_-]+(=|$)", w.strip(","))} - \
+        {"dir", "size", "percent", "time", "glob", "regex", "n", "name", "id", "text", "file", "level", "on", "off"}
+
+
+def options_of_the_program():
+    source = (REPO / "tools/mount_options.c").read_text()
+    return set(re.findall(r'^\t\{"([a-z_-]+)", (?!ignore)', source, re.M))
+
+
+def test_help_man_page_and_readme_name_the_options_that_there_are():
+    there = options_of_the_program()
+    assert len(there) > 20
+    assert options_of_help() == there
+    assert options_of_the_man_page() == there
+    assert options_of_the_readme() == there
+
+
+def test_the_man_page_has_every_subcommand_and_its_options():
+    done = run("man", "--warnings", "-E", "UTF-8", "-l", REPO / "packaging/man/epochfs.1", check=False) if shutil.which("man") \
+        else run("cat", REPO / "packaging/man/epochfs.1")
+    assert done.returncode == 0 and done.stderr == ""
+    page = re.sub(r"\\f.|\\", "", (REPO / "packaging/man/epochfs.1").read_text())
+    page = re.sub(r'^\.[A-Z]+ |["]', "", page, flags=re.M)
+    readme = (REPO / "README.md").read_text()
+    for command in re.findall(r"^  ([a-z]+) +\S", epochfs("--help"), re.M):
+        assert re.search(r"^epochfs %s\b" % command, page, re.M), command
+        for option in re.findall(r"--[a-z-]+", epochfs(command, "--help")):
+            assert option in page, (command, option)
+    for code in range(9):
+        assert re.search(r"\b%d [a-z]" % code, page.split("EXIT STATUS")[1]) and re.search(r"Exit codes:.*\b%d [a-z]" % code, readme)
+
+
+# ---- the quick start runs as printed
+
+TRAIN = """
+import argparse, os
+p = argparse.ArgumentParser()
+p.add_argument("--checkpoint-dir")
+d = p.parse_args().checkpoint_dir
+for step in (1, 2):
+    with open(os.path.join(d, "model.pt"), "wb") as f:
+        f.write(os.urandom(200000))
+    os.makedirs(os.path.join(d, ".epochs", "step%d" % step))
+"""
+
+
+def test_the_quick_start_of_the_readme(tmp_path):
+    text = (REPO / "README.md").read_text().split("\n## Quick start\n")[1].split("\n## ")[0]
+    block = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith("    "))
+    assert block.count("\n") > 8 and "epochfs mount" in block and "epochfs export" in block
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "epochfs").symlink_to(BIN)
+    for name in ("make", "sudo"):  # it is built, and installed for this test
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "train.py").write_text(TRAIN)
+    script = block.replace("/tmp/store", str(tmp_path / "store")).replace("/tmp/ckpt", str(tmp_path / "ckpt"))
+    assert "/tmp/" not in script.replace(str(tmp_path), "")
+    environment = {**os.environ, "PATH": "%s:%s" % (tmp_path / "bin", os.environ["PATH"]), "EPOCHFS_CACHE_DIR": str(tmp_path / "cache"),
+                   "EPOCHFS_MIN_FREE": "0"}
+    try:
+        done = run("sh", "-e", "-c", script, check=False, cwd=tmp_path, env=environment)
+    finally:
+        if is_mounted(tmp_path / "ckpt"):
+            run("umount", "-l", tmp_path / "ckpt", check=False)
+    assert done.returncode == 0, done
+    for word in ("000001", "000002", "current -> ", "latest -> ", "EPOCH", "model.pt", "restored to"):
+        assert word in done.stdout, word
+    # The live tree was rolled back to the first; latest is that.
+    assert len((tmp_path / "restored" / "model.pt").read_bytes()) == 200000
+    log = parsed("log", "--json", tmp_path / "store" / "run7")
+    assert [e["epoch"] for e in log] == [3, 2, 1] and log[0]["restores"] == 1
+    assert json.loads((tmp_path / "store" / "run7" / "epochfs.json").read_text())["uuid"] == log[0]["volume"]
