@@ -20,6 +20,10 @@ import time
 
 import pytest
 
+# The servers of tests/remotes.
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "remotes"))
+pytest_plugins = ["server_fixture"]
+
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too

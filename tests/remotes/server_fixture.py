@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fixture `server`: a test that takes it runs over all servers of servers.py, or over some with
-@pytest.mark.parametrize("server", ["lighttpd"], indirect=True)."""
+@pytest.mark.parametrize("server", ["lighttpd"], indirect=True).
+
+It is a plugin that ../conftest.py loads, and no conftest.py: two of that name would be one module to
+`from conftest import`.
+"""
 
 import pytest
 
