@@ -51,17 +51,19 @@ struct http_request {
 	size_t max_answer; /* bytes of an answer's body that are kept, more is -EFBIG; 0: 64 KiB */
 	struct buf *out;   /* the body of a 2xx answer is appended here; on failure as it was.
 				NULL: to http_answer.body */
-	const char *userpwd;  /* "user:password" for Basic, or the keys with sigv4; NULL: none */
-	const char *sigv4;    /* curl's provider string, "aws:amz:REGION:s3"; NULL: no signature */
-	const char *bearer;   /* token; NULL: none */
-	bool expect_continue; /* "Expect: 100-continue" with a body (curl's own rule otherwise) */
+	const char *userpwd; /* "user:password" for Basic, or the keys with sigv4; NULL: none */
+	const char *sigv4;   /* curl's provider string, "aws:amz:REGION:s3"; NULL: no signature */
+	const char *bearer;  /* token; NULL: none */
+	/* "Expect: 100-continue" with any body. Otherwise only from 1 MiB on, and with sigv4; never
+	 * where the headers hold an "Expect" with the value "". */
+	bool expect_continue;
 };
 
 struct http_answer {
-	int status;		/* 200, 404, ...; the last one after redirects */
-	struct buf body;	/* of every other answer, and of 2xx without `out`; bounded */
-	uint64_t length;	/* of the Content-Length header, also for HEAD; UINT64_MAX: none */
-	char etag[128];		/* as sent, with its quotes; "" : none or too long */
+	int status;	 /* 200, 404, ...; the last one after redirects */
+	struct buf body; /* of every other answer (cut at 64 KiB), and of 2xx without `out` */
+	uint64_t length; /* of the Content-Length header, also for HEAD; UINT64_MAX: none */
+	char etag[128];	 /* as sent, with its quotes; "" : none or too long */
 	char content_range[64]; /* "bytes 0-9/100"; "": none */
 	char location[2048];	/* "" : none */
 	char allow[256];	/* the methods of an answer to OPTIONS; "" */
@@ -76,10 +78,17 @@ void http_answer_free(struct http_answer *a);
  * Makes one request. 0 where an answer came whole, whatever its status: the caller maps it
  * (http_errno_of). Else what the wire did: -ECONNREFUSED (nobody there, name not found),
  * -ETIMEDOUT (not connected in time, stalled below the lowest rate, or out of time), -EIO (cut
- * off, a body shorter or longer than its length), -EACCES (TLS: a certificate was refused),
+ * off, a body shorter than its length, heads without end), -EACCES (TLS: a certificate was refused),
  * -ECANCELED, -EFBIG, -ENOMEM. Whether the server carried the request out is then unknown.
- * An answer with Retry-After (429, 503) makes remote_sleep of the retry layer wait at least so long
- * (at most five minutes).
+ * An answer with Retry-After (429, 503) makes the retry layer wait at least so long (at most five
+ * minutes, remote_hold_off).
+ *
+ * What a body has beyond its length is dropped with its connection. A redirect (301, 302, 307, 308)
+ * is followed, five times, with the same method and body, where it leads to the same scheme, host
+ * and port; any other is an answer for the caller, with its `location`. curl repeats a request where
+ * a kept connection proves dead; only one that may be repeated blindly: GET, HEAD, OPTIONS,
+ * PROPFIND, and PUT and DELETE without a header "If-...". Anything else is -EIO then, as if the
+ * answer were lost.
  */
 int http_do(struct http *h, const struct http_request *q, struct http_answer *ret_answer);
 

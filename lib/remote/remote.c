@@ -14,6 +14,7 @@
 #define COMPONENT_MAX 255
 #define KEY_CHARS     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 #define TEMP_PREFIX   ".tmp-"
+#define HOLD_OFF_MAX  (300 * NS_PER_S)
 
 static const struct {
 	const char *scheme;
@@ -109,6 +110,7 @@ int remote_init(struct remote *r, const struct remote_ops *ops, const char *name
 	r->is_none = inner && inner->is_none;
 	atomic_init(&r->refs, 1);
 	atomic_init(&r->cancelled, false);
+	atomic_init(&r->not_before_ns, 0);
 	return 0;
 }
 
@@ -292,6 +294,28 @@ int remote_sleep(struct remote *r, int64_t ns)
 		if (cond_wait_until(&r->wake, &r->sleep_lock, deadline) == -ETIMEDOUT)
 			return 0;
 	return -ECANCELED;
+}
+
+void remote_hold_off(struct remote *r, int64_t ns)
+{
+	int64_t until = clock_mono_ns() + (ns < HOLD_OFF_MAX ? ns : HOLD_OFF_MAX);
+	int64_t had = atomic_load(&r->not_before_ns);
+
+	while (ns > 0 && until > had)
+		if (atomic_compare_exchange_weak(&r->not_before_ns, &had, until))
+			return;
+}
+
+int64_t remote_held_off(const struct remote *r)
+{
+	int64_t now = clock_mono_ns(), until = now;
+
+	for (; r; r = r->inner) {
+		int64_t not_before = atomic_load(&r->not_before_ns);
+
+		until = not_before > until ? not_before : until;
+	}
+	return until - now;
 }
 
 static void set_cancelled(struct remote *r, bool cancelled)

@@ -42,6 +42,8 @@ struct remote {
 	bool is_none;
 	atomic_uint refs;
 	atomic_bool cancelled;
+	/* Monotonic: until then the server wants no repeated request (Retry-After). 0: never asked. */
+	_Atomic int64_t not_before_ns;
 	/* Guards nothing but the sleep: taken to wait on `wake` and to change `cancelled`, last in
 	 * every order. */
 	pthread_mutex_t sleep_lock;
@@ -78,6 +80,12 @@ typedef int remote_create_fn(struct remote *r, const char *key, const void *data
  * where the first try says so.
  */
 int remote_probe_create(struct remote *r, remote_create_fn *create, bool *ret_kept);
+
+/* The server of `r` asked to be left alone for so long: the retry layer above repeats nothing
+ * before. At most 5 minutes are believed; what was asked before stays where it is later. */
+void remote_hold_off(struct remote *r, int64_t ns);
+/* How long, from now, `r` or a layer below it is to be left alone: ns, 0: not at all. */
+int64_t remote_held_off(const struct remote *r);
 
 /* Maps an errno (positive) to the table of remote.h: a negative errno. */
 int remote_errno_of(int err);

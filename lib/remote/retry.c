@@ -121,10 +121,14 @@ static int wait_turn(struct call *c, int err)
 {
 	const struct remote_retry_policy *p = &c->rt->policy;
 	int64_t wait_ns = jittered(c->wait_ns);
+	int64_t held_off_ns = remote_held_off(c->rt->base.inner);
 	int r;
 
 	if (p->max_tries && c->tries >= p->max_tries)
 		return err;
+	/* What the server asked for, and the jitter on top: the others return then, too. */
+	if (held_off_ns > 0)
+		wait_ns = held_off_ns + jittered(p->first_wait_ns);
 	if (p->max_total_ns && clock_mono_ns() - c->started_ns + wait_ns >= p->max_total_ns)
 		return err;
 	c->wait_ns = c->wait_ns > p->longest_wait_ns / 2 ? p->longest_wait_ns : 2 * c->wait_ns;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shared limit in bytes a second. */
+#include "lib/remote/http_rate.h"
+
+#include <errno.h>
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+
+#define SAVED_NS  (100 * NS_PER_MS)
+#define LEAST_LEN 512
+
+int http_rate_init(struct http_rate *r, uint64_t rate)
+{
+	r->rate = rate;
+	r->paid_at_ns = 0;
+	return pthread_mutex_init(&r->lock, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+void http_rate_destroy(struct http_rate *r)
+{
+	pthread_mutex_destroy(&r->lock);
+}
+
+int64_t http_rate_take(struct http_rate *r, size_t bytes, int64_t now_ns)
+{
+	int64_t wait_ns;
+
+	if (!r->rate)
+		return 0;
+	SCOPED_LOCK(&r->lock);
+	if (r->paid_at_ns < now_ns - SAVED_NS)
+		r->paid_at_ns = now_ns - SAVED_NS;
+	wait_ns = r->paid_at_ns - now_ns;
+	r->paid_at_ns += (int64_t)((double)bytes * (double)NS_PER_S / (double)r->rate);
+	return wait_ns > 0 ? wait_ns : 0;
+}
+
+size_t http_rate_piece(const struct http_rate *r, size_t bytes)
+{
+	uint64_t most = r->rate / 10;
+
+	if (!r->rate)
+		return bytes;
+	if (most < LEAST_LEN)
+		most = LEAST_LEN;
+	return bytes < most ? bytes : (size_t)most;
+}

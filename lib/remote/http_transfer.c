@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One transfer: its callbacks, its limits, and the loop that drives it. */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include "lib/remote/http_internal.h"
+#include "lib/util/clock.h"
+#include "lib/util/log.h"
+
+#define HEADERS_MAX	(256U << 10) /* of all answers to one request together */
+#define ERROR_TEXT_MAX	(64U << 10)  /* of the body of an answer other than 2xx */
+#define ANSWER_MAX	(64U << 10)  /* of 2xx, where the request says nothing */
+#define RESERVE_MAX	(64U << 20)  /* taken on the word of a Content-Length */
+#define LOOK_MS		50	     /* between looks whether the owner is cancelled */
+#define STALL_RATE	1024	     /* bytes a second */
+#define TOTAL_RATE	8192	     /* the total time grows by a second for so many bytes */
+#define STALL_DEFAULT	(30 * NS_PER_S)
+#define TOTAL_DEFAULT	(600 * NS_PER_S)
+#define BAD_CERTIFICATE "certificate" /* in the reason of a failed TLS handshake */
+
+/* Ends the transfer from a callback. */
+static bool ended(struct http_transfer *t, int error)
+{
+	if (error < 0 && t->error == 0)
+		t->error = error;
+	return error < 0;
+}
+
+/* Waits for the rate's turn: false where the transfer is to end. */
+static bool wait_turn(struct http_transfer *t, struct http_rate *rate, size_t bytes)
+{
+	int64_t wait_ns = http_rate_take(rate, bytes, clock_mono_ns());
+
+	t->waited_ns += wait_ns;
+	return wait_ns == 0 || !ended(t, remote_sleep(t->http->owner, wait_ns));
+}
+
+static size_t on_read(char *to, size_t size, size_t count, void *arg)
+{
+	struct http_transfer *t = arg;
+	size_t left = t->q->body_len - t->body_at;
+	size_t len = http_rate_piece(&t->http->up, size * count);
+
+	if (len > left)
+		len = left;
+	if (len == 0)
+		return 0;
+	if (!wait_turn(t, &t->http->up, len))
+		return CURL_READFUNC_ABORT;
+	memcpy(to, (const char *)t->q->body + t->body_at, len);
+	t->body_at += len;
+	t->moved += len;
+	return len;
+}
+
+static int on_seek(void *arg, curl_off_t offset, int origin)
+{
+	struct http_transfer *t = arg;
+
+	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->q->body_len)
+		return CURL_SEEKFUNC_FAIL;
+	t->body_at = (size_t)offset;
+	return CURL_SEEKFUNC_OK;
+}
+
+static size_t on_header(char *line, size_t size, size_t count, void *arg)
+{
+	struct http_transfer *t = arg;
+	size_t len = size * count;
+
+	t->header_bytes += len;
+	t->moved += len;
+	if (t->header_bytes > HEADERS_MAX) {
+		ended(t, -EIO);
+		return 0;
+	}
+	/* What comes behind a chunked body (trailers) says nothing that we ask for. */
+	if (!t->body_began)
+		http_header_line(t, line, len);
+	return len;
+}
+
+static bool is_success(int status)
+{
+	return status >= 200 && status < 300;
+}
+
+/* Room for what is said to come, in one piece, as far as it is believed. */
+static int begin_body(struct http_transfer *t, struct buf *to, size_t max)
+{
+	uint64_t length = t->answer->length;
+
+	t->body_began = true;
+	if (length == UINT64_MAX || !is_success(t->answer->status))
+		return 0;
+	if (length > max)
+		return -EFBIG;
+	return buf_reserve(to, length < RESERVE_MAX ? (size_t)length : RESERVE_MAX);
+}
+
+static size_t on_write(char *data, size_t size, size_t count, void *arg)
+{
+	struct http_transfer *t = arg;
+	bool success = is_success(t->answer->status);
+	struct buf *to = success && t->q->out ? t->q->out : &t->answer->body;
+	size_t had = to == t->q->out ? t->out_start : 0;
+	size_t max = t->q->max_answer ? t->q->max_answer : ANSWER_MAX;
+	size_t len = size * count;
+
+	if (!success)
+		max = ERROR_TEXT_MAX;
+	if (!t->body_began && ended(t, begin_body(t, to, max)))
+		return 0;
+	if (len > max - (to->len - had)) {
+		if (success)
+			ended(t, -EFBIG);
+		t->cut = !success;
+		return 0;
+	}
+	buf_put(to, data, len);
+	if (ended(t, buf_error(to)) || !wait_turn(t, &t->http->down, len))
+		return 0;
+	t->moved += len;
+	return len;
+}
+
+/* True for what a server may be told twice without another result. curl repeats a request by itself
+ * where a kept connection turns out to be closed, and then nobody knows whether the first was
+ * carried out. */
+static bool is_repeatable(const struct http_request *q)
+{
+	static const char *const any[] = {"GET", "HEAD", "OPTIONS", "PROPFIND"};
+	static const char *const unconditional[] = {"PUT", "DELETE"};
+
+	for (size_t i = 0; i < sizeof(any) / sizeof(any[0]); i++)
+		if (strcmp(q->method, any[i]) == 0)
+			return true;
+	for (const struct curl_slist *l = q->headers ? q->headers->list : NULL; l; l = l->next)
+		if (strncasecmp(l->data, "If-", 3) == 0)
+			return false;
+	for (size_t i = 0; i < sizeof(unconditional) / sizeof(unconditional[0]); i++)
+		if (strcmp(q->method, unconditional[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Before curl sends the request's head, each time. */
+static int on_sending(void *arg, char *ip, char *local_ip, int port, int local_port)
+{
+	struct http_transfer *t = arg;
+
+	(void)ip;
+	(void)local_ip;
+	(void)port;
+	(void)local_port;
+	if (t->sendings++ > 0 && !is_repeatable(t->q)) {
+		ended(t, -EIO);
+		return CURL_PREREQFUNC_ABORT;
+	}
+	return CURL_PREREQFUNC_OK;
+}
+
+CURLcode http_transfer_set(struct http_transfer *t, CURL *easy)
+{
+	CURLcode c = CURLE_OK;
+
+#define SET(option, value) (c = c ? c : curl_easy_setopt(easy, option, value))
+	SET(CURLOPT_ERRORBUFFER, t->reason);
+	SET(CURLOPT_HEADERFUNCTION, on_header);
+	SET(CURLOPT_HEADERDATA, t);
+	SET(CURLOPT_WRITEFUNCTION, on_write);
+	SET(CURLOPT_WRITEDATA, t);
+	SET(CURLOPT_READFUNCTION, on_read);
+	SET(CURLOPT_READDATA, t);
+	SET(CURLOPT_SEEKFUNCTION, on_seek);
+	SET(CURLOPT_SEEKDATA, t);
+	SET(CURLOPT_PREREQFUNCTION, on_sending);
+	SET(CURLOPT_PREREQDATA, t);
+#undef SET
+	return c;
+}
+
+/* Where a transfer stands against its times. */
+struct progress {
+	int64_t started_ns;
+	int64_t window_ns; /* began then; without what was waited for the rates */
+	uint64_t window_moved;
+};
+
+/* What was moved without what still lies in the socket: on a slow line much of a body does. */
+static uint64_t moved(const struct http_transfer *t, CURL *easy)
+{
+	curl_socket_t fd = CURL_SOCKET_BAD;
+	int queued = 0;
+
+	if (curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK ||
+	    fd == CURL_SOCKET_BAD || ioctl(fd, SIOCOUTQ, &queued) < 0 || queued < 0 ||
+	    (uint64_t)queued > t->moved)
+		return t->moved;
+	return t->moved - (uint64_t)queued;
+}
+
+static int64_t or_default(int64_t ns, int64_t otherwise)
+{
+	return ns > 0 ? ns : otherwise;
+}
+
+/* 0, or why the transfer is to end. */
+static int check_times(const struct http_transfer *t, CURL *easy, struct progress *p)
+{
+	const struct remote_limits *limits = &t->http->config.limits;
+	int64_t stall_ns = or_default(limits->stall_timeout_ns, STALL_DEFAULT);
+	int64_t total_ns = or_default(limits->total_timeout_ns, TOTAL_DEFAULT);
+	int64_t now_ns = clock_mono_ns() - t->waited_ns;
+	uint64_t now_moved;
+
+	if (atomic_load(&t->http->owner->cancelled))
+		return -ECANCELED;
+	total_ns += (int64_t)(t->moved / TOTAL_RATE) * NS_PER_S;
+	if (now_ns - p->started_ns >= total_ns)
+		return -ETIMEDOUT;
+	if (now_ns - p->window_ns < stall_ns)
+		return 0;
+	now_moved = moved(t, easy);
+	if (now_moved < p->window_moved + (uint64_t)(stall_ns / NS_PER_MS) * STALL_RATE / 1000)
+		return -ETIMEDOUT;
+	p->window_ns = now_ns;
+	p->window_moved = now_moved;
+	return 0;
+}
+
+/* Until curl is done, or ended() was called. */
+static CURLcode drive(struct http_transfer *t, struct http_slot *slot)
+{
+	struct progress progress = {.started_ns = clock_mono_ns()};
+
+	progress.window_ns = progress.started_ns;
+	for (;;) {
+		int running = 0, messages = 0;
+		const CURLMsg *message;
+
+		if (curl_multi_perform(slot->multi, &running) != CURLM_OK)
+			return CURLE_OUT_OF_MEMORY;
+		message = curl_multi_info_read(slot->multi, &messages);
+		if (message && message->msg == CURLMSG_DONE)
+			return message->data.result;
+		if (ended(t, check_times(t, slot->easy, &progress)) ||
+		    curl_multi_poll(slot->multi, NULL, 0, LOOK_MS, NULL) != CURLM_OK)
+			return CURLE_ABORTED_BY_CALLBACK;
+	}
+}
+
+static int errno_of(const struct http_transfer *t, CURLcode code)
+{
+	switch (code) {
+	case CURLE_OK:
+		return 0;
+	case CURLE_COULDNT_RESOLVE_PROXY:
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_CONNECT:
+		return -ECONNREFUSED;
+	case CURLE_OPERATION_TIMEDOUT:
+		return -ETIMEDOUT;
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CERTPROBLEM:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_ISSUER_ERROR:
+		return -EACCES;
+	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_RECV_ERROR:
+		/* The server refused ours: only the text says so. */
+		return strstr(t->reason, BAD_CERTIFICATE) ? -EACCES : -EIO;
+	case CURLE_URL_MALFORMAT:
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		return -EINVAL;
+	case CURLE_OUT_OF_MEMORY:
+		return -ENOMEM;
+	default:
+		return -EIO;
+	}
+}
+
+int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
+{
+	CURLcode code;
+	int r;
+
+	if (curl_multi_add_handle(slot->multi, slot->easy) != CURLM_OK)
+		return -ENOMEM;
+	code = drive(t, slot);
+	curl_multi_remove_handle(slot->multi, slot->easy);
+	if (t->cut)
+		return 0;
+	r = t->error < 0 ? t->error : errno_of(t, code);
+	/* A head without a status is none. */
+	if (r == 0 && t->answer->status < 200)
+		r = -EIO;
+	if (r < 0 && r != -ECANCELED) {
+		char url[REMOTE_TEXT_MAX];
+
+		remote_url_redact(t->url, url, sizeof(url));
+		log_debug("%s %s: %s", t->q->method, url, t->reason[0] ? t->reason : strerror(-r));
+	}
+	return r;
+}
