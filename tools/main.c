@@ -67,6 +67,18 @@ static const struct command commands[] = {
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
+	{"run", "--mount REMOTE:DIRECTORY [--resume] [--grace TIME] -- COMMAND...",
+	 "run a training command on a mount, and make what it saved durable before it ends",
+	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after; DIRECTORY alone: is mounted\n"
+	 "  -o OPTION[,...]               options of that mount\n"
+	 "  --resume                      if the last writer was killed, start from the newest whole epoch\n"
+	 "  --grace TIME                  from the first signal until all must be durable (25s)\n"
+	 "  --checkpoint-exit-code CODE   where it was interrupted and all is durable (85)\n"
+	 "SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP and SIGCONT are passed on to the command's process group.\n"
+	 "From the first of them but SIGCONT each close waits for the remote. The exit code is the command's;\n"
+	 "CODE when it was interrupted and all is durable; 7 when that did not come in time.\n"
+	 "Example: epochfs run --mount s3://bucket/run7:/mnt/ckpt --resume -- python3 train.py\n",
+	 command_run},
 	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
 	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
 	{"version", "", "print the version", NULL, command_version},

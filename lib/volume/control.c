@@ -363,6 +363,25 @@ static int op_diff(struct request *r)
 	return error;
 }
 
+static int op_durability(struct request *r)
+{
+	const char *value = text_of(r, "value");
+	int64_t until = INT64_MAX;
+	uint64_t ms;
+	int error;
+
+	if (!value || (strcmp(value, "remote") != 0 && strcmp(value, "local") != 0))
+		return fail(r, -EINVAL, "\"value\" is local or remote");
+	error = number_of(r, "for_ms", &ms);
+	if (error && error != -ENOENT)
+		return error;
+	if (!error && ms < INT64_MAX / 2 / NS_PER_MS)
+		until = clock_mono_ns() + (int64_t)ms * NS_PER_MS;
+	atomic_store(&r->vol->durable_until_ns, strcmp(value, "remote") == 0 ? until : 0);
+	r->answer = json_object();
+	return r->answer ? 0 : -ENOMEM;
+}
+
 static int op_finish(struct request *r)
 {
 	int error = volume_finish(r->vol, json_is_true(json_object_get(r->json, "drain")),
@@ -382,7 +401,7 @@ static const struct {
 	{"seal", op_seal},     {"wait", op_wait},	{"rollback", op_rollback},
 	{"rm", op_rm},	       {"tag", op_tag},		{"untag", op_untag},
 	{"tags", op_tags},     {"resolve", op_resolve}, {"show", op_show},
-	{"diff", op_diff},     {"finish", op_finish},
+	{"diff", op_diff},     {"finish", op_finish},	{"durability", op_durability},
 };
 
 static int run(struct request *r)

@@ -24,6 +24,8 @@
  *   {"op":"show","epoch":E}                          -> {"epoch":{as in log},"files":[listing.h]}
  *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`,
  *                                                       or where there is none, nothing
+ *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
+ *                                                       for_ms (or always): so long closes wait
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains
  * status has at least: pid, remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
  * upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.

@@ -137,6 +137,7 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 {
 	struct body *b = h->body;
 	uint64_t id = b->id;
+	int64_t now, left;
 	bool ready;
 	int error;
 
@@ -148,7 +149,15 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 	error = body_commit_copy(h->vol, id);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	return epochs_wait(h->vol, 0, -1, interrupted, arg);
+	now = clock_mono_ns();
+	left = atomic_load(&h->vol->durable_until_ns);
+	if (left == INT64_MAX)
+		left = -1;
+	else
+		left = left > now ? left - now : 0;
+	error = epochs_wait(h->vol, 0, left, interrupted, arg);
+	/* Committed it is; whoever set the time looks at what the remote has by then. */
+	return error == -ETIMEDOUT ? 0 : error;
 }
 
 /*
@@ -193,7 +202,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 		error = close_locked(h);
 	}
 	pthread_mutex_unlock(&vol->lock);
-	if (!error && !killed && vol->options.durable_close)
+	if (!error && !killed && clock_mono_ns() < atomic_load(&vol->durable_until_ns))
 		error = close_durably(h, interrupted, arg);
 	return error;
 }

@@ -14,6 +14,7 @@
 #define EPOCHFS_VOLUME_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/remote/remote.h"
@@ -48,6 +49,9 @@ struct volume {
 	int torn_fd;	  /* torn/ */
 	struct volume_events events;
 	bool in_order; /* volume_finish was done */
+	/* Closes wait for the remote until then (monotonic): 0 they do not, INT64_MAX always. At
+	 * first what options.durable_close says. */
+	_Atomic int64_t durable_until_ns;
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* with lock, cond_init_mono: an epoch changed state, a body closed,

@@ -34,6 +34,7 @@ static struct volume *volume_alloc(const struct volume_options *options)
 		free(vol);
 		return NULL;
 	}
+	atomic_init(&vol->durable_until_ns, options->durable_close ? INT64_MAX : 0);
 	vol->cache_fd = vol->lock_fd = vol->objects_fd = vol->trees_fd = vol->torn_fd = -1;
 	pthread_mutex_init(&vol->lock, NULL);
 	if (cond_init_mono(&vol->changed)) {

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""epochfs run: the command's signals, its end, and what is durable then."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BIN, is_mounted, run, wait_until
+
+# Trains until it is told to stop, then saves and exits with 3. Says each signal that comes.
+TRAINING = """
+import os, signal, sys
+top, told = sys.argv[1], []
+def note(number, frame):
+    told.append(number)
+    print("signal", number, flush=True)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGCONT):
+    signal.signal(number, note)
+path = os.path.join(top, "step")
+step = int(open(path).read()) if os.path.exists(path) else 0
+print("start", step, flush=True)
+while not set(told) - {signal.SIGCONT, signal.SIGUSR2}:
+    signal.pause()
+with open(path, "w") as f:
+    f.write(str(step + 1))
+sys.exit(3)
+"""
+
+
+class Job:
+    """`epochfs run` over a remote, a cache and a mount point of its own."""
+
+    def __init__(self, base):
+        self.base = base
+        self.path, self.remote = base / "mnt", base / "remote"
+        self.url = str(self.remote)
+        self.env = {**os.environ, "EPOCHFS_CACHE_DIR": str(base / "cache"), "EPOCHFS_SETTLE": "1h"}
+        for folder in (self.path, self.remote, base / "cache"):
+            folder.mkdir()
+
+    def start(self, *words, command=None):
+        command = command or [sys.executable, "-c", TRAINING, str(self.path)]
+        return subprocess.Popen([BIN, "run", "--mount", "%s:%s" % (self.url, self.path), *words, "--", *command],
+                                env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def shell(self, script, *words, code=0):
+        process = self.start(*words, command=["sh", "-c", script, "sh", str(self.path)])
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == code, out + err
+        return out + err
+
+    def log(self):
+        return sorted(json.loads(run(BIN, "log", "--json", self.remote).stdout), key=lambda e: e["epoch"])
+
+
+@pytest.fixture
+def job(tmp_path):
+    made = Job(tmp_path)
+    yield made
+    while is_mounted(made.path):
+        run("umount", "-l", made.path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
+def test_an_interrupted_job_is_durable_and_ends_with_85(job, number):
+    process = job.start()
+    assert process.stdout.readline() == "start 0\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 85, err
+    assert out == "signal %d\n" % number  # once
+    assert not is_mounted(job.path)
+    assert run(BIN, "export", str(job.remote), job.base / "out").returncode == 0
+    assert (job.base / "out" / "step").read_text() == "1"
+
+
+def test_a_job_goes_on_where_it_was_interrupted(job):
+    for turn in range(3):
+        process = job.start("--resume", "--checkpoint-exit-code", "77")
+        assert process.stdout.readline() == "start %d\n" % turn
+        process.terminate()
+        process.communicate(timeout=120)
+        assert process.returncode == 77
+
+
+def test_every_signal_reaches_the_whole_group(job):
+    process = job.start(command=["sh", "-c", "%s -c '%s' %s & child=$!; trap : USR2 CONT; echo $child; wait $child; wait $child; wait $child"
+                                 % (sys.executable, TRAINING, job.path)])
+    first = {process.stdout.readline(), process.stdout.readline()}
+    assert "start 0\n" in first
+    for number in (signal.SIGUSR2, signal.SIGCONT):
+        process.send_signal(number)
+        assert process.stdout.readline() == "signal %d\n" % number
+    process.terminate()
+    process.communicate(timeout=120)
+    assert process.returncode == 85
+
+
+def test_what_ends_by_itself_keeps_its_exit_code(job):
+    job.shell('echo one > "$1/f"; exit 9', code=9)
+    assert [e["state"] for e in job.log()] == ["durable"]
+    job.shell('cat "$1/f"; kill -KILL $$', code=128 + signal.SIGKILL)
+    assert "one" in job.shell('cat "$1/f"')
+
+
+def test_not_durable_within_the_grace_is_7(job):
+    job.url = "fault+file://%s?put.delay=1h&only=epochs/" % job.remote
+    process = job.start("--grace", "300ms")
+    assert process.stdout.readline() == "start 0\n"
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 7 and "not durable in time" in err
+    assert not is_mounted(job.path)
+    # The next one uploads it.
+    job.url = str(job.remote)
+    job.shell("true")
+    assert job.log()[-1]["complete"] is True
+
+
+def test_resume_starts_from_the_newest_whole_epoch(job):
+    job.shell('echo 1 > "$1/a"; echo 1 > "$1/b"')
+    # Half of a save, then a kill: "a" is closed, "b" is not.
+    job.shell('echo 2 > "$1/a"; exec 3> "$1/b"; echo torn >&3; kill -KILL $$', code=128 + signal.SIGKILL)
+    assert job.log()[-1]["complete"] is False
+    assert job.shell('cat "$1/a" "$1/b"') == "2\n1\n"
+    said = job.shell('cat "$1/a" "$1/b"', "--resume")
+    assert "1\n1\n" in said and "resuming from epoch" in said
+    assert job.shell('cat "$1/a"', "--resume") == "1\n"  # whole now: nothing to resume from
+
+
+def test_a_mount_that_is_there_stays(job):
+    run(BIN, "mount", job.url, job.path, env=job.env)
+    job.shell('echo x > "$1/f"')
+    assert is_mounted(job.path)
+    done = run(BIN, "run", "--mount", job.path, "--", "cat", job.path / "f", env=job.env)
+    assert done.stdout == "x\n"
+    other = run(BIN, "run", "--mount", "/elsewhere:%s" % job.path, "--", "true", env=job.env, check=False)
+    assert other.returncode == 8 and "another volume" in other.stderr
+    run("umount", job.path)
+    wait_until(lambda: run(BIN, "run", "--mount", job.path, "--", "true", check=False).returncode == 5, "the unmount")
+
+
+@pytest.mark.parametrize("words,code", [
+    ([], 2), (["--mount", "a:b"], 2), (["--mount", ":b", "--", "true"], 2), (["--mount", "a:", "--", "true"], 2),
+    (["--", "true"], 2), (["--grace", "soon", "--mount", "/r:/m", "--", "true"], 2),
+    (["--checkpoint-exit-code", "256", "--mount", "/r:/m", "--", "true"], 2),
+])
+def test_what_cannot_be_run(words, code):
+    done = run(BIN, "run", *words, check=False)
+    assert done.returncode == code and len(done.stderr.strip().splitlines()) == 1, done
+
+
+def test_a_program_that_is_not_there_is_127(job):
+    process = job.start(command=["/proc/no/such/program"])
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 127 and "/proc/no/such/program" in err
+    assert not is_mounted(job.path)
+    job.shell(str(job.base), code=126)

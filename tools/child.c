@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a command. */
+#include "tools/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/util/clock.h"
+
+#define SHELL_SIGNAL_BASE 128
+
+static const int passed_on[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCONT};
+#define PASSED_ON (sizeof(passed_on) / sizeof(passed_on[0]))
+
+/* What was blocked before child_block_signals: the command is to have it so. */
+static sigset_t before;
+
+static void wanted_signals(sigset_t *ret_set)
+{
+	sigemptyset(ret_set);
+	for (size_t i = 0; i < PASSED_ON; i++)
+		sigaddset(ret_set, passed_on[i]);
+	sigaddset(ret_set, SIGCHLD);
+}
+
+void child_block_signals(void)
+{
+	sigset_t set;
+
+	wanted_signals(&set);
+	sigprocmask(SIG_BLOCK, &set, &before);
+}
+
+/* Gives the terminal on stdin to a process group, when it is ours to give. */
+static void give_terminal(pid_t group, bool have)
+{
+	sigset_t tty, old;
+
+	if (!have)
+		return;
+	/* A background process that does this would be stopped. */
+	sigemptyset(&tty);
+	sigaddset(&tty, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &tty, &old);
+	tcsetpgrp(STDIN_FILENO, group);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* In the child: never returns. The pipe tells errno where the program cannot be started. */
+static void start(char *const argv[], int error_fd, bool terminal)
+{
+	int error;
+
+	setpgid(0, 0);
+	give_terminal(getpid(), terminal);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	execvp(argv[0], argv);
+	error = errno;
+	if (write(error_fd, &error, sizeof(error)) < 0)
+		_exit(SHELL_SIGNAL_BASE - 1);
+	_exit(SHELL_SIGNAL_BASE - 2);
+}
+
+static void pass_on(struct child *c, int number)
+{
+	bool first = !c->interrupted && number != SIGCONT;
+
+	kill(-c->pid, number);
+	if (!first)
+		return;
+	c->interrupted = true;
+	c->interrupted_ns = clock_mono_ns();
+	if (c->on_interrupt)
+		c->on_interrupt(c->arg);
+}
+
+/* The command was stopped at the terminal: so are we, until somebody continues us. */
+static void stop_with_it(struct child *c, bool terminal)
+{
+	give_terminal(getpgrp(), terminal);
+	raise(SIGSTOP);
+	give_terminal(c->pid, terminal);
+	kill(-c->pid, SIGCONT);
+}
+
+/* Takes in what became of the command: true once it has ended. */
+static bool has_ended(struct child *c, bool terminal)
+{
+	pid_t pid = waitpid(c->pid, &c->status, WNOHANG | WUNTRACED);
+
+	if (pid != c->pid)
+		return false;
+	if (!WIFSTOPPED(c->status))
+		return true;
+	if (terminal)
+		stop_with_it(c, terminal);
+	return false;
+}
+
+static void wait_for_end(struct child *c, bool terminal)
+{
+	sigset_t set;
+
+	wanted_signals(&set);
+	while (!has_ended(c, terminal)) {
+		siginfo_t info;
+		int number = sigwaitinfo(&set, &info);
+
+		if (number > 0 && number != SIGCHLD)
+			pass_on(c, number);
+	}
+}
+
+int child_run(struct child *c, char *const argv[])
+{
+	bool terminal = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+	int pipes[2], error = 0;
+	ssize_t n;
+
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return -errno;
+	c->pid = fork();
+	if (c->pid < 0) {
+		error = -errno;
+		close(pipes[0]);
+		close(pipes[1]);
+		return error;
+	}
+	if (c->pid == 0)
+		start(argv, pipes[1], terminal);
+	close(pipes[1]);
+	setpgid(c->pid, c->pid); /* whoever comes first: the group must be there for pass_on */
+	n = read(pipes[0], &error, sizeof(error));
+	close(pipes[0]);
+	wait_for_end(c, terminal);
+	give_terminal(getpgrp(), terminal);
+	return n == (ssize_t)sizeof(error) ? -error : 0;
+}
+
+int child_exit_code(const struct child *c)
+{
+	return WIFSIGNALED(c->status) ? SHELL_SIGNAL_BASE + WTERMSIG(c->status)
+				      : WEXITSTATUS(c->status);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command that epochfs runs: its process group, the signals that are passed on to it, its end. */
+#ifndef EPOCHFS_TOOLS_CHILD_H
+#define EPOCHFS_TOOLS_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct child {
+	pid_t pid;		/* also its process group */
+	int status;		/* as waitpid gave it, once it has ended */
+	bool interrupted;	/* a signal that asks for an end or a checkpoint came */
+	int64_t interrupted_ns; /* monotonic: when the first of them came */
+	/* Called once, at the first of them, after it was passed on; or NULL. */
+	void (*on_interrupt)(void *arg);
+	void *arg;
+};
+
+/*
+ * Blocks SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCONT and SIGCHLD in this process, so that
+ * none is lost from here on; call it before anything that takes time. child_run waits for them.
+ */
+void child_block_signals(void);
+
+/*
+ * Starts the command (argv ends with NULL, looked up in PATH) in a process group of its own, with
+ * the signals as this program found them, and waits for its end. Each of the six signals that comes
+ * meanwhile is passed on to that group, once; all but SIGCONT count as an interruption. Where stdin
+ * is a terminal that is ours, the group has it while the command runs, and stops and continues with
+ * this program. 0, or -errno where it could not be started (-ENOENT, -EACCES: of the program).
+ */
+int child_run(struct child *c, char *const argv[]);
+
+/* What a shell would say: the exit code, or 128 + the signal. */
+int child_exit_code(const struct child *c);
+
+#endif

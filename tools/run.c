@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs run: a training command, its mount before and after it, and the signals of a batch system. */
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/parse.h"
+#include "tools/child.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/drain.h"
+#include "tools/target.h"
+
+#define CODE_INTERRUPTED 85 /* what HTCondor takes as "checkpointed, start me again" by default */
+#define CODE_MAX	 255
+#define GRACE_NS	 (25 * NS_PER_S)
+#define CANNOT_EXECUTE	 126 /* as shells have it */
+#define NOT_FOUND_CODE	 127
+
+struct run {
+	const char *remote; /* of --mount; NULL: the directory is mounted already */
+	const char *directory;
+	const char *options; /* -o */
+	int64_t grace_ns;
+	int checkpoint_code;
+	bool resume;
+	bool mounted_here;
+	char *const *command;
+	struct child child;
+};
+
+/* ---- before ---- */
+
+/* What is mounted there is what was asked for? */
+static int check_mounted(const struct run *r)
+{
+	json_t *status = NULL;
+	const char *url;
+	int code = client_call(r->directory, json_pack("{s:s}", "op", "status"), &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	url = json_string_value(json_object_get(status, "remote_url"));
+	if (r->remote && (!url || strcmp(url, r->remote) != 0))
+		code = cli_error(EXIT_CONFLICT,
+				 "%s: another volume is mounted there: unmount it first",
+				 r->directory);
+	json_decref(status);
+	return code;
+}
+
+static int mount_it(struct run *r)
+{
+	const char *options = r->options ? r->options : "";
+	char *words[] = {(char *)"mount",   (char *)"-o",	  (char *)options,
+			 (char *)r->remote, (char *)r->directory, NULL};
+	int code;
+
+	if (mkdir(r->directory, 0777) < 0 && errno != EEXIST && errno != ENOTCONN)
+		return cli_error(EXIT_FAILED, "%s: cannot make the mount point: %s", r->directory,
+				 strerror(errno));
+	code = command_mount(sizeof(words) / sizeof(words[0]) - 1, words);
+	r->mounted_here = code == EXIT_DONE;
+	return code;
+}
+
+/* The newest whole epoch (0: none), and whether the one that the live tree stands on is not whole. */
+static int find_whole(const struct run *r, uint64_t *ret_latest, bool *ret_broken)
+{
+	json_t *response = NULL, *epoch;
+	uint64_t current = 0;
+	size_t i;
+	int code = client_call(r->directory, json_pack("{s:s}", "op", "seal"), &response);
+
+	if (code != EXIT_DONE)
+		return code;
+	current = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
+	json_decref(response);
+	code = client_call(r->directory, json_pack("{s:s}", "op", "log"), &response);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_latest = 0;
+	*ret_broken = false;
+	json_array_foreach(json_object_get(response, "epochs"), i, epoch)
+	{
+		uint64_t number = (uint64_t)json_integer_value(json_object_get(epoch, "epoch"));
+
+		if (json_is_false(json_object_get(epoch, "complete")))
+			*ret_broken |= number == current;
+		else
+			*ret_latest = number;
+	}
+	json_decref(response);
+	return EXIT_DONE;
+}
+
+/* After a killed writer the live tree goes back to the newest whole epoch. */
+static int resume(const struct run *r)
+{
+	json_t *response = NULL;
+	uint64_t latest;
+	bool broken;
+	int code = find_whole(r, &latest, &broken);
+
+	if (code != EXIT_DONE || !broken)
+		return code;
+	if (!latest) {
+		fprintf(stderr,
+			"epochfs run: %s: no whole epoch to resume from; starting with what is there\n",
+			r->directory);
+		return EXIT_DONE;
+	}
+	code = client_call(r->directory,
+			   json_pack("{s:s, s:I}", "op", "rollback", "epoch", (json_int_t)latest),
+			   &response);
+	if (code != EXIT_DONE)
+		return code;
+	json_decref(response);
+	fprintf(stderr, "epochfs run: %s: the last writer was killed; resuming from epoch %06llu\n",
+		r->directory, (unsigned long long)latest);
+	return EXIT_DONE;
+}
+
+static int prepare(struct run *r)
+{
+	int mounted = client_is_mount(r->directory), code;
+
+	if (mounted == 1)
+		code = check_mounted(r);
+	else if (r->remote)
+		code = mount_it(r);
+	else
+		code = target_need_mount(r->directory, "run");
+	return code == EXIT_DONE && r->resume ? resume(r) : code;
+}
+
+/* ---- meanwhile ---- */
+
+/* The end is near: from now on, and for as long as the grace, each close waits until the remote has it. */
+static void write_through(void *arg)
+{
+	const struct run *r = arg;
+	json_t *response = NULL;
+
+	if (client_call(r->directory,
+			json_pack("{s:s, s:s, s:I}", "op", "durability", "value", "remote",
+				  "for_ms", (json_int_t)(r->grace_ns / NS_PER_MS)),
+			&response) == EXIT_DONE)
+		json_decref(response);
+}
+
+/* ---- after ---- */
+
+/* What the remote itself says: the epoch's record and tree are there and whole. */
+static int check_remote(const char *url, uint64_t number)
+{
+	struct target remote;
+	json_t *shown = NULL;
+	int code = target_open(url, &remote);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = target_show(&remote, number, &shown);
+	json_decref(shown);
+	target_close(&remote);
+	return code;
+}
+
+/* Time that is left to make it durable; < 0: no limit. */
+static int64_t time_left(const struct run *r)
+{
+	int64_t left;
+
+	if (!r->child.interrupted)
+		return -1;
+	left = r->child.interrupted_ns + r->grace_ns - clock_mono_ns();
+	return left > 0 ? left : 0;
+}
+
+/* Seals, drains within the grace, and checks: EXIT_DONE when all is durable. */
+static int make_durable(const struct run *r)
+{
+	json_t *response = NULL, *status = NULL;
+	uint64_t number;
+	int code = client_call(r->directory, json_pack("{s:s}", "op", "seal"), &response);
+
+	if (code != EXIT_DONE)
+		return code;
+	number = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
+	json_decref(response);
+	code = drain_with_progress(r->directory, time_left(r));
+	if (code == EXIT_DONE)
+		code = client_call(r->directory, json_pack("{s:s}", "op", "status"), &status);
+	if (code != EXIT_DONE)
+		return code;
+	if (number && !json_is_true(json_object_get(status, "local_only")))
+		code = check_remote(json_string_value(json_object_get(status, "remote_url")),
+				    number);
+	json_decref(status);
+	return code;
+}
+
+/* What we mounted is unmounted; what is not durable yet goes on at the next mount. */
+static int take_down(const struct run *r)
+{
+	char *words[] = {(char *)"umount", (char *)"--no-drain", (char *)r->directory, NULL};
+
+	return r->mounted_here ? command_umount(3, words) : EXIT_DONE;
+}
+
+static int run_command(struct run *r)
+{
+	int error, durable, unmounted, code;
+
+	r->child.on_interrupt = write_through;
+	r->child.arg = r;
+	error = child_run(&r->child, r->command);
+	durable = error ? EXIT_DONE : make_durable(r);
+	unmounted = take_down(r);
+	if (error)
+		return cli_error(error == -ENOENT ? NOT_FOUND_CODE : CANNOT_EXECUTE, "%s: %s",
+				 r->command[0], strerror(-error));
+	code = child_exit_code(&r->child);
+	if (durable != EXIT_DONE)
+		return durable;
+	if (r->child.interrupted)
+		return r->checkpoint_code;
+	return code ? code : unmounted;
+}
+
+/* ---- arguments ---- */
+
+/* REMOTE:DIR is parted at the last colon: directories have none. */
+static int split_mount(struct run *r, const char *text, char **ret_copy)
+{
+	char *colon;
+
+	*ret_copy = strdup(text);
+	colon = *ret_copy ? strrchr(*ret_copy, ':') : NULL;
+	if (!colon) {
+		r->directory = *ret_copy;
+		return *ret_copy ? EXIT_DONE : cli_error(EXIT_FAILED, "%s", strerror(ENOMEM));
+	}
+	if (colon == *ret_copy || !colon[1])
+		return cli_usage_error("run", "--mount %s: expected REMOTE:DIR", text);
+	*colon = '\0';
+	r->remote = *ret_copy;
+	r->directory = colon + 1;
+	return EXIT_DONE;
+}
+
+static int parse_values(struct run *r, const char *code, const char *grace)
+{
+	uint64_t number;
+
+	if (code && (parse_u64(code, &number) || number > CODE_MAX))
+		return cli_usage_error("run", "--checkpoint-exit-code %s: expected 0 to 255", code);
+	r->checkpoint_code = code ? (int)number : CODE_INTERRUPTED;
+	r->grace_ns = GRACE_NS;
+	if (grace && parse_duration(grace, &r->grace_ns))
+		return cli_usage_error("run", "--grace %s: expected a time, such as 25s", grace);
+	return EXIT_DONE;
+}
+
+/* Where the command begins: after "--". */
+static int find_command(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--"))
+			return i;
+	return argc;
+}
+
+int command_run(int argc, char **argv)
+{
+	const char *mount = NULL, *code_text = NULL, *grace = NULL;
+	cleanup_free char *copy = NULL;
+	struct run r = {0};
+	const struct cli_option options[] = {
+		{"mount", 0, NULL, &mount},	{"options", 'o', NULL, &r.options},
+		{"resume", 0, &r.resume, NULL}, {"checkpoint-exit-code", 0, NULL, &code_text},
+		{"grace", 0, NULL, &grace},	{0}};
+	int end = find_command(argc, argv), code;
+
+	if (cli_parse("run", end, argv, options, NULL, 0, &code) < 0)
+		return code;
+	if (end + 1 >= argc)
+		return cli_usage_error("run", "needs -- and a COMMAND");
+	if (!mount)
+		return cli_usage_error("run",
+				       "needs --mount REMOTE:DIR, or --mount DIR of a mount");
+	r.command = argv + end + 1;
+	code = split_mount(&r, mount, &copy);
+	if (code == EXIT_DONE)
+		code = parse_values(&r, code_text, grace);
+	if (code != EXIT_DONE)
+		return code;
+	code = prepare(&r);
+	/* The process that serves the mount must not inherit this. */
+	child_block_signals();
+	return code == EXIT_DONE ? run_command(&r) : code;
+}
