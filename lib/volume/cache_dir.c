@@ -44,13 +44,12 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 {
 	cleanup_buf struct buf holder = {0};
 	char pid[32];
-	int fd = openat(vol->cache_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int error, fd = openat(vol->cache_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		int error = -errno;
-
+		error = -errno;
 		close(fd);
 		if (error != -EWOULDBLOCK)
 			return error;
@@ -62,10 +61,14 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 				    "cache-dir=DIR",
 				    path, holder.len ? buf_str(&holder) : "unknown");
 	}
+	/* Over what is there: a full disk has no space for another block. */
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
-	if (ftruncate(fd, 0) < 0 || io_pwrite_full(fd, pid, strlen(pid), 0)) {
+	error = io_pwrite_full(fd, pid, strlen(pid), 0);
+	if (!error && ftruncate(fd, (off_t)strlen(pid)) < 0)
+		error = -errno;
+	if (error) {
 		close(fd);
-		return -EIO;
+		return error;
 	}
 	vol->lock_fd = fd;
 	return 0;

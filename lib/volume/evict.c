@@ -15,6 +15,7 @@
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/reserve.h"
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)
 #define WAIT_STEP_NS  (100 * NS_PER_MS)
@@ -61,7 +62,8 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 	if (fstatvfs(vol->cache_fd, &fs) < 0)
 		return -errno;
 	available = (uint64_t)fs.f_bavail * fs.f_frsize;
-	keep = (uint64_t)fs.f_blocks * fs.f_frsize / 100 * vol->options.min_free_percent + more;
+	keep = (uint64_t)fs.f_blocks * fs.f_frsize / 100 * vol->options.min_free_percent + more +
+	       reserve_missing(state_reserve(vol->state));
 	if (available < keep)
 		over = keep - available;
 	if (vol->options.cache_size) {
@@ -196,6 +198,32 @@ static int evict(struct volume *vol, uint64_t wanted)
 	return 0;
 }
 
+/* bytes_over, once the reserve has taken what it lacks: it comes before all that is new. */
+static int room(struct volume *vol, uint64_t bytes, uint64_t *ret_over)
+{
+	struct reserve *reserve = state_reserve(vol->state);
+
+	if (reserve_missing(reserve))
+		reserve_refill(reserve);
+	return bytes_over(vol, bytes, ret_over);
+}
+
+void volume_make_room_for_names(struct volume *vol)
+{
+	struct reserve *reserve = state_reserve(vol->state);
+
+	if (!reserve_missing(reserve))
+		return;
+	keeper_remove_now(vol);
+	evict(vol, reserve_missing(reserve));
+	reserve_refill(reserve);
+}
+
+int volume_room_for_names(const struct volume *vol)
+{
+	return reserve_missing(state_reserve(vol->state)) ? -ENOSPC : 0;
+}
+
 int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg)
 {
 	int64_t deadline =
@@ -203,14 +231,14 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 
 	for (;;) {
 		uint64_t over;
-		int error = bytes_over(vol, bytes, &over);
+		int error = room(vol, bytes, &over);
 
 		if (error || !over)
 			return error;
 		keeper_remove_now(vol);
 		error = evict(vol, over + bytes_ahead(vol));
 		if (!error)
-			error = bytes_over(vol, bytes, &over);
+			error = room(vol, bytes, &over);
 		if (error || !over)
 			return error;
 		if (clock_mono_ns() >= deadline)
@@ -258,6 +286,7 @@ static void *run(void *arg)
 			return NULL;
 		if (bytes_over(ev->vol, bytes_ahead(ev->vol), &over) == 0 && over)
 			evict(ev->vol, over);
+		reserve_refill(state_reserve(ev->vol->state));
 	}
 }
 

@@ -11,6 +11,7 @@
 #include "lib/format/xattrs.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/reserve.h"
 #include "lib/volume/tails.h"
 
 /* So many torn files are named in the record. */
@@ -42,10 +43,21 @@ static int copy_log(struct volume *vol, struct seal_log *log)
 
 	if (log->size) {
 		fd = object_open(vol, log->version, O_RDWR | O_CREAT);
-		error = fd < 0 ? fd : io_clone(log->fd, fd, log->size);
+		do
+			error = fd < 0 ? fd : io_clone(log->fd, fd, log->size);
+		while (reserve_is_for(error) && reserve_give(state_reserve(vol->state), log->size));
 	}
 	close(steal_fd(&log->fd));
-	return error;
+	if (!reserve_is_for(error))
+		return error;
+	/* A full disk ends when the epoch is in the remote: it must not fail for a log. */
+	log_warn("inode %" PRIu64
+		 ": no space for a copy of this open log: the epoch takes it as it "
+		 "was last closed",
+		 log->ino);
+	object_remove(vol, log->version);
+	log->version = 0;
+	return 0;
 }
 
 static int copy_logs(struct volume *vol, struct seal_job *job)
@@ -62,7 +74,7 @@ static int copy_logs(struct volume *vol, struct seal_job *job)
 static const struct seal_log *log_of(const struct seal_job *job, uint64_t ino)
 {
 	for (unsigned i = 0; i < job->log_count; i++)
-		if (job->logs[i].ino == ino)
+		if (job->logs[i].ino == ino && job->logs[i].version)
 			return &job->logs[i];
 	return NULL;
 }

@@ -118,5 +118,12 @@ int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
 /* Room for `bytes` more in the cache's file system, min_free kept: evicts, waits as full=wait says.
  * 0, -ENOSPC, -EINTR. (evict.c) */
 int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg);
+/*
+ * A name or an attribute is to be made, which takes space in the state only. The first, without the
+ * lock, evicts where the disk is so full that this is needed, and waits for nothing; the second,
+ * with it or without, is 0, or -ENOSPC where only what makes space is done (reserve.h). (evict.c)
+ */
+void volume_make_room_for_names(struct volume *vol);
+int volume_room_for_names(const struct volume *vol);
 
 #endif

@@ -23,7 +23,7 @@ static int may_add_locked(struct volume *vol, uint64_t parent, const char *name,
 	error = state_name_get(vol->state, parent, name, &n);
 	if (error != -ENOENT)
 		return error ? error : -EEXIST;
-	return 0;
+	return volume_room_for_names(vol);
 }
 
 int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
@@ -69,6 +69,7 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 {
 	int error;
 
+	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
 	error = live_begin_locked(vol);
 	if (error)
@@ -155,6 +156,7 @@ int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *nam
 	struct state_file f, dir;
 	int error;
 
+	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
 	error = may_add_locked(vol, parent, name, &dir);
 	if (!error)

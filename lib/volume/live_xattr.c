@@ -91,6 +91,7 @@ int live_setxattr(struct volume *vol, uint64_t ino, const char *name, const void
 		return -EINVAL;
 	if (len > XATTR_VALUE_BYTES_MAX)
 		return -E2BIG;
+	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
 	error = live_begin_locked(vol);
 	if (error)
@@ -98,6 +99,8 @@ int live_setxattr(struct volume *vol, uint64_t ino, const char *name, const void
 	error = state_file_get(vol->state, ino, &f);
 	if (!error)
 		error = may_set_locked(vol, ino, name, len, flags);
+	if (!error)
+		error = volume_room_for_names(vol);
 	if (!error)
 		error = state_xattr_set(vol->state, ino, name, value, len);
 	if (!error)

@@ -50,8 +50,9 @@ struct log_size {
 
 /* An open log, taken as it stood when the epoch began. */
 struct seal_log {
-	uint64_t ino, version;
-	int fd; /* its backing file; the job's */
+	uint64_t ino;
+	uint64_t version; /* that its copy is; 0: there was no space for one */
+	int fd;		  /* its backing file; the job's */
 	uint64_t size;
 	int64_t mtime_ns;
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
+#include "lib/volume/reserve.h"
 
 #define COUNTER_BLOCK 1024
 #define IDLE_MAX      2
@@ -50,8 +51,13 @@ static int counter_load(struct state *s, struct counter *c)
 
 static int state_setup(struct state *s, int cache_dirfd, const char *path)
 {
-	int error = db_connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db);
+	int error = reserve_open(cache_dirfd, &s->reserve);
 
+	if (!error)
+		error = state_vfs_new(s->reserve, &s->vfs);
+	if (!error)
+		error = db_connect(s->vfs, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+				   &s->db);
 	if (!error)
 		error = wal_mode(s->db);
 	if (!error)
@@ -121,8 +127,13 @@ static void state_free(struct state *s)
 
 void state_close(struct state *s)
 {
+	struct state_vfs *vfs;
+	struct reserve *reserve;
+
 	if (!s)
 		return;
+	vfs = s->vfs;
+	reserve = s->reserve;
 	checkpointer_stop(s);
 	while (s->idle) {
 		struct state *snapshot = s->idle;
@@ -131,6 +142,13 @@ void state_close(struct state *s)
 		state_free(snapshot);
 	}
 	state_free(s);
+	state_vfs_free(vfs);
+	reserve_close(reserve);
+}
+
+struct reserve *state_reserve(struct state *s)
+{
+	return s->reserve;
 }
 
 int state_sync(struct state *s)
@@ -151,7 +169,10 @@ int state_begin(struct state *s)
 {
 	if (s->depth == 0) {
 		cleanup_query struct query q = query_of(s, "BEGIN IMMEDIATE");
-		int error = query_run(&q);
+		int error;
+
+		checkpointer_make_room(s);
+		error = query_run(&q);
 
 		if (error)
 			return error;
@@ -280,7 +301,7 @@ static int snapshot_connect(struct state *s, struct state **ret_snapshot)
 	if (!snapshot)
 		return -ENOMEM;
 	snapshot->main = s;
-	error = db_connect(sqlite3_db_filename(s->db, "main"), SQLITE_OPEN_READWRITE,
+	error = db_connect(s->vfs, sqlite3_db_filename(s->db, "main"), SQLITE_OPEN_READWRITE,
 			   &snapshot->db);
 	if (!error)
 		error = db_exec(snapshot->db, CACHE_SNAPSHOT);

@@ -37,15 +37,18 @@
 #include "lib/util/buf.h"
 #include "lib/util/hash.h"
 
+struct reserve;
 struct state;
 
 #define ROOT_INO 1
 
 /*
  * Opens or makes the database at `path`, which lies in the directory `cache_dirfd` (not kept; it is
- * fsynced). -EUCLEAN: not a state of epochfs, or damaged; -EPROTONOSUPPORT: of a newer epochfs.
+ * fsynced), and beside it the reserve that its writes use where the disk is full. -EUCLEAN: not a state of epochfs, or damaged; -EPROTONOSUPPORT: of a newer epochfs.
  */
 int state_open(int cache_dirfd, const char *path, struct state **ret_state);
+/* Space that is kept for when the cache's disk is full (reserve.h); the state's own. */
+struct reserve *state_reserve(struct state *s);
 /* All snapshots must have ended. */
 void state_close(struct state *s);
 /* Makes all commits so far survive a power loss (fsync of the WAL). Needs no lock. */

@@ -2,26 +2,34 @@
 /*
  * Moves the WAL into the database on a thread and a connection of its own: a checkpoint waits for
  * the disk, and a commit holds the volume's lock. A passive checkpoint lets writers go on; only
- * where they are faster than it for long does a blocking one end the WAL, and then little is left to
- * move.
+ * where they are faster than it for long, or the disk is full, does a blocking one end the WAL, and
+ * then little is left to move.
  */
 #include "lib/volume/state_db.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
+#include "lib/volume/reserve.h"
 
-#define WAL_PAGES	   1000 /* after so many new pages of 4 KiB a checkpoint begins */
-#define WAL_PAGES_LONG	   8192
+#define WAL_PAGE       (24 + 4096)
+#define WAL_PAGES      1000 /* after so many new pages of 4 KiB a checkpoint begins */
+#define WAL_PAGES_LONG 8192
+/* On a full disk a WAL of so many pages does not grow where it can begin anew; what one transaction
+ * writes should fit into the second number. */
+#define WAL_PAGES_FULL	   64
+#define WAL_PAGES_ONCE	   16
 #define BLOCKING_BUSY_MAX  20
 #define BLOCKING_BUSY_STEP NS_PER_MS
 
 struct checkpointer {
 	sqlite3 *db;
+	const struct reserve *reserve;
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards what follows; taken inside the volume's lock */
-	pthread_cond_t wake;
+	pthread_cond_t wake, done;
 	bool wanted, stop;
 	int pages; /* in the WAL after the last commit */
 	int moved; /* of them already in the database */
@@ -58,15 +66,16 @@ static int on_busy(void *arg, int tries)
 }
 
 /* The number of the WAL's pages that are in the database now. */
-static int checkpoint(sqlite3 *db)
+static int checkpoint(struct checkpointer *c)
 {
 	int pages = -1, moved = -1;
-	int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+	int rc = sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
 
-	if (rc == SQLITE_OK && pages >= WAL_PAGES_LONG)
-		rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, &pages, &moved);
+	if (rc == SQLITE_OK && (pages >= WAL_PAGES_LONG || reserve_missing(c->reserve)))
+		rc = sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_RESTART, &pages,
+					       &moved);
 	if (rc != SQLITE_OK && rc != SQLITE_BUSY)
-		db_error(db, rc);
+		db_error(c->db, rc);
 	return moved > 0 ? moved : 0;
 }
 
@@ -83,19 +92,38 @@ static void *checkpointer_main(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
-		moved = checkpoint(c->db);
+		moved = checkpoint(c);
 		pthread_mutex_lock(&c->lock);
 		c->moved = moved;
 		c->wanted = false;
+		pthread_cond_broadcast(&c->done);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
+}
+
+void checkpointer_make_room(struct state *s)
+{
+	struct checkpointer *c = s->checkpointer;
+	struct stat st;
+
+	if (!c || !reserve_missing(s->reserve))
+		return;
+	SCOPED_LOCK(&c->lock);
+	if (c->pages < WAL_PAGES_FULL || c->pages == c->moved || fstat(s->wal_fd, &st) < 0 ||
+	    (int64_t)(c->pages + WAL_PAGES_ONCE) * WAL_PAGE <= st.st_size)
+		return;
+	c->wanted = true;
+	pthread_cond_signal(&c->wake);
+	while (c->wanted)
+		pthread_cond_wait(&c->done, &c->lock);
 }
 
 static void checkpointer_free(struct checkpointer *c)
 {
 	sqlite3_close(c->db);
 	pthread_cond_destroy(&c->wake);
+	pthread_cond_destroy(&c->done);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -107,9 +135,11 @@ int checkpointer_start(struct state *s, const char *path)
 
 	if (!c)
 		return -ENOMEM;
+	c->reserve = s->reserve;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->wake, NULL);
-	error = db_connect(path, SQLITE_OPEN_READWRITE, &c->db);
+	pthread_cond_init(&c->done, NULL);
+	error = db_connect(s->vfs, path, SQLITE_OPEN_READWRITE, &c->db);
 	if (!error) {
 		sqlite3_busy_handler(c->db, on_busy, NULL);
 		error = thread_start(&c->thread, NULL, checkpointer_main, c);

@@ -67,14 +67,10 @@ static int on_busy(void *arg, int tries)
 	return 1;
 }
 
-/* Only this process uses the database (the cache's lock sees to it): SQLite's locks of it, a dozen a
- * transaction, need no system call then, and the index of the WAL no file. */
-#define VFS_OF_ONE_PROCESS "unix-excl"
-
-int db_connect(const char *path, int flags, sqlite3 **ret_db)
+int db_connect(const struct state_vfs *vfs, const char *path, int flags, sqlite3 **ret_db)
 {
 	sqlite3 *db = NULL;
-	int rc = sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, VFS_OF_ONE_PROCESS);
+	int rc = sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, state_vfs_name(vfs));
 	int error;
 
 	if (!db)

@@ -38,6 +38,8 @@ struct counter {
 };
 
 struct checkpointer;
+struct reserve;
+struct state_vfs;
 
 struct state {
 	sqlite3 *db;
@@ -53,6 +55,8 @@ struct state {
 	int64_t pack_row; /* its row, 0: none */
 	int dirfd, wal_fd;
 	atomic_bool dir_synced;
+	struct reserve *reserve;
+	struct state_vfs *vfs;
 	struct checkpointer *checkpointer;
 	pthread_mutex_t idle_lock; /* guards `idle`; innermost of all locks */
 	struct state *idle;	   /* snapshots' connections, kept for the next one */
@@ -64,8 +68,13 @@ struct state {
 
 /* What an error of SQLite on this connection is as -errno; logs what a person should know. */
 int db_error(sqlite3 *db, int rc);
+/* A VFS of its own, whose writes may use the reserve, which must outlive it (state_vfs.c). */
+int state_vfs_new(struct reserve *reserve, struct state_vfs **ret_vfs);
+/* All connections must be closed. NULL is allowed. */
+void state_vfs_free(struct state_vfs *v);
+const char *state_vfs_name(const struct state_vfs *v);
 /* Opens a connection with the settings that all of ours have. */
-int db_connect(const char *path, int flags, sqlite3 **ret_db);
+int db_connect(const struct state_vfs *vfs, const char *path, int flags, sqlite3 **ret_db);
 /* Finalizes the prepared statements and closes. */
 void db_disconnect(struct state *s);
 /* Runs statements that give no rows. */
@@ -78,6 +87,8 @@ int db_schema(sqlite3 *db);
 /* The thread that moves the WAL into the database, so that no commit has to (state_checkpoint.c). */
 int checkpointer_start(struct state *s, const char *path);
 void checkpointer_stop(struct state *s);
+/* Before a transaction: on a full disk, waits for a checkpoint where the WAL would grow. */
+void checkpointer_make_room(struct state *s);
 
 /* Computes files, local_bytes and dirty_bytes where they are not known. */
 int state_totals_load(struct state *s);

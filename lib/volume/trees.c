@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "lib/store/store.h"
 #include "lib/util/io.h"
+#include "lib/volume/reserve.h"
 
 /* At most so many trees stay decoded, and at most so many bytes of encodings (but the last used
  * one stays in any case). */
@@ -138,7 +139,9 @@ int trees_store(struct volume *vol, uint64_t number, void *data, size_t len, uns
 		return error;
 	}
 	tree_file(number, name);
-	error = replace_quickly(vol->trees_fd, name, data, len);
+	do
+		error = replace_quickly(vol->trees_fd, name, data, len);
+	while (reserve_is_for(error) && reserve_give(state_reserve(vol->state), len));
 	if (error)
 		return error;
 	pthread_mutex_lock(&t->lock);

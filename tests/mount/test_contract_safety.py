@@ -503,3 +503,116 @@ def test_dirty_data_is_never_evicted(weather, volume):
     weather.clear()
     mnt.wait_durable()
     assert all((mnt.path / name).read_bytes() == content for name, content in data.items())
+
+
+@pytest.fixture
+def small_ext4(volume):
+    """The same on a real disk's file system, where space comes free only with its journal's commit."""
+    image = volume.base / "image"
+    with open(image, "wb") as f:
+        f.truncate(48 << 20)
+    if shutil.which("mkfs.ext4") is None or run("mkfs.ext4", "-q", "-m", "0", image, check=False).returncode:
+        pytest.skip("mkfs.ext4 is not there")
+    if run("mount", "-o", "loop", image, volume.cache, check=False).returncode:
+        pytest.skip("no loop devices here")
+    yield volume.cache
+    volume.clean_up()
+    run("umount", "-l", volume.cache)
+
+
+def fill_the_disk(folder):
+    """Another user of the disk takes the last byte."""
+    with open(folder / "ballast", "ab", buffering=0) as ballast:
+        with pytest.raises(OSError) as error:
+            while True:
+                assert ballast.write(bytes(4096))
+    assert error.value.errno == errno.ENOSPC
+    assert os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize < 1 << 20
+
+
+@pytest.mark.options(full="error", min_free=0, settle="1h")
+@pytest.mark.parametrize("disk", ["small_disk", "small_ext4"])
+def test_with_not_a_byte_left_removal_sealing_and_uploading_go_on(weather, request, disk, volume):
+    """The disk is the limit, and full of what is not durable and of what is not ours."""
+    disk, mnt = request.getfixturevalue(disk), request.getfixturevalue("mnt")
+    (mnt.path / "durable").write_bytes(os.urandom(PART))
+    (mnt.path / "model").write_bytes(b"1" * PART)
+    first = mnt.seal()
+    mnt.wait_durable()
+    weather.turn("put.down=1")
+    log = open(mnt.path / "train.log", "ab", buffering=0)
+    log.write(b"one line\n")
+    lines = lines_of(python(FILLER, mnt.path, "20"))
+    assert lines[-1] == "ENOSPC"
+    done = len(lines) - 1
+    parts = ["part%d" % i for i in range(1, done)]
+    fill_the_disk(disk)
+    for name in (mnt.path / "more", mnt.path / "model"):
+        with pytest.raises(OSError) as error:
+            name.write_bytes(b"2")
+        assert error.value.errno == errno.ENOSPC
+    check_parts(mnt, done)
+    os.unlink(mnt.path / "part0")
+    fill_the_disk(disk)
+    for _ in range(1000):
+        os.rename(mnt.path / parts[-1], mnt.path / "moved")
+        os.rename(mnt.path / "moved", mnt.path / parts[-1])
+    os.chmod(mnt.path / "model", 0o600)
+    number = mnt.seal("full")
+    fill_the_disk(disk)
+    mnt.rollback(first)
+    fill_the_disk(disk)
+    assert sorted(p.name for p in mnt.path.iterdir()) == ["durable", "model"]
+    mnt.rollback(number)
+    fill_the_disk(disk)
+    weather.clear()
+    mnt.wait_durable()
+    # What is durable gives way, to whoever wants the space.
+    (mnt.path / "again").write_bytes(b"x" * PART)
+    assert (mnt.path / "again").read_bytes() == b"x" * PART
+    log.close()
+    fill_the_disk(disk)
+    mnt.kill()
+    mnt.mount()
+    fill_the_disk(disk)
+    assert [(mnt.path / name).stat().st_size for name in parts] == [PART] * len(parts)
+    for name in parts:
+        os.unlink(mnt.path / name)
+    assert (mnt.path / "again").read_bytes() == b"x" * PART
+    mnt.unmount()
+    run(BIN, "export", "%s@full" % mnt.remote, mnt.base / "restored")
+    assert sorted(os.listdir(mnt.base / "restored")) == sorted(["durable", "model", "train.log"] + parts)
+    assert [(mnt.base / "restored" / ("part%d" % i)).read_bytes() == bytes([i]) * PART
+            for i in range(1, done)] == [True] * len(parts)
+
+
+@pytest.mark.options(full="error", min_free=0, settle="1h")
+def test_on_a_full_disk_making_names_fails_before_removing_them_does(weather, small_disk, mnt):
+    """However many names somebody tries to make: the reserve is not theirs."""
+    weather.turn("put.down=1")
+    assert lines_of(python(FILLER, mnt.path, "20"))[-1] == "ENOSPC"
+    fill_the_disk(small_disk)
+
+    def fails(make):
+        for i in range(100000):
+            try:
+                make(i)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                return True
+        return False
+
+    assert fails(lambda i: os.mkdir(mnt.path / ("d%d" % i)))
+    assert fails(lambda i: os.symlink("x" * 4000, mnt.path / ("s%d" % i)))
+    assert fails(lambda i: os.link(mnt.path / "part0", mnt.path / ("l%d" % i)))
+    assert fails(lambda i: os.mkfifo(mnt.path / ("p%d" % i)))
+    assert fails(lambda i: os.setxattr(mnt.path / "part0", "user.%d" % i, bytes(4000)))
+    with pytest.raises(FileExistsError):
+        os.mkdir(mnt.path / "part0")
+    for path in mnt.path.iterdir():
+        os.rmdir(path) if not path.is_symlink() and path.is_dir() else os.unlink(path)
+    os.unlink(small_disk / "ballast")
+    weather.clear()
+    (mnt.path / "again").write_bytes(b"x" * PART)
+    mnt.wait_durable()
+    assert (mnt.path / "again").read_bytes() == b"x" * PART

@@ -519,7 +519,7 @@ def test_caffe2_lmdb(mnt):
                     txn.put(b"blob%d" % i, os.urandom(500))
         one_epoch_by_quiet(mnt, epoch + 1, epoch)
     # The map stays sparse, here and in the cache.
-    assert sum(p.stat().st_blocks for p in mnt.cache.rglob("*")) * 512 < 1 << 24
+    assert sum(p.stat().st_blocks for p in mnt.cache.rglob("*") if p.name != "reserve") * 512 < 1 << 24
     with lmdb.open(os.fspath(mnt.epoch(2) / "trainer.1"), readonly=True, lock=False) as env:
         with env.begin() as txn:
             assert len(txn.get(b"blob199")) == 500 and txn.stat()["entries"] == 200
