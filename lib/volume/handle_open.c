@@ -301,6 +301,18 @@ static int truncate_opened(struct handle *h)
 	return handle_truncate(h, 0);
 }
 
+/* An open is a use, though the kernel may have the bytes yet and read none: the evictor goes by it. */
+static void note_use_locked(struct volume *vol, const struct body *b)
+{
+	struct state_version v;
+
+	if (b->staged || b->content || state_version_get(vol->state, b->version, &v) ||
+	    v.state != VERSION_DURABLE || !v.local_bytes)
+		return;
+	v.used_ns = clock_wall_ns();
+	state_version_set(vol->state, &v);
+}
+
 static int open_locked(struct opening *o, struct handle *h, struct after *after)
 {
 	struct body *b = NULL;
@@ -316,10 +328,12 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	if (!S_ISREG(o->f.mode))
 		return S_ISDIR(o->f.mode) ? -EISDIR : -EINVAL;
 	error = choose_locked(o, &b, after);
-	if (!error)
+	if (!error) {
 		attach_locked(h, b);
-	else if (b)
+		note_use_locked(o->vol, b);
+	} else if (b) {
 		body_drop_locked(o->vol, b, after);
+	}
 	return error;
 }
 
