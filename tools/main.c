@@ -11,7 +11,8 @@ static const struct command commands[] = {
 	 "mount a volume where training code expects its checkpoint directory",
 	 "  -f                stay in the foreground, log to stderr\n"
 	 "  -o name=value     an option; several by commas or several -o; also EPOCHFS_NAME=value\n"
-	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, or fault+URL.\n"
+	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, exec:PROGRAM ARGS,\n"
+	 "or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, allow_other, nonempty, noexec, threads=N, node=NAME, run-id=ID, message=TEXT,\n"

@@ -24,10 +24,11 @@ static const struct {
 	{"file", false, remote_file_open},
 	{"memory", false, remote_memory_open},
 	{"none", false, remote_none_open},
+	{"exec", false, remote_exec_open},
 	{"fault", true, remote_fault_open},
 };
 
-#define KINDS_TEXT "/abs/dir, file:///abs/dir, memory:NAME, none, fault+URL"
+#define KINDS_TEXT "/abs/dir, file:///abs/dir, memory:NAME, none, exec:PROGRAM ARGS, fault+URL"
 
 static bool component_valid(const char *p, size_t len)
 {
@@ -457,7 +458,9 @@ const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_
 	const char *what = advice(err);
 
 	remote_url_redact(url, name, sizeof(name));
-	if (err == -ENOENT)
+	if (err == -ENOENT && strncmp(url, "exec:", 5) == 0)
+		what = "no such program; give its path, or a name that is in PATH";
+	else if (err == -ENOENT)
 		what = "the directory above it does not exist; create that, or check the path";
 	else if (err == -ENOTDIR)
 		what = "not a directory; name one, or a path where one can be made";

@@ -68,6 +68,8 @@ struct remote_limits {
  *   memory:NAME  objects of this process; all that open one NAME share them, for as long as one of
  *                them is open
  *   none         nothing: every get is -ENOENT, every put and delete -EROFS
+ *   exec:PROGRAM ARGS
+ *                a program that stores, gives, lists and deletes (exec.h has its protocol)
  *   fault+URL    any of these with faults injected (fault.c says how)
  * No retries: wrap it with remote_retry_new. Does no I/O but on a local directory. Errors: -EINVAL,
  * -EPROTONOSUPPORT, -ENOENT, -ENOTDIR, -EACCES, -ENOMEM, -EIO.

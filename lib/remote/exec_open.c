@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening an exec: remote. */
+#include <errno.h>
+#include <string.h>
+#include "lib/remote/exec.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+
+#define DEFAULT_CONNECTIONS   8
+#define DEFAULT_TOTAL_TIMEOUT (600 * NS_PER_S)
+
+static void exec_free(struct exec *e)
+{
+	pthread_cond_destroy(&e->freed);
+	pthread_mutex_destroy(&e->lock);
+	exec_words_free(e->words);
+}
+
+void exec_release(struct remote *r)
+{
+	exec_free((struct exec *)r);
+}
+
+/* Finds the program, so that it is the same one from whatever folder and PATH it runs later: 0,
+ * -EINVAL for a relative path, -ENOENT, -EACCES where it may not be run. */
+static int find_program(char **word)
+{
+	const char *path = getenv("PATH");
+	int error = -ENOENT;
+
+	if (strchr(*word, '/')) {
+		if (**word != '/')
+			return -EINVAL;
+		return access(*word, X_OK) == 0 ? 0 : errno == EACCES ? -EACCES : -ENOENT;
+	}
+	for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p; p += *p == ':') {
+		size_t len = strcspn(p, ":");
+		cleanup_free char *full = NULL;
+
+		/* An empty or relative one would mean wherever we stand. */
+		if (*p == '/' && asprintf(&full, "%.*s/%s", (int)len, p, *word) < 0)
+			return -ENOMEM;
+		if (full && access(full, X_OK) == 0) {
+			free(*word);
+			*word = steal_ptr(full);
+			return 0;
+		}
+		if (full && errno == EACCES)
+			error = -EACCES;
+		p += len;
+	}
+	return error;
+}
+
+static int exec_init(struct exec *e, const char *text, const struct remote_limits *limits)
+{
+	const char *slash;
+	int error = exec_words_split(text + strlen("exec:"), &e->words, &e->word_count);
+
+	if (error)
+		return error;
+	error = find_program(&e->words[0]);
+	if (error)
+		return error;
+	slash = strrchr(e->words[0], '/');
+	e->program = slash + 1;
+	e->connections = limits->connections ? limits->connections : DEFAULT_CONNECTIONS;
+	e->total_timeout_ns =
+		limits->total_timeout_ns ? limits->total_timeout_ns : DEFAULT_TOTAL_TIMEOUT;
+	return 0;
+}
+
+int remote_exec_open(const struct remote_url *url, const char *text,
+		     const struct remote_limits *limits, struct remote **ret_remote)
+{
+	cleanup_free struct exec *e = calloc(1, sizeof(*e));
+	int error;
+
+	(void)url; /* a `?` is the program's own */
+	if (!e)
+		return -ENOMEM;
+	if (pthread_mutex_init(&e->lock, NULL) != 0)
+		return -ENOMEM;
+	if (cond_init_mono(&e->freed) < 0) {
+		pthread_mutex_destroy(&e->lock);
+		return -ENOMEM;
+	}
+	error = exec_init(e, text, limits);
+	if (!error)
+		error = remote_init(&e->base, &exec_ops, text, NULL);
+	if (error) {
+		exec_free(e);
+		return error;
+	}
+	*ret_remote = &steal_ptr(e)->base;
+	return 0;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run of the program of an exec: remote. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include "lib/remote/child.h"
+#include "lib/remote/exec.h"
+#include "lib/util/clock.h"
+#include "lib/util/io.h"
+
+#define SLICE_MS   100 /* how soon a cancel is seen */
+#define READ_BYTES (256 << 10)
+
+/* ---- a place among those that run */
+
+static void leave(struct exec *e)
+{
+	SCOPED_LOCK(&e->lock);
+
+	e->running--;
+	pthread_cond_signal(&e->freed);
+}
+
+static int enter(struct exec *e)
+{
+	SCOPED_LOCK(&e->lock);
+
+	while (e->running >= e->connections) {
+		if (atomic_load(&e->base.cancelled))
+			return -ECANCELED;
+		cond_wait_until(&e->freed, &e->lock, clock_mono_ns() + SLICE_MS * NS_PER_MS);
+	}
+	e->running++;
+	return 0;
+}
+
+/* ---- input and output */
+
+/* A descriptor to read the input from: a sealed file in memory, or /dev/null. Above 2. */
+static int open_input(const struct exec_verb *verb, int *ret_fd)
+{
+	const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+	cleanup_close int fd = -1;
+	int error = 0, high;
+
+	fd = verb->input ? memfd_create("object", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+			 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOMEM ? -ENOMEM : -EIO;
+	if (verb->input) {
+		error = io_write_full(fd, verb->input, verb->input_len);
+		if (error || lseek(fd, 0, SEEK_SET) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+			return error == -ENOSPC ? -ENOMEM : -EIO;
+	}
+	high = fd > 2 ? steal_fd(&fd) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (high < 0)
+		return -EIO;
+	*ret_fd = high;
+	return 0;
+}
+
+/* Takes `len` bytes that came: what the sink wants of them. */
+static int sink_take(struct exec_sink *s, const uint8_t *data, size_t len)
+{
+	uint64_t end, from = s->seen;
+
+	s->seen += len;
+	if (__builtin_add_overflow(s->skip, s->want, &end))
+		end = UINT64_MAX;
+	if (s->seen > s->skip && from < end) {
+		uint64_t start = from > s->skip ? from : s->skip;
+		uint64_t stop = s->seen < end ? s->seen : end;
+
+		if (stop - s->skip > s->max)
+			return -EFBIG;
+		if (s->out)
+			buf_put(s->out, data + (start - from), stop - start);
+	}
+	/* Wanting nothing, we still want to know whether there is an object. */
+	s->enough = s->want && s->seen >= end;
+	return s->out ? buf_error(s->out) : 0;
+}
+
+/* Reads what is there, up to a bound; at the end of the output c->out is closed. */
+static int take_output(struct child *c, struct exec_sink *sink, uint8_t *room, bool *ret_more)
+{
+	ssize_t n = c->out >= 0 ? read(c->out, room, READ_BYTES) : -1;
+
+	*ret_more = n > 0;
+	if (n == 0) {
+		close(c->out);
+		c->out = -1;
+	}
+	return n > 0 && sink ? sink_take(sink, room, (size_t)n) : 0;
+}
+
+/* ---- the run */
+
+/* Waits for news of it: 0 or why to give up. *ret_ended: it has ended. */
+static int wait_news(const struct exec *e, const struct child *c, int64_t deadline, bool *ret_ended)
+{
+	struct pollfd fds[] = {{.fd = c->out, .events = POLLIN},
+			       {.fd = c->err, .events = POLLIN},
+			       {.fd = c->pidfd, .events = POLLIN}};
+
+	if (atomic_load(&e->base.cancelled))
+		return -ECANCELED;
+	if (clock_mono_ns() >= deadline)
+		return -ETIMEDOUT;
+	if (poll(fds, 3, SLICE_MS) < 0 && errno != EINTR)
+		return -EIO;
+	*ret_ended = fds[2].revents != 0;
+	return 0;
+}
+
+/* Follows it to its end, or to where there is no need for more. */
+static int follow(const struct exec *e, struct child *c, struct exec_sink *sink)
+{
+	int64_t deadline = clock_mono_ns() + e->total_timeout_ns;
+	cleanup_free uint8_t *room = malloc(READ_BYTES);
+	bool ended = false, more = true;
+	int error = room ? 0 : -ENOMEM;
+
+	/* After its end, what it wrote before is still in the pipe. */
+	while (!error && (!ended || more)) {
+		error = wait_news(e, c, deadline, &ended);
+		if (!error)
+			error = take_output(c, sink, room, &more);
+		child_listen(c);
+		if (sink && sink->enough)
+			break;
+	}
+	return error;
+}
+
+/* What its end means, where it was not us who ended it. */
+static int judge_end(struct exec *e, const char *verb, int status)
+{
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	return remote_set_reason(&e->base, -EIO, "%s %s was killed by signal %d", e->program, verb,
+				 WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+static int run_child(struct exec *e, const struct exec_verb *verb, struct child *c)
+{
+	cleanup_free const char **argv = calloc(e->word_count + 5, sizeof(*argv));
+	cleanup_close int input = -1;
+	int error = argv ? open_input(verb, &input) : -ENOMEM;
+
+	if (error)
+		return error;
+	memcpy(argv, e->words, e->word_count * sizeof(*argv));
+	for (size_t i = 0; i < 4 && verb->word[i]; i++)
+		argv[e->word_count + i] = verb->word[i];
+	error = child_start(argv, input, c);
+	if (error == -ENOENT || error == -EACCES)
+		return remote_set_reason(&e->base, error, "cannot run %s: %s", e->words[0],
+					 strerror(-error));
+	return error ? error : follow(e, c, verb->sink);
+}
+
+static int run_entered(struct exec *e, const struct exec_verb *verb, char ret_said[EXEC_SAID_MAX])
+{
+	struct child cleanup_child child = NO_CHILD;
+	int error = run_child(e, verb, &child);
+	int status = child_end(&child);
+
+	child_log(&child, e->program);
+	snprintf(ret_said, EXEC_SAID_MAX, "%s", child_last_line(&child));
+	if (error == -ETIMEDOUT)
+		return remote_set_reason(&e->base, error, "%s %s took longer than %lld s",
+					 e->program, verb->word[0],
+					 (long long)(e->total_timeout_ns / NS_PER_S));
+	if (error)
+		return error;
+	if (verb->sink && verb->sink->enough)
+		return 0;
+	return judge_end(e, verb->word[0], status);
+}
+
+int exec_run(struct exec *e, const struct exec_verb *verb, char ret_said[EXEC_SAID_MAX])
+{
+	int result = enter(e);
+
+	ret_said[0] = '\0';
+	if (result < 0)
+		return result;
+	result = run_entered(e, verb, ret_said);
+	leave(e);
+	return result;
+}
