@@ -289,6 +289,7 @@ void store_batch_free(struct store_batch *b)
 	batch_fail(b, -ECANCELED);
 	batch_drain(b);
 	packer_free(b->packer);
+	buf_free(&b->index);
 	for (size_t i = 0; i < b->item_count; i++) {
 		buf_free(&b->items[i].plain);
 		buf_free(&b->items[i].frame);

@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_STORE_BATCH_IMPL_H
 #define EPOCHFS_STORE_BATCH_IMPL_H
 
+#include "lib/format/names.h"
 #include "lib/store/packer.h"
 #include "lib/store/store_impl.h"
 
@@ -46,6 +47,11 @@ struct store_batch {
 	bool draining;	     /* a thread places items */
 	uint64_t plain, fresh;
 	uint64_t index_len;
+	bool flushed;
+
+	/* Of the feeding thread, once it is flushed: the index object, empty where nothing is new. */
+	struct buf index;
+	char index_key[KEY_MAX];
 
 	size_t item_count;
 	struct item items[];

@@ -214,27 +214,74 @@ static int tell_index(struct store_batch *b, const char *key)
 	return index->put(index->arg, key, chunks, places, count);
 }
 
-static int put_index(struct store_batch *b, struct epoch_record *record)
+/* What earlier tries left in the record counts where their index objects came to be. Whether any did. */
+static bool keep_earlier(struct store_batch *b, struct epoch_record *record)
 {
-	cleanup_buf struct buf data = {0};
-	char key[KEY_MAX];
+	const struct store_index *index = &b->store->index;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < record->index_count; i++) {
+		if (strcmp(record->indexes[i], b->index_key) != 0 &&
+		    index->loaded(index->arg, record->indexes[i]))
+			record->indexes[kept++] = record->indexes[i];
+		else
+			free(record->indexes[i]);
+	}
+	record->index_count = kept;
+	return kept != 0;
+}
+
+static int encode_index(struct store_batch *b)
+{
 	struct hash id;
-	int error = packer_index(b->packer, &data);
+	int error = packer_index(b->packer, &b->index);
 
 	if (error)
 		return error;
-	hash_of(data.data, data.len, &id);
-	index_key(b->epoch, &id, key);
-	error = remote_put(b->store->remote, key, data.data, data.len);
+	hash_of(b->index.data, b->index.len, &id);
+	index_key(b->epoch, &id, b->index_key);
+	SCOPED_LOCK(&b->lock);
+	b->index_len = b->index.len;
+	return 0;
+}
+
+int store_batch_flush(struct store_batch *b, struct epoch_record *record,
+		      struct store_stats *ret_stats)
+{
+	struct store_stats stats;
+	int error = batch_drain(b);
+	bool earlier;
+
+	if (!error)
+		error = packer_flush(b->packer);
+	if (!error && packer_count(b->packer))
+		error = encode_index(b);
+	if (error) {
+		batch_fail(b, error);
+		return error;
+	}
+	store_batch_progress(b, &stats);
+	earlier = keep_earlier(b, record);
+	record->bytes_new = stats.fresh + (earlier ? record->bytes_new : 0);
+	record->bytes_stored = stats.stored + (earlier ? record->bytes_stored : 0);
+	if (b->index.len)
+		error = add_index_key(record, b->index_key);
+	if (error)
+		return error;
+	b->flushed = true;
+	*ret_stats = stats;
+	return 0;
+}
+
+static int put_index(struct store_batch *b)
+{
+	int error = remote_put(b->store->remote, b->index_key, b->index.data, b->index.len);
+
 	if (error)
 		return error;
 	FAULT_POINT("store.index_put");
-	pthread_mutex_lock(&b->lock);
-	b->index_len = data.len;
-	pthread_mutex_unlock(&b->lock);
-	buf_free(&data);
-	error = tell_index(b, key);
-	return error ? error : add_index_key(record, key);
+	buf_free(&b->index);
+	return tell_index(b, b->index_key);
 }
 
 static int pack_number(struct epoch_record *record, const struct hash *pack, uint32_t *ret_number)
@@ -285,21 +332,16 @@ int store_batch_finish(struct store_batch *b, struct epoch_record *record,
 		       struct store_stats *ret_stats)
 {
 	struct store_stats stats;
-	int error = batch_drain(b);
+	int error = b->flushed ? batch_error(b) : store_batch_flush(b, record, &stats);
 
-	if (!error)
-		error = packer_flush(b->packer);
-	if (!error && packer_count(b->packer))
-		error = put_index(b, record);
+	if (!error && b->index.len)
+		error = put_index(b);
 	if (!error)
 		error = add_hints(b, record);
 	if (error) {
 		batch_fail(b, error);
 		return error;
 	}
-	store_batch_progress(b, &stats);
-	record->bytes_new = stats.fresh;
-	record->bytes_stored = stats.stored;
-	*ret_stats = stats;
+	store_batch_progress(b, ret_stats);
 	return 0;
 }

@@ -95,8 +95,14 @@ struct store_stats {
 		stored; /* bytes of packs and index objects, also those that an earlier try had put */
 };
 /*
- * Waits for all packs, puts the index object (none where nothing is new), tells the caller's index. Sets the record's bytes_new and bytes_stored, adds its index key, and for
- * its tree's chunks the packs and where in them they lie. On failure (-errno of the remote, -ECANCELED) the batch can only be freed.
+ * Waits for all packs. Sets the record's bytes_new and bytes_stored, and adds the key of the index object (none where nothing is new). The object is not put yet: a caller
+ * who keeps these three, and gives the record with them to the batch of a later try, has there the sum of both, and no key of an object that was never put. On failure as below.
+ */
+int store_batch_flush(struct store_batch *b, struct epoch_record *record,
+		      struct store_stats *ret_stats);
+/*
+ * Does that where it was not done, puts the index object (none where nothing is new), tells the caller's index. Sets in the record, for
+ * its tree's chunks, the packs and where in them they lie. On failure (-errno of the remote, -ECANCELED) the batch can only be freed.
  */
 int store_batch_finish(struct store_batch *b, struct epoch_record *record,
 		       struct store_stats *ret_stats);

@@ -422,6 +422,43 @@ static void show(struct upload_progress *p, uint64_t epoch, uint64_t total,
 	pthread_mutex_unlock(&p->lock);
 }
 
+/*
+ * What this try has stored, in the epoch's row: a later try finds it stored already, and the record
+ * is to say what the epoch has added.
+ */
+static int remember_stored(struct volume *vol, const struct epoch_record *record)
+{
+	cleanup_record struct epoch_record kept = {0};
+	cleanup_buf struct buf json = {0};
+	struct state_epoch row;
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	error = state_epoch_get(vol->state, record->number, &row);
+	if (error || row.state == EPOCH_DROPPED || !row.record) {
+		if (!error)
+			state_epoch_free(&row);
+		return error;
+	}
+	error = record_decode(row.record, strlen(row.record), &kept);
+	if (!error) {
+		struct epoch_record now = kept;
+
+		now.bytes_new = record->bytes_new;
+		now.bytes_stored = record->bytes_stored;
+		now.indexes = record->indexes;
+		now.index_count = record->index_count;
+		error = record_encode(&now, &json);
+	}
+	if (!error) {
+		free(row.record);
+		row.record = strdup(buf_str(&json));
+		error = row.record ? state_epoch_set(vol->state, &row) : -ENOMEM;
+	}
+	state_epoch_free(&row);
+	return error;
+}
+
 static int put_all(struct upload *u, struct remote *remote, struct epoch_record *record,
 		   struct buf *tree, struct buf *json)
 {
@@ -434,11 +471,14 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	if (!error)
 		error = store_put_tree(u->batch, tree->data, tree->len, record);
 	if (!error)
+		error = store_batch_flush(u->batch, record, &stats);
+	if (!error)
+		error = remember_stored(u->vol, record);
+	if (!error)
 		error = store_batch_finish(u->batch, record, &stats);
 	FAULT_POINT("upload.index");
 	if (error)
 		return error;
-	record->bytes_stored = stats.stored;
 	record->bytes_new += u->inline_new;
 	if (u->lost) {
 		free(record->reason);

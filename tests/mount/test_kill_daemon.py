@@ -260,3 +260,37 @@ def test_killed_while_it_recovers(volume, monkeypatch, point):
     mnt.mount(settle="1h")
     assert path.read_bytes() == content("model", 1)
     wait_until(lambda: len(mnt.torn()) == 1, "the torn bytes")
+
+
+@pytest.mark.parametrize("point", ["store.index_put", "upload.index", "upload.record", "upload.versions"])
+def test_a_record_says_what_its_epoch_has_added_though_the_upload_was_cut_off(volume, monkeypatch, point):
+    """As the same upload without an interruption says it."""
+    def add(mnt, name):
+        (mnt.path / name).write_bytes(os.urandom(3 << 20))
+        (mnt.path / (name + " small")).write_bytes(os.urandom(1000))
+
+    def counts(mnt):
+        mnt.wait_durable()
+        return [(e["bytes_new"], e["bytes_stored"]) for e in mnt.request("log")["epochs"]]
+
+    mnt = volume.mount(settle="1h")
+    add(mnt, "a")
+    mnt.seal()
+    (whole,) = counts(mnt)
+    assert whole[0] >= (3 << 20) + 1000 and whole[1] > 3 << 20
+    mnt.unmount()
+    monkeypatch.setenv("EPOCHFS_FAULT", point)
+    mnt.mount(settle="1h")
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    add(mnt, "b")
+    try:
+        mnt.seal()
+    except OSError:
+        pass
+    wait_until(lambda: mnt.process.poll() is not None, "the daemon to die at %s" % point)
+    mnt.kill()
+    mnt.mount(settle="1h")
+    first, second = counts(mnt)
+    assert first == whole and second[0] == whole[0] and abs(second[1] - whole[1]) < 10000
+    mnt.unmount()
+    assert run(BIN, "fsck", mnt.url).returncode == 0
