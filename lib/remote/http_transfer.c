@@ -64,6 +64,29 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 	return CURL_SEEKFUNC_OK;
 }
 
+static bool is_success(int status)
+{
+	return status >= 200 && status < 300;
+}
+
+static size_t answer_max(const struct http_transfer *t)
+{
+	if (!is_success(t->answer->status))
+		return ERROR_TEXT_MAX;
+	return t->q->max_answer ? t->q->max_answer : ANSWER_MAX;
+}
+
+/* The empty line behind a head: what it says is known now. 0, or why no body is waited for. */
+static int end_head(const struct http_transfer *t)
+{
+	uint64_t length = t->answer->length;
+
+	if (!is_success(t->answer->status) || length == UINT64_MAX ||
+	    strcmp(t->q->method, "HEAD") == 0)
+		return 0;
+	return length > answer_max(t) ? -EFBIG : 0;
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *arg)
 {
 	struct http_transfer *t = arg;
@@ -76,26 +99,20 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg)
 		return 0;
 	}
 	/* What comes behind a chunked body (trailers) says nothing that we ask for. */
-	if (!t->body_began)
-		http_header_line(t, line, len);
-	return len;
-}
-
-static bool is_success(int status)
-{
-	return status >= 200 && status < 300;
+	if (t->body_began)
+		return len;
+	http_header_line(t, line, len);
+	return len <= 2 && ended(t, end_head(t)) ? 0 : len;
 }
 
 /* Room for what is said to come, in one piece, as far as it is believed. */
-static int begin_body(struct http_transfer *t, struct buf *to, size_t max)
+static int begin_body(struct http_transfer *t, struct buf *to)
 {
 	uint64_t length = t->answer->length;
 
 	t->body_began = true;
-	if (length == UINT64_MAX || !is_success(t->answer->status))
+	if (length == UINT64_MAX || length > answer_max(t))
 		return 0;
-	if (length > max)
-		return -EFBIG;
 	return buf_reserve(to, length < RESERVE_MAX ? (size_t)length : RESERVE_MAX);
 }
 
@@ -105,14 +122,11 @@ static size_t on_write(char *data, size_t size, size_t count, void *arg)
 	bool success = is_success(t->answer->status);
 	struct buf *to = success && t->q->out ? t->q->out : &t->answer->body;
 	size_t had = to == t->q->out ? t->out_start : 0;
-	size_t max = t->q->max_answer ? t->q->max_answer : ANSWER_MAX;
 	size_t len = size * count;
 
-	if (!success)
-		max = ERROR_TEXT_MAX;
-	if (!t->body_began && ended(t, begin_body(t, to, max)))
+	if (!t->body_began && ended(t, begin_body(t, to)))
 		return 0;
-	if (len > max - (to->len - had)) {
+	if (len > answer_max(t) - (to->len - had)) {
 		if (success)
 			ended(t, -EFBIG);
 		t->cut = !success;
@@ -272,11 +286,12 @@ static int errno_of(const struct http_transfer *t, CURLcode code)
 		/* The server refused ours: only the text says so. */
 		return strstr(t->reason, BAD_CERTIFICATE) ? -EACCES : -EIO;
 	case CURLE_URL_MALFORMAT:
-	case CURLE_UNSUPPORTED_PROTOCOL:
 		return -EINVAL;
-	case CURLE_OUT_OF_MEMORY:
-		return -ENOMEM;
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		/* Of the URL, or of an answer that is no HTTP. */
+		return t->sendings ? -EIO : -EINVAL;
 	default:
+		/* Also CURLE_OUT_OF_MEMORY, which a line of 100 kB in an answer's head gives. */
 		return -EIO;
 	}
 }

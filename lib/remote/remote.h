@@ -162,7 +162,9 @@ const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_
 /*
  * Retrying (retry.c). A layer that repeats what failed with an error that remote_may_retry(), after
  * a wait that starts at `first_wait_ns`, doubles each time up to `longest_wait_ns`, and is then
- * shortened by a random part of up to a half, so that many clients do not return in step.
+ * shortened by a random part of up to a half, so that many clients do not return in step. Where the
+ * server asked to be left alone (Retry-After), no attempt is repeated before that time, at most five
+ * minutes; first attempts of other calls are made.
  *
  * What may be repeated blindly: get, size, delete, put (the same bytes under the same key) and list
  * (whose keys are collected first, so that fn sees each once). put_if_absent may not: when the
@@ -170,7 +172,9 @@ const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_
  * says -EEXIST, the object is read: with exactly our bytes it is taken as ours, and the call
  * succeeds; with others it is -EEXIST. Hence two callers that race with identical bytes may both be
  * told 0 when answers are lost: where there must be one winner, put something of the caller's own
- * into the bytes. An attempt that is the first to be answered is never second-guessed.
+ * into the bytes. An attempt that is the first to be answered is never second-guessed; hence nothing
+ * below may repeat a create by itself, or the answer to its own first attempt would count as
+ * another's: a kind gives -EIO instead (http.h says how the HTTP engine keeps curl from it).
  */
 struct remote_retry_policy {
 	int64_t first_wait_ns;	 /* 0: 100 ms */

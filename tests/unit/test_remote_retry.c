@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "tests/unit/unit.h"
@@ -330,6 +331,32 @@ START_TEST(an_outage_is_told_and_its_end_too)
 }
 END_TEST
 
+START_TEST(what_the_server_asked_for_is_kept)
+{
+	struct stack s = stack_of("size.error=1&times=1");
+	int64_t before = clock_mono_ns();
+	uint64_t size;
+
+	/* The lowest layer was told, as an engine does; the longer of two counts. */
+	remote_hold_off(s.r->inner, 50 * NS_PER_MS);
+	remote_hold_off(s.r->inner, NS_PER_MS);
+	unit_error(remote_size(s.r, "k", &size), -ENOENT);
+	ck_assert_int_ge(clock_mono_ns() - before, 50 * NS_PER_MS);
+	ck_assert_int_eq(remote_held_off(s.r), 0);
+	stack_close(&s);
+
+	/* No longer than a call may last, and no longer than five minutes. */
+	s = stack_with("size.error=1",
+		       (struct remote_retry_policy){.max_total_ns = 250 * NS_PER_S});
+	remote_hold_off(s.r->inner, 86400 * NS_PER_S);
+	ck_assert_int_le(remote_held_off(s.r), 300 * NS_PER_S);
+	ck_assert_int_ge(remote_held_off(s.r), 290 * NS_PER_S);
+	unit_error(remote_size(s.r, "k", &size), -EIO);
+	ck_assert_uint_eq(state_of(s.r).failures, 1);
+	stack_close(&s);
+}
+END_TEST
+
 START_TEST(two_layers_share_one_remote)
 {
 	struct remote_retry_policy brief = {.first_wait_ns = 1, .max_tries = 2};
@@ -365,6 +392,7 @@ int main(void)
 	tcase_add_test(t, a_list_is_given_once_however_often_it_failed);
 	tcase_add_test(t, cancel_ends_every_wait_and_resume_allows_again);
 	tcase_add_test(t, an_outage_is_told_and_its_end_too);
+	tcase_add_test(t, what_the_server_asked_for_is_kept);
 	tcase_add_test(t, two_layers_share_one_remote);
 	return unit_run(s);
 }
