@@ -19,7 +19,7 @@
 /* What `status` says of the upload. */
 struct upload_view {
 	uint64_t epochs, oldest, bytes_done, bytes_total;
-	bool local_only;
+	bool local_only, conflict;
 	char error[256];
 };
 
@@ -45,6 +45,7 @@ static int look(const char *mount, struct upload_view *ret_view)
 		.oldest = number(upload, "oldest_epoch"),
 		.bytes_done = number(upload, "bytes_done"),
 		.bytes_total = number(upload, "bytes_total"),
+		.conflict = json_is_true(json_object_get(upload, "conflict")),
 		.local_only = json_is_true(json_object_get(status, "local_only")),
 	};
 	error = json_string_value(json_object_get(upload, "error"));
@@ -63,6 +64,13 @@ static int not_in_time(const char *mount, const struct upload_view *v)
 			 mount, v->epochs, *v->error ? ": " : "", v->error);
 }
 
+/* Another writer is there: no waiting helps. */
+static int in_conflict(const char *mount, const struct upload_view *v)
+{
+	return cli_error(EXIT_CONFLICT, "%s: %" PRIu64 " epoch%s cannot be uploaded: %s", mount,
+			 v->epochs, v->epochs == 1 ? "" : "s", v->error);
+}
+
 int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t timeout_ns)
 {
 	int64_t deadline = timeout_ns < 0 ? INT64_MAX : clock_mono_ns() + timeout_ns;
@@ -77,6 +85,10 @@ int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t
 		if (code != EXIT_DONE || view.local_only || !view.epochs ||
 		    view.oldest > number_wanted)
 			break;
+		if (view.conflict) {
+			progress_end(&progress);
+			return in_conflict(mount, &view);
+		}
 		if (clock_mono_ns() >= deadline) {
 			progress_end(&progress);
 			return not_in_time(mount, &view);

@@ -7,15 +7,17 @@
 #include "tools/cli.h"
 
 static const struct command commands[] = {
-	{"mount", "[-f] [-o OPTION[,...]] REMOTE DIRECTORY",
+	{"mount", "[-f] [--take-over] [-o OPTION[,...]] REMOTE DIRECTORY",
 	 "mount a volume where training code expects its checkpoint directory",
 	 "  -f                stay in the foreground, log to stderr\n"
 	 "  -o name=value     an option; several by commas or several -o; also EPOCHFS_NAME=value\n"
+	 "  --take-over       take the volume from a mount elsewhere that writes to it\n"
 	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, exec:PROGRAM ARGS,\n"
 	 "or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
-	 "  passthrough=auto|on|off, allow_other, nonempty, noexec, threads=N, node=NAME, run-id=ID, message=TEXT,\n"
+	 "  passthrough=auto|on|off, lease=TIME, take-over, allow_other, nonempty, noexec,\n"
+	 "  threads=N, node=NAME, run-id=ID, message=TEXT,\n"
 	 "  log-file=FILE, log-level=error|warning|info|debug. epochfs(1) explains each.\n"
 	 "Example: epochfs mount /backup/run7 /mnt/ckpt\n",
 	 command_mount},

@@ -2,6 +2,7 @@
 /* epochfs mount: opens the volume, mounts it, and serves it in the background. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,15 @@ struct served {
 	int ready_fd; /* -1 in the foreground */
 	int log_fd;
 };
+
+/* While another writer's lease is waited for: the command that was started was interrupted. */
+static bool starter_gone(void *arg)
+{
+	const struct served *s = arg;
+	struct pollfd end = {.fd = s->ready_fd};
+
+	return s->ready_fd >= 0 && poll(&end, 1, 0) == 1 && (end.revents & POLLERR);
+}
 
 /* stdout and stdin lead nowhere from now on; stderr and the log go to the log file. */
 static void detach_output(struct served *s)
@@ -83,6 +93,9 @@ static int serve(struct served *s, const char *mountpoint)
 	int error, code;
 
 	memory_set_up();
+	s->options->volume.mountpoint = mountpoint;
+	s->options->volume.give_up = starter_gone;
+	s->options->volume.give_up_arg = s;
 	error = volume_open(&s->options->volume, &s->vol, &message);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
@@ -163,7 +176,7 @@ static int serve_in_background(struct served *s, const char *mountpoint)
 	return code;
 }
 
-/* "-f", "-o LIST" (repeated) and operands, in any order. */
+/* "-f", "--take-over", "-o LIST" (repeated) and operands, in any order. */
 static int parse_arguments(int argc, char **argv, struct mount_options *o, bool *foreground,
 			   const char **operands, int *ret_count)
 {
@@ -179,6 +192,8 @@ static int parse_arguments(int argc, char **argv, struct mount_options *o, bool 
 		}
 		if (!strcmp(argv[i], "-f") || !strcmp(argv[i], "--foreground"))
 			*foreground = true;
+		else if (!strcmp(argv[i], "--take-over"))
+			o->volume.take_over = true;
 		else if (!strcmp(argv[i], "-o") && i + 1 < argc)
 			code = mount_options_parse(o, argv[++i]);
 		else if (!strncmp(argv[i], "-o", 2) && argv[i][2])

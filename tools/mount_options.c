@@ -145,6 +145,27 @@ static const char *set_threads(struct mount_options *o, const char *value)
 	return NULL;
 }
 
+static const char *set_lease(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->volume.lease_ns) || o->volume.lease_ns < LEASE_MIN_NS ||
+			       o->volume.lease_ns > LEASE_MAX_NS
+		       ? "a time from 1s to 1h"
+		       : NULL;
+}
+
+static const char *set_take_over(struct mount_options *o, const char *value)
+{
+	o->volume.take_over = true;
+	return *value ? "take-over takes no value" : NULL;
+}
+
+static const char *set_refresh(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->volume.refresh_ns) || o->volume.refresh_ns < REFRESH_MIN_NS
+		       ? "a time from 100ms"
+		       : NULL;
+}
+
 static const char *set_passthrough(struct mount_options *o, const char *value)
 {
 	static const struct {
@@ -229,6 +250,9 @@ static const struct option_row {
 	{"run-id", set_run_id, true},
 	{"message", set_message, true},
 	{"threads", set_threads, true},
+	{"lease", set_lease, true},
+	{"take-over", set_take_over, false},
+	{"refresh", set_refresh, true},
 	{"passthrough", set_passthrough, true},
 	{"log-file", set_log_file, true},
 	{"log-level", set_log_level, true},
@@ -358,6 +382,10 @@ int mount_options_parse(struct mount_options *o, const char *list)
 
 int mount_options_check(const struct mount_options *o)
 {
+	if (o->volume.take_over && o->volume.read_only)
+		return cli_error(EXIT_USAGE,
+				 "option take-over is for a mount that writes: leave ro out, "
+				 "or take-over");
 	if (o->volume.at_epoch && !o->volume.read_only)
 		return cli_error(
 			EXIT_USAGE,

@@ -10,14 +10,9 @@
 #include "lib/util/parse.h"
 
 #define NUMBER_DIGITS 20
-#define EPOCH_SUFFIX  ".json"
+#define NUMBER_SUFFIX ".json"
 /* What a directory of a file system takes as one name. */
 #define COMPONENT_MAX 255
-
-void epoch_key(uint64_t number, char ret_key[KEY_MAX])
-{
-	snprintf(ret_key, KEY_MAX, PREFIX_EPOCHS "%020" PRIu64 EPOCH_SUFFIX, number);
-}
 
 /* Takes `prefix` off the front of *text. */
 static bool skip_prefix(const char **text, const char *prefix)
@@ -47,31 +42,49 @@ static bool skip_number(const char **text, uint64_t *ret_number)
 	return true;
 }
 
-int epoch_key_parse(const char *key, uint64_t *ret_number)
+static void number_key(const char *prefix, uint64_t number, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, "%s%020" PRIu64 NUMBER_SUFFIX, prefix, number);
+}
+
+static int number_key_parse(const char *key, const char *prefix, uint64_t *ret_number)
 {
 	uint64_t number;
 
-	if (!skip_prefix(&key, PREFIX_EPOCHS) || !skip_number(&key, &number) ||
-	    strcmp(key, EPOCH_SUFFIX))
+	if (!skip_prefix(&key, prefix) || !skip_number(&key, &number) || strcmp(key, NUMBER_SUFFIX))
 		return -EINVAL;
 	*ret_number = number;
 	return 0;
 }
 
+void epoch_key(uint64_t number, char ret_key[KEY_MAX])
+{
+	number_key(PREFIX_EPOCHS, number, ret_key);
+}
+
+int epoch_key_parse(const char *key, uint64_t *ret_number)
+{
+	return number_key_parse(key, PREFIX_EPOCHS, ret_number);
+}
+
 void summary_key(uint64_t last, char ret_key[KEY_MAX])
 {
-	snprintf(ret_key, KEY_MAX, PREFIX_SUMMARIES "%020" PRIu64 EPOCH_SUFFIX, last);
+	number_key(PREFIX_SUMMARIES, last, ret_key);
 }
 
 int summary_key_parse(const char *key, uint64_t *ret_last)
 {
-	uint64_t last;
+	return number_key_parse(key, PREFIX_SUMMARIES, ret_last);
+}
 
-	if (!skip_prefix(&key, PREFIX_SUMMARIES) || !skip_number(&key, &last) ||
-	    strcmp(key, EPOCH_SUFFIX))
-		return -EINVAL;
-	*ret_last = last;
-	return 0;
+void lease_key(uint64_t generation, char ret_key[KEY_MAX])
+{
+	number_key(PREFIX_LEASE, generation, ret_key);
+}
+
+int lease_key_parse(const char *key, uint64_t *ret_generation)
+{
+	return number_key_parse(key, PREFIX_LEASE, ret_generation);
 }
 
 void pack_key(const struct hash *id, char ret_key[KEY_MAX])

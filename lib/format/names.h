@@ -17,6 +17,7 @@
  *                                       the name but [A-Za-z0-9.-] are written as _<2 hex>, since
  *                                       not every remote takes every byte in a key.
  *   summaries/<20 digits>.json          copies of records, up to that epoch (lib/volume/summary.h)
+ *   lease/<20 digits>.json              who writes to the volume (lease.h); the digits are the generation
  *
  * Parsers accept exactly what the formatters make: anything else in the remote is foreign, -EINVAL.
  */
@@ -26,6 +27,7 @@
 #define PREFIX_INDEX	 "index/"
 #define PREFIX_TAGS	 "tags/"
 #define PREFIX_SUMMARIES "summaries/"
+#define PREFIX_LEASE	 "lease/"
 
 #define TAG_NAME_MAX 255
 #define KEY_MAX                                                                                    \
@@ -37,6 +39,8 @@ void epoch_key(uint64_t number, char ret_key[KEY_MAX]);
 int epoch_key_parse(const char *key, uint64_t *ret_number);
 void summary_key(uint64_t last, char ret_key[KEY_MAX]);
 int summary_key_parse(const char *key, uint64_t *ret_last);
+void lease_key(uint64_t generation, char ret_key[KEY_MAX]);
+int lease_key_parse(const char *key, uint64_t *ret_generation);
 void pack_key(const struct hash *id, char ret_key[KEY_MAX]);
 int pack_key_parse(const char *key, struct hash *ret_id);
 void index_key(uint64_t epoch, const struct hash *id, char ret_key[KEY_MAX]);

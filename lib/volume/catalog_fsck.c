@@ -99,7 +99,7 @@ static int note_object(void *arg, const char *key, uint64_t size)
 	if (!tag_key_parse(key, name))
 		return note_tag(f, key);
 	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
-	    !summary_key_parse(key, &number))
+	    !summary_key_parse(key, &number) || !lease_key_parse(key, &number))
 		return 0;
 	f->totals.foreign++;
 	return 0;

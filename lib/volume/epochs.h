@@ -71,7 +71,8 @@ int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new);
 int epochs_drop(struct volume *vol, uint64_t number);
 /*
  * Waits until this epoch (0: all that is closed now, sealing it) and all before it are durable:
- * -ETIMEDOUT (timeout_ns < 0: for ever), -EINTR, -ENOENT.
+ * -ETIMEDOUT (timeout_ns < 0: for ever), -EINTR, -ENOENT; -EBUSY where another writer has taken the
+ * volume over, so that they never will be.
  */
 int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interrupted_fn interrupted,
 		void *arg);

@@ -34,6 +34,8 @@ static int wait_durable(struct volume *vol, uint64_t number, int64_t deadline_ns
 		SCOPED_LOCK(&vol->lock);
 		if (all_durable_locked(vol, number))
 			return 0;
+		if (uploader_gave_up(vol))
+			return -EBUSY;
 		if (now >= deadline_ns)
 			return -ETIMEDOUT;
 		cond_wait_until(&vol->changed, &vol->lock,

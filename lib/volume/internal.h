@@ -29,6 +29,8 @@ struct bodies;	 /* body.h: the open bodies of the live tree */
 struct contents; /* content.c: closed versions that somebody has open */
 struct trees;	 /* trees.c: decoded trees of epochs, shared */
 struct sealer;	 /* sealer.h: decides when an epoch is sealed, and seals */
+struct holder;	 /* holder.h: the lease of the volume, where it is one that writes */
+struct follower; /* follow.h: what is new in the remote of a read-only volume */
 struct uploader; /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	 /* evict.h: keeps cache_size and min_free */
 struct torn;	 /* torn.h: bytes of killed writers */
@@ -65,6 +67,8 @@ struct volume {
 	struct contents *contents;
 	struct trees *trees;
 	struct sealer *sealer;
+	struct holder *holder;
+	struct follower *follower;
 	struct uploader *uploader;
 	struct evictor *evictor;
 	struct torn *torn;

@@ -10,6 +10,8 @@
 #define DEFAULT_MIN_FREE 10
 #define DEFAULT_SETTLE	 (5 * NS_PER_S)
 #define DEFAULT_PATIENCE (60 * NS_PER_S)
+#define DEFAULT_LEASE	 (60 * NS_PER_S)
+#define DEFAULT_REFRESH	 (10 * NS_PER_S)
 
 void volume_options_init(struct volume_options *o)
 {
@@ -19,6 +21,8 @@ void volume_options_init(struct volume_options *o)
 		.settle_ns = DEFAULT_SETTLE,
 		.patience_ns = DEFAULT_PATIENCE,
 		.full_wait = true,
+		.lease_ns = DEFAULT_LEASE,
+		.refresh_ns = DEFAULT_REFRESH,
 	};
 }
 
@@ -49,11 +53,11 @@ static struct globs *globs_of(struct volume_options *o, unsigned i)
 	return i == 0 ? &o->temporary : i == 1 ? &o->marker : &o->log;
 }
 
-#define TEXT_COUNT 6
+#define TEXT_COUNT 7
 static const char **text_of(struct volume_options *o, unsigned i)
 {
-	const char **texts[TEXT_COUNT] = {&o->remote, &o->cache_dir, &o->step_regex,
-					  &o->node,   &o->run_id,    &o->message};
+	const char **texts[TEXT_COUNT] = {&o->remote, &o->cache_dir, &o->step_regex, &o->node,
+					  &o->run_id, &o->message,   &o->mountpoint};
 
 	return texts[i];
 }

@@ -9,6 +9,11 @@
 
 #define GLOBS_MAX 64
 
+/* Bounds of lease_ns and refresh_ns. */
+#define LEASE_MIN_NS   INT64_C(1000000000)
+#define LEASE_MAX_NS   INT64_C(3600000000000)
+#define REFRESH_MIN_NS INT64_C(100000000)
+
 /* Shell patterns (fnmatch) for the last component of a path, or for the whole path where they hold
  * a '/'. */
 struct globs {
@@ -36,6 +41,14 @@ struct volume_options {
 	const char *
 		run_id; /* NULL: EPOCHFS_RUN_ID, SLURM_JOB_ID, ... or made up once a volume state */
 	const char *message;
+	int64_t lease_ns;	/* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
+	bool take_over;		/* take the lease from a writer that is alive */
+	int64_t refresh_ns;	/* how often a read-only volume looks for what is new: 10 s */
+	const char *mountpoint; /* told to others who want to write; NULL: none */
+	/* Asked while volume_open waits for another writer's lease to lapse: true ends the wait with
+	 * -EINTR. NULL: it is waited for. */
+	bool (*give_up)(void *arg);
+	void *give_up_arg;
 	unsigned threads; /* of the upload and fetch pipelines; 0: one a core, at most 8 */
 };
 

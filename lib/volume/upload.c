@@ -13,6 +13,7 @@
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
 #include "lib/util/thread.h"
+#include "lib/volume/holder.h"
 #include "lib/volume/store_index.h"
 #include "lib/volume/upload_changes.h"
 #include "lib/volume/upload_epoch.h"
@@ -20,6 +21,8 @@
 /* Between tries of what the retrying remote does not repeat itself: local errors, damaged answers. */
 #define FIRST_PAUSE_NS	 (1 * NS_PER_S)
 #define LONGEST_PAUSE_NS (60 * NS_PER_S)
+/* Before an epoch's bytes; before its record it is asked again. */
+#define CONFIRMED_NS (1 * NS_PER_S)
 /* Training goes first. */
 #define UPLOAD_NICE 10
 
@@ -46,7 +49,13 @@ static void set_error(struct uploader *up, uint64_t number, int error)
 	pthread_mutex_lock(&up->lock);
 	free(up->error);
 	up->error = NULL;
-	if (error == -EEXIST) {
+	if (error == -ESTALE) {
+		cleanup_buf struct buf why = {0};
+
+		up->conflict = true;
+		holder_lost_text(up->vol, &why);
+		up->error = strdup(buf_str(&why));
+	} else if (error == -EEXIST) {
 		up->conflict = true;
 		if (asprintf(
 			    &up->error,
@@ -112,14 +121,17 @@ static int work(struct uploader *up)
 		pthread_mutex_unlock(&up->vol->lock);
 		if (error)
 			return error == -ENOENT ? 0 : error;
-		error = upload_epoch(up->vol, up->remote, up->store, number, &up->progress);
+		error = holder_confirm(up->vol, up->remote, CONFIRMED_NS);
+		if (!error)
+			error = upload_epoch(up->vol, up->remote, up->store, number, &up->progress);
 		if (error == -ECANCELED)
 			return error;
 		set_error(up, number, error);
 		if (error) {
 			mark_failed(up, number);
-			log_warn("epoch %" PRIu64 " is not uploaded yet: %s", number,
-				 strerror(-error));
+			if (error != -ESTALE) /* holder.c has said why */
+				log_warn("epoch %" PRIu64 " is not uploaded yet: %s", number,
+					 strerror(-error));
 			return error;
 		}
 		log_info("epoch %" PRIu64 " is durable", number);
@@ -156,7 +168,8 @@ static void *run(void *arg)
 	while (wait_for_work(up, pause_ns)) {
 		int error = work(up);
 
-		if (error == -EEXIST)
+		/* Another writer is there: what is left stays here. */
+		if (error == -EEXIST || error == -ESTALE)
 			break;
 		if (!error)
 			pause_ns = 0;
@@ -323,6 +336,16 @@ static void add_failure(struct uploader *up, json_t *upload)
 		json_object_set_new(upload, "failing_since_ns", json_integer(since));
 	if (remote.retries)
 		json_object_set_new(upload, "retries", json_integer((json_int_t)remote.retries));
+}
+
+bool uploader_gave_up(struct volume *vol)
+{
+	struct uploader *up = vol->uploader;
+
+	if (!up)
+		return false;
+	SCOPED_LOCK(&up->lock);
+	return up->conflict;
 }
 
 int uploader_status(struct volume *vol, json_t *status)

@@ -8,8 +8,13 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/volume/holder.h"
 #include "lib/volume/records.h"
+
+/* A row of changes asks once a second whether they are ours to make. */
+#define CONFIRMED_NS (1 * NS_PER_S)
 
 /* Numbers or names are collected under the lock, and worked off without it. */
 struct change {
@@ -142,6 +147,9 @@ int upload_changes(struct volume *vol, struct remote *remote)
 	for (size_t i = 0; !error && i < changes.count; i++) {
 		const struct change *c = &changes.list[i];
 
+		error = holder_confirm(vol, remote, CONFIRMED_NS);
+		if (error)
+			break;
 		error = c->tag ? put_tag(vol, remote, c) : put_drop(vol, remote, c);
 	}
 	changes_free(&changes);

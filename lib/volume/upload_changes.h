@@ -5,7 +5,8 @@
 
 #include "lib/volume/internal.h"
 
-/* Every drop and tag that the remote has not seen; a tag of an epoch that is not durable yet waits for it. 0 or the remote's -errno. */
+/* Every drop and tag that the remote has not seen; a tag of an epoch that is not durable yet waits for it. 0 or the remote's -errno;
+ * -ESTALE: the lease is lost. */
 int upload_changes(struct volume *vol, struct remote *remote);
 
 #endif

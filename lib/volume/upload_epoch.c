@@ -14,6 +14,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/holder.h"
 #include "lib/volume/records.h"
 #include "lib/volume/trees.h"
 
@@ -74,15 +75,12 @@ static struct stored_version *add_stored(struct upload *u, uint64_t version)
 
 static int read_inline(int fd, uint64_t size, struct stored_version *s)
 {
-	int error;
-
 	s->data = malloc(size);
 	if (!s->data)
 		return -ENOMEM;
 	s->is_inline = true;
 	s->len = size;
-	error = io_pread_full(fd, s->data, size, 0);
-	return error;
+	return io_pread_full(fd, s->data, size, 0);
 }
 
 /* 1, and it counts as stored, where an earlier epoch of this machine has made the version durable
@@ -490,6 +488,8 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	}
 	/* What the remote tells as done must not be news to this machine after a power loss. */
 	error = state_sync(u->vol->state);
+	if (!error)
+		error = holder_confirm(u->vol, remote, 0);
 	return error ? error : put_record(remote, record, json);
 }
 

@@ -19,6 +19,7 @@ struct upload_progress {
  * epoch durable. Repeating it after any failure or crash is safe: what is in the remote already is not put again, and a record of our own is
  * taken as ours.
  *   -EEXIST     another writer has put an epoch of this number: nothing of ours is lost, nothing is overwritten
+ *   -ESTALE     the lease is lost: likewise
  *   -ECANCELED  stopped; else -errno of the remote or the local disk
  */
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,

@@ -12,6 +12,7 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/evict.h"
+#include "lib/volume/holder.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/sealer.h"
@@ -198,6 +199,9 @@ static int start(struct volume *vol, struct opening_message *m)
 
 	if (!error)
 		error = open_state(vol, m);
+	/* What is read of the remote from now on is what the last writer left. */
+	if (!error)
+		error = holder_start(vol, m);
 	if (!error)
 		error = make_parts(vol);
 	if (!error)
@@ -281,6 +285,8 @@ void volume_close(struct volume *vol)
 		sealer_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
+	if (vol->holder)
+		holder_stop(vol);
 	/* Readers are gone; what still comes for them need not. */
 	if (vol->remote)
 		remote_cancel(vol->remote);

@@ -37,9 +37,12 @@ struct volume_events {
 
 /*
  * Opens the remote and the local state, recovers what a crash left, adopts the newest epoch as the
- * live tree where the local state is new, and starts the threads (sealer, uploader, evictor). On
+ * live tree where the local state is new, and starts the threads (sealer, uploader, evictor). Unless it
+ * is read-only it takes the volume's lease first, and may wait for that of a writer that is gone to
+ * lapse (options.h: lease_ns, take_over, give_up). On
  * failure one line that says what, where and what to do is in `ret_message` (free it with free();
  * NULL if memory ran out), and the result is -errno: -ENOTUNIQ cache in use by another mount;
+ * -EBUSY another writer has the volume; -EINTR gave up waiting for it;
  * -EPROTONOSUPPORT newer format; -EBADMSG not a volume or damaged; -EACCES not allowed by the
  * remote; -EHOSTUNREACH remote not reached; -ENOENT no such epoch; -EINVAL bad options.
  */

@@ -25,8 +25,8 @@ static void check_key(const char *key)
 		index_key(number, &id, again);
 		fuzz_assert(!strcmp(key, again));
 	}
-	if (summary_key_parse(key, &number) == 0) {
-		summary_key(number, again);
+	if (lease_key_parse(key, &number) == 0) {
+		lease_key(number, again);
 		fuzz_assert(!strcmp(key, again));
 	}
 	if (tag_key_parse(key, tag) == 0) {

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two and more mounts of one volume, each with a cache of its own: one writes, the others wait, take over or read along.
+
+A holder on another machine is one whose object says another boot of another host: what decides is the object alone.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+
+import pytest
+
+from conftest import BIN, LIMIT, MountError, run, wait_until
+
+SHORT = "2s"  # a lease that lapses while a test looks on
+
+
+@pytest.fixture
+def pair(make_volume):
+    """Two volumes of one remote, not mounted yet."""
+    return family(make_volume, 2)
+
+
+def family(make_volume, count, **options):
+    members = [make_volume(settle="1h", lease=SHORT, refresh="200ms", **options) for _ in range(count)]
+    for v in members[1:]:
+        v.remote, v.url = members[0].remote, members[0].url
+    return members
+
+
+def refused(v, **options):
+    """What a mount that is refused says, in its last line."""
+    with pytest.raises(MountError) as e:
+        v.mount(**options)
+    assert e.value.code == 8, e.value.output
+    line = e.value.output.splitlines()[-1]
+    assert line.startswith("epochfs: ")
+    return line
+
+
+def leases(v):
+    """The objects of the lease, oldest first."""
+    return sorted((v.remote / "lease").iterdir())
+
+
+def move_holder_elsewhere(v):
+    """Makes the newest object that of a process of another machine, whose clock is wrong."""
+    path = leases(v)[-1]
+    lease = json.loads(path.read_text())
+    lease.update(boot_id=str(uuid.uuid4()), host="elsewhere", since="2031-01-01T00:00:00Z")
+    new = path.with_name(".tmp-test")
+    new.write_text(json.dumps(lease))
+    new.rename(path)
+
+
+def save(v, name, text):
+    """Saves a file and makes it durable: the epoch's number."""
+    (v.path / name).write_text(text)
+    number = v.seal()
+    v.wait_durable()
+    return number
+
+
+def fsck(v):
+    done = run(BIN, "fsck", "--read-data", v.url)
+    assert "no damage" in done.stdout
+
+
+# ---- one writer ----
+
+
+def test_a_second_mount_is_told_who_has_it(pair):
+    a, b = pair
+    a.mount()
+    line = refused(b)
+    assert str(a.path) in line and "process %d" % a.pid in line and os.uname().nodename in line
+    assert json.loads(leases(a)[0].read_text())["since"] in line
+    assert save(a, "f", "1") == 1
+    a.unmount()
+    b.mount()
+    assert (b.path / "f").read_text() == "1"
+    assert b.status()["lease"]["generation"] == 2
+
+
+def test_the_exit_code_of_the_command_is_8(pair):
+    """As a job's script sees it: in the background, one line, exit code 8."""
+    a, b = pair
+    a.mount()
+    options = ",".join(["cache-dir=%s" % b.cache, "lease=%s" % SHORT])
+    done = run(BIN, "mount", "-o", options, b.url, b.path, check=False)
+    assert done.returncode == 8
+    assert len(done.stderr.splitlines()) == 1 and "held for writing by" in done.stderr
+    assert run(BIN, "mount", "-o", options + ",ro,take-over", b.url, b.path, check=False).returncode == 2
+
+
+def test_after_a_kill_the_same_host_comes_back_at_once(pair):
+    a, b = pair
+    a.mount(lease="1h")
+    save(a, "f", "1")
+    a.kill()
+    b.mount(lease="1h")  # another cache: the process is gone
+    assert (b.path / "f").read_text() == "1"
+    b.kill()
+    a.mount(lease="1h")
+    assert "waiting" not in a.log.read_text()
+    assert (a.path / "f").read_text() == "1"
+    assert save(a, "f", "2") == 2
+
+
+def test_a_holder_that_is_gone_elsewhere_lapses(pair):
+    a, b = pair
+    a.mount()
+    save(a, "f", "1")
+    a.kill()
+    move_holder_elsewhere(a)
+    b.mount()
+    log = b.log.read_text()
+    assert "held by elsewhere" in log and "waiting for up to 2 s" in log
+    assert "took the lease of" in log
+    assert save(b, "f", "2") == 2
+    fsck(b)
+
+
+def test_a_wait_ends_with_the_command_that_waits(pair):
+    """Ctrl-C while it waits: nothing is mounted behind the user's back."""
+    a, b = pair
+    a.mount(lease="1h")
+    a.kill()
+    move_holder_elsewhere(a)
+    command = [BIN, "mount", "-o", "cache-dir=%s" % b.cache, b.url, os.fspath(b.path)]
+    with open(b.log, "ab") as log:
+        waiting = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    wait_until(lambda: "waiting for up to" in b.log.read_text(), "the wait")
+    waiting.send_signal(signal.SIGINT)
+    waiting.wait(timeout=LIMIT)
+    lock = next(b.cache.iterdir()) / "lock"
+    wait_until(lambda: run("flock", "-n", lock, "true", check=False).returncode == 0, "the daemon to give up")
+    assert "gave up waiting" in b.log.read_text()
+    assert not os.path.ismount(b.path)
+
+
+def test_a_stopped_holder_lapses_for_others_and_learns_of_it(pair):
+    """A process that sleeps for longer than its lease: another takes over; what it has is kept and not uploaded."""
+    a, b = pair
+    a.mount()
+    save(a, "f", "1")
+    os.kill(a.pid, signal.SIGSTOP)
+    try:
+        # Of the same host it would be seen that the process is there.
+        line = refused(b)
+        assert "process %d" % a.pid in line
+        move_holder_elsewhere(a)
+        b.mount()
+        save(b, "f", "theirs")
+    finally:
+        os.kill(a.pid, signal.SIGCONT)
+    wait_until(lambda: a.status()["lease"]["state"] == "lost", "the old holder to learn of it")
+    (a.path / "f").write_text("mine")
+    assert a.seal() == 2
+    wait_until(lambda: a.status()["upload"].get("conflict"), "the upload to stop")
+    assert (a.path / "f").read_text() == "mine"
+    assert (b.path / "f").read_text() == "theirs"
+    fsck(b)
+
+
+def test_a_live_holder_is_taken_over_only_on_demand(pair):
+    a, b = pair
+    a.mount()
+    save(a, "f", "1")
+    run(BIN, "mount", "--take-over", "-o", "cache-dir=%s,lease=%s,settle=1h" % (b.cache, SHORT), b.url, b.path)
+    try:
+        assert (b.path / "f").read_text() == "1"
+        (b.path / "f").write_text("theirs")
+        assert b.seal() == 2
+        b.wait_durable()
+        # What the loser does from now on stays with it: in its live tree, and in epochs of its own.
+        (a.path / "f").write_text("mine")
+        (a.path / "g").write_text("more")
+        assert a.seal("mine") == 2
+        failed = wait_until(lambda: a.status()["upload"].get("conflict") and a.status(), "the upload to stop")
+        assert failed["lease"]["state"] == "lost" and str(b.path) in failed["lease"]["taken_over_by"]
+        assert "taken over by" in failed["upload"]["error"] and failed["upload"]["pending_epochs"] == 1
+        assert os.getxattr(a.epoch(2), "user.epochfs.state") == b"failed"
+        (a.path / "h").write_text("later")
+        assert a.seal() == 3
+        done = run(BIN, "wait", a.path, check=False)
+        assert done.returncode == 8 and "taken over by" in done.stderr
+        done = run(BIN, "umount", a.path, check=False)
+        assert done.returncode == 8 and "--no-drain" in done.stderr
+        assert "taken over by" in a.log.read_text()
+        # The winner has none of it, and its tag is not there.
+        assert (b.epoch(2) / "f").read_text() == "theirs"
+        assert run(BIN, "tag", b.url).stdout == ""
+        assert sorted(os.listdir(b.path)) == ["f"]
+        # And the user gets the work out, also after an unmount: a read-only mount of the same cache shows it.
+        assert (a.epoch(3) / "h").read_text() == "later"
+        a.unmount()
+        a.mount(ro=True)
+        assert (a.path / "f").read_text() == "mine" and (a.path / "h").read_text() == "later"
+        assert (a.epoch(2) / "g").read_text() == "more"
+        a.unmount()
+        assert refused(a)
+    finally:
+        run(BIN, "umount", b.path)
+    fsck(b)
+
+
+def test_a_remote_that_is_away_longer_than_the_lease_does_not_stop_the_holder(pair, tmp_path):
+    a, b = pair
+    control = tmp_path / "faults"
+    a.url = "fault+%s?control=%s" % (a.url, control)
+    a.mount()
+    save(a, "f", "1")
+    before = json.loads(leases(a)[-1].read_text())["renewed"]
+    new = tmp_path / "faults.new"
+    new.write_text("down=1")
+    new.rename(control)
+    (a.path / "f").write_text("2")
+    assert a.seal() == 2
+    wait_until(lambda: "error" in a.status()["lease"], "a renewal that fails")
+    assert a.status()["lease"]["state"] == "held"
+    control.unlink()
+    a.wait_durable()
+    wait_until(lambda: json.loads(leases(a)[-1].read_text())["renewed"] > before, "a renewal")
+    wait_until(lambda: "error" not in a.status()["lease"], "the status to say so")
+    a.unmount()
+    assert json.loads(leases(a)[-1].read_text())["released"]
+    b.mount()
+    assert (b.path / "f").read_text() == "2"
+
+
+def test_a_holder_that_cannot_be_read_is_waited_for(pair):
+    a, b = pair
+    a.mount()
+    a.kill()
+    leases(a)[-1].write_text("{")
+    b.mount(**{"take-over": True})
+    assert "took the lease" in b.log.read_text() and "unknown host" in b.log.read_text()
+    assert len(leases(b)) == 2
