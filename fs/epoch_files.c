@@ -69,7 +69,8 @@ static const mode_t type_mode[] = {
 	[TREE_BLOCK] = S_IFBLK,
 };
 
-static void stat_of_entry(const struct tree *tree, uint64_t epoch, uint32_t id, struct stat *ret_st)
+static void stat_of_entry(struct fs_mount *m, const struct tree *tree, uint64_t epoch, uint32_t id,
+			  struct stat *ret_st)
 {
 	struct tree_entry e;
 	struct timespec ts;
@@ -84,7 +85,8 @@ static void stat_of_entry(const struct tree *tree, uint64_t epoch, uint32_t id, 
 		.st_gid = e.gid,
 		.st_rdev = makedev(e.rdev_major, e.rdev_minor),
 		.st_size = e.type == TREE_DIR ? 4096 : (off_t)e.size,
-		.st_blocks = (blkcnt_t)((e.size + 511) / 512),
+		.st_blocks =
+			e.type == TREE_REGULAR ? (blkcnt_t)content_entry_blocks(m->vol, &e) : 0,
 		.st_blksize = 4096,
 		.st_mtim = ts,
 		.st_ctim = ts,
@@ -98,7 +100,7 @@ int epoch_file_stat(struct fs_mount *m, struct node *n, struct stat *ret_st)
 	int r = tree_of(m, n, &tree);
 
 	if (r == 0)
-		stat_of_entry(tree, n->a, (uint32_t)n->b, ret_st);
+		stat_of_entry(m, tree, n->a, (uint32_t)n->b, ret_st);
 	return r;
 }
 
@@ -126,7 +128,7 @@ int epoch_file_lookup(struct fs_mount *m, struct node *dir, const char *name,
 	if (id == TREE_NONE)
 		return -ENOENT;
 	key = key_of_entry(tree, dir->a, id);
-	stat_of_entry(tree, dir->a, id, &st);
+	stat_of_entry(m, tree, dir->a, id, &st);
 	return entry_of_key(m, &key, root_of(dir), &st, TIMEOUT_EPOCH, ret_e);
 }
 
@@ -162,7 +164,7 @@ void epoch_file_list(struct dir_reply *r, struct node *dir, uint64_t after)
 		struct stat st;
 
 		tree_get(tree, children[i], &e);
-		stat_of_entry(tree, dir->a, children[i], &st);
+		stat_of_entry(r->m, tree, dir->a, children[i], &st);
 		if (!dir_reply_add(r, e.name, i + 1 + DIR_DOTS, &key, root_of(dir), &st,
 				   TIMEOUT_EPOCH))
 			return;

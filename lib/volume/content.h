@@ -27,6 +27,10 @@ struct content *content_ref(struct content *c);
 /* NULL is allowed. */
 void content_put(struct content *c);
 
+/* st_blocks of a regular file's entry: what it takes here while all of it is local, else what its
+ * size takes. */
+uint64_t content_entry_blocks(struct volume *vol, const struct tree_entry *entry);
+
 uint64_t content_version(const struct content *c);
 uint64_t content_size(const struct content *c);
 /* All bytes are in the backing file, and no live file shares it (so that the kernel may read it

@@ -67,6 +67,18 @@ static void set_local_locked(struct content *c, uint64_t bytes, bool whole)
 		log_warn("the cache's state cannot be written");
 }
 
+/* At least 1 where there is content: 0 says that there is no backing file. */
+static uint64_t bytes_allocated(const struct content *c)
+{
+	uint64_t bytes;
+	struct stat st;
+
+	if (fstat(c->fd, &st) < 0)
+		return c->size;
+	bytes = (uint64_t)st.st_blocks * STAT_BLOCK;
+	return bytes > c->size ? c->size : bytes ? bytes : 1;
+}
+
 void fetch_close_locked(struct content *c)
 {
 	uint64_t bytes;
@@ -89,7 +101,7 @@ void fetch_note_whole(struct content *c)
 	whole = c->fetch.loaded && !c->fetch.missing && atomic_exchange(&c->fetch.needed, false);
 	pthread_mutex_unlock(&c->fetch.lock);
 	if (whole && !c->detached)
-		set_local_locked(c, c->size, true);
+		set_local_locked(c, bytes_allocated(c), true);
 	pthread_mutex_unlock(&c->vol->lock);
 	if (whole)
 		evictor_kick(c->vol);

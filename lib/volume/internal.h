@@ -87,6 +87,11 @@ int object_open(struct volume *vol, uint64_t version, int flags);
  * read all; if it is not so, what he read may be of the edit, and he opens and reads anew.
  */
 bool object_is_still(struct volume *vol, uint64_t version, int fd);
+/*
+ * What st_blocks says of closed content, in blocks of 512 bytes: what its backing file takes while
+ * all of it is there, so that a sparse file is one for du, cp and tar; else what `size` bytes take.
+ */
+uint64_t version_blocks_locked(struct volume *vol, uint64_t version, uint64_t size);
 /* Removes it; a missing one is no error. */
 int object_remove(struct volume *vol, uint64_t version);
 

@@ -7,8 +7,6 @@
 #include "lib/util/clock.h"
 #include "lib/volume/sealer.h"
 
-#define BLOCK 512
-
 /* What the row says. */
 static void attr_of_row(const struct state_file *f, struct live_attr *ret_attr)
 {
@@ -27,8 +25,6 @@ static void attr_of_row(const struct state_file *f, struct live_attr *ret_attr)
 	};
 	if (S_ISDIR(f->mode))
 		ret_attr->blocks = LIVE_DIR_BLOCKS;
-	else if (S_ISREG(f->mode))
-		ret_attr->blocks = (f->size + BLOCK - 1) / BLOCK;
 }
 
 /* A name that a rename covered for the time being is no link that anybody sees. */
@@ -51,8 +47,10 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 		return;
 	hide_covered_locked(vol, ret_attr);
 	b = body_of_file_locked(vol, f);
-	if (b)
+	if (b && b->staged)
 		body_attr_locked(b, ret_attr);
+	else
+		ret_attr->blocks = version_blocks_locked(vol, f->closed, f->size);
 	ret_attr->pending = body_pending_locked(vol, f->ino) != NULL;
 }
 
@@ -74,7 +72,7 @@ void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, co
 		ret_attr->size = content_size(b->content);
 	else if (!state_version_get(vol->state, b->version, &v))
 		ret_attr->size = v.size;
-	ret_attr->blocks = (ret_attr->size + BLOCK - 1) / BLOCK;
+	ret_attr->blocks = version_blocks_locked(vol, b->version, ret_attr->size);
 }
 
 void live_attr_for_locked(struct volume *vol, const struct state_file *f, pid_t pid,

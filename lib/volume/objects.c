@@ -10,6 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/util/cleanup.h"
+
+#define PAGE  4096
+#define BLOCK 512
+
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX])
 {
 	snprintf(ret_name, OBJECT_NAME_MAX, "%016" PRIx64, version);
@@ -23,6 +28,47 @@ int object_open(struct volume *vol, uint64_t version, int flags)
 	object_name(version, name);
 	fd = openat(vol->objects_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd < 0 ? -errno : fd;
+}
+
+static uint64_t blocks_of(uint64_t size)
+{
+	return (size + PAGE - 1) / PAGE * (PAGE / BLOCK);
+}
+
+static uint64_t blocks_of_version(struct volume *vol, const struct state_version *v)
+{
+	char name[OBJECT_NAME_MAX];
+	struct stat st;
+
+	object_name(v->id, name);
+	if (!v->local_whole || !v->local_bytes ||
+	    fstatat(vol->objects_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return blocks_of(v->size);
+	return (uint64_t)st.st_blocks;
+}
+
+uint64_t version_blocks_locked(struct volume *vol, uint64_t version, uint64_t size)
+{
+	struct state_version v;
+
+	/* Not worth looking for: a tree of small files is listed faster without. */
+	if (size <= PAGE || state_version_get(vol->state, version, &v))
+		return blocks_of(size);
+	return blocks_of_version(vol, &v);
+}
+
+uint64_t content_entry_blocks(struct volume *vol, const struct tree_entry *entry)
+{
+	struct state_version v;
+
+	if (entry->size <= PAGE || entry->content == TREE_INLINE)
+		return blocks_of(entry->size);
+	SCOPED_LOCK(&vol->lock);
+	if (entry->content == TREE_LOCAL)
+		return version_blocks_locked(vol, entry->u.version, entry->size);
+	return state_version_by_recipe(vol->state, &entry->u.recipe, entry->size, &v)
+		       ? blocks_of(entry->size)
+		       : blocks_of_version(vol, &v);
 }
 
 int object_remove(struct volume *vol, uint64_t version)

@@ -153,6 +153,42 @@ def test_sparse_files(mnt):
         assert os.pread(fd, 10, 1 << 30) == b"end"
 
 
+def test_closed_sparse_files_stay_sparse_in_du(mnt):
+    """Live, in an epoch, after a mount; and fetched from the remote. What is not here is told at its size."""
+    def du(path):
+        return path.stat().st_blocks * 512
+
+    f, dense, small = (mnt.path / name for name in ("sparse", "dense", "small"))
+    with Fd(f, os.O_RDWR | os.O_CREAT) as fd:
+        os.ftruncate(fd, 64 * MIB)
+        os.pwrite(fd, os.urandom(MIB), 32 * MIB)
+    dense.write_bytes(os.urandom(3 * MIB))
+    small.write_text("x")
+    number = mnt.seal()
+    mnt.wait_durable()
+
+    def check():
+        for top in (mnt.path, mnt.epoch(number)):
+            assert MIB <= du(top / "sparse") < 2 * MIB
+            assert 3 * MIB <= du(top / "dense") < 4 * MIB
+            assert du(top / "small") == 4096
+        run("cp", "-a", mnt.epoch(number) / "sparse", mnt.base / "copy")
+        assert du(mnt.base / "copy") < 2 * MIB
+        os.unlink(mnt.base / "copy")
+
+    check()
+    mnt.remount()
+    check()
+    mnt.remount(empty_cache=True)
+    assert [du(top / "sparse") for top in (mnt.path, mnt.epoch(number))] == [64 * MIB] * 2
+    for name in ("sparse", "dense", "small"):
+        with open(mnt.path / name, "rb") as whole:
+            while whole.read(MIB):
+                pass
+    mnt.remount()
+    check()
+
+
 def test_fallocate(mnt):
     f = mnt.path / "f"
     libc = ctypes.CDLL(None, use_errno=True)
