@@ -3,7 +3,6 @@
 #include "lib/remote/remote.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
@@ -21,14 +20,11 @@ static const struct {
 	bool layered;
 	remote_open_fn *open;
 } kinds[] = {
-	{"file", false, remote_file_open},
-	{"memory", false, remote_memory_open},
-	{"none", false, remote_none_open},
-	{"exec", false, remote_exec_open},
+	{"file", false, remote_file_open},  {"memory", false, remote_memory_open},
+	{"none", false, remote_none_open},  {"exec", false, remote_exec_open},
+	{"s3", false, remote_s3_open},	    {"gs", false, remote_s3_open},
 	{"fault", true, remote_fault_open},
 };
-
-#define KINDS_TEXT "/abs/dir, file:///abs/dir, memory:NAME, none, exec:PROGRAM ARGS, fault+URL"
 
 static bool component_valid(const char *p, size_t len)
 {
@@ -84,6 +80,7 @@ int remote_open_with(const char *url, const struct remote_limits *limits,
 	struct remote_url cleanup_remote_url parts = {0};
 	int r = remote_url_parse(url, &parts);
 
+	remote_open_forget();
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -344,130 +341,4 @@ void remote_get_state(struct remote *r, struct remote_state *ret_state)
 	*ret_state = (struct remote_state){0};
 	if (r->ops->get_state)
 		r->ops->get_state(r, ret_state);
-}
-
-bool remote_may_retry(int err)
-{
-	return err == -EIO || err == -ETIMEDOUT || err == -ECONNREFUSED;
-}
-
-int remote_errno_of(int err)
-{
-	switch (err) {
-	case ENOENT:
-	case EEXIST:
-	case EACCES:
-	case EPERM:
-	case EROFS:
-	case ENOSPC:
-	case ETIMEDOUT:
-	case ECONNREFUSED:
-	case ECANCELED:
-	case EINVAL:
-	case EOPNOTSUPP:
-	case EFBIG:
-	case ENOMEM:
-		return -err;
-	case EDQUOT:
-		return -ENOSPC;
-	default:
-		return -EIO;
-	}
-}
-
-/* What went wrong and what to do, without the place. */
-static const char *advice(int err)
-{
-	switch (err) {
-	case -ENOENT:
-		return "not found; check that the URL names the right place";
-	case -EEXIST:
-		return "exists already; another writer made it";
-	case -EACCES:
-	case -EPERM:
-		return "the remote does not allow this; check its permissions and your credentials";
-	case -EROFS:
-		return "the remote takes no writes";
-	case -ENOSPC:
-		return "the remote is full; free space there or raise the quota";
-	case -ETIMEDOUT:
-		return "the remote does not answer; check the network, then try again";
-	case -ECONNREFUSED:
-		return "the remote cannot be reached; check that it is up, then try again";
-	case -EIO:
-		return "the remote failed; check it, then try again";
-	case -ECANCELED:
-		return "cancelled";
-	case -EINVAL:
-		return "not a key that a remote can hold";
-	case -EOPNOTSUPP:
-		return "it cannot create an object only if absent, which a volume needs; use "
-		       "another place";
-	case -EFBIG:
-		return "an object is larger than any that epochfs writes; it is damaged or foreign";
-	default:
-		return strerror(-err);
-	}
-}
-
-int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
-{
-	char text[REMOTE_REASON_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
-	log_debug("%s: %s", r->name, text);
-	SCOPED_LOCK(&r->reason_lock);
-	memcpy(r->reason, text, sizeof(text));
-	r->reason_error = err;
-	return err;
-}
-
-/* The reason for this error that the remote, or one below it, gave last. */
-static bool reason_of(struct remote *r, int err, char ret_text[REMOTE_REASON_MAX])
-{
-	for (; r; r = r->inner) {
-		SCOPED_LOCK(&r->reason_lock);
-
-		if (r->reason_error != err)
-			continue;
-		memcpy(ret_text, r->reason, REMOTE_REASON_MAX);
-		return true;
-	}
-	return false;
-}
-
-const char *remote_strerror(struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX])
-{
-	char reason[REMOTE_REASON_MAX];
-	const char *what = err < 0 && reason_of(r, err, reason) ? reason : advice(err);
-
-	snprintf(ret_text, REMOTE_TEXT_MAX, "%.*s: %s", (int)(REMOTE_TEXT_MAX - 3 - strlen(what)),
-		 r->name, what);
-	return ret_text;
-}
-
-const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_TEXT_MAX])
-{
-	char name[300];
-	const char *what = advice(err);
-
-	remote_url_redact(url, name, sizeof(name));
-	if (err == -ENOENT && strncmp(url, "exec:", 5) == 0)
-		what = "no such program; give its path, or a name that is in PATH";
-	else if (err == -ENOENT)
-		what = "the directory above it does not exist; create that, or check the path";
-	else if (err == -ENOTDIR)
-		what = "not a directory; name one, or a path where one can be made";
-	else if (err == -EPROTONOSUPPORT)
-		what = "no such kind of remote; there are: " KINDS_TEXT;
-	else if (err == -EINVAL)
-		what = "not a remote; give one of: " KINDS_TEXT " (paths absolute)";
-	snprintf(ret_text, REMOTE_TEXT_MAX, "%s: %s", name, what);
-	return ret_text;
 }

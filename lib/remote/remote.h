@@ -70,6 +70,10 @@ struct remote_limits {
  *   none         nothing: every get is -ENOENT, every put and delete -EROFS
  *   exec:PROGRAM ARGS
  *                a program that stores, gives, lists and deletes (exec.h has its protocol)
+ *   s3://BUCKET/PREFIX, gs://BUCKET/PREFIX
+ *                objects of Amazon S3, any server that speaks its protocol, and Google Cloud
+ *                Storage (s3_url.h has the parameters, aws_source.h and gs_source.h say where
+ *                credentials come from)
  *   fault+URL    any of these with faults injected (fault.c says how)
  * No retries: wrap it with remote_retry_new. Does no I/O but on a local directory. Errors: -EINVAL,
  * -EPROTONOSUPPORT, -ENOENT, -ENOTDIR, -EACCES, -ENOMEM, -EIO.
@@ -156,7 +160,8 @@ bool remote_may_retry(int err);
  * remote gave a reason with the last such error (also in another thread's call), it is said. Returns
  * ret_text. */
 const char *remote_strerror(struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX]);
-/* The same for what remote_open returned for this URL (which is shown without its secrets). */
+/* The same for what remote_open returned last in this thread, for this URL (which is shown without
+ * its secrets). */
 const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_TEXT_MAX]);
 
 /*

@@ -70,6 +70,10 @@ int remote_sleep(struct remote *r, int64_t ns);
 int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The same for remote_open, which has no remote yet: for remote_open_strerror in this thread. */
+int remote_open_reason(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void remote_open_forget(void);
+
 /* One try to create an object only if it is absent, as the kind would make it: 0, -EEXIST, or why it
  * failed. */
 typedef int remote_create_fn(struct remote *r, const char *key, const void *data, size_t len);
@@ -100,6 +104,7 @@ remote_open_fn remote_file_open;
 remote_open_fn remote_memory_open;
 remote_open_fn remote_none_open;
 remote_open_fn remote_exec_open;
+remote_open_fn remote_s3_open; /* also gs */
 remote_open_fn remote_fault_open;
 
 #endif

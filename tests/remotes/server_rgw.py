@@ -60,10 +60,7 @@ osd op num threads per shard = 1
 [client]
 rgw data = {folder}/rgw
 rgw frontends = {frontends}
-rgw enable apis = s3, sts
-rgw s3 auth use sts = true
-rgw sts key = 0123456789abcdef
-rgw enable usage log = false
+{sts}rgw enable usage log = false
 # Without these two deleted data stays in memory for hours.
 rgw gc obj min wait = 5
 rgw gc processor period = 5
@@ -72,14 +69,16 @@ rgw gc processor period = 5
 
 class Rgw(Server):
     """RGW with one user and one bucket. `certificate`: PEM files (certificate, key) for https on
-    `tls_port` too. `memory` bounds what it keeps."""
+    `tls_port` too. `sts`: it gives session tokens too, and then says AccessDenied for every
+    wrong key. `memory` bounds what it keeps."""
 
     name = "rgw"
     key, secret, bucket, region = "TESTKEY", "TESTSECRET", "epochfs-test", "us-east-1"
 
-    def __init__(self, folder, certificate=None, memory=2 << 30):
+    def __init__(self, folder, certificate=None, sts=False, memory=2 << 30):
         super().__init__(folder)
         self.certificate = certificate
+        self.sts = sts
         self.memory = memory
         self.port = self.tls_port = None
 
@@ -128,7 +127,9 @@ class Rgw(Server):
         (self.folder / "mon").mkdir()
         (self.folder / "osd0").mkdir()
         (self.folder / "ceph.conf").write_text(CONFIGURATION.format(
-            folder=self.folder, fsid=self.fsid, mon_port=self.mon_port, frontends=frontends, memory=self.memory))
+            folder=self.folder, fsid=self.fsid, mon_port=self.mon_port, frontends=frontends, memory=self.memory,
+            sts="rgw enable apis = s3, sts\nrgw s3 auth use sts = true\nrgw sts key = 0123456789abcdef\n"
+            if self.sts else ""))
 
     def start(self):
         for program in ("ceph-mon", "ceph-osd", "radosgw", "ceph", "radosgw-admin"):

@@ -2,5 +2,6 @@
 """The servers that the tests of remotes run on, by their kind's name."""
 
 from server_exec import Exec
+from server_rgw import Rgw
 
-SERVERS = {kind.name: kind for kind in (Exec,)}
+SERVERS = {kind.name: kind for kind in (Exec, Rgw)}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Credentials of a role, by Amazon's Security Token Service (its API of 2011-06-15). */
+#include <errno.h>
+#include <string.h>
+#include "lib/remote/aws_source_internal.h"
+#include "lib/remote/s3_xml.h"
+#include "lib/remote/xml.h"
+#include "lib/util/hash.h"
+
+#define SESSION_NAME "epochfs"
+
+struct answer {
+	struct credentials credentials;
+	char expires[64];
+	int error;
+};
+
+static int keep(char **place, const char *text)
+{
+	secret_free(*place);
+	*place = strdup(text);
+	return *place ? 0 : -ENOMEM;
+}
+
+static int element(void *arg, const char *path, const char *text)
+{
+	struct answer *a = arg;
+
+	if (xml_path_ends(path, "Credentials/AccessKeyId"))
+		return keep(&a->credentials.key, text);
+	if (xml_path_ends(path, "Credentials/SecretAccessKey"))
+		return keep(&a->credentials.secret, text);
+	if (xml_path_ends(path, "Credentials/SessionToken"))
+		return keep(&a->credentials.token, text);
+	if (xml_path_ends(path, "Credentials/Expiration"))
+		snprintf(a->expires, sizeof(a->expires), "%s", text);
+	return 0;
+}
+
+static int decode(const struct buf *body, struct credentials *ret_credentials)
+{
+	struct answer a = {0};
+	int r = xml_each(body->data, body->len, element, &a);
+
+	if (r == 0 && (!a.credentials.key || !a.credentials.secret || !a.credentials.token))
+		r = -EBADMSG;
+	if (r == 0)
+		r = aws_expiry(a.expires, &a.credentials.expires_ns);
+	if (r < 0) {
+		credentials_free(&a.credentials);
+		return r;
+	}
+	*ret_credentials = a.credentials;
+	return 0;
+}
+
+static void put_field(struct buf *form, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	buf_printf(form, "&%s=", name);
+	s3_encode(form, value, false);
+}
+
+static int make_form(const struct aws_role *role, struct buf *form)
+{
+	cleanup_secret char *token = NULL;
+	int r = role->token_file ? aws_read_token_file(role->token_file, &token) : 0;
+
+	if (r < 0)
+		return r;
+	buf_printf(form, "Action=%s&Version=2011-06-15",
+		   token ? "AssumeRoleWithWebIdentity" : "AssumeRole");
+	put_field(form, "RoleArn", role->arn);
+	put_field(form, "RoleSessionName", role->session_name ? role->session_name : SESSION_NAME);
+	put_field(form, "DurationSeconds", role->duration);
+	put_field(form, "ExternalId", role->external_id);
+	/* Reserved now, so that growing leaves no copy of it behind. */
+	if (token)
+		buf_reserve(form, 3 * strlen(token) + sizeof("&WebIdentityToken="));
+	put_field(form, "WebIdentityToken", token);
+	return buf_error(form);
+}
+
+static const char *first_of(const char *a, const char *b)
+{
+	return a ? a : b;
+}
+
+/* Where STS is; free it. */
+static char *sts_url(const struct aws_source *s, const struct aws_files *files)
+{
+	const char *services = aws_files_get(files, s->profile, "services");
+	const char *endpoint = env_value("AWS_ENDPOINT_URL_STS");
+	cleanup_free char *section = NULL;
+	char *url = NULL;
+
+	endpoint = first_of(endpoint, env_value("AWS_ENDPOINT_URL"));
+	if (services && asprintf(&section, "services %s", services) > 0)
+		endpoint = first_of(endpoint, aws_files_get(files, section, "sts.endpoint_url"));
+	endpoint = first_of(endpoint, aws_files_get(files, s->profile, "endpoint_url"));
+	if (endpoint) {
+		size_t len = strlen(endpoint);
+
+		while (len && endpoint[len - 1] == '/')
+			len--;
+		return asprintf(&url, "%.*s/", (int)len, endpoint) < 0 ? NULL : url;
+	}
+	return asprintf(&url, "https://sts.%s.amazonaws.com%s/", s->region,
+			strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "") < 0
+		       ? NULL
+		       : url;
+}
+
+/* Signs the request with the base credentials: what is added lies in userpwd and sigv4. */
+static int add_signature(const struct aws_source *s, const struct credentials *base,
+			 const struct buf *form, struct http_headers *headers, char **ret_userpwd,
+			 char **ret_sigv4)
+{
+	char hex[HASH_HEX];
+	struct hash hash;
+	int r;
+
+	hash_of(form->data, form->len, &hash);
+	hash_to_hex(&hash, hex);
+	r = http_headers_add(headers, "x-amz-content-sha256", hex);
+	if (r == 0 && base->token)
+		r = http_headers_add(headers, "x-amz-security-token", base->token);
+	if (r == 0 && asprintf(ret_userpwd, "%s:%s", base->key, base->secret) < 0)
+		r = -ENOMEM;
+	if (r == 0 && asprintf(ret_sigv4, "aws:amz:%s:sts", s->region) < 0)
+		r = -ENOMEM;
+	return r;
+}
+
+static int ask(struct aws_source *s, const char *url, const struct credentials *base,
+	       const struct buf *form, struct http_answer *ret_answer)
+{
+	struct http_headers cleanup_http_headers headers = {0};
+	cleanup_secret char *userpwd = NULL;
+	cleanup_free char *sigv4 = NULL;
+	struct http_request q = {
+		.method = "POST",
+		.url = url,
+		.headers = &headers,
+		.body = form->data,
+		.body_len = form->len,
+		.has_body = true,
+	};
+	int r = http_headers_add(&headers, "Content-Type", "application/x-www-form-urlencoded");
+
+	if (r == 0 && base)
+		r = add_signature(s, base, form, &headers, &userpwd, &sigv4);
+	q.userpwd = userpwd;
+	q.sigv4 = sigv4;
+	return r < 0 ? r : http_do(s->sts, &q, ret_answer);
+}
+
+/* What STS said instead of credentials. */
+static int refused(struct aws_source *s, const struct aws_role *role,
+		   const struct http_answer *answer)
+{
+	bool later = answer->status >= 500 || answer->status == 429;
+	struct s3_error e;
+
+	s3_error_decode(answer->body.data, answer->body.len, &e);
+	return remote_set_reason(s->owner, later ? -EIO : -EACCES,
+				 "STS does not give the role %s: status %d %s %s", role->arn,
+				 answer->status, e.code, e.message);
+}
+
+int aws_from_role(struct aws_source *s, const struct aws_files *files,
+		  const struct credentials *base, const struct aws_role *role,
+		  struct credentials *ret_credentials)
+{
+	struct http_answer cleanup_http_answer answer = {0};
+	cleanup_free char *url = sts_url(s, files);
+	cleanup_buf struct buf form = {0};
+	int r = url ? make_form(role, &form) : -ENOMEM;
+
+	if (r < 0 && r != -ENOMEM)
+		return remote_set_reason(s->owner, -EACCES,
+					 "the web identity's token %s cannot be read: %s",
+					 role->token_file, strerror(-r));
+	if (r == 0)
+		r = ask(s, url, role->token_file ? NULL : base, &form, &answer);
+	if (form.data)
+		explicit_bzero(form.data, form.cap);
+	if (r < 0)
+		return remote_set_reason(s->owner, r == -EINVAL ? -EACCES : r,
+					 "STS at %s does not answer: %s", url ? url : "",
+					 strerror(-r));
+	if (answer.status != 200)
+		return refused(s, role, &answer);
+	r = decode(&answer.body, ret_credentials);
+	if (answer.body.data)
+		explicit_bzero(answer.body.data, answer.body.cap);
+	if (r == -EBADMSG)
+		r = remote_set_reason(s->owner, -EIO, "STS at %s answered with no credentials",
+				      url);
+	return r;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request to S3 or GCS: signed, repeated where only the signature was at fault, its error told
+ * apart. Private to lib/remote. */
+#ifndef EPOCHFS_REMOTE_S3_REQUEST_H
+#define EPOCHFS_REMOTE_S3_REQUEST_H
+
+#include "lib/remote/aws_source.h"
+#include "lib/remote/credentials.h"
+#include "lib/remote/gs_source.h"
+#include "lib/remote/http.h"
+#include "lib/remote/remote_ops.h"
+#include "lib/remote/s3_url.h"
+
+/* In what Amazon's and Google's differ. */
+struct s3_dialect {
+	const char *hash_header;
+	const char *date_header;
+	const char *token_header;		  /* of a session */
+	const char *absent_header, *absent_value; /* only if there is no such object */
+	bool send_md5; /* nothing says that the hash in the signature is compared with the body */
+};
+
+/* The remote of both kinds. */
+struct s3 {
+	struct remote base;
+	const struct s3_dialect *dialect;
+	struct s3_place place;
+	char *sigv4; /* curl's provider string */
+	struct http *http;
+	struct aws_source *aws; /* one of the two */
+	struct gs_source *gs;
+	struct credentials_cache *credentials;
+	atomic_llong skew_ns; /* the server's clock less ours, where it once refused ours; else 0 */
+	atomic_int create;    /* 1 + enum remote_create once it is known; 0: not yet */
+};
+
+struct s3_request {
+	const char *method;
+	const char *url;
+	const void *body;
+	size_t body_len;
+	bool has_body;
+	bool if_absent;
+	const char *range; /* NULL: none */
+	struct buf *out;
+	size_t max_answer;
+};
+
+/*
+ * Makes it. 0 where an answer came, whatever its status; else an error of remote.h with its reason
+ * told. A request that was refused because of its credentials is made once more where there are
+ * others now; one refused because of its time, once more by the server's clock, which is kept from
+ * then on: a wrong clock of this host costs one request and a line in the log.
+ */
+int s3_do(struct s3 *s, const struct s3_request *q, struct http_answer *ret_answer);
+
+/* The error of remote.h for an answer that is no success, with its reason told. */
+int s3_refusal(struct s3 *s, const struct http_answer *answer);
+/* True for an answer of this error code, e.g. "NoSuchKey". */
+bool s3_answer_is(const struct http_answer *answer, const char *code);
+
+#endif

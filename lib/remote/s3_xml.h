@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What S3 and STS answer in XML. Private to lib/remote. */
+#ifndef EPOCHFS_REMOTE_S3_XML_H
+#define EPOCHFS_REMOTE_S3_XML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/util/cleanup.h"
+
+/* What a page of a list may take; its 1,000 keys of 1,024 bytes may be encoded as three bytes each. */
+#define S3_PAGE_MAX ((size_t)8 << 20)
+
+struct s3_object {
+	char *key; /* whole, decoded; whatever the server says */
+	uint64_t size;
+};
+
+/* A page of ListObjectsV2. Zero-initialise; free with s3_page_free. */
+struct s3_page {
+	struct s3_object *objects;
+	size_t count;
+	char *next; /* the token of the next page; NULL: this is the last */
+};
+
+/* 0, -ENOMEM, -EBADMSG: it is no such page, or has more than 1,000 objects, a key or size that is
+ * none, or says that it goes on and not where. */
+int s3_page_decode(const void *data, size_t len, struct s3_page *ret_page);
+void s3_page_free(struct s3_page *page);
+#define cleanup_s3_page CLEANUP(s3_page_free)
+
+/* An error of S3 or STS; "" where the answer does not say. Control characters are as they came. */
+struct s3_error {
+	char code[64];
+	char message[160];
+	char region[64]; /* where the bucket is */
+	char endpoint[160];
+};
+
+/* An answer that is no error of theirs gives one without a code. */
+void s3_error_decode(const void *data, size_t len, struct s3_error *ret_error);
+
+#endif
