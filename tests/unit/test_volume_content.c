@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading closed content through the cache, and what goes when there is no room. */
+#include "lib/volume/content.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "lib/volume/contents.h"
+#include "lib/volume/evict.h"
+#include "tests/unit/machines_unit.h"
+
+#define MIB  ((size_t)1 << 20)
+#define SIZE (6 * MIB)
+
+/* Machine 1 with an empty cache; "f" of SIZE bytes, in the remote only. */
+static void start_cold(void)
+{
+	mu_start();
+	mu_save_noise("f", SIZE, 1);
+	mu_drain();
+	mu_go_to(1);
+}
+
+static struct content *get(const char *name)
+{
+	struct content *c = NULL;
+
+	unit_ok(content_get(u.vol, vu_file(&u, name).closed, &c));
+	return c;
+}
+
+/* The bytes at this place are those of the file, or this error comes. */
+static void reads(struct content *c, size_t len, uint64_t offset, int error)
+{
+	cleanup_free uint8_t *data = mu_noise(SIZE, 1), *found = malloc(len);
+	size_t done = 0;
+	ssize_t n = 0;
+
+	while (done < len && offset + done < SIZE &&
+	       (n = content_read(c, found + done, len - done, offset + done, NULL, NULL)) > 0)
+		done += (size_t)n;
+	ck_assert(!memcmp(data + offset, found, done));
+	ck_assert_int_eq(n < 0 ? n : 0, error);
+	if (!error)
+		ck_assert_uint_eq(done, offset + len > SIZE ? SIZE - offset : len);
+}
+
+static uint64_t local_bytes(const char *name)
+{
+	return vu_version(&u, vu_file(&u, name).closed).local_bytes;
+}
+
+START_TEST(a_range_comes_and_stays)
+{
+	struct content *c = get("f");
+
+	ck_assert_uint_eq(content_size(c), SIZE);
+	ck_assert(!content_whole(c) && !content_direct(c));
+	reads(c, 4096, 5 * MIB + 17, 0);
+	reads(c, 10, SIZE - 5, 0);
+	reads(c, 10, SIZE, 0);
+	ck_assert(!content_whole(c));
+	/* What came needs no remote. */
+	mu_weather("get.error=1");
+	reads(c, 4096, 5 * MIB + 17, 0);
+	mu_weather(NULL);
+	content_put(c);
+	ck_assert(local_bytes("f") > 0 && local_bytes("f") < SIZE);
+	mu_weather("get.error=1&only=packs/");
+	mu_go_to(1);
+	c = get("f");
+	reads(c, 4096, 5 * MIB + 17, 0);
+	content_put(c);
+	mu_weather(NULL);
+}
+END_TEST
+
+START_TEST(all_of_it_is_whole_and_in_one_file)
+{
+	cleanup_free uint8_t *data = mu_noise(SIZE, 1), *found = malloc(SIZE);
+	struct content *c = get("f");
+	int fd;
+
+	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
+	mu_until(content_whole(c)); /* the fetching thread says so when it has ended */
+	fd = content_backing_fd(c);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pread(fd, found, SIZE, 0), (ssize_t)SIZE);
+	ck_assert_mem_eq(found, data, SIZE);
+	ck_assert_int_lt(pwrite(fd, "x", 1, 0), 0); /* for reading only */
+	close(fd);
+	content_put(c);
+	ck_assert(vu_version(&u, vu_file(&u, "f").closed).local_whole);
+	ck_assert_uint_eq(local_bytes("f"), SIZE);
+}
+END_TEST
+
+START_TEST(those_who_have_it_open_share_it)
+{
+	struct content *a = get("f"), *b = get("f");
+
+	ck_assert_ptr_eq(a, b);
+	reads(a, 4096, 0, 0);
+	content_put(a);
+	reads(b, 4096, 0, 0);
+	content_put(b);
+}
+END_TEST
+
+static void *read_all(void *arg)
+{
+	struct content *c = arg;
+
+	for (uint64_t k = 0; k < 6; k++)
+		reads(c, MIB, (k * 5 % 6) * MIB, 0);
+	return NULL;
+}
+
+START_TEST(many_threads_read_at_once)
+{
+	struct content *c = get("f");
+	pthread_t threads[8];
+
+	mu_weather("get.delay=5ms");
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, c), 0);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	mu_weather(NULL);
+	mu_until(content_whole(c));
+	content_put(c);
+}
+END_TEST
+
+START_TEST(damage_is_an_error_and_never_wrong_bytes)
+{
+	struct content *c = get("f");
+
+	mu_weather("get.damage=1&only=packs/");
+	reads(c, 4096, 3 * MIB, -EIO);
+	mu_weather("get.short=1&only=packs/");
+	reads(c, 4096, 3 * MIB, -EIO);
+	mu_weather(NULL);
+	reads(c, SIZE, 0, 0);
+	content_put(c);
+}
+END_TEST
+
+static bool say_yes(void *arg)
+{
+	(void)arg;
+	return true;
+}
+
+START_TEST(a_wait_for_the_remote_ends)
+{
+	struct content *c;
+	char byte;
+
+	eu_options.patience_ns = 100 * NS_PER_MS;
+	mu_go_to(1);
+	c = get("f");
+	mu_weather("get.down=1&only=packs/");
+	unit_error(content_read(c, &byte, 1, 0, say_yes, NULL), -EINTR);
+	ck_assert_int_lt(content_read(c, &byte, 1, 0, NULL, NULL), 0); /* after the patience */
+	mu_weather(NULL);
+	reads(c, SIZE, 0, 0);
+	content_put(c);
+}
+END_TEST
+
+/* Half of the file is a hole: it is not fetched, and it is not stored. */
+START_TEST(holes_need_no_remote)
+{
+	cleanup_free uint8_t *zeros = calloc(1, 2 * MIB), *found = malloc(2 * MIB);
+	struct handle *h = eu_open("sparse", O_WRONLY | O_CREAT);
+	struct content *c;
+
+	ck_assert_int_eq(handle_write(h, "x", 1, 4 * MIB), 1);
+	vu_close(h);
+	mu_drain();
+	mu_go_to(2);
+	c = get("sparse");
+	unit_ok(content_fetch(c, 4 * MIB, 1, NULL, NULL));
+	mu_weather("get.error=1");
+	ck_assert_int_eq(content_read(c, found, 2 * MIB, MIB, NULL, NULL), (ssize_t)(2 * MIB));
+	ck_assert_mem_eq(found, zeros, 2 * MIB);
+	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
+	mu_until(content_whole(c));
+	content_put(c);
+	mu_weather(NULL);
+}
+END_TEST
+
+START_TEST(versions_that_are_none)
+{
+	struct content *c = NULL;
+	struct handle *h;
+
+	unit_error(content_get(u.vol, 12345, &c), -ENOENT);
+	h = eu_open("new", O_WRONLY | O_CREAT);
+	vu_write(h, "x", 0);
+	unit_error(content_get(u.vol, vu_file(&u, "new").live, &c), -ENOENT); /* not closed yet */
+	vu_close(h);
+	c = get("new");
+	ck_assert(content_whole(c));
+	content_put(c);
+	eu_save("empty", "");
+	c = get("empty");
+	ck_assert_uint_eq(content_size(c), 0);
+	content_put(c);
+}
+END_TEST
+
+/* ---- what goes ---- */
+
+static void *fetch_all(const char *name)
+{
+	struct content *c = get(name);
+
+	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
+	return c;
+}
+
+/* "a", "b", "c", 2 MiB each, durable, used in this order; room for 8 MiB. */
+static void start_small(void)
+{
+	mu_start();
+	eu_options.cache_size = 8 * MIB;
+	eu_options.full_wait = false;
+	for (int i = 0; i < 3; i++) {
+		mu_save_noise((char[]){(char)('a' + i), '\0'}, 2 * MIB, (uint64_t)i);
+		mu_drain();
+	}
+	mu_go_to(0);
+}
+
+static bool is_here(const char *name)
+{
+	return local_bytes(name) > 0;
+}
+
+START_TEST(the_least_recently_used_goes_first)
+{
+	content_put(fetch_all("a"));
+	ck_assert(is_here("a") && is_here("b") && is_here("c"));
+	unit_ok(volume_reserve(u.vol, 3 * MIB, NULL, NULL));
+	ck_assert(is_here("a") && !is_here("b") && is_here("c"));
+	unit_ok(volume_reserve(u.vol, 5 * MIB, NULL, NULL));
+	ck_assert(is_here("a") && !is_here("c"));
+	/* What went comes again. */
+	unit_ok(mu_read_noise("b", 2 * MIB, 1));
+	unit_ok(mu_read_noise("c", 2 * MIB, 2));
+}
+END_TEST
+
+START_TEST(what_is_open_and_what_is_dirty_stays)
+{
+	struct content *open = fetch_all("a");
+
+	mu_weather("put.error=1");
+	mu_save_noise("dirty", 2 * MIB, 9);
+	eu_seal();
+	unit_error(volume_reserve(u.vol, 5 * MIB, NULL, NULL), -ENOSPC);
+	ck_assert(is_here("a") && is_here("dirty") && !is_here("b") && !is_here("c"));
+	reads(open, 0, 0, 0);
+	unit_ok(mu_read_noise("dirty", 2 * MIB, 9));
+	content_put(open);
+	unit_ok(volume_reserve(u.vol, 5 * MIB, NULL, NULL));
+	ck_assert(!is_here("a") && is_here("dirty"));
+	/* Once it is durable it goes too. */
+	unit_error(volume_reserve(u.vol, 7 * MIB, NULL, NULL), -ENOSPC);
+	mu_weather(NULL);
+	mu_drain();
+	unit_ok(volume_reserve(u.vol, 7 * MIB, NULL, NULL));
+	ck_assert(!is_here("dirty"));
+	unit_ok(mu_read_noise("dirty", 2 * MIB, 9));
+}
+END_TEST
+
+START_TEST(who_waits_for_room_gets_it_or_is_told)
+{
+	eu_options.full_wait = true;
+	eu_options.patience_ns = 100 * NS_PER_MS;
+	mu_go_to(0);
+	unit_error(volume_reserve(u.vol, 9 * MIB, NULL, NULL), -ENOSPC);
+	eu_options.patience_ns = EU_LONG;
+	mu_go_to(0);
+	unit_error(volume_reserve(u.vol, 9 * MIB, say_yes, NULL), -EINTR);
+}
+END_TEST
+
+START_TEST(a_file_larger_than_the_cache_is_read_through_it)
+{
+	const size_t size = 20 * MIB;
+	struct stat st;
+	int fd;
+
+	mu_save_noise("large", size, 5);
+	eu_options.cache_size = 4 * MIB;
+	mu_drain();
+	mu_go_to(1);
+	for (int i = 0; i < 2; i++)
+		unit_ok(mu_read_noise("large", size, 5));
+	fd = object_open(u.vol, vu_file(&u, "large").closed, O_RDONLY);
+	if (fd >= 0) {
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_int_lt(st.st_blocks * 512, (int64_t)size);
+		close(fd);
+	}
+}
+END_TEST
+
+START_TEST(status_counts_what_is_here)
+{
+	json_t *status = json_object();
+	const json_t *cache;
+
+	mu_weather("put.error=1");
+	mu_save_noise("dirty", MIB, 9);
+	unit_ok(evictor_status(u.vol, status));
+	cache = json_object_get(status, "cache");
+	ck_assert_int_eq(json_integer_value(json_object_get(cache, "limit_bytes")), 8 * MIB);
+	ck_assert_int_ge(json_integer_value(json_object_get(cache, "bytes")), 7 * MIB);
+	ck_assert_int_lt(json_integer_value(json_object_get(cache, "bytes")), 8 * MIB);
+	ck_assert_int_ge(json_integer_value(json_object_get(cache, "dirty_bytes")), MIB);
+	ck_assert_int_lt(json_integer_value(json_object_get(cache, "dirty_bytes")), 2 * MIB);
+	json_decref(status);
+	mu_weather(NULL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("volume_content");
+	TCase *cold = unit_case(s, "reading"), *small = unit_case(s, "evicting");
+
+	tcase_add_checked_fixture(cold, start_cold, mu_stop);
+	tcase_add_test(cold, a_range_comes_and_stays);
+	tcase_add_test(cold, all_of_it_is_whole_and_in_one_file);
+	tcase_add_test(cold, those_who_have_it_open_share_it);
+	tcase_add_test(cold, many_threads_read_at_once);
+	tcase_add_test(cold, damage_is_an_error_and_never_wrong_bytes);
+	tcase_add_test(cold, a_wait_for_the_remote_ends);
+	tcase_add_test(cold, holes_need_no_remote);
+	tcase_add_test(cold, versions_that_are_none);
+	tcase_add_checked_fixture(small, start_small, mu_stop);
+	tcase_add_test(small, the_least_recently_used_goes_first);
+	tcase_add_test(small, what_is_open_and_what_is_dirty_stays);
+	tcase_add_test(small, who_waits_for_room_gets_it_or_is_told);
+	tcase_add_test(small, a_file_larger_than_the_cache_is_read_through_it);
+	tcase_add_test(small, status_counts_what_is_here);
+	return unit_run(s);
+}
