@@ -101,7 +101,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test check-unit check-mount check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs bench install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -210,6 +210,11 @@ demo: ## a small training run through a mount, killed, rolled back, resumed
 	$(Q)tests/tools/packages.sh demo
 	$(Q)$(MAKE) $(jobs) all
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/demo/demo.sh
+
+scale: ## a distributed S3 engine that loses OSDs and gateways during upload and restore
+	$(Q)tests/tools/packages.sh scale
+	$(Q)$(MAKE) $(jobs) all
+	$(Q)tests/scale/scale.py $(abspath $(O)/epochfs) $(ARGS)
 
 fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz
 	$(Q)$(MAKE) $(jobs) SAN=fuzz CC=clang fuzz-programs

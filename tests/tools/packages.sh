@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that are missing for `make all`, `demo`, `test` or `lint`.
 #
-#	tests/tools/packages.sh build|demo|test|lint [--list]
+#	tests/tools/packages.sh build|demo|test|lint|scale [--list]
 #
 # Says what it installs; does nothing where all are there. --list only prints the names.
 set -eu
@@ -17,7 +17,8 @@ test="$demo check git util-linux procps python3-pytest python3-pytest-xdist pyth
 # More servers for the tests of remotes: `test` goes on without those that cannot be had.
 more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins'
 # package:unit of the services that Debian would start on their default ports, now and at each boot.
-services='lighttpd:lighttpd.service nginx:nginx.service'
+services='lighttpd:lighttpd.service nginx:nginx.service haproxy:haproxy.service'
+scale="$test haproxy"
 lint="$test clang clang-format shellcheck pyflakes3"
 
 wishes=
@@ -29,8 +30,9 @@ test)
 	wishes=$more
 	;;
 lint) wanted=$lint ;;
+scale) wanted=$scale ;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|lint [--list]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|lint|scale [--list]' >&2
 	exit 2
 	;;
 esac
