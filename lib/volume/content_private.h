@@ -26,6 +26,7 @@ enum segment_state {
  * sparse; it has the segments that are HERE. What an earlier reader left in it (or a crash, or a
  * power loss) is taken where it has the hash that the recipe names; no list of it is kept.
  */
+
 /*
  * What one fetch brings. Nothing of it is dropped before the fetch has ended: else another could
  * bring the same segment, and who ends first would call failed, or drop, what the other is writing.

@@ -78,6 +78,17 @@ static int fill(struct volume *vol, const struct state_version *v)
 	return ftruncate(fd, (off_t)v->size) < 0 ? -errno : 0;
 }
 
+static int note_torn(struct recovery *r, uint64_t version, const char *why)
+{
+	struct torn_version *grown = reallocarray(r->torn, r->torn_count + 1, sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	r->torn = grown;
+	r->torn[r->torn_count++] = (struct torn_version){version, why};
+	return 0;
+}
+
 int check_closed_locked(struct volume *vol, struct recovery *r)
 {
 	for (size_t i = 0; i < r->closed.count; i++) {
@@ -97,6 +108,8 @@ int check_closed_locked(struct volume *vol, struct recovery *r)
 		error = fill(vol, v);
 		if (!error)
 			error = state_version_set(vol->state, v);
+		if (!error)
+			error = note_torn(r, v->id, why);
 		if (error)
 			return error;
 	}

@@ -22,6 +22,7 @@ void recovery_free(struct recovery *r)
 	free(r->staged.v);
 	free(r->closed.v);
 	free(r->objects.id);
+	free(r->torn);
 	rules_free(r->rules);
 }
 
@@ -361,6 +362,8 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 	error = recover_all_staged_locked(vol, r);
 	if (!error)
 		error = check_closed_locked(vol, r);
+	if (!error)
+		error = check_epochs_locked(vol, r);
 	if (!error)
 		error = forget_lost_copies_locked(vol, r);
 	if (!error && r->rebooted)

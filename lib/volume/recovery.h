@@ -11,13 +11,21 @@ struct version_list {
 	size_t count, cap;
 };
 
+/* Closed content that was found to be torn now. */
+struct torn_version {
+	uint64_t version;
+	const char *why; /* static */
+};
+
 struct recovery {
 	struct rules *rules;
 	struct version_list staged, closed, lost;
 	struct {
 		uint64_t *id; /* ascending */
 		size_t count, cap;
-	} objects;     /* backing files that rows speak of */
+	} objects; /* backing files that rows speak of */
+	struct torn_version *torn;
+	size_t torn_count;
 	bool rebooted; /* the machine started anew since the state was used */
 	bool killed;   /* something that is no log was lost or torn */
 };
@@ -33,6 +41,11 @@ int boot_remember_locked(struct volume *vol);
  * gone, in whole or in part, is filled with zeros to its size and marked.
  */
 int check_closed_locked(struct volume *vol, struct recovery *r);
+/*
+ * Epochs that are not durable and hold such content: their records say so from now on. After a
+ * reboot one whose tree cannot be read is dropped. (power_epochs.c)
+ */
+int check_epochs_locked(struct volume *vol, struct recovery *r);
 /* After a reboot: copies of what the remote has, too, may be cut off or hold zeros, where no fsync made
  * them safe. They count as fetched in part, so that each piece is compared with its hash when it is
  * read (content_private.h). */

@@ -10,7 +10,7 @@
 #include "lib/volume/settle.h"
 
 /*
- * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c and control*.c.
+ * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c, control*.c and power_epochs.c.
  *
  * seal_begin_locked takes a number and a snapshot: writers wait for that only. The job then waits in
  * a queue, in the order of numbers; seal_finish_until freezes what is in it: walks the snapshot,

@@ -30,6 +30,7 @@ struct stored_version {
 	uint64_t version;
 	struct hash recipe;
 	bool is_inline;
+	bool torn;  /* found so after it was sealed (power.c) */
 	void *data; /* TREE_INLINE: its bytes, owned */
 	size_t len;
 };
@@ -104,6 +105,7 @@ static int known_durable(struct upload *u, uint64_t version)
 	s = add_stored(u, version);
 	if (!s)
 		return -ENOMEM;
+	s->torn = row.torn;
 	if (row.has_recipe) {
 		s->recipe = row.recipe;
 		return 1;
@@ -122,6 +124,14 @@ static int store_bytes(struct upload *u, int fd, uint64_t size, struct stored_ve
 	return read_inline(fd, size, s);
 }
 
+static bool is_torn(struct upload *u, uint64_t version)
+{
+	struct state_version row;
+
+	SCOPED_LOCK(&u->vol->lock);
+	return state_version_get(u->vol->state, version, &row) == 0 && row.torn;
+}
+
 /* Stores a local version's content. -ENOENT or -ENODATA: its bytes are gone. */
 static int store_version(struct upload *u, const struct tree_entry *e)
 {
@@ -130,6 +140,7 @@ static int store_version(struct upload *u, const struct tree_entry *e)
 
 	if (!s)
 		return -ENOMEM;
+	s->torn = is_torn(u, e->u.version);
 	for (;;) {
 		cleanup_close int fd = object_open(u->vol, e->u.version, O_RDONLY);
 
@@ -228,6 +239,8 @@ static int final_entry(const struct upload *u, struct tree_entry *e)
 	s = find_stored(u, e->u.version);
 	if (!s)
 		return 0;
+	if (s->torn && !(e->flags & TREE_LOG))
+		e->flags |= TREE_TORN;
 	if (s->is_inline) {
 		e->content = TREE_INLINE;
 		e->u.inline_data = s->data;

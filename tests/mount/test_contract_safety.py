@@ -139,8 +139,8 @@ def test_fsync_never_waits_for_the_remote(weather, mnt):
     weather.clear()
 
 
-def lose_power(mnt, lost):
-    """The machine was started anew, and the disk never got the bytes of these files."""
+def lose_power(mnt, lost, trees=()):
+    """The machine was started anew, and the disk never got the bytes of these files and epochs' trees."""
     mnt.kill()
     (folder,) = [p for p in mnt.cache.iterdir() if (p / "state.db").exists()]
     with sqlite3.connect(folder / "state.db") as state:
@@ -150,6 +150,8 @@ def lose_power(mnt, lost):
             os.truncate(folder / "objects" / ("%016x" % version), 0)
         state.execute("UPDATE meta SET value = 'another' WHERE key = 'boot_id'")
     state.close()
+    for number in trees:
+        os.truncate(folder / "trees" / ("%020d" % number), 0)
     mnt.mount()
 
 
@@ -169,6 +171,65 @@ def test_after_a_power_loss_what_was_not_synced_is_checked(mnt):
     record = mnt.request("log")["epochs"][-1]
     assert record["epoch"] == number and record["complete"] is False
     assert os.readlink(mnt.epochs_dir / "latest") == "000001"
+
+
+def test_an_epoch_sealed_before_a_power_loss_is_not_complete_if_something_of_it_is_torn(weather, mnt):
+    (mnt.path / "first").write_text("1")
+    mnt.seal()
+    mnt.wait_durable()
+    weather.turn("put.down=1&only=packs/")
+    (mnt.path / "d").mkdir()
+    (mnt.path / "d" / "lost").write_bytes(os.urandom(200000))
+    mnt.seal()
+    os.rename(mnt.path / "d", mnt.path / "renamed since")
+    (mnt.path / "whole").write_bytes(os.urandom(200000))
+    mnt.seal()
+    os.unlink(mnt.path / "renamed since" / "lost")
+    (mnt.path / "more").write_bytes(os.urandom(200000))
+    mnt.seal()
+    assert os.readlink(mnt.epochs_dir / "latest") == "000004"
+    mnt.kill()
+    (folder,) = [p for p in mnt.cache.iterdir() if (p / "state.db").exists()]
+    with sqlite3.connect(folder / "state.db") as state:
+        state.execute("UPDATE meta SET value = 'another' WHERE key = 'boot_id'")
+        ((version,),) = state.execute("SELECT id FROM versions WHERE size = 200000 AND died <> 0 ORDER BY id LIMIT 1")
+    state.close()
+    os.truncate(folder / "objects" / ("%016x" % version), 100000)
+    mnt.mount()
+
+    def check(epochs):
+        assert [e["complete"] for e in epochs] == [True, False, False, True]
+        assert "d/lost: " in epochs[1]["reason"] and "renamed since/lost: " in epochs[2]["reason"]
+
+    check(mnt.request("log")["epochs"][:4])
+    assert os.readlink(mnt.epochs_dir / "latest") == "000004"
+    weather.clear()
+    mnt.wait_durable()
+    check(mnt.request("log")["epochs"][:4])
+    mnt.remount(empty_cache=True)
+    check(mnt.request("log")["epochs"][:4])
+    files = mnt.request("show", epoch=2)["files"]
+    assert [f["path"] for f in files if f.get("torn")] == ["d/lost"]
+    assert (mnt.epoch(2) / "d" / "lost").stat().st_size == 200000
+
+
+def test_an_epoch_whose_listing_a_power_loss_took_is_dropped_and_the_next_one_has_it_all(weather, mnt):
+    (mnt.path / "first").write_text("1")
+    mnt.seal()
+    mnt.wait_durable()
+    weather.turn("put.down=1&only=packs/")
+    (mnt.path / "second").write_bytes(os.urandom(200000))
+    before = (mnt.path / "second").read_bytes()
+    assert mnt.seal() == 2
+    lose_power(mnt, [], trees=[2])
+    assert (mnt.path / "second").read_bytes() == before
+    weather.clear()
+    number = mnt.seal()
+    mnt.wait_durable()
+    assert number > 2 and mnt.epochs() == [1, number]
+    mnt.remount(empty_cache=True)
+    assert mnt.epochs() == [1, number]
+    assert (mnt.epoch(number) / "second").read_bytes() == before == (mnt.path / "second").read_bytes()
 
 
 def test_after_a_power_loss_what_is_whole_is_believed(mnt):
