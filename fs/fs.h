@@ -25,6 +25,7 @@ struct fs_mount {
 	struct fs_options options;
 	char *mountpoint;  /* absolute */
 	char device[24];   /* "0:45" in mountinfo; "" where it is not found there */
+	pid_t watchdog;	   /* watchdog.h; 0: none */
 	uint32_t uid, gid; /* who mounted: owner of .control and torn/ */
 	struct fuse_session *se;
 	_Atomic bool gone; /* the connection to the kernel: nobody waits for an answer any more */

@@ -14,6 +14,7 @@
 #include "fs/ops.h"
 #include "fs/passthrough.h"
 #include "fs/serve.h"
+#include "fs/watchdog.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
@@ -141,6 +142,7 @@ static int connect_kernel(struct fs_mount *m, struct buf *message)
 		return r;
 	}
 	serve_find_device(m);
+	watchdog_start(m);
 	r = fuse_session_custom_io(m->se, &passthrough_io, fuse_session_fd(m->se));
 	if (r == 0)
 		r = loop_one(m->loop);
@@ -218,6 +220,7 @@ void fs_unmount(struct fs_mount *m)
 		fuse_session_unmount(m->se);
 		fuse_session_destroy(m->se);
 	}
+	watchdog_stop(m);
 	passthrough_free(m->passthrough);
 	loop_free(m->loop);
 	epochs_views_free(m->views);

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a mount ends: by umount, by signals, with files open, or cut off."""
 
+import errno
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -173,6 +175,48 @@ def test_a_killed_daemon_leaves_a_mount_that_can_be_replaced(mnt):
     mnt.kill()
     mnt.mount()
     assert (mnt.path / "f").read_text() == "text"
+
+
+def in_the_kernel(pid):
+    """Whether a thread of it waits where no signal ends the wait."""
+    for task in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/stat" % (pid, task), encoding="utf-8", errors="replace") as f:
+            if f.read().rpartition(")")[2].split()[0] == "D":
+                return True
+    return False
+
+
+def test_a_daemon_killed_while_it_waits_for_a_reader_lets_him_go(mnt):
+    """The kernel keeps a connection for as long as a thread of the daemon is in it."""
+    f = mnt.path / "f"
+    f.write_bytes(os.urandom(100000))
+    old = mnt.seal()
+    f.write_bytes(os.urandom(100000))
+    mnt.wait_durable()
+    mnt.unmount()
+    mnt.empty_cache()
+    control = mnt.base / "faults"
+    mnt.url = "fault+file://%s?only=packs/&control=%s" % (mnt.remote, control)
+    mnt.mount()
+    os.listdir(mnt.epoch(old))  # its tree comes now, else the rollback would wait for that
+    (mnt.base / "new").write_text("get.delay=1h")
+    os.rename(mnt.base / "new", control)
+    reader = python("import sys\nf = open(sys.argv[1], 'rb')\nprint('reading', flush=True)\nf.read()", f,
+                    stderr=subprocess.DEVNULL)
+    assert reader.stdout.readline() == "reading\n"
+    # The page that he waits for is to be invalidated.
+    rollback = python("import os, sys\nos.symlink(sys.argv[1], sys.argv[2])\nos.rename(sys.argv[2], sys.argv[3])", str(old),
+                      mnt.epochs_dir / "new", mnt.epochs_dir / "current", stderr=subprocess.DEVNULL)
+    wait_until(lambda: in_the_kernel(mnt.pid), "the daemon to wait for the reader")
+    mnt.process.kill()
+    for p in (reader, rollback):
+        assert p.wait(timeout=LIMIT) == 1
+    mnt.process.wait(timeout=LIMIT)
+    assert is_mounted(mnt.path)  # nobody writes below by mistake
+    with pytest.raises(OSError) as failure:
+        os.listdir(mnt.path)
+    assert failure.value.errno == errno.ENOTCONN
+    mnt.kill()
 
 
 def test_nothing_is_left_of_a_working_directory(mnt):
