@@ -1,0 +1,261 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The limits that epochfs is to keep, measured on a real mount and set against the disk below.
+
+    tests/bench/limits.py [--folder DIR] [--turns N] [--options NAME=VALUE,...] [NAME...]
+
+Prints a row a figure: the median of the turns with the least and the most, the same on the disk
+below in turns between ours, the limit, and whether it is kept. NAMEs pick some: close, seal, list,
+big, many, epochs, byte, dedup. DIR ($TMPDIR or /tmp) holds cache and remote and needs 20 GiB; all in
+it is removed at the end. The program is EPOCHFS_BIN. Run it on a machine that does nothing else: a
+row says what this run saw, no more.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "mount")]
+
+from conftest import BIN, Mount  # noqa: E402
+from measure import (  # noqa: E402
+    MIB, Writer, close_seconds, list_long, peak_memory, save_many, seconds, stored, write)
+
+GIB = 1 << 30
+SOURCE_BYTES = 64 * MIB
+
+
+class Figures:
+    """What a measure saw in its turns."""
+
+    def __init__(self):
+        self.seen = []
+
+    def add(self, value):
+        self.seen.append(value)
+
+    @property
+    def median(self):
+        return statistics.median(self.seen)
+
+    def text(self, unit, scale):
+        low, high = min(self.seen) * scale, max(self.seen) * scale
+        spread = " (%.1f to %.1f)" % (low, high) if len(self.seen) > 1 else ""
+        return "%.1f%s %s" % (self.median * scale, spread, unit)
+
+
+def milliseconds(figures):
+    return figures.text("ms", 1000)
+
+
+def mebibytes(count):
+    return "%.1f MiB" % (count / MIB)
+
+
+def row(what, here, below, limit, kept):
+    print("  %-50s %-28s %-26s %-20s %s" % (what, here, below, limit, "ok" if kept else "OVER"), flush=True)
+
+
+def random_file(path, size):
+    """Bytes of which no two blocks are alike."""
+    with open(path, "wb") as f:
+        for _ in range(0, size, SOURCE_BYTES):
+            f.write(os.urandom(SOURCE_BYTES))
+
+
+def close(mnt, turns):
+    """close(2) of 1 GiB and the next look at its name: a new file, and in place of a committed one."""
+    block, name = os.urandom(MIB), mnt.base / "below"
+    figures = {what: (Figures(), Figures()) for what in ("new", "replaced")}
+    for turn in range(turns):
+        for what in ("new", "replaced"):
+            for path, figure in zip((mnt.path / ("f%d" % turn), name), figures[what]):
+                figure.add(close_seconds(path, GIB, block))
+        for path in (mnt.path / ("f%d" % turn), name):
+            path.unlink()
+        os.sync()
+    for what, (here, below) in figures.items():
+        row("close of 1 GiB, %s" % what, milliseconds(here), milliseconds(below), "50 ms more",
+            here.median < below.median + 0.05)
+
+
+def waits(folder, while_it_writes):
+    """The longest wait of a writer of small files."""
+    with Writer(folder) as writer:
+        before = writer.count
+        while writer.count < before + 50:
+            time.sleep(0.001)
+        while_it_writes()
+        before = writer.count
+        while writer.count < before + 50:
+            time.sleep(0.001)
+    return writer.worst
+
+
+def seal(mnt, turns):
+    """10,000 unchanged and 10 changed files are sealed while somebody writes others."""
+    save_many(mnt.path / "d", 10000)
+    mnt.seal()
+    mnt.wait_durable()
+    here, idle, below = Figures(), Figures(), Figures()
+    folder = mnt.base / "below"
+    folder.mkdir()
+    took = Figures()
+    for turn in range(turns):
+        for i in range(10):
+            (mnt.path / "d" / ("f%06d" % (1000 * i))).write_text("changed in %d" % turn)
+        here.add(waits(mnt.path, lambda: took.add(seconds(mnt.seal))))
+        idle.add(waits(mnt.path, lambda: time.sleep(took.seen[-1])))
+        below.add(waits(folder, lambda: time.sleep(took.seen[-1])))
+    row("longest wait of a writer at a seal", milliseconds(here), milliseconds(below), "100 ms",
+        here.median < 0.1)
+    print("    10,000 files and 10 changed; the seal took %s; the same writer without one waited %s at most"
+          % (milliseconds(took), milliseconds(idle)))
+
+
+def listing(mnt, turns):
+    """ls -l of 10,000 files."""
+    live, below = mnt.path / "d", mnt.base / "below"
+    save_many(live, 10000)
+    save_many(below, 10000)
+    old = mnt.epoch(mnt.seal()) / "d"
+    mnt.wait_durable()
+    for path in (live, old, below):
+        list_long(path)
+    figures = {path: Figures() for path in (live, old, below)}
+    for _ in range(turns):
+        for path, figure in figures.items():
+            figure.add(seconds(lambda p=path: list_long(p)))
+    for what, path in (("live", live), ("in an epoch", old)):
+        ratio = figures[path].median / figures[below].median
+        row("ls -l of 10,000 files, %s" % what, milliseconds(figures[path]), milliseconds(figures[below]),
+            "3 times; it is %.1f" % ratio, ratio <= 3)
+
+
+def big(mnt, _):
+    """Memory of the daemon: one file of 4 GiB written, uploaded, and read back by another daemon."""
+    random_file(mnt.path / "big", 4 * GIB)
+    mnt.seal()
+    mnt.wait_durable()
+    written = peak_memory(mnt.pid)
+    mnt.remount(empty_cache=True)
+    subprocess.run(["cat", os.fspath(mnt.path / "big")], stdout=subprocess.DEVNULL, check=True)
+    read = peak_memory(mnt.pid)
+    for what, value in (("written and uploaded", written), ("fetched", read)):
+        row("memory, 4 GiB file %s" % what, mebibytes(value), "", "200 MiB", value < 200 * MIB)
+
+
+def many(mnt, _):
+    """Memory of the daemon with 100,000 files."""
+    for d in range(100):
+        save_many(mnt.path / ("d%02d" % d), 1000, "%%d of %d" % d)
+    mnt.seal()
+    mnt.wait_durable()
+    subprocess.run(["ls", "-lR", os.fspath(mnt.path)], stdout=subprocess.DEVNULL, check=True)
+    made = peak_memory(mnt.pid)
+    mnt.remount(empty_cache=True)
+    subprocess.run(["ls", "-lR", os.fspath(mnt.path)], stdout=subprocess.DEVNULL, check=True)
+    found = peak_memory(mnt.pid)
+    for what, value in (("made and uploaded", made), ("mounted with an empty cache", found)):
+        row("memory, 100,000 files %s" % what, mebibytes(value), "", "400 MiB", value < 400 * MIB)
+
+
+def epochs(mnt, turns):
+    """1,000 epochs, warm."""
+    for i in range(1000):
+        (mnt.path / ("f%d" % (i % 10))).write_text(str(i))
+        mnt.seal()
+    mnt.wait_durable()
+    for command in (["ls", mnt.epochs_dir], ["ls", "-l", mnt.epochs_dir], [BIN, "log", mnt.path]):
+        words = [os.fspath(word) for word in command]
+        figures = Figures()
+        for _ in range(turns + 1):
+            figures.add(seconds(lambda w=words: subprocess.run(w, stdout=subprocess.DEVNULL, check=True)))
+        figures.seen.pop(0)
+        name = "epochfs log" if words[0] == BIN else " ".join(words[:-1] + [".epochs"])
+        row("%s, 1,000 epochs" % name, milliseconds(figures), "", "1 s", figures.median < 1)
+
+
+def byte(mnt, _):
+    """Bytes that an epoch with one changed byte adds to the remote."""
+    path = mnt.path / "f"
+    random_file(path, GIB)
+    mnt.seal()
+    mnt.wait_durable()
+    before = stored(mnt)
+    with open(path, "r+b") as f:
+        f.seek(GIB // 3)
+        old = f.read(1)[0]
+        f.seek(GIB // 3)
+        f.write(bytes([old ^ 1]))
+    mnt.seal()
+    mnt.wait_durable()
+    more = stored(mnt) - before
+    row("stored for one changed byte in 1 GiB", mebibytes(more), "", "8 MiB", 0 < more < 8 * MIB)
+
+
+def dedup(mnt, _):
+    """Bytes that the same data adds again: in a second file, a second epoch, from a second daemon."""
+    size = 256 * MIB
+    random_file(mnt.path / "a", size)
+    shutil.copyfile(mnt.path / "a", mnt.path / "b")
+    mnt.seal()
+    mnt.wait_durable()
+    once = stored(mnt)
+    shutil.copyfile(mnt.path / "a", mnt.path / "c")
+    mnt.seal()
+    mnt.remount(empty_cache=True)
+    os.close(write(mnt.path / "d", size, (mnt.path / "a").read_bytes()))
+    mnt.seal()
+    mnt.wait_durable()
+    row("stored, 256 MiB in 2 files of an epoch", mebibytes(once), "", "once", once < size + MIB)
+    row("  and again, 2 more epochs, 2 daemons", mebibytes(stored(mnt) - once), "", "nothing of it",
+        stored(mnt) - once < MIB)
+
+
+MEASURES = {"close": close, "seal": seal, "list": listing, "big": big, "many": many, "epochs": epochs,
+            "byte": byte, "dedup": dedup}
+
+
+def measure(call, folder, options, turns):
+    """Runs one measure on a volume of its own, which is gone afterwards."""
+    base = tempfile.mkdtemp(prefix="epochfs-limits-", dir=folder)
+    mnt = Mount(base, {"settle": "1h", **options})
+    try:
+        mnt.mount()
+        call(mnt, turns)
+    finally:
+        left = mnt.clean_up()
+        shutil.rmtree(base, ignore_errors=True)
+    if left:
+        sys.exit("limits.py: %s" % "; ".join(left))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", default=tempfile.gettempdir())
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--options", default="", metavar="NAME=VALUE,...")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASURES))
+    args = parser.parse_args()
+    unknown = [name for name in args.names if name not in MEASURES]
+    if unknown:
+        parser.error("no such measure: %s" % ", ".join(unknown))
+    options = dict(word.split("=", 1) for word in args.options.split(",") if word)
+    kind = subprocess.run(["stat", "-f", "-c", "%T", args.folder], capture_output=True, text=True, check=True)
+    print("  on %s (%s), %d processors, load %.1f at the start; %d turns, medians"
+          % (args.folder, kind.stdout.strip(), os.cpu_count(), os.getloadavg()[0], args.turns))
+    print("  %-50s %-28s %-26s %-20s" % ("", "epochfs", "the disk below", "limit"))
+    for name in args.names or MEASURES:
+        measure(MEASURES[name], args.folder, options, args.turns)
+
+
+if __name__ == "__main__":
+    main()
