@@ -36,6 +36,17 @@ void freeze_result_free(struct freeze_result *r)
 
 /* ---- logs ---- */
 
+/* The epoch does not have it after all: the next one is to take it, grown or not. */
+static void forget_taken(struct volume *vol, uint64_t ino)
+{
+	struct seal_last *last = &vol->sealer->last;
+	SCOPED_LOCK(&vol->lock);
+
+	for (unsigned i = 0; i < last->log_count; i++)
+		if (last->logs[i].ino == ino)
+			last->logs[i].size = UINT64_MAX;
+}
+
 static int copy_log(struct volume *vol, struct seal_log *log)
 {
 	cleanup_close int fd = -1;
@@ -57,6 +68,7 @@ static int copy_log(struct volume *vol, struct seal_log *log)
 		 log->ino);
 	object_remove(vol, log->version);
 	log->version = 0;
+	forget_taken(vol, log->ino);
 	return 0;
 }
 

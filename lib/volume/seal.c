@@ -13,6 +13,7 @@
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "lib/volume/body.h"
+#include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
 
@@ -142,7 +143,8 @@ static int keep_sizes(struct seal_job *job)
 	if (!job->sizes)
 		return -ENOMEM;
 	for (unsigned i = 0; i < job->log_count; i++)
-		job->sizes[i] = (struct log_size){job->logs[i].ino, job->logs[i].size};
+		job->sizes[i] = (struct log_size){job->logs[i].ino, job->logs[i].size,
+						  job->logs[i].mtime_ns};
 	return 0;
 }
 
@@ -220,6 +222,17 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 	*ret_number = job->number;
 	job_begun_locked(vol, job);
 	return 0;
+}
+
+bool sealer_has_log_locked(const struct volume *vol, uint64_t ino, const struct stat *st)
+{
+	const struct seal_last *last = vol->sealer ? &vol->sealer->last : NULL;
+
+	for (unsigned i = 0; last && i < last->log_count; i++)
+		if (last->logs[i].ino == ino)
+			return last->logs[i].size == (uint64_t)st->st_size &&
+			       last->logs[i].mtime_ns == clock_ns(st->st_mtim);
+	return false;
 }
 
 /* How long a log was when the last epoch took it: open, or as it was closed. */

@@ -46,6 +46,7 @@ struct pending {
 
 struct log_size {
 	uint64_t ino, size;
+	int64_t mtime_ns;
 };
 
 /* An open log, taken as it stood when the epoch began. */

@@ -54,5 +54,7 @@ void sealer_incomplete_locked(struct volume *vol, const char *reason);
 void sealer_unknown_locked(struct volume *vol);
 /* Whether the file name is that of a log (the built-in ones and the options' globs without '/'). */
 bool sealer_is_log(const struct volume *vol, const char *name);
+/* Whether the last epoch took this log, while it was open, as it is now. */
+bool sealer_has_log_locked(const struct volume *vol, uint64_t ino, const struct stat *st);
 
 #endif

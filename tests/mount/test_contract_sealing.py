@@ -582,3 +582,46 @@ def test_an_epoch_by_its_age_is_the_newest_at_least_that_old(mnt):
 
     wait_until(lambda: at_middle() == 1, "the first epoch by its age")
     assert mnt.request("resolve", epoch="@1ms")["epoch"] == 2
+
+
+# ---- what an epoch has already is no change
+
+
+@pytest.mark.options(settle="1h", patience="100ms")
+@pytest.mark.parametrize("name", ["train.log", "appended for long"])
+def test_a_log_closed_as_the_last_epoch_took_it_seals_none(mnt, name):
+    (mnt.path / "model").write_text("1")
+    with open(mnt.path / name, "ab", buffering=0) as log:
+        log.write(b"one line\n")
+        wait_until(lambda: (mnt.epoch(mnt.seal()) / name).exists(), "the log in an epoch")
+        last = mnt.epochs()[-1]
+    mnt.remount()
+    assert mnt.epochs()[-1] == last and (mnt.path / name).read_bytes() == b"one line\n"
+    with open(mnt.path / name, "ab", buffering=0) as log:
+        pass
+    mnt.remount()
+    assert mnt.epochs()[-1] == last
+    with open(mnt.path / name, "ab", buffering=0) as log:
+        log.write(b"another\n")
+    mnt.remount(empty_cache=True)
+    assert (mnt.path / name).read_bytes() == b"one line\nanother\n"
+
+
+def test_a_file_opened_for_change_and_not_changed_seals_no_epoch(mnt):
+    (mnt.path / "f").write_bytes(b"x" * 100000)
+    mnt.seal()
+    with open(mnt.path / "f", "rb") as reader, open(mnt.path / "f", "r+b"):
+        assert len(reader.read()) == 100000
+    mnt.remount()
+    assert mnt.epochs() == [1]
+
+
+def test_the_kill_of_a_logs_writer_is_no_reason_for_an_incomplete_epoch(mnt):
+    (mnt.path / "model").write_text("1")
+    mnt.seal()
+    writer = Writer(mnt.path / "train.log", mode="ab")
+    writer.end("kill")
+    mnt.remount()
+    assert mnt.torn() == [] and mnt.epochs() == [1, 2]
+    assert log_of(mnt)[2]["complete"] is True and (mnt.epoch(2) / "train.log").read_bytes() == b"NEW" * 1000
+    assert os.readlink(mnt.epochs_dir / "latest") == "000002"
