@@ -26,12 +26,13 @@ __attribute__((unused)) static void mu_weather(const char *faults)
 /* Machine 0 has the volume open. */
 __attribute__((unused)) static void mu_start(void)
 {
+	cleanup_free char *dir = unit_dir();
 	char *url = NULL;
 
 	eu_prepare();
 	free(u.remote);
 	free(u.cache);
-	mu_control = unit_path(unit_dir(), "weather");
+	mu_control = unit_path(dir, "weather");
 	ck_assert_int_gt(asprintf(&url, "fault+memory:machines?control=%s", mu_control), 0);
 	u.remote = url;
 	unit_ok(remote_open("memory:machines", &mu_remote));
@@ -46,6 +47,10 @@ __attribute__((unused)) static void mu_stop(void)
 	if (u.vol)
 		volume_close(u.vol);
 	remote_close(mu_remote);
+	for (int i = 0; i < MACHINES; i++)
+		free(mu_cache[i]);
+	free(mu_control);
+	free(u.remote);
 }
 
 /* The machine that had it closes the volume as it is, and this one opens it. */

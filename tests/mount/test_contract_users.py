@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the README says of who writes: other users, a user's own mount, writers of another process namespace; and the last
+sentences on logs and killed writers."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BIN, LIMIT, python, run, wait_until
+from test_contract_writing import NEW, OLD, WRITER, Writer, log_of
+
+NOBODY = 65534
+
+
+# ---- a killed writer's epoch comes by itself
+
+
+@pytest.mark.options(settle="300ms")
+def test_what_changed_is_sealed_after_a_kill_without_being_asked(mnt):
+    (mnt.path / "model").write_bytes(OLD)
+    assert mnt.seal() == 1
+    writer = Writer(mnt.path / "model")
+    (mnt.path / "other").write_bytes(b"changed since")
+    writer.end("kill")
+    wait_until(lambda: len(mnt.epochs()) == 2, "the epoch")
+    record = log_of(mnt)[-1]
+    assert record["complete"] is False and "model" in record["reason"]
+    assert (mnt.epoch(2) / "other").read_bytes() == b"changed since" and (mnt.epoch(2) / "model").read_bytes() == OLD
+    assert os.readlink(mnt.epochs_dir / "latest") == "000001"
+
+
+# ---- logs
+
+
+@pytest.mark.options(patience="200ms")
+def test_a_file_held_open_by_o_direct_is_no_log(mnt):
+    """Its writer has blocks, not lines: what is there may end anywhere."""
+    try:
+        fd = os.open(mnt.path / "direct", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_DIRECT)
+    except OSError as error:
+        pytest.skip("no O_DIRECT here: %s" % error)
+    writer = Writer(mnt.path / "appended", mode="ab", data="1\n", times=1)
+
+    def sealed():
+        (mnt.path / "tick").write_bytes(os.urandom(8))
+        number = mnt.seal()
+        return (mnt.epoch(number) / "appended").exists() and number
+
+    number = wait_until(sealed, "the log in an epoch")
+    assert not (mnt.epoch(number) / "direct").exists()
+    os.close(fd)
+    writer.leave()
+
+
+@pytest.mark.options(settle="100ms")
+def test_a_log_opens_no_epoch(mnt):
+    (mnt.path / "train.log").write_text("line\n")
+    for i in range(5):
+        with open(mnt.path / "train.log", "a") as f:
+            f.write("line\n")
+    assert mnt.status()["pending"]["changes"] != "changes that open an epoch"
+    # An epoch that is opened by something else has it, and is the first.
+    (mnt.path / "model").write_bytes(OLD)
+    wait_until(lambda: mnt.epochs(), "the epoch")
+    assert mnt.epochs() == [1] and (mnt.epoch(1) / "model").exists() and (mnt.epoch(1) / "train.log").exists()
+
+
+# ---- a writer of another process namespace
+
+
+@pytest.fixture
+def outside(volume):
+    """The mount is served in a process namespace of its own, as in a sidecar container; its root as seen from here."""
+    if os.geteuid():
+        pytest.skip("a process namespace needs root")
+    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
+               *volume.command(settle="1h")]
+    with open(volume.log, "ab") as log:
+        served = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    child = "/proc/%d/task/%d/children" % (served.pid, served.pid)
+
+    def daemon():
+        assert served.poll() is None, volume.log.read_text()
+        with open(child, encoding="ascii") as f:
+            pid = f.read().split()
+        return pid and os.path.exists("/proc/%s/root%s/.epochs/.control" % (pid[0], volume.path)) and int(pid[0])
+
+    pid = wait_until(daemon, "the mount")
+    volume.served, volume.inner = pid, volume.path
+    volume.path = volume.path.__class__("/proc/%d/root%s" % (pid, volume.path))
+    yield volume
+    os.kill(pid, signal.SIGTERM)
+    assert served.wait(timeout=LIMIT) == 0, volume.log.read_text()
+    volume.path = volume.inner
+
+
+def test_who_is_outside_sees_the_old_version_until_the_close(outside):
+    path = outside.path / "model"
+    path.write_bytes(OLD)
+    inside = subprocess.Popen(["nsenter", "--target", str(outside.served), "--mount", "--pid", sys.executable, "-c", WRITER,
+                               outside.inner / "model", "wb", "NEW", "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert inside.stdout.readline() == "written\n"
+    inside.stdin.write("see\n")
+    inside.stdin.flush()
+    assert inside.stdout.readline() == "NEW 3000 3000\n"
+    assert path.read_bytes() == OLD and os.stat(path).st_size == len(OLD)
+    inside.communicate(timeout=60)
+    assert inside.returncode == 0
+    wait_until(lambda: path.read_bytes() == b"NEW" * 1000, "the new version")
+
+
+def test_a_kill_outside_the_process_namespace_cannot_be_told(outside):
+    path = outside.path / "model"
+    path.write_bytes(OLD)
+    outside.seal()
+    assert log_of(outside)[-1]["complete"] == "unknown"
+    shown = run(BIN, "log", outside.path).stdout
+    assert "unknown" in shown
+    assert os.getxattr(outside.epoch(1), "user.epochfs.complete") == b"unknown"
+    writer = python(WRITER, path, "wb", "NEW", "1000")
+    assert writer.stdout.readline() == "written\n"
+    writer.kill()
+    writer.wait()
+    writer.stdin.close()
+    writer.stdout.close()
+    wait_until(lambda: path.read_bytes() == b"NEW" * 1000, "the version of who might have closed it")
+    assert outside.seal() == 2
+    assert log_of(outside)[-1]["complete"] == "unknown"
+
+
+# ---- a user's own mount
+
+
+@pytest.fixture
+def user(tmp_path_factory):
+    """Runs the command as a user without rights, through fusermount3; its home."""
+    if os.geteuid():
+        pytest.skip("root runs this as another user; the other tests run as this user do the same")
+    if not os.stat("/dev/fuse").st_mode & 0o006 == 0o006:
+        pytest.skip("/dev/fuse is root's alone here: other users cannot mount")
+    if not shutil.which("fusermount3"):
+        pytest.skip("no fusermount3")
+    home = tmp_path_factory.mktemp("user")
+    for folder in (home, *home.parents):
+        if not os.stat(folder).st_mode & 0o001 and folder != home:
+            pytest.skip("%s is closed to other users" % folder)
+    shutil.copy(BIN, home / "epochfs")
+    for folder in ("mnt", "remote", "cache"):
+        (home / folder).mkdir()
+        os.chown(home / folder, NOBODY, NOBODY)
+    os.chown(home, NOBODY, NOBODY)
+    os.chmod(home, 0o755)
+
+    def call(*command, check=True):
+        return run(*command, check=check, user=NOBODY, group=NOBODY, extra_groups=[], cwd=home,
+                   env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")})
+
+    call.home = home
+    yield call
+    run("umount", "-l", home / "mnt", check=False)
+
+
+def test_a_user_mounts_and_unmounts(user):
+    epochfs = user.home / "epochfs"
+    user(epochfs, "mount", "-o", "min-free=0", user.home / "remote", user.home / "mnt")
+    user(sys.executable, "-c", "open('mnt/model', 'wb').write(b'x' * 100000)")
+    status = user(epochfs, "status", user.home / "mnt").stdout
+    assert "ordinary" in status or "passthrough" in status
+    assert user("cat", "mnt/model").stdout == "x" * 100000
+    # Nobody else, root neither, may look into it without allow_other.
+    with pytest.raises(PermissionError):
+        os.listdir(user.home / "mnt")
+    user(epochfs, "umount", user.home / "mnt")
+    assert user(epochfs, "log", user.home / "remote").stdout.count("durable") == 1
+    assert [p.name for p in (user.home / "cache").iterdir()] == ["epochfs"]
+    user(epochfs, "mount", "-o", "min-free=0,ro", user.home / "remote", user.home / "mnt")
+    assert user("cat", "mnt/model").stdout == "x" * 100000
+    user("fusermount3", "-u", user.home / "mnt")
+
+
+def test_a_user_whose_mount_is_refused_is_told(user):
+    epochfs = user.home / "epochfs"
+    done = user(epochfs, "mount", "-o", "min-free=0,passthrough=on", user.home / "remote", user.home / "mnt", check=False)
+    assert done.returncode == 1 and "passthrough=on" in done.stderr.splitlines()[-1], done
+    with open("/etc/fuse.conf", encoding="utf-8") as f:
+        allowed = any(line.strip() == "user_allow_other" for line in f)
+    done = user(epochfs, "mount", "-o", "min-free=0,allow_other", user.home / "remote", user.home / "mnt", check=False)
+    assert (done.returncode == 0) == allowed, done
+    if not allowed:
+        assert "allow_other" in done.stderr
+
+
+# ---- a writer of another user, who replaces what is there
+
+
+@pytest.mark.options(allow_other=True, settle="1h")
+def test_each_user_has_a_pending_version_of_its_own(mnt):
+    os.chmod(mnt.path, 0o1777)
+    path = mnt.path / "model"
+    path.write_bytes(OLD)
+    os.chmod(path, 0o666)
+    code = "import os\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n" + WRITER
+    other = python(code, "model", "wb", "two", "10", cwd=mnt.path)
+    assert other.stdout.readline() == "written\n"
+    mine = Writer(path, data="one")
+    assert path.read_bytes() == OLD
+    assert mine.tell("see") == ["one 3000 3000"]
+    other.stdin.write("close\n")
+    other.stdin.flush()
+    assert other.stdout.readline() == "done\n"
+    assert path.read_bytes() == b"two" * 10
+    mine.leave()
+    assert path.read_bytes() == b"one" * 1000
+    other.stdin.close()
+    assert other.wait(timeout=60) == 0
+    other.stdout.close()
+    st = os.stat(path)
+    assert (st.st_uid, st.st_mode & 0o777) == (os.getuid(), 0o666)  # it is still the same file
+    path.write_bytes(NEW)
+    assert path.read_bytes() == NEW
