@@ -97,7 +97,9 @@ int aws_from_container(struct aws_source *s, struct credentials *ret_credentials
 					 "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor "
 					 "on this host");
 	r = container_token(s, &token);
-	if (r == 0 && token)
+	if (r < 0)
+		return r;
+	if (token)
 		r = http_headers_add(&headers, "Authorization", token);
 	if (r == 0)
 		r = get(s, url, &headers, &answer);
