@@ -9,6 +9,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include "lib/util/log.h"
 
@@ -16,13 +17,14 @@
 #define PIPE_BYTES  (1 << 20)
 #define LINES_SHOWN 8
 
-/* A pipe whose ends are not among the three standard descriptors, which the child's would
- * overwrite each other on. */
-static int high_pipe(int ret_ends[2])
+/* Two connected ends, the first to read from, that are not among the three standard descriptors,
+ * which the child's would overwrite each other on. */
+static int high_pair(bool socket, int ret_ends[2])
 {
 	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	if ((socket ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)
+		    : pipe2(ends, O_CLOEXEC)) < 0)
 		return -errno;
 	for (int i = 0; i < 2; i++) {
 		int high = ends[i] > 2 ? ends[i] : fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
@@ -151,12 +153,12 @@ int child_start(const char *const *argv, int input, struct child *c)
 {
 	int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
 	struct child fresh = NO_CHILD;
-	int error = input < 0 ? high_pipe(in) : 0;
+	int error = input < 0 ? high_pair(true, in) : 0;
 
 	if (!error)
-		error = high_pipe(out);
+		error = high_pair(false, out);
 	if (!error)
-		error = high_pipe(err);
+		error = high_pair(false, err);
 	error = error ? -EIO : start_on(argv, input, in, out, err, &fresh);
 	for (int i = 0; i < 2; i++) {
 		close_fd(&in[i]);

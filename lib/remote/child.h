@@ -22,7 +22,7 @@
 struct child {
 	pid_t pid; /* 0: none */
 	int pidfd; /* readable once it has ended */
-	int in;	   /* its standard input, where that is a pipe; -1: none or closed */
+	int in;	   /* our end of its standard input, a socket: send() with MSG_NOSIGNAL; -1: none */
 	int out;   /* its standard output; our pipe ends do not block */
 	int err;
 	char said[CHILD_SAID_MAX + 1]; /* the last that it wrote to its standard error */
@@ -32,7 +32,7 @@ struct child {
 
 /*
  * Starts `argv` (the first is looked for in PATH where it has no slash). `input` becomes its
- * standard input and stays the caller's; -1: a pipe, c->in. 0, -ENOENT or -EACCES where there is no
+ * standard input and stays the caller's; -1: a socket, c->in. 0, -ENOENT or -EACCES where there is no
  * such program or it may not be run, -EIO (no process or descriptor to be had), -ENOMEM.
  */
 int child_start(const char *const *argv, int input, struct child *c);

@@ -20,10 +20,10 @@ static const struct {
 	bool layered;
 	remote_open_fn *open;
 } kinds[] = {
-	{"file", false, remote_file_open},  {"memory", false, remote_memory_open},
-	{"none", false, remote_none_open},  {"exec", false, remote_exec_open},
-	{"s3", false, remote_s3_open},	    {"gs", false, remote_s3_open},
-	{"fault", true, remote_fault_open},
+	{"file", false, remote_file_open}, {"memory", false, remote_memory_open},
+	{"none", false, remote_none_open}, {"s3", false, remote_s3_open},
+	{"gs", false, remote_s3_open},	   {"sftp", false, remote_sftp_open},
+	{"exec", false, remote_exec_open}, {"fault", true, remote_fault_open},
 };
 
 static bool component_valid(const char *p, size_t len)

@@ -68,6 +68,8 @@ struct remote_limits {
  *   memory:NAME  objects of this process; all that open one NAME share them, for as long as one of
  *                them is open
  *   none         nothing: every get is -ENOENT, every put and delete -EROFS
+ *   sftp://[USER@]HOST[:PORT]/abs/dir
+ *                a directory on an SSH server (sftp.h)
  *   exec:PROGRAM ARGS
  *                a program that stores, gives, lists and deletes (exec.h has its protocol)
  *   s3://BUCKET/PREFIX, gs://BUCKET/PREFIX

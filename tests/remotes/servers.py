@@ -3,5 +3,6 @@
 
 from server_exec import Exec
 from server_rgw import Rgw
+from server_sshd import Sshd
 
-SERVERS = {kind.name: kind for kind in (Exec, Rgw)}
+SERVERS = {kind.name: kind for kind in (Exec, Rgw, Sshd)}
