@@ -11,6 +11,7 @@
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/mount_options.h"
 #include "tools/progress.h"
 
 struct fsck_view {
@@ -82,6 +83,7 @@ int command_fsck(int argc, char **argv)
 	const struct cli_option options[] = {
 		{"json", 0, &json, NULL}, {"read-data", 0, &read_data, NULL}, {0}};
 	cleanup_free char *message = NULL;
+	struct remote_limits limits;
 	struct fsck_view view = {.bar = {.label = "checking"}};
 	struct catalog_fsck how = {.problem = on_problem, .progress = on_progress, .arg = &view};
 	struct catalog_fsck_totals totals = {0};
@@ -94,6 +96,10 @@ int command_fsck(int argc, char **argv)
 		return cli_usage_error("fsck", "needs a REMOTE");
 	if (client_is_mount(url) == 1)
 		return cli_usage_error("fsck", "%s is a mount: name its remote", url);
+	code = mount_options_limits(&limits);
+	if (code != EXIT_DONE)
+		return code;
+	how.limits = &limits;
 	how.read_data = read_data;
 	view.problems = json ? json_array() : NULL;
 	error = catalog_fsck(url, &how, &totals, &message);

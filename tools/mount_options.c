@@ -166,6 +166,34 @@ static const char *set_refresh(struct mount_options *o, const char *value)
 		       : NULL;
 }
 
+static const char *set_connections(struct mount_options *o, const char *value)
+{
+	uint64_t connections;
+
+	if (parse_u64(value, &connections) || connections < 1 || connections > 256)
+		return "a number from 1 to 256";
+	o->volume.limits.connections = (unsigned)connections;
+	return NULL;
+}
+
+/* Below the rate at which a transfer counts as stalled nothing would ever be whole. */
+static const char *set_rate(uint64_t *rate, const char *value)
+{
+	return parse_size(value, rate) || (*rate > 0 && *rate < 10 << 10)
+		       ? "bytes a second, such as 50M, from 10K; 0: no limit"
+		       : NULL;
+}
+
+static const char *set_upload_limit(struct mount_options *o, const char *value)
+{
+	return set_rate(&o->volume.limits.upload_rate, value);
+}
+
+static const char *set_download_limit(struct mount_options *o, const char *value)
+{
+	return set_rate(&o->volume.limits.download_rate, value);
+}
+
 static const char *set_passthrough(struct mount_options *o, const char *value)
 {
 	static const struct {
@@ -250,6 +278,9 @@ static const struct option_row {
 	{"run-id", set_run_id, true},
 	{"message", set_message, true},
 	{"threads", set_threads, true},
+	{"connections", set_connections, true},
+	{"upload-limit", set_upload_limit, true},
+	{"download-limit", set_download_limit, true},
 	{"lease", set_lease, true},
 	{"take-over", set_take_over, false},
 	{"refresh", set_refresh, true},
@@ -308,31 +339,55 @@ static char *keep_text(struct mount_options *o, const char *text)
 	return memcpy(node + sizeof(char *), text, len);
 }
 
+static int from_environment(struct mount_options *o, const struct option_row *row)
+{
+	char name[64];
+	const char *value, *expected;
+	size_t n = (size_t)snprintf(name, sizeof(name), "EPOCHFS_%s", row->name);
+
+	for (size_t k = 0; k < n; k++)
+		name[k] = name[k] == '-' ? '_' : (char)toupper((unsigned char)name[k]);
+	value = getenv(name);
+	if (!value || !*value)
+		return EXIT_DONE;
+	value = keep_text(o, value);
+	if (!value)
+		return cli_error(EXIT_FAILED, "out of memory");
+	expected = row->set(o, value);
+	if (expected)
+		return cli_error(EXIT_USAGE, "environment %s=%s: expected %s", name, value,
+				 expected);
+	return EXIT_DONE;
+}
+
 int mount_options_environment(struct mount_options *o)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		const struct option_row *row = &option_table[i];
-		char name[64];
-		const char *value, *expected;
-		size_t n;
+	int code = EXIT_DONE;
 
-		if (!row->environment)
-			continue;
-		n = (size_t)snprintf(name, sizeof(name), "EPOCHFS_%s", row->name);
-		for (size_t k = 0; k < n; k++)
-			name[k] = name[k] == '-' ? '_' : (char)toupper((unsigned char)name[k]);
-		value = getenv(name);
-		if (!value || !*value)
-			continue;
-		value = keep_text(o, value);
-		if (!value)
-			return cli_error(EXIT_FAILED, "out of memory");
-		expected = row->set(o, value);
-		if (expected)
-			return cli_error(EXIT_USAGE, "environment %s=%s: expected %s", name, value,
-					 expected);
-	}
-	return EXIT_DONE;
+	for (size_t i = 0; i < OPTION_COUNT && code == EXIT_DONE; i++)
+		if (option_table[i].environment)
+			code = from_environment(o, &option_table[i]);
+	return code;
+}
+
+static bool is_limit(const struct option_row *row)
+{
+	return row->set == set_connections || row->set == set_upload_limit ||
+	       row->set == set_download_limit;
+}
+
+int mount_options_limits(struct remote_limits *ret_limits)
+{
+	struct mount_options o;
+	int code = EXIT_DONE;
+
+	mount_options_init(&o);
+	for (size_t i = 0; i < OPTION_COUNT && code == EXIT_DONE; i++)
+		if (is_limit(&option_table[i]))
+			code = from_environment(&o, &option_table[i]);
+	*ret_limits = o.volume.limits;
+	mount_options_free(&o);
+	return code;
 }
 
 static int set_one(struct mount_options *o, char *option)

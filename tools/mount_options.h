@@ -19,6 +19,9 @@ void mount_options_init(struct mount_options *o);
 void mount_options_free(struct mount_options *o);
 /* From the environment: EXIT_DONE, or the exit code after a message. */
 int mount_options_environment(struct mount_options *o);
+/* What every contact with a remote obeys, also a command's on its URL: the same, of these options
+ * only. */
+int mount_options_limits(struct remote_limits *ret_limits);
 /* One "-o a=b,c,d" (a comma inside a value is written "\,"). Likewise. */
 int mount_options_parse(struct mount_options *o, const char *list);
 /* What must fit together. Likewise. */

@@ -11,6 +11,7 @@
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/mount_options.h"
 
 static int dead_mount(const char *name)
 {
@@ -23,8 +24,9 @@ static int dead_mount(const char *name)
 int target_open(const char *name, struct target *ret_target)
 {
 	cleanup_free char *message = NULL;
+	struct remote_limits limits;
 	struct catalog *catalog;
-	int mounted = client_is_mount(name), error;
+	int mounted = client_is_mount(name), error, code;
 
 	if (mounted == -ENOTCONN)
 		return dead_mount(name);
@@ -32,7 +34,10 @@ int target_open(const char *name, struct target *ret_target)
 		*ret_target = (struct target){.name = name};
 		return EXIT_DONE;
 	}
-	error = catalog_open(name, &catalog, &message);
+	code = mount_options_limits(&limits);
+	if (code != EXIT_DONE)
+		return code;
+	error = catalog_open(name, &limits, &catalog, &message);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	*ret_target = (struct target){.name = name, .catalog = catalog};

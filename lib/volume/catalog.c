@@ -14,12 +14,13 @@
 
 /* ---- opening ---- */
 
-int catalog_connect_any(const char *url, struct remote **ret_remote, struct opening_message *m)
+int catalog_connect_any(const char *url, const struct remote_limits *limits,
+			struct remote **ret_remote, struct opening_message *m)
 {
 	const struct remote_retry_policy policy = {.max_total_ns = CATALOG_PATIENCE};
 	char text[REMOTE_TEXT_MAX];
 	struct remote *plain;
-	int error = remote_open(url, &plain);
+	int error = remote_open_with(url, limits, &plain);
 
 	if (error)
 		return opening_fail(m, contact_open_errno(error), "%s",
@@ -36,11 +37,11 @@ int catalog_connect_any(const char *url, struct remote **ret_remote, struct open
 	return error;
 }
 
-int catalog_connect(const char *url, struct remote **ret_remote, struct volume_info *ret_info,
-		    struct opening_message *m)
+int catalog_connect(const char *url, const struct remote_limits *limits, struct remote **ret_remote,
+		    struct volume_info *ret_info, struct opening_message *m)
 {
 	struct remote *r;
-	int error = catalog_connect_any(url, &r, m);
+	int error = catalog_connect_any(url, limits, &r, m);
 
 	if (error)
 		return error;
@@ -61,12 +62,13 @@ int catalog_connect(const char *url, struct remote **ret_remote, struct volume_i
 	return 0;
 }
 
-int catalog_open(const char *url, struct catalog **ret_catalog, char **ret_message)
+int catalog_open(const char *url, const struct remote_limits *limits, struct catalog **ret_catalog,
+		 char **ret_message)
 {
 	struct opening_message m = {0};
 	struct volume_info info;
 	struct catalog *c = calloc(1, sizeof(*c));
-	int error = c ? catalog_connect(url, &c->remote, &info, &m) : -ENOMEM;
+	int error = c ? catalog_connect(url, limits, &c->remote, &info, &m) : -ENOMEM;
 
 	if (error) {
 		free(c);

@@ -13,12 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/format/tree.h"
+#include "lib/remote/remote.h"
 #include "lib/volume/epochs.h"
 
 struct catalog;
 
-/* The message as volume_open's. Never makes anything: -ENOENT also where the directory is missing or empty. */
-int catalog_open(const char *url, struct catalog **ret_catalog, char **ret_message);
+/* The message as volume_open's. `limits` NULL: the defaults. Never makes anything: -ENOENT also where the directory is missing or empty. */
+int catalog_open(const char *url, const struct remote_limits *limits, struct catalog **ret_catalog,
+		 char **ret_message);
 void catalog_close(struct catalog *c);
 const char *catalog_uuid(const struct catalog *c);
 
@@ -65,6 +67,7 @@ int catalog_export(struct catalog *c, uint64_t number, const struct catalog_expo
  * `problem` gets one line each: what is damaged or missing, which epoch and path it hits ("" where none), the object's key.
  */
 struct catalog_fsck {
+	const struct remote_limits *limits; /* NULL: the defaults */
 	bool read_data;
 	void (*problem)(void *arg, const char *key, const char *epoch_and_path, const char *what);
 	void (*progress)(void *arg, const struct catalog_progress *p);

@@ -318,7 +318,7 @@ static int check_all(struct fsck *f)
 
 static int open_all(struct fsck *f, const char *url, struct opening_message *m)
 {
-	int error = catalog_connect_any(url, &f->remote, m);
+	int error = catalog_connect_any(url, f->how->limits, &f->remote, m);
 
 	if (error)
 		return error;

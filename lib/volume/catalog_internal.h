@@ -26,10 +26,11 @@ struct catalog {
 };
 
 /* The remote behind `url`, with retries, that holds a volume: the errors of catalog_open, and its line in `m`. */
-int catalog_connect(const char *url, struct remote **ret_remote, struct volume_info *ret_info,
-		    struct opening_message *m);
+int catalog_connect(const char *url, const struct remote_limits *limits, struct remote **ret_remote,
+		    struct volume_info *ret_info, struct opening_message *m);
 /* The same for any remote, whatever it holds. */
-int catalog_connect_any(const char *url, struct remote **ret_remote, struct opening_message *m);
+int catalog_connect_any(const char *url, const struct remote_limits *limits,
+			struct remote **ret_remote, struct opening_message *m);
 
 /* Opens the store if it is not yet. */
 int catalog_store(struct catalog *c);

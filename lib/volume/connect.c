@@ -210,7 +210,7 @@ int connect_volume(struct volume *vol, struct opening_message *m)
 								      : READER_MIN};
 	char text[REMOTE_TEXT_MAX];
 	struct remote *plain;
-	int error = remote_open(vol->options.remote, &plain);
+	int error = remote_open_with(vol->options.remote, &vol->options.limits, &plain);
 
 	if (error)
 		return opening_fail(m, contact_open_errno(error), "%s",

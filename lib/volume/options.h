@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "lib/remote/remote.h"
 
 #define GLOBS_MAX 64
 
@@ -24,6 +25,7 @@ struct globs {
 struct volume_options {
 	const char *remote;    /* URL or path; "none": local only */
 	const char *cache_dir; /* NULL: $XDG_CACHE_HOME/epochfs, for root /var/cache/epochfs */
+	struct remote_limits limits; /* transfers at once, their rates and times */
 	bool read_only;
 	uint64_t at_epoch;	   /* with read_only: the root shows this epoch; 0: the live tree */
 	uint64_t cache_size;	   /* bytes that clean and dirty content may take; 0: no limit but

@@ -119,7 +119,7 @@ __attribute__((unused)) static struct catalog *catalog_at(const char *url)
 {
 	struct catalog *c = NULL;
 	char *message = NULL;
-	int error = catalog_open(url, &c, &message);
+	int error = catalog_open(url, NULL, &c, &message);
 
 	ck_assert_msg(!error, "catalog_open %s: %d: %s", url, error, message ? message : "");
 	return c;

@@ -24,7 +24,7 @@ static void refused(const char *url, int error, const char *word)
 	struct catalog *c = NULL;
 	char *message = NULL;
 
-	unit_error(catalog_open(url, &c, &message), error);
+	unit_error(catalog_open(url, NULL, &c, &message), error);
 	ck_assert_ptr_null(c);
 	ck_assert_ptr_nonnull(message);
 	ck_assert_msg(strstr(message, word) != NULL, "'%s' does not say '%s'", message, word);

@@ -49,7 +49,7 @@ static void restore(const char *epoch, const char *path)
 	char *message = NULL;
 	uint64_t number = 0, failed = 0;
 
-	unit_ok(catalog_open(u.remote, &c, &message));
+	unit_ok(catalog_open(u.remote, NULL, &c, &message));
 	unit_ok(catalog_resolve(c, epoch, &number));
 	unit_ok(catalog_export(c, number, &how, &failed));
 	catalog_close(c);
@@ -222,7 +222,7 @@ static uint64_t inline_bytes(uint64_t number)
 	char *message = NULL;
 	uint64_t bytes = 0;
 
-	unit_ok(catalog_open(u.remote, &c, &message));
+	unit_ok(catalog_open(u.remote, NULL, &c, &message));
 	unit_ok(catalog_tree(c, number, &tree));
 	for (uint32_t id = 0; id < tree_count(tree); id++) {
 		struct tree_entry e;
