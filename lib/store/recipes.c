@@ -76,9 +76,67 @@ static int keep(void *arg, size_t number, const void *plain, size_t len)
 	return buf_error(piece);
 }
 
+/* From the caller's cache, checked: -ENOENT also where it is damaged. */
+static int cached_recipe(struct store *s, const struct wanted *w, struct buf *out)
+{
+	struct hash found;
+	int error = s->index.recipe_get(s->index.arg, &w->hash, out);
+
+	if (error)
+		return error;
+	hash_of(out->data, out->len, &found);
+	if (hash_equal(&found, &w->hash) && (!w->plain_len || w->plain_len == out->len))
+		return 0;
+	log_warn("a recipe in the local state is damaged and is fetched again");
+	buf_reset(out);
+	return -ENOENT;
+}
+
+static void cache_recipe(struct store *s, const struct hash *hash, const struct buf *data)
+{
+	int error = s->index.recipe_put(s->index.arg, hash, data->data, data->len);
+
+	if (error)
+		log_debug("a recipe could not be kept: %s", strerror(-error));
+}
+
+/* Of recipes: takes what the cache has, and gives in `wanted` what it has not, with its number. */
+static int take_cached(struct store *s, struct wanted *wanted, size_t *count, struct kept *k)
+{
+	size_t missing = 0;
+
+	for (size_t i = 0; i < *count; i++) {
+		int error = cached_recipe(s, &wanted[i], &k->pieces[i]);
+
+		if (error && error != -ENOENT)
+			return error;
+		if (error)
+			wanted[missing++] = wanted[i];
+	}
+	*count = missing;
+	return 0;
+}
+
+/* The chunks, at most WINDOW_KEPT, each in its piece. `recipes`: by way of the cache. */
+static int keep_chunks(struct store *s, struct wanted *wanted, size_t count, bool recipes,
+		       struct kept *k, struct store_failure *failure)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wanted[i].number = i;
+	if (recipes)
+		error = take_cached(s, wanted, &count, k);
+	if (!error && count)
+		error = store_chunks_read(s, wanted, count, keep, k, failure);
+	for (size_t i = 0; recipes && !error && i < count; i++)
+		cache_recipe(s, &wanted[i].hash, &k->pieces[wanted[i].number]);
+	return error;
+}
+
 /* Appends the chunks in their order. Memory is taken as they come, whatever they claim. */
-static int join_chunks(struct store *s, struct wanted *wanted, size_t count, struct buf *out,
-		       struct store_failure *failure)
+static int join_chunks(struct store *s, struct wanted *wanted, size_t count, bool recipes,
+		       struct buf *out, struct store_failure *failure)
 {
 	size_t start = out->len;
 	int error = 0;
@@ -87,9 +145,7 @@ static int join_chunks(struct store *s, struct wanted *wanted, size_t count, str
 		size_t n = count - at < WINDOW_KEPT ? count - at : WINDOW_KEPT;
 		CLEANUP(kept_free) struct kept kept = {0};
 
-		for (size_t i = 0; i < n; i++)
-			wanted[at + i].number = i;
-		error = store_chunks_read(s, wanted + at, n, keep, &kept, failure);
+		error = keep_chunks(s, wanted + at, n, recipes, &kept, failure);
 		for (size_t i = 0; i < n && !error; i++) {
 			buf_put(out, kept.pieces[i].data, kept.pieces[i].len);
 			error = buf_error(out);
@@ -101,36 +157,6 @@ static int join_chunks(struct store *s, struct wanted *wanted, size_t count, str
 }
 
 /* ---- recipes ---- */
-
-/* From the caller's cache, checked; -ENOENT also where it is damaged. */
-static int cached_recipe(struct store *s, const struct hash *hash, struct buf *out)
-{
-	struct hash found;
-	int error = s->index.recipe_get(s->index.arg, hash, out);
-
-	if (error)
-		return error;
-	hash_of(out->data, out->len, &found);
-	if (hash_equal(&found, hash))
-		return 0;
-	log_warn("a recipe in the local state is damaged and is fetched again");
-	buf_reset(out);
-	return -ENOENT;
-}
-
-static int fetch_recipe(struct store *s, const struct hash *hash, struct buf *out,
-			struct store_failure *failure)
-{
-	struct wanted wanted = {.hash = *hash};
-	int error = join_chunks(s, &wanted, 1, out, failure);
-
-	if (error)
-		return error;
-	error = s->index.recipe_put(s->index.arg, hash, out->data, out->len);
-	if (error)
-		log_debug("a recipe could not be kept: %s", strerror(-error));
-	return 0;
-}
 
 /* -EIO for one that is malformed though its hash is right: an enemy's, or of a newer version. */
 static int decode_recipe(const struct buf *data, struct recipe *ret_recipe)
@@ -153,7 +179,7 @@ static int get_below(struct store *s, const struct recipe *above, struct recipe 
 	for (size_t i = 0; i < above->count; i++)
 		wanted[i] = (struct wanted){.hash = above->segments[i].hash,
 					    .plain_len = (uint32_t)above->segments[i].length};
-	error = join_chunks(s, wanted, above->count, &data, failure);
+	error = join_chunks(s, wanted, above->count, true, &data, failure);
 	return error ? error : decode_recipe(&data, ret_recipe);
 }
 
@@ -162,10 +188,9 @@ int store_get_recipe(struct store *s, const struct hash *hash, struct recipe *re
 {
 	cleanup_buf struct buf data = {0};
 	cleanup_recipe struct recipe r = {0}, below = {0};
-	int error = cached_recipe(s, hash, &data);
+	struct wanted wanted = {.hash = *hash};
+	int error = join_chunks(s, &wanted, 1, true, &data, failure);
 
-	if (error == -ENOENT)
-		error = fetch_recipe(s, hash, &data, failure);
 	if (!error)
 		error = decode_recipe(&data, &r);
 	if (error)
@@ -223,7 +248,7 @@ int store_get_tree(struct store *s, const struct epoch_record *record, struct bu
 		return -EIO;
 	for (size_t i = 0; i < record->chunk_count; i++)
 		wanted[i] = tree_chunk(record, &record->chunks[i]);
-	error = join_chunks(s, wanted, record->chunk_count, out, NULL);
+	error = join_chunks(s, wanted, record->chunk_count, false, out, NULL);
 	if (error)
 		return error;
 	hash_of(out->data + start, out->len - start, &hash);

@@ -38,7 +38,7 @@ struct store_index {
 	bool (*loaded)(void *arg, const char *index_key);
 	/* The pack is gone or damaged beyond use: forget what lies in it. */
 	int (*forget_pack)(void *arg, const struct hash *pack);
-	/* Encoded recipes, a cache: get -ENOENT. */
+	/* Encoded recipes, and the chunks that make the encoding of a long one: a cache; get -ENOENT. */
 	int (*recipe_get)(void *arg, const struct hash *recipe, struct buf *out);
 	int (*recipe_put)(void *arg, const struct hash *recipe, const void *data, size_t len);
 };

@@ -81,6 +81,7 @@ START_TEST(a_recipe_longer_than_a_chunk_comes_back)
 	struct store_batch *b = NULL;
 	struct store_stats stats;
 	struct hash hash, chunk;
+	struct key_list packs;
 
 	for (uint32_t i = 1; i <= 150000; i++) {
 		hash_of(&i, sizeof(i), &chunk);
@@ -100,6 +101,13 @@ START_TEST(a_recipe_longer_than_a_chunk_comes_back)
 		ck_assert_uint_eq(back.segments[i].length, r.segments[i].length);
 		ck_assert(hash_equal(&back.segments[i].hash, &r.segments[i].hash));
 	}
+	/* Then it is all in the cache. */
+	recipe_free(&back);
+	packs = list_keys(f.below, PREFIX_PACKS);
+	for (size_t i = 0; i < packs.count; i++)
+		unit_ok(remote_delete(f.below, packs.keys[i]));
+	unit_ok(store_get_recipe(f.store, &hash, &back, NULL));
+	ck_assert_uint_eq(back.count, r.count);
 	fixture_close(&f);
 }
 END_TEST
