@@ -62,6 +62,7 @@ int command_mount(int argc, char **argv);
 int command_umount(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_log(int argc, char **argv);
+int command_latest(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_commit(int argc, char **argv);

@@ -35,6 +35,14 @@ static const struct command commands[] = {
 	 "  --json            one JSON array\n"
 	 "  -n COUNT          only the newest COUNT\n",
 	 command_log},
+	{"latest", "[--json] [--complete] [--step N] [--path] TARGET",
+	 "the number or the path of the newest epoch, for scripts",
+	 "  --complete        the newest whole one: no killed writer, nothing torn\n"
+	 "  --step N          the newest of this training step\n"
+	 "  --path            MOUNT/.epochs/NUMBER, or REMOTE@NUMBER\n"
+	 "  --json            its record\n"
+	 "Example: train.py --resume-from $(epochfs latest --complete --path /mnt/ckpt)/model.pt\n",
+	 command_latest},
 	{"show", "[--json] TARGET [EPOCH]", "one epoch: its record and its files",
 	 "  --json            the record with its files as one JSON object\n", command_show},
 	{"diff", "[--json] TARGET EPOCH [EPOCH]",
