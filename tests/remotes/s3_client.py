@@ -18,30 +18,33 @@ class S3Error(Exception):
         self.status = status
 
 
-def _quote(text, safe=""):
+def quote(text, safe=""):
+    """A path's or query's text in canonical form."""
     return urllib.parse.quote(text, safe=safe + "-_.~")
 
 
-def signature(secret, date, region, service, text):
+def signature(secret, date, region, service, text, dialect="amz"):
     """The hex signature of a string to sign."""
-    key = b"AWS4" + secret.encode()
-    for part in (date, region, service, "aws4_request"):
+    key = {"amz": b"AWS4", "goog": b"GOOG4"}[dialect] + secret.encode()
+    for part in (date, region, service, {"amz": "aws4_request", "goog": "goog4_request"}[dialect]):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def authorization(method, path, query, headers, payload_hash, key, secret, region, service="s3"):
+def authorization(method, path, query, headers, payload_hash, key, secret, region, service="s3", dialect="amz"):
     """The Authorization header. `path` is canonical, `query` a list of pairs, `headers` all that are
-    signed, with lower-case names, x-amz-date among them."""
-    stamp = headers["x-amz-date"]
-    scope = "%s/%s/%s/aws4_request" % (stamp[:8], region, service)
+    signed, with lower-case names, x-amz-date among them. dialect "goog": Google's, which differs in
+    names alone."""
+    stamp = headers["x-%s-date" % dialect]
+    algorithm, request = {"amz": ("AWS4", "aws4_request"), "goog": ("GOOG4", "goog4_request")}[dialect]
+    scope = "%s/%s/%s/%s" % (stamp[:8], region, service, request)
     names = ";".join(sorted(headers))
     canonical = "\n".join([
-        method, path, "&".join("%s=%s" % (_quote(k), _quote(v)) for k, v in sorted(query)),
+        method, path, "&".join("%s=%s" % (quote(k), quote(v)) for k, v in sorted(query)),
         "".join("%s:%s\n" % (k, headers[k].strip()) for k in sorted(headers)), names, payload_hash])
-    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-    return "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s" % (
-        key, scope, names, signature(secret, stamp[:8], region, service, text))
+    text = "\n".join([algorithm + "-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    return "%s-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s" % (
+        algorithm, key, scope, names, signature(secret, stamp[:8], region, service, text, dialect))
 
 
 class Client:
@@ -59,7 +62,7 @@ class Client:
                   **{k.lower(): v for k, v in (headers or {}).items()}}
         if self.token:
             signed["x-amz-security-token"] = self.token
-        path = _quote(path, "/")
+        path = quote(path, "/")
         auth = authorization(method, path, query, signed, payload_hash, self.key, self.secret, self.region, service)
         if self.endpoint.scheme == "https":
             connection = http.client.HTTPSConnection(self.endpoint.netloc, timeout=60,
@@ -67,7 +70,7 @@ class Client:
         else:
             connection = http.client.HTTPConnection(self.endpoint.netloc, timeout=60)
         try:
-            target = path + ("?" + "&".join("%s=%s" % (_quote(k), _quote(v)) for k, v in sorted(query)) if query else "")
+            target = path + ("?" + "&".join("%s=%s" % (quote(k), quote(v)) for k, v in sorted(query)) if query else "")
             connection.request(method, target, body=body, headers={**signed, "Authorization": auth})
             answer = connection.getresponse()
             return answer.status, answer.read(), dict(answer.getheaders())

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S3 and GCS as no real server here is: over fake_s3.py, which checks each signature itself."""
+
+import os
+import subprocess
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from fake_s3 import FakeS3, Refused
+
+AWS = {"AWS_ACCESS_KEY_ID": "FAKEKEY", "AWS_SECRET_ACCESS_KEY": "FAKE+/SECRET"}
+
+
+@pytest.fixture
+def passthrough():
+    """How the kernel reads files has nothing to do with where they come from."""
+    return "auto"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    """Nothing of this machine's user or host gets in."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_", "GS_", "GCE_", "GCS_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def conform(fake, env, prefix, case=None, **parameters):
+    """Runs the suite of remote.h over the server."""
+    program = os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_conformance")
+    done = subprocess.run([program], capture_output=True, text=True, errors="replace", check=False, env={
+        **os.environ, **env, "EPOCHFS_TEST_REMOTE": fake.url(prefix, **parameters), "CK_TIMEOUT_MULTIPLIER": "4",
+        **({"CK_RUN_CASE": case} if case else {})})
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    return done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_buckets_in_host_names_odd_prefixes_and_small_pages():
+    with FakeS3() as fake:
+        fake.host_style, fake.page = True, 3
+        conform(fake, AWS, "a%20b%2Bc/%C3%A4~(x)'*")
+        assert all(headers["Host"].startswith("fake-bucket.localhost:") for _, _, headers in fake.requests)
+        assert any("continuation-token" in path for _, path, _ in fake.requests)
+
+
+def test_another_region_and_a_session_token():
+    with FakeS3() as fake:
+        fake.region, fake.token = "eu-west-3", "token/with+odd=characters"
+        conform(fake, {**AWS, "AWS_SESSION_TOKEN": fake.token}, "p", "every kind", region="eu-west-3")
+        conform(fake, {**AWS, "AWS_SESSION_TOKEN": fake.token, "AWS_REGION": "eu-west-3"}, "q", "every kind")
+
+
+@pytest.mark.parametrize("condition", ["ignored", "unknown"])
+def test_a_server_without_conditions_is_found_out_and_the_fallback_keeps_what_it_can(condition):
+    with FakeS3() as fake:
+        fake.condition = condition
+        # All but the races: of writers at one moment more than one may win there.
+        conform(fake, AWS, "p", "every kind")
+        if condition == "ignored":
+            assert any(headers.get("If-None-Match") for _, _, headers in fake.requests)
+
+
+def test_probes_leave_nothing():
+    with FakeS3() as fake:
+        conform(fake, AWS, "p", "every kind")
+        assert not any("probe" in key for key in fake.objects)
+
+
+def test_a_wrong_clock_here_costs_a_line_in_the_log():
+    with FakeS3() as fake:
+        fake.clock_ahead = 3 * 86400
+        assert "ahead of that of this host" in conform(fake, AWS, "p", "every kind")
+        fake.clock_ahead = -3 * 86400
+        assert "behind that of this host" in conform(fake, AWS, "q", "every kind")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["hmac", "bearer"])
+def test_google_by_key_or_token(how):
+    env = {"hmac": {"GS_ACCESS_KEY_ID": "FAKEKEY", "GS_SECRET_ACCESS_KEY": "FAKE+/SECRET"},
+           "bearer": {"GOOGLE_OAUTH_ACCESS_TOKEN": "ya29.token-_"}}[how]
+    with FakeS3("goog") as fake:
+        fake.bearer = env.get("GOOGLE_OAUTH_ACCESS_TOKEN")
+        conform(fake, env, "p")
+        assert any(h.get("x-goog-if-generation-match") == "0" for _, _, h in fake.requests)
+        # Google refuses requests with both.
+        assert not any(name.lower().startswith("x-amz-") for _, _, h in fake.requests for name in h)
+
+
+def refusal(url, code, *said, env=None):
+    """The command ends with this code and one line that says all of this."""
+    done = run(BIN, "log", url, check=False, env={**os.environ, **(AWS if env is None else env)})
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for text in said:
+        assert text in done.stderr, done.stderr
+    assert "SECRET" not in done.stderr.replace("AWS_SECRET_ACCESS_KEY", ""), done.stderr
+
+
+def test_what_a_server_refuses_is_told_in_one_line():
+    with FakeS3() as fake:
+        fake.region = "ap-south-1"
+        refusal(fake.url("p"), 2, "fake-bucket", "is in region ap-south-1, not us-east-1", "region=ap-south-1")
+        refusal(fake.url("p", region="ap-south-1"), 5)
+        fake.region = "us-east-1"
+        bucket, fake.bucket = fake.bucket, "another"
+        refusal(fake.url("p").replace("another", bucket), 5, bucket, "does not exist")
+        fake.bucket = bucket
+        refusal(fake.url("p"), 4, "secret access key", env={**AWS, "AWS_SECRET_ACCESS_KEY": "WRONG-SECRET"})
+        refusal(fake.url("p"), 4, "does not know the access key", env={**AWS, "AWS_ACCESS_KEY_ID": "WRONG"})
+        refusal(fake.url("p"), 4, "session token has expired", env={**AWS, "AWS_SESSION_TOKEN": "OLD-SECRET"})
+        refusal(fake.url("p"), 4, "no credentials found", "AWS_ACCESS_KEY_ID", env={})
+        refusal(fake.url("p", profile="none"), 4, "profile none has no credentials")
+
+        def html(_):
+            raise Refused(403, "AccessDenied")
+
+        fake.fault = html
+        refusal(fake.url("p"), 4, "s3:ListBucket")
+    refusal(fake.url("p"), 3, "cannot be reached")
+
+
+def test_a_redirect_of_amazon_names_the_place():
+    with FakeS3() as fake:
+
+        def redirect(_):
+            raise Refused(301, "PermanentRedirect", Endpoint="fake-bucket.s3.eu-west-1.amazonaws.com")
+
+        fake.fault = redirect
+        refusal(fake.url("p"), 2, "fake-bucket.s3.eu-west-1.amazonaws.com")
+
+
+@pytest.mark.parametrize("query, said", [
+    ("?endpoint=ftp://h", "endpoint is no http"), ("?ca-file=/nonexistent", "/nonexistent holds no certificate"),
+    ("?colour=red", "colour is no parameter"), ("?path-style=maybe", "path-style is 1 or 0"),
+    ("?region=a/b", "region"), ("/a//b", "prefix")])
+def test_a_wrong_url_is_told(query, said):
+    refusal("s3://fake-bucket" + query, 2, said)
+
+
+def test_a_busy_server_and_conflicts_only_cost_time(make_volume, monkeypatch):
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        volume = make_volume(settle="1h")
+        volume.url = fake.url("p")
+        volume.mount()
+        count = [0]
+
+        def sometimes(request):
+            count[0] += 1
+            if count[0] % 2:
+                raise Refused(*((503, "SlowDown") if request.command != "PUT" or "If-None-Match" not in request.headers
+                                else (409, "ConditionalRequestConflict")))
+
+        fake.fault = sometimes
+        (volume.path / "a").write_bytes(os.urandom(100000))
+        number = volume.seal()
+        volume.wait_durable()
+        assert count[0] > 4
+        fake.fault = lambda _: None
+        assert "epochs/%020d.json" % number in [key[len("p/"):] for key in fake.objects]
+
+
+def test_new_keys_in_the_file_are_taken_up_while_mounted(make_volume, tmp_path):
+    keys = tmp_path / ".aws" / "credentials"
+    keys.parent.mkdir()
+
+    def write(key):
+        keys.with_suffix(".new").write_text("[default]\naws_access_key_id = %s\naws_secret_access_key = FAKE+/SECRET\n"
+                                            % key)
+        keys.with_suffix(".new").rename(keys)
+
+    write("FAKEKEY")
+    with FakeS3() as fake:
+        volume = make_volume(settle="1h")
+        volume.url = fake.url("p")
+        volume.mount()
+        fake.key = "NEXTKEY"
+        (volume.path / "a").write_text("with the next key")
+        volume.seal()
+        wait_until(lambda: "does not know the access key ID" in str(volume.status()), "status to say why")
+        write("NEXTKEY")
+        volume.wait_durable()
+        volume.unmount()
+        volume.empty_cache()
+        volume.mount()
+        assert (volume.path / "a").read_text() == "with the next key"
+
+
+def test_a_mount_says_that_nothing_keeps_writers_apart(make_volume, monkeypatch):
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        fake.condition = "ignored"
+        volume = make_volume(settle="1h")
+        volume.url = fake.url("p")
+        volume.mount()
+        (volume.path / "a").write_text("x")
+        volume.seal()
+        volume.wait_durable()
+        volume.unmount()
+        assert "one machine at a time" in volume.log.read_text()
