@@ -18,7 +18,6 @@ struct adoption {
 	struct volume *vol;
 	uint64_t newest;  /* with a record that is whole, in the remote and here; 0: none */
 	uint64_t highest; /* of any number, tombstones and damaged ones too */
-	struct buf tags;  /* struct remote_tag each */
 };
 
 /* ---- epochs ---- */
@@ -46,9 +45,8 @@ static int drop_locked(struct volume *vol, uint64_t number)
 }
 
 /* With the lock, in a transaction. */
-static int adopt_epoch_locked(struct adoption *a, const struct record_found *found)
+static int adopt_epoch_locked(struct volume *vol, const struct record_found *found)
 {
-	struct volume *vol = a->vol;
 	struct state_epoch row;
 	enum epoch_state state;
 	int error = state_epoch_get(vol->state, found->number, &row);
@@ -64,8 +62,6 @@ static int adopt_epoch_locked(struct adoption *a, const struct record_found *fou
 	if (!error && found->dropped && state == EPOCH_DURABLE &&
 	    found->number != vol->current_epoch)
 		error = drop_locked(vol, found->number);
-	if (!error && found->record && state == EPOCH_DURABLE)
-		a->newest = found->number;
 	return error;
 }
 
@@ -84,26 +80,41 @@ static int supersede_locked(struct volume *vol, uint64_t number)
 	return error;
 }
 
-static int adopt_epoch(void *arg, const struct record_found *found)
+int adopt_record(struct volume *vol, const struct record_found *found)
 {
-	struct adoption *a = arg;
 	int error;
 
-	if (found->number > a->highest)
-		a->highest = found->number;
 	/* A damaged record is no tombstone: its epoch may be mended, so no row of ours hides it. */
 	if (!found->record && !found->dropped)
 		return 0;
-	pthread_mutex_lock(&a->vol->lock);
-	error = state_begin(a->vol->state);
-	if (!error) {
-		error = adopt_epoch_locked(a, found);
-		if (!error && found->record && found->record->continues)
-			error = supersede_locked(a->vol, found->record->continues);
-		error = state_end(a->vol->state, error);
-	}
-	pthread_mutex_unlock(&a->vol->lock);
-	return error;
+	SCOPED_LOCK(&vol->lock);
+	error = state_begin(vol->state);
+	if (error)
+		return error;
+	error = adopt_epoch_locked(vol, found);
+	if (!error && found->record && found->record->continues)
+		error = supersede_locked(vol, found->record->continues);
+	return state_end(vol->state, error);
+}
+
+static int adopt_epoch(void *arg, const struct record_found *found)
+{
+	struct adoption *a = arg;
+	struct state_epoch row;
+	int error = adopt_record(a->vol, found);
+
+	if (found->number > a->highest)
+		a->highest = found->number;
+	if (error || !found->record)
+		return error;
+	SCOPED_LOCK(&a->vol->lock);
+	error = state_epoch_get(a->vol->state, found->number, &row);
+	if (error)
+		return error;
+	if (row.state == EPOCH_DURABLE)
+		a->newest = found->number;
+	state_epoch_free(&row);
+	return 0;
 }
 
 static int set_next_epoch(struct volume *vol, uint64_t highest, struct opening_message *m)
@@ -161,28 +172,28 @@ static int set_tag_locked(struct volume *vol, const char *name, uint64_t number)
 }
 
 /* `ours` are changes that the remote has not seen. */
-static int adopt_tags_locked(struct adoption *a, const struct buf *here, const struct buf *ours)
+static int adopt_tags_locked(struct volume *vol, const struct buf *there, const struct buf *here,
+			     const struct buf *ours)
 {
-	const struct remote_tag *t = (const struct remote_tag *)a->tags.data;
+	const struct remote_tag *t = (const struct remote_tag *)there->data;
 	const struct remote_tag *h = (const struct remote_tag *)here->data;
 	uint64_t number;
 	int error = 0;
 
-	for (size_t i = 0; !error && i < a->tags.len / sizeof(*t); i++)
+	for (size_t i = 0; !error && i < there->len / sizeof(*t); i++)
 		if (t[i].number && !has_tag(ours, t[i].name) &&
-		    (state_tag_get(a->vol->state, t[i].name, &number) || number != t[i].number))
-			error = set_tag_locked(a->vol, t[i].name, t[i].number);
+		    (state_tag_get(vol->state, t[i].name, &number) || number != t[i].number))
+			error = set_tag_locked(vol, t[i].name, t[i].number);
 	for (size_t i = 0; !error && i < here->len / sizeof(*h); i++)
-		if (!has_tag(ours, h[i].name) && !has_tag(&a->tags, h[i].name))
-			error = set_tag_locked(a->vol, h[i].name, 0);
+		if (!has_tag(ours, h[i].name) && !has_tag(there, h[i].name))
+			error = set_tag_locked(vol, h[i].name, 0);
 	return error;
 }
 
-static int adopt_tags(struct adoption *a)
+int adopt_tags(struct volume *vol)
 {
-	cleanup_buf struct buf here = {0}, ours = {0};
-	struct volume *vol = a->vol;
-	int error = records_tags(vol->remote, collect_tag, &a->tags);
+	cleanup_buf struct buf there = {0}, here = {0}, ours = {0};
+	int error = records_tags(vol->remote, collect_tag, &there);
 	SCOPED_LOCK(&vol->lock);
 
 	if (!error)
@@ -191,7 +202,7 @@ static int adopt_tags(struct adoption *a)
 		error = state_tag_each_unsynced(vol->state, collect_tag, &ours);
 	if (!error)
 		error = state_begin(vol->state);
-	return error ? error : state_end(vol->state, adopt_tags_locked(a, &here, &ours));
+	return error ? error : state_end(vol->state, adopt_tags_locked(vol, &there, &here, &ours));
 }
 
 /* ---- the live tree ---- */
@@ -287,12 +298,11 @@ int adopt_remote(struct volume *vol, struct opening_message *m)
 		return 0;
 	error = records_each(vol->remote, 0, adopt_epoch, &a);
 	if (!error)
-		error = adopt_tags(&a);
+		error = adopt_tags(vol);
 	if (!error)
 		error = follow_newest(&a, m);
 	/* Where our own work has the next numbers already, the uploader meets the conflict and says so. */
 	if (!error)
 		error = set_next_epoch(vol, a.highest, m);
-	buf_free(&a.tags);
 	return error;
 }

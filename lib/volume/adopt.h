@@ -5,6 +5,7 @@
 #define EPOCHFS_VOLUME_ADOPT_H
 
 #include "lib/volume/opening.h"
+#include "lib/volume/records.h"
 
 /*
  * At volume_open, after recovery and before the threads start; vol->store is open.
@@ -21,5 +22,13 @@
  * epoch does without it.
  */
 int adopt_remote(struct volume *vol, struct opening_message *m);
+
+/*
+ * The parts of it that an open volume repeats (follow.h). A record gets a row where it has none here, and
+ * the epoch that it continues is marked; a tombstone drops the epoch, unless the live tree stands on it.
+ * What is in memory (epoch index, trees) is the caller's to bring up to date.
+ */
+int adopt_record(struct volume *vol, const struct record_found *found);
+int adopt_tags(struct volume *vol);
 
 #endif

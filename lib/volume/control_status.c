@@ -9,6 +9,7 @@
 #include "lib/volume/bodies.h"
 #include "lib/volume/control_internal.h"
 #include "lib/volume/evict.h"
+#include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/seal.h"
@@ -245,7 +246,7 @@ json_t *control_status(struct volume *vol)
 	if (vol->sealer)
 		add_live(vol, o);
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
-	    holder_status(vol, o) != 0) {
+	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

@@ -9,7 +9,6 @@
 
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
-#include "lib/util/parse.h"
 #include "lib/util/thread.h"
 #include "lib/volume/lease.h"
 #include "lib/volume/lease_process.h"
@@ -108,15 +107,12 @@ static void *run(void *arg)
 static void tell_waiting(void *arg, const struct lease_info *holder, int64_t at_most_ns)
 {
 	struct volume *vol = arg;
-	cleanup_buf struct buf who = {0};
-	char since[FORMAT_MAX] = "an unknown time";
+	cleanup_buf struct buf held = {0};
 
-	lease_describe(holder, &who);
-	if (holder->holder[0])
-		format_time(holder->since_ns, since);
-	log_warn("%s: held by %s since %s; waiting for up to %" PRId64
-		 " s to see whether it is alive (--take-over takes it at once)",
-		 remote_name(vol->remote), buf_str(&who), since, at_most_ns / NS_PER_S);
+	lease_describe_held(holder, &held);
+	log_warn("%s: %s; waiting for up to %" PRId64
+		 " s to see whether it is alive (--take-over does not wait)",
+		 remote_name(vol->remote), buf_str(&held), at_most_ns / NS_PER_S);
 }
 
 static bool gives_up(void *arg)
@@ -128,15 +124,14 @@ static bool gives_up(void *arg)
 
 static int refuse(struct volume *vol, const struct lease_info *by, struct opening_message *m)
 {
-	cleanup_buf struct buf who = {0};
-	char since[FORMAT_MAX];
+	cleanup_buf struct buf held = {0};
 
-	lease_describe(by, &who);
-	format_time(by->since_ns, since);
-	return opening_fail(m, -EBUSY,
-			    "%s is in use: held for writing by %s since %s (its clock): unmount it "
-			    "there, read along with -o ro, or take it away with --take-over",
-			    remote_name(vol->remote), buf_str(&who), since);
+	lease_describe_held(by, &held);
+	return opening_fail(
+		m, -EBUSY,
+		"%s is in use: %s: unmount it there, read along with -o ro, or take it away "
+		"with --take-over",
+		remote_name(vol->remote), buf_str(&held));
 }
 
 static int take_failed(struct volume *vol, int error, const struct lease_info *by,

@@ -11,6 +11,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/hash.h"
 #include "lib/util/log.h"
+#include "lib/util/parse.h"
 #include "lib/volume/lease_process.h"
 
 /* A holder that renews is looked at so often that nobody waits much longer than for its next renewal. */
@@ -455,4 +456,16 @@ void lease_describe(const struct lease_info *l, struct buf *out)
 	if (l->mountpoint[0])
 		buf_printf(out, ", mounted at %s", l->mountpoint);
 	buf_printf(out, ")");
+}
+
+void lease_describe_held(const struct lease_info *l, struct buf *out)
+{
+	char since[FORMAT_MAX];
+
+	buf_printf(out, "held for writing by ");
+	lease_describe(l, out);
+	if (!l->holder[0])
+		return;
+	format_time(l->since_ns, since);
+	buf_printf(out, " since %s (its clock)", since);
 }

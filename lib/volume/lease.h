@@ -99,6 +99,8 @@ struct lease_view {
 };
 void lease_get(struct lease *l, struct lease_view *ret_view);
 
+/* "held for writing by HOST (process 12, mounted at /mnt/ckpt) since TIME (its clock)"; appends. */
+void lease_describe_held(const struct lease_info *l, struct buf *out);
 /* "HOST (process 12, mounted at /mnt/ckpt)"; appends. */
 void lease_describe(const struct lease_info *l, struct buf *out);
 

@@ -103,6 +103,8 @@ struct record_slot {
 struct record_list {
 	struct remote *remote;
 	uint64_t after;
+	record_wanted_fn wanted; /* NULL: all */
+	void *wanted_arg;
 	struct record_slot *slots;
 	size_t count, cap;
 	atomic_size_t next; /* slot that the next free reader takes */
@@ -113,8 +115,9 @@ static int list_epoch(void *arg, const char *key, uint64_t size)
 	struct record_list *list = arg;
 	uint64_t number;
 
-	(void)size;
 	if (epoch_key_parse(key, &number) || number <= list->after)
+		return 0;
+	if (list->wanted && !list->wanted(list->wanted_arg, number, size))
 		return 0;
 	if (list->count == list->cap) {
 		size_t cap = list->cap ? 2 * list->cap : 64;
@@ -245,21 +248,35 @@ static void list_free(struct record_list *list)
 	free(list->slots);
 }
 
+static int give_all(struct record_list *list, record_fn fn, void *arg)
+{
+	int error = remote_list(list->remote, PREFIX_EPOCHS, list_epoch, list);
+
+	if (!error && list->count) {
+		qsort(list->slots, list->count, sizeof(*list->slots), compare_slots);
+		error = summary_each(list->remote, list->slots[0].number - 1, fill_slot, list);
+	}
+	if (!error)
+		read_all(list);
+	for (size_t i = 0; !error && i < list->count; i++)
+		error = give_slot(&list->slots[i], fn, arg);
+	list_free(list);
+	return error;
+}
+
 int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg)
 {
 	struct record_list list = {.remote = remote, .after = after};
-	int error = remote_list(remote, PREFIX_EPOCHS, list_epoch, &list);
 
-	if (!error && list.count) {
-		qsort(list.slots, list.count, sizeof(*list.slots), compare_slots);
-		error = summary_each(remote, after, fill_slot, &list);
-	}
-	if (!error)
-		read_all(&list);
-	for (size_t i = 0; !error && i < list.count; i++)
-		error = give_slot(&list.slots[i], fn, arg);
-	list_free(&list);
-	return error;
+	return give_all(&list, fn, arg);
+}
+
+int records_each_wanted(struct remote *remote, record_wanted_fn wanted, void *wanted_arg,
+			record_fn fn, void *arg)
+{
+	struct record_list list = {.remote = remote, .wanted = wanted, .wanted_arg = wanted_arg};
+
+	return give_all(&list, fn, arg);
 }
 
 struct summary_job {

@@ -29,6 +29,13 @@ typedef int (*record_fn)(void *arg, const struct record_found *found);
  * 0 or the remote's -errno.
  */
 int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg);
+/*
+ * The same for those epochs alone that `wanted` picks by the number and the size of the object, in one listing: who has read
+ * them before need not read them again. It is called for each, in no promised order.
+ */
+typedef bool (*record_wanted_fn)(void *arg, uint64_t number, uint64_t size);
+int records_each_wanted(struct remote *remote, record_wanted_fn wanted, void *wanted_arg,
+			record_fn fn, void *arg);
 /* -ENOENT (also a tombstone), -EBADMSG, or the remote's. ret_text may be NULL; free it. */
 int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
 		char **ret_text);

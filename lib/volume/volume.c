@@ -12,6 +12,7 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/evict.h"
+#include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/opening.h"
@@ -38,6 +39,7 @@ static struct volume *volume_alloc(const struct volume_options *options)
 	atomic_init(&vol->durable_until_ns, options->durable_close ? INT64_MAX : 0);
 	vol->cache_fd = vol->lock_fd = vol->objects_fd = vol->trees_fd = vol->torn_fd = -1;
 	pthread_mutex_init(&vol->lock, NULL);
+	pthread_rwlock_init(&vol->events_lock, NULL);
 	if (cond_init_mono(&vol->changed)) {
 		options_free(&vol->options);
 		free(vol);
@@ -218,6 +220,8 @@ static int start(struct volume *vol, struct opening_message *m)
 		error = uploader_start(vol);
 	if (!error)
 		error = check_epoch(vol, m);
+	if (!error)
+		error = follower_start(vol);
 	return error;
 }
 
@@ -251,7 +255,9 @@ int volume_open(const struct volume_options *options, struct volume **ret_volume
 
 void volume_set_events(struct volume *vol, const struct volume_events *events)
 {
+	pthread_rwlock_wrlock(&vol->events_lock);
 	vol->events = *events;
+	pthread_rwlock_unlock(&vol->events_lock);
 }
 
 int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), void *arg)
@@ -277,6 +283,8 @@ static void close_fd(int fd)
 
 void volume_close(struct volume *vol)
 {
+	if (vol->follower)
+		follower_stop(vol);
 	/* What the keeper still commits, the sealer must see; what the uploader lets go, the keeper
 	 * removes: so it comes twice. */
 	if (vol->bodies)
@@ -314,6 +322,7 @@ void volume_close(struct volume *vol)
 	remote_close(vol->remote);
 	remote_close(vol->plain);
 	pthread_cond_destroy(&vol->changed);
+	pthread_rwlock_destroy(&vol->events_lock);
 	pthread_mutex_destroy(&vol->lock);
 	options_free(&vol->options);
 	free(vol->run_id);
@@ -349,20 +358,26 @@ const struct volume_options *volume_options(const struct volume *vol)
 
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name)
 {
+	pthread_rwlock_rdlock(&vol->events_lock);
 	if (vol->events.entry_changed)
 		vol->events.entry_changed(vol->events.arg, parent, name);
+	pthread_rwlock_unlock(&vol->events_lock);
 }
 
 void volume_file_changed(struct volume *vol, uint64_t ino)
 {
+	pthread_rwlock_rdlock(&vol->events_lock);
 	if (vol->events.file_changed)
 		vol->events.file_changed(vol->events.arg, ino);
+	pthread_rwlock_unlock(&vol->events_lock);
 }
 
 void volume_epoch_dropped(struct volume *vol, uint64_t number)
 {
+	pthread_rwlock_rdlock(&vol->events_lock);
 	if (vol->events.epoch_dropped)
 		vol->events.epoch_dropped(vol->events.arg, number);
+	pthread_rwlock_unlock(&vol->events_lock);
 }
 
 int volume_statfs(struct volume *vol, struct volume_space *ret_space)

@@ -22,7 +22,8 @@ struct volume;
 
 /*
  * What the volume tells the mount. Called without the volume's lock, from any thread; may block on
- * the kernel. Set before the first request; any member may be NULL.
+ * the kernel. Any member may be NULL. Once volume_set_events returns, none of the earlier ones is being
+ * called any more.
  */
 struct volume_events {
 	void *arg;

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import uuid
 
 import pytest
@@ -117,7 +118,7 @@ def test_a_holder_that_is_gone_elsewhere_lapses(pair):
     move_holder_elsewhere(a)
     b.mount()
     log = b.log.read_text()
-    assert "held by elsewhere" in log and "waiting for up to 2 s" in log
+    assert "held for writing by elsewhere" in log and "waiting for up to 2 s" in log
     assert "took the lease of" in log
     assert save(b, "f", "2") == 2
     fsck(b)
@@ -239,3 +240,189 @@ def test_a_holder_that_cannot_be_read_is_waited_for(pair):
     b.mount(**{"take-over": True})
     assert "took the lease" in b.log.read_text() and "unknown host" in b.log.read_text()
     assert len(leases(b)) == 2
+
+
+# ---- many readers ----
+
+
+@pytest.fixture
+def followed(make_volume):
+    """A writer with one epoch, and a reader of it with a cache of its own."""
+    writer, reader = family(make_volume, 2)
+    writer.mount()
+    save(writer, "f", "one")
+    reader.mount(ro=True)
+    return writer, reader
+
+
+def follows(reader, number):
+    """Waits until the reader stands on that epoch, and the kernel has been told: another look was begun since."""
+    wait_until(lambda: reader.status()["epochs"]["current"] == number, "the reader to follow to epoch %d" % number)
+    now = time.time_ns()
+    wait_until(lambda: reader.status()["follow"]["refreshed_ns"] >= now, "the next look")
+
+
+def test_a_reader_follows(followed):
+    writer, reader = followed
+    assert (reader.path / "f").read_text() == "one"
+    assert reader.tags() == {}
+    os.mkdir(writer.path / "dir")
+    (writer.path / "dir" / "new").write_text("n" * 10000)
+    assert save(writer, "f", "two") == 2
+    os.symlink("1", writer.epochs_dir / "best")
+    follows(reader, 2)
+    assert (reader.path / "f").read_text() == "two"
+    assert (reader.path / "dir" / "new").read_text() == "n" * 10000
+    assert sorted(os.listdir(reader.path)) == ["dir", "f"]
+    assert reader.epochs() == [1, 2]
+    assert os.readlink(reader.epochs_dir / "latest") == os.readlink(reader.epochs_dir / "current") == "000002"
+    assert (reader.epoch(1) / "f").read_text() == "one"
+    wait_until(lambda: reader.tags() == {"best": 1}, "the tag")
+    listed = json.loads(run(BIN, "log", "--json", reader.path).stdout)
+    assert [e["epoch"] for e in listed] in ([2, 1], [1, 2])
+    # What is removed is gone, also from the kernel's caches; what is dropped too.
+    os.unlink(writer.path / "f")
+    os.unlink(writer.epochs_dir / "best")
+    assert save(writer, "g", "three") == 3
+    os.rmdir(writer.epoch(1))
+    follows(reader, 3)
+    assert sorted(os.listdir(reader.path)) == ["dir", "g"]
+    assert not (reader.path / "f").exists()
+    wait_until(lambda: reader.epochs() == [2, 3] and not reader.tags(), "what was dropped to go")
+    assert not (reader.epochs_dir / "000001").exists() and not (reader.epochs_dir / "1").is_symlink()
+    with pytest.raises(OSError):
+        (reader.path / "new").write_text("x")
+    reader.unmount()
+    writer.unmount()
+    fsck(writer)
+
+
+def test_what_a_reader_has_open_stays_whole(followed):
+    """An open file keeps its content, through many epochs; by name there is always one whole version."""
+    writer, reader = followed
+    size = 1 << 20
+    save(writer, "f", "A" * size)
+    follows(reader, 2)
+    with open(reader.path / "f") as old:
+        assert old.read(10) == "A" * 10
+        for number, letter in enumerate("BCDE", 3):
+            assert save(writer, "f", letter * size) == number
+            while reader.status()["epochs"]["current"] < number:
+                text = (reader.path / "f").read_text()
+                assert len(text) == size and text == text[0] * size
+            follows(reader, number)
+            assert (reader.path / "f").read_text() == letter * size
+        assert old.read() == "A" * (size - 10)
+        assert os.fstat(old.fileno()).st_size == size
+
+
+def test_many_readers_follow(make_volume):
+    writer, *readers = family(make_volume, 6)
+    writer.mount()
+    save(writer, "f", "1")
+    for r in readers:
+        r.mount(ro=True)
+    for number in range(2, 5):
+        assert save(writer, "f", str(number)) == number
+    for r in readers:
+        follows(r, 4)
+        assert (r.path / "f").read_text() == "4"
+        assert "lease" not in r.status()
+    assert len(leases(writer)) == 1
+    # They go on when the writer ends, and when the next one comes.
+    writer.kill()
+    writer.mount()
+    save(writer, "f", "5")
+    for r in readers:
+        follows(r, 5)
+
+
+def test_a_reader_of_one_epoch_does_not_follow(followed):
+    writer, reader = followed
+    reader.unmount()
+    reader.mount(ro=True, epoch=1)
+    save(writer, "f", "two")
+    assert "follow" not in reader.status()
+    assert (reader.path / "f").read_text() == "one"
+    assert reader.epochs() == [1]
+
+
+def test_a_reader_needs_a_cache_of_its_own(followed):
+    writer, reader = followed
+    other = reader.path.with_name("other")
+    other.mkdir()
+    done = run(BIN, "mount", "-o", "ro,cache-dir=%s" % reader.cache, reader.url, other, check=False)
+    assert done.returncode == 8 and "in use by another mount" in done.stderr
+    assert "cache of its own" in done.stderr
+    assert writer.status()["lease"]["state"] == "held"
+
+
+def test_a_reader_waits_for_a_remote_that_is_away(followed, tmp_path):
+    writer, reader = followed
+    reader.unmount()
+    control = tmp_path / "faults"
+    reader.url = "fault+%s?control=%s" % (reader.url, control)
+    reader.mount(ro=True, patience="1s")
+    new = tmp_path / "faults.new"
+    new.write_text("down=1")
+    new.rename(control)
+    save(writer, "f", "two")
+    wait_until(lambda: "error" in reader.status()["follow"], "a refresh that fails")
+    assert (reader.path / "f").read_text() == "one"
+    control.unlink()
+    follows(reader, 2)
+    wait_until(lambda: "error" not in reader.status()["follow"], "a refresh that goes well")
+    assert (reader.path / "f").read_text() == "two"
+
+
+def test_a_cache_that_followed_can_write(followed):
+    """A reader's cache, mounted for writing: nothing of what it followed is news to it."""
+    writer, reader = followed
+    save(writer, "f", "two")
+    save(writer, "g", "three")
+    follows(reader, 3)
+    reader.unmount()
+    writer.unmount()
+    reader.mount()
+    assert reader.seal() == 3  # nothing changed
+    assert save(reader, "f", "four") == 4
+    reader.kill()
+    reader.mount()
+    assert reader.seal() == 4
+    fsck(reader)
+
+
+def test_the_work_of_a_writer_is_not_touched_by_following(pair):
+    """A cache with epochs that are only there, mounted read-only: the live tree is that work, whatever comes."""
+    a, b = pair
+    a.mount()
+    save(a, "f", "1")
+    b.mount(**{"take-over": True})
+    (a.path / "f").write_text("mine")
+    a.seal()
+    wait_until(lambda: a.status()["upload"].get("conflict"), "the upload to stop")
+    a.unmount()
+    a.mount(ro=True)
+    for number in range(2, 5):
+        save(b, "f", "theirs %d" % number)
+    wait_until(lambda: 4 in a.epochs(), "the other's epochs")
+    assert (a.path / "f").read_text() == "mine"
+    assert (a.epoch(2) / "f").read_text() == "mine"
+    assert (a.epoch(3) / "f").read_text() == "theirs 3"
+
+
+# ---- changes without a mount ----
+
+
+def test_a_tag_on_a_remote_goes_beside_a_mount_that_writes(pair):
+    """One small object, created only if it is absent: it takes no lease, and readers see it."""
+    a, b = pair
+    a.mount()
+    save(a, "f", "1")
+    b.mount(ro=True)
+    run(BIN, "tag", a.url, "1", "best")
+    wait_until(lambda: b.tags() == {"best": 1}, "the tag")
+    assert a.status()["lease"]["state"] == "held"
+    save(a, "f", "2")
+    a.remount()
+    assert a.tags() == {"best": 1}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A read-only volume follows its remote: what a writer elsewhere adds and drops appears here. Private to
+ * lib/volume.
+ *
+ * Every options.refresh_ns a thread lists the epochs' objects, reads those that are new or have another size
+ * (a tombstone is smaller than any record), and all tags; then the live tree is made equal to the newest
+ * epoch's, as a rollback does it: in one transaction, files that are equal stay what they are, and who has a
+ * file open keeps the content that it had. The kernel is told of each name and file that changed, and of
+ * each epoch that is gone.
+ *
+ * Local state that is not in the remote (the cache was a writer's, which was not uploaded) is never touched:
+ * then only epochs and tags follow.
+ */
+#ifndef EPOCHFS_VOLUME_FOLLOW_H
+#define EPOCHFS_VOLUME_FOLLOW_H
+
+#include <jansson.h>
+#include "lib/volume/internal.h"
+
+/* The last step of volume_open. Does nothing for a volume that is written to, is local, or shows one past
+ * epoch. 0 or -errno. */
+int follower_start(struct volume *vol);
+/* Before anything else is closed; cancels what waits at the remote. */
+void follower_stop(struct volume *vol);
+/* "follow" for `status`: when it was last up to date, and what is wrong since. */
+int follower_status(struct volume *vol, json_t *status);
+
+#endif
