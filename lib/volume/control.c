@@ -163,9 +163,10 @@ static int op_wait(struct request *r)
 			    "not durable in time; it is kept here and goes on uploading: "
 			    "`epochfs status` says what is pending");
 	if (error == -EBUSY)
-		return fail(r, error,
-			    "another writer has taken the volume over: nothing is uploaded from here any "
-			    "more; `epochfs status` says who");
+		return fail(
+			r, error,
+			"another writer has taken the volume over: nothing is uploaded from here any "
+			"more; `epochfs status` says who");
 	if (error)
 		return error;
 	return answer_epoch(r, number ? number : epochs_current(r->vol));
