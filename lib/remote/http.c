@@ -37,6 +37,7 @@ static int copy_string(const char *from, const char **ret_to)
 static void config_free(struct http_config *c)
 {
 	free((char *)c->ca_file);
+	free((char *)c->ca_dir);
 	free((char *)c->client_cert);
 	free((char *)c->client_key);
 }
@@ -45,6 +46,7 @@ static int config_copy(const struct http_config *from, struct http_config *to)
 {
 	*to = (struct http_config){.limits = from->limits, .insecure = from->insecure};
 	if (copy_string(from->ca_file, &to->ca_file) < 0 ||
+	    copy_string(from->ca_dir, &to->ca_dir) < 0 ||
 	    copy_string(from->client_cert, &to->client_cert) < 0 ||
 	    copy_string(from->client_key, &to->client_key) < 0) {
 		config_free(to);
@@ -227,8 +229,12 @@ static CURLcode set_connection(const struct http *h, CURL *easy)
 	/* Refused where a request that failed early has left its buffers: then those are used. */
 	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_SIZE);
 	curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE);
-	if (config->ca_file)
+	if (config->ca_file) {
 		SET(CURLOPT_CAINFO, config->ca_file);
+		SET(CURLOPT_CAPATH, NULL);
+	}
+	if (config->ca_dir)
+		SET(CURLOPT_CAPATH, config->ca_dir);
 	if (config->client_cert) {
 		SET(CURLOPT_SSLCERT, config->client_cert);
 		SET(CURLOPT_SSLKEY, config->client_key ? config->client_key : config->client_cert);
@@ -383,9 +389,10 @@ static int follow(struct http *h, const struct http_request *q, struct http_slot
 {
 	char *url = NULL;
 	size_t out_start = q->out ? q->out->len : 0;
+	unsigned i;
 	int r;
 
-	for (unsigned i = 0;; i++) {
+	for (i = 0;; i++) {
 		struct http_transfer t = {
 			.http = h,
 			.q = q,
@@ -407,6 +414,7 @@ static int follow(struct http *h, const struct http_request *q, struct http_slot
 		if (!next)
 			break;
 	}
+	answer->redirected = i > 0;
 	if (r < 0 && q->out)
 		q->out->len = out_start;
 	return r;

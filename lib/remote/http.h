@@ -21,7 +21,8 @@ struct http;
 /* How all requests of an engine behave; zero is the default of each. */
 struct http_config {
 	struct remote_limits limits; /* connections, rates, times (remote.h) */
-	const char *ca_file;	     /* PEM; NULL: the system's */
+	const char *ca_file;	     /* PEM, trusted in place of the system's; NULL: those */
+	const char *ca_dir;	     /* hashed folder, trusted beside them; NULL: none */
 	const char *client_cert;     /* PEM file, also an X.509 proxy; NULL: none */
 	const char *client_key;	     /* PEM file; NULL: in client_cert */
 	bool insecure;		     /* takes any server certificate: only where the user asks */
@@ -57,19 +58,27 @@ struct http_request {
 	/* "Expect: 100-continue" with any body. Otherwise only from 1 MiB on, and with sigv4; never
 	 * where the headers hold an "Expect" with the value "". */
 	bool expect_continue;
+	/* Called when the first half of the body is on its way and nothing of the second; NULL: not.
+	 * May make requests, on another engine. Not called where there is no body. */
+	void (*half_sent)(void *arg);
+	void *half_sent_arg;
 };
+
+#define HTTP_LOCK_TOKEN_MAX 256
 
 struct http_answer {
 	int status;	 /* 200, 404, ...; the last one after redirects */
 	struct buf body; /* of every other answer (cut at 64 KiB), and of 2xx without `out` */
 	uint64_t length; /* of the Content-Length header, also for HEAD; UINT64_MAX: none */
+	bool redirected; /* the answer is about another URL of that server than was asked for */
 	char etag[128];	 /* as sent, with its quotes; "" : none or too long */
 	char content_range[64]; /* "bytes 0-9/100"; "": none */
 	char location[2048];	/* "" : none */
 	char allow[256];	/* the methods of an answer to OPTIONS; "" */
 	char dav[64];		/* the DAV header */
 	char server[64];
-	int64_t date_ns; /* wall clock of the server, from Date; 0: none */
+	char lock_token[HTTP_LOCK_TOKEN_MAX]; /* of an answer to LOCK, with its <>; "" */
+	int64_t date_ns;		      /* wall clock of the server, from Date; 0: none */
 };
 void http_answer_free(struct http_answer *a);
 #define cleanup_http_answer CLEANUP(http_answer_free)

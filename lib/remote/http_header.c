@@ -81,6 +81,8 @@ static void header(struct http_transfer *t, const char *name, const char *value)
 		keep(a->dav, sizeof(a->dav), value);
 	else if (strcasecmp(name, "Server") == 0)
 		keep(a->server, sizeof(a->server), value);
+	else if (strcasecmp(name, "Lock-Token") == 0)
+		keep(a->lock_token, sizeof(a->lock_token), value);
 	else if (strcasecmp(name, "Date") == 0)
 		a->date_ns = date(value);
 	else if (strcasecmp(name, "Retry-After") == 0)

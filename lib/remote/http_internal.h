@@ -29,6 +29,7 @@ struct http_transfer {
 	int64_t waited_ns; /* for the rates */
 	int64_t retry_after_ns;
 	unsigned sendings; /* how often curl began to send the request */
+	bool half_told;	   /* half_sent was called */
 	bool body_began;
 	bool cut;  /* the text of an error was long: the rest is not read */
 	int error; /* why a callback of ours ended the transfer */

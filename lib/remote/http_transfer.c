@@ -36,10 +36,24 @@ static bool wait_turn(struct http_transfer *t, struct http_rate *rate, size_t by
 	return wait_ns == 0 || !ended(t, remote_sleep(t->http->owner, wait_ns));
 }
 
+/* How much may go before the caller is told of the half. */
+static size_t until_half(struct http_transfer *t)
+{
+	size_t half = t->q->body_len / 2;
+
+	if (!t->q->half_sent || t->half_told)
+		return t->q->body_len - t->body_at;
+	if (t->body_at < half)
+		return half - t->body_at;
+	t->half_told = true;
+	t->q->half_sent(t->q->half_sent_arg);
+	return t->q->body_len - t->body_at;
+}
+
 static size_t on_read(char *to, size_t size, size_t count, void *arg)
 {
 	struct http_transfer *t = arg;
-	size_t left = t->q->body_len - t->body_at;
+	size_t left = until_half(t);
 	size_t len = http_rate_piece(&t->http->up, size * count);
 
 	if (len > left)
