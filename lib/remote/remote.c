@@ -22,7 +22,8 @@ static const struct {
 } kinds[] = {
 	{"file", false, remote_file_open}, {"memory", false, remote_memory_open},
 	{"none", false, remote_none_open}, {"s3", false, remote_s3_open},
-	{"gs", false, remote_s3_open},	   {"sftp", false, remote_sftp_open},
+	{"gs", false, remote_s3_open},	   {"https", false, remote_dav_open},
+	{"http", false, remote_dav_open},  {"sftp", false, remote_sftp_open},
 	{"exec", false, remote_exec_open}, {"fault", true, remote_fault_open},
 };
 

@@ -8,7 +8,7 @@
 #include "lib/util/log.h"
 
 #define KINDS_TEXT                                                                                 \
-	"/abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, sftp://HOST/DIR, exec:PROGRAM ARGS, fault+URL"
+	"/abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, https://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, fault+URL"
 
 /* Why remote_open failed, in this thread, as the kind says it; error 0: it did not say. */
 static _Thread_local struct {

@@ -103,6 +103,7 @@ typedef int remote_open_fn(const struct remote_url *url, const char *text,
 remote_open_fn remote_file_open;
 remote_open_fn remote_memory_open;
 remote_open_fn remote_none_open;
+remote_open_fn remote_dav_open;
 remote_open_fn remote_sftp_open;
 remote_open_fn remote_exec_open;
 remote_open_fn remote_s3_open; /* also gs */

@@ -125,7 +125,7 @@ START_TEST(opening_says_what_is_wrong)
 		{"/dev/null/sub", -ENOTDIR, "not a directory"},
 		{"fault+ftp://x", -EPROTONOSUPPORT, "no such kind"},
 		{"fault+none?put.eror=1", -EINVAL, "not a remote"},
-		{"https://u:secret@h/", -EPROTONOSUPPORT, "https://u:***@h/: no such kind"},
+		{"ftps://u:secret@h/", -EPROTONOSUPPORT, "ftps://u:***@h/: no such kind"},
 	};
 	struct remote *r = NULL;
 	char text[REMOTE_TEXT_MAX];
