@@ -120,7 +120,7 @@ static int plan(struct export *x)
 /* ---- directories ---- */
 
 /* One that is there is used; its mode may have come from an earlier run and forbid writing. */
-static int use_directory(const struct export *x, int parent, const char *name)
+static int use_directory(const struct export *x, int parent, const char *name, int *ret_fd)
 {
 	cleanup_close int fd = -1;
 	struct stat st;
@@ -131,11 +131,13 @@ static int use_directory(const struct export *x, int parent, const char *name)
 	if (x->how->force && fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700 &&
 	    fchmod(fd, (st.st_mode & 07777) | 0700))
 		return -errno;
+	*ret_fd = steal_fd(&fd);
 	return 0;
 }
 
 static int make_directory(const struct export *x, uint32_t id, struct export_cursor *cursor)
 {
+	cleanup_close int fd = -1;
 	struct tree_entry e;
 	int parent, error = export_parent_fd(x, id, cursor, &parent);
 
@@ -144,7 +146,12 @@ static int make_directory(const struct export *x, uint32_t id, struct export_cur
 	tree_get(x->tree, id, &e);
 	if (mkdirat(parent, e.name, 0700) == 0)
 		return 0;
-	return errno == EEXIST ? use_directory(x, parent, e.name) : -errno;
+	if (errno != EEXIST)
+		return -errno;
+	error = use_directory(x, parent, e.name, &fd);
+	if (!error)
+		export_sweep(fd);
+	return error;
 }
 
 /* Runs fn for each directory but the root, and marks what fails; deepest first if asked for. */
@@ -219,8 +226,10 @@ static void finish_root(const struct export *x, bool was_empty)
 
 static void restore(struct export *x)
 {
-	bool was_empty = is_empty(x->how->to_fd);
+	bool was_empty;
 
+	export_sweep(x->how->to_fd);
+	was_empty = is_empty(x->how->to_fd);
 	export_advance(x, 0, 0);
 	each_directory(x, false, make_directory);
 	export_files(x);

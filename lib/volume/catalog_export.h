@@ -77,7 +77,24 @@ void export_cursor_close(struct export_cursor *c);
 /* Opens a directory by its name, not through a symlink; flags beside that, O_PATH or O_RDONLY. */
 int export_open_dir(int dir, const char *name, int flags, int *ret_fd);
 
+/*
+ * A file that is being restored has no name, where the file system can do that (O_TMPFILE), so that
+ * a killed run leaves nothing. Elsewhere it has a temporary one and is locked (flock) while its
+ * writer lives; export_sweep removes those that are not.
+ */
 #define EXPORT_TEMPORARY_MAX 40
+struct export_file {
+	int fd;
+	char temporary[EXPORT_TEMPORARY_MAX]; /* "": it has no name */
+};
+int export_file_new(int dir, struct export_file *ret_file);
+/* Gives it its name and closes it. On failure nothing of it is left. */
+int export_file_publish(const struct export *x, int dir, struct export_file *f, const char *name);
+/* Without a name to give. */
+void export_file_drop(int dir, struct export_file *f);
+/* Removes what killed runs have left in this directory. */
+void export_sweep(int dir);
+
 /* A name that nobody guesses: 0 or -errno. */
 int export_temporary_name(char ret_name[EXPORT_TEMPORARY_MAX]);
 /* -EEXIST where something has the name and nothing may be replaced. */

@@ -3,7 +3,6 @@
 #include "lib/volume/catalog_export.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,35 +99,22 @@ static int fill(struct export *x, int fd, const struct tree_entry *e, struct rea
 	return error;
 }
 
-/* A write that fails late, on a network's file system, is told by close. */
-static int close_checked(int *fd)
-{
-	return close(steal_fd(fd)) ? -errno : 0;
-}
-
 static int restore_file(struct export *x, int dir, const struct tree_entry *e, struct reason *why)
 {
-	char temporary[EXPORT_TEMPORARY_MAX];
-	cleanup_close int fd = -1;
+	struct export_file f;
 	int error = export_check_free(x, dir, e->name);
 
 	if (!error)
-		error = export_temporary_name(temporary);
+		error = export_file_new(dir, &f);
 	if (error)
 		return error;
-	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
-	error = fill(x, fd, e, why);
+	error = fill(x, f.fd, e, why);
 	if (!error)
-		error = export_attr_fd(x, fd, e);
+		error = export_attr_fd(x, f.fd, e);
 	if (!error)
-		error = close_checked(&fd);
-	if (error) {
-		unlinkat(dir, temporary, 0);
-		return error;
-	}
-	return export_publish(x, dir, temporary, e->name);
+		return export_file_publish(x, dir, &f, e->name);
+	export_file_drop(dir, &f);
+	return error;
 }
 
 static void restore_one(struct export *x, uint32_t id, struct export_cursor *cursor)

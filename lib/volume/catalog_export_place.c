@@ -74,19 +74,6 @@ void export_cursor_close(struct export_cursor *c)
 	c->fd = -1;
 }
 
-int export_temporary_name(char ret_name[EXPORT_TEMPORARY_MAX])
-{
-	uint8_t random[8];
-	char hex[2 * sizeof(random) + 1];
-	int error = random_bytes(random, sizeof(random));
-
-	if (error)
-		return error;
-	hex_encode(random, sizeof(random), hex);
-	snprintf(ret_name, EXPORT_TEMPORARY_MAX, ".epochfs-export-%s", hex);
-	return 0;
-}
-
 int export_check_free(const struct export *x, int dir, const char *name)
 {
 	struct stat st;
