@@ -6,8 +6,11 @@ the configuration in the server's folder, so that any number run side by side an
 /etc/ceph or /var/lib/ceph.
 """
 
+import json
 import os
+import re
 import subprocess
+import urllib.parse
 import uuid
 
 import s3_client
@@ -65,6 +68,10 @@ rgw frontends = {frontends}
 rgw gc obj min wait = 5
 rgw gc processor period = 5
 """
+
+
+ALLOW = json.dumps({"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": ["s3:*", "sts:*"], "Resource": ["*"]}]})
 
 
 class Rgw(Server):
@@ -128,7 +135,7 @@ class Rgw(Server):
         (self.folder / "osd0").mkdir()
         (self.folder / "ceph.conf").write_text(CONFIGURATION.format(
             folder=self.folder, fsid=self.fsid, mon_port=self.mon_port, frontends=frontends, memory=self.memory,
-            sts="rgw enable apis = s3, sts\nrgw s3 auth use sts = true\nrgw sts key = 0123456789abcdef\n"
+            sts="rgw enable apis = s3, sts, iam\nrgw s3 auth use sts = true\nrgw sts key = 0123456789abcdef\n"
             if self.sts else ""))
 
     def start(self):
@@ -159,6 +166,28 @@ class Rgw(Server):
         for process in reversed(self.processes):
             process.kill()
         super().stop()
+
+    def iam(self, service, **fields):
+        """The answer of IAM or STS."""
+        return self.client().ask("POST", "/", body=urllib.parse.urlencode(fields).encode(), service=service,
+                                 headers={"content-type": "application/x-www-form-urlencoded"}).decode()
+
+    def session(self):
+        """Key, secret and token of a session of the user."""
+        self.run("radosgw-admin", "caps", "add", "--uid", "test", "--caps", "user-policy=*")
+        self.iam("iam", Action="PutUserPolicy", UserName="test", PolicyName="all", PolicyDocument=ALLOW)
+        answer = self.iam("sts", Action="GetSessionToken", Version="2011-06-15")
+        return tuple(re.search("<%s>(.*?)</%s>" % (n, n), answer)[1]
+                     for n in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+
+    def role(self, name):
+        """Makes a role that the user may take, and that may do all: its ARN."""
+        trust = json.dumps({"Version": "2012-10-17", "Statement": [
+            {"Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/test"]}, "Action": ["sts:AssumeRole"]}]})
+        self.run("radosgw-admin", "role", "create", "--role-name", name, "--assume-role-policy-doc", trust)
+        self.run("radosgw-admin", "role-policy", "put", "--role-name", name, "--policy-name", "all", "--policy-doc",
+                 ALLOW)
+        return "arn:aws:iam:::role/" + name
 
     def add_user(self, name, key, secret):
         self.run("radosgw-admin", "user", "create", "--uid", name, "--display-name", name, "--access-key", key,
