@@ -16,7 +16,11 @@
 
 /* Whose lease the cache had last: with the cache locked, that holder is gone. */
 #define META_LEASE "lease"
-/* An unmount waits no longer for a remote that does not answer. */
+/* An object of a kilobyte: what takes longer is tried anew. */
+#define CONNECT_LIMIT (5 * NS_PER_S)
+#define STALL_LIMIT   (10 * NS_PER_S)
+#define TOTAL_LIMIT   (20 * NS_PER_S)
+/* An unmount begins no further try after that. */
 #define RELEASE_TRIES 3
 #define RELEASE_TOTAL (5 * NS_PER_S)
 
@@ -26,6 +30,9 @@ _Static_assert(LEASE_MIN_NS == LEASE_TTL_MIN_NS && LEASE_MAX_NS == LEASE_TTL_MAX
 struct holder {
 	struct volume *vol;
 	struct lease *lease;
+	/* Its own, without retries: a renewal does not queue behind the transfers of an upload, nor behind
+	 * their limit of rate. */
+	struct remote *remote;
 	int64_t ttl_ns;
 	pthread_t thread;
 	bool runs;
@@ -34,6 +41,7 @@ struct holder {
 	pthread_cond_t wake;
 	bool stops;
 	int error; /* of the last renewal; 0: it went well */
+	bool late; /* not renewed for so long that it has lapsed for others; the log has it */
 	bool told; /* the log has that it is lost */
 };
 
@@ -56,18 +64,21 @@ static void tell_lost(struct holder *h)
 
 static void note(struct holder *h, int error)
 {
+	char text[REMOTE_TEXT_MAX];
+	struct lease_view view;
 	bool first;
 
+	lease_get(h->lease, &view);
 	pthread_mutex_lock(&h->lock);
-	first = error && !h->error && !h->stops;
+	first = error && !h->late && clock_mono_ns() - view.confirmed_ns > h->ttl_ns;
+	h->late = error && (h->late || first);
 	h->error = error;
 	pthread_mutex_unlock(&h->lock);
 	if (error == -ESTALE)
 		tell_lost(h);
 	else if (first)
-		log_warn("the lease of the volume was not renewed: %s; after %" PRId64
-			 " s without it another mount may take it over",
-			 strerror(-error), h->ttl_ns / NS_PER_S);
+		log_warn("the lease is not renewed, and another mount may take it over now: %s",
+			 remote_strerror(h->remote, error, text));
 }
 
 static bool pause_until(struct holder *h, int64_t deadline_ns)
@@ -95,8 +106,7 @@ static void *run(void *arg)
 			next_ns = clock_mono_ns() + NS_PER_S / LEASE_RENEWALS;
 		if (!pause_until(h, next_ns))
 			break;
-		/* Without retries: the next renewal is one. */
-		error = lease_renew(h->lease, h->vol->plain);
+		error = lease_renew(h->lease, h->remote);
 		note(h, error);
 	}
 	return NULL;
@@ -231,9 +241,16 @@ static void tell_how_safe(struct volume *vol)
 
 int holder_start(struct volume *vol, struct opening_message *m)
 {
+	struct remote_limits limits = vol->options.limits;
+	char text[REMOTE_TEXT_MAX];
 	struct holder *h;
 	int error;
 
+	limits.connections = 1;
+	limits.upload_rate = limits.download_rate = 0;
+	limits.connect_timeout_ns = CONNECT_LIMIT;
+	limits.stall_timeout_ns = STALL_LIMIT;
+	limits.total_timeout_ns = TOTAL_LIMIT;
 	if (vol->local_only || vol->options.read_only)
 		return 0;
 	h = calloc(1, sizeof(*h));
@@ -244,6 +261,10 @@ int holder_start(struct volume *vol, struct opening_message *m)
 	pthread_mutex_init(&h->lock, NULL);
 	cond_init_mono(&h->wake);
 	vol->holder = h;
+	error = remote_open_with(vol->options.remote, &limits, &h->remote);
+	if (error)
+		return opening_fail(m, contact_open_errno(error), "%s",
+				    remote_open_strerror(vol->options.remote, error, text));
 	error = take(h, m);
 	if (error)
 		return error;
@@ -268,7 +289,7 @@ static void release(struct holder *h)
 	const struct remote_retry_policy policy = {.max_tries = RELEASE_TRIES,
 						   .max_total_ns = RELEASE_TOTAL};
 	struct volume *vol = h->vol;
-	struct remote *inner = remote_ref(vol->plain), *remote;
+	struct remote *inner = remote_ref(h->remote), *remote;
 	uint64_t pending = 0;
 	int error;
 
@@ -300,14 +321,15 @@ void holder_stop(struct volume *vol)
 		h->stops = true;
 		pthread_cond_broadcast(&h->wake);
 		pthread_mutex_unlock(&h->lock);
-		remote_cancel(vol->plain);
+		remote_cancel(h->remote);
 		pthread_join(h->thread, NULL);
-		remote_resume(vol->plain);
+		remote_resume(h->remote);
 	}
 	if (h->lease && !holder_lost(vol))
 		release(h);
 	vol->holder = NULL;
 	lease_free(h->lease);
+	remote_close(h->remote);
 	pthread_cond_destroy(&h->wake);
 	pthread_mutex_destroy(&h->lock);
 	free(h);

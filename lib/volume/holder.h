@@ -15,7 +15,7 @@
  * -errno, with a line for the user: -EBUSY where another writer is there. */
 int holder_start(struct volume *vol, struct opening_message *m);
 /* Ends the thread and releases the lease, or, where the remote is away, leaves it to lapse. After the
- * uploader; cancels what waits at the remote. */
+ * uploader. */
 void holder_stop(struct volume *vol);
 
 /*

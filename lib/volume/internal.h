@@ -49,7 +49,8 @@ struct volume {
 	int objects_fd;	  /* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;	  /* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;	  /* torn/ */
-	pthread_rwlock_t events_lock; /* held for reading over each event: outside all other locks */
+	pthread_rwlock_t
+		events_lock; /* held for reading over each event: outside all other locks */
 	struct volume_events events;
 	bool in_order; /* volume_finish was done */
 	/* Closes wait for the remote until then (monotonic): 0 they do not, INT64_MAX always. At

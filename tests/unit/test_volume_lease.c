@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "lib/format/names.h"
+#include "lib/remote/remote_ops.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
 #include "lib/volume/lease.h"
@@ -535,6 +536,103 @@ START_TEST(of_many_that_take_it_by_force_the_last_has_it)
 }
 END_TEST
 
+/* ---- remotes that cannot refuse ---- */
+
+/* Objects in memory, whose create-if-absent replaces what is there, or is none at all. */
+struct weak {
+	struct remote base;
+	struct remote *objects;
+	enum remote_create create;
+};
+
+static int weak_put(struct remote *r, const char *key, const void *data, size_t len)
+{
+	return remote_put(((struct weak *)r)->objects, key, data, len);
+}
+
+static int weak_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
+		    struct buf *out)
+{
+	return remote_get(((struct weak *)r)->objects, key, offset, len, out);
+}
+
+static int weak_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
+{
+	return remote_list(((struct weak *)r)->objects, prefix, fn, arg);
+}
+
+static int weak_check_create(struct remote *r, enum remote_create *ret_create)
+{
+	*ret_create = ((struct weak *)r)->create;
+	return 0;
+}
+
+static const struct remote_ops weak_ops = {
+	.put = weak_put,
+	.put_if_absent = weak_put,
+	.get = weak_get,
+	.list = weak_list,
+	.check_create = weak_check_create,
+};
+
+static struct remote *weak_open(enum remote_create create)
+{
+	struct weak *w = calloc(1, sizeof(*w));
+
+	w->objects = remote;
+	w->create = create;
+	unit_ok(remote_init(&w->base, &weak_ops, "test:weak", NULL));
+	return &w->base;
+}
+
+/* All are told that they created it; the one whose object stayed has it, the others see that he lives. */
+START_TEST(where_creating_is_not_atomic_the_last_of_a_race_has_it)
+{
+	struct racer r[MANY] = {{0}};
+	struct remote *weak;
+	pthread_barrier_t ready;
+	int winners = 0;
+
+	start();
+	weak = weak_open(REMOTE_CREATE_CHECKED);
+	pthread_barrier_init(&ready, NULL, MANY);
+	for (int i = 0; i < MANY; i++) {
+		r[i].ready = &ready;
+		r[i].remote = weak;
+		ck_assert_int_eq(pthread_create(&r[i].thread, NULL, race, &r[i]), 0);
+	}
+	for (int i = 0; i < MANY; i++)
+		pthread_join(r[i].thread, NULL);
+	for (int i = 0; i < MANY; i++) {
+		winners += !r[i].error && lease_confirm(r[i].lease, weak, 0) == 0;
+		lease_free(r[i].lease);
+	}
+	ck_assert_int_eq(winners, 1);
+	pthread_barrier_destroy(&ready);
+	remote_close(weak);
+	stop();
+}
+END_TEST
+
+START_TEST(where_nothing_can_be_created_nobody_has_it)
+{
+	struct lease_terms a = elsewhere("a");
+	struct lease_info before = {0};
+	struct remote *weak;
+	struct lease *l = NULL;
+	uint64_t count = 0;
+
+	start();
+	weak = weak_open(REMOTE_CREATE_NONE);
+	a.take_over = true;
+	unit_error(lease_take(weak, &a, &l, &before), -EOPNOTSUPP);
+	unit_ok(remote_list(remote, "", count_object, &count));
+	ck_assert_uint_eq(count, 0);
+	remote_close(weak);
+	stop();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_lease");
@@ -556,5 +654,7 @@ int main(void)
 	tcase_add_test(t, history_is_short);
 	tcase_add_loop_test(t, of_many_that_take_over_one_has_it, 0, 3);
 	tcase_add_loop_test(t, of_many_that_take_it_by_force_the_last_has_it, 0, 3);
+	tcase_add_test(t, where_creating_is_not_atomic_the_last_of_a_race_has_it);
+	tcase_add_test(t, where_nothing_can_be_created_nobody_has_it);
 	return unit_run(s);
 }
