@@ -81,7 +81,8 @@ static const char *advice(int err)
 }
 
 /* A line without control characters. */
-static void format_reason(char ret_text[REMOTE_REASON_MAX], const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void format_reason(char ret_text[REMOTE_REASON_MAX],
+								const char *fmt, va_list ap)
 {
 	vsnprintf(ret_text, REMOTE_REASON_MAX, fmt, ap);
 	for (char *p = ret_text; *p; p++)

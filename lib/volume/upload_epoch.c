@@ -17,6 +17,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/records.h"
 #include "lib/volume/trees.h"
+#include "lib/volume/upload_record.h"
 
 /* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
  * memory as a whole, here and wherever it is read. */
@@ -268,56 +269,6 @@ static int final_tree(struct upload *u, struct buf *out)
 	return error ? error : tree_writer_finish(w);
 }
 
-/* ---- the record ---- */
-
-static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)
-{
-	return hash_equal(&theirs->tree_hash, &ours->tree_hash) && records_same_epoch(theirs, ours);
-}
-
-/* On -EEXIST: the record that is there, if we put it ourselves before a crash. */
-static int take_own_record(struct remote *remote, struct epoch_record *record, struct buf *json)
-{
-	struct epoch_record theirs;
-	char *text = NULL;
-	int error = records_get(remote, record->number, &theirs, &text);
-
-	if (error == -ENOENT || error == -EBADMSG)
-		return -EEXIST;
-	if (error)
-		return error;
-	if (!is_ours(&theirs, record)) {
-		log_error(
-			"epoch %" PRIu64
-			": its number was taken in the remote by %s; uploading stops here, and what is "
-			"sealed stays in the cache",
-			record->number, theirs.host ? theirs.host : "another writer");
-		record_free(&theirs);
-		free(text);
-		return -EEXIST;
-	}
-	record_free(record);
-	*record = theirs;
-	buf_reset(json);
-	buf_put(json, text, strlen(text));
-	free(text);
-	return buf_error(json);
-}
-
-static int put_record(struct remote *remote, struct epoch_record *record, struct buf *json)
-{
-	char key[KEY_MAX];
-	int error;
-
-	record->durable_ns = clock_wall_ns();
-	error = record_encode(record, json);
-	if (error)
-		return error;
-	epoch_key(record->number, key);
-	error = remote_put_if_absent(remote, key, json->data, json->len);
-	return error == -EEXIST ? take_own_record(remote, record, json) : error;
-}
-
 /* ---- durable ---- */
 
 static int mark_version_locked(struct volume *vol, const struct stored_version *s)
@@ -433,43 +384,6 @@ static void show(struct upload_progress *p, uint64_t epoch, uint64_t total,
 	pthread_mutex_unlock(&p->lock);
 }
 
-/*
- * What this try has stored, in the epoch's row: a later try finds it stored already, and the record
- * is to say what the epoch has added.
- */
-static int remember_stored(struct volume *vol, const struct epoch_record *record)
-{
-	cleanup_record struct epoch_record kept = {0};
-	cleanup_buf struct buf json = {0};
-	struct state_epoch row;
-	int error;
-
-	SCOPED_LOCK(&vol->lock);
-	error = state_epoch_get(vol->state, record->number, &row);
-	if (error || row.state == EPOCH_DROPPED || !row.record) {
-		if (!error)
-			state_epoch_free(&row);
-		return error;
-	}
-	error = record_decode(row.record, strlen(row.record), &kept);
-	if (!error) {
-		struct epoch_record now = kept;
-
-		now.bytes_new = record->bytes_new;
-		now.bytes_stored = record->bytes_stored;
-		now.indexes = record->indexes;
-		now.index_count = record->index_count;
-		error = record_encode(&now, &json);
-	}
-	if (!error) {
-		free(row.record);
-		row.record = strdup(buf_str(&json));
-		error = row.record ? state_epoch_set(vol->state, &row) : -ENOMEM;
-	}
-	state_epoch_free(&row);
-	return error;
-}
-
 static int put_all(struct upload *u, struct remote *remote, struct epoch_record *record,
 		   struct buf *tree, struct buf *json)
 {
@@ -484,7 +398,7 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	if (!error)
 		error = store_batch_flush(u->batch, record, &stats);
 	if (!error)
-		error = remember_stored(u->vol, record);
+		error = upload_record_remember(u->vol, record);
 	if (!error)
 		error = store_batch_finish(u->batch, record, &stats);
 	FAULT_POINT("upload.index");
@@ -503,7 +417,7 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	error = state_sync(u->vol->state);
 	if (!error)
 		error = holder_confirm(u->vol, remote, 0);
-	return error ? error : put_record(remote, record, json);
+	return error ? error : upload_record_put(remote, record, json);
 }
 
 static int upload_sealed(struct upload *u, struct remote *remote, uint64_t number,

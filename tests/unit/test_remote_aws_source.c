@@ -9,7 +9,7 @@
 
 #define OK_HEAD "HTTP/1.1 200 OK\r\n"
 #define JSON(token)                                                                                \
-	"{\"Code\":\"Success\",\"AccessKeyId\":\"AKID\",\"SecretAccessKey\":\"HUSH\"," token     \
+	"{\"Code\":\"Success\",\"AccessKeyId\":\"AKID\",\"SecretAccessKey\":\"HUSH\"," token       \
 	"\"Expiration\":\"2033-05-18T03:33:20Z\"}"
 #define STS_XML                                                                                      \
 	"<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult>" \
