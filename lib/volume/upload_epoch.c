@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/format/names.h"
 #include "lib/util/cleanup.h"
-#include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
