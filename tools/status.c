@@ -99,6 +99,8 @@ static void print_value(const char *key, json_t *value, int depth)
 	json_t *item;
 	size_t i;
 
+	if (json_is_string(value) && !*json_string_value(value))
+		return;
 	if (json_is_object(value) && json_object_size(value)) {
 		printf("%*s%s\n", 2 * depth, "", key);
 		print_object(value, depth + 1);

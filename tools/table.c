@@ -84,10 +84,9 @@ int table_add(struct table *t, const char *const *cells)
 	return 0;
 }
 
-static void print_cell(const struct table *t, const char *text, size_t column)
+static void print_cell(const struct table *t, const char *text, size_t column, bool last)
 {
 	int pad = (int)(t->width[column] - display_width(text));
-	bool last = column + 1 == t->columns;
 
 	if (t->right[column])
 		printf("%*s%s", pad, "", text);
@@ -98,7 +97,14 @@ static void print_cell(const struct table *t, const char *text, size_t column)
 
 void table_print(const struct table *t)
 {
-	for (size_t r = 0; r < t->rows; r++)
-		for (size_t c = 0; c < t->columns; c++)
-			print_cell(t, t->cells[r * t->columns + c], c);
+	for (size_t r = 0; r < t->rows; r++) {
+		char *const *row = t->cells + r * t->columns;
+		size_t count = t->columns;
+
+		/* No blanks before the end of a line. */
+		while (count > 1 && !*row[count - 1])
+			count--;
+		for (size_t c = 0; c < count; c++)
+			print_cell(t, row[c], c, c + 1 == count);
+	}
 }

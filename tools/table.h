@@ -15,7 +15,7 @@ struct table *table_new(const char *const *headers, size_t columns);
 void table_free(struct table *t);
 /* One row of as many cells as there are columns, copied. 0 or -ENOMEM. */
 int table_add(struct table *t, const char *const *cells);
-/* To stdout. The last column is not padded. */
+/* To stdout. No line ends in blanks. */
 void table_print(const struct table *t);
 
 #endif

@@ -81,6 +81,7 @@ def test_log(target):
     # Each column is as wide as what is in it: all rows begin and end columns at the same place.
     assert {line.index(word) for line, word in zip(lines, ("STATE", "durable", "durable"))} == {lines[0].index("STATE")}
     assert len(epochfs("log", "-n", "1", target).splitlines()) == 2
+    assert not any(line.endswith(" ") for command in ("log", "show", "status") for line in epochfs(command, target).splitlines())
 
 
 def test_log_in_json(target):
