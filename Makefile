@@ -111,7 +111,7 @@ all: $(O)/libepochfs.a $(programs) ## build the library and the program
 # Rewritten only when the compiler or the flags change: then everything is compiled anew.
 $(O)/flags: FORCE
 	@pkg-config --exists fuse3 $(LIB_PACKAGES) || { \
-		echo 'development packages are missing: run tests/tools/packages.sh test' >&2; exit 1; }
+		echo 'development packages are missing: run tests/tools/packages.sh build' >&2; exit 1; }
 	@mkdir -p $(O)
 	@printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' | cmp -s - $@ || \
 		printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@
