@@ -14,7 +14,7 @@
 /* Of a remote: what its epochs say. */
 static int remote_status(const struct target *t, json_t **ret_status)
 {
-	json_t *epochs, *tags, *epoch, *newest = NULL;
+	json_t *epochs, *tags, *lease, *epoch, *newest = NULL;
 	json_int_t bytes_stored = 0;
 	size_t i, complete = 0;
 	int code = target_epochs(t, &epochs);
@@ -26,6 +26,12 @@ static int remote_status(const struct target *t, json_t **ret_status)
 		json_decref(epochs);
 		return code;
 	}
+	code = target_lease(t, &lease);
+	if (code != EXIT_DONE) {
+		json_decref(epochs);
+		json_decref(tags);
+		return code;
+	}
 	json_array_foreach(epochs, i, epoch)
 	{
 		bytes_stored += json_integer_value(json_object_get(epoch, "bytes_stored"));
@@ -35,11 +41,11 @@ static int remote_status(const struct target *t, json_t **ret_status)
 		}
 	}
 	*ret_status =
-		json_pack("{s:s, s:s, s:{s:I, s:I, s:I}, s:I, s:o}", "remote", t->name, "uuid",
+		json_pack("{s:s, s:s, s:{s:I, s:I, s:I}, s:I, s:o, s:o}", "remote", t->name, "uuid",
 			  catalog_uuid(t->catalog), "epochs", "count",
 			  (json_int_t)json_array_size(epochs), "complete", (json_int_t)complete,
 			  "latest", json_integer_value(json_object_get(newest, "epoch")),
-			  "bytes_stored", bytes_stored, "tags", tags);
+			  "bytes_stored", bytes_stored, "tags", tags, "lease", lease);
 	json_decref(epochs);
 	return EXIT_DONE;
 }

@@ -121,6 +121,13 @@ int target_tags(const struct target *t, json_t **ret_tags)
 	return EXIT_DONE;
 }
 
+int target_lease(const struct target *t, json_t **ret_lease)
+{
+	int error = catalog_lease(t->catalog, ret_lease);
+
+	return error ? catalog_failed(t, "cannot read the lease", error) : EXIT_DONE;
+}
+
 int target_epochs(const struct target *t, json_t **ret_epochs)
 {
 	json_t *response, *epochs, *tags;

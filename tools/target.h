@@ -20,6 +20,8 @@ int target_need_mount(const char *name, const char *command);
 
 /* The epochs as the control request "log" gives them, ascending; the caller's reference. */
 int target_epochs(const struct target *t, json_t **ret_epochs);
+/* Who writes to a remote, as catalog_lease gives it; of a target that is no mount. */
+int target_lease(const struct target *t, json_t **ret_lease);
 /* The tags as an object name -> number; the caller's reference. */
 int target_tags(const struct target *t, json_t **ret_tags);
 /* A number from what people type; NULL means "latest". */

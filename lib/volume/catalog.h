@@ -10,6 +10,7 @@
 #ifndef EPOCHFS_VOLUME_CATALOG_H
 #define EPOCHFS_VOLUME_CATALOG_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/format/tree.h"
@@ -36,6 +37,13 @@ int catalog_tag_each(struct catalog *c, int (*fn)(void *arg, const char *name, u
 int catalog_tag(struct catalog *c, const char *name, uint64_t number,
 		bool replace);				/* -EEXIST, -EINVAL, -ENOENT */
 int catalog_untag(struct catalog *c, const char *name); /* -ENOENT */
+
+/*
+ * Who writes to the volume, as the lease's object says (format/lease.h): {"state": "held", "generation",
+ * "host", "node", "mountpoint", "pid", "since_ns", "renewed", "ttl_ns"}, or the state "free" or "damaged".
+ * A holder that is gone without giving it back is "held" too: only watching tells. Read anew each time.
+ */
+int catalog_lease(struct catalog *c, json_t **ret_lease);
 
 struct catalog_progress {
 	uint64_t files, files_total, bytes, bytes_total;

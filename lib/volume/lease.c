@@ -466,6 +466,7 @@ void lease_describe_held(const struct lease_info *l, struct buf *out)
 	lease_describe(l, out);
 	if (!l->holder[0])
 		return;
-	format_time(l->since_ns, since);
+	/* Whole seconds are what people read. */
+	format_time(l->since_ns / NS_PER_S * NS_PER_S, since);
 	buf_printf(out, " since %s (its clock)", since);
 }

@@ -60,7 +60,9 @@ static void set_error(struct uploader *up, uint64_t number, int error)
 		if (asprintf(
 			    &up->error,
 			    "epoch %" PRIu64
-			    ": another writer has taken this number in the remote; unmount one of the two",
+			    ": another writer has taken this number in the remote; what is sealed stays "
+			    "in the cache: copy what you need, unmount with --no-drain, and mount with "
+			    "another cache-dir",
 			    number) < 0)
 			up->error = NULL;
 	} else if (error) {

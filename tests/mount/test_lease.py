@@ -77,9 +77,12 @@ def test_a_second_mount_is_told_who_has_it(pair):
     a.mount()
     line = refused(b)
     assert str(a.path) in line and "process %d" % a.pid in line and os.uname().nodename in line
-    assert json.loads(leases(a)[0].read_text())["since"] in line
+    assert json.loads(leases(a)[0].read_text())["since"][:19] in line
+    said = json.loads(run(BIN, "status", "--json", a.url).stdout)["lease"]
+    assert said["state"] == "held" and said["pid"] == a.pid and said["mountpoint"] == str(a.path)
     assert save(a, "f", "1") == 1
     a.unmount()
+    assert json.loads(run(BIN, "status", "--json", a.url).stdout)["lease"] == {"state": "free"}
     b.mount()
     assert (b.path / "f").read_text() == "1"
     assert b.status()["lease"]["generation"] == 2
@@ -335,6 +338,16 @@ def test_many_readers_follow(make_volume):
     save(writer, "f", "5")
     for r in readers:
         follows(r, 5)
+
+
+def test_a_reader_follows_from_the_first_epoch_on(pair):
+    writer, reader = pair
+    writer.mount()
+    reader.mount(ro=True)
+    assert os.listdir(reader.path) == [] and reader.epochs() == []
+    save(writer, "f", "first")
+    follows(reader, 1)
+    assert (reader.path / "f").read_text() == "first"
 
 
 def test_a_reader_of_one_epoch_does_not_follow(followed):
