@@ -170,7 +170,9 @@ int pool_run(struct pool *p, size_t count, pool_fn fn, void *arg)
 	pthread_cond_init(&l.ended, NULL);
 	pthread_mutex_lock(&p->lock);
 	push_loop_locked(p, &l);
-	pthread_cond_broadcast(&p->work);
+	/* Not more than there is work for: who reads small files waits for one chunk at a time. */
+	for (size_t i = 0; i < count && i < p->count; i++)
+		pthread_cond_signal(&p->work);
 	while (l.next < l.count || l.running)
 		pthread_cond_wait(&l.ended, &p->lock);
 	pthread_mutex_unlock(&p->lock);
