@@ -71,6 +71,24 @@ def test_a_log_opens_no_epoch(mnt):
     assert mnt.epochs() == [1] and (mnt.epoch(1) / "model").exists() and (mnt.epoch(1) / "train.log").exists()
 
 
+@pytest.mark.options(patience="200ms")
+def test_the_close_of_a_file_that_became_a_log_opens_no_epoch(mnt):
+    writer = open(mnt.path / "history", "ab", buffering=0)
+    writer.write(b"1\n")
+
+    def taken():
+        (mnt.path / "tick").write_bytes(os.urandom(8))
+        return (mnt.epoch(mnt.seal()) / "history").exists()
+
+    wait_until(taken, "history in an epoch")
+    writer.write(b"2\n")
+    writer.close()
+    assert (mnt.path / "history").read_bytes() == b"1\n2\n"
+    assert mnt.status()["pending"]["changes"] != "changes that open an epoch"
+    number = mnt.seal()  # it rides
+    assert (mnt.epoch(number) / "history").read_bytes() == b"1\n2\n"
+
+
 # ---- a writer of another process namespace
 
 
