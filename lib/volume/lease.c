@@ -24,6 +24,8 @@
 #define RACE_NS (2 * NS_PER_S)
 /* Looks until one is not overtaken by others who take the lease meanwhile. */
 #define LOOKS_MAX 16
+/* Others were faster so often: with --take-over, or where a listing does not show what is there. */
+#define TRIES_MAX 64
 /* What a holder that cannot be read is given. */
 #define UNKNOWN_TTL_NS (60 * NS_PER_S)
 
@@ -327,12 +329,17 @@ int lease_take(struct remote *remote, const struct lease_terms *terms, struct le
 		error = -EOPNOTSUPP;
 	if (error)
 		return error;
-	do {
-		error = wait_until_free(&t);
+	error = -EEXIST;
+	for (int i = 0; error == -EEXIST && i < TRIES_MAX; i++) {
+		/* Who was faster is looked at anew. */
+		error = i ? nap(terms, POLL_MIN_NS) : 0;
+		if (!error)
+			error = wait_until_free(&t);
 		if (!error)
 			error = create_next(&t, create, &own);
-		/* Who was faster is looked at anew. */
-	} while (error == -EEXIST);
+	}
+	if (error == -EEXIST)
+		error = -EBUSY;
 	if (!error || error == -EBUSY)
 		*ret_before = t.seen.info;
 	if (!error)

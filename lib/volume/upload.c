@@ -107,6 +107,32 @@ static void mark_failed(struct uploader *up, uint64_t number)
 	pthread_mutex_unlock(&vol->lock);
 }
 
+static int collect_pending(void *arg, const struct state_epoch *e)
+{
+	struct buf *numbers = arg;
+
+	if (e->state == EPOCH_UPLOADING || (e->state == EPOCH_SEALED && e->record))
+		buf_put(numbers, &e->number, sizeof(e->number));
+	return buf_error(numbers);
+}
+
+/* Another writer is there: what is left stays here, and what is sealed later too. */
+static void fail_all(struct uploader *up)
+{
+	cleanup_buf struct buf numbers = {0};
+	int error;
+
+	pthread_mutex_lock(&up->vol->lock);
+	error = state_epoch_each(up->vol->state, collect_pending, &numbers);
+	pthread_mutex_unlock(&up->vol->lock);
+	for (size_t at = 0; !error && at < numbers.len; at += sizeof(uint64_t)) {
+		uint64_t number;
+
+		memcpy(&number, numbers.data + at, sizeof(number));
+		mark_failed(up, number);
+	}
+}
+
 /* One pass over all that waits: 0 when nothing is left. */
 static int work(struct uploader *up)
 {
@@ -168,12 +194,12 @@ static void *run(void *arg)
 	/* A thread has its own nice value on Linux. */
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), UPLOAD_NICE);
 	while (wait_for_work(up, pause_ns)) {
-		int error = work(up);
+		int error = uploader_gave_up(up->vol) ? -ESTALE : work(up);
+		bool gave_up = error == -EEXIST || error == -ESTALE;
 
-		/* Another writer is there: what is left stays here. */
-		if (error == -EEXIST || error == -ESTALE)
-			break;
-		if (!error)
+		if (gave_up)
+			fail_all(up);
+		if (!error || gave_up)
 			pause_ns = 0;
 		else if (!pause_ns)
 			pause_ns = FIRST_PAUSE_NS;

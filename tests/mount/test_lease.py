@@ -186,9 +186,11 @@ def test_a_live_holder_is_taken_over_only_on_demand(pair):
         failed = wait_until(lambda: a.status()["upload"].get("conflict") and a.status(), "the upload to stop")
         assert failed["lease"]["state"] == "lost" and str(b.path) in failed["lease"]["taken_over_by"]
         assert "taken over by" in failed["upload"]["error"] and failed["upload"]["pending_epochs"] == 1
-        assert os.getxattr(a.epoch(2), "user.epochfs.state") == b"failed"
         (a.path / "h").write_text("later")
         assert a.seal() == 3
+        for number in (2, 3):
+            wait_until(lambda n=number: os.getxattr(a.epoch(n), "user.epochfs.state") == b"failed", "the epoch to fail")
+            assert b"taken over by" in os.getxattr(a.epoch(number), "user.epochfs.error")
         done = run(BIN, "wait", a.path, check=False)
         assert done.returncode == 8 and "taken over by" in done.stderr
         done = run(BIN, "umount", a.path, check=False)
