@@ -194,6 +194,13 @@ static const char *set_download_limit(struct mount_options *o, const char *value
 	return set_rate(&o->volume.limits.download_rate, value);
 }
 
+static const char *set_timeout(struct mount_options *o, const char *value)
+{
+	int64_t *ns = &o->volume.limits.stall_timeout_ns;
+
+	return parse_duration(value, ns) || *ns <= 0 ? "a time, such as 30s" : NULL;
+}
+
 static const char *set_passthrough(struct mount_options *o, const char *value)
 {
 	static const struct {
@@ -281,6 +288,7 @@ static const struct option_row {
 	{"connections", set_connections, true},
 	{"upload-limit", set_upload_limit, true},
 	{"download-limit", set_download_limit, true},
+	{"timeout", set_timeout, true},
 	{"lease", set_lease, true},
 	{"take-over", set_take_over, false},
 	{"refresh", set_refresh, true},
@@ -373,7 +381,7 @@ int mount_options_environment(struct mount_options *o)
 static bool is_limit(const struct option_row *row)
 {
 	return row->set == set_connections || row->set == set_upload_limit ||
-	       row->set == set_download_limit;
+	       row->set == set_download_limit || row->set == set_timeout;
 }
 
 int mount_options_limits(struct remote_limits *ret_limits)

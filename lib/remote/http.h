@@ -88,7 +88,7 @@ void http_answer_free(struct http_answer *a);
  * (http_errno_of). Else what the wire did: -ECONNREFUSED (nobody there, name not found),
  * -ETIMEDOUT (not connected in time, stalled below the lowest rate, or out of time), -EIO (cut
  * off, a body shorter than its length, heads without end), -EACCES (TLS: a certificate was refused),
- * -ECANCELED, -EFBIG, -ENOMEM. Whether the server carried the request out is then unknown.
+ * -ECANCELED, -EFBIG, -ENOMEM; the owner then has the reason in words (remote_set_reason). Whether the server carried the request out is then unknown.
  * An answer with Retry-After (429, 503) makes the retry layer wait at least so long (at most five
  * minutes, remote_hold_off).
  *

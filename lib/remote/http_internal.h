@@ -13,6 +13,10 @@ struct http {
 	struct http_config config; /* never changed; its strings are owned */
 	struct http_pool pool;
 	struct http_rate up, down;
+	/* What takes a body whole may need long until it answers: something between that passes it
+	 * on slowly. How often the stall time is doubled then: once more each time that it was too
+	 * short, once less when an answer came without it. */
+	atomic_uint doublings;
 };
 
 /* One attempt at a request on one URL: what curl's callbacks need. */
@@ -28,11 +32,13 @@ struct http_transfer {
 	uint64_t moved;	   /* bytes of bodies and headers, both ways */
 	int64_t waited_ns; /* for the rates */
 	int64_t retry_after_ns;
-	unsigned sendings; /* how often curl began to send the request */
-	bool half_told;	   /* half_sent was called */
+	unsigned doublings; /* of the engine when the transfer began */
+	unsigned sendings;  /* how often curl began to send the request */
+	bool half_told;	    /* half_sent was called */
 	bool body_began;
-	bool cut;  /* the text of an error was long: the rest is not read */
-	int error; /* why a callback of ours ended the transfer */
+	bool cut;	 /* the text of an error was long: the rest is not read */
+	int error;	 /* why a callback of ours ended the transfer */
+	const char *why; /* the same for people; NULL: nothing to say */
 	char reason[CURL_ERROR_SIZE];
 };
 

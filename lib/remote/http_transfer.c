@@ -14,16 +14,20 @@
 #define RESERVE_MAX	(64U << 20)  /* taken on the word of a Content-Length */
 #define LOOK_MS		50	     /* between looks whether the owner is cancelled */
 #define STALL_RATE	1024	     /* bytes a second */
+#define DOUBLINGS_MAX	4	     /* 30 s become 8 min */
 #define TOTAL_RATE	8192	     /* the total time grows by a second for so many bytes */
 #define STALL_DEFAULT	(30 * NS_PER_S)
 #define TOTAL_DEFAULT	(600 * NS_PER_S)
+#define TOO_LONG	"the server's answer is longer than what was asked for"
 #define BAD_CERTIFICATE "certificate" /* in the reason of a failed TLS handshake */
 
-/* Ends the transfer from a callback. */
-static bool ended(struct http_transfer *t, int error)
+/* Ends the transfer from a callback. `why` is for people; NULL: there is nothing to say. */
+static bool ended(struct http_transfer *t, int error, const char *why)
 {
-	if (error < 0 && t->error == 0)
+	if (error < 0 && t->error == 0) {
 		t->error = error;
+		t->why = why;
+	}
 	return error < 0;
 }
 
@@ -33,7 +37,7 @@ static bool wait_turn(struct http_transfer *t, struct http_rate *rate, size_t by
 	int64_t wait_ns = http_rate_take(rate, bytes, clock_mono_ns());
 
 	t->waited_ns += wait_ns;
-	return wait_ns == 0 || !ended(t, remote_sleep(t->http->owner, wait_ns));
+	return wait_ns == 0 || !ended(t, remote_sleep(t->http->owner, wait_ns), NULL);
 }
 
 /* How much may go before the caller is told of the half. */
@@ -109,14 +113,14 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg)
 	t->header_bytes += len;
 	t->moved += len;
 	if (t->header_bytes > HEADERS_MAX) {
-		ended(t, -EIO);
+		ended(t, -EIO, "the head of the server's answer does not end");
 		return 0;
 	}
 	/* What comes behind a chunked body (trailers) says nothing that we ask for. */
 	if (t->body_began)
 		return len;
 	http_header_line(t, line, len);
-	return len <= 2 && ended(t, end_head(t)) ? 0 : len;
+	return len <= 2 && ended(t, end_head(t), TOO_LONG) ? 0 : len;
 }
 
 /* Room for what is said to come, in one piece, as far as it is believed. */
@@ -138,16 +142,16 @@ static size_t on_write(char *data, size_t size, size_t count, void *arg)
 	size_t had = to == t->q->out ? t->out_start : 0;
 	size_t len = size * count;
 
-	if (!t->body_began && ended(t, begin_body(t, to)))
+	if (!t->body_began && ended(t, begin_body(t, to), NULL))
 		return 0;
 	if (len > answer_max(t) - (to->len - had)) {
 		if (success)
-			ended(t, -EFBIG);
+			ended(t, -EFBIG, TOO_LONG);
 		t->cut = !success;
 		return 0;
 	}
 	buf_put(to, data, len);
-	if (ended(t, buf_error(to)) || !wait_turn(t, &t->http->down, len))
+	if (ended(t, buf_error(to), NULL) || !wait_turn(t, &t->http->down, len))
 		return 0;
 	t->moved += len;
 	return len;
@@ -183,7 +187,7 @@ static int on_sending(void *arg, char *ip, char *local_ip, int port, int local_p
 	(void)port;
 	(void)local_port;
 	if (t->sendings++ > 0 && !is_repeatable(t->q)) {
-		ended(t, -EIO);
+		ended(t, -EIO, "the connection was closed before the answer");
 		return CURL_PREREQFUNC_ABORT;
 	}
 	return CURL_PREREQFUNC_OK;
@@ -216,17 +220,16 @@ struct progress {
 	uint64_t window_moved;
 };
 
-/* What was moved without what still lies in the socket: on a slow line much of a body does. */
-static uint64_t moved(const struct http_transfer *t, CURL *easy)
+/* What still lies in the socket: on a slow line much of a body does. */
+static uint64_t queued(CURL *easy)
 {
 	curl_socket_t fd = CURL_SOCKET_BAD;
-	int queued = 0;
+	int bytes = 0;
 
 	if (curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK ||
-	    fd == CURL_SOCKET_BAD || ioctl(fd, SIOCOUTQ, &queued) < 0 || queued < 0 ||
-	    (uint64_t)queued > t->moved)
-		return t->moved;
-	return t->moved - (uint64_t)queued;
+	    fd == CURL_SOCKET_BAD || ioctl(fd, SIOCOUTQ, &bytes) < 0 || bytes < 0)
+		return 0;
+	return (uint64_t)bytes;
 }
 
 static int64_t or_default(int64_t ns, int64_t otherwise)
@@ -234,28 +237,48 @@ static int64_t or_default(int64_t ns, int64_t otherwise)
 	return ns > 0 ? ns : otherwise;
 }
 
-/* 0, or why the transfer is to end. */
-static int check_times(const struct http_transfer *t, CURL *easy, struct progress *p)
+/* True for a body that was taken whole and has no answer yet: that may take a multiple. */
+static bool waits_for_answer(const struct http_transfer *t, uint64_t in_socket)
+{
+	return t->q->body_len > 0 && t->body_at == t->q->body_len && in_socket == 0 &&
+	       t->answer->status < 200;
+}
+
+/* At the end of a window of time in which less than the lowest rate was moved. */
+static bool stalled(struct http_transfer *t, int64_t quiet_ns, int64_t stall_ns, bool waits)
+{
+	unsigned had = t->doublings;
+
+	if (waits && quiet_ns < stall_ns << had)
+		return false;
+	if (waits && had < DOUBLINGS_MAX)
+		atomic_compare_exchange_strong(&t->http->doublings, &had, had + 1);
+	return ended(t, -ETIMEDOUT, "the server takes and gives nothing; check the network");
+}
+
+/* True where the transfer is to end. */
+static bool out_of_time(struct http_transfer *t, CURL *easy, struct progress *p)
 {
 	const struct remote_limits *limits = &t->http->config.limits;
 	int64_t stall_ns = or_default(limits->stall_timeout_ns, STALL_DEFAULT);
 	int64_t total_ns = or_default(limits->total_timeout_ns, TOTAL_DEFAULT);
 	int64_t now_ns = clock_mono_ns() - t->waited_ns;
-	uint64_t now_moved;
+	uint64_t in_socket, moved;
 
 	if (atomic_load(&t->http->owner->cancelled))
-		return -ECANCELED;
+		return ended(t, -ECANCELED, NULL);
 	total_ns += (int64_t)(t->moved / TOTAL_RATE) * NS_PER_S;
 	if (now_ns - p->started_ns >= total_ns)
-		return -ETIMEDOUT;
+		return ended(t, -ETIMEDOUT, "a transfer took too long; check the network");
 	if (now_ns - p->window_ns < stall_ns)
-		return 0;
-	now_moved = moved(t, easy);
-	if (now_moved < p->window_moved + (uint64_t)(stall_ns / NS_PER_MS) * STALL_RATE / 1000)
-		return -ETIMEDOUT;
+		return false;
+	in_socket = queued(easy);
+	moved = t->moved > in_socket ? t->moved - in_socket : 0;
+	if (moved < p->window_moved + (uint64_t)(stall_ns / NS_PER_MS) * STALL_RATE / 1000)
+		return stalled(t, now_ns - p->window_ns, stall_ns, waits_for_answer(t, in_socket));
 	p->window_ns = now_ns;
-	p->window_moved = now_moved;
-	return 0;
+	p->window_moved = moved;
+	return false;
 }
 
 /* Until curl is done, or ended() was called. */
@@ -263,6 +286,7 @@ static CURLcode drive(struct http_transfer *t, struct http_slot *slot)
 {
 	struct progress progress = {.started_ns = clock_mono_ns()};
 
+	t->doublings = atomic_load(&t->http->doublings);
 	progress.window_ns = progress.started_ns;
 	for (;;) {
 		int running = 0, messages = 0;
@@ -273,7 +297,7 @@ static CURLcode drive(struct http_transfer *t, struct http_slot *slot)
 		message = curl_multi_info_read(slot->multi, &messages);
 		if (message && message->msg == CURLMSG_DONE)
 			return message->data.result;
-		if (ended(t, check_times(t, slot->easy, &progress)) ||
+		if (out_of_time(t, slot->easy, &progress) ||
 		    curl_multi_poll(slot->multi, NULL, 0, LOOK_MS, NULL) != CURLM_OK)
 			return CURLE_ABORTED_BY_CALLBACK;
 	}
@@ -310,8 +334,32 @@ static int errno_of(const struct http_transfer *t, CURLcode code)
 	}
 }
 
+/* Says in words what the wire did. */
+static int failed(const struct http_transfer *t, int error)
+{
+	char url[REMOTE_TEXT_MAX];
+	const char *why = t->why;
+
+	if (!why && t->error == 0)
+		why = t->reason[0] ? t->reason : "the server's answer is no HTTP";
+	remote_url_redact(t->url, url, sizeof(url));
+	log_debug("%s %s: %s", t->q->method, url, why ? why : strerror(-error));
+	return why ? remote_set_reason(t->http->owner, error, "%s", why) : error;
+}
+
+/* After an answer that did not need the longer time. */
+static void trust_more(struct http_transfer *t, int64_t took_ns)
+{
+	int64_t stall_ns = or_default(t->http->config.limits.stall_timeout_ns, STALL_DEFAULT);
+	unsigned had = t->doublings;
+
+	if (had > 0 && t->q->body_len > 0 && took_ns - t->waited_ns < stall_ns)
+		atomic_compare_exchange_strong(&t->http->doublings, &had, had - 1);
+}
+
 int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
 {
+	int64_t began_ns = clock_mono_ns();
 	CURLcode code;
 	int r;
 
@@ -325,11 +373,7 @@ int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
 	/* A head without a status is none. */
 	if (r == 0 && t->answer->status < 200)
 		r = -EIO;
-	if (r < 0 && r != -ECANCELED) {
-		char url[REMOTE_TEXT_MAX];
-
-		remote_url_redact(t->url, url, sizeof(url));
-		log_debug("%s %s: %s", t->q->method, url, t->reason[0] ? t->reason : strerror(-r));
-	}
-	return r;
+	if (r == 0)
+		trust_more(t, clock_mono_ns() - began_ns);
+	return r < 0 && r != -ECANCELED ? failed(t, r) : r;
 }

@@ -56,8 +56,8 @@ struct remote_limits {
 	uint64_t upload_rate;	    /* bytes a second, all transfers together; 0: no limit */
 	uint64_t download_rate;	    /* likewise */
 	int64_t connect_timeout_ns; /* 0: 10 s */
-	int64_t stall_timeout_ns;   /* below 1 KiB/s for so long is -ETIMEDOUT; 0: 30 s */
-	int64_t total_timeout_ns;   /* of one request; 0: 10 min */
+	int64_t stall_timeout_ns; /* below 1 KiB/s for so long is -ETIMEDOUT; 0: 30 s. For the answer to a body that was taken whole, up to 16 times as long where it proves too short */
+	int64_t total_timeout_ns; /* of one request; 0: 10 min */
 };
 
 /*

@@ -37,6 +37,7 @@ struct scene {
 	enum ending then;
 	const char *again;
 	unsigned pause_ms; /* after each `again` */
+	unsigned delay_ms; /* before the answer */
 	bool proceed;	   /* sends "100 Continue" before the body is read */
 	bool before_body;  /* does not read the body */
 };
@@ -187,6 +188,8 @@ static bool server_serve(struct server *s, int fd, struct buf *head)
 	whole = whole && (scene->before_body || server_read_body(s, fd, server_body_length(head)));
 	server_wait_gate(s);
 	server_worked(s);
+	if (scene->delay_ms)
+		usleep(scene->delay_ms * 1000);
 	if (whole && scene->answer)
 		whole = server_send(fd, scene->answer,
 				    scene->answer_len ? scene->answer_len : strlen(scene->answer));

@@ -135,6 +135,25 @@ START_TEST(a_server_that_reads_nothing_is_left)
 }
 END_TEST
 
+START_TEST(an_answer_that_takes_long_is_waited_for_in_the_end)
+{
+	const struct scene scenes[] = {{.answer = OK_ANSWER, .delay_ms = 500}};
+	struct remote_limits limits = {.stall_timeout_ns = 100 * NS_PER_MS};
+	struct http_answer cleanup_http_answer a = {0};
+	struct http_request q = {.body = "data", .body_len = 4, .has_body = true};
+	int tries = 0, r;
+
+	begin_with(scenes, 1, limits);
+	do
+		r = engine_do(&engine, &server, "PUT", "/x", q, &a);
+	while (r == -ETIMEDOUT && ++tries < 10);
+	unit_ok(r);
+	ck_assert_int_ge(tries, 1);
+	ck_assert_int_le(tries, 4);
+	end();
+}
+END_TEST
+
 START_TEST(nobody_there_is_refused)
 {
 	struct http_answer cleanup_http_answer a = {0};
@@ -324,6 +343,7 @@ int main(void)
 	tcase_add_loop_test(t, a_server_that_stalls_is_left, 0, COUNT(stallers));
 	tcase_add_test(t, a_request_has_an_end);
 	tcase_add_test(t, a_server_that_reads_nothing_is_left);
+	tcase_add_test(t, an_answer_that_takes_long_is_waited_for_in_the_end);
 	tcase_add_test(t, nobody_there_is_refused);
 	t = unit_case(s, "redirects");
 	tcase_add_test(t, a_redirect_on_the_server_is_followed_whole);
