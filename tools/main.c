@@ -93,6 +93,14 @@ static const struct command commands[] = {
 	 command_run},
 	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
 	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
+	{"check", "[--json] [--size SIZE] REMOTE",
+	 "try a remote: what it can, how fast it is, what epochfs makes of it",
+	 "  --size SIZE       of the objects that measure throughput (8M)\n"
+	 "  --json            one JSON object\n"
+	 "Writes objects of its own and deletes them again, also where a volume is. Exit 6 where the remote\n"
+	 "gives back other bytes than it was given, 1 where something else that a volume needs fails.\n"
+	 "Example: epochfs check sftp://backup@store/runs/7\n",
+	 command_check},
 	{"version", "", "print the version", NULL, command_version},
 };
 

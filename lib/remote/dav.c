@@ -426,6 +426,7 @@ static const struct remote_ops dav_ops = {
 	.size = dav_size,
 	.list = dav_list,
 	.delete = dav_delete,
+	.upload_check = "TLS on https; the server itself compares nothing",
 	.check_create = dav_check_create,
 	.release = dav_release,
 };

@@ -280,6 +280,7 @@ static const struct remote_ops memory_ops = {
 	.size = memory_size,
 	.list = memory_list,
 	.delete = memory_delete,
+	.upload_check = "nothing is on its way",
 	.release = memory_release,
 };
 

@@ -284,6 +284,13 @@ int remote_check_create(struct remote *r, enum remote_create *ret_create)
 	return log_result(r, "check", "create-if-absent", err);
 }
 
+const char *remote_upload_check(const struct remote *r)
+{
+	while (r->inner && !r->ops->upload_check)
+		r = r->inner;
+	return r->ops->upload_check;
+}
+
 int remote_sleep(struct remote *r, int64_t ns)
 {
 	int64_t deadline = clock_mono_ns() + ns;

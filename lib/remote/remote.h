@@ -147,6 +147,10 @@ enum remote_create {
  */
 int remote_check_create(struct remote *r, enum remote_create *ret_create);
 
+/* What guards the bytes of an upload on their way, for people to read; NULL where nobody can tell.
+ * Static. */
+const char *remote_upload_check(const struct remote *r);
+
 /*
  * Makes waits and retries that are in progress, and every operation until remote_resume, give
  * -ECANCELED soon. An operation that is not waiting may still finish as usual. Resume only once the

@@ -27,6 +27,8 @@ struct remote_ops {
 	int (*check_create)(struct remote *r, enum remote_create *ret_create);
 	/* Frees what the kind added; remote.c frees the rest. NULL: nothing. */
 	void (*release)(struct remote *r);
+	/* For remote_upload_check; NULL: nobody can tell. */
+	const char *upload_check;
 	/* Only the retry layer: else NULL. */
 	void (*get_state)(struct remote *r, struct remote_state *ret_state);
 };

@@ -326,6 +326,7 @@ static const struct remote_ops s3_ops = {
 	.size = s3_size,
 	.list = s3_list,
 	.delete = s3_delete,
+	.upload_check = "each upload carries its hash; the server refuses a damaged one",
 	.check_create = s3_check_create,
 	.release = s3_release,
 };

@@ -221,6 +221,7 @@ const struct remote_ops sftp_ops = {
 	.size = sftp_size,
 	.list = sftp_list,
 	.delete = sftp_delete,
+	.upload_check = "SSH checks each packet",
 	.check_create = sftp_check_create,
 	.release = sftp_release,
 };
