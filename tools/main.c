@@ -13,7 +13,7 @@ static const struct command commands[] = {
 	 "  -o name=value     an option; several by commas or several -o; also EPOCHFS_NAME=value\n"
 	 "  --take-over       take the volume from a mount elsewhere that writes to it\n"
 	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,\n"
-	 "sftp://HOST/DIR, exec:PROGRAM ARGS, or fault+URL.\n"
+	 "https://HOST/PATH, http://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"

@@ -50,6 +50,16 @@ static int remote_status(const struct target *t, json_t **ret_status)
 	return EXIT_DONE;
 }
 
+/* The URL as it was typed may hold a password: what is printed shows it only where it is as public as
+ * the remote's name. */
+static void hide_url(json_t *status)
+{
+	const json_t *url = json_object_get(status, "remote_url");
+
+	if (!json_equal(url, json_object_get(status, "remote")))
+		json_object_del(status, "remote_url");
+}
+
 static int get_status(const char *name, json_t **ret_status)
 {
 	struct target target;
@@ -61,6 +71,8 @@ static int get_status(const char *name, json_t **ret_status)
 		code = remote_status(&target, ret_status);
 	else
 		code = client_call(name, json_pack("{s:s}", "op", "status"), ret_status);
+	if (code == EXIT_DONE)
+		hide_url(*ret_status);
 	target_close(&target);
 	return code;
 }

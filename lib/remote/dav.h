@@ -29,12 +29,13 @@ struct dav {
 	/* For short requests that must not wait behind transfers of data: those of a mutex's holder,
 	 * and those made while another is under way. Its times are short. */
 	struct http *control;
-	atomic_bool exact_ranges; /* the server is right only with ranges inside the object */
-	atomic_bool swept;	  /* stale temporaries were removed */
-	atomic_int placement;	  /* enum dav_placement */
-	atomic_int create;	  /* enum dav_create_means */
-	pthread_mutex_t lock;	  /* guards the two below; nothing else is locked under it */
-	char **folders;		  /* that are there, as far as we know */
+	atomic_bool exact_ranges;    /* the server is right only with ranges inside the object */
+	atomic_bool raw_destination; /* MOVE takes a Destination that is not %-encoded */
+	atomic_bool swept;	     /* stale temporaries were removed */
+	atomic_int placement;	     /* enum dav_placement */
+	atomic_int create;	     /* enum dav_create_means */
+	pthread_mutex_t lock;	     /* guards the two below; nothing else is locked under it */
+	char **folders;		     /* that are there, as far as we know */
 	size_t folder_count;
 };
 

@@ -200,11 +200,12 @@ static int move_once(struct dav *d, struct http *h, const char *from, const char
 {
 	struct http_headers cleanup_http_headers headers = {0};
 	struct http_request q = {.method = "MOVE", .headers = &headers};
-	cleanup_free char *path = dav_path(d, to);
 	cleanup_free char *destination = NULL;
+	bool raw = atomic_load(&d->raw_destination);
 	int r;
 
-	if (!path || asprintf(&destination, "%s%s", d->url.origin, path) < 0) {
+	if (asprintf(&destination, "%s%s/%s", d->url.origin,
+		     raw ? d->url.path_decoded : d->url.path, to) < 0) {
 		destination = NULL;
 		return -ENOMEM;
 	}
@@ -297,14 +298,27 @@ static int probe_put(struct dav *d, const char *key, enum dav_placement *ret_pla
 	return r;
 }
 
-/* Is MOVE there at all? */
-static int probe_move(struct dav *d, const char *from, const char *to)
+static int move_and_look(struct dav *d, const char *from, const char *to)
 {
 	struct dav_entry entry;
 	int r = dav_move(d, d->http, from, to, true);
 
 	if (r == 0)
 		r = dav_stat(d, d->http, to, &entry);
+	return r == -ENOENT ? -EPERM : r;
+}
+
+/* Is MOVE there at all? XRootD 5.5 takes the Destination as it stands, without decoding it: that is
+ * tried first, since the other way round would leave a folder of an odd name. */
+static int probe_move(struct dav *d, const char *from, const char *to)
+{
+	bool encoded = strcmp(d->url.path, d->url.path_decoded) != 0;
+	int r;
+
+	atomic_store(&d->raw_destination, encoded && !strchr(d->url.path_decoded, '%'));
+	r = move_and_look(d, from, to);
+	if (r == -EPERM && atomic_exchange(&d->raw_destination, false))
+		r = move_and_look(d, from, to);
 	if (r == -EPERM || r == -EOPNOTSUPP)
 		return remote_set_reason(
 			&d->base, -EOPNOTSUPP,

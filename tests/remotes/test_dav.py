@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes on WebDAV servers and XRootD: over http and https, with passwords, tokens and certificates."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from certificates import Authority
+from conftest import BIN, MountError, run, wait_until
+from server_lighttpd import PASSWORD, TOKEN, USER
+from story import check_files, save, whole_story
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+
+
+def over(*kinds):
+    return pytest.mark.parametrize("server", kinds, indirect=True)
+
+
+@pytest.fixture
+def passthrough():
+    return "auto"
+
+
+@pytest.fixture
+def volume(server, make_volume, request, monkeypatch):
+    """Not mounted; its remote is a folder of the server, and the credentials are in the environment."""
+    v = make_volume()
+    v.url = server.url("a folder/%s" % request.node.originalname).replace(" ", "%20")
+    for name in ("BEARER_TOKEN", "BEARER_TOKEN_FILE", "X509_USER_PROXY", "X509_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in server.env().items():
+        monkeypatch.setenv(name, value)
+    return v
+
+
+@over("lighttpd", "lighttpd-tls", "xrootd-tls")
+def test_a_volume_is_saved_killed_and_restored(volume, tmp_path):
+    whole_story(volume, tmp_path)
+
+
+def refuse(volume):
+    """The mount is refused: its exit code and what it printed."""
+    with pytest.raises(MountError) as error:
+        volume.mount()
+    return error.value.code, error.value.output
+
+
+@over("lighttpd")
+def test_a_wrong_password_is_told_at_mount(volume, monkeypatch):
+    monkeypatch.setenv("EPOCHFS_DAV_PASSWORD", "wrong-password")
+    code, line = refuse(volume)
+    assert code == 4
+    assert "401" in line and "user and password" in line
+    assert "wrong-password" not in line
+
+
+@over("lighttpd-tls")
+def test_a_wrong_token_is_told_at_mount(volume, monkeypatch):
+    monkeypatch.setenv("BEARER_TOKEN", "tok-wrong")
+    code, line = refuse(volume)
+    assert code == 4
+    assert "403" in line
+    assert "tok-wrong" not in line
+
+
+@over("lighttpd-tls")
+def test_an_authority_that_is_not_trusted_is_told_at_mount(volume):
+    volume.url = volume.url.split("?")[0]
+    code, _ = refuse(volume)
+    assert code == 4
+
+
+@over("lighttpd")
+def test_a_server_that_is_away_or_no_webdav_is_told_at_mount(volume, server):
+    volume.url = volume.url.replace(":%d/" % server.port, ":1/")
+    assert refuse(volume)[0] == 3
+
+
+def said_anywhere(volume):
+    """Everything that the daemon shows to others."""
+    texts = [run(BIN, "status", volume.path).stdout, run(BIN, "status", "--json", volume.path).stdout,
+             volume.log.read_text(), pathlib.Path("/proc/%d/cmdline" % volume.pid).read_text()]
+    return "\n".join(texts + [path.read_text(errors="replace") for path in volume.cache.glob("*/log")])
+
+
+@over("lighttpd")
+@pytest.mark.parametrize("file", [False, True])
+def test_a_password_of_the_environment_is_shown_nowhere(volume, monkeypatch, tmp_path, file):
+    if file:
+        (tmp_path / "password").write_text(PASSWORD + "\n")
+        monkeypatch.delenv("EPOCHFS_DAV_PASSWORD")
+        monkeypatch.setenv("EPOCHFS_DAV_PASSWORD_FILE", str(tmp_path / "password"))
+    volume.mount(log_level="debug")
+    save(volume, "model.pt", 1 << 20)
+    volume.wait_durable()
+    assert PASSWORD not in said_anywhere(volume)
+
+
+@over("lighttpd")
+def test_a_password_in_the_url_is_only_where_it_was_typed(volume, monkeypatch):
+    monkeypatch.delenv("EPOCHFS_DAV_USER")
+    monkeypatch.delenv("EPOCHFS_DAV_PASSWORD")
+    encoded = "se:cr%25et%20pass"
+    volume.url = volume.url.replace("://", "://%s:%s@" % (USER, encoded))
+    volume.mount(log_level="debug")
+    save(volume, "model.pt", 1 << 20)
+    volume.wait_durable()
+    shown = said_anywhere(volume).replace(pathlib.Path("/proc/%d/cmdline" % volume.pid).read_text(), "")
+    assert encoded not in shown and PASSWORD not in shown
+    assert "trainer:***@" in shown
+
+
+@over("lighttpd-tls")
+def test_a_token_is_read_again_from_its_file(volume, monkeypatch, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("  %s\n" % TOKEN)
+    monkeypatch.delenv("BEARER_TOKEN")
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
+    volume.mount(log_level="debug")
+    files = {"a": save(volume, "a", 1 << 20)}
+    volume.wait_durable()
+    # It has expired: uploading stops, and goes on with the next one.
+    token.write_text("tok-expired\n")
+    files["b"] = save(volume, "b", 1 << 20)
+    volume.seal()
+    wait_until(lambda: "403" in run(BIN, "status", volume.path).stdout or
+               "allow" in run(BIN, "status", volume.path).stdout, "the refusal to be in status")
+    token.write_text(TOKEN + "\n")
+    volume.wait_durable()
+    assert TOKEN not in said_anywhere(volume)
+    volume.remount(empty_cache=True)
+    check_files(volume.path, files)
+
+
+@over("lighttpd-tls")
+def test_a_token_is_not_sent_without_tls(volume, server):
+    """Anybody could read it on the way."""
+    volume.url = "http://127.0.0.1:%d/plain" % server.port
+    assert refuse(volume)[0] == 4
+
+
+@over("lighttpd-tls")
+@pytest.mark.parametrize("way", ["url", "environment"])
+def test_a_client_certificate_is_shown(volume, server, monkeypatch, way):
+    certificate, key = server.ca.client("alice")
+    volume.url = server.mutual_url("mutual-%s" % way)
+    if way == "url":
+        volume.url += "&cert=%s&key=%s" % (certificate, key)
+    else:
+        monkeypatch.setenv("X509_USER_CERT", str(certificate))
+        monkeypatch.setenv("X509_USER_KEY", str(key))
+    volume.mount()
+    files = {"a": save(volume, "a", 1 << 20)}
+    volume.remount(empty_cache=True)
+    check_files(volume.path, files)
+
+
+@over("lighttpd-tls")
+def test_a_strangers_certificate_or_none_is_refused(volume, server, tmp_path):
+    certificate, key = Authority(tmp_path / "other", "Other").client("mallory")
+    volume.url = server.mutual_url("mutual-refused")
+    assert refuse(volume)[0] in (3, 4)
+    volume.url += "&cert=%s&key=%s" % (certificate, key)
+    assert refuse(volume)[0] in (3, 4)
+
+
+@over("xrootd-tls")
+def test_a_user_that_xrootd_does_not_know_is_refused(volume, server, monkeypatch):
+    monkeypatch.setenv("X509_USER_PROXY", str(server.ca.proxy("bob")))
+    assert refuse(volume)[0] in (3, 4)
+
+
+@over("xrootd")
+def test_where_nothing_is_atomic_the_mount_says_so(volume):
+    volume.mount()
+    assert "does not refuse to create what is there" in "\n".join(
+        path.read_text() for path in [volume.log, *volume.cache.glob("*/log")])
+
+
+@over("lighttpd", "nginx", "apache")
+def test_a_second_writer_is_told_who_has_the_volume(volume, make_volume):
+    volume.mount()
+    second = make_volume()
+    second.url = volume.url
+    code, line = refuse(second)
+    assert code == 8
+    assert str(volume.path) in line
+
+
+@over("nginx")
+def test_the_mutex_of_a_killed_creator_expires(volume, server):
+    """A creator that died left its collection; the next one waits for a while, and goes on."""
+    root = server.folder / "data" / "a folder" / "test_the_mutex_of_a_killed_creator_expires"
+    (root / ".tmp-creating").mkdir(parents=True)
+    volume.mount()
+    assert not (root / ".tmp-creating").exists()
+    assert "mutex" in "\n".join(path.read_text() for path in [volume.log, *volume.cache.glob("*/log")])
+
+
+@over("lighttpd")
+def test_what_is_left_of_killed_uploads_is_removed(volume, server):
+    root = server.folder / "data" / "a folder" / "test_what_is_left_of_killed_uploads_is_removed"
+    root.mkdir(parents=True)
+    for name, age in ((".tmp-0123456789abcdef", 7200), (".tmp-fedcba9876543210", 60), (".tmp-mine", 7200)):
+        (root / name).write_text("x")
+        then = (root / name).stat().st_mtime - age
+        os.utime(root / name, (then, then))
+    volume.mount()
+    assert sorted(n for n in os.listdir(root) if n.startswith(".tmp-")) == [".tmp-fedcba9876543210", ".tmp-mine"]
+
+
+def recipe(word):
+    """The indented lines of the README's section in which this word stands."""
+    section = (REPO / "README.md").read_text().split("\n### WebDAV and XRootD\n")[1].split("\n## ")[0]
+    blocks = [[]]
+    for line in section.split("\n"):
+        if line.startswith("    "):
+            blocks[-1].append(line[4:])
+        elif blocks[-1]:
+            blocks.append([])
+    return next("\n".join(block) for block in blocks if any(word in line for line in block))
+
+
+def follow(text, replaced, tmp_path):
+    """Runs a recipe as it is printed, but for the names of example.org."""
+    for old, new in replaced.items():
+        assert old in text, old
+        text = text.replace(old, str(new))
+    env = {**os.environ, "PATH": "%s:%s" % (os.path.dirname(os.path.abspath(BIN)), os.environ["PATH"]),
+           "HOME": str(tmp_path), "EPOCHFS_CACHE_DIR": str(tmp_path / "cache")}
+    text += "\ncp /bin/true mnt/model.pt\nepochfs umount mnt\n"
+    done = subprocess.run(["sh", "-ec", text], env=env, cwd=tmp_path, capture_output=True, text=True, check=False,
+                          timeout=120)
+    subprocess.run(["umount", "-l", str(tmp_path / "mnt")], capture_output=True, check=False)
+    assert done.returncode == 0, "%s\n%s%s" % (text, done.stdout, done.stderr)
+    return done.stdout
+
+
+@over("lighttpd")
+def test_the_recipe_for_webdav_works_as_it_is_printed(volume, tmp_path, monkeypatch):
+    monkeypatch.delenv("EPOCHFS_DAV_USER")
+    monkeypatch.delenv("EPOCHFS_DAV_PASSWORD")
+    (tmp_path / "mnt").mkdir()
+    (tmp_path / ".dav-password").write_text(PASSWORD + "\n")
+    follow(recipe("dav.example.org"), {"https://dav.example.org/ckpt/run7": volume.url, "/mnt/ckpt": tmp_path / "mnt",
+                                  "alice": USER}, tmp_path)
+
+
+@over("xrootd-tls")
+def test_the_recipe_for_xrootd_works_as_it_is_printed(volume, server, tmp_path):
+    (tmp_path / "mnt").mkdir()
+    follow(recipe("xrootd.example.org"), {"https://xrootd.example.org:1094/store/run7": volume.url,
+                                  "/mnt/ckpt": tmp_path / "mnt",
+                                  "/tmp/x509up_u$(id -u)": server.ca.proxy("alice"),
+                                  "/etc/grid-security/certificates": server.ca.hashed_folder()}, tmp_path)
