@@ -401,12 +401,20 @@ int sealer_start(struct volume *vol, bool recovered_killed)
 	error = rules_new(&vol->options, &s->rules);
 	if (!error)
 		error = restore(vol, recovered_killed);
-	if (!error && !vol->options.read_only) {
-		error = thread_start(&s->thread, NULL, sealer_main, vol);
-		s->runs = !error;
-	}
 	if (error)
 		sealer_free(vol);
+	return error;
+}
+
+int sealer_run(struct volume *vol)
+{
+	struct sealer *s = vol->sealer;
+	int error;
+
+	if (vol->options.read_only)
+		return 0;
+	error = thread_start(&s->thread, NULL, sealer_main, vol);
+	s->runs = !error;
 	return error;
 }
 

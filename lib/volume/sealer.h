@@ -26,10 +26,13 @@ enum activity {
 	ACTIVITY_ATTR,	 /* chmod, utimens, xattr: likewise, and does not restart the quiet */
 };
 
-/* Reads what the last mount left (epochs begun and not frozen, changes not sealed) and starts the
- * thread (none where the volume is read-only). recovered_killed: something was open for writing
- * when the last mount ended without order. 0 or -errno. */
+/* Reads what the last mount left (epochs begun and not frozen, changes not sealed).
+ * recovered_killed: something was open for writing when the last mount ended without order. 0 or
+ * -errno. */
 int sealer_start(struct volume *vol, bool recovered_killed);
+/* Starts the thread (none where the volume is read-only), after the uploader, which it wakes. 0 or
+ * -errno. */
+int sealer_run(struct volume *vol);
 /* Before sealer_start: whether the last mount left changes that are in no epoch: 1, 0 or -errno. */
 int sealer_left_changes_locked(struct volume *vol);
 /* Finishes what was begun, stops the thread; seals nothing. */

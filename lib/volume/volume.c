@@ -219,6 +219,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = uploader_start(vol);
 	if (!error)
+		error = sealer_run(vol);
+	if (!error)
 		error = check_epoch(vol, m);
 	if (!error)
 		error = follower_start(vol);
