@@ -100,6 +100,8 @@ static void on_start(void *arg, const XML_Char *name, const XML_Char **attribute
 	enum element element;
 
 	(void)attributes;
+	if (p->result != 0)
+		return;
 	if (p->depth == NESTED_MAX) {
 		stop(p, -EBADMSG);
 		return;
@@ -186,10 +188,15 @@ static void end_response(struct parsing *p)
 static void on_end(void *arg, const XML_Char *name)
 {
 	struct parsing *p = arg;
-	enum element element = p->stack[--p->depth];
-	const char *text = text_of(p);
+	enum element element;
+	const char *text;
 
 	(void)name;
+	/* A parser that was stopped still tells the end of an empty element. */
+	if (p->result != 0)
+		return;
+	element = p->stack[--p->depth];
+	text = text_of(p);
 	if (element == HREF)
 		strcpy(p->entry.href, text);
 	else if (element == STATUS)
