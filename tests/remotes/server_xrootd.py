@@ -46,10 +46,10 @@ class Xrootd(UnprivilegedServer):
         self.ca = Authority(self.folder / "ca")
         for name in ("root", "admin", "run"):
             (self.home / name).mkdir()
-        self.port, values = free_port(), self._credentials()
+        self.port, self.xrd_port, values = free_port(), free_port(), self._credentials()
         config = self.home / "xrootd.cfg"
         config.write_text((CONFIG + (X509 if self.tls else "")).format(
-            folder=self.home, port=self.port, xrd_port=free_port(), **values))
+            folder=self.home, port=self.port, xrd_port=self.xrd_port, **values))
         command = [program, "-I", "v4", "-n", "t", "-l", self.home / "log", "-c", config]
         self.give_home(user)
         if user:

@@ -2,8 +2,11 @@
 """What a volume goes through on any remote: saved, sealed, killed, mounted again, restored on a machine that has nothing."""
 
 import os
+import pathlib
 
-from conftest import BIN, run
+from conftest import BIN, is_mounted, run
+
+README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 
 
 def save(volume, name, size):
@@ -41,3 +44,26 @@ def whole_story(volume, tmp_path):
     run(BIN, "export", volume.url, tmp_path / "restored", timeout=120)
     check_files(tmp_path / "restored", files)
     run(BIN, "fsck", "--read-data", volume.url, timeout=120)
+
+
+def run_recipe(title, tmp_path, replaced):
+    """Runs the commands below this title of the README as they are printed, but for what is replaced."""
+    text = README.read_text().split("### %s\n" % title)[1].split("\n- **")[0]
+    script = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith("    "))
+    for printed, here in {"/mnt/ckpt": str(tmp_path / "mnt"), **replaced}.items():
+        assert printed in script
+        script = script.replace(printed, here)
+    for folder in ("mnt", "bin"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / "bin" / "epochfs").symlink_to(BIN)
+    (tmp_path / "model.pt").write_bytes(os.urandom(300000))
+    env = {**os.environ, "PATH": "%s:%s" % (tmp_path / "bin", os.environ["PATH"]),
+           "EPOCHFS_CACHE_DIR": str(tmp_path / "cache"), "EPOCHFS_MIN_FREE": "0"}
+    try:
+        done = run("sh", "-e", "-c", script, cwd=tmp_path, check=False, env=env, timeout=150)
+    finally:
+        if is_mounted(tmp_path / "mnt"):
+            run("umount", "-l", tmp_path / "mnt", check=False)
+    assert done.returncode == 0, done
+    assert "one mount writes at a time" in done.stdout
+    assert (tmp_path / "restored" / "model.pt").read_bytes() == (tmp_path / "model.pt").read_bytes()

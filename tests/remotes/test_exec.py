@@ -8,7 +8,7 @@ import pytest
 
 from conftest import BIN, MountError, run, wait_until
 from server_exec import EXAMPLES
-from story import save, whole_story
+from story import run_recipe, save, whole_story
 
 
 @pytest.fixture
@@ -35,6 +35,19 @@ def test_a_volume_is_kept_by_rclone(volume, tmp_path, monkeypatch):
     volume.url = "exec:%s store:run7" % (EXAMPLES / "exec-rclone")
     whole_story(volume, tmp_path)
     assert (volume.remote / "run7" / "epochfs.json").exists()
+
+
+@pytest.mark.parametrize("server", ["xrootd"], indirect=True)
+def test_a_volume_is_kept_by_xrdcp(server, volume, tmp_path):
+    if not shutil.which("xrdcp"):
+        pytest.skip("xrdcp is not installed")
+    volume.url = "exec:%s root://127.0.0.1:%d//store/run7" % (EXAMPLES / "exec-xrdcp", server.xrd_port)
+    whole_story(volume, tmp_path)
+
+
+def test_the_recipe_of_the_readme(tmp_path):
+    run_recipe("Any program", tmp_path, {
+        "/usr/local/share/epochfs/examples": str(EXAMPLES), "/backup": str(tmp_path)})
 
 
 def refuse(volume, url):

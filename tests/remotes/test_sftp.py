@@ -7,7 +7,7 @@ import time
 import pytest
 
 from conftest import BIN, MountError, run, wait_until
-from story import check_files, save, whole_story
+from story import check_files, run_recipe, save, whole_story
 
 pytestmark = pytest.mark.parametrize("server", ["sshd"], indirect=True)
 
@@ -30,6 +30,20 @@ def volume(server, make_volume, request):
 def test_a_volume_is_saved_killed_and_restored(volume, tmp_path):
     whole_story(volume, tmp_path)
     assert not [n for n in os.listdir(volume.store) if n.startswith(".tmp-")]
+
+
+def test_the_recipe_of_the_readme(server, tmp_path):
+    # The host's name, port and key stand in ssh's configuration, as a user's would; a wrapper names it.
+    (tmp_path / "config").write_text("Host store.example.org\n HostName 127.0.0.1\n Port %d\n IdentityFile %s\n"
+                                     " UserKnownHostsFile %s\n" % (server.port, server.key, tmp_path / "known"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text('#!/bin/sh\nexec /usr/bin/ssh -F %s "$@"\n' % (tmp_path / "config"))
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    (server.folder / "data" / "recipe").mkdir()
+    run_recipe("SFTP", tmp_path, {
+        "ssh-keyscan store.example.org": "ssh-keyscan -p %d 127.0.0.1" % server.port,
+        "~/.ssh/known_hosts": str(tmp_path / "known"),
+        "/srv/runs": "%s/data/recipe" % server.folder})
 
 
 @pytest.mark.parametrize("kind, options", [("rsa", ["-t", "rsa", "-b", "3072"]), ("ecdsa", ["-t", "ecdsa"])])
