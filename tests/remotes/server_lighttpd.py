@@ -38,7 +38,9 @@ $SERVER["socket"] == "127.0.0.1:{mutual_port}" {{
 """
 
 ACCESS = {
-    "none": "",
+    "none": """
+$REQUEST_HEADER["Authorization"] =~ "." {{ url.access-deny = ("") }}
+""",
     "basic": """
 auth.backend = "htpasswd"
 auth.backend.htpasswd.userfile = "{folder}/htpasswd"
@@ -54,7 +56,7 @@ class Lighttpd(Server):
     """Plain http with a password."""
 
     name = "lighttpd"
-    access = "basic"  # "none", "bearer"
+    access = "basic"  # "bearer"; "none": who says who he is is refused
     scheme = "http"  # "https"
 
     def start(self):

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes on WebDAV servers and XRootD: over http and https, with passwords, tokens and certificates."""
 
+import http.server
 import os
 import pathlib
 import subprocess
+import threading
 
 import pytest
 
 from certificates import Authority
 from conftest import BIN, MountError, run, wait_until
-from server_lighttpd import PASSWORD, TOKEN, USER
+from server_lighttpd import PASSWORD, TOKEN, USER, Lighttpd
 from story import check_files, save, whole_story
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -210,6 +212,59 @@ def test_what_is_left_of_killed_uploads_is_removed(volume, server):
         os.utime(root / name, (then, then))
     volume.mount()
     assert sorted(n for n in os.listdir(root) if n.startswith(".tmp-")) == [".tmp-fedcba9876543210", ".tmp-mine"]
+
+
+@over("lighttpd", "nginx")
+@pytest.mark.parametrize("means", ["mkcol", "lock"])
+@pytest.mark.timeout(300)
+def test_other_means_of_creating_let_one_win_too(server, tmp_path, means):
+    program = os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_conformance")
+    env = {**os.environ, **server.env(), "EPOCHFS_TEST_REMOTE": "%s?create=%s" % (server.url("by-" + means), means),
+           "TMPDIR": str(tmp_path), "CK_TIMEOUT_MULTIPLIER": "4", "CK_RUN_CASE": "races"}
+    done = subprocess.run([program], env=env, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:] + server.output()
+
+
+class Redirector(http.server.BaseHTTPRequestHandler):
+    """Sends everybody to the same path of `place`, as the redirector of a cluster does."""
+
+    place = "?"
+
+    def redirect(self):
+        self.send_response(307)
+        self.send_header("Location", self.place + self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        self.close_connection = True
+
+    do_GET = do_HEAD = do_PUT = do_DELETE = do_MKCOL = do_MOVE = do_PROPFIND = redirect
+
+    def handle_expect_100(self):
+        return True  # the answer comes instead
+
+    def log_message(self, *_):
+        pass
+
+
+class Anonymous(Lighttpd):
+    access = "none"
+
+
+def test_a_data_server_that_we_are_sent_to_is_not_told_who_we_are(make_volume, tmp_path, monkeypatch):
+    monkeypatch.setenv("EPOCHFS_DAV_USER", USER)
+    monkeypatch.setenv("EPOCHFS_DAV_PASSWORD", PASSWORD)
+    with Anonymous(tmp_path / "server") as server:
+        handler = type("Handler", (Redirector,), {"place": "http://127.0.0.1:%d" % server.port})
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as redirector:
+            threading.Thread(target=redirector.serve_forever, daemon=True).start()
+            volume = make_volume()
+            volume.url = "http://127.0.0.1:%d/cluster" % redirector.server_port
+            volume.mount(settle="1h")
+            files = {"a": save(volume, "a", 3 << 20)}
+            volume.remount(empty_cache=True)
+            check_files(volume.path, files)
+            volume.unmount()
+            redirector.shutdown()
 
 
 def recipe(word):
