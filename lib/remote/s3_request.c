@@ -134,7 +134,9 @@ static bool refuses_credentials(const struct http_answer *answer)
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
 		if (s3_answer_is(answer, codes[i]))
 			return true;
-	return answer->status == 401;
+	/* The answer to a HEAD has no text, and may mean the same. */
+	return answer->status == 401 ||
+	       (!answer->body.len && (answer->status == 400 || answer->status == 403));
 }
 
 /* Takes the server's clock. False where it said no time, or we went by its clock already. */

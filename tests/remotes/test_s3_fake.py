@@ -166,6 +166,27 @@ def test_a_busy_server_and_conflicts_only_cost_time(make_volume, monkeypatch):
         assert "epochs/%020d.json" % number in [key[len("p/"):] for key in fake.objects]
 
 
+def test_a_quota_is_told_and_waited_for(make_volume, monkeypatch):
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        volume = make_volume(settle="1h")
+        volume.url = fake.url("p")
+        volume.mount()
+
+        def full(request):
+            if request.command == "PUT" and "/packs/" in request.path:
+                raise Refused(403, "QuotaExceeded")
+
+        fake.fault = full
+        (volume.path / "a").write_bytes(os.urandom(100000))
+        volume.seal()
+        wait_until(lambda: "quota is reached" in str(volume.status()), "status to say why")
+        (volume.path / "b").write_text("training goes on")
+        fake.fault = lambda _: None
+        volume.wait_durable()
+
+
 def test_new_keys_in_the_file_are_taken_up_while_mounted(make_volume, tmp_path):
     keys = tmp_path / ".aws" / "credentials"
     keys.parent.mkdir()
