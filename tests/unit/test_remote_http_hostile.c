@@ -94,6 +94,21 @@ START_TEST(a_lie_is_an_error_and_no_more)
 }
 END_TEST
 
+START_TEST(heads_without_end_are_left_by_us_before_curl_does)
+{
+	const struct scene scenes[] = {
+		{.answer = "HTTP/1.1 200 OK\r\n", .then = REPEAT, .again = "X-More: and more\r\n"}};
+	struct http_answer cleanup_http_answer a = {0};
+	char text[REMOTE_TEXT_MAX];
+
+	begin(scenes, 1);
+	unit_error(engine_do(&engine, &server, "GET", "/x", (struct http_request){0}, &a), -EIO);
+	remote_strerror(engine.owner, -EIO, text);
+	ck_assert_msg(strstr(text, "does not end") != NULL, "%s", text);
+	end();
+}
+END_TEST
+
 static const struct scene stallers[] = {
 	{.then = HANG},
 	{.answer = "HTTP/1.1 200 OK\r\n", .then = HANG},
@@ -336,6 +351,7 @@ int main(void)
 	TCase *t = unit_case(s, "answers");
 
 	tcase_add_loop_test(t, a_lie_is_an_error_and_no_more, 0, COUNT(liars));
+	tcase_add_test(t, heads_without_end_are_left_by_us_before_curl_does);
 	tcase_add_test(t, what_is_beyond_a_body_is_no_answer);
 	tcase_add_test(t, an_error_without_end_is_an_error);
 	tcase_add_test(t, long_values_of_headers_are_left_out);
