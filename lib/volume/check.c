@@ -64,7 +64,9 @@ static int expect(struct check *c, const char *key, uint64_t offset, uint64_t le
 
 	if (error)
 		return error;
-	return got.len == strlen(text) && memcmp(got.data, text, got.len) == 0 ? 0 : WRONG;
+	if (got.len != strlen(text))
+		return WRONG;
+	return !got.len || memcmp(got.data, text, got.len) == 0 ? 0 : WRONG;
 }
 
 static int expect_size(struct check *c, const char *key, uint64_t size)

@@ -18,13 +18,14 @@ UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin yes
-Subsystem sftp internal-sftp
+Subsystem sftp {subsystem}
 MaxStartups 200
 """
 
 
 class Sshd(Server):
     name = "sshd"
+    subsystem = "internal-sftp"
 
     def start(self):
         self.program = find_program("sshd")
@@ -35,7 +36,8 @@ class Sshd(Server):
         words = host.with_suffix(".pub").read_text().split()
         self.known_hosts.write_text("[127.0.0.1]:%d %s %s\n" % (self.port, words[0], words[1]))
         (self.folder / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
-        (self.folder / "config").write_text(CONFIGURATION.format(port=self.port, folder=self.folder))
+        (self.folder / "config").write_text(CONFIGURATION.format(
+            port=self.port, folder=self.folder, subsystem=self.subsystem))
         (self.folder / "data").mkdir(exist_ok=True)
         if os.geteuid() == 0:
             # Where it confines what has not logged in yet; Debian's service makes it.
@@ -79,3 +81,10 @@ class Sshd(Server):
         (self.folder / "data" / prefix).mkdir(parents=True, exist_ok=True)
         return "sftp://%s%s/data/%s?known-hosts=%s&key=%s" % (self.authority(), self.folder, prefix,
                                                              self.known_hosts, self.key)
+
+
+class PlainSshd(Sshd):
+    """Without OpenSSH's extensions, as servers of others. It replaces in two steps, so the suite of remote.h is not for it."""
+
+    name = "sshd-plain"
+    subsystem = "internal-sftp -P posix-rename,hardlink,fsync,statvfs,limits"

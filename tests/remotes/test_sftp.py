@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes on an SFTP server."""
 
+import json
 import os
 import time
 
 import pytest
 
 from conftest import BIN, MountError, run, wait_until
+from server_sshd import PlainSshd, Sshd
 from story import check_files, run_recipe, save, whole_story
 
-pytestmark = pytest.mark.parametrize("server", ["sshd"], indirect=True)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with Sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -73,6 +78,16 @@ def test_a_key_comes_from_the_agent(volume, server, tmp_path, monkeypatch):
         server.processes.remove(agent)
         agent.kill()
         agent.wait()
+
+
+def test_a_server_without_extensions_keeps_a_volume_too(make_volume, tmp_path):
+    with PlainSshd(tmp_path / "plain") as plain:
+        volume = make_volume()
+        volume.url = plain.url("story")
+        whole_story(volume, tmp_path)
+        report = json.loads(run(BIN, "check", "--json", "--size", "64K", volume.url).stdout)
+        assert report["usable"] and report["create_if_absent"] == "atomic"
+        assert not [p for p in (plain.folder / "data").rglob(".tmp-*")]
 
 
 def refuse(volume, url):
