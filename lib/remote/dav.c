@@ -215,7 +215,8 @@ static void cut(struct buf *out, size_t before, const struct span *s)
 
 	if (to < from)
 		to = from;
-	memmove(out->data + before, out->data + before + from, to - from);
+	if (from < to)
+		memmove(out->data + before, out->data + before + from, to - from);
 	out->len = before + (to - from);
 }
 
