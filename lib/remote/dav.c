@@ -440,6 +440,9 @@ static int open_engines(struct dav *d, const struct remote_limits *limits)
 		.ca_dir = d->url.ca_dir,
 		.client_cert = d->url.cert,
 		.client_key = d->url.key,
+		/* Over HTTP/2 there is no "100 Continue", and where lighttpd refuses a PUT, its answer may
+		 * be lost in the end of the stream. */
+		.http1 = true,
 	};
 	int r = http_new(&d->base, &config, &d->http);
 

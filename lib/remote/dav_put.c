@@ -146,7 +146,7 @@ int dav_make_parents(struct dav *d, const char *key)
 }
 
 /* Whether what became of a PUT or MOVE may mean that the collection above is missing: nginx says 500,
- * and over HTTP/2 a server may break the request off. */
+ * and a server that refuses a body may hang up. */
 static bool may_lack_parents(struct dav *d, const char *key, int r, int status)
 {
 	if (r == 0 && (status == 404 || status == 409))

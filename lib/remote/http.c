@@ -44,7 +44,8 @@ static void config_free(struct http_config *c)
 
 static int config_copy(const struct http_config *from, struct http_config *to)
 {
-	*to = (struct http_config){.limits = from->limits, .insecure = from->insecure};
+	*to = (struct http_config){
+		.limits = from->limits, .http1 = from->http1, .insecure = from->insecure};
 	if (copy_string(from->ca_file, &to->ca_file) < 0 ||
 	    copy_string(from->ca_dir, &to->ca_dir) < 0 ||
 	    copy_string(from->client_cert, &to->client_cert) < 0 ||
@@ -217,7 +218,8 @@ static CURLcode set_connection(const struct http *h, CURL *easy)
 	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 	SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
 	SET(CURLOPT_PROXY, "");
-	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+	SET(CURLOPT_HTTP_VERSION,
+	    (long)(config->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS));
 	SET(CURLOPT_TCP_KEEPALIVE, 1L);
 	SET(CURLOPT_TCP_KEEPIDLE, 30L);
 	SET(CURLOPT_TCP_KEEPINTVL, 15L);

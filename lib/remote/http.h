@@ -25,6 +25,7 @@ struct http_config {
 	const char *ca_dir;	     /* hashed folder, trusted beside them; NULL: none */
 	const char *client_cert;     /* PEM file, also an X.509 proxy; NULL: none */
 	const char *client_key;	     /* PEM file; NULL: in client_cert */
+	bool http1;		     /* never HTTP/2 */
 	bool insecure;		     /* takes any server certificate: only where the user asks */
 };
 
