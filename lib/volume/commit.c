@@ -74,9 +74,9 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	return error ? error : version_died_locked(vol, old);
 }
 
-static void note_close_locked(struct volume *vol, struct body *b)
+static void note_close_locked(struct volume *vol, struct body *b, bool quietly)
 {
-	enum activity what = b->is_log ? ACTIVITY_ATTR : ACTIVITY_CLOSE;
+	enum activity what = quietly || b->is_log ? ACTIVITY_ATTR : ACTIVITY_CLOSE;
 	uint64_t parent = 0;
 	char name[256];
 
@@ -167,9 +167,10 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 	body_unstage_locked(vol, b);
 	if (replaced)
 		after_names_locked(after, b->ino);
-	/* What an epoch has already is no change, though the version is another. */
-	if (!same && !(b->is_log && sealer_has_log_locked(vol, b->ino, &st)))
-		note_close_locked(vol, b);
+	/* What an epoch has already is no change, though the version is another. A mapping may have
+	 * changed what was copied under it, and no time tells. */
+	if (!(same && b->base_compares) && !(b->is_log && sealer_has_log_locked(vol, b->ino, &st)))
+		note_close_locked(vol, b, same);
 	return 0;
 }
 
@@ -304,7 +305,7 @@ static int copy_commit_locked(struct volume *vol, struct body *b, const char *te
 	b->base_compares = false;
 	if (replaced)
 		after_names_locked(after, b->ino);
-	note_close_locked(vol, b);
+	note_close_locked(vol, b, false);
 	return 0;
 }
 
