@@ -184,7 +184,7 @@ START_TEST(input_is_a_whole_file_and_nothing_else_is_open)
 	struct remote *r =
 		open_script("[ $1 = put ] || exit 1\n"
 			    "[ -f /dev/stdin ] && [ $(stat -Lc %s /dev/stdin) = 5 ] || exit 4\n"
-			    "! echo x 2>/dev/null >>/proc/self/fd/0 || exit 4\n"
+			    "! (echo x 1<>/proc/self/fd/0) 2>/dev/null || exit 4\n"
 			    "[ $(cat) = hello ] || exit 4\n"
 			    "[ $(ps -o sid= -p $$) = $$ ] || exit 9\n"
 			    "ls -l /proc/$$/fd | grep -q script-dir && exit 3\n"

@@ -176,7 +176,7 @@ START_TEST(nonsense_ends_the_connection_and_is_no_answer)
 		"printf '\\377\\377\\377\\377'",      /* longer than any packet */
 		"printf '\\000\\000\\000\\001\\145'", /* shorter than any */
 		"printf '\\000\\000\\000\\005\\145\\000\\000\\000\\001'", /* a status without one */
-		"printf '\\000\\000\\000\\011\\145\\000\\000\\000\\007\\000\\000\\000\\000'", /* other id */
+		"printf '\\000\\000\\000\\012\\146\\000\\000\\000\\007\\000\\000\\000\\001h'", /* other id */
 		"printf '\\000\\000\\000\\011\\146\\000\\000\\000\\001\\000\\001\\000\\000'", /* handle */
 		"printf '\\000\\000\\000\\011\\147\\000\\000\\000\\001\\000\\000\\000\\000'", /* DATA */
 		"head -c 100000 /dev/urandom | tr '\\000' '\\377'",
@@ -211,16 +211,24 @@ END_TEST
 
 START_TEST(silence_is_a_time_out)
 {
-	const struct remote_limits limits = {.connect_timeout_ns = NS_PER_S,
-					     .stall_timeout_ns = NS_PER_S};
-	struct remote *r = open_fake("#!/bin/sh\nexec sleep 1000\n", &limits);
-	uint64_t size;
+	static const struct {
+		const char *script;
+		struct remote_limits limits;
+	} cases[] = {
+		{"#!/bin/sh\nexec sleep 1000\n",
+		 {.connect_timeout_ns = NS_PER_S, .stall_timeout_ns = 1000 * NS_PER_S}},
+		{"#!/bin/sh\n" HELLO "exec sleep 1000\n",
+		 {.total_timeout_ns = NS_PER_S, .stall_timeout_ns = 1000 * NS_PER_S}},
+		{"#!/bin/sh\n" HELLO "exec sleep 1000\n", {.stall_timeout_ns = NS_PER_S}},
+	};
 
-	unit_error(remote_size(r, "k", &size), -ETIMEDOUT);
-	remote_close(r);
-	r = open_fake("#!/bin/sh\n" HELLO "exec sleep 1000\n", &limits);
-	unit_error(remote_size(r, "k", &size), -ETIMEDOUT);
-	remote_close(r);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct remote *r = open_fake(cases[i].script, &cases[i].limits);
+		uint64_t size;
+
+		unit_error(remote_size(r, "k", &size), -ETIMEDOUT);
+		remote_close(r);
+	}
 }
 END_TEST
 
