@@ -182,6 +182,7 @@ void body_unstage_locked(struct volume *vol, struct body *b)
 	b->fragile = false;
 	b->base = 0;
 	b->base_compares = false;
+	b->copied = false;
 	if (b->write_fd >= 0)
 		close(b->write_fd);
 	b->write_fd = -1;

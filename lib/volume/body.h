@@ -56,6 +56,7 @@ struct body {
 	unsigned pins;	    /* operations that work on it without the lock */
 	uint64_t base;	    /* the closed version that an edit or a replacement follows, or 0 */
 	bool base_compares; /* times of the backing file tell whether it differs from `base` */
+	bool copied;	    /* `base` is a copy, made under a mapping that may still write */
 	int64_t base_mtime_ns, base_ctime_ns;
 	uint64_t base_size;
 	uint64_t journaled_size; /* what the version's row has of the last flush */

@@ -143,7 +143,7 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 
 static int commit_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	bool replaced = false, same;
+	bool replaced = false, copied = b->copied, same;
 	struct stat st;
 	int error;
 
@@ -169,7 +169,7 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 		after_names_locked(after, b->ino);
 	/* What an epoch has already is no change, though the version is another. A mapping may have
 	 * changed what was copied under it, and no time tells. */
-	if (!(same && b->base_compares) && !(b->is_log && sealer_has_log_locked(vol, b->ino, &st)))
+	if ((!same || copied) && !(b->is_log && sealer_has_log_locked(vol, b->ino, &st)))
 		note_close_locked(vol, b, same);
 	return 0;
 }
@@ -303,6 +303,7 @@ static int copy_commit_locked(struct volume *vol, struct body *b, const char *te
 	b->base_mtime_ns = stat_mtime(st);
 	b->base_ctime_ns = stat_ctime(st);
 	b->base_compares = false;
+	b->copied = true;
 	if (replaced)
 		after_names_locked(after, b->ino);
 	note_close_locked(vol, b, false);
