@@ -309,7 +309,7 @@ static int get_whole(struct dav *d, const char *key, const struct span *s, struc
 
 		if (r != -EAGAIN && r != -EIO && r != -ERANGE)
 			return r;
-		tries -= r == -EAGAIN ? 1 : WHOLE_TRIES / 4;
+		tries -= r == -EAGAIN ? 1 : WHOLE_TRIES / 6;
 	}
 	return -EIO;
 }

@@ -286,8 +286,12 @@ static int create_lock(struct remote *remote, const char *key, const void *data,
 	int r = dav_stat(d, d->control, LOCK_FILE, &entry);
 
 	/* What is locked must be there: LOCK makes it on some servers, and not on others. */
-	if (r == -ENOENT)
+	if (r == -ENOENT) {
 		r = dav_put_at(d, LOCK_FILE, "", 0, false);
+		/* Somebody else has made it and locked it meanwhile. */
+		if (r < 0 && dav_stat(d, d->control, LOCK_FILE, &entry) == 0)
+			r = 0;
+	}
 	return r < 0 ? r : create_under_mutex(d, true, key, data, len);
 }
 
