@@ -178,7 +178,7 @@ const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_
  * minutes; first attempts of other calls are made.
  *
  * What may be repeated blindly: get, size, delete, put (the same bytes under the same key) and list
- * (whose keys are collected first, so that fn sees each once). put_if_absent may not: when the
+ * (a later attempt leaves out the keys that fn has seen). put_if_absent may not: when the
  * answer to an attempt was lost, the object may be there because of it. So when a later attempt
  * says -EEXIST, the object is read: with exactly our bytes it is taken as ours, and the call
  * succeeds; with others it is -EEXIST. Hence two callers that race with identical bytes may both be

@@ -266,36 +266,83 @@ static int retry_check_create(struct remote *r, enum remote_create *ret_create)
 	return err;
 }
 
-/* ---- listing: collected first, since half a list may have come before it failed */
+/* ---- listing: an attempt may fail when half of it was passed on; then the next leaves that half out */
 
-static int collect(void *arg, const char *key, uint64_t size)
+struct listing {
+	remote_list_fn *fn;
+	void *arg;
+	int result;	  /* not 0: fn has ended it with this */
+	struct buf seen;  /* the keys passed on, each with its NUL */
+	const char **old; /* those of earlier attempts, sorted */
+	size_t old_count;
+};
+
+static int compare_keys(const void *a, const void *b)
 {
-	struct buf *all = arg;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-	buf_put_u64(all, size);
-	buf_put_bytes(all, key, strlen(key) + 1);
-	return buf_error(all);
+static int pass_new(void *arg, const char *key, uint64_t size)
+{
+	struct listing *l = arg;
+	int err;
+
+	if (l->old_count &&
+	    bsearch(&key, l->old, l->old_count, sizeof(*l->old), compare_keys) != NULL)
+		return 0;
+	buf_put(&l->seen, key, strlen(key) + 1);
+	err = buf_error(&l->seen);
+	if (err == 0)
+		err = l->fn(l->arg, key, size);
+	l->result = err;
+	return err;
+}
+
+/* Makes what was seen so far old: `seen` begins anew behind it, in a buffer of its own. */
+static int grow_old(struct listing *l, struct buf *ret_kept)
+{
+	const char *at, *end;
+	size_t count = 0;
+
+	buf_put(ret_kept, l->seen.data, l->seen.len);
+	buf_reset(&l->seen);
+	free(l->old);
+	l->old_count = 0;
+	at = (const char *)ret_kept->data;
+	end = at + ret_kept->len;
+	for (const char *p = at; p < end; p += strlen(p) + 1)
+		count++;
+	l->old = calloc(count ? count : 1, sizeof(*l->old));
+	if (!l->old || buf_error(ret_kept))
+		return -ENOMEM;
+	for (; at < end; at += strlen(at) + 1)
+		l->old[l->old_count++] = at;
+	qsort(l->old, l->old_count, sizeof(*l->old), compare_keys);
+	return 0;
 }
 
 static int retry_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
 {
 	struct call c = call_of(r, "list", prefix);
-	struct buf cleanup_buf all = {0};
-	struct reader reader;
+	struct listing l = {.fn = fn, .arg = arg};
+	struct buf cleanup_buf kept = {0};
 	int err;
 
-	do {
-		buf_reset(&all);
-		err = remote_list(r->inner, prefix, collect, &all);
-	} while (again(&c, &err));
-	reader = reader_of(all.data, all.len);
-	while (err == 0 && reader_left(&reader) > 0) {
-		uint64_t size = reader_u64(&reader);
-		size_t len = 0;
-		const uint8_t *key = reader_bytes(&reader, REMOTE_KEY_MAX + 1, &len);
-
-		err = key ? fn(arg, (const char *)key, size) : -EIO;
+	for (;;) {
+		err = remote_list(r->inner, prefix, pass_new, &l);
+		if (l.result) {
+			err = l.result;
+			note_success(&c);
+			break;
+		}
+		if (!again(&c, &err))
+			break;
+		err = grow_old(&l, &kept);
+		if (err < 0)
+			break;
 	}
+	buf_free(&l.seen);
+	free(l.old);
 	return err;
 }
 

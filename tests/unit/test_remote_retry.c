@@ -251,6 +251,26 @@ START_TEST(a_list_is_given_once_however_often_it_failed)
 }
 END_TEST
 
+static int stop_at_first(void *arg, const char *key, uint64_t size)
+{
+	note_key(arg, key, size);
+	return 77;
+}
+
+START_TEST(a_list_that_is_stopped_does_not_wait_for_its_rest)
+{
+	/* Each listing fails at its end: who waits for that waits for ever. */
+	struct stack s = stack_of("list.lost=1");
+	struct buf cleanup_buf seen = {0};
+
+	unit_ok(remote_put(s.r, "a", "", 0));
+	unit_ok(remote_put(s.r, "b/c", "123", 3));
+	unit_error(remote_list(s.r, "", stop_at_first, &seen), 77);
+	ck_assert_uint_eq(state_of(s.r).retries, 0);
+	stack_close(&s);
+}
+END_TEST
+
 struct waiting {
 	struct remote *r;
 	int result;
@@ -390,6 +410,7 @@ int main(void)
 	tcase_add_test(t, a_large_object_is_compared_to_its_last_byte);
 	tcase_add_test(t, bounds_end_a_call_with_its_last_error);
 	tcase_add_test(t, a_list_is_given_once_however_often_it_failed);
+	tcase_add_test(t, a_list_that_is_stopped_does_not_wait_for_its_rest);
 	tcase_add_test(t, cancel_ends_every_wait_and_resume_allows_again);
 	tcase_add_test(t, an_outage_is_told_and_its_end_too);
 	tcase_add_test(t, what_the_server_asked_for_is_kept);
