@@ -220,9 +220,10 @@ fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz
 	$(Q)$(MAKE) $(jobs) SAN=fuzz CC=clang fuzz-programs
 fuzz-programs: $(fuzzers)
 
-bench: $(benches) $(programs) ## the pipeline's figures, and the limits on a real mount (ARGS="seal list" picks)
+bench: $(benches) $(programs) ## the pipeline, the limits on a real mount (ARGS="seal list" picks), remotes (REMOTES=rgw) beside bare servers
 	$(Q)for b in $(benches); do echo "$$b"; $$b || exit 1; done
 	$(Q)echo tests/bench/limits.py; EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/bench/limits.py $(ARGS)
+	$(Q)echo tests/bench/remotes.py; tests/bench/remotes.py $(abspath $(O)/epochfs) $(REMOTES)
 
 coverage: ## unit and mount tests with line coverage, by file
 	$(Q)$(MAKE) $(jobs) SAN=coverage tests

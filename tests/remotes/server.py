@@ -41,7 +41,8 @@ class Server:
     name = "?"  # of the kind
     optional = False  # may be missing
 
-    def __init__(self, folder):
+    def __init__(self, folder, memory=2 << 30):
+        """`memory` bounds what a server that keeps its data in memory takes, in bytes."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.processes = []
@@ -59,6 +60,10 @@ class Server:
     def env(self):
         """Environment variables that epochfs needs for it: credentials."""
         return {}
+
+    def curl(self):
+        """For benchmarks: the URL that objects' names are put behind, and lines of a curl configuration."""
+        raise NotImplementedError
 
     # What all share.
 

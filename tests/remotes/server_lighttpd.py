@@ -82,6 +82,9 @@ class Lighttpd(Server):
             return "http://127.0.0.1:%d/%s" % (self.port, prefix)
         return "https://localhost:%d/%s?ca=%s" % (self.tls_port, prefix, self.ca.certificate)
 
+    def curl(self):
+        return "http://127.0.0.1:%d" % self.port, ['user = "%s:%s"' % (USER, PASSWORD)]
+
     def mutual_url(self, prefix):
         """Where a client certificate is asked for."""
         return "https://localhost:%d/%s?ca=%s" % (self.mutual_port, prefix, self.ca.certificate)

@@ -106,6 +106,11 @@ class Rgw(Server):
                 "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
                 "AWS_EC2_METADATA_DISABLED": "true"}
 
+    def curl(self):
+        return "%s/%s" % (self.endpoint, self.bucket), [
+            'aws-sigv4 = "aws:amz:%s:s3"' % self.region, 'user = "%s:%s"' % (self.key, self.secret),
+            'header = "x-amz-content-sha256: UNSIGNED-PAYLOAD"']
+
     def client(self):
         """A client of its own, to make and look at things."""
         return s3_client.Client(self.endpoint, self.key, self.secret, self.region)
