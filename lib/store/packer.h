@@ -13,8 +13,9 @@
 #include "lib/util/buf.h"
 #include "lib/util/hash.h"
 
-/* So many packs are in memory at once, the one being filled with them. */
-#define PACKER_PACKS 3
+/* So many packs of 32 MiB are in memory at once, the one being filled with them: the daemon is to stay
+ * below 200 MiB. */
+#define PACKER_PACKS 4
 
 /*
  * The frames' order alone decides what the packs are: the same frames in the same order make the

@@ -12,7 +12,7 @@
 #define STORE_THREADS_MAX 8
 #define STORE_PACK_LEN	  ((size_t)32 << 20)
 /* Puts of packs that run at once, over all batches. */
-#define STORE_PUTTERS 3
+#define STORE_PUTTERS 4
 /* Readers wait for the remote more than they compute: at least so many. */
 #define STORE_READERS_MIN 4
 
