@@ -251,11 +251,13 @@ install: all ## install under DESTDIR, PREFIX
 	$(Q)if [ -e packaging/mount.epochfs ]; then \
 		install -D -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
 		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs; fi
-	$(Q)for example in packaging/examples/exec-*; do \
-		install -D -m 755 $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
+	$(Q)for example in packaging/examples/*; do \
+		mode=644; [ ! -x $$example ] || mode=755; \
+		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
 
 uninstall: ## remove what install put there
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/share/epochfs/examples/exec-*
+	$(Q)for example in packaging/examples/*; do \
+		rm -f $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
 	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1 \
 		$(DESTDIR)$(SBINDIR)/mount.epochfs
 

@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Slurm, requeued until training is done: sbatch slurm.sh
+#
+# A minute before its time ends, Slurm sends SIGUSR1 to this script. train.py is told by SIGTERM, saves and ends; epochfs run
+# makes that durable and exits with 85, and the job goes back into the queue to start from there.
+#SBATCH --job-name=run7
+#SBATCH --time=04:00:00
+#SBATCH --gres=gpu:1
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@60
+
+# --grace: less than the 60 s above. After a node has failed, --resume starts from the newest whole epoch.
+epochfs run --mount s3://my-bucket/run7:/mnt/ckpt --resume --grace 50s -- \
+	python3 train.py --checkpoint-dir /mnt/ckpt &
+job=$!
+# scancel --batch and a preemption send SIGTERM.
+trap 'kill -TERM "$job"' USR1 TERM
+
+# A trapped signal ends `wait`, too: the exit code is known once the job is gone.
+wait "$job"
+code=$?
+while [ "$code" -gt 128 ] && kill -0 "$job" 2>/dev/null; do
+	wait "$job"
+	code=$?
+done
+
+if [ "$code" -eq 85 ]; then
+	scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
