@@ -223,9 +223,11 @@ def sbin(tmp_path):
 def test_install(tmp_path):
     run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "install")
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
-    assert files == ["opt/e/bin/epochfs", "opt/e/share/man/man1/epochfs.1", "sbin/mount.epochfs"]
-    assert run(tmp_path / files[0], "version").stdout == epochfs("version")
-    assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / files[2]).read_text()
+    examples = ["opt/e/share/epochfs/examples/" + name for name in os.listdir(os.path.join(REPO, "packaging", "examples"))]
+    assert examples
+    assert files == sorted(["opt/e/bin/epochfs", "opt/e/share/man/man1/epochfs.1", "sbin/mount.epochfs", *examples])
+    assert run(tmp_path / "opt/e/bin/epochfs", "version").stdout == epochfs("version")
+    assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / "sbin/mount.epochfs").read_text()
     run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 

@@ -150,7 +150,7 @@ def test_wrong_keys_and_places_are_told_at_mount(server, on_s3, monkeypatch):
     refused(volume, 4, "does not know the access key ID")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     good, volume.url = volume.url, volume.url.replace(server.bucket, "no-such-bucket")
-    refused(volume, 5, "no-such-bucket", "does not exist")
+    refused(volume, 3, "no-such-bucket", "does not exist")
     volume.url = good
     volume.mount()
 
