@@ -10,6 +10,8 @@
 #define KINDS_TEXT                                                                                 \
 	"/abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, https://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, fault+URL"
 
+#define ADVICE_MAX 128 /* longest text of advice(), and what is put around it */
+
 /* Why remote_open failed, in this thread, as the kind says it; error 0: it did not say. */
 static _Thread_local struct {
 	int error;
@@ -137,9 +139,14 @@ static bool reason_of(struct remote *r, int err, char ret_text[REMOTE_REASON_MAX
 
 const char *remote_strerror(struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX])
 {
-	char reason[REMOTE_REASON_MAX];
-	const char *what = err < 0 && reason_of(r, err, reason) ? reason : advice(err);
+	char reason[REMOTE_REASON_MAX], what[REMOTE_REASON_MAX + ADVICE_MAX];
 
+	if (err >= 0 || !reason_of(r, err, reason))
+		snprintf(what, sizeof(what), "%s", advice(err));
+	else if (strchr(reason, ';'))
+		snprintf(what, sizeof(what), "%s", reason);
+	else /* It does not say what to do. */
+		snprintf(what, sizeof(what), "%s (%s)", advice(err), reason);
 	snprintf(ret_text, REMOTE_TEXT_MAX, "%.*s: %s", (int)(REMOTE_TEXT_MAX - 3 - strlen(what)),
 		 r->name, what);
 	return ret_text;

@@ -67,6 +67,7 @@ int remote_sleep(struct remote *r, int64_t ns);
 /*
  * Keeps in words why an operation fails with `err`, for remote_strerror: what is wrong and what to
  * do, in one line without the place ("the bucket b does not exist; create it, or check its name").
+ * A reason without a `;` says nothing of what to do: it is told behind the general advice.
  * Never a secret; control characters from a server are replaced. Returns err.
  */
 int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
