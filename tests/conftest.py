@@ -24,6 +24,11 @@ import pytest
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "remotes"))
 pytest_plugins = ["server_fixture"]
 
+# A proxy of this machine would not find the servers of tests on loopback.
+for _name in ("https_proxy", "all_proxy", "no_proxy"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.upper(), None)
+
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too

@@ -91,9 +91,14 @@ static int init(struct http *h, const struct http_config *config)
 	r = http_rate_init(&h->down, config->limits.download_rate);
 	if (r < 0)
 		goto no_down;
+	r = http_proxy_init(&h->proxy);
+	if (r < 0)
+		goto no_proxy;
 	r = http_pool_init(&h->pool, connections_of(&config->limits));
 	if (r == 0)
 		return 0;
+	http_proxy_free(&h->proxy);
+no_proxy:
 	http_rate_destroy(&h->down);
 no_down:
 	http_rate_destroy(&h->up);
@@ -131,6 +136,7 @@ void http_free(struct http *h)
 	if (!h)
 		return;
 	http_pool_destroy(&h->pool);
+	http_proxy_free(&h->proxy);
 	http_rate_destroy(&h->down);
 	http_rate_destroy(&h->up);
 	config_free(&h->config);
@@ -205,11 +211,11 @@ int http_errno_of(int status)
 
 #define SET(option, value) (c = c ? c : curl_easy_setopt(easy, option, value))
 
-static CURLcode set_connection(const struct http *h, CURL *easy)
+static CURLcode set_connection(const struct http *h, const char *url, CURL *easy)
 {
 	const struct http_config *config = &h->config;
 	int64_t connect_ns = config->limits.connect_timeout_ns;
-	CURLcode c = CURLE_OK;
+	CURLcode c = http_proxy_set(&h->proxy, url, easy);
 
 	SET(CURLOPT_NOSIGNAL, 1L);
 	SET(CURLOPT_QUICK_EXIT, 1L); /* a cancel does not wait for a name server */
@@ -217,7 +223,6 @@ static CURLcode set_connection(const struct http *h, CURL *easy)
 	SET(CURLOPT_FOLLOWLOCATION, 0L);
 	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 	SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
-	SET(CURLOPT_PROXY, "");
 	SET(CURLOPT_HTTP_VERSION,
 	    (long)(config->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS));
 	SET(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -319,7 +324,7 @@ static CURLcode set_request(struct http_transfer *t, CURL *easy)
 
 static int set_all(struct http_transfer *t, CURL *easy)
 {
-	CURLcode c = set_connection(t->http, easy);
+	CURLcode c = set_connection(t->http, t->url, easy);
 
 	c = c ? c : set_request(t, easy);
 	c = c ? c : http_transfer_set(t, easy);
@@ -380,8 +385,14 @@ static char *redirected(const struct http_transfer *t, CURL *easy)
 /* One attempt at one URL. */
 static int attempt(struct http_transfer *t, struct http_slot *slot)
 {
-	int r = set_all(t, slot->easy);
+	const struct http_proxy *proxy = &t->http->proxy;
+	int r;
 
+	if (proxy->bad && http_proxy_serves(proxy, t->url))
+		return remote_set_reason(t->http->owner, -EINVAL,
+					 "%s in the environment is no URL of a proxy",
+					 proxy->variable);
+	r = set_all(t, slot->easy);
 	return r < 0 ? r : http_transfer_run(t, slot);
 }
 

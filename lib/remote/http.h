@@ -14,7 +14,8 @@
 /*
  * An engine belongs to one remote. It holds a pool of curl handles, each with its kept connection;
  * a request takes one, waits where all are in use, and blocks until its answer is whole. Any number
- * of threads may call.
+ * of threads may call. https goes through the proxy that the environment names (http_proxy.h); the
+ * environment is read when the engine is made.
  */
 struct http;
 
@@ -88,7 +89,8 @@ void http_answer_free(struct http_answer *a);
  * Makes one request. 0 where an answer came whole, whatever its status: the caller maps it
  * (http_errno_of). Else what the wire did: -ECONNREFUSED (nobody there, name not found),
  * -ETIMEDOUT (not connected in time, stalled below the lowest rate, or out of time), -EIO (cut
- * off, a body shorter than its length, heads without end), -EACCES (TLS: a certificate was refused),
+ * off, a body shorter than its length, heads without end), -EACCES (TLS: a certificate was refused; a
+ * proxy would not connect us), -EINVAL (no URL, of the server or of the proxy),
  * -ECANCELED, -EFBIG, -ENOMEM; the owner then has the reason in words (remote_set_reason). Whether the server carried the request out is then unknown.
  * An answer with Retry-After (429, 503) makes the retry layer wait at least so long (at most five
  * minutes, remote_hold_off).

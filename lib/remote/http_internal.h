@@ -6,11 +6,13 @@
 #include <curl/curl.h>
 #include "lib/remote/http.h"
 #include "lib/remote/http_pool.h"
+#include "lib/remote/http_proxy.h"
 #include "lib/remote/http_rate.h"
 
 struct http {
 	struct remote *owner;	   /* borrowed */
 	struct http_config config; /* never changed; its strings are owned */
+	struct http_proxy proxy;   /* likewise */
 	struct http_pool pool;
 	struct http_rate up, down;
 	/* What takes a body whole may need long until it answers: something between that passes it

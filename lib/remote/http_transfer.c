@@ -334,6 +334,33 @@ static int errno_of(const struct http_transfer *t, CURLcode code)
 	}
 }
 
+/* Where a proxy would not make the tunnel: the status that it gave; else 0. */
+static long refused_by_proxy(CURL *easy, CURLcode code)
+{
+	long status = 0;
+
+	if (code == CURLE_OK ||
+	    curl_easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &status) != CURLE_OK ||
+	    status / 100 == 2)
+		return 0;
+	return status;
+}
+
+static int blame_proxy(struct http_transfer *t, long status)
+{
+	switch (status) {
+	case 407:
+		t->why = "the proxy does not know us: check user and password in https_proxy";
+		return -EACCES;
+	case 403:
+		t->why = "the proxy does not allow a connection to this server; check https_proxy "
+			 "and no_proxy";
+		return -EACCES;
+	default:
+		return -ECONNREFUSED;
+	}
+}
+
 /* Says in words what the wire did. */
 static int failed(const struct http_transfer *t, int error)
 {
@@ -341,7 +368,9 @@ static int failed(const struct http_transfer *t, int error)
 	const char *why = t->why;
 
 	if (!why && t->error == 0)
-		why = t->reason[0] ? t->reason : "the server's answer is no HTTP";
+		why = t->reason[0]	 ? t->reason
+		      : error == -EINVAL ? "not a URL: check its host and port"
+					 : "the server's answer is no HTTP";
 	remote_url_redact(t->url, url, sizeof(url));
 	log_debug("%s %s: %s", t->q->method, url, why ? why : strerror(-error));
 	return why ? remote_set_reason(t->http->owner, error, "%s", why) : error;
@@ -361,6 +390,7 @@ int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
 {
 	int64_t began_ns = clock_mono_ns();
 	CURLcode code;
+	long refused;
 	int r;
 
 	if (curl_multi_add_handle(slot->multi, slot->easy) != CURLM_OK)
@@ -369,7 +399,8 @@ int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
 	curl_multi_remove_handle(slot->multi, slot->easy);
 	if (t->cut)
 		return 0;
-	r = t->error < 0 ? t->error : errno_of(t, code);
+	refused = refused_by_proxy(slot->easy, code);
+	r = t->error < 0 ? t->error : refused ? blame_proxy(t, refused) : errno_of(t, code);
 	/* A head without a status is none. */
 	if (r == 0 && t->answer->status < 200)
 		r = -EIO;
