@@ -20,9 +20,10 @@
 #define CONNECT_LIMIT (5 * NS_PER_S)
 #define STALL_LIMIT   (10 * NS_PER_S)
 #define TOTAL_LIMIT   (20 * NS_PER_S)
-/* An unmount begins no further try after that. */
+/* An unmount begins no further try after the first, and waits for no answer after the second. */
 #define RELEASE_TRIES 3
 #define RELEASE_TOTAL (5 * NS_PER_S)
+#define RELEASE_LIMIT (8 * NS_PER_S)
 
 _Static_assert(LEASE_MIN_NS == LEASE_TTL_MIN_NS && LEASE_MAX_NS == LEASE_TTL_MAX_NS,
 	       "what may be asked for is what can be written");
@@ -284,25 +285,67 @@ static int count_pending(void *arg, const struct state_epoch *e)
 	return 0;
 }
 
+struct release {
+	struct holder *h;
+	struct remote *remote; /* with retries */
+	uint64_t pending;
+	int error;
+	bool done; /* with `error`; guarded by the holder's lock */
+};
+
+static void *release_main(void *arg)
+{
+	struct release *r = arg;
+	int error = lease_release(r->h->lease, r->remote, r->pending);
+
+	SCOPED_LOCK(&r->h->lock);
+	r->error = error;
+	r->done = true;
+	pthread_cond_broadcast(&r->h->wake);
+	return NULL;
+}
+
+/* Whatever the kind of remote, and however it hangs: its own times may be those of an upload. */
+static int release_in_time(struct release *r)
+{
+	struct holder *h = r->h;
+	int64_t deadline_ns = clock_mono_ns() + RELEASE_LIMIT;
+	pthread_t thread;
+	bool late;
+	int error = thread_start(&thread, NULL, release_main, r);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&h->lock);
+	while (!r->done && cond_wait_until(&h->wake, &h->lock, deadline_ns) != -ETIMEDOUT)
+		;
+	late = !r->done;
+	pthread_mutex_unlock(&h->lock);
+	if (late)
+		remote_cancel(r->remote);
+	pthread_join(thread, NULL);
+	return late && r->error == -ECANCELED ? -ETIMEDOUT : r->error;
+}
+
 static void release(struct holder *h)
 {
 	const struct remote_retry_policy policy = {.max_tries = RELEASE_TRIES,
 						   .max_total_ns = RELEASE_TOTAL};
 	struct volume *vol = h->vol;
-	struct remote *inner = remote_ref(h->remote), *remote;
-	uint64_t pending = 0;
+	struct remote *inner = remote_ref(h->remote);
+	struct release r = {.h = h};
 	int error;
 
 	pthread_mutex_lock(&vol->lock);
-	state_epoch_each(vol->state, count_pending, &pending);
+	state_epoch_each(vol->state, count_pending, &r.pending);
 	pthread_mutex_unlock(&vol->lock);
-	error = remote_retry_new(inner, &policy, &remote);
+	error = remote_retry_new(inner, &policy, &r.remote);
 	if (error) {
 		remote_close(inner);
 		return;
 	}
-	error = lease_release(h->lease, remote, pending);
-	remote_close(remote);
+	error = release_in_time(&r);
+	remote_close(r.remote);
 	if (error && error != -ESTALE)
 		log_warn(
 			"the lease was not given back (%s): another machine that mounts the volume "

@@ -14,8 +14,8 @@
 /* After the state is open, before anything of the remote is believed. Waits as lease_take does. 0 or
  * -errno, with a line for the user: -EBUSY where another writer is there. */
 int holder_start(struct volume *vol, struct opening_message *m);
-/* Ends the thread and releases the lease, or, where the remote is away, leaves it to lapse. After the
- * uploader. */
+/* Ends the thread and releases the lease, or, where the remote is away or has not answered after 8 s,
+ * leaves it to lapse. After the uploader. */
 void holder_stop(struct volume *vol);
 
 /*

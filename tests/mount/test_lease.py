@@ -237,6 +237,19 @@ def test_a_remote_that_is_away_longer_than_the_lease_does_not_stop_the_holder(pa
     assert (b.path / "f").read_text() == "2"
 
 
+def test_an_unmount_does_not_wait_for_a_lease_that_hangs(pair, tmp_path):
+    a, b = pair
+    faults = tmp_path / "faults"
+    a.url = "fault+file://%s?control=%s" % (a.remote, faults)
+    a.mount(lease="1h")
+    save(a, "f", "1")
+    faults.write_text("put.delay=10m&only=lease/")
+    a.unmount()  # LIMIT is a minute
+    assert "the lease was not given back" in a.log.read_text()
+    b.mount(lease="1h")  # its process is gone
+    assert (b.path / "f").read_text() == "1"
+
+
 def test_a_holder_that_cannot_be_read_is_waited_for(pair):
     a, b = pair
     a.mount()
