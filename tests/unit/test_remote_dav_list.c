@@ -86,8 +86,8 @@ START_TEST(what_does_not_count_is_left_out)
 		RESPONSE("<m:href>/a</m:href><m:status>HTTP/1.1 404 Not Found</m:status>"),
 		RESPONSE("<m:href>/a</m:href><m:status>nonsense</m:status>"),
 		RESPONSE("<x><m:href>/a</m:href></x>"),
-		"<m:multistatus xmlns:m=\"DAV:\"><x><m:response><m:href>/a</m:href></m:response></x>"
-		"</m:multistatus>",
+		("<m:multistatus xmlns:m=\"DAV:\"><x><m:response><m:href>/a</m:href></m:response></x>"
+		 "</m:multistatus>"),
 	};
 	static const char *const no_size[] = {
 		RESPONSE("<m:href>/a</m:href>"),
