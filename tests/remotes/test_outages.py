@@ -40,7 +40,7 @@ def run(server, proxy, volume, monkeypatch, request):
         monkeypatch.setenv(name, value)
     prefix = re.sub(r"\W", "-", request.node.name)
     volume.url = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:%d" % proxy.port, server.url(prefix))
-    volume.options.update(settle="1h", timeout="1s")
+    volume.options.update(settle="1h", timeout="2s")
     return volume
 
 
@@ -209,7 +209,7 @@ def test_a_wrong_key_is_told_at_the_mount(run, server, monkeypatch):
         if re.search("SECRET|PASSWORD", name):
             monkeypatch.setenv(name, "N0tTheSecret")
     with pytest.raises(MountError) as refused:
-        run.mount()
+        run.mount(timeout="30s")
     assert refused.value.code == 4, refused.value.output
     assert "N0tTheSecret" not in refused.value.output
 
@@ -218,7 +218,7 @@ def test_a_wrong_key_is_told_at_the_mount(run, server, monkeypatch):
 def test_a_place_that_is_missing_is_told_at_the_mount(run, server):
     run.url = run.url.replace(server.bucket, "no-such-bucket")
     with pytest.raises(MountError) as refused:
-        run.mount()
+        run.mount(timeout="30s")
     assert refused.value.code in (3, 4), refused.value.output
     assert "no-such-bucket" in refused.value.output
 
