@@ -11,6 +11,8 @@
  *   damage   one bit of what a get brings is flipped (get)
  *   short    what a get brings is cut (get)
  *   delay    each call waits this long first: a duration ("200ms")
+ * A request of remote_delete_many is one call of delete, of its first key; `only` names all of its keys
+ * or none.
  * Values but of delay are probabilities, 0 to 1. Of two that say the same, the later
  * counts. Further:
  *   down=P       the same as all.down=P
@@ -345,6 +347,33 @@ static int fault_delete(struct remote *r, const char *key)
 	return err < 0 ? err : end(&fate, remote_delete(r->inner, key));
 }
 
+/* How many of the first keys share a fate: `only` names all of them or none. */
+static size_t sharing_fate(const struct fault *f, const char *const *keys, size_t count)
+{
+	struct spec s = f->spec;
+	size_t n = 1, len;
+	bool named;
+
+	/* What cannot be read fails the call as a whole. */
+	if (read_control(f, &s) < 0)
+		return n;
+	len = strlen(s.only);
+	named = strncmp(keys[0], s.only, len) == 0;
+	while (n < count && (strncmp(keys[n], s.only, len) == 0) == named)
+		n++;
+	return n;
+}
+
+static int fault_delete_batch(struct remote *r, const char *const *keys, size_t *count)
+{
+	struct fate fate;
+	size_t sharing = sharing_fate(fault_of(r), keys, *count);
+	int err = begin(fault_of(r), OP_DELETE, keys[0], &fate);
+
+	*count = err < 0 ? 1 : sharing;
+	return err < 0 ? err : end(&fate, remote_delete_batch(r->inner, keys, count));
+}
+
 static void fault_release(struct remote *r)
 {
 	free(fault_of(r)->control);
@@ -357,6 +386,7 @@ static const struct remote_ops fault_ops = {
 	.size = fault_size,
 	.list = fault_list,
 	.delete = fault_delete,
+	.delete_batch = fault_delete_batch,
 	.release = fault_release,
 };
 

@@ -51,6 +51,7 @@ struct http_request {
 	const void *body; /* borrowed; sent with its length, again after a redirect */
 	size_t body_len;
 	bool has_body;	   /* a body is sent, also an empty one */
+	bool repeatable;   /* a POST that may be carried out twice without another result */
 	size_t max_answer; /* bytes of an answer's body that are kept, more is -EFBIG; 0: 64 KiB */
 	struct buf *out;   /* the body of a 2xx answer is appended here; on failure as it was.
 				NULL: to http_answer.body */
@@ -99,7 +100,7 @@ void http_answer_free(struct http_answer *a);
  * is followed, five times, with the same method and body, where it leads to the same scheme, host
  * and port; any other is an answer for the caller, with its `location`. curl repeats a request where
  * a kept connection proves dead; only one that may be repeated blindly: GET, HEAD, OPTIONS,
- * PROPFIND, and PUT and DELETE without a header "If-...". Anything else is -EIO then, as if the
+ * PROPFIND, PUT and DELETE without a header "If-...", and what says that it is `repeatable`. Anything else is -EIO then, as if the
  * answer were lost.
  */
 int http_do(struct http *h, const struct http_request *q, struct http_answer *ret_answer);

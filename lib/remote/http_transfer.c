@@ -165,6 +165,8 @@ static bool is_repeatable(const struct http_request *q)
 	static const char *const any[] = {"GET", "HEAD", "OPTIONS", "PROPFIND"};
 	static const char *const unconditional[] = {"PUT", "DELETE"};
 
+	if (q->repeatable)
+		return true;
 	for (size_t i = 0; i < sizeof(any) / sizeof(any[0]); i++)
 		if (strcmp(q->method, any[i]) == 0)
 			return true;

@@ -203,6 +203,38 @@ int remote_delete(struct remote *r, const char *key)
 	return log_result(r, "delete", key, err < 0 ? err : r->ops->delete (r, key));
 }
 
+int remote_delete_batch(struct remote *r, const char *const *keys, size_t *count)
+{
+	int err = check_call(r, true);
+
+	if (err == 0 && r->ops->delete_batch) {
+		err = r->ops->delete_batch(r, keys, count);
+	} else if (err == 0) {
+		*count = 1;
+		err = r->ops->delete (r, keys[0]);
+	}
+	return log_result(r, "delete", keys[0], err);
+}
+
+int remote_delete_many(struct remote *r, const char *const *keys, size_t count)
+{
+	int refused = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!remote_key_valid(keys[i]))
+			return log_result(r, "delete", keys[i], -EINVAL);
+	for (size_t at = 0; at < count;) {
+		size_t n = count - at;
+		int err = remote_delete_batch(r, keys + at, &n);
+
+		if (remote_may_retry(err) || err == -ECANCELED || err == -ENOMEM)
+			return err;
+		refused = refused ? refused : err;
+		at += n;
+	}
+	return refused;
+}
+
 #define PROBE_SIZE 64
 #define PROBE_KEY  32
 

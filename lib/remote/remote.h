@@ -120,6 +120,18 @@ typedef int remote_list_fn(void *arg, const char *key, uint64_t size);
 int remote_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg);
 /* Removes the object; 0 where it is not there. */
 int remote_delete(struct remote *r, const char *key);
+/*
+ * Removes all of these, in no promised order: 0 where none of them is there any more, whether they
+ * were or not. A remote that takes many at once (s3: 1,000) is asked so, any other one by one. Where
+ * a key is bad it is -EINVAL, and nothing is removed.
+ *
+ * One that is refused (-EACCES, -EPERM, -EROFS, ...) does not keep the others from being tried; the
+ * first such error is returned at the end. What says that the remote does not work now
+ * (remote_may_retry), -ECANCELED and -ENOMEM end the call and are returned: what is left then may be
+ * there or not. It may be called again with the same keys, as often as one likes. On a retry layer
+ * each request is repeated, and bounded by the policy, for itself.
+ */
+int remote_delete_many(struct remote *r, const char *const *keys, size_t count);
 
 /* True for a key that keeps the rules above. */
 bool remote_key_valid(const char *key);
@@ -177,8 +189,8 @@ const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_
  * server asked to be left alone (Retry-After), no attempt is repeated before that time, at most five
  * minutes; first attempts of other calls are made.
  *
- * What may be repeated blindly: get, size, delete, put (the same bytes under the same key) and list
- * (a later attempt leaves out the keys that fn has seen). put_if_absent may not: when the
+ * What may be repeated blindly: get, size, delete (of one or many), put (the same bytes under the
+ * same key) and list (a later attempt leaves out the keys that fn has seen). put_if_absent may not: when the
  * answer to an attempt was lost, the object may be there because of it. So when a later attempt
  * says -EEXIST, the object is read: with exactly our bytes it is taken as ours, and the call
  * succeeds; with others it is -EEXIST. Hence two callers that race with identical bytes may both be

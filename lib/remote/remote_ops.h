@@ -22,6 +22,11 @@ struct remote_ops {
 	int (*size)(struct remote *r, const char *key, uint64_t *ret_size);
 	int (*list)(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg);
 	int (*delete)(struct remote *r, const char *key);
+	/* One request of remote_delete_many, or several that a layer hands on. *count is how many keys
+	 * there are, at least 1, and becomes, also on failure, how many of the first of them this was
+	 * about, at least 1: all of those were tried. Of several errors one that remote_may_retry()
+	 * counts first. NULL: `delete`, one by one. */
+	int (*delete_batch)(struct remote *r, const char *const *keys, size_t *count);
 	/* NULL: put_if_absent is atomic by nature, or a layer passes the question on to `inner`. Else
 	 * remote_probe_create is the heart of it, and the kind remembers what it found. */
 	int (*check_create)(struct remote *r, enum remote_create *ret_create);
@@ -60,6 +65,9 @@ struct remote {
  * failure the block is still the caller's. `inner` (or NULL) is taken over on success. */
 int remote_init(struct remote *r, const struct remote_ops *ops, const char *name,
 		struct remote *inner);
+
+/* For layers: what the member delete_batch does, of any kind. The keys have been checked. */
+int remote_delete_batch(struct remote *r, const char *const *keys, size_t *count);
 
 /* Sleeps this long: 0, or -ECANCELED at once when the remote is or gets cancelled. */
 int remote_sleep(struct remote *r, int64_t ns);

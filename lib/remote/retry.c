@@ -203,6 +203,19 @@ static int retry_delete(struct remote *r, const char *key)
 	return err;
 }
 
+static int retry_delete_batch(struct remote *r, const char *const *keys, size_t *count)
+{
+	struct call c = call_of(r, "delete", keys[0]);
+	size_t given = *count;
+	int err;
+
+	do {
+		*count = given;
+		err = remote_delete_batch(r->inner, keys, count);
+	} while (again(&c, &err));
+	return err;
+}
+
 /* Compares bytes from `at` on. Other bytes count only when every reading brings others: one that
  * was damaged on its way must not make our own object another's. 0, -EEXIST or why that cannot be
  * told. */
@@ -366,6 +379,7 @@ static const struct remote_ops retry_ops = {
 	.size = retry_size,
 	.list = retry_list,
 	.delete = retry_delete,
+	.delete_batch = retry_delete_batch,
 	.check_create = retry_check_create,
 	.release = retry_release,
 	.get_state = retry_get_state,

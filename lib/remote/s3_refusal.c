@@ -3,10 +3,9 @@
 #include <errno.h>
 #include <string.h>
 #include "lib/remote/s3_request.h"
-#include "lib/remote/s3_xml.h"
 
 /* The reason NULL: the error's general advice is good enough. */
-static const struct {
+static const struct refusal {
 	const char *code;
 	int err;
 	const char *reason; /* of the bucket */
@@ -74,8 +73,42 @@ static int check_region(struct s3 *s, const struct http_answer *answer, const st
 	return 0;
 }
 
+/* The line of the table for a code; NULL: there is none. */
+static const struct refusal *find_refusal(const char *code)
+{
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+		if (!strcmp(refusals[i].code, code))
+			return &refusals[i];
+	return NULL;
+}
+
+static int tell_refusal(struct s3 *s, const struct refusal *refusal)
+{
+	if (!refusal->reason)
+		return refusal->err;
+	return remote_set_reason(&s->base, refusal->err, "bucket %s: %s", s->place.bucket,
+				 refusal->reason);
+}
+
+int s3_code_errno(const char *code)
+{
+	const struct refusal *refusal = find_refusal(code);
+
+	return refusal ? refusal->err : -EIO;
+}
+
+int s3_object_refusal(struct s3 *s, const struct s3_error *e)
+{
+	const struct refusal *refusal = find_refusal(e->code);
+
+	if (refusal)
+		return tell_refusal(s, refusal);
+	return remote_set_reason(&s->base, -EIO, "the server answered %s %s", e->code, e->message);
+}
+
 int s3_refusal(struct s3 *s, const struct http_answer *answer)
 {
+	const struct refusal *refusal;
 	struct s3_error e;
 	int err;
 
@@ -83,14 +116,9 @@ int s3_refusal(struct s3 *s, const struct http_answer *answer)
 	err = check_region(s, answer, &e);
 	if (err < 0)
 		return err;
-	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-		if (strcmp(refusals[i].code, e.code) != 0)
-			continue;
-		if (!refusals[i].reason)
-			return refusals[i].err;
-		return remote_set_reason(&s->base, refusals[i].err, "bucket %s: %s",
-					 s->place.bucket, refusals[i].reason);
-	}
+	refusal = find_refusal(e.code);
+	if (refusal)
+		return tell_refusal(s, refusal);
 	err = http_errno_of(answer->status);
 	if (err == 0)
 		err = -EIO;

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <openssl/evp.h>
 #include <string.h>
-#include "lib/remote/s3_xml.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
 #include "lib/util/log.h"
@@ -24,7 +23,7 @@ struct digests {
 	char md5[MD5_BASE64]; /* "": none is sent */
 };
 
-static int make_digests(const struct s3 *s, const struct s3_request *q, struct digests *d)
+static int make_digests(struct s3 *s, const struct s3_request *q, struct digests *d)
 {
 	uint8_t md5[EVP_MAX_MD_SIZE];
 	struct hash hash;
@@ -32,10 +31,12 @@ static int make_digests(const struct s3 *s, const struct s3_request *q, struct d
 	hash_of(q->body, q->body_len, &hash);
 	hash_to_hex(&hash, d->hash);
 	d->md5[0] = '\0';
-	if (!q->has_body || !s->dialect->send_md5)
+	if (!q->has_body || !(s->dialect->send_md5 || q->send_md5))
 		return 0;
 	if (!EVP_Digest(q->body, q->body_len, md5, NULL, EVP_md5(), NULL))
-		return -EIO;
+		return remote_set_reason(
+			&s->base, -EOPNOTSUPP,
+			"OpenSSL of this host gives no MD5, which the server wants");
 	EVP_EncodeBlock((unsigned char *)d->md5, md5, MD5_SIZE);
 	return 0;
 }
@@ -68,7 +69,9 @@ static int add_headers(const struct s3 *s, const struct s3_request *q, const str
 	if (r == 0 && *d->md5)
 		r = http_headers_add(headers, "Content-MD5", d->md5);
 	if (r == 0 && q->has_body)
-		r = http_headers_add(headers, "Content-Type", "application/octet-stream");
+		r = http_headers_add(headers, "Content-Type",
+				     q->content_type ? q->content_type
+						     : "application/octet-stream");
 	if (r == 0 && q->if_absent)
 		r = http_headers_add(headers, s->dialect->absent_header, s->dialect->absent_value);
 	if (r == 0 && q->range)
@@ -89,6 +92,7 @@ static int send_one(struct s3 *s, const struct s3_request *q, const struct diges
 		.body = q->body,
 		.body_len = q->body_len,
 		.has_body = q->has_body,
+		.repeatable = q->repeatable,
 		.max_answer = q->max_answer,
 		.out = q->out,
 		.bearer = c->key ? NULL : c->token,
@@ -178,4 +182,24 @@ int s3_do(struct s3 *s, const struct s3_request *q, struct http_answer *ret_answ
 		break;
 	}
 	return r;
+}
+
+int s3_do_object(struct s3 *s, const char *key, struct s3_request *q,
+		 struct http_answer *ret_answer)
+{
+	struct buf cleanup_buf url = {0};
+	int r;
+
+	s3_object_url(&s->place, key, &url);
+	r = buf_error(&url);
+	q->url = buf_str(&url);
+	if (r == 0)
+		r = s3_do(s, q, ret_answer);
+	q->url = NULL;
+	return r;
+}
+
+bool s3_answer_good(const struct http_answer *answer)
+{
+	return answer->status >= 200 && answer->status < 300;
 }

@@ -10,6 +10,7 @@
 #include "lib/remote/http.h"
 #include "lib/remote/remote_ops.h"
 #include "lib/remote/s3_url.h"
+#include "lib/remote/s3_xml.h"
 
 /* In what Amazon's and Google's differ. */
 struct s3_dialect {
@@ -31,6 +32,7 @@ struct s3 {
 	struct gs_source *gs;
 	struct credentials_cache *credentials;
 	atomic_llong skew_ns; /* the server's clock less ours, where it once refused ours; else 0 */
+	atomic_bool no_batch; /* objects are deleted one by one: the server knows no other way */
 	atomic_int create;    /* 1 + enum remote_create once it is known; 0: not yet */
 };
 
@@ -40,8 +42,11 @@ struct s3_request {
 	const void *body;
 	size_t body_len;
 	bool has_body;
+	bool send_md5;	 /* the server wants one with this body, whatever the dialect */
+	bool repeatable; /* http.h */
 	bool if_absent;
-	const char *range; /* NULL: none */
+	const char *content_type; /* of the body; NULL: bytes */
+	const char *range;	  /* NULL: none */
 	struct buf *out;
 	size_t max_answer;
 };
@@ -54,9 +59,23 @@ struct s3_request {
  */
 int s3_do(struct s3 *s, const struct s3_request *q, struct http_answer *ret_answer);
 
+/* The same for the object `key`, whose URL it puts into the request. */
+int s3_do_object(struct s3 *s, const char *key, struct s3_request *q,
+		 struct http_answer *ret_answer);
+/* Any of 2xx. */
+bool s3_answer_good(const struct http_answer *answer);
+
 /* The error of remote.h for an answer that is no success, with its reason told. */
 int s3_refusal(struct s3 *s, const struct http_answer *answer);
+/* The error of remote.h for an error's code; -EIO for one that we do not know. */
+int s3_code_errno(const char *code);
+/* The same, with its reason told, for what an answer says of one object of several. */
+int s3_object_refusal(struct s3 *s, const struct s3_error *e);
 /* True for an answer of this error code, e.g. "NoSuchKey". */
 bool s3_answer_is(const struct http_answer *answer, const char *code);
+
+/* s3_delete.c: the operations of remote_ops.h */
+int s3_delete(struct remote *r, const char *key);
+int s3_delete_batch(struct remote *r, const char *const *keys, size_t *count);
 
 #endif

@@ -327,6 +327,11 @@ void s3_object_url(const struct s3_place *place, const char *key, struct buf *ou
 	s3_encode(out, key, true);
 }
 
+void s3_delete_url(const struct s3_place *place, struct buf *out)
+{
+	buf_printf(out, "%s/?delete=", place->base);
+}
+
 void s3_list_url(const struct s3_place *place, const char *prefix, const char *token,
 		 struct buf *out)
 {

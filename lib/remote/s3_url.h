@@ -50,6 +50,8 @@ const char *aws_default_profile(void);
 void s3_encode(struct buf *out, const char *text, bool keep_slash);
 /* Appends the URL of the object `key` (below the prefix). */
 void s3_object_url(const struct s3_place *place, const char *key, struct buf *out);
+/* Appends the URL to which keys of objects to delete are sent. */
+void s3_delete_url(const struct s3_place *place, struct buf *out);
 /* Appends the URL that asks for a page of the list of what is below place's prefix and `prefix`;
  * `token` is where the last page said to go on, NULL at first. Its query is sorted by name. */
 void s3_list_url(const struct s3_place *place, const char *prefix, const char *token,

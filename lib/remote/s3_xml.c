@@ -153,3 +153,63 @@ void s3_error_decode(const void *data, size_t len, struct s3_error *ret_error)
 	if (len && xml_each(data, len, error_element, &e) == 0)
 		*ret_error = e;
 }
+
+struct failures {
+	s3_failure_fn *fn;
+	void *arg;
+	struct s3_error e; /* the one that is being read */
+	bool has_key;
+	unsigned count;
+};
+
+static int end_failure(struct failures *f)
+{
+	struct s3_error e = f->e;
+
+	if (!f->has_key || !e.code[0] || ++f->count > S3_DELETE_MAX)
+		return -EBADMSG;
+	f->e = (struct s3_error){0};
+	f->has_key = false;
+	return f->fn(f->arg, &e);
+}
+
+static int failures_element(void *arg, const char *path, const char *text)
+{
+	static const char root[] = "DeleteResult";
+	struct failures *f = arg;
+	const char *name;
+
+	if (strncmp(path, root, strlen(root)) != 0)
+		return -EBADMSG;
+	name = path + strlen(root);
+	if (name[0] && name[0] != '/')
+		return -EBADMSG;
+	if (!strcmp(name, "/Error"))
+		return end_failure(f);
+	if (!strcmp(name, "/Error/Key"))
+		f->has_key = text[0] != '\0';
+	else if (!strcmp(name, "/Error/Code"))
+		snprintf(f->e.code, sizeof(f->e.code), "%s", text);
+	else if (!strcmp(name, "/Error/Message"))
+		snprintf(f->e.message, sizeof(f->e.message), "%s", text);
+	return 0;
+}
+
+int s3_failures_decode(const void *data, size_t len, s3_failure_fn *fn, void *arg)
+{
+	struct failures f = {.fn = fn, .arg = arg};
+
+	return len > S3_PAGE_MAX ? -EBADMSG : xml_each(data, len, failures_element, &f);
+}
+
+void s3_xml_escape(struct buf *out, const char *text)
+{
+	while (*text) {
+		size_t plain = strcspn(text, "&<>\"'");
+
+		buf_put(out, text, plain);
+		text += plain;
+		if (*text)
+			buf_printf(out, "&#%d;", *text++);
+	}
+}

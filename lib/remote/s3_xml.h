@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 
 /* What a page of a list may take; its 1,000 keys of 1,024 bytes may be encoded as three bytes each. */
@@ -39,5 +40,19 @@ struct s3_error {
 
 /* An answer that is no error of theirs gives one without a code. */
 void s3_error_decode(const void *data, size_t len, struct s3_error *ret_error);
+
+/* What DeleteObjects takes at once. */
+#define S3_DELETE_MAX 1000
+
+/* Anything but 0 ends the decoding. */
+typedef int s3_failure_fn(void *arg, const struct s3_error *e);
+/*
+ * The answer to DeleteObjects: calls fn for each object that was not deleted, with its code and
+ * message. 0, what fn returned, -ENOMEM, -EBADMSG: it is no such answer, or tells of more than
+ * S3_DELETE_MAX failures, or of one without key or code.
+ */
+int s3_failures_decode(const void *data, size_t len, s3_failure_fn *fn, void *arg);
+/* Appends the text of an element: with what XML would take for its own replaced. */
+void s3_xml_escape(struct buf *out, const char *text);
 
 #endif

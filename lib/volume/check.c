@@ -16,6 +16,8 @@
 
 #define RACERS 8
 #define ROUNDS 10
+/* Attempts to delete all that was put. */
+#define CLEAN_UPS 3
 
 /* Gives another error where what came back is wrong. */
 #define WRONG (-EBADMSG)
@@ -23,7 +25,8 @@
 const char *check_key(struct check *c, const char *name, char ret_key[CHECK_KEY_MAX])
 {
 	snprintf(ret_key, CHECK_KEY_MAX, "packs/epochfs.probe-%s-%s", c->id, name);
-	buf_put(&c->keys, ret_key, strlen(ret_key) + 1);
+	/* Want of memory is told at the end. */
+	remote_keys_add(&c->keys, ret_key);
 	return ret_key;
 }
 
@@ -297,16 +300,13 @@ static void try_all(struct check *c)
 /* Deletes what was put: the last entry of the report. */
 static void clean_up(struct check *c)
 {
-	int error = 0;
+	int tries = 0, error;
 
 	check_step(c, "cleaning up");
-	for (size_t at = 0; at < c->keys.len;) {
-		const char *key = (const char *)c->keys.data + at;
-		int failed = remote_delete(c->remote, key);
-
-		error = failed ? failed : error;
-		at += strlen(key) + 1;
-	}
+	/* A failure that may pass leaves the rest. */
+	do
+		error = remote_keys_delete(c->remote, &c->keys);
+	while (remote_may_retry(error) && ++tries < CLEAN_UPS);
 	if (error)
 		check_note(c, "clean up", error, false, NULL);
 }
@@ -382,7 +382,7 @@ static int run_check(struct check *c, json_t **ret_report)
 			   remote_name(c->remote), "usable", c->usable, "operations", c->operations,
 			   "create_if_absent", create_word(c), "upload_check", guard, "latency_ms",
 			   c->latency, "throughput", c->throughput, "advice", make_advice(c));
-	if (!report || buf_error(&c->keys)) {
+	if (!report || buf_error(&c->keys.text)) {
 		json_decref(report);
 		return -ENOMEM;
 	}
@@ -420,7 +420,7 @@ int check_remote(const char *url, const struct check_options *options, json_t **
 	if (!error)
 		error = run_check(&c, ret_report);
 	remote_close(c.remote);
-	buf_free(&c.keys);
+	remote_keys_free(&c.keys);
 	*ret_message = m.text;
 	return error;
 }

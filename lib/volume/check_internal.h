@@ -3,17 +3,17 @@
 #ifndef EPOCHFS_VOLUME_CHECK_INTERNAL_H
 #define EPOCHFS_VOLUME_CHECK_INTERNAL_H
 
-#include "lib/util/buf.h"
+#include "lib/remote/remote_keys.h"
 #include "lib/volume/check.h"
 
 struct check {
 	const struct check_options *how;
 	struct remote *remote;
-	char id[17];	    /* of this run's objects */
-	struct buf keys;    /* all that were put, each with its NUL: to be deleted */
-	json_t *operations; /* grows */
-	bool usable;	    /* so far */
-	bool ranges;	    /* exact */
+	char id[17];		 /* of this run's objects */
+	struct remote_keys keys; /* of all that was put: to be deleted */
+	json_t *operations;	 /* grows */
+	bool usable;		 /* so far */
+	bool ranges;		 /* exact */
 	enum remote_create create;
 	bool racy;
 	json_t *latency, *throughput;

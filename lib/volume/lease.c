@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/remote/remote_keys.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/hash.h"
 #include "lib/util/log.h"
@@ -280,11 +281,11 @@ static int create_next(struct taking *t, enum remote_create create, struct lease
 }
 
 struct history {
-	struct remote *remote;
 	uint64_t last;
+	struct remote_keys old;
 };
 
-static int delete_old(void *arg, const char *key, uint64_t size)
+static int collect_old(void *arg, const char *key, uint64_t size)
 {
 	struct history *h = arg;
 	uint64_t generation;
@@ -292,14 +293,17 @@ static int delete_old(void *arg, const char *key, uint64_t size)
 	(void)size;
 	if (lease_key_parse(key, &generation) || generation > h->last)
 		return 0;
-	return remote_delete(h->remote, key);
+	return remote_keys_add(&h->old, key);
 }
 
 static void forget_history(struct remote *remote, uint64_t own)
 {
-	struct history h = {remote, own > LEASE_KEEP ? own - LEASE_KEEP : 0};
-	int error = h.last ? remote_list(remote, PREFIX_LEASE, delete_old, &h) : 0;
+	struct history h = {.last = own > LEASE_KEEP ? own - LEASE_KEEP : 0};
+	int error = h.last ? remote_list(remote, PREFIX_LEASE, collect_old, &h) : 0;
 
+	if (!error)
+		error = remote_keys_delete(remote, &h.old);
+	remote_keys_free(&h.old);
 	if (error)
 		log_debug("old leases were not deleted: %s", strerror(-error));
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "lib/format/names.h"
+#include "lib/remote/remote_keys.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
 #include "lib/volume/records.h"
@@ -33,7 +34,7 @@ int summary_put(struct remote *remote, uint64_t last, struct buf *out)
 
 struct summary_walk {
 	struct remote *remote;
-	uint64_t number; /* after, or the epoch to forget */
+	uint64_t number; /* after this one */
 	uint64_t last;	 /* of the summary that is read */
 	int (*fn)(void *arg, uint64_t number, const char *text);
 	void *arg;
@@ -95,20 +96,29 @@ int summary_each(struct remote *remote, uint64_t after,
 	return remote_list(remote, PREFIX_SUMMARIES, read_summary, &walk);
 }
 
-static int forget_one(void *arg, const char *key, uint64_t size)
+struct forgetting {
+	uint64_t number;
+	struct remote_keys keys;
+};
+
+static int collect_one(void *arg, const char *key, uint64_t size)
 {
-	const struct summary_walk *walk = arg;
+	struct forgetting *f = arg;
 	uint64_t last;
 
 	(void)size;
-	if (summary_key_parse(key, &last) || !may_hold(last, walk->number))
+	if (summary_key_parse(key, &last) || !may_hold(last, f->number))
 		return 0;
-	return remote_delete(walk->remote, key);
+	return remote_keys_add(&f->keys, key);
 }
 
 int summary_forget(struct remote *remote, uint64_t number)
 {
-	struct summary_walk walk = {.remote = remote, .number = number};
+	struct forgetting f = {.number = number};
+	int error = remote_list(remote, PREFIX_SUMMARIES, collect_one, &f);
 
-	return remote_list(remote, PREFIX_SUMMARIES, forget_one, &walk);
+	if (!error)
+		error = remote_keys_delete(remote, &f.keys);
+	remote_keys_free(&f.keys);
+	return error;
 }

@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.parse
 import xml.sax.saxutils as xml
+from xml.etree import ElementTree
 
 import s3_client
 
@@ -41,6 +42,8 @@ class FakeS3:
         self.page = 1000
         self.clock_ahead = 0  # seconds
         self.condition = "kept"  # or "ignored", "unknown"
+        self.batch = "quiet"  # what DeleteObjects is answered with; or "verbose", "unknown", "odd"
+        self.undeletable = {}  # key: the code of the error that its DeleteObjects brings
         self.fault = lambda request: None  # may raise Refused
         self.objects = {}
         self.requests = []  # (method, path and query, headers)
@@ -98,7 +101,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.check_signature()
             self.check_body(body)
             key = self.object_key()
-            answer = getattr(self, "do_object_" + self.command.lower())(key, body) if key else self.list_objects()
+            if key:
+                answer = getattr(self, "do_object_" + self.command.lower())(key, body)
+            elif self.command == "POST":
+                answer = self.delete_objects(body)
+            else:
+                answer = self.list_objects()
         except Refused as refused:
             more = "".join("<%s>%s</%s>" % (k, v, k) for k, v in refused.more.items())
             answer = refused.status, "<?xml version='1.0'?><Error><Code>%s</Code><Message>m</Message>%s</Error>" % (
@@ -217,6 +225,33 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_object_delete(self, key, _):
         self.server_state.objects.pop(key, None)
         return 204, b"", {}
+
+    def delete_objects(self, body):
+        fake = self.server_state
+        if fake.batch == "unknown" or fake.dialect == "goog" or self.path.partition("?")[2] != "delete=":
+            raise Refused(405, "MethodNotAllowed")
+        if not self.headers.get("Content-MD5"):
+            raise Refused(400, "InvalidRequest")
+        space = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+        try:
+            root = ElementTree.fromstring(body)
+        except ElementTree.ParseError:
+            raise Refused(400, "MalformedXML") from None
+        keys = [key.text for key in root.iterfind("%sObject/%sKey" % (space, space))]
+        if root.tag != space + "Delete" or not 0 < len(keys) <= 1000:
+            raise Refused(400, "MalformedXML")
+        if fake.batch == "odd":
+            return 200, b"done", {}
+        text = "<?xml version='1.0'?><DeleteResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
+        for key in keys:
+            code = fake.undeletable.get(key)
+            if code:
+                text += "<Error><Key>%s</Key><Code>%s</Code><Message>m</Message></Error>" % (xml.escape(key), code)
+                continue
+            fake.objects.pop(key, None)
+            if fake.batch == "verbose" or root.findtext(space + "Quiet") != "true":
+                text += "<Deleted><Key>%s</Key></Deleted>" % xml.escape(key)
+        return 200, text + "</DeleteResult>", {}
 
     def list_objects(self):
         fake = self.server_state

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """S3 and GCS as no real server here is: over fake_s3.py, which checks each signature itself."""
 
+import errno
 import os
 import subprocess
+import urllib.parse
 
 import pytest
 
@@ -89,6 +91,86 @@ def test_google_by_key_or_token(how):
         assert any(h.get("x-goog-if-generation-match") == "0" for _, _, h in fake.requests)
         # Google refuses requests with both.
         assert not any(name.lower().startswith("x-amz-") for _, _, h in fake.requests for name in h)
+
+
+def delete_many(fake, error=0, prefix="a%26%3Cb%3E%22%27/%C3%A4", env=None):
+    """Deletes many/0000 to many/1000, of which three are there; returns what was asked of the server, and said."""
+    below = urllib.parse.unquote(prefix) + "/"
+    fake.objects.update({below + name: b"x" for name in ("many/0000", "many/0007", "many/1000", "kept")})
+    done = subprocess.run(
+        [os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_delete_many")], capture_output=True, text=True,
+        errors="replace", check=False,
+        env={**os.environ, **(env or AWS), "EPOCHFS_TEST_REMOTE": fake.url(prefix), "CK_TIMEOUT_MULTIPLIER": "4",
+             "EPOCHFS_TEST_ERROR": str(error)})
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    left = sorted(key[len(below):] for key in fake.objects)
+    return [method for method, _, _ in fake.requests], left, done.stderr
+
+
+@pytest.mark.parametrize("batch", ["quiet", "verbose"])
+def test_a_thousand_objects_are_deleted_in_one_request(batch):
+    with FakeS3() as fake:
+        fake.batch = batch
+        asked, left, _ = delete_many(fake)
+        # The last one alone needs no list.
+        assert asked == ["POST", "DELETE"]
+        assert left == ["kept"]
+
+
+def test_one_object_that_is_refused_is_told_and_the_others_go():
+    with FakeS3() as fake:
+        fake.undeletable = {"p/many/0007": "AccessDenied"}
+        asked, left, said = delete_many(fake, errno.EACCES, prefix="p")
+        assert asked == ["POST", "DELETE"]
+        assert left == ["kept", "many/0007"]
+        assert "s3:DeleteObject" in said
+
+
+def test_one_object_that_is_not_there_is_no_failure_and_one_that_fails_for_now_may_be_repeated():
+    with FakeS3() as fake:
+        fake.undeletable = {"p/many/0003": "NoSuchKey"}
+        assert delete_many(fake, prefix="p")[1] == ["kept"]
+        fake.requests.clear()
+        fake.undeletable = {"p/many/0003": "AccessDenied", "p/many/0007": "InternalError"}
+        asked, left, said = delete_many(fake, errno.EIO, prefix="p")
+        # That ends it: the thousand-and-first is not tried.
+        assert asked == ["POST"] and left == ["kept", "many/0007", "many/1000"]
+        assert "InternalError" in said
+
+
+@pytest.mark.parametrize("batch", ["unknown", "odd"])
+def test_where_many_cannot_be_deleted_at_once_they_are_one_by_one(batch):
+    with FakeS3() as fake:
+        fake.batch = batch
+        asked, left, _ = delete_many(fake)
+        assert asked == ["POST"] + 1001 * ["DELETE"]
+        assert left == ["kept"]
+
+
+def test_google_is_asked_for_one_by_one():
+    with FakeS3("goog") as fake:
+        asked, left, _ = delete_many(fake, env={"GS_ACCESS_KEY_ID": "FAKEKEY", "GS_SECRET_ACCESS_KEY": "FAKE+/SECRET"})
+        assert asked == 1001 * ["DELETE"]
+        assert left == ["kept"]
+
+
+def test_the_whole_request_may_be_refused():
+    with FakeS3() as fake:
+
+        def denied(request):
+            if request.command == "POST":
+                raise Refused(403, "AccessDenied")
+
+        fake.fault = denied
+        # Only what goes alone is gone.
+        assert delete_many(fake, errno.EACCES, prefix="p")[1] == ["kept", "many/0000", "many/0007"]
+
+
+def test_check_cleans_up_in_one_request():
+    with FakeS3() as fake:
+        run(BIN, "check", fake.url("p"), env={**os.environ, **AWS})
+        assert not fake.objects
+        assert [method for method, _, _ in fake.requests].count("POST") == 1
 
 
 def refusal(url, code, *said, env=None):

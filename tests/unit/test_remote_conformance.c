@@ -272,6 +272,74 @@ START_TEST(a_list_callback_may_use_the_remote)
 }
 END_TEST
 
+static int count_one(void *arg, const char *key, uint64_t size)
+{
+	(void)key, (void)size;
+	++*(size_t *)arg;
+	return 0;
+}
+
+static size_t objects_below(struct remote *r, const char *prefix)
+{
+	size_t count = 0;
+
+	unit_ok(remote_list(r, prefix, count_one, &count));
+	return count;
+}
+
+/* More than one request takes, where a request takes many; less where each costs. */
+static size_t many_keys(void)
+{
+	if (!server)
+		return 2500;
+	return strncmp(server, "s3:", 3) == 0 || strncmp(server, "gs:", 3) == 0 ? 1001 : 40;
+}
+
+START_TEST(many_are_deleted_whether_they_are_there_or_not)
+{
+	size_t count = many_keys(), there = count < 500 ? count / 4 : count / 50;
+	struct remote *r = fresh(_i);
+	char(*keys)[32] = calloc(count, sizeof(*keys));
+	const char **each = calloc(count, sizeof(*each));
+
+	unit_ok(remote_delete_many(r, NULL, 0));
+	put_text(r, "many/kept", "x");
+	put_text(r, "others/000001", "x");
+	for (size_t i = 0; i < count; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "many/%02zu/%06zu", i % 7, i);
+		each[i] = keys[i];
+		if (i % (count / there) == 0 || i + 1 == count)
+			put_text(r, keys[i], "x");
+	}
+	ck_assert_uint_gt(objects_below(r, "many/"), there);
+	unit_ok(remote_delete_many(r, each, count));
+	ck_assert_uint_eq(objects_below(r, "many/"), 1);
+	assert_holds(r, "many/kept", "x");
+	assert_holds(r, "others/000001", "x");
+	unit_ok(remote_delete_many(r, each, count < 20 ? count : 20));
+	free(each);
+	free(keys);
+	remote_close(r);
+}
+END_TEST
+
+START_TEST(a_bad_key_keeps_many_from_being_deleted)
+{
+	static const char *const keys[] = {"a", "b", "../c", "d"};
+	struct remote *r = fresh(_i);
+
+	put_text(r, "a", "x");
+	unit_error(remote_delete_many(r, keys, COUNT(keys)), -EINVAL);
+	assert_holds(r, "a", "x");
+	remote_cancel(r);
+	unit_error(remote_delete_many(r, keys, 2), -ECANCELED);
+	remote_resume(r);
+	unit_ok(remote_delete_many(r, keys, 2));
+	ck_assert_uint_eq(objects_below(r, ""), 0);
+	remote_close(r);
+}
+END_TEST
+
 START_TEST(hostile_keys_are_refused_everywhere)
 {
 	static const char *const bad[] = {"",	   "/",	       "/a",	   "a/",   "a//b",
@@ -564,6 +632,8 @@ int main(void)
 	tcase_add_loop_test(t, put_if_absent_never_replaces, 0, count);
 	tcase_add_loop_test(t, list_gives_every_object_below_the_prefix_once, 0, count);
 	tcase_add_loop_test(t, a_list_callback_may_use_the_remote, 0, count);
+	tcase_add_loop_test(t, many_are_deleted_whether_they_are_there_or_not, 0, count);
+	tcase_add_loop_test(t, a_bad_key_keeps_many_from_being_deleted, 0, count);
 	tcase_add_loop_test(t, hostile_keys_are_refused_everywhere, 0, count);
 	tcase_add_loop_test(t, a_remote_is_checked_for_writing_without_a_trace, 0, count);
 	tcase_add_loop_test(t, cancel_holds_until_resume, 0, count);

@@ -188,6 +188,16 @@ START_TEST(a_list_is_asked_for_with_a_sorted_and_encoded_query)
 }
 END_TEST
 
+START_TEST(keys_to_delete_go_to_the_bucket)
+{
+	struct s3_place place = {.base = (char *)"http://h/bkt", .prefix = (char *)"a/"};
+	struct buf cleanup_buf url = {0};
+
+	s3_delete_url(&place, &url);
+	ck_assert_str_eq(buf_str(&url), "http://h/bkt/?delete=");
+}
+END_TEST
+
 START_TEST(encoding_leaves_only_what_rfc_3986_calls_unreserved)
 {
 	struct buf cleanup_buf all = {0}, path = {0};
@@ -249,6 +259,7 @@ int main(void)
 	tcase_add_test(t, a_prefix_and_key_fit_what_s3_counts);
 	t = unit_case(s, "requests");
 	tcase_add_test(t, a_list_is_asked_for_with_a_sorted_and_encoded_query);
+	tcase_add_test(t, keys_to_delete_go_to_the_bucket);
 	tcase_add_test(t, encoding_leaves_only_what_rfc_3986_calls_unreserved);
 	t = unit_case(s, "files");
 	tcase_add_test(t, files_are_read_as_amazon_writes_them);

@@ -179,6 +179,124 @@ START_TEST(errors_are_told_apart_wherever_they_stand)
 }
 END_TEST
 
+#define RESULT(text)                                                                               \
+	"<?xml version='1.0'?><DeleteResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>" text \
+	"</DeleteResult>"
+#define FAILURE(key, code) "<Error><Key>" key "</Key><Code>" code "</Code></Error>"
+
+struct told {
+	unsigned count;
+	unsigned stop_at; /* 0: never */
+	struct s3_error last;
+};
+
+static int tell(void *arg, const struct s3_error *e)
+{
+	struct told *told = arg;
+
+	told->last = *e;
+	return ++told->count == told->stop_at ? 77 : 0;
+}
+
+static int decode_failures(const char *text, struct told *told)
+{
+	size_t len = strlen(text);
+	char *copy = malloc(len ? len : 1);
+	int r;
+
+	memcpy(copy, text, len);
+	r = s3_failures_decode(copy, len, tell, told);
+	free(copy);
+	return r;
+}
+
+START_TEST(failures_of_many_are_told_one_by_one)
+{
+	struct told none = {0}, two = {0}, stopped = {.stop_at = 1};
+
+	unit_ok(decode_failures("<DeleteResult/>", &none));
+	unit_ok(decode_failures(RESULT("<Deleted><Key>a</Key></Deleted>"), &none));
+	ck_assert_uint_eq(none.count, 0);
+	unit_ok(decode_failures(
+		RESULT("<Deleted><Key>a</Key></Deleted>" FAILURE(
+			"b",
+			"SlowDown") "<Error><Code>AccessDenied</Code><Key>c</Key><Message>m</Message></Error>"),
+		&two));
+	ck_assert_uint_eq(two.count, 2);
+	ck_assert_str_eq(two.last.code, "AccessDenied");
+	ck_assert_str_eq(two.last.message, "m");
+	unit_error(decode_failures(RESULT(FAILURE("a", "b") FAILURE("c", "d")), &stopped), 77);
+	ck_assert_uint_eq(stopped.count, 1);
+}
+END_TEST
+
+START_TEST(hostile_answers_to_many_are_refused)
+{
+	static const char *const bad[] = {
+		"",
+		"ok",
+		"<html/>",
+		"<DeleteResultX/>",
+		"<DeleteResult>",
+		"<Error><Code>InternalError</Code></Error>",
+		RESULT("<Error/>"),
+		RESULT("<Error><Key>a</Key></Error>"),
+		RESULT("<Error><Code>AccessDenied</Code></Error>"),
+		RESULT(FAILURE("", "AccessDenied")),
+		RESULT(FAILURE("a", "")),
+		RESULT(FAILURE("a", "x") "<Error><Code>y</Code></Error>"),
+		"<!DOCTYPE x [<!ENTITY a 'b'>]><DeleteResult>" FAILURE("&a;",
+								       "c") "</DeleteResult>",
+		RESULT("") "x",
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct told told = {0};
+		int r = decode_failures(bad[i], &told);
+
+		ck_assert_msg(r == -EBADMSG, "%zu: %s: %d", i, bad[i], r);
+	}
+}
+END_TEST
+
+START_TEST(no_more_failures_than_keys_are_believed)
+{
+	struct buf cleanup_buf text = {0};
+	struct told told = {0};
+
+	buf_printf(&text, "<DeleteResult>");
+	for (unsigned i = 0; i < S3_DELETE_MAX; i++)
+		buf_printf(&text, FAILURE("k%u", "AccessDenied"), i);
+	buf_printf(&text, "</DeleteResult>");
+	unit_ok(s3_failures_decode(text.data, text.len, tell, &told));
+	ck_assert_uint_eq(told.count, S3_DELETE_MAX);
+	text.len -= strlen("</DeleteResult>");
+	buf_printf(&text, FAILURE("more", "AccessDenied") "</DeleteResult>");
+	unit_error(s3_failures_decode(text.data, text.len, tell, &told), -EBADMSG);
+}
+END_TEST
+
+static int take_text(void *arg, const char *path, const char *text)
+{
+	(void)path;
+	buf_printf(arg, "%s", text);
+	return 0;
+}
+
+START_TEST(what_is_escaped_comes_back)
+{
+	static const char odd[] = "a&b<c>d\"e'f]]>&amp;\xc3\xa4/";
+	struct buf cleanup_buf text = {0}, back = {0};
+
+	buf_printf(&text, "<a>");
+	s3_xml_escape(&text, odd);
+	buf_printf(&text, "</a>");
+	ck_assert_ptr_null(strstr(buf_str(&text), "]]>"));
+	unit_ok(xml_each(text.data, text.len, take_text, &back));
+	ck_assert_str_eq(buf_str(&back), odd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("remote_s3_xml");
@@ -191,5 +309,10 @@ int main(void)
 	tcase_add_test(t, long_texts_and_names_are_refused);
 	t = unit_case(s, "error");
 	tcase_add_test(t, errors_are_told_apart_wherever_they_stand);
+	t = unit_case(s, "delete");
+	tcase_add_test(t, failures_of_many_are_told_one_by_one);
+	tcase_add_test(t, hostile_answers_to_many_are_refused);
+	tcase_add_test(t, no_more_failures_than_keys_are_believed);
+	tcase_add_test(t, what_is_escaped_comes_back);
 	return unit_run(s);
 }
