@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/util/log.h"
+#include "tools/argv.h"
 #include "tools/cli.h"
 
 static const struct command commands[] = {
@@ -148,8 +149,12 @@ int command_version(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	const struct command *c;
-	const char *name = argc > 1 ? argv[1] : "";
+	const char *name;
 
+	argv = argv_hide_secrets(argc, argv);
+	if (!argv)
+		return cli_error(EXIT_FAILED, "out of memory");
+	name = argc > 1 ? argv[1] : "";
 	if (argc < 2) {
 		print_help(stderr);
 		return EXIT_USAGE;
