@@ -103,7 +103,7 @@ static int drop_setid(fuse_req_t req, struct node *n)
 }
 
 /* Data in memory, or from the kernel through a pipe. */
-static ssize_t write_live(struct handle *h, struct fuse_bufvec *data, off_t off)
+static ssize_t write_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *data, off_t off)
 {
 	const struct fuse_buf *first = &data->buf[0];
 	struct fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(data));
@@ -111,7 +111,8 @@ static ssize_t write_live(struct handle *h, struct fuse_bufvec *data, off_t off)
 
 	if (data->count == 1 && !(first->flags & FUSE_BUF_IS_FD))
 		return handle_write(h, (const char *)first->mem + data->off,
-				    first->size - data->off, (uint64_t)off);
+				    first->size - data->off, (uint64_t)off, request_interrupted,
+				    req);
 	r = handle_write_fd(h, &fd);
 	if (r < 0)
 		return r;
@@ -140,7 +141,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	if (n == 0)
 		n = handle_begin_write(f->handle, request_interrupted, req);
 	if (n == 0)
-		n = write_live(f->handle, data, off);
+		n = write_live(req, f->handle, data, off);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else
@@ -167,7 +168,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (r == 0)
 		r = handle_begin_write(f->handle, request_interrupted, req);
 	if (r == 0)
-		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length);
+		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length,
+				     request_interrupted, req);
 	reply_error(req, r);
 }
 

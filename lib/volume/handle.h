@@ -82,8 +82,9 @@ int handle_backing_fd(struct handle *h);
 ssize_t handle_read(struct handle *h, void *data, size_t len, uint64_t offset,
 		    interrupted_fn interrupted, void *arg);
 /* For O_APPEND handles of the page cache the kernel gives the offset; a direct append passes offset
- * UINT64_MAX: at the end. */
-ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset);
+ * UINT64_MAX: at the end. On a full disk it waits for space as full=wait says: -ENOSPC, -EINTR. */
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
+		     interrupted_fn interrupted, void *arg);
 /*
  * For fs/ to splice: a descriptor (borrowed, valid until release) and the count of bytes at offset
  * that may be read from it now. -EAGAIN where not all of the file is local: handle_read fetches.
@@ -99,8 +100,9 @@ int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg);
 /* Begins the edit if one is owed and gives the descriptor to write to (borrowed). */
 int handle_write_fd(struct handle *h, int *ret_fd);
 int handle_truncate(struct handle *h, uint64_t size);
-/* mode as in fallocate(2). */
-int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len);
+/* mode as in fallocate(2). Waits for space like handle_write. */
+int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
+		     interrupted_fn interrupted, void *arg);
 /* whence SEEK_DATA or SEEK_HOLE. */
 int handle_lseek(struct handle *h, uint64_t offset, int whence, uint64_t *ret_offset);
 int handle_fsync(struct handle *h, bool data_only);

@@ -248,7 +248,8 @@ static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
 	return n < 0 ? -errno : n;
 }
 
-ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset)
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
+		     interrupted_fn interrupted, void *arg)
 {
 	ssize_t n;
 	int fd, error = begin_write(h, UINT64_MAX, &fd);
@@ -257,9 +258,8 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 		return error;
 	n = write_once(fd, data, len, offset);
 	if (n == -ENOSPC || n == -EDQUOT) {
-		error = volume_reserve(h->vol, len, NULL, NULL);
-		if (!error)
-			n = write_once(fd, data, len, offset);
+		error = volume_reserve(h->vol, len, interrupted, arg);
+		n = error ? error : write_once(fd, data, len, offset);
 	}
 	FAULT_POINT("write.done");
 	return n;
@@ -274,11 +274,12 @@ int handle_truncate(struct handle *h, uint64_t size)
 	return io_truncate(fd, size);
 }
 
-int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len)
+int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
+		     interrupted_fn interrupted, void *arg)
 {
 	int fd, error;
 
-	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, NULL, NULL);
+	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
 	if (!error)
 		error = begin_write(h, UINT64_MAX, &fd);
 	if (error)

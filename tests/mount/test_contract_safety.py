@@ -8,6 +8,7 @@ import select
 import shutil
 import sqlite3
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -544,6 +545,37 @@ def test_a_writer_that_waits_for_space_can_be_interrupted(weather, mnt):
     weather.clear()
     mnt.wait_durable()
     (mnt.path / "again").write_bytes(bytes(PART))
+
+
+WRITER = """
+import os, sys
+with open(sys.argv[1], "wb", buffering=0) as f:
+    os.posix_fallocate(f.fileno(), 0, 64 << 20) if sys.argv[2] == "fallocate" else None
+    while f.write(bytes(1 << 20)):
+        pass
+"""
+
+
+@pytest.mark.options(settle="1h", patience="1h")
+@pytest.mark.parametrize("call", ["write", "fallocate"])
+def test_a_wait_in_the_middle_of_a_file_can_be_interrupted(weather, small_disk, mnt, passthrough, call):
+    if (call, passthrough) == ("write", "on"):
+        pytest.skip("the kernel writes by itself, and waits for nothing")
+    weather.turn("put.down=1")
+    writer = python(WRITER, mnt.path / "f", call)
+    where = Path("/proc/%d/wchan" % writer.pid)
+
+    def waits():
+        full = call == "fallocate" or os.statvfs(small_disk).f_bavail == 0
+        return full and where.read_text().startswith(("fuse_", "request_wait_answer", "__fuse_"))
+
+    wait_until(waits, "a writer that waits for space")
+    assert writer.poll() is None
+    writer.terminate()
+    assert writer.wait(timeout=60) < 0
+    writer.stdin.close()
+    writer.stdout.close()
+    weather.clear()
 
 
 def test_dirty_data_is_never_evicted(weather, volume):

@@ -174,7 +174,7 @@ __attribute__((unused)) static void eu_save_bytes(const char *path, const void *
 {
 	struct handle *h = eu_open(path, O_WRONLY | O_CREAT | O_TRUNC);
 
-	ck_assert_int_eq(handle_write(h, data, len, 0), (ssize_t)len);
+	ck_assert_int_eq(handle_write(h, data, len, 0, NULL, NULL), (ssize_t)len);
 	vu_close(h);
 }
 

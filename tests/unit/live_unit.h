@@ -103,7 +103,7 @@ __attribute__((unused)) static struct handle *writing_at(uint64_t parent, const 
 	struct handle *h = NULL;
 
 	unit_ok(handle_create(vol, parent, name, 0644, O_WRONLY | O_CREAT, who, ret_attr, &h));
-	ck_assert_int_eq(handle_write(h, text, strlen(text), 0), strlen(text));
+	ck_assert_int_eq(handle_write(h, text, strlen(text), 0, NULL, NULL), strlen(text));
 	return h;
 }
 

@@ -177,7 +177,7 @@ START_TEST(holes_need_no_remote)
 	struct handle *h = eu_open("sparse", O_WRONLY | O_CREAT);
 	struct content *c;
 
-	ck_assert_int_eq(handle_write(h, "x", 1, 4 * MIB), 1);
+	ck_assert_int_eq(handle_write(h, "x", 1, 4 * MIB, NULL, NULL), 1);
 	vu_close(h);
 	mu_drain();
 	mu_go_to(2);

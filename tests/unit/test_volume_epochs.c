@@ -698,7 +698,7 @@ static void *write_all_the_time(void *arg)
 		} else if (handle_open(u.vol, attr.ino, attr.body, O_RDWR, &who, NULL, NULL, &h)) {
 			continue;
 		}
-		handle_write(h, path, strlen(path), 0);
+		handle_write(h, path, strlen(path), 0, NULL, NULL);
 		handle_flush(h, 1, NULL, NULL);
 		handle_release(h, false);
 	}

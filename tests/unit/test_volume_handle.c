@@ -407,7 +407,7 @@ START_TEST(holes_and_allocation)
 	ck_assert_uint_gt(at, 0);
 	ck_assert_uint_le(at, 1 << 20);
 	unit_error(handle_lseek(h, 2 << 20, SEEK_DATA, &at), -ENXIO);
-	unit_ok(handle_fallocate(h, 0, 0, 3 << 20));
+	unit_ok(handle_fallocate(h, 0, 0, 3 << 20, NULL, NULL));
 	vu_close(h);
 	ck_assert_uint_eq(vu_file(&u, "a").size, 3 << 20);
 }
@@ -419,7 +419,7 @@ START_TEST(a_read_only_handle_does_not_write)
 
 	vu_save(&u, "a", "x");
 	h = vu_open(&u, "a", O_RDONLY);
-	ck_assert_int_eq(handle_write(h, "y", 1, 0), -EBADF);
+	ck_assert_int_eq(handle_write(h, "y", 1, 0, NULL, NULL), -EBADF);
 	ck_assert(!handle_writes(h));
 	unit_error(handle_truncate(h, 0), -EBADF);
 	handle_release(h, false);

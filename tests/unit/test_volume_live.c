@@ -242,7 +242,7 @@ START_TEST(an_unlinked_file_lives_while_it_is_open)
 
 	unit_ok(live_unlink(vol, ROOT_INO, "file"));
 	unit_error(looks(ROOT_INO, "file"), -ENOENT);
-	ck_assert_int_eq(handle_write(h, "more", 4, 4), 4);
+	ck_assert_int_eq(handle_write(h, "more", 4, 4, NULL, NULL), 4);
 	unit_ok(live_getattr(vol, a.ino, a.body, &a));
 	ck_assert_uint_eq(a.nlink, 0);
 	ck_assert_uint_eq(a.size, 8);

@@ -171,7 +171,7 @@ START_TEST(a_replacement_is_seen_by_its_writer_only)
 	ck_assert(mine.pending);
 	ck_assert_uint_eq(mine.size, 0);
 	unit_ok(handle_open(vol, ino, mine.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
-	ck_assert_int_eq(handle_write(h, "new", 3, 0), 3);
+	ck_assert_int_eq(handle_write(h, "new", 3, 0, NULL, NULL), 3);
 	a = look(ROOT_INO, "file");
 	ck_assert_uint_eq(a.body, old.body);
 	ck_assert_uint_eq(a.size, 8);

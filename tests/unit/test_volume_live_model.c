@@ -328,7 +328,7 @@ static int change_at_random(struct model *m)
 		error = handle_create(vol, p, name, 0600, O_WRONLY, &who, &a, &h);
 	if (error)
 		return error;
-	if (handle_write(h, "text", 4, 0) != 4)
+	if (handle_write(h, "text", 4, 0, NULL, NULL) != 4)
 		return -EIO;
 	error = handle_flush(h, getpid(), NULL, NULL);
 	handle_release(h, false);

@@ -115,7 +115,7 @@ static void save_in(uint64_t parent, const char *name, const void *data, size_t 
 	struct handle *h;
 
 	unit_ok(handle_create(u.vol, parent, name, 0640, O_WRONLY | O_CREAT, &who, &a, &h));
-	ck_assert_int_eq(handle_write(h, data, len, offset), (ssize_t)len);
+	ck_assert_int_eq(handle_write(h, data, len, offset, NULL, NULL), (ssize_t)len);
 	vu_close(h);
 }
 

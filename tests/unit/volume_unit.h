@@ -93,7 +93,8 @@ __attribute__((unused)) static struct handle *vu_open(struct vu *u, const char *
 
 __attribute__((unused)) static void vu_write(struct handle *h, const char *text, uint64_t offset)
 {
-	ck_assert_int_eq(handle_write(h, text, strlen(text), offset), (ssize_t)strlen(text));
+	ck_assert_int_eq(handle_write(h, text, strlen(text), offset, NULL, NULL),
+			 (ssize_t)strlen(text));
 }
 
 __attribute__((unused)) static void vu_close(struct handle *h)
