@@ -162,34 +162,17 @@ static int export_epoch(struct catalog *catalog, uint64_t number, const struct s
 	return report(s, number, directory, &view.last, json);
 }
 
-/* A mount's epochs are exported from its remote; one that is not durable yet is made so first. */
 static int remote_of_mount(const struct source *s, uint64_t *ret_number, char **ret_remote)
 {
-	struct target mount = {.name = s->target};
-	json_t *status = NULL, *response = NULL;
-	const char *remote;
-	int code = target_resolve(&mount, s->epoch, ret_number);
+	int code = target_remote_of_mount(s->target, s->epoch, ret_number, ret_remote);
 
-	if (code == EXIT_DONE)
-		code = client_call(s->target, json_pack("{s:s}", "op", "status"), &status);
-	if (code != EXIT_DONE)
+	if (code != EXIT_DONE || *ret_remote)
 		return code;
-	remote = json_string_value(json_object_get(status, "remote_url"));
-	if (!remote || json_is_true(json_object_get(status, "local_only"))) {
-		json_decref(status);
-		return cli_error(
-			EXIT_NOT_FOUND,
-			"%s: this mount has no remote to export from; copy it: cp -a %s/.epochs/%06" PRIu64
-			" DIRECTORY",
-			s->target, s->target, *ret_number);
-	}
-	*ret_remote = strdup(remote);
-	json_decref(status);
-	code = client_call(s->target,
-			   json_pack("{s:s, s:I}", "op", "wait", "epoch", (json_int_t)*ret_number),
-			   &response);
-	json_decref(response);
-	return code;
+	return cli_error(
+		EXIT_NOT_FOUND,
+		"%s: this mount has no remote to export from; copy it: cp -a %s/.epochs/%06" PRIu64
+		" DIRECTORY",
+		s->target, s->target, *ret_number);
 }
 
 static int export_source(struct source *s, const char *directory, unsigned threads, bool force,

@@ -92,6 +92,14 @@ static const struct command commands[] = {
 	 "CODE when it was interrupted and all is durable; 7 when that did not come in time.\n"
 	 "Example: epochfs run --mount s3://bucket/run7:/mnt/ckpt --resume -- python3 train.py\n",
 	 command_run},
+	{"verify", "[--json] TARGET [EPOCH]",
+	 "read an epoch whole: is each file of it there, right, and not torn inside",
+	 "  --json            one JSON object\n"
+	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Every byte is read from the remote and checked against\n"
+	 "its hash; zip, safetensors and HDF5 files by their tails, too. A line for each file that is damaged, and exit 6.\n"
+	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
+	 "Example: epochfs verify s3://bucket/run7 best\n",
+	 command_verify},
 	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
 	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
 	{"check", "[--json] [--size SIZE] REMOTE",

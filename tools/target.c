@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/util/cleanup.h"
@@ -179,6 +180,48 @@ int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_numb
 		return code;
 	*ret_number = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
 	json_decref(response);
+	return EXIT_DONE;
+}
+
+/* NULL: it has none. */
+static int remote_of_status(const char *mount, char **ret_remote)
+{
+	json_t *status = NULL;
+	const char *url;
+	int code = client_call(mount, json_pack("{s:s}", "op", "status"), &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	url = json_string_value(json_object_get(status, "remote_url"));
+	*ret_remote = NULL;
+	if (url && !json_is_true(json_object_get(status, "local_only"))) {
+		*ret_remote = strdup(url);
+		code = *ret_remote ? EXIT_DONE : cli_error(EXIT_FAILED, "out of memory");
+	}
+	json_decref(status);
+	return code;
+}
+
+int target_remote_of_mount(const char *mount, const char *epoch, uint64_t *ret_number,
+			   char **ret_remote)
+{
+	const struct target target = {.name = mount};
+	cleanup_free char *remote = NULL;
+	json_t *response = NULL;
+	uint64_t number;
+	int code = target_resolve(&target, epoch, &number);
+
+	if (code == EXIT_DONE)
+		code = remote_of_status(mount, &remote);
+	if (code == EXIT_DONE && remote)
+		code = client_call(
+			mount, json_pack("{s:s, s:I}", "op", "wait", "epoch", (json_int_t)number),
+			&response);
+	json_decref(response);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_number = number;
+	*ret_remote = steal_ptr(remote);
 	return EXIT_DONE;
 }
 

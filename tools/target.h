@@ -26,6 +26,12 @@ int target_lease(const struct target *t, json_t **ret_lease);
 int target_tags(const struct target *t, json_t **ret_tags);
 /* A number from what people type; NULL means "latest". */
 int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_number);
+/*
+ * An epoch of a mount, and the URL of the remote where it is durable: waits until it is. *ret_remote NULL: the mount has no remote. The caller's to free.
+ * `epoch` as for target_resolve.
+ */
+int target_remote_of_mount(const char *mount, const char *epoch, uint64_t *ret_number,
+			   char **ret_remote);
 /* As the control requests "show" and "diff" answer (lib/volume/control.h); from 0: the epoch before. The caller's reference. */
 int target_show(const struct target *t, uint64_t number, json_t **ret_shown);
 int target_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff);

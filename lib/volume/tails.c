@@ -13,6 +13,15 @@
 
 #define TORN 1
 
+static int read_full(const struct tail_source *in, void *data, size_t len, uint64_t offset)
+{
+	ssize_t got = in->read(in->arg, data, len, offset);
+
+	if (got < 0)
+		return (int)got;
+	return (size_t)got == len ? 0 : -ENODATA;
+}
+
 /* ---- zip ---- */
 
 #define ZIP_END_SIZE	    22u
@@ -49,7 +58,7 @@ static bool zip_find_end(const uint8_t *tail, size_t len, size_t *ret_at)
 }
 
 /* Puts the ZIP64 record over `end`, where a locator stands before it. 0, TORN or -errno. */
-static int zip64_read(int fd, struct zip_end *end)
+static int zip64_read(const struct tail_source *in, struct zip_end *end)
 {
 	uint8_t data[ZIP64_END_SIZE];
 	struct reader r;
@@ -58,7 +67,7 @@ static int zip64_read(int fd, struct zip_end *end)
 
 	if (end->at < ZIP64_LOCATOR_SIZE + ZIP64_END_SIZE)
 		return TORN;
-	error = io_pread_full(fd, data, ZIP64_LOCATOR_SIZE, end->at - ZIP64_LOCATOR_SIZE);
+	error = read_full(in, data, ZIP64_LOCATOR_SIZE, end->at - ZIP64_LOCATOR_SIZE);
 	if (error)
 		return error;
 	r = reader_of(data, ZIP64_LOCATOR_SIZE);
@@ -67,7 +76,7 @@ static int zip64_read(int fd, struct zip_end *end)
 	/* The offset in the locator is useless where something stands before the archive; the record
 	 * that all writers make lies right before the locator. */
 	at = end->at - ZIP64_LOCATOR_SIZE - ZIP64_END_SIZE;
-	error = io_pread_full(fd, data, ZIP64_END_SIZE, at);
+	error = read_full(in, data, ZIP64_END_SIZE, at);
 	if (error)
 		return error;
 	r = reader_of(data, ZIP64_END_SIZE);
@@ -81,11 +90,11 @@ static int zip64_read(int fd, struct zip_end *end)
 	return 0;
 }
 
-static int zip_has_entry_at(int fd, uint64_t at)
+static int zip_has_entry_at(const struct tail_source *in, uint64_t at)
 {
 	uint8_t magic[4];
 	struct reader r;
-	int error = io_pread_full(fd, magic, sizeof(magic), at);
+	int error = read_full(in, magic, sizeof(magic), at);
 
 	if (error)
 		return error;
@@ -93,7 +102,7 @@ static int zip_has_entry_at(int fd, uint64_t at)
 	return reader_u32(&r) == ZIP_ENTRY_MAGIC ? 0 : TORN;
 }
 
-static int zip_check_directory(int fd, const struct zip_end *end)
+static int zip_check_directory(const struct tail_source *in, const struct zip_end *end)
 {
 	int error;
 
@@ -101,12 +110,12 @@ static int zip_check_directory(int fd, const struct zip_end *end)
 		return TORN;
 	if (!end->entries)
 		return 0;
-	error = zip_has_entry_at(fd, end->at - end->directory_size);
+	error = zip_has_entry_at(in, end->at - end->directory_size);
 	/* Something (a signature) may stand between the directory and the record. */
-	return error == TORN ? zip_has_entry_at(fd, end->directory_offset) : error;
+	return error == TORN ? zip_has_entry_at(in, end->directory_offset) : error;
 }
 
-static int zip_check(int fd, uint64_t size)
+static int zip_check(const struct tail_source *in, uint64_t size)
 {
 	size_t len = size < ZIP_END_SIZE + ZIP_COMMENT_MAX ? (size_t)size
 							   : ZIP_END_SIZE + ZIP_COMMENT_MAX;
@@ -118,7 +127,7 @@ static int zip_check(int fd, uint64_t size)
 
 	if (!tail)
 		return -ENOMEM;
-	error = io_pread_full(fd, tail, len, size - len);
+	error = read_full(in, tail, len, size - len);
 	if (error)
 		return error;
 	if (!zip_find_end(tail, len, &at))
@@ -131,18 +140,18 @@ static int zip_check(int fd, uint64_t size)
 	end.directory_offset = reader_u32(&r);
 	if (end.entries == UINT16_MAX || end.directory_size == UINT32_MAX ||
 	    end.directory_offset == UINT32_MAX) {
-		error = zip64_read(fd, &end);
+		error = zip64_read(in, &end);
 		/* Exactly 65535 entries, say, need no ZIP64 record. */
 		if (error && !(error == TORN && end.directory_size != UINT32_MAX &&
 			       end.directory_offset != UINT32_MAX))
 			return error;
 	} else if (end.at >= ZIP64_LOCATOR_SIZE) {
 		/* PyTorch always writes the ZIP64 records; then the directory ends before them. */
-		error = zip64_read(fd, &end);
+		error = zip64_read(in, &end);
 		if (error < 0)
 			return error;
 	}
-	return zip_check_directory(fd, &end);
+	return zip_check_directory(in, &end);
 }
 
 /* ---- safetensors ---- */
@@ -176,7 +185,7 @@ static bool parse_offsets(const char *p, uint64_t *ret_end)
 	return after != p && !errno && *skip_space(after) == ']';
 }
 
-static int safetensors_check(int fd, uint64_t size)
+static int safetensors_check(const struct tail_source *in, uint64_t size)
 {
 	static const char key[] = "\"data_offsets\"";
 	cleanup_free char *header = NULL;
@@ -187,7 +196,7 @@ static int safetensors_check(int fd, uint64_t size)
 
 	if (size < sizeof(head))
 		return TORN;
-	error = io_pread_full(fd, head, sizeof(head), 0);
+	error = read_full(in, head, sizeof(head), 0);
 	if (error)
 		return error;
 	r = reader_of(head, sizeof(head));
@@ -199,7 +208,7 @@ static int safetensors_check(int fd, uint64_t size)
 	header = malloc((size_t)header_len + 1);
 	if (!header)
 		return -ENOMEM;
-	error = io_pread_full(fd, header, (size_t)header_len, sizeof(head));
+	error = read_full(in, header, (size_t)header_len, sizeof(head));
 	if (error)
 		return error;
 	header[header_len] = '\0';
@@ -261,10 +270,10 @@ static int hdf5_check_superblock(const uint8_t *data, size_t len, uint64_t size)
 	return base > size || end > size - base ? TORN : 0;
 }
 
-static int hdf5_check(int fd, uint64_t size)
+static int hdf5_check(const struct tail_source *in, uint64_t size)
 {
 	uint8_t data[96] = {0};
-	ssize_t got = io_pread_some(fd, data, sizeof(data), 0);
+	ssize_t got = in->read(in->arg, data, sizeof(data), 0);
 
 	if (got < 0)
 		return (int)got;
@@ -280,7 +289,8 @@ static bool name_ends_with(const char *name, const char *ending)
 	return len >= ending_len && strcasecmp(name + len - ending_len, ending) == 0;
 }
 
-int tail_check(int fd, uint64_t size, const char *name, const char **ret_why)
+int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
+		      const char **ret_why)
 {
 	static const uint8_t zip_head[4] = {'P', 'K', 3, 4};
 	uint8_t head[8] = {0};
@@ -290,20 +300,34 @@ int tail_check(int fd, uint64_t size, const char *name, const char **ret_why)
 
 	if (!size)
 		return 0;
-	got = io_pread_some(fd, head, sizeof(head), 0);
+	got = in->read(in->arg, head, sizeof(head), 0);
 	if (got < 0)
 		return (int)got;
 	if (memcmp(head, zip_head, sizeof(zip_head)) == 0) {
-		result = zip_check(fd, size);
+		result = zip_check(in, size);
 		why = "the zip directory at its end is missing or cut off";
 	} else if (memcmp(head, hdf5_signature, sizeof(head)) == 0) {
-		result = hdf5_check(fd, size);
+		result = hdf5_check(in, size);
 		why = "HDF5 says that it was not closed, or is longer";
 	} else if (name_ends_with(name, ".safetensors")) {
-		result = safetensors_check(fd, size);
+		result = safetensors_check(in, size);
 		why = "it is shorter than its safetensors header says";
 	}
 	if (result == TORN)
 		*ret_why = why;
 	return result;
+}
+
+static ssize_t read_descriptor(void *arg, void *data, size_t len, uint64_t offset)
+{
+	const int *fd = arg;
+
+	return io_pread_some(*fd, data, len, offset);
+}
+
+int tail_check(int fd, uint64_t size, const char *name, const char **ret_why)
+{
+	const struct tail_source in = {.read = read_descriptor, .arg = &fd};
+
+	return tail_check_source(&in, size, name, ret_why);
 }

@@ -3,7 +3,9 @@
 #ifndef EPOCHFS_VOLUME_TAILS_H
 #define EPOCHFS_VOLUME_TAILS_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Private to lib/volume. A program that is interrupted while it saves may close its file in good
@@ -21,5 +23,12 @@
 /* Reads a few KiB at both ends (of safetensors the whole header). `why` is static text. 0: nothing
  * is wrong; 1: torn, and why; or -errno of a read. */
 int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
+/* The same for content that is no file: `read` gives up to len bytes at offset, fewer only at the end: the count, or -errno. */
+struct tail_source {
+	ssize_t (*read)(void *arg, void *data, size_t len, uint64_t offset);
+	void *arg;
+};
+int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
+		      const char **ret_why);
 
 #endif

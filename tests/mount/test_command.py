@@ -14,7 +14,7 @@ from conftest import BIN, run, wait_until
 
 DONE, FAILED, USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = range(9)
 SUBCOMMANDS = ("mount", "umount", "status", "log", "show", "diff", "commit", "wait", "rollback", "tag", "rm", "export",
-               "fsck", "run", "version")
+               "verify", "fsck", "run", "version")
 TARGETS = ("mount", "path", "url")
 
 
@@ -379,7 +379,7 @@ def test_the_exit_codes(run7, tmp_path):
     said = epochfs("log", url, code=UNREACHABLE)
     assert str(run7.remote) in said and "try again" in said
     faults.write_text("all.denied=1")
-    for command in (["log"], ["show"], ["diff", "1"], ["status"], ["tag"], ["fsck"], ["export", tmp_path / "4"]):
+    for command in (["log"], ["show"], ["diff", "1"], ["status"], ["tag"], ["fsck"], ["verify"], ["export", tmp_path / "4"]):
         said = epochfs(command[0], url, *command[1:], code=DENIED)
         assert str(run7.remote) in said and "permissions" in said
     faults.write_text("put.denied=1")

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading an epoch whole: is every byte of it there and right, and is no file in it torn inside? */
+#ifndef EPOCHFS_VOLUME_VERIFY_H
+#define EPOCHFS_VOLUME_VERIFY_H
+
+#include <stdint.h>
+#include "lib/volume/catalog.h"
+
+struct verify {
+	/* One call a damaged file, one at a time, from any thread: its path in the epoch, and what is wrong. */
+	void (*problem)(void *arg, const char *path, const char *what);
+	/* The same; may be NULL. Counts regular files. */
+	void (*progress)(void *arg, const struct catalog_progress *p);
+	void *arg;
+};
+
+struct verify_totals {
+	uint64_t files, bytes; /* regular files, and what they hold */
+	uint64_t damaged;      /* of the files */
+};
+
+/*
+ * Reads all contents of an epoch from the remote, every chunk checked against its hash, and checks the tails of well-known
+ * formats (tails.h), but of logs. Hard links are one file. Nothing is written; memory is the store's and 132 KiB a thread. 0 also with damaged files. -ENOENT: no such
+ * epoch; -EBADMSG: its record or tree is damaged; the other errors of catalog.h, which end it: then no totals.
+ */
+int catalog_verify(struct catalog *c, uint64_t number, const struct verify *how,
+		   struct verify_totals *ret_totals);
+
+/*
+ * The same for what lies below a directory, an epoch's on a mount that has no remote: what cannot be read is damaged, and tails are checked, of logs too;
+ * there are no hashes to check. Hard links are several files. -errno where the directory itself cannot be read, -ENOMEM.
+ */
+int verify_directory(const char *path, const struct verify *how, struct verify_totals *ret_totals);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verifying an epoch that a mount shows, by reading its files. */
+#include "lib/volume/verify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/io.h"
+#include "lib/volume/tails.h"
+
+#define READ_LEN ((size_t)1 << 20)
+
+struct walk {
+	const struct verify *how;
+	struct catalog_progress progress;
+	struct verify_totals totals;
+	uint8_t *space;
+	size_t root_len; /* of the path that all others begin with */
+};
+
+static void tell_progress(const struct walk *w)
+{
+	if (w->how->progress)
+		w->how->progress(w->how->arg, &w->progress);
+}
+
+static void note_problem(struct walk *w, const FTSENT *at, const char *what)
+{
+	const char *path = at->fts_path + w->root_len;
+
+	w->totals.damaged++;
+	w->how->problem(w->how->arg, *path == '/' ? path + 1 : path, what);
+}
+
+/* All of it: 0, or -errno of a read; -ENODATA where it ends before its size. */
+static int read_whole(struct walk *w, int fd, uint64_t size)
+{
+	for (uint64_t at = 0; at < size;) {
+		ssize_t got = io_pread_some(fd, w->space, READ_LEN, at);
+
+		if (got <= 0)
+			return got ? (int)got : -ENODATA;
+		at += (uint64_t)got;
+		w->progress.bytes += (uint64_t)got;
+		tell_progress(w);
+	}
+	return 0;
+}
+
+static void verify_file(struct walk *w, const FTSENT *at)
+{
+	uint64_t size = (uint64_t)at->fts_statp->st_size;
+	cleanup_close int fd = open(at->fts_accpath, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	const char *torn = NULL;
+	char text[192];
+	int error = fd < 0 ? -errno : read_whole(w, fd, size);
+
+	if (!error)
+		error = tail_check(fd, size, at->fts_name, &torn);
+	w->totals.files++;
+	w->totals.bytes += size;
+	w->progress.files++;
+	if (!error)
+		return;
+	if (error > 0)
+		snprintf(text, sizeof(text), "torn: %s", torn);
+	else
+		snprintf(text, sizeof(text), "it cannot be read: %s", strerror(-error));
+	note_problem(w, at, text);
+}
+
+static bool is_unreadable(const FTSENT *at)
+{
+	return at->fts_info == FTS_DNR || at->fts_info == FTS_NS || at->fts_info == FTS_ERR;
+}
+
+static void verify_entry(struct walk *w, const FTSENT *at)
+{
+	if (at->fts_info == FTS_F)
+		verify_file(w, at);
+	else if (is_unreadable(at))
+		note_problem(w, at, strerror(at->fts_errno));
+}
+
+static void plan_entry(struct walk *w, const FTSENT *at)
+{
+	if (at->fts_info != FTS_F)
+		return;
+	w->progress.files_total++;
+	w->progress.bytes_total += (uint64_t)at->fts_statp->st_size;
+}
+
+static int each_entry(struct walk *w, const char *path,
+		      void (*fn)(struct walk *w, const FTSENT *at))
+{
+	char *const roots[] = {(char *)(uintptr_t)path, NULL};
+	FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	const FTSENT *at;
+	int error = 0;
+
+	if (!fts)
+		return -errno;
+	while (!error && (errno = 0, at = fts_read(fts))) {
+		if (at->fts_level == FTS_ROOTLEVEL && is_unreadable(at))
+			error = -at->fts_errno;
+		else
+			fn(w, at);
+	}
+	if (!error)
+		error = -errno;
+	fts_close(fts);
+	return error;
+}
+
+int verify_directory(const char *path, const struct verify *how, struct verify_totals *ret_totals)
+{
+	cleanup_free uint8_t *space = malloc(READ_LEN);
+	struct walk w = {.how = how, .space = space, .root_len = strlen(path)};
+	int error = space ? each_entry(&w, path, plan_entry) : -ENOMEM;
+
+	if (!error)
+		error = each_entry(&w, path, verify_entry);
+	if (!error)
+		*ret_totals = w.totals;
+	return error;
+}

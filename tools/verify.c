@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs verify: reads an epoch whole and says which files are damaged. */
+#include "lib/volume/verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/parse.h"
+#include "lib/volume/listing.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/progress.h"
+#include "tools/target.h"
+
+struct verify_view {
+	struct progress bar;
+	json_t *problems; /* NULL: printed as they come */
+};
+
+/* A name may hold a line's end, or a terminal's commands. */
+static void print_name(const char *name)
+{
+	for (const char *p = name; *p; p++)
+		putchar((unsigned char)*p < ' ' || *p == 0x7f ? '?' : *p);
+}
+
+static void on_problem(void *arg, const char *path, const char *what)
+{
+	struct verify_view *view = arg;
+
+	if (view->problems) {
+		json_array_append_new(view->problems,
+				      json_pack("{s:o, s:o}", "path", listing_string(path),
+						"problem", listing_string(what)));
+		return;
+	}
+	progress_end(&view->bar);
+	print_name(path);
+	printf(": %s\n", what);
+}
+
+static void on_progress(void *arg, const struct catalog_progress *p)
+{
+	struct verify_view *view = arg;
+	char detail[64];
+
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " files", p->files,
+		 p->files_total);
+	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
+}
+
+static void print_totals(uint64_t number, const struct verify_totals *t)
+{
+	char size[FORMAT_MAX];
+
+	format_size(t->bytes, size);
+	printf("epoch %06" PRIu64 ": %" PRIu64 " files, %s, all read: ", number, t->files, size);
+	if (t->damaged)
+		printf("%" PRIu64 " damaged\n", t->damaged);
+	else
+		puts("no damage");
+}
+
+static void print_json(uint64_t number, const struct verify_totals *t, json_t *problems)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:O}", "epoch", (json_int_t)number, "files",
+			      (json_int_t)t->files, "bytes", (json_int_t)t->bytes, "damaged",
+			      (json_int_t)t->damaged, "problems", problems);
+
+	json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
+}
+
+/* In the remote, or, where there is no `catalog`, below a mount. */
+static int verify_one(struct catalog *catalog, const char *name, uint64_t number, bool json)
+{
+	struct verify_view view = {.bar = {.label = "verifying"},
+				   .problems = json ? json_array() : NULL};
+	const struct verify how = {.problem = on_problem, .progress = on_progress, .arg = &view};
+	cleanup_free char *path = NULL;
+	struct verify_totals totals;
+	int error, code;
+
+	if (catalog)
+		error = catalog_verify(catalog, number, &how, &totals);
+	else if (asprintf(&path, "%s/.epochs/%06" PRIu64, name, number) < 0)
+		error = -ENOMEM;
+	else
+		error = verify_directory(path, &how, &totals);
+	progress_end(&view.bar);
+	if (error)
+		code = cli_error(exit_code_of(error), "%s: epoch %" PRIu64 ": %s", name, number,
+				 cli_reason(error));
+	else
+		code = totals.damaged ? EXIT_DAMAGED : EXIT_DONE;
+	if (!error && json)
+		print_json(number, &totals, view.problems);
+	else if (!error)
+		print_totals(number, &totals);
+	json_decref(view.problems);
+	return code;
+}
+
+static int verify_mount(const char *mount, const char *epoch, bool json)
+{
+	cleanup_free char *remote = NULL;
+	struct target target = {.name = mount};
+	uint64_t number;
+	int code = target_remote_of_mount(mount, epoch, &number, &remote);
+
+	if (code == EXIT_DONE && remote)
+		code = target_open(remote, &target);
+	if (code == EXIT_DONE)
+		code = verify_one(target.catalog, mount, number, json);
+	target_close(&target);
+	return code;
+}
+
+static int verify_remote(const char *name, const char *epoch, bool json)
+{
+	struct target target;
+	uint64_t number;
+	int code = target_open(name, &target);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = target_resolve(&target, epoch, &number);
+	if (code == EXIT_DONE)
+		code = verify_one(target.catalog, name, number, json);
+	target_close(&target);
+	return code;
+}
+
+int command_verify(int argc, char **argv)
+{
+	bool json = false;
+	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	const char *operands[2];
+	const char *epoch;
+	int code, count = cli_parse("verify", argc, argv, options, operands, 2, &code);
+
+	if (count < 0)
+		return code;
+	if (count < 1)
+		return cli_usage_error("verify", "needs a TARGET");
+	epoch = count > 1 ? operands[1] : NULL;
+	return client_is_mount(operands[0]) == 1 ? verify_mount(operands[0], epoch, json)
+						 : verify_remote(operands[0], epoch, json);
+}
