@@ -6,6 +6,8 @@
 #include <jansson.h>
 #include <linux/fuse.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "lib/util/buf.h"
@@ -65,15 +67,19 @@ static bool is_status(struct buf *request)
 	return is;
 }
 
-/* Adds the mount point, our pid and the state of passthrough. */
+/* Adds the mount point, our pid, what it counts in, and the state of passthrough. */
 static void add_mount(struct fs_mount *m, struct buf *response)
 {
 	json_t *json = json_loadb((const char *)response->data, response->len, 0, NULL);
+	struct stat namespace;
 	char *text;
 
 	if (json_is_object(json) && !json_object_get(json, "error")) {
 		json_object_set_new(json, "mountpoint", json_string(m->mountpoint));
 		json_object_set_new(json, "pid", json_integer(getpid()));
+		if (stat("/proc/self/ns/pid", &namespace) == 0)
+			json_object_set_new(json, "pid_namespace",
+					    json_integer((json_int_t) namespace.st_ino));
 		json_object_set_new(json, "passthrough", passthrough_status(m));
 		text = json_dumps(json, JSON_COMPACT);
 		if (text) {

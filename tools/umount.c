@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/util/buf.h"
@@ -34,6 +35,18 @@ static bool has_ended(pid_t pid)
 		return false;
 	state = strrchr(buf_str(&text), ')'); /* the name before it may hold anything */
 	return state && !strncmp(state, ") Z", 3);
+}
+
+/* The serving process, or 0: of a container, say, which counts its processes by itself, so that here the number
+ * is that of another one. */
+static pid_t server_of(const json_t *status)
+{
+	json_int_t theirs = json_integer_value(json_object_get(status, "pid_namespace"));
+	struct stat ours;
+
+	if (stat("/proc/self/ns/pid", &ours) == 0 && theirs && (ino_t)theirs != ours.st_ino)
+		return 0;
+	return (pid_t)json_integer_value(json_object_get(status, "pid"));
 }
 
 /* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
@@ -107,7 +120,7 @@ int command_umount(int argc, char **argv)
 		code = client_call(path, json_pack("{s:s}", "op", "status"), &status);
 	if (code != EXIT_DONE)
 		return code;
-	pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+	pid = server_of(status);
 	json_decref(status);
 	error = mountpoint_unmount(path, false);
 	if (error == -EBUSY)

@@ -27,7 +27,7 @@
  *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
  *                                                       for_ms (or always): so long closes wait
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains
- * status has at least: pid, remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
+ * status has at least: pid (and pid_namespace, the inode of what it counts in), remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
  * upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.
  * E is text as epochs_resolve takes it, or a number. An error: {"error":"one line","errno":N}, where
  * errno is positive; the command turns it into its exit code (tools/cli.h).

@@ -111,6 +111,20 @@ def test_umount(place):
     assert "no volume is mounted" in epochfs("umount", place.mnt, code=NOT_FOUND)
 
 
+def test_umount_of_a_mount_that_another_pid_namespace_serves(volume):
+    """As of a sidecar container: its process 1 is not ours, and nobody waits for that one to end."""
+    if os.geteuid():
+        pytest.skip("a process namespace needs root")
+    with open(volume.log, "ab") as log:
+        served = subprocess.Popen(["unshare", "--pid", "--fork", *volume.command()], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    wait_until(lambda: is_mounted(volume.path) or served.poll() is not None, "the mount")
+    (volume.path / "f").write_text("1")
+    assert volume.status()["pid"] == 1
+    epochfs("umount", volume.path)
+    assert not is_mounted(volume.path)
+    assert served.wait(timeout=LIMIT) == 0
+
+
 def test_umount_without_the_upload(place):
     control = place.cache / "weather"
     epochfs("mount", "-o", "settle=1h,min-free=0,cache-dir=%s" % place.cache, "fault+file://%s?control=%s" % (place.remote, control), place.mnt)
