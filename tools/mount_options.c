@@ -135,6 +135,26 @@ static const char *set_message(struct mount_options *o, const char *value)
 	return NULL;
 }
 
+static const char *set_on_epoch(struct mount_options *o, const char *value)
+{
+	o->volume.on_epoch = value;
+	return *value ? NULL : "a program";
+}
+
+static const char *set_on_epoch_timeout(struct mount_options *o, const char *value)
+{
+	int64_t *ns = &o->volume.on_epoch_timeout_ns;
+
+	return parse_duration(value, ns) || *ns < ON_EPOCH_TIMEOUT_MIN_NS ? "a time from 100ms"
+									  : NULL;
+}
+
+static const char *set_catalog(struct mount_options *o, const char *value)
+{
+	o->volume.catalog_db = value;
+	return value[0] == '/' ? NULL : "an absolute path";
+}
+
 static const char *set_threads(struct mount_options *o, const char *value)
 {
 	uint64_t threads;
@@ -284,6 +304,9 @@ static const struct option_row {
 	{"node", set_node, true},
 	{"run-id", set_run_id, true},
 	{"message", set_message, true},
+	{"on-epoch", set_on_epoch, true},
+	{"on-epoch-timeout", set_on_epoch_timeout, true},
+	{"catalog", set_catalog, true},
 	{"threads", set_threads, true},
 	{"connections", set_connections, true},
 	{"upload-limit", set_upload_limit, true},

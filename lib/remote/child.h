@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that a remote runs and talks to by pipes. Private to lib/remote: exec.c runs one for an
- * operation, sftp_link.c one (ssh) for a connection. */
+/* A program that is run and talked to by pipes: exec.c runs one for an operation, sftp_link.c one
+ * (ssh) for a connection, the volume one for an epoch that it announces. */
 #ifndef EPOCHFS_REMOTE_CHILD_H
 #define EPOCHFS_REMOTE_CHILD_H
 

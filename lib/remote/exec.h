@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote that is a program, and what it must speak. Private to exec.c, exec_run.c and
- * exec_words.c; README.md tells users the same. */
+/* The remote that is a program, and what it must speak. Private to exec.c, exec_open.c and
+ * exec_run.c; README.md tells users the same. */
 #ifndef EPOCHFS_REMOTE_EXEC_H
 #define EPOCHFS_REMOTE_EXEC_H
 
+#include "lib/remote/exec_words.h"
 #include "lib/remote/remote_ops.h"
 
 /*
- * `exec:PROGRAM ARGS`. Blanks part the words; between '...' they do not, and `\` before a character
- * takes that as it is, outside of quotes. No shell sees them, nothing is expanded and no %XX
- * decoded; whoever wants a shell names one (`exec:sh -c '...' name`). PROGRAM is a path from / or a
- * name that is looked for in PATH when the remote is opened.
+ * `exec:PROGRAM ARGS`. exec_words.h says how the words part; no %XX is decoded. PROGRAM is a path
+ * from / or a name that is looked for in PATH when the remote is opened.
  *
  * One run is one operation: the words, then a verb, then the verb's own words.
  *
@@ -79,11 +78,6 @@ struct exec {
 
 extern const struct remote_ops exec_ops; /* exec.c */
 void exec_release(struct remote *r);	 /* exec_open.c */
-
-/* Splits by the rule above: NULL-terminated, and how many. 0, -EINVAL (no word, an open quote, a
- * control character), -ENOMEM. Free with exec_words_free. */
-int exec_words_split(const char *text, char ***ret_words, size_t *ret_count);
-void exec_words_free(char **words);
 
 /* Where output goes: bytes [skip, skip + want) to `out`, no more than `max`. */
 struct exec_sink {

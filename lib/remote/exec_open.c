@@ -21,37 +21,6 @@ void exec_release(struct remote *r)
 	exec_free((struct exec *)r);
 }
 
-/* Finds the program, so that it is the same one from whatever folder and PATH it runs later: 0,
- * -EINVAL for a relative path, -ENOENT, -EACCES where it may not be run. */
-static int find_program(char **word)
-{
-	const char *path = getenv("PATH");
-	int error = -ENOENT;
-
-	if (strchr(*word, '/')) {
-		if (**word != '/')
-			return -EINVAL;
-		return access(*word, X_OK) == 0 ? 0 : errno == EACCES ? -EACCES : -ENOENT;
-	}
-	for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p; p += *p == ':') {
-		size_t len = strcspn(p, ":");
-		cleanup_free char *full = NULL;
-
-		/* An empty or relative one would mean wherever we stand. */
-		if (*p == '/' && asprintf(&full, "%.*s/%s", (int)len, p, *word) < 0)
-			return -ENOMEM;
-		if (full && access(full, X_OK) == 0) {
-			free(*word);
-			*word = steal_ptr(full);
-			return 0;
-		}
-		if (full && errno == EACCES)
-			error = -EACCES;
-		p += len;
-	}
-	return error;
-}
-
 static int exec_init(struct exec *e, const char *text, const struct remote_limits *limits)
 {
 	const char *slash;
@@ -59,7 +28,7 @@ static int exec_init(struct exec *e, const char *text, const struct remote_limit
 
 	if (error)
 		return error;
-	error = find_program(&e->words[0]);
+	error = exec_words_find(e->words);
 	if (error)
 		return error;
 	slash = strrchr(e->words[0], '/');

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of an exec: remote. */
+/* A program and its arguments in one text. */
+#include "lib/remote/exec_words.h"
+
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include "lib/remote/exec.h"
+#include <unistd.h>
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 
 #define WORDS_MAX 128
@@ -67,4 +73,33 @@ int exec_words_split(const char *text, char ***ret_words, size_t *ret_count)
 	*ret_words = steal_ptr(words);
 	*ret_count = count;
 	return 0;
+}
+
+int exec_words_find(char **words)
+{
+	const char *path = getenv("PATH");
+	int error = -ENOENT;
+
+	if (strchr(words[0], '/')) {
+		if (words[0][0] != '/')
+			return -EINVAL;
+		return access(words[0], X_OK) == 0 ? 0 : errno == EACCES ? -EACCES : -ENOENT;
+	}
+	for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p; p += *p == ':') {
+		size_t len = strcspn(p, ":");
+		cleanup_free char *full = NULL;
+
+		/* An empty or relative one would mean wherever we stand. */
+		if (*p == '/' && asprintf(&full, "%.*s/%s", (int)len, p, words[0]) < 0)
+			return -ENOMEM;
+		if (full && access(full, X_OK) == 0) {
+			free(words[0]);
+			words[0] = steal_ptr(full);
+			return 0;
+		}
+		if (full && errno == EACCES)
+			error = -EACCES;
+		p += len;
+	}
+	return error;
 }

@@ -9,6 +9,7 @@
 #include "lib/format/names.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt_tree.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
@@ -39,9 +40,11 @@ static int new_epoch_locked(struct volume *vol, const struct record_found *found
 static int drop_locked(struct volume *vol, uint64_t number)
 {
 	struct state_epoch row = {.number = number, .state = EPOCH_DROPPED};
+	int error;
 
 	trees_remove(vol, number);
-	return state_epoch_set(vol->state, &row);
+	error = state_epoch_set(vol->state, &row);
+	return error ? error : announce_locked(vol, ANNOUNCE_DROPPED, &row);
 }
 
 /* With the lock, in a transaction. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/control_internal.h"
 #include "lib/volume/evict.h"
@@ -246,7 +247,8 @@ json_t *control_status(struct volume *vol)
 	if (vol->sealer)
 		add_live(vol, o);
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
-	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0) {
+	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
+	    announcer_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

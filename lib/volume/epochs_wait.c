@@ -7,6 +7,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
@@ -93,6 +94,13 @@ static int names_epoch(void *arg, const char *name, uint64_t number)
 	return number == *(const uint64_t *)arg;
 }
 
+static int store_drop_locked(struct volume *vol, const struct state_epoch *row)
+{
+	int error = state_epoch_set(vol->state, row);
+
+	return error ? error : announce_locked(vol, ANNOUNCE_DROPPED, row);
+}
+
 static int drop_locked(struct volume *vol, uint64_t number)
 {
 	struct epoch_index *x = epochs_index_locked(vol);
@@ -114,7 +122,9 @@ static int drop_locked(struct volume *vol, uint64_t number)
 	/* The record tells the remote's drop which epoch is meant. */
 	row.state = EPOCH_DROPPED;
 	row.remote_delete_pending = !vol->local_only;
-	error = state_epoch_set(vol->state, &row);
+	error = state_begin(vol->state);
+	if (!error)
+		error = state_end(vol->state, store_drop_locked(vol, &row));
 	state_epoch_free(&row);
 	if (!error)
 		epoch_index_remove(x, number);

@@ -25,16 +25,17 @@
 #include "lib/volume/state.h"
 #include "lib/volume/volume.h"
 
-struct bodies;	 /* body.h: the open bodies of the live tree */
-struct contents; /* content.c: closed versions that somebody has open */
-struct trees;	 /* trees.c: decoded trees of epochs, shared */
-struct sealer;	 /* sealer.h: decides when an epoch is sealed, and seals */
-struct holder;	 /* holder.h: the lease of the volume, where it is one that writes */
-struct follower; /* follow.h: what is new in the remote of a read-only volume */
-struct uploader; /* upload.h: makes sealed epochs durable, in order */
-struct evictor;	 /* evict.h: keeps cache_size and min_free */
-struct torn;	 /* torn.h: bytes of killed writers */
-struct store;	 /* lib/store/store.h; NULL with remote `none` */
+struct bodies;	  /* body.h: the open bodies of the live tree */
+struct contents;  /* content.c: closed versions that somebody has open */
+struct trees;	  /* trees.c: decoded trees of epochs, shared */
+struct sealer;	  /* sealer.h: decides when an epoch is sealed, and seals */
+struct holder;	  /* holder.h: the lease of the volume, where it is one that writes */
+struct follower;  /* follow.h: what is new in the remote of a read-only volume */
+struct uploader;  /* upload.h: makes sealed epochs durable, in order */
+struct evictor;	  /* evict.h: keeps cache_size and min_free */
+struct announcer; /* announce.h: tells others of epochs; NULL: nobody is told */
+struct torn;	  /* torn.h: bytes of killed writers */
+struct store;	  /* lib/store/store.h; NULL with remote `none` */
 
 struct volume {
 	struct volume_options options; /* strings copied, owned by volume.c */
@@ -74,6 +75,7 @@ struct volume {
 	struct uploader *uploader;
 	struct evictor *evictor;
 	struct torn *torn;
+	struct announcer *announcer;
 	struct store *store;
 };
 

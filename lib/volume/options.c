@@ -12,6 +12,7 @@
 #define DEFAULT_PATIENCE (60 * NS_PER_S)
 #define DEFAULT_LEASE	 (60 * NS_PER_S)
 #define DEFAULT_REFRESH	 (10 * NS_PER_S)
+#define DEFAULT_ON_EPOCH (60 * NS_PER_S)
 
 void volume_options_init(struct volume_options *o)
 {
@@ -23,6 +24,7 @@ void volume_options_init(struct volume_options *o)
 		.full_wait = true,
 		.lease_ns = DEFAULT_LEASE,
 		.refresh_ns = DEFAULT_REFRESH,
+		.on_epoch_timeout_ns = DEFAULT_ON_EPOCH,
 	};
 }
 
@@ -53,11 +55,12 @@ static struct globs *globs_of(struct volume_options *o, unsigned i)
 	return i == 0 ? &o->temporary : i == 1 ? &o->marker : &o->log;
 }
 
-#define TEXT_COUNT 7
+#define TEXT_COUNT 9
 static const char **text_of(struct volume_options *o, unsigned i)
 {
-	const char **texts[TEXT_COUNT] = {&o->remote, &o->cache_dir, &o->step_regex, &o->node,
-					  &o->run_id, &o->message,   &o->mountpoint};
+	const char **texts[TEXT_COUNT] = {&o->remote,	  &o->cache_dir, &o->step_regex,
+					  &o->node,	  &o->run_id,	 &o->message,
+					  &o->mountpoint, &o->on_epoch,	 &o->catalog_db};
 
 	return texts[i];
 }

@@ -14,6 +14,8 @@
 #define LEASE_MIN_NS   INT64_C(1000000000)
 #define LEASE_MAX_NS   INT64_C(3600000000000)
 #define REFRESH_MIN_NS INT64_C(100000000)
+/* Of on_epoch_timeout_ns. */
+#define ON_EPOCH_TIMEOUT_MIN_NS INT64_C(100000000)
 
 /* Shell patterns (fnmatch) for the last component of a path, or for the whole path where they hold
  * a '/'. */
@@ -43,6 +45,10 @@ struct volume_options {
 	const char *
 		run_id; /* NULL: EPOCHFS_RUN_ID, SLURM_JOB_ID, ... or made up once a volume state */
 	const char *message;
+	/* Who is told of epochs (announce.h); not by a read-only volume. */
+	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
+	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
+	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
 	int64_t lease_ns;	/* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
 	bool take_over;		/* take the lease from a writer that is alive */
 	int64_t refresh_ns;	/* how often a read-only volume looks for what is new: 10 s */

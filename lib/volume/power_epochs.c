@@ -7,6 +7,7 @@
 #include <string.h>
 #include "lib/format/record.h"
 #include "lib/util/log.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 
@@ -112,6 +113,8 @@ static int give_up_locked(struct volume *vol, struct recovery *r, struct state_e
 	row->remote_delete_pending = true;
 	r->killed = true;
 	error = state_epoch_set(vol->state, row);
+	if (!error)
+		error = announce_locked(vol, ANNOUNCE_DROPPED, row);
 	return error ? error : state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);
 }
 

@@ -12,6 +12,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/body.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
@@ -351,6 +352,8 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 		error = tag_new_locked(vol, job);
 	if (!error)
 		error = state_set_meta_u64(vol->state, "current", job->number);
+	if (!error)
+		error = announce_locked(vol, ANNOUNCE_SEALED, &row);
 	error = state_end(vol->state, error);
 	if (error)
 		return error;

@@ -258,6 +258,17 @@ int state_tag_each(struct state *s, state_tag_fn fn, void *arg);
 int state_tag_each_unsynced(struct state *s, state_tag_fn fn, void *arg);
 int state_tag_synced(struct state *s, const char *name, uint64_t number);
 
+/* ---- what is to be announced (announce.h): a queue for each sink ---- */
+
+/* Appends; ids rise within what waits. */
+int state_announcement_add(struct state *s, unsigned sink, const char *text);
+/* The oldest: -ENOENT. Free the text. */
+int state_announcement_first(struct state *s, unsigned sink, uint64_t *ret_id, char **ret_text);
+int state_announcement_remove(struct state *s, unsigned sink, uint64_t id);
+/* All of a sink. */
+int state_announcements_clear(struct state *s, unsigned sink);
+int state_announcements_count(struct state *s, unsigned sink, uint64_t *ret_count);
+
 /* ---- what the store keeps here: where chunks lie, and recipes ---- */
 
 struct state_chunk {

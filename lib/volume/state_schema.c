@@ -63,6 +63,12 @@ static const char schema[] =
 							   "PRAGMA user_version = " TEXT_OF(
 								   SCHEMA_VERSION) ";";
 
+/* Came later than the others: a program that does not know it leaves it alone, so it needs no new
+ * version of the schema. */
+static const char announcements[] =
+	"CREATE TABLE IF NOT EXISTS announcements (sink INTEGER NOT NULL, id INTEGER NOT NULL,"
+	" text TEXT NOT NULL, PRIMARY KEY (sink, id)) WITHOUT ROWID;";
+
 static int schema_make(sqlite3 *db)
 {
 	int error = db_exec(db, "BEGIN IMMEDIATE");
@@ -88,12 +94,14 @@ int db_schema(sqlite3 *db)
 		error = db_number(db, "SELECT count(*) FROM sqlite_schema", &tables);
 	if (error)
 		return error;
-	if (!tables && !version && !application)
-		return schema_make(db);
+	if (!tables && !version && !application) {
+		error = schema_make(db);
+		return error ? error : db_exec(db, announcements);
+	}
 	if (application != APPLICATION_ID || version < 1) {
 		log_error("local state %s: not a database of epochfs",
 			  sqlite3_db_filename(db, "main"));
 		return -EUCLEAN;
 	}
-	return version > SCHEMA_VERSION ? -EPROTONOSUPPORT : 0;
+	return version > SCHEMA_VERSION ? -EPROTONOSUPPORT : db_exec(db, announcements);
 }

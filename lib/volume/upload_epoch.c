@@ -12,6 +12,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/records.h"
 #include "lib/volume/trees.h"
@@ -306,30 +307,42 @@ static int mark_versions(struct upload *u)
 }
 
 /* Unless it was dropped meanwhile: then the drop reaches the remote next. */
+static int mark_epoch_locked(struct volume *vol, struct state_epoch *row, const char *json)
+{
+	int error;
+
+	if (row->state == EPOCH_DROPPED) {
+		row->remote_delete_pending = true;
+		return state_epoch_set(vol->state, row);
+	}
+	free(row->record);
+	free(row->error);
+	row->record = strdup(json);
+	row->error = NULL;
+	row->state = EPOCH_DURABLE;
+	if (!row->record)
+		return -ENOMEM;
+	error = state_begin(vol->state);
+	if (error)
+		return error;
+	error = state_epoch_set(vol->state, row);
+	if (!error)
+		error = announce_locked(vol, ANNOUNCE_DURABLE, row);
+	return state_end(vol->state, error);
+}
+
 static int mark_epoch(struct volume *vol, uint64_t number, const char *json)
 {
 	struct state_epoch row;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	SCOPED_LOCK(&vol->lock);
 	error = state_epoch_get(vol->state, number, &row);
 	if (!error) {
-		if (row.state != EPOCH_DROPPED) {
-			free(row.record);
-			free(row.error);
-			row.record = strdup(json);
-			row.error = NULL;
-			row.state = EPOCH_DURABLE;
-		} else {
-			row.remote_delete_pending = true;
-		}
-		error = row.state == EPOCH_DURABLE && !row.record
-				? -ENOMEM
-				: state_epoch_set(vol->state, &row);
+		error = mark_epoch_locked(vol, &row, json);
 		state_epoch_free(&row);
 	}
 	pthread_cond_broadcast(&vol->changed);
-	pthread_mutex_unlock(&vol->lock);
 	return error;
 }
 

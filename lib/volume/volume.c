@@ -10,6 +10,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt.h"
+#include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
@@ -211,6 +212,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error && !vol->local_only)
 		error = open_store(vol, m);
 	if (!error)
+		error = announcer_start(vol, m);
+	if (!error)
 		error = sealer_start(vol, killed);
 	if (!error)
 		error = keeper_start(vol);
@@ -273,6 +276,8 @@ int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), v
 	if (!error && drain && !vol->options.read_only)
 		error = epochs_wait(vol, number, -1, interrupted, arg);
 	if (!error)
+		announcer_drain(vol, interrupted, arg);
+	if (!error)
 		vol->in_order = true;
 	return error;
 }
@@ -295,6 +300,7 @@ void volume_close(struct volume *vol)
 		sealer_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
+	announcer_stop(vol);
 	if (vol->holder)
 		holder_stop(vol);
 	/* Readers are gone; what still comes for them need not. */

@@ -53,7 +53,7 @@ void volume_set_events(struct volume *vol, const struct volume_events *events);
 
 /*
  * Before a close: seals what is pending (no seal where nothing changed), and with `drain` waits
- * until all epochs are durable. `interrupted` (may be NULL) is polled; true ends the wait with
+ * until all epochs are durable; then, a little, until all is announced (announce.h). `interrupted` (may be NULL) is polled; true ends the wait with
  * -EINTR.
  */
 int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), void *arg);

@@ -15,11 +15,12 @@ test="$demo check git util-linux procps python3-pytest python3-pytest-xdist pyth
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common
 	openssh-server openssh-client"
-# More servers for the tests of remotes: `test` goes on without those that cannot be had.
-more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client rclone'
+# More servers: `test` goes on without those that cannot be had.
+more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client rclone
+	postgresql'
 # package:unit of the services that Debian would start on their default ports, now and at each boot.
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
-	nginx:nginx.service haproxy:haproxy.service'
+	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'
 scale="$test haproxy"
 lint="$test clang clang-format shellcheck pyflakes3"
 
