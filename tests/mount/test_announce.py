@@ -25,12 +25,13 @@ def passthrough():
 
 
 class Hook:
-    """A program for on-epoch that keeps what it is told, and fails or hangs while a file says so."""
+    """A program for on-epoch that keeps what it is told, and fails, hangs or is slow while a file says so."""
 
     TEXT = """#!/bin/sh
 here=%s
 [ ! -e $here/hang ] || { echo x >>$here/hung; exec sleep 600; }
 [ ! -e $here/fail ] || { echo x >>$here/failed; echo "the secret of life" >&2; exit 3; }
+[ ! -e $here/slow ] || sleep 0.5
 yes noise | head -c 300000
 cat >>$here/told && echo "$#:$*" >>$here/arguments
 """
@@ -192,6 +193,7 @@ def test_what_was_told_when_the_daemon_was_killed_is_told_again(volume, hook, mo
 
 
 def test_the_last_epoch_is_announced_before_umount_ends(volume, hook, tmp_path):
+    hook.set("slow")
     mnt = volume.mount(settle="1h", on_epoch=hook.program, catalog=tmp_path / "db")
     (mnt.path / "model").write_text("one")
     run(BIN, "umount", mnt.path)
