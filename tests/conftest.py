@@ -299,5 +299,12 @@ def mnt(volume):
         raise
 
 
+def pytest_addoption(parser):
+    parser.addoption("--seed", default=os.environ.get("EPOCHFS_SEED", "20261121"),
+                     help="of the random test: a number, or \"fresh\" for another each time")
+    parser.addoption("--steps", type=int, default=int(os.environ.get("EPOCHFS_STEPS", "2500")),
+                     help="operations of the random test, each way")
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "options(name=value): options of the mount")

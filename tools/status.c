@@ -112,6 +112,24 @@ static void print_object(json_t *object, int depth)
 	json_object_foreach(object, key, value) print_value(key, value, depth);
 }
 
+/* A key as people read it: words, without the unit that the value shows. */
+static void print_label(const char *key, int depth, bool alone)
+{
+	size_t len = strlen(key);
+	char text[64];
+
+	if (len > 3 && !strcmp(key + len - 3, "_ns"))
+		len -= 3;
+	snprintf(text, sizeof(text), "%.*s", (int)len, key);
+	for (char *p = text; *p; p++)
+		if (*p == '_')
+			*p = ' ';
+	if (alone)
+		printf("%*s%s\n", 2 * depth, "", text);
+	else
+		printf("%*s%-*s ", 2 * depth, "", 18 - 2 * depth, text);
+}
+
 static void print_value(const char *key, json_t *value, int depth)
 {
 	json_t *item;
@@ -120,21 +138,21 @@ static void print_value(const char *key, json_t *value, int depth)
 	if (json_is_string(value) && !*json_string_value(value))
 		return;
 	if (json_is_object(value) && json_object_size(value)) {
-		printf("%*s%s\n", 2 * depth, "", key);
+		print_label(key, depth, true);
 		print_object(value, depth + 1);
 	} else if (json_is_array(value)) {
 		json_array_foreach(value, i, item)
 		{
 			if (json_is_object(item)) {
-				printf("%*s%s\n", 2 * depth, "", key);
+				print_label(key, depth, true);
 				print_object(item, depth + 1);
 			} else {
-				printf("%*s%-*s ", 2 * depth, "", 18 - 2 * depth, key);
+				print_label(key, depth, false);
 				print_scalar(key, item);
 			}
 		}
 	} else if (!json_is_object(value)) {
-		printf("%*s%-*s ", 2 * depth, "", 18 - 2 * depth, key);
+		print_label(key, depth, false);
 		print_scalar(key, value);
 	}
 }

@@ -59,7 +59,7 @@ static const char *advice(int err)
 	case -EPERM:
 		return "the remote does not allow this; check its permissions and your credentials";
 	case -EROFS:
-		return "the remote takes no writes";
+		return "the remote takes no writes; read it with -o ro, or name another";
 	case -ENOSPC:
 		return "the remote is full; free space there or raise the quota";
 	case -ETIMEDOUT:

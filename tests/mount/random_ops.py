@@ -84,7 +84,7 @@ class Walk:
             return
 
         def act(side):
-            fd = os.open(self.at(side, path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = os.open(self.at(side, path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
             try:
                 os.write(fd, data)
             finally:
@@ -96,7 +96,7 @@ class Walk:
         path, data = self.path(), self.bytes()
 
         def act(side):
-            fd = os.open(self.at(side, path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            fd = os.open(self.at(side, path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
             try:
                 os.write(fd, data)
                 return os.fstat(fd).st_size

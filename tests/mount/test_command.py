@@ -156,7 +156,7 @@ def test_status_of_a_mount(run7):
     assert status["cache"]["bytes"] >= 300000 and status["cache"]["dirty_bytes"] == 0
     text = epochfs("status", run7.path)
     assert re.search(r"^remote +%s$" % re.escape(run7.url), text, re.M)
-    assert re.search(r"^upload\n  pending_epochs +0$", text, re.M)
+    assert re.search(r"^upload\n  pending epochs +0$", text, re.M)
     with open(run7.path / "open", "wb") as f:
         f.write(b"x")
         f.flush()

@@ -2,7 +2,8 @@
 """A few thousand random operations on the mount and on an ordinary directory give the same, and so do the epochs,
 rollbacks, remounts and cold restores in between.
 
-EPOCHFS_SEED chooses the walk (a number, or "fresh" for a new one each time); EPOCHFS_STEPS how long it is.
+--seed chooses the walk (a number, or "fresh" for a new one each time), --steps how long it is:
+make check-mount ARGS="-k random --seed 7"
 """
 
 import os
@@ -10,12 +11,10 @@ import random
 
 from random_ops import Pair, Walk, copy_tree, describe, difference
 
-STEPS = int(os.environ.get("EPOCHFS_STEPS", "1500"))
 ROUNDS = 10
 
 
-def seed_of(passthrough):
-    seed = os.environ.get("EPOCHFS_SEED", "20261121")
+def seed_of(seed, passthrough):
     return random.randrange(10**9) if seed == "fresh" else int(seed) + (passthrough == "on")
 
 
@@ -26,9 +25,9 @@ def check_epoch(mnt, number, copy):
     assert epoch == plain, "epoch %d: %s" % (number, difference(epoch, plain))
 
 
-def test_random_operations(mnt, tmp_path, passthrough):
-    seed = seed_of(passthrough)
-    print("EPOCHFS_SEED=%d EPOCHFS_STEPS=%d" % (seed, STEPS))
+def test_random_operations(mnt, tmp_path, passthrough, pytestconfig):
+    seed, steps = seed_of(pytestconfig.getoption("seed"), passthrough), pytestconfig.getoption("steps")
+    print("--seed %d --steps %d" % (seed, steps))
     plain = tmp_path / "plain"
     plain.mkdir(mode=0o755)
     os.chmod(plain, 0o755)
@@ -36,7 +35,7 @@ def test_random_operations(mnt, tmp_path, passthrough):
     chooser = random.Random(seed + 1)
     copies = {}
     for part in range(ROUNDS):
-        walk.run(STEPS // ROUNDS)
+        walk.run(steps // ROUNDS)
         walk.compare()
         walk.close_all()
         walk.compare()
