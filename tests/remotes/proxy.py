@@ -314,9 +314,10 @@ class Proxy:
     def give_answer(self, client, server, method, what, answer, fault):
         while answer.status < 200:
             answer = server.head()
+        # Before it is passed on: whoever has the answer finds it noted.
+        self.note(answer.status, what)
         bodyless = method == "HEAD" or answer.status in (204, 304)
         if fault.kind == "lose":
-            self.note(answer.status, what)
             raise Gone
         length = 0 if bodyless else answer.length
         if fault.kind == "lie" and length > 1:
@@ -327,11 +328,9 @@ class Proxy:
             self.copy_chunks(client, server, fault)
         elif fault.kind == "shorten" and length:
             self.copy(server, client, length // 2, fault)
-            self.note(answer.status, what)
             raise Gone
         else:
             self.copy(server, client, length, fault, fault.kind == "damage")
-        self.note(answer.status, what)
         if answer.headers.get("connection", "").lower() == "close":
             raise Gone
 
