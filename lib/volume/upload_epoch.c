@@ -349,7 +349,7 @@ static int mark_epoch(struct volume *vol, uint64_t number, const char *json)
 /* The record and the tree as they were sealed. */
 static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *ret_record)
 {
-	struct state_epoch row;
+	struct state_epoch row = {0};
 	int error;
 
 	pthread_mutex_lock(&u->vol->lock);
@@ -361,9 +361,9 @@ static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *r
 		error = state_epoch_set(u->vol->state, &row);
 	}
 	pthread_mutex_unlock(&u->vol->lock);
-	if (error)
-		return error;
-	error = row.record ? record_decode(row.record, strlen(row.record), ret_record) : -EBADMSG;
+	if (!error)
+		error = row.record ? record_decode(row.record, strlen(row.record), ret_record)
+				   : -EBADMSG;
 	state_epoch_free(&row);
 	if (error)
 		return error;
