@@ -314,12 +314,10 @@ static int get_whole(struct dav *d, const char *key, const struct span *s, struc
 	return -EIO;
 }
 
-/* With a range that is known to lie inside the object. */
-static int get_inside(struct dav *d, const char *key, const struct span *s, struct buf *out)
+/* The object's size, as the server lists it. */
+static int object_size(struct dav *d, const char *key, uint64_t *ret_size)
 {
 	struct dav_entry entry;
-	struct span inside = *s;
-	size_t before = out->len;
 	int r = dav_stat(d, d->http, key, &entry);
 
 	if (r < 0)
@@ -329,11 +327,25 @@ static int get_inside(struct dav *d, const char *key, const struct span *s, stru
 	if (entry.size == DAV_NO_SIZE)
 		return remote_set_reason(&d->base, -EIO, "the server does not say how long %s is",
 					 key);
-	if (s->offset >= entry.size || s->end <= s->offset)
+	*ret_size = entry.size;
+	return 0;
+}
+
+/* With a range that is known to lie inside the object. */
+static int get_inside(struct dav *d, const char *key, const struct span *s, struct buf *out)
+{
+	uint64_t size = 0;
+	struct span inside = *s;
+	size_t before = out->len;
+	int r = object_size(d, key, &size);
+
+	if (r < 0)
+		return r;
+	if (s->offset >= size || s->end <= s->offset)
 		return 0;
-	if (inside.end > entry.size)
-		inside.end = entry.size;
-	if (inside.offset == 0 && inside.end == entry.size)
+	if (inside.end > size)
+		inside.end = size;
+	if (inside.offset == 0 && inside.end == size)
 		inside.end = REMOTE_TO_END;
 	r = is_whole(&inside) ? get_whole(d, key, &inside, out) : get_span(d, key, &inside, out);
 	if (r == 0 && inside.end != REMOTE_TO_END &&
@@ -378,19 +390,7 @@ static int dav_get(struct remote *remote, const char *key, uint64_t offset, uint
 
 static int dav_size(struct remote *remote, const char *key, uint64_t *ret_size)
 {
-	struct dav *d = dav_of(remote);
-	struct dav_entry entry;
-	int r = dav_stat(d, d->http, key, &entry);
-
-	if (r < 0)
-		return r;
-	if (entry.collection)
-		return -ENOENT;
-	if (entry.size == DAV_NO_SIZE)
-		return remote_set_reason(&d->base, -EIO, "the server does not say how long %s is",
-					 key);
-	*ret_size = entry.size;
-	return 0;
+	return object_size(dav_of(remote), key, ret_size);
 }
 
 /* DELETE of a collection takes all below it along: never send it for a key that is one. */
