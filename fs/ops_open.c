@@ -86,6 +86,13 @@ static bool live_direct(void *arg)
 	return handle_direct(o->handle);
 }
 
+static bool live_has_room_ahead(void *arg)
+{
+	const struct live_open *o = arg;
+
+	return handle_has_room_ahead(o->handle);
+}
+
 static int live_prepare(void *arg)
 {
 	const struct live_open *o = arg;
@@ -113,6 +120,7 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 		.arg = &opened,
 		.writes = handle_writes(h),
 		.direct = live_direct,
+		.has_room_ahead = handle_writes(h) ? live_has_room_ahead : NULL,
 		.prepare = handle_writes(h) ? live_prepare : NULL,
 		.backing_fd = live_backing_fd,
 	};

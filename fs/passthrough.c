@@ -255,6 +255,8 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
 	/* The kernel would not take setuid bits away at a write that we do not see. */
 	if (source->writes && mode_without_setid(noted_mode(n)) != noted_mode(n))
 		return;
+	if (source->has_room_ahead && !source->has_room_ahead(source->arg))
+		return;
 	if (!source->direct(source->arg))
 		return;
 	fd = source->backing_fd(source->arg);

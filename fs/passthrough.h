@@ -6,8 +6,8 @@
  * session's I/O hooks (here) put it into the answer to INIT, and replies to OPEN are made by hand.
  *
  * The kernel wants all opens of a node to be of one mode, and with passthrough of one backing id.
- * The first open decides: passthrough where the content's file is whole and may be given away. A
- * writer on closed content starts an ordinary node (nothing is cloned at open), unless readers
+ * The first open decides: passthrough where the content's file is whole and may be given away, and
+ * for a writer the cache has room ahead of him. A writer on closed content starts an ordinary node (nothing is cloned at open), unless readers
  * hold passthrough: then the edit begins at open. Node and mode end with the last close. Where an
  * open can have neither mode, the node is retired and the kernel asked to look up again (ESTALE):
  * it gets a fresh node.
@@ -35,6 +35,8 @@ struct passthrough_source {
 	void *arg;
 	bool writes;
 	bool (*direct)(void *arg);
+	/* NULL for readers. False: space is short, and only the daemon can wait for it. */
+	bool (*has_room_ahead)(void *arg);
 	int (*prepare)(void *arg); /* NULL for readers */
 	int (*backing_fd)(void *arg);
 };

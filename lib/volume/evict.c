@@ -264,6 +264,11 @@ uint64_t evictor_make_room(struct volume *vol, uint64_t bytes)
 	return over;
 }
 
+bool evictor_keeps_ahead(struct volume *vol)
+{
+	return evictor_make_room(vol, bytes_ahead(vol)) == 0;
+}
+
 /* ---- the thread ---- */
 
 static void *run(void *arg)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
+#include "lib/volume/evict.h"
 #include "lib/volume/sealer.h"
 
 uint64_t handle_ino(const struct handle *h)
@@ -45,6 +46,11 @@ bool handle_direct(struct handle *h)
 	direct = content_size(c) && content_whole(c) && !content_lent(c);
 	content_put(c);
 	return direct;
+}
+
+bool handle_has_room_ahead(struct handle *h)
+{
+	return evictor_keeps_ahead(h->vol);
 }
 
 int handle_prepare_direct(struct handle *h)

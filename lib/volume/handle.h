@@ -71,6 +71,9 @@ bool handle_writes(const struct handle *h);
  * hold passthrough. -EAGAIN where the content is not whole and local.
  */
 bool handle_direct(struct handle *h);
+/* False where the cache is so full that a writer had better write through the daemon, which evicts
+ * and waits for him. Evicts; waits for nothing. */
+bool handle_has_room_ahead(struct handle *h);
 int handle_prepare_direct(struct handle *h);
 /* A descriptor of the backing file for the kernel, open read-only (a read-only one lets writes
  * through, and the lease test at release sees a shared mapping that is left). The caller closes it.
