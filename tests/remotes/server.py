@@ -61,8 +61,9 @@ class Server:
         """Environment variables that epochfs needs for it: credentials."""
         return {}
 
-    def curl(self):
-        """For benchmarks: the URL that objects' names are put behind, and lines of a curl configuration."""
+    def curl(self, payload_hash=None):
+        """For benchmarks: the URL that objects' names are put behind, and lines of a curl configuration.
+        payload_hash: the body's SHA-256, for servers that check one."""
         raise NotImplementedError
 
     # What all share.

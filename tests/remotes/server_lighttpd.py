@@ -82,7 +82,7 @@ class Lighttpd(Server):
             return "http://127.0.0.1:%d/%s" % (self.port, prefix)
         return "https://localhost:%d/%s?ca=%s" % (self.tls_port, prefix, self.ca.certificate)
 
-    def curl(self):
+    def curl(self, payload_hash=None):
         return "http://127.0.0.1:%d" % self.port, ['user = "%s:%s"' % (USER, PASSWORD)]
 
     def mutual_url(self, prefix):

@@ -106,10 +106,10 @@ class Rgw(Server):
                 "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
                 "AWS_EC2_METADATA_DISABLED": "true"}
 
-    def curl(self):
+    def curl(self, payload_hash=None):
         return "%s/%s" % (self.endpoint, self.bucket), [
             'aws-sigv4 = "aws:amz:%s:s3"' % self.region, 'user = "%s:%s"' % (self.key, self.secret),
-            'header = "x-amz-content-sha256: UNSIGNED-PAYLOAD"']
+            'header = "x-amz-content-sha256: %s"' % (payload_hash or "UNSIGNED-PAYLOAD")]
 
     def client(self):
         """A client of its own, to make and look at things."""
