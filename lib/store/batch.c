@@ -105,7 +105,7 @@ static int encode(struct store_batch *b, struct item *it)
 	error = store_filter_take(b->store, &filter);
 	if (error)
 		return error;
-	error = filter_encode(filter, it->plain.data, it->plain.len, &it->frame);
+	error = filter_encode_head(filter, it->plain.data, it->plain.len, &it->frame, &it->raw);
 	store_filter_give(b->store, filter);
 	return error;
 }
@@ -122,6 +122,7 @@ static int list_in_recipe(struct content *c, const struct item *it)
 /* In the order of feeding, one at a time. */
 static int place(struct store_batch *b, struct item *it)
 {
+	struct frame_parts frame = {.head = it->frame.data, .head_len = it->frame.len};
 	struct content *c = it->content;
 	int error;
 
@@ -130,8 +131,11 @@ static int place(struct store_batch *b, struct item *it)
 	/* It may have come before since it was looked up. */
 	if (!it->frame.len || packer_has(b->packer, &it->hash))
 		return 0;
-	error = packer_add(b->packer, &it->hash, it->frame.data, it->frame.len,
-			   (uint32_t)it->plain.len);
+	if (it->raw) {
+		frame.rest = it->plain.data;
+		frame.rest_len = it->plain.len;
+	}
+	error = packer_add(b->packer, &it->hash, &frame, (uint32_t)it->plain.len);
 	if (!error && c && c->counted) {
 		SCOPED_LOCK(&b->lock);
 		b->fresh += it->plain.len;

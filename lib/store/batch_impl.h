@@ -29,6 +29,7 @@ struct item {
 	uint64_t zeros_before;
 	struct buf plain;
 	struct buf frame; /* empty where the chunk is known */
+	bool raw;	  /* `frame` is the header only, `plain` its payload */
 	struct hash hash;
 	bool done; /* guarded by the batch's lock */
 };

@@ -56,6 +56,46 @@ static void mark_failed(struct wanted *w)
 	w->state = WANTED_NOWHERE;
 }
 
+/* ---- memory for ranges ---- */
+
+static void reading_begin(struct store *s)
+{
+	SCOPED_LOCK(&s->lock);
+	s->readings++;
+}
+
+static void reading_end(struct store *s)
+{
+	struct buf none[STORE_THREADS_MAX];
+	unsigned count = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (--s->readings == 0)
+		while (s->spare_range_count)
+			none[count++] = s->spare_ranges[--s->spare_range_count];
+	pthread_mutex_unlock(&s->lock);
+	while (count)
+		buf_free(&none[--count]);
+}
+
+static struct buf range_take(struct store *s)
+{
+	SCOPED_LOCK(&s->lock);
+	return s->spare_range_count ? s->spare_ranges[--s->spare_range_count] : (struct buf){0};
+}
+
+static void range_give(struct store *s, struct buf *data)
+{
+	buf_reset(data);
+	pthread_mutex_lock(&s->lock);
+	if (s->spare_range_count < STORE_THREADS_MAX) {
+		s->spare_ranges[s->spare_range_count++] = *data;
+		*data = (struct buf){0};
+	}
+	pthread_mutex_unlock(&s->lock);
+	buf_free(data);
+}
+
 /* ---- one range ---- */
 
 /* 0, -EBADMSG where it is damaged, or -ENOMEM. */
@@ -146,26 +186,33 @@ static int deliver_range(struct reading *r, const struct range *range, const str
 	return error;
 }
 
-static int read_range(void *arg, size_t i)
+static int fetch_and_deliver(struct reading *r, const struct range *range, struct buf *data)
 {
-	struct reading *r = arg;
-	const struct range *range = &r->ranges[i];
 	const struct hash *pack = &r->sorted[range->first]->place.pack;
-	cleanup_buf struct buf data = {0};
 	char key[KEY_MAX];
-	int error = buf_reserve(&data, range->len);
+	int error = buf_reserve(data, range->len);
 
 	if (error)
 		return error;
 	pack_key(pack, key);
-	error = remote_get(r->s->remote, key, range->offset, range->len, &data);
+	error = remote_get(r->s->remote, key, range->offset, range->len, data);
 	if (error == -ENOENT) {
 		trust_note_pack(r->s->trust, pack, TRUST_UNKNOWN);
 		for (size_t k = 0; k < range->count; k++)
 			mark_failed(r->sorted[range->first + k]);
 		return 0;
 	}
-	return error ? error : deliver_range(r, range, &data);
+	return error ? error : deliver_range(r, range, data);
+}
+
+static int read_range(void *arg, size_t i)
+{
+	struct reading *r = arg;
+	struct buf data = range_take(r->s);
+	int error = fetch_and_deliver(r, &r->ranges[i], &data);
+
+	range_give(r->s, &data);
+	return error;
 }
 
 /* ---- all ranges ---- */
@@ -219,6 +266,7 @@ int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t coun
 	cleanup_free struct wanted **sorted = calloc(count + 1, sizeof(*sorted));
 	cleanup_free struct range *ranges = calloc(count + 1, sizeof(*ranges));
 	struct reading r = {.s = s, .sorted = sorted, .ranges = ranges, .sink = sink, .arg = arg};
+	int error;
 
 	if (!sorted || !ranges)
 		return -ENOMEM;
@@ -228,7 +276,10 @@ int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t coun
 	if (r.count)
 		qsort(sorted, r.count, sizeof(*sorted), compare_places);
 	make_ranges(&r);
-	return pool_run(s->readers, r.range_count, read_range, &r);
+	reading_begin(s);
+	error = pool_run(s->readers, r.range_count, read_range, &r);
+	reading_end(s);
+	return error;
 }
 
 /* ---- where to look ---- */

@@ -200,12 +200,37 @@ static void set_filter(struct chunk_header *h, uint8_t word)
 	h->raw_mask = 0;
 }
 
-int filter_encode(struct filter *f, const void *plain, size_t len, struct buf *out)
+/* What becomes of the chunk: fills in the header, and gives the payload, in `plain` or in f. */
+static const uint8_t *make_payload(struct filter *f, const uint8_t *plain, struct chunk_header *h)
+{
+	struct choice c = choose(f, plain, h->plain_len);
+	const uint8_t *planes = plain, *payload = plain;
+
+	h->codec = CHUNK_CODEC_RAW;
+	set_filter(h, c.word);
+	if (c.word > 1) {
+		gbs_encode(plain, h->plain_len, c.word, f->planes);
+		planes = f->planes;
+		if (h->planes > c.word)
+			c.raw_mask |= (uint16_t)(1u << c.word); /* the tail */
+	}
+	if (c.word > 1 || !c.raw_mask)
+		payload = store_planes(f, planes, c.raw_mask, h);
+	if (h->codec != CHUNK_CODEC_RAW)
+		return payload;
+	/* Not worth it, or the sample promised too much: planes that stay raw gain nothing. */
+	set_filter(h, 1);
+	h->raw_mask = 1;
+	h->plane_len[0] = h->plain_len;
+	return plain;
+}
+
+/* The header, and the payload too unless it is `plain` and the caller takes it from there. */
+static int encode(struct filter *f, const void *plain, size_t len, struct buf *out, bool *ret_raw)
 {
 	struct chunk_header h = {.plain_len = (uint32_t)len};
-	const uint8_t *planes = plain;
+	uint8_t header[CHUNK_HEADER_MAX];
 	const uint8_t *payload;
-	struct choice c;
 	int r;
 
 	if (len == 0 || len > CHUNK_PLAIN_MAX)
@@ -213,23 +238,32 @@ int filter_encode(struct filter *f, const void *plain, size_t len, struct buf *o
 	r = reserve(f, len);
 	if (r < 0)
 		return r;
-	c = choose(f, plain, len);
-	set_filter(&h, c.word);
-	if (c.word > 1) {
-		gbs_encode(plain, len, c.word, f->planes);
-		planes = f->planes;
-		if (h.planes > c.word)
-			c.raw_mask |= (uint16_t)(1u << c.word); /* the tail */
+	payload = make_payload(f, plain, &h);
+	if (!ret_raw || payload != plain) {
+		r = chunk_frame_encode(&h, payload, out);
+		if (r == 0 && ret_raw)
+			*ret_raw = false;
+		return r;
 	}
-	payload = store_planes(f, planes, c.raw_mask, &h);
-	if (h.codec == CHUNK_CODEC_RAW) {
-		/* The sample promised too much: planes that stay raw gain nothing. */
-		set_filter(&h, 1);
-		h.raw_mask = 1;
-		h.plane_len[0] = (uint32_t)len;
-		payload = plain;
-	}
-	return chunk_frame_encode(&h, payload, out);
+	r = chunk_header_encode(&h, payload, header);
+	if (r < 0)
+		return r;
+	if (buf_reserve(out, (size_t)r) < 0)
+		return -ENOMEM;
+	buf_put(out, header, (size_t)r);
+	*ret_raw = true;
+	return 0;
+}
+
+int filter_encode(struct filter *f, const void *plain, size_t len, struct buf *out)
+{
+	return encode(f, plain, len, out, NULL);
+}
+
+int filter_encode_head(struct filter *f, const void *plain, size_t len, struct buf *out,
+		       bool *ret_raw)
+{
+	return encode(f, plain, len, out, ret_raw);
 }
 
 /* Decodes the planes of h one after another to ret_planes. */

@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_STORE_FILTER_H
 #define EPOCHFS_STORE_FILTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "lib/util/buf.h"
 
@@ -36,6 +37,10 @@ static inline void cleanup_filter_fn(struct filter **f)
  * `out` is as long as it was.
  */
 int filter_encode(struct filter *f, const void *plain, size_t len, struct buf *out);
+/* The same without a copy: where the chunk is stored raw, only the header is appended and ret_raw is
+ * true, the payload being `plain` itself. */
+int filter_encode_head(struct filter *f, const void *plain, size_t len, struct buf *out,
+		       bool *ret_raw);
 
 /*
  * Decodes a frame of exactly frame_len bytes, which may come from an enemy, into exactly plain_len

@@ -297,23 +297,25 @@ static int note_locked(struct packer *p, const struct pack_entry *e)
 	return error;
 }
 
-static int append(struct packer *p, const struct hash *chunk, const void *frame, size_t frame_len,
+static int append(struct packer *p, const struct hash *chunk, const struct frame_parts *frame,
 		  uint32_t plain_len)
 {
 	struct open_pack *o = p->current;
 	int error;
 
-	buf_put(&o->data, frame, frame_len);
+	buf_put(&o->data, frame->head, frame->head_len);
+	buf_put(&o->data, frame->rest, frame->rest_len);
 	error = buf_error(&o->data);
 	if (!error)
-		error = pack_table_add(&o->table, chunk, (uint32_t)frame_len, plain_len);
+		error = pack_table_add(&o->table, chunk,
+				       (uint32_t)(frame->head_len + frame->rest_len), plain_len);
 	if (error)
 		return error;
 	SCOPED_LOCK(&p->lock);
 	return note_locked(p, &o->table.entries[o->table.count - 1]);
 }
 
-int packer_add(struct packer *p, const struct hash *chunk, const void *frame, size_t frame_len,
+int packer_add(struct packer *p, const struct hash *chunk, const struct frame_parts *frame,
 	       uint32_t plain_len)
 {
 	int error = 0;
@@ -322,7 +324,7 @@ int packer_add(struct packer *p, const struct hash *chunk, const void *frame, si
 		error = open_current(p);
 	if (error)
 		return error;
-	error = append(p, chunk, frame, frame_len, plain_len);
+	error = append(p, chunk, frame, plain_len);
 	if (error) {
 		packer_fail(p, error);
 		return error;

@@ -31,13 +31,21 @@ int packer_new(struct remote *remote, struct pool *putters, struct trust *trust,
 /* Waits for the puts under way. NULL is allowed. */
 void packer_free(struct packer *p);
 
+/* A frame in two pieces, so that a payload which is the chunk itself need not be copied first. */
+struct frame_parts {
+	const void *head;
+	size_t head_len;
+	const void *rest; /* NULL where rest_len is 0 */
+	size_t rest_len;
+};
+
 /* Whether the chunk came before. Any thread. */
 bool packer_has(struct packer *p, const struct hash *chunk);
 /*
  * Adds a chunk that did not come before. Blocks while PACKER_PACKS are under way. The first error
  * of a put comes back here and from packer_flush, and ends the packer. One thread at a time.
  */
-int packer_add(struct packer *p, const struct hash *chunk, const void *frame, size_t frame_len,
+int packer_add(struct packer *p, const struct hash *chunk, const struct frame_parts *frame,
 	       uint32_t plain_len);
 /* Puts what is there and waits for all of it. The same thread as packer_add. */
 int packer_flush(struct packer *p);

@@ -35,6 +35,10 @@ struct store {
 	pthread_cond_t scan_ended;
 	struct filter *filters[2 * STORE_THREADS_MAX]; /* those not in use */
 	unsigned filter_count;
+	/* Of ranges that were read, for the next ones while somebody reads: fresh memory costs a
+	 * page fault every 4 KiB. */
+	struct buf spare_ranges[STORE_THREADS_MAX];
+	unsigned spare_range_count, readings;
 	/* Reading the index objects, one reader at a time: see index_sync.c. */
 	bool scanning;
 	uint64_t refreshes; /* begun */
