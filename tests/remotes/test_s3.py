@@ -4,17 +4,16 @@
 import concurrent.futures
 import json
 import os
-import pathlib
 import re
 
 import pytest
 
 from certificates import Authority
-from conftest import BIN, MountError, is_mounted, run, wait_until
+from conftest import BIN, MountError, run, wait_until
 from damaging_proxy import DamagingProxy
 from server_rgw import Rgw
+from story import run_recipe
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.parametrize("server", ["rgw"], indirect=True), pytest.mark.timeout(300)]
 
 
@@ -90,27 +89,9 @@ def epochs(volume):
 
 
 def test_the_recipe_of_the_readme(server, tmp_path):
-    text = (REPO / "README.md").read_text().split("### S3 and Google Cloud Storage\n")[1].split("\n- **")[0]
-    script = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith("    "))
     server.client().make_bucket("my-bucket")
-    for printed, here in (("KEY AWS_", server.key + " AWS_"), ("=SECRET\n", "=%s\n" % server.secret),
-                          ("https://s3.example.org", server.endpoint), ("/mnt/ckpt", str(tmp_path / "mnt"))):
-        assert printed in script
-        script = script.replace(printed, here)
-    for folder in ("mnt", "bin"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "bin" / "epochfs").symlink_to(BIN)
-    (tmp_path / "model.pt").write_bytes(os.urandom(300000))
-    try:
-        done = run("sh", "-e", "-c", script, cwd=tmp_path, check=False, env={
-            **os.environ, "PATH": "%s:%s" % (tmp_path / "bin", os.environ["PATH"]),
-            "EPOCHFS_CACHE_DIR": str(tmp_path / "cache"), "EPOCHFS_MIN_FREE": "0"})
-    finally:
-        if is_mounted(tmp_path / "mnt"):
-            run("umount", "-l", tmp_path / "mnt", check=False)
-    assert done.returncode == 0, done
-    assert "no damage" in done.stdout
-    assert (tmp_path / "restored" / "model.pt").read_bytes() == (tmp_path / "model.pt").read_bytes()
+    run_recipe("S3", tmp_path, {"KEY AWS_": server.key + " AWS_", "=SECRET\n": "=%s\n" % server.secret,
+                                "https://s3.example.org": server.endpoint}, said="no damage")
 
 
 def test_a_dropped_epoch_and_a_tag_reach_the_server(server, on_s3):

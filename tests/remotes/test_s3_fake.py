@@ -10,6 +10,7 @@ import pytest
 
 from conftest import BIN, run, wait_until
 from fake_s3 import FakeS3, Refused
+from story import run_recipe
 
 AWS = {"AWS_ACCESS_KEY_ID": "FAKEKEY", "AWS_SECRET_ACCESS_KEY": "FAKE+/SECRET"}
 
@@ -91,6 +92,13 @@ def test_google_by_key_or_token(how):
         assert any(h.get("x-goog-if-generation-match") == "0" for _, _, h in fake.requests)
         # Google refuses requests with both.
         assert not any(name.lower().startswith("x-amz-") for _, _, h in fake.requests for name in h)
+
+
+def test_the_recipe_of_the_readme_for_google(tmp_path):
+    with FakeS3("goog") as fake:
+        run_recipe("Google Cloud Storage", tmp_path, {
+            "=KEY ": "=%s " % fake.key, "=SECRET ": "=%s " % fake.secret, "gs://my-bucket/run7": fake.url("run7")},
+            said="no damage")
 
 
 def delete_many(fake, error=0, prefix="a%26%3Cb%3E%22%27/%C3%A4", env=None):
