@@ -171,6 +171,23 @@ static bool is_weights_ending(const char *text)
 	return strncmp(text, ".data-", 6) == 0;
 }
 
+/* Do the digits that end there number a node? trainer:0.7, worker3.7 */
+static bool ends_node_number(const char *component, size_t end)
+{
+	static const char *const node[] = {"rank",    "process", "worker", "node",   "host",
+					   "trainer", "reader",	 "gpu",	   "device", NULL};
+	size_t at = end, word;
+
+	while (at > 0 && isdigit((unsigned char)component[at - 1]))
+		at--;
+	if (at == end || at == 0)
+		return false;
+	for (word = at; word > 0 && isalpha((unsigned char)component[word - 1]);)
+		word--;
+	return component[at - 1] == ':' ||
+	       word_is((struct word){component + word, at - word}, node);
+}
+
 /* What a run of digits [from, to) in a component stands for. */
 static int kind_of_run(const char *component, size_t len, size_t from, size_t to, bool directory)
 {
@@ -194,7 +211,8 @@ static int kind_of_run(const char *component, size_t len, size_t from, size_t to
 	kind = kind_of_word(w);
 	if (kind != KIND_NONE || word_is_part(w))
 		return kind;
-	if (word_end == from || (word_end > 0 && isdigit((unsigned char)component[word_end - 1])))
+	if (word_end == from || (word_end > 0 && isdigit((unsigned char)component[word_end - 1]) &&
+				 !ends_node_number(component, word_end)))
 		return KIND_NONE;
 	if (to == len)
 		return component[from - 1] == '.' && word_end > 0 ? KIND_TAIL : KIND_NONE;

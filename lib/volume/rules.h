@@ -40,7 +40,8 @@ bool rules_log(const struct rules *r, const char *name, const char *path);
  *   3  a directory that is nothing but a number      00012/
  *   2  epoch, ep            epoch=3
  *   1  the end of a name, or the number before a well-known ending      model.7, model_12.pt
- * A number of a part ("-00001-of-00004", rank_0.pt, shard-3.bin) is none. Within a path the best
+ * A number of a part ("-00001-of-00004", rank_0.pt, shard-3.bin) is none, and one after a number, as in 1.13, unless that numbers a
+ * node (trainer:0.7, worker3.7). Within a path the best
  * kind wins, then the last one; among paths the best kind, then the step that most paths have,
  * then the greatest.
  */
