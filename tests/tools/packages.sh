@@ -11,13 +11,13 @@ build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libs
 	libcurl4-openssl-dev libexpat1-dev'
 demo="$build fuse3 python3 python3-numpy"
 test="$demo check git util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
-	python3-yaml python3-torch python3-h5py python3-lmdb rsync attr acl sqlite3 vim-tiny
+	python3-yaml python3-torch python3-h5py python3-lmdb python3-plyvel rsync attr acl sqlite3 vim-tiny
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common
 	openssh-server openssh-client"
 # More servers: `test` goes on without those that cannot be had.
-more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client rclone
-	postgresql'
+more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client python3-xrootd
+	rclone postgresql'
 # package:unit of the services that Debian would start on their default ports, now and at each boot.
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
 	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the programs of tests/origins on a mount, and on an ordinary directory, where what they do is tested itself."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+from conftest import BIN, LIMIT, run, wait_until
+from test_contract_epochs import log_of
+
+PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "origins"
+
+
+class Job:
+    """A program under way, in a process group of its own. Whatever is left at the end of a test is killed by end_all()."""
+
+    started = []
+
+    def __init__(self, program, *words, stop=(), **env):
+        self.process = subprocess.Popen(
+            [sys.executable, PROGRAMS / program, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, bufsize=1, start_new_session=True, env={**os.environ, "STOP_AT": ",".join(stop), **{k: str(v) for k, v in env.items()}})
+        self.said = []
+        self.started.append(self.process)
+
+    @classmethod
+    def end_all(cls):
+        while cls.started:
+            process = cls.started.pop()
+            with contextlib.suppress(ProcessLookupError):
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=LIMIT)
+
+    def until(self, line):
+        """Reads what it says until it says this."""
+        for said in self.process.stdout:
+            self.said.append(said.rstrip("\n"))
+            if self.said[-1] == line:
+                return self
+        self.process.wait(timeout=LIMIT)
+        raise AssertionError("%s was never said:\n%s" % (line, "\n".join(self.said)))
+
+    def stopped(self, moment):
+        return self.until("stopped " + moment)
+
+    def go_on(self):
+        self.process.stdin.write("\n")
+        return self
+
+    def ends(self, code=0):
+        """All that it said, once it has ended by itself."""
+        self.said += self.process.communicate(timeout=LIMIT)[0].splitlines()
+        assert self.process.returncode == code, "\n".join(self.said)
+        return self.said
+
+    def asked_to_end(self, number=signal.SIGTERM, code=0):
+        """The signal comes while it is stopped; then it goes on."""
+        self.process.send_signal(number)
+        return self.go_on().ends(code)
+
+    def killed(self, number=signal.SIGKILL):
+        """It and all that it started."""
+        os.killpg(self.process.pid, number)
+        return self.ends(-number)
+
+
+def content(path):
+    """What is in a directory: names and hashes of the files."""
+    found = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = pathlib.Path(folder, name)
+            found[str(file.relative_to(path))] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+class Directory:
+    """An ordinary one: nothing is sealed, and who is killed leaves what it has written."""
+
+    mnt = None
+
+    def __init__(self, path):
+        self.path = path
+        self.path.mkdir()
+
+    def sealed(self, epochs, **wanted):
+        pass
+
+    def quiet(self):
+        pass
+
+    def interrupted(self, latest):
+        pass
+
+    def another_machine(self):
+        pass
+
+
+class Mounted:
+    """On epochfs: what is sealed, when, and whether it counts as complete."""
+
+    def __init__(self, mnt):
+        self.mnt, self.path = mnt, mnt.path
+
+    def sealed(self, epochs, **wanted):
+        """So many epochs there are; the newest is complete and `latest`, shows what the live tree does, and its record says this."""
+        wait_until(lambda: self.mnt.epochs() == list(range(1, epochs + 1)), "epoch %d, not %s" % (epochs, self.mnt.epochs()))
+        record = log_of(self.mnt)[epochs]
+        assert {**record, **wanted, "complete": True} == record, record
+        assert os.readlink(self.mnt.epochs_dir / "latest") == "%06d" % epochs
+        live = wait_until(lambda: content(self.path), "the live tree")
+        sealed = content(self.mnt.epoch(epochs))
+        assert {name: live[name] for name in sealed if name in live} == {name: sealed[name] for name in sealed if name in live}
+        assert set(live) <= set(sealed)  # rotation may have removed some since
+
+    def quiet(self):
+        """Nothing but quiet is wanted: here it comes at once."""
+        wait_until(lambda: self.mnt.status()["pending"].get("held_up", {}).get("by") == "waiting for quiet", "only quiet to be missing")
+        self.mnt.seal()
+
+    def interrupted(self, latest):
+        """A writer was killed: what it left, if anything, is sealed as incomplete. Then back to the newest complete epoch, which is this one."""
+        wait_until(lambda: not self.mnt.status()["pending"]["open"], "the end of those who were killed")
+        number = self.mnt.seal()
+        assert number == latest or log_of(self.mnt)[number]["complete"] is False
+        assert run(BIN, "latest", "--complete", self.mnt.path).stdout.strip() == str(latest)
+        run(BIN, "rollback", self.mnt.path, str(latest))
+        assert content(self.path) == content(self.mnt.epoch(latest))
+
+    def another_machine(self):
+        """What this one has on its disks is gone: all comes from the remote, bit for bit."""
+        before = content(self.path)
+        self.mnt.remount(empty_cache=True)
+        assert content(self.path) == before

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL, caffe2, KIT's checkpointer,
+Ray's DurableTrainable. Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
+
+Each story is told on an ordinary directory too: there it tests the program, and shows what the mount is for.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+
+import pytest
+
+from conftest import BIN, MountError, wait_until
+from origins_run import Directory, Job, Mounted, content
+from server import ServerMissing
+from server_xrootd import Xrootd
+
+
+@pytest.fixture(params=["on", "off", "ordinary directory"])
+def passthrough(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def jobs():
+    yield
+    Job.end_all()
+
+
+@pytest.fixture
+def place(request, passthrough, tmp_path):
+    if passthrough == "ordinary directory":
+        return Directory(tmp_path / "directory")
+    return Mounted(request.getfixturevalue("mnt"))
+
+
+# ---- AdaptDL
+
+
+def test_adaptdl_restarts_with_other_replicas(place, tmp_path):
+    def start(restarts, replicas, *stop):
+        return Job("adaptdl.py", 8, stop=stop, ADAPTDL_CHECKPOINT_PATH=place.path, ADAPTDL_NUM_RESTARTS=restarts, ADAPTDL_NUM_REPLICAS=replicas)
+
+    start(0, 2, "trained 2").stopped("trained 2").asked_to_end(code=143)
+    assert os.listdir(place.path) == ["checkpoint-0"]
+    place.sealed(1, step=0, trigger="rename")
+
+    # Killed while it saves: the next restart starts where the last whole checkpoint is, with a half one beside it, or without.
+    job = start(1, 3, "trained 4", "saving adaptdl-dataparallel").stopped("trained 4")
+    job.process.send_signal(signal.SIGTERM)
+    job.go_on().stopped("saving adaptdl-dataparallel").killed()
+    torn = place.path / "_checkpoint" / "adaptdl-dataparallel"
+    assert torn.exists() == (place.mnt is None)
+    place.interrupted(latest=1)
+    said = start(2, 1, "trained 5").stopped("trained 5").asked_to_end(code=143)
+    assert "starts 2" in said and "loaded adaptdl-epoch 0" in said
+    assert os.listdir(place.path) == ["checkpoint-2"]
+    place.sealed(4, step=2, trigger="rename")
+
+    # Killed between the rename and the removal of the others: the newer one counts.
+    job = start(3, 4, "trained 6", "renamed").stopped("trained 6")
+    job.process.send_signal(signal.SIGTERM)
+    job.go_on().stopped("renamed").killed()
+    place.sealed(5, step=3, trigger="rename")
+    assert sorted(os.listdir(place.path)) == ["checkpoint-2", "checkpoint-3"]
+    place.another_machine()
+    said = start(4, 2).ends()
+    assert "starts 6" in said and "loaded adaptdl-epoch 3" in said
+    assert said[-1] == Job("adaptdl.py", 8, ADAPTDL_CHECKPOINT_PATH=tmp_path, ADAPTDL_NUM_RESTARTS=0, ADAPTDL_NUM_REPLICAS=1).ends()[-1]
+
+
+# ---- caffe2
+
+
+def catalog_row(database, run_id):
+    """Where a workflow goes on, as a scheduler asks."""
+    with contextlib.closing(sqlite3.connect(database, timeout=60)) as db:
+        return db.execute("SELECT step, path_prefix FROM checkpoints WHERE run_id = ? AND complete AND durable AND NOT dropped"
+                          " ORDER BY epoch DESC LIMIT 1", (run_id,)).fetchone()
+
+
+@pytest.mark.parametrize("db_type, nodes, number", [("minidb", "master", signal.SIGKILL), ("minidb", "trainer:0,trainer:1,reader", signal.SIGTERM),
+                                                    ("leveldb", "trainer:0,trainer:1", signal.SIGKILL), ("lmdb", "trainer:0,trainer:1", signal.SIGKILL)])
+def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, number):
+    for module in {"leveldb": ["plyvel"], "lmdb": ["lmdb"]}.get(db_type, []):
+        pytest.importorskip(module)
+    words = ["--db-prefix", place.path, "--db-type", db_type, "--nodes", nodes]
+    first = nodes.split(",", maxsplit=1)[0]
+    if place.mnt:
+        place.mnt.remount(catalog=tmp_path / "catalog.db", run_id="workflow7")
+
+    # Epoch 0 comes before the training. The metadata writer's rename seals each, once all nodes have saved.
+    job = Job("caffe2.py", *words, 4, stop=["saved 0", "saved 1", first + " saves 2"])
+    for epoch in (0, 1):
+        job.stopped("saved %d" % epoch)
+        place.sealed(epoch + 1, step=epoch, trigger="rename")
+        job.go_on()
+    job.stopped(first + " saves 2").killed(number)
+
+    # The scheduler knows with one query where to go on, and what is there; what the killed nodes left of epoch 2 is no longer in the way.
+    again = []
+    if place.mnt:
+        place.interrupted(latest=2)
+        place.another_machine()
+        wait_until(lambda: catalog_row(tmp_path / "catalog.db", "workflow7") and place.mnt.status()["announce"]["catalog"] == {"waiting": 0}
+                   if "announce" in place.mnt.status() else True, "the catalog")
+        step, path_prefix = catalog_row(tmp_path / "catalog.db", "workflow7")
+        assert step == 1
+        again = ["--resume", str(step)]
+        # LevelDB writes to what it opens, so it opens the live tree; the others read the epoch itself.
+        if db_type != "leveldb":
+            again += ["--path-prefix", path_prefix + "/"]
+    else:
+        for name in os.listdir(place.path):
+            if name.endswith(".2"):
+                (shutil.rmtree if os.path.isdir(place.path / name) else os.remove)(place.path / name)
+
+    # Only some blobs, for an evaluation, then all, for the training.
+    loaded = Job("caffe2.py", *words, *again[2:], "--load-blobs", "fc1_b,fc2_w", 1).ends()
+    assert loaded == ["loaded %s %s 120000" % (node, blob) for node in nodes.split(",") for blob in ("fc1_b", "fc2_w")]
+    said = Job("caffe2.py", *words, *again, 4).ends()
+    assert said[0] == "resumed 1" and "unable to write checkpoint" not in "\n".join(said)
+    (tmp_path / "at once").mkdir()
+    words[1] = tmp_path / "at once"
+    assert said[-1] == Job("caffe2.py", *words, 4).ends()[-1]
+    rows = json.loads((place.path / "checkpoints.json").read_text())
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4] and rows[4]["node_names"] == nodes.split(",")
+
+
+# ---- KIT's checkpointer
+
+
+class Kit:
+    """One job in one transfer mode: where its local file is, and where its checkpoint is safe."""
+
+    def __init__(self, place, tmp_path, mode):
+        self.place, self.mode, self.scratch, self.turn = place, mode, tmp_path, 0
+        self.kept = place.path / "ckpt.pt"
+        self.job_ad = tmp_path / "job.ad"
+        self.job_ad.write_text('MyType = "Job"\nCheckpointExitCode = 77\nTransferCheckpoint = "ckpt.pt"\n')
+
+    def start(self, *stop, steps=9):
+        """On a worker node of its own, whose scratch is empty, but for what HTCondor brings there."""
+        self.turn += 1
+        node = self.scratch / ("node%d" % self.turn)
+        node.mkdir()
+        self.local = self.kept if self.mode == "None" else node / "ckpt.pt"
+        if self.mode == "htcondor" and self.kept.exists():
+            shutil.copy2(self.kept, self.local)
+        target = [] if self.mode in ("None", "htcondor") else ["--target", self.kept]
+        return Job("kit.py", "--mode", self.mode, "--local", self.local, *target, "--every", 3, steps, stop=stop, _CONDOR_JOB_AD=self.job_ad)
+
+    def ended(self, job, number):
+        """It is asked to end: it saves, and exits with the code that says so. HTCondor then takes the file to its spool, by way of a temporary directory there."""
+        said = job.asked_to_end(number, code=77 if self.mode == "htcondor" else 85)
+        assert self.local.exists() == (self.mode in ("None", "htcondor"))
+        if self.mode == "htcondor":
+            spool = self.place.path / "job.tmp"
+            spool.mkdir()
+            shutil.copyfile(self.local, spool / "ckpt.pt")
+            os.rename(spool / "ckpt.pt", self.kept)
+            spool.rmdir()
+            self.place.quiet()
+        return said
+
+
+@pytest.mark.options(marker="ckpt.pt")
+@pytest.mark.parametrize("mode", ["None", "shared", "manual", "htcondor"])
+def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
+    if mode == "htcondor" and place.mnt:
+        place.mnt.options["marker"] = None  # there it would count in the temporary directory too
+        place.mnt.remount()
+    kit = Kit(place, tmp_path, mode)
+    epochs = 0
+    job = kit.start("trained 1", "trained 4", "trained 5")
+    for step in (1, 4):
+        job.stopped("trained %d" % step)
+        if mode != "htcondor":
+            epochs += 1
+            place.sealed(epochs, trigger="marker")
+        job.go_on()
+    said = kit.ended(job.stopped("trained 5"), signal.SIGTERM)
+    assert [line for line in said if line.startswith("saved")] == ["saved 1", "saved 4", "saved 5"]
+    place.sealed(epochs + 1)
+
+    # Killed in the middle of the next save, or of its transfer: what is kept stays whole.
+    before = content(place.path)
+    moment = "transferring" if mode == "shared" else "saving"
+    job = kit.start(moment).stopped(moment)
+    assert place.mnt is None or content(place.path) == before  # nobody sees half of it
+    job.killed()
+    if place.mnt is None and mode in ("None", "shared"):
+        assert content(place.path) != before
+        return  # there the checkpoint is lost
+    wait_until(lambda: content(place.path) == before, "the old checkpoint")
+    place.another_machine()
+    said = kit.ended(kit.start("trained 7").stopped("trained 7"), signal.SIGINT)
+    assert said[0] == "starts 5" and said[-1] == "saved 7"
+    said = kit.start().ends()
+    assert said[0] == "starts 7"
+    kit.kept = tmp_path / "ckpt.pt"
+    assert said[-1] == kit.start().ends()[-1]
+
+
+@pytest.fixture
+def xrootd_on(volume, tmp_path):
+    """An XRootD server whose storage is the mount, which other users than root may use."""
+    pytest.importorskip("XRootD")
+    try:
+        with Xrootd(tmp_path / "xrootd") as server:
+            volume.path = server.home / "root"
+            owner = os.stat(volume.path)
+            volume.options.update(settle="1h", allow_other=True)
+            try:
+                volume.mount()
+            except MountError as error:
+                if volume.options["passthrough"] == "on" and "passthrough=on" in error.output:
+                    pytest.skip("this kernel has no passthrough for us")
+                raise
+            os.chown(volume.path, owner.st_uid, owner.st_gid)
+            yield server
+            assert volume.clean_up() == []
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("passthrough", ["on", "off"])
+def test_kit_transfers_through_xrootd(volume, xrootd_on, tmp_path):
+    def start(*stop):
+        node = tmp_path / ("node%d" % len(list(tmp_path.glob("node*"))))
+        node.mkdir()
+        return Job("kit.py", "--mode", "xrootd", "--local", node / "ckpt.pt", "--target", "/run7/ckpt.pt", "--every", 3,
+                   "--server", "root://127.0.0.1:%d/" % xrootd_on.xrd_port, 9, stop=stop)
+
+    place = Mounted(volume)
+    (volume.path / "run7").mkdir()
+    shutil.chown(volume.path / "run7", os.stat(volume.path).st_uid, os.stat(volume.path).st_gid)
+    job = start("trained 1", "trained 2").stopped("trained 1")
+    place.quiet()
+    place.sealed(1)
+    assert job.go_on().stopped("trained 2").asked_to_end(code=85)[-1] == "saved 2"
+    place.quiet()
+    place.sealed(2)
+    start("saving").stopped("saving").killed()
+    place.another_machine()
+    said = start().ends()
+    assert said[0] == "starts 2" and said[-1].startswith("done 9")
+
+
+# ---- Ray's DurableTrainable
+
+
+def kept(path):
+    return sorted(path.name for path in path.glob("checkpoint_*"))
+
+
+def test_ray_commits_restores_elsewhere_and_deletes(place, tmp_path):
+    epochs_dir = place.path / ".epochs"
+    commit = " && epochfs commit --tag $(basename {target}) %s && epochfs wait %s" % (place.path, place.path)
+    # A deletion alone rides in the next epoch: commit makes it one.
+    drop = (" && n=$(readlink {0}/$(basename {{target}})) && rm {0}/$(basename {{target}}) && rmdir {0}/$n && epochfs commit {1} && epochfs wait {1}"
+            .format(epochs_dir, place.path))
+
+    def start(node, iterations, *more, up="rsync -a --mkpath {source} {target}"):
+        (tmp_path / node / "trial7").mkdir(parents=True, exist_ok=True)
+        on_mount = place.mnt is not None
+        return Job("durable.py", "--logdir", tmp_path / node / "trial7", "--storage", place.path, "--sync-up", up + (commit if on_mount else ""),
+                   "--sync-down", "rsync -a {source} {target}", "--delete", "rm -r {target}" + (drop if on_mount else ""), "--keep", 2, *more,
+                   iterations, PATH="%s:%s" % (os.path.dirname(os.path.realpath(BIN)), os.environ["PATH"]))
+
+    said = start("node1", 3).ends()
+    assert [line for line in said if line.startswith(("committed", "deleted"))] == [
+        "committed checkpoint_000001", "committed checkpoint_000002", "committed checkpoint_000003", "deleted checkpoint_000002"]
+    trial = place.path / "trial7"
+    assert kept(trial) == kept(tmp_path / "node1" / "trial7") == ["checkpoint_000001", "checkpoint_000003"]
+
+    # Killed while it copies: the driver never heard that it was committed, and restores the one before.
+    half = "mkdir -p {target} && head -c 1000 {source}model.pt >{target}model.pt && echo stopped copying && read line"
+    start("node1", 9, "--restore", "checkpoint_000003", up=half).stopped("copying").killed()
+    if place.mnt:
+        # The machine is gone in this moment, with its disks. What was committed is there, what was deleted is not.
+        place.mnt.kill()
+        place.mnt.empty_cache()
+        place.mnt.mount()
+        assert sorted(place.mnt.tags()) == kept(trial) == ["checkpoint_000001", "checkpoint_000003"]
+        assert all(os.getxattr(place.mnt.epoch(n), "user.epochfs.state") == b"durable" for n in place.mnt.epochs())
+        assert 2 not in place.mnt.epochs() and not place.mnt.epoch(2).exists()
+    for name in ("checkpoint_000003", "checkpoint_000001"):
+        steps = int(name[-1])
+        said = start("node of " + name, steps, "--restore", name).ends()
+        assert said[0] == "starts %d" % steps
+        assert content(tmp_path / ("node of " + name) / "trial7" / name) == content(tmp_path / "node1" / "trial7" / name)
