@@ -10,10 +10,24 @@
 
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
+#include "lib/volume/keep.h"
 #include "tools/cli.h"
 
 /* Sets the option from its text ("" where none was given): NULL, or what a right value looks like. */
 typedef const char *(*option_fn)(struct mount_options *o, const char *value);
+
+/* A copy that lives as long as the options. */
+static char *keep_text(struct mount_options *o, const char *text)
+{
+	size_t len = strlen(text) + 1;
+	char *node = malloc(sizeof(char *) + len);
+
+	if (!node)
+		return NULL;
+	*(char **)(void *)node = o->text;
+	o->text = node;
+	return memcpy(node + sizeof(char *), text, len);
+}
 
 static const char *set_ro(struct mount_options *o, const char *value)
 {
@@ -153,6 +167,18 @@ static const char *set_catalog(struct mount_options *o, const char *value)
 {
 	o->volume.catalog_db = value;
 	return value[0] == '/' ? NULL : "an absolute path";
+}
+
+static const char *set_keep(struct mount_options *o, const char *value)
+{
+	struct keep_policy policy;
+	char why[KEEP_WHY_MAX];
+
+	o->volume.keep = value;
+	if (!keep_parse(value, &policy, why))
+		return NULL;
+	value = keep_text(o, why);
+	return value ? value : "a policy";
 }
 
 static const char *set_threads(struct mount_options *o, const char *value)
@@ -307,6 +333,7 @@ static const struct option_row {
 	{"on-epoch", set_on_epoch, true},
 	{"on-epoch-timeout", set_on_epoch_timeout, true},
 	{"catalog", set_catalog, true},
+	{"keep", set_keep, true},
 	{"threads", set_threads, true},
 	{"connections", set_connections, true},
 	{"upload-limit", set_upload_limit, true},
@@ -355,19 +382,6 @@ void mount_options_free(struct mount_options *o)
 		free(o->text);
 		o->text = next;
 	}
-}
-
-/* A copy that lives as long as the options. */
-static char *keep_text(struct mount_options *o, const char *text)
-{
-	size_t len = strlen(text) + 1;
-	char *node = malloc(sizeof(char *) + len);
-
-	if (!node)
-		return NULL;
-	*(char **)(void *)node = o->text;
-	o->text = node;
-	return memcpy(node + sizeof(char *), text, len);
 }
 
 static int from_environment(struct mount_options *o, const struct option_row *row)
@@ -454,7 +468,8 @@ int mount_options_parse(struct mount_options *o, const char *list)
 			*out++ = *++p;
 			continue;
 		}
-		if (c != ',' && c != '\0') {
+		/* The commas of keep=last:3,daily:7 part rules. */
+		if ((c != ',' && c != '\0') || (c == ',' && keep_goes_on(option, p + 1))) {
 			*out++ = c;
 			continue;
 		}

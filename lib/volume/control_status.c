@@ -13,6 +13,7 @@
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/listing.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"
 
@@ -248,7 +249,7 @@ json_t *control_status(struct volume *vol)
 		add_live(vol, o);
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
 	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
-	    announcer_status(vol, o) != 0) {
+	    announcer_status(vol, o) != 0 || retainer_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

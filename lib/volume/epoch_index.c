@@ -89,6 +89,7 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.step = record->step,
 		.has_step = record->has_step,
 		.complete = record->complete == RECORD_COMPLETE,
+		.unknown = record->complete == RECORD_UNKNOWN,
 		.superseded = superseded,
 		.trigger = record->trigger,
 	};

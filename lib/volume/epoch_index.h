@@ -16,6 +16,7 @@ struct epoch_brief {
 	uint64_t step;
 	bool has_step;
 	bool complete; /* the record says so */
+	bool unknown;  /* it does not say */
 	bool superseded;
 	enum record_trigger trigger;
 };

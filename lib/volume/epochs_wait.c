@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting until epochs are durable, and dropping them. */
+/* Waiting until epochs are durable. */
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 #include "lib/util/clock.h"
-#include "lib/util/faultpoint.h"
-#include "lib/util/log.h"
-#include "lib/volume/announce.h"
 #include "lib/volume/seal.h"
-#include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
 
 /* How often `interrupted` is asked. */
@@ -84,74 +79,4 @@ int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interru
 		return sync_locally(vol);
 	uploader_kick(vol);
 	return wait_durable(vol, number, deadline, interrupted, arg);
-}
-
-/* ---- drop ---- */
-
-static int names_epoch(void *arg, const char *name, uint64_t number)
-{
-	(void)name;
-	return number == *(const uint64_t *)arg;
-}
-
-static int store_drop_locked(struct volume *vol, const struct state_epoch *row)
-{
-	int error = state_epoch_set(vol->state, row);
-
-	return error ? error : announce_locked(vol, ANNOUNCE_DROPPED, row);
-}
-
-static int drop_locked(struct volume *vol, uint64_t number)
-{
-	struct epoch_index *x = epochs_index_locked(vol);
-	struct state_epoch row;
-	int tagged, error;
-
-	if (!x)
-		return -EIO;
-	if (!epoch_index_find(x, number))
-		return -ENOENT;
-	tagged = state_tag_each(vol->state, names_epoch, &number);
-	if (tagged < 0)
-		return tagged;
-	if (tagged || number == vol->current_epoch || number == epoch_index_latest(x))
-		return -EBUSY;
-	error = state_epoch_get(vol->state, number, &row);
-	if (error)
-		return error;
-	/* The record tells the remote's drop which epoch is meant. */
-	row.state = EPOCH_DROPPED;
-	row.remote_delete_pending = !vol->local_only;
-	error = state_begin(vol->state);
-	if (!error)
-		error = state_end(vol->state, store_drop_locked(vol, &row));
-	state_epoch_free(&row);
-	if (!error)
-		epoch_index_remove(x, number);
-	return error;
-}
-
-int epochs_drop(struct volume *vol, uint64_t number)
-{
-	int error;
-
-	if (vol->options.read_only)
-		return -EROFS;
-	pthread_mutex_lock(&vol->lock);
-	error = drop_locked(vol, number);
-	if (!error)
-		pthread_cond_broadcast(&vol->changed);
-	pthread_mutex_unlock(&vol->lock);
-	if (error)
-		return error;
-	FAULT_POINT("drop.rows");
-	volume_epoch_dropped(vol, number);
-	error = trees_remove(vol, number);
-	if (error)
-		log_warn("epoch %" PRIu64 " is dropped, but its local tree stays: %s", number,
-			 strerror(-error));
-	versions_bury(vol);
-	uploader_kick(vol);
-	log_info("epoch %" PRIu64 " dropped", number);
-	return 0;
 }

@@ -33,6 +33,7 @@ struct holder;	  /* holder.h: the lease of the volume, where it is one that writ
 struct follower;  /* follow.h: what is new in the remote of a read-only volume */
 struct uploader;  /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	  /* evict.h: keeps cache_size and min_free */
+struct retainer;  /* retain.h: drops what the option keep lets go; NULL without it */
 struct announcer; /* announce.h: tells others of epochs; NULL: nobody is told */
 struct torn;	  /* torn.h: bytes of killed writers */
 struct store;	  /* lib/store/store.h; NULL with remote `none` */
@@ -76,6 +77,7 @@ struct volume {
 	struct evictor *evictor;
 	struct torn *torn;
 	struct announcer *announcer;
+	struct retainer *retainer;
 	struct store *store;
 };
 

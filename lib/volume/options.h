@@ -49,9 +49,10 @@ struct volume_options {
 	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
-	int64_t lease_ns;	/* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
-	bool take_over;		/* take the lease from a writer that is alive */
-	int64_t refresh_ns;	/* how often a read-only volume looks for what is new: 10 s */
+	const char *keep;   /* which epochs stay (keep.h); NULL: all. Not of a read-only volume */
+	int64_t lease_ns;   /* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
+	bool take_over;	    /* take the lease from a writer that is alive */
+	int64_t refresh_ns; /* how often a read-only volume looks for what is new: 10 s */
 	const char *mountpoint; /* told to others who want to write; NULL: none */
 	/* Asked while volume_open waits for another writer's lease to lapse: true ends the wait with
 	 * -EINTR. NULL: it is waited for. */

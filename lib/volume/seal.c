@@ -14,6 +14,7 @@
 #include "lib/util/parse.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/body.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
@@ -465,6 +466,9 @@ int seal_finish_until(struct volume *vol, uint64_t number)
 	pthread_mutex_unlock(&s->finishing);
 	if (any)
 		uploader_kick(vol);
+	/* As durable as it gets. */
+	if (any && vol->local_only)
+		retainer_kick(vol);
 	pthread_mutex_lock(&vol->lock);
 	result = s->failed_number == number ? s->failed_error : 0;
 	pthread_mutex_unlock(&vol->lock);

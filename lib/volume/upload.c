@@ -138,7 +138,8 @@ static int work(struct uploader *up)
 {
 	for (;;) {
 		uint64_t number = 0;
-		int error = upload_changes(up->vol, up->remote);
+		bool more = false;
+		int error = upload_changes(up->vol, up->remote, &more);
 
 		if (error || stopping(up)) {
 			set_error(up, 0, error == -ECANCELED ? 0 : error);
@@ -147,6 +148,8 @@ static int work(struct uploader *up)
 		pthread_mutex_lock(&up->vol->lock);
 		error = state_epoch_first_pending(up->vol->state, &number);
 		pthread_mutex_unlock(&up->vol->lock);
+		if (error == -ENOENT && more)
+			continue;
 		if (error)
 			return error == -ENOENT ? 0 : error;
 		error = holder_confirm(up->vol, up->remote, CONFIRMED_NS);
@@ -300,7 +303,7 @@ void uploader_kick(struct volume *vol)
 /* ---- status ---- */
 
 struct pending_count {
-	uint64_t count, oldest;
+	uint64_t count, oldest, changes;
 	int64_t oldest_ns;
 };
 
@@ -308,6 +311,8 @@ static int count_pending(void *arg, const struct state_epoch *e)
 {
 	struct pending_count *p = arg;
 
+	if (e->state == EPOCH_DROPPED)
+		p->changes += e->remote_delete_pending;
 	if (e->state == EPOCH_DURABLE || e->state == EPOCH_DROPPED)
 		return 0;
 	if (!p->count++) {
@@ -320,6 +325,23 @@ static int count_pending(void *arg, const struct state_epoch *e)
 		}
 	}
 	return 0;
+}
+
+static int count_tag(void *arg, const char *name, uint64_t number)
+{
+	struct pending_count *p = arg;
+
+	(void)name;
+	(void)number;
+	p->changes++;
+	return 0;
+}
+
+static int count_all_locked(struct volume *vol, struct pending_count *p)
+{
+	int error = state_epoch_each(vol->state, count_pending, p);
+
+	return error ? error : state_tag_each_unsynced(vol->state, count_tag, p);
 }
 
 static void add_progress(struct uploader *up, json_t *upload)
@@ -386,9 +408,10 @@ int uploader_status(struct volume *vol, json_t *status)
 	if (!upload)
 		return -ENOMEM;
 	pthread_mutex_lock(&vol->lock);
-	error = vol->local_only ? 0 : state_epoch_each(vol->state, count_pending, &pending);
+	error = vol->local_only ? 0 : count_all_locked(vol, &pending);
 	pthread_mutex_unlock(&vol->lock);
 	json_object_set_new(upload, "pending_epochs", json_integer((json_int_t)pending.count));
+	json_object_set_new(upload, "pending_changes", json_integer((json_int_t)pending.changes));
 	if (pending.count) {
 		json_object_set_new(upload, "oldest_epoch",
 				    json_integer((json_int_t)pending.oldest));

@@ -12,9 +12,12 @@
 #include "lib/util/log.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/records.h"
+#include "lib/volume/seal.h"
 
 /* A row of changes asks once a second whether they are ours to make. */
 #define CONFIRMED_NS (1 * NS_PER_S)
+/* So many drops, then the next epoch: a long row of them must not keep what was saved from being safe. */
+#define DROPS_AT_ONCE 8
 
 /* Numbers or names are collected under the lock, and worked off without it. */
 struct change {
@@ -134,24 +137,75 @@ static int put_drop(struct volume *vol, struct remote *remote, const struct chan
 	return error ? error : forget_drop(vol, c->number);
 }
 
-int upload_changes(struct volume *vol, struct remote *remote)
+/* The number of the newest epoch that is complete and durable; 0: none. */
+static int newest_durable_locked(struct volume *vol, uint64_t pending, uint64_t *ret_number)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+
+	if (!x)
+		return -EIO;
+	*ret_number = 0;
+	for (size_t i = x->count; i-- > 0;)
+		if (x->epochs[i].number < pending && epoch_brief_complete(&x->epochs[i])) {
+			*ret_number = x->epochs[i].number;
+			break;
+		}
+	return 0;
+}
+
+/*
+ * What may go to the remote now: tags first, so that none names a tombstone. While epochs wait for
+ * their upload, a drop that is newer than the newest whole epoch there waits for them: the remote is never without one.
+ */
+static int collect_locked(struct volume *vol, struct changes *ret_changes)
+{
+	uint64_t pending = UINT64_MAX, newest = 0;
+	int error = state_epoch_first_pending(vol->state, &pending);
+	size_t kept;
+
+	if (error == -ENOENT)
+		newest = UINT64_MAX;
+	else if (!error)
+		error = newest_durable_locked(vol, pending, &newest);
+	if (error && error != -ENOENT)
+		return error;
+	error = state_tag_each_unsynced(vol->state, collect_tag, ret_changes);
+	if (!error)
+		error = state_epoch_each(vol->state, collect_drop, ret_changes);
+	kept = 0;
+	for (size_t i = 0; i < ret_changes->count; i++) {
+		struct change *c = &ret_changes->list[i];
+
+		if (c->tag || c->number < newest)
+			ret_changes->list[kept++] = *c;
+		else
+			free(c->record);
+	}
+	ret_changes->count = kept;
+	return error;
+}
+
+int upload_changes(struct volume *vol, struct remote *remote, bool *ret_more)
 {
 	struct changes changes = {0};
+	unsigned drops = 0;
+	size_t i;
 	int error;
 
 	pthread_mutex_lock(&vol->lock);
-	error = state_epoch_each(vol->state, collect_drop, &changes);
-	if (!error)
-		error = state_tag_each_unsynced(vol->state, collect_tag, &changes);
+	error = collect_locked(vol, &changes);
 	pthread_mutex_unlock(&vol->lock);
-	for (size_t i = 0; !error && i < changes.count; i++) {
+	for (i = 0; !error && i < changes.count && drops < DROPS_AT_ONCE; i++) {
 		const struct change *c = &changes.list[i];
 
 		error = holder_confirm(vol, remote, CONFIRMED_NS);
 		if (error)
 			break;
 		error = c->tag ? put_tag(vol, remote, c) : put_drop(vol, remote, c);
+		drops += !c->tag;
 	}
+	if (!error)
+		*ret_more = i < changes.count;
 	changes_free(&changes);
 	return error;
 }

@@ -5,8 +5,9 @@
 
 #include "lib/volume/internal.h"
 
-/* Every drop and tag that the remote has not seen; a tag of an epoch that is not durable yet waits for it. 0 or the remote's -errno;
+/* Tags and drops that the remote has not seen, but not so many that an epoch would wait for long: ret_more says whether some are
+ * left. A tag of an epoch that is not durable yet waits for it, and a drop for what makes it bearable. 0 or the remote's -errno;
  * -ESTALE: the lease is lost. */
-int upload_changes(struct volume *vol, struct remote *remote);
+int upload_changes(struct volume *vol, struct remote *remote, bool *ret_more);
 
 #endif

@@ -15,6 +15,7 @@
 #include "lib/volume/announce.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/records.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload_record.h"
 
@@ -342,6 +343,8 @@ static int mark_epoch(struct volume *vol, uint64_t number, const char *json)
 		error = mark_epoch_locked(vol, &row, json);
 		state_epoch_free(&row);
 	}
+	/* Before anybody sees that it is durable: who waits for both sees that there is work. */
+	retainer_kick(vol);
 	pthread_cond_broadcast(&vol->changed);
 	return error;
 }

@@ -17,6 +17,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/opening.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/store_index.h"
 #include "lib/volume/torn.h"
@@ -214,6 +215,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = announcer_start(vol, m);
 	if (!error)
+		error = retainer_start(vol, m);
+	if (!error)
 		error = sealer_start(vol, killed);
 	if (!error)
 		error = keeper_start(vol);
@@ -227,6 +230,8 @@ static int start(struct volume *vol, struct opening_message *m)
 		error = check_epoch(vol, m);
 	if (!error)
 		error = follower_start(vol);
+	if (!error)
+		error = retainer_run(vol);
 	return error;
 }
 
@@ -298,8 +303,10 @@ void volume_close(struct volume *vol)
 		keeper_stop(vol);
 	if (vol->sealer)
 		sealer_stop(vol);
+	retainer_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
+	retainer_free(vol);
 	announcer_stop(vol);
 	if (vol->holder)
 		holder_stop(vol);

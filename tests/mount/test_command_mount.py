@@ -306,7 +306,7 @@ def options_of_the_man_page():
     heads = re.findall(r"^\.TP\n(\.\w+ .*)$", text, re.M)
     words = [w for head in heads for w in re.sub(r"\\f.", "", head).replace("\\-", "-").split()[1:]]
     return {w.split("=")[0].strip(",") for w in words if re.match(r"[a-z_-]+(=|$)", w.strip(","))} - \
-        {"dir", "size", "percent", "time", "glob", "regex", "n", "name", "id", "text", "file", "level", "rate", "on", "off", "program"}
+        {"dir", "size", "percent", "time", "glob", "regex", "n", "name", "id", "text", "file", "level", "rate", "on", "off", "program", "policy"}
 
 
 def options_of_the_program():

@@ -295,6 +295,56 @@ START_TEST(drops_reach_the_remote_when_it_is_back)
 }
 END_TEST
 
+START_TEST(the_remote_keeps_its_newest_whole_epoch_until_the_next_is_there)
+{
+	for (uint64_t n = 1; n <= 3; n++) {
+		mu_save_noise("a", 5000, n);
+		mu_drain();
+	}
+	mu_weather("put.down=1&only=packs/");
+	mu_save_noise("a", 5000, 4);
+	eu_seal();
+	mu_until(tells("failing_since_ns"));
+	unit_ok(epochs_drop(u.vol, 1));
+	unit_ok(epochs_drop(u.vol, 3));
+	mu_go_to(0); /* where drops come before epochs */
+	mu_until(is_tombstone(1));
+	mu_until(tells("failing_since_ns"));
+	ck_assert(!is_tombstone(3));
+	mu_weather(NULL);
+	mu_drain();
+	mu_until(is_tombstone(3));
+	record_is_whole(4);
+}
+END_TEST
+
+START_TEST(many_drops_reach_the_remote_and_tags_go_first)
+{
+	char key[KEY_MAX];
+	uint64_t size;
+
+	for (uint64_t n = 1; n <= 30; n++) {
+		mu_save_noise("a", 5000, n);
+		eu_seal();
+	}
+	mu_drain();
+	unit_ok(epochs_tag(u.vol, "best", 2, false));
+	unit_ok(tag_key("best", key));
+	mu_until(mu_in_remote(key));
+	mu_weather("put.down=1&delete.down=1");
+	unit_ok(epochs_untag(u.vol, "best"));
+	for (uint64_t n = 1; n < 30; n++)
+		unit_ok(epochs_drop(u.vol, n));
+	mu_weather("put.down=1");
+	mu_until(remote_size(mu_remote, key, &size) == -ENOENT);
+	ck_assert(!is_tombstone(2));
+	mu_weather(NULL);
+	for (uint64_t n = 1; n < 30; n++)
+		mu_until(is_tombstone(n));
+	record_is_whole(30);
+}
+END_TEST
+
 START_TEST(an_epoch_dropped_before_it_was_durable_keeps_its_number_taken)
 {
 	eu_save("a", "one");
@@ -350,6 +400,8 @@ int main(void)
 	tcase_add_test(t, a_file_that_the_cache_lost_is_told_and_stops_nothing);
 	tcase_add_test(t, tags_follow_their_epochs);
 	tcase_add_test(t, drops_reach_the_remote_when_it_is_back);
+	tcase_add_test(t, the_remote_keeps_its_newest_whole_epoch_until_the_next_is_there);
+	tcase_add_test(t, many_drops_reach_the_remote_and_tags_go_first);
 	tcase_add_test(t, an_epoch_dropped_before_it_was_durable_keeps_its_number_taken);
 	tcase_add_test(t, each_hundredth_epoch_writes_a_summary);
 	return unit_run(s);

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dropping what the policy lets go. */
+#include "lib/volume/retain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/util/faultpoint.h"
+#include "lib/util/log.h"
+#include "lib/util/thread.h"
+#include "lib/volume/drop.h"
+#include "lib/volume/holder.h"
+#include "lib/volume/keep.h"
+#include "lib/volume/listing.h"
+#include "lib/volume/seal.h"
+#include "lib/volume/upload.h"
+
+/* Training goes first. */
+#define RETAIN_NICE 10
+/* A line of the log names so many of the epochs that went. */
+#define NAMED_MAX 10
+
+struct retainer {
+	struct volume *vol;
+	struct keep_policy policy;
+	pthread_t thread;
+	bool runs;
+
+	pthread_mutex_t lock; /* a leaf: guards the rest */
+	pthread_cond_t wake;
+	bool kicked, busy, stops;
+	uint64_t dropped; /* since the mount */
+};
+
+/* ---- what there is ---- */
+
+struct candidates {
+	struct keep_epoch *list;
+	size_t count;
+};
+
+static int compare_epochs(const void *a, const void *b)
+{
+	const struct keep_epoch *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static int mark_tagged(void *arg, const char *name, uint64_t number)
+{
+	const struct candidates *c = arg;
+	const struct keep_epoch wanted = {.number = number};
+	struct keep_epoch *e =
+		c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
+			 : NULL;
+
+	(void)name;
+	if (e)
+		e->tagged = true;
+	return 0;
+}
+
+static int collect_locked(struct volume *vol, struct candidates *c)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	uint64_t pending = UINT64_MAX;
+	int error = x ? 0 : -EIO;
+
+	/* They become durable in their order: from the first that is not, none counts as it. */
+	if (!error && !vol->local_only) {
+		error = state_epoch_first_pending(vol->state, &pending);
+		if (error == -ENOENT)
+			error = 0;
+	}
+	if (error)
+		return error;
+	c->list = calloc(x->count + 1, sizeof(*c->list));
+	if (!c->list)
+		return -ENOMEM;
+	for (size_t i = 0; i < x->count; i++) {
+		const struct epoch_brief *e = &x->epochs[i];
+
+		c->list[c->count++] = (struct keep_epoch){
+			.number = e->number,
+			.sealed_ns = e->sealed_ns,
+			.step = e->step,
+			.has_step = e->has_step,
+			.complete = epoch_brief_complete(e),
+			.unknown = e->unknown && !e->superseded,
+			.durable = e->number < pending,
+			.current = e->number == vol->current_epoch,
+		};
+	}
+	return state_tag_each(vol->state, mark_tagged, c);
+}
+
+/* ---- dropping ---- */
+
+static bool stopping(struct retainer *r)
+{
+	SCOPED_LOCK(&r->lock);
+	return r->stops;
+}
+
+static void tell_dropped(const struct buf *numbers, uint64_t count)
+{
+	if (count)
+		log_info("keep: dropped epoch%s %s%s", count == 1 ? "" : "s",
+			 buf_str((struct buf *)(uintptr_t)numbers),
+			 count > NAMED_MAX ? ", ..." : "");
+}
+
+/* What has got a tag or become current since it was decided stays: -EBUSY. */
+static int drop_all(struct retainer *r, const struct candidates *c)
+{
+	cleanup_buf struct buf numbers = {0};
+	uint64_t dropped = 0;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < c->count && !stopping(r); i++) {
+		if (c->list[i].reasons)
+			continue;
+		error = drop_epoch(r->vol, c->list[i].number);
+		if (error == -EBUSY || error == -ENOENT) {
+			error = 0;
+			continue;
+		}
+		if (error)
+			break;
+		FAULT_POINT("retain.dropped");
+		if (dropped++ < NAMED_MAX)
+			buf_printf(&numbers, "%s%" PRIu64, numbers.len ? ", " : "",
+				   c->list[i].number);
+	}
+	if (dropped)
+		drop_finish(r->vol);
+	tell_dropped(&numbers, dropped);
+	pthread_mutex_lock(&r->lock);
+	r->dropped += dropped;
+	pthread_mutex_unlock(&r->lock);
+	return error;
+}
+
+static void pass(struct retainer *r)
+{
+	struct candidates c = {0};
+	int error;
+
+	/* Whose epochs these are is another's to say now. */
+	if (uploader_gave_up(r->vol) || holder_lost(r->vol))
+		return;
+	pthread_mutex_lock(&r->vol->lock);
+	error = collect_locked(r->vol, &c);
+	pthread_mutex_unlock(&r->vol->lock);
+	if (!error)
+		error = keep_decide(&r->policy, c.list, c.count);
+	if (!error)
+		error = drop_all(r, &c);
+	free(c.list);
+	if (error)
+		log_warn("keep: epochs that may go are not dropped yet: %s", strerror(-error));
+}
+
+/* ---- the thread ---- */
+
+static bool wait_for_work(struct retainer *r)
+{
+	SCOPED_LOCK(&r->lock);
+	r->busy = false;
+	while (!r->stops && !r->kicked)
+		pthread_cond_wait(&r->wake, &r->lock);
+	r->kicked = false;
+	r->busy = true;
+	return !r->stops;
+}
+
+static void *run(void *arg)
+{
+	struct retainer *r = arg;
+
+	/* A thread has its own nice value on Linux. */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), RETAIN_NICE);
+	while (wait_for_work(r))
+		pass(r);
+	return NULL;
+}
+
+int retainer_start(struct volume *vol, struct opening_message *m)
+{
+	char why[KEEP_WHY_MAX];
+	struct retainer *r;
+	int error;
+
+	if (!vol->options.keep)
+		return 0;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	error = keep_parse(vol->options.keep, &r->policy, why);
+	if (error || vol->options.read_only) {
+		free(r);
+		return error ? opening_fail(m, error, "keep=%s: expected %s", vol->options.keep,
+					    why)
+			     : 0;
+	}
+	r->vol = vol;
+	r->kicked = true;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->wake, NULL);
+	vol->retainer = r;
+	return 0;
+}
+
+int retainer_run(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+	int error;
+
+	if (!r)
+		return 0;
+	error = thread_start(&r->thread, NULL, run, r);
+	r->runs = !error;
+	return error;
+}
+
+void retainer_stop(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+
+	if (!r || !r->runs)
+		return;
+	pthread_mutex_lock(&r->lock);
+	r->stops = true;
+	pthread_cond_signal(&r->wake);
+	pthread_mutex_unlock(&r->lock);
+	pthread_join(r->thread, NULL);
+	r->runs = false;
+}
+
+void retainer_free(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+
+	if (!r)
+		return;
+	vol->retainer = NULL;
+	pthread_cond_destroy(&r->wake);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+void retainer_kick(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+
+	if (!r)
+		return;
+	SCOPED_LOCK(&r->lock);
+	r->kicked = true;
+	pthread_cond_signal(&r->wake);
+}
+
+int retainer_status(struct volume *vol, json_t *status)
+{
+	struct retainer *r = vol->retainer;
+	json_t *retention;
+
+	if (!r)
+		return 0;
+	SCOPED_LOCK(&r->lock);
+	retention = json_pack("{s:o, s:I, s:b}", "keep", listing_string(vol->options.keep),
+			      "dropped", (json_int_t)r->dropped, "busy", r->kicked || r->busy);
+	return json_object_set_new(status, "retention", retention) ? -ENOMEM : 0;
+}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Retention: -o keep, epochfs prune and rm. What a policy makes of a list of epochs is a unit test's (test_volume_keep.c)."""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import sqlite3
+
+import pytest
+
+from conftest import BIN, MountError, run, wait_until
+
+
+def epochfs(*arguments, **keywords):
+    return run(BIN, *arguments, **keywords)
+
+
+def fails(number, call, *arguments):
+    with pytest.raises(OSError) as e:
+        call(*arguments)
+    return e.value.errno == number
+
+
+def save(mnt, *numbers, **commit):
+    """An epoch for each number, sealed; its file holds the number, and enough to lie in a pack."""
+    for n in numbers:
+        (mnt.path / "f").write_bytes(b"%d\n" % n * 5000)
+        number = mnt.request("commit", **commit)["epoch"]
+    return number
+
+
+def records(mnt):
+    """The numbers of the epochs in the remote: what has a record, and what has a tombstone."""
+    found = {True: [], False: []}
+    for name in sorted(os.listdir(mnt.remote / "epochs")):
+        if name.endswith(".json"):
+            text = json.loads((mnt.remote / "epochs" / name).read_text())
+            found["dropped" in text].append(int(name.split(".")[0]))
+    return found[False], found[True]
+
+
+def settled(mnt):
+    """Nothing is to be dropped any more, and the remote knows of all."""
+    status = mnt.status()
+    return not status.get("retention", {}).get("busy") and not status["upload"]["pending_changes"]
+
+
+def wait_settled(mnt):
+    mnt.wait_durable()
+    wait_until(lambda: settled(mnt), "the drops to be in the remote")
+
+
+def holds(directory, number):
+    return (directory / "f").read_bytes() == b"%d\n" % number * 5000
+
+
+# ---- -o keep
+
+
+@pytest.mark.options(keep="last:3,tagged")
+def test_what_the_policy_lets_go_is_dropped_here_and_in_the_remote(mnt, make_volume):
+    save(mnt, 1)
+    save(mnt, 2, tag="best")
+    mnt.wait_durable()
+    save(mnt, *range(3, 9))
+    wait_settled(mnt)
+    assert mnt.epochs() == [2, 6, 7, 8]
+    assert records(mnt) == ([2, 6, 7, 8], [1, 3, 4, 5])
+    for n in mnt.epochs():
+        assert holds(mnt.epoch(n), n)
+    assert mnt.status()["retention"]["keep"] == "last:3,tagged"
+    assert "keep: dropped epoch" in mnt.log.read_text()
+    # Without its tag it goes with the next one.
+    os.unlink(mnt.epochs_dir / "best")
+    assert save(mnt, 9) == 9
+    wait_settled(mnt)
+    assert mnt.epochs() == [7, 8, 9]
+    # Whoever else looks sees the same.
+    reader = make_volume(ro=True)
+    reader.url = mnt.url
+    reader.mount()
+    assert reader.epochs() == [7, 8, 9]
+    assert holds(reader.path, 9)
+
+
+def test_a_policy_that_comes_later_is_obeyed_at_the_mount(volume):
+    volume.options["settle"] = "1h"
+    volume.mount()
+    save(volume, *range(1, 6), step=500)
+    save(volume, 6, step=1000)
+    save(volume, 7)
+    volume.remount(keep="last:1,every:1000")
+    wait_settled(volume)
+    assert volume.epochs() == [6, 7]
+    # A mount that does not write drops nothing, whatever it is told.
+    volume.remount(keep="last:1", ro=True)
+    assert volume.epochs() == [6, 7]
+    assert "retention" not in volume.status()
+
+
+def test_without_a_remote(volume):
+    volume.url = "none"
+    volume.options.update(settle="1h", keep="last:2")
+    volume.mount()
+    save(volume, 1, 2, 3, 4)
+    wait_until(lambda: volume.epochs() == [3, 4], "the drop")
+    assert holds(volume.epoch(3), 3)
+
+
+@pytest.mark.options(keep="last:1")
+def test_an_outage_keeps_what_is_durable(mnt):
+    """What is not durable pushes nothing out of the remote."""
+    save(mnt, 1)
+    wait_settled(mnt)
+    os.rename(mnt.remote, mnt.base / "away")
+    try:
+        save(mnt, 2, 3)
+        (mnt.base / "remote").touch()  # nothing can be made there
+        assert mnt.epochs() == [1, 2, 3]
+        os.rmdir(mnt.epoch(2))
+    finally:
+        (mnt.base / "remote").unlink(missing_ok=True)
+        os.rename(mnt.base / "away", mnt.remote)
+    wait_settled(mnt)
+    assert mnt.epochs() == [3]
+    assert records(mnt) == ([3], [1, 2])
+
+
+@pytest.mark.options(keep="last:1")
+def test_a_file_that_is_open_stays_readable(mnt):
+    """Also where its bytes are only in the remote."""
+    save(mnt, 1)
+    wait_settled(mnt)
+    mnt.remount(empty_cache=True, keep=None)
+    save(mnt, 2)
+    mnt.wait_durable()
+    mnt.remount(empty_cache=True, keep=None)
+    with open(mnt.epoch(1) / "f", "rb") as old:
+        directory = os.open(mnt.epoch(1), os.O_RDONLY)
+        os.rmdir(mnt.epoch(1))
+        wait_settled(mnt)
+        assert records(mnt) == ([2], [1])
+        assert fails(errno.ENOENT, os.stat, mnt.epoch(1))
+        assert old.read() == b"1\n" * 5000
+        os.close(directory)
+
+
+def test_drops_are_announced(volume, tmp_path):
+    database = tmp_path / "c.db"
+    volume.mount(settle="1h", keep="last:1", catalog=database)
+    save(volume, 1, 2, 3)
+    wait_settled(volume)
+
+    def dropped():
+        with contextlib.closing(sqlite3.connect(database, timeout=60)) as db:
+            return [r[0] for r in db.execute("SELECT epoch FROM checkpoints WHERE dropped ORDER BY epoch")]
+    wait_until(lambda: dropped() == [1, 2], "the drops in the table")
+
+
+@pytest.mark.parametrize("policy,why", [
+    ("last:0", "needs a number from 1"), ("hurly:3", "'hurly:3' is none"), ("last:1,hurly:3", "'hurly:3' is none"),
+    ("", "is empty"), ("last:1,last:2", "comes twice")])
+def test_a_wrong_policy_is_refused(volume, policy, why, monkeypatch, passthrough):
+    if passthrough == "on":
+        pytest.skip("plays no part here")
+    with pytest.raises(MountError) as e:
+        volume.mount(keep=policy)
+    assert e.value.code == 2 and why in e.value.output and "last:10" in e.value.output
+    if policy:
+        monkeypatch.setenv("EPOCHFS_KEEP", policy)
+        with pytest.raises(MountError) as e:
+            volume.mount()
+        assert e.value.code == 2 and "EPOCHFS_KEEP" in e.value.output
+
+
+def test_the_policy_from_the_environment(volume, monkeypatch):
+    monkeypatch.setenv("EPOCHFS_KEEP", "last:1,tagged")
+    volume.mount(settle="1h")
+    save(volume, 1, 2)
+    wait_settled(volume)
+    assert volume.epochs() == [2]
+
+
+@pytest.mark.parametrize("point", ["drop.rows:2", "retain.dropped:1", "retain.dropped:3"])
+def test_the_daemon_is_killed_while_it_drops(volume, point, monkeypatch, tmp_path):
+    volume.options["settle"] = "1h"
+    volume.mount()
+    save(volume, *range(1, 7))
+    volume.wait_durable()
+    volume.unmount()
+    with monkeypatch.context() as m:
+        m.setenv("EPOCHFS_FAULT", point)
+        with contextlib.suppress(MountError, OSError):
+            volume.mount(keep="last:2")
+        if volume.process:
+            assert volume.process.wait(timeout=60) == -signal.SIGKILL
+            volume.process = None
+    run("umount", "-l", volume.path, check=False)
+    volume.mount(keep="last:2")
+    wait_settled(volume)
+    assert volume.epochs() == [5, 6]
+    assert records(volume) == ([5, 6], [1, 2, 3, 4])
+    assert holds(volume.path, 6) and holds(volume.epoch(5), 5)
+    volume.unmount()
+    epochfs("fsck", "--read-data", volume.url)
