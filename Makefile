@@ -102,7 +102,7 @@ fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
 .PHONY: all tests demo test scale check-unit check-mount check-asan check-tsan lint format coverage fuzz \
-	fuzz-programs bench install uninstall clean help FORCE
+	fuzz-programs bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
 
@@ -220,7 +220,12 @@ fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz
 	$(Q)$(MAKE) $(jobs) SAN=fuzz CC=clang fuzz-programs
 fuzz-programs: $(fuzzers)
 
-bench: $(benches) $(programs) ## the pipeline, the limits on a real mount (ARGS="seal list" picks), remotes (REMOTES=rgw) beside bare servers
+bench: ## epochfs beside others: a table and a plot in $(O)/bench (ARGS="--quick"; see compare.py), an hour
+	$(Q)tests/tools/packages.sh bench
+	$(Q)$(MAKE) $(jobs) all
+	$(Q)/usr/bin/python3 tests/bench/compare.py $(abspath $(O)/epochfs) --out $(O)/bench $(ARGS)
+
+bench-parts: $(benches) $(programs) ## the pipeline, the limits on a real mount (ARGS="seal list" picks), remotes (REMOTES=rgw) beside bare servers
 	$(Q)for b in $(benches); do echo "$$b"; $$b || exit 1; done
 	$(Q)echo tests/bench/limits.py; EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/bench/limits.py $(ARGS)
 	$(Q)echo tests/bench/remotes.py; tests/bench/remotes.py $(abspath $(O)/epochfs) $(REMOTES)

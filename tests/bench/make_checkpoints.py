@@ -44,27 +44,29 @@ class Model(nn.Module):
         return self.head(self.body(self.embed(tokens) + self.place, mask=self.mask))
 
 
-def pairs(text):
-    """The text as tokens: pairs of bytes, the 4095 most frequent ones, and 0 for the rest."""
+def pairs(text, words=4096):
+    """The text as tokens: pairs of bytes, the most frequent ones by their rank, and 0 for the rest."""
     raw = text[0::2][: len(text) // 2] * 256 + text[1::2][: len(text) // 2]
-    common = torch.bincount(raw, minlength=65536).topk(4095).indices
+    common = torch.bincount(raw, minlength=65536).topk(words - 1).indices
     table = torch.zeros(65536, dtype=torch.long)
-    table[common] = torch.arange(1, 4096)
+    table[common] = torch.arange(1, words)
     return table[raw]
 
 
 def save_safetensors(path, tensors):
+    """In the library's layout; all tensors of bf16, or all of fp32."""
     header, offset = {}, 0
     for name, tensor in tensors.items():
-        end = offset + tensor.numel() * 2
-        header[name] = {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        end = offset + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": "BF16" if tensor.dtype == torch.bfloat16 else "F32", "shape": list(tensor.shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
-            file.write(tensor.contiguous().view(torch.int16).numpy().tobytes())
+            words = torch.int16 if tensor.dtype == torch.bfloat16 else torch.int32
+            file.write(tensor.contiguous().view(words).numpy().tobytes())
 
 
 def save(directory, step, model, optimizer):

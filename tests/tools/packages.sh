@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing for `make all`, `demo`, `test` or `lint`.
+# Installs the Debian packages that are missing for `make all`, `demo`, `test`, `lint` or `bench`.
 #
-#	tests/tools/packages.sh build|demo|test|lint|scale [--list]
+#	tests/tools/packages.sh build|demo|test|lint|scale|bench [--list]
 #
 # Says what it installs; does nothing where all are there. --list only prints the names.
 set -eu
@@ -22,6 +22,9 @@ more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-pl
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
 	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'
 scale="$test haproxy"
+bench="$demo procps util-linux python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client"
+# Who is compared with; the benchmark goes on without those that cannot be had.
+others='bindfs s3fs rclone sshfs awscli python3-matplotlib python3-h5py g++ dpkg-dev'
 lint="$test clang clang-format shellcheck pyflakes3"
 
 wishes=
@@ -34,8 +37,12 @@ test)
 	;;
 lint) wanted=$lint ;;
 scale) wanted=$scale ;;
+bench)
+	wanted=$bench
+	wishes=$others
+	;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|lint|scale [--list]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|lint|scale|bench [--list]' >&2
 	exit 2
 	;;
 esac

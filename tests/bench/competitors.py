@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is measured by compare.py: the disk below, plain FUSE file systems, what people mount or script
+instead, and epochfs. Each is started in a folder of its own with an empty cache, and stopped by its
+pid; nothing of it stays. What is not installed, or does not mount here, says so by Unusable."""
+
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.append(os.fspath(pathlib.Path(__file__).resolve().parents[1] / "remotes"))
+
+from remotes import cpu_of  # noqa: E402
+
+LIMIT = 60  # seconds for what happens in a moment
+TRANSFER_LIMIT = 900  # seconds for an upload
+DEBIAN_FIRST = "/usr/bin:/usr/sbin:/bin:/sbin:" + os.environ.get("PATH", "")
+
+
+class Unusable(Exception):
+    """It cannot be measured here, and why."""
+
+
+def program(name):
+    """The path of a program, Debian's before others."""
+    path = shutil.which(name, path=DEBIAN_FIRST)
+    if not path:
+        raise Unusable("%s is not installed" % name)
+    return path
+
+
+def poll(condition, what, limit=LIMIT, pause=0.01):
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Unusable("waited %d s in vain: %s" % (limit, what))
+        time.sleep(pause)
+
+
+def is_mounted(path):
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
+        return any(line.split(" ")[4] == os.fspath(path) for line in f)
+
+
+def family(pid):
+    """A process and all below it."""
+    pids = [pid]
+    for member in pids:
+        listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(member)], capture_output=True, text=True, check=False)
+        pids += [int(word) for word in listing.stdout.split()]
+    return pids
+
+
+def peak_mib(pid):
+    with open("/proc/%d/status" % pid, encoding="ascii", errors="replace") as f:
+        return next((int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM:")), 0)
+
+
+def drop_pages(path):
+    """The file's pages leave the page cache; they must be on the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+class Competitor:
+    """One of them. `path` is the folder to save into once it is started."""
+
+    name = "?"  # for options and results
+    label = "?"  # for people
+    remote = False  # what is saved reaches a server
+    waits = False  # ... before close returns
+    blocks = False  # is measured with a large file beside the disk
+    script = False  # saves to the disk and copies
+
+    def __init__(self, place):
+        """`place`: folder, rgw, sshd, program, passthrough_hp of the run."""
+        self.place = place
+        self.base = self.path = None
+
+    def check(self):
+        """Raises Unusable where it cannot be had."""
+
+    def start(self, key):
+        """Starts it, empty, under a key that was never used."""
+        self.key = key
+        self.base = self.place.folder / key
+        self.base.mkdir()
+        self.path = self.base / "data"
+        self.path.mkdir()
+
+    def stop(self):
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def make_durable(self, name, size):
+        """Returns once the file is in the server. Where more than the upload is done for it: the upload's seconds."""
+
+    def forget(self, name):
+        """The next read finds nothing in this machine's caches."""
+        drop_pages(self.path / name)
+
+    def usage(self):
+        """CPU seconds so far and the peak of memory in MiB of what serves it."""
+        return 0.0, 0.0
+
+
+class Disk(Competitor):
+    name, label, blocks = "disk", "the disk below", True
+
+
+class Mounted(Competitor):
+    """A FUSE file system: in the foreground, but in a session of its own as daemons are, because the kernel
+    shares processors among sessions, and a nice value counts within one."""
+
+    process = None
+    environment = {}
+
+    def command(self):
+        raise NotImplementedError
+
+    def caches(self):
+        """Folders that hold what it keeps of the server."""
+        return []
+
+    def start(self, key):
+        super().start(key)
+        self.path = self.base / "mnt"
+        self.path.mkdir()
+        self.mount()
+
+    def mount(self):
+        for cache in self.caches():
+            cache.mkdir(exist_ok=True)
+        log = self.base / "log"
+        with open(log, "ab") as out:
+            self.process = subprocess.Popen([os.fspath(word) for word in self.command()], stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=out, env={**os.environ, **self.environment},
+                                            start_new_session=True)
+        poll(lambda: is_mounted(self.path) or self.process.poll() is not None, "the mount of %s" % self.name)
+        if self.process.poll() is not None:
+            self.process = None
+            lines = log.read_text(errors="replace").strip().splitlines() or ["no output"]
+            raise Unusable("does not mount: %s" % lines[-1][-200:])
+        os.listdir(self.path)
+
+    def unmount(self):
+        if not self.process:
+            return
+        deadline = time.monotonic() + LIMIT
+        while is_mounted(self.path):
+            lazy = ["-l"] if time.monotonic() > deadline else []
+            subprocess.run(["umount", *lazy, os.fspath(self.path)], capture_output=True, check=False)
+            time.sleep(0.02)
+        try:
+            self.process.wait(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def stop(self):
+        try:
+            self.unmount()
+        finally:
+            super().stop()
+
+    def forget(self, name):
+        self.unmount()
+        for cache in self.caches():
+            shutil.rmtree(cache)
+        self.mount()
+
+    def usage(self):
+        pids = [pid for pid in family(self.process.pid) if os.path.exists("/proc/%d" % pid)]
+        return sum(map(cpu_of, pids)), sum(map(peak_mib, pids))
+
+
+class Plain(Mounted):
+    """Passes all through to a folder of the disk."""
+
+    blocks = True
+
+    def start(self, key):
+        super().start(key)
+        self.source = self.base / "data"
+
+    def forget(self, name):
+        self.unmount()
+        drop_pages(self.base / "data" / name)
+        self.mount()
+
+
+class PassthroughHp(Plain):
+    name, label = "passthrough_hp", "libfuse's passthrough_hp"
+
+    def check(self):
+        if isinstance(self.place.passthrough_hp, Unusable):
+            raise self.place.passthrough_hp
+
+    def command(self):
+        return [self.place.passthrough_hp, "--foreground", self.base / "data", self.path]
+
+
+class Bindfs(Plain):
+    name, label = "bindfs", "bindfs"
+
+    def check(self):
+        program("bindfs")
+
+    def command(self):
+        return [program("bindfs"), "-f", self.base / "data", self.path]
+
+
+class Sshfs(Mounted):
+    name, label, remote, waits = "sshfs", "sshfs", True, True
+
+    def check(self):
+        program("sshfs")
+        if isinstance(self.place.sshd, Unusable):
+            raise self.place.sshd
+
+    def folder(self):
+        folder = self.place.sshd.folder / "data" / self.key
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def command(self):
+        sshd = self.place.sshd
+        user, _, rest = sshd.authority().partition("@")
+        host, _, port = rest.partition(":")
+        return [program("sshfs"), "-f", "-p", port, "-o", "IdentityFile=%s,UserKnownHostsFile=%s,BatchMode=yes" % (sshd.key, sshd.known_hosts),
+                "%s@%s:%s" % (user, host, self.folder()), self.path]
+
+    def make_durable(self, name, size):
+        path = self.folder() / name
+        poll(lambda: path.exists() and path.stat().st_size == size, "%s on the server" % name, TRANSFER_LIMIT, 0.02)
+
+    def stop(self):
+        super().stop()
+        shutil.rmtree(self.place.sshd.folder / "data" / self.key, ignore_errors=True)
+
+
+class InBucket:
+    """What those over the S3 server share: objects below a prefix named like the key."""
+
+    remote = True
+
+    def check(self):
+        if isinstance(self.place.rgw, Unusable):
+            raise self.place.rgw
+
+    def size_of(self, name):
+        """The size of the object, None while there is none."""
+        rgw = self.place.rgw
+        status, _, headers = rgw.client().request("HEAD", "/%s/%s/%s" % (rgw.bucket, self.key, name))
+        return int(headers["Content-Length"]) if status == 200 else None
+
+    def make_durable(self, name, size):
+        poll(lambda: self.size_of(name) == size, "%s in the server" % name, TRANSFER_LIMIT, 0.02)
+
+    def stop(self):
+        super().stop()
+        client, bucket = self.place.rgw.client(), self.place.rgw.bucket
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            while keys := client.keys(bucket, self.key + "/"):
+                list(pool.map(lambda key: client.delete(bucket, key), keys))
+
+
+class S3fs(InBucket, Mounted):
+    name, label, waits = "s3fs", "s3fs", True
+
+    def check(self):
+        super().check()
+        program("s3fs")
+
+    def command(self):
+        rgw, temporary = self.place.rgw, self.base / "tmp"
+        temporary.mkdir(exist_ok=True)
+        passwords = self.base / "passwd"
+        passwords.write_text("%s:%s\n" % (rgw.key, rgw.secret))
+        passwords.chmod(0o600)
+        # A prefix must be there before it is mounted.
+        rgw.client().put(rgw.bucket, self.key + "/", b"")
+        return [program("s3fs"), "%s:/%s" % (rgw.bucket, self.key), self.path, "-f", "-o",
+                "url=%s,use_path_request_style,passwd_file=%s,tmpdir=%s" % (rgw.endpoint, passwords, temporary)]
+
+
+def rclone_environment(rgw):
+    return {"RCLONE_CONFIG": "/dev/null", "RCLONE_CONFIG_RGW_TYPE": "s3", "RCLONE_CONFIG_RGW_PROVIDER": "Ceph",
+            "RCLONE_CONFIG_RGW_ENDPOINT": rgw.endpoint, "RCLONE_CONFIG_RGW_ACCESS_KEY_ID": rgw.key,
+            "RCLONE_CONFIG_RGW_SECRET_ACCESS_KEY": rgw.secret, "RCLONE_S3_NO_CHECK_BUCKET": "true"}
+
+
+class RcloneMount(InBucket, Mounted):
+    """Without the delay of 5 s that it puts before an upload, as epochfs is told to seal at once."""
+
+    mode = "?"
+
+    def check(self):
+        super().check()
+        program("rclone")
+
+    def caches(self):
+        return [self.base / "cache"]
+
+    def command(self):
+        self.environment = rclone_environment(self.place.rgw)
+        return [program("rclone"), "mount", "rgw:%s/%s" % (self.place.rgw.bucket, self.key), self.path, "--cache-dir",
+                self.base / "cache", "--vfs-cache-mode", self.mode, "--vfs-write-back", "0s", "--dir-cache-time", "1h"]
+
+
+class RcloneWrites(RcloneMount):
+    name, label, mode = "rclone-writes", "rclone mount, writes", "writes"
+
+
+class RcloneFull(RcloneMount):
+    name, label, mode = "rclone-full", "rclone mount, full cache", "full"
+
+
+class Script(InBucket, Competitor):
+    """Saves to the disk, copies the file aside so that the next save cannot tear it, and uploads that copy."""
+
+    script = True
+    cpu = peak = 0.0
+
+    def upload(self, path, name):
+        raise NotImplementedError
+
+    def download(self, name, folder):
+        raise NotImplementedError
+
+    def start(self, key):
+        super().start(key)
+        self.cpu = self.peak = 0.0
+        (self.base / "aside").mkdir()
+
+    def run(self, command, environment):
+        """Runs one of its programs, and counts what it took."""
+        with open(self.base / "log", "ab") as out:
+            process = subprocess.Popen([os.fspath(word) for word in command], stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=out, env={**os.environ, **environment})
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu += usage.ru_utime + usage.ru_stime
+        self.peak = max(self.peak, usage.ru_maxrss / 1024)
+        if process.returncode:
+            raise Unusable("%s: %s" % (command[0], (self.base / "log").read_text(errors="replace")[-300:]))
+
+    def make_durable(self, name, size):
+        shutil.copyfile(self.path / name, self.base / "aside" / name)
+        begin = time.monotonic()
+        self.upload(self.base / "aside" / name, name)
+        return time.monotonic() - begin
+
+    def forget(self, name):
+        self.cpu = self.peak = 0.0
+        for folder in (self.path, self.base / "aside"):
+            shutil.rmtree(folder)
+            folder.mkdir()
+
+    def usage(self):
+        return self.cpu, self.peak
+
+
+class RcloneCopy(Script):
+    name, label = "rclone-copy", "cp + rclone copy"
+
+    def check(self):
+        super().check()
+        program("rclone")
+
+    def there(self):
+        return "rgw:%s/%s" % (self.place.rgw.bucket, self.key)
+
+    def upload(self, path, name):
+        self.run([program("rclone"), "copy", path, self.there()], rclone_environment(self.place.rgw))
+
+    def download(self, name, folder):
+        self.run([program("rclone"), "copy", self.there() + "/" + name, folder], rclone_environment(self.place.rgw))
+
+
+class AwsCopy(Script):
+    name, label = "aws-cp", "cp + aws s3 cp"
+
+    def check(self):
+        super().check()
+        program("aws")
+
+    def copy(self, what, where):
+        rgw = self.place.rgw
+        self.run([program("aws"), "--endpoint-url", rgw.endpoint, "--region", rgw.region, "s3", "cp", "--only-show-errors", what, where],
+                 {**rgw.env(), "PATH": DEBIAN_FIRST})
+
+    def there(self, name):
+        return "s3://%s/%s/%s" % (self.place.rgw.bucket, self.key, name)
+
+    def upload(self, path, name):
+        self.copy(path, self.there(name))
+
+    def download(self, name, folder):
+        self.copy(self.there(name), folder)
+
+
+class Epochfs(InBucket, Mounted):
+    name, label, blocks = "epochfs", "epochfs", True
+    passthrough = "on"
+
+    def url(self):
+        return self.place.rgw.url(self.key)
+
+    def caches(self):
+        return [self.base / "cache"]
+
+    def command(self):
+        self.environment = self.place.rgw.env()
+        return [self.place.program, "mount", "-f", "-o", "cache-dir=%s,settle=1h,passthrough=%s" % (self.base / "cache", self.passthrough),
+                self.url(), self.path]
+
+    def tell(self, *words):
+        done = subprocess.run([os.fspath(word) for word in (self.place.program, *words)], env={**os.environ, **self.environment},
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unusable("epochfs %s: %s" % (words[0], done.stderr.strip()))
+        return done.stdout
+
+    def make_durable(self, name, size):
+        self.tell("wait", self.path)
+
+    def unmount(self):
+        if self.process and is_mounted(self.path):
+            try:
+                self.tell("umount", "--no-drain", self.path)
+            except Unusable as error:
+                print("  %s" % error, file=sys.stderr)
+        super().unmount()
+
+
+class EpochfsPlain(Epochfs):
+    name, label = "epochfs-off", "epochfs, passthrough=off"
+    passthrough = "off"
+
+
+class EpochfsFolder(Epochfs):
+    """With a directory as its remote: for what is stored."""
+
+    name, label = "epochfs-folder", "epochfs, a directory"
+
+    def check(self):
+        pass
+
+    def url(self):
+        return "file://%s" % (self.base / "remote")
+
+    def command(self):
+        (self.base / "remote").mkdir(exist_ok=True)
+        self.environment = {}
+        return [self.place.program, "mount", "-f", "-o", "cache-dir=%s,settle=1h" % (self.base / "cache"), self.url(), self.path]
+
+    def stored(self):
+        """Bytes of all that lies in the remote."""
+        return sum(path.stat().st_size for path in (self.base / "remote").rglob("*") if path.is_file())
+
+    def stop(self):
+        Mounted.stop(self)
+
+
+COMPETITORS = {kind.name: kind for kind in (
+    Disk, PassthroughHp, Bindfs, Sshfs, S3fs, RcloneWrites, RcloneFull, RcloneCopy, AwsCopy, Epochfs, EpochfsPlain)}
+
+
+def build_passthrough_hp(folder):
+    """libfuse's example from the source package of this Debian; made once. Its path."""
+    made = folder / "passthrough_hp"
+    if made.exists():
+        return made
+    compiler = program("g++")
+    lists = folder / "lists"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
+    sites = subprocess.run([program("apt-get"), "indextargets", "--format", "deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)",
+                            "Created-By: Packages"], capture_output=True, text=True, check=False).stdout
+    (folder / "sources.list").write_text("\n".join(sorted(set(sites.splitlines()))) + "\n")
+    options = ["-q", "-o", "Dir::Etc::SourceList=%s" % (folder / "sources.list"), "-o", "Dir::Etc::SourceParts=/dev/null",
+               "-o", "Dir::State::Lists=%s" % lists, "-o", "APT::Sandbox::User=root"]
+    for words in (["update"], ["source", "fuse3"]):
+        done = subprocess.run([program("apt-get"), *options, *words], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unusable("apt-get %s fuse3: %s" % (words[0], done.stderr.strip()[-200:]))
+    source = next(folder.glob("fuse3-*/example/passthrough_hp.cc"))
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([compiler, "-O2", "-D_FILE_OFFSET_BITS=64", "-o", made, source, *flags, "-pthread"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unusable("passthrough_hp does not build: %s" % done.stderr.strip()[-200:])
+    return made

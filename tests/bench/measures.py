@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compare.py measures of each competitor. A measure takes the run and a competitor that is started, and
+notes figures by run.note(measure, competitor, value).
+
+Before each timed part the disk is synced and free memory is touched once, the same for everybody: what
+the host of a virtual machine takes to find memory is nobody's.
+"""
+
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+
+import numpy
+import torch
+
+from competitors import Unusable, poll
+from remotes import warm_up
+
+MIB = 1 << 20
+NAME = "model.pt"
+FILES, SMALL = 5000, 4096
+SMALL_LIMIT = 20  # seconds
+IDLE_SECONDS = 3
+
+
+def prepare(mib):
+    os.sync()
+    warm_up(2 * mib + 512)
+
+
+def seconds(call):
+    begin = time.monotonic()
+    call()
+    return time.monotonic() - begin
+
+
+def read_blocks(path, size):
+    """Reads it in blocks of 1 MiB."""
+    block, got = bytearray(MIB), 0
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        while count := os.readv(fd, [block]):
+            got += count
+    finally:
+        os.close(fd)
+    if got != size:
+        raise Unusable("%d of %d bytes were read" % (got, size))
+
+
+def read_mapped(path, size):
+    """Reads each word of it through a mapping."""
+    with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        if len(mapped) != size:
+            raise Unusable("%d of %d bytes were mapped" % (len(mapped), size))
+        words = numpy.frombuffer(mapped, numpy.uint64, size // 8)
+        int(words.sum())
+        del words
+
+
+def save(run, who, state, name=NAME):
+    """torch.save, and what it took: the stall."""
+    path = who.path / name
+    prepare(run.mib)
+    took = seconds(lambda: torch.save(state, path))
+    return took, os.stat(path).st_size
+
+
+def upload(who, name, size):
+    """Seconds until it is in the server, and those of the upload alone."""
+    begin = time.monotonic()
+    alone = who.make_durable(name, size)
+    took = time.monotonic() - begin
+    return took, took if alone is None else alone
+
+
+def warm(run, who, path, size, kind):
+    """Reads what was read just before."""
+    read_blocks(path, size)
+    run.note("%s read" % kind, who, seconds(lambda: read_blocks(path, size)))
+    run.note("%s mmap" % kind, who, seconds(lambda: read_mapped(path, size)))
+
+
+def cold(run, who, size, kinds=("read", "mmap"), note="cold"):
+    """Reads what only the server, or the disk, has."""
+    for kind in kinds:
+        who.forget(NAME)
+        prepare(run.mib)
+        before = who.usage()[0]
+        if who.script:
+            took = seconds(lambda: who.download(NAME, who.path))
+            if os.stat(who.path / NAME).st_size != size:
+                raise Unusable("another size came back")
+        else:
+            took = seconds(lambda k=kind: (read_mapped if k == "mmap" else read_blocks)(who.path / NAME, size))
+        run.note("%s %s" % (note, kind), who, took)
+        after, peak = who.usage()
+        if kind == "read" and who.name != "disk":
+            run.note("%s cpu" % note, who, after - before)
+            run.note("%s memory" % note, who, peak)
+        if who.script:
+            return
+
+
+def life(run, who):
+    """A checkpoint's: saved, durable, read again, lost here, restored."""
+    before = who.usage()[0]
+    stall, size = save(run, who, run.first)
+    run.note("stall", who, stall)
+    if who.remote:
+        took, alone = upload(who, NAME, size)
+        run.note("durable", who, stall + took)
+        run.note("upload", who, alone)
+        after, peak = who.usage()
+        run.note("upload cpu", who, after - before)
+        run.note("upload memory", who, peak)
+    warm(run, who, who.path / NAME, size, "warm")
+    if who.name in run.yardsticks:
+        _, size = save(run, who, run.second, "next.pt")
+        run.note("upload, 60 % there", who, upload(who, "next.pt", size)[1])
+        os.unlink(who.path / "next.pt")
+    cold(run, who, os.stat(who.path / NAME).st_size)
+
+
+def noise(run, who):
+    """Upload and restore of incompressible data, where its content makes a difference, and what it is set against."""
+    _, size = save(run, who, run.noise)
+    run.note("upload, noise", who, upload(who, NAME, size)[1])
+    cold(run, who, size, ("read",), "cold noise")
+
+
+def blocks(run, who):
+    """Twice the size, written in blocks of 1 MiB that repeat, closed, and read again."""
+    path, block = who.path / "blocks", os.urandom(MIB)
+
+    def write():
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            for _ in range(2 * run.mib):
+                os.write(fd, block)
+        finally:
+            os.close(fd)
+    prepare(2 * run.mib)
+    run.note("blocks write", who, seconds(write))
+    if who.remote:
+        who.make_durable("blocks", 2 * run.mib << 20)
+    os.sync()
+    warm(run, who, path, 2 * run.mib << 20, "blocks")
+
+
+def small(run, who):
+    """Small files; who is not done in SMALL_LIMIT is stopped and the rest is reckoned."""
+    folder, content = who.path / "small", os.urandom(SMALL)
+    os.mkdir(folder)
+    prepare(256)
+    begin, done = time.monotonic(), 0
+    while done < run.files and time.monotonic() - begin < SMALL_LIMIT:
+        with open(folder / ("f%05d" % done), "wb", buffering=0) as f:
+            f.write(content)
+        done += 1
+    took = time.monotonic() - begin
+    if done < run.files:
+        run.reckoned.add(who.name)
+    run.note("small", who, took * run.files / done)
+
+
+class Trainer:
+    """trainer.py in the background, on the last processor; servers on the others."""
+
+    def __init__(self, run):
+        self.processors = sorted(os.sched_getaffinity(0))
+        if len(self.processors) < 2:
+            raise Unusable("there is one processor only")
+        self.file = run.folder / "steps"
+        self.servers = [process.pid for process in run.rgw.processes]
+
+    def move_servers(self, processors):
+        for pid in self.servers:
+            for thread in os.listdir("/proc/%d/task" % pid):
+                os.sched_setaffinity(int(thread), processors)
+
+    def __enter__(self):
+        self.file.write_bytes(bytes(8))
+        self.move_servers(self.processors[:-1])
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer.py")
+        self.process = subprocess.Popen([sys.executable, program, os.fspath(self.file), str(self.processors[-1])],
+                                        start_new_session=True)
+        try:
+            poll(lambda: self.steps() > 100, "the training")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.move_servers(self.processors)
+
+    def steps(self):
+        return struct.unpack("<Q", self.file.read_bytes())[0]
+
+    def rate(self, work):
+        """Steps a second while the work is done."""
+        before, begin = self.steps(), time.monotonic()
+        work()
+        return (self.steps() - before) / (time.monotonic() - begin)
+
+
+def training(run, who):
+    """Steps a second while an upload runs, over those right before."""
+    with Trainer(run) as trainer:
+        prepare(run.mib)
+        idle = trainer.rate(lambda: time.sleep(IDLE_SECONDS))
+        path = who.path / NAME
+        torch.save(run.first, path)
+        busy = trainer.rate(lambda: who.make_durable(NAME, os.stat(path).st_size))
+    run.note("training", who, busy / idle)
+
+
+def memory(who, gib):
+    """The daemon's peaks in MiB: while so much is uploaded, and while another daemon restores it."""
+    path = who.path / NAME
+    with open(path, "wb") as f:
+        for _ in range(int(gib * 16)):
+            f.write(os.urandom(64 * MIB))
+    size = os.stat(path).st_size
+    who.make_durable(NAME, size)
+    up = who.usage()[1]
+    who.forget(NAME)
+    read_blocks(path, size)
+    return {"up": up, "down": who.usage()[1]}
+
+
+def stored(who, files):
+    """Bytes in the remote for each byte of a series, all that is there counted."""
+    raw = 0
+    for name, path in files:
+        shutil.copyfile(path, who.path / name)
+        who.make_durable(name, 0)
+        raw += os.stat(path).st_size
+    return who.stored() / raw
