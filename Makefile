@@ -101,7 +101,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -166,6 +166,11 @@ $(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) -lm
 
+# What is preloaded into the daemon has no sanitizer of its own.
+$(O)/tests/libcalls.so: tests/crash/calls.c $(O)/flags
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $<
+
 .SECONDARY:
 -include $(shell [ -d $(O) ] && find $(O) -name '*.d')
 
@@ -182,8 +187,11 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/test_remote_conformance ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/libcalls.so ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
+
+check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100 --seed fresh" takes some)
+	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --crashes 0 $(ARGS)'
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \

@@ -304,6 +304,9 @@ def pytest_addoption(parser):
                      help="of the random test: a number, or \"fresh\" for another each time")
     parser.addoption("--steps", type=int, default=int(os.environ.get("EPOCHFS_STEPS", "2500")),
                      help="operations of the random test, each way")
+    parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "10")),
+                     help="how many calls of test_crash.py the daemon is killed after, each way; 0: all")
+    parser.addoption("--crash-after", default="", help="the number of the one call to kill it after, or FIRST-LAST")
 
 
 def pytest_configure(config):

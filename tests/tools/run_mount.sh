@@ -22,6 +22,7 @@ fi
 # Seconds for all tests, and for one: pytest.ini's, but a sanitizer takes its time.
 limit=1500 test_limit=180
 [ -z "$san" ] || limit=3600 test_limit=600
+limit=${MOUNT_LIMIT:-$limit}
 
 run=$(mktemp -d "${TMPDIR:-/tmp}/epochfs-mount-XXXXXX") || exit 1
 # The files of another user's processes lie there too.

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon dies right after a system call that changed the disk, any of them: tests/crash/calls.c counts them.
+
+The script of kill_session.py runs once to its end, which tells how many there are; then again and again, killed after one
+of them. --crashes N takes N of them at random, spread over all (--crashes 0: every one), by --seed. A failure names its
+number: make check-crash ARGS="--crash-after 812" (or 800-820) kills there again, as far as the daemon's threads run alike.
+"""
+
+import os
+import random
+import signal
+import struct
+import subprocess
+
+import pytest
+
+from conftest import BIN, LIMIT, MountError, is_mounted, run
+from kill_session import Session, check_remote, check_tree, take_away
+
+LIBRARY = os.path.join(os.environ["EPOCHFS_UNITS"], "libcalls.so")
+
+
+class Calls:
+    """The numbers that the library shares."""
+
+    def __init__(self, path, kill_after=0):
+        self.path = path
+        path.write_bytes(struct.pack("=QQ", 0, kill_after))
+
+    @property
+    def count(self):
+        return struct.unpack("=QQ", self.path.read_bytes())[0]
+
+    def environment(self, monkeypatch):
+        monkeypatch.setenv("LD_PRELOAD", LIBRARY)
+        monkeypatch.setenv("EPOCHFS_CALLS", str(self.path))
+
+
+class Script(Session):
+    """What happens to a checkpoint directory, once."""
+
+    def append(self, path, version):
+        with open(self.mnt.path / path, "ab") as f:
+            f.write(b"line %d\n" % version)
+
+    def work(self):
+        self.write("model", 1)
+        self.append("train.log", 1)
+        self.seal()
+        self.write("model", 2)
+        self.write("new", 2)
+        self.append("train.log", 2)
+        self.edit("model", 12)
+        self.fsync("safe", 2)
+        self.directory("checkpoint-2", 2)
+        self.mnt.wait_durable()
+        self.killed_writer("model")
+        self.mapping("mapped", 2)
+        self.remove("new")
+        os.setxattr(self.mnt.path / "model", "user.step", b"2")
+        self.doing = {"checkpoint-2/w": None}
+        os.rename(self.mnt.path / "checkpoint-2", self.mnt.path / "best")
+        self.promised["best/w"] = self.promised.pop("checkpoint-2/w")
+        self.doing = {}
+        self.seal()
+        self.mnt.wait_durable()
+        self.promised = None  # the tree of an epoch: only its wholeness is checked from here on
+        self.mnt.rollback(2)
+        os.unlink(min(self.tag_paths()))
+        os.rmdir(self.mnt.epoch(1))
+        self.mnt.wait_durable()
+        self.mnt.unmount()
+
+    def run_until_killed(self):
+        """Or to the end; the daemon has ended then."""
+        try:
+            self.work()
+        except (OSError, AssertionError, subprocess.SubprocessError, pytest.fail.Exception) as error:
+            self.error = error
+        self.process.wait(timeout=LIMIT)
+
+
+def check_after(session, tmp_path):
+    """The machine goes on: what was promised is there, nothing is torn, and the remote has it too."""
+    mnt = session.mnt
+    edited = {name for name in session.doing if name == "model" or name.startswith("mapped")}
+    mnt.mount(settle="1h")
+    session.check_promises()
+    edited.add("train.log")
+    check_tree(mnt.path, edited)
+    mnt.seal()
+    mnt.wait_durable()
+    for number in mnt.epochs():
+        check_tree(mnt.epoch(number), edited)
+    mnt.unmount()
+    assert not [name for name in os.listdir(next(mnt.cache.iterdir()) / "objects") if name.endswith(".tmp")]
+    run(BIN, "fsck", "--read-data", mnt.url)
+    check_remote(mnt, tmp_path, edited)
+    mnt.empty_cache()
+    mnt.mount(settle="1h")
+    check_tree(mnt.path, edited)
+    mnt.unmount()
+
+
+def run_script(mnt, monkeypatch, calls):
+    """The session, and whether it came to its end."""
+    session = Script(mnt)
+    with monkeypatch.context() as patch:
+        calls.environment(patch)
+        try:
+            mnt.mount(settle="1h")
+        except MountError as error:
+            assert error.code == -signal.SIGKILL, error
+            return session, False
+        except OSError:
+            assert mnt.process.wait(timeout=LIMIT) == -signal.SIGKILL, mnt.log.read_text()
+        session.process = mnt.process
+        session.run_until_killed()
+    if mnt.process:
+        take_away(mnt)
+    elif is_mounted(mnt.path):
+        run("umount", "-l", mnt.path)
+    assert session.process.returncode in (0, -signal.SIGKILL), mnt.log.read_text()
+    return session, session.process.returncode == 0
+
+
+def chosen(total, options, passthrough):
+    first, _, last = options.getoption("crash_after").partition("-")
+    if first:
+        return range(int(first), int(last or first) + 1)
+    count, seed = options.getoption("crashes"), options.getoption("seed")
+    seed = random.randrange(10**9) if seed == "fresh" else int(seed)
+    print("--seed %d" % seed)
+    if not count or count >= total:
+        return list(range(1, total + 1))
+    # One of each part, so that none is left out.
+    chooser = random.Random("%d %s" % (seed, passthrough))
+    return [chooser.randint(total * i // count + 1, total * (i + 1) // count) for i in range(count)]
+
+
+@pytest.mark.skipif(bool(os.environ.get("EPOCHFS_TEST_SAN")), reason="a sanitizer wants to be the first library")
+@pytest.mark.timeout(100000)
+def test_killed_after_a_call(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough):
+    calls = Calls(tmp_path / "calls")
+    session, ended = run_script(make_volume(), monkeypatch, calls)
+    assert ended, session.mnt.log.read_text()
+    total = calls.count
+    print("%d calls" % total)
+    assert total > 300
+    for number in chosen(total, pytestconfig, passthrough):
+        print("killed after call %d" % number)
+        volume = make_volume()
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        session, ended = run_script(volume, monkeypatch, Calls(folder / "calls", number))
+        if ended:  # this time there were fewer
+            continue
+        check_after(session, folder)
+        volume.empty_cache()
