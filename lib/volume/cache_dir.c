@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "lib/util/io.h"
+#include "lib/util/log.h"
 
 #define ROOT_CACHE "/var/cache/epochfs"
 
@@ -112,4 +113,18 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 	return error ? opening_fail(m, error, "cache directory %s: %s", buf_str(out),
 				    strerror(-error))
 		     : 0;
+}
+
+int cache_errno(struct volume *vol, int error)
+{
+	struct stat objects, trees;
+
+	if (error != -ENOENT || fstat(vol->objects_fd, &objects) < 0 ||
+	    fstat(vol->trees_fd, &trees) < 0 || (objects.st_nlink && trees.st_nlink))
+		return error;
+	if (!atomic_exchange(&vol->cache_gone, true))
+		log_error("%s was removed under the mount: what was not in the remote is lost; "
+			  "copy what is still readable, then `umount` and mount again",
+			  vol->cache_path);
+	return -EIO;
 }

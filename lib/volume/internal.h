@@ -45,12 +45,13 @@ struct volume {
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
 	char uuid[37];
 	char *run_id, *node_name;
-	char *cache_path; /* of cache_fd, absolute */
-	int cache_fd;	  /* cache-dir/<uuid>/ */
-	int lock_fd;	  /* the file `lock` in it, held by flock */
-	int objects_fd;	  /* objects/: one file a version, named by its id in 16 hex digits */
-	int trees_fd;	  /* trees/: one file an epoch, named by its number in 20 digits */
-	int torn_fd;	  /* torn/ */
+	char *cache_path;	/* of cache_fd, absolute */
+	int cache_fd;		/* cache-dir/<uuid>/ */
+	int lock_fd;		/* the file `lock` in it, held by flock */
+	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
+	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */
+	int torn_fd;		/* torn/ */
+	atomic_bool cache_gone; /* cache_errno has said so */
 	pthread_rwlock_t
 		events_lock; /* held for reading over each event: outside all other locks */
 	struct volume_events events;
@@ -130,6 +131,9 @@ void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);
 int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
 		    const struct live_caller *who, struct state_file *f);
 
+/* Why a file could not be made in the cache, as -errno: `error` itself, but -EIO, and a line in the
+ * log the first time, where somebody removed the cache directory under the mount. (cache_dir.c) */
+int cache_errno(struct volume *vol, int error);
 /* Room for `bytes` more in the cache's file system, min_free kept: evicts, waits as full=wait says.
  * 0, -ENOSPC, -EINTR. (evict.c) */
 int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg);

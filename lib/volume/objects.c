@@ -27,7 +27,9 @@ int object_open(struct volume *vol, uint64_t version, int flags)
 
 	object_name(version, name);
 	fd = openat(vol->objects_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? -errno : fd;
+	if (fd >= 0)
+		return fd;
+	return flags & O_CREAT ? cache_errno(vol, -errno) : -errno;
 }
 
 static uint64_t blocks_of(uint64_t size)

@@ -143,7 +143,7 @@ int trees_store(struct volume *vol, uint64_t number, void *data, size_t len, uns
 		error = replace_quickly(vol->trees_fd, name, data, len);
 	while (reserve_is_for(error) && reserve_give(state_reserve(vol->state), len));
 	if (error)
-		return error;
+		return cache_errno(vol, error);
 	pthread_mutex_lock(&t->lock);
 	t->changes++;
 	cached_put(t, number, tree);

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from conftest import run, wait_until
+from conftest import BIN, LIMIT, run, wait_until
 from test_cold import MIB, away, cached, digest, flip, packs, read_pages, told
 from test_contract_safety import Weather
 
@@ -327,3 +327,24 @@ def test_damage_in_the_cache_and_in_the_remote_is_eio_and_never_wrong_bytes(mnt)
     assert (mnt.path / "other").read_bytes() == good
     hit.write_bytes(whole)
     assert (mnt.path / "dir" / "f").read_bytes() == data
+
+
+def test_a_cache_directory_that_is_removed_under_the_mount(mnt):
+    """What the remote has comes back; the rest is lost, and that is said."""
+    (mnt.path / "durable").write_bytes(b"1" * 5000)
+    mnt.wait_durable()
+    (mnt.path / "lost").write_bytes(b"2" * 5000)
+    mnt.empty_cache()
+    for name in ("new", "durable"):
+        with pytest.raises(OSError) as error:
+            (mnt.path / name).write_bytes(b"3")
+        assert error.value.errno == errno.EIO
+    done = run(BIN, "commit", mnt.path, check=False)
+    assert done.returncode == 1 and "the log of the mount says where" in done.stderr
+    assert mnt.log.read_text().count("was removed under the mount") == 1
+    run("umount", mnt.path)
+    assert mnt.process.wait(timeout=LIMIT) == 1
+    mnt.process = None
+    mnt.mount()
+    assert os.listdir(mnt.path) == ["durable"]
+    assert (mnt.path / "durable").read_bytes() == b"1" * 5000
