@@ -70,6 +70,7 @@ int command_wait(int argc, char **argv);
 int command_rollback(int argc, char **argv);
 int command_tag(int argc, char **argv);
 int command_rm(int argc, char **argv);
+int command_prune(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_verify(int argc, char **argv);

@@ -15,11 +15,13 @@
 #include "tools/progress.h"
 
 #define POLL_US 50000
+/* Of what is not the data itself. */
+#define CHANGES_LIMIT_NS (10 * NS_PER_S)
 
 /* What `status` says of the upload. */
 struct upload_view {
-	uint64_t epochs, oldest, bytes_done, bytes_total;
-	bool local_only, conflict;
+	uint64_t epochs, oldest, changes, bytes_done, bytes_total;
+	bool local_only, conflict, retaining;
 	char error[256];
 };
 
@@ -43,9 +45,12 @@ static int look(const char *mount, struct upload_view *ret_view)
 	*ret_view = (struct upload_view){
 		.epochs = number(upload, "pending_epochs"),
 		.oldest = number(upload, "oldest_epoch"),
+		.changes = number(upload, "pending_changes"),
 		.bytes_done = number(upload, "bytes_done"),
 		.bytes_total = number(upload, "bytes_total"),
 		.conflict = json_is_true(json_object_get(upload, "conflict")),
+		.retaining =
+			json_is_true(json_object_get(json_object_get(status, "retention"), "busy")),
 		.local_only = json_is_true(json_object_get(status, "local_only")),
 	};
 	error = json_string_value(json_object_get(upload, "error"));
@@ -105,4 +110,23 @@ int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t
 int drain_with_progress(const char *mount, int64_t timeout_ns)
 {
 	return drain_epoch_with_progress(mount, UINT64_MAX, timeout_ns);
+}
+
+void drain_changes(const char *mount)
+{
+	int64_t deadline = clock_mono_ns() + CHANGES_LIMIT_NS;
+	struct upload_view view;
+
+	for (;;) {
+		if (look(mount, &view) != EXIT_DONE || (!view.changes && !view.retaining))
+			return;
+		if (view.conflict || *view.error || clock_mono_ns() >= deadline)
+			break;
+		usleep(POLL_US);
+	}
+	fprintf(stderr,
+		"%s: the remote has not been told of %" PRIu64
+		" change%s (drops, tags) yet%s%s; that goes on by itself\n",
+		mount, view.changes, view.changes == 1 ? "" : "s", *view.error ? ": " : "",
+		view.error);
 }

@@ -12,5 +12,10 @@
 int drain_with_progress(const char *mount, int64_t timeout_ns);
 /* The same for one epoch and all before it. */
 int drain_epoch_with_progress(const char *mount, uint64_t number, int64_t timeout_ns);
+/*
+ * Waits, for 10 s and for no remote that fails, until a mount has dropped what its policy lets go, and the remote knows of tags
+ * and drops. Where it does not, a line on stderr says so: it goes on by itself.
+ */
+void drain_changes(const char *mount);
 
 #endif

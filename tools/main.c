@@ -70,9 +70,20 @@ static const struct command commands[] = {
 	 "  -f                move NAME where it is taken\n"
 	 "  --json            with TARGET alone: the tags as one JSON object\n",
 	 command_tag},
-	{"rm", "[--json] DIRECTORY EPOCH", "drop an epoch, here and remotely",
-	 "  A tagged epoch, the current and the newest complete one are kept (exit 8).\n",
+	{"rm", "[--json] TARGET EPOCH...", "drop epochs, here and in the remote",
+	 "  A tagged epoch, the current and the newest complete one are kept (exit 8). A remote is written to as a\n"
+	 "  mount does it: not while another has it (exit 8).\n",
 	 command_rm},
+	{"prune", "[--json] [--dry-run] --keep POLICY TARGET",
+	 "drop the epochs that a policy lets go, and say why the others stay",
+	 "  --keep POLICY     rules: last:N, hourly:N, daily:N, weekly:N, monthly:N, yearly:N, every:N (steps),\n"
+	 "                    tagged; an epoch stays where one of them wants it\n"
+	 "  -n, --dry-run     only say what would be done\n"
+	 "  --json            one JSON object\n"
+	 "The newest complete and durable epoch, tagged ones and the current one always stay. To have a mount do it by\n"
+	 "itself, give it -o keep=POLICY.\n"
+	 "Example: epochfs prune --dry-run --keep last:10,daily:7,every:1000 s3://bucket/run7\n",
+	 command_prune},
 	{"export", "[--json] TARGET[@EPOCH][:PATH] DIRECTORY",
 	 "restore an epoch, or a path in it, into an empty or new directory, without FUSE",
 	 "  EPOCH is 42, step=500, latest (the default), a tag, or @2h.\n"

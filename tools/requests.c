@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epochfs commit, wait, rollback, rm: one request to the mount each. */
+/* epochfs commit, wait, rollback: one request to the mount each. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,35 +98,24 @@ int command_wait(int argc, char **argv)
 	return code;
 }
 
-/* A request with one EPOCH to the mount. */
-static int epoch_request(const char *command, const char *op, const char *sentence, int argc,
-			 char **argv)
+int command_rollback(int argc, char **argv)
 {
 	const char *operands[2];
 	bool json = false;
 	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
 	json_t *response;
-	int code, count = cli_parse(command, argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("rollback", argc, argv, options, operands, 2, &code);
 
 	if (count < 0)
 		return code;
 	if (count != 2)
-		return cli_usage_error(command, "needs a DIRECTORY and an EPOCH");
-	code = target_need_mount(operands[0], command);
+		return cli_usage_error("rollback", "needs a DIRECTORY and an EPOCH");
+	code = target_need_mount(operands[0], "rollback");
 	if (code == EXIT_DONE)
 		code = client_call(operands[0],
-				   json_pack("{s:s, s:s}", "op", op, "epoch", operands[1]),
+				   json_pack("{s:s, s:s}", "op", "rollback", "epoch", operands[1]),
 				   &response);
-	return code == EXIT_DONE ? report(response, json, sentence) : code;
-}
-
-int command_rollback(int argc, char **argv)
-{
-	return epoch_request("rollback", "rollback", "holds the old tree; the live tree equals it",
-			     argc, argv);
-}
-
-int command_rm(int argc, char **argv)
-{
-	return epoch_request("rm", "rm", "is dropped", argc, argv);
+	return code == EXIT_DONE
+		       ? report(response, json, "holds the old tree; the live tree equals it")
+		       : code;
 }

@@ -88,6 +88,8 @@ static int finish(const char *path, bool drain, int64_t timeout_ns)
 	json_decref(response);
 	if (code == EXIT_DONE && drain)
 		code = drain_with_progress(path, timeout_ns);
+	if (code == EXIT_DONE && drain)
+		drain_changes(path);
 	return code;
 }
 

@@ -80,7 +80,7 @@ int catalog_open(const char *url, const struct remote_limits *limits, struct cat
 	return 0;
 }
 
-static void forget_records(struct catalog *c)
+void catalog_forget(struct catalog *c)
 {
 	for (size_t i = 0; i < c->count; i++)
 		record_free(&c->records[i]);
@@ -88,17 +88,19 @@ static void forget_records(struct catalog *c)
 	c->records = NULL;
 	c->count = c->cap = 0;
 	epoch_index_free(&c->epochs);
+	c->listed = false;
 }
 
 void catalog_close(struct catalog *c)
 {
 	if (!c)
 		return;
+	catalog_release(c);
 	if (c->store) {
 		store_close(c->store);
 		store_memory_index_free(&c->index);
 	}
-	forget_records(c);
+	catalog_forget(c);
 	remote_close(c->remote);
 	free(c);
 }
@@ -171,7 +173,7 @@ static int list_epochs(struct catalog *c)
 		return 0;
 	error = records_each(c->remote, 0, add_record, c);
 	if (error) {
-		forget_records(c);
+		catalog_forget(c);
 		return catalog_errno(c, error);
 	}
 	c->listed = true;
@@ -186,16 +188,34 @@ static int compare_records(const void *key, const void *element)
 	return *number < record->number ? -1 : *number > record->number;
 }
 
+static struct epoch_record *find_record(const struct catalog *c, uint64_t number)
+{
+	return c->count ? bsearch(&number, c->records, c->count, sizeof(*c->records),
+				  compare_records)
+			: NULL;
+}
+
+void catalog_forget_epoch(struct catalog *c, uint64_t number)
+{
+	struct epoch_record *record = find_record(c, number);
+
+	if (!record)
+		return;
+	record_free(record);
+	c->count--;
+	memmove(record, record + 1, (size_t)(c->records + c->count - record) * sizeof(*record));
+	epoch_index_remove(&c->epochs, number);
+}
+
 int catalog_record(struct catalog *c, uint64_t number, const struct epoch_record **ret_record)
 {
-	const struct epoch_record *found = NULL;
+	const struct epoch_record *found;
 	struct epoch_record late;
 	int error = list_epochs(c);
 
 	if (error)
 		return error;
-	if (c->count)
-		found = bsearch(&number, c->records, c->count, sizeof(*found), compare_records);
+	found = find_record(c, number);
 	if (found) {
 		*ret_record = found;
 		return 0;

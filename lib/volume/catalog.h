@@ -39,6 +39,18 @@ int catalog_tag(struct catalog *c, const char *name, uint64_t number,
 int catalog_untag(struct catalog *c, const char *name); /* -ENOENT */
 
 /*
+ * Takes the volume's lease (lease.h) until catalog_release or catalog_close, as a mount that writes does: -EBUSY with a message
+ * where there is one; waits for a holder that may be gone to lapse, and tells `waiting` (may be NULL) so, once. What
+ * was read of epochs before is forgotten. The message as volume_open's.
+ */
+int catalog_hold(struct catalog *c, void (*waiting)(void *arg, const char *text), void *arg,
+		 char **ret_message);
+void catalog_release(struct catalog *c);
+/* Drops an epoch; only while it is held. -ENOENT; -EBUSY: it is tagged, the newest, or the newest complete one; -ESTALE: another
+ * has taken the lease. */
+int catalog_drop(struct catalog *c, uint64_t number);
+
+/*
  * Who writes to the volume, as the lease's object says (format/lease.h): {"state": "held", "generation",
  * "host", "node", "mountpoint", "pid", "since_ns", "renewed", "ttl_ns"}, or the state "free" or "damaged".
  * A holder that is gone without giving it back is "held" too: only watching tells. Read anew each time.

@@ -12,6 +12,8 @@
 /* How long each call of the command waits for a remote that does not answer. */
 #define CATALOG_PATIENCE (15 * NS_PER_S)
 
+struct catalog_hold; /* catalog_drop.c */
+
 struct catalog {
 	struct remote *remote; /* retries for CATALOG_PATIENCE */
 	char uuid[37];
@@ -20,6 +22,7 @@ struct catalog {
 	struct epoch_record *records;
 	size_t count, cap;
 	struct epoch_index epochs;
+	struct catalog_hold *hold; /* the lease, while this is the writer */
 	/* Opened when content or a tree is first asked for; `index` is in memory and belongs to it. */
 	struct store *store;
 	struct store_index index;
@@ -36,6 +39,10 @@ int catalog_connect_any(const char *url, const struct remote_limits *limits,
 int catalog_store(struct catalog *c);
 /* The record of an epoch, the catalog's: -ENOENT, -EBADMSG where it is damaged. */
 int catalog_record(struct catalog *c, uint64_t number, const struct epoch_record **ret_record);
+/* The records are read anew when they are next asked for. */
+void catalog_forget(struct catalog *c);
+/* An epoch that is no longer there. */
+void catalog_forget_epoch(struct catalog *c, uint64_t number);
 /*
  * What an error of the store or the remote means to a person: -EBADMSG what is stored is damaged or
  * missing, -EHOSTUNREACH the remote does not answer, -EACCES it does not allow it, else as it is.

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
+#include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/volume/control_internal.h"
 #include "lib/volume/listing.h"
@@ -182,6 +183,34 @@ static int op_rollback(struct request *r)
 	return error ? error : answer_epoch(r, made);
 }
 
+struct tagged {
+	uint64_t number;
+	char name[TAG_NAME_MAX + 1];
+};
+
+static int find_tag(void *arg, const char *name, uint64_t number)
+{
+	struct tagged *t = arg;
+
+	if (number == t->number)
+		snprintf(t->name, sizeof(t->name), "%s", name);
+	return number == t->number;
+}
+
+static int needed(struct request *r, uint64_t number)
+{
+	struct tagged t = {.number = number};
+
+	if (epochs_tag_each(r->vol, find_tag, &t) == 1)
+		return fail(r, -EBUSY,
+			    "epoch %" PRIu64
+			    " is tagged '%s': remove that first (`epochfs tag -d`)",
+			    number, t.name);
+	return fail(r, -EBUSY, "epoch %" PRIu64 " is %s: it stays until there is another", number,
+		    number == epochs_current(r->vol) ? "current, what the live tree stands on"
+						     : "the newest complete one");
+}
+
 static int op_rm(struct request *r)
 {
 	uint64_t number;
@@ -191,10 +220,7 @@ static int op_rm(struct request *r)
 		return error;
 	error = epochs_drop(r->vol, number);
 	if (error == -EBUSY)
-		return fail(r, error,
-			    "epoch %" PRIu64 " is tagged, current or the newest complete one: "
-			    "untag it, or seal another first",
-			    number);
+		return needed(r, number);
 	return error ? error : answer_epoch(r, number);
 }
 

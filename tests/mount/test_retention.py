@@ -1,59 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retention: -o keep, epochfs prune and rm. What a policy makes of a list of epochs is a unit test's (test_volume_keep.c)."""
+"""Retention: -o keep. What a policy makes of a list of epochs is a unit test's (test_volume_keep.c)."""
 
 import contextlib
 import errno
-import json
 import os
 import signal
 import sqlite3
 
 import pytest
 
-from conftest import BIN, MountError, run, wait_until
-
-
-def epochfs(*arguments, **keywords):
-    return run(BIN, *arguments, **keywords)
+from conftest import MountError, run, wait_until
+from retention import epochfs, holds, records, save, wait_settled
 
 
 def fails(number, call, *arguments):
     with pytest.raises(OSError) as e:
         call(*arguments)
     return e.value.errno == number
-
-
-def save(mnt, *numbers, **commit):
-    """An epoch for each number, sealed; its file holds the number, and enough to lie in a pack."""
-    for n in numbers:
-        (mnt.path / "f").write_bytes(b"%d\n" % n * 5000)
-        number = mnt.request("commit", **commit)["epoch"]
-    return number
-
-
-def records(mnt):
-    """The numbers of the epochs in the remote: what has a record, and what has a tombstone."""
-    found = {True: [], False: []}
-    for name in sorted(os.listdir(mnt.remote / "epochs")):
-        if name.endswith(".json"):
-            text = json.loads((mnt.remote / "epochs" / name).read_text())
-            found["dropped" in text].append(int(name.split(".")[0]))
-    return found[False], found[True]
-
-
-def settled(mnt):
-    """Nothing is to be dropped any more, and the remote knows of all."""
-    status = mnt.status()
-    return not status.get("retention", {}).get("busy") and not status["upload"]["pending_changes"]
-
-
-def wait_settled(mnt):
-    mnt.wait_durable()
-    wait_until(lambda: settled(mnt), "the drops to be in the remote")
-
-
-def holds(directory, number):
-    return (directory / "f").read_bytes() == b"%d\n" % number * 5000
 
 
 # ---- -o keep
@@ -157,22 +120,6 @@ def test_drops_are_announced(volume, tmp_path):
         with contextlib.closing(sqlite3.connect(database, timeout=60)) as db:
             return [r[0] for r in db.execute("SELECT epoch FROM checkpoints WHERE dropped ORDER BY epoch")]
     wait_until(lambda: dropped() == [1, 2], "the drops in the table")
-
-
-@pytest.mark.parametrize("policy,why", [
-    ("last:0", "needs a number from 1"), ("hurly:3", "'hurly:3' is none"), ("last:1,hurly:3", "'hurly:3' is none"),
-    ("", "is empty"), ("last:1,last:2", "comes twice")])
-def test_a_wrong_policy_is_refused(volume, policy, why, monkeypatch, passthrough):
-    if passthrough == "on":
-        pytest.skip("plays no part here")
-    with pytest.raises(MountError) as e:
-        volume.mount(keep=policy)
-    assert e.value.code == 2 and why in e.value.output and "last:10" in e.value.output
-    if policy:
-        monkeypatch.setenv("EPOCHFS_KEEP", policy)
-        with pytest.raises(MountError) as e:
-            volume.mount()
-        assert e.value.code == 2 and "EPOCHFS_KEEP" in e.value.output
 
 
 def test_the_policy_from_the_environment(volume, monkeypatch):

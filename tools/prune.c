@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs prune: drops the epochs that a policy lets go; on a mount or on a remote. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/parse.h"
+#include "lib/volume/keep.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/drop.h"
+#include "tools/progress.h"
+#include "tools/table.h"
+
+struct prune {
+	const struct target *target;
+	const char *text; /* of the policy */
+	struct keep_policy policy;
+	bool dry_run, json;
+	json_t *epochs; /* as in log */
+	struct keep_epoch *list;
+	size_t count, kept, dropped;
+	bool *failed; /* of each: it was to go and is still there */
+};
+
+/* ---- what there is ---- */
+
+static uint64_t number_of(const json_t *e, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(e, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+/* The epoch that the live tree stands on; and whether sealed is all that an epoch can be there. */
+static int look_at_mount(const struct target *t, uint64_t *ret_current, bool *ret_local_only)
+{
+	json_t *status = NULL;
+	int code = client_call(t->name, json_pack("{s:s}", "op", "status"), &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	*ret_current = number_of(json_object_get(status, "epochs"), "current");
+	*ret_local_only = json_is_true(json_object_get(status, "local_only"));
+	json_decref(status);
+	return EXIT_DONE;
+}
+
+static struct keep_epoch keep_epoch_of(const json_t *e, uint64_t current, bool local_only)
+{
+	const json_t *complete = json_object_get(e, "complete");
+	const char *state = json_string_value(json_object_get(e, "state"));
+	const char *sealed = json_string_value(json_object_get(e, "sealed"));
+	bool continued = json_is_true(json_object_get(e, "continued"));
+	struct keep_epoch k = {
+		.number = number_of(e, "epoch"),
+		.has_step = json_object_get(e, "step") != NULL,
+		.step = number_of(e, "step"),
+		.complete = json_is_true(complete) && !continued,
+		.unknown = !json_is_boolean(complete) && !continued,
+		.durable = local_only || (state && !strcmp(state, "durable")),
+		.tagged = json_array_size(json_object_get(e, "tags")) > 0,
+	};
+
+	k.current = k.number == current;
+	if (sealed)
+		parse_time(sealed, &k.sealed_ns);
+	return k;
+}
+
+static int decide(struct prune *p)
+{
+	size_t count = 0;
+	uint64_t current = 0;
+	bool local_only = false;
+	int code = target_epochs(p->target, &p->epochs);
+
+	if (code != EXIT_DONE)
+		return code;
+	count = json_array_size(p->epochs);
+	if (!p->target->catalog)
+		code = look_at_mount(p->target, &current, &local_only);
+	else if (count) /* what the next mount's live tree will be */
+		current = number_of(json_array_get(p->epochs, count - 1), "epoch");
+	if (code != EXIT_DONE)
+		return code;
+	p->list = calloc(count + 1, sizeof(*p->list));
+	p->failed = calloc(count + 1, sizeof(*p->failed));
+	if (!p->list || !p->failed)
+		return cli_error(EXIT_FAILED, "out of memory");
+	for (p->count = 0; p->count < count; p->count++)
+		p->list[p->count] =
+			keep_epoch_of(json_array_get(p->epochs, p->count), current, local_only);
+	if (keep_decide(&p->policy, p->list, count))
+		return cli_error(EXIT_FAILED, "out of memory");
+	for (size_t i = 0; i < count; i++)
+		p->kept += p->list[i].reasons != 0;
+	return EXIT_DONE;
+}
+
+/* ---- dropping ---- */
+
+static int drop_all(struct prune *p)
+{
+	struct progress progress = {.label = "dropping"};
+	int result = EXIT_DONE;
+	char detail[64];
+
+	for (size_t i = 0; i < p->count; i++) {
+		int code;
+
+		if (p->list[i].reasons)
+			continue;
+		code = drop_epoch_of(p->target, p->list[i].number);
+		p->failed[i] = code != EXIT_DONE;
+		p->dropped += code == EXIT_DONE;
+		if (code != EXIT_DONE && result == EXIT_DONE)
+			result = code;
+		/* What one cannot do alone, such as a remote that is away, the next will not do either. */
+		if (code != EXIT_DONE && code != EXIT_CONFLICT && code != EXIT_NOT_FOUND) {
+			for (; i < p->count; i++)
+				p->failed[i] = !p->list[i].reasons;
+			break;
+		}
+		snprintf(detail, sizeof(detail), "%zu of %zu epochs", p->dropped,
+			 p->count - p->kept);
+		progress_update(&progress, 0, 0, detail);
+	}
+	progress_end(&progress);
+	if (p->dropped)
+		drop_end(p->target);
+	return result;
+}
+
+/* ---- printing ---- */
+
+static json_t *epoch_object(const struct prune *p, size_t i, bool reasons)
+{
+	const json_t *e = json_array_get(p->epochs, i);
+	json_t *o = json_object(), *words = json_array();
+	static const char *const keys[] = {"epoch", "step", "sealed", "complete", "tags"};
+	const char *word;
+
+	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
+		if (json_object_get(e, keys[k]))
+			json_object_set(o, keys[k], json_object_get(e, keys[k]));
+	for (unsigned k = 0; (word = keep_reason(p->list[i].reasons, k)); k++)
+		json_array_append_new(words, json_string(word));
+	if (reasons)
+		json_object_set(o, "reasons", words);
+	json_decref(words);
+	return o;
+}
+
+static void print_json(const struct prune *p)
+{
+	json_t *kept = json_array(), *dropped = json_array(), *failed = json_array(), *all;
+
+	for (size_t i = 0; i < p->count; i++) {
+		if (p->list[i].reasons)
+			json_array_append_new(kept, epoch_object(p, i, true));
+		else
+			json_array_append_new(p->failed[i] ? failed : dropped,
+					      epoch_object(p, i, false));
+	}
+	all = json_pack("{s:s, s:b, s:o, s:o, s:o}", "keep", p->text, "dry_run", p->dry_run, "kept",
+			kept, "dropped", dropped, "not_dropped", failed);
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+}
+
+static void format_what(const struct prune *p, size_t i, struct buf *out)
+{
+	unsigned reasons = p->list[i].reasons;
+	const char *word;
+
+	if (!reasons)
+		buf_printf(out, "%s",
+			   p->dry_run	  ? "- would be dropped"
+			   : p->failed[i] ? "- is not dropped"
+					  : "- dropped");
+	for (unsigned k = 0; (word = keep_reason(reasons, k)); k++)
+		buf_printf(out, "%s%s", k ? ", " : "", word);
+}
+
+static int add_row(const struct prune *p, struct table *t, size_t i)
+{
+	const json_t *e = json_array_get(p->epochs, i), *tag;
+	char epoch[FORMAT_MAX], age[FORMAT_MAX], step[FORMAT_MAX], size[FORMAT_MAX];
+	cleanup_buf struct buf what = {0}, tags = {0};
+	const struct keep_epoch *k = &p->list[i];
+	size_t n;
+
+	snprintf(epoch, sizeof(epoch), "%06" PRIu64, k->number);
+	format_age(clock_wall_ns() - k->sealed_ns, age);
+	snprintf(step, sizeof(step), "-");
+	if (k->has_step)
+		snprintf(step, sizeof(step), "%" PRIu64, k->step);
+	format_size(number_of(e, "bytes"), size);
+	json_array_foreach(json_object_get(e, "tags"), n, tag)
+		buf_printf(&tags, "%s%s", n ? " " : "", json_string_value(tag));
+	format_what(p, i, &what);
+	return table_add(t, (const char *[]){epoch, age, step, size,
+					     k->complete  ? "complete"
+					     : k->unknown ? "unknown"
+							  : "incomplete",
+					     buf_str(&what), buf_str(&tags)});
+}
+
+static int print_table(const struct prune *p)
+{
+	static const char *const headers[] = {">EPOCH", ">AGE", ">STEP", ">SIZE",
+					      "STATE",	"KEPT", "TAGS"};
+	struct table *t = table_new(headers, sizeof(headers) / sizeof(headers[0]));
+	int error = t ? 0 : -ENOMEM;
+
+	for (size_t i = p->count; !error && i-- > 0;)
+		error = add_row(p, t, i);
+	if (!error && p->count)
+		table_print(t);
+	table_free(t);
+	if (error)
+		return cli_error(EXIT_FAILED, "out of memory");
+	if (p->dry_run)
+		printf("%zu epoch%s would stay, %zu would be dropped; nothing was changed\n",
+		       p->kept, p->kept == 1 ? "" : "s", p->count - p->kept);
+	else
+		printf("%zu epoch%s stay%s, %zu dropped\n", p->count - p->dropped,
+		       p->count - p->dropped == 1 ? "" : "s", p->count - p->dropped == 1 ? "s" : "",
+		       p->dropped);
+	return EXIT_DONE;
+}
+
+/* ---- the command ---- */
+
+static int prune(struct prune *p)
+{
+	int code = p->dry_run ? EXIT_DONE : drop_begin(p->target), printed = EXIT_DONE;
+
+	if (code == EXIT_DONE)
+		code = decide(p);
+	if (code != EXIT_DONE)
+		return code;
+	if (!p->dry_run)
+		code = drop_all(p);
+	if (p->json)
+		print_json(p);
+	else
+		printed = print_table(p);
+	return code != EXIT_DONE ? code : printed;
+}
+
+int command_prune(int argc, char **argv)
+{
+	struct prune p = {.text = getenv("EPOCHFS_KEEP")};
+	const char *name;
+	const struct cli_option options[] = {{"keep", 0, NULL, &p.text},
+					     {"dry-run", 'n', &p.dry_run, NULL},
+					     {"json", 0, &p.json, NULL},
+					     {0}};
+	struct target target;
+	char why[KEEP_WHY_MAX];
+	int code, count = cli_parse("prune", argc, argv, options, &name, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("prune", "needs a TARGET");
+	if (!p.text || !*p.text)
+		return cli_usage_error(
+			"prune", "needs --keep POLICY, such as --keep last:10,daily:7,tagged");
+	if (keep_parse(p.text, &p.policy, why))
+		return cli_usage_error("prune", "--keep %s: expected %s", p.text, why);
+	code = target_open(name, &target);
+	if (code != EXIT_DONE)
+		return code;
+	p.target = &target;
+	code = prune(&p);
+	target_close(&target);
+	json_decref(p.epochs);
+	free(p.list);
+	free(p.failed);
+	return code;
+}
