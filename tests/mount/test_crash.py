@@ -11,6 +11,7 @@ import random
 import signal
 import struct
 import subprocess
+import traceback
 
 import pytest
 
@@ -75,8 +76,11 @@ class Script(Session):
         """Or to the end; the daemon has ended then."""
         try:
             self.work()
-        except (OSError, AssertionError, subprocess.SubprocessError, pytest.fail.Exception) as error:
-            self.error = error
+        except (OSError, AssertionError, subprocess.SubprocessError, pytest.fail.Exception):
+            try:
+                self.process.wait(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                pytest.fail("the daemon lives, but this failed:\n" + traceback.format_exc())
         self.process.wait(timeout=LIMIT)
 
 
