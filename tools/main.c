@@ -91,6 +91,20 @@ static const struct command commands[] = {
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
+	{"import", "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE",
+	 "commit an ordinary directory as an epoch, without FUSE",
+	 "  --step N          the training step, over what names say\n"
+	 "  --tag NAME        name the epoch\n"
+	 "  -m TEXT           a message kept with it\n"
+	 "  --allow-changing  what keeps changing is taken as it was read; the epoch is not complete\n"
+	 "  --read-all        also files that have not changed since the last import from here\n"
+	 "  --take-over       take the volume from who writes to it\n"
+	 "  -o OPTION[,...]   as of a mount: cache-dir, patience, lease, log, step, node, run-id, threads, ...\n"
+	 "  --json            one JSON object\n"
+	 "The volume is made where the remote is empty. One that is killed leaves nothing half visible, and the next one\n"
+	 "does not upload again what is there. Exit 1 where the directory keeps changing, 8 where another writes.\n"
+	 "Example: epochfs import ./checkpoints s3://bucket/run7 && epochfs export s3://bucket/run7 ./restored\n",
+	 command_import},
 	{"run", "--mount REMOTE:DIRECTORY [--resume] [--grace TIME] -- COMMAND...",
 	 "run a training command on a mount, and make what it saved durable before it ends",
 	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after; DIRECTORY alone: is mounted\n"
@@ -187,8 +201,8 @@ int main(int argc, char **argv)
 	c = command_find(name);
 	if (!c)
 		return cli_error(EXIT_USAGE, "unknown command '%s'; see `epochfs --help`", name);
-	/* What a command has to say is its one line; only a mount keeps a log. */
+	/* What a command has to say is its one line; only a mount keeps a log. One that may wait for a lease says so. */
 	if (c->run != command_mount)
-		log_set_level(LOG_LEVEL_ERROR);
+		log_set_level(c->run == command_import ? LOG_LEVEL_WARN : LOG_LEVEL_ERROR);
 	return c->run(argc - 1, argv + 1);
 }

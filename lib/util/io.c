@@ -270,6 +270,15 @@ int io_clone(int from, int to, uint64_t size)
 	return io_clone_until(from, to, size, NULL, NULL);
 }
 
+enum io_writers io_writers(int fd)
+{
+	if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
+		fcntl(fd, F_SETLEASE, F_UNLCK);
+		return IO_WRITERS_NONE;
+	}
+	return errno == EAGAIN || errno == EBUSY ? IO_WRITERS_SOME : IO_WRITERS_UNKNOWN;
+}
+
 int io_mkdir_p(const char *path)
 {
 	char part[PATH_MAX];

@@ -37,6 +37,13 @@ int io_clone(int from, int to, uint64_t size);
 /* The same; where `stop` (may be NULL) gives true, polled every 32 MiB, it ends with -EINTR, and the
  * target holds a part. */
 int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), void *arg);
+/*
+ * Whether somebody has the file open or mapped for writing, by a read lease, which is granted only while nobody has (fcntl(2)). `fd` is read-only. Who opens the file for
+ * writing in that moment waits for microseconds, and SIGIO comes to this process: block or ignore it.
+ * Not known where leases are not for us: another's file, a file system without them.
+ */
+enum io_writers { IO_WRITERS_NONE, IO_WRITERS_SOME, IO_WRITERS_UNKNOWN };
+enum io_writers io_writers(int fd);
 /* mkdir -p of the parents of path and of path itself, mode 0700 for what it makes. */
 int io_mkdir_p(const char *path);
 /* Removes a directory with all in it; a missing one is no error. Does not follow symlinks. */

@@ -57,10 +57,12 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 		if (io_read_file(vol->cache_fd, "lock", sizeof(pid), &holder))
 			buf_reset(&holder);
 		return opening_fail(m, -ENOTUNIQ,
-				    "cache %s is in use by another mount (process %s): unmount "
+				    "cache %s is in use by another %s (process %s): %s "
 				    "that, or give this one a cache of its own with -o "
 				    "cache-dir=DIR",
-				    path, holder.len ? buf_str(&holder) : "unknown");
+				    path, vol->imports ? "import or watch" : "mount",
+				    holder.len ? buf_str(&holder) : "unknown",
+				    vol->imports ? "wait for" : "unmount");
 	}
 	/* Over what is there: a full disk has no space for another block. */
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
@@ -94,7 +96,7 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 
 	if (error)
 		return error;
-	buf_printf(out, "/%s", vol->uuid);
+	buf_printf(out, "/%s%s", vol->uuid, vol->imports ? "/import" : "");
 	error = buf_error(out);
 	if (!error)
 		error = io_mkdir_p(buf_str(out));

@@ -11,11 +11,9 @@
 #include "lib/format/xattrs.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/reason.h"
 #include "lib/volume/reserve.h"
 #include "lib/volume/tails.h"
-
-/* So many torn files are named in the record. */
-#define NAMED_MAX 4
 
 struct walk {
 	struct volume *vol;
@@ -134,15 +132,10 @@ static void count_new(struct walk *w, const struct state_file *f, uint64_t size)
 	w->result->bytes_new += size;
 }
 
-/* Why the epoch is not complete: "PATH: why", the first few. */
 static void blame(struct walk *w, const char *name, const char *why)
 {
-	struct buf *reason = &w->result->reason;
-
 	log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, name, why);
-	if (w->named++ >= NAMED_MAX)
-		return;
-	buf_printf(reason, "%s%s: %s", reason->len ? "; " : "", name, why);
+	reason_add(&w->result->reason, &w->named, name, why);
 }
 
 /* No earlier epoch has it. */
@@ -367,8 +360,7 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 	buf_free(&w.counted);
 	if (!error)
 		error = tree_writer_finish(writer);
-	if (w.named > NAMED_MAX)
-		buf_printf(&result.reason, "; and %u more", w.named - NAMED_MAX);
+	reason_end(&result.reason, w.named);
 	if (!error)
 		error = buf_error(&result.reason);
 	if (!error)

@@ -406,9 +406,10 @@ void holder_lost_text(struct volume *vol, struct buf *out)
 		lease_get(vol->holder->lease, &view);
 	buf_printf(out, "the lease was taken over by ");
 	lease_describe(&view.winner, out);
-	buf_printf(out,
-		   ": nothing is uploaded any more, and what is sealed stays in the cache; copy "
-		   "what you need, then unmount with --no-drain");
+	buf_printf(out, vol->imports ? ": nothing more is imported from here"
+				     : ": nothing is uploaded any more, and what is sealed stays "
+				       "in the cache; copy what you need, then unmount with "
+				       "--no-drain");
 }
 
 static void add_times(struct holder *h, const struct lease_view *view, json_t *lease)

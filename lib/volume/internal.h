@@ -43,10 +43,11 @@ struct volume {
 	struct remote *plain;	       /* without retries: the uploader puts its own over it */
 	struct remote *remote;	       /* retries for as long as a reader should wait */
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
+	bool imports;	 /* of import.h: no live tree, and the local state is one of its own */
 	char uuid[37];
 	char *run_id, *node_name;
 	char *cache_path;	/* of cache_fd, absolute */
-	int cache_fd;		/* cache-dir/<uuid>/ */
+	int cache_fd;		/* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
 	int lock_fd;		/* the file `lock` in it, held by flock */
 	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 
@@ -22,10 +23,7 @@
 #define QUIET_TRIES  10
 #define QUIET_STEP   (2 * NS_PER_MS)
 
-/*
- * A read lease is granted only while nobody has the file open or mapped for writing (fcntl(2)). The
- * kernel puts away the descriptors of a passthrough open a little after its release.
- */
+/* The kernel puts away the descriptors of a passthrough open a little after its release. */
 bool backing_is_quiet(int read_fd, bool wait)
 {
 	for (int i = 0; i < (wait ? QUIET_TRIES : 1); i++) {
@@ -33,12 +31,9 @@ bool backing_is_quiet(int read_fd, bool wait)
 
 		if (i)
 			nanosleep(&step, NULL);
-		if (fcntl(read_fd, F_SETLEASE, F_RDLCK) == 0) {
-			fcntl(read_fd, F_SETLEASE, F_UNLCK);
+		/* Where it cannot be told, it counts as quiet. */
+		if (io_writers(read_fd) != IO_WRITERS_SOME)
 			return true;
-		}
-		if (errno != EAGAIN && errno != EBUSY)
-			return true; /* leases are not for us here: it cannot be told */
 	}
 	return false;
 }

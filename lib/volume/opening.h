@@ -46,4 +46,11 @@ int cache_root(const struct volume_options *o, struct buf *out, struct opening_m
  * `out`. */
 int cache_open(struct volume *vol, struct buf *out, struct opening_message *m);
 
+/*
+ * The same volume for who puts epochs into it without a mount (import.h): remote (a new volume is made where it is empty), a local state
+ * of its own in cache-dir/<uuid>/import/, lease, store, announcements; no live tree. The errors and the message of volume_open; volume_close ends it.
+ */
+int volume_open_for_import(const struct volume_options *options, struct volume **ret_volume,
+			   char **ret_message);
+
 #endif

@@ -14,6 +14,7 @@
 #include "lib/util/parse.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/body.h"
+#include "lib/volume/record_fill.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
@@ -272,19 +273,15 @@ bool seal_needed_locked(struct volume *vol)
 
 /* ---- the end ---- */
 
-/* The epoch that this one continues is no longer complete. Steps that differ say that they are two
- * checkpoints; of a chain, the same step must say that they are one. */
+/* The epoch that this one continues is no longer complete. */
 static void decide_continues(struct volume *vol, const struct seal_job *job,
 			     struct epoch_record *record)
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
 	const struct epoch_brief *before = x ? epoch_index_find(x, job->pending.continues) : NULL;
-	bool both;
 
-	if (!before)
-		return;
-	both = before->has_step && record->has_step;
-	if (both ? before->step == record->step : !job->pending.continues_chain)
+	if (before && record_continues(before->has_step && record->has_step,
+				       before->step == record->step, job->pending.continues_chain))
 		record->continues = before->number;
 }
 

@@ -269,6 +269,23 @@ int state_announcement_remove(struct state *s, unsigned sink, uint64_t id);
 int state_announcements_clear(struct state *s, unsigned sink);
 int state_announcements_count(struct state *s, unsigned sink, uint64_t *ret_count);
 
+/* ---- files of ordinary directories that were imported (import_known.h) ---- */
+
+struct state_imported {
+	uint64_t dev, ino;
+	uint64_t size;
+	int64_t mtime_ns, ctime_ns;
+	struct hash recipe; /* of its content when it was as above */
+	bool torn;
+	int64_t seen_ns; /* wall clock of the last import that met it */
+};
+
+int state_imported_get(struct state *s, uint64_t dev, uint64_t ino,
+		       struct state_imported *ret_file); /* -ENOENT */
+int state_imported_set(struct state *s, const struct state_imported *file);
+/* Forgets what was last seen before this time. */
+int state_imported_forget(struct state *s, int64_t before_ns);
+
 /* ---- what the store keeps here: where chunks lie, and recipes ---- */
 
 struct state_chunk {

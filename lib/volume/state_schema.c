@@ -63,11 +63,16 @@ static const char schema[] =
 							   "PRAGMA user_version = " TEXT_OF(
 								   SCHEMA_VERSION) ";";
 
-/* Came later than the others: a program that does not know it leaves it alone, so it needs no new
+/* Came later than the others: a program that does not know them leaves them alone, so they need no new
  * version of the schema. */
-static const char announcements[] =
+static const char later_tables[] =
 	"CREATE TABLE IF NOT EXISTS announcements (sink INTEGER NOT NULL, id INTEGER NOT NULL,"
-	" text TEXT NOT NULL, PRIMARY KEY (sink, id)) WITHOUT ROWID;";
+	" text TEXT NOT NULL, PRIMARY KEY (sink, id)) WITHOUT ROWID;"
+
+	"CREATE TABLE IF NOT EXISTS imported (dev INTEGER NOT NULL, ino INTEGER NOT NULL,"
+	" size INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL,"
+	" recipe BLOB NOT NULL, torn INTEGER NOT NULL, seen INTEGER NOT NULL,"
+	" PRIMARY KEY (dev, ino)) WITHOUT ROWID;";
 
 static int schema_make(sqlite3 *db)
 {
@@ -96,12 +101,12 @@ int db_schema(sqlite3 *db)
 		return error;
 	if (!tables && !version && !application) {
 		error = schema_make(db);
-		return error ? error : db_exec(db, announcements);
+		return error ? error : db_exec(db, later_tables);
 	}
 	if (application != APPLICATION_ID || version < 1) {
 		log_error("local state %s: not a database of epochfs",
 			  sqlite3_db_filename(db, "main"));
 		return -EUCLEAN;
 	}
-	return version > SCHEMA_VERSION ? -EPROTONOSUPPORT : db_exec(db, announcements);
+	return version > SCHEMA_VERSION ? -EPROTONOSUPPORT : db_exec(db, later_tables);
 }

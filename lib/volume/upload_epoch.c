@@ -19,10 +19,6 @@
 #include "lib/volume/trees.h"
 #include "lib/volume/upload_record.h"
 
-/* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
- * memory as a whole, here and wherever it is read. */
-#define INLINE_BYTES_MAX (UINT64_C(16) << 20)
-
 /* Versions that are marked durable in one transaction; between them the lock is let go. */
 #define SLICE 256
 
@@ -119,7 +115,7 @@ static int known_durable(struct upload *u, uint64_t version)
 
 static int store_bytes(struct upload *u, int fd, uint64_t size, struct stored_version *s)
 {
-	if (size > TREE_INLINE_MAX || u->inline_bytes + size > INLINE_BYTES_MAX)
+	if (size > TREE_INLINE_MAX || u->inline_bytes + size > UPLOAD_INLINE_BYTES_MAX)
 		return store_put_fd(u->batch, fd, size, &s->recipe);
 	free(s->data);
 	return read_inline(fd, size, s);

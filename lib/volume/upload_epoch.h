@@ -6,6 +6,10 @@
 #include "lib/store/store.h"
 #include "lib/volume/internal.h"
 
+/* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
+ * memory as a whole, here and wherever it is read. */
+#define UPLOAD_INLINE_BYTES_MAX (UINT64_C(16) << 20)
+
 /* What an upload under way tells `status`; its own lock, a leaf. */
 struct upload_progress {
 	pthread_mutex_t lock;

@@ -196,6 +196,23 @@ static int open_store(struct volume *vol, struct opening_message *m)
 	return error;
 }
 
+/* No live tree, and of the threads only those of the lease and of announcements. */
+static int start_import(struct volume *vol, struct opening_message *m)
+{
+	struct store_index index = volume_store_index(vol);
+	int error = connect_volume(vol, m);
+
+	if (!error && vol->local_only)
+		error = opening_fail(m, -EINVAL, "none holds nothing: name a remote");
+	if (!error)
+		error = open_state(vol, m);
+	if (!error)
+		error = holder_start(vol, m);
+	if (!error)
+		error = store_open(vol->remote, &index, vol->options.threads, &vol->store);
+	return error ? error : announcer_start(vol, m);
+}
+
 static int start(struct volume *vol, struct opening_message *m)
 {
 	bool killed = false;
@@ -235,21 +252,17 @@ static int start(struct volume *vol, struct opening_message *m)
 	return error;
 }
 
-int volume_open(const struct volume_options *options, struct volume **ret_volume,
-		char **ret_message)
+static int open_as(const struct volume_options *options, bool imports, struct volume **ret_volume,
+		   char **ret_message)
 {
 	struct opening_message message = {0};
-	struct volume *vol;
-	int error;
+	struct volume *vol = volume_alloc(options);
+	int error = -ENOMEM;
 
-	if (options->at_epoch && !options->read_only) {
-		error = opening_fail(&message, -EINVAL,
-				     "one epoch is mounted read-only: add -o ro");
-		*ret_message = message.text;
-		return error;
+	if (vol) {
+		vol->imports = imports;
+		error = imports ? start_import(vol, &message) : start(vol, &message);
 	}
-	vol = volume_alloc(options);
-	error = vol ? start(vol, &message) : -ENOMEM;
 	if (error) {
 		if (vol)
 			volume_close(vol);
@@ -261,6 +274,26 @@ int volume_open(const struct volume_options *options, struct volume **ret_volume
 	}
 	*ret_volume = vol;
 	return 0;
+}
+
+int volume_open(const struct volume_options *options, struct volume **ret_volume,
+		char **ret_message)
+{
+	if (options->at_epoch && !options->read_only) {
+		struct opening_message message = {0};
+		int error = opening_fail(&message, -EINVAL,
+					 "one epoch is mounted read-only: add -o ro");
+
+		*ret_message = message.text;
+		return error;
+	}
+	return open_as(options, false, ret_volume, ret_message);
+}
+
+int volume_open_for_import(const struct volume_options *options, struct volume **ret_volume,
+			   char **ret_message)
+{
+	return open_as(options, true, ret_volume, ret_message);
 }
 
 void volume_set_events(struct volume *vol, const struct volume_events *events)

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs import: an ordinary directory becomes an epoch, without a mount. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/memory.h"
+#include "lib/util/parse.h"
+#include "lib/util/thread.h"
+#include "tools/cli.h"
+#include "tools/importing.h"
+#include "tools/mount_options.h"
+#include "tools/progress.h"
+
+#define TICK_NS (100 * NS_PER_MS)
+
+/* Shows how it goes, and takes the signals that end it: an import gives its lease back. */
+struct attendant {
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards imp */
+	struct import *imp;   /* NULL: not open yet, or closed */
+	struct progress bar;
+	atomic_bool interrupted, ends;
+};
+
+static void ending_signals(sigset_t *ret_set)
+{
+	sigemptyset(ret_set);
+	sigaddset(ret_set, SIGINT);
+	sigaddset(ret_set, SIGTERM);
+	sigaddset(ret_set, SIGHUP);
+}
+
+static void show(struct attendant *a)
+{
+	struct import_progress p;
+	char detail[64];
+
+	import_get_progress(a->imp, &p);
+	if (!p.files_total)
+		return;
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " files", p.files,
+		 p.files_total);
+	progress_update(&a->bar, p.bytes, p.bytes_total, detail);
+}
+
+static void *attend(void *arg)
+{
+	struct attendant *a = arg;
+	const struct timespec tick = clock_timespec(TICK_NS);
+	sigset_t set;
+
+	ending_signals(&set);
+	while (!atomic_load(&a->ends)) {
+		int number = sigtimedwait(&set, NULL, &tick);
+
+		if (number > 0)
+			atomic_store(&a->interrupted, true);
+		SCOPED_LOCK(&a->lock);
+		if (a->imp && atomic_load(&a->interrupted))
+			import_cancel(a->imp);
+		else if (a->imp)
+			show(a);
+	}
+	return NULL;
+}
+
+static bool interrupted(void *arg)
+{
+	struct attendant *a = arg;
+
+	return atomic_load(&a->interrupted);
+}
+
+static int attendant_start(struct attendant *a)
+{
+	sigset_t set;
+
+	ending_signals(&set);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	pthread_mutex_init(&a->lock, NULL);
+	a->bar.label = "importing";
+	return thread_start(&a->thread, NULL, attend, a);
+}
+
+static void attendant_watch(struct attendant *a, struct import *imp)
+{
+	SCOPED_LOCK(&a->lock);
+	a->imp = imp;
+}
+
+static void attendant_stop(struct attendant *a)
+{
+	atomic_store(&a->ends, true);
+	pthread_join(a->thread, NULL);
+	pthread_mutex_destroy(&a->lock);
+	progress_end(&a->bar);
+}
+
+struct arguments {
+	const char *directory, *remote;
+	struct import_how how;
+	bool json;
+};
+
+static int run(struct import *imp, const struct arguments *a, struct import_result *ret_result)
+{
+	cleanup_free char *message = NULL;
+	int code = importing_check_cache("import", a->directory, imp), error;
+
+	if (code != EXIT_DONE)
+		return code;
+	error = import_run(imp, &a->how, ret_result, &message);
+	return error ? cli_error(exit_code_of(error), "%s", message ? message : strerror(-error))
+		     : EXIT_DONE;
+}
+
+static int import_directory(struct mount_options *options, const struct arguments *a)
+{
+	struct attendant attendant = {0};
+	cleanup_free char *message = NULL;
+	struct import_result result = {0};
+	struct import *imp = NULL;
+	int error = attendant_start(&attendant), code;
+
+	if (error)
+		return cli_error(EXIT_FAILED, "cannot start a thread: %s", strerror(-error));
+	memory_set_up();
+	options->volume.remote = a->remote;
+	options->volume.give_up = interrupted;
+	options->volume.give_up_arg = &attendant;
+	error = import_open(&options->volume, &imp, &message);
+	if (error) {
+		attendant_stop(&attendant);
+		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
+	}
+	attendant_watch(&attendant, imp);
+	code = run(imp, a, &result);
+	attendant_watch(&attendant, NULL);
+	attendant_stop(&attendant);
+	import_close(imp);
+	if (code == EXIT_DONE)
+		importing_print(&result, a->directory, a->json, false);
+	record_free(&result.record);
+	return code;
+}
+
+static int parse_all(int argc, char **argv, struct mount_options *o, struct arguments *a)
+{
+	const char *operands[2], *step = NULL, *list = NULL;
+	const struct cli_option options[] = {{"step", 0, NULL, &step},
+					     {"tag", 0, NULL, &a->how.tag},
+					     {"message", 'm', NULL, &a->how.message},
+					     {"json", 0, &a->json, NULL},
+					     {"allow-changing", 0, &a->how.allow_changing, NULL},
+					     {"read-all", 0, &a->how.read_all, NULL},
+					     {"take-over", 0, &o->volume.take_over, NULL},
+					     {"options", 'o', NULL, &list},
+					     {0}};
+	int code, count = cli_parse("import", argc, argv, options, operands, 2, &code);
+
+	if (count < 0)
+		return code == EXIT_DONE ? -1 : code;
+	if (count != 2)
+		return cli_usage_error("import", "needs a DIRECTORY and a REMOTE");
+	a->how.has_step = step != NULL;
+	if (step && parse_u64(step, &a->how.step))
+		return cli_usage_error("import", "--step %s: expected a number", step);
+	a->how.directory = a->directory = operands[0];
+	a->remote = operands[1];
+	return list ? mount_options_parse(o, list) : EXIT_DONE;
+}
+
+int command_import(int argc, char **argv)
+{
+	struct arguments a = {.how.trigger = RECORD_TRIGGER_IMPORT};
+	struct mount_options options;
+	int code;
+
+	mount_options_init(&options);
+	code = mount_options_environment(&options);
+	if (code == EXIT_DONE)
+		code = parse_all(argc, argv, &options, &a);
+	if (code == EXIT_DONE)
+		code = importing_check("import", a.directory, a.remote);
+	if (code == EXIT_DONE)
+		code = import_directory(&options, &a);
+	mount_options_free(&options);
+	return code < 0 ? EXIT_DONE : code;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `import` and `watch` share: the checks of their operands, and what they print of an epoch. */
+#ifndef EPOCHFS_TOOLS_IMPORTING_H
+#define EPOCHFS_TOOLS_IMPORTING_H
+
+#include <stdbool.h>
+#include "lib/volume/import.h"
+
+/* DIRECTORY is one, REMOTE is no mount point and does not lie in it: EXIT_DONE, or the exit code after the line. */
+int importing_check(const char *command, const char *directory, const char *remote);
+/* The local state does not lie in the directory: likewise. */
+int importing_check_cache(const char *command, const char *directory, const struct import *imp);
+
+/* The epoch in one line, or with `json` as one object (on one line where `compact`), on stdout. */
+void importing_print(const struct import_result *r, const char *directory, bool json, bool compact);
+
+#endif
