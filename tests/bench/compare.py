@@ -5,7 +5,8 @@
     tests/bench/compare.py BUILD/epochfs [--quick] [--turns N] [--mib N] [--only NAME,...] [--measures NAME,...]
         [--folder DIR] [--series DIR] [--out DIR] [--readme FILE]
 
-Writes results.md, results.svg and results.json to --out (build/bench). --readme puts table and plot between
+Writes results.md, results.svg and results.json to --out (build/bench). What is measured once, bytes stored and
+memory, is kept from the results that lie there when --measures does not name it. --readme puts table and plot between
 the marks of that file. --quick: small sizes, two turns, to see that all works. --series keeps the trained
 checkpoints in a folder and uses them again. The folder ($TMPDIR or /tmp) should be on the disk that caches
 would be on, and needs 20 times --mib. Whatever happens, what it starts is stopped by its pid, unmounted
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +49,8 @@ class Run:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.mib, self.files = options.mib, 500 if options.quick else measures.FILES
-        self.program = pathlib.Path(options.program).resolve()
+        # A copy: a build in between changes nothing.
+        self.program = pathlib.Path(shutil.copy2(options.program, folder / "epochfs"))
         self.yardsticks = YARDSTICKS
         self.figures, self.left_out, self.reckoned = {}, {}, set()
         self.stored, self.memory = {}, {}
@@ -107,10 +110,10 @@ def concerns(measure, kind):
     return True
 
 
-def start_servers(run, stack):
-    """The servers, or why there is none."""
-    memory = int(max(8 * run.mib, (run.options.memory_gib + 1) * 1024)) << 20
-    for name, make in (("rgw", lambda: Rgw(run.folder / "rgw", memory=memory)), ("sshd", lambda: Sshd(run.folder / "sshd"))):
+def start_servers(run, stack, name, mib):
+    """The servers, for so many MiB at a time, or why there is none."""
+    folder = run.folder / name
+    for name, make in (("rgw", lambda: Rgw(folder / "rgw", memory=mib << 20)), ("sshd", lambda: Sshd(folder / "sshd"))):
         try:
             setattr(run, name, stack.enter_context(make()))
         except (ServerMissing, RuntimeError) as error:
@@ -137,6 +140,9 @@ def memory(run):
     try:
         who.start("memory")
         run.memory = {"gib": run.options.memory_gib, **measures.memory(who, run.options.memory_gib)}
+        print("  peaks of the daemon in MiB: %(up).0f uploading, %(down).0f restoring" % run.memory, flush=True)
+    except Unusable as error:
+        print("  no memory: %s" % error, flush=True)
     finally:
         who.stop()
 
@@ -149,8 +155,17 @@ def write(run):
     report.write(results, out, run.options.readme)
 
 
+def take_over(run):
+    """What needs no turns may be from an earlier run."""
+    path = run.options.out / "results.json"
+    if path.exists():
+        there = json.loads(path.read_text())
+        run.stored, run.memory = there["stored"], there["memory"]
+
+
 def compare(run):
     options = run.options
+    take_over(run)
     run.loads = [os.getloadavg()[0]]
     made = series.make(options.series or run.folder / "series", run.mib, options.quick)
     run.first, run.second = series.states(made["full"], run.mib)
@@ -159,8 +174,13 @@ def compare(run):
         run.passthrough_hp = build_passthrough_hp(BUILD / "libfuse")
     except Unusable as error:
         run.passthrough_hp = error
+    if "memory" in options.measures:
+        with contextlib.ExitStack() as stack:
+            start_servers(run, stack, "large", int(run.options.memory_gib * 1024) + 1024)
+            if not isinstance(run.rgw, Unusable):
+                memory(run)
     with contextlib.ExitStack() as stack:
-        start_servers(run, stack)
+        start_servers(run, stack, "servers", 8 * run.mib + 1024)
         run.check()
         if "stored" in options.measures:
             stored(run, made)
@@ -174,11 +194,7 @@ def compare(run):
             run.turn = turn + 1
             run.loads.append(os.getloadavg()[0])
             write(run)
-    if "memory" in options.measures and "epochfs" not in run.left_out:
-        with contextlib.ExitStack() as stack:
-            start_servers(run, stack)
-            memory(run)
-    write(run)
+        write(run)
 
 
 def arguments():
@@ -199,7 +215,8 @@ def arguments():
     for given, known in ((options.only, COMPETITORS), (options.measures, MEASURES)):
         if unknown := [word for word in given if word not in known]:
             parser.error("no such name: %s; there are %s" % (", ".join(unknown), ", ".join(known)))
-    options.turns = options.turns or (2 if options.quick else 5)
+    if options.turns is None:
+        options.turns = 2 if options.quick else 5
     options.mib = options.mib or (64 if options.quick else 1024)
     options.memory_gib = options.memory_gib or (.25 if options.quick else 8)
     return options

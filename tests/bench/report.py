@@ -43,8 +43,14 @@ class Results:
         return self.figures.get(measure, {}).get(who, [])
 
     def ratios(self, measure, who, below, yardstick):
+        if yardstick == COPY and not self.serves(who):
+            return []
         pairs = zip(self.of(measure, who), self.of(below, yardstick))
         return [a / b for a, b in pairs if a is not None and b]
+
+    def serves(self, who):
+        """Whether what it saves reaches a server."""
+        return bool(self.of("upload", who) or self.of("upload, noise", who))
 
     def values(self, measure, who):
         return [value for value in self.of(measure, who) if value is not None]
