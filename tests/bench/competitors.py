@@ -4,6 +4,7 @@ instead, and epochfs. Each is started in a folder of its own with an empty cache
 pid; nothing of it stays. What is not installed, or does not mount here, says so by Unusable."""
 
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import shutil
@@ -345,10 +346,16 @@ class Script(InBucket, Competitor):
         with open(self.base / "log", "ab") as out:
             process = subprocess.Popen([os.fspath(word) for word in command], stdin=subprocess.DEVNULL, stdout=out,
                                        stderr=out, env={**os.environ, **environment})
-        _, status, usage = os.wait4(process.pid, 0)
+        done = 0
+        while not done:
+            done, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if not done:
+                # Not ru_maxrss: that counts what this process had when it forked.
+                with contextlib.suppress(OSError):
+                    self.peak = max(self.peak, peak_mib(process.pid))
+                time.sleep(0.005)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu += usage.ru_utime + usage.ru_stime
-        self.peak = max(self.peak, usage.ru_maxrss / 1024)
         if process.returncode:
             raise Unusable("%s: %s" % (command[0], (self.base / "log").read_text(errors="replace")[-300:]))
 
