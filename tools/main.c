@@ -121,7 +121,8 @@ static const struct command commands[] = {
 	 "read an epoch whole: is each file of it there, right, and not torn inside",
 	 "  --json            one JSON object\n"
 	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Every byte is read from the remote and checked against\n"
-	 "its hash; zip, safetensors and HDF5 files by their tails, too. A line for each file that is damaged, and exit 6.\n"
+	 "its hash; zip, safetensors and HDF5 files by their tails, LevelDB and LMDB by their meta data, too. A line for each\n"
+	 "file that is damaged, and exit 6.\n"
 	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
 	 "Example: epochfs verify s3://bucket/run7 best\n",
 	 command_verify},

@@ -13,6 +13,8 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/thread.h"
 #include "lib/volume/catalog_internal.h"
+#include "lib/volume/catalog_part.h"
+#include "lib/volume/databases.h"
 #include "lib/volume/tails.h"
 
 #define THREADS_MAX 256
@@ -26,7 +28,9 @@ struct verifying {
 	struct tree *tree;
 	uint32_t *files; /* the regular files, each by its first name */
 	uint32_t file_count;
-	atomic_uint next; /* of `files` */
+	uint32_t *folders; /* directories that a database may be in */
+	uint32_t folder_count;
+	atomic_uint next; /* of `files`, then of `folders` */
 
 	/* Guards what follows and the calls of `how`. */
 	pthread_mutex_t lock;
@@ -37,39 +41,14 @@ struct verifying {
 
 /* ---- one content ---- */
 
-/* Bytes [from, from + len) of a content. */
-struct window {
-	uint64_t from;
-	size_t len;
-	uint8_t *data;
-};
-
 struct content {
 	struct verifying *v;
 	const struct tree_entry *entry;
 	struct recipe recipe;
-	struct window head, tail;
+	struct content_window head, tail;
 	struct store_failure failure;
 	atomic_ullong counted; /* bytes that progress knows of */
 };
-
-/* Part of a content on its way into a window. */
-struct fetching {
-	const struct content *content;
-	const struct window *window;
-};
-
-static void copy_overlap(const struct window *w, uint64_t offset, const void *data, size_t len)
-{
-	uint64_t from = offset > w->from ? offset : w->from;
-	uint64_t end = w->from + w->len, data_end = offset + len;
-
-	if (data_end < end)
-		end = data_end;
-	if (from < end)
-		memcpy(w->data + (from - w->from), (const uint8_t *)data + (from - offset),
-		       (size_t)(end - from));
-}
 
 static void advance(struct verifying *v, uint64_t files, uint64_t bytes)
 {
@@ -87,8 +66,8 @@ static int on_segment(void *arg, size_t number, const void *plain, size_t len)
 
 	if (len != segment->length)
 		return -EBADMSG;
-	copy_overlap(&c->head, segment->offset, plain, len);
-	copy_overlap(&c->tail, segment->offset, plain, len);
+	content_window_put(&c->head, segment->offset, plain, len);
+	content_window_put(&c->tail, segment->offset, plain, len);
 	atomic_fetch_add(&c->counted, len);
 	advance(c->v, 0, len);
 	return 0;
@@ -114,7 +93,7 @@ static int read_whole(struct content *c)
 
 /* ---- its tail ---- */
 
-static bool read_window(const struct window *w, void *data, size_t len, uint64_t offset)
+static bool read_window(const struct content_window *w, void *data, size_t len, uint64_t offset)
 {
 	if (offset < w->from || offset - w->from > w->len || len > w->len - (offset - w->from))
 		return false;
@@ -122,23 +101,11 @@ static bool read_window(const struct window *w, void *data, size_t len, uint64_t
 	return true;
 }
 
-static int on_fetched(void *arg, size_t number, const void *plain, size_t len)
-{
-	const struct fetching *f = arg;
-
-	copy_overlap(f->window, f->content->recipe.segments[number].offset, plain, len);
-	return 0;
-}
-
 /* For a tail_source: from what was kept, else from the remote once more. */
 static ssize_t read_again(void *arg, void *data, size_t len, uint64_t offset)
 {
 	struct content *c = arg;
 	uint64_t size = c->entry->size;
-	struct window window;
-	struct fetching fetching = {.content = c, .window = &window};
-	size_t first, last;
-	int error;
 
 	if (offset >= size)
 		return 0;
@@ -147,15 +114,16 @@ static ssize_t read_again(void *arg, void *data, size_t len, uint64_t offset)
 	if (!len || read_window(&c->head, data, len, offset) ||
 	    read_window(&c->tail, data, len, offset))
 		return (ssize_t)len;
-	window = (struct window){.from = offset, .len = len, .data = data};
-	memset(data, 0, len);
-	if (!c->recipe.count)
-		return (ssize_t)len;
-	first = recipe_find(&c->recipe, offset);
-	last = recipe_find(&c->recipe, offset + len - 1);
-	error = store_get_segments(c->v->catalog->store, &c->recipe, first, last - first + 1,
-				   on_fetched, &fetching, &c->failure);
-	return error ? error : (ssize_t)len;
+	return catalog_read_part(c->v->catalog, c->entry, &c->recipe, data, len, offset,
+				 &c->failure);
+}
+
+static int check_tail(const struct tail_source *source, const struct tree_entry *e,
+		      const char **ret_torn)
+{
+	int result = tail_check_source(source, e->size, e->name, ret_torn);
+
+	return result ? result : lmdb_check(source, e->size, ret_torn);
 }
 
 /* 0 with what is wrong or NULL, or the error that ends all. `text` is for what is put together. */
@@ -167,7 +135,7 @@ static int check_content(struct content *c, char *text, size_t text_len, const c
 
 	*ret_what = NULL;
 	if (!error && !(c->entry->flags & TREE_LOG))
-		result = tail_check_source(&source, c->entry->size, c->entry->name, &torn);
+		result = check_tail(&source, c->entry, &torn);
 	if (result < 0)
 		error = result;
 	if (error) {
@@ -188,7 +156,7 @@ static int check_content(struct content *c, char *text, size_t text_len, const c
 
 /* ---- all ---- */
 
-static void set_window(struct window *w, uint64_t size, size_t len, bool at_end)
+static void set_window(struct content_window *w, uint64_t size, size_t len, bool at_end)
 {
 	w->len = size < len ? (size_t)size : len;
 	w->from = at_end ? size - w->len : 0;
@@ -229,6 +197,76 @@ static int verify_one(struct verifying *v, uint32_t id, uint8_t *space)
 	return 0;
 }
 
+/* ---- databases, which are more than one file ---- */
+
+struct folder {
+	struct verifying *v;
+	uint32_t id;
+	struct store_failure failure;
+};
+
+/* 0 or -ENOENT. */
+static int find_entry(const struct folder *f, const char *name, struct tree_entry *ret_entry)
+{
+	uint32_t id = tree_lookup(f->v->tree, f->id, name, strlen(name));
+
+	if (id == TREE_NONE)
+		return -ENOENT;
+	tree_get(f->v->tree, id, ret_entry);
+	return ret_entry->type == TREE_REGULAR ? 0 : -ENOENT;
+}
+
+static int folder_find(void *arg, const char *name, uint64_t *ret_size)
+{
+	struct tree_entry e;
+	int error = find_entry(arg, name, &e);
+
+	if (!error)
+		*ret_size = e.size;
+	return error;
+}
+
+static ssize_t folder_read(void *arg, const char *name, void *data, size_t len, uint64_t offset)
+{
+	struct folder *f = arg;
+	struct catalog *c = f->v->catalog;
+	struct recipe recipe = {0};
+	struct tree_entry e;
+	ssize_t got = find_entry(f, name, &e);
+
+	if (!got && e.content == TREE_RECIPE)
+		got = store_get_recipe(c->store, &e.u.recipe, &recipe, &f->failure);
+	if (!got && e.content == TREE_RECIPE && recipe.size != e.size)
+		got = -EBADMSG;
+	if (!got)
+		got = catalog_read_part(c, &e, &recipe, data, len, offset, &f->failure);
+	recipe_free(&recipe);
+	return got < 0 ? catalog_errno(c, (int)got) : got;
+}
+
+static void folder_problem(void *arg, const char *name, const char *what)
+{
+	const struct folder *f = arg;
+	cleanup_buf struct buf path = {0};
+
+	tree_path(f->v->tree, f->id, &path);
+	buf_printf(&path, "%s%s", path.len ? "/" : "", name);
+	SCOPED_LOCK(&f->v->lock);
+	f->v->totals.damaged++;
+	f->v->how->problem(f->v->how->arg, buf_str(&path), what);
+}
+
+static int verify_folder(struct verifying *v, uint32_t id)
+{
+	struct folder f = {.v = v, .id = id};
+	const struct database_dir dir = {
+		.find = folder_find, .read = folder_read, .problem = folder_problem, .arg = &f};
+
+	return database_check_dir(&dir);
+}
+
+/* ---- all, several at once ---- */
+
 static bool ended(struct verifying *v)
 {
 	SCOPED_LOCK(&v->lock);
@@ -244,9 +282,10 @@ static void *verify_files(void *arg)
 	while (!error && !ended(v)) {
 		unsigned i = atomic_fetch_add(&v->next, 1);
 
-		if (i >= v->file_count)
+		if (i >= v->file_count + v->folder_count)
 			return NULL;
-		error = verify_one(v, v->files[i], space);
+		error = i < v->file_count ? verify_one(v, v->files[i], space)
+					  : verify_folder(v, v->folders[i - v->file_count]);
 	}
 	SCOPED_LOCK(&v->lock);
 	if (!v->error)
@@ -262,13 +301,19 @@ static void verify_all(struct verifying *v)
 	pthread_t threads[THREADS_MAX];
 	unsigned started = 0;
 
-	if (wanted > v->file_count)
-		wanted = v->file_count;
+	if (wanted > v->file_count + v->folder_count)
+		wanted = v->file_count + v->folder_count;
 	while (started + 1 < wanted && thread_start(&threads[started], NULL, verify_files, v) == 0)
 		started++;
 	verify_files(v);
 	while (started)
 		pthread_join(threads[--started], NULL);
+}
+
+static bool may_hold_database(const struct tree *t, uint32_t dir)
+{
+	return tree_lookup(t, dir, "CURRENT", 7) != TREE_NONE ||
+	       tree_lookup(t, dir, "data.mdb", 8) != TREE_NONE;
 }
 
 /* Groups are numbered by their first names, ascending: a greater number is met for the first time. */
@@ -278,12 +323,15 @@ static int plan(struct verifying *v)
 	uint64_t groups = 0;
 
 	v->files = calloc(count, sizeof(*v->files));
-	if (!v->files)
+	v->folders = calloc(count, sizeof(*v->folders));
+	if (!v->files || !v->folders)
 		return -ENOMEM;
 	for (uint32_t id = 0; id < count; id++) {
 		struct tree_entry e;
 
 		tree_get(v->tree, id, &e);
+		if (e.type == TREE_DIR && may_hold_database(v->tree, id))
+			v->folders[v->folder_count++] = id;
 		if (e.type != TREE_REGULAR || (e.group && e.group <= groups))
 			continue;
 		if (e.group)
@@ -310,6 +358,7 @@ int catalog_verify(struct catalog *c, uint64_t number, const struct verify *how,
 	if (!v.error)
 		*ret_totals = v.totals;
 	free(v.files);
+	free(v.folders);
 	tree_unref(v.tree);
 	pthread_mutex_destroy(&v.lock);
 	return v.error;

@@ -9,10 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
+#include "lib/volume/databases.h"
 #include "lib/volume/tails.h"
 
 #define READ_LEN ((size_t)1 << 20)
@@ -54,6 +57,19 @@ static int read_whole(struct walk *w, int fd, uint64_t size)
 	return 0;
 }
 
+static ssize_t read_descriptor(void *arg, void *data, size_t len, uint64_t offset)
+{
+	return io_pread_some(*(const int *)arg, data, len, offset);
+}
+
+static int check_tail(int fd, uint64_t size, const char *name, const char **ret_torn)
+{
+	const struct tail_source in = {.read = read_descriptor, .arg = &fd};
+	int result = tail_check_source(&in, size, name, ret_torn);
+
+	return result ? result : lmdb_check(&in, size, ret_torn);
+}
+
 static void verify_file(struct walk *w, const FTSENT *at)
 {
 	uint64_t size = (uint64_t)at->fts_statp->st_size;
@@ -63,7 +79,7 @@ static void verify_file(struct walk *w, const FTSENT *at)
 	int error = fd < 0 ? -errno : read_whole(w, fd, size);
 
 	if (!error)
-		error = tail_check(fd, size, at->fts_name, &torn);
+		error = check_tail(fd, size, at->fts_name, &torn);
 	w->totals.files++;
 	w->totals.bytes += size;
 	w->progress.files++;
@@ -76,6 +92,56 @@ static void verify_file(struct walk *w, const FTSENT *at)
 	note_problem(w, at, text);
 }
 
+/* ---- databases, which are more than one file ---- */
+
+struct folder {
+	struct walk *w;
+	const FTSENT *at;
+	int fd;
+};
+
+static int folder_find(void *arg, const char *name, uint64_t *ret_size)
+{
+	const struct folder *f = arg;
+	struct stat st;
+
+	if (fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ENOENT;
+	*ret_size = (uint64_t)st.st_size;
+	return 0;
+}
+
+static ssize_t folder_read(void *arg, const char *name, void *data, size_t len, uint64_t offset)
+{
+	const struct folder *f = arg;
+	cleanup_close int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : io_pread_some(fd, data, len, offset);
+}
+
+static void folder_problem(void *arg, const char *name, const char *what)
+{
+	const struct folder *f = arg;
+	cleanup_buf struct buf path = {0};
+
+	buf_printf(&path, "%s/%s", f->at->fts_path + f->w->root_len, name);
+	f->w->totals.damaged++;
+	f->w->how->problem(f->w->how->arg, buf_str(&path) + 1, what);
+}
+
+static int verify_folder(struct walk *w, const FTSENT *at)
+{
+	cleanup_close int fd = open(at->fts_accpath, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct folder f = {.w = w, .at = at, .fd = fd};
+	const struct database_dir dir = {
+		.find = folder_find, .read = folder_read, .problem = folder_problem, .arg = &f};
+
+	/* Where it cannot be opened, the walk says so. */
+	return fd < 0 ? 0 : database_check_dir(&dir);
+}
+
 static bool is_unreadable(const FTSENT *at)
 {
 	return at->fts_info == FTS_DNR || at->fts_info == FTS_NS || at->fts_info == FTS_ERR;
@@ -83,9 +149,16 @@ static bool is_unreadable(const FTSENT *at)
 
 static void verify_entry(struct walk *w, const FTSENT *at)
 {
-	if (at->fts_info == FTS_F)
+	int error;
+
+	if (at->fts_info == FTS_F) {
 		verify_file(w, at);
-	else if (is_unreadable(at))
+	} else if (at->fts_info == FTS_D) {
+		error = verify_folder(w, at);
+		if (error)
+			note_problem(w, at, strerror(-error));
+	}
+	if (is_unreadable(at))
 		note_problem(w, at, strerror(at->fts_errno));
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """epochfs verify: an epoch read whole, on a mount, from its remote, and on a mount without one."""
 
+import fnmatch
 import io
 import json
 import os
@@ -172,3 +173,115 @@ def test_a_remote_that_goes_away_is_no_damage(volume7):
     done = run(BIN, "verify", "fault+file://%s?get.error=1&only=%s" % (volume7.remote, key), "2", check=False, timeout=120)
     assert done.returncode == UNREACHABLE and not done.stdout, done
     assert len(done.stderr.splitlines()) == 1 and "does not answer" in done.stderr
+
+
+# ---- databases
+
+
+def make_leveldb(path):
+    """Tables, of two sessions, and a log: what was put last."""
+    plyvel = pytest.importorskip("plyvel")
+    db = plyvel.DB(os.fspath(path), create_if_missing=True, write_buffer_size=100000)
+    for i in range(1000):
+        db.put(b"%d" % (i * 7 % 500), os.urandom(500))
+    db.compact_range()
+    db.close()
+    db = plyvel.DB(os.fspath(path))
+    db.put(b"last", b"x")
+    db.close()
+
+
+def make_lmdb(path, **how):
+    lmdb = pytest.importorskip("lmdb")
+    with lmdb.open(os.fspath(path), map_size=1 << 40, **how) as env:
+        for turn in range(3):
+            with env.begin(write=True) as transaction:
+                for i in range(0, 300, turn + 1):
+                    transaction.put(b"%d" % i, os.urandom(500))
+
+
+@pytest.fixture
+def databases(make_volume, request):
+    mnt = make_volume(settle="1h")
+    if request.param == "local":
+        mnt.url = "none"
+    mnt.mount()
+    (mnt.path / "sub").mkdir()
+    make_leveldb(mnt.path / "sub" / "level")
+    make_lmdb(mnt.path / "lm")
+    make_lmdb(mnt.path / "one.lmdb", subdir=False)
+    mnt.seal()
+    return mnt
+
+
+def cut(path, length):
+    os.truncate(path, os.path.getsize(path) - length)
+
+
+def overwrite(path, offset, data):
+    with open(path, "r+b") as f:
+        f.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
+        f.write(data)
+
+
+# Each damage of whole databases, and what is said of which file.
+DAMAGE = {
+    "a table is missing": (lambda top: os.unlink(tables(top)[0]), "sub/level/MANIFEST-*", "LevelDB: it names 0*.ldb, which is not there"),
+    "all are": (lambda top: [os.unlink(t) for t in tables(top)], "sub/level/MANIFEST-*", "LevelDB: it names 0*.ldb and * more that are not there"),
+    "a table is cut": (lambda top: cut(tables(top)[0], 10), "sub/level/0*.ldb", "LevelDB: it has * bytes, and its manifest says *"),
+    "a table ends in zeros": (lambda top: overwrite(tables(top)[0], -8, bytes(8)), "sub/level/0*.ldb", "LevelDB: it does not end as a table does"),
+    "the manifest is missing": (lambda top: os.unlink(manifest(top)), "sub/level/CURRENT", "LevelDB: it names MANIFEST-*, which is not there"),
+    "the manifest is cut": (lambda top: cut(manifest(top), 1), "sub/level/MANIFEST-*", "LevelDB: its last record is cut off"),
+    "the manifest is damaged": (lambda top: overwrite(manifest(top), 20, b"\xff\xff"), "sub/level/MANIFEST-*", "LevelDB: a record in it has another checksum"),
+    "the log is missing": (lambda top: [os.unlink(p) for p in (top / "sub" / "level").glob("*.log")], "sub/level/MANIFEST-*",
+                           "LevelDB: it names 0*.log, which is not there: what was written last is lost"),
+    "CURRENT is empty": (lambda top: os.truncate(top / "sub" / "level" / "CURRENT", 0), "sub/level/CURRENT", "LevelDB: it does not name a manifest"),
+    "data.mdb is cut": (lambda top: cut(top / "lm" / "data.mdb", 1), "lm/data.mdb", "torn: LMDB's last page, as its meta page says, lies behind*"),
+    "data.mdb is cut early": (lambda top: os.truncate(top / "lm" / "data.mdb", 4100), "lm/data.mdb", "torn: LMDB's second meta page is missing or damaged"),
+    "data.mdb begins with zeros": (lambda top: overwrite(top / "lm" / "data.mdb", 0, bytes(4096)), "lm/data.mdb", "torn: LMDB's first meta page is *"),
+    "one.lmdb is cut": (lambda top: cut(top / "one.lmdb", 4096), "one.lmdb", "torn: LMDB's last page, as its meta page says, lies behind*"),
+    "one.lmdb has a hole": (lambda top: overwrite(top / "one.lmdb", 8192, bytes(os.path.getsize(top / "one.lmdb") - 8192)), "one.lmdb",
+                            "torn: a root page of LMDB is not where its meta page says"),
+}
+
+
+def tables(top):
+    return sorted((top / "sub" / "level").glob("*.ldb"))
+
+
+def manifest(top):
+    return next((top / "sub" / "level").glob("MANIFEST-*"))
+
+
+@pytest.mark.parametrize("databases", ["remote", "local"], indirect=True)
+def test_databases(databases):
+    mnt = databases
+    targets = [mnt.path] if mnt.url == "none" else [mnt.path, mnt.remote]
+    mnt.wait_durable()
+    assert len(tables(mnt.path)) > 1
+    for target in targets:
+        assert verify(target)[0] == []
+    for name, (damage, path, problem) in DAMAGE.items():
+        damage(mnt.path)
+        mnt.seal()
+        mnt.wait_durable()
+        for target in targets:
+            found = parsed(target, code=DAMAGED)
+            assert found["damaged"] == len(found["problems"]) == 1, (name, found)
+            assert fnmatch.fnmatch(found["problems"][0]["path"], path) and fnmatch.fnmatch(found["problems"][0]["problem"], problem), (name, found)
+        mnt.rollback(1)
+    assert verify(mnt.path)[0] == []
+
+
+def test_an_epoch_that_was_sealed_while_leveldb_was_open(mnt):
+    """It is complete, for nobody was killed; but LevelDB holds its manifest open, so the epoch lacks it, and verify says so."""
+    plyvel = pytest.importorskip("plyvel")
+    db = plyvel.DB(os.fspath(mnt.path / "buffer"), create_if_missing=True)
+    db.put(b"k", b"v")
+    assert mnt.seal() == 1
+    db.close()
+    assert mnt.seal() == 2
+    assert parsed(mnt.path, "1", code=DAMAGED)["problems"] == [
+        {"path": "buffer/CURRENT", "problem": "LevelDB: it names MANIFEST-000002, which is not there"}]
+    assert verify(mnt.path, "2")[0] == []
+    assert os.getxattr(mnt.epoch(1), "user.epochfs.complete") == b"true"
