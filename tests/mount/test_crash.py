@@ -118,8 +118,9 @@ def run_script(mnt, monkeypatch, calls):
             return session, False
         except OSError:
             assert mnt.process.wait(timeout=LIMIT) == -signal.SIGKILL, mnt.log.read_text()
-        session.process = mnt.process
-        session.run_until_killed()
+    # From here on other programs are started, which are not counted.
+    session.process = mnt.process
+    session.run_until_killed()
     if mnt.process:
         take_away(mnt)
     elif is_mounted(mnt.path):
