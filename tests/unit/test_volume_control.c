@@ -92,7 +92,7 @@ START_TEST(refusals_say_what_to_do)
 	refused("{\"op\":\"resolve\",\"epoch\":-1}", EINVAL, "not a number");
 	refused("{\"op\":\"resolve\",\"epoch\":[]}", EINVAL, "not a number");
 	refused("{\"op\":\"resolve\"}", EINVAL, "no epoch is given");
-	refused("{\"op\":\"rm\",\"epoch\":1}", EBUSY, "untag it");
+	refused("{\"op\":\"rm\",\"epoch\":1}", EBUSY, "current");
 	refused("{\"op\":\"tag\",\"epoch\":1,\"name\":\"latest\"}", EINVAL, "cannot be a tag");
 	refused("{\"op\":\"tag\",\"epoch\":1}", EINVAL, "no name");
 	refused("{\"op\":\"untag\",\"name\":\"x\"}", ENOENT, "no tag x");
