@@ -95,6 +95,34 @@ static int print_table(const json_t *epochs, size_t count)
 	return error ? cli_error(EXIT_FAILED, "out of memory") : EXIT_DONE;
 }
 
+/* "3 MiB", "3 MiB (1 MiB stored)". */
+static void format_bytes(const json_t *usage, const char *key, struct buf *out)
+{
+	const json_t *part = json_object_get(usage, key);
+	char text[FORMAT_MAX];
+
+	format_size(number(part, "bytes"), text);
+	buf_printf(out, "%s", text);
+	if (!json_object_get(part, "bytes_stored"))
+		return;
+	format_size(number(part, "bytes_stored"), text);
+	buf_printf(out, " (%s stored)", text);
+}
+
+/* What the newest takes, against all. */
+static void print_usage(const json_t *usage)
+{
+	uint64_t epochs = number(json_object_get(usage, "retained"), "epochs");
+	cleanup_buf struct buf live = {0}, retained = {0};
+
+	if (!epochs)
+		return;
+	format_bytes(usage, "live", &live);
+	format_bytes(usage, "retained", &retained);
+	printf("live: %s; retained: %" PRIu64 " epoch%s, %s\n", buf_str(&live), epochs,
+	       epochs == 1 ? "" : "s", buf_str(&retained));
+}
+
 static void print_json(const json_t *epochs, size_t count)
 {
 	json_t *shown = json_array();
@@ -115,7 +143,7 @@ int command_log(int argc, char **argv)
 		{"json", 0, &json, NULL}, {"count", 'n', NULL, &count_text}, {0}};
 	struct target target;
 	uint64_t count = UINT64_MAX;
-	json_t *epochs;
+	json_t *epochs, *usage = NULL;
 	int code, operands = cli_parse("log", argc, argv, options, &name, 1, &code);
 
 	if (operands < 0)
@@ -128,6 +156,9 @@ int command_log(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	code = target_epochs(&target, &epochs);
+	/* Where it fails, its line is said, and the table shown. */
+	if (code == EXIT_DONE && !json)
+		target_usage(&target, false, &usage);
 	target_close(&target);
 	if (code != EXIT_DONE)
 		return code;
@@ -137,6 +168,8 @@ int command_log(int argc, char **argv)
 		fprintf(stderr, "%s: no epochs yet\n", name);
 	else
 		code = print_table(epochs, count);
+	print_usage(usage);
+	json_decref(usage);
 	json_decref(epochs);
 	return code;
 }

@@ -28,10 +28,11 @@ static const struct command commands[] = {
 	 "  --no-drain        leave the upload to the next mount\n"
 	 "  --timeout TIME    wait at most so long (then exit 7, still mounted)\n",
 	 command_umount},
-	{"status", "[--json] [--watch] TARGET",
+	{"status", "[--json] [--watch] [--usage] TARGET",
 	 "what is mounted, pending, uploaded, and what failed",
 	 "  --json            one JSON object\n"
-	 "  --watch           refresh every second until interrupted\n",
+	 "  --watch           refresh every second until interrupted\n"
+	 "  --usage           also read from the remote what it takes to say what epochs take there\n",
 	 command_status},
 	{"log", "[--json] [-n COUNT] TARGET", "the epochs, newest first",
 	 "  --json            one JSON array\n"

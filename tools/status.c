@@ -60,8 +60,9 @@ static void hide_url(json_t *status)
 		json_object_del(status, "remote_url");
 }
 
-static int get_status(const char *name, json_t **ret_status)
+static int get_status(const char *name, bool count, json_t **ret_status)
 {
+	json_t *usage;
 	struct target target;
 	int code = target_open(name, &target);
 
@@ -71,8 +72,14 @@ static int get_status(const char *name, json_t **ret_status)
 		code = remote_status(&target, ret_status);
 	else
 		code = client_call(name, json_pack("{s:s}", "op", "status"), ret_status);
-	if (code == EXIT_DONE)
+	if (code == EXIT_DONE) {
 		hide_url(*ret_status);
+		/* Where it fails, its line is said, and the rest shown. */
+		if (target_usage(&target, count, &usage) == EXIT_DONE) {
+			json_object_update(*ret_status, usage);
+			json_decref(usage);
+		}
+	}
 	target_close(&target);
 	return code;
 }
@@ -170,9 +177,11 @@ static void print_status(json_t *status, bool json)
 
 int command_status(int argc, char **argv)
 {
-	bool json = false, watch = false;
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"watch", 'w', &watch, NULL}, {0}};
+	bool json = false, watch = false, count_usage = false;
+	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"watch", 'w', &watch, NULL},
+					     {"usage", 0, &count_usage, NULL},
+					     {0}};
 	const char *name;
 	int code, count = cli_parse("status", argc, argv, options, &name, 1, &code);
 
@@ -183,7 +192,7 @@ int command_status(int argc, char **argv)
 	for (;;) {
 		json_t *status;
 
-		code = get_status(name, &status);
+		code = get_status(name, count_usage, &status);
 		if (code != EXIT_DONE)
 			return code;
 		if (watch && isatty(STDOUT_FILENO))

@@ -13,6 +13,7 @@
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"
+#include "tools/progress.h"
 
 static int dead_mount(const char *name)
 {
@@ -127,6 +128,28 @@ int target_lease(const struct target *t, json_t **ret_lease)
 	int error = catalog_lease(t->catalog, ret_lease);
 
 	return error ? catalog_failed(t, "cannot read the lease", error) : EXIT_DONE;
+}
+
+static void show_usage_progress(void *arg, const struct catalog_progress *p)
+{
+	char detail[64];
+
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " epochs", p->files,
+		 p->files_total);
+	progress_update(arg, 0, 0, detail);
+}
+
+int target_usage(const struct target *t, bool read, json_t **ret_usage)
+{
+	struct progress progress = {.label = "counting"};
+	int error;
+
+	if (!t->catalog)
+		return client_call(t->name, json_pack("{s:s, s:b}", "op", "usage", "read", read),
+				   ret_usage);
+	error = catalog_usage(t->catalog, read, show_usage_progress, &progress, ret_usage);
+	progress_end(&progress);
+	return error ? catalog_failed(t, "cannot count what the epochs take", error) : EXIT_DONE;
 }
 
 int target_epochs(const struct target *t, json_t **ret_epochs)

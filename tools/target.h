@@ -22,6 +22,8 @@ int target_need_mount(const char *name, const char *command);
 int target_epochs(const struct target *t, json_t **ret_epochs);
 /* Who writes to a remote, as catalog_lease gives it; of a target that is no mount. */
 int target_lease(const struct target *t, json_t **ret_lease);
+/* What the epochs hold and take (lib/volume/usage.h); `read`: also from what is to be read from the remote first. */
+int target_usage(const struct target *t, bool read, json_t **ret_usage);
 /* The tags as an object name -> number; the caller's reference. */
 int target_tags(const struct target *t, json_t **ret_tags);
 /* A number from what people type; NULL means "latest". */

@@ -62,6 +62,14 @@ struct catalog_progress {
 };
 
 /*
+ * What the epochs hold, and with `read`, which reads every tree and recipe, what they take: JSON as usage_json (usage.h) makes it. `progress` (may be NULL) counts
+ * epochs as files.
+ */
+int catalog_usage(struct catalog *c, bool read,
+		  void (*progress)(void *arg, const struct catalog_progress *p), void *arg,
+		  json_t **ret_usage);
+
+/*
  * Restores what lies at `path` in an epoch ("" or "/": all) into the directory `to_fd`: a file or directory under its own
  * name's last component, the root's content directly. Content, modes, owners (by root), times in ns, xattrs (also of symlinks; those that
  * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. setuid and

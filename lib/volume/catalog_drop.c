@@ -93,8 +93,10 @@ int catalog_hold(struct catalog *c, void (*waiting)(void *arg, const char *text)
 		if (error)
 			contact_fail(c->remote, error, &m);
 	}
-	if (error)
+	if (error) {
+		catalog_release(c);
 		*ret_message = m.text;
+	}
 	return error;
 }
 

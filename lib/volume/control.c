@@ -6,10 +6,11 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
-#include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/volume/control_internal.h"
+#include "lib/volume/drop.h"
 #include "lib/volume/listing.h"
+#include "lib/volume/usage.h"
 
 static inline void cleanup_json_fn(json_t **j)
 {
@@ -183,34 +184,6 @@ static int op_rollback(struct request *r)
 	return error ? error : answer_epoch(r, made);
 }
 
-struct tagged {
-	uint64_t number;
-	char name[TAG_NAME_MAX + 1];
-};
-
-static int find_tag(void *arg, const char *name, uint64_t number)
-{
-	struct tagged *t = arg;
-
-	if (number == t->number)
-		snprintf(t->name, sizeof(t->name), "%s", name);
-	return number == t->number;
-}
-
-static int needed(struct request *r, uint64_t number)
-{
-	struct tagged t = {.number = number};
-
-	if (epochs_tag_each(r->vol, find_tag, &t) == 1)
-		return fail(r, -EBUSY,
-			    "epoch %" PRIu64
-			    " is tagged '%s': remove that first (`epochfs tag -d`)",
-			    number, t.name);
-	return fail(r, -EBUSY, "epoch %" PRIu64 " is %s: it stays until there is another", number,
-		    number == epochs_current(r->vol) ? "current, what the live tree stands on"
-						     : "the newest complete one");
-}
-
 static int op_rm(struct request *r)
 {
 	uint64_t number;
@@ -219,8 +192,12 @@ static int op_rm(struct request *r)
 	if (error)
 		return error;
 	error = epochs_drop(r->vol, number);
-	if (error == -EBUSY)
-		return needed(r, number);
+	if (error == -EBUSY) {
+		cleanup_buf struct buf why = {0};
+
+		drop_refusal(r->vol, number, &why);
+		return fail(r, error, "%s", buf_str(&why));
+	}
 	return error ? error : answer_epoch(r, number);
 }
 
@@ -394,6 +371,16 @@ static int op_diff(struct request *r)
 	return error;
 }
 
+static int op_usage(struct request *r)
+{
+	struct usage usage;
+	int error = volume_usage(r->vol, json_is_true(json_object_get(r->json, "read")),
+				 r->interrupted, r->arg, &usage);
+
+	r->answer = error ? NULL : usage_json(&usage);
+	return error || r->answer ? error : -ENOMEM;
+}
+
 static int op_durability(struct request *r)
 {
 	const char *value = text_of(r, "value");
@@ -433,6 +420,7 @@ static const struct {
 	{"rm", op_rm},	       {"tag", op_tag},		{"untag", op_untag},
 	{"tags", op_tags},     {"resolve", op_resolve}, {"show", op_show},
 	{"diff", op_diff},     {"finish", op_finish},	{"durability", op_durability},
+	{"usage", op_usage},
 };
 
 static int run(struct request *r)

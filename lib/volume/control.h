@@ -24,6 +24,8 @@
  *   {"op":"show","epoch":E}                          -> {"epoch":{as in log},"files":[listing.h]}
  *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`,
  *                                                       or where there is none, nothing
+ *   {"op":"usage","read":B}                          -> what epochs hold and take (usage.h); read: also from
+ *                                                       what is only in the remote
  *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
  *                                                       for_ms (or always): so long closes wait
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains

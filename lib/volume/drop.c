@@ -77,6 +77,33 @@ int drop_epoch(struct volume *vol, uint64_t number)
 	return 0;
 }
 
+struct tagged {
+	uint64_t number;
+	struct buf *out;
+};
+
+static int name_tag(void *arg, const char *name, uint64_t number)
+{
+	const struct tagged *t = arg;
+
+	if (number == t->number)
+		buf_printf(t->out,
+			   "epoch %" PRIu64 " is tagged '%s': remove that first (`epochfs tag -d`)",
+			   number, name);
+	return number == t->number;
+}
+
+void drop_refusal(struct volume *vol, uint64_t number, struct buf *out)
+{
+	struct tagged t = {number, out};
+
+	if (epochs_tag_each(vol, name_tag, &t) != 0)
+		return;
+	buf_printf(out, "epoch %" PRIu64 " is %s: it stays until there is another", number,
+		   number == epochs_current(vol) ? "current, what the live tree stands on"
+						 : "the newest complete one");
+}
+
 void drop_finish(struct volume *vol)
 {
 	versions_bury(vol);

@@ -13,6 +13,8 @@
  * 0, -ENOENT, -EROFS, or -EBUSY: it is tagged, current or the newest complete one.
  */
 int drop_epoch(struct volume *vol, uint64_t number);
+/* Why that was -EBUSY, in one line; appends. */
+void drop_refusal(struct volume *vol, uint64_t number, struct buf *out);
 /* After any number of them: frees their content here, and lets the uploader know. */
 void drop_finish(struct volume *vol);
 

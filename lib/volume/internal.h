@@ -25,18 +25,19 @@
 #include "lib/volume/state.h"
 #include "lib/volume/volume.h"
 
-struct bodies;	  /* body.h: the open bodies of the live tree */
-struct contents;  /* content.c: closed versions that somebody has open */
-struct trees;	  /* trees.c: decoded trees of epochs, shared */
-struct sealer;	  /* sealer.h: decides when an epoch is sealed, and seals */
-struct holder;	  /* holder.h: the lease of the volume, where it is one that writes */
-struct follower;  /* follow.h: what is new in the remote of a read-only volume */
-struct uploader;  /* upload.h: makes sealed epochs durable, in order */
-struct evictor;	  /* evict.h: keeps cache_size and min_free */
-struct retainer;  /* retain.h: drops what the option keep lets go; NULL without it */
-struct announcer; /* announce.h: tells others of epochs; NULL: nobody is told */
-struct torn;	  /* torn.h: bytes of killed writers */
-struct store;	  /* lib/store/store.h; NULL with remote `none` */
+struct bodies;	    /* body.h: the open bodies of the live tree */
+struct contents;    /* content.c: closed versions that somebody has open */
+struct trees;	    /* trees.c: decoded trees of epochs, shared */
+struct sealer;	    /* sealer.h: decides when an epoch is sealed, and seals */
+struct holder;	    /* holder.h: the lease of the volume, where it is one that writes */
+struct follower;    /* follow.h: what is new in the remote of a read-only volume */
+struct uploader;    /* upload.h: makes sealed epochs durable, in order */
+struct evictor;	    /* evict.h: keeps cache_size and min_free */
+struct retainer;    /* retain.h: drops what the option keep lets go; NULL without it */
+struct usage_cache; /* usage.h: what was last counted */
+struct announcer;   /* announce.h: tells others of epochs; NULL: nobody is told */
+struct torn;	    /* torn.h: bytes of killed writers */
+struct store;	    /* lib/store/store.h; NULL with remote `none` */
 
 struct volume {
 	struct volume_options options; /* strings copied, owned by volume.c */
@@ -80,6 +81,7 @@ struct volume {
 	struct torn *torn;
 	struct announcer *announcer;
 	struct retainer *retainer;
+	struct usage_cache *usage;
 	struct store *store;
 };
 

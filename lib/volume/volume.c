@@ -23,6 +23,7 @@
 #include "lib/volume/torn.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
+#include "lib/volume/usage.h"
 
 #define ROOT_MODE   0755
 #define HOST_MAX    256
@@ -166,6 +167,8 @@ static int make_parts(struct volume *vol)
 		error = trees_new(&vol->trees);
 	if (!error)
 		error = torn_start(vol);
+	if (!error)
+		error = usage_cache_new(&vol->usage);
 	return error;
 }
 
@@ -361,6 +364,7 @@ void volume_close(struct volume *vol)
 		told_free(vol);
 	bodies_free(vol->bodies);
 	contents_free(vol->contents);
+	usage_cache_free(vol->usage);
 	state_close(vol->state);
 	close_fd(vol->torn_fd);
 	close_fd(vol->trees_fd);

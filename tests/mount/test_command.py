@@ -66,7 +66,8 @@ def target(request, run7):
 def test_log(target):
     lines = epochfs("log", target).splitlines()
     assert lines[0].split() == ["EPOCH", "AGE", "STEP", "FILES", "SIZE", "NEW", "STORED", "STATE", "TAGS"]
-    second, first = [re.split(r"  +", line.strip()) for line in lines[1:]]
+    assert lines[3].startswith("live: 10 B") and "retained: 2 epochs, 293 KiB" in lines[3]
+    second, first = [re.split(r"  +", line.strip()) for line in lines[1:3]]
     assert first[0] == "000001" and second[0] == "000002"
     assert first[2:6] == ["500", "2", "293 KiB", "293 KiB"], first
     assert second[2:6] == ["-", "2", "10 B", "10 B"], second
@@ -74,7 +75,7 @@ def test_log(target):
     assert re.fullmatch(r"\d+ (ms|s|min)", first[1]) and first[6].endswith("KiB"), first
     # Each column is as wide as what is in it: all rows begin and end columns at the same place.
     assert {line.index(word) for line, word in zip(lines, ("STATE", "durable", "durable"))} == {lines[0].index("STATE")}
-    assert len(epochfs("log", "-n", "1", target).splitlines()) == 2
+    assert len(epochfs("log", "-n", "1", target).splitlines()) == 3
     assert not any(line.endswith(" ") for command in ("log", "show", "status") for line in epochfs(command, target).splitlines())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs are dropped by hand, of a mount and of a remote: epochfs prune and epochfs rm."""
+"""Epochs are dropped by hand, of a mount and of a remote: epochfs prune and epochfs rm; what epochs take."""
 
 import json
 import os
@@ -193,3 +193,60 @@ def test_a_drop_and_a_tag_reach_the_remote_before_the_unmount_ends(six):
     six.wait_end()
     assert records(six) == ([2, 7], [1, 3, 4, 5, 6])
     assert (six.remote / "tags" / "last").read_text().strip() == "7"
+
+
+# ---- what epochs take
+
+
+def usage(target, *options):
+    status = json.loads(epochfs("status", "--json", *options, target).stdout)
+    return {k: {n: v for n, v in status.get(k, {}).items() if n != "counted_ns"} for k in ("live", "retained", "packs")}
+
+
+def in_packs(mnt):
+    sizes = [p.stat().st_size for p in (mnt.remote / "packs").rglob("*") if p.is_file()]
+    return len(sizes), sum(sizes)
+
+
+def test_what_epochs_take(mnt):
+    """Bytes that nothing compresses: a file that stays, and one that each epoch has anew."""
+    (mnt.path / "stays").write_bytes(os.urandom(1000000))
+    for n in range(4):
+        (mnt.path / "changes").write_bytes(os.urandom(200000))
+        (mnt.path / "twice").write_bytes((mnt.path / "changes").read_bytes())
+        mnt.seal()
+    mnt.wait_durable()
+    count, all_bytes = in_packs(mnt)
+    here = usage(mnt.path)
+    assert here["live"]["epoch"] == 4 and here["live"]["bytes"] == 1400000
+    assert 1200000 < here["live"]["bytes_stored"] < 1210000
+    assert here["retained"]["epochs"] == 4 and here["retained"]["bytes"] == 4 * 1400000
+    assert 1800000 < here["retained"]["bytes_stored"] < 1820000
+    assert here["packs"] == {}
+    everything = usage(mnt.path, "--usage")
+    assert {**everything, "packs": {}} == here
+    assert everything["packs"] == {"count": count, "bytes": all_bytes, "bytes_unused": 0}
+    said = epochfs("log", mnt.path).stdout.splitlines()[-1]
+    assert said == "live: 1.3 MiB (1.1 MiB stored); retained: 4 epochs, 5.3 MiB (1.7 MiB stored)"
+    # What two dropped epochs alone needed is of no epoch; without a mount the same is found.
+    epochfs("rm", mnt.path, "1", "3")
+    after = usage(mnt.path, "--usage")
+    assert after["live"] == here["live"] and after["retained"]["epochs"] == 2
+    assert 400000 < after["packs"]["bytes_unused"] < 410000
+    gone = here["retained"]["bytes_stored"] - after["retained"]["bytes_stored"]
+    assert gone == after["packs"]["bytes_unused"] and after["packs"]["bytes"] == all_bytes
+    assert usage(mnt.remote, "--usage") == after
+    assert usage(mnt.remote)["retained"] == {"epochs": 2, "bytes": 2 * 1400000}
+    # A machine that has none of it reads it only where it is told to, and knows it then.
+    mnt.remount(empty_cache=True)
+    assert "bytes_stored" not in usage(mnt.path)["retained"]
+    assert usage(mnt.path, "--usage") == after
+    assert {**usage(mnt.path), "packs": after["packs"]} == after
+
+
+def test_usage_without_a_remote(volume):
+    volume.url = "none"
+    volume.mount(settle="1h")
+    save(volume, 1, 2)
+    assert usage(volume.path, "--usage") == {
+        "live": {"epoch": 2, "bytes": 10000}, "retained": {"epochs": 2, "bytes": 20000}, "packs": {}}
