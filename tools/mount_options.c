@@ -143,6 +143,12 @@ static const char *set_run_id(struct mount_options *o, const char *value)
 	return *value ? NULL : "a name";
 }
 
+static const char *set_db_type(struct mount_options *o, const char *value)
+{
+	o->volume.db_type = value;
+	return *value ? NULL : "a name";
+}
+
 static const char *set_message(struct mount_options *o, const char *value)
 {
 	o->volume.message = value;
@@ -330,6 +336,7 @@ static const struct option_row {
 	{"node", set_node, true},
 	{"run-id", set_run_id, true},
 	{"message", set_message, true},
+	{"db-type", set_db_type, true},
 	{"on-epoch", set_on_epoch, true},
 	{"on-epoch-timeout", set_on_epoch_timeout, true},
 	{"catalog", set_catalog, true},

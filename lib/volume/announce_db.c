@@ -159,6 +159,7 @@ static int complete_values(json_t *told)
 		json_object_del(told, "complete");
 	if (!json_object_get(told, "path_type") && point) {
 		error |= json_object_set_new(told, "path_type", json_string("epochfs"));
+		error |= json_object_set_new(told, "db_prefix", json_string(point));
 		error |= json_object_set_new(told, "path_prefix",
 					     json_sprintf("%s/.epochs/%06lld", point,
 							  (long long)json_integer_value(

@@ -55,12 +55,12 @@ static struct globs *globs_of(struct volume_options *o, unsigned i)
 	return i == 0 ? &o->temporary : i == 1 ? &o->marker : &o->log;
 }
 
-#define TEXT_COUNT 10
+#define TEXT_COUNT 11
 static const char **text_of(struct volume_options *o, unsigned i)
 {
 	const char **texts[TEXT_COUNT] = {
-		&o->remote,  &o->cache_dir,  &o->step_regex, &o->node,	     &o->run_id,
-		&o->message, &o->mountpoint, &o->on_epoch,   &o->catalog_db, &o->keep};
+		&o->remote,	&o->cache_dir, &o->step_regex, &o->node, &o->run_id, &o->message,
+		&o->mountpoint, &o->on_epoch,  &o->catalog_db, &o->keep, &o->db_type};
 
 	return texts[i];
 }

@@ -45,6 +45,8 @@ struct volume_options {
 	const char *
 		run_id; /* NULL: EPOCHFS_RUN_ID, SLURM_JOB_ID, ... or made up once a volume state */
 	const char *message;
+	const char
+		*db_type; /* what checkpoints are kept in, for metadata: "lmdb"; NULL: not said */
 	/* Who is told of epochs (announce.h); not by a read-only volume. */
 	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */

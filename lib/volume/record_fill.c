@@ -103,6 +103,8 @@ static int set_texts(const struct record_source *from, struct epoch_record *r)
 		error = record_set_text(&r->host, vol->node_name);
 	if (!error)
 		error = record_set_text(&r->run_id, vol->run_id);
+	if (!error)
+		error = record_set_text(&r->db_type, vol->options.db_type);
 	return error ? error : set_user(r);
 }
 

@@ -204,7 +204,7 @@ def test_the_last_epoch_is_announced_before_umount_ends(volume, hook, tmp_path):
 
 def test_the_catalog_says_with_one_query_where_a_run_resumes(volume, tmp_path):
     database = tmp_path / "run's catalog"
-    mnt = volume.mount(settle="1h", catalog=database, run_id="run7", node="n1")
+    mnt = volume.mount(settle="1h", catalog=database, run_id="run7", node="n1", db_type="lmdb")
     for step in (5, 6):
         save(mnt, "model", "step %d" % step, step=step)
     mnt.wait_durable()
@@ -218,7 +218,7 @@ def test_the_catalog_says_with_one_query_where_a_run_resumes(volume, tmp_path):
     assert (first["step"], second["step"], first["complete"], third["complete"]) == (5, 6, 1, 0) and third["reason"]
     uuid = mnt.status()["uuid"]
     for row in (first, second, third):
-        assert row["volume"] == uuid and row["path_type"] == "epochfs" and json.loads(row["node_names"]) == ["n1"]
+        assert row["volume"] == uuid and row["path_type"] == "epochfs" and row["db_type"] == "lmdb" and row["db_prefix"] == str(mnt.path) and json.loads(row["node_names"]) == ["n1"]
         assert row["opened_at"] <= row["sealed_at"] <= row["durable_at"] and len(row["tree_hash"]) == 64
         assert not row["dropped"] and row["files"] and row["bytes_stored"] is not None
     os.rmdir(mnt.epoch(1))

@@ -79,7 +79,7 @@ def test_adaptdl_restarts_with_other_replicas(place, tmp_path):
 def catalog_row(database, run_id):
     """Where a workflow goes on, as a scheduler asks."""
     with contextlib.closing(sqlite3.connect(database, timeout=60)) as db:
-        return db.execute("SELECT step, path_prefix FROM checkpoints WHERE run_id = ? AND complete AND durable AND NOT dropped"
+        return db.execute("SELECT step, db_type, path_prefix FROM checkpoints WHERE run_id = ? AND complete AND durable AND NOT dropped"
                           " ORDER BY epoch DESC LIMIT 1", (run_id,)).fetchone()
 
 
@@ -91,7 +91,8 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
     words = ["--db-prefix", place.path, "--db-type", db_type, "--nodes", nodes]
     first = nodes.split(",", maxsplit=1)[0]
     if place.mnt:
-        place.mnt.remount(catalog=tmp_path / "catalog.db", run_id="workflow7")
+        place.mnt.options.update(catalog=tmp_path / "catalog.db", run_id="workflow7", db_type=db_type)
+        place.mnt.remount()
 
     # Epoch 0 comes before the training. The metadata writer's rename seals each, once all nodes have saved.
     job = Job("caffe2.py", *words, 4, stop=["saved 0", "saved 1", first + " saves 2"])
@@ -106,10 +107,9 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
     if place.mnt:
         place.interrupted(latest=2)
         place.another_machine()
-        wait_until(lambda: catalog_row(tmp_path / "catalog.db", "workflow7") and place.mnt.status()["announce"]["catalog"] == {"waiting": 0}
-                   if "announce" in place.mnt.status() else True, "the catalog")
-        step, path_prefix = catalog_row(tmp_path / "catalog.db", "workflow7")
-        assert step == 1
+        wait_until(lambda: place.mnt.status()["announce"]["catalog"] == {"waiting": 0}, "the catalog")
+        step, row_type, path_prefix = catalog_row(tmp_path / "catalog.db", "workflow7")
+        assert (step, row_type) == (1, db_type)
         again = ["--resume", str(step)]
         # LevelDB writes to what it opens, so it opens the live tree; the others read the epoch itself.
         if db_type != "leveldb":
