@@ -6,7 +6,6 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 
-#define DEFAULT_CONNECTIONS   8
 #define DEFAULT_TOTAL_TIMEOUT (600 * NS_PER_S)
 
 static void exec_free(struct exec *e)
@@ -33,7 +32,7 @@ static int exec_init(struct exec *e, const char *text, const struct remote_limit
 		return error;
 	slash = strrchr(e->words[0], '/');
 	e->program = slash + 1;
-	e->connections = limits->connections ? limits->connections : DEFAULT_CONNECTIONS;
+	e->connections = limits->connections ? limits->connections : REMOTE_CONNECTIONS;
 	e->total_timeout_ns =
 		limits->total_timeout_ns ? limits->total_timeout_ns : DEFAULT_TOTAL_TIMEOUT;
 	return 0;

@@ -9,7 +9,6 @@
 #include "lib/remote/http_internal.h"
 #include "lib/util/clock.h"
 
-#define CONNECTIONS_DEFAULT 8
 #define CONNECTIONS_MAX	    256
 #define CONNECT_DEFAULT	    (10 * NS_PER_S)
 #define REDIRECTS_MAX	    5
@@ -75,7 +74,7 @@ static int check_certificate(const char *path)
 static unsigned connections_of(const struct remote_limits *limits)
 {
 	if (limits->connections == 0)
-		return CONNECTIONS_DEFAULT;
+		return REMOTE_CONNECTIONS;
 	return limits->connections < CONNECTIONS_MAX ? limits->connections : CONNECTIONS_MAX;
 }
 

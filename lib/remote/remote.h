@@ -49,10 +49,12 @@ struct remote;
 #define REMOTE_GET_MAX	(UINT64_C(1) << 30)
 #define REMOTE_TO_END	UINT64_MAX
 #define REMOTE_TEXT_MAX 512
+/* Transfers at once where nobody says how many. */
+#define REMOTE_CONNECTIONS 8
 
 /* How a remote that is reached over a network behaves; zero is the default of each. */
 struct remote_limits {
-	unsigned connections;	    /* transfers at once; 0: 8 */
+	unsigned connections;	    /* transfers at once; 0: REMOTE_CONNECTIONS */
 	uint64_t upload_rate;	    /* bytes a second, all transfers together; 0: no limit */
 	uint64_t download_rate;	    /* likewise */
 	int64_t connect_timeout_ns; /* 0: 10 s */

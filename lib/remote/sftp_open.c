@@ -7,7 +7,6 @@
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 
-#define DEFAULT_CONNECTIONS 8
 #define DEFAULT_CONNECT_NS  (10 * NS_PER_S)
 #define DEFAULT_STALL_NS    (30 * NS_PER_S)
 #define DEFAULT_TOTAL_NS    (600 * NS_PER_S)
@@ -297,7 +296,7 @@ static int fill(struct sftp *s, struct parts *p, const struct remote_limits *lim
 {
 	char port[16] = "";
 
-	s->connections = limits->connections ? limits->connections : DEFAULT_CONNECTIONS;
+	s->connections = limits->connections ? limits->connections : REMOTE_CONNECTIONS;
 	s->times = (struct sftp_times){
 		.connect_ns = or_default(limits->connect_timeout_ns, DEFAULT_CONNECT_NS),
 		.stall_ns = or_default(limits->stall_timeout_ns, DEFAULT_STALL_NS),

@@ -66,7 +66,7 @@ static void reading_begin(struct store *s)
 
 static void reading_end(struct store *s)
 {
-	struct buf none[STORE_THREADS_MAX];
+	struct buf none[STORE_READERS_MAX];
 	unsigned count = 0;
 
 	pthread_mutex_lock(&s->lock);
@@ -88,7 +88,7 @@ static void range_give(struct store *s, struct buf *data)
 {
 	buf_reset(data);
 	pthread_mutex_lock(&s->lock);
-	if (s->spare_range_count < STORE_THREADS_MAX) {
+	if (s->spare_range_count < STORE_READERS_MAX) {
 		s->spare_ranges[s->spare_range_count++] = *data;
 		*data = (struct buf){0};
 	}

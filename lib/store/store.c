@@ -54,6 +54,21 @@ int store_open(struct remote *remote, const struct store_index *index, unsigned 
 	return 0;
 }
 
+int store_set_readers(struct store *s, unsigned count)
+{
+	struct pool *readers;
+	int error;
+
+	if (count < STORE_READERS_MIN)
+		count = STORE_READERS_MIN;
+	error = pool_new(count < STORE_READERS_MAX ? count : STORE_READERS_MAX, &readers);
+	if (error)
+		return error;
+	pool_free(s->readers);
+	s->readers = readers;
+	return 0;
+}
+
 void store_close(struct store *s)
 {
 	if (!s)

@@ -49,6 +49,11 @@ struct store;
 int store_open(struct remote *remote, const struct store_index *index, unsigned threads,
 	       struct store **ret_store);
 void store_close(struct store *s);
+/*
+ * So many ranges are fetched at once: what the remote's connections take, for these wait more than they compute. 4 to 16; without it, one a thread. Before the first use of
+ * `s`. -EAGAIN, -ENOMEM: it stays as it was.
+ */
+int store_set_readers(struct store *s, unsigned count);
 /* What one of the two finds damaged or missing, the other stores anew: for a store that puts beside one that reads. Before the first use of `s`; both may end first. */
 void store_learn_with(struct store *s, struct store *other);
 

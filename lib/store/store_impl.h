@@ -13,8 +13,10 @@
 #define STORE_PACK_LEN	  ((size_t)32 << 20)
 /* Puts of packs that run at once, over all batches. */
 #define STORE_PUTTERS 4
-/* Readers wait for the remote more than they compute: at least so many. */
+/* Readers wait for the remote more than they compute: at least so many. Each may hold a range and a
+ * chunk in memory. */
 #define STORE_READERS_MIN 4
+#define STORE_READERS_MAX 16
 
 /*
  * Three pools, so that none waits for another: encoders hash, look up and compress; putters put
@@ -37,7 +39,7 @@ struct store {
 	unsigned filter_count;
 	/* Of ranges that were read, for the next ones while somebody reads: fresh memory costs a
 	 * page fault every 4 KiB. */
-	struct buf spare_ranges[STORE_THREADS_MAX];
+	struct buf spare_ranges[STORE_READERS_MAX];
 	unsigned spare_range_count, readings;
 	/* Reading the index objects, one reader at a time: see index_sync.c. */
 	bool scanning;

@@ -76,6 +76,7 @@ int catalog_open(const char *url, const struct remote_limits *limits, struct cat
 		return error;
 	}
 	memcpy(c->uuid, info.uuid, sizeof(c->uuid));
+	c->connections = limits && limits->connections ? limits->connections : REMOTE_CONNECTIONS;
 	*ret_catalog = c;
 	return 0;
 }
@@ -132,7 +133,11 @@ int catalog_store(struct catalog *c)
 	if (error)
 		return error;
 	error = store_open(c->remote, &index, 0, &c->store);
+	if (!error)
+		error = store_set_readers(c->store, c->connections);
 	if (error) {
+		store_close(c->store);
+		c->store = NULL;
 		store_memory_index_free(&index);
 		return error;
 	}

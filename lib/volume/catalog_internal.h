@@ -16,6 +16,7 @@ struct catalog_hold; /* catalog_drop.c */
 
 struct catalog {
 	struct remote *remote; /* retries for CATALOG_PATIENCE */
+	unsigned connections;  /* transfers at once */
 	char uuid[37];
 	/* The records, read once when they are first asked for, ascending; and what follows from them. */
 	bool listed;

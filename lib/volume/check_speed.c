@@ -16,7 +16,6 @@
 #define TRANSFERS    3 /* of one object at a time; and rounds of many */
 #define DEFAULT_SIZE (UINT64_C(8) << 20)
 #define FIRST_SIZE   (UINT64_C(256) << 10)
-#define MANY_DEFAULT 8
 #define MANY_MAX     32
 #define SLOW_NS	     (2 * NS_PER_S) /* for FIRST_SIZE: more is not asked of such a line */
 
@@ -182,7 +181,7 @@ static bool is_quick(struct check *c, struct mover *m)
 
 static void measure_throughput(struct check *c, uint8_t *data, size_t len)
 {
-	unsigned many = c->how->limits.connections ? c->how->limits.connections : MANY_DEFAULT;
+	unsigned many = c->how->limits.connections ? c->how->limits.connections : REMOTE_CONNECTIONS;
 	struct mover movers[MANY_MAX] = {0};
 	char name[32];
 

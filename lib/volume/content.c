@@ -364,7 +364,7 @@ static ssize_t fetch_and_read(struct content *c, void *data, size_t len, uint64_
 			      interrupted_fn interrupted, void *arg)
 {
 	unsigned long drops = atomic_load(&c->fetch.drops);
-	int error = content_fetch(c, offset, len, interrupted, arg);
+	int error = fetch_for_reader(c, offset, len, interrupted, arg);
 
 	return error ? error : read_backing(c, data, len, offset, drops);
 }

@@ -14,11 +14,13 @@
 
 /* How often a waiting reader asks whether it was interrupted. */
 #define POLL_NS (50 * NS_PER_MS)
-/* Read-ahead of a sequential reader doubles from the one to the other; a fetch is at most the latter
- * long, and neither is more than a part of the cache. */
+/* So far ahead of a reader at most, which is two ranges of the store for each connection that there
+ * usually is, but no more than a part of the cache; in fetches that are a part of it, so that many
+ * are under way while the first ones are used up. */
 #define WINDOW_MIN     ((uint64_t)1 << 20)
-#define WINDOW_MAX     ((uint64_t)32 << 20)
+#define WINDOW_MAX     ((uint64_t)64 << 20)
 #define WINDOW_OF_SIZE 8
+#define WINDOW_SPANS   4
 
 static uint64_t window_max(const struct content *c)
 {
@@ -26,6 +28,13 @@ static uint64_t window_max(const struct content *c)
 
 	if (!size || size > WINDOW_MAX)
 		return WINDOW_MAX;
+	return size < WINDOW_MIN ? WINDOW_MIN : size;
+}
+
+static uint64_t span_max(const struct content *c)
+{
+	uint64_t size = window_max(c) / WINDOW_SPANS;
+
 	return size < WINDOW_MIN ? WINDOW_MIN : size;
 }
 
@@ -204,7 +213,6 @@ static void *run_job(void *arg)
 {
 	struct job *j = arg;
 	struct content *c = j->c;
-	struct contents *all = c->vol->contents;
 
 	if (j->span.count)
 		fetch_segments(j);
@@ -212,20 +220,52 @@ static void *run_job(void *arg)
 		load_recipe(c);
 	fetch_note_whole(c);
 	free(j);
+	fetch_thread_ends(c);
+	return NULL;
+}
+
+int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg)
+{
+	struct contents *all = c->vol->contents;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int error;
+
+	pthread_mutex_lock(&all->lock);
+	c->refs++;
+	c->threads++;
+	all->fetches++;
+	pthread_mutex_unlock(&all->lock);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	error = thread_start(&thread, &attr, run, arg);
+	pthread_attr_destroy(&attr);
+	if (!error)
+		return 0;
+	/* The caller has a reference of its own: this is not the last. */
+	pthread_mutex_lock(&all->lock);
+	c->refs--;
+	c->threads--;
+	all->fetches--;
+	pthread_mutex_unlock(&all->lock);
+	return error;
+}
+
+void fetch_thread_ends(struct content *c)
+{
+	struct contents *all = c->vol->contents;
+
+	c->threads--;
 	content_put(c);
 	pthread_mutex_lock(&all->lock);
 	if (--all->fetches == 0)
 		pthread_cond_broadcast(&all->idle);
 	pthread_mutex_unlock(&all->lock);
-	return NULL;
 }
 
 static int start_job(struct content *c, size_t first, size_t count)
 {
-	struct contents *all = c->vol->contents;
 	struct job *j = malloc(sizeof(*j));
-	pthread_attr_t attr;
-	pthread_t thread;
 	int error;
 
 	if (!j)
@@ -236,25 +276,13 @@ static int start_job(struct content *c, size_t first, size_t count)
 		j->span.next = c->fetch.spans;
 		c->fetch.spans = &j->span;
 	}
-	pthread_mutex_lock(&all->lock);
-	c->refs++;
-	all->fetches++;
-	pthread_mutex_unlock(&all->lock);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = thread_start(&thread, &attr, run_job, j);
-	pthread_attr_destroy(&attr);
+	error = fetch_thread_start(c, run_job, j);
 	if (!error)
 		return 0;
 	pthread_mutex_lock(&c->fetch.lock);
 	remove_span_locked(&c->fetch, &j->span);
 	pthread_mutex_unlock(&c->fetch.lock);
 	free(j);
-	/* The caller has a reference of its own: this is not the last. */
-	pthread_mutex_lock(&all->lock);
-	c->refs--;
-	all->fetches--;
-	pthread_mutex_unlock(&all->lock);
 	return error;
 }
 
@@ -295,30 +323,7 @@ static int need_recipe_locked(struct content *c, interrupted_fn interrupted, voi
 	return error;
 }
 
-/*
- * How far to fetch for a read that ends at `end`. Who goes on where he stopped gets more and more
- * ahead of him; more is asked for when half of it is used up, so that a fetch has many neighbours.
- */
-static uint64_t read_ahead_locked(struct content *c, uint64_t offset, uint64_t end)
-{
-	struct fetch *f = &c->fetch;
-	bool sequential = offset == f->next_offset && offset;
-
-	f->next_offset = end;
-	if (!sequential) {
-		f->window = WINDOW_MIN;
-		f->ahead = 0;
-		return end;
-	}
-	if (f->ahead > end && f->ahead - end > f->window / 2)
-		return end;
-	if (f->window < window_max(c))
-		f->window *= 2;
-	f->ahead = c->size - end < f->window ? c->size : end + f->window;
-	return f->ahead;
-}
-
-/* Starts fetches for what is missing in [first, last], in parts of window_max. */
+/* Starts fetches for what is missing in [first, last], in parts of span_max. */
 static int start_missing_locked(struct content *c, size_t first, size_t last)
 {
 	struct fetch *f = &c->fetch;
@@ -331,7 +336,7 @@ static int start_missing_locked(struct content *c, size_t first, size_t last)
 		if (f->state[i] != SEGMENT_MISSING)
 			continue;
 		while (i + count <= last && f->state[i + count] == SEGMENT_MISSING &&
-		       f->recipe.segments[i + count].offset - from < window_max(c))
+		       f->recipe.segments[i + count].offset - from < span_max(c))
 			f->state[i + count++] = SEGMENT_COMING;
 		error = start_job_locked(c, i, count);
 		if (error) {
@@ -364,12 +369,13 @@ static int wait_segments_locked(struct content *c, size_t first, size_t last,
 	return error;
 }
 
-static int fetch_range_locked(struct content *c, uint64_t offset, uint64_t end,
+/* Makes [offset, end) local, and asks for what is up to `ahead`, which is not before `end`. */
+static int fetch_range_locked(struct content *c, uint64_t offset, uint64_t end, uint64_t ahead,
 			      interrupted_fn interrupted, void *arg)
 {
 	struct fetch *f = &c->fetch;
 	size_t first = recipe_find(&f->recipe, offset), last = recipe_find(&f->recipe, end - 1);
-	size_t ahead = recipe_find(&f->recipe, read_ahead_locked(c, offset, end) - 1);
+	size_t furthest = recipe_find(&f->recipe, ahead - 1);
 	int error;
 
 	/* What failed before is tried again for who asks now. */
@@ -377,7 +383,7 @@ static int fetch_range_locked(struct content *c, uint64_t offset, uint64_t end,
 		if (f->state[i] == SEGMENT_FAILED)
 			f->state[i] = SEGMENT_MISSING;
 	do {
-		error = start_missing_locked(c, first, ahead);
+		error = start_missing_locked(c, first, furthest);
 		if (!error)
 			error = wait_segments_locked(c, first, last, interrupted, arg);
 	} while (error == -EAGAIN);
@@ -388,7 +394,7 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 		  void *arg)
 {
 	struct fetch *f = &c->fetch;
-	uint64_t end;
+	uint64_t end, span = span_max(c), window = window_max(c);
 	int error;
 
 	if (!len || offset >= c->size || fetch_whole(f))
@@ -396,8 +402,37 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 	end = len > c->size - offset ? c->size : offset + len;
 	pthread_mutex_lock(&f->lock);
 	error = need_recipe_locked(c, interrupted, arg);
-	if (!error)
-		error = fetch_range_locked(c, offset, end, interrupted, arg);
+	while (!error && offset < end) {
+		uint64_t next = end - offset > span ? offset + span : end;
+
+		error = fetch_range_locked(c, offset, next,
+					   end - offset > window ? offset + window : end,
+					   interrupted, arg);
+		offset = next;
+		if (!error && offset < end && interrupted && interrupted(arg))
+			error = -EINTR;
+	}
 	pthread_mutex_unlock(&f->lock);
+	return reader_errno(error);
+}
+
+int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
+		     void *arg)
+{
+	struct fetch *f = &c->fetch;
+	struct read_advice advice = {0};
+	int error;
+
+	if (!len || offset >= c->size || fetch_whole(f))
+		return 0;
+	pthread_mutex_lock(&f->lock);
+	error = need_recipe_locked(c, interrupted, arg);
+	if (!error) {
+		advice = read_ahead_note(&f->ahead, offset, offset + len, c->size, window_max(c));
+		error = fetch_range_locked(c, offset, offset + len, advice.until, interrupted, arg);
+	}
+	pthread_mutex_unlock(&f->lock);
+	if (!error && advice.whole)
+		prefetch(c, advice.until);
 	return reader_errno(error);
 }

@@ -206,7 +206,7 @@ static void drop_others(struct content *c, uint64_t wanted, size_t first, size_t
 	for (size_t i = f->recipe.count; i > first + count && gone < wanted; i--)
 		gone += drop_segment_locked(c, i - 1);
 	pthread_rwlock_unlock(&c->io);
-	f->ahead = 0;
+	read_ahead_forget(&f->ahead);
 }
 
 void fetch_make_room(struct content *c, uint64_t bytes, size_t first, size_t count)

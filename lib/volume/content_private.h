@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include "lib/format/recipe.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/read_ahead.h"
 
 /*
  * Lock order: volume.lock > contents.lock > fetch.lock > content.io. `io` is held for reading over
@@ -50,19 +51,19 @@ struct fetch {
 	size_t missing;		  /* segments that are not HERE */
 	struct fetch_span *spans; /* of the fetches under way; they overlap nowhere */
 	int error;
-	uint64_t next_offset; /* where a sequential reader reads next */
-	uint64_t window;      /* read-ahead */
-	uint64_t ahead;	      /* to where it has been asked for */
-	unsigned pins;	      /* while there are any, no segment is dropped */
-	int64_t delta;	      /* bytes that the backing file has more than its row says */
+	struct read_ahead ahead;
+	bool prefetched; /* all of it is being fetched, or that was tried */
+	unsigned pins;	 /* while there are any, no segment is dropped */
+	int64_t delta;	 /* bytes that the backing file has more than its row says */
 };
 
 struct content {
 	struct volume *vol;
 	struct content *next;
 	uint64_t version, size;
-	unsigned refs; /* guarded by contents.lock */
-	bool detached; /* no longer in the table; guarded by volume.lock */
+	atomic_uint refs;    /* changed under contents.lock */
+	atomic_uint threads; /* of these, those of fetches; they rise after refs and fall before */
+	bool detached;	     /* no longer in the table; guarded by volume.lock */
 	bool lent;
 	int fd; /* backing file, for reading (and writing, while bytes are missing); -1: none */
 	uint8_t *bytes; /* inline content; NULL: in the backing file */
@@ -79,6 +80,20 @@ struct contents {
 	struct content *first;
 	atomic_llong delta; /* the sum of all fetch.delta */
 };
+
+/* content_fetch.c */
+
+/* content_fetch for one read, of bytes that there are: with read-ahead as read_ahead.h says. */
+int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
+		     void *arg);
+/* Runs a detached thread that has a reference and ends with fetch_thread_ends. */
+int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg);
+void fetch_thread_ends(struct content *c);
+
+/* content_prefetch.c: a thread that fetches all of it, from there on and then what is before, while
+ * others than fetches have it open. Does nothing where that was begun already, or the cache has no
+ * room for it. */
+void prefetch(struct content *c, uint64_t from);
 
 /* content_local.c: the sparse backing file. */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include "lib/store/store.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt.h"
@@ -191,6 +192,10 @@ static int open_store(struct volume *vol, struct opening_message *m)
 	char text[REMOTE_TEXT_MAX];
 	int error = store_open(vol->remote, &index, vol->options.threads, &vol->store);
 
+	if (!error)
+		error = store_set_readers(vol->store, vol->options.limits.connections
+							      ? vol->options.limits.connections
+							      : REMOTE_CONNECTIONS);
 	if (error)
 		return error;
 	error = adopt_remote(vol, m);

@@ -6,12 +6,13 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "lib/volume/contents.h"
+#include "lib/volume/content_private.h"
 #include "lib/volume/evict.h"
 #include "tests/unit/machines_unit.h"
 
-#define MIB  ((size_t)1 << 20)
-#define SIZE (6 * MIB)
+#define MIB   ((size_t)1 << 20)
+#define SIZE  (6 * MIB)
+#define LARGE (24 * MIB)
 
 /* Machine 1 with an empty cache; "f" of SIZE bytes, in the remote only. */
 static void start_cold(void)
@@ -213,6 +214,88 @@ START_TEST(versions_that_are_none)
 }
 END_TEST
 
+/* ---- how much comes ---- */
+
+/* Content of which nothing is here, in a cache of this size. */
+static struct content *start_large(uint64_t cache_size)
+{
+	mu_save_noise("large", LARGE, 3);
+	mu_drain();
+	eu_options.cache_size = cache_size;
+	mu_go_to(2);
+	return get("large");
+}
+
+/* Bytes in the backing file, once nothing more comes for it. */
+static uint64_t came(struct content *c)
+{
+	struct stat st;
+	int fd;
+
+	mu_until(atomic_load(&c->threads) == 0);
+	fd = object_open(u.vol, content_version(c), O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	close(fd);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+static void read_part(struct content *c, uint64_t offset, uint64_t len)
+{
+	cleanup_free uint8_t *data = malloc(MU_READ);
+
+	for (uint64_t at = offset; at < offset + len; at += MU_READ)
+		ck_assert_int_eq(content_read(c, data, MU_READ, at, NULL, NULL), MU_READ);
+}
+
+/* A chunk has 1 MiB at most here. */
+START_TEST(a_part_brings_little_more_than_itself)
+{
+	struct content *c = start_large(0);
+
+	for (uint64_t i = 0; i < 4; i++)
+		read_part(c, (3 + 5 * i) * MIB, MU_READ);
+	ck_assert_uint_le(came(c), 4 * (MU_READ + 2 * MIB));
+	read_part(c, 20 * MIB, 2 * MIB); /* a tensor */
+	ck_assert_uint_le(came(c), 4 * (MU_READ + 2 * MIB) + 2 * 2 * MIB + 2 * MIB);
+	content_put(c);
+}
+END_TEST
+
+START_TEST(who_reads_a_quarter_gets_the_whole)
+{
+	struct content *c = start_large(0);
+
+	read_part(c, 4 * MIB, LARGE / 4 + MIB);
+	mu_until(content_whole(c));
+	content_put(c);
+}
+END_TEST
+
+static bool in_use(uint64_t version)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	return content_in_use_locked(u.vol, version);
+}
+
+/* Nobody has it open any more: the rest does not come. */
+START_TEST(nobody_waits_for_the_rest)
+{
+	struct content *c = start_large(2 * LARGE); /* windows of 6 MiB */
+	uint64_t version = content_version(c), bytes;
+
+	read_part(c, 0, LARGE / 4 - MIB);
+	mu_weather("get.delay=2s&only=packs/");
+	read_part(c, LARGE / 4 - MIB, 2 * MIB);
+	content_put(c);
+	mu_until(!in_use(version));
+	mu_weather(NULL);
+	bytes = local_bytes("large");
+	ck_assert_uint_ge(bytes, LARGE / 4);
+	ck_assert_uint_lt(bytes, LARGE);
+}
+END_TEST
+
 /* ---- what goes ---- */
 
 static void *fetch_all(const char *name)
@@ -345,6 +428,9 @@ int main(void)
 	tcase_add_test(cold, a_wait_for_the_remote_ends);
 	tcase_add_test(cold, holes_need_no_remote);
 	tcase_add_test(cold, versions_that_are_none);
+	tcase_add_test(cold, a_part_brings_little_more_than_itself);
+	tcase_add_test(cold, who_reads_a_quarter_gets_the_whole);
+	tcase_add_test(cold, nobody_waits_for_the_rest);
 	tcase_add_checked_fixture(small, start_small, mu_stop);
 	tcase_add_test(small, the_least_recently_used_goes_first);
 	tcase_add_test(small, what_is_open_and_what_is_dirty_stays);
