@@ -68,7 +68,11 @@ def processes_of(run):
 def waits_on_fuse(run):
     """(thread, its system call with arguments) of this run's threads that wait for a FUSE answer."""
     for pid, _ in processes_of(run):
-        for task in pathlib.Path("/proc", str(pid), "task").glob("*"):
+        try:
+            tasks = list(pathlib.Path("/proc", str(pid), "task").iterdir())
+        except OSError:
+            continue  # gone
+        for task in tasks:
             try:
                 where = (task / "wchan").read_text()
                 if where.startswith(("fuse_", "request_wait_answer", "__fuse_")):
