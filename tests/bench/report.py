@@ -137,9 +137,10 @@ def competitors(r):
 
 def machine(r):
     f = r.facts
-    return ("%s, %d cores, %d GiB, Linux %s, %s below; %s; %d turns; load before and after each turn %s%s." % (
-        f["cpu"], f["cores"], f["memory"], f["kernel"], f["disk"], f["date"], f["turns"], ", ".join("%.1f" % load for load in f["load"]),
-        " (the run itself makes one of about 2 to 4; what was there before it is the first)"))
+    busy = ("" if f["load"][0] < 3 else " **The machine was busy with other work throughout: seconds mean nothing outside this run, short measures scatter"
+            " widely, and ratios are rough.**")
+    return "%s, %d cores, %d GiB, Linux %s, %s below; %s; %d turns with a checkpoint of %d MiB; load before and after each turn %s.%s" % (
+        f["cpu"], f["cores"], f["memory"], f["kernel"], f["disk"], f["date"], f["turns"], f["mib"], ", ".join("%.1f" % load for load in f["load"]), busy)
 
 
 NOTES = """\
@@ -152,6 +153,7 @@ NOTES = """\
 - *Cold*: with an empty local cache; read in blocks of 1 MiB, and each word through a mapping. Scripts: their download into an empty folder. The disk, and what
   passes through to it: without its page cache. *Warm*: what was read just before.
 - s3fs and sshfs upload before close returns, so that nothing is left for *training while an upload runs*; there the servers run on other cores than the training.
+- *Stored*: all that lies in the remote over the bytes saved; the models are trained for some hundred steps only, and grow a little less compressible later.
 - ~: stopped after 20 s, the rest reckoned.
 """
 
