@@ -73,6 +73,7 @@ int command_rm(int argc, char **argv);
 int command_prune(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_import(int argc, char **argv);
+int command_watch(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_fsck(int argc, char **argv);

@@ -106,6 +106,18 @@ static const struct command commands[] = {
 	 "does not upload again what is there. Exit 1 where the directory keeps changing, 8 where another writes.\n"
 	 "Example: epochfs import ./checkpoints s3://bucket/run7 && epochfs export s3://bucket/run7 ./restored\n",
 	 command_import},
+	{"watch", "[--json] [--grace TIME] [-o OPTION[,...]] DIRECTORY REMOTE",
+	 "commit each new checkpoint that appears in an ordinary directory, without FUSE",
+	 "  -o OPTION[,...]   as of a mount: settle, patience, temporary, marker, log, step, cache-dir, lease, ...\n"
+	 "  --grace TIME      from SIGTERM or SIGINT until what is settled must be in the remote (25s)\n"
+	 "  --poll TIME       list the directory so often instead of being told of changes\n"
+	 "  --take-over       take the volume from who writes to it\n"
+	 "  --json            one JSON object a line for each epoch\n"
+	 "It stays in the foreground and prints a line for each epoch. A checkpoint is whole by the rules of a mount: a marker, a\n"
+	 "temporary name that becomes final, or quiet. SIGTERM: a last import of what is settled, then exit 0, or 7 where the grace\n"
+	 "was too short. A remote that is away is tried for ever.\n"
+	 "Example: epochfs watch -o settle=10s ./checkpoints s3://bucket/run7\n",
+	 command_watch},
 	{"run", "--mount REMOTE:DIRECTORY [--resume] [--grace TIME] -- COMMAND...",
 	 "run a training command on a mount, and make what it saved durable before it ends",
 	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after; DIRECTORY alone: is mounted\n"
@@ -205,6 +217,8 @@ int main(int argc, char **argv)
 		return cli_error(EXIT_USAGE, "unknown command '%s'; see `epochfs --help`", name);
 	/* What a command has to say is its one line; only a mount keeps a log. One that may wait for a lease says so. */
 	if (c->run != command_mount)
-		log_set_level(c->run == command_import ? LOG_LEVEL_WARN : LOG_LEVEL_ERROR);
+		log_set_level(c->run == command_import || c->run == command_watch
+				      ? LOG_LEVEL_WARN
+				      : LOG_LEVEL_ERROR);
 	return c->run(argc - 1, argv + 1);
 }

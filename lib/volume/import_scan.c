@@ -79,7 +79,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_ours(const char *name)
+bool scan_is_ours(const char *name)
 {
 	return !strcmp(name, ".epochs") || !strncmp(name, ".epochfs-export-", 16);
 }
@@ -98,7 +98,7 @@ static int list(int fd, struct listing *l)
 		return error;
 	}
 	while (errno = 0, (e = readdir(d))) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || is_ours(e->d_name))
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || scan_is_ours(e->d_name))
 			continue;
 		if (l->count == l->cap) {
 			size_t cap = l->cap ? 2 * l->cap : 64;

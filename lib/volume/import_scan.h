@@ -66,6 +66,8 @@ void scan_free(struct scan *s);
  */
 int scan_directory(int root_fd, const struct rules *rules, struct scan *ret_scan);
 
+/* Is the name one that is left out? */
+bool scan_is_ours(const char *name);
 const char *scan_name(const struct scan *s, const struct scan_node *n);
 /* Appends the path from the root, without a leading '/': 0 or -ENOMEM. */
 int scan_path(const struct scan *s, size_t number, struct buf *out);
