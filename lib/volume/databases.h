@@ -13,7 +13,7 @@
  * cut off, or of which files are missing, is told from a whole one.
  *
  * LevelDB is a directory (doc/impl.md, doc/log_format.md and db/version_edit.cc of its source):
- *   CURRENT      "MANIFEST-<digits>" and a newline: the manifest that counts
+ *   CURRENT      "MANIFEST-<digits>" and a newline: the manifest that counts. A directory without it is not looked at
  *   MANIFEST-n   blocks of 32 KiB, of records: checksum u32 (CRC-32C of type and data, rotated right by 15, plus 0xa282ead8), length
  *                u16, type u8 (1 whole, 2 first, 3 middle, 4 last part of one; 0 and length 0: nothing more in the block), data. Fewer
  *                than 7 bytes at the end of a block are none. What the data says, as tags with values, is in leveldb.h
