@@ -30,9 +30,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE.parent / "remotes")]
 
 import measures  # noqa: E402
+import passthrough_hp  # noqa: E402
 import report  # noqa: E402
 import series  # noqa: E402
-from competitors import COMPETITORS, EpochfsFolder, Unusable, build_passthrough_hp  # noqa: E402
+from competitors import COMPETITORS, EpochfsFolder, Unusable  # noqa: E402
 from server import ServerMissing  # noqa: E402
 from server_rgw import Rgw  # noqa: E402
 from server_sshd import Sshd  # noqa: E402
@@ -177,7 +178,7 @@ def compare(run):
     run.first, run.second = series.states(made["full"], run.mib)
     run.noise = series.noise(run.mib)
     try:
-        run.passthrough_hp = build_passthrough_hp(BUILD / "libfuse")
+        run.passthrough_hp = passthrough_hp.build(BUILD / "libfuse")
     except Unusable as error:
         run.passthrough_hp = error
     if "memory" in options.measures:
