@@ -44,6 +44,18 @@ static void format_state(const json_t *e, struct buf *out)
 		buf_printf(out, ", unknown");
 }
 
+/* Which nodes' parts never came, and that several wrote the same. */
+static void format_nodes(const json_t *e, struct buf *out)
+{
+	const json_t *missing = json_object_get(e, "missing"), *node;
+	size_t i;
+
+	json_array_foreach(missing, i, node)
+		buf_printf(out, "%s%s", i ? " " : ", missing ", json_string_value(node));
+	if (json_array_size(json_object_get(e, "conflicts")))
+		buf_printf(out, ", conflicts");
+}
+
 static void format_tags(const json_t *e, struct buf *out)
 {
 	const json_t *tags = json_object_get(e, "tags"), *tag;
@@ -74,12 +86,41 @@ static int add_row(struct table *t, const json_t *e)
 	else
 		snprintf(stored, sizeof(stored), "-");
 	format_state(e, &state);
+	format_nodes(e, &state);
 	format_tags(e, &tags);
 	return table_add(t, (const char *[]){epoch, age, step, files, size, fresh, stored,
 					     buf_str(&state), buf_str(&tags)});
 }
 
-static int print_table(const json_t *epochs, size_t count)
+/* "waiting for b c, 1 more". */
+static void format_waiting(const json_t *w, struct buf *out)
+{
+	const json_t *missing = json_object_get(w, "missing"), *node;
+	size_t i;
+
+	buf_printf(out, "waiting for");
+	json_array_foreach(missing, i, node) buf_printf(out, " %s", json_string_value(node));
+	if (number(w, "never_came"))
+		buf_printf(out, "%s%" PRIu64 " that never came", i ? ", " : " ",
+			   number(w, "never_came"));
+}
+
+/* An epoch of several nodes that is none yet. */
+static int add_waiting(struct table *t, const json_t *w)
+{
+	const json_t *step = json_object_get(w, "step");
+	char age[FORMAT_MAX], step_text[FORMAT_MAX] = "-";
+	cleanup_buf struct buf state = {0};
+
+	format_age(clock_wall_ns() - (int64_t)number(w, "since_ns"), age);
+	if (step)
+		snprintf(step_text, sizeof(step_text), "%" PRIu64, number(w, "step"));
+	format_waiting(w, &state);
+	return table_add(
+		t, (const char *[]){"-", age, step_text, "-", "-", "-", "-", buf_str(&state), ""});
+}
+
+static int print_table(const json_t *epochs, const json_t *waiting, size_t count)
 {
 	static const char *const headers[] = {">EPOCH", ">AGE",	   ">STEP", ">FILES", ">SIZE",
 					      ">NEW",	">STORED", "STATE", "TAGS"};
@@ -87,6 +128,8 @@ static int print_table(const json_t *epochs, size_t count)
 	size_t all = json_array_size(epochs);
 	int error = t ? 0 : -1;
 
+	for (size_t i = json_array_size(waiting); !error && i > 0; i--)
+		error = add_waiting(t, json_array_get(waiting, i - 1));
 	for (size_t i = all; !error && i > 0 && all - i < count; i--)
 		error = add_row(t, json_array_get(epochs, i - 1));
 	if (!error)
@@ -143,7 +186,7 @@ int command_log(int argc, char **argv)
 		{"json", 0, &json, NULL}, {"count", 'n', NULL, &count_text}, {0}};
 	struct target target;
 	uint64_t count = UINT64_MAX;
-	json_t *epochs, *usage = NULL;
+	json_t *epochs, *waiting = NULL, *usage = NULL;
 	int code, operands = cli_parse("log", argc, argv, options, &name, 1, &code);
 
 	if (operands < 0)
@@ -156,6 +199,8 @@ int command_log(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	code = target_epochs(&target, &epochs);
+	if (code == EXIT_DONE && !json)
+		code = target_waiting(&target, &waiting);
 	/* Where it fails, its line is said, and the table shown. */
 	if (code == EXIT_DONE && !json)
 		target_usage(&target, false, &usage);
@@ -164,12 +209,13 @@ int command_log(int argc, char **argv)
 		return code;
 	if (json)
 		print_json(epochs, count);
-	else if (!json_array_size(epochs))
+	else if (!json_array_size(epochs) && !json_array_size(waiting))
 		fprintf(stderr, "%s: no epochs yet\n", name);
 	else
-		code = print_table(epochs, count);
+		code = print_table(epochs, waiting, count);
 	print_usage(usage);
 	json_decref(usage);
 	json_decref(epochs);
+	json_decref(waiting);
 	return code;
 }

@@ -229,6 +229,8 @@ int command_mount(int argc, char **argv)
 	if (code == EXIT_DONE && count >= 0 && count < 2)
 		code = cli_usage_error("mount", "needs a REMOTE and a DIRECTORY");
 	if (code == EXIT_DONE && count == 2)
+		code = mount_options_nodes(&options);
+	if (code == EXIT_DONE && count == 2)
 		code = mount_options_check(&options);
 	if (code == EXIT_DONE && count == 2) {
 		options.volume.remote = operands[0];

@@ -16,8 +16,7 @@
 /* Sets the option from its text ("" where none was given): NULL, or what a right value looks like. */
 typedef const char *(*option_fn)(struct mount_options *o, const char *value);
 
-/* A copy that lives as long as the options. */
-static char *keep_text(struct mount_options *o, const char *text)
+char *mount_options_keep(struct mount_options *o, const char *text)
 {
 	size_t len = strlen(text) + 1;
 	char *node = malloc(sizeof(char *) + len);
@@ -183,7 +182,7 @@ static const char *set_keep(struct mount_options *o, const char *value)
 	o->volume.keep = value;
 	if (!keep_parse(value, &policy, why))
 		return NULL;
-	value = keep_text(o, why);
+	value = mount_options_keep(o, why);
 	return value ? value : "a policy";
 }
 
@@ -334,7 +333,9 @@ static const struct option_row {
 	{"log", set_log, true},
 	{"step", set_step, true},
 	{"node", set_node, true},
+	{"nodes", mount_options_set_nodes, true},
 	{"run-id", set_run_id, true},
+	{"run", set_run_id, true},
 	{"message", set_message, true},
 	{"db-type", set_db_type, true},
 	{"on-epoch", set_on_epoch, true},
@@ -402,7 +403,7 @@ static int from_environment(struct mount_options *o, const struct option_row *ro
 	value = getenv(name);
 	if (!value || !*value)
 		return EXIT_DONE;
-	value = keep_text(o, value);
+	value = mount_options_keep(o, value);
 	if (!value)
 		return cli_error(EXIT_FAILED, "out of memory");
 	expected = row->set(o, value);
@@ -463,7 +464,7 @@ static int set_one(struct mount_options *o, char *option)
 
 int mount_options_parse(struct mount_options *o, const char *list)
 {
-	char *text = keep_text(o, list), *option = text, *out = text;
+	char *text = mount_options_keep(o, list), *option = text, *out = text;
 
 	if (!text)
 		return cli_error(EXIT_FAILED, "out of memory");

@@ -11,6 +11,7 @@ struct mount_options {
 	struct volume_options volume;
 	struct fs_options fs;
 	const char *log_file; /* NULL: in the cache directory */
+	bool nodes_auto;      /* nodes=auto: as the environment says (node_names.h) */
 	bool nonempty;	      /* mount over a directory that holds something */
 	char *text;	      /* what the values point into; mount_options_free */
 };
@@ -24,6 +25,13 @@ int mount_options_environment(struct mount_options *o);
 int mount_options_limits(struct remote_limits *ret_limits);
 /* One "-o a=b,c,d" (a comma inside a value is written "\,"). Likewise. */
 int mount_options_parse(struct mount_options *o, const char *list);
+/* Nodes, run and name of the node, where the options want several nodes and leave that to the environment
+ * (node_names.h). After the others. Likewise. */
+int mount_options_nodes(struct mount_options *o);
+/* Sets the option nodes: NULL, or what a right value looks like. */
+const char *mount_options_set_nodes(struct mount_options *o, const char *value);
+/* A copy that lives as long as the options; NULL: no memory. */
+char *mount_options_keep(struct mount_options *o, const char *text);
 /* What must fit together. Likewise. */
 int mount_options_check(const struct mount_options *o);
 

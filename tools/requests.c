@@ -16,6 +16,10 @@ static int report(json_t *response, bool json, const char *sentence)
 	if (json) {
 		json_dumpf(response, stdout, JSON_INDENT(2));
 		putchar('\n');
+	} else if (json_object_get(response, "part")) {
+		printf("part %" JSON_INTEGER_FORMAT " of node %s %s\n",
+		       json_integer_value(json_object_get(response, "part")),
+		       json_string_value(json_object_get(response, "node")), sentence);
 	} else {
 		printf("epoch %06" JSON_INTEGER_FORMAT " %s\n",
 		       json_integer_value(json_object_get(response, "epoch")), sentence);
@@ -87,7 +91,7 @@ int command_wait(int argc, char **argv)
 		return code;
 	number = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
 	code = drain_epoch_with_progress(operands[0], number, timeout_ns);
-	if (code == EXIT_DONE && number == 0 && !json) {
+	if (code == EXIT_DONE && number == 0 && !json && !json_object_get(response, "part")) {
 		json_decref(response);
 		puts("there is no epoch yet, and nothing to seal");
 		return code;

@@ -29,7 +29,17 @@ static const char *text(const json_t *e, const char *key)
 	return s ? s : "";
 }
 
-/* Scalars of the record, one a line; sizes readable. */
+/* A list of texts, one a line under its name. */
+static void print_list(const char *key, const json_t *list)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(list, i, item) if (json_is_string(item))
+		printf("%-13s %s\n", i ? "" : key, json_string_value(item));
+}
+
+/* Scalars and lists of texts of the record, one a line; sizes readable. */
 static void print_record(const json_t *epoch)
 {
 	const char *key;
@@ -48,6 +58,8 @@ static void print_record(const json_t *epoch)
 			printf("%-13s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
 		} else if (json_is_boolean(value)) {
 			printf("%-13s %s\n", key, json_is_true(value) ? "yes" : "no");
+		} else if (json_is_array(value)) {
+			print_list(key, value);
 		}
 	}
 }

@@ -14,7 +14,7 @@
 /* Of a remote: what its epochs say. */
 static int remote_status(const struct target *t, json_t **ret_status)
 {
-	json_t *epochs, *tags, *lease, *epoch, *newest = NULL;
+	json_t *epochs, *tags, *lease, *waiting, *epoch, *newest = NULL;
 	json_int_t bytes_stored = 0;
 	size_t i, complete = 0;
 	int code = target_epochs(t, &epochs);
@@ -32,6 +32,13 @@ static int remote_status(const struct target *t, json_t **ret_status)
 		json_decref(tags);
 		return code;
 	}
+	code = target_waiting(t, &waiting);
+	if (code != EXIT_DONE) {
+		json_decref(epochs);
+		json_decref(tags);
+		json_decref(lease);
+		return code;
+	}
 	json_array_foreach(epochs, i, epoch)
 	{
 		bytes_stored += json_integer_value(json_object_get(epoch, "bytes_stored"));
@@ -46,6 +53,9 @@ static int remote_status(const struct target *t, json_t **ret_status)
 			  (json_int_t)json_array_size(epochs), "complete", (json_int_t)complete,
 			  "latest", json_integer_value(json_object_get(newest, "epoch")),
 			  "bytes_stored", bytes_stored, "tags", tags, "lease", lease);
+	if (json_array_size(waiting))
+		json_object_set(*ret_status, "waiting_for", waiting);
+	json_decref(waiting);
 	json_decref(epochs);
 	return EXIT_DONE;
 }

@@ -152,6 +152,26 @@ int target_usage(const struct target *t, bool read, json_t **ret_usage)
 	return error ? catalog_failed(t, "cannot count what the epochs take", error) : EXIT_DONE;
 }
 
+int target_waiting(const struct target *t, json_t **ret_waiting)
+{
+	json_t *status;
+	int error, code;
+
+	if (t->catalog) {
+		error = catalog_waiting(t->catalog, ret_waiting);
+		return error ? catalog_failed(t, "cannot read the parts", error) : EXIT_DONE;
+	}
+	code = client_call(t->name, json_pack("{s:s}", "op", "status"), &status);
+	if (code != EXIT_DONE)
+		return code;
+	*ret_waiting =
+		json_incref(json_object_get(json_object_get(status, "nodes"), "waiting_for"));
+	json_decref(status);
+	if (!*ret_waiting)
+		*ret_waiting = json_array();
+	return EXIT_DONE;
+}
+
 int target_epochs(const struct target *t, json_t **ret_epochs)
 {
 	json_t *response, *epochs, *tags;

@@ -24,6 +24,8 @@ int target_epochs(const struct target *t, json_t **ret_epochs);
 int target_lease(const struct target *t, json_t **ret_lease);
 /* What the epochs hold and take (lib/volume/usage.h); `read`: also from what is to be read from the remote first. */
 int target_usage(const struct target *t, bool read, json_t **ret_usage);
+/* What waits for parts of nodes, as catalog_waiting gives it; the caller's reference. */
+int target_waiting(const struct target *t, json_t **ret_waiting);
 /* The tags as an object name -> number; the caller's reference. */
 int target_tags(const struct target *t, json_t **ret_tags);
 /* A number from what people type; NULL means "latest". */

@@ -21,6 +21,7 @@ static bool valid(const struct lease_info *l)
 	return l->generation >= 1 && l->generation <= INT64_MAX && l->pid <= INT64_MAX &&
 	       l->pid_started <= INT64_MAX && l->pid_namespace <= INT64_MAX &&
 	       l->renewed <= INT64_MAX && l->pending <= INT64_MAX && l->since_ns >= 0 &&
+	       (!l->nodes || (l->nodes >= LEASE_NODES_MIN && l->nodes <= LEASE_NODES_MAX)) &&
 	       l->ttl_ns >= LEASE_TTL_MIN_NS && l->ttl_ns <= LEASE_TTL_MAX_NS &&
 	       is_uuid(l->holder) && is_uuid(l->boot_id);
 }
@@ -35,14 +36,19 @@ int lease_encode(const struct lease_info *l, struct buf *out)
 	format_time(l->since_ns, since);
 	object = json_pack("{s:i, s:I, s:s, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:b, "
 			   "s:I}",
-			   "format", LEASE_FORMAT, "generation", (json_int_t)l->generation,
-			   "holder", l->holder, "host", json_wire_text(l->host, LEASE_NAME_MAX),
-			   "node", json_wire_text(l->node, LEASE_NAME_MAX), "mountpoint",
+			   "format", l->nodes ? LEASE_FORMAT_SET : LEASE_FORMAT, "generation",
+			   (json_int_t)l->generation, "holder", l->holder, "host",
+			   json_wire_text(l->host, LEASE_NAME_MAX), "node",
+			   json_wire_text(l->node, LEASE_NAME_MAX), "mountpoint",
 			   json_wire_text(l->mountpoint, LEASE_PATH_MAX), "boot_id", l->boot_id,
 			   "pid", (json_int_t)l->pid, "pid_started", (json_int_t)l->pid_started,
 			   "pid_namespace", (json_int_t)l->pid_namespace, "since", since, "renewed",
 			   (json_int_t)l->renewed, "ttl_ms", (json_int_t)(l->ttl_ns / NS_PER_MS),
 			   "released", (int)l->released, "pending", (json_int_t)l->pending);
+	if (object && l->nodes &&
+	    (json_object_set_new(object, "run", json_wire_text(l->run, LEASE_NAME_MAX)) ||
+	     json_object_set_new(object, "nodes", json_integer(l->nodes))))
+		return -ENOMEM;
 	return object ? json_wire_print(object, LEASE_ENCODED_MAX, out) : -ENOMEM;
 }
 
@@ -98,16 +104,29 @@ static int decode_numbers(const json_t *o, struct lease_info *l)
 	return 0;
 }
 
+static int decode_set(const json_t *o, struct lease_info *l)
+{
+	if (json_integer_value(json_object_get(o, "format")) != LEASE_FORMAT_SET)
+		return 0;
+	if (decode_text(json_object_get(o, "run"), LEASE_NAME_MAX, l->run) < 0 ||
+	    json_wire_u32(json_object_get(o, "nodes"), LEASE_NODES_MIN, LEASE_NODES_MAX,
+			  &l->nodes) < 0)
+		return -EBADMSG;
+	return 0;
+}
+
 int lease_decode(const void *data, size_t len, struct lease_info *ret_lease)
 {
 	cleanup_json json_t *object = NULL;
 	struct lease_info l = {0};
-	int error = json_wire_parse(data, len, LEASE_ENCODED_MAX, LEASE_FORMAT, &object);
+	int error = json_wire_parse(data, len, LEASE_ENCODED_MAX, LEASE_FORMAT_SET, &object);
 
 	if (!error)
 		error = decode_names(object, &l);
 	if (!error)
 		error = decode_numbers(object, &l);
+	if (!error)
+		error = decode_set(object, &l);
 	if (!error)
 		*ret_lease = l;
 	return error;

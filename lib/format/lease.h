@@ -31,15 +31,24 @@
  *   "released"       true: its holder gave it back
  *   "pending"        epochs that the holder had not uploaded when it gave the lease back
  *
+ * Of the nodes of a run that hold it together (lib/volume/nodes.h) there is more: the object of the
+ * generation, made by the first of them and never written again, and for each node one of its own,
+ * lease/<generation>-<node>, which it renews and releases. They have "format" 2, and
+ *   "run"            the run's identity
+ *   "nodes"          how many nodes the set has, from 2
+ *
  * Unknown keys are ignored. A string that is too long is cut when it is encoded, and refused when it
  * is decoded; control characters come back as `?`, since the strings go to terminals.
  */
 #define LEASE_FORMAT	  1
+#define LEASE_FORMAT_SET  2
 #define LEASE_ENCODED_MAX (16u << 10)
 #define LEASE_TTL_MIN_NS  (1 * NS_PER_S)
 #define LEASE_TTL_MAX_NS  (3600 * NS_PER_S)
 #define LEASE_NAME_MAX	  255
 #define LEASE_PATH_MAX	  1023
+#define LEASE_NODES_MIN	  2
+#define LEASE_NODES_MAX	  1024
 
 struct lease_info {
 	uint64_t generation; /* 1 to INT64_MAX */
@@ -54,6 +63,8 @@ struct lease_info {
 	int64_t ttl_ns; /* whole milliseconds */
 	bool released;
 	uint64_t pending;
+	uint32_t nodes; /* of the set; 0: one writer */
+	char run[LEASE_NAME_MAX + 1];
 };
 
 /* Appends the text: 0, -EINVAL where a number or a UUID is none, -ENOMEM. */

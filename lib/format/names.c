@@ -11,6 +11,7 @@
 
 #define NUMBER_DIGITS 20
 #define NUMBER_SUFFIX ".json"
+#define BASE_SUFFIX   ".base"
 /* What a directory of a file system takes as one name. */
 #define COMPONENT_MAX 255
 
@@ -85,6 +86,86 @@ void lease_key(uint64_t generation, char ret_key[KEY_MAX])
 int lease_key_parse(const char *key, uint64_t *ret_generation)
 {
 	return number_key_parse(key, PREFIX_LEASE, ret_generation);
+}
+
+int lease_any_key_parse(const char *key, uint64_t *ret_generation)
+{
+	char node[NODE_NAME_MAX + 1];
+
+	if (lease_key_parse(key, ret_generation) == 0 ||
+	    lease_base_key_parse(key, ret_generation) == 0)
+		return 0;
+	return lease_node_key_parse(key, ret_generation, node);
+}
+
+/* The rest of a key: "-<node>.json". */
+static bool take_node(const char *text, char ret_node[NODE_NAME_MAX + 1])
+{
+	size_t len = strlen(text), end = strlen(NUMBER_SUFFIX);
+	char node[NODE_NAME_MAX + 1];
+
+	if (len < 2 + end || len > 1 + NODE_NAME_MAX + end || text[0] != '-' ||
+	    strcmp(text + len - end, NUMBER_SUFFIX) != 0)
+		return false;
+	memcpy(node, text + 1, len - end - 1);
+	node[len - end - 1] = '\0';
+	if (!node_name_valid(node))
+		return false;
+	memcpy(ret_node, node, len - end);
+	return true;
+}
+
+void lease_node_key(uint64_t generation, const char *node, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, PREFIX_LEASE "%020" PRIu64 "-%.*s" NUMBER_SUFFIX, generation,
+		 NODE_NAME_MAX, node);
+}
+
+int lease_node_key_parse(const char *key, uint64_t *ret_generation,
+			 char ret_node[NODE_NAME_MAX + 1])
+{
+	uint64_t generation;
+
+	if (!skip_prefix(&key, PREFIX_LEASE) || !skip_number(&key, &generation) ||
+	    !take_node(key, ret_node))
+		return -EINVAL;
+	*ret_generation = generation;
+	return 0;
+}
+
+void lease_base_key(uint64_t generation, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, PREFIX_LEASE "%020" PRIu64 BASE_SUFFIX, generation);
+}
+
+int lease_base_key_parse(const char *key, uint64_t *ret_generation)
+{
+	uint64_t generation;
+
+	if (!skip_prefix(&key, PREFIX_LEASE) || !skip_number(&key, &generation) ||
+	    strcmp(key, BASE_SUFFIX) != 0)
+		return -EINVAL;
+	*ret_generation = generation;
+	return 0;
+}
+
+void part_key(uint64_t generation, uint64_t sequence, const char *node, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, PREFIX_PARTS "%020" PRIu64 "/%020" PRIu64 "-%.*s" NUMBER_SUFFIX,
+		 generation, sequence, NODE_NAME_MAX, node);
+}
+
+int part_key_parse(const char *key, uint64_t *ret_generation, uint64_t *ret_sequence,
+		   char ret_node[NODE_NAME_MAX + 1])
+{
+	uint64_t generation, sequence;
+
+	if (!skip_prefix(&key, PREFIX_PARTS) || !skip_number(&key, &generation) ||
+	    !skip_prefix(&key, "/") || !skip_number(&key, &sequence) || !take_node(key, ret_node))
+		return -EINVAL;
+	*ret_generation = generation;
+	*ret_sequence = sequence;
+	return 0;
 }
 
 void pack_key(const struct hash *id, char ret_key[KEY_MAX])
@@ -203,6 +284,18 @@ bool tag_name_valid(const char *name)
 		return false;
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
 		if (!strcmp(name, reserved[i]))
+			return false;
+	return true;
+}
+
+bool node_name_valid(const char *name)
+{
+	size_t len = strnlen(name, NODE_NAME_MAX + 1);
+
+	if (len < 1 || len > NODE_NAME_MAX || name[0] == '.' || name[0] == '-' || name[0] == '_')
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!is_plain(name[i]) && name[i] != '_')
 			return false;
 	return true;
 }

@@ -18,6 +18,11 @@
  *                                       not every remote takes every byte in a key.
  *   summaries/<20 digits>.json          copies of records, up to that epoch (lib/volume/summary.h)
  *   lease/<20 digits>.json              who writes to the volume (lease.h); the digits are the generation
+ *   lease/<20 digits>-<node>.json       a node of the node set that has that generation (lease.h)
+ *   lease/<20 digits>.base              the epoch that the node set began from, as text of a tag; 0: none
+ *   parts/<20 digits>/<20 digits>-<node>.json
+ *                                       what one node of a set sealed: generation of the set, number of the
+ *                                       part on that node, node; an epoch's record (record.h) with "part"
  *
  * Parsers accept exactly what the formatters make: anything else in the remote is foreign, -EINVAL.
  */
@@ -28,8 +33,10 @@
 #define PREFIX_TAGS	 "tags/"
 #define PREFIX_SUMMARIES "summaries/"
 #define PREFIX_LEASE	 "lease/"
+#define PREFIX_PARTS	 "parts/"
 
-#define TAG_NAME_MAX 255
+#define TAG_NAME_MAX  255
+#define NODE_NAME_MAX 63
 #define KEY_MAX                                                                                    \
 	(sizeof(PREFIX_TAGS) +                                                                     \
 	 3 * TAG_NAME_MAX) /* with the NUL; holds every key, also while a long tag's is made */
@@ -41,6 +48,17 @@ void summary_key(uint64_t last, char ret_key[KEY_MAX]);
 int summary_key_parse(const char *key, uint64_t *ret_last);
 void lease_key(uint64_t generation, char ret_key[KEY_MAX]);
 int lease_key_parse(const char *key, uint64_t *ret_generation);
+/* The generation of anything below lease/. */
+int lease_any_key_parse(const char *key, uint64_t *ret_generation);
+/* `node` is a valid name of a node. */
+void lease_node_key(uint64_t generation, const char *node, char ret_key[KEY_MAX]);
+int lease_node_key_parse(const char *key, uint64_t *ret_generation,
+			 char ret_node[NODE_NAME_MAX + 1]);
+void lease_base_key(uint64_t generation, char ret_key[KEY_MAX]);
+int lease_base_key_parse(const char *key, uint64_t *ret_generation);
+void part_key(uint64_t generation, uint64_t sequence, const char *node, char ret_key[KEY_MAX]);
+int part_key_parse(const char *key, uint64_t *ret_generation, uint64_t *ret_sequence,
+		   char ret_node[NODE_NAME_MAX + 1]);
 void pack_key(const struct hash *id, char ret_key[KEY_MAX]);
 int pack_key_parse(const char *key, struct hash *ret_id);
 void index_key(uint64_t epoch, const struct hash *id, char ret_key[KEY_MAX]);
@@ -52,6 +70,9 @@ int tag_key_parse(const char *key, char ret_name[TAG_NAME_MAX + 1]);
 /* 1 to 255 bytes, also as escaped in the key; no '/', not only digits, no '.' in front (so not "."
  * or ".." or ".control"), and none of the names that .epochs itself has: latest, current, torn. */
 bool tag_name_valid(const char *name);
+
+/* A node of a set: 1 to 63 bytes of [A-Za-z0-9._-], the first a letter or a digit. */
+bool node_name_valid(const char *name);
 
 /* The content of a tag's object. */
 #define TAG_TEXT_MAX 24

@@ -24,6 +24,12 @@ void record_free(struct epoch_record *r)
 	free(r->chunks);
 	free(r->packs);
 	free_list(r->indexes, r->index_count);
+	free(r->part.node);
+	for (size_t i = 0; r->parts && i < r->part_count; i++)
+		free(r->parts[i].node);
+	free(r->parts);
+	free_list(r->missing, r->missing_count);
+	free_list(r->conflicts, r->conflict_count);
 	free(r->db_type);
 	free(r->db_prefix);
 	free(r->path_type);
@@ -83,6 +89,12 @@ int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy)
 	c.chunks = copy_array(r->chunks, r->chunk_count, sizeof(*r->chunks), &error);
 	c.packs = copy_array(r->packs, r->pack_count, sizeof(*r->packs), &error);
 	c.indexes = copy_list(r->indexes, r->index_count, &error);
+	copy_text(r->part.node, &c.part.node, &error);
+	c.parts = copy_array(r->parts, r->part_count, sizeof(*r->parts), &error);
+	for (size_t i = 0; c.parts && i < c.part_count; i++)
+		copy_text(r->parts[i].node, &c.parts[i].node, &error);
+	c.missing = copy_list(r->missing, r->missing_count, &error);
+	c.conflicts = copy_list(r->conflicts, r->conflict_count, &error);
 	c.node_names = copy_list(r->node_names, r->node_count, &error);
 	if (error)
 		record_free(&c);

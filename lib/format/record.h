@@ -33,6 +33,15 @@
  *                    they are not stored; one in the remote has them
  *   "packs"          ids of the packs that "tree.chunks[].pack" counts from 0
  *   "indexes"        keys of the index objects that this epoch added
+ *   "generation" "nodes"   of a node set (lib/volume/nodes.h): the generation of its lease, and how many
+ *                    nodes it has
+ *   "part"           in what one node sealed (parts/, names.h), and nowhere else: { "node", "sequence",
+ *                    "base": the epoch that its live tree began from, "after": the step before it, and
+ *                    "count": how many without a step came since, itself included }; the last two only
+ *                    where it has no step. Then "epoch" means nothing
+ *   "parts"          in an epoch put together of parts: the same of each
+ *   "missing"        names of nodes whose part never came
+ *   "conflicts"      paths that several nodes wrote, each differently: what was kept under which name
  *   "db_type" "db_prefix" "path_type" "path_prefix" "node_names"   what a metadata writer records
  *
  * A key whose value is unknown or empty is left out; unknown keys are ignored, so that a later
@@ -82,6 +91,15 @@ struct record_chunk {
 	uint32_t stored_len; /* of the frame */
 };
 
+/* What one node of a set sealed. */
+struct record_part {
+	char *node;	   /* a valid name (names.h) */
+	uint64_t sequence; /* rises with each part of that node */
+	uint64_t base;	   /* 0: none */
+	bool has_after;
+	uint64_t after, count; /* count 0: it has a step */
+};
+
 /* Zero-initialise, free with record_free or mark `cleanup_record`. Strings are of malloc; NULL is
  * absent. Numbers are at most INT64_MAX; times are nanoseconds since 1970, 0 is absent. */
 struct epoch_record {
@@ -122,6 +140,14 @@ struct epoch_record {
 	size_t pack_count;
 	char **indexes;
 	size_t index_count;
+	uint64_t generation, nodes; /* 0: none */
+	struct record_part part;    /* node NULL: an epoch */
+	struct record_part *parts;
+	size_t part_count;
+	char **missing;
+	size_t missing_count;
+	char **conflicts;
+	size_t conflict_count;
 	char *db_type;
 	char *db_prefix;
 	char *path_type;

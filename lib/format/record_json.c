@@ -10,6 +10,7 @@
 #include "lib/format/json_wire.h"
 #include "lib/format/names.h"
 #include "lib/format/pack.h"
+#include "lib/format/record_part.h"
 #include "lib/util/parse.h"
 
 #define RECORD_FORMAT 1
@@ -379,6 +380,32 @@ static int get_indexes(const struct member *m, const json_t *value, struct epoch
 	return error ? error : indexes_valid(r) ? 0 : -EBADMSG;
 }
 
+/* ---- parts of a node set */
+
+static int put_part(const struct member *m, const struct epoch_record *r, json_t **ret_value)
+{
+	(void)m;
+	return r->part.node ? record_part_json(&r->part, ret_value) : 0;
+}
+
+static int get_part(const struct member *m, const json_t *value, struct epoch_record *r)
+{
+	(void)m;
+	return record_part_from(value, &r->part);
+}
+
+static int put_parts(const struct member *m, const struct epoch_record *r, json_t **ret_value)
+{
+	(void)m;
+	return r->part_count ? record_parts_json(r->parts, r->part_count, ret_value) : 0;
+}
+
+static int get_parts(const struct member *m, const json_t *value, struct epoch_record *r)
+{
+	(void)m;
+	return record_parts_from(value, &r->parts, &r->part_count);
+}
+
 /* ---- the table */
 
 #define AT(field) offsetof(struct epoch_record, field)
@@ -415,6 +442,12 @@ static const struct member members[] = {
 	{"tree", put_tree, get_tree, 0, 0, false},
 	{"packs", put_packs, get_packs, 0, 0, false},
 	{"indexes", put_indexes, get_indexes, AT(indexes), AT(index_count), false},
+	{"generation", put_number, get_number, AT(generation), 0, false},
+	{"nodes", put_number, get_number, AT(nodes), 0, false},
+	{"part", put_part, get_part, 0, 0, false},
+	{"parts", put_parts, get_parts, 0, 0, false},
+	{"missing", put_texts, get_texts, AT(missing), AT(missing_count), false},
+	{"conflicts", put_texts, get_texts, AT(conflicts), AT(conflict_count), false},
 	{"db_type", put_text, get_text, AT(db_type), 0, false},
 	{"db_prefix", put_text, get_text, AT(db_prefix), 0, false},
 	{"path_type", put_text, get_text, AT(path_type), 0, false},

@@ -10,6 +10,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/adopt_tree.h"
 #include "lib/volume/announce.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
@@ -31,9 +32,15 @@ static int new_epoch_locked(struct volume *vol, const struct record_found *found
 		.record = found->record ? (char *)(uintptr_t)found->text : NULL,
 	};
 
+	int error;
+
 	/* A tree of this number that was made here and never became an epoch. */
 	trees_remove(vol, found->number);
-	return state_epoch_set(vol->state, &row);
+	error = state_epoch_set(vol->state, &row);
+	/* Of several nodes, each tells of the epochs that they made together. */
+	if (!error && found->record && nodes_has_begun_locked(vol))
+		error = announce_locked(vol, ANNOUNCE_DURABLE, &row);
+	return error;
 }
 
 /* Another machine dropped it. */
@@ -85,8 +92,10 @@ static int supersede_locked(struct volume *vol, uint64_t number)
 
 int adopt_record(struct volume *vol, const struct record_found *found)
 {
-	int error;
+	int error = nodes_note_record(vol, found);
 
+	if (error)
+		return error;
 	/* A damaged record is no tombstone: its epoch may be mended, so no row of ours hides it. */
 	if (!found->record && !found->dropped)
 		return 0;
@@ -300,8 +309,16 @@ int adopt_remote(struct volume *vol, struct opening_message *m)
 	if (vol->local_only)
 		return 0;
 	error = records_each(vol->remote, 0, adopt_epoch, &a);
+	/* Parts that nobody put together any more, where all their nodes died. */
+	if (!error && vol->nodes)
+		error = nodes_complete(vol, vol->remote, vol->store);
+	if (!error)
+		error = records_each(vol->remote, a.highest, adopt_epoch, &a);
 	if (!error)
 		error = adopt_tags(vol);
+	/* What a node of a set begins from is decided once it is open. */
+	if (error || nodes_is_set(vol))
+		return error;
 	if (!error)
 		error = follow_newest(&a, m);
 	/* Where our own work has the next numbers already, the uploader meets the conflict and says so. */

@@ -57,6 +57,12 @@ int catalog_drop(struct catalog *c, uint64_t number);
  */
 int catalog_lease(struct catalog *c, json_t **ret_lease);
 
+/*
+ * Epochs of several nodes that wait for parts: a list of { "step", or "after_step" and "count"; "attempt", "have", "missing": names of
+ * nodes; "never_came": how many more; "since_ns" }. Read anew each time.
+ */
+int catalog_waiting(struct catalog *c, json_t **ret_waiting);
+
 struct catalog_progress {
 	uint64_t files, files_total, bytes, bytes_total;
 };

@@ -91,7 +91,7 @@ static int note_object(void *arg, const char *key, uint64_t size)
 {
 	char name[TAG_NAME_MAX + 1];
 	struct fsck *f = arg;
-	uint64_t number;
+	uint64_t number, sequence;
 	int taken = store_fsck_note(f->store, key, size);
 
 	if (taken)
@@ -99,7 +99,8 @@ static int note_object(void *arg, const char *key, uint64_t size)
 	if (!tag_key_parse(key, name))
 		return note_tag(f, key);
 	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
-	    !summary_key_parse(key, &number) || !lease_key_parse(key, &number))
+	    !summary_key_parse(key, &number) || !lease_any_key_parse(key, &number) ||
+	    !part_key_parse(key, &number, &sequence, name))
 		return 0;
 	f->totals.foreign++;
 	return 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A volume's remote without a mount: who writes to it. */
+/* A volume's remote without a mount: who writes to it, and what waits for whom. */
 #include "lib/volume/catalog_internal.h"
 
 #include <errno.h>
 
 #include "lib/volume/lease.h"
 #include "lib/volume/listing.h"
+#include "lib/volume/nodes.h"
 
 int catalog_lease(struct catalog *c, json_t **ret_lease)
 {
@@ -28,5 +29,16 @@ int catalog_lease(struct catalog *c, json_t **ret_lease)
 			       listing_string(l.mountpoint), "pid", (json_int_t)l.pid, "since_ns",
 			       (json_int_t)l.since_ns, "renewed", (json_int_t)l.renewed, "ttl_ns",
 			       (json_int_t)l.ttl_ns);
+	if (*ret_lease && l.nodes) {
+		json_object_set_new(*ret_lease, "run", listing_string(l.run));
+		json_object_set_new(*ret_lease, "nodes", json_integer(l.nodes));
+	}
 	return *ret_lease ? 0 : -ENOMEM;
+}
+
+int catalog_waiting(struct catalog *c, json_t **ret_waiting)
+{
+	int error = nodes_waiting(c->remote, ret_waiting);
+
+	return error ? catalog_errno(c, error) : 0;
 }

@@ -10,6 +10,7 @@
 #include "lib/volume/control_internal.h"
 #include "lib/volume/drop.h"
 #include "lib/volume/listing.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/usage.h"
 
 static inline void cleanup_json_fn(json_t **j)
@@ -91,7 +92,8 @@ static int epoch_of(struct request *r, const char *key, uint64_t *ret_number)
 
 static int answer_epoch(struct request *r, uint64_t number)
 {
-	r->answer = json_pack("{s:I}", "epoch", (json_int_t)number);
+	r->answer = nodes_is_part(number) ? nodes_part_json(r->vol, number)
+					  : json_pack("{s:I}", "epoch", (json_int_t)number);
 	return r->answer ? 0 : -ENOMEM;
 }
 
@@ -105,6 +107,11 @@ static int op_status(struct request *r)
 
 static int tag_failure(struct request *r, int error, const char *tag)
 {
+	if (error == -EOPNOTSUPP)
+		return fail(
+			r, error,
+			"the epoch of several nodes is there once all have sealed: tag it then, "
+			"with epochfs tag and step=N");
 	if (error == -EEXIST)
 		return fail(r, error, "the tag %s is taken: untag it first, or choose another name",
 			    tag);
@@ -181,6 +188,12 @@ static int op_rollback(struct request *r)
 
 	if (!error)
 		error = epochs_rollback(r->vol, number, &made);
+	if (error == -EOPNOTSUPP)
+		return fail(
+			r, error,
+			"several nodes write to this volume and go back together: unmount it on "
+			"all of them, and mount it again: each begins from the newest complete "
+			"epoch");
 	return error ? error : answer_epoch(r, made);
 }
 

@@ -14,6 +14,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/retain.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"
 
@@ -179,7 +180,7 @@ static void count_locked(struct volume *vol, struct numbers *n)
 	const struct sealer *s = vol->sealer;
 
 	n->files = state_file_count(vol->state);
-	n->current = vol->current_epoch;
+	n->current = epochs_current_locked(vol);
 	n->pending = pending_text(&s->pending);
 	n->pending_since_ns = s->pending.opened_ns;
 	n->reason = s->pending.reason ? strdup(s->pending.reason) : NULL;
@@ -249,7 +250,8 @@ json_t *control_status(struct volume *vol)
 		add_live(vol, o);
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
 	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
-	    announcer_status(vol, o) != 0 || retainer_status(vol, o) != 0) {
+	    nodes_status(vol, o) != 0 || announcer_status(vol, o) != 0 ||
+	    retainer_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

@@ -38,7 +38,7 @@ static int drop_locked(struct volume *vol, uint64_t number)
 	tagged = state_tag_each(vol->state, names_epoch, &number);
 	if (tagged < 0)
 		return tagged;
-	if (tagged || number == vol->current_epoch || number == epoch_index_latest(x))
+	if (tagged || number == epochs_current_locked(vol) || number == epoch_index_latest(x))
 		return -EBUSY;
 	error = state_epoch_get(vol->state, number, &row);
 	if (error)

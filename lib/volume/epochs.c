@@ -8,9 +8,15 @@
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
+
+uint64_t epochs_current_locked(const struct volume *vol)
+{
+	return nodes_is_set(vol) ? nodes_current_locked(vol) : vol->current_epoch;
+}
 
 /* ---- the index ---- */
 
@@ -19,7 +25,7 @@ static int index_row(void *arg, const struct state_epoch *e)
 	cleanup_record struct epoch_record record = {0};
 	int error;
 
-	if (!e->record || e->state == EPOCH_DROPPED)
+	if (!e->record || e->state == EPOCH_DROPPED || nodes_is_part(e->number))
 		return 0;
 	error = record_decode(e->record, strlen(e->record), &record);
 	if (error) {
@@ -100,7 +106,8 @@ static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *h
 		return -EEXIST;
 	if (newest < vol->current_epoch)
 		newest = vol->current_epoch;
-	if (seal_needed_locked(vol) || (!newest && makes_first_epoch(seal.trigger))) {
+	if (seal_needed_locked(vol) || (!newest && makes_first_epoch(seal.trigger)) ||
+	    (nodes_is_set(vol) && how->has_step && !nodes_has_step_locked(vol, how->step))) {
 		*ret_begun = true;
 		return seal_begin_locked(vol, &seal, ret_number);
 	}
@@ -115,6 +122,9 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 	bool begun = false;
 	int error = vol->options.read_only ? -EROFS : check_how(how);
 
+	/* The epoch that would be tagged is only made when all nodes have sealed. */
+	if (!error && how->tag && nodes_is_set(vol))
+		error = -EOPNOTSUPP;
 	if (error)
 		return error;
 	bodies_settle(vol);
@@ -248,7 +258,7 @@ uint64_t epochs_latest(struct volume *vol)
 uint64_t epochs_current(struct volume *vol)
 {
 	SCOPED_LOCK(&vol->lock);
-	return vol->current_epoch;
+	return epochs_current_locked(vol);
 }
 
 int epochs_resolve(struct volume *vol, const char *name, uint64_t *ret_number)
@@ -265,7 +275,7 @@ int epochs_resolve(struct volume *vol, const char *name, uint64_t *ret_number)
 	if (error != -EAGAIN)
 		return error;
 	if (strcmp(name, "current") == 0)
-		number = vol->current_epoch;
+		number = epochs_current_locked(vol);
 	else if (!tag_name_valid(name))
 		return -EINVAL;
 	else if ((error = state_tag_get(vol->state, name, &number)) != 0)

@@ -4,18 +4,21 @@
 #include <string.h>
 #include <unistd.h>
 #include "lib/util/clock.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"
 
 /* How often `interrupted` is asked. */
 #define POLL_NS (50 * NS_PER_MS)
 
-/* Whether this epoch and all before it are durable. */
+/* Whether this epoch and all before it are durable, and what one of several nodes could complete is. */
 static bool all_durable_locked(struct volume *vol, uint64_t number)
 {
 	uint64_t pending;
 
-	return state_epoch_first_pending(vol->state, &pending) != 0 || pending > number;
+	if (state_epoch_first_pending(vol->state, &pending) == 0 && pending <= number)
+		return false;
+	return !nodes_unlooked_locked(vol);
 }
 
 static int wait_durable(struct volume *vol, uint64_t number, int64_t deadline_ns,

@@ -12,6 +12,8 @@
 #include "lib/util/thread.h"
 #include "lib/volume/adopt.h"
 #include "lib/volume/listing.h"
+#include "lib/volume/nodes.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
@@ -102,25 +104,48 @@ static int show_epoch_locked(struct volume *vol, const struct record_found *foun
 	return error;
 }
 
-static int take_epoch(void *arg, const struct record_found *found)
+int follow_record(struct volume *vol, const struct record_found *found)
 {
-	struct follower *f = arg;
-	struct volume *vol = f->vol;
 	int error = adopt_record(vol, found);
 
-	if (error)
+	if (error || !vol->sealer)
 		return error;
 	pthread_mutex_lock(&vol->lock);
 	error = show_epoch_locked(vol, found);
-	if (found->dropped && found->number == vol->current_epoch)
-		f->again = found->number;
 	pthread_mutex_unlock(&vol->lock);
 	if (error == 1) {
 		log_info("epoch %" PRIu64 " was dropped elsewhere", found->number);
 		volume_epoch_dropped(vol, found->number);
 		error = 0;
 	}
+	/* Of several nodes: an epoch of all. */
+	if (!error && !vol->options.read_only)
+		retainer_kick(vol);
 	return error;
+}
+
+static int take_newer(void *arg, const struct record_found *found)
+{
+	return follow_record(arg, found);
+}
+
+int follow_newer(struct volume *vol, struct remote *remote)
+{
+	return records_each(remote, nodes_highest(vol), take_newer, vol);
+}
+
+static int take_epoch(void *arg, const struct record_found *found)
+{
+	struct follower *f = arg;
+	struct volume *vol = f->vol;
+	int error = follow_record(vol, found);
+
+	if (error)
+		return error;
+	SCOPED_LOCK(&vol->lock);
+	if (found->dropped && found->number == vol->current_epoch)
+		f->again = found->number;
+	return 0;
 }
 
 static int follow_epochs(struct follower *f)
@@ -229,8 +254,10 @@ static void pass(struct follower *f)
 
 	if (!error)
 		error = adopt_tags(f->vol);
-	if (!error)
+	if (!error && f->vol->options.read_only)
 		error = follow_tree(f);
+	if (!error && nodes_is_set(f->vol))
+		nodes_pass(f->vol);
 	pthread_mutex_lock(&f->lock);
 	first = error && !f->error && !f->stops;
 	f->error = error;
@@ -266,7 +293,8 @@ int follower_start(struct volume *vol)
 	struct follower *f;
 	int error;
 
-	if (!vol->options.read_only || vol->options.at_epoch || vol->local_only)
+	if ((!vol->options.read_only && !nodes_is_set(vol)) || vol->options.at_epoch ||
+	    vol->local_only)
 		return 0;
 	f = calloc(1, sizeof(*f));
 	if (!f)

@@ -9,6 +9,8 @@
  * file open keeps the content that it had. The kernel is told of each name and file that changed, and of
  * each epoch that is gone.
  *
+ * A node of a set (nodes.h) follows in the same way, but for its live tree, which is its own.
+ *
  * Local state that is not in the remote (the cache was a writer's, which was not uploaded) is never touched:
  * then only epochs and tags follow.
  */
@@ -17,12 +19,20 @@
 
 #include <jansson.h>
 #include "lib/volume/internal.h"
+#include "lib/volume/records.h"
 
-/* The last step of volume_open. Does nothing for a volume that is written to, is local, or shows one past
+/* The last step of volume_open. Does nothing for a volume that one machine alone writes to, is local, or shows one past
  * epoch. 0 or -errno. */
 int follower_start(struct volume *vol);
 /* Before anything else is closed; cancels what waits at the remote. */
 void follower_stop(struct volume *vol);
+/*
+ * A record of the remote: its row, and what is in memory; who mounted is told. Before the sealer is there,
+ * its row alone. Any thread, without locks. (Of a node of a set, too.)
+ */
+int follow_record(struct volume *vol, const struct record_found *found);
+/* All records above the highest that is known (nodes.h). */
+int follow_newer(struct volume *vol, struct remote *remote);
 /* "follow" for `status`: when it was last up to date, and what is wrong since. */
 int follower_status(struct volume *vol, json_t *status);
 

@@ -138,6 +138,14 @@ static int refuse(struct volume *vol, const struct lease_info *by, struct openin
 	cleanup_buf struct buf held = {0};
 
 	lease_describe_held(by, &held);
+	if (by->nodes && by->nodes == vol->options.nodes && !strcmp(by->run, vol->run_id))
+		return opening_fail(
+			m, -EBUSY,
+			"%s: this run has %s already, %s: give each node a name of its own "
+			"with -o node=NAME, or a new attempt another with -o run=ID",
+			remote_name(vol->remote),
+			strcmp(by->node, vol->node_name) ? "all its nodes" : "this node",
+			buf_str(&held));
 	return opening_fail(
 		m, -EBUSY,
 		"%s is in use: %s: unmount it there, read along with -o ro, or take it away "
@@ -156,10 +164,14 @@ static int take_failed(struct volume *vol, int error, const struct lease_info *b
 	case -EINTR:
 		return opening_fail(m, error, "%s: gave up waiting for the lease", name);
 	case -EOPNOTSUPP:
-		return opening_fail(m, error,
-				    "%s cannot create an object only if it is absent, so nothing "
-				    "keeps two writers apart: mount it with -o ro",
-				    name);
+		return opening_fail(
+			m, error,
+			vol->options.nodes ? "%s does not refuse to create what is there already, "
+					     "and so cannot hold the epochs of several nodes: "
+					     "give the run a remote that does"
+					   : "%s cannot create an object only if it is absent, so "
+					     "nothing keeps two writers apart: mount it with -o ro",
+			name);
 	case -EPROTONOSUPPORT:
 		return opening_fail(m, error,
 				    "%s: its lease is of a newer epochfs: upgrade this one", name);
@@ -179,6 +191,9 @@ static void set_self(struct volume *vol, struct lease_info *self)
 
 	self->ttl_ns = vol->options.lease_ns / NS_PER_MS * NS_PER_MS;
 	snprintf(self->node, sizeof(self->node), "%s", vol->node_name);
+	self->nodes = vol->options.nodes;
+	if (self->nodes)
+		snprintf(self->run, sizeof(self->run), "%s", vol->run_id);
 	snprintf(self->mountpoint, sizeof(self->mountpoint), "%s", mountpoint ? mountpoint : "");
 }
 
@@ -389,6 +404,15 @@ int holder_confirm(struct volume *vol, struct remote *remote, int64_t max_age_ns
 	return error;
 }
 
+uint64_t holder_generation(struct volume *vol)
+{
+	struct lease_view view = {0};
+
+	if (vol->holder && vol->holder->lease)
+		lease_get(vol->holder->lease, &view);
+	return view.own.generation;
+}
+
 bool holder_lost(struct volume *vol)
 {
 	struct lease_view view = {0};
@@ -437,6 +461,10 @@ int holder_status(struct volume *vol, json_t *status)
 			  (json_int_t)view.own.generation);
 	if (!lease)
 		return -ENOMEM;
+	if (view.own.nodes) {
+		json_object_set_new(lease, "run", listing_string(view.own.run));
+		json_object_set_new(lease, "node", listing_string(view.own.node));
+	}
 	if (view.lost) {
 		cleanup_buf struct buf who = {0};
 

@@ -26,6 +26,9 @@ void holder_stop(struct volume *vol);
 int holder_confirm(struct volume *vol, struct remote *remote, int64_t max_age_ns);
 /* Whether it is known to be lost. Any thread, any lock. */
 bool holder_lost(struct volume *vol);
+/* The generation that is held; it rises where the node set goes on in another (nodes.h). Any thread, any
+ * lock. 0: there is none. */
+uint64_t holder_generation(struct volume *vol);
 /* One line: who has it now, and what to do; appends. */
 void holder_lost_text(struct volume *vol, struct buf *out);
 

@@ -30,6 +30,7 @@ struct contents;    /* content.c: closed versions that somebody has open */
 struct trees;	    /* trees.c: decoded trees of epochs, shared */
 struct sealer;	    /* sealer.h: decides when an epoch is sealed, and seals */
 struct holder;	    /* holder.h: the lease of the volume, where it is one that writes */
+struct nodes;	    /* nodes.h: what this volume does as one of several nodes */
 struct follower;    /* follow.h: what is new in the remote of a read-only volume */
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
@@ -75,6 +76,7 @@ struct volume {
 	struct trees *trees;
 	struct sealer *sealer;
 	struct holder *holder;
+	struct nodes *nodes; /* nodes.h; NULL: read-only, or without a remote */
 	struct follower *follower;
 	struct uploader *uploader;
 	struct evictor *evictor;

@@ -4,9 +4,12 @@
 
 #include <errno.h>
 
-/* The epoch that first held what the file is now (0: none yet), and whether its content is in the
+#include "lib/volume/nodes.h"
+
+/* The epoch that first held what the file is now (0: none yet), whether one has it, and whether its content is in the
  * remote whatever became of that epoch. */
-static int first_epoch(struct volume *vol, uint64_t ino, uint64_t *ret_epoch, bool *ret_durable)
+static int first_epoch(struct volume *vol, uint64_t ino, uint64_t *ret_epoch, bool *ret_sealed,
+		       bool *ret_durable)
 {
 	struct state_version v = {0};
 	struct state_file f;
@@ -24,7 +27,9 @@ static int first_epoch(struct volume *vol, uint64_t ino, uint64_t *ret_epoch, bo
 			return error;
 		born = v.born;
 	}
-	*ret_epoch = born < vol->next_epoch ? born : 0;
+	*ret_sealed = born < vol->next_epoch;
+	/* A part of several nodes' epoch has a number of its own, which says nothing. */
+	*ret_epoch = *ret_sealed && !nodes_is_part(born) ? born : 0;
 	*ret_durable = v.id && v.state == VERSION_DURABLE;
 	return 0;
 }
@@ -49,12 +54,12 @@ int live_info(struct volume *vol, uint64_t ino, struct live_info *ret_info)
 {
 	struct live_info info = {.state = "staged"};
 	struct epoch_info epoch;
-	bool durable = false;
-	int error = first_epoch(vol, ino, &info.epoch, &durable);
+	bool sealed = false, durable = false;
+	int error = first_epoch(vol, ino, &info.epoch, &sealed, &durable);
 
 	if (error)
 		return error;
-	if (info.epoch)
+	if (sealed)
 		info.state = "sealed";
 	if (info.epoch && !epochs_get(vol, info.epoch, &epoch)) {
 		info.state = state_text(epoch.state);

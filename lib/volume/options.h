@@ -42,6 +42,8 @@ struct volume_options {
 	const char *step_regex; /* POSIX extended, first group is the number; NULL: the built-in
 				   patterns */
 	const char *node;	/* name of this node; NULL: the host's name */
+	unsigned
+		nodes; /* how many nodes write to the volume together (nodes.h); 0: this one alone */
 	const char *
 		run_id; /* NULL: EPOCHFS_RUN_ID, SLURM_JOB_ID, ... or made up once a volume state */
 	const char *message;

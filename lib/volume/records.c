@@ -11,6 +11,7 @@
 
 #include "lib/format/names.h"
 #include "lib/format/tombstone.h"
+#include "lib/remote/remote_keys.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
@@ -72,6 +73,27 @@ static int may_drop(struct remote *remote, uint64_t number, const char *ours)
 	return records_same_epoch(&here, &there) ? 0 : -EEXIST;
 }
 
+/* Without it, what it was put together of would make it once more. */
+static int drop_parts(struct remote *remote, uint64_t number)
+{
+	cleanup_record struct epoch_record there = {0};
+	struct remote_keys keys = {0};
+	int error = records_get(remote, number, &there, NULL);
+
+	if (error)
+		return error == -EBADMSG || error == -ENOENT ? 0 : error;
+	for (size_t i = 0; !error && i < there.part_count; i++) {
+		char key[KEY_MAX];
+
+		part_key(there.generation, there.parts[i].sequence, there.parts[i].node, key);
+		error = remote_keys_add(&keys, key);
+	}
+	if (!error)
+		error = remote_keys_delete(remote, &keys);
+	remote_keys_free(&keys);
+	return error;
+}
+
 int records_drop(struct remote *remote, uint64_t number, const char *ours)
 {
 	cleanup_buf struct buf text = {0};
@@ -85,6 +107,8 @@ int records_drop(struct remote *remote, uint64_t number, const char *ours)
 	if (error != -EEXIST)
 		return error;
 	error = may_drop(remote, number, ours);
+	if (!error)
+		error = drop_parts(remote, number);
 	if (!error)
 		error = summary_forget(remote, number);
 	if (error)

@@ -68,7 +68,7 @@ static int mark_tagged(void *arg, const char *name, uint64_t number)
 static int collect_locked(struct volume *vol, struct candidates *c)
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
-	uint64_t pending = UINT64_MAX;
+	uint64_t pending = UINT64_MAX, current;
 	int error = x ? 0 : -EIO;
 
 	/* They become durable in their order: from the first that is not, none counts as it. */
@@ -79,6 +79,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 	}
 	if (error)
 		return error;
+	current = epochs_current_locked(vol);
 	c->list = calloc(x->count + 1, sizeof(*c->list));
 	if (!c->list)
 		return -ENOMEM;
@@ -93,7 +94,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.complete = epoch_brief_complete(e),
 			.unknown = e->unknown && !e->superseded,
 			.durable = e->number < pending,
-			.current = e->number == vol->current_epoch,
+			.current = e->number == current,
 		};
 	}
 	return state_tag_each(vol->state, mark_tagged, c);

@@ -8,6 +8,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 
@@ -96,6 +97,8 @@ int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new)
 
 	if (vol->options.read_only)
 		return -EROFS;
+	if (nodes_is_set(vol))
+		return -EOPNOTSUPP;
 	error = epochs_get(vol, number, &info); /* before anything is sealed for it */
 	if (error)
 		return error;

@@ -16,6 +16,7 @@
 #include "lib/volume/body.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/retain.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
@@ -168,6 +169,7 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 	};
 	if ((how->tag && !job->tag) || (how->message && !job->message))
 		return -ENOMEM;
+	nodes_job_locked(vol, job);
 	error = bodies_each_writing_locked(vol, note_log, &search);
 	return error ? error : keep_sizes(job);
 }
@@ -277,7 +279,8 @@ bool seal_needed_locked(struct volume *vol)
 static void decide_continues(struct volume *vol, const struct seal_job *job,
 			     struct epoch_record *record)
 {
-	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct epoch_index *x =
+		nodes_is_set(vol) ? nodes_index_locked(vol) : epochs_index_locked(vol);
 	const struct epoch_brief *before = x ? epoch_index_find(x, job->pending.continues) : NULL;
 
 	if (before && record_continues(before->has_step && record->has_step,
@@ -327,22 +330,35 @@ static int tag_new_locked(struct volume *vol, const struct seal_job *job)
 	return state_tag_set(vol->state, job->tag, job->number);
 }
 
+/* Other epochs, as a part knows them, are this machine's own. */
+static int encode_frozen(const struct epoch_record *record, struct buf *out)
+{
+	struct epoch_record stored = *record;
+
+	if (nodes_is_part(record->number))
+		stored.parent = stored.continues = 0;
+	return record_encode(&stored, out);
+}
+
 static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 			       const struct freeze_result *frozen, struct epoch_record *record)
 {
 	struct state_epoch row = {.number = job->number, .state = EPOCH_SEALED};
+	bool part = nodes_is_part(job->number);
 	cleanup_buf struct buf json = {0};
 	int error;
 
 	decide_continues(vol, job, record);
-	error = record_encode(record, &json);
+	error = part ? nodes_place_locked(vol, job, record) : 0;
+	if (!error)
+		error = encode_frozen(record, &json);
 	if (!error)
 		error = state_begin(vol->state);
 	if (error)
 		return error;
 	row.record = (char *)(uintptr_t)buf_str(&json);
 	error = state_epoch_set(vol->state, &row);
-	if (!error && record->continues)
+	if (!error && record->continues && !part)
 		error = supersede_locked(vol, record->continues);
 	if (!error)
 		error = mark_torn_locked(vol, &frozen->torn);
@@ -350,7 +366,7 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 		error = tag_new_locked(vol, job);
 	if (!error)
 		error = state_set_meta_u64(vol->state, "current", job->number);
-	if (!error)
+	if (!error && !part)
 		error = announce_locked(vol, ANNOUNCE_SEALED, &row);
 	error = state_end(vol->state, error);
 	if (error)
@@ -358,7 +374,10 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	vol->current_epoch = job->number;
 	if (!record->continues && vol->sealer->last.number == job->number)
 		vol->sealer->last.chain = job->number;
-	epochs_index_put_locked(vol, record, false);
+	if (part)
+		nodes_sealed_locked(vol, record);
+	else
+		epochs_index_put_locked(vol, record, false);
 	return 0;
 }
 
@@ -370,7 +389,8 @@ static void log_sealed(const struct epoch_record *r)
 	format_size(r->bytes_new, fresh);
 	if (r->has_step)
 		snprintf(step, sizeof(step), ", step %" PRIu64, r->step);
-	log_info("epoch %" PRIu64 " sealed (%s%s): %" PRIu64 " files, %s, %s new%s%s", r->number,
+	log_info("%s %" PRIu64 " sealed (%s%s): %" PRIu64 " files, %s, %s new%s%s",
+		 r->part.node ? "part" : "epoch", r->part.node ? r->part.sequence : r->number,
 		 record_trigger_name(r->trigger), step, r->files, bytes, fresh,
 		 r->reason ? "; not complete: " : "", r->reason ? r->reason : "");
 }

@@ -68,7 +68,8 @@ struct seal_job {
 	char *tag, *message; /* owned, or NULL */
 	bool has_step;
 	uint64_t step, restores;
-	struct pending pending; /* taken over; its fresh names are empty */
+	uint64_t generation, base; /* of a node of a set (nodes.h) */
+	struct pending pending;	   /* taken over; its fresh names are empty */
 	int64_t sealed_ns;
 	struct seal_log *logs;
 	struct log_size *sizes; /* of the same, for who asks later what has grown */
@@ -166,6 +167,8 @@ void sealer_wake_locked(struct volume *vol);
 
 /* Loads the index if it is not yet: it, or NULL where that fails (logged). */
 struct epoch_index *epochs_index_locked(struct volume *vol);
+/* What `current` names. */
+uint64_t epochs_current_locked(const struct volume *vol);
 /* After its row was stored. Where memory runs out, the index is loaded anew at the next use. */
 void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record,
 			     bool superseded);

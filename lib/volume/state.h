@@ -244,6 +244,11 @@ int state_epoch_first_pending(struct state *s, uint64_t *ret_number);
  * was born or died later than `next` was so at `next`. After a crash only: it reads all versions.
  */
 int state_epochs_rewind(struct state *s, uint64_t next);
+/*
+ * For a cache that leaves numbers from `first` on (nodes.h): rows of epochs with such numbers go, and what was born so was
+ * born in epoch 1. Nothing may be pending.
+ */
+int state_forget_numbers(struct state *s, uint64_t first);
 /* Whether an epoch that is not durable and not dropped has a number in [born, died) (died 0: no
  * end). */
 bool state_epoch_pending_in(struct state *s, uint64_t born, uint64_t died);

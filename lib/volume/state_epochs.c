@@ -124,3 +124,22 @@ bool state_epoch_pending_in(struct state *s, uint64_t born, uint64_t died)
 	/* An error says yes: then nothing is thrown away. */
 	return query_step(&q) != 0;
 }
+
+int state_forget_numbers(struct state *s, uint64_t first)
+{
+	static const char *const statements[] = {
+		"DELETE FROM epochs WHERE number >= ?",
+		"UPDATE versions SET born = 1 WHERE born >= ?",
+		"UPDATE versions SET died = 1 WHERE died >= ?",
+		"UPDATE files SET born = 1 WHERE born >= ?",
+	};
+	int error = 0;
+
+	for (size_t i = 0; !error && i < sizeof(statements) / sizeof(statements[0]); i++) {
+		cleanup_query struct query q = query_of(s, statements[i]);
+
+		query_bind_u64(&q, first);
+		error = query_run(&q);
+	}
+	return error;
+}

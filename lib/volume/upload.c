@@ -14,6 +14,7 @@
 #include "lib/util/memory.h"
 #include "lib/util/thread.h"
 #include "lib/volume/holder.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/store_index.h"
 #include "lib/volume/upload_changes.h"
 #include "lib/volume/upload_epoch.h"
@@ -133,6 +134,17 @@ static void fail_all(struct uploader *up)
 	}
 }
 
+/* What one of several nodes seals is a part. */
+static const char *kind(uint64_t number)
+{
+	return nodes_is_part(number) ? "part" : "epoch";
+}
+
+static uint64_t shown(uint64_t number)
+{
+	return nodes_is_part(number) ? number - NODES_FIRST : number;
+}
+
 /* One pass over all that waits: 0 when nothing is left. */
 static int work(struct uploader *up)
 {
@@ -141,6 +153,8 @@ static int work(struct uploader *up)
 		bool more = false;
 		int error = upload_changes(up->vol, up->remote, &more);
 
+		if (!error && !stopping(up) && nodes_is_set(up->vol))
+			error = nodes_complete(up->vol, up->remote, up->store);
 		if (error || stopping(up)) {
 			set_error(up, 0, error == -ECANCELED ? 0 : error);
 			return error;
@@ -161,11 +175,11 @@ static int work(struct uploader *up)
 		if (error) {
 			mark_failed(up, number);
 			if (error != -ESTALE) /* holder.c has said why */
-				log_warn("epoch %" PRIu64 " is not uploaded yet: %s", number,
-					 strerror(-error));
+				log_warn("%s %" PRIu64 " is not uploaded yet: %s", kind(number),
+					 shown(number), strerror(-error));
 			return error;
 		}
-		log_info("epoch %" PRIu64 " is durable", number);
+		log_info("%s %" PRIu64 " is durable", kind(number), shown(number));
 		memory_give_back();
 	}
 }
@@ -357,7 +371,8 @@ static void add_progress(struct uploader *up, json_t *upload)
 	pthread_mutex_unlock(&up->progress.lock);
 	if (!epoch)
 		return;
-	json_object_set_new(upload, "uploading_epoch", json_integer((json_int_t)epoch));
+	json_object_set_new(upload, nodes_is_part(epoch) ? "uploading_part" : "uploading_epoch",
+			    json_integer((json_int_t)shown(epoch)));
 	json_object_set_new(upload, "bytes_done", json_integer((json_int_t)stats.plain));
 	json_object_set_new(upload, "bytes_total", json_integer((json_int_t)total));
 	json_object_set_new(upload, "bytes_stored", json_integer((json_int_t)stats.stored));
@@ -409,12 +424,16 @@ int uploader_status(struct volume *vol, json_t *status)
 		return -ENOMEM;
 	pthread_mutex_lock(&vol->lock);
 	error = vol->local_only ? 0 : count_all_locked(vol, &pending);
+	/* The last part is there, and it is not looked at yet whether it makes an epoch whole. */
+	if (!pending.count && nodes_unlooked_locked(vol))
+		pending.count = 1;
 	pthread_mutex_unlock(&vol->lock);
 	json_object_set_new(upload, "pending_epochs", json_integer((json_int_t)pending.count));
 	json_object_set_new(upload, "pending_changes", json_integer((json_int_t)pending.changes));
-	if (pending.count) {
-		json_object_set_new(upload, "oldest_epoch",
-				    json_integer((json_int_t)pending.oldest));
+	if (pending.oldest) {
+		json_object_set_new(upload,
+				    nodes_is_part(pending.oldest) ? "oldest_part" : "oldest_epoch",
+				    json_integer((json_int_t)shown(pending.oldest)));
 		json_object_set_new(upload, "oldest_sealed_ns", json_integer(pending.oldest_ns));
 	}
 	if (up) {

@@ -14,6 +14,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/holder.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/trees.h"
@@ -319,11 +320,13 @@ static int mark_epoch_locked(struct volume *vol, struct state_epoch *row, const 
 	row->state = EPOCH_DURABLE;
 	if (!row->record)
 		return -ENOMEM;
+	if (nodes_is_part(row->number))
+		nodes_put_locked(vol);
 	error = state_begin(vol->state);
 	if (error)
 		return error;
 	error = state_epoch_set(vol->state, row);
-	if (!error)
+	if (!error && !nodes_is_part(row->number))
 		error = announce_locked(vol, ANNOUNCE_DURABLE, row);
 	return state_end(vol->state, error);
 }
@@ -427,7 +430,10 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	error = state_sync(u->vol->state);
 	if (!error)
 		error = holder_confirm(u->vol, remote, 0);
-	return error ? error : upload_record_put(remote, record, json);
+	if (error)
+		return error;
+	return record->part.node ? nodes_part_put(remote, record, json)
+				 : upload_record_put(remote, record, json);
 }
 
 static int upload_sealed(struct upload *u, struct remote *remote, uint64_t number,
@@ -468,6 +474,8 @@ int upload_epoch(struct volume *vol, struct remote *remote, struct store *store,
 	if (error)
 		return error;
 	versions_bury(vol);
+	if (nodes_is_part(number))
+		return 0;
 	/* A copy for faster starts: without it the records are read one by one. */
 	error = records_summarize(remote, number);
 	if (error)

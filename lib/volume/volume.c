@@ -17,6 +17,7 @@
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/live_internal.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
@@ -228,6 +229,8 @@ static int start(struct volume *vol, struct opening_message *m)
 
 	if (!error)
 		error = open_state(vol, m);
+	if (!error)
+		error = nodes_open(vol, m);
 	/* What is read of the remote from now on is what the last writer left. */
 	if (!error)
 		error = holder_start(vol, m);
@@ -253,6 +256,8 @@ static int start(struct volume *vol, struct opening_message *m)
 		error = sealer_run(vol);
 	if (!error)
 		error = check_epoch(vol, m);
+	if (!error)
+		error = nodes_begin(vol, m);
 	if (!error)
 		error = follower_start(vol);
 	if (!error)
@@ -364,6 +369,7 @@ void volume_close(struct volume *vol)
 		store_close(vol->store);
 	if (vol->torn)
 		torn_stop(vol, vol->in_order);
+	nodes_close(vol);
 	trees_free(vol->trees);
 	if (vol->bodies)
 		told_free(vol);

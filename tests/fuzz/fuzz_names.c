@@ -7,7 +7,8 @@ static void check_key(const char *key)
 {
 	char again[KEY_MAX], tag[TAG_NAME_MAX + 1];
 	struct hash id;
-	uint64_t number;
+	char node[NODE_NAME_MAX + 1];
+	uint64_t number, sequence;
 
 	if (epoch_key_parse(key, &number) == 0) {
 		epoch_key(number, again);
@@ -27,6 +28,18 @@ static void check_key(const char *key)
 	}
 	if (lease_key_parse(key, &number) == 0) {
 		lease_key(number, again);
+		fuzz_assert(!strcmp(key, again));
+	}
+	if (lease_base_key_parse(key, &number) == 0) {
+		lease_base_key(number, again);
+		fuzz_assert(!strcmp(key, again));
+	}
+	if (lease_node_key_parse(key, &number, node) == 0) {
+		lease_node_key(number, node, again);
+		fuzz_assert(!strcmp(key, again));
+	}
+	if (part_key_parse(key, &number, &sequence, node) == 0) {
+		part_key(number, sequence, node, again);
 		fuzz_assert(!strcmp(key, again));
 	}
 	if (tag_key_parse(key, tag) == 0) {

@@ -107,7 +107,8 @@ START_TEST(malformed_ones_are_refused)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		unit_error(decode_with(cases[i][0], cases[i][1]), -EBADMSG);
-	unit_error(decode_with("\"format\": 1", "\"format\": 2"), -EPROTONOSUPPORT);
+	unit_error(decode_with("\"format\": 1", "\"format\": 2"), -EBADMSG);
+	unit_error(decode_with("\"format\": 1", "\"format\": 3"), -EPROTONOSUPPORT);
 	unit_error(lease_decode("", 0, &got), -EBADMSG);
 	unit_ok(decode_with("\"format\": 1", "\"format\": 1, \"news\": []"));
 }

@@ -322,7 +322,7 @@ START_TEST(one_that_is_damaged_is_watched_like_any_other)
 	unit_error(try_take(a), -EINTR);
 	a.take_over = true;
 	unit_ok(try_take(a));
-	unit_ok(remote_put(remote, "lease/00000000000000000009.json", "{\"format\": 2}", 13));
+	unit_ok(remote_put(remote, "lease/00000000000000000009.json", "{\"format\": 3}", 13));
 	unit_error(try_take(a), -EPROTONOSUPPORT);
 	unit_ok(remote_put(remote, "lease/09223372036854775807.json", "{", 1));
 	unit_error(try_take(a), -EBADMSG);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Epochs of several nodes: N mounts of one volume, each of which writes its part. Private to lib/volume.
+ *
+ * Objects, in the order in which they come to be. All but the nodes' own lease objects are immutable and
+ * created only if absent; no node talks to another, and no machine's clock is compared with another's.
+ *   lease/<g>            the node set: run, N. Made by the first of its nodes (lease_set.c). A generation
+ *                        of the lease is one attempt of the run: where a node comes back, or leaves and comes,
+ *                        or N changes, the next one begins, and the nodes that are still there go on in it
+ *   lease/<g>-<node>     that a node takes part, which it renews
+ *   lease/<g>.base       the epoch that all nodes of the attempt begin from: the newest complete one
+ *   parts/<g>/<n>-<node> what a node sealed, an epoch's record with "part", put when its contents, tree
+ *                        and index are in the remote: so it never names data that is not there
+ *   epochs/<number>      the epoch put together of parts (nodes_merge.h), by whoever sees them
+ *
+ * A node seals as it would alone. Its epochs have local numbers from NODES_FIRST on, above all epochs of the volume;
+ * they are the parts, and the uploader puts them as such. Which belong together nodes_decide.h says. What
+ * is whole, any node puts together: it fetches the trees, merges and stores them, and creates the record under the number
+ * after the highest that is there. So `latest` moves for all at once, and no number is used before.
+ *
+ * Why no part is in two epochs of the same kind, whoever races: epochs/ is a log. Who puts a record has read
+ * all records up to the highest and found that none has these parts, and creates the next number only if it is
+ * absent. A record that came meanwhile has that number: he gets -EEXIST, reads it, and decides anew.
+ *
+ * Where a node dies
+ *   before its part is put     the epoch waits: `log` and `status` say for whom. If it comes back, it puts the part (it
+ *                              is in its cache) and the epoch is whole, unless a later attempt has a complete
+ *                              one by then; else the epoch becomes one that is not complete, with
+ *                              the missing names, once the nodes that are there have completed a later one
+ *   after its part is put      any other node completes the epoch, at the latest after `refresh`
+ *   between tree and record    likewise: what it stored is found there, or is garbage
+ * and where all die, the next mount that writes to the volume does it when it starts.
+ *
+ * Parts are garbage once an epoch has them and a later one is complete; then they are deleted.
+ *
+ * The live tree is the node's own. When it is mounted it becomes that of lease/<g>.base, the same on all nodes:
+ * they resume together. What the cache had sealed is uploaded nevertheless, and what it had not is sealed
+ * first, into the attempt that it belongs to. A mount that lives on into the next attempt keeps its live tree,
+ * unless that is untouched. Rolling back in place is refused: it would mix two courses of training.
+ */
+#ifndef EPOCHFS_VOLUME_NODES_H
+#define EPOCHFS_VOLUME_NODES_H
+
+#include <jansson.h>
+#include "lib/volume/opening.h"
+#include "lib/volume/records.h"
+#include "lib/volume/seal.h"
+
+/* Local numbers of parts begin here; the sequence of a part is its number less NODES_FIRST. */
+#define NODES_FIRST (UINT64_C(1) << 62)
+static inline bool nodes_is_part(uint64_t number)
+{
+	return number >= NODES_FIRST;
+}
+
+/* Whether this volume is a node of a set. Any thread, any lock. */
+bool nodes_is_set(const struct volume *vol);
+
+/* ---- nodes.c: opening ---- */
+
+/* Once the state is open: makes vol->nodes. A cache that holds work of the other kind (parts, or epochs of
+ * one writer) is refused, -EBUSY, with a line for the user. */
+int nodes_open(struct volume *vol, struct opening_message *m);
+void nodes_close(struct volume *vol);
+/* The last step of volume_open: the live tree becomes that of the base. */
+int nodes_begin(struct volume *vol, struct opening_message *m);
+/* From the follower's thread: goes on in the lease's generation, kicks the uploader. */
+void nodes_pass(struct volume *vol);
+/* The epoch that `current` names: the newest that has a part of this node, else the base. With the lock. */
+uint64_t nodes_current_locked(const struct volume *vol);
+/* Whether epochs that come from now on are news. With the lock. */
+bool nodes_has_begun_locked(const struct volume *vol);
+/* A part is in the remote: it is to be seen whether it makes an epoch whole. With the lock. */
+void nodes_put_locked(struct volume *vol);
+/* Whether that was not looked at yet. With the lock. */
+bool nodes_unlooked_locked(const struct volume *vol);
+/* Whether a part of this step was the last that was sealed. With the lock. */
+bool nodes_has_step_locked(const struct volume *vol, uint64_t step);
+/* "nodes" for `status`. */
+int nodes_status(struct volume *vol, json_t *status);
+/* The same of a remote without a mount: a list of what waits for parts. 0 or the remote's -errno. */
+int nodes_waiting(struct remote *remote, json_t **ret_waiting);
+/* For who asked to seal: { "part", "node", "step" }. */
+json_t *nodes_part_json(struct volume *vol, uint64_t number);
+
+/* ---- nodes_seal.c: what a part's record says ---- */
+
+/* When it begins. */
+void nodes_job_locked(struct volume *vol, struct seal_job *job);
+/* When it is frozen, before it is stored: place, generation, base. */
+int nodes_place_locked(struct volume *vol, const struct seal_job *job, struct epoch_record *record);
+/* Once it is stored. */
+void nodes_sealed_locked(struct volume *vol, const struct epoch_record *record);
+
+/* Of our own parts: what the next may continue. With the lock. */
+const struct epoch_index *nodes_index_locked(const struct volume *vol);
+
+/* ---- nodes_parts.c: parts in the remote ---- */
+
+/* As upload_record_put, for a part. */
+int nodes_part_put(struct remote *remote, struct epoch_record *record, struct buf *json);
+/* Of each record that the volume learns of, while it is open or opens; any thread, without the lock. */
+int nodes_note_record(struct volume *vol, const struct record_found *found);
+
+/* The highest number of these. Any thread, any lock. */
+uint64_t nodes_highest(struct volume *vol);
+
+/* ---- nodes_epoch.c: putting epochs together ---- */
+
+/*
+ * Looks at the parts, and makes what is whole or closed an epoch; deletes what is not needed. By the uploader's
+ * thread, and before there is one by volume_open. 0 or the remote's -errno, -ESTALE: the lease is lost. One part's
+ * damage is logged and stops nothing else.
+ */
+int nodes_complete(struct volume *vol, struct remote *remote, struct store *store);
+
+#endif

@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several mounts of one volume that write together, as the nodes of a run: each seals its part, and the epoch is there once all have.
+
+A node on another machine is one whose object says another boot of another host, as in test_lease.py.
+"""
+
+import json
+import os
+import uuid
+
+import pytest
+
+from conftest import BIN, LIMIT, MountError, run, wait_until
+
+NAMES = ["a", "b", "c"]
+
+
+def make_node(make_volume, first=None, **options):
+    v = make_volume(**{"settle": "1h", "lease": "3s", "refresh": "200ms", "nodes": 3, "run": "job-7", **options})
+    if first:
+        v.remote, v.url = first.remote, first.url
+    return v
+
+
+def make_nodes(make_volume, names, **options):
+    made = []
+    for name in names:
+        made.append(make_node(make_volume, made[0] if made else None, node=name, nodes=len(names), **options))
+    return made
+
+
+@pytest.fixture
+def nodes(make_volume, passthrough):
+    if passthrough == "off":
+        pytest.skip("what the kernel passes through is no matter between nodes")
+    return make_nodes(make_volume, NAMES)
+
+
+def save(v, step, **files):
+    """One node's part of a checkpoint, sealed and durable."""
+    folder = v.path / ("step-%d" % step)
+    folder.mkdir(exist_ok=True)
+    for name, text in {"shard_" + v.options["node"]: "%s %d" % (v.options["node"], step), **files}.items():
+        (folder / name).write_text(text)
+    v.request("commit")
+    v.wait_durable()
+
+
+def latest(v):
+    try:
+        return int(os.readlink(v.epochs_dir / "latest"))
+    except FileNotFoundError:
+        return 0
+
+
+def sees(v, number):
+    wait_until(lambda: latest(v) == number, "%s to see epoch %d" % (v.options["node"], number))
+
+
+def record(v, number):
+    return {e["epoch"]: e for e in v.request("log")["epochs"]}[number]
+
+
+def tree(folder):
+    return {os.path.relpath(os.path.join(top, name), folder): open(os.path.join(top, name)).read()
+            for top, _, names in os.walk(folder) for name in names}
+
+
+def waiting(v):
+    return v.status()["nodes"].get("waiting_for", [])
+
+
+def shards(step, names=NAMES):
+    return {"step-%d/shard_%s" % (step, n): "%s %d" % (n, step) for n in names}
+
+
+def objects(v, folder):
+    return sorted(p.relative_to(v.remote).as_posix() for p in (v.remote / folder).rglob("*") if p.is_file())
+
+
+def fsck(v):
+    done = run(BIN, "fsck", "--read-data", v.url)
+    assert "no damage" in done.stdout
+
+
+# ---- the epoch of all ----
+
+
+def test_latest_moves_on_all_nodes_once_all_have_sealed_the_step(nodes, tmp_path):
+    a, b, c = [v.mount() for v in nodes]
+    save(a, 10)
+    save(b, 10)
+    assert [latest(v) for v in nodes] == [0, 0, 0] and a.epochs() == []
+    wait_until(lambda: waiting(a) and waiting(a)[0]["have"] == ["a", "b"], "a to know of b's part")
+    (w,) = waiting(a)
+    assert w["missing"] == ["c"] and w["step"] == 10 and w["since_ns"] > 0
+    assert "waiting for c" in run(BIN, "log", a.path).stdout
+    assert "waiting for c" in run(BIN, "log", a.url).stdout
+    save(c, 10)
+    # Who puts the last part completes the epoch before its wait ends.
+    assert latest(c) == 1
+    for v in nodes:
+        sees(v, 1)
+        assert tree(v.epoch(1)) == shards(10)
+        assert tree(v.path) == shards(10, [v.options["node"]])
+        assert int(os.readlink(v.epochs_dir / "current")) == 1
+    r = record(a, 1)
+    assert r["complete"] is True and r["step"] == 10 and r["node_names"] == NAMES and r["run_id"] == "job-7"
+    wait_until(lambda: not waiting(a), "nothing to wait for")
+    for v in nodes:
+        v.unmount()
+    # Another machine reads it, and a single writer goes on from it.
+    run(BIN, "export", a.url, tmp_path / "out")
+    assert tree(tmp_path / "out") == shards(10)
+    fsck(a)
+
+
+def test_steps_part_where_the_nodes_count_differently(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    (a.path / "config.json").write_text("only the first node writes it")
+    a.request("commit")
+    for v in nodes:
+        save(v, 10)
+    sees(a, latest(a) or 2)
+    # What a sealed before the first step never had a counterpart.
+    first, second = a.request("log")["epochs"]
+    assert first["complete"] is False and first["missing"] == ["b", "c"] and "no part of b, c" in first["reason"]
+    assert second["complete"] is True and second["step"] == 10 and latest(a) == second["epoch"]
+    assert tree(a.epoch(second["epoch"])) == {"config.json": "only the first node writes it", **shards(10)}
+    # Without a step it is the count since then.
+    for v in nodes:
+        (v.path / ("last_" + v.options["node"])).write_text("x")
+        v.request("commit")
+        v.wait_durable()
+    sees(b, 3)
+    assert set(tree(b.epoch(3))) == set(shards(10)) | {"config.json", "last_a", "last_b", "last_c"}
+    done = run(BIN, "log", a.url).stdout
+    assert "incomplete, missing b c" in done, done
+    assert "no part of b, c" in run(BIN, "show", a.url, "1").stdout
+
+
+def test_a_part_that_is_continued_makes_the_epoch_anew(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    for v in nodes:
+        save(v, 10)
+    sees(b, 1)
+    save(b, 10, late="after it was sealed")
+    sees(a, 2)
+    sees(b, 2)
+    assert tree(a.epoch(2)) == {**shards(10), "step-10/late": "after it was sealed"}
+    assert record(a, 2)["continues"] == 1 and record(a, 1)["complete"] is False
+    assert a.status()["epochs"]["complete"] == 1
+
+
+def test_a_node_without_news_takes_part_with_its_step(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    save(a, 5)
+    for v in (b, c):
+        answer = v.request("commit", step=5)
+        assert answer == {"part": answer["part"], "node": v.options["node"], "step": 5}
+        assert v.request("commit", step=5) == answer
+        v.wait_durable()
+    sees(a, 1)
+    assert tree(c.epoch(1)) == shards(5, ["a"])
+
+
+def test_the_same_path_of_several_nodes_is_kept_and_told(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    for v in nodes:
+        save(v, 1, config="of " + v.options["node"], same="equal")
+    sees(a, 1)
+    assert tree(a.epoch(1)) == {**shards(1), "step-1/same": "equal", "step-1/config": "of a",
+                                "step-1/config.b": "of b", "step-1/config.c": "of c"}
+    sees(b, 1)
+    conflicts = record(b, 1)["conflicts"]
+    assert conflicts == ["step-1/config: of several nodes; that of b is config.b",
+                         "step-1/config: of several nodes; that of c is config.c"]
+    assert record(b, 1)["complete"] is True
+    assert "conflicts" in run(BIN, "log", a.path).stdout and "that of c is config.c" in run(BIN, "show", a.path, "1").stdout
+
+
+# ---- resuming ----
+
+
+def test_all_nodes_begin_from_the_same_epoch_and_removals_count(nodes):
+    for v in nodes:
+        v.mount()
+    for v in nodes:
+        save(v, 1, old="x")
+    a, b, c = nodes
+    save(a, 2)  # b and c never come to it
+    for v in nodes:
+        v.kill()
+    b.empty_cache()
+    for v in nodes:
+        v.mount()
+        assert tree(v.path) == {**shards(1), "step-1/old": "x"}
+        assert v.status()["nodes"]["attempt"] == 2 and v.status()["nodes"]["began_from"] == 1
+    # a rotates: what it removes goes, though the others still have it from the epoch before.
+    (a.path / "step-1" / "old").unlink()
+    (a.path / "step-1" / "shard_b").unlink()
+    for v in nodes:
+        save(v, 2)
+    wait_until(lambda: latest(a) > 1, "the epoch of step 2")
+    number = latest(a)
+    assert tree(a.epoch(number)) == {**shards(2), **shards(1, ["a", "c"])}
+    # What a had sealed alone before is kept, as an epoch that is not complete.
+    wait_until(lambda: not waiting(a), "the old attempt's part")
+    broken = [e for e in a.request("log")["epochs"] if e["complete"] is False]
+    assert [e["node_names"] for e in broken] == [["a"]] and broken[0]["missing"] == ["b", "c"]
+    sees(b, number)
+    assert latest(a) == number
+
+
+def test_what_was_written_and_not_sealed_is_kept_as_a_part_of_its_attempt(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    for v in nodes:
+        save(v, 1)
+    sees(a, 1)
+    (a.path / "unsealed").write_text("closed, and then the daemon died")
+    for v in nodes:
+        v.kill()
+    for v in nodes:
+        v.mount()
+    assert tree(a.path) == shards(1)
+    a.wait_durable()
+    for v in nodes:
+        save(v, 2)
+    wait_until(lambda: len(a.request("log")["epochs"]) == 3, "the old attempt's part")
+    kept = [e for e in a.request("log")["epochs"] if e["complete"] is False]
+    assert "unsealed" in tree(a.epoch(kept[0]["epoch"]))
+
+
+def test_other_nodes_are_another_set(nodes, make_volume):
+    for v in nodes:
+        v.mount()
+    for v in nodes:
+        save(v, 1)
+    a, b, c = nodes
+    c.kill()
+    # One is still there: a set of two waits for it, or is told.
+    with pytest.raises(MountError) as refused:
+        make_node(make_volume, a, node="a", nodes=2).mount()
+    assert refused.value.code == 8 and "held for writing by run job-7 of 3 nodes" in refused.value.output
+    for v in (a, b):
+        v.unmount()
+    two = [make_node(make_volume, a, node=n, nodes=2) for n in ("a", "b")]
+    for v in two:
+        v.mount()
+        assert tree(v.path) == shards(1)
+    for v in two:
+        save(v, 2)
+    sees(two[0], 2)
+    assert tree(two[1].epoch(2)) == {**shards(1), **shards(2, ["a", "b"])}
+
+
+def test_a_node_that_comes_back_begins_a_new_attempt_for_all(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    for v in nodes:
+        save(v, 1)
+    save(a, 2)
+    save(b, 2)
+    c.kill()
+    c.mount()
+    for v in nodes:
+        wait_until(lambda: v.status()["nodes"]["attempt"] == 2, "the next attempt")
+    # c's step 2 is of another course of training than that of a and b.
+    save(c, 2)
+    assert latest(c) == 1
+    for v in (a, b):
+        (v.path / "step-2" / ("shard_" + v.options["node"])).write_text("%s 2" % v.options["node"])
+        v.request("commit", step=2)
+        v.wait_durable()
+    wait_until(lambda: latest(c) > 1, "the epoch of step 2")
+    assert {k: v for k, v in tree(a.epoch(latest(a))).items() if "step-2" in k} == shards(2)
+
+
+def test_rolling_back_in_place_and_tagging_what_is_not_there_are_refused(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    for v in nodes:
+        save(v, 1)
+    sees(a, 1)
+    done = run(BIN, "rollback", a.path, "1", check=False)
+    assert done.returncode == 1 and "unmount it on all of them" in done.stderr
+    (a.path / "x").write_text("x")
+    done = run(BIN, "commit", a.path, "--tag", "best", check=False)
+    assert done.returncode == 1 and "tag it then" in done.stderr
+    with pytest.raises(OSError):
+        os.mkdir(a.epochs_dir / "best")
+    run(BIN, "tag", a.path, "step=1", "best")
+    wait_until(lambda: b.tags() == {"best": 1}, "b to see the tag")
+
+
+# ---- who may write ----
+
+
+def test_the_lease_is_that_of_the_run(nodes, make_volume):
+    a, b, c = [v.mount() for v in nodes]
+    for other, said in ((make_node(make_volume, a, node="x", run="job-8"), "held for writing by run job-7 of 3 nodes"),
+                        (make_node(make_volume, a, nodes=None, run=None), "held for writing by run job-7 of 3 nodes"),
+                        (make_node(make_volume, a, node="b"), "this run has this node already"),
+                        (make_node(make_volume, a, node="d"), "this run has all its nodes already")):
+        with pytest.raises(MountError) as refused:
+            other.mount()
+        assert refused.value.code == 8 and said in refused.value.output, refused.value.output
+    assert "job-7" in run(BIN, "status", a.url).stdout
+    for v in nodes:
+        v.unmount()
+    alone = make_node(make_volume, a, nodes=None, run=None)
+    alone.mount()
+    assert "free" not in run(BIN, "status", a.url).stdout
+    with pytest.raises(MountError) as refused:
+        a.mount()
+    assert refused.value.code == 8
+
+
+def test_a_foreign_run_takes_it_over_by_force(nodes, make_volume):
+    a, b, c = [v.mount() for v in nodes]
+    for v in nodes:
+        save(v, 1)
+    other = make_node(make_volume, a, node="x", run="job-8", **{"take-over": True})
+    other.mount()
+    assert tree(other.path) == shards(1)
+    wait_until(lambda: all(v.status()["lease"]["state"] == "lost" for v in nodes), "the nodes to know that it is lost")
+
+
+@pytest.mark.parametrize("options, said", [
+    ({"run": None}, "run=ID"), ({"nodes": "0"}, "1 to 1024"), ({"node": "x/y"}, "cannot be the name of a node"),
+    ({"nodes": "auto"}, "no scheduler is recognized")])
+def test_what_several_nodes_need(make_volume, passthrough, monkeypatch, options, said):
+    for name in ("EPOCHFS_RUN_ID", "SLURM_JOB_ID", "PET_NNODES", "GROUP_RANK", "KUBERNETES_SERVICE_HOST", "PMI_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(MountError) as refused:
+        make_node(make_volume, node="a", **{k: v for k, v in options.items() if k != "node"}).mount(**options)
+    assert refused.value.code in (1, 2) and said in refused.value.output
+
+
+def test_names_come_from_slurm(make_volume, passthrough, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_NNODES", "2")
+    made = []
+    for name in ("gpu1", "gpu2"):
+        monkeypatch.setenv("SLURMD_NODENAME", name)
+        made.append(make_node(make_volume, made[0] if made else None, nodes="auto", run=None).mount())
+    for v in made:
+        v.options["node"] = v.status()["nodes"]["node"]
+        assert v.status()["nodes"]["run"] == "4711" and v.status()["nodes"]["count"] == 2
+        save(v, 3)
+    sees(made[0], 1)
+    assert record(made[0], 1)["node_names"] == ["gpu1", "gpu2"]
+    # With SLURM_NNODES=1 it is a mount like any other.
+    monkeypatch.setenv("SLURM_NNODES", "1")
+    alone = make_volume(nodes="auto").mount()
+    assert "nodes" not in alone.status()
+
+
+def test_a_cache_of_one_kind_is_not_used_for_the_other_while_it_holds_work(make_volume, passthrough):
+    alone = make_volume(settle="1h").mount()
+    (alone.path / "x").write_text("x")
+    alone.kill()
+    with pytest.raises(MountError) as refused:
+        alone.mount(nodes=2, run="r", node="a")
+    assert refused.value.code == 8 and "mount it once without nodes=" in refused.value.output
+    alone.mount()
+    alone.seal()
+    alone.wait_durable()
+    alone.unmount()
+    other = make_volume(settle="1h", nodes=2, run="r", node="b")
+    other.remote, other.url = alone.remote, alone.url
+    both = [alone.mount(nodes=2, run="r", node="a"), other.mount()]
+    for v in both:
+        assert (v.path / "x").read_text() == "x"
+        (v.path / ("y" + v.cache.name + str(v.pid))).write_text("y")
+        v.request("commit", step=1)
+        v.wait_durable()
+    for v in both:
+        v.unmount()
+    alone.mount()
+    assert len(tree(alone.path)) == 3
+    (alone.path / "z").write_text("z")
+    assert alone.seal() == 3
+    alone.wait_durable()
+
+
+# ---- death ----
+
+
+@pytest.mark.parametrize("point", ["seal.rows", "upload.index", "nodes.part", "nodes.put", "upload.versions"])
+def test_a_node_dies_between_seal_and_part(nodes, monkeypatch, point):
+    a, b, c = nodes
+    for v in (a, b):
+        v.mount()
+    monkeypatch.setenv("EPOCHFS_FAULT", point)
+    c.mount()
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    for v in (a, b):
+        save(v, 10)
+    with pytest.raises(Exception):
+        save(c, 10)
+    c.process.wait(timeout=LIMIT)
+    c.process = None
+    run("umount", "-l", c.path, check=False)
+    there = point in ("nodes.put", "upload.versions")
+    if there:
+        # Its part is in the remote: the others complete the epoch.
+        sees(a, 1)
+    else:
+        wait_until(lambda: waiting(b) and waiting(b)[0]["missing"] == ["c"], "b to wait for c")
+        assert latest(a) == 0
+    # When it comes back, it puts what it had sealed.
+    c.mount()
+    for v in nodes:
+        sees(v, 1)
+    assert tree(c.epoch(1)) == shards(10)
+    assert record(b, 1)["complete"] is True
+
+
+@pytest.mark.parametrize("point", ["nodes.tree", "nodes.record"])
+def test_the_node_that_completes_dies(nodes, monkeypatch, point):
+    a, b, c = nodes
+    for v in (a, b):
+        v.mount()
+    monkeypatch.setenv("EPOCHFS_FAULT", point)
+    c.mount()
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    for v in (a, b):
+        save(v, 10)
+    with pytest.raises(Exception):
+        save(c, 10)
+    c.process.wait(timeout=LIMIT)
+    c.process = None
+    run("umount", "-l", c.path, check=False)
+    for v in (a, b):
+        sees(v, 1)
+        assert tree(v.epoch(1)) == shards(10)
+    c.mount()
+    assert tree(c.path) == shards(10)
+    for v in (a, b, c):
+        wait_until(lambda: v.status()["nodes"]["attempt"] == 2, "the next attempt")
+    for v in (a, b, c):
+        save(v, 20)
+    sees(a, 2)
+    assert [e["complete"] for e in a.request("log")["epochs"]] == [True, True]
+    fsck(a)
+
+
+def test_all_die_before_anybody_completes(nodes, monkeypatch, make_volume):
+    a, b, c = nodes
+    monkeypatch.setenv("EPOCHFS_FAULT", "nodes.tree")
+    for v in nodes:
+        v.mount()
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    for v in nodes:
+        try:
+            save(v, 10)
+        except Exception:  # the one that completes dies in it
+            pass
+    for v in nodes:
+        v.process.wait(timeout=LIMIT)
+        v.process = None
+        run("umount", "-l", v.path, check=False)
+    assert objects(a, "epochs") == [] and len(objects(a, "parts")) == 3
+    # Whoever writes to the volume next does it: here one that is no node at all.
+    alone = make_volume(settle="1h")
+    alone.remote, alone.url = a.remote, a.url
+    alone.mount()
+    assert alone.epochs() == [1] and tree(alone.path) == shards(10)
+    fsck(a)
+
+
+def test_parts_do_not_pile_up(nodes):
+    for v in nodes:
+        v.mount()
+    for step in range(1, 8):
+        for v in nodes:
+            save(v, step)
+    sees(nodes[0], 7)
+    wait_until(lambda: len(objects(nodes[0], "parts")) == 3, "the old parts to go")
+    for v in nodes:
+        wait_until(lambda: len(list((v.cache.glob("*/trees/0461*")))) <= 2, "the old trees of parts to go")
+        assert v.epochs() == list(range(1, 8))
+    fsck(nodes[0])
+
+
+def move_elsewhere(v):
+    """Makes the objects of the set those of processes of another machine."""
+    for path in (v.remote / "lease").glob("*.json"):
+        lease = json.loads(path.read_text())
+        lease.update(boot_id=str(uuid.uuid4()), host="elsewhere", since="2031-01-01T00:00:00Z")
+        new = path.with_name(".tmp-test")
+        new.write_text(json.dumps(lease))
+        new.rename(path)
+
+
+def test_a_set_elsewhere_that_does_not_renew_lapses(nodes, make_volume):
+    for v in nodes:
+        v.mount()
+    for v in nodes:
+        save(v, 1)
+    for v in nodes:
+        v.kill()
+    move_elsewhere(nodes[0])
+    other = make_node(make_volume, nodes[0], node="x", run="job-8")
+    other.mount()
+    assert tree(other.path) == shards(1)
+    assert "waiting for up to" in other.log.read_text()
+
+
+def test_each_node_announces_the_epoch_of_all(make_volume, passthrough, tmp_path):
+    told = {n: tmp_path / n for n in ("a", "b")}
+    a, b = make_nodes(make_volume, ["a", "b"])
+    for v in (a, b):
+        out = told[v.options["node"]]
+        program = tmp_path / ("tell-" + v.options["node"])
+        program.write_text("#!/bin/sh\ncat > %s.new && mv %s.new %s\n" % (out, out, out))
+        program.chmod(0o755)
+        v.mount(on_epoch=str(program))
+    for v in (a, b):
+        save(v, 4)
+    for out in told.values():
+        wait_until(out.exists, "the announcement")
+        e = json.loads(out.read_text())
+        assert e["event"] == "durable" and e["complete"] is True and e["node_names"] == ["a", "b"] and e["step"] == 4
