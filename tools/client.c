@@ -75,6 +75,24 @@ static int exchange(const char *path, json_t *request, struct buf *answer)
 	return error ? error : read_all(fd, answer);
 }
 
+int client_ask(const char *path, json_t *request, json_t **ret_response)
+{
+	cleanup_buf struct buf answer = {0};
+	json_t *response;
+	int error = exchange(path, request, &answer);
+
+	json_decref(request);
+	if (error)
+		return error;
+	response = json_loadb((const char *)answer.data, answer.len, 0, NULL);
+	if (!json_is_object(response)) {
+		json_decref(response);
+		return -EBADMSG;
+	}
+	*ret_response = response;
+	return 0;
+}
+
 int client_call(const char *path, json_t *request, json_t **ret_response)
 {
 	cleanup_buf struct buf answer = {0};

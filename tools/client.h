@@ -15,4 +15,7 @@ int client_is_mount(const char *path);
  */
 int client_call(const char *path, json_t *request, json_t **ret_response);
 
+/* The same without a line: 0 and the answer, which has "error" and "errno" where the mount could not do it, or -errno where it did not answer. From any thread. */
+int client_ask(const char *path, json_t *request, json_t **ret_response);
+
 #endif

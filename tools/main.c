@@ -140,6 +140,15 @@ static const struct command commands[] = {
 	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
 	 "Example: epochfs verify s3://bucket/run7 best\n",
 	 command_verify},
+	{"cache", "[--json] warm|status DIRECTORY [EPOCH [PATH...]]",
+	 "fetch an epoch into the local cache before it is needed; what the cache holds",
+	 "  warm DIRECTORY [EPOCH [PATH...]]  make the epoch's files, or those under these paths, local\n"
+	 "  status DIRECTORY                  bytes that are local, not yet durable, and the limit\n"
+	 "  --json            one JSON object\n"
+	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Exit 6 where files are damaged: the others are fetched,\n"
+	 "and each that is not has a line. Exit 1, before anything is fetched, where the cache cannot hold them.\n"
+	 "Example: epochfs cache warm /mnt/ckpt step=500 checkpoint-500/model.safetensors\n",
+	 command_cache},
 	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
 	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
 	{"check", "[--json] [--size SIZE] REMOTE",

@@ -394,6 +394,26 @@ static int op_usage(struct request *r)
 	return error || r->answer ? error : -ENOMEM;
 }
 
+static int op_fetch(struct request *r)
+{
+	struct control_range range = {0};
+	int error = epoch_of(r, "epoch", &range.epoch);
+
+	if (!error)
+		error = number_of(r, "entry", &range.entry);
+	if (!error)
+		error = number_of(r, "offset", &range.offset);
+	if (!error)
+		error = number_of(r, "length", &range.length);
+	if (error == -ENOENT && range.epoch)
+		return fail(r, -EINVAL, "\"entry\", \"offset\" and \"length\" are asked for");
+	if (error)
+		return error;
+	error = control_fetch(r->vol, &range, r->interrupted, r->arg);
+	r->answer = error ? NULL : json_object();
+	return error;
+}
+
 static int op_durability(struct request *r)
 {
 	const char *value = text_of(r, "value");
@@ -433,7 +453,7 @@ static const struct {
 	{"rm", op_rm},	       {"tag", op_tag},		{"untag", op_untag},
 	{"tags", op_tags},     {"resolve", op_resolve}, {"show", op_show},
 	{"diff", op_diff},     {"finish", op_finish},	{"durability", op_durability},
-	{"usage", op_usage},
+	{"fetch", op_fetch},   {"usage", op_usage},
 };
 
 static int run(struct request *r)

@@ -24,6 +24,9 @@
  *   {"op":"show","epoch":E}                          -> {"epoch":{as in log},"files":[listing.h]}
  *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`,
  *                                                       or where there is none, nothing
+ *   {"op":"fetch","epoch":N,"entry":I,"offset":O,"length":L}
+ *                                                    -> {}: that part of file I (from 1) of what show
+ *                                                       lists is local; it may be evicted again
  *   {"op":"usage","read":B}                          -> what epochs hold and take (usage.h); read: also from
  *                                                       what is only in the remote
  *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
