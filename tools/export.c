@@ -85,7 +85,7 @@ static int make_directory(const char *path, bool force, int *ret_fd)
 		return cli_error(
 			EXIT_CONFLICT,
 			"%s: the directory is not empty; choose another, or --force to replace files "
-			"in it",
+			"in it (what is whole there, of an export that was killed, is kept)",
 			path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)

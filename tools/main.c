@@ -89,7 +89,8 @@ static const struct command commands[] = {
 	{"export", "[--json] TARGET[@EPOCH][:PATH] DIRECTORY",
 	 "restore an epoch, or a path in it, into an empty or new directory, without FUSE",
 	 "  EPOCH is 42, step=500, latest (the default), a tag, or @2h.\n"
-	 "  --force           into a directory that is not empty; existing files are replaced\n"
+	 "  --force           into a directory that is not empty; files are replaced, but those that are right\n"
+	 "                    already are not fetched: so an export that was killed goes on\n"
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},

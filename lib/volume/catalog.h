@@ -80,7 +80,7 @@ int catalog_usage(struct catalog *c, bool read,
  * name's last component, the root's content directly. Content, modes, owners (by root), times in ns, xattrs (also of symlinks; those that
  * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. setuid and
  * setgid of files, security.* xattrs and device nodes are root's to give. No symlink is followed. `to_fd` itself gets the root's attributes where it was empty.
- * Directories that are there are used; `force` replaces files that are there (never a directory by a file); without it -EEXIST. `threads` 0: one a core.
+ * Directories that are there are used; `force` replaces files that are there (never a directory by a file); without it -EEXIST; one that has the epoch's content already is read here instead of fetched, and kept. `threads` 0: one a core.
  * `progress` may be NULL; it is called from any thread, one at a time; it counts regular files. `ret_failed` counts entries that could not be restored, each logged with
  * its path and why (below a directory that could not be made, or once the remote is away, only the first); then the result is that of the first. -ENOENT with none failed: no such epoch or path.
  */

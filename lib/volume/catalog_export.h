@@ -102,6 +102,14 @@ int export_check_free(const struct export *x, int dir, const char *name);
 /* Gives what was made its name. On failure the temporary one is gone. */
 int export_publish(const struct export *x, int dir, const char *temporary, const char *name);
 
+/* ---- files that are there: catalog_export_kept.c ---- */
+
+/*
+ * Where files may be replaced: whether the one that has the name holds what the epoch's does, by its hashes; then it is kept, and has the
+ * attributes of the epoch's now. False for one that is not ours to change, has names elsewhere, or user attributes that the epoch's has not.
+ */
+bool export_keep(struct export *x, int dir, const struct tree_entry *e);
+
 /* ---- attributes: catalog_export_attr.c ---- */
 
 /* Owner, xattrs, mode, mtime of an open file or directory, in this order: each may undo the next otherwise. */

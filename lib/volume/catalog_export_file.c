@@ -104,6 +104,8 @@ static int restore_file(struct export *x, int dir, const struct tree_entry *e, s
 	struct export_file f;
 	int error = export_check_free(x, dir, e->name);
 
+	if (!error && export_keep(x, dir, e))
+		return 0;
 	if (!error)
 		error = export_file_new(dir, &f);
 	if (error)

@@ -71,3 +71,37 @@ def test_an_export_removes_what_a_killed_one_left_but_nothing_of_one_that_runs(s
         fcntl.flock(lock, fcntl.LOCK_EX)
         run(BIN, "export", "--force", stored.url, to)
         assert names(to) == sorted([LEFT + "x", running.name, "d", "f0", "f1", "f2", "f3"])
+
+
+def test_an_export_goes_on_with_what_a_killed_one_has_restored(stored):
+    to = stored.base / "to"
+    export = subprocess.Popen([BIN, "export", "--threads", "1", "fault+%s?get.delay=200ms" % stored.url, os.fspath(to)],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (to / "d" / "f1").exists(), "two whole files")
+    export.kill()
+    export.wait(timeout=60)
+    whole = {p.name: p.stat().st_ino for p in (to / "d").iterdir()}
+    damaged, marked = sorted(to.glob("d/f*"))[:2]
+    del whole[damaged.name], whole[marked.name]
+    before = damaged.stat()
+    with open(damaged, "r+b") as f:
+        f.seek(5 * MIB)
+        f.write(b"other")
+    os.utime(damaged, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.setxattr(marked, "user.mine", b"x")
+    done = run(BIN, "export", stored.url, to, check=False)
+    assert done.returncode == 8 and "--force" in done.stderr
+    run(BIN, "export", "--force", stored.url, to)
+    once = {p.name: p.stat().st_ino for p in (to / "d").iterdir()}
+    assert {name: once[name] for name in whole} == whole
+    assert os.listxattr(marked) == []
+    fresh = stored.base / "fresh"
+    run(BIN, "export", stored.url, fresh)
+    for path in (fresh / "d").iterdir():
+        there = to / "d" / path.name
+        assert there.read_bytes() == path.read_bytes() and there.stat().st_mtime_ns == path.stat().st_mtime_ns
+    # Attributes alone are set on what is kept.
+    os.chmod(to / "d" / "f3", 0o600)
+    run(BIN, "export", "--force", stored.url, to)
+    assert {p.name: p.stat().st_ino for p in (to / "d").iterdir()} == once
+    assert (to / "d" / "f3").stat().st_mode == (fresh / "d" / "f3").stat().st_mode
