@@ -26,6 +26,10 @@ static void show_bar(const struct progress *p, uint64_t done, uint64_t total, co
 	memset(bar, '#', full);
 	memset(bar + full, '.', BAR_WIDTH - full);
 	bar[BAR_WIDTH] = '\0';
+	if (p->counts) {
+		fprintf(stderr, "\r%s [%s] %s\033[K", p->label, bar, detail ? detail : "");
+		return;
+	}
 	format_size(done, have);
 	format_size(total, all);
 	format_size((uint64_t)((double)done * 1e9 / (double)(ns ? ns : 1)), rate);
@@ -37,6 +41,10 @@ static void show_line(const struct progress *p, uint64_t done, uint64_t total, c
 {
 	char have[FORMAT_MAX], all[FORMAT_MAX];
 
+	if (p->counts) {
+		fprintf(stderr, "%s: %s\n", p->label, detail ? detail : "");
+		return;
+	}
 	format_size(done, have);
 	format_size(total, all);
 	fprintf(stderr, "%s: %s of %s%s%s\n", p->label, have, all, detail ? ", " : "",

@@ -9,6 +9,7 @@
 /* On stderr. Zero-initialise with a label; calls from one thread at a time. */
 struct progress {
 	const char *label; /* "uploading", "restoring"; static */
+	bool counts; /* done and total are no bytes: the text behind the bar says what they are */
 	int64_t started_ns, shown_ns;
 	bool visible;
 };

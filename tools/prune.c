@@ -107,7 +107,7 @@ static int decide(struct prune *p)
 
 static int drop_all(struct prune *p)
 {
-	struct progress progress = {.label = "dropping"};
+	struct progress progress = {.label = "dropping", .counts = true};
 	int result = EXIT_DONE;
 	char detail[64];
 
@@ -129,7 +129,7 @@ static int drop_all(struct prune *p)
 		}
 		snprintf(detail, sizeof(detail), "%zu of %zu epochs", p->dropped,
 			 p->count - p->kept);
-		progress_update(&progress, 0, 0, detail);
+		progress_update(&progress, p->dropped, p->count - p->kept, detail);
 	}
 	progress_end(&progress);
 	if (p->dropped)

@@ -136,12 +136,12 @@ static void show_usage_progress(void *arg, const struct catalog_progress *p)
 
 	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " epochs", p->files,
 		 p->files_total);
-	progress_update(arg, 0, 0, detail);
+	progress_update(arg, p->files, p->files_total, detail);
 }
 
 int target_usage(const struct target *t, bool read, json_t **ret_usage)
 {
-	struct progress progress = {.label = "counting"};
+	struct progress progress = {.label = "counting", .counts = true};
 	int error;
 
 	if (!t->catalog)

@@ -264,6 +264,37 @@ START_TEST(who_lost_the_lease_drops_nothing)
 }
 END_TEST
 
+static void note_waiting(void *arg, const char *text)
+{
+	unsigned *calls = arg;
+
+	ck_assert_ptr_nonnull(strstr(text, "elsewhere"));
+	++*calls;
+}
+
+START_TEST(a_killed_writer_elsewhere_is_waited_for)
+{
+	struct lease_terms terms = {.self = {.ttl_ns = NS_PER_S, .host = "elsewhere"}};
+	struct lease_info before;
+	char *message = NULL;
+	struct lease *lease;
+	unsigned waited = 0;
+
+	three_epochs();
+	unit_ok(uuid_make(terms.self.boot_id));
+	unit_ok(lease_take(m.f.below, &terms, &lease, &before));
+	lease_free(lease);
+	unit_ok(catalog_hold(c, note_waiting, &waited, &message));
+	ck_assert_uint_eq(waited, 1);
+	unit_ok(catalog_drop(c, 1));
+	catalog_release(c);
+	/* It was given back: nobody waits for it. */
+	unit_ok(catalog_hold(c, note_waiting, &waited, &message));
+	ck_assert_uint_eq(waited, 1);
+	stop();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_usage");
@@ -276,6 +307,7 @@ int main(void)
 	tcase_add_test(counting, a_recipe_of_recipes_counts_whole);
 	tcase_add_test(dropping, what_is_needed_stays);
 	tcase_add_test(dropping, the_newest_complete_one_stays);
+	tcase_add_test(dropping, a_killed_writer_elsewhere_is_waited_for);
 	tcase_add_test(dropping, who_lost_the_lease_drops_nothing);
 	return unit_run(s);
 }
