@@ -17,6 +17,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/keep.h"
 #include "lib/volume/listing.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"
 
@@ -199,6 +200,13 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 
 	if (!vol->options.keep)
 		return 0;
+	/* Theirs begin from epochs that a policy does not know of. */
+	if (nodes_is_set(vol))
+		return opening_fail(
+			m, -EINVAL,
+			"keep=%s: not for the mounts of several nodes: leave it out, and run "
+			"`epochfs prune` while none is mounted",
+			vol->options.keep);
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;

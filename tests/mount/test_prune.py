@@ -250,3 +250,38 @@ def test_usage_without_a_remote(volume):
     save(volume, 1, 2)
     assert usage(volume.path, "--usage") == {
         "live": {"epoch": 2, "bytes": 10000}, "retained": {"epochs": 2, "bytes": 20000}, "packs": {}}
+
+
+# ---- several nodes
+
+
+def test_a_volume_of_several_nodes_is_pruned_while_none_is_mounted(make_volume):
+    nodes = []
+    for name in ("a", "b"):
+        v = make_volume(settle="1h", refresh="200ms", lease="3s", nodes=2, run="job-7", node=name)
+        if nodes:
+            v.remote, v.url = nodes[0].remote, nodes[0].url
+        nodes.append(v)
+    with pytest.raises(MountError) as e:
+        nodes[0].mount(keep="last:1")
+    assert e.value.code == 2 and "several nodes" in e.value.output
+    for v in nodes:
+        v.mount()
+    for step in (1, 2, 3):
+        for v in nodes:
+            (v.path / v.options["node"]).write_text("%d" % step * 5000)
+            v.request("commit", step=step)
+            v.wait_durable()
+        for v in nodes:
+            wait_until(lambda v=v: v.epochs() == list(range(1, step + 1)), "epoch %d on %s" % (step, v.options["node"]))
+    busy = epochfs("prune", "--keep", "last:1", nodes[0].remote, check=False)
+    assert busy.returncode == 8 and len(busy.stderr.splitlines()) == 1, busy.stderr
+    assert records(nodes[0]) == ([1, 2, 3], [])
+    for v in nodes:
+        v.unmount()
+    assert [e["epoch"] for e in prune("--keep", "last:1", nodes[0].remote)["dropped"]] == [1, 2]
+    assert records(nodes[0]) == ([3], [1, 2])
+    for v in nodes:
+        v.mount()
+        assert v.epochs() == [3]
+        assert (v.epoch(3) / "b").read_text() == "3" * 5000
