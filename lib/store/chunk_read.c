@@ -314,11 +314,13 @@ static int locate(struct store *s, struct wanted *wanted, size_t count)
 	return 0;
 }
 
-/* By the index, else by new index objects, else by all of them. */
+/* By the index, else by new index objects, perhaps being read already, else by all of them. */
 static int find_places(struct store *s, struct wanted *wanted, size_t count, uint64_t refreshes)
 {
 	int error = locate(s, wanted, count);
 
+	if (!error && count_in(wanted, count, WANTED_NOWHERE) && store_index_wait(s))
+		error = locate(s, wanted, count);
 	if (error || !count_in(wanted, count, WANTED_NOWHERE))
 		return error;
 	error = store_index_refresh_since(s, refreshes);

@@ -275,6 +275,16 @@ int store_index_refresh_since(struct store *s, uint64_t refreshes)
 	return refresh(s);
 }
 
+bool store_index_wait(struct store *s)
+{
+	bool scanning;
+	SCOPED_LOCK(&s->lock);
+
+	scanning = s->scanning;
+	wait_for_scan_locked(s);
+	return scanning;
+}
+
 int store_index_refresh(struct store *s)
 {
 	pthread_mutex_lock(&s->lock);

@@ -108,5 +108,7 @@ int store_chunks_search(struct store *s, struct wanted *wanted, size_t count);
 /* The number of refreshes that have begun, and a refresh unless one has begun since. */
 uint64_t store_index_refreshes(struct store *s);
 int store_index_refresh_since(struct store *s, uint64_t refreshes);
+/* Whether one was under way; it has ended. */
+bool store_index_wait(struct store *s);
 
 #endif

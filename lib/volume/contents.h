@@ -9,6 +9,12 @@
 int contents_new(struct contents **ret_contents);
 /* Waits until no fetch is under way. */
 void contents_drain(struct contents *c);
+/*
+ * The remote has contents that are new here: where they lie is read in the background, so that the first read
+ * of one of them is two requests, one after the other: its recipe, and its bytes. Where it fails, readers
+ * read it themselves.
+ */
+void contents_learn(struct volume *vol);
 /* All references must be gone. NULL is allowed. */
 void contents_free(struct contents *c);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A read-only volume follows its remote. */
 #include "lib/volume/follow.h"
+#include "lib/volume/contents.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -239,6 +240,7 @@ static int follow_tree(struct follower *f)
 	rollback_notice_tell(vol, &notice);
 	if (error)
 		return error;
+	contents_learn(vol);
 	versions_bury(vol);
 	log_info("the live tree follows to epoch %" PRIu64, number);
 	return 0;

@@ -13,6 +13,7 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/contents.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
@@ -190,6 +191,7 @@ static int check_epoch(struct volume *vol, struct opening_message *m)
 static int open_store(struct volume *vol, struct opening_message *m)
 {
 	struct store_index index = volume_store_index(vol);
+	uint64_t current = vol->current_epoch;
 	char text[REMOTE_TEXT_MAX];
 	int error = store_open(vol->remote, &index, vol->options.threads, &vol->store);
 
@@ -200,6 +202,8 @@ static int open_store(struct volume *vol, struct opening_message *m)
 	if (error)
 		return error;
 	error = adopt_remote(vol, m);
+	if (!error && vol->current_epoch != current)
+		contents_learn(vol);
 	if (error && remote_may_retry(error))
 		opening_fail(m, error, "%s", remote_strerror(vol->remote, error, text));
 	return error;
