@@ -43,6 +43,17 @@ struct uploader {
 	int64_t failing_since_ns;
 };
 
+/* What one of several nodes seals is a part. */
+static const char *kind(uint64_t number)
+{
+	return nodes_is_part(number) ? "part" : "epoch";
+}
+
+static uint64_t shown(uint64_t number)
+{
+	return nodes_is_part(number) ? number - NODES_FIRST : number;
+}
+
 static void set_error(struct uploader *up, uint64_t number, int error)
 {
 	char text[REMOTE_TEXT_MAX];
@@ -60,11 +71,11 @@ static void set_error(struct uploader *up, uint64_t number, int error)
 		up->conflict = true;
 		if (asprintf(
 			    &up->error,
-			    "epoch %" PRIu64
+			    "%s %" PRIu64
 			    ": another writer has taken this number in the remote; what is sealed stays "
 			    "in the cache: copy what you need, unmount with --no-drain, and mount with "
 			    "another cache-dir",
-			    number) < 0)
+			    kind(number), shown(number)) < 0)
 			up->error = NULL;
 	} else if (error) {
 		up->error = strdup(remote_strerror(up->remote, error, text));
@@ -134,15 +145,14 @@ static void fail_all(struct uploader *up)
 	}
 }
 
-/* What one of several nodes seals is a part. */
-static const char *kind(uint64_t number)
+/* What the nodes' parts make whole becomes an epoch. */
+static int complete(struct uploader *up)
 {
-	return nodes_is_part(number) ? "part" : "epoch";
-}
+	int error = nodes_is_set(up->vol) ? nodes_complete(up->vol, up->remote, up->store) : 0;
 
-static uint64_t shown(uint64_t number)
-{
-	return nodes_is_part(number) ? number - NODES_FIRST : number;
+	if (error != -ECANCELED)
+		set_error(up, 0, error);
+	return error;
 }
 
 /* One pass over all that waits: 0 when nothing is left. */
@@ -153,8 +163,6 @@ static int work(struct uploader *up)
 		bool more = false;
 		int error = upload_changes(up->vol, up->remote, &more);
 
-		if (!error && !stopping(up) && nodes_is_set(up->vol))
-			error = nodes_complete(up->vol, up->remote, up->store);
 		if (error || stopping(up)) {
 			set_error(up, 0, error == -ECANCELED ? 0 : error);
 			return error;
@@ -165,7 +173,7 @@ static int work(struct uploader *up)
 		if (error == -ENOENT && more)
 			continue;
 		if (error)
-			return error == -ENOENT ? 0 : error;
+			return error == -ENOENT ? complete(up) : error;
 		error = holder_confirm(up->vol, up->remote, CONFIRMED_NS);
 		if (!error)
 			error = upload_epoch(up->vol, up->remote, up->store, number, &up->progress);
@@ -181,6 +189,10 @@ static int work(struct uploader *up)
 		}
 		log_info("%s %" PRIu64 " is durable", kind(number), shown(number));
 		memory_give_back();
+		/* Where it fails, what is sealed goes first; it comes again when nothing is left of that. */
+		error = complete(up);
+		if (error == -ECANCELED || error == -ESTALE)
+			return error;
 	}
 }
 

@@ -6,6 +6,9 @@ A node on another machine is one whose object says another boot of another host,
 
 import json
 import os
+import socket
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -272,6 +275,7 @@ def test_a_node_that_comes_back_begins_a_new_attempt_for_all(nodes):
         v.request("commit", step=2)
         v.wait_durable()
     wait_until(lambda: latest(c) > 1, "the epoch of step 2")
+    sees(a, latest(c))
     assert {k: v for k, v in tree(a.epoch(latest(a))).items() if "step-2" in k} == shards(2)
 
 
@@ -521,3 +525,44 @@ def test_each_node_announces_the_epoch_of_all(make_volume, passthrough, tmp_path
         wait_until(out.exists, "the announcement")
         e = json.loads(out.read_text())
         assert e["event"] == "durable" and e["complete"] is True and e["node_names"] == ["a", "b"] and e["step"] == 4
+
+
+# ---- a framework ----
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def ranks(mode, folders):
+    """Runs a rank for each folder, all at once: what they print."""
+    port = str(free_port())
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dcp_rank.py")
+    running = [subprocess.Popen([sys.executable, program, str(i), str(len(folders)), port, mode, os.fspath(folder)], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for i, folder in enumerate(folders)]
+    said = [p.communicate(timeout=3 * LIMIT) for p in running]  # importing torch takes its time
+    assert all(p.returncode == 0 for p in running), said
+    return [out for out, _ in said]
+
+
+def test_torch_distributed_checkpoint(nodes, make_volume):
+    """Unmodified: each rank writes its shards into the mount of its node; rank 0 renames .metadata into place."""
+    pytest.importorskip("torch")
+    for v in nodes:
+        v.mount(settle="1s")
+    saved = ranks("save", [v.path / "step-7" for v in nodes])
+    assert len(set(saved)) == 3
+    for v in nodes:
+        wait_until(lambda: latest(v), "the epoch")
+    r = record(nodes[0], latest(nodes[0]))
+    assert r["complete"] is True and r["step"] == 7 and r["node_names"] == NAMES and "conflicts" not in r
+    for v in nodes:
+        v.unmount()
+    # A machine that has nothing reads all shards.
+    cold = make_volume(ro=True)
+    cold.remote, cold.url = nodes[0].remote, nodes[0].url
+    cold.mount()
+    assert sorted(os.listdir(cold.path / "step-7")) == [".metadata", "__0_0.distcp", "__1_0.distcp", "__2_0.distcp"]
+    assert ranks("load", [cold.epochs_dir / "latest" / "step-7"] * 3) == saved
