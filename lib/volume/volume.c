@@ -213,8 +213,11 @@ static int open_store(struct volume *vol, struct opening_message *m)
 static int start_import(struct volume *vol, struct opening_message *m)
 {
 	struct store_index index = volume_store_index(vol);
-	int error = connect_volume(vol, m);
+	int error;
 
+	/* One writer, whatever the job around it is made of. */
+	vol->options.nodes = 0;
+	error = connect_volume(vol, m);
 	if (!error && vol->local_only)
 		error = opening_fail(m, -EINVAL, "none holds nothing: name a remote");
 	if (!error)
@@ -473,38 +476,4 @@ int volume_statfs(struct volume *vol, struct volume_space *ret_space)
 		.free_files = st.f_favail,
 	};
 	return 0;
-}
-
-/* ---- paths ---- */
-
-struct path_name {
-	uint64_t parent;
-	char name[256];
-};
-
-static int first_name(void *arg, const struct state_name *n, const char *name,
-		      const struct state_file *f)
-{
-	struct path_name *p = arg;
-
-	(void)f;
-	p->parent = n->parent;
-	snprintf(p->name, sizeof(p->name), "%s", name);
-	return 1;
-}
-
-void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out)
-{
-	struct path_name p;
-
-	if (ino == ROOT_INO || state_names_of(vol->state, ino, first_name, &p) != 1)
-		return;
-	if (p.parent != ino && p.parent != ROOT_INO) {
-		size_t before = out->len;
-
-		volume_path_locked(vol, p.parent, out);
-		if (out->len > before)
-			buf_printf(out, "/");
-	}
-	buf_printf(out, "%s", p.name);
 }
