@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from conftest import MountError, wait_until
+from conftest import MountError, run, wait_until
 from retention import epochfs, holds, records, save
 
 
@@ -102,6 +102,22 @@ def test_a_prune_that_is_killed(six, monkeypatch):
     epochfs("fsck", six.remote)
     six.mount()
     assert six.epochs() == [2, 6]
+
+
+def test_the_daemon_is_killed_under_a_prune(six, monkeypatch):
+    with monkeypatch.context() as m:
+        m.setenv("EPOCHFS_FAULT", "drop.rows:2")
+        six.remount()
+    cut = epochfs("prune", "--keep", "last:1", six.path, check=False)
+    assert cut.returncode == 1 and cut.stderr
+    assert six.process.wait(timeout=60) == -signal.SIGKILL
+    six.process = None
+    run("umount", "-l", six.path, check=False)
+    six.mount()
+    assert six.epochs() == [2, 4, 5, 6]
+    assert numbers(prune("--keep", "last:1", six.path)["dropped"]) == [4, 5]
+    assert records(six) == ([2, 6], [1, 3, 4, 5])
+    assert holds(six.epoch(2), 2) and holds(six.path, 6)
 
 
 def test_prune_without_a_remote(volume):
