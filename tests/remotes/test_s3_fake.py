@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 
-from conftest import BIN, run, wait_until
+from conftest import BIN, MountError, run, wait_until
 from fake_s3 import FakeS3, Refused
 from story import run_recipe
 
@@ -317,3 +317,46 @@ def test_a_mount_says_that_nothing_keeps_writers_apart(make_volume, monkeypatch)
         volume.wait_durable()
         volume.unmount()
         assert "one machine at a time" in volume.log.read_text()
+
+
+def node(make_volume, fake, name):
+    volume = make_volume(settle="1h", refresh="200ms", nodes=2, run="r", node=name)
+    volume.url = fake.url("p")
+    return volume
+
+
+def test_two_nodes_write_one_checkpoint_over_small_pages_and_conflicts(make_volume, monkeypatch):
+    """Listings of two keys each; each creation of a record is refused once with 409, as S3 does while others create."""
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        fake.page = 2
+        refused = set()
+
+        def conflict(request):
+            if request.command == "PUT" and "/epochs/" in request.path and request.path not in refused:
+                refused.add(request.path)
+                raise Refused(409, "ConditionalRequestConflict")
+
+        fake.fault = conflict
+        nodes = [node(make_volume, fake, name).mount() for name in ("a", "b")]
+        for step in (1, 2):
+            for v in nodes:
+                (v.path / ("step-%d" % step)).mkdir()
+                (v.path / ("step-%d" % step) / ("of_" + v.options["node"])).write_text(str(step))
+                v.request("commit")
+                v.wait_durable()
+        for v in nodes:
+            wait_until(lambda: v.epochs() == [1, 2], "both epochs")
+            assert sorted(os.listdir(v.epoch(2) / "step-2")) == ["of_a", "of_b"]
+        assert len(refused) == 2
+
+
+def test_a_node_set_needs_a_server_that_keeps_what_is_there(make_volume, monkeypatch):
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        fake.condition = "ignored"
+        with pytest.raises(MountError) as refused:
+            node(make_volume, fake, "a").mount()
+        assert refused.value.code == 1 and "cannot hold the epochs of several nodes" in refused.value.output
