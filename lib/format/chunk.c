@@ -165,17 +165,28 @@ int chunk_header_decode(const void *frame, size_t len, struct chunk_header *ret_
 	return 0;
 }
 
-int chunk_frame_decode(const void *frame, size_t len, struct chunk_header *ret_header)
+int chunk_frame_open(const void *frame, size_t len, struct chunk_header *ret_header)
 {
-	const uint8_t *bytes = frame;
 	struct chunk_header h;
-	uint32_t crc;
 	int error = chunk_header_decode(frame, len, &h);
 
 	if (error)
 		return error;
 	if (len != (size_t)h.header_len + h.payload_len)
 		return -EBADMSG;
+	*ret_header = h;
+	return 0;
+}
+
+int chunk_frame_decode(const void *frame, size_t len, struct chunk_header *ret_header)
+{
+	const uint8_t *bytes = frame;
+	struct chunk_header h;
+	uint32_t crc;
+	int error = chunk_frame_open(frame, len, &h);
+
+	if (error)
+		return error;
 	crc = crc32c(0, bytes, h.header_len - sizeof(h.crc));
 	if (crc32c(crc, bytes + h.header_len, h.payload_len) != h.crc)
 		return -EBADMSG;

@@ -87,8 +87,10 @@ int chunk_frame_encode(const struct chunk_header *h, const void *payload, struct
  * this program does not know. The payload is not looked at.
  */
 int chunk_header_decode(const void *frame, size_t len, struct chunk_header *ret_header);
-/* The same for a whole frame of exactly `len` bytes, with its CRC checked (-EBADMSG); the payload
- * begins at frame + ret_header->header_len. */
+/* The same for a whole frame of exactly `len` bytes; the payload begins at frame + ret_header->header_len. For
+ * who checks the hash of the plain bytes, which says more than the CRC does. */
+int chunk_frame_open(const void *frame, size_t len, struct chunk_header *ret_header);
+/* The same with the CRC checked (-EBADMSG). */
 int chunk_frame_decode(const void *frame, size_t len, struct chunk_header *ret_header);
 
 #endif

@@ -107,7 +107,8 @@ static int decode(struct store *s, const struct wanted *w, const uint8_t *frame,
 
 	if (error)
 		return error;
-	error = filter_decode(filter, frame, w->place.stored_len, ret_plain, w->place.plain_len);
+	error = (s->check_frames ? filter_decode : filter_decode_hashed)(
+		filter, frame, w->place.stored_len, ret_plain, w->place.plain_len);
 	store_filter_give(s, filter);
 	if (error)
 		return error == -ENOMEM ? error : -EBADMSG;

@@ -287,27 +287,41 @@ static int load_planes(const struct chunk_header *h, const uint8_t *payload, uin
 	return 0;
 }
 
+static int decode(struct filter *f, const struct chunk_header *h, const uint8_t *payload,
+		  void *ret_plain, size_t plain_len)
+{
+	int r;
+
+	if (h->plain_len != plain_len)
+		return -EBADMSG;
+	if (h->filter == CHUNK_FILTER_NONE)
+		return load_planes(h, payload, ret_plain);
+	r = reserve(f, plain_len);
+	if (r < 0)
+		return r;
+	r = load_planes(h, payload, f->planes);
+	if (r < 0)
+		return r;
+	gbs_decode(f->planes, plain_len, h->word, ret_plain);
+	return 0;
+}
+
 int filter_decode(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
 		  size_t plain_len)
 {
 	struct chunk_header h;
-	const uint8_t *payload;
-	int r;
+	int r = chunk_frame_decode(frame, frame_len, &h);
 
-	r = chunk_frame_decode(frame, frame_len, &h);
-	if (r < 0)
-		return r;
-	if (h.plain_len != plain_len)
-		return -EBADMSG;
-	payload = (const uint8_t *)frame + h.header_len;
-	if (h.filter == CHUNK_FILTER_NONE)
-		return load_planes(&h, payload, ret_plain);
-	r = reserve(f, plain_len);
-	if (r < 0)
-		return r;
-	r = load_planes(&h, payload, f->planes);
-	if (r < 0)
-		return r;
-	gbs_decode(f->planes, plain_len, h.word, ret_plain);
-	return 0;
+	return r < 0 ? r
+		     : decode(f, &h, (const uint8_t *)frame + h.header_len, ret_plain, plain_len);
+}
+
+int filter_decode_hashed(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
+			 size_t plain_len)
+{
+	struct chunk_header h;
+	int r = chunk_frame_open(frame, frame_len, &h);
+
+	return r < 0 ? r
+		     : decode(f, &h, (const uint8_t *)frame + h.header_len, ret_plain, plain_len);
 }

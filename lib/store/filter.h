@@ -51,5 +51,8 @@ int filter_encode_head(struct filter *f, const void *plain, size_t len, struct b
  */
 int filter_decode(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
 		  size_t plain_len);
+/* The same without the frame's CRC, for who does check that hash. */
+int filter_decode_hashed(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
+			 size_t plain_len);
 
 #endif

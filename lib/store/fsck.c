@@ -96,6 +96,7 @@ int store_fsck_new(struct remote *remote, struct store_fsck **ret_fsck)
 		store_fsck_free(f);
 		return error;
 	}
+	f->store->check_frames = true;
 	*ret_fsck = f;
 	return 0;
 }

@@ -27,7 +27,8 @@ struct store {
 	struct store_index index;
 	struct trust *trust;
 	unsigned threads;
-	size_t pack_len; /* STORE_PACK_LEN; tests take less */
+	size_t pack_len;   /* STORE_PACK_LEN; tests take less */
+	bool check_frames; /* also their CRC, which the hash of what they hold makes needless */
 	struct pool *encoders;
 	struct pool *putters;
 	struct pool *readers;

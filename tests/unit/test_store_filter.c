@@ -245,6 +245,36 @@ START_TEST(impossible_lengths_are_refused)
 }
 END_TEST
 
+/* Without the CRC, damage gives an error or other bytes, which their hash tells: never more. */
+START_TEST(damage_without_the_crc)
+{
+	cleanup_filter struct filter *f = NULL;
+	cleanup_buf struct buf out = {0};
+	uint8_t *data = content(BF16, 6, 5000), *back = malloc(5000);
+	struct chunk_header h;
+
+	unit_ok(filter_new(&f));
+	unit_ok(filter_encode(f, data, 5000, &out));
+	unit_ok(chunk_frame_decode(out.data, out.len, &h));
+	out.data[h.header_len - 1] ^= 1; /* the CRC itself */
+	unit_error(filter_decode(f, out.data, out.len, back, 5000), -EBADMSG);
+	unit_ok(filter_decode_hashed(f, out.data, out.len, back, 5000));
+	ck_assert_mem_eq(back, data, 5000);
+	for (size_t i = 0; i < out.len; i++) {
+		int error;
+
+		out.data[i] ^= 0x55;
+		error = filter_decode_hashed(f, out.data, out.len, back, 5000);
+		ck_assert(!error || error == -EBADMSG || error == -EPROTONOSUPPORT);
+		unit_error(filter_decode(f, out.data, out.len, back, 5000),
+			   error == -EPROTONOSUPPORT ? error : -EBADMSG);
+		out.data[i] ^= 0x55;
+	}
+	free(data);
+	free(back);
+}
+END_TEST
+
 START_TEST(another_length_is_damage)
 {
 	cleanup_filter struct filter *f = NULL;
@@ -376,6 +406,7 @@ int main(void)
 	tcase_add_test(t, a_sample_that_lies_costs_nothing);
 	tcase_add_test(t, one_chunk_has_one_frame);
 	tcase_add_test(t, impossible_lengths_are_refused);
+	tcase_add_test(t, damage_without_the_crc);
 	tcase_add_test(t, another_length_is_damage);
 	tcase_add_test(t, every_flipped_bit_is_noticed);
 	tcase_add_loop_test(t, forged_frames_stay_inside_their_bounds, 0, CONTENT_COUNT);
