@@ -168,6 +168,16 @@ int part_key_parse(const char *key, uint64_t *ret_generation, uint64_t *ret_sequ
 	return 0;
 }
 
+void gc_key(uint64_t generation, char ret_key[KEY_MAX])
+{
+	number_key(PREFIX_GC, generation, ret_key);
+}
+
+int gc_key_parse(const char *key, uint64_t *ret_generation)
+{
+	return number_key_parse(key, PREFIX_GC, ret_generation);
+}
+
 void pack_key(const struct hash *id, char ret_key[KEY_MAX])
 {
 	char hex[HASH_HEX];

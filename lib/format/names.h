@@ -23,6 +23,7 @@
  *   parts/<20 digits>/<20 digits>-<node>.json
  *                                       what one node of a set sealed: generation of the set, number of the
  *                                       part on that node, node; an epoch's record (record.h) with "part"
+ *   gc/<20 digits>.json                 what garbage collection has condemned (gc_list.h); likewise by generation
  *
  * Parsers accept exactly what the formatters make: anything else in the remote is foreign, -EINVAL.
  */
@@ -34,6 +35,7 @@
 #define PREFIX_SUMMARIES "summaries/"
 #define PREFIX_LEASE	 "lease/"
 #define PREFIX_PARTS	 "parts/"
+#define PREFIX_GC	 "gc/"
 
 #define TAG_NAME_MAX  255
 #define NODE_NAME_MAX 63
@@ -59,6 +61,8 @@ int lease_base_key_parse(const char *key, uint64_t *ret_generation);
 void part_key(uint64_t generation, uint64_t sequence, const char *node, char ret_key[KEY_MAX]);
 int part_key_parse(const char *key, uint64_t *ret_generation, uint64_t *ret_sequence,
 		   char ret_node[NODE_NAME_MAX + 1]);
+void gc_key(uint64_t generation, char ret_key[KEY_MAX]);
+int gc_key_parse(const char *key, uint64_t *ret_generation);
 void pack_key(const struct hash *id, char ret_key[KEY_MAX]);
 int pack_key_parse(const char *key, struct hash *ret_id);
 void index_key(uint64_t epoch, const struct hash *id, char ret_key[KEY_MAX]);

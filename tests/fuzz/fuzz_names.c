@@ -42,6 +42,10 @@ static void check_key(const char *key)
 		part_key(number, sequence, node, again);
 		fuzz_assert(!strcmp(key, again));
 	}
+	if (gc_key_parse(key, &number) == 0) {
+		gc_key(number, again);
+		fuzz_assert(!strcmp(key, again));
+	}
 	if (tag_key_parse(key, tag) == 0) {
 		fuzz_assert(tag_key(tag, again) == 0);
 		fuzz_assert(!strcmp(key, again));
