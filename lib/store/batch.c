@@ -52,8 +52,10 @@ static int look_for_pack(struct store *s, const struct store_place *place, bool 
 			  remote_name(s->remote), KEY_VOLUME, key);
 		return -EIO;
 	}
-	log_warn("%s: %s is missing or cut; what comes again of it is stored again",
-		 remote_name(s->remote), key);
+	/* After a garbage collection that is nothing to wonder at. */
+	log_write(trust_generation(s->trust) ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN,
+		  "%s: %s is missing or cut; what comes again of it is stored again",
+		  remote_name(s->remote), key);
 	return 0;
 }
 
@@ -82,9 +84,16 @@ static int look_up(struct store *s, const struct hash *chunk, bool *ret_known)
 	*ret_known = false;
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	if (trust_is_damaged(s->trust, chunk, &place.pack))
+	if (trust_is_damaged(s->trust, chunk, &place.pack) ||
+	    trust_is_condemned(s->trust, &place.pack))
 		return 0;
 	return trust_place(s, &place, ret_known);
+}
+
+int batch_knows(struct store_batch *b, const struct hash *chunk, bool *ret_known)
+{
+	*ret_known = packer_has(b->packer, chunk);
+	return *ret_known ? 0 : look_up(b->store, chunk, ret_known);
 }
 
 static int encode(struct store_batch *b, struct item *it)
@@ -97,9 +106,7 @@ static int encode(struct store_batch *b, struct item *it)
 	if (error)
 		return error;
 	hash_of(it->plain.data, it->plain.len, &it->hash);
-	if (packer_has(b->packer, &it->hash))
-		return 0;
-	error = look_up(b->store, &it->hash, &known);
+	error = batch_knows(b, &it->hash, &known);
 	if (error || known)
 		return error;
 	error = store_filter_take(b->store, &filter);

@@ -60,6 +60,8 @@ struct store_batch {
 
 int batch_error(struct store_batch *b);
 void batch_fail(struct store_batch *b, int error);
+/* Whether a chunk need not be stored: it came before, or the index names a place and nothing speaks against it. */
+int batch_knows(struct store_batch *b, const struct hash *chunk, bool *ret_known);
 /* Waits until all that was fed is placed. Gives the batch's error. */
 int batch_drain(struct store_batch *b);
 

@@ -309,6 +309,7 @@ static int add_hints(struct store_batch *b, struct epoch_record *record)
 {
 	const struct store_index *index = &b->store->index;
 
+	record->pack_count = 0; /* a batch before this one may have put the tree elsewhere */
 	for (size_t i = 0; i < record->chunk_count; i++) {
 		struct record_chunk *c = &record->chunks[i];
 		struct store_place place;

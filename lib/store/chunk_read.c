@@ -56,6 +56,13 @@ static void mark_failed(struct wanted *w)
 	w->state = WANTED_NOWHERE;
 }
 
+/* Its pack is not there: collected, or lost. */
+static void mark_gone(struct store *s, struct wanted *w)
+{
+	w->gone_ns = trust_note_gone(s->trust, &w->place.pack);
+	mark_failed(w);
+}
+
 /* ---- memory for ranges ---- */
 
 static void reading_begin(struct store *s)
@@ -170,9 +177,13 @@ static int deliver_range(struct reading *r, const struct range *range, const str
 			decoded = NULL;
 			error = decode_stubbornly(r->s, w, there ? data->data + at : NULL, plain);
 		}
-		if (error == -EBADMSG || error == -ENOENT) {
-			if (error == -EBADMSG)
-				trust_note_damage(r->s->trust, &w->hash, &w->place.pack);
+		if (error == -ENOENT) {
+			mark_gone(r->s, w);
+			error = 0;
+			continue;
+		}
+		if (error == -EBADMSG) {
+			trust_note_damage(r->s->trust, &w->hash, &w->place.pack);
 			mark_failed(w);
 			error = 0;
 			continue;
@@ -198,9 +209,8 @@ static int fetch_and_deliver(struct reading *r, const struct range *range, struc
 	pack_key(pack, key);
 	error = remote_get(r->s->remote, key, range->offset, range->len, data);
 	if (error == -ENOENT) {
-		trust_note_pack(r->s->trust, pack, TRUST_UNKNOWN);
 		for (size_t k = 0; k < range->count; k++)
-			mark_failed(r->sorted[range->first + k]);
+			mark_gone(r->s, r->sorted[range->first + k]);
 		return 0;
 	}
 	return error ? error : deliver_range(r, range, data);
@@ -315,6 +325,17 @@ static int locate(struct store *s, struct wanted *wanted, size_t count)
 	return 0;
 }
 
+/* The latest time at which a pack of those that are WANTED_NOWHERE was first found gone, or 0. */
+static int64_t gone_ns(const struct wanted *wanted, size_t count)
+{
+	int64_t latest = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (wanted[i].state == WANTED_NOWHERE && wanted[i].gone_ns > latest)
+			latest = wanted[i].gone_ns;
+	return latest;
+}
+
 /* By the index, else by new index objects, perhaps being read already, else by all of them. */
 static int find_places(struct store *s, struct wanted *wanted, size_t count, uint64_t refreshes)
 {
@@ -324,11 +345,11 @@ static int find_places(struct store *s, struct wanted *wanted, size_t count, uin
 		error = locate(s, wanted, count);
 	if (error || !count_in(wanted, count, WANTED_NOWHERE))
 		return error;
-	error = store_index_refresh_since(s, refreshes);
+	error = store_index_refresh_since(s, refreshes, gone_ns(wanted, count));
 	if (!error)
 		error = locate(s, wanted, count);
 	if (!error && count_in(wanted, count, WANTED_NOWHERE))
-		error = store_chunks_search(s, wanted, count);
+		error = store_chunks_search(s, wanted, count, gone_ns(wanted, count));
 	return error;
 }
 

@@ -297,7 +297,8 @@ static int read_objects(struct store_fsck *f)
 			error = add_rows(f, &data);
 		if (fsck_ends(error))
 			return error;
-		o->error = error;
+		/* Merged with others since it was listed: these had been put before. */
+		o->error = error == -ENOENT ? 0 : error;
 		o->row_count = f->row_count - o->first_row;
 		fsck_done(f, o->size);
 	}

@@ -21,6 +21,8 @@
  * repeated by itself before SCAN_REST times that has passed. */
 #define SCAN_CHEAP_NS NS_PER_S
 #define SCAN_REST     10
+/* What is listed and gone when it is read was merged with others: what took its place is in a new listing. */
+#define LISTINGS_MAX 5
 
 /* ---- the keys ---- */
 
@@ -31,6 +33,7 @@ struct object {
 	struct index_row *rows;
 	size_t count;
 	bool missing; /* or damaged */
+	bool gone;    /* since it was listed */
 };
 
 struct objects {
@@ -151,8 +154,8 @@ static int read_round(void *arg, size_t i)
 		error = read_object(w->s, o);
 	if (error != -EBADMSG && error != -EPROTONOSUPPORT && error != -ENOENT && error != -EFBIG)
 		return error;
-	/* -ENOENT: merged with others since it was listed. */
-	if (error != -ENOENT)
+	o->gone = error == -ENOENT;
+	if (!o->gone)
 		log_warn("%s: %s is damaged or of a newer version and is left out",
 			 remote_name(w->s->remote), o->key);
 	o->missing = true;
@@ -192,11 +195,36 @@ static int read_objects(struct store *s, struct objects *o, index_rows_fn fn, vo
 	return 0;
 }
 
+static bool any_gone(const struct objects *o)
+{
+	for (size_t i = 0; i < o->count; i++)
+		if (o->items[i].gone)
+			return true;
+	return false;
+}
+
+/* Gives the rows of all objects, or of the new ones, and where some went meanwhile, of those that came for them. */
+static int read_listed(struct store *s, bool only_new, index_rows_fn fn, void *arg)
+{
+	for (int i = 0; i < LISTINGS_MAX; i++) {
+		cleanup_objects struct objects objects = {0};
+		int error = list_objects(s, only_new, &objects);
+
+		if (!error)
+			error = read_objects(s, &objects, fn, arg);
+		if (error || !any_gone(&objects))
+			return error;
+	}
+	return 0;
+}
+
 /* ---- one at a time ---- */
 
-/* Whether a scan that nobody asked for may begin. */
-static bool rested_locked(const struct store *s)
+/* Whether a scan that nobody asked for may begin; or none of its kind has begun since a pack was found gone. */
+static bool rested_locked(const struct store *s, int64_t began_ns, int64_t gone_ns)
 {
+	if (gone_ns && began_ns <= gone_ns)
+		return true;
 	return s->scan_took_ns < SCAN_CHEAP_NS ||
 	       clock_mono_ns() - s->scan_ended_ns > SCAN_REST * s->scan_took_ns;
 }
@@ -233,18 +261,10 @@ static int load_rows(void *arg, const char *key, const struct index_row *rows, s
 	return s->index.put(s->index.arg, key, chunks, places, count);
 }
 
-static int load_new(struct store *s)
+/* With `scanning` set. */
+static int refresh(struct store *s, int64_t began_ns)
 {
-	cleanup_objects struct objects objects = {0};
-	int error = list_objects(s, true, &objects);
-
-	return error ? error : read_objects(s, &objects, load_rows, s);
-}
-
-static int refresh(struct store *s)
-{
-	int64_t began_ns = clock_mono_ns();
-	int error = load_new(s);
+	int error = read_listed(s, true, load_rows, s);
 
 	pthread_mutex_lock(&s->lock);
 	s->refresh_error = error;
@@ -259,20 +279,29 @@ uint64_t store_index_refreshes(struct store *s)
 	return s->refreshes;
 }
 
-int store_index_refresh_since(struct store *s, uint64_t refreshes)
+static int64_t begin_refresh_locked(struct store *s)
 {
+	s->scanning = true;
+	s->refreshes++;
+	s->refresh_began_ns = clock_mono_ns();
+	return s->refresh_began_ns;
+}
+
+int store_index_refresh_since(struct store *s, uint64_t refreshes, int64_t gone_ns)
+{
+	int64_t began_ns;
+
 	pthread_mutex_lock(&s->lock);
 	wait_for_scan_locked(s);
-	if (s->refreshes > refreshes || !rested_locked(s)) {
+	if (s->refreshes > refreshes || !rested_locked(s, s->refresh_began_ns, gone_ns)) {
 		int error = s->refreshes > refreshes ? s->refresh_error : 0;
 
 		pthread_mutex_unlock(&s->lock);
 		return error;
 	}
-	s->scanning = true;
-	s->refreshes++;
+	began_ns = begin_refresh_locked(s);
 	pthread_mutex_unlock(&s->lock);
-	return refresh(s);
+	return refresh(s, began_ns);
 }
 
 bool store_index_wait(struct store *s)
@@ -287,12 +316,13 @@ bool store_index_wait(struct store *s)
 
 int store_index_refresh(struct store *s)
 {
+	int64_t began_ns;
+
 	pthread_mutex_lock(&s->lock);
 	wait_for_scan_locked(s);
-	s->scanning = true;
-	s->refreshes++;
+	began_ns = begin_refresh_locked(s);
 	pthread_mutex_unlock(&s->lock);
-	return refresh(s);
+	return refresh(s, began_ns);
 }
 
 /* ---- searching all ---- */
@@ -350,10 +380,8 @@ static int match_rows(void *arg, const char *key, const struct index_row *rows, 
 
 static int search_all(struct store *s, struct wanted *wanted, size_t count)
 {
-	cleanup_objects struct objects objects = {0};
 	cleanup_free struct wanted **sorted = calloc(count, sizeof(*sorted));
 	struct search search = {.sorted = sorted};
-	int error;
 
 	if (!sorted)
 		return -ENOMEM;
@@ -363,24 +391,23 @@ static int search_all(struct store *s, struct wanted *wanted, size_t count)
 	if (!search.count)
 		return 0;
 	qsort(sorted, search.count, sizeof(*sorted), compare_wanted);
-	error = list_objects(s, false, &objects);
-	return error ? error : read_objects(s, &objects, match_rows, &search);
+	return read_listed(s, false, match_rows, &search);
 }
 
-int store_chunks_search(struct store *s, struct wanted *wanted, size_t count)
+int store_chunks_search(struct store *s, struct wanted *wanted, size_t count, int64_t gone_ns)
 {
 	int64_t began_ns;
 	int error;
 
 	pthread_mutex_lock(&s->lock);
 	wait_for_scan_locked(s);
-	if (!rested_locked(s)) {
+	if (!rested_locked(s, s->search_began_ns, gone_ns)) {
 		pthread_mutex_unlock(&s->lock);
 		return 0;
 	}
 	s->scanning = true;
+	began_ns = s->search_began_ns = clock_mono_ns();
 	pthread_mutex_unlock(&s->lock);
-	began_ns = clock_mono_ns();
 	error = search_all(s, wanted, count);
 	scan_end(s, began_ns);
 	return error;

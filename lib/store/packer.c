@@ -3,10 +3,13 @@
 #include "lib/store/packer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/format/chunk.h"
 #include "lib/format/index.h"
 #include "lib/format/names.h"
 #include "lib/format/pack.h"
@@ -40,6 +43,7 @@ struct packer {
 	struct pool *putters;
 	struct trust *trust;
 	size_t pack_len;
+	uint64_t generation; /* of garbage collection */
 
 	/* Only the adding thread's: */
 	struct open_pack *current;
@@ -72,6 +76,7 @@ int packer_new(struct remote *remote, struct pool *putters, struct trust *trust,
 	p->putters = putters;
 	p->trust = trust;
 	p->pack_len = pack_len;
+	p->generation = trust_generation(trust);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
 	*ret_packer = p;
@@ -222,10 +227,34 @@ static int close_locked(struct packer *p, const struct hash *id)
 	return 0;
 }
 
+/* The pack's last frame says the generation: see packer.h. */
+static int add_generation(const struct packer *p, struct open_pack *o)
+{
+	struct chunk_header h = {.codec = CHUNK_CODEC_RAW, .word = 1, .planes = 1, .raw_mask = 1};
+	size_t start = o->data.len;
+	struct hash hash;
+	char text[64];
+	int error;
+
+	if (!p->generation)
+		return 0;
+	h.plain_len =
+		(uint32_t)snprintf(text, sizeof(text), "epochfs gc %" PRIu64 "\n", p->generation);
+	h.plane_len[0] = h.plain_len;
+	error = chunk_frame_encode(&h, text, &o->data);
+	if (error)
+		return error;
+	hash_of(text, h.plain_len, &hash);
+	return pack_table_add(&o->table, &hash, (uint32_t)(o->data.len - start), h.plain_len);
+}
+
 static int close_current(struct packer *p)
 {
 	struct open_pack *o = p->current;
-	int error = pack_finish(&o->table, &o->data);
+	int error = add_generation(p, o);
+
+	if (!error)
+		error = pack_finish(&o->table, &o->data);
 
 	if (!error)
 		error = pack_table_id(&o->table, &o->id);

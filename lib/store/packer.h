@@ -21,6 +21,10 @@
  * The frames' order alone decides what the packs are: the same frames in the same order make the
  * same packs under the same ids. So whoever begins again after an interruption puts again only what
  * is not there yet: a pack that is there with its length and its table is not put.
+ *
+ * That is so within one generation of garbage collection: from generation 1 on, each pack ends with a frame that says
+ * the generation (`trust` knows it when the packer is made), which no index object names. So a pack never comes again
+ * under an id that an earlier generation has condemned, and that somebody may be about to delete.
  */
 struct packer;
 

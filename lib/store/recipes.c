@@ -166,6 +166,14 @@ static int decode_recipe(const struct buf *data, struct recipe *ret_recipe)
 	return !error || error == -ENOMEM ? error : -EIO;
 }
 
+int store_recipe_bytes(struct store *s, const struct hash *hash, uint32_t plain_len,
+		       struct buf *out)
+{
+	struct wanted wanted = {.hash = *hash, .plain_len = plain_len};
+
+	return join_chunks(s, &wanted, 1, true, out, NULL);
+}
+
 /* The recipe whose encoding is made of the chunks of `above`. */
 static int get_below(struct store *s, const struct recipe *above, struct recipe *ret_recipe,
 		     struct store_failure *failure)

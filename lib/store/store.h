@@ -57,6 +57,17 @@ int store_set_readers(struct store *s, unsigned count);
 /* What one of the two finds damaged or missing, the other stores anew: for a store that puts beside one that reads. Before the first use of `s`; both may end first. */
 void store_learn_with(struct store *s, struct store *other);
 
+/* ---- beside garbage collection (lib/volume/gc.h has the protocol) ---- */
+
+/*
+ * What was condemned up to this generation: no batch that begins from now on builds on these packs, and those that it makes have ids that were never condemned. Replaces what
+ * was told before; what was known of other packs is looked for again. Then refreshes the index. The errors of that.
+ */
+int store_heed(struct store *s, uint64_t generation, const struct hash *condemned, size_t count);
+uint64_t store_heeded(struct store *s); /* 0: none */
+/* Lists the packs of the remote, so that they need not be looked for one by one. */
+int store_look_at_packs(struct store *s);
+
 /* ---- putting: one batch for one epoch ---- */
 
 /*
@@ -92,6 +103,12 @@ int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_
  */
 int store_put_tree(struct store_batch *b, const void *data, size_t len,
 		   struct epoch_record *record);
+
+/*
+ * Sees to it that a recipe that was stored before, with all that it names, lies in packs that are there and not condemned (store_heed): what does not is read from
+ * where it still lies and stored again. -EIO where that cannot be: the others are kept nevertheless. For packs that were not looked for lately see store_look_at_packs.
+ */
+int store_batch_keep(struct store_batch *b, const struct hash *recipe);
 
 struct store_stats {
 	uint64_t plain; /* bytes of files fed */

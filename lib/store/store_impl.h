@@ -47,6 +47,7 @@ struct store {
 	uint64_t refreshes; /* begun */
 	int refresh_error;  /* of the last one that ended */
 	int64_t scan_ended_ns, scan_took_ns;
+	int64_t refresh_began_ns, search_began_ns; /* the last ones; monotonic */
 };
 
 /* A filter for this thread until store_filter_give: 0 or -ENOMEM. */
@@ -82,6 +83,7 @@ struct wanted {
 	struct store_place place;
 	unsigned tried_count;
 	struct store_place tried[WANTED_TRIES]; /* where it was not, or damaged */
+	int64_t gone_ns; /* monotonic: a pack where it should be was first found gone then; or 0 */
 };
 
 /*
@@ -102,14 +104,21 @@ bool wanted_tried(const struct wanted *w, const struct store_place *place);
 
 /*
  * Finds places other than those tried for the chunks that are WANTED_NOWHERE, in all index objects
- * of the remote; what is found becomes WANTED_PLACED.
+ * of the remote; what is found becomes WANTED_PLACED. Reading all is dear, so on a large volume it is not
+ * repeated too soon; but always where none has begun since `gone_ns` (0: no pack was found gone).
  */
-int store_chunks_search(struct store *s, struct wanted *wanted, size_t count);
+int store_chunks_search(struct store *s, struct wanted *wanted, size_t count, int64_t gone_ns);
 
-/* The number of refreshes that have begun, and a refresh unless one has begun since. */
+/* The number of refreshes that have begun, and a refresh unless one has begun since; gone_ns as above. */
 uint64_t store_index_refreshes(struct store *s);
-int store_index_refresh_since(struct store *s, uint64_t refreshes);
+int store_index_refresh_since(struct store *s, uint64_t refreshes, int64_t gone_ns);
 /* Whether one was under way; it has ended. */
 bool store_index_wait(struct store *s);
+
+/* ---- recipes: recipes.c ---- */
+
+/* Appends the encoding of one recipe, of any level, or a part of one, by way of the cache. Errors as store_get_recipe. */
+int store_recipe_bytes(struct store *s, const struct hash *hash, uint32_t plain_len,
+		       struct buf *out);
 
 #endif
