@@ -17,6 +17,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/records.h"
+#include "lib/volume/upload_gc.h"
 #include "lib/volume/upload_record.h"
 
 /* After so much the tree gets a pack of its own. */
@@ -282,17 +283,30 @@ static int describe(struct import_job *j, struct tree *tree)
 	return error ? error : import_continues(j, tree);
 }
 
-static int put_record(struct import_job *j)
+static int put_record(struct import_job *j, const struct buf *tree)
 {
 	struct volume *vol = j->imp->vol;
+	struct upload_gc gc = {
+		.vol = vol,
+		.remote = vol->remote,
+		.store = vol->store,
+		.record = &j->record,
+		.tree = tree,
+		.local = import_open_content,
+		.arg = j,
+	};
 	cleanup_buf struct buf json = {0};
-	int error = holder_confirm(vol, vol->remote, 0);
+	int error = upload_gc_keep(&gc, false);
 
 	if (!error)
+		error = holder_confirm(vol, vol->remote, 0);
+	if (!error)
 		error = upload_record_put(vol->remote, &j->record, &json);
+	FAULT_POINT("import.record");
+	if (!error)
+		error = upload_gc_keep(&gc, true);
 	if (error)
 		return error;
-	FAULT_POINT("import.record");
 	error = announce(j, buf_str(&json));
 	if (error)
 		log_warn("epoch %" PRIu64 " could not be announced: %s", j->record.number,
@@ -346,8 +360,8 @@ int import_commit(struct import_job *j, bool *ret_unchanged)
 		return error;
 	}
 	error = describe(j, tree);
-	if (!error)
-		error = put_record(j);
+	if (!error) /* the tree keeps these bytes */
+		error = put_record(j, &(const struct buf){.data = bytes, .len = len});
 	*ret_unchanged = false;
 	return error;
 }

@@ -13,6 +13,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/tails.h"
 #include "lib/volume/upload_epoch.h"
+#include "lib/volume/upload_gc.h"
 
 /* Attempts to read a file that changes meanwhile, in one round. */
 #define FILE_TRIES 3
@@ -39,7 +40,9 @@ int import_part_begin(struct import_job *j)
 
 	if (j->batch)
 		return 0;
-	error = store_batch_begin(j->imp->vol->store, j->record.number, &j->batch);
+	error = upload_gc_heed(j->imp->vol->remote, j->imp->vol->store);
+	if (!error)
+		error = store_batch_begin(j->imp->vol->store, j->record.number, &j->batch);
 	j->store_failed = error != 0;
 	if (error)
 		return error;
@@ -364,4 +367,22 @@ int import_contents(struct import_job *j)
 			read[n->group] = true;
 	}
 	return 0;
+}
+
+int import_open_content(void *arg, const struct hash *recipe, uint64_t size)
+{
+	CLEANUP(place_close) struct place p = {.fd = -1};
+	struct import_job *j = arg;
+	int fd = -1;
+
+	for (size_t i = 0; i < j->scan.count && fd < 0; i++) {
+		const struct scan_node *n = &j->scan.nodes[i];
+
+		if (!S_ISREG(n->mode) || n->content != SCAN_RECIPE || n->size != size ||
+		    !hash_equal(&n->recipe, recipe) || place_go(j, n->parent, &p))
+			continue;
+		fd = openat(p.fd, scan_name(&j->scan, n),
+			    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	}
+	return fd < 0 ? -ENOENT : fd;
 }

@@ -12,12 +12,11 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
-#include "lib/volume/announce.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
-#include "lib/volume/retain.h"
 #include "lib/volume/trees.h"
+#include "lib/volume/upload_gc.h"
 #include "lib/volume/upload_record.h"
 
 /* Versions that are marked durable in one transaction; between them the lock is let go. */
@@ -266,6 +265,22 @@ static int final_tree(struct upload *u, struct buf *out)
 	return error ? error : tree_writer_finish(w);
 }
 
+/* The content with this recipe as it lies here: a descriptor, or -errno. For upload_gc.h. */
+static int open_local(void *arg, const struct hash *recipe, uint64_t size)
+{
+	const struct upload *u = arg;
+	struct state_version v;
+	int error;
+
+	for (size_t i = 0; i < u->count; i++)
+		if (!u->stored[i].is_inline && hash_equal(&u->stored[i].recipe, recipe))
+			return object_open(u->vol, u->stored[i].version, O_RDONLY);
+	pthread_mutex_lock(&u->vol->lock);
+	error = state_version_by_recipe(u->vol->state, recipe, size, &v);
+	pthread_mutex_unlock(&u->vol->lock);
+	return error ? error : object_open(u->vol, v.id, O_RDONLY);
+}
+
 /* ---- durable ---- */
 
 static int mark_version_locked(struct volume *vol, const struct stored_version *s)
@@ -301,50 +316,6 @@ static int mark_versions(struct upload *u)
 		}
 		pthread_mutex_unlock(&vol->lock);
 	}
-	return error;
-}
-
-/* Unless it was dropped meanwhile: then the drop reaches the remote next. */
-static int mark_epoch_locked(struct volume *vol, struct state_epoch *row, const char *json)
-{
-	int error;
-
-	if (row->state == EPOCH_DROPPED) {
-		row->remote_delete_pending = true;
-		return state_epoch_set(vol->state, row);
-	}
-	free(row->record);
-	free(row->error);
-	row->record = strdup(json);
-	row->error = NULL;
-	row->state = EPOCH_DURABLE;
-	if (!row->record)
-		return -ENOMEM;
-	if (nodes_is_part(row->number))
-		nodes_put_locked(vol);
-	error = state_begin(vol->state);
-	if (error)
-		return error;
-	error = state_epoch_set(vol->state, row);
-	if (!error && !nodes_is_part(row->number))
-		error = announce_locked(vol, ANNOUNCE_DURABLE, row);
-	return state_end(vol->state, error);
-}
-
-static int mark_epoch(struct volume *vol, uint64_t number, const char *json)
-{
-	struct state_epoch row;
-	int error;
-
-	SCOPED_LOCK(&vol->lock);
-	error = state_epoch_get(vol->state, number, &row);
-	if (!error) {
-		error = mark_epoch_locked(vol, &row, json);
-		state_epoch_free(&row);
-	}
-	/* Before anybody sees that it is durable: who waits for both sees that there is work. */
-	retainer_kick(vol);
-	pthread_cond_broadcast(&vol->changed);
 	return error;
 }
 
@@ -397,9 +368,10 @@ static void show(struct upload_progress *p, uint64_t epoch, uint64_t total,
 	pthread_mutex_unlock(&p->lock);
 }
 
-static int put_all(struct upload *u, struct remote *remote, struct epoch_record *record,
+static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *record,
 		   struct buf *tree, struct buf *json)
 {
+	struct remote *remote = gc->remote;
 	struct store_stats stats;
 	int error = store_contents(u);
 
@@ -415,6 +387,11 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 	if (!error)
 		error = store_batch_finish(u->batch, record, &stats);
 	FAULT_POINT("upload.index");
+	/* What the remote tells as done must not be news to this machine after a power loss. */
+	if (!error)
+		error = state_sync(u->vol->state);
+	if (!error)
+		error = upload_gc_keep(gc, false);
 	if (error)
 		return error;
 	record->bytes_new += u->inline_new;
@@ -426,25 +403,32 @@ static int put_all(struct upload *u, struct remote *remote, struct epoch_record 
 		record->complete = RECORD_INCOMPLETE;
 		record->files -= u->lost < record->files ? u->lost : record->files;
 	}
-	/* What the remote tells as done must not be news to this machine after a power loss. */
-	error = state_sync(u->vol->state);
+	error = holder_confirm(u->vol, remote, 0);
 	if (!error)
-		error = holder_confirm(u->vol, remote, 0);
-	if (error)
-		return error;
-	return record->part.node ? nodes_part_put(remote, record, json)
-				 : upload_record_put(remote, record, json);
+		error = record->part.node ? nodes_part_put(remote, record, json)
+					  : upload_record_put(remote, record, json);
+	FAULT_POINT("upload.record");
+	return error ? error : upload_gc_keep(gc, true);
 }
 
-static int upload_sealed(struct upload *u, struct remote *remote, uint64_t number,
+static int upload_sealed(struct upload *u, struct remote *remote, struct store *store,
 			 struct epoch_record *record)
 {
 	cleanup_buf struct buf tree = {0}, json = {0};
+	struct upload_gc gc = {
+		.vol = u->vol,
+		.remote = remote,
+		.store = store,
+		.record = record,
+		.tree = &tree,
+		.local = open_local,
+		.arg = u,
+	};
+	uint64_t number = record->number;
 	size_t len;
 	void *data;
-	int error = put_all(u, remote, record, &tree, &json);
+	int error = put_all(u, &gc, record, &tree, &json);
 
-	FAULT_POINT("upload.record");
 	if (error)
 		return error;
 	data = buf_steal(&tree, &len);
@@ -452,7 +436,7 @@ static int upload_sealed(struct upload *u, struct remote *remote, uint64_t numbe
 	if (!error)
 		error = mark_versions(u);
 	FAULT_POINT("upload.versions");
-	return error ? error : mark_epoch(u->vol, number, buf_str(&json));
+	return error ? error : upload_record_durable(u->vol, number, buf_str(&json));
 }
 
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
@@ -463,11 +447,13 @@ int upload_epoch(struct volume *vol, struct remote *remote, struct store *store,
 	int error = load_sealed(&u, number, &record);
 
 	if (!error)
+		error = upload_gc_heed(remote, store);
+	if (!error)
 		error = store_batch_begin(store, number, &u.batch);
 	if (!error) {
 		u.inline_bytes = bytes_of(u.tree, TREE_INLINE);
 		show(progress, number, bytes_of(u.tree, TREE_LOCAL), u.batch);
-		error = upload_sealed(&u, remote, number, &record);
+		error = upload_sealed(&u, remote, store, &record);
 		show(progress, 0, 0, NULL);
 	}
 	upload_free(&u);

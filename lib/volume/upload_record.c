@@ -11,7 +11,10 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/volume/announce.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
+#include "lib/volume/retain.h"
 
 static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)
 {
@@ -91,5 +94,49 @@ int upload_record_remember(struct volume *vol, const struct epoch_record *record
 		error = row.record ? state_epoch_set(vol->state, &row) : -ENOMEM;
 	}
 	state_epoch_free(&row);
+	return error;
+}
+
+/* Unless it was dropped meanwhile: then the drop reaches the remote next. */
+static int durable_locked(struct volume *vol, struct state_epoch *row, const char *json)
+{
+	int error;
+
+	if (row->state == EPOCH_DROPPED) {
+		row->remote_delete_pending = true;
+		return state_epoch_set(vol->state, row);
+	}
+	free(row->record);
+	free(row->error);
+	row->record = strdup(json);
+	row->error = NULL;
+	row->state = EPOCH_DURABLE;
+	if (!row->record)
+		return -ENOMEM;
+	if (nodes_is_part(row->number))
+		nodes_put_locked(vol);
+	error = state_begin(vol->state);
+	if (error)
+		return error;
+	error = state_epoch_set(vol->state, row);
+	if (!error && !nodes_is_part(row->number))
+		error = announce_locked(vol, ANNOUNCE_DURABLE, row);
+	return state_end(vol->state, error);
+}
+
+int upload_record_durable(struct volume *vol, uint64_t number, const char *json)
+{
+	struct state_epoch row;
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	if (!error) {
+		error = durable_locked(vol, &row, json);
+		state_epoch_free(&row);
+	}
+	/* Before anybody sees that it is durable: who waits for both sees that there is work. */
+	retainer_kick(vol);
+	pthread_cond_broadcast(&vol->changed);
 	return error;
 }

@@ -17,5 +17,7 @@ int upload_record_put(struct remote *remote, struct epoch_record *record, struct
  * record is to say what the epoch has added.
  */
 int upload_record_remember(struct volume *vol, const struct epoch_record *record);
+/* The epoch is durable, with this text as its record: marked so in its row, announced, and told to who waits. */
+int upload_record_durable(struct volume *vol, uint64_t number, const char *json);
 
 #endif
