@@ -78,6 +78,7 @@ int command_export(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_fsck(int argc, char **argv);
+int command_gc(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_version(int argc, char **argv);
 

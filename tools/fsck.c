@@ -55,6 +55,9 @@ static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
 	       read_data ? ", all read" : "");
 	if (t->orphans)
 		printf("%" PRIu64 " objects that no epoch needs\n", t->orphans);
+	if (t->condemned)
+		printf("%" PRIu64 " objects that epochfs gc has condemned and will delete\n",
+		       t->condemned);
 	if (t->foreign)
 		printf("%" PRIu64 " objects that are not epochfs's\n", t->foreign);
 	if (t->problems)
@@ -65,12 +68,13 @@ static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
 
 static void print_json(const struct catalog_fsck_totals *t, json_t *problems)
 {
-	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "epochs",
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "epochs",
 			      (json_int_t)t->epochs, "files", (json_int_t)t->files, "packs",
 			      (json_int_t)t->packs, "index_objects", (json_int_t)t->index_objects,
 			      "chunks", (json_int_t)t->chunks, "bytes_stored",
 			      (json_int_t)t->bytes_stored, "orphans", (json_int_t)t->orphans,
-			      "foreign", (json_int_t)t->foreign, "problems", problems);
+			      "condemned", (json_int_t)t->condemned, "foreign",
+			      (json_int_t)t->foreign, "problems", problems);
 
 	json_dumpf(o, stdout, JSON_INDENT(2));
 	putchar('\n');

@@ -152,6 +152,17 @@ static const struct command commands[] = {
 	 command_cache},
 	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
 	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
+	{"gc", "[--json] [--dry-run] [--grace TIME] TARGET",
+	 "remove from the remote what no epoch needs any more",
+	 "  --dry-run, -n     only say what would be done\n"
+	 "  --grace TIME      what is condemned stays so long before it is deleted (24h)\n"
+	 "  --rewrite-below PERCENT   a pack with less of it live is written anew (50)\n"
+	 "  --json            one JSON object\n"
+	 "What is condemned now is deleted by a later run, once the grace has passed: run it each day. Safe beside mounts\n"
+	 "that write and read, and when it is killed. Exit 6 where something that an epoch needs is damaged: then nothing\n"
+	 "is deleted. Exit 8 where another one is at work.\n"
+	 "Example: epochfs gc s3://bucket/run7\n",
+	 command_gc},
 	{"check", "[--json] [--size SIZE] REMOTE",
 	 "try a remote: what it can, how fast it is, what epochfs makes of it",
 	 "  --size SIZE       of the objects that measure throughput (8M)\n"

@@ -227,7 +227,7 @@ int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_numb
 }
 
 /* NULL: it has none. */
-static int remote_of_status(const char *mount, char **ret_remote)
+int target_mount_remote(const char *mount, char **ret_remote)
 {
 	json_t *status = NULL;
 	const char *url;
@@ -255,7 +255,7 @@ int target_remote_of_mount(const char *mount, const char *epoch, uint64_t *ret_n
 	int code = target_resolve(&target, epoch, &number);
 
 	if (code == EXIT_DONE)
-		code = remote_of_status(mount, &remote);
+		code = target_mount_remote(mount, &remote);
 	if (code == EXIT_DONE && remote)
 		code = client_call(
 			mount, json_pack("{s:s, s:I}", "op", "wait", "epoch", (json_int_t)number),

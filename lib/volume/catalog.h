@@ -109,8 +109,9 @@ struct catalog_fsck {
 };
 struct catalog_fsck_totals {
 	uint64_t epochs, files, packs, index_objects, chunks, bytes_stored;
-	uint64_t foreign; /* objects that are not ours: reported, no damage */
-	uint64_t orphans; /* packs and index objects that no epoch needs: no damage */
+	uint64_t foreign;   /* objects that are not ours: reported, no damage */
+	uint64_t orphans;   /* packs and index objects that no epoch needs: no damage */
+	uint64_t condemned; /* that garbage collection has condemned: likewise */
 	uint64_t problems;
 };
 /* 0 also with problems; -errno where the remote cannot be read at all. */

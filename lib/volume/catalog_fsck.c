@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/format/gc_list.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/catalog_internal.h"
 #include "lib/volume/records.h"
@@ -74,16 +75,16 @@ static int note_epoch(void *arg, const char *key, uint64_t size)
 	return error;
 }
 
-static int note_tag(struct fsck *f, const char *key)
+static int note_key(struct fsck_keys *k, const char *key)
 {
-	int error = fsck_grow((void **)&f->tags, &f->tag_cap, f->tag_count, sizeof(char *));
+	int error = fsck_grow((void **)&k->keys, &k->cap, k->count, sizeof(char *));
 
 	if (error)
 		return error;
-	f->tags[f->tag_count] = strdup(key);
-	if (!f->tags[f->tag_count])
+	k->keys[k->count] = strdup(key);
+	if (!k->keys[k->count])
 		return -ENOMEM;
-	f->tag_count++;
+	k->count++;
 	return 0;
 }
 
@@ -97,7 +98,9 @@ static int note_object(void *arg, const char *key, uint64_t size)
 	if (taken)
 		return taken < 0 ? taken : 0;
 	if (!tag_key_parse(key, name))
-		return note_tag(f, key);
+		return note_key(&f->tags, key);
+	if (!gc_key_parse(key, &number))
+		return note_key(&f->gc_lists, key);
 	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
 	    !summary_key_parse(key, &number) || !lease_any_key_parse(key, &number) ||
 	    !part_key_parse(key, &number, &sequence, name))
@@ -198,7 +201,7 @@ static int check_records(struct fsck *f)
 	return error;
 }
 
-/* ---- tags and summaries ---- */
+/* ---- tags ---- */
 
 static const uint64_t *find_epoch(const struct fsck *f, uint64_t number)
 {
@@ -234,10 +237,52 @@ static int check_tags(struct fsck *f)
 {
 	int error = 0;
 
-	for (size_t i = 0; i < f->tag_count && !error; i++)
-		error = check_tag(f, f->tags[i]);
+	for (size_t i = 0; i < f->tags.count && !error; i++)
+		error = check_tag(f, f->tags.keys[i]);
 	return error;
 }
+
+/* ---- garbage collection ---- */
+
+static int check_gc_list(struct fsck *f, const char *key)
+{
+	cleanup_gc_list struct gc_list list = {0};
+	cleanup_buf struct buf data = {0};
+	char text[STORE_FSCK_TEXT];
+	uint64_t generation;
+	int error = remote_get(f->remote, key, 0, GC_LIST_ENCODED_MAX + 1, &data);
+
+	if (error == -ENOENT || fsck_fatal(error))
+		return error == -ENOENT ? 0 : error;
+	if (!error)
+		error = gc_list_decode(data.data, data.len, &list);
+	if (!error && !gc_key_parse(key, &generation) && list.generation != generation)
+		error = -EBADMSG;
+	if (error == -ENOMEM)
+		return error;
+	if (error) {
+		fsck_problem(f, key, "", what_is_wrong(error, text));
+		return 0;
+	}
+	if (list.generation < f->gc_generation)
+		return 0;
+	f->gc_generation = list.generation;
+	f->totals.condemned = 0;
+	for (size_t i = 0; i < list.count; i++)
+		f->totals.condemned += list.items[i].generation != 0;
+	return 0;
+}
+
+static int check_gc_lists(struct fsck *f)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < f->gc_lists.count && !error; i++)
+		error = check_gc_list(f, f->gc_lists.keys[i]);
+	return error;
+}
+
+/* ---- summaries ---- */
 
 /* What a summary says of an epoch must be what the epoch's own record says. */
 static int check_copy(void *arg, uint64_t number, const char *text)
@@ -263,18 +308,24 @@ static int check_copy(void *arg, uint64_t number, const char *text)
 
 /* ---- all ---- */
 
+static void free_keys(struct fsck_keys *k)
+{
+	for (size_t i = 0; i < k->count; i++)
+		free(k->keys[i]);
+	free(k->keys);
+}
+
 static void fsck_free(struct fsck *f)
 {
 	pool_free(f->pool);
 	store_fsck_free(f->store);
 	remote_close(f->remote);
-	for (size_t i = 0; i < f->tag_count; i++)
-		free(f->tags[i]);
 	for (size_t i = 0; i < f->hit_count; i++) {
 		free(f->hits[i].path);
 		free(f->hits[i].key);
 	}
-	free(f->tags);
+	free_keys(&f->tags);
+	free_keys(&f->gc_lists);
 	free(f->trees);
 	free(f->hits);
 	free(f->recipes);
@@ -308,6 +359,8 @@ static int check_all(struct fsck *f)
 		error = check_records(f);
 	if (!error)
 		error = check_tags(f);
+	if (!error)
+		error = check_gc_lists(f);
 	if (!error)
 		error = summary_each(f->remote, 0, check_copy, f);
 	if (error)

@@ -35,6 +35,11 @@ struct fsck_hit {
 	uint64_t first, last, count;
 };
 
+struct fsck_keys {
+	char **keys;
+	size_t count, cap;
+};
+
 struct fsck {
 	const struct catalog_fsck *how;
 	struct catalog_fsck_totals totals;
@@ -47,8 +52,8 @@ struct fsck {
 	uint64_t *epochs;   /* numbers of the records that are there, ascending */
 	struct hash *trees; /* the trees that they name; all zero where the record cannot be read */
 	size_t epoch_count, epoch_cap;
-	char **tags; /* keys */
-	size_t tag_count, tag_cap;
+	struct fsck_keys tags, gc_lists;
+	uint64_t gc_generation; /* of the list that the totals tell of */
 
 	struct fsck_recipe *recipes;
 	size_t recipe_count, recipe_cap;

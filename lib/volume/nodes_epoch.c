@@ -17,6 +17,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes_merge.h"
 #include "lib/volume/trees.h"
+#include "lib/volume/upload_gc.h"
 
 struct making {
 	struct volume *vol;
@@ -129,8 +130,10 @@ static int store_tree(struct making *k, uint64_t number)
 	struct epoch_record *r = &k->record;
 	uint64_t fresh = r->bytes_new, stored = r->bytes_stored;
 	struct store_stats stats;
-	int error = store_batch_begin(k->store, number, &k->batch);
+	int error = upload_gc_heed(k->remote, k->store);
 
+	if (!error)
+		error = store_batch_begin(k->store, number, &k->batch);
 	if (!error)
 		error = store_put_tree(k->batch, k->merged.tree.data, k->merged.tree.len, r);
 	r->bytes_new = r->bytes_stored = 0;
@@ -175,9 +178,22 @@ static void tell(const struct epoch_record *r)
 		log_warn("epoch %" PRIu64 ": %s", r->number, r->conflicts[i]);
 }
 
+/* What other nodes have stored is not here. */
+static int no_local(void *arg, const struct hash *recipe, uint64_t size)
+{
+	(void)arg, (void)recipe, (void)size;
+	return -ENOENT;
+}
+
 /* -EEXIST: another node was faster, or put another epoch. */
 static int put_record(struct making *k, uint64_t number, uint64_t parent)
 {
+	struct upload_gc gc = {.vol = k->vol,
+			       .remote = k->remote,
+			       .store = k->store,
+			       .record = &k->record,
+			       .tree = &k->merged.tree,
+			       .local = no_local};
 	cleanup_buf struct buf json = {0};
 	struct record_found found = {.number = number, .record = &k->record};
 	char key[KEY_MAX];
@@ -185,8 +201,10 @@ static int put_record(struct making *k, uint64_t number, uint64_t parent)
 
 	k->record.number = number;
 	k->record.parent = parent;
+	error = upload_gc_keep(&gc, false);
 	k->record.durable_ns = clock_wall_ns();
-	error = record_encode(&k->record, &json);
+	if (!error)
+		error = record_encode(&k->record, &json);
 	if (!error)
 		error = holder_confirm(k->vol, k->remote, 0);
 	FAULT_POINT("nodes.tree");
@@ -195,6 +213,8 @@ static int put_record(struct making *k, uint64_t number, uint64_t parent)
 	epoch_key(number, key);
 	error = remote_put_if_absent(k->remote, key, json.data, json.len);
 	FAULT_POINT("nodes.record");
+	if (!error)
+		error = upload_gc_keep(&gc, true);
 	if (error)
 		return error;
 	found.text = buf_str(&json);

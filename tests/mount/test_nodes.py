@@ -482,7 +482,7 @@ def test_parts_do_not_pile_up(nodes):
     wait_until(lambda: len(objects(nodes[0], "parts")) == 3, "the old parts to go")
     for v in nodes:
         wait_until(lambda: len(list((v.cache.glob("*/trees/0461*")))) <= 2, "the old trees of parts to go")
-        assert v.epochs() == list(range(1, 8))
+        wait_until(lambda v=v: v.epochs() == list(range(1, 8)), "every node to see all epochs")
     fsck(nodes[0])
 
 

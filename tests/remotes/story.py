@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a volume goes through on any remote: saved, sealed, killed, mounted again, restored on a machine that has nothing."""
+"""What a volume goes through on any remote: saved, sealed, killed, mounted again, collected, restored on a machine that has nothing."""
 
+import json
 import os
 import pathlib
 
-from conftest import BIN, is_mounted, run
+from conftest import BIN, is_mounted, run, wait_until
 
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 
@@ -40,7 +41,17 @@ def whole_story(volume, tmp_path):
     assert volume.tags() == {"first": first}
     check_files(volume.path, files)
     assert not (volume.epoch(first) / "big.pt").exists()
+    # What is replaced, dropped and collected is gone, and the rest is there.
+    files["model.pt"] = save(volume, "model.pt", 100000)
+    volume.seal()
+    volume.wait_durable()
+    os.unlink(volume.epochs_dir / "first")
+    for number in volume.epochs()[:-1]:
+        os.rmdir(volume.epoch(number))
+    wait_until(lambda: not volume.status()["upload"]["pending_changes"], "the drops to reach the remote")
     volume.unmount()
+    assert "deleted now" in run(BIN, "gc", "--grace", "0", volume.url, timeout=120).stdout
+    assert json.loads(run(BIN, "gc", "--json", volume.url, timeout=120).stdout)["after"]["bytes"] < 42 << 20
     run(BIN, "export", volume.url, tmp_path / "restored", timeout=120)
     check_files(tmp_path / "restored", files)
     run(BIN, "fsck", "--read-data", volume.url, timeout=120)

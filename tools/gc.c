@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs gc: removes from a remote what no epoch needs. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
+#include "lib/util/parse.h"
+#include "lib/volume/gc.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/mount_options.h"
+#include "tools/progress.h"
+#include "tools/table.h"
+#include "tools/target.h"
+
+/* A time is told rounded up to so much, so that 24 h are not 23. */
+#define MINUTE_NS (60 * NS_PER_S)
+
+static void on_progress(void *arg, const char *phase, uint64_t done, uint64_t total)
+{
+	const char *unit = !strcmp(phase, "marking")	? "epochs and files"
+			   : !strcmp(phase, "deleting") ? "packs"
+							: NULL;
+	struct progress *bar = arg;
+	char detail[80];
+
+	bar->label = phase;
+	bar->counts = unit;
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " %s", done, total,
+		 unit ? unit : "");
+	progress_update(bar, done, total, unit ? detail : NULL);
+}
+
+/* ---- what came of it ---- */
+
+static int add_row(struct table *t, const char *what, const struct store_gc_count *c)
+{
+	char packs[FORMAT_MAX], indexes[FORMAT_MAX], bytes[FORMAT_MAX];
+	const char *cells[] = {what, packs, indexes, bytes};
+
+	snprintf(packs, sizeof(packs), "%" PRIu64, c->packs);
+	snprintf(indexes, sizeof(indexes), "%" PRIu64, c->indexes);
+	format_size(c->bytes, bytes);
+	return table_add(t, cells);
+}
+
+static void print_table(const struct gc_totals *t, bool dry_run)
+{
+	static const char *const headers[] = {"", ">packs", ">index objects", ">bytes"};
+	const struct store_gc_totals *s = &t->store;
+	struct table *table = table_new(headers, 4);
+	int error = table ? 0 : -ENOMEM;
+
+	if (!error)
+		error = add_row(table, "before", &s->before);
+	if (!error)
+		error = add_row(table, dry_run ? "would be condemned" : "condemned now",
+				&s->condemned);
+	if (!error && s->rewritten.packs)
+		error = add_row(table, dry_run ? "  would be written anew" : "  written anew",
+				&s->rewritten);
+	if (!error)
+		error = add_row(table, dry_run ? "would be deleted" : "deleted now", &s->deleted);
+	if (!error)
+		error = add_row(table, "waiting for the grace", &s->waiting);
+	if (!error && s->unnamed.packs)
+		error = add_row(table, "of uploads, not finished", &s->unnamed);
+	if (!error)
+		error = add_row(table, "after", &t->after);
+	if (!error)
+		table_print(table);
+	table_free(table);
+}
+
+static void print_totals(const struct gc_totals *t, bool dry_run)
+{
+	char freed[FORMAT_MAX], more[FORMAT_MAX], when[FORMAT_MAX], live[FORMAT_MAX];
+	int64_t left_ns = t->store.next_ns - clock_wall_ns();
+
+	print_table(t, dry_run);
+	format_size(t->store.deleted.bytes, freed);
+	format_size(t->store.waiting.bytes, more);
+	format_size(t->store.live_bytes, live);
+	format_age(left_ns > 0 ? left_ns + MINUTE_NS : 0, when);
+	printf("%" PRIu64 " epochs need %s; %s%s%s", t->epochs, live,
+	       dry_run ? "would free " : "freed ", freed, dry_run ? ", nothing was changed" : "");
+	if (t->store.waiting.packs || t->store.waiting.indexes)
+		printf("; %s more can go in %s", more, when);
+	putchar('\n');
+}
+
+static json_t *count_json(const struct store_gc_count *c)
+{
+	return json_pack("{s:I, s:I, s:I}", "packs", (json_int_t)c->packs, "index_objects",
+			 (json_int_t)c->indexes, "bytes", (json_int_t)c->bytes);
+}
+
+static void print_json(const struct gc_totals *t, bool dry_run)
+{
+	const struct store_gc_totals *s = &t->store;
+	json_t *o = json_pack(
+		"{s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "dry_run",
+		(int)dry_run, "epochs", (json_int_t)t->epochs, "live_bytes",
+		(json_int_t)s->live_bytes, "before", count_json(&s->before), "condemned",
+		count_json(&s->condemned), "rewritten", count_json(&s->rewritten), "written",
+		count_json(&s->written), "deleted", count_json(&s->deleted), "waiting",
+		count_json(&s->waiting), "unnamed", count_json(&s->unnamed), "after",
+		count_json(&t->after), "next_ns", (json_int_t)s->next_ns, "other_objects",
+		(json_int_t)t->others, "generation", (json_int_t)t->generation);
+
+	json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
+}
+
+/* ---- the command ---- */
+
+/* The remote that is meant: *ret_url is `name`, or `of_mount`, where that came to be. */
+static int find_remote(const char *name, char **of_mount, const char **ret_url)
+{
+	int code = EXIT_DONE, mounted = client_is_mount(name);
+
+	*ret_url = name;
+	if (mounted == -ENOTCONN)
+		return cli_error(EXIT_FAILED,
+				 "%s: the process that served this mount is gone: name the remote",
+				 name);
+	if (mounted != 1)
+		return EXIT_DONE;
+	code = target_mount_remote(name, of_mount);
+	if (code == EXIT_DONE && !*of_mount)
+		code = cli_error(EXIT_NOT_FOUND,
+				 "%s: this mount has no remote: there is nothing to collect", name);
+	*ret_url = *of_mount;
+	return code;
+}
+
+static int parse_terms(const char *grace, const char *percent, struct gc *how)
+{
+	uint64_t value;
+
+	if (grace && (parse_duration(grace, &how->grace_ns) || how->grace_ns < 0))
+		return cli_usage_error("gc", "--grace %s: a time such as 24h is asked for", grace);
+	if (!percent)
+		return EXIT_DONE;
+	if (parse_u64(percent, &value) || value > 100)
+		return cli_usage_error("gc", "--rewrite-below %s: a percentage is asked for",
+				       percent);
+	how->keep_percent = (unsigned)value;
+	return EXIT_DONE;
+}
+
+static int collect(const char *url, const struct gc *how, bool json, struct progress *bar)
+{
+	cleanup_free char *message = NULL;
+	struct gc_totals totals;
+	int error = gc_run(url, how, &totals, &message);
+
+	progress_end(bar);
+	if (error)
+		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
+	if (json)
+		print_json(&totals, how->dry_run);
+	else
+		print_totals(&totals, how->dry_run);
+	return EXIT_DONE;
+}
+
+int command_gc(int argc, char **argv)
+{
+	bool json = false, dry_run = false;
+	const char *grace = NULL, *percent = NULL, *name, *url;
+	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"dry-run", 'n', &dry_run, NULL},
+					     {"grace", 0, NULL, &grace},
+					     {"rewrite-below", 0, NULL, &percent},
+					     {0}};
+	struct progress bar = {.label = "collecting"};
+	struct gc how = {.grace_ns = GC_GRACE_NS,
+			 .keep_percent = GC_KEEP_PERCENT,
+			 .progress = on_progress,
+			 .arg = &bar};
+	cleanup_free char *of_mount = NULL;
+	struct remote_limits limits;
+	int code, count = cli_parse("gc", argc, argv, options, &name, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("gc", "needs a TARGET");
+	code = parse_terms(grace, percent, &how);
+	if (code == EXIT_DONE)
+		code = mount_options_limits(&limits);
+	if (code == EXIT_DONE)
+		code = find_remote(name, &of_mount, &url);
+	if (code != EXIT_DONE)
+		return code;
+	how.dry_run = dry_run;
+	how.limits = &limits;
+	return collect(url, &how, json, &bar);
+}
