@@ -16,9 +16,9 @@ const char *mount_options_set_nodes(struct mount_options *o, const char *value)
 	o->nodes_auto = !strcmp(value, "auto");
 	if (o->nodes_auto)
 		return NULL;
-	if (parse_u64(value, &nodes) || nodes < 1 || nodes > LEASE_NODES_MAX)
+	if (parse_u64(value, &nodes) || nodes < 1 || nodes > NODES_MAX)
 		return "how many nodes write to the volume together, 1 to 1024, or auto";
-	o->volume.nodes = nodes < LEASE_NODES_MIN ? 0 : (unsigned)nodes;
+	o->volume.nodes = nodes < NODES_MIN ? 0 : (unsigned)nodes;
 	return NULL;
 }
 
@@ -34,7 +34,7 @@ static int take_count(struct mount_options *o, const struct node_names *names)
 				 names->from ? names->from : "no scheduler is recognized",
 				 names->from ? " does not say how many nodes there are"
 					     : " in the environment");
-	o->volume.nodes = names->count < LEASE_NODES_MIN ? 0 : names->count;
+	o->volume.nodes = names->count < NODES_MIN ? 0 : names->count;
 	return EXIT_DONE;
 }
 

@@ -33,14 +33,14 @@ static unsigned count(const char *value)
 {
 	uint64_t n;
 
-	return number(value, LEASE_NODES_MAX, &n) ? (unsigned)n : 0;
+	return number(value, NODES_MAX, &n) ? (unsigned)n : 0;
 }
 
 static void set_node(struct node_names *n, const char *name, const char *rank)
 {
 	uint64_t r;
 
-	if (name && node_name_valid(name))
+	if (name && options_node_name_valid(name))
 		snprintf(n->node, sizeof(n->node), "%s", name);
 	else if (number(rank, INT64_MAX, &r))
 		snprintf(n->node, sizeof(n->node), "node%s", rank);
@@ -92,7 +92,7 @@ static bool find_ranks(get_fn get, const char *all_name, const char *local_name,
 	n->from = from;
 	if (number(text(get, all_name), INT64_MAX, &all) &&
 	    number(text(get, local_name), INT64_MAX, &local) && local && all % local == 0 &&
-	    all / local <= LEASE_NODES_MAX)
+	    all / local <= NODES_MAX)
 		n->count = (unsigned)(all / local);
 	set_run(n, text(get, "PMIX_NAMESPACE"));
 	return true;

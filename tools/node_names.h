@@ -4,14 +4,13 @@
 #define EPOCHFS_TOOLS_NODE_NAMES_H
 
 #include <stdbool.h>
-#include "lib/format/lease.h"
-#include "lib/format/names.h"
+#include "lib/volume/options.h"
 
 struct node_names {
 	const char *from; /* the scheduler's name; NULL: none was recognized */
 	unsigned count;	  /* nodes; 0: it does not say */
-	char node[NODE_NAME_MAX + 1];
-	char run[LEASE_NAME_MAX + 1]; /* "": it does not say */
+	char node[NODE_TEXT_MAX];
+	char run[RUN_TEXT_MAX]; /* "": it does not say */
 };
 
 /*

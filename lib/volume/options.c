@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/format/lease.h"
+#include "lib/format/names.h"
 #include "lib/util/clock.h"
 
 #define DEFAULT_MIN_FREE 10
@@ -26,6 +28,15 @@ void volume_options_init(struct volume_options *o)
 		.refresh_ns = DEFAULT_REFRESH,
 		.on_epoch_timeout_ns = DEFAULT_ON_EPOCH,
 	};
+}
+
+_Static_assert(NODES_MIN == LEASE_NODES_MIN && NODES_MAX == LEASE_NODES_MAX &&
+		       NODE_TEXT_MAX == NODE_NAME_MAX + 1 && RUN_TEXT_MAX == LEASE_NAME_MAX + 1,
+	       "what may be asked for is what can be written");
+
+bool options_node_name_valid(const char *name)
+{
+	return node_name_valid(name);
 }
 
 static int copy_text(const char **text)

@@ -14,6 +14,11 @@
 #define LEASE_MIN_NS   INT64_C(1000000000)
 #define LEASE_MAX_NS   INT64_C(3600000000000)
 #define REFRESH_MIN_NS INT64_C(100000000)
+/* Of nodes, where it is not 0; and what the names of node and run may take with their NUL then. */
+#define NODES_MIN     2
+#define NODES_MAX     1024
+#define NODE_TEXT_MAX 64
+#define RUN_TEXT_MAX  256
 /* Of on_epoch_timeout_ns. */
 #define ON_EPOCH_TIMEOUT_MIN_NS INT64_C(100000000)
 
@@ -64,6 +69,9 @@ struct volume_options {
 	void *give_up_arg;
 	unsigned threads; /* of the upload and fetch pipelines; 0: one a core, at most 8 */
 };
+
+/* Whether this can be the name of a node of a set: 1 to 63 bytes of [A-Za-z0-9._-], the first a letter or a digit. */
+bool options_node_name_valid(const char *name);
 
 /* All defaults; the strings are static. */
 void volume_options_init(struct volume_options *o);
