@@ -8,87 +8,11 @@
 #include <string.h>
 #include "lib/util/clock.h"
 #include "lib/volume/control_internal.h"
+#include "lib/volume/control_request.h"
 #include "lib/volume/drop.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/usage.h"
-
-static inline void cleanup_json_fn(json_t **j)
-{
-	json_decref(*j);
-}
-#define cleanup_json CLEANUP(cleanup_json_fn)
-
-struct request {
-	struct volume *vol;
-	const json_t *json;
-	interrupted_fn interrupted;
-	void *arg;
-	json_t *answer;	    /* set by the operation */
-	char message[1024]; /* why it failed; empty: what errno says */
-};
-
-static int fail(struct request *r, int error, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static int fail(struct request *r, int error, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(r->message, sizeof(r->message), fmt, ap);
-	va_end(ap);
-	return error;
-}
-
-/* ---- fields of a request ---- */
-
-static const char *text_of(const struct request *r, const char *key)
-{
-	return json_string_value(json_object_get(r->json, key));
-}
-
-/* 0; -ENOENT where the key is missing; or what is wrong with it. */
-static int number_of(struct request *r, const char *key, uint64_t *ret_number)
-{
-	const json_t *value = json_object_get(r->json, key);
-	json_int_t number = json_integer_value(value);
-
-	if (!value || json_is_null(value))
-		return -ENOENT;
-	if (!json_is_integer(value) || number < 0)
-		return fail(r, -EINVAL, "\"%s\" is not a number from 0", key);
-	*ret_number = (uint64_t)number;
-	return 0;
-}
-
-/* The epoch that a key names, by text or number. */
-static int epoch_of(struct request *r, const char *key, uint64_t *ret_number)
-{
-	const char *text = text_of(r, key);
-	char digits[24];
-	uint64_t number;
-	int error;
-
-	if (!text) {
-		error = number_of(r, key, &number);
-		if (error == -ENOENT)
-			return fail(r, -EINVAL, "no epoch is given");
-		if (error)
-			return error;
-		snprintf(digits, sizeof(digits), "%" PRIu64, number);
-		text = digits;
-	}
-	error = epochs_resolve(r->vol, text, ret_number);
-	if (error == -ENOENT)
-		return fail(r, error, "there is no epoch %s: `epochfs log` lists those there are",
-			    text);
-	if (error == -EINVAL)
-		return fail(r, error,
-			    "%s names no epoch: give a number, step=N, latest, current, a tag, or "
-			    "@AGE such as @2h",
-			    text);
-	return error;
-}
 
 static int answer_epoch(struct request *r, uint64_t number)
 {
@@ -108,18 +32,20 @@ static int op_status(struct request *r)
 static int tag_failure(struct request *r, int error, const char *tag)
 {
 	if (error == -EOPNOTSUPP)
-		return fail(
+		return request_fail(
 			r, error,
 			"the epoch of several nodes is there once all have sealed: tag it then, "
 			"with epochfs tag and step=N");
 	if (error == -EEXIST)
-		return fail(r, error, "the tag %s is taken: untag it first, or choose another name",
-			    tag);
+		return request_fail(r, error,
+				    "the tag %s is taken: untag it first, or choose another name",
+				    tag);
 	if (error == -EINVAL)
-		return fail(r, error,
-			    "%s cannot be a tag: not only digits, no '/', no '.' in front, none "
-			    "of latest, current, torn",
-			    tag);
+		return request_fail(
+			r, error,
+			"%s cannot be a tag: not only digits, no '/', no '.' in front, none "
+			"of latest, current, torn",
+			tag);
 	return error;
 }
 
@@ -127,17 +53,18 @@ static int op_commit(struct request *r)
 {
 	struct epochs_seal how = {
 		.trigger = "commit",
-		.tag = text_of(r, "tag"),
-		.message = text_of(r, "message"),
+		.tag = request_text(r, "tag"),
+		.message = request_text(r, "message"),
 	};
 	uint64_t number;
-	int error = number_of(r, "step", &how.step);
+	int error = request_number(r, "step", &how.step);
 
 	if (error && error != -ENOENT)
 		return error;
 	how.has_step = !error;
 	if (how.message && strlen(how.message) > RECORD_TEXT_MAX)
-		return fail(r, -EINVAL, "the message is longer than %u bytes", RECORD_TEXT_MAX);
+		return request_fail(r, -EINVAL, "the message is longer than %u bytes",
+				    RECORD_TEXT_MAX);
 	error = epochs_seal(r->vol, &how, &number);
 	if (error)
 		return how.tag ? tag_failure(r, error, how.tag) : error;
@@ -157,22 +84,22 @@ static int op_wait(struct request *r)
 {
 	uint64_t number = 0, ms;
 	int64_t timeout_ns = -1;
-	int error = json_object_get(r->json, "epoch") ? epoch_of(r, "epoch", &number) : 0;
+	int error = json_object_get(r->json, "epoch") ? request_epoch(r, "epoch", &number) : 0;
 
 	if (error)
 		return error;
-	error = number_of(r, "timeout_ms", &ms);
+	error = request_number(r, "timeout_ms", &ms);
 	if (!error)
 		timeout_ns = ms < INT64_MAX / NS_PER_MS ? (int64_t)ms * NS_PER_MS : -1;
 	else if (error != -ENOENT)
 		return error;
 	error = epochs_wait(r->vol, number, timeout_ns, r->interrupted, r->arg);
 	if (error == -ETIMEDOUT)
-		return fail(r, error,
-			    "not durable in time; it is kept here and goes on uploading: "
-			    "`epochfs status` says what is pending");
+		return request_fail(r, error,
+				    "not durable in time; it is kept here and goes on uploading: "
+				    "`epochfs status` says what is pending");
 	if (error == -EBUSY)
-		return fail(
+		return request_fail(
 			r, error,
 			"another writer has taken the volume over: nothing is uploaded from here any "
 			"more; `epochfs status` says who");
@@ -184,12 +111,12 @@ static int op_wait(struct request *r)
 static int op_rollback(struct request *r)
 {
 	uint64_t number, made;
-	int error = epoch_of(r, "epoch", &number);
+	int error = request_epoch(r, "epoch", &number);
 
 	if (!error)
 		error = epochs_rollback(r->vol, number, &made);
 	if (error == -EOPNOTSUPP)
-		return fail(
+		return request_fail(
 			r, error,
 			"several nodes write to this volume and go back together: unmount it on "
 			"all of them, and mount it again: each begins from the newest complete "
@@ -200,7 +127,7 @@ static int op_rollback(struct request *r)
 static int op_rm(struct request *r)
 {
 	uint64_t number;
-	int error = epoch_of(r, "epoch", &number);
+	int error = request_epoch(r, "epoch", &number);
 
 	if (error)
 		return error;
@@ -209,20 +136,20 @@ static int op_rm(struct request *r)
 		cleanup_buf struct buf why = {0};
 
 		drop_refusal(r->vol, number, &why);
-		return fail(r, error, "%s", buf_str(&why));
+		return request_fail(r, error, "%s", buf_str(&why));
 	}
 	return error ? error : answer_epoch(r, number);
 }
 
 static int op_tag(struct request *r)
 {
-	const char *name = text_of(r, "name");
+	const char *name = request_text(r, "name");
 	uint64_t number;
 	int error;
 
 	if (!name)
-		return fail(r, -EINVAL, "no name is given for the tag");
-	error = epoch_of(r, "epoch", &number);
+		return request_fail(r, -EINVAL, "no name is given for the tag");
+	error = request_epoch(r, "epoch", &number);
 	if (error)
 		return error;
 	error = epochs_tag(r->vol, name, number, json_is_true(json_object_get(r->json, "replace")));
@@ -231,13 +158,13 @@ static int op_tag(struct request *r)
 
 static int op_untag(struct request *r)
 {
-	const char *name = text_of(r, "name");
+	const char *name = request_text(r, "name");
 	int error = name ? epochs_untag(r->vol, name) : -EINVAL;
 
 	if (!name)
-		return fail(r, error, "no name is given for the tag");
+		return request_fail(r, error, "no name is given for the tag");
 	if (error == -ENOENT)
-		return fail(r, error, "there is no tag %s", name);
+		return request_fail(r, error, "there is no tag %s", name);
 	r->answer = error ? NULL : json_object();
 	return error;
 }
@@ -245,143 +172,20 @@ static int op_untag(struct request *r)
 static int op_resolve(struct request *r)
 {
 	uint64_t number;
-	int error = epoch_of(r, "epoch", &number);
+	int error = request_epoch(r, "epoch", &number);
 
 	return error ? error : answer_epoch(r, number);
-}
-
-static int add_tag(void *arg, const char *name, uint64_t number)
-{
-	return json_object_set_new(arg, name, json_integer((json_int_t)number)) ? -ENOMEM : 0;
-}
-
-static int get_tags(struct volume *vol, json_t **ret_tags)
-{
-	json_t *tags = json_object();
-	int error = tags ? epochs_tag_each(vol, add_tag, tags) : -ENOMEM;
-
-	if (error)
-		json_decref(tags);
-	else
-		*ret_tags = tags;
-	return error;
 }
 
 static int op_tags(struct request *r)
 {
 	json_t *tags;
-	int error = get_tags(r->vol, &tags);
+	int error = request_tags(r->vol, &tags);
 
 	if (error)
 		return error;
 	r->answer = json_pack("{s:o}", "tags", tags);
 	return r->answer ? 0 : -ENOMEM;
-}
-
-/* ---- what is listed ---- */
-
-struct log_list {
-	json_t *epochs, *tags;
-};
-
-/* The epoch with the tags that name it. */
-static json_t *epoch_json(const struct epoch_info *e, json_t *tags)
-{
-	json_t *epoch = listing_epoch(e), *list = json_array(), *number;
-	const char *name;
-
-	json_object_foreach(tags, name,
-			    number) if ((uint64_t)json_integer_value(number) == e->number)
-		json_array_append_new(list, json_string(name));
-	if (!epoch || json_object_set_new(epoch, "tags", list)) {
-		json_decref(epoch);
-		return NULL;
-	}
-	return epoch;
-}
-
-static int add_epoch(void *arg, const struct epoch_info *e)
-{
-	struct log_list *list = arg;
-
-	return json_array_append_new(list->epochs, epoch_json(e, list->tags)) ? -ENOMEM : 0;
-}
-
-static int op_log(struct request *r)
-{
-	cleanup_json json_t *tags = NULL;
-	struct log_list list = {0};
-	int error = get_tags(r->vol, &tags);
-
-	if (error)
-		return error;
-	list.tags = tags;
-	list.epochs = json_array();
-	error = list.epochs ? epochs_each(r->vol, add_epoch, &list) : -ENOMEM;
-	if (error) {
-		json_decref(list.epochs);
-		return error;
-	}
-	r->answer = json_pack("{s:o}", "epochs", list.epochs);
-	return r->answer ? 0 : -ENOMEM;
-}
-
-static int op_show(struct request *r)
-{
-	cleanup_tree struct tree *tree = NULL;
-	cleanup_json json_t *tags = NULL;
-	struct epoch_info info = {0};
-	uint64_t number;
-	int error = epoch_of(r, "epoch", &number);
-
-	if (!error)
-		error = get_tags(r->vol, &tags);
-	if (!error)
-		error = epochs_tree(r->vol, number, &tree);
-	if (!error)
-		error = epochs_get(r->vol, number, &info);
-	if (error)
-		return error;
-	r->answer = json_pack("{s:o, s:o}", "epoch", epoch_json(&info, tags), "files",
-			      listing_files(tree));
-	epoch_info_free(&info);
-	return r->answer ? 0 : -ENOMEM;
-}
-
-/* The epoch before this one that is still there: of its record, else by number; 0: none. */
-static int epoch_before(struct request *r, uint64_t number, uint64_t *ret_before)
-{
-	struct epoch_info info = {0};
-	int64_t sealed_ns;
-	uint64_t before;
-	int error = epochs_get(r->vol, number, &info);
-
-	if (error)
-		return error;
-	before = info.record.parent;
-	epoch_info_free(&info);
-	while (before && epochs_sealed_ns(r->vol, before, &sealed_ns) == -ENOENT)
-		before--;
-	*ret_before = before;
-	return 0;
-}
-
-static int op_diff(struct request *r)
-{
-	cleanup_tree struct tree *from = NULL, *to = NULL;
-	uint64_t from_number = 0, to_number;
-	int error = epoch_of(r, "to", &to_number);
-
-	if (!error)
-		error = json_object_get(r->json, "from") ? epoch_of(r, "from", &from_number)
-							 : epoch_before(r, to_number, &from_number);
-	if (!error && from_number)
-		error = epochs_tree(r->vol, from_number, &from);
-	if (!error)
-		error = epochs_tree(r->vol, to_number, &to);
-	if (!error)
-		error = listing_diff(from, to, &r->answer);
-	return error;
 }
 
 static int op_usage(struct request *r)
@@ -397,16 +201,17 @@ static int op_usage(struct request *r)
 static int op_fetch(struct request *r)
 {
 	struct control_range range = {0};
-	int error = epoch_of(r, "epoch", &range.epoch);
+	int error = request_epoch(r, "epoch", &range.epoch);
 
 	if (!error)
-		error = number_of(r, "entry", &range.entry);
+		error = request_number(r, "entry", &range.entry);
 	if (!error)
-		error = number_of(r, "offset", &range.offset);
+		error = request_number(r, "offset", &range.offset);
 	if (!error)
-		error = number_of(r, "length", &range.length);
+		error = request_number(r, "length", &range.length);
 	if (error == -ENOENT && range.epoch)
-		return fail(r, -EINVAL, "\"entry\", \"offset\" and \"length\" are asked for");
+		return request_fail(r, -EINVAL,
+				    "\"entry\", \"offset\" and \"length\" are asked for");
 	if (error)
 		return error;
 	error = control_fetch(r->vol, &range, r->interrupted, r->arg);
@@ -416,14 +221,14 @@ static int op_fetch(struct request *r)
 
 static int op_durability(struct request *r)
 {
-	const char *value = text_of(r, "value");
+	const char *value = request_text(r, "value");
 	int64_t until = INT64_MAX;
 	uint64_t ms;
 	int error;
 
 	if (!value || (strcmp(value, "remote") != 0 && strcmp(value, "local") != 0))
-		return fail(r, -EINVAL, "\"value\" is local or remote");
-	error = number_of(r, "for_ms", &ms);
+		return request_fail(r, -EINVAL, "\"value\" is local or remote");
+	error = request_number(r, "for_ms", &ms);
 	if (error && error != -ENOENT)
 		return error;
 	if (!error && ms < INT64_MAX / 2 / NS_PER_MS)
@@ -448,22 +253,23 @@ static const struct {
 	const char *name;
 	int (*run)(struct request *r);
 } operations[] = {
-	{"status", op_status}, {"log", op_log},		{"commit", op_commit},
-	{"seal", op_seal},     {"wait", op_wait},	{"rollback", op_rollback},
-	{"rm", op_rm},	       {"tag", op_tag},		{"untag", op_untag},
-	{"tags", op_tags},     {"resolve", op_resolve}, {"show", op_show},
-	{"diff", op_diff},     {"finish", op_finish},	{"durability", op_durability},
-	{"fetch", op_fetch},   {"usage", op_usage},
+	{"status", op_status},	{"log", request_log},	 {"commit", op_commit},
+	{"seal", op_seal},	{"wait", op_wait},	 {"rollback", op_rollback},
+	{"rm", op_rm},		{"tag", op_tag},	 {"untag", op_untag},
+	{"tags", op_tags},	{"resolve", op_resolve}, {"show", request_show},
+	{"diff", request_diff}, {"finish", op_finish},	 {"durability", op_durability},
+	{"fetch", op_fetch},	{"usage", op_usage},
 };
 
 static int run(struct request *r)
 {
-	const char *op = text_of(r, "op");
+	const char *op = request_text(r, "op");
 
 	for (size_t i = 0; op && i < sizeof(operations) / sizeof(*operations); i++)
 		if (strcmp(operations[i].name, op) == 0)
 			return operations[i].run(r);
-	return fail(r, -EOPNOTSUPP, "unknown request: is the command newer than the mount?");
+	return request_fail(r, -EOPNOTSUPP,
+			    "unknown request: is the command newer than the mount?");
 }
 
 static const char *errno_text(int error)
@@ -493,8 +299,9 @@ int volume_control(struct volume *vol, const char *request, size_t len, interrup
 {
 	json_t *json = json_loadb(request, len, JSON_REJECT_DUPLICATES, NULL);
 	struct request r = {.vol = vol, .json = json, .interrupted = interrupted, .arg = arg};
-	int error = json_is_object(json) ? run(&r)
-					 : fail(&r, -EINVAL, "the request is not a JSON object");
+	int error = json_is_object(json)
+			    ? run(&r)
+			    : request_fail(&r, -EINVAL, "the request is not a JSON object");
 	char *text = NULL;
 
 	if (error)

@@ -310,7 +310,7 @@ def options_of_the_man_page():
 
 
 def options_of_the_program():
-    source = (REPO / "tools/mount_options.c").read_text()
+    source = (REPO / "tools/mount_table.c").read_text()
     return set(re.findall(r'^\t\{"([a-z_-]+)", (?!ignore)', source, re.M))
 
 
