@@ -169,7 +169,7 @@ $(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
 # What is preloaded into the daemon has no sanitizer of its own.
 $(O)/tests/libcalls.so: tests/crash/calls.c $(O)/flags
 	$(call say,CC,$<)
-	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $<
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $<
 
 .SECONDARY:
 -include $(shell [ -d $(O) ] && find $(O) -name '*.d')

@@ -9,11 +9,11 @@
 #include "lib/remote/http_internal.h"
 #include "lib/util/clock.h"
 
-#define CONNECTIONS_MAX	    256
-#define CONNECT_DEFAULT	    (10 * NS_PER_S)
-#define REDIRECTS_MAX	    5
-#define BUFFER_SIZE	    (256L << 10)
-#define CONTINUE_FROM	    (1U << 20) /* bodies from here on wait for "100 Continue" */
+#define CONNECTIONS_MAX 256
+#define CONNECT_DEFAULT (10 * NS_PER_S)
+#define REDIRECTS_MAX	5
+#define BUFFER_SIZE	(256L << 10)
+#define CONTINUE_FROM	(1U << 20) /* bodies from here on wait for "100 Continue" */
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 static CURLcode curl_ready;

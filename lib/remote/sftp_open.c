@@ -7,11 +7,11 @@
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 
-#define DEFAULT_CONNECT_NS  (10 * NS_PER_S)
-#define DEFAULT_STALL_NS    (30 * NS_PER_S)
-#define DEFAULT_TOTAL_NS    (600 * NS_PER_S)
-#define ARGV_MAX	    64
-#define KNOWN_HOSTS	    "~/.ssh/known_hosts"
+#define DEFAULT_CONNECT_NS (10 * NS_PER_S)
+#define DEFAULT_STALL_NS   (30 * NS_PER_S)
+#define DEFAULT_TOTAL_NS   (600 * NS_PER_S)
+#define ARGV_MAX	   64
+#define KNOWN_HOSTS	   "~/.ssh/known_hosts"
 
 /* What the URL says, decoded. Free with parts_free. */
 struct parts {

@@ -181,7 +181,8 @@ static bool is_quick(struct check *c, struct mover *m)
 
 static void measure_throughput(struct check *c, uint8_t *data, size_t len)
 {
-	unsigned many = c->how->limits.connections ? c->how->limits.connections : REMOTE_CONNECTIONS;
+	unsigned many =
+		c->how->limits.connections ? c->how->limits.connections : REMOTE_CONNECTIONS;
 	struct mover movers[MANY_MAX] = {0};
 	char name[32];
 

@@ -11,7 +11,6 @@
  * is no regular file (pipes, sockets, /dev/fuse), to memory files, or to the standard streams. The
  * wrapped names are those that epochfs and SQLite are linked to (nm -D --undefined-only).
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/fs.h>
