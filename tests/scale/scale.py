@@ -6,7 +6,7 @@
 
 An OSD and a gateway are killed while epochs are uploaded; they come back; another OSD and the other
 gateway are killed while a machine with an empty cache restores. Then every byte is compared, and
-fsck reads all data. Prints what happened; exit code 1 where a byte or an epoch is missing.
+fsck reads all data. Then eight nodes write one checkpoint (nodes.py). Prints what happened; exit code 1 where a byte or an epoch is missing.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import tempfile
 import time
 
 from cluster import Cluster
+from nodes import nodes_through_failures
 
 FILE_MIB = 64
 
@@ -140,18 +141,29 @@ def restore_through_failures(scale):
     print(scale.epochfs("fsck", "--read-data", scale.url).stdout.strip())
 
 
+def all_is_back(scale):
+    scale.cluster.start_osd(1)
+    scale.cluster.wait_osds(scale.cluster.osd_count)
+    scale.cluster.start_one_gateway(1)
+    scale.cluster.wait_clean()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--mib", type=int, default=512, help="MiB of new data an epoch")
+    parser.add_argument("--nodes-only", action="store_true", help="only the eight nodes")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="epochfs-scale-") as folder:
         with Cluster(os.path.join(folder, "cluster")) as cluster:
             scale = Scale(os.path.realpath(options.program), folder, cluster)
             scale.say("%d OSDs at size 2, %d gateways" % (cluster.osd_count, cluster.gateway_count))
             try:
-                upload_through_failures(scale, options.mib)
-                restore_through_failures(scale)
+                if not options.nodes_only:
+                    upload_through_failures(scale, options.mib)
+                    restore_through_failures(scale)
+                    all_is_back(scale)
+                nodes_through_failures(scale)
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 return 1
