@@ -23,6 +23,9 @@
  * but no more than this part of the whole. */
 #define AHEAD_BYTES ((uint64_t)64 << 20)
 #define AHEAD_PART  16
+/* Writers whom the daemon does not see want so many times that: one file alone may take it all before
+ * the evictor looks again. */
+#define AHEAD_OF_UNSEEN 4
 /* Versions evicted in one transaction. */
 #define BATCH 64
 
@@ -266,7 +269,7 @@ uint64_t evictor_make_room(struct volume *vol, uint64_t bytes)
 
 bool evictor_keeps_ahead(struct volume *vol)
 {
-	return evictor_make_room(vol, bytes_ahead(vol)) == 0;
+	return evictor_make_room(vol, AHEAD_OF_UNSEEN * bytes_ahead(vol)) == 0;
 }
 
 /* ---- the thread ---- */

@@ -21,8 +21,8 @@ void evictor_kick(struct volume *vol);
 /* Evicts what it takes for `bytes` more, and gives by how many bytes the limits are still passed.
  * Without locks. */
 uint64_t evictor_make_room(struct volume *vol, uint64_t bytes);
-/* Whether a writer whom the daemon does not see may begin: the room that the evictor keeps ahead is
- * there, or is now made. Without locks. */
+/* Whether a writer whom the daemon does not see may begin: some times the room that the evictor keeps
+ * ahead is there, or is now made. Without locks. */
 bool evictor_keeps_ahead(struct volume *vol);
 /* "cache": {"bytes","dirty_bytes","free_bytes"[,"limit_bytes"]} for status. */
 int evictor_status(struct volume *vol, json_t *status);
