@@ -175,6 +175,8 @@ struct tree_counts {
 /* Decodes all, and takes over `data` (of malloc) where it succeeds: 0, -EBADMSG, -EPROTONOSUPPORT,
  * -ENOMEM. */
 int tree_decode(void *data, size_t len, unsigned int flags, struct tree **ret_tree);
+/* A tree of nothing but this root (name "", type TREE_DIR): 0, -EINVAL, -ENOMEM. */
+int tree_of_root(const struct tree_entry *root, struct tree **ret_tree);
 struct tree *tree_ref(struct tree *t);
 /* NULL is allowed. */
 void tree_unref(struct tree *t);

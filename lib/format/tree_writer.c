@@ -157,3 +157,24 @@ int tree_writer_finish(struct tree_writer *w)
 	wire_put_crc(w->out, w->start);
 	return buf_error(w->out);
 }
+
+int tree_of_root(const struct tree_entry *root, struct tree **ret_tree)
+{
+	cleanup_tree_writer struct tree_writer *w = NULL;
+	cleanup_buf struct buf data = {0};
+	int error = tree_writer_new(&data, 0, &w);
+	size_t len;
+	void *bytes;
+
+	if (!error)
+		error = tree_writer_add(w, root);
+	if (!error)
+		error = tree_writer_finish(w);
+	if (error)
+		return error;
+	bytes = buf_steal(&data, &len);
+	error = tree_decode(bytes, len, 0, ret_tree);
+	if (error)
+		free(bytes);
+	return error;
+}

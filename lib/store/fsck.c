@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/format/index.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 #define READ_TRIES 3
@@ -121,21 +122,6 @@ struct store *store_fsck_store(struct store_fsck *f)
 	return f->store;
 }
 
-int fsck_reserve(void **items, size_t *cap, size_t count, size_t size)
-{
-	size_t more = *cap ? *cap * 2 : 64;
-	void *grown;
-
-	if (count < *cap)
-		return 0;
-	grown = reallocarray(*items, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*items = grown;
-	*cap = more;
-	return 0;
-}
-
 bool fsck_ends(int error)
 {
 	return error == -ENOMEM || error == -ECANCELED || error == -ECONNREFUSED ||
@@ -156,7 +142,7 @@ void fsck_done(struct store_fsck *f, uint64_t bytes)
 static int add_pack(struct store_fsck *f, const struct hash *id, uint64_t size, bool missing)
 {
 	struct fsck_pack *p;
-	int error = fsck_reserve((void **)&f->packs, &f->pack_cap, f->pack_count, sizeof(*p));
+	int error = array_reserve((void **)&f->packs, &f->pack_cap, f->pack_count, sizeof(*p));
 
 	if (error)
 		return error;
@@ -196,7 +182,8 @@ int store_fsck_note(struct store_fsck *f, const char *key, uint64_t size)
 	if (index_key_parse(key, &epoch, &object.id))
 		return 0;
 	strcpy(object.key, key); /* index_key_parse knows its length */
-	error = fsck_reserve((void **)&f->objects, &f->object_cap, f->object_count, sizeof(object));
+	error = array_reserve((void **)&f->objects, &f->object_cap, f->object_count,
+			      sizeof(object));
 	if (error)
 		return error;
 	f->objects[f->object_count++] = object;
@@ -247,7 +234,7 @@ static int add_row(struct store_fsck *f, const struct hash *pack, const struct p
 	int error = fsck_pack_number(f, pack, &row.pack);
 
 	if (!error)
-		error = fsck_reserve((void **)&f->rows, &f->row_cap, f->row_count, sizeof(row));
+		error = array_reserve((void **)&f->rows, &f->row_cap, f->row_count, sizeof(row));
 	if (error || f->row_count >= ROW_NONE - 1)
 		return error ? error : -ENOMEM;
 	i = hash_index_find(&f->rows_by_chunk, f->rows, sizeof(row), &row.chunk);

@@ -64,8 +64,6 @@ struct store_fsck {
 void fsck_done(struct store_fsck *f, uint64_t bytes);
 /* Whether an error says that the remote is away, or that going on is senseless. */
 bool fsck_ends(int error);
-/* Room for one more item: 0 or -ENOMEM. */
-int fsck_reserve(void **items, size_t *cap, size_t count, size_t size);
 /* The number of the pack, noted as missing where it is not there: -ENOMEM. */
 int fsck_pack_number(struct store_fsck *f, const struct hash *id, uint32_t *ret_number);
 

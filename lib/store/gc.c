@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 /* ---- the index of the store that reads trees and recipes, and writes packs ---- */
@@ -164,21 +165,6 @@ struct store *store_gc_store(struct store_gc *g)
 	return g->store;
 }
 
-int gc_reserve(void **items, size_t *cap, size_t count, size_t size)
-{
-	size_t more = *cap ? *cap * 2 : 64;
-	void *grown;
-
-	if (count < *cap)
-		return 0;
-	grown = reallocarray(*items, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*items = grown;
-	*cap = more;
-	return 0;
-}
-
 void gc_progress(struct store_gc *g, const char *phase, uint64_t done, uint64_t total)
 {
 	SCOPED_LOCK(&g->lock);
@@ -195,8 +181,8 @@ int gc_pack_number(struct store_gc *g, const struct hash *id, uint32_t *ret_numb
 
 	if (i == HASH_INDEX_NONE) {
 		i = (uint32_t)g->pack_count;
-		error = gc_reserve((void **)&g->packs, &g->pack_cap, g->pack_count,
-				   sizeof(*g->packs));
+		error = array_reserve((void **)&g->packs, &g->pack_cap, g->pack_count,
+				      sizeof(*g->packs));
 		if (error)
 			return error;
 		g->packs[i] = (struct gc_pack){.id = *id};
@@ -212,7 +198,7 @@ int gc_pack_number(struct store_gc *g, const struct hash *id, uint32_t *ret_numb
 int gc_add_object(struct store_gc *g, uint64_t number, const struct hash *id, uint64_t size)
 {
 	uint32_t i = (uint32_t)g->object_count;
-	int error = gc_reserve((void **)&g->objects, &g->object_cap, i, sizeof(*g->objects));
+	int error = array_reserve((void **)&g->objects, &g->object_cap, i, sizeof(*g->objects));
 
 	if (error)
 		return error;
@@ -247,7 +233,7 @@ static int new_row(struct store_gc *g, const struct hash *chunk, const struct st
 	int error = gc_pack_number(g, &place->pack, &row.pack);
 
 	if (!error)
-		error = gc_reserve((void **)&g->rows, &g->row_cap, g->row_count, sizeof(row));
+		error = array_reserve((void **)&g->rows, &g->row_cap, g->row_count, sizeof(row));
 	if (error || g->row_count >= ROW_NONE - 1)
 		return error ? error : -ENOMEM;
 	g->packs[row.pack].named = true;
@@ -280,8 +266,8 @@ int gc_add_row(struct store_gc *g, const struct hash *chunk, const struct store_
 			g->row_count++;
 	}
 	if (!error)
-		error = gc_reserve((void **)&g->listed, &g->listed_cap, g->listed_count,
-				   sizeof(*g->listed));
+		error = array_reserve((void **)&g->listed, &g->listed_cap, g->listed_count,
+				      sizeof(*g->listed));
 	if (error)
 		return error;
 	g->listed[g->listed_count++] = number;

@@ -83,8 +83,6 @@ struct store_gc {
 		lock; /* guards what store_gc_write adds to rows while its batch looks them up, and calls of progress */
 };
 
-/* Room for one more item: 0 or -ENOMEM. */
-int gc_reserve(void **items, size_t *cap, size_t count, size_t size);
 /* The number of the pack, added where it is not there. */
 int gc_pack_number(struct store_gc *g, const struct hash *id, uint32_t *ret_number);
 /* Notes a place that the newest object names. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/format/index.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 #define READ_TRIES 3
@@ -73,7 +74,7 @@ static int note_object(void *arg, const char *key, uint64_t size)
 
 	if (index_key_parse(key, &o.number, &o.id))
 		return 0;
-	error = gc_reserve((void **)&l->objects, &l->cap, l->count, sizeof(o));
+	error = array_reserve((void **)&l->objects, &l->cap, l->count, sizeof(o));
 	if (!error)
 		l->objects[l->count++] = o;
 	return error;

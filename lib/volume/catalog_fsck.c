@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/format/gc_list.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/catalog_internal.h"
 #include "lib/volume/records.h"
@@ -16,21 +17,6 @@
 
 /* Recipes wait for the remote: several at once. */
 #define RECIPE_READERS 8
-
-int fsck_grow(void **items, size_t *cap, size_t count, size_t size)
-{
-	size_t more = *cap ? *cap * 2 : 64;
-	void *grown;
-
-	if (count < *cap)
-		return 0;
-	grown = reallocarray(*items, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*items = grown;
-	*cap = more;
-	return 0;
-}
 
 bool fsck_fatal(int error)
 {
@@ -69,7 +55,7 @@ static int note_epoch(void *arg, const char *key, uint64_t size)
 	(void)size;
 	if (epoch_key_parse(key, &number))
 		return 0;
-	error = fsck_grow((void **)&f->epochs, &f->epoch_cap, f->epoch_count, sizeof(number));
+	error = array_reserve((void **)&f->epochs, &f->epoch_cap, f->epoch_count, sizeof(number));
 	if (!error)
 		f->epochs[f->epoch_count++] = number;
 	return error;
@@ -77,7 +63,7 @@ static int note_epoch(void *arg, const char *key, uint64_t size)
 
 static int note_key(struct fsck_keys *k, const char *key)
 {
-	int error = fsck_grow((void **)&k->keys, &k->cap, k->count, sizeof(char *));
+	int error = array_reserve((void **)&k->keys, &k->cap, k->count, sizeof(char *));
 
 	if (error)
 		return error;

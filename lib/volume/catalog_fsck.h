@@ -65,7 +65,6 @@ struct fsck {
 	struct catalog_progress progress;
 };
 
-int fsck_grow(void **items, size_t *cap, size_t count, size_t size);
 void fsck_problem(struct fsck *f, const char *key, const char *where, const char *what);
 /* Notes that a path (or the tree, "") of an epoch is hit. With a pack, key and text are not looked at.
  */

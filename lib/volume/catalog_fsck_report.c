@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 #define TEXT_IN_PACK "a damaged chunk"
@@ -25,7 +26,7 @@ static void hit_id(const char *path, size_t pack, const char *key, const char *t
 static int add_hit(struct fsck *f, const struct fsck_hit *hit)
 {
 	struct fsck_hit *h;
-	int error = fsck_grow((void **)&f->hits, &f->hit_cap, f->hit_count, sizeof(*h));
+	int error = array_reserve((void **)&f->hits, &f->hit_cap, f->hit_count, sizeof(*h));
 
 	if (error)
 		return error;

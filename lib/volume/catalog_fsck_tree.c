@@ -9,6 +9,7 @@
 #include "lib/format/recipe.h"
 #include "lib/format/tree.h"
 #include "lib/store/store.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 #define TEXT_TREE	"its tree is damaged or missing"
@@ -90,7 +91,7 @@ static int note_recipe(struct fsck *f, const struct hash *hash)
 
 	if (i != HASH_INDEX_NONE)
 		return 0;
-	error = fsck_grow((void **)&f->recipes, &f->recipe_cap, f->recipe_count, sizeof(r));
+	error = array_reserve((void **)&f->recipes, &f->recipe_cap, f->recipe_count, sizeof(r));
 	if (error)
 		return error;
 	f->recipes[f->recipe_count] = r;

@@ -134,34 +134,12 @@ static int add_change(const struct tree_change *c, void *arg)
 		       : 0;
 }
 
-/* A tree of nothing but its root. */
-static int empty_tree(struct tree **ret_tree)
-{
-	const struct tree_entry root = {.name = "", .type = TREE_DIR, .mode = 0755};
-	cleanup_tree_writer struct tree_writer *w = NULL;
-	cleanup_buf struct buf data = {0};
-	size_t len;
-	void *bytes;
-	int error = tree_writer_new(&data, 0, &w);
-
-	if (!error)
-		error = tree_writer_add(w, &root);
-	if (!error)
-		error = tree_writer_finish(w);
-	if (error)
-		return error;
-	bytes = buf_steal(&data, &len);
-	error = tree_decode(bytes, len, 0, ret_tree);
-	if (error)
-		free(bytes);
-	return error;
-}
-
 int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff)
 {
 	struct diff_lists lists = {json_array(), json_array(), json_array(), 0, 0};
+	const struct tree_entry root = {.name = "", .type = TREE_DIR, .mode = 0755};
 	cleanup_tree struct tree *nothing = NULL;
-	int error = a ? 0 : empty_tree(&nothing);
+	int error = a ? 0 : tree_of_root(&root, &nothing);
 	json_t *diff;
 
 	if (!error)

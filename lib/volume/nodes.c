@@ -212,11 +212,7 @@ static int get_base(struct volume *vol, uint64_t generation, uint64_t *ret_base)
 static int empty_tree(struct volume *vol, struct tree **ret_tree)
 {
 	struct tree_entry root = {.name = "", .type = TREE_DIR};
-	cleanup_tree_writer struct tree_writer *w = NULL;
-	cleanup_buf struct buf data = {0};
 	struct state_file f;
-	void *bytes;
-	size_t len;
 	int error;
 
 	pthread_mutex_lock(&vol->lock);
@@ -228,18 +224,7 @@ static int empty_tree(struct volume *vol, struct tree **ret_tree)
 	root.uid = f.uid;
 	root.gid = f.gid;
 	root.mtime_ns = f.mtime_ns;
-	error = tree_writer_new(&data, 0, &w);
-	if (!error)
-		error = tree_writer_add(w, &root);
-	if (!error)
-		error = tree_writer_finish(w);
-	if (error)
-		return error;
-	bytes = buf_steal(&data, &len);
-	error = tree_decode(bytes, len, 0, ret_tree);
-	if (error)
-		free(bytes);
-	return error;
+	return tree_of_root(&root, ret_tree);
 }
 
 static int base_tree(struct volume *vol, uint64_t base, struct tree **ret_tree)

@@ -44,25 +44,10 @@ static int count_change(const struct tree_change *c, void *arg)
 /* For the first epoch: a tree with the same root and nothing else, so that everything is added. */
 int tree_empty_like(const struct tree *tree, struct tree **ret_tree)
 {
-	cleanup_tree_writer struct tree_writer *w = NULL;
-	cleanup_buf struct buf data = {0};
 	struct tree_entry root;
-	int error = tree_writer_new(&data, 0, &w);
-	size_t len;
-	void *bytes;
 
 	tree_get(tree, 0, &root);
-	if (!error)
-		error = tree_writer_add(w, &root);
-	if (!error)
-		error = tree_writer_finish(w);
-	if (error)
-		return error;
-	bytes = buf_steal(&data, &len);
-	error = tree_decode(bytes, len, 0, ret_tree);
-	if (error)
-		free(bytes);
-	return error;
+	return tree_of_root(&root, ret_tree);
 }
 
 static int compare(const struct record_source *from, struct difference *d)
