@@ -101,7 +101,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -192,6 +192,9 @@ check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/libcalls.so ## ru
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100 --seed fresh" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --crashes 0 $(ARGS)'
+
+check-fault: ## let each system call on the cache's disk fail with ENOSPC and EIO (ARGS="--faults 100 --seed fresh" takes some)
+	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_fault -s --faults 0 $(ARGS)'
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \

@@ -306,6 +306,9 @@ def pytest_addoption(parser):
                      help="operations of the random test, each way")
     parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "10")),
                      help="how many calls of test_crash.py the daemon is killed after, each way; 0: all")
+    parser.addoption("--faults", type=int, default=int(os.environ.get("EPOCHFS_FAULTS", "3")),
+                     help="how many calls of test_fault.py fail, of each kind; 0: all")
+    parser.addoption("--fault-at", default="", help="the number of the one call that fails, or FIRST-LAST")
     parser.addoption("--crash-after", default="", help="the number of the one call to kill it after, or FIRST-LAST")
 
 

@@ -149,13 +149,14 @@ class Session:
                 self.mnt.process.wait(timeout=60)
         return self.mnt.process.poll() is not None
 
-    def check_promises(self):
-        for path, data in (self.promised or {}).items():
+    def check_promises(self, promised=None, root=None):
+        """In the live tree; or what was promised of another."""
+        for path, data in (promised or self.promised or {}).items():
             allowed = [data]
             if path in self.doing:
                 allowed.append(self.doing[path])
             try:
-                found = (self.mnt.path / path).read_bytes()
+                found = ((root or self.mnt.path) / path).read_bytes()
             except FileNotFoundError:
                 found = None
             # An edit in place that was cut off is what a disk would leave: some of the new over the old.

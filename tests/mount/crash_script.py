@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/crash/calls.c shares, and the script that runs over it: once through what happens to a checkpoint directory.
+
+test_crash.py kills the daemon after a call, test_fault.py lets calls fail. Each step of the script is a method, named in
+STEPS: a new one has to be listed there too.
+"""
+
+import os
+import struct
+
+from conftest import BIN, run
+from kill_session import Session, check_remote, check_tree
+
+LIBRARY = os.path.join(os.environ["EPOCHFS_UNITS"], "libcalls.so")
+
+
+class Calls:
+    """The numbers that the library shares."""
+
+    FORMAT = "=QQQQQ256s"
+
+    def __init__(self, path, kill_after=0, fail=(0, 0), error=0, below=None):
+        self.path, self.below = path, below
+        path.write_bytes(struct.pack(self.FORMAT, 0, kill_after, *fail, error, b""))
+
+    @property
+    def count(self):
+        return struct.unpack(self.FORMAT, self.path.read_bytes())[0]
+
+    @property
+    def failed(self):
+        """The call that failed first, and its file."""
+        return struct.unpack(self.FORMAT, self.path.read_bytes())[-1].rstrip(b"\0").decode()
+
+    def environment(self, monkeypatch):
+        monkeypatch.setenv("LD_PRELOAD", LIBRARY)
+        monkeypatch.setenv("EPOCHFS_CALLS", str(self.path))
+        if self.below:
+            monkeypatch.setenv("EPOCHFS_CALLS_BELOW", str(self.below))
+
+
+class Script(Session):
+    """What happens to a checkpoint directory, once."""
+
+    STEPS = ("write", "append", "seal", "edit", "fsync", "directory", "wait", "killed_writer", "mapping", "remove", "xattr",
+             "rename_best", "rollback", "untag", "drop", "unmount")
+
+    def __init__(self, mnt):
+        super().__init__(mnt)
+        self.sealed = {}  # number of an epoch -> what was promised when it was sealed
+
+    def append(self, path, version):
+        with open(self.mnt.path / path, "ab") as f:
+            f.write(b"line %d\n" % version)
+
+    def seal(self):
+        name = self.mnt.epochs_dir / ("s%d" % len(os.listdir(self.mnt.epochs_dir)))
+        os.mkdir(name)
+        self.sealed[int(os.readlink(name))] = dict(self.promised)
+
+    def wait(self):
+        self.mnt.wait_durable()
+
+    def xattr(self):
+        os.setxattr(self.mnt.path / "model", "user.step", b"2")
+
+    def rename_best(self):
+        self.doing = {"checkpoint-2/w": None}
+        os.rename(self.mnt.path / "checkpoint-2", self.mnt.path / "best")
+        self.promised["best/w"] = self.promised.pop("checkpoint-2/w")
+        self.doing = {}
+
+    def rollback(self):
+        self.mnt.rollback(2)
+
+    def untag(self):
+        os.unlink(min(self.tag_paths()))
+
+    def drop(self):
+        self.sealed.pop(1, None)
+        os.rmdir(self.mnt.epoch(1))
+
+    def unmount(self):
+        self.mnt.unmount()
+
+    def work(self):
+        self.write("model", 1)
+        self.append("train.log", 1)
+        self.seal()
+        self.write("model", 2)
+        self.write("new", 2)
+        self.append("train.log", 2)
+        self.edit("model", 12)
+        self.fsync("safe", 2)
+        self.directory("checkpoint-2", 2)
+        self.wait()
+        self.killed_writer("model")
+        self.mapping("mapped", 2)
+        self.remove("new")
+        self.xattr()
+        self.rename_best()
+        self.seal()
+        self.wait()
+        self.promised = None  # the tree of an epoch: only its wholeness is checked from here on
+        self.rollback()
+        self.untag()
+        self.drop()
+        self.wait()
+        self.unmount()
+
+    def check_sealed(self):
+        """What was there when an epoch was sealed is in it."""
+        for number, promised in self.sealed.items():
+            self.check_promises(promised, self.mnt.epoch(number))
+
+
+def check_after(session, tmp_path, edited):
+    """The machine goes on: what was promised is there, nothing is torn, and the remote has it too. `edited`: names that may be."""
+    mnt = session.mnt
+    mnt.mount(settle="1h")
+    session.check_promises()
+    check_tree(mnt.path, edited)
+    mnt.seal()
+    mnt.wait_durable()
+    session.check_sealed()
+    for number in mnt.epochs():
+        check_tree(mnt.epoch(number), edited)
+    mnt.unmount()
+    assert not [name for name in os.listdir(next(mnt.cache.iterdir()) / "objects") if name.endswith(".tmp")]
+    run(BIN, "fsck", "--read-data", mnt.url)
+    check_remote(mnt, tmp_path, edited)
+    mnt.empty_cache()
+    mnt.mount(settle="1h")
+    session.check_promises()
+    session.check_sealed()
+    check_tree(mnt.path, edited)
+    mnt.unmount()
