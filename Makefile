@@ -44,14 +44,16 @@ endif
 suffix_address  := -asan
 suffix_thread   := -tsan
 suffix_fuzz     := -fuzz
+suffix_afl      := -afl
 suffix_coverage := -coverage
 san_address     := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 san_thread      := -fsanitize=thread -fno-omit-frame-pointer
 san_fuzz        := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+san_afl         := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 san_coverage    := --coverage
 ifneq ($(SAN),)
 ifeq ($(suffix_$(SAN)),)
-$(error SAN=$(SAN) is unknown: use address, thread, fuzz or coverage)
+$(error SAN=$(SAN) is unknown: use address, thread, fuzz, afl or coverage)
 endif
 endif
 O := $(BUILD)$(suffix_$(SAN))
@@ -102,7 +104,7 @@ fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
 .PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-asan check-tsan lint format coverage fuzz \
-	fuzz-programs bench bench-parts install uninstall clean help FORCE
+	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
 
@@ -154,7 +156,14 @@ $(O)/tests/test_% : $(O)/tests/unit/test_%.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) $(check_libs) -lm
 
-# A fuzz target is also an ordinary test that replays tests/fuzz/corpus/<name>/.
+# A fuzz target is also an ordinary test that replays tests/fuzz/corpus/<name>/. Those whose name says tools may
+# use what is in fs/ and tools/, too. afl-clang-fast puts AFL++'s own loop in the place of libFuzzer's.
+$(O)/tests/fuzz_tools_% : $(O)/tests/fuzz/fuzz_tools_%.o $(O)/tests/fuzz/replay.o $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs) $(lib_libs) -lm
+$(O)/fuzz/fuzz_tools_% : $(O)/tests/fuzz/fuzz_tools_%.o $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) -fsanitize=fuzzer $(fuse_libs) $(lib_libs) -lm
 $(O)/tests/fuzz_% : $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) -lm
@@ -227,9 +236,18 @@ scale: ## a distributed S3 engine that loses OSDs and gateways during upload and
 	$(Q)$(MAKE) $(jobs) all
 	$(Q)tests/scale/scale.py $(abspath $(O)/epochfs) $(ARGS)
 
-fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz
-	$(Q)$(MAKE) $(jobs) SAN=fuzz CC=clang fuzz-programs
+FUZZER ?= libfuzzer
+fuzz_libfuzzer := SAN=fuzz CC=clang
+fuzz_afl       := SAN=afl CC=afl-clang-fast
+fuzz: ## build the fuzz targets with clang's libFuzzer, in $(BUILD)-fuzz/fuzz (FUZZER=afl: AFL++, in $(BUILD)-afl/fuzz)
+	$(Q)tests/tools/packages.sh fuzz
+	$(Q)AFL_QUIET=1 $(MAKE) $(jobs) $(or $(fuzz_$(FUZZER)),$(error FUZZER=$(FUZZER) is unknown: use libfuzzer or afl)) fuzz-programs
 fuzz-programs: $(fuzzers)
+
+MINUTES ?= 60
+fuzz-run: fuzz ## fuzz all targets in turn, MINUTES=60 in all, and end with a verdict (FUZZER=afl, ARGS="fuzz_tree ...")
+	$(Q)tests/tools/fuzz_run.py --fuzzer $(FUZZER) --minutes $(MINUTES) --bin $(BUILD)$(if $(filter afl,$(FUZZER)),-afl,-fuzz)/fuzz \
+		--out $(BUILD)-fuzz/found $(ARGS)
 
 bench: ## epochfs beside others: a table and a plot in $(O)/bench (ARGS="--quick"; see compare.py), an hour
 	$(Q)tests/tools/packages.sh bench
@@ -278,7 +296,7 @@ uninstall: ## remove what install put there
 		$(DESTDIR)$(SBINDIR)/mount.epochfs
 
 clean: ## remove the build folders
-	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-coverage
+	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-afl $(BUILD)-coverage
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16

@@ -42,6 +42,9 @@ int aws_from_role(struct aws_source *s, const struct aws_files *files,
 		  const struct credentials *base, const struct aws_role *role,
 		  struct credentials *ret_credentials);
 
+/* The credentials in what STS answers to AssumeRole and AssumeRoleWithWebIdentity: 0, -EBADMSG, -ENOMEM. */
+int aws_credentials_from_xml(const void *data, size_t len, struct credentials *ret_credentials);
+
 /* aws_source_json.c: the members AccessKeyId, SecretAccessKey, Expiration, and `token_name` of an
  * object: 0, -EBADMSG, -ENOMEM. */
 int aws_credentials_from_json(const void *data, size_t len, const char *token_name,

@@ -37,10 +37,10 @@ static int element(void *arg, const char *path, const char *text)
 	return 0;
 }
 
-static int decode(const struct buf *body, struct credentials *ret_credentials)
+int aws_credentials_from_xml(const void *data, size_t len, struct credentials *ret_credentials)
 {
 	struct answer a = {0};
-	int r = xml_each(body->data, body->len, element, &a);
+	int r = xml_each(data, len, element, &a);
 
 	if (r == 0 && (!a.credentials.key || !a.credentials.secret || !a.credentials.token))
 		r = -EBADMSG;
@@ -192,7 +192,7 @@ int aws_from_role(struct aws_source *s, const struct aws_files *files,
 					 strerror(-r));
 	if (answer.status != 200)
 		return refused(s, role, &answer);
-	r = decode(&answer.body, ret_credentials);
+	r = aws_credentials_from_xml(answer.body.data, answer.body.len, ret_credentials);
 	if (answer.body.data)
 		explicit_bzero(answer.body.data, answer.body.cap);
 	if (r == -EBADMSG)

@@ -5,9 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include "lib/util/parse.h"
-
-#define LINE_MAX_BYTES (REMOTE_KEY_MAX + 32)
 
 /* The exit codes of exec.h. */
 enum {
@@ -70,19 +67,6 @@ static int run(struct exec *e, const struct exec_verb *verb)
 
 /* ---- what it can besides */
 
-static struct exec_abilities parse_abilities(char *text)
-{
-	struct exec_abilities can = {0};
-	char *rest = NULL;
-
-	for (char *w = strtok_r(text, " \t\r\n", &rest); w; w = strtok_r(NULL, " \t\r\n", &rest)) {
-		can.range |= !strcmp(w, "range");
-		can.size |= !strcmp(w, "size");
-		can.put_if_absent |= !strcmp(w, "put-if-absent");
-	}
-	return can;
-}
-
 /* Asks once. Two threads may ask at the same time; the answers are the same. */
 static int abilities(struct exec *e, struct exec_abilities *ret_can)
 {
@@ -102,10 +86,8 @@ static int abilities(struct exec *e, struct exec_abilities *ret_can)
 		code = exec_run(e, &verb, said);
 		if (code < 0 && code != -EFBIG)
 			return code == -ENOENT ? -EACCES : code;
-		if (code == 0) {
-			buf_put_u8(&text, '\0');
-			can = parse_abilities((char *)text.data);
-		}
+		if (code == 0)
+			can = exec_abilities_parse(&text);
 		SCOPED_LOCK(&e->lock);
 		e->can = can;
 		e->asked = true;
@@ -174,46 +156,6 @@ struct exec_list {
 	void *arg;
 };
 
-/* "SIZE KEY": true where it is an object below the prefix. The key lies in the line. */
-static bool parse_line(char *line, const char *prefix, const char **ret_key, uint64_t *ret_size)
-{
-	char *blank = strchr(line, ' ');
-
-	if (!blank)
-		return false;
-	*blank = '\0';
-	if (parse_u64(line, ret_size) < 0 || !remote_key_valid(blank + 1) ||
-	    strncmp(blank + 1, prefix, strlen(prefix)) != 0)
-		return false;
-	*ret_key = blank + 1;
-	return true;
-}
-
-static int tell_lines(struct buf *text, const struct exec_list *list)
-{
-	char *line, *end;
-
-	buf_put_u8(text, '\0');
-	if (buf_error(text))
-		return -ENOMEM;
-	for (line = (char *)text->data; *line; line = end + 1) {
-		const char *key = NULL;
-		uint64_t size = 0;
-		int error;
-
-		end = strchr(line, '\n');
-		/* The program has ended well, so a line without an end is no part of one. */
-		if (!end || end - line > LINE_MAX_BYTES)
-			return -EIO;
-		*end = '\0';
-		error = parse_line(line, list->prefix, &key, &size) ? list->fn(list->arg, key, size)
-								    : 0;
-		if (error)
-			return error;
-	}
-	return 0;
-}
-
 /* Collected first, since fn may take its time and use the remote, for which there may be one place
  * only. */
 static int list_all(struct exec *e, const struct exec_list *list)
@@ -227,14 +169,11 @@ static int list_all(struct exec *e, const struct exec_list *list)
 		return 0;
 	if (error)
 		return error == -EFBIG || error == -EEXIST ? -EIO : error;
-	if (text.len && memchr(text.data, '\0', text.len))
-		error = -EIO;
-	if (!error && text.len && text.data[text.len - 1] != '\n')
-		error = -EIO;
-	if (error)
-		return remote_set_reason(&e->base, error, "%s list %s did not write lines",
-					 e->program, list->prefix);
-	return tell_lines(&text, list);
+	error = exec_list_parse(&text, list->prefix, list->fn, list->arg);
+	if (error == -EPROTO)
+		error = remote_set_reason(&e->base, -EIO, "%s list %s did not write lines",
+					  e->program, list->prefix);
+	return error;
 }
 
 static int exec_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
@@ -296,17 +235,14 @@ static int size_by_verb(struct exec *e, const char *key, uint64_t *ret_size)
 	struct exec_sink sink = {.out = &text, .want = REMOTE_TO_END, .max = 64};
 	const struct exec_verb verb = {.word = {"size", key}, .sink = &sink};
 	int error = run(e, &verb);
-	char *digits;
 
 	if (error)
 		return error == -EFBIG ? -EIO : error;
-	buf_put_u8(&text, '\0');
-	digits = (char *)text.data;
-	digits[strcspn(digits, "\r\n")] = '\0';
-	if (parse_u64(digits, ret_size) < 0)
+	error = exec_size_parse(&text, ret_size);
+	if (error == -EPROTO)
 		return remote_set_reason(&e->base, -EIO, "%s size %s did not write a number",
 					 e->program, key);
-	return 0;
+	return error;
 }
 
 static int size_by_get(struct exec *e, const char *key, uint64_t *ret_size)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote that is a program, and what it must speak. Private to exec.c, exec_open.c and
- * exec_run.c; README.md tells users the same. */
+/* The remote that is a program, and what it must speak. Private to exec*.c; README.md tells users the same. */
 #ifndef EPOCHFS_REMOTE_EXEC_H
 #define EPOCHFS_REMOTE_EXEC_H
 
+#include "lib/remote/exec_answer.h"
 #include "lib/remote/exec_words.h"
 #include "lib/remote/remote_ops.h"
 
@@ -54,11 +54,6 @@
  * all of its process group: SIGTERM, and SIGKILL half a second later. At its end what it left
  * running in its group is killed. At most `connections` (8) run at once.
  */
-
-/* What a verb can do besides its plain form. */
-struct exec_abilities {
-	bool range, size, put_if_absent;
-};
 
 struct exec {
 	struct remote base;

@@ -49,10 +49,9 @@ void gs_source_free(struct gs_source *source)
 	free(source);
 }
 
-/* {"access_token": ..., "expires_in": seconds, "token_type": "Bearer"} */
-static int token_from_json(const struct buf *body, struct credentials *ret_credentials)
+int gs_token_from_json(const void *data, size_t len, struct credentials *ret_credentials)
 {
-	json_t *object = json_loadb((const char *)body->data, body->len, 0, NULL);
+	json_t *object = json_loadb(data, len, 0, NULL);
 	json_t *token = json_object_get(object, "access_token");
 	json_int_t life = json_integer_value(json_object_get(object, "expires_in"));
 	struct credentials c = {0};
@@ -88,7 +87,7 @@ static int ask_instance(struct gs_source *s, struct credentials *ret_credentials
 	if (r == 0 && answer.status != 200)
 		r = -EIO;
 	if (r == 0)
-		r = token_from_json(&answer.body, ret_credentials);
+		r = gs_token_from_json(answer.body.data, answer.body.len, ret_credentials);
 	if (answer.body.data)
 		explicit_bzero(answer.body.data, answer.body.cap);
 	return r;

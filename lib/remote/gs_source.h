@@ -24,4 +24,7 @@ void gs_source_free(struct gs_source *source);
 /* A credentials_fetch_fn; `source` is the struct gs_source. Errors as of aws_source_fetch. */
 int gs_source_fetch(void *source, struct credentials *ret_credentials);
 
+/* What the metadata service answers, {"access_token": ..., "expires_in": seconds, "token_type": "Bearer"}: 0, -EBADMSG, -ENOMEM. */
+int gs_token_from_json(const void *data, size_t len, struct credentials *ret_credentials);
+
 #endif

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing for `make all`, `demo`, `test`, `lint` or `bench`.
+# Installs the Debian packages that are missing for `make all`, `demo`, `test`, `lint`, `fuzz` or `bench`.
 #
-#	tests/tools/packages.sh build|demo|test|lint|scale|bench [--list]
+#	tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench [--list]
 #
 # Says what it installs; does nothing where all are there. --list only prints the names.
 set -eu
@@ -26,6 +26,7 @@ bench="$demo procps util-linux python3-torch ceph-mon ceph-osd radosgw ceph-comm
 # Who is compared with; the benchmark goes on without those that cannot be had.
 others='bindfs s3fs rclone sshfs awscli python3-matplotlib python3-h5py g++ dpkg-dev'
 lint="$test clang clang-format shellcheck pyflakes3"
+fuzz="$build clang llvm libclang-rt-dev python3 afl++"
 
 wishes=
 case "${1:-}" in
@@ -36,13 +37,14 @@ test)
 	wishes=$more
 	;;
 lint) wanted=$lint ;;
+fuzz) wanted=$fuzz ;;
 scale) wanted=$scale ;;
 bench)
 	wanted=$bench
 	wishes=$others
 	;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|lint|scale|bench [--list]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench [--list]' >&2
 	exit 2
 	;;
 esac
