@@ -45,8 +45,7 @@ static int show_status(const char *mount, bool json)
 		return code;
 	cache = json_object_get(status, "cache");
 	if (json) {
-		json_dumpf(cache, stdout, JSON_INDENT(2));
-		putchar('\n');
+		cli_print_json(cache, JSON_INDENT(2));
 	} else {
 		print_size("local", cache, "bytes");
 		print_size("not durable", cache, "dirty_bytes");

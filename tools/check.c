@@ -44,9 +44,11 @@ static void print_operations(const json_t *report)
 	{
 		const char *detail = text_of(operation, "detail");
 
-		printf("  %-24s %s%s%s\n", text_of(operation, "name"),
+		printf("  %-24s %s%s", text_of(operation, "name"),
 		       json_is_true(json_object_get(operation, "ok")) ? "yes" : "NO",
-		       *detail ? ": " : "", detail);
+		       *detail ? ": " : "");
+		cli_put(detail);
+		putchar('\n');
 	}
 }
 
@@ -102,7 +104,11 @@ static void print_report(const json_t *report)
 	print_rates(throughput, "upload");
 	print_rates(throughput, "download");
 	json_array_foreach(json_object_get(report, "advice"), i, advice)
-		printf("- %s\n", json_string_value(advice));
+	{
+		fputs("- ", stdout);
+		cli_put(json_string_value(advice));
+		putchar('\n');
+	}
 }
 
 /* Of an unusable remote: is it that it gives back other bytes? */
@@ -156,8 +162,7 @@ int command_check(int argc, char **argv)
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	if (json) {
-		json_dumpf(report, stdout, JSON_INDENT(2));
-		putchar('\n');
+		cli_print_json(report, JSON_INDENT(2));
 	} else {
 		print_report(report);
 	}

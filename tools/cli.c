@@ -5,7 +5,13 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/printable.h"
 
 int exit_code_of(int error)
 {
@@ -53,28 +59,55 @@ const char *cli_reason(int error)
 	}
 }
 
+/* A line of stderr, whatever the arguments hold: a remote's text may be among them. */
+__attribute__((format(printf, 3, 0))) static void put_line(const char *before, const char *after,
+							   const char *fmt, va_list ap)
+{
+	cleanup_free char *text = NULL;
+	cleanup_buf struct buf line = {0};
+
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
+	printable_put(&line, text ? text : "out of memory");
+	fprintf(stderr, "epochfs%s: %s%s\n", before, buf_str(&line), after);
+}
+
 int cli_error(int code, const char *fmt, ...)
 {
 	va_list ap;
 
-	fputs("epochfs: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	put_line("", "", fmt, ap);
 	va_end(ap);
-	fputc('\n', stderr);
 	return code;
 }
 
 int cli_usage_error(const char *command, const char *fmt, ...)
 {
+	cleanup_buf struct buf before = {0}, after = {0};
 	va_list ap;
 
-	fprintf(stderr, "epochfs %s: ", command);
+	buf_printf(&before, " %s", command);
+	buf_printf(&after, "; see `epochfs %s --help`", command);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	put_line(buf_str(&before), buf_str(&after), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "; see `epochfs %s --help`\n", command);
 	return EXIT_USAGE;
+}
+
+void cli_put(const char *text)
+{
+	cleanup_buf struct buf shown = {0};
+
+	printable_put(&shown, text);
+	fputs(buf_str(&shown), stdout);
+}
+
+void cli_print_json(const json_t *value, size_t flags)
+{
+	/* jansson escapes what is below a blank, not what else a terminal would obey. */
+	json_dumpf(value, stdout, flags | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+	putchar('\n');
 }
 
 static const struct cli_option *find_option(const struct cli_option *options, const char *name,

@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_TOOLS_CLI_H
 #define EPOCHFS_TOOLS_CLI_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -37,6 +38,11 @@ struct command {
 	const char *help;      /* what --help adds: options and examples, or NULL */
 	int (*run)(int argc, char **argv);
 };
+
+/* To stdout: text that a stranger may have written, with what a terminal would obey as \xNN (printable.h). */
+void cli_put(const char *text);
+/* To stdout, with a line's end; on a terminal all but ASCII is escaped. `flags` are jansson's. */
+void cli_print_json(const json_t *value, size_t flags);
 
 /* Of this name, or NULL. */
 const struct command *command_find(const char *name);

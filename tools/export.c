@@ -120,8 +120,7 @@ static int report(const struct source *s, uint64_t number, const char *directory
 			json_pack("{s:I, s:I, s:I}", "epoch", (json_int_t)number, "files",
 				  (json_int_t)done->files, "bytes", (json_int_t)done->bytes);
 
-		json_dumpf(object, stdout, JSON_INDENT(2));
-		putchar('\n');
+		cli_print_json(object, JSON_INDENT(2));
 		json_decref(object);
 		return EXIT_DONE;
 	}

@@ -31,7 +31,10 @@ static void on_problem(void *arg, const char *key, const char *where, const char
 		return;
 	}
 	progress_end(&view->bar);
-	printf("%s: %s%s%s\n", key, what, *where ? ": " : "", where);
+	cli_put(key);
+	printf(": %s%s", what, *where ? ": " : "");
+	cli_put(where);
+	putchar('\n');
 }
 
 static void on_progress(void *arg, const struct catalog_progress *p)
@@ -76,8 +79,7 @@ static void print_json(const struct catalog_fsck_totals *t, json_t *problems)
 			      "condemned", (json_int_t)t->condemned, "foreign",
 			      (json_int_t)t->foreign, "problems", problems);
 
-	json_dumpf(o, stdout, JSON_INDENT(2));
-	putchar('\n');
+	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
 

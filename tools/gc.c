@@ -112,8 +112,7 @@ static void print_json(const struct gc_totals *t, bool dry_run)
 		count_json(&t->after), "next_ns", (json_int_t)s->next_ns, "other_objects",
 		(json_int_t)t->others, "generation", (json_int_t)t->generation);
 
-	json_dumpf(o, stdout, JSON_INDENT(2));
-	putchar('\n');
+	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
 

@@ -121,8 +121,7 @@ static void print_json(const struct import_result *r, const char *directory, boo
 	json_object_set_new(object, "unchanged", json_boolean(r->unchanged));
 	json_object_set_new(object, "files_read", json_integer((json_int_t)r->files_read));
 	json_object_set_new(object, "bytes_read", json_integer((json_int_t)r->bytes_read));
-	json_dumpf(object, stdout, compact ? JSON_COMPACT : JSON_INDENT(2));
-	putchar('\n');
+	cli_print_json(object, compact ? JSON_COMPACT : JSON_INDENT(2));
 	json_decref(object);
 }
 

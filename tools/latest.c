@@ -30,14 +30,13 @@ static int print_epoch(const struct target *t, const json_t *epoch, bool path, b
 	uint64_t number = (uint64_t)json_integer_value(json_object_get(epoch, "epoch"));
 
 	if (json)
-		json_dumpf(epoch, stdout, JSON_INDENT(2));
+		cli_print_json(epoch, JSON_INDENT(2));
 	else if (path && t->catalog)
-		printf("%s@%" PRIu64, t->name, number);
+		printf("%s@%" PRIu64 "\n", t->name, number);
 	else if (path)
-		printf("%s/.epochs/%06" PRIu64, t->name, number);
+		printf("%s/.epochs/%06" PRIu64 "\n", t->name, number);
 	else
-		printf("%" PRIu64, number);
-	putchar('\n');
+		printf("%" PRIu64 "\n", number);
 	return EXIT_DONE;
 }
 

@@ -173,8 +173,7 @@ static void print_json(const json_t *epochs, size_t count)
 
 	for (size_t i = all; i > 0 && all - i < count; i--)
 		json_array_append(shown, json_array_get(epochs, i - 1));
-	json_dumpf(shown, stdout, JSON_INDENT(2));
-	putchar('\n');
+	cli_print_json(shown, JSON_INDENT(2));
 	json_decref(shown);
 }
 

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/util/buf.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
+#include "lib/util/printable.h"
 
 #define QUIET_NS	 NS_PER_S
 #define BAR_INTERVAL_NS	 (100 * NS_PER_MS)
@@ -54,6 +56,8 @@ static void show_line(const struct progress *p, uint64_t done, uint64_t total, c
 void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *detail)
 {
 	bool terminal = isatty(STDERR_FILENO);
+	cleanup_buf struct buf shown = {
+		0}; /* it may be the reason of a failure, in a server's words */
 	int64_t now = clock_mono_ns();
 
 	if (!p->started_ns)
@@ -64,10 +68,12 @@ void progress_update(struct progress *p, uint64_t done, uint64_t total, const ch
 		return;
 	p->visible = true;
 	p->shown_ns = now;
+	if (detail)
+		printable_put(&shown, detail);
 	if (terminal)
-		show_bar(p, done, total, detail);
+		show_bar(p, done, total, detail ? buf_str(&shown) : NULL);
 	else
-		show_line(p, done, total, detail);
+		show_line(p, done, total, detail ? buf_str(&shown) : NULL);
 }
 
 void progress_end(struct progress *p)

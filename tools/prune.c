@@ -170,8 +170,7 @@ static void print_json(const struct prune *p)
 	}
 	all = json_pack("{s:s, s:b, s:o, s:o, s:o}", "keep", p->text, "dry_run", p->dry_run, "kept",
 			kept, "dropped", dropped, "not_dropped", failed);
-	json_dumpf(all, stdout, JSON_INDENT(2));
-	putchar('\n');
+	cli_print_json(all, JSON_INDENT(2));
 	json_decref(all);
 }
 

@@ -14,12 +14,12 @@
 static int report(json_t *response, bool json, const char *sentence)
 {
 	if (json) {
-		json_dumpf(response, stdout, JSON_INDENT(2));
-		putchar('\n');
+		cli_print_json(response, JSON_INDENT(2));
 	} else if (json_object_get(response, "part")) {
-		printf("part %" JSON_INTEGER_FORMAT " of node %s %s\n",
-		       json_integer_value(json_object_get(response, "part")),
-		       json_string_value(json_object_get(response, "node")), sentence);
+		printf("part %" JSON_INTEGER_FORMAT " of node ",
+		       json_integer_value(json_object_get(response, "part")));
+		cli_put(json_string_value(json_object_get(response, "node")));
+		printf(" %s\n", sentence);
 	} else {
 		printf("epoch %06" JSON_INTEGER_FORMAT " %s\n",
 		       json_integer_value(json_object_get(response, "epoch")), sentence);

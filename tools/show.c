@@ -9,12 +9,6 @@
 #include "tools/table.h"
 #include "tools/target.h"
 
-static void print_json(const json_t *value)
-{
-	json_dumpf(value, stdout, JSON_INDENT(2));
-	putchar('\n');
-}
-
 static uint64_t number(const json_t *e, const char *key)
 {
 	json_int_t v = json_integer_value(json_object_get(e, key));
@@ -29,6 +23,13 @@ static const char *text(const json_t *e, const char *key)
 	return s ? s : "";
 }
 
+static void print_text(const char *key, const char *value)
+{
+	printf("%-13s ", key);
+	cli_put(value);
+	putchar('\n');
+}
+
 /* A list of texts, one a line under its name. */
 static void print_list(const char *key, const json_t *list)
 {
@@ -36,7 +37,7 @@ static void print_list(const char *key, const json_t *list)
 	size_t i;
 
 	json_array_foreach(list, i, item) if (json_is_string(item))
-		printf("%-13s %s\n", i ? "" : key, json_string_value(item));
+		print_text(i ? "" : key, json_string_value(item));
 }
 
 /* Scalars and lists of texts of the record, one a line; sizes readable. */
@@ -53,7 +54,7 @@ static void print_record(const json_t *epoch)
 			format_size(number(epoch, key), size);
 			printf("%-13s %s\n", key, size);
 		} else if (json_is_string(value)) {
-			printf("%-13s %s\n", key, json_string_value(value));
+			print_text(key, json_string_value(value));
 		} else if (json_is_integer(value)) {
 			printf("%-13s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
 		} else if (json_is_boolean(value)) {
@@ -133,7 +134,7 @@ int command_show(int argc, char **argv)
 		code = target_show(&target, epoch, &shown);
 	target_close(&target);
 	if (code == EXIT_DONE && json) {
-		print_json(shown);
+		cli_print_json(shown, JSON_INDENT(2));
 	} else if (code == EXIT_DONE) {
 		print_record(json_object_get(shown, "epoch"));
 		putchar('\n');
@@ -154,14 +155,16 @@ static void print_changes(const json_t *list, char mark)
 
 		format_size(number(c, "size"), size);
 		format_size(number(c, "old_size"), old);
+		printf("%c ", mark);
+		cli_put(text(c, "path"));
 		if (mark == '~' && json_is_true(json_object_get(c, "meta")))
-			printf("~ %s  (attributes)\n", text(c, "path"));
+			puts("  (attributes)");
 		else if (mark == '~')
-			printf("~ %s  %s -> %s\n", text(c, "path"), old, size);
+			printf("  %s -> %s\n", old, size);
 		else if (!strcmp(text(c, "type"), "directory"))
-			printf("%c %s/\n", mark, text(c, "path"));
+			puts("/");
 		else
-			printf("%c %s  %s\n", mark, text(c, "path"), size);
+			printf("  %s\n", size);
 	}
 }
 
@@ -205,7 +208,7 @@ int command_diff(int argc, char **argv)
 		code = target_diff(&target, from, to, &diff);
 	target_close(&target);
 	if (code == EXIT_DONE && json)
-		print_json(diff);
+		cli_print_json(diff, JSON_INDENT(2));
 	else if (code == EXIT_DONE)
 		print_diff(diff);
 	json_decref(diff);

@@ -115,7 +115,8 @@ static void print_scalar(const char *key, const json_t *value)
 	} else if (json_is_integer(value)) {
 		printf("%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
 	} else if (json_is_string(value)) {
-		puts(json_string_value(value));
+		cli_put(json_string_value(value));
+		putchar('\n');
 	} else {
 		puts(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "-");
 	}
@@ -177,8 +178,7 @@ static void print_value(const char *key, json_t *value, int depth)
 static void print_status(json_t *status, bool json)
 {
 	if (json) {
-		json_dumpf(status, stdout, JSON_INDENT(2));
-		putchar('\n');
+		cli_print_json(status, JSON_INDENT(2));
 	} else {
 		print_object(status, 0);
 	}

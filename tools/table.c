@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/util/buf.h"
+#include "lib/util/printable.h"
+
 struct table {
 	size_t columns, rows, room;
 	bool right[TABLE_COLUMNS_MAX];
@@ -71,7 +74,10 @@ int table_add(struct table *t, const char *const *cells)
 	}
 	row = t->cells + t->rows * t->columns;
 	for (size_t c = 0; c < t->columns; c++) {
-		row[c] = strdup(cells[c]);
+		cleanup_buf struct buf shown = {0};
+
+		printable_put(&shown, cells[c]);
+		row[c] = buf_error(&shown) ? NULL : strdup(buf_str(&shown));
 		if (!row[c]) {
 			while (c--)
 				free(row[c]);

@@ -18,11 +18,14 @@ static int list_tags(const struct target *t, bool json)
 	if (code != EXIT_DONE)
 		return code;
 	if (json) {
-		json_dumpf(tags, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
-		putchar('\n');
+		cli_print_json(tags, JSON_INDENT(2) | JSON_SORT_KEYS);
 	} else {
-		json_object_foreach(tags, name, number) printf("%06" JSON_INTEGER_FORMAT "  %s\n",
-							       json_integer_value(number), name);
+		json_object_foreach(tags, name, number)
+		{
+			printf("%06" JSON_INTEGER_FORMAT "  ", json_integer_value(number));
+			cli_put(name);
+			putchar('\n');
+		}
 	}
 	json_decref(tags);
 	return EXIT_DONE;

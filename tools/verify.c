@@ -21,13 +21,6 @@ struct verify_view {
 	json_t *problems; /* NULL: printed as they come */
 };
 
-/* A name may hold a line's end, or a terminal's commands. */
-static void print_name(const char *name)
-{
-	for (const char *p = name; *p; p++)
-		putchar((unsigned char)*p < ' ' || *p == 0x7f ? '?' : *p);
-}
-
 static void on_problem(void *arg, const char *path, const char *what)
 {
 	struct verify_view *view = arg;
@@ -39,7 +32,7 @@ static void on_problem(void *arg, const char *path, const char *what)
 		return;
 	}
 	progress_end(&view->bar);
-	print_name(path);
+	cli_put(path);
 	printf(": %s\n", what);
 }
 
@@ -71,8 +64,7 @@ static void print_json(uint64_t number, const struct verify_totals *t, json_t *p
 			      (json_int_t)t->files, "bytes", (json_int_t)t->bytes, "damaged",
 			      (json_int_t)t->damaged, "problems", problems);
 
-	json_dumpf(o, stdout, JSON_INDENT(2));
-	putchar('\n');
+	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
 

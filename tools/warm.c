@@ -324,8 +324,7 @@ static int report(const struct warming *w)
 				      "files", (json_int_t)w->files_done, "bytes",
 				      (json_int_t)w->bytes, "damaged", damaged);
 
-		json_dumpf(o, stdout, JSON_INDENT(2));
-		putchar('\n');
+		cli_print_json(o, JSON_INDENT(2));
 		json_decref(o);
 	} else if (code == EXIT_DONE) {
 		printf("epoch %06" PRIu64 ": %" PRIu64 " files, %s, are local\n", w->epoch,

@@ -12,10 +12,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/memory.h"
 #include "lib/util/parse.h"
+#include "lib/util/printable.h"
 #include "lib/util/thread.h"
 #include "lib/volume/watch.h"
 #include "tools/cli.h"
@@ -55,7 +57,10 @@ struct watching {
 
 static void say(const struct watching *w, const char *what)
 {
-	fprintf(stderr, "epochfs watch: %s: %s\n", w->directory, what);
+	cleanup_buf struct buf shown = {0};
+
+	printable_put(&shown, what);
+	fprintf(stderr, "epochfs watch: %s: %s\n", w->directory, buf_str(&shown));
 }
 
 /* Once for each outage. */

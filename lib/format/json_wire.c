@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/util/parse.h"
+#include "lib/util/printable.h"
 
 #define UUID_LEN    36
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -85,22 +86,6 @@ int json_wire_uuid(const json_t *value, char ret_uuid[37])
 	}
 	memcpy(ret_uuid, text, UUID_LEN + 1);
 	return 0;
-}
-
-/* The length of the character at `p` where it is well-formed UTF-8 (RFC 3629), else 0. */
-static size_t utf8_len(const uint8_t *p)
-{
-	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-
-	if (p[0] > 0xf4)
-		return 0;
-	for (size_t i = 1; i < len; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0) ||
-	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
-		return 0;
-	return len;
 }
 
 json_t *json_wire_text(const char *text, size_t max)

@@ -7,6 +7,7 @@
 
 #include "lib/format/json_wire.h"
 #include "lib/util/parse.h"
+#include "lib/util/printable.h"
 
 static bool is_uuid(const char *text)
 {
@@ -61,15 +62,7 @@ static int decode_text(const json_t *value, size_t max, char *ret_text)
 	if (!text || len > max || strlen(text) != len)
 		return -EBADMSG;
 	memcpy(ret_text, text, len + 1);
-	for (unsigned char *p = (unsigned char *)ret_text; *p; p++) {
-		/* Also those of two bytes in UTF-8, U+0080 to U+009F. */
-		bool two = *p == 0xc2 && p[1] < 0xa0;
-
-		if (two || *p < ' ' || *p == 0x7f)
-			*p = '?';
-		if (two)
-			*++p = '?';
-	}
+	printable_mask(ret_text);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
+#include "lib/util/printable.h"
 
 #define KINDS_TEXT                                                                                 \
 	"/abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, https://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, fault+URL"
@@ -87,9 +88,7 @@ __attribute__((format(printf, 2, 0))) static void format_reason(char ret_text[RE
 								const char *fmt, va_list ap)
 {
 	vsnprintf(ret_text, REMOTE_REASON_MAX, fmt, ap);
-	for (char *p = ret_text; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
+	printable_mask(ret_text);
 }
 
 void remote_open_forget(void)

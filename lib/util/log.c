@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/util/printable.h"
+
 #define LINE_MAX_BYTES 2048
 
 static atomic_int log_level = LOG_LEVEL_INFO;
@@ -24,13 +26,6 @@ void log_set_level(enum log_level level)
 void log_set_fd(int fd)
 {
 	atomic_store(&log_fd, fd);
-}
-
-static void replace_controls(char *s)
-{
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			*s = '?';
 }
 
 static void write_line(int fd, enum log_level level, const char *text)
@@ -62,7 +57,7 @@ void log_write(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	replace_controls(text);
+	printable_mask(text);
 	fd = atomic_load(&log_fd);
 	if (fd < 0)
 		syslog(priorities[level], "%s", text);
