@@ -19,6 +19,8 @@ struct fs_options {
 	enum fs_passthrough passthrough;
 	bool allow_other; /* other users may use the mount, as modes and owners permit */
 	bool noexec;	  /* no program is run from it */
+	bool suid,
+		dev; /* setuid, setgid and file capabilities, and device nodes, mean something there: root's to say */
 };
 
 /* Seconds that an end by signal waits for open files before it takes the mount away by force. */

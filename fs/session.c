@@ -103,7 +103,8 @@ static int mount_arguments(const struct fs_mount *m, struct fuse_args *ret_args)
 {
 	cleanup_buf struct buf text = {0};
 
-	buf_printf(&text, "subtype=epochfs,default_permissions,nosuid,nodev%s%s,fsname=",
+	buf_printf(&text, "subtype=epochfs,default_permissions,%s,%s%s%s,fsname=",
+		   m->options.suid ? "suid" : "nosuid", m->options.dev ? "dev" : "nodev",
 		   m->options.noexec ? ",noexec" : "",
 		   m->options.allow_other ? ",allow_other" : "");
 	for (const char *p = volume_remote_name(m->vol); *p; p++) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
@@ -131,21 +132,20 @@ static int report(const struct source *s, uint64_t number, const char *directory
 }
 
 static int export_epoch(struct catalog *catalog, uint64_t number, const struct source *s,
-			const char *directory, unsigned threads, bool force, bool json)
+			const char *directory, const struct catalog_export *wanted, bool json)
 {
 	struct export_view view = {.bar = {.label = "restoring"}};
-	struct catalog_export how = {.path = s->path,
-				     .threads = threads,
-				     .force = force,
-				     .progress = show_progress,
-				     .arg = &view};
+	struct catalog_export how = *wanted;
 	cleanup_close int fd = -1;
 	uint64_t failed = 0;
-	int code = make_directory(directory, force, &fd), error;
+	int code = make_directory(directory, how.force, &fd), error;
 
 	if (code != EXIT_DONE)
 		return code;
+	how.path = s->path;
 	how.to_fd = fd;
+	how.progress = show_progress;
+	how.arg = &view;
 	error = catalog_export(catalog, number, &how, &failed);
 	progress_end(&view.bar);
 	if (error == -ENOENT && !failed)
@@ -174,8 +174,8 @@ static int remote_of_mount(const struct source *s, uint64_t *ret_number, char **
 		s->target, s->target, *ret_number);
 }
 
-static int export_source(struct source *s, const char *directory, unsigned threads, bool force,
-			 bool json)
+static int export_source(struct source *s, const char *directory,
+			 const struct catalog_export *wanted, bool json)
 {
 	cleanup_free char *remote = NULL;
 	struct target target;
@@ -190,17 +190,19 @@ static int export_source(struct source *s, const char *directory, unsigned threa
 	if (!number)
 		code = target_resolve(&target, s->epoch, &number);
 	if (code == EXIT_DONE)
-		code = export_epoch(target.catalog, number, s, directory, threads, force, json);
+		code = export_epoch(target.catalog, number, s, directory, wanted, json);
 	target_close(&target);
 	return code;
 }
 
 int command_export(int argc, char **argv)
 {
-	bool json = false, force = false;
+	struct catalog_export wanted = {.path = ""};
+	bool json = false;
 	const char *threads_text = NULL, *operands[2];
 	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"force", 0, &force, NULL},
+					     {"force", 0, &wanted.force, NULL},
+					     {"privileged", 0, &wanted.privileged, NULL},
 					     {"threads", 0, NULL, &threads_text},
 					     {0}};
 	struct source source = {0};
@@ -214,10 +216,14 @@ int command_export(int argc, char **argv)
 	if (threads_text && (parse_u64(threads_text, &threads) || threads > 256))
 		return cli_usage_error("export", "--threads %s: expected a number up to 256",
 				       threads_text);
+	if (wanted.privileged && geteuid() != 0)
+		return cli_error(EXIT_DENIED,
+				 "--privileged: only root gives setuid, device nodes and the like");
+	wanted.threads = (unsigned)threads;
 	code = parse_source(operands[0], &source);
 	if (code != EXIT_DONE)
 		return code;
-	code = export_source(&source, operands[1], (unsigned)threads, force, json);
+	code = export_source(&source, operands[1], &wanted, json);
 	free(source.text);
 	return code;
 }

@@ -18,7 +18,7 @@ static const struct command commands[] = {
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
-	 "  threads=N, connections=N, keep=POLICY, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
+	 "  suid, dev, threads=N, connections=N, keep=POLICY, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
 	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
 	 "  on-epoch-timeout=TIME, catalog=FILE, log-file=FILE, log-level=error|warning|info|debug.\n"
 	 "epochfs(1) explains each.\n"
@@ -86,11 +86,13 @@ static const struct command commands[] = {
 	 "itself, give it -o keep=POLICY.\n"
 	 "Example: epochfs prune --dry-run --keep last:10,daily:7,every:1000 s3://bucket/run7\n",
 	 command_prune},
-	{"export", "[--json] TARGET[@EPOCH][:PATH] DIRECTORY",
+	{"export", "[--json] [--force] [--privileged] TARGET[@EPOCH][:PATH] DIRECTORY",
 	 "restore an epoch, or a path in it, into an empty or new directory, without FUSE",
 	 "  EPOCH is 42, step=500, latest (the default), a tag, or @2h.\n"
 	 "  --force           into a directory that is not empty; files are replaced, but those that are right\n"
 	 "                    already are not fetched: so an export that was killed goes on\n"
+	 "  --privileged      as root, also setuid, setgid, device nodes and attributes but user.*; of a remote\n"
+	 "                    that you trust as you trust root here\n"
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/volume/keep.h"
 #include "tools/cli.h"
@@ -133,6 +134,10 @@ int mount_options_parse(struct mount_options *o, const char *list)
 
 int mount_options_check(const struct mount_options *o)
 {
+	if ((o->fs.suid || o->fs.dev) && geteuid() != 0)
+		return cli_error(EXIT_DENIED,
+				 "option %s is root's to give: a mount is nosuid and nodev else",
+				 o->fs.suid ? "suid" : "dev");
 	if (o->volume.take_over && o->volume.read_only)
 		return cli_error(EXIT_USAGE,
 				 "option take-over is for a mount that writes: leave ro out, "

@@ -289,6 +289,30 @@ static const char *set_noexec(struct mount_options *o, const char *value)
 	return *value ? "noexec takes no value" : NULL;
 }
 
+static const char *set_suid(struct mount_options *o, const char *value)
+{
+	o->fs.suid = true;
+	return *value ? "suid takes no value" : NULL;
+}
+
+static const char *set_nosuid(struct mount_options *o, const char *value)
+{
+	o->fs.suid = false;
+	return *value ? "nosuid takes no value" : NULL;
+}
+
+static const char *set_dev(struct mount_options *o, const char *value)
+{
+	o->fs.dev = true;
+	return *value ? "dev takes no value" : NULL;
+}
+
+static const char *set_nodev(struct mount_options *o, const char *value)
+{
+	o->fs.dev = false;
+	return *value ? "nodev takes no value" : NULL;
+}
+
 /* What fstab and mount(8) pass and the mount either always does or need not know. */
 static const char *ignore(struct mount_options *o, const char *value)
 {
@@ -335,6 +359,10 @@ const struct option_row mount_option_table[] = {
 	{"allow_other", set_allow_other, false, false},
 	{"nonempty", set_nonempty, false, false},
 	{"noexec", set_noexec, false, false},
+	{"suid", set_suid, false, false},
+	{"nosuid", set_nosuid, false, false},
+	{"dev", set_dev, false, false},
+	{"nodev", set_nodev, false, false},
 	{"rw", ignore, false, false},
 	{"defaults", ignore, false, false},
 	{"auto", ignore, false, false},
@@ -344,8 +372,6 @@ const struct option_row mount_option_table[] = {
 	{"user", ignore, false, false},
 	{"users", ignore, false, false},
 	{"nouser", ignore, false, false},
-	{"nosuid", ignore, false, false},
-	{"nodev", ignore, false, false},
 	{"exec", ignore, false, false},
 	{"async", ignore, false, false},
 	{"noatime", ignore, false, false}, /* access times are not kept */

@@ -78,8 +78,9 @@ int catalog_usage(struct catalog *c, bool read,
 /*
  * Restores what lies at `path` in an epoch ("" or "/": all) into the directory `to_fd`: a file or directory under its own
  * name's last component, the root's content directly. Content, modes, owners (by root), times in ns, xattrs (also of symlinks; those that
- * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. setuid and
- * setgid of files, security.* xattrs and device nodes are root's to give. No symlink is followed. `to_fd` itself gets the root's attributes where it was empty.
+ * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. What lends rights is left out and counted in a
+ * line of the log, for the remote may be an enemy's: setuid and setgid of files, device nodes, xattrs but user.*; `privileged` restores it, where the
+ * caller is root. No symlink is followed. `to_fd` itself gets the root's attributes where it was empty.
  * Directories that are there are used; `force` replaces files that are there (never a directory by a file); without it -EEXIST; one that has the epoch's content already is read here instead of fetched, and kept. `threads` 0: one a core.
  * `progress` may be NULL; it is called from any thread, one at a time; it counts regular files. `ret_failed` counts entries that could not be restored, each logged with
  * its path and why (below a directory that could not be made, or once the remote is away, only the first); then the result is that of the first. -ENOENT with none failed: no such epoch or path.
@@ -89,6 +90,7 @@ struct catalog_export {
 	int to_fd;
 	unsigned threads;
 	bool force;
+	bool privileged;
 	void (*progress)(void *arg, const struct catalog_progress *p);
 	void *arg;
 };

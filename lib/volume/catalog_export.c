@@ -224,6 +224,22 @@ static void finish_root(const struct export *x, bool was_empty)
 
 /* ---- all ---- */
 
+static void tell_left_out(const struct export *x)
+{
+	uint64_t count = 0;
+	struct tree_entry e;
+
+	for (uint32_t id = x->top; !x->privileged && id < x->end; id++) {
+		tree_get(x->tree, id, &e);
+		count += export_lends_rights(&e);
+	}
+	if (count)
+		log_warn("%" PRIu64
+			 " entries came without what lends rights (setuid, setgid, device nodes, "
+			 "attributes but user.*); as root, export --privileged restores it",
+			 count);
+}
+
 static void restore(struct export *x)
 {
 	bool was_empty;
@@ -236,6 +252,7 @@ static void restore(struct export *x)
 	export_others(x);
 	each_directory(x, true, finish_directory);
 	finish_root(x, was_empty);
+	tell_left_out(x);
 }
 
 static void export_free(struct export *x)
@@ -257,7 +274,8 @@ int catalog_export(struct catalog *c, uint64_t number, const struct catalog_expo
 	if (error)
 		return error;
 	pthread_mutex_init(&x.lock, NULL);
-	x.privileged = geteuid() == 0;
+	x.owners = geteuid() == 0;
+	x.privileged = x.owners && how->privileged;
 	error = plan(&x);
 	if (!error) {
 		restore(&x);

@@ -24,8 +24,9 @@ struct export
 	struct tree *tree;
 	uint32_t top,
 		end; /* what is restored: entries [top, end) of the tree, `top` with all below it */
-	bool privileged; /* root: owners, device nodes, setuid */
-	uint8_t *state;	 /* enum export_state of each; written by whoever restores that one */
+	bool owners; /* root: they are the tree's */
+	bool privileged; /* root, who asked for it: device nodes, setuid and setgid, other xattrs than user.* */
+	uint8_t *state; /* enum export_state of each; written by whoever restores that one */
 	/* The first name in [top, end) of each group of hard links: it is made, the others are links to it. */
 	uint32_t *first_of_group;
 	uint32_t *files; /* the regular files, each by its first name */
@@ -111,6 +112,9 @@ int export_publish(const struct export *x, int dir, const char *temporary, const
 bool export_keep(struct export *x, int dir, const struct tree_entry *e);
 
 /* ---- attributes: catalog_export_attr.c ---- */
+
+/* Whether an entry has something that only `privileged` restores: it is a device node, or a setuid or setgid file, or has xattrs but user.*. */
+bool export_lends_rights(const struct tree_entry *e);
 
 /* Owner, xattrs, mode, mtime of an open file or directory, in this order: each may undo the next otherwise. */
 int export_attr_fd(const struct export *x, int fd, const struct tree_entry *e);

@@ -26,13 +26,13 @@ static const char *proc_path(int fd, char ret_path[PROC_PATH_MAX])
 static bool set_owner(const struct export *x, int fd, const struct tree_entry *e)
 {
 	/* An owner that this machine or user namespace cannot have is kept from nobody: the file is ours then. */
-	return x->privileged && fchownat(fd, "", e->uid, e->gid, AT_EMPTY_PATH) == 0;
+	return x->owners && fchownat(fd, "", e->uid, e->gid, AT_EMPTY_PATH) == 0;
 }
 
-/* Setuid and setgid of a file lend its owner's rights: only root gives them, and only with that owner. */
-static mode_t allowed_mode(const struct tree_entry *e, bool owned)
+/* Setuid and setgid of a file lend its owner's rights: given only with that owner. */
+static mode_t allowed_mode(const struct export *x, const struct tree_entry *e, bool owned)
 {
-	return e->type == TREE_REGULAR && !owned ? e->mode & 01777 : e->mode;
+	return e->type == TREE_REGULAR && !(owned && x->privileged) ? e->mode & 01777 : e->mode;
 }
 
 /* Attributes that this file system or user cannot have. */
@@ -41,10 +41,26 @@ static bool is_refused(int error)
 	return error == ENOTSUP || error == EPERM || error == EACCES || error == EINVAL;
 }
 
-/* security.* lends rights as setuid does. */
-static bool lends_rights(const char *name)
+/* security.* lends rights as setuid does, trusted.* changes what file systems above this one believe, system.* are ACLs. */
+static bool is_users(const char *name)
 {
-	return strncmp(name, "security.", strlen("security.")) == 0;
+	return strncmp(name, "user.", strlen("user.")) == 0;
+}
+
+bool export_lends_rights(const struct tree_entry *e)
+{
+	struct xattrs_iter it = xattrs_iter_of(e->xattrs, e->xattrs_len);
+	const char *name;
+	const void *value;
+	size_t len;
+
+	if (e->type == TREE_CHAR || e->type == TREE_BLOCK ||
+	    (e->type == TREE_REGULAR && e->mode & 06000))
+		return true;
+	while (xattrs_next(&it, &name, &value, &len))
+		if (!is_users(name))
+			return true;
+	return false;
 }
 
 static int set_xattr(int fd, bool by_path, const char *name, const void *value, size_t len)
@@ -61,7 +77,8 @@ static int set_xattr(int fd, bool by_path, const char *name, const void *value, 
 	return 0;
 }
 
-static int set_xattrs(int fd, bool by_path, const struct tree_entry *e, bool owned)
+static int set_xattrs(const struct export *x, int fd, bool by_path, const struct tree_entry *e,
+		      bool owned)
 {
 	struct xattrs_iter it = xattrs_iter_of(e->xattrs, e->xattrs_len);
 	const char *name;
@@ -70,7 +87,7 @@ static int set_xattrs(int fd, bool by_path, const struct tree_entry *e, bool own
 	int error = 0;
 
 	while (!error && xattrs_next(&it, &name, &value, &len))
-		if (owned || !lends_rights(name))
+		if (is_users(name) || (owned && x->privileged))
 			error = set_xattr(fd, by_path, name, value, len);
 	return error;
 }
@@ -79,11 +96,11 @@ int export_attr_fd(const struct export *x, int fd, const struct tree_entry *e)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(e->mtime_ns)};
 	bool owned = set_owner(x, fd, e);
-	int error = set_xattrs(fd, false, e, owned);
+	int error = set_xattrs(x, fd, false, e, owned);
 
 	if (error)
 		return error;
-	if (fchmod(fd, allowed_mode(e, owned)) || futimens(fd, times))
+	if (fchmod(fd, allowed_mode(x, e, owned)) || futimens(fd, times))
 		return -errno;
 	return 0;
 }
@@ -93,12 +110,12 @@ int export_attr_path(const struct export *x, int fd, const struct tree_entry *e)
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(e->mtime_ns)};
 	bool owned = set_owner(x, fd, e);
 	char path[PROC_PATH_MAX];
-	int error = set_xattrs(fd, true, e, owned);
+	int error = set_xattrs(x, fd, true, e, owned);
 
 	if (error)
 		return error;
 	proc_path(fd, path);
-	if (e->type != TREE_SYMLINK && chmod(path, allowed_mode(e, owned)))
+	if (e->type != TREE_SYMLINK && chmod(path, allowed_mode(x, e, owned)))
 		return -errno;
 	return utimensat(fd, "", times, AT_EMPTY_PATH) ? -errno : 0;
 }

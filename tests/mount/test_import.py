@@ -110,7 +110,7 @@ class Importer:
     def check(self, top, epoch="latest"):
         """The epoch is what the directory is, and the volume is whole."""
         out = self.base / ("out-%d" % len(os.listdir(self.base)))
-        run(BIN, "export", "%s@%s" % (self.url, epoch), out)
+        run(BIN, "export", *(["--privileged"] if os.geteuid() == 0 else []), "%s@%s" % (self.url, epoch), out)
         assert picture(out) == picture(top)
         run(BIN, "fsck", "--read-data", self.url)
 

@@ -7,6 +7,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include "lib/format/xattrs.h"
 
 #include "tests/unit/export_unit.h"
 
@@ -66,26 +69,33 @@ static void become_nobody(void)
 
 static void make_privileged_epoch(void)
 {
-	struct tree_entry e = made_inline("#!");
+	struct tree_entry e = made_inline("#!"), further = {.group = 1};
+	cleanup_buf struct buf attributes = {0};
 
 	e.mode = 06755;
 	e.uid = 123;
 	e.gid = 456;
+	unit_ok(xattrs_set(&attributes, "trusted.mine", "x", 1));
+	e.xattrs = attributes.data;
+	e.xattrs_len = attributes.len;
 	made_begin(&made);
 	made_add(&made, 1, "device",
-		 (struct tree_entry){.type = TREE_CHAR, .rdev_major = 1, .rdev_minor = 3});
+		 (struct tree_entry){
+			 .type = TREE_CHAR, .rdev_major = 1, .rdev_minor = 3, .group = 1});
 	made_add(&made, 1, "program", e);
+	further.type = TREE_CHAR;
+	made_add(&made, 1, "same device", further);
 	made_end(&made, whole);
 }
 
-START_TEST(root_gives_owners_setuid_and_devices)
+START_TEST(root_gives_setuid_and_devices_where_it_is_asked_to)
 {
 	struct stat st;
 
 	if (geteuid() != 0)
 		return;
 	make_privileged_epoch();
-	unit_ok(restore_epoch(1, (struct catalog_export){.path = ""}));
+	unit_ok(restore_epoch(1, (struct catalog_export){.privileged = true}));
 	st = stat_of("program");
 	ck_assert_uint_eq(st.st_mode, S_IFREG | 06755);
 	ck_assert_uint_eq(st.st_uid, 123);
@@ -94,6 +104,28 @@ START_TEST(root_gives_owners_setuid_and_devices)
 	ck_assert_uint_eq(st.st_mode & S_IFMT, S_IFCHR);
 	ck_assert_uint_eq(major(st.st_rdev), 1);
 	ck_assert_uint_eq(minor(st.st_rdev), 3);
+	ck_assert_uint_eq(stat_of("same device").st_ino, st.st_ino);
+}
+END_TEST
+
+START_TEST(root_gives_owners_and_nothing_that_lends_rights)
+{
+	char value[16];
+	struct stat st;
+
+	if (geteuid() != 0)
+		return;
+	make_privileged_epoch();
+	unit_ok(restore_epoch(1, (struct catalog_export){.path = ""}));
+	ck_assert_uint_eq(failed, 0);
+	st = stat_of("program");
+	ck_assert_uint_eq(st.st_mode, S_IFREG | 0755);
+	ck_assert_uint_eq(st.st_uid, 123);
+	ck_assert_uint_eq(st.st_gid, 456);
+	ck_assert_int_eq(fchdir(to), 0);
+	ck_assert_int_lt(lgetxattr("program", "trusted.mine", value, sizeof(value)), 0);
+	ck_assert(!is_there("device") && !is_there("same device"));
+	ck_assert_int_eq(count_names("."), 1);
 }
 END_TEST
 
@@ -103,8 +135,9 @@ START_TEST(others_get_no_setuid_and_no_devices)
 
 	make_privileged_epoch();
 	become_nobody();
-	unit_error(restore_epoch(1, (struct catalog_export){.path = ""}), -EPERM);
-	ck_assert_uint_eq(failed, 1);
+	/* What they cannot have is left out, whatever they ask for. */
+	unit_ok(restore_epoch(1, (struct catalog_export){.privileged = true}));
+	ck_assert_uint_eq(failed, 0);
 	st = stat_of("program");
 	ck_assert_uint_eq(st.st_mode, S_IFREG | 0755);
 	ck_assert_uint_eq(st.st_uid, geteuid());
@@ -240,7 +273,8 @@ int main(void)
 	tcase_add_checked_fixture(damaged, setup, teardown);
 	tcase_add_test(enemies, no_symlink_is_followed_on_the_way);
 	tcase_add_test(enemies, a_symlink_in_the_place_of_a_file_is_replaced_not_followed);
-	tcase_add_test(enemies, root_gives_owners_setuid_and_devices);
+	tcase_add_test(enemies, root_gives_setuid_and_devices_where_it_is_asked_to);
+	tcase_add_test(enemies, root_gives_owners_and_nothing_that_lends_rights);
 	tcase_add_test(enemies, others_get_no_setuid_and_no_devices);
 	tcase_add_test(damaged, a_damaged_file_fails_alone);
 	tcase_add_test(damaged, what_is_there_stays_where_the_new_file_is_damaged);

@@ -44,7 +44,7 @@ static void leave(void)
 
 static void restore(const char *epoch, const char *path)
 {
-	struct catalog_export how = {.path = path, .to_fd = to, .threads = 2};
+	struct catalog_export how = {.path = path, .to_fd = to, .threads = 2, .privileged = true};
 	struct catalog *c = NULL;
 	char *message = NULL;
 	uint64_t number = 0, failed = 0;
