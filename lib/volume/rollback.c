@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
@@ -44,6 +45,25 @@ static int seal_pending(struct volume *vol)
 	return error ? error : seal_finish_until(vol, number);
 }
 
+/*
+ * Nothing is pending any more, so a killed writer, whose file is undone or in torn/, is none of what the new epoch holds:
+ * that is as complete as the one whose tree it is.
+ */
+static void take_completeness_locked(struct volume *vol, const struct epoch_brief *old)
+{
+	struct pending *p = &vol->sealer->pending;
+	char reason[80];
+
+	free(steal_ptr(p->reason));
+	p->killed = false;
+	p->unknown = old->unknown;
+	if (!old->unknown && !epoch_brief_complete(old)) {
+		snprintf(reason, sizeof(reason),
+			 "it restores epoch %" PRIu64 ", which is not complete", old->number);
+		pending_add_reason(p, reason);
+	}
+}
+
 /* -ESTALE: try again. */
 static int rollback_locked(struct volume *vol, uint64_t number, const struct tree *tree,
 			   bool last_try, struct rollback_notice *notice, uint64_t *ret_new)
@@ -66,6 +86,7 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 	FAULT_POINT("rollback.applied");
 	bodies_tear_writers_locked(vol);
 	vol->sealer->pending.opens = true;
+	take_completeness_locked(vol, old);
 	how.restores = number;
 	how.has_step = old->has_step;
 	how.step = old->step;

@@ -240,29 +240,37 @@ bool sealer_has_log_locked(const struct volume *vol, uint64_t ino, const struct 
 	return false;
 }
 
-/* How long a log was when the last epoch took it: open, or as it was closed. */
-static uint64_t size_taken(struct volume *vol, uint64_t ino)
+/* What a log was when the last epoch took it: open, or as it was closed. */
+static struct log_size log_taken(struct volume *vol, uint64_t ino)
 {
 	const struct seal_last *last = &vol->sealer->last;
+	struct log_size taken = {.ino = ino};
 	struct state_file f;
 	struct state_version v;
 
 	for (unsigned i = 0; i < last->log_count; i++)
 		if (last->logs[i].ino == ino)
-			return last->logs[i].size;
-	if (state_file_get(vol->state, ino, &f) != 0 || !f.closed ||
-	    state_version_get(vol->state, f.closed, &v) != 0)
-		return 0;
-	return v.size;
+			return last->logs[i];
+	if (state_file_get(vol->state, ino, &f) == 0 && f.closed &&
+	    state_version_get(vol->state, f.closed, &v) == 0) {
+		taken.size = v.size;
+		taken.mtime_ns = f.mtime_ns;
+	}
+	return taken;
 }
 
-static int log_has_grown(void *arg, struct body *b)
+/* An empty one is no change, whenever it was made empty. */
+static int log_has_changed(void *arg, struct body *b)
 {
 	struct volume *vol = arg;
+	struct log_size taken;
 	struct stat st;
 
-	return body_is_open_log(vol, b, clock_mono_ns()) && b->fd >= 0 && fstat(b->fd, &st) == 0 &&
-	       (uint64_t)st.st_size != size_taken(vol, b->ino);
+	if (!body_is_open_log(vol, b, clock_mono_ns()) || b->fd < 0 || fstat(b->fd, &st) < 0)
+		return 0;
+	taken = log_taken(vol, b->ino);
+	return (uint64_t)st.st_size != taken.size ||
+	       (st.st_size && clock_ns(st.st_mtim) != taken.mtime_ns);
 }
 
 bool seal_needed_locked(struct volume *vol)
@@ -270,7 +278,7 @@ bool seal_needed_locked(struct volume *vol)
 	const struct pending *p = &vol->sealer->pending;
 
 	return p->opens || p->rides || fresh_any(&p->fresh) ||
-	       bodies_each_writing_locked(vol, log_has_grown, vol) != 0;
+	       bodies_each_writing_locked(vol, log_has_changed, vol) != 0;
 }
 
 /* ---- the end ---- */

@@ -331,6 +331,20 @@ def test_what_is_open_for_writing_over_a_rollback_is_torn(three, mode):
     assert (three.epoch(number) / "f").read_text() == "1"
 
 
+def test_an_epoch_made_by_a_rollback_is_as_complete_as_the_one_that_it_restores(three):
+    """A killed writer whose file was undone has left nothing in it; one that left something has left it there, too."""
+    Writer(three.path / "f").end("kill")
+    assert three.rollback(2) == 4
+    assert log_of(three)[4]["complete"] is True and os.readlink(three.epochs_dir / "latest") == "000004"
+    Writer(three.path / "f").end("kill")
+    (three.path / "half a save").write_text("1")
+    assert three.rollback(2) == 6
+    assert log_of(three)[5]["complete"] is False and log_of(three)[6]["complete"] is True
+    assert three.rollback(5) == 7
+    assert log_of(three)[7]["complete"] is False and "epoch 5" in log_of(three)[7]["reason"]
+    assert os.readlink(three.epochs_dir / "latest") == "000006"
+
+
 # ---- inode numbers and attributes
 
 

@@ -376,6 +376,18 @@ def test_an_open_log_is_in_each_epoch_as_it_stands(mnt, name):
     writer.leave()
 
 
+def test_an_open_log_that_changed_and_did_not_grow_is_in_the_next_epoch(mnt):
+    """As a log that is begun anew, of the same length."""
+    with open(mnt.path / "train.log", "wb", buffering=0) as log:
+        log.write(b"step 1\n")
+        first = mnt.seal()
+        log.seek(0)
+        log.write(b"step 2\n")
+        number = mnt.seal()
+        assert number == first + 1 and mnt.seal() == number
+        assert (mnt.epoch(number) / "train.log").read_bytes() == b"step 2\n"
+
+
 def test_a_log_survives_the_kill_of_its_writer_and_of_the_daemon(mnt):
     path = mnt.path / "train.log"
     writer = Writer(path, mode="wb", data="line\n", times=10)
