@@ -9,6 +9,8 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
 
+/* Items that an encoder works on at once. */
+#define ITEMS_TAKEN 2
 /* Items beyond those that the encoders work on, so that feeding and placing do not stall them. */
 #define ITEMS_SPARE 2
 /* An item that a long recipe made larger gives its memory back. */
@@ -96,17 +98,13 @@ int batch_knows(struct store_batch *b, const struct hash *chunk, bool *ret_known
 	return *ret_known ? 0 : look_up(b->store, chunk, ret_known);
 }
 
+/* Makes the frame of an item that was hashed. */
 static int encode(struct store_batch *b, struct item *it)
 {
 	struct filter *filter;
 	bool known = false;
-	int error = batch_error(b);
+	int error = batch_knows(b, &it->hash, &known);
 
-	buf_reset(&it->frame);
-	if (error)
-		return error;
-	hash_of(it->plain.data, it->plain.len, &it->hash);
-	error = batch_knows(b, &it->hash, &known);
 	if (error || known)
 		return error;
 	error = store_filter_take(b->store, &filter);
@@ -158,12 +156,17 @@ static void give_memory_back(struct item *it)
 		buf_free(&it->frame);
 }
 
+static bool is_over(const struct item *it)
+{
+	return it->done && it->began;
+}
+
 static void drain_locked(struct store_batch *b)
 {
 	if (b->draining)
 		return;
 	b->draining = true;
-	while (b->head < b->tail && b->items[b->head % b->item_count].done) {
+	while (b->head < b->tail && is_over(&b->items[b->head % b->item_count])) {
 		struct item *it = &b->items[b->head % b->item_count];
 		int error = b->error;
 
@@ -175,7 +178,7 @@ static void drain_locked(struct store_batch *b)
 		}
 		give_memory_back(it);
 		pthread_mutex_lock(&b->lock);
-		it->done = false;
+		it->done = it->began = false;
 		if (it->content)
 			it->content->drained++;
 		b->head++;
@@ -185,16 +188,54 @@ static void drain_locked(struct store_batch *b)
 	pthread_cond_broadcast(&b->changed);
 }
 
+/* Begins a task: takes the oldest items that no encoder has, at most ITEMS_TAKEN. With none of them the batch
+ * may be gone as soon as this returns. */
+static unsigned take_items(struct store_batch *b, struct item *own, struct item **ret_items)
+{
+	unsigned count = 0;
+
+	SCOPED_LOCK(&b->lock);
+	own->began = true;
+	while (count < ITEMS_TAKEN && b->taken < b->tail)
+		ret_items[count++] = &b->items[b->taken++ % b->item_count];
+	drain_locked(b);
+	return count;
+}
+
+static int encode_items(struct store_batch *b, struct item **items, unsigned count)
+{
+	int error = batch_error(b);
+
+	for (unsigned i = 0; i < count; i++)
+		buf_reset(&items[i]->frame);
+	if (error)
+		return error;
+	if (count == 2)
+		hash_of_two(items[0]->plain.data, items[0]->plain.len, items[1]->plain.data,
+			    items[1]->plain.len, &items[0]->hash, &items[1]->hash);
+	else
+		hash_of(items[0]->plain.data, items[0]->plain.len, &items[0]->hash);
+	for (unsigned i = 0; i < count && !error; i++)
+		error = encode(b, items[i]);
+	return error;
+}
+
+/* One for each item that was fed, whichever it then works on. */
 static void item_task(struct pool_task *t)
 {
-	struct item *it = (struct item *)t;
-	struct store_batch *b = it->batch;
-	int error = encode(b, it);
+	struct item *own = (struct item *)t, *items[ITEMS_TAKEN];
+	struct store_batch *b = own->batch;
+	unsigned count = take_items(b, own, items);
+	int error;
 
+	if (!count)
+		return;
+	error = encode_items(b, items, count);
 	if (error)
 		batch_fail(b, error);
 	SCOPED_LOCK(&b->lock);
-	it->done = true;
+	for (unsigned i = 0; i < count; i++)
+		items[i]->done = true;
 	drain_locked(b);
 }
 
@@ -263,7 +304,7 @@ int batch_drain(struct store_batch *b)
 
 int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_batch)
 {
-	size_t count = s->threads + ITEMS_SPARE;
+	size_t count = (size_t)s->threads * ITEMS_TAKEN + ITEMS_SPARE;
 	struct store_batch *b;
 	int error = 0;
 

@@ -9,7 +9,7 @@
 
 /*
  * One feeder cuts, and copies each chunk into a free item of a ring; encoders hash it, look it up
- * and make its frame, in any order; then the items are placed (into the packs and into the recipe of
+ * and make its frame, in any order, two items at a time where two wait (hash_of_two); then the items are placed (into the packs and into the recipe of
  * their content) strictly in the order in which they were fed, by whichever encoder finds the
  * oldest one done. So packs and recipes do not depend on how the threads ran, and memory is bounded
  * by the ring and the packs. After an error items are still drained, but nothing is done with them.
@@ -31,7 +31,9 @@ struct item {
 	struct buf frame; /* empty where the chunk is known */
 	bool raw;	  /* `frame` is the header only, `plain` its payload */
 	struct hash hash;
-	bool done; /* guarded by the batch's lock */
+	/* Guarded by the batch's lock. It is free again once it is done and its task began, which may have
+	 * found it taken along by another: a task must not be queued twice. */
+	bool done, began;
 };
 
 struct store_batch {
@@ -45,6 +47,7 @@ struct store_batch {
 	pthread_cond_t changed;
 	int error;
 	uint64_t head, tail; /* items [head, tail) are in use, modulo item_count */
+	uint64_t taken;	     /* those before it an encoder has, or had */
 	bool draining;	     /* a thread places items */
 	uint64_t plain, fresh;
 	uint64_t index_len;

@@ -29,6 +29,7 @@ struct pool {
 	struct pool_task *tasks, **last_task;
 	struct loop *loops, **last_loop;
 	bool stop;
+	enum pool_priority priority;
 	unsigned count;
 	pthread_t threads[];
 };
@@ -99,6 +100,8 @@ static void *worker(void *arg)
 {
 	struct pool *p = arg;
 
+	if (p->priority == POOL_GIVES_WAY)
+		thread_give_way();
 	SCOPED_LOCK(&p->lock);
 	for (;;) {
 		if (p->tasks)
@@ -118,7 +121,7 @@ static void start_threads(struct pool *p, unsigned count)
 		p->count++;
 }
 
-int pool_new(unsigned threads, struct pool **ret_pool)
+int pool_new(unsigned threads, enum pool_priority priority, struct pool **ret_pool)
 {
 	struct pool *p = calloc(1, sizeof(*p) + threads * sizeof(p->threads[0]));
 
@@ -126,6 +129,7 @@ int pool_new(unsigned threads, struct pool **ret_pool)
 		return -ENOMEM;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->work, NULL);
+	p->priority = priority;
 	p->last_task = &p->tasks;
 	p->last_loop = &p->loops;
 	start_threads(p, threads);

@@ -12,8 +12,13 @@
  */
 struct pool;
 
+enum pool_priority {
+	POOL_ORDINARY,
+	POOL_GIVES_WAY, /* thread_give_way(): what it runs must keep its rule about locks */
+};
+
 /* 0, -ENOMEM, or -EAGAIN where not even one thread can be had; fewer than asked for will do. */
-int pool_new(unsigned threads, struct pool **ret_pool);
+int pool_new(unsigned threads, enum pool_priority priority, struct pool **ret_pool);
 /* Ends the threads. Nothing may be under way or waiting. NULL is allowed. */
 void pool_free(struct pool *p);
 

@@ -21,11 +21,11 @@ static int open_pools(struct store *s)
 	int error = trust_new(&s->trust);
 
 	if (!error)
-		error = pool_new(s->threads, &s->encoders);
+		error = pool_new(s->threads, POOL_GIVES_WAY, &s->encoders);
 	if (!error)
-		error = pool_new(STORE_PUTTERS, &s->putters);
+		error = pool_new(STORE_PUTTERS, POOL_GIVES_WAY, &s->putters);
 	if (!error)
-		error = pool_new(readers, &s->readers);
+		error = pool_new(readers, POOL_ORDINARY, &s->readers);
 	return error;
 }
 
@@ -61,7 +61,7 @@ int store_set_readers(struct store *s, unsigned count)
 
 	if (count < STORE_READERS_MIN)
 		count = STORE_READERS_MIN;
-	error = pool_new(count < STORE_READERS_MAX ? count : STORE_READERS_MAX, &readers);
+	error = pool_new(count < STORE_READERS_MAX ? count : STORE_READERS_MAX, POOL_ORDINARY, &readers);
 	if (error)
 		return error;
 	pool_free(s->readers);

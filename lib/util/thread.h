@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting threads that no signal disturbs. */
+/* Starting threads that no signal disturbs, and their priority. */
 #ifndef EPOCHFS_UTIL_THREAD_H
 #define EPOCHFS_UTIL_THREAD_H
 
@@ -12,5 +12,13 @@
  */
 int thread_start(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*main)(void *),
 		 void *arg);
+
+/*
+ * The calling thread gives way to all that runs at an ordinary priority on its processor (nice 19: a
+ * seventieth of its share), for good: without privileges nobody can take it back. For work that nobody
+ * waits for at once. It must hold no lock that such a thread waits for: it may be taken off its
+ * processor with it for a tenth of a second. The I/O priority follows the nice value (ioprio_set(2)).
+ */
+void thread_give_way(void);
 
 #endif

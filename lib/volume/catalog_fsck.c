@@ -362,7 +362,7 @@ static int open_all(struct fsck *f, const char *url, struct opening_message *m)
 
 	if (error)
 		return error;
-	error = pool_new(RECIPE_READERS, &f->pool);
+	error = pool_new(RECIPE_READERS, POOL_ORDINARY, &f->pool);
 	if (!error)
 		error = store_fsck_new(f->remote, &f->store);
 	if (!error)

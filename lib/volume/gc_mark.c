@@ -356,7 +356,7 @@ static void keep_alive(struct marking *m)
 static int mark_all(struct marking *m)
 {
 	size_t count = record_count(m->records);
-	int error = pool_new(READERS, &m->pool);
+	int error = pool_new(READERS, POOL_ORDINARY, &m->pool);
 
 	m->alive = calloc(count + 1, sizeof(*m->alive));
 	m->trees = calloc(count + m->records->parts.count + 1, sizeof(*m->trees));

@@ -10,7 +10,7 @@
 #include "lib/volume/reserve.h"
 
 #define COUNTER_BLOCK 1024
-#define IDLE_MAX      2
+#define IDLE_MAX      4
 
 /* Pages of 4 KiB that a connection may keep, as PRAGMA cache_size takes it (KiB, negative). */
 #define CACHE_MAIN     "PRAGMA cache_size = -16384;"
@@ -266,7 +266,7 @@ int state_set_meta_u64(struct state *s, const char *key, uint64_t value)
 	return state_set_meta(s, key, text);
 }
 
-/* ---- snapshots ---- */
+/* ---- readers and snapshots ---- */
 
 static struct state *idle_take(struct state *s)
 {
@@ -313,21 +313,36 @@ static int snapshot_connect(struct state *s, struct state **ret_snapshot)
 	return 0;
 }
 
-int state_snapshot_begin(struct state *s, struct state **ret_snapshot)
+int state_reader_take(struct state *s, struct state **ret_reader)
 {
-	struct state *snapshot = idle_take(s);
+	struct state *reader = idle_take(s);
 	int error = 0;
 
-	if (!snapshot)
-		error = snapshot_connect(s, &snapshot);
+	if (!reader)
+		error = snapshot_connect(s, &reader);
+	if (!error)
+		*ret_reader = reader;
+	return error;
+}
+
+void state_reader_give(struct state *reader)
+{
+	if (reader && !idle_give(reader->main, reader))
+		state_free(reader);
+}
+
+int state_snapshot_begin(struct state *s, struct state **ret_snapshot)
+{
+	struct state *snapshot;
+	int error = state_reader_take(s, &snapshot);
+
+	if (error)
+		return error;
+	snapshot->totals_known = false;
 	/* The view is taken by the first read, not by BEGIN. */
-	if (!error) {
-		snapshot->totals_known = false;
-		error = db_exec(snapshot->db, "BEGIN; SELECT 1 FROM meta LIMIT 1");
-	}
+	error = db_exec(snapshot->db, "BEGIN; SELECT 1 FROM meta LIMIT 1");
 	if (error) {
-		if (snapshot)
-			state_free(snapshot);
+		state_free(snapshot);
 		return error;
 	}
 	*ret_snapshot = snapshot;
@@ -338,6 +353,8 @@ void state_snapshot_end(struct state *snapshot)
 {
 	if (!snapshot)
 		return;
-	if (db_exec(snapshot->db, "COMMIT") || !idle_give(snapshot->main, snapshot))
+	if (db_exec(snapshot->db, "COMMIT"))
 		state_free(snapshot);
+	else
+		state_reader_give(snapshot);
 }

@@ -23,8 +23,8 @@
  * Durability: a commit survives the end of the daemon at once (it is in the WAL) and a power loss
  * after state_sync(). The WAL is moved into the database by a thread of the state's own.
  *
- * Locks: the main connection is used only with the volume's lock held; a snapshot
- * (state_snapshot_begin) is its own connection and belongs to one thread. All functions return 0 or
+ * Locks: the main connection is used only with the volume's lock held; a snapshot or reader
+ * (state_snapshot_begin, state_reader_take) is a connection of its own and belongs to one thread. All functions return 0 or
  * -errno (-ENOENT: no such row; -EUCLEAN: the database is damaged; -ENOSPC, -EIO from the disk).
  */
 #ifndef EPOCHFS_VOLUME_STATE_H
@@ -319,5 +319,12 @@ int state_recipe_put(struct state *s, const struct hash *hash, const void *data,
  */
 int state_snapshot_begin(struct state *s, struct state **ret_snapshot);
 void state_snapshot_end(struct state *snapshot);
+
+/*
+ * A connection that only reads, without the volume's lock: each call sees what is committed at that
+ * moment. It belongs to one thread until it is given back.
+ */
+int state_reader_take(struct state *s, struct state **ret_reader);
+void state_reader_give(struct state *reader);
 
 #endif

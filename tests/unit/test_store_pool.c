@@ -29,7 +29,7 @@ START_TEST(a_loop_runs_each_round_once)
 	struct rounds r = {.fail_at = ROUNDS};
 	struct pool *p = NULL;
 
-	unit_ok(pool_new(_i, &p));
+	unit_ok(pool_new(_i, POOL_ORDINARY, &p));
 	unit_ok(pool_run(p, ROUNDS, round_done, &r));
 	unit_ok(pool_run(p, 0, round_done, &r));
 	for (size_t i = 0; i < ROUNDS; i++)
@@ -44,7 +44,7 @@ START_TEST(an_error_ends_the_loop)
 	struct pool *p = NULL;
 	unsigned total = 0;
 
-	unit_ok(pool_new(1, &p));
+	unit_ok(pool_new(1, POOL_ORDINARY, &p));
 	unit_error(pool_run(p, ROUNDS, round_done, &r), -EDOM);
 	for (size_t i = 0; i < ROUNDS; i++)
 		total += r.done[i];
@@ -88,7 +88,7 @@ START_TEST(a_long_loop_does_not_hold_up_a_short_one)
 	struct rounds r = {.fail_at = ROUNDS};
 	pthread_t thread;
 
-	unit_ok(pool_new(2, &patient.pool));
+	unit_ok(pool_new(2, POOL_ORDINARY, &patient.pool));
 	ck_assert_int_eq(pthread_create(&thread, NULL, run_patient, &patient), 0);
 	while (!atomic_load(&patient.begun))
 		sched_yield();
@@ -117,7 +117,7 @@ START_TEST(tasks_all_run_before_the_pool_is_freed)
 	struct pool *p = NULL;
 	atomic_uint count = 0;
 
-	unit_ok(pool_new(3, &p));
+	unit_ok(pool_new(3, POOL_ORDINARY, &p));
 	for (size_t i = 0; i < 100; i++) {
 		tasks[i] = (struct counted_task){.task.run = count_task, .count = &count};
 		pool_submit(p, &tasks[i].task);
