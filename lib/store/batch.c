@@ -10,9 +10,9 @@
 #include "lib/util/log.h"
 
 /* Items that an encoder works on at once. */
-#define ITEMS_TAKEN 2
-/* Items beyond those that the encoders work on, so that feeding and placing do not stall them. */
-#define ITEMS_SPARE 2
+#define ITEMS_TAKEN 4
+/* Items for each encoder: those that it works on, and some so that feeding and placing do not stall it. */
+#define ITEMS_EACH (ITEMS_TAKEN + 2)
 /* An item that a long recipe made larger gives its memory back. */
 #define ITEM_KEEP ((size_t)2 << 20)
 
@@ -188,15 +188,19 @@ static void drain_locked(struct store_batch *b)
 	pthread_cond_broadcast(&b->changed);
 }
 
-/* Begins a task: takes the oldest items that no encoder has, at most ITEMS_TAKEN. With none of them the batch
- * may be gone as soon as this returns. */
+/*
+ * Begins a task: takes the oldest items that no encoder has, some of them for each of the encoders, and at most
+ * ITEMS_TAKEN. With none of them the batch may be gone as soon as this returns.
+ */
 static unsigned take_items(struct store_batch *b, struct item *own, struct item **ret_items)
 {
 	unsigned count = 0;
+	uint64_t share;
 
 	SCOPED_LOCK(&b->lock);
 	own->began = true;
-	while (count < ITEMS_TAKEN && b->taken < b->tail)
+	share = (b->tail - b->taken + b->store->threads - 1) / b->store->threads;
+	while (count < ITEMS_TAKEN && count < share)
 		ret_items[count++] = &b->items[b->taken++ % b->item_count];
 	drain_locked(b);
 	return count;
@@ -204,17 +208,16 @@ static unsigned take_items(struct store_batch *b, struct item *own, struct item 
 
 static int encode_items(struct store_batch *b, struct item **items, unsigned count)
 {
+	struct hash_job jobs[ITEMS_TAKEN];
 	int error = batch_error(b);
 
 	for (unsigned i = 0; i < count; i++)
 		buf_reset(&items[i]->frame);
 	if (error)
 		return error;
-	if (count == 2)
-		hash_of_two(items[0]->plain.data, items[0]->plain.len, items[1]->plain.data,
-			    items[1]->plain.len, &items[0]->hash, &items[1]->hash);
-	else
-		hash_of(items[0]->plain.data, items[0]->plain.len, &items[0]->hash);
+	for (unsigned i = 0; i < count; i++)
+		jobs[i] = (struct hash_job){items[i]->plain.data, items[i]->plain.len, &items[i]->hash};
+	hash_of_many(jobs, count);
 	for (unsigned i = 0; i < count && !error; i++)
 		error = encode(b, items[i]);
 	return error;
@@ -304,7 +307,7 @@ int batch_drain(struct store_batch *b)
 
 int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_batch)
 {
-	size_t count = (size_t)s->threads * ITEMS_TAKEN + ITEMS_SPARE;
+	size_t count = (size_t)s->threads * ITEMS_EACH;
 	struct store_batch *b;
 	int error = 0;
 

@@ -9,7 +9,7 @@
 
 /*
  * One feeder cuts, and copies each chunk into a free item of a ring; encoders hash it, look it up
- * and make its frame, in any order, two items at a time where two wait (hash_of_two); then the items are placed (into the packs and into the recipe of
+ * and make its frame, in any order, several items at a time where they wait (hash_of_many); then the items are placed (into the packs and into the recipe of
  * their content) strictly in the order in which they were fed, by whichever encoder finds the
  * oldest one done. So packs and recipes do not depend on how the threads ran, and memory is bounded
  * by the ring and the packs. After an error items are still drained, but nothing is done with them.

@@ -17,12 +17,16 @@ struct hash {
 
 /* The hash of these bytes. Aborts only where libcrypto has no SHA-256 at all. Thread-safe. */
 void hash_of(const void *data, size_t len, struct hash *ret_hash);
+struct hash_job {
+	const void *data;
+	size_t len;
+	struct hash *ret_hash;
+};
 /*
- * hash_of of both. Where the processor has SHA instructions, nearly twice as fast as one after the other
- * (1.35 times on some Intel ones): chunks are hashed so.
+ * hash_of for each. Where the processor has SHA instructions, two are computed at a time, which is up to
+ * 1.75 times as fast as one after the other.
  */
-void hash_of_two(const void *a, size_t a_len, const void *b, size_t b_len, struct hash *ret_a,
-		 struct hash *ret_b);
+void hash_of_many(const struct hash_job *jobs, size_t count);
 bool hash_equal(const struct hash *a, const struct hash *b);
 /* memcmp order. */
 int hash_compare(const struct hash *a, const struct hash *b);

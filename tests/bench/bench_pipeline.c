@@ -21,7 +21,7 @@
 /*
  *	bench_pipeline FILE...
  *
- * Each file is cut, copied, hashed two chunks at a time, encoded and decoded, as an upload and a read do,
+ * Each file is cut, copied, hashed four chunks at a time, encoded and decoded, as an upload and a read do,
  * on one thread; times are of this thread's processor. "up" is all that an upload does of it, in seconds a GB. Chunks that an earlier file had are counted
  * once. Without a file, tests/bench/make_checkpoints.py makes some with PyTorch.
  */
@@ -41,12 +41,15 @@ struct totals {
 /* The hashes of all chunks so far, open addressing; sized for some thousand files' worth. */
 #define SEEN_SLOTS (1u << 20)
 
+/* As many as an encoder takes at once. */
+#define HELD 4
+
 struct bench {
 	struct hash *seen;
 	struct filter *filter;
 	struct buf frame;
 	uint8_t *scratch;
-	struct buf held[2]; /* chunks that were copied and not hashed */
+	struct buf held[HELD]; /* chunks that were copied and not hashed */
 	unsigned held_count;
 	struct totals all;
 };
@@ -112,21 +115,22 @@ static int run_hashed(struct bench *b, const struct buf *chunk, const struct has
 	return 0;
 }
 
-/* What is held, two chunks or the last one. */
 static int run_held(struct bench *b, struct totals *t)
 {
-	const struct buf *one = &b->held[0], *two = &b->held[1];
+	struct hash_job jobs[HELD];
+	struct hash hashes[HELD];
 	int64_t clock = cpu_ns();
-	struct hash h[2];
+	uint64_t bytes = 0;
 	int r = 0;
 
-	if (b->held_count == 2)
-		hash_of_two(one->data, one->len, two->data, two->len, &h[0], &h[1]);
-	else
-		hash_of(one->data, one->len, &h[0]);
-	spent(t, HASH, &clock, one->len + (b->held_count == 2 ? two->len : 0));
+	for (unsigned i = 0; i < b->held_count; i++) {
+		jobs[i] = (struct hash_job){b->held[i].data, b->held[i].len, &hashes[i]};
+		bytes += b->held[i].len;
+	}
+	hash_of_many(jobs, b->held_count);
+	spent(t, HASH, &clock, bytes);
 	for (unsigned i = 0; r >= 0 && i < b->held_count; i++)
-		r = run_hashed(b, &b->held[i], &h[i], t);
+		r = run_hashed(b, &b->held[i], &hashes[i], t);
 	b->held_count = 0;
 	return r;
 }
@@ -140,7 +144,7 @@ static int run_chunk(struct bench *b, const struct segment *s, int64_t *clock, s
 	spent(t, COPY, clock, s->len);
 	if (buf_error(held))
 		return buf_error(held);
-	return b->held_count == 2 ? run_held(b, t) : 0;
+	return b->held_count == HELD ? run_held(b, t) : 0;
 }
 
 static int run_file(struct bench *b, const char *path, struct totals *t)
@@ -233,8 +237,8 @@ static int run(char **paths, size_t count)
 	free(b.seen);
 	free(b.scratch);
 	buf_free(&b.frame);
-	buf_free(&b.held[0]);
-	buf_free(&b.held[1]);
+	for (unsigned i = 0; i < HELD; i++)
+		buf_free(&b.held[i]);
 	filter_free(b.filter);
 	return r;
 }

@@ -41,46 +41,52 @@ START_TEST(sha256_of_a_million_a)
 }
 END_TEST
 
-START_TEST(two_at_once_are_as_each_alone)
+static void check_many(const struct hash_job *jobs, size_t count)
 {
-	enum { LONGEST = 400 };
-	uint8_t a[LONGEST + 1], b[LONGEST + 1];
-	struct hash alone_a, alone_b, two_a, two_b;
+	struct hash alone;
 
-	for (size_t i = 0; i < sizeof(a); i++) {
-		a[i] = (uint8_t)(i * 7 + i / 256);
-		b[i] = (uint8_t)(i * 11 + 3);
+	hash_of_many(jobs, count);
+	for (size_t i = 0; i < count; i++) {
+		hash_of(jobs[i].data, jobs[i].len, &alone);
+		ck_assert(hash_equal(&alone, jobs[i].ret_hash));
 	}
-	/* Every length of padding, lanes that are as long and that are not, data that is not aligned. */
-	for (size_t a_len = 0; a_len <= LONGEST; a_len++) {
-		for (size_t b_len = a_len % 3; b_len <= LONGEST; b_len += 13) {
-			hash_of(a + 1, a_len, &alone_a);
-			hash_of(b, b_len, &alone_b);
-			hash_of_two(a + 1, a_len, b, b_len, &two_a, &two_b);
-			ck_assert(hash_equal(&alone_a, &two_a));
-			ck_assert(hash_equal(&alone_b, &two_b));
-		}
+}
+
+START_TEST(many_at_once_are_as_each_alone)
+{
+	enum { LONGEST = 400, COUNT = 5 };
+	uint8_t data[COUNT][LONGEST + 1];
+	struct hash hashes[COUNT];
+	struct hash_job jobs[COUNT];
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i / sizeof(data[0])][i % sizeof(data[0])] = (uint8_t)(i * 7 + i / 256);
+	/* Every length of padding, beside lengths that are the same and that are not, not aligned. */
+	for (size_t len = 0; len <= LONGEST; len++) {
+		for (size_t i = 0; i < COUNT; i++)
+			jobs[i] = (struct hash_job){data[i] + i % 2, (len + i * i * 61) % LONGEST,
+						    &hashes[i]};
+		for (size_t count = 0; count <= COUNT; count++)
+			check_many(jobs, count);
+		jobs[1].len = len;
+		jobs[0].len = len;
+		check_many(jobs, 2);
 	}
 }
 END_TEST
 
-START_TEST(two_long_ones)
+START_TEST(many_long_ones)
 {
 	enum { LEN = 1 << 20 };
-	cleanup_free uint8_t *a = malloc(LEN), *b = malloc(LEN);
-	struct hash alone_a, alone_b, two_a, two_b;
+	cleanup_free uint8_t *a = malloc(LEN);
+	struct hash hashes[3];
+	const struct hash_job jobs[] = {
+		{a, LEN, &hashes[0]}, {a, LEN - 77, &hashes[1]}, {a, LEN / 2, &hashes[2]}};
 
 	ck_assert_ptr_nonnull(a);
-	ck_assert_ptr_nonnull(b);
-	for (size_t i = 0; i < LEN; i++) {
+	for (size_t i = 0; i < LEN; i++)
 		a[i] = (uint8_t)(i * i >> 7);
-		b[i] = (uint8_t)(i >> 3);
-	}
-	hash_of(a, LEN, &alone_a);
-	hash_of(b, LEN - 77, &alone_b);
-	hash_of_two(a, LEN, b, LEN - 77, &two_a, &two_b);
-	ck_assert(hash_equal(&alone_a, &two_a));
-	ck_assert(hash_equal(&alone_b, &two_b));
+	check_many(jobs, 3);
 }
 END_TEST
 
@@ -214,8 +220,8 @@ int main(void)
 	tcase_add_loop_test(t, sha256_of_the_published_examples, 0,
 			    (int)(sizeof(sha256) / sizeof(sha256[0])));
 	tcase_add_test(t, sha256_of_a_million_a);
-	tcase_add_test(t, two_at_once_are_as_each_alone);
-	tcase_add_test(t, two_long_ones);
+	tcase_add_test(t, many_at_once_are_as_each_alone);
+	tcase_add_test(t, many_long_ones);
 	tcase_add_test(t, hashes_compare_bytewise);
 
 	t = unit_case(s, "hex");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two SHA-256 at once, interleaved, by the processor's SHA instructions. */
+/* Many SHA-256, two at a time interleaved, by the processor's SHA instructions. */
 #include "lib/util/hash.h"
 
 #include <string.h>
@@ -39,8 +39,9 @@ static const uint32_t round_constants[4 * STEPS] __attribute__((aligned(16))) = 
 
 struct lane {
 	__m128i abef, cdgh;
+	const struct hash_job *job;
 	const uint8_t *data;
-	size_t blocks;
+	size_t blocks; /* whole ones that are left */
 };
 
 SHA_INL __m128i big_endian(__m128i v)
@@ -49,12 +50,13 @@ SHA_INL __m128i big_endian(__m128i v)
 		v, _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3));
 }
 
-SHA static void lane_begin(struct lane *l, const void *data, size_t len)
+SHA static void lane_begin(struct lane *l, const struct hash_job *job)
 {
 	l->abef = _mm_set_epi32(0x6a09e667, (int)0xbb67ae85, 0x510e527f, (int)0x9b05688c);
 	l->cdgh = _mm_set_epi32(0x3c6ef372, (int)0xa54ff53a, 0x1f83d9ab, 0x5be0cd19);
-	l->data = data;
-	l->blocks = len / BLOCK;
+	l->job = job;
+	l->data = job->data;
+	l->blocks = job->len / BLOCK;
 }
 
 /* The next four words of the schedule, from the sixteen before: w[0] the oldest four. */
@@ -113,15 +115,14 @@ SHA_INL void take_blocks(struct lane *lane, unsigned lanes, size_t blocks)
 	}
 }
 
-/* One lane to its end, with the padding of FIPS 180-4, 5.1.1. */
-SHA static void lane_end(struct lane *l, size_t len, struct hash *ret_hash)
+/* The lane's last blocks, with the padding of FIPS 180-4, 5.1.1. */
+SHA static void lane_end(struct lane *l)
 {
 	uint8_t last[2 * BLOCK] = {0};
-	uint64_t bits = __builtin_bswap64((uint64_t)len * 8);
+	uint64_t bits = __builtin_bswap64((uint64_t)l->job->len * 8);
 	uint32_t abef[4], cdgh[4], words[8];
-	size_t rest = len % BLOCK;
+	size_t rest = l->job->len % BLOCK;
 
-	take_blocks(l, 1, l->blocks);
 	if (rest)
 		memcpy(last, l->data, rest);
 	last[rest] = 0x80;
@@ -139,19 +140,31 @@ SHA static void lane_end(struct lane *l, size_t len, struct hash *ret_hash)
 	}
 	for (unsigned i = 0; i < 8; i++)
 		words[i] = __builtin_bswap32(words[i]);
-	memcpy(ret_hash->bytes, words, sizeof(words));
+	memcpy(l->job->ret_hash->bytes, words, sizeof(words));
 }
 
-SHA static void two_by_sha(const void *a, size_t a_len, const void *b, size_t b_len,
-			   struct hash *ret_a, struct hash *ret_b)
+/* A lane that comes to its end takes the next one, so that both are busy whatever the lengths. */
+SHA static void many_by_sha(const struct hash_job *jobs, size_t count)
 {
 	struct lane lanes[LANES];
+	unsigned busy = 0;
 
-	lane_begin(&lanes[0], a, a_len);
-	lane_begin(&lanes[1], b, b_len);
-	take_blocks(lanes, LANES, lanes[0].blocks < lanes[1].blocks ? lanes[0].blocks : lanes[1].blocks);
-	lane_end(&lanes[0], a_len, ret_a);
-	lane_end(&lanes[1], b_len, ret_b);
+	while (busy || count) {
+		for (; busy < LANES && count; count--)
+			lane_begin(&lanes[busy++], jobs++);
+		if (busy == LANES)
+			take_blocks(lanes, LANES,
+				    lanes[0].blocks < lanes[1].blocks ? lanes[0].blocks
+								      : lanes[1].blocks);
+		else
+			take_blocks(lanes, 1, lanes[0].blocks);
+		for (unsigned k = busy; k-- > 0;) {
+			if (lanes[k].blocks)
+				continue;
+			lane_end(&lanes[k]);
+			lanes[k] = lanes[--busy];
+		}
+	}
 }
 
 static bool have_sha;
@@ -168,15 +181,15 @@ __attribute__((constructor)) static void look_for_sha(void)
 
 #endif
 
-void hash_of_two(const void *a, size_t a_len, const void *b, size_t b_len, struct hash *ret_a,
-		 struct hash *ret_b)
+void hash_of_many(const struct hash_job *jobs, size_t count)
 {
 #if defined(__x86_64__)
-	if (have_sha) {
-		two_by_sha(a, a_len, b, b_len, ret_a, ret_b);
+	/* Alone, libcrypto's is as fast. */
+	if (have_sha && count > 1) {
+		many_by_sha(jobs, count);
 		return;
 	}
 #endif
-	hash_of(a, a_len, ret_a);
-	hash_of(b, b_len, ret_b);
+	for (size_t i = 0; i < count; i++)
+		hash_of(jobs[i].data, jobs[i].len, jobs[i].ret_hash);
 }
