@@ -78,6 +78,7 @@ static void decode_group(const uint8_t *planes, size_t groups, unsigned word, ui
 static const char *const impl_names[GBS_IMPL_COUNT] = {
 	[GBS_PORTABLE] = "portable",
 	[GBS_AVX2] = "avx2",
+	[GBS_AVX512] = "avx512",
 };
 
 const char *gbs_impl_name(enum gbs_impl impl)
@@ -90,6 +91,11 @@ bool gbs_available(enum gbs_impl impl)
 #if GBS_HAVE_AVX2
 	if (impl == GBS_AVX2)
 		return __builtin_cpu_supports("avx2");
+#endif
+#if GBS_HAVE_AVX512
+	if (impl == GBS_AVX512)
+		return __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
 #endif
 	return impl == GBS_PORTABLE;
 }
@@ -106,6 +112,10 @@ void gbs_encode_with(enum gbs_impl impl, const void *plain, size_t len, unsigned
 #if GBS_HAVE_AVX2
 	if (impl == GBS_AVX2)
 		g = gbs_avx2_encode(from, groups, word, to);
+#endif
+#if GBS_HAVE_AVX512
+	if (impl == GBS_AVX512)
+		g = gbs_avx512_encode(from, groups, word, to);
 #endif
 	for (; g < groups; g++)
 		encode_group(from + g * GBS_GROUP * word, groups, word, to + g);
@@ -126,6 +136,10 @@ void gbs_decode_with(enum gbs_impl impl, const void *planes, size_t len, unsigne
 	if (impl == GBS_AVX2)
 		g = gbs_avx2_decode(from, groups, word, to);
 #endif
+#if GBS_HAVE_AVX512
+	if (impl == GBS_AVX512)
+		g = gbs_avx512_decode(from, groups, word, to);
+#endif
 	for (; g < groups; g++)
 		decode_group(from + g, groups, word, to + g * GBS_GROUP * word);
 	if (tail)
@@ -134,7 +148,11 @@ void gbs_decode_with(enum gbs_impl impl, const void *planes, size_t len, unsigne
 
 static enum gbs_impl best(void)
 {
-	return gbs_available(GBS_AVX2) ? GBS_AVX2 : GBS_PORTABLE;
+	enum gbs_impl impl = GBS_IMPL_COUNT - 1;
+
+	while (!gbs_available(impl))
+		impl--;
+	return impl;
 }
 
 void gbs_encode(const void *plain, size_t len, unsigned word, void *ret_planes)

@@ -51,7 +51,7 @@ void gbs_encode(const void *plain, size_t len, unsigned word, void *ret_planes);
 void gbs_decode(const void *planes, size_t len, unsigned word, void *ret_plain);
 
 /* The implementations, for tests and benchmarks; gbs_encode takes the last available one. */
-enum gbs_impl { GBS_PORTABLE, GBS_AVX2, GBS_IMPL_COUNT };
+enum gbs_impl { GBS_PORTABLE, GBS_AVX2, GBS_AVX512, GBS_IMPL_COUNT };
 
 /* Whether it was compiled in and this processor runs it. */
 bool gbs_available(enum gbs_impl impl);
