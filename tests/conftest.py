@@ -301,9 +301,9 @@ def mnt(volume):
 
 def pytest_addoption(parser):
     parser.addoption("--seed", default=os.environ.get("EPOCHFS_SEED", "20261121"),
-                     help="of the random test: a number, or \"fresh\" for another each time")
-    parser.addoption("--steps", type=int, default=int(os.environ.get("EPOCHFS_STEPS", "2500")),
-                     help="operations of the random test, each way")
+                     help="of test_crash.py and test_fault.py: a number, or \"fresh\" for another each time")
+    parser.addoption("--model-seed", default="fresh", help="of the histories of test_model.py; fresh: another each time")
+    parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
     parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "10")),
                      help="how many calls of test_crash.py the daemon is killed after, each way; 0: all")
     parser.addoption("--faults", type=int, default=int(os.environ.get("EPOCHFS_FAULTS", "3")),

@@ -263,12 +263,11 @@ static struct log_size log_taken(struct volume *vol, uint64_t ino)
 static int log_has_changed(void *arg, struct body *b)
 {
 	struct volume *vol = arg;
-	struct log_size taken;
+	struct log_size taken = log_taken(vol, b->ino);
 	struct stat st;
 
 	if (!body_is_open_log(vol, b, clock_mono_ns()) || b->fd < 0 || fstat(b->fd, &st) < 0)
 		return 0;
-	taken = log_taken(vol, b->ino);
 	return (uint64_t)st.st_size != taken.size ||
 	       (st.st_size && clock_ns(st.st_mtim) != taken.mtime_ns);
 }
