@@ -178,6 +178,25 @@ int gc_key_parse(const char *key, uint64_t *ret_generation)
 	return number_key_parse(key, PREFIX_GC, ret_generation);
 }
 
+void slot_key(const char *id, char ret_key[KEY_MAX])
+{
+	snprintf(ret_key, KEY_MAX, PREFIX_KEYS "%s.json", id);
+}
+
+int slot_key_parse(const char *key, char ret_id[KEY_ID_MAX])
+{
+	size_t prefix = strlen(PREFIX_KEYS), digits = KEY_ID_MAX - 1;
+	uint8_t bytes[(KEY_ID_MAX - 1) / 2];
+
+	if (strncmp(key, PREFIX_KEYS, prefix) || strlen(key) != prefix + digits + strlen(".json") ||
+	    strcmp(key + prefix + digits, ".json") ||
+	    hex_decode(key + prefix, sizeof(bytes), bytes) < 0)
+		return -EINVAL;
+	memcpy(ret_id, key + prefix, digits);
+	ret_id[digits] = '\0';
+	return 0;
+}
+
 void pack_key(const struct hash *id, char ret_key[KEY_MAX])
 {
 	char hex[HASH_HEX];

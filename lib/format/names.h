@@ -23,6 +23,7 @@
  *   parts/<20 digits>/<20 digits>-<node>.json
  *                                       what one node of a set sealed: generation of the set, number of the
  *                                       part on that node, node; an epoch's record (record.h) with "part"
+ *   keys/<16 hex>.json                  what opens an encrypted volume (key_slot.h); the digits are random
  *   gc/<20 digits>.json                 what garbage collection has condemned (gc_list.h); likewise by generation
  *
  * Parsers accept exactly what the formatters make: anything else in the remote is foreign, -EINVAL.
@@ -36,9 +37,11 @@
 #define PREFIX_LEASE	 "lease/"
 #define PREFIX_PARTS	 "parts/"
 #define PREFIX_GC	 "gc/"
+#define PREFIX_KEYS	 "keys/"
 
 #define TAG_NAME_MAX  255
 #define NODE_NAME_MAX 63
+#define KEY_ID_MAX    17 /* with the NUL */
 #define KEY_MAX                                                                                    \
 	(sizeof(PREFIX_TAGS) +                                                                     \
 	 3 * TAG_NAME_MAX) /* with the NUL; holds every key, also while a long tag's is made */
@@ -63,6 +66,9 @@ int part_key_parse(const char *key, uint64_t *ret_generation, uint64_t *ret_sequ
 		   char ret_node[NODE_NAME_MAX + 1]);
 void gc_key(uint64_t generation, char ret_key[KEY_MAX]);
 int gc_key_parse(const char *key, uint64_t *ret_generation);
+/* `id` is 16 lower-case hex digits. */
+void slot_key(const char *id, char ret_key[KEY_MAX]);
+int slot_key_parse(const char *key, char ret_id[KEY_ID_MAX]);
 void pack_key(const struct hash *id, char ret_key[KEY_MAX]);
 int pack_key_parse(const char *key, struct hash *ret_id);
 void index_key(uint64_t epoch, const struct hash *id, char ret_key[KEY_MAX]);

@@ -12,6 +12,8 @@
 #include "lib/util/parse.h"
 
 #define HASH_NAME      "sha256"
+#define KEYED_NAME     "hmac-sha256" /* of an encrypted volume */
+#define CIPHER_NAME    "aes-256-gcm"
 #define ALGORITHM_NAME "gear64"
 #define CHUNK_MIN_MIN  4096u
 #define WORD	       8u /* cuts are at multiples of it */
@@ -38,20 +40,44 @@ static bool valid(const struct volume_info *v)
 	       v->chunk_min % WORD == 0 && v->chunk_avg % WORD == 0 && v->chunk_max % WORD == 0;
 }
 
-int volume_info_encode(const struct volume_info *v, struct buf *out)
+static json_t *encryption_json(const struct volume_info *v, bool checked)
+{
+	json_t *object = json_pack("{s:s, s:i}", "cipher", CIPHER_NAME, "segment", VOLUME_SEGMENT);
+	char hex[HASH_HEX];
+
+	hash_to_hex(&v->check, hex);
+	if (object && checked)
+		json_object_set_new(object, "check", json_string(hex));
+	return object;
+}
+
+static int print(const struct volume_info *v, bool checked, struct buf *out)
 {
 	cleanup_json json_t *object = NULL, *uuid = json_string(v->uuid);
-	char created[FORMAT_MAX], checked[37];
+	char created[FORMAT_MAX], valid_uuid[37];
 
-	if (!valid(v) || v->created_ns < 0 || json_wire_uuid(uuid, checked) < 0)
+	if (!valid(v) || v->created_ns < 0 || json_wire_uuid(uuid, valid_uuid) < 0)
 		return -EINVAL;
 	format_time(v->created_ns, created);
 	object = json_pack("{s:i, s:s, s:s, s:{s:s, s:I, s:I, s:I}, s:s}", "format", VOLUME_FORMAT,
-			   "uuid", v->uuid, "hash", HASH_NAME, "chunker", "algorithm",
-			   ALGORITHM_NAME, "min", (json_int_t)v->chunk_min, "average",
-			   (json_int_t)v->chunk_avg, "max", (json_int_t)v->chunk_max, "created",
-			   created);
-	return object ? json_wire_print(object, VOLUME_INFO_ENCODED_MAX, out) : -ENOMEM;
+			   "uuid", v->uuid, "hash", v->encrypted ? KEYED_NAME : HASH_NAME,
+			   "chunker", "algorithm", ALGORITHM_NAME, "min", (json_int_t)v->chunk_min,
+			   "average", (json_int_t)v->chunk_avg, "max", (json_int_t)v->chunk_max,
+			   "created", created);
+	if (!object || (v->encrypted &&
+			json_object_set_new(object, "encryption", encryption_json(v, checked))))
+		return -ENOMEM;
+	return json_wire_print(object, VOLUME_INFO_ENCODED_MAX, out);
+}
+
+int volume_info_encode(const struct volume_info *v, struct buf *out)
+{
+	return print(v, true, out);
+}
+
+int volume_info_unchecked(const struct volume_info *v, struct buf *out)
+{
+	return print(v, false, out);
 }
 
 /* The string member is the one name that this program knows. */
@@ -77,6 +103,28 @@ static int decode_chunker(const json_t *chunker, struct volume_info *v)
 	return valid(v) ? 0 : -EBADMSG;
 }
 
+/* How it is sealed. The name of the hash says whether it is, so that a program that knows no encryption
+ * does not know the hash, either. */
+static int decode_encryption(const json_t *object, struct volume_info *v)
+{
+	const json_t *encryption = json_object_get(object, "encryption");
+	const char *hash = json_string_value(json_object_get(object, "hash")), *check;
+	uint32_t segment;
+	int error;
+
+	if (!hash || strcmp(hash, KEYED_NAME))
+		return encryption ? -EBADMSG : check_name(object, "hash", HASH_NAME);
+	error = check_name(encryption, "cipher", CIPHER_NAME);
+	if (error)
+		return error;
+	check = json_string_value(json_object_get(encryption, "check"));
+	if (json_wire_u32(json_object_get(encryption, "segment"), 1, UINT32_MAX, &segment) < 0 ||
+	    !check || hash_from_hex(check, &v->check) < 0)
+		return -EBADMSG;
+	v->encrypted = true;
+	return segment == VOLUME_SEGMENT ? 0 : -EPROTONOSUPPORT;
+}
+
 int volume_info_decode(const void *data, size_t len, struct volume_info *ret_info)
 {
 	cleanup_json json_t *object = NULL;
@@ -88,7 +136,7 @@ int volume_info_decode(const void *data, size_t len, struct volume_info *ret_inf
 	if (json_wire_uuid(json_object_get(object, "uuid"), v.uuid) < 0 ||
 	    json_wire_time(json_object_get(object, "created"), &v.created_ns) < 0)
 		return -EBADMSG;
-	error = check_name(object, "hash", HASH_NAME);
+	error = decode_encryption(object, &v);
 	if (!error)
 		error = decode_chunker(json_object_get(object, "chunker"), &v);
 	if (!error)

@@ -32,7 +32,11 @@ END_TEST
 
 START_TEST(people_can_read_it)
 {
-	const struct volume_info v = {UUID, 65536, 262144, 1048576, INT64_C(1700000000000000001)};
+	const struct volume_info v = {.uuid = UUID,
+				      .chunk_min = 65536,
+				      .chunk_avg = 262144,
+				      .chunk_max = 1048576,
+				      .created_ns = INT64_C(1700000000000000001)};
 	cleanup_buf struct buf b = {0};
 
 	unit_ok(volume_info_encode(&v, &b));
@@ -53,7 +57,11 @@ END_TEST
 
 static void check_chunks(uint32_t min, uint32_t avg, uint32_t max, int error)
 {
-	const struct volume_info v = {UUID, min, avg, max, 1};
+	const struct volume_info v = {.uuid = UUID,
+				      .chunk_min = min,
+				      .chunk_avg = avg,
+				      .chunk_max = max,
+				      .created_ns = 1};
 	cleanup_buf struct buf b = {0};
 
 	unit_error(volume_info_encode(&v, &b), error);
@@ -123,7 +131,10 @@ START_TEST(a_uuid_is_no_path)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		cleanup_buf struct buf b = {0}, none = {0};
-		struct volume_info v = {"", 65536, 65536, 65536, 1};
+		struct volume_info v = {.chunk_min = 65536,
+					.chunk_avg = 65536,
+					.chunk_max = 65536,
+					.created_ns = 1};
 
 		buf_printf(&b, "{\"format\":1,\"uuid\":\"%s\"," HASH "," CHUNKER "," CREATED "}",
 			   bad[i]);
@@ -149,6 +160,55 @@ START_TEST(its_length_is_bounded)
 }
 END_TEST
 
+/* An encrypted volume; `encryption` stands for all of that member. */
+#define ENCRYPTED(hash, encryption)                                                                \
+	"{\"format\": 1, \"uuid\": \"" UUID "\", \"hash\": \"" hash "\", \"chunker\": {"           \
+	"\"algorithm\": \"gear64\", \"min\": 65536, \"average\": 262144, \"max\": 1048576}, "      \
+	"\"created\": \"2023-11-14T22:13:20Z\"" encryption "}"
+#define CHECK_HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+#define SEALED(cipher, segment, check)                                                             \
+	", \"encryption\": {\"cipher\": \"" cipher "\", \"segment\": " segment                     \
+	", \"check\": \"" check "\"}"
+
+START_TEST(an_encrypted_volume_says_so_and_how)
+{
+	const char *text = ENCRYPTED("hmac-sha256", SEALED("aes-256-gcm", "32768", CHECK_HEX));
+	cleanup_buf struct buf whole = {0}, unchecked = {0}, other = {0};
+	struct volume_info v, again;
+
+	unit_ok(volume_info_decode(text, strlen(text), &v));
+	ck_assert(v.encrypted);
+	ck_assert_uint_eq(v.check.bytes[31], 31);
+	unit_ok(volume_info_encode(&v, &whole));
+	unit_ok(volume_info_decode(whole.data, whole.len, &again));
+	ck_assert(again.encrypted && hash_equal(&v.check, &again.check));
+	/* What the check is made of does not hold it, and is all else. */
+	unit_ok(volume_info_unchecked(&v, &unchecked));
+	ck_assert_ptr_null(strstr(buf_str(&unchecked), CHECK_HEX));
+	v.chunk_avg += 8;
+	unit_ok(volume_info_unchecked(&v, &other));
+	ck_assert_str_ne(buf_str(&unchecked), buf_str(&other));
+}
+END_TEST
+
+START_TEST(encryption_that_is_not_known_is_refused)
+{
+	unit_ok(decode(ENCRYPTED("sha256", "")));
+	unit_error(decode(ENCRYPTED("hmac-sha256", "")), -EBADMSG);
+	unit_error(decode(ENCRYPTED("sha256", SEALED("aes-256-gcm", "32768", CHECK_HEX))),
+		   -EBADMSG);
+	unit_error(decode(ENCRYPTED("hmac-sha256", SEALED("rot13", "32768", CHECK_HEX))),
+		   -EPROTONOSUPPORT);
+	unit_error(decode(ENCRYPTED("hmac-sha256", SEALED("aes-256-gcm", "65536", CHECK_HEX))),
+		   -EPROTONOSUPPORT);
+	unit_error(decode(ENCRYPTED("hmac-sha256", SEALED("aes-256-gcm", "32768", "00"))),
+		   -EBADMSG);
+	unit_error(decode(ENCRYPTED("hmac-sha256", SEALED("aes-256-gcm", "\"x\"", CHECK_HEX))),
+		   -EBADMSG);
+	unit_error(decode(ENCRYPTED("sha3", "")), -EPROTONOSUPPORT);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("format_volume_info");
@@ -160,5 +220,7 @@ int main(void)
 	tcase_add_test(t, what_is_no_volume_is_told_from_a_newer_one);
 	tcase_add_test(t, a_uuid_is_no_path);
 	tcase_add_test(t, its_length_is_bounded);
+	tcase_add_test(t, an_encrypted_volume_says_so_and_how);
+	tcase_add_test(t, encryption_that_is_not_known_is_refused);
 	return unit_run(s);
 }
