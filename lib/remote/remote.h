@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/util/buf.h"
+#include "lib/util/hash.h"
 
 /*
  * A remote keeps objects under keys. An object appears whole and at once, or not at all; it is
@@ -52,7 +53,7 @@ struct remote;
 /* Transfers at once where nobody says how many. */
 #define REMOTE_CONNECTIONS 8
 
-/* How a remote that is reached over a network behaves; zero is the default of each. */
+/* How a remote is reached, over a network above all; zero is the default of each. */
 struct remote_limits {
 	unsigned connections;	    /* transfers at once; 0: REMOTE_CONNECTIONS */
 	uint64_t upload_rate;	    /* bytes a second, all transfers together; 0: no limit */
@@ -60,6 +61,9 @@ struct remote_limits {
 	int64_t connect_timeout_ns; /* 0: 10 s */
 	int64_t stall_timeout_ns; /* below 1 KiB/s for so long is -ETIMEDOUT; 0: 30 s. For the answer to a body that was taken whole, up to 16 times as long where it proves too short */
 	int64_t total_timeout_ns; /* of one request; 0: 10 min */
+	/* Paths of what opens an encrypted volume there (lib/volume/volume_key.h), one of them or none; borrowed.
+	 * No kind of remote looks at them. */
+	const char *passphrase_file, *key_file;
 };
 
 /*
@@ -91,6 +95,12 @@ int remote_open_with(const char *url, const struct remote_limits *limits,
 struct remote *remote_ref(struct remote *r);
 /* Gives a reference back; the last one frees. NULL is allowed. */
 void remote_close(struct remote *r);
+
+/* The address of plain content in this remote, whatever layers are above: its SHA-256, or where one of them
+ * seals (seal.h), an HMAC of that under a key of the volume's. The second is the first of each job, computed as
+ * hash_of_many does. */
+void remote_address(const struct remote *r, const void *data, size_t len, struct hash *ret_address);
+void remote_address_many(const struct remote *r, const struct hash_job *jobs, size_t count);
 
 /* The URL as people may see and log it, without its secrets. Lives as long as the remote. */
 const char *remote_name(const struct remote *r);

@@ -216,8 +216,9 @@ static int encode_items(struct store_batch *b, struct item **items, unsigned cou
 	if (error)
 		return error;
 	for (unsigned i = 0; i < count; i++)
-		jobs[i] = (struct hash_job){items[i]->plain.data, items[i]->plain.len, &items[i]->hash};
-	hash_of_many(jobs, count);
+		jobs[i] = (struct hash_job){items[i]->plain.data, items[i]->plain.len,
+					    &items[i]->hash};
+	remote_address_many(b->store->remote, jobs, count);
 	for (unsigned i = 0; i < count && !error; i++)
 		error = encode(b, items[i]);
 	return error;

@@ -118,7 +118,7 @@ int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash 
 	error = batch_feed(b, NULL, data.data, data.len);
 	if (error)
 		return error;
-	hash_of(data.data, data.len, &hash);
+	remote_address(b->store->remote, data.data, data.len, &hash);
 	/* Only a cache: the recipe can be had from the remote. */
 	error = index->recipe_put(index->arg, &hash, data.data, data.len);
 	if (error)
@@ -179,7 +179,7 @@ int store_put_tree(struct store_batch *b, const void *data, size_t len, struct e
 		error = list_chunks(&c.recipe, record);
 	if (error)
 		return error;
-	hash_of(data, len, &record->tree_hash);
+	remote_address(b->store->remote, data, len, &record->tree_hash);
 	record->tree_size = len;
 	return 0;
 }

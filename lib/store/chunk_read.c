@@ -119,7 +119,7 @@ static int decode(struct store *s, const struct wanted *w, const uint8_t *frame,
 	store_filter_give(s, filter);
 	if (error)
 		return error == -ENOMEM ? error : -EBADMSG;
-	hash_of(ret_plain, w->place.plain_len, &hash);
+	remote_address(s->remote, ret_plain, w->place.plain_len, &hash);
 	return hash_equal(&hash, &w->hash) ? 0 : -EBADMSG;
 }
 

@@ -244,7 +244,7 @@ static int add_generation(const struct packer *p, struct open_pack *o)
 	error = chunk_frame_encode(&h, text, &o->data);
 	if (error)
 		return error;
-	hash_of(text, h.plain_len, &hash);
+	remote_address(p->remote, text, h.plain_len, &hash);
 	return pack_table_add(&o->table, &hash, (uint32_t)(o->data.len - start), h.plain_len);
 }
 

@@ -84,7 +84,7 @@ static int cached_recipe(struct store *s, const struct wanted *w, struct buf *ou
 
 	if (error)
 		return error;
-	hash_of(out->data, out->len, &found);
+	remote_address(s->remote, out->data, out->len, &found);
 	if (hash_equal(&found, &w->hash) && (!w->plain_len || w->plain_len == out->len))
 		return 0;
 	log_warn("a recipe in the local state is damaged and is fetched again");
@@ -259,7 +259,7 @@ int store_get_tree(struct store *s, const struct epoch_record *record, struct bu
 	error = join_chunks(s, wanted, record->chunk_count, false, out, NULL);
 	if (error)
 		return error;
-	hash_of(out->data + start, out->len - start, &hash);
+	remote_address(s->remote, out->data + start, out->len - start, &hash);
 	if (hash_equal(&hash, &record->tree_hash))
 		return 0;
 	out->len = start;

@@ -32,14 +32,15 @@ static bool may_be_kept(int fd, const struct tree_entry *e)
 	return true;
 }
 
-static bool same_segment(int fd, const struct recipe_segment *s, uint8_t *data)
+static bool same_segment(const struct remote *r, int fd, const struct recipe_segment *s,
+			 uint8_t *data)
 {
 	struct hash hash;
 
 	if (!s->zero) {
 		if (io_pread_full(fd, data, s->length, s->offset))
 			return false;
-		hash_of(data, s->length, &hash);
+		remote_address(r, data, s->length, &hash);
 		return hash_equal(&hash, &s->hash);
 	}
 	for (uint64_t at = 0, n; at < s->length; at += n) {
@@ -61,7 +62,8 @@ static bool same_recipe(struct export *x, int fd, const struct tree_entry *e)
 	    recipe.size != e->size)
 		return false;
 	for (size_t i = 0; i < recipe.count; i++)
-		if (atomic_load(&x->stopped) || !same_segment(fd, &recipe.segments[i], data))
+		if (atomic_load(&x->stopped) ||
+		    !same_segment(x->catalog->remote, fd, &recipe.segments[i], data))
 			return false;
 	return true;
 }

@@ -144,7 +144,7 @@ static bool holds_segment(struct content *c, const struct recipe_segment *s, uin
 	if (data < 0 || (uint64_t)data >= s->offset + s->length ||
 	    io_pread_full(c->fd, buffer, s->length, s->offset))
 		return false;
-	hash_of(buffer, s->length, &hash);
+	remote_address(c->vol->remote, buffer, s->length, &hash);
 	return hash_equal(&hash, &s->hash);
 }
 

@@ -322,7 +322,7 @@ static bool equals_parent(const struct import_job *j, const struct buf *tree)
 {
 	struct hash hash;
 
-	hash_of(tree->data, tree->len, &hash);
+	remote_address(j->imp->vol->remote, tree->data, tree->len, &hash);
 	return j->parent.number && j->parent.tree_size == tree->len &&
 	       hash_equal(&hash, &j->parent.tree_hash);
 }

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "lib/remote/seal.h"
 #include "lib/util/clock.h"
 #include "tests/unit/no_links.h"
 #include "tests/unit/unit.h"
@@ -19,15 +20,29 @@ static const struct {
 	const char *before, *after;
 	bool retry;
 	bool no_links; /* on a file system without hard links */
+	bool sealed;   /* under a volume's key, below the retries */
 } kinds[] = {
-	{"", "/root", false, false},
-	{"", "/root", false, true},
-	{"file://", "", false, false},
-	{"memory:", "", false, false},
-	{"fault+file://", "/root?seed=1", false, false},
-	{"fault+memory:", "?seed=3&all.error=0.2&all.lost=0.2", true, false},
-	{"fault+file://", "?seed=5&all.error=0.2&all.lost=0.3&all.down=0.1", true, false},
+	{"", "/root", false, false, false},
+	{"", "/root", false, true, false},
+	{"file://", "", false, false, false},
+	{"memory:", "", false, false, false},
+	{"fault+file://", "/root?seed=1", false, false, false},
+	{"fault+memory:", "?seed=3&all.error=0.2&all.lost=0.2", true, false, false},
+	{"fault+file://", "?seed=5&all.error=0.2&all.lost=0.3&all.down=0.1", true, false, false},
+	{"", "/root", false, false, true},
+	{"fault+memory:", "?seed=7&all.error=0.2&all.lost=0.2", true, false, true},
 };
+
+static struct remote *sealed(struct remote *r)
+{
+	static const uint8_t master[CRYPTO_KEY_SIZE] = {1, 2, 3};
+	struct seal *seal;
+
+	unit_ok(seal_new(master, "0f8fad5b-d9cb-469f-a165-70867728950e", &seal));
+	unit_ok(remote_seal_new(r, seal, &r));
+	seal_unref(seal);
+	return r;
+}
 
 /* The URL of a server to test instead of the kinds; NULL: none. */
 static const char *server;
@@ -49,6 +64,8 @@ static struct remote *open_kind(int kind, const char *dir)
 	else
 		snprintf(url, sizeof(url), "%s%s%s", kinds[kind].before, dir, kinds[kind].after);
 	unit_ok(remote_open(url, &r));
+	if (!server && kinds[kind].sealed)
+		r = sealed(r);
 	if (server || !kinds[kind].retry)
 		return r;
 	unit_ok(remote_retry_new(r, &fast, &retry));
