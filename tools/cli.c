@@ -122,6 +122,34 @@ static const struct cli_option *find_option(const struct cli_option *options, co
 	return NULL;
 }
 
+/* What opens an encrypted remote, for whatever this command does with one: told on as the environment tells it
+ * (mount_options.h), from any directory. 0, or -1 after a message. */
+static int set_key(const char *command, const char *name, const char *path)
+{
+	bool file = !strcmp(name, "key-file");
+	cleanup_free char *here = NULL, *whole = NULL;
+
+	if (path[0] != '/') {
+		here = getcwd(NULL, 0);
+		if (!here || asprintf(&whole, "%s/%s", here, path) < 0) {
+			cli_usage_error(command, "option --%s needs a path from /", name);
+			return -1;
+		}
+		path = whole;
+	}
+	unsetenv(file ? "EPOCHFS_PASSPHRASE_FILE" : "EPOCHFS_KEY_FILE");
+	setenv(file ? "EPOCHFS_KEY_FILE" : "EPOCHFS_PASSPHRASE_FILE", path, 1);
+	return 0;
+}
+
+/* The options that every command takes. */
+static const char *common_key_file, *common_passphrase_file;
+static const struct cli_option common_options[] = {
+	{"key-file", 0, NULL, &common_key_file},
+	{"passphrase-file", 0, NULL, &common_passphrase_file},
+	{0},
+};
+
 /* One option at argv[*i]; 0, or -1 after a message. */
 static int take_option(const char *command, int argc, char **argv, int *i,
 		       const struct cli_option *options)
@@ -133,6 +161,8 @@ static int take_option(const char *command, int argc, char **argv, int *i,
 		size_t len = strcspn(arg + 2, "=");
 
 		o = find_option(options, arg + 2, len, 0);
+		if (!o)
+			o = find_option(common_options, arg + 2, len, 0);
 		if (arg[2 + len] == '=')
 			value = arg + 2 + len + 1;
 	} else {
@@ -159,7 +189,9 @@ static int take_option(const char *command, int argc, char **argv, int *i,
 		return -1;
 	}
 	*o->value = value;
-	return 0;
+	return o->value == &common_key_file || o->value == &common_passphrase_file
+		       ? set_key(command, o->name, value)
+		       : 0;
 }
 
 int cli_parse(const char *command, int argc, char **argv, const struct cli_option *options,

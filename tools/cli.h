@@ -59,7 +59,7 @@ struct cli_option {
 	const char **value; /* the value, borrowed from argv */
 };
 /*
- * Fills `operands` (at most `max`). Knows --help by itself. Returns the number of operands, or -1 after an error or help was printed: then *ret_exit is the exit code.
+ * Fills `operands` (at most `max`). Knows --help by itself, and --passphrase-file and --key-file, which it puts into the environment for mount_options.h. Returns the number of operands, or -1 after an error or help was printed: then *ret_exit is the exit code.
  */
 int cli_parse(const char *command, int argc, char **argv, const struct cli_option *options,
 	      const char **operands, int max, int *ret_exit);
@@ -85,6 +85,7 @@ int command_verify(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_fsck(int argc, char **argv);
 int command_gc(int argc, char **argv);
+int command_key(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_version(int argc, char **argv);
 

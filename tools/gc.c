@@ -11,7 +11,6 @@
 #include "lib/util/parse.h"
 #include "lib/volume/gc.h"
 #include "tools/cli.h"
-#include "tools/client.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -118,26 +117,6 @@ static void print_json(const struct gc_totals *t, bool dry_run)
 
 /* ---- the command ---- */
 
-/* The remote that is meant: *ret_url is `name`, or `of_mount`, where that came to be. */
-static int find_remote(const char *name, char **of_mount, const char **ret_url)
-{
-	int code = EXIT_DONE, mounted = client_is_mount(name);
-
-	*ret_url = name;
-	if (mounted == -ENOTCONN)
-		return cli_error(EXIT_FAILED,
-				 "%s: the process that served this mount is gone: name the remote",
-				 name);
-	if (mounted != 1)
-		return EXIT_DONE;
-	code = target_mount_remote(name, of_mount);
-	if (code == EXIT_DONE && !*of_mount)
-		code = cli_error(EXIT_NOT_FOUND,
-				 "%s: this mount has no remote: there is nothing to collect", name);
-	*ret_url = *of_mount;
-	return code;
-}
-
 static int parse_terms(const char *grace, const char *percent, struct gc *how)
 {
 	uint64_t value;
@@ -193,9 +172,9 @@ int command_gc(int argc, char **argv)
 		return cli_usage_error("gc", "needs a TARGET");
 	code = parse_terms(grace, percent, &how);
 	if (code == EXIT_DONE)
-		code = mount_options_limits(&limits);
+		code = target_find_remote(name, &of_mount, &url);
 	if (code == EXIT_DONE)
-		code = find_remote(name, &of_mount, &url);
+		code = mount_options_limits(&limits);
 	if (code != EXIT_DONE)
 		return code;
 	how.dry_run = dry_run;

@@ -18,7 +18,8 @@ static const struct command commands[] = {
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
-	 "  suid, dev, threads=N, connections=N, keep=POLICY, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
+	 "  suid, dev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
+	 "  upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
 	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
 	 "  on-epoch-timeout=TIME, catalog=FILE, log-file=FILE, log-level=error|warning|info|debug.\n"
 	 "epochfs(1) explains each.\n"
@@ -165,6 +166,17 @@ static const struct command commands[] = {
 	 "is deleted. Exit 8 where another one is at work.\n"
 	 "Example: epochfs gc s3://bucket/run7\n",
 	 command_gc},
+	{"key", "[--json] list|add|remove TARGET [KEY]",
+	 "the passphrases and key files that open an encrypted volume",
+	 "  list TARGET             their ids, kinds, and since when\n"
+	 "  add TARGET              one more, in --new-passphrase-file FILE or --new-key-file FILE\n"
+	 "  remove TARGET KEY       no longer this one; not the one that the volume is opened with (exit 8)\n"
+	 "  --passphrase-file FILE, --key-file FILE   what opens it now; also EPOCHFS_PASSPHRASE_FILE, EPOCHFS_KEY_FILE\n"
+	 "  --json                  one JSON array or object\n"
+	 "A passphrase is the first line of its file, a key file 32 random bytes or more. Removing one changes nothing that is\n"
+	 "stored. Exit 4 where what is given does not open the volume.\n"
+	 "Example: epochfs key add --key-file ~/run7.key --new-passphrase-file ~/run7.passphrase s3://bucket/run7\n",
+	 command_key},
 	{"check", "[--json] [--size SIZE] REMOTE",
 	 "try a remote: what it can, how fast it is, what epochfs makes of it",
 	 "  --size SIZE       of the objects that measure throughput (8M)\n"
@@ -200,7 +212,8 @@ static void print_help(FILE *out)
 	      out);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-	fputs("\n`epochfs COMMAND --help` tells more. A TARGET is a mount point or a remote.\n"
+	fputs("\n`epochfs COMMAND --help` tells more. A TARGET is a mount point or a remote; every command takes\n"
+	      "--passphrase-file FILE or --key-file FILE for one that is encrypted.\n"
 	      "Exit codes: 0 done, 1 failed, 2 usage, 3 remote not reached, 4 not allowed by the remote,\n"
 	      "5 not found, 6 damaged data, 7 not durable in time, 8 in use or in conflict.\n",
 	      out);

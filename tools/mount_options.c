@@ -81,6 +81,11 @@ int mount_options_limits(struct remote_limits *ret_limits)
 	for (size_t i = 0; i < mount_option_count && code == EXIT_DONE; i++)
 		if (mount_option_table[i].limit)
 			code = from_environment(&o, &mount_option_table[i]);
+	/* The environment's own texts, which outlive `o`. */
+	if (o.volume.limits.key_file)
+		o.volume.limits.key_file = getenv("EPOCHFS_KEY_FILE");
+	if (o.volume.limits.passphrase_file)
+		o.volume.limits.passphrase_file = getenv("EPOCHFS_PASSPHRASE_FILE");
 	*ret_limits = o.volume.limits;
 	mount_options_free(&o);
 	return code;

@@ -21,7 +21,7 @@ void mount_options_free(struct mount_options *o);
 /* From the environment: EXIT_DONE, or the exit code after a message. */
 int mount_options_environment(struct mount_options *o);
 /* What every contact with a remote obeys, also a command's on its URL: the same, of these options
- * only. */
+ * only. Its texts are the environment's. */
 int mount_options_limits(struct remote_limits *ret_limits);
 /* One "-o a=b,c,d" (a comma inside a value is written "\,"). Likewise. */
 int mount_options_parse(struct mount_options *o, const char *list);

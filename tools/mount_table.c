@@ -235,6 +235,21 @@ static const char *set_timeout(struct mount_options *o, const char *value)
 	return parse_duration(value, ns) || *ns <= 0 ? "a time, such as 30s" : NULL;
 }
 
+/* The last one that is given counts: what stands on the command line wins over the environment. */
+static const char *set_passphrase_file(struct mount_options *o, const char *value)
+{
+	o->volume.limits.passphrase_file = value;
+	o->volume.limits.key_file = NULL;
+	return value[0] == '/' ? NULL : "an absolute path";
+}
+
+static const char *set_key_file(struct mount_options *o, const char *value)
+{
+	o->volume.limits.key_file = value;
+	o->volume.limits.passphrase_file = NULL;
+	return value[0] == '/' ? NULL : "an absolute path";
+}
+
 static const char *set_passthrough(struct mount_options *o, const char *value)
 {
 	static const struct {
@@ -350,6 +365,8 @@ const struct option_row mount_option_table[] = {
 	{"upload-limit", set_upload_limit, true, true},
 	{"download-limit", set_download_limit, true, true},
 	{"timeout", set_timeout, true, true},
+	{"passphrase-file", set_passphrase_file, true, true},
+	{"key-file", set_key_file, true, true},
 	{"lease", set_lease, true, false},
 	{"take-over", set_take_over, false, false},
 	{"refresh", set_refresh, true, false},

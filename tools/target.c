@@ -226,6 +226,20 @@ int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_numb
 	return EXIT_DONE;
 }
 
+/* What opens the mount's remote opens it for this command, too, where nothing else is given. */
+static void take_key(const json_t *status)
+{
+	const char *key = json_string_value(json_object_get(status, "key_file"));
+	const char *passphrase = json_string_value(json_object_get(status, "passphrase_file"));
+
+	if (getenv("EPOCHFS_KEY_FILE") || getenv("EPOCHFS_PASSPHRASE_FILE"))
+		return;
+	if (key)
+		setenv("EPOCHFS_KEY_FILE", key, 1);
+	else if (passphrase)
+		setenv("EPOCHFS_PASSPHRASE_FILE", passphrase, 1);
+}
+
 /* NULL: it has none. */
 int target_mount_remote(const char *mount, char **ret_remote)
 {
@@ -240,8 +254,27 @@ int target_mount_remote(const char *mount, char **ret_remote)
 	if (url && !json_is_true(json_object_get(status, "local_only"))) {
 		*ret_remote = strdup(url);
 		code = *ret_remote ? EXIT_DONE : cli_error(EXIT_FAILED, "out of memory");
+		take_key(status);
 	}
 	json_decref(status);
+	return code;
+}
+
+int target_find_remote(const char *name, char **of_mount, const char **ret_url)
+{
+	int code, mounted = client_is_mount(name);
+
+	*ret_url = name;
+	if (mounted == -ENOTCONN)
+		return cli_error(EXIT_FAILED,
+				 "%s: the process that served this mount is gone: name the remote",
+				 name);
+	if (mounted != 1)
+		return EXIT_DONE;
+	code = target_mount_remote(name, of_mount);
+	if (code == EXIT_DONE && !*of_mount)
+		code = cli_error(EXIT_NOT_FOUND, "%s: this mount has no remote", name);
+	*ret_url = *of_mount;
 	return code;
 }
 

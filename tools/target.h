@@ -36,8 +36,13 @@ int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_numb
  */
 int target_remote_of_mount(const char *mount, const char *epoch, uint64_t *ret_number,
 			   char **ret_remote);
-/* The URL of a mount's remote; NULL: it has none. The caller's to free. */
+/*
+ * The URL of a mount's remote; NULL: it has none. The caller's to free. The key that the mount opened it with is put into the
+ * environment for mount_options_limits, where there is none: so call that after this.
+ */
 int target_mount_remote(const char *mount, char **ret_remote);
+/* The remote that a TARGET means, for who works on the remote alone: *ret_url is `name`, or what then is *of_mount, the caller's to free. */
+int target_find_remote(const char *name, char **of_mount, const char **ret_url);
 /* As the control requests "show" and "diff" answer (lib/volume/control.h); from 0: the epoch before. The caller's reference. */
 int target_show(const struct target *t, uint64_t number, json_t **ret_shown);
 int target_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff);

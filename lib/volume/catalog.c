@@ -11,6 +11,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/volume/records.h"
+#include "lib/volume/volume_key.h"
 
 /* ---- opening ---- */
 
@@ -37,6 +38,15 @@ int catalog_connect_any(const char *url, const struct remote_limits *limits,
 	return error;
 }
 
+int catalog_unlock(struct remote **r, const struct volume_info *info,
+		   const struct remote_limits *limits, struct opening_message *m)
+{
+	cleanup_seal struct seal *seal = NULL;
+	int error = volume_key_open(*r, info, limits, &seal, m);
+
+	return error ? error : contact_seal(r, seal);
+}
+
 int catalog_connect(const char *url, const struct remote_limits *limits, struct remote **ret_remote,
 		    struct volume_info *ret_info, struct opening_message *m)
 {
@@ -54,6 +64,8 @@ int catalog_connect(const char *url, const struct remote_limits *limits, struct 
 					     "mount point",
 					     remote_name(r));
 	}
+	if (!error)
+		error = catalog_unlock(&r, ret_info, limits, m);
 	if (error) {
 		remote_close(r);
 		return error;

@@ -14,6 +14,7 @@
 #include "lib/volume/catalog_internal.h"
 #include "lib/volume/records.h"
 #include "lib/volume/summary.h"
+#include "lib/volume/volume_key.h"
 
 /* Recipes wait for the remote: several at once. */
 #define RECIPE_READERS 8
@@ -88,8 +89,8 @@ static int note_object(void *arg, const char *key, uint64_t size)
 	if (!gc_key_parse(key, &number))
 		return note_key(&f->gc_lists, key);
 	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
-	    !summary_key_parse(key, &number) || !lease_any_key_parse(key, &number) ||
-	    !part_key_parse(key, &number, &sequence, name))
+	    !slot_key_parse(key, name) || !summary_key_parse(key, &number) ||
+	    !lease_any_key_parse(key, &number) || !part_key_parse(key, &number, &sequence, name))
 		return 0;
 	f->totals.foreign++;
 	return 0;
@@ -356,10 +357,30 @@ static int check_all(struct fsck *f)
 	return 0;
 }
 
+/* Without epochfs.json nothing that is sealed can be opened; of a plain volume all can be looked at. */
+static int unlock(struct fsck *f, struct opening_message *m)
+{
+	struct volume_info info;
+	int error = contact_read(f->remote, &info, m);
+
+	if (!error)
+		return catalog_unlock(&f->remote, &info, f->how->limits, m);
+	if (volume_key_given(f->how->limits) && error == -ENOENT)
+		return opening_fail(m, error, "%s has no %s, without which no key opens it",
+				    remote_name(f->remote), KEY_VOLUME);
+	if (volume_key_given(f->how->limits) || (error != -ENOENT && error != -EBADMSG))
+		return error;
+	free(m->text);
+	m->text = NULL;
+	return 0;
+}
+
 static int open_all(struct fsck *f, const char *url, struct opening_message *m)
 {
 	int error = catalog_connect_any(url, f->how->limits, &f->remote, m);
 
+	if (!error)
+		error = unlock(f, m);
 	if (error)
 		return error;
 	error = pool_new(RECIPE_READERS, POOL_ORDINARY, &f->pool);

@@ -36,6 +36,10 @@ int catalog_connect(const char *url, const struct remote_limits *limits, struct 
 int catalog_connect_any(const char *url, const struct remote_limits *limits,
 			struct remote **ret_remote, struct opening_message *m);
 
+/* Puts over *r what opens it, where the volume is encrypted. */
+int catalog_unlock(struct remote **r, const struct volume_info *info,
+		   const struct remote_limits *limits, struct opening_message *m);
+
 /* Opens the store if it is not yet. */
 int catalog_store(struct catalog *c);
 /* The record of an epoch, the catalog's: -ENOENT, -EBADMSG where it is damaged. */

@@ -10,6 +10,7 @@
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/volume/volume_key.h"
 
 /* A mount waits this long for a remote that does not answer; later readers for `patience`. */
 #define FIRST_TRIES 4
@@ -65,8 +66,9 @@ int contact_fail(struct remote *r, int error, struct opening_message *m)
 static int any_object(void *arg, const char *key, uint64_t size)
 {
 	(void)size;
-	/* What a broken check of writability left says nothing. */
-	if (!strncmp(key, "epochfs.probe-", strlen("epochfs.probe-")))
+	/* What a broken check of writability left says nothing, nor does the key of a volume whose making was broken off. */
+	if (!strncmp(key, "epochfs.probe-", strlen("epochfs.probe-")) ||
+	    !strncmp(key, PREFIX_KEYS, strlen(PREFIX_KEYS)))
 		return 0;
 	snprintf(arg, REMOTE_KEY_MAX + 1, "%s", key);
 	return 1;
@@ -91,11 +93,29 @@ int contact_check_empty(struct remote *r, const char *advice, struct opening_mes
 	return 0;
 }
 
+static int put_info(struct volume *vol, struct remote *r, struct opening_message *m)
+{
+	bool encrypted = volume_key_given(&vol->options.limits);
+	cleanup_buf struct buf text = {0};
+	char slot[KEY_MAX];
+	struct volume_info info;
+	int error = volume_info_make(&info);
+
+	if (!error && encrypted)
+		error = volume_key_make(r, &vol->options.limits, &info, slot, m);
+	if (!error)
+		error = volume_info_encode(&info, &text);
+	if (error)
+		return opening_fail(m, error, "making a volume: %s", strerror(-error));
+	error = remote_put_if_absent(r, KEY_VOLUME, text.data, text.len);
+	if (error == -EEXIST && encrypted)
+		remote_delete(r, slot);
+	return error && error != -EEXIST ? contact_fail(r, error, m) : 0;
+}
+
 /* Nothing says that this is a volume: make one where nothing else is. */
 static int volume_make(struct volume *vol, struct remote *r, struct opening_message *m)
 {
-	cleanup_buf struct buf text = {0};
-	struct volume_info info;
 	int error = contact_check_empty(r, "give an empty place for a new volume", m);
 
 	if (error)
@@ -104,15 +124,7 @@ static int volume_make(struct volume *vol, struct remote *r, struct opening_mess
 		return opening_fail(m, -ENOENT,
 				    "%s holds no volume yet: mount it without -o ro to make one",
 				    remote_name(r));
-	error = volume_info_make(&info);
-	if (!error)
-		error = volume_info_encode(&info, &text);
-	if (error)
-		return opening_fail(m, error, "making a volume: %s", strerror(-error));
-	error = remote_put_if_absent(r, KEY_VOLUME, text.data, text.len);
-	if (error && error != -EEXIST)
-		return contact_fail(r, error, m);
-	return 0;
+	return put_info(vol, r, m);
 }
 
 int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_message *m)
@@ -150,7 +162,7 @@ static int volume_find(struct volume *vol, struct remote *r, struct opening_mess
 	if (error)
 		return error == -ENOENT ? contact_fail(r, error, m) : error;
 	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));
-	return 0;
+	return volume_key_open(r, &info, &vol->options.limits, &vol->seal, m);
 }
 
 static int open_existing(struct volume *vol, struct remote *plain, struct opening_message *m)
@@ -171,6 +183,11 @@ static int open_existing(struct volume *vol, struct remote *plain, struct openin
 	}
 	remote_close(first);
 	return error;
+}
+
+int contact_seal(struct remote **r, struct seal *seal)
+{
+	return seal ? remote_seal_new(*r, seal, r) : 0;
 }
 
 /* Without a remote the volume is what lies in the cache directory. */
@@ -221,7 +238,15 @@ int connect_volume(struct volume *vol, struct opening_message *m)
 		return opening_fail(m, contact_open_errno(error), "%s",
 				    remote_open_strerror(vol->options.remote, error, text));
 	vol->local_only = remote_is_none(plain);
-	error = vol->local_only ? local_uuid(vol, m) : open_existing(vol, plain, m);
+	if (vol->local_only && volume_key_given(&vol->options.limits))
+		error = opening_fail(
+			m, -EINVAL,
+			"remote none keeps all in the cache directory, where nothing is "
+			"encrypted: give no passphrase or key file");
+	else
+		error = vol->local_only ? local_uuid(vol, m) : open_existing(vol, plain, m);
+	if (!error)
+		error = contact_seal(&plain, vol->seal);
 	if (!error)
 		error = remote_retry_new(plain, &policy, &vol->remote);
 	if (error)

@@ -237,6 +237,18 @@ static void add_live(struct volume *vol, json_t *o)
 	buf_free(&hold.path);
 }
 
+/* With where its key lies, for commands on the remote; what is in that file is not told. */
+static void add_encryption(const struct volume *vol, json_t *o)
+{
+	const struct remote_limits *l = &vol->options.limits;
+
+	json_object_set_new(o, "encrypted", json_boolean(vol->seal != NULL));
+	if (vol->seal && l->key_file)
+		json_object_set_new(o, "key_file", listing_string(l->key_file));
+	else if (vol->seal)
+		json_object_set_new(o, "passphrase_file", listing_string(l->passphrase_file));
+}
+
 json_t *control_status(struct volume *vol)
 {
 	json_t *o = json_pack("{s:s, s:s, s:o, s:b, s:b}", "uuid", vol->uuid, "remote",
@@ -246,6 +258,7 @@ json_t *control_status(struct volume *vol)
 
 	if (!o)
 		return NULL;
+	add_encryption(vol, o);
 	if (vol->sealer)
 		add_live(vol, o);
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||

@@ -281,7 +281,9 @@ int holder_start(struct volume *vol, struct opening_message *m)
 	if (error)
 		return opening_fail(m, contact_open_errno(error), "%s",
 				    remote_open_strerror(vol->options.remote, error, text));
-	error = take(h, m);
+	error = contact_seal(&h->remote, vol->seal);
+	if (!error)
+		error = take(h, m);
 	if (error)
 		return error;
 	tell_how_safe(vol);

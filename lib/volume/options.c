@@ -66,12 +66,14 @@ static struct globs *globs_of(struct volume_options *o, unsigned i)
 	return i == 0 ? &o->temporary : i == 1 ? &o->marker : &o->log;
 }
 
-#define TEXT_COUNT 11
+#define TEXT_COUNT 13
 static const char **text_of(struct volume_options *o, unsigned i)
 {
 	const char **texts[TEXT_COUNT] = {
-		&o->remote,	&o->cache_dir, &o->step_regex, &o->node, &o->run_id, &o->message,
-		&o->mountpoint, &o->on_epoch,  &o->catalog_db, &o->keep, &o->db_type};
+		&o->remote,	    &o->cache_dir, &o->step_regex, &o->node,
+		&o->run_id,	    &o->message,   &o->mountpoint, &o->on_epoch,
+		&o->catalog_db,	    &o->keep,	   &o->db_type,	   &o->limits.passphrase_file,
+		&o->limits.key_file};
 
 	return texts[i];
 }
