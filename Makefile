@@ -103,7 +103,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-model check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-model check-power check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -175,6 +175,10 @@ $(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) -lm
 
+$(O)/tests/recorder: tests/power/recorder.c $(O)/flags
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) $(DEFINES) $(fuse_cflags) -o $@ $< $(fuse_libs)
+
 # What is preloaded into the daemon has no sanitizer of its own.
 $(O)/tests/libcalls.so: tests/crash/calls.c $(O)/flags
 	$(call say,CC,$<)
@@ -196,7 +200,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/libcalls.so ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/libcalls.so $(O)/tests/recorder ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100 --seed fresh" takes some)
@@ -207,6 +211,9 @@ check-fault: ## let each system call on the cache's disk fail with ENOSPC and EI
 
 check-model: all ## histories of operations, kills and crashes beside a model (ARGS="--seed N --histories 2000", "--replay FILE")
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)
+
+check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="--points N --seed S --fs xfs --passthrough off"; 0: every barrier)
+	$(Q)PYTHONDONTWRITEBYTECODE=1 tests/power/power.py $(O)/epochfs $(O)/tests/recorder $(ARGS)
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \

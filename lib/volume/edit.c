@@ -44,6 +44,7 @@ struct edit {
 	struct state_version base;
 	enum edit_kind kind;
 	uint64_t keep; /* bytes of V1 that V2 begins with */
+	bool promised; /* some of V1's bytes were fsynced: neither V1 nor V2 may lose them */
 	char temporary[40];
 };
 
@@ -69,6 +70,7 @@ static int plan_locked(struct edit *e, uint64_t keep)
 	if (error)
 		return error == -ENOENT ? -EIO : error;
 	e->keep = keep < e->base.size ? keep : e->base.size;
+	e->promised = e->base.fsynced || e->base.rests_on_fsync;
 	choose_kind_locked(e);
 	if (e->kind == EDIT_TAKEOVER)
 		snprintf(e->temporary, sizeof(e->temporary), "%016" PRIx64 ".new", e->base.id);
@@ -113,8 +115,9 @@ static int make_clone(struct edit *e, interrupted_fn interrupted, void *arg)
 	from = size ? object_open(e->vol, e->base.id, O_RDONLY) : -1;
 	if (size)
 		error = from < 0 ? from : io_clone_until(from, to, size, interrupted, arg);
-	/* What was promised for V1 by fsync must hold for its new file. */
-	if (!error && e->kind == EDIT_TAKEOVER && e->base.fsynced && fsync(to) < 0)
+	/* What fsync promised of V1 must hold for its new file, and for V2, which a close will put in
+	 * V1's place with whatever was changed. */
+	if (!error && e->promised && fsync(to) < 0)
 		error = -errno;
 	if (error) {
 		unlinkat(e->vol->objects_fd, e->temporary, 0);
@@ -131,6 +134,7 @@ static int new_row_locked(struct edit *e, struct state_version *v)
 				    .state = VERSION_STAGED,
 				    .kind = VERSION_EDIT,
 				    .size = e->keep,
+				    .rests_on_fsync = e->promised && e->keep,
 				    .born = e->vol->next_epoch};
 	return state_version_new(e->vol->state, v, &v->id);
 }
@@ -305,6 +309,9 @@ static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
 
 	if (e->kind != EDIT_EMPTY && e->base.size)
 		error = fetch_base(e, interrupted, arg, &base);
+	/* V1's file goes: that the remote has it must be known after a power loss. */
+	if (!error && e->kind == EDIT_GIVE)
+		error = state_sync(e->vol->state);
 	if (!error && (e->kind == EDIT_CLONE || e->kind == EDIT_TAKEOVER)) {
 		clone = make_clone(e, interrupted, arg);
 		error = clone < 0 ? clone : 0;
@@ -315,10 +322,11 @@ static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
 	}
 	if (!error && e->kind == EDIT_TAKEOVER)
 		error = content_rebind(e->vol, e->base.id);
-	/* After a power loss V1's name must not lead to the file that is changed now. */
-	if (!error && e->kind == EDIT_TAKEOVER && e->base.fsynced && fsync(e->vol->objects_fd) < 0)
+	/* After a power loss V1's name must not lead to the file that is changed now, and V2's must
+	 * lead to its own. */
+	if (!error && e->promised && e->kind != EDIT_EMPTY && fsync(e->vol->objects_fd) < 0)
 		error = -errno;
-	if (!error && e->kind == EDIT_GIVE && e->base.fsynced)
+	if (!error && e->kind == EDIT_GIVE && e->promised)
 		error = state_sync(e->vol->state);
 	if (error && clone >= 0)
 		unlinkat(e->vol->objects_fd, e->temporary, 0);

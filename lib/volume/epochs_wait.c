@@ -81,5 +81,7 @@ int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interru
 	if (vol->local_only)
 		return sync_locally(vol);
 	uploader_kick(vol);
-	return wait_durable(vol, number, deadline, interrupted, arg);
+	error = wait_durable(vol, number, deadline, interrupted, arg);
+	/* After a power loss this machine must know it, too. */
+	return error ? error : state_sync(vol->state);
 }

@@ -164,8 +164,11 @@ static void remove_victims(struct volume *vol, const struct victims *p)
 static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
 {
 	struct victims p = {.vol = vol, .wanted = wanted};
-	int error;
+	/* After a power loss it must be known that the remote has what goes now. */
+	int error = state_sync(vol->state);
 
+	if (error)
+		return error;
 	pthread_mutex_lock(&vol->lock);
 	error = state_version_each_evictable(vol->state, pick, &p);
 	if (error > 0)

@@ -121,6 +121,32 @@ static bool all_writers_closed_locked(const struct body *b)
 	return true;
 }
 
+/*
+ * What was fsynced while it was open must survive a power loss once it is closed, and not be undone
+ * as the work of a killed writer: the close itself has to be on the disk. So has what was written to
+ * a replacement since the fsync, as it counts as a whole or not at all.
+ */
+static int close_safely(struct handle *h)
+{
+	struct volume *vol = h->vol;
+	struct body *b = h->body;
+	bool safe, fragile;
+	struct stat st;
+
+	pthread_mutex_lock(&vol->lock);
+	if (!b->staged || b->discarded || b->orphan || !b->synced_ctime_ns ||
+	    fstat(b->fd, &st) < 0) {
+		pthread_mutex_unlock(&vol->lock);
+		return 0;
+	}
+	safe = b->synced_ctime_ns == stat_ctime(&st) && b->synced_size == (uint64_t)st.st_size;
+	fragile = b->fragile;
+	pthread_mutex_unlock(&vol->lock);
+	if (safe)
+		return state_sync(vol->state);
+	return fragile ? handle_fsync(h, false) : 0;
+}
+
 /* The opener closes a descriptor: promises what is there by now. */
 static int close_locked(struct handle *h)
 {
@@ -208,6 +234,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 		error = close_locked(h);
 	}
 	pthread_mutex_unlock(&vol->lock);
+	if (!error && !killed)
+		error = close_safely(h);
 	if (!error && !killed && clock_mono_ns() < atomic_load(&vol->durable_until_ns))
 		error = close_durably(h, interrupted, arg);
 	return error;

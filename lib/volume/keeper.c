@@ -78,12 +78,17 @@ static struct doomed *take_doomed_locked(struct volume *vol)
 	return all;
 }
 
+/* The disk must not know that a file is gone before it knows that no row needs it: after a power loss
+ * in between, what was fsynced would be gone. Where that cannot be had, recovery removes the files. */
 static void remove_doomed(struct volume *vol, struct doomed *all)
 {
+	int unsafe = all ? state_sync(vol->state) : 0;
 	struct doomed *d;
 
+	if (unsafe)
+		log_warn("the local state: %s", strerror(-unsafe));
 	while ((d = all)) {
-		int error = object_remove(vol, d->version);
+		int error = unsafe ? 0 : object_remove(vol, d->version);
 
 		if (error)
 			log_warn("removing objects/%016" PRIx64 ": %s", d->version,

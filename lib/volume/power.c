@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/volume/tails.h"
@@ -46,6 +47,13 @@ int boot_remember_locked(struct volume *vol)
 	return error ? error : state_set_meta(vol->state, "boot_id", buf_str(&now));
 }
 
+/* A size may be on the disk before what was written below it (ftruncate, fallocate). What had all its
+ * blocks when it was closed has them still. */
+static bool lacks_blocks(int fd, const struct state_version *v)
+{
+	return v->local_bytes >= v->size && lseek(fd, 0, SEEK_HOLE) < (off_t)v->size;
+}
+
 /* Why the content is not what was closed: NULL where nothing is wrong. */
 static const char *what_is_wrong(struct volume *vol, const struct recovery *r,
 				 const struct state_version *v, const char *name)
@@ -65,6 +73,8 @@ static const char *what_is_wrong(struct volume *vol, const struct recovery *r,
 		return "its bytes cannot be read";
 	if ((uint64_t)st.st_size != v->size)
 		return "it is shorter than it was closed";
+	if (lacks_blocks(fd, v))
+		return "it lacks bytes that it was closed with";
 	return tail_check(fd, v->size, name, &why) == 1 ? why : NULL;
 }
 
@@ -92,11 +102,16 @@ static int note_torn(struct recovery *r, uint64_t version, const char *why)
 int check_closed_locked(struct volume *vol, struct recovery *r)
 {
 	for (size_t i = 0; i < r->closed.count; i++) {
-		struct state_version *v = &r->closed.v[i];
+		struct state_version row, *v = &row;
 		char name[256];
 		const char *why;
-		int error;
+		int error = state_version_get(vol->state, r->closed.v[i].id, v);
 
+		/* What was open replaced it just now, and nothing needs it any more. */
+		if (error == -ENOENT)
+			continue;
+		if (error)
+			return error;
 		first_name_locked(vol, v->ino, name, NULL);
 		why = v->torn ? NULL : what_is_wrong(vol, r, v, name);
 		if (!why)

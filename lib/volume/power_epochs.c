@@ -8,6 +8,8 @@
 #include "lib/format/record.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
+#include "lib/volume/nodes.h"
+#include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 
@@ -140,6 +142,68 @@ static int check_epoch_locked(struct volume *vol, struct recovery *r, uint64_t n
 	return error;
 }
 
+/* ---- what the remote has ---- */
+
+static int take_record_locked(struct volume *vol, struct state_epoch *row, const char *text)
+{
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	free(row->record);
+	free(steal_ptr(row->error));
+	row->record = strdup(text);
+	row->state = EPOCH_DURABLE;
+	error = row->record ? state_epoch_set(vol->state, row) : -ENOMEM;
+	if (!error)
+		error = announce_locked(vol, ANNOUNCE_DURABLE, row);
+	error = state_end(vol->state, error);
+	/* It may name what is gone here; the remote's is fetched when it is looked into. */
+	if (!error)
+		trees_remove(vol, row->number);
+	return error;
+}
+
+/* Takes over the record that the remote has of this epoch, if that is the one which was sealed here. */
+static int settle_epoch_locked(struct volume *vol, uint64_t number, bool *ret_durable)
+{
+	cleanup_record struct epoch_record here = {0}, there = {0};
+	struct state_epoch row;
+	char *text = NULL;
+	int error = records_get(vol->remote, number, &there, &text);
+
+	*ret_durable = false;
+	if (error) /* a tombstone, or damaged: the uploader says what to do */
+		return error == -ENOENT || error == -EBADMSG ? 0 : error;
+	error = state_epoch_get(vol->state, number, &row);
+	if (!error) {
+		error = record_decode(row.record, strlen(row.record), &here);
+		if (!error && records_same_epoch(&here, &there)) {
+			error = take_record_locked(vol, &row, text);
+			*ret_durable = !error;
+		}
+		state_epoch_free(&row);
+	}
+	free(text);
+	return error;
+}
+
+int settle_epochs_locked(struct volume *vol, struct recovery *r)
+{
+	struct number_list pending = {0};
+	bool durable = true;
+	int error = state_epoch_each(vol->state, collect_pending, &pending);
+
+	/* They are uploaded in their order. */
+	for (size_t i = 0; !error && durable && i < pending.count; i++)
+		if (!nodes_is_part(pending.number[i])) {
+			error = settle_epoch_locked(vol, pending.number[i], &durable);
+			r->settled = r->settled || durable;
+		}
+	free(pending.number);
+	return error;
+}
+
 int check_epochs_locked(struct volume *vol, struct recovery *r)
 {
 	struct number_list pending = {0};
@@ -150,5 +214,8 @@ int check_epochs_locked(struct volume *vol, struct recovery *r)
 	for (size_t i = 0; !error && i < pending.count; i++)
 		error = check_epoch_locked(vol, r, pending.number[i]);
 	free(pending.number);
+	/* The live tree is no longer what the remote has of it. */
+	if (!error && r->settled && r->torn_count)
+		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);
 	return error;
 }

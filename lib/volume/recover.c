@@ -359,7 +359,10 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 	/* A read-only mount looks only. */
 	if (error || vol->options.read_only)
 		return error;
-	error = recover_all_staged_locked(vol, r);
+	if (r->rebooted && !vol->local_only)
+		error = settle_epochs_locked(vol, r);
+	if (!error)
+		error = recover_all_staged_locked(vol, r);
 	if (!error)
 		error = check_closed_locked(vol, r);
 	if (!error)

@@ -27,6 +27,7 @@ struct recovery {
 	struct torn_version *torn;
 	size_t torn_count;
 	bool rebooted; /* the machine started anew since the state was used */
+	bool settled;  /* epochs were found to be durable */
 	bool killed;   /* something that is no log was lost or torn */
 };
 void recovery_free(struct recovery *r);
@@ -41,6 +42,13 @@ int boot_remember_locked(struct volume *vol);
  * gone, in whole or in part, is filled with zeros to its size and marked.
  */
 int check_closed_locked(struct volume *vol, struct recovery *r);
+/*
+ * After a reboot, before those are looked at: the last upload may have ended while the disk had not
+ * got its end, nor the contents that it had read. What the remote has as our epoch is durable then,
+ * as it is there; sealed once more from what is left here it would be another one. Asks the remote for one
+ * record more than it has. (power_epochs.c)
+ */
+int settle_epochs_locked(struct volume *vol, struct recovery *r);
 /*
  * Epochs that are not durable and hold such content: their records say so from now on. After a
  * reboot one whose tree cannot be read is dropped. (power_epochs.c)

@@ -171,7 +171,8 @@ struct state_version {
 	bool fragile; /* a killed writer undoes it: replaced by O_TRUNC, or new, write-only, no
 			 O_APPEND, never fsynced */
 	bool fsynced;
-	bool torn; /* closed, but its format's tail says that it is cut off */
+	bool rests_on_fsync; /* it began with bytes that an fsync had made safe, and has them still */
+	bool torn;	     /* closed, but its format's tail says that it is cut off */
 	bool has_recipe;
 	struct hash recipe; /* VERSION_DURABLE with size > inline: the recipe's hash */
 	/* what close() promised: size and ctime of the backing file at the last FLUSH that counted;

@@ -436,7 +436,10 @@ static int upload_sealed(struct upload *u, struct remote *remote, struct store *
 	if (!error)
 		error = mark_versions(u);
 	FAULT_POINT("upload.versions");
-	return error ? error : upload_record_durable(u->vol, number, buf_str(&json));
+	if (!error)
+		error = upload_record_durable(u->vol, number, buf_str(&json));
+	/* After a power loss the contents that were never fsynced may be gone here: then the remote's count. */
+	return error ? error : state_sync(u->vol->state);
 }
 
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
