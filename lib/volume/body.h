@@ -67,6 +67,7 @@ struct body {
 	unsigned releasing; /* releases of writers under way */
 	bool preparing;	    /* an edit begins, without the lock: wait for `changed` */
 	bool watched;	 /* the keeper commits it: a writable mapping is left, or a commit failed */
+	bool uncommitted; /* the latter: its last close is not recorded yet */
 	bool discarded;	 /* its version is gone; the descriptor still reads */
 	int64_t made_ns; /* monotonic */
 };
@@ -113,8 +114,9 @@ void bodies_tear_writers_locked(struct volume *vol);
  * again at what was read before. Costs nothing where no such close is there.
  */
 bool body_settle_locked(struct volume *vol, uint64_t ino);
-/* The same for all, without the lock. */
-void bodies_settle(struct volume *vol);
+/* The same for all, without the lock. Also tries closes again that could not be recorded: -EIO where one
+ * still cannot; an epoch would lack it. */
+int bodies_settle(struct volume *vol);
 
 /* The edit of truncate(2) and of live_setattr's size, without a handle. Called without the lock. */
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size);

@@ -13,6 +13,8 @@
 #include "lib/util/log.h"
 
 #define ROOT_CACHE "/var/cache/epochfs"
+/* More than the file of the lock ever has. */
+#define LOCK_MAX 4096
 
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
 {
@@ -40,11 +42,30 @@ int cache_root(const struct volume_options *o, struct buf *out, struct opening_m
 		     : 0;
 }
 
-/* Held until the descriptor is closed; the file names the holder. */
-static int take_lock(struct volume *vol, const char *path, struct opening_message *m)
+/* Of the file of the lock: nothing where it cannot be read. */
+static void read_lock(const struct volume *vol, struct buf *out)
+{
+	if (io_read_file(vol->cache_fd, "lock", LOCK_MAX, out))
+		buf_reset(out);
+}
+
+static int in_use(const struct volume *vol, const char *path, struct opening_message *m)
 {
 	cleanup_buf struct buf holder = {0};
-	char pid[32];
+
+	read_lock(vol, &holder);
+	return opening_fail(m, -ENOTUNIQ,
+			    "cache %s is in use by another %s (process %.*s): %s that, or give "
+			    "this one a cache of its own with -o cache-dir=DIR",
+			    path, vol->imports ? "import or watch" : "mount",
+			    (int)strcspn(buf_str(&holder), "\n"), buf_str(&holder),
+			    vol->imports ? "wait for" : "unmount");
+}
+
+/* Held until the descriptor is closed; the file names the holder, and how the last one ended. */
+static int take_lock(struct volume *vol, const char *path, struct opening_message *m)
+{
+	cleanup_buf struct buf text = {0};
 	int error, fd = openat(vol->cache_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0)
@@ -52,27 +73,10 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		error = -errno;
 		close(fd);
-		if (error != -EWOULDBLOCK)
-			return error;
-		if (io_read_file(vol->cache_fd, "lock", sizeof(pid), &holder))
-			buf_reset(&holder);
-		return opening_fail(m, -ENOTUNIQ,
-				    "cache %s is in use by another %s (process %s): %s "
-				    "that, or give this one a cache of its own with -o "
-				    "cache-dir=DIR",
-				    path, vol->imports ? "import or watch" : "mount",
-				    holder.len ? buf_str(&holder) : "unknown",
-				    vol->imports ? "wait for" : "unmount");
+		return error == -EWOULDBLOCK ? in_use(vol, path, m) : error;
 	}
-	/* Over what is there: a full disk has no space for another block. */
-	snprintf(pid, sizeof(pid), "%d", (int)getpid());
-	error = io_pwrite_full(fd, pid, strlen(pid), 0);
-	if (!error && ftruncate(fd, (off_t)strlen(pid)) < 0)
-		error = -errno;
-	if (error) {
-		close(fd);
-		return error;
-	}
+	read_lock(vol, &text);
+	vol->left = left_read(vol, buf_str(&text));
 	vol->lock_fd = fd;
 	return 0;
 }
@@ -88,6 +92,13 @@ static int subdirectory(struct volume *vol, const char *name, int *ret_fd)
 		return -errno;
 	*ret_fd = fd;
 	return 0;
+}
+
+int cache_open_parts(struct volume *vol)
+{
+	int error = subdirectory(vol, "objects", &vol->objects_fd);
+
+	return error ? error : subdirectory(vol, "trees", &vol->trees_fd);
 }
 
 int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
@@ -107,9 +118,7 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 	if (!error)
 		error = take_lock(vol, buf_str(out), m);
 	if (!error)
-		error = subdirectory(vol, "objects", &vol->objects_fd);
-	if (!error)
-		error = subdirectory(vol, "trees", &vol->trees_fd);
+		error = cache_open_parts(vol);
 	if (!error)
 		error = subdirectory(vol, "torn", &vol->torn_fd);
 	return error ? opening_fail(m, error, "cache directory %s: %s", buf_str(out),

@@ -217,11 +217,15 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 	else
 		error = commit_locked(vol, b, after);
 	if (error) {
-		log_error("inode %" PRIu64 ": the close could not be recorded: %s; trying again",
-			  b->ino, strerror(-error));
+		if (!b->uncommitted)
+			log_error("inode %" PRIu64 ": the close could not be recorded: %s; trying "
+				  "again until it can",
+				  b->ino, strerror(-error));
+		b->uncommitted = true;
 		body_watch_locked(vol, b, true);
 		return;
 	}
+	b->uncommitted = false;
 	b->killed = b->closed_well = b->tear = false;
 	body_watch_locked(vol, b, false);
 }

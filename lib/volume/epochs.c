@@ -127,7 +127,9 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 		error = -EOPNOTSUPP;
 	if (error)
 		return error;
-	bodies_settle(vol);
+	error = bodies_settle(vol);
+	if (error)
+		return error;
 	pthread_mutex_lock(&vol->lock);
 	error = seal_or_newest_locked(vol, how, &number, &begun);
 	pthread_mutex_unlock(&vol->lock);

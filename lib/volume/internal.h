@@ -21,6 +21,7 @@
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
 #include "lib/volume/handle.h"
+#include "lib/volume/left.h"
 #include "lib/volume/live.h"
 #include "lib/volume/state.h"
 #include "lib/volume/volume.h"
@@ -52,6 +53,9 @@ struct volume {
 	char *cache_path;	/* of cache_fd, absolute */
 	int cache_fd;		/* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
 	int lock_fd;		/* the file `lock` in it, held by flock */
+	enum left_how left;		/* how the last process left it (left.h) */
+	bool noted;		/* it says that this one runs */
+	bool rebuilt;		/* damaged/ there holds what is to be recovered (rebuild.h) */
 	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;		/* torn/ */

@@ -133,6 +133,30 @@ static void finish_watched_locked(struct volume *vol, struct after *after, bool 
 	}
 }
 
+struct body *body_uncommitted_locked(struct volume *vol)
+{
+	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id)
+			if (b->watched && b->uncommitted && !b->writers)
+				return b;
+	return NULL;
+}
+
+int keeper_commit_left_locked(struct volume *vol, struct after *after)
+{
+	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++) {
+		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
+			next = b->next_by_id;
+			if (!b->watched || !b->uncommitted || b->writers || b->releasing ||
+			    b->preparing)
+				continue;
+			body_finish_locked(vol, b, after);
+			body_drop_locked(vol, b, after);
+		}
+	}
+	return body_uncommitted_locked(vol) ? -EIO : 0;
+}
+
 static void drop_pending_locked(struct volume *vol, struct after *after, bool last)
 {
 	int64_t now = clock_mono_ns();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of volume_open. Private to volume.c, options.c, connect.c, cache_dir.c, catalog.c. */
+/* The steps of volume_open. Private to volume.c and those that say so. */
 #ifndef EPOCHFS_VOLUME_OPENING_H
 #define EPOCHFS_VOLUME_OPENING_H
 
@@ -48,6 +48,14 @@ int cache_root(const struct volume_options *o, struct buf *out, struct opening_m
 /* Makes, locks and opens cache-dir/<uuid>/ and what is in it: sets the descriptors, and the path in
  * `out`. */
 int cache_open(struct volume *vol, struct buf *out, struct opening_message *m);
+/* Makes and opens objects/ and trees/ in it: 0 or -errno. */
+int cache_open_parts(struct volume *vol);
+
+/* The cache directory and the local state in it: checked where that is worth its time, made anew
+ * where it is damaged (rebuild.h). (open_state.c) */
+int open_state(struct volume *vol, struct opening_message *m);
+/* Closes the local state, where it is open, and notes how. */
+void leave_state(struct volume *vol);
 
 /*
  * The same volume for who puts epochs into it without a mount (import.h): remote (a new volume is made where it is empty), a local state

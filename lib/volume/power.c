@@ -9,19 +9,8 @@
 #include <unistd.h>
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/left.h"
 #include "lib/volume/tails.h"
-
-#define BOOT_ID	    "/proc/sys/kernel/random/boot_id"
-#define BOOT_ID_MAX 64
-
-static int boot_id(struct buf *out)
-{
-	int error = io_read_file(AT_FDCWD, BOOT_ID, BOOT_ID_MAX, out);
-
-	while (!error && out->len && out->data[out->len - 1] == '\n')
-		out->len--;
-	return error;
-}
 
 int boot_changed_locked(struct volume *vol, bool *ret_changed)
 {
@@ -33,7 +22,7 @@ int boot_changed_locked(struct volume *vol, bool *ret_changed)
 		return 0;
 	}
 	if (!error)
-		error = boot_id(&now);
+		error = left_boot_id(&now);
 	if (!error)
 		*ret_changed = strcmp(buf_str(&now), buf_str(&then)) != 0;
 	return error;
@@ -42,7 +31,7 @@ int boot_changed_locked(struct volume *vol, bool *ret_changed)
 int boot_remember_locked(struct volume *vol)
 {
 	cleanup_buf struct buf now = {0};
-	int error = boot_id(&now);
+	int error = left_boot_id(&now);
 
 	return error ? error : state_set_meta(vol->state, "boot_id", buf_str(&now));
 }

@@ -28,6 +28,7 @@ struct reserve {
 	pthread_mutex_t lock;  /* a leaf: held to change `size` and the file */
 	_Atomic uint64_t size; /* what it has; all of it allocated */
 	bool plain;	       /* the file system knows no fallocate */
+	bool told;	       /* the log says that the disk is full */
 };
 
 /* Allocates the step that begins at the end of the file. */
@@ -60,8 +61,10 @@ void reserve_refill(struct reserve *r)
 			return;
 		}
 		r->size += STEP;
-		if (r->size == r->whole)
+		if (r->size == r->whole) {
+			r->told = false;
 			log_debug("cache: the reserve is whole");
+		}
 	}
 }
 
@@ -72,9 +75,10 @@ bool reserve_give(struct reserve *r, uint64_t bytes)
 
 	if (!r->size)
 		return false;
-	if (r->size == r->whole)
+	if (!r->told)
 		log_warn("the cache's disk is full: only what makes space is done until there is "
 			 "some; uploading and removing go on from a reserve");
+	r->told = true;
 	size = r->size / STEP > steps ? r->size - steps * STEP : 0;
 	if (ftruncate(r->fd, (off_t)size) < 0)
 		return false;

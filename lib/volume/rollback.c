@@ -124,7 +124,9 @@ int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new)
 	if (error)
 		return error;
 	epoch_info_free(&info);
-	bodies_settle(vol);
+	error = bodies_settle(vol);
+	if (error)
+		return error;
 	error = -ESTALE;
 	for (int i = 1; error == -ESTALE && i <= TRIES; i++)
 		error = try_rollback(vol, number, i == TRIES, &new_number);

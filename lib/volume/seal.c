@@ -13,7 +13,7 @@
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "lib/volume/announce.h"
-#include "lib/volume/body.h"
+#include "lib/volume/bodies.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/nodes.h"
@@ -213,6 +213,7 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 
 	if (!job)
 		return -ENOMEM;
+	bodies_tell_uncommitted_locked(vol);
 	error = job_fill(vol, how, job);
 	if (!error)
 		error = state_snapshot_begin(vol->state, &job->snapshot);

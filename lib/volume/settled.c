@@ -7,6 +7,7 @@
 #include "lib/volume/bodies.h"
 
 #include <errno.h>
+#include "lib/volume/sealer.h"
 
 /* Usually the release is here within a millisecond. After the first wait we look whether the process
  * has another descriptor open (dup2 of a shell's redirection). If not, the release should come,
@@ -99,8 +100,28 @@ bool body_settle_locked(struct volume *vol, uint64_t ino)
 	return waited;
 }
 
-void bodies_settle(struct volume *vol)
+int bodies_settle(struct volume *vol)
 {
-	SCOPED_LOCK(&vol->lock);
+	struct after after = {.vol = vol};
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
 	body_settle_locked(vol, 0);
+	error = keeper_commit_left_locked(vol, &after);
+	pthread_mutex_unlock(&vol->lock);
+	after_run(&after);
+	return error;
+}
+
+/* Who asked for the epoch was refused (bodies_settle); this is one that comes by itself. */
+void bodies_tell_uncommitted_locked(struct volume *vol)
+{
+	const struct body *b = body_uncommitted_locked(vol);
+	cleanup_buf struct buf reason = {0};
+
+	if (!b)
+		return;
+	volume_path_locked(vol, b->ino, &reason);
+	buf_printf(&reason, ": its close could not be recorded yet");
+	sealer_incomplete_locked(vol, buf_str(&reason));
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "lib/volume/reserve.h"
@@ -49,19 +50,39 @@ static int counter_load(struct state *s, struct counter *c)
 	return 0;
 }
 
-static int state_setup(struct state *s, int cache_dirfd, const char *path)
+/* SQLite's own attempts hide why the file cannot be made. */
+static int file_make(const char *path, bool must_exist)
+{
+	cleanup_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (must_exist && !st.st_size) {
+		log_error("local state %s: it is empty", path);
+		return -EUCLEAN;
+	}
+	return 0;
+}
+
+static int state_setup(struct state *s, int cache_dirfd, const char *path, bool must_exist)
 {
 	int error = reserve_open(cache_dirfd, &s->reserve);
 
+	s->dirfd = fcntl(cache_dirfd, F_DUPFD_CLOEXEC, 3);
+	if (!error && s->dirfd < 0)
+		error = -errno;
 	if (!error)
-		error = state_vfs_new(s->reserve, &s->vfs);
+		error = file_make(path, must_exist);
+	if (!error)
+		error = state_vfs_new(s->reserve, s->dirfd, &s->vfs);
 	if (!error)
 		error = db_connect(s->vfs, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
 				   &s->db);
 	if (!error)
 		error = wal_mode(s->db);
 	if (!error)
-		error = db_schema(s->db);
+		error = db_schema(s->db, must_exist);
 	if (!error)
 		error = db_exec(s->db, CACHE_MAIN WAL_KEEP);
 	if (!error)
@@ -72,9 +93,6 @@ static int state_setup(struct state *s, int cache_dirfd, const char *path)
 		error = counter_load(s, &s->versions);
 	if (error)
 		return error;
-	s->dirfd = fcntl(cache_dirfd, F_DUPFD_CLOEXEC, 3);
-	if (s->dirfd < 0)
-		return -errno;
 	/* SQLite takes no POSIX lock on the WAL, so that a close of ours releases none. */
 	s->wal_fd = open(sqlite3_filename_wal(sqlite3_db_filename(s->db, "main")),
 			 O_RDONLY | O_CLOEXEC);
@@ -98,14 +116,49 @@ static struct state *state_alloc(void)
 	return s;
 }
 
-int state_open(int cache_dirfd, const char *path, struct state **ret_state)
+static int state_open_as(int cache_dirfd, const char *path, bool must_exist,
+			 struct state **ret_state)
 {
 	struct state *s = state_alloc();
 	int error;
 
 	if (!s)
 		return -ENOMEM;
-	error = state_setup(s, cache_dirfd, path);
+	error = state_setup(s, cache_dirfd, path, must_exist);
+	if (error) {
+		state_close(s);
+		return error;
+	}
+	*ret_state = s;
+	return 0;
+}
+
+int state_open(int cache_dirfd, const char *path, struct state **ret_state)
+{
+	return state_open_as(cache_dirfd, path, false, ret_state);
+}
+
+int state_open_existing(int cache_dirfd, const char *path, struct state **ret_state)
+{
+	return state_open_as(cache_dirfd, path, true, ret_state);
+}
+
+/* By the directory that is open, wherever it was moved to and whatever lies in its place. */
+static void path_by_fd(int dirfd, char ret_path[64])
+{
+	snprintf(ret_path, 64, "/proc/self/fd/%d/state.db", dirfd);
+}
+
+int state_open_damaged(int dirfd, struct state **ret_state)
+{
+	struct state *s = state_alloc();
+	char path[64];
+	int error;
+
+	if (!s)
+		return -ENOMEM;
+	path_by_fd(dirfd, path);
+	error = db_connect(NULL, path, SQLITE_OPEN_READWRITE, &s->db);
 	if (error) {
 		state_close(s);
 		return error;
@@ -296,13 +349,14 @@ static bool idle_give(struct state *s, struct state *snapshot)
 static int snapshot_connect(struct state *s, struct state **ret_snapshot)
 {
 	struct state *snapshot = state_alloc();
+	char path[64];
 	int error;
 
 	if (!snapshot)
 		return -ENOMEM;
 	snapshot->main = s;
-	error = db_connect(s->vfs, sqlite3_db_filename(s->db, "main"), SQLITE_OPEN_READWRITE,
-			   &snapshot->db);
+	path_by_fd(s->dirfd, path);
+	error = db_connect(s->vfs, path, SQLITE_OPEN_READWRITE, &snapshot->db);
 	if (!error)
 		error = db_exec(snapshot->db, CACHE_SNAPSHOT);
 	if (error) {

@@ -43,7 +43,15 @@ int db_error(sqlite3 *db, int rc)
 	case SQLITE_TOOBIG:
 		return -E2BIG;
 	}
-	log_error("local state %s: %s", sqlite3_db_filename(db, "main"), sqlite3_errmsg(db));
+	if (state_vfs_note(db, rc)) {
+		const char *path = sqlite3_db_filename(db, "main");
+
+		log_error("local state %s: %s%s", path ? path : "state.db", sqlite3_errmsg(db),
+			  (rc & 0xff) == SQLITE_CORRUPT
+				  ? ": unmount and mount again: that makes it anew from the remote "
+				    "and keeps what only this machine has"
+				  : "");
+	}
 	switch (rc & 0xff) {
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:

@@ -68,11 +68,17 @@ struct state {
 
 /* What an error of SQLite on this connection is as -errno; logs what a person should know. */
 int db_error(sqlite3 *db, int rc);
-/* A VFS of its own, whose writes may use the reserve, which must outlive it (state_vfs.c). */
-int state_vfs_new(struct reserve *reserve, struct state_vfs **ret_vfs);
+/* A VFS of its own, whose writes may use the reserve; `dirfd` is the directory of its files. Both must outlive it
+ * (state_vfs.c). */
+int state_vfs_new(struct reserve *reserve, int dirfd, struct state_vfs **ret_vfs);
 /* All connections must be closed. NULL is allowed. */
 void state_vfs_free(struct state_vfs *v);
+/* NULL: that of SQLite which it stands on. */
 const char *state_vfs_name(const struct state_vfs *v);
+/* Notes an error of SQLite on this connection; whether it should be told: not where it was lately, nor for a
+ * connection without a VFS of ours. */
+bool state_vfs_note(sqlite3 *db, int rc);
+bool state_vfs_damaged(const struct state_vfs *v);
 /* Opens a connection with the settings that all of ours have. */
 int db_connect(const struct state_vfs *vfs, const char *path, int flags, sqlite3 **ret_db);
 /* Finalizes the prepared statements and closes. */
@@ -81,8 +87,9 @@ void db_disconnect(struct state *s);
 int db_exec(sqlite3 *db, const char *sql);
 /* One number of a PRAGMA or the like. */
 int db_number(sqlite3 *db, const char *sql, int64_t *ret_value);
-/* Makes the tables in a new database, checks the version of an old one. -EPROTONOSUPPORT: newer. */
-int db_schema(sqlite3 *db);
+/* Makes the tables in a new database, which `must_exist` makes -EUCLEAN; checks the version of an old one.
+ * -EPROTONOSUPPORT: newer. */
+int db_schema(sqlite3 *db, bool must_exist);
 
 /* The thread that moves the WAL into the database, so that no commit has to (state_checkpoint.c). */
 int checkpointer_start(struct state *s, const char *path);

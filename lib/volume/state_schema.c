@@ -88,7 +88,7 @@ static int schema_make(sqlite3 *db)
 	return error;
 }
 
-int db_schema(sqlite3 *db)
+int db_schema(sqlite3 *db, bool must_exist)
 {
 	int64_t version = 0, application = 0, tables = 0;
 	int error = db_number(db, "PRAGMA user_version", &version);
@@ -99,7 +99,7 @@ int db_schema(sqlite3 *db)
 		error = db_number(db, "SELECT count(*) FROM sqlite_schema", &tables);
 	if (error)
 		return error;
-	if (!tables && !version && !application) {
+	if (!tables && !version && !application && !must_exist) {
 		error = schema_make(db);
 		return error ? error : db_exec(db, later_tables);
 	}

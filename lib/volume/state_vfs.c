@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How SQLite reaches its files: by its own VFS for databases of one process, but a write that finds
- * the disk full is done again with what the reserve gives up (reserve.h).
+ * the disk full is done again with what the reserve gives up (reserve.h), and a file is removed from
+ * the directory that was opened, not from one that was put in its place.
  *
  * A VFS of ours has the name of the state that it belongs to. An open file is SQLite's own object,
  * with room behind it for `struct extra`; of its methods only xWrite is another. (sqlite.org/vfs.html,
@@ -12,7 +13,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+#include "lib/util/clock.h"
 #include "lib/volume/reserve.h"
+
+/* What fails for ever is told so often. */
+#define TELL_AGAIN_NS (60 * NS_PER_S)
 
 /* Only this process uses the database (the cache's lock sees to it): SQLite's locks of it, a dozen a
  * transaction, need no system call then, and the index of the WAL no file. */
@@ -22,7 +28,11 @@ struct state_vfs {
 	sqlite3_vfs vfs; /* what is registered; pAppData is this object */
 	sqlite3_vfs *plain;
 	struct reserve *reserve;
+	int dirfd;
 	char name[32];
+	atomic_bool damaged;
+	atomic_int told; /* the error that was told last */
+	_Atomic int64_t told_ns;
 };
 
 struct extra {
@@ -76,7 +86,18 @@ static int open_file(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file
 	return SQLITE_OK;
 }
 
-int state_vfs_new(struct reserve *reserve, struct state_vfs **ret_vfs)
+/* SQLite keeps paths, by which the end of the last connection removes the journal. */
+static int delete_file(sqlite3_vfs *vfs, const char *path, int sync)
+{
+	const struct state_vfs *v = vfs->pAppData;
+	const char *name = strrchr(path, '/');
+
+	if (unlinkat(v->dirfd, name ? name + 1 : path, 0) < 0)
+		return errno == ENOENT ? SQLITE_IOERR_DELETE_NOENT : SQLITE_IOERR_DELETE;
+	return sync && fsync(v->dirfd) < 0 ? SQLITE_IOERR_DIR_FSYNC : SQLITE_OK;
+}
+
+int state_vfs_new(struct reserve *reserve, int dirfd, struct state_vfs **ret_vfs)
 {
 	struct state_vfs *v = calloc(1, sizeof(*v));
 
@@ -89,12 +110,14 @@ int state_vfs_new(struct reserve *reserve, struct state_vfs **ret_vfs)
 	}
 	snprintf(v->name, sizeof(v->name), "epochfs-%p", (void *)v);
 	v->reserve = reserve;
+	v->dirfd = dirfd;
 	v->vfs = *v->plain;
 	v->vfs.pNext = NULL;
 	v->vfs.zName = v->name;
 	v->vfs.pAppData = v;
 	v->vfs.szOsFile = (int)(extra_offset(v->plain) + sizeof(struct extra));
 	v->vfs.xOpen = open_file;
+	v->vfs.xDelete = delete_file;
 	if (sqlite3_vfs_register(&v->vfs, 0) != SQLITE_OK) {
 		free(v);
 		return -ENOMEM;
@@ -113,5 +136,34 @@ void state_vfs_free(struct state_vfs *v)
 
 const char *state_vfs_name(const struct state_vfs *v)
 {
-	return v->name;
+	return v ? v->name : VFS_OF_ONE_PROCESS;
+}
+
+bool state_vfs_damaged(const struct state_vfs *v)
+{
+	return atomic_load(&v->damaged);
+}
+
+static bool is_damage(int rc)
+{
+	return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
+}
+
+bool state_vfs_note(sqlite3 *db, int rc)
+{
+	sqlite3_vfs *vfs = NULL;
+	struct state_vfs *v;
+	int64_t now = clock_mono_ns();
+
+	if (sqlite3_file_control(db, "main", SQLITE_FCNTL_VFS_POINTER, &vfs) != SQLITE_OK || !vfs)
+		return true;
+	if (vfs->xOpen != open_file)
+		return false;
+	v = vfs->pAppData;
+	if (is_damage(rc))
+		atomic_store(&v->damaged, true);
+	if (atomic_exchange(&v->told, rc) == rc && now - v->told_ns < TELL_AGAIN_NS)
+		return false;
+	v->told_ns = now;
+	return true;
 }

@@ -20,6 +20,7 @@
 #include "lib/volume/live_internal.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/opening.h"
+#include "lib/volume/rebuild.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/store_index.h"
@@ -28,8 +29,6 @@
 #include "lib/volume/upload.h"
 #include "lib/volume/usage.h"
 
-#define ROOT_MODE   0755
-#define HOST_MAX    256
 #define PERCENT_ALL 100
 
 static struct volume *volume_alloc(const struct volume_options *options)
@@ -52,112 +51,6 @@ static struct volume *volume_alloc(const struct volume_options *options)
 		return NULL;
 	}
 	return vol;
-}
-
-/* The cache belongs to the volume that its directory is named after. */
-static int check_uuid(struct volume *vol, const char *path, struct opening_message *m)
-{
-	cleanup_buf struct buf uuid = {0};
-	int error = state_get_meta(vol->state, "uuid", &uuid);
-
-	if (error == -ENOENT)
-		return state_set_meta(vol->state, "uuid", vol->uuid);
-	if (!error && strcmp(buf_str(&uuid), vol->uuid) != 0)
-		return opening_fail(m, -EBADMSG,
-				    "%s is the cache of another volume (%s): give this one a cache "
-				    "of its own with -o cache-dir=DIR",
-				    path, buf_str(&uuid));
-	return error;
-}
-
-static int load_number(struct volume *vol, const char *key, uint64_t fallback, uint64_t *ret_value)
-{
-	int error = state_get_meta_u64(vol->state, key, ret_value);
-
-	if (error != -ENOENT)
-		return error;
-	*ret_value = fallback;
-	return state_set_meta_u64(vol->state, key, fallback);
-}
-
-/* Who runs this: the option, what a scheduler says, or a name that stays with the volume's state. */
-static int choose_run_id(struct volume *vol)
-{
-	static const char *const names[] = {"EPOCHFS_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID",
-					    "LSB_JOBID", "JOB_ID"};
-	cleanup_buf struct buf stored = {0};
-	const char *id = vol->options.run_id;
-	char uuid[37];
-	int error;
-
-	for (size_t i = 0; !id && i < sizeof(names) / sizeof(names[0]); i++)
-		if (getenv(names[i]) && *getenv(names[i]))
-			id = getenv(names[i]);
-	if (!id) {
-		error = state_get_meta(vol->state, "run_id", &stored);
-		if (error == -ENOENT) {
-			error = uuid_make(uuid);
-			if (!error)
-				error = state_set_meta(vol->state, "run_id", uuid);
-			buf_printf(&stored, "%s", uuid);
-		}
-		if (error)
-			return error;
-		id = buf_str(&stored);
-	}
-	vol->run_id = strdup(id);
-	return vol->run_id ? 0 : -ENOMEM;
-}
-
-static int choose_node_name(struct volume *vol)
-{
-	char host[HOST_MAX] = "localhost";
-
-	if (!vol->options.node && gethostname(host, sizeof(host) - 1) < 0)
-		return -errno;
-	vol->node_name = strdup(vol->options.node ? vol->options.node : host);
-	return vol->node_name ? 0 : -ENOMEM;
-}
-
-static int load_state(struct volume *vol, const char *path, struct opening_message *m)
-{
-	int error = check_uuid(vol, path, m);
-
-	if (!error)
-		error = load_number(vol, "next_epoch", 1, &vol->next_epoch);
-	if (!error)
-		error = load_number(vol, "current", 0, &vol->current_epoch);
-	if (!error)
-		error = live_make_root(vol, ROOT_MODE, geteuid(), getegid());
-	if (!error)
-		error = choose_run_id(vol);
-	if (!error)
-		error = choose_node_name(vol);
-	return error;
-}
-
-static int open_state(struct volume *vol, struct opening_message *m)
-{
-	cleanup_buf struct buf path = {0};
-	cleanup_free char *db = NULL;
-	int error = cache_open(vol, &path, m);
-
-	if (error)
-		return error;
-	if (asprintf(&db, "%s/state.db", buf_str(&path)) < 0) {
-		db = NULL;
-		return -ENOMEM;
-	}
-	vol->cache_path = strdup(buf_str(&path));
-	error = vol->cache_path ? state_open(vol->cache_fd, db, &vol->state) : -ENOMEM;
-	if (!error)
-		error = load_state(vol, buf_str(&path), m);
-	if (error == -EPROTONOSUPPORT)
-		return opening_fail(m, error,
-				    "%s was made by a newer epochfs: upgrade this one, or give "
-				    "another cache with -o cache-dir=DIR",
-				    db);
-	return error ? opening_fail(m, error, "local state %s: %s", db, strerror(-error)) : 0;
 }
 
 static int make_parts(struct volume *vol)
@@ -259,6 +152,8 @@ static int start(struct volume *vol, struct opening_message *m)
 		error = evictor_start(vol);
 	if (!error)
 		error = uploader_start(vol);
+	if (!error && vol->rebuilt)
+		error = rebuild_recover(vol);
 	if (!error)
 		error = sealer_run(vol);
 	if (!error)
@@ -272,8 +167,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	return error;
 }
 
-static int open_as(const struct volume_options *options, bool imports, struct volume **ret_volume,
-		   char **ret_message)
+static int open_as(const struct volume_options *options, bool imports, bool again,
+		   struct volume **ret_volume, char **ret_message)
 {
 	struct opening_message message = {0};
 	struct volume *vol = volume_alloc(options);
@@ -284,8 +179,15 @@ static int open_as(const struct volume_options *options, bool imports, struct vo
 		error = imports ? start_import(vol, &message) : start(vol, &message);
 	}
 	if (error) {
+		bool damaged = vol && vol->state && state_is_damaged(vol->state);
+
 		if (vol)
 			volume_close(vol);
+		/* Its note makes the next one rebuild it. */
+		if (damaged && !again) {
+			free(message.text);
+			return open_as(options, imports, true, ret_volume, ret_message);
+		}
 		*ret_message = message.text ? message.text : NULL;
 		if (!message.text &&
 		    asprintf(ret_message, "opening %s: %s", options->remote, strerror(-error)) < 0)
@@ -307,13 +209,13 @@ int volume_open(const struct volume_options *options, struct volume **ret_volume
 		*ret_message = message.text;
 		return error;
 	}
-	return open_as(options, false, ret_volume, ret_message);
+	return open_as(options, false, false, ret_volume, ret_message);
 }
 
 int volume_open_for_import(const struct volume_options *options, struct volume **ret_volume,
 			   char **ret_message)
 {
-	return open_as(options, true, ret_volume, ret_message);
+	return open_as(options, true, false, ret_volume, ret_message);
 }
 
 void volume_set_events(struct volume *vol, const struct volume_events *events)
@@ -383,7 +285,7 @@ void volume_close(struct volume *vol)
 	bodies_free(vol->bodies);
 	contents_free(vol->contents);
 	usage_cache_free(vol->usage);
-	state_close(vol->state);
+	leave_state(vol);
 	close_fd(vol->torn_fd);
 	close_fd(vol->trees_fd);
 	close_fd(vol->objects_fd);

@@ -106,11 +106,13 @@ class Session:
             f.truncate(len(data))
             address = LIBC.mmap(None, len(data), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, f.fileno(), 0)
         assert address != ctypes.c_void_p(-1).value
-        ctypes.memmove(address, data, len(data))
-        os.listdir(self.mnt.path)
-        # What is not synced lies in the kernel's pages, which can only be written back while the daemon lives.
-        assert LIBC.msync(address, len(data), MS_SYNC) == 0, os.strerror(ctypes.get_errno())
-        LIBC.munmap(address, len(data))
+        try:
+            ctypes.memmove(address, data, len(data))
+            os.listdir(self.mnt.path)
+            # What is not synced lies in the kernel's pages, which can only be written back while the daemon lives.
+            assert LIBC.msync(address, len(data), MS_SYNC) == 0, os.strerror(ctypes.get_errno())
+        finally:
+            LIBC.munmap(address, len(data))
         self.promised[path] = data
         self.doing = {}
 

@@ -40,9 +40,9 @@ class Refused(Script):
         self.edited = {"train.log"}
 
     def refuse(self, step, error):
-        if not isinstance(error, OSError) and self.mnt.process and self.mnt.process.poll() is None:
-            # An error of a command is one; what is not an error of the mount is a failure of the test.
-            assert isinstance(error, pytest.fail.Exception) and "exit code" in str(error), repr(error)
+        # What is not an error that the mount gave is a failure of the test.
+        refused = isinstance(error, (OSError, AssertionError)) or "exit code" in str(error)
+        assert refused or self.process.poll() is not None, repr(error)
         self.refused.append("%s: %s" % (step, error))
         for path, data in self.doing.items():
             self.maybe.setdefault(path, []).append(data)

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the last process left the local state of a volume: a note in the file `lock` of the cache
+ * directory, behind the process's number, so that a full disk has no new block to find for it. It
+ * says when a look at the whole database is worth its time (open_state.c). Private to lib/volume.
+ *
+ *	closed SIZE MTIME	in order; state.db was so large and so old then
+ *	running BOOT		in use, on this boot of the machine: the journal (WAL) is there
+ *	ending BOOT		being closed: SQLite may have removed the journal
+ *	damaged			SQLite has met damage
+ */
+#ifndef EPOCHFS_VOLUME_LEFT_H
+#define EPOCHFS_VOLUME_LEFT_H
+
+#include "lib/util/buf.h"
+
+struct volume;
+
+enum left_how {
+	LEFT_UNKNOWN,  /* a new cache, or one of an epochfs that left no note */
+	LEFT_IN_ORDER, /* closed, and state.db is as it was then */
+	LEFT_CHANGED,  /* closed, but state.db is another now */
+	LEFT_RUNNING,  /* killed, on this boot of the machine */
+	LEFT_ENDING,   /* the same, in its end */
+	LEFT_REBOOTED, /* the machine ended while it was in use */
+	LEFT_DAMAGED,
+};
+
+enum left_note { NOTE_RUNNING, NOTE_ENDING, NOTE_CLOSED, NOTE_DAMAGED };
+
+/* What the text of the file, which may hold anything, says of vol->cache_fd. */
+enum left_how left_read(const struct volume *vol, const char *text);
+/* Writes the note, and who holds the lock. 0 or -errno. */
+int left_note(const struct volume *vol, enum left_note note);
+/* Appends the id of this boot of the machine, without a newline. */
+int left_boot_id(struct buf *out);
+
+#endif
