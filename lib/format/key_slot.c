@@ -125,7 +125,7 @@ static int wrapping_key(const struct key_slot *s, const void *secret, size_t len
 			   ret_key, CRYPTO_KEY_SIZE);
 }
 
-/* What wraps, ready to seal or open, and what is sealed with the key. */
+/* What wraps, ready to encrypt or decrypt, and what is encrypted with the key. */
 static int prepare(const struct key_slot *s, const char *id, const void *secret, size_t len,
 		   struct buf *aad, struct aead **ret_aead)
 {
@@ -159,8 +159,8 @@ int key_slot_wrap(const char *id, const char *uuid, enum key_kind kind, const vo
 	if (!error)
 		error = prepare(&s, id, secret, len, &aad, &aead);
 	if (!error)
-		error = aead_seal(aead, s.nonce, aad.data, aad.len, master, CRYPTO_KEY_SIZE,
-				  s.wrapped, s.wrapped + CRYPTO_KEY_SIZE);
+		error = aead_encrypt(aead, s.nonce, aad.data, aad.len, master, CRYPTO_KEY_SIZE,
+				     s.wrapped, s.wrapped + CRYPTO_KEY_SIZE);
 	aead_free(aead);
 	if (!error)
 		*ret_slot = s;
@@ -176,8 +176,8 @@ int key_slot_unwrap(const struct key_slot *s, const char *id, const void *secret
 	int error = prepare(s, id, secret, len, &aad, &aead);
 
 	if (!error)
-		error = aead_open(aead, s->nonce, aad.data, aad.len, s->wrapped, CRYPTO_KEY_SIZE,
-				  s->wrapped + CRYPTO_KEY_SIZE, master);
+		error = aead_decrypt(aead, s->nonce, aad.data, aad.len, s->wrapped, CRYPTO_KEY_SIZE,
+				     s->wrapped + CRYPTO_KEY_SIZE, master);
 	aead_free(aead);
 	if (!error)
 		memcpy(ret_master, master, sizeof(master));

@@ -103,7 +103,7 @@ static int decode_chunker(const json_t *chunker, struct volume_info *v)
 	return valid(v) ? 0 : -EBADMSG;
 }
 
-/* How it is sealed. The name of the hash says whether it is, so that a program that knows no encryption
+/* How it is encrypted. The name of the hash says whether it is, so that a program that knows no encryption
  * does not know the hash, either. */
 static int decode_encryption(const json_t *object, struct volume_info *v)
 {

@@ -21,14 +21,14 @@
  *
  * and of an encrypted volume
  *
- *   "encryption" { "cipher": "aes-256-gcm", "segment": 32768, "check" }: how objects are sealed, and the HMAC that
- *              shows that who wrote this had the master key (64 hex digits; remote/sealed.h): of the text of this object without
+ *   "encryption" { "cipher": "aes-256-gcm", "segment": 32768, "check" }: how objects are encrypted, and the HMAC that
+ *              shows that who wrote this had the master key (64 hex digits; remote/encrypted.h): of the text of this object without
  *              "check" and without keys that are not listed here
  *
  * Unknown keys are ignored.
  */
 #define VOLUME_FORMAT		1
-#define VOLUME_SEGMENT		32768 /* plain bytes that are sealed together */
+#define VOLUME_SEGMENT		32768 /* plain bytes that are encrypted together */
 #define VOLUME_INFO_ENCODED_MAX (64u << 10)
 
 struct volume_info {

@@ -97,7 +97,7 @@ struct remote *remote_ref(struct remote *r);
 void remote_close(struct remote *r);
 
 /* The address of plain content in this remote, whatever layers are above: its SHA-256, or where one of them
- * seals (seal.h), an HMAC of that under a key of the volume's. The second is the first of each job, computed as
+ * encrypts (encrypt.h), an HMAC of that under a key of the volume's. The second is the first of each job, computed as
  * hash_of_many does. */
 void remote_address(const struct remote *r, const void *data, size_t len, struct hash *ret_address);
 void remote_address_many(const struct remote *r, const struct hash_job *jobs, size_t count);

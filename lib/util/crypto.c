@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and sealing: a thin layer over libcrypto. */
+/* Keys and encrypting: a thin layer over libcrypto. */
 #include "lib/util/crypto.h"
 
 #include <errno.h>
@@ -170,15 +170,15 @@ void mac_of(const struct mac *m, const void *head, size_t head_len, const void *
 
 struct aead {
 	EVP_CIPHER_CTX *ctx;
-	bool sealing; /* what the key was last set for */
+	bool encrypting; /* what the key was last set for */
 	uint8_t key[CRYPTO_KEY_SIZE];
 };
 
-static int set_key(struct aead *a, bool sealing)
+static int set_key(struct aead *a, bool encrypting)
 {
-	if (EVP_CipherInit_ex(a->ctx, EVP_aes_256_gcm(), NULL, a->key, NULL, sealing) != 1)
+	if (EVP_CipherInit_ex(a->ctx, EVP_aes_256_gcm(), NULL, a->key, NULL, encrypting) != 1)
 		return failed(-ENOTSUP);
-	a->sealing = sealing;
+	a->encrypting = encrypting;
 	return 0;
 }
 
@@ -210,27 +210,27 @@ void aead_free(struct aead *a)
 	free(a);
 }
 
-/* The key, the nonce, then what is sealed but not hidden. */
-static int begin(struct aead *a, bool sealing, const uint8_t nonce[CRYPTO_NONCE_SIZE],
+/* The key, the nonce, then what is encrypted but not hidden. */
+static int begin(struct aead *a, bool encrypting, const uint8_t nonce[CRYPTO_NONCE_SIZE],
 		 const void *aad, size_t aad_len, size_t len)
 {
 	int n = 0, error = 0;
 
 	if (aad_len > INT_MAX || len > INT_MAX)
 		return -EINVAL;
-	if (a->sealing != sealing)
-		error = set_key(a, sealing);
+	if (a->encrypting != encrypting)
+		error = set_key(a, encrypting);
 	if (error)
 		return error;
-	if (EVP_CipherInit_ex(a->ctx, NULL, NULL, NULL, nonce, sealing) != 1 ||
+	if (EVP_CipherInit_ex(a->ctx, NULL, NULL, NULL, nonce, encrypting) != 1 ||
 	    (aad_len && EVP_CipherUpdate(a->ctx, NULL, &n, aad, (int)aad_len) != 1))
 		return failed(-ENOMEM);
 	return 0;
 }
 
-int aead_seal(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
-	      size_t aad_len, const void *plain, size_t len, void *to,
-	      uint8_t ret_tag[CRYPTO_TAG_SIZE])
+int aead_encrypt(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
+		 size_t aad_len, const void *plain, size_t len, void *to,
+		 uint8_t ret_tag[CRYPTO_TAG_SIZE])
 {
 	int n = 0, error = begin(a, true, nonce, aad, aad_len, len);
 
@@ -243,9 +243,9 @@ int aead_seal(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void
 	return 0;
 }
 
-int aead_open(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
-	      size_t aad_len, const void *sealed, size_t len, const uint8_t tag[CRYPTO_TAG_SIZE],
-	      void *to)
+int aead_decrypt(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
+		 size_t aad_len, const void *encrypted, size_t len,
+		 const uint8_t tag[CRYPTO_TAG_SIZE], void *to)
 {
 	int n = 0, error = begin(a, false, nonce, aad, aad_len, len);
 
@@ -253,7 +253,7 @@ int aead_open(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void
 		return error;
 	if (EVP_CIPHER_CTX_ctrl(a->ctx, EVP_CTRL_AEAD_SET_TAG, CRYPTO_TAG_SIZE,
 				(void *)(uintptr_t)tag) != 1 ||
-	    (len && EVP_DecryptUpdate(a->ctx, to, &n, sealed, (int)len) != 1))
+	    (len && EVP_DecryptUpdate(a->ctx, to, &n, encrypted, (int)len) != 1))
 		return failed(-ENOMEM);
 	return EVP_DecryptFinal_ex(a->ctx, (uint8_t *)to + n, &n) == 1 ? 0 : failed(-EBADMSG);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and sealing, by libcrypto: HKDF, scrypt, HMAC, AES-256-GCM, and memory for secrets. */
+/* Keys and encrypting, by libcrypto: HKDF, scrypt, HMAC, AES-256-GCM, and memory for secrets. */
 #ifndef EPOCHFS_UTIL_CRYPTO_H
 #define EPOCHFS_UTIL_CRYPTO_H
 
@@ -61,17 +61,17 @@ void mac_of(const struct mac *m, const void *head, size_t head_len, const void *
 
 /* ---- AES-256-GCM (NIST SP 800-38D) ---- */
 
-/* Sealing under one key; one thread at a time. A nonce must never come again with other bytes. */
+/* Encrypting under one key; one thread at a time. A nonce must never come again with other bytes. */
 struct aead;
 int aead_new(const uint8_t key[CRYPTO_KEY_SIZE], struct aead **ret_aead);
 void aead_free(struct aead *a); /* NULL is allowed */
-/* `to` gets len bytes; it may be `plain` itself. `aad` is not hidden, but sealed with it. */
-int aead_seal(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
-	      size_t aad_len, const void *plain, size_t len, void *to,
-	      uint8_t ret_tag[CRYPTO_TAG_SIZE]);
-/* The reverse: -EBADMSG where a bit of anything is not as it was sealed; then `to` holds nothing of use. */
-int aead_open(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
-	      size_t aad_len, const void *sealed, size_t len, const uint8_t tag[CRYPTO_TAG_SIZE],
-	      void *to);
+/* `to` gets len bytes; it may be `plain` itself. `aad` is not hidden, but encrypted with it. */
+int aead_encrypt(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
+		 size_t aad_len, const void *plain, size_t len, void *to,
+		 uint8_t ret_tag[CRYPTO_TAG_SIZE]);
+/* The reverse: -EBADMSG where a bit of anything is not as it was encrypted; then `to` holds nothing of use. */
+int aead_decrypt(struct aead *a, const uint8_t nonce[CRYPTO_NONCE_SIZE], const void *aad,
+		 size_t aad_len, const void *encrypted, size_t len,
+		 const uint8_t tag[CRYPTO_TAG_SIZE], void *to);
 
 #endif

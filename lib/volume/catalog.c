@@ -41,10 +41,10 @@ int catalog_connect_any(const char *url, const struct remote_limits *limits,
 int catalog_unlock(struct remote **r, const struct volume_info *info,
 		   const struct remote_limits *limits, struct opening_message *m)
 {
-	cleanup_seal struct seal *seal = NULL;
-	int error = volume_key_open(*r, info, limits, &seal, m);
+	cleanup_encryption struct encryption *encryption = NULL;
+	int error = volume_key_open(*r, info, limits, &encryption, m);
 
-	return error ? error : contact_seal(r, seal);
+	return error ? error : contact_encrypt(r, encryption);
 }
 
 int catalog_connect(const char *url, const struct remote_limits *limits, struct remote **ret_remote,

@@ -357,7 +357,7 @@ static int check_all(struct fsck *f)
 	return 0;
 }
 
-/* Without epochfs.json nothing that is sealed can be opened; of a plain volume all can be looked at. */
+/* Without epochfs.json nothing that is encrypted can be opened; of a plain volume all can be looked at. */
 static int unlock(struct fsck *f, struct opening_message *m)
 {
 	struct volume_info info;

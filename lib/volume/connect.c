@@ -162,7 +162,7 @@ static int volume_find(struct volume *vol, struct remote *r, struct opening_mess
 	if (error)
 		return error == -ENOENT ? contact_fail(r, error, m) : error;
 	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));
-	return volume_key_open(r, &info, &vol->options.limits, &vol->seal, m);
+	return volume_key_open(r, &info, &vol->options.limits, &vol->encryption, m);
 }
 
 static int open_existing(struct volume *vol, struct remote *plain, struct opening_message *m)
@@ -185,9 +185,9 @@ static int open_existing(struct volume *vol, struct remote *plain, struct openin
 	return error;
 }
 
-int contact_seal(struct remote **r, struct seal *seal)
+int contact_encrypt(struct remote **r, struct encryption *encryption)
 {
-	return seal ? remote_seal_new(*r, seal, r) : 0;
+	return encryption ? remote_encrypt_new(*r, encryption, r) : 0;
 }
 
 /* Without a remote the volume is what lies in the cache directory. */
@@ -246,7 +246,7 @@ int connect_volume(struct volume *vol, struct opening_message *m)
 	else
 		error = vol->local_only ? local_uuid(vol, m) : open_existing(vol, plain, m);
 	if (!error)
-		error = contact_seal(&plain, vol->seal);
+		error = contact_encrypt(&plain, vol->encryption);
 	if (!error)
 		error = remote_retry_new(plain, &policy, &vol->remote);
 	if (error)

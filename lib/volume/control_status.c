@@ -242,10 +242,10 @@ static void add_encryption(const struct volume *vol, json_t *o)
 {
 	const struct remote_limits *l = &vol->options.limits;
 
-	json_object_set_new(o, "encrypted", json_boolean(vol->seal != NULL));
-	if (vol->seal && l->key_file)
+	json_object_set_new(o, "encrypted", json_boolean(vol->encryption != NULL));
+	if (vol->encryption && l->key_file)
 		json_object_set_new(o, "key_file", listing_string(l->key_file));
-	else if (vol->seal)
+	else if (vol->encryption)
 		json_object_set_new(o, "passphrase_file", listing_string(l->passphrase_file));
 }
 

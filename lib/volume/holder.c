@@ -281,7 +281,7 @@ int holder_start(struct volume *vol, struct opening_message *m)
 	if (error)
 		return opening_fail(m, contact_open_errno(error), "%s",
 				    remote_open_strerror(vol->options.remote, error, text));
-	error = contact_seal(&h->remote, vol->seal);
+	error = contact_encrypt(&h->remote, vol->encryption);
 	if (!error)
 		error = take(h, m);
 	if (error)

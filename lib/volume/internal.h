@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "lib/remote/seal.h"
+#include "lib/remote/encrypt.h"
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
 #include "lib/volume/handle.h"
@@ -43,7 +43,7 @@ struct store;	    /* lib/store/store.h; NULL with remote `none` */
 
 struct volume {
 	struct volume_options options; /* strings copied, owned by volume.c */
-	struct seal *seal;	       /* of an encrypted volume; else NULL */
+	struct encryption *encryption; /* of an encrypted volume; else NULL */
 	struct remote *plain;	       /* without retries: the uploader puts its own over it */
 	struct remote *remote;	       /* retries for as long as a reader should wait */
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */

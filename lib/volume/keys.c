@@ -9,7 +9,7 @@
 #include "lib/volume/catalog_internal.h"
 #include "lib/volume/volume_key.h"
 
-/* The remote as it is, without what seals, of an encrypted volume. */
+/* The remote as it is, without what encrypts, of an encrypted volume. */
 static int connect_plain(const char *url, const struct remote_limits *limits,
 			 struct remote **ret_remote, struct volume_info *ret_info,
 			 struct opening_message *m)
@@ -98,7 +98,7 @@ static int unlock(const char *url, const struct remote_limits *limits, struct re
 		  struct volume_info *ret_info, uint8_t **ret_master, char ret_id[KEY_ID_MAX],
 		  struct opening_message *m)
 {
-	cleanup_seal struct seal *none = NULL;
+	cleanup_encryption struct encryption *none = NULL;
 	struct remote *r;
 	int error = connect_plain(url, limits, &r, ret_info, m);
 

@@ -4,7 +4,7 @@
 #define EPOCHFS_VOLUME_OPENING_H
 
 #include "lib/format/volume_info.h"
-#include "lib/remote/seal.h"
+#include "lib/remote/encrypt.h"
 #include "lib/volume/internal.h"
 
 /*
@@ -36,8 +36,8 @@ int contact_errno(int error);
 int contact_open_errno(int error);
 /* The same, with the remote's own line. */
 int contact_fail(struct remote *r, int error, struct opening_message *m);
-/* Puts the layer that seals over *r, where the volume is encrypted (`seal` not NULL): 0 or -ENOMEM. */
-int contact_seal(struct remote **r, struct seal *seal);
+/* Puts the layer that encrypts over *r, where the volume is encrypted (`encryption` not NULL): 0 or -ENOMEM. */
+int contact_encrypt(struct remote **r, struct encryption *encryption);
 /* Reads and checks epochfs.json; -ENOENT, without a line, where there is none. */
 int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_message *m);
 /* Where epochfs.json is missing: -EBADMSG if anything else is there. */

@@ -293,7 +293,7 @@ void volume_close(struct volume *vol)
 	close_fd(vol->lock_fd);
 	remote_close(vol->remote);
 	remote_close(vol->plain);
-	seal_unref(vol->seal);
+	encryption_unref(vol->encryption);
 	pthread_cond_destroy(&vol->changed);
 	pthread_rwlock_destroy(&vol->events_lock);
 	pthread_mutex_destroy(&vol->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a passphrase or a key file to what seals a volume. */
+/* From a passphrase or a key file to what encrypts a volume. */
 #include "lib/volume/volume_key.h"
 
 #include <errno.h>
@@ -249,22 +249,22 @@ static int open_slots(struct remote *r, const struct volume_info *info, const st
 }
 
 /* The value that epochfs.json should have. */
-static int make_check(const struct seal *seal, const struct volume_info *info,
+static int make_check(const struct encryption *encryption, const struct volume_info *info,
 		      struct hash *ret_check)
 {
 	cleanup_buf struct buf text = {0};
 	int error = volume_info_unchecked(info, &text);
 
 	if (!error)
-		seal_check(seal, text.data, text.len, ret_check);
+		encryption_check(encryption, text.data, text.len, ret_check);
 	return error;
 }
 
-static int check_info(struct remote *r, const struct volume_info *info, const struct seal *seal,
-		      struct opening_message *m)
+static int check_info(struct remote *r, const struct volume_info *info,
+		      const struct encryption *encryption, struct opening_message *m)
 {
 	struct hash check;
-	int error = make_check(seal, info, &check);
+	int error = make_check(encryption, info, &check);
 
 	if (!error && !secret_equal(check.bytes, info->check.bytes, HASH_SIZE))
 		error = -EBADMSG;
@@ -277,22 +277,23 @@ static int check_info(struct remote *r, const struct volume_info *info, const st
 }
 
 static int unwrap(struct remote *r, const struct volume_info *info,
-		  const struct remote_limits *limits, uint8_t *master, struct seal **ret_seal,
-		  char ret_id[KEY_ID_MAX], struct opening_message *m)
+		  const struct remote_limits *limits, uint8_t *master,
+		  struct encryption **ret_encryption, char ret_id[KEY_ID_MAX],
+		  struct opening_message *m)
 {
 	CLEANUP(secret_end) struct secret s = {0};
-	cleanup_seal struct seal *seal = NULL;
+	cleanup_encryption struct encryption *encryption = NULL;
 	int error = read_secret(limits, &s, m);
 
 	if (!error)
 		error = open_slots(r, info, &s, master, ret_id, m);
 	if (!error)
-		error = seal_new(master, info->uuid, &seal);
+		error = encryption_new(master, info->uuid, &encryption);
 	if (!error)
-		error = check_info(r, info, seal, m);
+		error = check_info(r, info, encryption, m);
 	if (error)
 		return error;
-	*ret_seal = steal_ptr(seal);
+	*ret_encryption = steal_ptr(encryption);
 	return 0;
 }
 
@@ -301,20 +302,20 @@ int volume_key_unwrap(struct remote *r, const struct volume_info *info,
 		      char ret_id[KEY_ID_MAX], struct opening_message *m)
 {
 	uint8_t *master = secret_alloc(CRYPTO_KEY_SIZE);
-	struct seal *seal;
-	int error = master ? unwrap(r, info, limits, master, &seal, ret_id, m) : -ENOMEM;
+	struct encryption *encryption;
+	int error = master ? unwrap(r, info, limits, master, &encryption, ret_id, m) : -ENOMEM;
 
 	if (error) {
 		secret_release(master, CRYPTO_KEY_SIZE);
 		return error;
 	}
-	seal_unref(seal);
+	encryption_unref(encryption);
 	*ret_master = master;
 	return 0;
 }
 
 int volume_key_open(struct remote *r, const struct volume_info *info,
-		    const struct remote_limits *limits, struct seal **ret_seal,
+		    const struct remote_limits *limits, struct encryption **ret_encryption,
 		    struct opening_message *m)
 {
 	bool given = volume_key_given(limits);
@@ -332,11 +333,11 @@ int volume_key_open(struct remote *r, const struct volume_info *info,
 		return opening_fail(m, -EACCES, "%s is encrypted: give " OPTIONS_TEXT,
 				    remote_name(r));
 	if (!given) {
-		*ret_seal = NULL;
+		*ret_encryption = NULL;
 		return 0;
 	}
 	master = secret_alloc(CRYPTO_KEY_SIZE);
-	error = master ? unwrap(r, info, limits, master, ret_seal, id, m) : -ENOMEM;
+	error = master ? unwrap(r, info, limits, master, ret_encryption, id, m) : -ENOMEM;
 	secret_release(master, CRYPTO_KEY_SIZE);
 	return error;
 }
@@ -346,15 +347,15 @@ int volume_key_open(struct remote *r, const struct volume_info *info,
 static int make(struct remote *r, const struct remote_limits *limits, uint8_t *master,
 		struct volume_info *info, char ret_slot[KEY_MAX], struct opening_message *m)
 {
-	cleanup_seal struct seal *seal = NULL;
+	cleanup_encryption struct encryption *encryption = NULL;
 	char id[KEY_ID_MAX];
 	int error = random_bytes(master, CRYPTO_KEY_SIZE);
 
 	info->encrypted = true;
 	if (!error)
-		error = seal_new(master, info->uuid, &seal);
+		error = encryption_new(master, info->uuid, &encryption);
 	if (!error)
-		error = make_check(seal, info, &info->check);
+		error = make_check(encryption, info, &info->check);
 	if (!error)
 		error = volume_key_put(r, info->uuid, limits, master, id, m);
 	if (!error)

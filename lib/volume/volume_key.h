@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and making encrypted volumes: from a passphrase or a key file, by the slots in the remote, to what seals. */
+/* Opening and making encrypted volumes: from a passphrase or a key file, by the slots in the remote, to what encrypts. */
 #ifndef EPOCHFS_VOLUME_VOLUME_KEY_H
 #define EPOCHFS_VOLUME_VOLUME_KEY_H
 
@@ -7,13 +7,13 @@
 #include "lib/format/names.h"
 #include "lib/format/volume_info.h"
 #include "lib/remote/remote.h"
-#include "lib/remote/seal.h"
+#include "lib/remote/encrypt.h"
 #include "lib/volume/opening.h"
 
 /*
  * A volume is encrypted from its making, or not at all: where a key is given, a new one is. Its master key is random
  * and lies in no place but wrapped, in slots (format/key_slot.h): one for each passphrase or key file that
- * opens it. All functions read slots past any layer that seals.
+ * opens it. All functions read slots past any layer that encrypts.
  *
  * `limits` says which passphrase or key file is given: one of them (the key file, where both are), or none. A
  * passphrase is the first line of its file, without the newline, 1 to 1024 bytes; a key file is all its bytes, 32 to
@@ -30,12 +30,12 @@
 bool volume_key_given(const struct remote_limits *limits);
 
 /*
- * What seals the volume that `info` describes; *ret_seal NULL: it is not encrypted. -EACCES: it is, and no key is given, or
+ * What encrypts the volume that `info` describes; *ret_encryption NULL: it is not encrypted. -EACCES: it is, and no key is given, or
  * one that does not open it; or it is not, and one is given. -EBADMSG: the key opens it, but epochfs.json is not
  * what was written with that key.
  */
 int volume_key_open(struct remote *r, const struct volume_info *info,
-		    const struct remote_limits *limits, struct seal **ret_seal,
+		    const struct remote_limits *limits, struct encryption **ret_encryption,
 		    struct opening_message *m);
 
 /*

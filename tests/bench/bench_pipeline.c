@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "lib/remote/sealed.h"
+#include "lib/remote/encrypted.h"
 #include "lib/store/cutter.h"
 #include "lib/store/filter.h"
 #include "lib/store/gbs.h"
@@ -24,12 +24,12 @@
  *
  * Each file is cut, copied, hashed four chunks at a time, encoded and decoded, as an upload and a read do,
  * on one thread; times are of this thread's processor. "up" is all that an upload does of it, in seconds a GB. Chunks that an earlier file had are counted
- * once. Frames are sealed and opened, too, as those of an encrypted volume are. Without a file, tests/bench/make_checkpoints.py makes some with PyTorch.
+ * once. Frames are encrypted and opened, too, as those of an encrypted volume are. Without a file, tests/bench/make_checkpoints.py makes some with PyTorch.
  */
-enum stage { CUT, COPY, HASH, ENCODE, SEAL, OPEN, DECODE, GBS, STAGE_COUNT };
+enum stage { CUT, COPY, HASH, ENCODE, ENCRYPT, DECRYPT, DECODE, GBS, STAGE_COUNT };
 
-static const char *const stage_names[STAGE_COUNT] = {"cut",  "copy", "sha256", "encode",
-						     "seal", "open", "decode", "gbs 4"};
+static const char *const stage_names[STAGE_COUNT] = {"cut",	"copy",	   "sha256", "encode",
+						     "encrypt", "decrypt", "decode", "gbs 4"};
 
 struct totals {
 	uint64_t raw;	 /* bytes of files */
@@ -49,8 +49,8 @@ struct totals {
 struct bench {
 	struct hash *seen;
 	struct filter *filter;
-	struct buf frame, sealed;
-	struct seal *seal;
+	struct buf frame, encrypted;
+	struct encryption *encryption;
 	uint8_t *scratch;
 	struct buf held[HELD]; /* chunks that were copied and not hashed */
 	unsigned held_count;
@@ -89,20 +89,21 @@ static bool add_seen(struct bench *b, const struct hash *h)
 }
 
 /* The frame as an encrypted volume stores it, and back. */
-static int run_sealing(struct bench *b, struct totals *t)
+static int run_encryption(struct bench *b, struct totals *t)
 {
 	int64_t clock = cpu_ns();
 	bool ended, damaged;
 	size_t len = 0;
 	int r;
 
-	buf_reset(&b->sealed);
-	r = seal_object(b->seal, "packs/bench", b->frame.data, b->frame.len, &b->sealed);
-	spent(t, SEAL, &clock, b->frame.len);
+	buf_reset(&b->encrypted);
+	r = encrypt_object(b->encryption, "packs/bench", b->frame.data, b->frame.len,
+			   &b->encrypted);
+	spent(t, ENCRYPT, &clock, b->frame.len);
 	if (r == 0)
-		r = seal_open(b->seal, "packs/bench", 0, b->sealed.data, b->sealed.len, &len,
-			      &ended, &damaged);
-	spent(t, OPEN, &clock, b->frame.len);
+		r = decrypt_segments(b->encryption, "packs/bench", 0, b->encrypted.data,
+				     b->encrypted.len, &len, &ended, &damaged);
+	spent(t, DECRYPT, &clock, b->frame.len);
 	return r == 0 && (len != b->frame.len || damaged) ? -EBADMSG : r;
 }
 
@@ -123,7 +124,7 @@ static int run_hashed(struct bench *b, const struct buf *chunk, const struct has
 	t->chunks++;
 	t->fresh += chunk->len;
 	t->stored += b->frame.len;
-	r = run_sealing(b, t);
+	r = run_encryption(b, t);
 	if (r < 0)
 		return r;
 	clock = cpu_ns();
@@ -233,7 +234,7 @@ static void print_added(const struct totals *t)
 
 	if (up > 0 && read > 0)
 		printf("encryption adds %.0f %% to \"up\", and %.0f %% to decode and sha256\n",
-		       100 * (double)t->ns[SEAL] / up, 100 * (double)t->ns[OPEN] / read);
+		       100 * (double)t->ns[ENCRYPT] / up, 100 * (double)t->ns[DECRYPT] / read);
 }
 
 static int run_files(struct bench *b, char **paths, size_t count)
@@ -266,7 +267,7 @@ static int run(char **paths, size_t count)
 	int r = filter_new(&b.filter);
 
 	if (r == 0)
-		r = seal_new(master, "0f8fad5b-d9cb-469f-a165-70867728950e", &b.seal);
+		r = encryption_new(master, "0f8fad5b-d9cb-469f-a165-70867728950e", &b.encryption);
 	if (r < 0)
 		return r;
 	b.seen = calloc(SEEN_SLOTS, sizeof(*b.seen));
@@ -275,8 +276,8 @@ static int run(char **paths, size_t count)
 	free(b.seen);
 	free(b.scratch);
 	buf_free(&b.frame);
-	buf_free(&b.sealed);
-	seal_unref(b.seal);
+	buf_free(&b.encrypted);
+	encryption_unref(b.encryption);
 	for (unsigned i = 0; i < HELD; i++)
 		buf_free(&b.held[i]);
 	filter_free(b.filter);

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include "lib/remote/seal.h"
+#include "lib/remote/encrypt.h"
 #include "lib/util/clock.h"
 #include "tests/unit/no_links.h"
 #include "tests/unit/unit.h"
@@ -19,8 +19,8 @@
 static const struct {
 	const char *before, *after;
 	bool retry;
-	bool no_links; /* on a file system without hard links */
-	bool sealed;   /* under a volume's key, below the retries */
+	bool no_links;	/* on a file system without hard links */
+	bool encrypted; /* under a volume's key, below the retries */
 } kinds[] = {
 	{"", "/root", false, false, false},
 	{"", "/root", false, true, false},
@@ -33,14 +33,14 @@ static const struct {
 	{"fault+memory:", "?seed=7&all.error=0.2&all.lost=0.2", true, false, true},
 };
 
-static struct remote *sealed(struct remote *r)
+static struct remote *encrypted(struct remote *r)
 {
 	static const uint8_t master[CRYPTO_KEY_SIZE] = {1, 2, 3};
-	struct seal *seal;
+	struct encryption *encryption;
 
-	unit_ok(seal_new(master, "0f8fad5b-d9cb-469f-a165-70867728950e", &seal));
-	unit_ok(remote_seal_new(r, seal, &r));
-	seal_unref(seal);
+	unit_ok(encryption_new(master, "0f8fad5b-d9cb-469f-a165-70867728950e", &encryption));
+	unit_ok(remote_encrypt_new(r, encryption, &r));
+	encryption_unref(encryption);
 	return r;
 }
 
@@ -64,8 +64,8 @@ static struct remote *open_kind(int kind, const char *dir)
 	else
 		snprintf(url, sizeof(url), "%s%s%s", kinds[kind].before, dir, kinds[kind].after);
 	unit_ok(remote_open(url, &r));
-	if (!server && kinds[kind].sealed)
-		r = sealed(r);
+	if (!server && kinds[kind].encrypted)
+		r = encrypted(r);
 	if (server || !kinds[kind].retry)
 		return r;
 	unit_ok(remote_retry_new(r, &fast, &retry));

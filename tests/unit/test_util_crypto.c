@@ -113,13 +113,13 @@ END_TEST
 #define GCM_PLAIN                                                                                  \
 	"d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e24" \
 	"49a6b525b16aedf5aa0de657ba637b39"
-#define GCM_SEALED                                                                                 \
+#define GCM_ENCRYPTED                                                                              \
 	"522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b10" \
 	"56828838c5f61e6393ba7a0abcc9f662"
 #define GCM_TAG "76fc6ece0f4e1768cddf8853bb2d551b"
 
 struct gcm {
-	uint8_t key[32], nonce[12], aad[20], plain[60], sealed[60], tag[16];
+	uint8_t key[32], nonce[12], aad[20], plain[60], encrypted[60], tag[16];
 	struct aead *aead;
 };
 
@@ -131,7 +131,7 @@ static struct gcm gcm_case(void)
 	from_hex(GCM_NONCE, g.nonce);
 	from_hex(GCM_AAD, g.aad);
 	from_hex(GCM_PLAIN, g.plain);
-	from_hex(GCM_SEALED, g.sealed);
+	from_hex(GCM_ENCRYPTED, g.encrypted);
 	from_hex(GCM_TAG, g.tag);
 	unit_ok(aead_new(g.key, &g.aead));
 	return g;
@@ -144,50 +144,50 @@ START_TEST(gcm_gives_the_published_bytes_both_ways)
 
 	for (int again = 0; again < 2; again++) {
 		memcpy(bytes, g.plain, sizeof(bytes));
-		unit_ok(aead_seal(g.aead, g.nonce, g.aad, sizeof(g.aad), bytes, sizeof(bytes),
-				  bytes, tag));
-		unit_same_bytes(bytes, sizeof(bytes), g.sealed, sizeof(g.sealed));
+		unit_ok(aead_encrypt(g.aead, g.nonce, g.aad, sizeof(g.aad), bytes, sizeof(bytes),
+				     bytes, tag));
+		unit_same_bytes(bytes, sizeof(bytes), g.encrypted, sizeof(g.encrypted));
 		unit_same_bytes(tag, sizeof(tag), g.tag, sizeof(g.tag));
-		unit_ok(aead_open(g.aead, g.nonce, g.aad, sizeof(g.aad), bytes, sizeof(bytes), tag,
-				  bytes));
+		unit_ok(aead_decrypt(g.aead, g.nonce, g.aad, sizeof(g.aad), bytes, sizeof(bytes),
+				     tag, bytes));
 		unit_same_bytes(bytes, sizeof(bytes), g.plain, sizeof(g.plain));
 	}
 	aead_free(g.aead);
 }
 END_TEST
 
-START_TEST(nothing_is_sealed_too)
+START_TEST(nothing_is_encrypted_too)
 {
 	struct gcm g = gcm_case();
 	uint8_t tag[16], none;
 
-	unit_ok(aead_seal(g.aead, g.nonce, "", 0, "", 0, &none, tag));
-	unit_ok(aead_open(g.aead, g.nonce, "", 0, "", 0, tag, &none));
+	unit_ok(aead_encrypt(g.aead, g.nonce, "", 0, "", 0, &none, tag));
+	unit_ok(aead_decrypt(g.aead, g.nonce, "", 0, "", 0, tag, &none));
 	tag[0] ^= 1;
-	unit_error(aead_open(g.aead, g.nonce, "", 0, "", 0, tag, &none), -EBADMSG);
+	unit_error(aead_decrypt(g.aead, g.nonce, "", 0, "", 0, tag, &none), -EBADMSG);
 	aead_free(g.aead);
 }
 END_TEST
 
-/* One bit of the nonce, of what is sealed with it, of the sealed bytes, of the tag. */
+/* One bit of the nonce, of what is encrypted with it, of the encrypted bytes, of the tag. */
 START_TEST(a_bit_that_changed_is_noticed)
 {
 	struct gcm g = gcm_case();
-	uint8_t *const parts[] = {g.nonce, g.aad, g.sealed, g.tag};
+	uint8_t *const parts[] = {g.nonce, g.aad, g.encrypted, g.tag};
 	const size_t lens[] = {12, 20, 60, 16};
 	uint8_t to[60];
 
 	for (size_t i = 0; i < 4; i++) {
 		for (size_t bit = 0; bit < 8 * lens[i]; bit++) {
 			parts[i][bit / 8] ^= (uint8_t)(1 << bit % 8);
-			unit_error(aead_open(g.aead, g.nonce, g.aad, sizeof(g.aad), g.sealed,
-					     sizeof(g.sealed), g.tag, to),
+			unit_error(aead_decrypt(g.aead, g.nonce, g.aad, sizeof(g.aad), g.encrypted,
+						sizeof(g.encrypted), g.tag, to),
 				   -EBADMSG);
 			parts[i][bit / 8] ^= (uint8_t)(1 << bit % 8);
 		}
 	}
-	unit_ok(aead_open(g.aead, g.nonce, g.aad, sizeof(g.aad), g.sealed, sizeof(g.sealed), g.tag,
-			  to));
+	unit_ok(aead_decrypt(g.aead, g.nonce, g.aad, sizeof(g.aad), g.encrypted,
+			     sizeof(g.encrypted), g.tag, to));
 	aead_free(g.aead);
 }
 END_TEST
@@ -217,7 +217,7 @@ int main(void)
 	tcase_add_test(t, what_scrypt_would_take_is_bounded);
 	tcase_add_test(t, hmac_gives_the_published_values);
 	tcase_add_test(t, gcm_gives_the_published_bytes_both_ways);
-	tcase_add_test(t, nothing_is_sealed_too);
+	tcase_add_test(t, nothing_is_encrypted_too);
 	tcase_add_test(t, a_bit_that_changed_is_noticed);
 	tcase_add_test(t, secrets_are_compared_and_wiped);
 	return unit_run(s);

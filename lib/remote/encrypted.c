@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealing and opening objects. */
-#include "lib/remote/sealed.h"
+/* Encrypting and decrypting objects. */
+#include "lib/remote/encrypted.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #define CHECK_LABEL   "epochfs check"
 #define OBJECT_LABEL  "epochfs object"
 
-struct seal {
+struct encryption {
 	atomic_uint refs;
 	struct mac *address;
 	struct mac *check;
@@ -39,9 +39,10 @@ static int derive_mac(const uint8_t *master, const char *uuid, const char *label
 	return error;
 }
 
-int seal_new(const uint8_t master[CRYPTO_KEY_SIZE], const char *uuid, struct seal **ret_seal)
+int encryption_new(const uint8_t master[CRYPTO_KEY_SIZE], const char *uuid,
+		   struct encryption **ret_encryption)
 {
-	struct seal *s = calloc(1, sizeof(*s));
+	struct encryption *s = calloc(1, sizeof(*s));
 	int error;
 
 	if (!s)
@@ -54,20 +55,20 @@ int seal_new(const uint8_t master[CRYPTO_KEY_SIZE], const char *uuid, struct sea
 	if (!error)
 		error = derive_mac(master, uuid, CHECK_LABEL, &s->check);
 	if (error) {
-		seal_unref(s);
+		encryption_unref(s);
 		return error;
 	}
-	*ret_seal = s;
+	*ret_encryption = s;
 	return 0;
 }
 
-struct seal *seal_ref(struct seal *s)
+struct encryption *encryption_ref(struct encryption *s)
 {
 	atomic_fetch_add(&s->refs, 1);
 	return s;
 }
 
-void seal_unref(struct seal *s)
+void encryption_unref(struct encryption *s)
 {
 	if (!s || atomic_fetch_sub(&s->refs, 1) > 1)
 		return;
@@ -77,32 +78,33 @@ void seal_unref(struct seal *s)
 	free(s);
 }
 
-void seal_address(const struct seal *s, struct hash *hash)
+void encryption_address(const struct encryption *s, struct hash *hash)
 {
 	const struct hash plain = *hash;
 
 	mac_of(s->address, NULL, 0, plain.bytes, HASH_SIZE, hash);
 }
 
-void seal_check(const struct seal *s, const void *data, size_t len, struct hash *ret_check)
+void encryption_check(const struct encryption *s, const void *data, size_t len,
+		      struct hash *ret_check)
 {
 	mac_of(s->check, NULL, 0, data, len, ret_check);
 }
 
 /* ---- lengths ---- */
 
-uint64_t sealed_len(uint64_t plain_len)
+uint64_t encrypted_len(uint64_t plain_len)
 {
-	return plain_len + (plain_len / SEALED_SEGMENT + 1) * SEALED_OVERHEAD;
+	return plain_len + (plain_len / ENCRYPTED_SEGMENT + 1) * ENCRYPTED_OVERHEAD;
 }
 
-bool sealed_plain_len(uint64_t len, uint64_t *ret_plain_len)
+bool encrypted_plain_len(uint64_t len, uint64_t *ret_plain_len)
 {
-	uint64_t whole = len / SEALED_STORED, rest = len % SEALED_STORED;
+	uint64_t whole = len / ENCRYPTED_STORED, rest = len % ENCRYPTED_STORED;
 
-	if (rest < SEALED_OVERHEAD)
+	if (rest < ENCRYPTED_OVERHEAD)
 		return false;
-	*ret_plain_len = whole * SEALED_SEGMENT + rest - SEALED_OVERHEAD;
+	*ret_plain_len = whole * ENCRYPTED_SEGMENT + rest - ENCRYPTED_OVERHEAD;
 	return true;
 }
 
@@ -119,7 +121,7 @@ static void object_keys_free(struct object_keys *k)
 	mac_free(k->nonces);
 }
 
-static int object_keys(const struct seal *s, const char *key, bool sealing,
+static int object_keys(const struct encryption *s, const char *key, bool encrypting,
 		       struct object_keys *ret_keys)
 {
 	uint8_t bytes[2 * CRYPTO_KEY_SIZE];
@@ -129,7 +131,7 @@ static int object_keys(const struct seal *s, const char *key, bool sealing,
 
 	if (!error)
 		error = aead_new(bytes, &k.aead);
-	if (!error && sealing)
+	if (!error && encrypting)
 		error = mac_new(bytes + CRYPTO_KEY_SIZE, CRYPTO_KEY_SIZE, &k.nonces);
 	secret_wipe(bytes, sizeof(bytes));
 	if (error)
@@ -145,7 +147,7 @@ static void put_number(uint64_t number, uint8_t ret_bytes[8])
 		ret_bytes[i] = (uint8_t)(number >> 8 * i);
 }
 
-/* ---- sealing ---- */
+/* ---- encrypting ---- */
 
 /* Segments that are hashed together. */
 #define SEGMENTS_TAKEN 8
@@ -156,7 +158,7 @@ struct piece {
 	struct hash hash;
 };
 
-static int seal_piece(struct object_keys *k, uint64_t number, const struct piece *p, uint8_t *to)
+static int encrypt_piece(struct object_keys *k, uint64_t number, const struct piece *p, uint8_t *to)
 {
 	uint8_t bytes[8];
 	struct hash mac;
@@ -164,8 +166,8 @@ static int seal_piece(struct object_keys *k, uint64_t number, const struct piece
 	put_number(number, bytes);
 	mac_of(k->nonces, bytes, sizeof(bytes), p->hash.bytes, HASH_SIZE, &mac);
 	memcpy(to, mac.bytes, CRYPTO_NONCE_SIZE);
-	return aead_seal(k->aead, to, bytes, sizeof(bytes), p->plain, p->len,
-			 to + CRYPTO_NONCE_SIZE, to + CRYPTO_NONCE_SIZE + p->len);
+	return aead_encrypt(k->aead, to, bytes, sizeof(bytes), p->plain, p->len,
+			    to + CRYPTO_NONCE_SIZE, to + CRYPTO_NONCE_SIZE + p->len);
 }
 
 /* Up to SEGMENTS_TAKEN, from segment `first` on: how many. */
@@ -175,33 +177,33 @@ static size_t take_pieces(const uint8_t *plain, size_t len, uint64_t first,
 	struct hash_job jobs[SEGMENTS_TAKEN];
 	size_t count = 0;
 
-	for (uint64_t i = first; i <= len / SEALED_SEGMENT && count < SEGMENTS_TAKEN; i++) {
+	for (uint64_t i = first; i <= len / ENCRYPTED_SEGMENT && count < SEGMENTS_TAKEN; i++) {
 		struct piece *p = &ret_pieces[count];
-		size_t left = len - i * SEALED_SEGMENT;
+		size_t left = len - i * ENCRYPTED_SEGMENT;
 
-		p->plain = plain + i * SEALED_SEGMENT;
-		p->len = left < SEALED_SEGMENT ? left : SEALED_SEGMENT;
+		p->plain = plain + i * ENCRYPTED_SEGMENT;
+		p->len = left < ENCRYPTED_SEGMENT ? left : ENCRYPTED_SEGMENT;
 		jobs[count++] = (struct hash_job){p->plain, p->len, &p->hash};
 	}
 	hash_of_many(jobs, count);
 	return count;
 }
 
-int seal_object(const struct seal *s, const char *key, const void *plain, size_t len,
-		struct buf *out)
+int encrypt_object(const struct encryption *s, const char *key, const void *plain, size_t len,
+		   struct buf *out)
 {
 	CLEANUP(object_keys_free) struct object_keys k = {0};
 	struct piece pieces[SEGMENTS_TAKEN];
 	size_t at = out->len, count;
-	int error = buf_reserve(out, sealed_len(len));
+	int error = buf_reserve(out, encrypted_len(len));
 
 	if (!error)
 		error = object_keys(s, key, true, &k);
-	for (uint64_t i = 0; !error && i <= len / SEALED_SEGMENT; i += count) {
+	for (uint64_t i = 0; !error && i <= len / ENCRYPTED_SEGMENT; i += count) {
 		count = take_pieces(plain, len, i, pieces);
 		for (size_t j = 0; !error && j < count; j++) {
-			error = seal_piece(&k, i + j, &pieces[j], out->data + at);
-			at += pieces[j].len + SEALED_OVERHEAD;
+			error = encrypt_piece(&k, i + j, &pieces[j], out->data + at);
+			at += pieces[j].len + ENCRYPTED_OVERHEAD;
 		}
 	}
 	if (!error)
@@ -212,17 +214,18 @@ int seal_object(const struct seal *s, const char *key, const void *plain, size_t
 /* ---- opening ---- */
 
 /* A segment where it lies; its plain bytes stay between the nonce and the tag. */
-static int open_segment(struct object_keys *k, uint64_t number, uint8_t *stored, size_t plain_len)
+static int decrypt_segment(struct object_keys *k, uint64_t number, uint8_t *stored,
+			   size_t plain_len)
 {
 	uint8_t bytes[8], *text = stored + CRYPTO_NONCE_SIZE;
 
 	put_number(number, bytes);
-	return aead_open(k->aead, stored, bytes, sizeof(bytes), text, plain_len, text + plain_len,
-			 text);
+	return aead_decrypt(k->aead, stored, bytes, sizeof(bytes), text, plain_len,
+			    text + plain_len, text);
 }
 
-int seal_open(const struct seal *s, const char *key, uint64_t first, void *data, size_t len,
-	      size_t *ret_len, bool *ret_ended, bool *ret_damaged)
+int decrypt_segments(const struct encryption *s, const char *key, uint64_t first, void *data,
+		     size_t len, size_t *ret_len, bool *ret_ended, bool *ret_damaged)
 {
 	CLEANUP(object_keys_free) struct object_keys k = {0};
 	uint8_t *from = data, *to = data;
@@ -230,10 +233,10 @@ int seal_open(const struct seal *s, const char *key, uint64_t first, void *data,
 	int error = object_keys(s, key, false, &k);
 
 	for (uint64_t i = first; !error && len; i++) {
-		size_t stored = len < SEALED_STORED ? len : SEALED_STORED;
-		size_t n = stored < SEALED_OVERHEAD ? 0 : stored - SEALED_OVERHEAD;
+		size_t stored = len < ENCRYPTED_STORED ? len : ENCRYPTED_STORED;
+		size_t n = stored < ENCRYPTED_OVERHEAD ? 0 : stored - ENCRYPTED_OVERHEAD;
 
-		error = stored < SEALED_OVERHEAD ? -EBADMSG : open_segment(&k, i, from, n);
+		error = stored < ENCRYPTED_OVERHEAD ? -EBADMSG : decrypt_segment(&k, i, from, n);
 		if (!error)
 			memmove(to, from + CRYPTO_NONCE_SIZE, n);
 		if (error == -EBADMSG) {
@@ -241,7 +244,7 @@ int seal_open(const struct seal *s, const char *key, uint64_t first, void *data,
 			damaged = true;
 			error = 0;
 		}
-		ended = n < SEALED_SEGMENT;
+		ended = n < ENCRYPTED_SEGMENT;
 		from += stored;
 		to += n;
 		len -= stored;

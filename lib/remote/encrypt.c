@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layer that seals. */
-#include "lib/remote/seal.h"
+/* The layer that encrypts. */
+#include "lib/remote/encrypt.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 
 #define READ_TRIES 3
 
-struct sealing {
+struct encrypting {
 	struct remote base;
-	struct seal *seal;
+	struct encryption *encryption;
 };
 
-static const struct seal *seal_of(const struct remote *r)
+static const struct encryption *encryption_of(const struct remote *r)
 {
-	return ((const struct sealing *)r)->seal;
+	return ((const struct encrypting *)r)->encryption;
 }
 
 static bool starts_with(const char *key, const char *prefix)
@@ -37,25 +37,26 @@ static bool is_open(const char *key)
 
 typedef int put_fn(struct remote *r, const char *key, const void *data, size_t len);
 
-static int put_sealed(struct remote *r, put_fn *put, const char *key, const void *data, size_t len)
+static int put_encrypted(struct remote *r, put_fn *put, const char *key, const void *data,
+			 size_t len)
 {
-	cleanup_buf struct buf sealed = {0};
+	cleanup_buf struct buf encrypted = {0};
 	int error;
 
 	if (is_open(key))
 		return put(r->inner, key, data, len);
-	error = seal_object(seal_of(r), key, data, len, &sealed);
-	return error ? error : put(r->inner, key, sealed.data, sealed.len);
+	error = encrypt_object(encryption_of(r), key, data, len, &encrypted);
+	return error ? error : put(r->inner, key, encrypted.data, encrypted.len);
 }
 
-static int seal_put(struct remote *r, const char *key, const void *data, size_t len)
+static int encrypt_put(struct remote *r, const char *key, const void *data, size_t len)
 {
-	return put_sealed(r, remote_put, key, data, len);
+	return put_encrypted(r, remote_put, key, data, len);
 }
 
-static int seal_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
+static int encrypt_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
 {
-	return put_sealed(r, remote_put_if_absent, key, data, len);
+	return put_encrypted(r, remote_put_if_absent, key, data, len);
 }
 
 /* ---- reading ---- */
@@ -71,14 +72,15 @@ struct span {
 
 static struct span span_of(uint64_t offset, uint64_t len)
 {
-	struct span s = {.first = offset / SEALED_SEGMENT,
-			 .skip = offset % SEALED_SEGMENT,
+	struct span s = {.first = offset / ENCRYPTED_SEGMENT,
+			 .skip = offset % ENCRYPTED_SEGMENT,
 			 .stored = REMOTE_TO_END,
 			 .len = len};
 
-	s.at = s.first * SEALED_STORED;
+	s.at = s.first * ENCRYPTED_STORED;
 	if (len <= REMOTE_GET_MAX)
-		s.stored = (s.skip + len + SEALED_SEGMENT - 1) / SEALED_SEGMENT * SEALED_STORED;
+		s.stored = (s.skip + len + ENCRYPTED_SEGMENT - 1) / ENCRYPTED_SEGMENT *
+			   ENCRYPTED_STORED;
 	return s;
 }
 
@@ -93,8 +95,8 @@ static int get_once(struct remote *r, const char *key, const struct span *s, str
 	if (error)
 		return error;
 	stored = out->len - start;
-	error = seal_open(seal_of(r), key, s->first, out->data + start, stored, &plain, &ended,
-			  &damaged);
+	error = decrypt_segments(encryption_of(r), key, s->first, out->data + start, stored, &plain,
+				 &ended, &damaged);
 	if (error)
 		return error;
 	/* It came to an end without a last segment: it was cut. What begins behind the end is no fault. */
@@ -110,8 +112,8 @@ static int get_once(struct remote *r, const char *key, const struct span *s, str
 	return 0;
 }
 
-static int seal_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
-		    struct buf *out)
+static int encrypt_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
+		       struct buf *out)
 {
 	const struct span s = span_of(offset, len);
 	size_t start = out->len;
@@ -127,10 +129,11 @@ static int seal_get(struct remote *r, const char *key, uint64_t offset, uint64_t
 	if (error)
 		out->len = start;
 	else if (damaged) /* of a pack, its reader says what was lost */
-		log_write(starts_with(key, "packs/") ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN,
-			  "%s: %s is not what was sealed under this volume's key: damaged, or put "
-			  "there by somebody else",
-			  remote_name(r), key);
+		log_write(
+			starts_with(key, "packs/") ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN,
+			"%s: %s is not what was encrypted under this volume's key: damaged, or put "
+			"there by somebody else",
+			remote_name(r), key);
 	return error;
 }
 
@@ -140,10 +143,10 @@ static uint64_t plain_size(const char *key, uint64_t size)
 
 	if (is_open(key))
 		return size;
-	return sealed_plain_len(size, &plain) ? plain : 0;
+	return encrypted_plain_len(size, &plain) ? plain : 0;
 }
 
-static int seal_size(struct remote *r, const char *key, uint64_t *ret_size)
+static int encrypt_size(struct remote *r, const char *key, uint64_t *ret_size)
 {
 	uint64_t size;
 	int error = remote_size(r->inner, key, &size);
@@ -167,58 +170,59 @@ static int pass_plain_size(void *arg, const char *key, uint64_t size)
 	return l->fn(l->arg, key, plain_size(key, size));
 }
 
-static int seal_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
+static int encrypt_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
 {
 	struct listing l = {.fn = fn, .arg = arg};
 
 	return remote_list(r->inner, prefix, pass_plain_size, &l);
 }
 
-static int seal_delete(struct remote *r, const char *key)
+static int encrypt_delete(struct remote *r, const char *key)
 {
 	return remote_delete(r->inner, key);
 }
 
-static int seal_delete_batch(struct remote *r, const char *const *keys, size_t *count)
+static int encrypt_delete_batch(struct remote *r, const char *const *keys, size_t *count)
 {
 	return remote_delete_batch(r->inner, keys, count);
 }
 
-static void seal_get_state(struct remote *r, struct remote_state *ret_state)
+static void encrypt_get_state(struct remote *r, struct remote_state *ret_state)
 {
 	remote_get_state(r->inner, ret_state);
 }
 
-static void seal_release(struct remote *r)
+static void encrypt_release(struct remote *r)
 {
-	seal_unref(((struct sealing *)r)->seal);
+	encryption_unref(((struct encrypting *)r)->encryption);
 }
 
-static const struct remote_ops seal_ops = {
-	.put = seal_put,
-	.put_if_absent = seal_put_if_absent,
-	.get = seal_get,
-	.size = seal_size,
-	.list = seal_list,
-	.delete = seal_delete,
-	.delete_batch = seal_delete_batch,
-	.release = seal_release,
-	.get_state = seal_get_state,
+static const struct remote_ops encrypt_ops = {
+	.put = encrypt_put,
+	.put_if_absent = encrypt_put_if_absent,
+	.get = encrypt_get,
+	.size = encrypt_size,
+	.list = encrypt_list,
+	.delete = encrypt_delete,
+	.delete_batch = encrypt_delete_batch,
+	.release = encrypt_release,
+	.get_state = encrypt_get_state,
 };
 
-int remote_seal_new(struct remote *inner, struct seal *seal, struct remote **ret_remote)
+int remote_encrypt_new(struct remote *inner, struct encryption *encryption,
+		       struct remote **ret_remote)
 {
-	struct sealing *l = calloc(1, sizeof(*l));
+	struct encrypting *l = calloc(1, sizeof(*l));
 	int error;
 
 	if (!l)
 		return -ENOMEM;
-	error = remote_init(&l->base, &seal_ops, inner->name, inner);
+	error = remote_init(&l->base, &encrypt_ops, inner->name, inner);
 	if (error) {
 		free(l);
 		return error;
 	}
-	l->seal = seal_ref(seal);
+	l->encryption = encryption_ref(encryption);
 	*ret_remote = &l->base;
 	return 0;
 }
@@ -226,10 +230,10 @@ int remote_seal_new(struct remote *inner, struct seal *seal, struct remote **ret
 void remote_address_many(const struct remote *r, const struct hash_job *jobs, size_t count)
 {
 	hash_of_many(jobs, count);
-	while (r && r->ops != &seal_ops)
+	while (r && r->ops != &encrypt_ops)
 		r = r->inner;
 	for (size_t i = 0; r && i < count; i++)
-		seal_address(seal_of(r), jobs[i].ret_hash);
+		encryption_address(encryption_of(r), jobs[i].ret_hash);
 }
 
 void remote_address(const struct remote *r, const void *data, size_t len, struct hash *ret_address)
