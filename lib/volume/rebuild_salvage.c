@@ -16,6 +16,7 @@
 #include "lib/util/array.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/bodies.h"
 #include "lib/volume/live_internal.h"
 
 /* Directories above a file: a damaged row may make a ring of them. */
