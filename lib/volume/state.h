@@ -255,6 +255,12 @@ int state_epoch_set(struct state *s, const struct state_epoch *e);
 typedef int (*state_epoch_fn)(void *arg, const struct state_epoch *e);
 /* Ascending; tombstones too. */
 int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg);
+/* Those with remote_delete_pending. It costs nothing where there are none, however many epochs there are. */
+int state_epoch_each_delete(struct state *s, state_epoch_fn fn, void *arg);
+/* How many epochs are neither durable nor dropped, the smallest number of them (0: none), and how many drops the
+ * remote does not know. */
+int state_epoch_count_waiting(struct state *s, uint64_t *ret_pending, uint64_t *ret_oldest,
+			      uint64_t *ret_deletes);
 /* The smallest number that is SEALED (and frozen), UPLOADING or FAILED: -ENOENT when all is durable. */
 int state_epoch_first_pending(struct state *s, uint64_t *ret_number);
 /*

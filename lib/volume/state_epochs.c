@@ -6,7 +6,9 @@
 #include <string.h>
 
 #define EPOCH_COLUMNS "number, state, record, error, delete_pending, superseded"
+/* As the indexes say it: else they are not taken. */
 #define EPOCH_PENDING "state <> 2 AND state <> 4"
+#define EPOCH_DELETES "delete_pending <> 0"
 
 void state_epoch_free(struct state_epoch *e)
 {
@@ -71,10 +73,9 @@ static void epochs_free(struct buf *epochs)
 	buf_free(epochs);
 }
 
-static int epochs_collect(struct state *s, struct buf *out)
+static int epochs_collect(struct state *s, const char *select, struct buf *out)
 {
-	cleanup_query struct query q =
-		query_of(s, "SELECT " EPOCH_COLUMNS " FROM epochs ORDER BY number");
+	cleanup_query struct query q = query_of(s, select);
 	int got;
 
 	while ((got = query_step(&q)) > 0) {
@@ -90,15 +91,44 @@ static int epochs_collect(struct state *s, struct buf *out)
 	return got;
 }
 
-int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg)
+static int epochs_each(struct state *s, const char *select, state_epoch_fn fn, void *arg)
 {
 	CLEANUP(epochs_free) struct buf epochs = {0};
-	int error = epochs_collect(s, &epochs);
+	int error = epochs_collect(s, select, &epochs);
 	const struct state_epoch *e = (const struct state_epoch *)epochs.data;
 
 	for (size_t i = 0; i < epochs.len / sizeof(*e) && !error; i++)
 		error = fn(arg, &e[i]);
 	return error;
+}
+
+int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg)
+{
+	return epochs_each(s, "SELECT " EPOCH_COLUMNS " FROM epochs ORDER BY number", fn, arg);
+}
+
+int state_epoch_each_delete(struct state *s, state_epoch_fn fn, void *arg)
+{
+	return epochs_each(s, "SELECT " EPOCH_COLUMNS " FROM epochs INDEXED BY epochs_deletes"
+			      " WHERE " EPOCH_DELETES " ORDER BY number",
+			   fn, arg);
+}
+
+int state_epoch_count_waiting(struct state *s, uint64_t *ret_pending, uint64_t *ret_oldest,
+			      uint64_t *ret_deletes)
+{
+	cleanup_query struct query q = query_of(
+		s, "SELECT count(*), coalesce(min(number), 0),"
+		   " (SELECT count(*) FROM epochs INDEXED BY epochs_deletes WHERE " EPOCH_DELETES ")"
+		   " FROM epochs INDEXED BY epochs_pending WHERE " EPOCH_PENDING);
+	int error = query_one(&q);
+
+	if (error)
+		return error;
+	*ret_pending = query_u64(&q);
+	*ret_oldest = query_u64(&q);
+	*ret_deletes = query_u64(&q);
+	return 0;
 }
 
 int state_epoch_first_pending(struct state *s, uint64_t *ret_number)

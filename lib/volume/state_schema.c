@@ -72,7 +72,9 @@ static const char later_tables[] =
 	"CREATE TABLE IF NOT EXISTS imported (dev INTEGER NOT NULL, ino INTEGER NOT NULL,"
 	" size INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL,"
 	" recipe BLOB NOT NULL, torn INTEGER NOT NULL, seen INTEGER NOT NULL,"
-	" PRIMARY KEY (dev, ino)) WITHOUT ROWID;";
+	" PRIMARY KEY (dev, ino)) WITHOUT ROWID;"
+
+	"CREATE INDEX IF NOT EXISTS epochs_deletes ON epochs (number) WHERE delete_pending <> 0;";
 
 static int schema_make(sqlite3 *db)
 {

@@ -333,26 +333,6 @@ struct pending_count {
 	int64_t oldest_ns;
 };
 
-static int count_pending(void *arg, const struct state_epoch *e)
-{
-	struct pending_count *p = arg;
-
-	if (e->state == EPOCH_DROPPED)
-		p->changes += e->remote_delete_pending;
-	if (e->state == EPOCH_DURABLE || e->state == EPOCH_DROPPED)
-		return 0;
-	if (!p->count++) {
-		struct epoch_record record = {0};
-
-		p->oldest = e->number;
-		if (e->record && record_decode(e->record, strlen(e->record), &record) == 0) {
-			p->oldest_ns = record.sealed_ns;
-			record_free(&record);
-		}
-	}
-	return 0;
-}
-
 static int count_tag(void *arg, const char *name, uint64_t number)
 {
 	struct pending_count *p = arg;
@@ -363,11 +343,30 @@ static int count_tag(void *arg, const char *name, uint64_t number)
 	return 0;
 }
 
+/* When the oldest was sealed; 0 where it is not frozen yet. */
+static int64_t sealed_ns(struct volume *vol, uint64_t number)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row;
+	int64_t ns = 0;
+
+	if (state_epoch_get(vol->state, number, &row))
+		return 0;
+	if (row.record && !record_decode(row.record, strlen(row.record), &record))
+		ns = record.sealed_ns;
+	state_epoch_free(&row);
+	return ns;
+}
+
 static int count_all_locked(struct volume *vol, struct pending_count *p)
 {
-	int error = state_epoch_each(vol->state, count_pending, p);
+	int error = state_epoch_count_waiting(vol->state, &p->count, &p->oldest, &p->changes);
 
-	return error ? error : state_tag_each_unsynced(vol->state, count_tag, p);
+	if (error)
+		return error;
+	if (p->oldest)
+		p->oldest_ns = sealed_ns(vol, p->oldest);
+	return state_tag_each_unsynced(vol->state, count_tag, p);
 }
 
 static void add_progress(struct uploader *up, json_t *upload)

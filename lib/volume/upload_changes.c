@@ -64,9 +64,7 @@ static int add_change(struct changes *c, const char *tag, uint64_t number, const
 
 static int collect_drop(void *arg, const struct state_epoch *e)
 {
-	return e->state == EPOCH_DROPPED && e->remote_delete_pending
-		       ? add_change(arg, NULL, e->number, e->record)
-		       : 0;
+	return e->state == EPOCH_DROPPED ? add_change(arg, NULL, e->number, e->record) : 0;
 }
 
 static int collect_tag(void *arg, const char *name, uint64_t number)
@@ -171,7 +169,7 @@ static int collect_locked(struct volume *vol, struct changes *ret_changes)
 		return error;
 	error = state_tag_each_unsynced(vol->state, collect_tag, ret_changes);
 	if (!error)
-		error = state_epoch_each(vol->state, collect_drop, ret_changes);
+		error = state_epoch_each_delete(vol->state, collect_drop, ret_changes);
 	kept = 0;
 	for (size_t i = 0; i < ret_changes->count; i++) {
 		struct change *c = &ret_changes->list[i];

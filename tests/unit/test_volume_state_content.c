@@ -272,6 +272,34 @@ static int sync_tag(void *arg, const char *name, uint64_t number)
 	return state_tag_synced(s, name, number);
 }
 
+static int note_number(void *arg, const struct state_epoch *e)
+{
+	*(uint64_t *)arg = *(uint64_t *)arg * 10 + e->number;
+	return 0;
+}
+
+START_TEST(what_waits_for_the_remote_is_counted)
+{
+	struct state_epoch drop = {.number = 3, .state = EPOCH_DROPPED, .remote_delete_pending = true};
+	uint64_t pending = 9, oldest = 9, deletes = 9, numbers = 0;
+
+	unit_ok(state_epoch_count_waiting(s, &pending, &oldest, &deletes));
+	ck_assert(pending == 0 && oldest == 0 && deletes == 0);
+	set_epoch(1, EPOCH_DURABLE);
+	set_epoch(2, EPOCH_DROPPED);
+	unit_ok(state_epoch_set(s, &drop));
+	drop.number = 8;
+	unit_ok(state_epoch_set(s, &drop));
+	set_epoch(6, EPOCH_UPLOADING);
+	set_epoch(5, EPOCH_FAILED);
+	set_epoch(7, EPOCH_SEALED);
+	unit_ok(state_epoch_count_waiting(s, &pending, &oldest, &deletes));
+	ck_assert(pending == 3 && oldest == 5 && deletes == 2);
+	unit_ok(state_epoch_each_delete(s, note_number, &numbers));
+	ck_assert_uint_eq(numbers, 38);
+}
+END_TEST
+
 START_TEST(tags_remember_what_the_remote_has_not_seen)
 {
 	char told[100] = "", all[100] = "", none[100] = "";
@@ -365,6 +393,7 @@ int main(void)
 	tcase_add_test(t, an_epoch_comes_back_whole);
 	tcase_add_test(t, epochs_are_told_ascending_and_may_change);
 	tcase_add_test(t, pending_epochs_are_found);
+	tcase_add_test(t, what_waits_for_the_remote_is_counted);
 	tcase_add_test(t, tags_remember_what_the_remote_has_not_seen);
 	t = fixture(suite, "the store's");
 	tcase_add_test(t, chunks_know_their_pack);
