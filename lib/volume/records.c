@@ -193,7 +193,8 @@ static void read_slot(struct record_list *list, struct record_slot *slot)
 	slot->error = remote_get(list->remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
 	if (slot->error)
 		return;
-	buf_str(&text);
+	/* An empty object has a text, too. */
+	buf_put_u8(&text, '\0');
 	slot->error = buf_error(&text);
 	if (!slot->error)
 		slot->text = buf_steal(&text, &len);

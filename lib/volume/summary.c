@@ -35,7 +35,6 @@ int summary_put(struct remote *remote, uint64_t last, struct buf *out)
 struct summary_walk {
 	struct remote *remote;
 	uint64_t number; /* after this one */
-	uint64_t last;	 /* of the summary that is read */
 	int (*fn)(void *arg, uint64_t number, const char *text);
 	void *arg;
 };
@@ -46,7 +45,8 @@ static bool may_hold(uint64_t last, uint64_t number)
 	return number && number <= last && last - number < SUMMARY_EVERY;
 }
 
-static int give_records(const struct summary_walk *walk, const json_t *records)
+static int give_records(uint64_t last, const json_t *records,
+			int (*fn)(void *arg, uint64_t number, const char *text), void *arg)
 {
 	json_t *record;
 	size_t i;
@@ -57,35 +57,52 @@ static int give_records(const struct summary_walk *walk, const json_t *records)
 		cleanup_free char *text = json_dumps(record, JSON_COMPACT);
 		int result;
 
-		if (number <= 0 || !text || !may_hold(walk->last, (uint64_t)number))
+		if (number <= 0 || !text || !may_hold(last, (uint64_t)number))
 			continue;
-		result = walk->fn(walk->arg, (uint64_t)number, text);
+		result = fn(arg, (uint64_t)number, text);
 		if (result)
 			return result;
 	}
 	return 0;
 }
 
-static int read_summary(void *arg, const char *key, uint64_t size)
+int summary_read(struct remote *remote, uint64_t last,
+		 int (*fn)(void *arg, uint64_t number, const char *text), void *arg)
 {
-	struct summary_walk *walk = arg;
 	cleanup_buf struct buf text = {0};
+	char key[KEY_MAX];
 	json_t *object;
 	int error;
 
-	if (summary_key_parse(key, &walk->last) || walk->last <= walk->number ||
-	    size > SUMMARY_ENCODED_MAX)
-		return 0;
-	error = remote_get(walk->remote, key, 0, SUMMARY_ENCODED_MAX, &text);
+	summary_key(last, key);
+	error = remote_get(remote, key, 0, SUMMARY_ENCODED_MAX + 1, &text);
 	if (error)
-		return error == -ENOENT ? 0 : error;
-	object = json_loadb((const char *)text.data, text.len, JSON_REJECT_DUPLICATES, NULL);
-	if (!json_is_array(json_object_get(object, "records")))
-		log_warn("%s is damaged; the epochs are read one by one", key);
+		return error;
+	object = text.len > SUMMARY_ENCODED_MAX ? NULL
+						: json_loadb((const char *)text.data, text.len,
+							     JSON_REJECT_DUPLICATES, NULL);
+	if (json_is_array(json_object_get(object, "records")))
+		error = give_records(last, json_object_get(object, "records"), fn, arg);
 	else
-		error = give_records(walk, json_object_get(object, "records"));
+		error = -EBADMSG;
 	json_decref(object);
 	return error;
+}
+
+static int read_listed(void *arg, const char *key, uint64_t size)
+{
+	struct summary_walk *walk = arg;
+	uint64_t last;
+	int error;
+
+	if (summary_key_parse(key, &last) || last <= walk->number || size > SUMMARY_ENCODED_MAX)
+		return 0;
+	error = summary_read(walk->remote, last, walk->fn, walk->arg);
+	if (error == -EBADMSG) {
+		log_warn("%s is damaged; the epochs are read one by one", key);
+		error = 0;
+	}
+	return error == -ENOENT ? 0 : error;
 }
 
 int summary_each(struct remote *remote, uint64_t after,
@@ -93,7 +110,7 @@ int summary_each(struct remote *remote, uint64_t after,
 {
 	struct summary_walk walk = {.remote = remote, .number = after, .fn = fn, .arg = arg};
 
-	return remote_list(remote, PREFIX_SUMMARIES, read_summary, &walk);
+	return remote_list(remote, PREFIX_SUMMARIES, read_listed, &walk);
 }
 
 struct forgetting {

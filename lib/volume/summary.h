@@ -20,6 +20,9 @@ int summary_put(struct remote *remote, uint64_t last, struct buf *out);
 /* Each record's number and text, of the summaries that reach above `after`. A damaged summary is left out. fn non-zero ends. */
 int summary_each(struct remote *remote, uint64_t after,
 		 int (*fn)(void *arg, uint64_t number, const char *text), void *arg);
+/* The same of one summary: -ENOENT, -EBADMSG where it is damaged, the remote's, or what fn gave. */
+int summary_read(struct remote *remote, uint64_t last,
+		 int (*fn)(void *arg, uint64_t number, const char *text), void *arg);
 /* Deletes the summaries that may hold this epoch. */
 int summary_forget(struct remote *remote, uint64_t number);
 
