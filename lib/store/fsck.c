@@ -14,83 +14,18 @@
 
 #define READ_TRIES 3
 
-/* ---- the index of the store that reads trees and recipes ---- */
-
-/* A row of the chunk, one that is not bad where there is any. */
-static const struct fsck_row *best_row(const struct store_fsck *f, const struct hash *chunk)
-{
-	uint32_t i = hash_index_find(&f->rows_by_chunk, f->rows, sizeof(*f->rows), chunk);
-	const struct fsck_row *best = NULL;
-
-	for (; i != HASH_INDEX_NONE && i != ROW_NONE; i = f->rows[i].next)
-		if (!best || (best->bad && !f->rows[i].bad))
-			best = &f->rows[i];
-	return best;
-}
-
-static int index_get(void *arg, const struct hash *chunk, struct store_place *ret_place)
-{
-	struct store_fsck *f = arg;
-	const struct fsck_row *row = best_row(f, chunk);
-
-	if (!row)
-		return -ENOENT;
-	atomic_store(&f->packs[row->pack].needed, true);
-	*ret_place = (struct store_place){f->packs[row->pack].id, row->offset, row->stored_len,
-					  row->plain_len};
-	return 0;
-}
-
-/* All that there is was read. */
-static int index_put(void *arg, const char *key, const struct hash *chunks,
-		     const struct store_place *places, size_t count)
-{
-	(void)arg, (void)key, (void)chunks, (void)places, (void)count;
-	return 0;
-}
-
-static bool index_loaded(void *arg, const char *key)
-{
-	(void)arg, (void)key;
-	return true;
-}
-
-static int index_forget_pack(void *arg, const struct hash *pack)
-{
-	(void)arg, (void)pack;
-	return 0;
-}
-
-/* Nothing is cached: what lies in the remote is to be checked. */
-static int recipe_get(void *arg, const struct hash *recipe, struct buf *out)
-{
-	(void)arg, (void)recipe, (void)out;
-	return -ENOENT;
-}
-
-static int recipe_put(void *arg, const struct hash *recipe, const void *data, size_t len)
-{
-	(void)arg, (void)recipe, (void)data, (void)len;
-	return 0;
-}
-
 /* ---- making and ending ---- */
 
 int store_fsck_new(struct remote *remote, struct store_fsck **ret_fsck)
 {
 	struct store_fsck *f = calloc(1, sizeof(*f));
-	const struct store_index index = {.arg = f,
-					  .get = index_get,
-					  .put = index_put,
-					  .loaded = index_loaded,
-					  .forget_pack = index_forget_pack,
-					  .recipe_get = recipe_get,
-					  .recipe_put = recipe_put};
+	struct store_index index;
 	int error;
 
 	if (!f)
 		return -ENOMEM;
 	f->remote = remote;
+	index = fsck_index(f);
 	pthread_mutex_init(&f->lock, NULL);
 	error = store_open(remote, &index, 0, &f->store);
 	if (error) {
@@ -111,6 +46,7 @@ void store_fsck_free(struct store_fsck *f)
 	free(f->objects);
 	free(f->rows);
 	free(f->by_place);
+	free(f->loose);
 	hash_index_free(&f->packs_by_id);
 	hash_index_free(&f->rows_by_chunk);
 	pthread_mutex_destroy(&f->lock);
@@ -223,31 +159,34 @@ static int get_object(struct store_fsck *f, const struct fsck_object *o, struct 
 	return error;
 }
 
+int fsck_add_row(struct store_fsck *f, const struct fsck_row *row)
+{
+	uint32_t i, number = (uint32_t)f->row_count;
+	int error = array_reserve((void **)&f->rows, &f->row_cap, f->row_count, sizeof(*row));
+
+	if (error || f->row_count >= ROW_NONE - 1)
+		return error ? error : -ENOMEM;
+	i = hash_index_find(&f->rows_by_chunk, f->rows, sizeof(*row), &row->chunk);
+	f->rows[number] = *row;
+	f->rows[number].next = i == HASH_INDEX_NONE ? ROW_NONE : f->rows[i].next;
+	if (i != HASH_INDEX_NONE)
+		f->rows[i].next = number;
+	else
+		error = hash_index_add(&f->rows_by_chunk, f->rows, sizeof(*row), number);
+	if (!error)
+		f->row_count++;
+	return error;
+}
+
 static int add_row(struct store_fsck *f, const struct hash *pack, const struct pack_entry *e)
 {
 	struct fsck_row row = {.chunk = e->hash,
 			       .offset = e->offset,
 			       .stored_len = e->stored_len,
-			       .plain_len = e->plain_len,
-			       .next = ROW_NONE};
-	uint32_t i, number = (uint32_t)f->row_count;
+			       .plain_len = e->plain_len};
 	int error = fsck_pack_number(f, pack, &row.pack);
 
-	if (!error)
-		error = array_reserve((void **)&f->rows, &f->row_cap, f->row_count, sizeof(row));
-	if (error || f->row_count >= ROW_NONE - 1)
-		return error ? error : -ENOMEM;
-	i = hash_index_find(&f->rows_by_chunk, f->rows, sizeof(row), &row.chunk);
-	if (i != HASH_INDEX_NONE)
-		row.next = f->rows[i].next;
-	f->rows[number] = row;
-	if (i != HASH_INDEX_NONE)
-		f->rows[i].next = number;
-	else
-		error = hash_index_add(&f->rows_by_chunk, f->rows, sizeof(row), number);
-	if (!error)
-		f->row_count++;
-	return error;
+	return error ? error : fsck_add_row(f, &row);
 }
 
 /* Of an object that turns out damaged, nothing is taken: so it is read through once before. */
@@ -334,23 +273,6 @@ int store_fsck_read(struct store_fsck *f, bool read_data, store_fsck_progress pr
 	return error ? error : fsck_read_packs(f, read_data);
 }
 
-bool store_fsck_find(struct store_fsck *f, const struct hash *chunk, uint32_t plain_len,
-		     size_t *ret_pack)
-{
-	uint32_t i = hash_index_find(&f->rows_by_chunk, f->rows, sizeof(*f->rows), chunk);
-	bool found = false;
-
-	*ret_pack = STORE_FSCK_NONE;
-	for (; i != HASH_INDEX_NONE && i != ROW_NONE; i = f->rows[i].next) {
-		const struct fsck_row *row = &f->rows[i];
-
-		atomic_store(&f->packs[row->pack].needed, true);
-		found |= !row->bad && (!plain_len || plain_len == row->plain_len);
-		*ret_pack = row->pack;
-	}
-	return found;
-}
-
 /* ---- what came of it ---- */
 
 bool store_fsck_pack(const struct store_fsck *f, size_t pack, char ret_key[KEY_MAX],
@@ -379,6 +301,11 @@ bool store_fsck_pack(const struct store_fsck *f, size_t pack, char ret_key[KEY_M
 	else
 		return false;
 	return true;
+}
+
+bool store_fsck_needed(const struct store_fsck *f, size_t pack)
+{
+	return atomic_load(&f->packs[pack].needed);
 }
 
 bool store_fsck_index(const struct store_fsck *f, size_t object, char ret_key[KEY_MAX],

@@ -54,12 +54,45 @@ bool store_fsck_find(struct store_fsck *f, const struct hash *chunk, uint32_t pl
 #define STORE_FSCK_TEXT 160
 bool store_fsck_pack(const struct store_fsck *f, size_t pack, char ret_key[KEY_MAX],
 		     char ret_text[STORE_FSCK_TEXT]);
-/* The same for index objects. */
+/* Whether anybody has asked for something in it. */
+bool store_fsck_needed(const struct store_fsck *f, size_t pack);
+/* Likewise an index object's key and line. */
 bool store_fsck_index(const struct store_fsck *f, size_t object, char ret_key[KEY_MAX],
 		      char ret_text[STORE_FSCK_TEXT]);
 
 /* Whether an index object with this key was noted. */
 bool store_fsck_has_index(const struct store_fsck *f, const char *key);
+
+/* ---- mending (fsck_mend.c): after store_fsck_read with read_data ---- */
+
+/*
+ * From then on the store puts, too. Packs that are damaged, and those that are condemned, go: they are read, but nothing
+ * is built on them, so that a batch of the store stores again what it is asked to keep of them. What only the tables of packs name
+ * is found as well. `generation` is that of the list of garbage collection which condemns (store_heed). The remote's errors.
+ */
+int store_fsck_mend(struct store_fsck *f, uint64_t generation, const struct hash *condemned,
+		    size_t count);
+/* Whether the chunk lies in a pack that stays. */
+bool store_fsck_settled(const struct store_fsck *f, const struct hash *chunk);
+/* Puts an index object, above all others and above `number`, for packs of which somebody needs what none names. Their number; 0: there are none, and no key. */
+int store_fsck_name(struct store_fsck *f, uint64_t number, char ret_key[KEY_MAX],
+		    size_t *ret_packs);
+/* How many they are. */
+size_t store_fsck_unnamed(const struct store_fsck *f);
+/* Begins a batch, whose index object is above all others and above `number`. */
+int store_fsck_batch(struct store_fsck *f, uint64_t number, struct store_batch **ret_batch);
+/* Reads back what batches have put: -EIO where it is not right, and then it counts as bad. */
+int store_fsck_read_back(struct store_fsck *f);
+/* What was found needed so far no longer counts. */
+void store_fsck_forget_needs(struct store_fsck *f);
+/* Calls fn for each pack that is there and goes because it is damaged: `wanted` where something that is needed lies in no other. Non-zero ends. */
+int store_fsck_each_going(const struct store_fsck *f,
+			  int (*fn)(void *arg, const struct hash *id, const char *key,
+				    const char *text, bool wanted),
+			  void *arg);
+/* Likewise each damaged index object. */
+int store_fsck_each_bad_index(const struct store_fsck *f,
+			      int (*fn)(void *arg, const char *key, const char *text), void *arg);
 
 struct store_fsck_totals {
 	size_t packs; /* also those that are missing: numbers of packs are below this */

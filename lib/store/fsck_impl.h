@@ -19,6 +19,10 @@ struct fsck_pack {
 	uint32_t damaged;    /* chunks */
 	uint32_t damaged_at; /* the first of them */
 	atomic_bool needed;
+	bool goes;		     /* nothing is built on it: it is damaged, or condemned */
+	atomic_bool wanted;	     /* it goes, and something needed lies in no pack that stays */
+	atomic_bool unnamed;	     /* something needed lies here that no index object names */
+	bool written;		     /* by the batch of a repair */
 	size_t first_row, row_count; /* in by_place */
 };
 
@@ -30,7 +34,7 @@ struct fsck_object {
 	size_t first_row, row_count; /* in rows */
 };
 
-/* What one index object says of one chunk. */
+/* What one index object says of one chunk; when it is mended, also what only the pack's table says. */
 struct fsck_row {
 	struct hash chunk; /* first: found by hash_index */
 	uint32_t pack;
@@ -39,6 +43,7 @@ struct fsck_row {
 	uint32_t plain_len;
 	uint32_t next; /* another row of the same chunk, or ROW_NONE */
 	bool bad;
+	bool loose; /* only the pack's own table names it */
 };
 #define ROW_NONE UINT32_MAX
 
@@ -54,6 +59,9 @@ struct store_fsck {
 	size_t row_count, row_cap;
 	struct hash_index rows_by_chunk; /* the first row of each chunk */
 	uint32_t *by_place;		 /* numbers of rows, by pack and offset */
+	struct fsck_row *loose;		 /* what no index object names, until it is mended */
+	size_t loose_count, loose_cap;
+	bool mending;
 
 	store_fsck_progress progress;
 	void *arg;
@@ -66,6 +74,11 @@ void fsck_done(struct store_fsck *f, uint64_t bytes);
 bool fsck_ends(int error);
 /* The number of the pack, noted as missing where it is not there: -ENOMEM. */
 int fsck_pack_number(struct store_fsck *f, const struct hash *id, uint32_t *ret_number);
+
+/* Adds a place to those of its chunk: -ENOMEM. */
+int fsck_add_row(struct store_fsck *f, const struct fsck_row *row);
+/* fsck_index.c: what was read, as a store asks for it. */
+struct store_index fsck_index(struct store_fsck *f);
 
 /* fsck_packs.c: checks all packs against rows, which are sorted by place. */
 int fsck_read_packs(struct store_fsck *f, bool read_data);

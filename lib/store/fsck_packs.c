@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/format/pack.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 #define READ_TRIES 3
@@ -225,6 +226,45 @@ static int check_header(struct store_fsck *f, struct fsck_pack *p)
 	return fsck_ends(error) ? error : 0;
 }
 
+static bool is_named(const struct store_fsck *f, const struct fsck_pack *p, uint32_t offset)
+{
+	size_t low = 0, high = p->row_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (row_at(f, p, middle)->offset < offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < p->row_count && row_at(f, p, low)->offset == offset && !row_at(f, p, low)->bad;
+}
+
+/* What was read and is right, and only the pack's table says where it lies. */
+static int note_loose(struct store_fsck *f, struct fsck_pack *p, const struct wanted *wanted,
+		      size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct store_place *at = &wanted[i].place;
+		int error;
+
+		if (wanted[i].state != WANTED_DONE || is_named(f, p, at->offset))
+			continue;
+		error = array_reserve((void **)&f->loose, &f->loose_cap, f->loose_count,
+				      sizeof(*f->loose));
+		if (error)
+			return error;
+		f->loose[f->loose_count++] = (struct fsck_row){.chunk = wanted[i].hash,
+							       .pack = (uint32_t)(p - f->packs),
+							       .offset = at->offset,
+							       .stored_len = at->stored_len,
+							       .plain_len = at->plain_len,
+							       .loose = true};
+	}
+	return 0;
+}
+
 static int read_chunks(struct store_fsck *f, struct fsck_pack *p, const struct pack_table *t)
 {
 	size_t n = t->count ? t->count : p->row_count;
@@ -246,7 +286,7 @@ static int read_chunks(struct store_fsck *f, struct fsck_pack *p, const struct p
 		note_damage(p, wanted[i].place.offset);
 		mark_bad_at(f, p, wanted[i].place.offset);
 	}
-	return 0;
+	return error ? 0 : note_loose(f, p, wanted, n);
 }
 
 static int read_pack(struct store_fsck *f, struct fsck_pack *p)

@@ -10,6 +10,7 @@
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/parse.h"
 #include "lib/volume/records.h"
 #include "lib/volume/volume_key.h"
 
@@ -300,6 +301,19 @@ static int read_tag(struct catalog *c, const char *name, uint64_t *ret_number)
 	return tag_text_parse(text.data, text.len, ret_number);
 }
 
+/* An epoch whose record is damaged is in no index, but its number names it. */
+static int resolve_damaged(struct catalog *c, const char *name, uint64_t *ret_number)
+{
+	const struct epoch_record *record;
+	uint64_t number;
+
+	if (parse_u64(name, &number) || !number || number > INT64_MAX ||
+	    catalog_record(c, number, &record) != -EBADMSG)
+		return -ENOENT;
+	*ret_number = number;
+	return 0;
+}
+
 int catalog_resolve(struct catalog *c, const char *name, uint64_t *ret_number)
 {
 	uint64_t number;
@@ -307,6 +321,8 @@ int catalog_resolve(struct catalog *c, const char *name, uint64_t *ret_number)
 
 	if (!error)
 		error = epoch_index_resolve(&c->epochs, name, clock_wall_ns(), ret_number);
+	if (error == -ENOENT)
+		return resolve_damaged(c, name, ret_number);
 	if (error != -EAGAIN)
 		return error;
 	error = 0;

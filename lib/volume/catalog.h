@@ -29,7 +29,7 @@ const char *catalog_uuid(const struct catalog *c);
 int catalog_each(struct catalog *c, int (*fn)(void *arg, const struct epoch_info *e), void *arg);
 int catalog_get(struct catalog *c, uint64_t number,
 		struct epoch_info *ret_info); /* -ENOENT, -EBADMSG */
-/* The names that epochs_resolve takes; "current" is the newest epoch. */
+/* The names that epochs_resolve takes; "current" is the newest epoch. The number of an epoch whose record is damaged is a name as well. */
 int catalog_resolve(struct catalog *c, const char *name, uint64_t *ret_number);
 int catalog_tree(struct catalog *c, uint64_t number, struct tree **ret_tree);
 int catalog_tag_each(struct catalog *c, int (*fn)(void *arg, const char *name, uint64_t number),
@@ -46,8 +46,8 @@ int catalog_untag(struct catalog *c, const char *name); /* -ENOENT */
 int catalog_hold(struct catalog *c, void (*waiting)(void *arg, const char *text), void *arg,
 		 char **ret_message);
 void catalog_release(struct catalog *c);
-/* Drops an epoch; only while it is held. -ENOENT; -EBUSY: it is tagged, the newest, or the newest complete one; -ESTALE: another
- * has taken the lease. */
+/* Drops an epoch, also one whose record is damaged; only while it is held. -ENOENT; -EBUSY: it is tagged, the newest, or the newest complete one
+ * (unless its tree is damaged or gone); -ESTALE: another has taken the lease. */
 int catalog_drop(struct catalog *c, uint64_t number);
 
 /*
@@ -106,6 +106,8 @@ struct catalog_fsck {
 	const struct remote_limits *limits; /* NULL: the defaults */
 	bool read_data;
 	void (*problem)(void *arg, const char *key, const char *epoch_and_path, const char *what);
+	/* The same of what is damaged without any loss; may be NULL. */
+	void (*note)(void *arg, const char *key, const char *epoch_and_path, const char *what);
 	void (*progress)(void *arg, const struct catalog_progress *p);
 	void *arg;
 };
@@ -115,6 +117,7 @@ struct catalog_fsck_totals {
 	uint64_t orphans;   /* packs and index objects that no epoch needs: no damage */
 	uint64_t condemned; /* that garbage collection has condemned: likewise */
 	uint64_t problems;
+	uint64_t notes; /* damaged, but a mere copy, or needed by no epoch: no damage */
 };
 /* 0 also with problems; -errno where the remote cannot be read at all. */
 int catalog_fsck(const char *url, const struct catalog_fsck *how,

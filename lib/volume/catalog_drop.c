@@ -138,16 +138,29 @@ static bool is_tagged(const struct catalog_hold *h, uint64_t number)
 	return false;
 }
 
+/* The next mount's live tree is the newest; but one whose tree is gone is no good to it. */
+static bool must_stay(struct catalog *c, const struct epoch_record *record)
+{
+	uint64_t number = record->number;
+	struct tree *tree = NULL;
+	int error;
+
+	if (number != epoch_index_newest(&c->epochs) && number != epoch_index_latest(&c->epochs))
+		return false;
+	error = catalog_tree(c, number, &tree);
+	tree_unref(tree);
+	return error != -EBADMSG;
+}
+
 int catalog_drop(struct catalog *c, uint64_t number)
 {
 	const struct epoch_record *record;
 	int error = catalog_record(c, number, &record);
 
-	if (error)
+	/* What is damaged is nobody's. */
+	if (error && error != -EBADMSG)
 		return error;
-	/* The next mount's live tree is the newest. */
-	if (is_tagged(c->hold, number) || number == epoch_index_newest(&c->epochs) ||
-	    number == epoch_index_latest(&c->epochs))
+	if (is_tagged(c->hold, number) || (!error && must_stay(c, record)))
 		return -EBUSY;
 	error = confirm(c);
 	if (!error)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verifying a remote: its objects, the volume, records, tags, summaries. */
+/* Verifying a remote: its objects, the volume, records. */
 #include "lib/volume/catalog_fsck.h"
 
 #include <errno.h>
@@ -8,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/format/gc_list.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/catalog_internal.h"
 #include "lib/volume/records.h"
-#include "lib/volume/summary.h"
 #include "lib/volume/volume_key.h"
 
 /* Recipes wait for the remote: several at once. */
@@ -30,6 +28,13 @@ void fsck_problem(struct fsck *f, const char *key, const char *where, const char
 	f->totals.problems++;
 	if (f->how->problem)
 		f->how->problem(f->how->arg, key, where, what);
+}
+
+void fsck_note(struct fsck *f, const char *key, const char *where, const char *what)
+{
+	f->totals.notes++;
+	if (f->how->note)
+		f->how->note(f->how->arg, key, where, what);
 }
 
 static void show_progress(struct fsck *f, uint64_t objects, uint64_t bytes)
@@ -88,9 +93,12 @@ static int note_object(void *arg, const char *key, uint64_t size)
 		return note_key(&f->tags, key);
 	if (!gc_key_parse(key, &number))
 		return note_key(&f->gc_lists, key);
+	if (!summary_key_parse(key, &number))
+		return note_key(&f->summaries, key);
+	if (!part_key_parse(key, &number, &sequence, name))
+		return note_key(&f->parts, key);
 	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
-	    !slot_key_parse(key, name) || !summary_key_parse(key, &number) ||
-	    !lease_any_key_parse(key, &number) || !part_key_parse(key, &number, &sequence, name))
+	    !slot_key_parse(key, name) || !lease_any_key_parse(key, &number))
 		return 0;
 	f->totals.foreign++;
 	return 0;
@@ -113,7 +121,8 @@ static int list_all(struct fsck *f)
 	if (!error && f->epoch_count)
 		qsort(f->epochs, f->epoch_count, sizeof(*f->epochs), compare_numbers);
 	f->trees = calloc(f->epoch_count + 1, sizeof(*f->trees));
-	return error || f->trees ? error : -ENOMEM;
+	f->parents = calloc(f->epoch_count + 1, sizeof(*f->parents));
+	return error || (f->trees && f->parents) ? error : -ENOMEM;
 }
 
 /* ---- the volume's own object ---- */
@@ -144,7 +153,7 @@ static int check_volume(struct fsck *f, struct opening_message *m)
 
 /* ---- records ---- */
 
-static const char *what_is_wrong(int error, char text[STORE_FSCK_TEXT])
+const char *fsck_wrong(int error, char text[STORE_FSCK_TEXT])
 {
 	if (error == -EBADMSG)
 		return "is damaged";
@@ -154,7 +163,7 @@ static const char *what_is_wrong(int error, char text[STORE_FSCK_TEXT])
 	return text;
 }
 
-static int check_record(struct fsck *f, uint64_t number, struct hash *ret_tree)
+static int check_record(struct fsck *f, uint64_t number, size_t i)
 {
 	cleanup_record struct epoch_record record = {0};
 	char key[KEY_MAX], where[64], text[STORE_FSCK_TEXT];
@@ -167,130 +176,26 @@ static int check_record(struct fsck *f, uint64_t number, struct hash *ret_tree)
 	epoch_key(number, key);
 	snprintf(where, sizeof(where), "epoch %" PRIu64, number);
 	if (error) {
-		fsck_problem(f, key, where, what_is_wrong(error, text));
+		fsck_problem(f, key, where, fsck_wrong(error, text));
 		return 0;
 	}
-	*ret_tree = record.tree_hash;
+	f->trees[i] = record.tree_hash;
+	f->parents[i] = record.parent;
 	if (f->has_info && strcmp(record.volume, f->info.uuid) != 0)
 		fsck_problem(f, key, where, "belongs to another volume");
 	return fsck_tree(f, &record);
 }
 
-static int check_records(struct fsck *f)
+int fsck_records(struct fsck *f)
 {
 	uint64_t before = f->progress.files;
 	int error = 0;
 
 	for (size_t i = 0; i < f->epoch_count && !error; i++) {
-		error = check_record(f, f->epochs[i], &f->trees[i]);
+		error = check_record(f, f->epochs[i], i);
 		show_progress(f, before + i + 1, f->progress.bytes);
 	}
 	return error;
-}
-
-/* ---- tags ---- */
-
-static const uint64_t *find_epoch(const struct fsck *f, uint64_t number)
-{
-	return f->epoch_count ? bsearch(&number, f->epochs, f->epoch_count, sizeof(number),
-					compare_numbers)
-			      : NULL;
-}
-
-static int check_tag(struct fsck *f, const char *key)
-{
-	char name[TAG_NAME_MAX + 1], where[TAG_NAME_MAX + 8], text[STORE_FSCK_TEXT];
-	cleanup_buf struct buf data = {0};
-	uint64_t number;
-	int error = remote_get(f->remote, key, 0, TAG_TEXT_MAX + 1, &data);
-
-	if (error == -ENOENT || fsck_fatal(error))
-		return error == -ENOENT ? 0 : error;
-	if (tag_key_parse(key, name))
-		return 0;
-	if (!error)
-		error = tag_text_parse(data.data, data.len, &number);
-	snprintf(where, sizeof(where), "tag %s", name);
-	if (error) {
-		fsck_problem(f, key, where, what_is_wrong(error, text));
-	} else if (!find_epoch(f, number)) {
-		snprintf(text, sizeof(text), "names epoch %" PRIu64 ", which is not there", number);
-		fsck_problem(f, key, where, text);
-	}
-	return 0;
-}
-
-static int check_tags(struct fsck *f)
-{
-	int error = 0;
-
-	for (size_t i = 0; i < f->tags.count && !error; i++)
-		error = check_tag(f, f->tags.keys[i]);
-	return error;
-}
-
-/* ---- garbage collection ---- */
-
-static int check_gc_list(struct fsck *f, const char *key)
-{
-	cleanup_gc_list struct gc_list list = {0};
-	cleanup_buf struct buf data = {0};
-	char text[STORE_FSCK_TEXT];
-	uint64_t generation;
-	int error = remote_get(f->remote, key, 0, GC_LIST_ENCODED_MAX + 1, &data);
-
-	if (error == -ENOENT || fsck_fatal(error))
-		return error == -ENOENT ? 0 : error;
-	if (!error)
-		error = gc_list_decode(data.data, data.len, &list);
-	if (!error && !gc_key_parse(key, &generation) && list.generation != generation)
-		error = -EBADMSG;
-	if (error == -ENOMEM)
-		return error;
-	if (error) {
-		fsck_problem(f, key, "", what_is_wrong(error, text));
-		return 0;
-	}
-	if (list.generation < f->gc_generation)
-		return 0;
-	f->gc_generation = list.generation;
-	f->totals.condemned = 0;
-	for (size_t i = 0; i < list.count; i++)
-		f->totals.condemned += list.items[i].generation != 0;
-	return 0;
-}
-
-static int check_gc_lists(struct fsck *f)
-{
-	int error = 0;
-
-	for (size_t i = 0; i < f->gc_lists.count && !error; i++)
-		error = check_gc_list(f, f->gc_lists.keys[i]);
-	return error;
-}
-
-/* ---- summaries ---- */
-
-/* What a summary says of an epoch must be what the epoch's own record says. */
-static int check_copy(void *arg, uint64_t number, const char *text)
-{
-	static const struct hash none;
-	struct fsck *f = arg;
-	const uint64_t *epoch = find_epoch(f, number);
-	const struct hash *tree = epoch ? &f->trees[epoch - f->epochs] : &none;
-	cleanup_record struct epoch_record record = {0};
-	char key[KEY_MAX], where[64];
-	int error = record_decode(text, strlen(text), &record);
-
-	if (error == -ENOMEM)
-		return error;
-	/* Dropped, or its own record is damaged: nothing to compare with. */
-	if (hash_equal(tree, &none) || (!error && hash_equal(tree, &record.tree_hash)))
-		return 0;
-	summary_key((number + SUMMARY_EVERY - 1) / SUMMARY_EVERY * SUMMARY_EVERY, key);
-	snprintf(where, sizeof(where), "epoch %" PRIu64, number);
-	fsck_problem(f, key, where, "says otherwise than the epoch's record");
-	return 0;
 }
 
 /* ---- all ---- */
@@ -302,26 +207,50 @@ static void free_keys(struct fsck_keys *k)
 	free(k->keys);
 }
 
-static void fsck_free(struct fsck *f)
+static void forget_hits(struct fsck *f)
 {
-	pool_free(f->pool);
-	store_fsck_free(f->store);
-	remote_close(f->remote);
 	for (size_t i = 0; i < f->hit_count; i++) {
 		free(f->hits[i].path);
 		free(f->hits[i].key);
 	}
-	free_keys(&f->tags);
-	free_keys(&f->gc_lists);
-	free(f->trees);
 	free(f->hits);
 	free(f->recipes);
-	free(f->epochs);
 	hash_index_free(&f->recipes_by_hash);
 	hash_index_free(&f->hits_by_id);
+	f->hits = NULL;
+	f->recipes = NULL;
+	f->hit_count = f->hit_cap = f->recipe_count = f->recipe_cap = 0;
+	f->recipes_by_hash = f->hits_by_id = (struct hash_index){0};
 }
 
-static void add_totals(struct fsck *f)
+int fsck_records_again(struct fsck *f)
+{
+	forget_hits(f);
+	buf_reset(&f->moving);
+	f->totals = (struct catalog_fsck_totals){.foreign = f->totals.foreign};
+	store_fsck_forget_needs(f->store);
+	return fsck_records(f);
+}
+
+void fsck_free(struct fsck *f)
+{
+	pool_free(f->pool);
+	store_fsck_free(f->store);
+	remote_close(f->remote);
+	forget_hits(f);
+	free_keys(&f->tags);
+	free_keys(&f->gc_lists);
+	free_keys(&f->summaries);
+	free_keys(&f->parts);
+	gc_list_free(&f->gc_list);
+	buf_free(&f->moving);
+	buf_free(&f->missing);
+	free(f->trees);
+	free(f->parents);
+	free(f->epochs);
+}
+
+void fsck_add_totals(struct fsck *f)
 {
 	struct store_fsck_totals t;
 
@@ -333,27 +262,28 @@ static void add_totals(struct fsck *f)
 	f->totals.orphans = t.orphans;
 }
 
-static int check_all(struct fsck *f)
+int fsck_read(struct fsck *f)
 {
 	uint64_t objects, bytes;
-	int error;
 
 	store_fsck_size(f->store, f->how->read_data, &objects, &bytes);
 	f->progress.files_total = objects + f->epoch_count;
 	f->progress.bytes_total = bytes;
-	error = store_fsck_read(f->store, f->how->read_data, on_store_progress, f);
+	return store_fsck_read(f->store, f->how->read_data, on_store_progress, f);
+}
+
+static int check_all(struct fsck *f)
+{
+	int error = fsck_read(f);
+
 	if (!error)
-		error = check_records(f);
+		error = fsck_records(f);
 	if (!error)
-		error = check_tags(f);
-	if (!error)
-		error = check_gc_lists(f);
-	if (!error)
-		error = summary_each(f->remote, 0, check_copy, f);
+		error = fsck_meta(f);
 	if (error)
 		return error;
 	fsck_report(f);
-	add_totals(f);
+	fsck_add_totals(f);
 	return 0;
 }
 
@@ -375,15 +305,10 @@ static int unlock(struct fsck *f, struct opening_message *m)
 	return 0;
 }
 
-static int open_all(struct fsck *f, const char *url, struct opening_message *m)
+int fsck_open(struct fsck *f, struct opening_message *m)
 {
-	int error = catalog_connect_any(url, f->how->limits, &f->remote, m);
+	int error = pool_new(RECIPE_READERS, POOL_ORDINARY, &f->pool);
 
-	if (!error)
-		error = unlock(f, m);
-	if (error)
-		return error;
-	error = pool_new(RECIPE_READERS, POOL_ORDINARY, &f->pool);
 	if (!error)
 		error = store_fsck_new(f->remote, &f->store);
 	if (!error)
@@ -396,8 +321,12 @@ int catalog_fsck(const char *url, const struct catalog_fsck *how,
 {
 	CLEANUP(fsck_free) struct fsck f = {.how = how};
 	struct opening_message m = {0};
-	int error = open_all(&f, url, &m);
+	int error = catalog_connect_any(url, how->limits, &f.remote, &m);
 
+	if (!error)
+		error = unlock(&f, &m);
+	if (!error)
+		error = fsck_open(&f, &m);
 	if (!error) {
 		error = check_all(&f);
 		if (error)

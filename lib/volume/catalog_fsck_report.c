@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,19 +84,26 @@ static void say_where(const struct fsck_hit *h, struct buf *out)
 		buf_printf(out, ": all of its tree");
 }
 
+void fsck_hit_text(struct fsck *f, const struct fsck_hit *h, char ret_key[KEY_MAX],
+		   struct buf *where, char ret_text[STORE_FSCK_TEXT])
+{
+	say_where(h, where);
+	if (h->pack == STORE_FSCK_NONE) {
+		snprintf(ret_key, KEY_MAX, "%s", h->key);
+		snprintf(ret_text, STORE_FSCK_TEXT, "%s", h->text);
+		return;
+	}
+	/* The pack may have been right but for a chunk that only reading it showed. */
+	if (!store_fsck_pack(f->store, h->pack, ret_key, ret_text))
+		memcpy(ret_text, TEXT_IN_PACK, sizeof(TEXT_IN_PACK));
+}
+
 static void report_hit(struct fsck *f, const struct fsck_hit *h)
 {
 	char key[KEY_MAX], text[STORE_FSCK_TEXT];
 	cleanup_buf struct buf where = {0};
 
-	say_where(h, &where);
-	if (h->pack == STORE_FSCK_NONE) {
-		fsck_problem(f, h->key, buf_str(&where), h->text);
-		return;
-	}
-	/* The pack may have been right but for a chunk that only reading it showed. */
-	if (!store_fsck_pack(f->store, h->pack, key, text))
-		memcpy(text, TEXT_IN_PACK, sizeof(TEXT_IN_PACK));
+	fsck_hit_text(f, h, key, &where, text);
 	fsck_problem(f, key, buf_str(&where), text);
 }
 
@@ -107,18 +115,44 @@ static bool is_hit(const struct fsck *f, size_t pack)
 	return false;
 }
 
-void fsck_report(struct fsck *f)
+static void report_index(struct fsck *f, size_t i)
 {
 	char key[KEY_MAX], text[STORE_FSCK_TEXT];
+
+	if (!store_fsck_index(f->store, i, key, text))
+		return;
+	if (fsck_condemned(f, key))
+		fsck_note(f, key, "", "is damaged, and condemned: epochfs gc deletes it");
+	else
+		fsck_problem(f, key, "", text);
+}
+
+/* One that hits no path. */
+static void report_pack(struct fsck *f, size_t i)
+{
+	char key[KEY_MAX], text[STORE_FSCK_TEXT];
+	cleanup_buf struct buf note = {0};
+
+	if (!store_fsck_pack(f->store, i, key, text) || is_hit(f, i))
+		return;
+	if (store_fsck_needed(f->store, i) && !fsck_condemned(f, key)) {
+		fsck_problem(f, key, "", text);
+		return;
+	}
+	buf_printf(&note, "%s; no epoch needs it%s", text,
+		   fsck_condemned(f, key) ? ", and epochfs gc deletes it" : "");
+	fsck_note(f, key, "", buf_str(&note));
+}
+
+void fsck_report(struct fsck *f)
+{
 	struct store_fsck_totals t;
 
 	store_fsck_get_totals(f->store, &t);
 	for (size_t i = 0; i < t.index_objects; i++)
-		if (store_fsck_index(f->store, i, key, text))
-			fsck_problem(f, key, "", text);
+		report_index(f, i);
 	for (size_t i = 0; i < f->hit_count; i++)
 		report_hit(f, &f->hits[i]);
 	for (size_t i = 0; i < t.packs; i++)
-		if (store_fsck_pack(f->store, i, key, text) && !is_hit(f, i))
-			fsck_problem(f, key, "", text);
+		report_pack(f, i);
 }

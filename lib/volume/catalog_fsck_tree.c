@@ -12,6 +12,9 @@
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
+/* Segments; a longer one may be more than one chunk. */
+#define LONG_RECIPE (CHUNK_PLAIN_MAX / 64)
+
 #define TEXT_TREE	"its tree is damaged or missing"
 #define TEXT_TREE_BAD	"its tree is not well formed"
 #define TEXT_NO_INDEX	"a chunk that no index object names"
@@ -34,7 +37,7 @@ static void add_culprit(struct fsck_recipe *r, size_t pack)
 		r->culprits[r->culprit_count++] = pack;
 }
 
-static bool readable(const struct fsck_recipe *r)
+bool fsck_readable(const struct fsck_recipe *r)
 {
 	return !r->unreadable && !r->unnamed_chunk && !r->culprit_count;
 }
@@ -45,10 +48,14 @@ static void check_segments(struct fsck *f, struct fsck_recipe *r, const struct r
 		const struct recipe_segment *seg = &recipe->segments[i];
 		size_t pack;
 
-		if (!seg->zero &&
-		    !store_fsck_find(f->store, &seg->hash, (uint32_t)seg->length, &pack))
+		if (seg->zero)
+			continue;
+		if (!store_fsck_find(f->store, &seg->hash, (uint32_t)seg->length, &pack))
 			add_culprit(r, pack);
+		r->moves |= !store_fsck_settled(f->store, &seg->hash);
 	}
+	/* The parts of a long one are not looked at one by one. */
+	r->moves |= recipe->count > LONG_RECIPE;
 	r->size = recipe->size;
 }
 
@@ -66,6 +73,7 @@ static int check_recipe(void *arg, size_t i)
 	size_t pack;
 	int error;
 
+	r->moves = !store_fsck_settled(round->f->store, &r->hash);
 	if (!store_fsck_find(round->f->store, &r->hash, 0, &pack)) {
 		add_culprit(r, pack);
 		return 0;
@@ -83,9 +91,9 @@ static int check_recipe(void *arg, size_t i)
 	return 0;
 }
 
-static int note_recipe(struct fsck *f, const struct hash *hash)
+static int note_recipe(struct fsck *f, const struct hash *hash, uint64_t size)
 {
-	struct fsck_recipe r = {.hash = *hash};
+	struct fsck_recipe r = {.hash = *hash, .claimed = size};
 	uint32_t i = hash_index_find(&f->recipes_by_hash, f->recipes, sizeof(r), hash);
 	int error;
 
@@ -116,7 +124,7 @@ static int note_entry(const struct tree_walk *walk, const struct tree_entry *e, 
 	(void)path;
 	if (e->type == TREE_REGULAR)
 		walk->f->totals.files++;
-	return e->content == TREE_RECIPE ? note_recipe(walk->f, &e->u.recipe) : 0;
+	return e->content == TREE_RECIPE ? note_recipe(walk->f, &e->u.recipe, e->size) : 0;
 }
 
 /* Where an index object that the record names is gone, that is why; else the record is named. */
@@ -146,6 +154,8 @@ static int judge_entry(const struct tree_walk *walk, const struct tree_entry *e,
 		return 0;
 	r = &f->recipes[hash_index_find(&f->recipes_by_hash, f->recipes, sizeof(*f->recipes),
 					&e->u.recipe)];
+	if (!fsck_readable(r) && f->content && f->content(f->hook_arg, &r->hash, e->size))
+		return 0;
 	epoch_key(number, key);
 	for (unsigned i = 0; i < r->culprit_count && !error; i++)
 		error = fsck_hit(f, number, path, r->culprits[i], NULL, NULL);
@@ -153,7 +163,7 @@ static int judge_entry(const struct tree_walk *walk, const struct tree_entry *e,
 		error = hit_unnamed(walk, path);
 	if (!error && r->unreadable && !r->culprit_count)
 		error = fsck_hit(f, number, path, STORE_FSCK_NONE, key, TEXT_RECIPE_BAD);
-	if (!error && readable(r) && r->size != e->size)
+	if (!error && fsck_readable(r) && r->size != e->size)
 		error = fsck_hit(f, number, path, STORE_FSCK_NONE, key, TEXT_SIZE);
 	return error;
 }
@@ -203,13 +213,20 @@ static int blame_tree(struct fsck *f, const struct epoch_record *record)
 	return fsck_hit(f, record->number, "", pack, key, TEXT_TREE);
 }
 
-static void need_tree(struct fsck *f, const struct epoch_record *record)
+static int need_tree(struct fsck *f, const struct epoch_record *record)
 {
+	bool settled = true;
 	size_t pack;
 
-	for (size_t i = 0; i < record->chunk_count; i++)
-		(void)store_fsck_find(f->store, &record->chunks[i].hash, record->chunks[i].length,
-				      &pack);
+	for (size_t i = 0; i < record->chunk_count; i++) {
+		const struct record_chunk *c = &record->chunks[i];
+
+		(void)store_fsck_find(f->store, &c->hash, c->length, &pack);
+		settled &= store_fsck_settled(f->store, &c->hash);
+	}
+	if (!settled)
+		buf_put(&f->moving, &record->number, sizeof(record->number));
+	return buf_error(&f->moving);
 }
 
 int fsck_tree(struct fsck *f, const struct epoch_record *record)
@@ -221,9 +238,12 @@ int fsck_tree(struct fsck *f, const struct epoch_record *record)
 	char key[KEY_MAX];
 	int error = store_get_tree(store_fsck_store(f->store), record, &data);
 
-	need_tree(f, record);
+	if (need_tree(f, record))
+		return -ENOMEM;
 	if (fsck_fatal(error))
 		return error;
+	if (error && f->tree)
+		error = f->tree(f->hook_arg, record, &data);
 	if (error)
 		return blame_tree(f, record);
 	error = walk_tree(&walk, note_entry);

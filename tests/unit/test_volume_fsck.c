@@ -373,7 +373,7 @@ START_TEST(damaged_records_and_tags_are_told)
 	assert_line(&found, other, "epoch 3", "belongs to another volume");
 	assert_line(&found, "tags/odd", "tag odd", "is damaged");
 	assert_line(&found, "tags/gone", "tag gone", "names epoch 77");
-	ck_assert_uint_eq(found.totals.problems, 4);
+	ck_assert_uint_eq(found.totals.problems, 5);
 	ck_assert_uint_eq(found.totals.epochs, 3);
 	made_free(m);
 }
