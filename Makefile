@@ -103,7 +103,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-model check-power check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-power check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -208,6 +208,9 @@ check-crash: ## kill the daemon after each system call that changes the disk (AR
 
 check-fault: ## let each system call on the cache's disk fail with ENOSPC and EIO (ARGS="--faults 100 --seed fresh" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_fault -s --faults 0 $(ARGS)'
+
+check-damage: ## damage every object of a remote in every way (ARGS="--damage-only 'pack packs/'" takes some)
+	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_damaged_objects -s -n 0 --timeout 86400 --damages 0 $(ARGS)'
 
 check-model: all ## histories of operations, kills and crashes beside a model (ARGS="--seed N --histories 2000", "--replay FILE")
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)

@@ -13,21 +13,20 @@
 #include "tools/client.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
+#include "tools/repair.h"
 
 struct fsck_view {
 	struct progress bar;
-	json_t *problems; /* NULL: printed as they come */
+	json_t *problems, *notes; /* NULL: printed as they come */
 };
 
-static void on_problem(void *arg, const char *key, const char *where, const char *what)
+static void tell(struct fsck_view *view, json_t *list, const char *key, const char *where,
+		 const char *what)
 {
-	struct fsck_view *view = arg;
-
-	if (view->problems) {
-		json_array_append_new(view->problems,
-				      json_pack("{s:o, s:o, s:o}", "object", listing_string(key),
-						"where", listing_string(where), "problem",
-						listing_string(what)));
+	if (list) {
+		json_array_append_new(
+			list, json_pack("{s:o, s:o, s:o}", "object", listing_string(key), "where",
+					listing_string(where), "problem", listing_string(what)));
 		return;
 	}
 	progress_end(&view->bar);
@@ -35,6 +34,20 @@ static void on_problem(void *arg, const char *key, const char *where, const char
 	printf(": %s%s", what, *where ? ": " : "");
 	cli_put(where);
 	putchar('\n');
+}
+
+static void on_problem(void *arg, const char *key, const char *where, const char *what)
+{
+	struct fsck_view *view = arg;
+
+	tell(view, view->problems, key, where, what);
+}
+
+static void on_note(void *arg, const char *key, const char *where, const char *what)
+{
+	struct fsck_view *view = arg;
+
+	tell(view, view->notes, key, where, what);
 }
 
 static void on_progress(void *arg, const struct catalog_progress *p)
@@ -64,50 +77,47 @@ static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
 	if (t->foreign)
 		printf("%" PRIu64 " objects that are not epochfs's\n", t->foreign);
 	if (t->problems)
-		printf("%" PRIu64 " problems\n", t->problems);
+		printf("%" PRIu64
+		       " problems; epochfs fsck --repair restores what the remote or the cache still has\n",
+		       t->problems);
+	else if (t->notes)
+		puts("no damage but to copies, or to what no epoch needs");
 	else
 		puts("no damage");
 }
 
-static void print_json(const struct catalog_fsck_totals *t, json_t *problems)
+static void print_json(const struct catalog_fsck_totals *t, const struct fsck_view *view)
 {
-	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "epochs",
-			      (json_int_t)t->epochs, "files", (json_int_t)t->files, "packs",
-			      (json_int_t)t->packs, "index_objects", (json_int_t)t->index_objects,
-			      "chunks", (json_int_t)t->chunks, "bytes_stored",
-			      (json_int_t)t->bytes_stored, "orphans", (json_int_t)t->orphans,
-			      "condemned", (json_int_t)t->condemned, "foreign",
-			      (json_int_t)t->foreign, "problems", problems);
+	json_t *o = json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O, s:O}", "epochs",
+		(json_int_t)t->epochs, "files", (json_int_t)t->files, "packs", (json_int_t)t->packs,
+		"index_objects", (json_int_t)t->index_objects, "chunks", (json_int_t)t->chunks,
+		"bytes_stored", (json_int_t)t->bytes_stored, "orphans", (json_int_t)t->orphans,
+		"condemned", (json_int_t)t->condemned, "foreign", (json_int_t)t->foreign,
+		"problems", view->problems, "notes", view->notes);
 
 	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
 
-int command_fsck(int argc, char **argv)
+static int check(const char *url, bool read_data, bool json)
 {
-	bool json = false, read_data = false;
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"read-data", 0, &read_data, NULL}, {0}};
 	cleanup_free char *message = NULL;
 	struct remote_limits limits;
 	struct fsck_view view = {.bar = {.label = "checking"}};
-	struct catalog_fsck how = {.problem = on_problem, .progress = on_progress, .arg = &view};
+	struct catalog_fsck how = {.limits = &limits,
+				   .read_data = read_data,
+				   .problem = on_problem,
+				   .note = on_note,
+				   .progress = on_progress,
+				   .arg = &view};
 	struct catalog_fsck_totals totals = {0};
-	const char *url;
-	int code, error, count = cli_parse("fsck", argc, argv, options, &url, 1, &code);
+	int error, code = mount_options_limits(&limits);
 
-	if (count < 0)
-		return code;
-	if (count != 1)
-		return cli_usage_error("fsck", "needs a REMOTE");
-	if (client_is_mount(url) == 1)
-		return cli_usage_error("fsck", "%s is a mount: name its remote", url);
-	code = mount_options_limits(&limits);
 	if (code != EXIT_DONE)
 		return code;
-	how.limits = &limits;
-	how.read_data = read_data;
 	view.problems = json ? json_array() : NULL;
+	view.notes = json ? json_array() : NULL;
 	error = catalog_fsck(url, &how, &totals, &message);
 	progress_end(&view.bar);
 	if (error)
@@ -115,9 +125,35 @@ int command_fsck(int argc, char **argv)
 	else
 		code = totals.problems ? EXIT_DAMAGED : EXIT_DONE;
 	if (!error && json)
-		print_json(&totals, view.problems);
+		print_json(&totals, &view);
 	else if (!error)
 		print_totals(&totals, read_data);
 	json_decref(view.problems);
+	json_decref(view.notes);
 	return code;
+}
+
+int command_fsck(int argc, char **argv)
+{
+	bool read_data = false, repair = false;
+	struct repair_words words = {0};
+	const struct cli_option options[] = {{"json", 0, &words.json, NULL},
+					     {"read-data", 0, &read_data, NULL},
+					     {"repair", 0, &repair, NULL},
+					     {"dry-run", 0, &words.dry_run, NULL},
+					     {"cache-dir", 0, NULL, &words.cache_dir},
+					     {0}};
+	int code, count = cli_parse("fsck", argc, argv, options, &words.target, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("fsck", "needs a REMOTE");
+	if (repair)
+		return repair_run(&words);
+	if (words.dry_run || words.cache_dir)
+		return cli_usage_error("fsck", "--dry-run and --cache-dir go with --repair");
+	if (client_is_mount(words.target) == 1)
+		return cli_usage_error("fsck", "%s is a mount: name its remote", words.target);
+	return check(words.target, read_data, words.json);
 }

@@ -153,8 +153,14 @@ static const struct command commands[] = {
 	 "and each that is not has a line. Exit 1, before anything is fetched, where the cache cannot hold them.\n"
 	 "Example: epochfs cache warm /mnt/ckpt step=500 checkpoint-500/model.safetensors\n",
 	 command_cache},
-	{"fsck", "[--json] [--read-data] REMOTE", "verify a remote and say what is damaged",
-	 "  --read-data       read and check every byte, not only what names it\n", command_fsck},
+	{"fsck", "[--json] [--read-data] REMOTE | --repair TARGET",
+	 "verify a remote and say what is damaged, or repair it",
+	 "  --read-data       read and check every byte, not only what names it\n"
+	 "  --repair          read all, restore what the remote has twice or a cache of this machine has,\n"
+	 "                    and say what is gone (6); TARGET is a remote, or a mount that writes to it\n"
+	 "  --dry-run         with --repair: say what it would do, and write nothing\n"
+	 "  --cache-dir=DIR   with --repair of a remote: where the caches of this machine lie\n",
+	 command_fsck},
 	{"gc", "[--json] [--dry-run] [--grace TIME] TARGET",
 	 "remove from the remote what no epoch needs any more",
 	 "  --dry-run, -n     only say what would be done\n"

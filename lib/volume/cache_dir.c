@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "lib/format/names.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 
@@ -101,6 +102,18 @@ int cache_open_parts(struct volume *vol)
 	return error ? error : subdirectory(vol, "trees", &vol->trees_fd);
 }
 
+/* A copy of what says what this volume is, from which it is restored where the remote loses it (repair.h). */
+static int keep_info(struct volume *vol)
+{
+	cleanup_buf struct buf text = {0};
+	int error;
+
+	if (vol->local_only || faccessat(vol->cache_fd, KEY_VOLUME, R_OK, 0) == 0)
+		return 0;
+	error = volume_info_encode(&vol->info, &text);
+	return error ? error : io_replace_file(vol->cache_fd, KEY_VOLUME, text.data, text.len);
+}
+
 int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 {
 	int error = cache_root(&vol->options, out, m);
@@ -121,6 +134,9 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 		error = cache_open_parts(vol);
 	if (!error)
 		error = subdirectory(vol, "torn", &vol->torn_fd);
+	/* Only a copy: a full disk must not keep anybody from mounting. */
+	if (!error && keep_info(vol))
+		log_debug("%s: no copy of %s could be kept", buf_str(out), KEY_VOLUME);
 	return error ? opening_fail(m, error, "cache directory %s: %s", buf_str(out),
 				    strerror(-error))
 		     : 0;

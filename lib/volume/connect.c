@@ -162,6 +162,7 @@ static int volume_find(struct volume *vol, struct remote *r, struct opening_mess
 	if (error)
 		return error == -ENOENT ? contact_fail(r, error, m) : error;
 	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));
+	vol->info = info;
 	return volume_key_open(r, &info, &vol->options.limits, &vol->encryption, m);
 }
 

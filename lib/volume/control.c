@@ -258,7 +258,7 @@ static const struct {
 	{"rm", op_rm},		{"tag", op_tag},	 {"untag", op_untag},
 	{"tags", op_tags},	{"resolve", op_resolve}, {"show", request_show},
 	{"diff", request_diff}, {"finish", op_finish},	 {"durability", op_durability},
-	{"fetch", op_fetch},	{"usage", op_usage},
+	{"fetch", op_fetch},	{"usage", op_usage},	 {"repair", request_repair},
 };
 
 static int run(struct request *r)

@@ -29,6 +29,7 @@
  *                                                       lists is local; it may be evicted again
  *   {"op":"usage","read":B}                          -> what epochs hold and take (usage.h); read: also from
  *                                                       what is only in the remote
+ *   {"op":"repair","dry_run":B}                      -> what was restored in the remote, and what is gone (repair.h)
  *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
  *                                                       for_ms (or always): so long closes wait
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains

@@ -37,5 +37,7 @@ int request_tags(struct volume *vol, json_t **ret_tags);
 int request_log(struct request *r);
 int request_show(struct request *r);
 int request_diff(struct request *r);
+/* control_repair.c */
+int request_repair(struct request *r);
 
 #endif

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "lib/format/volume_info.h"
 #include "lib/remote/encrypt.h"
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
@@ -49,6 +50,7 @@ struct volume {
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
 	bool imports;	 /* of import.h: no live tree, and the local state is one of its own */
 	char uuid[37];
+	struct volume_info info; /* not of a local one */
 	char *run_id, *node_name;
 	char *cache_path;	/* of cache_fd, absolute */
 	int cache_fd;		/* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
