@@ -77,7 +77,7 @@ class Epochs:
         if not is_temporary(word) or is_temporary(new_word) or any(map(is_temporary, new.split("/")[:-1])):
             return False, False
         others = any(other.body and other.body.kind == "new" and other.body.writers and other is not file
-                     and not self.file_is_log(other) for other in self.files())
+                     and other.body.born == self.last and not self.file_is_log(other) for other in self.files())
         more = any(is_temporary(name) for name in target.names)
         old = self.epochs[self.last].tree.values()
         news = file.kind == "file" and file.closed and not file.body.writers and all(e.version is not file.closed for e in old)

@@ -192,8 +192,12 @@ class Generator:
         return ["both", first, second]
 
     def crash(self):
-        under_way = self.random.choice([None, self.single(), self.single(), self.seal()])
-        return ["crash", under_way, self.random.choice([0, 0, 0.2, 1])]
+        delay = self.random.choice([0, 0, 0.2, 1])
+        if self.random.random() < 0.3:  # what a close has promised, before it is committed
+            ops = self.open()
+            _, worker, slot = ops[0][:3]
+            return ops + [["crash", ["close", worker, slot], delay]]
+        return ["crash", self.random.choice([None, self.single(), self.single(), self.seal()]), delay]
 
     def remount(self):
         return ["remount"]

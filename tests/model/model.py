@@ -126,6 +126,7 @@ class Model(Names, Epochs):
         if not entry:
             file = File("file", mode & ~0o022)
             file.body = Body(file, b"", "new", letters[0] == "w" and "a" not in letters and not is_log(word))
+            file.body.born = self.last
             self.add(directory, word, file)
             body = file.body
         else:
@@ -243,7 +244,7 @@ class Model(Names, Epochs):
         handle = self.process(process).slots[slot]
         body, whole = handle.body, b"".join(pattern(seed + i, CHUNK) for i in range(chunks))
         offset = len(body.data) if handle.appends else handle.position
-        body.changed = body.partial = True
+        body.partial = True
         body.file.mtime = None
         found = seen[1] if seen else b""
         if not body.fragile or body.closed_well:
