@@ -12,6 +12,7 @@
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/survivors.h"
 
 #define BODY_BUCKETS 1024
 
@@ -42,10 +43,11 @@ struct handle {
 	struct handle *next;
 	int flags;
 	bool writes;
-	pid_t tgid;	     /* the process that opened it; 0: unknown */
-	bool killed, closed; /* what the opener's last flush said */
-	bool direct;	     /* the kernel was given the backing file */
-	struct lent *lent;   /* what handle_read_fd gave out, newest first */
+	pid_t tgid;		      /* the process that opened it; 0: unknown */
+	bool killed, closed;	      /* what the opener's last flush said */
+	bool direct;		      /* the kernel was given the backing file */
+	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
+	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };
 
 /* Threads that were just told ESTALE: the kernel opens once more, and then it must succeed. */
@@ -53,7 +55,8 @@ struct told {
 	struct told *next;
 	uint64_t ino;
 	pid_t tid, tgid;
-	int flags; /* of the open */
+	int flags;		    /* of the open */
+	struct told_record *record; /* survivors.h; it may be another's by now. NULL: none */
 	int64_t at_ns;
 	uint64_t parent; /* the name that the second walk looked up; 0: none yet */
 	char name[256];
@@ -69,6 +72,7 @@ struct bodies {
 	struct body *by_id[BODY_BUCKETS];
 	struct body *by_ino[BODY_BUCKETS];
 	struct told *told;
+	size_t next_told_record;
 	struct doomed *doomed;
 	uint64_t next_id;
 	unsigned closing; /* bodies with closing_ns or releasing */
@@ -101,6 +105,8 @@ void after_run(struct after *a);
 
 /* ---- body.c ---- */
 
+/* A body of this id in the table, with nothing in it; NULL without memory. */
+struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino);
 /* A body in memory for what the file shows now (or finds it). */
 int body_get_locked(struct volume *vol, const struct state_file *f, struct body **ret_body);
 /* A new one of a staged version whose backing file is open at `fd` (read-write; taken over on
@@ -131,6 +137,14 @@ int64_t stat_ctime(const struct stat *st);
 /* Whether a name of the file is that of a log. */
 bool file_is_log_locked(struct volume *vol, uint64_t ino);
 
+/* ---- handle.c ---- */
+/* Whether the openers of all handles that write have closed a descriptor. */
+bool body_writers_closed_locked(const struct body *b);
+
+/* ---- survivors.c ---- */
+/* The records of its handles say what it is now. */
+void body_note_locked(const struct body *b);
+
 /* ---- settled.c ---- */
 /* Sets both fields and keeps count. */
 void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
@@ -138,6 +152,10 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 
 /* ---- told.c ---- */
 int told_add_locked(struct volume *vol, const struct told *what);
+/* What the process before told, where it is not too long ago. */
+void told_revive_locked(struct volume *vol);
+/* Whether this body is a replacement that somebody was sent to lately, also in the process before: by `ret_tgid`. */
+bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid);
 /* What this thread was told lately, or NULL. */
 struct told *told_find_locked(struct volume *vol, pid_t tid);
 /* Whether this thread was told lately; forgets it. */

@@ -192,7 +192,7 @@ void body_unstage_locked(struct volume *vol, struct body *b)
 
 /* ---- the table ---- */
 
-static struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
+struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
 {
 	struct body *b = calloc(1, sizeof(*b));
 
@@ -358,6 +358,7 @@ void body_orphan_locked(struct volume *vol, uint64_t ino)
 		if (b->ino != ino)
 			continue;
 		b->orphan = true;
+		body_note_locked(b);
 		/* One that nobody opened yet stays on the keeper's list: it goes with its time. */
 		if (b->handles || b->pins)
 			body_set_pending_locked(vol, b, false);
@@ -386,9 +387,10 @@ void bodies_tear_writers_locked(struct volume *vol)
 				continue;
 			b->tear = true;
 			/* What is not changed yet goes with the file, if the rollback left it. */
+			b->orphan = b->orphan || b->staged;
+			body_note_locked(b);
 			if (!b->staged)
 				continue;
-			b->orphan = true;
 			body_set_pending_locked(vol, b, false);
 		}
 }

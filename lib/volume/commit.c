@@ -44,8 +44,10 @@ static void orphan_others_locked(struct volume *vol, struct body *b)
 	struct body *o = vol->bodies->by_ino[b->ino % BODY_BUCKETS];
 
 	for (; o; o = o->next_of_ino)
-		if (o->ino == b->ino && o != b && !o->pending)
+		if (o->ino == b->ino && o != b && !o->pending) {
 			o->orphan = true;
+			body_note_locked(o);
+		}
 }
 
 /* `closed` becomes what the file holds, `live` what is seen. In a transaction. */
@@ -227,6 +229,7 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 	}
 	b->uncommitted = false;
 	b->killed = b->closed_well = b->tear = false;
+	body_note_locked(b);
 	body_watch_locked(vol, b, false);
 }
 

@@ -276,6 +276,7 @@ static int switch_body_locked(struct edit *e, uint64_t id, struct content **ret_
 	b->base = e->base.id;
 	b->killed = b->closed_well = false;
 	b->journaled_ctime_ns = b->synced_ctime_ns = 0;
+	body_note_locked(b);
 	state_file_get(e->vol->state, b->ino, &f);
 	set_baseline(e, &f);
 	if (e->kind == EDIT_GIVE) {

@@ -83,6 +83,7 @@ int handle_backing_fd(struct handle *h)
 	if (fd >= 0 && !h->direct) {
 		h->direct = true;
 		b->direct++;
+		body_note_locked(b);
 	}
 	return fd;
 }
@@ -113,7 +114,7 @@ static int journal_locked(struct volume *vol, struct body *b, const struct stat 
 	return 0;
 }
 
-static bool all_writers_closed_locked(const struct body *b)
+bool body_writers_closed_locked(const struct body *b)
 {
 	for (const struct handle *h = b->open_handles; h; h = h->next)
 		if (h->writes && !h->closed)
@@ -158,7 +159,7 @@ static int close_locked(struct handle *h)
 	if (b->staged && !b->discarded && !b->orphan)
 		error = fstat(b->fd, &st) < 0 ? -errno : journal_locked(h->vol, b, &st);
 	FAULT_POINT("flush.journaled");
-	if (all_writers_closed_locked(b))
+	if (body_writers_closed_locked(b))
 		body_set_closing_locked(h->vol, b, clock_mono_ns(), b->releasing);
 	return error;
 }
@@ -174,7 +175,7 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 	int error;
 
 	pthread_mutex_lock(&h->vol->lock);
-	ready = b->staged && !b->orphan && all_writers_closed_locked(b);
+	ready = b->staged && !b->orphan && body_writers_closed_locked(b);
 	pthread_mutex_unlock(&h->vol->lock);
 	if (!ready)
 		return 0;
@@ -233,6 +234,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	} else {
 		error = close_locked(h);
 	}
+	body_note_locked(h->body);
 	pthread_mutex_unlock(&vol->lock);
 	if (!error && !killed)
 		error = close_safely(h);
@@ -262,6 +264,7 @@ static void unlink_handle_locked(struct handle *h)
 		b->killed = true;
 	else
 		b->closed_well = true;
+	body_note_locked(b);
 }
 
 /* Drops our own write descriptor and tests whether somebody else's is left. Drops the lock. */

@@ -5,10 +5,14 @@
 #define EPOCHFS_VOLUME_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "lib/remote/remote.h"
 
 #define GLOBS_MAX 64
+
+struct survivor;
+struct told_record;
 
 /* Bounds of lease_ns and refresh_ns. */
 #define LEASE_MIN_NS   INT64_C(1000000000)
@@ -68,6 +72,14 @@ struct volume_options {
 	bool (*give_up)(void *arg);
 	void *give_up_arg;
 	unsigned threads; /* of the upload and fetch pipelines; 0: one a core, at most 8 */
+	/* Handles of a process that served this volume before and died (survivors.h); borrowed until
+	 * volume_open returns. */
+	struct survivor *survivors;
+	size_t survivors_count;
+	/* Where that and this process keep what they told the kernel last (survivors.h), for as long as the volume
+	 * is open; NULL: nowhere. */
+	struct told_record *told_records;
+	size_t told_records_count;
 };
 
 /* Whether this can be the name of a node of a set: 1 to 63 bytes of [A-Za-z0-9._-], the first a letter or a digit. */

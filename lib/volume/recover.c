@@ -2,7 +2,8 @@
 /*
  * After a crash: what was open for writing is committed, undone or let go (contract 1.2 rule 4), as
  * if its writers had been killed; what a close had promised is kept. Backing files without a row are
- * removed. Runs at volume_open, before any thread.
+ * removed. Runs at volume_open, before any thread. What is still open, because a supervised mount goes on
+ * in this process, is left alone (survivors.h).
  */
 #include "lib/volume/recovery.h"
 
@@ -149,8 +150,8 @@ static int forget_lost_copies_locked(struct volume *vol, struct recovery *r)
 
 /* ---- what was open ---- */
 
-static int name_is_log(void *arg, const struct state_name *n, const char *name,
-		       const struct state_file *f)
+int recovery_name_is_log(void *arg, const struct state_name *n, const char *name,
+			 const struct state_file *f)
 {
 	const struct recovery *r = arg;
 
@@ -207,7 +208,7 @@ static int finish_staged_locked(struct volume *vol, struct recovery *r,
 		return error;
 	}
 	body_set_pending_locked(vol, b, v->kind == VERSION_REPLACE);
-	b->is_log = state_names_of(vol->state, v->ino, name_is_log, r) == 1;
+	b->is_log = state_names_of(vol->state, v->ino, recovery_name_is_log, r) == 1;
 	b->killed = !closed;
 	b->closed_well = closed;
 	if (!closed && !b->is_log)
@@ -226,11 +227,15 @@ static int finish_staged_locked(struct volume *vol, struct recovery *r,
 static int recover_staged_locked(struct volume *vol, struct recovery *r,
 				 const struct state_version *v)
 {
-	int fd = object_open(vol, v->id, O_RDWR);
 	struct state_file f;
 	struct stat st;
-	int error = state_file_get(vol->state, v->ino, &f);
+	int fd, error;
 
+	/* Still open: its handles came back. */
+	if (body_find_locked(vol, v->body))
+		return 0;
+	fd = object_open(vol, v->id, O_RDWR);
+	error = state_file_get(vol->state, v->ino, &f);
 	if (error && error != -ENOENT) {
 		if (fd >= 0)
 			close(fd);
@@ -356,9 +361,12 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 		error = scan_objects(vol, r);
 	if (!error)
 		error = boot_changed_locked(vol, &r->rebooted);
-	/* A read-only mount looks only. */
-	if (error || vol->options.read_only)
+	if (error)
 		return error;
+	survivors_revive_locked(vol, r);
+	/* A read-only mount looks only. */
+	if (vol->options.read_only)
+		return 0;
 	if (r->rebooted && !vol->local_only)
 		error = settle_epochs_locked(vol, r);
 	if (!error)

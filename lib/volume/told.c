@@ -8,6 +8,27 @@
 /* The second open follows at once; what is older is of an open that never came back. */
 #define TOLD_LIFE (10 * NS_PER_S)
 
+/* Of what it replaces there is the old record until its number is set. */
+static struct told_record *keep_record_locked(struct volume *vol, const struct told *t)
+{
+	const struct body *b = body_pending_for_locked(vol, t->ino, t->tid);
+	struct told_record *r;
+
+	if (!vol->options.told_records)
+		return NULL;
+	r = &vol->options.told_records[vol->bodies->next_told_record++ %
+				       vol->options.told_records_count];
+	__atomic_store_n(&r->ino, 0, __ATOMIC_RELEASE);
+	r->body = b ? b->id : 0;
+	r->at_ns = t->at_ns;
+	r->tid = t->tid;
+	r->tgid = t->tgid;
+	r->flags = t->flags;
+	r->taken = false;
+	__atomic_store_n(&r->ino, t->ino, __ATOMIC_RELEASE);
+	return r;
+}
+
 int told_add_locked(struct volume *vol, const struct told *what)
 {
 	struct told *t = malloc(sizeof(*t));
@@ -16,9 +37,50 @@ int told_add_locked(struct volume *vol, const struct told *what)
 		return -ENOMEM;
 	*t = *what;
 	t->at_ns = clock_mono_ns();
+	t->record = keep_record_locked(vol, t);
 	t->next = vol->bodies->told;
 	vol->bodies->told = t;
 	return 0;
+}
+
+static bool is_late(int64_t at_ns)
+{
+	int64_t age = clock_mono_ns() - at_ns;
+
+	return age < 0 || age > TOLD_LIFE;
+}
+
+void told_revive_locked(struct volume *vol)
+{
+	for (size_t i = 0; i < vol->options.told_records_count; i++) {
+		struct told_record *r = &vol->options.told_records[i];
+		struct told *t =
+			r->ino && !r->taken && !is_late(r->at_ns) ? calloc(1, sizeof(*t)) : NULL;
+
+		if (!t)
+			continue;
+		t->ino = r->ino;
+		t->tid = r->tid;
+		t->tgid = r->tgid;
+		t->flags = r->flags;
+		t->at_ns = r->at_ns;
+		t->record = r;
+		t->next = vol->bodies->told;
+		vol->bodies->told = t;
+	}
+}
+
+bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid)
+{
+	for (size_t i = 0; i < vol->options.told_records_count; i++) {
+		const struct told_record *r = &vol->options.told_records[i];
+
+		if (r->ino && r->body == body && !is_late(r->at_ns)) {
+			*ret_tgid = r->tgid;
+			return true;
+		}
+	}
+	return false;
 }
 
 struct told *told_find_locked(struct volume *vol, pid_t tid)
@@ -44,6 +106,8 @@ bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid)
 			continue;
 		}
 		found |= mine && !old;
+		if (t->record && t->record->ino == t->ino && t->record->tid == t->tid)
+			t->record->taken = true;
 		*p = t->next;
 		free(t);
 	}

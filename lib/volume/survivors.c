@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Handles that come back. A body is found again by what the state says of its id, in this order: a
+ * staged version of it (whatever the record says: an edit may have begun, or a copy been committed, just
+ * before the process died); the file's own content; the version in the record, which was replaced while a reader had it.
+ */
+#include "lib/volume/survivors.h"
+#include "lib/volume/recovery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include "lib/util/log.h"
+
+/* ---- keeping records ---- */
+
+static void note_handle_locked(const struct handle *h)
+{
+	const struct body *b = h->body;
+	struct handle_record *r = h->record;
+
+	r->version = b->version;
+	r->opened_epoch = b->opened_epoch;
+	r->opened_ns = b->opened_ns;
+	r->killed = h->killed;
+	r->closed = h->closed;
+	r->direct = h->direct;
+	r->body_killed = b->killed;
+	r->body_closed_well = b->closed_well;
+	r->body_orphan = b->orphan;
+	r->body_tear = b->tear;
+}
+
+void body_note_locked(const struct body *b)
+{
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->record)
+			note_handle_locked(h);
+}
+
+void handle_keep_record(struct handle *h, struct handle_record *record)
+{
+	SCOPED_LOCK(&h->vol->lock);
+	*record = (struct handle_record){
+		.ino = h->body->ino,
+		.body = h->body->id,
+		.flags = h->flags,
+		.tgid = h->tgid,
+		.writes = h->writes,
+	};
+	h->record = record;
+	note_handle_locked(h);
+}
+
+/* ---- bodies that come back ---- */
+
+static const struct state_version *staged_of(const struct recovery *r, uint64_t body)
+{
+	for (size_t i = 0; i < r->staged.count; i++)
+		if (r->staged.v[i].body == body)
+			return &r->staged.v[i];
+	return NULL;
+}
+
+static void fill_staged_locked(struct volume *vol, struct recovery *r, struct body *b,
+			       const struct state_version *v, const struct state_file *f,
+			       const struct handle_record *record)
+{
+	bool replaces = v->kind == VERSION_REPLACE && f->body != b->id;
+
+	b->orphan = record->body_orphan || !f->nlink || (!replaces && f->live != v->id);
+	body_set_pending_locked(vol, b, replaces && !b->orphan);
+	b->journaled_size = v->flushed_size;
+	b->journaled_ctime_ns = v->flushed_ctime_ns;
+	b->is_log = state_names_of(vol->state, b->ino, recovery_name_is_log, r) == 1;
+}
+
+static int revive_staged_locked(struct volume *vol, struct recovery *r,
+				const struct state_version *v, const struct state_file *f,
+				const struct handle_record *record, struct body **ret_body)
+{
+	int fd = object_open(vol, v->id, O_RDWR), error;
+
+	if (fd < 0)
+		return fd;
+	error = body_new_staged_locked(vol, v, fd, ret_body);
+	if (error) {
+		close(fd);
+		return error;
+	}
+	fill_staged_locked(vol, r, *ret_body, v, f, record);
+	return 0;
+}
+
+/* Content that was replaced, or whose last name went, while somebody had it open. */
+static int revive_old_locked(struct volume *vol, const struct handle_record *record,
+			     struct body **ret_body)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, record->version, &v);
+	struct body *b;
+
+	if (error || v.state == VERSION_STAGED)
+		return error ? error : -ENOENT;
+	b = body_add_locked(vol, record->body, record->ino);
+	if (!b)
+		return -ENOMEM;
+	b->version = v.id;
+	b->orphan = true;
+	*ret_body = b;
+	return 0;
+}
+
+static int revive_body_locked(struct volume *vol, struct recovery *r,
+			      const struct handle_record *record, struct body **ret_body)
+{
+	const struct state_version *staged = staged_of(r, record->body);
+	struct body *b = body_find_locked(vol, record->body);
+	struct state_file f;
+	int error = state_file_get(vol->state, record->ino, &f);
+
+	if (error || (b && b->ino == record->ino)) {
+		*ret_body = b;
+		return error;
+	}
+	if (b || (staged && staged->ino != record->ino))
+		return -EUCLEAN;
+	if (staged)
+		error = revive_staged_locked(vol, r, staged, &f, record, &b);
+	else if (f.body == record->body && f.nlink)
+		error = body_get_locked(vol, &f, &b);
+	else
+		error = revive_old_locked(vol, record, &b);
+	if (error)
+		return error;
+	b->killed = record->body_killed;
+	b->closed_well = record->body_closed_well;
+	b->tear = record->body_tear;
+	*ret_body = b;
+	return 0;
+}
+
+/* ---- handles that come back ---- */
+
+static void attach_locked(struct handle *h, struct body *b, const struct handle_record *record)
+{
+	struct member *m = b->pending && h->tgid ? body_member_locked(b, h->tgid, true) : NULL;
+
+	h->body = b;
+	h->next = b->open_handles;
+	b->open_handles = h;
+	b->handles++;
+	if (h->direct)
+		b->direct++;
+	if (!h->writes)
+		return;
+	if (m)
+		m->handles++;
+	if (!b->writers) {
+		b->opened_epoch = record->opened_epoch;
+		b->opened_ns = record->opened_ns;
+		b->append_only = true;
+	}
+	b->append_only = b->append_only && (h->flags & O_APPEND) && !(h->flags & O_DIRECT);
+	b->writers++;
+}
+
+static int revive_locked(struct volume *vol, struct recovery *r, struct survivor *s)
+{
+	struct handle_record *record = s->record;
+	struct body *b = NULL;
+	struct handle *h;
+	int error = revive_body_locked(vol, r, record, &b);
+
+	if (error)
+		return error;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	h->vol = vol;
+	h->flags = record->flags;
+	h->tgid = record->tgid;
+	h->writes = record->writes;
+	h->killed = record->killed;
+	h->closed = record->closed;
+	h->direct = record->direct;
+	h->record = record;
+	attach_locked(h, b, record);
+	s->ret_handle = h;
+	return 0;
+}
+
+/* A replacement that somebody was sent to, but had not opened yet: it waits for him as in keeper.c. */
+static void revive_awaited_locked(struct volume *vol, struct recovery *r)
+{
+	for (size_t i = 0; i < r->staged.count; i++) {
+		const struct state_version *v = &r->staged.v[i];
+		const struct handle_record record = {.ino = v->ino, .body = v->body};
+		struct body *b = NULL;
+		pid_t tgid;
+
+		if (v->kind != VERSION_REPLACE || body_find_locked(vol, v->body) ||
+		    !told_leads_locked(vol, v->body, &tgid) ||
+		    revive_body_locked(vol, r, &record, &b))
+			continue;
+		if (b->pending)
+			(void)body_member_locked(b, tgid, true);
+	}
+}
+
+void survivors_revive_locked(struct volume *vol, struct recovery *r)
+{
+	for (size_t i = 0; i < vol->options.survivors_count; i++) {
+		struct survivor *s = &vol->options.survivors[i];
+		int error = revive_locked(vol, r, s);
+
+		if (error)
+			log_warn(
+				"inode %" PRIu64
+				" was open when the process that served it died, and its content is not "
+				"there any more (%s): its users get EIO",
+				s->record->ino, strerror(-error));
+	}
+	told_revive_locked(vol);
+	revive_awaited_locked(vol, r);
+	for (size_t i = 0; i < vol->options.survivors_count; i++) {
+		const struct handle *h = vol->options.survivors[i].ret_handle;
+
+		if (!h)
+			continue;
+		body_note_locked(h->body);
+		/* Its release is on its way. */
+		if (h->writes && body_writers_closed_locked(h->body))
+			body_set_closing_locked(vol, h->body, clock_mono_ns(), h->body->releasing);
+	}
+}
