@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "fs/files.h"
+#include "fs/life.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "lib/util/buf.h"
@@ -22,15 +24,18 @@
 struct control {
 	pthread_mutex_t lock; /* guards all below; not held over a request, nor a reply */
 	struct buf request, response;
-	size_t given;  /* of the response */
-	bool answered; /* the request was carried out; the next write begins another */
-	bool running;  /* it is being carried out: others get EBUSY */
+	size_t given;		   /* of the response */
+	bool answered;		   /* the request was carried out; the next write begins another */
+	bool running;		   /* it is being carried out: others get EBUSY */
+	struct fs_mount *restarts; /* once the answer was read and this is closed; else NULL */
 };
 
 void control_free(struct control *c)
 {
 	if (!c)
 		return;
+	if (c->restarts)
+		(void)fs_restart(c->restarts);
 	buf_free(&c->request);
 	buf_free(&c->response);
 	pthread_mutex_destroy(&c->lock);
@@ -57,14 +62,19 @@ void control_file_open(fuse_req_t req, struct node *n)
 
 /* ---- what only the mount knows of status ---- */
 
-static bool is_status(struct buf *request)
+static bool is_op(struct buf *request, const char *wanted)
 {
 	json_t *json = json_loadb((const char *)request->data, request->len, 0, NULL);
 	const char *op = json_string_value(json_object_get(json, "op"));
-	bool is = op && strcmp(op, "status") == 0;
+	bool is = op && strcmp(op, wanted) == 0;
 
 	json_decref(json);
 	return is;
+}
+
+static bool is_supervised(const struct fs_mount *m)
+{
+	return m->life && !life_peer_gone(m->life->socket);
 }
 
 /* Adds the mount point, our pid, what it counts in, and the state of passthrough. */
@@ -81,6 +91,13 @@ static void add_mount(struct fs_mount *m, struct buf *response)
 			json_object_set_new(json, "pid_namespace",
 					    json_integer((json_int_t) namespace.st_ino));
 		json_object_set_new(json, "passthrough", passthrough_status(m));
+		json_object_set_new(json, "supervised", json_boolean(is_supervised(m)));
+		if (is_supervised(m))
+			json_object_update_new(
+				json,
+				json_pack("{s:I, s:I}", "supervisor",
+					  (json_int_t)m->life->table.start->supervisor, "restarts",
+					  (json_int_t)m->life->table.start->restarts));
 		text = json_dumps(json, JSON_COMPACT);
 		if (text) {
 			buf_reset(response);
@@ -91,6 +108,21 @@ static void add_mount(struct fs_mount *m, struct buf *response)
 	json_decref(json);
 }
 
+/* {"op":"restart"} -> {"pid":N}, of the process that ends. */
+static int ask_restart(struct fs_mount *m, struct control *c, struct buf *response)
+{
+	if (is_supervised(m)) {
+		c->restarts = m;
+		buf_printf(response, "{\"pid\":%d}", (int)getpid());
+	} else {
+		buf_printf(
+			response,
+			"{\"error\":\"nothing would start it again: mount with -o supervise\",\"errno\":%d}",
+			EOPNOTSUPP);
+	}
+	return buf_error(response);
+}
+
 /* ---- reading and writing ---- */
 
 /* Without the lock: `running` keeps others away. */
@@ -99,13 +131,15 @@ static int carry_out(fuse_req_t req, struct control *c, struct buf *response)
 	struct fs_mount *m = fs_of(req);
 	int r;
 
+	if (is_op(&c->request, "restart"))
+		return ask_restart(m, c, response);
 	loop_wait_closes();
 	/* As in a rollback by ln -s: what changes is to be seen when this returns. */
 	loop_defer_off();
 	r = volume_control(m->vol, (const char *)c->request.data, c->request.len,
 			   request_interrupted, req, response);
 	loop_defer_on();
-	if (r == 0 && is_status(&c->request))
+	if (r == 0 && is_op(&c->request, "status"))
 		add_mount(m, response);
 	return r < 0 ? r : buf_error(response);
 }

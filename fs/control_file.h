@@ -3,7 +3,8 @@
  * .epochs/.control: requests of the command. Private to fs/.
  *
  * Written is one JSON request (control.h of the volume), in as many pieces as one likes; the first
- * read after it carries it out, and reads give the answer to its end. Then the next may follow.
+ * read after it carries it out, and reads give the answer to its end. Then the next may follow. A restart begins once the file
+ * that it was asked through is closed.
  */
 #ifndef EPOCHFS_FS_CONTROL_FILE_H
 #define EPOCHFS_FS_CONTROL_FILE_H

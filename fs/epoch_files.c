@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 #include "fs/epochs_dir.h"
+#include "fs/files.h"
 #include "fs/passthrough.h"
 #include "lib/format/tree.h"
 #include "lib/format/xattrs.h"
@@ -249,8 +250,7 @@ static int open_local(struct fs_mount *m, struct node *n, const char *what,
 	return r;
 }
 
-/* The content of a file of an epoch; NULL where it is empty. */
-static int open_content(struct fs_mount *m, struct node *n, struct content **ret_content)
+int epoch_file_content(struct fs_mount *m, struct node *n, struct content **ret_content)
 {
 	cleanup_buf struct buf what = {0};
 	struct tree_entry e;
@@ -294,7 +294,7 @@ void epoch_file_open(fuse_req_t req, struct node *n, int flags)
 	struct content *content = NULL;
 	struct file *f = NULL;
 	int32_t backing_id;
-	int r = open_content(m, n, &content);
+	int r = epoch_file_content(m, n, &content);
 
 	(void)flags;
 	if (r == 0) {

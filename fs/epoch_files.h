@@ -18,6 +18,8 @@ int epoch_file_readlink(struct fs_mount *m, struct node *n, struct buf *out);
 void epoch_file_list(struct dir_reply *r, struct node *dir, uint64_t after);
 /* Opens for reading: answers the request. */
 void epoch_file_open(fuse_req_t req, struct node *n, int flags);
+/* Its content, NULL where it is empty; content_put it. */
+int epoch_file_content(struct fs_mount *m, struct node *n, struct content **ret_content);
 /* Attributes that the file was sealed with. */
 int epoch_file_getxattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out);
 int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out);

@@ -17,6 +17,7 @@
 struct control;	     /* control_file.c: one open of .epochs/.control */
 struct epoch_names;  /* epochs_names.h: names of .epochs that have got a number */
 struct epochs_views; /* epochs_views.h: nodes of .epochs that nobody waits in */
+struct files;	     /* files.h: what is open */
 struct loop;
 struct passthrough;
 
@@ -34,26 +35,30 @@ struct fs_mount {
 	struct passthrough *passthrough;
 	struct epoch_names *names;
 	struct epochs_views *views;
-
-	pthread_mutex_t files_lock;
-	struct file *files; /* all that are open; guarded by files_lock */
+	struct files *files;
+	int restart_fd;	      /* polls readable once fs_restart was called */
+	struct fs_life *life; /* life.h; NULL: no supervisor restarts this process */
 };
 
-enum file_kind { FILE_LIVE, FILE_EPOCH, FILE_TORN, FILE_CONTROL };
+/* In the table that outlives the process, too (table.h). FILE_DEAD: was open in a process before this one, and
+ * cannot be brought back. */
+enum file_kind { FILE_LIVE, FILE_EPOCH, FILE_TORN, FILE_CONTROL, FILE_DEAD };
 
 /* One open(2) of a regular file: what the kernel gives back as fh. */
 struct file {
 	enum file_kind kind;
-	struct node *node; /* pinned */
+	uint64_t fh;
+	struct node *node; /* pinned; NULL only of FILE_DEAD */
 	bool passthrough;  /* the kernel reads and writes by itself */
 	bool counted;	   /* passthrough_close is owed */
+	bool asleep;	   /* came back, and has no content or fd yet: file_wake; atomic */
 	union {
 		struct handle *handle;	 /* FILE_LIVE */
 		struct content *content; /* FILE_EPOCH; NULL for an empty file */
 		int fd;			 /* FILE_TORN */
 		struct control *control; /* FILE_CONTROL */
 	};
-	struct file *prev, *next; /* fs_mount.files */
+	struct file *prev, *next; /* of files.c */
 };
 
 /* Seconds that the kernel may keep what it was told. Nothing of the live tree changes behind its
@@ -66,10 +71,9 @@ static inline struct fs_mount *fs_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-static inline struct file *file_of(const struct fuse_file_info *fi)
-{
-	return (struct file *)(uintptr_t)fi->fh; /* NOLINT: the kernel keeps it as a number */
-}
+/* Ends this process in order to start another, perhaps of a new release, which goes on with the mount: fs_serve returns soon. 0, or
+ * -EOPNOTSUPP where no supervisor is there. (serve.c) */
+int fs_restart(struct fs_mount *m);
 
 /* An interrupted_fn; arg is the request: a signal came, or the mount is gone. */
 bool request_interrupted(void *req);
@@ -107,11 +111,6 @@ int node_stat(struct fs_mount *m, struct node *n, struct stat *ret_st, double *r
 int node_writable(const struct fs_mount *m, const struct node *n);
 /* The root and this name in it: .epochs. */
 bool is_epochs_name(const struct node *parent, const char *name);
-
-/* ops_open.c. Of a new file the caller sets what it holds. NULL without memory. */
-struct file *file_new(struct fs_mount *m, enum file_kind kind, struct node *n);
-/* Gives back what it holds, and frees it. */
-void file_release(struct fs_mount *m, struct file *f);
 
 /* Offsets 1 and 2 of a listing follow "." and ".."; cookies of names are counted from here. */
 #define DIR_DOTS 2

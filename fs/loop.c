@@ -6,6 +6,7 @@
 #include <linux/fuse.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/vfs.h>
 #include "fs/opcodes.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -35,6 +36,7 @@ struct worker {
 	pthread_t thread;
 	struct fuse_buf buf;
 	bool reader;	 /* this thread holds the reader's role; guarded by the loop's lock */
+	uint64_t unique; /* of its request, as the kernel sent it */
 	uint64_t closes; /* number of the last RELEASE read before its request */
 	struct release release;
 	bool defer;
@@ -53,6 +55,7 @@ struct loop {
 	pthread_cond_t gone;	   /* the last thread ended */
 	pthread_cond_t watch_wake; /* there are requests again, or the loop ended */
 	bool role_taken, ended;
+	bool stopping;	     /* loop_stop: nobody reads any more */
 	struct worker *busy; /* the reader, while it answers a request */
 	uint64_t reads;	     /* how many requests were read */
 	bool watch_sleeps;
@@ -80,7 +83,7 @@ int loop_new(struct fs_mount *m, struct loop **ret_loop)
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->role_free, NULL);
 	pthread_cond_init(&l->close_done, NULL);
-	pthread_cond_init(&l->gone, NULL);
+	cond_init_mono(&l->gone);
 	cond_init_mono(&l->watch_wake);
 	l->first_release.prev = l->first_release.next = &l->first_release;
 	*ret_loop = l;
@@ -103,6 +106,19 @@ void loop_free(struct loop *l)
 int loop_ended_fd(const struct loop *l)
 {
 	return l->ended_fd;
+}
+
+/* The kernel marks by it what it sends again (FUSE_UNIQUE_RESEND of Linux 6.9). */
+#define UNIQUE_RESENT (UINT64_C(1) << 63)
+
+uint64_t loop_request_unique(void)
+{
+	return self ? self->unique & ~UNIQUE_RESENT : 0;
+}
+
+bool loop_request_resent(void)
+{
+	return self && self->unique & UNIQUE_RESENT;
 }
 
 /* ---- the order of closes ---- */
@@ -201,16 +217,18 @@ static bool take_role(struct worker *w)
 	SCOPED_LOCK(&l->lock);
 	if (w->reader) {
 		l->busy = NULL;
-		return true;
+		if (!l->stopping)
+			return true;
+		w->reader = false;
 	}
-	while (l->role_taken && !l->ended) {
+	while (l->role_taken && !l->ended && !l->stopping) {
 		if (l->idle >= THREADS_IDLE)
 			return false;
 		l->idle++;
 		pthread_cond_wait(&l->role_free, &l->lock);
 		l->idle--;
 	}
-	if (l->ended)
+	if (l->ended || l->stopping)
 		return false;
 	l->role_taken = true;
 	w->reader = true;
@@ -228,6 +246,8 @@ static void give_role_locked(struct worker *w)
 	w->reader = false;
 	l->role_taken = false;
 	l->busy = NULL;
+	if (l->stopping)
+		return;
 	if (l->idle) {
 		pthread_cond_signal(&l->role_free);
 	} else if (l->threads && l->threads < THREADS_MAX) {
@@ -295,15 +315,12 @@ static int receive(struct worker *w)
 	struct fuse_session *se = w->loop->m->se;
 	int r;
 
-	for (;;) {
+	do
 		r = fuse_session_receive_buf(se, &w->buf);
-		if (r > 0)
-			return 1;
-		if (r == 0 || fuse_session_exited(se) || r == -ENODEV || r == -ECONNABORTED)
-			return 0;
-		if (r != -EINTR && r != -EAGAIN && r != -ENOENT)
-			return r;
-	}
+	while ((r == -EINTR || r == -EAGAIN || r == -ENOENT) && !fuse_session_exited(se));
+	if (r > 0)
+		return 1;
+	return r == -ENODEV || r == -ECONNABORTED || fuse_session_exited(se) ? 0 : r;
 }
 
 /*
@@ -320,6 +337,7 @@ static void before_request(struct worker *w)
 	if (!(w->buf.flags & FUSE_BUF_IS_FD) && w->buf.size >= sizeof(head))
 		memcpy(&head, w->buf.mem, sizeof(head));
 	is_gated = opcode_waits_for_closes(head.opcode);
+	w->unique = head.unique;
 
 	SCOPED_LOCK(&l->lock);
 	w->closes = l->last_release;
@@ -417,6 +435,30 @@ static int start_first(struct loop *l)
 {
 	SCOPED_LOCK(&l->lock);
 	return start_locked(l);
+}
+
+/* Something that the reader reads, so that it looks whether it is to go on. */
+static void *wake_reader(void *arg)
+{
+	const struct loop *l = arg;
+	struct statfs ignored;
+
+	(void)statfs(l->m->mountpoint, &ignored);
+	return NULL;
+}
+
+void loop_stop(struct loop *l, int64_t timeout_ns)
+{
+	int64_t deadline = clock_mono_ns() + timeout_ns;
+	pthread_t waker;
+
+	SCOPED_LOCK(&l->lock);
+	l->stopping = true;
+	pthread_cond_broadcast(&l->role_free);
+	if (thread_start(&waker, NULL, wake_reader, l) == 0)
+		pthread_detach(waker);
+	while (l->threads && cond_wait_until(&l->gone, &l->lock, deadline) != -ETIMEDOUT)
+		;
 }
 
 int loop_start(struct loop *l)

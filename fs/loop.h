@@ -31,12 +31,20 @@ int loop_start(struct loop *l);
 int loop_ended_fd(const struct loop *l);
 /* Waits for the threads to end. */
 void loop_join(struct loop *l);
+/* Reads no request after the next one, and waits until those that were read are answered, or for `timeout_ns`. What is
+ * left then, the kernel sends again to the next worker. */
+void loop_stop(struct loop *l, int64_t timeout_ns);
 
 /*
  * Called by the handler of a RELEASE, once the close is taken in: requests that waited for it go
  * on. The loop calls it itself after the handler, if it did not.
  */
 void loop_release_done(void);
+/* Of the request that the calling thread answers: its number, without the mark of one that is sent again; and
+ * whether it has that mark: a process before this one read it, and may have done what it asks, but died before it
+ * had answered. 0 and false where it answers none. */
+uint64_t loop_request_unique(void);
+bool loop_request_resent(void);
 /* Waits until all closes that were read before the request of the calling thread are taken in. */
 void loop_wait_closes(void);
 /*

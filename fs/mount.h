@@ -15,7 +15,20 @@ enum fs_passthrough {
 	FS_PASSTHROUGH_OFF,
 };
 
+/*
+ * What a worker has of the mount that it serves under a supervisor, so that the next one can go on: the socket to the supervisor, a
+ * table that both know (made by the supervisor), and, but in the first worker, the connection to the kernel. The
+ * descriptors stay open with it. fs_life_free after fs_unmount. -EPROTONOSUPPORT: the table is of
+ * another release of epochfs.
+ */
+struct fs_life;
+int fs_life_new(int socket, int table_fd, int fuse_fd, struct fs_life **ret_life);
+void fs_life_free(struct fs_life *life);
+/* For volume_open, before fs_mount: what was open in the worker before. The life must outlive the volume. */
+void fs_life_survivors(struct fs_life *life, struct volume_options *o);
+
 struct fs_options {
+	struct fs_life *life; /* NULL: no supervisor; borrowed */
 	enum fs_passthrough passthrough;
 	bool allow_other; /* other users may use the mount, as modes and owners permit */
 	bool noexec;	  /* no program is run from it */
@@ -33,6 +46,8 @@ struct fs_options {
  * No thread is started, but the volume's events come here from now on. On failure -errno, with one
  * line in `ret_message` (free with free(); NULL if memory ran out).
  */
+/* With a life that has a connection it mounts nothing, but goes on with that. Where the kernel cannot send requests again (before Linux 6.9)
+ * it says in the log that there is no supervision, and mounts without. */
 int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options *options,
 	     struct fs_mount **ret_mount, char **ret_message);
 
@@ -48,6 +63,9 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
  * 0: all files are closed; fs_unmount and volume_close follow. -EBUSY: some were cut off, as if
  * the machine had died: call neither, end the process; the next mount recovers them.
  */
+/* -ERESTART: fs_restart was asked for, and nothing is left to answer: end the process by FS_EXIT_RESTART at once; the mount is still
+ * there, for the next worker. */
+#define FS_EXIT_RESTART 75
 int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg);
 
 /* Unmounts what is still mounted (after fs_mount without fs_serve) and frees. */

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The node table: two hash tables over the same nodes, by id and by key. */
-#include "fs/node.h"
+#include "fs/node_private.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include "lib/format/tree.h"
 #include "lib/util/cleanup.h"
 
-#define ROOT_ID	      1
 #define BUCKETS_LEAST 256
-
-struct nodes {
-	pthread_mutex_t lock;
-	pthread_cond_t io_changed;
-	/* All below is guarded by lock. */
-	struct node **by_id, **by_key;
-	size_t buckets; /* of each; a power of two */
-	size_t count;
-	uint64_t last_id;
-};
 
 /* Live files hash by inode alone, so that all bodies of one lie in one chain. */
 static size_t hash_key(const struct nodes *t, unsigned kind, uint64_t a, uint64_t b)
@@ -85,7 +73,7 @@ static void grow_locked(struct nodes *t)
 	free(before);
 }
 
-static struct node *find_locked(const struct nodes *t, uint64_t id)
+struct node *nodes_find_locked(const struct nodes *t, uint64_t id)
 {
 	struct node *n = t->by_id[hash_id(t, id)];
 
@@ -104,27 +92,42 @@ static struct node *find_key_locked(const struct nodes *t, const struct node_key
 	return n;
 }
 
+void nodes_insert_locked(struct nodes *t, struct node *n)
+{
+	if (t->count >= t->buckets)
+		grow_locked(t);
+	list_locked(t, n);
+	t->count++;
+}
+
 static struct node *add_locked(struct nodes *t, const struct node_key *key)
 {
 	struct node *n = calloc(1, sizeof(*n));
 
 	if (!n)
 		return NULL;
-	if (t->count >= t->buckets)
-		grow_locked(t);
 	n->id = ++t->last_id;
 	n->kind = (uint8_t)key->kind;
 	n->a = key->a;
 	n->b = key->b;
 	n->view = key->view;
-	list_locked(t, n);
-	t->count++;
+	nodes_insert_locked(t, n);
+	node_row_add_locked(t, n);
 	return n;
 }
 
-static bool is_epoch_root(const struct node *n)
+void nodes_remove_locked(struct nodes *t, struct node *n)
 {
-	return n->kind == NODE_EPOCH && n->b == 0;
+	struct node **p = &t->by_id[hash_id(t, n->id)];
+
+	while (*p != n)
+		p = &(*p)->next_by_id;
+	*p = n->next_by_id;
+	if (!n->unlisted)
+		unlist_key_locked(t, n);
+	t->count--;
+	node_row_remove_locked(t, n);
+	free(n);
 }
 
 /*
@@ -135,46 +138,58 @@ static struct tree *drop_locked(struct nodes *t, struct node *n)
 {
 	struct tree *tree = NULL;
 
-	while (n && !n->lookups && !n->pins && n->id != ROOT_ID) {
-		struct node **p = &t->by_id[hash_id(t, n->id)];
+	while (n && !n->lookups && !n->pins && n->id != NODE_ROOT_ID) {
 		struct node *root = NULL;
 
-		while (*p != n)
-			p = &(*p)->next_by_id;
-		*p = n->next_by_id;
-		if (!n->unlisted)
-			unlist_key_locked(t, n);
-		if (is_epoch_root(n)) {
+		if (node_is_epoch_root(n)) {
 			tree = n->tree;
 		} else if (n->kind == NODE_EPOCH) {
 			root = n->root;
 			root->pins--;
 		}
-		t->count--;
-		free(n);
+		nodes_remove_locked(t, n);
 		n = root;
 	}
 	return tree;
 }
 
-int nodes_new(const struct node_key *root, struct nodes **ret_nodes)
+static int nodes_fill(struct nodes *t, const struct node_key *root)
+{
+	struct node *n;
+	int r = 0;
+
+	SCOPED_LOCK(&t->lock);
+	if (t->table)
+		r = nodes_revive_locked(t);
+	if (r < 0 || nodes_find_locked(t, NODE_ROOT_ID))
+		return r;
+	n = add_locked(t, root);
+	if (!n)
+		return -ENOMEM;
+	node_set_lookups_locked(n, 1);
+	return 0;
+}
+
+int nodes_new(const struct node_key *root, const struct table *table, struct nodes **ret_nodes)
 {
 	struct nodes *t = calloc(1, sizeof(*t));
-	struct node *n;
+	int r = -ENOMEM;
 
 	if (!t)
 		return -ENOMEM;
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->io_changed, NULL);
 	t->buckets = BUCKETS_LEAST;
+	t->table = table;
+	t->rows.max = TABLE_NODES;
 	t->by_id = calloc(t->buckets, sizeof(struct node *));
 	t->by_key = calloc(t->buckets, sizeof(struct node *));
-	n = t->by_id && t->by_key ? add_locked(t, root) : NULL;
-	if (!n) {
+	if (t->by_id && t->by_key)
+		r = nodes_fill(t, root);
+	if (r < 0) {
 		nodes_free(t);
-		return -ENOMEM;
+		return r;
 	}
-	n->lookups = 1;
 	*ret_nodes = t;
 	return 0;
 }
@@ -188,13 +203,14 @@ void nodes_free(struct nodes *t)
 
 		for (struct node *n = t->by_id[i]; n; n = next) {
 			next = n->next_by_id;
-			if (is_epoch_root(n))
+			if (node_is_epoch_root(n))
 				tree_unref(n->tree);
 			free(n);
 		}
 	}
 	free(t->by_id);
 	free(t->by_key);
+	table_rows_free(&t->rows);
 	pthread_cond_destroy(&t->io_changed);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -209,7 +225,7 @@ size_t nodes_count(struct nodes *t)
 struct node *nodes_find(struct nodes *t, uint64_t id)
 {
 	SCOPED_LOCK(&t->lock);
-	return find_locked(t, id);
+	return nodes_find_locked(t, id);
 }
 
 uint64_t nodes_id_of(struct nodes *t, const struct node_key *key)
@@ -229,12 +245,10 @@ struct node *nodes_lookup(struct nodes *t, const struct node_key *key, struct no
 		n = add_locked(t, key);
 		if (!n)
 			return NULL;
-		if (n->kind == NODE_EPOCH && !is_epoch_root(n)) {
-			n->root = root;
-			root->pins++;
-		}
+		if (n->kind == NODE_EPOCH && !node_is_epoch_root(n))
+			node_set_root_locked(n, root);
 	}
-	n->lookups++;
+	node_set_lookups_locked(n, n->lookups + 1);
 	return n;
 }
 
@@ -244,9 +258,9 @@ void nodes_forget(struct nodes *t, uint64_t id, uint64_t count)
 	struct node *n;
 
 	pthread_mutex_lock(&t->lock);
-	n = find_locked(t, id);
+	n = nodes_find_locked(t, id);
 	if (n) {
-		n->lookups -= count < n->lookups ? count : n->lookups;
+		node_set_lookups_locked(n, n->lookups - (count < n->lookups ? count : n->lookups));
 		tree = drop_locked(t, n);
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -269,10 +283,12 @@ size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max)
 void nodes_retire(struct nodes *t, struct node *n)
 {
 	SCOPED_LOCK(&t->lock);
-	if (n->unlisted || n->id == ROOT_ID)
+	if (n->unlisted || n->id == NODE_ROOT_ID)
 		return;
 	unlist_key_locked(t, n);
 	n->unlisted = true;
+	if (n->row)
+		n->row->unlisted = true;
 }
 
 void nodes_pin(struct nodes *t, struct node *n)
@@ -326,6 +342,7 @@ void nodes_io_end(struct nodes *t, struct node *n)
 {
 	SCOPED_LOCK(&t->lock);
 	n->io_changing = false;
+	node_note_io_locked(n);
 	pthread_cond_broadcast(&t->io_changed);
 }
 
@@ -341,4 +358,5 @@ void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id)
 		*ret_backing_id = n->backing_id;
 	n->io = IO_NONE;
 	n->backing_id = 0;
+	node_note_io_locked(n);
 }

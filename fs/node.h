@@ -7,7 +7,11 @@
  * again. A request names only nodes that the kernel knows, so a pointer from nodes_find is good
  * until the request is answered.
  *
- * Lock: the table has one, held for hash lookups only. It comes after the volume's lock (readdir
+ * Under a supervisor the nodes are kept in a table (table.h), too, by which a worker that comes after this one knows
+ * them. Not kept are those of tags, whose numbers are this process's own: the kernel hears ESTALE and looks
+ * again.
+ *
+ * Lock: the nodes have one, held for hash lookups only. It comes after the volume's lock (readdir
  * adds nodes with that held), so nothing of lib/volume is called under it.
  */
 #ifndef EPOCHFS_FS_NODE_H
@@ -49,6 +53,8 @@ enum node_io {
 	IO_ORDINARY,
 };
 
+struct table;
+struct table_node;
 struct tree;
 
 struct node {
@@ -60,6 +66,7 @@ struct node {
 		struct tree *tree; /* of NODE_EPOCH with b == 0, once somebody looked in */
 		struct node *root; /* of other NODE_EPOCH: the node of entry 0, pinned */
 	};
+	struct table_node *row; /* what a later worker finds it by; NULL: nothing */
 	uint32_t pins;
 	uint32_t opens;	    /* of the I/O mode */
 	int32_t backing_id; /* with IO_PASSTHROUGH */
@@ -74,7 +81,9 @@ struct node {
 
 struct nodes;
 
-int nodes_new(const struct node_key *root, struct nodes **ret_nodes);
+/* `table` (NULL: none) keeps the nodes for the next worker; those that are in it already come back, open by
+ * nobody yet (nodes_io_revive). It stays mapped for as long as the nodes. */
+int nodes_new(const struct node_key *root, const struct table *table, struct nodes **ret_nodes);
 void nodes_free(struct nodes *t);
 /* How many there are. */
 size_t nodes_count(struct nodes *t);
@@ -94,6 +103,9 @@ size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max);
 /* Makes the next lookup of the key give a fresh node. */
 void nodes_retire(struct nodes *t, struct node *n);
 
+/* Remembers what stat last showed. */
+void node_note_mode(struct node *n, uint16_t mode);
+
 void nodes_pin(struct nodes *t, struct node *n);
 void nodes_unpin(struct nodes *t, struct node *n);
 
@@ -110,5 +122,10 @@ struct tree *nodes_set_tree(struct nodes *t, struct node *root, struct tree *tre
 void nodes_io_begin(struct nodes *t, struct node *n);
 void nodes_io_end(struct nodes *t, struct node *n);
 void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id);
+/* One open more of a node that came back, in the mode that it had. */
+void nodes_io_revive(struct nodes *t, struct node *n);
+/* After all of them: a node that nobody has open has no mode. `unused` is told of backing ids that such a one
+ * had, with the lock. */
+void nodes_io_revived(struct nodes *t, void (*unused)(void *arg, int32_t backing_id), void *arg);
 
 #endif

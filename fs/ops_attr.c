@@ -5,6 +5,7 @@
 #include <errno.h>
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
+#include "fs/files.h"
 #include "fs/torn_files.h"
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
@@ -113,6 +114,8 @@ static int set_live(struct fs_mount *m, struct node *n, struct file *f,
 	struct live_change c = *change;
 	int r;
 
+	if (c.set & LIVE_SET_SIZE && f && f->kind == FILE_DEAD)
+		return -EIO;
 	if (c.set & LIVE_SET_SIZE && f && f->kind == FILE_LIVE) {
 		r = handle_truncate(f->handle, c.size);
 		if (r < 0)
@@ -137,7 +140,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	if (r == 0)
 		r = change_of(m, n, attr, to_set, fuse_req_ctx(req)->uid, &change);
 	if (r == 0)
-		r = set_live(m, n, fi ? file_of(fi) : NULL, &change, &now);
+		r = set_live(m, n, fi ? file_of(req, fi) : NULL, &change, &now);
 	if (r < 0) {
 		reply_error(req, node_error(r));
 		return;

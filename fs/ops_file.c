@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include "fs/control_file.h"
+#include "fs/files.h"
+#include "fs/loop.h"
 #include "lib/util/cleanup.h"
 
 /* Of one copy_file_range, so that it can be interrupted; the caller goes on. */
@@ -64,9 +66,14 @@ static void read_content(fuse_req_t req, struct content *c, size_t size, off_t o
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct file *f = file_of(fi);
+	struct file *f = file_of(req, fi);
+	int r = file_wake(fs_of(req), f);
 
 	(void)ino;
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
 	switch (f->kind) {
 	case FILE_LIVE:
 		read_live(req, f, size, off);
@@ -79,6 +86,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		break;
 	case FILE_CONTROL:
 		control_file_read(req, f, size);
+		break;
+	case FILE_DEAD:
 		break;
 	}
 }
@@ -122,10 +131,16 @@ static ssize_t write_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *
 	return fuse_buf_copy(&to, data, 0);
 }
 
+/* One "to the end" that a process which died may have done already. */
+static bool is_repeated_append(off_t off)
+{
+	return off < 0 && loop_request_resent();
+}
+
 void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_t off,
 		  struct fuse_file_info *fi)
 {
-	struct file *f = file_of(fi);
+	struct file *f = file_of(req, fi);
 	ssize_t n;
 
 	(void)ino;
@@ -133,8 +148,8 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 		control_file_write(req, f, data);
 		return;
 	}
-	if (f->kind != FILE_LIVE) {
-		reply_error(req, -EBADF);
+	if (f->kind != FILE_LIVE || is_repeated_append(off)) {
+		reply_error(req, f->kind == FILE_EPOCH || f->kind == FILE_TORN ? -EBADF : -EIO);
 		return;
 	}
 	n = drop_setid(req, f->node);
@@ -150,17 +165,19 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	const struct file *f = file_of(fi);
+	const struct file *f = file_of(req, fi);
 
 	(void)ino;
-	reply_error(req, f->kind == FILE_LIVE ? handle_fsync(f->handle, datasync) : 0);
+	reply_error(req, f->kind == FILE_LIVE	? handle_fsync(f->handle, datasync)
+			 : f->kind == FILE_DEAD ? -EIO
+						: 0);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 		  struct fuse_file_info *fi)
 {
-	const struct file *f = file_of(fi);
-	int r = -EBADF;
+	const struct file *f = file_of(req, fi);
+	int r = f->kind == FILE_DEAD ? -EIO : -EBADF;
 
 	(void)ino;
 	if (f->kind == FILE_LIVE)
@@ -203,11 +220,16 @@ static int seek_content(struct content *c, off_t off, int whence, uint64_t *ret_
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	struct file *f = file_of(fi);
+	struct file *f = file_of(req, fi);
 	uint64_t at = 0;
-	int r = -EINVAL;
+	int r = file_wake(fs_of(req), f);
 
 	(void)ino;
+	if (r < 0) {
+		reply_error(req, r);
+		return;
+	}
+	r = -EINVAL;
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		r = -EINVAL;
 	else if (f->kind == FILE_LIVE)
@@ -281,8 +303,13 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 
 	(void)ino_in;
 	(void)ino_out;
-	n = flags ? -EINVAL
-		  : copy_range(req, file_of(fi_in), off_in, file_of(fi_out), off_out, len);
+	n = file_wake(fs_of(req), file_of(req, fi_in));
+	if (n == 0 && file_of(req, fi_out)->kind == FILE_DEAD)
+		n = -EIO;
+	if (n == 0)
+		n = flags ? -EINVAL
+			  : copy_range(req, file_of(req, fi_in), off_in, file_of(req, fi_out),
+				       off_out, len);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else

@@ -3,9 +3,12 @@
 #include "fs/ops.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
+#include "fs/loop.h"
+#include "fs/resent.h"
 #include "fs/torn_files.h"
 
 static bool is_special(const struct node *n, enum special which)
@@ -98,6 +101,9 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 
 	if (r == 0)
 		r = live_mknod(m->vol, dir->a, name, mode, rdev, &who, &attr);
+	if (r < 0 && dir)
+		r = resent_made(req, r, dir->a, name, &(struct live_attr){.mode = mode}, NULL,
+				&attr);
 	answer_live(req, r, &attr);
 }
 
@@ -111,13 +117,16 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	int r;
 
 	if (is_special(dir, SPECIAL_EPOCHS)) {
-		r = epochs_dir_mkdir(m, name, &e);
+		r = resent_unknown(epochs_dir_mkdir(m, name, &e));
 		answer_entry(req, r, &e);
 		return;
 	}
 	r = may_make(m, dir, name);
 	if (r == 0)
 		r = live_mkdir(m->vol, dir->a, name, mode, &who, &attr);
+	if (r < 0 && dir)
+		r = resent_made(req, r, dir->a, name, &(struct live_attr){.mode = S_IFDIR}, NULL,
+				&attr);
 	answer_live(req, r, &attr);
 }
 
@@ -131,13 +140,16 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	int r;
 
 	if (is_special(dir, SPECIAL_EPOCHS)) {
-		r = epochs_dir_symlink(m, dir, name, target, &e);
+		r = resent_unknown(epochs_dir_symlink(m, dir, name, target, &e));
 		answer_entry(req, r, &e);
 		return;
 	}
 	r = may_make(m, dir, name);
 	if (r == 0)
 		r = live_symlink(m->vol, dir->a, name, target, &who, &attr);
+	if (r < 0 && dir)
+		r = resent_made(req, r, dir->a, name, &(struct live_attr){.mode = S_IFLNK}, target,
+				&attr);
 	answer_live(req, r, &attr);
 }
 
@@ -154,6 +166,10 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
 		r = -EXDEV;
 	if (r == 0)
 		r = live_link(m->vol, n->a, dir->a, name, &attr);
+	if (r < 0 && n && dir)
+		r = resent_made(req, r, dir->a, name,
+				&(struct live_attr){.mode = noted_mode(n), .ino = n->a}, NULL,
+				&attr);
 	answer_live(req, r, &attr);
 }
 
@@ -166,13 +182,13 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	int r;
 
 	if (is_special(dir, SPECIAL_EPOCHS))
-		r = in_epochs(m, name);
+		r = resent_unknown(in_epochs(m, name));
 	else if (dir && is_epochs_name(dir, name))
 		r = -EROFS;
 	else
 		r = node_writable(m, dir);
 	if (r == 0 && dir->kind == NODE_LIVE)
-		r = in_live(m->vol, dir->a, name);
+		r = resent_removed(in_live(m->vol, dir->a, name), -ENOENT);
 	reply_error(req, r);
 }
 
@@ -195,7 +211,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	int r;
 
 	if (is_special(from, SPECIAL_EPOCHS) && is_special(to, SPECIAL_EPOCHS)) {
-		reply_error(req, epochs_dir_rename(m, name, new_name, flags));
+		reply_error(req, resent_unknown(epochs_dir_rename(m, name, new_name, flags)));
 		return;
 	}
 	r = node_writable(m, from);
@@ -204,6 +220,10 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	if (r == 0 && (is_epochs_name(from, name) || is_epochs_name(to, new_name)))
 		r = -EROFS;
 	if (r == 0)
-		r = live_rename(m->vol, from->a, name, to->a, new_name, flags);
+		r = flags & RENAME_EXCHANGE && loop_request_resent()
+			    ? -EIO /* done twice it would be undone */
+			    : live_rename(m->vol, from->a, name, to->a, new_name, flags);
+	if (r < 0 && to)
+		r = resent_renamed(req, r, to->a, new_name);
 	reply_error(req, r);
 }

@@ -7,69 +7,14 @@
 #include <linux/fuse.h>
 #include "fs/control_file.h"
 #include "fs/epoch_files.h"
+#include "fs/files.h"
+#include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "fs/torn_files.h"
 #include "lib/util/cleanup.h"
 
 /* Lookup and open race with those who replace the file; nobody replaces it that often. */
 #define OPEN_TRIES 8
-
-/* ---- open files ---- */
-
-struct file *file_new(struct fs_mount *m, enum file_kind kind, struct node *n)
-{
-	struct file *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return NULL;
-	f->kind = kind;
-	f->node = n;
-	if (kind == FILE_TORN)
-		f->fd = -1;
-	nodes_pin(m->nodes, n);
-	SCOPED_LOCK(&m->files_lock);
-	f->next = m->files;
-	if (f->next)
-		f->next->prev = f;
-	m->files = f;
-	return f;
-}
-
-static void unlist(struct fs_mount *m, struct file *f)
-{
-	SCOPED_LOCK(&m->files_lock);
-	if (f->prev)
-		f->prev->next = f->next;
-	else
-		m->files = f->next;
-	if (f->next)
-		f->next->prev = f->prev;
-}
-
-void file_release(struct fs_mount *m, struct file *f)
-{
-	unlist(m, f);
-	switch (f->kind) {
-	case FILE_LIVE:
-		if (f->handle)
-			handle_release(f->handle, f->passthrough);
-		break;
-	case FILE_EPOCH:
-		if (f->content)
-			content_put(f->content);
-		break;
-	case FILE_TORN:
-		cleanup_close_fn(&f->fd);
-		break;
-	case FILE_CONTROL:
-		control_free(f->control);
-		break;
-	}
-	if (f->counted)
-		passthrough_close(m, f);
-	nodes_unpin(m->nodes, f->node);
-	free(f);
-}
 
 /* ---- the live tree ---- */
 
@@ -159,11 +104,23 @@ static void open_live(fuse_req_t req, struct node *n, int flags)
 		answer_live(req, n, h, NULL);
 }
 
+/* A worker before this one opened the file, and died before it had said so. */
+static bool answer_claimed(fuse_req_t req, const struct fuse_entry_param *created, struct file *f)
+{
+	if (!f)
+		return false;
+	if (reply_open(req, created, f, 0, f->passthrough ? f->node->backing_id : 0) < 0)
+		file_release(fs_of(req), f);
+	return true;
+}
+
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs_mount *m = fs_of(req);
 	struct node *n = nodes_find(m->nodes, ino);
 
+	if (answer_claimed(req, NULL, file_claim(m)))
+		return;
 	if (!n)
 		reply_error(req, -ESTALE);
 	else if (n->kind == NODE_LIVE)
@@ -204,6 +161,25 @@ static int open_existing(fuse_req_t req, uint64_t parent, const char *name, int 
 	return r;
 }
 
+static bool answer_claimed_create(fuse_req_t req, struct file *f)
+{
+	struct fs_mount *m = fs_of(req);
+	struct fuse_entry_param e;
+	struct live_attr attr;
+	int r;
+
+	if (!f)
+		return false;
+	r = live_getattr(m->vol, f->node->a, f->node->b, &attr);
+	if (r == 0)
+		r = entry_of_live(m, &attr, &e);
+	if (r == 0)
+		return answer_claimed(req, &e, f);
+	file_release(m, f);
+	reply_error(req, -EIO);
+	return true;
+}
+
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
@@ -215,13 +191,16 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct handle *h = NULL;
 	int r = node_writable(m, dir);
 
+	if (answer_claimed_create(req, file_claim(m)))
+		return;
 	if (r == 0 && is_epochs_name(dir, name))
 		r = -EISDIR;
 	if (r == 0)
 		r = handle_await_room(m->vol, request_interrupted, req);
 	if (r == 0) {
 		r = handle_create(m->vol, dir->a, name, mode, fi->flags, &who, &attr, &h);
-		if (r == -EEXIST && !(fi->flags & O_EXCL))
+		/* Sent again: the kernel has seen that the name was free, so it was made by this request. */
+		if (r == -EEXIST && (!(fi->flags & O_EXCL) || loop_request_resent()))
 			r = open_existing(req, dir->a, name, fi->flags, &attr, &h);
 	}
 	if (r == 0)
@@ -237,10 +216,12 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	const struct file *f = file_of(fi);
+	const struct file *f = file_of(req, fi);
 	int r = 0;
 
 	(void)ino;
+	if (f->kind == FILE_DEAD)
+		r = -EIO;
 	if (f->kind == FILE_LIVE)
 		r = handle_flush(f->handle, fuse_req_ctx(req)->pid, request_interrupted, req);
 	reply_error(req, r);
@@ -249,6 +230,6 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	file_release(fs_of(req), file_of(fi));
+	file_release(fs_of(req), file_of(req, fi));
 	fuse_reply_err(req, 0);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "fs/epoch_files.h"
+#include "fs/resent.h"
 #include "lib/util/buf.h"
 #include "lib/volume/epochs.h"
 
@@ -215,7 +216,9 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
-		r = node_error(live_setxattr(m->vol, n->a, name, value, size, flags));
+		r = resent_xattr(req,
+				 node_error(live_setxattr(m->vol, n->a, name, value, size, flags)),
+				 n->a, name, value, size);
 	reply_error(req, r);
 }
 
@@ -228,6 +231,6 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
-		r = node_error(live_removexattr(m->vol, n->a, name));
+		r = resent_removed(node_error(live_removexattr(m->vol, n->a, name)), -ENODATA);
 	reply_error(req, r);
 }

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include "fs/files.h"
+#include "fs/life.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
 
@@ -20,6 +22,7 @@
 #define INIT_FLAG_KILLPRIV_V2	 (1u << 28)
 #define INIT_FLAG2_PASSTHROUGH	 (1u << (37 - 32))
 #define INIT_FLAG2_NO_EXPORT	 (1u << (38 - 32))
+#define INIT_FLAG2_RESEND	 (1u << (39 - 32))
 #define OPEN_FLAG_PASSTHROUGH	 (1u << 7)
 #define INIT_OUT_SIZE		 64
 #define INIT_OUT_FLAGS		 12
@@ -49,6 +52,8 @@ struct passthrough {
 	uint64_t init_unique;
 	uint32_t kernel_flags, kernel_flags2;
 	bool offered;
+	bool again; /* the kernel made it with a worker before this one: it is played to libfuse */
+	bool different; /* and this epochfs would have answered otherwise */
 	/* After it. */
 	_Atomic bool enabled;
 	_Atomic(const char *) reason; /* why not; static */
@@ -68,6 +73,7 @@ int passthrough_new(const struct fs_mount *m, struct passthrough **ret_p)
 	if (cache && statfs(cache, &sf) == 0 && sf.f_type == OVERLAYFS_SUPER_MAGIC)
 		p->stack_depth = 2;
 	p->reason = p->wanted == FS_PASSTHROUGH_OFF ? "off" : "";
+	p->again = m->life && m->life->fuse_fd >= 0;
 	*ret_p = p;
 	return 0;
 }
@@ -79,10 +85,30 @@ void passthrough_free(struct passthrough *p)
 
 /* ---- the handshake ---- */
 
+/* The kernel's first request: from the kernel, or, where a worker before had it, as that kept it. */
+static ssize_t read_init(const struct fs_mount *m, int fd, void *buf, size_t len)
+{
+	struct table_start *start = m->life ? m->life->table.start : NULL;
+	ssize_t n;
+
+	if (m->passthrough->again) {
+		n = (ssize_t)(start->init_len < len ? start->init_len : len);
+		memcpy(buf, start->init, (size_t)n);
+		return n;
+	}
+	n = read(fd, buf, len);
+	if (start && n > 0 && n <= TABLE_INIT_MAX) {
+		memcpy(start->init, buf, (size_t)n);
+		start->init_len = (uint32_t)n;
+	}
+	return n;
+}
+
 static ssize_t hook_read(int fd, void *buf, size_t len, void *arg)
 {
-	struct passthrough *p = ((struct fs_mount *)arg)->passthrough;
-	ssize_t n = read(fd, buf, len);
+	struct fs_mount *m = arg;
+	struct passthrough *p = m->passthrough;
+	ssize_t n = p->shaken ? read(fd, buf, len) : read_init(m, fd, buf, len);
 	struct fuse_in_header head;
 	struct fuse_init_in init = {0};
 
@@ -110,7 +136,7 @@ static void patch_init(struct passthrough *p, char out[INIT_OUT_SIZE])
 	flags |= p->kernel_flags & INIT_FLAG_KILLPRIV_V2;
 	if (p->kernel_flags & INIT_FLAG_EXT) {
 		flags |= INIT_FLAG_EXT;
-		flags2 |= p->kernel_flags2 & INIT_FLAG2_NO_EXPORT;
+		flags2 |= p->kernel_flags2 & (INIT_FLAG2_NO_EXPORT | INIT_FLAG2_RESEND);
 		if (p->wanted != FS_PASSTHROUGH_OFF)
 			flags2 |= p->kernel_flags2 & INIT_FLAG2_PASSTHROUGH;
 	}
@@ -122,12 +148,32 @@ static void patch_init(struct passthrough *p, char out[INIT_OUT_SIZE])
 	memcpy(out + INIT_OUT_MAX_STACK_DEPTH, &depth, sizeof(depth));
 }
 
+/* The answer to INIT: to the kernel; where a worker before gave it, only whether it is the same. */
+static ssize_t write_init(const struct fs_mount *m, int fd, struct iovec *head,
+			  char out[INIT_OUT_SIZE])
+{
+	struct iovec whole[2] = {*head, {out, INIT_OUT_SIZE}};
+	struct table_start *start = m->life ? m->life->table.start : NULL;
+	struct passthrough *p = m->passthrough;
+
+	p->shaken = true;
+	if (p->again) {
+		p->different = start->answer_len != INIT_OUT_SIZE ||
+			       memcmp(start->answer, out, INIT_OUT_SIZE) != 0;
+		return (ssize_t)(head->iov_len + INIT_OUT_SIZE);
+	}
+	if (start) {
+		memcpy(start->answer, out, INIT_OUT_SIZE);
+		start->answer_len = INIT_OUT_SIZE;
+	}
+	return writev(fd, whole, 2);
+}
+
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *arg)
 {
 	struct passthrough *p = ((struct fs_mount *)arg)->passthrough;
 	struct fuse_out_header head;
 	char out[INIT_OUT_SIZE];
-	struct iovec patched[2];
 
 	if (p->shaken || !p->asked || count != 2 || iov[0].iov_len != sizeof(head) ||
 	    iov[1].iov_len != sizeof(out))
@@ -137,10 +183,17 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *arg)
 		return writev(fd, iov, count);
 	memcpy(out, iov[1].iov_base, sizeof(out));
 	patch_init(p, out);
-	patched[0] = iov[0];
-	patched[1] = (struct iovec){out, sizeof(out)};
-	p->shaken = true;
-	return writev(fd, patched, 2);
+	return write_init(arg, fd, &iov[0], out);
+}
+
+bool passthrough_can_resend(const struct fs_mount *m)
+{
+	return m->passthrough->kernel_flags2 & INIT_FLAG2_RESEND;
+}
+
+bool passthrough_same_terms(const struct fs_mount *m)
+{
+	return !m->passthrough->different;
 }
 
 static ssize_t hook_splice(int in, off_t *off_in, int out, off_t *off_out, size_t len,
@@ -326,6 +379,16 @@ void passthrough_close(struct fs_mount *m, struct file *f)
 		backing_close(m, id);
 }
 
+static void close_unused(void *arg, int32_t backing_id)
+{
+	backing_close(arg, backing_id);
+}
+
+void passthrough_revived(struct fs_mount *m)
+{
+	nodes_io_revived(m->nodes, close_unused, m);
+}
+
 json_t *passthrough_status(const struct fs_mount *m)
 {
 	struct passthrough *p = m->passthrough;
@@ -382,15 +445,23 @@ int reply_open(fuse_req_t req, const struct fuse_entry_param *created, struct fi
 		struct fuse_entry_out entry;
 		struct open_reply open;
 	} out = {
-		.open = {.fh = (uintptr_t)f, .open_flags = flags},
+		.open = {.fh = f->fh, .open_flags = flags},
 	};
+	struct table_file *row;
+	int r;
 
 	if (f->passthrough) {
 		out.open.open_flags |= OPEN_FLAG_PASSTHROUGH;
 		out.open.backing_id = backing_id;
 	}
-	if (!created)
-		return fuse_reply_buf(req, (const char *)&out.open, sizeof(out.open));
-	entry_out(created, &out.entry);
-	return fuse_reply_buf(req, (const char *)&out, sizeof(out));
+	row = file_publish(fs_of(req), f);
+	if (!created) {
+		r = fuse_reply_buf(req, (const char *)&out.open, sizeof(out.open));
+	} else {
+		entry_out(created, &out.entry);
+		r = fuse_reply_buf(req, (const char *)&out, sizeof(out));
+	}
+	if (r == 0)
+		file_answered(row);
+	return r;
 }

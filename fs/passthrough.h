@@ -30,6 +30,13 @@ extern const struct fuse_custom_io passthrough_io;
  */
 int passthrough_probe(struct fs_mount *m, const char **ret_why);
 
+/* After the handshake: whether the kernel can send requests again (Linux 6.9); and, where a worker before this one shook
+ * hands, whether this epochfs would have agreed on the same. */
+bool passthrough_can_resend(const struct fs_mount *m);
+bool passthrough_same_terms(const struct fs_mount *m);
+/* After files_revive: gives back what a worker before had registered and nobody uses. */
+void passthrough_revived(struct fs_mount *m);
+
 /* What of a file decides: the functions of handle.h or content.h behind it. */
 struct passthrough_source {
 	void *arg;

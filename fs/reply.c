@@ -93,7 +93,7 @@ double timeout_of_live(const struct live_attr *attr)
 
 void note_mode(struct node *n, mode_t mode)
 {
-	__atomic_store_n(&n->mode, (uint16_t)mode, __ATOMIC_RELAXED);
+	node_note_mode(n, (uint16_t)mode);
 }
 
 mode_t noted_mode(const struct node *n)

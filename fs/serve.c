@@ -13,6 +13,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "fs/files.h"
+#include "fs/life.h"
 #include "fs/loop.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -21,6 +23,8 @@
 #define BUSY_POLL_MS 100
 /* After the connection was cut, its threads end at once. */
 #define CUT_WAIT_MS 5000
+/* A restart waits so long for requests that are being answered; the others are sent again. */
+#define RESTART_WAIT_NS (3 * NS_PER_S)
 
 struct server {
 	struct fs_mount *m;
@@ -136,24 +140,28 @@ static void cut(const struct fs_mount *m)
 
 /* ---- signals ---- */
 
-/* Waits for a signal or the end: their bits as below. */
-#define GOT_SIGNAL 1
-#define GOT_END	   2
+/* Waits for a signal, the end, or fs_restart: their bits as below. */
+#define GOT_SIGNAL  1
+#define GOT_END	    2
+#define GOT_RESTART 4
 static int wait_for(const struct server *s, int timeout_ms)
 {
 	struct pollfd fds[] = {
 		{.fd = s->signal_fd, .events = POLLIN},
 		{.fd = loop_ended_fd(s->m->loop), .events = POLLIN},
+		{.fd = s->m->restart_fd, .events = POLLIN},
 	};
 	struct signalfd_siginfo info;
 	int got = 0;
 
-	if (poll(fds, 2, timeout_ms) <= 0)
+	if (poll(fds, 3, timeout_ms) <= 0)
 		return 0;
 	if (fds[0].revents && read(s->signal_fd, &info, sizeof(info)) > 0)
 		got |= GOT_SIGNAL;
 	if (fds[1].revents)
 		got |= GOT_END;
+	if (fds[2].revents)
+		got |= GOT_RESTART;
 	return got;
 }
 
@@ -204,30 +212,20 @@ static int open_signals(void)
 
 /* ---- serving ---- */
 
-static bool writes(const struct file *f)
-{
-	return f->kind == FILE_LIVE && handle_writes(f->handle);
-}
-
 /*
  * After the end of the connection. The kernel unmounts in order only when all files are closed, but
  * may drop the last RELEASEs: these closes count. Else -EBUSY where a writer was cut off.
  */
 static int release_files(struct fs_mount *m, bool was_cut)
 {
-	if (was_cut || is_mounted(m)) {
-		for (const struct file *f = m->files; f; f = f->next) {
-			if (writes(f))
-				return -EBUSY;
-		}
-	}
-	while (m->files)
-		file_release(m, m->files);
+	if ((was_cut || is_mounted(m)) && files_written(m))
+		return -EBUSY;
+	files_release_all(m);
 	return 0;
 }
 
 /* Waits for the end: true where the connection had to be cut. */
-static bool serve(struct server *s)
+static bool serve(struct server *s, bool *ret_restarts)
 {
 	bool was_cut = false;
 	int got;
@@ -236,25 +234,59 @@ static bool serve(struct server *s)
 		got = wait_for(s, -1);
 		if (got & GOT_SIGNAL && !(got & GOT_END) && !was_cut)
 			was_cut = end_by_signal(s);
-	} while (!(got & GOT_END) && !was_cut);
+	} while (!(got & (GOT_END | GOT_RESTART)) && !was_cut);
+	*ret_restarts = !was_cut && !(got & GOT_END);
 	return was_cut;
+}
+
+/* The supervisor must have the connection before anybody can see that the mount serves. */
+static int tell_supervisor(struct fs_mount *m)
+{
+	int r;
+
+	if (!m->life)
+		return 0;
+	r = life_send(m->life->socket, LIFE_SERVES, fuse_session_fd(m->se));
+	if (r == 0 && m->life->fuse_fd >= 0)
+		r = life_resend(m->life->fuse_fd);
+	if (r < 0)
+		log_error("%s: the supervisor or the kernel does not take part: %s", m->mountpoint,
+			  strerror(-r));
+	return r;
+}
+
+int fs_restart(struct fs_mount *m)
+{
+	const uint64_t one = 1;
+
+	if (!m->life || life_peer_gone(m->life->socket))
+		return -EOPNOTSUPP;
+	return write(m->restart_fd, &one, sizeof(one)) < 0 ? -errno : 0;
 }
 
 int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
 {
 	struct server s = {.m = m};
 	cleanup_close int signal_fd = -1;
-	bool was_cut;
+	bool was_cut, restarts;
 	int r;
 
 	signal_fd = s.signal_fd = open_signals();
 	if (s.signal_fd < 0)
 		return s.signal_fd;
-	r = loop_start(m->loop);
+	r = tell_supervisor(m);
+	if (r == 0)
+		r = loop_start(m->loop);
 	if (r == 0) {
 		if (ready)
 			ready(arg);
-		was_cut = serve(&s);
+		if (m->life)
+			(void)life_send(m->life->socket, LIFE_LOG, STDERR_FILENO);
+		was_cut = serve(&s, &restarts);
+		if (restarts) {
+			loop_stop(m->loop, RESTART_WAIT_NS);
+			return -ERESTART;
+		}
 		if (was_cut && !(wait_for(&s, CUT_WAIT_MS) & GOT_END)) {
 			r = -EBUSY; /* its threads still hang in the kernel */
 		} else {

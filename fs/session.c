@@ -6,10 +6,14 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "fs/epochs_dir.h"
 #include "fs/epochs_views.h"
+#include "fs/files.h"
 #include "fs/invalidate.h"
+#include "fs/life.h"
 #include "fs/loop.h"
 #include "fs/ops.h"
 #include "fs/passthrough.h"
@@ -130,10 +134,35 @@ static int session_new(struct fs_mount *m)
 	return m->se ? 0 : r < 0 ? r : -EIO;
 }
 
+static int shake_hands(struct fs_mount *m, int fd, struct buf *message)
+{
+	int r;
+
+	serve_find_device(m);
+	r = fuse_session_custom_io(m->se, &passthrough_io, fd);
+	if (r == 0)
+		r = loop_one(m->loop);
+	if (r < 0)
+		buf_printf(message, "%s: the kernel does not answer the mount: %s", m->mountpoint,
+			   strerror(-r));
+	return r;
+}
+
+static int try_passthrough(struct fs_mount *m, struct buf *message)
+{
+	const char *why = "";
+	int r = passthrough_probe(m, &why);
+
+	if (r < 0)
+		buf_printf(message,
+			   "%s: cannot mount with passthrough=on: %s; use passthrough=auto",
+			   m->mountpoint, why);
+	return r;
+}
+
 /* Mounts, and answers the kernel's first request. */
 static int connect_kernel(struct fs_mount *m, struct buf *message)
 {
-	const char *why = "";
 	int r;
 
 	errno = 0;
@@ -142,21 +171,42 @@ static int connect_kernel(struct fs_mount *m, struct buf *message)
 		buf_printf(message, "%s: cannot mount: %s", m->mountpoint, strerror(-r));
 		return r;
 	}
-	serve_find_device(m);
-	watchdog_start(m);
-	r = fuse_session_custom_io(m->se, &passthrough_io, fuse_session_fd(m->se));
-	if (r == 0)
-		r = loop_one(m->loop);
-	if (r < 0) {
-		buf_printf(message, "%s: the kernel does not answer the mount: %s", m->mountpoint,
-			   strerror(-r));
-		return r;
-	}
-	r = passthrough_probe(m, &why);
+	r = shake_hands(m, fuse_session_fd(m->se), message);
 	if (r < 0)
-		buf_printf(message,
-			   "%s: cannot mount with passthrough=on: %s; use passthrough=auto",
-			   m->mountpoint, why);
+		return r;
+	if (m->life && !passthrough_can_resend(m)) {
+		log_warn(
+			"%s: no supervision: it needs a kernel that can send requests again (Linux "
+			"6.9); if this process dies, mount again",
+			m->mountpoint);
+		shutdown(m->life->socket, SHUT_RDWR);
+		m->life = NULL;
+	}
+	watchdog_start(m);
+	return try_passthrough(m, message);
+}
+
+/* The mount is there, and the kernel knows nothing of a worker that died. */
+static int take_over_kernel(struct fs_mount *m, struct buf *message)
+{
+	int r = shake_hands(m, m->life->fuse_fd, message);
+
+	if (r == 0 && !passthrough_same_terms(m)) {
+		buf_printf(
+			message,
+			"%s: the epochfs that mounted this agreed with the kernel on other terms than "
+			"this one knows (%s): unmount, and mount again",
+			m->mountpoint, EPOCHFS_VERSION);
+		r = -EPROTONOSUPPORT;
+	}
+	if (r < 0)
+		return r;
+	watchdog_start(m);
+	r = try_passthrough(m, message);
+	if (r == 0)
+		r = files_revive(m);
+	if (r == 0)
+		passthrough_revived(m);
 	return r;
 }
 
@@ -173,7 +223,9 @@ static int set_up(struct fs_mount *m, const char *mountpoint)
 		return -errno;
 	if (epoch)
 		root = (struct node_key){.kind = NODE_EPOCH, .a = epoch};
-	r = nodes_new(&root, &m->nodes);
+	r = nodes_new(&root, m->life ? &m->life->table : NULL, &m->nodes);
+	if (r == 0)
+		r = files_new(m->life, &m->files);
 	if (r == 0)
 		r = epochs_names_new(&m->names);
 	if (r == 0)
@@ -197,10 +249,13 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
 		return -ENOMEM;
 	m->vol = vol;
 	m->options = *options;
-	pthread_mutex_init(&m->files_lock, NULL);
+	m->life = options->life;
+	m->restart_fd = eventfd(0, EFD_CLOEXEC);
 	r = set_up(m, mountpoint);
 	if (r < 0)
 		buf_printf(&message, "%s: cannot mount: %s", mountpoint, strerror(-r));
+	else if (m->life && m->life->fuse_fd >= 0)
+		r = take_over_kernel(m, &message);
 	else
 		r = connect_kernel(m, &message);
 	if (r < 0) {
@@ -226,8 +281,10 @@ void fs_unmount(struct fs_mount *m)
 	loop_free(m->loop);
 	epochs_views_free(m->views);
 	epochs_names_free(m->names);
+	files_free(m->files);
 	nodes_free(m->nodes);
-	pthread_mutex_destroy(&m->files_lock);
+	if (m->restart_fd >= 0)
+		close(m->restart_fd);
 	free(m->mountpoint);
 	free(m);
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include "fs/epochs_dir.h"
+#include "fs/files.h"
 #include "fs/passthrough.h"
 #include "lib/util/clock.h"
 #include "lib/volume/epochs.h"
@@ -110,22 +111,27 @@ void torn_file_list(struct dir_reply *r, uint64_t after)
 		r->error = error;
 }
 
+int torn_file_fd(struct fs_mount *m, const struct node *n, int *ret_fd)
+{
+	struct search s = {.id = n->a};
+	int r = search(m, &s), fd;
+
+	if (r < 0)
+		return r;
+	fd = torn_open(m->vol, s.found_name);
+	if (fd < 0)
+		return fd;
+	*ret_fd = fd;
+	return 0;
+}
+
 void torn_file_open(fuse_req_t req, struct node *n, int flags)
 {
 	struct fs_mount *m = fs_of(req);
-	struct search s = {.id = n->a};
-	struct file *f = NULL;
-	int r = search(m, &s);
+	struct file *f = file_new(m, FILE_TORN, n);
+	int r = f ? torn_file_fd(m, n, &f->fd) : -ENOMEM;
 
 	(void)flags;
-	if (r == 0) {
-		f = file_new(m, FILE_TORN, n);
-		r = f ? 0 : -ENOMEM;
-	}
-	if (r == 0) {
-		f->fd = torn_open(m->vol, s.found_name);
-		r = f->fd < 0 ? f->fd : 0;
-	}
 	if (r == 0)
 		r = reply_open(req, NULL, f, 0, 0);
 	else

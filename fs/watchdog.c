@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "fs/life.h"
 #include "lib/util/log.h"
 
 #define PARENT_GONE SIGUSR1
@@ -20,6 +21,7 @@ struct watched {
 	pid_t daemon;
 	const char *mountpoint;
 	unsigned major, minor; /* of the mount */
+	int life;	       /* of a supervised mount the socket (life.h); else -1 */
 	char abort_file[64];   /* in the file system fusectl, where that is mounted */
 };
 
@@ -57,13 +59,20 @@ static void abort_connection(const struct watched *w)
 		abort_by_file(w);
 }
 
+static void keep_only(int fd)
+{
+	if (fd > 0)
+		close_range(0, (unsigned)fd - 1, 0);
+	close_range((unsigned)(fd + 1), ~0U, 0);
+}
+
 /* The child. The daemon's descriptors must not live on in it: locks, and /dev/fuse itself. */
 static _Noreturn void watch(const struct watched *w)
 {
 	siginfo_t info;
 	sigset_t set;
 
-	close_range(0, ~0U, 0);
+	keep_only(w->life);
 	prctl(PR_SET_NAME, "epochfs-watch");
 	sigfillset(&set);
 	sigprocmask(SIG_SETMASK, &set, NULL);
@@ -74,13 +83,17 @@ static _Noreturn void watch(const struct watched *w)
 	/* Of a process that ends comes the signal with its own id; others may send it by mistake. */
 	while (getppid() == w->daemon && (sigwaitinfo(&set, &info) < 0 || info.si_pid != w->daemon))
 		;
-	abort_connection(w);
+	/* A supervisor that is there starts another worker. */
+	if (w->life < 0 || life_peer_gone(w->life) || life_send(w->life, LIFE_DEAD, -1) < 0)
+		abort_connection(w);
 	_exit(0);
 }
 
 void watchdog_start(struct fs_mount *m)
 {
-	struct watched w = {.daemon = getpid(), .mountpoint = m->mountpoint};
+	struct watched w = {.daemon = getpid(),
+			    .mountpoint = m->mountpoint,
+			    .life = m->life ? m->life->socket : -1};
 	pid_t pid;
 
 	if (sscanf(m->device, "%u:%u", &w.major, &w.minor) != 2)

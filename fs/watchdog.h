@@ -8,7 +8,8 @@
  * holds the lock waits for an answer of the daemon, a SIGKILL (as when memory runs out) would leave
  * both waiting for ever. So a child of the daemon, which has nothing open, sleeps until the daemon's
  * main thread is gone, and then aborts the connection: every request fails with ECONNABORTED, later
- * ones with ENOTCONN, and the mount point stays covered until somebody mounts again.
+ * ones with ENOTCONN, and the mount point stays covered until somebody mounts again. Under a supervisor (life.h) that is alive it
+ * tells that one instead.
  */
 #ifndef EPOCHFS_FS_WATCHDOG_H
 #define EPOCHFS_FS_WATCHDOG_H
@@ -16,7 +17,7 @@
 #include "fs/fs.h"
 
 /*
- * After serve_find_device, on the thread that lives as long as the daemon. Where it cannot be
+ * After the handshake, on the thread that lives as long as the daemon. Where it cannot be
  * started the log says so, and the mount works as well.
  */
 void watchdog_start(struct fs_mount *m);

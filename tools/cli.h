@@ -73,6 +73,7 @@ int command_show(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_commit(int argc, char **argv);
 int command_wait(int argc, char **argv);
+int command_restart(int argc, char **argv);
 int command_rollback(int argc, char **argv);
 int command_tag(int argc, char **argv);
 int command_rm(int argc, char **argv);

@@ -17,7 +17,7 @@ static const struct command commands[] = {
 	 "https://HOST/PATH, http://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
-	 "  passthrough=auto|on|off, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
+	 "  passthrough=auto|on|off, supervise, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
 	 "  suid, dev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
 	 "  upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
 	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
@@ -63,6 +63,11 @@ static const struct command commands[] = {
 	{"wait", "[--json] [--timeout TIME] DIRECTORY [EPOCH]",
 	 "wait until an epoch, or all that is closed now, is durable in the remote",
 	 "  --timeout TIME    exit 7 when it takes longer\n", command_wait},
+	{"restart", "DIRECTORY",
+	 "start the process that serves a supervised mount anew, as after an upgrade",
+	 "  The mount stays, and so do open files. It takes -o supervise at the mount.\n"
+	 "Example: epochfs restart /mnt/ckpt\n",
+	 command_restart},
 	{"rollback", "[--json] DIRECTORY EPOCH",
 	 "make the live tree equal to an epoch; nothing is lost",
 	 "  What is pending is sealed first; the old tree becomes a new epoch.\n",

@@ -19,10 +19,13 @@
 #include "tools/cli.h"
 #include "tools/mount_options.h"
 #include "tools/mountpoint.h"
+#include "tools/supervise.h"
 
 /* What the serving process needs to tell the one that was started: its end of a pipe, one byte with the exit code. */
 struct served {
 	struct mount_options *options;
+	const char *mountpoint; /* absolute */
+	char *const *arguments; /* of the command, with that */
 	struct volume *vol;
 	int ready_fd; /* -1 in the foreground */
 	int log_fd;
@@ -93,6 +96,8 @@ static int serve(struct served *s, const char *mountpoint)
 	int error, code;
 
 	memory_set_up();
+	if (s->options->fs.life)
+		fs_life_survivors(s->options->fs.life, &s->options->volume);
 	s->options->volume.mountpoint = mountpoint;
 	s->options->volume.give_up = starter_gone;
 	s->options->volume.give_up_arg = s;
@@ -107,8 +112,13 @@ static int serve(struct served *s, const char *mountpoint)
 									   : exit_code_of(error),
 					 "%s", message ? message : strerror(-error));
 	}
+	/* What is open stays so, for the next worker. */
+	if (code != EXIT_DONE && s->options->volume.survivors_count)
+		_exit(code);
 	if (code == EXIT_DONE) {
 		error = fs_serve(mount, on_ready, s);
+		if (error == -ERESTART)
+			_exit(FS_EXIT_RESTART);
 		if (error == -EBUSY) {
 			/* Files were cut off while open: the next mount recovers them. */
 			log_warn("%s: ended while files were open", mountpoint);
@@ -121,27 +131,59 @@ static int serve(struct served *s, const char *mountpoint)
 	return code;
 }
 
-/* In the child: a session of its own, then serve. Never returns. */
-static void run_daemon(struct served *s, const char *mountpoint)
+/* Serves, and says how it went to whoever still waits for that. */
+static int serve_and_tell(struct served *s)
 {
-	int code;
+	int code = serve(s, s->mountpoint);
 
-	setsid();
-	if (chdir("/") < 0)
-		_exit(EXIT_FAILED);
-	code = serve(s, mountpoint);
 	if (s->ready_fd >= 0) {
 		uint8_t byte = (uint8_t)code;
 
 		if (write(s->ready_fd, &byte, 1) < 0)
 			code = EXIT_FAILED;
 	}
+	return code;
+}
+
+static int first_worker(void *arg, struct fs_life *life)
+{
+	struct served *s = arg;
+	int code;
+
+	s->options->fs.life = life;
+	code = serve_and_tell(s);
+	mount_options_free(s->options);
+	return code;
+}
+
+/* Serves in this process, or under it. */
+static int serve_here(struct served *s)
+{
+	struct supervised how = {.mountpoint = s->mountpoint,
+				 .background = s->ready_fd >= 0,
+				 .ready_fd = s->ready_fd,
+				 .arguments = s->arguments,
+				 .first = first_worker,
+				 .arg = s};
+
+	return s->options->supervise ? supervise(&how) : serve_and_tell(s);
+}
+
+/* In the child: a session of its own, then serve. Never returns. */
+static void run_daemon(struct served *s)
+{
+	int code;
+
+	setsid();
+	if (chdir("/") < 0)
+		_exit(EXIT_FAILED);
+	code = serve_here(s);
 	mount_options_free(s->options);
 	exit(code);
 }
 
 /* Starts the child and waits until it serves or has failed. */
-static int serve_in_background(struct served *s, const char *mountpoint)
+static int serve_in_background(struct served *s)
 {
 	uint8_t code = EXIT_FAILED;
 	int pipes[2];
@@ -157,7 +199,7 @@ static int serve_in_background(struct served *s, const char *mountpoint)
 	if (pid == 0) {
 		close(pipes[0]);
 		s->ready_fd = pipes[1];
-		run_daemon(s, mountpoint);
+		run_daemon(s);
 	}
 	close(pipes[1]);
 	do
@@ -169,8 +211,8 @@ static int serve_in_background(struct served *s, const char *mountpoint)
 
 		waitpid(pid, &status, 0);
 		return cli_error(EXIT_FAILED,
-				 "%s: the mount process ended before it served (%s %d)", mountpoint,
-				 WIFSIGNALED(status) ? "signal" : "exit code",
+				 "%s: the mount process ended before it served (%s %d)",
+				 s->mountpoint, WIFSIGNALED(status) ? "signal" : "exit code",
 				 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 	}
 	return code;
@@ -213,6 +255,35 @@ static int parse_arguments(int argc, char **argv, struct mount_options *o, bool 
 	return EXIT_DONE;
 }
 
+/* A worker after the first of a supervised mount, which is there. */
+static int command_worker(char **argv)
+{
+	struct mount_options options;
+	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1};
+	const char *operands[2];
+	bool foreground;
+	int argc, count = 0, code;
+
+	mount_options_init(&options);
+	code = supervise_worker(argv[2], &options.fs.life, &argc, &argv);
+	if (code == EXIT_DONE)
+		code = mount_options_environment(&options);
+	if (code == EXIT_DONE)
+		code = parse_arguments(argc, argv, &options, &foreground, operands, &count);
+	if (code == EXIT_DONE)
+		code = mount_options_nodes(&options);
+	if (code == EXIT_DONE) {
+		options.volume.remote = operands[0];
+		/* From whoever took the lease since, it is not taken back. */
+		options.volume.take_over = false;
+		served.mountpoint = operands[1];
+		code = serve(&served, served.mountpoint);
+	}
+	fs_life_free(options.fs.life);
+	mount_options_free(&options);
+	return code;
+}
+
 int command_mount(int argc, char **argv)
 {
 	struct mount_options options;
@@ -222,6 +293,8 @@ int command_mount(int argc, char **argv)
 	bool foreground = false;
 	int count = 0, code;
 
+	if (argc > 2 && !strcmp(argv[1], "--worker"))
+		return command_worker(argv);
 	mount_options_init(&options);
 	code = mount_options_environment(&options);
 	if (code == EXIT_DONE)
@@ -235,9 +308,13 @@ int command_mount(int argc, char **argv)
 	if (code == EXIT_DONE && count == 2) {
 		options.volume.remote = operands[0];
 		code = mountpoint_prepare(operands[1], operands[0], options.nonempty, mountpoint);
+		for (int i = 1; i < argc; i++)
+			if (argv[i] == operands[1])
+				argv[i] = mountpoint;
+		served.mountpoint = mountpoint;
+		served.arguments = argv + 1;
 		if (code == EXIT_DONE)
-			code = foreground ? serve(&served, mountpoint)
-					  : serve_in_background(&served, mountpoint);
+			code = foreground ? serve_here(&served) : serve_in_background(&served);
 	}
 	mount_options_free(&options);
 	return code;

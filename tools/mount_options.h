@@ -12,6 +12,7 @@ struct mount_options {
 	struct fs_options fs;
 	const char *log_file; /* NULL: in the cache directory */
 	bool nodes_auto;      /* nodes=auto: as the environment says (node_names.h) */
+	bool supervise;	      /* another process starts this one again when it dies (supervise.h) */
 	bool nonempty;	      /* mount over a directory that holds something */
 	char *text;	      /* what the values point into; mount_options_free */
 };

@@ -267,6 +267,12 @@ static const char *set_passthrough(struct mount_options *o, const char *value)
 	return "auto, on or off";
 }
 
+static const char *set_supervise(struct mount_options *o, const char *value)
+{
+	o->supervise = !*value || !strcmp(value, "on");
+	return o->supervise || !strcmp(value, "off") ? NULL : "on or off";
+}
+
 static const char *set_allow_other(struct mount_options *o, const char *value)
 {
 	o->fs.allow_other = true;
@@ -371,6 +377,7 @@ const struct option_row mount_option_table[] = {
 	{"take-over", set_take_over, false, false},
 	{"refresh", set_refresh, true, false},
 	{"passthrough", set_passthrough, true, false},
+	{"supervise", set_supervise, true, false},
 	{"log-file", set_log_file, true, false},
 	{"log-level", set_log_level, true, false},
 	{"allow_other", set_allow_other, false, false},

@@ -39,14 +39,14 @@ static bool has_ended(pid_t pid)
 
 /* The serving process, or 0: of a container, say, which counts its processes by itself, so that here the number
  * is that of another one. */
-static pid_t server_of(const json_t *status)
+static pid_t server_of(const json_t *status, const char *which)
 {
 	json_int_t theirs = json_integer_value(json_object_get(status, "pid_namespace"));
 	struct stat ours;
 
 	if (stat("/proc/self/ns/pid", &ours) == 0 && theirs && (ino_t)theirs != ours.st_ino)
 		return 0;
-	return (pid_t)json_integer_value(json_object_get(status, "pid"));
+	return (pid_t)json_integer_value(json_object_get(status, which));
 }
 
 /* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
@@ -101,7 +101,7 @@ int command_umount(int argc, char **argv)
 		{"no-drain", 0, &no_drain, NULL}, {"timeout", 0, NULL, &timeout}, {0}};
 	int64_t timeout_ns = -1;
 	json_t *status = NULL;
-	pid_t pid;
+	pid_t pid, supervisor;
 	int code, mounted, error;
 
 	code = cli_parse("umount", argc, argv, options, &path, 1, &error);
@@ -122,7 +122,8 @@ int command_umount(int argc, char **argv)
 		code = client_call(path, json_pack("{s:s}", "op", "status"), &status);
 	if (code != EXIT_DONE)
 		return code;
-	pid = server_of(status);
+	pid = server_of(status, "pid");
+	supervisor = server_of(status, "supervisor");
 	json_decref(status);
 	error = mountpoint_unmount(path, false);
 	if (error == -EBUSY)
@@ -132,5 +133,6 @@ int command_umount(int argc, char **argv)
 			path, path);
 	if (error)
 		return cli_error(EXIT_FAILED, "%s: cannot unmount: %s", path, strerror(-error));
-	return wait_for_end(pid);
+	code = wait_for_end(pid);
+	return code == EXIT_DONE ? wait_for_end(supervisor) : code;
 }

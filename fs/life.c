@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's part of a mount that outlives its daemon, and what both ends say. */
+#include "fs/life.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "lib/util/cleanup.h"
+
+/* Of the protocol, where the system's linux/fuse.h is older than it. */
+#define NOTIFY_RESEND 7
+
+int fs_life_new(int socket, int table_fd, int fuse_fd, struct fs_life **ret_life)
+{
+	cleanup_free struct fs_life *life = calloc(1, sizeof(*life));
+	const struct table_start *start;
+	int r;
+
+	if (!life)
+		return -ENOMEM;
+	life->socket = socket;
+	life->fuse_fd = fuse_fd;
+	r = table_open(table_fd, &life->table);
+	if (r < 0)
+		return r;
+	start = life->table.start;
+	life->survivors = calloc((size_t)start->files + 1, sizeof(*life->survivors));
+	if (!life->survivors) {
+		table_close(&life->table);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < start->files; i++) {
+		struct table_file *row = &life->table.files[i];
+
+		if (row->fh && !row->abandoned && row->kind == FILE_LIVE)
+			life->survivors[life->survivors_count++].record = &row->handle;
+	}
+	*ret_life = steal_ptr(life);
+	return 0;
+}
+
+void fs_life_survivors(struct fs_life *life, struct volume_options *o)
+{
+	o->survivors = life->survivors;
+	o->survivors_count = life->survivors_count;
+	o->told_records = life->table.start->told;
+	o->told_records_count = TABLE_TOLD;
+}
+
+void fs_life_free(struct fs_life *life)
+{
+	if (!life)
+		return;
+	table_close(&life->table);
+	if (life->socket >= 0)
+		close(life->socket);
+	free(life->survivors);
+	free(life);
+}
+
+int life_send(int socket, enum life_message what, int fd)
+{
+	union {
+		char space[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	char byte = (char)what;
+	struct iovec iov = {&byte, 1};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *head;
+
+	if (fd >= 0) {
+		message.msg_control = control.space;
+		message.msg_controllen = sizeof(control.space);
+		head = CMSG_FIRSTHDR(&message);
+		head->cmsg_level = SOL_SOCKET;
+		head->cmsg_type = SCM_RIGHTS;
+		head->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+	}
+	return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+bool life_peer_gone(int socket)
+{
+	struct pollfd end = {.fd = socket};
+
+	return poll(&end, 1, 0) == 1 && end.revents & (POLLHUP | POLLERR | POLLNVAL);
+}
+
+int life_resend(int fuse_fd)
+{
+	const struct fuse_out_header notice = {.len = sizeof(notice), .error = NOTIFY_RESEND};
+
+	return write(fuse_fd, &notice, sizeof(notice)) < 0 ? -errno : 0;
+}
