@@ -1,0 +1,546 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mount -o supervise: the process that serves dies or is started anew, and who uses the mount goes on: open files, directories, locks
+and mappings included. What cannot be done again is EIO; nothing hangs."""
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+
+import pytest
+
+from conftest import BIN, LIMIT, is_mounted, python, run, wait_until
+
+pytestmark = pytest.mark.options(supervise=True)
+
+
+def worker(mnt):
+    return mnt.status()["pid"]
+
+
+def kill(mnt):
+    """SIGKILL to the process that serves; waits until another one does."""
+    pid = worker(mnt)
+    assert pid != mnt.pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: os.stat(mnt.path) and worker(mnt) != pid, "another process")
+
+
+def restart(mnt):
+    run(BIN, "restart", mnt.path)
+
+
+@pytest.fixture(params=[kill, restart])
+def end_worker(request):
+    return request.param
+
+
+def mount_over(mnt):
+    """Mounts once where a dead mount is."""
+    with open(mnt.log, "ab") as log:
+        mnt.process = subprocess.Popen(mnt.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def answers():
+        assert mnt.process.poll() is None, mnt.log.read_text()
+        try:
+            return os.listdir(mnt.epochs_dir)
+        except OSError:
+            return False
+
+    wait_until(answers, "the mount to answer")
+
+
+def in_background(function):
+    """Calls function(stop) in a thread: a call that ends it and gives what went wrong."""
+    stop, errors = threading.Event(), []
+
+    def work():
+        try:
+            function(stop)
+        except Exception as error:  # pylint: disable=broad-except
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+
+    def end():
+        stop.set()
+        thread.join(LIMIT)
+        assert not thread.is_alive(), "it hangs"
+        return errors
+
+    return end
+
+
+def test_an_idle_mount_answers_again(mnt, end_worker):
+    (mnt.path / "d").mkdir()
+    (mnt.path / "d" / "f").write_text("text")
+    number = mnt.seal()
+    before = mnt.status()
+    assert before["supervised"] and before["restarts"] == 0 and before["supervisor"] == mnt.pid
+    here = python("import os, sys; os.chdir(sys.argv[1]); print('in', flush=True); sys.stdin.readline(); print(os.listdir('.'), open('f').read())",
+                  mnt.path / "d")
+    assert here.stdout.readline() == "in\n"
+    directory = os.open(mnt.path / "d", os.O_RDONLY)
+    end_worker(mnt)
+    assert os.listdir(mnt.path) == ["d"] and os.listdir(directory) == ["f"]
+    os.close(directory)
+    assert here.communicate("go\n", timeout=LIMIT)[0] == "['f'] text\n"
+    assert (mnt.path / "d" / "f").read_text() == "text"
+    assert (mnt.epoch(number) / "d" / "f").read_text() == "text"
+    after = mnt.status()
+    assert after["supervised"] and after["restarts"] == 1 and after["supervisor"] == mnt.pid
+    (mnt.path / "g").write_text("new")
+    assert mnt.seal() == number + 1
+    mnt.unmount()
+
+
+def test_open_files_are_read_on(mnt, end_worker):
+    data = os.urandom(3 << 20)
+    (mnt.path / "live").write_bytes(data)
+    (mnt.path / "replaced").write_bytes(data[1:])
+    (mnt.path / "removed").write_bytes(data[2:])
+    number = mnt.seal()
+    with open(mnt.path / "live", "rb") as live, open(mnt.path / "replaced", "rb") as replaced, \
+            open(mnt.path / "removed", "rb") as removed, open(mnt.epoch(number) / "live", "rb") as epoch:
+        os.rename(mnt.path / "removed", mnt.path / "gone")
+        os.unlink(mnt.path / "gone")
+        (mnt.path / "replaced").write_bytes(b"other")
+        mapped = mmap.mmap(live.fileno(), 0, prot=mmap.PROT_READ)
+        end_worker(mnt)
+        assert live.read() == data and replaced.read() == data[1:] and epoch.read() == data
+        assert removed.read() == data[2:]
+        assert mapped[:] == data
+        mapped.close()
+        # Changed in place, while the old content is read through an epoch.
+        with open(mnt.path / "live", "r+b") as f:
+            f.write(b"changed")
+        epoch.seek(0)
+        assert epoch.read(7) == data[:7]
+        assert (mnt.path / "replaced").read_bytes() == b"other"
+    assert (mnt.epoch(number) / "live").read_bytes() == data
+    assert (mnt.path / "live").read_bytes()[:7] == b"changed"
+
+
+def test_open_files_are_written_on(mnt, end_worker):
+    (mnt.path / "edited").write_bytes(b"0123456789")
+    (mnt.path / "replaced").write_bytes(b"old")
+    mnt.seal()
+    with open(mnt.path / "new", "wb", 0) as new, open(mnt.path / "edited", "r+b", 0) as edited, \
+            open(mnt.path / "replaced", "wb", 0) as replaced, open(mnt.path / "log", "ab", 0) as log, \
+            open(mnt.path / "untouched", "w+b", 0), open(mnt.path / "edited", "r+b", 0) as late:
+        for f in (new, edited, replaced, log):
+            f.write(b"one")
+        end_worker(mnt)
+        for f in (new, edited, replaced, log):
+            f.write(b"two")
+        late.seek(8)
+        late.write(b"X")
+        # A replacement is the writer's own until he closes it.
+        assert run("cat", mnt.path / "replaced").stdout == "old"
+        assert (mnt.path / "replaced").read_bytes() == b"onetwo"
+        replaced.flush()
+        os.fsync(replaced.fileno())
+        os.ftruncate(new.fileno(), 5)
+        assert os.fstat(new.fileno()).st_size == 5
+        assert mnt.status()["pending"]["open"]
+    assert not mnt.status()["pending"]["open"]
+    number = mnt.seal()
+    for where in (mnt.path, mnt.epoch(number)):
+        assert (where / "new").read_bytes() == b"onetw"
+        assert (where / "edited").read_bytes() == b"onetwo67X9"
+        assert (where / "replaced").read_bytes() == b"onetwo"
+        assert (where / "log").read_bytes() == b"onetwo"
+        assert (where / "untouched").read_bytes() == b""
+    assert mnt.request("log")["epochs"][-1]["complete"]
+    assert not mnt.torn()
+
+
+def test_a_writer_that_is_killed_afterwards_commits_nothing(mnt, end_worker):
+    (mnt.path / "f").write_bytes(b"whole")
+    writers = []
+    for name in ("f", "new"):
+        p = python("import sys\nf=open(sys.argv[1],'wb',0);f.write(b'torn')\nprint('x',flush=True)\nsys.stdin.read()", mnt.path / name)
+        assert p.stdout.readline() == "x\n"
+        writers.append(p)
+    end_worker(mnt)
+    for p in writers:
+        p.kill()
+        p.wait()
+    wait_until(lambda: len(mnt.torn()) == 2, "the torn bytes")
+    assert (mnt.path / "f").read_bytes() == b"whole" and os.listdir(mnt.path) == ["f"]
+
+
+def test_a_writer_that_dies_meanwhile_commits_nothing(mnt):
+    """Nobody serves while he is killed."""
+    f = mnt.path / "f"
+    f.write_bytes(b"whole")
+    p = python("import sys\nf=open(sys.argv[1],'wb',0);f.write(b'torn')\nprint('x',flush=True)\nsys.stdin.read()", f)
+    assert p.stdout.readline() == "x\n"
+    pid = worker(mnt)
+    os.kill(pid, signal.SIGSTOP)
+    p.kill()
+    os.kill(pid, signal.SIGKILL)
+    p.wait(timeout=LIMIT)
+    wait_until(lambda: len(mnt.torn()) == 1, "the torn bytes")
+    assert f.read_bytes() == b"whole"
+
+
+def test_locks_and_shared_mappings_stay(mnt, end_worker):
+    with open(mnt.path / "f", "w+b") as f:
+        f.truncate(1 << 20)
+        mapped = mmap.mmap(f.fileno(), 1 << 20)
+        mapped[:3] = b"one"
+        fcntl.lockf(f, fcntl.LOCK_EX)
+        end_worker(mnt)
+        mapped[-3:] = b"two"
+        other = python("import fcntl, sys\ntry:\n  fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+                       "except OSError as e:\n  print(type(e).__name__)", mnt.path / "f")
+        assert other.communicate(timeout=LIMIT)[0] == "BlockingIOError\n"
+        mapped.flush()
+        mapped.close()
+    data = (mnt.path / "f").read_bytes()
+    assert data[:3] == b"one" and data[-3:] == b"two" and len(data) == 1 << 20
+
+
+def test_a_reader_and_a_writer_in_a_loop(mnt):
+    """Kills and restarts fall anywhere."""
+    data = os.urandom(1 << 20)
+    (mnt.path / "f").write_bytes(data)
+    rounds = [0, 0]
+
+    def read(stop):
+        while not stop.is_set():
+            assert (mnt.path / "f").read_bytes() == data
+            rounds[0] += 1
+
+    def write(stop):
+        with open(mnt.path / "big", "wb", 0) as f:
+            while not stop.is_set():
+                assert f.write(data) == len(data)
+                rounds[1] += 1
+                if rounds[1] % 50 == 0:
+                    f.seek(0)
+
+    ends = [in_background(read), in_background(write)]
+    for end_one in (kill, restart, kill, restart):
+        seen = list(rounds)
+        end_one(mnt)
+        wait_until(lambda before=seen: rounds[0] > before[0] + 2 and rounds[1] > before[1] + 2, "both to go on")
+    for end in ends:
+        assert not end()
+    big = (mnt.path / "big").read_bytes()
+    assert big and big == data * (len(big) // len(data))
+    mnt.seal()
+    assert (mnt.epochs_dir / "latest" / "big").read_bytes() == big
+
+
+def test_names_in_a_storm(mnt):
+    """Each operation is done exactly once, or fails with EIO or ESTALE, and then it was done or not."""
+    unknown = []
+
+    def once(what, act, *arguments):
+        try:
+            act(*arguments)
+            return True
+        except OSError as error:
+            assert error.errno in (errno.EIO, errno.ESTALE), (what, error)
+            unknown.append(what)
+            return False
+
+    def work(home):
+        home.mkdir()
+
+        def run_storm(stop):
+            i = 0
+            while not stop.is_set():
+                i += 1
+                a, b, c = (home / ("%s%d" % (n, i)) for n in "abc")
+                fd = None
+                try:
+                    fd = os.open(a, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+                    os.write(fd, b"%d" % i)
+                except OSError as error:
+                    assert error.errno in (errno.EIO, errno.ESTALE), error
+                    unknown.append("create")
+                finally:
+                    if fd is not None:
+                        os.close(fd)
+                if fd is None:
+                    continue
+                if once("mkdir", os.mkdir, c) and once("symlink", os.symlink, "x", c / "l"):
+                    assert os.readlink(c / "l") == "x"
+                    if once("unlink", os.unlink, c / "l"):
+                        once("rmdir", os.rmdir, c)
+                if once("link", os.link, a, b) and once("rename", os.rename, a, home / "kept") and once("unlink", os.unlink, b):
+                    assert (home / "kept").read_bytes() == b"%d" % i
+                    assert not a.exists() and not b.exists()
+
+        return run_storm
+
+    ends = [in_background(work(mnt.path / ("home%d" % i))) for i in range(4)]
+    for end_one in (kill, restart, kill, restart, restart):
+        end_one(mnt)
+    for end in ends:
+        errors = end()
+        assert not errors, errors
+    assert not unknown, unknown
+    mnt.unmount()
+    mnt.mount()
+    for i in range(4):
+        assert (mnt.path / ("home%d" % i) / "kept").read_bytes().isdigit()
+
+
+def test_sqlite_in_a_transaction(mnt, end_worker):
+    db = sqlite3.connect(mnt.path / "db", isolation_level=None)
+    db.execute("PRAGMA journal_mode=DELETE")
+    db.execute("CREATE TABLE t (n INTEGER)")
+    for i in range(3):
+        db.execute("BEGIN")
+        db.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(2000)])
+        if i == 1:
+            end_worker(mnt)
+        db.execute("COMMIT")
+    db.execute("BEGIN")
+    db.execute("DELETE FROM t")
+    end_worker(mnt)
+    db.execute("ROLLBACK")
+    assert db.execute("SELECT count(*), sum(n) FROM t").fetchone() == (6000, 3 * 1999 * 1000)
+    assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+# One program that must not notice: each step once, right after what a worker may have left half done.
+STEPS = """
+import os, sys
+home = sys.argv[1]
+def p(name):
+    return os.path.join(home, name)
+def put(name, data, flags=os.O_CREAT | os.O_WRONLY | os.O_TRUNC):
+    fd = os.open(p(name), flags, 0o644)
+    os.write(fd, data)
+    os.close(fd)
+def get(name):
+    with open(p(name), "rb") as f:
+        return f.read()
+put("a", b"one", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+assert get("a") == b"one"
+put("a", b"two")
+assert get("a") == b"two"
+put("a", b"T", os.O_WRONLY)
+assert get("a") == b"Two"
+os.mkdir(p("tmp-d"))
+put("tmp-d/x", b"x")
+os.rename(p("tmp-d"), p("d"))
+assert get("d/x") == b"x" and not os.path.exists(p("tmp-d"))
+os.link(p("a"), p("b"))
+assert get("b") == b"Two"
+os.symlink("a", p("s"))
+os.unlink(p("b"))
+assert sorted(os.listdir(home)) == ["a", "d", "s"], os.listdir(home)
+os.setxattr(p("a"), "user.k", b"v", os.XATTR_CREATE)
+assert os.getxattr(p("a"), "user.k") == b"v"
+os.removexattr(p("a"), "user.k")
+fd = os.open(p("held"), os.O_CREAT | os.O_RDWR)
+os.write(fd, b"held")
+os.unlink(p("held"))
+assert os.pread(fd, 9, 0) == b"held"
+os.close(fd)
+put("e", b"e")
+os.rename(p("e"), p("a"))
+assert get("a") == b"e" and sorted(os.listdir(home)) == ["a", "d", "s"]
+os.unlink(p("d/x"))
+os.rmdir(p("d"))
+fd = os.open(p("a"), os.O_RDWR)
+os.write(fd, b"E!")
+os.fsync(fd)
+os.close(fd)
+assert get("a") == b"E!"
+print("done")
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("point", [
+    "create.rows", "open.object", "open.pending", "open.chosen", "write.ready", "write.done", "flush.begin", "flush.journaled",
+    "release.begin", "release.end", "commit.begin", "commit.rows", "edit.cloned", "edit.rows", "fsync.data", "undo.rows"])
+def test_a_program_goes_on_wherever_the_worker_dies(volume, monkeypatch, point, count):
+    """The first worker dies at this step of its own; the one after it has no such fault."""
+    monkeypatch.setenv("EPOCHFS_FAULT", "%s:%d" % (point, count))
+    mnt = volume.mount(settle="1h")
+    p = python(STEPS, mnt.path, stderr=subprocess.PIPE)
+    out, err = p.communicate(timeout=LIMIT)
+    assert (p.returncode, out) == (0, "done\n"), err + mnt.log.read_text()
+    number = mnt.seal()
+    assert (mnt.epoch(number) / "a").read_bytes() == b"E!"
+    assert mnt.request("log")["epochs"][-1]["complete"]
+    mnt.unmount()
+
+
+def test_many_restarts_leave_nothing_behind(mnt):
+    """Node ids, open files and space of the table are given back."""
+    with open(mnt.path / "f", "w+b", 0) as f:
+        for i in range(6):
+            f.write(b"%d" % i)
+            restart(mnt)
+            for n in range(20):
+                (mnt.path / ("n%d" % n)).write_bytes(b"x" * n)
+            for n in range(20):
+                (mnt.path / ("n%d" % n)).unlink()
+        assert os.pread(f.fileno(), 9, 0) == b"012345"
+    assert mnt.status()["restarts"] == 6
+    assert os.listdir(mnt.path) == ["f"] and (mnt.path / "f").read_bytes() == b"012345"
+    mnt.unmount()
+
+
+def test_three_deaths_in_a_minute_end_it(mnt):
+    (mnt.path / "f").write_text("text")
+    for _ in range(2):
+        kill(mnt)
+    fd = os.open(mnt.path / "f", os.O_RDONLY)
+    os.kill(worker(mnt), signal.SIGKILL)
+    assert mnt.process.wait(timeout=LIMIT) == 1
+    mnt.process = None
+    for call, argument in ((os.listdir, mnt.path), (os.close, fd)):
+        with pytest.raises(OSError) as failure:
+            call(argument)
+        assert failure.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    assert is_mounted(mnt.path)
+    assert mnt.log.read_text().count("the third in a minute") == 1
+    mount_over(mnt)
+    assert (mnt.path / "f").read_text() == "text" and mnt.status()["restarts"] == 0
+
+
+def test_without_its_supervisor_it_serves_on(mnt):
+    (mnt.path / "f").write_text("text")
+    pid = worker(mnt)
+    mnt.process.kill()
+    mnt.process.wait(timeout=LIMIT)
+    mnt.process = None
+    (mnt.path / "g").write_text("more")
+    status = mnt.status()
+    assert status["pid"] == pid and not status["supervised"]
+    assert "supervise" in run(BIN, "restart", mnt.path, check=False).stderr
+    os.kill(pid, signal.SIGKILL)
+
+    def dead():
+        try:
+            return not os.listdir(mnt.path)
+        except OSError as error:
+            return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+
+    wait_until(dead, "the mount to be dead")
+    mount_over(mnt)
+    assert (mnt.path / "f").read_text() == "text" and (mnt.path / "g").read_text() == "more"
+
+
+def test_signals_end_it_in_order(mnt):
+    (mnt.path / "f").write_text("text")
+    restart(mnt)
+    mnt.terminate()
+    assert not is_mounted(mnt.path)
+    mnt.mount()
+    assert (mnt.epochs_dir / "latest" / "f").read_text() == "text"
+
+
+def in_the_kernel(pid):
+    """Whether a thread of it waits where no signal ends the wait."""
+    for task in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/stat" % (pid, task), encoding="utf-8", errors="replace") as f:
+            if f.read().rpartition(")")[2].split()[0] == "D":
+                return True
+    return False
+
+
+def test_a_worker_that_cannot_end_holds_nobody_up(mnt):
+    """A thread of it waits in the kernel for a reader, who waits for an answer: he gets EIO."""
+    f = mnt.path / "f"
+    f.write_bytes(os.urandom(100000))
+    old = mnt.seal()
+    f.write_bytes(os.urandom(100000))
+    mnt.wait_durable()
+    mnt.unmount()
+    mnt.empty_cache()
+    control = mnt.base / "faults"
+    mnt.url = "fault+file://%s?only=packs/&control=%s" % (mnt.remote, control)
+    mnt.mount()
+    os.listdir(mnt.epoch(old))
+    (mnt.base / "new").write_text("get.delay=1h")
+    os.rename(mnt.base / "new", control)
+    reader = python("import sys\nf = open(sys.argv[1], 'rb')\nprint('reading', flush=True)\nf.read()", f, stderr=subprocess.PIPE)
+    assert reader.stdout.readline() == "reading\n"
+    pid = worker(mnt)
+    rollback = python("import os, sys\nos.symlink(sys.argv[1], sys.argv[2])\nos.rename(sys.argv[2], sys.argv[3])", str(old),
+                      mnt.epochs_dir / "new", mnt.epochs_dir / "current", stderr=subprocess.PIPE)
+    seen = [0]
+
+    def stays():
+        seen[0] = seen[0] + 1 if in_the_kernel(pid) else 0
+        return seen[0] == 30
+
+    wait_until(stays, "the worker to wait for the reader")
+    (mnt.base / "new").write_text("")
+    os.rename(mnt.base / "new", control)
+    os.kill(pid, signal.SIGKILL)
+    # Where the worker got away after all, they are answered by the next one.
+    for p in (reader, rollback):
+        assert "Input/output error" in p.communicate(timeout=LIMIT)[1] or p.returncode == 0
+    assert len(f.read_bytes()) == 100000
+    assert worker(mnt) != pid
+
+
+def test_an_upgrade_is_a_restart(volume, tmp_path, monkeypatch):
+    """The program's file is replaced under the mount, as a package manager does it."""
+    program = tmp_path / "epochfs"
+    shutil.copy(BIN, program)
+    monkeypatch.setattr("conftest.BIN", os.fspath(program))
+    mnt = volume.mount(settle="1h")
+    with open(mnt.path / "f", "wb", 0) as f:
+        f.write(b"old")
+        shutil.copy(BIN, tmp_path / "new")
+        os.rename(tmp_path / "new", program)
+        assert os.readlink("/proc/%d/exe" % worker(mnt)).endswith("(deleted)")
+        run(program, "restart", mnt.path)
+        assert os.readlink("/proc/%d/exe" % worker(mnt)) == os.fspath(program)
+        f.write(b"new")
+    assert (mnt.path / "f").read_bytes() == b"oldnew"
+    mnt.unmount()
+
+
+def test_from_the_command_line(volume):
+    """In the background, unmounted by the command: no process is left."""
+    options = "supervise,cache-dir=%s,passthrough=%s" % (volume.cache, volume.options["passthrough"])
+    run(BIN, "mount", "-o", options, volume.url, volume.path)
+    try:
+        status = volume.status()
+        kill_pid = status["pid"]
+        os.kill(kill_pid, signal.SIGKILL)
+        (volume.path / "f").write_text("text")
+        after = volume.status()
+        assert after["pid"] != kill_pid and after["restarts"] == 1
+        done = run(BIN, "status", volume.path).stdout
+        assert "supervised" in done and "restarts" in done
+    finally:
+        run(BIN, "umount", volume.path)
+    for pid in (status["supervisor"], after["pid"]):
+        assert not os.path.exists("/proc/%d/exe" % pid) or not os.access("/proc/%d/exe" % pid, os.R_OK)
+    (log,) = volume.cache.glob("*/log")
+    assert log.read_text().count("another one goes on") == 1
+
+
+def test_a_dead_mount_without_a_supervisor_comes_back_by_one_mount(make_volume):
+    mnt = make_volume(settle="1h")
+    options = "cache-dir=%s,settle=1h,passthrough=%s" % (mnt.cache, mnt.options["passthrough"])
+    run(BIN, "mount", "-o", options, mnt.url, mnt.path)
+    (mnt.path / "f").write_text("text")
+    os.kill(worker(mnt), signal.SIGKILL)
+    run(BIN, "mount", "-o", options, mnt.url, mnt.path)
+    assert (mnt.path / "f").read_text() == "text"
+    assert "supervise" in run(BIN, "restart", mnt.path, check=False).stderr
+    run(BIN, "umount", mnt.path)
+    assert not is_mounted(mnt.path)
