@@ -23,6 +23,12 @@ static int control_path(const char *path, char ret_path[PATH_MAX])
 	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
+/* A request that was under way when the connection ended is told so by another error than later ones. */
+static int dead_or_none(void)
+{
+	return errno == ENOTCONN || errno == ECONNABORTED ? -ENOTCONN : 0;
+}
+
 int client_is_mount(const char *path)
 {
 	char control[PATH_MAX];
@@ -30,11 +36,11 @@ int client_is_mount(const char *path)
 
 	/* The kernel may still know the root of a dead mount by heart. */
 	if (stat(path, &st) < 0)
-		return errno == ENOTCONN ? -ENOTCONN : 0;
+		return dead_or_none();
 	if (!S_ISDIR(st.st_mode) || control_path(path, control) < 0)
 		return 0;
 	if (stat(control, &st) < 0)
-		return errno == ENOTCONN ? -ENOTCONN : 0;
+		return dead_or_none();
 	return S_ISREG(st.st_mode);
 }
 

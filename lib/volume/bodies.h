@@ -234,6 +234,8 @@ bool backing_is_quiet(int read_fd, bool wait);
 pid_t process_of(pid_t tid);
 /* Whether this thread is ending by a signal or with an error. */
 bool process_was_killed(pid_t tid);
+/* Whether it is killed, ending or gone, though its descriptors may still be open. */
+bool process_is_ending(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one; true where it does not let
  * us look. */
 bool process_has_open(pid_t tgid, const char *path);

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -12,10 +14,14 @@
 #include "lib/format/names.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/bodies.h"
 
 #define ROOT_CACHE "/var/cache/epochfs"
 /* More than the file of the lock ever has. */
 #define LOCK_MAX 4096
+/* How often, and for how long, the end of a killed process is waited for. */
+#define ENDING_STEP (10 * NS_PER_MS)
+#define ENDING_MAX  (10 * NS_PER_S)
 
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
 {
@@ -63,6 +69,35 @@ static int in_use(const struct volume *vol, const char *path, struct opening_mes
 			    vol->imports ? "wait for" : "unmount");
 }
 
+static bool holder_is_ending(const struct volume *vol)
+{
+	cleanup_buf struct buf holder = {0};
+	long pid;
+
+	read_lock(vol, &holder);
+	pid = strtol(buf_str(&holder), NULL, 10);
+	return pid > 0 && pid <= INT_MAX && process_is_ending((pid_t)pid);
+}
+
+/* A process that was killed just now has the lock until its last thread has ended. */
+static int lock_when_ended(const struct volume *vol, int fd)
+{
+	const struct timespec pause = clock_timespec(ENDING_STEP);
+	int64_t deadline = clock_mono_ns() + ENDING_MAX;
+
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		int error = -errno;
+
+		/* Where it is ending no more, it may have ended since. */
+		if (error != -EWOULDBLOCK || clock_mono_ns() > deadline)
+			return error;
+		if (!holder_is_ending(vol))
+			return flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 /* Held until the descriptor is closed; the file names the holder, and how the last one ended. */
 static int take_lock(struct volume *vol, const char *path, struct opening_message *m)
 {
@@ -71,8 +106,8 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		error = -errno;
+	error = lock_when_ended(vol, fd);
+	if (error) {
 		close(fd);
 		return error == -EWOULDBLOCK ? in_use(vol, path, m) : error;
 	}

@@ -87,6 +87,31 @@ bool process_was_killed(pid_t tid)
 	return (code & 0x7f) || (code >> 8) || !may_trace(tid);
 }
 
+/* Whether a line of /proc/PID/status, such as "SigPnd:", has the bit of SIGKILL. */
+static bool has_kill(const char *status, const char *line)
+{
+	const char *p = strstr(status, line);
+
+	return p && strtoull(p + strlen(line), NULL, 16) & UINT64_C(1) << (SIGKILL - 1);
+}
+
+bool process_is_ending(pid_t pid)
+{
+	unsigned long flags;
+	char text[4096];
+	const char *state;
+
+	if (proc_read(pid, "stat", text, sizeof(text)) <= 0)
+		return kill(pid, 0) < 0 && errno == ESRCH;
+	state = strrchr(text, ')');
+	if (state && (!strncmp(state, ") Z", 3) || !strncmp(state, ") X", 3)))
+		return true;
+	if (stat_field(text, FIELD_FLAGS, &flags) && flags & PF_EXITING)
+		return true;
+	return proc_read(pid, "status", text, sizeof(text)) > 0 &&
+	       (has_kill(text, "\nSigPnd:") || has_kill(text, "\nShdPnd:"));
+}
+
 static bool ends_in(const char *link, const char *path)
 {
 	static const char deleted[] = " (deleted)";
