@@ -111,6 +111,16 @@ static void show_progress(void *arg, const struct catalog_progress *p)
 	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
 }
 
+static void tell_left_out(uint64_t count)
+{
+	if (count)
+		fprintf(stderr,
+			"epochfs export: %" PRIu64
+			" entries came without what lends rights (setuid, setgid, device nodes, attributes "
+			"but user.*); --privileged, as root, restores it\n",
+			count);
+}
+
 static int report(const struct source *s, uint64_t number, const char *directory,
 		  const struct catalog_progress *done, bool json)
 {
@@ -137,17 +147,19 @@ static int export_epoch(struct catalog *catalog, uint64_t number, const struct s
 	struct export_view view = {.bar = {.label = "restoring"}};
 	struct catalog_export how = *wanted;
 	cleanup_close int fd = -1;
-	uint64_t failed = 0;
+	uint64_t failed = 0, left_out = 0;
 	int code = make_directory(directory, how.force, &fd), error;
 
 	if (code != EXIT_DONE)
 		return code;
 	how.path = s->path;
 	how.to_fd = fd;
+	how.left_out = &left_out;
 	how.progress = show_progress;
 	how.arg = &view;
 	error = catalog_export(catalog, number, &how, &failed);
 	progress_end(&view.bar);
+	tell_left_out(left_out);
 	if (error == -ENOENT && !failed)
 		return cli_error(EXIT_NOT_FOUND, "epoch %" PRIu64 " has no path '%s'", number,
 				 s->path);

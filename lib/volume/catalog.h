@@ -78,8 +78,8 @@ int catalog_usage(struct catalog *c, bool read,
 /*
  * Restores what lies at `path` in an epoch ("" or "/": all) into the directory `to_fd`: a file or directory under its own
  * name's last component, the root's content directly. Content, modes, owners (by root), times in ns, xattrs (also of symlinks; those that
- * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. What lends rights is left out and counted in a
- * line of the log, for the remote may be an enemy's: setuid and setgid of files, device nodes, xattrs but user.*; `privileged` restores it, where the
+ * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. What lends rights is left out,
+ * for the remote may be an enemy's: setuid and setgid of files, device nodes, xattrs but user.*; `privileged` restores it, where the
  * caller is root. No symlink is followed. `to_fd` itself gets the root's attributes where it was empty.
  * Directories that are there are used; `force` replaces files that are there (never a directory by a file); without it -EEXIST; one that has the epoch's content already is read here instead of fetched, and kept. `threads` 0: one a core.
  * `progress` may be NULL; it is called from any thread, one at a time; it counts regular files. `ret_failed` counts entries that could not be restored, each logged with
@@ -91,6 +91,8 @@ struct catalog_export {
 	unsigned threads;
 	bool force;
 	bool privileged;
+	uint64_t *
+		left_out; /* gets how many entries came without something that `privileged` restores; may be NULL */
 	void (*progress)(void *arg, const struct catalog_progress *p);
 	void *arg;
 };

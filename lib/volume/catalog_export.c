@@ -224,7 +224,7 @@ static void finish_root(const struct export *x, bool was_empty)
 
 /* ---- all ---- */
 
-static void tell_left_out(const struct export *x)
+static uint64_t count_left_out(const struct export *x)
 {
 	uint64_t count = 0;
 	struct tree_entry e;
@@ -233,11 +233,7 @@ static void tell_left_out(const struct export *x)
 		tree_get(x->tree, id, &e);
 		count += export_lends_rights(&e);
 	}
-	if (count)
-		log_warn("%" PRIu64
-			 " entries came without what lends rights (setuid, setgid, device nodes, "
-			 "attributes but user.*); as root, export --privileged restores it",
-			 count);
+	return count;
 }
 
 static void restore(struct export *x)
@@ -252,7 +248,6 @@ static void restore(struct export *x)
 	export_others(x);
 	each_directory(x, true, finish_directory);
 	finish_root(x, was_empty);
-	tell_left_out(x);
 }
 
 static void export_free(struct export *x)
@@ -280,6 +275,8 @@ int catalog_export(struct catalog *c, uint64_t number, const struct catalog_expo
 	if (!error) {
 		restore(&x);
 		*ret_failed = x.failed;
+		if (how->left_out)
+			*how->left_out = count_left_out(&x);
 		error = x.first_error;
 	}
 	export_free(&x);

@@ -25,8 +25,10 @@ static const char *proc_path(int fd, char ret_path[PROC_PATH_MAX])
 /* True where the owner is now the tree's. */
 static bool set_owner(const struct export *x, int fd, const struct tree_entry *e)
 {
-	/* An owner that this machine or user namespace cannot have is kept from nobody: the file is ours then. */
-	return x->owners && fchownat(fd, "", e->uid, e->gid, AT_EMPTY_PATH) == 0;
+	/* An owner that this machine or user namespace cannot have is kept from nobody: the file is ours then. So is one of
+	 * (uint32_t)-1, which would mean to leave it as it is. */
+	return x->owners && e->uid != UINT32_MAX && e->gid != UINT32_MAX &&
+	       fchownat(fd, "", e->uid, e->gid, AT_EMPTY_PATH) == 0;
 }
 
 /* Setuid and setgid of a file lend its owner's rights: given only with that owner. */

@@ -50,13 +50,14 @@ static int counter_load(struct state *s, struct counter *c)
 	return 0;
 }
 
-/* SQLite's own attempts hide why the file cannot be made. */
+/* SQLite's own attempts hide why the file cannot be made, and make it as the umask says; names, messages and URLs are in it, so
+ * it is ours alone, and so is what SQLite puts beside it with the same mode. */
 static int file_make(const char *path, bool must_exist)
 {
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0 || fchmod(fd, 0600) < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (must_exist && !st.st_size) {
 		log_error("local state %s: it is empty", path);

@@ -48,10 +48,22 @@ static void check_policy(const char *text)
 		fuzz_assert(why[0] && strlen(why) < sizeof(why));
 }
 
+/* glibc compiles some regular expressions of 80 bytes into all memory there is; the option step= is the user's own. */
+static bool has_regex(const char *text)
+{
+	size_t repeats = 0;
+
+	for (const char *p = text; *p; p++)
+		repeats += strchr("+*{?", *p) != NULL;
+	return strstr(text, "step=") && repeats > 4;
+}
+
 static void check_options(const char *text)
 {
 	struct mount_options o;
 
+	if (has_regex(text))
+		return;
 	mount_options_init(&o);
 	if (mount_options_parse(&o, text) == 0 && mount_options_check(&o) == 0) {
 		fuzz_assert(o.volume.lease_ns >= LEASE_MIN_NS && o.volume.lease_ns <= LEASE_MAX_NS);

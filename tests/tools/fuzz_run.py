@@ -21,7 +21,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TIMEOUT_S = 20  # of one input, under the sanitizers
+TIMEOUT_S = 30  # of one input, under the sanitizers, on a processor that others use, too
 MEMORY_MB = 1024  # of the process
 MALLOC_MB = 512  # of one allocation
 GRACE_S = 120  # beyond its time: reading the corpus, leaving
@@ -65,7 +65,8 @@ def with_libfuzzer(outcome, program, seeds, out, seconds):
     shutil.rmtree(raw, ignore_errors=True)
     for folder in (found, raw):
         folder.mkdir(parents=True, exist_ok=True)
-    command = [str(program), "-max_total_time=%d" % seconds, "-timeout=%d" % TIMEOUT_S, "-print_final_stats=1",
+    command = [str(program), "-max_total_time=%d" % seconds, "-timeout=%d" % TIMEOUT_S,
+               "-report_slow_units=%d" % TIMEOUT_S, "-print_final_stats=1",
                "-rss_limit_mb=%d" % MEMORY_MB, "-malloc_limit_mb=%d" % MALLOC_MB, "-verbosity=1",
                "-artifact_prefix=%s/" % raw, str(found), str(seeds)]
     words = ROOT / "tests/fuzz/words" / seeds.name
