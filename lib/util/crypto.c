@@ -92,9 +92,11 @@ static uint64_t scrypt_memory(const struct scrypt_cost *cost)
 
 bool scrypt_cost_valid(const struct scrypt_cost *cost)
 {
+	uint64_t blocks = (uint64_t)cost->n * cost->r;
+
 	if (cost->n < 2 || (cost->n & (cost->n - 1)) || !cost->r || !cost->p)
 		return false;
-	return cost->p <= SCRYPT_P_MAX && cost->r <= SCRYPT_MEMORY_MAX / 128 / cost->n;
+	return blocks <= SCRYPT_MEMORY_MAX / 128 && cost->p <= SCRYPT_WORK_MAX / blocks;
 }
 
 int scrypt_key(const void *passphrase, size_t len, const void *salt, size_t salt_len,

@@ -40,9 +40,10 @@ struct scrypt_cost {
 	uint32_t r;
 	uint32_t p;
 };
-/* What will ever be computed: an enemy may have written the cost. */
+/* What will ever be computed, since an enemy may have written the cost: 256 MiB, and n * r * p, on which the time
+ * depends: some 2 s. */
 #define SCRYPT_MEMORY_MAX (UINT64_C(256) << 20)
-#define SCRYPT_P_MAX	  16
+#define SCRYPT_WORK_MAX	  (UINT64_C(4) << 20)
 /* Whether the cost keeps these bounds. */
 bool scrypt_cost_valid(const struct scrypt_cost *cost);
 /* scrypt of a passphrase: -EINVAL where the cost is not valid. Takes what the cost says, and blocks. */

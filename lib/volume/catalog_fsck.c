@@ -97,8 +97,10 @@ static int note_object(void *arg, const char *key, uint64_t size)
 		return note_key(&f->summaries, key);
 	if (!part_key_parse(key, &number, &sequence, name))
 		return note_key(&f->parts, key);
+	if (!slot_key_parse(key, name))
+		return note_key(&f->slots, key);
 	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
-	    !slot_key_parse(key, name) || !lease_any_key_parse(key, &number))
+	    !lease_any_key_parse(key, &number))
 		return 0;
 	f->totals.foreign++;
 	return 0;
@@ -242,6 +244,7 @@ void fsck_free(struct fsck *f)
 	free_keys(&f->gc_lists);
 	free_keys(&f->summaries);
 	free_keys(&f->parts);
+	free_keys(&f->slots);
 	gc_list_free(&f->gc_list);
 	buf_free(&f->moving);
 	buf_free(&f->missing);

@@ -58,7 +58,7 @@ struct fsck {
 	uint64_t *parents;  /* likewise; 0 */
 	size_t epoch_count, epoch_cap;
 	struct buf missing; /* numbers of epochs that something names, uint64_t */
-	struct fsck_keys tags, gc_lists, summaries, parts;
+	struct fsck_keys tags, gc_lists, summaries, parts, slots;
 	struct gc_list gc_list; /* the newest that is whole */
 	/* For a tree that cannot be read (may be NULL): 0 with its bytes, from elsewhere. */
 	int (*tree)(void *arg, const struct epoch_record *record, struct buf *out);

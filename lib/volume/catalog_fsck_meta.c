@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verifying a remote: tags, lists of garbage collection, summaries, parts of nodes, the lease; and records that are missing. */
+/* Verifying a remote: tags, keys, lists of garbage collection, summaries, parts of nodes, the lease; and records that are missing. */
 #include "lib/volume/catalog_fsck.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/format/key_slot.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/lease.h"
 #include "lib/volume/records.h"
@@ -90,6 +91,28 @@ static int check_tag(struct fsck *f, const char *key)
 		fsck_problem(f, key, where, text);
 		return note_missing(f, number);
 	}
+	return 0;
+}
+
+/* ---- keys of an encrypted volume ---- */
+
+static int check_slot(struct fsck *f, const char *key)
+{
+	cleanup_buf struct buf data = {0};
+	char text[STORE_FSCK_TEXT];
+	struct key_slot slot;
+	int error = remote_get(f->remote, key, 0, KEY_SLOT_ENCODED_MAX + 1, &data);
+
+	if (error == -ENOENT || fsck_fatal(error))
+		return error == -ENOENT ? 0 : error;
+	if (!error)
+		error = key_slot_decode(data.data, data.len, &slot);
+	if (error == -ENOMEM)
+		return error;
+	if (error)
+		fsck_problem(f, key, "", fsck_wrong(error, text));
+	else if (f->has_info && strcmp(slot.uuid, f->info.uuid) != 0)
+		f->totals.foreign++;
 	return 0;
 }
 
@@ -240,6 +263,8 @@ int fsck_meta(struct fsck *f)
 
 	if (!error)
 		error = each(f, &f->gc_lists, check_gc_list);
+	if (!error)
+		error = each(f, &f->slots, check_slot);
 	if (!error)
 		error = each(f, &f->summaries, check_summary);
 	if (!error)

@@ -115,6 +115,19 @@ static int unlock(const char *url, const struct remote_limits *limits, struct re
 	return error;
 }
 
+static int check_room(struct remote *r, const struct volume_info *info, struct opening_message *m)
+{
+	struct found_slots found = {0};
+	int error = volume_key_slots(r, info->uuid, &found, m);
+
+	free(found.slots);
+	if (!error && found.count >= KEY_SLOTS_MAX)
+		return opening_fail(m, -EBUSY,
+				    "%s has %zu keys, as many as there may be: remove one first",
+				    remote_name(r), found.count);
+	return error;
+}
+
 int keys_add(const char *url, const struct remote_limits *limits, const struct remote_limits *added,
 	     char ret_id[KEY_ID_MAX], char **ret_message)
 {
@@ -125,6 +138,8 @@ int keys_add(const char *url, const struct remote_limits *limits, const struct r
 	char opened[KEY_ID_MAX];
 	int error = unlock(url, limits, &r, &info, &master, opened, &m);
 
+	if (!error)
+		error = check_room(r, &info, &m);
 	if (!error)
 		error = volume_key_put(r, info.uuid, added, master, ret_id, &m);
 	secret_release(master, CRYPTO_KEY_SIZE);

@@ -25,7 +25,7 @@ struct key_info {
 /* Oldest first. No key needs to be given. Non-zero stops and is returned. */
 int keys_each(const char *url, const struct remote_limits *limits,
 	      int (*fn)(void *arg, const struct key_info *key), void *arg, char **ret_message);
-/* Adds the passphrase or key file that `added` names. */
+/* Adds the passphrase or key file that `added` names. -EBUSY: there are as many as may be. */
 int keys_add(const char *url, const struct remote_limits *limits, const struct remote_limits *added,
 	     char ret_id[KEY_ID_MAX], char **ret_message);
 /* -ENOENT: there is no such key; -EBUSY: it is the one that is given to open the volume, so perhaps the last that

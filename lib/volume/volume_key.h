@@ -23,8 +23,8 @@
 #define PASSPHRASE_MAX 1024u
 #define KEY_FILE_MIN   32u
 #define KEY_FILE_MAX   65536u
-/* Slots above so many are not tried: each passphrase among them costs half a second. */
-#define KEY_SLOTS_MAX 64
+/* Slots above so many are not looked at, nor made: each passphrase among them costs half a second. */
+#define KEY_SLOTS_MAX 32
 
 /* Whether a key is given at all. */
 bool volume_key_given(const struct remote_limits *limits);

@@ -250,6 +250,10 @@ def test_what_somebody_changed_is_damage(mnt, secrets):
     command("fsck", "--read-data", mnt.url, key=key, code=DAMAGED)
     data[100_000] ^= 1
     pack.write_bytes(data)
+    slot = next((mnt.remote / "keys").iterdir())
+    (mnt.remote / "keys" / "0123456789abcdef.json").write_bytes(slot.read_bytes()[:100])
+    assert "keys/0123456789abcdef.json" in run(BIN, "fsck", "--key-file", key, mnt.url, check=False).stdout
+    command("key", "remove", mnt.url, "0123456789abcdef", key=key)
     info = mnt.remote / "epochfs.json"
     text = info.read_text()
     info.write_text(text.replace("262144", "262152"))
@@ -258,6 +262,22 @@ def test_what_somebody_changed_is_damage(mnt, secrets):
     assert "is not encrypted" in command("log", mnt.url, key=key, code=DENIED)
     info.write_text(text)
     command("fsck", "--read-data", mnt.url, key=key)
+
+
+def test_a_key_whose_trial_would_take_a_terabyte_is_not_tried(make_volume, secrets):
+    mnt = make_volume(settle="1h", passphrase_file=secrets["passphrase"]).mount()
+    save(mnt, a=b"a" * 10000)
+    mnt.unmount()
+    slot = next((mnt.remote / "keys").iterdir())
+    text = slot.read_text()
+    assert '"n": 131072' in text
+    for n in ("2147483648", "131073", "524288"):
+        slot.write_text(text.replace('"n": 131072', '"n": ' + n))
+        assert "none of its keys" in command("log", mnt.url, passphrase=secrets["passphrase"], code=DENIED)
+    slot.write_text(text.replace('"n": 131072', '"n": 16'))
+    assert "does not open" in command("log", mnt.url, passphrase=secrets["passphrase"], code=DENIED)
+    slot.write_text(text)
+    command("log", mnt.url, passphrase=secrets["passphrase"])
 
 
 def test_keys_of_another_volume_open_nothing(mnt, make_volume, secrets):

@@ -59,20 +59,15 @@ END_TEST
 START_TEST(what_scrypt_would_take_is_bounded)
 {
 	static const struct scrypt_cost bad[] = {
-		{0, 8, 1},
-		{1, 8, 1},
-		{3, 8, 1},
-		{1 << 17, 0, 1},
-		{1 << 17, 8, 0},
-		{1 << 17, 17, 1},
-		{1 << 19, 8, 1},
-		{1u << 31, 1, 1},
-		{1 << 10, 8, 17},
-		{2, 1u << 31, 1},
-		{1 << 10, 8, UINT32_MAX},
-		{1u << 31, UINT32_MAX, 1},
+		{0, 8, 1},	    {1, 8, 1},
+		{3, 8, 1},	    {1 << 17, 0, 1},
+		{1 << 17, 8, 0},    {1 << 17, 17, 1},
+		{1 << 19, 8, 1},    {1u << 31, 1, 1},
+		{1 << 17, 8, 5},    {1 << 10, 8, 513},
+		{2, 1u << 31, 1},   {1 << 10, 8, UINT32_MAX},
+		{2, 1, UINT32_MAX}, {1u << 31, UINT32_MAX, 1},
 	};
-	const struct scrypt_cost most = {1 << 18, 8, 1};
+	const struct scrypt_cost most = {1 << 18, 8, 2}, longest = {1 << 17, 8, 4};
 	uint8_t key[32];
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -80,6 +75,7 @@ START_TEST(what_scrypt_would_take_is_bounded)
 		unit_error(scrypt_key("x", 1, "salt", 4, &bad[i], key, sizeof(key)), -EINVAL);
 	}
 	ck_assert(scrypt_cost_valid(&most));
+	ck_assert(scrypt_cost_valid(&longest));
 }
 END_TEST
 
