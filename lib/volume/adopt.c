@@ -301,6 +301,34 @@ static int follow_newest(struct adoption *a, struct opening_message *m)
 	return error ? damaged_tree(a, error, m) : adopt_tree(vol, a->newest, tree);
 }
 
+static int note_durable(void *arg, const struct state_epoch *e)
+{
+	uint64_t *highest = arg;
+
+	if (e->state == EPOCH_DURABLE && e->number > *highest)
+		*highest = e->number;
+	return 0;
+}
+
+/* Dropped epochs leave tombstones, so the numbers in a remote never go back by themselves. */
+static int check_not_put_back(struct adoption *a)
+{
+	struct volume *vol = a->vol;
+	uint64_t durable = 0;
+	int error;
+
+	pthread_mutex_lock(&vol->lock);
+	error = state_epoch_each(vol->state, note_durable, &durable);
+	pthread_mutex_unlock(&vol->lock);
+	if (!error && durable > a->highest)
+		log_error(
+			"epoch %" PRIu64 " was in %s once, and now the last there is %" PRIu64
+			": the remote was put back to an earlier state, or epochs were deleted in "
+			"it; what is local is kept",
+			durable, remote_name(vol->remote), a->highest);
+	return error;
+}
+
 int adopt_remote(struct volume *vol, struct opening_message *m)
 {
 	struct adoption a = {.vol = vol};
@@ -309,6 +337,8 @@ int adopt_remote(struct volume *vol, struct opening_message *m)
 	if (vol->local_only)
 		return 0;
 	error = records_each(vol->remote, 0, adopt_epoch, &a);
+	if (!error)
+		error = check_not_put_back(&a);
 	/* Parts that nobody put together any more, where all their nodes died. */
 	if (!error && vol->nodes)
 		error = nodes_complete(vol, vol->remote, vol->store);

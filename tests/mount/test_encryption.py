@@ -264,6 +264,20 @@ def test_what_somebody_changed_is_damage(mnt, secrets):
     command("fsck", "--read-data", mnt.url, key=key)
 
 
+def test_a_remote_that_was_put_back_is_told(mnt):
+    save(mnt, a=b"first" * 2000)
+    shutil.copytree(mnt.remote, mnt.base / "earlier")
+    save(mnt, a=b"second" * 2000)
+    mnt.remount()
+    assert "put back" not in mnt.log.read_text()
+    mnt.unmount()
+    shutil.rmtree(mnt.remote)
+    shutil.copytree(mnt.base / "earlier", mnt.remote)
+    mnt.mount()
+    assert "epoch 2 was in" in mnt.log.read_text() and "the last there is 1" in mnt.log.read_text()
+    assert (mnt.path / "a").read_bytes() == b"second" * 2000
+
+
 def test_a_key_whose_trial_would_take_a_terabyte_is_not_tried(make_volume, secrets):
     mnt = make_volume(settle="1h", passphrase_file=secrets["passphrase"]).mount()
     save(mnt, a=b"a" * 10000)
