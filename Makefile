@@ -57,6 +57,7 @@ $(error SAN=$(SAN) is unknown: use address, thread, fuzz, afl or coverage)
 endif
 endif
 O := $(BUILD)$(suffix_$(SAN))
+MINUTES ?= 30
 RESULTS ?= $(O)/results
 
 # ---- flags
@@ -103,7 +104,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-power check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-power soak check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -217,6 +218,9 @@ check-model: all ## histories of operations, kills and crashes beside a model (A
 
 check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="--points N --seed S --fs xfs --passthrough off"; 0: every barrier)
 	$(Q)PYTHONDONTWRITEBYTECODE=1 tests/power/power.py $(O)/epochfs $(O)/tests/recorder $(ARGS)
+
+soak: all ## MINUTES=30 of writers, readers, rollbacks, drops, gc, remounts and faults together (ARGS="--seed S"; SAN=address too)
+	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) tests/soak/soak.py $(O)/epochfs --minutes $(MINUTES) --san '$(SAN)' $(ARGS)
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \
