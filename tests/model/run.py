@@ -90,7 +90,7 @@ class Runner:
 
     def history(self, seed, number):
         """Runs one; True where it was right."""
-        alone = crashes(number)
+        alone = crashes(number) and not self.options.get("restarts")
         ops = generate("%s/%d" % (seed, number), alone, alone)
         more = {"cache_size": CACHES[number // ON_A_MOUNT % len(CACHES)]}
         text = self.attempt(ops, alone, **more)
@@ -124,7 +124,7 @@ def run_some(args, job, passthrough):
     """The share of one process: the count of failures."""
     failed = 0
     with tempfile.TemporaryDirectory(prefix="epochfs-model-", ignore_cleanup_errors=True) as base:
-        runner = Runner(base, {"passthrough": passthrough}, lambda text: print(text, flush=True))
+        runner = Runner(base, {"passthrough": passthrough, "restarts": args.restarts}, lambda text: print(text, flush=True))
         for number in range(args.first + job, args.first + args.histories, args.jobs):
             if args.seconds and time.monotonic() > args.end:
                 break
@@ -170,6 +170,8 @@ def parse():
     parser.add_argument("--seconds", type=float, default=0, help="stop after these; 0: when all are done")
     parser.add_argument("--failures", type=int, default=3, help="stop after so many")
     parser.add_argument("--passthrough", choices=["on", "off", "both"], default="both")
+    parser.add_argument("--restarts", type=float, default=0, metavar="SHARE",
+                        help="a supervised mount, whose worker dies before so many of the steps (0.1: a tenth)")
     parser.add_argument("--replay", metavar="FILE", help="the script that an earlier run printed")
     parser.add_argument("--times", type=int, default=1, help="replay it so often")
     parser.add_argument("--verbose", action="store_true", help="of a replay: print what each operation gave")

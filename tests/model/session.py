@@ -2,6 +2,8 @@
 """Histories on the real mount, beside the model."""
 
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
@@ -26,7 +28,12 @@ class Session:
     """One volume, one history after the other."""
 
     def __init__(self, base, options):
-        self.mount = Mount(base, {"settle": "1h", **options})
+        options = dict(options)
+        # How likely it is that the process which serves ends before a step: of a supervised mount nobody may notice.
+        self.restarts = options.pop("restarts", 0)
+        self.random = random.Random(self.restarts)
+        self.killed = []
+        self.mount = Mount(base, {"settle": "1h", **({"supervise": True} if self.restarts else {}), **options})
         self.control = self.mount.base / "control"
         self.control.touch()
         self.mount.url = "fault+file://%s?control=%s" % (self.mount.remote, self.control)
@@ -112,6 +119,8 @@ class Session:
             op = ["crash", None, 0]
         if not all(m.applies(op) for m in self.models):
             return
+        if self.random.random() < self.restarts:
+            self.restart()
         begin = time.monotonic()
         try:
             result = self.execute(op)
@@ -221,6 +230,16 @@ class Session:
     def kill_daemon(self):
         self.mount.process.kill()
         self.mount.process.wait(LIMIT)
+
+    def restart(self):
+        """Kills what serves the supervised mount, or where it died twice in the last minute, has it started anew."""
+        now = time.monotonic()
+        self.killed = [t for t in self.killed if now - t < 70]
+        if len(self.killed) > 1:
+            run(BIN, "restart", self.mount.path)
+            return
+        self.killed.append(now)
+        os.kill(self.mount.status()["pid"], signal.SIGKILL)
 
     def do_lost(self):
         self.kill_daemon()
