@@ -270,6 +270,8 @@ static int revive_one(struct fs_mount *m, struct table_file *row, struct handle 
 	/* What was asked of .control is lost with its answer. */
 	if (!n || f->kind >= FILE_CONTROL || (f->kind == FILE_LIVE && !handle))
 		f->kind = FILE_DEAD;
+	if (!n && handle)
+		handle_release(handle, f->passthrough);
 	if (n)
 		nodes_pin(m->nodes, n);
 	if (f->counted)

@@ -23,12 +23,16 @@
 #define BUSY_POLL_MS 100
 /* After the connection was cut, its threads end at once. */
 #define CUT_WAIT_MS 5000
+#define ECHO_NS	    (2 * NS_PER_S)
 /* A restart waits so long for requests that are being answered; the others are sent again. */
 #define RESTART_WAIT_NS (3 * NS_PER_S)
 
 struct server {
 	struct fs_mount *m;
 	int signal_fd;
+	/* The last signal: whose, and when. */
+	pid_t signal_from;
+	int64_t signal_ns;
 };
 
 extern char **environ;
@@ -140,11 +144,24 @@ static void cut(const struct fs_mount *m)
 
 /* ---- signals ---- */
 
+/* Who ends all processes of a service signals this one and the supervisor, which passes it on: that is one signal. */
+static bool is_echo(struct server *s, pid_t from)
+{
+	pid_t supervisor = s->m->life ? (pid_t)s->m->life->table.start->supervisor : 0;
+	bool soon = s->signal_ns && clock_mono_ns() - s->signal_ns < ECHO_NS;
+	bool echo = soon && from != s->signal_from &&
+		    (from == supervisor || s->signal_from == supervisor);
+
+	s->signal_from = from;
+	s->signal_ns = clock_mono_ns();
+	return supervisor && echo;
+}
+
 /* Waits for a signal, the end, or fs_restart: their bits as below. */
 #define GOT_SIGNAL  1
 #define GOT_END	    2
 #define GOT_RESTART 4
-static int wait_for(const struct server *s, int timeout_ms)
+static int wait_for(struct server *s, int timeout_ms)
 {
 	struct pollfd fds[] = {
 		{.fd = s->signal_fd, .events = POLLIN},
@@ -156,7 +173,8 @@ static int wait_for(const struct server *s, int timeout_ms)
 
 	if (poll(fds, 3, timeout_ms) <= 0)
 		return 0;
-	if (fds[0].revents && read(s->signal_fd, &info, sizeof(info)) > 0)
+	if (fds[0].revents && read(s->signal_fd, &info, sizeof(info)) > 0 &&
+	    !is_echo(s, (pid_t)info.ssi_pid))
 		got |= GOT_SIGNAL;
 	if (fds[1].revents)
 		got |= GOT_END;

@@ -42,8 +42,9 @@
 
 struct supervisor {
 	const struct supervised *how;
-	char program[PATH_MAX];
-	sigset_t before; /* the signal mask that workers begin with */
+	char program[PATH_MAX]; /* as it is installed */
+	bool own;		/* that one did not begin: take the file that this process runs */
+	sigset_t before;	/* the signal mask that workers begin with */
 	int signal_fd, table_fd, arguments_fd;
 	int fuse_fd; /* -1: nothing to go on with */
 	uint32_t restarts;
@@ -116,7 +117,7 @@ static _Noreturn void next_worker(struct supervisor *s, int socket)
 		 s->arguments_fd, s->fuse_fd);
 	/* A fault point that a test asked for struck the worker before. */
 	unsetenv("EPOCHFS_FAULT");
-	execv(s->program, argv);
+	execv(s->own ? "/proc/self/exe" : s->program, argv);
 	log_error("%s: %s", s->program, strerror(errno));
 	_exit(EXIT_FAILED);
 }
@@ -296,9 +297,11 @@ static bool another_follows(struct supervisor *s, pid_t pid, int status, bool be
 				    : "none could begin for a minute");
 		return false;
 	}
-	log_warn("%s: process %d %s; another one goes on", s->how->mountpoint, (int)pid, how);
-	if (!began)
+	log_warn("%s: process %d %s; another one goes on%s", s->how->mountpoint, (int)pid, how,
+		 began || s->own ? "" : ", of the release that mounted this");
+	if (!began && s->own)
 		usleep(PAUSE_MS * 1000);
+	s->own = !began;
 	return true;
 }
 
@@ -314,6 +317,7 @@ static int after_worker(struct supervisor *s, pid_t pid, int status)
 	if (planned && !s->stopping) {
 		log_info("%s: process %d ended to be started anew", s->how->mountpoint, (int)pid);
 		s->since_ns = clock_mono_ns();
+		s->own = false;
 		return -1;
 	}
 	return another_follows(s, pid, status, s->serves || WIFSIGNALED(status)) ? -1 : EXIT_FAILED;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mount -o supervise: this process keeps the connection to the kernel, and a worker, its child, serves the mount. A worker that dies is followed
- * by another, started from the program's file as it is then; so is one that ends for `epochfs restart`.
+ * by another, started from the program's file as it is then; so is one that ends for `epochfs restart`. Where that one cannot go on with the mount, the
+ * program that mounted it does.
  */
 #ifndef EPOCHFS_TOOLS_SUPERVISE_H
 #define EPOCHFS_TOOLS_SUPERVISE_H

@@ -512,6 +512,37 @@ def test_an_upgrade_is_a_restart(volume, tmp_path, monkeypatch):
     mnt.unmount()
 
 
+def test_an_upgrade_that_cannot_go_on_leaves_the_old_release(volume, tmp_path, monkeypatch):
+    program = tmp_path / "epochfs"
+    shutil.copy(BIN, program)
+    monkeypatch.setattr("conftest.BIN", os.fspath(program))
+    mnt = volume.mount(settle="1h")
+    with open(mnt.path / "f", "wb", 0) as f:
+        f.write(b"old")
+        (tmp_path / "new").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "new").chmod(0o755)
+        os.rename(tmp_path / "new", program)
+        restart(mnt)
+        f.write(b"new")
+    assert (mnt.path / "f").read_bytes() == b"oldnew"
+    assert mnt.log.read_text().count("of the release that mounted this") == 1
+    mnt.unmount()
+
+
+def test_a_signal_to_all_processes_is_one(mnt):
+    """As a service manager stops them: a second signal would not wait for open files."""
+    p = python("import sys\nf=open(sys.argv[1],'wb',0);f.write(b'half')\nprint('x',flush=True)\nsys.stdin.read()\nf.write(b'whole')", mnt.path / "f")
+    assert p.stdout.readline() == "x\n"
+    for pid in (worker(mnt), mnt.pid):
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: mnt.request("log")["epochs"] or (mnt.path / "f").exists(), "the mount to answer")
+    p.stdin.close()
+    assert p.wait(timeout=LIMIT) == 0
+    mnt.wait_end()
+    mnt.mount()
+    assert (mnt.path / "f").read_bytes() == b"halfwhole"
+
+
 def test_from_the_command_line(volume):
     """In the background, unmounted by the command: no process is left."""
     options = "supervise,cache-dir=%s,passthrough=%s" % (volume.cache, volume.options["passthrough"])
