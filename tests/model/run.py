@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs histories against a real mount and the model of it; shrinks what fails to a short script.
 
-    run.py [--seed N] [--histories 2000] [--first I] [--jobs 2] [--passthrough on|off|both]     EPOCHFS_BIN names the program
+    run.py [--seed N] [--histories 2000] [--first I] [--jobs 2] [--passthrough on|off|both] [--crashes some|all|none]   EPOCHFS_BIN names the program
     run.py --replay FILE [--times N]
 
 A history is made from the seed and its number, so one that failed is run again by --seed N --first I --histories 1. Of
@@ -33,8 +33,8 @@ BUSY = 0.4
 CACHES = [None, None, "8M"]  # small: what is durable is evicted
 
 
-def crashes(number):
-    return number % 10 in (3, 7)
+def has_crashes(number, which):
+    return which == "all" or which == "some" and number % 10 in (3, 7)
 
 
 class Runner:
@@ -45,6 +45,7 @@ class Runner:
         self.options = options
         self.say = say
         self.session = None
+        self.shrinking = SHRINKING
         self.mounts = 0
         self.operations = 0
         self.slowest = 0
@@ -88,9 +89,9 @@ class Runner:
     def count(self, _op, _result):
         self.operations += 1
 
-    def history(self, seed, number):
+    def history(self, seed, number, crashes="some"):
         """Runs one; True where it was right."""
-        alone = crashes(number) and not self.options.get("restarts")
+        alone = has_crashes(number, crashes) and not self.options.get("restarts")
         ops = generate("%s/%d" % (seed, number), alone, alone)
         more = {"cache_size": CACHES[number // ON_A_MOUNT % len(CACHES)]}
         text = self.attempt(ops, alone, **more)
@@ -98,7 +99,7 @@ class Runner:
             return True
         self.say("history %d of seed %s, passthrough=%s, failed: %s" % (number, seed, self.options["passthrough"], text))
         busy = self.slowest > BUSY
-        short, again = shrink(ops, lambda o: self.attempt(o, alone, **more), SHRINKING)
+        short, again = shrink(ops, lambda o: self.attempt(o, alone, **more), self.shrinking)
         if not again and busy:
             self.doubtful += 1
             self.say("it did not fail again, and the machine was too busy that time: not counted")
@@ -125,10 +126,11 @@ def run_some(args, job, passthrough):
     failed = 0
     with tempfile.TemporaryDirectory(prefix="epochfs-model-", ignore_cleanup_errors=True) as base:
         runner = Runner(base, {"passthrough": passthrough, "restarts": args.restarts}, lambda text: print(text, flush=True))
+        runner.shrinking = args.shrink
         for number in range(args.first + job, args.first + args.histories, args.jobs):
             if args.seconds and time.monotonic() > args.end:
                 break
-            failed += not runner.history(args.seed, number)
+            failed += not runner.history(args.seed, number, args.crashes)
             args.done = number
             if failed >= args.failures:
                 break
@@ -169,6 +171,8 @@ def parse():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0, help="stop after these; 0: when all are done")
     parser.add_argument("--failures", type=int, default=3, help="stop after so many")
+    parser.add_argument("--crashes", choices=["some", "all", "none"], default="some", help="in which histories the daemon is killed")
+    parser.add_argument("--shrink", type=float, default=SHRINKING, metavar="SECONDS", help="how long to shrink a history that failed")
     parser.add_argument("--passthrough", choices=["on", "off", "both"], default="both")
     parser.add_argument("--restarts", type=float, default=0, metavar="SHARE",
                         help="a supervised mount, whose worker dies before so many of the steps (0.1: a tenth)")
