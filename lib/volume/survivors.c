@@ -101,7 +101,7 @@ static int revive_old_locked(struct volume *vol, const struct handle_record *rec
 	int error = state_version_get(vol->state, record->version, &v);
 	struct body *b;
 
-	if (error || v.state == VERSION_STAGED)
+	if (error || v.state == VERSION_STAGED || v.body != record->body)
 		return error ? error : -ENOENT;
 	b = body_add_locked(vol, record->body, record->ino);
 	if (!b)
@@ -124,7 +124,7 @@ static int revive_body_locked(struct volume *vol, struct recovery *r,
 		*ret_body = b;
 		return error;
 	}
-	if (b || (staged && staged->ino != record->ino))
+	if (b || (staged && staged->ino != record->ino) || !S_ISREG(f.mode))
 		return -EUCLEAN;
 	if (staged)
 		error = revive_staged_locked(vol, r, staged, &f, record, &b);
