@@ -101,7 +101,7 @@ static int get_once(struct remote *r, const char *key, const struct span *s, str
 		return error;
 	/* It came to an end without a last segment: it was cut. What begins behind the end is no fault. */
 	damaged |= stored < s->stored && !ended && (stored || !s->first);
-	if (damaged && !pack)
+	if (damaged && !pack && plain)
 		memset(out->data + start, 0, plain);
 	plain = plain > s->skip ? plain - s->skip : 0;
 	plain = plain > s->len ? s->len : plain;
