@@ -107,7 +107,8 @@ int export_publish(const struct export *x, int dir, const char *temporary, const
 
 /*
  * Where files may be replaced: whether the one that has the name holds what the epoch's does, by its hashes; then it is kept, and has the
- * attributes of the epoch's now. False for one that is not ours to change, has names elsewhere, or user attributes that the epoch's has not.
+ * attributes of the epoch's now. False for one that is not ours to change, has names elsewhere (to root also where the
+ * epoch has links: one of them may be anybody's file, and would get the epoch's owner and mode), or user attributes that the epoch's has not.
  */
 bool export_keep(struct export *x, int dir, const struct tree_entry *e);
 

@@ -22,7 +22,8 @@ static bool may_be_kept(int fd, const struct tree_entry *e)
 	ssize_t len;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != e->size ||
-	    (st.st_uid != geteuid() && geteuid() != 0) || (st.st_nlink > 1 && !e->group))
+	    (st.st_uid != geteuid() && geteuid() != 0) ||
+	    (st.st_nlink > 1 && (!e->group || geteuid() == 0)))
 		return false;
 	len = flistxattr(fd, names, sizeof(names));
 	for (ssize_t at = 0; at < len; at += (ssize_t)strlen(names + at) + 1)

@@ -17,6 +17,7 @@ from conftest import BIN, LIMIT, SLOWNESS, MountError, run
 from crafted import BLOCK, CHAR, CHUNK, DIR, FIFO, LINK, ROOT, SYMLINK, Volume, entry, recipe, tree
 
 DAMAGED = 6
+NOBODY = 65534
 MEMORY_MB = 300  # of any command, and of the mount's process
 OBEYED_IN_JSON = re.compile("[\0-\x09\x0b-\x1f]")
 OBEYED = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -350,6 +351,22 @@ def test_an_export_gives_no_rights(volume, outside, once):
     assert os.lstat(asked / "linked").st_ino == os.lstat(asked / "linked-again").st_ino
     # An owner that nobody can be is no reason to leave the file to root with its owner's rights.
     assert not os.lstat(asked / "nobody").st_mode & FLAGS
+
+
+@root_only
+def test_an_export_into_what_others_prepared_changes_no_file_of_theirs(volume, outside, once):
+    """A name in the directory that is a link to somebody's file, with the content that the epoch has."""
+    v = Volume(volume.remote)
+    v.epoch(1, [entry(1, b"one", uid=NOBODY, gid=NOBODY, mode=0o666, group=1, data=b"safe"), entry(1, b"two", LINK, group=1)])
+    v.save()
+    out = volume.base / "out"
+    out.mkdir()
+    os.link(outside / "victim", out / "one")
+    before = os.stat(outside / "victim")
+    assert command("export", "--force", volume.remote, out)[0] == 0
+    after = os.stat(outside / "victim")
+    assert (after.st_uid, after.st_mode, after.st_nlink) == (before.st_uid, before.st_mode, 1)
+    assert os.stat(out / "one").st_uid == NOBODY and os.stat(out / "one").st_ino == os.stat(out / "two").st_ino != before.st_ino
 
 
 # ---- records, tags, leases: what is printed
