@@ -5,6 +5,7 @@
 #   CC=clang            another compiler (gcc 12 and clang 14 are checked)
 #   BUILD=dir           the build folder, `build` by default
 #   SAN=address|thread  AddressSanitizer + UBSan, or ThreadSanitizer, in $(BUILD)-asan, $(BUILD)-tsan
+#   DEBUG=1             the order of locks is checked (as with SAN), in $(BUILD)-debug
 #   WERROR=1            warnings are errors (the default where CI=true)
 #   ARGS=...            more arguments for the test runner of check-unit and check-mount
 #
@@ -51,12 +52,14 @@ san_thread      := -fsanitize=thread -fno-omit-frame-pointer
 san_fuzz        := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 san_afl         := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 san_coverage    := --coverage
+# These check the order of locks, too (lib/util/lock.h).
+lock_checks     := $(if $(filter address thread fuzz afl,$(SAN)),-DLOCK_CHECKS -DLOCK_CHECKS_STACK,$(if $(filter 1,$(DEBUG)),-DLOCK_CHECKS))
 ifneq ($(SAN),)
 ifeq ($(suffix_$(SAN)),)
 $(error SAN=$(SAN) is unknown: use address, thread, fuzz, afl or coverage)
 endif
 endif
-O := $(BUILD)$(suffix_$(SAN))
+O := $(BUILD)$(suffix_$(SAN))$(if $(filter 1,$(DEBUG)),-debug)
 MINUTES ?= 30
 RESULTS ?= $(O)/results
 
@@ -68,7 +71,7 @@ ifeq ($(WERROR),1)
 WARNINGS += -Werror
 endif
 DEFINES := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DFUSE_USE_VERSION=314 \
-	-DEPOCHFS_VERSION='"$(VERSION)"'
+	-DEPOCHFS_VERSION='"$(VERSION)"' $(lock_checks)
 ifeq ($(SAN),)
 HARDENING := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 else
@@ -313,7 +316,7 @@ uninstall: ## remove what install put there
 		$(DESTDIR)$(SBINDIR)/mount.epochfs
 
 clean: ## remove the build folders
-	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-afl $(BUILD)-coverage
+	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-afl $(BUILD)-coverage $(BUILD)-debug
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16

@@ -14,6 +14,7 @@
 #include "fs/passthrough.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/volume/control.h"
 
 #define REQUEST_MAX (1u << 20)
@@ -22,7 +23,7 @@
 #define OPEN_FLAGS (FOPEN_DIRECT_IO | (1u << 4))
 
 struct control {
-	pthread_mutex_t lock; /* guards all below; not held over a request, nor a reply */
+	struct mutex lock; /* guards all below; not held over a request, nor a reply */
 	struct buf request, response;
 	size_t given;		   /* of the response */
 	bool answered;		   /* the request was carried out; the next write begins another */
@@ -38,7 +39,7 @@ void control_free(struct control *c)
 		(void)fs_restart(c->restarts);
 	buf_free(&c->request);
 	buf_free(&c->response);
-	pthread_mutex_destroy(&c->lock);
+	mutex_destroy(&c->lock);
 	free(c);
 }
 
@@ -51,7 +52,7 @@ void control_file_open(fuse_req_t req, struct node *n)
 	if (f)
 		f->control = calloc(1, sizeof(*f->control));
 	if (f && f->control) {
-		pthread_mutex_init(&f->control->lock, NULL);
+		mutex_init(&f->control->lock, LOCK_FS_CONTROL);
 		r = reply_open(req, NULL, f, OPEN_FLAGS, 0);
 	} else {
 		reply_error(req, r);
@@ -156,9 +157,9 @@ static int answer_locked(fuse_req_t req, struct control *c)
 	if (c->answered || !c->request.len)
 		return 0;
 	c->running = true;
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	r = carry_out(req, c, &response);
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	c->running = false;
 	if (r < 0)
 		return r;

@@ -4,11 +4,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/parse.h"
 
 struct name {
@@ -19,7 +19,7 @@ struct name {
 };
 
 struct epoch_names {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	uint64_t last_id; /* guarded by lock */
 	struct name *first;
 };
@@ -30,7 +30,7 @@ int epochs_names_new(struct epoch_names **ret_names)
 
 	if (!names)
 		return -ENOMEM;
-	pthread_mutex_init(&names->lock, NULL);
+	mutex_init(&names->lock, LOCK_FS_EPOCH_NAMES);
 	*ret_names = names;
 	return 0;
 }
@@ -44,7 +44,7 @@ void epochs_names_free(struct epoch_names *names)
 
 		names->first = n->next;
 	}
-	pthread_mutex_destroy(&names->lock);
+	mutex_destroy(&names->lock);
 	free(names);
 }
 

@@ -3,14 +3,14 @@
 #include "fs/epochs_views.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 #define VIEWS_MAX 64
 
 struct epochs_views {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	unsigned waiting[VIEWS_MAX]; /* guarded by lock */
 };
 
@@ -20,7 +20,7 @@ int epochs_views_new(struct epochs_views **ret_views)
 
 	if (!v)
 		return -ENOMEM;
-	pthread_mutex_init(&v->lock, NULL);
+	mutex_init(&v->lock, LOCK_FS_EPOCH_VIEWS);
 	*ret_views = v;
 	return 0;
 }
@@ -29,7 +29,7 @@ void epochs_views_free(struct epochs_views *v)
 {
 	if (!v)
 		return;
-	pthread_mutex_destroy(&v->lock);
+	mutex_destroy(&v->lock);
 	free(v);
 }
 

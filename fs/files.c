@@ -14,6 +14,7 @@
 #include "fs/passthrough.h"
 #include "fs/torn_files.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define ROW_BITS 18
@@ -21,7 +22,7 @@
 _Static_assert(TABLE_FILES == 1u << ROW_BITS, "a row's number fits");
 
 struct files {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct file **by_row; /* TABLE_FILES, sparse; each read without the lock */
 	/* All below is guarded by lock. */
 	struct file *all;
@@ -43,7 +44,7 @@ int files_new(const struct fs_life *life, struct files **ret_files)
 		free(files);
 		return -ENOMEM;
 	}
-	pthread_mutex_init(&files->lock, NULL);
+	mutex_init(&files->lock, LOCK_FS_FILES);
 	files->rows.max = TABLE_FILES;
 	files->opened = life ? life->table.start->last_open : 0;
 	*ret_files = files;
@@ -56,7 +57,7 @@ void files_free(struct files *files)
 		return;
 	munmap(files->by_row, TABLE_FILES * sizeof(struct file *));
 	table_rows_free(&files->rows);
-	pthread_mutex_destroy(&files->lock);
+	mutex_destroy(&files->lock);
 	free(files);
 }
 
@@ -189,13 +190,13 @@ int file_wake(struct fs_mount *m, struct file *f)
 				  : torn_file_fd(m, f->node, &fd);
 	if (r < 0)
 		return r == -ENOENT ? -EIO : r;
-	pthread_mutex_lock(&m->files->lock);
+	mutex_lock(&m->files->lock);
 	if (f->asleep && f->kind == FILE_EPOCH)
 		f->content = steal_ptr(content);
 	else if (f->asleep)
 		f->fd = steal_fd(&fd);
 	__atomic_store_n(&f->asleep, false, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&m->files->lock);
+	mutex_unlock(&m->files->lock);
 	if (content)
 		content_put(content);
 	cleanup_close_fn(&fd);

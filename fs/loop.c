@@ -10,6 +10,7 @@
 #include "fs/opcodes.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 
@@ -48,7 +49,7 @@ struct loop {
 	struct fs_mount *m;
 	int ended_fd;
 	pthread_t watch;
-	pthread_mutex_t lock;
+	struct mutex lock;
 	/* All below is guarded by lock. */
 	pthread_cond_t role_free;  /* the reader's role is to be had, or the loop ended */
 	pthread_cond_t close_done; /* a RELEASE is done */
@@ -80,7 +81,7 @@ int loop_new(struct fs_mount *m, struct loop **ret_loop)
 		return -errno;
 	}
 	l->m = m;
-	pthread_mutex_init(&l->lock, NULL);
+	mutex_init(&l->lock, LOCK_FS_LOOP);
 	pthread_cond_init(&l->role_free, NULL);
 	pthread_cond_init(&l->close_done, NULL);
 	cond_init_mono(&l->gone);
@@ -98,7 +99,7 @@ void loop_free(struct loop *l)
 	pthread_cond_destroy(&l->gone);
 	pthread_cond_destroy(&l->close_done);
 	pthread_cond_destroy(&l->role_free);
-	pthread_mutex_destroy(&l->lock);
+	mutex_destroy(&l->lock);
 	close(l->ended_fd);
 	free(l);
 }
@@ -162,7 +163,7 @@ void loop_wait_closes(void)
 
 	SCOPED_LOCK(&l->lock);
 	while (!closes_done_locked(l, self->closes))
-		pthread_cond_wait(&l->close_done, &l->lock);
+		cond_wait(&l->close_done, &l->lock);
 }
 
 /* Whether it is likely to be answered in a moment, from the local state: then the reader does. */
@@ -225,7 +226,7 @@ static bool take_role(struct worker *w)
 		if (l->idle >= THREADS_IDLE)
 			return false;
 		l->idle++;
-		pthread_cond_wait(&l->role_free, &l->lock);
+		cond_wait(&l->role_free, &l->lock);
 		l->idle--;
 	}
 	if (l->ended || l->stopping)
@@ -293,7 +294,7 @@ static void *watch_main(void *arg)
 	while (!l->ended) {
 		if (quiet > WATCH_QUIET) {
 			l->watch_sleeps = true;
-			pthread_cond_wait(&l->watch_wake, &l->lock);
+			cond_wait(&l->watch_wake, &l->lock);
 			l->watch_sleeps = false;
 			quiet = 0;
 		} else {
@@ -346,7 +347,7 @@ static void before_request(struct worker *w)
 	if (is_gated && !closes_done_locked(l, w->closes)) {
 		give_role_locked(w);
 		while (!closes_done_locked(l, w->closes))
-			pthread_cond_wait(&l->close_done, &l->lock);
+			cond_wait(&l->close_done, &l->lock);
 	} else if (!is_quick(l->m, &head)) {
 		give_role_locked(w);
 	}
@@ -421,7 +422,7 @@ static void join_workers(struct loop *l)
 {
 	SCOPED_LOCK(&l->lock);
 	while (l->threads)
-		pthread_cond_wait(&l->gone, &l->lock);
+		cond_wait(&l->gone, &l->lock);
 	join_ended_locked(l);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "lib/format/tree.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 #define BUCKETS_LEAST 256
 
@@ -177,7 +178,7 @@ int nodes_new(const struct node_key *root, const struct table *table, struct nod
 
 	if (!t)
 		return -ENOMEM;
-	pthread_mutex_init(&t->lock, NULL);
+	mutex_init(&t->lock, LOCK_FS_NODES);
 	pthread_cond_init(&t->io_changed, NULL);
 	t->buckets = BUCKETS_LEAST;
 	t->table = table;
@@ -212,7 +213,7 @@ void nodes_free(struct nodes *t)
 	free(t->by_key);
 	table_rows_free(&t->rows);
 	pthread_cond_destroy(&t->io_changed);
-	pthread_mutex_destroy(&t->lock);
+	mutex_destroy(&t->lock);
 	free(t);
 }
 
@@ -257,13 +258,13 @@ void nodes_forget(struct nodes *t, uint64_t id, uint64_t count)
 	struct tree *tree = NULL;
 	struct node *n;
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	n = nodes_find_locked(t, id);
 	if (n) {
 		node_set_lookups_locked(n, n->lookups - (count < n->lookups ? count : n->lookups));
 		tree = drop_locked(t, n);
 	}
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	tree_unref(tree);
 }
 
@@ -301,10 +302,10 @@ void nodes_unpin(struct nodes *t, struct node *n)
 {
 	struct tree *tree;
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	n->pins--;
 	tree = drop_locked(t, n);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	tree_unref(tree);
 }
 
@@ -318,13 +319,13 @@ struct tree *nodes_set_tree(struct nodes *t, struct node *root, struct tree *tre
 {
 	struct tree *spare = NULL, *kept;
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	if (root->tree)
 		spare = tree;
 	else
 		root->tree = tree;
 	kept = root->tree;
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	tree_unref(spare);
 	return kept;
 }
@@ -334,7 +335,7 @@ void nodes_io_begin(struct nodes *t, struct node *n)
 	SCOPED_LOCK(&t->lock);
 	n->opens++;
 	while (n->io_changing)
-		pthread_cond_wait(&t->io_changed, &t->lock);
+		cond_wait(&t->io_changed, &t->lock);
 	n->io_changing = true;
 }
 
@@ -351,7 +352,7 @@ void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id)
 	SCOPED_LOCK(&t->lock);
 	*ret_backing_id = 0;
 	while (n->io_changing)
-		pthread_cond_wait(&t->io_changed, &t->lock);
+		cond_wait(&t->io_changed, &t->lock);
 	if (--n->opens)
 		return;
 	if (n->io == IO_PASSTHROUGH)

@@ -6,11 +6,12 @@
 #include <pthread.h>
 #include "fs/node.h"
 #include "fs/table.h"
+#include "lib/util/lock.h"
 
 #define NODE_ROOT_ID 1
 
 struct nodes {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t io_changed;
 	/* All below is guarded by lock. */
 	struct node **by_id, **by_key;

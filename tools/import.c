@@ -10,6 +10,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/memory.h"
 #include "lib/util/parse.h"
 #include "lib/util/thread.h"
@@ -23,8 +24,8 @@
 /* Shows how it goes, and takes the signals that end it: an import gives its lease back. */
 struct attendant {
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards imp */
-	struct import *imp;   /* NULL: not open yet, or closed */
+	struct mutex lock;  /* guards imp */
+	struct import *imp; /* NULL: not open yet, or closed */
 	struct progress bar;
 	atomic_bool interrupted, ends;
 };
@@ -84,7 +85,7 @@ static int attendant_start(struct attendant *a)
 
 	ending_signals(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	pthread_mutex_init(&a->lock, NULL);
+	mutex_init(&a->lock, LOCK_TOOL_IMPORT);
 	a->bar.label = "importing";
 	return thread_start(&a->thread, NULL, attend, a);
 }
@@ -99,7 +100,7 @@ static void attendant_stop(struct attendant *a)
 {
 	atomic_store(&a->ends, true);
 	pthread_join(a->thread, NULL);
-	pthread_mutex_destroy(&a->lock);
+	mutex_destroy(&a->lock);
 	progress_end(&a->bar);
 }
 

@@ -15,6 +15,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -43,7 +44,7 @@ struct warming {
 	uint64_t total;
 
 	/* Guards the rest, and the files. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t changed;
 	size_t next;	  /* the file of the next part */
 	unsigned workers; /* that have not ended */
@@ -241,19 +242,19 @@ static void *work(void *arg)
 	struct warm_file *f;
 	uint64_t offset, len;
 
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	while (take_part_locked(w, &f, &offset, &len)) {
 		char message[256];
 		int error;
 
-		pthread_mutex_unlock(&w->lock);
+		mutex_unlock(&w->lock);
 		error = fetch_part(w, f, offset, len, message, sizeof(message));
-		pthread_mutex_lock(&w->lock);
+		mutex_lock(&w->lock);
 		end_part_locked(w, f, len, error, message);
 	}
 	w->workers--;
 	pthread_cond_signal(&w->changed);
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	return NULL;
 }
 
@@ -278,18 +279,18 @@ static int fetch(struct warming *w)
 	pthread_t threads[WORKERS];
 	unsigned started = 0;
 
-	pthread_mutex_init(&w->lock, NULL);
+	mutex_init(&w->lock, LOCK_TOOL_WARM);
 	cond_init_mono(&w->changed);
-	pthread_mutex_lock(&w->lock);
+	mutex_lock(&w->lock);
 	while (started < WORKERS && !pthread_create(&threads[started], NULL, work, w))
 		started++;
 	w->workers = started;
-	pthread_mutex_unlock(&w->lock);
+	mutex_unlock(&w->lock);
 	show_until_done(w);
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 	pthread_cond_destroy(&w->changed);
-	pthread_mutex_destroy(&w->lock);
+	mutex_destroy(&w->lock);
 	return started ? EXIT_DONE : cli_error(EXIT_FAILED, "no thread can be started");
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define RENEW_BEFORE_NS	 (300 * NS_PER_S)
@@ -15,7 +16,7 @@
 struct credentials_cache {
 	credentials_fetch_fn *fetch;
 	void *arg;
-	pthread_mutex_t lock; /* guards what follows; not held while fetching */
+	struct mutex lock; /* guards what follows; not held while fetching */
 	pthread_cond_t fetched;
 	bool fetching;
 	unsigned failures; /* fetches that failed */
@@ -69,10 +70,11 @@ int credentials_cache_new(credentials_fetch_fn *fetch, void *arg,
 		return -ENOMEM;
 	c->fetch = fetch;
 	c->arg = arg;
-	if (pthread_mutex_init(&c->lock, NULL) != 0 || pthread_cond_init(&c->fetched, NULL) != 0) {
+	if (pthread_cond_init(&c->fetched, NULL) != 0) {
 		free(c);
 		return -ENOMEM;
 	}
+	mutex_init(&c->lock, LOCK_REMOTE_CREDENTIALS);
 	*ret_cache = c;
 	return 0;
 }
@@ -83,7 +85,7 @@ void credentials_cache_free(struct credentials_cache *cache)
 		return;
 	credentials_free(&cache->now);
 	pthread_cond_destroy(&cache->fetched);
-	pthread_mutex_destroy(&cache->lock);
+	mutex_destroy(&cache->lock);
 	free(cache);
 }
 
@@ -113,9 +115,9 @@ static int fetch_locked(struct credentials_cache *c)
 	int r;
 
 	c->fetching = true;
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	r = c->fetch(c->arg, &fetched);
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	c->fetching = false;
 	if (r == 0) {
 		keep_locked(c, &fetched);
@@ -140,7 +142,7 @@ int credentials_get(struct credentials_cache *cache, struct credentials *ret_cre
 
 	failures = cache->failures;
 	while (cache->fetching && expired_locked(cache) && failures == cache->failures)
-		pthread_cond_wait(&cache->fetched, &cache->lock);
+		cond_wait(&cache->fetched, &cache->lock);
 	/* What failed for the one who fetched while we waited would fail for us. */
 	if (failures != cache->failures && expired_locked(cache))
 		return cache->last_failure;

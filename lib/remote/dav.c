@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define HOPS_MAX	 3 /* to other hosts */
@@ -417,7 +418,7 @@ static void dav_release(struct remote *remote)
 	for (size_t i = 0; i < d->folder_count; i++)
 		free(d->folders[i]);
 	free(d->folders);
-	pthread_mutex_destroy(&d->lock);
+	mutex_destroy(&d->lock);
 }
 
 static const struct remote_ops dav_ops = {
@@ -478,7 +479,7 @@ int remote_dav_open(const struct remote_url *url, const char *text,
 		free(d);
 		return r;
 	}
-	pthread_mutex_init(&d->lock, NULL);
+	mutex_init(&d->lock, LOCK_REMOTE_DAV);
 	r = open_engines(d, limits);
 	if (r == -EINVAL)
 		r = remote_open_reason(r,

@@ -3,11 +3,11 @@
 #ifndef EPOCHFS_REMOTE_DAV_H
 #define EPOCHFS_REMOTE_DAV_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include "lib/remote/dav_list.h"
 #include "lib/remote/dav_url.h"
 #include "lib/remote/http.h"
+#include "lib/util/lock.h"
 
 /*
  * An object is a resource, its key the path below the URL's; a folder of keys is a collection. What
@@ -34,7 +34,7 @@ struct dav {
 	atomic_bool swept;	     /* stale temporaries were removed */
 	atomic_int placement;	     /* enum dav_placement */
 	atomic_int create;	     /* enum dav_create_means */
-	pthread_mutex_t lock;	     /* guards the two below; nothing else is locked under it */
+	struct mutex lock;	     /* guards the two below; nothing else is locked under it */
 	char **folders;		     /* that are there, as far as we know */
 	size_t folder_count;
 };

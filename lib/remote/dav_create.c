@@ -165,20 +165,20 @@ static void give_lock(struct dav *d, const char *token)
 
 /* ---- either */
 
-struct mutex {
+struct dav_mutex {
 	struct dav *d;
 	bool lock;
 	char token[HTTP_LOCK_TOKEN_MAX];
 	int64_t taken_ns; /* before it was asked for */
 };
 
-static int mutex_try(struct mutex *m)
+static int mutex_try(struct dav_mutex *m)
 {
 	m->taken_ns = clock_mono_ns();
 	return m->lock ? take_lock(m->d, m->token) : take_collection(m->d, MUTEX);
 }
 
-static void mutex_give(struct mutex *m)
+static void mutex_give(struct dav_mutex *m)
 {
 	if (m->lock)
 		give_lock(m->d, m->token);
@@ -197,7 +197,7 @@ static int check_absent(struct dav *d, const char *key)
 }
 
 /* Takes the mutex, or -EEXIST as soon as the object is there. */
-static int mutex_take(struct mutex *m, const char *key)
+static int mutex_take(struct dav_mutex *m, const char *key)
 {
 	int64_t began = clock_mono_ns(), wait_ns = WAIT_FIRST;
 	struct sight mutex = {0}, expiring = {0};
@@ -230,7 +230,7 @@ static int mutex_take(struct mutex *m, const char *key)
 }
 
 /* With the mutex held: the object is absent, so place it. */
-static int place(struct mutex *m, const char *temp, const char *key)
+static int place(struct dav_mutex *m, const char *temp, const char *key)
 {
 	int r = check_absent(m->d, key);
 
@@ -244,7 +244,7 @@ static int place(struct mutex *m, const char *temp, const char *key)
 static int create_under_mutex(struct dav *d, bool lock, const char *key, const void *data,
 			      size_t len)
 {
-	struct mutex m = {.d = d, .lock = lock};
+	struct dav_mutex m = {.d = d, .lock = lock};
 	char temp[DAV_TEMP_MAX];
 	int r = check_absent(d, key);
 

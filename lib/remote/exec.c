@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The remote that is a program: exec.h has the protocol. */
 #include "lib/remote/exec.h"
+#include "lib/util/lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,10 +79,10 @@ static int abilities(struct exec *e, struct exec_abilities *ret_can)
 	bool asked;
 	int code;
 
-	pthread_mutex_lock(&e->lock);
+	mutex_lock(&e->lock);
 	asked = e->asked;
 	can = e->can;
-	pthread_mutex_unlock(&e->lock);
+	mutex_unlock(&e->lock);
 	if (!asked) {
 		code = exec_run(e, &verb, said);
 		if (code < 0 && code != -EFBIG)
@@ -307,10 +308,10 @@ static int exec_check_create(struct remote *r, enum remote_create *ret_create)
 	bool kept = false, tried;
 	int error;
 
-	pthread_mutex_lock(&e->lock);
+	mutex_lock(&e->lock);
 	tried = e->tried;
 	*ret_create = e->create;
-	pthread_mutex_unlock(&e->lock);
+	mutex_unlock(&e->lock);
 	if (tried)
 		return 0;
 	error = abilities(e, &can);

@@ -6,6 +6,7 @@
 #include "lib/remote/exec_answer.h"
 #include "lib/remote/exec_words.h"
 #include "lib/remote/remote_ops.h"
+#include "lib/util/lock.h"
 
 /*
  * `exec:PROGRAM ARGS`. exec_words.h says how the words part; no %XX is decoded. PROGRAM is a path
@@ -62,7 +63,7 @@ struct exec {
 	const char *program; /* its name, for messages */
 	int64_t total_timeout_ns;
 	unsigned connections;
-	pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
+	struct mutex lock;    /* guards what follows; nothing else is locked under it */
 	pthread_cond_t freed; /* a run has ended */
 	unsigned running;
 	bool asked; /* `can` is known */

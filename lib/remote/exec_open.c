@@ -5,13 +5,14 @@
 #include "lib/remote/exec.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 
 #define DEFAULT_TOTAL_TIMEOUT (600 * NS_PER_S)
 
 static void exec_free(struct exec *e)
 {
 	pthread_cond_destroy(&e->freed);
-	pthread_mutex_destroy(&e->lock);
+	mutex_destroy(&e->lock);
 	exec_words_free(e->words);
 }
 
@@ -47,12 +48,9 @@ int remote_exec_open(const struct remote_url *url, const char *text,
 	(void)url; /* a `?` is the program's own */
 	if (!e)
 		return -ENOMEM;
-	if (pthread_mutex_init(&e->lock, NULL) != 0)
+	if (cond_init_mono(&e->freed) < 0)
 		return -ENOMEM;
-	if (cond_init_mono(&e->freed) < 0) {
-		pthread_mutex_destroy(&e->lock);
-		return -ENOMEM;
-	}
+	mutex_init(&e->lock, LOCK_REMOTE_EXEC);
 	error = exec_init(e, text, limits);
 	if (!error)
 		error = remote_init(&e->base, &exec_ops, text, NULL);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "lib/remote/remote_ops.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 void place_close(struct place *p)
@@ -159,9 +160,9 @@ int tree_find(struct tree *t, const char *key, struct place *p)
 {
 	int r;
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	r = enter_root_locked(t, false, p);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	if (r < 0)
 		return r;
 	r = walk(key, false, p);
@@ -174,11 +175,11 @@ int tree_make(struct tree *t, const char *key, struct place *p)
 {
 	int r;
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	r = enter_root_locked(t, true, p);
 	if (r == 0)
 		r = walk(key, true, p);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	if (r == -ENOENT)
 		return -EIO;
 	return r < 0 ? tree_error(t, -r) : 0;
@@ -209,16 +210,15 @@ int tree_init(struct tree *t, char *path)
 	int r;
 
 	*t = (struct tree){.path = path, .root = -1};
-	if (pthread_mutex_init(&t->lock, NULL) != 0)
-		return -ENOMEM;
-	pthread_mutex_lock(&t->lock);
+	mutex_init(&t->lock, LOCK_REMOTE_FILE_TREE);
+	mutex_lock(&t->lock);
 	r = open_root_locked(t);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	if (r == -ENOENT)
 		r = check_above(path);
 	if (r == 0)
 		return 0;
-	pthread_mutex_destroy(&t->lock);
+	mutex_destroy(&t->lock);
 	if (r == -ENAMETOOLONG || r == -ELOOP)
 		return -EINVAL;
 	return r == -ENOTDIR ? r : remote_errno_of(-r);
@@ -228,6 +228,6 @@ void tree_release(struct tree *t)
 {
 	if (t->root >= 0)
 		close(t->root);
-	pthread_mutex_destroy(&t->lock);
+	mutex_destroy(&t->lock);
 	free(t->path);
 }

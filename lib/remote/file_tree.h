@@ -5,10 +5,10 @@
 #define EPOCHFS_REMOTE_FILE_TREE_H
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 #define TREE_DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
@@ -29,7 +29,7 @@ struct tree {
 	char *path; /* of the root: absolute, without a `/` at the end unless that is all */
 	/* Guards what follows, and is held while directories are made, so that nobody returns with
 	 * an object in one whose own name is not yet on disk. Nothing else is locked under it. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	int root;  /* -1: not open */
 	bool seen; /* the root has been there */
 	ino_t ino;

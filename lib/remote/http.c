@@ -84,12 +84,8 @@ static int init(struct http *h, const struct http_config *config)
 
 	if (r < 0)
 		return r;
-	r = http_rate_init(&h->up, config->limits.upload_rate);
-	if (r < 0)
-		goto no_up;
-	r = http_rate_init(&h->down, config->limits.download_rate);
-	if (r < 0)
-		goto no_down;
+	http_rate_init(&h->up, config->limits.upload_rate);
+	http_rate_init(&h->down, config->limits.download_rate);
 	r = http_proxy_init(&h->proxy);
 	if (r < 0)
 		goto no_proxy;
@@ -99,9 +95,7 @@ static int init(struct http *h, const struct http_config *config)
 	http_proxy_free(&h->proxy);
 no_proxy:
 	http_rate_destroy(&h->down);
-no_down:
 	http_rate_destroy(&h->up);
-no_up:
 	config_free(&h->config);
 	return r;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define LOOK_NS	  (50 * NS_PER_MS) /* between looks whether the owner is cancelled */
@@ -16,7 +17,7 @@ static void share_lock(CURL *easy, curl_lock_data data, curl_lock_access access,
 
 	(void)easy;
 	(void)access;
-	pthread_mutex_lock(&p->share_locks[data]);
+	mutex_lock(&p->share_locks[data]);
 }
 
 static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
@@ -24,7 +25,7 @@ static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
 	struct http_pool *p = arg;
 
 	(void)easy;
-	pthread_mutex_unlock(&p->share_locks[data]);
+	mutex_unlock(&p->share_locks[data]);
 }
 
 static int share_new(struct http_pool *p)
@@ -48,15 +49,11 @@ static int share_new(struct http_pool *p)
 int http_pool_init(struct http_pool *p, unsigned most)
 {
 	*p = (struct http_pool){.most = most, .allowed = most};
-	if (pthread_mutex_init(&p->lock, NULL) != 0)
+	if (cond_init_mono(&p->freed) < 0)
 		return -ENOMEM;
-	if (cond_init_mono(&p->freed) < 0) {
-		pthread_mutex_destroy(&p->lock);
-		return -ENOMEM;
-	}
-	/* With default attributes these cannot fail on Linux. */
+	mutex_init(&p->lock, LOCK_HTTP_POOL);
 	for (int i = 0; i < CURL_LOCK_DATA_LAST; i++)
-		pthread_mutex_init(&p->share_locks[i], NULL);
+		mutex_init(&p->share_locks[i], LOCK_HTTP_SHARE);
 	if (share_new(p) == 0)
 		return 0;
 	http_pool_destroy(p);
@@ -83,9 +80,9 @@ void http_pool_destroy(struct http_pool *p)
 	if (p->share)
 		curl_share_cleanup(p->share);
 	for (int i = 0; i < CURL_LOCK_DATA_LAST; i++)
-		pthread_mutex_destroy(&p->share_locks[i]);
+		mutex_destroy(&p->share_locks[i]);
 	pthread_cond_destroy(&p->freed);
-	pthread_mutex_destroy(&p->lock);
+	mutex_destroy(&p->lock);
 }
 
 static struct http_slot *slot_new(struct http_pool *p)

@@ -6,6 +6,7 @@
 #include <curl/curl.h>
 #include <pthread.h>
 #include "lib/remote/remote_ops.h"
+#include "lib/util/lock.h"
 
 /*
  * A slot is a curl handle with what it keeps between requests: its connection. Each has a multi
@@ -33,8 +34,8 @@ enum http_outcome {
  */
 struct http_pool {
 	CURLSH *share; /* names and TLS sessions, for all slots */
-	pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
-	pthread_mutex_t lock; /* guards what follows; the share's locks are never taken under it */
+	struct mutex share_locks[CURL_LOCK_DATA_LAST];
+	struct mutex lock; /* guards what follows; the share's locks are never taken under it */
 	pthread_cond_t freed;
 	unsigned most;
 	unsigned allowed;

@@ -5,20 +5,21 @@
 #include <errno.h>
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 
 #define SAVED_NS  (100 * NS_PER_MS)
 #define LEAST_LEN 512
 
-int http_rate_init(struct http_rate *r, uint64_t rate)
+void http_rate_init(struct http_rate *r, uint64_t rate)
 {
 	r->rate = rate;
 	r->paid_at_ns = 0;
-	return pthread_mutex_init(&r->lock, NULL) == 0 ? 0 : -ENOMEM;
+	mutex_init(&r->lock, LOCK_HTTP_RATE);
 }
 
 void http_rate_destroy(struct http_rate *r)
 {
-	pthread_mutex_destroy(&r->lock);
+	mutex_destroy(&r->lock);
 }
 
 int64_t http_rate_take(struct http_rate *r, size_t bytes, int64_t now_ns)

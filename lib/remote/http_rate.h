@@ -3,9 +3,9 @@
 #ifndef EPOCHFS_REMOTE_HTTP_RATE_H
 #define EPOCHFS_REMOTE_HTTP_RATE_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/util/lock.h"
 
 /*
  * A token bucket, kept as the moment at which all bytes taken so far have been paid for. Who takes
@@ -14,12 +14,11 @@
  */
 struct http_rate {
 	uint64_t rate; /* bytes a second; 0: no limit; never changed */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	int64_t paid_at_ns; /* monotonic; guarded by `lock` */
 };
 
-/* 0 or -ENOMEM. */
-int http_rate_init(struct http_rate *r, uint64_t rate);
+void http_rate_init(struct http_rate *r, uint64_t rate);
 void http_rate_destroy(struct http_rate *r);
 /* Takes `bytes` at the time `now_ns`: how long to wait before they are moved, in ns. */
 int64_t http_rate_take(struct http_rate *r, size_t bytes, int64_t now_ns);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 struct object {
 	char *key;
@@ -17,7 +18,7 @@ struct store {
 	struct store *next;
 	unsigned users; /* guarded by stores_lock */
 	char *name;
-	pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
+	struct mutex lock; /* guards what follows; nothing else is locked under it */
 	struct object *objects;
 	size_t count;
 	size_t cap;
@@ -29,7 +30,7 @@ struct memory {
 };
 
 /* The stores of this process: global, because sharing by name is what this kind is for. */
-static pthread_mutex_t stores_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex stores_lock = MUTEX_INITIALIZER(LOCK_REMOTE_MEMORY_ALL);
 static struct store *stores;
 
 static struct store *store_of(struct remote *r)
@@ -222,7 +223,7 @@ static void store_free(struct store *s)
 		object_free(&s->objects[i]);
 	free(s->objects);
 	free(s->name);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 }
 
@@ -257,11 +258,11 @@ static struct store *store_join(const char *name)
 	if (!s)
 		return NULL;
 	s->name = strdup(name);
-	if (!s->name || pthread_mutex_init(&s->lock, NULL) != 0) {
-		free(s->name);
+	if (!s->name) {
 		free(s);
 		return NULL;
 	}
+	mutex_init(&s->lock, LOCK_REMOTE_MEMORY);
 	s->users = 1;
 	s->next = stores;
 	stores = s;

@@ -8,6 +8,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define COMPONENT_MAX 255
@@ -99,11 +100,12 @@ int remote_init(struct remote *r, const struct remote_ops *ops, const char *name
 	r->name = strdup(text);
 	if (!r->name)
 		return -ENOMEM;
-	if (pthread_mutex_init(&r->sleep_lock, NULL) != 0 || cond_init_mono(&r->wake) < 0 ||
-	    pthread_mutex_init(&r->reason_lock, NULL) != 0) {
+	if (cond_init_mono(&r->wake) < 0) {
 		free(r->name);
 		return -ENOMEM;
 	}
+	mutex_init(&r->sleep_lock, LOCK_REMOTE_SLEEP);
+	mutex_init(&r->reason_lock, LOCK_REMOTE_REASON);
 	r->ops = ops;
 	r->inner = inner;
 	r->is_none = inner && inner->is_none;
@@ -127,8 +129,8 @@ void remote_close(struct remote *r)
 		r->ops->release(r);
 	remote_close(r->inner);
 	pthread_cond_destroy(&r->wake);
-	pthread_mutex_destroy(&r->sleep_lock);
-	pthread_mutex_destroy(&r->reason_lock);
+	mutex_destroy(&r->sleep_lock);
+	mutex_destroy(&r->reason_lock);
 	free(r->name);
 	free(r);
 }
@@ -143,9 +145,11 @@ bool remote_is_none(const struct remote *r)
 	return r->is_none;
 }
 
-/* Before an operation: may it start? */
+/* Before an operation: may it start? It takes as long as the network does: nobody else may have to
+ * wait for a lock meanwhile. */
 static int check_call(struct remote *r, bool name_valid)
 {
+	lock_none_held(LOCK_REMOTE_FIRST, "an operation of the remote");
 	if (!name_valid)
 		return -EINVAL;
 	return atomic_load(&r->cancelled) ? -ECANCELED : 0;

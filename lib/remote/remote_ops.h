@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include "lib/remote/remote.h"
 #include "lib/remote/remote_url.h"
+#include "lib/util/lock.h"
 
 /*
  * The operations of one kind, with the meaning of the remote_* functions of the same name. remote.c
@@ -53,10 +54,10 @@ struct remote {
 	_Atomic int64_t not_before_ns;
 	/* Guards nothing but the sleep: taken to wait on `wake` and to change `cancelled`, last in
 	 * every order. */
-	pthread_mutex_t sleep_lock;
+	struct mutex sleep_lock;
 	pthread_cond_t wake;
 	/* Guards the two below; nothing else is locked under it. */
-	pthread_mutex_t reason_lock;
+	struct mutex reason_lock;
 	int reason_error; /* the error that `reason` was given with; 0: none yet */
 	char reason[REMOTE_REASON_MAX];
 };

@@ -7,6 +7,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define FIRST_WAIT_NS	 (100 * NS_PER_MS)
@@ -18,7 +19,7 @@
 struct retry {
 	struct remote base;
 	struct remote_retry_policy policy; /* never changed once made */
-	pthread_mutex_t lock; /* guards what follows; nothing else is locked under it */
+	struct mutex lock; /* guards what follows; nothing else is locked under it */
 	struct remote_state state;
 	bool told; /* the log has a line on the failures that go on now */
 };
@@ -66,14 +67,14 @@ static void note_failure(const struct call *c, int err)
 	int64_t now = clock_wall_ns();
 	bool tell;
 
-	pthread_mutex_lock(&rt->lock);
+	mutex_lock(&rt->lock);
 	if (rt->state.failures++ == 0)
 		rt->state.failing_since_ns = now;
 	rt->state.last_failure_ns = now;
 	rt->state.last_error = err;
 	tell = !rt->told && now - rt->state.failing_since_ns >= TELL_AFTER_NS;
 	rt->told |= tell;
-	pthread_mutex_unlock(&rt->lock);
+	mutex_unlock(&rt->lock);
 	if (tell)
 		log_warn("%s: %s %s: %s", rt->base.name, c->what, c->key, strerror(-err));
 }
@@ -84,13 +85,13 @@ static void note_success(const struct call *c)
 	uint64_t failures;
 	bool told;
 
-	pthread_mutex_lock(&rt->lock);
+	mutex_lock(&rt->lock);
 	failures = rt->state.failures;
 	told = rt->told;
 	rt->told = false;
 	rt->state.failures = 0;
 	rt->state.failing_since_ns = 0;
-	pthread_mutex_unlock(&rt->lock);
+	mutex_unlock(&rt->lock);
 	if (told)
 		log_info("%s: works again after %llu failed attempts", rt->base.name,
 			 (unsigned long long)failures);
@@ -369,7 +370,7 @@ static void retry_get_state(struct remote *r, struct remote_state *ret_state)
 
 static void retry_release(struct remote *r)
 {
-	pthread_mutex_destroy(&((struct retry *)r)->lock);
+	mutex_destroy(&((struct retry *)r)->lock);
 }
 
 static const struct remote_ops retry_ops = {
@@ -407,13 +408,10 @@ int remote_retry_new(struct remote *inner, const struct remote_retry_policy *pol
 	if (!rt)
 		return -ENOMEM;
 	rt->policy = with_defaults(policy);
-	if (pthread_mutex_init(&rt->lock, NULL) != 0) {
-		free(rt);
-		return -ENOMEM;
-	}
+	mutex_init(&rt->lock, LOCK_REMOTE_RETRY);
 	r = remote_init(&rt->base, &retry_ops, inner->name, inner);
 	if (r < 0) {
-		pthread_mutex_destroy(&rt->lock);
+		mutex_destroy(&rt->lock);
 		free(rt);
 		return r;
 	}

@@ -5,6 +5,7 @@
 
 #include "lib/remote/http_rate.h"
 #include "lib/remote/sftp_link.h"
+#include "lib/util/lock.h"
 
 /*
  * sftp://[USER@]HOST[:PORT]/abs/dir   or /~/dir, which is below the user's home there
@@ -50,7 +51,7 @@ struct sftp {
 	struct sftp_times times;
 	struct http_rate upload, download; /* shared with nobody; http_rate.h is no HTTP */
 	unsigned connections;
-	pthread_mutex_t lock;	/* guards what follows; nothing else is locked under it */
+	struct mutex lock;	/* guards what follows; nothing else is locked under it */
 	pthread_cond_t freed;	/* a link was given back */
 	struct sftp_link *idle; /* last used first */
 	unsigned links;		/* idle and taken */

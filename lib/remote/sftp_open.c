@@ -5,6 +5,7 @@
 #include <string.h>
 #include "lib/remote/sftp.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/parse.h"
 
 #define DEFAULT_CONNECT_NS (10 * NS_PER_S)
@@ -252,7 +253,7 @@ static void sftp_free(struct sftp *s)
 	http_rate_destroy(&s->upload);
 	http_rate_destroy(&s->download);
 	pthread_cond_destroy(&s->freed);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	for (size_t i = 0; s->argv && s->argv[i]; i++)
 		free(s->argv[i]);
 	free(s->argv);
@@ -274,22 +275,12 @@ static int64_t or_default(int64_t value, int64_t fallback)
 /* The locks, with nothing to undo on failure. */
 static int init_locks(struct sftp *s, const struct remote_limits *limits)
 {
-	if (pthread_mutex_init(&s->lock, NULL) != 0)
-		return -ENOMEM;
 	if (cond_init_mono(&s->freed) < 0)
-		goto no_cond;
-	if (http_rate_init(&s->upload, limits->upload_rate) < 0)
-		goto no_upload;
-	if (http_rate_init(&s->download, limits->download_rate) < 0)
-		goto no_download;
+		return -ENOMEM;
+	mutex_init(&s->lock, LOCK_REMOTE_SFTP);
+	http_rate_init(&s->upload, limits->upload_rate);
+	http_rate_init(&s->download, limits->download_rate);
 	return 0;
-no_download:
-	http_rate_destroy(&s->upload);
-no_upload:
-	pthread_cond_destroy(&s->freed);
-no_cond:
-	pthread_mutex_destroy(&s->lock);
-	return -ENOMEM;
 }
 
 static int fill(struct sftp *s, struct parts *p, const struct remote_limits *limits)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include "lib/remote/sftp.h"
 #include "lib/util/hash.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define NEW_ROOT_MODE 0700u
@@ -78,9 +79,9 @@ static int find_root(struct writing *w)
 	struct sftp_attrs attrs = {0};
 	int status, error = sftp_path(w->s, "", &root);
 
-	pthread_mutex_lock(&w->s->lock);
+	mutex_lock(&w->s->lock);
 	w->mode = w->s->root_mode;
-	pthread_mutex_unlock(&w->s->lock);
+	mutex_unlock(&w->s->lock);
 	if (error || w->mode)
 		return error;
 	status = sftp_call_stat(w->l, buf_str(&root), &attrs);
@@ -123,10 +124,10 @@ static void sweep_once(struct writing *w)
 	struct sftp_attrs attrs;
 	bool swept;
 
-	pthread_mutex_lock(&w->s->lock);
+	mutex_lock(&w->s->lock);
 	swept = w->s->swept;
 	w->s->swept = true;
-	pthread_mutex_unlock(&w->s->lock);
+	mutex_unlock(&w->s->lock);
 	if (!swept && sftp_call_lstat(w->l, buf_str(&w->temp), &attrs) == 0 && attrs.has_times)
 		sftp_sweep(w->s, w->l, attrs.mtime);
 }
@@ -316,10 +317,10 @@ int sftp_check_create(struct remote *r, enum remote_create *ret_create)
 	bool kept = false, tried;
 	int error;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	tried = s->tried;
 	*ret_create = s->create;
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	if (tried)
 		return 0;
 	error = remote_probe_create(r, create_blindly, &kept);

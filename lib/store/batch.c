@@ -7,6 +7,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* Items that an encoder works on at once. */
@@ -24,11 +25,11 @@ int batch_error(struct store_batch *b)
 
 void batch_fail(struct store_batch *b, int error)
 {
-	pthread_mutex_lock(&b->lock);
+	mutex_lock(&b->lock);
 	if (!b->error)
 		b->error = error;
 	pthread_cond_broadcast(&b->changed);
-	pthread_mutex_unlock(&b->lock);
+	mutex_unlock(&b->lock);
 	packer_fail(b->packer, error);
 }
 
@@ -170,14 +171,14 @@ static void drain_locked(struct store_batch *b)
 		struct item *it = &b->items[b->head % b->item_count];
 		int error = b->error;
 
-		pthread_mutex_unlock(&b->lock);
+		mutex_unlock(&b->lock);
 		if (!error) {
 			error = place(b, it);
 			if (error)
 				batch_fail(b, error);
 		}
 		give_memory_back(it);
-		pthread_mutex_lock(&b->lock);
+		mutex_lock(&b->lock);
 		it->done = it->began = false;
 		if (it->content)
 			it->content->drained++;
@@ -249,7 +250,7 @@ static int free_item(struct store_batch *b, struct item **ret_item)
 {
 	SCOPED_LOCK(&b->lock);
 	while (!b->error && b->tail - b->head == b->item_count)
-		pthread_cond_wait(&b->changed, &b->lock);
+		cond_wait(&b->changed, &b->lock);
 	*ret_item = &b->items[b->tail % b->item_count];
 	return b->error;
 }
@@ -273,11 +274,11 @@ int batch_feed(struct store_batch *b, struct content *c, const void *data, size_
 		c->zeros = 0;
 		c->fed++;
 	}
-	pthread_mutex_lock(&b->lock);
+	mutex_lock(&b->lock);
 	b->tail++;
 	if (c && c->counted)
 		b->plain += len;
-	pthread_mutex_unlock(&b->lock);
+	mutex_unlock(&b->lock);
 	pool_submit(b->store->encoders, &it->task);
 	return 0;
 }
@@ -293,14 +294,14 @@ void batch_wait(struct store_batch *b, struct content *c)
 {
 	SCOPED_LOCK(&b->lock);
 	while (c->drained < c->fed)
-		pthread_cond_wait(&b->changed, &b->lock);
+		cond_wait(&b->changed, &b->lock);
 }
 
 int batch_drain(struct store_batch *b)
 {
 	SCOPED_LOCK(&b->lock);
 	while (b->head < b->tail || b->draining)
-		pthread_cond_wait(&b->changed, &b->lock);
+		cond_wait(&b->changed, &b->lock);
 	return b->error;
 }
 
@@ -327,7 +328,7 @@ int store_batch_begin(struct store *s, uint64_t epoch, struct store_batch **ret_
 	}
 	b->store = s;
 	b->epoch = epoch;
-	pthread_mutex_init(&b->lock, NULL);
+	mutex_init(&b->lock, LOCK_STORE_BATCH);
 	pthread_cond_init(&b->changed, NULL);
 	b->item_count = count;
 	for (size_t i = 0; i < count; i++) {
@@ -351,7 +352,7 @@ void store_batch_free(struct store_batch *b)
 		buf_free(&b->items[i].frame);
 	}
 	pthread_cond_destroy(&b->changed);
-	pthread_mutex_destroy(&b->lock);
+	mutex_destroy(&b->lock);
 	free(b);
 }
 

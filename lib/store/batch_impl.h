@@ -6,6 +6,7 @@
 #include "lib/format/names.h"
 #include "lib/store/packer.h"
 #include "lib/store/store_impl.h"
+#include "lib/util/lock.h"
 
 /*
  * One feeder cuts, and copies each chunk into a free item of a ring; encoders hash it, look it up
@@ -43,7 +44,7 @@ struct store_batch {
 
 	/* Guards what follows and the fields said so above; nothing is called under it. `changed`
 	 * tells of head, draining and error. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t changed;
 	int error;
 	uint64_t head, tail; /* items [head, tail) are in use, modulo item_count */

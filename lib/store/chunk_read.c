@@ -7,6 +7,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* Frames of one pack are fetched together where no more than this lies between them ... */
@@ -76,11 +77,11 @@ static void reading_end(struct store *s)
 	struct buf none[STORE_READERS_MAX];
 	unsigned count = 0;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	if (--s->readings == 0)
 		while (s->spare_range_count)
 			none[count++] = s->spare_ranges[--s->spare_range_count];
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	while (count)
 		buf_free(&none[--count]);
 }
@@ -94,12 +95,12 @@ static struct buf range_take(struct store *s)
 static void range_give(struct store *s, struct buf *data)
 {
 	buf_reset(data);
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	if (s->spare_range_count < STORE_READERS_MAX) {
 		s->spare_ranges[s->spare_range_count++] = *data;
 		*data = (struct buf){0};
 	}
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	buf_free(data);
 }
 

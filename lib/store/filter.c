@@ -10,6 +10,7 @@
 #include <string.h>
 #include "lib/format/chunk.h"
 #include "lib/store/gbs.h"
+#include "lib/util/lock.h"
 
 #define SAMPLE_PIECES 4
 #define SAMPLE_PIECE  ((size_t)4096)
@@ -233,6 +234,7 @@ static int encode(struct filter *f, const void *plain, size_t len, struct buf *o
 	const uint8_t *payload;
 	int r;
 
+	lock_none_held(LOCK_RANKS, "compression");
 	if (len == 0 || len > CHUNK_PLAIN_MAX)
 		return -EINVAL;
 	r = reserve(f, len);
@@ -292,6 +294,7 @@ static int decode(struct filter *f, const struct chunk_header *h, const uint8_t 
 {
 	int r;
 
+	lock_none_held(LOCK_RANKS, "decompression");
 	if (h->plain_len != plain_len)
 		return -EBADMSG;
 	if (h->filter == CHUNK_FILTER_NONE)

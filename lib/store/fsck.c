@@ -11,6 +11,7 @@
 #include "lib/format/index.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 #define READ_TRIES 3
 
@@ -26,7 +27,7 @@ int store_fsck_new(struct remote *remote, struct store_fsck **ret_fsck)
 		return -ENOMEM;
 	f->remote = remote;
 	index = fsck_index(f);
-	pthread_mutex_init(&f->lock, NULL);
+	mutex_init(&f->lock, LOCK_STORE_FSCK);
 	error = store_open(remote, &index, 0, &f->store);
 	if (error) {
 		store_fsck_free(f);
@@ -49,7 +50,7 @@ void store_fsck_free(struct store_fsck *f)
 	free(f->loose);
 	hash_index_free(&f->packs_by_id);
 	hash_index_free(&f->rows_by_chunk);
-	pthread_mutex_destroy(&f->lock);
+	mutex_destroy(&f->lock);
 	free(f);
 }
 

@@ -7,6 +7,7 @@
 #include "lib/store/fsck.h"
 #include "lib/store/hash_index.h"
 #include "lib/store/store_impl.h"
+#include "lib/util/lock.h"
 
 struct fsck_pack {
 	struct hash id; /* first: found by hash_index */
@@ -65,7 +66,7 @@ struct store_fsck {
 
 	store_fsck_progress progress;
 	void *arg;
-	pthread_mutex_t lock; /* guards what follows, and the calls of progress */
+	struct mutex lock; /* guards what follows, and the calls of progress */
 	uint64_t done_objects, done_bytes;
 };
 

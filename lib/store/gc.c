@@ -8,6 +8,7 @@
 
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 /* ---- the index of the store that reads trees and recipes, and writes packs ---- */
 
@@ -134,7 +135,7 @@ int store_gc_new(struct remote *remote, const struct store_gc_terms *terms,
 	g->remote = remote;
 	g->terms = *terms;
 	g->marking = true;
-	pthread_mutex_init(&g->lock, NULL);
+	mutex_init(&g->lock, LOCK_STORE_GC);
 	error = store_open(remote, &index, 0, &g->store);
 	if (error) {
 		store_gc_free(g);
@@ -156,7 +157,7 @@ void store_gc_free(struct store_gc *g)
 	hash_index_free(&g->packs_by_id);
 	hash_index_free(&g->objects_by_id);
 	hash_index_free(&g->rows_by_chunk);
-	pthread_mutex_destroy(&g->lock);
+	mutex_destroy(&g->lock);
 	free(g);
 }
 

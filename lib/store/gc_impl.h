@@ -8,6 +8,7 @@
 #include "lib/store/gc.h"
 #include "lib/store/hash_index.h"
 #include "lib/store/store_impl.h"
+#include "lib/util/lock.h"
 
 /* An index object of fewer chunks is small; so many small ones are merged. */
 #define GC_SMALL_ROWS  8192
@@ -79,7 +80,7 @@ struct store_gc {
 	size_t listed_count, listed_cap;
 	struct store_gc_totals totals;
 	bool marking; /* what the store reads is live */
-	pthread_mutex_t
+	struct mutex
 		lock; /* guards what store_gc_write adds to rows while its batch looks them up, and calls of progress */
 };
 

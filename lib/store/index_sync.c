@@ -10,6 +10,7 @@
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* Read together: so many objects, or so many bytes of them. */
@@ -241,7 +242,7 @@ static void scan_end(struct store *s, int64_t began_ns)
 static void wait_for_scan_locked(struct store *s)
 {
 	while (s->scanning)
-		pthread_cond_wait(&s->scan_ended, &s->lock);
+		cond_wait(&s->scan_ended, &s->lock);
 }
 
 /* ---- loading what is new ---- */
@@ -266,9 +267,9 @@ static int refresh(struct store *s, int64_t began_ns)
 {
 	int error = read_listed(s, true, load_rows, s);
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	s->refresh_error = error;
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	scan_end(s, began_ns);
 	return error;
 }
@@ -291,16 +292,16 @@ int store_index_refresh_since(struct store *s, uint64_t refreshes, int64_t gone_
 {
 	int64_t began_ns;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	wait_for_scan_locked(s);
 	if (s->refreshes > refreshes || !rested_locked(s, s->refresh_began_ns, gone_ns)) {
 		int error = s->refreshes > refreshes ? s->refresh_error : 0;
 
-		pthread_mutex_unlock(&s->lock);
+		mutex_unlock(&s->lock);
 		return error;
 	}
 	began_ns = begin_refresh_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	return refresh(s, began_ns);
 }
 
@@ -318,10 +319,10 @@ int store_index_refresh(struct store *s)
 {
 	int64_t began_ns;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	wait_for_scan_locked(s);
 	began_ns = begin_refresh_locked(s);
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	return refresh(s, began_ns);
 }
 
@@ -399,15 +400,15 @@ int store_chunks_search(struct store *s, struct wanted *wanted, size_t count, in
 	int64_t began_ns;
 	int error;
 
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	wait_for_scan_locked(s);
 	if (!rested_locked(s, s->search_began_ns, gone_ns)) {
-		pthread_mutex_unlock(&s->lock);
+		mutex_unlock(&s->lock);
 		return 0;
 	}
 	s->scanning = true;
 	began_ns = s->search_began_ns = clock_mono_ns();
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	error = search_all(s, wanted, count);
 	scan_end(s, began_ns);
 	return error;

@@ -7,6 +7,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 /* Chunks that are looked up, and read where they must be, together. */
 #define WINDOW 256
@@ -45,17 +46,31 @@ struct keeping {
 	struct store_batch *batch;
 	struct wanted *wanted; /* of one window: those that must be stored again */
 	size_t count;
-	pthread_mutex_t lock; /* one thread feeds a batch */
-	bool lost;	      /* one could not be read */
+	/* One thread at a time feeds a batch: who reads takes turns. Feeding may wait for an upload,
+	 * so it is done without the lock. */
+	struct mutex lock;
+	pthread_cond_t fed;
+	bool feeding;
+	bool lost; /* one could not be read */
 };
 
 static int feed_again(void *arg, size_t number, const void *plain, size_t len)
 {
 	struct keeping *k = arg;
+	int error;
 
 	(void)number;
-	SCOPED_LOCK(&k->lock);
-	return batch_feed(k->batch, NULL, plain, len);
+	mutex_lock(&k->lock);
+	while (k->feeding)
+		cond_wait(&k->fed, &k->lock);
+	k->feeding = true;
+	mutex_unlock(&k->lock);
+	error = batch_feed(k->batch, NULL, plain, len);
+	mutex_lock(&k->lock);
+	k->feeding = false;
+	pthread_cond_signal(&k->fed);
+	mutex_unlock(&k->lock);
+	return error;
 }
 
 static int store_again(struct keeping *k)
@@ -142,7 +157,10 @@ static int keep_all(struct keeping *k, const struct hash *hash)
 int store_batch_keep(struct store_batch *b, const struct hash *recipe)
 {
 	cleanup_free struct wanted *wanted = calloc(WINDOW, sizeof(*wanted));
-	struct keeping k = {.batch = b, .wanted = wanted, .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct keeping k = {.batch = b,
+			    .wanted = wanted,
+			    .lock = MUTEX_INITIALIZER(LOCK_STORE_KEEP),
+			    .fed = PTHREAD_COND_INITIALIZER};
 	int error = wanted ? batch_error(b) : -ENOMEM;
 
 	if (!error)

@@ -3,12 +3,12 @@
 #include "lib/store/store.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/store/hash_index.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 /* Recipes are kept up to so many bytes, then all are forgotten. */
 #define RECIPES_MAX ((size_t)64 << 20)
@@ -41,7 +41,7 @@ struct table {
 };
 
 struct memory_index {
-	pthread_mutex_t lock; /* guards all; nothing is locked under it */
+	struct mutex lock; /* guards all; nothing is locked under it */
 	struct table chunks, packs, loaded, recipes;
 	size_t recipe_bytes;
 };
@@ -225,7 +225,7 @@ int store_memory_index_new(struct store_index *ret_index)
 
 	if (!m)
 		return -ENOMEM;
-	pthread_mutex_init(&m->lock, NULL);
+	mutex_init(&m->lock, LOCK_MEMORY_INDEX);
 	m->chunks.size = sizeof(struct chunk);
 	m->packs.size = sizeof(struct hash);
 	m->loaded.size = sizeof(struct name);
@@ -252,7 +252,7 @@ void store_memory_index_free(struct store_index *index)
 	table_free(&m->chunks);
 	table_free(&m->packs);
 	table_free(&m->loaded);
-	pthread_mutex_destroy(&m->lock);
+	mutex_destroy(&m->lock);
 	free(m);
 	*index = (struct store_index){0};
 }

@@ -17,6 +17,7 @@
 #include "lib/store/store.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* What a pack may grow beyond its length: a chunk, and its table. */
@@ -49,7 +50,7 @@ struct packer {
 	struct open_pack *current;
 
 	/* Guards what follows; nothing is locked under it. `changed` tells of under_way and error. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t changed;
 	int error;
 	unsigned under_way; /* packs in memory */
@@ -77,7 +78,7 @@ int packer_new(struct remote *remote, struct pool *putters, struct trust *trust,
 	p->trust = trust;
 	p->pack_len = pack_len;
 	p->generation = trust_generation(trust);
-	pthread_mutex_init(&p->lock, NULL);
+	mutex_init(&p->lock, LOCK_STORE_PACKER);
 	pthread_cond_init(&p->changed, NULL);
 	*ret_packer = p;
 	return 0;
@@ -113,10 +114,10 @@ void packer_free(struct packer *p)
 {
 	if (!p)
 		return;
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	while (p->under_way > (p->current ? 1u : 0u))
-		pthread_cond_wait(&p->changed, &p->lock);
-	pthread_mutex_unlock(&p->lock);
+		cond_wait(&p->changed, &p->lock);
+	mutex_unlock(&p->lock);
 	open_pack_free(p->current);
 	while (p->spare_count)
 		buf_free(&p->spare[--p->spare_count]);
@@ -124,7 +125,7 @@ void packer_free(struct packer *p)
 	free(p->packs);
 	hash_index_free(&p->by_hash);
 	pthread_cond_destroy(&p->changed);
-	pthread_mutex_destroy(&p->lock);
+	mutex_destroy(&p->lock);
 	free(p);
 }
 
@@ -189,14 +190,14 @@ static void put_task(struct pool_task *t)
 	bool failed;
 	int error = 0;
 
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	failed = p->error;
-	pthread_mutex_unlock(&p->lock);
+	mutex_unlock(&p->lock);
 	if (!failed)
 		error = put_pack(p, o);
 	if (!failed && !error)
 		trust_note_pack(p->trust, &o->id, TRUST_SEEN);
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	open_pack_recycle_locked(p, o);
 	if (!failed && !error)
 		p->stored += len;
@@ -204,7 +205,7 @@ static void put_task(struct pool_task *t)
 		p->error = error;
 	p->under_way--;
 	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
+	mutex_unlock(&p->lock);
 }
 
 /* ---- filling ---- */
@@ -275,7 +276,7 @@ static int wait_for_room(struct packer *p)
 {
 	SCOPED_LOCK(&p->lock);
 	while (!p->error && p->under_way >= PACKER_PACKS)
-		pthread_cond_wait(&p->changed, &p->lock);
+		cond_wait(&p->changed, &p->lock);
 	if (!p->error)
 		p->under_way++;
 	return p->error;
@@ -294,9 +295,9 @@ static int open_current(struct packer *p)
 	if (!p->current || buf_reserve(&p->current->data, p->pack_len + PACK_SPARE) < 0) {
 		open_pack_free(p->current);
 		p->current = NULL;
-		pthread_mutex_lock(&p->lock);
+		mutex_lock(&p->lock);
 		p->under_way--;
-		pthread_mutex_unlock(&p->lock);
+		mutex_unlock(&p->lock);
 		packer_fail(p, -ENOMEM);
 		return -ENOMEM;
 	}
@@ -369,7 +370,7 @@ int packer_flush(struct packer *p)
 		return error;
 	SCOPED_LOCK(&p->lock);
 	while (p->under_way)
-		pthread_cond_wait(&p->changed, &p->lock);
+		cond_wait(&p->changed, &p->lock);
 	return p->error;
 }
 

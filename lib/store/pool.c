@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/thread.h"
 
 /* A loop in progress; it lies on the stack of pool_run. It is queued while next < count. */
@@ -24,7 +25,7 @@ struct loop {
 
 struct pool {
 	/* Guards all that follows and the loops. Nothing is locked or called under it. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t work;
 	struct pool_task *tasks, **last_task;
 	struct loop *loops, **last_loop;
@@ -59,9 +60,9 @@ static void run_task_locked(struct pool *p)
 	p->tasks = t->next;
 	if (!p->tasks)
 		p->last_task = &p->tasks;
-	pthread_mutex_unlock(&p->lock);
+	mutex_unlock(&p->lock);
 	t->run(t);
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 }
 
 /* No round of the loop begins any more. */
@@ -86,9 +87,9 @@ static void run_round_locked(struct pool *p)
 	l->running++;
 	if (l->next < l->count)
 		push_loop_locked(p, l);
-	pthread_mutex_unlock(&p->lock);
+	mutex_unlock(&p->lock);
 	error = l->fn(l->arg, i);
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	l->running--;
 	if (error)
 		fail_loop_locked(p, l, error);
@@ -111,7 +112,7 @@ static void *worker(void *arg)
 		else if (p->stop)
 			return NULL;
 		else
-			pthread_cond_wait(&p->work, &p->lock);
+			cond_wait(&p->work, &p->lock);
 	}
 }
 
@@ -127,7 +128,7 @@ int pool_new(unsigned threads, enum pool_priority priority, struct pool **ret_po
 
 	if (!p)
 		return -ENOMEM;
-	pthread_mutex_init(&p->lock, NULL);
+	mutex_init(&p->lock, LOCK_STORE_POOL);
 	pthread_cond_init(&p->work, NULL);
 	p->priority = priority;
 	p->last_task = &p->tasks;
@@ -145,14 +146,14 @@ void pool_free(struct pool *p)
 {
 	if (!p)
 		return;
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	p->stop = true;
 	pthread_cond_broadcast(&p->work);
-	pthread_mutex_unlock(&p->lock);
+	mutex_unlock(&p->lock);
 	for (unsigned i = 0; i < p->count; i++)
 		pthread_join(p->threads[i], NULL);
 	pthread_cond_destroy(&p->work);
-	pthread_mutex_destroy(&p->lock);
+	mutex_destroy(&p->lock);
 	free(p);
 }
 
@@ -172,14 +173,14 @@ int pool_run(struct pool *p, size_t count, pool_fn fn, void *arg)
 	if (!count)
 		return 0;
 	pthread_cond_init(&l.ended, NULL);
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	push_loop_locked(p, &l);
 	/* Not more than there is work for: who reads small files waits for one chunk at a time. */
 	for (size_t i = 0; i < count && i < p->count; i++)
 		pthread_cond_signal(&p->work);
 	while (l.next < l.count || l.running)
-		pthread_cond_wait(&l.ended, &p->lock);
-	pthread_mutex_unlock(&p->lock);
+		cond_wait(&l.ended, &p->lock);
+	mutex_unlock(&p->lock);
 	pthread_cond_destroy(&l.ended);
 	return l.error;
 }

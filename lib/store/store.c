@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 static unsigned default_threads(void)
 {
@@ -43,7 +44,7 @@ int store_open(struct remote *remote, const struct store_index *index, unsigned 
 	s->threads = threads ? threads : default_threads();
 	if (s->threads > STORE_THREADS_MAX)
 		s->threads = STORE_THREADS_MAX;
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, LOCK_STORE);
 	pthread_cond_init(&s->scan_ended, NULL);
 	error = open_pools(s);
 	if (error) {
@@ -61,7 +62,8 @@ int store_set_readers(struct store *s, unsigned count)
 
 	if (count < STORE_READERS_MIN)
 		count = STORE_READERS_MIN;
-	error = pool_new(count < STORE_READERS_MAX ? count : STORE_READERS_MAX, POOL_ORDINARY, &readers);
+	error = pool_new(count < STORE_READERS_MAX ? count : STORE_READERS_MAX, POOL_ORDINARY,
+			 &readers);
 	if (error)
 		return error;
 	pool_free(s->readers);
@@ -80,7 +82,7 @@ void store_close(struct store *s)
 	for (unsigned i = 0; i < s->filter_count; i++)
 		filter_free(s->filters[i]);
 	pthread_cond_destroy(&s->scan_ended);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	free(s);
 }
 
@@ -92,23 +94,23 @@ void store_learn_with(struct store *s, struct store *other)
 
 int store_filter_take(struct store *s, struct filter **ret_filter)
 {
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	if (s->filter_count) {
 		*ret_filter = s->filters[--s->filter_count];
-		pthread_mutex_unlock(&s->lock);
+		mutex_unlock(&s->lock);
 		return 0;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	return filter_new(ret_filter);
 }
 
 void store_filter_give(struct store *s, struct filter *f)
 {
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	if (s->filter_count < sizeof(s->filters) / sizeof(s->filters[0])) {
 		s->filters[s->filter_count++] = f;
 		f = NULL;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	filter_free(f);
 }

@@ -8,6 +8,7 @@
 #include "lib/store/pool.h"
 #include "lib/store/store.h"
 #include "lib/store/trust.h"
+#include "lib/util/lock.h"
 
 #define STORE_THREADS_MAX 8
 #define STORE_PACK_LEN	  ((size_t)32 << 20)
@@ -34,7 +35,7 @@ struct store {
 	struct pool *readers;
 
 	/* Guards what follows; nothing is called under it. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t scan_ended;
 	struct filter *filters[2 * STORE_THREADS_MAX]; /* those not in use */
 	unsigned filter_count;

@@ -3,7 +3,6 @@
 #include "lib/store/trust.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "lib/store/hash_index.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 
 /* Beyond this no more is noted: that costs a look at a pack, or trusts a damaged chunk. */
 #define NOTES_MAX (1u << 20)
@@ -30,7 +30,7 @@ struct chunk_note {
 
 struct trust {
 	atomic_uint refs;
-	pthread_mutex_t lock; /* guards all; nothing is locked under it */
+	struct mutex lock; /* guards all; nothing is locked under it */
 	struct pack_note *packs;
 	size_t packs_cap;
 	struct hash_index packs_index;
@@ -49,7 +49,7 @@ int trust_new(struct trust **ret_trust)
 	if (!t)
 		return -ENOMEM;
 	t->refs = 1;
-	pthread_mutex_init(&t->lock, NULL);
+	mutex_init(&t->lock, LOCK_STORE_TRUST);
 	*ret_trust = t;
 	return 0;
 }
@@ -70,7 +70,7 @@ void trust_unref(struct trust *t)
 	free(t->condemned);
 	free(t->packs);
 	free(t->chunks);
-	pthread_mutex_destroy(&t->lock);
+	mutex_destroy(&t->lock);
 	free(t);
 }
 

@@ -5,10 +5,10 @@
 #define EPOCHFS_UTIL_CLEANUP_H
 
 #include <dirent.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "lib/util/lock.h"
 
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
@@ -35,10 +35,10 @@ static inline void cleanup_closedir_fn(DIR **d)
 		closedir(*d);
 }
 
-static inline void cleanup_unlock_fn(pthread_mutex_t **m)
+static inline void cleanup_unlock_fn(struct mutex **m)
 {
 	if (*m)
-		pthread_mutex_unlock(*m);
+		mutex_unlock(*m);
 }
 
 /* `cleanup_free char *s = NULL;` frees s at the end of the scope; likewise a descriptor (-1: none),
@@ -51,10 +51,9 @@ static inline void cleanup_unlock_fn(pthread_mutex_t **m)
 /* Locks the mutex until the end of the scope. */
 #define LOCK_CONCAT_(a, b) a##b
 #define LOCK_NAME_(line)   LOCK_CONCAT_(scope_lock_, line)
-#define SCOPED_LOCK(mutex)                                                                         \
+#define SCOPED_LOCK(m)                                                                             \
 	CLEANUP(cleanup_unlock_fn)                                                                 \
-	__attribute__((unused)) pthread_mutex_t *LOCK_NAME_(__LINE__) =                            \
-		(pthread_mutex_lock(mutex), (mutex))
+	__attribute__((unused)) struct mutex *LOCK_NAME_(__LINE__) = (mutex_lock(m), (m))
 
 /* Takes a resource out of its variable, so that the scope's end leaves it alone. */
 #define steal_ptr(p)                                                                               \

@@ -3,6 +3,7 @@
 #include "lib/util/clock.h"
 
 #include <errno.h>
+#include "lib/util/lock.h"
 
 static int64_t now_of(clockid_t id)
 {
@@ -52,9 +53,12 @@ int cond_init_mono(pthread_cond_t *cond)
 	return -error;
 }
 
-int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns)
+int cond_wait_until_at(pthread_cond_t *cond, struct mutex *m, int64_t deadline_ns, const char *file,
+		       int line)
 {
 	struct timespec ts = clock_timespec(deadline_ns);
 
-	return -pthread_cond_timedwait(cond, mutex, &ts);
+	(void)file, (void)line;
+	lock_check_wait(m, m->rank, file, line);
+	return -pthread_cond_timedwait(cond, &m->own, &ts);
 }

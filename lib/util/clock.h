@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
+#include "lib/util/lock.h"
 
 #define NS_PER_S  INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
@@ -21,6 +22,9 @@ int64_t clock_ns(struct timespec ts);
 int cond_init_mono(pthread_cond_t *cond);
 /* Waits, with the mutex held, until woken or until clock_mono_ns() is `deadline_ns`: 0 or
  * -ETIMEDOUT. The condition must come from cond_init_mono. */
-int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline_ns);
+#define cond_wait_until(cond, m, deadline_ns)                                                      \
+	cond_wait_until_at((cond), (m), (deadline_ns), __FILE__, __LINE__)
+int cond_wait_until_at(pthread_cond_t *cond, struct mutex *m, int64_t deadline_ns, const char *file,
+		       int line);
 
 #endif

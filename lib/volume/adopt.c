@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt_tree.h"
 #include "lib/volume/announce.h"
@@ -138,13 +139,13 @@ static int set_next_epoch(struct volume *vol, uint64_t highest, struct opening_m
 			m, -EBADMSG,
 			"%s: an epoch has the last number that there is: see epochfs fsck",
 			remote_name(vol->remote));
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (highest >= vol->next_epoch) {
 		error = state_set_meta_u64(vol->state, "next_epoch", highest + 1);
 		if (!error)
 			vol->next_epoch = highest + 1;
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -224,9 +225,9 @@ static int record_of(struct volume *vol, uint64_t number, struct epoch_record *r
 	struct state_epoch row;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_epoch_get(vol->state, number, &row);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	error = row.record ? record_decode(row.record, strlen(row.record), ret_record) : -EBADMSG;
@@ -283,11 +284,11 @@ static int follow_newest(struct adoption *a, struct opening_message *m)
 	bool pending;
 	int unsealed, error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	current = vol->current_epoch;
 	pending = state_epoch_pending_in(vol->state, 0, 0);
 	unsealed = sealer_left_changes_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (unsealed < 0)
 		return unsealed;
 	if (a->newest <= current)
@@ -317,9 +318,9 @@ static int check_not_put_back(struct adoption *a)
 	uint64_t durable = 0;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_epoch_each(vol->state, note_durable, &durable);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!error && durable > a->highest)
 		log_error(
 			"epoch %" PRIu64 " was in %s once, and now the last there is %" PRIu64

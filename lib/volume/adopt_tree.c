@@ -10,6 +10,7 @@
 
 #include "lib/format/xattrs.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/volume/bodies.h"
 
 /* What is adopted may have been made by any earlier epoch: the first stands for it, so that nothing is taken as made by the newest. */
@@ -258,7 +259,7 @@ int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree)
 	a.inos = calloc(tree_count(tree), sizeof(*a.inos));
 	if (!a.inos)
 		return -ENOMEM;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_begin(vol->state);
 	if (!error) {
 		error = forget_below_locked(vol, ROOT_INO);
@@ -270,7 +271,7 @@ int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree)
 	}
 	if (!error)
 		vol->current_epoch = number;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	free(a.inos);
 	return error;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/announce_db.h"
@@ -38,9 +39,9 @@ struct announcer {
 	struct volume *vol;
 	struct announce_program *program;
 	struct sink sinks[SINK_COUNT];
-	atomic_bool stops;    /* set with the lock held */
-	pthread_mutex_t lock; /* a leaf, but for the log */
-	pthread_cond_t wake;  /* a sink has work, has done it, or is to stop */
+	atomic_bool stops;   /* set with the lock held */
+	struct mutex lock;   /* a leaf, but for the log */
+	pthread_cond_t wake; /* a sink has work, has done it, or is to stop */
 };
 
 /* ---- telling ---- */
@@ -87,9 +88,9 @@ static int tell_first(struct sink *k)
 	uint64_t id;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_announcement_first(vol->state, k->id, &id, &text);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error == -ENOENT)
 		return error;
 	FAULT_POINT("announce.begin");
@@ -97,9 +98,9 @@ static int tell_first(struct sink *k)
 		error = tell(k, text, &why);
 	FAULT_POINT("announce.told");
 	if (!error) {
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		error = state_announcement_remove(vol->state, k->id, id);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 	}
 	note_result(k, error, buf_str(&why));
 	return error;
@@ -113,7 +114,7 @@ static bool wait_for_work(struct sink *k, int64_t pause_ns)
 	SCOPED_LOCK(&a->lock);
 	while (!atomic_load(&a->stops) && (!k->kicked || pause_ns)) {
 		if (!pause_ns)
-			pthread_cond_wait(&a->wake, &a->lock);
+			cond_wait(&a->wake, &a->lock);
 		else if (cond_wait_until(&a->wake, &a->lock, deadline) == -ETIMEDOUT)
 			break;
 	}
@@ -201,7 +202,7 @@ static void announcer_free(struct announcer *a)
 		free(a->sinks[i].error);
 	announce_program_free(a->program);
 	pthread_cond_destroy(&a->wake);
-	pthread_mutex_destroy(&a->lock);
+	mutex_destroy(&a->lock);
 	free(a);
 }
 
@@ -273,16 +274,16 @@ int announcer_start(struct volume *vol, struct opening_message *m)
 
 	if (vol->options.read_only)
 		return 0;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = seed_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error || (!vol->options.on_epoch && !vol->options.catalog_db))
 		return error;
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;
 	a->vol = vol;
-	pthread_mutex_init(&a->lock, NULL);
+	mutex_init(&a->lock, LOCK_ANNOUNCER);
 	cond_init_mono(&a->wake);
 	error = make_sinks(a, m);
 	if (error) {
@@ -299,16 +300,16 @@ void announcer_stop(struct volume *vol)
 
 	if (!a)
 		return;
-	pthread_mutex_lock(&a->lock);
+	mutex_lock(&a->lock);
 	atomic_store(&a->stops, true);
 	pthread_cond_broadcast(&a->wake);
-	pthread_mutex_unlock(&a->lock);
+	mutex_unlock(&a->lock);
 	for (unsigned i = 0; i < SINK_COUNT; i++)
 		if (a->sinks[i].runs)
 			pthread_join(a->sinks[i].thread, NULL);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	vol->announcer = NULL;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	announcer_free(a);
 }
 
@@ -334,9 +335,9 @@ static bool makes_headway(struct announcer *a)
 
 		if (!k->runs)
 			continue;
-		pthread_mutex_lock(&a->lock);
+		mutex_lock(&a->lock);
 		failing = k->failing_since_ns != 0;
-		pthread_mutex_unlock(&a->lock);
+		mutex_unlock(&a->lock);
 		if (!failing && waiting(k))
 			return true;
 	}

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* Versions looked at without letting go of the lock. */
@@ -92,13 +93,13 @@ void versions_bury(struct volume *vol)
 	uint64_t pending;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	/* Epochs become durable in their order, so with a long queue most need not be looked at.
 	 * Without a remote they never do, and it is a drop that asks. */
 	if (!vol->local_only && !state_epoch_first_pending(vol->state, &pending))
 		ids.last = pending;
 	error = state_version_each_dead(vol->state, SIZE_MAX, collect, &ids);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error == 1)
 		error = 0;
 	for (size_t i = 0; !error && i < ids.count; i += BATCH) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* ---- how it goes ---- */
@@ -256,7 +257,7 @@ static void export_free(struct export *x)
 	free(x->files);
 	free(x->first_of_group);
 	tree_unref(x->tree);
-	pthread_mutex_destroy(&x->lock);
+	mutex_destroy(&x->lock);
 }
 
 int catalog_export(struct catalog *c, uint64_t number, const struct catalog_export *how,
@@ -268,7 +269,7 @@ int catalog_export(struct catalog *c, uint64_t number, const struct catalog_expo
 	*ret_failed = 0;
 	if (error)
 		return error;
-	pthread_mutex_init(&x.lock, NULL);
+	mutex_init(&x.lock, LOCK_EXPORT);
 	x.owners = geteuid() == 0;
 	x.privileged = x.owners && how->privileged;
 	error = plan(&x);

@@ -3,8 +3,8 @@
 #ifndef EPOCHFS_VOLUME_CATALOG_EXPORT_H
 #define EPOCHFS_VOLUME_CATALOG_EXPORT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
+#include "lib/util/lock.h"
 #include "lib/volume/catalog_internal.h"
 
 /*
@@ -35,7 +35,7 @@ struct export
 	atomic_bool stopped; /* the remote is away: no further file is tried */
 
 	/* Guards what follows; `how->progress` is called under it. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct catalog_progress progress;
 	uint64_t failed;
 	int first_error;

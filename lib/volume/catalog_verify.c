@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/thread.h"
 #include "lib/volume/catalog_internal.h"
 #include "lib/volume/catalog_part.h"
@@ -33,7 +34,7 @@ struct verifying {
 	atomic_uint next; /* of `files`, then of `folders` */
 
 	/* Guards what follows and the calls of `how`. */
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct catalog_progress progress;
 	struct verify_totals totals;
 	int error; /* what ended it */
@@ -351,7 +352,7 @@ int catalog_verify(struct catalog *c, uint64_t number, const struct verify *how,
 
 	if (error)
 		return error;
-	pthread_mutex_init(&v.lock, NULL);
+	mutex_init(&v.lock, LOCK_VERIFY);
 	v.error = plan(&v);
 	if (!v.error)
 		verify_all(&v);
@@ -360,6 +361,6 @@ int catalog_verify(struct catalog *c, uint64_t number, const struct verify *how,
 	free(v.files);
 	free(v.folders);
 	tree_unref(v.tree);
-	pthread_mutex_destroy(&v.lock);
+	mutex_destroy(&v.lock);
 	return v.error;
 }

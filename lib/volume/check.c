@@ -10,6 +10,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/hash.h"
+#include "lib/util/lock.h"
 #include "lib/util/parse.h"
 #include "lib/util/thread.h"
 #include "lib/volume/opening.h"
@@ -177,7 +178,7 @@ static int try_delete(struct check *c, const char *key)
 struct race {
 	struct check *c;
 	char key[CHECK_KEY_MAX];
-	pthread_rwlock_t start; /* held for writing until all are there */
+	struct rwlock start; /* held for writing until all are there */
 	atomic_uint winners;
 	atomic_int failed; /* the last error that is no answer */
 };
@@ -188,8 +189,8 @@ static void *race_once(void *arg)
 	uint8_t bytes[16];
 	int error = random_bytes(bytes, sizeof(bytes));
 
-	pthread_rwlock_rdlock(&race->start);
-	pthread_rwlock_unlock(&race->start);
+	rwlock_read(&race->start);
+	rwlock_unlock(&race->start);
 	if (!error)
 		error = remote_put_if_absent(race->c->remote, race->key, bytes, sizeof(bytes));
 	if (!error)
@@ -210,17 +211,16 @@ static int race_round(struct check *c, unsigned round)
 
 	snprintf(name, sizeof(name), "race-%u", round);
 	check_key(c, name, race.key);
-	if (pthread_rwlock_init(&race.start, NULL) != 0)
-		return -ENOMEM;
-	pthread_rwlock_wrlock(&race.start);
+	rwlock_init(&race.start, LOCK_CHECK_RACE);
+	rwlock_write(&race.start);
 	while (started < RACERS && !error) {
 		error = thread_start(&threads[started], NULL, race_once, &race);
 		started += !error;
 	}
-	pthread_rwlock_unlock(&race.start);
+	rwlock_unlock(&race.start);
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
-	pthread_rwlock_destroy(&race.start);
+	rwlock_destroy(&race.start);
 	if (error || race.failed)
 		return error ? error : race.failed;
 	return race.winners == 1 ? 0 : 1;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/torn.h"
@@ -342,23 +343,23 @@ int body_commit_copy(struct volume *vol, uint64_t id)
 	struct body *b;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	b = copy_pin_locked(vol, id, &error);
 	if (!b) {
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		return error;
 	}
 	backing = backing_ref(b->backing);
 	snprintf(temporary, sizeof(temporary), "copy-%016" PRIx64 ".tmp", body_new_id(vol));
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	error = copy_bytes(vol, backing, temporary, &st);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (!error)
 		error = copy_commit_locked(vol, b, temporary, &st, &after);
 	if (error)
 		unlinkat(vol->objects_fd, temporary, 0);
 	body_unpin_locked(vol, b, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	backing_put(backing);
 	after_run(&after);
 	return error;

@@ -9,6 +9,7 @@
 
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/volume/body.h"
 
 int contents_new(struct contents **ret_contents)
@@ -17,7 +18,7 @@ int contents_new(struct contents **ret_contents)
 
 	if (!all)
 		return -ENOMEM;
-	pthread_mutex_init(&all->lock, NULL);
+	mutex_init(&all->lock, LOCK_CONTENTS);
 	cond_init_mono(&all->idle);
 	*ret_contents = all;
 	return 0;
@@ -25,10 +26,10 @@ int contents_new(struct contents **ret_contents)
 
 void contents_drain(struct contents *all)
 {
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&all->lock);
 	while (all->fetches)
-		pthread_cond_wait(&all->idle, &all->lock);
-	pthread_mutex_unlock(&all->lock);
+		cond_wait(&all->idle, &all->lock);
+	mutex_unlock(&all->lock);
 }
 
 void contents_free(struct contents *all)
@@ -36,7 +37,7 @@ void contents_free(struct contents *all)
 	if (!all)
 		return;
 	pthread_cond_destroy(&all->idle);
-	pthread_mutex_destroy(&all->lock);
+	mutex_destroy(&all->lock);
 	free(all);
 }
 
@@ -59,8 +60,8 @@ static struct content *content_alloc(struct volume *vol, uint64_t version, uint6
 	c->version = version;
 	c->size = size;
 	c->fd = -1;
-	pthread_rwlock_init(&c->io, NULL);
-	pthread_mutex_init(&c->fetch.lock, NULL);
+	rwlock_init(&c->io, LOCK_CONTENT_IO);
+	mutex_init(&c->fetch.lock, LOCK_FETCH);
 	cond_init_mono(&c->fetch.changed);
 	return c;
 }
@@ -71,8 +72,8 @@ static void content_free(struct content *c)
 		close(c->fd);
 	fetch_free(c);
 	pthread_cond_destroy(&c->fetch.changed);
-	pthread_mutex_destroy(&c->fetch.lock);
-	pthread_rwlock_destroy(&c->io);
+	mutex_destroy(&c->fetch.lock);
+	rwlock_destroy(&c->io);
 	free(c->bytes);
 	free(c->what);
 	free(c);
@@ -234,14 +235,14 @@ int content_get_entry(struct volume *vol, const struct tree_entry *entry, const 
 
 	if (entry->content == TREE_EMPTY || entry->content == TREE_INLINE)
 		return content_of_bytes(vol, entry, ret_content);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (entry->content == TREE_RECIPE)
 		error = cache_version_locked(vol, entry, &version);
 	if (!error)
 		error = content_get_locked(vol, version, &c);
 	if (!error && !c->what)
 		c->what = strdup(what);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	*ret_content = c;
@@ -285,20 +286,20 @@ void content_put(struct content *c)
 		return;
 	vol = c->vol;
 	all = vol->contents;
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&all->lock);
 	last = c->refs == 1;
 	if (!last)
 		c->refs--;
-	pthread_mutex_unlock(&all->lock);
+	mutex_unlock(&all->lock);
 	if (!last)
 		return;
-	pthread_mutex_lock(&vol->lock);
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&vol->lock);
+	mutex_lock(&all->lock);
 	last = --c->refs == 0;
 	if (last)
 		content_close_locked(c);
-	pthread_mutex_unlock(&all->lock);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&all->lock);
+	mutex_unlock(&vol->lock);
 	if (last)
 		content_free(c);
 }
@@ -353,10 +354,10 @@ static ssize_t read_backing(struct content *c, void *data, size_t len, uint64_t 
 {
 	ssize_t n = -EAGAIN;
 
-	pthread_rwlock_rdlock(&c->io);
+	rwlock_read(&c->io);
 	if (atomic_load(&c->fetch.drops) == drops)
 		n = io_pread_some(c->fd, data, len, offset);
-	pthread_rwlock_unlock(&c->io);
+	rwlock_unlock(&c->io);
 	return n;
 }
 
@@ -418,21 +419,21 @@ int content_rebind(struct volume *vol, uint64_t version)
 	struct content *c;
 	int fd;
 
-	pthread_mutex_lock(&vol->contents->lock);
+	mutex_lock(&vol->contents->lock);
 	c = find(vol->contents, version);
 	if (c)
 		c->refs++;
-	pthread_mutex_unlock(&vol->contents->lock);
+	mutex_unlock(&vol->contents->lock);
 	if (!c)
 		return 0;
 	fd = object_open(vol, version, O_RDONLY);
 	if (fd >= 0) {
 		int old;
 
-		pthread_rwlock_wrlock(&c->io);
+		rwlock_write(&c->io);
 		old = c->fd;
 		c->fd = fd;
-		pthread_rwlock_unlock(&c->io);
+		rwlock_unlock(&c->io);
 		if (old >= 0)
 			close(old);
 	}

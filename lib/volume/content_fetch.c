@@ -9,6 +9,7 @@
 
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 
@@ -139,11 +140,11 @@ static void load_recipe(struct content *c)
 		error = use_recipe_locked(c, &recipe);
 	}
 	log_failure(c, "its recipe", &failure, error);
-	pthread_mutex_lock(&c->fetch.lock);
+	mutex_lock(&c->fetch.lock);
 	c->fetch.loading = false;
 	c->fetch.error = error;
 	pthread_cond_broadcast(&c->fetch.changed);
-	pthread_mutex_unlock(&c->fetch.lock);
+	mutex_unlock(&c->fetch.lock);
 	recipe_free(&recipe);
 }
 
@@ -198,7 +199,7 @@ static void fetch_segments(struct job *j)
 		first += count;
 	}
 	log_failure(c, "content", &failure, error);
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	remove_span_locked(f, &j->span);
 	for (size_t i = j->span.first; i < end; i++)
 		if (f->state[i] == SEGMENT_COMING)
@@ -206,7 +207,7 @@ static void fetch_segments(struct job *j)
 	if (error)
 		f->error = error;
 	pthread_cond_broadcast(&f->changed);
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 }
 
 static void *run_job(void *arg)
@@ -231,11 +232,11 @@ int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg)
 	pthread_t thread;
 	int error;
 
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&all->lock);
 	c->refs++;
 	c->threads++;
 	all->fetches++;
-	pthread_mutex_unlock(&all->lock);
+	mutex_unlock(&all->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	error = thread_start(&thread, &attr, run, arg);
@@ -243,11 +244,11 @@ int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg)
 	if (!error)
 		return 0;
 	/* The caller has a reference of its own: this is not the last. */
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&all->lock);
 	c->refs--;
 	c->threads--;
 	all->fetches--;
-	pthread_mutex_unlock(&all->lock);
+	mutex_unlock(&all->lock);
 	return error;
 }
 
@@ -257,10 +258,10 @@ void fetch_thread_ends(struct content *c)
 
 	c->threads--;
 	content_put(c);
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&all->lock);
 	if (--all->fetches == 0)
 		pthread_cond_broadcast(&all->idle);
-	pthread_mutex_unlock(&all->lock);
+	mutex_unlock(&all->lock);
 }
 
 static int start_job(struct content *c, size_t first, size_t count)
@@ -279,9 +280,9 @@ static int start_job(struct content *c, size_t first, size_t count)
 	error = fetch_thread_start(c, run_job, j);
 	if (!error)
 		return 0;
-	pthread_mutex_lock(&c->fetch.lock);
+	mutex_lock(&c->fetch.lock);
 	remove_span_locked(&c->fetch, &j->span);
-	pthread_mutex_unlock(&c->fetch.lock);
+	mutex_unlock(&c->fetch.lock);
 	free(j);
 	return error;
 }
@@ -298,9 +299,9 @@ static int start_job_locked(struct content *c, size_t first, size_t count)
 {
 	int error;
 
-	pthread_mutex_unlock(&c->fetch.lock);
+	mutex_unlock(&c->fetch.lock);
 	error = start_job(c, first, count);
-	pthread_mutex_lock(&c->fetch.lock);
+	mutex_lock(&c->fetch.lock);
 	return error;
 }
 
@@ -400,7 +401,7 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 	if (!len || offset >= c->size || fetch_whole(f))
 		return 0;
 	end = len > c->size - offset ? c->size : offset + len;
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	error = need_recipe_locked(c, interrupted, arg);
 	while (!error && offset < end) {
 		uint64_t next = end - offset > span ? offset + span : end;
@@ -412,7 +413,7 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 		if (!error && offset < end && interrupted && interrupted(arg))
 			error = -EINTR;
 	}
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 	return reader_errno(error);
 }
 
@@ -425,13 +426,13 @@ int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupt
 
 	if (!len || offset >= c->size || fetch_whole(f))
 		return 0;
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	error = need_recipe_locked(c, interrupted, arg);
 	if (!error) {
 		advice = read_ahead_note(&f->ahead, offset, offset + len, c->size, window_max(c));
 		error = fetch_range_locked(c, offset, offset + len, advice.until, interrupted, arg);
 	}
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 	if (!error && advice.whole)
 		prefetch(c, advice.until);
 	return reader_errno(error);

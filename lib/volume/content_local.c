@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/evict.h"
 
@@ -96,13 +97,13 @@ void fetch_note_whole(struct content *c)
 {
 	bool whole;
 
-	pthread_mutex_lock(&c->vol->lock);
-	pthread_mutex_lock(&c->fetch.lock);
+	mutex_lock(&c->vol->lock);
+	mutex_lock(&c->fetch.lock);
 	whole = c->fetch.loaded && !c->fetch.missing && atomic_exchange(&c->fetch.needed, false);
-	pthread_mutex_unlock(&c->fetch.lock);
+	mutex_unlock(&c->fetch.lock);
 	if (whole && !c->detached)
 		set_local_locked(c, bytes_allocated(c), true);
-	pthread_mutex_unlock(&c->vol->lock);
+	mutex_unlock(&c->vol->lock);
 	if (whole)
 		evictor_kick(c->vol);
 }
@@ -199,13 +200,13 @@ static void drop_others(struct content *c, uint64_t wanted, size_t first, size_t
 
 	if (f->pins || !f->loaded || fetch_whole(f))
 		return;
-	pthread_rwlock_wrlock(&c->io);
+	rwlock_write(&c->io);
 	atomic_fetch_add(&f->drops, 1);
 	for (size_t i = 0; i < first && gone < wanted; i++)
 		gone += drop_segment_locked(c, i);
 	for (size_t i = f->recipe.count; i > first + count && gone < wanted; i--)
 		gone += drop_segment_locked(c, i - 1);
-	pthread_rwlock_unlock(&c->io);
+	rwlock_unlock(&c->io);
 	read_ahead_forget(&f->ahead);
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include "lib/format/recipe.h"
+#include "lib/util/lock.h"
 #include "lib/volume/contents.h"
 #include "lib/volume/read_ahead.h"
 
@@ -43,7 +44,7 @@ struct fetch {
 	bool kept;	    /* the backing file may hold bytes of before; set once */
 	atomic_ulong drops; /* rises when segments are dropped, with content.io held for writing */
 
-	pthread_mutex_t lock; /* guards the rest */
+	struct mutex lock; /* guards the rest */
 	pthread_cond_t changed;
 	bool loading, loaded; /* the recipe */
 	struct recipe recipe;
@@ -69,12 +70,12 @@ struct content {
 	uint8_t *bytes; /* inline content; NULL: in the backing file */
 	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file; guarded by
 			   volume.lock */
-	pthread_rwlock_t io;
+	struct rwlock io;
 	struct fetch fetch;
 };
 
 struct contents {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t idle;
 	unsigned fetches; /* threads under way */
 	struct content *first;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lib/store/store.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/content_private.h"
@@ -32,9 +33,9 @@ void contents_learn(struct volume *vol)
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	pthread_mutex_lock(&all->lock);
+	mutex_lock(&all->lock);
 	all->fetches++;
-	pthread_mutex_unlock(&all->lock);
+	mutex_unlock(&all->lock);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (thread_start(&thread, &attr, learn, vol))

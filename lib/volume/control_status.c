@@ -6,6 +6,7 @@
 #include <string.h>
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/control_internal.h"
@@ -13,8 +14,8 @@
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/listing.h"
-#include "lib/volume/retain.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"
 
@@ -215,11 +216,11 @@ static void add_live(struct volume *vol, json_t *o)
 	struct hold hold = {0};
 	json_t *epochs;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	count_locked(vol, &n);
 	look_at_hold_locked(vol, &hold);
 	bodies_each_writing_locked(vol, collect_open, &list);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 
 	epochs = json_object();
 	set_number(epochs, "count", n.epochs);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/seal.h"
@@ -61,11 +62,11 @@ int drop_epoch(struct volume *vol, uint64_t number)
 
 	if (vol->options.read_only)
 		return -EROFS;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = drop_locked(vol, number);
 	if (!error)
 		pthread_cond_broadcast(&vol->changed);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	FAULT_POINT("drop.rows");

@@ -31,6 +31,7 @@
 #include <string.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* A write in the same tick of the kernel's clock as the file's own mtime would not show. */
@@ -345,12 +346,12 @@ int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn
 	struct after after = {.vol = vol};
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	while (b->preparing)
-		pthread_cond_wait(&vol->changed, &vol->lock);
+		cond_wait(&vol->changed, &vol->lock);
 	if (b->staged) {
 		error = body_open_write_locked(b);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		return error;
 	}
 	b->preparing = true;
@@ -359,14 +360,14 @@ int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn
 		error = plan_locked(&e, keep);
 		if (error)
 			break;
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		error = edit_once(&e, interrupted, arg);
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 	} while (error == -EAGAIN);
 	b->preparing = false;
 	pthread_cond_broadcast(&vol->changed);
 	body_unpin_locked(vol, b, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	return error;
 }

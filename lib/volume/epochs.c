@@ -6,6 +6,7 @@
 #include <string.h>
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/nodes.h"
@@ -130,9 +131,9 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 	error = bodies_settle(vol);
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = seal_or_newest_locked(vol, how, &number, &begun);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	/* The newest may have begun and not be frozen yet. */
 	if (!error)
 		error = seal_finish_until(vol, number);
@@ -322,9 +323,9 @@ int epochs_tag(struct volume *vol, const char *name, uint64_t number, bool repla
 		return -EROFS;
 	if (!tag_name_valid(name))
 		return -EINVAL;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = tag_locked(vol, name, number, replace);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!error)
 		uploader_kick(vol);
 	return error;
@@ -336,9 +337,9 @@ int epochs_untag(struct volume *vol, const char *name)
 
 	if (vol->options.read_only)
 		return -EROFS;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_tag_remove(vol->state, name);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!error)
 		uploader_kick(vol);
 	return error;
@@ -370,9 +371,9 @@ int epochs_tag_each(struct volume *vol, int (*fn)(void *arg, const char *name, u
 	struct reader r;
 	int result;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	result = state_tag_each(vol->state, collect_tag, &list);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	r = reader_of(list.bytes.data, list.bytes.len);
 	while (!result && reader_left(&r)) {
 		uint64_t number = reader_u64(&r);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
@@ -32,7 +33,7 @@
 struct evictor {
 	struct volume *vol;
 	pthread_t thread;
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
 	bool kicked, stops;
 };
@@ -43,9 +44,9 @@ static int bytes_local(struct volume *vol, uint64_t *ret_local, uint64_t *ret_di
 	int64_t more = contents_unaccounted(vol);
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_version_totals(vol->state, ret_local, ret_dirty);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	if (more >= 0 || *ret_local >= (uint64_t)-more)
@@ -169,7 +170,7 @@ static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
 
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_version_each_evictable(vol->state, pick, &p);
 	if (error > 0)
 		error = 0;
@@ -182,7 +183,7 @@ static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
 	}
 	for (size_t i = 0; !error && i < p.count; i++)
 		put_aside(vol, p.id[i]);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	remove_victims(vol, &p);
@@ -252,9 +253,9 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 		if (interrupted && interrupted(arg))
 			return -EINTR;
 		/* Uploads and closes broadcast it. */
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		cond_wait_until(&vol->changed, &vol->lock, clock_mono_ns() + WAIT_STEP_NS);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 	}
 }
 
@@ -286,13 +287,13 @@ static void *run(void *arg)
 		uint64_t over = 0;
 		bool stops;
 
-		pthread_mutex_lock(&ev->lock);
+		mutex_lock(&ev->lock);
 		while (!ev->stops && !ev->kicked)
 			if (cond_wait_until(&ev->wake, &ev->lock, deadline))
 				break;
 		ev->kicked = false;
 		stops = ev->stops;
-		pthread_mutex_unlock(&ev->lock);
+		mutex_unlock(&ev->lock);
 		if (stops)
 			return NULL;
 		if (bytes_over(ev->vol, bytes_ahead(ev->vol), &over) == 0 && over)
@@ -310,12 +311,12 @@ int evictor_start(struct volume *vol)
 		return -ENOMEM;
 	ev->vol = vol;
 	ev->kicked = true; /* the limits may be others than those of the last mount */
-	pthread_mutex_init(&ev->lock, NULL);
+	mutex_init(&ev->lock, LOCK_EVICTOR);
 	error = cond_init_mono(&ev->wake);
 	if (!error)
 		error = thread_start(&ev->thread, NULL, run, ev);
 	if (error) {
-		pthread_mutex_destroy(&ev->lock);
+		mutex_destroy(&ev->lock);
 		free(ev);
 		return error;
 	}
@@ -329,14 +330,14 @@ void evictor_stop(struct volume *vol)
 
 	if (!ev)
 		return;
-	pthread_mutex_lock(&ev->lock);
+	mutex_lock(&ev->lock);
 	ev->stops = true;
 	pthread_cond_signal(&ev->wake);
-	pthread_mutex_unlock(&ev->lock);
+	mutex_unlock(&ev->lock);
 	pthread_join(ev->thread, NULL);
 	vol->evictor = NULL;
 	pthread_cond_destroy(&ev->wake);
-	pthread_mutex_destroy(&ev->lock);
+	mutex_destroy(&ev->lock);
 	free(ev);
 }
 
@@ -346,10 +347,10 @@ void evictor_kick(struct volume *vol)
 
 	if (!ev)
 		return;
-	pthread_mutex_lock(&ev->lock);
+	mutex_lock(&ev->lock);
 	ev->kicked = true;
 	pthread_cond_signal(&ev->wake);
-	pthread_mutex_unlock(&ev->lock);
+	mutex_unlock(&ev->lock);
 }
 
 int evictor_status(struct volume *vol, json_t *status)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A read-only volume follows its remote. */
-#include "lib/volume/follow.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/follow.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/adopt.h"
@@ -36,7 +37,7 @@ struct follower {
 		again; /* a dropped epoch that stays until the live tree stands on another; 0: none */
 	uint64_t damaged; /* the newest epoch whose tree could not be had, and was told of */
 
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
 	bool stops;
 	int error;	      /* of the last pass */
@@ -111,9 +112,9 @@ int follow_record(struct volume *vol, const struct record_found *found)
 
 	if (error || !vol->sealer)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = show_epoch_locked(vol, found);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error == 1) {
 		log_info("epoch %" PRIu64 " was dropped elsewhere", found->number);
 		volume_epoch_dropped(vol, found->number);
@@ -224,9 +225,9 @@ static int follow_tree(struct follower *f)
 	uint64_t number;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	number = next_tree_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!number)
 		return 0;
 	error = epochs_tree(vol, number, &tree);
@@ -234,9 +235,9 @@ static int follow_tree(struct follower *f)
 		tell_damaged(f, number, error);
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = apply_locked(vol, number, tree, &notice);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	rollback_notice_tell(vol, &notice);
 	if (error)
 		return error;
@@ -260,12 +261,12 @@ static void pass(struct follower *f)
 		error = follow_tree(f);
 	if (!error && nodes_is_set(f->vol))
 		nodes_pass(f->vol);
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	first = error && !f->error && !f->stops;
 	f->error = error;
 	if (!error)
 		f->refreshed_ns = began_ns;
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 	if (first)
 		log_warn("what is new in %s cannot be read: %s; it is tried again",
 			 remote_name(f->vol->remote), strerror(-error));
@@ -279,11 +280,11 @@ static void *run(void *arg)
 		int64_t deadline = clock_mono_ns() + f->vol->options.refresh_ns;
 		bool stops;
 
-		pthread_mutex_lock(&f->lock);
+		mutex_lock(&f->lock);
 		while (!f->stops && cond_wait_until(&f->wake, &f->lock, deadline) != -ETIMEDOUT)
 			;
 		stops = f->stops;
-		pthread_mutex_unlock(&f->lock);
+		mutex_unlock(&f->lock);
 		if (stops)
 			return NULL;
 		pass(f);
@@ -303,7 +304,7 @@ int follower_start(struct volume *vol)
 		return -ENOMEM;
 	f->vol = vol;
 	f->refreshed_ns = clock_wall_ns();
-	pthread_mutex_init(&f->lock, NULL);
+	mutex_init(&f->lock, LOCK_FOLLOWER);
 	cond_init_mono(&f->wake);
 	error = thread_start(&f->thread, NULL, run, f);
 	if (error) {
@@ -318,10 +319,10 @@ void follower_stop(struct volume *vol)
 {
 	struct follower *f = vol->follower;
 
-	pthread_mutex_lock(&f->lock);
+	mutex_lock(&f->lock);
 	f->stops = true;
 	pthread_cond_broadcast(&f->wake);
-	pthread_mutex_unlock(&f->lock);
+	mutex_unlock(&f->lock);
 	remote_cancel(vol->remote);
 	pthread_join(f->thread, NULL);
 	remote_resume(vol->remote);
@@ -329,7 +330,7 @@ void follower_stop(struct volume *vol)
 	buf_free(&f->seen);
 	buf_free(&f->listed);
 	pthread_cond_destroy(&f->wake);
-	pthread_mutex_destroy(&f->lock);
+	mutex_destroy(&f->lock);
 	free(f);
 }
 

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +14,7 @@
 #include "lib/store/hash_index.h"
 #include "lib/store/pool.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
 
@@ -36,7 +36,7 @@ struct marking {
 	void *arg;
 	struct buf *why;
 
-	pthread_mutex_t lock; /* guards what follows, `why` and the calls of progress */
+	struct mutex lock; /* guards what follows, `why` and the calls of progress */
 	struct needed *needed;
 	size_t needed_count, needed_cap;
 	struct hash_index needed_index;
@@ -385,7 +385,7 @@ int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r,
 			    .progress = progress,
 			    .arg = arg,
 			    .why = why,
-			    .lock = PTHREAD_MUTEX_INITIALIZER};
+			    .lock = MUTEX_INITIALIZER(LOCK_GC_MARK)};
 	int error = mark_all(&m);
 
 	pool_free(m.pool);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/sealer.h"
@@ -34,9 +35,9 @@ bool handle_direct(struct handle *h)
 	struct content *c;
 	bool direct;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	direct = h->body->staged && !h->body->preparing;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (direct || h->writes)
 		return direct;
 	if (body_content(vol, h->body, &c) || !c)
@@ -134,15 +135,15 @@ static int close_safely(struct handle *h)
 	bool safe, fragile;
 	struct stat st;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (!b->staged || b->discarded || b->orphan || !b->synced_ctime_ns ||
 	    fstat(b->fd, &st) < 0) {
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		return 0;
 	}
 	safe = b->synced_ctime_ns == stat_ctime(&st) && b->synced_size == (uint64_t)st.st_size;
 	fragile = b->fragile;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (safe)
 		return state_sync(vol->state);
 	return fragile ? handle_fsync(h, false) : 0;
@@ -174,9 +175,9 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 	bool ready;
 	int error;
 
-	pthread_mutex_lock(&h->vol->lock);
+	mutex_lock(&h->vol->lock);
 	ready = b->staged && !b->orphan && body_writers_closed_locked(b);
-	pthread_mutex_unlock(&h->vol->lock);
+	mutex_unlock(&h->vol->lock);
 	if (!ready)
 		return 0;
 	error = body_commit_copy(h->vol, id);
@@ -204,10 +205,10 @@ static bool another_is_left(struct handle *h)
 	struct body *b = h->body;
 	struct stat st;
 
-	pthread_mutex_lock(&h->vol->lock);
+	mutex_lock(&h->vol->lock);
 	if (b->staged && fstat(b->fd, &st) == 0 && st.st_size == 0)
 		volume_path_locked(h->vol, b->ino, &path);
-	pthread_mutex_unlock(&h->vol->lock);
+	mutex_unlock(&h->vol->lock);
 	return path.len && process_has_open(h->tgid, buf_str(&path));
 }
 
@@ -226,7 +227,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && !killed && another_is_left(h))
 		return 0;
 	FAULT_POINT("flush.begin");
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (killed) {
 		h->killed = true;
 		h->closed = true;
@@ -235,7 +236,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 		error = close_locked(h);
 	}
 	body_note_locked(h->body);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!error && !killed)
 		error = close_safely(h);
 	if (!error && !killed && clock_mono_ns() < atomic_load(&vol->durable_until_ns))
@@ -276,10 +277,10 @@ static bool no_mapping_left_locked(struct volume *vol, struct body *b)
 	if (b->write_fd >= 0)
 		close(b->write_fd);
 	b->write_fd = -1;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	quiet = backing_is_quiet(backing->fd, true);
 	backing_put(backing);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	return quiet;
 }
 
@@ -311,9 +312,9 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 	if (copy) {
 		int error;
 
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		error = body_commit_copy(vol, b->id);
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		if (error && error != -ENOENT)
 			log_error("a file with a mapping left is committed later: %s",
 				  strerror(-error));
@@ -329,13 +330,13 @@ void handle_release(struct handle *h, bool direct)
 	struct body *b = h->body;
 	struct after after = {.vol = vol};
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	b->pins++;
 	unlink_handle_locked(h);
 	if (h->writes)
 		release_writer_locked(h, direct, &after);
 	body_unpin_locked(vol, b, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	lent_free(h->lent);
 	free(h);

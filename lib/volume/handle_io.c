@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/sealer.h"
 
@@ -18,19 +19,19 @@ int body_content(struct volume *vol, struct body *b, struct content **ret_conten
 	int error;
 
 	for (;;) {
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		version = b->version;
 		if (!b->staged && !b->content && c && content_version(c) == version)
 			b->content = steal_ptr(c);
 		extra = steal_ptr(c);
 		c = !b->staged && b->content ? content_ref(b->content) : NULL;
 		if (b->staged || c) {
-			pthread_mutex_unlock(&vol->lock);
+			mutex_unlock(&vol->lock);
 			content_put(extra);
 			*ret_content = c;
 			return 0;
 		}
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		content_put(extra);
 		error = content_get(vol, version, &c);
 		if (error)
@@ -45,9 +46,9 @@ static int source_of(struct handle *h, struct backing **ret_backing, struct cont
 	int error;
 
 	for (;;) {
-		pthread_mutex_lock(&h->vol->lock);
+		mutex_lock(&h->vol->lock);
 		*ret_backing = b->staged ? backing_ref(b->backing) : NULL;
-		pthread_mutex_unlock(&h->vol->lock);
+		mutex_unlock(&h->vol->lock);
 		*ret_content = NULL;
 		if (*ret_backing)
 			return 0;
@@ -89,7 +90,7 @@ static int lend(struct handle *h, struct backing *backing, uint64_t version)
 		return -ENOMEM;
 	}
 	*l = (struct lent){.backing = backing, .version = version, .at_ns = now};
-	pthread_mutex_lock(&h->vol->lock);
+	mutex_lock(&h->vol->lock);
 	l->next = h->lent;
 	h->lent = l;
 	/* The first may be in use; those behind it only if something came before them lately. */
@@ -101,7 +102,7 @@ static int lend(struct handle *h, struct backing *backing, uint64_t version)
 		}
 		l = *p;
 	}
-	pthread_mutex_unlock(&h->vol->lock);
+	mutex_unlock(&h->vol->lock);
 	lent_free(old);
 	return 0;
 }
@@ -122,10 +123,10 @@ static int lent_fd(struct handle *h, uint64_t version)
 {
 	int fd = -1;
 
-	pthread_mutex_lock(&h->vol->lock);
+	mutex_lock(&h->vol->lock);
 	if (h->lent && h->lent->version == version)
 		fd = h->lent->backing->fd;
-	pthread_mutex_unlock(&h->vol->lock);
+	mutex_unlock(&h->vol->lock);
 	return fd;
 }
 
@@ -366,12 +367,12 @@ int handle_fsync(struct handle *h, bool data_only)
 	int fd, error = 0;
 	bool first;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	first = !b->synced_ctime_ns; /* of this version: its file's name is not safe yet */
 	backing = b->staged ? backing_ref(b->backing) : NULL;
 	if (!backing)
 		own = object_open(vol, b->version, O_RDONLY);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	fd = backing ? backing->fd : own;
 	if (fd < 0) /* not local: the remote has it */
 		return fd == -ENOENT ? state_sync(vol->state) : fd;
@@ -428,18 +429,18 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size
 
 	if (vol->options.read_only)
 		return -EROFS;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = truncate_pin_locked(vol, ino, body, &b);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	error = truncate_pinned(vol, b, size);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)
 		body_finish_locked(vol, b, &after);
 	body_unpin_locked(vol, b, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	return error;
 }

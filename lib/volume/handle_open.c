@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/sealer.h"
 
@@ -241,9 +242,9 @@ void body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const
 	t->ino = f->ino;
 	redirect_locked(&o, body_of_file_locked(vol, f), &after);
 	if (after.dead) {
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		after_run(&after);
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 	}
 }
 
@@ -287,17 +288,17 @@ static int truncate_opened(struct handle *h)
 	struct state_file f;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (!b->staged && !b->preparing && !state_version_get(vol->state, b->version, &v) &&
 	    !v.size) {
 		error = state_file_get(vol->state, b->ino, &f);
 		f.mtime_ns = f.ctime_ns = clock_wall_ns();
 		if (!error)
 			error = state_file_set(vol->state, &f);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		return error;
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return handle_truncate(h, 0);
 }
 
@@ -359,9 +360,9 @@ int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 	h = handle_new(vol, flags, o.tgid);
 	if (!h)
 		return -ENOMEM;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = open_locked(&o, h, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	FAULT_POINT("open.chosen");
 	if (error) {
@@ -464,13 +465,13 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 		return -ENOMEM;
 	h->writes =
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {
 		attr_of_file(&f, ret_attr);
 		body_attr_locked(h->body, ret_attr);
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	if (error) {
 		free(h);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/lease.h"
@@ -38,7 +39,7 @@ struct holder {
 	pthread_t thread;
 	bool runs;
 
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
 	bool stops;
 	int error; /* of the last renewal; 0: it went well */
@@ -53,10 +54,10 @@ static void tell_lost(struct holder *h)
 	cleanup_buf struct buf text = {0};
 	bool first;
 
-	pthread_mutex_lock(&h->lock);
+	mutex_lock(&h->lock);
 	first = !h->told;
 	h->told = true;
-	pthread_mutex_unlock(&h->lock);
+	mutex_unlock(&h->lock);
 	if (!first)
 		return;
 	holder_lost_text(h->vol, &text);
@@ -70,11 +71,11 @@ static void note(struct holder *h, int error)
 	bool first;
 
 	lease_get(h->lease, &view);
-	pthread_mutex_lock(&h->lock);
+	mutex_lock(&h->lock);
 	first = error && !h->late && clock_mono_ns() - view.confirmed_ns > h->ttl_ns;
 	h->late = error && (h->late || first);
 	h->error = error;
-	pthread_mutex_unlock(&h->lock);
+	mutex_unlock(&h->lock);
 	if (error == -ESTALE)
 		tell_lost(h);
 	else if (first)
@@ -86,11 +87,11 @@ static bool pause_until(struct holder *h, int64_t deadline_ns)
 {
 	bool goes_on;
 
-	pthread_mutex_lock(&h->lock);
+	mutex_lock(&h->lock);
 	while (!h->stops && cond_wait_until(&h->wake, &h->lock, deadline_ns) != -ETIMEDOUT)
 		;
 	goes_on = !h->stops;
-	pthread_mutex_unlock(&h->lock);
+	mutex_unlock(&h->lock);
 	return goes_on;
 }
 
@@ -238,9 +239,9 @@ static int take(struct holder *h, struct opening_message *m)
 		return take_failed(vol, error, &before, m);
 	tell_taken(vol, &before);
 	lease_get(h->lease, &view);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_set_meta(vol->state, META_LEASE, view.own.holder);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -274,7 +275,7 @@ int holder_start(struct volume *vol, struct opening_message *m)
 		return -ENOMEM;
 	h->vol = vol;
 	h->ttl_ns = vol->options.lease_ns;
-	pthread_mutex_init(&h->lock, NULL);
+	mutex_init(&h->lock, LOCK_HOLDER);
 	cond_init_mono(&h->wake);
 	vol->holder = h;
 	error = remote_open_with(vol->options.remote, &limits, &h->remote);
@@ -333,11 +334,11 @@ static int release_in_time(struct release *r)
 
 	if (error)
 		return error;
-	pthread_mutex_lock(&h->lock);
+	mutex_lock(&h->lock);
 	while (!r->done && cond_wait_until(&h->wake, &h->lock, deadline_ns) != -ETIMEDOUT)
 		;
 	late = !r->done;
-	pthread_mutex_unlock(&h->lock);
+	mutex_unlock(&h->lock);
 	if (late)
 		remote_cancel(r->remote);
 	pthread_join(thread, NULL);
@@ -353,9 +354,9 @@ static void release(struct holder *h)
 	struct release r = {.h = h};
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	state_epoch_each(vol->state, count_pending, &r.pending);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	error = remote_retry_new(inner, &policy, &r.remote);
 	if (error) {
 		remote_close(inner);
@@ -377,10 +378,10 @@ void holder_stop(struct volume *vol)
 	if (!h)
 		return;
 	if (h->runs) {
-		pthread_mutex_lock(&h->lock);
+		mutex_lock(&h->lock);
 		h->stops = true;
 		pthread_cond_broadcast(&h->wake);
-		pthread_mutex_unlock(&h->lock);
+		mutex_unlock(&h->lock);
 		remote_cancel(h->remote);
 		pthread_join(h->thread, NULL);
 		remote_resume(h->remote);
@@ -391,7 +392,7 @@ void holder_stop(struct volume *vol)
 	lease_free(h->lease);
 	remote_close(h->remote);
 	pthread_cond_destroy(&h->wake);
-	pthread_mutex_destroy(&h->lock);
+	mutex_destroy(&h->lock);
 	free(h);
 }
 
@@ -445,10 +446,10 @@ static void add_times(struct holder *h, const struct lease_view *view, json_t *l
 	json_object_set_new(lease, "since_ns", json_integer(view->own.since_ns));
 	json_object_set_new(lease, "confirmed_ns", json_integer(clock_wall_ns() - age_ns));
 	json_object_set_new(lease, "ttl_ns", json_integer(h->ttl_ns));
-	pthread_mutex_lock(&h->lock);
+	mutex_lock(&h->lock);
 	if (h->error)
 		json_object_set_new(lease, "error", listing_string(strerror(-h->error)));
-	pthread_mutex_unlock(&h->lock);
+	mutex_unlock(&h->lock);
 }
 
 int holder_status(struct volume *vol, json_t *status)

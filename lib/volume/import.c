@@ -13,6 +13,7 @@
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/holder.h"
 
@@ -40,7 +41,7 @@ int import_open(const struct volume_options *options, struct import **ret_import
 
 	if (!imp)
 		return -ENOMEM;
-	pthread_mutex_init(&imp->lock, NULL);
+	mutex_init(&imp->lock, LOCK_IMPORT);
 	ignore_lease_signal();
 	error = volume_open_for_import(options, &imp->vol, ret_message);
 	if (!error)
@@ -62,7 +63,7 @@ void import_close(struct import *imp)
 		volume_close(imp->vol);
 	}
 	rules_free(imp->rules);
-	pthread_mutex_destroy(&imp->lock);
+	mutex_destroy(&imp->lock);
 	free(imp);
 }
 
@@ -371,9 +372,9 @@ static void explain(struct import_job *j, int error)
 static void job_free(struct import_job *j)
 {
 	if (j->batch) {
-		pthread_mutex_lock(&j->imp->lock);
+		mutex_lock(&j->imp->lock);
 		j->imp->batch = NULL;
-		pthread_mutex_unlock(&j->imp->lock);
+		mutex_unlock(&j->imp->lock);
 		store_batch_free(j->batch);
 	}
 	if (j->root_fd >= 0)
@@ -415,9 +416,9 @@ int import_run(struct import *imp, const struct import_how *how, struct import_r
 	bool unchanged = false, explained;
 	int error;
 
-	pthread_mutex_lock(&imp->lock);
+	mutex_lock(&imp->lock);
 	imp->progress = (struct import_progress){0};
-	pthread_mutex_unlock(&imp->lock);
+	mutex_unlock(&imp->lock);
 	if (j.root_fd < 0)
 		error = opening_fail(&message, errno == ENOENT ? -ENOENT : -EIO, "%s: %s",
 				     how->directory, strerror(errno));

@@ -5,6 +5,7 @@
 
 #include "lib/store/store.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/volume/import.h"
 #include "lib/volume/import_scan.h"
 #include "lib/volume/opening.h"
@@ -15,7 +16,7 @@ struct import {
 	struct rules *rules;
 	atomic_bool cancelled;
 
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	struct import_progress progress;
 	struct store_batch *batch; /* while there is one: its figures come on top */
 	uint64_t plain_before;	   /* what it had read when the last file was done */

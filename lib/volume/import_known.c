@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* A change so short before the reading may have another after it with the same times; where it is not known whether somebody writes, a mapping may
@@ -140,9 +141,9 @@ void import_parts_recall(struct import_job *j)
 	int error;
 
 	parts_head(j, &head);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_get_meta(vol->state, META_PARTS, &text);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error || text.len < head.len || memcmp(text.data, head.data, head.len) != 0 ||
 	    record_decode(text.data + head.len, text.len - head.len, &kept) != 0 ||
 	    kept.number != j->record.number)

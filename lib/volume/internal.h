@@ -2,8 +2,7 @@
 /*
  * struct volume, and what the parts of lib/volume offer each other. Private to lib/volume.
  *
- * Lock order, outermost first:
- *   upload or seal mutexes of their own threads  >  volume.lock  >  contents' lock, trees' lock
+ * The order of locks is in lib/util/lock_order.h.
  *
  * volume.lock guards the main connection of the state and everything that says so below. It is held
  * for microseconds: never over a remote call, compression, a copy of file data, a callback of
@@ -19,6 +18,7 @@
 #include <stdint.h>
 #include "lib/format/volume_info.h"
 #include "lib/remote/encrypt.h"
+#include "lib/util/lock.h"
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
 #include "lib/volume/handle.h"
@@ -55,22 +55,21 @@ struct volume {
 	char *cache_path;	/* of cache_fd, absolute */
 	int cache_fd;		/* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
 	int lock_fd;		/* the file `lock` in it, held by flock */
-	enum left_how left;		/* how the last process left it (left.h) */
+	enum left_how left;	/* how the last process left it (left.h) */
 	bool noted;		/* it says that this one runs */
 	bool rebuilt;		/* damaged/ there holds what is to be recovered (rebuild.h) */
 	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;		/* torn/ */
 	atomic_bool cache_gone; /* cache_errno has said so */
-	pthread_rwlock_t
-		events_lock; /* held for reading over each event: outside all other locks */
+	struct rwlock events_lock; /* held for reading over each event: outside all other locks */
 	struct volume_events events;
 	bool in_order; /* volume_finish was done */
 	/* Closes wait for the remote until then (monotonic): 0 they do not, INT64_MAX always. At
 	 * first what options.durable_close says. */
 	_Atomic int64_t durable_until_ns;
 
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t changed; /* with lock, cond_init_mono: an epoch changed state, a body closed,
 				   space came free */
 	struct state *state;	/* main connection: with lock held */

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 
@@ -102,9 +103,9 @@ void keeper_remove_now(struct volume *vol)
 {
 	struct doomed *doomed;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	doomed = take_doomed_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	remove_doomed(vol, doomed);
 }
 
@@ -181,12 +182,12 @@ static bool keep(struct volume *vol, bool last)
 	struct doomed *doomed;
 	bool left;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	finish_watched_locked(vol, &after, last);
 	drop_pending_locked(vol, &after, last);
 	left = vol->bodies->watched;
 	doomed = take_doomed_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	remove_doomed(vol, doomed);
 	return left;
@@ -207,13 +208,13 @@ static void *keeper_main(void *arg)
 	struct volume *vol = arg;
 	int64_t wait = WATCH_FIRST;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	while (!vol->bodies->keeper_stops) {
 		bool left, woken;
 
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		left = keep(vol, false);
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		wait = next_wait_locked(vol, left, wait == IDLE_WAIT ? 0 : wait);
 		woken = vol->bodies->keeper_stops || vol->bodies->doomed ||
 			cond_wait_until(&vol->bodies->keeper_wake, &vol->lock,
@@ -224,7 +225,7 @@ static void *keeper_main(void *arg)
 			wait = 0;
 		}
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return NULL;
 }
 
@@ -245,10 +246,10 @@ int keeper_start(struct volume *vol)
 void keeper_stop(struct volume *vol)
 {
 	if (vol->bodies->keeper_runs) {
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		vol->bodies->keeper_stops = true;
 		pthread_cond_signal(&vol->bodies->keeper_wake);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		pthread_join(vol->bodies->keeper, NULL);
 		vol->bodies->keeper_runs = false;
 	}

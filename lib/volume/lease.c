@@ -3,7 +3,6 @@
 #include "lib/volume/lease_internal.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@ void lease_free(struct lease *l)
 {
 	if (!l)
 		return;
-	pthread_mutex_destroy(&l->lock);
+	mutex_destroy(&l->lock);
 	free(l);
 }
 

@@ -3,12 +3,12 @@
 #ifndef EPOCHFS_VOLUME_LEASE_INTERNAL_H
 #define EPOCHFS_VOLUME_LEASE_INTERNAL_H
 
-#include <pthread.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/volume/lease.h"
 
 struct lease {
-	pthread_mutex_t lock; /* a leaf */
+	struct mutex lock; /* a leaf */
 	struct lease_view view;
 };
 

@@ -3,13 +3,13 @@
 #include "lib/volume/lease_internal.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/format/names.h"
 #include "lib/remote/remote_keys.h"
 #include "lib/util/hash.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "lib/volume/lease_process.h"
@@ -324,7 +324,7 @@ static int lease_new(const struct lease_info *own, struct lease **ret_lease)
 
 	if (!l)
 		return -ENOMEM;
-	pthread_mutex_init(&l->lock, NULL);
+	mutex_init(&l->lock, LOCK_LEASE);
 	l->view.own = *own;
 	l->view.confirmed_ns = clock_mono_ns();
 	*ret_lease = l;

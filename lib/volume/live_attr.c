@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/volume/sealer.h"
 
 /* What the row says. */
@@ -130,9 +131,9 @@ static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t
 	struct state_file f;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_file_get(vol->state, ino, &f);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	if (!S_ISREG(f.mode))

@@ -10,6 +10,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/follow.h"
@@ -147,7 +148,7 @@ int nodes_open(struct volume *vol, struct opening_message *m)
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return -ENOMEM;
-	pthread_mutex_init(&n->lock, NULL);
+	mutex_init(&n->lock, LOCK_NODES);
 	n->set = vol->options.nodes != 0;
 	vol->nodes = n;
 	error = check_cache(vol, m);
@@ -168,7 +169,7 @@ void nodes_close(struct volume *vol)
 	nodes_known_free(n);
 	epoch_index_free(&n->index);
 	json_decref(n->waiting);
-	pthread_mutex_destroy(&n->lock);
+	mutex_destroy(&n->lock);
 	free(n);
 }
 
@@ -215,9 +216,9 @@ static int empty_tree(struct volume *vol, struct tree **ret_tree)
 	struct state_file f;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_file_get(vol->state, ROOT_INO, &f);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	root.mode = f.mode & 07777;
@@ -303,20 +304,20 @@ static int try_stand(struct volume *vol, struct tree *tree, bool only_untouched)
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, bytes, len);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	number = vol->next_epoch;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	error = trees_store(vol, number, copy, len, 0, NULL);
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (only_untouched && !is_untouched_locked(vol))
 		error = 1;
 	else if (vol->next_epoch != number || vol->sealer->first)
 		error = -EAGAIN;
 	else
 		error = stand_on_locked(vol, number, tree, &notice);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	rollback_notice_tell(vol, &notice);
 	return error;
 }
@@ -372,9 +373,9 @@ static int seal_left(struct volume *vol)
 	uint64_t number;
 	bool needed;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	needed = vol->nodes->generation && seal_needed_locked(vol);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return needed ? epochs_seal(vol, &how, &number) : 0;
 }
 
@@ -416,9 +417,9 @@ static int go_on(struct volume *vol, uint64_t generation)
 	error = stand_on(vol, base, true);
 	if (error < 0)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	kept = vol->nodes->base;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	error = enter(vol, generation, error ? kept : base);
 	if (!error)
 		log_warn("run %s goes on in attempt %" PRIu64
@@ -437,7 +438,7 @@ static void forget_old(struct volume *vol)
 		uint64_t number;
 		int error;
 
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		number = n->oldest;
 		error = number < vol->current_epoch ? state_epoch_get(vol->state, number, &row)
 						    : -ERANGE;
@@ -455,7 +456,7 @@ static void forget_old(struct volume *vol)
 			error = state_set_meta_u64(vol->state, META_OLDEST, n->oldest);
 			epoch_index_remove(&n->index, number);
 		}
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		if (error || trees_remove(vol, number) != 0)
 			return;
 	}
@@ -470,9 +471,9 @@ void nodes_pass(struct volume *vol)
 	if (error)
 		return;
 	generation = holder_generation(vol);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	moved = generation != vol->nodes->generation;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (moved) {
 		error = go_on(vol, generation);
 		if (error)

@@ -12,6 +12,7 @@
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
@@ -255,11 +256,11 @@ static int make_epoch(struct making *k, const struct nodes_part *parts,
 	bool over;
 	int error;
 
-	pthread_mutex_lock(&n->lock);
+	mutex_lock(&n->lock);
 	number = n->highest + 1;
 	parent = n->newest;
 	over = parts[group->parts[0]].place.generation < n->complete_generation;
-	pthread_mutex_unlock(&n->lock);
+	mutex_unlock(&n->lock);
 	k->parts = calloc(group->count, sizeof(*k->parts));
 	if (!k->parts)
 		return -ENOMEM;
@@ -388,10 +389,10 @@ static int judge_and_act(struct making *k, struct damage *d)
 	uint64_t open;
 	int error = nodes_list(n, &parts, &part_count);
 
-	pthread_mutex_lock(&n->lock);
+	mutex_lock(&n->lock);
 	/* One writer alone: whatever set there was, it is over. */
 	open = n->set ? n->complete_generation : UINT64_MAX;
-	pthread_mutex_unlock(&n->lock);
+	mutex_unlock(&n->lock);
 	if (!error)
 		error = nodes_groups(parts, part_count, open, &groups, &count);
 	if (!error)
@@ -424,9 +425,9 @@ int nodes_complete(struct volume *vol, struct remote *remote, struct store *stor
 	uint64_t put;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	put = vol->nodes->put;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	do
 		error = look_and_act(vol, remote, store, &d);
 	while (error == 1);

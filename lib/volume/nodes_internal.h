@@ -4,6 +4,7 @@
 #define EPOCHFS_VOLUME_NODES_INTERNAL_H
 
 #include "lib/format/names.h"
+#include "lib/util/lock.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/nodes_decide.h"
 
@@ -50,9 +51,9 @@ struct nodes {
 	uint64_t place_of[NODES_PLACES]; /* local numbers; a ring */
 	size_t place_next;
 
-	pthread_mutex_t lock; /* a leaf: guards the rest */
-	uint64_t highest;     /* number that is known in epochs/, tombstones too */
-	uint64_t newest;      /* with a record */
+	struct mutex lock; /* a leaf: guards the rest */
+	uint64_t highest;  /* number that is known in epochs/, tombstones too */
+	uint64_t newest;   /* with a record */
 	uint64_t complete_generation;
 	struct nodes_made *made;
 	size_t made_count, made_cap;

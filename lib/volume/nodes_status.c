@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/volume/listing.h"
 
 static json_t *names_json(char **names, size_t count)
@@ -78,10 +79,10 @@ int nodes_publish(struct nodes *n, const struct nodes_part *parts, const struct 
 		}
 	if (!waiting)
 		return -ENOMEM;
-	pthread_mutex_lock(&n->lock);
+	mutex_lock(&n->lock);
 	old = n->waiting;
 	n->waiting = waiting;
-	pthread_mutex_unlock(&n->lock);
+	mutex_unlock(&n->lock);
 	json_decref(old);
 	return 0;
 }
@@ -97,14 +98,14 @@ int nodes_status(struct volume *vol, json_t *status)
 		      (json_int_t)vol->options.nodes);
 	if (!o)
 		return -ENOMEM;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	json_object_set_new(o, "attempt", json_integer((json_int_t)n->generation));
 	json_object_set_new(o, "began_from", json_integer((json_int_t)n->base));
-	pthread_mutex_unlock(&vol->lock);
-	pthread_mutex_lock(&n->lock);
+	mutex_unlock(&vol->lock);
+	mutex_lock(&n->lock);
 	if (n->waiting)
 		json_object_set_new(o, "waiting_for", json_deep_copy(n->waiting));
-	pthread_mutex_unlock(&n->lock);
+	mutex_unlock(&n->lock);
 	return json_object_set_new(status, "nodes", o) ? -ENOMEM : 0;
 }
 
@@ -137,13 +138,13 @@ int nodes_waiting(struct remote *remote, json_t **ret_waiting)
 	struct nodes n = {0};
 	int error;
 
-	pthread_mutex_init(&n.lock, NULL);
+	mutex_init(&n.lock, LOCK_NODES);
 	error = look_for_waiting(&n, remote);
 	if (!error)
 		*ret_waiting = steal_ptr(n.waiting);
 	json_decref(n.waiting);
 	nodes_made_free(&n);
 	nodes_known_free(&n);
-	pthread_mutex_destroy(&n.lock);
+	mutex_destroy(&n.lock);
 	return error;
 }

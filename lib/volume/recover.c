@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/live_internal.h"
 
@@ -217,9 +218,9 @@ static int finish_staged_locked(struct volume *vol, struct recovery *r,
 	body_finish_locked(vol, b, &after);
 	error = b->watched ? -EIO : 0;
 	body_drop_locked(vol, b, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	FAULT_POINT("recover.end");
 	return error;
 }
@@ -393,9 +394,9 @@ int recover(struct volume *vol, bool *ret_killed)
 	struct recovery r = {0};
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = recover_locked(vol, &r);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!error)
 		*ret_killed = r.killed;
 	recovery_free(&r);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include "lib/format/gc_list.h"
+#include "lib/util/lock.h"
 #include "lib/volume/catalog_fsck.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/repair.h"
@@ -12,10 +13,10 @@
 /* A local state and what lies beside it. */
 struct repair_source {
 	struct state *state;
-	pthread_mutex_t *lock; /* of the state's main connection */
+	struct mutex *lock; /* of the state's main connection */
 	int objects_fd, trees_fd;
 	/* Of one that was opened here: */
-	pthread_mutex_t own_lock;
+	struct mutex own_lock;
 	int cache_fd, lock_fd;
 	bool copied;
 };

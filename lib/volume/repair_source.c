@@ -14,6 +14,7 @@
 #include "lib/format/tree.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/epochs.h"
 
@@ -104,7 +105,7 @@ int repair_source_open(const struct volume_options *options, const char *uuid,
 
 	*s = (struct repair_source){
 		.objects_fd = -1, .trees_fd = -1, .cache_fd = -1, .lock_fd = -1};
-	pthread_mutex_init(&s->own_lock, NULL);
+	mutex_init(&s->own_lock, LOCK_VOLUME);
 	s->lock = &s->own_lock;
 	error = cache_root(options, &path, &m);
 	free(m.text);
@@ -139,7 +140,7 @@ void repair_source_close(struct repair_source *s)
 	close_fd(s->trees_fd);
 	close_fd(s->cache_fd);
 	close_fd(s->lock_fd);
-	pthread_mutex_destroy(&s->own_lock);
+	mutex_destroy(&s->own_lock);
 	s->state = NULL;
 }
 
@@ -151,9 +152,9 @@ int repair_source_record(struct repair_source *s, uint64_t number, char **ret_te
 	struct state_epoch row = {0};
 	int error;
 
-	pthread_mutex_lock(s->lock);
+	mutex_lock(s->lock);
 	error = state_epoch_get(s->state, number, &row);
-	pthread_mutex_unlock(s->lock);
+	mutex_unlock(s->lock);
 	if (error)
 		return error;
 	*ret_dropped = row.state == EPOCH_DROPPED;
@@ -210,9 +211,9 @@ int repair_source_content(struct repair_source *s, const struct hash *recipe, ui
 	struct state_version v;
 	int fd, error;
 
-	pthread_mutex_lock(s->lock);
+	mutex_lock(s->lock);
 	error = state_version_by_recipe(s->state, recipe, size, &v);
-	pthread_mutex_unlock(s->lock);
+	mutex_unlock(s->lock);
 	if (error)
 		return error;
 	if (!v.local_whole)

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 #define NAME "reserve"
@@ -25,7 +25,7 @@
 struct reserve {
 	int fd;
 	uint64_t whole;	       /* what it should have */
-	pthread_mutex_t lock;  /* a leaf: held to change `size` and the file */
+	struct mutex lock;     /* a leaf: held to change `size` and the file */
 	_Atomic uint64_t size; /* what it has; all of it allocated */
 	bool plain;	       /* the file system knows no fallocate */
 	bool told;	       /* the log says that the disk is full */
@@ -122,7 +122,7 @@ int reserve_open(int cache_dirfd, struct reserve **ret_reserve)
 
 	if (!r)
 		return -ENOMEM;
-	pthread_mutex_init(&r->lock, NULL);
+	mutex_init(&r->lock, LOCK_RESERVE);
 	r->fd = openat(cache_dirfd, NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	error = r->fd < 0 ? -errno : find_size(r);
 	if (error) {
@@ -140,6 +140,6 @@ void reserve_close(struct reserve *r)
 		return;
 	if (r->fd >= 0)
 		close(r->fd);
-	pthread_mutex_destroy(&r->lock);
+	mutex_destroy(&r->lock);
 	free(r);
 }

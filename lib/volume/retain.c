@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/drop.h"
@@ -32,7 +33,7 @@ struct retainer {
 	pthread_t thread;
 	bool runs;
 
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
 	bool kicked, busy, stops;
 	uint64_t dropped; /* since the mount */
@@ -142,9 +143,9 @@ static int drop_all(struct retainer *r, const struct candidates *c)
 	if (dropped)
 		drop_finish(r->vol);
 	tell_dropped(&numbers, dropped);
-	pthread_mutex_lock(&r->lock);
+	mutex_lock(&r->lock);
 	r->dropped += dropped;
-	pthread_mutex_unlock(&r->lock);
+	mutex_unlock(&r->lock);
 	return error;
 }
 
@@ -156,9 +157,9 @@ static void pass(struct retainer *r)
 	/* Whose epochs these are is another's to say now. */
 	if (uploader_gave_up(r->vol) || holder_lost(r->vol))
 		return;
-	pthread_mutex_lock(&r->vol->lock);
+	mutex_lock(&r->vol->lock);
 	error = collect_locked(r->vol, &c);
-	pthread_mutex_unlock(&r->vol->lock);
+	mutex_unlock(&r->vol->lock);
 	if (!error)
 		error = keep_decide(&r->policy, c.list, c.count);
 	if (!error)
@@ -175,7 +176,7 @@ static bool wait_for_work(struct retainer *r)
 	SCOPED_LOCK(&r->lock);
 	r->busy = false;
 	while (!r->stops && !r->kicked)
-		pthread_cond_wait(&r->wake, &r->lock);
+		cond_wait(&r->wake, &r->lock);
 	r->kicked = false;
 	r->busy = true;
 	return !r->stops;
@@ -219,7 +220,7 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 	}
 	r->vol = vol;
 	r->kicked = true;
-	pthread_mutex_init(&r->lock, NULL);
+	mutex_init(&r->lock, LOCK_RETAINER);
 	pthread_cond_init(&r->wake, NULL);
 	vol->retainer = r;
 	return 0;
@@ -243,10 +244,10 @@ void retainer_stop(struct volume *vol)
 
 	if (!r || !r->runs)
 		return;
-	pthread_mutex_lock(&r->lock);
+	mutex_lock(&r->lock);
 	r->stops = true;
 	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->lock);
+	mutex_unlock(&r->lock);
 	pthread_join(r->thread, NULL);
 	r->runs = false;
 }
@@ -259,7 +260,7 @@ void retainer_free(struct volume *vol)
 		return;
 	vol->retainer = NULL;
 	pthread_cond_destroy(&r->wake);
-	pthread_mutex_destroy(&r->lock);
+	mutex_destroy(&r->lock);
 	free(r);
 }
 

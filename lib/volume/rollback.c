@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/nodes.h"
@@ -38,10 +39,10 @@ static int seal_pending(struct volume *vol)
 	uint64_t number = INT64_MAX;
 	int error = 0;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (seal_needed_locked(vol))
 		error = seal_begin_locked(vol, &how, &number);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error ? error : seal_finish_until(vol, number);
 }
 
@@ -103,9 +104,9 @@ static int try_rollback(struct volume *vol, uint64_t number, bool last_try, uint
 		error = epochs_tree(vol, number, &tree);
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = rollback_locked(vol, number, tree, last_try, &notice, ret_new);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	rollback_notice_tell(vol, &notice);
 	return error;
 }

@@ -412,9 +412,9 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	void *data;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	job->parent = vol->current_epoch;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 
 	error = freeze(vol, job, &frozen);
 	if (error)
@@ -428,9 +428,9 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	if (error)
 		return error;
 	FAULT_POINT("seal.tree");
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = store_frozen_locked(vol, job, &frozen, &record);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	FAULT_POINT("seal.rows");
 	if (!error)
 		log_sealed(&record);
@@ -467,35 +467,35 @@ int seal_finish_until(struct volume *vol, uint64_t number)
 	bool any = false;
 	int result;
 
-	pthread_mutex_lock(&s->finishing);
+	mutex_lock(&s->finishing);
 	for (;;) {
 		int error;
 
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		job = s->first && s->first->number <= number ? s->first : NULL;
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		if (!job)
 			break;
 		any = true;
 		error = job_finish(vol, job);
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		if (error)
 			job_failed_locked(vol, job, error);
 		s->first = job->next;
 		if (!s->first)
 			s->newest = NULL;
 		pthread_cond_broadcast(&vol->changed);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		job_free(job);
 	}
-	pthread_mutex_unlock(&s->finishing);
+	mutex_unlock(&s->finishing);
 	if (any)
 		uploader_kick(vol);
 	/* As durable as it gets. */
 	if (any && vol->local_only)
 		retainer_kick(vol);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	result = s->failed_number == number ? s->failed_error : 0;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return result;
 }

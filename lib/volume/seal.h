@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_VOLUME_SEAL_H
 #define EPOCHFS_VOLUME_SEAL_H
 
+#include "lib/util/lock.h"
 #include "lib/volume/epoch_index.h"
 #include "lib/volume/fresh.h"
 #include "lib/volume/internal.h"
@@ -110,7 +111,7 @@ struct sealer {
 	bool stops, runs;
 	pthread_cond_t wake; /* with the volume's lock; monotonic */
 
-	pthread_mutex_t finishing; /* held by who freezes; taken before the volume's lock */
+	struct mutex finishing; /* held by who freezes; taken before the volume's lock */
 	pthread_t thread;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/body.h"
@@ -206,23 +207,23 @@ static void *sealer_main(void *arg)
 	struct volume *vol = arg;
 	struct sealer *s = vol->sealer;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	while (!s->stops) {
 		if (s->first) {
-			pthread_mutex_unlock(&vol->lock);
+			mutex_unlock(&vol->lock);
 			seal_finish_until(vol, INT64_MAX);
-			pthread_mutex_lock(&vol->lock);
+			mutex_lock(&vol->lock);
 			continue;
 		}
 		s->looking_ns = act_locked(vol);
 		if (s->first || s->stops || s->looking_ns <= clock_mono_ns())
 			continue;
 		if (s->looking_ns == INT64_MAX)
-			pthread_cond_wait(&s->wake, &vol->lock);
+			cond_wait(&s->wake, &vol->lock);
 		else
 			cond_wait_until(&s->wake, &vol->lock, s->looking_ns);
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return NULL;
 }
 
@@ -380,7 +381,7 @@ static void sealer_free(struct volume *vol)
 	epoch_index_free(&s->index);
 	rules_free(s->rules);
 	pthread_cond_destroy(&s->wake);
-	pthread_mutex_destroy(&s->finishing);
+	mutex_destroy(&s->finishing);
 	free(s);
 }
 
@@ -396,7 +397,7 @@ int sealer_start(struct volume *vol, bool recovered_killed)
 		free(s);
 		return error;
 	}
-	pthread_mutex_init(&s->finishing, NULL);
+	mutex_init(&s->finishing, LOCK_SEALER_FINISHING);
 	vol->sealer = s;
 	error = rules_new(&vol->options, &s->rules);
 	if (!error)
@@ -437,15 +438,15 @@ void sealer_stop(struct volume *vol)
 	if (!s)
 		return;
 	if (s->runs) {
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		s->stops = true;
 		sealer_wake_locked(vol);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 		pthread_join(s->thread, NULL);
 		seal_finish_until(vol, INT64_MAX);
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		keep_pending_locked(vol);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 	}
 	sealer_free(vol);
 }

@@ -4,6 +4,7 @@
  * RELEASE, by which the close is committed, in the background. Contract 1.2 rule 3: from close() on,
  * any request by name, seal or look into .epochs takes it in.
  */
+#include "lib/util/lock.h"
 #include "lib/volume/bodies.h"
 
 #include <errno.h>
@@ -39,10 +40,10 @@ static bool still_open_locked(struct volume *vol, struct body *b)
 	for (struct handle *h = b->open_handles; h; h = h->next)
 		if (h->writes && h->closed && !h->killed)
 			tgid = h->tgid;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (tgid && path.len)
 		open = process_has_open(tgid, buf_str(&path));
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	return open;
 }
 
@@ -68,9 +69,9 @@ static void settle_one_locked(struct volume *vol, struct body *b)
 	}
 	body_set_closing_locked(vol, b, 0, b->releasing);
 	body_unpin_locked(vol, b, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 }
 
 static struct body *closing_body_locked(struct volume *vol, uint64_t ino)
@@ -105,10 +106,10 @@ int bodies_settle(struct volume *vol)
 	struct after after = {.vol = vol};
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	body_settle_locked(vol, 0);
 	error = keeper_commit_left_locked(vol, &after);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	after_run(&after);
 	return error;
 }

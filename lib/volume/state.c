@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "lib/volume/reserve.h"
@@ -113,7 +114,7 @@ static struct state *state_alloc(void)
 	s->versions.key = "next_version";
 	s->dirfd = -1;
 	s->wal_fd = -1;
-	pthread_mutex_init(&s->idle_lock, NULL);
+	mutex_init(&s->idle_lock, LOCK_STATE_IDLE);
 	return s;
 }
 
@@ -171,7 +172,7 @@ int state_open_damaged(int dirfd, struct state **ret_state)
 static void state_free(struct state *s)
 {
 	db_disconnect(s);
-	pthread_mutex_destroy(&s->idle_lock);
+	mutex_destroy(&s->idle_lock);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	if (s->wal_fd >= 0)

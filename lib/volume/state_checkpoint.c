@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/reserve.h"
@@ -28,7 +29,7 @@ struct checkpointer {
 	sqlite3 *db;
 	const struct reserve *reserve;
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards what follows; taken inside the volume's lock */
+	struct mutex lock; /* guards what follows; taken inside the volume's lock */
 	pthread_cond_t wake, done;
 	bool wanted, stop;
 	int pages; /* in the WAL after the last commit */
@@ -83,22 +84,22 @@ static void *checkpointer_main(void *arg)
 {
 	struct checkpointer *c = arg;
 
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	while (!c->stop) {
 		int moved;
 
 		if (!c->wanted) {
-			pthread_cond_wait(&c->wake, &c->lock);
+			cond_wait(&c->wake, &c->lock);
 			continue;
 		}
-		pthread_mutex_unlock(&c->lock);
+		mutex_unlock(&c->lock);
 		moved = checkpoint(c);
-		pthread_mutex_lock(&c->lock);
+		mutex_lock(&c->lock);
 		c->moved = moved;
 		c->wanted = false;
 		pthread_cond_broadcast(&c->done);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	return NULL;
 }
 
@@ -116,7 +117,7 @@ void checkpointer_make_room(struct state *s)
 	c->wanted = true;
 	pthread_cond_signal(&c->wake);
 	while (c->wanted)
-		pthread_cond_wait(&c->done, &c->lock);
+		cond_wait(&c->done, &c->lock);
 }
 
 static void checkpointer_free(struct checkpointer *c)
@@ -124,7 +125,7 @@ static void checkpointer_free(struct checkpointer *c)
 	sqlite3_close(c->db);
 	pthread_cond_destroy(&c->wake);
 	pthread_cond_destroy(&c->done);
-	pthread_mutex_destroy(&c->lock);
+	mutex_destroy(&c->lock);
 	free(c);
 }
 
@@ -136,7 +137,7 @@ int checkpointer_start(struct state *s, const char *path)
 	if (!c)
 		return -ENOMEM;
 	c->reserve = s->reserve;
-	pthread_mutex_init(&c->lock, NULL);
+	mutex_init(&c->lock, LOCK_CHECKPOINTER);
 	pthread_cond_init(&c->wake, NULL);
 	pthread_cond_init(&c->done, NULL);
 	error = db_connect(s->vfs, path, SQLITE_OPEN_READWRITE, &c->db);
@@ -160,10 +161,10 @@ void checkpointer_stop(struct state *s)
 	if (!c)
 		return;
 	sqlite3_wal_hook(s->db, NULL, NULL);
-	pthread_mutex_lock(&c->lock);
+	mutex_lock(&c->lock);
 	c->stop = true;
 	pthread_cond_signal(&c->wake);
-	pthread_mutex_unlock(&c->lock);
+	mutex_unlock(&c->lock);
 	pthread_join(c->thread, NULL);
 	checkpointer_free(c);
 	s->checkpointer = NULL;

@@ -13,9 +13,9 @@
 #ifndef EPOCHFS_VOLUME_STATE_DB_H
 #define EPOCHFS_VOLUME_STATE_DB_H
 
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
+#include "lib/util/lock.h"
 #include "lib/volume/state.h"
 
 /* A power of two, well above the number of different statements. */
@@ -58,8 +58,8 @@ struct state {
 	struct reserve *reserve;
 	struct state_vfs *vfs;
 	struct checkpointer *checkpointer;
-	pthread_mutex_t idle_lock; /* guards `idle`; innermost of all locks */
-	struct state *idle;	   /* snapshots' connections, kept for the next one */
+	struct mutex idle_lock; /* guards `idle`; innermost of all locks */
+	struct state *idle;	/* snapshots' connections, kept for the next one */
 
 	/* Of a snapshot only. */
 	struct state *main;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 /* Rows that are put in one transaction: the lock is let go between them, so that writers wait for milliseconds at most. */
 #define SLICE 512
@@ -17,9 +18,9 @@ static int index_get(void *arg, const struct hash *chunk, struct store_place *re
 	struct state_chunk row;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_chunk_get(vol->state, chunk, &row);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	*ret_place = (struct store_place){.pack = row.pack,
@@ -73,15 +74,15 @@ static int index_put(void *arg, const char *index_key, const struct hash *chunks
 	 * and the journal takes some 4 KiB a chunk. */
 	qsort(rows, count, sizeof(*rows), by_hash);
 	for (size_t i = 0; !error && i < count; i += SLICE) {
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		error = put_slice_locked(vol, rows + i, count - i < SLICE ? count - i : SLICE);
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 	}
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_index_mark_loaded(vol->state, index_key);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -90,9 +91,9 @@ static bool index_loaded(void *arg, const char *index_key)
 	struct volume *vol = arg;
 	bool loaded;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	loaded = state_index_loaded(vol->state, index_key);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return loaded;
 }
 
@@ -101,9 +102,9 @@ static int index_forget_pack(void *arg, const struct hash *pack)
 	struct volume *vol = arg;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_chunk_forget_pack(vol->state, pack);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -112,9 +113,9 @@ static int index_recipe_get(void *arg, const struct hash *recipe, struct buf *ou
 	struct volume *vol = arg;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_recipe_get(vol->state, recipe, out);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -123,9 +124,9 @@ static int index_recipe_put(void *arg, const struct hash *recipe, const void *da
 	struct volume *vol = arg;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_recipe_put(vol->state, recipe, data, len);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 

@@ -12,6 +12,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 
 /* Leaves room in a file name for the number and the dash. */
@@ -145,7 +146,7 @@ int torn_each(struct volume *vol,
 	unsigned count = 0;
 	int result = 0;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	for (unsigned i = 0; i < vol->torn->count; i++) {
 		const struct torn_file *f = &vol->torn->files[i];
 		struct torn_listed *l = &list[count];
@@ -159,7 +160,7 @@ int torn_each(struct volume *vol,
 		l->mtime_ns = clock_ns(st.st_mtim);
 		count++;
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	for (unsigned i = 0; !result && i < count; i++)
 		result = fn(arg, list[i].name, list[i].number, list[i].size, list[i].mtime_ns);
 	return result;
@@ -170,10 +171,10 @@ int torn_open(struct volume *vol, const char *name)
 	bool known = false;
 	int fd;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	for (unsigned i = 0; i < vol->torn->count; i++)
 		known |= !strcmp(vol->torn->files[i].name, name);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (!known)
 		return -ENOENT;
 	fd = openat(vol->torn_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "lib/store/store.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/volume/reserve.h"
 
 /* At most so many trees stay decoded, and at most so many bytes of encodings (but the last used
@@ -25,7 +26,7 @@ struct cached {
 };
 
 struct trees {
-	pthread_mutex_t lock; /* guards all below; never held over I/O */
+	struct mutex lock; /* guards all below; never held over I/O */
 	struct cached cached[CACHED_TREES];
 	size_t bytes;
 	uint64_t clock;
@@ -40,7 +41,7 @@ int trees_new(struct trees **ret_trees)
 
 	if (!t)
 		return -ENOMEM;
-	pthread_mutex_init(&t->lock, NULL);
+	mutex_init(&t->lock, LOCK_TREES);
 	*ret_trees = t;
 	return 0;
 }
@@ -59,7 +60,7 @@ void trees_free(struct trees *t)
 	for (unsigned i = 0; i < CACHED_TREES; i++)
 		if (t->cached[i].number)
 			cached_drop(t, &t->cached[i]);
-	pthread_mutex_destroy(&t->lock);
+	mutex_destroy(&t->lock);
 	free(t);
 }
 
@@ -144,10 +145,10 @@ int trees_store(struct volume *vol, uint64_t number, void *data, size_t len, uns
 	while (reserve_is_for(error) && reserve_give(state_reserve(vol->state), len));
 	if (error)
 		return cache_errno(vol, error);
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	t->changes++;
 	cached_put(t, number, tree);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	if (ret_tree)
 		*ret_tree = steal_ptr(tree);
 	return 0;
@@ -159,14 +160,14 @@ static struct tree *cached_get(struct trees *t, uint64_t number, uint64_t *ret_c
 	struct tree *tree = NULL;
 	struct cached *c;
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	*ret_changes = t->changes;
 	c = cached_find(t, number);
 	if (c) {
 		c->used = ++t->clock;
 		tree = tree_ref(c->tree);
 	}
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	return tree;
 }
 
@@ -198,10 +199,10 @@ int trees_load(struct volume *vol, uint64_t number, struct tree **ret_tree)
 		free(bytes);
 		return error;
 	}
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	if (t->changes == changes)
 		cached_put(t, number, tree);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	*ret_tree = tree;
 	return 0;
 }
@@ -231,12 +232,12 @@ int trees_remove(struct volume *vol, uint64_t number)
 	struct cached *c;
 	char name[TREE_FILE_MAX];
 
-	pthread_mutex_lock(&t->lock);
+	mutex_lock(&t->lock);
 	t->changes++;
 	c = cached_find(t, number);
 	if (c && number)
 		cached_drop(t, c);
-	pthread_mutex_unlock(&t->lock);
+	mutex_unlock(&t->lock);
 	tree_file(number, name);
 	if (unlinkat(vol->trees_fd, name, 0) < 0 && errno != ENOENT)
 		return -errno;

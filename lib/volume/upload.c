@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
 #include "lib/util/thread.h"
@@ -35,7 +36,7 @@ struct uploader {
 	pthread_t thread;
 	bool runs;
 
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
 	bool kicked, stops;
 	bool conflict; /* another writer took a number: nothing is uploaded any more */
@@ -58,7 +59,7 @@ static void set_error(struct uploader *up, uint64_t number, int error)
 {
 	char text[REMOTE_TEXT_MAX];
 
-	pthread_mutex_lock(&up->lock);
+	mutex_lock(&up->lock);
 	free(up->error);
 	up->error = NULL;
 	if (error == -ESTALE) {
@@ -84,16 +85,16 @@ static void set_error(struct uploader *up, uint64_t number, int error)
 		up->failing_since_ns = 0;
 	else if (!up->failing_since_ns)
 		up->failing_since_ns = clock_wall_ns();
-	pthread_mutex_unlock(&up->lock);
+	mutex_unlock(&up->lock);
 }
 
 static bool stopping(struct uploader *up)
 {
 	bool stops;
 
-	pthread_mutex_lock(&up->lock);
+	mutex_lock(&up->lock);
 	stops = up->stops;
-	pthread_mutex_unlock(&up->lock);
+	mutex_unlock(&up->lock);
 	return stops;
 }
 
@@ -103,20 +104,20 @@ static void mark_failed(struct uploader *up, uint64_t number)
 	struct volume *vol = up->vol;
 	struct state_epoch row;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (state_epoch_get(vol->state, number, &row) == 0) {
 		if (row.state == EPOCH_UPLOADING || row.state == EPOCH_SEALED) {
 			row.state = EPOCH_FAILED;
 			free(row.error);
-			pthread_mutex_lock(&up->lock);
+			mutex_lock(&up->lock);
 			row.error = up->error ? strdup(up->error) : NULL;
-			pthread_mutex_unlock(&up->lock);
+			mutex_unlock(&up->lock);
 			state_epoch_set(vol->state, &row);
 		}
 		state_epoch_free(&row);
 	}
 	pthread_cond_broadcast(&vol->changed);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 }
 
 static int collect_pending(void *arg, const struct state_epoch *e)
@@ -134,9 +135,9 @@ static void fail_all(struct uploader *up)
 	cleanup_buf struct buf numbers = {0};
 	int error;
 
-	pthread_mutex_lock(&up->vol->lock);
+	mutex_lock(&up->vol->lock);
 	error = state_epoch_each(up->vol->state, collect_pending, &numbers);
-	pthread_mutex_unlock(&up->vol->lock);
+	mutex_unlock(&up->vol->lock);
 	for (size_t at = 0; !error && at < numbers.len; at += sizeof(uint64_t)) {
 		uint64_t number;
 
@@ -167,9 +168,9 @@ static int work(struct uploader *up)
 			set_error(up, 0, error == -ECANCELED ? 0 : error);
 			return error;
 		}
-		pthread_mutex_lock(&up->vol->lock);
+		mutex_lock(&up->vol->lock);
 		error = state_epoch_first_pending(up->vol->state, &number);
-		pthread_mutex_unlock(&up->vol->lock);
+		mutex_unlock(&up->vol->lock);
 		if (error == -ENOENT && more)
 			continue;
 		if (error)
@@ -202,16 +203,16 @@ static bool wait_for_work(struct uploader *up, int64_t pause_ns)
 	int64_t deadline = clock_mono_ns() + pause_ns;
 	bool goes_on;
 
-	pthread_mutex_lock(&up->lock);
+	mutex_lock(&up->lock);
 	while (!up->stops && (!up->kicked || pause_ns)) {
 		if (!pause_ns)
-			pthread_cond_wait(&up->wake, &up->lock);
+			cond_wait(&up->wake, &up->lock);
 		else if (cond_wait_until(&up->wake, &up->lock, deadline) == -ETIMEDOUT)
 			break;
 	}
 	up->kicked = false;
 	goes_on = !up->stops;
-	pthread_mutex_unlock(&up->lock);
+	mutex_unlock(&up->lock);
 	return goes_on;
 }
 
@@ -244,8 +245,8 @@ static void uploader_free(struct uploader *up)
 		store_close(up->store);
 	remote_close(up->remote);
 	pthread_cond_destroy(&up->wake);
-	pthread_mutex_destroy(&up->lock);
-	pthread_mutex_destroy(&up->progress.lock);
+	mutex_destroy(&up->lock);
+	mutex_destroy(&up->progress.lock);
 	free(up->error);
 	free(up);
 }
@@ -277,8 +278,8 @@ int uploader_start(struct volume *vol)
 		return -ENOMEM;
 	up->vol = vol;
 	up->kicked = true;
-	pthread_mutex_init(&up->lock, NULL);
-	pthread_mutex_init(&up->progress.lock, NULL);
+	mutex_init(&up->lock, LOCK_UPLOADER);
+	mutex_init(&up->progress.lock, LOCK_UPLOAD_PROGRESS);
 	cond_init_mono(&up->wake);
 	vol->uploader = up;
 	if (vol->local_only || vol->options.read_only)
@@ -302,10 +303,10 @@ void uploader_stop(struct volume *vol)
 	if (!up)
 		return;
 	if (up->runs) {
-		pthread_mutex_lock(&up->lock);
+		mutex_lock(&up->lock);
 		up->stops = true;
 		pthread_cond_broadcast(&up->wake);
-		pthread_mutex_unlock(&up->lock);
+		mutex_unlock(&up->lock);
 		remote_cancel(up->remote);
 		pthread_join(up->thread, NULL);
 		remote_resume(up->remote);
@@ -320,10 +321,10 @@ void uploader_kick(struct volume *vol)
 
 	if (!up)
 		return;
-	pthread_mutex_lock(&up->lock);
+	mutex_lock(&up->lock);
 	up->kicked = true;
 	pthread_cond_signal(&up->wake);
-	pthread_mutex_unlock(&up->lock);
+	mutex_unlock(&up->lock);
 }
 
 /* ---- status ---- */
@@ -374,12 +375,12 @@ static void add_progress(struct uploader *up, json_t *upload)
 	struct store_stats stats = {0};
 	uint64_t epoch, total;
 
-	pthread_mutex_lock(&up->progress.lock);
+	mutex_lock(&up->progress.lock);
 	epoch = up->progress.epoch;
 	total = up->progress.total;
 	if (up->progress.batch)
 		store_batch_progress(up->progress.batch, &stats);
-	pthread_mutex_unlock(&up->progress.lock);
+	mutex_unlock(&up->progress.lock);
 	if (!epoch)
 		return;
 	json_object_set_new(upload, nodes_is_part(epoch) ? "uploading_part" : "uploading_epoch",
@@ -397,7 +398,7 @@ static void add_failure(struct uploader *up, json_t *upload)
 
 	if (up->remote)
 		remote_get_state(up->remote, &remote);
-	pthread_mutex_lock(&up->lock);
+	mutex_lock(&up->lock);
 	since = up->failing_since_ns ? up->failing_since_ns : remote.failing_since_ns;
 	if (up->error)
 		json_object_set_new(upload, "error", json_string(up->error));
@@ -407,7 +408,7 @@ static void add_failure(struct uploader *up, json_t *upload)
 			json_string(remote_strerror(up->remote, remote.last_error, text)));
 	if (up->conflict)
 		json_object_set_new(upload, "conflict", json_true());
-	pthread_mutex_unlock(&up->lock);
+	mutex_unlock(&up->lock);
 	if (since)
 		json_object_set_new(upload, "failing_since_ns", json_integer(since));
 	if (remote.retries)
@@ -433,12 +434,12 @@ int uploader_status(struct volume *vol, json_t *status)
 
 	if (!upload)
 		return -ENOMEM;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = vol->local_only ? 0 : count_all_locked(vol, &pending);
 	/* The last part is there, and it is not looked at yet whether it makes an epoch whole. */
 	if (!pending.count && nodes_unlooked_locked(vol))
 		pending.count = 1;
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	json_object_set_new(upload, "pending_epochs", json_integer((json_int_t)pending.count));
 	json_object_set_new(upload, "pending_changes", json_integer((json_int_t)pending.changes));
 	if (pending.oldest) {

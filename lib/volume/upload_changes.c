@@ -9,6 +9,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/records.h"
@@ -77,7 +78,7 @@ static int forget_drop(struct volume *vol, uint64_t number)
 	struct state_epoch row;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_epoch_get(vol->state, number, &row);
 	if (!error) {
 		row.remote_delete_pending = false;
@@ -86,7 +87,7 @@ static int forget_drop(struct volume *vol, uint64_t number)
 		error = state_epoch_set(vol->state, &row);
 		state_epoch_free(&row);
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -95,12 +96,12 @@ static bool is_durable(struct volume *vol, uint64_t number)
 	struct state_epoch row;
 	bool durable = false;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	if (state_epoch_get(vol->state, number, &row) == 0) {
 		durable = row.state == EPOCH_DURABLE;
 		state_epoch_free(&row);
 	}
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return durable;
 }
 
@@ -116,9 +117,9 @@ static int put_tag(struct volume *vol, struct remote *remote, const struct chang
 			  : remote_delete(remote, key);
 	if (error)
 		return error;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_tag_synced(vol->state, c->tag, c->number);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -190,9 +191,9 @@ int upload_changes(struct volume *vol, struct remote *remote, bool *ret_more)
 	size_t i;
 	int error;
 
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = collect_locked(vol, &changes);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	for (i = 0; !error && i < changes.count && drops < DROPS_AT_ONCE; i++) {
 		const struct change *c = &changes.list[i];
 

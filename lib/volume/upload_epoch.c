@@ -11,6 +11,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
@@ -90,11 +91,11 @@ static int known_durable(struct upload *u, uint64_t version)
 	struct state_version row;
 	int error;
 
-	pthread_mutex_lock(&u->vol->lock);
+	mutex_lock(&u->vol->lock);
 	error = state_version_get(u->vol->state, version, &row);
 	if (!error && row.state == VERSION_DURABLE && !row.has_recipe)
 		error = state_inline_get(u->vol->state, version, &inline_data);
-	pthread_mutex_unlock(&u->vol->lock);
+	mutex_unlock(&u->vol->lock);
 	if (error)
 		return error;
 	if (row.state != VERSION_DURABLE)
@@ -275,9 +276,9 @@ static int open_local(void *arg, const struct hash *recipe, uint64_t size)
 	for (size_t i = 0; i < u->count; i++)
 		if (!u->stored[i].is_inline && hash_equal(&u->stored[i].recipe, recipe))
 			return object_open(u->vol, u->stored[i].version, O_RDONLY);
-	pthread_mutex_lock(&u->vol->lock);
+	mutex_lock(&u->vol->lock);
 	error = state_version_by_recipe(u->vol->state, recipe, size, &v);
-	pthread_mutex_unlock(&u->vol->lock);
+	mutex_unlock(&u->vol->lock);
 	return error ? error : object_open(u->vol, v.id, O_RDONLY);
 }
 
@@ -307,14 +308,14 @@ static int mark_versions(struct upload *u)
 	int error = 0;
 
 	for (size_t i = 0; !error && i < u->count; i += SLICE) {
-		pthread_mutex_lock(&vol->lock);
+		mutex_lock(&vol->lock);
 		error = state_begin(vol->state);
 		if (!error) {
 			for (size_t k = i; !error && k < u->count && k < i + SLICE; k++)
 				error = mark_version_locked(vol, &u->stored[k]);
 			error = state_end(vol->state, error);
 		}
-		pthread_mutex_unlock(&vol->lock);
+		mutex_unlock(&vol->lock);
 	}
 	return error;
 }
@@ -325,7 +326,7 @@ static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *r
 	struct state_epoch row = {0};
 	int error;
 
-	pthread_mutex_lock(&u->vol->lock);
+	mutex_lock(&u->vol->lock);
 	error = state_epoch_get(u->vol->state, number, &row);
 	if (!error && row.state == EPOCH_DROPPED)
 		error = -ENOENT;
@@ -333,7 +334,7 @@ static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *r
 		row.state = EPOCH_UPLOADING;
 		error = state_epoch_set(u->vol->state, &row);
 	}
-	pthread_mutex_unlock(&u->vol->lock);
+	mutex_unlock(&u->vol->lock);
 	if (!error)
 		error = row.record ? record_decode(row.record, strlen(row.record), ret_record)
 				   : -EBADMSG;
@@ -361,11 +362,11 @@ static uint64_t bytes_of(const struct tree *t, enum tree_content kind)
 static void show(struct upload_progress *p, uint64_t epoch, uint64_t total,
 		 struct store_batch *batch)
 {
-	pthread_mutex_lock(&p->lock);
+	mutex_lock(&p->lock);
 	p->epoch = epoch;
 	p->total = total;
 	p->batch = batch;
-	pthread_mutex_unlock(&p->lock);
+	mutex_unlock(&p->lock);
 }
 
 static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *record,

@@ -4,6 +4,7 @@
 #define EPOCHFS_VOLUME_UPLOAD_EPOCH_H
 
 #include "lib/store/store.h"
+#include "lib/util/lock.h"
 #include "lib/volume/internal.h"
 
 /* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
@@ -12,7 +13,7 @@
 
 /* What an upload under way tells `status`; its own lock, a leaf. */
 struct upload_progress {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	uint64_t epoch;		   /* 0: none under way */
 	uint64_t total;		   /* bytes that are to be looked at */
 	struct store_batch *batch; /* while there is one */

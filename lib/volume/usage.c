@@ -9,6 +9,7 @@
 #include "lib/format/names.h"
 #include "lib/format/pack.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/store_index.h"
 #include "lib/volume/trees.h"
@@ -17,7 +18,7 @@
 #define REST_FACTOR 20
 
 struct usage_cache {
-	pthread_mutex_t lock; /* a leaf: guards the rest */
+	struct mutex lock; /* a leaf: guards the rest */
 	bool valid;
 	struct buf epochs; /* their numbers, as counted */
 	struct usage usage;
@@ -30,7 +31,7 @@ int usage_cache_new(struct usage_cache **ret_cache)
 
 	if (!c)
 		return -ENOMEM;
-	pthread_mutex_init(&c->lock, NULL);
+	mutex_init(&c->lock, LOCK_USAGE);
 	*ret_cache = c;
 	return 0;
 }
@@ -40,7 +41,7 @@ void usage_cache_free(struct usage_cache *c)
 	if (!c)
 		return;
 	buf_free(&c->epochs);
-	pthread_mutex_destroy(&c->lock);
+	mutex_destroy(&c->lock);
 	free(c);
 }
 

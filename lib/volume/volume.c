@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt.h"
 #include "lib/volume/announce.h"
@@ -43,8 +44,8 @@ static struct volume *volume_alloc(const struct volume_options *options)
 	}
 	atomic_init(&vol->durable_until_ns, options->durable_close ? INT64_MAX : 0);
 	vol->cache_fd = vol->lock_fd = vol->objects_fd = vol->trees_fd = vol->torn_fd = -1;
-	pthread_mutex_init(&vol->lock, NULL);
-	pthread_rwlock_init(&vol->events_lock, NULL);
+	mutex_init(&vol->lock, LOCK_VOLUME);
+	rwlock_init(&vol->events_lock, LOCK_VOLUME_EVENTS);
 	if (cond_init_mono(&vol->changed)) {
 		options_free(&vol->options);
 		free(vol);
@@ -220,9 +221,9 @@ int volume_open_for_import(const struct volume_options *options, struct volume *
 
 void volume_set_events(struct volume *vol, const struct volume_events *events)
 {
-	pthread_rwlock_wrlock(&vol->events_lock);
+	rwlock_write(&vol->events_lock);
 	vol->events = *events;
-	pthread_rwlock_unlock(&vol->events_lock);
+	rwlock_unlock(&vol->events_lock);
 }
 
 int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), void *arg)
@@ -295,8 +296,8 @@ void volume_close(struct volume *vol)
 	remote_close(vol->plain);
 	encryption_unref(vol->encryption);
 	pthread_cond_destroy(&vol->changed);
-	pthread_rwlock_destroy(&vol->events_lock);
-	pthread_mutex_destroy(&vol->lock);
+	rwlock_destroy(&vol->events_lock);
+	mutex_destroy(&vol->lock);
 	options_free(&vol->options);
 	free(vol->run_id);
 	free(vol->node_name);
@@ -331,26 +332,26 @@ const struct volume_options *volume_options(const struct volume *vol)
 
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name)
 {
-	pthread_rwlock_rdlock(&vol->events_lock);
+	rwlock_read(&vol->events_lock);
 	if (vol->events.entry_changed)
 		vol->events.entry_changed(vol->events.arg, parent, name);
-	pthread_rwlock_unlock(&vol->events_lock);
+	rwlock_unlock(&vol->events_lock);
 }
 
 void volume_file_changed(struct volume *vol, uint64_t ino)
 {
-	pthread_rwlock_rdlock(&vol->events_lock);
+	rwlock_read(&vol->events_lock);
 	if (vol->events.file_changed)
 		vol->events.file_changed(vol->events.arg, ino);
-	pthread_rwlock_unlock(&vol->events_lock);
+	rwlock_unlock(&vol->events_lock);
 }
 
 void volume_epoch_dropped(struct volume *vol, uint64_t number)
 {
-	pthread_rwlock_rdlock(&vol->events_lock);
+	rwlock_read(&vol->events_lock);
 	if (vol->events.epoch_dropped)
 		vol->events.epoch_dropped(vol->events.arg, number);
-	pthread_rwlock_unlock(&vol->events_lock);
+	rwlock_unlock(&vol->events_lock);
 }
 
 int volume_statfs(struct volume *vol, struct volume_space *ret_space)
@@ -361,10 +362,10 @@ int volume_statfs(struct volume *vol, struct volume_space *ret_space)
 
 	if (fstatvfs(vol->cache_fd, &st) < 0)
 		return -errno;
-	pthread_mutex_lock(&vol->lock);
+	mutex_lock(&vol->lock);
 	error = state_version_totals(vol->state, &local, &dirty);
 	uint64_t files = state_file_count(vol->state);
-	pthread_mutex_unlock(&vol->lock);
+	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
 	clean = local > dirty ? (local - dirty) / st.f_frsize : 0;

@@ -230,9 +230,9 @@ __attribute__((unused)) static uint64_t eu_count(void)
 {
 	uint64_t count;
 
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	count = epochs_index_locked(u.vol)->count;
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	return count;
 }
 
@@ -282,9 +282,9 @@ __attribute__((unused)) static struct settle_answer eu_look(void)
 {
 	struct settle_answer answer;
 
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_ok(sealer_look_locked(u.vol, &answer, NULL));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	return answer;
 }
 

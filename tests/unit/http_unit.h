@@ -52,7 +52,7 @@ struct server {
 	pthread_t acceptor;
 	pthread_t threads[SERVER_CONNECTIONS];
 	int fds[SERVER_CONNECTIONS];
-	pthread_mutex_t lock; /* guards what follows */
+	struct mutex lock; /* guards what follows */
 	pthread_cond_t changed;
 	unsigned connections;
 	unsigned requests;
@@ -164,7 +164,7 @@ static void server_wait_gate(struct server *s)
 	SCOPED_LOCK(&s->lock);
 
 	while (s->gated && !s->stopping)
-		pthread_cond_wait(&s->changed, &s->lock);
+		cond_wait(&s->changed, &s->lock);
 }
 
 static void server_worked(struct server *s)
@@ -240,7 +240,7 @@ static void server_start(struct server *s, const struct scene *scenes, size_t co
 	socklen_t len = sizeof(at);
 
 	*s = (struct server){.scenes = scenes, .scene_count = count};
-	pthread_mutex_init(&s->lock, NULL);
+	mutex_init(&s->lock, LOCK_TEST);
 	cond_init_mono(&s->changed);
 	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_ge(s->listener, 0);
@@ -255,18 +255,18 @@ static void server_stop(struct server *s)
 {
 	shutdown(s->listener, SHUT_RDWR);
 	pthread_join(s->acceptor, NULL);
-	pthread_mutex_lock(&s->lock);
+	mutex_lock(&s->lock);
 	s->stopping = true;
 	pthread_cond_broadcast(&s->changed);
 	for (unsigned i = 0; i < s->connections; i++)
 		if (s->fds[i] >= 0)
 			shutdown(s->fds[i], SHUT_RDWR);
-	pthread_mutex_unlock(&s->lock);
+	mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < s->connections; i++)
 		pthread_join(s->threads[i], NULL);
 	close(s->listener);
 	pthread_cond_destroy(&s->changed);
-	pthread_mutex_destroy(&s->lock);
+	mutex_destroy(&s->lock);
 	buf_free(&s->heads);
 	buf_free(&s->bodies);
 }
@@ -285,7 +285,7 @@ __attribute__((unused)) static void server_wait_requests(struct server *s, unsig
 	SCOPED_LOCK(&s->lock);
 
 	while (s->requests < count)
-		pthread_cond_wait(&s->changed, &s->lock);
+		cond_wait(&s->changed, &s->lock);
 }
 
 __attribute__((unused)) static unsigned server_requests(struct server *s)

@@ -109,7 +109,7 @@ put_file(struct store *s, uint64_t epoch, const void *data, size_t len, struct h
 struct restored {
 	const struct recipe *recipe;
 	uint8_t *data;
-	pthread_mutex_t lock;
+	struct mutex lock;
 	size_t calls;
 };
 
@@ -132,7 +132,7 @@ __attribute__((unused)) static int restore(struct store *s, const struct hash *h
 					   uint8_t **ret_data, size_t *ret_len,
 					   struct store_failure *failure)
 {
-	struct restored r = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct restored r = {.lock = MUTEX_INITIALIZER(LOCK_TEST)};
 	cleanup_recipe struct recipe recipe = {0};
 	int error = store_get_recipe(s, hash, &recipe, failure);
 

@@ -30,7 +30,7 @@ static void time_passes(int64_t ns)
 
 /* Gives numbered credentials, as it is told. */
 struct giver {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t changed;
 	unsigned fetches;
 	unsigned at_once, most_at_once;
@@ -49,7 +49,7 @@ static int fetch(void *arg, struct credentials *ret_credentials)
 		g->most_at_once = g->at_once;
 	pthread_cond_broadcast(&g->changed);
 	while (g->held)
-		pthread_cond_wait(&g->changed, &g->lock);
+		cond_wait(&g->changed, &g->lock);
 	g->at_once--;
 	if (g->error)
 		return g->error;
@@ -62,7 +62,7 @@ static int fetch(void *arg, struct credentials *ret_credentials)
 static void giver_start(struct giver *g, int64_t life_ns, struct credentials_cache **ret_cache)
 {
 	*g = (struct giver){.life_ns = life_ns};
-	pthread_mutex_init(&g->lock, NULL);
+	mutex_init(&g->lock, LOCK_TEST);
 	cond_init_mono(&g->changed);
 	unit_ok(credentials_cache_new(fetch, g, ret_cache));
 }
@@ -80,7 +80,7 @@ static void wait_fetches(struct giver *g, unsigned count)
 	SCOPED_LOCK(&g->lock);
 
 	while (g->fetches < count)
-		pthread_cond_wait(&g->changed, &g->lock);
+		cond_wait(&g->changed, &g->lock);
 }
 
 static void assert_key(struct credentials_cache *c, const char *key)

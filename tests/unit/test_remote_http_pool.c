@@ -155,7 +155,7 @@ START_TEST(a_rate_makes_wait_for_what_was_taken)
 	struct http_rate rate;
 	int64_t now = 1000 * NS_PER_S, waited = 0;
 
-	unit_ok(http_rate_init(&rate, 1000000));
+	http_rate_init(&rate, 1000000);
 	for (int i = 0; i < 100; i++) {
 		int64_t wait = http_rate_take(&rate, 50000, now);
 
@@ -174,7 +174,7 @@ START_TEST(who_asks_together_waits_in_turn)
 	struct http_rate rate;
 	int64_t now = 1000 * NS_PER_S;
 
-	unit_ok(http_rate_init(&rate, 1000));
+	http_rate_init(&rate, 1000);
 	ck_assert_int_eq(http_rate_take(&rate, 100, now), 0);
 	ck_assert_int_eq(http_rate_take(&rate, 1000, now), 0);
 	ck_assert_int_eq(http_rate_take(&rate, 1000, now), NS_PER_S);
@@ -191,12 +191,12 @@ START_TEST(without_a_rate_nobody_waits)
 {
 	struct http_rate rate;
 
-	unit_ok(http_rate_init(&rate, 0));
+	http_rate_init(&rate, 0);
 	ck_assert_int_eq(http_rate_take(&rate, SIZE_MAX, 1), 0);
 	ck_assert_int_eq(http_rate_take(&rate, SIZE_MAX, 1), 0);
 	ck_assert_uint_eq(http_rate_piece(&rate, SIZE_MAX), SIZE_MAX);
 	http_rate_destroy(&rate);
-	unit_ok(http_rate_init(&rate, 100000));
+	http_rate_init(&rate, 100000);
 	ck_assert_uint_eq(http_rate_piece(&rate, 1 << 20), 10000);
 	ck_assert_uint_eq(http_rate_piece(&rate, 7), 7);
 	http_rate_destroy(&rate);
@@ -215,10 +215,10 @@ START_TEST(uploads_keep_to_the_rate)
 
 	begin(scenes, 1, (struct remote_limits){.upload_rate = 1});
 	call_start(&c);
-	pthread_mutex_lock(&server.lock);
+	mutex_lock(&server.lock);
 	while (server.body_bytes == 0)
-		pthread_cond_wait(&server.changed, &server.lock);
-	pthread_mutex_unlock(&server.lock);
+		cond_wait(&server.changed, &server.lock);
+	mutex_unlock(&server.lock);
 	remote_cancel(engine.owner);
 	call_join(&c);
 	ck_assert_int_eq(c.result, -ECANCELED);

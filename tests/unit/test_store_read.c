@@ -9,7 +9,7 @@
 
 START_TEST(a_part_of_a_content_is_read)
 {
-	struct restored r = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct restored r = {.lock = MUTEX_INITIALIZER(LOCK_TEST)};
 	size_t len = 4 * MIB, from, to, outside = 0;
 	cleanup_free uint8_t *data = random_content(len, 1);
 	cleanup_recipe struct recipe recipe = {0};

@@ -54,7 +54,7 @@ START_TEST(wall_clock_is_the_wall_clock)
 END_TEST
 
 struct bell {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	pthread_cond_t cond;
 	int rung; /* under lock */
 };
@@ -71,15 +71,15 @@ static void *ring(void *arg)
 
 START_TEST(wait_ends_at_its_deadline_not_before)
 {
-	struct bell bell = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct bell bell = {.lock = MUTEX_INITIALIZER(LOCK_TEST)};
 	int64_t deadline = clock_mono_ns() + 20 * NS_PER_MS;
 	int error = 0;
 
 	unit_ok(cond_init_mono(&bell.cond));
-	pthread_mutex_lock(&bell.lock);
+	mutex_lock(&bell.lock);
 	while (!error) /* a spurious wakeup is allowed */
 		error = cond_wait_until(&bell.cond, &bell.lock, deadline);
-	pthread_mutex_unlock(&bell.lock);
+	mutex_unlock(&bell.lock);
 	unit_error(error, -ETIMEDOUT);
 	ck_assert_int_ge(clock_mono_ns(), deadline);
 	pthread_cond_destroy(&bell.cond);
@@ -88,29 +88,29 @@ END_TEST
 
 START_TEST(wait_for_the_past_times_out_at_once)
 {
-	struct bell bell = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct bell bell = {.lock = MUTEX_INITIALIZER(LOCK_TEST)};
 
 	unit_ok(cond_init_mono(&bell.cond));
-	pthread_mutex_lock(&bell.lock);
+	mutex_lock(&bell.lock);
 	unit_error(cond_wait_until(&bell.cond, &bell.lock, 0), -ETIMEDOUT);
 	unit_error(cond_wait_until(&bell.cond, &bell.lock, -1), -ETIMEDOUT);
-	pthread_mutex_unlock(&bell.lock);
+	mutex_unlock(&bell.lock);
 	pthread_cond_destroy(&bell.cond);
 }
 END_TEST
 
 START_TEST(wait_ends_when_woken)
 {
-	struct bell bell = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct bell bell = {.lock = MUTEX_INITIALIZER(LOCK_TEST)};
 	int64_t deadline = clock_mono_ns() + 600 * NS_PER_S;
 	pthread_t thread;
 
 	unit_ok(cond_init_mono(&bell.cond));
-	pthread_mutex_lock(&bell.lock);
+	mutex_lock(&bell.lock);
 	ck_assert_int_eq(pthread_create(&thread, NULL, ring, &bell), 0);
 	while (!bell.rung)
 		unit_ok(cond_wait_until(&bell.cond, &bell.lock, deadline));
-	pthread_mutex_unlock(&bell.lock);
+	mutex_unlock(&bell.lock);
 	pthread_join(thread, NULL);
 	pthread_cond_destroy(&bell.cond);
 }
@@ -118,14 +118,14 @@ END_TEST
 
 START_TEST(scoped_lock_ends_with_its_scope)
 {
-	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct mutex lock = MUTEX_INITIALIZER(LOCK_TEST);
 
 	{
 		SCOPED_LOCK(&lock);
-		ck_assert_int_eq(pthread_mutex_trylock(&lock), EBUSY);
+		ck_assert_int_eq(pthread_mutex_trylock(&lock.own), EBUSY);
 	}
-	ck_assert_int_eq(pthread_mutex_trylock(&lock), 0);
-	pthread_mutex_unlock(&lock);
+	ck_assert_int_eq(pthread_mutex_trylock(&lock.own), 0);
+	pthread_mutex_unlock(&lock.own);
 }
 END_TEST
 

@@ -177,14 +177,14 @@ START_TEST(a_queue_keeps_its_order_and_its_sink)
 	uint64_t id, next, count;
 
 	vu_start(&u);
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_ok(state_announcement_add(u.vol->state, 0, "a"));
 	unit_ok(state_announcement_add(u.vol->state, 1, "other"));
 	unit_ok(state_announcement_add(u.vol->state, 0, "b"));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	/* A mount without a program keeps what waits for one; a database that is not named does not. */
 	vu_remount(&u);
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_ok(state_announcement_first(u.vol->state, 0, &id, &first));
 	ck_assert_str_eq(first, "a");
 	unit_ok(state_announcement_remove(u.vol->state, 0, id));
@@ -195,7 +195,7 @@ START_TEST(a_queue_keeps_its_order_and_its_sink)
 	ck_assert_uint_eq(count, 1);
 	unit_ok(state_announcements_clear(u.vol->state, 0));
 	unit_error(state_announcement_first(u.vol->state, 0, &id, &first), -ENOENT);
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	vu_stop(&u);
 }
 END_TEST

@@ -30,9 +30,9 @@ static bool version_is_there(uint64_t version)
 {
 	bool there;
 
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	there = state_version_exists(u.vol->state, version);
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	return there;
 }
 
@@ -357,14 +357,14 @@ START_TEST(a_rolled_back_writer_goes_to_torn)
 	vu_save(&u, "a", "old");
 	h = vu_open(&u, "a", O_RDWR);
 	vu_write(h, "OLD", 0);
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	bodies_keep_names_locked(u.vol);
 	bodies_tear_writers_locked(u.vol);
 	unit_ok(state_file_get(u.vol->state, handle_ino(h), &f));
 	f.body = body_new_id(u.vol);
 	f.live = f.closed;
 	unit_ok(state_file_set(u.vol->state, &f));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	vu_write(h, "!", 3);
 	vu_handle_holds(h, "OLD!");
 	vu_holds(&u, "a", "old");

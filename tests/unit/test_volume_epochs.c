@@ -239,9 +239,9 @@ START_TEST(the_newest_complete_one_is_not_dropped)
 	eu_save("a", "a");
 	eu_seal();
 	eu_save("a", "b");
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	sealer_incomplete_locked(u.vol, "killed");
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	eu_seal();
 	ck_assert_uint_eq(epochs_latest(u.vol), 1);
 	ck_assert_uint_eq(epochs_current(u.vol), 2);
@@ -269,9 +269,9 @@ START_TEST(a_dropped_epoch_is_gone_and_its_number_too)
 	unit_error(epochs_resolve(u.vol, "1", &number), -ENOENT);
 	unit_error(epochs_tag(u.vol, "x", 1, false), -ENOENT);
 	/* Its content goes. */
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	ck_assert(!state_version_exists(u.vol->state, first));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	eu_remount();
 	eu_save("a", "in three");
 	ck_assert_uint_eq(eu_seal(), 3);

@@ -349,10 +349,10 @@ START_TEST(an_unlinked_open_file_can_be_read_and_written)
 	ck_assert_uint_eq(attr.size, 10);
 	ck_assert_uint_eq(attr.nlink, 0);
 	vu_close(h);
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_error(state_file_get(u.vol->state, ino, &f), -ENOENT);
 	ck_assert(!state_version_exists(u.vol->state, version));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	unit_error(object_open(u.vol, version, O_RDONLY), -ENOENT);
 }
 END_TEST
@@ -368,9 +368,9 @@ START_TEST(a_reader_keeps_what_was_unlinked)
 	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
 	vu_handle_holds(h, "content");
 	handle_release(h, false);
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	ck_assert(!state_version_exists(u.vol->state, version));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 }
 END_TEST
 

@@ -276,10 +276,10 @@ START_TEST(a_closed_rename_drops_what_it_covered)
 	unit_ok(live_rename(u.vol, ROOT_INO, "model.tmp", ROOT_INO, "model", 0));
 	vu_close(h);
 	vu_holds(&u, "model", "better");
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_error(state_file_get(u.vol->state, old.ino, &f), -ENOENT);
 	ck_assert(!state_version_exists(u.vol->state, old.closed));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 }
 END_TEST
 

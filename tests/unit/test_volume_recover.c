@@ -118,7 +118,7 @@ static void sound(void)
 	DIR *dir;
 	struct dirent *d;
 
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_ok(state_version_each_unsafe(u.vol->state, check_version, NULL));
 	unit_ok(state_dir_list(u.vol->state, ROOT_INO, 0, check_file, NULL));
 	unit_ok(state_file_each_unlinked(u.vol->state, no_unlinked, NULL));
@@ -129,7 +129,7 @@ static void sound(void)
 				state_version_exists(u.vol->state, strtoull(d->d_name, NULL, 16)),
 				"objects/%s is a stray", d->d_name);
 	closedir(dir);
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 }
 
 /* Backing files of buried versions go a little later. */
@@ -499,9 +499,9 @@ END_TEST
 
 static void lose_power(void)
 {
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_ok(state_set_meta(u.vol->state, "boot_id", "of an earlier boot"));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 }
 
 static void cut_object(uint64_t version, off_t size)

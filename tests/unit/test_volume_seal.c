@@ -597,10 +597,10 @@ START_TEST(after_a_kill_the_epoch_is_incomplete)
 	eu_save("a", "a");
 	eu_seal();
 	eu_save("b", "b");
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	sealer_incomplete_locked(u.vol, "c: its writer was killed");
 	sealer_incomplete_locked(u.vol, "d: its writer was killed");
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	ck_assert_uint_eq(eu_seal(), 2);
 	info = eu_info(2);
 	ck_assert(!info.complete);
@@ -622,15 +622,15 @@ START_TEST(a_kill_that_left_nothing_is_forgotten)
 	eu_seal();
 	eu_options.settle_ns = NS_PER_MS;
 	eu_remount();
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	sealer_incomplete_locked(u.vol, "c: its writer was killed");
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	while (!forgotten) {
 		ck_assert(clock_mono_ns() < deadline);
 		usleep(1000);
-		pthread_mutex_lock(&u.vol->lock);
+		mutex_lock(&u.vol->lock);
 		forgotten = !u.vol->sealer->pending.reason;
-		pthread_mutex_unlock(&u.vol->lock);
+		mutex_unlock(&u.vol->lock);
 	}
 	eu_save("b", "b");
 	eu_wait_for_epoch(2);
@@ -643,9 +643,9 @@ START_TEST(a_writer_without_a_pid_makes_it_unknown)
 	struct epoch_info info;
 
 	eu_save("a", "a");
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	sealer_unknown_locked(u.vol);
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	eu_seal();
 	info = eu_info(1);
 	ck_assert_int_eq(info.record.complete, RECORD_UNKNOWN);
@@ -662,9 +662,9 @@ static uint64_t seal_automatically(void)
 	struct seal_how how = {.trigger = RECORD_TRIGGER_QUIET};
 	uint64_t number;
 
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	unit_ok(seal_begin_locked(u.vol, &how, &number));
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	unit_ok(seal_finish_until(u.vol, number));
 	return number;
 }
@@ -787,12 +787,12 @@ static void begin_and_die(void)
 	uint64_t number;
 
 	eu_mount();
-	pthread_mutex_lock(&u.vol->sealer->finishing);
+	mutex_lock(&u.vol->sealer->finishing);
 	eu_save("b", "in one");
-	pthread_mutex_lock(&u.vol->lock);
+	mutex_lock(&u.vol->lock);
 	if (seal_begin_locked(u.vol, &how, &number) != 0 || number != 2)
 		_exit(2);
-	pthread_mutex_unlock(&u.vol->lock);
+	mutex_unlock(&u.vol->lock);
 	eu_save("b", "in two");
 	eu_save("c", "in two, too");
 	_exit(0);

@@ -154,10 +154,10 @@ __attribute__((unused)) static struct state_file vu_file(struct vu *u, const cha
 	struct state_name n;
 	struct state_file f;
 
-	pthread_mutex_lock(&u->vol->lock);
+	mutex_lock(&u->vol->lock);
 	unit_ok(state_name_get(u->vol->state, ROOT_INO, name, &n));
 	unit_ok(state_file_get(u->vol->state, n.ino, &f));
-	pthread_mutex_unlock(&u->vol->lock);
+	mutex_unlock(&u->vol->lock);
 	return f;
 }
 
@@ -165,9 +165,9 @@ __attribute__((unused)) static struct state_version vu_version(struct vu *u, uin
 {
 	struct state_version v;
 
-	pthread_mutex_lock(&u->vol->lock);
+	mutex_lock(&u->vol->lock);
 	unit_ok(state_version_get(u->vol->state, id, &v));
-	pthread_mutex_unlock(&u->vol->lock);
+	mutex_unlock(&u->vol->lock);
 	return v;
 }
 
