@@ -30,6 +30,8 @@ for _name in ("https_proxy", "all_proxy", "no_proxy"):
     os.environ.pop(_name.upper(), None)
 
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
+# Begins a command in a new mount namespace.
+ALONE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "alone.sh")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too
 

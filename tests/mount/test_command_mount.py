@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, LIMIT, is_mounted, run, wait_until
+from conftest import ALONE, BIN, LIMIT, is_mounted, run, wait_until
 from test_command import CONFLICT, DONE, FAILED, NOT_FOUND, USAGE, epochfs, parsed
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -226,7 +226,7 @@ def sbin(tmp_path):
             "mount -t overlay -o lowerdir=%s:%s overlay %s\n" % (installed / "sbin", os.path.realpath("/sbin"), os.path.realpath("/sbin"))
             + "mount -t overlay -o lowerdir=%s:/usr/local/bin overlay /usr/local/bin\n" % (installed / "usr/local/bin")
             + "cd %s\n" % (tmp_path / "run") + text)
-        return run("unshare", "--mount", "sh", tmp_path / "script", check=False)
+        return run("unshare", "--mount", ALONE, "sh", tmp_path / "script", check=False)
 
     probe = script("true")
     if probe.returncode:

@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from conftest import BIN, LIMIT, python, run, wait_until
+from conftest import ALONE, BIN, LIMIT, python, run, wait_until
 from test_contract_writing import NEW, OLD, WRITER, Writer, log_of
 
 NOBODY = 65534
@@ -98,7 +98,7 @@ def outside(volume):
     if os.geteuid():
         pytest.skip("a process namespace needs root")
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
-               *volume.command(settle="1h")]
+               ALONE, *volume.command(settle="1h")]
     with open(volume.log, "ab") as log:
         served = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     child = "/proc/%d/task/%d/children" % (served.pid, served.pid)

@@ -24,6 +24,7 @@ import tempfile
 import disk
 
 HERE = pathlib.Path(__file__).resolve().parent
+ALONE = HERE.parent / "tools" / "alone.sh"
 CANNOT = 77  # of automake: skipped
 
 
@@ -44,7 +45,7 @@ def why_not(kind):
 
 
 def in_namespace(script, *words, env):
-    return subprocess.run(["unshare", "-m", sys.executable, HERE / script, *map(str, words)], env=env, text=True,
+    return subprocess.run(["unshare", "-m", ALONE, sys.executable, HERE / script, *map(str, words)], env=env, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
 
 
