@@ -5,7 +5,10 @@ test_crash.py kills the daemon after a call, test_fault.py lets calls fail. Each
 STEPS: a new one has to be listed there too.
 """
 
+import contextlib
+import json
 import os
+import sqlite3
 import struct
 
 from conftest import BIN, run
@@ -43,7 +46,7 @@ class Script(Session):
     """What happens to a checkpoint directory, once."""
 
     STEPS = ("write", "append", "seal", "edit", "fsync", "directory", "wait", "killed_writer", "mapping", "remove", "xattr",
-             "rename_best", "rollback", "untag", "drop", "unmount")
+             "rename_best", "rollback", "untag", "drop", "collect", "unmount")
 
     def __init__(self, mnt):
         super().__init__(mnt)
@@ -80,6 +83,10 @@ class Script(Session):
         self.sealed.pop(1, None)
         os.rmdir(self.mnt.epoch(1))
 
+    def collect(self):
+        """Beside the mount; nothing of it is counted."""
+        run(BIN, "gc", "--grace", "0", self.mnt.url)
+
     def unmount(self):
         self.mnt.unmount()
 
@@ -101,10 +108,14 @@ class Script(Session):
         self.rename_best()
         self.seal()
         self.wait()
-        self.promised = None  # the tree of an epoch: only its wholeness is checked from here on
+        self.promised = {}  # the tree of an epoch: only its wholeness is checked from here on, and what is new
         self.rollback()
         self.untag()
         self.drop()
+        self.wait()
+        self.collect()
+        self.write("model", 3)
+        self.seal()
         self.wait()
         self.unmount()
 
@@ -114,9 +125,32 @@ class Script(Session):
             self.check_promises(promised, self.mnt.epoch(number))
 
 
+def age_temporaries(mnt):
+    """As if it went on an hour and more later."""
+    for path in mnt.remote.glob(".tmp-*"):
+        os.utime(path, (0, 0))
+
+
+def check_objects(mnt):
+    """Each file in objects/ is a version's."""
+    cache = next(mnt.cache.iterdir())
+    with contextlib.closing(sqlite3.connect("file:%s?mode=ro" % (cache / "state.db"), uri=True)) as state:
+        versions = {"%016x" % number for (number,) in state.execute("SELECT id FROM versions")}
+    assert set(os.listdir(cache / "objects")) <= versions
+
+
+def check_no_orphans(mnt):
+    """What no epoch needs does not stay in the remote for ever; and all that is there reads whole."""
+    run(BIN, "fsck", "--read-data", mnt.url)
+    run(BIN, "gc", "--grace", "0", mnt.url)
+    report = json.loads(run(BIN, "fsck", "--json", "--read-data", mnt.url).stdout)
+    assert report["orphans"] == report["condemned"] == 0 and not report["problems"], report
+
+
 def check_after(session, tmp_path, edited):
     """The machine goes on: what was promised is there, nothing is torn, and the remote has it too. `edited`: names that may be."""
     mnt = session.mnt
+    age_temporaries(mnt)
     mnt.mount(settle="1h")
     session.check_promises()
     check_tree(mnt.path, edited)
@@ -126,8 +160,9 @@ def check_after(session, tmp_path, edited):
     for number in mnt.epochs():
         check_tree(mnt.epoch(number), edited)
     mnt.unmount()
-    assert not [name for name in os.listdir(next(mnt.cache.iterdir()) / "objects") if name.endswith(".tmp")]
-    run(BIN, "fsck", "--read-data", mnt.url)
+    assert not list(mnt.remote.glob(".tmp-*"))
+    check_objects(mnt)
+    check_no_orphans(mnt)
     check_remote(mnt, tmp_path, edited)
     mnt.empty_cache()
     mnt.mount(settle="1h")

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon dies right after a system call that changed the disk, any of them: tests/crash/calls.c counts them.
+"""The daemon dies right after a system call that changed the disk, any of them, and so does `epochfs gc`: tests/crash/calls.c
+counts the calls.
 
 The script of kill_session.py runs once to its end, which tells how many there are; then again and again, killed after one
 of them. --crashes N takes N of them at random, spread over all (--crashes 0: every one), by --seed. A failure names its
-number: make check-crash ARGS="--crash-after 812" (or 800-820) kills there again, as far as the daemon's threads run alike.
+number: make check-crash ARGS="--crash-after 812 -k 'crash and daemon'" (or 800-820) kills there again, as far as threads run alike.
 """
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import traceback
 
 import pytest
 
-from conftest import LIMIT, MountError, is_mounted, run
-from crash_script import Calls, Script, check_after
+from conftest import BIN, LIMIT, MountError, is_mounted, run
+from crash_script import Calls, Script, age_temporaries, check_after, check_no_orphans
+from garbage import make_garbage
 from kill_session import take_away
 
 
@@ -55,7 +58,7 @@ def run_script(mnt, monkeypatch, calls):
     return session, session.process.returncode == 0
 
 
-def chosen(total, options, passthrough):
+def chosen(total, options, kind):
     first, _, last = options.getoption("crash_after").partition("-")
     if first:
         return range(int(first), int(last or first) + 1)
@@ -65,13 +68,13 @@ def chosen(total, options, passthrough):
     if not count or count >= total:
         return list(range(1, total + 1))
     # One of each part, so that none is left out.
-    chooser = random.Random("%d %s" % (seed, passthrough))
+    chooser = random.Random("%d %s" % (seed, kind))
     return [chooser.randint(total * i // count + 1, total * (i + 1) // count) for i in range(count)]
 
 
 @pytest.mark.skipif(bool(os.environ.get("EPOCHFS_TEST_SAN")), reason="a sanitizer wants to be the first library")
 @pytest.mark.timeout(100000)
-def test_killed_after_a_call(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough):
+def test_the_daemon_killed_after_a_call(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough):
     calls = Calls(tmp_path / "calls")
     session, ended = run_script(make_volume(), monkeypatch, calls)
     assert ended, session.mnt.log.read_text()
@@ -89,3 +92,55 @@ def test_killed_after_a_call(make_volume, tmp_path, monkeypatch, pytestconfig, p
         edited = {name for name in session.doing if name == "model" or name.startswith("mapped")}
         check_after(session, folder, edited | {"train.log"})
         volume.empty_cache()
+
+
+def collect(volume, calls, monkeypatch):
+    """Whether it came to its end."""
+    with monkeypatch.context() as patch:
+        calls.environment(patch)
+        done = run(BIN, "gc", "--grace", "0", volume.url, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done
+    return done.returncode == 0
+
+
+def check_collected(volume, files):
+    """The newest epoch is whole, at once and when another collection has come to its end, which leaves nothing; who mounts it
+    elsewhere goes on."""
+    def check(root):
+        for name, data in files.items():
+            assert (root / name).read_bytes() == data, name
+
+    run(BIN, "fsck", "--read-data", volume.url)
+    run(BIN, "export", volume.url, volume.base / "restored")
+    check(volume.base / "restored")
+    shutil.rmtree(volume.base / "restored")
+    age_temporaries(volume)
+    check_no_orphans(volume)
+    volume.empty_cache()
+    volume.mount(settle="1h")
+    check(volume.path)
+    (volume.path / "more").write_bytes(b"more")
+    volume.seal()
+    volume.unmount()
+    assert not list(volume.remote.glob(".tmp-*"))
+    check_no_orphans(volume)
+
+
+@pytest.mark.skipif(bool(os.environ.get("EPOCHFS_TEST_SAN")), reason="a sanitizer wants to be the first library")
+@pytest.mark.timeout(100000)
+@pytest.mark.parametrize("passthrough", ["auto"])
+def test_a_collection_killed_after_a_call(volume, tmp_path, monkeypatch, pytestconfig, passthrough):
+    files = make_garbage(volume.mount(settle="1h"))
+    kept = shutil.move(volume.remote, tmp_path / "kept")
+    shutil.copytree(kept, volume.remote)
+    calls = Calls(tmp_path / "calls")
+    assert collect(volume, calls, monkeypatch)
+    total = calls.count
+    print("%d calls" % total)
+    assert total > 50
+    for number in chosen(total, pytestconfig, "collection"):
+        print("killed after call %d" % number)
+        shutil.rmtree(volume.remote)
+        shutil.copytree(kept, volume.remote)
+        if not collect(volume, Calls(tmp_path / "calls", number), monkeypatch):
+            check_collected(volume, files)

@@ -81,7 +81,7 @@ class Refused(Script):
         self.sealed[number] = (self.sealed[number], {path: list(held) for path, held in self.maybe.items()})
 
     def rollback(self):
-        before, self.promised = self.promised, None
+        before, self.promised = self.promised, {}
         super().rollback()
         self.promised, self.maybe = self.sealed.get(2, (before, {}))
 

@@ -12,9 +12,9 @@ import threading
 import pytest
 
 from conftest import BIN, LIMIT, run, wait_until
+from garbage import MIB, drop, make_garbage, noise, save
 
 DONE, USAGE, NOT_FOUND, DAMAGED, CONFLICT = 0, 2, 5, 6, 8
-MIB = 1 << 20
 
 
 @pytest.fixture
@@ -43,27 +43,6 @@ def assert_sound(url):
 
 def packs(volume):
     return {p.name for p in (volume.remote / "packs").glob("*/*")}
-
-
-def save(volume, **files):
-    """One durable epoch with these files changed: its number."""
-    for name, data in files.items():
-        (volume.path / name).write_bytes(data)
-    number = volume.seal()
-    volume.wait_durable()
-    return number
-
-
-def drop(volume, *numbers):
-    for number in numbers:
-        os.rmdir(volume.epoch(number))
-    # In the remote it is a small text without a tree.
-    wait_until(lambda: all("dropped" in json.loads((volume.remote / "epochs" / ("%020d.json" % n)).read_text())
-                           for n in numbers), "the drop to reach the remote")
-
-
-def noise(size, seed):
-    return random.Random(seed).randbytes(size)
 
 
 def test_it_says_what_it_frees(mnt):
@@ -189,18 +168,8 @@ POINTS = ["store.pack_put", "store.index_put", "gc.rewritten", "gc.index_put", "
 
 @pytest.fixture
 def garbage(mnt):
-    """A volume, not mounted, with a pack that is mostly dead, one that is dead, and many small index objects; and the files of its
-    newest epoch."""
-    files = {"f%d" % i: noise(300_000, i) for i in range(6)}
-    first = save(mnt, **files)
-    files = {"f3": files["f3"], **{name: b"gone" for name in files if name != "f3"}}
-    second = save(mnt, **files, other=noise(MIB, 50))
-    files["other"] = b"gone"
-    for i in range(16):
-        save(mnt, small=noise(10_000, 100 + i), **files)
-    drop(mnt, first, second)
-    mnt.unmount()
-    return mnt, files
+    """Not mounted any more."""
+    return mnt, make_garbage(mnt)
 
 
 def copy_of(volume, tmp_path, name):
