@@ -107,7 +107,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-power soak check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-power soak check-alloc check-alloc-some check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -149,16 +149,28 @@ $(O)/epochfs: $(O)/tools/main.o $(O)/libface.a $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(fuse_libs) $(lib_libs) -lm
 
+# With SAN=address unit tests can let each allocation of the library fail (tests/alloc).
+ifeq ($(SAN),address)
+alloc_objects := $(O)/tests/alloc/alloc.o $(O)/tests/alloc/alloc_run.o $(O)/tests/alloc/libepochfs.a
+alloc_flags   := -Wl,--wrap=_exit,--wrap=tcase_fn_start
+$(unit_programs): $(alloc_objects)
+endif
+$(O)/tests/alloc/%.o: EXTRA_CFLAGS = $(check_cflags)
+$(O)/tests/alloc/libepochfs.a: $(O)/libepochfs.a tests/alloc/alloc.syms
+	$(Q)mkdir -p $(@D) && objcopy --redefine-syms=tests/alloc/alloc.syms $< $@
+link_unit = $(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) $(alloc_flags) -o $@ \
+	$(if $(alloc_objects),$(filter-out $(O)/libepochfs.a,$(filter %.o %.a,$^)),$(filter %.o %.a,$^))
+
 # A test whose name says fs or tools may also use what is in fs/ and tools/.
 $(O)/tests/test_fs_% : $(O)/tests/unit/test_fs_%.o $(O)/libface.a $(O)/libepochfs.a
 	$(call say,LINK,$@)
-	$(link) $(fuse_libs) $(lib_libs) $(check_libs) -lm
+	$(link_unit) $(fuse_libs) $(lib_libs) $(check_libs) -lm
 $(O)/tests/test_tools_% : $(O)/tests/unit/test_tools_%.o $(O)/libface.a $(O)/libepochfs.a
 	$(call say,LINK,$@)
-	$(link) $(fuse_libs) $(lib_libs) $(check_libs) -lm
+	$(link_unit) $(fuse_libs) $(lib_libs) $(check_libs) -lm
 $(O)/tests/test_% : $(O)/tests/unit/test_%.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
-	$(link) $(lib_libs) $(check_libs) -lm
+	$(link_unit) $(lib_libs) $(check_libs) -lm
 
 # A fuzz target is also an ordinary test that replays tests/fuzz/corpus/<name>/. Those whose name says tools may
 # use what is in fs/ and tools/, too. afl-clang-fast puts AFL++'s own loop in the place of libFuzzer's.
@@ -224,6 +236,13 @@ check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="-
 
 soak: all ## MINUTES=30 of writers, readers, rollbacks, drops, gc, remounts and faults together (ARGS="--seed S"; SAN=address too)
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) tests/soak/soak.py $(O)/epochfs --minutes $(MINUTES) --san '$(SAN)' $(ARGS)
+
+alloc = $(Q)tests/tools/run_alloc.py --bin $(BUILD)-asan/tests --results $(BUILD)-asan/results
+check-alloc: ## let each allocation of the library fail in the unit tests (ARGS="--places test_volume_gc"; see run_alloc.py), hours
+	$(Q)$(MAKE) $(jobs) SAN=address tests
+	$(alloc) $(ARGS)
+check-alloc-some: ## 20 s of it, by a fresh seed
+	$(alloc) --sample 3 --seconds 20
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
 	$(Q)tests/tools/run_parts.py --totals $(BUILD)-asan/results \

@@ -85,12 +85,17 @@ __attribute__((unused)) static char *unit_path(const char *dir, const char *name
 	return path;
 }
 
+/* Where allocations are to fail (tests/alloc), this comes before each test. */
+__attribute__((weak)) void unit_each_run(void);
+
 /* A test case with a limit that a busy machine keeps to. */
 static inline TCase *unit_case(Suite *s, const char *name)
 {
 	TCase *t = tcase_create(name);
 
 	tcase_set_timeout(t, 60);
+	if (unit_each_run)
+		tcase_add_checked_fixture(t, unit_each_run, NULL);
 	suite_add_tcase(s, t);
 	return t;
 }

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the library calls in place of malloc and its like (alloc.syms). */
+#include "tests/alloc/alloc.h"
+
+#include <curl/curl.h>
+#include <dirent.h>
+#include <errno.h>
+#include <expat.h>
+#include <fts.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct alloc_shared *alloc_shared;
+static pid_t counted;
+
+void alloc_begin(void)
+{
+	counted = getpid();
+}
+
+/* ---- from where */
+
+/* The range of the thread's stack, looked up once. */
+static bool on_stack(const void *p)
+{
+	static _Thread_local char *from, *to;
+
+	if (!to) {
+		pthread_attr_t attr;
+		size_t size = 0;
+		void *base = NULL;
+
+		if (pthread_getattr_np(pthread_self(), &attr) != 0)
+			return false;
+		pthread_attr_getstack(&attr, &base, &size);
+		pthread_attr_destroy(&attr);
+		from = base;
+		to = from + size;
+	}
+	return (const char *)p >= from && (const char *)p + 2 * sizeof(void *) <= to;
+}
+
+/* By frame pointers, which this build has; libraries may not, and end the row. */
+__attribute__((no_sanitize_address)) static uint64_t look_up(void *stack[ALLOC_FRAMES])
+{
+	void **frame = __builtin_frame_address(0);
+	uint64_t hash = 0;
+	int n = 0;
+
+	for (; n < ALLOC_FRAMES - 1 && on_stack(frame) && frame[1]; n++) {
+		void **next = frame[0];
+
+		stack[n] = frame[1];
+		hash = (hash ^ (uintptr_t)frame[1]) * UINT64_C(0x9e3779b97f4a7c15);
+		if (next <= frame || (uintptr_t)next % sizeof(void *))
+			break;
+		frame = next;
+	}
+	stack[n] = NULL;
+	return hash;
+}
+
+bool alloc_fails(void)
+{
+	struct alloc_shared *s = alloc_shared;
+	void *stack[ALLOC_FRAMES];
+	uint64_t number;
+
+	if (!s || getpid() != counted)
+		return false;
+	number = ++s->count;
+	if (s->note && number < ALLOC_PLACES)
+		s->places[number] = look_up(stack);
+	if (number != s->fail_at)
+		return false;
+	look_up(s->stack);
+	s->failed = true;
+	errno = ENOMEM;
+	return true;
+}
+
+/* ---- libc's */
+
+void *alloc_malloc(size_t size);
+void *alloc_calloc(size_t count, size_t size);
+void *alloc_realloc(void *p, size_t size);
+void *alloc_reallocarray(void *p, size_t count, size_t size);
+void *alloc_aligned_alloc(size_t align, size_t size);
+char *alloc_strdup(const char *s);
+char *alloc_strndup(const char *s, size_t max);
+int alloc_asprintf(char **ret_text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int alloc_vasprintf(char **ret_text, const char *fmt, va_list args)
+	__attribute__((format(printf, 2, 0)));
+DIR *alloc_opendir(const char *path);
+DIR *alloc_fdopendir(int fd);
+FILE *alloc_fopen(const char *path, const char *mode);
+FTS *alloc_fts_open(char *const *paths, int options,
+		    int (*compare)(const FTSENT **, const FTSENT **));
+int alloc_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run)(void *),
+			 void *arg);
+CURLcode alloc_curl_global_init(long flags);
+XML_Parser alloc_XML_ParserCreate(const XML_Char *encoding);
+XML_Parser alloc_XML_ParserCreateNS(const XML_Char *encoding, XML_Char separator);
+
+void *alloc_malloc(size_t size)
+{
+	return alloc_fails() ? NULL : malloc(size);
+}
+
+void *alloc_calloc(size_t count, size_t size)
+{
+	return alloc_fails() ? NULL : calloc(count, size);
+}
+
+void *alloc_realloc(void *p, size_t size)
+{
+	return alloc_fails() ? NULL : realloc(p, size);
+}
+
+void *alloc_reallocarray(void *p, size_t count, size_t size)
+{
+	return alloc_fails() ? NULL : reallocarray(p, count, size);
+}
+
+void *alloc_aligned_alloc(size_t align, size_t size)
+{
+	return alloc_fails() ? NULL : aligned_alloc(align, size);
+}
+
+char *alloc_strdup(const char *s)
+{
+	return alloc_fails() ? NULL : strdup(s);
+}
+
+char *alloc_strndup(const char *s, size_t max)
+{
+	return alloc_fails() ? NULL : strndup(s, max);
+}
+
+int alloc_vasprintf(char **ret_text, const char *fmt, va_list args)
+{
+	if (!alloc_fails())
+		return vasprintf(ret_text, fmt, args);
+	/* It is undefined then: whoever frees it is found. */
+	*ret_text = (char *)1;
+	return -1;
+}
+
+int alloc_asprintf(char **ret_text, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = alloc_vasprintf(ret_text, fmt, args);
+	va_end(args);
+	return n;
+}
+
+DIR *alloc_opendir(const char *path)
+{
+	return alloc_fails() ? NULL : opendir(path);
+}
+
+DIR *alloc_fdopendir(int fd)
+{
+	return alloc_fails() ? NULL : fdopendir(fd);
+}
+
+FILE *alloc_fopen(const char *path, const char *mode)
+{
+	return alloc_fails() ? NULL : fopen(path, mode);
+}
+
+FTS *alloc_fts_open(char *const *paths, int options,
+		    int (*compare)(const FTSENT **, const FTSENT **))
+{
+	return alloc_fails() ? NULL : fts_open(paths, options, compare);
+}
+
+int alloc_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run)(void *),
+			 void *arg)
+{
+	return alloc_fails() ? EAGAIN : pthread_create(ret_thread, attr, run, arg);
+}
+
+/* ---- the libraries' */
+
+CURLcode alloc_curl_global_init(long flags)
+{
+	return curl_global_init_mem(flags, alloc_malloc, free, alloc_realloc, alloc_strdup,
+				    alloc_calloc);
+}
+
+static const XML_Memory_Handling_Suite expat_memory = {alloc_malloc, alloc_realloc, free};
+
+XML_Parser alloc_XML_ParserCreate(const XML_Char *encoding)
+{
+	return XML_ParserCreate_MM(encoding, &expat_memory, NULL);
+}
+
+XML_Parser alloc_XML_ParserCreateNS(const XML_Char *encoding, XML_Char separator)
+{
+	const XML_Char text[2] = {separator, 0};
+
+	return XML_ParserCreate_MM(encoding, &expat_memory, text);
+}
+
+static sqlite3_mem_methods sqlite_memory;
+
+static void *sqlite_malloc(int size)
+{
+	return alloc_fails() ? NULL : sqlite_memory.xMalloc(size);
+}
+
+static void *sqlite_realloc(void *p, int size)
+{
+	return alloc_fails() ? NULL : sqlite_memory.xRealloc(p, size);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	sqlite3_mem_methods mine;
+
+	json_set_alloc_funcs(alloc_malloc, free);
+	if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_memory) != SQLITE_OK)
+		return;
+	mine = sqlite_memory;
+	mine.xMalloc = sqlite_malloc;
+	mine.xRealloc = sqlite_realloc;
+	sqlite3_config(SQLITE_CONFIG_MALLOC, &mine);
+}

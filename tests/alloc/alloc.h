@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lets allocations of the library fail, one in each run of a unit test. */
+#ifndef EPOCHFS_TESTS_ALLOC_H
+#define EPOCHFS_TESTS_ALLOC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * In builds with SAN=address, unit test programs are linked to a library whose calls of malloc and its
+ * like (alloc.syms) come here; so do the allocations that jansson, SQLite, curl and expat make for
+ * it. They are malloc's own unless EPOCHFS_ALLOC_REPORT names a file: then each test is run again
+ * and again (alloc_run.c), in a process of its own each time.
+ */
+
+/* Shared by all these processes. */
+#define ALLOC_FRAMES 12
+#define ALLOC_PLACES (1u << 20)
+struct alloc_shared {
+	char test[128];		       /* the function's name, once it has begun */
+	_Atomic uint64_t count;	       /* calls so far in this run */
+	uint64_t fail_at;	       /* which one fails; 0: none */
+	_Atomic bool failed;	       /* it came to that */
+	void *stack[ALLOC_FRAMES];     /* where; ended by NULL */
+	bool note;		       /* keep in `places` from where each call came */
+	uint64_t places[ALLOC_PLACES]; /* a hash of the stack */
+};
+
+/* NULL: nothing is to fail. */
+extern struct alloc_shared *alloc_shared;
+
+/* Only the calls of this process count, and of the threads that it starts: a fork's do not. */
+void alloc_begin(void);
+/* Whether this one is to fail. */
+bool alloc_fails(void);
+
+#endif
