@@ -333,11 +333,12 @@ static int check_not_put_back(struct adoption *a)
 int adopt_remote(struct volume *vol, struct opening_message *m)
 {
 	struct adoption a = {.vol = vol};
+	uint64_t used = 0;
 	int error;
 
 	if (vol->local_only)
 		return 0;
-	error = records_each(vol->remote, 0, adopt_epoch, &a);
+	error = records_each_used(vol->remote, 0, adopt_epoch, &a, &used);
 	if (!error)
 		error = check_not_put_back(&a);
 	/* Parts that nobody put together any more, where all their nodes died. */
@@ -354,6 +355,6 @@ int adopt_remote(struct volume *vol, struct opening_message *m)
 		error = follow_newest(&a, m);
 	/* Where our own work has the next numbers already, the uploader meets the conflict and says so. */
 	if (!error)
-		error = set_next_epoch(vol, a.highest, m);
+		error = set_next_epoch(vol, used > a.highest ? used : a.highest, m);
 	return error;
 }

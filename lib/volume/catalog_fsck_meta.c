@@ -219,11 +219,12 @@ static int check_part(struct fsck *f, const char *key)
 		return error == -ENOENT ? 0 : error;
 	if (!error)
 		error = record_decode(data.data, data.len, &record);
-	if (!error && !record.part.node)
+	if (error == -ENOMEM || part_key_parse(key, &generation, &sequence, node))
+		return error == -ENOMEM ? error : 0;
+	if (!error && (!record.part.node || strcmp(record.part.node, node) != 0 ||
+		       record.part.sequence != sequence || record.generation != generation))
 		error = -EBADMSG;
-	if (!error || error == -ENOMEM)
-		return error;
-	if (part_key_parse(key, &generation, &sequence, node))
+	if (!error)
 		return 0;
 	snprintf(where, sizeof(where), "part %" PRIu64 " of node %s", sequence, node);
 	fsck_problem(f, key, where, fsck_wrong(error, text));

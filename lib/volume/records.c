@@ -131,6 +131,7 @@ struct record_list {
 	void *wanted_arg;
 	struct record_slot *slots;
 	size_t count, cap;
+	uint64_t used;	    /* the highest number that is listed, or that a summary has */
 	atomic_size_t next; /* slot that the next free reader takes */
 };
 
@@ -174,6 +175,8 @@ static int fill_slot(void *arg, uint64_t number, const char *text)
 					       : NULL;
 	int error;
 
+	if (number > list->used)
+		list->used = number;
 	if (!slot || slot->text)
 		return 0;
 	error = record_decode(text, strlen(text), &record);
@@ -279,6 +282,7 @@ static int give_all(struct record_list *list, record_fn fn, void *arg)
 
 	if (!error && list->count) {
 		qsort(list->slots, list->count, sizeof(*list->slots), compare_slots);
+		list->used = list->slots[list->count - 1].number;
 		error = summary_each(list->remote, list->slots[0].number - 1, fill_slot, list);
 	}
 	if (!error)
@@ -294,6 +298,17 @@ int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg)
 	struct record_list list = {.remote = remote, .after = after};
 
 	return give_all(&list, fn, arg);
+}
+
+int records_each_used(struct remote *remote, uint64_t after, record_fn fn, void *arg,
+		      uint64_t *ret_used)
+{
+	struct record_list list = {.remote = remote, .after = after};
+	int error = give_all(&list, fn, arg);
+
+	if (!error)
+		*ret_used = list.used;
+	return error;
 }
 
 int records_each_wanted(struct remote *remote, record_wanted_fn wanted, void *wanted_arg,

@@ -29,6 +29,9 @@ typedef int (*record_fn)(void *arg, const struct record_found *found);
  * 0 or the remote's -errno.
  */
 int records_each(struct remote *remote, uint64_t after, record_fn fn, void *arg);
+/* The same, and the highest number that is used, so far as is known: also that of a record that is gone and that a summary has. 0: none. */
+int records_each_used(struct remote *remote, uint64_t after, record_fn fn, void *arg,
+		      uint64_t *ret_used);
 /*
  * The same for those epochs alone that `wanted` picks by the number and the size of the object, in one listing: who has read
  * them before need not read them again. It is called for each, in no promised order.

@@ -115,6 +115,33 @@ static int restore(struct repair *r, const struct volume_options *options, bool 
 	return 0;
 }
 
+/* It is whole, but not what a cache has, which was taken when it was read first: it is never changed. */
+static int compare(struct repair *r, const struct volume_options *options)
+{
+	cleanup_buf struct buf now = {0}, before = {0};
+	struct whose whose = {.r = r};
+	int error = repair_source_info(options, r->info.uuid, &before);
+
+	/* Its very name may have been altered. */
+	if (error == -ENOENT) {
+		error = find_out(&whose);
+		if (error || !strcmp(whose.uuid, r->info.uuid) || !whose.uuid[0] ||
+		    repair_source_info(options, whose.uuid, &before))
+			return error;
+	}
+	if (!error)
+		error = volume_info_encode(&r->info, &now);
+	if (error || !strcmp(buf_str(&now), buf_str(&before)))
+		return error;
+	error = volume_info_decode(before.data, before.len, &r->info);
+	if (!error)
+		error = put(r, &before, false);
+	if (!error)
+		repair_say(r, REPAIR_RESTORED, KEY_VOLUME, "",
+			   "was altered; restored from the cache of this machine");
+	return error;
+}
+
 int repair_info(struct repair *r, const struct volume_options *options)
 {
 	struct opening_message own = {0};
@@ -124,8 +151,12 @@ int repair_info(struct repair *r, const struct volume_options *options)
 		free(own.text);
 		return restore(r, options, error == -ENOENT);
 	}
-	if (error)
+	if (error) {
 		opening_fail(r->message, error, "%s", own.text ? own.text : strerror(-error));
+		free(own.text);
+		return error;
+	}
 	free(own.text);
-	return error;
+	error = compare(r, options);
+	return error ? contact_fail(r->remote, error, r->message) : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repairing a remote: records and tombstones, tags, summaries. */
+/* Repairing a remote: records and tombstones, tags, parts of nodes, summaries. */
 #include "lib/volume/repair_internal.h"
 
 #include <errno.h>
@@ -365,6 +365,74 @@ static int mend_tag(void *arg, const char *key, uint64_t size)
 	return remove_tag(r, key, where, why);
 }
 
+/* ---- parts of nodes ---- */
+
+static bool is_part(const struct epoch_record *record, uint64_t generation, uint64_t sequence,
+		    const char *node)
+{
+	return record->part.node && !strcmp(record->part.node, node) &&
+	       record->part.sequence == sequence && record->generation == generation;
+}
+
+/* What the node itself still knows of it, or NULL. */
+static char *local_part(struct repair *r, uint64_t generation, uint64_t sequence, const char *node)
+{
+	cleanup_record struct epoch_record record = {0};
+	cleanup_free char *text = NULL;
+	bool dropped;
+
+	if (!r->source || sequence >= NODES_FIRST ||
+	    repair_source_record(r->source, NODES_FIRST + sequence, &text, &dropped) || !text ||
+	    record_decode(text, strlen(text), &record) != 0 ||
+	    !is_part(&record, generation, sequence, node))
+		return NULL;
+	return steal_ptr(text);
+}
+
+static int replace_part(struct repair *r, const char *key, const char *text)
+{
+	int error = repair_confirm(r);
+
+	if (error || r->how->dry_run)
+		return error;
+	return text ? remote_put(r->remote, key, text, strlen(text))
+		    : remote_delete(r->remote, key);
+}
+
+/* One that nobody can read would keep collections from their work for ever. */
+static int mend_part(void *arg, const char *key, uint64_t size)
+{
+	cleanup_record struct epoch_record record = {0};
+	cleanup_buf struct buf data = {0};
+	cleanup_free char *local = NULL;
+	struct repair *r = arg;
+	char node[NODE_NAME_MAX + 1], where[160];
+	uint64_t generation, sequence;
+	int error;
+
+	(void)size;
+	if (part_key_parse(key, &generation, &sequence, node))
+		return 0;
+	error = remote_get(r->remote, key, 0, RECORD_ENCODED_MAX + 1, &data);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	error = record_decode(data.data, data.len, &record);
+	if (error == -ENOMEM || error == -EPROTONOSUPPORT)
+		return error == -ENOMEM ? error : 0;
+	if (!error && is_part(&record, generation, sequence, node))
+		return 0;
+	local = local_part(r, generation, sequence, node);
+	error = replace_part(r, key, local);
+	if (error)
+		return error;
+	snprintf(where, sizeof(where), "part %" PRIu64 " of node %s", sequence, node);
+	repair_say(
+		r, local ? REPAIR_RESTORED : REPAIR_GONE, key, where,
+		local ? "restored from the cache of that node"
+		      : "is damaged, and there is no copy; it is removed, its epoch goes without it");
+	return 0;
+}
+
 /* ---- summaries ---- */
 
 /* 1: it says otherwise than the record that is there. */
@@ -415,5 +483,7 @@ int repair_records(struct repair *r)
 
 	if (!error)
 		error = mend_records(r);
-	return error ? error : remote_list(r->remote, PREFIX_TAGS, mend_tag, r);
+	if (!error)
+		error = remote_list(r->remote, PREFIX_TAGS, mend_tag, r);
+	return error ? error : remote_list(r->remote, PREFIX_PARTS, mend_part, r);
 }

@@ -18,7 +18,7 @@ import pytest
 from conftest import BIN, LIMIT, Mount, MountError, run
 from damage import DAMAGES, KINDS, Template, apply, noise
 
-DONE, DAMAGED = 0, 6
+DONE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED = 0, 3, 4, 5, 6
 FLIPS = 3  # of each object
 
 
@@ -28,19 +28,28 @@ def passthrough():
     return "auto"
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    volume = Mount(tmp_path_factory.mktemp("template"), {"settle": "1h"})
+@pytest.fixture(scope="module", params=["plain", "encrypted"])
+def template(request, tmp_path_factory):
+    base = tmp_path_factory.mktemp("template")
+    if request.param == "encrypted":
+        key = base / "key"
+        key.write_bytes(os.urandom(32))
+        key.chmod(0o600)
+        os.environ["EPOCHFS_KEY_FILE"] = os.fspath(key)
+    volume = Mount(base, {"settle": "1h"})
     try:
         yield Template(volume)
     finally:
         left = volume.clean_up()
+        os.environ.pop("EPOCHFS_KEY_FILE", None)
     assert not left
 
 
 def fsck(url, *words, codes=(DONE, DAMAGED)):
-    """The exit code, and the report."""
+    """The exit code, and the report. An encrypted volume whose epochfs.json is gone cannot be looked at."""
     done = run(BIN, "fsck", "--json", *words, url, check=False)
+    if not done.stdout and done.returncode in (DENIED, NOT_FOUND, DAMAGED) and "epochfs.json" in done.stderr:
+        return DAMAGED, {"problems": [{"object": "epochfs.json", "where": "", "problem": done.stderr}]}
     assert done.returncode in codes, done
     return done.returncode, json.loads(done.stdout)
 
@@ -55,7 +64,7 @@ class Hits:
     def excuses(self, number, path):
         """Whether fsck has said that this path of an epoch ("": the epoch itself) cannot be read."""
         for key, where in self.lines:
-            if key == "epochfs.json":
+            if key == "epochfs.json" or key.startswith("keys/"):
                 return True
             m = re.match(r"(?:epoch (\d+)|\d+ epochs from (\d+) to (\d+))(?:: (.*))?$", where)
             if not m:
@@ -104,7 +113,7 @@ def check_mount(volume, template, hits, what, **options):
     try:
         volume.mount(**options)
     except MountError as e:
-        assert e.code in (DAMAGED, 3), e
+        assert e.code in (DAMAGED, UNREACHABLE, DENIED), e
         assert hits.problems, "%s: it cannot be mounted, and fsck knows nothing: %s" % (what, e)
         return False
     for number, expected in template.epochs.items():
@@ -178,7 +187,7 @@ def check_what_is_left(volume, template, what):
     done = run_repair(volume, nothing)
     shutil.rmtree(nothing, ignore_errors=True)
     if done.returncode not in (DONE, DAMAGED) or not done.stdout:
-        assert done.returncode == DAMAGED and "gone" in done.stderr, done
+        assert done.returncode == DAMAGED and "epochfs.json" in done.stderr, done
         return
     hits = Hits(json.loads(done.stdout)["gone"])
     assert (done.returncode == DAMAGED) == bool(hits.problems)

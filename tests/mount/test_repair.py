@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import re
 
 import pytest
 
@@ -180,7 +181,80 @@ def test_names_of_a_volume_come_back(mnt):
         report = repair(mnt.url, "--cache-dir", mnt.cache)
         assert {r["object"] for r in report["restored"]} == set(texts)
         assert {p: (mnt.remote / p).read_bytes() for p in texts} == texts
+    info = json.loads(texts["epochfs.json"])
+    uuid = ("a" if info["uuid"][0] == "b" else "b") + info["uuid"][1:]
+    for altered in ({**info, "uuid": uuid}, {**info, "created": "2020-01-01T00:00:00Z"}):
+        (mnt.remote / "epochfs.json").write_text(json.dumps(altered))
+        assert "altered" in repair(mnt.url, "--cache-dir", mnt.cache)["restored"][0]["what"]
+        assert (mnt.remote / "epochfs.json").read_bytes() == texts["epochfs.json"]
     (mnt.remote / "epochfs.json").unlink()
     report = repair(mnt.url, "--cache-dir", mnt.base / "elsewhere")
     assert "made anew" in report["restored"][0]["what"]
     assert exported(mnt, 3, "c") == mnt.data["c"]
+
+
+@pytest.mark.parametrize("point", ["repair.record", "repair.named", "repair.stored", "repair.condemned"])
+def test_killed_anywhere_and_run_again(mnt, point):
+    pack, = packs_of(mnt, 2)
+    index, = (mnt.remote / "index").glob("%020d-*" % 1)
+    record = mnt.remote / "epochs" / ("%020d.json" % 1)
+    mnt.unmount()
+    flip(pack)
+    index.unlink()
+    record.write_text("{")
+    words = "fsck", "--repair", "--cache-dir", mnt.cache, mnt.url
+    done = run(BIN, *words, check=False, env={**os.environ, "EPOCHFS_FAULT": point})
+    assert done.returncode == -9, done
+    report = repair(mnt.url, "--cache-dir", mnt.cache)
+    assert not report["gone"]
+    assert not fsck(mnt.url)["problems"]
+    for number, name in enumerate("abc", 1):
+        assert exported(mnt, number, name) == mnt.data[name]
+
+
+def test_an_encrypted_volume(make_volume, tmp_path, monkeypatch):
+    key = tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    key.chmod(0o600)
+    monkeypatch.setenv("EPOCHFS_KEY_FILE", os.fspath(key))
+    volume = make_volume(settle="1h").mount()
+    data = noise(MIB, 1)
+    (volume.path / "a").write_bytes(data)
+    volume.seal()
+    volume.wait_durable()
+    volume.unmount()
+    pack, = (volume.remote / "packs").glob("*/*")
+    flip(pack)
+    (volume.remote / "epochfs.json").unlink()
+    done = run(BIN, "fsck", "--repair", "--cache-dir", tmp_path / "none", volume.url, check=False)
+    assert done.returncode == DAMAGED and "no cache has a copy" in done.stderr
+    report = repair(volume.url, "--cache-dir", volume.cache)
+    assert {r["object"].split("/")[0] for r in report["restored"]} == {"epochfs.json", "packs"}
+    assert not fsck(volume.url)["problems"] and exported(volume, 1, "a") == data
+
+
+def test_the_part_of_a_node(make_volume, tmp_path):
+    """One of two nodes has sealed, the other never comes: its part waits, and is damaged."""
+    a, b = [make_volume(settle="1h", lease="3s", refresh="200ms", nodes=2, run="job-7", node=name) for name in "ab"]
+    b.url, b.remote = a.url, a.remote
+    a.mount()
+    b.mount()
+    (a.path / "of-a").write_bytes(noise(MIB, 1))
+    assert run(BIN, "commit", "--step", "1", a.path).returncode == DONE
+    wait_until(lambda: list(a.remote.glob("parts/*/*")), "the part")
+    a.unmount()
+    b.unmount()
+    part, = a.remote.glob("parts/*/*-a.json")
+    whole, where = part.read_bytes(), "part %d of node a" % int(part.name.split("-")[0])
+    other = re.sub(rb'"sequence": \d+', b'"sequence": 77', whole)
+    for damaged in (b"", whole[:100], other):
+        part.write_bytes(damaged)
+        assert [p["where"] for p in fsck(a.url, DAMAGED)["problems"]] == [where]
+        assert repair(a.url, "--cache-dir", a.cache)["restored"][0]["where"] == where
+        assert part.read_bytes() == whole
+    part.write_bytes(b"")
+    assert "its record cannot be read" in run(BIN, "gc", a.url, check=False).stderr
+    report = repair(a.url, "--cache-dir", tmp_path, code=DAMAGED)
+    assert report["gone"][0]["where"] == where and not part.exists()
+    fsck(a.url)
+    run(BIN, "gc", a.url)
