@@ -220,7 +220,7 @@ void doom_locked(struct volume *vol, uint64_t version);
 /* Removes them now, because room is needed. Without the lock. */
 void keeper_remove_now(struct volume *vol);
 /* Commits what could not be committed at its last close: -EIO where something still cannot. */
-int keeper_commit_left_locked(struct volume *vol, struct after *after);
+int keeper_commit_left(struct volume *vol);
 /* The epoch that is begun now lacks it, where there is one, and says so. (settled.c) */
 void bodies_tell_uncommitted_locked(struct volume *vol);
 /* One of those, or NULL. */

@@ -66,10 +66,10 @@ struct body {
 	int64_t closing_ns; /* monotonic; its writers closed, a release is on its way; else 0 */
 	unsigned releasing; /* releases of writers under way */
 	bool preparing;	    /* an edit begins, without the lock: wait for `changed` */
-	bool watched;	 /* the keeper commits it: a writable mapping is left, or a commit failed */
+	bool watched; /* the keeper commits it: a writable mapping is left, or a commit failed */
 	bool uncommitted; /* the latter: its last close is not recorded yet */
-	bool discarded;	 /* its version is gone; the descriptor still reads */
-	int64_t made_ns; /* monotonic */
+	bool discarded;	  /* its version is gone; the descriptor still reads */
+	int64_t made_ns;  /* monotonic */
 };
 
 int bodies_new(struct bodies **ret_bodies);

@@ -172,9 +172,28 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 	/* Only a copy: a full disk must not keep anybody from mounting. */
 	if (!error && keep_info(vol))
 		log_debug("%s: no copy of %s could be kept", buf_str(out), KEY_VOLUME);
-	return error ? opening_fail(m, error, "cache directory %s: %s", buf_str(out),
-				    strerror(-error))
+	return error ? opening_fail(m, error,
+				    "cache directory %s: %s: see to that disk, or give another "
+				    "cache with -o cache-dir=DIR",
+				    buf_str(out), strerror(-error))
 		     : 0;
+}
+
+void cache_look(struct volume *vol)
+{
+	struct stat open_one, named;
+
+	if (fstat(vol->cache_fd, &open_one) < 0 || !open_one.st_nlink)
+		return;
+	if (stat(vol->cache_path, &named) == 0 && named.st_dev == open_one.st_dev &&
+	    named.st_ino == open_one.st_ino)
+		return;
+	if (!atomic_exchange(&vol->cache_moved, true))
+		log_error(
+			"%s is another directory now, or none: this mount goes on in the one that it "
+			"has open; before it is mounted again, put that back, or wait until all is "
+			"uploaded (`epochfs wait`)",
+			vol->cache_path);
 }
 
 int cache_errno(struct volume *vol, int error)

@@ -305,7 +305,7 @@ static int copy_commit_locked(struct volume *vol, struct body *b, const char *te
 	FAULT_POINT("commit.copied");
 	body_set_pending_locked(vol, b, false);
 	orphan_others_locked(vol, b);
-	b->fragile = false;
+	b->fragile = b->uncommitted = false;
 	b->base = id;
 	b->base_size = (uint64_t)st->st_size;
 	b->base_mtime_ns = stat_mtime(st);

@@ -27,6 +27,7 @@
 /* Writers whom the daemon does not see want so many times that: one file alone may take it all before
  * the evictor looks again. */
 #define AHEAD_OF_UNSEEN 4
+#define INODES_KEPT	8
 /* Versions evicted in one transaction. */
 #define BATCH 64
 
@@ -56,6 +57,15 @@ static int bytes_local(struct volume *vol, uint64_t *ret_local, uint64_t *ret_di
 	return 0;
 }
 
+/* A file system may run out of inodes before bytes. Some are kept for trees of epochs. */
+static bool inodes_short(const struct statvfs *fs)
+{
+	uint64_t keep =
+		fs->f_files / AHEAD_PART < INODES_KEPT ? fs->f_files / AHEAD_PART : INODES_KEPT;
+
+	return fs->f_favail < keep;
+}
+
 /* Bytes over the limits once `more` came in; 0: there is room. */
 static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 {
@@ -78,7 +88,7 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 		    local + more - vol->options.cache_size > over)
 			over = local + more - vol->options.cache_size;
 	}
-	*ret_over = over;
+	*ret_over = over || !inodes_short(&fs) ? over : 1;
 	return 0;
 }
 
@@ -299,6 +309,7 @@ static void *run(void *arg)
 		if (bytes_over(ev->vol, bytes_ahead(ev->vol), &over) == 0 && over)
 			evict(ev->vol, over);
 		reserve_refill(state_reserve(ev->vol->state));
+		cache_look(ev->vol);
 	}
 }
 

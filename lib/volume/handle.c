@@ -315,9 +315,11 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 		mutex_unlock(&vol->lock);
 		error = body_commit_copy(vol, b->id);
 		mutex_lock(&vol->lock);
-		if (error && error != -ENOENT)
+		if (error && error != -ENOENT) {
+			b->uncommitted = true;
 			log_error("a file with a mapping left is committed later: %s",
 				  strerror(-error));
+		}
 	}
 	body_set_closing_locked(vol, b, b->writers ? b->closing_ns : 0, b->releasing - 1);
 	pthread_cond_broadcast(&vol->changed);

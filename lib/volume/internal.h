@@ -62,6 +62,7 @@ struct volume {
 	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;		/* torn/ */
 	atomic_bool cache_gone; /* cache_errno has said so */
+	atomic_bool cache_moved;   /* cache_look has */
 	struct rwlock events_lock; /* held for reading over each event: outside all other locks */
 	struct volume_events events;
 	bool in_order; /* volume_finish was done */
@@ -142,6 +143,8 @@ void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);
 int live_add_locked(struct volume *vol, uint64_t parent, const char *name,
 		    const struct live_caller *who, struct state_file *f);
 
+/* Says once in the log where the cache directory is not what its path leads to any more. Now and then. */
+void cache_look(struct volume *vol);
 /* Why a file could not be made in the cache, as -errno: `error` itself, but -EIO, and a line in the
  * log the first time, where somebody removed the cache directory under the mount. (cache_dir.c) */
 int cache_errno(struct volume *vol, int error);

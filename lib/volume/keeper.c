@@ -143,19 +143,41 @@ struct body *body_uncommitted_locked(struct volume *vol)
 	return NULL;
 }
 
-int keeper_commit_left_locked(struct volume *vol, struct after *after)
+/* The body is not freed while the lock is held; where a mapping is left, the lock is dropped for a copy. */
+static void commit_left_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++) {
-		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
-			next = b->next_by_id;
-			if (!b->watched || !b->uncommitted || b->writers || b->releasing ||
-			    b->preparing)
-				continue;
-			body_finish_locked(vol, b, after);
-			body_drop_locked(vol, b, after);
-		}
+	uint64_t id = b->id;
+
+	if (b->releasing || b->preparing || !b->staged || b->discarded)
+		return;
+	if (watched_is_quiet_locked(b)) {
+		body_finish_locked(vol, b, after);
+		body_drop_locked(vol, b, after);
+		return;
 	}
-	return body_uncommitted_locked(vol) ? -EIO : 0;
+	mutex_unlock(&vol->lock);
+	body_commit_copy(vol, id);
+	mutex_lock(&vol->lock);
+}
+
+int keeper_commit_left(struct volume *vol)
+{
+	struct after after = {.vol = vol};
+	struct body *b;
+	int error = 0;
+
+	mutex_lock(&vol->lock);
+	while (!error && (b = body_uncommitted_locked(vol))) {
+		uint64_t id = b->id;
+
+		commit_left_locked(vol, b, &after);
+		b = body_find_locked(vol, id);
+		if (b && b->watched && b->uncommitted)
+			error = -EIO;
+	}
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+	return error;
 }
 
 static void drop_pending_locked(struct volume *vol, struct after *after, bool last)

@@ -103,15 +103,10 @@ bool body_settle_locked(struct volume *vol, uint64_t ino)
 
 int bodies_settle(struct volume *vol)
 {
-	struct after after = {.vol = vol};
-	int error;
-
 	mutex_lock(&vol->lock);
 	body_settle_locked(vol, 0);
-	error = keeper_commit_left_locked(vol, &after);
 	mutex_unlock(&vol->lock);
-	after_run(&after);
-	return error;
+	return keeper_commit_left(vol);
 }
 
 /* Who asked for the epoch was refused (bodies_settle); this is one that comes by itself. */

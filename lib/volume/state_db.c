@@ -21,6 +21,22 @@ static int io_error(sqlite3 *db)
 		       : -EIO;
 }
 
+static void tell(sqlite3 *db, int rc)
+{
+	const char *path = sqlite3_db_filename(db, "main");
+	cleanup_buf struct buf advice = {0};
+
+	if ((rc & 0xff) == SQLITE_CORRUPT)
+		buf_printf(&advice,
+			   ": unmount and mount again: that makes it anew from the remote and "
+			   "keeps what only this machine has");
+	if ((rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN)
+		buf_printf(&advice, " (%s): see to that disk, then unmount and mount again",
+			   strerror(-io_error(db)));
+	log_error("local state %s: %s%s", path ? path : "state.db", sqlite3_errmsg(db),
+		  advice.len ? buf_str(&advice) : "");
+}
+
 int db_error(sqlite3 *db, int rc)
 {
 	switch (rc & 0xff) {
@@ -43,15 +59,8 @@ int db_error(sqlite3 *db, int rc)
 	case SQLITE_TOOBIG:
 		return -E2BIG;
 	}
-	if (state_vfs_note(db, rc)) {
-		const char *path = sqlite3_db_filename(db, "main");
-
-		log_error("local state %s: %s%s", path ? path : "state.db", sqlite3_errmsg(db),
-			  (rc & 0xff) == SQLITE_CORRUPT
-				  ? ": unmount and mount again: that makes it anew from the remote "
-				    "and keeps what only this machine has"
-				  : "");
-	}
+	if (state_vfs_note(db, rc))
+		tell(db, rc);
 	switch (rc & 0xff) {
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:

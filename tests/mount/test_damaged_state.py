@@ -11,7 +11,7 @@ import pytest
 
 from conftest import BIN, MountError, run
 from kill_session import content
-from test_contract_safety import weather  # noqa: F401
+from test_contract_safety import Weather
 
 
 def folder(volume):
@@ -42,8 +42,8 @@ def work(mnt, sealed=True):
 
 
 @pytest.fixture
-def mnt(weather, volume):
-    volume.weather = weather
+def mnt(volume):
+    volume.weather = Weather(volume)
     return volume.mount(settle="1h")
 
 
