@@ -284,6 +284,17 @@ static int command_worker(char **argv)
 	return code;
 }
 
+/* The arguments, with the mount point as it is without symlinks, from /; for as long as the process lives. */
+static char *const *arguments_with(int argc, char **argv, const char *operand, char *mountpoint)
+{
+	static char **arguments;
+
+	arguments = calloc((size_t)argc, sizeof(*arguments));
+	for (int i = 1; arguments && i < argc; i++)
+		arguments[i - 1] = argv[i] == operand ? mountpoint : argv[i];
+	return arguments;
+}
+
 int command_mount(int argc, char **argv)
 {
 	struct mount_options options;
@@ -308,11 +319,10 @@ int command_mount(int argc, char **argv)
 	if (code == EXIT_DONE && count == 2) {
 		options.volume.remote = operands[0];
 		code = mountpoint_prepare(operands[1], operands[0], options.nonempty, mountpoint);
-		for (int i = 1; i < argc; i++)
-			if (argv[i] == operands[1])
-				argv[i] = mountpoint;
 		served.mountpoint = mountpoint;
-		served.arguments = argv + 1;
+		served.arguments = arguments_with(argc, argv, operands[1], mountpoint);
+		if (!served.arguments)
+			code = cli_error(EXIT_FAILED, "out of memory");
 		if (code == EXIT_DONE)
 			code = foreground ? serve_here(&served) : serve_in_background(&served);
 	}

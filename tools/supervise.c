@@ -368,11 +368,12 @@ static int put_arguments(char *const *arguments)
 
 static int get_arguments(int fd, int *ret_argc, char ***ret_argv)
 {
-	char *text = calloc(1, ARGUMENTS_MAX + 1);
-	ssize_t len = text ? io_pread_some(fd, text, ARGUMENTS_MAX, 0) : -ENOMEM;
-	char **argv;
+	static char *text, **argv;
+	ssize_t len;
 	int argc = 1;
 
+	text = calloc(1, ARGUMENTS_MAX + 1);
+	len = text ? io_pread_some(fd, text, ARGUMENTS_MAX, 0) : -ENOMEM;
 	if (len < 0)
 		return (int)len;
 	argv = calloc((size_t)len + 2, sizeof(*argv));
