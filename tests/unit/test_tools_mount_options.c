@@ -53,6 +53,27 @@ START_TEST(commands_take_limits_from_the_environment_and_nothing_else)
 }
 END_TEST
 
+START_TEST(of_keys_the_last_one_counts)
+{
+	struct remote_limits limits;
+	struct mount_options o;
+
+	setenv("EPOCHFS_KEY_FILE", "/run/key", 1);
+	mount_options_init(&o);
+	ck_assert_int_eq(mount_options_environment(&o), EXIT_DONE);
+	ck_assert_str_eq(o.volume.limits.key_file, "/run/key");
+	ck_assert_int_eq(mount_options_parse(&o, "passphrase-file=/run/passphrase"), EXIT_DONE);
+	ck_assert_str_eq(o.volume.limits.passphrase_file, "/run/passphrase");
+	ck_assert_ptr_null(o.volume.limits.key_file);
+	ck_assert_int_eq(mount_options_parse(&o, "key-file=relative"), EXIT_USAGE);
+	mount_options_free(&o);
+	/* What a command gets outlives the options that it was read by. */
+	ck_assert_int_eq(mount_options_limits(&limits), EXIT_DONE);
+	ck_assert_str_eq(limits.key_file, "/run/key");
+	ck_assert_ptr_null(limits.passphrase_file);
+}
+END_TEST
+
 START_TEST(limits_that_make_no_sense_are_usage_errors)
 {
 	static const char *const wrong[] = {"connections=0",  "connections=257",
@@ -76,5 +97,6 @@ int main(void)
 	tcase_add_test(t, limits_come_from_the_command_line_over_the_environment);
 	tcase_add_test(t, commands_take_limits_from_the_environment_and_nothing_else);
 	tcase_add_test(t, limits_that_make_no_sense_are_usage_errors);
+	tcase_add_test(t, of_keys_the_last_one_counts);
 	return unit_run(s);
 }
