@@ -152,13 +152,27 @@ static int newest_durable_locked(struct volume *vol, uint64_t pending, uint64_t 
 	return 0;
 }
 
+/* Whether a rollback is among the epochs that wait. */
+static bool rollback_waits_locked(struct volume *vol, uint64_t pending)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+
+	for (size_t i = x ? x->count : 0; i-- > 0 && x->epochs[i].number >= pending;)
+		if (x->epochs[i].trigger == RECORD_TRIGGER_ROLLBACK)
+			return true;
+	return false;
+}
+
 /*
  * What may go to the remote now: tags first, so that none names a tombstone. While epochs wait for
  * their upload, a drop that is newer than the newest whole epoch there waits for them: the remote is never without one.
+ * While a rollback waits, every drop does: what it brought back may be in the remote for the sake of the
+ * epoch alone that it brought it back from, and be evicted here.
  */
 static int collect_locked(struct volume *vol, struct changes *ret_changes)
 {
 	uint64_t pending = UINT64_MAX, newest = 0;
+	bool hold = false;
 	int error = state_epoch_first_pending(vol->state, &pending);
 	size_t kept;
 
@@ -168,6 +182,7 @@ static int collect_locked(struct volume *vol, struct changes *ret_changes)
 		error = newest_durable_locked(vol, pending, &newest);
 	if (error && error != -ENOENT)
 		return error;
+	hold = !error && rollback_waits_locked(vol, pending);
 	error = state_tag_each_unsynced(vol->state, collect_tag, ret_changes);
 	if (!error)
 		error = state_epoch_each_delete(vol->state, collect_drop, ret_changes);
@@ -175,7 +190,7 @@ static int collect_locked(struct volume *vol, struct changes *ret_changes)
 	for (size_t i = 0; i < ret_changes->count; i++) {
 		struct change *c = &ret_changes->list[i];
 
-		if (c->tag || c->number < newest)
+		if (c->tag || (!hold && c->number < newest))
 			ret_changes->list[kept++] = *c;
 		else
 			free(c->record);

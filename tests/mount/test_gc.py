@@ -143,6 +143,32 @@ def test_a_mount_stores_again_what_was_condemned(mnt):
     assert (mnt.epoch(again) / "b").read_bytes() == data
 
 
+def test_the_epoch_of_a_rollback_is_dropped_once_the_rollback_is_durable(make_volume):
+    """Until then nothing else in the remote may hold what it brought back, and a collection would take it."""
+    mnt = make_volume(settle="1h")
+    weather, plain = mnt.base / "weather", mnt.url
+    mnt.url = "fault+file://%s?control=%s" % (mnt.remote, weather)
+    mnt.mount()
+    data = noise(MIB, 16)
+    first = save(mnt, a=data)
+    save(mnt, a=noise(MIB, 17))
+    mnt.wait_durable()
+    record = mnt.remote / "epochs" / ("%020d.json" % first)
+    weather.write_text("create.down=1&only=epochs/")
+    restored = mnt.rollback(first)
+    os.rmdir(mnt.epoch(first))
+    wait_until(lambda: "error" in mnt.status()["upload"], "the upload to fail")
+    assert '"dropped"' not in record.read_text()
+    gc(plain, "--grace", "0")
+    weather.unlink()
+    mnt.wait_durable()
+    wait_until(lambda: '"dropped"' in record.read_text(), "the drop")
+    gc(plain, "--grace", "0")
+    assert_sound(plain)
+    mnt.remount(empty_cache=True)
+    assert (mnt.epoch(restored) / "a").read_bytes() == data
+
+
 def test_what_only_the_live_tree_needs_is_kept(make_volume):
     """Content whose epoch is dropped and collected while it waits, evicted, for the next epoch."""
     mnt = make_volume(settle="1h", cache_size="1M").mount()
