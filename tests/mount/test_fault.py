@@ -136,7 +136,8 @@ def run_script(mnt, monkeypatch, calls):
             assert 0 < error.code < 85 and error.output.strip(), error
             return session
         except OSError:
-            pass
+            if not mnt.process:
+                raise
     session.process = mnt.process
     session.work()
     if is_mounted(mnt.path):
