@@ -307,7 +307,9 @@ static bool has_epoch(struct repair *r, uint64_t number)
 	if (!number || number > INT64_MAX)
 		return false;
 	epoch_key(number, key);
-	return remote_size(r->remote, key, &size) == 0;
+	/* A dry run has restored nothing. */
+	return remote_size(r->remote, key, &size) == 0 ||
+	       (r->how->dry_run && copy_of(r, number) != NULL);
 }
 
 static int set_tag(struct repair *r, const char *key, const char *where, uint64_t number)
@@ -354,8 +356,10 @@ static int mend_tag(void *arg, const char *key, uint64_t size)
 	if (error)
 		return error == -ENOENT ? 0 : error;
 	snprintf(where, sizeof(where), "tag %s", name);
-	if (tag_text_parse(text.data, text.len, &number) == 0 && has_epoch(r, number))
-		return 0;
+	if (tag_text_parse(text.data, text.len, &number) == 0 && number && !has_epoch(r, number))
+		error = mend_record(r, number, true);
+	if (error || has_epoch(r, number))
+		return error;
 	if (r->source && repair_source_tag(r->source, name, &local) == 0 && has_epoch(r, local))
 		return set_tag(r, key, where, local);
 	if (number)

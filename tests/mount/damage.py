@@ -52,7 +52,7 @@ class Template:
             os.symlink(str(number), volume.epochs_dir / name)
         os.rmdir(volume.epoch(self.dropped))
         del self.epochs[self.dropped]
-        wait_until(lambda: len(json.loads(run(BIN, "log", "--json", volume.url).stdout)["epochs"]) == 3
+        wait_until(lambda: len(json.loads(run(BIN, "log", "--json", volume.url).stdout)) == 3
                    and (volume.remote / "tags" / "keep").exists(), "the drop to reach the remote")
         volume.unmount()
         run(BIN, "gc", volume.url)
