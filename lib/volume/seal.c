@@ -253,10 +253,8 @@ static struct log_size log_taken(struct volume *vol, uint64_t ino)
 		if (last->logs[i].ino == ino)
 			return last->logs[i];
 	if (state_file_get(vol->state, ino, &f) == 0 && f.closed &&
-	    state_version_get(vol->state, f.closed, &v) == 0) {
-		taken.size = v.size;
-		taken.mtime_ns = f.mtime_ns;
-	}
+	    state_version_get(vol->state, f.closed, &v) == 0)
+		taken = (struct log_size){ino, v.size, f.mtime_ns};
 	return taken;
 }
 
