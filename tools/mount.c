@@ -25,7 +25,7 @@
 struct served {
 	struct mount_options *options;
 	const char *mountpoint; /* absolute */
-	char *const *arguments; /* of the command, with that */
+	char **arguments;	/* of the command, with that */
 	struct volume *vol;
 	int ready_fd; /* -1 in the foreground */
 	int log_fd;
@@ -262,6 +262,7 @@ static int command_worker(char **argv)
 	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1};
 	const char *operands[2];
 	bool foreground;
+	char **before = argv;
 	int argc, count = 0, code;
 
 	mount_options_init(&options);
@@ -281,15 +282,18 @@ static int command_worker(char **argv)
 	}
 	fs_life_free(options.fs.life);
 	mount_options_free(&options);
+	if (argv != before) {
+		free(argv[1]);
+		free(argv);
+	}
 	return code;
 }
 
-/* The arguments, with the mount point as it is without symlinks, from /; for as long as the process lives. */
-static char *const *arguments_with(int argc, char **argv, const char *operand, char *mountpoint)
+/* The arguments, with the mount point as it is without symlinks, from /. Free the list. */
+static char **arguments_with(int argc, char **argv, const char *operand, char *mountpoint)
 {
-	static char **arguments;
+	char **arguments = calloc((size_t)argc, sizeof(*arguments));
 
-	arguments = calloc((size_t)argc, sizeof(*arguments));
 	for (int i = 1; arguments && i < argc; i++)
 		arguments[i - 1] = argv[i] == operand ? mountpoint : argv[i];
 	return arguments;
@@ -326,6 +330,7 @@ int command_mount(int argc, char **argv)
 		if (code == EXIT_DONE)
 			code = foreground ? serve_here(&served) : serve_in_background(&served);
 	}
+	free(served.arguments);
 	mount_options_free(&options);
 	return code;
 }

@@ -368,7 +368,7 @@ static int put_arguments(char *const *arguments)
 
 static int get_arguments(int fd, int *ret_argc, char ***ret_argv)
 {
-	static char *text, **argv;
+	char *text, **argv;
 	ssize_t len;
 	int argc = 1;
 

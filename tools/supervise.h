@@ -27,7 +27,7 @@ struct supervised {
 int supervise(const struct supervised *s);
 
 /* In a worker after the first, which was started with these words after "--worker": its part, and the arguments of the mount, in
- * memory that is never freed. EXIT_DONE, or the exit code after a line. */
+ * memory that free(ret_argv[1]) and free(ret_argv) give back. EXIT_DONE, or the exit code after a line. */
 int supervise_worker(const char *descriptors, struct fs_life **ret_life, int *ret_argc,
 		     char ***ret_argv);
 
