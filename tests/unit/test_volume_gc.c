@@ -9,6 +9,7 @@
 #include "tests/unit/catalog_unit.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 
 #define DAY (24 * 3600 * NS_PER_S)
 
@@ -520,16 +521,27 @@ END_TEST
 
 /* ---- others at work ---- */
 
-static void publish_another(void *arg, const char *phase, uint64_t done, uint64_t total)
+static void *publish(void *arg)
 {
 	struct made *m = arg;
 	cleanup_gc_list struct gc_list list = {.generation = 1, .host = "elsewhere"};
 	int error;
 
-	(void)phase, (void)done, (void)total;
 	unit_ok(uuid_make(list.run));
 	error = gc_lists_publish(m->f.below, &list);
 	ck_assert(!error || error == -EEXIST);
+	return NULL;
+}
+
+/* By a thread, as by another machine: progress is told with a lock held, under which nothing of the
+ * remote is called. */
+static void publish_another(void *arg, const char *phase, uint64_t done, uint64_t total)
+{
+	pthread_t other;
+
+	(void)phase, (void)done, (void)total;
+	ck_assert_int_eq(pthread_create(&other, NULL, publish, arg), 0);
+	pthread_join(other, NULL);
 }
 
 START_TEST(of_two_at_once_one_gives_way)
