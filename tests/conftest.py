@@ -306,7 +306,7 @@ def pytest_addoption(parser):
                      help="of test_crash.py and test_fault.py: a number, or \"fresh\" for another each time")
     parser.addoption("--model-seed", default="fresh", help="of the histories of test_model.py; fresh: another each time")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
-    parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "5")),
+    parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
                      help="how many damaged remotes test_damage.py takes; 0: all")
     parser.addoption("--damage-only", default="", help="only those whose kind, key, damage and seed contain this")
     parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "10")),

@@ -3,7 +3,7 @@
 and fsck --repair restores what the cache has.
 
 `make check-damage` takes every kind, damage and object; `make test` some of them, by a fresh seed that is printed
-(--damages 5 --seed N repeats them).
+(--damages 3 --seed N repeats them).
 """
 
 import errno
