@@ -16,6 +16,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -237,6 +238,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--san", default="", help="the sanitizer that it was built with: then memory is not judged")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and it cleans up
     base = pathlib.Path(tempfile.mkdtemp(prefix="soak-"))
     (base / "reports").mkdir()
     for name in ("ASAN", "UBSAN", "TSAN"):
