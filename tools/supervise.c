@@ -33,8 +33,8 @@
 /* A worker that cannot begin (the remote is away) is tried again for so long, and one that does not begin is killed. */
 #define BEGIN_NS (60 * NS_PER_S)
 #define PAUSE_MS 1000
-/* A dead worker whose threads hang in the kernel for longer holds programs up. */
-#define HANG_MS 1000
+/* A dead worker that has not ended by then hangs in the kernel; one with much memory takes a while. */
+#define HANG_MS 5000
 /* A watchdog ends within this time after its worker. */
 #define WATCHDOG_MS 5000
 
