@@ -228,6 +228,11 @@ static const char *set_download_limit(struct mount_options *o, const char *value
 	return set_rate(&o->volume.limits.download_rate, value);
 }
 
+static const char *set_upload_ahead(struct mount_options *o, const char *value)
+{
+	return parse_size(value, &o->volume.upload_ahead) ? "a size, such as 32M; 0: never" : NULL;
+}
+
 static const char *set_timeout(struct mount_options *o, const char *value)
 {
 	int64_t *ns = &o->volume.limits.stall_timeout_ns;
@@ -368,6 +373,7 @@ const struct option_row mount_option_table[] = {
 	{"keep", set_keep, true, false},
 	{"threads", set_threads, true, false},
 	{"connections", set_connections, true, true},
+	{"upload-ahead", set_upload_ahead, true, false},
 	{"upload-limit", set_upload_limit, true, true},
 	{"download-limit", set_download_limit, true, true},
 	{"timeout", set_timeout, true, true},

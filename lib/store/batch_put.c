@@ -186,7 +186,7 @@ int store_put_tree(struct store_batch *b, const void *data, size_t len, struct e
 
 /* ---- the end of a batch ---- */
 
-static int add_index_key(struct epoch_record *record, const char *key)
+int store_record_add_index(struct epoch_record *record, const char *key)
 {
 	char **keys = reallocarray(record->indexes, record->index_count + 1, sizeof(*keys));
 
@@ -265,7 +265,7 @@ int store_batch_flush(struct store_batch *b, struct epoch_record *record,
 	record->bytes_new = stats.fresh + (earlier ? record->bytes_new : 0);
 	record->bytes_stored = stats.stored + (earlier ? record->bytes_stored : 0);
 	if (b->index.len)
-		error = add_index_key(record, b->index_key);
+		error = store_record_add_index(record, b->index_key);
 	if (error)
 		return error;
 	b->flushed = true;

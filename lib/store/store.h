@@ -128,6 +128,8 @@ int store_batch_flush(struct store_batch *b, struct epoch_record *record,
  */
 int store_batch_finish(struct store_batch *b, struct epoch_record *record,
 		       struct store_stats *ret_stats);
+/* Appends the key of an index object that another batch put. -ENOMEM. */
+int store_record_add_index(struct epoch_record *record, const char *key);
 /* Progress, from any thread. */
 void store_batch_progress(struct store_batch *b, struct store_stats *ret_stats);
 

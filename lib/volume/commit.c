@@ -16,6 +16,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/torn.h"
+#include "lib/volume/upload.h"
 
 #define SECTOR 512
 
@@ -125,7 +126,7 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 }
 
 static int commit_rows_locked(struct volume *vol, struct body *b, const struct stat *st,
-			      bool *ret_replaced)
+			      bool *ret_replaced, bool *ret_whole)
 {
 	struct state_version v;
 	int error = state_begin(vol->state);
@@ -141,12 +142,13 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 	}
 	if (!error)
 		error = file_take_locked(vol, b, v.id, v.id, st, ret_replaced);
+	*ret_whole = v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
 	return state_end(vol->state, error);
 }
 
 static int commit_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	bool replaced = false, copied = b->copied, same;
+	bool replaced = false, whole = false, copied = b->copied, same;
 	struct stat st;
 	int error;
 
@@ -160,13 +162,15 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 		return error;
 	}
 	FAULT_POINT("commit.begin");
-	error = commit_rows_locked(vol, b, &st, &replaced);
+	error = commit_rows_locked(vol, b, &st, &replaced, &whole);
 	if (error)
 		return error;
 	FAULT_POINT("commit.rows");
 	body_set_pending_locked(vol, b, false);
 	orphan_others_locked(vol, b);
 	body_is_log_locked(vol, b);
+	if (whole && !b->is_log)
+		uploader_closed(vol, b->version, (uint64_t)st.st_size);
 	body_unstage_locked(vol, b);
 	if (replaced)
 		after_names_locked(after, b->ino);

@@ -15,6 +15,7 @@
 #define DEFAULT_LEASE	 (60 * NS_PER_S)
 #define DEFAULT_REFRESH	 (10 * NS_PER_S)
 #define DEFAULT_ON_EPOCH (60 * NS_PER_S)
+#define DEFAULT_AHEAD	 (UINT64_C(32) << 20)
 
 void volume_options_init(struct volume_options *o)
 {
@@ -24,6 +25,7 @@ void volume_options_init(struct volume_options *o)
 		.settle_ns = DEFAULT_SETTLE,
 		.patience_ns = DEFAULT_PATIENCE,
 		.full_wait = true,
+		.upload_ahead = DEFAULT_AHEAD,
 		.lease_ns = DEFAULT_LEASE,
 		.refresh_ns = DEFAULT_REFRESH,
 		.on_epoch_timeout_ns = DEFAULT_ON_EPOCH,

@@ -14,6 +14,7 @@
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
 #include "lib/util/thread.h"
+#include "lib/volume/ahead.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/store_index.h"
@@ -33,6 +34,7 @@ struct uploader {
 	struct remote *remote; /* retries for ever */
 	struct store *store;
 	struct upload_progress progress;
+	struct ahead *ahead;
 	pthread_t thread;
 	bool runs;
 
@@ -173,11 +175,19 @@ static int work(struct uploader *up)
 		mutex_unlock(&up->vol->lock);
 		if (error == -ENOENT && more)
 			continue;
+		if (error == -ENOENT) {
+			/* One at a time: what is sealed meanwhile goes first. */
+			error = ahead_store(up->ahead, up->vol, up->remote, up->store);
+			if (error <= 0)
+				return error ? error : complete(up);
+			continue;
+		}
 		if (error)
-			return error == -ENOENT ? complete(up) : error;
+			return error;
 		error = holder_confirm(up->vol, up->remote, CONFIRMED_NS);
 		if (!error)
-			error = upload_epoch(up->vol, up->remote, up->store, number, &up->progress);
+			error = upload_epoch(up->vol, up->remote, up->store, number, up->ahead,
+					     &up->progress);
 		if (error == -ECANCELED)
 			return error;
 		set_error(up, number, error);
@@ -244,6 +254,7 @@ static void uploader_free(struct uploader *up)
 	if (up->store)
 		store_close(up->store);
 	remote_close(up->remote);
+	ahead_free(up->ahead);
 	pthread_cond_destroy(&up->wake);
 	mutex_destroy(&up->lock);
 	mutex_destroy(&up->progress.lock);
@@ -284,7 +295,9 @@ int uploader_start(struct volume *vol)
 	vol->uploader = up;
 	if (vol->local_only || vol->options.read_only)
 		return 0;
-	error = open_remote(up);
+	error = ahead_new(&up->ahead);
+	if (!error)
+		error = open_remote(up);
 	if (!error) {
 		error = thread_start(&up->thread, NULL, run, up);
 		up->runs = !error;
@@ -325,6 +338,16 @@ void uploader_kick(struct volume *vol)
 	up->kicked = true;
 	pthread_cond_signal(&up->wake);
 	mutex_unlock(&up->lock);
+}
+
+void uploader_closed(struct volume *vol, uint64_t version, uint64_t size)
+{
+	struct uploader *up = vol->uploader;
+
+	if (!up || !up->runs || !vol->options.upload_ahead || size < vol->options.upload_ahead)
+		return;
+	ahead_note(up->ahead, version);
+	uploader_kick(vol);
 }
 
 /* ---- status ---- */

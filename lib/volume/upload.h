@@ -13,6 +13,8 @@ void uploader_stop(struct volume *vol);
 /* There is work: an epoch was sealed, a tag changed, an epoch was dropped. Any thread, lock held or
  * not. */
 void uploader_kick(struct volume *vol);
+/* A version was closed that is no log and no edit in place. Any thread, lock held or not. */
+void uploader_closed(struct volume *vol, uint64_t version, uint64_t size);
 /* Another writer is there: nothing is uploaded any more by this mount. Any thread, lock held or not. */
 bool uploader_gave_up(struct volume *vol);
 /* Keys for `status`: what is pending, since when, what failed and why. Adds to the object. */

@@ -36,6 +36,7 @@ struct stored_version {
 struct upload {
 	struct volume *vol;
 	struct store_batch *batch;
+	struct ahead *ahead;
 	struct tree *tree; /* as it was sealed */
 	struct stored_version *stored;
 	size_t count, cap;
@@ -156,6 +157,26 @@ static int store_version(struct upload *u, const struct tree_entry *e)
 	}
 }
 
+/* 1, and it counts as stored, where that was done before the seal, and all of it is there. */
+static int take_ahead(struct upload *u, uint64_t version)
+{
+	const struct ahead_content *ahead = ahead_find(u->ahead, version);
+	struct stored_version *s;
+	int error;
+
+	if (!ahead)
+		return 0;
+	error = store_batch_keep(u->batch, &ahead->recipe);
+	if (error)
+		return store_batch_error(u->batch) ? error : 0;
+	s = add_stored(u, version);
+	if (!s)
+		return -ENOMEM;
+	s->torn = is_torn(u, version);
+	s->recipe = ahead->recipe;
+	return 1;
+}
+
 static int note_lost(struct upload *u, uint32_t id, int why)
 {
 	cleanup_buf struct buf path = {0};
@@ -203,7 +224,11 @@ static int store_contents(struct upload *u)
 
 		memcpy(&id, rest.data + at, sizeof(id));
 		tree_get(u->tree, id, &e);
-		error = store_version(u, &e);
+		error = take_ahead(u, e.u.version);
+		if (!error)
+			error = store_version(u, &e);
+		if (error > 0)
+			error = 0;
 		if (error == -ENOENT || error == -ENODATA)
 			error = note_lost(u, id, error);
 	}
@@ -280,6 +305,43 @@ static int open_local(void *arg, const struct hash *recipe, uint64_t size)
 	error = state_version_by_recipe(u->vol->state, recipe, size, &v);
 	mutex_unlock(&u->vol->lock);
 	return error ? error : object_open(u->vol, v.id, O_RDONLY);
+}
+
+/* ---- what was stored before the seal ---- */
+
+static bool names_index(const struct epoch_record *record, const char *key)
+{
+	for (size_t i = 0; i < record->index_count; i++)
+		if (!strcmp(record->indexes[i], key))
+			return true;
+	return false;
+}
+
+/* The record counts as its own what was stored ahead for it, once: a later try has it in the record. */
+static int count_ahead(const struct upload *u, struct epoch_record *record)
+{
+	for (size_t i = 0; i < u->count; i++) {
+		const struct ahead_content *ahead = ahead_find(u->ahead, u->stored[i].version);
+		int error;
+
+		if (!ahead || !ahead->index_key[0] || names_index(record, ahead->index_key))
+			continue;
+		/* Until something is stored of an epoch, its record tells what is new as the sealer reckons it. */
+		if (!record->index_count)
+			record->bytes_new = record->bytes_stored = 0;
+		error = store_record_add_index(record, ahead->index_key);
+		if (error)
+			return error;
+		record->bytes_new += ahead->bytes_new;
+		record->bytes_stored += ahead->bytes_stored;
+	}
+	return 0;
+}
+
+static void forget_ahead(const struct upload *u)
+{
+	for (size_t i = 0; i < u->count; i++)
+		ahead_forget(u->ahead, u->stored[i].version);
 }
 
 /* ---- durable ---- */
@@ -382,6 +444,8 @@ static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *
 	if (!error)
 		error = store_put_tree(u->batch, tree->data, tree->len, record);
 	if (!error)
+		error = count_ahead(u, record);
+	if (!error)
 		error = store_batch_flush(u->batch, record, &stats);
 	if (!error)
 		error = upload_record_remember(u->vol, record);
@@ -439,15 +503,17 @@ static int upload_sealed(struct upload *u, struct remote *remote, struct store *
 	FAULT_POINT("upload.versions");
 	if (!error)
 		error = upload_record_durable(u->vol, number, buf_str(&json));
+	if (!error)
+		forget_ahead(u);
 	/* After a power loss the contents that were never fsynced may be gone here: then the remote's count. */
 	return error ? error : state_sync(u->vol->state);
 }
 
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
-		 struct upload_progress *progress)
+		 struct ahead *ahead, struct upload_progress *progress)
 {
 	cleanup_record struct epoch_record record = {0};
-	struct upload u = {.vol = vol};
+	struct upload u = {.vol = vol, .ahead = ahead};
 	int error = load_sealed(&u, number, &record);
 
 	if (!error)

@@ -5,6 +5,7 @@
 
 #include "lib/store/store.h"
 #include "lib/util/lock.h"
+#include "lib/volume/ahead.h"
 #include "lib/volume/internal.h"
 
 /* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
@@ -28,6 +29,6 @@ struct upload_progress {
  *   -ECANCELED  stopped; else -errno of the remote or the local disk
  */
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
-		 struct upload_progress *progress);
+		 struct ahead *ahead, struct upload_progress *progress);
 
 #endif
