@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/rebuild.h"
@@ -114,11 +115,40 @@ static bool has_objects(struct volume *vol)
 	return false;
 }
 
-/* SQLite keeps the journal from the first transaction to the end of the last connection. */
+static int64_t time_ns(const struct timespec *t)
+{
+	return (int64_t)t->tv_sec * NS_PER_S + t->tv_nsec;
+}
+
+/* Whether something in objects/ was made, written or closed after the database was last written. */
+static bool objects_are_newer(struct volume *vol)
+{
+	int fd = openat(vol->objects_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct stat db, st;
+	struct dirent *d;
+
+	if (!dir && fd >= 0)
+		close(fd);
+	if (!dir || fstatat(vol->cache_fd, "state.db", &db, AT_SYMLINK_NOFOLLOW) < 0)
+		return true;
+	while ((d = readdir(dir)))
+		if (strcmp(d->d_name, "..") != 0 &&
+		    fstatat(vol->objects_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    time_ns(&st.st_ctim) > time_ns(&db.st_mtim))
+			return true;
+	return false;
+}
+
+/*
+ * SQLite keeps the journal from the first transaction to the end of the last connection. Somebody who looks into the
+ * database of a killed mount with SQLite's own program is that last one: then the journal is gone because it was moved
+ * into the database, which is as young as anything here.
+ */
 static bool journal_is_gone(struct volume *vol)
 {
 	return vol->left == LEFT_RUNNING && faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) < 0 &&
-	       errno == ENOENT;
+	       errno == ENOENT && objects_are_newer(vol);
 }
 
 /*

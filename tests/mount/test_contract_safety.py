@@ -194,8 +194,8 @@ def test_an_epoch_sealed_before_a_power_loss_is_not_complete_if_something_of_it_
     with sqlite3.connect(folder / "state.db") as state:
         state.execute("UPDATE meta SET value = 'another' WHERE key = 'boot_id'")
         ((version,),) = state.execute("SELECT id FROM versions WHERE size = 200000 AND died <> 0 ORDER BY id LIMIT 1")
-    state.close()
     os.truncate(folder / "objects" / ("%016x" % version), 100000)
+    state.close()
     mnt.mount()
 
     def check(epochs):
