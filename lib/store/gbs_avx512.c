@@ -27,7 +27,7 @@
  * into it with their bytes turned round, which the permutation before it does for nothing.
  */
 struct order {
-	uint8_t from[VEC] __attribute__((aligned(VEC)));
+	uint8_t from[VEC];
 };
 
 #define UNIT_VECTORS 0x8040201008040201
@@ -35,7 +35,7 @@ struct order {
 /* Byte i of the result is byte from[i]. */
 AVX512_INL __m512i reorder(__m512i v, const struct order *order)
 {
-	return _mm512_permutexvar_epi8(_mm512_load_si512(order->from), v);
+	return _mm512_permutexvar_epi8(_mm512_loadu_si512(order->from), v);
 }
 
 AVX512_INL __m512i transpose_bits(__m512i turned)

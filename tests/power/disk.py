@@ -10,7 +10,7 @@ import subprocess
 
 HEAD = struct.Struct("=IIQ")
 WRITE, FLUSH, MARK = 1, 2, 3
-SECTOR = 512  # what a disk writes whole or not at all
+SECTOR = 4096  # what a disk writes whole or not at all: ext4 itself does not stand a block that is torn inside
 
 MAKE = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "size=8", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],

@@ -14,7 +14,7 @@ MIB = 1 << 20
 MAY_GROW = {
     "rss": (0.15, 24 * MIB),
     "data": (0.15, 48 * MIB),
-    "fds": (0, 6),
+    "fds": (0, 16),  # the state keeps up to four connections that read, of three descriptors each
     "threads": (0, 4),
     "cache": (0.2, 16 * MIB),
     "objects": (0.3, 100),
