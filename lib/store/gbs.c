@@ -94,8 +94,8 @@ bool gbs_available(enum gbs_impl impl)
 #endif
 #if GBS_HAVE_AVX512
 	if (impl == GBS_AVX512)
-		return __builtin_cpu_supports("avx512bw") &&
-		       __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
+		return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi") &&
+		       __builtin_cpu_supports("gfni");
 #endif
 	return impl == GBS_PORTABLE;
 }

@@ -46,8 +46,8 @@ struct lane {
 
 SHA_INL __m128i big_endian(__m128i v)
 {
-	return _mm_shuffle_epi8(
-		v, _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3));
+	return _mm_shuffle_epi8(v,
+				_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3));
 }
 
 SHA static void lane_begin(struct lane *l, const struct hash_job *job)
@@ -62,8 +62,8 @@ SHA static void lane_begin(struct lane *l, const struct hash_job *job)
 /* The next four words of the schedule, from the sixteen before: w[0] the oldest four. */
 SHA_INL __m128i schedule(const __m128i *w)
 {
-	__m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[0], w[1]),
-				    _mm_alignr_epi8(w[3], w[2], 4));
+	__m128i sum =
+		_mm_add_epi32(_mm_sha256msg1_epu32(w[0], w[1]), _mm_alignr_epi8(w[3], w[2], 4));
 
 	return _mm_sha256msg2_epu32(sum, w[3]);
 }

@@ -36,7 +36,7 @@
 	/* leaves of the volume: each guards the fields of one part */                             \
 	LOCK(UPLOADER)                                                                             \
 	LOCK(UPLOAD_PROGRESS)                                                                      \
-	LOCK(AHEAD)									   \
+	LOCK(AHEAD)                                                                                \
 	LOCK(EVICTOR)                                                                              \
 	LOCK(RESERVE)                                                                              \
 	LOCK(HOLDER)                                                                               \
