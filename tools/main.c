@@ -18,7 +18,7 @@ static const struct command commands[] = {
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, supervise, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
-	 "  suid, dev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
+	 "  suid, nosuid, dev, nodev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
 	 "  upload-ahead=SIZE, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
 	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
 	 "  on-epoch-timeout=TIME, catalog=FILE, log-file=FILE, log-level=error|warning|info|debug.\n"

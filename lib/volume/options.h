@@ -44,10 +44,10 @@ struct volume_options {
 	unsigned min_free_percent; /* of the cache's file system that stays free; default 10 */
 	int64_t settle_ns;	   /* 5 s; 0: the last close seals */
 	int64_t patience_ns;	   /* 60 s */
-	uint64_t upload_ahead;	   /* closed contents of so many bytes go to the remote before they are
+	uint64_t upload_ahead; /* closed contents of so many bytes go to the remote before they are
 				      sealed (ahead.h); 0: none; default 32 MiB */
-	bool full_wait;		   /* full=wait (default) or full=error */
-	bool durable_close; /* durability=remote: each close waits until its epoch is durable */
+	bool full_wait;	       /* full=wait (default) or full=error */
+	bool durable_close;    /* durability=remote: each close waits until its epoch is durable */
 	struct globs temporary, marker,
 		log;		/* added to the built-in ones (marker has none built in) */
 	const char *step_regex; /* POSIX extended, first group is the number; NULL: the built-in

@@ -109,8 +109,9 @@ int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg)
 
 int state_epoch_each_delete(struct state *s, state_epoch_fn fn, void *arg)
 {
-	return epochs_each(s, "SELECT " EPOCH_COLUMNS " FROM epochs INDEXED BY epochs_deletes"
-			      " WHERE " EPOCH_DELETES " ORDER BY number",
+	return epochs_each(s,
+			   "SELECT " EPOCH_COLUMNS " FROM epochs INDEXED BY epochs_deletes"
+			   " WHERE " EPOCH_DELETES " ORDER BY number",
 			   fn, arg);
 }
 
@@ -118,9 +119,10 @@ int state_epoch_count_waiting(struct state *s, uint64_t *ret_pending, uint64_t *
 			      uint64_t *ret_deletes)
 {
 	cleanup_query struct query q = query_of(
-		s, "SELECT count(*), coalesce(min(number), 0),"
-		   " (SELECT count(*) FROM epochs INDEXED BY epochs_deletes WHERE " EPOCH_DELETES ")"
-		   " FROM epochs INDEXED BY epochs_pending WHERE " EPOCH_PENDING);
+		s,
+		"SELECT count(*), coalesce(min(number), 0),"
+		" (SELECT count(*) FROM epochs INDEXED BY epochs_deletes WHERE " EPOCH_DELETES ")"
+		" FROM epochs INDEXED BY epochs_pending WHERE " EPOCH_PENDING);
 	int error = query_one(&q);
 
 	if (error)

@@ -129,8 +129,7 @@ static void assert_whole(void)
 START_TEST(a_damaged_pack_comes_back_from_the_cache)
 {
 	CLEANUP(outcomes_free)
-	struct outcomes plan = {.interfere = false},
-			done = plan, again = plan;
+	struct outcomes plan = {.interfere = false}, done = plan, again = plan;
 	char key[REMOTE_KEY_MAX + 1];
 
 	make_epoch();

@@ -280,7 +280,8 @@ static int note_number(void *arg, const struct state_epoch *e)
 
 START_TEST(what_waits_for_the_remote_is_counted)
 {
-	struct state_epoch drop = {.number = 3, .state = EPOCH_DROPPED, .remote_delete_pending = true};
+	struct state_epoch drop = {
+		.number = 3, .state = EPOCH_DROPPED, .remote_delete_pending = true};
 	uint64_t pending = 9, oldest = 9, deletes = 9, numbers = 0;
 
 	unit_ok(state_epoch_count_waiting(s, &pending, &oldest, &deletes));
