@@ -162,6 +162,32 @@ const struct ahead_content *ahead_find(const struct ahead *a, uint64_t version)
 	return NULL;
 }
 
+static bool names_index(const struct epoch_record *record, const char *key)
+{
+	for (size_t i = 0; i < record->index_count; i++)
+		if (!strcmp(record->indexes[i], key))
+			return true;
+	return false;
+}
+
+int ahead_count(const struct ahead *a, uint64_t version, struct epoch_record *record)
+{
+	const struct ahead_content *found = ahead_find(a, version);
+	int error;
+
+	if (!found || !found->index_key[0] || names_index(record, found->index_key))
+		return 0;
+	/* Until something is stored of an epoch, its record tells what is new as the sealer reckons it. */
+	if (!record->index_count)
+		record->bytes_new = record->bytes_stored = 0;
+	error = store_record_add_index(record, found->index_key);
+	if (error)
+		return error;
+	record->bytes_new += found->bytes_new;
+	record->bytes_stored += found->bytes_stored;
+	return 0;
+}
+
 void ahead_forget(struct ahead *a, uint64_t version)
 {
 	const struct ahead_content *found = ahead_find(a, version);

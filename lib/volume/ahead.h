@@ -46,6 +46,11 @@ int ahead_store(struct ahead *a, struct volume *vol, struct remote *remote, stru
 
 /* What was stored of this version, or NULL; valid until the next call of this thread. */
 const struct ahead_content *ahead_find(const struct ahead *a, uint64_t version);
+/*
+ * The record of an epoch that has the version counts as its own what was stored of it, and names its index object; once: a later try
+ * finds that in the record. To be called before store_batch_flush. 0 or -ENOMEM.
+ */
+int ahead_count(const struct ahead *a, uint64_t version, struct epoch_record *record);
 /* An epoch that has it is durable. */
 void ahead_forget(struct ahead *a, uint64_t version);
 

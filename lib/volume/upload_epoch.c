@@ -309,33 +309,13 @@ static int open_local(void *arg, const struct hash *recipe, uint64_t size)
 
 /* ---- what was stored before the seal ---- */
 
-static bool names_index(const struct epoch_record *record, const char *key)
-{
-	for (size_t i = 0; i < record->index_count; i++)
-		if (!strcmp(record->indexes[i], key))
-			return true;
-	return false;
-}
-
-/* The record counts as its own what was stored ahead for it, once: a later try has it in the record. */
 static int count_ahead(const struct upload *u, struct epoch_record *record)
 {
-	for (size_t i = 0; i < u->count; i++) {
-		const struct ahead_content *ahead = ahead_find(u->ahead, u->stored[i].version);
-		int error;
+	int error = 0;
 
-		if (!ahead || !ahead->index_key[0] || names_index(record, ahead->index_key))
-			continue;
-		/* Until something is stored of an epoch, its record tells what is new as the sealer reckons it. */
-		if (!record->index_count)
-			record->bytes_new = record->bytes_stored = 0;
-		error = store_record_add_index(record, ahead->index_key);
-		if (error)
-			return error;
-		record->bytes_new += ahead->bytes_new;
-		record->bytes_stored += ahead->bytes_stored;
-	}
-	return 0;
+	for (size_t i = 0; i < u->count && !error; i++)
+		error = ahead_count(u->ahead, u->stored[i].version, record);
+	return error;
 }
 
 static void forget_ahead(const struct upload *u)
