@@ -290,7 +290,7 @@ fuzz-run: fuzz ## fuzz all targets in turn, MINUTES=60 in all, and end with a ve
 
 bench: ## epochfs beside others: a table and a plot in $(O)/bench (ARGS="--quick"; see compare.py), an hour
 	$(Q)tests/tools/packages.sh bench
-	$(Q)$(MAKE) $(jobs) all
+	$(Q)$(MAKE) $(jobs) all $(benches)
 	$(Q)/usr/bin/python3 tests/bench/compare.py $(abspath $(O)/epochfs) --out $(O)/bench $(ARGS)
 
 bench-parts: $(benches) $(programs) ## the pipeline, the limits on a real mount (ARGS="seal list" picks), remotes (REMOTES=rgw) beside bare servers

@@ -39,7 +39,7 @@ from server_rgw import Rgw  # noqa: E402
 from server_sshd import Sshd  # noqa: E402
 
 BUILD = HERE.parents[1] / "build" / "bench"
-MEASURES = ("life", "small", "blocks", "noise", "training", "stored", "memory")
+MEASURES = ("life", "small", "blocks", "noise", "training", "pipeline", "stored", "memory")
 YARDSTICKS = ("epochfs", "rclone-copy")  # whose upload depends on what is there and in it, and what that is set against
 TRAINING = ("rclone-full", "rclone-copy", "aws-cp", "epochfs")  # who uploads while training goes on
 
@@ -50,8 +50,9 @@ class Run:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.mib, self.files = options.mib, 500 if options.quick else measures.FILES
-        # A copy: a build in between changes nothing.
+        # Copies: a build in between changes nothing.
         self.program = pathlib.Path(shutil.copy2(options.program, folder / "epochfs"))
+        self.pipeline = pathlib.Path(shutil.copy2(pathlib.Path(options.program).parent / "bench" / "bench_pipeline", folder))
         self.yardsticks = YARDSTICKS
         self.figures, self.left_out, self.reckoned = {}, {}, set()
         self.stored, self.memory = {}, {}
@@ -93,6 +94,8 @@ class Run:
         return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": model, "cores": len(os.sched_getaffinity(0)),
                 "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30, "kernel": platform.release(),
                 "disk": "ext4" if kind == "ext2/ext3" else kind, "mib": self.mib, "turns": self.turn, "files": self.files,
+                "session_groups": pathlib.Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+                if os.path.exists("/proc/sys/kernel/sched_autogroup_enabled") else False,
                 "load": [round(load, 1) for load in self.loads]}
 
     def results(self):
@@ -106,6 +109,8 @@ def concerns(measure, kind):
         return kind.blocks
     if measure == "noise":
         return kind.name in YARDSTICKS
+    if measure == "pipeline":
+        return kind.name == "epochfs"
     if measure == "training":
         return kind.name in TRAINING
     return True
@@ -177,6 +182,7 @@ def compare(run):
     made = series.make(options.series or run.folder / "series", run.mib, options.quick)
     run.first, run.second = series.states(made["full"], run.mib)
     run.noise = series.noise(run.mib)
+    run.trained = [path for _, path in made["full"]]
     try:
         run.passthrough_hp = passthrough_hp.build(BUILD / "libfuse")
     except Unusable as error:

@@ -167,6 +167,14 @@ def small(run, who):
     run.note("small", who, took * run.files / done)
 
 
+def pipeline(run, who):
+    """CPU seconds a GB of fp32 checkpoints, for all that an upload does but reading the index and sending."""
+    done = subprocess.run([run.pipeline, *run.trained], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unusable(done.stderr)
+    run.note("pipeline cpu", who, float(done.stdout.splitlines()[-1].split()[-1]))
+
+
 class Trainer:
     """trainer.py in the background, on the last processor; servers on the others."""
 

@@ -100,6 +100,7 @@ def goals(r):
         rows.append(at_most("%d small files, %s ÷ disk" % (r.facts["files"], way), r.ratios("small", own, "small", DISK), 6))
     for other, goal in (("rclone-full", 2), ("s3fs", 4)):
         rows.append(at_least("stall of %s ÷ epochfs" % r.labels[other], r.ratios("stall", other, "stall", "epochfs"), goal))
+    rows.append(at_most("CPU seconds a GB of fp32 checkpoints, the pipeline (cut, copy, hash, compress)", r.values("pipeline cpu", "epochfs"), 1.2))
     rows.append(at_most("CPU seconds a GB of upload, all of the daemon, its sending too", [v / gb for v in r.values("upload cpu", "epochfs")], 1.2))
     for what, measure, below, goal in (
             ("upload of %d MiB ÷ `rclone copy`" % mib, "upload", "upload", .9),
@@ -139,8 +140,10 @@ def machine(r):
     f = r.facts
     busy = ("" if f["load"][0] < 3 else " **The machine was busy with other work throughout: seconds mean nothing outside this run, short measures scatter"
             " widely, and ratios are rough.**")
-    return "%s, %d cores, %d GiB, Linux %s, %s below; %s; %d turns with a checkpoint of %d MiB; load before and after each turn %s.%s" % (
-        f["cpu"], f["cores"], f["memory"], f["kernel"], f["disk"], f["date"], f["turns"], f["mib"], ", ".join("%.1f" % load for load in f["load"]), busy)
+    groups = ", a scheduling group for each session" if f.get("session_groups") else ""
+    return "%s, %d cores, %d GiB, Linux %s%s, %s below; %s; %d turns with a checkpoint of %d MiB; load before and after each turn %s.%s" % (
+        f["cpu"], f["cores"], f["memory"], f["kernel"], groups, f["disk"], f["date"], f["turns"], f["mib"],
+        ", ".join("%.1f" % load for load in f["load"]), busy)
 
 
 NOTES = """\
