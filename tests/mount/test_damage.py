@@ -135,6 +135,8 @@ def check_writing(volume, template, hits, what):
     """A new epoch is made beside the damage, and read from elsewhere."""
     if not check_mount(volume, template, hits, what, **{"take-over": True}):
         return
+    if what.startswith("gc/"):
+        run(BIN, "gc", volume.url)  # with a list that is damaged nothing is uploaded until then, as the log says
     data = noise(200_000, 77)
     try:
         (volume.path / "new").write_bytes(data)

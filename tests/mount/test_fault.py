@@ -83,7 +83,9 @@ class Refused(Script):
     def rollback(self):
         before, self.promised = self.promised, {}
         super().rollback()
-        self.promised, self.maybe = self.sealed.get(2, (before, {}))
+        promised, maybe = self.sealed.get(2, (before, {}))
+        # Copies: what is written from here on is not what was sealed.
+        self.promised, self.maybe = dict(promised), {path: list(held) for path, held in maybe.items()}
 
     def untag(self):
         if self.tag_paths():

@@ -137,7 +137,7 @@ def test_files_that_are_torn_inside(make_volume, local):
     mnt.seal()
     for target in (mnt.path,) if local else (mnt.path, mnt.remote):
         lines, summary = verify(target, "1", code=DAMAGED)
-        assert sorted(line.split(": torn: ")[0] for line in lines) == sorted(n.replace("\n", "?") for n in torn), lines
+        assert sorted(line.split(": torn: ")[0] for line in lines) == sorted(n.replace("\n", "\\x0a") for n in torn), lines
         assert summary.startswith("epoch 000001: 8 files") and summary.endswith("4 damaged")
         assert {p["path"] for p in parsed(target, "1", code=DAMAGED)["problems"]} == set(torn)
     for name in torn:
