@@ -57,6 +57,18 @@ struct parsing {
 	char *parent;  /* the name that indented lines belong to; NULL: none */
 };
 
+/* strndup for what ends without a NUL: AddressSanitizer's wants one (strict_string_checks). NULL: -ENOMEM. */
+static char *copy_of(const char *text, size_t len)
+{
+	char *copy = malloc(len + 1);
+
+	if (copy) {
+		memcpy(copy, text, len);
+		copy[len] = '\0';
+	}
+	return copy;
+}
+
 static void parsing_free(struct parsing *p)
 {
 	free(p->section);
@@ -85,7 +97,7 @@ static int add_setting(struct parsing *p, const char *name, size_t name_len, con
 		return -ENOMEM;
 	p->files->settings = grown;
 	s.section = strdup(p->section);
-	s.value = strndup(value, value_len);
+	s.value = copy_of(value, value_len);
 	if (asprintf(&s.name, "%s%s%.*s", p->parent ? p->parent : "", p->parent ? "." : "",
 		     (int)name_len, name) < 0)
 		s.name = NULL;
@@ -120,7 +132,7 @@ static int enter_section(struct parsing *p, const char *text, size_t len)
 		   !(len > strlen(services) && !strncmp(text, services, strlen(services)))) {
 		return 0;
 	}
-	p->section = strndup(text, len);
+	p->section = copy_of(text, len);
 	return p->section ? 0 : -ENOMEM;
 }
 
@@ -149,7 +161,7 @@ static int parse_line(struct parsing *p, const char *line, size_t len)
 	}
 	if (value_len || (indented && p->parent))
 		return add_setting(p, line, name_len, value, value_len);
-	p->parent = strndup(line, name_len);
+	p->parent = copy_of(line, name_len);
 	return p->parent ? 0 : -ENOMEM;
 }
 
