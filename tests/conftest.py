@@ -321,7 +321,8 @@ def mnt(volume):
 def pytest_addoption(parser):
     parser.addoption("--seed", default=os.environ.get("EPOCHFS_SEED", "20261121"),
                      help="of test_crash.py and test_fault.py: a number, or \"fresh\" for another each time")
-    parser.addoption("--model-seed", default="fresh", help="of the histories of test_model.py; fresh: another each time")
+    parser.addoption("--model-seed", default="20261122", help="of the histories of test_model.py; fresh: another each time")
+    parser.addoption("--model-histories", type=int, default=100, help="how many histories test_model.py makes at most, each way")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
                      help="how many damaged remotes test_damage.py takes; 0: all")

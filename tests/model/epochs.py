@@ -164,7 +164,10 @@ class Epochs:
     # ---- changes of epochs
 
     def concrete(self, op):
-        """The operation with the number of an epoch that there is; scripts name them by their order."""
+        """The operation with the number of an epoch that there is; scripts name them by their order. Where nothing is durable
+        there is nothing to lose the machine for."""
+        if op[0] == "lost" and not any(e.durable for e in self.epochs.values()):
+            return ["weather", ""]
         if op[0] in ("rollback", "tag", "drop", "epoch"):
             known = sorted(n for n, e in self.epochs.items() if e.listed)
             return [op[0], known[op[1] % len(known)]] + op[2:]

@@ -34,8 +34,9 @@ class Names:
             self.unlink(entry.covered)
 
     def do_rename(self, _, process, old, new):
-        source, word, entry = self.find(old)
+        lookup(self.root, old)  # the kernel walks to both directories before it looks for the names
         target, new_word, replaced = lookup(self.root, new)
+        source, word, entry = self.find(old)
         file = entry.file
         if file.kind == "dir" and is_inside(file, target):
             raise Errno("EINVAL")

@@ -33,7 +33,7 @@ def test_histories(tmp_path, passthrough, pytestconfig):
         if passthrough == "on" and "passthrough=on" in error.output:
             pytest.skip("this kernel has no passthrough for us: %s" % error.output.strip())
         raise
-    while right and time.monotonic() < end:
+    while right and time.monotonic() < end and number < pytestconfig.getoption("model_histories"):
         right = runner.history(seed, number)
         number += 1
     left = runner.close()

@@ -79,8 +79,8 @@ def test_an_outage_keeps_what_is_durable(mnt):
     wait_settled(mnt)
     os.rename(mnt.remote, mnt.base / "away")
     try:
-        save(mnt, 2, 3)
         (mnt.base / "remote").touch()  # nothing can be made there
+        save(mnt, 2, 3)
         assert mnt.epochs() == [1, 2, 3]
         os.rmdir(mnt.epoch(2))
     finally:
