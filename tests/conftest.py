@@ -48,6 +48,15 @@ def wait_until(condition, what, limit=LIMIT):
         time.sleep(0.01)
 
 
+def in_the_kernel(pid):
+    """Whether a thread of it waits where no signal ends the wait."""
+    for task in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/stat" % (pid, task), encoding="utf-8", errors="replace") as f:
+            if f.read().rpartition(")")[2].split()[0] == "D":
+                return True
+    return False
+
+
 def is_mounted(path):
     point = os.fspath(path).replace(" ", r"\040")
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:

@@ -311,6 +311,19 @@ int io_mkdir_p(const char *path)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
+int io_opendir(int dirfd, DIR **ret_dir)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	int error = dir ? 0 : -errno;
+
+	if (!dir && fd >= 0)
+		close(fd);
+	if (dir)
+		*ret_dir = dir;
+	return error;
+}
+
 int io_remove_tree(int dirfd, const char *path)
 {
 	int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

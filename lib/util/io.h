@@ -4,6 +4,7 @@
 #ifndef EPOCHFS_UTIL_IO_H
 #define EPOCHFS_UTIL_IO_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,9 @@ int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), voi
  */
 enum io_writers { IO_WRITERS_NONE, IO_WRITERS_SOME, IO_WRITERS_UNKNOWN };
 enum io_writers io_writers(int fd);
+/* A stream of its own over an open directory, from its beginning; dirfd stays the caller's. 0 or -errno; ret_dir is closed by
+ * closedir (cleanup_closedir). */
+int io_opendir(int dirfd, DIR **ret_dir);
 /* mkdir -p of the parents of path and of path itself, mode 0700 for what it makes. */
 int io_mkdir_p(const char *path);
 /* Removes a directory with all in it; a missing one is no error. Does not follow symlinks. */

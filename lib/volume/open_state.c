@@ -9,8 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "lib/util/clock.h"
+#include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/bodies.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/rebuild.h"
 
@@ -103,39 +104,31 @@ static int load_state(struct volume *vol, const char *path, struct opening_messa
 
 static bool has_objects(struct volume *vol)
 {
-	int fd = openat(vol->objects_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_closedir DIR *dir = NULL;
 	struct dirent *d;
 
-	if (!dir && fd >= 0)
-		close(fd);
-	while (dir && (d = readdir(dir)))
+	if (io_opendir(vol->objects_fd, &dir))
+		return false;
+	while ((d = readdir(dir)))
 		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
 			return true;
 	return false;
 }
 
-static int64_t time_ns(const struct timespec *t)
-{
-	return (int64_t)t->tv_sec * NS_PER_S + t->tv_nsec;
-}
-
 /* Whether something in objects/ was made, written or closed after the database was last written. */
 static bool objects_are_newer(struct volume *vol)
 {
-	int fd = openat(vol->objects_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_closedir DIR *dir = NULL;
 	struct stat db, st;
 	struct dirent *d;
 
-	if (!dir && fd >= 0)
-		close(fd);
-	if (!dir || fstatat(vol->cache_fd, "state.db", &db, AT_SYMLINK_NOFOLLOW) < 0)
+	if (io_opendir(vol->objects_fd, &dir) ||
+	    fstatat(vol->cache_fd, "state.db", &db, AT_SYMLINK_NOFOLLOW) < 0)
 		return true;
 	while ((d = readdir(dir)))
 		if (strcmp(d->d_name, "..") != 0 &&
 		    fstatat(vol->objects_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    time_ns(&st.st_ctim) > time_ns(&db.st_mtim))
+		    stat_ctime(&st) > stat_mtime(&db))
 			return true;
 	return false;
 }

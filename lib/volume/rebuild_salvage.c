@@ -33,17 +33,12 @@ static int by_id(const void *a, const void *b)
 
 static int list_objects(struct salvage *s)
 {
-	int fd = openat(s->objects_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_closedir DIR *dir = NULL;
 	struct dirent *d;
-	int error = 0;
+	int error = io_opendir(s->objects_fd, &dir);
 
-	if (!dir) {
-		error = -errno;
-		if (fd >= 0)
-			close(fd);
+	if (error)
 		return error;
-	}
 	while (!error && (d = readdir(dir))) {
 		char again[OBJECT_NAME_MAX];
 		uint64_t id = strtoull(d->d_name, NULL, 16);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/live_internal.h"
@@ -100,17 +101,12 @@ static bool object_is_known(struct volume *vol, const char *name, uint64_t *ret_
 
 static int scan_objects(struct volume *vol, struct recovery *r)
 {
-	int fd = openat(vol->objects_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_closedir DIR *dir = NULL;
 	struct dirent *d;
-	int error = 0;
+	int error = io_opendir(vol->objects_fd, &dir);
 
-	if (!dir) {
-		error = -errno;
-		if (fd >= 0)
-			close(fd);
+	if (error)
 		return error;
-	}
 	while (!error && (d = readdir(dir))) {
 		uint64_t id = 0;
 

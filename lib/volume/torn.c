@@ -63,17 +63,12 @@ static void add(struct volume *vol, uint64_t number, const char *name)
 /* What an end without order left. */
 static int scan(struct volume *vol)
 {
-	int fd = openat(vol->torn_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_closedir DIR *dir = NULL;
 	struct dirent *d;
+	int error = io_opendir(vol->torn_fd, &dir);
 
-	if (!dir) {
-		int error = -errno;
-
-		if (fd >= 0)
-			close(fd);
+	if (error)
 		return error;
-	}
 	while ((d = readdir(dir))) {
 		char *end;
 		uint64_t number = strtoull(d->d_name, &end, 10);

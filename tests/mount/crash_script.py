@@ -8,6 +8,7 @@ STEPS: a new one has to be listed there too.
 import contextlib
 import json
 import os
+import random
 import sqlite3
 import struct
 
@@ -123,6 +124,21 @@ class Script(Session):
         """What was there when an epoch was sealed is in it."""
         for number, promised in self.sealed.items():
             self.check_promises(promised, self.mnt.epoch(number))
+
+
+def chosen(total, options, how_many, which, kind):
+    """Numbers of calls: those that the option `which` names, or as many as `how_many` says, by the seed."""
+    first, _, last = options.getoption(which).partition("-")
+    if first:
+        return range(int(first), int(last or first) + 1)
+    count, seed = options.getoption(how_many), options.getoption("seed")
+    seed = random.randrange(10**9) if seed == "fresh" else int(seed)
+    print("--seed %d" % seed)
+    if not count or count >= total:
+        return list(range(1, total + 1))
+    # One of each part, so that none is left out.
+    chooser = random.Random("%d %s" % (seed, kind))
+    return [chooser.randint(total * i // count + 1, total * (i + 1) // count) for i in range(count)]
 
 
 def age_temporaries(mnt):

@@ -8,7 +8,6 @@ number: make check-crash ARGS="--crash-after 812 -k 'crash and daemon'" (or 800-
 """
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import traceback
 import pytest
 
 from conftest import BIN, LIMIT, MountError, is_mounted, run
-from crash_script import Calls, Script, age_temporaries, check_after, check_no_orphans
+from crash_script import Calls, Script, age_temporaries, check_after, check_no_orphans, chosen
 from garbage import make_garbage
 from kill_session import take_away
 
@@ -58,20 +57,6 @@ def run_script(mnt, monkeypatch, calls):
     return session, session.process.returncode == 0
 
 
-def chosen(total, options, kind):
-    first, _, last = options.getoption("crash_after").partition("-")
-    if first:
-        return range(int(first), int(last or first) + 1)
-    count, seed = options.getoption("crashes"), options.getoption("seed")
-    seed = random.randrange(10**9) if seed == "fresh" else int(seed)
-    print("--seed %d" % seed)
-    if not count or count >= total:
-        return list(range(1, total + 1))
-    # One of each part, so that none is left out.
-    chooser = random.Random("%d %s" % (seed, kind))
-    return [chooser.randint(total * i // count + 1, total * (i + 1) // count) for i in range(count)]
-
-
 @pytest.mark.skipif(bool(os.environ.get("EPOCHFS_TEST_SAN")), reason="a sanitizer wants to be the first library")
 @pytest.mark.timeout(100000)
 def test_the_daemon_killed_after_a_call(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough):
@@ -81,7 +66,7 @@ def test_the_daemon_killed_after_a_call(make_volume, tmp_path, monkeypatch, pyte
     total = calls.count
     print("%d calls" % total)
     assert total > 300
-    for number in chosen(total, pytestconfig, passthrough):
+    for number in chosen(total, pytestconfig, "crashes", "crash_after", passthrough):
         print("killed after call %d" % number)
         volume = make_volume()
         folder = tmp_path / str(number)
@@ -138,7 +123,7 @@ def test_a_collection_killed_after_a_call(volume, tmp_path, monkeypatch, pytestc
     total = calls.count
     print("%d calls" % total)
     assert total > 50
-    for number in chosen(total, pytestconfig, "collection"):
+    for number in chosen(total, pytestconfig, "crashes", "crash_after", "collection"):
         print("killed after call %d" % number)
         shutil.rmtree(volume.remote)
         shutil.copytree(kept, volume.remote)

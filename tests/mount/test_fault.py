@@ -9,14 +9,13 @@ make check-fault ARGS="--fault-at 812 -k 'eio and once'" (or 800-820) lets it fa
 
 import errno
 import os
-import random
 import subprocess
 import traceback
 
 import pytest
 
 from conftest import LIMIT, Control, MountError, is_mounted, run, wait_until
-from crash_script import Calls, Script, check_after
+from crash_script import Calls, Script, check_after, chosen
 from kill_session import take_away
 
 REFUSED = (OSError, subprocess.SubprocessError, AssertionError, pytest.fail.Exception)
@@ -150,19 +149,6 @@ def run_script(mnt, monkeypatch, calls):
     return session
 
 
-def chosen(total, options, kind):
-    first, _, last = options.getoption("fault_at").partition("-")
-    if first:
-        return range(int(first), int(last or first) + 1)
-    count, seed = options.getoption("faults"), options.getoption("seed")
-    seed = random.randrange(10**9) if seed == "fresh" else int(seed)
-    print("--seed %d" % seed)
-    if not count or count >= total:
-        return list(range(1, total + 1))
-    chooser = random.Random("%d %s" % (seed, kind))
-    return [chooser.randint(total * i // count + 1, total * (i + 1) // count) for i in range(count)]
-
-
 def fail_and_check(mnt, monkeypatch, calls, folder):
     session = run_script(mnt, monkeypatch, calls)
     log = mnt.log.read_text()
@@ -191,7 +177,7 @@ def test_a_call_fails(make_volume, tmp_path, monkeypatch, pytestconfig, passthro
     print("%d calls" % total)
     assert total > 200
     failures = []
-    for number in chosen(total, pytestconfig, (passthrough, error, how)):
+    for number in chosen(total, pytestconfig, "faults", "fault_at", (passthrough, error, how)):
         mnt = make_volume()
         folder = tmp_path / str(number)
         folder.mkdir()

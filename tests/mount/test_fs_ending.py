@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import LIMIT, is_mounted, python, run, wait_until
+from conftest import LIMIT, in_the_kernel, is_mounted, python, run, wait_until
 
 HOLD = """
 import os, sys
@@ -175,15 +175,6 @@ def test_a_killed_daemon_leaves_a_mount_that_can_be_replaced(mnt):
     mnt.kill()
     mnt.mount()
     assert (mnt.path / "f").read_text() == "text"
-
-
-def in_the_kernel(pid):
-    """Whether a thread of it waits where no signal ends the wait."""
-    for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/stat" % (pid, task), encoding="utf-8", errors="replace") as f:
-            if f.read().rpartition(")")[2].split()[0] == "D":
-                return True
-    return False
 
 
 def test_a_daemon_killed_while_it_waits_for_a_reader_lets_him_go(mnt):

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from conftest import BIN, LIMIT, is_mounted, python, run, wait_until
+from conftest import BIN, LIMIT, in_the_kernel, is_mounted, python, run, wait_until
 
 pytestmark = pytest.mark.options(supervise=True)
 
@@ -446,15 +446,6 @@ def test_signals_end_it_in_order(mnt):
     assert not is_mounted(mnt.path)
     mnt.mount()
     assert (mnt.epochs_dir / "latest" / "f").read_text() == "text"
-
-
-def in_the_kernel(pid):
-    """Whether a thread of it waits where no signal ends the wait."""
-    for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/stat" % (pid, task), encoding="utf-8", errors="replace") as f:
-            if f.read().rpartition(")")[2].split()[0] == "D":
-                return True
-    return False
 
 
 def test_a_worker_that_cannot_end_holds_nobody_up(mnt):
