@@ -34,6 +34,7 @@ import passthrough_hp  # noqa: E402
 import report  # noqa: E402
 import series  # noqa: E402
 from competitors import COMPETITORS, EpochfsFolder, Unusable  # noqa: E402
+from cpu_group import cpu_group  # noqa: E402
 from server import ServerMissing  # noqa: E402
 from server_rgw import Rgw  # noqa: E402
 from server_sshd import Sshd  # noqa: E402
@@ -94,8 +95,7 @@ class Run:
         return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": model, "cores": len(os.sched_getaffinity(0)),
                 "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30, "kernel": platform.release(),
                 "disk": "ext4" if kind == "ext2/ext3" else kind, "mib": self.mib, "turns": self.turn, "files": self.files,
-                "session_groups": pathlib.Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
-                if os.path.exists("/proc/sys/kernel/sched_autogroup_enabled") else False,
+                "session_groups": self.options.session_groups,
                 "load": [round(load, 1) for load in self.loads]}
 
     def results(self):
@@ -242,7 +242,8 @@ def main():
         del os.environ[name]
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="epochfs-bench-", dir=options.folder, ignore_cleanup_errors=True) as folder:
+    with (cpu_group() as options.session_groups,
+          tempfile.TemporaryDirectory(prefix="epochfs-bench-", dir=options.folder, ignore_cleanup_errors=True) as folder):
         run = Run(options, pathlib.Path(folder))
         compare(run)
     if lost := [name for name in run.left_out if name.startswith("epochfs") and run.left_out[name] != "not asked for"]:

@@ -155,6 +155,8 @@ NOTES = """\
   without their delay of 5 s, the script with the `cp` that keeps the next save from tearing what is uploaded. *Upload*: without the save and that `cp`.
 - *Cold*: with an empty local cache; read in blocks of 1 MiB, and each word through a mapping. Scripts: their download into an empty folder. The disk, and what
   passes through to it: without its page cache. *Warm*: what was read just before.
+- All that runs is in one group of the scheduler, as a job of a batch system or a login under systemd is. Where there is none, Linux shares out the processors
+  among sessions whatever their nice values (`kernel.sched_autogroup_enabled`): training beside an upload then keeps about 0.6 of its steps.
 - s3fs and sshfs upload before close returns, so that nothing is left for *training while an upload runs*; there the servers run on other cores than the training.
 - *Stored*: all that lies in the remote over the bytes saved; the models are trained for some hundred steps only, and grow a little less compressible later.
 - ~: stopped after 20 s, the rest reckoned.
