@@ -6,17 +6,15 @@
 #include <stdlib.h>
 
 #include "lib/format/names.h"
+#include "lib/store/chunk_decode.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
-#include "lib/util/log.h"
 
 /* Frames of one pack are fetched together where no more than this lies between them ... */
 #define GAP_MAX (64u << 10)
 /* ... up to this length: a few ranges at once, with what is decoded of them, are all the memory
  * that reading takes. */
 #define RANGE_MAX (4u << 20)
-/* A frame that came damaged is fetched again: the damage may be of the way here. */
-#define FRAME_TRIES 3
 
 /* Wanted chunks [first, first + count) in the order of places, in one range of a pack. */
 struct range {
@@ -36,7 +34,7 @@ struct reading {
 	void *arg;
 };
 
-static bool same_place(const struct store_place *a, const struct store_place *b)
+bool store_place_equal(const struct store_place *a, const struct store_place *b)
 {
 	return hash_equal(&a->pack, &b->pack) && a->offset == b->offset &&
 	       a->stored_len == b->stored_len && a->plain_len == b->plain_len;
@@ -45,7 +43,7 @@ static bool same_place(const struct store_place *a, const struct store_place *b)
 bool wanted_tried(const struct wanted *w, const struct store_place *place)
 {
 	for (unsigned i = 0; i < w->tried_count; i++)
-		if (same_place(&w->tried[i], place))
+		if (store_place_equal(&w->tried[i], place))
 			return true;
 	return false;
 }
@@ -72,9 +70,16 @@ static void reading_begin(struct store *s)
 	s->readings++;
 }
 
+static void range_memory_free(struct range_memory *m)
+{
+	buf_free(&m->data);
+	for (size_t i = 0; i < DECODER_LANES; i++)
+		buf_free(&m->plain[i]);
+}
+
 static void reading_end(struct store *s)
 {
-	struct buf none[STORE_READERS_MAX];
+	struct range_memory none[STORE_READERS_MAX];
 	unsigned count = 0;
 
 	mutex_lock(&s->lock);
@@ -83,147 +88,93 @@ static void reading_end(struct store *s)
 			none[count++] = s->spare_ranges[--s->spare_range_count];
 	mutex_unlock(&s->lock);
 	while (count)
-		buf_free(&none[--count]);
+		range_memory_free(&none[--count]);
 }
 
-static struct buf range_take(struct store *s)
+static struct range_memory range_take(struct store *s)
 {
 	SCOPED_LOCK(&s->lock);
-	return s->spare_range_count ? s->spare_ranges[--s->spare_range_count] : (struct buf){0};
+	return s->spare_range_count ? s->spare_ranges[--s->spare_range_count]
+				    : (struct range_memory){0};
 }
 
-static void range_give(struct store *s, struct buf *data)
+static void range_give(struct store *s, struct range_memory *m)
 {
-	buf_reset(data);
+	buf_reset(&m->data);
 	mutex_lock(&s->lock);
 	if (s->spare_range_count < STORE_READERS_MAX) {
-		s->spare_ranges[s->spare_range_count++] = *data;
-		*data = (struct buf){0};
+		s->spare_ranges[s->spare_range_count++] = *m;
+		*m = (struct range_memory){0};
 	}
 	mutex_unlock(&s->lock);
-	buf_free(data);
+	range_memory_free(m);
 }
 
 /* ---- one range ---- */
 
-/* 0, -EBADMSG where it is damaged, or -ENOMEM. */
-static int decode(struct store *s, const struct wanted *w, const uint8_t *frame, uint8_t *ret_plain)
+/* What became of one chunk: failures that are of this chunk alone are noted, and are none. */
+static int deliver(struct reading *r, struct decoder *d, size_t i, size_t end)
 {
-	struct filter *filter;
-	struct hash hash;
-	int error = store_filter_take(s, &filter);
+	struct wanted *w = r->sorted[i];
+	const uint8_t *plain;
+	int error = decoder_get(d, r->sorted + i, end - i, &plain);
 
-	if (error)
-		return error;
-	error = (s->check_frames ? filter_decode : filter_decode_hashed)(
-		filter, frame, w->place.stored_len, ret_plain, w->place.plain_len);
-	store_filter_give(s, filter);
-	if (error)
-		return error == -ENOMEM ? error : -EBADMSG;
-	remote_address(s->remote, ret_plain, w->place.plain_len, &hash);
-	return hash_equal(&hash, &w->hash) ? 0 : -EBADMSG;
-}
-
-/* The same once more from the remote: also -ENOENT and its other errors. */
-static int decode_again(struct store *s, const struct wanted *w, uint8_t *ret_plain)
-{
-	cleanup_buf struct buf frame = {0};
-	char key[KEY_MAX];
-	int error;
-
-	pack_key(&w->place.pack, key);
-	error = remote_get(s->remote, key, w->place.offset, w->place.stored_len, &frame);
-	if (error)
-		return error;
-	return frame.len == w->place.stored_len ? decode(s, w, frame.data, ret_plain) : -EBADMSG;
-}
-
-/* `frame` is NULL where the range ended before it. */
-static int decode_stubbornly(struct store *s, const struct wanted *w, const uint8_t *frame,
-			     uint8_t *ret_plain)
-{
-	int error = frame ? decode(s, w, frame, ret_plain) : -EBADMSG;
-
-	for (int tries = 1; error == -EBADMSG && tries < FRAME_TRIES; tries++)
-		error = decode_again(s, w, ret_plain);
+	if (error == -ENOENT) {
+		mark_gone(r->s, w);
+		return 0;
+	}
+	if (error == -EBADMSG) {
+		trust_note_damage(r->s->trust, &w->hash, &w->place.pack);
+		mark_failed(w);
+		return 0;
+	}
+	if (!error)
+		error = r->sink(r->arg, w->number, plain, w->place.plain_len);
+	if (!error)
+		w->state = WANTED_DONE;
 	return error;
 }
 
-static bool same_frame(const struct wanted *a, const struct wanted *b)
+static int deliver_range(struct reading *r, const struct range *range, struct range_memory *m)
 {
-	return hash_equal(&a->hash, &b->hash) && same_place(&a->place, &b->place);
-}
+	struct decoder d = {.s = r->s, .data = &m->data, .offset = range->offset, .plain = m->plain};
+	size_t end = range->first + range->count;
+	int error = 0;
 
-static bool length_fits(const struct wanted *w)
-{
-	return !w->plain_len || w->plain_len == w->place.plain_len;
-}
-
-static int deliver_range(struct reading *r, const struct range *range, const struct buf *data)
-{
-	cleanup_free uint8_t *plain = malloc(CHUNK_PLAIN_MAX);
-	const struct wanted *decoded = NULL; /* what `plain` holds */
-	int error = plain ? 0 : -ENOMEM;
-
-	for (size_t i = range->first; i < range->first + range->count && !error; i++) {
-		struct wanted *w = r->sorted[i];
-		uint64_t at = w->place.offset - range->offset;
-		bool there = at + w->place.stored_len <= data->len;
-
-		if (!length_fits(w)) {
-			mark_failed(w);
-			continue;
-		}
-		if (!decoded || !same_frame(decoded, w)) {
-			decoded = NULL;
-			error = decode_stubbornly(r->s, w, there ? data->data + at : NULL, plain);
-		}
-		if (error == -ENOENT) {
-			mark_gone(r->s, w);
-			error = 0;
-			continue;
-		}
-		if (error == -EBADMSG) {
-			trust_note_damage(r->s->trust, &w->hash, &w->place.pack);
-			mark_failed(w);
-			error = 0;
-			continue;
-		}
-		if (!error) {
-			decoded = w;
-			error = r->sink(r->arg, w->number, plain, w->place.plain_len);
-		}
-		if (!error)
-			w->state = WANTED_DONE;
+	for (size_t i = range->first; i < end && !error; i++) {
+		if (wanted_length_fits(r->sorted[i]))
+			error = deliver(r, &d, i, end);
+		else
+			mark_failed(r->sorted[i]);
 	}
 	return error;
 }
 
-static int fetch_and_deliver(struct reading *r, const struct range *range, struct buf *data)
+static int fetch_and_deliver(struct reading *r, const struct range *range, struct range_memory *m)
 {
 	const struct hash *pack = &r->sorted[range->first]->place.pack;
 	char key[KEY_MAX];
-	int error = buf_reserve(data, range->len);
+	int error = buf_reserve(&m->data, range->len);
 
 	if (error)
 		return error;
 	pack_key(pack, key);
-	error = remote_get(r->s->remote, key, range->offset, range->len, data);
+	error = remote_get(r->s->remote, key, range->offset, range->len, &m->data);
 	if (error == -ENOENT) {
 		for (size_t k = 0; k < range->count; k++)
 			mark_gone(r->s, r->sorted[range->first + k]);
 		return 0;
 	}
-	return error ? error : deliver_range(r, range, data);
+	return error ? error : deliver_range(r, range, m);
 }
 
 static int read_range(void *arg, size_t i)
 {
 	struct reading *r = arg;
-	struct buf data = range_take(r->s);
-	int error = fetch_and_deliver(r, &r->ranges[i], &data);
+	struct range_memory memory = range_take(r->s);
+	int error = fetch_and_deliver(r, &r->ranges[i], &memory);
 
-	range_give(r->s, &data);
+	range_give(r->s, &memory);
 	return error;
 }
 

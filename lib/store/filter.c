@@ -319,12 +319,24 @@ int filter_decode(struct filter *f, const void *frame, size_t frame_len, void *r
 		     : decode(f, &h, (const uint8_t *)frame + h.header_len, ret_plain, plain_len);
 }
 
-int filter_decode_hashed(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
-			 size_t plain_len)
+/* In one piece, as it is. */
+static bool is_raw(const struct chunk_header *h, size_t plain_len)
+{
+	return h->filter == CHUNK_FILTER_NONE && h->planes == 1 && (h->raw_mask & 1) &&
+	       h->plain_len == plain_len && h->plane_len[0] == plain_len;
+}
+
+int filter_decode_within(struct filter *f, const void *frame, size_t frame_len, bool check_crc,
+			 void *plain, size_t plain_len, const uint8_t **ret_bytes)
 {
 	struct chunk_header h;
-	int r = chunk_frame_open(frame, frame_len, &h);
+	int r = check_crc ? chunk_frame_decode(frame, frame_len, &h)
+			  : chunk_frame_open(frame, frame_len, &h);
+	const uint8_t *payload;
 
-	return r < 0 ? r
-		     : decode(f, &h, (const uint8_t *)frame + h.header_len, ret_plain, plain_len);
+	if (r < 0)
+		return r;
+	payload = (const uint8_t *)frame + h.header_len;
+	*ret_bytes = is_raw(&h, plain_len) ? payload : plain;
+	return *ret_bytes == payload ? 0 : decode(f, &h, payload, plain, plain_len);
 }

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "lib/util/buf.h"
 
 /*
@@ -51,8 +52,12 @@ int filter_encode_head(struct filter *f, const void *plain, size_t len, struct b
  */
 int filter_decode(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
 		  size_t plain_len);
-/* The same without the frame's CRC, for who does check that hash. */
-int filter_decode_hashed(struct filter *f, const void *frame, size_t frame_len, void *ret_plain,
-			 size_t plain_len);
+/*
+ * The same, without a copy where it needs none: *ret_bytes is `plain`, or for a chunk that is stored raw its payload
+ * in the frame. The frame's CRC is checked only where check_crc says so: who checks the hash of the plain bytes needs
+ * it not.
+ */
+int filter_decode_within(struct filter *f, const void *frame, size_t frame_len, bool check_crc,
+			 void *plain, size_t plain_len, const uint8_t **ret_bytes);
 
 #endif

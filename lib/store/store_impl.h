@@ -14,10 +14,17 @@
 #define STORE_PACK_LEN	  ((size_t)32 << 20)
 /* Puts of packs that run at once, over all batches. */
 #define STORE_PUTTERS 4
-/* Readers wait for the remote more than they compute: at least so many. Each may hold a range and a
- * chunk in memory. */
+/* Readers wait for the remote more than they compute: at least so many. Each may hold a range and
+ * DECODER_LANES chunks in memory. */
 #define STORE_READERS_MIN 4
 #define STORE_READERS_MAX 16
+#define DECODER_LANES	  2
+
+/* A range that is read, and what is decoded of it. */
+struct range_memory {
+	struct buf data;
+	struct buf plain[DECODER_LANES];
+};
 
 /*
  * Three pools, so that none waits for another: encoders hash, look up and compress; putters put
@@ -41,7 +48,7 @@ struct store {
 	unsigned filter_count;
 	/* Of ranges that were read, for the next ones while somebody reads: fresh memory costs a
 	 * page fault every 4 KiB. */
-	struct buf spare_ranges[STORE_READERS_MAX];
+	struct range_memory spare_ranges[STORE_READERS_MAX];
 	unsigned spare_range_count, readings;
 	/* Reading the index objects, one reader at a time: see index_sync.c. */
 	bool scanning;
@@ -100,6 +107,7 @@ int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, stor
 int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
 			     void *arg);
 
+bool store_place_equal(const struct store_place *a, const struct store_place *b);
 /* Whether w was already looked for there. */
 bool wanted_tried(const struct wanted *w, const struct store_place *place);
 

@@ -10,6 +10,7 @@ static void decode(struct filter *f, uint8_t *frame, size_t len)
 	cleanup_free uint8_t *plain = NULL;
 	cleanup_free uint8_t *back = NULL;
 	cleanup_buf struct buf again = {0};
+	const uint8_t *bytes = NULL;
 	struct chunk_header h;
 	uint32_t crc;
 
@@ -23,6 +24,8 @@ static void decode(struct filter *f, uint8_t *frame, size_t len)
 	fuzz_assert(plain && back);
 	if (filter_decode(f, frame, len, plain, h.plain_len) < 0)
 		return;
+	fuzz_assert(filter_decode_within(f, frame, len, false, back, h.plain_len, &bytes) == 0);
+	fuzz_assert(memcmp(plain, bytes, h.plain_len) == 0);
 	/* What it decoded to has a frame of its own, perhaps another one. */
 	fuzz_assert(filter_encode(f, plain, h.plain_len, &again) == 0);
 	fuzz_assert(again.len <= h.plain_len + CHUNK_HEADER_MAX);

@@ -245,6 +245,17 @@ START_TEST(impossible_lengths_are_refused)
 }
 END_TEST
 
+/* filter_decode_within without the CRC, into `plain` whatever it takes. */
+static int decode_unchecked(struct filter *f, const struct buf *frame, void *plain, size_t len)
+{
+	const uint8_t *bytes = NULL;
+	int error = filter_decode_within(f, frame->data, frame->len, false, plain, len, &bytes);
+
+	if (!error && bytes != plain)
+		memcpy(plain, bytes, len);
+	return error;
+}
+
 /* Without the CRC, damage gives an error or other bytes, which their hash tells: never more. */
 START_TEST(damage_without_the_crc)
 {
@@ -258,13 +269,13 @@ START_TEST(damage_without_the_crc)
 	unit_ok(chunk_frame_decode(out.data, out.len, &h));
 	out.data[h.header_len - 1] ^= 1; /* the CRC itself */
 	unit_error(filter_decode(f, out.data, out.len, back, 5000), -EBADMSG);
-	unit_ok(filter_decode_hashed(f, out.data, out.len, back, 5000));
+	unit_ok(decode_unchecked(f, &out, back, 5000));
 	ck_assert_mem_eq(back, data, 5000);
 	for (size_t i = 0; i < out.len; i++) {
 		int error;
 
 		out.data[i] ^= 0x55;
-		error = filter_decode_hashed(f, out.data, out.len, back, 5000);
+		error = decode_unchecked(f, &out, back, 5000);
 		ck_assert(!error || error == -EBADMSG || error == -EPROTONOSUPPORT);
 		unit_error(filter_decode(f, out.data, out.len, back, 5000),
 			   error == -EPROTONOSUPPORT ? error : -EBADMSG);
@@ -272,6 +283,33 @@ START_TEST(damage_without_the_crc)
 	}
 	free(data);
 	free(back);
+}
+END_TEST
+
+START_TEST(what_is_stored_raw_is_given_where_it_lies)
+{
+	cleanup_filter struct filter *f = NULL;
+	cleanup_buf struct buf raw = {0}, planes = {0};
+	uint8_t *noise = content(RANDOM, 7, 5000), *words = content(BF16, 6, 5000), back[5000];
+	const uint8_t *bytes = NULL;
+
+	unit_ok(filter_new(&f));
+	unit_ok(filter_encode(f, noise, 5000, &raw));
+	unit_ok(filter_encode(f, words, 5000, &planes));
+	memset(back, 7, sizeof(back));
+	unit_ok(filter_decode_within(f, raw.data, raw.len, true, back, 5000, &bytes));
+	ck_assert_ptr_eq(bytes, raw.data + raw.len - 5000);
+	ck_assert_mem_eq(bytes, noise, 5000);
+	ck_assert_int_eq(back[0], 7);
+	unit_error(filter_decode_within(f, raw.data, raw.len, true, back, 4999, &bytes), -EBADMSG);
+	unit_ok(filter_decode_within(f, planes.data, planes.len, true, back, 5000, &bytes));
+	ck_assert_ptr_eq(bytes, back);
+	ck_assert_mem_eq(back, words, 5000);
+	raw.data[raw.len - 1] ^= 1;
+	unit_error(filter_decode_within(f, raw.data, raw.len, true, back, 5000, &bytes), -EBADMSG);
+	unit_ok(filter_decode_within(f, raw.data, raw.len, false, back, 5000, &bytes));
+	free(noise);
+	free(words);
 }
 END_TEST
 
@@ -407,6 +445,7 @@ int main(void)
 	tcase_add_test(t, one_chunk_has_one_frame);
 	tcase_add_test(t, impossible_lengths_are_refused);
 	tcase_add_test(t, damage_without_the_crc);
+	tcase_add_test(t, what_is_stored_raw_is_given_where_it_lies);
 	tcase_add_test(t, another_length_is_damage);
 	tcase_add_test(t, every_flipped_bit_is_noticed);
 	tcase_add_loop_test(t, forged_frames_stay_inside_their_bounds, 0, CONTENT_COUNT);
