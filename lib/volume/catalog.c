@@ -287,20 +287,6 @@ int catalog_get(struct catalog *c, uint64_t number, struct epoch_info *ret_info)
 	return error;
 }
 
-static int read_tag(struct catalog *c, const char *name, uint64_t *ret_number)
-{
-	cleanup_buf struct buf text = {0};
-	char key[KEY_MAX];
-	int error = tag_key(name, key);
-
-	if (error)
-		return error;
-	error = remote_get(c->remote, key, 0, TAG_TEXT_MAX, &text);
-	if (error)
-		return catalog_errno(c, error);
-	return tag_text_parse(text.data, text.len, ret_number);
-}
-
 /* An epoch whose record is damaged is in no index, but its number names it. */
 static int resolve_damaged(struct catalog *c, const char *name, uint64_t *ret_number)
 {
@@ -329,7 +315,7 @@ int catalog_resolve(struct catalog *c, const char *name, uint64_t *ret_number)
 	if (strcmp(name, "current") == 0)
 		number = epoch_index_newest(&c->epochs);
 	else
-		error = read_tag(c, name, &number);
+		error = catalog_errno(c, records_tag(c->remote, name, &number));
 	if (error)
 		return error;
 	if (!epoch_index_find(&c->epochs, number))

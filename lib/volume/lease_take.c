@@ -27,6 +27,7 @@
 /* Others were faster so often: with --take-over, or where a listing does not show what is there. */
 #define TRIES_MAX 64
 /* What a holder that cannot be read is given. */
+#define READS_MAX      2
 #define UNKNOWN_TTL_NS (60 * NS_PER_S)
 
 void seen_free(struct seen *s)
@@ -53,14 +54,18 @@ int lease_note_highest(void *arg, const char *key, uint64_t size)
 
 int lease_read(struct remote *remote, const char *key, uint64_t generation, struct seen *ret_seen)
 {
-	int error;
+	int error = -EBADMSG;
 
-	buf_reset(&ret_seen->text);
 	ret_seen->damaged = false;
-	error = remote_get(remote, key, 0, LEASE_ENCODED_MAX + 1, &ret_seen->text);
-	if (error)
-		return error;
-	error = lease_decode(ret_seen->text.data, ret_seen->text.len, &ret_seen->info);
+	/* One that is being renewed may be cut, on a server that gives the new text at the old one's length
+	 * (remote_put). */
+	for (int i = 0; error == -EBADMSG && i < READS_MAX; i++) {
+		buf_reset(&ret_seen->text);
+		error = remote_get(remote, key, 0, LEASE_ENCODED_MAX + 1, &ret_seen->text);
+		if (error)
+			return error;
+		error = lease_decode(ret_seen->text.data, ret_seen->text.len, &ret_seen->info);
+	}
 	if (error == -EBADMSG || (!error && ret_seen->info.generation != generation)) {
 		ret_seen->damaged = true;
 		ret_seen->info =

@@ -19,6 +19,7 @@
 #include "lib/volume/summary.h"
 
 #define READERS_MAX 8
+#define TAG_LOOKS   3
 
 int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
 		char **ret_text)
@@ -353,24 +354,40 @@ struct tag_walk {
 	void *arg;
 };
 
+int records_tag(struct remote *remote, const char *name, uint64_t *ret_number)
+{
+	cleanup_buf struct buf text = {0};
+	char key[KEY_MAX];
+	int error = tag_key(name, key);
+
+	/* What ends without its newline may be cut: a tag that is being moved, on a server that
+	 * gives the new text at the old one's length (remote_put). */
+	for (int i = 0; !error && i < TAG_LOOKS; i++) {
+		buf_reset(&text);
+		error = remote_get(remote, key, 0, TAG_TEXT_MAX, &text);
+		if (!error && text.len && text.data[text.len - 1] == '\n')
+			break;
+	}
+	return error ? error : tag_text_parse(text.data, text.len, ret_number);
+}
+
 static int read_tag(void *arg, const char *key, uint64_t size)
 {
 	struct tag_walk *walk = arg;
-	cleanup_buf struct buf text = {0};
 	char name[TAG_NAME_MAX + 1];
 	uint64_t number;
 	int error;
 
 	if (tag_key_parse(key, name) || size >= TAG_TEXT_MAX)
 		return 0;
-	error = remote_get(walk->remote, key, 0, TAG_TEXT_MAX, &text);
+	error = records_tag(walk->remote, name, &number);
 	if (error == -ENOENT)
 		return 0;
-	if (error)
-		return error;
-	if (tag_text_parse(text.data, text.len, &number)) {
+	if (error == -EBADMSG) {
 		log_warn("tag '%s' in the remote is damaged; it is left out", name);
 		number = 0;
+	} else if (error) {
+		return error;
 	}
 	return walk->fn(walk->arg, name, number);
 }

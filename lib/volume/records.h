@@ -52,6 +52,8 @@ int records_drop(struct remote *remote, uint64_t number, const char *ours);
 /* Writes the summary that ends with this epoch, where it is one that ends a summary. */
 int records_summarize(struct remote *remote, uint64_t last);
 
+/* The epoch of a tag: 0, -ENOENT, -EBADMSG where its object is damaged, or what the remote failed with. */
+int records_tag(struct remote *remote, const char *name, uint64_t *ret_number);
 /* Tags: calls fn for each; with number 0 for one whose object is damaged (logged). */
 int records_tags(struct remote *remote, int (*fn)(void *arg, const char *name, uint64_t number),
 		 void *arg);

@@ -47,6 +47,7 @@ SSLCertificateKeyFile "{key}"
 class Apache(UnprivilegedServer):
     name = "apache"
     optional = True
+    cuts = True
     user = "www-data"
 
     def start(self):
