@@ -143,7 +143,8 @@ class Epochfs:
         return done.stdout
 
     def mount(self, turn, cache):
-        self.run("mount", "-o", "cache-dir=%s,connections=%d,min-free=0" % (self.folder / cache, CONNECTIONS),
+        # All of it is put while it is measured, nothing ahead of that.
+        self.run("mount", "-o", "cache-dir=%s,connections=%d,min-free=0,upload-ahead=0" % (self.folder / cache, CONNECTIONS),
                  self.server.url("turn%d" % turn), self.point)
         return json.loads(self.run("status", "--json", self.point))["pid"]
 
