@@ -219,10 +219,10 @@ check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/libcalls.so $(O)/tests/recorder ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
-check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100 --seed fresh" takes some)
+check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --crashes 0 $(ARGS)'
 
-check-fault: ## let each system call on the cache's disk fail with ENOSPC and EIO (ARGS="--faults 100 --seed fresh" takes some)
+check-fault: ## let each system call on the cache's disk fail with ENOSPC and EIO (ARGS="--faults 100" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_fault -s --faults 0 $(ARGS)'
 
 check-damage: ## damage every object of a remote in every way (ARGS="--damage-only 'pack packs/'" takes some)

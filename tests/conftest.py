@@ -12,6 +12,7 @@ passthrough and once without; whatever happens, the mount is gone after it and t
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -328,9 +329,8 @@ def mnt(volume):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--seed", default=os.environ.get("EPOCHFS_SEED", "20261121"),
-                     help="of test_crash.py and test_fault.py: a number, or \"fresh\" for another each time")
-    parser.addoption("--model-seed", default="20261122", help="of the histories of test_model.py; fresh: another each time")
+    parser.addoption("--seed", default=os.environ.get("EPOCHFS_SEED", "fresh"),
+                     help="of all that is chosen at random: a number, or \"fresh\" for another each time, which is printed")
     parser.addoption("--model-histories", type=int, default=100, help="how many histories test_model.py makes at most, each way")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
@@ -344,5 +344,11 @@ def pytest_addoption(parser):
     parser.addoption("--crash-after", default="", help="the number of the one call to kill it after, or FIRST-LAST")
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    terminalreporter.line("what was chosen at random: --seed %d (EPOCHFS_SEED)" % config.option.seed)
+
+
 def pytest_configure(config):
+    # Before there are workers, which are given it.
+    config.option.seed = random.SystemRandom().randrange(10**9) if config.option.seed == "fresh" else int(config.option.seed)
     config.addinivalue_line("markers", "options(name=value): options of the mount")

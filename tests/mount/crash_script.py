@@ -132,7 +132,6 @@ def chosen(total, options, how_many, which, kind):
     if first:
         return range(int(first), int(last or first) + 1)
     count, seed = options.getoption(how_many), options.getoption("seed")
-    seed = random.randrange(10**9) if seed == "fresh" else int(seed)
     print("--seed %d" % seed)
     if not count or count >= total:
         return list(range(1, total + 1))

@@ -3,7 +3,6 @@
 
 import os
 import pathlib
-import random
 import subprocess
 import sys
 
@@ -15,8 +14,8 @@ POWER = pathlib.Path(__file__).resolve().parents[1] / "power" / "power.py"
 CANNOT = 77
 
 
-def test_what_was_promised_survives_power_losses(passthrough):
-    seed = str(random.SystemRandom().randrange(1 << 32))
+def test_what_was_promised_survives_power_losses(passthrough, pytestconfig):
+    seed = str(pytestconfig.getoption("seed"))
     done = subprocess.run(
         [sys.executable, POWER, BIN, os.path.join(os.environ["EPOCHFS_UNITS"], "recorder"), "--points", "8", "--rounds", "1",
          "--jobs", "1", "--seed", seed, "--passthrough", passthrough], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
