@@ -373,6 +373,7 @@ void bodies_keep_names_locked(struct volume *vol)
 
 			if (b->discarded || b->tear || (!b->staged && !b->writers))
 				continue;
+			b->shown = !b->orphan;
 			first_name_locked(vol, b->ino, name, NULL);
 			free(b->torn_name);
 			b->torn_name = strdup(name); /* without memory it is "unnamed" */
@@ -384,6 +385,9 @@ void bodies_tear_writers_locked(struct volume *vol)
 	for (size_t i = 0; i < BODY_BUCKETS; i++)
 		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
 			if (b->discarded || (!b->staged && !b->writers))
+				continue;
+			/* Its close would have gone nowhere anyway. */
+			if (!b->shown && !b->tear)
 				continue;
 			b->tear = true;
 			/* What is not changed yet goes with the file, if the rollback left it. */

@@ -33,6 +33,7 @@ struct body {
 	bool orphan;  /* no longer what the file shows (replaced, unlinked, rolled back): its close
 			 goes nowhere, or to torn/ */
 	bool tear;    /* an orphan by a rollback: what its writers leave goes to torn/ */
+	bool shown;   /* it was no orphan when a rollback began, which may make it one */
 	char *torn_name; /* what it was called before the rollback; owned, NULL: unknown */
 	bool is_log; /* contract 1.2 rule 5: name matches, or O_APPEND held for longer than patience
 		       */

@@ -331,6 +331,24 @@ def test_what_is_open_for_writing_over_a_rollback_is_torn(three, mode):
     assert (three.epoch(number) / "f").read_text() == "1"
 
 
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_what_was_no_file_before_a_rollback_is_not_torn_by_it(three, how):
+    """The close of a file without a name leaves nothing, with a rollback before it or without."""
+    writer = Writer(three.path / "f", mode="wb")
+    (three.path / "other").write_text("other")
+    if how == "replaced":
+        os.rename(three.path / "other", three.path / "f")
+    else:
+        os.unlink(three.path / "f")
+    three.rollback(1)
+    named = Writer(three.path / "f", mode="wb")
+    three.rollback(1)
+    writer.leave()
+    named.leave()
+    names = wait_until(three.torn, "a torn file")
+    assert [name.split("-", 1)[1] for name in names] == ["f"]
+
+
 def test_an_epoch_made_by_a_rollback_is_as_complete_as_the_one_that_it_restores(three):
     """A killed writer whose file was undone has left nothing in it; one that left something has left it there, too."""
     Writer(three.path / "f").end("kill")
