@@ -164,15 +164,19 @@ static int take_record_locked(struct volume *vol, struct state_epoch *row, const
 	return error;
 }
 
-/* Takes over the record that the remote has of this epoch, if that is the one which was sealed here. */
+/* Takes over the record that the remote has of this epoch, if that is the one which was sealed here. Drops the lock while
+ * it asks. */
 static int settle_epoch_locked(struct volume *vol, uint64_t number, bool *ret_durable)
 {
 	cleanup_record struct epoch_record here = {0}, there = {0};
 	struct state_epoch row;
 	char *text = NULL;
-	int error = records_get(vol->remote, number, &there, &text);
+	int error;
 
 	*ret_durable = false;
+	mutex_unlock(&vol->lock);
+	error = records_get(vol->remote, number, &there, &text);
+	mutex_lock(&vol->lock);
 	if (error) /* a tombstone, or damaged: the uploader says what to do */
 		return error == -ENOENT || error == -EBADMSG ? 0 : error;
 	error = state_epoch_get(vol->state, number, &row);

@@ -51,7 +51,7 @@ int check_closed_locked(struct volume *vol, struct recovery *r);
  * After a reboot, before those are looked at: the last upload may have ended while the disk had not
  * got its end, nor the contents that it had read. What the remote has as our epoch is durable then,
  * as it is there; sealed once more from what is left here it would be another one. Asks the remote for one
- * record more than it has. (power_epochs.c)
+ * record more than it has, and drops the lock while it asks: nobody else uses the volume yet. (power_epochs.c)
  */
 int settle_epochs_locked(struct volume *vol, struct recovery *r);
 /*
