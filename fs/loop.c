@@ -460,6 +460,7 @@ void loop_stop(struct loop *l, int64_t timeout_ns)
 		pthread_detach(waker);
 	while (l->threads && cond_wait_until(&l->gone, &l->lock, deadline) != -ETIMEDOUT)
 		;
+	join_ended_locked(l);
 }
 
 int loop_start(struct loop *l)

@@ -101,11 +101,16 @@ int client_ask(const char *path, json_t *request, json_t **ret_response)
 
 int client_call(const char *path, json_t *request, json_t **ret_response)
 {
+	return client_call_unless(path, request, 0, ret_response);
+}
+
+int client_call_unless(const char *path, json_t *request, int fine, json_t **ret_response)
+{
 	cleanup_buf struct buf answer = {0};
 	json_error_t where;
 	json_t *response;
 	const char *message;
-	int error = exchange(path, request, &answer);
+	int error = exchange(path, request, &answer), number;
 
 	json_decref(request);
 	if (error)
@@ -118,9 +123,9 @@ int client_call(const char *path, json_t *request, json_t **ret_response)
 				 path, where.text);
 	}
 	message = json_string_value(json_object_get(response, "error"));
-	if (message) {
-		int code =
-			exit_code_of(-(int)json_integer_value(json_object_get(response, "errno")));
+	number = (int)json_integer_value(json_object_get(response, "errno"));
+	if (message && (!fine || number != fine)) {
+		int code = exit_code_of(-number);
 
 		cli_error(code == EXIT_DONE ? EXIT_FAILED : code, "%s: %s", path, message);
 		json_decref(response);

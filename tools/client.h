@@ -15,6 +15,9 @@ int client_is_mount(const char *path);
  */
 int client_call(const char *path, json_t *request, json_t **ret_response);
 
+/* The same, but where the mount could not do it by this errno, that is EXIT_DONE, and the answer has "error". */
+int client_call_unless(const char *path, json_t *request, int fine, json_t **ret_response);
+
 /* The same without a line: 0 and the answer, which has "error" and "errno" where the mount could not do it, or -errno where it did not answer. From any thread. */
 int client_ask(const char *path, json_t *request, json_t **ret_response);
 

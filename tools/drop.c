@@ -57,19 +57,21 @@ static int refused(const struct target *t, uint64_t number)
 			 t->name, number);
 }
 
-int drop_epoch_of(const struct target *t, uint64_t number)
+int drop_epoch_of(const struct target *t, uint64_t number, bool may_be_gone)
 {
 	json_t *response = NULL;
 	int error, code;
 
 	if (!t->catalog) {
-		code = client_call(t->name,
-				   json_pack("{s:s, s:I}", "op", "rm", "epoch", (json_int_t)number),
-				   &response);
+		code = client_call_unless(
+			t->name, json_pack("{s:s, s:I}", "op", "rm", "epoch", (json_int_t)number),
+			may_be_gone ? ENOENT : 0, &response);
 		json_decref(response);
 		return code;
 	}
 	error = catalog_drop(t->catalog, number);
+	if (may_be_gone && error == -ENOENT)
+		return EXIT_DONE;
 	switch (error) {
 	case 0:
 		return EXIT_DONE;

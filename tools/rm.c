@@ -60,7 +60,7 @@ static int drop_all(const struct target *t, const char *const *names, size_t cou
 	if (result != EXIT_DONE)
 		return result;
 	for (size_t i = 0; i < count; i++) {
-		code = drop_epoch_of(t, numbers[i]);
+		code = drop_epoch_of(t, numbers[i], false);
 		if (code == EXIT_DONE)
 			numbers[dropped++] = numbers[i];
 		else if (result == EXIT_DONE)

@@ -119,8 +119,7 @@ static int decode_again(struct decoder *d, const struct wanted *w, struct buf *f
 		return error;
 	/* It outlives its frame. */
 	if (d->lanes[0].bytes != d->plain[0].data)
-		d->lanes[0].bytes =
-			memcpy(d->plain[0].data, d->lanes[0].bytes, w->place.plain_len);
+		d->lanes[0].bytes = memcpy(d->plain[0].data, d->lanes[0].bytes, w->place.plain_len);
 	check_lanes(d);
 	return d->lanes[0].w ? 0 : -EBADMSG;
 }

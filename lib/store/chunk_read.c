@@ -137,7 +137,8 @@ static int deliver(struct reading *r, struct decoder *d, size_t i, size_t end)
 
 static int deliver_range(struct reading *r, const struct range *range, struct range_memory *m)
 {
-	struct decoder d = {.s = r->s, .data = &m->data, .offset = range->offset, .plain = m->plain};
+	struct decoder d = {
+		.s = r->s, .data = &m->data, .offset = range->offset, .plain = m->plain};
 	size_t end = range->first + range->count;
 	int error = 0;
 

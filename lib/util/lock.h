@@ -97,6 +97,12 @@ static inline void cond_wait_at(pthread_cond_t *cond, struct mutex *m, const cha
 	pthread_cond_wait(cond, &m->own);
 }
 
+/* cond_wait with other locks held: only for a thread that takes none of those. */
+static inline void cond_wait_under(pthread_cond_t *cond, struct mutex *m)
+{
+	pthread_cond_wait(cond, &m->own);
+}
+
 static inline void rwlock_init(struct rwlock *l, enum lock_rank rank)
 {
 	pthread_rwlock_init(&l->own, NULL);

@@ -9,7 +9,7 @@
  * lock.h checks all of it in the builds for tests.
  *
  * No lock at all is held over a call of the remote, a compression, or a wait on the condition of
- * another lock; inside a remote its own locks, those from LOCK_REMOTE_FIRST on, may be.
+ * another lock (but cond_wait_under); inside a remote its own locks, those from LOCK_REMOTE_FIRST on, may be.
  *
  * LOCK(name)
  */

@@ -372,7 +372,7 @@ static int restore(struct volume *vol, bool killed)
 	return restore_pending(vol, unfinished, killed);
 }
 
-static void sealer_free(struct volume *vol)
+void sealer_free(struct volume *vol)
 {
 	struct sealer *s = steal_ptr(vol->sealer);
 
@@ -435,18 +435,15 @@ void sealer_stop(struct volume *vol)
 {
 	struct sealer *s = vol->sealer;
 
-	if (!s)
+	if (!s->runs)
 		return;
-	if (s->runs) {
-		mutex_lock(&vol->lock);
-		s->stops = true;
-		sealer_wake_locked(vol);
-		mutex_unlock(&vol->lock);
-		pthread_join(s->thread, NULL);
-		seal_finish_until(vol, INT64_MAX);
-		mutex_lock(&vol->lock);
-		keep_pending_locked(vol);
-		mutex_unlock(&vol->lock);
-	}
-	sealer_free(vol);
+	mutex_lock(&vol->lock);
+	s->stops = true;
+	sealer_wake_locked(vol);
+	mutex_unlock(&vol->lock);
+	pthread_join(s->thread, NULL);
+	seal_finish_until(vol, INT64_MAX);
+	mutex_lock(&vol->lock);
+	keep_pending_locked(vol);
+	mutex_unlock(&vol->lock);
 }

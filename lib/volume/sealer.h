@@ -35,8 +35,10 @@ int sealer_start(struct volume *vol, bool recovered_killed);
 int sealer_run(struct volume *vol);
 /* Before sealer_start: whether the last mount left changes that are in no epoch: 1, 0 or -errno. */
 int sealer_left_changes_locked(struct volume *vol);
-/* Finishes what was begun, stops the thread; seals nothing. */
+/* Finishes what was begun, stops the thread; seals nothing. What it knows stays until sealer_free, when nobody else works on
+ * the volume any more. */
 void sealer_stop(struct volume *vol);
+void sealer_free(struct volume *vol);
 
 /*
  * With the lock held, AFTER the transaction of the change is committed (a snapshot may begin here,

@@ -116,8 +116,9 @@ void checkpointer_make_room(struct state *s)
 		return;
 	c->wanted = true;
 	pthread_cond_signal(&c->wake);
+	/* Its thread takes no lock of the volume's. */
 	while (c->wanted)
-		cond_wait(&c->done, &c->lock);
+		cond_wait_under(&c->done, &c->lock);
 }
 
 static void checkpointer_free(struct checkpointer *c)

@@ -266,6 +266,9 @@ void volume_close(struct volume *vol)
 	announcer_stop(vol);
 	if (vol->holder)
 		holder_stop(vol);
+	/* The uploader looks into its index, and may make the live tree another one. */
+	if (vol->sealer)
+		sealer_free(vol);
 	/* Readers are gone; what still comes for them need not. */
 	if (vol->remote)
 		remote_cancel(vol->remote);
