@@ -212,7 +212,8 @@ struct table_file *file_publish(struct fs_mount *m, struct file *f)
 	if (!row || row->fh == f->fh)
 		return row;
 	row->node = f->node->id;
-	row->unique = loop_request_unique();
+	/* Who answered for the file that had the row before may still look (file_answered). */
+	__atomic_store_n(&row->unique, loop_request_unique(), __ATOMIC_RELAXED);
 	row->kind = (uint8_t)f->kind;
 	row->passthrough = f->passthrough;
 	row->counted = f->counted;
