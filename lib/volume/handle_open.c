@@ -160,7 +160,8 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 {
 	struct state_version v;
 
-	if (!(o->flags & O_TRUNC) || !o->f.closed || !o->tgid || (b && b->is_log))
+	if (!(o->flags & O_TRUNC) || !o->f.closed || !o->tgid ||
+	    (b ? b->is_log : file_is_log_locked(o->vol, o->ino)))
 		return false;
 	return !state_version_get(o->vol->state, o->f.closed, &v) && v.size > 0;
 }

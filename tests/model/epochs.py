@@ -33,6 +33,13 @@ def same_tree(a, b):
     return {p: e.what() for p, e in a.items()} == {p: e.what() for p, e in b.items()} and groups(a) == groups(b)
 
 
+def adds_nothing(tree, old):
+    """Names went and attributes changed, which alone begin no epoch: what is there was in the old one, under the same path."""
+    def content(entry):
+        return entry.kind, entry.target, entry.version and entry.version.data
+    return all(path in old and content(entry) == content(old[path]) for path, entry in tree.items())
+
+
 def kept(name):
     """What is left of a name in .epochs/torn."""
     return "".join(chr(c) if 32 <= c < 127 else "?" for c in name.encode())[:230]
@@ -358,7 +365,8 @@ class Epochs:
             if under_way[1] in tags:
                 self.tags[under_way[1]] = self.last
         self.lose_writers()
-        if self.taint and same_tree(self.snapshot(), self.epochs[self.last].tree):
+        # Whoever writes next begins anew, where nothing is left of what the killed ones did.
+        if self.taint and adds_nothing(self.snapshot(), self.epochs[self.last].tree):
             self.taint = 1
         self.torn = None
         if numbers[-1] == self.last - 1 and not self.epochs[self.last].listed:

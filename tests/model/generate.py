@@ -22,6 +22,7 @@ class Generator:
         self.count = 0  # makes each piece of data another
         self.epochs = 1
         self.outages = outages
+        self.cold = False  # listings of epochs are in the remote alone
         kinds = [(weight * self.random.choice([0, 1, 1, 3]), make) for weight, make in (
             (12, self.open), (10, self.write), (4, self.change), (4, self.read), (2, self.fsync), (8, self.close),
             (2, self.dup), (2, self.fork), (4, self.end), (2, self.torn), (6, self.save), (2, self.save_by_rename),
@@ -203,10 +204,12 @@ class Generator:
         return ["remount"]
 
     def machine(self):
+        self.cold = True
         return self.random.choice([["cold"], ["lost"]])
 
     def weather(self):
-        return ["weather", self.random.choice(["", "", "down=1", "put.error=0.5", "put.lost=0.5&create.lost=0.3", "get.error=0.3"])]
+        down = [] if self.cold else ["down=1"]
+        return ["weather", self.random.choice(["", "", *down, "put.error=0.5", "put.lost=0.5&create.lost=0.3", "get.error=0.3"])]
 
 
 def expand(ops):
