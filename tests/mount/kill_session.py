@@ -102,17 +102,20 @@ class Session:
         """A shared mapping that is written after the close. (Python's own keeps a descriptor of its own.)"""
         data = content(os.path.basename(path), version)
         self.doing = {path: data}
-        with open(self.mnt.path / path, "w+b") as f:
-            f.truncate(len(data))
-            address = LIBC.mmap(None, len(data), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, f.fileno(), 0)
-        assert address != ctypes.c_void_p(-1).value
+        failed = address = ctypes.c_void_p(-1).value
         try:
+            # The close may fail.
+            with open(self.mnt.path / path, "w+b") as f:
+                f.truncate(len(data))
+                address = LIBC.mmap(None, len(data), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, f.fileno(), 0)
+            assert address != failed
             ctypes.memmove(address, data, len(data))
             os.listdir(self.mnt.path)
             # What is not synced lies in the kernel's pages, which can only be written back while the daemon lives.
             assert LIBC.msync(address, len(data), MS_SYNC) == 0, os.strerror(ctypes.get_errno())
         finally:
-            LIBC.munmap(address, len(data))
+            if address != failed:
+                LIBC.munmap(address, len(data))
         self.promised[path] = data
         self.doing = {}
 
