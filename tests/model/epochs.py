@@ -409,6 +409,8 @@ class Epochs:
                 self.commit(body)
             else:
                 self.undo(body)
+            body.writers.clear()
+            body.killed = body.closed_well = body.flushed = False
         self.processes = {}
 
     def do_lost(self, seen):
