@@ -9,22 +9,35 @@
  * zeros, 0xfe likewise for noise; every other byte for itself. A whole file of a few bytes would
  * never be cut.
  */
-#define FILE_MAX ((size_t)8 << 20)
+#define FILE_MAX ((size_t)4 << 20)
+
+/* So many words of zeros or noise: at once, since most of a run would be this. */
+static void put_words(struct buf *out, size_t count, bool zeros, uint32_t *noise)
+{
+	uint8_t *at;
+
+	fuzz_assert(buf_reserve(out, count * sizeof(*noise)) == 0);
+	at = out->data + out->len;
+	out->len += count * sizeof(*noise);
+	if (zeros)
+		memset(at, 0, count * sizeof(*noise));
+	for (size_t k = 0; k < count && !zeros; k++, at += sizeof(*noise)) {
+		memcpy(at, noise, sizeof(*noise));
+		*noise = *noise * 1664525 + 1013904223;
+	}
+}
 
 static void make_file(const uint8_t *p, size_t len, struct buf *out)
 {
 	uint32_t noise = 1;
 
 	for (size_t i = 0; i < len && out->len < FILE_MAX; i++) {
-		size_t count;
-
 		if (p[i] < 0xfe || i + 2 >= len) {
 			buf_put_u8(out, p[i]);
 			continue;
 		}
-		count = (p[i + 1] | (size_t)p[i + 2] << 8) % 4096 * 256;
-		for (size_t k = 0; k < count; k++, noise = noise * 1664525 + 1013904223)
-			buf_put_u32(out, p[i] == 0xff ? 0 : noise);
+		put_words(out, (p[i + 1] | (size_t)p[i + 2] << 8) % 4096 * 256, p[i] == 0xff,
+			  &noise);
 		i += 2;
 	}
 }
