@@ -12,10 +12,6 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
-#include "lib/util/thread.h"
-
-/* A file of this size has a thread of its own. */
-#define FEED_ALONE ((uint64_t)4 << 20)
 
 static void content_free(struct content *c)
 {
@@ -131,36 +127,6 @@ int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash 
 	return 0;
 }
 
-struct feeding {
-	struct store_batch *b;
-	struct content *c;
-	int fd;
-	uint64_t size;
-	int error;
-};
-
-static void *feed_giving_way(void *arg)
-{
-	struct feeding *f = arg;
-
-	thread_give_way();
-	f->error = feed_file(f->b, f->c, f->fd, f->size);
-	return NULL;
-}
-
-/* A large file is read and cut by a thread that gives way, as those do that take its chunks. The caller may not: the uploader
- * also takes locks that requests wait for. */
-static int feed(struct store_batch *b, struct content *c, int fd, uint64_t size)
-{
-	struct feeding f = {.b = b, .c = c, .fd = fd, .size = size};
-	pthread_t thread;
-
-	if (size < FEED_ALONE || thread_start(&thread, NULL, feed_giving_way, &f))
-		return feed_file(b, c, fd, size);
-	pthread_join(thread, NULL);
-	return f.error;
-}
-
 int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe)
 {
 	cleanup_content struct content c = {.counted = true};
@@ -170,7 +136,7 @@ int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_
 		error = -EINVAL;
 	if (error)
 		return error;
-	error = content_end(b, &c, feed(b, &c, fd, size));
+	error = content_end(b, &c, feed_file(b, &c, fd, size));
 	if (!error)
 		error = recipe_add_zeros(&c.recipe, c.zeros);
 	return error ? error : batch_put_recipe(b, &c.recipe, ret_recipe);

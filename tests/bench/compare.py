@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import platform
+import random
 import shutil
 import signal
 import subprocess
@@ -200,9 +201,10 @@ def compare(run):
         kinds = list(COMPETITORS.values())
         for turn in range(options.turns):
             run.turn = turn
-            # Each turn begins with another one, so that nobody always follows the same.
             for measure in [m for m in options.measures if m not in ("stored", "memory")]:
-                for kind in kinds[turn % len(kinds):] + kinds[:turn % len(kinds)]:
+                # In another order each time, so that nobody always follows the same: what one leaves to be written back
+                # slows down the next.
+                for kind in random.Random("%s %d" % (measure, turn)).sample(kinds, len(kinds)):
                     run.attempt(measure, kind)
             run.turn = turn + 1
             run.loads.append(os.getloadavg()[0])
