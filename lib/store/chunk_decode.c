@@ -86,19 +86,20 @@ static void check_lanes(struct decoder *d)
 static int decode_next(struct decoder *d, struct wanted *const *wanted, size_t count)
 {
 	size_t lane = 0;
+	int error = 0;
 
 	for (size_t i = 0; i < DECODER_LANES; i++)
 		d->lanes[i].w = NULL;
-	for (size_t i = 0; i < count && lane < DECODER_LANES; i++) {
+	for (size_t i = 0; i < count && lane < DECODER_LANES && error != -ENOMEM; i++) {
 		const uint8_t *frame = frame_of(d, wanted[i]);
 
 		if (!frame || !wanted_length_fits(wanted[i]) || find_lane(d, wanted[i]))
 			continue;
-		if (decode(d, lane++, wanted[i], frame) == -ENOMEM)
-			return -ENOMEM;
+		error = decode(d, lane++, wanted[i], frame);
 	}
+	/* Whatever becomes of the others: no lane is left unchecked. */
 	check_lanes(d);
-	return 0;
+	return error == -ENOMEM ? error : 0;
 }
 
 /* From the remote once more, into the first lane: also -ENOENT and the remote's other errors. */

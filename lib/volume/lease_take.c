@@ -26,8 +26,9 @@
 #define LOOKS_MAX 16
 /* Others were faster so often: with --take-over, or where a listing does not show what is there. */
 #define TRIES_MAX 64
+/* Before it counts as damaged. */
+#define READS_MAX 2
 /* What a holder that cannot be read is given. */
-#define READS_MAX      2
 #define UNKNOWN_TTL_NS (60 * NS_PER_S)
 
 void seen_free(struct seen *s)

@@ -349,6 +349,22 @@ def test_what_was_no_file_before_a_rollback_is_not_torn_by_it(three, how):
     assert [name.split("-", 1)[1] for name in names] == ["f"]
 
 
+def test_a_log_is_truncated_at_once_also_where_a_rollback_gave_it_another_node(mnt):
+    """As any log (contract 1.2, rule 5): it is no replacement, which nobody would see before its close."""
+    log = mnt.path / "t.log"
+    with open(log, "w+b", buffering=0) as before:
+        before.write(b"12345")
+        number = mnt.seal()
+        mnt.rollback(number)
+        writer = python(
+            "import os,sys\nfd=os.open(sys.argv[1],os.O_WRONLY|os.O_TRUNC)\nprint('x',flush=True)\nsys.stdin.read()", log)
+        writer.stdout.readline()
+        assert log.read_bytes() == b""
+        writer.stdin.close()
+        assert writer.wait(timeout=60) == 0
+        writer.stdout.close()
+
+
 def test_an_epoch_made_by_a_rollback_is_as_complete_as_the_one_that_it_restores(three):
     """A killed writer whose file was undone has left nothing in it; one that left something has left it there, too."""
     Writer(three.path / "f").end("kill")
