@@ -294,12 +294,26 @@ static int let_go(struct apply *a, uint32_t identity)
 	body_orphan_locked(a->vol, f.ino);
 	f.body = body_new_id(a->vol);
 	f.live = f.closed;
+	a->let_go[identity] = true;
 	notice_file(a, f.ino);
 	if (!same) {
 		error = version_dies(a, f.closed);
 		f.live = f.closed = 0;
 	}
 	return error ? error : state_file_set(a->vol->state, &f);
+}
+
+/* These names lead to another node now; whoever has the old content open keeps its node, which tells that one's size. */
+static void notice_let_go(struct apply *a)
+{
+	for (uint32_t id = 0; id < tree_count(a->tree); id++) {
+		struct tree_entry e;
+
+		if (!a->present[id] || !a->let_go[tree_identity(a->tree, id)])
+			continue;
+		tree_get(a->tree, id, &e);
+		notice_name(a, a->ino[tree_identity(a->tree, tree_parent(a->tree, id))], e.name);
+	}
 }
 
 /* ---- all of it ---- */
@@ -318,6 +332,7 @@ static int apply_passes(struct apply *a)
 		error = remove_all(a);
 	if (error)
 		return error;
+	notice_let_go(a);
 	tree_get(a->tree, 0, &root);
 	error = make_file(a, 0, &root, ROOT_INO);
 	if (!error)
@@ -336,14 +351,16 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree,
 		.now_ns = clock_wall_ns(),
 		.ino = calloc(count, sizeof(*a.ino)),
 		.present = calloc(count, sizeof(*a.present)),
+		.let_go = calloc(count, sizeof(*a.let_go)),
 		.finished = calloc(count, sizeof(*a.finished)),
 	};
-	int error = a.ino && a.present && a.finished ? 0 : -ENOMEM;
+	int error = a.ino && a.present && a.let_go && a.finished ? 0 : -ENOMEM;
 
 	if (!error)
 		error = apply_passes(&a);
 	free(a.ino);
 	free(a.present);
+	free(a.let_go);
 	free(a.finished);
 	buf_free(&a.claims);
 	buf_free(&a.removed);

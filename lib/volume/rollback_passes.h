@@ -12,6 +12,7 @@ struct apply {
 	int64_t now_ns;
 	uint64_t *ino;	    /* of each identity; 0: none yet */
 	bool *present;	    /* entry: its name leads to that file already */
+	bool *let_go;	    /* identity: its content went, or its writers' did */
 	bool *finished;	    /* identity: its file is as the tree says */
 	struct buf claims;  /* of pass 1 */
 	struct buf removed; /* what pass 2 removes */

@@ -85,18 +85,28 @@ static bool file_is_open_locked(struct volume *vol, uint64_t ino)
 	return b != NULL;
 }
 
+/* While a file without a name was open, a rollback may have given its content to another, which needs it. */
+static int closed_died_locked(struct volume *vol, const struct state_file *f)
+{
+	struct state_version v;
+	int error = f->closed ? state_version_get(vol->state, f->closed, &v) : -ENOENT;
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return v.ino == f->ino ? version_died_locked(vol, f->closed) : 0;
+}
+
 int body_file_unlinked_locked(struct volume *vol, struct state_file *f)
 {
 	int error;
 
 	f->nlink = 0;
 	body_orphan_locked(vol, f->ino);
-	if (file_is_open_locked(vol, f->ino)) {
+	if (file_is_open_locked(vol, f->ino))
 		error = state_file_set(vol->state, f);
-		return error ? error : version_died_locked(vol, f->closed);
-	}
-	error = state_file_remove(vol->state, f->ino);
-	return error ? error : version_died_locked(vol, f->closed);
+	else
+		error = state_file_remove(vol->state, f->ino);
+	return error ? error : closed_died_locked(vol, f);
 }
 
 int body_discard_locked(struct volume *vol, struct body *b)

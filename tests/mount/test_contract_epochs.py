@@ -312,6 +312,26 @@ def test_open_files_keep_what_they_have_open_over_a_rollback(three):
         assert (three.path / "f").read_text() == "1"
 
 
+@pytest.mark.parametrize("size", [10, 100000])
+def test_the_last_close_of_a_removed_file_takes_nothing_from_the_one_that_is_back(mnt, size):
+    """A rollback removed it while it was open, another brought it back: both have the same content."""
+    (mnt.path / "f").write_bytes(b"x" * size)
+    number = mnt.seal()
+    (mnt.path / "f").unlink()
+    empty = mnt.seal()
+    mnt.rollback(number)
+    with open(mnt.path / "f") as kept:
+        mnt.rollback(empty)
+        mnt.rollback(number)
+        mnt.wait_durable()
+        assert len(kept.read()) == size
+    for name in ("one", "two"):
+        (mnt.path / name).touch()
+        mnt.seal()  # sees the close
+        mnt.wait_durable()
+    assert (mnt.path / "f").read_bytes() == b"x" * size and own(mnt.path / "f")["state"] == "durable"
+
+
 @pytest.mark.parametrize("mode", ["wb", "r+b", "ab"])
 def test_what_is_open_for_writing_over_a_rollback_is_torn(three, mode):
     """It lands in .epochs/torn when it is closed, and changes nothing."""

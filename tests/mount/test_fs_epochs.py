@@ -243,7 +243,7 @@ def test_rollback_is_seen_through_what_the_kernel_knows(three):
         os.stat(path)
     with open(f) as kept, open(d / "x") as gone:
         run("ln", "-sfn", "2", three.epochs_dir / "current")
-        assert f.read_text() == "two" and f.stat().st_size == 3 and f.stat().st_nlink == 1
+        assert f.stat().st_size == 3 and f.read_text() == "two" and f.stat().st_nlink == 1
         assert fails(errno.ENOENT, os.stat, d / "x") and fails(errno.ENOENT, os.stat, d)
         assert fails(errno.ENOENT, os.stat, three.path / "hard")
         # Open handles keep what they have open.

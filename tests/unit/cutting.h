@@ -27,6 +27,7 @@ static inline void put_random(struct buf *b, size_t len, uint64_t seed)
 		buf_put_u64(b, next_random(&seed));
 	for (; len > 0; len--)
 		buf_put_u8(b, (uint8_t)next_random(&seed));
+	unit_ok(buf_error(b));
 }
 
 static inline void put_zeros(struct buf *b, size_t len)

@@ -152,8 +152,9 @@ START_TEST(its_length_is_bounded)
 	struct volume_info v;
 
 	buf_printf(&b, "{\"format\":1,\"uuid\":\"" UUID "\"," HASH "," CHUNKER "," CREATED "}");
-	while (b.len < VOLUME_INFO_ENCODED_MAX)
+	while (b.len < VOLUME_INFO_ENCODED_MAX && !buf_error(&b))
 		buf_put_u8(&b, ' ');
+	unit_ok(buf_error(&b));
 	unit_ok(volume_info_decode(b.data, b.len, &v));
 	buf_put_u8(&b, ' ');
 	unit_error(volume_info_decode(b.data, b.len, &v), -EBADMSG);
