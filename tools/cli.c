@@ -12,6 +12,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 int exit_code_of(int error)
 {
@@ -66,8 +67,7 @@ __attribute__((format(printf, 3, 0))) static void put_line(const char *before, c
 	cleanup_free char *text = NULL;
 	cleanup_buf struct buf line = {0};
 
-	if (vasprintf(&text, fmt, ap) < 0)
-		text = NULL;
+	text_vprint(&text, fmt, ap);
 	printable_put(&line, text ? text : "out of memory");
 	fprintf(stderr, "epochfs%s: %s%s\n", before, buf_str(&line), after);
 }
@@ -131,7 +131,7 @@ static int set_key(const char *command, const char *name, const char *path)
 
 	if (path[0] != '/') {
 		here = getcwd(NULL, 0);
-		if (!here || asprintf(&whole, "%s/%s", here, path) < 0) {
+		if (!here || text_print(&whole, "%s/%s", here, path) < 0) {
 			cli_usage_error(command, "option --%s needs a path from /", name);
 			return -1;
 		}

@@ -12,6 +12,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -28,8 +29,7 @@ static char *resolve(const char *path)
 		if (found || !slash) {
 			const char *rest = found ? path + len : path;
 
-			if (asprintf(&whole, "%s%s", found ? found : "", rest) < 0)
-				whole = NULL;
+			text_print(&whole, "%s%s", found ? found : "", rest);
 			free(found);
 			break;
 		}

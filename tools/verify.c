@@ -10,6 +10,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -80,7 +81,7 @@ static int verify_one(struct catalog *catalog, const char *name, uint64_t number
 
 	if (catalog)
 		error = catalog_verify(catalog, number, &how, &totals);
-	else if (asprintf(&path, "%s/.epochs/%06" PRIu64, name, number) < 0)
+	else if (text_print(&path, "%s/.epochs/%06" PRIu64, name, number) < 0)
 		error = -ENOMEM;
 	else
 		error = verify_directory(path, &how, &totals);

@@ -17,6 +17,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"
@@ -164,9 +165,7 @@ static void open_file(const struct warming *w, struct warm_file *f)
 {
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/.epochs/%06" PRIu64 "/%s", w->how->mount, w->epoch, f->path) < 0)
-		path = NULL;
-	else
+	if (text_print(&path, "%s/.epochs/%06" PRIu64 "/%s", w->how->mount, w->epoch, f->path) >= 0)
 		f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 

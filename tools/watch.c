@@ -18,6 +18,7 @@
 #include "lib/util/memory.h"
 #include "lib/util/parse.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/watch.h"
 #include "tools/cli.h"
@@ -68,8 +69,8 @@ static void say_failed(struct watching *w)
 {
 	cleanup_free char *text = NULL;
 
-	if (!w->pause_ns && asprintf(&text, "%s; trying again for as long as it takes",
-				     w->message ? w->message : strerror(-w->error)) >= 0)
+	if (!w->pause_ns && text_print(&text, "%s; trying again for as long as it takes",
+				       w->message ? w->message : strerror(-w->error)) >= 0)
 		say(w, text);
 }
 

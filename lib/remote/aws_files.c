@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include "lib/util/io.h"
+#include "lib/util/text.h"
 
 #define FILE_MAX ((size_t)1 << 20)
 #define BLANKS	 " \t\r"
@@ -98,9 +99,8 @@ static int add_setting(struct parsing *p, const char *name, size_t name_len, con
 	p->files->settings = grown;
 	s.section = strdup(p->section);
 	s.value = copy_of(value, value_len);
-	if (asprintf(&s.name, "%s%s%.*s", p->parent ? p->parent : "", p->parent ? "." : "",
-		     (int)name_len, name) < 0)
-		s.name = NULL;
+	text_print(&s.name, "%s%s%.*s", p->parent ? p->parent : "", p->parent ? "." : "",
+		   (int)name_len, name);
 	if (!s.section || !s.name || !s.value) {
 		free(s.section);
 		free(s.name);
@@ -198,7 +198,7 @@ static int path_in_home(const char *name, char **ret_path)
 		*ret_path = NULL;
 		return 0;
 	}
-	return asprintf(ret_path, "%s/.aws/%s", home, name) < 0 ? -ENOMEM : 0;
+	return text_print(ret_path, "%s/.aws/%s", home, name) < 0 ? -ENOMEM : 0;
 }
 
 static int read_one(struct aws_files *files, const char *variable, const char *name, bool is_config,

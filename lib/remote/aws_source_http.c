@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include "lib/remote/aws_source_internal.h"
+#include "lib/util/text.h"
 
 #define CONTAINER_HOST "http://169.254.170.2"
 #define INSTANCE_HOST  "http://169.254.169.254"
@@ -90,7 +91,8 @@ int aws_from_container(struct aws_source *s, struct credentials *ret_credentials
 
 	if (!relative && !full)
 		return AWS_NOT_THERE;
-	if (asprintf(&url, "%s%s", relative ? CONTAINER_HOST : "", relative ? relative : full) < 0)
+	if (text_print(&url, "%s%s", relative ? CONTAINER_HOST : "", relative ? relative : full) <
+	    0)
 		return -ENOMEM;
 	if (!may_be_asked(url))
 		return remote_set_reason(s->owner, -EACCES,
@@ -136,7 +138,7 @@ static char *instance_url(const char *path, const char *role)
 
 	while (len && host[len - 1] == '/')
 		len--;
-	return asprintf(&url, "%.*s%s%s", (int)len, host, path, role) < 0 ? NULL : url;
+	return text_print(&url, "%.*s%s%s", (int)len, host, path, role) < 0 ? NULL : url;
 }
 
 static int instance_get(struct aws_source *s, const char *role, const struct http_headers *headers,

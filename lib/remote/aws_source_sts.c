@@ -6,6 +6,7 @@
 #include "lib/remote/s3_xml.h"
 #include "lib/remote/xml.h"
 #include "lib/util/hash.h"
+#include "lib/util/text.h"
 
 #define SESSION_NAME "epochfs"
 
@@ -96,7 +97,7 @@ static char *sts_url(const struct aws_source *s, const struct aws_files *files)
 	char *url = NULL;
 
 	endpoint = first_of(endpoint, env_value("AWS_ENDPOINT_URL"));
-	if (services && asprintf(&section, "services %s", services) > 0)
+	if (services && text_print(&section, "services %s", services) > 0)
 		endpoint = first_of(endpoint, aws_files_get(files, section, "sts.endpoint_url"));
 	endpoint = first_of(endpoint, aws_files_get(files, s->profile, "endpoint_url"));
 	if (endpoint) {
@@ -104,10 +105,10 @@ static char *sts_url(const struct aws_source *s, const struct aws_files *files)
 
 		while (len && endpoint[len - 1] == '/')
 			len--;
-		return asprintf(&url, "%.*s/", (int)len, endpoint) < 0 ? NULL : url;
+		return text_print(&url, "%.*s/", (int)len, endpoint) < 0 ? NULL : url;
 	}
-	return asprintf(&url, "https://sts.%s.amazonaws.com%s/", s->region,
-			strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "") < 0
+	return text_print(&url, "https://sts.%s.amazonaws.com%s/", s->region,
+			  strncmp(s->region, "cn-", 3) == 0 ? ".cn" : "") < 0
 		       ? NULL
 		       : url;
 }
@@ -126,9 +127,9 @@ static int add_signature(const struct aws_source *s, const struct credentials *b
 	r = http_headers_add(headers, "x-amz-content-sha256", hex);
 	if (r == 0 && base->token)
 		r = http_headers_add(headers, "x-amz-security-token", base->token);
-	if (r == 0 && asprintf(ret_userpwd, "%s:%s", base->key, base->secret) < 0)
+	if (r == 0 && text_print(ret_userpwd, "%s:%s", base->key, base->secret) < 0)
 		r = -ENOMEM;
-	if (r == 0 && asprintf(ret_sigv4, "aws:amz:%s:sts", s->region) < 0)
+	if (r == 0 && text_print(ret_sigv4, "aws:amz:%s:sts", s->region) < 0)
 		r = -ENOMEM;
 	return r;
 }

@@ -9,6 +9,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 #define HOPS_MAX	 3 /* to other hosts */
 #define WHOLE_TRIES	 12
@@ -20,7 +21,7 @@ char *dav_path(const struct dav *d, const char *key)
 {
 	char *path = NULL;
 
-	return asprintf(&path, "%s/%s", d->url.path, key) < 0 ? NULL : path;
+	return text_print(&path, "%s/%s", d->url.path, key) < 0 ? NULL : path;
 }
 
 /* Where the answer sends us: to another host, over https where we came so. */
@@ -87,10 +88,9 @@ int dav_do_at(struct dav *d, struct http *h, const char *path, struct http_reque
 			"see BEARER_TOKEN_FILE");
 	if (r < 0)
 		return r;
-	if (asprintf(&url, "%s%s", d->url.origin, path) < 0) {
-		url = NULL;
+	if (text_print(&url, "%s%s", d->url.origin, path) < 0)
 		r = -ENOMEM;
-	}
+
 	if (r == 0)
 		r = make_request(d, h, url, buf_str(&token), q, ret_answer);
 	if (token.data)

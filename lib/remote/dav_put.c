@@ -21,6 +21,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 #define STALE_AFTER_S	3600
 #define FOLDERS_MAX	4096 /* that are remembered */
@@ -204,11 +205,10 @@ static int move_once(struct dav *d, struct http *h, const char *from, const char
 	bool raw = atomic_load(&d->raw_destination);
 	int r;
 
-	if (asprintf(&destination, "%s%s/%s", d->url.origin,
-		     raw ? d->url.path_decoded : d->url.path, to) < 0) {
-		destination = NULL;
+	if (text_print(&destination, "%s%s/%s", d->url.origin,
+		       raw ? d->url.path_decoded : d->url.path, to) < 0)
 		return -ENOMEM;
-	}
+
 	r = http_headers_add(&headers, "Destination", destination);
 	if (r == 0)
 		r = http_headers_add(&headers, "Overwrite", replace ? "T" : "F");

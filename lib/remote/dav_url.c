@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "lib/util/io.h"
+#include "lib/util/text.h"
 
 #define SECRET_MAX 16384 /* bytes of a file with a token or a password */
 /* RFC 3986: what may stand in a host, and in a path as it goes on the wire. */
@@ -81,10 +82,9 @@ static int set_authority(struct dav_url *u, const char *scheme, const char *host
 	if (len == 0 || strspn(host, HOST_CHARS) < len || host[0] == ':')
 		return -EINVAL;
 	u->authority = strndup(host, len);
-	if (!u->authority || asprintf(&u->origin, "%s://%s", scheme, u->authority) < 0) {
-		u->origin = NULL;
+	if (!u->authority || text_print(&u->origin, "%s://%s", scheme, u->authority) < 0)
 		return -ENOMEM;
-	}
+
 	return 0;
 }
 
@@ -106,10 +106,9 @@ static int set_userinfo(struct dav_url *u, const char *text, size_t len)
 	/* Basic authentication has no way to write a colon in a user's name. */
 	if (r == 0 && (!*user || strchr(user, ':')))
 		r = -EINVAL;
-	if (r == 0 && asprintf(&u->userpwd, "%s:%s", user, password) < 0) {
-		u->userpwd = NULL;
+	if (r == 0 && text_print(&u->userpwd, "%s:%s", user, password) < 0)
 		r = -ENOMEM;
-	}
+
 	explicit_bzero(raw, len);
 	wipe_free(user);
 	wipe_free(password);
@@ -231,10 +230,9 @@ static int find_password(struct dav_url *u)
 		r = read_secret(file, false, &text);
 	if (r < 0)
 		return r;
-	if (asprintf(&u->userpwd, "%s:%s", user, password ? password : buf_str(&text)) < 0) {
-		u->userpwd = NULL;
+	if (text_print(&u->userpwd, "%s:%s", user, password ? password : buf_str(&text)) < 0)
 		r = -ENOMEM;
-	}
+
 	if (text.data)
 		explicit_bzero(text.data, text.cap);
 	return r;
@@ -248,10 +246,9 @@ static int find_own(const char *folder, const char *prefix, char **ret_path)
 
 	if (!folder || *ret_path)
 		return 0;
-	if (asprintf(&path, "%s/%s%u", folder, prefix, geteuid()) < 0) {
-		path = NULL;
+	if (text_print(&path, "%s/%s%u", folder, prefix, geteuid()) < 0)
 		return -ENOMEM;
-	}
+
 	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 	    !(st.st_mode & 077))
 		*ret_path = steal_ptr(path);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 #define FOLDERS_MAX 1000000 /* of one listing: a server must not make it endless */
 
@@ -100,7 +101,7 @@ int dav_members(struct dav *d, const char *folder, dav_member_fn *fn, void *arg)
 	cleanup_free char *path = dav_path(d, folder);
 	cleanup_free char *decoded = NULL;
 
-	if (!m || !path || asprintf(&decoded, "%s/%s", d->url.path_decoded, folder) < 0)
+	if (!m || !path || text_print(&decoded, "%s/%s", d->url.path_decoded, folder) < 0)
 		return -ENOMEM;
 	m->place = (struct dav_place){.authority = d->url.authority, .path = decoded};
 	m->fn = fn;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 
 #define WORDS_MAX 128
 
@@ -90,7 +91,7 @@ int exec_words_find(char **words)
 		cleanup_free char *full = NULL;
 
 		/* An empty or relative one would mean wherever we stand. */
-		if (*p == '/' && asprintf(&full, "%.*s/%s", (int)len, p, words[0]) < 0)
+		if (*p == '/' && text_print(&full, "%.*s/%s", (int)len, p, words[0]) < 0)
 			return -ENOMEM;
 		if (full && access(full, X_OK) == 0) {
 			free(words[0]);

@@ -9,6 +9,7 @@
 #include "lib/remote/aws_files.h"
 #include "lib/remote/http.h"
 #include "lib/util/clock.h"
+#include "lib/util/text.h"
 
 #define METADATA_HOST	"metadata.google.internal"
 #define TOKEN_PATH	"/computeMetadata/v1/instance/service-accounts/default/token"
@@ -80,7 +81,7 @@ static int ask_instance(struct gs_source *s, struct credentials *ret_credentials
 
 	if (r < 0)
 		return r;
-	if (asprintf(&url, "http://%s" TOKEN_PATH, host ? host : METADATA_HOST) < 0)
+	if (text_print(&url, "http://%s" TOKEN_PATH, host ? host : METADATA_HOST) < 0)
 		return -ENOMEM;
 	q.url = url;
 	r = http_do(s->near, &q, &answer);

@@ -8,6 +8,7 @@
 #include "lib/remote/s3_xml.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/text.h"
 
 #define CONFLICTS_MAX	 6
 #define CONFLICT_WAIT_NS (20 * NS_PER_MS)
@@ -310,8 +311,8 @@ static int find_place(struct s3 *s, const struct remote_url *url)
 
 static int make_sigv4(struct s3 *s)
 {
-	int r = s->place.is_gs ? asprintf(&s->sigv4, "goog:goog:%s:storage", s->place.region)
-			       : asprintf(&s->sigv4, "aws:amz:%s:s3", s->place.region);
+	int r = s->place.is_gs ? text_print(&s->sigv4, "goog:goog:%s:storage", s->place.region)
+			       : text_print(&s->sigv4, "aws:amz:%s:s3", s->place.region);
 
 	return r < 0 ? -ENOMEM : 0;
 }

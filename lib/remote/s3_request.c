@@ -13,6 +13,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 #define MD5_SIZE   16
 #define MD5_BASE64 25 /* with its NUL */
@@ -102,7 +103,7 @@ static int send_one(struct s3 *s, const struct s3_request *q, const struct diges
 
 	if (r < 0)
 		return remote_set_reason(&s->base, r, "the credentials hold a control character");
-	if (c->key && asprintf(&userpwd, "%s:%s", c->key, c->secret) < 0)
+	if (c->key && text_print(&userpwd, "%s:%s", c->key, c->secret) < 0)
 		return -ENOMEM;
 	h.userpwd = userpwd;
 	r = http_do(s->http, &h, ret_answer);

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 
 #define BUCKET_CHARS                                                                               \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZ"                                                               \
@@ -132,7 +133,7 @@ static int set_bucket(const char *rest, struct s3_place *place)
 		return remote_open_reason(
 			-EINVAL, "the prefix is too long, or has a part that is empty, . or "
 				 "..; use another");
-	return asprintf(&place->prefix, "%s%s", prefix, len ? "/" : "") < 0 ? -ENOMEM : 0;
+	return text_print(&place->prefix, "%s%s", prefix, len ? "/" : "") < 0 ? -ENOMEM : 0;
 }
 
 /* ---- what the URL leaves to the environment and the files */
@@ -157,7 +158,7 @@ static const char *configured_endpoint(const char *profile, const struct aws_fil
 			     aws_files_get(files, profile, "ignore_configured_endpoint_urls"))))
 		return NULL;
 	endpoint = first_of(endpoint, env_value("AWS_ENDPOINT_URL"));
-	if (!endpoint && services && asprintf(&section, "services %s", services) > 0)
+	if (!endpoint && services && text_print(&section, "services %s", services) > 0)
 		endpoint = aws_files_get(files, section, "s3.endpoint_url");
 	return first_of(endpoint, aws_files_get(files, profile, "endpoint_url"));
 }
@@ -220,9 +221,9 @@ static int set_base(const struct parsing *p, const struct aws_files *files, stru
 		given = first_of(env_value("GCS_ENDPOINT_URL"), "https://storage.googleapis.com");
 	else if (!given)
 		given = configured_endpoint(place->profile, files);
-	r = given ? asprintf(&endpoint, "%s", given)
-		  : asprintf(&endpoint, "https://s3.%s.amazonaws.com%s", place->region,
-			     strncmp(place->region, "cn-", 3) == 0 ? ".cn" : "");
+	r = given ? text_print(&endpoint, "%s", given)
+		  : text_print(&endpoint, "https://s3.%s.amazonaws.com%s", place->region,
+			       strncmp(place->region, "cn-", 3) == 0 ? ".cn" : "");
 	if (r < 0)
 		return -ENOMEM;
 	if (!endpoint_valid(endpoint))
@@ -235,9 +236,9 @@ static int set_base(const struct parsing *p, const struct aws_files *files, stru
 	if (in_path < 0)
 		return in_path;
 	scheme = (size_t)(strstr(endpoint, "//") + 2 - endpoint);
-	r = in_path ? asprintf(&place->base, "%s/%s", endpoint, place->bucket)
-		    : asprintf(&place->base, "%.*s%s.%s", (int)scheme, endpoint, place->bucket,
-			       endpoint + scheme);
+	r = in_path ? text_print(&place->base, "%s/%s", endpoint, place->bucket)
+		    : text_print(&place->base, "%.*s%s.%s", (int)scheme, endpoint, place->bucket,
+				 endpoint + scheme);
 	return r < 0 ? -ENOMEM : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 
 #define DEFAULT_CONNECT_NS (10 * NS_PER_S)
 #define DEFAULT_STALL_NS   (30 * NS_PER_S)
@@ -129,8 +130,8 @@ static int take_root(const char *path, struct parts *p)
 	len = strlen(from);
 	while (len > 1 && from[len - 1] == '/')
 		len--;
-	if (has_control(from) || asprintf(&p->root, "%.*s%s", (int)len, from,
-					  len && from[len - 1] != '/' ? "/" : "") < 0)
+	if (has_control(from) || text_print(&p->root, "%.*s%s", (int)len, from,
+					    len && from[len - 1] != '/' ? "/" : "") < 0)
 		return has_control(from) ? -EINVAL : -ENOMEM;
 	return 0;
 }
@@ -170,10 +171,9 @@ static void add(struct words *w, const char *fmt, ...)
 		return;
 	}
 	va_start(ap, fmt);
-	if (vasprintf(&w->argv[w->count], fmt, ap) < 0) {
-		w->argv[w->count] = NULL;
+	if (text_vprint(&w->argv[w->count], fmt, ap) < 0)
 		w->failed = true;
-	} else {
+	else {
 		w->count++;
 	}
 	va_end(ap);
@@ -295,10 +295,9 @@ static int fill(struct sftp *s, struct parts *p, const struct remote_limits *lim
 	};
 	if (p->port)
 		snprintf(port, sizeof(port), "-p %u ", p->port);
-	if (asprintf(&s->host, "%s%s", port, p->host) < 0) {
-		s->host = NULL;
+	if (text_print(&s->host, "%s%s", port, p->host) < 0)
 		return -ENOMEM;
-	}
+
 	s->known_hosts = strdup(p->known_hosts ? p->known_hosts : KNOWN_HOSTS);
 	s->root = steal_ptr(p->root);
 	return s->known_hosts ? make_command(s, p) : -ENOMEM;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first contact with the remote: is a volume there, or room for a new one? */
+#include "lib/util/text.h"
 #include "lib/volume/opening.h"
 
 #include <errno.h>
@@ -28,8 +29,7 @@ int opening_fail(struct opening_message *m, int error, const char *fmt, ...)
 	if (m->text)
 		return error;
 	va_start(ap, fmt);
-	if (vasprintf(&m->text, fmt, ap) < 0)
-		m->text = NULL;
+	text_vprint(&m->text, fmt, ap);
 	va_end(ap);
 	return error;
 }
@@ -205,7 +205,7 @@ static int local_uuid(struct volume *vol, struct opening_message *m)
 	error = cache_root(&vol->options, &root, m);
 	if (error)
 		return error;
-	if (asprintf(&path, "%s/local", buf_str(&root)) < 0)
+	if (text_print(&path, "%s/local", buf_str(&root)) < 0)
 		return -ENOMEM;
 	error = io_read_file(AT_FDCWD, path, LOCAL_MAX, &text);
 	if (error == -ENOENT && !vol->options.read_only) {

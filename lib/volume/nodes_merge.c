@@ -9,6 +9,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 #include "lib/volume/nodes_merge_entry.h"
 
 struct merge {
@@ -216,8 +217,8 @@ static int note_conflict(struct merge *m, const char *name, const char *node, co
 
 	if (m->conflicts++ >= NODES_CONFLICTS_MAX)
 		return 0;
-	len = asprintf(&text, "%s%s: of several nodes; that of %s is %s", buf_str(&m->path), name,
-		       node, as);
+	len = text_print(&text, "%s%s: of several nodes; that of %s is %s", buf_str(&m->path), name,
+			 node, as);
 	if (len < 0)
 		return -ENOMEM;
 	out->conflicts[out->conflict_count++] = text;
@@ -438,8 +439,8 @@ static int tell_rest(struct merge *m)
 
 	if (m->conflicts <= NODES_CONFLICTS_MAX)
 		return 0;
-	if (asprintf(&out->conflicts[out->conflict_count], "and %zu more",
-		     m->conflicts - NODES_CONFLICTS_MAX) < 0)
+	if (text_print(&out->conflicts[out->conflict_count], "and %zu more",
+		       m->conflicts - NODES_CONFLICTS_MAX) < 0)
 		return -ENOMEM;
 	out->conflict_count++;
 	return 0;

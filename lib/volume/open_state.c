@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening the local state, which may be damaged. */
+#include "lib/util/text.h"
 #include "lib/volume/opening.h"
 
 #include <errno.h>
@@ -216,10 +217,9 @@ int open_state(struct volume *vol, struct opening_message *m)
 
 	if (error)
 		return error;
-	if (asprintf(&db, "%s/state.db", buf_str(&path)) < 0) {
-		db = NULL;
+	if (text_print(&db, "%s/state.db", buf_str(&path)) < 0)
 		return -ENOMEM;
-	}
+
 	vol->cache_path = strdup(buf_str(&path));
 	error = vol->cache_path ? open_or_rebuild(vol, db, m) : -ENOMEM;
 	if (!error)

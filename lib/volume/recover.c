@@ -320,6 +320,15 @@ static int remove_unlinked_locked(struct volume *vol)
 
 /* ---- what an earlier mount knew ---- */
 
+static int find_unfrozen(void *arg, const struct state_epoch *e)
+{
+	uint64_t *unfrozen = arg;
+
+	if (!*unfrozen && e->state == EPOCH_SEALED && !e->record)
+		*unfrozen = e->number;
+	return 0;
+}
+
 /* The number of the epoch that was open when something was torn. It says so until that is sealed. */
 #define META_INCOMPLETE "incomplete"
 
@@ -358,6 +367,8 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 		error = scan_objects(vol, r);
 	if (!error)
 		error = boot_changed_locked(vol, &r->rebooted);
+	if (!error)
+		error = state_epoch_each(vol->state, find_unfrozen, &r->unfrozen);
 	if (error)
 		return error;
 	survivors_revive_locked(vol, r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repairing a remote: what the local cache has. */
+#include "lib/util/text.h"
 #include "lib/volume/repair_internal.h"
 
 #include <errno.h>
@@ -78,10 +79,9 @@ static int open_copy(struct repair_source *s, const char *path)
 		error = copy_file(s, "state.db-wal", dirfd);
 	if (error && error != -ENOENT)
 		return error;
-	if (asprintf(&db, "%s/" COPY_NAME "/state.db", path) < 0) {
-		db = NULL;
+	if (text_print(&db, "%s/" COPY_NAME "/state.db", path) < 0)
 		return -ENOMEM;
-	}
+
 	return faccessat(dirfd, "state.db", R_OK, 0) < 0 ? -errno
 							 : state_open(dirfd, db, &s->state);
 }
@@ -240,11 +240,10 @@ int repair_source_info(const struct volume_options *options, const char *uuid, s
 		cleanup_free char *path = NULL;
 		struct volume_info info;
 
-		if (asprintf(&path, "%s/%s%s/%s", buf_str(&root), uuid, places[i], KEY_VOLUME) <
-		    0) {
-			path = NULL;
+		if (text_print(&path, "%s/%s%s/%s", buf_str(&root), uuid, places[i], KEY_VOLUME) <
+		    0)
 			return -ENOMEM;
-		}
+
 		buf_reset(out);
 		error = io_read_file(AT_FDCWD, path, VOLUME_INFO_ENCODED_MAX, out);
 		if (!error)

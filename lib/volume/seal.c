@@ -12,6 +12,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/record_fill.h"
@@ -35,7 +36,7 @@ void pending_add_reason(struct pending *p, const char *reason)
 	if (!p->reason)
 		p->reason = strdup(reason);
 	else if (!strstr(p->reason, reason) && strlen(p->reason) < RECORD_TEXT_MAX / 2 &&
-		 asprintf(&joined, "%s; %s", p->reason, reason) >= 0) {
+		 text_print(&joined, "%s; %s", p->reason, reason) >= 0) {
 		free(p->reason);
 		p->reason = joined;
 	}

@@ -13,6 +13,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/ahead.h"
 #include "lib/volume/holder.h"
@@ -72,7 +73,7 @@ static void set_error(struct uploader *up, uint64_t number, int error)
 		up->error = strdup(buf_str(&why));
 	} else if (error == -EEXIST) {
 		up->conflict = true;
-		if (asprintf(
+		if (text_print(
 			    &up->error,
 			    "%s %" PRIu64
 			    ": another writer has taken this number in the remote; what is sealed stays "

@@ -13,6 +13,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
@@ -442,9 +443,8 @@ static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *
 	record->bytes_new += u->inline_new;
 	if (u->lost) {
 		free(record->reason);
-		if (asprintf(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
-			     u->lost, u->first_lost ? u->first_lost : "?") < 0)
-			record->reason = NULL;
+		text_print(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
+			   u->lost, u->first_lost ? u->first_lost : "?");
 		record->complete = RECORD_INCOMPLETE;
 		record->files -= u->lost < record->files ? u->lost : record->files;
 	}

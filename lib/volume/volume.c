@@ -11,6 +11,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/adopt.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
@@ -190,9 +191,9 @@ static int open_as(const struct volume_options *options, bool imports, bool agai
 			return open_as(options, imports, true, ret_volume, ret_message);
 		}
 		*ret_message = message.text ? message.text : NULL;
-		if (!message.text &&
-		    asprintf(ret_message, "opening %s: %s", options->remote, strerror(-error)) < 0)
-			*ret_message = NULL;
+		if (!message.text)
+			text_print(ret_message, "opening %s: %s", options->remote,
+				   strerror(-error));
 		return error;
 	}
 	*ret_volume = vol;

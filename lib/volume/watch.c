@@ -11,6 +11,7 @@
 
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/text.h"
 #include "lib/volume/watch_internal.h"
 
 #define POLL_NS	 NS_PER_S
@@ -163,10 +164,9 @@ int watch_open(const struct watch_options *options, struct watch **ret_watch, ch
 		*ret_watch = w;
 		return 0;
 	}
-	if (asprintf(ret_message, "%s: %s%s%s", options->directory,
-		     w->seen.trouble ? w->seen.trouble : "", w->seen.trouble ? ": " : "",
-		     strerror(-error)) < 0)
-		*ret_message = NULL;
+	text_print(ret_message, "%s: %s%s%s", options->directory,
+		   w->seen.trouble ? w->seen.trouble : "", w->seen.trouble ? ": " : "",
+		   strerror(-error));
 	watch_close(w);
 	return error;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watching an ordinary directory: from inotify's events to what happened. */
+#include "lib/util/text.h"
 #include "lib/volume/watch_internal.h"
 
 #include <dirent.h>
@@ -107,10 +108,9 @@ static int dirs_moved(struct watch *w, const char *from, const char *to)
 			forget_dir(w, d);
 			continue;
 		}
-		if (asprintf(&path, "%s%s", to, d->path + strlen(from)) < 0) {
-			path = NULL;
+		if (text_print(&path, "%s%s", to, d->path + strlen(from)) < 0)
 			return -ENOMEM;
-		}
+
 		error = set_path(d, path);
 		if (error)
 			return error;
@@ -122,7 +122,7 @@ static char *join(const char *directory, const char *name)
 {
 	char *path;
 
-	if (asprintf(&path, "%s%s%s", directory, *directory ? "/" : "", name) < 0)
+	if (text_print(&path, "%s%s%s", directory, *directory ? "/" : "", name) < 0)
 		return NULL;
 	return path;
 }
@@ -160,10 +160,9 @@ static int watch_below(struct watch *w, const char *path, bool fresh, int64_t no
 	const struct dirent *e;
 	int wd, fd, error;
 
-	if (asprintf(&place, "/proc/self/fd/%d/%s", w->root_fd, path) < 0) {
-		place = NULL;
+	if (text_print(&place, "/proc/self/fd/%d/%s", w->root_fd, path) < 0)
 		return -ENOMEM;
-	}
+
 	wd = inotify_add_watch(w->inotify_fd, place, MASK);
 	if (wd < 0)
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;

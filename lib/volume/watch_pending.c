@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 
 #define FIRST_BUCKETS 256
 
@@ -312,10 +313,8 @@ static int rename_known(struct watch_pending *p, const char *from, const char *t
 		struct watch_file *n = NULL;
 
 		moved = f->next;
-		if (asprintf(&path, "%s%s", to, f->path + strlen(from)) >= 0)
+		if (text_print(&path, "%s%s", to, f->path + strlen(from)) >= 0)
 			n = add(p, path);
-		else
-			path = NULL;
 		if (n) {
 			n->made = f->made;
 			n->closed = f->closed;

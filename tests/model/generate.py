@@ -14,10 +14,11 @@ UNUSUAL = ["x" * 255, "with space", "caf\u00e9"]
 SIZES = [0, 1, 10, 100, 4095, 4096, 4097, 20000, 70000]
 OPENS = ["r", "w", "+", "wct", "wct", "wct", "wct", "+ct", "wc", "+c", "wac", "wa", "+a", "wx", "+x", "wt", "+t"]
 XATTRS = ["user.one", "user.two"]
+LIKING = 8
 
 
 class Generator:
-    def __init__(self, seed, crashes, outages):
+    def __init__(self, seed, crashes, outages, likes):
         self.random = random.Random("epochfs %s" % seed)
         self.count = 0  # makes each piece of data another
         self.epochs = 1
@@ -32,7 +33,7 @@ class Generator:
             kinds += [(6, self.crash), (self.random.choice([0, 3]), self.remount), (self.random.choice([0, 2]), self.machine)]
         if outages:
             kinds.append((4, self.weather))
-        self.kinds = kinds
+        self.kinds = [(weight * LIKING if make.__name__ in likes else weight, make) for weight, make in kinds]
         self.paths = self.random.sample(NAMES[:5], self.random.randint(1, 5))
         if self.random.random() < 0.1:
             self.paths.append(self.random.choice(UNUSUAL))
@@ -224,5 +225,6 @@ def expand(ops):
     return simple
 
 
-def generate(seed, crashes=False, outages=False):
-    return Generator(seed, crashes, outages).history()
+def generate(seed, crashes=False, outages=False, likes=()):
+    """`likes`: names of methods of Generator that are to come more often."""
+    return Generator(seed, crashes, outages, likes).history()

@@ -46,6 +46,7 @@ class Runner:
         self.say = say
         self.session = None
         self.shrinking = SHRINKING
+        self.likes = ()
         self.mounts = 0
         self.operations = 0
         self.slowest = 0
@@ -92,7 +93,7 @@ class Runner:
     def history(self, seed, number, crashes="some"):
         """Runs one; True where it was right."""
         alone = has_crashes(number, crashes) and not self.options.get("restarts")
-        ops = generate("%s/%d" % (seed, number), alone, alone)
+        ops = generate("%s/%d" % (seed, number), alone, alone, self.likes)
         more = {"cache_size": CACHES[number // ON_A_MOUNT % len(CACHES)]}
         text = self.attempt(ops, alone, **more)
         if not text:
@@ -127,6 +128,7 @@ def run_some(args, job, passthrough):
     with tempfile.TemporaryDirectory(prefix="epochfs-model-", ignore_cleanup_errors=True) as base:
         runner = Runner(base, {"passthrough": passthrough, "restarts": args.restarts}, lambda text: print(text, flush=True))
         runner.shrinking = args.shrink
+        runner.likes = args.like.split(",")
         for number in range(args.first + job, args.first + args.histories, args.jobs):
             if args.seconds and time.monotonic() > args.end:
                 break
@@ -176,6 +178,7 @@ def parse():
     parser.add_argument("--passthrough", choices=["on", "off", "both"], default="both")
     parser.add_argument("--restarts", type=float, default=0, metavar="SHARE",
                         help="a supervised mount, whose worker dies before so many of the steps (0.1: a tenth)")
+    parser.add_argument("--like", default="", metavar="NAME,...", help="what is to come more often: rollback, seal, wait, crash, ...")
     parser.add_argument("--replay", metavar="FILE", help="the script that an earlier run printed")
     parser.add_argument("--times", type=int, default=1, help="replay it so often")
     parser.add_argument("--verbose", action="store_true", help="of a replay: print what each operation gave")

@@ -82,6 +82,30 @@ def test_killed_while_it_recovers(volume, monkeypatch, point):
     wait_until(lambda: len(mnt.torn()) == 1, "the torn bytes")
 
 
+def test_killed_between_a_seal_and_the_copy_of_an_open_log(volume, monkeypatch):
+    """The epoch begins once more, and is as complete as without the kill."""
+    mnt = volume.mount(settle="1h")
+    (mnt.path / "model").write_bytes(content("model", 1))
+    mnt.seal()
+    mnt.unmount()
+    monkeypatch.setenv("EPOCHFS_FAULT", "seal.begun")
+    mnt.mount(settle="1h")
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    log = python("import os,sys\nf=open(sys.argv[1],'w');f.write('line\\n');f.flush()\nprint('x',flush=True)\nsys.stdin.read()",
+                 mnt.path / "train.log", stderr=subprocess.DEVNULL)
+    log.stdout.readline()
+    with pytest.raises(OSError):
+        mnt.seal()
+    log.kill()
+    log.communicate()
+    take_away(mnt)
+    mnt.mount(settle="1h")
+    number = mnt.seal()
+    assert (mnt.epoch(number) / "train.log").read_text() == "line\n"
+    assert [e["complete"] for e in mnt.request("log")["epochs"]] == [True] * number
+    assert "bytes are gone" not in mnt.log.read_text()
+
+
 @pytest.mark.parametrize("point", ["store.index_put", "upload.index", "upload.record", "upload.versions"])
 def test_a_record_says_what_its_epoch_has_added_though_the_upload_was_cut_off(volume, monkeypatch, point):
     """As the same upload without an interruption says it."""

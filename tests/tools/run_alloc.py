@@ -8,6 +8,7 @@ A run may fail its assertions; it must not crash, leak, hang or make a sanitizer
     --calls 7-9       only these allocations
     --places          of all from one place (the functions on the stack), only the first
     --sample N        N allocations of each test, by --seed (fresh: another one each time; it is printed)
+    --jobs N          so many programs at once (2; many of them wait for something)
     --seconds S       ends when so much time is over; the programs come in the order of the seed
 """
 
@@ -24,7 +25,6 @@ import time
 import results
 from run_units import ROOT, kill_session
 
-JOBS = 2
 REPORTED = 99  # in alloc_run.c, too
 SHOWN = 400  # lines of a program that failed
 ROOMS = ("util", "format", "store", "remote", "volume")
@@ -90,6 +90,7 @@ def main():
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--seed", default="fresh")
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
 
@@ -98,7 +99,7 @@ def main():
     if args.sample:
         print("  --seed %d" % seed, flush=True)
     outcomes, all_runs = [], 0
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         jobs = [pool.submit(run, name, args, seed, ends) for name in programs_of(args, seed)]
         for job in concurrent.futures.as_completed(jobs):
             program, rows, text, good = job.result()

@@ -151,6 +151,7 @@ static int decode_rows(uint64_t table_offset, uint32_t stored, uint32_t plain, u
 	buf_put_u32(&b, count);
 	buf_put_u32(&b, crc32c(0, b.data, b.len));
 	buf_put(&b, "EFPT\1\0\0", 8);
+	unit_ok(buf_error(&b));
 	if (pack_footer_decode(b.data + b.len - PACK_FOOTER_LEN, table_offset + b.len, &f) < 0)
 		return -ENOENT;
 	return pack_table_decode(&f, b.data, &got);

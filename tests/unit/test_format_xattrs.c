@@ -118,12 +118,13 @@ START_TEST(too_long_names_values_and_lists_are_refused)
 	buf_put_bytes(&list, big, sizeof(big));
 	unit_error(xattrs_check(list.data, list.len), -EBADMSG);
 	buf_reset(&list);
-	for (char c = 'a'; list.len <= XATTRS_BYTES_MAX; c++) {
+	for (char c = 'a'; list.len <= XATTRS_BYTES_MAX && !buf_error(&list); c++) {
 		buf_put_u8(&list, 1);
 		buf_put_u8(&list, (uint8_t)c);
 		buf_put_u8(&list, 0);
 		buf_put_bytes(&list, big, XATTR_VALUE_BYTES_MAX);
 	}
+	unit_ok(buf_error(&list));
 	unit_error(xattrs_check(list.data, list.len), -EBADMSG);
 }
 END_TEST

@@ -261,7 +261,7 @@ START_TEST(damage_without_the_crc)
 {
 	cleanup_filter struct filter *f = NULL;
 	cleanup_buf struct buf out = {0};
-	uint8_t *data = content(BF16, 6, 5000), *back = malloc(5000);
+	cleanup_free uint8_t *data = content(BF16, 6, 5000), *back = malloc(5000);
 	struct chunk_header h;
 
 	unit_ok(filter_new(&f));
@@ -281,8 +281,6 @@ START_TEST(damage_without_the_crc)
 			   error == -EPROTONOSUPPORT ? error : -EBADMSG);
 		out.data[i] ^= 0x55;
 	}
-	free(data);
-	free(back);
 }
 END_TEST
 
@@ -387,8 +385,8 @@ START_TEST(forged_frames_stay_inside_their_bounds)
 	cleanup_filter struct filter *f = NULL;
 	cleanup_buf struct buf frame = {0};
 	cleanup_buf struct buf forged = {0};
-	uint8_t *data = content((enum content)_i, 8, LEN);
-	uint8_t *back = malloc(LEN + 2 * GUARD);
+	cleanup_free uint8_t *data = content((enum content)_i, 8, LEN);
+	cleanup_free uint8_t *back = malloc(LEN + 2 * GUARD);
 	uint64_t seed = 9 + (uint64_t)_i;
 	unsigned bad = 0;
 
@@ -405,8 +403,6 @@ START_TEST(forged_frames_stay_inside_their_bounds)
 		ck_assert(guarded(back, LEN));
 	}
 	ck_assert_uint_gt(bad, 1000);
-	free(data);
-	free(back);
 }
 END_TEST
 
