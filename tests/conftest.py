@@ -331,7 +331,6 @@ def mnt(volume):
 def pytest_addoption(parser):
     parser.addoption("--seed", default=os.environ.get("EPOCHFS_SEED", "fresh"),
                      help="of all that is chosen at random: a number, or \"fresh\" for another each time, which is printed")
-    parser.addoption("--model-seed", default="20261122", help="of the histories of test_model.py")
     parser.addoption("--model-histories", type=int, default=100, help="how many histories test_model.py makes at most, each way")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),

@@ -31,13 +31,15 @@ struct log_list {
 /* The epoch with the tags that name it. */
 static json_t *epoch_json(const struct epoch_info *e, json_t *tags)
 {
-	json_t *epoch = listing_epoch(e), *list = json_array(), *number;
+	cleanup_json json_t *list = json_array();
+	json_t *epoch = listing_epoch(e), *number;
 	const char *name;
+	int error = 0;
 
 	json_object_foreach(tags, name,
-			    number) if ((uint64_t)json_integer_value(number) == e->number)
+			    number) if ((uint64_t)json_integer_value(number) == e->number) error |=
 		json_array_append_new(list, json_string(name));
-	if (!epoch || json_object_set_new(epoch, "tags", list)) {
+	if (error || json_object_set(epoch, "tags", list)) {
 		json_decref(epoch);
 		return NULL;
 	}

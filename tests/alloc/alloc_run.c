@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "tests/alloc/alloc.h"
+#include "lib/util/io.h"
 #include "tests/unit/unit.h"
 
 /* run_units.py gives it to the sanitizers. */
@@ -88,19 +89,26 @@ static void become_run(int output, uint64_t fail_at)
 static int wait_for(pid_t pid)
 {
 	uint64_t limit = number_of("EPOCHFS_ALLOC_LIMIT", 60) * 200;
-	struct timespec pause = {.tv_nsec = 5000000};
+	struct timespec pause = {.tv_nsec = 5000000}, first = {.tv_nsec = 1000000};
 	bool hung = true;
 	int status = 0;
 
 	for (uint64_t i = 0; hung && i < limit; i++) {
 		if (i)
-			nanosleep(&pause, NULL);
+			nanosleep(i < 20 ? &first : &pause, NULL);
 		hung = waitpid(pid, &status, WNOHANG) == 0;
 	}
 	kill(-pid, SIGKILL);
 	if (hung)
 		waitpid(pid, &status, 0);
 	return hung ? -1 : status;
+}
+
+/* What the run left on the disk; a volume is 16 MiB. */
+static void clear_folder(void)
+{
+	if (io_remove_tree(AT_FDCWD, unit_root) || mkdir(unit_root, 0700))
+		fprintf(stderr, "%s: %s\n", unit_root, strerror(errno));
 }
 
 static void print_file(int fd)
@@ -150,6 +158,7 @@ static bool run(uint64_t fail_at, bool *ret_bad)
 	if (*ret_bad)
 		print_bad(fail_at, status, output);
 	close(output);
+	clear_folder();
 	return false;
 }
 

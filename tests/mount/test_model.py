@@ -2,7 +2,7 @@
 """Histories of operations, kills and crashes on the mount and in a model of the contract: tests/model.
 
 Each run takes other ones, for some seconds, and prints the seed; what fails is shrunk to a script. `make check-model`
-runs as many as one likes. --model-seed N and --model-seconds S choose here.
+runs as many as one likes. --seed N and --model-seconds S choose here.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ from run import Runner
 
 
 def test_histories(tmp_path, passthrough, pytestconfig):
-    seed, seconds = pytestconfig.getoption("model_seed"), pytestconfig.getoption("model_seconds")
+    seed, seconds = pytestconfig.getoption("seed"), pytestconfig.getoption("model_seconds")
     said = ["make check-model ARGS='--seed %s --passthrough %s'" % (seed, passthrough)]
     print(said[0])
     runner = Runner(tmp_path, {"passthrough": passthrough}, said.append)

@@ -62,8 +62,9 @@
 			ck_assert_mem_eq((a), (b), unit_len_);                                     \
 	} while (0)
 
-/* The directory that holds all of this program's temporary files; unit_run makes and removes it. */
-static char unit_root[PATH_MAX / 2];
+/* The directory that holds all of this program's temporary files; unit_run makes and removes it. One for all
+ * sources: tests/alloc looks there, too. */
+__attribute__((weak)) char unit_root[PATH_MAX / 2];
 
 /* A fresh, empty directory, absolute; removed when the program ends, whatever the test did. The
  * caller frees the string. */
