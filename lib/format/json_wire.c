@@ -15,11 +15,15 @@
 int json_wire_parse(const void *data, size_t len, size_t max, int format, json_t **ret_object)
 {
 	cleanup_json json_t *object = NULL;
+	json_error_t error = {0};
 	uint64_t found;
 
 	if (len > max)
 		return -EBADMSG;
-	object = json_loadb(data, len, JSON_REJECT_DUPLICATES, NULL);
+	object = json_loadb(data, len, JSON_REJECT_DUPLICATES, &error);
+	/* What is taken for damage may be mended away. */
+	if (!object && json_error_code(&error) == json_error_out_of_memory)
+		return -ENOMEM;
 	if (!json_is_object(object) ||
 	    json_wire_u64(json_object_get(object, "format"), &found) < 0 || found < 1)
 		return -EBADMSG;

@@ -17,7 +17,7 @@ static inline void cleanup_json_fn(json_t **j)
 #define cleanup_json CLEANUP(cleanup_json_fn)
 
 /* One JSON object of at most `max` bytes, no key twice, whose "format" is at most `format`: 0,
- * -EBADMSG, -EPROTONOSUPPORT. */
+ * -EBADMSG, -EPROTONOSUPPORT, -ENOMEM. */
 int json_wire_parse(const void *data, size_t len, size_t max, int format, json_t **ret_object);
 /* Appends the indented text and a newline: 0, -ENOMEM, or -EFBIG where that is above `max`. */
 int json_wire_print(const json_t *object, size_t max, struct buf *out);
