@@ -89,16 +89,16 @@ class Session:
         self.doing = {}
 
     def killed_writer(self, path):
-        """False where it ended by itself: its write was refused, and Python closes the file at its end."""
-        writer = python("import os,sys\nf=open(sys.argv[1],'wb');f.write(b'torn');f.flush()\nprint('x',flush=True)\nsys.stdin.read()",
+        # Python would close the file at its end, where the write is refused.
+        writer = python("import os,sys\nf=open(sys.argv[1],'wb')\ntry:\n f.write(b'torn');f.flush()\nexcept OSError:\n os.kill(os.getpid(),9)\n"
+                        "print('x',flush=True)\nsys.stdin.read()",
                         self.mnt.path / path, stderr=subprocess.DEVNULL)
-        wrote = writer.stdout.readline()
+        writer.stdout.readline()
         writer.kill()
         writer.wait()
         writer.stdin.close()
         writer.stdout.close()
         os.listdir(self.mnt.path)
-        return bool(wrote)
 
     def mapping(self, path, version):
         """A shared mapping that is written after the close. (Python's own keeps a descriptor of its own.)"""

@@ -68,12 +68,6 @@ class Refused(Script):
         super().edit(path, version)
         del self.maybe[path]
 
-    def killed_writer(self, path):
-        if not super().killed_writer(path):
-            # Closed, where only the first write was refused.
-            self.maybe.setdefault(path, []).append(b"torn")
-            self.edited.add(os.path.basename(path))
-
     def rename_best(self):
         if "checkpoint-2/w" in self.promised:
             self.maybe["best/w"] = [self.promised["checkpoint-2/w"], None]
