@@ -676,7 +676,7 @@ START_TEST(the_mount_is_told)
 	volume_set_events(u.vol, &events);
 	unit_ok(epochs_rollback(u.vol, 1, &number));
 	ck_assert_uint_eq(told.entries, 3); /* and the name of the one with other content */
-	ck_assert_uint_ge(told.files, 2); /* the changed one, and the directory */
+	ck_assert_uint_ge(told.files, 2);   /* the changed one, and the directory */
 	events = (struct volume_events){0};
 	volume_set_events(u.vol, &events);
 }
