@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 #include "fs/files.h"
 #include "fs/life.h"
 #include "lib/util/cleanup.h"
@@ -117,14 +118,32 @@ static ssize_t read_init(const struct fs_mount *m, int fd, void *buf, size_t len
 #define request_came(m) ((void)(m))
 #endif
 
+/*
+ * Where a worker is killed while the kernel copies a request to memory that it would have to find first, it gives up, and who
+ * asked gets EIO: nothing is sent again (fuse_dev_do_read). So the thread's buffer is there before it reads.
+ */
+static void populate(void *buf, size_t len)
+{
+	static _Thread_local void *populated;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)buf & ~(page - 1);
+
+	if (populated == buf)
+		return;
+	populated = buf;
+	madvise((void *)from, (uintptr_t)buf + len - from, MADV_POPULATE_WRITE);
+}
+
 static ssize_t hook_read(int fd, void *buf, size_t len, void *arg)
 {
 	struct fs_mount *m = arg;
 	struct passthrough *p = m->passthrough;
-	ssize_t n = p->shaken ? read(fd, buf, len) : read_init(m, fd, buf, len);
 	struct fuse_in_header head;
 	struct fuse_init_in init = {0};
+	ssize_t n;
 
+	if (m->life)
+		populate(buf, len);
+	n = p->shaken ? read(fd, buf, len) : read_init(m, fd, buf, len);
 	request_came(m);
 	if (p->shaken || n < (ssize_t)sizeof(head))
 		return n;
