@@ -90,7 +90,6 @@ int dav_do_at(struct dav *d, struct http *h, const char *path, struct http_reque
 		return r;
 	if (text_print(&url, "%s%s", d->url.origin, path) < 0)
 		r = -ENOMEM;
-
 	if (r == 0)
 		r = make_request(d, h, url, buf_str(&token), q, ret_answer);
 	if (token.data)

@@ -208,7 +208,6 @@ static int move_once(struct dav *d, struct http *h, const char *from, const char
 	if (text_print(&destination, "%s%s/%s", d->url.origin,
 		       raw ? d->url.path_decoded : d->url.path, to) < 0)
 		return -ENOMEM;
-
 	r = http_headers_add(&headers, "Destination", destination);
 	if (r == 0)
 		r = http_headers_add(&headers, "Overwrite", replace ? "T" : "F");

@@ -84,7 +84,6 @@ static int set_authority(struct dav_url *u, const char *scheme, const char *host
 	u->authority = strndup(host, len);
 	if (!u->authority || text_print(&u->origin, "%s://%s", scheme, u->authority) < 0)
 		return -ENOMEM;
-
 	return 0;
 }
 
@@ -108,7 +107,6 @@ static int set_userinfo(struct dav_url *u, const char *text, size_t len)
 		r = -EINVAL;
 	if (r == 0 && text_print(&u->userpwd, "%s:%s", user, password) < 0)
 		r = -ENOMEM;
-
 	explicit_bzero(raw, len);
 	wipe_free(user);
 	wipe_free(password);
@@ -232,7 +230,6 @@ static int find_password(struct dav_url *u)
 		return r;
 	if (text_print(&u->userpwd, "%s:%s", user, password ? password : buf_str(&text)) < 0)
 		r = -ENOMEM;
-
 	if (text.data)
 		explicit_bzero(text.data, text.cap);
 	return r;
@@ -248,7 +245,6 @@ static int find_own(const char *folder, const char *prefix, char **ret_path)
 		return 0;
 	if (text_print(&path, "%s/%s%u", folder, prefix, geteuid()) < 0)
 		return -ENOMEM;
-
 	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 	    !(st.st_mode & 077))
 		*ret_path = steal_ptr(path);

@@ -173,9 +173,8 @@ static void add(struct words *w, const char *fmt, ...)
 	va_start(ap, fmt);
 	if (text_vprint(&w->argv[w->count], fmt, ap) < 0)
 		w->failed = true;
-	else {
+	else
 		w->count++;
-	}
 	va_end(ap);
 }
 
@@ -297,7 +296,6 @@ static int fill(struct sftp *s, struct parts *p, const struct remote_limits *lim
 		snprintf(port, sizeof(port), "-p %u ", p->port);
 	if (text_print(&s->host, "%s%s", port, p->host) < 0)
 		return -ENOMEM;
-
 	s->known_hosts = strdup(p->known_hosts ? p->known_hosts : KNOWN_HOSTS);
 	s->root = steal_ptr(p->root);
 	return s->known_hosts ? make_command(s, p) : -ENOMEM;

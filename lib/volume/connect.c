@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first contact with the remote: is a volume there, or room for a new one? */
-#include "lib/util/text.h"
 #include "lib/volume/opening.h"
 
 #include <errno.h>
@@ -11,6 +10,7 @@
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/text.h"
 #include "lib/volume/volume_key.h"
 
 /* A mount waits this long for a remote that does not answer; later readers for `patience`. */

@@ -36,9 +36,11 @@ static json_t *epoch_json(const struct epoch_info *e, json_t *tags)
 	const char *name;
 	int error = 0;
 
-	json_object_foreach(tags, name,
-			    number) if ((uint64_t)json_integer_value(number) == e->number) error |=
-		json_array_append_new(list, json_string(name));
+	json_object_foreach(tags, name, number)
+	{
+		if ((uint64_t)json_integer_value(number) == e->number)
+			error |= json_array_append_new(list, json_string(name));
+	}
 	if (error || json_object_set(epoch, "tags", list)) {
 		json_decref(epoch);
 		return NULL;

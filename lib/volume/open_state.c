@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening the local state, which may be damaged. */
-#include "lib/util/text.h"
 #include "lib/volume/opening.h"
 
 #include <errno.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/rebuild.h"
@@ -219,7 +219,6 @@ int open_state(struct volume *vol, struct opening_message *m)
 		return error;
 	if (text_print(&db, "%s/state.db", buf_str(&path)) < 0)
 		return -ENOMEM;
-
 	vol->cache_path = strdup(buf_str(&path));
 	error = vol->cache_path ? open_or_rebuild(vol, db, m) : -ENOMEM;
 	if (!error)

@@ -102,7 +102,7 @@ int check_closed_locked(struct volume *vol, struct recovery *r)
 		if (error)
 			return error;
 		/* The copy of an open log, or what was replaced since: for an epoch that is none. */
-		if (r->unfrozen && v->died && v->born >= r->unfrozen)
+		if (r->unfinished && v->died && v->born >= r->unfinished)
 			continue;
 		first_name_locked(vol, v->ino, name, NULL);
 		why = v->torn ? NULL : what_is_wrong(vol, r, v, name);

@@ -320,12 +320,12 @@ static int remove_unlinked_locked(struct volume *vol)
 
 /* ---- what an earlier mount knew ---- */
 
-static int find_unfrozen(void *arg, const struct state_epoch *e)
+static int find_unfinished(void *arg, const struct state_epoch *e)
 {
-	uint64_t *unfrozen = arg;
+	uint64_t *unfinished = arg;
 
-	if (!*unfrozen && e->state == EPOCH_SEALED && !e->record)
-		*unfrozen = e->number;
+	if (!*unfinished && e->state == EPOCH_SEALED && !e->record)
+		*unfinished = e->number;
 	return 0;
 }
 
@@ -368,7 +368,7 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 	if (!error)
 		error = boot_changed_locked(vol, &r->rebooted);
 	if (!error)
-		error = state_epoch_each(vol->state, find_unfrozen, &r->unfrozen);
+		error = state_epoch_each(vol->state, find_unfinished, &r->unfinished);
 	if (error)
 		return error;
 	survivors_revive_locked(vol, r);

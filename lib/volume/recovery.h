@@ -26,11 +26,10 @@ struct recovery {
 	} objects; /* backing files that rows speak of */
 	struct torn_version *torn;
 	size_t torn_count;
-	uint64_t
-		unfrozen; /* the first epoch that began and was not frozen: it begins once more; 0: none */
-	bool rebooted; /* the machine started anew since the state was used */
-	bool settled;  /* epochs were found to be durable */
-	bool killed;   /* something that is no log was lost or torn */
+	uint64_t unfinished; /* the first epoch that began and was not frozen; 0: none */
+	bool rebooted;	     /* the machine started anew since the state was used */
+	bool settled;	     /* epochs were found to be durable */
+	bool killed;	     /* something that is no log was lost or torn */
 };
 void recovery_free(struct recovery *r);
 /* Of state_names_of, with the recovery as `arg`: 1 at a name of a log. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repairing a remote: what the local cache has. */
-#include "lib/util/text.h"
 #include "lib/volume/repair_internal.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/epochs.h"
 
 #define TREE_FILE_MAX 32
@@ -81,7 +81,6 @@ static int open_copy(struct repair_source *s, const char *path)
 		return error;
 	if (text_print(&db, "%s/" COPY_NAME "/state.db", path) < 0)
 		return -ENOMEM;
-
 	return faccessat(dirfd, "state.db", R_OK, 0) < 0 ? -errno
 							 : state_open(dirfd, db, &s->state);
 }
@@ -243,7 +242,6 @@ int repair_source_info(const struct volume_options *options, const char *uuid, s
 		if (text_print(&path, "%s/%s%s/%s", buf_str(&root), uuid, places[i], KEY_VOLUME) <
 		    0)
 			return -ENOMEM;
-
 		buf_reset(out);
 		error = io_read_file(AT_FDCWD, path, VOLUME_INFO_ENCODED_MAX, out);
 		if (!error)

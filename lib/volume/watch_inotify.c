@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watching an ordinary directory: from inotify's events to what happened. */
-#include "lib/util/text.h"
 #include "lib/volume/watch_internal.h"
 
 #include <dirent.h>
@@ -14,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/text.h"
 
 #define MASK                                                                                       \
 	(IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_DELETE_SELF | IN_MODIFY | IN_MOVED_FROM |     \
@@ -110,7 +110,6 @@ static int dirs_moved(struct watch *w, const char *from, const char *to)
 		}
 		if (text_print(&path, "%s%s", to, d->path + strlen(from)) < 0)
 			return -ENOMEM;
-
 		error = set_path(d, path);
 		if (error)
 			return error;
@@ -162,7 +161,6 @@ static int watch_below(struct watch *w, const char *path, bool fresh, int64_t no
 
 	if (text_print(&place, "/proc/self/fd/%d/%s", w->root_fd, path) < 0)
 		return -ENOMEM;
-
 	wd = inotify_add_watch(w->inotify_fd, place, MASK);
 	if (wd < 0)
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;

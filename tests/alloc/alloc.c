@@ -95,7 +95,6 @@ void *alloc_reallocarray(void *p, size_t count, size_t size);
 void *alloc_aligned_alloc(size_t align, size_t size);
 char *alloc_strdup(const char *s);
 char *alloc_strndup(const char *s, size_t max);
-int alloc_asprintf(char **ret_text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int alloc_vasprintf(char **ret_text, const char *fmt, va_list args)
 	__attribute__((format(printf, 2, 0)));
 DIR *alloc_opendir(const char *path);
@@ -153,17 +152,6 @@ int alloc_vasprintf(char **ret_text, const char *fmt, va_list args)
 	/* It is undefined then: whoever frees it is found. */
 	*ret_text = (char *)1;
 	return -1;
-}
-
-int alloc_asprintf(char **ret_text, const char *fmt, ...)
-{
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = alloc_vasprintf(ret_text, fmt, args);
-	va_end(args);
-	return n;
 }
 
 DIR *alloc_opendir(const char *path)
