@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <unwind.h>
 
 struct alloc_shared *alloc_shared;
 static pid_t counted;
@@ -27,60 +28,59 @@ void alloc_begin(void)
 
 /* ---- from where */
 
-/* The range of the thread's stack, looked up once. */
-static bool on_stack(const void *p)
+/* The program's own code: the test's and the library's. */
+extern const char __executable_start[], __etext[];
+
+struct walk {
+	uintptr_t frames[ALLOC_FRAMES];
+	int count;
+};
+
+/* What another library does inside it with memory is, from here, one call of it. */
+static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
 {
-	static _Thread_local char *from, *to;
+	struct walk *w = arg;
+	uintptr_t at = _Unwind_GetIP(context);
 
-	if (!to) {
-		pthread_attr_t attr;
-		size_t size = 0;
-		void *base = NULL;
-
-		if (pthread_getattr_np(pthread_self(), &attr) != 0)
-			return false;
-		pthread_attr_getstack(&attr, &base, &size);
-		pthread_attr_destroy(&attr);
-		from = base;
-		to = from + size;
-	}
-	return (const char *)p >= from && (const char *)p + 2 * sizeof(void *) <= to;
+	if (at >= (uintptr_t)__executable_start && at < (uintptr_t)__etext)
+		w->frames[w->count++] = at;
+	return w->count < ALLOC_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-/* By frame pointers, which this build has; libraries may not, and end the row. */
-__attribute__((no_sanitize_address)) static uint64_t look_up(void *stack[ALLOC_FRAMES])
+static uint64_t place_of_caller(unsigned depth)
 {
-	void **frame = __builtin_frame_address(0);
+	struct walk w = {.count = 0};
 	uint64_t hash = 0;
-	int n = 0;
 
-	for (; n < ALLOC_FRAMES - 1 && on_stack(frame) && frame[1]; n++) {
-		void **next = frame[0];
+	_Unwind_Backtrace(step, &w);
+	for (int i = 0; i < w.count && (unsigned)i < depth; i++)
+		hash = (hash ^ w.frames[i]) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ? hash : 1;
+}
 
-		stack[n] = frame[1];
-		hash = (hash ^ (uintptr_t)frame[1]) * UINT64_C(0x9e3779b97f4a7c15);
-		if (next <= frame || (uintptr_t)next % sizeof(void *))
-			break;
-		frame = next;
-	}
-	stack[n] = NULL;
-	return hash;
+static void note_stack(void *stack[ALLOC_FRAMES + 1])
+{
+	struct walk w = {.count = 0};
+
+	_Unwind_Backtrace(step, &w);
+	for (int i = 0; i < w.count; i++)
+		stack[i] = (void *)w.frames[i];
+	stack[w.count] = NULL;
 }
 
 bool alloc_fails(void)
 {
 	struct alloc_shared *s = alloc_shared;
-	void *stack[ALLOC_FRAMES];
 	uint64_t number;
 
 	if (!s || getpid() != counted || paused)
 		return false;
 	number = ++s->count;
-	if (s->note && number < ALLOC_PLACES)
-		s->places[number] = look_up(stack);
+	if (s->depth && number < ALLOC_NOTED)
+		s->places[number] = place_of_caller(s->depth);
 	if (number != s->fail_at)
 		return false;
-	look_up(s->stack);
+	note_stack(s->stack);
 	s->failed = true;
 	errno = ENOMEM;
 	return true;

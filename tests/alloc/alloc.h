@@ -13,17 +13,22 @@
  * and again (alloc_run.c), in a process of its own each time.
  */
 
-/* Shared by all these processes. */
-#define ALLOC_FRAMES 12
-#define ALLOC_PLACES (1u << 20)
+/*
+ * Shared by all processes of a program. A place is where an allocation comes from: a hash of the innermost functions
+ * on the stack, of those that are the program's own.
+ */
+#define ALLOC_FRAMES 32
+#define ALLOC_NOTED  (1u << 20) /* of a run; what comes later is not looked at by place */
+#define ALLOC_SEEN   (1u << 17) /* a power of 2 */
 struct alloc_shared {
 	char test[128];		       /* the function's name, once it has begun */
 	_Atomic uint64_t count;	       /* calls so far in this run */
 	uint64_t fail_at;	       /* which one fails; 0: none */
 	_Atomic bool failed;	       /* it came to that */
-	void *stack[ALLOC_FRAMES];     /* where; ended by NULL */
-	bool note;		       /* keep in `places` from where each call came */
-	uint64_t places[ALLOC_PLACES]; /* a hash of the stack */
+	void *stack[ALLOC_FRAMES + 1]; /* where; ended by NULL */
+	unsigned depth;		       /* keep in `places` from where each call came: so many functions; 0: do not */
+	uint64_t places[ALLOC_NOTED];
+	uint64_t seen[ALLOC_SEEN]; /* places that failed already, in this test or one before; a hash table, 0: free */
 };
 
 /* NULL: nothing is to fail. */

@@ -7,7 +7,7 @@
  *	EPOCHFS_ALLOC_TEST=NAME     only this test
  *	EPOCHFS_ALLOC_NOT=NAME,...  not these
  *	EPOCHFS_ALLOC_CALLS=7-9     only these of its allocations
- *	EPOCHFS_ALLOC_PLACES=1      from each place (the functions on the stack) only the first
+ *	EPOCHFS_ALLOC_PLACES=N      from each place (the N innermost functions on the stack) only the first of the program
  *	EPOCHFS_ALLOC_SAMPLE=N      N of them at random, by EPOCHFS_ALLOC_SEED
  *	EPOCHFS_ALLOC_LIMIT=S       a run that takes longer hangs (60)
  */
@@ -132,7 +132,8 @@ static void print_bad(uint64_t call, int status, int output)
 	else
 		fprintf(stderr, "\n== %s, allocation %llu: status %#x\n", alloc_shared->test,
 			(unsigned long long)call, status);
-	for (int i = 0; alloc_shared->failed && i < ALLOC_FRAMES && alloc_shared->stack[i]; i++) {
+	/* alloc.c comes first: note_stack, alloc_fails. */
+	for (int i = 2; alloc_shared->failed && i < ALLOC_FRAMES && alloc_shared->stack[i]; i++) {
 		__sanitizer_symbolize_pc((char *)alloc_shared->stack[i] - 1, "%f %S:%l", text,
 					 sizeof(text));
 		fprintf(stderr, "   failed in %s\n", text);
@@ -162,22 +163,26 @@ static bool run(uint64_t fail_at, bool *ret_bad)
 	return false;
 }
 
-/* Sets a bit for each call that comes first from its place. */
-static void only_places(uint8_t *chosen, uint64_t count)
+/* Whether nothing came from there before. */
+static bool is_new(uint64_t place)
 {
-	uint64_t *seen = calloc(count + 1, sizeof(*seen));
-	size_t n = 0;
+	uint64_t *seen = alloc_shared->seen, at = place >> 32;
 
-	for (uint64_t i = 1; seen && i <= count && i < ALLOC_PLACES; i++) {
-		uint64_t place = alloc_shared->places[i];
-
-		chosen[i] = 1;
-		for (size_t k = 0; k < n && chosen[i]; k++)
-			chosen[i] = seen[k] != place;
-		if (chosen[i])
-			seen[n++] = place;
+	for (uint64_t i = 0; i < ALLOC_SEEN; i++, at++) {
+		if (seen[at % ALLOC_SEEN] == place)
+			return false;
+		if (!seen[at % ALLOC_SEEN]) {
+			seen[at % ALLOC_SEEN] = place;
+			return true;
+		}
 	}
-	free(seen);
+	return true;
+}
+
+static void choose_places(uint8_t *chosen, uint64_t count)
+{
+	for (uint64_t i = 1; i <= count && i < ALLOC_NOTED; i++)
+		chosen[i] = is_new(alloc_shared->places[i]);
 }
 
 static void choose(uint8_t *chosen, uint64_t count)
@@ -203,7 +208,7 @@ static void choose(uint8_t *chosen, uint64_t count)
 			chosen[1 + (x >> 33) % count] = 1;
 		}
 	} else if (number_of("EPOCHFS_ALLOC_PLACES", 0)) {
-		only_places(chosen, count);
+		choose_places(chosen, count);
 	} else {
 		memset(chosen, 1, count + 1);
 	}
@@ -231,22 +236,29 @@ static bool is_wanted(const char *test)
 	return true;
 }
 
+/* Before check begins a process for each test. */
+__attribute__((constructor)) static void start(void)
+{
+	if (!getenv("EPOCHFS_ALLOC_REPORT"))
+		return;
+	alloc_shared = mmap(NULL, sizeof(*alloc_shared), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (alloc_shared == MAP_FAILED)
+		_exit(2);
+}
+
 void unit_each_run(void)
 {
 	uint64_t runs = 0, bad_runs = 0, count;
 	static uint8_t *chosen; /* each run has it, too, and does not leak it */
 	bool bad;
 
-	if (!getenv("EPOCHFS_ALLOC_REPORT"))
+	if (!alloc_shared)
 		return;
-	alloc_shared = mmap(NULL, sizeof(*alloc_shared), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (alloc_shared == MAP_FAILED)
-		_exit(2);
-	alloc_shared->note = true;
+	alloc_shared->depth = (unsigned)number_of("EPOCHFS_ALLOC_PLACES", 0);
 	if (run(0, &bad))
 		return;
-	alloc_shared->note = false;
+	alloc_shared->depth = 0;
 	count = alloc_shared->count;
 	if (bad)
 		bad_runs++;

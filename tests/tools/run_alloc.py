@@ -6,7 +6,8 @@
 
 A run may fail its assertions; it must not crash, leak, hang or make a sanitizer's report. NAME is a program, or PROGRAM:TEST.
     --calls 7-9       only these allocations
-    --places          of all from one place (the functions on the stack), only the first
+    --places          of all in a program from one place only the first
+    --depth N         a place is what the N innermost functions on the stack are (8)
     --sample N        N allocations of each test, by --seed (fresh: another one each time; it is printed)
     --jobs N          so many programs at once (2; many of them wait for something)
     --seconds S       ends when so much time is over; the programs come in the order of the seed
@@ -44,7 +45,7 @@ def environment(folder, report, args, seed):
     env["LSAN_OPTIONS"] = "exitcode=%d" % REPORTED
     env["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1:exitcode=%d" % REPORTED
     env["EPOCHFS_ALLOC_REPORT"] = str(report)
-    for name, value in (("CALLS", args.calls), ("SAMPLE", args.sample), ("PLACES", int(args.places)), ("SEED", seed)):
+    for name, value in (("CALLS", args.calls), ("SAMPLE", args.sample), ("PLACES", args.depth if args.places else 0), ("SEED", seed)):
         env["EPOCHFS_ALLOC_" + name] = str(value or "")
     return env
 
@@ -87,6 +88,7 @@ def main():
     parser.add_argument("--results", required=True)
     parser.add_argument("--calls", default="")
     parser.add_argument("--places", action="store_true")
+    parser.add_argument("--depth", type=int, default=8)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--seed", default="fresh")

@@ -154,7 +154,7 @@ static void put_begin(struct buf *b, uint64_t log)
 
 static void put_table(struct buf *b, size_t len)
 {
-	while (b->len < len - 8)
+	while (b->len < len - 8 && !buf_error(b))
 		buf_put_u8(b, (uint8_t)b->len);
 	buf_put_u64(b, 0xdb4775248b80fb57u);
 }
@@ -418,7 +418,7 @@ static int check_lmdb(struct buf *b)
 
 static void pad_to(struct buf *b, size_t len)
 {
-	while (b->len < len)
+	while (b->len < len && !buf_error(b))
 		buf_put_u8(b, 0);
 	ck_assert_uint_eq(b->len, len);
 }

@@ -195,7 +195,7 @@ static void make_hdf5(struct buf *b, unsigned version, uint8_t flags, uint64_t e
 	buf_put_u64(b, 0);
 	buf_put_u64(b, UINT64_MAX);
 	buf_put_u64(b, end);
-	while (b->len < size)
+	while (b->len < size && !buf_error(b))
 		buf_put_u8(b, 0);
 	unit_ok(buf_error(b));
 }
