@@ -41,9 +41,10 @@ static int remote_status(const struct target *t, json_t **ret_status)
 	}
 	json_array_foreach(epochs, i, epoch)
 	{
-		if (__builtin_add_overflow(bytes_stored,
-					   json_integer_value(json_object_get(epoch, "bytes_stored")),
-					   &bytes_stored))
+		if (__builtin_add_overflow(
+			    bytes_stored,
+			    json_integer_value(json_object_get(epoch, "bytes_stored")),
+			    &bytes_stored))
 			bytes_stored = INT64_MAX; /* records may say anything */
 		if (json_is_true(json_object_get(epoch, "complete"))) {
 			complete++;

@@ -26,9 +26,11 @@ struct alloc_shared {
 	uint64_t fail_at;	       /* which one fails; 0: none */
 	_Atomic bool failed;	       /* it came to that */
 	void *stack[ALLOC_FRAMES + 1]; /* where; ended by NULL */
-	unsigned depth;		       /* keep in `places` from where each call came: so many functions; 0: do not */
+	unsigned
+		depth; /* keep in `places` from where each call came: so many functions; 0: do not */
 	uint64_t places[ALLOC_NOTED];
-	uint64_t seen[ALLOC_SEEN]; /* places that failed already, in this test or one before; a hash table, 0: free */
+	uint64_t seen
+		[ALLOC_SEEN]; /* places that failed already, in this test or one before; a hash table, 0: free */
 };
 
 /* NULL: nothing is to fail. */

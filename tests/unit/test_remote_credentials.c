@@ -91,11 +91,32 @@ static void assert_key(struct credentials_cache *c, const char *key)
 	ck_assert_str_eq(got.key, key);
 }
 
+struct asker {
+	pthread_t thread;
+	struct credentials_cache *c;
+	char key[8];
+};
+
 static void *get_one(void *arg)
 {
+	struct asker *a = arg;
 	struct credentials cleanup_credentials got = {0};
 
-	return credentials_get(arg, &got) == 0 ? strdup(got.key) : NULL;
+	if (credentials_get(a->c, &got) == 0)
+		snprintf(a->key, sizeof(a->key), "%s", got.key);
+	return NULL;
+}
+
+static void ask(struct asker *a, struct credentials_cache *c)
+{
+	*a = (struct asker){.c = c};
+	ck_assert_int_eq(pthread_create(&a->thread, NULL, get_one, a), 0);
+}
+
+static void assert_answer(struct asker *a, const char *key)
+{
+	pthread_join(a->thread, NULL);
+	ck_assert_str_eq(a->key, key);
 }
 
 START_TEST(what_lives_for_ever_or_long_is_fetched_once)
@@ -115,22 +136,17 @@ END_TEST
 START_TEST(of_many_that_ask_first_one_fetches)
 {
 	struct credentials_cache *c;
-	pthread_t threads[THREADS];
+	struct asker askers[THREADS];
 	struct giver g;
 
 	giver_start(&g, 0, &c);
 	hold(&g, true);
 	for (int i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, get_one, c), 0);
+		ask(&askers[i], c);
 	wait_fetches(&g, 1);
 	hold(&g, false);
-	for (int i = 0; i < THREADS; i++) {
-		void *key = NULL;
-
-		pthread_join(threads[i], &key);
-		ck_assert_str_eq(key, "key1");
-		free(key);
-	}
+	for (int i = 0; i < THREADS; i++)
+		assert_answer(&askers[i], "key1");
 	ck_assert_uint_eq(g.fetches, 1);
 	credentials_cache_free(c);
 }
@@ -140,8 +156,7 @@ START_TEST(others_go_on_with_the_old_ones_while_one_renews)
 {
 	struct credentials_cache *c;
 	struct giver g;
-	pthread_t renewer;
-	void *key = NULL;
+	struct asker renewer;
 
 	/* Two minutes to live: renewed from the first minute on, so not yet. */
 	giver_start(&g, 120 * NS_PER_S, &c);
@@ -156,13 +171,11 @@ START_TEST(others_go_on_with_the_old_ones_while_one_renews)
 	ck_assert_uint_eq(g.fetches, 1);
 	time_passes(31 * NS_PER_S);
 	hold(&g, true);
-	ck_assert_int_eq(pthread_create(&renewer, NULL, get_one, c), 0);
+	ask(&renewer, c);
 	wait_fetches(&g, 2);
 	assert_key(c, "key1");
 	hold(&g, false);
-	pthread_join(renewer, &key);
-	ck_assert_str_eq(key, "key2");
-	free(key);
+	assert_answer(&renewer, "key2");
 	assert_key(c, "key2");
 	ck_assert_uint_eq(g.most_at_once, 1);
 	credentials_cache_free(c);

@@ -286,8 +286,7 @@ static void *put_in_thread(void *arg)
 
 static void wait_until_waiting(struct remote *r, unsigned count)
 {
-	while (state_of(r).waiting != count)
-		sched_yield();
+	unit_until(state_of(r).waiting == count);
 }
 
 START_TEST(cancel_ends_every_wait_and_resume_allows_again)

@@ -455,8 +455,7 @@ START_TEST(reads_do_not_wait_for_puts_that_hang)
 	store->pack_len = PACK_LEN;
 	unit_ok(store_batch_begin(store, 2, &b));
 	unit_ok(put_bytes(b, more, 5 * MIB, &other));
-	while (state.waiting < 2)
-		remote_get_state(retry, &state);
+	unit_until((remote_get_state(retry, &state), state.waiting >= 2));
 	assert_restores(store, &hash, data, 2 * MIB);
 	remote_cancel(retry);
 	store_batch_free(b);

@@ -304,8 +304,7 @@ START_TEST(a_writable_mapping_that_is_left_gets_a_copy_committed)
 	ck_assert_int_eq(read(c.ready, &byte, 1), 1);
 	vu_holds(&u, "a", "Mapped");
 	vu_child_wait(&c);
-	while (vu_file(&u, "a").closed != version)
-		usleep(1000);
+	unit_until(vu_file(&u, "a").closed == version);
 	vu_holds(&u, "a", "Mapped");
 	ck_assert(complete(vu_seal(&u)));
 }

@@ -30,9 +30,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/util/io.h"
 
@@ -60,6 +62,16 @@
 		ck_assert_uint_eq(unit_len_, (b_len));                                             \
 		if (unit_len_)                                                                     \
 			ck_assert_mem_eq((a), (b), unit_len_);                                     \
+	} while (0)
+
+/* Polls until it is so; 20 s are long enough. */
+#define unit_until(condition)                                                                      \
+	do {                                                                                       \
+		time_t unit_end_ = time(NULL) + 20;                                                \
+		while (!(condition)) {                                                             \
+			ck_assert_msg(time(NULL) < unit_end_, "not within 20 s: %s", #condition);  \
+			sched_yield();                                                             \
+		}                                                                                  \
 	} while (0)
 
 /* The directory that holds all of this program's temporary files; unit_run makes and removes it. One for all
