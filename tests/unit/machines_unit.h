@@ -69,16 +69,6 @@ __attribute__((unused)) static void mu_drain(void)
 	unit_ok(epochs_wait(u.vol, 0, 50 * NS_PER_S, NULL, NULL));
 }
 
-/* What is done in the background, within a time that a busy machine keeps. */
-#define mu_until(condition)                                                                        \
-	do {                                                                                       \
-		int64_t mu_deadline_ = clock_mono_ns() + 50 * NS_PER_S;                            \
-		while (!(condition)) {                                                             \
-			ck_assert_msg(clock_mono_ns() < mu_deadline_, "in vain: %s", #condition);  \
-			usleep(2000);                                                              \
-		}                                                                                  \
-	} while (0)
-
 __attribute__((unused)) static bool mu_in_remote(const char *key)
 {
 	uint64_t size;

@@ -46,7 +46,7 @@ START_TEST(a_new_machine_has_everything)
 	eu_unlink("empty");
 	mu_drain();
 	unit_ok(epochs_tag(u.vol, "best", 1, false));
-	mu_until(mu_in_remote("tags/best"));
+	unit_until(mu_in_remote("tags/best"));
 	unit_ok(live_lookup(u.vol, ROOT_INO, "hard", 1, &before));
 
 	mu_go_to(1);
@@ -78,7 +78,7 @@ START_TEST(opening_reads_no_content)
 	mu_go_to(1);
 	ck_assert_uint_eq(vu_version(&u, vu_file(&u, "large").closed).local_bytes, 0);
 	unit_ok(mu_read_noise("large", 3 * MIB, 1));
-	mu_until(vu_version(&u, vu_file(&u, "large").closed).local_bytes > 0);
+	unit_until(vu_version(&u, vu_file(&u, "large").closed).local_bytes > 0);
 }
 END_TEST
 
@@ -153,7 +153,7 @@ START_TEST(epochs_that_were_not_uploaded_are_kept_and_nothing_is_overwritten)
 	mu_go_to(0);
 	eu_live_holds("a", "mine");
 	eu_epoch_holds(2, "a", "mine");
-	mu_until(mu_state(2) == EPOCH_FAILED);
+	unit_until(mu_state(2) == EPOCH_FAILED);
 	mu_go_to(2);
 	eu_live_holds("a", "theirs");
 }
@@ -170,7 +170,7 @@ START_TEST(what_another_machine_dropped_is_dropped)
 	eu_save("a", "4");
 	mu_drain();
 	unit_ok(epochs_drop(u.vol, 3));
-	mu_until(is_dropped(1) && is_dropped(3));
+	unit_until(is_dropped(1) && is_dropped(3));
 	mu_go_to(0);
 	ck_assert(!has_epoch(1) && has_epoch(2) && has_epoch(4));
 	eu_live_holds("a", "4");
@@ -234,14 +234,14 @@ START_TEST(tags_are_those_of_the_remote_but_for_our_own_changes)
 	unit_ok(epochs_tag(u.vol, "moved", 1, false));
 	unit_ok(epochs_tag(u.vol, "removed", 1, false));
 	unit_ok(epochs_tag(u.vol, "kept", 1, false));
-	mu_until(mu_count(PREFIX_TAGS) == 3);
+	unit_until(mu_count(PREFIX_TAGS) == 3);
 	mu_go_to(1);
 	ck_assert_uint_eq(tag_of("moved"), 1);
 	unit_ok(epochs_tag(u.vol, "moved", 2, true));
 	unit_ok(epochs_untag(u.vol, "removed"));
 	unit_ok(epochs_tag(u.vol, "kept", 2, true));
 	unit_ok(epochs_tag(u.vol, "new", 2, false));
-	mu_until(mu_count(PREFIX_TAGS) == 3 && mu_in_remote("tags/new"));
+	unit_until(mu_count(PREFIX_TAGS) == 3 && mu_in_remote("tags/new"));
 	mu_go_to(1);
 	mu_drain();
 	/* A change of machine 0 that the remote has not seen. */
@@ -264,7 +264,7 @@ START_TEST(a_damaged_tag_changes_nothing_here)
 	eu_save("a", "1");
 	mu_drain();
 	unit_ok(epochs_tag(u.vol, "best", 1, false));
-	mu_until(mu_in_remote("tags/best"));
+	unit_until(mu_in_remote("tags/best"));
 	unit_ok(remote_put(mu_remote, "tags/best", "one", 3));
 	unit_ok(remote_put(mu_remote, "tags/other", "one", 3));
 	mu_go_to(0);

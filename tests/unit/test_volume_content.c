@@ -84,7 +84,7 @@ START_TEST(all_of_it_is_whole_and_in_one_file)
 	int fd;
 
 	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
-	mu_until(content_whole(c)); /* the fetching thread says so when it has ended */
+	unit_until(content_whole(c)); /* the fetching thread says so when it has ended */
 	fd = content_backing_fd(c);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(pread(fd, found, SIZE, 0), (ssize_t)SIZE);
@@ -129,7 +129,7 @@ START_TEST(many_threads_read_at_once)
 	for (int i = 0; i < 8; i++)
 		pthread_join(threads[i], NULL);
 	mu_weather(NULL);
-	mu_until(content_whole(c));
+	unit_until(content_whole(c));
 	content_put(c);
 }
 END_TEST
@@ -188,7 +188,7 @@ START_TEST(holes_need_no_remote)
 	ck_assert_int_eq(content_read(c, found, 2 * MIB, MIB, NULL, NULL), (ssize_t)(2 * MIB));
 	ck_assert_mem_eq(found, zeros, 2 * MIB);
 	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
-	mu_until(content_whole(c));
+	unit_until(content_whole(c));
 	content_put(c);
 	mu_weather(NULL);
 }
@@ -232,7 +232,7 @@ static uint64_t came(struct content *c)
 	struct stat st;
 	int fd;
 
-	mu_until(atomic_load(&c->threads) == 0);
+	unit_until(atomic_load(&c->threads) == 0);
 	fd = object_open(u.vol, content_version(c), O_RDONLY);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
@@ -267,7 +267,7 @@ START_TEST(who_reads_a_quarter_gets_the_whole)
 	struct content *c = start_large(0);
 
 	read_part(c, 4 * MIB, LARGE / 4 + MIB);
-	mu_until(content_whole(c));
+	unit_until(content_whole(c));
 	content_put(c);
 }
 END_TEST
@@ -288,7 +288,7 @@ START_TEST(nobody_waits_for_the_rest)
 	mu_weather("get.delay=2s&only=packs/");
 	read_part(c, LARGE / 4 - MIB, 2 * MIB);
 	content_put(c);
-	mu_until(!in_use(version));
+	unit_until(!in_use(version));
 	mu_weather(NULL);
 	bytes = local_bytes("large");
 	ck_assert_uint_ge(bytes, LARGE / 4);

@@ -116,7 +116,7 @@ static void make_epoch(void)
 	ck_assert_uint_eq(eu_seal(), 1);
 	unit_ok(epochs_tag(u.vol, "best", 1, false));
 	mu_drain();
-	mu_until(mu_in_remote("tags/best"));
+	unit_until(mu_in_remote("tags/best"));
 	volume_close(u.vol);
 	u.vol = NULL;
 	ck_assert_uint_eq(check().problems, 0);

@@ -58,13 +58,13 @@ START_TEST(packs_then_index_then_record)
 	mu_save_noise("a", MIB, 1);
 	mu_weather("put.error=1&only=packs/");
 	eu_seal();
-	mu_until(tells("failing_since_ns"));
+	unit_until(tells("failing_since_ns"));
 	ck_assert(!mu_count(PREFIX_PACKS) && !mu_count(PREFIX_INDEX) && !mu_count(PREFIX_EPOCHS));
 	mu_weather("put.error=1&only=index/");
-	mu_until(mu_count(PREFIX_PACKS) > 0);
+	unit_until(mu_count(PREFIX_PACKS) > 0);
 	ck_assert(!mu_count(PREFIX_INDEX) && !mu_count(PREFIX_EPOCHS));
 	mu_weather("put.error=1&only=epochs/");
-	mu_until(mu_count(PREFIX_INDEX) > 0);
+	unit_until(mu_count(PREFIX_INDEX) > 0);
 	ck_assert(!mu_count(PREFIX_EPOCHS));
 	ck_assert_int_ne(mu_state(1), EPOCH_DURABLE);
 	mu_weather(NULL);
@@ -104,12 +104,12 @@ START_TEST(every_failure_is_tried_again)
 		mu_save_noise("a", 10000, n);
 		mu_weather(weathers[n - 1]);
 		eu_seal();
-		mu_until(tells("error") && told("retries") > 0);
+		unit_until(tells("error") && told("retries") > 0);
 		ck_assert_int_gt(told("failing_since_ns"), 0);
 		ck_assert(!mu_has_epoch(n));
 		mu_weather(NULL);
 		mu_drain();
-		mu_until(!tells("error"));
+		unit_until(!tells("error"));
 		record_is_whole(n);
 	}
 }
@@ -133,17 +133,17 @@ START_TEST(what_is_pending_goes_on_at_the_next_open)
 	mu_save_noise("a", MIB, 1);
 	eu_seal();
 	unit_ok(epochs_tag(u.vol, "best", 1, false));
-	mu_until(tells("failing_since_ns"));
+	unit_until(tells("failing_since_ns"));
 	volume_close(u.vol);
 	mu_weather("put.error=1&only=epochs/");
 	eu_mount();
 	ck_assert_int_eq(told("pending_epochs"), 1);
-	mu_until(mu_count(PREFIX_INDEX) > 0);
+	unit_until(mu_count(PREFIX_INDEX) > 0);
 	mu_weather(NULL);
 	mu_go_to(0);
 	mu_drain();
 	record_is_whole(1);
-	mu_until(mu_in_remote("tags/best"));
+	unit_until(mu_in_remote("tags/best"));
 	ck_assert_uint_eq(mu_count(PREFIX_PACKS), 1); /* the same contents made the same pack */
 }
 END_TEST
@@ -166,8 +166,8 @@ START_TEST(a_number_that_another_writer_took_stays_his)
 	unit_ok(remote_put(mu_remote, key, text.data, text.len));
 	eu_save("a", "two");
 	eu_seal();
-	mu_until(tells("conflict"));
-	mu_until(mu_state(2) == EPOCH_FAILED);
+	unit_until(tells("conflict"));
+	unit_until(mu_state(2) == EPOCH_FAILED);
 	info = eu_info(2);
 	ck_assert_ptr_nonnull(info.error);
 	epoch_info_free(&info);
@@ -249,15 +249,15 @@ START_TEST(tags_follow_their_epochs)
 	eu_seal();
 	unit_ok(epochs_tag(u.vol, "old", 1, false));
 	unit_ok(epochs_tag(u.vol, "new", 2, false));
-	mu_until(tells("failing_since_ns"));
+	unit_until(tells("failing_since_ns"));
 	ck_assert_uint_eq(remote_tag("new"), 0); /* it would name what is not there */
 	mu_weather(NULL);
-	mu_until(remote_tag("new") == 2 && remote_tag("old") == 1);
+	unit_until(remote_tag("new") == 2 && remote_tag("old") == 1);
 	ck_assert(mu_has_epoch(2));
 	unit_ok(epochs_tag(u.vol, "old", 2, true));
-	mu_until(remote_tag("old") == 2);
+	unit_until(remote_tag("old") == 2);
 	unit_ok(epochs_untag(u.vol, "new"));
-	mu_until(!remote_tag("new"));
+	unit_until(!remote_tag("new"));
 }
 END_TEST
 
@@ -280,17 +280,17 @@ START_TEST(drops_reach_the_remote_when_it_is_back)
 	}
 	mu_weather("put.down=1");
 	unit_ok(epochs_drop(u.vol, 1));
-	mu_until(tells("failing_since_ns"));
+	unit_until(tells("failing_since_ns"));
 	ck_assert(!is_tombstone(1));
 	mu_weather(NULL);
-	mu_until(is_tombstone(1));
+	unit_until(is_tombstone(1));
 	mu_weather("put.down=1&only=epochs/");
 	unit_ok(epochs_drop(u.vol, 2));
 	volume_close(u.vol);
 	u.vol = NULL;
 	mu_weather(NULL);
 	mu_go_to(0); /* also after a restart */
-	mu_until(is_tombstone(2));
+	unit_until(is_tombstone(2));
 	ck_assert(!is_tombstone(3));
 }
 END_TEST
@@ -304,16 +304,16 @@ START_TEST(the_remote_keeps_its_newest_whole_epoch_until_the_next_is_there)
 	mu_weather("put.down=1&only=packs/");
 	mu_save_noise("a", 5000, 4);
 	eu_seal();
-	mu_until(tells("failing_since_ns"));
+	unit_until(tells("failing_since_ns"));
 	unit_ok(epochs_drop(u.vol, 1));
 	unit_ok(epochs_drop(u.vol, 3));
 	mu_go_to(0); /* where drops come before epochs */
-	mu_until(is_tombstone(1));
-	mu_until(tells("failing_since_ns"));
+	unit_until(is_tombstone(1));
+	unit_until(tells("failing_since_ns"));
 	ck_assert(!is_tombstone(3));
 	mu_weather(NULL);
 	mu_drain();
-	mu_until(is_tombstone(3));
+	unit_until(is_tombstone(3));
 	record_is_whole(4);
 }
 END_TEST
@@ -330,17 +330,17 @@ START_TEST(many_drops_reach_the_remote_and_tags_go_first)
 	mu_drain();
 	unit_ok(epochs_tag(u.vol, "best", 2, false));
 	unit_ok(tag_key("best", key));
-	mu_until(mu_in_remote(key));
+	unit_until(mu_in_remote(key));
 	mu_weather("put.down=1&delete.down=1");
 	unit_ok(epochs_untag(u.vol, "best"));
 	for (uint64_t n = 1; n < 30; n++)
 		unit_ok(epochs_drop(u.vol, n));
 	mu_weather("put.down=1");
-	mu_until(remote_size(mu_remote, key, &size) == -ENOENT);
+	unit_until(remote_size(mu_remote, key, &size) == -ENOENT);
 	ck_assert(!is_tombstone(2));
 	mu_weather(NULL);
 	for (uint64_t n = 1; n < 30; n++)
-		mu_until(is_tombstone(n));
+		unit_until(is_tombstone(n));
 	record_is_whole(30);
 }
 END_TEST
@@ -357,7 +357,7 @@ START_TEST(an_epoch_dropped_before_it_was_durable_keeps_its_number_taken)
 	unit_ok(epochs_drop(u.vol, 2));
 	mu_weather(NULL);
 	mu_drain();
-	mu_until(is_tombstone(2));
+	unit_until(is_tombstone(2));
 	record_is_whole(3);
 	mu_go_to(1);
 	unit_error(epochs_get(u.vol, 2, &(struct epoch_info){0}), -ENOENT);
@@ -377,7 +377,7 @@ START_TEST(each_hundredth_epoch_writes_a_summary)
 	}
 	mu_drain();
 	summary_key(100, key);
-	mu_until(mu_in_remote(key));
+	unit_until(mu_in_remote(key));
 	mu_go_to(1);
 	ck_assert_uint_eq(eu_count(), 100);
 	eu_epoch_holds(7, "a", "'!");
