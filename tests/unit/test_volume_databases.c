@@ -183,6 +183,8 @@ static void make_leveldb(struct folder *f)
 	put_table(add_file(f, "000008.ldb"), 300);
 	put_table(add_file(f, "000007.sst"), 200);
 	add_file(f, "000009.log");
+	for (size_t i = 0; i < f->count; i++)
+		unit_ok(buf_error(&f->file[i].data));
 }
 
 START_TEST(a_whole_leveldb)
@@ -313,7 +315,7 @@ START_TEST(a_record_over_several_blocks)
 	put_record(manifest, &begin);
 	ck_assert_uint_eq(manifest->len, 32763);
 	buf_put(manifest, "\0\0\0\0\0", 5);
-	for (unsigned i = 1; big.len < 100000; i++)
+	for (unsigned i = 1; big.len < 100000 && !buf_error(&big); i++)
 		put_new_table(&big, i % 7, i, 50);
 	for (unsigned i = 2; i < 10000; i++)
 		for (unsigned level = 0; level < 7; level++)
