@@ -259,10 +259,17 @@ class EpochReader(Worker):
                 self.check_whole(epochs / number)
         except OSError:
             # It was dropped, and a collection without a grace took what it held.
-            if not self.is_there(number):
-                return
-            raise
+            if self.stays(number):
+                raise
+            return
         self.compare(number, found)
+
+    def stays(self, number):
+        """The kernel forgets the name of an epoch a moment after what is in it."""
+        end = time.monotonic() + 5
+        while self.is_there(number) and time.monotonic() < end:
+            time.sleep(0.05)
+        return self.is_there(number)
 
     def is_there(self, number):
         return (self.shared.mnt / ".epochs" / number).exists() and (self.shared.base / self.root / ".epochs" / number).exists()
