@@ -16,6 +16,8 @@ static void put_words(struct buf *out, size_t count, bool zeros, uint32_t *noise
 {
 	uint8_t *at;
 
+	if (!count)
+		return;
 	fuzz_assert(buf_reserve(out, count * sizeof(*noise)) == 0);
 	at = out->data + out->len;
 	out->len += count * sizeof(*noise);
