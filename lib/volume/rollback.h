@@ -24,7 +24,7 @@ void rollback_notice_tell(struct volume *vol, struct rollback_notice *notice);
  * Content comes as versions: a version that nothing shows any more lives again (no byte is copied),
  * also where it is only a cached copy; else a new version names the recipe and is fetched when it is
  * read. -ESTALE where the tree names a local version that is gone: the epoch became durable
- * meanwhile, so load its tree again.
+ * meanwhile, so load its tree again. After an error, which undoes the transaction, `notice` is empty.
  */
 int rollback_apply_locked(struct volume *vol, const struct tree *tree,
 			  struct rollback_notice *notice);

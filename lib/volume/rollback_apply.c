@@ -337,7 +337,9 @@ static int apply_passes(struct apply *a)
 	error = make_file(a, 0, &root, ROOT_INO);
 	if (!error)
 		error = make_dir(a, 0);
-	return error ? error : buf_error(&a->notice->names);
+	if (!error)
+		error = buf_error(&a->notice->names);
+	return error ? error : buf_error(&a->notice->files);
 }
 
 int rollback_apply_locked(struct volume *vol, const struct tree *tree,
@@ -364,6 +366,11 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree,
 	free(a.finished);
 	buf_free(&a.claims);
 	buf_free(&a.removed);
+	if (error) {
+		/* The transaction is undone; and what memory did not suffice for may be cut off. */
+		buf_free(&notice->names);
+		buf_free(&notice->files);
+	}
 	return error;
 }
 

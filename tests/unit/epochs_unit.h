@@ -39,6 +39,8 @@ static void eu_prepare(void)
 	eu_options.settle_ns = EU_LONG;
 	eu_options.patience_ns = 2 * EU_LONG; /* what is open holds longer than quiet */
 	eu_options.min_free_percent = 0;
+	if (unit_is_hurried())
+		eu_options.lease_ns = LEASE_MIN_NS;
 	eu_options.node = "testnode";
 	eu_options.run_id = "run7";
 }

@@ -30,6 +30,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,12 @@ __attribute__((unused)) static char *unit_path(const char *dir, const char *name
 
 /* Where allocations are to fail (tests/alloc), this comes before each test. */
 __attribute__((weak)) void unit_each_run(void);
+
+/* Then nobody is to wait a minute for a lease that was not given back. */
+static inline bool unit_is_hurried(void)
+{
+	return unit_each_run && getenv("EPOCHFS_ALLOC_REPORT");
+}
 
 /* A test case with a limit that a busy machine keeps to. */
 static inline TCase *unit_case(Suite *s, const char *name)

@@ -25,6 +25,8 @@ __attribute__((unused)) static void vu_options(const struct vu *u, struct volume
 	o->cache_dir = u->cache;
 	o->settle_ns = 3600 * NS_PER_S;
 	o->min_free_percent = 0;
+	if (unit_is_hurried())
+		o->lease_ns = LEASE_MIN_NS;
 }
 
 __attribute__((unused)) static void vu_mount(struct vu *u)
