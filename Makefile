@@ -154,13 +154,14 @@ $(O)/epochfs: $(O)/tools/main.o $(O)/libface.a $(O)/libepochfs.a
 ifeq ($(SAN),address)
 alloc_objects := $(O)/tests/alloc/alloc.o $(O)/tests/alloc/alloc_run.o $(O)/tests/alloc/libepochfs.a
 alloc_flags   := -Wl,--wrap=_exit,--wrap=tcase_fn_start
+$(filter $(O)/tests/test_fs_% $(O)/tests/test_tools_%,$(unit_programs)): $(O)/tests/alloc/libface.a
 $(unit_programs): $(alloc_objects)
 endif
 $(O)/tests/alloc/%.o: EXTRA_CFLAGS = $(check_cflags)
-$(O)/tests/alloc/libepochfs.a: $(O)/libepochfs.a tests/alloc/alloc.syms
+$(O)/tests/alloc/lib%.a: $(O)/lib%.a tests/alloc/alloc.syms
 	$(Q)mkdir -p $(@D) && objcopy --redefine-syms=tests/alloc/alloc.syms $< $@
 link_unit = $(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) $(alloc_flags) -o $@ \
-	$(if $(alloc_objects),$(filter-out $(O)/libepochfs.a,$(filter %.o %.a,$^)),$(filter %.o %.a,$^))
+	$(if $(alloc_objects),$(filter-out $(O)/lib%.a,$(filter %.o %.a,$^)),$(filter %.o %.a,$^))
 
 # A test whose name says fs or tools may also use what is in fs/ and tools/.
 $(O)/tests/test_fs_% : $(O)/tests/unit/test_fs_%.o $(O)/libface.a $(O)/libepochfs.a
@@ -239,7 +240,7 @@ soak: all ## MINUTES=30 of writers, readers, rollbacks, drops, gc, remounts and 
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) tests/soak/soak.py $(O)/epochfs --minutes $(MINUTES) --san '$(SAN)' $(ARGS)
 
 alloc = $(Q)tests/tools/run_alloc.py --bin $(BUILD)-asan/tests --results $(BUILD)-asan/results
-check-alloc: ## let each allocation of the library fail in the unit tests (ARGS="--places test_volume_gc"; see run_alloc.py), hours
+check-alloc: ## let allocations fail in the unit tests, one from each place (ARGS="test_volume_gc", "--every"; see run_alloc.py), an hour or two
 	$(Q)$(MAKE) $(jobs) SAN=address tests
 	$(alloc) $(ARGS)
 check-alloc-some: ## 20 s of it, by a fresh seed

@@ -1,15 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs unit tests once for each allocation that the library makes in them, which fails (tests/alloc).
+"""Runs unit tests with one allocation of the library failing, again and again (tests/alloc).
 
     tests/tools/run_alloc.py --bin BUILD-asan/tests --results BUILD-asan/results [NAME...]
 
 A run may fail its assertions; it must not crash, leak, hang or make a sanitizer's report. NAME is a program, or PROGRAM:TEST.
-    --calls 7-9       only these allocations
-    --places          of all in a program from one place only the first
-    --depth N         a place is what the N innermost functions on the stack are (8)
+Of all allocations of a program that come from one place only the first fails, unless one of these is given:
+    --every           each allocation of each test: 7 million
+    --calls 7-9       only these
     --sample N        N allocations of each test, by --seed (fresh: another one each time; it is printed)
-    --jobs N          so many programs at once (2; many of them wait for something)
+Others:
+    --depth N         a place is what the N innermost functions on the stack are (8)
+    --jobs N          so many programs at once (4; many of them wait for something)
     --seconds S       ends when so much time is over; the programs come in the order of the seed
 """
 
@@ -28,7 +30,7 @@ from run_units import ROOT, kill_session
 
 REPORTED = 99  # in alloc_run.c, too
 SHOWN = 400  # lines of a program that failed
-ROOMS = ("util", "format", "store", "remote", "volume")
+ROOMS = ("util", "format", "store", "remote", "volume", "fs", "tools")
 # Programs and tests that are left out, and why.
 LEFT_OUT = {
     "test_store_pool:a_long_loop_does_not_hold_up_a_short_one": "it waits for two threads, and a pool makes do with one",
@@ -45,7 +47,8 @@ def environment(folder, report, args, seed):
     env["LSAN_OPTIONS"] = "exitcode=%d" % REPORTED
     env["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1:exitcode=%d" % REPORTED
     env["EPOCHFS_ALLOC_REPORT"] = str(report)
-    for name, value in (("CALLS", args.calls), ("SAMPLE", args.sample), ("PLACES", args.depth if args.places else 0), ("SEED", seed)):
+    depth = 0 if args.every or args.calls or args.sample else args.depth
+    for name, value in (("CALLS", args.calls), ("SAMPLE", args.sample), ("PLACES", depth), ("SEED", seed)):
         env["EPOCHFS_ALLOC_" + name] = str(value or "")
     return env
 
@@ -87,12 +90,12 @@ def main():
     parser.add_argument("--bin", required=True)
     parser.add_argument("--results", required=True)
     parser.add_argument("--calls", default="")
-    parser.add_argument("--places", action="store_true")
+    parser.add_argument("--every", action="store_true")
     parser.add_argument("--depth", type=int, default=8)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--seed", default="fresh")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
 

@@ -33,6 +33,14 @@ static struct nodes *open_nodes(void)
 	return t;
 }
 
+static struct node *look_up(struct nodes *t, const struct node_key *key, struct node *root)
+{
+	struct node *n = nodes_lookup(t, key, root);
+
+	ck_assert_ptr_nonnull(n);
+	return n;
+}
+
 /* As if the worker had died: nothing is told to the table. */
 static struct nodes *next_worker(struct nodes *t)
 {
@@ -92,11 +100,10 @@ START_TEST(nodes_come_back_with_their_ids)
 {
 	struct nodes *t = open_nodes();
 	struct node_key file = {.kind = NODE_LIVE, .a = 12, .b = 34}, gone = {NODE_LIVE, 13, 1, 0};
-	uint64_t file_id = nodes_lookup(t, &file, NULL)->id,
-		 gone_id = nodes_lookup(t, &gone, NULL)->id;
+	uint64_t file_id = look_up(t, &file, NULL)->id, gone_id = look_up(t, &gone, NULL)->id;
 	struct node *n;
 
-	nodes_lookup(t, &file, NULL);
+	look_up(t, &file, NULL);
 	node_note_mode(nodes_find(t, file_id), 0644);
 	nodes_forget(t, gone_id, 1);
 	t = next_worker(t);
@@ -106,7 +113,7 @@ START_TEST(nodes_come_back_with_their_ids)
 	ck_assert(n->kind == NODE_LIVE && n->a == 12 && n->b == 34 && n->mode == 0644);
 	ck_assert_uint_eq(nodes_id_of(t, &file), file_id);
 	ck_assert_ptr_null(nodes_find(t, gone_id));
-	ck_assert_uint_gt(nodes_lookup(t, &gone, NULL)->id, gone_id);
+	ck_assert_uint_gt(look_up(t, &gone, NULL)->id, gone_id);
 	/* Two lookups were counted before. */
 	nodes_forget(t, file_id, 1);
 	ck_assert_ptr_nonnull(nodes_find(t, file_id));
@@ -121,11 +128,11 @@ START_TEST(a_retired_node_stays_retired)
 {
 	struct nodes *t = open_nodes();
 	struct node_key key = {.kind = NODE_LIVE, .a = 12, .b = 34};
-	struct node *n = nodes_lookup(t, &key, NULL);
+	struct node *n = look_up(t, &key, NULL);
 	uint64_t old = n->id, fresh;
 
 	nodes_retire(t, n);
-	fresh = nodes_lookup(t, &key, NULL)->id;
+	fresh = look_up(t, &key, NULL)->id;
 	t = next_worker(t);
 	ck_assert_ptr_nonnull(nodes_find(t, old));
 	ck_assert_uint_eq(nodes_id_of(t, &key), fresh);
@@ -137,8 +144,8 @@ START_TEST(what_is_in_an_epoch_keeps_its_root)
 {
 	struct nodes *t = open_nodes();
 	struct node_key directory = {.kind = NODE_EPOCH, .a = 5}, file = {NODE_EPOCH, 5, 3, 0};
-	struct node *root = nodes_lookup(t, &directory, NULL);
-	uint64_t root_id = root->id, file_id = nodes_lookup(t, &file, root)->id;
+	struct node *root = look_up(t, &directory, NULL);
+	uint64_t root_id = root->id, file_id = look_up(t, &file, root)->id;
 
 	nodes_forget(t, root_id, 1);
 	t = next_worker(t);
@@ -154,8 +161,8 @@ START_TEST(a_node_without_its_root_is_dropped)
 {
 	struct nodes *t = open_nodes();
 	struct node_key directory = {.kind = NODE_EPOCH, .a = 5}, file = {NODE_EPOCH, 5, 3, 0};
-	struct node *root = nodes_lookup(t, &directory, NULL);
-	uint64_t file_id = nodes_lookup(t, &file, root)->id;
+	struct node *root = look_up(t, &directory, NULL);
+	uint64_t file_id = look_up(t, &file, root)->id;
 
 	nodes_find(t, file_id)->row->root = 0;
 	t = next_worker(t);
@@ -170,7 +177,7 @@ START_TEST(tags_do_not_come_back)
 {
 	struct nodes *t = open_nodes();
 	struct node_key tag = {.kind = NODE_TAG, .a = 1};
-	uint64_t id = nodes_lookup(t, &tag, NULL)->id;
+	uint64_t id = look_up(t, &tag, NULL)->id;
 
 	t = next_worker(t);
 	ck_assert_ptr_null(nodes_find(t, id));
@@ -191,7 +198,7 @@ START_TEST(the_mode_of_open_nodes_comes_back)
 	int32_t unused = 0, id;
 
 	for (int i = 0; i < 2; i++) {
-		struct node *n = nodes_lookup(t, &keys[i], NULL);
+		struct node *n = look_up(t, &keys[i], NULL);
 
 		ids[i] = n->id;
 		nodes_io_begin(t, n);
