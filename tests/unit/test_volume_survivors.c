@@ -104,21 +104,28 @@ static void write_three(void)
 	open_kept("edited", O_RDONLY, 3);
 }
 
+/* The handle of record i, which came back. */
+static struct handle *revived(int i)
+{
+	ck_assert_ptr_nonnull(survivor[i].ret_handle);
+	return survivor[i].ret_handle;
+}
+
 START_TEST(what_was_written_is_written_on)
 {
 	daemon_dies(NULL, write_three);
 	mount_with(4);
 	for (int i = 0; i < 3; i++) {
-		ck_assert(handle_writes(survivor[i].ret_handle));
-		vu_write(survivor[i].ret_handle, "two", 3);
+		ck_assert(handle_writes(revived(i)));
+		vu_write(revived(i), "two", 3);
 	}
-	vu_handle_holds(survivor[3].ret_handle, "onetwo6789");
+	vu_handle_holds(revived(3), "onetwo6789");
 	vu_holds(&u, "replaced", "old");
 	for (int i = 0; i < 3; i++) {
-		unit_ok(handle_flush(survivor[i].ret_handle, getpid(), NULL, NULL));
-		handle_release(survivor[i].ret_handle, false);
+		unit_ok(handle_flush(revived(i), getpid(), NULL, NULL));
+		handle_release(revived(i), false);
 	}
-	handle_release(survivor[3].ret_handle, false);
+	handle_release(revived(3), false);
 	vu_holds(&u, "new", "onetwo");
 	vu_holds(&u, "edited", "onetwo6789");
 	vu_holds(&u, "replaced", "onetwo");
@@ -150,11 +157,11 @@ START_TEST(old_content_is_read_on)
 {
 	daemon_dies(NULL, read_old);
 	mount_with(2);
-	vu_handle_holds(survivor[0].ret_handle, "0123456789");
-	vu_handle_holds(survivor[1].ret_handle, "old");
+	vu_handle_holds(revived(0), "0123456789");
+	vu_handle_holds(revived(1), "old");
 	vu_holds(&u, "replaced", "newer");
-	handle_release(survivor[0].ret_handle, false);
-	handle_release(survivor[1].ret_handle, false);
+	handle_release(revived(0), false);
+	handle_release(revived(1), false);
 	/* And what it took is given back. */
 	vu_remount(&u);
 	vu_holds(&u, "replaced", "newer");
@@ -190,11 +197,10 @@ START_TEST(a_step_that_was_cut_off_is_made_up_for)
 	snprintf(fault, sizeof(fault), "%s:%d", steps[_i].point, nth);
 	daemon_dies(fault, edit_and_close);
 	mount_with(1);
-	ck_assert_ptr_nonnull(survivor[0].ret_handle);
-	vu_handle_holds(survivor[0].ret_handle, steps[_i].edited);
-	vu_write(survivor[0].ret_handle, "ONE", 0);
-	unit_ok(handle_flush(survivor[0].ret_handle, getpid(), NULL, NULL));
-	handle_release(survivor[0].ret_handle, false);
+	vu_handle_holds(revived(0), steps[_i].edited);
+	vu_write(revived(0), "ONE", 0);
+	unit_ok(handle_flush(revived(0), getpid(), NULL, NULL));
+	handle_release(revived(0), false);
 	vu_holds(&u, "edited", "ONE3456789");
 	vu_holds(&u, "replaced", steps[_i].replaced);
 	vu_remount(&u);
