@@ -341,9 +341,10 @@ void body_unpin_locked(struct volume *vol, struct body *b, struct after *after)
 bool bodies_use_version_locked(struct volume *vol, uint64_t version)
 {
 	struct state_version v;
+	int error = state_version_get(vol->state, version, &v);
 
-	if (state_version_get(vol->state, version, &v))
-		return false;
+	if (error)
+		return error != -ENOENT;
 	for (struct body *b = *ino_bucket(vol, v.ino); b; b = b->next_of_ino)
 		if (b->version == version || b->base == version)
 			return true;

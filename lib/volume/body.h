@@ -97,7 +97,7 @@ void body_attr_locked(const struct body *b, struct live_attr *attr);
 /* All open bodies that are staged or have writers, for the sealer and status. fn runs with the
  * lock. Non-zero stops. */
 int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct body *b), void *arg);
-/* Whether any open body has this version. */
+/* Whether any open body has this version, or that cannot be told. */
 bool bodies_use_version_locked(struct volume *vol, uint64_t version);
 /* A thread of which process holds it open (the opener's pid), 0: unknown. */
 pid_t body_opener_locked(const struct body *b);

@@ -159,11 +159,14 @@ static void forget_own_pending_locked(struct opening *o, struct after *after)
 static bool replaces_locked(const struct opening *o, const struct body *b)
 {
 	struct state_version v;
+	int error;
 
 	if (!(o->flags & O_TRUNC) || !o->f.closed || !o->tgid ||
 	    (b ? b->is_log : file_is_log_locked(o->vol, o->ino)))
 		return false;
-	return !state_version_get(o->vol->state, o->f.closed, &v) && v.size > 0;
+	error = state_version_get(o->vol->state, o->f.closed, &v);
+	/* Where it cannot be told there may be something to keep. */
+	return error ? error != -ENOENT : v.size > 0;
 }
 
 /* Where this open must lead to another node: 1, and a lookup by the process finds that from now on.

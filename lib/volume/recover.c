@@ -81,20 +81,22 @@ static int objects_add(struct recovery *r, uint64_t id)
 
 /* ---- objects/ ---- */
 
-/* Whether a file in objects/ is one that a row speaks of. */
-static bool object_is_known(struct volume *vol, const char *name, uint64_t *ret_id)
+/* Whether a file in objects/ is one that a row speaks of: 1 or 0. An error is neither: what is not known is removed. */
+static int object_is_known(struct volume *vol, const char *name, uint64_t *ret_id)
 {
 	struct state_version v;
 	char again[OBJECT_NAME_MAX];
 	char *end;
 	uint64_t id = strtoull(name, &end, 16);
+	int error;
 
 	object_name(id, again);
 	if (*end || strcmp(again, name) != 0)
-		return false;
+		return 0;
 	*ret_id = id;
-	if (state_version_get(vol->state, id, &v))
-		return false;
+	error = state_version_get(vol->state, id, &v);
+	if (error)
+		return error == -ENOENT ? 0 : error;
 	/* An edit took the file over and did not come to removing the old name. */
 	return v.state != VERSION_DURABLE || v.local_bytes || !v.size;
 }
@@ -109,11 +111,13 @@ static int scan_objects(struct volume *vol, struct recovery *r)
 		return error;
 	while (!error && (d = readdir(dir))) {
 		uint64_t id = 0;
+		int known;
 
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
-		if (object_is_known(vol, d->d_name, &id))
-			error = objects_add(r, id);
+		known = object_is_known(vol, d->d_name, &id);
+		if (known)
+			error = known < 0 ? known : objects_add(r, id);
 		else if (!vol->options.read_only && unlinkat(vol->objects_fd, d->d_name, 0) < 0)
 			log_warn("removing objects/%s: %s", d->d_name, strerror(errno));
 	}

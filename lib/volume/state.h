@@ -222,6 +222,7 @@ int state_version_each_dead(struct state *s, size_t limit, state_version_fn fn, 
 int state_version_each_evictable(struct state *s, state_version_fn fn, void *arg);
 /* Sum of local_bytes of all versions, and of those that are not durable. */
 int state_version_totals(struct state *s, uint64_t *ret_local, uint64_t *ret_dirty);
+/* Also true where the database cannot tell: what does not exist is removed from the disk. */
 bool state_version_exists(struct state *s, uint64_t id);
 /* Content of at most 4096 bytes kept in the database for durable versions of adopted trees:
  * -ENOENT. */

@@ -206,7 +206,7 @@ bool state_version_exists(struct state *s, uint64_t id)
 	cleanup_query struct query q = query_of(s, "SELECT 1 FROM versions WHERE id = ?");
 
 	query_bind_u64(&q, id);
-	return query_one(&q) == 0;
+	return query_one(&q) != -ENOENT;
 }
 
 int state_version_by_recipe(struct state *s, const struct hash *recipe, uint64_t size,

@@ -158,9 +158,11 @@ int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
 	int error = 0;
 
 	first_name_locked(vol, b->ino, name, NULL);
-	if (!replaces && !state_file_get(vol->state, b->ino, &f) && !f.closed)
+	if (!replaces)
+		error = state_file_get(vol->state, b->ino, &f);
+	if (!replaces && !error && !f.closed)
 		error = remove_new_locked(vol, b, after);
-	if (error)
+	if (error && error != -ENOENT)
 		return error;
 	FAULT_POINT("undo.names");
 	torn_keep_locked(vol, b->version, name);
