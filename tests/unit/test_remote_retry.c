@@ -333,9 +333,7 @@ START_TEST(an_outage_is_told_and_its_end_too)
 	unit_ok(io_replace_file(AT_FDCWD, control, "down=1", 6));
 	w = (struct waiting){.r = s.r};
 	ck_assert_int_eq(pthread_create(&thread, NULL, put_in_thread, &w), 0);
-	do
-		state = state_of(s.r);
-	while (state.failures < 5);
+	unit_until((state = state_of(s.r), state.failures >= 5));
 	ck_assert_int_gt(state.failing_since_ns, 0);
 	ck_assert_int_eq(state.last_error, -ECONNREFUSED);
 	ck_assert_int_eq(unlink(control), 0);

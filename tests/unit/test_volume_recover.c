@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The daemon dies at every step of opening, writing, closing, editing and undoing; the machine loses
  * power: no closed content is lost, no torn one is committed. */
+#include <sqlite3.h>
+
 #include "tests/unit/volume_unit.h"
 
 static struct vu u;
@@ -605,6 +607,57 @@ START_TEST(a_cache_is_used_by_one_mount_at_a_time)
 }
 END_TEST
 
+/* ---- a database that cannot tell ---- */
+
+static int selects, refused;
+
+static int authorize(void *arg, int action, const char *table, const char *column,
+		     const char *database, const char *trigger)
+{
+	(void)arg, (void)column, (void)database, (void)trigger;
+	if (action == SQLITE_SELECT)
+		selects++;
+	return action == SQLITE_READ && strcmp(table, "versions") == 0 && selects == refused
+		       ? SQLITE_DENY
+		       : SQLITE_OK;
+}
+
+static int watch(sqlite3 *db, const char **ret_message, const struct sqlite3_api_routines *api)
+{
+	(void)ret_message, (void)api;
+	return sqlite3_set_authorizer(db, authorize, NULL);
+}
+
+/* Whichever query about versions fails. */
+START_TEST(content_of_which_the_database_cannot_tell_stays)
+{
+	struct volume_options o;
+	unsigned failed = 0;
+
+	vu_mount(&u);
+	vu_save(&u, "a", "precious");
+	volume_close(u.vol);
+	vu_options(&u, &o);
+	ck_assert_int_eq(sqlite3_auto_extension((void (*)(void))watch), SQLITE_OK);
+	for (refused = 1; refused < 30; refused++) {
+		char *message = NULL;
+
+		selects = 0;
+		u.vol = NULL;
+		if (volume_open(&o, &u.vol, &message))
+			failed++;
+		else
+			volume_close(u.vol);
+		free(message);
+	}
+	u.vol = NULL;
+	sqlite3_reset_auto_extension();
+	ck_assert_uint_gt(failed, 0);
+	vu_mount(&u);
+	vu_holds(&u, "a", "precious");
+}
+END_TEST
+
 START_TEST(what_is_no_volume_is_refused)
 {
 	struct volume_options o;
@@ -663,6 +716,7 @@ int main(void)
 	tcase_add_test(t, content_without_a_file_is_torn_but_has_its_size);
 	tcase_add_test(t, synced_content_is_marked_so);
 	tcase_add_test(t, a_cache_is_used_by_one_mount_at_a_time);
+	tcase_add_test(t, content_of_which_the_database_cannot_tell_stays);
 	tcase_add_test(t, what_is_no_volume_is_refused);
 	tcase_add_test(t, without_a_remote_a_cache_directory_is_asked_for);
 	return unit_run(s);
