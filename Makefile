@@ -218,7 +218,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/libcalls.so $(O)/tests/recorder ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
