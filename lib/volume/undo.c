@@ -155,15 +155,16 @@ int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
 	bool replaces = b->pending;
 	struct state_file f;
 	char name[256];
-	int error = 0;
+	int error;
 
 	first_name_locked(vol, b->ino, name, NULL);
-	if (!replaces)
+	if (!replaces) {
 		error = state_file_get(vol->state, b->ino, &f);
-	if (!replaces && !error && !f.closed)
-		error = remove_new_locked(vol, b, after);
-	if (error && error != -ENOENT)
-		return error;
+		if (!error && !f.closed)
+			error = remove_new_locked(vol, b, after);
+		if (error && error != -ENOENT)
+			return error;
+	}
 	FAULT_POINT("undo.names");
 	torn_keep_locked(vol, b->version, name);
 	FAULT_POINT("undo.torn");

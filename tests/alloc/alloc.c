@@ -53,7 +53,7 @@ static uint64_t place_of_caller(unsigned depth)
 	uint64_t hash = 0;
 
 	_Unwind_Backtrace(step, &w);
-	for (int i = 0; i < w.count && (unsigned)i < depth; i++)
+	for (unsigned i = ALLOC_OWN; i < (unsigned)w.count && i < ALLOC_OWN + depth; i++)
 		hash = (hash ^ w.frames[i]) * UINT64_C(0x9e3779b97f4a7c15);
 	return hash ? hash : 1;
 }

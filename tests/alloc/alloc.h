@@ -18,6 +18,7 @@
  * on the stack, of those that are the program's own.
  */
 #define ALLOC_FRAMES 32
+#define ALLOC_OWN    3		/* alloc.c's own come first, to alloc_malloc or its like */
 #define ALLOC_NOTED  (1u << 20) /* of a run; what comes later is not looked at by place */
 #define ALLOC_SEEN   (1u << 17) /* a power of 2 */
 struct alloc_shared {
@@ -26,11 +27,11 @@ struct alloc_shared {
 	uint64_t fail_at;	       /* which one fails; 0: none */
 	_Atomic bool failed;	       /* it came to that */
 	void *stack[ALLOC_FRAMES + 1]; /* where; ended by NULL */
-	unsigned
-		depth; /* keep in `places` from where each call came: so many functions; 0: do not */
-	uint64_t places[ALLOC_NOTED];
-	uint64_t seen
-		[ALLOC_SEEN]; /* places that failed already, in this test or one before; a hash table, 0: free */
+	/* How many functions make a place; 0: places are not noted. */
+	unsigned depth;
+	uint64_t places[ALLOC_NOTED]; /* of each call */
+	/* Those that failed already, in this test or one before: a hash table, 0 is free. */
+	uint64_t seen[ALLOC_SEEN];
 };
 
 /* NULL: nothing is to fail. */

@@ -132,8 +132,8 @@ static void print_bad(uint64_t call, int status, int output)
 	else
 		fprintf(stderr, "\n== %s, allocation %llu: status %#x\n", alloc_shared->test,
 			(unsigned long long)call, status);
-	/* alloc.c comes first: note_stack, alloc_fails. */
-	for (int i = 2; alloc_shared->failed && i < ALLOC_FRAMES && alloc_shared->stack[i]; i++) {
+	for (int i = ALLOC_OWN; alloc_shared->failed && i < ALLOC_FRAMES && alloc_shared->stack[i];
+	     i++) {
 		__sanitizer_symbolize_pc((char *)alloc_shared->stack[i] - 1, "%f %S:%l", text,
 					 sizeof(text));
 		fprintf(stderr, "   failed in %s\n", text);

@@ -10,7 +10,7 @@ Of all allocations of a program that come from one place only the first fails, u
     --calls 7-9       only these
     --sample N        N allocations of each test, by --seed (fresh: another one each time; it is printed)
 Others:
-    --depth N         a place is what the N innermost functions on the stack are (8)
+    --depth N         a place is what the N innermost functions on the stack are (5)
     --jobs N          so many programs at once (4; many of them wait for something)
     --seconds S       ends when so much time is over; the programs come in the order of the seed
 """
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--results", required=True)
     parser.add_argument("--calls", default="")
     parser.add_argument("--every", action="store_true")
-    parser.add_argument("--depth", type=int, default=8)
+    parser.add_argument("--depth", type=int, default=5)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--seed", default="fresh")

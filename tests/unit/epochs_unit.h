@@ -212,12 +212,9 @@ __attribute__((unused)) static uint64_t eu_seal(void)
 /* Waits until the epoch is there; sealed by the sealer's own thread. */
 __attribute__((unused)) static void eu_wait_for_epoch(uint64_t number)
 {
-	int64_t deadline = clock_mono_ns() + 50 * NS_PER_S, sealed_ns;
+	int64_t sealed_ns;
 
-	while (epochs_sealed_ns(u.vol, number, &sealed_ns) != 0) {
-		ck_assert_msg(clock_mono_ns() < deadline, "epoch %d does not come", (int)number);
-		usleep(1000);
-	}
+	unit_until(epochs_sealed_ns(u.vol, number, &sealed_ns) == 0);
 }
 
 __attribute__((unused)) static struct epoch_info eu_info(uint64_t number)

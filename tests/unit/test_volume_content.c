@@ -31,13 +31,13 @@ static struct content *get(const char *name)
 	return c;
 }
 
-/* The bytes at this place are those of the file, or this error comes. */
 /* Nobody waits for a remote that is away. */
 static bool is_late(void *arg)
 {
 	return time(NULL) > *(const time_t *)arg;
 }
 
+/* The bytes at this place are those of the file, or this error comes. */
 static void reads(struct content *c, size_t len, uint64_t offset, int error)
 {
 	cleanup_free uint8_t *data = mu_noise(SIZE, 1), *found = malloc(len);
