@@ -213,14 +213,9 @@ int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out)
 
 /* ---- opening ---- */
 
-static bool epoch_direct(void *arg)
+static int epoch_grant(void *arg, struct grant **ret_grant, int *ret_fd)
 {
-	return content_direct(arg);
-}
-
-static int epoch_backing_fd(void *arg)
-{
-	return content_backing_fd(arg);
+	return content_grant(arg, ret_grant, ret_fd);
 }
 
 /* An epoch's local tree gives way to the final one once the epoch is durable, and then the local
@@ -279,8 +274,7 @@ static int decide(struct fs_mount *m, struct file *f, int32_t *ret_backing_id)
 {
 	struct passthrough_source source = {
 		.arg = f->content,
-		.direct = epoch_direct,
-		.backing_fd = epoch_backing_fd,
+		.grant = epoch_grant,
 	};
 	bool keep;
 

@@ -283,21 +283,32 @@ static int revive_one(struct fs_mount *m, struct table_file *row, struct handle 
 	return 0;
 }
 
-/* The kernel reads the content of these by itself: so no edit may take its file over (edit.c of the volume). */
-static void wake_lent(struct fs_mount *m)
+static int grant_again(struct fs_mount *m, struct file *f, struct grant **ret_grant)
+{
+	cleanup_close int fd = -1;
+	int r;
+
+	if (f->kind == FILE_LIVE)
+		return handle_grant_again(f->handle, ret_grant);
+	r = f->kind == FILE_EPOCH ? file_wake(m, f) : 0;
+	if (r < 0 || f->kind != FILE_EPOCH || !f->content)
+		return r;
+	return content_grant(f->content, ret_grant, &fd);
+}
+
+/* The kernel reads and writes the backing files of these by itself: the volume must know that (lib/volume/grant.h). */
+static void grant_all_again(struct fs_mount *m)
 {
 	for (struct file *f = m->files->all; f; f = f->next) {
-		cleanup_close int fd = -1;
 		int r;
 
-		if (f->kind != FILE_EPOCH || !f->passthrough)
+		if (!f->passthrough || !f->counted || f->node->grant)
 			continue;
-		r = file_wake(m, f);
-		if (r == 0 && f->content)
-			fd = content_backing_fd(f->content);
-		if (r < 0 || (f->content && fd < 0))
-			log_warn("a file of epoch %llu is open, but could not be opened again: %s",
-				 (unsigned long long)f->node->a, strerror(r < 0 ? -r : -fd));
+		r = grant_again(m, f, &f->node->grant);
+		if (r < 0)
+			log_warn("inode %llu of the kernel is open, but its backing file is not "
+				 "there as it was: %s",
+				 (unsigned long long)f->node->id, strerror(-r));
 	}
 }
 
@@ -326,7 +337,7 @@ int files_revive(struct fs_mount *m)
 		r = revive_one(m, row, handle);
 	}
 	if (r == 0)
-		wake_lent(m);
+		grant_all_again(m);
 	return r;
 }
 

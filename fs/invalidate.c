@@ -96,8 +96,24 @@ static void on_epoch_dropped(void *arg, uint64_t number)
 	changed(arg, 0, number, name);
 }
 
+static bool is_known(void *arg, uint64_t ino, uint64_t body)
+{
+	struct fs_mount *m = arg;
+
+	return nodes_hold(m->nodes, ino, body);
+}
+
+static void node_gone(void *arg, uint64_t ino, uint64_t body)
+{
+	struct fs_mount *m = arg;
+
+	volume_node_gone(m->vol, ino, body);
+}
+
 void invalidate_start(struct fs_mount *m)
 {
+	const struct volume_known known = {.arg = m, .is_known = is_known};
+
 	const struct volume_events events = {
 		.arg = m,
 		.entry_changed = on_entry_changed,
@@ -106,11 +122,15 @@ void invalidate_start(struct fs_mount *m)
 	};
 
 	volume_set_events(m->vol, &events);
+	nodes_set_gone(m->nodes, node_gone, m);
+	volume_set_known(m->vol, &known);
 }
 
 void invalidate_stop(struct fs_mount *m)
 {
 	const struct volume_events none = {0};
+	const struct volume_known nothing = {0};
 
 	volume_set_events(m->vol, &none);
+	volume_set_known(m->vol, &nothing);
 }

@@ -25,16 +25,22 @@ static size_t hash_id(const struct nodes *t, uint64_t id)
 	return id & (t->buckets - 1);
 }
 
+static void list_key_locked(struct nodes *t, struct node *n)
+{
+	size_t k = hash_key(t, n->kind, n->a, n->b);
+
+	n->next_by_key = t->by_key[k];
+	t->by_key[k] = n;
+}
+
 static void list_locked(struct nodes *t, struct node *n)
 {
-	size_t i = hash_id(t, n->id), k = hash_key(t, n->kind, n->a, n->b);
+	size_t i = hash_id(t, n->id);
 
 	n->next_by_id = t->by_id[i];
 	t->by_id[i] = n;
-	if (!n->unlisted) {
-		n->next_by_key = t->by_key[k];
-		t->by_key[k] = n;
-	}
+	if (!n->unlisted)
+		list_key_locked(t, n);
 }
 
 static void unlist_key_locked(struct nodes *t, struct node *n)
@@ -131,27 +137,46 @@ void nodes_remove_locked(struct nodes *t, struct node *n)
 	free(n);
 }
 
-/*
- * Frees the node if nobody knows it, and then perhaps the root of its epoch. A tree that went with
- * it is given back for the caller to drop without the lock: freeing a large one takes a while.
- */
-static struct tree *drop_locked(struct nodes *t, struct node *n)
-{
-	struct tree *tree = NULL;
+/* What is left to do after the lock is dropped. */
+struct rest {
+	struct tree *tree; /* of an epoch: freeing a large one takes a while */
+	bool released;	   /* a live file's content was held for a node that is gone */
+	uint64_t ino, body;
+};
 
+static void rest_done(struct nodes *t, struct rest *rest)
+{
+	tree_unref(rest->tree);
+	if (rest->released && t->gone)
+		t->gone(t->gone_arg, rest->ino, rest->body);
+}
+
+static void unhold_locked(struct node *n, struct rest *rest)
+{
+	if (!n->held)
+		return;
+	n->held = false;
+	rest->released = true;
+	rest->ino = n->a;
+	rest->body = n->b;
+}
+
+/* Frees the node if nobody knows it, and then perhaps the root of its epoch. */
+static void drop_locked(struct nodes *t, struct node *n, struct rest *rest)
+{
 	while (n && !n->lookups && !n->pins && n->id != NODE_ROOT_ID) {
 		struct node *root = NULL;
 
 		if (node_is_epoch_root(n)) {
-			tree = n->tree;
+			rest->tree = n->tree;
 		} else if (n->kind == NODE_EPOCH) {
 			root = n->root;
 			root->pins--;
 		}
+		unhold_locked(n, rest);
 		nodes_remove_locked(t, n);
 		n = root;
 	}
-	return tree;
 }
 
 static int nodes_fill(struct nodes *t, const struct node_key *root)
@@ -255,17 +280,17 @@ struct node *nodes_lookup(struct nodes *t, const struct node_key *key, struct no
 
 void nodes_forget(struct nodes *t, uint64_t id, uint64_t count)
 {
-	struct tree *tree = NULL;
+	struct rest rest = {0};
 	struct node *n;
 
 	mutex_lock(&t->lock);
 	n = nodes_find_locked(t, id);
 	if (n) {
 		node_set_lookups_locked(n, n->lookups - (count < n->lookups ? count : n->lookups));
-		tree = drop_locked(t, n);
+		drop_locked(t, n, &rest);
 	}
 	mutex_unlock(&t->lock);
-	tree_unref(tree);
+	rest_done(t, &rest);
 }
 
 size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max)
@@ -281,15 +306,49 @@ size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max)
 	return count;
 }
 
-void nodes_retire(struct nodes *t, struct node *n)
+bool nodes_hold(struct nodes *t, uint64_t ino, uint64_t body)
+{
+	const struct node_key key = {.kind = NODE_LIVE, .a = ino, .b = body};
+	struct node *n;
+	SCOPED_LOCK(&t->lock);
+
+	n = find_key_locked(t, &key);
+	if (!n || !t->gone)
+		return false;
+	n->held = true;
+	return true;
+}
+
+void nodes_set_gone(struct nodes *t, void (*gone)(void *arg, uint64_t ino, uint64_t body),
+		    void *arg)
 {
 	SCOPED_LOCK(&t->lock);
-	if (n->unlisted || n->id == NODE_ROOT_ID)
-		return;
-	unlist_key_locked(t, n);
-	n->unlisted = true;
-	if (n->row)
-		n->row->unlisted = true;
+	t->gone = gone;
+	t->gone_arg = arg;
+}
+
+int nodes_move(struct nodes *t, struct node *n, uint64_t body)
+{
+	const struct node_key key = {.kind = NODE_LIVE, .a = n->a, .b = body};
+	struct rest rest = {0};
+
+	mutex_lock(&t->lock);
+	if (n->opens) {
+		mutex_unlock(&t->lock);
+		return n->b == body ? 0 : -EBUSY;
+	}
+	unhold_locked(n, &rest);
+	if (!n->unlisted)
+		unlist_key_locked(t, n);
+	n->unlisted = find_key_locked(t, &key) != NULL;
+	n->b = body;
+	n->cached = false;
+	if (!n->unlisted)
+		list_key_locked(t, n);
+	node_note_key_locked(n);
+	mutex_unlock(&t->lock);
+	rest_done(t, &rest);
+	return 0;
 }
 
 void nodes_pin(struct nodes *t, struct node *n)
@@ -300,13 +359,13 @@ void nodes_pin(struct nodes *t, struct node *n)
 
 void nodes_unpin(struct nodes *t, struct node *n)
 {
-	struct tree *tree;
+	struct rest rest = {0};
 
 	mutex_lock(&t->lock);
 	n->pins--;
-	tree = drop_locked(t, n);
+	drop_locked(t, n, &rest);
 	mutex_unlock(&t->lock);
-	tree_unref(tree);
+	rest_done(t, &rest);
 }
 
 struct tree *nodes_tree(struct nodes *t, struct node *root)
@@ -347,16 +406,20 @@ void nodes_io_end(struct nodes *t, struct node *n)
 	pthread_cond_broadcast(&t->io_changed);
 }
 
-void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id)
+void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id,
+		    struct grant **ret_grant)
 {
 	SCOPED_LOCK(&t->lock);
 	*ret_backing_id = 0;
+	*ret_grant = NULL;
 	while (n->io_changing)
 		cond_wait(&t->io_changed, &t->lock);
 	if (--n->opens)
 		return;
-	if (n->io == IO_PASSTHROUGH)
+	if (n->io == IO_PASSTHROUGH) {
 		*ret_backing_id = n->backing_id;
+		*ret_grant = steal_ptr(n->grant);
+	}
 	n->io = IO_NONE;
 	n->backing_id = 0;
 	node_note_io_locked(n);

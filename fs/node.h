@@ -53,6 +53,7 @@ enum node_io {
 	IO_ORDINARY,
 };
 
+struct grant;
 struct table;
 struct table_node;
 struct tree;
@@ -68,15 +69,17 @@ struct node {
 	};
 	struct table_node *row; /* what a later worker finds it by; NULL: nothing */
 	uint32_t pins;
-	uint32_t opens;	    /* of the I/O mode */
-	int32_t backing_id; /* with IO_PASSTHROUGH */
+	uint32_t opens;	     /* of the I/O mode */
+	int32_t backing_id;  /* with IO_PASSTHROUGH */
+	struct grant *grant; /* the same; NULL where it came back and the volume has none */
 	uint32_t view;
 	uint16_t mode;	  /* of live files: as stat last showed it; atomic */
 	uint8_t kind;	  /* enum node_kind */
 	uint8_t io;	  /* enum node_io */
 	bool io_changing; /* one open decides the mode; others wait */
 	bool cached;	  /* the kernel's page cache of it is right */
-	bool unlisted;	  /* nodes_retire: no longer found by key */
+	bool held;	  /* the volume keeps its content (nodes_hold) */
+	bool unlisted;	  /* nodes_move gave another node its key: no longer found by it */
 };
 
 struct nodes;
@@ -100,8 +103,20 @@ struct node *nodes_lookup(struct nodes *t, const struct node_key *key, struct no
 void nodes_forget(struct nodes *t, uint64_t id, uint64_t count);
 /* The ids of all nodes of a live file, whatever body: at most `max`, and the count. */
 size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max);
-/* Makes the next lookup of the key give a fresh node. */
-void nodes_retire(struct nodes *t, struct node *n);
+
+/*
+ * Whether the kernel may open the live file by this node. Where that is so, `gone` is called when the node goes, or stands for
+ * another body: once, without the lock. (volume_set_known)
+ */
+bool nodes_hold(struct nodes *t, uint64_t ino, uint64_t body);
+/* Set before the first nodes_hold. */
+void nodes_set_gone(struct nodes *t, void (*gone)(void *arg, uint64_t ino, uint64_t body),
+		    void *arg);
+/*
+ * Makes the node of a live file stand for this body of it from now on: the next lookup of the one before gives a fresh node. Where a node of the
+ * new key is there, both are. -EBUSY where somebody has the node open.
+ */
+int nodes_move(struct nodes *t, struct node *n, uint64_t body);
 
 /* Remembers what stat last showed. */
 void node_note_mode(struct node *n, uint16_t mode);
@@ -116,12 +131,13 @@ struct tree *nodes_set_tree(struct nodes *t, struct node *root, struct tree *tre
 
 /*
  * The I/O mode. begin counts an open and waits for others that decide: then this thread may read
- * and set io, backing_id and cached of the node, until end. close takes an open back; where it
- * was the last of a passthrough node, `ret_backing_id` is what to close, else 0.
+ * and set io, backing_id, grant and cached of the node, until end. close takes an open back; where it
+ * was the last of a passthrough node, `ret_backing_id` and `ret_grant` are what to give back, else 0 and NULL.
  */
 void nodes_io_begin(struct nodes *t, struct node *n);
 void nodes_io_end(struct nodes *t, struct node *n);
-void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id);
+void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id,
+		    struct grant **ret_grant);
 /* One open more of a node that came back, in the mode that it had. */
 void nodes_io_revive(struct nodes *t, struct node *n);
 /* After all of them: a node that nobody has open has no mode. `unused` is told of backing ids that such a one

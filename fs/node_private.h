@@ -19,6 +19,9 @@ struct nodes {
 	size_t count;
 	uint64_t last_id;
 	const struct table *table;
+	void (*gone)(void *arg, uint64_t ino,
+		     uint64_t body); /* nodes_set_gone; with its argument */
+	void *gone_arg;
 	struct table_rows rows;
 };
 
@@ -41,6 +44,8 @@ void node_set_lookups_locked(struct node *n, uint64_t lookups);
 /* Pins the root. */
 void node_set_root_locked(struct node *n, struct node *root);
 void node_note_io_locked(struct node *n);
+/* Body, and whether it is found by key. */
+void node_note_key_locked(struct node *n);
 /* All nodes that the table has. */
 int nodes_revive_locked(struct nodes *t);
 

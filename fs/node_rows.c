@@ -65,6 +65,14 @@ void node_note_io_locked(struct node *n)
 	n->row->backing_id = n->backing_id;
 }
 
+void node_note_key_locked(struct node *n)
+{
+	if (!n->row)
+		return;
+	n->row->unlisted = n->unlisted;
+	n->row->b = n->b;
+}
+
 void node_note_mode(struct node *n, uint16_t mode)
 {
 	__atomic_store_n(&n->mode, mode, __ATOMIC_RELAXED);

@@ -68,9 +68,10 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
  * setgid away: at every chown of a file, and when others than root change its size.
  */
 static int change_of(struct fs_mount *m, const struct node *n, const struct stat *attr, int to_set,
-		     uint32_t uid, struct live_change *ret_change)
+		     const struct fuse_ctx *who, struct live_change *ret_change)
 {
 	struct live_change c = {
+		.pid = who->pid,
 		.mode = attr->st_mode & 07777,
 		.uid = attr->st_uid,
 		.gid = attr->st_gid,
@@ -96,7 +97,8 @@ static int change_of(struct fs_mount *m, const struct node *n, const struct stat
 		c.set |= LIVE_SET_ATIME;
 	if (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW))
 		c.set |= LIVE_SET_MTIME;
-	if (!(to_set & FUSE_SET_ATTR_MODE) && (owner || (to_set & FUSE_SET_ATTR_SIZE && uid))) {
+	if (!(to_set & FUSE_SET_ATTR_MODE) &&
+	    (owner || (to_set & FUSE_SET_ATTR_SIZE && who->uid))) {
 		r = live_getattr(m->vol, n->a, n->b, &now);
 		if (r < 0)
 			return r;
@@ -138,7 +140,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	int r = node_writable(m, n);
 
 	if (r == 0)
-		r = change_of(m, n, attr, to_set, fuse_req_ctx(req)->uid, &change);
+		r = change_of(m, n, attr, to_set, fuse_req_ctx(req), &change);
 	if (r == 0)
 		r = set_live(m, n, fi ? file_of(req, fi) : NULL, &change, &now);
 	if (r < 0) {

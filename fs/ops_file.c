@@ -202,22 +202,6 @@ static int seek_fd(int fd, off_t off, int whence, uint64_t *ret_offset)
 	return 0;
 }
 
-/* Content that is not all here has no holes that we know of. */
-static int seek_content(struct content *c, off_t off, int whence, uint64_t *ret_offset)
-{
-	uint64_t size = c ? content_size(c) : 0;
-	cleanup_close int fd = -1;
-
-	if (off < 0 || (uint64_t)off >= size)
-		return -ENXIO;
-	if (content_whole(c))
-		fd = content_backing_fd(c);
-	if (fd >= 0)
-		return seek_fd(fd, off, whence, ret_offset);
-	*ret_offset = whence == SEEK_DATA ? (uint64_t)off : size;
-	return 0;
-}
-
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
 	struct file *f = file_of(req, fi);
@@ -235,7 +219,8 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	else if (f->kind == FILE_LIVE)
 		r = handle_lseek(f->handle, (uint64_t)off, whence, &at);
 	else if (f->kind == FILE_EPOCH)
-		r = seek_content(f->content, off, whence, &at);
+		r = off < 0 || !f->content ? -ENXIO
+					   : content_seek(f->content, (uint64_t)off, whence, &at);
 	else if (f->kind == FILE_TORN)
 		r = seek_fd(f->fd, off, whence, &at);
 	if (r < 0)
@@ -246,31 +231,35 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 
 /* ---- copying ---- */
 
-/* A descriptor to copy from, and up to len bytes that are there: the count. `ret_own` is to be
- * closed, where it is not -1. */
-static ssize_t copy_source(struct file *f, off_t off, size_t len, int *ret_fd, int *ret_own)
+/* From a live file's backing file: the count. */
+static ssize_t copy_live(struct file *from, off_t off_in, int out, off_t off_out, size_t len)
 {
-	ssize_t n;
+	int in = -1;
+	ssize_t n = handle_read_fd(from->handle, len, (uint64_t)off_in, &in);
 
-	if (f->kind == FILE_LIVE) {
-		n = handle_read_fd(f->handle, len, (uint64_t)off, ret_fd);
-		return n == -EAGAIN ? -EOPNOTSUPP : n;
-	}
-	if (f->kind == FILE_EPOCH && (!f->content || (uint64_t)off >= content_size(f->content)))
-		return 0;
-	if (f->kind != FILE_EPOCH || !content_whole(f->content))
+	if (n <= 0)
+		return n;
+	n = copy_file_range(in, &off_in, out, &off_out, (size_t)n, 0);
+	return n < 0 ? -errno : n;
+}
+
+static ssize_t copy_once(struct file *from, off_t off_in, int out, off_t off_out, size_t len)
+{
+	if (from->kind == FILE_LIVE)
+		return copy_live(from, off_in, out, off_out, len);
+	if (from->kind != FILE_EPOCH)
 		return -EOPNOTSUPP;
-	*ret_own = *ret_fd = content_backing_fd(f->content);
-	return *ret_fd < 0 ? -EOPNOTSUPP : (ssize_t)len;
+	if (!from->content)
+		return 0;
+	return content_copy(from->content, (uint64_t)off_in, out, (uint64_t)off_out, len);
 }
 
 /* Copies between backing files: the count, or -EOPNOTSUPP where the kernel must read and write. */
 static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struct file *to,
 			  off_t off_out, size_t len)
 {
-	cleanup_close int own = -1;
-	int in = -1, out = -1;
-	ssize_t n, done = 0;
+	ssize_t n = 0, done = 0;
+	int out = -1;
 	int r = to->kind == FILE_LIVE ? drop_setid(req, to->node) : -EBADF;
 
 	/* The edit first: it may change what is read. */
@@ -280,19 +269,17 @@ static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struc
 		r = handle_write_fd(to->handle, &out);
 	if (r < 0)
 		return r;
-	n = copy_source(from, off_in, len < COPY_MAX ? len : COPY_MAX, &in, &own);
-	if (n <= 0)
-		return n;
-	len = (size_t)n;
+	if (len > COPY_MAX)
+		len = COPY_MAX;
 	while ((size_t)done < len) {
-		n = copy_file_range(in, &off_in, out, &off_out, len - (size_t)done, 0);
+		n = copy_once(from, off_in + done, out, off_out + done, len - (size_t)done);
 		if (n <= 0)
 			break;
 		done += n;
 	}
 	if (done || n == 0)
 		return done;
-	return errno == EXDEV || errno == EINVAL || errno == ENOSYS ? -EOPNOTSUPP : -errno;
+	return n == -EXDEV || n == -EINVAL || n == -ENOSYS || n == -EAGAIN ? -EOPNOTSUPP : n;
 }
 
 void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,

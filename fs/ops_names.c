@@ -16,11 +16,29 @@ static bool is_special(const struct node *n, enum special which)
 	return n && n->kind == NODE_SPECIAL && n->a == which;
 }
 
+/*
+ * The node is made after the volume was asked, so what it stands for may have been replaced in between, and then it is not kept
+ * for the node. From the answer on it is.
+ */
+static int lookup_live(struct fs_mount *m, const struct node *parent, const char *name, pid_t pid,
+		       struct fuse_entry_param *ret_e)
+{
+	struct live_attr attr;
+
+	for (;;) {
+		int r = live_lookup(m->vol, parent->a, name, pid, &attr);
+
+		if (r == 0)
+			r = entry_of_live(m, &attr, ret_e);
+		if (r < 0 || live_is_shown(m->vol, attr.ino, attr.body))
+			return r;
+		nodes_forget(m->nodes, ret_e->ino, 1);
+	}
+}
+
 static int lookup(struct fs_mount *m, struct node *parent, const char *name, pid_t pid,
 		  struct fuse_entry_param *ret_e)
 {
-	struct live_attr attr;
-	int r;
 
 	if (!parent)
 		return -ESTALE;
@@ -28,8 +46,7 @@ static int lookup(struct fs_mount *m, struct node *parent, const char *name, pid
 		return epochs_dir_entry(m, ret_e);
 	switch (parent->kind) {
 	case NODE_LIVE:
-		r = live_lookup(m->vol, parent->a, name, pid, &attr);
-		return r < 0 ? r : entry_of_live(m, &attr, ret_e);
+		return lookup_live(m, parent, name, pid, ret_e);
 	case NODE_EPOCH:
 		return epoch_file_lookup(m, parent, name, ret_e);
 	case NODE_SPECIAL:

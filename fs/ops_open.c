@@ -13,9 +13,6 @@
 #include "fs/torn_files.h"
 #include "lib/util/cleanup.h"
 
-/* Lookup and open race with those who replace the file; nobody replaces it that often. */
-#define OPEN_TRIES 8
-
 /* ---- the live tree ---- */
 
 /* What passthrough asks about. */
@@ -24,13 +21,6 @@ struct live_open {
 	struct handle *handle;
 };
 
-static bool live_direct(void *arg)
-{
-	const struct live_open *o = arg;
-
-	return handle_direct(o->handle);
-}
-
 static bool live_has_room_ahead(void *arg)
 {
 	const struct live_open *o = arg;
@@ -38,21 +28,18 @@ static bool live_has_room_ahead(void *arg)
 	return handle_has_room_ahead(o->handle);
 }
 
-static int live_prepare(void *arg)
+static int live_grant(void *arg, struct grant **ret_grant, int *ret_fd)
 {
 	const struct live_open *o = arg;
-	int r = handle_begin_write(o->handle, request_interrupted, o->req);
 
-	if (r == -EHOSTUNREACH || r == -ETIMEDOUT) /* not local, and cannot become so now */
-		return -EAGAIN;
-	return r == 0 ? handle_prepare_direct(o->handle) : r;
+	return handle_grant(o->handle, ret_grant, ret_fd);
 }
 
-static int live_backing_fd(void *arg)
+static int live_join(void *arg)
 {
 	const struct live_open *o = arg;
 
-	return handle_backing_fd(o->handle);
+	return handle_join_grant(o->handle, request_interrupted, o->req);
 }
 
 /* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. */
@@ -64,10 +51,9 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 	struct passthrough_source source = {
 		.arg = &opened,
 		.writes = handle_writes(h),
-		.direct = live_direct,
 		.has_room_ahead = handle_writes(h) ? live_has_room_ahead : NULL,
-		.prepare = handle_writes(h) ? live_prepare : NULL,
-		.backing_fd = live_backing_fd,
+		.grant = live_grant,
+		.join = live_join,
 	};
 	struct file *f = file_new(m, FILE_LIVE, n);
 	int32_t backing_id;
@@ -91,6 +77,23 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 		file_release(m, f);
 }
 
+/*
+ * The volume opened other content than the node stands for (handle.h), which nobody had open: the node goes over to it. Where somebody opened it
+ * in this moment, this open fails, and what was made for it is undone.
+ */
+static int move_node(struct fs_mount *m, struct node *n, struct handle *h)
+{
+	int r = nodes_move(m->nodes, n, handle_body(h));
+
+	if (r == 0) {
+		/* Size and times, not the pages: those go when the open is answered. */
+		(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
+		return 0;
+	}
+	handle_cancel(h);
+	return -ESTALE;
+}
+
 static void open_live(fuse_req_t req, struct node *n, int flags)
 {
 	struct fs_mount *m = fs_of(req);
@@ -98,6 +101,8 @@ static void open_live(fuse_req_t req, struct node *n, int flags)
 	struct handle *h;
 	int r = handle_open(m->vol, n->a, n->b, flags, &who, request_interrupted, req, &h);
 
+	if (r == 0 && handle_body(h) != n->b)
+		r = move_node(m, n, h);
 	if (r < 0)
 		reply_error(req, node_error(r));
 	else
@@ -137,28 +142,50 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_error(req, -EISDIR);
 }
 
-/* The name is there already, though the kernel did not know it: opens what it leads to. */
-static int open_existing(fuse_req_t req, uint64_t parent, const char *name, int flags,
-			 struct live_attr *ret_attr, struct handle **ret_handle)
+/* One try: -ESTALE where what the name led to was replaced, or has to be looked up again for this process. */
+static int open_named(fuse_req_t req, uint64_t parent, const char *name, int flags,
+		      struct fuse_entry_param *ret_e, struct handle **ret_handle)
 {
 	struct fs_mount *m = fs_of(req);
 	struct live_caller who = request_caller(req);
-	int r = -ESTALE;
+	struct live_attr attr;
+	int r = live_lookup(m->vol, parent, name, who.pid, &attr);
 
-	for (int i = 0; r == -ESTALE && i < OPEN_TRIES; i++) {
-		r = live_lookup(m->vol, parent, name, who.pid, ret_attr);
-		if (r < 0)
-			return r == -ENOENT ? -ESTALE : r;
-		if (S_ISDIR(ret_attr->mode))
-			return -EISDIR;
-		if (!S_ISREG(ret_attr->mode))
-			return -ESTALE; /* the kernel follows a symlink, when it looks again */
-		r = handle_open(m->vol, ret_attr->ino, ret_attr->body, flags, &who,
-				request_interrupted, req, ret_handle);
+	if (r < 0)
+		return r;
+	if (S_ISDIR(attr.mode))
+		return -EISDIR;
+	if (!S_ISREG(attr.mode))
+		return -ELOOP;
+	r = entry_of_live(m, &attr, ret_e);
+	if (r < 0)
+		return r;
+	r = handle_open(m->vol, attr.ino, attr.body, flags, &who, request_interrupted, req,
+			ret_handle);
+	if (r == 0 && handle_body(*ret_handle) != attr.body) {
+		handle_cancel(*ret_handle);
+		r = -ESTALE;
 	}
 	if (r == 0)
-		r = live_getattr(m->vol, ret_attr->ino, ret_attr->body, ret_attr);
+		r = live_getattr(m->vol, attr.ino, attr.body, &attr);
+	if (r == 0)
+		stat_of_live(&attr, &ret_e->attr);
+	else
+		nodes_forget(m->nodes, ret_e->ino, 1);
 	return r;
+}
+
+/* The name is there already, though the kernel did not know it: opens what it leads to. */
+static int open_existing(fuse_req_t req, uint64_t parent, const char *name, int flags,
+			 struct fuse_entry_param *ret_e, struct handle **ret_handle)
+{
+	int r;
+
+	do {
+		r = open_named(req, parent, name, flags, ret_e, ret_handle);
+	} while (r == -ESTALE && !request_interrupted(req));
+	/* Gone again, or a symlink, which the kernel follows: it looks once more. */
+	return r == -ENOENT || r == -ELOOP ? -ESTALE : r;
 }
 
 static bool answer_claimed_create(fuse_req_t req, struct file *f)
@@ -180,14 +207,32 @@ static bool answer_claimed_create(fuse_req_t req, struct file *f)
 	return true;
 }
 
+/* Makes the file, or opens the one that is there: with its entry and a handle. */
+static int create_or_open(fuse_req_t req, const struct node *dir, const char *name, mode_t mode,
+			  int flags, struct fuse_entry_param *ret_e, struct handle **ret_handle)
+{
+	struct fs_mount *m = fs_of(req);
+	struct live_caller who = request_caller(req);
+	struct live_attr attr;
+	int r = handle_create(m->vol, dir->a, name, mode, flags, &who, &attr, ret_handle);
+
+	/* Sent again: the kernel has seen that the name was free, so it was made by this request. */
+	if (r == -EEXIST && (!(flags & O_EXCL) || loop_request_resent()))
+		return open_existing(req, dir->a, name, flags, ret_e, ret_handle);
+	if (r < 0)
+		return r;
+	r = entry_of_live(m, &attr, ret_e);
+	if (r < 0)
+		handle_release(*ret_handle, false);
+	return r;
+}
+
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
 	struct fs_mount *m = fs_of(req);
 	const struct node *dir = nodes_find(m->nodes, parent);
-	struct live_caller who = request_caller(req);
 	struct fuse_entry_param e;
-	struct live_attr attr;
 	struct handle *h = NULL;
 	int r = node_writable(m, dir);
 
@@ -197,17 +242,9 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		r = -EISDIR;
 	if (r == 0)
 		r = handle_await_room(m->vol, request_interrupted, req);
-	if (r == 0) {
-		r = handle_create(m->vol, dir->a, name, mode, fi->flags, &who, &attr, &h);
-		/* Sent again: the kernel has seen that the name was free, so it was made by this request. */
-		if (r == -EEXIST && (!(fi->flags & O_EXCL) || loop_request_resent()))
-			r = open_existing(req, dir->a, name, fi->flags, &attr, &h);
-	}
 	if (r == 0)
-		r = entry_of_live(m, &attr, &e);
+		r = create_or_open(req, dir, name, mode, fi->flags, &e, &h);
 	if (r < 0) {
-		if (h)
-			handle_release(h, false);
 		reply_error(req, r);
 		return;
 	}

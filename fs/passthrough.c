@@ -328,52 +328,39 @@ int passthrough_probe(struct fs_mount *m, const char **ret_why)
 
 /* ---- the I/O mode ---- */
 
+static bool may_pass(const struct fs_mount *m, const struct node *n,
+		     const struct passthrough_source *source)
+{
+	if (!m->passthrough->enabled)
+		return false;
+	/* The kernel would not take setuid bits away at a write that we do not see. */
+	if (source->writes && mode_without_setid(noted_mode(n)) != noted_mode(n))
+		return false;
+	return !source->has_room_ahead || source->has_room_ahead(source->arg);
+}
+
 /* A node that is not open yet gets its mode. */
 static void decide(struct fs_mount *m, struct node *n, const struct passthrough_source *source)
 {
-	struct passthrough *p = m->passthrough;
+	struct grant *grant = NULL;
 	cleanup_close int fd = -1;
 	int32_t id = 0;
 	int r;
 
 	n->io = IO_ORDINARY;
-	if (!p->enabled)
-		return;
-	/* The kernel would not take setuid bits away at a write that we do not see. */
-	if (source->writes && mode_without_setid(noted_mode(n)) != noted_mode(n))
-		return;
-	if (source->has_room_ahead && !source->has_room_ahead(source->arg))
-		return;
-	if (!source->direct(source->arg))
-		return;
-	fd = source->backing_fd(source->arg);
-	if (fd < 0)
+	if (!may_pass(m, n, source) || source->grant(source->arg, &grant, &fd) < 0)
 		return;
 	r = backing_open(m, fd, &id);
 	if (r == -EPERM || r == -ELOOP || r == -ENOTTY || r == -EINVAL || r == -EOPNOTSUPP)
-		disable(p, r);
-	if (r < 0)
+		disable(m->passthrough, r);
+	if (r < 0) {
+		grant_release(m->vol, grant);
 		return;
+	}
 	n->io = IO_PASSTHROUGH;
 	n->backing_id = id;
+	n->grant = grant;
 	n->cached = false;
-}
-
-/* A node that is open with passthrough must take this one the same way. */
-static int join(struct fs_mount *m, struct node *n, const struct passthrough_source *source)
-{
-	int r = 0;
-
-	if (source->direct(source->arg))
-		return 0;
-	if (source->prepare)
-		r = source->prepare(source->arg);
-	if (r == 0 && source->direct(source->arg))
-		return 0;
-	if (r < 0 && r != -EAGAIN)
-		return r;
-	nodes_retire(m->nodes, n);
-	return -ESTALE;
 }
 
 int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
@@ -385,32 +372,39 @@ int passthrough_open(struct fs_mount *m, struct file *f, const struct passthroug
 	nodes_io_begin(m->nodes, n);
 	if (n->io == IO_NONE)
 		decide(m, n, source);
-	else if (n->io == IO_PASSTHROUGH)
-		r = join(m, n, source);
+	else if (n->io == IO_PASSTHROUGH && source->join)
+		r = source->join(source->arg);
 	if (r == 0) {
 		f->passthrough = n->io == IO_PASSTHROUGH;
-		f->counted = true;
 		*ret_backing_id = n->backing_id;
 		*ret_keep = n->cached;
 		n->cached = !f->passthrough;
 	}
 	nodes_io_end(m->nodes, n);
-	if (r < 0) {
-		passthrough_close(m, f);
+	f->counted = true;
+	if (r < 0)
 		return r;
-	}
 	atomic_fetch_add(f->passthrough ? &m->passthrough->opens : &m->passthrough->ordinary_opens,
 			 1);
 	return 0;
 }
 
+/* The kernel gives the file up before the volume may take it for given up. */
+static void give_back(struct fs_mount *m, int32_t backing_id, struct grant *grant)
+{
+	backing_close(m, backing_id);
+	grant_release(m->vol, grant);
+}
+
 void passthrough_close(struct fs_mount *m, struct file *f)
 {
+	struct grant *grant;
 	int32_t id;
 
-	nodes_io_close(m->nodes, f->node, &id);
+	f->counted = false;
+	nodes_io_close(m->nodes, f->node, &id, &grant);
 	if (id)
-		backing_close(m, id);
+		give_back(m, id, grant);
 }
 
 static void close_unused(void *arg, int32_t backing_id)

@@ -6,11 +6,11 @@
  * session's I/O hooks (here) put it into the answer to INIT, and replies to OPEN are made by hand.
  *
  * The kernel wants all opens of a node to be of one mode, and with passthrough of one backing id.
- * The first open decides: passthrough where the content's file is whole and may be given away, and
- * for a writer the cache has room ahead of him. A writer on closed content starts an ordinary node (nothing is cloned at open), unless readers
- * hold passthrough: then the edit begins at open. Node and mode end with the last close. Where an
- * open can have neither mode, the node is retired and the kernel asked to look up again (ESTALE):
- * it gets a fresh node.
+ * The first open decides: passthrough where the volume grants the backing file (lib/volume/grant.h), and
+ * for a writer the cache has room ahead of him; else ordinary. A writer on closed content starts an ordinary node
+ * (nothing is cloned at open), unless readers hold passthrough: then the edit begins at open, in the
+ * file that they have. The node keeps mode, backing id and grant until its last close; every open until then
+ * joins them.
  */
 #ifndef EPOCHFS_FS_PASSTHROUGH_H
 #define EPOCHFS_FS_PASSTHROUGH_H
@@ -37,21 +37,22 @@ bool passthrough_same_terms(const struct fs_mount *m);
 /* After files_revive: gives back what a worker before had registered and nobody uses. */
 void passthrough_revived(struct fs_mount *m);
 
-/* What of a file decides: the functions of handle.h or content.h behind it. */
+/* What the volume says of a file: functions of handle.h or content.h behind it. */
 struct passthrough_source {
 	void *arg;
 	bool writes;
-	bool (*direct)(void *arg);
 	/* NULL for readers. False: space is short, and only the daemon can wait for it. */
 	bool (*has_room_ahead)(void *arg);
-	int (*prepare)(void *arg); /* NULL for readers */
-	int (*backing_fd)(void *arg);
+	/* Grants the backing file: with the caller's descriptor of it, or -EAGAIN. */
+	int (*grant)(void *arg, struct grant **ret_grant, int *ret_fd);
+	/* Makes the file ready to be one more of a node that has a grant. NULL: it is. */
+	int (*join)(void *arg);
 };
 
 /*
  * One more open of the node: sets f->passthrough, and for it `ret_backing_id`; else `ret_keep`,
- * whether the kernel's cached pages are still right. 0, -ESTALE as said above, or -errno of
- * prepare. After 0 passthrough_close is owed (f->counted).
+ * whether the kernel's cached pages are still right. 0, or -errno of join. After 0 passthrough_close is
+ * owed (f->counted).
  */
 int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
 		     int32_t *ret_backing_id, bool *ret_keep);

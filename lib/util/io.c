@@ -270,13 +270,27 @@ int io_clone(int from, int to, uint64_t size)
 	return io_clone_until(from, to, size, NULL, NULL);
 }
 
+/* 0 where the lease is granted, else -errno; -EAGAIN where somebody has the file. */
+static int try_lease(int fd, int kind)
+{
+	if (fcntl(fd, F_SETLEASE, kind) < 0)
+		return errno == EBUSY ? -EAGAIN : -errno;
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	return 0;
+}
+
 enum io_writers io_writers(int fd)
 {
-	if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
-		fcntl(fd, F_SETLEASE, F_UNLCK);
-		return IO_WRITERS_NONE;
-	}
-	return errno == EAGAIN || errno == EBUSY ? IO_WRITERS_SOME : IO_WRITERS_UNKNOWN;
+	int error = try_lease(fd, F_RDLCK);
+
+	return !error ? IO_WRITERS_NONE : error == -EAGAIN ? IO_WRITERS_SOME : IO_WRITERS_UNKNOWN;
+}
+
+enum io_users io_users(int fd)
+{
+	int error = try_lease(fd, F_WRLCK);
+
+	return !error ? IO_USERS_NONE : error == -EAGAIN ? IO_USERS_SOME : IO_USERS_UNKNOWN;
 }
 
 int io_mkdir_p(const char *path)

@@ -45,6 +45,12 @@ int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), voi
  */
 enum io_writers { IO_WRITERS_NONE, IO_WRITERS_SOME, IO_WRITERS_UNKNOWN };
 enum io_writers io_writers(int fd);
+/*
+ * Whether somebody besides `fd` has the file open or mapped, for reading or writing, by a write lease; `fd` is the only
+ * descriptor that counts as the caller's own. Notes as for io_writers.
+ */
+enum io_users { IO_USERS_NONE, IO_USERS_SOME, IO_USERS_UNKNOWN };
+enum io_users io_users(int fd);
 /* A stream of its own over an open directory, from its beginning; dirfd stays the caller's. 0 or -errno; ret_dir is closed by
  * closedir (cleanup_closedir). */
 int io_opendir(int dirfd, DIR **ret_dir);

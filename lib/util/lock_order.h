@@ -22,7 +22,6 @@
 	LOCK(FS_FILES)                                                                             \
 	LOCK(FS_EPOCH_NAMES)                                                                       \
 	LOCK(FS_EPOCH_VIEWS)                                                                       \
-	LOCK(FS_NODES)                                                                             \
 	LOCK(TOOL_IMPORT)                                                                          \
 	LOCK(TOOL_WARM)                                                                            \
 	/* one job at a time */                                                                    \
@@ -33,6 +32,8 @@
 	LOCK(FETCH)                                                                                \
 	LOCK(CONTENT_IO)                                                                           \
 	LOCK(TREES)                                                                                \
+	/* the face's nodes: the volume asks for them (volume_set_known) */                        \
+	LOCK(FS_NODES)                                                                             \
 	/* leaves of the volume: each guards the fields of one part */                             \
 	LOCK(UPLOADER)                                                                             \
 	LOCK(UPLOAD_PROGRESS)                                                                      \

@@ -158,8 +158,10 @@ void told_revive_locked(struct volume *vol);
 bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid);
 /* What this thread was told lately, or NULL. */
 struct told *told_find_locked(struct volume *vol, pid_t tid);
-/* Whether this thread was told lately; forgets it. */
-bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid);
+/* Whether this thread was told lately; forgets it. `ret_looked`: it has looked the name up since. */
+bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked);
+/* Whether another thread of this process was told of the file lately. */
+bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
 void told_free(struct volume *vol);
 
 /* ---- handle_io.c ---- */

@@ -322,7 +322,7 @@ static void body_destroy(struct volume *vol, struct body *b)
 
 void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	if (b->handles || b->pins || b->releasing || b->preparing || b->watched)
+	if (b->handles || b->pins || b->releasing || b->preparing || b->watched || b->known)
 		return;
 	/* A replacement whose open has not come yet waits for it: keeper.c drops it in time. */
 	if (b->pending && b->staged && !b->discarded)
@@ -352,6 +352,75 @@ bool bodies_use_version_locked(struct volume *vol, uint64_t version)
 }
 
 /* ---- content that is no longer the file's ---- */
+
+/* Files that are no regular ones have no bodies of their own (0): such a one then only keeps the row. */
+static struct body *find_of_locked(struct volume *vol, uint64_t ino, uint64_t id)
+{
+	struct body *b = *ino_bucket(vol, ino);
+
+	while (b && (b->ino != ino || b->id != id))
+		b = b->next_of_ino;
+	return b;
+}
+
+static bool is_known_locked(struct volume *vol, const struct state_file *f)
+{
+	return vol->known.is_known && !S_ISDIR(f->mode) &&
+	       vol->known.is_known(vol->known.arg, f->ino, f->body);
+}
+
+void body_replaced_locked(struct volume *vol, const struct state_file *f)
+{
+	struct body *b = find_of_locked(vol, f->ino, f->body);
+	bool known = is_known_locked(vol, f);
+
+	if (!b && known) {
+		b = body_add_locked(vol, f->body, f->ino);
+		/* Without memory the kernel looks the name up once more. */
+		if (!b)
+			return;
+		b->version = f->closed ? f->closed : f->live;
+	}
+	if (!b)
+		return;
+	b->known = known;
+	b->mtime_ns = f->mtime_ns;
+	b->ctime_ns = f->ctime_ns;
+}
+
+static void forget_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	if (!b || !b->known)
+		return;
+	b->known = false;
+	body_drop_locked(vol, b, after);
+}
+
+void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body)
+{
+	struct after after = {.vol = vol};
+
+	mutex_lock(&vol->lock);
+	forget_locked(vol, find_of_locked(vol, ino, body), &after);
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+}
+
+/* Those that were kept for the one before are given up. */
+void volume_set_known(struct volume *vol, const struct volume_known *known)
+{
+	struct after after = {.vol = vol};
+
+	mutex_lock(&vol->lock);
+	vol->known = *known;
+	for (size_t i = 0; i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
+			next = b->next_by_id;
+			forget_locked(vol, b, &after);
+		}
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+}
 
 void body_orphan_locked(struct volume *vol, uint64_t ino)
 {

@@ -2,7 +2,8 @@
 /*
  * Bodies: content lineages of the live tree that handles have open. Private to lib/volume; see
  * handle.h for the rules. A body exists in memory from its first open to its last release (or while
- * a writable mapping is left after it). All fields are guarded by the volume's lock, but the
+ * a writable mapping is left after it); one that was replaced, or whose file has no name any more, for as long as
+ * the kernel has a node of it. All fields are guarded by the volume's lock, but the
  * descriptor `fd`, which stays open and the same once it is set, for as long as the caller has a
  * handle or holds the lock.
  *
@@ -33,6 +34,7 @@ struct body {
 	bool orphan;  /* no longer what the file shows (replaced, unlinked, rolled back): its close
 			 goes nowhere, or to torn/ */
 	bool tear;    /* an orphan by a rollback: what its writers leave goes to torn/ */
+	bool known;   /* the kernel has a node of it, and may open it: it stays */
 	bool shown;   /* it was no orphan when a rollback began, which may make it one */
 	char *torn_name; /* what it was called before the rollback; owned, NULL: unknown */
 	bool is_log; /* contract 1.2 rule 5: name matches, or O_APPEND held for longer than patience
@@ -42,12 +44,12 @@ struct body {
 	bool closed_well; /* an opener that wrote closed */
 	bool fragile;	  /* as in the version's row */
 	unsigned handles, writers;
-	unsigned direct;	 /* handles whose backing file the kernel was given */
-	uint64_t opened_epoch;	 /* next_epoch when the first writer opened */
-	int64_t opened_ns;	 /* monotonic */
-	int fd;			 /* backing file while staged, read-only; else -1 */
-	int write_fd;		 /* the same, for writing; -1 while no writer needs it */
-	struct content *content; /* reads of closed content; NULL when staged or not yet read */
+	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */
+	int64_t opened_ns;	    /* monotonic */
+	int fd;			    /* backing file while staged, read-only; else -1 */
+	int write_fd;		    /* the same, for writing; -1 while no writer needs it */
+	int64_t mtime_ns, ctime_ns; /* of the file, when this was replaced; 0: it was not */
+	struct content *content;    /* reads of closed content; NULL when staged or not yet read */
 
 	/* The rest is private to what includes bodies.h. */
 	struct body *next_by_id, *next_of_ino;
@@ -87,11 +89,16 @@ struct body *body_pending_locked(struct volume *vol, uint64_t ino);
 /* The pending replacement that a lookup by this thread's process resolves to (it writes it, or was
  * just told ESTALE for it): NULL if none. */
 struct body *body_pending_for_locked(struct volume *vol, uint64_t ino, pid_t pid);
-/* A lookup by this thread led to this file (NULL: to none). Where the thread was just told ESTALE by
- * an open of another file, which had the name before, that open goes on here. Before the answer is
- * made; may drop the lock. */
-void body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
+/* A lookup by this thread led to this file (NULL: to none). Where the thread was just told ESTALE by an open, that
+ * open goes on here: what it is to find is made, also where a rename gave the name to another file. Before the answer is made. True
+ * where the lock was dropped: look again. */
+bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
 			   const struct state_file *f);
+/*
+ * What the kernel knows it may open at any moment: so content that is replaced, and a file whose last name goes, is kept for as
+ * long as the kernel has a node of it (volume_set_known). Before the row of the file changes; `f` is as it was. In a transaction.
+ */
+void body_replaced_locked(struct volume *vol, const struct state_file *f);
 /* Size, blocks, mtime and ctime of an open staged body from its backing file, put over `attr`. */
 void body_attr_locked(const struct body *b, struct live_attr *attr);
 /* All open bodies that are staged or have writers, for the sealer and status. fn runs with the
@@ -101,8 +108,7 @@ int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct b
 bool bodies_use_version_locked(struct volume *vol, uint64_t version);
 /* A thread of which process holds it open (the opener's pid), 0: unknown. */
 pid_t body_opener_locked(const struct body *b);
-/* The file's content is replaced or gone (unlink of the last name, rollback): open bodies of it
- * become orphans. */
+/* The file's content is replaced or gone (unlink of the last name, rollback): its bodies become orphans. */
 void body_orphan_locked(struct volume *vol, uint64_t ino);
 /* Rollback, before names change: keeps what the files that are written are called. */
 void bodies_keep_names_locked(struct volume *vol);
@@ -119,8 +125,8 @@ bool body_settle_locked(struct volume *vol, uint64_t ino);
  * still cannot; an epoch would lack it. */
 int bodies_settle(struct volume *vol);
 
-/* The edit of truncate(2) and of live_setattr's size, without a handle. Called without the lock. */
-int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size);
+/* The edit of truncate(2) and of live_setattr's size, without a handle, by this thread (0: unknown). Called without the lock. */
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size, pid_t tid);
 /* The last name of a file is gone (nlink 0, names removed, row not stored yet): frees file and
  * versions now, or when the last handle goes. In a transaction, with the lock. */
 int body_file_unlinked_locked(struct volume *vol, struct state_file *f);

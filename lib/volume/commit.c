@@ -14,6 +14,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/grants.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/torn.h"
 #include "lib/volume/upload.h"
@@ -62,6 +63,8 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 
 	if (error)
 		return error;
+	if (f.body != b->id)
+		body_replaced_locked(vol, &f);
 	old = f.closed;
 	*ret_replaced = f.body != b->id && f.nlink > 1;
 	f.closed = closed;
@@ -107,6 +110,9 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 	/* ENOENT: an earlier try did this and then failed. */
 	if (renameat(vol->objects_fd, from, vol->objects_fd, to) < 0 && errno != ENOENT)
 		return -errno;
+	error = grant_move_locked(vol, b->version, b->base, b->id);
+	if (error)
+		return error;
 	FAULT_POINT("commit.restored");
 	error = state_begin(vol->state);
 	if (error)

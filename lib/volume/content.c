@@ -11,6 +11,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/volume/body.h"
+#include "lib/volume/grants.h"
 
 int contents_new(struct contents **ret_contents)
 {
@@ -319,30 +320,36 @@ bool content_whole(struct content *c)
 	return !c->size || c->bytes || fetch_whole(&c->fetch);
 }
 
-bool content_direct(struct content *c)
+/* A live file that shows this version could be changed in place. */
+static bool is_live_locked(struct content *c)
 {
 	struct state_version v;
 	struct state_file f;
-	SCOPED_LOCK(&c->vol->lock);
 
-	if (!c->size || c->bytes || !fetch_whole(&c->fetch) ||
-	    state_version_get(c->vol->state, c->version, &v))
-		return false;
+	if (state_version_get(c->vol->state, c->version, &v))
+		return true;
 	if (v.ino && !state_file_get(c->vol->state, v.ino, &f) &&
 	    (f.closed == v.id || f.live == v.id))
-		return false;
-	return !bodies_use_version_locked(c->vol, c->version);
+		return true;
+	return bodies_use_version_locked(c->vol, c->version);
 }
 
-int content_backing_fd(struct content *c)
+int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd)
 {
-	int fd = !c->size || c->bytes || !content_whole(c)
-			 ? -EAGAIN
-			 : object_open(c->vol, c->version, O_RDONLY);
+	cleanup_close int fd = -1;
+	int error;
+	SCOPED_LOCK(&c->vol->lock);
 
-	if (fd >= 0)
-		__atomic_store_n(&c->lent, true, __ATOMIC_SEQ_CST);
-	return fd;
+	if (!c->size || c->bytes || !content_whole(c) || is_live_locked(c))
+		return -EAGAIN;
+	fd = object_open(c->vol, c->version, O_RDONLY);
+	if (fd < 0)
+		return fd;
+	error = grant_take_locked(c->vol, c->version, GRANT_EPOCHS, ret_grant);
+	if (error)
+		return error == -EBUSY ? -EAGAIN : error;
+	*ret_fd = steal_fd(&fd);
+	return 0;
 }
 
 /* After so many times that the bytes were dropped before they were read, they are pinned. */
@@ -393,6 +400,40 @@ ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
 	return n;
 }
 
+/* While `io` is held the backing file does not change: an edit that takes it over waits in content_rebind. */
+ssize_t content_copy(struct content *c, uint64_t offset, int to, uint64_t to_offset, size_t len)
+{
+	off_t in = (off_t)offset, out = (off_t)to_offset;
+	ssize_t n;
+
+	if (offset >= c->size)
+		return 0;
+	if (c->bytes || !content_whole(c))
+		return -EAGAIN;
+	rwlock_read(&c->io);
+	n = copy_file_range(c->fd, &in, to, &out, len, 0);
+	rwlock_unlock(&c->io);
+	return n < 0 ? -errno : n;
+}
+
+int content_seek(struct content *c, uint64_t offset, int whence, uint64_t *ret_offset)
+{
+	off_t at;
+
+	if (offset >= c->size)
+		return -ENXIO;
+	*ret_offset = whence == SEEK_DATA ? offset : c->size;
+	if (c->bytes || !content_whole(c))
+		return 0;
+	rwlock_read(&c->io);
+	at = lseek(c->fd, (off_t)offset, whence);
+	rwlock_unlock(&c->io);
+	if (at < 0)
+		return -errno;
+	*ret_offset = (uint64_t)at;
+	return 0;
+}
+
 bool content_in_use_locked(struct volume *vol, uint64_t version)
 {
 	SCOPED_LOCK(&vol->contents->lock);
@@ -409,9 +450,21 @@ unsigned content_users_locked(struct volume *vol, uint64_t version)
 	return c ? c->refs : 0;
 }
 
-bool content_lent(struct content *c)
+bool content_users_of_file_locked(struct volume *vol, uint64_t version, enum io_users *ret_users)
 {
-	return __atomic_load_n(&c->lent, __ATOMIC_SEQ_CST);
+	struct content *c;
+	bool found;
+	SCOPED_LOCK(&vol->contents->lock);
+
+	c = find(vol->contents, version);
+	if (!c)
+		return false;
+	rwlock_read(&c->io);
+	found = c->fd >= 0;
+	if (found)
+		*ret_users = io_users(c->fd);
+	rwlock_unlock(&c->io);
+	return found;
 }
 
 int content_rebind(struct volume *vol, uint64_t version)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include "lib/format/tree.h"
 #include "lib/util/hash.h"
+#include "lib/volume/grant.h"
 #include "lib/volume/handle.h"
 
 struct content;
@@ -33,13 +34,17 @@ uint64_t content_entry_blocks(struct volume *vol, const struct tree_entry *entry
 
 uint64_t content_version(const struct content *c);
 uint64_t content_size(const struct content *c);
-/* All bytes are in the backing file, and no live file shares it (so that the kernel may read it
- * directly for as long as it likes). */
-bool content_direct(struct content *c);
 /* All bytes are local. */
 bool content_whole(struct content *c);
-/* A read-only descriptor of the backing file, the caller's. */
-int content_backing_fd(struct content *c);
+/*
+ * Grants the backing file to the kernel (grant.h), which may read it for as long as it likes: all bytes are in it, and no
+ * live file shares it. `ret_fd`, the caller's, is a read-only descriptor to register. -EAGAIN where it cannot be granted.
+ */
+int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd);
+/* Up to len bytes at offset into another file; fewer at the end. -EAGAIN where not all bytes are local. */
+ssize_t content_copy(struct content *c, uint64_t offset, int to, uint64_t to_offset, size_t len);
+/* whence SEEK_DATA or SEEK_HOLE; -ENXIO at and after the end. Content that is not all local has no holes. */
+int content_seek(struct content *c, uint64_t offset, int whence, uint64_t *ret_offset);
 /* Up to len bytes. -EIO where the remote's bytes are damaged or missing (logged with epoch, path
  * and pack), -EINTR, -EHOSTUNREACH/-ETIMEDOUT while the remote is away (after the patience of the
  * mount). */

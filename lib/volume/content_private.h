@@ -65,7 +65,6 @@ struct content {
 	atomic_uint refs;    /* changed under contents.lock */
 	atomic_uint threads; /* of these, those of fetches; they rise after refs and fall before */
 	bool detached;	     /* no longer in the table; guarded by volume.lock */
-	bool lent;
 	int fd; /* backing file, for reading (and writing, while bytes are missing); -1: none */
 	uint8_t *bytes; /* inline content; NULL: in the backing file */
 	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file; guarded by

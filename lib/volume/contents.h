@@ -4,6 +4,7 @@
 #ifndef EPOCHFS_VOLUME_CONTENTS_H
 #define EPOCHFS_VOLUME_CONTENTS_H
 
+#include "lib/util/io.h"
 #include "lib/volume/internal.h"
 
 int contents_new(struct contents **ret_contents);
@@ -29,9 +30,9 @@ void content_unpin(struct content *c);
 bool content_in_use_locked(struct volume *vol, uint64_t version);
 /* References to it that there are. */
 unsigned content_users_locked(struct volume *vol, uint64_t version);
-/* Whether content_backing_fd gave the backing file away: it may be in the kernel's hands, and must
- * not change. */
-bool content_lent(struct content *c);
+/* Whether anybody besides the content itself has its backing file open or mapped: false where no content of the version is open,
+ * or it has no descriptor. */
+bool content_users_of_file_locked(struct volume *vol, uint64_t version, enum io_users *ret_users);
 /*
  * objects/<version> is another file with the same bytes now: who has it open goes over to that one.
  * When it returns nobody reads the old one. Without the lock.

@@ -3,14 +3,17 @@
  * The first change of closed content, V1: a staged version V2 follows it, and V1 stays as it is for
  * as long as something needs it. No write is let through before this has ended.
  *
- *   EMPTY     nothing of V1 is wanted, and the kernel has no descriptor of V1's file: V2 begins
- *             empty, and V1 keeps its file.
+ *   EMPTY     nothing of V1 is wanted: V2 begins empty, and V1 keeps its file.
  *   CLONE     V2 gets a clone of V1's bytes. Whoever has the live file open reads through the
  *             daemon, which goes over to the clone.
- *   TAKEOVER  the kernel reads V1's file for somebody who has the live file open (passthrough), and
+ *   TAKEOVER  the kernel has V1's file for somebody who has the live file open or mapped (passthrough), and
  *             he must see the change: V2 takes over that very inode, and V1 gets the clone.
  *   GIVE      V1 is durable, wanted as a whole, and nobody else reads it: V2 takes the inode over
  *             and nothing is copied. V1 is no longer local.
+ *
+ * Which of them may be is not decided here: grant.h says whose the inode is. One that is the body's own is
+ * never left behind (EMPTY, CLONE), one that is another's never taken (TAKEOVER, GIVE), and that is asked
+ * again with the lock that the change is made under.
  *
  * After a crash. Files come before rows: what the steps leave behind has the same bytes under every
  * name, and the file of a version without a row is removed (recover.c). In TAKEOVER the order is
@@ -33,6 +36,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/grants.h"
 
 /* A write in the same tick of the kernel's clock as the file's own mtime would not show. */
 #define TICK_MAX (100 * NS_PER_MS)
@@ -49,19 +53,33 @@ struct edit {
 	char temporary[40];
 };
 
+/* V1's inode may go to V2 as it is: the remote has the bytes, and nobody but this body reads them. */
+static bool may_give_locked(const struct edit *e)
+{
+	return e->base.state == VERSION_DURABLE && e->keep == e->base.size &&
+	       content_users_locked(e->vol, e->base.id) == (e->b->content ? 1 : 0);
+}
+
 static void choose_kind_locked(struct edit *e)
 {
-	struct body *b = e->b;
+	enum grant_use use = grant_use_locked(e->vol, e->base.id, e->b->id);
 
-	if (!b->direct && !e->keep)
+	if (use == GRANT_OWN)
+		e->kind = may_give_locked(e) ? EDIT_GIVE : EDIT_TAKEOVER;
+	else if (!e->keep)
 		e->kind = EDIT_EMPTY;
-	else if (e->base.state == VERSION_DURABLE && e->keep == e->base.size &&
-		 content_users_locked(e->vol, e->base.id) == (b->content ? 1 : 0))
-		e->kind = EDIT_GIVE;
-	else if (b->direct && !(b->content && content_lent(b->content)))
-		e->kind = EDIT_TAKEOVER;
 	else
-		e->kind = EDIT_CLONE;
+		e->kind = use == GRANT_FREE && may_give_locked(e) ? EDIT_GIVE : EDIT_CLONE;
+}
+
+/* What was planned without the lock may not be done any more: plan again. */
+static int kind_holds_locked(struct edit *e, uint64_t id)
+{
+	bool takes = e->kind == EDIT_TAKEOVER || e->kind == EDIT_GIVE;
+
+	if (takes)
+		return grant_move_locked(e->vol, e->base.id, id, e->b->id) ? -EAGAIN : 0;
+	return grant_use_locked(e->vol, e->base.id, e->b->id) == GRANT_OWN ? -EAGAIN : 0;
 }
 
 static int plan_locked(struct edit *e, uint64_t keep)
@@ -211,6 +229,8 @@ static void replace_files_locked(struct edit *e, uint64_t id)
 	object_name(id, name);
 	if (e->kind == EDIT_TAKEOVER)
 		rename_object(e->vol, name, e->base.id);
+	if (e->kind == EDIT_TAKEOVER || e->kind == EDIT_GIVE)
+		grant_move_locked(e->vol, id, e->base.id, e->b->id);
 	object_remove(e->vol, id);
 }
 
@@ -218,10 +238,14 @@ static int rows_locked(struct edit *e, uint64_t *ret_id)
 {
 	struct state_version v = {0};
 	int error = state_begin(e->vol->state);
+	bool placed;
 
 	if (error)
 		return error;
 	error = new_row_locked(e, &v);
+	if (!error)
+		error = kind_holds_locked(e, v.id);
+	placed = !error;
 	if (!error)
 		error = place_files_locked(e, v.id);
 	if (!error)
@@ -230,7 +254,7 @@ static int rows_locked(struct edit *e, uint64_t *ret_id)
 		error = give_base_locked(e);
 	error = state_end(e->vol->state, error);
 	if (error) {
-		if (v.id)
+		if (placed)
 			replace_files_locked(e, v.id);
 		return error;
 	}

@@ -16,6 +16,7 @@
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/grants.h"
 #include "lib/volume/reserve.h"
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)
@@ -121,7 +122,7 @@ static int pick(void *arg, const struct state_version *v)
 	struct victims *p = arg;
 
 	if (!v->local_bytes || bodies_use_version_locked(p->vol, v->id) ||
-	    content_in_use_locked(p->vol, v->id))
+	    content_in_use_locked(p->vol, v->id) || !grant_may_evict_locked(p->vol, v->id))
 		return 0;
 	p->id[p->count++] = v->id;
 	p->bytes += v->local_bytes;
@@ -154,6 +155,7 @@ static void put_aside(struct volume *vol, uint64_t id)
 {
 	char from[OBJECT_NAME_MAX], to[40];
 
+	grant_drop_locked(vol, id);
 	object_name(id, from);
 	evicted_name(id, to);
 	if (renameat(vol->objects_fd, from, vol->objects_fd, to) < 0 && errno != ENOENT)

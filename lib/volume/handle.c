@@ -10,6 +10,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/evict.h"
+#include "lib/volume/grants.h"
 #include "lib/volume/sealer.h"
 
 uint64_t handle_ino(const struct handle *h)
@@ -29,64 +30,71 @@ bool handle_writes(const struct handle *h)
 
 /* ---- the kernel's own way ---- */
 
-bool handle_direct(struct handle *h)
-{
-	struct volume *vol = h->vol;
-	struct content *c;
-	bool direct;
-
-	mutex_lock(&vol->lock);
-	direct = h->body->staged && !h->body->preparing;
-	mutex_unlock(&vol->lock);
-	if (direct || h->writes)
-		return direct;
-	if (body_content(vol, h->body, &c) || !c)
-		return false;
-	/* Where an epoch's reader has the kernel read it, an edit could take over the file under
-	 * nobody's hands: the live file goes through the daemon then. */
-	direct = content_size(c) && content_whole(c) && !content_lent(c);
-	content_put(c);
-	return direct;
-}
-
 bool handle_has_room_ahead(struct handle *h)
 {
 	return evictor_keeps_ahead(h->vol);
 }
 
-int handle_prepare_direct(struct handle *h)
+static void set_direct_locked(struct handle *h)
 {
-	int error;
-
-	if (!h->writes)
-		return handle_direct(h) ? 0 : -EAGAIN;
-	error = edit_begin(h->vol, h->body, UINT64_MAX, NULL, NULL);
-	return error == -EHOSTUNREACH || error == -ETIMEDOUT ? -EAGAIN : error;
+	h->direct = true;
+	body_note_locked(h->body);
 }
 
-int handle_backing_fd(struct handle *h)
+/* Closed content is open in the daemon, too, as long as the body is: it is not evicted, and an edit finds it. */
+static bool is_ready_locked(struct volume *vol, const struct body *b, bool writes)
+{
+	struct state_version v;
+
+	if (b->preparing || (writes && !b->staged))
+		return false;
+	return b->staged || (b->content && content_size(b->content) &&
+			     !state_version_get(vol->state, b->version, &v) && v.local_whole);
+}
+
+int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
 {
 	struct volume *vol = h->vol;
 	struct body *b = h->body;
-	struct state_version v;
-	int fd;
-	SCOPED_LOCK(&vol->lock);
+	cleanup_close int fd = -1;
+	struct content *c = NULL;
+	int error = h->writes ? 0 : body_content(vol, b, &c);
 
-	if (b->preparing || (h->writes && !b->staged))
+	content_put(c);
+	if (error)
+		return error;
+	SCOPED_LOCK(&vol->lock);
+	if (!is_ready_locked(vol, b, h->writes))
 		return -EAGAIN;
-	if (b->staged)
-		fd = reopen(b->fd, O_RDONLY);
-	else if (!b->content || content_lent(b->content) ||
-		 state_version_get(vol->state, b->version, &v) || !v.local_whole)
-		return -EAGAIN;
-	else
-		fd = object_open(vol, b->version, O_RDONLY);
-	if (fd >= 0 && !h->direct) {
-		h->direct = true;
-		b->direct++;
-		body_note_locked(b);
-	}
-	return fd;
+	fd = b->staged ? reopen(b->fd, O_RDONLY) : object_open(vol, b->version, O_RDONLY);
+	if (fd < 0)
+		return fd;
+	error = grant_take_locked(vol, b->version, b->id, ret_grant);
+	if (error)
+		return error == -EBUSY ? -EAGAIN : error;
+	set_direct_locked(h);
+	*ret_fd = steal_fd(&fd);
+	return 0;
+}
+
+int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg)
+{
+	struct volume *vol = h->vol;
+	int error = 0;
+
+	if (h->writes)
+		error = edit_begin(vol, h->body, UINT64_MAX, interrupted, arg);
+	if (error)
+		return error;
+	SCOPED_LOCK(&vol->lock);
+	set_direct_locked(h);
+	return 0;
+}
+
+int handle_grant_again(struct handle *h, struct grant **ret_grant)
+{
+	SCOPED_LOCK(&h->vol->lock);
+	return grant_take_locked(h->vol, h->body->version, h->body->id, ret_grant);
 }
 
 /* ---- closing ---- */
@@ -256,8 +264,6 @@ static void unlink_handle_locked(struct handle *h)
 	b->handles--;
 	if (m && m->handles)
 		m->handles--;
-	if (h->direct)
-		b->direct--;
 	if (!h->writes)
 		return;
 	b->writers--;
@@ -342,4 +348,13 @@ void handle_release(struct handle *h, bool direct)
 	after_run(&after);
 	lent_free(h->lent);
 	free(h);
+}
+
+void handle_cancel(struct handle *h)
+{
+	mutex_lock(&h->vol->lock);
+	if (h->body->pending && h->body->handles == 1 && body_discard_locked(h->vol, h->body))
+		log_warn("a replacement that nobody writes is left until the next mount");
+	mutex_unlock(&h->vol->lock);
+	handle_release(h, false);
 }

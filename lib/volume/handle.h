@@ -10,15 +10,20 @@
  *   no O_TRUNC, one is pending  -ESTALE likewise: the caller joins the newest pending version
  *   O_TRUNC of anything else    truncated in place; of empty content nothing but the times changes
  *   no O_TRUNC, closed content  nothing yet: the first change (or handle_begin_write,
- *                               handle_prepare_direct) begins an EDIT: a staged version follows the
+ *                               handle_join_grant) begins an EDIT: a staged version follows the
  *                               closed one, which stays as it is for as long as something needs it
  *                               (edit.c says how)
  *
  * ESTALE also answers an open of a node whose content was replaced or whose file is gone, and an
  * open by a process that has a pending version of its own. It is never given twice in a row to one
- * thread: the kernel opens once more, and that open succeeds (told.c). Where the kernel comes back
- * with the same node all the same (a bind mount, /proc/self/fd), O_TRUNC truncates in place; then
- * handle_body may be another body than the one that was asked for.
+ * thread (told.c): the kernel walks to the name again and opens once more, and that open succeeds. Its last lookup is answered
+ * so that it does: O_TRUNC finds a replacement of its own, whatever the name leads to by then; what else was
+ * replaced between lookup and open is opened as it was (volume_set_known keeps it).
+ *
+ * Where the kernel comes back with the same node without a walk (a file that is mounted by itself, /proc/self/fd) and nobody has the
+ * node open, the handle is of the body that the open should lead to, and fs/ lets the node stand for it: handle_body
+ * is another than the one that was asked for. Where somebody has it open, O_TRUNC of what the file shows truncates in place; of
+ * content that was replaced a reader gets what was there. A writer without O_TRUNC gets ESTALE by the node of what was replaced.
  *
  * The last handle open for writing of a body commits it at handle_release.
  *
@@ -26,8 +31,7 @@
  * the handle is ending by a signal or with an error, the release undoes what is fragile and keeps
  * the bytes under .epochs/torn/.
  *
- * Passthrough: fs/ may give the kernel the backing file of a handle for which handle_direct() is
- * true; the daemon then sees no read and no write, so all sizes and times of an open body are taken
+ * Passthrough: fs/ may give the kernel the backing file that handle_grant() grants; the daemon then sees no read and no write, so all sizes and times of an open body are taken
  * from its backing file.
  */
 #ifndef EPOCHFS_VOLUME_HANDLE_H
@@ -35,6 +39,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "lib/volume/grant.h"
 #include "lib/volume/live.h"
 
 struct handle;
@@ -65,20 +70,20 @@ uint64_t handle_body(const struct handle *h);
 bool handle_writes(const struct handle *h);
 
 /*
- * True where the kernel may work on the backing file itself: all of it is local, and, for a handle
- * that writes, the version is STAGED (no clone is owed). handle_prepare_direct makes a writing
- * handle on closed content so, by beginning the edit now; needed where readers of the body already
- * hold passthrough. -EAGAIN where the content is not whole and local.
+ * Grants the backing file to the kernel (grant.h), for the first open of a node: all of it is local, and, for a handle that
+ * writes, the version is STAGED (nothing is changed at open). `ret_fd`, the caller's, is a descriptor to register, open
+ * read-only: a read-only one lets writes through, and the lease test at release sees a shared mapping that is left.
+ * -EAGAIN where it cannot be granted: this open and those that come while it is open go through the daemon.
  */
-bool handle_direct(struct handle *h);
+int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd);
+/* One more open of a node that has a grant. A writer's edit begins now, in the very file that the kernel has; that may copy and wait for
+ * space: -ENOSPC, -EINTR. */
+int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg);
+/* Of a handle that came back (survivors.h) and whose node has its backing file registered still. */
+int handle_grant_again(struct handle *h, struct grant **ret_grant);
 /* False where the cache is so full that a writer had better write through the daemon, which evicts
  * and waits for him. Evicts; waits for nothing. */
 bool handle_has_room_ahead(struct handle *h);
-int handle_prepare_direct(struct handle *h);
-/* A descriptor of the backing file for the kernel, open read-only (a read-only one lets writes
- * through, and the lease test at release sees a shared mapping that is left). The caller closes it.
- * -EAGAIN where !handle_direct. */
-int handle_backing_fd(struct handle *h);
 
 /* Up to len bytes at offset, fewer at the end of file. -EIO where the stored content is damaged or
  * lost. */
@@ -96,7 +101,7 @@ ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_f
 /*
  * Begins the edit if one is owed: fetches what is not local and clones what must stay, which may take
  * long and can be interrupted here. A change that follows (write, truncate, fallocate,
- * handle_prepare_direct) begins it by itself where this was not called, and then cannot be
+ * handle_join_grant) begins it by itself where this was not called, and then cannot be
  * interrupted. -EBADF on a handle that does not write, -ENOSPC, -EINTR.
  */
 int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg);
@@ -122,5 +127,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
  * committed while it lives).
  */
 void handle_release(struct handle *h, bool direct);
+/* Of a handle that nobody was given: as if it had never been opened. */
+void handle_cancel(struct handle *h);
 
 #endif

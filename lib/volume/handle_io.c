@@ -130,6 +130,13 @@ static int lent_fd(struct handle *h, uint64_t version)
 	return fd;
 }
 
+/* A file that shows other content by now may be given this one back by a rollback, and be changed in that very inode. */
+static bool is_shown(struct handle *h)
+{
+	SCOPED_LOCK(&h->vol->lock);
+	return !h->body->orphan;
+}
+
 static int lend_content(struct handle *h, const struct content *c)
 {
 	struct backing *backing;
@@ -190,7 +197,7 @@ ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_f
 	size = content_size(c);
 	len = offset >= size ? 0 : len < size - offset ? len : (size_t)(size - offset);
 	/* What is not whole may be dropped again before the caller has read it. */
-	fd = content_whole(c) ? lend_content(h, c) : -EAGAIN;
+	fd = content_whole(c) && is_shown(h) ? lend_content(h, c) : -EAGAIN;
 	content_put(c);
 	if (fd < 0)
 		return fd;
@@ -402,26 +409,42 @@ static int truncate_pinned(struct volume *vol, struct body *b, uint64_t size)
 	return io_truncate(b->write_fd, size);
 }
 
-static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body,
+/* By the node of what was replaced, the file that shows other content now is meant: the kernel looks again once. */
+static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid)
+{
+	const struct told told = {.ino = ino, .tid = tid, .tgid = process_of(tid)};
+	bool looked;
+	int error;
+
+	if (!tid || told_take_locked(vol, ino, tid, &looked))
+		return 0;
+	error = told_add_locked(vol, &told);
+	return error ? error : -ESTALE;
+}
+
+static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, pid_t tid,
 			       struct body **ret_body)
 {
 	struct body *b = body_find_locked(vol, body);
 	struct state_file f;
-	int error;
+	int error = 0;
 
-	if (!b || b->ino != ino) {
+	if (b && (b->ino != ino || b->orphan))
+		b = NULL;
+	if (!b)
 		error = state_file_get(vol->state, ino, &f);
-		if (!error)
-			error = body_get_locked(vol, &f, &b);
-		if (error)
-			return error;
-	}
+	if (!b && !error && body && f.body != body && f.nlink)
+		error = truncate_stale_locked(vol, ino, tid);
+	if (!b && !error)
+		error = body_get_locked(vol, &f, &b);
+	if (error)
+		return error;
 	b->pins++;
 	*ret_body = b;
 	return 0;
 }
 
-int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size)
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size, pid_t tid)
 {
 	struct after after = {.vol = vol};
 	struct body *b = NULL;
@@ -430,7 +453,7 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size
 	if (vol->options.read_only)
 		return -EROFS;
 	mutex_lock(&vol->lock);
-	error = truncate_pin_locked(vol, ino, body, &b);
+	error = truncate_pin_locked(vol, ino, body, tid, &b);
 	mutex_unlock(&vol->lock);
 	if (error)
 		return error;

@@ -22,7 +22,9 @@ struct opening {
 	bool writes;
 	pid_t tid, tgid; /* 0: unknown */
 	struct state_file f;
-	bool told; /* the thread was told ESTALE for this file: not again */
+	bool told;   /* the thread was told ESTALE for this file: not again */
+	bool looked; /* and has looked the name up since: the node is what it was led to */
+	bool walks;  /* it looks the name up now */
 };
 
 static bool flags_write(int flags)
@@ -143,16 +145,19 @@ static int tell_stale_locked(struct opening *o)
 	return error ? error : -ESTALE;
 }
 
-/* Replacements that this process was sent to, and then opened the old node all the same (a bind
- * mount, /proc/self/fd): nobody will come. */
-static void forget_own_pending_locked(struct opening *o, struct after *after)
+/* Replacements that were made for this process and that it was led away from: nobody will come. */
+static void abandon_pending_locked(struct volume *vol, uint64_t ino, pid_t tid, struct after *after)
 {
+	pid_t tgid = process_of(tid);
 	struct body *b;
 
-	while ((b = body_pending_for_locked(o->vol, o->ino, o->tid)) && !b->handles && !b->pins) {
-		if (body_discard_locked(o->vol, b))
+	/* Another thread of it may be on its way there. */
+	if (told_other_locked(vol, ino, tid, tgid))
+		return;
+	while ((b = body_pending_for_locked(vol, ino, tid)) && !b->handles && !b->pins) {
+		if (body_discard_locked(vol, b))
 			return;
-		body_drop_locked(o->vol, b, after);
+		body_drop_locked(vol, b, after);
 	}
 }
 
@@ -164,6 +169,9 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 	if (!(o->flags & O_TRUNC) || !o->f.closed || !o->tgid ||
 	    (b ? b->is_log : file_is_log_locked(o->vol, o->ino)))
 		return false;
+	/* An empty file may be another's full one when the open comes. */
+	if (o->walks)
+		return true;
 	error = state_version_get(o->vol->state, o->f.closed, &v);
 	/* Where it cannot be told there may be something to keep. */
 	return error ? error != -ENOENT : v.size > 0;
@@ -189,6 +197,41 @@ static int redirect_locked(struct opening *o, const struct body *b, struct after
 	return 0;
 }
 
+/* The first open: the kernel looks the name up again, and what it is to find is there by then. */
+static int send_on_locked(struct opening *o, struct after *after)
+{
+	int result = 0;
+
+	if (o->f.nlink)
+		result = redirect_locked(o, body_of_file_locked(o->vol, &o->f), after);
+	return result < 0 ? result : tell_stale_locked(o);
+}
+
+/* Nobody has the content of the node open, so that the node may stand for other content from now on. */
+static bool is_alone(const struct body *b)
+{
+	return !b || !b->handles;
+}
+
+/*
+ * The second open came to the node of what the file shows to all, though there may be a replacement for the process: it did
+ * not walk (a file that is mounted by itself, a link in /proc/self/fd). The node is given the replacement where
+ * nobody has it open; else, by such a link alone, O_TRUNC truncates in place.
+ */
+static int choose_again_locked(struct opening *o, struct body **body, struct after *after)
+{
+	struct body *pending = body_pending_for_locked(o->vol, o->ino, o->tid);
+
+	/* With O_TRUNC alone: else the kernel would go by the size that it knows of the node. */
+	if (pending && (o->flags & O_TRUNC) && is_alone(*body)) {
+		body_drop_locked(o->vol, *body, after);
+		*body = pending;
+		return 0;
+	}
+	abandon_pending_locked(o->vol, o->ino, o->tid, after);
+	return o->looked && !is_alone(*body) && replaces_locked(o, *body) ? -EBUSY : 0;
+}
+
 /* The node of what the file shows to all. */
 static int choose_current_locked(struct opening *o, struct body **ret_body, struct after *after)
 {
@@ -196,16 +239,64 @@ static int choose_current_locked(struct opening *o, struct body **ret_body, stru
 
 	if (result)
 		return result;
-	if (o->told) {
-		forget_own_pending_locked(o, after);
-		return 0;
-	}
+	if (o->told)
+		return choose_again_locked(o, ret_body, after);
 	result = redirect_locked(o, *ret_body, after);
 	return result > 0 ? tell_stale_locked(o) : result;
 }
 
+/* A replacement's node: of those that write it. Others have it by a node that was theirs (choose_again_locked). */
+static int choose_pending_locked(struct opening *o, struct body *b, struct body **ret_body,
+				 struct after *after)
+{
+	pid_t tgid = o->told || !o->tid || !o->f.nlink ? 0 : process_of(o->tid);
+
+	if (tgid && !body_member_locked(b, tgid, false))
+		return send_on_locked(o, after);
+	*ret_body = b;
+	return 0;
+}
+
+/*
+ * The node of content that was replaced since the kernel looked it up; `b` is that content, which is kept as long
+ * as the kernel knows the node. Who has just been led here by the name opened it before it was replaced. Who came
+ * without a name gets what the file shows now, where the node may change; else a reader the old content. A writer gets the
+ * error: his bytes would go nowhere, or to where the kernel takes the end to be.
+ */
+static int choose_stale_locked(struct opening *o, struct body *b, struct body **ret_body,
+			       struct after *after)
+{
+	*ret_body = b;
+	if (o->looked && (o->flags & O_TRUNC) && !is_alone(b))
+		return -EBUSY;
+	if (!o->f.nlink)
+		return b ? 0 : -ENOENT;
+	if (b && o->looked && !(o->flags & O_TRUNC))
+		return 0;
+	if (is_alone(b) && (!o->writes || (o->flags & O_TRUNC) || o->looked))
+		return choose_current_locked(o, ret_body, after);
+	return o->writes ? -ESTALE : 0;
+}
+
+static int choose_locked(struct opening *o, struct body **ret_body, struct after *after)
+{
+	struct body *b = body_find_locked(o->vol, o->node);
+
+	if (b && b->ino != o->ino)
+		b = NULL;
+	if (b && b->pending)
+		return choose_pending_locked(o, b, ret_body, after);
+	if (o->node == o->f.body && (o->f.nlink || b))
+		return choose_current_locked(o, ret_body, after);
+	if (!o->told && o->tid)
+		return send_on_locked(o, after);
+	return choose_stale_locked(o, b, ret_body, after);
+}
+
+/* ---- the second walk ---- */
+
 /* The kernel's second walk follows the first at once; a lookup later than that is another's. */
-#define WALK_MAX NS_PER_S
+#define WALK_MAX (5 * NS_PER_S)
 
 /* Whether this lookup is the last step of the second walk. The kernel may do it twice. */
 static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
@@ -219,66 +310,49 @@ static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
 	return true;
 }
 
-void body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
-			   const struct state_file *f)
+/* What the open that follows is to find: also where a rename gave the name to another file, or the file was empty. */
+static void prepare_open_locked(struct volume *vol, struct told *t, const struct state_file *f,
+				struct after *after)
 {
-	struct told *t = vol->bodies->told ? told_find_locked(vol, tid) : NULL;
-	struct after after = {.vol = vol};
-
-	if (!t || (f && !S_ISREG(f->mode)))
-		return;
-	if (!is_second_walk(t, parent, name)) {
-		told_take_locked(vol, t->ino, tid);
-		return;
-	}
-	if (!f || f->ino == t->ino)
-		return;
-	/* A rename gave the name to another file: what was made for the one is made for that. */
 	struct opening o = {.vol = vol,
 			    .ino = f->ino,
 			    .node = f->body,
 			    .flags = t->flags,
 			    .writes = flags_write(t->flags),
-			    .tid = tid,
+			    .tid = t->tid,
 			    .tgid = t->tgid,
-			    .f = *f};
+			    .f = *f,
+			    .walks = true};
+	uint64_t before = t->ino;
 
 	t->ino = f->ino;
-	redirect_locked(&o, body_of_file_locked(vol, f), &after);
-	if (after.dead) {
-		mutex_unlock(&vol->lock);
-		after_run(&after);
-		mutex_lock(&vol->lock);
-	}
+	if (before != f->ino)
+		abandon_pending_locked(vol, before, t->tid, after);
+	redirect_locked(&o, body_of_file_locked(vol, f), after);
 }
 
-static int choose_locked(struct opening *o, struct body **ret_body, struct after *after)
+bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
+			   const struct state_file *f)
 {
-	struct volume *vol = o->vol;
-	struct body *b = body_find_locked(vol, o->node);
+	struct told *t = vol->bodies->told ? told_find_locked(vol, tid) : NULL;
+	struct after after = {.vol = vol};
+	bool looked;
 
-	if (b && b->ino != o->ino)
-		b = NULL;
-	if (b && b->pending) {
-		*ret_body = b;
-		return 0;
+	if (!t || (f && !S_ISREG(f->mode)))
+		return false;
+	if (!is_second_walk(t, parent, name)) {
+		told_take_locked(vol, t->ino, tid, &looked);
+		return false;
 	}
-	if (o->node == o->f.body && (o->f.nlink || b))
-		return choose_current_locked(o, ret_body, after);
-	/* A node whose content was replaced: by name the new one is found. There is only one more
-	 * try, so what it is to find must be there. */
-	if (!o->told && o->tid && (o->f.nlink || !b)) {
-		int result =
-			o->f.nlink ? redirect_locked(o, body_of_file_locked(vol, &o->f), after) : 0;
-
-		return result < 0 ? result : tell_stale_locked(o);
-	}
-	if (b) {
-		*ret_body = b;
-		return 0;
-	}
-	/* The last name went after the walk, and nobody has the content open: it is gone. */
-	return o->f.nlink ? choose_current_locked(o, ret_body, after) : -ENOENT;
+	if (!f)
+		return false;
+	prepare_open_locked(vol, t, f, &after);
+	if (!after.dead)
+		return false;
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+	mutex_lock(&vol->lock);
+	return true;
 }
 
 /* ---- open ---- */
@@ -327,7 +401,7 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	error = state_file_get(o->vol->state, o->ino, &o->f);
 	if (error && error != -ENOENT)
 		return error;
-	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid);
+	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid, &o->looked);
 	if (error) /* removed after the walk: by name something else is found, or nothing */
 		return o->tid && !o->told ? tell_stale_locked(o) : error;
 	if (!S_ISREG(o->f.mode))
@@ -336,6 +410,9 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	if (!error) {
 		attach_locked(h, b);
 		note_use_locked(o->vol, b);
+		/* The names led to the node that stands for this body now; others are to find the one that all see. */
+		if (b->id != o->node)
+			after_names_locked(after, o->ino);
 	} else if (b) {
 		body_drop_locked(o->vol, b, after);
 	}

@@ -28,6 +28,7 @@
 #include "lib/volume/volume.h"
 
 struct bodies;	    /* body.h: the open bodies of the live tree */
+struct grants;	    /* grant.h: backing files in the kernel's hands */
 struct contents;    /* content.c: closed versions that somebody has open */
 struct trees;	    /* trees.c: decoded trees of epochs, shared */
 struct sealer;	    /* sealer.h: decides when an epoch is sealed, and seals */
@@ -65,7 +66,8 @@ struct volume {
 	atomic_bool cache_moved;   /* cache_look has */
 	struct rwlock events_lock; /* held for reading over each event: outside all other locks */
 	struct volume_events events;
-	bool in_order; /* volume_finish was done */
+	struct volume_known known; /* guarded by lock */
+	bool in_order;		   /* volume_finish was done */
 	/* Closes wait for the remote until then (monotonic): 0 they do not, INT64_MAX always. At
 	 * first what options.durable_close says. */
 	_Atomic int64_t durable_until_ns;
@@ -79,6 +81,7 @@ struct volume {
 	uint64_t current_epoch; /* what the live tree stands on; guarded by lock; meta "current" */
 
 	struct bodies *bodies;
+	struct grants *grants;
 	struct contents *contents;
 	struct trees *trees;
 	struct sealer *sealer;

@@ -15,6 +15,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
+#include "lib/volume/grants.h"
 
 #define WATCH_FIRST  (100 * NS_PER_MS)
 #define WATCH_LAST   (2 * NS_PER_S)
@@ -70,6 +71,7 @@ static struct doomed *take_doomed_locked(struct volume *vol)
 
 	while ((d = *p)) {
 		if (!state_version_exists(vol->state, d->version)) {
+			grant_drop_locked(vol, d->version);
 			p = &d->next;
 			continue;
 		}
@@ -208,6 +210,7 @@ static bool keep(struct volume *vol, bool last)
 	finish_watched_locked(vol, &after, last);
 	drop_pending_locked(vol, &after, last);
 	left = vol->bodies->watched;
+	left |= grants_sweep_locked(vol);
 	doomed = take_doomed_locked(vol);
 	mutex_unlock(&vol->lock);
 	after_run(&after);

@@ -126,12 +126,29 @@ int live_lookup(struct volume *vol, uint64_t parent, const char *name, pid_t pid
 	int error;
 
 	SCOPED_LOCK(&vol->lock);
-	error = live_find_locked(vol, parent, name, &n, &f);
-	if (!error || error == -ENOENT)
-		body_looked_up_locked(vol, pid, parent, name, error ? NULL : &f);
+	do {
+		error = live_find_locked(vol, parent, name, &n, &f);
+	} while ((!error || error == -ENOENT) &&
+		 body_looked_up_locked(vol, pid, parent, name, error ? NULL : &f));
 	if (!error)
 		live_attr_for_locked(vol, &f, pid, ret_attr);
 	return error;
+}
+
+bool live_is_shown(struct volume *vol, uint64_t ino, uint64_t body)
+{
+	const struct body *b;
+	struct state_file f;
+	int error;
+	SCOPED_LOCK(&vol->lock);
+
+	error = state_file_get(vol->state, ino, &f);
+	if (error)
+		return error != -ENOENT;
+	if (!S_ISREG(f.mode) || f.body == body)
+		return true;
+	b = body_find_locked(vol, body);
+	return b && b->ino == ino;
 }
 
 int live_parent(struct volume *vol, uint64_t ino, uint64_t *ret_parent)

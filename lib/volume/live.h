@@ -35,6 +35,9 @@ struct live_caller {
 
 int live_lookup(struct volume *vol, uint64_t parent, const char *name, pid_t pid,
 		struct live_attr *ret_attr);
+/* Whether a node of this file, with this body, can be opened for what it was looked up as: false where it was replaced or removed since
+ * (look up again). Once the kernel's node is in the table that volume_set_known asks, it stays so. */
+bool live_is_shown(struct volume *vol, uint64_t ino, uint64_t body);
 /* body 0 for a regular file: the current one. Works as long as a handle has the body open, even
  * when unlinked. A body that is neither open nor what the file is now gives what the file is now: an
  * open asks before it opens, and only one ESTALE may come of the two. */
@@ -51,8 +54,10 @@ struct live_change {
 	uint32_t mode, uid, gid;
 	uint64_t size;
 	int64_t atime_ns, mtime_ns;
+	pid_t pid; /* with LIVE_SET_SIZE: who asks, as in live_caller */
 };
-/* A change of size is an edit in place, seen by all (handle.h says what is cloned aside). */
+/* A change of size is an edit in place, seen by all (handle.h says what is cloned aside). By the node of content that was replaced it
+ * is first -ESTALE, then it changes what the file is now. */
 int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change,
 		 struct live_attr *ret_attr);
 

@@ -68,7 +68,11 @@ void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, co
 		body_attr_locked(b, ret_attr);
 		return;
 	}
-	/* Closed content that was replaced: its size, which the row no longer says. */
+	/* Closed content that was replaced: its size and times, which the row no longer says. */
+	if (b->mtime_ns && b->id != f->body) {
+		ret_attr->mtime_ns = b->mtime_ns;
+		ret_attr->ctime_ns = b->ctime_ns;
+	}
 	if (b->content)
 		ret_attr->size = content_size(b->content);
 	else if (!state_version_get(vol->state, b->version, &v))
@@ -126,7 +130,7 @@ int live_getattr(struct volume *vol, uint64_t ino, uint64_t body, struct live_at
 
 /* ---- changing ---- */
 
-static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size)
+static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size, pid_t pid)
 {
 	struct state_file f;
 	int error;
@@ -140,7 +144,7 @@ static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t
 		return S_ISDIR(f.mode) ? -EISDIR : -EINVAL;
 	if (size > INT64_MAX)
 		return -EFBIG;
-	return body_truncate(vol, ino, body, size);
+	return body_truncate(vol, ino, body, size, pid);
 }
 
 static void change_owner(struct state_file *f, const struct live_change *change)
@@ -199,7 +203,7 @@ int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct l
 	int error = vol->options.read_only ? -EROFS : 0;
 
 	if (!error && change->set & LIVE_SET_SIZE)
-		error = change_size(vol, ino, body, change->size);
+		error = change_size(vol, ino, body, change->size, change->pid);
 	if (error)
 		return error;
 	SCOPED_LOCK(&vol->lock);

@@ -291,6 +291,7 @@ static int let_go(struct apply *a, uint32_t identity)
 		return same;
 	if (same && f.live == f.closed)
 		return 0;
+	body_replaced_locked(a->vol, &f);
 	body_orphan_locked(a->vol, f.ino);
 	f.body = body_new_id(a->vol);
 	f.live = f.closed;

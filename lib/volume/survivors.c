@@ -151,8 +151,6 @@ static void attach_locked(struct handle *h, struct body *b, const struct handle_
 	h->next = b->open_handles;
 	b->open_handles = h;
 	b->handles++;
-	if (h->direct)
-		b->direct++;
 	if (!h->writes)
 		return;
 	if (m)

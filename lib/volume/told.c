@@ -92,7 +92,15 @@ struct told *told_find_locked(struct volume *vol, pid_t tid)
 	return t;
 }
 
-bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid)
+bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid)
+{
+	for (const struct told *t = vol->bodies->told; t; t = t->next)
+		if (t->ino == ino && t->tgid == tgid && t->tid != tid && !is_late(t->at_ns))
+			return true;
+	return false;
+}
+
+bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked)
 {
 	int64_t now = clock_mono_ns();
 	struct told **p = &vol->bodies->told, *t;
@@ -106,6 +114,8 @@ bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid)
 			continue;
 		}
 		found |= mine && !old;
+		if (mine && !old)
+			*ret_looked = t->parent != 0;
 		if (t->record && t->record->ino == t->ino && t->record->tid == t->tid)
 			t->record->taken = true;
 		*p = t->next;

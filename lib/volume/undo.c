@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/faultpoint.h"
+#include "lib/volume/grants.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/torn.h"
@@ -101,6 +102,7 @@ int body_file_unlinked_locked(struct volume *vol, struct state_file *f)
 	int error;
 
 	f->nlink = 0;
+	body_replaced_locked(vol, f);
 	body_orphan_locked(vol, f->ino);
 	if (file_is_open_locked(vol, f->ino))
 		error = state_file_set(vol->state, f);
@@ -122,6 +124,7 @@ int body_discard_locked(struct volume *vol, struct body *b)
 	b->orphan = true;
 	body_set_pending_locked(vol, b, false);
 	FAULT_POINT("undo.rows");
+	grant_drop_locked(vol, b->version);
 	object_remove(vol, b->version);
 	return 0;
 }

@@ -18,6 +18,7 @@
 #include "lib/volume/contents.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
+#include "lib/volume/grants.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/nodes.h"
@@ -59,6 +60,8 @@ static int make_parts(struct volume *vol)
 {
 	int error = bodies_new(&vol->bodies);
 
+	if (!error)
+		error = grants_new(&vol->grants);
 	if (!error)
 		error = contents_new(&vol->contents);
 	if (!error)
@@ -288,6 +291,7 @@ void volume_close(struct volume *vol)
 	if (vol->bodies)
 		told_free(vol);
 	bodies_free(vol->bodies);
+	grants_free(vol->grants);
 	contents_free(vol->contents);
 	usage_cache_free(vol->usage);
 	leave_state(vol);

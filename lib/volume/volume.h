@@ -37,6 +37,16 @@ struct volume_events {
 };
 
 /*
+ * Whether the kernel has a node of this file (body: of a regular one) and may so open it at any moment. Called with the volume's lock: it takes no lock
+ * but LOCK_FS_NODES, and calls nothing of the volume. Where it says yes, volume_node_gone is owed once the kernel has
+ * forgotten the node, or volume_set_known.
+ */
+struct volume_known {
+	void *arg;
+	bool (*is_known)(void *arg, uint64_t ino, uint64_t body);
+};
+
+/*
  * Opens the remote and the local state, recovers what a crash left, adopts the newest epoch as the
  * live tree where the local state is new, and starts the threads (sealer, uploader, evictor). Unless it
  * is read-only it takes the volume's lease first, and may wait for that of a writer that is gone to
@@ -50,6 +60,8 @@ struct volume_events {
 int volume_open(const struct volume_options *options, struct volume **ret_volume,
 		char **ret_message);
 void volume_set_events(struct volume *vol, const struct volume_events *events);
+void volume_set_known(struct volume *vol, const struct volume_known *known);
+void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
 
 /*
  * Before a close: seals what is pending (no seal where nothing changed), and with `drain` waits

@@ -124,18 +124,35 @@ START_TEST(nodes_come_back_with_their_ids)
 }
 END_TEST
 
-START_TEST(a_retired_node_stays_retired)
+START_TEST(a_node_that_moved_stays_where_it_went)
+{
+	struct nodes *t = open_nodes();
+	struct node_key key = {.kind = NODE_LIVE, .a = 12, .b = 34}, later = {NODE_LIVE, 12, 35, 0};
+	struct node *n = look_up(t, &key, NULL);
+	uint64_t old = n->id, fresh;
+
+	unit_ok(nodes_move(t, n, 35));
+	fresh = look_up(t, &key, NULL)->id;
+	ck_assert_uint_ne(fresh, old);
+	t = next_worker(t);
+	ck_assert_ptr_nonnull(nodes_find(t, old));
+	ck_assert_uint_eq(nodes_find(t, old)->b, 35);
+	ck_assert_uint_eq(nodes_id_of(t, &key), fresh);
+	ck_assert_uint_eq(nodes_id_of(t, &later), old);
+	nodes_free(t);
+}
+END_TEST
+
+START_TEST(a_node_that_is_open_does_not_move)
 {
 	struct nodes *t = open_nodes();
 	struct node_key key = {.kind = NODE_LIVE, .a = 12, .b = 34};
 	struct node *n = look_up(t, &key, NULL);
-	uint64_t old = n->id, fresh;
 
-	nodes_retire(t, n);
-	fresh = look_up(t, &key, NULL)->id;
-	t = next_worker(t);
-	ck_assert_ptr_nonnull(nodes_find(t, old));
-	ck_assert_uint_eq(nodes_id_of(t, &key), fresh);
+	nodes_io_begin(t, n);
+	nodes_io_end(t, n);
+	unit_error(nodes_move(t, n, 35), -EBUSY);
+	ck_assert_uint_eq(nodes_id_of(t, &key), n->id);
 	nodes_free(t);
 }
 END_TEST
@@ -212,7 +229,7 @@ START_TEST(the_mode_of_open_nodes_comes_back)
 	ck_assert_int_eq(unused, 11);
 	ck_assert_int_eq(nodes_find(t, ids[1])->io, IO_NONE);
 	ck_assert_int_eq(nodes_find(t, ids[0])->io, IO_PASSTHROUGH);
-	nodes_io_close(t, nodes_find(t, ids[0]), &id);
+	nodes_io_close(t, nodes_find(t, ids[0]), &id, &grant);
 	ck_assert_int_eq(id, 10);
 	t = next_worker(t);
 	ck_assert_int_eq(nodes_find(t, ids[0])->io, IO_NONE);
@@ -231,10 +248,12 @@ int main(void)
 	tcase_add_test(t, an_open_is_found_by_its_request);
 	tcase_add_checked_fixture(n, set_up, tear_down);
 	tcase_add_test(n, nodes_come_back_with_their_ids);
-	tcase_add_test(n, a_retired_node_stays_retired);
+	tcase_add_test(n, a_node_that_moved_stays_where_it_went);
+	tcase_add_test(n, a_node_that_is_open_does_not_move);
 	tcase_add_test(n, what_is_in_an_epoch_keeps_its_root);
 	tcase_add_test(n, a_node_without_its_root_is_dropped);
 	tcase_add_test(n, tags_do_not_come_back);
 	tcase_add_test(n, the_mode_of_open_nodes_comes_back);
 	return unit_run(s);
 }
+struct grant *grant;

@@ -282,16 +282,14 @@ START_TEST(a_writable_mapping_that_is_left_gets_a_copy_committed)
 	uint64_t version = vu_file(&u, "a").live;
 	struct vu_child c = {0};
 	struct state_file f;
-	int fd;
+	struct vu_grant g;
 	char byte;
 
 	vu_write(h, "mapped", 0);
-	ck_assert(handle_direct(h));
-	fd = handle_backing_fd(h);
-	ck_assert_int_ge(fd, 0);
+	g = vu_grant(h);
 	c = mapper(version);
 	unit_ok(handle_flush(h, getpid(), NULL, NULL));
-	close(fd);
+	vu_give_back(&u, &g);
 	handle_release(h, true);
 	f = vu_file(&u, "a");
 	ck_assert_uint_ne(f.closed, 0);
@@ -312,11 +310,11 @@ START_TEST(without_a_mapping_a_direct_close_is_committed_at_once)
 {
 	struct handle *h = vu_open(&u, "a", O_RDWR | O_CREAT);
 	uint64_t version = vu_file(&u, "a").live;
-	int fd = handle_backing_fd(h);
+	struct vu_grant g = vu_grant(h);
 
 	vu_write(h, "direct", 0);
 	unit_ok(handle_flush(h, getpid(), NULL, NULL));
-	close(fd);
+	vu_give_back(&u, &g);
 	handle_release(h, true);
 	ck_assert_uint_eq(vu_file(&u, "a").closed, version);
 }

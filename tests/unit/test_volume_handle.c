@@ -50,6 +50,7 @@ START_TEST(a_replacement_is_seen_by_its_process_only)
 }
 END_TEST
 
+/* The kernel came back with the same node, without a lookup: a file that is mounted by itself, a link in /proc. */
 START_TEST(a_thread_is_told_estale_once)
 {
 	struct live_caller who = vu_caller(getpid());
@@ -61,21 +62,43 @@ START_TEST(a_thread_is_told_estale_once)
 	unit_error(
 		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
 		-ESTALE);
-	/* The kernel came back with the same node: in place. */
+	/* Nobody has the node open: it may stand for the replacement. */
 	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
-	ck_assert_uint_eq(handle_body(h), attr.body);
-	vu_holds(&u, "a", "");
-	vu_write(h, "in place", 0);
-	vu_holds(&u, "a", "in place");
+	ck_assert_uint_ne(handle_body(h), attr.body);
+	vu_write(h, "new", 0);
+	vu_holds(&u, "a", "old");
 	vu_close(h);
-	vu_holds(&u, "a", "in place");
-	/* And the replacement that nobody opened is gone. */
-	vu_holds_for(&u, "a", "in place", getpid());
+	vu_holds(&u, "a", "new");
 	/* A later open is told again. */
 	unit_ok(live_lookup(u.vol, ROOT_INO, "a", 1, &attr));
 	unit_error(
 		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
 		-ESTALE);
+}
+END_TEST
+
+START_TEST(a_node_that_somebody_has_open_is_truncated_in_place)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct handle *reader, *h = NULL;
+	struct live_attr attr;
+
+	vu_save(&u, "a", "old");
+	reader = vu_open(&u, "a", O_RDONLY);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", 1, &attr));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	ck_assert_uint_eq(handle_body(h), attr.body);
+	vu_holds(&u, "a", "");
+	vu_write(h, "in place", 0);
+	vu_handle_holds(reader, "in place");
+	vu_close(h);
+	handle_release(reader, false);
+	vu_holds(&u, "a", "in place");
+	/* And the replacement that nobody opened is gone. */
+	vu_holds_for(&u, "a", "in place", getpid());
 }
 END_TEST
 
@@ -206,25 +229,25 @@ END_TEST
 START_TEST(an_edit_takes_over_the_file_that_the_kernel_reads)
 {
 	struct handle *reader, *h;
+	struct grant *another;
+	struct vu_grant g;
 	struct content *c;
 	uint64_t closed;
 	char data[32] = "";
-	int fd;
+	int fd, no;
 
 	vu_save(&u, "a", "hello world");
 	closed = vu_file(&u, "a").closed;
 	vu_seal(&u);
 	reader = vu_open(&u, "a", O_RDONLY);
-	ck_assert(handle_direct(reader));
-	fd = handle_backing_fd(reader);
-	ck_assert_int_ge(fd, 0);
+	g = vu_grant(reader);
+	fd = g.fd;
 	unit_ok(content_get(u.vol, closed, &c));
-	ck_assert(!content_direct(c));
+	unit_error(content_grant(c, &another, &no), -EAGAIN);
 	ck_assert(object_is_still(u.vol, closed, fd));
 	h = vu_open(&u, "a", O_RDWR);
-	ck_assert(!handle_direct(h));
-	unit_ok(handle_prepare_direct(h));
-	ck_assert(handle_direct(h));
+	unit_error(handle_grant(h, &another, &no), -EAGAIN);
+	unit_ok(handle_join_grant(h, NULL, NULL));
 	/* An uploader that was reading the version by that file must read it anew. */
 	ck_assert(!object_is_still(u.vol, closed, fd));
 	vu_write(h, "HELLO", 0);
@@ -236,7 +259,7 @@ START_TEST(an_edit_takes_over_the_file_that_the_kernel_reads)
 	vu_close(h);
 	vu_handle_holds(reader, "HELLO world");
 	handle_release(reader, true);
-	close(fd);
+	vu_give_back(&u, &g);
 	vu_remount(&u);
 	vu_holds(&u, "a", "HELLO world");
 }
@@ -254,7 +277,7 @@ START_TEST(an_edit_that_changes_nothing_leaves_the_version)
 			     &(struct live_attr){0}));
 	before = vu_file(&u, "a");
 	h = vu_open(&u, "a", O_RDWR);
-	unit_ok(handle_prepare_direct(h));
+	unit_ok(handle_join_grant(h, NULL, NULL));
 	vu_close(h);
 	after = vu_file(&u, "a");
 	ck_assert_uint_eq(after.closed, before.closed);
@@ -276,12 +299,12 @@ START_TEST(truncating_without_a_handle_is_an_edit)
 
 	vu_save(&u, "a", "hello world");
 	f = vu_file(&u, "a");
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 5));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, 5, 0));
 	vu_holds(&u, "a", "hello");
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 0));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, 0, 0));
 	vu_holds(&u, "a", "");
 	ck_assert_uint_eq(vu_file(&u, "a").size, 0);
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 3));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, 3, 0));
 	ck_assert_uint_eq(vu_file(&u, "a").size, 3);
 }
 END_TEST
@@ -499,6 +522,7 @@ int main(void)
 	tcase_add_test(t, a_new_file_is_seen_while_it_is_written);
 	tcase_add_test(t, a_replacement_is_seen_by_its_process_only);
 	tcase_add_test(t, a_thread_is_told_estale_once);
+	tcase_add_test(t, a_node_that_somebody_has_open_is_truncated_in_place);
 	tcase_add_test(t, an_open_goes_on_at_the_file_that_has_the_name_now);
 	tcase_add_test(t, a_node_that_was_replaced_leads_to_a_replacement);
 	tcase_add_test(t, two_replacements_and_the_last_close_wins);

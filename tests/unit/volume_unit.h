@@ -105,6 +105,28 @@ __attribute__((unused)) static void vu_close(struct handle *h)
 	handle_release(h, false);
 }
 
+/* What the kernel has of a node with passthrough: its registered backing file. */
+struct vu_grant {
+	struct grant *grant;
+	int fd;
+};
+
+__attribute__((unused)) static struct vu_grant vu_grant(struct handle *h)
+{
+	struct vu_grant g;
+
+	unit_ok(handle_grant(h, &g.grant, &g.fd));
+	ck_assert_int_ge(g.fd, 0);
+	return g;
+}
+
+/* The node's last file is closed. */
+__attribute__((unused)) static void vu_give_back(struct vu *u, const struct vu_grant *g)
+{
+	close(g->fd);
+	grant_release(u->vol, g->grant);
+}
+
 /* A whole file, closed. */
 __attribute__((unused)) static void vu_save(struct vu *u, const char *name, const char *text)
 {

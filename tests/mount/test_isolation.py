@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has a file open keeps what he opened, and what is closed stays, in whatever order handles begin and end."""
+
+import mmap
+import os
+import random
+import sqlite3
+import subprocess
+
+import pytest
+
+from conftest import BIN, LIMIT, run, wait_until
+
+
+def epoch_text(mnt, number, name):
+    return (mnt.epoch(number) / name).read_text()
+
+
+# ---- handles that end in any order
+
+
+def test_an_append_beside_two_readers_of_which_the_first_ends(mnt):
+    path = mnt.path / "notes.txt"
+    path.write_text("one\n")
+    mnt.seal()
+    first, second = os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)
+    os.close(first)
+    with open(path, "a", encoding="ascii") as f:
+        f.write("two\n")
+    assert path.read_text() == "one\ntwo\n"
+    assert os.pread(second, 100, 0) == b"one\ntwo\n"
+    os.close(second)
+    assert path.read_text() == "one\ntwo\n"
+    mnt.seal()
+    assert epoch_text(mnt, 1, "notes.txt") == "one\n"
+    assert epoch_text(mnt, 2, "notes.txt") == "one\ntwo\n"
+    mnt.remount()
+    assert path.read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("closes_first", [0, 1, 2])
+def test_edits_beside_three_readers(mnt, closes_first):
+    path = mnt.path / "data.bin"
+    path.write_bytes(b"a" * 5000)
+    mnt.seal()
+    readers = [os.open(path, os.O_RDONLY) for _ in range(3)]
+    os.close(readers.pop(closes_first))
+    for i, byte in enumerate((b"b", b"c", b"d")):
+        with open(path, "r+b") as f:
+            f.seek(1000 * i)
+            f.write(byte * 1000)
+        expected = b"".join(bytes([e]) * 1000 for e in (b"bcd"[: i + 1] + b"aaaa")[:5])
+        for fd in readers:
+            assert os.pread(fd, 5000, 0) == expected
+        if readers:
+            os.close(readers.pop())
+        assert path.read_bytes() == expected
+        mnt.seal()
+    assert (mnt.epoch(1) / "data.bin").read_bytes() == b"a" * 5000
+    assert path.read_bytes() == expected
+
+
+def test_a_tail_that_is_restarted_loses_no_row(mnt):
+    path = mnt.path / "metrics.csv"
+    path.write_text("step,loss\n")
+    mnt.seal()
+    rows = "step,loss\n"
+    tail = os.open(path, os.O_RDONLY)
+    for i in range(20):
+        again = os.open(path, os.O_RDONLY)
+        os.close(tail)
+        tail = again
+        row = "%d,%d\n" % (i, i * i)
+        with open(path, "a", encoding="ascii") as f:
+            f.write(row)
+        rows += row
+        assert path.read_text() == rows
+        assert os.pread(tail, 1 << 16, 0).decode() == rows
+    os.close(tail)
+    assert path.read_text() == rows
+
+
+def test_a_committed_insert_stays_when_a_reader_ends(mnt):
+    path = mnt.path / "runs.db"
+    db = sqlite3.connect(path)
+    db.execute("create table runs (n)")
+    db.commit()
+    db.close()
+    mnt.seal()
+    first, second = os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)
+    os.close(first)
+    db = sqlite3.connect(path)
+    db.execute("insert into runs values (1)")
+    db.commit()
+    db.close()
+    os.close(second)
+    db = sqlite3.connect(path)
+    assert db.execute("select n from runs").fetchall() == [(1,)]
+    assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+@pytest.mark.options(settle="0")
+def test_a_sealed_epoch_that_is_not_uploaded_keeps_its_bytes(volume):
+    volume.url = "fault+file://%s?put.delay=2s" % volume.remote
+    volume.mount()
+    path = volume.path / "f"
+    path.write_bytes(b"A" * 8192)
+    number = volume.seal()
+    first, second = os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY)
+    os.close(first)
+    with open(path, "r+b") as f:
+        f.write(b"B" * 8192)
+    assert (volume.epoch(number) / "f").read_bytes() == b"A" * 8192
+    os.close(second)
+    assert path.read_bytes() == b"B" * 8192
+    volume.wait_durable()
+    volume.unmount()
+    again = volume.base / "export"
+    run(BIN, "export", "file://%s@%d:" % (volume.remote, number), again)
+    assert (again / "f").read_bytes() == b"A" * 8192
+
+
+def test_a_mapping_whose_descriptor_is_closed_sees_an_append_and_an_edit(mnt):
+    path = mnt.path / "array.npy"
+    path.write_bytes(b"a" * 8192)
+    mnt.seal()
+    with open(path, "rb") as f:
+        mapped = mmap.mmap(f.fileno(), 8192, prot=mmap.PROT_READ)
+    with open(path, "r+b") as f:
+        f.write(b"b" * 4096)
+    wait_until(lambda: mapped[:4096] == b"b" * 4096, "the mapping to show the edit")
+    assert mapped[4096:] == b"a" * 4096
+    assert (mnt.epoch(1) / "array.npy").read_bytes() == b"a" * 8192
+    mapped.close()
+    assert path.read_bytes() == b"b" * 4096 + b"a" * 4096
+
+
+def test_a_mapping_of_an_epoch_does_not_change_after_a_rollback_to_it(mnt):
+    path = mnt.path / "w"
+    path.write_bytes(b"1" * 8192)
+    mnt.seal()
+    path.write_bytes(b"2" * 8192)
+    mnt.seal()
+    with open(mnt.epoch(1) / "w", "rb") as f:
+        mapped = mmap.mmap(f.fileno(), 8192, prot=mmap.PROT_READ)
+        assert mapped[:1] == b"1"
+    mnt.rollback(1)
+    reader = os.open(path, os.O_RDONLY)
+    with open(path, "r+b") as f:
+        f.write(b"3" * 8192)
+    assert mapped[:] == b"1" * 8192
+    assert os.pread(reader, 8192, 0) == b"3" * 8192
+    os.close(reader)
+    mapped.close()
+
+
+def test_appends_beside_a_reader_that_comes_and_goes(mnt):
+    path = mnt.path / "list.txt"
+    path.write_bytes(b"")
+    reader = subprocess.Popen(
+        ["sh", "-c", 'while :; do cat "$1" >/dev/null; done', "sh", path], stdin=subprocess.DEVNULL
+    )
+    try:
+        for i in range(2000):
+            with open(path, "ab") as f:
+                f.write(b"%06d\n" % i)
+    finally:
+        reader.kill()
+        reader.wait()
+    assert path.read_bytes() == b"".join(b"%06d\n" % i for i in range(2000))
+
+
+# ---- nodes of what was replaced
+
+
+def by_truncating(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def by_renaming(path, data):
+    with open("%s.new" % path, "wb") as f:
+        f.write(data)
+    os.rename("%s.new" % path, path)
+
+
+@pytest.mark.parametrize("replace", [by_truncating, by_renaming])
+def test_what_is_opened_by_a_node_that_was_replaced_stays_what_it_was(mnt, replace):
+    path = mnt.path / "f"
+    path.write_bytes(b"1" * 100000)
+    node = os.open(path, os.O_PATH)
+    replace(path, b"2" * 50000)
+    fd = os.open("/proc/self/fd/%d" % node, os.O_RDONLY)
+    size = os.fstat(fd).st_size
+    # By O_TRUNC it is the same file, which shows what was saved last; by a rename another.
+    assert size == (50000 if replace is by_truncating else 100000)
+    for data in (b"3" * 200000, b"4" * 3000):
+        replace(path, data)
+        assert os.fstat(fd).st_size == size
+    assert os.pread(fd, 1 << 20, 0) == (b"2" * 50000 if replace is by_truncating else b"1" * 100000)
+    assert path.read_bytes() == b"4" * 3000
+    os.close(fd)
+    os.close(node)
+
+
+def test_a_file_is_replaced_by_a_node_that_nobody_has_open(mnt):
+    path = mnt.path / "f"
+    path.write_bytes(b"old")
+    node = os.open(path, os.O_PATH)
+    fd = os.open("/proc/self/fd/%d" % node, os.O_WRONLY | os.O_TRUNC)
+    os.write(fd, b"half")
+    assert run("cat", path).stdout == "old"
+    os.close(fd)
+    assert run("cat", path).stdout == "half"
+    os.close(node)
+
+
+def test_a_writer_by_a_node_that_was_replaced_loses_nothing(mnt):
+    """Another file has the name, or other content is in it: his bytes would go nowhere, and he is told."""
+    path = mnt.path / "f"
+    path.write_bytes(b"old")
+    node = os.open(path, os.O_PATH)
+    path.write_bytes(b"new content")
+    with pytest.raises(OSError, match="Stale"):
+        os.open("/proc/self/fd/%d" % node, os.O_WRONLY | os.O_APPEND)
+    assert path.read_bytes() == b"new content"
+    os.close(node)
+
+
+# ---- many at once
+
+REPLACERS = r"""
+import mmap, os, random, sys, time
+path, who, percent, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+rnd, end, bad, n = random.Random(who), time.monotonic() + seconds, [], 0
+
+def content(tag):
+    return b"%08d" % tag * random.Random(tag).randrange(500, 20000)
+
+def replace(tag):
+    data = content(tag)
+    truncates = rnd.randrange(100) < percent
+    name = path if truncates else "%s.%d" % (path, who)
+    with open(name, "wb", buffering=0) as f:
+        f.write(data[:len(data) // 3])
+        f.write(data[len(data) // 3:])
+    if not truncates:
+        os.rename(name, path)
+
+def read():
+    fd = os.open(path, os.O_RDONLY)
+    size, data = os.fstat(fd).st_size, b""
+    while part := os.read(fd, 1 << 20):
+        data += part
+    if data != content(int(data[:8] or -1)):
+        bad.append("torn: %d bytes, it said %d, begins with %r" % (len(data), size, data[:8]))
+    elif len(data) != size or os.fstat(fd).st_size != size:
+        bad.append("it said %d, then %d, and has %d" % (size, os.fstat(fd).st_size, len(data)))
+    elif n % 5 == 0:
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as m:
+            if m[:] != data:
+                bad.append("the mapping is another")
+    os.close(fd)
+
+while time.monotonic() < end and not bad:
+    n += 1
+    try:
+        if percent >= 0:
+            replace(who * 100000 + n)
+        else:
+            read()
+    except OSError as e:
+        bad.append(str(e))
+print(n)
+for line in bad:
+    print(line, file=sys.stderr)
+"""
+
+
+def replacers(mnt, writers, readers, percent, seconds):
+    path = mnt.path / "model.pt"
+    path.write_bytes(b"%08d" % 7 * random.Random(7).randrange(500, 20000))
+    wishes = [(i + 1, percent) for i in range(writers)] + [(100 + i, -1) for i in range(readers)]
+    all_of_them = [
+        subprocess.Popen(
+            ["python3", "-c", REPLACERS, path, str(who), str(what), str(seconds)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for who, what in wishes
+    ]
+    outputs = [p.communicate(timeout=LIMIT + seconds) for p in all_of_them]
+    assert [err for _, err in outputs if err] == []
+    assert min(int(out) for out, _ in outputs) > 0
+
+
+@pytest.mark.parametrize("percent", [70, 0, 100])
+def test_replacing_is_isolated_however_many_race(mnt, percent):
+    replacers(mnt, 20, 20, percent, 4)
+
+
+def test_replacements_leave_no_descriptors(mnt):
+    replacers(mnt, 8, 2, 70, 4)
+    # 40 is what a mount at rest has; before, each replacement left one or two.
+    wait_until(lambda: len(os.listdir("/proc/%d/fd" % mnt.pid)) < 60, "the descriptors of replacements to go")
+    mnt.seal()
