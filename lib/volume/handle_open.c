@@ -132,6 +132,9 @@ static int pending_new_locked(struct opening *o, struct after *after)
 	}
 	FAULT_POINT("open.pending");
 	body_set_pending_locked(vol, b, true);
+	/* The process is to find it under each of them; the kernel may have looked one up before there were two. */
+	if (o->f.nlink > 1)
+		after_names_locked(after, o->ino);
 	return 0;
 }
 
@@ -551,6 +554,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 	if (!error) {
 		attr_of_file(&f, ret_attr);
 		body_attr_locked(h->body, ret_attr);
+		ret_attr->pending = h->body->fragile;
 	}
 	mutex_unlock(&vol->lock);
 	after_run(&after);

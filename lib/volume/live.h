@@ -24,7 +24,8 @@ struct live_attr {
 	uint32_t mode, uid, gid, rdev, nlink;
 	uint64_t size, blocks; /* blocks of 512 bytes */
 	int64_t mtime_ns, ctime_ns, atime_ns;
-	bool pending; /* a replacement of this file is being written: do not cache the entry */
+	bool pending; /* a replacement of this file is being written, or it is new and goes if its writer is killed: do
+			 not cache the entry */
 };
 
 /* Who asks. pid is the thread id that the kernel gave (0: outside our pid namespace). */

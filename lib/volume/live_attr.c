@@ -52,7 +52,7 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 		body_attr_locked(b, ret_attr);
 	else
 		ret_attr->blocks = version_blocks_locked(vol, f->closed, f->size);
-	ret_attr->pending = body_pending_locked(vol, f->ino) != NULL;
+	ret_attr->pending = body_pending_locked(vol, f->ino) || (b && b->fragile && !f->closed);
 }
 
 void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, const struct body *b,
