@@ -39,6 +39,7 @@ osd pool default size = 1
 osd pool default min size = 1
 osd pool default pg num = 8
 osd pool default pgp num = 8
+osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
 osd crush update on start = true
 mon allow pool size one = true
