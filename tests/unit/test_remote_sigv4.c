@@ -302,6 +302,60 @@ START_TEST(amazon_s_examples_of_s3_are_signed_as_they_say)
 }
 END_TEST
 
+/* ---- what a server took */
+
+#define RGW_URL	   "http://127.0.0.1:39861/epochfs-test/"
+#define RGW_PREFIX "run%207/a%2Bb%20%28%C3%BC%29%3D%26%25~/"
+
+/* Requests of epochfs to which Ceph's gateway (16.2) said 200. */
+static const struct {
+	int64_t at;
+	struct suite_case c;
+} taken[] = {
+	{1795406478, /* 2026-11-23T04:01:18Z */
+	 {"create",
+	  "PUT",
+	  RGW_URL RGW_PREFIX "epochfs.probe-85b1c7dfffb7a55d",
+	  "8bbec092280d1b327e402b3c676ef8392dc5b19d1a66ba309e4ee525b8738647",
+	  {"Content-Type: application/octet-stream", "If-None-Match: *"},
+	  "content-type;host;if-none-match;" S3_ALWAYS,
+	  "5314650321ac2e49621b6a4f37d8d1a1b068468646c0abde0e33756d8dae442f"}},
+	{1795406495, /* 2026-11-23T04:01:35Z */
+	 {"second page of a list",
+	  "GET",
+	  RGW_URL
+	  "?continuation-token=run%207%2Fa%2Bb%20%28%C3%BC%29%3D%26%25~%2Ffiles%2F0999%20x%2By"
+	  "&encoding-type=url&list-type=2&max-keys=1000"
+	  "&prefix=run%207%2Fa%2Bb%20%28%C3%BC%29%3D%26%25~%2F",
+	  EMPTY,
+	  {0},
+	  "host;" S3_ALWAYS,
+	  "ed06b3851abe6bc71dd8a14f0f72c3960a578ecc48d352eb324dc6cdcc8c5258"}},
+};
+
+START_TEST(a_gateway_takes_what_is_signed)
+{
+	const struct suite_case *c = &taken[_i].c;
+	struct http_headers cleanup_http_headers headers = {0};
+	struct buf cleanup_buf want = {0};
+	const struct sigv4 s = {.scheme = &sigv4_amazon,
+				.key = "TESTKEY",
+				.secret = "TESTSECRET",
+				.region = "us-east-1",
+				.service = "s3",
+				.method = c->method,
+				.payload_hash = c->payload};
+
+	take_lines(c->headers, &headers);
+	unit_ok(sigv4_sign_at(&s, taken[_i].at, c->url, &headers));
+	buf_printf(&want,
+		   "AWS4-HMAC-SHA256 Credential=TESTKEY/20261123/us-east-1/s3/aws4_request, "
+		   "SignedHeaders=%s, Signature=%s",
+		   c->signed_headers, c->signature);
+	ck_assert_str_eq(sent(&headers, "Authorization"), buf_str(&want));
+}
+END_TEST
+
 /* ---- the canonical request */
 
 static const struct sigv4 plain = {.scheme = &sigv4_amazon,
@@ -471,6 +525,7 @@ int main(void)
 			    sizeof(suite) / sizeof(suite[0]));
 	tcase_add_loop_test(t, amazon_s_examples_of_s3_are_signed_as_they_say, 0,
 			    sizeof(examples) / sizeof(examples[0]));
+	tcase_add_loop_test(t, a_gateway_takes_what_is_signed, 0, sizeof(taken) / sizeof(taken[0]));
 	t = unit_case(s, "canonical");
 	tcase_add_test(t, paths_and_queries_are_encoded_once_and_queries_are_sorted);
 	tcase_add_test(t, a_port_that_goes_without_saying_is_not_said);
