@@ -264,11 +264,13 @@ static CURLcode set_headers(struct http_transfer *t, CURL *easy)
 {
 	const struct http_request *q = t->q;
 	struct curl_slist *list = t->headers ? t->headers->list : NULL;
-	const char *expect = q->expect_continue ? "Expect: 100-continue" : "Expect:";
+	bool waits = q->expect_continue && q->body_len > 0;
 	CURLcode c = CURLE_OK;
 
-	if (q->has_body && (q->expect_continue || q->body_len < CONTINUE_FROM) &&
+	if (q->has_body && (waits || q->body_len < CONTINUE_FROM) &&
 	    !has_header(t->headers, "Expect")) {
+		const char *expect = waits ? "Expect: 100-continue" : "Expect:";
+
 		t->first_header = (struct curl_slist){.data = (char *)expect, .next = list};
 		list = &t->first_header;
 	}

@@ -61,7 +61,7 @@ struct http_request {
 	 * of the headers. An error of it is that of the request. NULL: not signed. */
 	int (*sign)(void *arg, const char *url, struct http_headers *headers);
 	void *sign_arg;
-	/* "Expect: 100-continue" with any body. Otherwise only from 1 MiB on; never where the headers
+	/* "Expect: 100-continue" with any body that is not empty. Otherwise only from 1 MiB on; never where the headers
 	 * hold an "Expect" with the value "". */
 	bool expect_continue;
 	/* Called when the first half of the body is on its way and nothing of the second; NULL: not.

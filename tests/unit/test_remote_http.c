@@ -169,6 +169,11 @@ START_TEST(expect_is_as_the_caller_wants)
 	ck_assert_int_eq(status_of("PUT", q), 200);
 	ck_assert(server_was_told(&server, "Expect: 100-continue"));
 	server_forget(&server);
+	/* XRootD 5.8 never answers where nothing follows. */
+	q.body_len = 0;
+	ck_assert_int_eq(status_of("PUT", q), 200);
+	ck_assert(!server_was_told(&server, "Expect"));
+	server_forget(&server);
 	unit_ok(http_headers_add(&headers, "Expect", ""));
 	q = (struct http_request){
 		.headers = &headers, .body = body, .body_len = len, .has_body = true};
