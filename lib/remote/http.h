@@ -103,7 +103,7 @@ void http_answer_free(struct http_answer *a);
  * is followed, five times, with the same method and body, where it leads to the same scheme, host
  * and port; any other is an answer for the caller, with its `location`. curl repeats a request where
  * a kept connection proves dead; only one that may be repeated blindly: GET, HEAD, OPTIONS,
- * PROPFIND, PUT and DELETE without a header "If-...", and what says that it is `repeatable`. Anything else is -EIO then, as if the
+ * PROPFIND, PUT and DELETE without a header "If-..." or "x-goog-if-...", and what says that it is `repeatable`. Anything else is -EIO then, as if the
  * answer were lost.
  */
 int http_do(struct http *h, const struct http_request *q, struct http_answer *ret_answer);

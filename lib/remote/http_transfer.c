@@ -171,7 +171,8 @@ static bool is_repeatable(const struct http_request *q)
 		if (strcmp(q->method, any[i]) == 0)
 			return true;
 	for (const struct curl_slist *l = q->headers ? q->headers->list : NULL; l; l = l->next)
-		if (strncasecmp(l->data, "If-", 3) == 0)
+		if (strncasecmp(l->data, "If-", 3) == 0 ||
+		    strncasecmp(l->data, "x-goog-if-", 10) == 0)
 			return false;
 	for (size_t i = 0; i < sizeof(unconditional) / sizeof(unconditional[0]); i++)
 		if (strcmp(q->method, unconditional[i]) == 0)

@@ -317,10 +317,15 @@ static const struct {
 	const char *method, *header;
 	bool has_body, repeatable;
 } lost[] = {
-	{"GET", NULL, false, true},	      {"PUT", NULL, true, true},
-	{"DELETE", NULL, false, true},	      {"PUT", "If-None-Match", true, false},
-	{"DELETE", "If-Match", false, false}, {"MKCOL", NULL, false, false},
-	{"MOVE", NULL, false, false},	      {"POST", NULL, true, false},
+	{"GET", NULL, false, true},
+	{"PUT", NULL, true, true},
+	{"DELETE", NULL, false, true},
+	{"PUT", "If-None-Match", true, false},
+	{"DELETE", "If-Match", false, false},
+	{"MKCOL", NULL, false, false},
+	{"MOVE", NULL, false, false},
+	{"POST", NULL, true, false},
+	{"PUT", "x-goog-if-generation-match", true, false},
 };
 
 START_TEST(only_what_may_be_repeated_is_sent_again)
