@@ -162,9 +162,11 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *arg)
 /* Puts into the answer to INIT what libfuse does not know. */
 static void patch_init(struct passthrough *p, char out[INIT_OUT_SIZE])
 {
-	uint32_t flags, flags2 = 0, depth = 0;
+	uint32_t flags, flags2, depth = 0;
 
 	memcpy(&flags, out + INIT_OUT_FLAGS, sizeof(flags));
+	/* libfuse 3.17 and later have flags there, older ones zeros. */
+	memcpy(&flags2, out + INIT_OUT_FLAGS2, sizeof(flags2));
 	/* Without it the kernel asks for security.capability before every write. */
 	flags |= p->kernel_flags & INIT_FLAG_KILLPRIV_V2;
 	if (p->kernel_flags & INIT_FLAG_EXT) {

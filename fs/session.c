@@ -27,23 +27,30 @@
 #define BACKGROUND_MAX 32767
 #define WRITE_MAX      (1u << 20)
 
-static void want(struct fuse_conn_info *conn, unsigned caps)
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+static void want_only(struct fuse_conn_info *conn, uint64_t caps)
 {
-	conn->want |= conn->capable & caps;
+	fuse_unset_feature_flag(conn, UINT64_MAX);
+	fuse_set_feature_flag(conn, conn->capable_ext & caps);
 }
+#else
+static void want_only(struct fuse_conn_info *conn, unsigned caps)
+{
+	conn->want = conn->capable & caps;
+}
+#endif
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
-	conn->want = 0;
 	/* Not wanted: the writeback cache (it excludes passthrough), export (NFS would keep node ids
 	 * for ever), invalidation by mtime (nothing changes behind the kernel's back), locks (the
 	 * kernel's own do), ACLs, the umask left to us, direct I/O in the background (a signal would not
 	 * end it), reading requests through a pipe (a request of a
 	 * mebibyte and its header do not fit). */
-	want(conn, FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
-			   FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-			   FUSE_CAP_SPLICE_WRITE);
+	want_only(conn, FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
+				FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
+				FUSE_CAP_SPLICE_WRITE);
 	conn->max_write = WRITE_MAX;
 	conn->max_background = BACKGROUND_MAX;
 	conn->congestion_threshold = BACKGROUND_MAX;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "lib/remote/aws_source_internal.h"
 #include "lib/remote/s3_xml.h"
+#include "lib/remote/sigv4.h"
 #include "lib/remote/xml.h"
 #include "lib/util/hash.h"
 #include "lib/util/text.h"
@@ -113,33 +114,19 @@ static char *sts_url(const struct aws_source *s, const struct aws_files *files)
 		       : url;
 }
 
-/* Signs the request with the base credentials: what is added lies in userpwd and sigv4. */
-static int add_signature(const struct aws_source *s, const struct credentials *base,
-			 const struct buf *form, struct http_headers *headers, char **ret_userpwd,
-			 char **ret_sigv4)
-{
-	char hex[HASH_HEX];
-	struct hash hash;
-	int r;
-
-	hash_of(form->data, form->len, &hash);
-	hash_to_hex(&hash, hex);
-	r = http_headers_add(headers, "x-amz-content-sha256", hex);
-	if (r == 0 && base->token)
-		r = http_headers_add(headers, "x-amz-security-token", base->token);
-	if (r == 0 && text_print(ret_userpwd, "%s:%s", base->key, base->secret) < 0)
-		r = -ENOMEM;
-	if (r == 0 && text_print(ret_sigv4, "aws:amz:%s:sts", s->region) < 0)
-		r = -ENOMEM;
-	return r;
-}
-
 static int ask(struct aws_source *s, const char *url, const struct credentials *base,
 	       const struct buf *form, struct http_answer *ret_answer)
 {
 	struct http_headers cleanup_http_headers headers = {0};
-	cleanup_secret char *userpwd = NULL;
-	cleanup_free char *sigv4 = NULL;
+	char hex[HASH_HEX];
+	struct hash hash;
+	struct sigv4 signer = {
+		.scheme = &sigv4_amazon,
+		.region = s->region,
+		.service = "sts",
+		.method = "POST",
+		.payload_hash = hex,
+	};
 	struct http_request q = {
 		.method = "POST",
 		.url = url,
@@ -147,13 +134,18 @@ static int ask(struct aws_source *s, const char *url, const struct credentials *
 		.body = form->data,
 		.body_len = form->len,
 		.has_body = true,
+		.sign_arg = &signer,
 	};
 	int r = http_headers_add(&headers, "Content-Type", "application/x-www-form-urlencoded");
 
-	if (r == 0 && base)
-		r = add_signature(s, base, form, &headers, &userpwd, &sigv4);
-	q.userpwd = userpwd;
-	q.sigv4 = sigv4;
+	if (base) {
+		hash_of(form->data, form->len, &hash);
+		hash_to_hex(&hash, hex);
+		signer.key = base->key;
+		signer.secret = base->secret;
+		signer.token = base->token;
+		q.sign = sigv4_sign;
+	}
 	return r < 0 ? r : http_do(s->sts, &q, ret_answer);
 }
 

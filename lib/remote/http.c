@@ -211,8 +211,14 @@ static CURLcode set_connection(const struct http *h, const char *url, CURL *easy
 	CURLcode c = http_proxy_set(&h->proxy, url, easy);
 
 	SET(CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700  /* 7.87 */
 	SET(CURLOPT_QUICK_EXIT, 1L); /* a cancel does not wait for a name server */
+#endif
+#if LIBCURL_VERSION_NUM >= 0x075500 /* 7.85 */
 	SET(CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+	SET(CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
 	SET(CURLOPT_FOLLOWLOCATION, 0L);
 	SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 	SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
@@ -252,17 +258,20 @@ static bool has_header(const struct http_headers *hs, const char *name)
 	return false;
 }
 
-/* The caller's headers. curl lets every body wait for "100 Continue", which costs a small one a
- * round trip for nothing; but it signs its own "Expect", so there it stays. */
+/* The caller's headers. Which small bodies wait for "100 Continue" differs between versions of curl, so
+ * it is said here: mostly that costs a round trip for nothing. */
 static CURLcode set_headers(struct http_transfer *t, CURL *easy)
 {
 	const struct http_request *q = t->q;
-	struct curl_slist *list = q->headers ? q->headers->list : NULL;
+	struct curl_slist *list = t->headers ? t->headers->list : NULL;
+	bool waits = q->expect_continue && q->body_len > 0;
 	CURLcode c = CURLE_OK;
 
-	if (q->has_body && q->body_len < CONTINUE_FROM && !q->expect_continue && !q->sigv4 &&
-	    !has_header(q->headers, "Expect")) {
-		t->first_header = (struct curl_slist){.data = (char *)"Expect:", .next = list};
+	if (q->has_body && (waits || q->body_len < CONTINUE_FROM) &&
+	    !has_header(t->headers, "Expect")) {
+		const char *expect = waits ? "Expect: 100-continue" : "Expect:";
+
+		t->first_header = (struct curl_slist){.data = (char *)expect, .next = list};
 		list = &t->first_header;
 	}
 	SET(CURLOPT_HTTPHEADER, list);
@@ -285,8 +294,6 @@ static CURLcode set_credentials(const struct http_request *q, CURL *easy)
 		explicit_bzero(user, len);
 		free(user);
 	}
-	if (q->sigv4)
-		SET(CURLOPT_AWS_SIGV4, q->sigv4);
 	if (q->bearer) {
 		SET(CURLOPT_XOAUTH2_BEARER, q->bearer);
 		SET(CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
@@ -375,18 +382,38 @@ static char *redirected(const struct http_transfer *t, CURL *easy)
 
 /* ---- doing it */
 
+/* The request's headers, and what signs them. */
+static int sign(const struct http_request *q, const char *url, struct http_headers *headers)
+{
+	for (const struct curl_slist *l = q->headers ? q->headers->list : NULL; l; l = l->next) {
+		struct curl_slist *list = curl_slist_append(headers->list, l->data);
+
+		if (!list)
+			return -ENOMEM;
+		headers->list = list;
+	}
+	return q->sign(q->sign_arg, url, headers);
+}
+
 /* One attempt at one URL. */
 static int attempt(struct http_transfer *t, struct http_slot *slot)
 {
 	const struct http_proxy *proxy = &t->http->proxy;
-	int r;
+	struct http_headers cleanup_http_headers headers = {0};
+	int r = t->q->sign ? sign(t->q, t->url, &headers) : 0;
 
+	if (r < 0)
+		return r;
+	t->headers = t->q->sign ? &headers : t->q->headers;
 	if (proxy->bad && http_proxy_serves(proxy, t->url))
 		return remote_set_reason(t->http->owner, -EINVAL,
 					 "%s in the environment is no URL of a proxy",
 					 proxy->variable);
 	r = set_all(t, slot->easy);
-	return r < 0 ? r : http_transfer_run(t, slot);
+	if (r == 0)
+		r = http_transfer_run(t, slot);
+	t->headers = NULL;
+	return r;
 }
 
 /* Attempts until something other than a redirect answers. */

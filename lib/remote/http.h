@@ -55,11 +55,14 @@ struct http_request {
 	size_t max_answer; /* bytes of an answer's body that are kept, more is -EFBIG; 0: 64 KiB */
 	struct buf *out;   /* the body of a 2xx answer is appended here; on failure as it was.
 				NULL: to http_answer.body */
-	const char *userpwd; /* "user:password" for Basic, or the keys with sigv4; NULL: none */
-	const char *sigv4;   /* curl's provider string, "aws:amz:REGION:s3"; NULL: no signature */
+	const char *userpwd; /* "user:password" for Basic; NULL: none */
 	const char *bearer;  /* token; NULL: none */
-	/* "Expect: 100-continue" with any body. Otherwise only from 1 MiB on, and with sigv4; never
-	 * where the headers hold an "Expect" with the value "". */
+	/* Called before each attempt, as there is one for each redirect: adds what signs it to a copy
+	 * of the headers. An error of it is that of the request. NULL: not signed. */
+	int (*sign)(void *arg, const char *url, struct http_headers *headers);
+	void *sign_arg;
+	/* "Expect: 100-continue" with any body that is not empty. Otherwise only from 1 MiB on; never where the headers
+	 * hold an "Expect" with the value "". */
 	bool expect_continue;
 	/* Called when the first half of the body is on its way and nothing of the second; NULL: not.
 	 * May make requests, on another engine. Not called where there is no body. */
@@ -100,7 +103,7 @@ void http_answer_free(struct http_answer *a);
  * is followed, five times, with the same method and body, where it leads to the same scheme, host
  * and port; any other is an answer for the caller, with its `location`. curl repeats a request where
  * a kept connection proves dead; only one that may be repeated blindly: GET, HEAD, OPTIONS,
- * PROPFIND, PUT and DELETE without a header "If-...", and what says that it is `repeatable`. Anything else is -EIO then, as if the
+ * PROPFIND, PUT and DELETE without a header "If-..." or "x-goog-if-...", and what says that it is `repeatable`. Anything else is -EIO then, as if the
  * answer were lost.
  */
 int http_do(struct http *h, const struct http_request *q, struct http_answer *ret_answer);

@@ -11,7 +11,9 @@
 static void status_line(struct http_transfer *t, const char *line)
 {
 	struct http_answer *a = t->answer;
-	const char *p = strchr(line, ' ');
+	bool known = line[5] >= '1' &&
+		     line[5] <= '3'; /* of another version, curl 7.74 takes it for 1.x */
+	const char *p = known ? strchr(line, ' ') : NULL;
 	int status = 0;
 
 	buf_free(&a->body);

@@ -25,7 +25,8 @@ struct http {
 struct http_transfer {
 	struct http *http;
 	const struct http_request *q;
-	const char *url; /* the request's, or where it was redirected */
+	const char *url;		    /* the request's, or where it was redirected */
+	const struct http_headers *headers; /* the request's, signed where it says so; or NULL */
 	struct http_answer *answer;
 	struct curl_slist first_header; /* one of our own, before the caller's */
 	size_t out_start;		/* length of q->out before the answer */

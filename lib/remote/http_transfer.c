@@ -171,7 +171,8 @@ static bool is_repeatable(const struct http_request *q)
 		if (strcmp(q->method, any[i]) == 0)
 			return true;
 	for (const struct curl_slist *l = q->headers ? q->headers->list : NULL; l; l = l->next)
-		if (strncasecmp(l->data, "If-", 3) == 0)
+		if (strncasecmp(l->data, "If-", 3) == 0 ||
+		    strncasecmp(l->data, "x-goog-if-", 10) == 0)
 			return false;
 	for (size_t i = 0; i < sizeof(unconditional) / sizeof(unconditional[0]); i++)
 		if (strcmp(q->method, unconditional[i]) == 0)
@@ -179,6 +180,7 @@ static bool is_repeatable(const struct http_request *q)
 	return false;
 }
 
+#if LIBCURL_VERSION_NUM >= 0x075000 /* 7.80 */
 /* Before curl sends the request's head, each time. */
 static int on_sending(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
@@ -195,6 +197,20 @@ static int on_sending(void *arg, char *ip, char *local_ip, int port, int local_p
 	return CURL_PREREQFUNC_OK;
 }
 
+static CURLcode forbid_repeating(struct http_transfer *t, CURL *easy)
+{
+	CURLcode c = curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_sending);
+
+	return c ? c : curl_easy_setopt(easy, CURLOPT_PREREQDATA, t);
+}
+#else
+/* Only a kept connection can prove dead. */
+static CURLcode forbid_repeating(struct http_transfer *t, CURL *easy)
+{
+	return curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, is_repeatable(t->q) ? 0L : 1L);
+}
+#endif
+
 CURLcode http_transfer_set(struct http_transfer *t, CURL *easy)
 {
 	CURLcode c = CURLE_OK;
@@ -209,10 +225,8 @@ CURLcode http_transfer_set(struct http_transfer *t, CURL *easy)
 	SET(CURLOPT_READDATA, t);
 	SET(CURLOPT_SEEKFUNCTION, on_seek);
 	SET(CURLOPT_SEEKDATA, t);
-	SET(CURLOPT_PREREQFUNCTION, on_sending);
-	SET(CURLOPT_PREREQDATA, t);
 #undef SET
-	return c;
+	return c ? c : forbid_repeating(t, easy);
 }
 
 /* Where a transfer stands against its times. */
@@ -305,8 +319,10 @@ static CURLcode drive(struct http_transfer *t, struct http_slot *slot)
 	}
 }
 
-static int errno_of(const struct http_transfer *t, CURLcode code)
+static int errno_of(const struct http_transfer *t, CURL *easy, CURLcode code)
 {
+	long sent = 0;
+
 	switch (code) {
 	case CURLE_OK:
 		return 0;
@@ -329,7 +345,8 @@ static int errno_of(const struct http_transfer *t, CURLcode code)
 		return -EINVAL;
 	case CURLE_UNSUPPORTED_PROTOCOL:
 		/* Of the URL, or of an answer that is no HTTP. */
-		return t->sendings ? -EIO : -EINVAL;
+		curl_easy_getinfo(easy, CURLINFO_REQUEST_SIZE, &sent);
+		return sent > 0 ? -EIO : -EINVAL;
 	default:
 		/* Also CURLE_OUT_OF_MEMORY, which a line of 100 kB in an answer's head gives. */
 		return -EIO;
@@ -402,7 +419,9 @@ int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
 	if (t->cut)
 		return 0;
 	refused = refused_by_proxy(slot->easy, code);
-	r = t->error < 0 ? t->error : refused ? blame_proxy(t, refused) : errno_of(t, code);
+	r = t->error < 0 ? t->error
+	    : refused	 ? blame_proxy(t, refused)
+			 : errno_of(t, slot->easy, code);
 	/* A head without a status is none. */
 	if (r == 0 && t->answer->status < 200)
 		r = -EIO;

@@ -14,18 +14,16 @@
 #define CONFLICT_WAIT_NS (20 * NS_PER_MS)
 
 static const struct s3_dialect amazon = {
-	.hash_header = "x-amz-content-sha256",
-	.date_header = "X-Amz-Date",
-	.token_header = "x-amz-security-token",
+	.scheme = &sigv4_amazon,
+	.service = "s3",
 	.absent_header = "If-None-Match",
 	.absent_value = "*",
 };
 
 /* Google compares Content-MD5 with the body, and does not say that of the hash in the signature. */
 static const struct s3_dialect google = {
-	.hash_header = "x-goog-content-sha256",
-	.date_header = "X-Goog-Date",
-	.token_header = "x-goog-security-token",
+	.scheme = &sigv4_google,
+	.service = "storage",
 	.absent_header = "x-goog-if-generation-match",
 	.absent_value = "0",
 	.send_md5 = true,
@@ -277,7 +275,6 @@ static void free_parts(struct s3 *s)
 	aws_source_free(s->aws);
 	gs_source_free(s->gs);
 	http_free(s->http);
-	free(s->sigv4);
 	s3_place_free(&s->place);
 }
 
@@ -309,14 +306,6 @@ static int find_place(struct s3 *s, const struct remote_url *url)
 	return r == -ENOMEM ? r : s3_place_resolve(url, &files, &s->place);
 }
 
-static int make_sigv4(struct s3 *s)
-{
-	int r = s->place.is_gs ? text_print(&s->sigv4, "goog:goog:%s:storage", s->place.region)
-			       : text_print(&s->sigv4, "aws:amz:%s:s3", s->place.region);
-
-	return r < 0 ? -ENOMEM : 0;
-}
-
 static int make_parts(struct s3 *s, const struct remote_url *url,
 		      const struct remote_limits *limits)
 {
@@ -329,9 +318,7 @@ static int make_parts(struct s3 *s, const struct remote_url *url,
 	/* Google's learnt DeleteObjects in 2026 only, and was never tried. */
 	atomic_init(&s->no_batch, s->place.is_gs);
 	config.ca_file = s->place.ca_file;
-	r = make_sigv4(s);
-	if (r == 0)
-		r = http_new(&s->base, &config, &s->http);
+	r = http_new(&s->base, &config, &s->http);
 	if (r == -EINVAL)
 		return remote_open_reason(r, "%s holds no certificate in PEM form", config.ca_file);
 	if (r == 0 && s->place.is_gs)

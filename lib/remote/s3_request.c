@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request to S3 or GCS, signed by libcurl.
+/* One request to S3 or GCS, signed.
  *
  * The signature is Amazon's version 4, or Google's of the same make, with the hash of the body in it:
  * so a server refuses a body that was damaged on its way, also without TLS. SHA-256 is preferred to
@@ -42,32 +42,12 @@ static int make_digests(struct s3 *s, const struct s3_request *q, struct digests
 	return 0;
 }
 
-/* By the server's clock, where it was found to differ; else libcurl says the time. */
-static int add_date(const struct s3 *s, struct http_headers *headers)
-{
-	int64_t skew_ns = atomic_load(&s->skew_ns);
-	time_t now = (time_t)((clock_wall_ns() + skew_ns) / NS_PER_S);
-	char text[32];
-	struct tm tm;
-
-	if (!skew_ns || !gmtime_r(&now, &tm))
-		return 0;
-	strftime(text, sizeof(text), "%Y%m%dT%H%M%SZ", &tm);
-	return http_headers_add(headers, s->dialect->date_header, text);
-}
-
 static int add_headers(const struct s3 *s, const struct s3_request *q, const struct digests *d,
-		       const struct credentials *c, struct http_headers *headers)
+		       struct http_headers *headers)
 {
 	int r = 0;
 
-	if (c->key)
-		r = http_headers_add(headers, s->dialect->hash_header, d->hash);
-	if (r == 0 && c->key)
-		r = add_date(s, headers);
-	if (r == 0 && c->key && c->token)
-		r = http_headers_add(headers, s->dialect->token_header, c->token);
-	if (r == 0 && *d->md5)
+	if (*d->md5)
 		r = http_headers_add(headers, "Content-MD5", d->md5);
 	if (r == 0 && q->has_body)
 		r = http_headers_add(headers, "Content-Type",
@@ -77,15 +57,32 @@ static int add_headers(const struct s3 *s, const struct s3_request *q, const str
 		r = http_headers_add(headers, s->dialect->absent_header, s->dialect->absent_value);
 	if (r == 0 && q->range)
 		r = http_headers_add(headers, "Range", q->range);
-	/* A token or key with a control character in it. */
-	return r == -EINVAL ? -EACCES : r;
+	return r;
+}
+
+static bool has_control(const char *text)
+{
+	for (; text && *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			return true;
+	return false;
 }
 
 static int send_one(struct s3 *s, const struct s3_request *q, const struct digests *d,
 		    const struct credentials *c, struct http_answer *ret_answer)
 {
 	struct http_headers cleanup_http_headers headers = {0};
-	cleanup_secret char *userpwd = NULL;
+	struct sigv4 signer = {
+		.scheme = s->dialect->scheme,
+		.key = c->key,
+		.secret = c->secret,
+		.token = c->token,
+		.region = s->place.region,
+		.service = s->dialect->service,
+		.method = q->method,
+		.payload_hash = d->hash,
+		.skew_ns = atomic_load(&s->skew_ns),
+	};
 	struct http_request h = {
 		.method = q->method,
 		.url = q->url,
@@ -97,15 +94,16 @@ static int send_one(struct s3 *s, const struct s3_request *q, const struct diges
 		.max_answer = q->max_answer,
 		.out = q->out,
 		.bearer = c->key ? NULL : c->token,
-		.sigv4 = c->key ? s->sigv4 : NULL,
+		.sign = c->key ? sigv4_sign : NULL,
+		.sign_arg = &signer,
 	};
-	int r = add_headers(s, q, d, c, &headers);
+	int r = add_headers(s, q, d, &headers);
 
 	if (r < 0)
-		return remote_set_reason(&s->base, r, "the credentials hold a control character");
-	if (c->key && text_print(&userpwd, "%s:%s", c->key, c->secret) < 0)
-		return -ENOMEM;
-	h.userpwd = userpwd;
+		return r;
+	if (has_control(c->key) || has_control(c->token))
+		return remote_set_reason(&s->base, -EACCES,
+					 "the credentials hold a control character");
 	r = http_do(s->http, &h, ret_answer);
 	if (r == -EACCES)
 		remote_set_reason(&s->base, r,

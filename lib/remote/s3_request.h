@@ -11,12 +11,12 @@
 #include "lib/remote/remote_ops.h"
 #include "lib/remote/s3_url.h"
 #include "lib/remote/s3_xml.h"
+#include "lib/remote/sigv4.h"
 
 /* In what Amazon's and Google's differ. */
 struct s3_dialect {
-	const char *hash_header;
-	const char *date_header;
-	const char *token_header;		  /* of a session */
+	const struct sigv4_scheme *scheme;
+	const char *service;			  /* as it is signed */
 	const char *absent_header, *absent_value; /* only if there is no such object */
 	bool send_md5; /* nothing says that the hash in the signature is compared with the body */
 };
@@ -26,7 +26,6 @@ struct s3 {
 	struct remote base;
 	const struct s3_dialect *dialect;
 	struct s3_place place;
-	char *sigv4; /* curl's provider string */
 	struct http *http;
 	struct aws_source *aws; /* one of the two */
 	struct gs_source *gs;

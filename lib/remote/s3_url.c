@@ -308,17 +308,21 @@ int s3_place_resolve(const struct remote_url *url, const struct aws_files *files
 
 /* ---- URLs of requests */
 
-void s3_encode(struct buf *out, const char *text, bool keep_slash)
+void s3_encode_byte(struct buf *out, uint8_t byte, bool keep_slash)
 {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				    "0123456789-._~";
 
-	for (; *text; text++) {
-		if (strchr(plain, *text) || (keep_slash && *text == '/'))
-			buf_put_u8(out, (uint8_t)*text);
-		else
-			buf_printf(out, "%%%02X", (unsigned char)*text);
-	}
+	if (memchr(plain, byte, sizeof(plain) - 1) || (keep_slash && byte == '/'))
+		buf_put_u8(out, byte);
+	else
+		buf_printf(out, "%%%02X", byte);
+}
+
+void s3_encode(struct buf *out, const char *text, bool keep_slash)
+{
+	for (; *text; text++)
+		s3_encode_byte(out, (uint8_t)*text, keep_slash);
 }
 
 void s3_object_url(const struct s3_place *place, const char *key, struct buf *out)

@@ -46,8 +46,9 @@ void s3_place_free(struct s3_place *place);
 const char *aws_default_profile(void);
 
 /* Appends `text` as RFC 3986 has it in canonical form: unreserved characters as they are, all else as
- * upper-case %XX; `/` stays where keep_slash. */
+ * upper-case %XX; `/` stays where keep_slash. Or one byte of it. */
 void s3_encode(struct buf *out, const char *text, bool keep_slash);
+void s3_encode_byte(struct buf *out, uint8_t byte, bool keep_slash);
 /* Appends the URL of the object `key` (below the prefix). */
 void s3_object_url(const struct s3_place *place, const char *key, struct buf *out);
 /* Appends the URL to which keys of objects to delete are sent. */

@@ -5,6 +5,7 @@
 """
 
 import dataclasses
+import importlib.metadata
 import os
 import sys
 
@@ -18,7 +19,10 @@ def dataclass(cls=None, **options):
     return _dataclass(cls, **({} if "__hash__" in cls.__dict__ else {"unsafe_hash": True}), **options)
 
 
-dataclasses.dataclass = dataclass
+if importlib.metadata.version("torch").startswith("1."):
+    dataclasses.dataclass = dataclass
+# Debian's torch 2.6 is built without it, and wants it all the same.
+os.environ["USE_LIBUV"] = "0"
 
 # pylint: disable=wrong-import-position
 import torch

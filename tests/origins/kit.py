@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 
-from training import Training, load_archive, moment, save_archive
+from training import Training, load_archive, moment, save_archive, say
 
 NAMES = ("model", "optimizer")
 
@@ -133,7 +133,7 @@ class Checkpointer:
     def save(self):
         save_archive(self.local, self.value, NAMES, lambda: moment("saving"))
         self.mode.put()
-        print("saved", self.value.steps, flush=True)
+        say("saved", self.value.steps)
 
     def step(self, value):
         self.value = value
@@ -164,7 +164,7 @@ def main():
     a = parser.parse_args()
     checkpointer = Checkpointer(a)
     training = checkpointer.restore()
-    print("starts", training.steps, flush=True)
+    say("starts", training.steps)
     while training.steps < a.steps:
         training.step()
         checkpointer.step(training)

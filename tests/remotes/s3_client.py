@@ -58,7 +58,7 @@ class Client:
         """(status, body, headers) of a signed request."""
         payload_hash = hashlib.sha256(body).hexdigest()
         signed = {"host": self.endpoint.netloc, "x-amz-content-sha256": payload_hash,
-                  "x-amz-date": datetime.datetime.utcnow().strftime("%Y%m%dT%H%M%SZ"),
+                  "x-amz-date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
                   **{k.lower(): v for k, v in (headers or {}).items()}}
         if self.token:
             signed["x-amz-security-token"] = self.token

@@ -17,7 +17,7 @@ server.port = {port}
 server.errorlog = "{folder}/error.log"
 server.upload-dirs = ("{folder}/upload")
 server.stream-request-body = 0
-server.max-keep-alive-requests = 100000
+server.max-keep-alive-requests = 65535
 webdav.activate = "enable"
 webdav.sqlite-db-name = "{folder}/dav.db"
 {access}

@@ -39,6 +39,7 @@ osd pool default size = 1
 osd pool default min size = 1
 osd pool default pg num = 8
 osd pool default pgp num = 8
+osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
 osd crush update on start = true
 mon allow pool size one = true
@@ -127,7 +128,8 @@ class Rgw(Server):
         return {**os.environ, "CEPH_CONF": os.fspath(self.folder / "ceph.conf")}
 
     def daemon(self, program, *arguments):
-        return self.spawn(find_program(program), "-f", *arguments, env=self.environment())
+        # Debian's Ceph 18 looks for its classes in lib/..., as seen from a service's folder.
+        return self.spawn(find_program(program), "-f", *arguments, env=self.environment(), cwd="/")
 
     def configure(self):
         self.port, self.tls_port, self.mon_port = free_port(), free_port(), free_port()

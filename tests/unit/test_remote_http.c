@@ -73,6 +73,40 @@ START_TEST(a_body_goes_with_its_length_and_without_waiting)
 }
 END_TEST
 
+/* The URL without the host, whose port is another each time. */
+static int sign(void *arg, const char *url, struct http_headers *headers)
+{
+	unsigned *calls = arg;
+	const char *path = strrchr(url, '/');
+
+	ck_assert(headers->list != NULL);
+	(*calls)++;
+	return strcmp(path, "/no") != 0 ? http_headers_add(headers, "X-Signed", path) : -ENOTSUP;
+}
+
+START_TEST(each_attempt_is_signed_for_its_url)
+{
+	const struct scene scenes[] = {
+		{.answer = "HTTP/1.1 307 x\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n"},
+		{.answer = OK_ANSWER},
+		{.answer = "HTTP/1.1 307 x\r\nLocation: /no\r\nContent-Length: 0\r\n\r\n"}};
+	struct http_headers cleanup_http_headers headers = {0};
+	struct http_answer cleanup_http_answer a = {0};
+	unsigned calls = 0;
+	struct http_request q = {.headers = &headers, .sign = sign, .sign_arg = &calls};
+
+	begin(scenes, COUNT(scenes));
+	unit_ok(http_headers_add(&headers, "X-Mine", "1"));
+	ck_assert_int_eq(status_of("GET", q), 200);
+	ck_assert_uint_eq(calls, 2);
+	ck_assert(server_was_told(&server, "\r\nX-Mine: 1\r\nX-Signed: /x\r\n"));
+	ck_assert(server_was_told(&server, "\r\nX-Mine: 1\r\nX-Signed: /y\r\n"));
+	ck_assert(!server_was_told(&server, "\r\nX-Signed: /x\r\nX-Signed"));
+	unit_error(engine_do(&engine, &server, "GET", "/x", q, &a), -ENOTSUP);
+	end();
+}
+END_TEST
+
 START_TEST(an_empty_body_has_the_length_0)
 {
 	const struct scene scenes[] = {{.answer = OK_ANSWER}};
@@ -134,6 +168,11 @@ START_TEST(expect_is_as_the_caller_wants)
 	begin(scenes, COUNT(scenes));
 	ck_assert_int_eq(status_of("PUT", q), 200);
 	ck_assert(server_was_told(&server, "Expect: 100-continue"));
+	server_forget(&server);
+	/* XRootD 5.8 never answers where nothing follows. */
+	q.body_len = 0;
+	ck_assert_int_eq(status_of("PUT", q), 200);
+	ck_assert(!server_was_told(&server, "Expect"));
 	server_forget(&server);
 	unit_ok(http_headers_add(&headers, "Expect", ""));
 	q = (struct http_request){
@@ -341,6 +380,7 @@ int main(void)
 
 	tcase_add_test(t, bodies_are_appended_and_the_connection_is_kept);
 	tcase_add_test(t, a_body_goes_with_its_length_and_without_waiting);
+	tcase_add_test(t, each_attempt_is_signed_for_its_url);
 	tcase_add_test(t, an_empty_body_has_the_length_0);
 	tcase_add_test(t, a_large_body_waits_for_100_continue);
 	tcase_add_test(t, a_server_that_refuses_early_gets_no_body);

@@ -96,11 +96,14 @@ END_TEST
 
 START_TEST(heads_without_end_are_left_by_us_before_curl_does)
 {
+	char line[201];
 	const struct scene scenes[] = {
-		{.answer = "HTTP/1.1 200 OK\r\n", .then = REPEAT, .again = "X-More: and more\r\n"}};
+		{.answer = "HTTP/1.1 200 OK\r\n", .then = REPEAT, .again = line}};
 	struct http_answer cleanup_http_answer a = {0};
 	char text[REMOTE_TEXT_MAX];
 
+	/* curl 8.8 and later take 5,000 lines. */
+	snprintf(line, sizeof(line), "X-More: %0190u\r\n", 1U);
 	begin(scenes, 1);
 	unit_error(engine_do(&engine, &server, "GET", "/x", (struct http_request){0}, &a), -EIO);
 	remote_strerror(engine.owner, -EIO, text);
@@ -314,10 +317,15 @@ static const struct {
 	const char *method, *header;
 	bool has_body, repeatable;
 } lost[] = {
-	{"GET", NULL, false, true},	      {"PUT", NULL, true, true},
-	{"DELETE", NULL, false, true},	      {"PUT", "If-None-Match", true, false},
-	{"DELETE", "If-Match", false, false}, {"MKCOL", NULL, false, false},
-	{"MOVE", NULL, false, false},	      {"POST", NULL, true, false},
+	{"GET", NULL, false, true},
+	{"PUT", NULL, true, true},
+	{"DELETE", NULL, false, true},
+	{"PUT", "If-None-Match", true, false},
+	{"DELETE", "If-Match", false, false},
+	{"MKCOL", NULL, false, false},
+	{"MOVE", NULL, false, false},
+	{"POST", NULL, true, false},
+	{"PUT", "x-goog-if-generation-match", true, false},
 };
 
 START_TEST(only_what_may_be_repeated_is_sent_again)
