@@ -125,6 +125,26 @@ def test_umount_of_a_mount_that_another_pid_namespace_serves(volume):
     assert served.wait(timeout=LIMIT) == 0
 
 
+def test_a_mount_that_another_mount_namespace_holds(place):
+    """status and umount name a process of it: without them, the daemon is there for ever, and nobody knows why."""
+    if os.geteuid():
+        pytest.skip("a mount namespace needs root")
+    place.mount()
+    before = place.status()
+    other = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo there; exec cat"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "there\n"
+        assert other.pid in place.status()["held_elsewhere_by_pids"]
+        assert "%d" % other.pid in epochfs("status", place.mnt)
+        said = epochfs("umount", place.mnt, code=CONFLICT)
+        assert str(other.pid) in said and "still mounted" in said and not is_mounted(place.mnt)
+        assert os.path.exists("/proc/%d" % before["pid"])
+    finally:
+        other.communicate("")
+    wait_until(lambda: not os.path.exists("/proc/%d" % before["pid"]), "the end of the daemon")
+
+
 def test_umount_without_the_upload(place):
     control = place.cache / "weather"
     epochfs("mount", "-o", "settle=1h,min-free=0,cache-dir=%s" % place.cache, "fault+file://%s?control=%s" % (place.remote, control), place.mnt)
