@@ -23,8 +23,8 @@
 
 #define EXIT_LIMIT_NS (60 * NS_PER_S)
 /* A namespace that is just being set up may drop its copy of the mount by itself. */
-#define COPIES_NS     (5 * NS_PER_S)
-#define COPIES_MAX    8
+#define COPIES_NS  (5 * NS_PER_S)
+#define COPIES_MAX 8
 
 /* Also where nobody has asked for its exit code yet. */
 static bool has_ended(pid_t pid)
@@ -62,13 +62,20 @@ static int held_elsewhere(const char *path, const char *device, pid_t pid)
 	size_t count = mountinfo_elsewhere(device, pids, COPIES_MAX);
 
 	if (mountinfo_has(0, device))
-		buf_printf(&who, " in another place here (`grep ' %s ' /proc/self/mountinfo`)", device);
+		buf_printf(&who, " in another place here (`grep ' %s ' /proc/self/mountinfo`)",
+			   device);
 	for (size_t i = 0; i < count && i < COPIES_MAX; i++)
-		buf_printf(&who, "%s %d", i ? "," : who.len ? ", and in the mount namespaces of processes" : " in the mount namespaces of processes", (int)pids[i]);
+		buf_printf(&who, "%s %d",
+			   i	     ? ","
+			   : who.len ? ", and in the mount namespaces of processes"
+				     : " in the mount namespaces of processes",
+			   (int)pids[i]);
 	if (!who.len)
 		return EXIT_DONE;
-	return cli_error(EXIT_CONFLICT, "%s: unmounted, but still mounted%s: process %d serves it until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
-			 path, buf_str(&who), (int)pid, path);
+	return cli_error(
+		EXIT_CONFLICT,
+		"%s: unmounted, but still mounted%s: process %d serves it until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
+		path, buf_str(&who), (int)pid, path);
 }
 
 /* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
@@ -129,7 +136,8 @@ static void device_of(const char *path, char ret_device[MOUNTINFO_DEVICE_MAX])
 
 	ret_device[0] = '\0';
 	if (stat(path, &st) == 0)
-		snprintf(ret_device, MOUNTINFO_DEVICE_MAX, "%u:%u", major(st.st_dev), minor(st.st_dev));
+		snprintf(ret_device, MOUNTINFO_DEVICE_MAX, "%u:%u", major(st.st_dev),
+			 minor(st.st_dev));
 }
 
 int command_umount(int argc, char **argv)

@@ -59,7 +59,8 @@ struct cutter_file {
 	/* Asked before each read, of a few MiB: true ends the cutting with -ECANCELED. NULL: never. */
 	bool (*stopped)(void *arg);
 	void *arg;
-	uint64_t hole, data; /* the cutter's own: the next hole at or after what was read, and its end */
+	/* The cutter's own: the next hole at or after what was read, and its end. */
+	uint64_t hole, data;
 };
 
 /* One file being cut; memory up to CUTTER_MEMORY_MAX. Not thread-safe. */

@@ -55,7 +55,8 @@ static ino_t namespace_of(const char *process)
 /* The array is in the order of their numbers. */
 static int compare(const void *a, const void *b)
 {
-	pid_t x = ((const struct mount_namespace *)a)->pid, y = ((const struct mount_namespace *)b)->pid;
+	pid_t x = ((const struct mount_namespace *)a)->pid;
+	pid_t y = ((const struct mount_namespace *)b)->pid;
 
 	return x < y ? -1 : x > y;
 }

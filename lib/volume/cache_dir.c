@@ -111,7 +111,8 @@ static int lock_when_ended(const struct volume *vol, const char *path, int fd)
 		if (waited >= patience_with(vol, &h))
 			return flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
 		if (!said && waited > SAY_NS)
-			log_warn("cache %s: waiting for process %ld, which served it, to end", path, h.pid);
+			log_warn("cache %s: waiting for process %ld, which served it, to end", path,
+				 h.pid);
 		said |= waited > SAY_NS;
 		nanosleep(&pause, NULL);
 	}

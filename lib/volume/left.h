@@ -35,8 +35,8 @@ enum left_note { NOTE_RUNNING, NOTE_UNMOUNTED, NOTE_ENDING, NOTE_CLOSED, NOTE_DA
 
 /* Who holds the lock, as the text says; nothing of it need be true. */
 struct left_holder {
-	long pid; /* 0: none is named */
-	bool ending; /* it is unmounted, or being closed */
+	long pid;			   /* 0: none is named */
+	bool ending;			   /* it is unmounted, or being closed */
 	char device[MOUNTINFO_DEVICE_MAX]; /* "": none, or not known */
 };
 void left_holder(const char *text, struct left_holder *ret_holder);

@@ -75,8 +75,8 @@ int state_name_set(struct state *s, uint64_t parent, const char *name, uint64_t 
 
 int state_name_change(struct state *s, uint64_t parent, const char *name, const char *new_name)
 {
-	cleanup_query struct query q = query_of(
-		s, "UPDATE names SET name = ?, covered = 0 WHERE parent = ? AND name = ?");
+	cleanup_query struct query q =
+		query_of(s, "UPDATE names SET name = ?, covered = 0 WHERE parent = ? AND name = ?");
 
 	query_bind_name(&q, new_name);
 	query_bind_u64(&q, parent);
