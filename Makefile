@@ -325,7 +325,8 @@ install: all ## install under DESTDIR, PREFIX
 		install -D -m 644 packaging/man/epochfs.1 $(DESTDIR)$(MANDIR)/man1/epochfs.1; fi
 	$(Q)if [ -e packaging/mount.epochfs ]; then \
 		install -D -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
-		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs; fi
+		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs && \
+		ln -sf mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; fi
 	$(Q)for example in packaging/examples/*; do \
 		mode=644; [ ! -x $$example ] || mode=755; \
 		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
@@ -334,7 +335,7 @@ uninstall: ## remove what install put there
 	$(Q)for example in packaging/examples/*; do \
 		rm -f $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
 	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1 \
-		$(DESTDIR)$(SBINDIR)/mount.epochfs
+		$(DESTDIR)$(SBINDIR)/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs
 
 clean: ## remove the build folders
 	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-afl $(BUILD)-coverage $(BUILD)-debug

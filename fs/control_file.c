@@ -14,8 +14,12 @@
 #include "fs/passthrough.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/mountinfo.h"
 #include "lib/util/lock.h"
 #include "lib/volume/control.h"
+
+/* Of processes that hold the mount elsewhere, `status` names so many. */
+#define HOLDERS_MAX 16
 
 #define REQUEST_MAX (1u << 20)
 
@@ -78,6 +82,19 @@ static bool is_supervised(const struct fs_mount *m)
 	return m->life && !life_peer_gone(m->life->socket);
 }
 
+/* Other mount namespaces that hold the mount, each by a process in it: it goes on for as long as they do. */
+static void add_holders(const struct fs_mount *m, json_t *json)
+{
+	pid_t pids[HOLDERS_MAX];
+	size_t count = mountinfo_elsewhere(m->device, pids, HOLDERS_MAX);
+	json_t *holders = count ? json_array() : NULL;
+
+	for (size_t i = 0; holders && i < count && i < HOLDERS_MAX; i++)
+		json_array_append_new(holders, json_integer(pids[i]));
+	if (holders)
+		json_object_set_new(json, "held_elsewhere_by_pids", holders);
+}
+
 /* Adds the mount point, our pid, what it counts in, and the state of passthrough. */
 static void add_mount(struct fs_mount *m, struct buf *response)
 {
@@ -93,6 +110,7 @@ static void add_mount(struct fs_mount *m, struct buf *response)
 					    json_integer((json_int_t) namespace.st_ino));
 		json_object_set_new(json, "passthrough", passthrough_status(m));
 		json_object_set_new(json, "supervised", json_boolean(is_supervised(m)));
+		add_holders(m, json);
 		if (is_supervised(m))
 			json_object_update_new(
 				json,

@@ -18,7 +18,8 @@
 #define INO_TAG	    (UINT64_C(12) << 60)
 #define ENTRY_BITS  24
 
-/* Cookies of the listing: specials by themselves, then epochs, then tags. */
+/* Cookies of the listing: specials by themselves, then epochs, then tags, the newest name first: one that is
+ * renamed while it is listed gets a higher one. */
 #define COOKIE_LATEST  1
 #define COOKIE_CURRENT 2
 #define COOKIE_TORN    3
@@ -316,7 +317,7 @@ static bool list_epochs(struct dir_reply *r, uint32_t view, uint64_t after)
 	return error >= 0 && !l.full;
 }
 
-/* A tag as listed: in order of the numbers that names get, so that cookies are stable. */
+/* A tag as listed: in falling order of the numbers that names get, so that cookies are stable. */
 struct tag {
 	uint64_t id, epoch;
 	char *name;
@@ -356,10 +357,11 @@ static int compare_tags(const void *a, const void *b)
 {
 	uint64_t x = ((const struct tag *)a)->id, y = ((const struct tag *)b)->id;
 
-	return x < y ? -1 : x > y;
+	return x > y ? -1 : x < y;
 }
 
-static void list_tags(struct dir_reply *r, uint64_t after)
+/* Those with a number below `before`; 0: all. */
+static void list_tags(struct dir_reply *r, uint64_t before)
 {
 	struct tags t = {.m = r->m};
 	int error = epochs_tag_each(r->m->vol, collect_tag, &t);
@@ -371,7 +373,7 @@ static void list_tags(struct dir_reply *r, uint64_t after)
 		struct node_key key = {.kind = NODE_TAG, .a = t.tag[i].id};
 		struct stat st;
 
-		if (go_on && t.tag[i].id > after) {
+		if (go_on && (!before || t.tag[i].id < before)) {
 			symlink_stat(r->m, symlink_ino(&key), t.tag[i].epoch, &st);
 			go_on = dir_reply_add(r, t.tag[i].name,
 					      (COOKIE_TAGS | t.tag[i].id) + DIR_DOTS, &key, NULL,

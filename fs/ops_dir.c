@@ -69,6 +69,8 @@ static bool add_dots(struct dir_reply *r, struct node *n, uint64_t after)
 	return after >= 2 || dir_reply_add(r, "..", 2, NULL, NULL, &st, 0);
 }
 
+/* What is behind offset `after` of a listing. In the live tree names are in falling order of their cookies
+ * (live.h): after the dots, which are `after` 2, come all. */
 static void list(struct dir_reply *r, struct node *n, uint64_t after)
 {
 	int error;

@@ -305,6 +305,7 @@ int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
 			loop_stop(m->loop, RESTART_WAIT_NS);
 			return -ERESTART;
 		}
+		volume_unmounted(m->vol);
 		if (was_cut && !(wait_for(&s, CUT_WAIT_MS) & GOT_END)) {
 			r = -EBUSY; /* its threads still hang in the kernel */
 		} else {

@@ -113,6 +113,11 @@ int client_call_unless(const char *path, json_t *request, int fine, json_t **ret
 	int error = exchange(path, request, &answer), number;
 
 	json_decref(request);
+	if (error == -EROFS)
+		return cli_error(EXIT_FAILED,
+				 "%s: it was remounted read-only, and takes no requests: `mount -o "
+				 "remount,rw %s` first (plain umount works)",
+				 path, path);
 	if (error)
 		return cli_error(exit_code_of(error), "%s: the mount does not answer: %s", path,
 				 strerror(-error));

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/mountinfo.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -20,6 +22,9 @@
 #include "tools/mountpoint.h"
 
 #define EXIT_LIMIT_NS (60 * NS_PER_S)
+/* A namespace that is just being set up may drop its copy of the mount by itself. */
+#define COPIES_NS  (5 * NS_PER_S)
+#define COPIES_MAX 8
 
 /* Also where nobody has asked for its exit code yet. */
 static bool has_ended(pid_t pid)
@@ -49,13 +54,44 @@ static pid_t server_of(const json_t *status, const char *which)
 	return (pid_t)json_integer_value(json_object_get(status, which));
 }
 
-/* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
-static int wait_for_end(pid_t pid)
+/* The mount is gone here, but not from other mount namespaces, or from another place of this one: says where. */
+static int held_elsewhere(const char *path, const char *device, pid_t pid)
 {
-	int64_t deadline = clock_mono_ns() + EXIT_LIMIT_NS;
+	cleanup_buf struct buf who = {0};
+	pid_t pids[COPIES_MAX];
+	size_t count = mountinfo_elsewhere(device, pids, COPIES_MAX);
+
+	if (mountinfo_has(0, device))
+		buf_printf(&who, " in another place here (`grep ' %s ' /proc/self/mountinfo`)",
+			   device);
+	for (size_t i = 0; i < count && i < COPIES_MAX; i++)
+		buf_printf(&who, "%s %d",
+			   i	     ? ","
+			   : who.len ? ", and in the mount namespaces of processes"
+				     : " in the mount namespaces of processes",
+			   (int)pids[i]);
+	if (!who.len)
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_CONFLICT,
+		"%s: unmounted, but still mounted%s: process %d serves it until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
+		path, buf_str(&who), (int)pid, path);
+}
+
+/* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
+static int wait_for_end(pid_t pid, const char *path, const char *device)
+{
+	int64_t start = clock_mono_ns(), next_look = start + COPIES_NS;
 
 	while (pid > 0 && !has_ended(pid)) {
-		if (clock_mono_ns() > deadline)
+		int64_t now = clock_mono_ns();
+		int code = now > next_look ? held_elsewhere(path, device, pid) : EXIT_DONE;
+
+		if (code != EXIT_DONE)
+			return code;
+		if (now > next_look)
+			next_look += COPIES_NS;
+		if (now > start + EXIT_LIMIT_NS)
 			return cli_error(
 				EXIT_FAILED,
 				"unmounted, but process %d that served it has not ended yet",
@@ -93,6 +129,17 @@ static int finish(const char *path, bool drain, int64_t timeout_ns)
 	return code;
 }
 
+/* As mountinfo writes it; "" where it is not to be had. */
+static void device_of(const char *path, char ret_device[MOUNTINFO_DEVICE_MAX])
+{
+	struct stat st;
+
+	ret_device[0] = '\0';
+	if (stat(path, &st) == 0)
+		snprintf(ret_device, MOUNTINFO_DEVICE_MAX, "%u:%u", major(st.st_dev),
+			 minor(st.st_dev));
+}
+
 int command_umount(int argc, char **argv)
 {
 	bool no_drain = false;
@@ -101,6 +148,7 @@ int command_umount(int argc, char **argv)
 		{"no-drain", 0, &no_drain, NULL}, {"timeout", 0, NULL, &timeout}, {0}};
 	int64_t timeout_ns = -1;
 	json_t *status = NULL;
+	char device[MOUNTINFO_DEVICE_MAX];
 	pid_t pid, supervisor;
 	int code, mounted, error;
 
@@ -125,6 +173,7 @@ int command_umount(int argc, char **argv)
 	pid = server_of(status, "pid");
 	supervisor = server_of(status, "supervisor");
 	json_decref(status);
+	device_of(path, device);
 	error = mountpoint_unmount(path, false);
 	if (error == -EBUSY)
 		return cli_error(
@@ -133,6 +182,6 @@ int command_umount(int argc, char **argv)
 			path, path);
 	if (error)
 		return cli_error(EXIT_FAILED, "%s: cannot unmount: %s", path, strerror(-error));
-	code = wait_for_end(pid);
-	return code == EXIT_DONE ? wait_for_end(supervisor) : code;
+	code = wait_for_end(pid, path, device);
+	return code == EXIT_DONE ? wait_for_end(supervisor, path, device) : code;
 }

@@ -380,6 +380,11 @@ void remote_resume(struct remote *r)
 	set_cancelled(r, false);
 }
 
+bool remote_is_cancelled(const struct remote *r)
+{
+	return atomic_load(&r->cancelled);
+}
+
 void remote_get_state(struct remote *r, struct remote_state *ret_state)
 {
 	*ret_state = (struct remote_state){0};

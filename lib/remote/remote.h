@@ -185,6 +185,8 @@ const char *remote_upload_check(const struct remote *r);
  */
 void remote_cancel(struct remote *r);
 void remote_resume(struct remote *r);
+/* Between the two: for who works long before it asks the remote for anything. */
+bool remote_is_cancelled(const struct remote *r);
 
 /* True for errors of this table that the same call may not give later without anyone's help. */
 bool remote_may_retry(int err);

@@ -21,11 +21,19 @@ static void content_free(struct content *c)
 
 /* ---- files ---- */
 
+static bool is_cancelled(void *arg)
+{
+	const struct store_batch *b = arg;
+
+	return remote_is_cancelled(b->store->remote);
+}
+
 static int feed_file(struct store_batch *b, struct content *c, int fd, uint64_t size)
 {
+	struct cutter_file file = {.fd = fd, .size = size, .stopped = is_cancelled, .arg = b};
 	cleanup_cutter struct cutter *cutter = NULL;
 	struct segment seg;
-	int got, error = cutter_open_fd(fd, size, &cutter);
+	int got, error = cutter_open_file(&file, &cutter);
 
 	if (error)
 		return error;

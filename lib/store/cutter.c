@@ -324,29 +324,61 @@ void cutter_close(struct cutter *c)
 	free(c);
 }
 
-static ssize_t fd_pread(void *arg, void *data, size_t len, uint64_t offset)
+/*
+ * The next hole at or after `offset`. It is looked for before anything behind it is read: once pages of space that
+ * is only preallocated lie in the page cache, SEEK_DATA takes them for data.
+ */
+static void find_hole(struct cutter_file *f, uint64_t offset)
 {
-	return io_pread_some((int)(intptr_t)arg, data, len, offset);
+	off_t hole = lseek(f->fd, (off_t)offset, SEEK_HOLE), data;
+
+	/* Where holes are not known, or at the end of the file, it is read. */
+	f->hole = f->data = f->size;
+	if (hole < 0 || (uint64_t)hole >= f->size)
+		return;
+	data = lseek(f->fd, hole, SEEK_DATA);
+	if (data < 0 && errno == ENXIO)
+		data = lseek(f->fd, 0, SEEK_END);
+	if (data <= hole)
+		return;
+	f->hole = (uint64_t)hole;
+	f->data = (uint64_t)data;
 }
 
-static uint64_t fd_next_data(void *arg, uint64_t offset)
+static ssize_t file_pread(void *arg, void *data, size_t len, uint64_t offset)
 {
-	off_t at = lseek((int)(intptr_t)arg, (off_t)offset, SEEK_DATA);
+	struct cutter_file *f = arg;
+	uint64_t end;
 
-	if (at >= 0)
-		return (uint64_t)at;
-	/* ENXIO: a hole to the end. Other errors: the file system knows no holes. */
-	return errno == ENXIO ? UINT64_MAX : offset;
+	if (f->stopped && f->stopped(f->arg))
+		return -ECANCELED;
+	if (offset >= f->data)
+		find_hole(f, offset);
+	end = offset < f->hole ? f->hole : f->data;
+	if (len > end - offset)
+		len = (size_t)(end - offset);
+	if (offset < f->hole)
+		return io_pread_some(f->fd, data, len, offset);
+	memset(data, 0, len);
+	return (ssize_t)len;
 }
 
-int cutter_open_fd(int fd, uint64_t size, struct cutter **ret_cutter)
+static uint64_t file_next_data(void *arg, uint64_t offset)
+{
+	const struct cutter_file *f = arg;
+
+	return offset >= f->hole && offset < f->data ? f->data : offset;
+}
+
+int cutter_open_file(struct cutter_file *file, struct cutter **ret_cutter)
 {
 	struct cutter_source source = {
-		.size = size,
-		.pread = fd_pread,
-		.next_data = fd_next_data,
-		.arg = (void *)(intptr_t)fd,
+		.size = file->size,
+		.pread = file_pread,
+		.next_data = file_next_data,
+		.arg = file,
 	};
 
+	file->hole = file->data = 0;
 	return cutter_open(&source, ret_cutter);
 }

@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_STORE_CUTTER_H
 #define EPOCHFS_STORE_CUTTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -50,16 +51,27 @@ struct cutter_source {
 	void *arg;
 };
 
+/* A regular file as such a source. Its holes, and what is only preallocated, are not read; its file offset changes
+ * (lseek). */
+struct cutter_file {
+	int fd;
+	uint64_t size; /* cut is [0, size) */
+	/* Asked before each read, of a few MiB: true ends the cutting with -ECANCELED. NULL: never. */
+	bool (*stopped)(void *arg);
+	void *arg;
+	/* The cutter's own: the next hole at or after what was read, and its end. */
+	uint64_t hole, data;
+};
+
 /* One file being cut; memory up to CUTTER_MEMORY_MAX. Not thread-safe. */
 struct cutter;
 #define CUTTER_MEMORY_MAX ((size_t)12 << 20)
 
 /* Reads the file's start. 0, -ENOMEM, or the source's error. */
 int cutter_open(const struct cutter_source *source, struct cutter **ret_cutter);
-/* Cuts [0, size) of a regular file. The caller keeps fd open until cutter_close; its file offset is
- * changed (lseek). */
-int cutter_open_fd(int fd, uint64_t size, struct cutter **ret_cutter);
-/* 1 and the next segment; 0 at the end; -errno of the source, -ENODATA where the content ends
+/* The same for a file, which stays, open, until cutter_close. */
+int cutter_open_file(struct cutter_file *file, struct cutter **ret_cutter);
+/* 1 and the next segment; 0 at the end; -errno of the source, -ECANCELED, -ENODATA where the content ends
  * before its size. */
 int cutter_next(struct cutter *c, struct segment *ret_segment);
 /* NULL is allowed. */

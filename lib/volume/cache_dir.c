@@ -19,9 +19,12 @@
 #define ROOT_CACHE "/var/cache/epochfs"
 /* More than the file of the lock ever has. */
 #define LOCK_MAX 4096
-/* How often, and for how long, the end of a killed process is waited for. */
-#define ENDING_STEP (10 * NS_PER_MS)
-#define ENDING_MAX  (10 * NS_PER_S)
+/* How often, and for how long, the end of a killed process is waited for; of one that is unmounted, which has things to
+ * put in order; and after how long that is said. */
+#define ENDING_STEP   (10 * NS_PER_MS)
+#define ENDING_MAX    (10 * NS_PER_S)
+#define UNMOUNTED_MAX (60 * NS_PER_S)
+#define SAY_NS	      (300 * NS_PER_MS)
 
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
 {
@@ -69,30 +72,48 @@ static int in_use(const struct volume *vol, const char *path, struct opening_mes
 			    vol->imports ? "wait for" : "unmount");
 }
 
-static bool holder_is_ending(const struct volume *vol)
+/*
+ * How long a holder is waited for. It is gone soon where it was killed, or where nobody has seen that it is unmounted
+ * yet. What is mounted here is in use, and an import tells nobody when it ends.
+ */
+static int64_t patience_with(const struct volume *vol, const struct left_holder *h)
 {
-	cleanup_buf struct buf holder = {0};
-	long pid;
-
-	read_lock(vol, &holder);
-	pid = strtol(buf_str(&holder), NULL, 10);
-	return pid > 0 && pid <= INT_MAX && process_is_ending((pid_t)pid);
+	if (h->ending)
+		return UNMOUNTED_MAX;
+	if (h->pid > 0 && h->pid <= INT_MAX && process_is_ending((pid_t)h->pid))
+		return ENDING_MAX;
+	return vol->imports || mountinfo_has(0, h->device) ? 0 : ENDING_MAX;
 }
 
-/* A process that was killed just now has the lock until its last thread has ended. */
-static int lock_when_ended(const struct volume *vol, int fd)
+static bool gave_up(const struct volume *vol)
+{
+	return vol->options.give_up && vol->options.give_up(vol->options.give_up_arg);
+}
+
+/* A process that was killed or unmounted just now has the lock until it has ended. */
+static int lock_when_ended(const struct volume *vol, const char *path, int fd)
 {
 	const struct timespec pause = clock_timespec(ENDING_STEP);
-	int64_t deadline = clock_mono_ns() + ENDING_MAX;
+	int64_t start = clock_mono_ns();
+	bool said = false;
 
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		int64_t waited = clock_mono_ns() - start;
 		int error = -errno;
+		cleanup_buf struct buf text = {0};
+		struct left_holder h;
 
-		/* Where it is ending no more, it may have ended since. */
-		if (error != -EWOULDBLOCK || clock_mono_ns() > deadline)
+		read_lock(vol, &text);
+		left_holder(buf_str(&text), &h);
+		if (error != -EWOULDBLOCK || gave_up(vol))
 			return error;
-		if (!holder_is_ending(vol))
+		/* Where it is not ending, it may have ended since. */
+		if (waited >= patience_with(vol, &h))
 			return flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+		if (!said && waited > SAY_NS)
+			log_warn("cache %s: waiting for process %ld, which served it, to end", path,
+				 h.pid);
+		said |= waited > SAY_NS;
 		nanosleep(&pause, NULL);
 	}
 	return 0;
@@ -106,7 +127,7 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 
 	if (fd < 0)
 		return -errno;
-	error = lock_when_ended(vol, fd);
+	error = lock_when_ended(vol, path, fd);
 	if (error) {
 		close(fd);
 		return error == -EWOULDBLOCK ? in_use(vol, path, m) : error;

@@ -34,7 +34,7 @@
  *                                                       for_ms (or always): so long closes wait
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains
  * status has at least: pid (and pid_namespace, the inode of what it counts in), remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
- * upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.
+ * held_elsewhere_by_pids (where other mount namespaces hold the mount: a process of each), upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.
  * E is text as epochs_resolve takes it, or a number. An error: {"error":"one line","errno":N}, where
  * errno is positive; the command turns it into its exit code (tools/cli.h).
  */

@@ -19,6 +19,7 @@
 #include "lib/format/volume_info.h"
 #include "lib/remote/encrypt.h"
 #include "lib/util/lock.h"
+#include "lib/util/mountinfo.h"
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
 #include "lib/volume/handle.h"
@@ -58,6 +59,7 @@ struct volume {
 	int lock_fd;		/* the file `lock` in it, held by flock */
 	enum left_how left;	/* how the last process left it (left.h) */
 	bool noted;		/* it says that this one runs */
+	char device[MOUNTINFO_DEVICE_MAX]; /* of the mount; "": none, or not known */
 	bool rebuilt;		/* damaged/ there holds what is to be recovered (rebuild.h) */
 	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */

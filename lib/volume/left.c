@@ -51,12 +51,21 @@ enum left_how left_read(const struct volume *vol, const char *text)
 									: LEFT_CHANGED;
 	if (strcmp(id, buf_str(&boot)) != 0)
 		return LEFT_REBOOTED;
-	return strcmp(word, "running") ? LEFT_ENDING : LEFT_RUNNING;
+	return strcmp(word, "ending") ? LEFT_RUNNING : LEFT_ENDING;
+}
+
+void left_holder(const char *text, struct left_holder *ret_holder)
+{
+	char word[16] = "";
+
+	*ret_holder = (struct left_holder){0};
+	sscanf(text, "%9ld %15s %*63s device %23s", &ret_holder->pid, word, ret_holder->device);
+	ret_holder->ending = !strcmp(word, "unmounted") || !strcmp(word, "ending");
 }
 
 int left_note(const struct volume *vol, enum left_note note)
 {
-	static const char *const words[] = {"running", "ending", "closed", "damaged"};
+	static const char *const words[] = {"running", "unmounted", "ending", "closed", "damaged"};
 	cleanup_buf struct buf text = {0};
 	struct stat st;
 	int error = 0;
@@ -71,6 +80,8 @@ int left_note(const struct volume *vol, enum left_note note)
 		error = left_boot_id(&text);
 	}
 	buf_printf(&text, "\n");
+	if (note == NOTE_RUNNING && vol->device[0])
+		buf_printf(&text, "device %s\n", vol->device);
 	if (!error)
 		error = buf_error(&text);
 	/* Over what is there: a full disk has no space for another block. */

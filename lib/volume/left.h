@@ -6,13 +6,18 @@
  *
  *	closed SIZE MTIME	in order; state.db was so large and so old then
  *	running BOOT		in use, on this boot of the machine: the journal (WAL) is there
+ *	unmounted BOOT		the same, but what is left to do is to end
  *	ending BOOT		being closed: SQLite may have removed the journal
  *	damaged			SQLite has met damage
+ *
+ * Of a mount that runs, a third line says "device 0:45", as in mountinfo.
  */
 #ifndef EPOCHFS_VOLUME_LEFT_H
 #define EPOCHFS_VOLUME_LEFT_H
 
+#include <stdbool.h>
 #include "lib/util/buf.h"
+#include "lib/util/mountinfo.h"
 
 struct volume;
 
@@ -20,13 +25,21 @@ enum left_how {
 	LEFT_UNKNOWN,  /* a new cache, or one of an epochfs that left no note */
 	LEFT_IN_ORDER, /* closed, and state.db is as it was then */
 	LEFT_CHANGED,  /* closed, but state.db is another now */
-	LEFT_RUNNING,  /* killed, on this boot of the machine */
+	LEFT_RUNNING,  /* killed, on this boot of the machine; also after it was unmounted */
 	LEFT_ENDING,   /* the same, in its end */
 	LEFT_REBOOTED, /* the machine ended while it was in use */
 	LEFT_DAMAGED,
 };
 
-enum left_note { NOTE_RUNNING, NOTE_ENDING, NOTE_CLOSED, NOTE_DAMAGED };
+enum left_note { NOTE_RUNNING, NOTE_UNMOUNTED, NOTE_ENDING, NOTE_CLOSED, NOTE_DAMAGED };
+
+/* Who holds the lock, as the text says; nothing of it need be true. */
+struct left_holder {
+	long pid;			   /* 0: none is named */
+	bool ending;			   /* it is unmounted, or being closed */
+	char device[MOUNTINFO_DEVICE_MAX]; /* "": none, or not known */
+};
+void left_holder(const char *text, struct left_holder *ret_holder);
 
 /* What the text of the file, which may hold anything, says of vol->cache_fd. */
 enum left_how left_read(const struct volume *vol, const char *text);

@@ -210,7 +210,7 @@ static int batch_add(void *arg, const struct state_name *n, const char *name,
 }
 
 /* The next names of the directory. */
-static int batch_fill(struct batch *b, uint64_t ino, uint64_t after)
+static int batch_fill(struct batch *b, uint64_t ino, uint64_t before)
 {
 	struct state_file dir;
 	int error;
@@ -219,11 +219,11 @@ static int batch_fill(struct batch *b, uint64_t ino, uint64_t after)
 	b->count = 0;
 	error = live_dir_locked(b->vol, ino, &dir);
 	if (!error)
-		error = state_dir_list(b->vol->state, ino, after, batch_add, b);
+		error = state_dir_list(b->vol->state, ino, before, batch_add, b);
 	return error < 0 ? error : 0;
 }
 
-int live_readdir(struct volume *vol, uint64_t ino, uint64_t after, pid_t pid, live_dir_fn fn,
+int live_readdir(struct volume *vol, uint64_t ino, uint64_t before, pid_t pid, live_dir_fn fn,
 		 void *arg)
 {
 	cleanup_free struct entry *entries = malloc(BATCH_MAX * sizeof(*entries));
@@ -233,7 +233,7 @@ int live_readdir(struct volume *vol, uint64_t ino, uint64_t after, pid_t pid, li
 		return -ENOMEM;
 	bodies_settle(vol);
 	for (;;) {
-		int error = batch_fill(&b, ino, after);
+		int error = batch_fill(&b, ino, before);
 
 		if (error)
 			return error;
@@ -242,7 +242,7 @@ int live_readdir(struct volume *vol, uint64_t ino, uint64_t after, pid_t pid, li
 				return 0;
 		if (b.count < b.limit)
 			return 0;
-		after = entries[b.count - 1].cookie;
+		before = entries[b.count - 1].cookie;
 		b.limit = BATCH_MAX;
 	}
 }

@@ -79,11 +79,15 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 		const char *new_name, unsigned flags);
 int live_readlink(struct volume *vol, uint64_t ino, struct buf *out);
 
-/* Names with a cookie above `after`, in order; "." and ".." are the caller's. fn non-zero stops;
- * that is no error. */
+/*
+ * Names with a cookie below `before` (0: all), in falling order; "." and ".." are the caller's. fn
+ * non-zero stops; that is no error. Cookies rise with each name that is made, so what is made after
+ * a listing began is behind it: it ends, whatever is done meanwhile. A name that changes within its
+ * directory keeps its cookie, and is listed once.
+ */
 typedef int (*live_dir_fn)(void *arg, const char *name, uint64_t cookie,
 			   const struct live_attr *attr);
-int live_readdir(struct volume *vol, uint64_t ino, uint64_t after, pid_t pid, live_dir_fn fn,
+int live_readdir(struct volume *vol, uint64_t ino, uint64_t before, pid_t pid, live_dir_fn fn,
 		 void *arg);
 /* The inode of the directory above. */
 int live_parent(struct volume *vol, uint64_t ino, uint64_t *ret_parent);

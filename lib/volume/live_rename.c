@@ -145,22 +145,33 @@ static int replace_locked(struct volume *vol, const struct end *from, const stru
 	return live_unref_locked(vol, &old, now);
 }
 
+/* Within its directory it stays the entry that it was, for who lists that meanwhile. */
+static int move_name_locked(struct volume *vol, const struct end *from, const struct end *to,
+			    uint64_t covered)
+{
+	int error;
+
+	if (from->parent == to->parent && !to->exists)
+		return state_name_change(vol->state, from->parent, from->name, to->name);
+	error = state_name_remove(vol->state, from->parent, from->name);
+	if (error)
+		return error;
+	return to->exists ? state_name_set(vol->state, to->parent, to->name, from->f.ino, covered)
+			  : state_name_add(vol->state, to->parent, to->name, from->f.ino);
+}
+
 static int rename_locked(struct volume *vol, struct end *from, struct end *to,
 			 uint64_t *ret_covered)
 {
 	int64_t now = live_now_ns();
 	int links = S_ISDIR(from->f.mode) ? 1 : 0;
 	int replaced = to->exists ? links : 0;
-	int error = state_name_remove(vol->state, from->parent, from->name);
+	int error = live_uncover_locked(vol, &from->n, now);
 
-	if (!error)
-		error = live_uncover_locked(vol, &from->n, now);
 	if (!error && to->exists)
 		error = replace_locked(vol, from, to, now, ret_covered);
 	if (!error)
-		error = to->exists ? state_name_set(vol->state, to->parent, to->name, from->f.ino,
-						    *ret_covered)
-				   : state_name_add(vol->state, to->parent, to->name, from->f.ino);
+		error = move_name_locked(vol, from, to, *ret_covered);
 	if (!error)
 		error = arrive_locked(vol, from->f.ino, to->parent, now);
 	return error ? error : touch_both_locked(vol, from, -links, to, links - replaced, now);

@@ -237,6 +237,25 @@ int open_state(struct volume *vol, struct opening_message *m)
 		     : 0;
 }
 
+static void note_mount(struct volume *vol, enum left_note note)
+{
+	int error = vol->noted ? left_note(vol, note) : 0;
+
+	if (error)
+		log_debug("%s/lock: %s", vol->cache_path, strerror(-error));
+}
+
+void volume_mounted(struct volume *vol, const char *device)
+{
+	snprintf(vol->device, sizeof(vol->device), "%s", device);
+	note_mount(vol, NOTE_RUNNING);
+}
+
+void volume_unmounted(struct volume *vol)
+{
+	note_mount(vol, NOTE_UNMOUNTED);
+}
+
 void leave_state(struct volume *vol)
 {
 	enum left_note note = NOTE_CLOSED;

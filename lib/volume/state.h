@@ -116,7 +116,8 @@ int state_symlink_set(struct state *s, uint64_t ino, const void *target, size_t 
 uint64_t state_file_count(struct state *s);
 
 struct state_name {
-	uint64_t id; /* rises; the cookie of readdir */
+	uint64_t id; /* the cookie of readdir: rises with each name that is made, and stays where a
+		      * name changes within its directory */
 	uint64_t parent;
 	uint64_t ino;
 	uint64_t covered; /* a committed file that this name hid by a rename of one that is still
@@ -132,6 +133,8 @@ int state_name_add(struct state *s, uint64_t parent, const char *name, uint64_t 
 /* Points an existing name elsewhere (and sets covered). Keeps its id. */
 int state_name_set(struct state *s, uint64_t parent, const char *name, uint64_t ino,
 		   uint64_t covered);
+/* Gives it another name in the same directory, where that is free: it keeps its id and covers nothing. */
+int state_name_change(struct state *s, uint64_t parent, const char *name, const char *new_name);
 int state_name_remove(struct state *s, uint64_t parent, const char *name);
 /* 0 or -ENOTEMPTY. */
 int state_dir_empty(struct state *s, uint64_t ino);
@@ -139,13 +142,13 @@ int state_dir_empty(struct state *s, uint64_t ino);
 int state_dir_depth(struct state *s, uint64_t ino, uint64_t *ret_depth);
 int state_dir_height(struct state *s, uint64_t ino, uint64_t *ret_height);
 /*
- * Calls fn for the names of a directory with id > after, in order of id, joined with their files
- * (NULL for one that is missing: never in a sound state). A non-zero result of fn stops and is
- * returned. fn must not change names.
+ * Calls fn for the names of a directory with id < before (0: for all), the newest first, joined with
+ * their files (NULL for one that is missing: never in a sound state). A non-zero result of fn stops
+ * and is returned. fn must not change names.
  */
 typedef int (*state_name_fn)(void *arg, const struct state_name *n, const char *name,
 			     const struct state_file *f);
-int state_dir_list(struct state *s, uint64_t parent, uint64_t after, state_name_fn fn, void *arg);
+int state_dir_list(struct state *s, uint64_t parent, uint64_t before, state_name_fn fn, void *arg);
 /* The same in bytewise order of names: what a tree wants. */
 int state_dir_list_sorted(struct state *s, uint64_t parent, state_name_fn fn, void *arg);
 /* All names of a file (hard links); path_of in live.h makes paths of them. */

@@ -73,6 +73,17 @@ int state_name_set(struct state *s, uint64_t parent, const char *name, uint64_t 
 	return query_change(&q);
 }
 
+int state_name_change(struct state *s, uint64_t parent, const char *name, const char *new_name)
+{
+	cleanup_query struct query q =
+		query_of(s, "UPDATE names SET name = ?, covered = 0 WHERE parent = ? AND name = ?");
+
+	query_bind_name(&q, new_name);
+	query_bind_u64(&q, parent);
+	query_bind_name(&q, name);
+	return query_change(&q);
+}
+
 int state_name_remove(struct state *s, uint64_t parent, const char *name)
 {
 	cleanup_query struct query q =
@@ -172,15 +183,15 @@ static int rows_each(struct query *q, state_name_fn fn, void *arg)
 	return got;
 }
 
-int state_dir_list(struct state *s, uint64_t parent, uint64_t after, state_name_fn fn, void *arg)
+int state_dir_list(struct state *s, uint64_t parent, uint64_t before, state_name_fn fn, void *arg)
 {
 	cleanup_query struct query q = query_of(
 		s, "SELECT " NAME_COLUMNS ", " FILE_COLUMNS
 		   " FROM names n INDEXED BY names_by_id LEFT JOIN files f ON f.ino = n.ino"
-		   " WHERE n.parent = ? AND n.id > ? ORDER BY n.id");
+		   " WHERE n.parent = ? AND n.id < ? ORDER BY n.id DESC");
 
 	query_bind_u64(&q, parent);
-	query_bind_u64(&q, after);
+	query_bind_u64(&q, before ? before : INT64_MAX);
 	return rows_each(&q, fn, arg);
 }
 

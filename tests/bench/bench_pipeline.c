@@ -175,6 +175,7 @@ static int run_chunk(struct bench *b, const struct segment *s, int64_t *clock, s
 static int run_file(struct bench *b, const char *path, struct totals *t)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct cutter_file file = {.fd = fd};
 	cleanup_cutter struct cutter *c = NULL;
 	struct segment s;
 	struct stat st;
@@ -183,9 +184,9 @@ static int run_file(struct bench *b, const char *path, struct totals *t)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	t->raw = (uint64_t)st.st_size;
+	t->raw = file.size = (uint64_t)st.st_size;
 	clock = cpu_ns();
-	r = cutter_open_fd(fd, t->raw, &c);
+	r = cutter_open_file(&file, &c);
 	while (r >= 0 && (r = cutter_next(c, &s)) == 1) {
 		spent(t, CUT, &clock, s.len);
 		if (s.kind == SEGMENT_DATA)

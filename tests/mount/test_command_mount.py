@@ -125,6 +125,26 @@ def test_umount_of_a_mount_that_another_pid_namespace_serves(volume):
     assert served.wait(timeout=LIMIT) == 0
 
 
+def test_a_mount_that_another_mount_namespace_holds(place):
+    """status and umount name a process of it: without them, the daemon is there for ever, and nobody knows why."""
+    if os.geteuid():
+        pytest.skip("a mount namespace needs root")
+    place.mount()
+    before = place.status()
+    other = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo there; exec cat"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "there\n"
+        assert other.pid in place.status()["held_elsewhere_by_pids"]
+        assert "%d" % other.pid in epochfs("status", place.mnt)
+        said = epochfs("umount", place.mnt, code=CONFLICT)
+        assert str(other.pid) in said and "still mounted" in said and not is_mounted(place.mnt)
+        assert os.path.exists("/proc/%d" % before["pid"])
+    finally:
+        other.communicate("")
+    wait_until(lambda: not os.path.exists("/proc/%d" % before["pid"]), "the end of the daemon")
+
+
 def test_umount_without_the_upload(place):
     control = place.cache / "weather"
     epochfs("mount", "-o", "settle=1h,min-free=0,cache-dir=%s" % place.cache, "fault+file://%s?control=%s" % (place.remote, control), place.mnt)
@@ -234,12 +254,27 @@ def sbin(tmp_path):
     return script
 
 
+def test_remount(sbin, place):
+    """ro and rw by the kernel's flag, an option that it has changes nothing, and any other is refused by name."""
+    done = sbin("m=%s\n" % place.mnt + "mount -t epochfs -o cache-dir=%s,settle=1h,min-free=0 %s $m\n" % (place.cache, place.remote) +
+                "touch $m/one; mount -o remount,ro $m\n"
+                "findmnt -no VFS-OPTIONS $m; touch $m/two 2>/dev/null && echo written\n"
+                "mount -o remount,rw,settle=1h,cache-dir=%s $m; findmnt -no VFS-OPTIONS $m; touch $m/three\n" % place.cache +
+                "mount -o remount,settle=9s $m || echo refused $?\n"
+                "ls $m; mount -o remount,noexec $m; findmnt -no VFS-OPTIONS $m; umount $m\n")
+    lines = done.stdout.split()
+    assert [line.split(",")[0] for line in lines if "nosuid" in line] == ["ro", "rw", "rw"], done
+    assert all("nodev" in line for line in lines if "nosuid" in line) and "noexec" in lines[-1], done
+    assert "written" not in lines and "refused" in lines and lines[-3:-1] == ["one", "three"], done
+    assert "settle=9s cannot be changed while it is mounted" in done.stderr, done
+
+
 def test_install(tmp_path):
     run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "install")
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     examples = ["opt/e/share/epochfs/examples/" + name for name in os.listdir(os.path.join(REPO, "packaging", "examples"))]
     assert examples
-    assert files == sorted(["opt/e/bin/epochfs", "opt/e/share/man/man1/epochfs.1", "sbin/mount.epochfs", *examples])
+    assert files == sorted(["opt/e/bin/epochfs", "opt/e/share/man/man1/epochfs.1", "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
     assert run(tmp_path / "opt/e/bin/epochfs", "version").stdout == epochfs("version")
     assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / "sbin/mount.epochfs").read_text()
     run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a mount ends: by umount, by signals, with files open, or cut off."""
 
+import ctypes
 import errno
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import LIMIT, in_the_kernel, is_mounted, python, run, wait_until
+from conftest import BIN, LIMIT, in_the_kernel, is_mounted, python, run, wait_until
 
 HOLD = """
 import os, sys
@@ -55,6 +56,48 @@ def test_umount_right_after_close(mnt):
         mnt.mount()
         assert (mnt.path / "f").read_text() == str(i)
         assert (mnt.epochs_dir / "latest" / "f").read_text() == str(i)
+
+
+def background(mnt):
+    """The command that mounts the volume again, as a user gives it."""
+    return [word for word in mnt.command() if word != "-f"]
+
+
+def test_a_mount_waits_for_the_daemon_that_ends(mnt):
+    """However long that takes: here the daemon is stopped, and the kernel has unmounted."""
+    (mnt.path / "f").write_text("text")
+    mnt.process.send_signal(signal.SIGSTOP)
+    if ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(mnt.path), 0):
+        pytest.fail(os.strerror(ctypes.get_errno()))
+    again = subprocess.Popen(background(mnt), stderr=subprocess.PIPE, text=True)
+    line = again.stderr.readline()
+    mnt.process.send_signal(signal.SIGCONT)
+    assert "waiting for process %d" % mnt.pid in line
+    mnt.wait_end()
+    assert again.wait(timeout=LIMIT) == 0, again.stderr.read()
+    again.stderr.close()
+    assert (mnt.path / "f").read_text() == "text" and mnt.epochs() == [1]
+    pid = mnt.status()["pid"]
+    run("umount", mnt.path)
+    wait_until(lambda: not os.path.exists("/proc/%d" % pid), "the daemon to end")
+
+
+@pytest.mark.parametrize("way", [["umount"], ["fusermount3", "-u"], [BIN, "umount", "--no-drain"], "signal"], ids=["umount", "fusermount", "epochfs", "signal"])
+def test_a_mount_right_after_the_end_of_another(mnt, way):
+    pid = mnt.pid
+    for i in range(5):
+        (mnt.path / "f").write_bytes(os.urandom(8 << 20))
+        if way == "signal":
+            os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not is_mounted(mnt.path), "the end of the mount")
+        else:
+            run(*way, mnt.path)
+        run(*background(mnt))
+        pid = mnt.status()["pid"]
+        assert mnt.epochs()[-1] == i + 1
+    mnt.wait_end()
+    run("umount", mnt.path)
+    wait_until(lambda: not os.path.exists("/proc/%d" % pid), "the daemon to end")
 
 
 def test_umount_of_a_busy_mount_fails_and_serves_on(mnt):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names in the live tree: every call is made on an ordinary directory too, and must end alike."""
 
+import ctypes
 import errno
 import os
 import stat
@@ -253,31 +254,160 @@ def test_readdir_of_many_while_they_are_removed(mnt):
     assert len(os.listdir(d)) == 1000
 
 
-def test_seekdir_goes_on_where_it_was(mnt):
-    import ctypes
+def directory(path, limit):
+    """Each entry of a directory as scandir gives it. More than `limit` of them is an endless listing."""
+    with os.scandir(path) as entries:
+        for count, entry in enumerate(entries):
+            assert count < limit, "the listing does not end"
+            yield entry
+
+
+def test_a_listing_ends_though_each_entry_is_renamed(mnt):
+    d = mnt.path / "d"
+    d.mkdir()
+    for i in range(2000):
+        (d / ("f%04d" % i)).touch()
+    there = {e.inode() for e in directory(d, 2000)}
+    seen = []
+    for entry in directory(d, 2000):
+        seen.append(entry.inode())
+        os.rename(entry.path, d / ("renamed-%d" % len(seen)))
+    assert len(seen) == 2000 and set(seen) == there
+    assert {e.inode() for e in directory(d, 2000)} == there
+
+
+def test_a_listing_shows_once_what_others_rename_ahead_of_it(mnt):
+    d = mnt.path / "d"
+    d.mkdir()
+    for i in range(2000):
+        (d / ("f%04d" % i)).touch()
+    there = {e.inode() for e in directory(d, 2000)}
+    seen = []
+    for entry in directory(d, 2000):
+        if not seen:
+            for i in range(2000):
+                os.rename(d / ("f%04d" % i), d / ("g%04d" % i))
+        seen.append(entry.inode())
+    assert len(seen) == 2000 and set(seen) == there
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("x", path)], ids=["mkdir", "mkfifo", "symlink"])
+def test_a_listing_ends_though_each_entry_makes_another(mnt, make):
+    d = mnt.path / "d"
+    d.mkdir()
+    for i in range(500):
+        (d / ("f%d" % i)).touch()
+    seen = []
+    for entry in directory(d, 500):
+        seen.append(entry.name)
+        make(d / ("made-%d" % len(seen)))
+    assert set(seen) == {"f%d" % i for i in range(500)}
+    assert len(os.listdir(d)) == 1000
+
+
+def test_a_listing_ends_though_each_entry_is_replaced_or_moved_away_and_back(mnt):
+    d, other = mnt.path / "d", mnt.path / "other"
+    d.mkdir()
+    other.mkdir()
+    for i in range(1000):
+        (d / ("f%d" % i)).write_text("one")
+    seen = []
+    for entry in directory(d, 1000):
+        seen.append(entry.name)
+        if len(seen) % 2:
+            os.rename(entry.path, other / entry.name)
+            os.rename(other / entry.name, entry.path)
+        else:
+            (other / "temporary").write_text("two")
+            os.rename(other / "temporary", entry.path)
+    assert len(seen) == 1000 and set(seen) == {"f%d" % i for i in range(1000)}
+
+
+def test_tags_that_are_renamed_while_they_are_listed(mnt):
+    (mnt.path / "file").write_text("x")
+    epoch = mnt.seal()
+    for i in range(400):
+        os.symlink(str(epoch), mnt.epochs_dir / ("tag%d" % i))
+    seen = [e.name for e in directory(mnt.epochs_dir, 500)]
+    count = 0
+    for entry in directory(mnt.epochs_dir, 500):
+        if entry.name.startswith("tag"):
+            count += 1
+            os.rename(entry.path, mnt.epochs_dir / ("other%d" % count))
+    assert count == 400 and len(seen) == len(set(seen))
+    assert sorted(mnt.tags()) == sorted("other%d" % (i + 1) for i in range(400))
+
+
+class Stream:
+    """A directory by the calls of libc."""
 
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
+    libc.opendir.restype = ctypes.c_void_p
+    libc.readdir.restype = ctypes.POINTER(ctypes.c_ubyte)
     libc.telldir.restype = ctypes.c_long
-    libc.telldir.argtypes = libc.readdir.argtypes = libc.closedir.argtypes = [ctypes.c_void_p]
+    for call in (libc.telldir, libc.readdir, libc.closedir, libc.rewinddir):
+        call.argtypes = [ctypes.c_void_p]
     libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
+
+    def __init__(self, path):
+        self.stream = self.libc.opendir(os.fsencode(path))
+        assert self.stream
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.libc.closedir(self.stream)
+
+    def read(self, most=1 << 30):
+        """The next names, in order."""
+        names = []
+        while len(names) < most:
+            entry = self.libc.readdir(self.stream)
+            if not entry:
+                break
+            # struct dirent of Linux, 64 bits: the name begins at byte 19.
+            names.append(ctypes.string_at(ctypes.addressof(entry.contents) + 19).decode())
+        return names
+
+    def tell(self):
+        return self.libc.telldir(self.stream)
+
+    def seek(self, place):
+        self.libc.seekdir(self.stream, place)
+
+    def rewind(self):
+        self.libc.rewinddir(self.stream)
+
+
+def test_seekdir_goes_on_where_it_was(mnt):
     for i in range(300):
         (mnt.path / ("f%d" % i)).touch()
-    stream = libc.opendir(os.fsencode(mnt.path))
-    try:
-        for _ in range(100):
-            assert libc.readdir(stream)
-        here = libc.telldir(stream)
-        rest = 0
-        while libc.readdir(stream):
-            rest += 1
-        libc.seekdir(stream, here)
-        again = 0
-        while libc.readdir(stream):
-            again += 1
-    finally:
-        libc.closedir(stream)
-    assert rest == again == 302 - 100
+    with Stream(mnt.path) as stream:
+        first = stream.read(100)
+        here = stream.tell()
+        rest = stream.read()
+        assert len(first) == 100 and len(rest) == 302 - 100 and not set(first) & set(rest)
+        # Others come and go meanwhile: what was behind the place still is.
+        for name in first[2:]:
+            os.unlink(mnt.path / name)
+        (mnt.path / "new").touch()
+        stream.seek(here)
+        assert stream.read() == rest
+        stream.seek(0)
+        assert len(stream.read()) == 302 - 98 + 1
+
+
+def test_rewinddir_shows_what_is_new(mnt):
+    for i in range(300):
+        (mnt.path / ("f%d" % i)).touch()
+    with Stream(mnt.path) as stream:
+        assert len(stream.read(250)) == 250
+        (mnt.path / "new").touch()
+        os.unlink(mnt.path / "f7")
+        stream.rewind()
+        names = stream.read()
+        assert len(names) == 302 and "new" in names and "f7" not in names
 
 
 def test_a_directory_removed_while_open(mnt):

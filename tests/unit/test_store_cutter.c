@@ -201,6 +201,7 @@ START_TEST(a_sparse_file_is_cut_as_its_content)
 	cleanup_free char *dir = unit_dir();
 	cleanup_free char *path = unit_path(dir, "sparse");
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
+	struct cutter_file file = {.fd = fd};
 	cleanup_buf struct buf b = {0};
 	cleanup_cutter struct cutter *c = NULL;
 	cleanup_free struct piece *p = NULL;
@@ -214,11 +215,70 @@ START_TEST(a_sparse_file_is_cut_as_its_content)
 	unit_ok(io_pwrite_full(fd, b.data, 300000, 0));
 	unit_ok(io_pwrite_full(fd, b.data + 300000 + 9 * MIB, 5 * MIB, 300000 + 9 * MIB));
 	unit_ok(ftruncate(fd, (off_t)b.len));
-	unit_ok(cutter_open_fd(fd, b.len, &c));
+	file.size = b.len;
+	unit_ok(cutter_open_file(&file, &c));
 	count = collect(c, &b, &p);
 	ck_assert_uint_eq(cut(&b, false, &want), count);
 	for (size_t i = 0; i < count; i++)
 		ck_assert_uint_eq(p[i].segment.offset, want[i].segment.offset);
+}
+END_TEST
+
+static bool count_reads(void *arg)
+{
+	++*(int *)arg;
+	return false;
+}
+
+/* Once a page of it lies in the page cache, the kernel no longer says of preallocated space that it is none. */
+START_TEST(preallocated_space_is_not_read)
+{
+	cleanup_free char *dir = unit_dir();
+	cleanup_free char *path = unit_path(dir, "preallocated");
+	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
+	int reads = 0;
+	struct cutter_file file = {
+		.fd = fd, .size = 128 * MIB + 1, .stopped = count_reads, .arg = &reads};
+	cleanup_cutter struct cutter *c = NULL;
+	uint64_t zeros = 0;
+	struct segment s;
+
+	if (fallocate(fd, 0, 0, 128 * MIB) < 0 || lseek(fd, 0, SEEK_DATA) >= 0)
+		return; /* this file system does not preallocate, or takes that for data */
+	unit_ok(io_pwrite_full(fd, "begin", 5, 0));
+	unit_ok(io_pwrite_full(fd, "x", 1, 128 * MIB));
+	unit_ok(fsync(fd));
+	unit_ok(cutter_open_file(&file, &c));
+	while (cutter_next(c, &s) == 1)
+		zeros += s.kind == SEGMENT_ZERO ? s.len : 0;
+	ck_assert_uint_gt(zeros, 127 * MIB);
+	ck_assert_int_lt(reads, 16); /* all of it takes 32 */
+}
+END_TEST
+
+static bool stop_at_the_third(void *arg)
+{
+	return ++*(int *)arg >= 3;
+}
+
+START_TEST(cutting_ends_when_it_is_told_to)
+{
+	cleanup_free char *dir = unit_dir();
+	cleanup_free char *path = unit_path(dir, "zeros");
+	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
+	int reads = 0;
+	struct cutter_file file = {
+		.fd = fd, .size = 32 * MIB, .stopped = stop_at_the_third, .arg = &reads};
+	cleanup_cutter struct cutter *c = NULL;
+	cleanup_buf struct buf b = {0};
+	struct segment s;
+
+	/* One run of zeros, which are there: one segment. */
+	put_zeros(&b, 32 * MIB);
+	unit_ok(io_pwrite_full(fd, b.data, b.len, 0));
+	unit_ok(cutter_open_file(&file, &c));
+	unit_error(cutter_next(c, &s), -ECANCELED);
+	ck_assert_int_eq(reads, 3);
 }
 END_TEST
 
@@ -227,11 +287,21 @@ START_TEST(a_file_shorter_than_said_is_an_error)
 	cleanup_free char *dir = unit_dir();
 	cleanup_free char *path = unit_path(dir, "short");
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
+	struct cutter_file file = {.fd = fd, .size = 6};
 	struct cutter *c = NULL;
+	int r;
 
 	unit_ok(io_pwrite_full(fd, "short", 5, 0));
-	unit_error(cutter_open_fd(fd, 6, &c), -ENODATA);
+	unit_error(cutter_open_file(&file, &c), -ENODATA);
 	ck_assert_ptr_null(c);
+	/* It ends in a hole. */
+	unit_ok(ftruncate(fd, 20 * MIB));
+	file.size = 20 * MIB + 1;
+	unit_ok(cutter_open_file(&file, &c));
+	for (struct segment s; (r = cutter_next(c, &s)) == 1;)
+		;
+	unit_error(r, -ENODATA);
+	cutter_close(c);
 }
 END_TEST
 
@@ -279,6 +349,8 @@ int main(void)
 	tcase_add_test(t, a_hole_of_any_length_costs_nothing);
 	t = unit_case(s, "sources");
 	tcase_add_test(t, a_sparse_file_is_cut_as_its_content);
+	tcase_add_test(t, preallocated_space_is_not_read);
+	tcase_add_test(t, cutting_ends_when_it_is_told_to);
 	tcase_add_test(t, a_file_shorter_than_said_is_an_error);
 	tcase_add_test(t, an_error_of_the_source_is_passed_on);
 	return unit_run(s);

@@ -170,7 +170,7 @@ static int list_name(void *arg, const struct state_name *n, const char *name,
 	return l->count == l->stop_at ? 1000 + l->count : 0;
 }
 
-START_TEST(a_directory_is_listed_in_order_of_ids_and_of_names)
+START_TEST(a_directory_is_listed_newest_first_and_in_order_of_names)
 {
 	static const char *const names[] = {"b", "a", "\xff", "aa", "B"};
 	static const char *const sorted[] = {"B", "a", "aa", "b", "\xff"};
@@ -183,12 +183,12 @@ START_TEST(a_directory_is_listed_in_order_of_ids_and_of_names)
 	ck_assert_int_eq(l.count, 5);
 	ck_assert(!l.missing);
 	for (int i = 0; i < 5; i++) {
-		ck_assert_str_eq(l.names[i], names[i]);
-		ck_assert(i == 0 || l.ids[i] > l.ids[i - 1]);
+		ck_assert_str_eq(l.names[i], names[4 - i]);
+		ck_assert(i == 0 || l.ids[i] < l.ids[i - 1]);
 	}
 	ck_assert_int_eq(state_dir_list(s, 3, l.ids[1], list_name, &m), 1002);
 	ck_assert_str_eq(m.names[0], names[2]);
-	ck_assert_str_eq(m.names[1], names[3]);
+	ck_assert_str_eq(m.names[1], names[1]);
 	unit_ok(state_dir_list_sorted(s, 3, list_name, &k));
 	for (int i = 0; i < 5; i++)
 		ck_assert_str_eq(k.names[i], sorted[i]);
@@ -279,6 +279,24 @@ START_TEST(the_names_of_a_file_may_change_while_they_are_told)
 }
 END_TEST
 
+START_TEST(a_name_that_changes_keeps_its_id)
+{
+	uint64_t ino = new_file(S_IFREG);
+	struct state_name before, after;
+
+	unit_ok(state_name_add(s, 2, "a", ino));
+	unit_ok(state_name_set(s, 2, "a", ino, 77));
+	unit_ok(state_name_get(s, 2, "a", &before));
+	unit_ok(state_name_change(s, 2, "a", "b"));
+	unit_error(state_name_get(s, 2, "a", &after), -ENOENT);
+	unit_ok(state_name_get(s, 2, "b", &after));
+	ck_assert_uint_eq(after.id, before.id);
+	ck_assert_uint_eq(after.ino, ino);
+	ck_assert_uint_eq(after.covered, 0);
+	unit_error(state_name_change(s, 2, "a", "c"), -ENOENT);
+}
+END_TEST
+
 START_TEST(a_name_without_a_file_is_told_so)
 {
 	struct listed l = {.stop_at = -1};
@@ -327,10 +345,11 @@ int main(void)
 	tcase_add_test(t, names_are_bytes);
 	tcase_add_test(t, a_lookup_gives_name_and_file);
 	tcase_add_test(t, a_name_that_is_set_keeps_its_id);
-	tcase_add_test(t, a_directory_is_listed_in_order_of_ids_and_of_names);
+	tcase_add_test(t, a_directory_is_listed_newest_first_and_in_order_of_names);
 	tcase_add_test(t, a_listing_may_list_what_is_below);
 	tcase_add_test(t, directories_know_their_depth_and_height);
 	tcase_add_test(t, the_names_of_a_file_may_change_while_they_are_told);
+	tcase_add_test(t, a_name_that_changes_keeps_its_id);
 	tcase_add_test(t, a_name_without_a_file_is_told_so);
 	tcase_add_test(t, xattrs_come_back);
 	return unit_run(suite);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has a file system mounted, by the lists of mounts in /proc. */
+#ifndef EPOCHFS_UTIL_MOUNTINFO_H
+#define EPOCHFS_UTIL_MOUNTINFO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Room for a device as mountinfo writes it, "0:45". */
+#define MOUNTINFO_DEVICE_MAX 24
+
+/* Whether a mount namespace has a mount of this device: that of process `pid`, 0 for our own. Where its list cannot be
+ * read, or the device is "", it has none that we know of. */
+bool mountinfo_has(pid_t pid, const char *device);
+
+/*
+ * The mount namespaces besides our own that have a mount of this device, each by the lowest number of a process in it:
+ * how many there are, of which at most `max` are given. Those of processes that we may not look into are not seen.
+ */
+size_t mountinfo_elsewhere(const char *device, pid_t *ret_pids, size_t max);
+
+#endif
