@@ -320,7 +320,7 @@ bool content_whole(struct content *c)
 	return !c->size || c->bytes || fetch_whole(&c->fetch);
 }
 
-/* A live file that shows this version could be changed in place. */
+/* A live file that shows this version may want the grant, to be read and changed in place. */
 static bool is_live_locked(struct content *c)
 {
 	struct state_version v;
@@ -328,10 +328,8 @@ static bool is_live_locked(struct content *c)
 
 	if (state_version_get(c->vol->state, c->version, &v))
 		return true;
-	if (v.ino && !state_file_get(c->vol->state, v.ino, &f) &&
-	    (f.closed == v.id || f.live == v.id))
-		return true;
-	return bodies_use_version_locked(c->vol, c->version);
+	return v.ino && !state_file_get(c->vol->state, v.ino, &f) &&
+	       (f.closed == v.id || f.live == v.id);
 }
 
 int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd)
