@@ -28,6 +28,7 @@ void mount_options_init(struct mount_options *o)
 {
 	*o = (struct mount_options){0};
 	volume_options_init(&o->volume);
+	o->fs.grace_ns = FS_GRACE_NS;
 }
 
 void mount_options_free(struct mount_options *o)

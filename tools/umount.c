@@ -17,58 +17,22 @@
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/drain.h"
+#include "tools/ending.h"
 #include "tools/mountpoint.h"
-
-#define EXIT_LIMIT_NS (60 * NS_PER_S)
-
-/* Also where nobody has asked for its exit code yet. */
-static bool has_ended(pid_t pid)
-{
-	cleanup_buf struct buf text = {0};
-	const char *state;
-	char path[64];
-
-	if (kill(pid, 0) < 0)
-		return true;
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (io_read_file(AT_FDCWD, path, 4096, &text) != 0)
-		return false;
-	state = strrchr(buf_str(&text), ')'); /* the name before it may hold anything */
-	return state && !strncmp(state, ") Z", 3);
-}
-
-/* The serving process, or 0: of a container, say, which counts its processes by itself, so that here the number
- * is that of another one. */
-static pid_t server_of(const json_t *status, const char *which)
-{
-	json_int_t theirs = json_integer_value(json_object_get(status, "pid_namespace"));
-	struct stat ours;
-
-	if (stat("/proc/self/ns/pid", &ours) == 0 && theirs && (ino_t)theirs != ours.st_ino)
-		return 0;
-	return (pid_t)json_integer_value(json_object_get(status, which));
-}
-
-/* The serving process writes its last state after the kernel has let go: wait for its end, so that the next mount finds the cache free. */
-static int wait_for_end(pid_t pid)
-{
-	int64_t deadline = clock_mono_ns() + EXIT_LIMIT_NS;
-
-	while (pid > 0 && !has_ended(pid)) {
-		if (clock_mono_ns() > deadline)
-			return cli_error(
-				EXIT_FAILED,
-				"unmounted, but process %d that served it has not ended yet",
-				(int)pid);
-		usleep(5000);
-	}
-	return EXIT_DONE;
-}
 
 static int umount_dead(const char *path)
 {
-	int error = mountpoint_unmount(path, true);
+	char who[MOUNT_USERS_TEXT];
+	int error = mountpoint_unmount(path, false);
 
+	if (error == -EBUSY) {
+		mountpoint_users(path, who);
+		return cli_error(
+			EXIT_CONFLICT,
+			"%s: the mount is dead, and in use%s%s: end that first, or mount the volume "
+			"again: `epochfs mount` takes the dead one away",
+			path, *who ? " by " : "", who);
+	}
 	if (error)
 		return cli_error(EXIT_FAILED, "%s: cannot take the dead mount away: %s", path,
 				 strerror(-error));
@@ -93,6 +57,12 @@ static int finish(const char *path, bool drain, int64_t timeout_ns)
 	return code;
 }
 
+static int in_use(const char *path, const char *who)
+{
+	return cli_error(EXIT_CONFLICT, "%s: in use%s%s; close what is open there and try again",
+			 path, *who ? " by " : " by processes of other users", who);
+}
+
 int command_umount(int argc, char **argv)
 {
 	bool no_drain = false;
@@ -100,8 +70,8 @@ int command_umount(int argc, char **argv)
 	const struct cli_option options[] = {
 		{"no-drain", 0, &no_drain, NULL}, {"timeout", 0, NULL, &timeout}, {0}};
 	int64_t timeout_ns = -1;
-	json_t *status = NULL;
-	pid_t pid, supervisor;
+	char who[MOUNT_USERS_TEXT];
+	struct ending serving;
 	int code, mounted, error;
 
 	code = cli_parse("umount", argc, argv, options, &path, 1, &error);
@@ -117,22 +87,20 @@ int command_umount(int argc, char **argv)
 		return umount_dead(path);
 	if (mounted != 1)
 		return cli_error(EXIT_NOT_FOUND, "%s: no volume is mounted there", path);
+	/* Not sealed first: each try would make an epoch of whatever there is just now. */
+	mountpoint_users(path, who);
+	if (*who)
+		return in_use(path, who);
 	code = finish(path, !no_drain, timeout_ns);
 	if (code == EXIT_DONE)
-		code = client_call(path, json_pack("{s:s}", "op", "status"), &status);
+		code = ending_find(path, &serving);
 	if (code != EXIT_DONE)
 		return code;
-	pid = server_of(status, "pid");
-	supervisor = server_of(status, "supervisor");
-	json_decref(status);
 	error = mountpoint_unmount(path, false);
+	mountpoint_users(path, who);
 	if (error == -EBUSY)
-		return cli_error(
-			EXIT_CONFLICT,
-			"%s: in use; close what is open there (`fuser -vm %s` lists it) and try again",
-			path, path);
+		return in_use(path, who);
 	if (error)
 		return cli_error(EXIT_FAILED, "%s: cannot unmount: %s", path, strerror(-error));
-	code = wait_for_end(pid);
-	return code == EXIT_DONE ? wait_for_end(supervisor) : code;
+	return ending_wait(&serving);
 }

@@ -58,6 +58,7 @@ def one_save(mnt):
 # ---- sealed at once
 
 
+@pytest.mark.options(settle="1h", grace="0")
 @pytest.mark.parametrize("trigger", ["commit", "mkdir", "sync", "wait", "umount", "rollback", "the signal"])
 def test_what_seals_at_once(mnt, trigger):
     (mnt.path / "f").write_text("1")
