@@ -217,12 +217,12 @@ def test_a_hold_outlives_the_worker(job):
 def test_a_second_signal_does_not_fail_the_save(job):
     """From the first one on a close waits for the remote; the second one ends that wait, and the close is none the worse."""
     j = job()
-    j.command[j.command.index("--mount") + 1] = "fault+file://%s?put.delay=1500ms&only=packs/:%s" % (j.remote, j.path)
+    j.command[j.command.index("--mount") + 1] = "fault+file://%s?put.delay=1500ms&only=epochs/:%s" % (j.remote, j.path)
     j.start()
     groups = j.processes()
     send(groups["runner"], signal.SIGTERM)
     # The second save is written, and its close waits.
-    wait_until(lambda: json.loads(run(BIN, "status", "--json", j.path).stdout)["upload"]["pending_epochs"], "the wait of the close")
+    wait_until(lambda: len(json.loads(run(BIN, "log", "--json", j.path).stdout)) == 2, "the wait of the close")
     send(groups["training"], signal.SIGTERM)
     code, out, err = j.end()
     assert code == 85 and out == "saved again\n", err
