@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/mount.h"
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
@@ -141,6 +142,21 @@ static int serve(struct served *s, const char *mountpoint)
 		fs_unmount(mount);
 	}
 	volume_close(s->vol);
+	return code;
+}
+
+/* Nothing that serving the mount takes may lie in it. */
+static int check_places(const struct mount_options *o, const char *mountpoint)
+{
+	cleanup_buf struct buf cache = {0};
+	int code = EXIT_DONE;
+
+	if (volume_cache_root(&o->volume, &cache) == 0)
+		code = mountpoint_check_outside(mountpoint, "cache directory", buf_str(&cache));
+	if (code == EXIT_DONE && o->log_file)
+		code = mountpoint_check_outside(mountpoint, "log file", o->log_file);
+	if (code == EXIT_DONE && o->volume.catalog_db)
+		code = mountpoint_check_outside(mountpoint, "catalog", o->volume.catalog_db);
 	return code;
 }
 
@@ -349,6 +365,8 @@ int command_mount(int argc, char **argv)
 		served.arguments = arguments_with(argc, argv, operands[1], mountpoint);
 		if (!served.arguments)
 			code = cli_error(EXIT_FAILED, "out of memory");
+		if (code == EXIT_DONE)
+			code = check_places(&options, mountpoint);
 		if (code == EXIT_DONE)
 			code = foreground ? serve_here(&served) : serve_in_background(&served);
 	}

@@ -144,19 +144,62 @@ static bool is_within(const char *a, const char *b)
 	return !strncmp(a, b, len) && (a[len] == '/' || a[len] == '\0' || !strcmp(b, "/"));
 }
 
-static const char *remote_directory(const char *remote)
+/* A path without symlinks, of which the last parts may not be there: false where that cannot be told. */
+static bool resolve_new(const char *path, char ret_path[PATH_MAX])
 {
-	if (remote[0] == '/')
-		return remote;
-	return strncmp(remote, "file:///", 8) ? NULL : remote + 7;
+	char head[PATH_MAX], real[PATH_MAX];
+	size_t len = strlen(path);
+	int n;
+
+	if (len == 0 || len >= sizeof(head))
+		return false;
+	memcpy(head, path, len + 1);
+	while (!realpath(*head ? head : path[0] == '/' ? "/" : ".", real)) {
+		char *slash = strrchr(head, '/');
+
+		if (errno != ENOENT || !*head)
+			return false;
+		head[slash ? slash - head : 0] = '\0';
+	}
+	n = snprintf(ret_path, PATH_MAX, "%s/%s", strcmp(real, "/") != 0 ? real : "",
+		     path + strlen(head) + (path[strlen(head)] == '/'));
+	if (n < 0 || n >= PATH_MAX)
+		return false;
+	for (; n > 1 && ret_path[n - 1] == '/'; n--)
+		ret_path[n - 1] = '\0';
+	return true;
+}
+
+int mountpoint_check_outside(const char *mountpoint, const char *what, const char *place)
+{
+	char real[PATH_MAX];
+
+	if (!resolve_new(place, real) || !is_within(real, mountpoint))
+		return EXIT_DONE;
+	return cli_error(EXIT_USAGE,
+			 "%s: the %s %s lies in it, and the mount would wait for itself: choose another "
+			 "place",
+			 mountpoint, what, real);
+}
+
+/* The path in a remote's name that is a directory here; what follows a '?' of fault+ is no part of it. */
+static bool remote_directory(const char *remote, char ret_path[PATH_MAX])
+{
+	bool breaks = !strncmp(remote, "fault+", 6);
+	int n;
+
+	remote += breaks ? 6 : 0;
+	remote += strncmp(remote, "file:///", 8) ? 0 : 7;
+	n = snprintf(ret_path, PATH_MAX, "%.*s",
+		     (int)(breaks ? strcspn(remote, "?") : strlen(remote)), remote);
+	return *remote == '/' && n < PATH_MAX;
 }
 
 static int check_remote(const char *path, const char *remote)
 {
-	const char *directory = remote_directory(remote);
-	char real[PATH_MAX];
+	char directory[PATH_MAX], real[PATH_MAX];
 
-	if (!directory || !realpath(directory, real))
+	if (!remote_directory(remote, directory) || !resolve_new(directory, real))
 		return EXIT_DONE;
 	if (is_within(real, path) || is_within(path, real))
 		return cli_error(

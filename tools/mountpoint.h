@@ -16,6 +16,12 @@ int mountpoint_prepare(const char *path, const char *remote, bool nonempty,
 		       char ret_path[PATH_MAX]);
 
 /*
+ * Whether a place that the mount itself needs lies in it: whoever asks for it then waits for the mount, which waits for him. `what` names it; it need
+ * not be there yet. EXIT_DONE, or EXIT_USAGE after a line.
+ */
+int mountpoint_check_outside(const char *mountpoint, const char *what, const char *place);
+
+/*
  * Just before the mount: takes a dead mount away. Not before: whoever saves by this path meanwhile must not write into the directory below.
  * What lies there in spite of that is named, with EXIT_CONFLICT, unless `nonempty`.
  */

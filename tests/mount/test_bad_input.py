@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, is_mounted, run
+from conftest import BIN, LIMIT, is_mounted, run
 
 USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = 2, 3, 4, 5, 6, 7, 8
 
@@ -160,6 +160,29 @@ def test_a_mount_point_in_use(mnt, place):
 def test_a_remote_inside_the_mount_point(place):
     (place / "mnt" / "remote").mkdir()
     refused(mount(place, "nonempty", remote=place / "mnt" / "remote"), USAGE, "inside each other")
+
+
+@pytest.mark.parametrize("option", ["cache-dir", "log-file", "catalog", "cache-dir by the environment"])
+@pytest.mark.parametrize("inside", ["there", "missing/deeper", "", "by a link"])
+def test_what_the_mount_needs_inside_the_mount_point(place, option, inside):
+    """It would wait for itself: refused before anything is made."""
+    (place / "link").symlink_to(place / "mnt")
+    target = place / "link" / "x" if inside == "by a link" else place / "mnt" / inside
+    if inside == "there":
+        target.mkdir()
+    if " " in option:
+        done = subprocess.run([BIN, "mount", "-o", "nonempty", place / "remote", place / "mnt"], capture_output=True, text=True, check=False,
+                              timeout=LIMIT, env={**os.environ, "EPOCHFS_CACHE_DIR": str(target)})
+    else:
+        done = mount(place, "nonempty,%s=%s" % (option, target))
+    refused(done, USAGE, "would wait for itself")
+    assert os.listdir(place / "mnt") == (["there"] if inside == "there" else [])
+
+
+@pytest.mark.parametrize("url", ["%s", "file://%s", "fault+file://%s?put.delay=1ms"])
+def test_a_remote_that_would_be_made_inside_the_mount_point(place, url):
+    refused(mount(place, remote=url % (place / "mnt" / "new" / "remote")), USAGE, "inside each other")
+    assert os.listdir(place / "mnt") == []
 
 
 def test_a_cache_in_use_by_another_mount(mnt, place):
