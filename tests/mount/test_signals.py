@@ -44,9 +44,12 @@ print("saved again", flush=True)
 
 def children_of(pid):
     found = []
-    for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/children" % (pid, task), encoding="utf-8") as f:
-            found += [int(word) for word in f.read().split()]
+    try:
+        for task in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, task), encoding="utf-8") as f:
+                found += [int(word) for word in f.read().split()]
+    except OSError:  # it ends
+        pass
     return found
 
 
@@ -55,8 +58,11 @@ def tree_of(pid):
 
 
 def name_of(pid):
-    with open("/proc/%d/comm" % pid, encoding="utf-8") as f:
-        return f.read().strip()
+    try:
+        with open("/proc/%d/comm" % pid, encoding="utf-8") as f:
+            return f.read().strip()
+    except OSError:
+        return "epochfs, ended"
 
 
 def send(pids, number):
