@@ -464,3 +464,66 @@ def test_sigkill_before_the_save_is_done(job, order):
     done = run(*j.command[:j.command.index("--")], "--resume", "--", "sh", "-c", script, "sh", j.path, env=j.env)
     assert done.stdout.startswith("1111"), done
     j.check_saved("1111")
+
+
+# ---- before the command has begun ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", ["settle=1h", "settle=1h,supervise"], ids=["plain", "supervised"])
+def test_a_run_that_is_interrupted_while_it_mounts_leaves_no_mount(job, number, options):
+    """A slow remote: whoever presses Ctrl-C has a machine as before."""
+    j = job(options=options)
+    j.command[j.command.index("--mount") + 1] = "fault+file://%s?get.delay=1h&list.delay=1h:%s" % (j.remote, j.path)
+    j.process = subprocess.Popen(j.command, env=j.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    (daemon,) = wait_until(lambda: children_of(j.process.pid), "the daemon")
+    j.process.send_signal(number)
+    code, out, err = j.end()
+    assert code == 85 and out == "" and "interrupted" in err, out + err
+    assert not is_mounted(j.path) and not os.path.exists("/proc/%d" % daemon)
+
+
+def test_a_mount_whose_command_was_interrupted_ends(tmp_path):
+    """`epochfs mount` in the background: nobody knows of a mount that comes up after the Ctrl-C."""
+    for name in ("mnt", "remote", "cache"):
+        (tmp_path / name).mkdir()
+    url = "fault+file://%s?put.delay=200ms" % (tmp_path / "remote")
+    process = subprocess.Popen([BIN, "mount", "-o", "cache-dir=%s" % (tmp_path / "cache"), url, tmp_path / "mnt"], stderr=subprocess.PIPE)
+    (daemon,) = wait_until(lambda: children_of(process.pid), "the daemon")
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=LIMIT)
+    wait_until(lambda: not os.path.exists("/proc/%d" % daemon) or name_of(daemon) != "epochfs", "the end of the daemon")
+    wait_until(lambda: not is_mounted(tmp_path / "mnt"), "the unmount")
+
+
+# ---- umount of a busy mount ----
+
+
+def test_a_umount_that_fails_seals_nothing_and_names_who_is_busy(mnt):
+    (mnt.path / "f").write_text("1")
+    mnt.seal()
+    p = python("import sys; f = open(sys.argv[1], 'w'); print('open', flush=True); sys.stdin.read()", mnt.path / "new")
+    assert p.stdout.readline() == "open\n"
+    for _ in range(3):
+        os.utime(mnt.path / "f")
+        done = run(BIN, "umount", mnt.path, check=False)
+        assert done.returncode == 8 and "in use by python3 (process %d, new)" % p.pid in done.stderr, done.stderr
+    assert mnt.epochs() == [1]
+    p.communicate(timeout=LIMIT)
+    run(BIN, "umount", mnt.path)
+    mnt.wait_end()
+
+
+def test_a_dead_mount_that_is_in_use_stays(mnt):
+    (mnt.path / "d").mkdir()
+    p = python("import os, sys; os.chdir(sys.argv[1]); print('in', flush=True); sys.stdin.read()", mnt.path / "d")
+    assert p.stdout.readline() == "in\n"
+    mnt.process.kill()
+    mnt.process.wait()
+    mnt.process = None
+    done = run(BIN, "umount", mnt.path, check=False)
+    assert done.returncode == 8 and "python3 (process %d, its working directory)" % p.pid in done.stderr
+    assert is_mounted(mnt.path)
+    p.communicate(timeout=LIMIT)
+    run(BIN, "umount", mnt.path)
+    assert not is_mounted(mnt.path)
