@@ -292,3 +292,24 @@ def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
     volume.mount()
     assert (volume.path / "small").read_bytes() == b"kept" * 1000
     assert (volume.path / "after").read_bytes() == b"room again"
+
+
+@pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit")])
+def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
+    done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, name: "1h"})
+    assert epochfs("umount", place / "mnt").returncode == 0
+    assert done.stderr == "epochfs: environment %s is no option and is ignored: is %s meant?\n" % (name, meant)
+
+
+def test_a_path_without_an_epoch_is_exported(mnt, tmp_path):
+    (mnt.path / "d").mkdir()
+    (mnt.path / "d" / "model.pt").write_text("1")
+    mnt.wait_durable()
+    for i, target in enumerate((mnt.remote, "file://%s" % mnt.remote, mnt.path)):
+        done = epochfs("export", "%s:d/model.pt" % target, tmp_path / str(i))
+        assert done.returncode == 0, done.stderr
+        assert [p.read_text() for p in (tmp_path / str(i)).rglob("model.pt")] == ["1"]
+    # A directory's own ':' stays what it is.
+    (tmp_path / "a:b").symlink_to(mnt.remote)
+    assert epochfs("export", tmp_path / "a:b", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / "d" / "model.pt").read_text() == "1"
