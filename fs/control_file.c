@@ -158,7 +158,7 @@ static int ask_hold(struct fs_mount *m, const struct file *f, const json_t *requ
 
 	if (c->hold == HOLD_NONE) {
 		c->hold = json_is_true(json_object_get(request, "mounted")) ? HOLD_MOUNTED
-									     : HOLD_USES;
+									    : HOLD_USES;
 		file_note_hold(m, f, c->hold);
 		users_hold(m->users, c->hold);
 	}

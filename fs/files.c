@@ -281,7 +281,8 @@ static int revive_one(struct fs_mount *m, struct table_file *row, struct handle 
 	if (f->kind == FILE_CONTROL && row->hold && n)
 		f->control = control_revive(m, row->hold);
 	/* What else was asked of .control is lost with its answer. */
-	if (!n || (f->kind == FILE_CONTROL && !f->control) || f->kind == FILE_DEAD || (f->kind == FILE_LIVE && !handle))
+	if (!n || (f->kind == FILE_CONTROL && !f->control) || f->kind == FILE_DEAD ||
+	    (f->kind == FILE_LIVE && !handle))
 		f->kind = FILE_DEAD;
 	if (!n && handle)
 		handle_release(handle, f->passthrough);

@@ -32,7 +32,7 @@ struct server {
 	struct fs_mount *m;
 	int signal_fd;
 	int64_t asked_ns; /* when the first signal came; 0: none */
-	bool hurry;	  /* a second SIGINT: uploads are not waited for, nor processes that use nothing */
+	bool hurry; /* a second SIGINT: uploads are not waited for, nor processes that use nothing */
 };
 
 extern char **environ;

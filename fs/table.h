@@ -44,7 +44,7 @@ struct table_file {
 	uint8_t kind, passthrough, counted;
 	/* The supervisor answered its opening request with EIO: nobody will close it. */
 	uint8_t abandoned;
-	uint8_t hold; /* of .control: an enum hold (users.h) */
+	uint8_t hold;		     /* of .control: an enum hold (users.h) */
 	struct handle_record handle; /* of a live file */
 };
 

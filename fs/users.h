@@ -19,7 +19,7 @@ void users_free(struct users *users);
 /* How a hold may end, beside by its being closed. */
 enum hold {
 	HOLD_NONE,
-	HOLD_USES,   /* the run found the mount there, and leaves it there */
+	HOLD_USES,    /* the run found the mount there, and leaves it there */
 	HOLD_MOUNTED, /* the run mounted it: where it dies, nobody else unmounts */
 };
 void users_hold(struct users *users, enum hold hold);

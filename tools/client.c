@@ -171,9 +171,10 @@ int client_call_unless(const char *path, json_t *request, int fine, json_t **ret
 
 	json_decref(request);
 	if (error == -EACCES)
-		return cli_error(exit_code_of(error),
-				 "%s: not allowed: in a shared mount this is for its owner, who mounted it, and for root",
-				 path);
+		return cli_error(
+			exit_code_of(error),
+			"%s: not allowed: in a shared mount this is for its owner, who mounted it, and for root",
+			path);
 	if (error)
 		return cli_error(exit_code_of(error), "%s: the mount does not answer: %s", path,
 				 strerror(-error));

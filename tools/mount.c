@@ -70,8 +70,7 @@ static bool on_ready(void *arg)
 	detach_output(s);
 	wanted = !starter_gone(s) && write(s->ready_fd, &code, 1) == 1;
 	if (!wanted)
-		log_warn("%s: the command that started this mount is gone: it ends",
-			 s->mountpoint);
+		log_warn("%s: the command that started this mount is gone: it ends", s->mountpoint);
 	close(s->ready_fd);
 	s->ready_fd = -1;
 	return wanted;

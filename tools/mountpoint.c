@@ -176,10 +176,11 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
 
 	if (!resolve_new(place, real) || !is_within(real, mountpoint))
 		return EXIT_DONE;
-	return cli_error(EXIT_USAGE,
-			 "%s: the %s %s lies in it, and the mount would wait for itself: choose another "
-			 "place",
-			 mountpoint, what, real);
+	return cli_error(
+		EXIT_USAGE,
+		"%s: the %s %s lies in it, and the mount would wait for itself: choose another "
+		"place",
+		mountpoint, what, real);
 }
 
 /* The path in a remote's name that is a directory here; what follows a '?' of fault+ is no part of it. */

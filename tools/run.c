@@ -27,8 +27,8 @@
 /* What the command has left running may close its files in this time. */
 #define IN_USE_NS      (5 * NS_PER_S)
 #define POLL_US	       5000
-#define CANNOT_EXECUTE	 126 /* as shells have it */
-#define NOT_FOUND_CODE	 127
+#define CANNOT_EXECUTE 126 /* as shells have it */
+#define NOT_FOUND_CODE 127
 
 struct run {
 	const char *remote; /* of --mount; NULL: the directory is mounted already */

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs umount: seals, drains with a progress bar, unmounts, and waits until the process that served is gone. */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "lib/util/buf.h"
-#include "lib/util/cleanup.h"
-#include "lib/util/clock.h"
-#include "lib/util/io.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"

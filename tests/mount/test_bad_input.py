@@ -313,3 +313,12 @@ def test_a_path_without_an_epoch_is_exported(mnt, tmp_path):
     (tmp_path / "a:b").symlink_to(mnt.remote)
     assert epochfs("export", tmp_path / "a:b", tmp_path / "out").returncode == 0
     assert (tmp_path / "out" / "d" / "model.pt").read_text() == "1"
+
+
+def test_a_relative_path_is_a_target_too(mnt):
+    (mnt.path / "f").write_text("1")
+    mnt.wait_durable()
+    assert '"path": "f"' in epochfs("show", "--json", "remote", cwd=mnt.base).stdout
+    mnt.unmount()
+    refused(epochfs("log", "mnt", cwd=mnt.base), NOT_FOUND, "%s holds no volume" % mnt.path, "a mount point")
+    refused(epochfs("log", "./gone", cwd=mnt.base), NOT_FOUND, "./gone", "neither a mount point")
