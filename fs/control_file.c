@@ -33,6 +33,8 @@ struct control {
 	bool answered;		   /* the request was carried out; the next write begins another */
 	bool running;		   /* it is being carried out: others get EBUSY */
 	struct fs_mount *restarts; /* once the answer was read and this is closed; else NULL */
+	struct users *users;
+	enum hold hold; /* until this is closed */
 };
 
 void control_free(struct control *c)
@@ -41,10 +43,33 @@ void control_free(struct control *c)
 		return;
 	if (c->restarts)
 		(void)fs_restart(c->restarts);
+	users_let_go(c->users, c->hold, false);
 	buf_free(&c->request);
 	buf_free(&c->response);
 	mutex_destroy(&c->lock);
 	free(c);
+}
+
+static struct control *control_new(struct fs_mount *m)
+{
+	struct control *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	mutex_init(&c->lock, LOCK_FS_CONTROL);
+	c->users = m->users;
+	return c;
+}
+
+struct control *control_revive(struct fs_mount *m, enum hold hold)
+{
+	struct control *c = control_new(m);
+
+	if (c) {
+		c->hold = hold;
+		users_hold(m->users, hold);
+	}
+	return c;
 }
 
 void control_file_open(fuse_req_t req, struct node *n)
@@ -54,9 +79,8 @@ void control_file_open(fuse_req_t req, struct node *n)
 	int r = -ENOMEM;
 
 	if (f)
-		f->control = calloc(1, sizeof(*f->control));
+		f->control = control_new(m);
 	if (f && f->control) {
-		mutex_init(&f->control->lock, LOCK_FS_CONTROL);
 		r = reply_open(req, NULL, f, OPEN_FLAGS, 0);
 	} else {
 		reply_error(req, r);
@@ -142,16 +166,70 @@ static int ask_restart(struct fs_mount *m, struct control *c, struct buf *respon
 	return buf_error(response);
 }
 
+/* ---- holds ---- */
+
+/* {"op":"hold","mounted":B} -> {}: until this file is closed, signals do not end the mount. `mounted`: whoever asks mounted it. */
+static int ask_hold(struct fs_mount *m, const struct file *f, const json_t *request,
+		    struct buf *response)
+{
+	struct control *c = f->control;
+
+	if (c->hold == HOLD_NONE) {
+		c->hold = json_is_true(json_object_get(request, "mounted")) ? HOLD_MOUNTED
+									    : HOLD_USES;
+		file_note_hold(m, f, c->hold);
+		users_hold(m->users, c->hold);
+	}
+	buf_printf(response, "{}");
+	return buf_error(response);
+}
+
+/* {"op":"release","unmount":B} -> {}: the hold of this file ends in order, and the mount with it. */
+static int ask_release(struct fs_mount *m, const struct file *f, const json_t *request,
+		       struct buf *response)
+{
+	struct control *c = f->control;
+
+	if (json_is_true(json_object_get(request, "unmount")))
+		users_end(m->users);
+	file_note_hold(m, f, HOLD_NONE);
+	users_let_go(m->users, c->hold, true);
+	c->hold = HOLD_NONE;
+	buf_printf(response, "{}");
+	return buf_error(response);
+}
+
+/* What the mount answers itself: false where the volume is to answer. */
+static bool ask_mount(struct fs_mount *m, const struct file *f, struct buf *response, int *ret_r)
+{
+	struct buf *request = &f->control->request;
+	json_t *json = json_loadb((const char *)request->data, request->len, 0, NULL);
+	const char *op = json_string_value(json_object_get(json, "op"));
+	bool mine = true;
+
+	if (op && !strcmp(op, "restart"))
+		*ret_r = ask_restart(m, f->control, response);
+	else if (op && !strcmp(op, "hold"))
+		*ret_r = ask_hold(m, f, json, response);
+	else if (op && !strcmp(op, "release"))
+		*ret_r = ask_release(m, f, json, response);
+	else
+		mine = false;
+	json_decref(json);
+	return mine;
+}
+
 /* ---- reading and writing ---- */
 
 /* Without the lock: `running` keeps others away. */
-static int carry_out(fuse_req_t req, struct control *c, struct buf *response)
+static int carry_out(fuse_req_t req, const struct file *f, struct buf *response)
 {
 	struct fs_mount *m = fs_of(req);
+	struct control *c = f->control;
 	int r;
 
-	if (is_op(&c->request, "restart"))
-		return ask_restart(m, c, response);
+	if (ask_mount(m, f, response, &r))
+		return r;
 	loop_wait_closes();
 	/* As in a rollback by ln -s: what changes is to be seen when this returns. */
 	loop_defer_off();
@@ -164,8 +242,9 @@ static int carry_out(fuse_req_t req, struct control *c, struct buf *response)
 }
 
 /* Carries the request out, if there is one: 0, -EBUSY, -ENOMEM. */
-static int answer_locked(fuse_req_t req, struct control *c)
+static int answer_locked(fuse_req_t req, const struct file *f)
 {
+	struct control *c = f->control;
 	cleanup_buf struct buf response = {0};
 	struct buf before;
 	int r;
@@ -176,7 +255,7 @@ static int answer_locked(fuse_req_t req, struct control *c)
 		return 0;
 	c->running = true;
 	mutex_unlock(&c->lock);
-	r = carry_out(req, c, &response);
+	r = carry_out(req, f, &response);
 	mutex_lock(&c->lock);
 	c->running = false;
 	if (r < 0)
@@ -190,10 +269,12 @@ static int answer_locked(fuse_req_t req, struct control *c)
 }
 
 /* Takes up to `size` bytes of the answer: their count, or -errno. */
-static ssize_t take(fuse_req_t req, struct control *c, char *data, size_t size)
+static ssize_t take(fuse_req_t req, const struct file *f, char *data, size_t size)
 {
+	struct control *c = f->control;
+
 	SCOPED_LOCK(&c->lock);
-	int r = answer_locked(req, c);
+	int r = answer_locked(req, f);
 	size_t left = c->response.len - c->given;
 
 	if (r < 0)
@@ -209,7 +290,7 @@ static ssize_t take(fuse_req_t req, struct control *c, char *data, size_t size)
 void control_file_read(fuse_req_t req, struct file *f, size_t size)
 {
 	cleanup_free char *data = malloc(size + 1);
-	ssize_t n = data ? take(req, f->control, data, size) : -ENOMEM;
+	ssize_t n = data ? take(req, f, data, size) : -ENOMEM;
 
 	if (n < 0)
 		reply_error(req, (int)n);

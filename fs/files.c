@@ -218,6 +218,7 @@ struct table_file *file_publish(struct fs_mount *m, struct file *f)
 	row->passthrough = f->passthrough;
 	row->counted = f->counted;
 	row->abandoned = false;
+	row->hold = 0;
 	if (f->kind == FILE_LIVE)
 		handle_keep_record(f->handle, &row->handle);
 	table_publish(&row->fh, f->fh);
@@ -232,6 +233,14 @@ void file_answered(struct table_file *row)
 	if (row)
 		__atomic_compare_exchange_n(&row->unique, &unique, 0, false, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED);
+}
+
+void file_note_hold(struct fs_mount *m, const struct file *f, int hold)
+{
+	struct table_file *row = row_of(m, f);
+
+	if (row)
+		row->hold = (uint8_t)hold;
 }
 
 struct file *file_claim(struct fs_mount *m)
@@ -269,8 +278,11 @@ static int revive_one(struct fs_mount *m, struct table_file *row, struct handle 
 	if (f->kind == FILE_TORN)
 		f->fd = -1;
 	f->asleep = f->kind == FILE_EPOCH || f->kind == FILE_TORN;
-	/* What was asked of .control is lost with its answer. */
-	if (!n || f->kind >= FILE_CONTROL || (f->kind == FILE_LIVE && !handle))
+	if (f->kind == FILE_CONTROL && row->hold && n)
+		f->control = control_revive(m, row->hold);
+	/* What else was asked of .control is lost with its answer. */
+	if (!n || (f->kind == FILE_CONTROL && !f->control) || f->kind == FILE_DEAD ||
+	    (f->kind == FILE_LIVE && !handle))
 		f->kind = FILE_DEAD;
 	if (!n && handle)
 		handle_release(handle, f->passthrough);

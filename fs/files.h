@@ -33,6 +33,8 @@ int file_wake(struct fs_mount *m, struct file *f);
  * none); and knows that the kernel knows it. Once it is answered the file may be closed at any moment. */
 struct table_file *file_publish(struct fs_mount *m, struct file *f);
 void file_answered(struct table_file *row);
+/* Of an open .control: the next worker knows that it is a hold, of this kind (users.h). */
+void file_note_hold(struct fs_mount *m, const struct file *f, int hold);
 /* Where the request of the calling thread is one that is sent again, and a worker before had opened the file for
  * it but not answered: that file. Else NULL. */
 struct file *file_claim(struct fs_mount *m);

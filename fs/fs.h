@@ -20,6 +20,7 @@ struct epochs_views; /* epochs_views.h: nodes of .epochs that nobody waits in */
 struct files;	     /* files.h: what is open */
 struct loop;
 struct passthrough;
+struct users; /* users.h: who needs the mount to stay */
 
 struct fs_mount {
 	struct volume *vol;
@@ -36,6 +37,7 @@ struct fs_mount {
 	struct epoch_names *names;
 	struct epochs_views *views;
 	struct files *files;
+	struct users *users;
 	int restart_fd;	      /* polls readable once fs_restart was called */
 	struct fs_life *life; /* life.h; NULL: no supervisor restarts this process */
 };

@@ -85,6 +85,13 @@ int life_send(int socket, enum life_message what, int fd)
 	return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+int life_take(int socket)
+{
+	char byte;
+
+	return recv(socket, &byte, 1, MSG_DONTWAIT) == 1 ? byte : 0;
+}
+
 bool life_peer_gone(int socket)
 {
 	struct pollfd end = {.fd = socket};

@@ -7,6 +7,8 @@
  *   S  worker: it serves; with the connection to the kernel
  *   L  worker: here is its log
  *   D  watchdog: the worker's first thread is gone, though another may still hang in the kernel
+ *   E  supervisor: a signal asks for the end; H: the end is not to wait for uploads. The worker itself ignores signals while the
+ *      supervisor lives: whoever signals all processes of a job signals both, and of two pending ones the kernel keeps one
  * Whoever finds the other end closed knows that all who had it are dead.
  */
 #ifndef EPOCHFS_FS_LIFE_H
@@ -24,10 +26,18 @@ struct fs_life {
 	size_t survivors_count;
 };
 
-enum life_message { LIFE_SERVES = 'S', LIFE_LOG = 'L', LIFE_DEAD = 'D' };
+enum life_message {
+	LIFE_SERVES = 'S',
+	LIFE_LOG = 'L',
+	LIFE_DEAD = 'D',
+	LIFE_END = 'E',
+	LIFE_HURRY = 'H',
+};
 
 /* Sends one, with this descriptor unless it is -1: 0 or -errno. */
 int life_send(int socket, enum life_message what, int fd);
+/* Takes one that is there and has no descriptor; 0: there is none, or the other end is closed. */
+int life_take(int socket);
 /* Whether the other end is closed. */
 bool life_peer_gone(int socket);
 /* Asks the kernel for the requests that were read and not answered: they come before all others. */

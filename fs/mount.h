@@ -30,14 +30,14 @@ void fs_life_survivors(struct fs_life *life, struct volume_options *o);
 struct fs_options {
 	struct fs_life *life; /* NULL: no supervisor; borrowed */
 	enum fs_passthrough passthrough;
+	int64_t grace_ns; /* from a signal that ends the mount: so long uploads, and processes that used it, are waited for */
 	bool allow_other; /* other users may use the mount, as modes and owners permit */
 	bool noexec;	  /* no program is run from it */
 	bool suid,
 		dev; /* setuid, setgid and file capabilities, and device nodes, mean something there: root's to say */
 };
 
-/* Seconds that an end by signal waits for open files before it takes the mount away by force. */
-#define FS_BUSY_GRACE_S 15
+#define FS_GRACE_NS ((int64_t)25 * 1000000000) /* unless the options say otherwise */
 
 /*
  * Mounts the volume and shakes hands with the kernel. From then on requests queue up; fs_serve
@@ -52,21 +52,24 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
 	     struct fs_mount **ret_mount, char **ret_message);
 
 /*
- * Serves until the mount is gone, by umount(8) or by SIGTERM, SIGINT or SIGHUP, which it takes for
- * itself from then on: then what is pending is sealed, and the mount point is released; where files
- * are still open it waits up to FS_BUSY_GRACE_S for them (a second signal: no longer) and then cuts
- * them off. At its end all that is closed is sealed, not yet uploaded: volume_finish(drain) is the
- * caller's. The signals stay blocked in the calling thread, so that no further one disturbs the end.
+ * Serves until the mount is gone: by umount(8), by SIGTERM, SIGINT or SIGHUP, which it takes for itself from then on, or at the end
+ * of the run that mounted it (users.h). While a run holds the mount a signal waits for its end, and one that does not come from the
+ * supervisor, where that lives, is ignored. Then what is pending is sealed; for up to the grace from the signal on it is uploaded, and
+ * processes that have used the mount may use it again; and it is unmounted as soon as nobody has anything open in it, however long that takes:
+ * a mount point is never uncovered under a writer. A second SIGINT ends the grace. Then all that is closed is sealed, and uploaded within the
+ * grace. The signals stay blocked in the calling thread, so that no further one disturbs the end.
  *
- * `ready` (may be NULL) is called once, when requests are answered.
+ * `ready` (may be NULL) is called once, when requests are answered; false: nobody wants the mount any more, it ends.
  *
- * 0: all files are closed; fs_unmount and volume_close follow. -EBUSY: some were cut off, as if
+ * 0: all files are closed; fs_unmount and volume_close follow. -EBUSY: the connection was aborted while files were written, as if
  * the machine had died: call neither, end the process; the next mount recovers them.
  */
 /* -ERESTART: fs_restart was asked for, and nothing is left to answer: end the process by FS_EXIT_RESTART at once; the mount is still
  * there, for the next worker. */
 #define FS_EXIT_RESTART 75
-int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg);
+/* Blocks the signals that fs_serve takes: from before fs_mount on, so that none ends the process and leaves a dead mount. */
+void fs_block_signals(void);
+int fs_serve(struct fs_mount *m, bool (*ready)(void *arg), void *arg);
 
 /* Unmounts what is still mounted (after fs_mount without fs_serve) and frees. */
 void fs_unmount(struct fs_mount *m);

@@ -124,6 +124,14 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	answer_live(req, r, &attr);
 }
 
+/* Epochs are of the whole run: in a mount that is shared only its owner and root seal, tag, roll back and drop. */
+static int may_change_epochs(fuse_req_t req)
+{
+	uint32_t uid = fuse_req_ctx(req)->uid;
+
+	return uid == 0 || uid == fs_of(req)->uid ? 0 : -EPERM;
+}
+
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct fs_mount *m = fs_of(req);
@@ -134,7 +142,9 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	int r;
 
 	if (is_special(dir, SPECIAL_EPOCHS)) {
-		r = resent_unknown(epochs_dir_mkdir(m, name, &e));
+		r = may_change_epochs(req);
+		if (r == 0)
+			r = resent_unknown(epochs_dir_mkdir(m, name, &e));
 		answer_entry(req, r, &e);
 		return;
 	}
@@ -157,7 +167,9 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	int r;
 
 	if (is_special(dir, SPECIAL_EPOCHS)) {
-		r = resent_unknown(epochs_dir_symlink(m, dir, name, target, &e));
+		r = may_change_epochs(req);
+		if (r == 0)
+			r = resent_unknown(epochs_dir_symlink(m, dir, name, target, &e));
 		answer_entry(req, r, &e);
 		return;
 	}
@@ -198,9 +210,11 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	const struct node *dir = nodes_find(m->nodes, parent);
 	int r;
 
-	if (is_special(dir, SPECIAL_EPOCHS))
-		r = resent_unknown(in_epochs(m, name));
-	else if (dir && is_epochs_name(dir, name))
+	if (is_special(dir, SPECIAL_EPOCHS)) {
+		r = may_change_epochs(req);
+		if (r == 0)
+			r = resent_unknown(in_epochs(m, name));
+	} else if (dir && is_epochs_name(dir, name))
 		r = -EROFS;
 	else
 		r = node_writable(m, dir);
@@ -228,7 +242,10 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	int r;
 
 	if (is_special(from, SPECIAL_EPOCHS) && is_special(to, SPECIAL_EPOCHS)) {
-		reply_error(req, resent_unknown(epochs_dir_rename(m, name, new_name, flags)));
+		r = may_change_epochs(req);
+		if (r == 0)
+			r = resent_unknown(epochs_dir_rename(m, name, new_name, flags));
+		reply_error(req, r);
 		return;
 	}
 	r = node_writable(m, from);

@@ -11,6 +11,7 @@
 #include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "fs/torn_files.h"
+#include "fs/users.h"
 #include "lib/util/cleanup.h"
 
 /* ---- the live tree ---- */
@@ -66,6 +67,7 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 		return;
 	}
 	f->handle = h;
+	users_note(m->users, fuse_req_ctx(req)->pid);
 	r = passthrough_open(m, f, &source, &backing_id, &keep);
 	if (r < 0) {
 		file_release(m, f);

@@ -16,23 +16,23 @@
 #include "fs/files.h"
 #include "fs/life.h"
 #include "fs/loop.h"
+#include "fs/users.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/mount_users.h"
 
-#define BUSY_POLL_MS 100
-/* After the connection was cut, its threads end at once. */
-#define CUT_WAIT_MS 5000
-#define ECHO_NS	    (2 * NS_PER_S)
+/* How often an unmount is tried while the mount is busy: rarer and rarer. */
+#define BUSY_POLL_MS	 50
+#define BUSY_POLL_MAX_MS 1000
 /* A restart waits so long for requests that are being answered; the others are sent again. */
 #define RESTART_WAIT_NS (3 * NS_PER_S)
 
 struct server {
 	struct fs_mount *m;
 	int signal_fd;
-	/* The last signal: whose, and when. */
-	pid_t signal_from;
-	int64_t signal_ns;
+	int64_t asked_ns; /* when the first signal came; 0: none */
+	bool hurry; /* a second SIGINT: uploads are not waited for, nor processes that use nothing */
 };
 
 extern char **environ;
@@ -99,10 +99,9 @@ static bool is_mounted(const struct fs_mount *m)
 /* ---- unmounting ---- */
 
 /* Where we may not unmount ourselves, the setuid helper may. */
-static int run_fusermount(const struct fs_mount *m, bool lazy)
+static int run_fusermount(const struct fs_mount *m)
 {
-	const char *const argv[] = {"fusermount3", lazy ? "-uqz" : "-uq", "--", m->mountpoint,
-				    NULL};
+	const char *const argv[] = {"fusermount3", "-uq", "--", m->mountpoint, NULL};
 	int status;
 	pid_t pid;
 
@@ -120,110 +119,199 @@ static int unmount_idle(const struct fs_mount *m)
 {
 	if (umount2(m->mountpoint, UMOUNT_NOFOLLOW) == 0)
 		return 0;
-	return errno == EPERM ? run_fusermount(m, false) : -errno;
-}
-
-/* Takes the mount away from those who use it: their files end as if the machine had died. */
-static void cut(const struct fs_mount *m)
-{
-	const char *minor = strchr(m->device, ':');
-	char path[64];
-	cleanup_close int fd = -1;
-
-	log_warn("%s: files are still open: cutting them off", m->mountpoint);
-	if (umount2(m->mountpoint, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
-		return;
-	(void)run_fusermount(m, true);
-	if (!minor)
-		return;
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%s/abort", minor + 1);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd >= 0 && write(fd, "1", 1) < 0)
-		log_warn("%s: %s", path, strerror(errno));
+	return errno == EPERM ? run_fusermount(m) : -errno;
 }
 
 /* ---- signals ---- */
 
-/* Who ends all processes of a service signals this one and the supervisor, which passes it on: that is one signal. */
-static bool is_echo(struct server *s, pid_t from)
+/* The end is asked for, for the first time or again. */
+static void ask_end(struct server *s, bool hurry)
 {
-	pid_t supervisor = s->m->life ? (pid_t)s->m->life->table.start->supervisor : 0;
-	bool soon = s->signal_ns && clock_mono_ns() - s->signal_ns < ECHO_NS;
-	bool echo = soon && from != s->signal_from &&
-		    (from == supervisor || s->signal_from == supervisor);
-
-	s->signal_from = from;
-	s->signal_ns = clock_mono_ns();
-	return supervisor && echo;
+	s->hurry |= s->asked_ns && hurry;
+	if (s->asked_ns)
+		return;
+	s->asked_ns = clock_mono_ns();
+	if (users_held(s->m->users))
+		log_info("%s: asked to end, which waits until `epochfs run` ends",
+			 s->m->mountpoint);
 }
 
-/* Waits for a signal, the end, or fs_restart: their bits as below. */
-#define GOT_SIGNAL  1
-#define GOT_END	    2
-#define GOT_RESTART 4
+/* While a supervisor lives, its word alone counts (life.h). */
+static bool is_supervised(const struct server *s)
+{
+	return s->m->life && !life_peer_gone(s->m->life->socket);
+}
+
+static void take_signal(struct server *s)
+{
+	struct signalfd_siginfo info;
+
+	if (read(s->signal_fd, &info, sizeof(info)) == sizeof(info) && !is_supervised(s))
+		ask_end(s, info.ssi_signo == SIGINT);
+}
+
+static void take_word(struct server *s)
+{
+	int word = life_take(s->m->life->socket);
+
+	if (word == LIFE_END || word == LIFE_HURRY)
+		ask_end(s, word == LIFE_HURRY);
+}
+
+/* Takes in what asks for an end, without waiting. */
+static void take_requests(struct server *s)
+{
+	struct pollfd signalled = {.fd = s->signal_fd, .events = POLLIN};
+
+	if (is_supervised(s))
+		take_word(s);
+	if (poll(&signalled, 1, 0) > 0)
+		take_signal(s);
+}
+
+/* Waits for a signal, the end, fs_restart, or the end of a hold: the last three as bits. */
+#define GOT_END	    1
+#define GOT_RESTART 2
 static int wait_for(struct server *s, int timeout_ms)
 {
 	struct pollfd fds[] = {
 		{.fd = s->signal_fd, .events = POLLIN},
 		{.fd = loop_ended_fd(s->m->loop), .events = POLLIN},
 		{.fd = s->m->restart_fd, .events = POLLIN},
+		{.fd = users_fd(s->m->users), .events = POLLIN},
+		{.fd = is_supervised(s) ? s->m->life->socket : -1, .events = POLLIN},
 	};
-	struct signalfd_siginfo info;
 	int got = 0;
 
-	if (poll(fds, 3, timeout_ms) <= 0)
+	if (poll(fds, 5, timeout_ms) <= 0)
 		return 0;
-	if (fds[0].revents && read(s->signal_fd, &info, sizeof(info)) > 0 &&
-	    !is_echo(s, (pid_t)info.ssi_pid))
-		got |= GOT_SIGNAL;
+	if (fds[0].revents || fds[4].revents)
+		take_requests(s);
 	if (fds[1].revents)
 		got |= GOT_END;
 	if (fds[2].revents)
 		got |= GOT_RESTART;
+	if (fds[3].revents)
+		users_look(s->m->users);
 	return got;
 }
 
-static bool another_signal(void *arg)
+/* Whether the mount is to end now, of which nobody has taken hold. */
+static bool is_to_end(const struct server *s)
 {
-	return wait_for(arg, 0) & GOT_SIGNAL;
+	struct users *users = s->m->users;
+
+	return !users_held(users) && (s->asked_ns || users_orphaned(users) || users_ended(users));
 }
 
-/* A signal came: true where the connection had to be cut. */
-static bool end_by_signal(struct server *s)
+/* Until when uploads, and processes that may save once more, are waited for. */
+static int64_t deadline_of(const struct server *s)
 {
-	int64_t deadline = clock_mono_ns() + FS_BUSY_GRACE_S * NS_PER_S;
-	int r = volume_finish(s->m->vol, false, another_signal, s);
-	bool hurry = r == -EINTR;
-	int got;
+	if (s->hurry || users_ended(s->m->users))
+		return 0;
+	/* Nobody told the training command to end. */
+	if (!s->asked_ns)
+		return INT64_MAX;
+	return s->asked_ns + s->m->options.grace_ns;
+}
 
-	if (r < 0)
-		log_warn("%s: cannot seal at the end: %s", s->m->mountpoint, strerror(-r));
+static bool grace_is_over(const struct server *s)
+{
+	return clock_mono_ns() >= deadline_of(s);
+}
+
+/* An interrupted_fn of a drain while the mount is there. */
+static bool drains_no_longer(void *arg)
+{
+	struct server *s = arg;
+
+	return wait_for(s, 0) || !is_to_end(s) || grace_is_over(s);
+}
+
+static bool drains_no_longer_at_the_end(void *arg)
+{
+	struct server *s = arg;
+
+	take_requests(s);
+	return grace_is_over(s);
+}
+
+/* ---- the end by a signal, or after a run ---- */
+
+static void tell_busy(const struct fs_mount *m)
+{
+	char who[MOUNT_USERS_TEXT];
+
+	mount_users_text(m->mountpoint, who);
+	log_info("%s: to be unmounted once it is not in use any more%s%s", m->mountpoint,
+		 *who ? ": " : "", who);
+}
+
+/* Unmounts as soon as nobody uses the mount, however long that takes. Comes back where there is nothing to wait for, or another hold. */
+static void unmount_when_idle(struct server *s)
+{
+	int pause_ms = BUSY_POLL_MS;
+	bool told = false;
+
 	for (;;) {
-		r = unmount_idle(s->m);
-		if (r == 0 || r == -EINVAL || r == -ENOENT)
-			return false; /* -EINVAL: it is gone already */
-		if (hurry || clock_mono_ns() >= deadline)
-			break;
-		got = wait_for(s, BUSY_POLL_MS);
-		if (got & GOT_END)
-			return false;
-		hurry = got & GOT_SIGNAL;
+		if (grace_is_over(s) || !users_alive(s->m->users)) {
+			int r = unmount_idle(s->m);
+
+			if (r == 0 || r == -EINVAL || r == -ENOENT)
+				return; /* -EINVAL: it is gone already */
+			if (!told)
+				tell_busy(s->m);
+			told = true;
+			pause_ms = pause_ms < BUSY_POLL_MAX_MS ? 2 * pause_ms : pause_ms;
+		}
+		if (wait_for(s, pause_ms) || !is_to_end(s))
+			return;
 	}
-	cut(s->m);
-	return true;
 }
 
-/* They stay blocked: one more of them must not disturb the end of the process. */
-static int open_signals(void)
+static void tell_of_end(const struct server *s, int r)
+{
+	if (r == -EINTR && grace_is_over(s))
+		log_warn("%s: the grace is over: what is not uploaded yet, the next mount uploads",
+			 s->m->mountpoint);
+	else if (r < 0 && r != -EINTR)
+		log_warn("%s: cannot seal or upload at the end: %s", s->m->mountpoint,
+			 strerror(-r));
+}
+
+static void end_in_order(struct server *s)
+{
+	int r = volume_finish(s->m->vol, !grace_is_over(s), drains_no_longer, s);
+
+	tell_of_end(s, r);
+	unmount_when_idle(s);
+}
+
+static sigset_t ending_signals(void)
 {
 	sigset_t set;
-	int fd;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	return set;
+}
+
+void fs_block_signals(void)
+{
+	sigset_t set = ending_signals();
+
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* They stay blocked: one more of them must not disturb the end of the process. */
+static int open_signals(void)
+{
+	sigset_t set = ending_signals();
+	int fd;
+
+	fs_block_signals();
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
 }
@@ -234,27 +322,35 @@ static int open_signals(void)
  * After the end of the connection. The kernel unmounts in order only when all files are closed, but
  * may drop the last RELEASEs: these closes count. Else -EBUSY where a writer was cut off.
  */
-static int release_files(struct fs_mount *m, bool was_cut)
+static int release_files(struct fs_mount *m)
 {
-	if ((was_cut || is_mounted(m)) && files_written(m))
+	if (is_mounted(m) && files_written(m))
 		return -EBUSY;
 	files_release_all(m);
 	return 0;
 }
 
-/* Waits for the end: true where the connection had to be cut. */
-static bool serve(struct server *s, bool *ret_restarts)
+/* Until the connection has ended: false; or true where a restart was asked for. */
+static bool serve(struct server *s)
 {
-	bool was_cut = false;
-	int got;
+	for (;;) {
+		int got = wait_for(s, is_to_end(s) ? 0 : -1);
 
-	do {
-		got = wait_for(s, -1);
-		if (got & GOT_SIGNAL && !(got & GOT_END) && !was_cut)
-			was_cut = end_by_signal(s);
-	} while (!(got & (GOT_END | GOT_RESTART)) && !was_cut);
-	*ret_restarts = !was_cut && !(got & GOT_END);
-	return was_cut;
+		if (got & GOT_END)
+			return false;
+		if (got & GOT_RESTART)
+			return true;
+		if (is_to_end(s))
+			end_in_order(s);
+	}
+}
+
+/* All that is closed is sealed; what of it the grace suffices for, is uploaded. */
+static int finish(struct server *s)
+{
+	if (s->asked_ns && !grace_is_over(s))
+		tell_of_end(s, volume_finish(s->m->vol, true, drains_no_longer_at_the_end, s));
+	return volume_finish(s->m->vol, false, drains_no_longer_at_the_end, s);
 }
 
 /* The supervisor must have the connection before anybody can see that the mount serves. */
@@ -282,11 +378,10 @@ int fs_restart(struct fs_mount *m)
 	return write(m->restart_fd, &one, sizeof(one)) < 0 ? -errno : 0;
 }
 
-int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
+int fs_serve(struct fs_mount *m, bool (*ready)(void *arg), void *arg)
 {
 	struct server s = {.m = m};
 	cleanup_close int signal_fd = -1;
-	bool was_cut, restarts;
 	int r;
 
 	signal_fd = s.signal_fd = open_signals();
@@ -295,25 +390,18 @@ int fs_serve(struct fs_mount *m, void (*ready)(void *arg), void *arg)
 	r = tell_supervisor(m);
 	if (r == 0)
 		r = loop_start(m->loop);
-	if (r == 0) {
-		if (ready)
-			ready(arg);
-		if (m->life)
-			(void)life_send(m->life->socket, LIFE_LOG, STDERR_FILENO);
-		was_cut = serve(&s, &restarts);
-		if (restarts) {
-			loop_stop(m->loop, RESTART_WAIT_NS);
-			return -ERESTART;
-		}
-		volume_unmounted(m->vol);
-		if (was_cut && !(wait_for(&s, CUT_WAIT_MS) & GOT_END)) {
-			r = -EBUSY; /* its threads still hang in the kernel */
-		} else {
-			loop_join(m->loop);
-			r = release_files(m, was_cut);
-		}
+	if (r < 0)
+		return r;
+	if (ready && !ready(arg))
+		users_end(m->users);
+	if (m->life)
+		(void)life_send(m->life->socket, LIFE_LOG, STDERR_FILENO);
+	if (serve(&s)) {
+		loop_stop(m->loop, RESTART_WAIT_NS);
+		return -ERESTART;
 	}
-	if (r == 0)
-		r = volume_finish(m->vol, false, another_signal, &s);
-	return r;
+	volume_unmounted(m->vol);
+	loop_join(m->loop);
+	r = release_files(m);
+	return r < 0 ? r : finish(&s);
 }

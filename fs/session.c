@@ -18,6 +18,7 @@
 #include "fs/ops.h"
 #include "fs/passthrough.h"
 #include "fs/serve.h"
+#include "fs/users.h"
 #include "fs/watchdog.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
@@ -235,6 +236,8 @@ static int set_up(struct fs_mount *m, const char *mountpoint)
 	if (r == 0)
 		r = files_new(m->life, &m->files);
 	if (r == 0)
+		r = users_new(&m->users);
+	if (r == 0)
 		r = epochs_names_new(&m->names);
 	if (r == 0)
 		r = epochs_views_new(&m->views);
@@ -290,6 +293,7 @@ void fs_unmount(struct fs_mount *m)
 	epochs_views_free(m->views);
 	epochs_names_free(m->names);
 	files_free(m->files);
+	users_free(m->users);
 	nodes_free(m->nodes);
 	if (m->restart_fd >= 0)
 		close(m->restart_fd);

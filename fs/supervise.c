@@ -67,6 +67,12 @@ enum fs_told fs_told(int socket, int *ret_fd)
 	}
 }
 
+void fs_tell_end(int socket, bool hurry)
+{
+	/* Of one that died meanwhile, the next is told. */
+	(void)life_send(socket, hurry ? LIFE_HURRY : LIFE_END, -1);
+}
+
 /* Nobody holds a lock while he waits for these; the next worker gets them. */
 static bool can_wait(uint32_t opcode)
 {

@@ -6,6 +6,7 @@
 #ifndef EPOCHFS_FS_SUPERVISE_H
 #define EPOCHFS_FS_SUPERVISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The table that workers leave to each other, empty: a descriptor, close-on-exec, or -errno. */
@@ -21,6 +22,9 @@ enum fs_told {
 };
 /* Takes one message from a worker's socket; the descriptor, or -1, is the caller's. */
 enum fs_told fs_told(int socket, int *ret_fd);
+
+/* Asks a worker that serves for the end of the mount; `hurry`: uploads are not waited for. */
+void fs_tell_end(int socket, bool hurry);
 
 /*
  * While a dead worker does not end, because a thread of it waits in the kernel for a lock that a program holds which

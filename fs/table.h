@@ -20,7 +20,7 @@
 #include "lib/volume/survivors.h"
 
 /* Raised when a row changes its meaning: a worker of another version does not take the table over. */
-#define TABLE_VERSION 1
+#define TABLE_VERSION 2
 
 #define TABLE_NODES (8u << 20)
 #define TABLE_FILES (256u << 10)
@@ -44,6 +44,7 @@ struct table_file {
 	uint8_t kind, passthrough, counted;
 	/* The supervisor answered its opening request with EIO: nobody will close it. */
 	uint8_t abandoned;
+	uint8_t hold;		     /* of .control: an enum hold (users.h) */
 	struct handle_record handle; /* of a live file */
 };
 

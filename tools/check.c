@@ -3,6 +3,7 @@
 #include "lib/volume/check.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -134,13 +135,37 @@ static int take_size(const char *text, uint64_t *ret_size)
 	return EXIT_DONE;
 }
 
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+	interrupted = number;
+}
+
+static bool is_interrupted(void *arg)
+{
+	(void)arg;
+	return interrupted;
+}
+
+/* The first one lets it delete what it has put; the second one is not waited with. */
+static void catch_signals(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+}
+
 int command_check(int argc, char **argv)
 {
 	bool json = false, terminal;
 	const char *url, *size = NULL;
 	const struct cli_option options[] = {
 		{"json", 0, &json, NULL}, {"size", 0, NULL, &size}, {0}};
-	struct check_options how = {.step = show_step, .arg = &terminal};
+	struct check_options how = {
+		.step = show_step, .interrupted = is_interrupted, .arg = &terminal};
 	cleanup_free char *message = NULL;
 	json_t *report = NULL;
 	int code, error, count = cli_parse("check", argc, argv, options, &url, 1, &code);
@@ -157,8 +182,12 @@ int command_check(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	terminal = isatty(2) && !json;
+	catch_signals();
 	error = check_remote(url, &how, &report, &message);
 	end_steps(terminal);
+	if (error == -EINTR)
+		return cli_error(EXIT_FAILED, "%s: interrupted; what was put there is deleted",
+				 url);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	if (json) {

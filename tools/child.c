@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,18 @@
 static const int passed_on[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCONT};
 #define PASSED_ON (sizeof(passed_on) / sizeof(passed_on[0]))
 
-/* What was blocked before child_block_signals: the command is to have it so. */
+/* How child_block_signals found things: the command is to have them so. */
 static sigset_t before;
+static struct sigaction actions[PASSED_ON];
+static bool blocked;
+
+static volatile sig_atomic_t came;
+
+static void note(int number)
+{
+	if (number != SIGCONT)
+		came = number;
+}
 
 static void wanted_signals(sigset_t *ret_set)
 {
@@ -30,10 +41,49 @@ static void wanted_signals(sigset_t *ret_set)
 
 void child_block_signals(void)
 {
+	const struct sigaction noted = {.sa_handler = note};
 	sigset_t set;
 
 	wanted_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, &before);
+	for (size_t i = 0; i < PASSED_ON; i++)
+		sigaction(passed_on[i], &noted, &actions[i]);
+	blocked = true;
+}
+
+void child_restore_signals(void)
+{
+	if (!blocked)
+		return;
+	for (size_t i = 0; i < PASSED_ON; i++)
+		sigaction(passed_on[i], &actions[i], NULL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+int child_interrupted(void)
+{
+	return came;
+}
+
+bool child_wait_readable(int fd)
+{
+	struct pollfd end = {.fd = fd, .events = POLLIN};
+
+	while (!came && ppoll(&end, 1, NULL, blocked ? &before : NULL) < 0)
+		if (errno != EINTR)
+			break;
+	return !came;
+}
+
+void child_let_interrupt(bool on)
+{
+	sigset_t set;
+
+	wanted_signals(&set);
+	if (blocked && on)
+		sigprocmask(SIG_SETMASK, &before, NULL);
+	else if (blocked)
+		sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 /* Gives the terminal on stdin to a process group, when it is ours to give. */
@@ -58,7 +108,7 @@ static void start(char *const argv[], int error_fd, bool terminal)
 
 	setpgid(0, 0);
 	give_terminal(getpid(), terminal);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	child_restore_signals();
 	execvp(argv[0], argv);
 	error = errno;
 	if (write(error_fd, &error, sizeof(error)) < 0)

@@ -22,6 +22,17 @@ struct child {
  * none is lost from here on; call it before anything that takes time. child_run waits for them.
  */
 void child_block_signals(void);
+/*
+ * Until child_run, what takes time can be interrupted: by child_wait_readable, which waits until the descriptor is readable, or false
+ * once one of these signals (but SIGCONT and SIGCHLD) has come; and between child_let_interrupt(true) and (false) each system call that waits,
+ * by -EINTR. Without child_block_signals the first only waits, and the second does nothing.
+ */
+bool child_wait_readable(int fd);
+void child_let_interrupt(bool on);
+/* The signal that has come, or 0. */
+int child_interrupted(void);
+/* In a forked process that serves the mount: signals as this program found them. */
+void child_restore_signals(void);
 
 /*
  * Starts the command (argv ends with NULL, looked up in PATH) in a process group of its own, with

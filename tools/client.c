@@ -63,29 +63,43 @@ static int read_all(int fd, struct buf *out)
 	}
 }
 
-static int exchange(const char *path, json_t *request, struct buf *answer)
+static int open_control(const char *path)
+{
+	char control[PATH_MAX];
+	int error = control_path(path, control), fd;
+
+	if (error)
+		return error;
+	fd = open(control, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int exchange_on(int fd, const json_t *request, struct buf *answer)
 {
 	cleanup_free char *text = json_dumps(request, JSON_COMPACT);
-	char control[PATH_MAX];
-	cleanup_close int fd = -1;
-	int error = control_path(path, control);
+	int error;
 
-	if (error || !text)
-		return error ? error : -ENOMEM;
-	fd = open(control, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
+	if (!text)
+		return -ENOMEM;
 	error = io_write_full(fd, text, strlen(text));
 	if (!error)
 		error = io_write_full(fd, "\n", 1);
 	return error ? error : read_all(fd, answer);
 }
 
-int client_ask(const char *path, json_t *request, json_t **ret_response)
+static int exchange(const char *path, const json_t *request, struct buf *answer)
+{
+	cleanup_close int fd = open_control(path);
+
+	return fd < 0 ? fd : exchange_on(fd, request, answer);
+}
+
+/* Takes the request over. 0 and the answer, or -errno where there is none that makes sense. */
+static int ask_on(int fd, json_t *request, json_t **ret_response)
 {
 	cleanup_buf struct buf answer = {0};
 	json_t *response;
-	int error = exchange(path, request, &answer);
+	int error = exchange_on(fd, request, &answer);
 
 	json_decref(request);
 	if (error)
@@ -97,6 +111,49 @@ int client_ask(const char *path, json_t *request, json_t **ret_response)
 	}
 	*ret_response = response;
 	return 0;
+}
+
+int client_ask(const char *path, json_t *request, json_t **ret_response)
+{
+	cleanup_close int fd = open_control(path);
+
+	if (fd < 0) {
+		json_decref(request);
+		return fd;
+	}
+	return ask_on(fd, request, ret_response);
+}
+
+/* Of an answer that says no more than that it was done. */
+static int done_on(int fd, json_t *request)
+{
+	json_t *response;
+	int error = ask_on(fd, request, &response);
+
+	if (error)
+		return error;
+	error = -(int)json_integer_value(json_object_get(response, "errno"));
+	json_decref(response);
+	return error;
+}
+
+int client_hold(const char *path, bool mounted, int *ret_fd)
+{
+	cleanup_close int fd = open_control(path);
+	int error = fd < 0 ? fd
+			   : done_on(fd, json_pack("{s:s, s:b}", "op", "hold", "mounted", mounted));
+
+	if (!error)
+		*ret_fd = steal_fd(&fd);
+	return error;
+}
+
+int client_release(int fd, bool unmount)
+{
+	int error = done_on(fd, json_pack("{s:s, s:b}", "op", "release", "unmount", unmount));
+
+	close(fd);
+	return error;
 }
 
 int client_call(const char *path, json_t *request, json_t **ret_response)
@@ -118,6 +175,11 @@ int client_call_unless(const char *path, json_t *request, int fine, json_t **ret
 				 "%s: it was remounted read-only, and takes no requests: `mount -o "
 				 "remount,rw %s` first (plain umount works)",
 				 path, path);
+	if (error == -EACCES)
+		return cli_error(
+			exit_code_of(error),
+			"%s: not allowed: in a shared mount this is for its owner, who mounted it, and for root",
+			path);
 	if (error)
 		return cli_error(exit_code_of(error), "%s: the mount does not answer: %s", path,
 				 strerror(-error));

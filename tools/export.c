@@ -47,6 +47,26 @@ static char *find_epoch(char *text)
 	return NULL;
 }
 
+/*
+ * "TARGET:PATH", without an epoch. A directory whose name has a ':' is a target as it stands; of a URL the first ':' behind the host counts. A program's
+ * line, and what breaks a remote on purpose, may have any: they take "@latest:PATH".
+ */
+static void split_path(struct source *s)
+{
+	char *text = s->text, *url = strstr(text, "://"), *colon;
+	struct stat st;
+
+	if (!strncmp(text, "fault+", 6) || (!url && text[0] != '/' && text[0] != '.'))
+		return;
+	if (!url && stat(text, &st) == 0)
+		return;
+	colon = strchr(url ? url + 3 + strcspn(url + 3, "/") : text, ':');
+	if (!colon)
+		return;
+	*colon = '\0';
+	s->path = colon + 1;
+}
+
 static int parse_source(const char *argument, struct source *ret_source)
 {
 	char *text = strdup(argument), *at, *colon;
@@ -55,8 +75,10 @@ static int parse_source(const char *argument, struct source *ret_source)
 		return cli_error(EXIT_FAILED, "out of memory");
 	*ret_source = (struct source){.text = text, .target = text, .path = ""};
 	at = find_epoch(text);
-	if (!at)
+	if (!at) {
+		split_path(ret_source);
 		return EXIT_DONE;
+	}
 	*at = '\0';
 	ret_source->epoch = at + 1;
 	colon = strchr(at + 1, ':');

@@ -16,7 +16,7 @@ static const struct command commands[] = {
 	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,\n"
 	 "https://HOST/PATH, http://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
-	 "  durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
+	 "  grace=TIME, durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, supervise, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
 	 "  suid, nosuid, dev, nodev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
 	 "  upload-ahead=SIZE, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"

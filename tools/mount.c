@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,13 @@
 #include <unistd.h>
 
 #include "fs/mount.h"
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
 #include "lib/volume/volume.h"
+#include "tools/child.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"
 #include "tools/mountpoint.h"
@@ -28,6 +31,7 @@ struct served {
 	char **arguments;	/* of the command, with that */
 	struct volume *vol;
 	int ready_fd; /* -1 in the foreground */
+	bool goes_on; /* the mount is there, of a worker that died */
 	int log_fd;
 };
 
@@ -54,18 +58,22 @@ static void detach_output(struct served *s)
 		dup2(s->log_fd, STDERR_FILENO);
 }
 
-static void on_ready(void *arg)
+/* Whoever started it was interrupted meanwhile: then nobody knows of the mount. */
+static bool on_ready(void *arg)
 {
 	struct served *s = arg;
 	uint8_t code = EXIT_DONE;
+	bool wanted;
 
 	if (s->ready_fd < 0)
-		return;
+		return true;
 	detach_output(s);
-	if (write(s->ready_fd, &code, 1) < 0)
-		log_warn("the command that started this mount is gone");
+	wanted = !starter_gone(s) && write(s->ready_fd, &code, 1) == 1;
+	if (!wanted)
+		log_warn("%s: the command that started this mount is gone: it ends", s->mountpoint);
 	close(s->ready_fd);
 	s->ready_fd = -1;
+	return wanted;
 }
 
 static int open_log(struct served *s)
@@ -98,13 +106,18 @@ static int serve(struct served *s, const char *mountpoint)
 	memory_set_up();
 	if (s->options->fs.life)
 		fs_life_survivors(s->options->fs.life, &s->options->volume);
+	if (s->goes_on)
+		fs_block_signals();
 	s->options->volume.mountpoint = mountpoint;
 	s->options->volume.give_up = starter_gone;
 	s->options->volume.give_up_arg = s;
 	error = volume_open(&s->options->volume, &s->vol, &message);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
-	code = open_log(s);
+	fs_block_signals();
+	code = s->goes_on ? EXIT_DONE : mountpoint_uncover(mountpoint, s->options->nonempty);
+	if (code == EXIT_DONE)
+		code = open_log(s);
 	if (code == EXIT_DONE) {
 		error = fs_mount(s->vol, mountpoint, &s->options->fs, &mount, &message);
 		if (error)
@@ -120,14 +133,29 @@ static int serve(struct served *s, const char *mountpoint)
 		if (error == -ERESTART)
 			_exit(FS_EXIT_RESTART);
 		if (error == -EBUSY) {
-			/* Files were cut off while open: the next mount recovers them. */
-			log_warn("%s: ended while files were open", mountpoint);
+			/* The next mount recovers them. */
+			log_warn("%s: cut off while files were open", mountpoint);
 			_exit(EXIT_FAILED);
 		}
 		code = error ? EXIT_FAILED : EXIT_DONE;
 		fs_unmount(mount);
 	}
 	volume_close(s->vol);
+	return code;
+}
+
+/* Nothing that serving the mount takes may lie in it. */
+static int check_places(const struct mount_options *o, const char *mountpoint)
+{
+	cleanup_buf struct buf cache = {0};
+	int code = EXIT_DONE;
+
+	if (volume_cache_root(&o->volume, &cache) == 0)
+		code = mountpoint_check_outside(mountpoint, "cache directory", buf_str(&cache));
+	if (code == EXIT_DONE && o->log_file)
+		code = mountpoint_check_outside(mountpoint, "log file", o->log_file);
+	if (code == EXIT_DONE && o->volume.catalog_db)
+		code = mountpoint_check_outside(mountpoint, "catalog", o->volume.catalog_db);
 	return code;
 }
 
@@ -175,6 +203,9 @@ static void run_daemon(struct served *s)
 	int code;
 
 	setsid();
+	child_restore_signals();
+	/* The command that started this may be gone when it is told. */
+	signal(SIGPIPE, SIG_IGN);
 	if (chdir("/") < 0)
 		_exit(EXIT_FAILED);
 	code = serve_here(s);
@@ -202,6 +233,9 @@ static int serve_in_background(struct served *s)
 		run_daemon(s);
 	}
 	close(pipes[1]);
+	/* `epochfs run` was interrupted: nobody wants the mount any more. */
+	if (!child_wait_readable(pipes[0]))
+		kill(pid, SIGTERM);
 	do
 		n = read(pipes[0], &code, 1);
 	while (n < 0 && errno == EINTR);
@@ -210,6 +244,9 @@ static int serve_in_background(struct served *s)
 		int status = 0;
 
 		waitpid(pid, &status, 0);
+		if (child_interrupted())
+			return cli_error(EXIT_FAILED, "%s: interrupted before it was mounted",
+					 s->mountpoint);
 		return cli_error(EXIT_FAILED,
 				 "%s: the mount process ended before it served (%s %d)",
 				 s->mountpoint, WIFSIGNALED(status) ? "signal" : "exit code",
@@ -259,7 +296,7 @@ static int parse_arguments(int argc, char **argv, struct mount_options *o, bool 
 static int command_worker(char **argv)
 {
 	struct mount_options options;
-	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1};
+	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1, .goes_on = true};
 	const char *operands[2];
 	bool foreground;
 	char **before = argv;
@@ -327,6 +364,8 @@ int command_mount(int argc, char **argv)
 		served.arguments = arguments_with(argc, argv, operands[1], mountpoint);
 		if (!served.arguments)
 			code = cli_error(EXIT_FAILED, "out of memory");
+		if (code == EXIT_DONE)
+			code = check_places(&options, mountpoint);
 		if (code == EXIT_DONE)
 			code = foreground ? serve_here(&served) : serve_in_background(&served);
 	}

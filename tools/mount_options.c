@@ -28,6 +28,7 @@ void mount_options_init(struct mount_options *o)
 {
 	*o = (struct mount_options){0};
 	volume_options_init(&o->volume);
+	o->fs.grace_ns = FS_GRACE_NS;
 }
 
 void mount_options_free(struct mount_options *o)
@@ -62,10 +63,84 @@ static int from_environment(struct mount_options *o, const struct option_row *ro
 	return EXIT_DONE;
 }
 
+/* ---- misspelt names in the environment ---- */
+
+#define NAME_MAX_LEN 32
+
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* How many letters must be put in, left out or changed to make one of the other (Levenshtein); both up to NAME_MAX_LEN. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[NAME_MAX_LEN + 1], len = strlen(b);
+
+	for (size_t k = 0; k <= len; k++)
+		row[k] = k;
+	for (size_t i = 0; a[i]; i++) {
+		size_t before = row[0];
+
+		row[0] = i + 1;
+		for (size_t k = 1; k <= len; k++) {
+			size_t changed = before + (a[i] != b[k - 1]);
+
+			before = row[k];
+			row[k] = smaller(changed, smaller(row[k], row[k - 1]) + 1);
+		}
+	}
+	return row[len];
+}
+
+static void name_of_row(const struct option_row *row, char ret_name[NAME_MAX_LEN + 1])
+{
+	snprintf(ret_name, NAME_MAX_LEN + 1, "%s", row->name);
+	for (char *p = ret_name; *p; p++)
+		*p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+}
+
+/* What is close to the name of an option without being one; short names are close to much. */
+static void warn_if_misspelt(const char *name)
+{
+	const char *meant = NULL;
+	char option[NAME_MAX_LEN + 1];
+
+	for (size_t i = 0; i < mount_option_count; i++) {
+		size_t far;
+
+		name_of_row(&mount_option_table[i], option);
+		far = distance(name, option);
+		if (!far)
+			return;
+		if (mount_option_table[i].environment && far <= (strlen(option) < 6 ? 1u : 2u))
+			meant = mount_option_table[i].name;
+	}
+	if (meant)
+		fprintf(stderr,
+			"epochfs: environment EPOCHFS_%s is no option and is ignored: is %s meant?\n",
+			name, meant);
+}
+
+static void warn_of_misspelt(void)
+{
+	for (char **e = environ; *e; e++) {
+		char name[NAME_MAX_LEN + 1];
+		size_t len = strcspn(*e, "=");
+
+		if (strncmp(*e, "EPOCHFS_", 8) != 0 || len - 8 > NAME_MAX_LEN)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)(len - 8), *e + 8);
+		if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == len - 8)
+			warn_if_misspelt(name);
+	}
+}
+
 int mount_options_environment(struct mount_options *o)
 {
 	int code = EXIT_DONE;
 
+	warn_of_misspelt();
 	for (size_t i = 0; i < mount_option_count && code == EXIT_DONE; i++)
 		if (mount_option_table[i].environment)
 			code = from_environment(o, &mount_option_table[i]);

@@ -63,6 +63,11 @@ static const char *set_patience(struct mount_options *o, const char *value)
 	return parse_duration(value, &o->volume.patience_ns) ? "a time, such as 60s" : NULL;
 }
 
+static const char *set_grace(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->fs.grace_ns) ? "a time, such as 25s" : NULL;
+}
+
 static const char *set_full(struct mount_options *o, const char *value)
 {
 	o->volume.full_wait = !strcmp(value, "wait");
@@ -355,6 +360,7 @@ const struct option_row mount_option_table[] = {
 	{"min-free", set_min_free, true, false},
 	{"settle", set_settle, true, false},
 	{"patience", set_patience, true, false},
+	{"grace", set_grace, true, false},
 	{"full", set_full, true, false},
 	{"durability", set_durability, true, false},
 	{"temporary", set_temporary, true, false},

@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/printable.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 
@@ -48,15 +50,90 @@ int mountpoint_unmount(const char *path, bool lazy)
 	return run_fusermount(path, lazy);
 }
 
-static bool is_empty(const char *path)
+/* ---- what lies below ---- */
+
+#define NAMED_MAX 3
+
+/* The names in a directory, "model.pt, log and 2 more": how many there are. */
+static unsigned list(const char *path, struct buf *out)
 {
 	cleanup_closedir DIR *dir = opendir(path);
+	unsigned count = 0;
 	struct dirent *d;
 
-	while (dir && (d = readdir(dir)))
-		if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
-			return false;
-	return true;
+	while (dir && (d = readdir(dir))) {
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+			continue;
+		if (count++ >= NAMED_MAX)
+			continue;
+		buf_printf(out, "%s", count > 1 ? ", " : "");
+		printable_put(out, d->d_name);
+	}
+	if (count > NAMED_MAX)
+		buf_printf(out, " and %u more", count - NAMED_MAX);
+	return count;
+}
+
+static int check_empty(const char *path)
+{
+	cleanup_buf struct buf names = {0};
+
+	if (!list(path, &names))
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_CONFLICT,
+		"%s: the directory is not empty (%s), and a mount would hide that. If a job wrote it while "
+		"nothing was mounted, move it away (mv %s %s.below && mkdir %s), mount, and copy what is "
+		"wanted into the mount; else choose an empty directory, or add -o nonempty",
+		path, buf_str(&names), path, path, path);
+}
+
+int mountpoint_tell_below(const char *path)
+{
+	cleanup_buf struct buf names = {0};
+
+	if (!list(path, &names))
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_CONFLICT,
+		"%s: unmounted, and the directory below is not empty (%s): that is in no epoch. Move it away "
+		"(mv %s %s.below && mkdir %s), mount, and copy what is wanted into the mount",
+		path, buf_str(&names), path, path, path);
+}
+
+int mountpoint_uncover(const char *path, bool nonempty)
+{
+	int error;
+
+	if (client_is_mount(path) != -ENOTCONN)
+		return EXIT_DONE;
+	error = mountpoint_unmount(path, true);
+	if (error)
+		return cli_error(EXIT_FAILED,
+				 "%s: a dead mount is there and cannot be taken away: %s", path,
+				 strerror(-error));
+	return nonempty ? EXIT_DONE : check_empty(path);
+}
+
+/* A dead mount cannot be asked, but the directory that its name is in can. */
+static bool resolve_dead(const char *path, char ret_path[PATH_MAX])
+{
+	cleanup_free char *copy = strdup(path);
+	char parent[PATH_MAX], *name, *slash;
+	int n;
+
+	if (!copy)
+		return false;
+	for (size_t len = strlen(copy); len > 1 && copy[len - 1] == '/'; len--)
+		copy[len - 1] = '\0';
+	slash = strrchr(copy, '/');
+	name = slash ? slash + 1 : copy;
+	if (slash)
+		*slash = '\0';
+	if (!realpath(slash ? (*copy ? copy : "/") : ".", parent))
+		return false;
+	n = snprintf(ret_path, PATH_MAX, "%s/%s", strcmp(parent, "/") != 0 ? parent : "", name);
+	return n > 0 && n < PATH_MAX;
 }
 
 /* Whether a is b or lies below it; both without symlinks. */
@@ -67,19 +144,63 @@ static bool is_within(const char *a, const char *b)
 	return !strncmp(a, b, len) && (a[len] == '/' || a[len] == '\0' || !strcmp(b, "/"));
 }
 
-static const char *remote_directory(const char *remote)
+/* A path without symlinks, of which the last parts may not be there: false where that cannot be told. */
+static bool resolve_new(const char *path, char ret_path[PATH_MAX])
 {
-	if (remote[0] == '/')
-		return remote;
-	return strncmp(remote, "file:///", 8) ? NULL : remote + 7;
+	char head[PATH_MAX], real[PATH_MAX];
+	size_t len = strlen(path);
+	int n;
+
+	if (len == 0 || len >= sizeof(head))
+		return false;
+	memcpy(head, path, len + 1);
+	while (!realpath(*head ? head : path[0] == '/' ? "/" : ".", real)) {
+		char *slash = strrchr(head, '/');
+
+		if (errno != ENOENT || !*head)
+			return false;
+		head[slash ? slash - head : 0] = '\0';
+	}
+	n = snprintf(ret_path, PATH_MAX, "%s/%s", strcmp(real, "/") != 0 ? real : "",
+		     path + strlen(head) + (path[strlen(head)] == '/'));
+	if (n < 0 || n >= PATH_MAX)
+		return false;
+	for (; n > 1 && ret_path[n - 1] == '/'; n--)
+		ret_path[n - 1] = '\0';
+	return true;
+}
+
+int mountpoint_check_outside(const char *mountpoint, const char *what, const char *place)
+{
+	char real[PATH_MAX];
+
+	if (!resolve_new(place, real) || !is_within(real, mountpoint))
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_USAGE,
+		"%s: the %s %s lies in it, and the mount would wait for itself: choose another "
+		"place",
+		mountpoint, what, real);
+}
+
+/* The path in a remote's name that is a directory here; what follows a '?' of fault+ is no part of it. */
+static bool remote_directory(const char *remote, char ret_path[PATH_MAX])
+{
+	bool breaks = !strncmp(remote, "fault+", 6);
+	int n;
+
+	remote += breaks ? 6 : 0;
+	remote += strncmp(remote, "file:///", 8) ? 0 : 7;
+	n = snprintf(ret_path, PATH_MAX, "%.*s",
+		     (int)(breaks ? strcspn(remote, "?") : strlen(remote)), remote);
+	return *remote == '/' && n < PATH_MAX;
 }
 
 static int check_remote(const char *path, const char *remote)
 {
-	const char *directory = remote_directory(remote);
-	char real[PATH_MAX];
+	char directory[PATH_MAX], real[PATH_MAX];
 
-	if (!directory || !realpath(directory, real))
+	if (!remote_directory(remote, directory) || !resolve_new(directory, real))
 		return EXIT_DONE;
 	if (is_within(real, path) || is_within(path, real))
 		return cli_error(
@@ -90,18 +211,22 @@ static int check_remote(const char *path, const char *remote)
 	return EXIT_DONE;
 }
 
+void mountpoint_users(const char *path, char ret_text[MOUNT_USERS_TEXT])
+{
+	char real[PATH_MAX];
+
+	*ret_text = '\0';
+	if (realpath(path, real) || (errno == ENOTCONN && resolve_dead(path, real)))
+		mount_users_text(real, ret_text);
+}
+
 int mountpoint_prepare(const char *path, const char *remote, bool nonempty, char ret_path[PATH_MAX])
 {
 	struct stat st;
-	int mounted = client_is_mount(path), error;
+	int mounted = client_is_mount(path), code = EXIT_DONE;
 
-	if (mounted == -ENOTCONN) {
-		error = mountpoint_unmount(path, true);
-		if (error)
-			return cli_error(EXIT_FAILED,
-					 "%s: a dead mount is there and cannot be taken away: %s",
-					 path, strerror(-error));
-	}
+	if (mounted == -ENOTCONN && resolve_dead(path, ret_path))
+		return check_remote(ret_path, remote);
 	if (mounted == 1)
 		return cli_error(EXIT_CONFLICT,
 				 "%s: a volume is mounted there already; `epochfs umount %s` first",
@@ -114,11 +239,7 @@ int mountpoint_prepare(const char *path, const char *remote, bool nonempty, char
 		return cli_error(EXIT_USAGE, "%s: cannot mount there: it is not a directory", path);
 	if (!realpath(path, ret_path))
 		return cli_error(EXIT_FAILED, "%s: %s", path, strerror(errno));
-	if (!nonempty && !is_empty(ret_path))
-		return cli_error(
-			EXIT_CONFLICT,
-			"%s: the directory is not empty, and a mount would hide what is in it; choose "
-			"an empty one, or add -o nonempty",
-			path);
-	return check_remote(ret_path, remote);
+	if (!nonempty)
+		code = check_empty(ret_path);
+	return code == EXIT_DONE ? check_remote(ret_path, remote) : code;
 }

@@ -5,14 +5,33 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include "lib/util/mount_users.h"
 
 /*
- * Checks that `path` can be mounted on and gives it without symlinks. A dead mount there ("transport endpoint is not connected")
- * is taken away first. Otherwise prints the line and returns its exit code: no directory, in use by another mount, not empty (unless `nonempty`), inside the remote or
- * around it.
+ * Checks that `path` can be mounted on and gives it without symlinks. Otherwise prints the line and returns its exit code: no directory, in
+ * use by another mount, not empty (unless `nonempty`), inside the remote or around it. A dead mount there ("transport
+ * endpoint is not connected") stays until mountpoint_uncover.
  */
 int mountpoint_prepare(const char *path, const char *remote, bool nonempty,
 		       char ret_path[PATH_MAX]);
+
+/*
+ * Whether a place that the mount itself needs lies in it: whoever asks for it then waits for the mount, which waits for him. `what` names it; it need
+ * not be there yet. EXIT_DONE, or EXIT_USAGE after a line.
+ */
+int mountpoint_check_outside(const char *mountpoint, const char *what, const char *place);
+
+/*
+ * Just before the mount: takes a dead mount away. Not before: whoever saves by this path meanwhile must not write into the directory below.
+ * What lies there in spite of that is named, with EXIT_CONFLICT, unless `nonempty`.
+ */
+int mountpoint_uncover(const char *path, bool nonempty);
+
+/* After an unmount: EXIT_DONE where nothing lies in the directory, else EXIT_CONFLICT after a line that names it. */
+int mountpoint_tell_below(const char *path);
+
+/* Who uses the mount there (mount_users.h), also a dead one. */
+void mountpoint_users(const char *path, char ret_text[MOUNT_USERS_TEXT]);
 
 /* Unmounts: directly as root, else by fusermount3. `lazy` detaches what is busy. 0 or -errno (-EBUSY: in use). */
 int mountpoint_unmount(const char *path, bool lazy);

@@ -7,21 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/mount_users.h"
 #include "lib/util/parse.h"
 #include "tools/child.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/drain.h"
+#include "tools/ending.h"
+#include "tools/mountpoint.h"
 #include "tools/target.h"
 
 #define CODE_INTERRUPTED 85 /* what HTCondor takes as "checkpointed, start me again" by default */
 #define CODE_MAX	 255
 #define GRACE_NS	 (25 * NS_PER_S)
-#define CANNOT_EXECUTE	 126 /* as shells have it */
-#define NOT_FOUND_CODE	 127
+/* What the command has left running may close its files in this time. */
+#define IN_USE_NS      (5 * NS_PER_S)
+#define POLL_US	       5000
+#define CANNOT_EXECUTE 126 /* as shells have it */
+#define NOT_FOUND_CODE 127
 
 struct run {
 	const char *remote; /* of --mount; NULL: the directory is mounted already */
@@ -33,6 +40,7 @@ struct run {
 	bool mounted_here;
 	char *const *command;
 	struct child child;
+	int hold_fd; /* -1: none */
 };
 
 /* ---- before ---- */
@@ -127,6 +135,17 @@ static int resume(const struct run *r)
 	return EXIT_DONE;
 }
 
+/* From here on a signal to all processes of a job does not take the mount away from the command. */
+static int hold(struct run *r)
+{
+	int error = client_hold(r->directory, r->mounted_here, &r->hold_fd);
+
+	if (!error || error == -EOPNOTSUPP) /* of an older epochfs */
+		return EXIT_DONE;
+	return cli_error(exit_code_of(error), "%s: the mount does not answer: %s", r->directory,
+			 strerror(-error));
+}
+
 static int prepare(struct run *r)
 {
 	int mounted = client_is_mount(r->directory), code;
@@ -137,7 +156,14 @@ static int prepare(struct run *r)
 		code = mount_it(r);
 	else
 		code = target_need_mount(r->directory, "run");
-	return code == EXIT_DONE && r->resume ? resume(r) : code;
+	if (code == EXIT_DONE)
+		code = hold(r);
+	if (code != EXIT_DONE || !r->resume)
+		return code;
+	child_let_interrupt(true);
+	code = resume(r);
+	child_let_interrupt(false);
+	return code;
 }
 
 /* ---- meanwhile ---- */
@@ -206,12 +232,44 @@ static int make_durable(const struct run *r)
 	return code;
 }
 
+/* Until the mount that we let go of is gone: its process unmounts it as soon as nobody uses it. */
+static int wait_for_unmount(const struct run *r, const struct ending *serving)
+{
+	int64_t deadline = clock_mono_ns() + IN_USE_NS;
+	char who[MOUNT_USERS_TEXT];
+
+	while (!ending_is_over(serving) && client_is_mount(r->directory) == 1) {
+		if (clock_mono_ns() > deadline) {
+			mountpoint_users(r->directory, who);
+			return cli_error(
+				EXIT_CONFLICT,
+				"%s: in use after the command has ended%s%s; it is unmounted once that is over",
+				r->directory, *who ? ": by " : "", who);
+		}
+		usleep(POLL_US);
+	}
+	return ending_wait(serving);
+}
+
 /* What we mounted is unmounted; what is not durable yet goes on at the next mount. */
-static int take_down(const struct run *r)
+static int take_down(struct run *r)
 {
 	char *words[] = {(char *)"umount", (char *)"--no-drain", (char *)r->directory, NULL};
+	struct ending serving;
+	int code = EXIT_DONE, fd = r->hold_fd;
 
-	return r->mounted_here ? command_umount(3, words) : EXIT_DONE;
+	r->hold_fd = -1;
+	if (fd >= 0 && r->mounted_here)
+		code = ending_find(r->directory, &serving);
+	if (fd >= 0 && client_release(fd, r->mounted_here) < 0)
+		code = EXIT_FAILED;
+	if (!r->mounted_here)
+		return EXIT_DONE;
+	if (fd >= 0 && code == EXIT_DONE)
+		code = wait_for_unmount(r, &serving);
+	else
+		code = command_umount(3, words);
+	return code == EXIT_DONE ? mountpoint_tell_below(r->directory) : code;
 }
 
 static int run_command(struct run *r)
@@ -281,7 +339,7 @@ int command_run(int argc, char **argv)
 {
 	const char *mount = NULL, *code_text = NULL, *grace = NULL;
 	cleanup_free char *copy = NULL;
-	struct run r = {0};
+	struct run r = {.hold_fd = -1};
 	const struct cli_option options[] = {
 		{"mount", 0, NULL, &mount},	{"options", 'o', NULL, &r.options},
 		{"resume", 0, &r.resume, NULL}, {"checkpoint-exit-code", 0, NULL, &code_text},
@@ -301,8 +359,13 @@ int command_run(int argc, char **argv)
 		code = parse_values(&r, code_text, grace);
 	if (code != EXIT_DONE)
 		return code;
-	code = prepare(&r);
-	/* The process that serves the mount must not inherit this. */
 	child_block_signals();
-	return code == EXIT_DONE ? run_command(&r) : code;
+	code = prepare(&r);
+	if (code == EXIT_DONE && !child_interrupted())
+		return run_command(&r);
+	take_down(&r);
+	if (!child_interrupted())
+		return code;
+	fprintf(stderr, "epochfs run: interrupted before the command was started\n");
+	return r.checkpoint_code;
 }

@@ -164,6 +164,9 @@ static void take_message(struct supervisor *s)
 	switch (fs_told(s->socket, &fd)) {
 	case FS_TOLD_SERVES:
 		s->serves = true;
+		/* It knows nothing of what the one before it was told. */
+		if (s->stopping)
+			fs_tell_end(s->socket, false);
 		if (s->fuse_fd < 0)
 			s->fuse_fd = steal_fd(&fd);
 		break;
@@ -193,9 +196,12 @@ static void take_signal(struct supervisor *s)
 
 	if (read(s->signal_fd, &info, sizeof(info)) != sizeof(info))
 		return;
-	s->stopping = true;
-	if (s->pid > 0)
+	/* One that takes a mount over is told once it serves; the first one may end before. */
+	if (s->serves && s->socket >= 0)
+		fs_tell_end(s->socket, s->stopping && info.ssi_signo == SIGINT);
+	else if (s->pid > 0 && s->fuse_fd < 0)
 		kill(s->pid, (int)info.ssi_signo);
+	s->stopping = true;
 }
 
 static int poll_limit(const struct supervisor *s)
@@ -288,13 +294,12 @@ static bool another_follows(struct supervisor *s, pid_t pid, int status, bool be
 		over = note_death(s);
 	else
 		over = clock_mono_ns() - s->since_ns >= BEGIN_NS;
-	if (s->stopping || over) {
+	/* Asked to end, too: files may be open, and the mount is unmounted in order. */
+	if (over) {
 		log_error(
 			"%s: process %d %s; %s, so the mount is dead: `epochfs mount` brings it back",
 			s->how->mountpoint, (int)pid, how,
-			s->stopping ? "it was asked to end"
-			: began	    ? "the third in a minute"
-				    : "none could begin for a minute");
+			began ? "the third in a minute" : "none could begin for a minute");
 		return false;
 	}
 	log_warn("%s: process %d %s; another one goes on%s", s->how->mountpoint, (int)pid, how,
@@ -314,7 +319,7 @@ static int after_worker(struct supervisor *s, pid_t pid, int status)
 		return WIFEXITED(status) && !planned ? WEXITSTATUS(status) : EXIT_FAILED;
 	if (WIFEXITED(status) && s->serves && !planned)
 		return WEXITSTATUS(status);
-	if (planned && !s->stopping) {
+	if (planned) {
 		log_info("%s: process %d ended to be started anew", s->how->mountpoint, (int)pid);
 		s->since_ns = clock_mono_ns();
 		s->own = false;

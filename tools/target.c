@@ -23,8 +23,25 @@ static int dead_mount(const char *name)
 		name);
 }
 
+/* A path from here, which no remote's name is: gives it from /, where something is there. */
+static int check_relative(const char *name, char ret_path[PATH_MAX])
+{
+	if (realpath(name, ret_path))
+		return EXIT_DONE;
+	return cli_error(EXIT_NOT_FOUND,
+			 "%s: neither a mount point nor a directory that holds a volume: %s", name,
+			 strerror(errno));
+}
+
+/* "none", and all that has a ':' or begins with '/', are words that remotes know. */
+static bool is_relative(const char *name)
+{
+	return *name && *name != '/' && !strchr(name, ':') && strcmp(name, "none") != 0;
+}
+
 int target_open(const char *name, struct target *ret_target)
 {
+	char path[PATH_MAX];
 	cleanup_free char *message = NULL;
 	struct remote_limits limits;
 	struct catalog *catalog;
@@ -36,10 +53,12 @@ int target_open(const char *name, struct target *ret_target)
 		*ret_target = (struct target){.name = name};
 		return EXIT_DONE;
 	}
-	code = mount_options_limits(&limits);
+	code = is_relative(name) ? check_relative(name, path) : EXIT_DONE;
+	if (code == EXIT_DONE)
+		code = mount_options_limits(&limits);
 	if (code != EXIT_DONE)
 		return code;
-	error = catalog_open(name, &limits, &catalog, &message);
+	error = catalog_open(is_relative(name) ? path : name, &limits, &catalog, &message);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	*ret_target = (struct target){.name = name, .catalog = catalog};

@@ -20,6 +20,7 @@
 	LOCK(FS_LOOP)                                                                              \
 	LOCK(FS_CONTROL)                                                                           \
 	LOCK(FS_FILES)                                                                             \
+	LOCK(FS_USERS)                                                                             \
 	LOCK(FS_EPOCH_NAMES)                                                                       \
 	LOCK(FS_EPOCH_VIEWS)                                                                       \
 	LOCK(TOOL_IMPORT)                                                                          \

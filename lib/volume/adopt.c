@@ -306,7 +306,8 @@ static int note_durable(void *arg, const struct state_epoch *e)
 {
 	uint64_t *highest = arg;
 
-	if (e->state == EPOCH_DURABLE && e->number > *highest)
+	/* Numbers of parts of several nodes are none of epochs. */
+	if (e->state == EPOCH_DURABLE && !nodes_is_part(e->number) && e->number > *highest)
 		*highest = e->number;
 	return 0;
 }

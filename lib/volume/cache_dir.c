@@ -26,7 +26,7 @@
 #define UNMOUNTED_MAX (60 * NS_PER_S)
 #define SAY_NS	      (300 * NS_PER_MS)
 
-int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
+int volume_cache_root(const struct volume_options *o, struct buf *out)
 {
 	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 
@@ -39,13 +39,20 @@ int cache_root(const struct volume_options *o, struct buf *out, struct opening_m
 	else if (home && home[0] == '/')
 		buf_printf(out, "%s/.cache/epochfs", home);
 	else
-		return opening_fail(m, -EINVAL,
+		return -EINVAL;
+	return buf_error(out) ? -ENOMEM : 0;
+}
+
+int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
+{
+	int error = volume_cache_root(o, out);
+
+	if (error == -EINVAL)
+		return opening_fail(m, error,
 				    "no place for the cache: neither XDG_CACHE_HOME nor HOME is "
 				    "set; give -o cache-dir=DIR");
-	if (buf_error(out))
-		return -ENOMEM;
-	int error = io_mkdir_p(buf_str(out));
-
+	if (!error)
+		error = io_mkdir_p(buf_str(out));
 	return error ? opening_fail(m, error,
 				    "cache directory %s: %s: give another with -o cache-dir=DIR",
 				    buf_str(out), strerror(-error))

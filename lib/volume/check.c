@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/util/cleanup.h"
 #include "lib/util/hash.h"
@@ -17,6 +18,8 @@
 
 #define RACERS 8
 #define ROUNDS 10
+/* How often it is asked whether somebody wants the end. */
+#define WATCH_US 50000
 /* Attempts to delete all that was put. */
 #define CLEAN_UPS 3
 
@@ -366,7 +369,33 @@ static const char *create_word(const struct check *c)
 	}
 }
 
-static int run_check(struct check *c, json_t **ret_report)
+/* ---- being interrupted */
+
+static void *watch_main(void *arg)
+{
+	struct check *c = arg;
+
+	while (!c->done && !c->how->interrupted(c->how->arg))
+		usleep(WATCH_US);
+	if (!c->done) {
+		c->cancelled = true;
+		remote_cancel(c->remote);
+	}
+	return NULL;
+}
+
+/* Waits for the end of the thread that watches, if there is one; from then on the remote works again. */
+static void end_watch(struct check *c, pthread_t *watch)
+{
+	if (!watch || c->done)
+		return;
+	c->done = true;
+	pthread_join(*watch, NULL);
+	if (c->cancelled)
+		remote_resume(c->remote);
+}
+
+static int run_check(struct check *c, pthread_t *watch, json_t **ret_report)
 {
 	const char *guard = remote_upload_check(c->remote);
 	json_t *report;
@@ -377,6 +406,7 @@ static int run_check(struct check *c, json_t **ret_report)
 	c->usable = true;
 	try_all(c);
 	check_speed(c);
+	end_watch(c, watch);
 	clean_up(c);
 	report = json_pack("{s:s, s:b, s:o, s:s, s:s?, s:o, s:o, s:o}", "remote",
 			   remote_name(c->remote), "usable", c->usable, "operations", c->operations,
@@ -404,6 +434,29 @@ static int make_contact(struct check *c, struct opening_message *m)
 	return error ? contact_fail(c->remote, error, m) : 0;
 }
 
+static int try_remote(struct check *c, struct opening_message *m, json_t **ret_report)
+{
+	pthread_t thread, *watch = NULL;
+	int error;
+
+	if (c->how->interrupted && thread_start(&thread, NULL, watch_main, c) == 0)
+		watch = &thread;
+	error = make_contact(c, m);
+	if (!error)
+		error = run_check(c, watch, ret_report);
+	end_watch(c, watch);
+	if (!c->cancelled)
+		return error;
+	/* Where it came to a report, that is one of what was cancelled. */
+	if (error)
+		(void)remote_keys_delete(c->remote, &c->keys);
+	else
+		json_decref(*ret_report);
+	free(m->text);
+	m->text = NULL;
+	return -EINTR;
+}
+
 int check_remote(const char *url, const struct check_options *options, json_t **ret_report,
 		 char **ret_message)
 {
@@ -412,13 +465,12 @@ int check_remote(const char *url, const struct check_options *options, json_t **
 	char text[REMOTE_TEXT_MAX];
 	int error = remote_open_with(url, &options->limits, &c.remote);
 
-	if (error)
+	if (error) {
 		error = opening_fail(&m, contact_open_errno(error), "%s",
 				     remote_open_strerror(url, error, text));
-	else
-		error = make_contact(&c, &m);
-	if (!error)
-		error = run_check(&c, ret_report);
+	} else {
+		error = try_remote(&c, &m, ret_report);
+	}
 	remote_close(c.remote);
 	remote_keys_free(&c.keys);
 	*ret_message = m.text;

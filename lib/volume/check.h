@@ -13,6 +13,8 @@ struct check_options {
 	uint64_t object_size; /* bytes of the objects that measure throughput; 0: 8 MiB */
 	/* What is being tried, before it is; may be NULL. */
 	void (*step)(void *arg, const char *what);
+	/* Polled, by another thread: true ends the check with -EINTR, once all that was put is deleted. May be NULL. */
+	bool (*interrupted)(void *arg);
 	void *arg;
 };
 
@@ -38,7 +40,7 @@ struct check_options {
  *
  * 0 with a report, also where operations fail; -errno and a line in ret_message (free it; NULL if
  * memory ran out) where the remote cannot be reached or lets us write nothing: -EHOSTUNREACH,
- * -EACCES, -ENOENT, -EINVAL, -ENOMEM.
+ * -EACCES, -ENOENT, -EINVAL, -ENOMEM; -EINTR.
  */
 int check_remote(const char *url, const struct check_options *options, json_t **ret_report,
 		 char **ret_message);

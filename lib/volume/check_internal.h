@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_VOLUME_CHECK_INTERNAL_H
 #define EPOCHFS_VOLUME_CHECK_INTERNAL_H
 
+#include <stdatomic.h>
 #include "lib/remote/remote_keys.h"
 #include "lib/volume/check.h"
 
@@ -12,6 +13,8 @@ struct check {
 	char id[17];		 /* of this run's objects */
 	struct remote_keys keys; /* of all that was put: to be deleted */
 	json_t *operations;	 /* grows */
+	_Atomic bool cancelled;	 /* the remote is */
+	_Atomic bool done;	 /* nothing is left to be cancelled */
 	bool usable;		 /* so far */
 	bool ranges;		 /* exact */
 	enum remote_create create;

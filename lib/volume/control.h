@@ -33,6 +33,11 @@
  *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
  *                                                       for_ms (or always): so long closes wait
  *   {"op":"finish","drain":B}                        -> {}; before an unmount: seals, drains
+ * The mount itself answers (fs/control_file.c):
+ *   {"op":"restart"}                                 -> {"pid":N}, of the process that ends
+ *   {"op":"hold","mounted":B}                        -> {}: until this file is closed, signals do not end the mount; mounted:
+ *                                                       by whoever asks, so where he dies it is unmounted
+ *   {"op":"release","unmount":B}                     -> {}: that hold ends in order, and with `unmount` the mount
  * status has at least: pid (and pid_namespace, the inode of what it counts in), remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
  * held_elsewhere_by_pids (where other mount namespaces hold the mount: a process of each), upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.
  * E is text as epochs_resolve takes it, or a number. An error: {"error":"one line","errno":N}, where

@@ -10,6 +10,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/record_fill.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
@@ -90,17 +91,22 @@ static int check_how(const struct epochs_seal *how)
 	return how->has_step && how->step > INT64_MAX ? -EINVAL : 0;
 }
 
-/* ret_begun: the tag is the new epoch's, given when it is frozen. */
-static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *how,
-				 uint64_t *ret_number, bool *ret_begun)
+static struct seal_how seal_how_of(const struct epochs_seal *how)
 {
-	struct seal_how seal = {
+	return (struct seal_how){
 		.trigger = trigger_of(how->trigger),
 		.tag = how->tag,
 		.message = how->message,
 		.has_step = how->has_step,
 		.step = how->step,
 	};
+}
+
+/* ret_begun: the tag is the new epoch's, given when it is frozen. */
+static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *how,
+				 uint64_t *ret_number, bool *ret_begun)
+{
+	struct seal_how seal = seal_how_of(how);
 	uint64_t taken, newest = vol->sealer->last.number;
 
 	if (how->tag && state_tag_get(vol->state, how->tag, &taken) == 0)
@@ -115,6 +121,91 @@ static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *h
 	*ret_begun = false;
 	*ret_number = newest;
 	return 0;
+}
+
+/* Whether the record says already what the caller wants it to say. */
+static bool says(const struct epoch_record *r, const struct epochs_seal *how)
+{
+	if (how->has_step && (!r->has_step || r->step != how->step))
+		return false;
+	return !how->message || (r->message && !strcmp(r->message, how->message));
+}
+
+static int say(struct epoch_record *r, const struct epochs_seal *how)
+{
+	if (how->has_step) {
+		r->has_step = true;
+		r->step = how->step;
+		free(r->step_name);
+		r->step_name = NULL;
+	}
+	return how->message ? record_set_text(&r->message, how->message) : 0;
+}
+
+/* Not once its upload has begun; and what a person said of an epoch stays. */
+static bool may_amend(const struct state_epoch *row, const struct epoch_record *r)
+{
+	return row->state == EPOCH_SEALED && r->trigger != RECORD_TRIGGER_COMMIT &&
+	       r->trigger != RECORD_TRIGGER_MKDIR;
+}
+
+static int put_amended_locked(struct volume *vol, struct state_epoch *row,
+			      const struct epoch_record *r)
+{
+	cleanup_buf struct buf json = {0};
+	int error = record_encode(r, &json);
+
+	if (error)
+		return error;
+	free(row->record);
+	row->record = strdup(buf_str(&json));
+	error = row->record ? state_epoch_set(vol->state, row) : -ENOMEM;
+	if (!error)
+		epochs_index_put_locked(vol, r, row->superseded);
+	return error;
+}
+
+/* Nothing changed since this epoch: gives it the step and the message. -EALREADY where it cannot have them any more, with the step that
+ * it has, which is a new one's, too, unless the caller says another. */
+static int amend(struct volume *vol, const struct epochs_seal *how, uint64_t number,
+		 struct seal_how *new)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row;
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	if (error)
+		return error == -ENOENT ? -EALREADY : error;
+	error = row.record ? record_decode(row.record, strlen(row.record), &record) : -EALREADY;
+	if (!error && !says(&record, how)) {
+		error = may_amend(&row, &record) ? say(&record, how) : -EALREADY;
+		if (!error)
+			error = put_amended_locked(vol, &row, &record);
+	}
+	if (!new->has_step && record.has_step) {
+		new->has_step = true;
+		new->step = record.step;
+	}
+	state_epoch_free(&row);
+	return error;
+}
+
+/* Makes sure that what the caller says of the epoch is said: of the newest one where it can be, else of a new one. */
+static int say_of_newest(struct volume *vol, const struct epochs_seal *how, uint64_t *number,
+			 bool *ret_begun)
+{
+	struct seal_how seal = seal_how_of(how);
+	int error = amend(vol, how, *number, &seal);
+
+	if (error != -EALREADY)
+		return error;
+	mutex_lock(&vol->lock);
+	error = seal_begin_locked(vol, &seal, number);
+	mutex_unlock(&vol->lock);
+	*ret_begun = !error;
+	return error ? error : seal_finish_until(vol, *number);
 }
 
 int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret_number)
@@ -137,6 +228,8 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 	/* The newest may have begun and not be frozen yet. */
 	if (!error)
 		error = seal_finish_until(vol, number);
+	if (!error && !begun && number && (how->has_step || how->message) && !nodes_is_set(vol))
+		error = say_of_newest(vol, how, &number, &begun);
 	if (!error && how->tag && !begun)
 		error = epochs_tag(vol, how->tag, number, false);
 	if (!error)

@@ -26,7 +26,8 @@ struct epochs_seal {
 /*
  * Seals the live tree as it is closed now into a new epoch; writers are blocked only while the
  * snapshot begins. Where nothing changed since the last epoch (attribute changes count here) the
- * result is that epoch, tagged if asked. The tag: -EEXIST if taken, -EINVAL if not a valid name.
+ * result is that epoch, tagged if asked; with the step and the message where its upload has not begun and no person asked for it, else a
+ * new one has them. The tag: -EEXIST if taken, -EINVAL if not a valid name.
  */
 int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret_number);
 

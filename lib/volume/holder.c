@@ -198,6 +198,15 @@ static void set_self(struct volume *vol, struct lease_info *self)
 	snprintf(self->mountpoint, sizeof(self->mountpoint), "%s", mountpoint ? mountpoint : "");
 }
 
+/* Whether this cache has epochs that are not in the remote. */
+static bool has_pending(struct volume *vol)
+{
+	uint64_t pending = 0, oldest, changes;
+
+	SCOPED_LOCK(&vol->lock);
+	return state_epoch_count_waiting(vol->state, &pending, &oldest, &changes) == 0 && pending;
+}
+
 static void tell_taken(struct volume *vol, const struct lease_info *before)
 {
 	cleanup_buf struct buf who = {0};
@@ -208,10 +217,14 @@ static void tell_taken(struct volume *vol, const struct lease_info *before)
 	if (!before->released)
 		log_warn("took the lease of %s over from %s", remote_name(vol->remote),
 			 buf_str(&who));
+	else if (before->pending && has_pending(vol))
+		log_info("%s: epochs that the last mount left are uploaded now",
+			 remote_name(vol->remote));
 	else if (before->pending)
 		log_warn(
 			"%s was unmounted by %s with %" PRIu64
-			" epochs not uploaded: they cannot be once this mount seals some of its own",
+			" epochs not uploaded, which lie in its cache: they cannot be uploaded once this mount "
+			"seals some of its own",
 			remote_name(vol->remote), buf_str(&who), before->pending);
 }
 

@@ -361,8 +361,11 @@ int lease_take(struct remote *remote, const struct lease_terms *terms, struct le
 	}
 	if (error == -EEXIST)
 		error = -EBUSY;
-	if (!error || error == -EBUSY)
+	if (!error || error == -EBUSY) {
 		*ret_before = !error && t.join ? (struct lease_info){0} : t.seen.info;
+		/* A set has ended in order once each of its nodes has: its first object never says so. */
+		ret_before->released |= lease_members_left(&t.seen);
+	}
 	if (!error)
 		error = lease_new(&own, ret_lease);
 	if (!error)

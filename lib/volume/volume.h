@@ -59,6 +59,8 @@ struct volume_known {
  */
 int volume_open(const struct volume_options *options, struct volume **ret_volume,
 		char **ret_message);
+/* The directory that holds the caches of all volumes, as the options and the environment say it: 0, -ENOMEM, or -EINVAL where they do not. */
+int volume_cache_root(const struct volume_options *options, struct buf *out);
 void volume_set_events(struct volume *vol, const struct volume_events *events);
 void volume_set_known(struct volume *vol, const struct volume_known *known);
 void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);

@@ -4,6 +4,10 @@
 #
 # A minute before its time ends, Slurm sends SIGUSR1 to this script. train.py is told by SIGTERM, saves and ends; epochfs run
 # makes that durable and exits with 85, and the job goes back into the queue to start from there.
+#
+# What this relies on: the signal comes first (B: to this script alone), the SIGTERM of the time limit or of scancel goes to every process of the job,
+# and SIGKILL follows that after KillWait (30 s unless slurm.conf says otherwise). SIGTERM reaches the process that serves the mount as well, which
+# goes on until epochfs run has ended. train.py may get a signal twice: from Slurm and from epochfs run.
 #SBATCH --job-name=run7
 #SBATCH --time=04:00:00
 #SBATCH --gres=gpu:1

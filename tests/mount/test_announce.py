@@ -156,7 +156,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(volume, hook):
 
 def test_the_mount_ends_while_its_program_hangs(volume, hook):
     hook.set("hang")
-    mnt = volume.mount(settle="1h", on_epoch=hook.program)
+    mnt = volume.mount(settle="1h", grace="1s", on_epoch=hook.program)
     save(mnt, "model", "one")
     wait_until(lambda: hook.count("hung") == 1, "the program")
     mnt.terminate()

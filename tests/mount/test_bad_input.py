@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, is_mounted, run
+from conftest import BIN, LIMIT, is_mounted, run
 
 USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = 2, 3, 4, 5, 6, 7, 8
 
@@ -162,6 +162,29 @@ def test_a_remote_inside_the_mount_point(place):
     refused(mount(place, "nonempty", remote=place / "mnt" / "remote"), USAGE, "inside each other")
 
 
+@pytest.mark.parametrize("option", ["cache-dir", "log-file", "catalog", "cache-dir by the environment"])
+@pytest.mark.parametrize("inside", ["there", "missing/deeper", "", "by a link"])
+def test_what_the_mount_needs_inside_the_mount_point(place, option, inside):
+    """It would wait for itself: refused before anything is made."""
+    (place / "link").symlink_to(place / "mnt")
+    target = place / "link" / "x" if inside == "by a link" else place / "mnt" / inside
+    if inside == "there":
+        target.mkdir()
+    if " " in option:
+        done = subprocess.run([BIN, "mount", "-o", "nonempty", place / "remote", place / "mnt"], capture_output=True, text=True, check=False,
+                              timeout=LIMIT, env={**os.environ, "EPOCHFS_CACHE_DIR": str(target)})
+    else:
+        done = mount(place, "nonempty,%s=%s" % (option, target))
+    refused(done, USAGE, "would wait for itself")
+    assert os.listdir(place / "mnt") == (["there"] if inside == "there" else [])
+
+
+@pytest.mark.parametrize("url", ["%s", "file://%s", "fault+file://%s?put.delay=1ms"])
+def test_a_remote_that_would_be_made_inside_the_mount_point(place, url):
+    refused(mount(place, remote=url % (place / "mnt" / "new" / "remote")), USAGE, "inside each other")
+    assert os.listdir(place / "mnt") == []
+
+
 def test_a_cache_in_use_by_another_mount(mnt, place):
     done = epochfs("mount", "-o", "cache-dir=%s" % mnt.cache, mnt.remote, place / "mnt")
     refused(done, CONFLICT, str(mnt.pid))
@@ -269,3 +292,33 @@ def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
     volume.mount()
     assert (volume.path / "small").read_bytes() == b"kept" * 1000
     assert (volume.path / "after").read_bytes() == b"room again"
+
+
+@pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit")])
+def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
+    done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, name: "1h"})
+    assert epochfs("umount", place / "mnt").returncode == 0
+    assert done.stderr == "epochfs: environment %s is no option and is ignored: is %s meant?\n" % (name, meant)
+
+
+def test_a_path_without_an_epoch_is_exported(mnt, tmp_path):
+    (mnt.path / "d").mkdir()
+    (mnt.path / "d" / "model.pt").write_text("1")
+    mnt.wait_durable()
+    for i, target in enumerate((mnt.remote, "file://%s" % mnt.remote, mnt.path)):
+        done = epochfs("export", "%s:d/model.pt" % target, tmp_path / str(i))
+        assert done.returncode == 0, done.stderr
+        assert [p.read_text() for p in (tmp_path / str(i)).rglob("model.pt")] == ["1"]
+    # A directory's own ':' stays what it is.
+    (tmp_path / "a:b").symlink_to(mnt.remote)
+    assert epochfs("export", tmp_path / "a:b", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / "d" / "model.pt").read_text() == "1"
+
+
+def test_a_relative_path_is_a_target_too(mnt):
+    (mnt.path / "f").write_text("1")
+    mnt.wait_durable()
+    assert '"path": "f"' in epochfs("show", "--json", "remote", cwd=mnt.base).stdout
+    mnt.unmount()
+    refused(epochfs("log", "mnt", cwd=mnt.base), NOT_FOUND, "%s holds no volume" % mnt.path, "a mount point")
+    refused(epochfs("log", "./gone", cwd=mnt.base), NOT_FOUND, "./gone", "neither a mount point")

@@ -58,6 +58,7 @@ def one_save(mnt):
 # ---- sealed at once
 
 
+@pytest.mark.options(settle="1h", grace="0")
 @pytest.mark.parametrize("trigger", ["commit", "mkdir", "sync", "wait", "umount", "rollback", "the signal"])
 def test_what_seals_at_once(mnt, trigger):
     (mnt.path / "f").write_text("1")
@@ -625,3 +626,45 @@ def test_the_kill_of_a_logs_writer_is_no_reason_for_an_incomplete_epoch(mnt):
     assert mnt.torn() == [] and mnt.epochs() == [1, 2]
     assert log_of(mnt)[2]["complete"] is True and (mnt.epoch(2) / "train.log").read_bytes() == b"NEW" * 1000
     assert os.readlink(mnt.epochs_dir / "latest") == "000002"
+
+
+# ---- what a commit says of an epoch that is there already
+
+
+def told(mnt):
+    return [(n, r["trigger"], r.get("step"), r.get("message"), r["complete"]) for n, r in sorted(log_of(mnt).items())]
+
+
+@pytest.mark.options(settle="200ms")
+def test_a_commit_just_after_the_quiet_seal_amends_it(volume):
+    """The remote is slow, so the epoch is not uploaded yet."""
+    control = volume.base / "faults"
+    volume.url = "fault+file://%s?control=%s" % (volume.remote, control)
+    volume.mount()
+    control.write_text("put.error=1")
+    (volume.path / "step-3").write_text("1")
+    wait_until(lambda: volume.epochs() == [1], "the quiet seal")
+    # Of one that was tried, a part may be there; the next epoch waits behind it.
+    (volume.path / "step-4").write_text("2")
+    wait_until(lambda: volume.epochs() == [1, 2], "the next one")
+    epochfs("commit", volume.path, "--step", "500", "-m", "the good one", "--tag", "g")
+    assert told(volume)[1:] == [(2, "quiet", 500, "the good one", True)] and volume.tags() == {"g": 2}
+    # Said already.
+    epochfs("commit", volume.path, "--step", "500")
+    assert volume.epochs() == [1, 2]
+    control.write_text("")
+    volume.wait_durable()
+    assert json.loads((volume.remote / "epochs" / ("%020d.json" % 2)).read_text())["message"] == "the good one"
+
+
+def test_a_commit_of_an_epoch_that_is_uploaded_makes_another(mnt):
+    (mnt.path / "step-3").write_text("1")
+    mnt.wait_durable()
+    epochfs("commit", mnt.path, "--step", "500", "-m", "the good one", "--tag", "g")
+    assert told(mnt) == [(1, "wait", 3, None, True), (2, "commit", 500, "the good one", True)]
+    assert mnt.tags() == {"g": 2} and (mnt.epoch(2) / "step-3").read_text() == "1"
+    epochfs("commit", mnt.path, "-m", "the good one")
+    assert mnt.epochs() == [1, 2]
+    epochfs("commit", mnt.path, "-m", "no, this")
+    assert told(mnt)[2] == (3, "commit", 500, "no, this", True)
+    assert os.readlink(mnt.epochs_dir / "latest") == "000003"

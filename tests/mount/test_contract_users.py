@@ -98,7 +98,7 @@ def outside(volume):
     if os.geteuid():
         pytest.skip("a process namespace needs root")
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
-               ALONE, *volume.command(settle="1h")]
+               ALONE, *volume.command(settle="1h", grace="1s")]
     with open(volume.log, "ab") as log:
         served = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     child = "/proc/%d/task/%d/children" % (served.pid, served.pid)

@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -31,6 +30,7 @@ def holder(path, flags):
     return p
 
 
+@pytest.mark.options(settle="1h", grace="0")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_seals_and_unmounts(mnt, number):
     (mnt.path / "f").write_text("text")
@@ -123,6 +123,7 @@ def test_a_lazily_unmounted_file_is_served_to_its_end(mnt):
     assert (mnt.epochs_dir / "latest" / "f").read_bytes() == b"written after it"
 
 
+@pytest.mark.options(settle="1h", grace="0")
 def test_a_signal_waits_for_open_files(mnt):
     p = holder(mnt.path / "f", os.O_WRONLY | os.O_CREAT)
     mnt.process.send_signal(signal.SIGTERM)
@@ -134,45 +135,6 @@ def test_a_signal_waits_for_open_files(mnt):
     assert p.wait() == 0
     mnt.mount()
     assert (mnt.epochs_dir / "latest" / "f").read_text() == "half"
-
-
-def hurry(mnt):
-    """Signals until the daemon ends: the second one does not wait for open files any more."""
-    def signalled():
-        mnt.process.send_signal(signal.SIGTERM)
-        time.sleep(0.05)
-        return mnt.process.poll() is not None
-
-    wait_until(signalled, "the daemon to end", LIMIT)
-    code = mnt.process.returncode
-    mnt.process = None
-    return code
-
-
-def test_a_second_signal_cuts_writers_off(mnt):
-    f = mnt.path / "f"
-    f.write_text("whole")
-    mnt.seal("kept")
-    p = holder(f, os.O_WRONLY | os.O_TRUNC)
-    assert hurry(mnt) == 1  # its files were not closed
-    assert not is_mounted(mnt.path)
-    p.kill()
-    p.wait()
-    mnt.mount()
-    # As if the machine had died: the replacement is undone, its bytes are kept for inspection.
-    assert f.read_text() == "whole"
-    assert len(mnt.torn()) == 1 and (mnt.epochs_dir / "torn" / mnt.torn()[0]).read_text() == "half"
-
-
-def test_a_second_signal_lets_readers_go(mnt):
-    (mnt.path / "f").write_text("text")
-    p = holder(mnt.path / "f", os.O_RDONLY)
-    assert hurry(mnt) == 0
-    assert not is_mounted(mnt.path)
-    p.kill()
-    p.wait()
-    mnt.mount()
-    assert (mnt.path / "f").read_text() == "text"
 
 
 def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path):

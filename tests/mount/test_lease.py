@@ -454,3 +454,24 @@ def test_a_tag_on_a_remote_goes_beside_a_mount_that_writes(pair):
     save(a, "f", "2")
     a.remount()
     assert a.tags() == {"best": 1}
+
+
+def test_the_next_mount_says_of_left_epochs_what_it_does(volume):
+    """With the same cache it uploads them; with another they are lost to the remote once it seals its own."""
+    volume.options["passthrough"] = "off"
+    volume.url = "fault+file://%s?put.error=1&only=epochs/" % volume.remote
+    volume.mount(settle="1h")
+    (volume.path / "f").write_text("1")
+    volume.seal()
+    run(BIN, "umount", "--no-drain", volume.path)
+    volume.wait_end()
+    volume.url = "file://%s" % volume.remote
+    before = len(volume.log.read_text())
+    cache, volume.cache = volume.cache, volume.base / "other"
+    volume.mount(settle="1h")
+    assert "they cannot be uploaded once this mount seals" in volume.log.read_text()[before:]
+    volume.unmount()
+    volume.cache, before = cache, len(volume.log.read_text())
+    volume.mount(settle="1h")
+    volume.wait_durable()
+    assert "cannot be" not in volume.log.read_text()[before:]

@@ -566,3 +566,19 @@ def test_torch_distributed_checkpoint(nodes, make_volume):
     cold.mount()
     assert sorted(os.listdir(cold.path / "step-7")) == [".metadata", "__0_0.distcp", "__1_0.distcp", "__2_0.distcp"]
     assert ranks("load", [cold.epochs_dir / "latest" / "step-7"] * 3) == saved
+
+
+def test_the_next_job_on_the_same_caches_says_nothing_of_damage(nodes):
+    """All nodes of the job before ended in order: nothing was put back, and nobody was taken over."""
+    for job in ("job-8", "job-9"):
+        for v in nodes:
+            v.mount(run=job)
+        for v in nodes:
+            save(v, int(job[4:]))
+        sees(nodes[0], int(job[4:]) - 7)
+        for v in nodes:
+            run(BIN, "umount", v.path)
+            v.wait_end()
+    for v in nodes:
+        said = v.log.read_text()
+        assert "put back" not in said and " over from" not in said, said

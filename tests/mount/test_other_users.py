@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -140,3 +141,50 @@ def test_suid_and_dev_are_roots_to_give(volume, option):
     shutil.copy(BIN, volume.base / "epochfs")
     refused = as_nobody(volume.base, "__import__('subprocess').run(['./epochfs', 'mount', '-o', %r, 'none', 'mnt'], capture_output=True)" % option)[0]
     assert "returncode=4" in refused and "option %s is root" % option in refused
+
+
+@pytest.fixture
+def nobody():
+    """Runs a command as another user, in a directory that is reached as root; with a copy of the program that he may run."""
+    home = tempfile.mkdtemp(prefix="nobody-")
+    os.chmod(home, 0o755)
+    shutil.copy(BIN, os.path.join(home, "epochfs"))
+
+    def as_nobody_run(folder, *command):
+        def become():
+            os.fchdir(fd)
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return subprocess.run(command, preexec_fn=become, capture_output=True, text=True, check=False, timeout=LIMIT,
+                                  env={**os.environ, "PATH": "%s:%s" % (home, os.environ["PATH"])})
+        finally:
+            os.close(fd)
+
+    yield as_nobody_run
+    shutil.rmtree(home)
+
+
+@pytest.mark.options(allow_other=True, settle="1h")
+def test_epochs_of_a_shared_mount_are_its_owners(mnt, nobody):
+    """Another user may write where modes let him, and not seal, tag, roll back or drop."""
+    os.chmod(mnt.path, 0o1777)
+    for i in range(3):
+        (mnt.path / "f").write_text(str(i))
+        mnt.seal()
+    os.symlink("2", mnt.epochs_dir / "mine")
+    for command in (["touch", "own"], ["cat", ".epochs/000001/f"], ["sync", ".epochs"]):
+        done = nobody(mnt.path, *command)
+        assert done.returncode == 0, (command, done)
+    before = mnt.epochs(), mnt.tags()
+    for command in (["mkdir", "now"], ["ln", "-s", "1", "best"], ["ln", "-sfn", "1", "current"], ["rmdir", "000001"], ["rm", "mine"],
+                    ["mv", "mine", "other"]):
+        done = nobody(mnt.epochs_dir, *command)
+        assert done.returncode and "Operation not permitted" in done.stderr, (command, done)
+    for command in (["commit", "."], ["rollback", ".", "1"], ["rm", ".", "1"], ["tag", ".", "1", "best"]):
+        done = nobody(mnt.path, "epochfs", *command)
+        assert done.returncode == 4 and "in a shared mount this is for its owner" in done.stderr, (command, done)
+    assert (mnt.epochs(), mnt.tags()) == before

@@ -439,6 +439,7 @@ def test_without_its_supervisor_it_serves_on(mnt):
     assert (mnt.path / "f").read_text() == "text" and (mnt.path / "g").read_text() == "more"
 
 
+@pytest.mark.options(supervise=True, settle="1h", grace="0")
 def test_signals_end_it_in_order(mnt):
     (mnt.path / "f").write_text("text")
     restart(mnt)
@@ -521,7 +522,7 @@ def test_an_upgrade_that_cannot_go_on_leaves_the_old_release(volume, tmp_path, m
 
 
 def test_a_signal_to_all_processes_is_one(mnt):
-    """As a service manager stops them: a second signal would not wait for open files."""
+    """As a service manager stops them: the supervisor's word alone counts."""
     p = python("import sys\nf=open(sys.argv[1],'wb',0);f.write(b'half')\nprint('x',flush=True)\nsys.stdin.read()\nf.write(b'whole')", mnt.path / "f")
     assert p.stdout.readline() == "x\n"
     for pid in (worker(mnt), mnt.pid):

@@ -3,10 +3,12 @@
 
 import json
 import os
+import signal
+import subprocess
 
 import pytest
 
-from conftest import BIN, run
+from conftest import BIN, LIMIT, run, wait_until
 
 
 def server_env(server):
@@ -60,3 +62,14 @@ def test_exit_codes_say_what_is_wrong(tmp_path):
         assert code < 6 or "NO: other bytes came back" in done.stdout
     for words in ([], ["--size", "0", "/x"], ["--size", "x", "/x"], ["/a", "/b"]):
         assert run(BIN, "check", *words, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("slow", ["put.delay=200ms", "get.delay=1h"])
+def test_an_interrupted_check_leaves_nothing(tmp_path, number, slow):
+    process = subprocess.Popen([BIN, "check", "fault+file://%s/r?%s" % (tmp_path, slow)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: list(tmp_path.rglob("*probe*")), "an object")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and "interrupted" in err, out + err
+    assert not list(tmp_path.rglob("*probe*"))
