@@ -193,6 +193,11 @@ $(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) -lm
 
+# Histories beside a model (tests/enumerate).
+$(O)/tests/enumerate/enumerate: $(patsubst %.c,$(O)/%.o,$(wildcard tests/enumerate/*.c)) $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(lib_libs) -lm
+
 $(O)/tests/recorder: tests/power/recorder.c $(O)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) $(DEFINES) $(fuse_cflags) -o $@ $< $(fuse_libs)
