@@ -117,16 +117,6 @@ static void gather(struct enumeration *e, const struct history *h)
 
 /* ---- which histories ---- */
 
-/* A descriptor of a writer is closed while another is left, and then somebody asks: the volume
- * waits for the release that does not come. */
-static bool is_slow(const struct history *h)
-{
-	for (unsigned i = 0; i + 1 < h->length; i++)
-		if (h->step[i].op == OP_DUP)
-			return true;
-	return false;
-}
-
 /* Processes differ by what they replace, and by who is killed; else one is like two. */
 static bool needs_two(const struct history *h)
 {
@@ -139,9 +129,11 @@ static bool needs_two(const struct history *h)
 	return !two || differ;
 }
 
-static bool wanted(const struct enumeration *e, const struct history *h)
+/* A descriptor of a writer is closed while another is left, and then somebody asks: a volume without
+ * processes that have it open waits for the release that does not come. */
+static bool wanted(const struct enumeration *e, const struct model *m, const struct history *h)
 {
-	return needs_two(h) && (e->slow || !is_slow(h));
+	return needs_two(h) && (e->slow || !e->on->waits_for_shared || !m->shared);
 }
 
 static bool offered(const struct enumeration *e, const struct model *m, const struct step *s)
@@ -166,7 +158,7 @@ static void go_on(struct enumeration *e, const struct model *m, struct history *
 		model_do(&after, &all[i], h->length - 1, &result);
 		if (h->length < length && !result.error)
 			go_on(e, &after, h, length);
-		else if (h->length == length && wanted(e, h) &&
+		else if (h->length == length && wanted(e, &after, h) &&
 			 e->considered++ % e->shards == e->shard)
 			gather(e, h);
 		h->length--;
@@ -202,7 +194,7 @@ static bool draw_history(struct enumeration *e, struct history *ret_history)
 		model_do(&m, &ret_history->step[ret_history->length], ret_history->length, &result);
 		ret_history->length++;
 	}
-	return ret_history->length == length && wanted(e, ret_history);
+	return ret_history->length == length && wanted(e, &m, ret_history);
 }
 
 static void enumerate(struct enumeration *e)
@@ -252,16 +244,17 @@ static const char usage[] =
 	"  --seconds S      at most; --seed N: which ones are drawn\n"
 	"  --shard I/N      of all histories, each N-th from the I-th (0 is the first)\n"
 	"  --names 1        without the second name\n"
-	"  --slow           with duplicated descriptors, for which the volume may wait half a second\n"
+	"  --slow           with duplicated descriptors of writers on a volume, half a second each\n"
 	"  --keep-going     do not end at the first that fails\n"
 	"  --replay TEXT    this one; --times N: so many\n"
 	"  --batch N        so many histories between two remounts\n"
 	"  --unit BYTES     that a letter stands for (default 1024)\n"
-	"  --passthrough on|off, --durable on|off    of a volume\n";
+	"  --passthrough on|off, --durable on|off    of a volume\n"
+	"  --remounts       of a mount: see on.h\n";
 
 struct command {
 	const char *where, *dir, *script;
-	bool passthrough, durable;
+	bool passthrough, durable, remounts;
 	unsigned unit;
 };
 
@@ -284,7 +277,7 @@ static const struct option options[] = {
 	{"keep-going", no_argument, NULL, 'k'},	  {"replay", required_argument, NULL, 'r'},
 	{"batch", required_argument, NULL, 'b'},  {"times", required_argument, NULL, 'b'},
 	{"unit", required_argument, NULL, 'u'},	  {"passthrough", required_argument, NULL, 'p'},
-	{"durable", required_argument, NULL, 'd'}, {0},
+	{"durable", required_argument, NULL, 'd'}, {"remounts", no_argument, NULL, 'm'}, {0},
 };
 
 static void take_option(struct enumeration *e, struct command *c, int option)
@@ -331,6 +324,9 @@ static void take_option(struct enumeration *e, struct command *c, int option)
 	case 'p':
 		c->passthrough = is_on(optarg);
 		break;
+	case 'm':
+		c->remounts = true;
+		break;
 	case 'd':
 		c->durable = is_on(optarg);
 		break;
@@ -344,13 +340,13 @@ static struct on *place(const struct command *c)
 	if (c->where && !strcmp(c->where, "volume"))
 		return on_volume(c->dir, c->passthrough, c->durable, c->unit);
 	if (c->where && (!strcmp(c->where, "mount") || !strcmp(c->where, "directory")))
-		return on_directory(c->dir, !strcmp(c->where, "mount"), c->unit);
+		return on_directory(c->dir, !strcmp(c->where, "mount"), c->remounts, c->unit);
 	give_up("%s", usage);
 }
 
 int main(int argc, char **argv)
 {
-	struct enumeration e = {.all = 3, .batch = 50, .shards = 1, .names = NAMES};
+	struct enumeration e = {.all = 3, .batch = 30, .shards = 1, .names = NAMES};
 	struct command c = {.passthrough = true, .unit = 1024};
 	int option;
 

@@ -239,6 +239,7 @@ static void do_handle(struct model *m, const struct step *s, unsigned number,
 	switch (s->op) {
 	case OP_DUP:
 		h->descriptors++;
+		m->shared = m->shared || h->op != OP_OPEN_READ;
 		break;
 	case OP_CLOSE:
 		if (h->descriptors > 1)

@@ -63,6 +63,7 @@ struct model {
 	struct model_handle handle[HANDLES];
 	uint8_t bodies, files, versions;
 	uint8_t used_processes, used_names; /* bits */
+	bool shared;		   /* a writer has a descriptor duplicated */
 	bool vague;		   /* the contract leaves open what some of the next steps do */
 	struct step last;
 	bool has_last;

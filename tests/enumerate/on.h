@@ -19,6 +19,7 @@ struct seen {
 struct on {
 	bool contract; /* else POSIX alone: no epochs, no rule 1, no rule 4 */
 	bool evicts;
+	bool waits_for_shared; /* half a second where a writer has a descriptor left */
 	unsigned unit;
 	/* Directories and files of the histories `first` to `first` + `count` - 1, and the epoch that
 	 * they begin with. The functions without a result end the program where they cannot do it. */
@@ -48,7 +49,9 @@ struct on {
 /* Passthrough as fs/ does it; `durable`: what is sealed is in the remote at once, and can be evicted;
  * else it never gets there before a cold mount. */
 struct on *on_volume(const char *dir, bool passthrough, bool durable, unsigned unit);
-struct on *on_directory(const char *dir, bool mount, unsigned unit);
+/* By real processes; `remounts`: "remount warm" or "remount cold" is printed, and a line awaited. dir is
+ * absolute and stays the caller's. */
+struct on *on_directory(const char *dir, bool mount, bool remounts, unsigned unit);
 
 /* Bytes as letters: '~' where a letter is no whole one. */
 void seen_letters(struct seen *seen, const char *data, size_t len, unsigned unit);

@@ -536,6 +536,7 @@ struct on *on_volume(const char *dir, bool passthrough, bool durable, unsigned u
 	p->durable = durable;
 	p->on = (struct on){.contract = true,
 			    .evicts = durable,
+			    .waits_for_shared = true,
 			    .unit = unit,
 			    .prepare = prepare,
 			    .begin = begin,
