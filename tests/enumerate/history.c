@@ -122,3 +122,22 @@ bool history_contains(const struct history *h, const struct history *part)
 		found += step_same(&h->step[i], &part->step[found]);
 	return found == part->length;
 }
+
+uint32_t history_ops(const char *text)
+{
+	uint32_t ops = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, ",");
+		unsigned op = 0;
+
+		while (op < OP_COUNT &&
+		       (strlen(op_text[op]) != len || memcmp(op_text[op], text, len)))
+			op++;
+		if (op == OP_COUNT)
+			return 0;
+		ops |= 1u << op;
+		text += len + (text[len] == ',');
+	}
+	return ops;
+}

@@ -21,14 +21,14 @@ enum op {
 	OP_OPEN_APPEND,	  /* O_WRONLY | O_APPEND | O_CREAT */
 	OP_OPEN_TRUNCATE, /* O_WRONLY | O_TRUNC | O_CREAT */
 	OP_DUP,
-	OP_CLOSE, /* one descriptor of the handle */
-	OP_READ,  /* all of it */
-	OP_WRITE, /* three letters where the handle stands, or at the end */
+	OP_CLOSE,    /* one descriptor of the handle */
+	OP_READ,     /* all of it */
+	OP_WRITE,    /* three letters where the handle stands, or at the end */
 	OP_TRUNCATE, /* to two letters */
 	OP_MAP,	     /* a shared mapping, in which the first letter is changed; unmapped */
 	OP_FSYNC,
-	OP_RENAME,  /* the name over the other one */
-	OP_LINK,    /* the name as the other one */
+	OP_RENAME, /* the name over the other one */
+	OP_LINK,   /* the name as the other one */
 	OP_UNLINK,
 	OP_REPLACE, /* an outsider writes another file and renames it over the name */
 	OP_COMMIT,
@@ -76,6 +76,8 @@ unsigned step_all(struct step steps[STEPS_MAX]);
 void history_text(const struct history *h, char text[HISTORY_TEXT_MAX]);
 /* Steps are separated by ';' or line ends: 0 or -EINVAL. */
 int history_parse(const char *text, struct history *ret_history);
+/* The bits of such steps, of a list "open-read,close"; 0 where one of them is none. */
+uint32_t history_ops(const char *text);
 /* Whether some steps of `h`, in their order, are `part`. */
 bool history_contains(const struct history *h, const struct history *part);
 

@@ -149,7 +149,7 @@ static void do_kill(struct model *m, uint8_t who)
 		if (m->handle[i].descriptors && m->handle[i].who == who)
 			release(m, &m->handle[i], true);
 	for (unsigned i = 0; i < m->bodies; i++)
-		m->body[i].members &= (uint8_t)~(1u << who);
+		m->body[i].members &= (uint8_t) ~(1u << who);
 }
 
 /* ---- opening ---- */

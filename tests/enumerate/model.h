@@ -12,7 +12,7 @@
 
 #include "tests/enumerate/history.h"
 
-#define LETTERS_MAX 64
+#define LETTERS_MAX	 64
 #define BASE_LETTERS	 8
 #define WRITE_LETTERS	 3
 #define TRUNCATE_LETTERS 2
@@ -63,8 +63,8 @@ struct model {
 	struct model_handle handle[HANDLES];
 	uint8_t bodies, files, versions;
 	uint8_t used_processes, used_names; /* bits */
-	bool shared;		   /* a writer has a descriptor duplicated */
-	bool vague;		   /* the contract leaves open what some of the next steps do */
+	bool shared;			    /* a writer has a descriptor duplicated */
+	bool vague; /* the contract leaves open what some of the next steps do */
 	struct step last;
 	bool has_last;
 };

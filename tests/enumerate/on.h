@@ -24,6 +24,8 @@ struct on {
 	/* Directories and files of the histories `first` to `first` + `count` - 1, and the epoch that
 	 * they begin with. The functions without a result end the program where they cannot do it. */
 	void (*prepare)(struct on *on, unsigned first, unsigned count);
+	/* Their directories go. */
+	void (*clean)(struct on *on, unsigned first, unsigned count);
 	/* History number `number` begins; `rolls_back`: in an epoch of its own. */
 	void (*begin)(struct on *on, unsigned number, bool rolls_back);
 	void (*act)(struct on *on, const struct step *s, unsigned k, struct seen *ret_seen);

@@ -132,6 +132,22 @@ static void prepare(struct on *on, unsigned first, unsigned count)
 		p->base = seal(on);
 }
 
+static void clean(struct on *on, unsigned first, unsigned count)
+{
+	char path[64];
+
+	(void)on;
+	for (unsigned i = first; i < first + count; i++) {
+		for (unsigned n = 0; n < NAMES; n++) {
+			path_of(path, i, n);
+			unlink(path);
+		}
+		snprintf(path, sizeof(path), "d%u", i);
+		if (rmdir(path) < 0)
+			give_up("%s: %s", path, strerror(errno));
+	}
+}
+
 static void begin(struct on *on, unsigned number, bool rolls_back)
 {
 	struct place *p = place_of(on);
@@ -325,6 +341,7 @@ struct on *on_directory(const char *dir, bool mount, bool remounts, unsigned uni
 	p->on = (struct on){.contract = mount,
 			    .unit = unit,
 			    .prepare = prepare,
+			    .clean = clean,
 			    .begin = begin,
 			    .act = act,
 			    .stat_handle = stat_handle,

@@ -226,6 +226,22 @@ static void prepare(struct on *on, unsigned first, unsigned count)
 	p->base = seal(on);
 }
 
+static void clean(struct on *on, unsigned first, unsigned count)
+{
+	struct place *p = place_of(on);
+
+	for (unsigned i = first; i < first + count; i++) {
+		struct live_attr attr;
+		char name[32];
+
+		snprintf(name, sizeof(name), "d%u", i);
+		must(live_lookup(p->vol, 1, name, 0, &attr));
+		live_unlink(p->vol, attr.ino, "a");
+		live_unlink(p->vol, attr.ino, "b");
+		must(live_rmdir(p->vol, 1, name));
+	}
+}
+
 static void begin(struct on *on, unsigned number, bool rolls_back)
 {
 	struct place *p = place_of(on);
@@ -291,8 +307,7 @@ static int act_open(struct place *p, const struct step *s)
 	r = vfile_open(p->nodes, p->dir, name_text(s->name), open_flags(s->op), p->pid[s->who],
 		       &p->file[i]);
 	if (!r)
-		p->handle[i] =
-			(struct model_handle){.descriptors = 1, .who = s->who, .op = s->op};
+		p->handle[i] = (struct model_handle){.descriptors = 1, .who = s->who, .op = s->op};
 	return r;
 }
 
@@ -539,6 +554,7 @@ struct on *on_volume(const char *dir, bool passthrough, bool durable, unsigned u
 			    .waits_for_shared = true,
 			    .unit = unit,
 			    .prepare = prepare,
+			    .clean = clean,
 			    .begin = begin,
 			    .act = act,
 			    .stat_handle = stat_handle,

@@ -81,8 +81,7 @@ static bool look_at_handle(struct going *g, unsigned i, bool bytes)
 	g->on->stat_handle(g->on, i, &seen);
 	if (seen.error || seen.size != (uint64_t)want->len * unit)
 		return wrong(g->run, "fstat of %s gives %llu (%s), not %u", what,
-			     (unsigned long long)seen.size, strerror(seen.error),
-			     want->len * unit);
+			     (unsigned long long)seen.size, strerror(seen.error), want->len * unit);
 	if (!bytes || g->m.handle[i].op > OP_OPEN_WRITE)
 		return true;
 	g->on->read_handle(g->on, i, &seen);
@@ -101,8 +100,11 @@ static bool look_at_name(struct going *g, unsigned who, unsigned name)
 	if (want && !seen.error && seen.size == (uint64_t)want->len * unit && seen.links == links)
 		return true;
 	return wrong(g->run, "stat of %c by %s%.0u gives %llu, %llu links (%s), not %d, %u links",
-		     'a' + name, who == OUTSIDER ? "an outsider" : who ? "p1" : "p0", who,
-		     (unsigned long long)seen.size, (unsigned long long)seen.links,
+		     'a' + name,
+		     who == OUTSIDER ? "an outsider"
+		     : who	     ? "p1"
+				     : "p0",
+		     who, (unsigned long long)seen.size, (unsigned long long)seen.links,
 		     strerror(seen.error), want ? (int)(want->len * unit) : -1, links);
 }
 

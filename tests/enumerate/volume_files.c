@@ -64,8 +64,7 @@ static struct vnode *node_get(struct vnodes *nodes, uint64_t ino, uint64_t body)
 		n = calloc(1, sizeof(*n));
 		if (!n)
 			abort();
-		*n = (struct vnode){
-			.next = nodes->open, .ino = ino, .body = body, .backing = -1};
+		*n = (struct vnode){.next = nodes->open, .ino = ino, .body = body, .backing = -1};
 		nodes->open = n;
 	}
 	n->opens++;
