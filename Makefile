@@ -241,7 +241,7 @@ check-model: all ## histories of operations, kills and crashes beside a model (A
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)
 
 check-enumerate: all $(O)/tests/enumerate/enumerate ## all short histories beside a model of POSIX and the contract (ARGS="--on mount --all 4 --jobs 2", "--replay TEXT")
-	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/enumerate/run.py '$(O)' $(ARGS)
+	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/enumerate/histories.py '$(O)' $(ARGS)
 
 check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="--points N --seed S --fs xfs --passthrough off"; 0: every barrier)
 	$(Q)PYTHONDONTWRITEBYTECODE=1 tests/power/power.py $(O)/epochfs $(O)/tests/recorder $(ARGS)

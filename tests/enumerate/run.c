@@ -88,6 +88,8 @@ static bool look_at_handle(struct going *g, unsigned i, bool bytes)
 	return same_bytes(g->run, &seen, want, what, unit);
 }
 
+static const char *const who_text[OUTSIDER + 1] = {"p0", "p1", "an outsider"};
+
 static bool look_at_name(struct going *g, unsigned who, unsigned name)
 {
 	unsigned links, unit = g->on->unit;
@@ -99,13 +101,10 @@ static bool look_at_name(struct going *g, unsigned who, unsigned name)
 		return true;
 	if (want && !seen.error && seen.size == (uint64_t)want->len * unit && seen.links == links)
 		return true;
-	return wrong(g->run, "stat of %c by %s%.0u gives %llu, %llu links (%s), not %d, %u links",
-		     'a' + name,
-		     who == OUTSIDER ? "an outsider"
-		     : who	     ? "p1"
-				     : "p0",
-		     who, (unsigned long long)seen.size, (unsigned long long)seen.links,
-		     strerror(seen.error), want ? (int)(want->len * unit) : -1, links);
+	return wrong(g->run, "stat of %c by %s gives %llu, %llu links (%s), not %d, %u links",
+		     'a' + name, who_text[who], (unsigned long long)seen.size,
+		     (unsigned long long)seen.links, strerror(seen.error),
+		     want ? (int)(want->len * unit) : -1, links);
 }
 
 static bool has_handles(const struct model *m, unsigned who)

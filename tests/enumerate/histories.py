@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The enumerator on volumes in its own process, on real mounts, or on an ordinary directory.
 
-    run.py BUILD [--on volume|mount|directory] [--jobs N] [--passthrough on|off] [what `enumerate` takes]
+    histories.py BUILD [--on volume|mount|directory] [--jobs N] [--passthrough on|off] [what `enumerate` takes]
 
 With --jobs each process takes its share of all histories. What it makes lies under TMPDIR, or in memory for a volume. Exit code 1 where
 a history was not as it must be.
