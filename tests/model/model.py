@@ -236,6 +236,8 @@ class Model(Names, Epochs):
         return len(data)
 
     def do_direct(self, seen, process, path, seed, blocks, at):
+        if self.find(path, True)[2].file.kind == "fifo":
+            raise Errno("EINVAL")
         kind = self.do_open(seen, process, None, path, "+", 0)
         if kind != "file":
             return None
