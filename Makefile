@@ -107,7 +107,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-power soak check-alloc check-alloc-some check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -161,7 +161,7 @@ $(O)/tests/alloc/%.o: EXTRA_CFLAGS = $(check_cflags)
 $(O)/tests/alloc/lib%.a: $(O)/lib%.a tests/alloc/alloc.syms
 	$(Q)mkdir -p $(@D) && objcopy --redefine-syms=tests/alloc/alloc.syms $< $@
 link_unit = $(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) $(alloc_flags) -o $@ \
-	$(if $(alloc_objects),$(filter-out $(O)/lib%.a,$(filter %.o %.a,$^)),$(filter %.o %.a,$^))
+	$(filter %.o,$^) $(if $(alloc_objects),$(filter-out $(O)/lib%.a,$(filter %.a,$^)),$(filter %.a,$^))
 
 # A test whose name says fs or tools may also use what is in fs/ and tools/.
 $(O)/tests/test_fs_% : $(O)/tests/unit/test_fs_%.o $(O)/libface.a $(O)/libepochfs.a
@@ -193,6 +193,13 @@ $(O)/bench/bench_% : $(O)/tests/bench/bench_%.o $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) -lm
 
+# Histories beside a model (tests/enumerate): a program, and a unit test.
+enumerate_objects := $(patsubst %.c,$(O)/%.o,$(wildcard tests/enumerate/*.c))
+$(O)/tests/test_volume_enumerate: $(filter-out %/main.o,$(enumerate_objects))
+$(O)/tests/enumerate/enumerate: $(enumerate_objects) $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(lib_libs) -lm
+
 $(O)/tests/recorder: tests/power/recorder.c $(O)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) $(DEFINES) $(fuse_cflags) -o $@ $< $(fuse_libs)
@@ -218,7 +225,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
@@ -232,6 +239,9 @@ check-damage: ## damage every object of a remote in every way (ARGS="--damage-on
 
 check-model: all ## histories of operations, kills and crashes beside a model (ARGS="--seed N --histories 2000", "--replay FILE")
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)
+
+check-enumerate: all $(O)/tests/enumerate/enumerate ## all short histories beside a model of POSIX and the contract (ARGS="--on mount --all 4 --jobs 2", "--replay TEXT")
+	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/enumerate/histories.py '$(O)' $(ARGS)
 
 check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="--points N --seed S --fs xfs --passthrough off"; 0: every barrier)
 	$(Q)PYTHONDONTWRITEBYTECODE=1 tests/power/power.py $(O)/epochfs $(O)/tests/recorder $(ARGS)

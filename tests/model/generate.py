@@ -28,7 +28,8 @@ class Generator:
             (12, self.open), (10, self.write), (4, self.change), (4, self.read), (2, self.fsync), (8, self.close),
             (2, self.dup), (2, self.fork), (4, self.end), (2, self.torn), (6, self.save), (2, self.save_by_rename),
             (4, self.rename), (5, self.names), (3, self.attributes), (3, self.look), (2, self.check), (4, self.seal),
-            (2, self.rollback), (2, self.change_epochs), (4, self.both), (1, self.wait))]
+            (2, self.rollback), (2, self.change_epochs), (4, self.both), (1, self.wait), (4, self.readers), (3, self.crowd), (3, self.copy),
+            (2, self.direct))]
         if crashes:
             kinds += [(6, self.crash), (self.random.choice([0, 3]), self.remount), (self.random.choice([0, 2]), self.machine)]
         if outages:
@@ -95,7 +96,49 @@ class Generator:
             ["pwrite", worker, slot, self.data(), self.size(), offset],
             ["ftruncate", worker, slot, self.random.choice([0, 1, 99, 4096, 50000])],
             ["fallocate", worker, slot, offset, 9000],
+            ["reserve", worker, slot, offset, 9000], ["punch", worker, slot, offset, self.random.choice([1, 4096, 9000])],
             ["mapwrite", worker, slot, self.data(), self.random.choice([1, 90, 3000]), offset, self.random.random() < 0.5]])
+
+    def places(self, count):
+        """Different handles."""
+        return self.random.sample([(worker, slot) for worker in range(WORKERS) for slot in range(SLOTS)], count)
+
+    def readers(self):
+        """Two that overlap, of which the first closes; then somebody writes in place, and the other one reads; they end in any order."""
+        path, (one, two, writer) = self.path(), self.places(3)
+        changes = [["write", *writer, self.data(), self.size()], ["ftruncate", *writer, self.random.choice([0, 1, 99, 50000])],
+                   ["mapwrite", *writer, self.data(), 1, 0, True], ["pwrite", *writer, self.data(), self.size(), 50]]
+        ends = [[["close", *two]], [["close", *writer]], [["look", self.worker(), path]]]
+        self.random.shuffle(ends)
+        return [["open", *one, path, "r", 0o644], ["open", *two, path, "r", 0o644], ["close", *one],
+                ["open", *writer, path, self.random.choice(["w", "+", "wa", "+a"]), 0o644], self.random.choice(changes),
+                ["read", *two], *[op for end in ends for op in end], ["read", *two]]
+
+    def crowd(self):
+        """All processes on one name at once."""
+        path, handles = self.path(["a", "b", "c"]), self.places(5)
+        ops = []
+        for handle in handles:
+            letters = self.random.choice(["r", "r", "wct", "wct", "+", "wac"])
+            ops.append(["open", *handle, path, letters, 0o644])
+            ops.append(["read", *handle] if letters == "r" else ["write", *handle, self.data(), self.size()])
+        if self.random.random() < 0.4:
+            ops += [["save", self.worker(), path + ".new", self.data(), self.size()], ["rename", self.worker(), path + ".new", path]]
+        self.random.shuffle(handles)
+        for handle in handles:
+            ops += [["read", *handle], ["close", *handle], ["look", self.worker(), path]]
+        return ops
+
+    def copy(self):
+        """copy_file_range of what is read to what is written."""
+        worker, (source, target) = self.worker(), self.random.sample(range(SLOTS), 2)
+        return [["open", worker, source, self.path(), "r", 0o644], ["open", worker, target, self.path(), self.random.choice(["w", "wct"]), 0o644],
+                ["copy", worker, source, target, self.random.choice([1, 4096, 30000]), self.random.choice([0, 0, 50]),
+                 self.random.choice([0, 0, 4096])], ["close", worker, target], ["close", worker, source]]
+
+    def direct(self):
+        """By O_DIRECT."""
+        return ["direct", self.worker(), self.path(), self.data(), self.random.choice([1, 3]), self.random.choice([0, 1, 2])]
 
     def read(self):
         return [self.random.choice(["read", "read", "fstat"]), self.worker(), self.slot()]

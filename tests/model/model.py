@@ -13,7 +13,7 @@ import pickle
 from epochs import Epochs
 from names import Names
 from tree import Body, Branch, Errno, File, Handle, Name, Process, Version, Wrong, is_log, is_temporary, lookup, walk
-from worker import CHUNK, pattern
+from worker import BLOCK, CHUNK, pattern
 
 SEEN = object()  # the method has looked at the result itself
 
@@ -61,6 +61,8 @@ class Model(Names, Epochs):
                 return arguments[0] in self.processes and arguments[1] not in self.processes
         if name == "end":
             return arguments[0] in self.processes
+        if name == "direct":
+            return not self.is_unclear(arguments[1])
         if name not in USE_A_SLOT:
             return True
         handle = self.process(arguments[0]).slots.get(arguments[1])
@@ -70,7 +72,18 @@ class Model(Names, Epochs):
             return self.can_be_torn(handle, arguments[0], arguments[4])
         if name == "mapwrite":
             return handle.reads and handle.writes and arguments[3] + arguments[4] <= len(handle.body.data)
-        return name != "fallocate" or handle.writes
+        if name == "copy":
+            target = self.process(arguments[0]).slots.get(arguments[2])
+            return (target and not target.body.unclear and target.body is not handle.body and handle.reads and target.writes
+                    and not target.appends)
+        return name not in ("fallocate", "reserve", "punch") or handle.writes
+
+    def is_unclear(self, path):
+        try:
+            file = self.find(path, True)[2].file
+        except Errno:
+            return False
+        return file.kind == "file" and any(body.unclear for body in [file.body] + file.pending)
 
     def can_be_torn(self, handle, process, path):
         """The only writer, of what this path leads to."""
@@ -202,6 +215,35 @@ class Model(Names, Epochs):
         body.resize(max(len(body.data), offset + length))
         body.changed = True
         body.file.mtime = None
+
+    def do_reserve(self, _, process, slot, offset, length):
+        body = self.handle(process, slot).body
+        body.changed = True
+        body.file.mtime = None
+
+    def do_punch(self, _, process, slot, offset, length):
+        body = self.handle(process, slot).body
+        body.write(bytes(max(0, min(len(body.data) - offset, length))), min(offset, len(body.data)))
+        body.changed = True
+        body.file.mtime = None
+
+    def do_copy(self, _, process, source, target, length, offset_in, offset_out):
+        data = self.handle(process, source).body.data[offset_in:offset_in + length]
+        body = self.handle(process, target).body
+        if data:
+            body.write(data, offset_out)
+            body.file.mtime = None
+        return len(data)
+
+    def do_direct(self, seen, process, path, seed, blocks, at):
+        if self.find(path, True)[2].file.kind == "fifo":
+            raise Errno("EINVAL")
+        kind = self.do_open(seen, process, None, path, "+", 0)
+        if kind != "file":
+            return None
+        self.do_pwrite(None, process, None, seed, blocks * BLOCK, at * BLOCK)
+        self.do_close(None, process, None)
+        return blocks * BLOCK
 
     def do_mapwrite(self, _, process, slot, seed, length, offset, sync):
         body = self.handle(process, slot).body
@@ -391,7 +433,7 @@ class Model(Names, Epochs):
         return SEEN
 
 
-USE_A_SLOT = {"write", "pwrite", "read", "ftruncate", "fallocate", "mapwrite", "fsync", "fstat", "close", "dup", "torn"}
+USE_A_SLOT = {"write", "pwrite", "read", "ftruncate", "fallocate", "reserve", "punch", "copy", "mapwrite", "fsync", "fstat", "close", "dup", "torn"}
 
 
 def is_racy(op):

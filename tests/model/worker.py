@@ -5,6 +5,7 @@ A worker is forked from the runner, which itself never touches the mount, so a r
 Operations and their arguments are those of generate.py; results are ("ok", value) or ("error", name of the errno).
 """
 
+import ctypes
 import errno
 import marshal
 import mmap
@@ -16,6 +17,10 @@ import socket
 import stat
 import struct
 import time
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
+BLOCK = 4096  # of O_DIRECT
 
 CHUNK = 1 << 16  # what a writer that is killed in the middle writes at a time
 
@@ -52,6 +57,11 @@ def receive_exactly(sock, size):
 
 def receive(sock):
     return marshal.loads(receive_exactly(sock, struct.unpack("=I", receive_exactly(sock, 4))[0]))
+
+
+def fallocate(fd, mode, offset, length):
+    if LIBC.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) < 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
 
 
 # ---- what a worker does
@@ -149,6 +159,34 @@ class Worker:
 
     def do_fallocate(self, slot, offset, length):
         os.posix_fallocate(self.slots[slot], offset, length)
+
+    def do_reserve(self, slot, offset, length):
+        """Preallocated, the size stays."""
+        fallocate(self.slots[slot], KEEP_SIZE, offset, length)
+
+    def do_punch(self, slot, offset, length):
+        fallocate(self.slots[slot], KEEP_SIZE | PUNCH_HOLE, offset, length)
+
+    def do_copy(self, source, target, length, offset_in, offset_out):
+        done = 0
+        while done < length:
+            n = os.copy_file_range(self.slots[source], self.slots[target], length - done, offset_in + done, offset_out + done)
+            if n == 0:
+                break
+            done += n
+        return done
+
+    def do_direct(self, path, seed, blocks, at):
+        """Opened, written past the page cache, closed."""
+        fd = os.open(self.at(path), os.O_RDWR | os.O_DIRECT | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return None
+            with mmap.mmap(-1, blocks * BLOCK) as memory:  # aligned as O_DIRECT wants it
+                memory[:] = pattern(seed, blocks * BLOCK)
+                return os.pwrite(fd, memory, at * BLOCK)
+        finally:
+            os.close(fd)
 
     def do_mapwrite(self, slot, seed, length, offset, sync):
         """Through a shared mapping that is gone before the descriptor is."""

@@ -221,6 +221,85 @@ class Killed(Worker):
         time.sleep(self.random.uniform(0, 1))
 
 
+class Overlapping(Worker):
+    """Two readers of one file, of which the first ends before somebody appends to it; the other one then reads what it holds."""
+
+    PATH = "grows.read"
+
+    def forget(self):
+        self.count = 0
+
+    def turn(self):
+        os.makedirs(self.folder, exist_ok=True)
+        path = self.folder / self.PATH
+        if not path.exists() or path.stat().st_size > 1 << 20:
+            path.write_bytes(lines(1))
+            self.count = 1
+        for _ in range(5):  # from the second on, what was closed is hardly durable yet
+            self.overlap(path)
+
+    def overlap(self, path):
+        ends, left = open(path, "rb"), open(path, "rb")
+        if self.random.random() < 0.3:
+            ends, left = left, ends
+        with left:
+            with ends:
+                there = ends.read()
+            self.judge("before", there)
+            count = there.count(b"\n")
+            self.append(path, count, count + self.random.choice([1, 40]))
+            self.judge("another reader", left.read())
+        self.judge("after the last reader", path.read_bytes())
+
+    def append(self, path, count, more):
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(fd, lines(more, count))
+        finally:
+            os.close(fd)
+        self.count = more
+
+    def judge(self, who, data):
+        if data != lines(data.count(b"\n")) or data.count(b"\n") < self.count:
+            raise Failed("%s of %s: %d lines, %d were closed" % (who, self.PATH, data.count(b"\n"), self.count))
+
+
+class Crowd(Worker):
+    """One of several who replace one file, in each way, and read it: whoever has it open has one whole version."""
+
+    def turn(self):
+        path = self.shared.work / "crowd" / "model.pt"
+        os.makedirs(path.parent, exist_ok=True)
+        for _ in range(10):
+            self.random.choice([self.look, self.look, self.replace, self.move])(path)
+
+    def data(self):
+        self.version += 1
+        return blob(self.name, self.version, self.random.choice([100, 5000, 200000]))
+
+    def replace(self, path):
+        if path.exists():  # what is new is seen while it is written
+            path.write_bytes(self.data())
+
+    def move(self, path):
+        part = path.with_name("tmp-" + self.name)
+        part.write_bytes(self.data())
+        os.rename(part, path)
+
+    def look(self, path):
+        try:
+            fd = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        with open(fd, "rb", buffering=0) as f:
+            size, first = os.fstat(fd).st_size, f.readall()
+            os.lseek(fd, 0, os.SEEK_SET)
+            again = f.readall()
+            if version_of(first) is None or again != first or {size, os.fstat(fd).st_size} != {len(first)}:
+                raise Failed("crowd/model.pt: %d bytes %r, then %d, by fstat %d and %d" % (
+                    len(first), first[:50], len(again), size, os.fstat(fd).st_size))
+
+
 class Reader(Worker):
     """The live tree of the mount: all that has a final name is whole."""
 
@@ -306,6 +385,7 @@ class FollowerReader(EpochReader):
 
 
 KINDS = {"saver-1": Saver, "saver-2": Saver, "small": Small, "appender": Appender, "database": Database, "killed": Killed,
+         "overlapping": Overlapping, "crowd-1": Crowd, "crowd-2": Crowd, "crowd-3": Crowd,
          "reader": Reader, "epochs": EpochReader, "follower": FollowerReader}
 
 

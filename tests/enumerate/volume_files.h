@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open files of a volume without a mount: what the kernel and fs/ make of lib/volume/handle.h. The only
+ * place that uses it.
+ *
+ * With passthrough a node (inode and body) that is opened first by a handle which may be worked on
+ * directly keeps its backing file until its last release; all of its handles read and write it, each
+ * by a descriptor of its own, and the volume sees none of that.
+ */
+#ifndef EPOCHFS_TESTS_VOLUME_FILES_H
+#define EPOCHFS_TESTS_VOLUME_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "lib/volume/volume.h"
+
+struct vnodes;
+struct vfile;
+
+struct vnodes *vnodes_new(struct volume *vol, bool passthrough);
+void vnodes_free(struct vnodes *nodes);
+
+/* open(2) of a name in this directory by this process; all of these: 0 or more, or -errno. */
+int vfile_open(struct vnodes *nodes, uint64_t dir, const char *name, int flags, pid_t pid,
+	       struct vfile **ret_file);
+ssize_t vfile_pread(struct vfile *f, void *data, size_t len, uint64_t offset);
+/* offset: not looked at with O_APPEND. */
+ssize_t vfile_pwrite(struct vfile *f, const void *data, size_t len, uint64_t offset);
+int vfile_truncate(struct vfile *f, uint64_t size);
+/* A shared mapping is made, changed, written back, and gone. */
+int vfile_map_write(struct vfile *f, const void *data, size_t len);
+int vfile_fsync(struct vfile *f);
+/* st_size of fstat(2), or -errno. */
+int64_t vfile_size(const struct vfile *f);
+/* One descriptor is closed by this thread. */
+int vfile_flush(struct vfile *f, pid_t pid);
+/* After the last one; frees it. */
+void vfile_release(struct vfile *f);
+
+#endif
