@@ -10,7 +10,7 @@ USER = "trainer"  # has no password and no sudo
 
 # A smoke, not the suite: writing, closing and sealing; a directory, SFTP, WebDAV, a program and S3 as remotes.
 SMOKE = "test_contract_writing or test_s3_fake or test_sftp or (test_dav and lighttpd) or (test_exec and not xrdcp and not rclone)"
-SMOKE_OF_USER = "test_contract_writing or test_sftp"
+SMOKE_OF_USER = "(test_contract_writing or test_fs_files) and off"  # only root has passthrough
 
 
 def first_line(readme):
