@@ -46,13 +46,18 @@ left=
 for _ in 1 2 3 4 5 6 7 8 9 10; do
 	left=
 	for process in /proc/[0-9]*; do
-		[ "$process" = /proc/1 ] || left="$left $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null || true)"
+		[ "$process" != /proc/1 ] || continue
+		# A zombie has no command line.
+		words=$(tr '\0' ' ' <"$process/cmdline" 2>/dev/null) || true
+		left=$left${words:+ "$words"}
 	done
-	[ -n "${left# }" ] || break
+	[ -n "$left" ] || break
 	sleep 1
 done
-if [ -n "${left# }" ]; then
-	echo "enter.sh: left running: $left" >&2
+if [ -n "$left" ]; then
+	echo "enter.sh: left running:$left" >&2
 	status=1
 fi
+echo 'processor time of this shell, of what it ran (user, system):'
+times
 exit "$status"
