@@ -17,9 +17,11 @@ import fcntl
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -34,6 +36,18 @@ RELEASES = ["bookworm", "trixie"]
 STEP_LIMIT_S = 900
 # A root is made anew after so long: its packages are old by then.
 ROOT_AGE_S = 14 * 24 * 3600
+
+
+stopped = threading.Event()
+running = set()
+
+
+def stop(number, _):
+    """What runs ends, nothing more begins; then the roots are removed as after any run."""
+    stopped.set()
+    for process in list(running):
+        process.kill()
+    print("bare.py: ended by signal %d" % number, flush=True)
 
 
 def cache_folder():
@@ -101,12 +115,16 @@ class Machine:
         command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
                    HERE / "enter.sh", self.root, self.debs, self.results, user, script]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        running.add(process)
         try:
+            if stopped.is_set():
+                return False
             return process.wait(timeout=STEP_LIMIT_S) == 0
         except subprocess.TimeoutExpired:
             print("bare.py: killed after %d s" % STEP_LIMIT_S, file=self.log, flush=True)
             return False
         finally:
+            running.discard(process)
             process.kill()
             process.wait()
 
@@ -126,6 +144,9 @@ def one_release(release, folder, work, log_path):
     with open(log_path, "w", encoding="utf-8") as log:
         machine = Machine(release, folder, into, log)
         for name, user, script in steps.steps((REPO / "README.md").read_text()):
+            if stopped.is_set():
+                done.append(("%s: %s" % (release, name), "failed", "not run"))
+                continue
             print("\n== %s\n%s" % (name, script), file=log, flush=True)
             start, began = os.path.getsize(log_path), time.monotonic()
             well = machine.do(user, script)
@@ -165,6 +186,8 @@ def main():
         except (OSError, subprocess.CalledProcessError) as error:
             return [("%s: its root" % release, "failed", "%s, see %s" % (error, args.results.parent / (release + ".log")))]
 
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
     try:
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             tests = [test for tests in pool.map(attempt, args.releases) for test in tests]
