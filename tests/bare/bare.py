@@ -33,7 +33,7 @@ import steps  # noqa: E402
 import totals  # noqa: E402
 
 RELEASES = ["bookworm", "trixie"]
-STEP_LIMIT_S = 900
+STEP_LIMIT_S = 1200
 # A root is made anew after so long: its packages are old by then.
 ROOT_AGE_S = 14 * 24 * 3600
 
