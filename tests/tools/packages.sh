@@ -17,7 +17,7 @@ test="$demo check git util-linux procps python3-pytest python3-pytest-xdist pyth
 	openssh-server openssh-client"
 # The unit tests and some mount tests, inside the roots of `check-bare`; and what makes those roots.
 smoke="$demo check python3-pytest python3-pytest-xdist python3-pytest-timeout python3-yaml attr acl procps
-	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav"
+	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav lighttpd-mod-openssl"
 bare='mmdebstrap git util-linux tar python3'
 # More servers: `test` goes on without those that cannot be had.
 more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client python3-xrootd
