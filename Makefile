@@ -83,6 +83,7 @@ OPTIMIZE := $(if $(filter coverage,$(SAN)),-O1,-O2) -g
 
 # One run of pkg-config a set; what is missing is reported when something is compiled, so that
 # `make test` can install it first.
+MINIMUM       := fuse3:3.14.0 libcurl:7.87.0 libcrypto:3.0.0 sqlite3:3.40.0 jansson:2.13 liblz4:1.9.3 expat:2.2.10
 LIB_PACKAGES  := liblz4 sqlite3 libcrypto jansson libcurl expat
 lib_cflags    := $(shell pkg-config --cflags $(LIB_PACKAGES) 2>/dev/null)
 lib_libs      := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null)
@@ -107,7 +108,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -118,6 +119,7 @@ all: $(O)/libepochfs.a $(programs) ## build the library and the program
 $(O)/flags: FORCE
 	@pkg-config --exists fuse3 $(LIB_PACKAGES) || { \
 		echo 'development packages are missing: run tests/tools/packages.sh build' >&2; exit 1; }
+	@tests/tools/versions.sh '$(CC)' $(MINIMUM)
 	@mkdir -p $(O)
 	@printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' | cmp -s - $@ || \
 		printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@
@@ -277,6 +279,10 @@ test: ## install what is missing, build, run every test: what CI runs
 		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
 		'mount tests=$(MAKE) check-mount'
 
+check-bare: ## the README on minimal roots of Debian 12 and 13, from nothing (ARGS="trixie" picks; as root)
+	$(Q)tests/tools/packages.sh bare
+	$(Q)/usr/bin/python3 tests/bare/bare.py --results $(BUILD)/bare/results $(ARGS)
+
 demo: ## a small training run through a mount, killed, rolled back, resumed
 	$(Q)tests/tools/packages.sh demo
 	$(Q)$(MAKE) $(jobs) all
@@ -329,14 +335,15 @@ format: ## clang-format all C
 
 # ---- installing
 
-install: all ## install under DESTDIR, PREFIX
+install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no root)
 	$(Q)install -D -m 755 $(O)/epochfs $(DESTDIR)$(PREFIX)/bin/epochfs
 	$(Q)if [ -e packaging/man/epochfs.1 ]; then \
 		install -D -m 644 packaging/man/epochfs.1 $(DESTDIR)$(MANDIR)/man1/epochfs.1; fi
-	$(Q)if [ -e packaging/mount.epochfs ]; then \
-		install -D -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
+	$(Q)if mkdir -p $(DESTDIR)$(SBINDIR) 2>/dev/null && [ -w $(DESTDIR)$(SBINDIR) ]; then \
+		install -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
 		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs && \
-		ln -sf mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; fi
+		ln -sf mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; \
+	else echo 'installed without $(SBINDIR)/mount.epochfs, which fstab and mount -t epochfs need: that is for root'; fi
 	$(Q)for example in packaging/examples/*; do \
 		mode=644; [ ! -x $$example ] || mode=755; \
 		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
@@ -344,8 +351,9 @@ install: all ## install under DESTDIR, PREFIX
 uninstall: ## remove what install put there
 	$(Q)for example in packaging/examples/*; do \
 		rm -f $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1 \
-		$(DESTDIR)$(SBINDIR)/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1
+	$(Q)if grep -qs '^epochfs=$(PREFIX)/bin/epochfs ' $(DESTDIR)$(SBINDIR)/mount.epochfs; then \
+		rm -f $(DESTDIR)$(SBINDIR)/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; fi
 
 clean: ## remove the build folders
 	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-afl $(BUILD)-coverage $(BUILD)-debug

@@ -17,7 +17,7 @@ tidy() {
 		kill -9 "$trainer" 2>/dev/null || true
 	fi
 	if mountpoint -q "$mnt" || ! stat "$mnt" >/dev/null 2>&1; then
-		"$epochfs" umount --no-drain "$mnt" 2>/dev/null || umount -l "$mnt" || true
+		"$epochfs" umount --no-drain "$mnt" 2>/dev/null || umount -l "$mnt" 2>/dev/null || fusermount3 -uz "$mnt" || true
 	fi
 	rm -rf "$work"
 }

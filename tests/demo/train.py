@@ -4,7 +4,7 @@
     train.py CHECKPOINT_DIR STEPS [--slow-save STEP]
 
 It uses PyTorch where it is installed, else NumPy. It knows nothing of the file system below CHECKPOINT_DIR.
---slow-save makes the save of that step dawdle in the middle, as a large model on a slow disk does.
+--slow-save makes the save of that step dawdle after half of the last one's bytes, as a large model on a slow disk does.
 """
 
 import json
@@ -73,19 +73,23 @@ class NumpyTrainer:
 
 
 class SlowFile:
-    """Passes writes on, and stops for a long while once some bytes are written."""
+    """Passes writes on, and stops for a long while once `limit` bytes are written."""
 
-    def __init__(self, file):
+    def __init__(self, file, limit):
         self.file = file
-        self.written = 0
+        self.left = limit
 
     def write(self, data):
-        self.file.write(data)
-        self.written += len(data)
-        if self.written > 100000:
-            self.file.flush()
-            print("saving ...", flush=True)
-            time.sleep(60)
+        if len(data) < self.left:
+            self.left -= len(data)
+            return self.file.write(data)
+        data = memoryview(data)
+        self.file.write(data[: self.left])
+        self.file.flush()
+        print("saving ...", flush=True)
+        time.sleep(60)
+        self.file.write(data[self.left :])
+        self.left = float("inf")
         return len(data)
 
     def __getattr__(self, name):
@@ -110,8 +114,9 @@ def main():
             continue
         with open(os.path.join(directory, "trainer.json"), "w", encoding="utf-8") as file:
             json.dump({"step": step, "loss": loss}, file)
+        last_size = os.path.getsize(path) if os.path.exists(path) else 0
         with open(path, "wb") as file:
-            trainer.save(step, SlowFile(file) if step == slow_step else file)
+            trainer.save(step, SlowFile(file, last_size // 2) if step == slow_step else file)
         print("step %3d  loss %8.4f  saved %s" % (step, loss, os.path.basename(path)), flush=True)
         time.sleep(1.5)  # the next steps of a real run take longer than this
 

@@ -281,6 +281,24 @@ def test_install(tmp_path):
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
+def test_install_where_sbin_is_roots(tmp_path):
+    done = run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "PREFIX=%s" % tmp_path, "SBINDIR=/proc/sbin", "install")
+    assert "installed without /proc/sbin/mount.epochfs" in done.stdout
+    assert run(tmp_path / "bin/epochfs", "version").stdout == epochfs("version")
+    run("make", "-C", REPO, "PREFIX=%s" % tmp_path, "SBINDIR=/proc/sbin", "uninstall")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_uninstall_leaves_the_mount_helper_of_another_program(tmp_path):
+    sbin = "SBINDIR=%s" % (tmp_path / "sbin")
+    for prefix in ("a", "b"):
+        run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "PREFIX=%s" % (tmp_path / prefix), sbin, "install")
+    run("make", "-C", REPO, "PREFIX=%s" % (tmp_path / "a"), sbin, "uninstall")
+    assert (tmp_path / "sbin" / "mount.epochfs").exists()
+    run("make", "-C", REPO, "PREFIX=%s" % (tmp_path / "b"), sbin, "uninstall")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
 def test_mount_of_type_epochfs(place, sbin):
     done = sbin("""
 mount -t epochfs -o cache-dir=%(cache)s,min-free=0,settle=1h,noexec %(remote)s %(mnt)s

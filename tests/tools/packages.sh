@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing for `make all`, `demo`, `test`, `lint`, `fuzz` or `bench`.
+# Installs the Debian packages that are missing for `make all`, `demo`, `test`, `lint`, `fuzz`, `bench` or `check-bare`.
 #
-#	tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench [--list]
+#	tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench|smoke|bare [--list]
 #
 # Says what it installs; does nothing where all are there. --list only prints the names.
 set -eu
@@ -15,6 +15,10 @@ test="$demo check git util-linux procps python3-pytest python3-pytest-xdist pyth
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common
 	openssh-server openssh-client"
+# The unit tests and some mount tests, inside the roots of `check-bare`; and what makes those roots.
+smoke="$demo check python3-pytest python3-pytest-xdist python3-pytest-timeout python3-yaml attr acl procps
+	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav lighttpd-mod-openssl"
+bare='mmdebstrap git util-linux tar python3'
 # More servers: `test` goes on without those that cannot be had.
 more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client python3-xrootd
 	rclone postgresql'
@@ -39,12 +43,14 @@ test)
 lint) wanted=$lint ;;
 fuzz) wanted=$fuzz ;;
 scale) wanted=$scale ;;
+smoke) wanted=$smoke ;;
+bare) wanted=$bare ;;
 bench)
 	wanted=$bench
 	wishes=$others
 	;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench [--list]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench|smoke|bare [--list]' >&2
 	exit 2
 	;;
 esac

@@ -20,7 +20,7 @@ import totals
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--totals", action="append", default=[], metavar="FOLDER")
+    parser.add_argument("--totals", action="append", required=True, metavar="FOLDER")
     parser.add_argument("parts", nargs="+", metavar="NAME=COMMAND")
     args = parser.parse_args()
 
@@ -47,7 +47,9 @@ def main():
     print("\nparts:")
     for name, status, seconds in times:
         print("  %-24s %-7s %6.1f s" % (name, "ok" if status == 0 else "FAILED", seconds))
-    return max(totals.report(tests_so_far() + broken), int(any(s for _, s, _ in times)))
+    if broken:
+        results.write(args.totals[0], "parts", broken)
+    return max(totals.report(tests_so_far()), int(any(s for _, s, _ in times)))
 
 
 if __name__ == "__main__":

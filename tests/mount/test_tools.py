@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What judges a build and a test run: which versions make refuses, and which skips CI does."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[1] / "tools"
+LISTED = ("tests.mount.test_watch::x[on]", "skipped", "the command does not mount")
+UNLISTED = ("tests.remotes.test_exec::x", "skipped", "xrdcp is not installed")
+PASSED = ("tests.mount.test_x::y", "passed", "")
+
+
+def total(tmp_path, ci, *tests):
+    rows = [{"name": n, "outcome": o, "detail": d} for n, o, d in tests]
+    (tmp_path / "x.json").write_text(json.dumps({"tests": rows}))
+    return subprocess.run([TOOLS / "totals.py", tmp_path], env={**os.environ, "CI": ci}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("ci, tests, line, status", [
+    ("true", (PASSED, LISTED), "1 passed, 0 failed, 1 skipped", 0),
+    ("true", (PASSED, UNLISTED), "1 passed, 1 failed, 0 skipped", 1),
+    ("true", (PASSED, LISTED[:2] + ("fuse3 is missing",)), "1 passed, 1 failed, 0 skipped", 1),
+    ("", (PASSED, UNLISTED), "1 passed, 0 failed, 1 skipped", 0),
+], ids=["listed", "unlisted", "another-reason", "not-ci"])
+def test_a_skip_that_is_not_listed_fails_in_ci(tmp_path, ci, tests, line, status):
+    done = total(tmp_path, ci, *tests)
+    assert done.stdout.splitlines()[-1] == line
+    assert done.returncode == status
+
+
+def test_a_library_that_is_too_old_is_refused_in_one_line():
+    done = subprocess.run([TOOLS / "versions.sh", "cc", "sqlite3:999.0", "libcrypto:0.1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "sqlite3 999.0 or newer" in done.stderr
