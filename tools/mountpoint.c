@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/io.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 
@@ -51,12 +52,9 @@ int mountpoint_unmount(const char *path, bool lazy)
 static bool is_empty(const char *path)
 {
 	cleanup_closedir DIR *dir = opendir(path);
-	struct dirent *d;
+	const char *name;
 
-	while (dir && (d = readdir(dir)))
-		if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
-			return false;
-	return true;
+	return !dir || io_readdir(dir, &name) == 0;
 }
 
 /* Whether a is b or lies below it; both without symlinks. */
