@@ -120,7 +120,8 @@ bool body_settle_locked(struct volume *vol, uint64_t ino);
 int bodies_settle(struct volume *vol);
 
 /* The edit of truncate(2) and of live_setattr's size, without a handle. Called without the lock. */
-int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size);
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size,
+		  interrupted_fn interrupted, void *arg);
 /* The last name of a file is gone (nlink 0, names removed, row not stored yet): frees file and
  * versions now, or when the last handle goes. In a transaction, with the lock. */
 int body_file_unlinked_locked(struct volume *vol, struct state_file *f);

@@ -200,14 +200,15 @@ ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_f
 
 /* ---- writing ---- */
 
-static int begin_write(struct handle *h, uint64_t keep, int *ret_fd)
+static int begin_write(struct handle *h, uint64_t keep, interrupted_fn interrupted, void *arg,
+		       int *ret_fd)
 {
 	struct body *b = h->body;
 	int error;
 
 	if (!h->writes)
 		return -EBADF;
-	error = edit_begin(h->vol, b, keep, NULL, NULL);
+	error = edit_begin(h->vol, b, keep, interrupted, arg);
 	if (error)
 		return error;
 	FAULT_POINT("write.ready");
@@ -228,7 +229,7 @@ int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg)
 
 int handle_write_fd(struct handle *h, int *ret_fd)
 {
-	return begin_write(h, UINT64_MAX, ret_fd);
+	return begin_write(h, UINT64_MAX, NULL, NULL, ret_fd);
 }
 
 static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
@@ -253,7 +254,7 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 		     interrupted_fn interrupted, void *arg)
 {
 	ssize_t n;
-	int fd, error = begin_write(h, UINT64_MAX, &fd);
+	int fd, error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 
 	if (error)
 		return error;
@@ -266,9 +267,9 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 	return n;
 }
 
-int handle_truncate(struct handle *h, uint64_t size)
+int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
 {
-	int fd, error = begin_write(h, size, &fd);
+	int fd, error = begin_write(h, size, interrupted, arg, &fd);
 
 	if (error)
 		return error;
@@ -282,7 +283,7 @@ int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 
 	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
 	if (!error)
-		error = begin_write(h, UINT64_MAX, &fd);
+		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 	if (error)
 		return error;
 	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
@@ -390,9 +391,10 @@ int handle_fsync(struct handle *h, bool data_only)
 
 /* ---- truncate(2) ---- */
 
-static int truncate_pinned(struct volume *vol, struct body *b, uint64_t size)
+static int truncate_pinned(struct volume *vol, struct body *b, uint64_t size,
+			   interrupted_fn interrupted, void *arg)
 {
-	int error = edit_begin(vol, b, size, NULL, NULL);
+	int error = edit_begin(vol, b, size, interrupted, arg);
 
 	if (error)
 		return error;
@@ -421,7 +423,8 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body,
 	return 0;
 }
 
-int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size)
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size,
+		  interrupted_fn interrupted, void *arg)
 {
 	struct after after = {.vol = vol};
 	struct body *b = NULL;
@@ -434,7 +437,7 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size
 	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
-	error = truncate_pinned(vol, b, size);
+	error = truncate_pinned(vol, b, size, interrupted, arg);
 	mutex_lock(&vol->lock);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)

@@ -51,6 +51,9 @@ struct live_change {
 	uint32_t mode, uid, gid;
 	uint64_t size;
 	int64_t atime_ns, mtime_ns;
+	/* A change of size may fetch and copy what stays: polled meanwhile, true ends it with -EINTR. NULL: never. */
+	bool (*interrupted)(void *arg);
+	void *interrupted_arg;
 };
 /* A change of size is an edit in place, seen by all (handle.h says what is cloned aside). */
 int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change,

@@ -126,7 +126,8 @@ int live_getattr(struct volume *vol, uint64_t ino, uint64_t body, struct live_at
 
 /* ---- changing ---- */
 
-static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size)
+static int change_size(struct volume *vol, uint64_t ino, uint64_t body,
+		       const struct live_change *change)
 {
 	struct state_file f;
 	int error;
@@ -138,9 +139,10 @@ static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t
 		return error;
 	if (!S_ISREG(f.mode))
 		return S_ISDIR(f.mode) ? -EISDIR : -EINVAL;
-	if (size > INT64_MAX)
+	if (change->size > INT64_MAX)
 		return -EFBIG;
-	return body_truncate(vol, ino, body, size);
+	return body_truncate(vol, ino, body, change->size, change->interrupted,
+			     change->interrupted_arg);
 }
 
 static void change_owner(struct state_file *f, const struct live_change *change)
@@ -199,7 +201,7 @@ int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct l
 	int error = vol->options.read_only ? -EROFS : 0;
 
 	if (!error && change->set & LIVE_SET_SIZE)
-		error = change_size(vol, ino, body, change->size);
+		error = change_size(vol, ino, body, change);
 	if (error)
 		return error;
 	SCOPED_LOCK(&vol->lock);

@@ -234,7 +234,7 @@ static void truncate_file(void)
 {
 	struct state_file f = vu_file(&u, "a");
 
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 3));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, 3, NULL, NULL));
 	say(SAID_CLOSED);
 }
 
