@@ -155,7 +155,7 @@ static void change_owner(struct state_file *f, const struct live_change *change)
 		f->gid = change->gid;
 	/* chown(2): a new owner does not inherit the right to be somebody. */
 	if (!(change->set & (LIVE_SET_UID | LIVE_SET_GID)) || change->set & LIVE_SET_MODE ||
-	    !S_ISREG(f->mode))
+	    S_ISDIR(f->mode))
 		return;
 	f->mode &= ~(uint32_t)S_ISUID;
 	if (f->mode & S_IXGRP)
