@@ -152,6 +152,13 @@ $(O)/epochfs: $(O)/tools/main.o $(O)/libface.a $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(fuse_libs) $(lib_libs) -lm
 
+# The same for tests: of the same objects, and one that lets it obey EPOCHFS_FAULT (lib/util/faultpoint.h).
+armed := $(O)/tests/fault/armed.o
+$(O)/tests/epochfs: $(O)/tools/main.o $(armed) $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(fuse_libs) $(lib_libs) -lm
+$(unit_programs): $(armed)
+
 # With SAN=address unit tests can let each allocation of the library fail (tests/alloc).
 ifeq ($(SAN),address)
 alloc_objects := $(O)/tests/alloc/alloc.o $(O)/tests/alloc/alloc_run.o $(O)/tests/alloc/libepochfs.a
@@ -219,7 +226,7 @@ $(O)/tests/libcalls.so: tests/crash/calls.c $(O)/flags
 # What builds a whole tree uses all processors, unless make was told how many.
 jobs = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 
-tests: all $(unit_programs) $(replays)
+tests: all $(O)/tests/epochfs $(unit_programs) $(replays)
 
 # ThreadSanitizer's shadow memory does not fit the address layouts that recent kernels draw.
 layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
@@ -227,7 +234,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
@@ -239,8 +246,8 @@ check-fault: ## let each system call on the cache's disk fail with ENOSPC and EI
 check-damage: ## damage every object of a remote in every way (ARGS="--damage-only 'pack packs/'" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_damaged_objects -s -n 0 --timeout 86400 --damages 0 $(ARGS)'
 
-check-model: all ## histories of operations, kills and crashes beside a model (ARGS="--seed N --histories 2000", "--replay FILE")
-	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)
+check-model: $(O)/tests/epochfs ## histories of operations, kills and crashes beside a model (ARGS="--seed N --histories 2000", "--replay FILE")
+	$(Q)EPOCHFS_BIN=$(abspath $(O)/tests/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)
 
 check-enumerate: all $(O)/tests/enumerate/enumerate ## all short histories beside a model of POSIX and the contract (ARGS="--on mount --all 4 --jobs 2", "--replay TEXT")
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/enumerate/histories.py '$(O)' $(ARGS)
@@ -290,8 +297,8 @@ demo: ## a small training run through a mount, killed, rolled back, resumed
 
 scale: ## a distributed S3 engine that loses OSDs and gateways during upload and restore
 	$(Q)tests/tools/packages.sh scale
-	$(Q)$(MAKE) $(jobs) all
-	$(Q)tests/scale/scale.py $(abspath $(O)/epochfs) $(ARGS)
+	$(Q)$(MAKE) $(jobs) $(O)/tests/epochfs
+	$(Q)tests/scale/scale.py $(abspath $(O)/tests/epochfs) $(ARGS)
 
 FUZZER ?= libfuzzer
 fuzz_libfuzzer := SAN=fuzz CC=clang

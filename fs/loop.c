@@ -72,20 +72,27 @@ static __thread struct worker *self;
 int loop_new(struct fs_mount *m, struct loop **ret_loop)
 {
 	struct loop *l = calloc(1, sizeof(*l));
+	int error;
 
 	if (!l)
 		return -ENOMEM;
 	l->ended_fd = eventfd(0, EFD_CLOEXEC);
-	if (l->ended_fd < 0) {
+	error = l->ended_fd < 0 ? -errno : cond_init_mono(&l->gone);
+	if (!error) {
+		error = cond_init_mono(&l->watch_wake);
+		if (error)
+			pthread_cond_destroy(&l->gone);
+	}
+	if (error) {
+		if (l->ended_fd >= 0)
+			close(l->ended_fd);
 		free(l);
-		return -errno;
+		return error;
 	}
 	l->m = m;
 	mutex_init(&l->lock, LOCK_FS_LOOP);
 	pthread_cond_init(&l->role_free, NULL);
 	pthread_cond_init(&l->close_done, NULL);
-	cond_init_mono(&l->gone);
-	cond_init_mono(&l->watch_wake);
 	l->first_release.prev = l->first_release.next = &l->first_release;
 	*ret_loop = l;
 	return 0;

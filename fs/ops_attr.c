@@ -119,7 +119,7 @@ static int set_live(struct fs_mount *m, struct node *n, struct file *f,
 	if (c.set & LIVE_SET_SIZE && f && f->kind == FILE_DEAD)
 		return -EIO;
 	if (c.set & LIVE_SET_SIZE && f && f->kind == FILE_LIVE) {
-		r = handle_truncate(f->handle, c.size);
+		r = handle_truncate(f->handle, c.size, c.interrupted, c.interrupted_arg);
 		if (r < 0)
 			return r;
 		c.set &= ~LIVE_SET_SIZE;
@@ -141,8 +141,11 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 
 	if (r == 0)
 		r = change_of(m, n, attr, to_set, fuse_req_ctx(req), &change);
-	if (r == 0)
+	if (r == 0) {
+		change.interrupted = request_interrupted;
+		change.interrupted_arg = req;
 		r = set_live(m, n, fi ? file_of(req, fi) : NULL, &change, &now);
+	}
 	if (r < 0) {
 		reply_error(req, node_error(r));
 		return;

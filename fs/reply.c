@@ -103,7 +103,7 @@ mode_t noted_mode(const struct node *n)
 
 mode_t mode_without_setid(mode_t mode)
 {
-	if (!S_ISREG(mode))
+	if (S_ISDIR(mode))
 		return mode;
 	mode &= ~(mode_t)S_ISUID;
 	if (mode & S_IXGRP)

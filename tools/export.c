@@ -91,20 +91,18 @@ static int parse_source(const char *argument, struct source *ret_source)
 
 static int make_directory(const char *path, bool force, int *ret_fd)
 {
-	DIR *dir;
-	struct dirent *d;
-	int error = io_mkdir_p(path), fd;
-	bool empty = true;
+	cleanup_closedir DIR *dir = NULL;
+	const char *name;
+	int got = io_mkdir_p(path), fd;
 
-	if (error)
+	if (got)
 		return cli_error(EXIT_FAILED, "%s: cannot make the directory: %s", path,
-				 strerror(-error));
+				 strerror(-got));
 	dir = opendir(path);
-	while (dir && (d = readdir(dir)))
-		empty = empty && (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."));
-	if (dir)
-		closedir(dir);
-	if (!empty && !force)
+	got = dir ? io_readdir(dir, &name) : 0;
+	if (got < 0)
+		return cli_error(EXIT_FAILED, "%s: %s", path, strerror(-got));
+	if (got && !force)
 		return cli_error(
 			EXIT_CONFLICT,
 			"%s: the directory is not empty; choose another, or --force to replace files "

@@ -15,6 +15,7 @@
 
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/io.h"
 #include "lib/util/printable.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -59,15 +60,13 @@ static unsigned list(const char *path, struct buf *out)
 {
 	cleanup_closedir DIR *dir = opendir(path);
 	unsigned count = 0;
-	struct dirent *d;
+	const char *name;
 
-	while (dir && (d = readdir(dir))) {
-		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
-			continue;
+	while (dir && io_readdir(dir, &name) == 1) {
 		if (count++ >= NAMED_MAX)
 			continue;
 		buf_printf(out, "%s", count > 1 ? ", " : "");
-		printable_put(out, d->d_name);
+		printable_put(out, name);
 	}
 	if (count > NAMED_MAX)
 		buf_printf(out, " and %u more", count - NAMED_MAX);

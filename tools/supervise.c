@@ -23,6 +23,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "tools/cli.h"
@@ -116,7 +117,7 @@ static _Noreturn void next_worker(struct supervisor *s, int socket)
 	snprintf(descriptors, sizeof(descriptors), "%d,%d,%d,%d", socket, s->table_fd,
 		 s->arguments_fd, s->fuse_fd);
 	/* A fault point that a test asked for struck the worker before. */
-	unsetenv("EPOCHFS_FAULT");
+	fault_disarm_children();
 	execv(s->own ? "/proc/self/exe" : s->program, argv);
 	log_error("%s: %s", s->program, strerror(errno));
 	_exit(EXIT_FAILED);

@@ -278,8 +278,9 @@ static int fetch(struct warming *w)
 	pthread_t threads[WORKERS];
 	unsigned started = 0;
 
+	if (cond_init_mono(&w->changed))
+		return cli_error(EXIT_FAILED, "out of memory");
 	mutex_init(&w->lock, LOCK_TOOL_WARM);
-	cond_init_mono(&w->changed);
 	mutex_lock(&w->lock);
 	while (started < WORKERS && !pthread_create(&threads[started], NULL, work, w))
 		started++;

@@ -76,10 +76,8 @@ static void say_failed(struct watching *w)
 
 static void back_off(struct watching *w)
 {
-	int64_t pause = w->pause_ns ? 2 * w->pause_ns : FIRST_PAUSE_NS;
-
 	say_failed(w);
-	w->pause_ns = pause < LONGEST_PAUSE_NS ? pause : LONGEST_PAUSE_NS;
+	w->pause_ns = clock_backoff(w->pause_ns, FIRST_PAUSE_NS, LONGEST_PAUSE_NS);
 	w->retry_ns = clock_mono_ns() + w->pause_ns;
 }
 

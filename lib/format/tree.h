@@ -144,6 +144,8 @@ struct tree_reader;
 int tree_reader_new(const void *data, size_t len, unsigned int flags,
 		    struct tree_reader **ret_reader);
 void tree_reader_free(struct tree_reader *r);
+/* Whether these bytes can be the beginning of a tree. */
+bool tree_begins(const void *data, size_t len);
 static inline void cleanup_tree_reader_fn(struct tree_reader **r)
 {
 	tree_reader_free(*r);

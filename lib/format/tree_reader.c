@@ -53,6 +53,13 @@ static int check_frame(const void *data, size_t len, unsigned int flags, struct 
 		       : -EBADMSG;
 }
 
+bool tree_begins(const void *data, size_t len)
+{
+	struct reader r = reader_of(data, len);
+
+	return wire_magic(&r, TREE_MAGIC, TREE_VERSION) == 0;
+}
+
 int tree_reader_new(const void *data, size_t len, unsigned int flags,
 		    struct tree_reader **ret_reader)
 {

@@ -225,7 +225,7 @@ static int mutex_take(struct dav_mutex *m, const char *key)
 			r = remote_sleep(&m->d->base, wait_ns);
 		if (r < 0)
 			return r;
-		wait_ns = wait_ns < WAIT_LONG / 2 ? 2 * wait_ns : WAIT_LONG;
+		wait_ns = clock_backoff(wait_ns, wait_ns, WAIT_LONG);
 	}
 }
 

@@ -67,7 +67,7 @@ static void sweep_one(const struct file *f, int root, const char *name, time_t n
 static void sweep(struct file *f, int root, int fresh)
 {
 	cleanup_closedir DIR *d = NULL;
-	const struct dirent *e;
+	const char *name;
 	struct stat st;
 	int fd;
 
@@ -80,8 +80,8 @@ static void sweep(struct file *f, int root, int fresh)
 			close(fd);
 		return;
 	}
-	while ((e = readdir(d)))
-		sweep_one(f, root, e->d_name, st.st_mtime);
+	while (io_readdir(d, &name) > 0)
+		sweep_one(f, root, name, st.st_mtime);
 }
 
 /* Fills t with a durable temporary file that holds the bytes. */
@@ -302,21 +302,15 @@ static int list_entry(struct listing *l, int dir, size_t used, const char *name)
 static int list_dir(struct listing *l, int dir, size_t used)
 {
 	cleanup_closedir DIR *d = fdopendir(dir);
-	int r = 0;
+	const char *name;
+	int r = 0, got;
 
 	if (!d) {
 		close(dir);
 		return -ENOMEM;
 	}
-	while (r == 0) {
-		const struct dirent *e;
-
-		errno = 0;
-		e = readdir(d);
-		if (!e)
-			return errno ? tree_error(&l->f->tree, errno) : 0;
-		r = list_entry(l, dirfd(d), used, e->d_name);
-	}
+	while (r == 0 && (got = io_readdir(d, &name)) != 0)
+		r = got < 0 ? tree_error(&l->f->tree, -got) : list_entry(l, dirfd(d), used, name);
 	return r;
 }
 

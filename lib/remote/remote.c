@@ -3,6 +3,7 @@
 #include "lib/remote/remote.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
@@ -155,56 +156,84 @@ static int check_call(struct remote *r, bool name_valid)
 	return atomic_load(&r->cancelled) ? -ECANCELED : 0;
 }
 
-/* After an operation: says at debug level what failed. An absent object or a taken name is an
- * answer. */
-static int log_result(struct remote *r, const char *op, const char *key, int err)
+/*
+ * After an operation: the wall between the errors of remotes and their callers. What upper layers take for an
+ * answer passes only from the one operation that may give it (`answer`, 0: none): a put that says -ENOENT, for
+ * the bucket is gone, must not look like a file of the cache that is. Whatever is not in the table of remote.h
+ * becomes -EIO, and keeps its reason. Logs what failed, at debug level.
+ */
+static int check_result(struct remote *r, const char *op, const char *key, int answer, int err)
 {
-	if (err < 0 && err != -ENOENT && err != -EEXIST)
-		log_debug("%s: %s %s: %s", r->name, op, key, strerror(-err));
-	return err;
+	if (err == 0 || err == answer)
+		return err;
+	log_debug("%s: %s %s: %s", r->name, op, key, strerror(abs(err)));
+	if (err != -ENOENT && err != -EEXIST && remote_errno_of(-err) == err)
+		return err;
+	remote_move_reason(r, err, -EIO);
+	return -EIO;
 }
 
 int remote_put(struct remote *r, const char *key, const void *data, size_t len)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return log_result(r, "put", key, err < 0 ? err : r->ops->put(r, key, data, len));
+	return check_result(r, "put", key, 0, err < 0 ? err : r->ops->put(r, key, data, len));
 }
 
 int remote_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return log_result(r, "create", key,
-			  err < 0 ? err : r->ops->put_if_absent(r, key, data, len));
+	return check_result(r, "create", key, -EEXIST,
+			    err < 0 ? err : r->ops->put_if_absent(r, key, data, len));
 }
 
 int remote_get(struct remote *r, const char *key, uint64_t offset, uint64_t len, struct buf *out)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return log_result(r, "get", key, err < 0 ? err : r->ops->get(r, key, offset, len, out));
+	return check_result(r, "get", key, -ENOENT,
+			    err < 0 ? err : r->ops->get(r, key, offset, len, out));
 }
 
 int remote_size(struct remote *r, const char *key, uint64_t *ret_size)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return log_result(r, "size", key, err < 0 ? err : r->ops->size(r, key, ret_size));
+	return check_result(r, "size", key, -ENOENT,
+			    err < 0 ? err : r->ops->size(r, key, ret_size));
+}
+
+/* A listing of a caller, whose own result is no error of the remote. */
+struct caller_list {
+	remote_list_fn *fn;
+	void *arg;
+	int result;
+};
+
+static int call_back(void *arg, const char *key, uint64_t size)
+{
+	struct caller_list *l = arg;
+
+	l->result = l->fn(l->arg, key, size);
+	return l->result;
 }
 
 int remote_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
 {
+	struct caller_list l = {.fn = fn, .arg = arg};
 	int err = check_call(r, remote_prefix_valid(prefix));
 
-	return log_result(r, "list", prefix, err < 0 ? err : r->ops->list(r, prefix, fn, arg));
+	if (err == 0)
+		err = r->ops->list(r, prefix, call_back, &l);
+	return l.result ? l.result : check_result(r, "list", prefix, 0, err);
 }
 
 int remote_delete(struct remote *r, const char *key)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return log_result(r, "delete", key, err < 0 ? err : r->ops->delete (r, key));
+	return check_result(r, "delete", key, 0, err < 0 ? err : r->ops->delete (r, key));
 }
 
 int remote_delete_batch(struct remote *r, const char *const *keys, size_t *count)
@@ -217,7 +246,7 @@ int remote_delete_batch(struct remote *r, const char *const *keys, size_t *count
 		*count = 1;
 		err = r->ops->delete (r, keys[0]);
 	}
-	return log_result(r, "delete", keys[0], err);
+	return check_result(r, "delete", keys[0], 0, err);
 }
 
 int remote_delete_many(struct remote *r, const char *const *keys, size_t count)
@@ -226,7 +255,7 @@ int remote_delete_many(struct remote *r, const char *const *keys, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		if (!remote_key_valid(keys[i]))
-			return log_result(r, "delete", keys[i], -EINVAL);
+			return check_result(r, "delete", keys[i], 0, -EINVAL);
 	for (size_t at = 0; at < count;) {
 		size_t n = count - at;
 		int err = remote_delete_batch(r, keys + at, &n);
@@ -317,7 +346,7 @@ int remote_check_create(struct remote *r, enum remote_create *ret_create)
 		err = remote_check_create(r->inner, ret_create);
 	else if (err == 0)
 		*ret_create = REMOTE_CREATE_ATOMIC;
-	return log_result(r, "check", "create-if-absent", err);
+	return check_result(r, "check", "create-if-absent", 0, err);
 }
 
 const char *remote_upload_check(const struct remote *r)

@@ -22,7 +22,8 @@
  * be the beginning of another up to a `/`: a directory cannot hold both (-EPERM).
  *
  * Errors. Every operation returns 0 or one of these (negative), whatever the remote is:
- *   ENOENT           no such object; from remote_open: the directory above a new remote is missing
+ *   ENOENT           get, size: no such object; from remote_open: the directory above a new remote is
+ *                    missing. No other operation gives it: a bucket or a root that is gone is EIO
  *   EEXIST           put_if_absent: an object with that key is there
  *   EACCES, EPERM    the remote does not allow it
  *   EROFS            this remote takes no writes
@@ -33,7 +34,7 @@
  *   EPROTONOSUPPORT  remote_open: no such kind of remote
  *   ENOTDIR          remote_open: the path is no directory
  *   EOPNOTSUPP       put_if_absent: the remote has no way to create an object only if it is absent
- *   EFBIG            get: more than REMOTE_GET_MAX bytes would come
+ *   EFBIG            get: more than REMOTE_GET_MAX bytes would come; put: the remote takes none so large
  *   ENOMEM           here, not there
  *
  * After EIO, ETIMEDOUT or ECONNREFUSED from a put, put_if_absent or delete, the operation may have

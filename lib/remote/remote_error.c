@@ -122,6 +122,13 @@ int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
 	return err;
 }
 
+void remote_move_reason(struct remote *r, int from, int to)
+{
+	SCOPED_LOCK(&r->reason_lock);
+	if (r->reason_error == from)
+		r->reason_error = to;
+}
+
 /* The reason for this error that the remote, or one below it, gave last. */
 static bool reason_of(struct remote *r, int err, char ret_text[REMOTE_REASON_MAX])
 {

@@ -13,7 +13,8 @@
 /*
  * The operations of one kind, with the meaning of the remote_* functions of the same name. remote.c
  * has already checked keys, prefixes and cancellation, and logs what fails; an implementation gives
- * only errors of the table in remote.h (remote_errno_of helps). It may be called from any thread.
+ * only errors of the table in remote.h (remote_errno_of helps; of others remote.c makes -EIO). It may
+ * be called from any thread.
  */
 struct remote_ops {
 	int (*put)(struct remote *r, const char *key, const void *data, size_t len);
@@ -81,6 +82,8 @@ int remote_sleep(struct remote *r, int64_t ns);
  */
 int remote_set_reason(struct remote *r, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* What was given as the reason for `from` is the reason for `to`. */
+void remote_move_reason(struct remote *r, int from, int to);
 
 /* The same for remote_open, which has no remote yet: for remote_open_strerror in this thread. */
 int remote_open_reason(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -132,7 +132,7 @@ static int wait_turn(struct call *c, int err)
 		wait_ns = held_off_ns + jittered(p->first_wait_ns);
 	if (p->max_total_ns && clock_mono_ns() - c->started_ns + wait_ns >= p->max_total_ns)
 		return err;
-	c->wait_ns = c->wait_ns > p->longest_wait_ns / 2 ? p->longest_wait_ns : 2 * c->wait_ns;
+	c->wait_ns = clock_backoff(c->wait_ns, p->first_wait_ns, p->longest_wait_ns);
 	count_waiting(c->rt, 1);
 	r = remote_sleep(&c->rt->base, wait_ns);
 	count_waiting(c->rt, -1);

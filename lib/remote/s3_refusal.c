@@ -11,7 +11,8 @@ static const struct refusal {
 	const char *reason; /* of the bucket */
 } refusals[] = {
 	{"NoSuchKey", -ENOENT, NULL},
-	{"NoSuchBucket", -ENOENT,
+	/* No answer about an object: somebody may make the bucket again. */
+	{"NoSuchBucket", -EIO,
 	 "does not exist; create it, or check its name, the endpoint and the region"},
 	{"AccessDenied", -EACCES,
 	 "access is denied; check the keys, and that they may do s3:ListBucket, s3:GetObject, "
@@ -120,7 +121,8 @@ int s3_refusal(struct s3 *s, const struct http_answer *answer)
 	if (refusal)
 		return tell_refusal(s, refusal);
 	err = http_errno_of(answer->status);
-	if (err == 0)
+	/* A 404 with a text that is not S3's comes from something before it, and says nothing of an object. */
+	if (err == 0 || (err == -ENOENT && answer->body.len))
 		err = -EIO;
 	/* A HEAD has no text; the errno says all there is to say. */
 	if (!*e.code && !answer->body.len)

@@ -88,7 +88,7 @@ static int find_root(struct writing *w)
 	if (status == SFTP_NO_SUCH_FILE) {
 		error = make_dir(w->l, buf_str(&root), NEW_ROOT_MODE);
 		if (error == -ENOENT)
-			error = remote_set_reason(&w->s->base, -ENOENT,
+			error = remote_set_reason(&w->s->base, -EIO,
 						  "the directory above %s does not exist there; "
 						  "create that, or check the path",
 						  buf_str(&root));

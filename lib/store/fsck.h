@@ -63,6 +63,15 @@ bool store_fsck_index(const struct store_fsck *f, size_t object, char ret_key[KE
 /* Whether an index object with this key was noted. */
 bool store_fsck_has_index(const struct store_fsck *f, const char *key);
 
+/* The key of an index object, by its number from 0 on, and the epoch in it. False: there are no more. */
+bool store_fsck_index_epoch(const struct store_fsck *f, size_t object, char ret_key[KEY_MAX],
+			    uint64_t *ret_epoch);
+/* Whether it names the beginning of a tree, which is read, other than those that are `known`: then it came with a whole epoch.
+ * After store_fsck_read; errors that end the whole. */
+int store_fsck_has_tree(struct store_fsck *f, size_t object,
+			bool (*known)(void *arg, const struct hash *chunk), void *arg,
+			bool *ret_has);
+
 /* ---- mending (fsck_mend.c): after store_fsck_read with read_data ---- */
 
 /*

@@ -39,6 +39,13 @@ int64_t clock_ns(struct timespec ts)
 	return (int64_t)ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
+int64_t clock_backoff(int64_t pause_ns, int64_t first_ns, int64_t longest_ns)
+{
+	if (!pause_ns)
+		return first_ns < longest_ns ? first_ns : longest_ns;
+	return pause_ns < longest_ns / 2 ? 2 * pause_ns : longest_ns;
+}
+
 int cond_init_mono(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;

@@ -17,9 +17,12 @@ int64_t clock_wall_ns(void);
 int64_t clock_mono_ns(void);
 struct timespec clock_timespec(int64_t ns);
 int64_t clock_ns(struct timespec ts);
+/* The pause after one of `pause_ns` (0: there was none yet): `first_ns`, then twice as long each time, and never
+ * above `longest_ns`. */
+int64_t clock_backoff(int64_t pause_ns, int64_t first_ns, int64_t longest_ns);
 
 /* A condition variable whose waits are measured by CLOCK_MONOTONIC: 0 or -errno. */
-int cond_init_mono(pthread_cond_t *cond);
+int cond_init_mono(pthread_cond_t *cond) __attribute__((warn_unused_result));
 /* Waits, with the mutex held, until woken or until clock_mono_ns() is `deadline_ns`: 0 or
  * -ETIMEDOUT. The condition must come from cond_init_mono. */
 #define cond_wait_until(cond, m, deadline_ns)                                                      \

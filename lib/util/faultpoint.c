@@ -10,13 +10,24 @@
 
 atomic_int fault_points;
 
-/* What EPOCHFS_FAULT asked for; written once, before fault_points says 2. */
+/* What was asked for; written once, before fault_points says 2. */
 static char *wanted;
 static atomic_long remaining;
 
+__attribute__((weak)) const char *fault_variable(void)
+{
+	return NULL;
+}
+
+void fault_disarm_children(void)
+{
+	if (fault_variable())
+		unsetenv(fault_variable());
+}
+
 static void look(void)
 {
-	const char *text = getenv("EPOCHFS_FAULT");
+	const char *variable = fault_variable(), *text = variable ? getenv(variable) : NULL;
 	char *colon;
 
 	if (text && *text)

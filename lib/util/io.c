@@ -338,11 +338,26 @@ int io_opendir(int dirfd, DIR **ret_dir)
 	return error;
 }
 
+int io_readdir(DIR *dir, const char **ret_name)
+{
+	for (;;) {
+		const struct dirent *entry;
+
+		errno = 0;
+		entry = readdir(dir);
+		if (!entry)
+			return -errno;
+		*ret_name = entry->d_name;
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			return 1;
+	}
+}
+
 int io_remove_tree(int dirfd, const char *path)
 {
-	int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int got, fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	cleanup_closedir DIR *dir = NULL;
-	struct dirent *d;
+	const char *name;
 
 	if (fd < 0 && errno == ENOENT)
 		return 0;
@@ -355,14 +370,13 @@ int io_remove_tree(int dirfd, const char *path)
 		close(fd);
 		return -ENOMEM;
 	}
-	while ((d = readdir(dir))) {
-		int error;
+	while ((got = io_readdir(dir, &name)) > 0) {
+		int error = io_remove_tree(fd, name);
 
-		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
-			continue;
-		error = io_remove_tree(fd, d->d_name);
 		if (error)
 			return error;
 	}
+	if (got)
+		return got;
 	return unlinkat(dirfd, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }

@@ -54,6 +54,9 @@ enum io_users io_users(int fd);
 /* A stream of its own over an open directory, from its beginning; dirfd stays the caller's. 0 or -errno; ret_dir is closed by
  * closedir (cleanup_closedir). */
 int io_opendir(int dirfd, DIR **ret_dir);
+/* The name of the next entry but `.` and `..`, valid until the next call: 1; 0 at the end, or -errno: what
+ * is left is not known then, and must not be taken for the end. */
+int io_readdir(DIR *dir, const char **ret_name);
 /* mkdir -p of the parents of path and of path itself, mode 0700 for what it makes. */
 int io_mkdir_p(const char *path);
 /* Removes a directory with all in it; a missing one is no error. Does not follow symlinks. */

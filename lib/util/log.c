@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
@@ -28,6 +29,26 @@ void log_set_fd(int fd)
 	atomic_store(&log_fd, fd);
 }
 
+/*
+ * Writes a line that has a newline before it, too. A disk that gets full takes the beginning of a line: the next one
+ * then begins with that newline, in one write, so that two never run together. Nobody is waited for; where nothing
+ * can be written there is nobody left to tell.
+ */
+static void write_whole(int fd, const char *line, size_t len)
+{
+	static atomic_bool cut;
+	size_t from = atomic_exchange(&cut, false) ? 0 : 1, left = len - from;
+	ssize_t n = write(fd, line + from, left);
+
+	if (n > 0 && (size_t)n < left) {
+		left -= (size_t)n;
+		if (write(fd, line + len - left, left) != (ssize_t)left)
+			atomic_store(&cut, true);
+	} else if (n < 0 && !from) {
+		atomic_store(&cut, true);
+	}
+}
+
 static void write_line(int fd, enum log_level level, const char *text)
 {
 	static const char *const names[] = {"error", "warning", "info", "debug"};
@@ -39,10 +60,10 @@ static void write_line(int fd, enum log_level level, const char *text)
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-	n = snprintf(line, sizeof(line), "%s.%03ldZ %s: %s\n", when, now.tv_nsec / 1000000,
+	n = snprintf(line, sizeof(line), "\n%s.%03ldZ %s: %s\n", when, now.tv_nsec / 1000000,
 		     names[level], text);
-	if (n > 0 && write(fd, line, (size_t)n) < 0)
-		return; /* there is nobody left to tell */
+	if (n > 0)
+		write_whole(fd, line, (size_t)n);
 }
 
 void log_write(enum log_level level, const char *fmt, ...)

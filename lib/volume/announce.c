@@ -132,13 +132,9 @@ static void *run(void *arg)
 
 		while (!error && !atomic_load(&k->a->stops))
 			error = tell_first(k);
-		if (!error || error == -ENOENT)
-			pause_ns = 0;
-		else if (!pause_ns)
-			pause_ns = FIRST_PAUSE_NS;
-		else
-			pause_ns =
-				2 * pause_ns < LONGEST_PAUSE_NS ? 2 * pause_ns : LONGEST_PAUSE_NS;
+		pause_ns = error && error != -ENOENT
+				   ? clock_backoff(pause_ns, FIRST_PAUSE_NS, LONGEST_PAUSE_NS)
+				   : 0;
 	}
 	return NULL;
 }
@@ -282,9 +278,13 @@ int announcer_start(struct volume *vol, struct opening_message *m)
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;
+	error = cond_init_mono(&a->wake);
+	if (error) {
+		free(a);
+		return error;
+	}
 	a->vol = vol;
 	mutex_init(&a->lock, LOCK_ANNOUNCER);
-	cond_init_mono(&a->wake);
 	error = make_sinks(a, m);
 	if (error) {
 		announcer_free(a);

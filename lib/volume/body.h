@@ -125,8 +125,9 @@ bool body_settle_locked(struct volume *vol, uint64_t ino);
  * still cannot; an epoch would lack it. */
 int bodies_settle(struct volume *vol);
 
-/* The edit of truncate(2) and of live_setattr's size, without a handle, by this thread (0: unknown). Called without the lock. */
-int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size, pid_t tid);
+/* The edit of truncate(2) and of live_setattr's size, without a handle: size, pid and interrupted of `change`. Called without the lock. */
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body,
+		  const struct live_change *change);
 /* The last name of a file is gone (nlink 0, names removed, row not stored yet): frees file and
  * versions now, or when the last handle goes. In a transaction, with the lock. */
 int body_file_unlinked_locked(struct volume *vol, struct state_file *f);

@@ -2,7 +2,6 @@
 /* Restoring an epoch, or a path in it, without a mount: what is restored, in which order, how it goes. */
 #include "lib/volume/catalog_export.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 
@@ -197,16 +197,10 @@ static int finish_directory(const struct export *x, uint32_t id, struct export_c
 
 static bool is_empty(int dir)
 {
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *entry;
+	cleanup_closedir DIR *d = NULL;
+	const char *name;
 
-	if (!d && fd >= 0)
-		close(fd);
-	while (d && (entry = readdir(d)))
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-			return false;
-	return d;
+	return !io_opendir(dir, &d) && io_readdir(d, &name) == 0;
 }
 
 /* The caller's directory becomes the tree's root where nothing else was in it: it may be a home directory. */

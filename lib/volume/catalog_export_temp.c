@@ -2,13 +2,13 @@
 /* Restoring: files without a name until they are whole, and what killed runs have left. */
 #include "lib/volume/catalog_export.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include "lib/util/io.h"
 #include "lib/util/log.h"
 
 #define PREFIX	   ".epochfs-export-"
@@ -159,13 +159,15 @@ static void sweep_one(int dir, const char *name)
 
 void export_sweep(int dir)
 {
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
+	cleanup_closedir DIR *d = NULL;
+	const char *name;
+	int got = io_opendir(dir, &d);
 
-	if (!d && fd >= 0)
-		close(fd);
-	while (d && (e = readdir(d)))
-		if (is_temporary_name(e->d_name))
-			sweep_one(dir, e->d_name);
+	while (!got && (got = io_readdir(d, &name)) > 0) {
+		if (is_temporary_name(name))
+			sweep_one(dir, name);
+		got = 0;
+	}
+	if (got)
+		log_warn("looking for what a killed run has left: %s", strerror(-got));
 }

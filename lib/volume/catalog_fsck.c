@@ -172,6 +172,7 @@ static int check_record(struct fsck *f, uint64_t number, size_t i)
 	int error = records_get(f->remote, number, &record, NULL);
 
 	/* A tombstone: the epoch was dropped. */
+	f->dropped |= error == -ENOENT;
 	if (error == -ENOENT || fsck_fatal(error))
 		return error == -ENOENT ? 0 : error;
 	f->totals.epochs++;
@@ -183,6 +184,10 @@ static int check_record(struct fsck *f, uint64_t number, size_t i)
 	}
 	f->trees[i] = record.tree_hash;
 	f->parents[i] = record.parent;
+	if (record.chunk_count)
+		buf_put(&f->heads, &record.chunks[0].hash, sizeof(struct hash));
+	if (buf_error(&f->heads))
+		return -ENOMEM;
 	if (f->has_info && strcmp(record.volume, f->info.uuid) != 0)
 		fsck_problem(f, key, where, "belongs to another volume");
 	return fsck_tree(f, &record);
@@ -229,6 +234,7 @@ int fsck_records_again(struct fsck *f)
 {
 	forget_hits(f);
 	buf_reset(&f->moving);
+	buf_reset(&f->heads);
 	f->totals = (struct catalog_fsck_totals){.foreign = f->totals.foreign};
 	store_fsck_forget_needs(f->store);
 	return fsck_records(f);
@@ -248,6 +254,7 @@ void fsck_free(struct fsck *f)
 	gc_list_free(&f->gc_list);
 	buf_free(&f->moving);
 	buf_free(&f->missing);
+	buf_free(&f->heads);
 	free(f->trees);
 	free(f->parents);
 	free(f->epochs);

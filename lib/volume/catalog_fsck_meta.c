@@ -11,6 +11,7 @@
 #include "lib/format/key_slot.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/lease.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
 #include "lib/volume/summary.h"
 
@@ -48,6 +49,51 @@ static int check_parents(struct fsck *f)
 	for (size_t i = 0; i < f->epoch_count && !error; i++)
 		if (f->parents[i] < f->epochs[i] && !fsck_find_epoch(f, f->parents[i]))
 			error = note_missing(f, f->parents[i]);
+	return error;
+}
+
+/* Whether a tree that a record names begins with this chunk. */
+static bool is_head(void *arg, const struct hash *chunk)
+{
+	const struct fsck *f = arg;
+
+	for (size_t at = 0; at < f->heads.len; at += sizeof(*chunk))
+		if (!memcmp(f->heads.data + at, chunk, sizeof(*chunk)))
+			return true;
+	return false;
+}
+
+/*
+ * Of the newest epochs no other names the record. But an index object says of which epoch it is, and where it came with
+ * a tree that no record has, the record was the next object to be put: it is missing, unless a writer is between the two.
+ * Early uploads leave index objects without a tree, repairs and collections those with trees that records have; but
+ * what a collection has written may have the tree of an epoch that was dropped since.
+ */
+static int check_newest(struct fsck *f, bool held)
+{
+	char key[KEY_MAX], record[KEY_MAX], where[64];
+	uint64_t epoch;
+	int error = 0;
+
+	for (size_t i = 0; !error && store_fsck_index_epoch(f->store, i, key, &epoch); i++) {
+		bool has_tree = false;
+
+		if (!epoch || nodes_is_part(epoch) || fsck_find_epoch(f, epoch) || held)
+			continue;
+		error = store_fsck_has_tree(f->store, i, is_head, f, &has_tree);
+		if (error || !has_tree)
+			continue;
+		epoch_key(epoch, record);
+		snprintf(where, sizeof(where), "epoch %" PRIu64, epoch);
+		if (f->dropped && f->gc_lists.count)
+			fsck_note(f, record, where,
+				  "its record may be missing: its index has a tree that no record "
+				  "names, of a dropped epoch perhaps");
+		else
+			fsck_problem(
+				f, record, where,
+				"its record is missing, though its index and its tree are there");
+	}
 	return error;
 }
 
@@ -254,7 +300,7 @@ static int check_lease(struct fsck *f, bool *ret_held)
 	char key[KEY_MAX];
 	int error = lease_look(f->remote, &lease);
 
-	*ret_held = error ? error != -ENOENT : !lease.released;
+	*ret_held = error ? error != -ENOENT : !lease.released || lease.pending;
 	if (error == -EBADMSG) {
 		lease_key(lease.generation, key);
 		fsck_note(
@@ -291,6 +337,8 @@ int fsck_meta(struct fsck *f)
 		error = check_lease(f, &held);
 	if (!error)
 		error = check_parents(f);
+	if (!error)
+		error = check_newest(f, held);
 	if (!error)
 		tell_missing(f, held);
 	return error;

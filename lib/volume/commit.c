@@ -141,6 +141,7 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 		return error;
 	error = state_version_get(vol->state, b->version, &v);
 	if (!error) {
+		*ret_whole = v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
 		version_close(vol, &v, st);
 		v.fsynced = b->synced_ctime_ns && b->synced_ctime_ns == stat_ctime(st) &&
 			    b->synced_size == v.size;
@@ -148,7 +149,6 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 	}
 	if (!error)
 		error = file_take_locked(vol, b, v.id, v.id, st, ret_replaced);
-	*ret_whole = v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
 	return state_end(vol->state, error);
 }
 

@@ -79,11 +79,6 @@ int contact_check_empty(struct remote *r, const char *advice, struct opening_mes
 	char found[REMOTE_KEY_MAX + 1] = "";
 	int error = remote_list(r, "", any_object, found);
 
-	/* What is missing is the bucket, not something in it: there is no remote to talk to. */
-	if (error == -ENOENT) {
-		contact_fail(r, error, m);
-		return -EHOSTUNREACH;
-	}
 	if (error < 0)
 		return contact_fail(r, error, m);
 	if (error)

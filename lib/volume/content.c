@@ -16,11 +16,16 @@
 int contents_new(struct contents **ret_contents)
 {
 	struct contents *all = calloc(1, sizeof(*all));
+	int error;
 
 	if (!all)
 		return -ENOMEM;
+	error = cond_init_mono(&all->idle);
+	if (error) {
+		free(all);
+		return error;
+	}
 	mutex_init(&all->lock, LOCK_CONTENTS);
-	cond_init_mono(&all->idle);
 	*ret_contents = all;
 	return 0;
 }
@@ -55,15 +60,16 @@ static struct content *content_alloc(struct volume *vol, uint64_t version, uint6
 {
 	struct content *c = calloc(1, sizeof(*c));
 
-	if (!c)
+	if (!c || cond_init_mono(&c->fetch.changed)) {
+		free(c);
 		return NULL;
+	}
 	c->vol = vol;
 	c->version = version;
 	c->size = size;
 	c->fd = -1;
 	rwlock_init(&c->io, LOCK_CONTENT_IO);
 	mutex_init(&c->fetch.lock, LOCK_FETCH);
-	cond_init_mono(&c->fetch.changed);
 	return c;
 }
 

@@ -32,6 +32,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
@@ -40,6 +41,8 @@
 
 /* A write in the same tick of the kernel's clock as the file's own mtime would not show. */
 #define TICK_MAX (100 * NS_PER_MS)
+/* How often who waits for another's edit asks whether he was interrupted. */
+#define WAIT_STEP_NS (100 * NS_PER_MS)
 
 enum edit_kind { EDIT_EMPTY, EDIT_CLONE, EDIT_TAKEOVER, EDIT_GIVE };
 
@@ -371,8 +374,13 @@ int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn
 	int error;
 
 	mutex_lock(&vol->lock);
-	while (b->preparing)
-		cond_wait(&vol->changed, &vol->lock);
+	while (b->preparing) {
+		if (interrupted && interrupted(arg)) {
+			mutex_unlock(&vol->lock);
+			return -EINTR;
+		}
+		cond_wait_until(&vol->changed, &vol->lock, clock_mono_ns() + WAIT_STEP_NS);
+	}
 	if (b->staged) {
 		error = body_open_write_locked(b);
 		mutex_unlock(&vol->lock);

@@ -93,6 +93,20 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 	return 0;
 }
 
+/* Whether `more` bytes have no place though nothing else were in the cache or on its disk. */
+static int never_fits(const struct volume *vol, uint64_t more, bool *ret_never)
+{
+	struct statvfs fs;
+	uint64_t total;
+
+	if (fstatvfs(vol->cache_fd, &fs) < 0)
+		return -errno;
+	total = (uint64_t)fs.f_blocks * fs.f_frsize;
+	*ret_never = more > total - total / 100 * vol->options.min_free_percent ||
+		     (vol->options.cache_size && more > vol->options.cache_size);
+	return 0;
+}
+
 static uint64_t bytes_ahead(const struct volume *vol)
 {
 	uint64_t ahead = AHEAD_BYTES, part = vol->options.cache_size / AHEAD_PART;
@@ -217,6 +231,15 @@ static int evict(struct volume *vol, uint64_t wanted)
 	return 0;
 }
 
+/* Evicts, unless the writer would have no room though all went: then it would be for nothing. */
+static int evict_if_it_helps(struct volume *vol, uint64_t over)
+{
+	uint64_t local = 0, dirty = 0;
+	int error = bytes_local(vol, &local, &dirty);
+
+	return error || over > local ? error : evict(vol, over + bytes_ahead(vol));
+}
+
 /* bytes_over, once the reserve has taken what it lacks: it comes before all that is new. */
 static int room(struct volume *vol, uint64_t bytes, uint64_t *ret_over)
 {
@@ -247,7 +270,11 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 {
 	int64_t deadline =
 		clock_mono_ns() + (vol->options.full_wait ? vol->options.patience_ns : 0);
+	bool never = false;
+	int unknown = never_fits(vol, bytes, &never);
 
+	if (unknown || never)
+		return unknown ? unknown : -ENOSPC;
 	for (;;) {
 		uint64_t over;
 		int error = room(vol, bytes, &over);
@@ -255,7 +282,7 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 		if (error || !over)
 			return error;
 		keeper_remove_now(vol);
-		error = evict(vol, over + bytes_ahead(vol));
+		error = evict_if_it_helps(vol, over);
 		if (!error)
 			error = room(vol, bytes, &over);
 		if (error || !over)

@@ -302,12 +302,18 @@ int follower_start(struct volume *vol)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
+	error = cond_init_mono(&f->wake);
+	if (error) {
+		free(f);
+		return error;
+	}
 	f->vol = vol;
 	f->refreshed_ns = clock_wall_ns();
 	mutex_init(&f->lock, LOCK_FOLLOWER);
-	cond_init_mono(&f->wake);
 	error = thread_start(&f->thread, NULL, run, f);
 	if (error) {
+		pthread_cond_destroy(&f->wake);
+		mutex_destroy(&f->lock);
 		free(f);
 		return error;
 	}

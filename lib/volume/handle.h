@@ -100,14 +100,15 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_fd);
 /*
  * Begins the edit if one is owed: fetches what is not local and clones what must stay, which may take
- * long and can be interrupted here. A change that follows (write, truncate, fallocate,
- * handle_join_grant) begins it by itself where this was not called, and then cannot be
- * interrupted. -EBADF on a handle that does not write, -ENOSPC, -EINTR.
+ * long and can be interrupted. Any other change (write, truncate, fallocate, handle_join_grant,
+ * handle_write_fd) begins it by itself where this was not called; the last two cannot be interrupted
+ * then. -EBADF on a handle that does not write, -ENOSPC, -EINTR.
  */
 int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg);
 /* Begins the edit if one is owed and gives the descriptor to write to (borrowed). */
 int handle_write_fd(struct handle *h, int *ret_fd);
-int handle_truncate(struct handle *h, uint64_t size);
+/* Keeps, and fetches, only what is left. -EINTR. */
+int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg);
 /* mode as in fallocate(2). Waits for space like handle_write. */
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg);

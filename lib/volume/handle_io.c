@@ -207,14 +207,15 @@ ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_f
 
 /* ---- writing ---- */
 
-static int begin_write(struct handle *h, uint64_t keep, int *ret_fd)
+static int begin_write(struct handle *h, uint64_t keep, interrupted_fn interrupted, void *arg,
+		       int *ret_fd)
 {
 	struct body *b = h->body;
 	int error;
 
 	if (!h->writes)
 		return -EBADF;
-	error = edit_begin(h->vol, b, keep, NULL, NULL);
+	error = edit_begin(h->vol, b, keep, interrupted, arg);
 	if (error)
 		return error;
 	FAULT_POINT("write.ready");
@@ -235,7 +236,7 @@ int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg)
 
 int handle_write_fd(struct handle *h, int *ret_fd)
 {
-	return begin_write(h, UINT64_MAX, ret_fd);
+	return begin_write(h, UINT64_MAX, NULL, NULL, ret_fd);
 }
 
 static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
@@ -260,7 +261,7 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 		     interrupted_fn interrupted, void *arg)
 {
 	ssize_t n;
-	int fd, error = begin_write(h, UINT64_MAX, &fd);
+	int fd, error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 
 	if (error)
 		return error;
@@ -273,9 +274,9 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 	return n;
 }
 
-int handle_truncate(struct handle *h, uint64_t size)
+int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
 {
-	int fd, error = begin_write(h, size, &fd);
+	int fd, error = begin_write(h, size, interrupted, arg, &fd);
 
 	if (error)
 		return error;
@@ -289,7 +290,7 @@ int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 
 	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
 	if (!error)
-		error = begin_write(h, UINT64_MAX, &fd);
+		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 	if (error)
 		return error;
 	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
@@ -397,16 +398,16 @@ int handle_fsync(struct handle *h, bool data_only)
 
 /* ---- truncate(2) ---- */
 
-static int truncate_pinned(struct volume *vol, struct body *b, uint64_t size)
+static int truncate_pinned(struct volume *vol, struct body *b, const struct live_change *change)
 {
-	int error = edit_begin(vol, b, size, NULL, NULL);
+	int error = edit_begin(vol, b, change->size, change->interrupted, change->interrupted_arg);
 
 	if (error)
 		return error;
 	SCOPED_LOCK(&vol->lock);
 	if (b->write_fd < 0)
 		return -EBADF;
-	return io_truncate(b->write_fd, size);
+	return io_truncate(b->write_fd, change->size);
 }
 
 /* By the node of what was replaced, the file that shows other content now is meant: the kernel looks again once. */
@@ -444,7 +445,7 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 	return 0;
 }
 
-int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size, pid_t tid)
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
 {
 	struct after after = {.vol = vol};
 	struct body *b = NULL;
@@ -453,11 +454,11 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size
 	if (vol->options.read_only)
 		return -EROFS;
 	mutex_lock(&vol->lock);
-	error = truncate_pin_locked(vol, ino, body, tid, &b);
+	error = truncate_pin_locked(vol, ino, body, change->pid, &b);
 	mutex_unlock(&vol->lock);
 	if (error)
 		return error;
-	error = truncate_pinned(vol, b, size);
+	error = truncate_pinned(vol, b, change);
 	mutex_lock(&vol->lock);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)

@@ -380,7 +380,7 @@ static int truncate_opened(struct handle *h)
 		return error;
 	}
 	mutex_unlock(&vol->lock);
-	return handle_truncate(h, 0);
+	return handle_truncate(h, 0, NULL, NULL);
 }
 
 /* An open is a use, though the kernel may have the bytes yet and read none: the evictor goes by it. */

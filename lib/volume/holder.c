@@ -286,10 +286,14 @@ int holder_start(struct volume *vol, struct opening_message *m)
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;
+	error = cond_init_mono(&h->wake);
+	if (error) {
+		free(h);
+		return error;
+	}
 	h->vol = vol;
 	h->ttl_ns = vol->options.lease_ns;
 	mutex_init(&h->lock, LOCK_HOLDER);
-	cond_init_mono(&h->wake);
 	vol->holder = h;
 	error = remote_open_with(vol->options.remote, &limits, &h->remote);
 	if (error)

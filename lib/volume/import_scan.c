@@ -2,7 +2,6 @@
 /* Listing an ordinary directory. */
 #include "lib/volume/import_scan.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/io.h"
 #include "lib/volume/import_attr.h"
 
 #define OPEN_DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -86,19 +86,14 @@ bool scan_is_ours(const char *name)
 
 static int list(int fd, struct listing *l)
 {
-	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_closedir DIR *d = copy < 0 ? NULL : fdopendir(copy);
-	const struct dirent *e;
+	cleanup_closedir DIR *d = NULL;
+	const char *name;
+	int got = io_opendir(fd, &d);
 
-	if (!d) {
-		int error = -errno;
-
-		if (copy >= 0)
-			close(copy);
-		return error;
-	}
-	while (errno = 0, (e = readdir(d))) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || scan_is_ours(e->d_name))
+	if (got)
+		return got;
+	while ((got = io_readdir(d, &name)) > 0) {
+		if (scan_is_ours(name))
 			continue;
 		if (l->count == l->cap) {
 			size_t cap = l->cap ? 2 * l->cap : 64;
@@ -109,13 +104,13 @@ static int list(int fd, struct listing *l)
 			l->names = names;
 			l->cap = cap;
 		}
-		l->names[l->count] = strdup(e->d_name);
+		l->names[l->count] = strdup(name);
 		if (!l->names[l->count])
 			return -ENOMEM;
 		l->count++;
 	}
-	if (errno)
-		return -errno;
+	if (got)
+		return got;
 	if (l->count)
 		qsort(l->names, l->count, sizeof(*l->names), compare_names);
 	return 0;

@@ -153,8 +153,8 @@ void cache_look(struct volume *vol);
 /* Why a file could not be made in the cache, as -errno: `error` itself, but -EIO, and a line in the
  * log the first time, where somebody removed the cache directory under the mount. (cache_dir.c) */
 int cache_errno(struct volume *vol, int error);
-/* Room for `bytes` more in the cache's file system, min_free kept: evicts, waits as full=wait says.
- * 0, -ENOSPC, -EINTR. (evict.c) */
+/* Room for `bytes` more in the cache's file system, min_free kept: evicts where that can be enough, waits as
+ * full=wait says. 0, -EINTR, or -ENOSPC, at once where it would not fit though nothing else were there. (evict.c) */
 int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupted, void *arg);
 /*
  * A name or an attribute is to be made, which takes space in the state only. The first, without the

@@ -127,14 +127,15 @@ bool process_has_open(pid_t tgid, const char *path)
 {
 	char fds[64], target[PATH_MAX];
 	cleanup_closedir DIR *dir = NULL;
-	struct dirent *d;
+	const char *name;
 
 	snprintf(fds, sizeof(fds), "/proc/%d/fd", (int)tgid);
 	dir = opendir(fds);
 	if (!dir && (errno == EACCES || errno == EPERM))
 		return true;
-	while (dir && (d = readdir(dir))) {
-		ssize_t n = readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);
+	/* An error ends it as the process's own end does. */
+	while (dir && io_readdir(dir, &name) > 0) {
+		ssize_t n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
 
 		if (n <= 0)
 			continue;
@@ -148,18 +149,18 @@ bool process_has_open(pid_t tgid, const char *path)
 pid_t process_with_open(const char *path, pid_t likely)
 {
 	cleanup_closedir DIR *proc = NULL;
-	struct dirent *d;
+	const char *name;
 
 	if (likely > 0 && process_has_open(likely, path))
 		return likely;
 	proc = opendir("/proc");
-	while (proc && (d = readdir(proc))) {
+	while (proc && io_readdir(proc, &name) > 0) {
 		char fds[300];
 		uint64_t pid;
 
 		/* What we may not look into is not blamed. */
-		snprintf(fds, sizeof(fds), "/proc/%s/fd", d->d_name);
-		if (parse_u64(d->d_name, &pid) == 0 && pid <= INT_MAX && access(fds, R_OK) == 0 &&
+		snprintf(fds, sizeof(fds), "/proc/%s/fd", name);
+		if (parse_u64(name, &pid) == 0 && pid <= INT_MAX && access(fds, R_OK) == 0 &&
 		    process_has_open((pid_t)pid, path))
 			return (pid_t)pid;
 	}

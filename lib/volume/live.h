@@ -56,6 +56,9 @@ struct live_change {
 	uint64_t size;
 	int64_t atime_ns, mtime_ns;
 	pid_t pid; /* with LIVE_SET_SIZE: who asks, as in live_caller */
+	/* A change of size may fetch and copy what stays: polled meanwhile, true ends it with -EINTR. NULL: never. */
+	bool (*interrupted)(void *arg);
+	void *interrupted_arg;
 };
 /* A change of size is an edit in place, seen by all (handle.h says what is cloned aside). By the node of content that was replaced it
  * is first -ESTALE, then it changes what the file is now. */

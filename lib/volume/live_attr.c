@@ -130,7 +130,8 @@ int live_getattr(struct volume *vol, uint64_t ino, uint64_t body, struct live_at
 
 /* ---- changing ---- */
 
-static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t size, pid_t pid)
+static int change_size(struct volume *vol, uint64_t ino, uint64_t body,
+		       const struct live_change *change)
 {
 	struct state_file f;
 	int error;
@@ -142,9 +143,9 @@ static int change_size(struct volume *vol, uint64_t ino, uint64_t body, uint64_t
 		return error;
 	if (!S_ISREG(f.mode))
 		return S_ISDIR(f.mode) ? -EISDIR : -EINVAL;
-	if (size > INT64_MAX)
+	if (change->size > INT64_MAX)
 		return -EFBIG;
-	return body_truncate(vol, ino, body, size, pid);
+	return body_truncate(vol, ino, body, change);
 }
 
 static void change_owner(struct state_file *f, const struct live_change *change)
@@ -157,7 +158,7 @@ static void change_owner(struct state_file *f, const struct live_change *change)
 		f->gid = change->gid;
 	/* chown(2): a new owner does not inherit the right to be somebody. */
 	if (!(change->set & (LIVE_SET_UID | LIVE_SET_GID)) || change->set & LIVE_SET_MODE ||
-	    !S_ISREG(f->mode))
+	    S_ISDIR(f->mode))
 		return;
 	f->mode &= ~(uint32_t)S_ISUID;
 	if (f->mode & S_IXGRP)
@@ -203,7 +204,7 @@ int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct l
 	int error = vol->options.read_only ? -EROFS : 0;
 
 	if (!error && change->set & LIVE_SET_SIZE)
-		error = change_size(vol, ino, body, change->size, change->pid);
+		error = change_size(vol, ino, body, change);
 	if (error)
 		return error;
 	SCOPED_LOCK(&vol->lock);

@@ -103,35 +103,35 @@ static int load_state(struct volume *vol, const char *path, struct opening_messa
 
 /* ---- the database itself ---- */
 
-static bool has_objects(struct volume *vol)
+/* 1 or 0, or -errno: what cannot be listed must not be taken for a new cache. */
+static int has_objects(struct volume *vol)
 {
 	cleanup_closedir DIR *dir = NULL;
-	struct dirent *d;
+	const char *name;
+	int error = io_opendir(vol->objects_fd, &dir);
 
-	if (io_opendir(vol->objects_fd, &dir))
-		return false;
-	while ((d = readdir(dir)))
-		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-			return true;
-	return false;
+	return error ? error : io_readdir(dir, &name);
 }
 
-/* Whether something in objects/ was made, written or closed after the database was last written. */
-static bool objects_are_newer(struct volume *vol)
+/* Whether something in objects/, or it itself, was made, written or closed after the database was last
+ * written: 1, 0 or -errno. */
+static int objects_are_newer(struct volume *vol)
 {
 	cleanup_closedir DIR *dir = NULL;
+	const char *name = ".";
 	struct stat db, st;
-	struct dirent *d;
+	int got = io_opendir(vol->objects_fd, &dir);
 
-	if (io_opendir(vol->objects_fd, &dir) ||
-	    fstatat(vol->cache_fd, "state.db", &db, AT_SYMLINK_NOFOLLOW) < 0)
-		return true;
-	while ((d = readdir(dir)))
-		if (strcmp(d->d_name, "..") != 0 &&
-		    fstatat(vol->objects_fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	if (got)
+		return got;
+	if (fstatat(vol->cache_fd, "state.db", &db, AT_SYMLINK_NOFOLLOW) < 0)
+		return 1;
+	do
+		if (fstatat(vol->objects_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    stat_ctime(&st) > stat_mtime(&db))
-			return true;
-	return false;
+			return 1;
+	while ((got = io_readdir(dir, &name)) > 0);
+	return got;
 }
 
 /*
@@ -139,10 +139,12 @@ static bool objects_are_newer(struct volume *vol)
  * database of a killed mount with SQLite's own program is that last one: then the journal is gone because it was moved
  * into the database, which is as young as anything here.
  */
-static bool journal_is_gone(struct volume *vol)
+static int journal_is_gone(struct volume *vol)
 {
-	return vol->left == LEFT_RUNNING && faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) < 0 &&
-	       errno == ENOENT && objects_are_newer(vol);
+	if (vol->left != LEFT_RUNNING || faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) == 0 ||
+	    errno != ENOENT)
+		return 0;
+	return objects_are_newer(vol);
 }
 
 /*
@@ -151,12 +153,12 @@ static bool journal_is_gone(struct volume *vol)
  */
 static int open_database(struct volume *vol, const char *db, const char **ret_why)
 {
-	bool full = has_objects(vol);
-	int error;
+	int full = has_objects(vol), gone = full < 0 ? full : journal_is_gone(vol), error;
 
 	*ret_why = "its journal state.db-wal is gone";
-	if (journal_is_gone(vol))
-		return -EUCLEAN;
+	/* A directory that the disk has damaged is no reason to move all aside. */
+	if (gone)
+		return gone > 0 ? -EUCLEAN : gone == -EUCLEAN ? -EIO : gone;
 	if (vol->left == LEFT_RUNNING || vol->left == LEFT_ENDING) {
 		*ret_why = "its journal state.db-wal is damaged";
 		error = state_check_journal(vol->cache_fd);

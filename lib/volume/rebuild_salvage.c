@@ -34,17 +34,20 @@ static int by_id(const void *a, const void *b)
 static int list_objects(struct salvage *s)
 {
 	cleanup_closedir DIR *dir = NULL;
-	struct dirent *d;
-	int error = io_opendir(s->objects_fd, &dir);
+	const char *name;
+	int got, error = io_opendir(s->objects_fd, &dir);
 
 	if (error)
 		return error;
-	while (!error && (d = readdir(dir))) {
+	while (!error && (got = io_readdir(dir, &name)) != 0) {
 		char again[OBJECT_NAME_MAX];
-		uint64_t id = strtoull(d->d_name, NULL, 16);
+		uint64_t id;
 
+		if (got < 0)
+			return got;
+		id = strtoull(name, NULL, 16);
 		object_name(id, again);
-		if (strcmp(again, d->d_name) != 0) /* a temporary name */
+		if (strcmp(again, name) != 0) /* a temporary one */
 			continue;
 		error = array_reserve((void **)&s->ids, &s->cap, s->count + 1, sizeof(id));
 		if (!error)

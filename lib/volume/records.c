@@ -41,10 +41,14 @@ int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret
 		record_free(ret_record);
 		error = -EBADMSG;
 	}
-	if (!error && ret_text) {
-		buf_str(&text);
+	if (error || !ret_text)
+		return error;
+	buf_str(&text);
+	error = buf_error(&text);
+	if (error)
+		record_free(ret_record);
+	else
 		*ret_text = buf_steal(&text, &len);
-	}
 	return error;
 }
 

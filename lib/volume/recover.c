@@ -104,22 +104,23 @@ static int object_is_known(struct volume *vol, const char *name, uint64_t *ret_i
 static int scan_objects(struct volume *vol, struct recovery *r)
 {
 	cleanup_closedir DIR *dir = NULL;
-	struct dirent *d;
-	int error = io_opendir(vol->objects_fd, &dir);
+	const char *name;
+	int got, error = io_opendir(vol->objects_fd, &dir);
 
 	if (error)
 		return error;
-	while (!error && (d = readdir(dir))) {
+	while (!error && (got = io_readdir(dir, &name)) != 0) {
 		uint64_t id = 0;
 		int known;
 
-		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
-			continue;
-		known = object_is_known(vol, d->d_name, &id);
+		/* What was not listed would count as gone: closed content as torn, for good. */
+		if (got < 0)
+			return got;
+		known = object_is_known(vol, name, &id);
 		if (known)
 			error = known < 0 ? known : objects_add(r, id);
-		else if (!vol->options.read_only && unlinkat(vol->objects_fd, d->d_name, 0) < 0)
-			log_warn("removing objects/%s: %s", d->d_name, strerror(errno));
+		else if (!vol->options.read_only && unlinkat(vol->objects_fd, name, 0) < 0)
+			log_warn("removing objects/%s: %s", name, strerror(errno));
 	}
 	if (r->objects.count)
 		qsort(r->objects.id, r->objects.count, sizeof(r->objects.id[0]), by_id);

@@ -64,19 +64,19 @@ static void add(struct volume *vol, uint64_t number, const char *name)
 static int scan(struct volume *vol)
 {
 	cleanup_closedir DIR *dir = NULL;
-	struct dirent *d;
-	int error = io_opendir(vol->torn_fd, &dir);
+	const char *name;
+	int got = io_opendir(vol->torn_fd, &dir);
 
-	if (error)
-		return error;
-	while ((d = readdir(dir))) {
+	if (got)
+		return got;
+	while ((got = io_readdir(dir, &name)) > 0) {
 		char *end;
-		uint64_t number = strtoull(d->d_name, &end, 10);
+		uint64_t number = strtoull(name, &end, 10);
 
-		if (*d->d_name >= '0' && *d->d_name <= '9' && *end == '-')
-			add(vol, number, d->d_name);
+		if (*name >= '0' && *name <= '9' && *end == '-')
+			add(vol, number, name);
 	}
-	return 0;
+	return got;
 }
 
 int torn_start(struct volume *vol)

@@ -240,12 +240,9 @@ static void *run(void *arg)
 
 		if (gave_up)
 			fail_all(up);
-		if (!error || gave_up)
-			pause_ns = 0;
-		else if (!pause_ns)
-			pause_ns = FIRST_PAUSE_NS;
-		else if (pause_ns < LONGEST_PAUSE_NS)
-			pause_ns *= 2;
+		pause_ns = error && !gave_up
+				   ? clock_backoff(pause_ns, FIRST_PAUSE_NS, LONGEST_PAUSE_NS)
+				   : 0;
 	}
 	return NULL;
 }
@@ -288,11 +285,15 @@ int uploader_start(struct volume *vol)
 
 	if (!up)
 		return -ENOMEM;
+	error = cond_init_mono(&up->wake);
+	if (error) {
+		free(up);
+		return error;
+	}
 	up->vol = vol;
 	up->kicked = true;
 	mutex_init(&up->lock, LOCK_UPLOADER);
 	mutex_init(&up->progress.lock, LOCK_UPLOAD_PROGRESS);
-	cond_init_mono(&up->wake);
 	vol->uploader = up;
 	if (vol->local_only || vol->options.read_only)
 		return 0;

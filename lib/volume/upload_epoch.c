@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
@@ -132,21 +133,32 @@ static bool is_torn(struct upload *u, uint64_t version)
 	return state_version_get(u->vol->state, version, &row) == 0 && row.torn;
 }
 
-/* Stores a local version's content. -ENOENT or -ENODATA: its bytes are gone. */
-static int store_version(struct upload *u, const struct tree_entry *e)
+static bool is_shorter(int fd, uint64_t size)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (uint64_t)st.st_size < size;
+}
+
+/* Stores a local version's content. Where it fails as the bytes are gone from the cache, *ret_gone is true: that
+ * only the local file tells, for what the remote answers says nothing of it. */
+static int store_version(struct upload *u, const struct tree_entry *e, bool *ret_gone)
 {
 	struct stored_version *s = add_stored(u, e->u.version);
 	int error;
 
+	*ret_gone = false;
 	if (!s)
 		return -ENOMEM;
 	s->torn = is_torn(u, e->u.version);
 	for (;;) {
 		cleanup_close int fd = object_open(u->vol, e->u.version, O_RDONLY);
 
+		*ret_gone = fd == -ENOENT;
 		if (fd < 0)
 			return fd;
 		error = store_bytes(u, fd, e->size, s);
+		*ret_gone = error == -ENODATA && is_shorter(fd, e->size);
 		/* An edit in place took the file over while it was read: the version has another. */
 		if (object_is_still(u->vol, e->u.version, fd)) {
 			if (!error && s->is_inline) {
@@ -221,16 +233,17 @@ static int store_contents(struct upload *u)
 
 	for (size_t at = 0; !error && at < rest.len; at += sizeof(uint32_t)) {
 		struct tree_entry e;
+		bool gone = false;
 		uint32_t id;
 
 		memcpy(&id, rest.data + at, sizeof(id));
 		tree_get(u->tree, id, &e);
 		error = take_ahead(u, e.u.version);
 		if (!error)
-			error = store_version(u, &e);
+			error = store_version(u, &e, &gone);
 		if (error > 0)
 			error = 0;
-		if (error == -ENOENT || error == -ENODATA)
+		if (gone)
 			error = note_lost(u, id, error);
 	}
 	return error;

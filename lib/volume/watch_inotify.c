@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/io.h"
 #include "lib/util/text.h"
 
 #define MASK                                                                                       \
@@ -152,18 +153,23 @@ static int found(struct watch *w, const char *path, bool fresh, int64_t now_ns)
 	return S_ISDIR(st.st_mode) ? watch_below(w, path, fresh, now_ns) : 0;
 }
 
+static bool is_gone(int err)
+{
+	return err == ENOENT || err == ENOTDIR || err == ELOOP;
+}
+
 static int watch_below(struct watch *w, const char *path, bool fresh, int64_t now_ns)
 {
 	cleanup_free char *place = NULL;
 	cleanup_closedir DIR *dir = NULL;
-	const struct dirent *e;
-	int wd, fd, error;
+	int wd, fd, error, got = 1;
+	const char *name;
 
 	if (text_print(&place, "/proc/self/fd/%d/%s", w->root_fd, path) < 0)
 		return -ENOMEM;
 	wd = inotify_add_watch(w->inotify_fd, place, MASK);
 	if (wd < 0)
-		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;
+		return is_gone(errno) ? 0 : -errno;
 	/* What nobody has watched yet is new, with all in it. */
 	fresh = fresh || (w->runs && !dir_of(w, wd));
 	error = add_dir(w, wd, path);
@@ -171,17 +177,19 @@ static int watch_below(struct watch *w, const char *path, bool fresh, int64_t no
 	fd = openat(w->root_fd, *path ? path : ".",
 		    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir && !error && !is_gone(errno))
+		error = -errno;
 	if (!dir && fd >= 0)
 		close(fd);
-	while (!error && dir && (e = readdir(dir))) {
+	while (!error && dir && (got = io_readdir(dir, &name)) > 0) {
 		cleanup_free char *below = NULL;
 
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || scan_is_ours(e->d_name))
+		if (scan_is_ours(name))
 			continue;
-		below = join(path, e->d_name);
+		below = join(path, name);
 		error = below ? found(w, below, fresh, now_ns) : -ENOMEM;
 	}
-	return error;
+	return !error && got < 0 && !is_gone(-got) ? got : error;
 }
 
 void watch_inotify_stop(struct watch *w)

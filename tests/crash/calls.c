@@ -20,6 +20,7 @@
  *
  * The wrapped names are those that epochfs and SQLite are linked to (nm -D --undefined-only).
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -200,6 +201,16 @@ WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), 1, GROWS, AT_FDC
 WRAP(int, mkdirat, (int dir, const char *name, mode_t mode), (dir, name, mode), 1, GROWS, dir, name)
 WRAP(int, fsetxattr, (int fd, const char *name, const void *value, size_t len, int flags),
      (fd, name, value, len, flags), 1, GROWS, fd, NULL)
+
+/* What it gives is a pointer: none at the end, and where it fails. */
+struct dirent64 *readdir64(DIR *dir)
+{
+	static struct dirent64 *(*_Atomic real)(DIR *);
+
+	if (!real)
+		real = (struct dirent64 * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir64");
+	return fails("readdir", READS, dirfd(dir), NULL) ? NULL : real(dir);
+}
 
 /* Those with a variable parameter. */
 

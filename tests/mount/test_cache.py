@@ -165,6 +165,48 @@ def test_the_least_recently_used_goes_first(mnt):
     assert 2 not in local and 3 in local and local in ([0, 1, 3], [0, 3], [3]), local
 
 
+def refused(mnt, size):
+    """An fallocate that is refused, and evicts nothing for it."""
+    before = cached(mnt)
+    with open(mnt.path / "new", "wb") as f, pytest.raises(OSError) as failed:
+        os.posix_fallocate(f.fileno(), 0, size)
+    assert failed.value.errno == errno.ENOSPC
+    assert cached(mnt) >= before
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.options(patience="1h")
+def test_what_can_never_fit_is_refused_at_once_and_evicts_nothing(small_disk, mnt):
+    for i in range(5):
+        (mnt.path / ("part%d" % i)).write_bytes(part(i))
+    mnt.wait_durable()
+    for size in (100 << 40, 81 * MIB, 79 * MIB):  # the last would leave too little free
+        refused(mnt, size)
+    assert all(is_local(mnt, mnt.path / ("part%d" % i)) for i in range(5))
+    with open(mnt.path / "new", "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, 64 * MIB)
+    assert cached(mnt) < 5 * PART + 64 * MIB
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.options(patience="1h", cache_size="24M")
+def test_what_is_larger_than_the_cache_is_refused_at_once_and_evicts_nothing(mnt):
+    for i in range(4):
+        (mnt.path / ("part%d" % i)).write_bytes(part(i))
+    mnt.wait_durable()
+    refused(mnt, 25 * MIB)
+
+
+@pytest.mark.options(full="error")
+def test_where_others_fill_the_disk_nothing_is_evicted_in_vain(small_disk, mnt):
+    for i in range(5):
+        (mnt.path / ("part%d" % i)).write_bytes(part(i))
+    mnt.wait_durable()
+    with open(small_disk / "of-others", "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, 24 * MIB)
+    refused(mnt, 64 * MIB)
+
+
 @pytest.mark.options(cache_size="16M", full="error")
 def test_what_only_this_machine_has_stays_while_others_are_read(volume, request):
     """Reading cold files evicts what the remote has, and nothing else."""

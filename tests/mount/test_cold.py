@@ -6,6 +6,7 @@ import errno
 import hashlib
 import mmap
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -292,6 +293,46 @@ def test_a_signal_ends_a_read_that_waits_for_the_remote(volume, tmp_path, flags,
     assert reader.returncode == code
     # The mount serves others, and ends although a fetch is under way.
     assert os.listdir(volume.path) == ["model"]
+    volume.unmount()
+
+
+CHANGER = """
+import os, sys
+how, path = sys.argv[1:]
+fd = os.open(path, os.O_RDWR) if how in ("ftruncate", "write", "fallocate") else -1
+print("ready", flush=True)
+if how == "truncate":
+    os.truncate(path, 1 << 20)
+elif how == "ftruncate":
+    os.ftruncate(fd, 1 << 20)
+elif how == "write":
+    os.pwrite(fd, b"x", 0)
+else:
+    os.posix_fallocate(fd, 0, 4096)
+"""
+
+
+@pytest.mark.parametrize("passthrough", ["off"])
+@pytest.mark.parametrize("how", ["truncate", "ftruncate", "write", "fallocate"])
+def test_a_signal_ends_a_change_that_waits_for_the_remote(volume, tmp_path, how):
+    """What a change of cold content keeps is fetched first."""
+    faults = tmp_path / "faults"
+    volume.url = "fault+file://%s?control=%s" % (volume.remote, faults)
+    volume.mount(settle="1h")
+    data = os.urandom(2 * MIB)
+    (volume.path / "model").write_bytes(data)
+    volume.seal()
+    volume.remount(empty_cache=True)
+    faults.write_text("get.delay=1h&only=packs/")
+    changer = python(CHANGER, how, volume.path / "model")
+    assert changer.stdout.readline() == "ready\n"
+    where = pathlib.Path("/proc/%d/wchan" % changer.pid)
+    wait_until(lambda: where.read_text().startswith(("fuse_", "request_wait_answer", "__fuse_")), "a change that waits")
+    changer.send_signal(signal.SIGTERM)
+    changer.communicate(timeout=60)
+    assert changer.returncode == -signal.SIGTERM
+    faults.unlink()
+    assert (volume.path / "model").stat().st_size == len(data)
     volume.unmount()
 
 

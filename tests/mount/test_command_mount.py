@@ -236,7 +236,7 @@ def sbin(tmp_path):
     """Runs a shell script where /sbin/mount.epochfs and the program are installed, for this script only."""
     if os.geteuid():
         pytest.skip("needs root, for a mount namespace of its own")
-    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "DESTDIR=%s" % (tmp_path / "root"), "install")
+    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(os.environ["EPOCHFS_INSTALLED"]), "DESTDIR=%s" % (tmp_path / "root"), "install")
     installed = tmp_path / "root"
     (tmp_path / "run").mkdir()
 
@@ -270,7 +270,7 @@ def test_remount(sbin, place):
 
 
 def test_install(tmp_path):
-    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "install")
+    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(os.environ["EPOCHFS_INSTALLED"]), "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "install")
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     examples = ["opt/e/share/epochfs/examples/" + name for name in os.listdir(os.path.join(REPO, "packaging", "examples"))]
     assert examples

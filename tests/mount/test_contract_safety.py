@@ -550,7 +550,7 @@ def test_a_writer_that_waits_for_space_can_be_interrupted(weather, mnt):
 WRITER = """
 import os, sys
 with open(sys.argv[1], "wb", buffering=0) as f:
-    os.posix_fallocate(f.fileno(), 0, 64 << 20) if sys.argv[2] == "fallocate" else None
+    os.posix_fallocate(f.fileno(), 0, 40 << 20) if sys.argv[2] == "fallocate" else None
     while f.write(bytes(1 << 20)):
         pass
 """
@@ -562,6 +562,7 @@ def test_a_wait_in_the_middle_of_a_file_can_be_interrupted(weather, small_disk, 
     if (call, passthrough) == ("write", "on"):
         pytest.skip("the kernel writes by itself, and waits for nothing")
     weather.turn("put.down=1")
+    (mnt.path / "dirty").write_bytes(bytes(4 * PART))
     writer = python(WRITER, mnt.path / "f", call)
     where = Path("/proc/%d/wchan" % writer.pid)
 

@@ -268,3 +268,20 @@ def test_chown_by_root_takes_setuid_away(mnt):
     os.chown(f, 7, 8)
     st = f.stat()
     assert (stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid) == (0o755, 7, 8)
+
+
+@pytest.mark.parametrize("kind", ["file", "fifo", "socket", "device", "directory"])
+def test_chown_takes_set_id_bits_as_on_an_ordinary_directory(mnt, tmp_path, kind):
+    """Whatever the type, but of a directory, and whoever does it."""
+    make = {"file": lambda p: p.touch(), "fifo": os.mkfifo, "socket": lambda p: os.mknod(p, 0o644 | stat.S_IFSOCK),
+            "device": lambda p: os.mknod(p, 0o644 | stat.S_IFCHR, os.makedev(1, 3)), "directory": os.mkdir}[kind]
+
+    def modes(base):
+        for mode in (0o6755, 0o6745, 0o4755):
+            path = base / ("%s-%o" % (kind, mode))
+            make(path)
+            os.chmod(path, mode)
+            os.chown(path, 1234, 5678)
+            yield stat.S_IMODE(path.stat().st_mode)
+
+    assert [oct(m) for m in modes(mnt.path)] == [oct(m) for m in modes(tmp_path)]

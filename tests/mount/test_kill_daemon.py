@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 
+import conftest
 import pytest
 
 from conftest import BIN, MountError, python, run, wait_until
@@ -48,6 +49,19 @@ def kill_and_check(mnt, tmp_path, monkeypatch, point):
     check_remote(mnt, tmp_path, edited)
     mnt.remount(empty_cache=True)
     check_tree(mnt.path, edited)
+
+
+def test_what_is_installed_obeys_no_variable(volume, monkeypatch):
+    """Who starts the daemon may have any environment: a variable of the tests must not end it."""
+    monkeypatch.setattr(conftest, "BIN", os.environ["EPOCHFS_INSTALLED"])
+    monkeypatch.setenv("EPOCHFS_FAULT", "seal.begun")
+    volume.mount(settle="1h")
+    (volume.path / "a").write_text("x")
+    volume.seal()
+    volume.wait_durable()
+    assert volume.epochs() == [1]
+    with open(os.environ["EPOCHFS_INSTALLED"], "rb") as f:
+        assert b"EPOCHFS_FAULT" not in f.read()
 
 
 @pytest.mark.parametrize("point", POINTS)

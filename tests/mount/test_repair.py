@@ -157,6 +157,31 @@ def test_an_epoch_whose_record_is_gone_can_be_dropped(mnt, tmp_path):
     assert sorted(os.listdir(mnt.path)) == ["a", "b"]
 
 
+def test_the_record_of_the_newest_epoch_is_missed_and_comes_back(mnt, tmp_path):
+    """No other object names it; but its packs, index and tree are there."""
+    mnt.unmount()
+    record = mnt.remote / "epochs" / ("%020d.json" % 3)
+    whole = record.read_bytes()
+    record.unlink()
+    problem, = fsck(mnt.url, DAMAGED)["problems"]
+    assert problem["where"] == "epoch 3" and "record is missing" in problem["problem"]
+    restored, = repair(mnt.url, "--cache-dir", mnt.cache)["restored"]
+    assert restored["where"] == "epoch 3" and "from the cache" in restored["what"]
+    assert record.read_bytes() == whole
+    assert not fsck(mnt.url)["problems"]
+
+
+def test_what_was_stored_early_and_never_sealed_is_no_missing_epoch(mnt):
+    """Its index object has the number of the epoch that was to come, and no tree."""
+    early = "%020d-" % 4
+    (mnt.path / "large").write_bytes(noise(80 * MIB, 9))
+    wait_until(lambda: any(p.name.startswith(early) for p in (mnt.remote / "index").iterdir()), "an early upload")
+    (mnt.path / "large").unlink()
+    mnt.unmount()
+    assert not (mnt.remote / "epochs" / ("%020d.json" % 4)).exists()
+    assert not fsck(mnt.url)["problems"]
+
+
 def test_the_newest_epoch_without_its_tree_can_be_dropped(mnt, tmp_path):
     mnt.unmount()
     record = json.loads((mnt.remote / "epochs" / ("%020d.json" % 3)).read_text())

@@ -2,6 +2,7 @@
 """S3 and GCS as no real server here is: over fake_s3.py, which checks each signature itself."""
 
 import errno
+import json
 import os
 import subprocess
 import urllib.parse
@@ -276,6 +277,41 @@ def test_a_quota_is_told_and_waited_for(make_volume, monkeypatch):
         (volume.path / "b").write_text("training goes on")
         fake.fault = lambda _: None
         volume.wait_durable()
+
+
+@pytest.mark.parametrize("code", ["NoSuchBucket", "NoSuchKey", "NoSuchUpload"])
+def test_a_bucket_that_goes_takes_no_file_out_of_an_epoch(make_volume, monkeypatch, code):
+    """A put answered with 404 is a failure of the remote, not of the cache: the epoch waits, and is whole."""
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        volume = make_volume(settle="1h")
+        volume.url = fake.url("p")
+        volume.mount()
+        refused = []
+
+        def gone(request):
+            if request.command == "PUT" and "/packs/" in request.path:
+                refused.append(request.path)
+                raise Refused(404, code)
+
+        fake.fault = gone
+        # More than a pack: it is put, and refused, while the next content is read.
+        contents = {name: os.urandom(40 << 20) for name in "abc"}
+        for name, content in contents.items():
+            (volume.path / name).write_bytes(content)
+        number = volume.seal()
+        wait_until(lambda: len(refused) > 2, "three puts that were refused")
+        if code == "NoSuchBucket":
+            wait_until(lambda: "bucket fake-bucket: does not exist" in str(volume.status()), "status to say why")
+        assert "epochs/%020d.json" % number not in [key[len("p/"):] for key in fake.objects]
+        fake.fault = lambda _: None
+        volume.wait_durable()
+        assert json.loads(fake.objects["p/epochs/%020d.json" % number])["complete"] is True
+        volume.remount(empty_cache=True)
+        for name, content in contents.items():
+            assert (volume.path / name).read_bytes() == content, name
+        assert "gone from the cache" not in volume.log.read_text()
 
 
 def test_new_keys_in_the_file_are_taken_up_while_mounted(make_volume, tmp_path):

@@ -137,7 +137,7 @@ def test_a_wrong_key_is_refused(volume, server, tmp_path):
 
 def test_what_is_not_there_is_told(volume, server):
     code, line = refuse(volume, volume.url.replace("/data/", "/no/such/"))
-    assert code == 5
+    assert code == 3
     assert "directory above" in line
     code, line = refuse(volume, volume.url.replace(":%d/" % server.port, ":1/"))
     assert code == 3

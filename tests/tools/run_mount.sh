@@ -5,7 +5,8 @@
 #
 #	tests/tools/run_mount.sh BUILD RESULTS SAN [pytest's arguments]
 #
-# The tests find the program in EPOCHFS_BIN, the unit test programs in EPOCHFS_UNITS. All that they make lies in one temporary directory
+# The tests find the program in EPOCHFS_BIN: BUILD/tests/epochfs, which differs from the one that is installed in that it obeys
+# EPOCHFS_FAULT. That one is EPOCHFS_INSTALLED, the unit test programs are in EPOCHFS_UNITS. All that they make lies in one temporary directory
 # (TMPDIR and pytest's tmp_path). What is still mounted or running there at the end is taken away
 # and fails the run, and so does a report of a sanitizer, which the daemon has no terminal to
 # print on. Results: RESULTS/mount.xml, RESULTS/mount-guard.json.
@@ -38,9 +39,10 @@ finish() {
 trap 'finish; exit 130' INT TERM HUP
 
 export TMPDIR=$run/tmp EPOCHFS_TEST_RUN=$run PYTHONDONTWRITEBYTECODE=1
-EPOCHFS_BIN=$(realpath "$build/epochfs")
+EPOCHFS_BIN=$(realpath "$build/tests/epochfs")
+EPOCHFS_INSTALLED=$(realpath "$build/epochfs")
 EPOCHFS_UNITS=$(realpath "$build/tests")
-export EPOCHFS_BIN EPOCHFS_UNITS EPOCHFS_TEST_SAN=$san
+export EPOCHFS_BIN EPOCHFS_INSTALLED EPOCHFS_UNITS EPOCHFS_TEST_SAN=$san
 export ASAN_OPTIONS=detect_leaks=1:log_path=$run/reports/asan
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$run/reports/ubsan
 # OpenSSL is not instrumented: what its own locks order looks like a race to TSan.

@@ -63,7 +63,7 @@ static void giver_start(struct giver *g, int64_t life_ns, struct credentials_cac
 {
 	*g = (struct giver){.life_ns = life_ns};
 	mutex_init(&g->lock, LOCK_TEST);
-	cond_init_mono(&g->changed);
+	unit_ok(cond_init_mono(&g->changed));
 	unit_ok(credentials_cache_new(fetch, g, ret_cache));
 }
 

@@ -129,6 +129,21 @@ START_TEST(scoped_lock_ends_with_its_scope)
 }
 END_TEST
 
+/* 64 s where 60 was the limit: it was only looked at before doubling. */
+START_TEST(a_pause_grows_to_its_limit_and_no_further)
+{
+	static const int64_t wanted[] = {1, 2, 4, 8, 16, 32, 60, 60};
+	int64_t pause_ns = 0;
+
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		pause_ns = clock_backoff(pause_ns, NS_PER_S, 60 * NS_PER_S);
+		ck_assert_int_eq(pause_ns, wanted[i] * NS_PER_S);
+	}
+	ck_assert_int_eq(clock_backoff(0, 5, 3), 3);
+	ck_assert_int_eq(clock_backoff(INT64_MAX / 2, 1, INT64_MAX), INT64_MAX);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("util_clock");
@@ -143,5 +158,6 @@ int main(void)
 	tcase_add_test(t, wait_for_the_past_times_out_at_once);
 	tcase_add_test(t, wait_ends_when_woken);
 	tcase_add_test(t, scoped_lock_ends_with_its_scope);
+	tcase_add_test(t, a_pause_grows_to_its_limit_and_no_further);
 	return unit_run(s);
 }

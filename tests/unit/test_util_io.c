@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "lib/util/cleanup.h"
+#include "tests/unit/readdir_unit.h"
 #include "tests/unit/unit.h"
 
 static char *dir; /* of the running test */
@@ -301,6 +302,34 @@ START_TEST(remove_tree_takes_all_and_follows_nothing)
 }
 END_TEST
 
+START_TEST(a_listing_that_fails_has_no_end)
+{
+	cleanup_closedir DIR *listing = NULL;
+	const char *name;
+	int got, names = 0;
+
+	unit_ok(io_mkdir_p("t/a"));
+	unit_ok(io_mkdir_p("t/b"));
+	listing = opendir("t");
+	while ((got = io_readdir(listing, &name)) > 0) {
+		ck_assert(!strcmp(name, "a") || !strcmp(name, "b"));
+		names++;
+	}
+	ck_assert_int_eq(got, 0);
+	ck_assert_int_eq(names, 2);
+	rewinddir(listing);
+	readdir_fails_in = "/t";
+	readdir_entries = (unsigned)_i;
+	while ((got = io_readdir(listing, &name)) > 0)
+		;
+	ck_assert_int_eq(got, -EIO);
+	/* Nothing is said to be removed that may be there. */
+	unit_error(io_remove_tree(AT_FDCWD, "t"), -EIO);
+	readdir_fails_in = NULL;
+	unit_ok(io_remove_tree(AT_FDCWD, "t"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("util_io");
@@ -328,5 +357,6 @@ int main(void)
 	tcase_add_checked_fixture(t, enter_dir, leave_dir);
 	tcase_add_test(t, mkdir_p_makes_what_is_missing);
 	tcase_add_test(t, remove_tree_takes_all_and_follows_nothing);
+	tcase_add_loop_test(t, a_listing_that_fails_has_no_end, 0, 5);
 	return unit_run(s);
 }

@@ -3,6 +3,8 @@
 #include "lib/util/log.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "tests/unit/unit.h"
@@ -130,6 +132,40 @@ static void *log_many(void *arg)
 	return NULL;
 }
 
+static void limit_size(rlim_t size)
+{
+	struct rlimit limit;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = size;
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* What was begun stays, and the next line has its own. */
+START_TEST(a_full_disk_cuts_a_line_and_joins_none)
+{
+	cleanup_free char *text = NULL;
+	struct stat st;
+	char *second;
+
+	signal(SIGXFSZ, SIG_IGN);
+	log_info("whole");
+	ck_assert_int_eq(fstat(log_file, &st), 0);
+	limit_size((rlim_t)st.st_size + 5);
+	for (int i = 0; i <= _i; i++)
+		log_info("cut or lost");
+	limit_size(RLIM_INFINITY);
+	log_info("there is room again");
+	log_info("last");
+	text = logged();
+	ck_assert_uint_eq(lines(text), 4);
+	second = strchr(text, '\n') + 1;
+	ck_assert_int_eq(strcspn(second, "\n"), 5);
+	ck_assert_ptr_nonnull(strstr(second + 6, "Z info: there is room again\n"));
+	ck_assert_int_eq(strncmp(second + 6, text, 4), 0); /* it begins with the year */
+}
+END_TEST
+
 START_TEST(lines_of_many_threads_do_not_mix)
 {
 	static const char *const names[] = {"a", "b", "c", "d"};
@@ -165,5 +201,6 @@ int main(void)
 	tcase_add_test(t, long_message_is_cut_and_still_a_line);
 	tcase_add_test(t, logging_keeps_errno);
 	tcase_add_test(t, lines_of_many_threads_do_not_mix);
+	tcase_add_loop_test(t, a_full_disk_cuts_a_line_and_joins_none, 0, 3);
 	return unit_run(s);
 }

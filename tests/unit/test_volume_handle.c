@@ -299,12 +299,12 @@ START_TEST(truncating_without_a_handle_is_an_edit)
 
 	vu_save(&u, "a", "hello world");
 	f = vu_file(&u, "a");
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 5, 0));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, &(struct live_change){.size = 5}));
 	vu_holds(&u, "a", "hello");
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 0, 0));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, &(struct live_change){.size = 0}));
 	vu_holds(&u, "a", "");
 	ck_assert_uint_eq(vu_file(&u, "a").size, 0);
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 3, 0));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, &(struct live_change){.size = 3}));
 	ck_assert_uint_eq(vu_file(&u, "a").size, 3);
 }
 END_TEST
@@ -444,7 +444,7 @@ START_TEST(a_read_only_handle_does_not_write)
 	h = vu_open(&u, "a", O_RDONLY);
 	ck_assert_int_eq(handle_write(h, "y", 1, 0, NULL, NULL), -EBADF);
 	ck_assert(!handle_writes(h));
-	unit_error(handle_truncate(h, 0), -EBADF);
+	unit_error(handle_truncate(h, 0, NULL, NULL), -EBADF);
 	handle_release(h, false);
 }
 END_TEST

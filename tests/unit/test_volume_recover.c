@@ -231,7 +231,7 @@ static void truncate_file(void)
 {
 	struct state_file f = vu_file(&u, "a");
 
-	unit_ok(body_truncate(u.vol, f.ino, f.body, 3, 0));
+	unit_ok(body_truncate(u.vol, f.ino, f.body, &(struct live_change){.size = 3}));
 	say(SAID_CLOSED);
 }
 
