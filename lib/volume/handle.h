@@ -103,6 +103,10 @@ int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg);
 /* Begins the edit if one is owed and gives the descriptor to write to (borrowed). */
 int handle_write_fd(struct handle *h, int *ret_fd);
 int handle_truncate(struct handle *h, uint64_t size);
+/* After a write through either of them: what it gave, of so many bytes. What was refused, and is not covered until the close,
+ * makes that the close of a killed writer. offset UINT64_MAX: at the end. */
+void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t result);
+
 /* mode as in fallocate(2). Waits for space like handle_write. */
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg);
