@@ -141,6 +141,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 		  struct fuse_file_info *fi)
 {
 	struct file *f = file_of(req, fi);
+	size_t len = fuse_buf_size(data);
 	ssize_t n;
 
 	(void)ino;
@@ -157,6 +158,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 		n = handle_begin_write(f->handle, request_interrupted, req);
 	if (n == 0)
 		n = write_live(req, f->handle, data, off);
+	handle_note_write(f->handle, (uint64_t)off, len, n);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else

@@ -8,6 +8,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
+#include "tools/doubts.h"
 #include "tools/table.h"
 #include "tools/target.h"
 
@@ -166,6 +167,23 @@ static void print_usage(const json_t *usage)
 	       epochs == 1 ? "" : "s", buf_str(&retained));
 }
 
+/* What is in doubt in the newest one shown. */
+static void print_doubts(const json_t *epochs)
+{
+	size_t all = json_array_size(epochs), i;
+	json_t *doubts, *text;
+
+	doubts = all ? doubts_texts(json_object_get(json_array_get(epochs, all - 1), "doubts"))
+		     : NULL;
+	json_array_foreach(doubts, i, text)
+	{
+		printf("%s", i ? "          " : "in doubt: ");
+		cli_put(json_string_value(text));
+		putchar('\n');
+	}
+	json_decref(doubts);
+}
+
 static void print_json(const json_t *epochs, size_t count)
 {
 	json_t *shown = json_array();
@@ -212,6 +230,8 @@ int command_log(int argc, char **argv)
 		fprintf(stderr, "%s: no epochs yet\n", name);
 	else
 		code = print_table(epochs, waiting, count);
+	if (!json)
+		print_doubts(epochs);
 	print_usage(usage);
 	json_decref(usage);
 	json_decref(epochs);

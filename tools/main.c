@@ -55,10 +55,12 @@ static const struct command commands[] = {
 	 "  With one EPOCH: what it changed against the one before it.\n"
 	 "  --json            one JSON object\n",
 	 command_diff},
-	{"commit", "[--json] [--tag NAME] [--step N] [-m TEXT] DIRECTORY", "seal an epoch now",
+	{"commit", "[--json] [--tag NAME] [--step N] [-m TEXT] [--whole] DIRECTORY",
+	 "seal an epoch now",
 	 "  --tag NAME        name it\n"
 	 "  --step N          the training step, over what names say\n"
-	 "  -m TEXT           a message kept with it\n",
+	 "  -m TEXT           a message kept with it\n"
+	 "  --whole           what is in doubt is whole: you know it\n",
 	 command_commit},
 	{"wait", "[--json] [--timeout TIME] DIRECTORY [EPOCH]",
 	 "wait until an epoch, or all that is closed now, is durable in the remote",

@@ -31,8 +31,9 @@ static int report(json_t *response, bool json, const char *sentence)
 int command_commit(int argc, char **argv)
 {
 	const char *tag = NULL, *step = NULL, *message = NULL, *path;
-	bool json = false;
+	bool json = false, whole = false;
 	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"whole", 0, &whole, NULL},
 					     {"tag", 0, NULL, &tag},
 					     {"step", 0, NULL, &step},
 					     {"message", 'm', NULL, &message},
@@ -51,6 +52,8 @@ int command_commit(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	request = json_pack("{s:s, s:s*, s:s*}", "op", "commit", "tag", tag, "message", message);
+	if (whole)
+		json_object_set_new(request, "whole", json_true());
 	if (step)
 		json_object_set_new(request, "step", json_integer((json_int_t)number));
 	code = client_call(path, request, &response);

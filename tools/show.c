@@ -6,6 +6,7 @@
 
 #include "lib/util/parse.h"
 #include "tools/cli.h"
+#include "tools/doubts.h"
 #include "tools/table.h"
 #include "tools/target.h"
 
@@ -41,12 +42,15 @@ static void print_list(const char *key, const json_t *list)
 }
 
 /* Scalars and lists of texts of the record, one a line; sizes readable. */
-static void print_record(const json_t *epoch)
+static void print_record(json_t *epoch)
 {
+	json_t *doubts = doubts_texts(json_object_get(epoch, "doubts")), *value;
 	const char *key;
-	json_t *value;
 
-	json_object_foreach((json_t *)(uintptr_t)epoch, key, value)
+	if (doubts)
+		json_object_set_new(epoch, "doubts", doubts);
+
+	json_object_foreach(epoch, key, value)
 	{
 		char size[FORMAT_MAX];
 

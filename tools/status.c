@@ -9,6 +9,7 @@
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/doubts.h"
 #include "tools/target.h"
 
 /* Of a remote: what its epochs say. */
@@ -184,6 +185,10 @@ static void print_status(json_t *status, bool json)
 	if (json) {
 		cli_print_json(status, JSON_INDENT(2));
 	} else {
+		json_t *doubts = doubts_texts(json_object_get(status, "doubts"));
+
+		if (doubts)
+			json_object_set_new(status, "doubts", doubts);
 		print_object(status, 0);
 	}
 	fflush(stdout);

@@ -20,7 +20,59 @@
 struct verify_view {
 	struct progress bar;
 	json_t *problems; /* NULL: printed as they come */
+	json_t *older;	  /* paths of files in doubt that cost nothing, as keys */
 };
+
+static bool is_older(void *arg, const char *path)
+{
+	const struct verify_view *view = arg;
+
+	return json_object_get(view->older, path) != NULL;
+}
+
+static void add_older(json_t *older, const struct epoch_record *r)
+{
+	for (size_t i = 0; i < r->doubt_count; i++)
+		if (!r->doubts[i].counts)
+			json_object_set_new(older, r->doubts[i].path, json_true());
+}
+
+static void add_older_of_mount(json_t *older, const struct target *t, uint64_t number)
+{
+	json_t *epochs, *e, *d;
+	size_t i, k;
+
+	if (target_epochs(t, &epochs) != EXIT_DONE)
+		return;
+	json_array_foreach(epochs, i, e)
+	{
+		if ((uint64_t)json_integer_value(json_object_get(e, "epoch")) != number)
+			continue;
+		json_array_foreach(json_object_get(e, "doubts"), k, d)
+		{
+			if (!json_is_true(json_object_get(d, "counts")))
+				json_object_set_new(older,
+						    json_string_value(json_object_get(d, "path")),
+						    json_true());
+		}
+	}
+	json_decref(epochs);
+}
+
+/* What the epoch's record says of files of older units. Where it cannot be had, there are none. */
+static json_t *older_of(const struct target *t, uint64_t number)
+{
+	json_t *older = json_object();
+	struct epoch_info info;
+
+	if (!t->catalog) {
+		add_older_of_mount(older, t, number);
+	} else if (catalog_get(t->catalog, number, &info) == 0) {
+		add_older(older, &info.record);
+		epoch_info_free(&info);
+	}
+	return older;
+}
 
 static void on_problem(void *arg, const char *path, const char *what)
 {
@@ -54,9 +106,12 @@ static void print_totals(uint64_t number, const struct verify_totals *t)
 	format_size(t->bytes, size);
 	printf("epoch %06" PRIu64 ": %" PRIu64 " files, %s, all read: ", number, t->files, size);
 	if (t->damaged)
-		printf("%" PRIu64 " damaged\n", t->damaged);
+		printf("%" PRIu64 " damaged", t->damaged);
 	else
-		puts("no damage");
+		printf("no damage");
+	if (t->older)
+		printf(", %" PRIu64 " of older checkpoints torn", t->older);
+	putchar('\n');
 }
 
 static void print_json(uint64_t number, const struct verify_totals *t, json_t *problems)
@@ -65,16 +120,21 @@ static void print_json(uint64_t number, const struct verify_totals *t, json_t *p
 			      (json_int_t)t->files, "bytes", (json_int_t)t->bytes, "damaged",
 			      (json_int_t)t->damaged, "problems", problems);
 
+	if (t->older)
+		json_object_set_new(o, "older", json_integer((json_int_t)t->older));
 	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
 
 /* In the remote, or, where there is no `catalog`, below a mount. */
-static int verify_one(struct catalog *catalog, const char *name, uint64_t number, bool json)
+static int verify_one(const struct target *target, const char *name, uint64_t number, bool json)
 {
+	struct catalog *catalog = target->catalog;
 	struct verify_view view = {.bar = {.label = "verifying"},
-				   .problems = json ? json_array() : NULL};
-	const struct verify how = {.problem = on_problem, .progress = on_progress, .arg = &view};
+				   .problems = json ? json_array() : NULL,
+				   .older = older_of(target, number)};
+	const struct verify how = {
+		.problem = on_problem, .older = is_older, .progress = on_progress, .arg = &view};
 	cleanup_free char *path = NULL;
 	struct verify_totals totals;
 	int error, code;
@@ -96,6 +156,7 @@ static int verify_one(struct catalog *catalog, const char *name, uint64_t number
 	else if (!error)
 		print_totals(number, &totals);
 	json_decref(view.problems);
+	json_decref(view.older);
 	return code;
 }
 
@@ -109,7 +170,7 @@ static int verify_mount(const char *mount, const char *epoch, bool json)
 	if (code == EXIT_DONE && remote)
 		code = target_open(remote, &target);
 	if (code == EXIT_DONE)
-		code = verify_one(target.catalog, mount, number, json);
+		code = verify_one(&target, mount, number, json);
 	target_close(&target);
 	return code;
 }
@@ -124,7 +185,7 @@ static int verify_remote(const char *name, const char *epoch, bool json)
 		return code;
 	code = target_resolve(&target, epoch, &number);
 	if (code == EXIT_DONE)
-		code = verify_one(target.catalog, name, number, json);
+		code = verify_one(&target, name, number, json);
 	target_close(&target);
 	return code;
 }

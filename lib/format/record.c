@@ -13,9 +13,21 @@ static void free_list(char **list, size_t count)
 	free(list);
 }
 
+void record_doubts_free(struct record_doubt *doubts, size_t count)
+{
+	for (size_t i = 0; doubts && i < count; i++) {
+		free(doubts[i].path);
+		free(doubts[i].why);
+		free(doubts[i].kind);
+		free_list(doubts[i].companions, doubts[i].companion_count);
+	}
+	free(doubts);
+}
+
 void record_free(struct epoch_record *r)
 {
 	free(r->reason);
+	record_doubts_free(r->doubts, r->doubt_count);
 	free(r->step_name);
 	free(r->message);
 	free(r->host);
@@ -71,12 +83,35 @@ static char **copy_list(char *const *from, size_t count, int *error)
 	return to;
 }
 
+int record_doubt_copy(const struct record_doubt *d, struct record_doubt *ret_copy)
+{
+	int error = 0;
+
+	*ret_copy = *d;
+	copy_text(d->path, &ret_copy->path, &error);
+	copy_text(d->why, &ret_copy->why, &error);
+	copy_text(d->kind, &ret_copy->kind, &error);
+	ret_copy->companions = copy_list(d->companions, d->companion_count, &error);
+	return error;
+}
+
+static struct record_doubt *copy_doubts(const struct record_doubt *from, size_t count, int *error)
+{
+	struct record_doubt *to = copy_array(from, count, sizeof(*from), error);
+
+	for (size_t i = 0; to && i < count; i++)
+		if (record_doubt_copy(&from[i], &to[i]))
+			*error = -ENOMEM;
+	return to;
+}
+
 int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy)
 {
 	struct epoch_record c = *r; /* numbers; every pointer is set anew below */
 	int error = 0;
 
 	copy_text(r->reason, &c.reason, &error);
+	c.doubts = copy_doubts(r->doubts, r->doubt_count, &error);
 	copy_text(r->step_name, &c.step_name, &error);
 	copy_text(r->message, &c.message, &error);
 	copy_text(r->host, &c.host, &error);

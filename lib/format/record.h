@@ -18,6 +18,9 @@
  *   "volume"         the volume's UUID
  *   "complete"       true, false or "unknown"
  *   "reason"         why it is not complete
+ *   "doubts"         files that may not be whole (lib/volume/doubts.h): [ { "path", "kind", "why", "since": the epoch
+ *                    that was open then, "at": when, "counts": true where the epoch is not complete because of it,
+ *                    "companions": paths } ]; where there are many, not all
  *   "continues"      number of the epoch that this one completes
  *   "restores"       number of the epoch whose tree a rollback brought back
  *   "trigger"        what sealed it, a name of record_trigger_name
@@ -100,6 +103,17 @@ struct record_part {
 	uint64_t after, count; /* count 0: it has a step */
 };
 
+/* A file that may not be whole. */
+struct record_doubt {
+	char *path, *why; /* of malloc */
+	char *kind;
+	uint64_t since; /* 0: not known */
+	int64_t at_ns;	/* 0: not known */
+	bool counts;
+	char **companions;
+	size_t companion_count;
+};
+
 /* Zero-initialise, free with record_free or mark `cleanup_record`. Strings are of malloc; NULL is
  * absent. Numbers are at most INT64_MAX; times are nanoseconds since 1970, 0 is absent. */
 struct epoch_record {
@@ -108,6 +122,8 @@ struct epoch_record {
 	char volume[37];
 	enum record_complete complete;
 	char *reason;
+	struct record_doubt *doubts;
+	size_t doubt_count;
 	uint64_t continues; /* 0: none */
 	uint64_t restores;  /* 0: none */
 	enum record_trigger trigger;
@@ -158,6 +174,9 @@ struct epoch_record {
 
 void record_free(struct epoch_record *r);
 #define cleanup_record CLEANUP(record_free)
+void record_doubts_free(struct record_doubt *doubts, size_t count);
+/* The copy is to be freed also where memory ended. */
+int record_doubt_copy(const struct record_doubt *d, struct record_doubt *ret_copy);
 /* A deep copy: 0 or -ENOMEM. */
 int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy);
 

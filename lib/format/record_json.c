@@ -10,6 +10,7 @@
 #include "lib/format/json_wire.h"
 #include "lib/format/names.h"
 #include "lib/format/pack.h"
+#include "lib/format/record_doubt.h"
 #include "lib/format/record_part.h"
 #include "lib/util/parse.h"
 
@@ -380,6 +381,20 @@ static int get_indexes(const struct member *m, const json_t *value, struct epoch
 	return error ? error : indexes_valid(r) ? 0 : -EBADMSG;
 }
 
+/* ---- files in doubt */
+
+static int put_doubts(const struct member *m, const struct epoch_record *r, json_t **ret_value)
+{
+	(void)m;
+	return r->doubt_count ? record_doubts_json(r->doubts, r->doubt_count, ret_value) : 0;
+}
+
+static int get_doubts(const struct member *m, const json_t *value, struct epoch_record *r)
+{
+	(void)m;
+	return record_doubts_from(value, &r->doubts, &r->doubt_count);
+}
+
 /* ---- parts of a node set */
 
 static int put_part(const struct member *m, const struct epoch_record *r, json_t **ret_value)
@@ -416,6 +431,7 @@ static const struct member members[] = {
 	{"volume", put_volume, get_volume, 0, 0, true},
 	{"complete", put_complete, get_complete, 0, 0, true},
 	{"reason", put_text, get_text, AT(reason), 0, false},
+	{"doubts", put_doubts, get_doubts, 0, 0, false},
 	{"continues", put_number, get_number, AT(continues), 0, false},
 	{"restores", put_number, get_number, AT(restores), 0, false},
 	{"trigger", put_trigger, get_trigger, 0, 0, false},

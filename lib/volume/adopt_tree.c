@@ -12,6 +12,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/doubts_volume.h"
 
 /* What is adopted may have been made by any earlier epoch: the first stands for it, so that nothing is taken as made by the newest. */
 #define BORN_LONG_AGO 1
@@ -267,6 +268,8 @@ int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree)
 			error = add_entries_locked(&a);
 		if (!error)
 			error = state_set_meta_u64(vol->state, "current", number);
+		if (!error)
+			error = doubts_of_epoch_locked(vol, number);
 		error = state_end(vol->state, error);
 	}
 	if (!error)

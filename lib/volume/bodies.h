@@ -188,11 +188,6 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 /* Whether body_finish_locked would commit it: not an orphan, nothing to undo. */
 bool body_commits_locked(struct volume *vol, struct body *b);
 
-/* ---- recover.c ---- */
-
-/* The epoch that is sealed next is incomplete, also if the daemon ends before it is. */
-void incomplete_remember_locked(struct volume *vol);
-
 /* ---- undo.c ---- */
 
 /* Rule 4 for a replacement or a fragile new file; its bytes go to torn/. */

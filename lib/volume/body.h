@@ -73,6 +73,10 @@ struct body {
 	bool uncommitted; /* the latter: its last close is not recorded yet */
 	bool discarded;	  /* its version is gone; the descriptor still reads */
 	int64_t made_ns;  /* monotonic */
+	/* Bytes whose writing was refused (no space, a failing disk) and that no later write covered: from >= to: none. */
+	uint64_t refused_from, refused_to;
+	atomic_bool was_refused; /* one ever was; read without the lock */
+	bool cramped; /* the kernel wrote it by itself, and its disk had no room at the close: a write may have been refused */
 };
 
 int bodies_new(struct bodies **ret_bodies);

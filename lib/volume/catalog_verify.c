@@ -128,7 +128,8 @@ static int check_tail(const struct tail_source *source, const struct tree_entry 
 }
 
 /* 0 with what is wrong or NULL, or the error that ends all. `text` is for what is put together. */
-static int check_content(struct content *c, char *text, size_t text_len, const char **ret_what)
+static int check_content(struct content *c, char *text, size_t text_len, const char **ret_what,
+			 bool *ret_torn)
 {
 	const struct tail_source source = {.read = read_again, .arg = c};
 	const char *torn = NULL;
@@ -147,9 +148,11 @@ static int check_content(struct content *c, char *text, size_t text_len, const c
 			 c->failure.pack[0] ? ", in pack " : "", c->failure.pack);
 		*ret_what = text;
 	} else if (result) {
+		*ret_torn = true;
 		snprintf(text, text_len, "torn: %s", torn);
 		*ret_what = text;
 	} else if (c->entry->flags & TREE_TORN) {
+		*ret_torn = true;
 		*ret_what = "torn: found so when the epoch was sealed";
 	}
 	return 0;
@@ -164,16 +167,19 @@ static void set_window(struct content_window *w, uint64_t size, size_t len, bool
 	memset(w->data, 0, w->len);
 }
 
-static void count_one(struct verifying *v, uint32_t id, uint64_t size, const char *what)
+static void count_one(struct verifying *v, uint32_t id, uint64_t size, const char *what, bool torn)
 {
 	cleanup_buf struct buf path = {0};
+	bool older;
 
 	if (what)
 		tree_path(v->tree, id, &path);
 	SCOPED_LOCK(&v->lock);
 	v->totals.files++;
 	v->totals.bytes += size;
-	v->totals.damaged += what != NULL;
+	older = torn && v->how->older && v->how->older(v->how->arg, buf_str(&path));
+	v->totals.older += older;
+	v->totals.damaged += what && !older;
 	if (what)
 		v->how->problem(v->how->arg, buf_str(&path), what);
 }
@@ -184,16 +190,17 @@ static int verify_one(struct verifying *v, uint32_t id, uint8_t *space)
 	struct tree_entry e;
 	struct content c = {.v = v, .entry = &e, .head.data = space, .tail.data = space + HEAD_LEN};
 	const char *what;
+	bool torn = false;
 	int error;
 
 	tree_get(v->tree, id, &e);
 	set_window(&c.head, e.size, HEAD_LEN, false);
 	set_window(&c.tail, e.size, TAIL_LEN, true);
-	error = check_content(&c, text, sizeof(text), &what);
+	error = check_content(&c, text, sizeof(text), &what, &torn);
 	recipe_free(&c.recipe);
 	if (error)
 		return error;
-	count_one(v, id, e.size, what);
+	count_one(v, id, e.size, what, torn);
 	advance(v, 1, e.size - atomic_load(&c.counted));
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/grants.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/torn.h"
@@ -78,6 +79,8 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (!error && !old)
 		error = covered_drop_locked(vol, b->ino);
 	b->base = 0;
+	if (!error)
+		error = doubts_saved_locked(vol, b->ino, old);
 	return error ? error : version_died_locked(vol, old);
 }
 
@@ -131,6 +134,18 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 	return error;
 }
 
+/* What a killed writer left, or may not have been able to write, may be half of something, but for what endures that. */
+static bool left_torn_locked(struct volume *vol, const struct body *b, const struct stat *st)
+{
+	char name[256];
+
+	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log ||
+	    same_as_base(b, st))
+		return false;
+	first_name_locked(vol, b->ino, name, NULL);
+	return !doubts_endures_kill(b->fd, name);
+}
+
 static int commit_rows_locked(struct volume *vol, struct body *b, const struct stat *st,
 			      bool *ret_replaced, bool *ret_whole)
 {
@@ -143,6 +158,7 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 	if (!error) {
 		*ret_whole = v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
 		version_close(vol, &v, st);
+		v.torn = left_torn_locked(vol, b, st);
 		v.fsynced = b->synced_ctime_ns && b->synced_ctime_ns == stat_ctime(st) &&
 			    b->synced_size == v.size;
 		error = state_version_set(vol->state, &v);
@@ -187,16 +203,6 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 	return 0;
 }
 
-static void incomplete_locked(struct volume *vol, struct body *b)
-{
-	cleanup_buf struct buf reason = {0};
-
-	volume_path_locked(vol, b->ino, &reason);
-	buf_printf(&reason, ": its writer was killed");
-	sealer_incomplete_locked(vol, buf_str(&reason));
-	incomplete_remember_locked(vol);
-}
-
 /* Contract 1.2 rule 4. */
 static bool undone_locked(struct volume *vol, struct body *b)
 {
@@ -221,8 +227,12 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 	bool undone = undone_locked(vol, b);
 	int error;
 
-	if (b->killed && !b->orphan && !body_is_log_locked(vol, b))
-		incomplete_locked(vol, b);
+	if (b->killed && !b->orphan && !body_is_log_locked(vol, b)) {
+		doubts_killed_locked(vol, b, undone,
+				     b->refused_from < b->refused_to ? "a write to it was refused"
+								     : "its writer was killed");
+		sealer_killed_locked(vol);
+	}
 	if (b->orphan)
 		error = let_go_locked(vol, b);
 	else if (undone)
@@ -239,7 +249,8 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 		return;
 	}
 	b->uncommitted = false;
-	b->killed = b->closed_well = b->tear = false;
+	b->killed = b->closed_well = b->tear = b->cramped = false;
+	b->refused_from = b->refused_to = 0;
 	body_note_locked(b);
 	body_watch_locked(vol, b, false);
 }

@@ -55,6 +55,7 @@ static int op_commit(struct request *r)
 		.trigger = "commit",
 		.tag = request_text(r, "tag"),
 		.message = request_text(r, "message"),
+		.whole = json_is_true(json_object_get(r->json, "whole")),
 	};
 	uint64_t number;
 	int error = request_number(r, "step", &how.step);

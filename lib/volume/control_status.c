@@ -17,6 +17,7 @@
 #include "lib/volume/nodes.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/seal.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/upload.h"
 
 static void set_number(json_t *o, const char *key, uint64_t value)
@@ -214,8 +215,9 @@ static void add_live(struct volume *vol, json_t *o)
 	struct open_list list = {.vol = vol};
 	struct numbers n = {0};
 	struct hold hold = {0};
-	json_t *epochs;
+	json_t *epochs, *doubts;
 
+	doubts = doubts_status(vol);
 	mutex_lock(&vol->lock);
 	count_locked(vol, &n);
 	look_at_hold_locked(vol, &hold);
@@ -230,6 +232,8 @@ static void add_live(struct volume *vol, json_t *o)
 	json_object_set_new(o, "epochs", epochs);
 	set_number(o, "files", n.files);
 	json_object_set_new(o, "pending", pending_json(&n, &hold, &list));
+	if (doubts)
+		json_object_set_new(o, "doubts", doubts);
 	if (n.failed)
 		json_object_set_new(
 			o, "seal_failure",

@@ -10,6 +10,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
@@ -99,6 +100,7 @@ static struct seal_how seal_how_of(const struct epochs_seal *how)
 		.message = how->message,
 		.has_step = how->has_step,
 		.step = how->step,
+		.whole = how->whole,
 	};
 }
 
@@ -113,7 +115,7 @@ static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *h
 		return -EEXIST;
 	if (newest < vol->current_epoch)
 		newest = vol->current_epoch;
-	if (seal_needed_locked(vol) || (!newest && makes_first_epoch(seal.trigger)) ||
+	if (seal_needed_locked(vol) || (how->whole && doubts_any_locked(vol)) || (!newest && makes_first_epoch(seal.trigger)) ||
 	    (nodes_is_set(vol) && how->has_step && !nodes_has_step_locked(vol, how->step))) {
 		*ret_begun = true;
 		return seal_begin_locked(vol, &seal, ret_number);

@@ -21,6 +21,7 @@ struct epochs_seal {
 	const char *message; /* or NULL */
 	bool has_step;
 	uint64_t step;
+	bool whole; /* all that is in doubt (doubts.h) is whole, by the word of who asks: makes an epoch where something is */
 };
 
 /*

@@ -11,6 +11,7 @@
 #include "lib/format/xattrs.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/reason.h"
 #include "lib/volume/reserve.h"
 #include "lib/volume/tails.h"
@@ -20,6 +21,8 @@ struct walk {
 	struct seal_job *job;
 	struct freeze_result *result;
 	struct tree_writer *writer;
+	struct doubts *doubts;
+	struct buf path; /* of the entry that is being added */
 	unsigned named;
 	uint32_t depth;	    /* of the entry that is being added */
 	struct buf counted; /* uint64_t: new files with several names, counted once */
@@ -29,7 +32,10 @@ void freeze_result_free(struct freeze_result *r)
 {
 	buf_free(&r->tree);
 	buf_free(&r->torn);
+	buf_free(&r->whole);
 	buf_free(&r->reason);
+	doubts_free(r->doubts);
+	r->doubts = NULL;
 }
 
 /* ---- logs ---- */
@@ -132,10 +138,12 @@ static void count_new(struct walk *w, const struct state_file *f, uint64_t size)
 	w->result->bytes_new += size;
 }
 
-static void blame(struct walk *w, const char *name, const char *why)
+static void blame(struct walk *w, const char *why)
 {
-	log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, name, why);
-	reason_add(&w->result->reason, &w->named, name, why);
+	const char *path = buf_str(&w->path);
+
+	log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, path, why);
+	reason_add(&w->result->reason, &w->named, path, why);
 }
 
 /* No earlier epoch has it. */
@@ -157,20 +165,42 @@ static bool tail_is_torn(struct volume *vol, const char *name, const struct stat
 	}
 }
 
-/* Is the content, new in this epoch, torn inside? */
-static bool is_torn(struct walk *w, const char *name, const struct state_version *v)
+/* Why the content is torn inside; NULL: it is not. What is not all here was looked at when it was new. */
+static const char *why_torn(struct walk *w, const char *name, const struct state_version *v)
 {
 	const char *why = "it was not written out when its machine or its writer ended";
 
-	if (!is_new(w, v) || !v->size)
-		return v->torn;
-	if (!v->torn) {
-		if (!tail_is_torn(w->vol, name, v, &why))
-			return false;
-		buf_put(&w->result->torn, &v->id, sizeof(v->id));
+	if (w->job->whole) {
+		if (v->torn)
+			buf_put(&w->result->whole, &v->id, sizeof(v->id));
+		return NULL;
 	}
-	blame(w, name, why);
-	return true;
+	if (v->torn || !v->size)
+		return v->torn ? why : NULL;
+	if (!is_new(w, v) || (v->state == VERSION_DURABLE && !v->local_whole) ||
+	    !tail_is_torn(w->vol, name, v, &why))
+		return NULL;
+	buf_put(&w->result->torn, &v->id, sizeof(v->id));
+	return why;
+}
+
+/* Tells the judge of a file; whether it is torn. */
+static int judge_file(struct walk *w, const char *name, const struct state_file *f,
+		      const struct state_version *v, bool *ret_torn)
+{
+	const struct doubts_file file = {
+		.path = buf_str(&w->path),
+		.ino = f->ino,
+		.version = v->id,
+		.born = v->born,
+		.mtime_ns = f->mtime_ns,
+		.torn = why_torn(w, name, v),
+	};
+
+	*ret_torn = file.torn != NULL;
+	if (file.torn && is_new(w, v))
+		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
+	return doubts_add_file(w->doubts, &file);
 }
 
 static int content_of_version(struct walk *w, const struct state_version *v, struct buf *bytes,
@@ -208,6 +238,7 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 {
 	const struct seal_log *log = log_of(w->job, f->ino);
 	struct state_version v;
+	bool torn = false;
 	int error;
 
 	e->type = TREE_REGULAR;
@@ -224,7 +255,7 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 		return 1;
 	error = state_version_get(w->job->snapshot, f->closed, &v);
 	if (error == -ENOENT) {
-		blame(w, name, "its content is lost from the local state");
+		blame(w, "its content is lost from the local state");
 		return 1;
 	}
 	if (error)
@@ -233,9 +264,11 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 		count_new(w, f, v.size);
 	if (rules_log(w->vol->sealer->rules, name, NULL))
 		e->flags |= TREE_LOG;
-	else if (is_torn(w, name, &v))
+	else
+		error = judge_file(w, name, f, &v, &torn);
+	if (torn)
 		e->flags |= TREE_TORN;
-	return content_of_version(w, &v, bytes, e);
+	return error ? error : content_of_version(w, &v, bytes, e);
 }
 
 static int target_of_symlink(struct walk *w, const struct state_file *f, struct buf *bytes,
@@ -295,7 +328,7 @@ static int add_entry(struct walk *w, const char *name, const struct state_file *
 	if (error)
 		return error;
 	if (w->depth > TREE_DEPTH_MAX) {
-		blame(w, name, "it lies too deep");
+		blame(w, "it lies too deep");
 		return 1;
 	}
 	return tree_writer_add(w->writer, &e);
@@ -310,6 +343,7 @@ static int walk_name(void *arg, const struct state_name *n, const char *name,
 {
 	struct walk *w = arg;
 	struct state_file covered;
+	size_t len = w->path.len;
 	int error;
 
 	if (!f)
@@ -322,15 +356,17 @@ static int walk_name(void *arg, const struct state_name *n, const char *name,
 		if (!error)
 			f = &covered;
 	}
-	error = add_entry(w, name, f);
-	if (error == 1)
-		return 0;
-	if (error || !S_ISDIR(f->mode))
-		return error;
-	w->depth++;
-	error = walk_dir(w, f->ino);
-	w->depth--;
-	return error;
+	buf_printf(&w->path, "%s%s", len ? "/" : "", name);
+	error = buf_error(&w->path);
+	if (!error)
+		error = add_entry(w, name, f);
+	if (!error && S_ISDIR(f->mode)) {
+		w->depth++;
+		error = walk_dir(w, f->ino);
+		w->depth--;
+	}
+	w->path.len = len;
+	return error == 1 ? 0 : error;
 }
 
 static int walk_dir(struct walk *w, uint64_t ino)
@@ -338,33 +374,56 @@ static int walk_dir(struct walk *w, uint64_t ino)
 	return state_dir_list_sorted(w->job->snapshot, ino, walk_name, w);
 }
 
+static int walk_all(struct walk *w)
+{
+	struct state_file root;
+	int error = state_file_get(w->job->snapshot, ROOT_INO, &root);
+
+	if (error)
+		return error;
+	error = add_entry(w, "", &root);
+	w->depth = 1;
+	if (!error)
+		error = walk_dir(w, ROOT_INO);
+	return error ? error : tree_writer_finish(w->writer);
+}
+
+static int judge_begin(struct volume *vol, const struct seal_job *job, struct doubts **ret_doubts)
+{
+	/* By the word of somebody who knows, nothing is in doubt. */
+	if (job->whole)
+		return doubts_new(vol->sealer->rules, job->parent, ret_doubts);
+	return doubts_of_snapshot(vol, job->snapshot, job->number, job->parent, job->restores != 0,
+				  ret_doubts);
+}
+
 int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result)
 {
 	cleanup_freeze struct freeze_result result = {0};
 	cleanup_tree_writer struct tree_writer *writer = NULL;
 	struct walk w = {.vol = vol, .job = job, .result = &result};
-	struct state_file root;
 	int error = copy_logs(vol, job);
 
 	if (!error)
 		error = tree_writer_new(&result.tree, TREE_ALLOW_LOCAL, &writer);
 	if (!error)
-		error = state_file_get(job->snapshot, ROOT_INO, &root);
+		error = judge_begin(vol, job, &result.doubts);
 	if (error)
 		return error;
 	w.writer = writer;
-	error = add_entry(&w, "", &root);
-	w.depth = 1;
-	if (!error)
-		error = walk_dir(&w, ROOT_INO);
+	w.doubts = result.doubts;
+	error = walk_all(&w);
 	buf_free(&w.counted);
+	buf_free(&w.path);
 	if (!error)
-		error = tree_writer_finish(writer);
+		error = doubts_decide(result.doubts);
 	reason_end(&result.reason, w.named);
 	if (!error)
 		error = buf_error(&result.reason);
 	if (!error)
 		error = buf_error(&result.torn);
+	if (!error)
+		error = buf_error(&result.whole);
 	if (error)
 		return error;
 	*ret_result = result;

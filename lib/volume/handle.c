@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -221,10 +222,22 @@ static bool another_is_left(struct handle *h)
 	return path.len && process_has_open(h->tgid, buf_str(&path));
 }
 
+/* Less than what one write takes. */
+#define NO_ROOM (UINT64_C(1) << 20)
+
+/* What the kernel was refused (passthrough) nobody tells us; a disk without room does. */
+static bool is_cramped(const struct handle *h)
+{
+	struct statvfs fs;
+
+	return h->direct && fstatvfs(h->vol->objects_fd, &fs) == 0 &&
+	       (uint64_t)fs.f_bavail * fs.f_frsize < NO_ROOM;
+}
+
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
-	bool known = h->tgid && pid, killed = false;
+	bool known = h->tgid && pid, killed = false, cramped;
 	int error = 0;
 
 	if (!h->writes)
@@ -236,7 +249,11 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && !killed && another_is_left(h))
 		return 0;
 	FAULT_POINT("flush.begin");
+	cramped = is_cramped(h);
 	mutex_lock(&vol->lock);
+	/* What is not all there is not saved, however it is closed. */
+	killed = killed || h->body->refused_from < h->body->refused_to;
+	h->body->cramped = h->body->cramped || cramped;
 	if (killed) {
 		h->killed = true;
 		h->closed = true;

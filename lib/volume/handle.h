@@ -109,6 +109,10 @@ int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg);
 int handle_write_fd(struct handle *h, int *ret_fd);
 /* Keeps, and fetches, only what is left. -EINTR. */
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg);
+/* After a write through either of them: what it gave, of so many bytes. What was refused, and is not covered until the close,
+ * makes that the close of a killed writer. offset UINT64_MAX: at the end. */
+void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t result);
+
 /* mode as in fallocate(2). Waits for space like handle_write. */
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg);

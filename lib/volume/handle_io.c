@@ -274,13 +274,61 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 	return n;
 }
 
+static bool is_refusal(ssize_t result)
+{
+	return result == -ENOSPC || result == -EDQUOT || result == -EIO;
+}
+
+static void note_refused_locked(struct body *b, uint64_t from, uint64_t to)
+{
+	bool none = b->refused_from >= b->refused_to;
+
+	b->refused_from = none || from < b->refused_from ? from : b->refused_from;
+	b->refused_to = none || to > b->refused_to ? to : b->refused_to;
+}
+
+/* Written anew, from either end. */
+static void note_covered_locked(struct body *b, uint64_t from, uint64_t to)
+{
+	if (from <= b->refused_from && to > b->refused_from)
+		b->refused_from = to;
+	else if (from > b->refused_from && from < b->refused_to && to >= b->refused_to)
+		b->refused_to = from;
+}
+
+void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t result)
+{
+	struct body *b = h->body;
+	struct stat st;
+
+	/* Nearly always, and not worth the lock. */
+	if (!is_refusal(result) && !atomic_load(&b->was_refused))
+		return;
+	SCOPED_LOCK(&h->vol->lock);
+	atomic_store(&b->was_refused, true);
+	if (offset == UINT64_MAX) /* appended: it ends there now */
+		offset = b->fd < 0 || fstat(b->fd, &st) < 0
+				 ? 0
+				 : (uint64_t)st.st_size - (result > 0 ? (uint64_t)result : 0);
+	if (is_refusal(result))
+		note_refused_locked(b, offset, offset + len);
+	else if (result > 0 && b->refused_from < b->refused_to)
+		note_covered_locked(b, offset, offset + (uint64_t)result);
+}
+
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
 {
+	struct body *b = h->body;
 	int fd, error = begin_write(h, size, interrupted, arg, &fd);
 
+	if (!error)
+		error = io_truncate(fd, size);
 	if (error)
 		return error;
-	return io_truncate(fd, size);
+	SCOPED_LOCK(&h->vol->lock);
+	if (size <= b->refused_from)
+		b->refused_to = 0;
+	return 0;
 }
 
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,

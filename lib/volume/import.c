@@ -132,16 +132,6 @@ int import_note_changing(struct import_job *j, size_t number)
 	return j->changing_path ? 0 : -ENOMEM;
 }
 
-int import_blame(struct import_job *j, size_t number, const char *why)
-{
-	cleanup_buf struct buf path = {0};
-
-	if (scan_path(&j->scan, number, &path))
-		return -ENOMEM;
-	reason_add(&j->reason, &j->named, buf_str(&path), why);
-	return buf_error(&j->reason);
-}
-
 static int fail_at_path(struct import_job *j, const char *path, int error)
 {
 	return opening_fail(j->message, error, "%s/%s: %s; nothing was imported", j->how->directory,
@@ -385,6 +375,7 @@ static void job_free(struct import_job *j)
 	record_free(&j->record);
 	free(j->known);
 	free(j->changing_path);
+	doubts_free(j->doubts);
 	buf_free(&j->reason);
 }
 

@@ -148,47 +148,45 @@ static bool in_parent(const struct import_job *j, size_t number, struct tree_ent
 	return true;
 }
 
-/* Content that is new in this epoch and torn inside makes it incomplete. */
-static int blame_torn(struct import_job *j, size_t number, const struct tree_entry *e)
+void import_entry(const struct import_job *j, size_t number, struct tree_entry *ret_entry)
 {
-	struct tree_entry before;
+	const struct scan_node *n = &j->scan.nodes[number];
+	struct tree_entry e = {0};
 
-	if (!(e->flags & TREE_TORN) ||
-	    (in_parent(j, number, &before) && before.type == TREE_REGULAR &&
-	     tree_same_content(&before, e)))
-		return 0;
-	return import_blame(j, number, j->scan.nodes[number].why);
+	if (n->former != TREE_NONE) {
+		tree_get(j->parent_tree, n->former, &e);
+		e.group = 0;
+		*ret_entry = e;
+		return;
+	}
+	e.type = type_of(n->mode);
+	e.mode = n->mode & 07777;
+	e.uid = n->uid;
+	e.gid = n->gid;
+	e.mtime_ns = n->mtime_ns;
+	e.group = n->group;
+	e.xattrs = n->xattrs_len ? j->scan.extra.data + n->xattrs : NULL;
+	e.xattrs_len = n->xattrs_len;
+	if (e.type == TREE_CHAR || e.type == TREE_BLOCK) {
+		e.rdev_major = n->rdev_major;
+		e.rdev_minor = n->rdev_minor;
+	} else if (e.type == TREE_SYMLINK) {
+		e.size = n->size;
+		e.u.target = (const char *)j->scan.extra.data + n->target;
+	} else if (e.type == TREE_REGULAR) {
+		set_content(n, &e);
+	}
+	*ret_entry = e;
 }
 
 static int add_entry(struct import_job *j, size_t number, struct tree_writer *w)
 {
 	const struct scan_node *n = &j->scan.nodes[number];
-	struct tree_entry e = {0};
-	int error = 0;
+	struct tree_entry e;
+	int error;
 
-	if (n->former != TREE_NONE) {
-		tree_get(j->parent_tree, n->former, &e);
-		e.group = 0;
-	} else {
-		e.type = type_of(n->mode);
-		e.mode = n->mode & 07777;
-		e.uid = n->uid;
-		e.gid = n->gid;
-		e.mtime_ns = n->mtime_ns;
-		e.group = n->group;
-		e.xattrs = n->xattrs_len ? j->scan.extra.data + n->xattrs : NULL;
-		e.xattrs_len = n->xattrs_len;
-		if (e.type == TREE_CHAR || e.type == TREE_BLOCK) {
-			e.rdev_major = n->rdev_major;
-			e.rdev_minor = n->rdev_minor;
-		} else if (e.type == TREE_SYMLINK) {
-			e.size = n->size;
-			e.u.target = (const char *)j->scan.extra.data + n->target;
-		} else if (e.type == TREE_REGULAR) {
-			set_content(n, &e);
-			error = blame_torn(j, number, &e);
-		}
-	}
+	import_entry(j, number, &e);
+	error = import_doubts_file(j, number, &e);
 	e.depth = n->depth;
 	e.name = scan_name(&j->scan, n);
 	e.name_len = strlen(e.name);
@@ -225,9 +223,13 @@ static int make_tree(struct import_job *j, struct buf *out)
 	int error = tree_writer_new(out, 0, &w);
 
 	leave_later(j);
+	if (!error)
+		error = import_doubts_begin(j);
 	for (size_t i = 0; !error && i < j->scan.count; i++)
 		if (!j->scan.nodes[i].left)
 			error = add_entry(j, i, w);
+	if (!error)
+		error = doubts_decide(j->doubts);
 	return error ? error : tree_writer_finish(w);
 }
 
@@ -276,7 +278,8 @@ static int describe(struct import_job *j, struct tree *tree)
 	r->save_ns = j->how->save_ns;
 	r->complete = RECORD_COMPLETE;
 	reason_end(&j->reason, j->named);
-	if (j->reason.len) {
+	error = import_doubts_end(j);
+	if (!error && j->reason.len) {
 		r->complete = RECORD_INCOMPLETE;
 		error = record_set_text(&r->reason, buf_str(&j->reason));
 	}

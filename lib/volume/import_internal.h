@@ -6,6 +6,7 @@
 #include "lib/store/store.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
+#include "lib/volume/doubts.h"
 #include "lib/volume/import.h"
 #include "lib/volume/import_scan.h"
 #include "lib/volume/opening.h"
@@ -46,7 +47,8 @@ struct import_job {
 	uint64_t inline_bytes;
 	unsigned changing;   /* files that could not be read whole, or not as they were to be */
 	char *changing_path; /* the first of them; owned */
-	struct buf reason;   /* why it is not complete */
+	struct doubts *doubts;
+	struct buf reason; /* why it is not complete */
 	unsigned named;
 	uint64_t files_read, bytes_read;
 };
@@ -54,8 +56,6 @@ struct import_job {
 bool import_stops(const struct import_job *j);
 /* Counts a file that keeps changing. 0 or -ENOMEM. */
 int import_note_changing(struct import_job *j, size_t number);
-/* "PATH: WHY" makes the epoch incomplete. 0 or -ENOMEM. */
-int import_blame(struct import_job *j, size_t number, const char *why);
 /* The failure of a path: the line, and the error. */
 int import_fail_at(struct import_job *j, size_t number, int error);
 
@@ -91,6 +91,16 @@ void import_parts_remember(struct import_job *j);
 int import_find_parent(struct import_job *j);
 /* Makes the tree and, where it differs from the parent's, the epoch. */
 int import_commit(struct import_job *j, bool *ret_unchanged);
+/* What becomes an entry of the tree; its name and depth are not set. */
+void import_entry(const struct import_job *j, size_t number, struct tree_entry *ret_entry);
+
+/* ---- import_doubts.c ---- */
+
+/* For a tree: what the epoch before had in doubt; each file; then what the record says, and why it is not complete. 0 or -ENOMEM. */
+int import_doubts_begin(struct import_job *j);
+int import_doubts_file(struct import_job *j, size_t number, const struct tree_entry *e);
+int import_doubts_end(struct import_job *j);
+
 /* The epoch that this one continues: record->continues (contract 1.3). */
 int import_continues(struct import_job *j, struct tree *tree);
 

@@ -80,6 +80,11 @@ struct volume {
 	struct state *state;	/* main connection: with lock held */
 	uint64_t next_epoch;	/* number that the next seal takes; guarded by lock; also meta
 				   "next_epoch" */
+	enum {
+		DOUBTS_UNKNOWN,
+		DOUBTS_SOME,
+		DOUBTS_NONE
+	} doubts; /* kills that no seal has judged (doubts_volume.h); guarded by lock */
 	uint64_t current_epoch; /* what the live tree stands on; guarded by lock; meta "current" */
 
 	struct bodies *bodies;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live tree: rename and exchange. */
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/live_internal.h"
 
 #include <errno.h>
@@ -188,7 +189,12 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 		error = live_begin_locked(vol);
 	if (error)
 		return error;
-	error = state_end(vol->state, rename_locked(vol, from, to, &covered));
+	/* Before the content that it had may go. */
+	if (to->exists)
+		error = doubts_saved_locked(vol, from->f.ino, to->f.closed);
+	if (!error)
+		error = rename_locked(vol, from, to, &covered);
+	error = state_end(vol->state, error);
 	if (error)
 		return error;
 	if (to->exists && !covered)

@@ -13,6 +13,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/rollback.h"
@@ -253,8 +254,8 @@ static bool is_untouched_locked(struct volume *vol)
 	       !bodies_each_writing_locked(vol, is_writing, vol);
 }
 
-static int store_standing_locked(struct volume *vol, uint64_t number, const struct tree *tree,
-				 struct rollback_notice *notice)
+static int store_standing_locked(struct volume *vol, uint64_t number, uint64_t base,
+				 const struct tree *tree, struct rollback_notice *notice)
 {
 	struct state_epoch row = {.number = number, .state = EPOCH_DROPPED};
 	int error = state_begin(vol->state);
@@ -270,15 +271,17 @@ static int store_standing_locked(struct volume *vol, uint64_t number, const stru
 		error = state_set_meta_u64(vol->state, "next_epoch", number + 1);
 	if (!error)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_NOTHING);
+	if (!error)
+		error = doubts_of_epoch_locked(vol, base);
 	return state_end(vol->state, error);
 }
 
-/* The live tree becomes this one, and counts as sealed: as the local number that comes next. */
-static int stand_on_locked(struct volume *vol, uint64_t number, const struct tree *tree,
-			   struct rollback_notice *notice)
+/* The live tree becomes this one, of the epoch `base`, and counts as sealed: as the local number that comes next. */
+static int stand_on_locked(struct volume *vol, uint64_t number, uint64_t base,
+			   const struct tree *tree, struct rollback_notice *notice)
 {
 	struct sealer *s = vol->sealer;
-	int error = store_standing_locked(vol, number, tree, notice);
+	int error = store_standing_locked(vol, number, base, tree, notice);
 
 	if (error)
 		return error;
@@ -292,7 +295,7 @@ static int stand_on_locked(struct volume *vol, uint64_t number, const struct tre
 }
 
 /* -EAGAIN: something was sealed meanwhile. 1: the live tree is touched, and stays. */
-static int try_stand(struct volume *vol, struct tree *tree, bool only_untouched)
+static int try_stand(struct volume *vol, uint64_t base, struct tree *tree, bool only_untouched)
 {
 	struct rollback_notice notice = {0};
 	uint64_t number;
@@ -316,7 +319,7 @@ static int try_stand(struct volume *vol, struct tree *tree, bool only_untouched)
 	else if (vol->next_epoch != number || vol->sealer->first)
 		error = -EAGAIN;
 	else
-		error = stand_on_locked(vol, number, tree, &notice);
+		error = stand_on_locked(vol, number, base, tree, &notice);
 	mutex_unlock(&vol->lock);
 	rollback_notice_tell(vol, &notice);
 	return error;
@@ -332,7 +335,7 @@ static int stand_on(struct volume *vol, uint64_t base, bool only_untouched)
 	do {
 		error = seal_finish_until(vol, INT64_MAX);
 		if (!error)
-			error = try_stand(vol, tree, only_untouched);
+			error = try_stand(vol, base, tree, only_untouched);
 	} while (error == -EAGAIN);
 	versions_bury(vol);
 	return error;

@@ -94,6 +94,8 @@ void nodes_sealed_locked(struct volume *vol, const struct epoch_record *record);
 
 /* Of our own parts: what the next may continue. With the lock. */
 const struct epoch_index *nodes_index_locked(const struct volume *vol);
+/* The local number that stands for the epoch which the live tree began from. */
+uint64_t nodes_origin_locked(const struct volume *vol);
 
 /* ---- nodes_parts.c: parts in the remote ---- */
 

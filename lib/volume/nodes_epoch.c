@@ -202,6 +202,9 @@ static int put_record(struct making *k, uint64_t number, uint64_t parent)
 
 	k->record.number = number;
 	k->record.parent = parent;
+	for (size_t i = 0; i < k->record.doubt_count; i++)
+		if (nodes_is_part(k->record.doubts[i].since))
+			k->record.doubts[i].since = number;
 	error = upload_gc_keep(&gc, false);
 	k->record.durable_ns = clock_wall_ns();
 	if (!error)

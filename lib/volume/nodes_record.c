@@ -140,6 +140,64 @@ static int add_indexes(struct epoch_record *r, const struct epoch_record *p)
 	return 0;
 }
 
+/* ---- doubts ---- */
+
+static const struct record_doubt *find_doubt(const struct epoch_record *r,
+					     const struct record_doubt *d)
+{
+	for (size_t i = 0; i < r->doubt_count; i++)
+		if (!strcmp(r->doubts[i].path, d->path) &&
+		    !strcmp(r->doubts[i].kind ? r->doubts[i].kind : "", d->kind ? d->kind : ""))
+			return &r->doubts[i];
+	return NULL;
+}
+
+/* What the base had in doubt, some node may have settled; what is new, one node alone knows. */
+static bool doubt_stands(const struct record_doubt *d, const struct nodes_known *const *parts,
+			 size_t count)
+{
+	for (size_t i = 0; !nodes_is_part(d->since) && i < count; i++)
+		if (!find_doubt(&parts[i]->record, d))
+			return false;
+	return true;
+}
+
+/* So much text of doubts goes into a record. */
+#define DOUBTS_TEXT_MAX (64u << 10)
+
+static size_t doubts_text(const struct epoch_record *r)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < r->doubt_count; i++) {
+		len += strlen(r->doubts[i].path);
+		for (size_t k = 0; k < r->doubts[i].companion_count; k++)
+			len += strlen(r->doubts[i].companions[k]);
+	}
+	return len;
+}
+
+static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
+		      const struct nodes_known *const *parts, size_t count)
+{
+	for (size_t i = 0; i < p->doubt_count && doubts_text(r) < DOUBTS_TEXT_MAX; i++) {
+		const struct record_doubt *d = &p->doubts[i];
+		struct record_doubt *grown;
+		int error;
+
+		if (find_doubt(r, d) || !doubt_stands(d, parts, count))
+			continue;
+		grown = reallocarray(r->doubts, r->doubt_count + 1, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		r->doubts = grown;
+		error = record_doubt_copy(d, &grown[r->doubt_count++]);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
 static void judge_part(struct epoch_record *r, const struct epoch_record *p, struct buf *why)
 {
 	if (p->complete == RECORD_INCOMPLETE)
@@ -180,6 +238,8 @@ static int fill(struct epoch_record *r, const struct nodes_known *const *parts, 
 			error = add_facts(r, p);
 		if (!error)
 			error = add_indexes(r, p);
+		if (!error)
+			error = add_doubts(r, p, parts, count);
 	}
 	if (error)
 		return error;

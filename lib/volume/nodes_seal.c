@@ -20,6 +20,11 @@ const struct epoch_index *nodes_index_locked(const struct volume *vol)
 	return &vol->nodes->index;
 }
 
+uint64_t nodes_origin_locked(const struct volume *vol)
+{
+	return vol->nodes->origin;
+}
+
 static const struct nodes_place *place_of(const struct nodes *n, uint64_t number)
 {
 	for (size_t i = 0; number && i < NODES_PLACES; i++)

@@ -334,34 +334,6 @@ static int find_unfinished(void *arg, const struct state_epoch *e)
 	return 0;
 }
 
-/* The number of the epoch that was open when something was torn. It says so until that is sealed. */
-#define META_INCOMPLETE "incomplete"
-
-void incomplete_remember_locked(struct volume *vol)
-{
-	int error = state_set_meta_u64(vol->state, META_INCOMPLETE, vol->next_epoch);
-
-	if (error)
-		log_warn("local state: %s", strerror(-error));
-}
-
-static int still_incomplete_locked(struct volume *vol, bool *ret_incomplete)
-{
-	struct state_epoch e;
-	uint64_t number;
-	int error = state_get_meta_u64(vol->state, META_INCOMPLETE, &number);
-
-	if (!error)
-		error = state_epoch_get(vol->state, number, &e);
-	else
-		return error == -ENOENT ? 0 : error;
-	/* Begun but not frozen: it begins once more. */
-	*ret_incomplete = error == -ENOENT || (!error && e.state == EPOCH_SEALED && !e.record);
-	if (!error)
-		state_epoch_free(&e);
-	return error == -ENOENT ? 0 : error;
-}
-
 static int recover_locked(struct volume *vol, struct recovery *r)
 {
 	int error = state_version_each_unsafe(vol->state, collect_unsafe, r);
@@ -394,10 +366,6 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 		error = doubt_copies_locked(vol);
 	if (!error)
 		error = remove_unlinked_locked(vol);
-	if (!error && r->killed)
-		incomplete_remember_locked(vol);
-	else if (!error)
-		error = still_incomplete_locked(vol, &r->killed);
 	return error ? error : boot_remember_locked(vol);
 }
 

@@ -10,6 +10,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
@@ -17,7 +18,7 @@
 /* Tries until nothing came between: a write, or the upload that makes the old epoch durable. */
 #define TRIES 8
 
-static int apply_in_transaction(struct volume *vol, const struct tree *tree,
+static int apply_in_transaction(struct volume *vol, uint64_t number, const struct tree *tree,
 				struct rollback_notice *notice)
 {
 	int error = state_begin(vol->state);
@@ -28,6 +29,8 @@ static int apply_in_transaction(struct volume *vol, const struct tree *tree,
 	/* Should the daemon end before the new epoch has begun, the next mount seals it. */
 	if (!error)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);
+	if (!error)
+		error = doubts_of_epoch_locked(vol, number);
 	return state_end(vol->state, error);
 }
 
@@ -80,7 +83,7 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 		error = last_try ? seal_begin_locked(vol, &how, &pending) : -ESTALE;
 	if (!error) {
 		bodies_keep_names_locked(vol);
-		error = apply_in_transaction(vol, tree, notice);
+		error = apply_in_transaction(vol, number, tree, notice);
 	}
 	if (error)
 		return error;

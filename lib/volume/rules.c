@@ -307,15 +307,51 @@ static void find_regex(const regex_t *regex, const char *path, struct found *bes
 	}
 }
 
+/* The topmost directory above the component that carries the same step. */
+static void climb(const char *path, struct found *found)
+{
+	for (const char *at = path; at < found->component;) {
+		size_t len = strcspn(at, "/");
+		struct found above = {.kind = KIND_NONE};
+
+		look_at_component(at, len, true, &above);
+		if (above.kind != KIND_NONE && above.step == found->step) {
+			*found = above;
+			return;
+		}
+		at += len + 1;
+	}
+}
+
+static void find_step(const struct rules *r, const char *path, struct found *best)
+{
+	if (r->has_regex)
+		find_regex(&r->regex, path, best);
+	else
+		find_builtin(path, best);
+}
+
+bool rules_step(const struct rules *r, const char *path, struct step_place *ret_place)
+{
+	struct found best = {.kind = KIND_NONE};
+
+	find_step(r, path, &best);
+	if (best.kind == KIND_NONE)
+		return false;
+	if (!r->has_regex)
+		climb(path, &best);
+	ret_place->begin = (size_t)(best.component - path);
+	ret_place->end = ret_place->begin + best.component_len;
+	ret_place->step = best.step;
+	return true;
+}
+
 int step_votes_add(struct step_votes *v, const struct rules *r, const char *path)
 {
 	struct found best = {.kind = KIND_NONE};
 	struct step_candidate *c;
 
-	if (r->has_regex)
-		find_regex(&r->regex, path, &best);
-	else
-		find_builtin(path, &best);
+	find_step(r, path, &best);
 	if (best.kind == KIND_NONE)
 		return 0;
 	for (unsigned i = 0; i < v->count; i++) {

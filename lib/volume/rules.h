@@ -4,6 +4,7 @@
 #define EPOCHFS_VOLUME_RULES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "lib/volume/options.h"
 
@@ -67,5 +68,15 @@ int step_votes_add(struct step_votes *v, const struct rules *r, const char *path
 /* The winner, or NULL where no path had a step; lives as long as the votes. */
 const struct step_candidate *step_votes_winner(const struct step_votes *v);
 void step_votes_free(struct step_votes *v);
+
+/* The component [begin, end) of a path that its step is found in. */
+struct step_place {
+	size_t begin, end;
+	uint64_t step;
+};
+
+/* By the same rules, for one path: false where it has no step. A directory above the component that carries the same
+ * step is taken in its place, the topmost one (not with the step regex). */
+bool rules_step(const struct rules *r, const char *path, struct step_place *ret_place);
 
 #endif

@@ -15,6 +15,7 @@
 #include "lib/util/text.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/nodes.h"
@@ -164,6 +165,7 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 		.has_step = how->has_step,
 		.step = how->step,
 		.restores = how->restores,
+		.whole = how->whole,
 		.sealed_ns = clock_wall_ns(),
 		.tag = how->tag ? strdup(how->tag) : NULL,
 		.message = how->message ? strdup(how->message) : NULL,
@@ -308,7 +310,7 @@ static int supersede_locked(struct volume *vol, uint64_t number)
 	return error;
 }
 
-static int mark_torn_locked(struct volume *vol, const struct buf *torn)
+static int mark_torn_locked(struct volume *vol, const struct buf *torn, bool mark)
 {
 	const uint64_t *versions = (const uint64_t *)torn->data;
 
@@ -318,7 +320,7 @@ static int mark_torn_locked(struct volume *vol, const struct buf *torn)
 
 		if (error == -ENOENT)
 			continue;
-		v.torn = true;
+		v.torn = mark;
 		if (!error)
 			error = state_version_set(vol->state, &v);
 		if (error)
@@ -347,6 +349,14 @@ static int encode_frozen(const struct epoch_record *record, struct buf *out)
 	return record_encode(&stored, out);
 }
 
+/* What was noted since the snapshot is of the next epoch. */
+static int settle_doubts_locked(struct volume *vol, const struct seal_job *job,
+				const struct doubts *doubts)
+{
+	return job->whole ? doubts_clear_locked(vol, job->number)
+			  : doubts_judged_locked(vol, doubts);
+}
+
 static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 			       const struct freeze_result *frozen, struct epoch_record *record)
 {
@@ -368,7 +378,11 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	if (!error && record->continues && !part)
 		error = supersede_locked(vol, record->continues);
 	if (!error)
-		error = mark_torn_locked(vol, &frozen->torn);
+		error = mark_torn_locked(vol, &frozen->torn, true);
+	if (!error)
+		error = mark_torn_locked(vol, &frozen->whole, false);
+	if (!error)
+		error = settle_doubts_locked(vol, job, frozen->doubts);
 	if (!error)
 		error = tag_new_locked(vol, job);
 	if (!error)

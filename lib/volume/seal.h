@@ -35,7 +35,7 @@ struct pending {
 	enum unsealed noted; /* what the meta value says */
 	bool killed, recovered;
 	bool unknown;		/* complete=unknown */
-	char *reason;		/* complete=false: why; owned */
+	char *reason;		/* complete=false, whatever the doubts are: why; owned */
 	int64_t opened_ns;	/* wall clock of the first change; 0: none yet */
 	int64_t opened_mono_ns; /* the same, monotonic */
 	int64_t content_ns;	/* monotonic; last change of content */
@@ -69,6 +69,7 @@ struct seal_job {
 	char *tag, *message; /* owned, or NULL */
 	bool has_step;
 	uint64_t step, restores;
+	bool whole;		   /* somebody knows that nothing in it is torn */
 	uint64_t generation, base; /* of a node of a set (nodes.h) */
 	struct pending pending;	   /* taken over; its fresh names are empty */
 	int64_t sealed_ns;
@@ -84,6 +85,7 @@ struct seal_how {
 	bool has_step;
 	uint64_t step;
 	uint64_t restores; /* of a rollback */
+	bool whole;	   /* nothing is in doubt, by the word of who asks */
 };
 
 /* The epoch that began last: what the next may continue. */
@@ -136,8 +138,11 @@ void pending_add_reason(struct pending *p, const char *reason);
 struct freeze_result {
 	struct buf tree;
 	uint64_t bytes_new;
-	struct buf torn;   /* uint64_t: versions that were found to be torn */
-	struct buf reason; /* text: which files are torn or could not be taken; empty: none */
+	struct buf torn; /* uint64_t: versions that were found to be torn */
+	struct buf
+		whole; /* uint64_t: versions that were marked so, and are whole by somebody's word */
+	struct buf reason;     /* text: which files could not be taken; empty: none */
+	struct doubts *doubts; /* decided; owned */
 };
 void freeze_result_free(struct freeze_result *r);
 #define cleanup_freeze CLEANUP(freeze_result_free)

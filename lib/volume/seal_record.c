@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include "lib/util/lock.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/trees.h"
 
@@ -13,7 +15,7 @@ static int set_complete(const struct seal_job *job, struct freeze_result const *
 	cleanup_buf struct buf reason = {0};
 
 	r->complete = job->pending.unknown ? RECORD_UNKNOWN : RECORD_COMPLETE;
-	if (!job->pending.reason && !frozen->reason.len)
+	if (!job->pending.reason && !frozen->reason.len && !doubts_counting(frozen->doubts))
 		return 0;
 	r->complete = RECORD_INCOMPLETE;
 	if (job->pending.reason)
@@ -21,7 +23,31 @@ static int set_complete(const struct seal_job *job, struct freeze_result const *
 	if (frozen->reason.len)
 		buf_printf(&reason, "%s%.*s", reason.len ? "; " : "", (int)frozen->reason.len,
 			   (const char *)frozen->reason.data);
+	doubts_reason(frozen->doubts, &reason);
 	return buf_error(&reason) ? -ENOMEM : record_set_text(&r->reason, buf_str(&reason));
+}
+
+/* The doubts that were known before say since when. */
+static int set_doubts(struct volume *vol, const struct seal_job *job,
+		      const struct freeze_result *frozen, struct epoch_record *r)
+{
+	cleanup_record struct epoch_record before = {0};
+	struct state_epoch row = {0};
+	size_t count;
+	int error;
+
+	doubts_list(frozen->doubts, &count);
+	if (!count)
+		return 0;
+	mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, job->parent, &row);
+	mutex_unlock(&vol->lock);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), &before);
+	state_epoch_free(&row);
+	if (error && error != -ENOENT)
+		return error;
+	return doubts_to_record(frozen->doubts, &before, r);
 }
 
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
@@ -55,6 +81,8 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 	error = record_fill(&from, &r, NULL);
 	if (!error)
 		error = set_complete(job, frozen, &r);
+	if (!error)
+		error = set_doubts(vol, job, frozen, &r);
 	if (error)
 		return error;
 	*ret_record = r;

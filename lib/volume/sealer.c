@@ -194,7 +194,8 @@ static int64_t act_locked(struct volume *vol)
 		if (!s->pending.opens && !fresh_any(&s->pending.fresh) &&
 		    now >= s->pending.activity_ns + vol->options.settle_ns)
 			forget_reason(vol);
-		return s->pending.reason || s->pending.unknown ? now + NS_PER_S : INT64_MAX;
+		return s->pending.reason || s->pending.unknown || s->pending.killed ? now + NS_PER_S
+										    : INT64_MAX;
 	}
 	how.trigger = trigger_of_quiet(vol);
 	if (seal_begin_locked(vol, &how, &number) != 0)
@@ -330,11 +331,7 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 		s->pending.opened_ns = clock_wall_ns();
 		s->pending.opened_mono_ns = s->pending.activity_ns;
 	}
-	if (killed && s->pending.opens) {
-		s->pending.killed = true;
-		pending_add_reason(&s->pending, "epochfs or the machine ended while files were "
-						"open for writing");
-	}
+	s->pending.killed = killed && s->pending.opens;
 	s->pending.continues = meta_or_zero(vol, "continues");
 	s->pending.continues_chain = meta_or_zero(vol, "continues_chain") != 0;
 	return vol->options.read_only ? 0 : state_set_meta_u64(vol->state, "sealer_running", 1);

@@ -52,9 +52,11 @@ void sealer_free(struct volume *vol);
  */
 void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 			const char *old_name, const char *name, uint64_t ino);
-/* A writer was killed, or something of the like: the next epoch is complete=false with this reason,
- * and is sealed by quiet. Where nothing changed, there is none, and the reason is forgotten. */
+/* The next epoch is complete=false with this reason, whatever else is in doubt (doubts_volume.h), and is sealed by quiet.
+ * Where nothing changed, there is none, and the reason is forgotten. */
 void sealer_incomplete_locked(struct volume *vol, const char *reason);
+/* A writer was killed: what changed is sealed by quiet. */
+void sealer_killed_locked(struct volume *vol);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);
 /* Whether the file name is that of a log (the built-in ones and the options' globs without '/'). */

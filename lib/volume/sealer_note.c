@@ -378,16 +378,22 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 		sealer_wake_locked(vol);
 }
 
-void sealer_incomplete_locked(struct volume *vol, const char *reason)
+void sealer_killed_locked(struct volume *vol)
 {
 	struct sealer *s = vol->sealer;
 
 	if (!s || vol->options.read_only)
 		return;
-	pending_add_reason(&s->pending, reason);
 	s->pending.killed = true;
 	s->pending.activity_ns = clock_mono_ns();
 	sealer_wake_locked(vol);
+}
+
+void sealer_incomplete_locked(struct volume *vol, const char *reason)
+{
+	if (vol->sealer && !vol->options.read_only)
+		pending_add_reason(&vol->sealer->pending, reason);
+	sealer_killed_locked(vol);
 }
 
 void sealer_unknown_locked(struct volume *vol)

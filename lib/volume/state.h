@@ -302,6 +302,36 @@ int state_announcement_remove(struct state *s, unsigned sink, uint64_t id);
 int state_announcements_clear(struct state *s, unsigned sink);
 int state_announcements_count(struct state *s, unsigned sink, uint64_t *ret_count);
 
+/* ---- files whose writers were killed (doubts.h says what the columns mean) ---- */
+
+struct state_doubt {
+	uint64_t id;
+	unsigned kind;
+	uint64_t parent; /* the directory that it was in; 0: not known */
+	char name[256];
+	char *path; /* from the root, when it was noted; owned: state_doubt_free */
+	uint64_t ino, version, since;
+	int64_t at_ns;
+	bool judged;
+	char *why; /* owned */
+};
+void state_doubt_free(struct state_doubt *d);
+/* In place of one of the same parent and name that is not judged yet. Gives it an id. */
+int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_id);
+/* A doubt and its files go. */
+int state_doubt_remove(struct state *s, uint64_t id);
+int state_doubts_clear(struct state *s);
+/* It is judged; its files are forgotten. */
+int state_doubt_judge(struct state *s, uint64_t id);
+/* Ascending by id. */
+typedef int (*state_doubt_fn)(void *arg, const struct state_doubt *d);
+int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg);
+/* Of a judged one, `value` is the version of a companion; else the `born` that the content of a file had which was
+ * saved again. One that is there stays. */
+int state_doubt_file_add(struct state *s, uint64_t doubt, uint64_t ino, uint64_t value);
+typedef int (*state_doubt_file_fn)(void *arg, uint64_t ino, uint64_t value);
+int state_doubt_file_each(struct state *s, uint64_t doubt, state_doubt_file_fn fn, void *arg);
+
 /* ---- files of ordinary directories that were imported (import_known.h) ---- */
 
 struct state_imported {

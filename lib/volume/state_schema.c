@@ -74,6 +74,13 @@ static const char later_tables[] =
 	" recipe BLOB NOT NULL, torn INTEGER NOT NULL, seen INTEGER NOT NULL,"
 	" PRIMARY KEY (dev, ino)) WITHOUT ROWID;"
 
+	"CREATE TABLE IF NOT EXISTS doubts (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
+	" parent INTEGER NOT NULL, name BLOB NOT NULL, path BLOB NOT NULL, ino INTEGER NOT NULL,"
+	" version INTEGER NOT NULL, since INTEGER NOT NULL, at INTEGER NOT NULL,"
+	" judged INTEGER NOT NULL, why TEXT NOT NULL);"
+	"CREATE TABLE IF NOT EXISTS doubt_files (doubt INTEGER NOT NULL, ino INTEGER NOT NULL,"
+	" value INTEGER NOT NULL, PRIMARY KEY (doubt, ino)) WITHOUT ROWID;"
+
 	"CREATE INDEX IF NOT EXISTS epochs_deletes ON epochs (number) WHERE delete_pending <> 0;";
 
 static int schema_make(sqlite3 *db)

@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_VOLUME_VERIFY_H
 #define EPOCHFS_VOLUME_VERIFY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "lib/volume/catalog.h"
 
@@ -10,6 +11,8 @@ struct verify {
 	/* One call a damaged file, one at a time, from any thread: its path in the epoch, and what is wrong. Of a database that is a
 	 * directory, the file is the one that says what is not so. */
 	void (*problem)(void *arg, const char *path, const char *what);
+	/* Whether this file, which is torn, is of a unit that no epoch is incomplete for (doubts.h); any thread, one at a time. NULL: none is. */
+	bool (*older)(void *arg, const char *path);
 	/* The same; may be NULL. Counts regular files. */
 	void (*progress)(void *arg, const struct catalog_progress *p);
 	void *arg;
@@ -17,7 +20,8 @@ struct verify {
 
 struct verify_totals {
 	uint64_t files, bytes; /* regular files, and what they hold */
-	uint64_t damaged;      /* of the files */
+	uint64_t damaged;      /* of the files, but those that follow */
+	uint64_t older;	       /* torn, and of an older unit: problems were told */
 };
 
 /*

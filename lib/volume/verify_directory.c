@@ -34,12 +34,16 @@ static void tell_progress(const struct walk *w)
 		w->how->progress(w->how->arg, &w->progress);
 }
 
-static void note_problem(struct walk *w, const FTSENT *at, const char *what)
+static void note_problem(struct walk *w, const FTSENT *at, const char *what, bool torn)
 {
 	const char *path = at->fts_path + w->root_len;
 
-	w->totals.damaged++;
-	w->how->problem(w->how->arg, *path == '/' ? path + 1 : path, what);
+	path += *path == '/';
+	if (torn && w->how->older && w->how->older(w->how->arg, path))
+		w->totals.older++;
+	else
+		w->totals.damaged++;
+	w->how->problem(w->how->arg, path, what);
 }
 
 /* All of it: 0, or -errno of a read; -ENODATA where it ends before its size. */
@@ -89,7 +93,7 @@ static void verify_file(struct walk *w, const FTSENT *at)
 		snprintf(text, sizeof(text), "torn: %s", torn);
 	else
 		snprintf(text, sizeof(text), "it cannot be read: %s", strerror(-error));
-	note_problem(w, at, text);
+	note_problem(w, at, text, error > 0);
 }
 
 /* ---- databases, which are more than one file ---- */
@@ -156,10 +160,10 @@ static void verify_entry(struct walk *w, const FTSENT *at)
 	} else if (at->fts_info == FTS_D) {
 		error = verify_folder(w, at);
 		if (error)
-			note_problem(w, at, strerror(-error));
+			note_problem(w, at, strerror(-error), false);
 	}
 	if (is_unreadable(at))
-		note_problem(w, at, strerror(at->fts_errno));
+		note_problem(w, at, strerror(at->fts_errno), false);
 }
 
 static void plan_entry(struct walk *w, const FTSENT *at)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the reference model that is about epochs: sealing, rolling back, what is durable, what a crash leaves."""
 
+from doubts import Doubts
 from tree import Body, Errno, File, Name, Version, Wrong, is_log, is_temporary, walk
 
 # What an operation gives that was under way when the daemon was killed: it may have been done or not.
@@ -12,6 +13,7 @@ class Entry:
 
     def __init__(self, file, version):
         self.file = file.serial  # whose name it was
+        self.live = file
         self.kind, self.mode, self.target, self.xattrs = file.kind, file.mode, file.target, dict(file.xattrs)
         self.version = version
         self.mtime = file.mtime if file.kind != "file" or not file.body.changed else None
@@ -27,6 +29,7 @@ class Epoch:
         self.automatic = automatic  # sealed by itself: a later one may continue it
         self.listed = not automatic  # one that nobody asked for is listed a moment later
         self.durable = False
+        self.doubts = (False, [])
 
 
 def same_tree(a, b):
@@ -53,12 +56,13 @@ def groups(tree):
     return sorted(map(sorted, (g for g in found.values() if len(g) > 1)))
 
 
-class Epochs:
+class Epochs(Doubts):
     def __init__(self):
+        super().__init__()
         self.epochs, self.dropped, self.tags = {}, {}, {}
         self.last = 0
         self.serials = 0
-        self.taint = 0  # the next epoch is complete: 0 yes, 1 maybe, 2 no
+        self.taint = 0  # whether the next epoch is complete is a matter of time
         self.torn = []  # (name, bytes or None, whether it must be there), oldest first
         self.torn_before = []  # what is there of earlier histories
 
@@ -76,8 +80,11 @@ class Epochs:
         if epoch and epoch.automatic and directory is not self.root and epoch.complete:
             epoch.complete = None
 
-    def note_killed(self, surely):
-        self.taint = max(self.taint, 2 if surely else 1)
+    def note_killed(self, body, undone):
+        if undone:
+            self.note_undone(body)
+        else:
+            self.taint = 1
 
     def seals_at_rename(self, file, word, target, new_word, new):
         """(may, must) the rename of a temporary name to a final one seal an epoch?"""
@@ -129,11 +136,10 @@ class Epochs:
         if number != self.last + 1:
             raise Wrong("epoch %d after %d" % (number, self.last))
         if complete is None:
-            complete = {0: True, 1: None, 2: False}[self.taint]
-            if self.taint and same_tree(tree, self.epochs[self.last].tree):
-                complete = None
+            complete = self.judge(number, tree)
             self.taint = 0
         self.epochs[number] = Epoch(tree, complete, automatic)
+        self.epochs[number].doubts = self.doubts_of(tree)
         self.last = number
 
     def take_seal(self, number):
@@ -217,8 +223,10 @@ class Epochs:
         self.load(tree, True)
         self.taint = 0
         source = self.epochs[number]
-        self.new_epoch(new[-1], tree)
+        self.take_over(source, new[-1])
+        self.new_epoch(new[-1], tree, complete=source.complete)
         self.epochs[new[-1]].complete = source.complete
+        self.epochs[new[-1]].doubts = source.doubts
         return numbers
 
     def load(self, tree, here):
@@ -351,6 +359,7 @@ class Epochs:
         for epoch in self.epochs.values():
             epoch.durable = True
         self.load(self.epochs[self.last].tree, False)
+        self.take_over(self.epochs[self.last], self.last)
         return numbers
 
     def do_crash(self, seen, under_way, _):
@@ -371,7 +380,7 @@ class Epochs:
         self.torn = None
         if numbers[-1] == self.last - 1 and not self.epochs[self.last].listed:
             del self.epochs[self.last]  # it began, and came to no end
-            self.last, self.taint = self.last - 1, max(self.taint, 1)
+            self.last, self.taint, self.fog = self.last - 1, 1, True
         self.all_listed()
         self.do_check(tree)
         if numbers[-1] != self.last:
@@ -403,8 +412,11 @@ class Epochs:
             if body.unsynced is not None and self.choose(2):
                 body.data = body.unsynced
         for body in bodies:
-            if not self.file_is_log(body.file):
-                self.note_killed(body.changed and not body.flushed)
+            body.killed, body.closed_well = True, None
+            if body.flushed:
+                self.fog = True
+            elif not self.file_is_log(body.file):
+                self.note_killed(body, not keeps[body])
             if keeps[body]:
                 self.commit(body)
             else:
@@ -430,6 +442,7 @@ class Epochs:
         self.tags, self.last = tags, numbers[-1]
         self.processes, self.torn, self.torn_before, self.taint = {}, [], [], 0
         self.load(self.epochs[self.last].tree, False)
+        self.take_over(self.epochs[self.last], self.last)
         return seen
 
     def do_weather(self, _, words):

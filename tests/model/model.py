@@ -155,6 +155,7 @@ class Model(Names, Epochs):
         handle.descriptors.add((process, slot))
         self.process(process).slots[slot] = handle
         if handle.writes:
+            body.appended |= handle.appends
             body.writers.append(handle)
         if body in file.pending:
             body.members.add(process)
@@ -321,12 +322,13 @@ class Model(Names, Epochs):
         """Its last writer closed: committed, undone, or let go."""
         file = body.file
         log = self.file_is_log(file)
+        undone = body.killed and body.fragile and not body.closed_well and not log
         if body.killed and not body.orphan and not log:
-            self.note_killed(body.changed)
+            self.note_killed(body, undone)
         if body.orphan:
             if body.tear is not False and body.data and self.torn is not None:
                 self.torn.append((body.name, body.data, body.tear is True))
-        elif body.killed and body.fragile and not body.closed_well and not log:
+        elif undone:
             self.undo(body)
         else:
             self.commit(body)
@@ -337,7 +339,11 @@ class Model(Names, Epochs):
         if not body.changed:
             return
         first = file.closed is None
-        file.closed = Version(body.data)
+        self.note_saved(file, file.closed)
+        file.closed = Version(body.data, self.last + 1)
+        if body.killed and not self.file_is_log(file) and body.closed_well is not True:
+            # What is only appended to is not torn, and whether its opener closed it is not always told.
+            file.closed.torn = None if body.appended or body.closed_well is None else True
         file.mtime = None
         if body in file.pending:
             file.pending.remove(body)

@@ -55,6 +55,8 @@ class Names:
 
     def move(self, source, word, target, new_word):
         entry, replaced = source.names.pop(word), target.names.pop(new_word, None)
+        if replaced:
+            self.note_saved(entry.file, replaced.file.closed)
         file, covered = entry.file, None
         source.mtime = target.mtime = None
         if entry.covered:

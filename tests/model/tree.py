@@ -32,8 +32,10 @@ def is_temporary(name):
 class Version:
     """Closed content. Two are the same only if they are one object."""
 
-    def __init__(self, data):
+    def __init__(self, data, born=0):
         self.data = data
+        self.born = born  # the first epoch that can have it
+        self.torn = False  # a killed writer left it; None: the contract does not say
 
 
 class File:
@@ -77,6 +79,7 @@ class Body:
         self.flushed = False  # its opener closed one descriptor: a crash may take that for the close
         self.orphan = False  # no longer what the file is: its close leads nowhere
         self.tear = False  # ... but to .epochs/torn, since a rollback did it
+        self.appended = False  # somebody opened it to append
         self.partial = False  # its writer was killed in the middle of a write
         self.unclear = False  # the contract does not say what becomes of writes: nobody writes then
         self.name = ""  # what it was called before the rollback

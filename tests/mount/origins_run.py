@@ -124,11 +124,16 @@ class Mounted:
         self.mnt.seal()
 
     def interrupted(self, latest):
-        """A writer was killed: what it left, if anything, is sealed as incomplete. Then back to the newest complete epoch, which is this one."""
+        """A writer was killed: what it left, if anything, is sealed as incomplete, unless it lies under the temporary name alone. Then
+        back to the newest epoch from before."""
         wait_until(lambda: not self.mnt.status()["pending"]["open"], "the end of those who were killed")
         number = self.mnt.seal()
-        assert number == latest or log_of(self.mnt)[number]["complete"] is False
-        assert run(BIN, "latest", "--complete", self.mnt.path).stdout.strip() == str(latest)
+        if log_of(self.mnt)[number]["complete"] is True:
+            final = {n: c for n, c in content(self.mnt.epoch(number)).items() if not n.startswith("_checkpoint")}
+            assert final == content(self.mnt.epoch(latest))
+            assert run(BIN, "latest", "--complete", self.mnt.path).stdout.strip() == str(number)
+        else:
+            assert run(BIN, "latest", "--complete", self.mnt.path).stdout.strip() == str(latest)
         run(BIN, "rollback", self.mnt.path, str(latest))
         assert content(self.path) == content(self.mnt.epoch(latest))
 

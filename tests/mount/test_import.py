@@ -161,8 +161,12 @@ def test_what_is_there_is_not_stored_again(importer, source):
         z.writestr("data", data)
     third = importer(source)
     assert not third["complete"] and "torn.pt" in third["reason"] and "whole" not in third["reason"]
-    # A torn file that was there before makes no other epoch incomplete.
+    # For as long as it is there, no epoch is complete: who resumes from one finds it torn.
     (source / "x").write_text("x")
+    fourth = importer(source)
+    assert not fourth["complete"] and fourth["doubts"][0]["since"] == 3
+    (source / "torn.pt").unlink()
+    (source / "y").write_text("y")
     assert importer(source)["complete"]
     importer.check(source)
 

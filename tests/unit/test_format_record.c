@@ -61,6 +61,7 @@ static void make_full(struct epoch_record *r)
 		.path_type = text("local"),
 		.path_prefix = text("run"),
 		.node_count = 2,
+		.doubt_count = 2,
 	};
 	memset(r->tree_hash.bytes, 0xaa, HASH_SIZE);
 	r->chunks = calloc(2, sizeof(*r->chunks));
@@ -71,6 +72,20 @@ static void make_full(struct epoch_record *r)
 	r->chunks[0] = (struct record_chunk){r->tree_hash, 100, 0, 4, 90};
 	r->chunks[1] = (struct record_chunk){r->tree_hash, 50, RECORD_NO_PACK, 0, 0};
 	memset(r->packs[0].bytes, 0xbb, HASH_SIZE);
+	r->doubts = calloc(2, sizeof(*r->doubts));
+	ck_assert_ptr_nonnull(r->doubts);
+	r->doubts[0] = (struct record_doubt){
+		.path = text("b"),
+		.kind = text("undone"),
+		.why = text("its writer was killed"),
+		.since = 40,
+		.at_ns = INT64_C(1700000000000000001),
+		.counts = true,
+		.companions = calloc(1, sizeof(char *)),
+		.companion_count = 1,
+	};
+	r->doubts[0].companions[0] = text("a");
+	r->doubts[1] = (struct record_doubt){.path = text("c"), .kind = text("torn")};
 	r->indexes[0] = text(INDEX);
 	r->node_names[0] = text("node:0");
 	r->node_names[1] = text("");
@@ -83,6 +98,23 @@ static const char full_text[] = "{\n"
 				"  \"volume\": \"" UUID "\",\n"
 				"  \"complete\": false,\n"
 				"  \"reason\": \"the writer of model.pt was killed\",\n"
+				"  \"doubts\": [\n"
+				"    {\n"
+				"      \"path\": \"b\",\n"
+				"      \"kind\": \"undone\",\n"
+				"      \"why\": \"its writer was killed\",\n"
+				"      \"since\": 40,\n"
+				"      \"at\": \"2023-11-14T22:13:20.000000001Z\",\n"
+				"      \"counts\": true,\n"
+				"      \"companions\": [\n"
+				"        \"a\"\n"
+				"      ]\n"
+				"    },\n"
+				"    {\n"
+				"      \"path\": \"c\",\n"
+				"      \"kind\": \"torn\"\n"
+				"    }\n"
+				"  ],\n"
 				"  \"continues\": 40,\n"
 				"  \"restores\": 39,\n"
 				"  \"trigger\": \"rename\",\n"
@@ -354,6 +386,12 @@ static int decode_with(const char *members)
 START_TEST(each_wrong_member_is_malformed)
 {
 	static const char *const bad[] = {
+		"\"doubts\": {}",
+		"\"doubts\": [{}]",
+		"\"doubts\": [{\"path\": \"\"}]",
+		"\"doubts\": [{\"path\": \"a\", \"since\": -1}]",
+		"\"doubts\": [{\"path\": \"a\", \"companions\": [1]}]",
+		"\"doubts\": [{\"path\": \"a\", \"counts\": 1}]",
 		",\"epoch\":2",
 		",\"parent\":-1",
 		",\"parent\":\"1\"",

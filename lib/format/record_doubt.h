@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The member of a record that names files which may not be whole. For record_json.c and status. */
+#ifndef EPOCHFS_FORMAT_RECORD_DOUBT_H
+#define EPOCHFS_FORMAT_RECORD_DOUBT_H
+
+#include <jansson.h>
+#include "lib/format/record.h"
+
+/* 0, -EINVAL where a field breaks a rule of record.h, -ENOMEM. */
+int record_doubts_json(const struct record_doubt *doubts, size_t count, json_t **ret_value);
+/* 0, -EBADMSG or -ENOMEM; both outputs are set in any case. */
+int record_doubts_from(const json_t *value, struct record_doubt **ret_doubts, size_t *ret_count);
+
+#endif

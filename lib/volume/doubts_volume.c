@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The doubts of an open volume. */
+#include "lib/volume/doubts_volume.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/format/record_doubt.h"
+#include "lib/format/tree.h"
+#include "lib/util/clock.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/volume/bodies.h"
+#include "lib/volume/nodes.h"
+#include "lib/volume/reason.h"
+#include "lib/volume/seal.h"
+
+/* ---- noting ---- */
+
+/* What has the name of a killed writer's file once that is undone, or left as it is. */
+static void set_then(struct volume *vol, const struct body *b, bool undone, struct state_doubt *d)
+{
+	struct state_name n;
+	struct state_file f;
+
+	d->ino = b->ino;
+	if (!undone) {
+		d->version = b->version;
+		return;
+	}
+	if (!b->pending)
+		d->ino = state_name_get(vol->state, d->parent, d->name, &n) == 0 ? n.covered : 0;
+	if (d->ino && state_file_get(vol->state, d->ino, &f) == 0)
+		d->version = f.closed;
+}
+
+static int note_locked(struct volume *vol, const struct state_doubt *d)
+{
+	uint64_t id;
+	int error = state_begin(vol->state);
+
+	return error ? error : state_end(vol->state, state_doubt_add(vol->state, d, &id));
+}
+
+void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why)
+{
+	cleanup_buf struct buf path = {0};
+	struct state_doubt d = {
+		.kind = undone ? DOUBT_UNDONE : DOUBT_LEFT,
+		.since = vol->next_epoch,
+		.at_ns = clock_wall_ns(),
+		.why = (char *)(uintptr_t)why,
+	};
+	int error;
+
+	first_name_locked(vol, b->ino, d.name, &d.parent);
+	if (!d.name[0])
+		return;
+	volume_path_locked(vol, b->ino, &path);
+	d.path = (char *)(uintptr_t)buf_str(&path);
+	set_then(vol, b, undone, &d);
+	error = note_locked(vol, &d);
+	if (error)
+		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
+	vol->doubts = DOUBTS_SOME;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t len = strlen(name), end_len = strlen(end);
+
+	return len > end_len && !strcmp(name + len - end_len, end);
+}
+
+bool doubts_endures_kill(int fd, const char *name)
+{
+	static const char *const endings[] = {"-wal", "-journal", "-shm", ".ldb", ".sst", NULL};
+	static const char *const names[] = {"lock.mdb", "CURRENT", "LOCK", "LOG", NULL};
+	static const char sqlite[] = "SQLite format 3";
+	static const uint8_t lmdb[] = {0xde, 0xc0, 0xef, 0xbe};
+	uint8_t head[20] = {0};
+
+	for (unsigned i = 0; endings[i]; i++)
+		if (ends_with(name, endings[i]))
+			return true;
+	for (unsigned i = 0; names[i]; i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	if (!strncmp(name, "MANIFEST-", 9))
+		return true;
+	return io_pread_some(fd, head, sizeof(head), 0) == sizeof(head) &&
+	       (!memcmp(head, sqlite, sizeof(sqlite)) || !memcmp(head + 16, lmdb, sizeof(lmdb)));
+}
+
+/* ---- what is saved again before a seal has judged ---- */
+
+struct saved {
+	struct volume *vol;
+	uint64_t ino, born;
+	bool any; /* not judged yet */
+};
+
+static int note_saved(void *arg, const struct state_doubt *d)
+{
+	struct saved *s = arg;
+
+	if (d->judged || d->kind != DOUBT_UNDONE)
+		return 0;
+	s->any = true;
+	return state_doubt_file_add(s->vol->state, d->id, s->ino, s->born);
+}
+
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version)
+{
+	struct saved s = {.vol = vol, .ino = ino};
+	struct state_version v;
+	int error;
+
+	if (vol->doubts == DOUBTS_NONE || !old_version)
+		return 0;
+	error = state_version_get(vol->state, old_version, &v);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	s.born = v.born;
+	error = state_doubt_each(vol->state, note_saved, &s);
+	if (!error)
+		vol->doubts = s.any ? DOUBTS_SOME : DOUBTS_NONE;
+	return error;
+}
+
+/* ---- judging ---- */
+
+struct gathering {
+	struct volume *vol;
+	struct state *snapshot;
+	struct doubts *doubts;
+	uint64_t number;
+	struct doubt_companion *files; /* of the doubt that is looked at */
+	uint64_t *again;
+	size_t count, cap;
+};
+
+static int gather_file(void *arg, uint64_t ino, uint64_t value)
+{
+	struct gathering *g = arg;
+
+	if (g->count == g->cap) {
+		size_t cap = g->cap ? 2 * g->cap : 64;
+		struct doubt_companion *grown = reallocarray(g->files, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		g->files = grown;
+		g->cap = cap;
+	}
+	g->files[g->count++] = (struct doubt_companion){.ino = ino, .version = value};
+	return 0;
+}
+
+static int path_of(struct state *s, uint64_t ino, struct buf *out, unsigned depth);
+
+struct named {
+	struct state *state;
+	struct buf *out;
+	unsigned depth;
+	int error;
+};
+
+static int put_name(void *arg, const struct state_name *n, const char *name,
+		    const struct state_file *f)
+{
+	struct named *named = arg;
+
+	(void)f;
+	named->error = n->parent == ROOT_INO
+			       ? 0
+			       : path_of(named->state, n->parent, named->out, named->depth + 1);
+	buf_printf(named->out, "%s%s", named->out->len ? "/" : "", name);
+	return 1;
+}
+
+/* -ENOENT where no name leads there any more. */
+static int path_of(struct state *s, uint64_t ino, struct buf *out, unsigned depth)
+{
+	struct named named = {.state = s, .out = out, .depth = depth};
+	int found;
+
+	if (ino == ROOT_INO)
+		return 0;
+	if (depth > TREE_DEPTH_MAX)
+		return -ENOENT;
+	found = state_names_of(s, ino, put_name, &named);
+	if (found == 1)
+		return named.error;
+	return found ? found : -ENOENT;
+}
+
+/* The newest complete epoch from before the kill. */
+static uint64_t base_of(struct volume *vol, const struct state_doubt *d, uint64_t number)
+{
+	uint64_t limit = d->since < number ? d->since : number, base = 0;
+	const struct epoch_index *x;
+
+	SCOPED_LOCK(&vol->lock);
+	x = nodes_is_set(vol) ? nodes_index_locked(vol) : epochs_index_locked(vol);
+	for (size_t i = x ? x->count : 0; !base && i-- > 0;)
+		if (x->epochs[i].number < limit && epoch_brief_complete(&x->epochs[i]))
+			base = x->epochs[i].number;
+	return nodes_is_set(vol) && nodes_origin_locked(vol) > base ? nodes_origin_locked(vol)
+								    : base;
+}
+
+/* What has its name now: only closed content counts. */
+static int look_at_name(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
+{
+	struct state_name n;
+	struct state_file f, covered;
+	int error = state_name_lookup(g->snapshot, d->parent, d->name, &n, &f);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (!f.closed && n.covered) {
+		error = state_file_get(g->snapshot, n.covered, &covered);
+		if (error)
+			return error == -ENOENT ? 0 : error;
+		f = covered;
+	}
+	if (!f.closed)
+		return 0;
+	k->ino_now = f.ino;
+	k->version_now = f.closed;
+	return 0;
+}
+
+static int gather_files(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
+{
+	int error;
+
+	g->count = 0;
+	error = state_doubt_file_each(g->snapshot, d->id, gather_file, g);
+	if (error)
+		return error;
+	if (d->judged) {
+		k->companions = g->files;
+		k->companion_count = g->count;
+		return 0;
+	}
+	free(g->again);
+	g->again = calloc(g->count + 1, sizeof(*g->again));
+	if (!g->again)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->count; i++)
+		if (g->files[i].version > k->base)
+			g->again[k->again_count++] = g->files[i].ino;
+	k->again = g->again;
+	return 0;
+}
+
+static int gather(void *arg, const struct state_doubt *d)
+{
+	struct gathering *g = arg;
+	cleanup_buf struct buf path = {0};
+	struct doubts_kill k = {
+		.id = d->id,
+		.kind = (enum doubt_kind)d->kind,
+		.why = d->why,
+		.since = d->since,
+		.at_ns = d->at_ns,
+		.ino_then = d->ino,
+		.version_then = d->version,
+		.judged = d->judged,
+		.alone = nodes_is_part(g->number) && !d->judged,
+	};
+	int error = d->parent ? path_of(g->snapshot, d->parent, &path, 0) : 0;
+
+	if (error && error != -ENOENT)
+		return error;
+	k.parent_is_gone = error == -ENOENT;
+	if (d->parent && !error) {
+		buf_printf(&path, "%s%s", path.len ? "/" : "", d->name);
+		k.path = buf_str(&path);
+		error = look_at_name(g, d, &k);
+	} else {
+		k.path = d->path;
+		k.ino_then = 0;
+		error = 0;
+	}
+	if (!error && !d->judged)
+		k.base = base_of(g->vol, d, g->number);
+	if (!error)
+		error = gather_files(g, d, &k);
+	if (!error)
+		error = buf_error(&path);
+	return error ? error : doubts_add_kill(g->doubts, &k);
+}
+
+int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
+		       bool restores, struct doubts **ret_doubts)
+{
+	cleanup_doubts struct doubts *d = NULL;
+	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number};
+	int error = doubts_new(vol->sealer->rules, restores ? UINT64_MAX : parent, &d);
+
+	if (error)
+		return error;
+	g.doubts = d;
+	error = state_doubt_each(snapshot, gather, &g);
+	free(g.files);
+	free(g.again);
+	if (!error)
+		*ret_doubts = steal_ptr(d);
+	return error;
+}
+
+static int keep_companions_locked(struct volume *vol, const struct doubt *d)
+{
+	int error = state_doubt_judge(vol->state, d->id);
+
+	for (size_t i = 0; !error && i < d->companion_count; i++)
+		error = state_doubt_file_add(vol->state, d->id, d->companions[i].ino,
+					     d->companions[i].version);
+	/* Somebody was killed there once more, or a rollback settled it. */
+	return error == -ENOENT ? 0 : error;
+}
+
+int doubts_judged_locked(struct volume *vol, const struct doubts *d)
+{
+	size_t count;
+	const struct doubt *list = doubts_list(d, &count);
+	int error = 0;
+
+	for (size_t i = 0; !error && i < count; i++) {
+		if (list[i].kind == DOUBT_TORN || list[i].postponed)
+			continue;
+		/* Without companions: for this epoch only. */
+		if (!list[i].stands || !list[i].companion_count)
+			error = state_doubt_remove(vol->state, list[i].id);
+		else
+			error = keep_companions_locked(vol, &list[i]);
+	}
+	vol->doubts = DOUBTS_UNKNOWN;
+	return error;
+}
+
+struct clearing {
+	struct volume *vol;
+	uint64_t number;
+};
+
+static int clear_one(void *arg, const struct state_doubt *d)
+{
+	const struct clearing *c = arg;
+
+	return d->since <= c->number ? state_doubt_remove(c->vol->state, d->id) : 0;
+}
+
+int doubts_clear_locked(struct volume *vol, uint64_t number)
+{
+	struct clearing c = {vol, number};
+
+	vol->doubts = DOUBTS_UNKNOWN;
+	return state_doubt_each(vol->state, clear_one, &c);
+}
+
+/* ---- taking over those of an epoch ---- */
+
+/* The file at a path of the live tree; its directory in any case where that is there. */
+static int resolve_locked(struct volume *vol, const char *path, uint64_t *ret_parent,
+			  char ret_name[256], struct state_file *ret_file)
+{
+	uint64_t dir = ROOT_INO;
+
+	*ret_parent = 0;
+	for (;;) {
+		size_t len = strcspn(path, "/");
+		struct state_name n;
+		int error;
+
+		if (!len || len > NAME_MAX)
+			return -ENOENT;
+		memcpy(ret_name, path, len);
+		ret_name[len] = '\0';
+		if (!path[len])
+			*ret_parent = dir;
+		error = state_name_lookup(vol->state, dir, ret_name, &n, ret_file);
+		if (error || !path[len])
+			return error;
+		dir = n.ino;
+		path += len + 1;
+	}
+}
+
+static int take_companions_locked(struct volume *vol, const struct record_doubt *from, uint64_t id)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < from->companion_count; i++) {
+		struct state_file f;
+		uint64_t parent;
+		char name[256];
+
+		error = resolve_locked(vol, from->companions[i], &parent, name, &f);
+		if (!error && f.closed)
+			error = state_doubt_file_add(vol->state, id, f.ino, f.closed);
+		else if (error == -ENOENT)
+			error = 0;
+	}
+	return error;
+}
+
+static int take_over_one_locked(struct volume *vol, const struct record_doubt *from)
+{
+	struct state_doubt d = {
+		.kind = DOUBT_UNDONE,
+		.path = from->path,
+		.since = from->since,
+		.at_ns = from->at_ns,
+		.judged = true,
+		.why = from->why ? from->why : (char *)(uintptr_t) "its writer was killed",
+	};
+	struct state_file f;
+	uint64_t id;
+	int error = resolve_locked(vol, from->path, &d.parent, d.name, &f);
+
+	if (error && error != -ENOENT)
+		return error;
+	if (!error && f.closed) {
+		d.ino = f.ino;
+		d.version = f.closed;
+	}
+	error = state_doubt_add(vol->state, &d, &id);
+	return error ? error : take_companions_locked(vol, from, id);
+}
+
+int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record)
+{
+	int error = state_doubts_clear(vol->state);
+
+	for (size_t i = 0; !error && i < record->doubt_count; i++)
+		if (doubt_kind_parse(record->doubts[i].kind) == DOUBT_UNDONE)
+			error = take_over_one_locked(vol, &record->doubts[i]);
+	vol->doubts = DOUBTS_UNKNOWN;
+	return error;
+}
+
+int doubts_of_epoch_locked(struct volume *vol, uint64_t number)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row;
+	int error = state_epoch_get(vol->state, number, &row);
+
+	if (error)
+		return error == -ENOENT ? state_doubts_clear(vol->state) : error;
+	error = row.record ? record_decode(row.record, strlen(row.record), &record) : 0;
+	state_epoch_free(&row);
+	return error ? error : doubts_take_over_locked(vol, &record);
+}
+
+/* ---- records ---- */
+
+/* So much text of doubts goes into a record. */
+#define TEXT_MAX (64u << 10)
+
+static const struct record_doubt *find_before(const struct epoch_record *before,
+					      const struct doubt *d)
+{
+	for (size_t i = 0; before && i < before->doubt_count; i++)
+		if (!strcmp(before->doubts[i].path, d->path) &&
+		    doubt_kind_parse(before->doubts[i].kind) == d->kind)
+			return &before->doubts[i];
+	return NULL;
+}
+
+static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t *text)
+{
+	if (!d->companion_count)
+		return 0;
+	to->companions = calloc(d->companion_count, sizeof(*to->companions));
+	if (!to->companions)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->companion_count && *text < TEXT_MAX; i++) {
+		to->companions[i] = strdup(d->companions[i].path);
+		if (!to->companions[i])
+			return -ENOMEM;
+		*text += strlen(to->companions[i]);
+		to->companion_count++;
+	}
+	return 0;
+}
+
+static int to_record(const struct doubt *d, const struct record_doubt *before,
+		     const struct epoch_record *r, struct record_doubt *to, size_t *text)
+{
+	bool torn = d->kind == DOUBT_TORN, carried = torn && before;
+
+	to->path = strdup(d->path);
+	to->why = strdup(carried && before->why ? before->why : d->why);
+	to->kind = strdup(doubt_kind_name(d->kind));
+	to->since = carried ? before->since : d->since;
+	to->at_ns = carried ? before->at_ns
+		    : torn  ? (d->since == r->number ? r->sealed_ns : 0)
+			    : d->at_ns;
+	to->counts = d->counts;
+	if (!to->path || !to->why || !to->kind)
+		return -ENOMEM;
+	*text += strlen(to->path) + strlen(to->why);
+	return copy_companions(d, to, text);
+}
+
+int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
+		     struct epoch_record *r)
+{
+	size_t count, text = 0;
+	const struct doubt *list = doubts_list(d, &count);
+	int error = 0;
+
+	r->doubts = calloc(count + 1, sizeof(*r->doubts));
+	if (!r->doubts)
+		return -ENOMEM;
+	for (size_t i = 0; !error && i < count && text < TEXT_MAX; i++) {
+		if (!list[i].stands)
+			continue;
+		error = to_record(&list[i], find_before(before, &list[i]), r,
+				  &r->doubts[r->doubt_count++], &text);
+	}
+	return error;
+}
+
+void doubts_reason(const struct doubts *d, struct buf *reason)
+{
+	size_t count, counting = doubts_counting(d);
+	const struct doubt *list = doubts_list(d, &count);
+	unsigned named = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (list[i].counts)
+			reason_add(reason, &named, list[i].path, list[i].why);
+	reason_end(reason, (unsigned)(counting > UINT32_MAX ? UINT32_MAX : counting));
+}
+
+/* ---- status ---- */
+
+struct surveying {
+	struct volume *vol;
+	struct state *state;
+	struct doubts *doubts;
+	struct buf path;
+	unsigned depth;
+};
+
+static int survey_dir(struct surveying *s, uint64_t ino);
+
+static int survey_file(struct surveying *s, const char *name, const struct state_file *f)
+{
+	struct state_version v;
+	int error;
+
+	if (!f->closed || rules_log(s->vol->sealer->rules, name, NULL))
+		return 0;
+	error = state_version_get(s->state, f->closed, &v);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return doubts_add_file(s->doubts, &(const struct doubts_file){
+						  .path = buf_str(&s->path),
+						  .ino = f->ino,
+						  .version = v.id,
+						  .born = v.born,
+						  .mtime_ns = f->mtime_ns,
+						  .torn = v.torn ? "it is torn inside" : NULL,
+					  });
+}
+
+static int survey_name(void *arg, const struct state_name *n, const char *name,
+		       const struct state_file *f)
+{
+	struct surveying *s = arg;
+	size_t len = s->path.len;
+	int error = 0;
+
+	(void)n;
+	buf_printf(&s->path, "%s%s", len ? "/" : "", name);
+	if (f && S_ISDIR(f->mode) && s->depth < TREE_DEPTH_MAX) {
+		s->depth++;
+		error = survey_dir(s, f->ino);
+		s->depth--;
+	} else if (f && S_ISREG(f->mode)) {
+		error = survey_file(s, name, f);
+	}
+	s->path.len = len;
+	return error ? error : buf_error(&s->path);
+}
+
+static int survey_dir(struct surveying *s, uint64_t ino)
+{
+	return state_dir_list_sorted(s->state, ino, survey_name, s);
+}
+
+static int any_row(void *arg, const struct state_doubt *d)
+{
+	(void)arg;
+	(void)d;
+	return 1;
+}
+
+/* The record of the epoch that the live tree stands on, where something was in doubt in it or is noted since: 1. */
+static int look_for_doubts_locked(struct volume *vol, struct epoch_record *ret_before)
+{
+	struct state_epoch row = {0};
+	int noted = state_doubt_each(vol->state, any_row, NULL), error;
+
+	if (noted < 0)
+		return noted;
+	error = state_epoch_get(vol->state, vol->current_epoch, &row);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), ret_before);
+	state_epoch_free(&row);
+	if (error && error != -ENOENT)
+		return error;
+	return noted || ret_before->doubt_count;
+}
+
+bool doubts_any_locked(struct volume *vol)
+{
+	cleanup_record struct epoch_record before = {0};
+
+	return look_for_doubts_locked(vol, &before) == 1;
+}
+
+/* What would be in doubt in an epoch that is sealed now; the tails of what is new are not looked at. */
+static int survey(struct volume *vol, struct epoch_record *r)
+{
+	cleanup_record struct epoch_record before = {0};
+	cleanup_doubts struct doubts *doubts = NULL;
+	struct surveying s = {.vol = vol};
+	int error;
+
+	mutex_lock(&vol->lock);
+	r->number = vol->next_epoch;
+	error = look_for_doubts_locked(vol, &before);
+	if (error > 0)
+		error = state_snapshot_begin(vol->state, &s.state);
+	mutex_unlock(&vol->lock);
+	if (!s.state)
+		return error;
+	error = doubts_of_snapshot(vol, s.state, r->number, r->number - 1, false, &doubts);
+	s.doubts = doubts;
+	if (!error)
+		error = survey_dir(&s, ROOT_INO);
+	state_snapshot_end(s.state);
+	buf_free(&s.path);
+	if (!error)
+		error = doubts_decide(doubts);
+	return error ? error : doubts_to_record(doubts, &before, r);
+}
+
+json_t *doubts_status(struct volume *vol)
+{
+	cleanup_record struct epoch_record r = {0};
+	json_t *list = NULL, *o;
+	size_t i;
+
+	if (vol->options.read_only || survey(vol, &r) != 0 || !r.doubt_count ||
+	    record_doubts_json(r.doubts, r.doubt_count, &list) != 0)
+		return NULL;
+	json_array_foreach(list, i, o) json_object_set_new(
+		o, "settled_by", json_string(doubt_settled_by(doubt_kind_parse(r.doubts[i].kind))));
+	return list;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The doubts of an open volume: noting them, judging them at a seal, taking over those of an epoch. */
+#ifndef EPOCHFS_VOLUME_DOUBTS_VOLUME_H
+#define EPOCHFS_VOLUME_DOUBTS_VOLUME_H
+
+#include <jansson.h>
+#include "lib/volume/doubts.h"
+#include "lib/volume/internal.h"
+
+/*
+ * Private to lib/volume. What is torn is marked on versions (state_version.torn) and entries of trees (TREE_TORN), and needs
+ * nothing more. Kills are rows of the state (state_doubt), which the judgement at a seal removes or keeps; the record of each
+ * epoch names all doubts, so that who takes over its tree (rollback, another machine) takes over its doubts.
+ *
+ * Functions that return nothing log what fails: a doubt that cannot be noted holds up no close.
+ */
+struct body;
+
+/* The last writer of this body was killed, or a write to it refused; before it is undone (`undone`) or committed. */
+void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
+/* Whether a kill leaves this content as good as it was: a database that recovers by itself. `name` is the file's. */
+bool doubts_endures_kill(int fd, const char *name);
+/* The file got new content in place of this version; also by a rename over it. In a transaction. */
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version);
+
+/* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
+int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
+		       bool restores, struct doubts **ret_doubts);
+/* After the decision: what is settled goes, what stands keeps its companions. In a transaction. */
+int doubts_judged_locked(struct volume *vol, const struct doubts *d);
+
+/* Those noted before this epoch's snapshot go, by the word of somebody who knows. In a transaction. */
+int doubts_clear_locked(struct volume *vol, uint64_t number);
+
+/* Doubts become those of the record, the live tree being its tree now. In a transaction. */
+int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record);
+/* The same of an epoch by its number; none where it has no record here. */
+int doubts_of_epoch_locked(struct volume *vol, uint64_t number);
+
+/* The record's "doubts"; `before` (may be NULL) says since when torn files are. 0 or -ENOMEM. */
+int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
+		     struct epoch_record *r);
+/* Adds to a reason which files are in doubt, of those that count. */
+void doubts_reason(const struct doubts *d, struct buf *reason);
+
+/* For `status`: a list as in the record, with "settled_by"; NULL: none. */
+json_t *doubts_status(struct volume *vol);
+/* Whether something is in doubt. */
+bool doubts_any_locked(struct volume *vol);
+
+#endif

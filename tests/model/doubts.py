@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of the reference model that is about doubts: which epochs are complete after writers were killed."""
+
+from tree import is_log, is_temporary, lookup, walk
+
+
+def counts(path):
+    """No log, and nothing below a temporary name. No name that scripts use carries a step: all else is of the root."""
+    parts = path.split("/")
+    return not is_log(parts[-1]) and not any(map(is_temporary, parts))
+
+
+class Kill:
+    """A file that was undone because its writer was killed."""
+
+    def __init__(self, directory, word, then, since):
+        self.directory, self.word = directory, word
+        self.then = then  # the file and its version that its name leads to once it is undone
+        self.since = since
+        self.again = []  # (file, the epoch that had its content first) of what was saved again before a seal judged
+        self.companions = None  # file -> version; None: not judged yet
+
+
+class Doubts:
+    def __init__(self):
+        self.kills = []
+        self.fog = False  # something is in doubt of which the model does not know
+        self.loaded = 0  # the epoch whose tree the live tree was made anew from
+
+    # ---- what happens
+
+    def note_undone(self, body):
+        paths = self.names(body.file)
+        if len(paths) != 1:
+            self.fog |= bool(paths)
+            return
+        directory, word, entry = lookup(self.root, paths[0])
+        file = body.file if body in body.file.pending else entry.covered
+        self.kills.append(Kill(directory, word, (file, file and file.closed), self.last + 1))
+
+    def note_saved(self, file, old):
+        for kill in self.kills:
+            if old and kill.companions is None:
+                kill.again.append((file, old.born))
+
+    # ---- judging
+
+    def judge(self, number, tree):
+        """Whether the epoch is complete; None: the model does not know."""
+        torn = [e.version.torn for path, e in tree.items() if e.version and counts(path)]
+        verdicts = [self.judge_kill(kill, number, tree) for kill in list(self.kills)]
+        if True in torn or "in doubt" in verdicts:
+            return False
+        return None if self.fog or self.taint or None in torn else True
+
+    def path_of(self, kill):
+        for path, name in walk(self.root):
+            if name.file is kill.directory:
+                return path + "/" + kill.word
+        return kill.word if kill.directory is self.root else None
+
+    def judge_kill(self, kill, number, tree):
+        path = self.path_of(kill)
+        entry = tree.get(path)
+        now = (entry.live, entry.version) if entry and entry.version else (None, None)
+        then = kill.then if kill.then[1] else (None, None)
+        if path is None or now[0] is not then[0] or now[1] is not then[1]:
+            return self.kills.remove(kill)
+        if not counts(path):
+            return None
+        if kill.companions is None and not self.find_companions(kill, number, tree, now[0]):
+            return self.kills.remove(kill)
+        if any(e.live in kill.companions and e.version is kill.companions[e.live] for e in tree.values()):
+            return "in doubt"
+        return self.kills.remove(kill)
+
+    def find_companions(self, kill, number, tree, file):
+        before = sorted((n for n in self.epochs if n < min(kill.since, number)), reverse=True)
+        base = next((n for n in before if self.epochs[n].complete), 0)
+        if base < self.loaded or any(n > base and self.epochs[n].complete is None for n in before) or self.dropped:
+            self.fog = True
+            return False
+        again = [f for f, born in kill.again if born > base]
+        kill.companions = {e.live: e.version for path, e in tree.items()
+                           if e.version and counts(path) and e.version.born > base and e.live is not file and e.live not in again}
+        return bool(kill.companions)
+
+    # ---- epochs carry them
+
+    def doubts_of(self, tree):
+        """What the record of an epoch says: paths."""
+        paths = {}
+        for path, e in tree.items():
+            paths.setdefault(e.live, path)
+        return self.fog or any(k.companions is None for k in self.kills), [
+            (self.path_of(k), [paths[f] for f in k.companions if f in paths]) for k in self.kills if k.companions]
+
+    def take_over(self, epoch, number):
+        """The live tree was made anew from this epoch's."""
+        self.fog, saved = epoch.doubts
+        self.loaded = number
+        self.kills = []
+        for path, companions in saved:
+            directory, word, entry = lookup(self.root, path) if self.has_directory(path) else (None, None, None)
+            file = entry and entry.file
+            kill = Kill(directory, word, (file, file and file.closed), number)
+            found = [lookup(self.root, p)[2] for p in companions]
+            kill.companions = {name.file: name.file.closed for name in found if name}
+            self.kills.append(kill)
+
+    def has_directory(self, path):
+        parent = path.rpartition("/")[0]
+        return not parent or any(p == parent for p, _ in walk(self.root))

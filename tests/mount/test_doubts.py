@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files are in doubt, what that means for epochs, and what settles it."""
+
+import os
+import shutil
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from test_contract_sealing import FORMATS, write_zip
+from test_contract_writing import Writer, log_of
+
+
+def record(mnt, number):
+    return {e["epoch"]: e for e in log_of(mnt)}[number]
+
+
+def latest(mnt):
+    return int(os.readlink(mnt.epochs_dir / "latest"))
+
+
+def doubts(mnt, number):
+    """Path to (kind, whether it counts) of what is in doubt in an epoch."""
+    return {d["path"]: (d["kind"], d.get("counts", False)) for d in record(mnt, number).get("doubts", [])}
+
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def kill(path):
+    """A save of this file that is killed in the middle."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Writer(path).end("kill")
+
+
+def write_torn(path):
+    """As Ctrl-C in torch.save leaves it: closed in order."""
+    write_zip(path)
+    path.write_bytes(path.read_bytes()[:-3000])
+
+
+def verify(mnt, epoch):
+    return run(BIN, "verify", mnt.path, epoch, check=False).returncode
+
+
+def retained(mnt, epochs):
+    """Once retention has come to rest."""
+    mnt.wait_durable()
+    wait_until(lambda: [int(n) for n in mnt.epochs()] == epochs, "epochs %s" % epochs)
+
+
+# ---- the histories of the promise: `latest` names a whole checkpoint, and a good one is never dropped
+
+
+@pytest.mark.options(keep="last:1")
+def test_a_torn_file_that_an_epoch_has_already_stays_in_doubt(mnt):
+    write_zip(mnt.path / "model.pt")
+    assert mnt.seal() == 1
+    good = (mnt.path / "model.pt").read_bytes()
+    write_torn(mnt.path / "model.pt")
+    assert mnt.seal() == 2
+    put(mnt.path / "notes.txt", "another file")
+    assert mnt.seal() == 3
+    assert [record(mnt, n)["complete"] for n in (1, 2, 3)] == [True, False, False]
+    assert latest(mnt) == 1 and "model.pt" in record(mnt, 3)["reason"]
+    assert record(mnt, 3)["doubts"][0]["since"] == 2
+    retained(mnt, [1, 2, 3])
+    assert (mnt.epoch(1) / "model.pt").read_bytes() == good
+    assert verify(mnt, "latest") == 0 and verify(mnt, "3") == 6
+    write_zip(mnt.path / "model.pt")
+    assert mnt.seal() == 4
+    assert latest(mnt) == 4 and "doubts" not in record(mnt, 4)
+    retained(mnt, [4])
+
+
+@pytest.mark.options(keep="last:1")
+def test_a_killed_save_of_two_files_stays_in_doubt(mnt):
+    a, b = mnt.path / "a.bin", mnt.path / "b.bin"
+    put(a, "a 1"), put(b, "b 1")
+    assert mnt.seal() == 1
+    put(a, "a 2"), kill(b)
+    assert mnt.seal() == 2
+    put(mnt.path / "notes.txt", "one line")
+    assert mnt.seal() == 3
+    assert [record(mnt, n)["complete"] for n in (1, 2, 3)] == [True, False, False]
+    assert latest(mnt) == 1 and record(mnt, 3)["doubts"][0]["companions"] == ["a.bin"]
+    retained(mnt, [1, 2, 3])
+    put(a, "a 3"), put(b, "b 3")
+    assert mnt.seal() == 4 and latest(mnt) == 4
+    retained(mnt, [4])
+
+
+def test_a_killed_save_that_is_done_again_whole_leaves_no_doubt(mnt):
+    put(mnt.path / "checkpoint-0" / "model", "0")
+    assert mnt.seal() == 1
+    work = mnt.path / "_checkpoint"
+    put(work / "model", "1")
+    kill(work / "optimizer")
+    shutil.rmtree(work)
+    put(work / "model", "1 again")
+    put(work / "optimizer", "1")
+    os.rename(work, mnt.path / "checkpoint-1")
+    number = mnt.seal()
+    assert record(mnt, number)["complete"] is True and latest(mnt) == number
+
+
+@pytest.mark.options(settle="200ms", keep="last:2")
+def test_fourteen_restarts_with_kills_in_mid_save(mnt):
+    """As AdaptDL saves: into _checkpoint, renamed over to checkpoint-N, then the old one goes. Whatever `latest` ever names loads."""
+    work, named = mnt.path / "_checkpoint", set()
+    for restart in range(14):
+        for killed in (["model", "optimizer", None][restart % 3], None):
+            shutil.rmtree(work, ignore_errors=True)
+            for name in ("model", "optimizer"):
+                if name == killed:
+                    kill(work / name)
+                    break
+                put(work / name, "%s %d" % (name, restart))
+            else:
+                break
+        os.rename(work, mnt.path / ("checkpoint-%d" % restart))
+        shutil.rmtree(mnt.path / ("checkpoint-%d" % (restart - 1)), ignore_errors=True)
+        number = mnt.seal()
+        assert record(mnt, number)["complete"] is True and latest(mnt) == number
+        named.add(number)
+        for name in ("model", "optimizer"):
+            assert (mnt.epoch(number) / ("checkpoint-%d" % restart) / name).read_text() == "%s %d" % (name, restart)
+    assert len(named) == 14 and all(e["complete"] or e.get("continued") for e in log_of(mnt))
+
+
+# ---- what settles a kill
+
+
+@pytest.fixture
+def killed(mnt):
+    """a and b are epoch 1; then a was saved, b was killed, and epoch 2 has that."""
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2"), kill(mnt.path / "b")
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"b": ("undone", True)}
+    return mnt
+
+
+SETTLE = {
+    "saved": lambda top: put(top / "b", "b 2"),
+    "removed": lambda top: (top / "b").unlink(),
+    "replaced": lambda top: (put(top / "b.new", "b 2"), os.rename(top / "b.new", top / "b")),
+    "companion saved": lambda top: put(top / "a", "a 3"),
+    "companion removed": lambda top: (put(top / "c", ""), (top / "a").unlink()),
+}
+
+
+@pytest.mark.parametrize("how", SETTLE)
+def test_what_settles_a_killed_save(killed, how):
+    SETTLE[how](killed.path)
+    assert killed.seal() == 3
+    assert record(killed, 3)["complete"] is True and doubts(killed, 3) == {}
+    assert "doubts" not in killed.status()
+
+
+def test_what_does_not_settle_it(killed):
+    put(killed.path / "c", "another file")
+    os.rename(killed.path / "a", killed.path / "d")
+    os.chmod(killed.path / "b", 0o600)
+    with open(killed.path / "train.log", "a", encoding="utf-8") as f:
+        f.write("step 3")
+    assert killed.seal() == 3 and doubts(killed, 3) == {"b": ("undone", True)} and latest(killed) == 1
+
+
+@pytest.mark.parametrize("how", ["remount", "crash", "empty cache"])
+def test_doubts_survive(killed, how):
+    if how == "crash":
+        killed.kill()
+        killed.mount()
+    else:
+        killed.remount(empty_cache=how == "empty cache")
+    put(killed.path / "c", "another file")
+    number = killed.seal()
+    assert doubts(killed, number) == {"b": ("undone", True)} and latest(killed) == 1
+    put(killed.path / "a", "a 3")
+    number = killed.seal()
+    assert doubts(killed, number) == {} and latest(killed) == number
+
+
+def test_doubts_survive_a_crash_before_the_seal(mnt):
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2"), kill(mnt.path / "b")
+    assert (mnt.path / "b").read_text() == "b 1"
+    mnt.kill()
+    mnt.mount()
+    put(mnt.path / "c", "another file")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {"b": ("undone", True)} and latest(mnt) == 1
+
+
+def test_a_rollback_settles_doubts_and_one_forward_brings_them_back(killed):
+    assert killed.rollback(1) == 3
+    put(killed.path / "c", "c")
+    assert killed.seal() == 4 and doubts(killed, 4) == {} and latest(killed) == 4
+    assert killed.rollback(2) == 5
+    assert doubts(killed, 5) == {"b": ("undone", True)} and latest(killed) == 4
+    put(killed.path / "c", "c again")
+    assert killed.seal() == 6 and doubts(killed, 6) == {"b": ("undone", True)} and latest(killed) == 4
+    put(killed.path / "a", "a 3")
+    assert killed.seal() == 7 and doubts(killed, 7) == {} and latest(killed) == 7
+
+
+def test_without_companions_nothing_is_in_doubt(mnt):
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    kill(mnt.path / "b")
+    with open(mnt.path / "train.log", "a", encoding="utf-8") as f:
+        f.write("restarted")
+    os.chmod(mnt.path / "a", 0o600)
+    number = mnt.seal()
+    assert record(mnt, number)["complete"] is True and doubts(mnt, number) == {}
+
+
+def test_somebody_who_knows_settles_all(killed):
+    write_torn(killed.path / "model.pt")
+    assert killed.seal() == 3 and sorted(doubts(killed, 3)) == ["b", "model.pt"]
+    text = run(BIN, "status", killed.path).stdout
+    assert "b: its writer was killed, in doubt since epoch 2" in text and "settled by" in text
+    assert "in doubt: b: its writer was killed" in run(BIN, "log", killed.path).stdout
+    assert "model.pt" in run(BIN, "show", killed.path, "3").stdout
+    run(BIN, "commit", "--whole", killed.path)
+    assert record(killed, 4)["complete"] is True and doubts(killed, 4) == {} and latest(killed) == 4
+    put(killed.path / "c", "another file")
+    assert killed.seal() == 5 and latest(killed) == 5
+    # Nothing is in doubt, nothing changed: no epoch is made.
+    run(BIN, "commit", "--whole", killed.path)
+    assert len(log_of(killed)) == 5
+
+
+# ---- units
+
+
+def test_doubts_of_older_units_cost_nothing(mnt):
+    put(mnt.path / "checkpoint-500" / "model", "500")
+    kill(mnt.path / "checkpoint-500" / "optimizer")
+    assert mnt.seal() == 1 and doubts(mnt, 1) == {"checkpoint-500/optimizer": ("undone", True)}
+    write_torn(mnt.path / "checkpoint-500" / "scaler.pt")
+    put(mnt.path / "checkpoint-510" / "model", "510")
+    assert mnt.seal() == 2
+    assert doubts(mnt, 2) == {"checkpoint-500/optimizer": ("undone", False), "checkpoint-500/scaler.pt": ("torn", False)}
+    assert latest(mnt) == 2 and verify(mnt, "latest") == 0
+    shutil.rmtree(mnt.path / "checkpoint-500")
+    put(mnt.path / "checkpoint-520" / "model", "520")
+    assert mnt.seal() == 3 and doubts(mnt, 3) == {}
+
+
+def test_under_a_temporary_name_nothing_counts_until_it_is_renamed(mnt):
+    put(mnt.path / "checkpoint-1" / "model", "1")
+    mnt.seal()
+    work = mnt.path / "tmp-checkpoint-2"
+    put(work / "model", "2")
+    kill(work / "optimizer")
+    put(mnt.path / "notes", "x")
+    assert mnt.seal() == 2 and latest(mnt) == 2
+    os.rename(work, mnt.path / "checkpoint-2")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {"checkpoint-2/optimizer": ("undone", True)} and latest(mnt) == 2
+
+
+def test_files_of_one_step_are_one_unit(mnt):
+    put(mnt.path / "model.ckpt-20.data-00000-of-00001", "20")
+    assert mnt.seal() == 1
+    put(mnt.path / "model.ckpt-30.data-00000-of-00001", "30")
+    kill(mnt.path / "model.ckpt-30.index")
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"model.ckpt-30.index": ("undone", True)}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_torn_copy_is_in_doubt_for_itself(mnt, tmp_path, name):
+    FORMATS[name](mnt.path / name)
+    shutil.copy(mnt.path / name, mnt.path / ("best-" + name))
+    mnt.seal()
+    (mnt.path / name).write_bytes((mnt.path / name).read_bytes()[:-3000])
+    shutil.copy(mnt.path / name, mnt.path / ("best-" + name))
+    number = mnt.seal()
+    assert sorted(doubts(mnt, number)) == ["best-" + name, name] and latest(mnt) == 1
+
+
+# ---- what a killed writer left
+
+
+def test_what_is_changed_in_place_by_a_killed_writer_is_torn_until_it_is_saved_again(mnt):
+    path = mnt.path / "weights"
+    path.write_bytes(b"old" * 10000)
+    assert mnt.seal() == 1
+    Writer(path, mode="r+b").end("kill")
+    put(mnt.path / "notes", "x")
+    assert mnt.seal() == 2
+    put(mnt.path / "notes", "y")
+    assert mnt.seal() == 3 and doubts(mnt, 3) == {"weights": ("torn", True)} and latest(mnt) == 1
+    path.write_bytes(b"new" * 10000)
+    assert mnt.seal() == 4 and latest(mnt) == 4
+
+
+def test_a_database_in_which_a_writer_was_killed_is_in_doubt_for_one_epoch(mnt):
+    code = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("CREATE TABLE t (x)")
+db.commit()
+os.kill(os.getpid(), 9)
+"""
+    run("python3", "-c", code, mnt.path / "runs.db", check=False)
+    put(mnt.path / "a", "1")
+    mnt.seal()
+    put(mnt.path / "a", "2")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {} and latest(mnt) == number
+
+
+# ---- writes that epochfs refuses
+
+
+RAW_WRITER = """
+import errno, os, sys
+refused = 0
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+try:
+    for i in range(int(sys.argv[2])):
+        os.write(fd, b"new!" * (1 << 18))
+except OSError as e:
+    refused = e.errno
+    if "again" in sys.argv:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"small and whole", 0)
+os.close(fd)
+sys.exit(0 if refused == errno.ENOSPC else 1)
+"""
+
+
+@pytest.fixture
+def small(volume):
+    """The cache is on a disk of 48 MiB."""
+    run("mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", volume.cache)
+    yield volume.mount(full="error")
+    volume.clean_up()
+    run("umount", "-l", volume.cache)
+
+
+def test_a_replacement_after_a_refused_write_is_undone_at_its_close(small, passthrough):
+    """Where the kernel writes by itself it alone sees that: then the disk without room puts the file in doubt as it is."""
+    path = small.path / "model.bin"
+    path.write_bytes(b"good" * 1000)
+    assert small.seal() == 1
+    put(small.path / "config.json", "of the new save")
+    run("python3", "-c", RAW_WRITER, path, "64")
+    if passthrough == "on":
+        assert small.seal() == 2
+        assert doubts(small, 2) == {"model.bin": ("torn", True)} and latest(small) == 1
+        return
+    assert path.read_bytes() == b"good" * 1000
+    wait_until(small.torn, "the torn bytes")
+    assert small.seal() == 2
+    assert doubts(small, 2) == {"model.bin": ("undone", True)} and latest(small) == 1
+    assert record(small, 2)["doubts"][0]["why"] == "a write to it was refused"
+
+
+def test_a_refused_write_that_a_later_one_covers_is_none(small):
+    path = small.path / "model.bin"
+    path.write_bytes(b"good" * 1000)
+    assert small.seal() == 1
+    run("python3", "-c", RAW_WRITER, path, "64", "again")
+    assert path.read_bytes() == b"small and whole"
+    assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
