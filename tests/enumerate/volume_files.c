@@ -16,10 +16,10 @@ enum io { IO_NONE, IO_PASSTHROUGH, IO_ORDINARY };
 struct vnode {
 	struct vnode *next;
 	uint64_t ino, body;
-	bool retired; /* a lookup gives another one */
 	unsigned opens;
 	enum io io;
 	int backing; /* with IO_PASSTHROUGH */
+	struct grant *grant;
 };
 
 struct vnodes {
@@ -58,7 +58,7 @@ static struct vnode *node_get(struct vnodes *nodes, uint64_t ino, uint64_t body)
 {
 	struct vnode *n = nodes->open;
 
-	while (n && (n->ino != ino || n->body != body || n->retired))
+	while (n && (n->ino != ino || n->body != body))
 		n = n->next;
 	if (!n) {
 		n = calloc(1, sizeof(*n));
@@ -82,6 +82,7 @@ static void node_put(struct vnodes *nodes, struct vnode *n)
 	*p = n->next;
 	if (n->backing >= 0)
 		close(n->backing);
+	grant_release(nodes->vol, n->grant);
 	free(n);
 }
 
@@ -89,30 +90,8 @@ static void node_put(struct vnodes *nodes, struct vnode *n)
 static void node_decide(const struct vnodes *nodes, struct vnode *n, struct handle *h)
 {
 	n->io = IO_ORDINARY;
-	if (!nodes->passthrough || !handle_direct(h))
-		return;
-	n->backing = handle_backing_fd(h);
-	if (n->backing >= 0)
+	if (nodes->passthrough && !handle_grant(h, &n->grant, &n->backing))
 		n->io = IO_PASSTHROUGH;
-}
-
-/* One more of a node that the kernel works on directly. */
-static int node_join(struct vnode *n, struct handle *h)
-{
-	int r = 0;
-
-	if (handle_direct(h))
-		return 0;
-	if (handle_writes(h))
-		r = handle_begin_write(h, NULL, NULL);
-	if (!r && handle_writes(h))
-		r = handle_prepare_direct(h);
-	if (!r && handle_direct(h))
-		return 0;
-	if (r && r != -EAGAIN)
-		return r;
-	n->retired = true;
-	return -ESTALE;
 }
 
 /* The kernel opens the backing file once more for each of its own. */
@@ -138,7 +117,7 @@ static int file_of(struct vnodes *nodes, uint64_t ino, uint64_t body, struct han
 	if (f->node->io == IO_NONE)
 		node_decide(nodes, f->node, h);
 	else if (f->node->io == IO_PASSTHROUGH)
-		r = node_join(f->node, h);
+		r = handle_join_grant(h, NULL, NULL);
 	if (!r && f->node->io == IO_PASSTHROUGH) {
 		f->direct = backing_open(f->node, flags);
 		if (f->direct < 0)
@@ -165,7 +144,7 @@ static int open_once(struct vnodes *nodes, uint64_t dir, const char *name, int f
 	else if (!r)
 		r = handle_open(nodes->vol, attr.ino, attr.body, flags & ~O_CREAT, who, NULL, NULL,
 				&h);
-	return r ? r : file_of(nodes, attr.ino, attr.body, h, flags, ret_file);
+	return r ? r : file_of(nodes, attr.ino, handle_body(h), h, flags, ret_file);
 }
 
 /* The kernel looks up and opens once more where it is told ESTALE. */
@@ -206,7 +185,7 @@ ssize_t vfile_pwrite(struct vfile *f, const void *data, size_t len, uint64_t off
 
 int vfile_truncate(struct vfile *f, uint64_t size)
 {
-	return handle_truncate(f->handle, size);
+	return handle_truncate(f->handle, size, NULL, NULL);
 }
 
 int vfile_map_write(struct vfile *f, const void *data, size_t len)

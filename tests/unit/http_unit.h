@@ -241,7 +241,7 @@ static void server_start(struct server *s, const struct scene *scenes, size_t co
 
 	*s = (struct server){.scenes = scenes, .scene_count = count};
 	mutex_init(&s->lock, LOCK_TEST);
-	cond_init_mono(&s->changed);
+	ck_assert_int_eq(cond_init_mono(&s->changed), 0);
 	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	ck_assert_int_ge(s->listener, 0);
 	ck_assert_int_eq(bind(s->listener, (struct sockaddr *)&at, sizeof(at)), 0);

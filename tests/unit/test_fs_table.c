@@ -213,6 +213,7 @@ START_TEST(the_mode_of_open_nodes_comes_back)
 	struct node_key keys[2] = {{NODE_LIVE, 12, 1, 0}, {NODE_LIVE, 13, 1, 0}};
 	uint64_t ids[2];
 	int32_t unused = 0, id;
+	struct grant *grant;
 
 	for (int i = 0; i < 2; i++) {
 		struct node *n = look_up(t, &keys[i], NULL);
