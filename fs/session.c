@@ -147,7 +147,7 @@ static int shake_hands(struct fs_mount *m, int fd, struct buf *message)
 	int r;
 
 	serve_find_device(m);
-	volume_mounted(m->vol, m->device);
+	volume_mounted(m->vol, m->device, m->mountpoint);
 	r = fuse_session_custom_io(m->se, &passthrough_io, fd);
 	if (r == 0)
 		r = loop_one(m->loop);

@@ -18,16 +18,31 @@ struct mount_namespace {
 	pid_t pid;
 };
 
-static bool list_has(const char *path, const char *device)
+void mountinfo_escape(const char *path, char ret_path[MOUNTINFO_PATH_MAX])
+{
+	size_t len = 0;
+
+	for (; *path && len + 5 < MOUNTINFO_PATH_MAX; path++) {
+		if (strchr(" \t\n\\", *path))
+			len += (size_t)snprintf(ret_path + len, 5, "\\%03o", (unsigned char)*path);
+		else
+			ret_path[len++] = *path;
+	}
+	ret_path[len] = '\0';
+}
+
+/* `point` NULL: anywhere. */
+static bool list_has(const char *path, const char *device, const char *point)
 {
 	cleanup_fclose FILE *f = fopen(path, "re");
 	cleanup_free char *line = NULL;
 	size_t room = 0;
 
 	while (f && getline(&line, &room, f) > 0) {
-		char dev[MOUNTINFO_DEVICE_MAX];
+		char dev[MOUNTINFO_DEVICE_MAX], at[MOUNTINFO_PATH_MAX];
 
-		if (sscanf(line, "%*d %*d %23s", dev) == 1 && !strcmp(dev, device))
+		if (sscanf(line, "%*d %*d %23s %*s %1023s", dev, at) == 2 &&
+		    !strcmp(dev, device) && (!point || !strcmp(at, point)))
 			return true;
 	}
 	return false;
@@ -39,7 +54,12 @@ bool mountinfo_has(pid_t pid, const char *device)
 
 	if (pid)
 		snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
-	return *device && list_has(path, device);
+	return *device && list_has(path, device, NULL);
+}
+
+bool mountinfo_is_at(const char *device, const char *path)
+{
+	return *device && list_has("/proc/self/mountinfo", device, path);
 }
 
 /* 0 where it cannot be seen. */

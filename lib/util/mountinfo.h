@@ -9,10 +9,17 @@
 
 /* Room for a device as mountinfo writes it, "0:45". */
 #define MOUNTINFO_DEVICE_MAX 24
+/* Room for a path as mountinfo_escape writes it; one that is longer is cut off. */
+#define MOUNTINFO_PATH_MAX 1024
 
 /* Whether a mount namespace has a mount of this device: that of process `pid`, 0 for our own. Where its list cannot be
  * read, or the device is "", it has none that we know of. */
 bool mountinfo_has(pid_t pid, const char *device);
+
+/* The same for a mount at just this path, as mountinfo_escape writes it. The number of a device is used again soon after it is unmounted. */
+bool mountinfo_is_at(const char *device, const char *path);
+/* Without blanks and newlines, as the kernel does it. */
+void mountinfo_escape(const char *path, char ret_path[MOUNTINFO_PATH_MAX]);
 
 /*
  * The mount namespaces besides our own that have a mount of this device, each by the lowest number of a process in it:

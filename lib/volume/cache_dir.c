@@ -89,7 +89,7 @@ static int64_t patience_with(const struct volume *vol, const struct left_holder 
 		return UNMOUNTED_MAX;
 	if (h->pid > 0 && h->pid <= INT_MAX && process_is_ending((pid_t)h->pid))
 		return ENDING_MAX;
-	return vol->imports || mountinfo_has(0, h->device) ? 0 : ENDING_MAX;
+	return vol->imports || mountinfo_is_at(h->device, h->path) ? 0 : ENDING_MAX;
 }
 
 static bool gave_up(const struct volume *vol)

@@ -340,19 +340,23 @@ static bool is_live_locked(struct content *c)
 
 int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd)
 {
-	cleanup_close int fd = -1;
-	int error;
+	struct grant *grant;
+	int fd, error;
 	SCOPED_LOCK(&c->vol->lock);
 
 	if (!c->size || c->bytes || !content_whole(c) || is_live_locked(c))
 		return -EAGAIN;
-	fd = object_open(c->vol, c->version, O_RDONLY);
-	if (fd < 0)
-		return fd;
-	error = grant_take_locked(c->vol, c->version, GRANT_EPOCHS, ret_grant);
+	/* First: a descriptor of ours would look like somebody's mapping. */
+	error = grant_take_locked(c->vol, c->version, GRANT_EPOCHS, &grant);
 	if (error)
 		return error == -EBUSY ? -EAGAIN : error;
-	*ret_fd = steal_fd(&fd);
+	fd = object_open(c->vol, c->version, O_RDONLY);
+	if (fd < 0) {
+		grant_release_locked(grant);
+		return fd;
+	}
+	*ret_grant = grant;
+	*ret_fd = fd;
 	return 0;
 }
 

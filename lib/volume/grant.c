@@ -138,13 +138,18 @@ int grant_take_locked(struct volume *vol, uint64_t version, uint64_t holder,
 	return 0;
 }
 
+void grant_release_locked(struct grant *g)
+{
+	if (!--g->opens && !g->version)
+		free(g);
+}
+
 void grant_release(struct volume *vol, struct grant *g)
 {
 	if (!g)
 		return;
 	SCOPED_LOCK(&vol->lock);
-	if (!--g->opens && !g->version)
-		free(g);
+	grant_release_locked(g);
 }
 
 struct grant *grant_find_locked(struct volume *vol, uint64_t version, uint64_t holder)

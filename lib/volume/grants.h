@@ -23,6 +23,7 @@ void grants_free(struct grants *g);
 /* Takes the version's backing file for a node of the holder: 0, -EBUSY, -ENOMEM. Give it back with grant_release. */
 int grant_take_locked(struct volume *vol, uint64_t version, uint64_t holder,
 		      struct grant **ret_grant);
+void grant_release_locked(struct grant *g);
 /* The grant that this holder has of the version: NULL if none. */
 struct grant *grant_find_locked(struct volume *vol, uint64_t version, uint64_t holder);
 enum grant_use grant_use_locked(struct volume *vol, uint64_t version, uint64_t holder);

@@ -57,9 +57,9 @@ int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
 {
 	struct volume *vol = h->vol;
 	struct body *b = h->body;
-	cleanup_close int fd = -1;
 	struct content *c = NULL;
-	int error = h->writes ? 0 : body_content(vol, b, &c);
+	struct grant *grant;
+	int fd, error = h->writes ? 0 : body_content(vol, b, &c);
 
 	content_put(c);
 	if (error)
@@ -67,14 +67,18 @@ int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
 	SCOPED_LOCK(&vol->lock);
 	if (!is_ready_locked(vol, b, h->writes))
 		return -EAGAIN;
-	fd = b->staged ? reopen(b->fd, O_RDONLY) : object_open(vol, b->version, O_RDONLY);
-	if (fd < 0)
-		return fd;
-	error = grant_take_locked(vol, b->version, b->id, ret_grant);
+	/* First: a descriptor of ours would look like somebody's mapping. */
+	error = grant_take_locked(vol, b->version, b->id, &grant);
 	if (error)
 		return error == -EBUSY ? -EAGAIN : error;
+	fd = b->staged ? reopen(b->fd, O_RDONLY) : object_open(vol, b->version, O_RDONLY);
+	if (fd < 0) {
+		grant_release_locked(grant);
+		return fd;
+	}
 	set_direct_locked(h);
-	*ret_fd = steal_fd(&fd);
+	*ret_grant = grant;
+	*ret_fd = fd;
 	return 0;
 }
 

@@ -59,7 +59,8 @@ void left_holder(const char *text, struct left_holder *ret_holder)
 	char word[16] = "";
 
 	*ret_holder = (struct left_holder){0};
-	sscanf(text, "%9ld %15s %*63s device %23s", &ret_holder->pid, word, ret_holder->device);
+	sscanf(text, "%9ld %15s %*63s device %23s %1023s", &ret_holder->pid, word,
+	       ret_holder->device, ret_holder->path);
 	ret_holder->ending = !strcmp(word, "unmounted") || !strcmp(word, "ending");
 }
 
@@ -81,7 +82,7 @@ int left_note(const struct volume *vol, enum left_note note)
 	}
 	buf_printf(&text, "\n");
 	if (note == NOTE_RUNNING && vol->device[0])
-		buf_printf(&text, "device %s\n", vol->device);
+		buf_printf(&text, "device %s %s\n", vol->device, vol->mounted_at);
 	if (!error)
 		error = buf_error(&text);
 	/* Over what is there: a full disk has no space for another block. */

@@ -10,7 +10,7 @@
  *	ending BOOT		being closed: SQLite may have removed the journal
  *	damaged			SQLite has met damage
  *
- * Of a mount that runs, a third line says "device 0:45", as in mountinfo.
+ * Of a mount that runs, a third line says "device 0:45 PATH", as in mountinfo, where it is mounted.
  */
 #ifndef EPOCHFS_VOLUME_LEFT_H
 #define EPOCHFS_VOLUME_LEFT_H
@@ -38,6 +38,7 @@ struct left_holder {
 	long pid;			   /* 0: none is named */
 	bool ending;			   /* it is unmounted, or being closed */
 	char device[MOUNTINFO_DEVICE_MAX]; /* "": none, or not known */
+	char path[MOUNTINFO_PATH_MAX];	   /* where that is mounted, as mountinfo writes it */
 };
 void left_holder(const char *text, struct left_holder *ret_holder);
 

@@ -247,9 +247,10 @@ static void note_mount(struct volume *vol, enum left_note note)
 		log_debug("%s/lock: %s", vol->cache_path, strerror(-error));
 }
 
-void volume_mounted(struct volume *vol, const char *device)
+void volume_mounted(struct volume *vol, const char *device, const char *mountpoint)
 {
 	snprintf(vol->device, sizeof(vol->device), "%s", device);
+	mountinfo_escape(mountpoint, vol->mounted_at);
 	note_mount(vol, NOTE_RUNNING);
 }
 

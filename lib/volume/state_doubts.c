@@ -135,8 +135,9 @@ int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg)
 
 int state_doubt_file_add(struct state *s, uint64_t doubt, uint64_t ino, uint64_t value)
 {
-	cleanup_query struct query q =
-		query_of(s, "INSERT OR IGNORE INTO doubt_files VALUES (?, ?, ?)");
+	cleanup_query struct query q = query_of(
+		s, "INSERT INTO doubt_files VALUES (?, ?, ?)"
+		   " ON CONFLICT (doubt, ino) DO UPDATE SET value = max(value, excluded.value)");
 
 	query_bind_u64(&q, doubt);
 	query_bind_u64(&q, ino);

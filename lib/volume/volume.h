@@ -66,11 +66,11 @@ void volume_set_known(struct volume *vol, const struct volume_known *known);
 void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
 
 /*
- * Notes in the cache that it is mounted, as this device ("0:45", as in mountinfo; "" where that is not known), and that
+ * Notes in the cache that it is mounted, as this device ("0:45", as in mountinfo; "" where that is not known) at this absolute path, and that
  * it is no more: then only the end of this process is to come, which the next mount waits for, while it refuses a cache
  * that is mounted. A note that cannot be written is logged at debug level.
  */
-void volume_mounted(struct volume *vol, const char *device);
+void volume_mounted(struct volume *vol, const char *device, const char *mountpoint);
 void volume_unmounted(struct volume *vol);
 
 /*

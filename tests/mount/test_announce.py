@@ -292,7 +292,7 @@ def test_a_reader_announces_nothing(volume, make_volume, hook, tmp_path):
 @pytest.mark.parametrize("option, value, words", [
     ("on_epoch", "/nowhere/hook", "no such program"), ("on_epoch", "./hook", "path from /"), ("on_epoch", "sh 'open", "quotes"),
     ("on_epoch", "/etc/passwd", "may not be run"), ("on_epoch_timeout", "1ms", "from 100ms"), ("catalog", "db", "absolute path"),
-    ("catalog", "{}/db", "lies in the mount")])
+    ("catalog", "{}/db", "lies in it, and the mount would wait for itself")])
 def test_what_cannot_work_is_said_at_once(volume, option, value, words):
     with pytest.raises(MountError) as failure:
         volume.mount(**{option: value.format(volume.path)})

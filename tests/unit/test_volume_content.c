@@ -369,15 +369,27 @@ START_TEST(what_is_open_and_what_is_dirty_stays)
 }
 END_TEST
 
-START_TEST(who_waits_for_room_gets_it_or_is_told)
+static void make_dirty(int64_t patience_ns)
 {
 	eu_options.full_wait = true;
-	eu_options.patience_ns = 100 * NS_PER_MS;
+	eu_options.patience_ns = patience_ns;
 	mu_go_to(0);
+	mu_weather("put.error=1");
+	mu_save_noise("dirty", 2 * MIB, 9);
+	eu_seal();
+}
+
+START_TEST(who_waits_for_room_gets_it_or_is_told)
+{
+	make_dirty(100 * NS_PER_MS);
+	unit_error(volume_reserve(u.vol, 7 * MIB, NULL, NULL), -ENOSPC);
+	mu_weather(NULL);
+	mu_drain();
+	make_dirty(EU_LONG);
+	unit_error(volume_reserve(u.vol, 7 * MIB, say_yes, NULL), -EINTR);
+	/* More than the cache may have is not waited for. */
 	unit_error(volume_reserve(u.vol, 9 * MIB, NULL, NULL), -ENOSPC);
-	eu_options.patience_ns = EU_LONG;
-	mu_go_to(0);
-	unit_error(volume_reserve(u.vol, 9 * MIB, say_yes, NULL), -EINTR);
+	mu_weather(NULL);
 }
 END_TEST
 

@@ -156,6 +156,11 @@ START_TEST(a_killed_replacement_leaves_the_old)
 	ck_assert_uint_eq(torn().count, 1);
 	ck_assert_uint_eq(torn().size, strlen("half of the n"));
 	ck_assert_str_eq(torn().last, "1-a");
+	/* Nothing else of that save is there: all is as it was before. */
+	ck_assert(next_epoch_is_complete());
+	vu_save(&u, "companion", "of the next save");
+	die_writing("a", O_WRONLY | O_TRUNC, "half of the n", -SIGKILL);
+	vu_holds(&u, "a", "old");
 	ck_assert(!next_epoch_is_complete());
 	vu_save(&u, "a", "new");
 	vu_holds(&u, "a", "new");
