@@ -32,12 +32,9 @@ int command_commit(int argc, char **argv)
 {
 	const char *tag = NULL, *step = NULL, *message = NULL, *path;
 	bool json = false, whole = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"whole", 0, &whole, NULL},
-					     {"tag", 0, NULL, &tag},
-					     {"step", 0, NULL, &step},
-					     {"message", 'm', NULL, &message},
-					     {0}};
+	const struct cli_option options[] = {
+		{"json", 0, &json, NULL}, {"whole", 0, &whole, NULL},	    {"tag", 0, NULL, &tag},
+		{"step", 0, NULL, &step}, {"message", 'm', NULL, &message}, {0}};
 	json_t *request, *response;
 	uint64_t number;
 	int code, count = cli_parse("commit", argc, argv, options, &path, 1, &code);

@@ -41,8 +41,8 @@ static bool list_has(const char *path, const char *device, const char *point)
 	while (f && getline(&line, &room, f) > 0) {
 		char dev[MOUNTINFO_DEVICE_MAX], at[MOUNTINFO_PATH_MAX];
 
-		if (sscanf(line, "%*d %*d %23s %*s %1023s", dev, at) == 2 &&
-		    !strcmp(dev, device) && (!point || !strcmp(at, point)))
+		if (sscanf(line, "%*d %*d %23s %*s %1023s", dev, at) == 2 && !strcmp(dev, device) &&
+		    (!point || !strcmp(at, point)))
 			return true;
 	}
 	return false;

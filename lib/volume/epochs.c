@@ -115,7 +115,8 @@ static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *h
 		return -EEXIST;
 	if (newest < vol->current_epoch)
 		newest = vol->current_epoch;
-	if (seal_needed_locked(vol) || (how->whole && doubts_any_locked(vol)) || (!newest && makes_first_epoch(seal.trigger)) ||
+	if (seal_needed_locked(vol) || (how->whole && doubts_any_locked(vol)) ||
+	    (!newest && makes_first_epoch(seal.trigger)) ||
 	    (nodes_is_set(vol) && how->has_step && !nodes_has_step_locked(vol, how->step))) {
 		*ret_begun = true;
 		return seal_begin_locked(vol, &seal, ret_number);

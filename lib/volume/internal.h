@@ -54,12 +54,12 @@ struct volume {
 	char uuid[37];
 	struct volume_info info; /* not of a local one */
 	char *run_id, *node_name;
-	char *cache_path;	/* of cache_fd, absolute */
-	int cache_fd;		/* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
-	int lock_fd;		/* the file `lock` in it, held by flock */
-	enum left_how left;	/* how the last process left it (left.h) */
-	bool noted;		/* it says that this one runs */
-	char device[MOUNTINFO_DEVICE_MAX]; /* of the mount; "": none, or not known */
+	char *cache_path;   /* of cache_fd, absolute */
+	int cache_fd;	    /* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
+	int lock_fd;	    /* the file `lock` in it, held by flock */
+	enum left_how left; /* how the last process left it (left.h) */
+	bool noted;	    /* it says that this one runs */
+	char device[MOUNTINFO_DEVICE_MAX];   /* of the mount; "": none, or not known */
 	char mounted_at[MOUNTINFO_PATH_MAX]; /* the same, as mountinfo writes it */
 	bool rebuilt;		/* damaged/ there holds what is to be recovered (rebuild.h) */
 	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */

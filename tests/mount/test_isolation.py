@@ -4,6 +4,7 @@
 import mmap
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 
@@ -159,14 +160,15 @@ def test_appends_beside_a_reader_that_comes_and_goes(mnt):
     path = mnt.path / "list.txt"
     path.write_bytes(b"")
     reader = subprocess.Popen(
-        ["sh", "-c", 'while :; do cat "$1" >/dev/null; done', "sh", path], stdin=subprocess.DEVNULL
+        ["sh", "-c", 'while :; do cat "$1" >/dev/null; done', "sh", path],
+        stdin=subprocess.DEVNULL, start_new_session=True,
     )
     try:
         for i in range(2000):
             with open(path, "ab") as f:
                 f.write(b"%06d\n" % i)
     finally:
-        reader.kill()
+        os.killpg(reader.pid, signal.SIGKILL)
         reader.wait()
     assert path.read_bytes() == b"".join(b"%06d\n" % i for i in range(2000))
 
