@@ -11,7 +11,7 @@
 #include "lib/volume/contents.h"
 
 #define BUCKETS 1024
-/* Tests of one sweep: each takes some microseconds under the volume's lock. */
+/* Tests of one step of a sweep: each takes some microseconds under the volume's lock. */
 #define SWEEP_MAX 32
 
 struct grant {
@@ -24,7 +24,6 @@ struct grant {
 /* With the volume's lock. */
 struct grants {
 	struct grant *by_version[BUCKETS];
-	size_t sweep_at; /* the bucket that the next sweep begins with */
 	size_t count;
 };
 
@@ -196,24 +195,23 @@ bool grant_may_evict_locked(struct volume *vol, uint64_t version)
 	return !look_locked(vol, version);
 }
 
-bool grants_sweep_locked(struct volume *vol)
+size_t grants_sweep_locked(struct volume *vol, size_t from)
 {
 	struct grants *all = vol->grants;
 	unsigned tests = 0;
 
-	for (size_t n = 0; all->count && n < BUCKETS; n++) {
-		struct grant *g = all->by_version[all->sweep_at], *next;
+	for (size_t i = from; all->count && i < BUCKETS; i++) {
+		struct grant *next;
 
-		for (; g; g = next) {
+		if (tests >= SWEEP_MAX)
+			return i;
+		for (struct grant *g = all->by_version[i]; g; g = next) {
 			next = g->next;
 			if (g->opens)
 				continue;
 			tests++;
 			look_locked(vol, g->version);
 		}
-		all->sweep_at = (all->sweep_at + 1) % BUCKETS;
-		if (tests >= SWEEP_MAX)
-			return true;
 	}
-	return false;
+	return 0;
 }

@@ -36,7 +36,7 @@ int grant_move_locked(struct volume *vol, uint64_t from, uint64_t to, uint64_t h
 void grant_drop_locked(struct volume *vol, uint64_t version);
 /* Whether the inode may lose its name to make room. */
 bool grant_may_evict_locked(struct volume *vol, uint64_t version);
-/* Looks which mappings are gone, of some: true where more is left to look at. */
-bool grants_sweep_locked(struct volume *vol);
+/* Looks which mappings are gone, of some, from this place of the table on: the place to go on at, 0 at its end. */
+size_t grants_sweep_locked(struct volume *vol, size_t from);
 
 #endif

@@ -199,6 +199,17 @@ static void drop_pending_locked(struct volume *vol, struct after *after, bool la
 	}
 }
 
+/* Mappings of files that the kernel read by itself and that were closed: those of readers end without a word. */
+static void sweep_grants(struct volume *vol)
+{
+	size_t at = 0;
+
+	do {
+		SCOPED_LOCK(&vol->lock);
+		at = grants_sweep_locked(vol, at);
+	} while (at);
+}
+
 /* One round; true where something waits for a later one, and soon. */
 static bool keep(struct volume *vol, bool last)
 {
@@ -210,11 +221,11 @@ static bool keep(struct volume *vol, bool last)
 	finish_watched_locked(vol, &after, last);
 	drop_pending_locked(vol, &after, last);
 	left = vol->bodies->watched;
-	left |= grants_sweep_locked(vol);
 	doomed = take_doomed_locked(vol);
 	mutex_unlock(&vol->lock);
 	after_run(&after);
 	remove_doomed(vol, doomed);
+	sweep_grants(vol);
 	return left;
 }
 
