@@ -43,6 +43,14 @@ static int live_join(void *arg)
 	return handle_join_grant(o->handle, request_interrupted, o->req);
 }
 
+/* The lookup that the entry counted is not the kernel's. */
+static void answer_failed(fuse_req_t req, const struct fuse_entry_param *created, int error)
+{
+	if (created)
+		nodes_forget(fs_of(req)->nodes, created->ino, 1);
+	reply_error(req, error);
+}
+
 /* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. */
 static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 			const struct fuse_entry_param *created)
@@ -62,16 +70,20 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 	int r;
 
 	if (!f) {
-		handle_release(h, false);
-		reply_error(req, -ENOMEM);
+		handle_cancel(h);
+		answer_failed(req, created, -ENOMEM);
 		return;
 	}
 	f->handle = h;
 	users_note(m->users, fuse_req_ctx(req)->pid);
 	r = passthrough_open(m, f, &source, &backing_id, &keep);
+	if (r == -ESTALE) {
+		f->handle = NULL;
+		handle_cancel(h);
+	}
 	if (r < 0) {
 		file_release(m, f);
-		reply_error(req, r);
+		answer_failed(req, created, r);
 		return;
 	}
 	r = reply_open(req, created, f, keep && !f->passthrough ? FOPEN_KEEP_CACHE : 0, backing_id);
@@ -186,8 +198,8 @@ static int open_existing(fuse_req_t req, uint64_t parent, const char *name, int 
 	do {
 		r = open_named(req, parent, name, flags, ret_e, ret_handle);
 	} while (r == -ESTALE && !request_interrupted(req));
-	/* Gone again, or a symlink, which the kernel follows: it looks once more. */
-	return r == -ENOENT || r == -ELOOP ? -ESTALE : r;
+	/* A symlink, which the kernel follows: it looks once more. */
+	return r == -ELOOP ? -ESTALE : r;
 }
 
 static bool answer_claimed_create(fuse_req_t req, struct file *f)
@@ -216,11 +228,17 @@ static int create_or_open(fuse_req_t req, const struct node *dir, const char *na
 	struct fs_mount *m = fs_of(req);
 	struct live_caller who = request_caller(req);
 	struct live_attr attr;
-	int r = handle_create(m->vol, dir->a, name, mode, flags, &who, &attr, ret_handle);
+	int r;
 
-	/* Sent again: the kernel has seen that the name was free, so it was made by this request. */
-	if (r == -EEXIST && (!(flags & O_EXCL) || loop_request_resent()))
-		return open_existing(req, dir->a, name, flags, ret_e, ret_handle);
+	do {
+		r = handle_create(m->vol, dir->a, name, mode, flags, &who, &attr, ret_handle);
+		/* Sent again: the kernel has seen that the name was free, so it was made by this request. */
+		if (r != -EEXIST || (flags & O_EXCL && !loop_request_resent()))
+			break;
+		r = open_existing(req, dir->a, name, flags, ret_e, ret_handle);
+		if (r != -ENOENT)
+			return r;
+	} while (!request_interrupted(req));
 	if (r < 0)
 		return r;
 	r = entry_of_live(m, &attr, ret_e);

@@ -372,8 +372,13 @@ int passthrough_open(struct fs_mount *m, struct file *f, const struct passthroug
 	int r = 0;
 
 	nodes_io_begin(m->nodes, n);
-	if (n->io == IO_NONE)
+	/* From here on the node does not move (nodes_move); it may have done so before. */
+	if (f->kind == FILE_LIVE && n->b != handle_body(f->handle))
+		r = -ESTALE;
+	else if (n->io == IO_NONE)
 		decide(m, n, source);
+	else if (n->io == IO_PASSTHROUGH && source->writes && !n->grant)
+		r = -EIO; /* of a worker before, and its backing file is not there as it was */
 	else if (n->io == IO_PASSTHROUGH && source->join)
 		r = source->join(source->arg);
 	if (r == 0) {

@@ -33,6 +33,9 @@ struct server {
 	int signal_fd;
 	int64_t asked_ns; /* when the first signal came; 0: none */
 	bool hurry; /* a second SIGINT: uploads are not waited for, nor processes that use nothing */
+	/* Done, here; copies in other mount namespaces may keep the connection, and are nobody's to end. */
+	bool unmounted;
+	int64_t orphaned_ns; /* when a run that had mounted it was found dead; 0: none was */
 };
 
 extern char **environ;
@@ -114,9 +117,19 @@ static int run_fusermount(const struct fs_mount *m)
 	return status == 0 ? 0 : -EBUSY;
 }
 
-/* 0, or -EBUSY while somebody uses the mount. */
+/* Ours is the mount that lies on top; what is below it, or was mounted there since, is another's. */
+static bool is_on_top(const struct fs_mount *m)
+{
+	char device[24];
+
+	return find_mount("", m->mountpoint, device) && (!*m->device || !strcmp(device, m->device));
+}
+
+/* 0, -EINVAL where it is not there any more, or -EBUSY while somebody uses the mount. */
 static int unmount_idle(const struct fs_mount *m)
 {
+	if (!is_on_top(m))
+		return is_mounted(m) ? -EBUSY : -EINVAL;
 	if (umount2(m->mountpoint, UMOUNT_NOFOLLOW) == 0)
 		return 0;
 	return errno == EPERM ? run_fusermount(m) : -errno;
@@ -201,7 +214,8 @@ static bool is_to_end(const struct server *s)
 {
 	struct users *users = s->m->users;
 
-	return !users_held(users) && (s->asked_ns || users_orphaned(users) || users_ended(users));
+	return !s->unmounted && !users_held(users) &&
+	       (s->asked_ns || users_orphaned(users) || users_ended(users));
 }
 
 /* Until when uploads, and processes that may save once more, are waited for. */
@@ -209,10 +223,12 @@ static int64_t deadline_of(const struct server *s)
 {
 	if (s->hurry || users_ended(s->m->users))
 		return 0;
-	/* Nobody told the training command to end. */
-	if (!s->asked_ns)
-		return INT64_MAX;
-	return s->asked_ns + s->m->options.grace_ns;
+	if (s->asked_ns)
+		return s->asked_ns + s->m->options.grace_ns;
+	/* Nobody told the training command to end; but of processes that we do not know no word will come. */
+	return s->orphaned_ns && users_alive(s->m->users) < 0
+		       ? s->orphaned_ns + s->m->options.grace_ns
+		       : INT64_MAX;
 }
 
 static bool grace_is_over(const struct server *s)
@@ -253,12 +269,16 @@ static void unmount_when_idle(struct server *s)
 	int pause_ms = BUSY_POLL_MS;
 	bool told = false;
 
+	if (!s->orphaned_ns && users_orphaned(s->m->users))
+		s->orphaned_ns = clock_mono_ns();
 	for (;;) {
 		if (grace_is_over(s) || !users_alive(s->m->users)) {
 			int r = unmount_idle(s->m);
 
-			if (r == 0 || r == -EINVAL || r == -ENOENT)
-				return; /* -EINVAL: it is gone already */
+			if (r == 0 || r == -EINVAL || r == -ENOENT) {
+				s->unmounted = true; /* by us, or before */
+				return;
+			}
 			if (!told)
 				tell_busy(s->m);
 			told = true;

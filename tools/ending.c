@@ -2,6 +2,7 @@
 /* Waiting for the processes that serve a mount. */
 #include "tools/ending.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ static bool has_ended(pid_t pid)
 	const char *state;
 	char path[64];
 
-	if (kill(pid, 0) < 0)
+	if (kill(pid, 0) < 0 && errno == ESRCH)
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (io_read_file(AT_FDCWD, path, 4096, &text) != 0)

@@ -87,6 +87,13 @@ static int check_empty(const char *path)
 		path, buf_str(&names), path, path, path);
 }
 
+bool mountpoint_is_empty(const char *path)
+{
+	cleanup_buf struct buf names = {0};
+
+	return !list(path, &names);
+}
+
 int mountpoint_tell_below(const char *path)
 {
 	cleanup_buf struct buf names = {0};

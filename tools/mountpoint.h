@@ -27,6 +27,8 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
  */
 int mountpoint_uncover(const char *path, bool nonempty);
 
+/* Of a directory where nothing is mounted. */
+bool mountpoint_is_empty(const char *path);
 /* After an unmount: EXIT_DONE where nothing lies in the directory, else EXIT_CONFLICT after a line that names it. */
 int mountpoint_tell_below(const char *path);
 

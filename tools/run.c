@@ -34,6 +34,7 @@ struct run {
 	const char *remote; /* of --mount; NULL: the directory is mounted already */
 	const char *directory;
 	const char *options; /* -o */
+	bool was_empty;	     /* the mount point, before (-o nonempty) */
 	int64_t grace_ns;
 	int checkpoint_code;
 	bool resume;
@@ -73,6 +74,7 @@ static int mount_it(struct run *r)
 	if (mkdir(r->directory, 0777) < 0 && errno != EEXIST && errno != ENOTCONN)
 		return cli_error(EXIT_FAILED, "%s: cannot make the mount point: %s", r->directory,
 				 strerror(errno));
+	r->was_empty = mountpoint_is_empty(r->directory);
 	code = command_mount(sizeof(words) / sizeof(words[0]) - 1, words);
 	r->mounted_here = code == EXIT_DONE;
 	return code;
@@ -269,7 +271,7 @@ static int take_down(struct run *r)
 		code = wait_for_unmount(r, &serving);
 	else
 		code = command_umount(3, words);
-	return code == EXIT_DONE ? mountpoint_tell_below(r->directory) : code;
+	return code == EXIT_DONE && r->was_empty ? mountpoint_tell_below(r->directory) : code;
 }
 
 static int run_command(struct run *r)

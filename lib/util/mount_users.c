@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
@@ -18,6 +19,13 @@
 
 #define NAMED_MAX 3
 #define MAPS_MAX  ((size_t)16 << 20)
+
+/* The mount, by its path and its device. */
+struct place {
+	const char *path;
+	unsigned major, minor;
+	bool known; /* the device is */
+};
 
 /* What a path below the mount is called in there: NULL where it is elsewhere. */
 static const char *below(const char *mount, const char *path)
@@ -29,17 +37,41 @@ static const char *below(const char *mount, const char *path)
 	return path[len] ? path + len + 1 : "";
 }
 
-static const char *link_below(const char *mount, int dirfd, const char *name, char target[PATH_MAX])
+/* The kernel answers from what it has: a mount that hangs is not asked. 0 or -errno. */
+static int device_of(int dirfd, const char *name, unsigned *ret_major, unsigned *ret_minor)
+{
+	struct statx st;
+
+	if (statx(dirfd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE, &st) < 0)
+		return -errno;
+	*ret_major = st.stx_dev_major;
+	*ret_minor = st.stx_dev_minor;
+	return 0;
+}
+
+/* A path may read the same and be of what the mount covers, or of another root directory. Where it cannot be told, it is of the mount. */
+static bool is_of(const struct place *mount, int dirfd, const char *name)
+{
+	unsigned major, minor;
+
+	return !mount->known || device_of(dirfd, name, &major, &minor) < 0 ||
+	       (major == mount->major && minor == mount->minor);
+}
+
+static const char *link_below(const struct place *mount, int dirfd, const char *name,
+			      char target[PATH_MAX])
 {
 	ssize_t n = readlinkat(dirfd, name, target, PATH_MAX - 1);
+	const char *what;
 
 	if (n <= 0)
 		return NULL;
 	target[n] = '\0';
-	return below(mount, target);
+	what = below(mount->path, target);
+	return what && is_of(mount, dirfd, name) ? what : NULL;
 }
 
-static bool has_open(const char *mount, int pid_fd, char ret_what[PATH_MAX])
+static bool has_open(const struct place *mount, int pid_fd, char ret_what[PATH_MAX])
 {
 	cleanup_closedir DIR *dir = NULL;
 	cleanup_close int fd = openat(pid_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -59,7 +91,7 @@ static bool has_open(const char *mount, int pid_fd, char ret_what[PATH_MAX])
 	return false;
 }
 
-static bool has_mapped(const char *mount, int pid_fd, char ret_what[PATH_MAX])
+static bool has_mapped(const struct place *mount, int pid_fd, char ret_what[PATH_MAX])
 {
 	cleanup_buf struct buf text = {0};
 	char *at, *line;
@@ -68,9 +100,13 @@ static bool has_mapped(const char *mount, int pid_fd, char ret_what[PATH_MAX])
 		return false;
 	at = (char *)(uintptr_t)buf_str(&text);
 	while ((line = strsep(&at, "\n"))) {
-		const char *path = strchr(line, '/'), *what = path ? below(mount, path) : NULL;
+		const char *path = strchr(line, '/'),
+			   *what = path ? below(mount->path, path) : NULL;
+		unsigned major, minor;
 
-		if (what) {
+		if (what &&
+		    (!mount->known || (sscanf(line, "%*s %*s %*s %x:%x", &major, &minor) == 2 &&
+				       major == mount->major && minor == mount->minor))) {
 			snprintf(ret_what, PATH_MAX, "%s", what);
 			return true;
 		}
@@ -78,7 +114,7 @@ static bool has_mapped(const char *mount, int pid_fd, char ret_what[PATH_MAX])
 	return false;
 }
 
-static bool uses(const char *mount, int pid_fd, char ret_what[PATH_MAX])
+static bool uses(const struct place *mount, int pid_fd, char ret_what[PATH_MAX])
 {
 	char target[PATH_MAX];
 
@@ -109,17 +145,19 @@ void mount_users_text(const char *path, char ret_text[MOUNT_USERS_TEXT])
 {
 	cleanup_closedir DIR *proc = opendir("/proc");
 	cleanup_buf struct buf text = {0};
+	struct place mount = {.path = path};
 	char what[PATH_MAX];
 	unsigned count = 0;
 	struct dirent *d;
 
+	mount.known = device_of(AT_FDCWD, path, &mount.major, &mount.minor) == 0;
 	while (proc && (d = readdir(proc))) {
 		cleanup_close int pid_fd = -1;
 
 		if (d->d_name[0] < '0' || d->d_name[0] > '9' || atoi(d->d_name) == getpid())
 			continue;
 		pid_fd = openat(dirfd(proc), d->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (pid_fd >= 0 && uses(path, pid_fd, what) && count++ < NAMED_MAX)
+		if (pid_fd >= 0 && uses(&mount, pid_fd, what) && count++ < NAMED_MAX)
 			add(&text, pid_fd, d->d_name, what);
 	}
 	if (count > NAMED_MAX)

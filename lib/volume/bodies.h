@@ -58,7 +58,8 @@ struct told {
 	int flags;		    /* of the open */
 	struct told_record *record; /* survivors.h; it may be another's by now. NULL: none */
 	int64_t at_ns;
-	uint64_t parent; /* the name that the second walk looked up; 0: none yet */
+	int64_t missed_ns; /* when the second walk found nothing under it; 0: it did not */
+	uint64_t parent;   /* the name that the second walk looked up; 0: none yet */
 	char name[256];
 };
 
@@ -109,6 +110,8 @@ void after_run(struct after *a);
 struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino);
 /* A body in memory for what the file shows now (or finds it). */
 int body_get_locked(struct volume *vol, const struct state_file *f, struct body **ret_body);
+/* The file shows it, by its row as it stands: so what made it an orphan was undone (a transaction that failed). Not in a transaction. */
+void body_is_shown_locked(struct body *b, const struct state_file *f);
 /* A new one of a staged version whose backing file is open at `fd` (read-write; taken over on
  * success). */
 int body_new_staged_locked(struct volume *vol, const struct state_version *v, int fd,
@@ -160,6 +163,8 @@ bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid)
 struct told *told_find_locked(struct volume *vol, pid_t tid);
 /* Whether this thread was told lately; forgets it. `ret_looked`: it has looked the name up since. */
 bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked);
+/* The thread's open ended in another way: nothing that it was told counts any more. */
+void told_forget_locked(struct volume *vol, pid_t tid);
 /* Whether another thread of this process was told of the file lately. */
 bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
 void told_free(struct volume *vol);

@@ -273,8 +273,15 @@ int body_get_locked(struct volume *vol, const struct state_file *f, struct body 
 		 * last mount crashed. */
 		b->version = f->closed ? f->closed : f->live;
 	}
+	body_is_shown_locked(b, f);
 	*ret_body = b;
 	return 0;
+}
+
+void body_is_shown_locked(struct body *b, const struct state_file *f)
+{
+	if (b->orphan && !b->tear && !b->discarded && !b->pending && f->body == b->id && f->nlink)
+		b->orphan = false;
 }
 
 /* The file and the content of a body that just left the table may have waited only for it. */
@@ -383,7 +390,7 @@ void body_replaced_locked(struct volume *vol, const struct state_file *f)
 	}
 	if (!b)
 		return;
-	b->known = known;
+	b->known |= known;
 	b->mtime_ns = f->mtime_ns;
 	b->ctime_ns = f->ctime_ns;
 }

@@ -225,8 +225,11 @@ static int let_go_locked(struct volume *vol, struct body *b)
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 {
 	bool undone = undone_locked(vol, b);
+	struct state_file f;
 	int error;
 
+	if (b->orphan && !state_file_get(vol->state, b->ino, &f))
+		body_is_shown_locked(b, &f);
 	if (b->killed && !b->orphan && !body_is_log_locked(vol, b)) {
 		doubts_killed_locked(vol, b, undone,
 				     b->refused_from < b->refused_to ? "a write to it was refused"

@@ -272,10 +272,8 @@ static void set_baseline(struct edit *e, const struct state_file *f)
 	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(f->mtime_ns)};
 	struct body *b = e->b;
 	struct stat st;
-	int error = e->keep < e->base.size ? io_truncate(b->write_fd, e->keep) : 0;
 
-	if (error)
-		log_warn("truncating a backing file: %s", strerror(-error));
+	/* Who wants less truncates it next, when who reads V1 has gone over to its clone. */
 	if (e->keep < e->base.size || futimens(b->write_fd, times) < 0 ||
 	    fstat(b->write_fd, &st) < 0)
 		return;

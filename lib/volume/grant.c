@@ -101,7 +101,8 @@ static bool is_unused_locked(struct volume *vol, uint64_t version)
 		return users == IO_USERS_NONE;
 	cleanup_close int fd = object_open(vol, version, O_RDONLY);
 
-	return fd >= 0 && io_users(fd) == IO_USERS_NONE;
+	/* Without the file nobody can come by it again. */
+	return fd == -ENOENT || (fd >= 0 && io_users(fd) == IO_USERS_NONE);
 }
 
 /* The grant of a version, if somebody still has its file: one that was LEFT and that nobody maps ends here. */

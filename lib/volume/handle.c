@@ -263,6 +263,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 		h->closed = true;
 		body_set_closing_locked(vol, h->body, clock_mono_ns(), h->body->releasing);
 	} else {
+		/* A write that was refused when another descriptor was closed may be made good by now. */
+		h->killed = false;
 		error = close_locked(h);
 	}
 	body_note_locked(h->body);
@@ -289,7 +291,8 @@ static void unlink_handle_locked(struct handle *h)
 	if (!h->writes)
 		return;
 	b->writers--;
-	if (h->killed)
+	/* Also what another process was refused, which had inherited the descriptor. */
+	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;
 	else
 		b->closed_well = true;

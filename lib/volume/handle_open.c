@@ -58,6 +58,11 @@ static void attach_writer_locked(struct handle *h, struct body *b)
 		b->opened_epoch = h->vol->next_epoch;
 		b->opened_ns = clock_mono_ns();
 		b->append_only = true;
+		/* What an earlier save was refused is no matter of this one. */
+		if (!b->staged) {
+			b->cramped = false;
+			b->refused_from = b->refused_to = 0;
+		}
 	}
 	b->append_only = b->append_only && appends;
 	b->writers++;
@@ -226,7 +231,7 @@ static int choose_again_locked(struct opening *o, struct body **body, struct aft
 	struct body *pending = body_pending_for_locked(o->vol, o->ino, o->tid);
 
 	/* With O_TRUNC alone: else the kernel would go by the size that it knows of the node. */
-	if (pending && (o->flags & O_TRUNC) && is_alone(*body)) {
+	if (pending && (o->flags & O_TRUNC) && is_alone(body_find_locked(o->vol, o->node))) {
 		body_drop_locked(o->vol, *body, after);
 		*body = pending;
 		return 0;
@@ -300,11 +305,15 @@ static int choose_locked(struct opening *o, struct body **ret_body, struct after
 
 /* The kernel's second walk follows the first at once; a lookup later than that is another's. */
 #define WALK_MAX (5 * NS_PER_S)
+/* A name that was missing may be there again when the kernel, which does not believe it, asks once more at once. */
+#define MISSED_MAX (50 * NS_PER_MS)
 
 /* Whether this lookup is the last step of the second walk. The kernel may do it twice. */
 static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
 {
-	if (clock_mono_ns() - t->at_ns > WALK_MAX)
+	int64_t now = clock_mono_ns();
+
+	if (now - t->at_ns > WALK_MAX || (t->missed_ns && now - t->missed_ns > MISSED_MAX))
 		return false;
 	if (t->parent)
 		return t->parent == parent && !strcmp(t->name, name);
@@ -347,6 +356,7 @@ bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const
 		told_take_locked(vol, t->ino, tid, &looked);
 		return false;
 	}
+	t->missed_ns = f ? 0 : clock_mono_ns();
 	if (!f)
 		return false;
 	prepare_open_locked(vol, t, f, &after);
@@ -422,6 +432,15 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	return error;
 }
 
+static bool is_told(const struct opening *o)
+{
+	const struct told *t;
+	SCOPED_LOCK(&o->vol->lock);
+
+	t = o->tid ? told_find_locked(o->vol, o->tid) : NULL;
+	return t && t->ino == o->ino;
+}
+
 int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 		const struct live_caller *who, interrupted_fn interrupted, void *arg,
 		struct handle **ret_handle)
@@ -437,7 +456,8 @@ int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 	o.tid = who->pid;
 	if (o.writes)
 		o.tgid = process_of(who->pid);
-	if (o.writes)
+	/* The second open of a thread that was told ESTALE has waited, and must not come too late. */
+	if (o.writes && !is_told(&o))
 		error = volume_reserve(vol, ROOM_TO_WRITE, interrupted, arg);
 	if (error)
 		return error;
@@ -550,6 +570,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 	h->writes =
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
 	mutex_lock(&vol->lock);
+	told_forget_locked(vol, who->pid);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {
 		attr_of_file(&f, ret_attr);

@@ -15,7 +15,8 @@ static bool is_free(const struct state_version *v)
 	return v->state != VERSION_STAGED && (v->died || v->kind == VERSION_CACHE);
 }
 
-static int revive(struct apply *a, struct state_version *v, const struct state_file *f)
+static int revive(struct apply *a, const struct tree_entry *e, struct state_version *v,
+		  const struct state_file *f)
 {
 	if (v->kind == VERSION_CACHE) {
 		v->kind = VERSION_EDIT;
@@ -24,6 +25,8 @@ static int revive(struct apply *a, struct state_version *v, const struct state_f
 	v->ino = f->ino;
 	v->body = f->body;
 	v->died = 0;
+	/* What was cached for a reader does not know. */
+	v->torn |= (e->flags & TREE_TORN) != 0;
 	return state_version_set(a->vol->state, v);
 }
 
@@ -35,7 +38,7 @@ static int take_local(struct apply *a, const struct tree_entry *e, struct state_
 	if (error == -ENOENT || (!error && !is_free(&v)))
 		return -ESTALE;
 	if (!error)
-		error = revive(a, &v, f);
+		error = revive(a, e, &v, f);
 	f->closed = v.id;
 	return error;
 }
@@ -76,7 +79,7 @@ static int take_recipe(struct apply *a, const struct tree_entry *e, struct state
 		return error;
 	if (error || !is_free(&v))
 		return new_version(a, e, f);
-	error = revive(a, &v, f);
+	error = revive(a, e, &v, f);
 	f->closed = v.id;
 	return error;
 }

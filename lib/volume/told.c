@@ -100,6 +100,15 @@ bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t 
 	return false;
 }
 
+void told_forget_locked(struct volume *vol, pid_t tid)
+{
+	struct told *t;
+	bool looked;
+
+	while (tid && (t = told_find_locked(vol, tid)))
+		told_take_locked(vol, t->ino, tid, &looked);
+}
+
 bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked)
 {
 	int64_t now = clock_mono_ns();

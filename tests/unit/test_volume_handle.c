@@ -126,6 +126,30 @@ START_TEST(an_open_goes_on_at_the_file_that_has_the_name_now)
 }
 END_TEST
 
+/* What an open was to find is no matter of the file that its process makes in the end. */
+START_TEST(an_open_that_ends_in_a_new_file_leaves_nothing_to_find)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct live_attr attr;
+	struct handle *h = NULL;
+
+	vu_save(&u, "a", "old");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+	unit_error(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr), -ENOENT);
+	unit_ok(handle_create(u.vol, ROOT_INO, "a", 0644, O_WRONLY | O_TRUNC, &who, &attr, &h));
+	vu_write(h, "whole", 0);
+	vu_close(h);
+	vu_holds_for(&u, "a", "whole", who.pid);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	ck_assert_uint_eq(attr.size, 5);
+	vu_holds(&u, "a", "whole");
+}
+END_TEST
+
 START_TEST(a_node_that_was_replaced_leads_to_a_replacement)
 {
 	struct live_caller who = vu_caller(getpid());
@@ -524,6 +548,7 @@ int main(void)
 	tcase_add_test(t, a_thread_is_told_estale_once);
 	tcase_add_test(t, a_node_that_somebody_has_open_is_truncated_in_place);
 	tcase_add_test(t, an_open_goes_on_at_the_file_that_has_the_name_now);
+	tcase_add_test(t, an_open_that_ends_in_a_new_file_leaves_nothing_to_find);
 	tcase_add_test(t, a_node_that_was_replaced_leads_to_a_replacement);
 	tcase_add_test(t, two_replacements_and_the_last_close_wins);
 	tcase_add_test(t, a_writer_without_truncation_joins_the_replacement);
