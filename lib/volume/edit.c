@@ -237,6 +237,17 @@ static void replace_files_locked(struct edit *e, uint64_t id)
 	object_remove(e->vol, id);
 }
 
+/* Before the rows say so: once they do, nothing may fail. */
+static int open_files_locked(struct edit *e, uint64_t id)
+{
+	int fd = object_open(e->vol, id, O_RDONLY), error;
+
+	if (fd < 0)
+		return fd;
+	error = body_set_backing(e->b, fd);
+	return error ? error : body_open_write_locked(e->b);
+}
+
 static int rows_locked(struct edit *e, uint64_t *ret_id)
 {
 	struct state_version v = {0};
@@ -252,13 +263,17 @@ static int rows_locked(struct edit *e, uint64_t *ret_id)
 	if (!error)
 		error = place_files_locked(e, v.id);
 	if (!error)
+		error = open_files_locked(e, v.id);
+	if (!error)
 		error = point_file_locked(e, v.id);
 	if (!error && e->kind == EDIT_GIVE)
 		error = give_base_locked(e);
 	error = state_end(e->vol->state, error);
 	if (error) {
-		if (placed)
+		if (placed) {
+			body_unstage_locked(e->vol, e->b);
 			replace_files_locked(e, v.id);
+		}
 		return error;
 	}
 	FAULT_POINT("edit.rows");
@@ -283,21 +298,11 @@ static void set_baseline(struct edit *e, const struct state_file *f)
 	b->base_compares = clock_wall_ns() - f->mtime_ns > TICK_MAX;
 }
 
-static int switch_body_locked(struct edit *e, uint64_t id, struct content **ret_content)
+static void switch_body_locked(struct edit *e, uint64_t id, struct content **ret_content)
 {
 	struct body *b = e->b;
 	struct state_file f = {0};
-	int fd = object_open(e->vol, id, O_RDONLY), error;
 
-	if (fd < 0)
-		return fd;
-	error = body_set_backing(b, fd);
-	if (!error)
-		error = body_open_write_locked(b);
-	if (error) {
-		b->staged = false;
-		return error;
-	}
 	b->version = id;
 	b->base = e->base.id;
 	b->killed = b->closed_well = false;
@@ -310,7 +315,6 @@ static int switch_body_locked(struct edit *e, uint64_t id, struct content **ret_
 		object_remove(e->vol, e->base.id);
 	}
 	*ret_content = steal_ptr(b->content);
-	return 0;
 }
 
 static int apply_locked(struct edit *e, struct content **ret_content)
@@ -324,7 +328,7 @@ static int apply_locked(struct edit *e, struct content **ret_content)
 		return -EAGAIN;
 	error = rows_locked(e, &id);
 	if (!error)
-		error = switch_body_locked(e, id, ret_content);
+		switch_body_locked(e, id, ret_content);
 	return error;
 }
 
