@@ -138,12 +138,20 @@ class Mount:
                  for k, v in {"cache_dir": self.cache, **self.options, **options}.items() if v is not None]
         return [BIN, "mount", "-f", "-o", ",".join(words), self.url, os.fspath(self.path)]
 
+    def answers(self):
+        """Whether a mount is there that serves: a dead one stays until the next takes its place."""
+        try:
+            os.stat(self.path)
+        except OSError:
+            return False
+        return is_mounted(self.path)
+
     def mount(self, **options):
         """Mounts, with these options over the volume's own, and waits until requests are answered."""
         assert self.process is None, "already mounted"
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command(**options), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(lambda: is_mounted(self.path) or self.process.poll() is not None, "the mount")
+        wait_until(lambda: self.answers() or self.process.poll() is not None, "the mount")
         if self.process.poll() is not None:
             code, self.process = self.process.returncode, None
             raise MountError(code, self.log.read_text(errors="replace"))
