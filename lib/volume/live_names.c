@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include "lib/util/lock.h"
-#include "lib/volume/bodies.h"
 #include "lib/volume/sealer.h"
 
 /* ---- making ---- */
@@ -152,12 +150,14 @@ static int link_locked(struct volume *vol, struct state_file *f, uint64_t parent
 	return error ? error : live_touch_locked(vol, parent, 0, now);
 }
 
-static int add_link_locked(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
-			   struct live_attr *ret_attr)
+int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
+	      struct live_attr *ret_attr)
 {
 	struct state_file f, dir;
 	int error;
 
+	volume_make_room_for_names(vol);
+	SCOPED_LOCK(&vol->lock);
 	error = may_add_locked(vol, parent, name, &dir);
 	if (!error)
 		error = state_file_get(vol->state, ino, &f);
@@ -178,23 +178,6 @@ static int add_link_locked(struct volume *vol, uint64_t ino, uint64_t parent, co
 	sealer_note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, ino);
 	live_attr_locked(vol, &f, ret_attr);
 	return 0;
-}
-
-int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
-	      struct live_attr *ret_attr)
-{
-	struct after after = {.vol = vol};
-	int error;
-
-	volume_make_room_for_names(vol);
-	mutex_lock(&vol->lock);
-	error = add_link_locked(vol, ino, parent, name, ret_attr);
-	/* A name of a file that has others is asked for each time: one that replaces it finds its own under all. */
-	if (!error && ret_attr->nlink == 2)
-		after_names_locked(&after, ino);
-	mutex_unlock(&vol->lock);
-	after_run(&after);
-	return error;
 }
 
 /* ---- removing ---- */
