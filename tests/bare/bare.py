@@ -100,6 +100,9 @@ class Machine:
         subprocess.run(["tar", "-C", self.root, "-xf", make_root(release, folder, log)], check=True)
         for name in ("resolv.conf", "hosts"):
             shutil.copyfile("/etc/" + name, self.root / "etc" / name)
+        # An installed machine has it by systemd-tmpfiles; fusermount3 of Debian 12 reads it.
+        if not (self.root / "etc/mtab").is_symlink():
+            (self.root / "etc/mtab").symlink_to("../proc/self/mounts")
         for name in ("epochfs.git", "user.git"):
             subprocess.run(["git", "clone", "-q", "--bare", REPO, self.root / "srv" / name], check=True, stdout=log, stderr=log)
         shutil.copy(HERE / "train.py", self.root / "srv")
