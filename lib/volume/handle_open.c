@@ -192,6 +192,9 @@ static int redirect_locked(struct opening *o, const struct body *b, struct after
 	struct body *pending = body_pending_locked(o->vol, o->ino);
 	int error;
 
+	/* Without a name nobody walks to a replacement: who comes by a link in /proc truncates it in place. */
+	if (!o->f.nlink)
+		return !o->told && replaces_locked(o, b);
 	if (pending && body_pending_for_locked(o->vol, o->ino, o->tid))
 		return 1;
 	if (!o->writes || !o->tgid)
@@ -208,10 +211,8 @@ static int redirect_locked(struct opening *o, const struct body *b, struct after
 /* The first open: the kernel looks the name up again, and what it is to find is there by then. */
 static int send_on_locked(struct opening *o, struct after *after)
 {
-	int result = 0;
+	int result = redirect_locked(o, body_of_file_locked(o->vol, &o->f), after);
 
-	if (o->f.nlink)
-		result = redirect_locked(o, body_of_file_locked(o->vol, &o->f), after);
 	return result < 0 ? result : tell_stale_locked(o);
 }
 

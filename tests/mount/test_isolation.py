@@ -218,6 +218,24 @@ def test_a_file_is_replaced_by_a_node_that_nobody_has_open(mnt):
     os.close(node)
 
 
+def test_a_file_without_a_name_is_truncated_in_place(mnt):
+    """A rename took its name: nobody can walk to a replacement of it."""
+    path = mnt.path / "f"
+    path.write_bytes(b"old content")
+    node = os.open(path, os.O_PATH)
+    by_renaming(path, b"another file")
+    link = "/proc/self/fd/%d" % node
+    fd = os.open(link, os.O_WRONLY | os.O_TRUNC)
+    assert os.write(fd, b"zz") == 2
+    os.close(fd)
+    for _ in range(2):
+        with open(link, "rb") as f:
+            assert os.fstat(f.fileno()).st_size == 2
+            assert f.read() == b"zz"
+    assert path.read_bytes() == b"another file"
+    os.close(node)
+
+
 def test_a_writer_by_a_node_that_was_replaced_loses_nothing(mnt):
     """Another file has the name, or other content is in it: his bytes would go nowhere, and he is told."""
     path = mnt.path / "f"
