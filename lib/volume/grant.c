@@ -25,7 +25,8 @@ struct grant {
 struct grants {
 	struct grant *by_version[BUCKETS];
 	size_t count;
-	uint64_t made_here; /* versions from this one on are of this process: all grants of them are in the table */
+	/* All grants of versions from this one on are in the table: they are of this process. */
+	uint64_t made_here;
 };
 
 int grants_new(struct grants **ret_grants)

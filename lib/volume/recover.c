@@ -243,8 +243,7 @@ static int watch_staged_locked(struct volume *vol, struct body *b)
 	error = body_commit_copy(vol, b->id);
 	mutex_lock(&vol->lock);
 	if (error)
-		log_error("inode %" PRIu64
-			  ": a file with a mapping left is committed later: %s",
+		log_error("inode %" PRIu64 ": a file with a mapping left is committed later: %s",
 			  b->ino, strerror(-error));
 	b->uncommitted = error != 0;
 	return 0;
