@@ -297,7 +297,6 @@ static int revive_one(struct fs_mount *m, struct table_file *row, struct handle 
 
 static int grant_again(struct fs_mount *m, struct file *f, struct grant **ret_grant)
 {
-	cleanup_close int fd = -1;
 	int r;
 
 	if (f->kind == FILE_LIVE)
@@ -305,7 +304,7 @@ static int grant_again(struct fs_mount *m, struct file *f, struct grant **ret_gr
 	r = f->kind == FILE_EPOCH ? file_wake(m, f) : 0;
 	if (r < 0 || f->kind != FILE_EPOCH || !f->content)
 		return r;
-	return content_grant(f->content, ret_grant, &fd);
+	return content_grant_again(f->content, ret_grant);
 }
 
 /* The kernel reads and writes the backing files of these by itself: the volume must know that (lib/volume/grant.h). */

@@ -2,15 +2,19 @@
 /* The supervisor's part of a mount that outlives its daemon. */
 #include "fs/supervise.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "fs/life.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/io.h"
 
 /* The largest request, and more than the kernel wants to have room for. */
 #define REQUEST_MAX ((1u << 20) + (64u << 10))
@@ -78,6 +82,42 @@ static bool can_wait(uint32_t opcode)
 {
 	return opcode == FUSE_RELEASE || opcode == FUSE_RELEASEDIR || opcode == FUSE_FLUSH ||
 	       opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET || opcode == FUSE_INTERRUPT;
+}
+
+/* As /proc/<pid>/task/<tid>/stat has it: the state follows the name, which may have any character. */
+static bool is_uninterruptible(int task_fd, const char *tid)
+{
+	char path[32], stat[256];
+	cleanup_close int fd = -1;
+	const char *end;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/stat", tid);
+	fd = openat(task_fd, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, stat, sizeof(stat) - 1);
+	if (n < 0)
+		return false;
+	stat[n] = '\0';
+	end = strrchr(stat, ')');
+	return end && end[1] == ' ' && end[2] == 'D';
+}
+
+bool fs_waits_in_kernel(pid_t pid)
+{
+	cleanup_closedir DIR *dir = NULL;
+	cleanup_close int fd = -1;
+	char path[32];
+	const char *tid;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* Where it cannot be told, nobody is to wait for good. */
+	if (fd < 0 || io_opendir(fd, &dir) < 0)
+		return true;
+	while (io_readdir(dir, &tid) > 0)
+		if (is_uninterruptible(dirfd(dir), tid))
+			return true;
+	return false;
 }
 
 static void refuse_one(int fuse_fd, const struct table *t, char *room)

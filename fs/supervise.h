@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* The table that workers leave to each other, empty: a descriptor, close-on-exec, or -errno. */
 int fs_table_make(void);
@@ -25,6 +26,9 @@ enum fs_told fs_told(int socket, int *ret_fd);
 
 /* Asks a worker that serves for the end of the mount; `hurry`: uploads are not waited for. */
 void fs_tell_end(int socket, bool hurry);
+
+/* Whether a thread of the process waits in the kernel where no signal ends the wait. */
+bool fs_waits_in_kernel(pid_t pid);
 
 /*
  * While a dead worker does not end, because a thread of it waits in the kernel for a lock that a program holds which

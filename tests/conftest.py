@@ -9,7 +9,9 @@ passthrough and once without; whatever happens, the mount is gone after it and t
     def test_y(volume):           # nothing is mounted yet: volume.mount(...)
 """
 
+import ctypes
 import json
+import mmap
 import os
 import pathlib
 import random
@@ -81,6 +83,30 @@ def python(code, *arguments, **keywords):
     keywords.setdefault("stdout", subprocess.PIPE)
     # Sanitizers of the daemon are no business of the programs that use the mount.
     return subprocess.Popen([sys.executable, "-u", "-c", code, *map(os.fspath, arguments)], text=True, **keywords)
+
+
+class Mapping:
+    """A shared mapping without a descriptor: Python's own mmap keeps one open."""
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+    def __init__(self, fd, size, prot=mmap.PROT_READ | mmap.PROT_WRITE):
+        self.size = size
+        self.address = self.libc.mmap(None, size, prot, mmap.MAP_SHARED, fd, 0)
+        if self.address == ctypes.c_void_p(-1).value:
+            raise OSError(ctypes.get_errno(), "mmap")
+
+    def read(self):
+        return ctypes.string_at(self.address, self.size)
+
+    def write(self, data, offset=0):
+        ctypes.memmove(self.address + offset, data, len(data))
+
+    def close(self):
+        self.libc.munmap(self.address, self.size)
 
 
 class Control:

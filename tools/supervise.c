@@ -34,8 +34,10 @@
 /* A worker that cannot begin (the remote is away) is tried again for so long, and one that does not begin is killed. */
 #define BEGIN_NS (60 * NS_PER_S)
 #define PAUSE_MS 1000
-/* A dead worker that has not ended by then hangs in the kernel; one with much memory takes a while. */
-#define HANG_MS 5000
+/* A dead worker that is seen to wait in the kernel at each of so many looks hangs there. One that just ends slowly, on a busy machine
+ * or with much memory, does not: those who wait for an answer get it from the next. */
+#define HANG_LOOKS   50
+#define HANG_LOOK_MS 100
 /* A watchdog ends within this time after its worker. */
 #define WATCHDOG_MS 5000
 
@@ -157,9 +159,20 @@ static int start_worker(struct supervisor *s)
 
 /* ---- watching a worker ---- */
 
-static void take_message(struct supervisor *s)
+static bool hangs(const struct supervisor *s)
 {
 	struct pollfd end = {.fd = s->pid_fd, .events = POLLIN};
+
+	for (int looks = 0; looks < HANG_LOOKS;) {
+		if (poll(&end, 1, HANG_LOOK_MS) != 0)
+			return false;
+		looks = fs_waits_in_kernel(s->pid) ? looks + 1 : 0;
+	}
+	return true;
+}
+
+static void take_message(struct supervisor *s)
+{
 	cleanup_close int fd = -1;
 
 	switch (fs_told(s->socket, &fd)) {
@@ -182,7 +195,7 @@ static void take_message(struct supervisor *s)
 		}
 		break;
 	case FS_TOLD_DEAD:
-		if (s->fuse_fd >= 0 && poll(&end, 1, HANG_MS) == 0)
+		if (s->fuse_fd >= 0 && hangs(s))
 			fs_refuse(s->fuse_fd, s->table_fd, s->pid_fd);
 		break;
 	case FS_TOLD_NOTHING:

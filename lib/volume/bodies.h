@@ -229,6 +229,8 @@ void bodies_tell_uncommitted_locked(struct volume *vol);
 struct body *body_uncommitted_locked(struct volume *vol);
 /* Whether nobody has the backing file open or mapped for writing; may wait some milliseconds. */
 bool backing_is_quiet(int read_fd, bool wait);
+/* Whether somebody has the backing file of a staged body without writers mapped, or open, for writing. Closes write_fd. */
+bool body_is_mapped_locked(struct body *b);
 
 /* ---- killed.c ---- */
 

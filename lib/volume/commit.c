@@ -95,6 +95,13 @@ static void note_close_locked(struct volume *vol, struct body *b, bool quietly)
 		sealer_note_locked(vol, what, parent, NULL, name, b->ino);
 }
 
+static int note_local_locked(struct volume *vol, struct state_version *v, const struct stat *st)
+{
+	v->local_whole = true;
+	v->local_bytes = (uint64_t)st->st_blocks * SECTOR;
+	return state_version_set(vol->state, v);
+}
+
 /* Nothing was written: the inode goes back to the version that it was taken from, so that who has
  * the live file open by it (passthrough) still has what the file is. */
 static int restore_base_locked(struct volume *vol, struct body *b, const struct stat *st)
@@ -106,6 +113,11 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 
 	if (!error)
 		error = state_file_get(vol->state, b->ino, &f);
+	if (error)
+		return error;
+	/* First: recovery removes a file of which no row knows. */
+	if (!base.local_whole)
+		error = note_local_locked(vol, &base, st);
 	if (error)
 		return error;
 	object_name(b->version, from);
@@ -120,9 +132,7 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 	error = state_begin(vol->state);
 	if (error)
 		return error;
-	base.local_whole = true;
-	base.local_bytes = (uint64_t)st->st_blocks * SECTOR;
-	error = state_version_set(vol->state, &base);
+	error = note_local_locked(vol, &base, st);
 	f.live = b->base;
 	if (!error)
 		error = state_file_set(vol->state, &f);

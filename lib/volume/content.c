@@ -360,6 +360,12 @@ int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd)
 	return 0;
 }
 
+int content_grant_again(struct content *c, struct grant **ret_grant)
+{
+	SCOPED_LOCK(&c->vol->lock);
+	return grant_take_again_locked(c->vol, c->version, GRANT_EPOCHS, ret_grant);
+}
+
 /* After so many times that the bytes were dropped before they were read, they are pinned. */
 #define DROPS_MAX 4
 
@@ -475,31 +481,27 @@ bool content_users_of_file_locked(struct volume *vol, uint64_t version, enum io_
 	return found;
 }
 
-int content_rebind(struct volume *vol, uint64_t version)
+void content_rebind(struct volume *vol, uint64_t version, int fd)
 {
 	struct content *c;
-	int fd;
 
 	mutex_lock(&vol->contents->lock);
 	c = find(vol->contents, version);
 	if (c)
 		c->refs++;
 	mutex_unlock(&vol->contents->lock);
-	if (!c)
-		return 0;
-	fd = object_open(vol, version, O_RDONLY);
-	if (fd >= 0) {
+	if (c) {
 		int old;
 
 		rwlock_write(&c->io);
 		old = c->fd;
 		c->fd = fd;
 		rwlock_unlock(&c->io);
-		if (old >= 0)
-			close(old);
+		fd = old;
 	}
+	if (fd >= 0)
+		close(fd);
 	content_put(c);
-	return fd < 0 ? fd : 0;
 }
 
 void content_detach_locked(struct volume *vol, uint64_t version)

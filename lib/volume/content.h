@@ -41,6 +41,9 @@ bool content_whole(struct content *c);
  * live file shares it. `ret_fd`, the caller's, is a read-only descriptor to register. -EAGAIN where it cannot be granted.
  */
 int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd);
+/* Of a file whose node has the backing file registered since before this process: also where a live file shows the
+ * same version by now, which then must not change it. */
+int content_grant_again(struct content *c, struct grant **ret_grant);
 /* Up to len bytes at offset into another file; fewer at the end. -EAGAIN where not all bytes are local. */
 ssize_t content_copy(struct content *c, uint64_t offset, int to, uint64_t to_offset, size_t len);
 /* whence SEEK_DATA or SEEK_HOLE; -ENXIO at and after the end. Content that is not all local has no holes. */

@@ -34,10 +34,10 @@ unsigned content_users_locked(struct volume *vol, uint64_t version);
  * or it has no descriptor. */
 bool content_users_of_file_locked(struct volume *vol, uint64_t version, enum io_users *ret_users);
 /*
- * objects/<version> is another file with the same bytes now: who has it open goes over to that one.
- * When it returns nobody reads the old one. Without the lock.
+ * objects/<version> is another file with the same bytes now, of which `fd` (taken over) is a descriptor: who has it open goes over
+ * to that one. When it returns nobody reads the old one. Without the lock.
  */
-int content_rebind(struct volume *vol, uint64_t version);
+void content_rebind(struct volume *vol, uint64_t version, int fd);
 /* The live file takes the backing file over, and the version's bytes are no longer local: who comes
  * later gets a new object. With the lock. */
 void content_detach_locked(struct volume *vol, uint64_t version);

@@ -17,10 +17,13 @@
  *
  * After a crash. Files come before rows: what the steps leave behind has the same bytes under every
  * name, and the file of a version without a row is removed (recover.c). In TAKEOVER the order is
- *   clone to <V1>.new   ->  a stray, removed
- *   link V1 to V2       ->  V2 has no row: removed
- *   rename <V1>.new V1  ->  V1 is the clone, the same bytes; V2 removed
- *   commit V2's row     ->  done
+ *   clone to <V1>.new         ->  a stray, removed
+ *   link V1 to <V1>-<V2>.old  ->  the same file as V1: removed
+ *   link V1 to V2             ->  V2 has no row: removed
+ *   rename <V1>.new V1        ->  V2 has no row: V1 gets its inode back from <V1>-<V2>.old, as the kernel may have
+ *                                 that for somebody who goes on with the next process (survivors.h)
+ *   commit V2's row           ->  done
+ *   unlink <V1>-<V2>.old      ->  else removed
  * and in GIVE: link V1 to V2; commit V2's row and V1 as not local; unlink V1 (else a stray).
  * After a power loss any of these may be there or not, alone; each combination is one of the above,
  * or leaves V2's row without a file: then V2 is forgotten, and V1 is what the file holds.
@@ -190,10 +193,28 @@ static int link_object(struct volume *vol, uint64_t from, uint64_t to)
 	return linkat(vol->objects_fd, old, vol->objects_fd, new, 0) < 0 ? -errno : 0;
 }
 
+/* The second name of the inode that V2 takes over, until V2 has its row. */
+static int link_taken(struct volume *vol, uint64_t from, uint64_t to)
+{
+	char old[OBJECT_NAME_MAX], taken[OBJECT_TAKEN_MAX];
+
+	object_name(from, old);
+	object_taken_name(from, to, taken);
+	return linkat(vol->objects_fd, old, vol->objects_fd, taken, 0) < 0 ? -errno : 0;
+}
+
+static void unlink_taken(struct volume *vol, uint64_t from, uint64_t to)
+{
+	char taken[OBJECT_TAKEN_MAX];
+
+	object_taken_name(from, to, taken);
+	unlinkat(vol->objects_fd, taken, 0);
+}
+
 /* The files of the versions, before the rows. */
 static int place_files_locked(struct edit *e, uint64_t id)
 {
-	int error;
+	int error = 0;
 
 	if (e->kind == EDIT_EMPTY) {
 		cleanup_close int fd = object_open(e->vol, id, O_RDWR | O_CREAT | O_TRUNC);
@@ -202,7 +223,10 @@ static int place_files_locked(struct edit *e, uint64_t id)
 	}
 	if (e->kind == EDIT_CLONE)
 		return rename_object(e->vol, e->temporary, id);
-	error = link_object(e->vol, e->base.id, id);
+	if (e->kind == EDIT_TAKEOVER)
+		error = link_taken(e->vol, e->base.id, id);
+	if (!error)
+		error = link_object(e->vol, e->base.id, id);
 	if (!error)
 		FAULT_POINT("edit.linked");
 	if (!error && e->kind == EDIT_TAKEOVER)
@@ -235,6 +259,8 @@ static void replace_files_locked(struct edit *e, uint64_t id)
 	if (e->kind == EDIT_TAKEOVER || e->kind == EDIT_GIVE)
 		grant_move_locked(e->vol, id, e->base.id, e->b->id);
 	object_remove(e->vol, id);
+	if (e->kind == EDIT_TAKEOVER)
+		unlink_taken(e->vol, e->base.id, id);
 }
 
 /* Before the rows say so: once they do, nothing may fail. */
@@ -277,6 +303,8 @@ static int rows_locked(struct edit *e, uint64_t *ret_id)
 		return error;
 	}
 	FAULT_POINT("edit.rows");
+	if (e->kind == EDIT_TAKEOVER)
+		unlink_taken(e->vol, e->base.id, v.id);
 	*ret_id = v.id;
 	return 0;
 }
@@ -309,11 +337,12 @@ static void switch_body_locked(struct edit *e, uint64_t id, struct content **ret
 	b->journaled_ctime_ns = b->synced_ctime_ns = 0;
 	body_note_locked(b);
 	state_file_get(e->vol->state, b->ino, &f);
-	set_baseline(e, &f);
+	/* Before the baseline: it is a change of the inode's time. */
 	if (e->kind == EDIT_GIVE) {
 		content_detach_locked(e->vol, e->base.id);
 		object_remove(e->vol, e->base.id);
 	}
+	set_baseline(e, &f);
 	*ret_content = steal_ptr(b->content);
 }
 
@@ -352,7 +381,7 @@ static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
 		error = apply_locked(e, &old);
 	}
 	if (!error && e->kind == EDIT_TAKEOVER)
-		error = content_rebind(e->vol, e->base.id);
+		content_rebind(e->vol, e->base.id, steal_fd(&clone));
 	/* After a power loss V1's name must not lead to the file that is changed now, and V2's must
 	 * lead to its own. */
 	if (!error && e->promised && e->kind != EDIT_EMPTY && fsync(e->vol->objects_fd) < 0)

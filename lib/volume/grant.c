@@ -25,6 +25,8 @@ struct grant {
 struct grants {
 	struct grant *by_version[BUCKETS];
 	size_t count;
+	/* All grants of versions from this one on are in the table: they are of this process. */
+	uint64_t made_here;
 };
 
 int grants_new(struct grants **ret_grants)
@@ -48,6 +50,11 @@ void grants_free(struct grants *all)
 		}
 	}
 	free(all);
+}
+
+void grants_begin_locked(struct volume *vol, uint64_t next_version)
+{
+	vol->grants->made_here = next_version;
 }
 
 static struct grant **bucket_of(struct volume *vol, uint64_t version)
@@ -116,13 +123,15 @@ static struct grant *look_locked(struct volume *vol, uint64_t version)
 	return NULL;
 }
 
-int grant_take_locked(struct volume *vol, uint64_t version, uint64_t holder,
-		      struct grant **ret_grant)
+/* Of a version without a grant: whether a mapping, or an open file, of the time of an earlier process is left. */
+static bool has_unknown_users_locked(struct volume *vol, uint64_t version)
 {
-	struct grant *g = find_locked(vol, version);
+	return version < vol->grants->made_here && !is_unused_locked(vol, version);
+}
 
-	if (g && g->holder != holder)
-		g = look_locked(vol, version);
+static int add_open_locked(struct volume *vol, struct grant *g, uint64_t version, uint64_t holder,
+			   struct grant **ret_grant)
+{
 	if (g && g->holder != holder)
 		return -EBUSY;
 	if (!g) {
@@ -136,6 +145,24 @@ int grant_take_locked(struct volume *vol, uint64_t version, uint64_t holder,
 	g->opens++;
 	*ret_grant = g;
 	return 0;
+}
+
+int grant_take_locked(struct volume *vol, uint64_t version, uint64_t holder,
+		      struct grant **ret_grant)
+{
+	struct grant *g = find_locked(vol, version);
+
+	if (g && g->holder != holder)
+		g = look_locked(vol, version);
+	if (!g && has_unknown_users_locked(vol, version))
+		return -EBUSY;
+	return add_open_locked(vol, g, version, holder, ret_grant);
+}
+
+int grant_take_again_locked(struct volume *vol, uint64_t version, uint64_t holder,
+			    struct grant **ret_grant)
+{
+	return add_open_locked(vol, find_locked(vol, version), version, holder, ret_grant);
 }
 
 void grant_release_locked(struct grant *g)
@@ -163,7 +190,9 @@ enum grant_use grant_use_locked(struct volume *vol, uint64_t version, uint64_t h
 {
 	const struct grant *g = look_locked(vol, version);
 
-	return !g ? GRANT_FREE : g->holder == holder ? GRANT_OWN : GRANT_OTHER;
+	if (!g)
+		return has_unknown_users_locked(vol, version) ? GRANT_OTHER : GRANT_FREE;
+	return g->holder == holder ? GRANT_OWN : GRANT_OTHER;
 }
 
 int grant_move_locked(struct volume *vol, uint64_t from, uint64_t to, uint64_t holder)
@@ -193,7 +222,7 @@ void grant_drop_locked(struct volume *vol, uint64_t version)
 
 bool grant_may_evict_locked(struct volume *vol, uint64_t version)
 {
-	return !look_locked(vol, version);
+	return !look_locked(vol, version) && !has_unknown_users_locked(vol, version);
 }
 
 size_t grants_sweep_locked(struct volume *vol, size_t from)

@@ -28,6 +28,10 @@
  * daemon. The kernel's own rule, one backing file for a node until its last release, follows: while
  * a node has a grant, the inode behind its body's version is the granted one.
  *
+ * The table is of this process. What an earlier one granted, and a mapping or a file that did not come back (survivors.h)
+ * has still, is not in it: a version that is older than this process and has no grant is FREE only where the test
+ * finds nobody; else it is another's LEFT, since whose it is cannot be told.
+ *
  * Where the test cannot tell, a mapping counts as left.
  */
 #ifndef EPOCHFS_VOLUME_GRANT_H

@@ -19,10 +19,15 @@ enum grant_use {
 
 int grants_new(struct grants **ret_grants);
 void grants_free(struct grants *g);
+/* Versions below this one may have users that the table does not know: of the time before this process. */
+void grants_begin_locked(struct volume *vol, uint64_t next_version);
 
 /* Takes the version's backing file for a node of the holder: 0, -EBUSY, -ENOMEM. Give it back with grant_release. */
 int grant_take_locked(struct volume *vol, uint64_t version, uint64_t holder,
 		      struct grant **ret_grant);
+/* The same where a worker before this one took it and the kernel has it still: no test. */
+int grant_take_again_locked(struct volume *vol, uint64_t version, uint64_t holder,
+			    struct grant **ret_grant);
 void grant_release_locked(struct grant *g);
 /* The grant that this holder has of the version: NULL if none. */
 struct grant *grant_find_locked(struct volume *vol, uint64_t version, uint64_t holder);

@@ -99,7 +99,7 @@ int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg)
 int handle_grant_again(struct handle *h, struct grant **ret_grant)
 {
 	SCOPED_LOCK(&h->vol->lock);
-	return grant_take_locked(h->vol, h->body->version, h->body->id, ret_grant);
+	return grant_take_again_locked(h->vol, h->body->version, h->body->id, ret_grant);
 }
 
 /* ---- closing ---- */

@@ -15,6 +15,9 @@
 /* A writer finds room for this much, or the open says that there is none. */
 #define ROOM_TO_WRITE (UINT64_C(1) << 20)
 
+/* The kernel goes by a name that it has looked up for a second at most; a new name is a change of the file. */
+#define NAME_KNOWN (2 * NS_PER_S)
+
 struct opening {
 	struct volume *vol;
 	uint64_t ino, node; /* node: the body that the kernel's node stands for */
@@ -137,8 +140,12 @@ static int pending_new_locked(struct opening *o, struct after *after)
 	}
 	FAULT_POINT("open.pending");
 	body_set_pending_locked(vol, b, true);
-	/* The process is to find it under each of them; the kernel may have looked one up before there were two. */
-	if (o->f.nlink > 1)
+	/*
+	 * The process is to find it under each of them; the kernel may have looked one up when it was the only one. No later: who
+	 * is told of an entry has to wait for whoever waits for us in its directory, and a worker that is killed there cannot end
+	 * before that one is refused (fs_refuse).
+	 */
+	if (o->f.nlink > 1 && clock_wall_ns() - o->f.ctime_ns < NAME_KNOWN)
 		after_names_locked(after, o->ino);
 	return 0;
 }

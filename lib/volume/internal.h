@@ -108,6 +108,11 @@ struct volume {
 /* "0000000000000012" in objects/. */
 #define OBJECT_NAME_MAX 17
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX]);
+/* The name by which an inode is kept while one version takes it over from another (edit.c). */
+#define OBJECT_TAKEN_MAX 38
+void object_taken_name(uint64_t from, uint64_t to, char ret_name[OBJECT_TAKEN_MAX]);
+/* Whether it is such a name, and whose. */
+bool object_is_taken_name(const char *name, uint64_t *ret_from, uint64_t *ret_to);
 /* Opens (or with O_CREAT makes) the backing file of a version: the descriptor or -errno. */
 int object_open(struct volume *vol, uint64_t version, int flags);
 /*

@@ -111,15 +111,16 @@ void keeper_remove_now(struct volume *vol)
 	remove_doomed(vol, doomed);
 }
 
-/* Our own descriptor would keep it busy. */
-static bool watched_is_quiet_locked(struct body *b)
+bool body_is_mapped_locked(struct body *b)
 {
+	/* Our own descriptor would keep it busy. */
 	if (b->write_fd >= 0)
 		close(b->write_fd);
 	b->write_fd = -1;
-	return backing_is_quiet(b->fd, false);
+	return !backing_is_quiet(b->fd, false);
 }
 
+/* One that is mapped still when the volume is closed stays staged: the next mount takes it up (recover.c). */
 static void finish_watched_locked(struct volume *vol, struct after *after, bool last)
 {
 	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++) {
@@ -129,8 +130,10 @@ static void finish_watched_locked(struct volume *vol, struct after *after, bool 
 				continue;
 			if (b->discarded || !b->staged)
 				body_watch_locked(vol, b, false);
-			else if (last || watched_is_quiet_locked(b))
+			else if (!body_is_mapped_locked(b))
 				body_finish_locked(vol, b, after);
+			else if (last)
+				body_watch_locked(vol, b, false);
 			body_drop_locked(vol, b, after);
 		}
 	}
@@ -152,7 +155,7 @@ static void commit_left_locked(struct volume *vol, struct body *b, struct after 
 
 	if (b->releasing || b->preparing || !b->staged || b->discarded)
 		return;
-	if (watched_is_quiet_locked(b)) {
+	if (!body_is_mapped_locked(b)) {
 		body_finish_locked(vol, b, after);
 		body_drop_locked(vol, b, after);
 		return;

@@ -20,6 +20,21 @@ void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX])
 	snprintf(ret_name, OBJECT_NAME_MAX, "%016" PRIx64, version);
 }
 
+void object_taken_name(uint64_t from, uint64_t to, char ret_name[OBJECT_TAKEN_MAX])
+{
+	snprintf(ret_name, OBJECT_TAKEN_MAX, "%016" PRIx64 "-%016" PRIx64 ".old", from, to);
+}
+
+bool object_is_taken_name(const char *name, uint64_t *ret_from, uint64_t *ret_to)
+{
+	char again[OBJECT_TAKEN_MAX], *end;
+
+	*ret_from = strtoull(name, &end, 16);
+	*ret_to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
+	object_taken_name(*ret_from, *ret_to, again);
+	return strcmp(again, name) == 0;
+}
+
 int object_open(struct volume *vol, uint64_t version, int flags)
 {
 	char name[OBJECT_NAME_MAX];

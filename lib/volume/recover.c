@@ -16,6 +16,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/grants.h"
 #include "lib/volume/live_internal.h"
 
 /* ---- lists ---- */
@@ -101,6 +102,39 @@ static int object_is_known(struct volume *vol, const char *name, uint64_t *ret_i
 	return v.state != VERSION_DURABLE || v.local_bytes || !v.size;
 }
 
+static bool has_row(struct volume *vol, uint64_t version)
+{
+	return state_version_exists(vol->state, version);
+}
+
+/*
+ * An edit was cut off while it took the inode of a version over (edit.c): the version gets it back, as the kernel may have it for
+ * somebody. After a reboot nobody has it, and it may have been changed since: the rows are not the last ones.
+ */
+static int give_back_taken(struct volume *vol, const struct recovery *r)
+{
+	cleanup_closedir DIR *dir = NULL;
+	char to[OBJECT_NAME_MAX];
+	uint64_t from, taker;
+	const char *name;
+	int got, error;
+
+	if (r->rebooted || vol->options.read_only)
+		return 0;
+	error = io_opendir(vol->objects_fd, &dir);
+	if (error)
+		return error;
+	while ((got = io_readdir(dir, &name)) > 0) {
+		if (!object_is_taken_name(name, &from, &taker) || has_row(vol, taker) ||
+		    !has_row(vol, from))
+			continue;
+		object_name(from, to);
+		if (renameat(vol->objects_fd, name, vol->objects_fd, to) < 0)
+			return -errno;
+	}
+	return got;
+}
+
 static int scan_objects(struct volume *vol, struct recovery *r)
 {
 	cleanup_closedir DIR *dir = NULL;
@@ -162,8 +196,7 @@ int recovery_name_is_log(void *arg, const struct state_name *n, const char *name
 	return rules_log(r->rules, name, NULL) ? 1 : 0;
 }
 
-/* The row of a version whose file is gone, or that leads nowhere. */
-static int forget_staged_locked(struct volume *vol, const struct state_version *v)
+int recovery_forget_staged_locked(struct volume *vol, const struct state_version *v)
 {
 	struct after after = {.vol = vol};
 	struct state_file f;
@@ -197,7 +230,34 @@ static bool close_is_kept(const struct state_version *v, const struct stat *st)
 	       v->flushed_size == (uint64_t)st->st_size;
 }
 
+/*
+ * A writable mapping outlived the process before: as at a release that finds one (handle.c). What is there now is committed as
+ * a copy, and the keeper commits the file itself when the mapping has ended. Drops the lock.
+ */
+static int watch_staged_locked(struct volume *vol, struct body *b)
+{
+	int error;
+
+	body_watch_locked(vol, b, true);
+	mutex_unlock(&vol->lock);
+	error = body_commit_copy(vol, b->id);
+	mutex_lock(&vol->lock);
+	if (error)
+		log_error("inode %" PRIu64 ": a file with a mapping left is committed later: %s",
+			  b->ino, strerror(-error));
+	b->uncommitted = error != 0;
+	return 0;
+}
+
 /* As at the last release of a killed writer, or of one that closed. */
+static int finish_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	if (body_commits_locked(vol, b) && body_is_mapped_locked(b))
+		return watch_staged_locked(vol, b);
+	body_finish_locked(vol, b, after);
+	return b->watched ? -EIO : 0;
+}
+
 static int finish_staged_locked(struct volume *vol, struct recovery *r,
 				const struct state_version *v, int fd, bool closed)
 {
@@ -211,13 +271,14 @@ static int finish_staged_locked(struct volume *vol, struct recovery *r,
 	}
 	body_set_pending_locked(vol, b, v->kind == VERSION_REPLACE);
 	b->is_log = state_names_of(vol->state, v->ino, recovery_name_is_log, r) == 1;
+	/* After a close only a mapping can have changed it. */
+	closed = closed || (v->flushed_ctime_ns && body_is_mapped_locked(b));
 	b->killed = !closed;
 	b->closed_well = closed;
 	if (!closed && !b->is_log)
 		r->killed = true;
 	FAULT_POINT("recover.begin");
-	body_finish_locked(vol, b, &after);
-	error = b->watched ? -EIO : 0;
+	error = finish_locked(vol, b, &after);
 	body_drop_locked(vol, b, &after);
 	mutex_unlock(&vol->lock);
 	after_run(&after);
@@ -253,7 +314,7 @@ static int recover_staged_locked(struct volume *vol, struct recovery *r,
 	    fstat(fd, &st) < 0) {
 		if (fd >= 0)
 			close(fd);
-		return forget_staged_locked(vol, v);
+		return recovery_forget_staged_locked(vol, v);
 	}
 	return finish_staged_locked(vol, r, v, fd, close_is_kept(v, &st));
 }
@@ -338,12 +399,15 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 {
 	int error = state_version_each_unsafe(vol->state, collect_unsafe, r);
 
+	grants_begin_locked(vol, state_version_next(vol->state));
 	if (!error)
 		error = rules_new(&vol->options, &r->rules);
 	if (!error)
-		error = scan_objects(vol, r);
-	if (!error)
 		error = boot_changed_locked(vol, &r->rebooted);
+	if (!error)
+		error = give_back_taken(vol, r);
+	if (!error)
+		error = scan_objects(vol, r);
 	if (!error)
 		error = state_epoch_each(vol->state, find_unfinished, &r->unfinished);
 	if (error)

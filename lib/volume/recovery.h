@@ -37,6 +37,9 @@ int recovery_name_is_log(void *arg, const struct state_name *n, const char *name
 			 const struct state_file *f);
 bool recovery_has_object(const struct recovery *r, uint64_t id);
 
+/* The row of a staged version whose file is gone, or that leads nowhere. */
+int recovery_forget_staged_locked(struct volume *vol, const struct state_version *v);
+
 /* The handles of options.survivors. (survivors.c) */
 void survivors_revive_locked(struct volume *vol, struct recovery *r);
 /* Whether the machine's boot id is another than the one that was remembered. */

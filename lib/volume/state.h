@@ -208,6 +208,8 @@ struct state_version {
 
 /* Gives a fresh id (never reused) and stores it. */
 int state_version_new(struct state *s, struct state_version *v, uint64_t *ret_id);
+/* The id that the next one gets: all that there are have lower ones. */
+uint64_t state_version_next(const struct state *s);
 int state_version_get(struct state *s, uint64_t id, struct state_version *ret_version);
 int state_version_set(struct state *s, const struct state_version *v);
 int state_version_remove(struct state *s, uint64_t id);

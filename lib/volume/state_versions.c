@@ -119,6 +119,11 @@ static int versions_insert(struct state *s, uint64_t id, const struct state_vers
 	return query_run(&q);
 }
 
+uint64_t state_version_next(const struct state *s)
+{
+	return s->versions.next;
+}
+
 int state_version_new(struct state *s, struct state_version *v, uint64_t *ret_id)
 {
 	uint64_t id;

@@ -112,6 +112,23 @@ static int revive_old_locked(struct volume *vol, const struct handle_record *rec
 	return 0;
 }
 
+/*
+ * The process died after it had given the inode of an edit in which nothing was written back to what the edit began with
+ * (commit.c), and before the rows said so: that is the file's content.
+ */
+static int revive_restored_locked(struct volume *vol, const struct state_version *v,
+				  struct state_file *f, struct body **ret_body)
+{
+	int error;
+
+	if (v->kind != VERSION_EDIT || f->body != v->body || !f->closed || !f->nlink)
+		return -ENOENT;
+	error = recovery_forget_staged_locked(vol, v);
+	if (!error)
+		error = state_file_get(vol->state, v->ino, f);
+	return error ? error : body_get_locked(vol, f, ret_body);
+}
+
 static int revive_body_locked(struct volume *vol, struct recovery *r,
 			      const struct handle_record *record, struct body **ret_body)
 {
@@ -132,6 +149,8 @@ static int revive_body_locked(struct volume *vol, struct recovery *r,
 		error = body_get_locked(vol, &f, &b);
 	else
 		error = revive_old_locked(vol, record, &b);
+	if (staged && error == -ENOENT)
+		error = revive_restored_locked(vol, staged, &f, &b);
 	if (error)
 		return error;
 	b->killed = record->body_killed;

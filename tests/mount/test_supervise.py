@@ -6,6 +6,8 @@ import errno
 import fcntl
 import mmap
 import os
+import pathlib
+import re
 import shutil
 import signal
 import sqlite3
@@ -14,7 +16,8 @@ import threading
 
 import pytest
 
-from conftest import BIN, LIMIT, in_the_kernel, is_mounted, python, run, wait_until
+import conftest
+from conftest import BIN, LIMIT, Mapping, in_the_kernel, is_mounted, python, run, wait_until
 
 pytestmark = pytest.mark.options(supervise=True)
 
@@ -208,6 +211,59 @@ def test_locks_and_shared_mappings_stay(mnt, end_worker):
     assert data[:3] == b"one" and data[-3:] == b"two" and len(data) == 1 << 20
 
 
+def test_a_mapping_that_its_writer_left_changes_no_epoch(mnt, end_worker):
+    """The descriptor is closed, so with passthrough nothing but the mapping itself tells the next worker of it. Without, a mapping is
+    an open file, and the file is new as long as it is open."""
+    path, passes = mnt.path / "f", mnt.options["passthrough"] == "on"
+    with open(path, "w+b", 0) as f:
+        f.write(b"a" * 8192)
+        mapped = Mapping(f.fileno(), 8192)
+    wait_until(lambda: path.exists() and mapped.write(b"once") is None and path.read_bytes()[:4] == b"once", "the close")
+    end_worker(mnt)
+    number = mnt.seal()
+    sealed = mnt.epoch(number) / "f"
+    assert sealed.exists() == passes
+    before = sealed.read_bytes() if passes else b""
+    assert before[4:] == b"a" * (8188 if passes else 0)
+    mapped.write(b"twice")
+    assert not passes or sealed.read_bytes() == before
+    assert not passes or path.read_bytes()[:5] == b"twice"
+    mapped.close()
+    wait_until(lambda: not mnt.status()["pending"]["open"], "the commit")
+    assert (mnt.epoch(mnt.seal()) / "f").read_bytes() == b"twice" + b"a" * 8187
+    assert path.read_bytes() == b"twice" + b"a" * 8187
+    assert not passes or sealed.read_bytes() == before
+
+
+@pytest.mark.parametrize("keeps", ["descriptor", "mapping"])
+def test_what_is_open_in_an_epoch_never_changes(mnt, end_worker, keeps):
+    """A live file shows the very same content again, by a rollback, and is edited beside a reader of its own."""
+    path = mnt.path / "f"
+    path.write_bytes(b"a" * 8192)
+    old = mnt.seal()
+    path.write_bytes(b"b" * 5000)
+    mnt.seal()
+    kept = os.open(mnt.epoch(old) / "f", os.O_RDONLY)
+    mapped = Mapping(kept, 8192, mmap.PROT_READ)
+    if keeps == "mapping":
+        os.close(kept)
+    mnt.rollback(old)
+    assert path.read_bytes() == b"a" * 8192
+    end_worker(mnt)
+    reader = os.open(path, os.O_RDONLY)
+    with open(path, "r+b", 0) as f:
+        f.write(b"c" * 4096)
+    assert os.pread(reader, 1 << 16, 0) == b"c" * 4096 + b"a" * 4096
+    assert mapped.read() == b"a" * 8192
+    if keeps == "descriptor":
+        assert os.pread(kept, 1 << 16, 0) == b"a" * 8192
+        os.close(kept)
+    mapped.close()
+    os.close(reader)
+    assert path.read_bytes() == b"c" * 4096 + b"a" * 4096
+    assert (mnt.epoch(old) / "f").read_bytes() == b"a" * 8192
+
+
 def test_a_reader_and_a_writer_in_a_loop(mnt):
     """Kills and restarts fall anywhere."""
     data = os.urandom(1 << 20)
@@ -317,17 +373,6 @@ def test_sqlite_in_a_transaction(mnt, end_worker):
 
 # One program that must not notice: each step once, right after what a worker may have left half done.
 STEPS = """
-import os, sys
-home = sys.argv[1]
-def p(name):
-    return os.path.join(home, name)
-def put(name, data, flags=os.O_CREAT | os.O_WRONLY | os.O_TRUNC):
-    fd = os.open(p(name), flags, 0o644)
-    os.write(fd, data)
-    os.close(fd)
-def get(name):
-    with open(p(name), "rb") as f:
-        return f.read()
 put("a", b"one", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
 assert get("a") == b"one"
 put("a", b"two")
@@ -361,24 +406,128 @@ os.write(fd, b"E!")
 os.fsync(fd)
 os.close(fd)
 assert get("a") == b"E!"
-print("done")
+if os.fork() == 0:
+    fd = os.open(p("a"), os.O_WRONLY | os.O_TRUNC)
+    os.write(fd, b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+os.wait()
+assert get("a") == b"E!"
+put("n", b"gone", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+os.unlink(p("n"))
+if os.fork() == 0:
+    fd = os.open(p("n"), os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+os.wait()
+assert not os.path.exists(p("n"))
 """
+
+# Beside a reader, by whose file the kernel reads: what it has must be what the file is, whatever is changed.
+STEPS_BESIDE_A_READER = """
+put("k", b"kept")
+os.utime(p("k"), (1, 1))
+prepare()
+r = os.open(p("k"), os.O_RDONLY)
+mapped = Mapping(r, 4, mmap.PROT_READ)
+assert os.pread(r, 9, 0) == b"kept"
+os.close(os.open(p("k"), os.O_RDWR))
+assert os.pread(r, 9, 0) == b"kept" and get("k") == b"kept"
+fd = os.open(p("k"), os.O_RDWR)
+assert os.pread(fd, 9, 0) == b"kept"
+os.pwrite(fd, b"K", 0)
+assert os.pread(r, 9, 0) == b"Kept" and mapped.read() == b"Kept" and get("k") == b"Kept"
+os.close(fd)
+assert os.pread(r, 9, 0) == b"Kept" and get("k") == b"Kept"
+fd = os.open(p("k"), os.O_RDWR)
+left = Mapping(fd, 4)
+os.pwrite(fd, b"and more", 4)
+os.close(fd)
+left.write(b"L")
+assert os.pread(r, 99, 0) == b"Leptand more" and mapped.read() == b"Lept", (os.pread(r, 99, 0), mapped.read())
+assert get("k") == b"Leptand more"  # the close is done
+left.close()
+os.close(r)
+mapped.close()
+assert get("k") == b"Leptand more"
+"""
+
+STEPS_BEGIN = """
+import mmap, os, signal, sys
+sys.path.append(sys.argv[2])
+from conftest import Mapping
+home = sys.argv[1]
+def p(name):
+    return os.path.join(home, name)
+def put(name, data, flags=os.O_CREAT | os.O_WRONLY | os.O_TRUNC):
+    fd = os.open(p(name), flags, 0o644)
+    os.write(fd, data)
+    os.close(fd)
+def get(name):
+    with open(p(name), "rb") as f:
+        return f.read()
+def prepare():
+    if len(sys.argv) > 3:
+        print("ready")
+        sys.stdin.readline()
+"""
+
+# Of all FAULT_POINTs of the source those that the steps come by, by their part; and the parts that have no open file in them.
+PARTS_OF_STEPS = {"create", "open", "write", "flush", "release", "commit", "edit", "fsync", "undo"}
+OTHER_PARTS = {"ahead", "announce", "catalog", "drop", "gc", "import", "nodes", "recover", "repair", "retain", "rollback", "seal",
+               "store", "upload"}
+# Where the daemon reads and writes itself, no file is taken over, and a mapping is an open file.
+OF_PASSTHROUGH = {"edit.linked", "edit.renamed", "commit.restored", "commit.copied"}
+
+
+def fault_points():
+    found = set()
+    for path in (pathlib.Path(__file__).parents[2]).glob("*/**/*.c"):
+        if path.parts[-3] in ("lib", "fs") or path.parts[-2] in ("fs", "tools"):
+            found |= set(re.findall(r'FAULT_POINT\("([^"]+)"\)', path.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def test_each_fault_point_is_of_a_known_part():
+    parts = {name.split(".")[0] for name in fault_points()}
+    assert parts == PARTS_OF_STEPS | OTHER_PARTS
+    assert OF_PASSTHROUGH < set(fault_points())
+
+
+def steps(mnt, code, *more):
+    return python(STEPS_BEGIN + code + 'print("done")', mnt.path, os.path.dirname(conftest.__file__), *more, stderr=subprocess.PIPE)
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("point", [
-    "create.rows", "open.object", "open.pending", "open.chosen", "write.ready", "write.done", "flush.begin", "flush.journaled",
-    "release.begin", "release.end", "commit.begin", "commit.rows", "edit.cloned", "edit.rows", "fsync.data", "undo.rows"])
+@pytest.mark.parametrize("point", [name for name in fault_points() if name.split(".")[0] in PARTS_OF_STEPS])
 def test_a_program_goes_on_wherever_the_worker_dies(volume, monkeypatch, point, count):
     """The first worker dies at this step of its own; the one after it has no such fault."""
     monkeypatch.setenv("EPOCHFS_FAULT", "%s:%d" % (point, count))
     mnt = volume.mount(settle="1h")
-    p = python(STEPS, mnt.path, stderr=subprocess.PIPE)
+    p = steps(mnt, STEPS + STEPS_BESIDE_A_READER)
     out, err = p.communicate(timeout=LIMIT)
     assert (p.returncode, out) == (0, "done\n"), err + mnt.log.read_text()
+    reached = mnt.options["passthrough"] == "on" or point not in OF_PASSTHROUGH
+    assert mnt.status()["restarts"] == reached or (count > 1 and mnt.status()["restarts"] == 0)
     number = mnt.seal()
     assert (mnt.epoch(number) / "a").read_bytes() == b"E!"
-    assert mnt.request("log")["epochs"][-1]["complete"]
+    assert (mnt.epoch(number) / "k").read_bytes() == b"Leptand more"
+    mnt.unmount()
+
+
+@pytest.mark.parametrize("point", ["edit.linked", "edit.rows", "commit.begin", "commit.restored", "commit.rows"])
+def test_what_the_remote_has_is_changed_wherever_the_worker_dies(volume, monkeypatch, point):
+    """Then nothing is copied: the file's inode is given to its next version."""
+    monkeypatch.setenv("EPOCHFS_FAULT", "%s:%d" % (point, 2 if point in ("commit.begin", "commit.rows") else 1))
+    mnt = volume.mount(settle="1h")
+    p = steps(mnt, STEPS_BESIDE_A_READER, "prepare")
+    assert p.stdout.readline() == "ready\n"
+    number = mnt.seal()
+    mnt.wait_durable()
+    out, err = p.communicate("go\n", timeout=LIMIT)
+    assert (p.returncode, out) == (0, "done\n"), err + mnt.log.read_text()
+    assert mnt.status()["restarts"] == (mnt.options["passthrough"] == "on" or point != "commit.restored")
+    assert (mnt.epoch(number) / "k").read_bytes() == b"kept"
+    assert (mnt.epoch(mnt.seal()) / "k").read_bytes() == b"Leptand more"
     mnt.unmount()
 
 

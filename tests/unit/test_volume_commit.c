@@ -257,13 +257,15 @@ static struct vu_child mapper(uint64_t version)
 	if (!c.pid) {
 		char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-		close(go[1]);
-		close(fd);
-		if (p == MAP_FAILED || write(ready[1], "r", 1) != 1)
+		/* Nothing of the volume is kept open, its lock least of all. */
+		dup2(go[0], STDIN_FILENO);
+		dup2(ready[1], STDOUT_FILENO);
+		close_range(STDERR_FILENO + 1, ~0u, 0);
+		if (p == MAP_FAILED || write(STDOUT_FILENO, "r", 1) != 1)
 			_exit(1);
-		if (read(go[0], &byte, 1) == 1) { /* told to write once more */
+		if (read(STDIN_FILENO, &byte, 1) == 1) { /* told to write once more */
 			p[0] = 'M';
-			if (write(ready[1], "w", 1) != 1 || read(go[0], &byte, 1) < 0)
+			if (write(STDOUT_FILENO, "w", 1) != 1 || read(STDIN_FILENO, &byte, 1) < 0)
 				_exit(1);
 		}
 		_exit(0);
@@ -303,6 +305,40 @@ START_TEST(a_writable_mapping_that_is_left_gets_a_copy_committed)
 	unit_until(vu_file(&u, "a").closed == version);
 	vu_holds(&u, "a", "Mapped");
 	ck_assert(complete(vu_seal(&u)));
+}
+END_TEST
+
+/* What is committed does not change under it, also where the volume is opened anew meanwhile. */
+START_TEST(a_writable_mapping_outlives_the_mount)
+{
+	struct handle *h = vu_open(&u, "a", O_RDWR | O_CREAT);
+	uint64_t version = vu_file(&u, "a").live, sealed;
+	struct vu_child c = {0};
+	struct vu_grant g;
+	char data[8] = "", byte;
+	int fd;
+
+	vu_write(h, "mapped", 0);
+	g = vu_grant(h);
+	c = mapper(version);
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	vu_give_back(&u, &g);
+	handle_release(h, true);
+	vu_remount(&u);
+	ck_assert_uint_eq(vu_file(&u, "a").live, version);
+	sealed = vu_file(&u, "a").closed;
+	ck_assert_uint_ne(sealed, version);
+	ck_assert(complete(vu_seal(&u)));
+	ck_assert_int_eq(write(c.go, "w", 1), 1);
+	ck_assert_int_eq(read(c.ready, &byte, 1), 1);
+	fd = object_open(u.vol, sealed, O_RDONLY);
+	ck_assert_int_eq(pread(fd, data, sizeof(data), 0), 6);
+	close(fd);
+	ck_assert_str_eq(data, "mapped");
+	vu_holds(&u, "a", "Mapped");
+	vu_child_wait(&c);
+	unit_until(vu_file(&u, "a").closed == version);
+	vu_holds(&u, "a", "Mapped");
 }
 END_TEST
 
@@ -448,6 +484,7 @@ int main(void)
 	tcase_add_test(t, a_descriptor_that_is_left_holds_nobody_up_for_long);
 	tcase_add_test(t, a_redirection_is_no_close);
 	tcase_add_test(t, a_writable_mapping_that_is_left_gets_a_copy_committed);
+	tcase_add_test(t, a_writable_mapping_outlives_the_mount);
 	tcase_add_test(t, without_a_mapping_a_direct_close_is_committed_at_once);
 	tcase_add_test(t, a_copy_stands_in_while_the_file_is_open);
 	tcase_add_test(t, a_rolled_back_writer_goes_to_torn);

@@ -200,6 +200,51 @@ START_TEST(a_mapping_that_ends_frees_the_file)
 }
 END_TEST
 
+/* The table is of one process; what an earlier one granted may be mapped still. */
+START_TEST(a_mapping_that_an_earlier_mount_left_is_anothers)
+{
+	struct grant *g = NULL;
+	uint64_t version;
+	void *map;
+
+	vu_save(&u, "a", "text");
+	version = vu_file(&u, "a").closed;
+	map = map_object(version);
+	vu_remount(&u);
+	mutex_lock(&u.vol->lock);
+	ck_assert_int_eq(grant_use_locked(u.vol, version, OWN), GRANT_OTHER);
+	unit_error(grant_take_locked(u.vol, version, OWN, &g), -EBUSY);
+	ck_assert(!grant_may_evict_locked(u.vol, version));
+	munmap(map, 4);
+	ck_assert_int_eq(grant_use_locked(u.vol, version, OWN), GRANT_FREE);
+	ck_assert(grant_may_evict_locked(u.vol, version));
+	unit_ok(grant_take_locked(u.vol, version, OWN, &g));
+	mutex_unlock(&u.vol->lock);
+	grant_release(u.vol, g);
+}
+END_TEST
+
+/* The kernel has the file: the test would find it. */
+START_TEST(a_grant_of_before_is_taken_again_without_a_test)
+{
+	struct grant *g = NULL, *no = NULL;
+	uint64_t version;
+	void *map;
+
+	vu_save(&u, "a", "text");
+	version = vu_file(&u, "a").closed;
+	map = map_object(version);
+	vu_remount(&u);
+	mutex_lock(&u.vol->lock);
+	unit_ok(grant_take_again_locked(u.vol, version, OWN, &g));
+	unit_error(grant_take_again_locked(u.vol, version, OTHER, &no), -EBUSY);
+	ck_assert_int_eq(grant_use_locked(u.vol, version, OWN), GRANT_OWN);
+	mutex_unlock(&u.vol->lock);
+	grant_release(u.vol, g);
+	munmap(map, 4);
+}
+END_TEST
+
 /* ---- what follows from it for content ---- */
 
 static void version_holds(uint64_t version, const char *text)
@@ -301,6 +346,40 @@ START_TEST(a_mapping_of_an_epoch_never_changes)
 }
 END_TEST
 
+/* After a restart the live file may show what somebody has open in an epoch: it is the epoch's still. */
+START_TEST(an_epochs_file_is_granted_again_though_a_live_file_shows_it)
+{
+	struct grant *grant, *no;
+	struct content *c;
+	struct handle *h;
+	char data[8] = "";
+	uint64_t version;
+	int fd;
+
+	vu_save(&u, "a", "one\n");
+	version = vu_file(&u, "a").closed;
+	vu_seal(&u);
+	fd = object_open(u.vol, version, O_RDONLY); /* the kernel's */
+	ck_assert_int_ge(fd, 0);
+	vu_remount(&u);
+	unit_ok(content_get(u.vol, version, &c));
+	unit_error(content_grant(c, &no, &(int){-1}), -EAGAIN);
+	unit_ok(content_grant_again(c, &grant));
+	h = vu_open(&u, "a", O_RDONLY);
+	unit_error(handle_grant(h, &no, &(int){-1}), -EAGAIN);
+	handle_release(h, false);
+	h = vu_open(&u, "a", O_RDWR);
+	vu_write(h, "ONE", 0);
+	vu_close(h);
+	ck_assert_int_eq(pread(fd, data, sizeof(data), 0), 4);
+	ck_assert_str_eq(data, "one\n");
+	vu_holds(&u, "a", "ONE\n");
+	close(fd);
+	grant_release(u.vol, grant);
+	content_put(c);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_grant");
@@ -314,9 +393,12 @@ int main(void)
 	tcase_add_loop_test(t, drop, 0, STATES);
 	tcase_add_loop_test(t, evict, 0, STATES);
 	tcase_add_test(t, a_mapping_that_ends_frees_the_file);
+	tcase_add_test(t, a_mapping_that_an_earlier_mount_left_is_anothers);
+	tcase_add_test(t, a_grant_of_before_is_taken_again_without_a_test);
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, an_edit_stays_in_the_file_that_another_reader_has);
 	tcase_add_test(c, a_mapping_that_is_left_sees_the_edit);
 	tcase_add_test(c, a_mapping_of_an_epoch_never_changes);
+	tcase_add_test(c, an_epochs_file_is_granted_again_though_a_live_file_shows_it);
 	return unit_run(s);
 }
