@@ -6,6 +6,7 @@
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
 #include "fs/epochs_views.h"
+#include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/epochs.h"
@@ -146,6 +147,7 @@ int epochs_dir_fsync(struct fs_mount *m, const struct node *dir, fuse_req_t req)
 	int r;
 
 	epochs_views_wait_begin(m->views, dir->view);
+	invalidate_view(m);
 	r = epochs_wait(m->vol, 0, -1, request_interrupted, req);
 	epochs_views_wait_end(m->views, dir->view);
 	return r;

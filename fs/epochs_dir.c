@@ -194,14 +194,15 @@ int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e)
 		.a = SPECIAL_EPOCHS,
 		.view = epochs_views_free_one(m->views),
 	};
+	bool lasts = m->expires && !epochs_views_any_busy(m->views);
 	struct stat st;
-
 	int r;
 
 	directory_stat(m, SPECIAL_EPOCHS, &st);
 	r = entry_of_key(m, &key, NULL, &st, TIMEOUT_LIVE, ret_e);
 	/* The next one may be given another view. */
-	ret_e->entry_timeout = 0;
+	if (!lasts)
+		ret_e->entry_timeout = 0;
 	return r;
 }
 
@@ -217,12 +218,12 @@ static int special_entry(struct fs_mount *m, enum special which, uint32_t view,
 }
 
 static int symlink_entry(struct fs_mount *m, const struct node_key *key, uint64_t epoch,
-			 struct fuse_entry_param *ret_e)
+			 double timeout, struct fuse_entry_param *ret_e)
 {
 	struct stat st;
 
 	symlink_stat(m, symlink_ino(key), epoch, &st);
-	return entry_of_key(m, key, NULL, &st, 0, ret_e);
+	return entry_of_key(m, key, NULL, &st, timeout, ret_e);
 }
 
 static int number_entry(struct fs_mount *m, uint64_t number, struct fuse_entry_param *ret_e)
@@ -231,7 +232,8 @@ static int number_entry(struct fs_mount *m, uint64_t number, struct fuse_entry_p
 	int64_t ns;
 	int r = number ? epochs_sealed_ns(m->vol, number, &ns) : -ENOENT;
 
-	return r < 0 ? r : symlink_entry(m, &key, number, ret_e);
+	/* It leads nowhere else; a drop is told by the name that it leads to. */
+	return r < 0 ? r : symlink_entry(m, &key, number, TIMEOUT_LIVE, ret_e);
 }
 
 static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
@@ -243,7 +245,7 @@ static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_par
 	if (r < 0)
 		return r == -EINVAL ? -ENOENT : r;
 	key.a = epochs_names_id(m->names, name);
-	return key.a ? symlink_entry(m, &key, epoch, ret_e) : -ENOMEM;
+	return key.a ? symlink_entry(m, &key, epoch, 0, ret_e) : -ENOMEM;
 }
 
 int epochs_dir_lookup(struct fs_mount *m, const struct node *dir, const char *name,

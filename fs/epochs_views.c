@@ -43,6 +43,15 @@ uint32_t epochs_views_free_one(struct epochs_views *v)
 	return view;
 }
 
+bool epochs_views_any_busy(struct epochs_views *v)
+{
+	SCOPED_LOCK(&v->lock);
+	for (uint32_t view = 0; view < VIEWS_MAX; view++)
+		if (v->waiting[view])
+			return true;
+	return false;
+}
+
 bool epochs_views_busy(struct epochs_views *v, uint32_t view)
 {
 	SCOPED_LOCK(&v->lock);

@@ -30,6 +30,7 @@ struct fs_mount {
 	pid_t watchdog;	   /* watchdog.h; 0: none */
 	uint32_t uid, gid; /* who mounted: owner of .control and torn/ */
 	struct fuse_session *se;
+	bool expires; /* the kernel knows names that expire without being dropped (Linux 6.2) */
 	_Atomic bool gone; /* the connection to the kernel: nobody waits for an answer any more */
 	struct nodes *nodes;
 	struct loop *loop;

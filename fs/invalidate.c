@@ -2,8 +2,11 @@
 /* Telling the kernel what changed though it did not ask for it: events of the volume. */
 #include "fs/invalidate.h"
 
+#include <errno.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "fs/epochs_dir.h"
 #include "fs/epochs_views.h"
 #include "fs/loop.h"
@@ -44,6 +47,35 @@ static void tell_epoch(struct fs_mount *m, const char *name)
 		if (id)
 			(void)fuse_lowlevel_notify_inval_entry(m->se, id, name, strlen(name));
 	}
+}
+
+/* Of the protocol, where the system's linux/fuse.h is older than it. libfuse has had three forms of a
+ * call for this. */
+#define EPOCHS_NAME	".epochs"
+#define NOTIFY_ENTRY	3
+#define NOTIFY_EXPIRING 1
+
+struct expiry {
+	struct fuse_out_header head;
+	uint64_t parent;
+	uint32_t name_len, flags;
+	char name[sizeof(EPOCHS_NAME)];
+} __attribute__((packed));
+
+void invalidate_view(struct fs_mount *m)
+{
+	const struct expiry notice = {
+		.head = {.len = sizeof(notice), .error = NOTIFY_ENTRY},
+		.parent = FUSE_ROOT_ID,
+		.name_len = sizeof(EPOCHS_NAME) - 1,
+		.flags = NOTIFY_EXPIRING,
+		.name = EPOCHS_NAME,
+	};
+
+	/* -ENOENT where the kernel does not know the name: good. */
+	if (m->expires && write(fuse_session_fd(m->se), &notice, sizeof(notice)) < 0 &&
+	    errno != ENOENT)
+		log_debug("a name in the kernel lasts for a second: %s", strerror(errno));
 }
 
 void invalidate_run(struct fs_mount *m, struct invalidation *list)

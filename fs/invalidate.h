@@ -15,6 +15,8 @@ struct invalidation {
 	char name[];
 };
 
+/* The kernel is to look `.epochs` up again, which may be another view now (epochs_views.h). May block on the lock of the root. */
+void invalidate_view(struct fs_mount *m);
 /* The volume's events come here from now on. */
 void invalidate_start(struct fs_mount *m);
 void invalidate_stop(struct fs_mount *m);

@@ -219,10 +219,11 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		r = -EINVAL;
 	else if (f->kind == FILE_LIVE)
-		r = handle_lseek(f->handle, (uint64_t)off, whence, &at);
+		r = handle_lseek(f->handle, (uint64_t)off, whence, request_interrupted, req, &at);
 	else if (f->kind == FILE_EPOCH)
 		r = off < 0 || !f->content ? -ENXIO
-					   : content_seek(f->content, (uint64_t)off, whence, &at);
+					   : content_seek(f->content, (uint64_t)off, whence,
+							  request_interrupted, req, &at);
 	else if (f->kind == FILE_TORN)
 		r = seek_fd(f->fd, off, whence, &at);
 	if (r < 0)

@@ -41,9 +41,14 @@ static void want_only(struct fuse_conn_info *conn, unsigned caps)
 }
 #endif
 
+/* The protocol since which a notice may say that a name has expired. */
+#define EXPIRE_MINOR 38
+
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	struct fs_mount *m = userdata;
+
+	m->expires = conn->proto_minor >= EXPIRE_MINOR;
 	/* Not wanted: the writeback cache (it excludes passthrough), export (NFS would keep node ids
 	 * for ever), invalidation by mtime (nothing changes behind the kernel's back), locks (the
 	 * kernel's own do), ACLs, the umask left to us, direct I/O in the background (a signal would not

@@ -75,6 +75,15 @@ int recipe_add_zeros(struct recipe *r, uint64_t len)
 	return 0;
 }
 
+uint64_t recipe_holes(const struct recipe *r)
+{
+	uint64_t holes = 0;
+
+	for (size_t i = 0; i < r->count; i++)
+		holes += r->segments[i].zero ? r->segments[i].length : 0;
+	return holes;
+}
+
 size_t recipe_find(const struct recipe *r, uint64_t offset)
 {
 	size_t low = 0, high = r->count;

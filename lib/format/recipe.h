@@ -58,6 +58,9 @@ int recipe_add_chunk(struct recipe *r, const struct hash *hash, uint32_t len);
 /* Appends zeros, joined to a run of zeros before them; 0 bytes are nothing. Errors as above. */
 int recipe_add_zeros(struct recipe *r, uint64_t len);
 
+/* How many bytes are zeros in runs, which take no space. */
+uint64_t recipe_holes(const struct recipe *r);
+
 /* The segment that holds the byte at `offset`, or r->count where that is at or past the end. */
 size_t recipe_find(const struct recipe *r, uint64_t offset);
 

@@ -9,6 +9,9 @@
 
 #include "lib/format/tree_wire.h"
 
+#define PAGE   4096
+#define SECTOR 512
+
 struct tree {
 	_Atomic uint32_t refs;
 	uint8_t *data;
@@ -200,6 +203,8 @@ int tree_decode(void *data, size_t len, unsigned int flags, struct tree **ret_tr
 	t->len = len;
 	t->flags = flags;
 	error = count_entries(t, &t->count);
+	if (!error) /* what the header announces, as its reader takes it */
+		t->flags = t->data[TREE_HEADER_LEN - 1];
 	if (!error)
 		error = allocate(t);
 	if (!error)
@@ -250,6 +255,11 @@ void tree_get(const struct tree *t, uint32_t id, struct tree_entry *ret_entry)
 	first.name = e.name;
 	first.name_len = e.name_len;
 	*ret_entry = first;
+}
+
+uint64_t tree_blocks(uint64_t size, uint64_t holes)
+{
+	return (size - holes + PAGE - 1) / PAGE * (PAGE / SECTOR);
 }
 
 uint32_t tree_parent(const struct tree *t, uint32_t id)

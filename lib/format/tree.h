@@ -12,7 +12,9 @@
 /*
  *   tree    = "EFT" version flags entry* 0 count crc
  *   version = u8, 1
- *   flags   = u8; bit 0: TREE_ALLOW_LOCAL, the tree may hold `local` contents
+ *   flags   = u8; bit 0: TREE_ALLOW_LOCAL, the tree may hold `local` contents; bit 1: an entry has
+ *             `holes`. A reader that knows no holes takes such a tree for one of a newer version;
+ *             a tree without them is what it always was.
  *   count   = u32, number of entries
  *   crc     = u32, CRC-32C of all bytes before it
  *
@@ -22,8 +24,9 @@
  *   depth   = varint; the root is the first entry, the only one of depth 0 and of an empty name, and
  *             a directory; the parent of an entry is the last directory of depth - 1 before it
  *   name    = text                       (varint length, the bytes, a NUL)
- *   body    = bits mode uid gid mtime [group] [xattrs] more
- *   bits    = u8; 1: `group` is there, 2: `xattrs` is there, 4: TREE_TORN, 8: TREE_LOG
+ *   body    = bits mode uid gid mtime [group] [xattrs] more [holes]
+ *   bits    = u8; 1: `group` is there, 2: `xattrs` is there, 4: TREE_TORN, 8: TREE_LOG, 16: `holes`
+ *             is there
  *   mode    = varint, permission bits, at most 07777
  *   uid gid = varints of 32 bits
  *   mtime   = u64, two's complement, nanoseconds since 1970
@@ -33,11 +36,13 @@
  *   more    = directory, fifo, socket: nothing
  *             char, block device: varint major, varint minor, of 32 bits
  *             symlink: text, 1 to 4095 bytes
- *             regular: content; TREE_TORN and TREE_LOG are for these only
+ *             regular: content; TREE_TORN, TREE_LOG and `holes` are for these only
  *   content = 0                          empty
  *           | 1 varint length, bytes     inline, 1 to TREE_INLINE_MAX bytes
  *           | 2 varint size, hash        at least 1 byte, put together by that recipe
  *           | 3 varint size, varint id   a version that only this machine has
+ *   holes   = varint, 1 to `size`, of content 2: so many bytes are in the recipe's runs of zeros.
+ *             With it stat tells what the file takes without reading the recipe.
  *
  * Order: depth first, a directory before what is in it, siblings in strictly rising bytewise order
  * of their names; so one listing has exactly one encoding. Every name has 1 to 255 bytes, no '/',
@@ -93,7 +98,8 @@ struct tree_entry {
 	uint32_t rdev_major; /* TREE_CHAR, TREE_BLOCK */
 	uint32_t rdev_minor;
 	int64_t mtime_ns;
-	uint64_t size; /* regular: content; symlink: target; else 0 */
+	uint64_t size;	/* regular: content; symlink: target; else 0 */
+	uint64_t holes; /* TREE_RECIPE: so many bytes of `size` are in runs of zeros */
 	/*
 	 * 0, or the same number for all names of one file with several names. A writer takes any
 	 * numbers (an inode number, say) and numbers the groups itself; readers give those.
@@ -154,6 +160,8 @@ static inline void cleanup_tree_reader_fn(struct tree_reader **r)
 /* 1 and the entry; 0 at the end; -EBADMSG or -ENOMEM. A further name of a group comes with all
  * fields of the first. */
 int tree_reader_next(struct tree_reader *r, struct tree_entry *ret_entry);
+/* What st_blocks says of `size` bytes of which so many are holes: whole pages, in blocks of 512. */
+uint64_t tree_blocks(uint64_t size, uint64_t holes);
 /* The path of the entry that came last, from the root, without a leading '/' ("" for the root);
  * until the next call. */
 const char *tree_reader_path(const struct tree_reader *r);

@@ -14,7 +14,8 @@ struct tree_reader {
 	const uint8_t *start;
 	struct reader r; /* ends at the end mark */
 	unsigned int flags;
-	uint32_t left; /* entries */
+	uint32_t left;	/* entries */
+	bool has_holes; /* one of those that came */
 	/* Offsets of the first entries of the groups that have come. */
 	uint32_t *groups;
 	uint32_t group_count;
@@ -36,8 +37,9 @@ static int check_frame(const void *data, size_t len, unsigned int flags, struct 
 	if (error)
 		return error;
 	stored_flags = reader_u8(&r);
-	if (stored_flags & ~TREE_ALLOW_LOCAL)
+	if (stored_flags & ~(TREE_ALLOW_LOCAL | TREE_HAS_HOLES))
 		return -EPROTONOSUPPORT;
+	flags |= TREE_HAS_HOLES;
 	if (len < TREE_HEADER_LEN + TREE_TRAILER_LEN || len > TREE_ENCODED_MAX ||
 	    stored_flags & ~flags || wire_check_crc(data, len, &len) < 0)
 		return -EBADMSG;
@@ -160,8 +162,15 @@ static int read_entry(struct tree_reader *t, struct tree_entry *e)
 		error = note_group(t, e->group, offset);
 	if (error)
 		return error;
+	t->has_holes |= e->holes != 0;
 	tree_order_note(&t->order, e, (size_t)((const uint8_t *)e->name - t->start));
 	return set_path(t, e);
+}
+
+/* The header announces holes just where an entry has some, so that a listing has one encoding. */
+static bool at_end(const struct tree_reader *t)
+{
+	return !reader_left(&t->r) && t->has_holes == ((t->flags & TREE_HAS_HOLES) != 0);
 }
 
 int tree_reader_next(struct tree_reader *t, struct tree_entry *ret_entry)
@@ -172,7 +181,7 @@ int tree_reader_next(struct tree_reader *t, struct tree_entry *ret_entry)
 	if (t->r.failed)
 		return -EBADMSG;
 	if (!t->left)
-		return reader_left(&t->r) ? -EBADMSG : 0;
+		return at_end(t) ? 0 : -EBADMSG;
 	error = read_entry(t, &e);
 	if (error) {
 		t->r.failed = true; /* so does every later call */

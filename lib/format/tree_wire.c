@@ -10,6 +10,7 @@
 
 #define BIT_GROUP  1u
 #define BIT_XATTRS 2u
+#define BIT_HOLES  16u
 #define MODE_MAX   07777
 
 int tree_name_check(const char *name, size_t len)
@@ -32,6 +33,8 @@ int tree_name_compare(const char *a, size_t a_len, const char *b, size_t b_len)
 
 static int content_check(const struct tree_entry *e, unsigned int flags)
 {
+	if (e->holes && (e->holes > e->size || e->content != TREE_RECIPE))
+		return -EINVAL;
 	if (e->content == TREE_EMPTY)
 		return e->size == 0 ? 0 : -EINVAL;
 	if (e->size < 1 || e->size > INT64_MAX)
@@ -58,7 +61,7 @@ int tree_body_check(const struct tree_entry *e, unsigned int flags)
 		return -EINVAL;
 	if (e->type == TREE_REGULAR)
 		return e->flags & ~(TREE_TORN | TREE_LOG) ? -EINVAL : content_check(e, flags);
-	if (e->flags || e->content)
+	if (e->flags || e->content || e->holes)
 		return -EINVAL;
 	if (e->type == TREE_SYMLINK) {
 		size_t len = strnlen(e->u.target, TREE_TARGET_MAX + 1);
@@ -105,7 +108,7 @@ void tree_put_entry(const struct tree_entry *e, struct buf *out)
 {
 	put_name((uint8_t)e->type, e, out);
 	buf_put_u8(out, (uint8_t)((e->group ? BIT_GROUP : 0) | (e->xattrs_len ? BIT_XATTRS : 0) |
-				  e->flags));
+				  (e->holes ? BIT_HOLES : 0) | e->flags));
 	buf_put_varint(out, e->mode);
 	buf_put_varint(out, e->uid);
 	buf_put_varint(out, e->gid);
@@ -122,6 +125,8 @@ void tree_put_entry(const struct tree_entry *e, struct buf *out)
 		buf_put_varint(out, e->rdev_major);
 		buf_put_varint(out, e->rdev_minor);
 	}
+	if (e->holes)
+		buf_put_varint(out, e->holes);
 }
 
 static void get_content(struct reader *r, unsigned int flags, struct tree_entry *e)
@@ -184,7 +189,7 @@ static void get_body(struct reader *r, unsigned int flags, struct tree_entry *e)
 	uint8_t known = BIT_GROUP | BIT_XATTRS;
 
 	if (e->type == TREE_REGULAR)
-		known |= TREE_TORN | TREE_LOG;
+		known |= TREE_TORN | TREE_LOG | (flags & TREE_HAS_HOLES ? BIT_HOLES : 0);
 	if (e->type == TREE_DIR)
 		known &= (uint8_t)~BIT_GROUP;
 	r->failed |= (bits & ~known) != 0;
@@ -202,6 +207,10 @@ static void get_body(struct reader *r, unsigned int flags, struct tree_entry *e)
 		r->failed |= e->xattrs_len == 0;
 	}
 	get_more(r, flags, e);
+	if (bits & BIT_HOLES) {
+		e->holes = wire_varint(r, e->size);
+		r->failed |= !e->holes || e->content != TREE_RECIPE;
+	}
 }
 
 bool tree_get_entry(struct reader *r, unsigned int flags, struct tree_entry *ret_entry)

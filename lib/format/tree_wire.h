@@ -17,6 +17,9 @@
 #define TREE_END	 0 /* in place of a type: no more entries */
 #define TREE_LINK	 8 /* in place of a type: a further name of a group */
 
+/* Flag of the header beside TREE_ALLOW_LOCAL: an entry has holes. */
+#define TREE_HAS_HOLES 2u
+
 /* The shortest entry: a link of depth 1 with a name of one byte. */
 #define TREE_ENTRY_LEN_MIN 6
 

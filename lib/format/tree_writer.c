@@ -21,6 +21,7 @@ struct tree_writer {
 	size_t start; /* of the tree in `out` */
 	unsigned int flags;
 	uint32_t count;
+	bool has_holes;
 	struct group *groups; /* open addressing, at most half full */
 	size_t slots;	      /* a power of two, or 0 */
 	uint32_t group_count;
@@ -144,6 +145,7 @@ int tree_writer_add(struct tree_writer *w, const struct tree_entry *e)
 		return error;
 	}
 	tree_order_note(&w->order, e, name_offset(w, entry));
+	w->has_holes |= e->holes != 0;
 	w->count++;
 	return 0;
 }
@@ -152,6 +154,8 @@ int tree_writer_finish(struct tree_writer *w)
 {
 	if (!w->order.root)
 		return -EINVAL;
+	if (w->has_holes)
+		w->out->data[w->start + TREE_HEADER_LEN - 1] |= TREE_HAS_HOLES;
 	buf_put_u8(w->out, TREE_END);
 	buf_put_u32(w->out, w->count);
 	wire_put_crc(w->out, w->start);

@@ -135,7 +135,8 @@ int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash 
 	return 0;
 }
 
-int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe)
+int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe,
+		 uint64_t *ret_holes)
 {
 	cleanup_content struct content c = {.counted = true};
 	int error = batch_error(b);
@@ -147,6 +148,8 @@ int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_
 	error = content_end(b, &c, feed_file(b, &c, fd, size));
 	if (!error)
 		error = recipe_add_zeros(&c.recipe, c.zeros);
+	if (ret_holes)
+		*ret_holes = recipe_holes(&c.recipe);
 	return error ? error : batch_put_recipe(b, &c.recipe, ret_recipe);
 }
 

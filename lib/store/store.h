@@ -94,9 +94,10 @@ int store_batch_error(struct store_batch *b);
 
 /*
  * Cuts, hashes and stores the content [0, size) of fd (size > 0; fd stays the caller's and must not change meanwhile).
- * The recipe's hash comes back; the recipe itself is stored too, and cached by the index. Blocks while the pipeline is full. -ENODATA where the file is shorter than size.
+ * The recipe's hash comes back, and how many bytes are in its runs of zeros (NULL: not asked for); the recipe itself is stored too, and cached by the index. Blocks while the pipeline is full. -ENODATA where the file is shorter than size.
  */
-int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe);
+int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe,
+		 uint64_t *ret_holes);
 /*
  * The same for a tree, in memory, without a recipe: sets the record's tree_hash, tree_size and chunks (their places come with store_batch_finish).
  * -EFBIG above TREE_ENCODED_MAX or RECORD_LIST_MAX chunks.

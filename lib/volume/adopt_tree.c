@@ -127,6 +127,7 @@ static int add_content_locked(struct adopting *a, const struct tree_entry *e, st
 		.born = a->number,
 		.torn = (e->flags & TREE_TORN) != 0,
 		.has_recipe = e->content == TREE_RECIPE,
+		.holes = e->holes,
 		.local_whole = e->size == 0,
 		.used_ns = clock_wall_ns(),
 	};

@@ -96,7 +96,7 @@ static int store_fd(struct store *store, uint64_t epoch, int fd, uint64_t size,
 	int error = store_batch_begin(store, epoch, &batch);
 
 	if (!error)
-		error = store_put_fd(batch, fd, size, &ret_content->recipe);
+		error = store_put_fd(batch, fd, size, &ret_content->recipe, &ret_content->holes);
 	FAULT_POINT("ahead.content");
 	if (!error)
 		error = store_batch_finish(batch, &record, &stats);

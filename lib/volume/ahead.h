@@ -26,6 +26,7 @@ struct ahead;
 struct ahead_content {
 	uint64_t version;
 	struct hash recipe;
+	uint64_t holes;		 /* bytes in its runs of zeros */
 	char index_key[KEY_MAX]; /* "" where all of it was there already */
 	uint64_t bytes_new, bytes_stored;
 };

@@ -207,6 +207,7 @@ static int cache_version_locked(struct volume *vol, const struct tree_entry *e, 
 		.size = e->size,
 		.has_recipe = true,
 		.recipe = e->u.recipe,
+		.holes = e->holes,
 		.used_ns = clock_wall_ns(),
 	};
 	return state_version_new(vol->state, &v, ret_id);
@@ -430,15 +431,31 @@ ssize_t content_copy(struct content *c, uint64_t offset, int to, uint64_t to_off
 	return n < 0 ? -errno : n;
 }
 
-int content_seek(struct content *c, uint64_t offset, int whence, uint64_t *ret_offset)
+/* The holes of a partly fetched file are not those of its content, which the recipe tells. Without
+ * one, all is data: whoever reads it is told why he cannot. */
+static int seek_recipe(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
+		       void *arg, uint64_t *ret_offset)
+{
+	int error = fetch_seek(c, offset, whence, interrupted, arg, ret_offset);
+
+	if (!error || error == -ENXIO || error == -EINTR)
+		return error;
+	*ret_offset = whence == SEEK_DATA ? offset : c->size;
+	return 0;
+}
+
+int content_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
+		 void *arg, uint64_t *ret_offset)
 {
 	off_t at;
 
 	if (offset >= c->size)
 		return -ENXIO;
 	*ret_offset = whence == SEEK_DATA ? offset : c->size;
-	if (c->bytes || !content_whole(c))
+	if (c->bytes)
 		return 0;
+	if (!content_whole(c))
+		return seek_recipe(c, offset, whence, interrupted, arg, ret_offset);
 	rwlock_read(&c->io);
 	at = lseek(c->fd, (off_t)offset, whence);
 	rwlock_unlock(&c->io);

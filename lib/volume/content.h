@@ -28,8 +28,8 @@ struct content *content_ref(struct content *c);
 /* NULL is allowed. */
 void content_put(struct content *c);
 
-/* st_blocks of a regular file's entry: what it takes here while all of it is local, else what its
- * size takes. */
+/* st_blocks of a regular file's entry, as its tree tells it; of a version that only this machine has,
+ * version_blocks_locked. Asks the local state for the latter alone: it is called for each entry listed. */
 uint64_t content_entry_blocks(struct volume *vol, const struct tree_entry *entry);
 
 uint64_t content_version(const struct content *c);
@@ -46,8 +46,12 @@ int content_grant(struct content *c, struct grant **ret_grant, int *ret_fd);
 int content_grant_again(struct content *c, struct grant **ret_grant);
 /* Up to len bytes at offset into another file; fewer at the end. -EAGAIN where not all bytes are local. */
 ssize_t content_copy(struct content *c, uint64_t offset, int to, uint64_t to_offset, size_t len);
-/* whence SEEK_DATA or SEEK_HOLE; -ENXIO at and after the end. Content that is not all local has no holes. */
-int content_seek(struct content *c, uint64_t offset, int whence, uint64_t *ret_offset);
+/*
+ * whence SEEK_DATA or SEEK_HOLE; -ENXIO at and after the end, and where no data follows. Of content that is not all local the
+ * recipe tells, which may have to be fetched (-EINTR); where it cannot be had, all is data.
+ */
+int content_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
+		 void *arg, uint64_t *ret_offset);
 /* Up to len bytes. -EIO where the remote's bytes are damaged or missing (logged with epoch, path
  * and pack), -EINTR, -EHOSTUNREACH/-ETIMEDOUT while the remote is away (after the patience of the
  * mount). */

@@ -417,6 +417,28 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 	return reader_errno(error);
 }
 
+int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
+	       void *arg, uint64_t *ret_offset)
+{
+	const struct recipe *r = &c->fetch.recipe;
+	size_t i;
+	int error;
+	SCOPED_LOCK(&c->fetch.lock);
+
+	error = need_recipe_locked(c, interrupted, arg);
+	if (error)
+		return error;
+	i = recipe_find(r, offset);
+	while (i < r->count && r->segments[i].zero != (whence == SEEK_HOLE))
+		i++;
+	if (i == r->count && whence == SEEK_DATA)
+		return -ENXIO;
+	*ret_offset = i == r->count ? r->size : r->segments[i].offset;
+	if (*ret_offset < offset)
+		*ret_offset = offset;
+	return 0;
+}
+
 int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
 		     void *arg)
 {

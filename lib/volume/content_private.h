@@ -86,6 +86,9 @@ struct contents {
 /* content_fetch for one read, of bytes that there are: with read-ahead as read_ahead.h says. */
 int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
 		     void *arg);
+/* lseek(2) by the recipe, of an offset before the end: 0, -ENXIO, -EINTR, or why there is no recipe. */
+int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
+	       void *arg, uint64_t *ret_offset);
 /* Runs a detached thread that has a reference and ends with fetch_thread_ends. */
 int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg);
 void fetch_thread_ends(struct content *c);

@@ -220,6 +220,7 @@ static int content_of_version(struct walk *w, const struct state_version *v, str
 	if (v->has_recipe) {
 		e->content = TREE_RECIPE;
 		e->u.recipe = v->recipe;
+		e->holes = v->holes;
 		return 0;
 	}
 	error = state_inline_get(w->job->snapshot, v->id, bytes);

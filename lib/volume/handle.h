@@ -116,8 +116,9 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 /* mode as in fallocate(2). Waits for space like handle_write. */
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg);
-/* whence SEEK_DATA or SEEK_HOLE. */
-int handle_lseek(struct handle *h, uint64_t offset, int whence, uint64_t *ret_offset);
+/* whence SEEK_DATA or SEEK_HOLE; as content_seek. */
+int handle_lseek(struct handle *h, uint64_t offset, int whence, interrupted_fn interrupted,
+		 void *arg, uint64_t *ret_offset);
 int handle_fsync(struct handle *h, bool data_only);
 
 /*

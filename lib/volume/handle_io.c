@@ -361,24 +361,8 @@ static int seek_fd(int fd, uint64_t offset, int whence, uint64_t *ret_offset)
 	return 0;
 }
 
-static int seek_content(struct handle *h, struct content *c, uint64_t offset, int whence,
-			uint64_t *ret_offset)
-{
-	uint64_t size = content_size(c);
-	cleanup_close int fd = -1;
-
-	if (offset >= size)
-		return -ENXIO;
-	if (content_whole(c))
-		fd = object_open(h->vol, content_version(c), O_RDONLY);
-	if (fd >= 0)
-		return seek_fd(fd, offset, whence, ret_offset);
-	/* The holes of a partly fetched file are not those of its content. */
-	*ret_offset = whence == SEEK_DATA ? offset : size;
-	return 0;
-}
-
-int handle_lseek(struct handle *h, uint64_t offset, int whence, uint64_t *ret_offset)
+int handle_lseek(struct handle *h, uint64_t offset, int whence, interrupted_fn interrupted,
+		 void *arg, uint64_t *ret_offset)
 {
 	struct backing *backing;
 	struct content *c;
@@ -390,7 +374,7 @@ int handle_lseek(struct handle *h, uint64_t offset, int whence, uint64_t *ret_of
 	if (error)
 		return error;
 	error = backing ? seek_fd(backing->fd, offset, whence, ret_offset)
-			: seek_content(h, c, offset, whence, ret_offset);
+			: content_seek(c, offset, whence, interrupted, arg, ret_offset);
 	backing_put(backing);
 	content_put(c);
 	return error;

@@ -128,6 +128,7 @@ static void set_content(const struct scan_node *n, struct tree_entry *e)
 	case SCAN_RECIPE:
 		e->content = TREE_RECIPE;
 		e->u.recipe = n->recipe;
+		e->holes = n->holes;
 		break;
 	default:
 		e->content = TREE_EMPTY;

@@ -105,7 +105,7 @@ static int read_content(struct import_job *j, struct scan_node *n, int fd)
 		return error;
 	j->in_part += n->size;
 	n->content = SCAN_RECIPE;
-	error = store_put_fd(j->batch, fd, n->size, &n->recipe);
+	error = store_put_fd(j->batch, fd, n->size, &n->recipe, &n->holes);
 	/* What the remote or the local state says ends the import; else it is of this file. */
 	j->store_failed = store_batch_error(j->batch) != 0;
 	return j->store_failed ? store_batch_error(j->batch) : error;

@@ -23,6 +23,9 @@ struct import {
 	uint64_t plain_before;	   /* what it had read when the last file was done */
 };
 
+/* What import_known.c has of the parent's recipes. */
+struct known_recipe;
+
 /* One import_run. */
 struct import_job {
 	struct import *imp;
@@ -37,7 +40,7 @@ struct import_job {
 	/* The epoch before; 0: there is none. */
 	struct epoch_record parent;
 	struct tree *parent_tree;
-	struct hash *known; /* the recipes that it names, sorted */
+	struct known_recipe *known; /* those that it names, sorted */
 	size_t known_count;
 
 	struct epoch_record record; /* of the epoch in the making */

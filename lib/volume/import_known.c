@@ -22,9 +22,16 @@
 
 /* ---- contents ---- */
 
-static int compare_hashes(const void *a, const void *b)
+struct known_recipe {
+	struct hash hash;
+	uint64_t holes;
+};
+
+static int compare_known(const void *a, const void *b)
 {
-	return hash_compare(a, b);
+	const struct known_recipe *x = a, *y = b;
+
+	return hash_compare(&x->hash, &y->hash);
 }
 
 int import_known_load(struct import_job *j)
@@ -39,23 +46,27 @@ int import_known_load(struct import_job *j)
 
 		tree_get(j->parent_tree, id, &e);
 		if (e.type == TREE_REGULAR && e.content == TREE_RECIPE)
-			j->known[j->known_count++] = e.u.recipe;
+			j->known[j->known_count++] = (struct known_recipe){e.u.recipe, e.holes};
 	}
-	qsort(j->known, j->known_count, sizeof(*j->known), compare_hashes);
+	qsort(j->known, j->known_count, sizeof(*j->known), compare_known);
 	return 0;
 }
 
-/* Where no epoch has it, it may be garbage that is collected. */
-static bool parent_has(const struct import_job *j, const struct hash *recipe)
+/* As the parent has it: NULL where no epoch does, for then it may be garbage that is collected. */
+static const struct known_recipe *in_parent(const struct import_job *j, const struct hash *recipe)
 {
-	return j->known_count &&
-	       bsearch(recipe, j->known, j->known_count, sizeof(*j->known), compare_hashes);
+	const struct known_recipe wanted = {.hash = *recipe};
+
+	return j->known_count ? bsearch(&wanted, j->known, j->known_count, sizeof(*j->known),
+					compare_known)
+			      : NULL;
 }
 
 static int take(struct import_job *j, size_t number)
 {
 	struct scan_node *n = &j->scan.nodes[number];
 	struct volume *vol = j->imp->vol;
+	const struct known_recipe *known;
 	struct state_imported file;
 	int error;
 
@@ -63,11 +74,13 @@ static int take(struct import_job *j, size_t number)
 	error = state_imported_get(vol->state, n->dev, n->ino, &file);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	if (file.size != n->size || file.mtime_ns != n->mtime_ns || file.ctime_ns != n->ctime_ns ||
-	    !parent_has(j, &file.recipe))
+	known = in_parent(j, &file.recipe);
+	if (!known || file.size != n->size || file.mtime_ns != n->mtime_ns ||
+	    file.ctime_ns != n->ctime_ns)
 		return 0;
 	n->content = SCAN_RECIPE;
 	n->recipe = file.recipe;
+	n->holes = known->holes;
 	n->torn = file.torn;
 	n->why = "it is torn inside";
 	if (j->began_ns - file.seen_ns < FORGET_NS / 30)

@@ -39,8 +39,9 @@ struct scan_node {
 	enum scan_content content;
 	void *data; /* SCAN_INLINE: `size` bytes, owned */
 	struct hash recipe;
-	bool log;  /* taken as it stands */
-	bool torn; /* inside, by its tail; then `why`, static */
+	uint64_t holes; /* of SCAN_RECIPE: in its runs of zeros */
+	bool log;	/* taken as it stands */
+	bool torn;	/* inside, by its tail; then `why`, static */
 	const char *why;
 	bool left;    /* not in the epoch */
 	bool holds;   /* a directory: something in it is in the epoch */

@@ -124,7 +124,8 @@ int object_open(struct volume *vol, uint64_t version, int flags);
 bool object_is_still(struct volume *vol, uint64_t version, int fd);
 /*
  * What st_blocks says of closed content, in blocks of 512 bytes: what its backing file takes while
- * all of it is there, so that a sparse file is one for du, cp and tar; else what `size` bytes take.
+ * all of it is there, so that a sparse file is one for du, cp and tar; else what its bytes take but
+ * for the runs of zeros of its recipe, or where the version is not known, what `size` bytes take.
  */
 uint64_t version_blocks_locked(struct volume *vol, uint64_t version, uint64_t size);
 /* Removes it; a missing one is no error. */

@@ -12,8 +12,7 @@
 
 #include "lib/util/cleanup.h"
 
-#define PAGE  4096
-#define BLOCK 512
+#define PAGE 4096
 
 void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX])
 {
@@ -47,11 +46,6 @@ int object_open(struct volume *vol, uint64_t version, int flags)
 	return flags & O_CREAT ? cache_errno(vol, -errno) : -errno;
 }
 
-static uint64_t blocks_of(uint64_t size)
-{
-	return (size + PAGE - 1) / PAGE * (PAGE / BLOCK);
-}
-
 static uint64_t blocks_of_version(struct volume *vol, const struct state_version *v)
 {
 	char name[OBJECT_NAME_MAX];
@@ -60,7 +54,7 @@ static uint64_t blocks_of_version(struct volume *vol, const struct state_version
 	object_name(v->id, name);
 	if (!v->local_whole || !v->local_bytes ||
 	    fstatat(vol->objects_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return blocks_of(v->size);
+		return tree_blocks(v->size, v->holes);
 	return (uint64_t)st.st_blocks;
 }
 
@@ -70,22 +64,16 @@ uint64_t version_blocks_locked(struct volume *vol, uint64_t version, uint64_t si
 
 	/* Not worth looking for: a tree of small files is listed faster without. */
 	if (size <= PAGE || state_version_get(vol->state, version, &v))
-		return blocks_of(size);
+		return tree_blocks(size, 0);
 	return blocks_of_version(vol, &v);
 }
 
 uint64_t content_entry_blocks(struct volume *vol, const struct tree_entry *entry)
 {
-	struct state_version v;
-
-	if (entry->size <= PAGE || entry->content == TREE_INLINE)
-		return blocks_of(entry->size);
+	if (entry->size <= PAGE || entry->content != TREE_LOCAL)
+		return tree_blocks(entry->size, entry->holes);
 	SCOPED_LOCK(&vol->lock);
-	if (entry->content == TREE_LOCAL)
-		return version_blocks_locked(vol, entry->u.version, entry->size);
-	return state_version_by_recipe(vol->state, &entry->u.recipe, entry->size, &v)
-		       ? blocks_of(entry->size)
-		       : blocks_of_version(vol, &v);
+	return version_blocks_locked(vol, entry->u.version, entry->size);
 }
 
 int object_remove(struct volume *vol, uint64_t version)

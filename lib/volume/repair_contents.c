@@ -92,7 +92,7 @@ static int put_local(struct repair *r, struct store_batch *batch, const struct f
 	struct hash again;
 	cleanup_close int fd =
 		r->source ? repair_source_content(r->source, &recipe->hash, recipe->claimed) : -1;
-	int error = fd < 0 ? -ENOENT : store_put_fd(batch, fd, recipe->claimed, &again);
+	int error = fd < 0 ? -ENOENT : store_put_fd(batch, fd, recipe->claimed, &again, NULL);
 
 	if (!error && !hash_equal(&again, &recipe->hash)) {
 		log_warn("a content in the cache is not what an epoch names; it is not taken");

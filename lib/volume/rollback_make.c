@@ -53,6 +53,7 @@ static int new_version(struct apply *a, const struct tree_entry *e, struct state
 		.size = e->size,
 		.born = a->vol->next_epoch,
 		.has_recipe = e->content == TREE_RECIPE,
+		.holes = e->holes,
 		.torn = (e->flags & TREE_TORN) != 0,
 		.used_ns = clock_wall_ns(),
 	};

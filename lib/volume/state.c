@@ -165,6 +165,8 @@ int state_open_damaged(int dirfd, struct state **ret_state)
 		state_close(s);
 		return error;
 	}
+	/* Where this fails, so will the questions that it is for. */
+	db_schema_later(s->db);
 	*ret_state = s;
 	return 0;
 }

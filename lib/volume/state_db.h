@@ -90,6 +90,8 @@ int db_number(sqlite3 *db, const char *sql, int64_t *ret_value);
 /* Makes the tables in a new database, which `must_exist` makes -EUCLEAN; checks the version of an old one.
  * -EPROTONOSUPPORT: newer. */
 int db_schema(sqlite3 *db, bool must_exist);
+/* What an older program's database lacks: tables and columns that came later. */
+int db_schema_later(sqlite3 *db);
 
 /* The thread that moves the WAL into the database, so that no commit has to (state_checkpoint.c). */
 int checkpointer_start(struct state *s, const char *path);

@@ -83,6 +83,26 @@ static const char later_tables[] =
 
 	"CREATE INDEX IF NOT EXISTS epochs_deletes ON epochs (number) WHERE delete_pending <> 0;";
 
+/* A column that came later: other programs name theirs. A statement adds it once. */
+static int add_holes(sqlite3 *db)
+{
+	int64_t there = 0;
+	int error = db_number(
+		db, "SELECT count(*) FROM pragma_table_info('versions') WHERE name = 'holes'",
+		&there);
+
+	if (error || there)
+		return error;
+	return db_exec(db, "ALTER TABLE versions ADD COLUMN holes INTEGER NOT NULL DEFAULT 0");
+}
+
+int db_schema_later(sqlite3 *db)
+{
+	int error = add_holes(db);
+
+	return error ? error : db_exec(db, later_tables);
+}
+
 static int schema_make(sqlite3 *db)
 {
 	int error = db_exec(db, "BEGIN IMMEDIATE");
@@ -110,12 +130,12 @@ int db_schema(sqlite3 *db, bool must_exist)
 		return error;
 	if (!tables && !version && !application && !must_exist) {
 		error = schema_make(db);
-		return error ? error : db_exec(db, later_tables);
+		return error ? error : db_schema_later(db);
 	}
 	if (application != APPLICATION_ID || version < 1) {
 		log_error("local state %s: not a database of epochfs",
 			  sqlite3_db_filename(db, "main"));
 		return -EUCLEAN;
 	}
-	return version > SCHEMA_VERSION ? -EPROTONOSUPPORT : db_exec(db, later_tables);
+	return version > SCHEMA_VERSION ? -EPROTONOSUPPORT : db_schema_later(db);
 }

@@ -14,7 +14,7 @@
 
 #define VERSION_COLUMNS                                                                            \
 	"id, ino, body, state, kind, size, born, died, flags, recipe, flushed_size,"               \
-	" flushed_ctime, local_bytes, used"
+	" flushed_ctime, local_bytes, used, holes"
 
 static int versions_read(struct query *q, struct state_version *ret_version)
 {
@@ -48,6 +48,9 @@ static int versions_read(struct query *q, struct state_version *ret_version)
 	v.flushed_ctime_ns = query_i64(q);
 	v.local_bytes = query_u64(q);
 	v.used_ns = query_i64(q);
+	v.holes = query_u64(q);
+	if (v.holes > v.size)
+		return -EUCLEAN;
 	*ret_version = v;
 	return 0;
 }
@@ -73,6 +76,7 @@ static void versions_bind(struct query *q, const struct state_version *v)
 	query_bind_i64(q, v->flushed_ctime_ns);
 	query_bind_u64(q, v->local_bytes);
 	query_bind_i64(q, v->used_ns);
+	query_bind_u64(q, v->has_recipe ? v->holes : 0);
 }
 
 static void totals_add(struct state *s, enum version_state state, uint64_t bytes)
@@ -112,7 +116,7 @@ static int versions_insert(struct state *s, uint64_t id, const struct state_vers
 {
 	cleanup_query struct query q =
 		query_of(s, "INSERT INTO versions (" VERSION_COLUMNS
-			    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+			    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
 
 	query_bind_u64(&q, id);
 	versions_bind(&q, v);
@@ -157,7 +161,7 @@ static int versions_update(struct state *s, const struct state_version *v)
 	cleanup_query struct query q = query_of(
 		s, "UPDATE versions SET ino = ?, body = ?, state = ?, kind = ?, size = ?, born = ?,"
 		   " died = ?, flags = ?, recipe = ?, flushed_size = ?, flushed_ctime = ?,"
-		   " local_bytes = ?, used = ? WHERE id = ?");
+		   " local_bytes = ?, used = ?, holes = ? WHERE id = ?");
 
 	versions_bind(&q, v);
 	query_bind_u64(&q, v->id);

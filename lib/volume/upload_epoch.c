@@ -29,6 +29,7 @@
 struct stored_version {
 	uint64_t version;
 	struct hash recipe;
+	uint64_t holes; /* bytes in its runs of zeros */
 	bool is_inline;
 	bool torn;  /* found so after it was sealed (power.c) */
 	void *data; /* TREE_INLINE: its bytes, owned */
@@ -109,6 +110,7 @@ static int known_durable(struct upload *u, uint64_t version)
 	s->torn = row.torn;
 	if (row.has_recipe) {
 		s->recipe = row.recipe;
+		s->holes = row.holes;
 		return 1;
 	}
 	s->is_inline = true;
@@ -120,7 +122,7 @@ static int known_durable(struct upload *u, uint64_t version)
 static int store_bytes(struct upload *u, int fd, uint64_t size, struct stored_version *s)
 {
 	if (size > TREE_INLINE_MAX || u->inline_bytes + size > UPLOAD_INLINE_BYTES_MAX)
-		return store_put_fd(u->batch, fd, size, &s->recipe);
+		return store_put_fd(u->batch, fd, size, &s->recipe, &s->holes);
 	free(s->data);
 	return read_inline(fd, size, s);
 }
@@ -187,6 +189,7 @@ static int take_ahead(struct upload *u, uint64_t version)
 		return -ENOMEM;
 	s->torn = is_torn(u, version);
 	s->recipe = ahead->recipe;
+	s->holes = ahead->holes;
 	return 1;
 }
 
@@ -284,6 +287,7 @@ static int final_entry(const struct upload *u, struct tree_entry *e)
 	} else {
 		e->content = TREE_RECIPE;
 		e->u.recipe = s->recipe;
+		e->holes = s->holes;
 	}
 	return 1;
 }
@@ -352,6 +356,7 @@ static int mark_version_locked(struct volume *vol, const struct stored_version *
 	row.state = VERSION_DURABLE;
 	row.has_recipe = !s->is_inline;
 	row.recipe = s->recipe;
+	row.holes = s->holes;
 	error = state_version_set(vol->state, &row);
 	if (!error && s->is_inline)
 		error = state_inline_set(vol->state, s->version, s->data, s->len);

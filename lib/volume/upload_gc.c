@@ -102,7 +102,7 @@ static int store_local(struct keeping *k, const struct hash *recipe, uint64_t si
 {
 	struct hash again;
 	cleanup_close int fd = k->u->local(k->u->arg, recipe, size);
-	int error = fd < 0 ? fd : store_put_fd(k->batch, fd, size, &again);
+	int error = fd < 0 ? fd : store_put_fd(k->batch, fd, size, &again, NULL);
 
 	return !error && !hash_equal(&again, recipe) ? -ENODATA : error;
 }

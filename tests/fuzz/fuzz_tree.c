@@ -22,6 +22,7 @@ static void check_entry(const struct tree *t, uint32_t id, const struct tree_ent
 
 	tree_get(t, id, &found);
 	fuzz_assert(found.depth == e->depth && found.type == e->type && found.size == e->size);
+	fuzz_assert(found.holes == e->holes && e->holes <= e->size);
 	fuzz_assert(found.name == e->name && found.group == e->group);
 	fuzz_assert(tree_same_content(e, &found) && tree_same_meta(e, &found));
 	fuzz_assert(tree_path(t, id, &found_path) == 0 && !strcmp(buf_str(&found_path), path));
@@ -50,7 +51,7 @@ static void check_tree(uint8_t *data, size_t len)
 		free(data);
 		return;
 	}
-	flags = data[4];
+	flags = data[4] & TREE_ALLOW_LOCAL;
 	fuzz_assert(tree_reader_new(data, len, flags, &r) == 0);
 	fuzz_assert(tree_writer_new(&again, flags, &w) == 0);
 	while ((more = tree_reader_next(r, &e)) == 1) {

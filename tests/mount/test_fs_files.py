@@ -154,7 +154,7 @@ def test_sparse_files(mnt):
 
 
 def test_closed_sparse_files_stay_sparse_in_du(mnt):
-    """Live, in an epoch, after a mount; and fetched from the remote. What is not here is told at its size."""
+    """Live, in an epoch, after a mount; with an empty cache, and fetched from the remote."""
     def du(path):
         return path.stat().st_blocks * 512
 
@@ -180,13 +180,60 @@ def test_closed_sparse_files_stay_sparse_in_du(mnt):
     mnt.remount()
     check()
     mnt.remount(empty_cache=True)
-    assert [du(top / "sparse") for top in (mnt.path, mnt.epoch(number))] == [64 * MIB] * 2
+    check()
     for name in ("sparse", "dense", "small"):
         with open(mnt.path / name, "rb") as whole:
             while whole.read(MIB):
                 pass
     mnt.remount()
     check()
+
+
+def du(path):
+    return int(run("du", "-sB1", path).stdout.split()[0])
+
+
+def test_a_sparse_tebibyte_of_another_machine(mnt):
+    """Its blocks are told before anything of it was read, and its holes are known to whoever copies it."""
+    f, empty = mnt.path / "f", mnt.path / "hole"
+    with Fd(f, os.O_RDWR | os.O_CREAT) as fd:
+        os.ftruncate(fd, 1 << 40)
+        os.pwrite(fd, b"x" * MIB, 1 << 39)
+    with open(empty, "wb") as out:
+        out.truncate(1 << 30)
+    number = mnt.seal()
+    mnt.wait_durable()
+    mnt.remount(empty_cache=True)
+    for top in (mnt.path, mnt.epoch(number)):
+        assert du(top / "hole") == 0
+        assert MIB <= du(top / "f") < 2 * MIB and (top / "f").stat().st_size == 1 << 40
+        with Fd(top / "f", os.O_RDONLY) as fd:
+            assert os.lseek(fd, 0, SEEK_HOLE) == 0
+            start = os.lseek(fd, 0, SEEK_DATA)
+            assert (1 << 39) - MIB < start <= 1 << 39
+            end = os.lseek(fd, start, SEEK_HOLE)
+            assert end == os.lseek(fd, end, SEEK_HOLE) and (1 << 39) + MIB <= end < (1 << 39) + 2 * MIB
+            assert os.lseek(fd, (1 << 39) + 5, SEEK_DATA) == (1 << 39) + 5
+            with pytest.raises(OSError) as error:
+                os.lseek(fd, end, SEEK_DATA)
+            assert error.value.errno == errno.ENXIO
+    names = ["f", "hole"]
+    run("tar", "-cSf", mnt.base / "tar", "-C", mnt.epoch(number), *names)
+    run("tar", "-xSf", mnt.base / "tar", "-C", mnt.base)
+    run("cp", "--sparse=auto", mnt.path / "f", mnt.base / "copy")
+    for path, size in ((mnt.base / "f", 1 << 40), (mnt.base / "copy", 1 << 40), (mnt.base / "hole", 1 << 30)):
+        assert path.stat().st_size == size and path.stat().st_blocks * 512 < 2 * MIB
+    for name in ("f", "copy"):
+        with Fd(mnt.base / name, os.O_RDONLY) as fd:
+            assert os.pread(fd, MIB + 2, (1 << 39) - 1) == b"\0" + b"x" * MIB + b"\0"
+    # What this machine has never read keeps its blocks in what it seals.
+    with open(mnt.path / "other", "wb") as out:
+        out.write(b"y" * 5000)
+    later = mnt.seal()
+    mnt.wait_durable()
+    assert MIB <= du(mnt.epoch(later) / "f") < 2 * MIB
+    mnt.remount(empty_cache=True)
+    assert MIB <= du(mnt.epoch(later) / "f") < 2 * MIB and MIB <= du(mnt.path / "f") < 2 * MIB
 
 
 def test_fallocate(mnt):

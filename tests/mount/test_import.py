@@ -146,6 +146,25 @@ def test_everything_comes_back_by_export_and_by_a_cold_mount(importer, source, v
     assert below(mnt.path) == below(source)
 
 
+def test_what_is_sparse_takes_few_blocks_on_every_mount_after(importer, source, volume):
+    def blocks(top):
+        return (top / "sparse").stat().st_blocks * 512
+
+    importer(source)
+    wait_until(lambda: importer(source)["bytes_read"] < 100, "the files to be known")
+    # Not read again, for nothing of it changed.
+    (source / "more").write_text("more")
+    assert importer(source)["epoch"] == 2
+    volume.url = importer.url
+    mnt = volume.mount(settle="1h")
+    assert [blocks(top) < MIB for top in (mnt.path, mnt.epoch(1), mnt.epoch(2))] == [True] * 3
+    # Nor when it comes back by a rollback.
+    (mnt.path / "sparse").write_bytes(b"dense")
+    mnt.seal()
+    mnt.rollback(1)
+    assert 0 < blocks(mnt.path) < MIB and (mnt.path / "sparse").stat().st_size > 40 * MIB
+
+
 def test_what_is_there_is_not_stored_again(importer, source):
     data = (source / "model-step500.bin").read_bytes()
     (source / "copy").write_bytes(data)

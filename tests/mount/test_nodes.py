@@ -118,6 +118,18 @@ def test_latest_moves_on_all_nodes_once_all_have_sealed_the_step(nodes, tmp_path
     fsck(a)
 
 
+def test_what_is_sparse_takes_few_blocks_on_every_node(nodes):
+    a, b, c = [v.mount() for v in nodes]
+    with open(a.path / "sparse", "wb") as out:
+        out.truncate(1 << 40)
+        out.seek(1 << 30)
+        out.write(b"x" * (1 << 20))
+    for v in (a, b, c):
+        save(v, 1)
+    sees(b, 1)
+    assert 1 << 20 <= (b.epoch(1) / "sparse").stat().st_blocks * 512 < 2 << 20
+
+
 def test_steps_part_where_the_nodes_count_differently(nodes):
     a, b, c = [v.mount() for v in nodes]
     (a.path / "config.json").write_text("only the first node writes it")

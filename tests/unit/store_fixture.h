@@ -88,7 +88,7 @@ __attribute__((unused)) static int put_bytes(struct store_batch *b, const void *
 {
 	cleanup_close int fd = content_fd(data, len);
 
-	return store_put_fd(b, fd, len, ret_recipe);
+	return store_put_fd(b, fd, len, ret_recipe, NULL);
 }
 
 /* One file as one batch: the recipe and what it cost. */

@@ -83,6 +83,7 @@ static void check_same(const struct tree_entry *got, const struct tree_entry *wa
 	ck_assert_int_eq(got->type, want->type);
 	ck_assert_int_eq(got->content, want->content);
 	ck_assert_uint_eq(got->size, want->size);
+	ck_assert_uint_eq(got->holes, want->holes);
 	ck_assert_uint_eq(got->rdev_major, want->rdev_major);
 	ck_assert_uint_eq(got->rdev_minor, want->rdev_minor);
 	ck_assert(tree_same_content(got, want));
@@ -124,6 +125,7 @@ static void make_all(void)
 	all[n++].name_len = 4;
 	all[n++] = make(1, "fifo", TREE_FIFO);
 	all[n] = make_big(1, "m.pt", INT64_MAX, "seed");
+	all[n].holes = INT64_MAX - 5;
 	all[n].mtime_ns = -1;
 	all[n].uid = UINT32_MAX;
 	all[n].gid = UINT32_MAX;
@@ -501,6 +503,9 @@ START_TEST(the_writer_refuses_bad_fields)
 	CHECK_REFUSED(root, WITH(big, content, 4));
 	CHECK_REFUSED(root, WITH(big, flags, 1));
 	CHECK_REFUSED(root, WITH(big, mode, 010000));
+	CHECK_REFUSED(root, WITH(big, holes, 6));
+	CHECK_REFUSED(root, WITH(make_inline(1, "f", "x"), holes, 1));
+	CHECK_REFUSED(root, WITH(make(1, "f", TREE_FIFO), holes, 1));
 	CHECK_REFUSED(root, WITH(file, size, 1));
 	CHECK_REFUSED(root, WITH(file, type, 0));
 	CHECK_REFUSED(root, WITH(file, type, 8));
@@ -658,9 +663,66 @@ START_TEST(the_reader_checks_header_and_count)
 	unit_error(decode_raw(1, 0, UINT32_MAX, &file, 1), -EBADMSG);
 	unit_error(decode_raw(2, 0, 2, &file, 1), -EPROTONOSUPPORT);
 	unit_error(decode_raw(0, 0, 2, &file, 1), -EBADMSG);
-	unit_error(decode_raw(1, 2, 2, &file, 1), -EPROTONOSUPPORT);
+	unit_error(decode_raw(1, 4, 2, &file, 1), -EPROTONOSUPPORT);
 	/* A tree of this machine, where a remote one is expected. */
 	unit_error(decode_raw(1, TREE_ALLOW_LOCAL, 2, &file, 1), -EBADMSG);
+}
+END_TEST
+
+#define RECIPE "abcdefghabcdefghabcdefghabcdefgh"
+#define HOLED  "\x10\0\0\0\0\0\0\0\0\0\0\0"
+
+START_TEST(the_reader_refuses_bad_holes)
+{
+	const struct raw dense = RAW(2, 1, "a", BODY "\2\7" RECIPE);
+	const struct raw some = RAW(2, 1, "f", HOLED "\2\7" RECIPE "\3");
+	const struct raw bad[] = {
+		RAW(2, 1, "f", HOLED "\2\7" RECIPE "\0"),
+		RAW(2, 1, "f", HOLED "\2\7" RECIPE "\x08"),
+		RAW(2, 1, "f", HOLED "\2\7" RECIPE "\xff\xff\xff\xff\xff\xff\xff\xff\xff\1"),
+		RAW(2, 1, "f", HOLED "\2\7" RECIPE),
+		RAW(2, 1, "f", HOLED "\1\1x\1"),
+		RAW(2, 1, "f", HOLED "\0\0"),
+		RAW(1, 1, "f", HOLED "\1"),
+		RAW(3, 1, "f", HOLED "\1t\0\1"),
+	};
+	const struct raw all_of_it = RAW(2, 1, "f", HOLED "\2\7" RECIPE "\7");
+
+	unit_ok(decode_raw(1, 2, 2, &some, 1));
+	unit_ok(decode_raw(1, 2, 3, (const struct raw[]){dense, some}, 2));
+	unit_ok(decode_raw(1, 2, 2, &all_of_it, 1));
+	/* The header says just what is so. */
+	unit_error(decode_raw(1, 0, 2, &some, 1), -EBADMSG);
+	unit_error(decode_raw(1, 2, 2, &dense, 1), -EBADMSG);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		unit_error(decode_raw(1, 2, 2, &bad[i], 1), -EBADMSG);
+}
+END_TEST
+
+/* A release that knows no holes reads all trees that have none. */
+START_TEST(a_tree_without_holes_is_what_it_always_was)
+{
+	struct tree_entry e[] = {make(0, "", TREE_DIR), make_big(1, "f", 7, "seed")};
+	cleanup_buf struct buf without = {0}, with = {0};
+
+	encode(e, 2, 0, &without);
+	e[1].holes = 3;
+	encode(e, 2, 0, &with);
+	ck_assert_uint_eq(without.data[4], 0);
+	ck_assert_uint_eq(with.data[4], 2);
+	ck_assert_uint_eq(with.len, without.len + 1);
+}
+END_TEST
+
+START_TEST(blocks_are_of_whole_pages_without_the_holes)
+{
+	ck_assert_uint_eq(tree_blocks(0, 0), 0);
+	ck_assert_uint_eq(tree_blocks(1, 0), 8);
+	ck_assert_uint_eq(tree_blocks(4096, 0), 8);
+	ck_assert_uint_eq(tree_blocks(4097, 0), 16);
+	ck_assert_uint_eq(tree_blocks(UINT64_C(1) << 40, UINT64_C(1) << 40), 0);
+	ck_assert_uint_eq(tree_blocks(UINT64_C(1) << 40, (UINT64_C(1) << 40) - 1), 8);
+	ck_assert_uint_eq(tree_blocks(INT64_MAX, 0), UINT64_C(1) << 54);
 }
 END_TEST
 
@@ -725,6 +787,9 @@ int main(void)
 	tcase_add_test(t, the_reader_refuses_bad_fields);
 	tcase_add_test(t, the_reader_refuses_bad_groups);
 	tcase_add_test(t, the_reader_checks_header_and_count);
+	tcase_add_test(t, the_reader_refuses_bad_holes);
+	tcase_add_test(t, a_tree_without_holes_is_what_it_always_was);
+	tcase_add_test(t, blocks_are_of_whole_pages_without_the_holes);
 	tcase_add_test(t, any_changed_or_missing_byte_is_noticed);
 	tcase_add_test(t, an_error_of_the_stream_stays);
 	return unit_run(s);

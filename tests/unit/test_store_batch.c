@@ -413,13 +413,13 @@ START_TEST(an_error_of_the_file_leaves_the_batch_sound)
 	struct hash recipe, untouched = {0}, zero = {0};
 
 	unit_ok(store_batch_begin(f.store, 1, &b));
-	unit_error(store_put_fd(b, fd, 3 * MIB, &untouched), -ENODATA);
+	unit_error(store_put_fd(b, fd, 3 * MIB, &untouched, NULL), -ENODATA);
 	unit_ok(store_batch_error(b));
-	unit_error(store_put_fd(b, bad, 3 * MIB, &untouched), -EBADF);
-	unit_error(store_put_fd(b, fd, 0, &untouched), -EINVAL);
+	unit_error(store_put_fd(b, bad, 3 * MIB, &untouched, NULL), -EBADF);
+	unit_error(store_put_fd(b, fd, 0, &untouched, NULL), -EINVAL);
 	unit_ok(store_batch_error(b));
 	ck_assert(hash_equal(&untouched, &zero));
-	unit_ok(store_put_fd(b, fd, 2 * MIB, &recipe));
+	unit_ok(store_put_fd(b, fd, 2 * MIB, &recipe, NULL));
 	unit_ok(store_batch_finish(b, &record, &stats));
 	store_batch_free(b);
 	assert_restores(f.store, &recipe, data, 2 * MIB);
@@ -516,7 +516,7 @@ START_TEST(memory_is_bounded)
 			unit_ok(io_pwrite_full(fd, data, MIB, i * MIB));
 		}
 		unit_ok(store_batch_begin(f.store, 1, &b));
-		unit_ok(store_put_fd(b, fd, len, &recipe));
+		unit_ok(store_put_fd(b, fd, len, &recipe, NULL));
 		unit_ok(store_batch_finish(b, &record, &stats));
 		store_batch_free(b);
 		/* The packs, and what is on its way to them. */

@@ -450,10 +450,10 @@ START_TEST(holes_and_allocation)
 	uint64_t at;
 
 	vu_write(h, "x", 1 << 20);
-	unit_ok(handle_lseek(h, 0, SEEK_DATA, &at));
+	unit_ok(handle_lseek(h, 0, SEEK_DATA, NULL, NULL, &at));
 	ck_assert_uint_gt(at, 0);
 	ck_assert_uint_le(at, 1 << 20);
-	unit_error(handle_lseek(h, 2 << 20, SEEK_DATA, &at), -ENXIO);
+	unit_error(handle_lseek(h, 2 << 20, SEEK_DATA, NULL, NULL, &at), -ENXIO);
 	unit_ok(handle_fallocate(h, 0, 0, 3 << 20, NULL, NULL));
 	vu_close(h);
 	ck_assert_uint_eq(vu_file(&u, "a").size, 3 << 20);

@@ -59,6 +59,36 @@ START_TEST(a_newer_schema_is_refused)
 }
 END_TEST
 
+/* The state of a release that knew no holes. */
+START_TEST(what_an_older_program_left_is_read_and_completed)
+{
+	struct state_version v = {.state = VERSION_DURABLE, .size = 9, .has_recipe = true}, got;
+	uint64_t id;
+
+	unit_ok(state_version_new(s, &v, &id));
+	state_close(s);
+	s = NULL;
+	sql(path, "ALTER TABLE versions RENAME COLUMN holes TO unknown");
+	unit_ok(state_open(dirfd_, path, &s));
+	unit_ok(state_version_get(s, id, &got));
+	ck_assert_uint_eq(got.holes, 0);
+	got.holes = 4;
+	unit_ok(state_version_set(s, &got));
+	unit_ok(state_version_get(s, id, &got));
+	ck_assert_uint_eq(got.holes, 4);
+	/* What is not told by a recipe has none, and no more than its bytes. */
+	got.has_recipe = false;
+	unit_ok(state_version_set(s, &got));
+	unit_ok(state_version_get(s, id, &got));
+	ck_assert_uint_eq(got.holes, 0);
+	state_close(s);
+	s = NULL;
+	sql(path, "UPDATE versions SET holes = 10");
+	unit_ok(state_open(dirfd_, path, &s));
+	unit_error(state_version_get(s, id, &got), -EUCLEAN);
+}
+END_TEST
+
 START_TEST(a_missing_directory_is_enoent)
 {
 	struct state *other = NULL;
@@ -349,6 +379,7 @@ int main(void)
 	tcase_add_test(t, foreign_bytes_are_refused);
 	tcase_add_test(t, somebody_elses_database_is_refused);
 	tcase_add_test(t, a_newer_schema_is_refused);
+	tcase_add_test(t, what_an_older_program_left_is_read_and_completed);
 	tcase_add_test(t, a_missing_directory_is_enoent);
 	tcase_add_test(t, a_damaged_page_is_told);
 	t = fixture(suite, "small values");
