@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include "tests/enumerate/run.h"
 
-#define FOUND_MAX 200
+#define FOUND_MAX	200
+#define MAPPING_S	60
+#define MAPPING_STEP_US 50000
 
 struct enumeration {
 	struct enumerate_options want;
@@ -68,6 +71,27 @@ static void check_batch(struct enumeration *e, unsigned count, uint64_t last, co
 	}
 }
 
+static bool all_are_in(const struct enumeration *e, unsigned count, uint64_t epoch)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (e->runs[i].mapped && !e->runs[i].wrong[0] &&
+		    !run_is_in(e->on, &e->runs[i], epoch))
+			return false;
+	return true;
+}
+
+/* What was stored in a mapping is closed a moment after it is gone. */
+static uint64_t seal_all(const struct enumeration *e, unsigned count)
+{
+	uint64_t last = e->on->seal(e->on);
+
+	for (double end = now() + MAPPING_S; now() < end && !all_are_in(e, count, last);) {
+		usleep(MAPPING_STEP_US);
+		last = e->on->seal(e->on);
+	}
+	return last;
+}
+
 /* The epoch after all of them, a remount, and a mount with an empty cache. */
 static void run_batch(struct enumeration *e)
 {
@@ -88,7 +112,7 @@ static void run_batch(struct enumeration *e)
 	if (e->stop)
 		return;
 	if (e->on->contract)
-		last = e->on->seal(e->on);
+		last = seal_all(e, count);
 	check_batch(e, count, last, "after all were closed");
 	if (e->on->remount) {
 		e->on->remount(e->on, false);
@@ -122,17 +146,27 @@ static bool needs_two(const struct history *h)
 	return !two || differ;
 }
 
+static bool is_extended(const struct history *h)
+{
+	for (unsigned i = 0; i < h->length; i++)
+		if (EXTENDED_OPS & 1u << h->step[i].op)
+			return true;
+	return false;
+}
+
 /* A descriptor of a writer is closed while another is left, and then somebody asks: a volume without
  * processes that have it open waits for the release that does not come. */
 static bool wanted(const struct enumeration *e, const struct model *m, const struct history *h)
 {
-	return needs_two(h) && (e->want.slow || !e->on->waits_for_shared || !m->shared);
+	return needs_two(h) && (!e->want.extended || is_extended(h)) &&
+	       (e->want.slow || !e->on->waits_for_shared || !m->shared);
 }
 
 static bool offered(const struct enumeration *e, const struct model *m, const struct step *s)
 {
-	return model_offers(m, s) && (e->on->evicts || s->op != OP_EVICT) &&
-	       (e->want.names > 1 || !s->name) && (!e->want.ops || e->want.ops & 1u << s->op);
+	return e->want.ops & 1u << s->op && model_offers(m, s) &&
+	       (e->on->evicts || s->op != OP_EVICT) && (e->on->asynchronous || s->op != OP_ASYNC) &&
+	       (e->want.names > 1 || (!s->name && s->op != OP_COPY));
 }
 
 /* What fails changes nothing, so nothing comes after it. */
@@ -211,15 +245,18 @@ static void all_of_them(struct enumeration *e)
 static void some_longer_ones(struct enumeration *e)
 {
 	uint64_t before = e->done;
+	unsigned drawn = 0;
 
-	if (e->want.length <= e->want.all || e->want.seconds <= 0 || e->stop)
+	if (e->want.length <= e->want.all || (e->want.seconds <= 0 && !e->want.draw) || e->stop)
 		return;
 	printf("--seed %llu\n", (unsigned long long)e->want.seed);
-	while (!e->stop) {
+	while (!e->stop && !(e->want.draw && drawn == e->want.draw)) {
 		struct history h;
 
-		if (draw_history(e, &h))
-			gather(e, &h);
+		if (!draw_history(e, &h))
+			continue;
+		gather(e, &h);
+		drawn++;
 	}
 	run_batch(e);
 	printf("up to length %u: %llu histories\n", e->want.length,
@@ -243,6 +280,8 @@ uint64_t enumerate(struct on *on, const struct enumerate_options *want)
 	if (e)
 		*e = (struct enumeration){
 			.want = *want, .on = on, .seed = want->seed, .start = now()};
+	if (e && !e->want.ops)
+		e->want.ops = want->extended ? ~0u : ~EXTENDED_OPS;
 	if (e)
 		e->runs = calloc(want->batch, sizeof(*e->runs));
 	if (!e || !e->runs)

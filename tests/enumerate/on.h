@@ -18,7 +18,7 @@ struct seen {
 
 struct on {
 	bool contract; /* else POSIX alone: no epochs, no rule 1, no rule 4 */
-	bool evicts;
+	bool evicts, asynchronous;
 	bool waits_for_shared; /* half a second where a writer has a descriptor left */
 	unsigned unit;
 	/* Directories and files of the histories `first` to `first` + `count` - 1, and the epoch that
