@@ -10,7 +10,8 @@ struct enumerate_options {
 	unsigned length;	/* and, while there is time, some of up to so many */
 	double seconds;		/* 0: no limit, and none of the longer ones */
 	uint64_t seed;		/* of these */
-	unsigned shard, shards; /* of all histories each `shards`-th from this one */
+	unsigned shard, shards; /* of all beginnings of histories each `shards`-th from this one */
+	bool count;		/* how many there are, and none is run */
 	unsigned names;
 	uint32_t ops;		      /* bits of enum op: no others; 0: all but EXTENDED_OPS */
 	bool extended;		      /* all, and only histories that have one of EXTENDED_OPS */

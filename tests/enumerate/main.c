@@ -14,7 +14,8 @@ static const char usage[] =
 	"  --seconds S      at most; --draw N: so many; --seed N: which ones are drawn\n"
 	"  --extended       those with O_DIRECT, asynchronous I/O, preallocation, holes, copies or mappings\n"
 	"                   that outlive their descriptors, instead of those without\n"
-	"  --shard I/N      of all histories, each N-th from the I-th (0 is the first)\n"
+	"  --shard I/N      of all histories those of each N-th beginning from the I-th (0 is the first)\n"
+	"  --count          only say how many there are\n"
 	"  --only STEP,...  no others: open-read, close, ...\n"
 	"  --names 1        without the second name\n"
 	"  --slow           with duplicated descriptors of writers on a volume, half a second each\n"
@@ -53,16 +54,27 @@ static uint32_t ops_of(const char *text)
 }
 
 static const struct option options[] = {
-	{"on", required_argument, NULL, 'o'},	       {"all", required_argument, NULL, 'a'},
-	{"length", required_argument, NULL, 'l'},      {"seconds", required_argument, NULL, 's'},
-	{"seed", required_argument, NULL, 'e'},	       {"shard", required_argument, NULL, 'h'},
-	{"names", required_argument, NULL, 'n'},       {"slow", no_argument, NULL, 'w'},
-	{"keep-going", no_argument, NULL, 'k'},	       {"replay", required_argument, NULL, 'r'},
-	{"batch", required_argument, NULL, 'b'},       {"times", required_argument, NULL, 't'},
-	{"only", required_argument, NULL, 'y'},	       {"unit", required_argument, NULL, 'u'},
-	{"passthrough", required_argument, NULL, 'p'}, {"durable", required_argument, NULL, 'd'},
-	{"remounts", no_argument, NULL, 'm'},	       {"draw", required_argument, NULL, 'c'},
-	{"extended", no_argument, NULL, 'x'},	       {0},
+	{"on", required_argument, NULL, 'o'},
+	{"all", required_argument, NULL, 'a'},
+	{"length", required_argument, NULL, 'l'},
+	{"seconds", required_argument, NULL, 's'},
+	{"seed", required_argument, NULL, 'e'},
+	{"shard", required_argument, NULL, 'h'},
+	{"names", required_argument, NULL, 'n'},
+	{"slow", no_argument, NULL, 'w'},
+	{"keep-going", no_argument, NULL, 'k'},
+	{"replay", required_argument, NULL, 'r'},
+	{"batch", required_argument, NULL, 'b'},
+	{"times", required_argument, NULL, 't'},
+	{"only", required_argument, NULL, 'y'},
+	{"unit", required_argument, NULL, 'u'},
+	{"passthrough", required_argument, NULL, 'p'},
+	{"durable", required_argument, NULL, 'd'},
+	{"remounts", no_argument, NULL, 'm'},
+	{"draw", required_argument, NULL, 'c'},
+	{"extended", no_argument, NULL, 'x'},
+	{"count", no_argument, NULL, 'q'},
+	{0},
 };
 
 static void take_option(struct enumerate_options *want, struct command *c, int option)
@@ -81,6 +93,9 @@ static void take_option(struct enumerate_options *want, struct command *c, int o
 		break;
 	case 'x':
 		want->extended = true;
+		break;
+	case 'q':
+		want->count = true;
 		break;
 	case 'l':
 		want->length = number;

@@ -346,6 +346,11 @@ bool run_is_in(struct on *on, struct run *run, uint64_t epoch)
 	return right;
 }
 
+bool run_check_epoch(struct on *on, struct run *run, uint64_t epoch, const char *when)
+{
+	return epoch_holds(on, run, epoch, &run->closed) || wrong(run, ", %s", when);
+}
+
 bool run_check(struct on *on, struct run *run, uint64_t last, const char *when)
 {
 	bool right = names_hold(on, run, &run->closed, "") &&

@@ -26,6 +26,8 @@ struct run {
 
 /* run->history and number are given: false, with run->wrong, where something was not as it must be. */
 bool run_history(struct on *on, struct run *run);
+/* What was left is in this epoch. */
+bool run_check_epoch(struct on *on, struct run *run, uint64_t epoch, const char *when);
 /* Whether this epoch holds what was left: false is no failure yet where run->mapped. */
 bool run_is_in(struct on *on, struct run *run, uint64_t epoch);
 /* Live files and epochs, with the one that holds the last state (0: none). `when` for run->wrong. */

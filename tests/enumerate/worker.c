@@ -42,14 +42,12 @@ int open_flags_of(uint8_t op)
 int read_descriptor(int fd, unsigned unit, struct seen *ret_seen)
 {
 	static char data[LETTERS_MAX * UNIT_MAX] __attribute__((aligned(UNIT_MAX)));
-	size_t len = 0;
-	ssize_t n;
+	/* One call gives all that is there of a file. */
+	ssize_t n = pread(fd, data, sizeof(data), 0);
 
-	while ((n = pread(fd, data + len, sizeof(data) - len, (off_t)len)) > 0)
-		len += (size_t)n;
 	if (n < 0)
 		return -errno;
-	seen_letters(ret_seen, data, len, unit);
+	seen_letters(ret_seen, data, (size_t)n, unit);
 	return 0;
 }
 
