@@ -69,7 +69,7 @@ static void check_batch(struct enumeration *e, unsigned count, uint64_t last, ch
 	for (unsigned i = 0; i < count; i++) {
 		struct run *run = &e->runs[i];
 
-		if (!run->wrong[0] && !check(e->on, run, last, when))
+		if (!run->wrong[0] && !run->skipped && !check(e->on, run, last, when))
 			found_one(e, run);
 	}
 }
@@ -77,7 +77,7 @@ static void check_batch(struct enumeration *e, unsigned count, uint64_t last, ch
 static bool all_are_in(const struct enumeration *e, unsigned count, uint64_t epoch)
 {
 	for (unsigned i = 0; i < count; i++)
-		if (e->runs[i].mapped && !e->runs[i].wrong[0] &&
+		if (e->runs[i].mapped && !e->runs[i].skipped && !e->runs[i].wrong[0] &&
 		    !run_is_in(e->on, &e->runs[i], epoch))
 			return false;
 	return true;
@@ -108,7 +108,7 @@ static void run_batch(struct enumeration *e)
 		e->runs[i].number = e->next_number + i;
 		if (!run_history(e->on, &e->runs[i]))
 			found_one(e, &e->runs[i]);
-		e->done++;
+		e->done += !e->runs[i].skipped;
 	}
 	e->next_number += count;
 	e->gathered = 0;
@@ -302,6 +302,7 @@ uint64_t enumerate(struct on *on, const struct enumerate_options *want)
 	if (e)
 		*e = (struct enumeration){
 			.want = *want, .on = on, .seed = want->seed, .start = now()};
+	on->patient = want->slow;
 	if (e && !e->want.ops)
 		e->want.ops = want->extended ? ~0u : ~EXTENDED_OPS;
 	if (e)

@@ -390,6 +390,8 @@ static int act_extended(struct place *p, const struct step *s)
 	case OP_COPY:
 		return act_copy(p, s->handle);
 	default: /* OP_MAP_KEEP */
+		if (!p->on.patient && !vfile_is_direct(f))
+			return -EAGAIN;
 		p->mapper = p->handle[s->handle].who;
 		return vmapping_new(f, unit, &p->mapping);
 	}
@@ -494,6 +496,7 @@ static void act(struct on *on, const struct step *s, unsigned k, struct seen *re
 		r = act_evict(p);
 	else
 		process_kill(p, s->who);
+	ret_seen->skipped = s->op == OP_MAP_KEEP && r == -EAGAIN;
 	ret_seen->error = -r;
 }
 

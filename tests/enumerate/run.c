@@ -211,6 +211,8 @@ static bool step(struct going *g, const struct step *s)
 	model_do(&g->m, s, g->step, &want);
 	remember(g);
 	g->on->act(g->on, s, g->step, &seen);
+	if (seen.skipped)
+		return !(g->run->skipped = true);
 	if (seen.error != want.error)
 		return wrong(g->run, "it gives %s, not %s", strerror(seen.error),
 			     strerror(want.error));
@@ -307,7 +309,7 @@ static bool run_steps(struct going *g)
 	remember(g);
 	for (g->step = 0; g->step < h->length; g->step++)
 		if (!step(g, &h->step[g->step]))
-			return wrong(g->run, ", after step %u", g->step + 1);
+			return g->run->skipped || wrong(g->run, ", after step %u", g->step + 1);
 	if (!look(g, true) || !names_show(g))
 		return wrong(g->run, ", after the last step");
 	if (!close_all(g))
@@ -324,7 +326,7 @@ bool run_history(struct on *on, struct run *run)
 	struct going g = {.on = on, .run = run};
 	bool rolls_back = false, right;
 
-	run->mapped = false;
+	run->mapped = run->skipped = false;
 	for (unsigned i = 0; i < run->history.length; i++) {
 		rolls_back = rolls_back || run->history.step[i].op == OP_ROLLBACK;
 		run->mapped = run->mapped || run->history.step[i].op == OP_MAP_KEEP;

@@ -18,7 +18,8 @@ struct run {
 	struct history history;
 	unsigned number;
 	struct model_tree closed;
-	bool mapped; /* what was stored last is in an epoch a moment after the mapping's end */
+	bool skipped; /* on.h: it was not run to its end, and left nothing to look at */
+	bool mapped;  /* what was stored last is in an epoch a moment after the mapping's end */
 	unsigned epochs;
 	struct run_epoch epoch[EPOCHS_MAX];
 	char wrong[WRONG_MAX]; /* "": it was as the model says */

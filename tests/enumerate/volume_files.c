@@ -164,6 +164,11 @@ int vfile_open(struct vnodes *nodes, uint64_t dir, const char *name, int flags, 
 	return r == -ESTALE ? open_once(nodes, dir, name, flags, &who, ret_file) : r;
 }
 
+bool vfile_is_direct(const struct vfile *f)
+{
+	return f->direct >= 0;
+}
+
 ssize_t vfile_pread(struct vfile *f, void *data, size_t len, uint64_t offset)
 {
 	ssize_t n;

@@ -24,6 +24,8 @@ void vnodes_free(struct vnodes *nodes);
 /* open(2) of a name in this directory by this process; all of these: 0 or more, or -errno. */
 int vfile_open(struct vnodes *nodes, uint64_t dir, const char *name, int flags, pid_t pid,
 	       struct vfile **ret_file);
+/* Whether the kernel works on the backing file. */
+bool vfile_is_direct(const struct vfile *f);
 ssize_t vfile_pread(struct vfile *f, void *data, size_t len, uint64_t offset);
 /* offset: not looked at with O_APPEND. */
 ssize_t vfile_pwrite(struct vfile *f, const void *data, size_t len, uint64_t offset);
