@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include "tests/enumerate/run.h"
 
-#define FOUND_MAX 200
+#define FOUND_MAX	200
+#define MAPPING_S	60
+#define MAPPING_STEP_US 50000
 
 struct enumeration {
 	struct enumerate_options want;
@@ -17,7 +20,7 @@ struct enumeration {
 	struct run *runs;
 	unsigned gathered, next_number;
 	/* What came of it. */
-	uint64_t considered, done, failed;
+	uint64_t beginnings, considered, done, failed;
 	struct history found[FOUND_MAX];
 	unsigned founds;
 	double start;
@@ -58,14 +61,38 @@ static void found_one(struct enumeration *e, const struct run *run)
 
 /* ---- batches ---- */
 
-static void check_batch(struct enumeration *e, unsigned count, uint64_t last, const char *when)
+typedef bool (*check_fn)(struct on *on, struct run *run, uint64_t last, const char *when);
+
+static void check_batch(struct enumeration *e, unsigned count, uint64_t last, check_fn check,
+			const char *when)
 {
 	for (unsigned i = 0; i < count; i++) {
 		struct run *run = &e->runs[i];
 
-		if (!run->wrong[0] && !run_check(e->on, run, last, when))
+		if (!run->wrong[0] && !run->skipped && !check(e->on, run, last, when))
 			found_one(e, run);
 	}
+}
+
+static bool all_are_in(const struct enumeration *e, unsigned count, uint64_t epoch)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (e->runs[i].mapped && !e->runs[i].skipped && !e->runs[i].wrong[0] &&
+		    !run_is_in(e->on, &e->runs[i], epoch))
+			return false;
+	return true;
+}
+
+/* What was stored in a mapping is closed a moment after it is gone. */
+static uint64_t seal_all(const struct enumeration *e, unsigned count)
+{
+	uint64_t last = e->on->seal(e->on);
+
+	for (double end = now() + MAPPING_S; now() < end && !all_are_in(e, count, last);) {
+		usleep(MAPPING_STEP_US);
+		last = e->on->seal(e->on);
+	}
+	return last;
 }
 
 /* The epoch after all of them, a remount, and a mount with an empty cache. */
@@ -81,20 +108,22 @@ static void run_batch(struct enumeration *e)
 		e->runs[i].number = e->next_number + i;
 		if (!run_history(e->on, &e->runs[i]))
 			found_one(e, &e->runs[i]);
-		e->done++;
+		e->done += !e->runs[i].skipped;
 	}
 	e->next_number += count;
 	e->gathered = 0;
 	if (e->stop)
 		return;
 	if (e->on->contract)
-		last = e->on->seal(e->on);
-	check_batch(e, count, last, "after all were closed");
+		last = seal_all(e, count);
+	/* All else was looked at as each history ended, and is again. */
+	if (last)
+		check_batch(e, count, last, run_check_epoch, "after all were closed");
 	if (e->on->remount) {
 		e->on->remount(e->on, false);
-		check_batch(e, count, last, "after a remount");
+		check_batch(e, count, last, run_check, "after a remount");
 		e->on->remount(e->on, true);
-		check_batch(e, count, last, "after a mount with an empty cache");
+		check_batch(e, count, last, run_check, "after a mount with an empty cache");
 	}
 	e->on->clean(e->on, e->next_number - count, count);
 }
@@ -122,17 +151,41 @@ static bool needs_two(const struct history *h)
 	return !two || differ;
 }
 
+static bool is_extended(const struct history *h)
+{
+	for (unsigned i = 0; i < h->length; i++)
+		if (EXTENDED_OPS & 1u << h->step[i].op)
+			return true;
+	return false;
+}
+
 /* A descriptor of a writer is closed while another is left, and then somebody asks: a volume without
  * processes that have it open waits for the release that does not come. */
 static bool wanted(const struct enumeration *e, const struct model *m, const struct history *h)
 {
-	return needs_two(h) && (e->want.slow || !e->on->waits_for_shared || !m->shared);
+	return needs_two(h) && (!e->want.extended || is_extended(h)) &&
+	       (e->want.slow || !e->on->waits_for_shared || !m->shared);
 }
 
 static bool offered(const struct enumeration *e, const struct model *m, const struct step *s)
 {
-	return model_offers(m, s) && (e->on->evicts || s->op != OP_EVICT) &&
-	       (e->want.names > 1 || !s->name) && (!e->want.ops || e->want.ops & 1u << s->op);
+	return e->want.ops & 1u << s->op && model_offers(m, s) &&
+	       (e->on->evicts || s->op != OP_EVICT) && (e->on->asynchronous || s->op != OP_ASYNC) &&
+	       (e->want.names > 1 || (!s->name && s->op != OP_COPY));
+}
+
+/* All but the last two steps are one beginning: whoever has a shard need not look behind the others'. */
+static bool is_others(struct enumeration *e, const struct history *h, unsigned length)
+{
+	return h->length == (length > 2 ? length - 2 : length) &&
+	       e->beginnings++ % e->want.shards != e->want.shard;
+}
+
+static void take(struct enumeration *e, const struct history *h)
+{
+	e->considered++;
+	if (!e->want.count)
+		gather(e, h);
 }
 
 /* What fails changes nothing, so nothing comes after it. */
@@ -149,11 +202,14 @@ static void go_on(struct enumeration *e, const struct model *m, struct history *
 			continue;
 		h->step[h->length++] = all[i];
 		model_do(&after, &all[i], h->length - 1, &result);
+		if (is_others(e, h, length)) {
+			h->length--;
+			continue;
+		}
 		if (h->length < length && !result.error)
 			go_on(e, &after, h, length);
-		else if (h->length == length && wanted(e, &after, h) &&
-			 e->considered++ % e->want.shards == e->want.shard)
-			gather(e, h);
+		else if (h->length == length && wanted(e, &after, h))
+			take(e, h);
 		h->length--;
 	}
 }
@@ -211,15 +267,18 @@ static void all_of_them(struct enumeration *e)
 static void some_longer_ones(struct enumeration *e)
 {
 	uint64_t before = e->done;
+	unsigned drawn = 0;
 
-	if (e->want.length <= e->want.all || e->want.seconds <= 0 || e->stop)
+	if (e->want.length <= e->want.all || (e->want.seconds <= 0 && !e->want.draw) || e->stop)
 		return;
 	printf("--seed %llu\n", (unsigned long long)e->want.seed);
-	while (!e->stop) {
+	while (!e->stop && !(e->want.draw && drawn == e->want.draw)) {
 		struct history h;
 
-		if (draw_history(e, &h))
-			gather(e, &h);
+		if (!draw_history(e, &h))
+			continue;
+		gather(e, &h);
+		drawn++;
 	}
 	run_batch(e);
 	printf("up to length %u: %llu histories\n", e->want.length,
@@ -243,6 +302,9 @@ uint64_t enumerate(struct on *on, const struct enumerate_options *want)
 	if (e)
 		*e = (struct enumeration){
 			.want = *want, .on = on, .seed = want->seed, .start = now()};
+	on->patient = want->slow;
+	if (e && !e->want.ops)
+		e->want.ops = want->extended ? ~0u : ~EXTENDED_OPS;
 	if (e)
 		e->runs = calloc(want->batch, sizeof(*e->runs));
 	if (!e || !e->runs)

@@ -18,6 +18,7 @@
 enum op {
 	OP_OPEN_READ,	  /* O_RDONLY */
 	OP_OPEN_WRITE,	  /* O_RDWR | O_CREAT */
+	OP_OPEN_DIRECT,	  /* O_RDWR | O_CREAT | O_DIRECT */
 	OP_OPEN_APPEND,	  /* O_WRONLY | O_APPEND | O_CREAT */
 	OP_OPEN_TRUNCATE, /* O_WRONLY | O_TRUNC | O_CREAT */
 	OP_DUP,
@@ -27,6 +28,13 @@ enum op {
 	OP_TRUNCATE, /* to two letters */
 	OP_MAP,	     /* a shared mapping, in which the first letter is changed; unmapped */
 	OP_FSYNC,
+	OP_ASYNC,	/* as OP_WRITE, by io_uring or the kernel's older AIO */
+	OP_PREALLOCATE, /* fallocate: ten letters, of which those that were not there are zero */
+	OP_PUNCH,	/* a hole for the second letter */
+	OP_COPY, /* copy_file_range: the first two letters of "b", as the process sees it, at the third */
+	OP_MAP_KEEP, /* a shared mapping that stays, one in a history */
+	OP_STORE,    /* the first letter changes in it */
+	OP_UNMAP,
 	OP_RENAME, /* the name over the other one */
 	OP_LINK,   /* the name as the other one */
 	OP_UNLINK,
@@ -58,8 +66,18 @@ static inline bool op_opens(uint8_t op)
 
 static inline bool op_handles(uint8_t op)
 {
-	return op >= OP_DUP && op <= OP_FSYNC;
+	return op >= OP_DUP && op <= OP_MAP_KEEP;
 }
+
+static inline bool op_maps(uint8_t op)
+{
+	return op == OP_STORE || op == OP_UNMAP;
+}
+
+/* Steps that fewer programs make: histories that have one are longer in coming. */
+#define EXTENDED_OPS                                                                               \
+	(1u << OP_OPEN_DIRECT | 1u << OP_ASYNC | 1u << OP_PREALLOCATE | 1u << OP_PUNCH |           \
+	 1u << OP_COPY | 1u << OP_MAP_KEEP | 1u << OP_STORE | 1u << OP_UNMAP)
 
 static inline bool op_names(uint8_t op)
 {
@@ -68,7 +86,7 @@ static inline bool op_names(uint8_t op)
 
 bool step_same(const struct step *a, const struct step *b);
 /* All steps that there are, in the order in which they are tried: how many. */
-#define STEPS_MAX 64
+#define STEPS_MAX 96
 unsigned step_all(struct step steps[STEPS_MAX]);
 
 /* "p0 open-read a; write h0; rename a b; kill p0". */

@@ -10,16 +10,19 @@
 static const char usage[] =
 	"usage: enumerate --on volume|mount|directory [options] DIR\n"
 	"  --all N          all histories of up to N steps (default 3)\n"
-	"  --length N       with --seconds: some of up to N steps, when these are done\n"
-	"  --seconds S      at most; --seed N: which ones are drawn\n"
-	"  --shard I/N      of all histories, each N-th from the I-th (0 is the first)\n"
+	"  --length N       with --seconds or --draw: some of up to N steps, when these are done\n"
+	"  --seconds S      at most; --draw N: so many; --seed N: which ones are drawn\n"
+	"  --extended       those with O_DIRECT, asynchronous I/O, preallocation, holes, copies or mappings\n"
+	"                   that outlive their descriptors, instead of those without\n"
+	"  --shard I/N      of all histories those of each N-th beginning from the I-th (0 is the first)\n"
+	"  --count          only say how many there are\n"
 	"  --only STEP,...  no others: open-read, close, ...\n"
 	"  --names 1        without the second name\n"
 	"  --slow           with duplicated descriptors of writers on a volume, half a second each\n"
 	"  --keep-going     do not end at the first that fails\n"
 	"  --replay TEXT    this one; --times N: so many\n"
 	"  --batch N        so many histories between two remounts\n"
-	"  --unit BYTES     that a letter stands for (default 1024)\n"
+	"  --unit BYTES     that a letter stands for (default 1024; 4096 with --extended)\n"
 	"  --passthrough on|off, --durable on|off    of a volume\n"
 	"  --remounts       of a mount: see on.h\n";
 
@@ -51,15 +54,27 @@ static uint32_t ops_of(const char *text)
 }
 
 static const struct option options[] = {
-	{"on", required_argument, NULL, 'o'},	       {"all", required_argument, NULL, 'a'},
-	{"length", required_argument, NULL, 'l'},      {"seconds", required_argument, NULL, 's'},
-	{"seed", required_argument, NULL, 'e'},	       {"shard", required_argument, NULL, 'h'},
-	{"names", required_argument, NULL, 'n'},       {"slow", no_argument, NULL, 'w'},
-	{"keep-going", no_argument, NULL, 'k'},	       {"replay", required_argument, NULL, 'r'},
-	{"batch", required_argument, NULL, 'b'},       {"times", required_argument, NULL, 't'},
-	{"only", required_argument, NULL, 'y'},	       {"unit", required_argument, NULL, 'u'},
-	{"passthrough", required_argument, NULL, 'p'}, {"durable", required_argument, NULL, 'd'},
-	{"remounts", no_argument, NULL, 'm'},	       {0},
+	{"on", required_argument, NULL, 'o'},
+	{"all", required_argument, NULL, 'a'},
+	{"length", required_argument, NULL, 'l'},
+	{"seconds", required_argument, NULL, 's'},
+	{"seed", required_argument, NULL, 'e'},
+	{"shard", required_argument, NULL, 'h'},
+	{"names", required_argument, NULL, 'n'},
+	{"slow", no_argument, NULL, 'w'},
+	{"keep-going", no_argument, NULL, 'k'},
+	{"replay", required_argument, NULL, 'r'},
+	{"batch", required_argument, NULL, 'b'},
+	{"times", required_argument, NULL, 't'},
+	{"only", required_argument, NULL, 'y'},
+	{"unit", required_argument, NULL, 'u'},
+	{"passthrough", required_argument, NULL, 'p'},
+	{"durable", required_argument, NULL, 'd'},
+	{"remounts", no_argument, NULL, 'm'},
+	{"draw", required_argument, NULL, 'c'},
+	{"extended", no_argument, NULL, 'x'},
+	{"count", no_argument, NULL, 'q'},
+	{0},
 };
 
 static void take_option(struct enumerate_options *want, struct command *c, int option)
@@ -72,6 +87,15 @@ static void take_option(struct enumerate_options *want, struct command *c, int o
 		break;
 	case 'a':
 		want->all = number;
+		break;
+	case 'c':
+		want->draw = number;
+		break;
+	case 'x':
+		want->extended = true;
+		break;
+	case 'q':
+		want->count = true;
 		break;
 	case 'l':
 		want->length = number;
@@ -135,7 +159,7 @@ static struct on *place(const struct command *c)
 int main(int argc, char **argv)
 {
 	struct enumerate_options want = ENUMERATE_DEFAULTS;
-	struct command c = {.passthrough = true, .unit = 1024, .times = 1};
+	struct command c = {.passthrough = true, .times = 1};
 	struct history script;
 	uint64_t failed;
 	struct on *on;
@@ -145,7 +169,7 @@ int main(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0)
 		take_option(&want, &c, option);
 	if (optind + 1 != argc || want.all > HISTORY_MAX || want.length > HISTORY_MAX ||
-	    !want.batch || !c.unit || c.unit > UNIT_MAX)
+	    !want.batch || c.unit > UNIT_MAX)
 		give_up("%s", usage);
 	c.dir = argv[optind];
 	if (c.script && history_parse(c.script, &script))
@@ -154,6 +178,8 @@ int main(int argc, char **argv)
 		want.replay = &script;
 		want.batch = c.times;
 	}
+	if (!c.unit)
+		c.unit = want.extended ? UNIT_EXTENDED : UNIT_DEFAULT;
 	on = place(&c);
 	failed = enumerate(on, &want);
 	on->close(on);

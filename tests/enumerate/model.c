@@ -99,6 +99,7 @@ static void commit_body(struct model *m, uint8_t body)
 	if (b->pending || b->dirty || !f->has_closed) {
 		f->closed = b->now;
 		f->version = m->versions++;
+		f->maybes = 0;
 	}
 	f->has_closed = true;
 	b->pending = b->fragile = b->dirty = false;
@@ -119,10 +120,21 @@ static void undo_body(struct model *m, uint8_t body)
 			name_set(m, n, m->name[n].covered, -1);
 }
 
+static void may_be(struct model_file *f, const struct letters *c)
+{
+	if (f->maybes < MAYBES)
+		f->maybe[f->maybes++] = *c;
+}
+
 static void finish_body(struct model *m, uint8_t body)
 {
 	struct model_body *b = &m->body[body];
 
+	if (b->mapped) {
+		if (!b->gone)
+			may_be(&m->file[b->file], &b->now);
+		return;
+	}
 	if (!b->gone && m->contract && b->killed && b->fragile && !b->well)
 		undo_body(m, body);
 	else if (!b->gone)
@@ -143,11 +155,28 @@ static void release(struct model *m, struct model_handle *h, bool killed)
 		finish_body(m, h->body);
 }
 
+/* The content is closed with it, or a moment later. */
+static void do_unmap(struct model *m)
+{
+	struct model_body *b = &m->body[m->mapping.body];
+	struct model_file before = m->file[b->file];
+
+	m->mapping.there = b->mapped = false;
+	if (b->writers || b->gone)
+		return;
+	finish_body(m, m->mapping.body);
+	memcpy(m->file[b->file].maybe, before.maybe, sizeof(before.maybe));
+	m->file[b->file].maybes = before.maybes;
+	may_be(&m->file[b->file], &before.closed);
+}
+
 static void do_kill(struct model *m, uint8_t who)
 {
 	for (unsigned i = 0; i < HANDLES; i++)
 		if (m->handle[i].descriptors && m->handle[i].who == who)
 			release(m, &m->handle[i], true);
+	if (m->mapping.there && m->mapping.who == who)
+		do_unmap(m);
 	for (unsigned i = 0; i < m->bodies; i++)
 		m->body[i].members &= (uint8_t) ~(1u << who);
 }
@@ -184,7 +213,7 @@ static uint8_t open_body(struct model *m, const struct step *s, uint8_t file)
 		body = (uint8_t)own;
 	else if (s->op == OP_OPEN_TRUNCATE && m->contract && f->has_closed && f->closed.len)
 		body = replacement_new(m, file);
-	else if ((s->op == OP_OPEN_WRITE || s->op == OP_OPEN_APPEND) && newest >= 0)
+	else if (s->op != OP_OPEN_READ && s->op != OP_OPEN_TRUNCATE && newest >= 0)
 		body = (uint8_t)newest;
 	if (m->body[body].pending)
 		m->body[body].members |= (uint8_t)(1u << s->who);
@@ -230,6 +259,38 @@ static void do_write(struct model_handle *h, struct model_body *b, unsigned numb
 	b->dirty = true;
 }
 
+/* An errno, or 0. */
+static int do_copy(const struct model *m, const struct model_handle *h, struct model_body *b)
+{
+	unsigned links;
+	const struct letters *from = model_sees(m, h->who, COPY_NAME, &links);
+	char letter[COPY_LETTERS];
+	uint8_t len;
+
+	if (!from)
+		return ENOENT;
+	len = from->len < COPY_LETTERS ? from->len : COPY_LETTERS;
+	memcpy(letter, from->letter, len);
+	for (uint8_t i = 0; i < len; i++)
+		letters_put(&b->now, COPY_AT + i, letter[i], 1);
+	b->dirty = b->dirty || len;
+	return 0;
+}
+
+static void do_map(struct model *m, const struct model_handle *h)
+{
+	m->mapping = (struct model_mapping){true, h->who, h->body};
+	m->body[h->body].mapped = true;
+}
+
+static void do_store(struct model *m, unsigned number)
+{
+	struct model_body *b = &m->body[m->mapping.body];
+
+	letters_put(&b->now, 0, (char)('0' + number), 1);
+	b->dirty = true;
+}
+
 static void do_handle(struct model *m, const struct step *s, unsigned number,
 		      struct model_result *ret_result)
 {
@@ -251,6 +312,7 @@ static void do_handle(struct model *m, const struct step *s, unsigned number,
 		ret_result->read = b->now;
 		break;
 	case OP_WRITE:
+	case OP_ASYNC:
 		do_write(h, b, number);
 		break;
 	case OP_TRUNCATE:
@@ -260,6 +322,21 @@ static void do_handle(struct model *m, const struct step *s, unsigned number,
 	case OP_MAP:
 		letters_put(&b->now, 0, (char)('0' + number), 1);
 		b->dirty = true;
+		break;
+	case OP_PREALLOCATE:
+		if (b->now.len < ALLOCATE_LETTERS)
+			letters_resize(&b->now, ALLOCATE_LETTERS);
+		b->dirty = true;
+		break;
+	case OP_PUNCH:
+		letters_put(&b->now, PUNCH_AT, '.', 1);
+		b->dirty = true;
+		break;
+	case OP_COPY:
+		ret_result->error = do_copy(m, h, b);
+		break;
+	case OP_MAP_KEEP:
+		do_map(m, h);
 		break;
 	default: /* OP_FSYNC: a new file is safe from then on, a replacement is not */
 		if (!b->pending)
@@ -274,6 +351,8 @@ void model_do(struct model *m, const struct step *s, unsigned number,
 	*ret_result = (struct model_result){0};
 	if (op_opens(s->op) || s->op == OP_KILL)
 		m->used_processes |= (uint8_t)(1u << s->who);
+	if (s->op == OP_COPY)
+		m->used_names |= 1u << COPY_NAME;
 	if (op_opens(s->op) || op_names(s->op))
 		m->used_names |= (uint8_t)(1u << s->name);
 	m->last = *s;
@@ -282,6 +361,10 @@ void model_do(struct model *m, const struct step *s, unsigned number,
 		ret_result->error = do_open(m, s);
 	else if (op_handles(s->op))
 		do_handle(m, s, number, ret_result);
+	else if (s->op == OP_STORE)
+		do_store(m, number);
+	else if (s->op == OP_UNMAP)
+		do_unmap(m);
 	else if (op_names(s->op))
 		ret_result->error = model_do_name(m, s, number);
 	else if (s->op == OP_ROLLBACK)

@@ -17,6 +17,13 @@
 #define WRITE_LETTERS	 3
 #define TRUNCATE_LETTERS 2
 #define REPLACE_LETTERS	 5
+#define ALLOCATE_LETTERS 10
+#define PUNCH_AT	 1
+#define COPY_LETTERS	 2
+#define COPY_AT		 2
+#define COPY_NAME	 1 /* "b" */
+/* Several closed contents that an epoch may have are right. */
+#define MAYBES 8
 
 struct letters {
 	uint8_t len;
@@ -33,11 +40,19 @@ struct model_body {
 	bool fragile;	 /* undone where its writer is killed */
 	bool gone;	 /* what becomes of it does not show under any name */
 	bool dirty;	 /* differs from what was closed last */
+	bool mapped;	 /* by a mapping that outlives descriptors */
 	bool killed, well;
 };
 
+/*
+ * A mapping that is left when the last descriptor of a writer is closed: the kernel counts it as an open
+ * file, or not (with passthrough). So until the next close an epoch has what was closed before, or the content
+ * as it was when a descriptor was closed (`maybe`), and after the mapping's end in the end what was stored.
+ */
 struct model_file {
 	struct letters closed;
+	struct letters maybe[MAYBES];
+	uint8_t maybes;
 	bool has_closed;
 	uint8_t version; /* of the closed content */
 	uint8_t shown;	 /* the body that all see */
@@ -55,12 +70,19 @@ struct model_handle {
 	uint8_t body, at;
 };
 
+/* The mapping that outlives descriptors. */
+struct model_mapping {
+	bool there;
+	uint8_t who, body;
+};
+
 struct model {
 	bool contract;
 	struct model_body body[HISTORY_MAX + 8];
 	struct model_file file[HISTORY_MAX * 2 + 4];
 	struct model_name name[NAMES];
 	struct model_handle handle[HANDLES];
+	struct model_mapping mapping;
 	uint8_t bodies, files, versions;
 	uint8_t used_processes, used_names; /* bits */
 	bool shared;			    /* a writer has a descriptor duplicated */
@@ -73,6 +95,9 @@ struct model {
 struct model_tree {
 	bool there[NAMES];
 	struct letters content[NAMES];
+	/* What it may be instead. */
+	uint8_t maybes[NAMES];
+	struct letters maybe[NAMES][MAYBES];
 };
 
 /* What a step gives. */

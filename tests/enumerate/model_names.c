@@ -104,13 +104,15 @@ void model_closed(const struct model *m, struct model_tree *ret_tree)
 			continue;
 		ret_tree->there[n] = true;
 		ret_tree->content[n] = m->file[file].closed;
+		ret_tree->maybes[n] = m->file[file].maybes;
+		memcpy(ret_tree->maybe[n], m->file[file].maybe, sizeof(ret_tree->maybe[n]));
 	}
 }
 
 bool model_tree_same(const struct model_tree *a, const struct model_tree *b)
 {
 	for (unsigned n = 0; n < NAMES; n++)
-		if (a->there[n] != b->there[n] ||
+		if (a->there[n] != b->there[n] || a->maybes[n] != b->maybes[n] ||
 		    (a->there[n] && !letters_same(&a->content[n], &b->content[n])))
 			return false;
 	return true;
@@ -180,7 +182,23 @@ void model_do_rollback(struct model *m)
 
 static bool changes(uint8_t op)
 {
-	return op == OP_WRITE || op == OP_TRUNCATE || op == OP_MAP;
+	return op == OP_WRITE || op == OP_TRUNCATE || op == OP_MAP ||
+	       (op >= OP_ASYNC && op <= OP_STORE);
+}
+
+/* Where what becomes of the body is clear: it is what all see, and neither undone nor new nor empty. */
+static bool offers_mapping(const struct model *m, const struct model_handle *h)
+{
+	const struct model_body *b = &m->body[h->body];
+	const struct model_file *f = &m->file[b->file];
+
+	return !m->mapping.there && b->now.len && !b->pending && !b->fragile && f->has_closed &&
+	       f->closed.len;
+}
+
+static bool opens_both_ways(const struct model_handle *h)
+{
+	return h->descriptors && (h->op == OP_OPEN_WRITE || h->op == OP_OPEN_DIRECT);
 }
 
 static bool offers_handle(const struct model *m, const struct step *s)
@@ -196,9 +214,16 @@ static bool offers_handle(const struct model *m, const struct step *s)
 	case OP_READ:
 		if (m->has_last && m->last.op == OP_READ && m->last.handle >= s->handle)
 			return false; /* in the order of handles, once */
-		return h->descriptors && h->op <= OP_OPEN_WRITE;
+		return h->descriptors && h->op <= OP_OPEN_DIRECT;
 	case OP_MAP:
-		return h->descriptors && h->op == OP_OPEN_WRITE && m->body[h->body].now.len;
+		return opens_both_ways(h) && m->body[h->body].now.len;
+	case OP_MAP_KEEP:
+		return opens_both_ways(h) && offers_mapping(m, h);
+	case OP_PUNCH:
+		return h->descriptors && writes && !again && m->body[h->body].now.len > PUNCH_AT;
+	case OP_COPY:
+		return h->descriptors && writes && !again && h->op != OP_OPEN_APPEND;
+	case OP_PREALLOCATE:
 	case OP_FSYNC:
 		return h->descriptors && writes && !again;
 	default:
@@ -222,6 +247,15 @@ static bool has_free_handle(const struct model *m)
 	return false;
 }
 
+/* The contract does not say what becomes of a mapping across a rollback. */
+static bool offers_rollback(const struct model *m)
+{
+	for (unsigned i = 0; i < m->files; i++)
+		if (m->file[i].maybes)
+			return false;
+	return !m->mapping.there;
+}
+
 bool model_offers(const struct model *m, const struct step *s)
 {
 	bool again = m->has_last && step_same(&m->last, s);
@@ -239,10 +273,15 @@ bool model_offers(const struct model *m, const struct step *s)
 	if (op_handles(s->op))
 		return offers_handle(m, s);
 	switch (s->op) {
+	case OP_STORE:
+		return m->mapping.there && m->body[m->mapping.body].now.len;
+	case OP_UNMAP:
+		return m->mapping.there;
 	case OP_KILL:
-		return has_handles(m, s->who);
-	case OP_COMMIT:
+		return has_handles(m, s->who) || (m->mapping.there && m->mapping.who == s->who);
 	case OP_ROLLBACK:
+		return m->contract && !again && offers_rollback(m);
+	case OP_COMMIT:
 		return m->contract && !again;
 	case OP_EVICT:
 		return m->contract && !again;

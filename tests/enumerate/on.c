@@ -41,7 +41,8 @@ void seen_letters(struct seen *seen, const char *data, size_t len, unsigned unit
 
 const char *letter_bytes(char letter, unsigned letters, unsigned unit)
 {
-	static char bytes[BASE_LETTERS * UNIT_MAX];
+	/* Aligned, as O_DIRECT wants it. */
+	static char bytes[BASE_LETTERS * UNIT_MAX] __attribute__((aligned(UNIT_MAX)));
 
 	memset(bytes, letter, (size_t)letters * unit);
 	return bytes;

@@ -10,7 +10,8 @@
 
 /* What came of a step or a look. */
 struct seen {
-	int error; /* errno, 0 */
+	int error;    /* errno, 0 */
+	bool skipped; /* this place would take too long: the history ends here */
 	uint64_t size, links;
 	struct letters content;
 	uint64_t epoch; /* that a commit gave */
@@ -18,8 +19,10 @@ struct seen {
 
 struct on {
 	bool contract; /* else POSIX alone: no epochs, no rule 1, no rule 4 */
-	bool evicts;
-	bool waits_for_shared; /* half a second where a writer has a descriptor left */
+	bool evicts, asynchronous;
+	/* Half a second where a writer has a descriptor left, or a mapping through the daemon; `patient`, the caller's:
+	 * it may. */
+	bool waits_for_shared, patient;
 	unsigned unit;
 	/* Directories and files of the histories `first` to `first` + `count` - 1, and the epoch that
 	 * they begin with. The functions without a result end the program where they cannot do it. */

@@ -17,6 +17,8 @@ struct place {
 	uint64_t base;
 	/* Of each handle. */
 	unsigned descriptors[HANDLES], who[HANDLES];
+	bool mapped;
+	unsigned mapper; /* whose mapping it is */
 };
 
 static struct place *place_of(struct on *on)
@@ -154,6 +156,7 @@ static void begin(struct on *on, unsigned number, bool rolls_back)
 
 	p->number = number;
 	memset(p->descriptors, 0, sizeof(p->descriptors));
+	p->mapped = false;
 	if (rolls_back && on->contract)
 		p->base = seal(on);
 }
@@ -179,13 +182,27 @@ static void act_open(struct place *p, const struct step *s, struct seen *ret_see
 
 static void act_handle(struct place *p, const struct step *s, unsigned k, struct seen *ret_seen)
 {
-	const struct ask question = {.kind = ASK_STEP, .step = *s, .k = k};
+	struct ask question = {.kind = ASK_STEP, .step = *s, .k = k};
 
+	if (s->op == OP_COPY)
+		path_of(question.path, p->number, COPY_NAME);
 	ask(p, p->who[s->handle], &question, ret_seen);
+	if (s->op == OP_MAP_KEEP) {
+		p->mapped = true;
+		p->mapper = p->who[s->handle];
+	}
 	if (s->op == OP_DUP)
 		p->descriptors[s->handle]++;
 	if (s->op == OP_CLOSE)
 		p->descriptors[s->handle]--;
+}
+
+static void act_map(struct place *p, const struct step *s, unsigned k, struct seen *ret_seen)
+{
+	const struct ask question = {.kind = ASK_STEP, .step = *s, .k = k};
+
+	ask(p, p->mapper, &question, ret_seen);
+	p->mapped = p->mapped && s->op != OP_UNMAP;
 }
 
 static int act_name(const struct place *p, const struct step *s, unsigned k)
@@ -216,6 +233,7 @@ static void act_kill(struct place *p, unsigned who)
 	for (unsigned i = 0; i < HANDLES; i++)
 		if (p->who[i] == who)
 			p->descriptors[i] = 0;
+	p->mapped = p->mapped && p->mapper != who;
 }
 
 static void act(struct on *on, const struct step *s, unsigned k, struct seen *ret_seen)
@@ -227,6 +245,8 @@ static void act(struct on *on, const struct step *s, unsigned k, struct seen *re
 		act_open(p, s, ret_seen);
 	else if (op_handles(s->op))
 		act_handle(p, s, k, ret_seen);
+	else if (op_maps(s->op))
+		act_map(p, s, k, ret_seen);
 	else if (op_names(s->op))
 		ret_seen->error = -act_name(p, s, k);
 	else if (s->op == OP_COMMIT)
@@ -246,6 +266,8 @@ static void end(struct on *on)
 		while (p->descriptors[i])
 			act_handle(p, &(struct step){.op = OP_CLOSE, .handle = (uint8_t)i}, 0,
 				   &seen);
+	if (p->mapped)
+		act_map(p, &(struct step){.op = OP_UNMAP}, 0, &seen);
 }
 
 /* ---- looks ---- */
@@ -339,6 +361,7 @@ struct on *on_directory(const char *dir, bool mount, bool remounts, unsigned uni
 		abort();
 	p->path = dir;
 	p->on = (struct on){.contract = mount,
+			    .asynchronous = true,
 			    .unit = unit,
 			    .prepare = prepare,
 			    .clean = clean,

@@ -33,6 +33,8 @@ struct place {
 	unsigned number; /* of the history */
 	uint64_t dir, base;
 	struct vfile *file[HANDLES];
+	struct vmapping *mapping;
+	unsigned mapper;		     /* whose it is */
 	struct model_handle handle[HANDLES]; /* descriptors, who, op; at: in letters */
 };
 
@@ -151,6 +153,13 @@ static void close_one(struct place *p, unsigned handle)
 	p->handle[handle].descriptors = 0;
 }
 
+static void unmap(struct place *p)
+{
+	if (p->mapping)
+		vmapping_free(p->mapping);
+	p->mapping = NULL;
+}
+
 /* It dies, and as it does its descriptors are closed; it is gone after that. */
 static void process_kill(struct place *p, unsigned who)
 {
@@ -167,6 +176,8 @@ static void process_kill(struct place *p, unsigned who)
 			vfile_flush(p->file[i], p->pid[who]);
 		close_one(p, i);
 	}
+	if (p->mapper == who)
+		unmap(p);
 	waitpid(p->pid[who], NULL, 0);
 	process_start(p, who);
 }
@@ -272,6 +283,7 @@ static void end(struct on *on)
 		vfile_flush(p->file[i], p->pid[p->handle[i].who]);
 		close_one(p, i);
 	}
+	unmap(p);
 }
 
 /* ---- steps ---- */
@@ -290,6 +302,8 @@ static int open_flags(uint8_t op)
 		return O_RDONLY;
 	case OP_OPEN_WRITE:
 		return O_RDWR | O_CREAT;
+	case OP_OPEN_DIRECT:
+		return O_RDWR | O_CREAT | O_DIRECT;
 	case OP_OPEN_APPEND:
 		return O_WRONLY | O_APPEND | O_CREAT;
 	default:
@@ -313,7 +327,7 @@ static int act_open(struct place *p, const struct step *s)
 
 static int read_file(struct place *p, struct vfile *f, struct seen *ret_seen)
 {
-	static char data[LETTERS_MAX * UNIT_MAX];
+	static char data[LETTERS_MAX * UNIT_MAX] __attribute__((aligned(UNIT_MAX)));
 	ssize_t n = vfile_pread(f, data, sizeof(data), 0);
 
 	if (n >= 0)
@@ -342,6 +356,55 @@ static int act_write(struct place *p, unsigned handle, unsigned k)
 	return n < 0 ? (int)n : (size_t)n == len ? 0 : -EIO;
 }
 
+/* What the kernel and fs/ make of copy_file_range: a read, and a write. */
+static int act_copy(struct place *p, unsigned handle)
+{
+	static char data[COPY_LETTERS * UNIT_MAX] __attribute__((aligned(UNIT_MAX)));
+	unsigned unit = p->on.unit;
+	struct vfile *from;
+	ssize_t n;
+	int r = vfile_open(p->nodes, p->dir, name_text(COPY_NAME), O_RDONLY,
+			   p->pid[p->handle[handle].who], &from);
+
+	if (r)
+		return r;
+	n = vfile_pread(from, data, (size_t)COPY_LETTERS * unit, 0);
+	if (n > 0)
+		n = vfile_pwrite(p->file[handle], data, (size_t)n, (uint64_t)COPY_AT * unit);
+	vfile_flush(from, p->pid[p->handle[handle].who]);
+	vfile_release(from);
+	return n < 0 ? (int)n : 0;
+}
+
+static int act_extended(struct place *p, const struct step *s)
+{
+	struct vfile *f = p->file[s->handle];
+	unsigned unit = p->on.unit;
+
+	switch (s->op) {
+	case OP_PREALLOCATE:
+		return vfile_fallocate(f, 0, 0, (uint64_t)ALLOCATE_LETTERS * unit);
+	case OP_PUNCH:
+		return vfile_fallocate(f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				       (uint64_t)PUNCH_AT * unit, unit);
+	case OP_COPY:
+		return act_copy(p, s->handle);
+	default: /* OP_MAP_KEEP */
+		if (!p->on.patient && !vfile_is_direct(f))
+			return -EAGAIN;
+		p->mapper = p->handle[s->handle].who;
+		return vmapping_new(f, unit, &p->mapping);
+	}
+}
+
+static int act_map(struct place *p, const struct step *s, unsigned k)
+{
+	if (s->op == OP_STORE)
+		return vmapping_store(p->mapping, letter_bytes((char)('0' + k), 1, p->on.unit));
+	unmap(p);
+	return 0;
+}
+
 static int act_handle(struct place *p, const struct step *s, unsigned k, struct seen *ret_seen)
 {
 	struct vfile *f = p->file[s->handle];
@@ -361,8 +424,10 @@ static int act_handle(struct place *p, const struct step *s, unsigned k, struct 
 		return vfile_truncate(f, (uint64_t)TRUNCATE_LETTERS * unit);
 	case OP_MAP:
 		return vfile_map_write(f, letter_bytes((char)('0' + k), 1, unit), unit);
-	default:
+	case OP_FSYNC:
 		return vfile_fsync(f);
+	default:
+		return act_extended(p, s);
 	}
 }
 
@@ -419,6 +484,8 @@ static void act(struct on *on, const struct step *s, unsigned k, struct seen *re
 		r = act_open(p, s);
 	else if (op_handles(s->op))
 		r = act_handle(p, s, k, ret_seen);
+	else if (op_maps(s->op))
+		r = act_map(p, s, k);
 	else if (op_names(s->op))
 		r = act_name(p, s, k);
 	else if (s->op == OP_COMMIT)
@@ -429,6 +496,7 @@ static void act(struct on *on, const struct step *s, unsigned k, struct seen *re
 		r = act_evict(p);
 	else
 		process_kill(p, s->who);
+	ret_seen->skipped = s->op == OP_MAP_KEEP && r == -EAGAIN;
 	ret_seen->error = -r;
 }
 

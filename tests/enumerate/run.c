@@ -57,16 +57,60 @@ static bool same_bytes(struct run *run, const struct seen *seen, const struct le
 		     (unsigned long long)seen->size, want->len, want->letter);
 }
 
+static bool may_be(const struct seen *seen, const struct model_tree *want, unsigned name,
+		   unsigned unit)
+{
+	for (unsigned i = 0; i < want->maybes[name]; i++)
+		if (!seen->error && letters_same(&seen->content, &want->maybe[name][i]) &&
+		    seen->size == (uint64_t)seen->content.len * unit)
+			return true;
+	return false;
+}
+
 static bool same_file(struct run *run, const struct seen *seen, const struct model_tree *want,
 		      unsigned name, const char *what, unsigned unit)
 {
 	char found[LETTERS_MAX + 80], file[64];
+
+	if (want->there[name] && may_be(seen, want, name, unit))
+		return true;
 
 	snprintf(file, sizeof(file), "%s%c", what, 'a' + name);
 	if (want->there[name])
 		return same_bytes(run, seen, &want->content[name], file, unit);
 	return seen->error == ENOENT ||
 	       wrong(run, "%s holds %s, and should not be there", file, text_of(seen, found));
+}
+
+static bool names_hold(struct on *on, struct run *run, const struct model_tree *want,
+		       const char *what)
+{
+	struct seen seen;
+
+	for (unsigned n = 0; n < NAMES; n++) {
+		on->read_name(on, run->number, n, &seen);
+		if (!same_file(run, &seen, want, n, what, on->unit))
+			return false;
+	}
+	return true;
+}
+
+/* What it holds of what it may hold it holds for ever: `want` says which from then on. */
+static bool epoch_holds(struct on *on, struct run *run, uint64_t epoch, struct model_tree *want)
+{
+	struct seen seen;
+	char what[40];
+
+	snprintf(what, sizeof(what), "epoch %llu: ", (unsigned long long)epoch);
+	for (unsigned n = 0; n < NAMES; n++) {
+		on->read_epoch(on, epoch, run->number, n, &seen);
+		if (!same_file(run, &seen, want, n, what, on->unit))
+			return false;
+		if (want->maybes[n])
+			want->content[n] = seen.content;
+		want->maybes[n] = 0;
+	}
+	return true;
 }
 
 /* ---- after each step ---- */
@@ -146,6 +190,17 @@ static void remember(struct going *g)
 		g->been[g->beens++] = now;
 }
 
+static bool note_commit(struct going *g, uint64_t epoch, const struct model_tree *tree)
+{
+	struct run_epoch *e = &g->commit[g->commits++];
+	bool open = false;
+
+	*e = (struct run_epoch){epoch, *tree};
+	for (unsigned n = 0; n < NAMES; n++)
+		open = open || tree->maybes[n];
+	return !open || epoch_holds(g->on, g->run, epoch, &e->tree);
+}
+
 static bool step(struct going *g, const struct step *s)
 {
 	struct model_result want;
@@ -156,30 +211,19 @@ static bool step(struct going *g, const struct step *s)
 	model_do(&g->m, s, g->step, &want);
 	remember(g);
 	g->on->act(g->on, s, g->step, &seen);
+	if (seen.skipped)
+		return !(g->run->skipped = true);
 	if (seen.error != want.error)
 		return wrong(g->run, "it gives %s, not %s", strerror(seen.error),
 			     strerror(want.error));
 	if (s->op == OP_READ && !same_bytes(g->run, &seen, &want.read, "it", g->on->unit))
 		return false;
-	if (s->op == OP_COMMIT)
-		g->commit[g->commits++] = (struct run_epoch){seen.epoch, before};
+	if (s->op == OP_COMMIT && !note_commit(g, seen.epoch, &before))
+		return false;
 	return look(g, false);
 }
 
 /* ---- the end ---- */
-
-static bool names_hold(struct on *on, struct run *run, const struct model_tree *want,
-		       const char *what)
-{
-	struct seen seen;
-
-	for (unsigned n = 0; n < NAMES; n++) {
-		on->read_name(on, run->number, n, &seen);
-		if (!same_file(run, &seen, want, n, what, on->unit))
-			return false;
-	}
-	return true;
-}
 
 /* What an outsider reads. */
 static bool names_show(struct going *g)
@@ -197,6 +241,7 @@ static bool names_show(struct going *g)
 	return names_hold(g->on, g->run, &want, "");
 }
 
+/* The mapping last, so that it is seen without descriptors. */
 static bool close_all(struct going *g)
 {
 	for (unsigned i = 0; i < HANDLES; i++)
@@ -206,28 +251,15 @@ static bool close_all(struct going *g)
 			if (!step(g, &s))
 				return false;
 		}
-	return names_show(g);
-}
-
-static bool epoch_holds(struct on *on, struct run *run, uint64_t epoch,
-			const struct model_tree *want)
-{
-	struct seen seen;
-	char what[40];
-
-	snprintf(what, sizeof(what), "epoch %llu: ", (unsigned long long)epoch);
-	for (unsigned n = 0; n < NAMES; n++) {
-		on->read_epoch(on, epoch, run->number, n, &seen);
-		if (!same_file(run, &seen, want, n, what, on->unit))
-			return false;
-	}
-	return true;
+	return names_show(g) && (!g->m.mapping.there || step(g, &(struct step){.op = OP_UNMAP})) &&
+	       names_show(g);
 }
 
 /* An epoch that a commit gave, or that came by itself. */
 static bool look_at_epoch(struct going *g, uint64_t epoch)
 {
 	struct run *run = g->run;
+	struct model_tree tree;
 	bool asked = false;
 	unsigned i;
 
@@ -240,7 +272,8 @@ static bool look_at_epoch(struct going *g, uint64_t epoch)
 	}
 	for (i = 0; !asked && i < g->beens; i++) {
 		run->wrong[0] = '\0';
-		if (epoch_holds(g->on, run, epoch, &g->been[i]))
+		tree = g->been[i];
+		if (epoch_holds(g->on, run, epoch, &tree))
 			break;
 	}
 	if (!asked && i == g->beens)
@@ -251,7 +284,7 @@ static bool look_at_epoch(struct going *g, uint64_t epoch)
 		if (g->commit[c].number == epoch)
 			run->epoch[run->epochs].tree = g->commit[c].tree;
 	if (!asked)
-		run->epoch[run->epochs].tree = g->been[i];
+		run->epoch[run->epochs].tree = tree;
 	run->epochs++;
 	return true;
 }
@@ -259,8 +292,9 @@ static bool look_at_epoch(struct going *g, uint64_t epoch)
 static bool look_at_epochs(struct going *g)
 {
 	uint64_t epoch = g->on->base(g->on);
+	struct model_tree first = g->been[0];
 
-	if (!epoch_holds(g->on, g->run, epoch, &g->been[0]))
+	if (!epoch_holds(g->on, g->run, epoch, &first))
 		return false;
 	while ((epoch = g->on->next_epoch(g->on, epoch)) && g->run->epochs < EPOCHS_MAX)
 		if (!look_at_epoch(g, epoch))
@@ -275,7 +309,7 @@ static bool run_steps(struct going *g)
 	remember(g);
 	for (g->step = 0; g->step < h->length; g->step++)
 		if (!step(g, &h->step[g->step]))
-			return wrong(g->run, ", after step %u", g->step + 1);
+			return g->run->skipped || wrong(g->run, ", after step %u", g->step + 1);
 	if (!look(g, true) || !names_show(g))
 		return wrong(g->run, ", after the last step");
 	if (!close_all(g))
@@ -283,6 +317,7 @@ static bool run_steps(struct going *g)
 	if (g->on->contract && !look_at_epochs(g))
 		return wrong(g->run, ", at the end");
 	model_closed(&g->m, &g->run->closed);
+	memset(g->run->closed.maybes, 0, sizeof(g->run->closed.maybes));
 	return true;
 }
 
@@ -291,8 +326,11 @@ bool run_history(struct on *on, struct run *run)
 	struct going g = {.on = on, .run = run};
 	bool rolls_back = false, right;
 
-	for (unsigned i = 0; i < run->history.length; i++)
+	run->mapped = run->skipped = false;
+	for (unsigned i = 0; i < run->history.length; i++) {
 		rolls_back = rolls_back || run->history.step[i].op == OP_ROLLBACK;
+		run->mapped = run->mapped || run->history.step[i].op == OP_MAP_KEEP;
+	}
 	run->epochs = 0;
 	run->wrong[0] = '\0';
 	model_start(&g.m, on->contract);
@@ -300,6 +338,19 @@ bool run_history(struct on *on, struct run *run)
 	right = run_steps(&g);
 	on->end(on);
 	return right;
+}
+
+bool run_is_in(struct on *on, struct run *run, uint64_t epoch)
+{
+	bool right = epoch_holds(on, run, epoch, &run->closed);
+
+	run->wrong[0] = '\0';
+	return right;
+}
+
+bool run_check_epoch(struct on *on, struct run *run, uint64_t epoch, const char *when)
+{
+	return epoch_holds(on, run, epoch, &run->closed) || wrong(run, ", %s", when);
 }
 
 bool run_check(struct on *on, struct run *run, uint64_t last, const char *when)

@@ -18,6 +18,8 @@ struct run {
 	struct history history;
 	unsigned number;
 	struct model_tree closed;
+	bool skipped; /* on.h: it was not run to its end, and left nothing to look at */
+	bool mapped;  /* what was stored last is in an epoch a moment after the mapping's end */
 	unsigned epochs;
 	struct run_epoch epoch[EPOCHS_MAX];
 	char wrong[WRONG_MAX]; /* "": it was as the model says */
@@ -25,6 +27,10 @@ struct run {
 
 /* run->history and number are given: false, with run->wrong, where something was not as it must be. */
 bool run_history(struct on *on, struct run *run);
+/* What was left is in this epoch. */
+bool run_check_epoch(struct on *on, struct run *run, uint64_t epoch, const char *when);
+/* Whether this epoch holds what was left: false is no failure yet where run->mapped. */
+bool run_is_in(struct on *on, struct run *run, uint64_t epoch);
 /* Live files and epochs, with the one that holds the last state (0: none). `when` for run->wrong. */
 bool run_check(struct on *on, struct run *run, uint64_t last, const char *when);
 

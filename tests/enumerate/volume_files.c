@@ -34,6 +34,13 @@ struct vfile {
 	struct handle *handle;
 	int flags;
 	int direct; /* the kernel's descriptor of the backing file; -1: through the volume */
+	bool mapped, closed; /* through the volume: released with its mapping */
+};
+
+struct vmapping {
+	struct vfile *file; /* NULL: of the backing file */
+	char *map;
+	size_t len;
 };
 
 struct vnodes *vnodes_new(struct volume *vol, bool passthrough)
@@ -100,7 +107,7 @@ static int backing_open(const struct vnode *n, int flags)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", n->backing);
-	return open(path, (flags & (O_ACCMODE | O_APPEND)) | O_CLOEXEC);
+	return open(path, (flags & (O_ACCMODE | O_APPEND | O_DIRECT)) | O_CLOEXEC);
 }
 
 /* Makes a file of a handle, which it takes over. */
@@ -157,6 +164,11 @@ int vfile_open(struct vnodes *nodes, uint64_t dir, const char *name, int flags, 
 	return r == -ESTALE ? open_once(nodes, dir, name, flags, &who, ret_file) : r;
 }
 
+bool vfile_is_direct(const struct vfile *f)
+{
+	return f->direct >= 0;
+}
+
 ssize_t vfile_pread(struct vfile *f, void *data, size_t len, uint64_t offset)
 {
 	ssize_t n;
@@ -188,19 +200,59 @@ int vfile_truncate(struct vfile *f, uint64_t size)
 	return handle_truncate(f->handle, size, NULL, NULL);
 }
 
+int vmapping_new(struct vfile *f, size_t len, struct vmapping **ret_mapping)
+{
+	struct vmapping *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		abort();
+	m->len = len;
+	if (f->direct < 0) {
+		m->file = f;
+		f->mapped = true;
+	} else {
+		m->map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, f->direct, 0);
+		if (m->map == MAP_FAILED)
+			abort();
+	}
+	*ret_mapping = m;
+	return 0;
+}
+
+int vmapping_store(struct vmapping *m, const void *data)
+{
+	if (m->file)
+		return vfile_pwrite(m->file, data, m->len, 0) == (ssize_t)m->len ? 0 : -EIO;
+	memcpy(m->map, data, m->len);
+	return msync(m->map, m->len, MS_SYNC) < 0 ? -errno : 0;
+}
+
+void vmapping_free(struct vmapping *m)
+{
+	if (m->map)
+		munmap(m->map, m->len);
+	if (m->file)
+		m->file->mapped = false;
+	if (m->file && m->file->closed)
+		vfile_release(m->file);
+	free(m);
+}
+
 int vfile_map_write(struct vfile *f, const void *data, size_t len)
 {
-	char *map;
+	struct vmapping *m;
+	int r = vmapping_new(f, len, &m);
 
-	if (f->direct < 0)
-		return vfile_pwrite(f, data, len, 0) == (ssize_t)len ? 0 : -EIO;
-	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, f->direct, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	memcpy(map, data, len);
-	msync(map, len, MS_SYNC);
-	munmap(map, len);
-	return 0;
+	if (!r) {
+		r = vmapping_store(m, data);
+		vmapping_free(m);
+	}
+	return r;
+}
+
+int vfile_fallocate(struct vfile *f, int mode, uint64_t offset, uint64_t len)
+{
+	return handle_fallocate(f->handle, mode, offset, len, NULL, NULL);
 }
 
 int vfile_fsync(struct vfile *f)
@@ -226,6 +278,10 @@ void vfile_release(struct vfile *f)
 	struct vnodes *nodes = f->nodes;
 	bool direct = f->direct >= 0;
 
+	if (f->mapped) {
+		f->closed = true;
+		return;
+	}
 	if (direct)
 		close(f->direct);
 	handle_release(f->handle, direct);

@@ -12,10 +12,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "tests/enumerate/async.h"
 
 /* Of a handle: the descriptor and its duplicate; -1: none. */
 struct working {
 	int fd[HANDLES][2];
+	char *mapping;
 	unsigned unit;
 };
 
@@ -28,6 +30,8 @@ int open_flags_of(uint8_t op)
 		return O_RDONLY | O_CLOEXEC;
 	case OP_OPEN_WRITE:
 		return O_RDWR | O_CREAT | O_CLOEXEC;
+	case OP_OPEN_DIRECT:
+		return O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC;
 	case OP_OPEN_APPEND:
 		return O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
 	default:
@@ -37,15 +41,13 @@ int open_flags_of(uint8_t op)
 
 int read_descriptor(int fd, unsigned unit, struct seen *ret_seen)
 {
-	static char data[LETTERS_MAX * UNIT_MAX];
-	size_t len = 0;
-	ssize_t n;
+	static char data[LETTERS_MAX * UNIT_MAX] __attribute__((aligned(UNIT_MAX)));
+	/* One call gives all that is there of a file. */
+	ssize_t n = pread(fd, data, sizeof(data), 0);
 
-	while ((n = pread(fd, data + len, sizeof(data) - len, (off_t)len)) > 0)
-		len += (size_t)n;
 	if (n < 0)
 		return -errno;
-	seen_letters(ret_seen, data, len, unit);
+	seen_letters(ret_seen, data, (size_t)n, unit);
 	return 0;
 }
 
@@ -68,16 +70,66 @@ static int write_letters(int fd, char letter, unsigned unit)
 	return n < 0 ? -errno : (size_t)n == len ? 0 : -EIO;
 }
 
-static int map_letter(int fd, char letter, unsigned unit)
+static int map_keep(int fd, unsigned unit, char **ret_map)
 {
 	char *map = mmap(NULL, unit, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	int r;
 
 	if (map == MAP_FAILED)
 		return -errno;
+	*ret_map = map;
+	return 0;
+}
+
+static int store_letter(char *map, char letter, unsigned unit)
+{
 	memcpy(map, letter_bytes(letter, 1, unit), unit);
-	r = msync(map, unit, MS_SYNC) < 0 ? -errno : 0;
+	return msync(map, unit, MS_SYNC) < 0 ? -errno : 0;
+}
+
+static int map_letter(int fd, char letter, unsigned unit)
+{
+	char *map = NULL;
+	int r = map_keep(fd, unit, &map);
+
+	if (r)
+		return r;
+	r = store_letter(map, letter, unit);
 	munmap(map, unit);
+	return r;
+}
+
+/* Where the descriptor stands, which then moves on. */
+static int write_async(int fd, char letter, unsigned unit, bool older)
+{
+	size_t len = (size_t)WRITE_LETTERS * unit;
+	const char *bytes = letter_bytes(letter, WRITE_LETTERS, unit);
+	bool appends = fcntl(fd, F_GETFL) & O_APPEND;
+	off_t at = lseek(fd, 0, appends ? SEEK_END : SEEK_CUR);
+	ssize_t n = async_write(fd, bytes, len, at, older);
+
+	if (n < 0)
+		return (int)n;
+	lseek(fd, at + n, SEEK_SET);
+	return (size_t)n == len ? 0 : -EIO;
+}
+
+/* From "b" beside this name. */
+static int copy_letters(int fd, const char *path, unsigned unit)
+{
+	off_t at = 0, to = (off_t)COPY_AT * unit;
+	size_t left = (size_t)COPY_LETTERS * unit;
+	int from = open(path, O_RDONLY | O_CLOEXEC), r = from < 0 ? -errno : 0;
+	ssize_t n = 1;
+
+	while (!r && left && n) {
+		n = copy_file_range(from, &at, fd, &to, left, 0);
+		if (n < 0)
+			r = -errno;
+		else
+			left -= (size_t)n;
+	}
+	if (from >= 0)
+		close(from);
 	return r;
 }
 
@@ -93,10 +145,38 @@ static int close_one(int fd[2])
 	return r;
 }
 
+static int do_extended(struct working *w, const struct ask *ask)
+{
+	int fd = w->fd[ask->step.handle][0], r;
+
+	switch (ask->step.op) {
+	case OP_ASYNC:
+		return write_async(fd, (char)('A' + ask->k), w->unit, ask->k % 2);
+	case OP_PREALLOCATE:
+		r = fallocate(fd, 0, 0, (off_t)ALLOCATE_LETTERS * w->unit);
+		break;
+	case OP_PUNCH:
+		r = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			      (off_t)PUNCH_AT * w->unit, w->unit);
+		break;
+	case OP_COPY:
+		return copy_letters(fd, ask->path, w->unit);
+	case OP_MAP_KEEP:
+		return map_keep(fd, w->unit, &w->mapping);
+	case OP_STORE:
+		return store_letter(w->mapping, (char)('0' + ask->k), w->unit);
+	default: /* OP_UNMAP */
+		r = munmap(w->mapping, w->unit);
+	}
+	return r < 0 ? -errno : 0;
+}
+
 static int do_step(struct working *w, const struct ask *ask, struct seen *ret_seen)
 {
 	int *fd = w->fd[op_opens(ask->step.op) ? ask->handle : ask->step.handle], r;
 
+	if (ask->step.op >= OP_ASYNC && ask->step.op <= OP_UNMAP)
+		return do_extended(w, ask);
 	switch (ask->step.op) {
 	case OP_DUP:
 		r = fd[1] = dup(fd[0]);

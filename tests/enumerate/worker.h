@@ -18,7 +18,7 @@ struct ask {
 	enum ask_kind kind;
 	struct step step;
 	unsigned k, handle; /* handle: of an open */
-	char path[64];
+	char path[64];	    /* OP_COPY: from where */
 };
 
 struct worker {

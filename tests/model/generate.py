@@ -94,6 +94,7 @@ class Generator:
         worker, slot, offset = self.worker(), self.slot(), self.random.choice([0, 1, 50, 4096, 10000])
         return self.random.choice([
             ["pwrite", worker, slot, self.data(), self.size(), offset],
+            ["async", worker, slot, self.data(), self.random.choice(SIZES[1:]), offset],
             ["ftruncate", worker, slot, self.random.choice([0, 1, 99, 4096, 50000])],
             ["fallocate", worker, slot, offset, 9000],
             ["reserve", worker, slot, offset, 9000], ["punch", worker, slot, offset, self.random.choice([1, 4096, 9000])],
@@ -107,7 +108,8 @@ class Generator:
         """Two that overlap, of which the first closes; then somebody writes in place, and the other one reads; they end in any order."""
         path, (one, two, writer) = self.path(), self.places(3)
         changes = [["write", *writer, self.data(), self.size()], ["ftruncate", *writer, self.random.choice([0, 1, 99, 50000])],
-                   ["mapwrite", *writer, self.data(), 1, 0, True], ["pwrite", *writer, self.data(), self.size(), 50]]
+                   ["mapwrite", *writer, self.data(), 1, 0, True], ["pwrite", *writer, self.data(), self.size(), 50],
+                   ["async", *writer, self.data(), 4096, 50]]
         ends = [[["close", *two]], [["close", *writer]], [["look", self.worker(), path]]]
         self.random.shuffle(ends)
         return [["open", *one, path, "r", 0o644], ["open", *two, path, "r", 0o644], ["close", *one],

@@ -201,6 +201,9 @@ class Model(Names, Epochs):
         handle.body.file.mtime = None
         return length
 
+    def do_async(self, seen, process, slot, seed, length, offset):
+        return self.do_pwrite(seen, process, slot, seed, length, offset)
+
     def do_read(self, _, process, slot):
         return self.handle(process, slot, False).body.data
 
@@ -439,7 +442,7 @@ class Model(Names, Epochs):
         return SEEN
 
 
-USE_A_SLOT = {"write", "pwrite", "read", "ftruncate", "fallocate", "reserve", "punch", "copy", "mapwrite", "fsync", "fstat", "close", "dup", "torn"}
+USE_A_SLOT = {"write", "pwrite", "async", "read", "ftruncate", "fallocate", "reserve", "punch", "copy", "mapwrite", "fsync", "fstat", "close", "dup", "torn"}
 
 
 def is_racy(op):

@@ -41,7 +41,7 @@ def simpler(ops, text, fails, end):
     """Small writes instead of large ones, one operation instead of two at once."""
     for i, op in enumerate(ops):
         changes = []
-        if op[0] in ("write", "pwrite") and op[4] > 10:
+        if op[0] in ("write", "pwrite", "async") and op[4] > 10:
             changes = [op[:4] + [10] + op[5:]]
         elif op[0] == "both":
             changes = [op[1], op[2]]

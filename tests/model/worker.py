@@ -10,6 +10,7 @@ import errno
 import marshal
 import mmap
 import os
+import platform
 import select
 import shutil
 import signal
@@ -21,6 +22,11 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
 BLOCK = 4096  # of O_DIRECT
+
+# Linux AIO: system calls, and struct iocb.
+IO_SETUP, IO_SUBMIT, IO_GETEVENTS, IO_DESTROY = (0, 2, 4, 1) if platform.machine() == "aarch64" else (206, 209, 208, 207)
+IOCB, IO_EVENT = struct.Struct("=QIIHhIQQqQII"), struct.Struct("=QQqq")
+IOCB_CMD_PWRITE = 1
 
 CHUNK = 1 << 16  # what a writer that is killed in the middle writes at a time
 
@@ -62,6 +68,31 @@ def receive(sock):
 def fallocate(fd, mode, offset, length):
     if LIBC.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) < 0:
         raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def syscall(number, *arguments):
+    result = LIBC.syscall(ctypes.c_long(number), *arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "syscall %d" % number)
+    return result
+
+
+def async_pwrite(fd, data, offset):
+    """Submits the write, and waits until it is done."""
+    memory = ctypes.create_string_buffer(data, len(data))
+    request = ctypes.create_string_buffer(IOCB.pack(0, 0, 0, IOCB_CMD_PWRITE, 0, fd, ctypes.addressof(memory), len(data), offset, 0, 0, 0))
+    context, event = ctypes.c_ulong(0), ctypes.create_string_buffer(IO_EVENT.size)
+    one = ctypes.c_long(1)
+    syscall(IO_SETUP, one, ctypes.byref(context))
+    try:
+        syscall(IO_SUBMIT, context, one, ctypes.byref(ctypes.c_void_p(ctypes.addressof(request))))
+        syscall(IO_GETEVENTS, context, one, one, event, None)
+    finally:
+        syscall(IO_DESTROY, context)
+    written = IO_EVENT.unpack(event.raw)[2]
+    if written < 0:
+        raise OSError(-written, "io_getevents")
+    return written
 
 
 # ---- what a worker does
@@ -150,6 +181,9 @@ class Worker:
 
     def do_pwrite(self, slot, seed, length, offset):
         return os.pwrite(self.slots[slot], pattern(seed, length), offset)
+
+    def do_async(self, slot, seed, length, offset):
+        return async_pwrite(self.slots[slot], pattern(seed, length), offset)
 
     def do_read(self, slot):
         return read_all(self.slots[slot], 0)

@@ -15,6 +15,7 @@ MAY_GROW = {
     "rss": (0.15, 24 * MIB),
     "data": (0.15, 48 * MIB),
     "fds": (0, 16),  # the state keeps up to four connections that read, of three descriptors each
+    "pidfds": (0, 128),  # of processes that had files open: so many are remembered before those that ended are looked for
     "threads": (0, 4),
     "cache": (0.2, 16 * MIB),
     "objects": (0.3, 100),
@@ -24,13 +25,26 @@ MAY_GROW = {
 MEMORY = ("rss", "data")
 
 
+PIDFD = "anon_inode:[pidfd]"
+
+
+def kind_of(descriptor):
+    """What it leads to; None where it was closed meanwhile."""
+    try:
+        return os.readlink(descriptor)
+    except FileNotFoundError:
+        return None
+
+
 def of_process(pid, name):
     proc = pathlib.Path("/proc", str(pid))
     status = (proc / "status").read_text()
+    kinds = [kind_of(proc / "fd" / n) for n in os.listdir(proc / "fd")]
     return {
         name + "rss": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024,
         name + "data": int(re.search(r"VmData:\s+(\d+)", status)[1]) * 1024,
-        name + "fds": len(os.listdir(proc / "fd")),
+        name + "fds": len([k for k in kinds if k != PIDFD]),
+        name + "pidfds": kinds.count(PIDFD),
         name + "threads": int(re.search(r"Threads:\s+(\d+)", status)[1]),
     }
 

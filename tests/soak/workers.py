@@ -9,6 +9,7 @@ was under way then, either. A rollback (the number in `generation`) makes it for
 """
 
 import json
+import mmap
 import os
 import random
 import signal
@@ -271,7 +272,7 @@ class Crowd(Worker):
         path = self.shared.work / "crowd" / "model.pt"
         os.makedirs(path.parent, exist_ok=True)
         for _ in range(10):
-            self.random.choice([self.look, self.look, self.replace, self.move])(path)
+            self.random.choice([self.look, self.look, self.hold, self.replace, self.move])(path)
 
     def data(self):
         self.version += 1
@@ -298,6 +299,50 @@ class Crowd(Worker):
             if version_of(first) is None or again != first or {size, os.fstat(fd).st_size} != {len(first)}:
                 raise Failed("crowd/model.pt: %d bytes %r, then %d, by fstat %d and %d" % (
                     len(first), first[:50], len(again), size, os.fstat(fd).st_size))
+
+
+    def hold(self, path):
+        """Overlapping readers, one of them with a mapping, while the others of the crowd replace what they read."""
+        try:
+            fds = [os.open(path, os.O_RDONLY) for _ in range(3)]
+        except FileNotFoundError:
+            return
+        files = [open(fd, "rb", buffering=0) for fd in fds]
+        try:
+            with files.pop(self.random.randrange(3)) as ends:
+                ends.read(100)
+            first = [f.readall() for f in files]
+            with mmap.mmap(files[0].fileno(), 0, prot=mmap.PROT_READ) as mapped:
+                time.sleep(self.random.uniform(0, 0.2))
+                self.move(path)
+                again = [os.pread(f.fileno(), len(data) + 1, 0) for f, data in zip(files, first)]
+                if None in map(version_of, first) or again != first or mapped[:] != first[0]:
+                    raise Failed("crowd/model.pt changed under who had it open: %r, then %r, mapped %r" % (
+                        [d[:50] for d in first], [d[:50] for d in again], mapped[:50]))
+        finally:
+            for f in files:
+                f.close()
+
+
+class Tail(Worker):
+    """One of several who read what `overlapping` appends to, by two descriptors of which one ends: nothing that was read once goes."""
+
+    def turn(self):
+        path = self.shared.work / "overlapping" / Overlapping.PATH
+        try:
+            fds = [os.open(path, os.O_RDONLY) for _ in range(2)]
+        except FileNotFoundError:
+            return
+        os.close(fds.pop(self.random.randrange(2)))
+        with open(fds[0], "rb", buffering=0) as f:
+            before = b""
+            for _ in range(5):
+                data = os.pread(f.fileno(), 2 << 20, 0)
+                count = data.count(b"\n")
+                if not lines(count + 1).startswith(data) or not data.startswith(before):
+                    raise Failed("a reader of %s: %d lines, %d before, %r" % (path.name, count, before.count(b"\n"), data[-60:]))
+                before = data
+                time.sleep(self.random.uniform(0, 0.05))
 
 
 class Reader(Worker):
@@ -385,7 +430,7 @@ class FollowerReader(EpochReader):
 
 
 KINDS = {"saver-1": Saver, "saver-2": Saver, "small": Small, "appender": Appender, "database": Database, "killed": Killed,
-         "overlapping": Overlapping, "crowd-1": Crowd, "crowd-2": Crowd, "crowd-3": Crowd,
+         "overlapping": Overlapping, "tail-1": Tail, "tail-2": Tail, **{"crowd-%d" % i: Crowd for i in range(1, 7)},
          "reader": Reader, "epochs": EpochReader, "follower": FollowerReader}
 
 

@@ -7,11 +7,16 @@
 #include "tests/unit/unit.h"
 
 #define LENGTH	6
-#define SECONDS 12
+#define SECONDS 8
+/* Of those with O_DIRECT, preallocation, holes, copies and mappings. */
+#define SECONDS_EXTENDED 4
 
 /* What two handles that end in some order need. */
 #define HANDLE_OPS "open-read,open-append,close,write"
 #define HANDLE_ALL 5
+/* What a mapping needs that outlives its descriptor, in a file that the kernel has. */
+#define MAP_OPS "open-read,open-write,close,map-keep,store"
+#define MAP_ALL 5
 
 /* Where each test's volume lies. Nothing is lost with the machine: in memory it is faster. */
 static char *place(void)
@@ -33,7 +38,8 @@ static char *place(void)
 static void hold(bool passthrough, bool durable, const struct enumerate_options *want)
 {
 	char *dir = place();
-	struct on *on = on_volume(dir, passthrough, durable, 1024);
+	struct on *on =
+		on_volume(dir, passthrough, durable, want->extended ? UNIT_EXTENDED : UNIT_DEFAULT);
 	uint64_t failed = enumerate(on, want);
 
 	on->close(on);
@@ -57,13 +63,26 @@ static void some(bool passthrough, bool durable)
 	hold(passthrough, durable, &want);
 }
 
-static void handles(bool passthrough, bool durable)
+static void extended(bool passthrough, bool durable)
 {
 	struct enumerate_options want = ENUMERATE_DEFAULTS;
 
-	want.all = unit_is_hurried() ? 2 : HANDLE_ALL;
+	want.extended = true;
+	want.all = unit_is_hurried() ? 1 : 2;
+	want.length = LENGTH;
+	want.seconds = unit_is_hurried() ? 1 : SECONDS_EXTENDED;
+	want.seed = (uint64_t)time(NULL);
+	want.batch = 100;
+	hold(passthrough, durable, &want);
+}
+
+static void all_with(bool passthrough, bool durable, const char *ops, unsigned length)
+{
+	struct enumerate_options want = ENUMERATE_DEFAULTS;
+
+	want.all = unit_is_hurried() ? 2 : length;
 	want.names = 1;
-	want.ops = history_ops(HANDLE_OPS);
+	want.ops = history_ops(ops);
 	want.batch = 100;
 	hold(passthrough, durable, &want);
 }
@@ -82,7 +101,19 @@ END_TEST
 
 START_TEST(handles_that_end_in_any_order)
 {
-	handles(_i & 1, _i & 2);
+	all_with(_i & 1, _i & 2, HANDLE_OPS, HANDLE_ALL);
+}
+END_TEST
+
+START_TEST(mappings_that_outlive_descriptors)
+{
+	all_with(true, _i, MAP_OPS, MAP_ALL);
+}
+END_TEST
+
+START_TEST(rarer_ways_to_write)
+{
+	extended(_i & 1, _i & 2);
 }
 END_TEST
 
@@ -113,5 +144,7 @@ int main(void)
 	tcase_add_loop_test(t, histories_through_the_daemon, 0, 2);
 	tcase_add_loop_test(t, histories_with_passthrough, 0, 2);
 	tcase_add_loop_test(t, handles_that_end_in_any_order, 0, 4);
+	tcase_add_loop_test(t, mappings_that_outlive_descriptors, 0, 2);
+	tcase_add_loop_test(t, rarer_ways_to_write, 0, 4);
 	return unit_run(s);
 }
