@@ -342,6 +342,7 @@ def pytest_addoption(parser):
     parser.addoption("--model-histories", type=int, default=100, help="how many histories test_model.py makes at most, each way")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
     parser.addoption("--enumerate-seconds", type=float, default=20, help="how long test_enumerate.py runs histories, each way")
+    parser.addoption("--differential-seconds", type=float, default=15, help="how long test_differential.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
                      help="how many damaged remotes test_damage.py takes; 0: all")
     parser.addoption("--damage-only", default="", help="only those whose kind, key, damage and seed contain this")
