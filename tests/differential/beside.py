@@ -232,6 +232,10 @@ class Beside:
                 return None
         if what == "open":
             return self.comparable_open(arguments)
+        if what in ("chmod", "fchmod") and arguments[1] & 0o6000 and self.mount.options["passthrough"] == "on":
+            st = self.stat(arguments[0]) if what == "chmod" else None
+            ino = st.st_ino if st else self.handles[process, arguments[0]].ino if what == "fchmod" else None
+            return None if ino in self.written() else arguments  # the kernel writes by itself, and takes no bits away
         if what == "mmap":
             size = self.size_of(process, arguments[1])
             return [arguments[0], arguments[1], min(arguments[2], size), arguments[3]] if size else None
@@ -369,6 +373,7 @@ class Beside:
         found = self.on_mount("walk", ".epochs/%06d" % number)
         # Names of what is open for the first time are not there yet.
         without = {p for p, f in plain.items() if f.get("ino") in unlike and p not in found}
+        found["."]["mtime"] = plain["."]["mtime"]  # of an epoch it says when it was sealed
         lines = trees.differences({p: f for p, f in plain.items() if p not in without}, found, unlike)
         self.require(what, lines)
 
