@@ -321,8 +321,8 @@ class Beside:
         ino, now = plain["ino"], time.time_ns()
         before = self.seen.get(ino)
         self.seen[ino] = (plain, found, now)
-        if ino in self.mapped or ino in self.pending:
-            return
+        if ino in self.mapped or ino in self.pending or stat.S_ISFIFO(int(plain["mode"], 8)):
+            return  # when a mapping writes, and what goes through a FIFO, the file system is not told
         for key in ("mtime", "ctime"):
             if key == "mtime" and (plain[key] not in trees.CLOCK or found[key] not in trees.CLOCK):
                 if plain[key] != found[key]:
@@ -373,12 +373,16 @@ class Beside:
         found = self.on_mount("walk", ".epochs/%06d" % number)
         # Names of what is open for the first time are not there yet.
         without = {p for p, f in plain.items() if f.get("ino") in unlike and p not in found}
-        found["."]["mtime"] = plain["."]["mtime"]  # of an epoch it says when it was sealed
+        # The directory of an epoch shows when it was sealed, and is the live root's owner's.
+        found["."].update({key: plain["."][key] for key in ("mtime", "mode", "uid", "gid")})
         lines = trees.differences({p: f for p, f in plain.items() if p not in without}, found, unlike)
         self.require(what, lines)
 
     def all_storm(self, seed):
         kind = sorted(storms.KINDS)[seed % len(storms.KINDS)]
+        if not os.stat(self.plain).st_mode & 1:
+            self.left_out += 1
+            return  # not everybody may come in
         if self.stat(storms.DIRECTORY):
             self.on_both("look", "rename", (storms.DIRECTORY, "storm-%d" % self.done, 0))
         self.on_both("look", "mkdir", (storms.DIRECTORY, 0o777))

@@ -329,3 +329,15 @@ def test_changes_of_content_take_set_id_bits_as_on_an_ordinary_directory(make_vo
         return said
 
     assert modes(mnt.path) == modes(below)
+
+
+@pytest.mark.options(allow_other=True)
+def test_trusted_attributes_are_roots_to_see(mnt):
+    os.chmod(mnt.path, 0o777)
+    (mnt.path / "f").touch()
+    os.chown(mnt.path / "f", 4242, 4343)
+    for name in ("trusted.first", "user.middle", "trusted.last"):
+        os.setxattr(mnt.path / "f", name, b"x")
+    seen = 'print(sorted(n for n in os.listxattr("f") if not n.startswith("user.epochfs.")))'
+    assert as_user(mnt, seen) == ["['user.middle']"]
+    assert {"trusted.first", "trusted.last", "user.middle"} <= set(os.listxattr(mnt.path / "f"))
