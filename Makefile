@@ -108,7 +108,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -248,6 +248,9 @@ check-damage: ## damage every object of a remote in every way (ARGS="--damage-on
 
 check-model: $(O)/tests/epochfs ## histories of operations, kills and crashes beside a model (ARGS="--seed N --histories 2000", "--replay FILE")
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/tests/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/model/run.py $(ARGS)
+
+check-differential: $(O)/tests/epochfs ## an hour of random operations on a mount and on an ordinary directory (ARGS="--seed N --seconds 60", "--replay FILE")
+	$(Q)EPOCHFS_BIN=$(abspath $(O)/tests/epochfs) PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/differential/differential.py $(ARGS)
 
 check-enumerate: all $(O)/tests/enumerate/enumerate ## all short histories beside a model of POSIX and the contract (ARGS="--on mount --all 4 --jobs 2", "--replay TEXT")
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/enumerate/histories.py '$(O)' $(ARGS)

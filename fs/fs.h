@@ -99,8 +99,6 @@ struct node_key key_of_live(const struct live_attr *attr);
 /* Remembers the mode, for what must know it at every write. */
 void note_mode(struct node *n, mode_t mode);
 mode_t noted_mode(const struct node *n);
-/* A file's mode without what a change of owner, or of content by others than root, takes away. */
-mode_t mode_without_setid(mode_t mode);
 /* How long the kernel may keep this name. */
 double timeout_of_live(const struct live_attr *attr);
 /* Finds or makes the node of an entry, counts the lookup, and fills the entry. */

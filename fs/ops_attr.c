@@ -6,6 +6,7 @@
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
 #include "fs/files.h"
+#include "fs/setid.h"
 #include "fs/torn_files.h"
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
@@ -63,13 +64,12 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_attr(req, &st, timeout);
 }
 
-/*
- * What the kernel asks for, as the volume takes it. The kernel leaves it to us to take setuid and
- * setgid away: at every chown of a file, and when others than root change its size.
- */
-static int change_of(struct fs_mount *m, const struct node *n, const struct stat *attr, int to_set,
-		     const struct fuse_ctx *who, struct live_change *ret_change)
+/* What the kernel asks for, as the volume takes it; with what happens to setuid and setgid (setid.h). */
+static int change_of(fuse_req_t req, const struct node *n, const struct stat *attr, int to_set,
+		     struct live_change *ret_change)
 {
+	const struct fuse_ctx *who = fuse_req_ctx(req);
+	struct fs_mount *m = fs_of(req);
 	struct live_change c = {
 		.pid = who->pid,
 		.mode = attr->st_mode & 07777,
@@ -102,7 +102,7 @@ static int change_of(struct fs_mount *m, const struct node *n, const struct stat
 		r = live_getattr(m->vol, n->a, n->b, &now);
 		if (r < 0)
 			return r;
-		c.mode = mode_without_setid(now.mode) & 07777;
+		c.mode = setid_after_change(req, now.mode, now.gid) & 07777;
 		if (c.mode != (now.mode & 07777))
 			c.set |= LIVE_SET_MODE;
 	}
@@ -140,7 +140,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	int r = node_writable(m, n);
 
 	if (r == 0)
-		r = change_of(m, n, attr, to_set, fuse_req_ctx(req), &change);
+		r = change_of(req, n, attr, to_set, &change);
 	if (r == 0) {
 		change.interrupted = request_interrupted;
 		change.interrupted_arg = req;

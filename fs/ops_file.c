@@ -8,6 +8,7 @@
 #include "fs/control_file.h"
 #include "fs/files.h"
 #include "fs/loop.h"
+#include "fs/setid.h"
 #include "lib/util/cleanup.h"
 
 /* Of one copy_file_range, so that it can be interrupted; the caller goes on. */
@@ -94,23 +95,6 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 
 /* ---- writing ---- */
 
-/* A write by others than root takes setuid and setgid away. */
-static int drop_setid(fuse_req_t req, struct node *n)
-{
-	struct fs_mount *m = fs_of(req);
-	mode_t mode = noted_mode(n), less = mode_without_setid(mode);
-	struct live_change change = {.set = LIVE_SET_MODE, .mode = less & 07777};
-	struct live_attr attr;
-	int r;
-
-	if (mode == less || fuse_req_ctx(req)->uid == 0)
-		return 0;
-	r = live_setattr(m->vol, n->a, n->b, &change, &attr);
-	if (r == 0)
-		note_mode(n, attr.mode);
-	return r;
-}
-
 /* Data in memory, or from the kernel through a pipe. */
 static ssize_t write_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *data, off_t off)
 {
@@ -153,7 +137,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 		reply_error(req, f->kind == FILE_EPOCH || f->kind == FILE_TORN ? -EBADF : -EIO);
 		return;
 	}
-	n = drop_setid(req, f->node);
+	n = setid_drop(req, f->node);
 	if (n == 0)
 		n = handle_begin_write(f->handle, request_interrupted, req);
 	if (n == 0)
@@ -183,7 +167,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 
 	(void)ino;
 	if (f->kind == FILE_LIVE)
-		r = drop_setid(req, f->node);
+		r = setid_drop(req, f->node);
 	if (r == 0)
 		r = handle_begin_write(f->handle, request_interrupted, req);
 	if (r == 0)
@@ -263,7 +247,7 @@ static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struc
 {
 	ssize_t n = 0, done = 0;
 	int out = -1;
-	int r = to->kind == FILE_LIVE ? drop_setid(req, to->node) : -EBADF;
+	int r = to->kind == FILE_LIVE ? setid_drop(req, to->node) : -EBADF;
 
 	/* The edit first: it may change what is read. */
 	if (r == 0)

@@ -10,6 +10,7 @@
 #include "fs/files.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
+#include "fs/setid.h"
 #include "fs/torn_files.h"
 #include "fs/users.h"
 #include "lib/util/cleanup.h"
@@ -108,6 +109,16 @@ static int move_node(struct fs_mount *m, struct node *n, struct handle *h)
 	return -ESTALE;
 }
 
+/* An open that truncates changes the file, also where there was nothing to cut off. Undoes the open where that fails. */
+static int drop_at_truncation(fuse_req_t req, struct node *n, int flags, struct handle *h)
+{
+	int r = flags & O_TRUNC ? setid_drop(req, n) : 0;
+
+	if (r < 0)
+		handle_cancel(h);
+	return r;
+}
+
 static void open_live(fuse_req_t req, struct node *n, int flags)
 {
 	struct fs_mount *m = fs_of(req);
@@ -117,6 +128,8 @@ static void open_live(fuse_req_t req, struct node *n, int flags)
 
 	if (r == 0 && handle_body(h) != n->b)
 		r = move_node(m, n, h);
+	if (r == 0)
+		r = drop_at_truncation(req, n, flags, h);
 	if (r < 0)
 		reply_error(req, node_error(r));
 	else
@@ -180,6 +193,8 @@ static int open_named(fuse_req_t req, uint64_t parent, const char *name, int fla
 		handle_cancel(*ret_handle);
 		r = -ESTALE;
 	}
+	if (r == 0)
+		r = drop_at_truncation(req, nodes_find(m->nodes, ret_e->ino), flags, *ret_handle);
 	if (r == 0)
 		r = live_getattr(m->vol, attr.ino, attr.body, &attr);
 	if (r == 0)

@@ -184,6 +184,24 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 		reply_xattr(req, value.data, value.len, size);
 }
 
+/* As on a local disk: what only root may read, others do not see. */
+static void hide_trusted(struct buf *names)
+{
+	static const char prefix[] = "trusted.";
+	size_t kept = 0;
+
+	for (size_t at = 0, len; at < names->len; at += len) {
+		const char *name = (const char *)names->data + at;
+
+		len = strnlen(name, names->len - at) + 1;
+		if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+			continue;
+		memmove(names->data + kept, name, len);
+		kept += len;
+	}
+	names->len = kept;
+}
+
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct fs_mount *m = fs_of(req);
@@ -200,6 +218,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		r = own_of(m, n, &s);
 	if (r == 0)
 		r = buf_error(&names);
+	if (r == 0 && fuse_req_ctx(req)->uid)
+		hide_trusted(&names);
 	if (r < 0)
 		reply_error(req, r);
 	else

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "fs/files.h"
 #include "fs/life.h"
+#include "fs/setid.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
 
@@ -336,7 +337,7 @@ static bool may_pass(const struct fs_mount *m, const struct node *n,
 	if (!m->passthrough->enabled)
 		return false;
 	/* The kernel would not take setuid bits away at a write that we do not see. */
-	if (source->writes && mode_without_setid(noted_mode(n)) != noted_mode(n))
+	if (source->writes && setid_may_drop(noted_mode(n)))
 		return false;
 	return !source->has_room_ahead || source->has_room_ahead(source->arg);
 }

@@ -101,16 +101,6 @@ mode_t noted_mode(const struct node *n)
 	return __atomic_load_n(&n->mode, __ATOMIC_RELAXED);
 }
 
-mode_t mode_without_setid(mode_t mode)
-{
-	if (S_ISDIR(mode))
-		return mode;
-	mode &= ~(mode_t)S_ISUID;
-	if (mode & S_IXGRP)
-		mode &= ~(mode_t)S_ISGID;
-	return mode;
-}
-
 int entry_of_key(struct fs_mount *m, const struct node_key *key, struct node *root,
 		 const struct stat *st, double timeout, struct fuse_entry_param *ret_e)
 {

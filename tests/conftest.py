@@ -369,6 +369,7 @@ def pytest_addoption(parser):
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
     parser.addoption("--enumerate-histories", type=int, default=1200, help="how many histories test_enumerate.py draws, each way")
     parser.addoption("--enumerate-seconds", type=float, default=90, help="how long each test of test_enumerate.py runs at most")
+    parser.addoption("--differential-seconds", type=float, default=15, help="how long test_differential.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
                      help="how many damaged remotes test_damage.py takes; 0: all")
     parser.addoption("--damage-only", default="", help="only those whose kind, key, damage and seed contain this")

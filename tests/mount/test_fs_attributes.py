@@ -285,3 +285,59 @@ def test_chown_takes_set_id_bits_as_on_an_ordinary_directory(mnt, tmp_path, kind
             yield stat.S_IMODE(path.stat().st_mode)
 
     assert [oct(m) for m in modes(mnt.path)] == [oct(m) for m in modes(tmp_path)]
+
+
+CHANGES_OF_CONTENT = """
+import os, stat, sys
+os.chdir(sys.argv[1])
+os.setgid(1234)
+os.setgroups([5678])
+os.setuid(1234)
+def truncating(path): os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))
+def writing(path):
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, b"x")
+    os.close(fd)
+for path in sorted(os.listdir(".")):
+    {"truncating": truncating, "writing": writing, "resizing": lambda p: os.truncate(p, 0)}[path.split("-")[0]](path)
+    print(path, oct(os.stat(path).st_mode))
+"""
+
+
+def test_changes_of_content_take_set_id_bits_as_on_an_ordinary_directory(make_volume, tmp_path):
+    """Also where there was nothing to cut off, and setgid without a right of the group to execute of a file of another's group."""
+    mnt = make_volume(allow_other=True, settle="1h").mount()
+    below = tmp_path / "below"
+    below.mkdir()
+    tmp_path.chmod(0o755)
+    for parent in (tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(0o755)
+
+    def modes(base):
+        base.chmod(0o777)
+        for how in ("truncating", "writing", "resizing"):
+            for mode in (0o6777, 0o6766, 0o2766):
+                for group in (0, 1234, 5678):
+                    for content in ("", "filled"):
+                        path = base / ("%s-%o-%d-%s" % (how, mode, group, content))
+                        path.write_text(content)
+                        os.chown(path, 0, group)
+                        os.chmod(path, mode)
+        child = python(CHANGES_OF_CONTENT, base)
+        said = child.communicate()[0]
+        assert child.returncode == 0
+        return said
+
+    assert modes(mnt.path) == modes(below)
+
+
+@pytest.mark.options(allow_other=True)
+def test_trusted_attributes_are_roots_to_see(mnt):
+    os.chmod(mnt.path, 0o777)
+    (mnt.path / "f").touch()
+    os.chown(mnt.path / "f", 4242, 4343)
+    for name in ("trusted.first", "user.middle", "trusted.last"):
+        os.setxattr(mnt.path / "f", name, b"x")
+    seen = 'print(sorted(n for n in os.listxattr("f") if not n.startswith("user.epochfs.")))'
+    assert as_user(mnt, seen) == ["['user.middle']"]
+    assert {"trusted.first", "trusted.last", "user.middle"} <= set(os.listxattr(mnt.path / "f"))

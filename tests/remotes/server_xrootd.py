@@ -37,6 +37,7 @@ acc.authdb {folder}/authdb
 class Xrootd(UnprivilegedServer):
     name = "xrootd"
     optional = True
+    fails = True
     user = "xrootd"  # it refuses to run as root
     tls = False
 
