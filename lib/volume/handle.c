@@ -118,6 +118,7 @@ static int journal_locked(struct volume *vol, struct body *b, const struct stat 
 	if (!error) {
 		v.flushed_size = (uint64_t)st->st_size;
 		v.flushed_ctime_ns = stat_ctime(st);
+		v.used_ns = clock_wall_ns();
 		error = state_version_set(vol->state, &v);
 	}
 	error = state_end(vol->state, error);

@@ -319,13 +319,15 @@ static int recover_staged_locked(struct volume *vol, struct recovery *r,
 	return finish_staged_locked(vol, r, v, fd, close_is_kept(v, &st));
 }
 
-/* The last close wins: earlier ones come first. */
+/* The last close wins: earlier ones come first. Who closed last need not be who wrote last, so the files' times do not tell. */
 static int by_close(const void *a, const void *b)
 {
 	const struct state_version *x = a, *y = b;
 
-	if (x->flushed_ctime_ns != y->flushed_ctime_ns)
-		return x->flushed_ctime_ns < y->flushed_ctime_ns ? -1 : 1;
+	if (!x->flushed_ctime_ns != !y->flushed_ctime_ns)
+		return x->flushed_ctime_ns ? 1 : -1;
+	if (x->used_ns != y->used_ns)
+		return x->used_ns < y->used_ns ? -1 : 1;
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 

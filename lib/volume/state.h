@@ -204,7 +204,8 @@ struct state_version {
 	 * versions need none) */
 	uint64_t local_bytes;
 	bool local_whole;
-	int64_t used_ns; /* wall clock of the last open: eviction takes the smallest */
+	/* wall clock of the last open, by which eviction takes the smallest; of a staged version the last close that counted */
+	int64_t used_ns;
 };
 
 /* Gives a fresh id (never reused) and stores it. */
