@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files are in doubt, what that means for epochs, and what settles it."""
 
+import json
 import os
 import shutil
 
@@ -233,6 +234,60 @@ def test_somebody_who_knows_settles_all(killed):
     # Nothing is in doubt, nothing changed: no epoch is made.
     run(BIN, "commit", "--whole", killed.path)
     assert len(log_of(killed)) == 5
+
+
+@pytest.mark.parametrize("how", ["mount", "remote", "rollback"])
+def test_verify_believes_whoever_has_called_a_torn_file_whole(mnt, how):
+    write_torn(mnt.path / "model.pt")
+    mnt.seal()
+    assert verify(mnt, "1") == 6
+    run(BIN, "commit", "--whole", mnt.path)
+    write_torn(mnt.path / "new.pt")
+    run(BIN, "commit", "--whole", mnt.path)
+    put(mnt.path / "c", "another file")
+    assert mnt.seal() == 4 and latest(mnt) == 4
+    if how == "rollback":
+        mnt.remount(empty_cache=True)
+        for name in ("model.pt", "new.pt"):
+            (mnt.path / name).read_bytes()
+            (mnt.path / name).unlink()
+        mnt.seal()
+        mnt.rollback(4)
+        put(mnt.path / "d", "more")
+        number = mnt.seal()
+        assert latest(mnt) == number == 7
+    target = mnt.url if how == "remote" else mnt.path
+    mnt.wait_durable()
+    for epoch in ("2", "3", "latest"):
+        done = run(BIN, "verify", target, epoch, check=False)
+        assert done.returncode == 0 and "model.pt: torn" in done.stdout and "called whole" in done.stdout, done
+    assert verify(mnt, "1") == 6
+
+
+def test_doubts_with_a_companion_in_common_are_settled_one_by_one_by_imports(mnt, tmp_path, passthrough):
+    if passthrough == "off":
+        pytest.skip("the import does not mount")
+    for name in "abc":
+        put(mnt.path / name, name + " 1")
+    mnt.seal()
+    put(mnt.path / "c", "c 2")
+    kill(mnt.path / "a")
+    kill(mnt.path / "b")
+    assert mnt.seal() == 2 and sorted(doubts(mnt, 2)) == ["a", "b"]
+    mnt.wait_durable()
+    mnt.unmount()
+
+    def imported():
+        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", mnt.url)
+        return sorted(d["path"] for d in json.loads(done.stdout).get("doubts", []))
+
+    run(BIN, "export", mnt.url + "@2", tmp_path / "out")
+    put(tmp_path / "out" / "d", "another file")
+    assert imported() == ["a", "b"]
+    put(tmp_path / "out" / "a", "a 2")
+    assert imported() == ["b"]
+    put(tmp_path / "out" / "c", "c 3")
+    assert imported() == []
 
 
 # ---- units
