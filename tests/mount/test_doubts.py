@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -44,6 +45,12 @@ def write_torn(path):
 
 def verify(mnt, epoch):
     return run(BIN, "verify", mnt.path, epoch, check=False).returncode
+
+
+def reads(mnt):
+    """How often the daemon has read, from its state or elsewhere."""
+    with open("/proc/%d/io" % mnt.pid, encoding="ascii") as f:
+        return int(re.search(r"^syscr: (\d+)", f.read(), re.M).group(1))
 
 
 def retained(mnt, epochs):
@@ -425,3 +432,30 @@ def test_a_refused_write_that_a_later_one_covers_is_none(small):
     run("python3", "-c", RAW_WRITER, path, "64", "again")
     assert path.read_bytes() == b"small and whole"
     assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
+
+
+# ---- telling
+
+
+def test_status_looks_at_the_tree_once_for_each_change(mnt, passthrough):
+    """Who waits for a drain asks many times a second."""
+    if passthrough == "off":
+        pytest.skip("it is the same")
+
+    def cost():
+        before = reads(mnt)
+        assert [d["path"] for d in mnt.status()["doubts"]] == ["b"]
+        return reads(mnt) - before
+
+    (mnt.path / "many").mkdir()
+    for i in range(20000):
+        os.mknod(mnt.path / "many" / ("file-with-a-long-name-%06d" % i))
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2"), kill(mnt.path / "b")
+    mnt.seal()
+    mnt.wait_durable()
+    first = cost()
+    assert min(cost() for _ in range(5)) < first / 10
+    put(mnt.path / "a", "a 3")
+    wait_until(lambda: "doubts" not in mnt.status(), "the status")
