@@ -158,6 +158,7 @@ static int extend_reason(const struct doubts *doubts, struct epoch_record *recor
 		return -ENOMEM;
 	free(record->reason);
 	record->reason = strdup(buf_str(&reason));
+	record->doubted = record->doubted || record->complete != RECORD_INCOMPLETE;
 	record->complete = RECORD_INCOMPLETE;
 	return record->reason ? 0 : -ENOMEM;
 }

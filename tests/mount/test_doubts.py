@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -190,6 +191,29 @@ def test_doubts_survive(killed, how):
     put(killed.path / "a", "a 3")
     number = killed.seal()
     assert doubts(killed, number) == {} and latest(killed) == number
+
+
+@pytest.mark.parametrize("how", ["crash", "empty cache"])
+def test_doubts_about_names_that_are_no_text_survive(mnt, how):
+    folder = os.fsencode(mnt.path) + b"/d\xff"
+    os.mkdir(folder)
+    a, b = (pathlib.Path(os.fsdecode(folder + b"/" + name)) for name in (b"a\xfe", b"b\xfd"))
+    put(a, "a 1"), put(b, "b 1")
+    mnt.seal()
+    put(a, "a 2"), kill(b)
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"d\ufffd/b\ufffd": ("undone", True)}
+    if how == "crash":
+        mnt.kill()
+        mnt.mount()
+    else:
+        mnt.remount(empty_cache=True)
+    put(mnt.path / "c", "another file")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {"d\ufffd/b\ufffd": ("undone", True)} and latest(mnt) == 1
+    assert run(BIN, "status", mnt.path).returncode == run(BIN, "log", "--json", mnt.path).returncode == 0
+    put(a, "a 3")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {} and latest(mnt) == number
 
 
 def test_doubts_survive_a_crash_before_the_seal(mnt):
