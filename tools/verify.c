@@ -21,23 +21,29 @@ struct verify_view {
 	struct progress bar;
 	json_t *problems; /* NULL: printed as they come */
 	json_t *older;	  /* paths of files in doubt that cost nothing, as keys */
+	bool complete;	  /* says the epoch's record */
 };
 
-static bool is_older(void *arg, const char *path)
+/* The seal has looked at each tail, too: what is torn in a complete epoch and no doubt of it, somebody has called whole. */
+static enum verify_torn on_torn(void *arg, const char *path)
 {
 	const struct verify_view *view = arg;
 
-	return json_object_get(view->older, path) != NULL;
+	if (json_object_get(view->older, path))
+		return VERIFY_OLDER;
+	return view->complete ? VERIFY_SETTLED : VERIFY_DAMAGED;
 }
 
-static void add_older(json_t *older, const struct epoch_record *r)
+/* Paths need not be UTF-8. */
+static void add_older(struct verify_view *view, const struct epoch_record *r)
 {
+	view->complete = r->complete == RECORD_COMPLETE;
 	for (size_t i = 0; i < r->doubt_count; i++)
 		if (!r->doubts[i].counts)
-			json_object_set_new(older, r->doubts[i].path, json_true());
+			json_object_set_new_nocheck(view->older, r->doubts[i].path, json_true());
 }
 
-static void add_older_of_mount(json_t *older, const struct target *t, uint64_t number)
+static void add_older_of_mount(struct verify_view *view, const struct target *t, uint64_t number)
 {
 	json_t *epochs, *e, *d;
 	size_t i, k;
@@ -48,30 +54,29 @@ static void add_older_of_mount(json_t *older, const struct target *t, uint64_t n
 	{
 		if ((uint64_t)json_integer_value(json_object_get(e, "epoch")) != number)
 			continue;
+		view->complete = json_is_true(json_object_get(e, "complete"));
 		json_array_foreach(json_object_get(e, "doubts"), k, d)
 		{
 			if (!json_is_true(json_object_get(d, "counts")))
-				json_object_set_new(older,
-						    json_string_value(json_object_get(d, "path")),
-						    json_true());
+				json_object_set_new_nocheck(
+					view->older, json_string_value(json_object_get(d, "path")),
+					json_true());
 		}
 	}
 	json_decref(epochs);
 }
 
-/* What the epoch's record says of files of older units. Where it cannot be had, there are none. */
-static json_t *older_of(const struct target *t, uint64_t number)
+/* What the epoch's record says of files that are torn. Where it cannot be had, all of them count. */
+static void read_record(struct verify_view *view, const struct target *t, uint64_t number)
 {
-	json_t *older = json_object();
 	struct epoch_info info;
 
 	if (!t->catalog) {
-		add_older_of_mount(older, t, number);
+		add_older_of_mount(view, t, number);
 	} else if (catalog_get(t->catalog, number, &info) == 0) {
-		add_older(older, &info.record);
+		add_older(view, &info.record);
 		epoch_info_free(&info);
 	}
-	return older;
 }
 
 static void on_problem(void *arg, const char *path, const char *what)
@@ -111,6 +116,8 @@ static void print_totals(uint64_t number, const struct verify_totals *t)
 		printf("no damage");
 	if (t->older)
 		printf(", %" PRIu64 " of older checkpoints torn", t->older);
+	if (t->settled)
+		printf(", %" PRIu64 " torn, and called whole by commit --whole", t->settled);
 	putchar('\n');
 }
 
@@ -122,6 +129,8 @@ static void print_json(uint64_t number, const struct verify_totals *t, json_t *p
 
 	if (t->older)
 		json_object_set_new(o, "older", json_integer((json_int_t)t->older));
+	if (t->settled)
+		json_object_set_new(o, "settled", json_integer((json_int_t)t->settled));
 	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
@@ -132,13 +141,14 @@ static int verify_one(const struct target *target, const char *name, uint64_t nu
 	struct catalog *catalog = target->catalog;
 	struct verify_view view = {.bar = {.label = "verifying"},
 				   .problems = json ? json_array() : NULL,
-				   .older = older_of(target, number)};
+				   .older = json_object()};
 	const struct verify how = {
-		.problem = on_problem, .older = is_older, .progress = on_progress, .arg = &view};
+		.problem = on_problem, .torn = on_torn, .progress = on_progress, .arg = &view};
 	cleanup_free char *path = NULL;
 	struct verify_totals totals;
 	int error, code;
 
+	read_record(&view, target, number);
 	if (catalog)
 		error = catalog_verify(catalog, number, &how, &totals);
 	else if (text_print(&path, "%s/.epochs/%06" PRIu64, name, number) < 0)

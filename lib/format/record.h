@@ -20,7 +20,9 @@
  *   "reason"         why it is not complete
  *   "doubts"         files that may not be whole (lib/volume/doubts.h): [ { "path", "kind", "why", "since": the epoch
  *                    that was open then, "at": when, "counts": true where the epoch is not complete because of it,
- *                    "companions": paths } ]; where there are many, not all
+ *                    "companions": paths } ]; where there are many, not all. Of a path that is not UTF-8, "path_bytes" is
+ *                    the hex of its bytes, and such companions are in "companions_bytes" so
+ *   "doubted"        true where it is not complete for its doubts alone
  *   "continues"      number of the epoch that this one completes
  *   "restores"       number of the epoch whose tree a rollback brought back
  *   "trigger"        what sealed it, a name of record_trigger_name
@@ -124,6 +126,7 @@ struct epoch_record {
 	char *reason;
 	struct record_doubt *doubts;
 	size_t doubt_count;
+	bool doubted; /* not complete for its doubts alone */
 	uint64_t continues; /* 0: none */
 	uint64_t restores;  /* 0: none */
 	enum record_trigger trigger;

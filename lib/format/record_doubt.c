@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/format/json_wire.h"
+#include "lib/util/hash.h"
 #include "lib/util/parse.h"
 
 /* ---- to JSON */
@@ -19,6 +20,41 @@ static int set(json_t *object, const char *key, json_t *value)
 static int set_text(json_t *object, const char *key, const char *text)
 {
 	return text && *text ? set(object, key, json_wire_text(text, RECORD_TEXT_MAX)) : 0;
+}
+
+/* json_string refuses it. */
+static bool is_utf8(const char *text)
+{
+	cleanup_json json_t *value = json_string(text);
+
+	return value != NULL;
+}
+
+/* NULL: memory has ended. */
+static json_t *bytes_json(const char *text)
+{
+	size_t len = strlen(text);
+	cleanup_free char *hex = malloc(2 * len + 1);
+
+	if (!hex)
+		return NULL;
+	hex_encode(text, len, hex);
+	return json_string(hex);
+}
+
+/* What is too long for that is kept as text alone. */
+static bool needs_bytes(const char *text)
+{
+	return !is_utf8(text) && 2 * strlen(text) <= RECORD_TEXT_MAX;
+}
+
+static int set_path(json_t *object, const struct record_doubt *d)
+{
+	int error = set_text(object, "path", d->path);
+
+	if (error || !needs_bytes(d->path))
+		return error;
+	return set(object, "path_bytes", bytes_json(d->path));
 }
 
 static int set_since(json_t *object, const struct record_doubt *d)
@@ -36,20 +72,29 @@ static int set_since(json_t *object, const struct record_doubt *d)
 	return set(object, "at", json_string(text));
 }
 
+static int set_list(json_t *object, const char *key, json_t **list)
+{
+	return json_array_size(*list) ? set(object, key, steal_ptr(*list)) : 0;
+}
+
 static int set_companions(json_t *object, const struct record_doubt *d)
 {
-	cleanup_json json_t *list = NULL;
+	cleanup_json json_t *texts = json_array(), *bytes = json_array();
+	int error;
 
 	if (d->companion_count > RECORD_LIST_MAX)
 		return -EINVAL;
-	if (!d->companion_count)
-		return 0;
-	list = json_array();
-	for (size_t i = 0; i < d->companion_count; i++)
-		if (json_array_append_new(list, json_wire_text(d->companions[i], RECORD_TEXT_MAX)) <
-		    0)
+	for (size_t i = 0; i < d->companion_count; i++) {
+		const char *path = d->companions[i];
+		bool hex = needs_bytes(path);
+
+		if (json_array_append_new(hex ? bytes : texts,
+					  hex ? bytes_json(path)
+					      : json_wire_text(path, RECORD_TEXT_MAX)) < 0)
 			return -ENOMEM;
-	return set(object, "companions", steal_ptr(list));
+	}
+	error = set_list(object, "companions", &texts);
+	return error ? error : set_list(object, "companions_bytes", &bytes);
 }
 
 static int doubt_json(const struct record_doubt *d, json_t **ret_value)
@@ -58,7 +103,7 @@ static int doubt_json(const struct record_doubt *d, json_t **ret_value)
 	int error = d->path && *d->path ? 0 : -EINVAL;
 
 	if (!error)
-		error = set_text(object, "path", d->path);
+		error = set_path(object, d);
 	if (!error)
 		error = set_text(object, "kind", d->kind);
 	if (!error)
@@ -104,6 +149,22 @@ static int get_text(const json_t *value, char **ret_text)
 	return *ret_text ? 0 : -ENOMEM;
 }
 
+/* From hex. */
+static int get_bytes(const json_t *value, char **ret_text)
+{
+	size_t len = json_is_string(value) ? json_string_length(value) / 2 : 0;
+	cleanup_free char *text = calloc(len + 1, 1);
+
+	if (!text)
+		return -ENOMEM;
+	if (!len || json_string_length(value) > RECORD_TEXT_MAX || json_string_length(value) % 2 ||
+	    hex_decode(json_string_value(value), len, text) < 0 || strlen(text) != len)
+		return -EBADMSG;
+	free(*ret_text);
+	*ret_text = steal_ptr(text);
+	return 0;
+}
+
 /* One that may be missing. */
 static int get_text_of(const json_t *object, const char *key, char **ret_text)
 {
@@ -112,21 +173,26 @@ static int get_text_of(const json_t *object, const char *key, char **ret_text)
 	return value ? get_text(value, ret_text) : 0;
 }
 
-static int get_companions(const json_t *list, struct record_doubt *d)
+static int get_companions(const json_t *object, struct record_doubt *d)
 {
-	size_t count = json_array_size(list);
+	const json_t *texts = json_object_get(object, "companions");
+	const json_t *bytes = json_object_get(object, "companions_bytes");
+	size_t count = json_array_size(texts), more = json_array_size(bytes);
 	int error = 0;
 
-	if (!list)
-		return 0;
-	if (!json_is_array(list) || count > RECORD_LIST_MAX)
+	if ((texts && !json_is_array(texts)) || (bytes && !json_is_array(bytes)) ||
+	    count > RECORD_LIST_MAX || more > RECORD_LIST_MAX - count)
 		return -EBADMSG;
-	d->companions = calloc(count + 1, sizeof(*d->companions));
+	if (!texts && !bytes)
+		return 0;
+	d->companions = calloc(count + more + 1, sizeof(*d->companions));
 	if (!d->companions)
 		return -ENOMEM;
-	d->companion_count = count;
+	d->companion_count = count + more;
 	for (size_t i = 0; i < count && !error; i++)
-		error = get_text(json_array_get(list, i), &d->companions[i]);
+		error = get_text(json_array_get(texts, i), &d->companions[i]);
+	for (size_t i = 0; i < more && !error; i++)
+		error = get_bytes(json_array_get(bytes, i), &d->companions[count + i]);
 	return error;
 }
 
@@ -134,8 +200,11 @@ static int doubt_from(const json_t *value, struct record_doubt *d)
 {
 	const json_t *since = json_object_get(value, "since"), *at = json_object_get(value, "at");
 	const json_t *counts = json_object_get(value, "counts");
+	const json_t *bytes = json_object_get(value, "path_bytes");
 	int error = get_text(json_object_get(value, "path"), &d->path);
 
+	if (!error && bytes)
+		error = get_bytes(bytes, &d->path);
 	if (!error)
 		error = get_text_of(value, "kind", &d->kind);
 	if (!error)
@@ -145,7 +214,7 @@ static int doubt_from(const json_t *value, struct record_doubt *d)
 		       (counts && !json_is_boolean(counts)) || !*d->path))
 		error = -EBADMSG;
 	d->counts = json_is_true(counts);
-	return error ? error : get_companions(json_object_get(value, "companions"), d);
+	return error ? error : get_companions(value, d);
 }
 
 int record_doubts_from(const json_t *value, struct record_doubt **ret_doubts, size_t *ret_count)

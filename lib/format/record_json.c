@@ -395,6 +395,19 @@ static int get_doubts(const struct member *m, const json_t *value, struct epoch_
 	return record_doubts_from(value, &r->doubts, &r->doubt_count);
 }
 
+static int put_doubted(const struct member *m, const struct epoch_record *r, json_t **ret_value)
+{
+	(void)m;
+	return r->doubted ? made(json_true(), ret_value) : 0;
+}
+
+static int get_doubted(const struct member *m, const json_t *value, struct epoch_record *r)
+{
+	(void)m;
+	r->doubted = json_is_true(value);
+	return json_is_boolean(value) ? 0 : -EBADMSG;
+}
+
 /* ---- parts of a node set */
 
 static int put_part(const struct member *m, const struct epoch_record *r, json_t **ret_value)
@@ -432,6 +445,7 @@ static const struct member members[] = {
 	{"complete", put_complete, get_complete, 0, 0, true},
 	{"reason", put_text, get_text, AT(reason), 0, false},
 	{"doubts", put_doubts, get_doubts, 0, 0, false},
+	{"doubted", put_doubted, get_doubted, 0, 0, false},
 	{"continues", put_number, get_number, AT(continues), 0, false},
 	{"restores", put_number, get_number, AT(restores), 0, false},
 	{"trigger", put_trigger, get_trigger, 0, 0, false},

@@ -120,10 +120,11 @@ static ssize_t read_again(void *arg, void *data, size_t len, uint64_t offset)
 }
 
 static int check_tail(const struct tail_source *source, const struct tree_entry *e,
-		      const char **ret_torn)
+		      const char **ret_torn, bool *ret_database)
 {
 	int result = tail_check_source(source, e->size, e->name, ret_torn);
 
+	*ret_database = !result;
 	return result ? result : lmdb_check(source, e->size, ret_torn);
 }
 
@@ -133,11 +134,12 @@ static int check_content(struct content *c, char *text, size_t text_len, const c
 {
 	const struct tail_source source = {.read = read_again, .arg = c};
 	const char *torn = NULL;
+	bool database = false;
 	int error = read_whole(c), result = 0;
 
 	*ret_what = NULL;
 	if (!error && !(c->entry->flags & TREE_LOG))
-		result = check_tail(&source, c->entry, &torn);
+		result = check_tail(&source, c->entry, &torn, &database);
 	if (result < 0)
 		error = result;
 	if (error) {
@@ -148,7 +150,7 @@ static int check_content(struct content *c, char *text, size_t text_len, const c
 			 c->failure.pack[0] ? ", in pack " : "", c->failure.pack);
 		*ret_what = text;
 	} else if (result) {
-		*ret_torn = true;
+		*ret_torn = !database || c->entry->flags & TREE_TORN;
 		snprintf(text, text_len, "torn: %s", torn);
 		*ret_what = text;
 	} else if (c->entry->flags & TREE_TORN) {
@@ -170,16 +172,18 @@ static void set_window(struct content_window *w, uint64_t size, size_t len, bool
 static void count_one(struct verifying *v, uint32_t id, uint64_t size, const char *what, bool torn)
 {
 	cleanup_buf struct buf path = {0};
-	bool older;
+	enum verify_torn means = VERIFY_DAMAGED;
 
 	if (what)
 		tree_path(v->tree, id, &path);
 	SCOPED_LOCK(&v->lock);
 	v->totals.files++;
 	v->totals.bytes += size;
-	older = torn && v->how->older && v->how->older(v->how->arg, buf_str(&path));
-	v->totals.older += older;
-	v->totals.damaged += what && !older;
+	if (torn && v->how->torn)
+		means = v->how->torn(v->how->arg, buf_str(&path));
+	v->totals.older += means == VERIFY_OLDER;
+	v->totals.settled += means == VERIFY_SETTLED;
+	v->totals.damaged += what && means == VERIFY_DAMAGED;
 	if (what)
 		v->how->problem(v->how->arg, buf_str(&path), what);
 }

@@ -43,8 +43,10 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 /* Adds to a reason which files are in doubt, of those that count. */
 void doubts_reason(const struct doubts *d, struct buf *reason);
 
-/* For `status`: a list as in the record, with "settled_by"; NULL: none. */
+/* For `status`: a list as in the record, with "settled_by"; NULL: none. It looks at the whole tree, but only where the state
+ * has changed since the last time, and for a tenth of the time at most. (doubts_status.c) */
 json_t *doubts_status(struct volume *vol);
+void doubts_survey_free(struct volume *vol);
 /* Whether something is in doubt. */
 bool doubts_any_locked(struct volume *vol);
 

@@ -177,7 +177,8 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 	}
 	if (v->torn || !v->size)
 		return v->torn ? why : NULL;
-	if (!is_new(w, v) || (v->state == VERSION_DURABLE && !v->local_whole) ||
+	/* A restored tree is judged as it was when it was sealed. */
+	if (w->job->restores || !is_new(w, v) || (v->state == VERSION_DURABLE && !v->local_whole) ||
 	    !tail_is_torn(w->vol, name, v, &why))
 		return NULL;
 	buf_put(&w->result->torn, &v->id, sizeof(v->id));

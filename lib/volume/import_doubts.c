@@ -12,7 +12,7 @@
 /* Versions that the judge is told: what is as it was in the epoch before, and what is not. */
 enum { UNCHANGED = 1, SAVED = 2 };
 
-/* Companions have numbers of their own; what has the name of a killed writer's file has this one. */
+/* Companions have numbers by their paths, also where several doubts share one; what has the name of a killed writer's file has this one. */
 #define INO_OF_NAME UINT64_MAX
 
 static bool in_parent(const struct import_job *j, const char *path, struct tree_entry *ret_entry)
@@ -45,12 +45,28 @@ static bool is_unchanged(const struct import_job *j, const char *path, const str
 	return in_parent(j, path, &before) && tree_same_content(&before, e);
 }
 
-static int add_kill(struct import_job *j, const struct record_doubt *from, size_t first)
+/* The number that a companion of a doubt has; 0: it is none. */
+static uint64_t companion_number(const struct import_job *j, const char *path)
+{
+	size_t first = 1;
+
+	for (size_t i = 0; i < j->parent.doubt_count; i++) {
+		const struct record_doubt *d = &j->parent.doubts[i];
+
+		for (size_t k = 0; k < d->companion_count; k++)
+			if (!strcmp(d->companions[k], path))
+				return first + k;
+		first += d->companion_count;
+	}
+	return 0;
+}
+
+static int add_kill(struct import_job *j, const struct record_doubt *from, size_t number)
 {
 	cleanup_free struct doubt_companion *companions =
 		calloc(from->companion_count + 1, sizeof(*companions));
 	struct doubts_kill kill = {
-		.id = first,
+		.id = number,
 		.kind = DOUBT_UNDONE,
 		.path = from->path,
 		.why = from->why ? from->why : "its writer was killed",
@@ -66,7 +82,8 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 	if (!companions)
 		return -ENOMEM;
 	for (size_t i = 0; i < from->companion_count; i++)
-		companions[i] = (struct doubt_companion){.ino = first + i, .version = UNCHANGED};
+		companions[i] = (struct doubt_companion){
+			.ino = companion_number(j, from->companions[i]), .version = UNCHANGED};
 	kill.ino_then = in_parent(j, from->path, &before) ? INO_OF_NAME : 0;
 	kill.version_then = UNCHANGED;
 	if (node != SIZE_MAX) {
@@ -79,7 +96,6 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 
 int import_doubts_begin(struct import_job *j)
 {
-	size_t first = 1;
 	int error;
 
 	doubts_free(steal_ptr(j->doubts));
@@ -88,26 +104,9 @@ int import_doubts_begin(struct import_job *j)
 		const struct record_doubt *d = &j->parent.doubts[i];
 
 		if (doubt_kind_parse(d->kind) == DOUBT_UNDONE)
-			error = add_kill(j, d, first);
-		first += d->companion_count;
+			error = add_kill(j, d, i + 1);
 	}
 	return error;
-}
-
-/* The number that a companion of a doubt has; 0: it is none. */
-static uint64_t companion_number(const struct import_job *j, const char *path)
-{
-	size_t first = 1;
-
-	for (size_t i = 0; i < j->parent.doubt_count; i++) {
-		const struct record_doubt *d = &j->parent.doubts[i];
-
-		for (size_t k = 0; k < d->companion_count; k++)
-			if (!strcmp(d->companions[k], path))
-				return first + k;
-		first += d->companion_count;
-	}
-	return 0;
 }
 
 int import_doubts_file(struct import_job *j, size_t number, const struct tree_entry *e)

@@ -86,6 +86,12 @@ struct volume {
 		DOUBTS_SOME,
 		DOUBTS_NONE
 	} doubts; /* kills that no seal has judged (doubts_volume.h); guarded by lock */
+	struct doubts_survey {
+		uint64_t changes;    /* state_changes when it was made */
+		int64_t at_ns;	     /* monotonic; 0: there is none */
+		int64_t cost_ns;     /* processor time */
+		struct json_t *list; /* NULL: nothing is in doubt */
+	} survey;		     /* what doubts_status found last; guarded by lock */
 	uint64_t current_epoch; /* what the live tree stands on; guarded by lock; meta "current" */
 
 	struct bodies *bodies;

@@ -177,6 +177,17 @@ static size_t doubts_text(const struct epoch_record *r)
 	return len;
 }
 
+/* Two parts have the same one of their base: it counts where it does for both, since the newest unit of all is that of one of
+ * them. */
+static bool has_doubt(struct epoch_record *r, const struct record_doubt *d)
+{
+	struct record_doubt *found = (struct record_doubt *)(uintptr_t)find_doubt(r, d);
+
+	if (found)
+		found->counts = found->counts && d->counts;
+	return found != NULL;
+}
+
 static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 		      const struct nodes_known *const *parts, size_t count)
 {
@@ -185,7 +196,7 @@ static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 		struct record_doubt *grown;
 		int error;
 
-		if (find_doubt(r, d) || !doubt_stands(d, parts, count))
+		if (has_doubt(r, d) || !doubt_stands(d, parts, count))
 			continue;
 		grown = reallocarray(r->doubts, r->doubt_count + 1, sizeof(*grown));
 		if (!grown)
@@ -198,9 +209,22 @@ static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 	return 0;
 }
 
+/* What a part is not complete for may have been settled by another node, or be of an older unit. */
+static bool doubts_are_over(const struct epoch_record *r, const struct epoch_record *p)
+{
+	for (size_t i = 0; i < p->doubt_count; i++) {
+		const struct record_doubt *d = find_doubt(r, &p->doubts[i]);
+
+		if (d && d->counts)
+			return false;
+	}
+	return p->doubted && p->doubt_count;
+}
+
+/* After the doubts of all. */
 static void judge_part(struct epoch_record *r, const struct epoch_record *p, struct buf *why)
 {
-	if (p->complete == RECORD_INCOMPLETE)
+	if (p->complete == RECORD_INCOMPLETE && !doubts_are_over(r, p))
 		buf_printf(why, "%s%s: %s", why->len ? "; " : "", p->part.node,
 			   p->reason ? p->reason : "not complete");
 	if (p->complete == RECORD_UNKNOWN && r->complete == RECORD_COMPLETE)
@@ -232,7 +256,6 @@ static int fill(struct epoch_record *r, const struct nodes_known *const *parts, 
 	for (size_t i = 0; !error && i < count; i++) {
 		const struct epoch_record *p = &parts[i]->record;
 
-		judge_part(r, p, &why);
 		error = add_part(r, p);
 		if (!error)
 			error = add_facts(r, p);
@@ -243,6 +266,8 @@ static int fill(struct epoch_record *r, const struct nodes_known *const *parts, 
 	}
 	if (error)
 		return error;
+	for (size_t i = 0; i < count; i++)
+		judge_part(r, &parts[i]->record, &why);
 	judge_missing(r, &why);
 	if (over)
 		buf_printf(&why, "%sits last part came when a later attempt had gone on",

@@ -4,17 +4,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include "lib/format/record.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/reason.h"
 #include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
-
-/* Paths that a record names; the log names all. */
-#define NAMED_MAX 3
 
 struct number_list {
 	uint64_t *number;
@@ -48,57 +48,152 @@ static const struct torn_version *find_torn(const struct recovery *r, uint64_t v
 	return NULL;
 }
 
-/* "PATH: why", of what is torn in this tree; a log is valid at every length. */
-static int name_torn(const struct recovery *r, uint64_t number, const struct tree *tree,
-		     struct buf *out)
+/* Tells the judge of a file. *ret_found: it was found torn just now; a log is valid at every length. */
+static int judge_file_locked(struct volume *vol, const struct recovery *r, const char *path,
+			     const struct tree_entry *e, struct doubts *doubts, bool *ret_found)
 {
-	unsigned named = 0;
+	bool local = e->content == TREE_LOCAL;
+	const struct torn_version *torn =
+		local && !(e->flags & TREE_TORN) ? find_torn(r, e->u.version) : NULL;
+	struct state_version v = {0};
+	int error = local ? state_version_get(vol->state, e->u.version, &v) : 0;
 
-	for (uint32_t id = 0; id < tree_count(tree); id++) {
-		cleanup_buf struct buf path = {0};
-		const struct torn_version *torn;
-		struct tree_entry e;
-
-		tree_get(tree, id, &e);
-		if (e.type != TREE_REGULAR || e.content != TREE_LOCAL ||
-		    (e.flags & (TREE_LOG | TREE_TORN)) || tree_identity(tree, id) != id)
-			continue;
-		torn = find_torn(r, e.u.version);
-		if (!torn)
-			continue;
-		if (tree_path(tree, id, &path))
-			return -ENOMEM;
-		log_error("epoch %" PRIu64 ": %s: %s since the machine last ran", number,
-			  buf_str(&path), torn->why);
-		if (named++ < NAMED_MAX)
-			buf_printf(out, "%s%s: %s", out->len ? "; " : "", buf_str(&path),
-				   torn->why);
-	}
-	return buf_error(out);
+	*ret_found = torn != NULL;
+	if (error && error != -ENOENT)
+		return error;
+	return doubts_add_file(doubts, &(const struct doubts_file){
+					       .path = path,
+					       .version = v.id,
+					       .born = v.born,
+					       .mtime_ns = e->mtime_ns,
+					       .torn = torn		      ? torn->why
+						       : e->flags & TREE_TORN ? "it is torn inside"
+									      : NULL,
+				       });
 }
 
-/* The record says that the epoch is not complete, and why. */
-static int blame_locked(struct volume *vol, struct state_epoch *row, const struct buf *why)
+/* What is in doubt in this tree, by what is torn in it now. `ret_found`: something of it was found just now. */
+static int judge_tree_locked(struct volume *vol, const struct recovery *r, uint64_t number,
+			     const struct tree *tree, struct doubts *doubts, bool *ret_found)
 {
-	cleanup_record struct epoch_record record = {0};
-	cleanup_buf struct buf reason = {0}, json = {0};
-	int error = record_decode(row->record, strlen(row->record), &record);
+	int error = 0;
 
-	if (error)
-		return error;
-	buf_printf(&reason, "%s%s%.*s", record.reason ? record.reason : "",
-		   record.reason ? "; " : "", (int)why->len, (const char *)why->data);
+	*ret_found = false;
+	for (uint32_t id = 0; !error && id < tree_count(tree); id++) {
+		cleanup_buf struct buf path = {0};
+		struct tree_entry e;
+		bool found;
+
+		tree_get(tree, id, &e);
+		if (e.type != TREE_REGULAR || e.flags & TREE_LOG || tree_identity(tree, id) != id)
+			continue;
+		error = tree_path(tree, id, &path);
+		if (!error)
+			error = judge_file_locked(vol, r, buf_str(&path), &e, doubts, &found);
+		if (error || !found)
+			continue;
+		*ret_found = true;
+		log_error("epoch %" PRIu64 ": %s: %s since the machine last ran", number,
+			  buf_str(&path), find_torn(r, e.u.version)->why);
+	}
+	return error ? error : doubts_decide(doubts);
+}
+
+/* The doubts of kills stay as the seal has judged them; those of torn files come anew. */
+static int renew_doubts(const struct doubts *doubts, struct epoch_record *record)
+{
+	struct epoch_record fresh = {.number = record->number, .sealed_ns = record->sealed_ns};
+	int error = doubts_to_record(doubts, record, &fresh);
+	size_t kept = 0;
+
+	for (size_t i = 0; !error && i < record->doubt_count; i++) {
+		struct record_doubt *grown, *d = &record->doubts[i];
+
+		if (doubt_kind_parse(d->kind) == DOUBT_TORN)
+			continue;
+		grown = reallocarray(fresh.doubts, fresh.doubt_count + 1, sizeof(*grown));
+		if (!grown) {
+			error = -ENOMEM;
+			break;
+		}
+		fresh.doubts = grown;
+		/* In their place before the torn ones. */
+		memmove(&grown[kept + 1], &grown[kept],
+			(fresh.doubt_count - kept) * sizeof(*grown));
+		fresh.doubt_count++;
+		grown[kept++] = *d;
+		*d = (struct record_doubt){0};
+	}
+	record_doubts_free(record->doubts, record->doubt_count);
+	record->doubts = fresh.doubts;
+	record->doubt_count = fresh.doubt_count;
+	return error;
+}
+
+static bool is_known(const struct epoch_record *record, const char *path)
+{
+	for (size_t i = 0; i < record->doubt_count; i++)
+		if (!strcmp(record->doubts[i].path, path) &&
+		    doubt_kind_parse(record->doubts[i].kind) == DOUBT_TORN)
+			return true;
+	return false;
+}
+
+/* The record's reason, and after it what counts and is not in it. */
+static int extend_reason(const struct doubts *doubts, struct epoch_record *record)
+{
+	cleanup_buf struct buf reason = {0};
+	size_t count;
+	const struct doubt *list = doubts_list(doubts, &count);
+	unsigned named = 0;
+
+	buf_printf(&reason, "%s", record->reason ? record->reason : "");
+	for (size_t i = 0; i < count; i++)
+		if (list[i].counts && !is_known(record, list[i].path))
+			reason_add(&reason, &named, list[i].path, list[i].why);
+	reason_end(&reason, named);
+	if (!named)
+		return 0;
 	if (buf_error(&reason))
 		return -ENOMEM;
-	free(record.reason);
-	record.reason = strdup(buf_str(&reason));
-	record.complete = RECORD_INCOMPLETE;
-	error = record.reason ? record_encode(&record, &json) : -ENOMEM;
+	free(record->reason);
+	record->reason = strdup(buf_str(&reason));
+	record->doubted = record->doubted || record->complete != RECORD_INCOMPLETE;
+	record->complete = RECORD_INCOMPLETE;
+	return record->reason ? 0 : -ENOMEM;
+}
+
+/* The record names what is torn, and where that counts says that the epoch is not complete, and why. */
+static int blame_locked(struct volume *vol, struct state_epoch *row, const struct doubts *doubts,
+			struct epoch_record *record)
+{
+	cleanup_buf struct buf json = {0};
+	int error = extend_reason(doubts, record);
+
+	if (!error)
+		error = renew_doubts(doubts, record);
+	if (!error)
+		error = record_encode(record, &json);
 	if (error)
 		return error;
 	free(row->record);
 	row->record = strdup(buf_str(&json));
 	return row->record ? state_epoch_set(vol->state, row) : -ENOMEM;
+}
+
+static int check_tree_locked(struct volume *vol, struct recovery *r, struct state_epoch *row,
+			     const struct tree *tree)
+{
+	cleanup_record struct epoch_record record = {0};
+	cleanup_doubts struct doubts *doubts = NULL;
+	bool found = false;
+	int error = record_decode(row->record, strlen(row->record), &record);
+
+	if (!error)
+		error = doubts_new(r->rules, record.restores ? UINT64_MAX : record.parent, &doubts);
+	if (!error)
+		error = judge_tree_locked(vol, r, row->number, tree, doubts, &found);
+	return error || !found ? error : blame_locked(vol, row, doubts, &record);
 }
 
 /* An epoch whose listing is gone is none: its number becomes a tombstone, and what it held is in the
@@ -123,21 +218,15 @@ static int give_up_locked(struct volume *vol, struct recovery *r, struct state_e
 static int check_epoch_locked(struct volume *vol, struct recovery *r, uint64_t number)
 {
 	cleanup_tree struct tree *tree = NULL;
-	cleanup_buf struct buf why = {0};
 	struct state_epoch row;
 	int error = trees_load(vol, number, &tree);
 	bool gone = error == -ENOENT || error == -EBADMSG;
 
-	if (!error)
-		error = name_torn(r, number, tree, &why);
-	if (error && !gone)
-		return error;
-	if (!gone && !why.len)
-		return 0;
-	error = state_epoch_get(vol->state, number, &row);
+	if (!error || gone)
+		error = state_epoch_get(vol->state, number, &row);
 	if (error)
 		return error;
-	error = gone ? give_up_locked(vol, r, &row) : blame_locked(vol, &row, &why);
+	error = gone ? give_up_locked(vol, r, &row) : check_tree_locked(vol, r, &row, tree);
 	state_epoch_free(&row);
 	return error;
 }

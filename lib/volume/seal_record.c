@@ -18,6 +18,7 @@ static int set_complete(const struct seal_job *job, struct freeze_result const *
 	if (!job->pending.reason && !frozen->reason.len && !doubts_counting(frozen->doubts))
 		return 0;
 	r->complete = RECORD_INCOMPLETE;
+	r->doubted = !job->pending.reason && !frozen->reason.len;
 	if (job->pending.reason)
 		buf_printf(&reason, "%s", job->pending.reason);
 	if (frozen->reason.len)

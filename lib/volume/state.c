@@ -208,6 +208,11 @@ struct reserve *state_reserve(struct state *s)
 	return s->reserve;
 }
 
+uint64_t state_changes(struct state *s)
+{
+	return (uint64_t)sqlite3_total_changes64(s->db);
+}
+
 int state_sync(struct state *s)
 {
 	if (fdatasync(s->wal_fd) < 0)

@@ -66,6 +66,8 @@ bool state_is_damaged(const struct state *s);
 int state_open_damaged(int dirfd, struct state **ret_state);
 /* Space that is kept for when the cache's disk is full (reserve.h); the state's own. */
 struct reserve *state_reserve(struct state *s);
+/* Rises with each row that is changed. */
+uint64_t state_changes(struct state *s);
 /* All snapshots must have ended. */
 void state_close(struct state *s);
 /* Makes all commits so far survive a power loss (fsync of the WAL). Needs no lock. */

@@ -464,6 +464,7 @@ static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *
 		text_print(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
 			   u->lost, u->first_lost ? u->first_lost : "?");
 		record->complete = RECORD_INCOMPLETE;
+		record->doubted = false;
 		record->files -= u->lost < record->files ? u->lost : record->files;
 	}
 	error = holder_confirm(u->vol, remote, 0);

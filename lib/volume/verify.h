@@ -7,26 +7,33 @@
 #include <stdint.h>
 #include "lib/volume/catalog.h"
 
+/* What a file that its format's tail calls torn means for the epoch. */
+enum verify_torn {
+	VERIFY_DAMAGED, /* as damage does */
+	VERIFY_OLDER,	/* nothing: it is of a unit that no epoch is incomplete for (doubts.h) */
+	VERIFY_SETTLED, /* nothing: the epoch is complete, by the word of somebody who knows (`commit --whole`) */
+};
+
 struct verify {
 	/* One call a damaged file, one at a time, from any thread: its path in the epoch, and what is wrong. Of a database that is a
 	 * directory, the file is the one that says what is not so. */
 	void (*problem)(void *arg, const char *path, const char *what);
-	/* Whether this file, which is torn, is of a unit that no epoch is incomplete for (doubts.h); any thread, one at a time. NULL: none is. */
-	bool (*older)(void *arg, const char *path);
+	/* Asked of a file that is torn, by its path; any thread, one at a time. NULL: VERIFY_DAMAGED. */
+	enum verify_torn (*torn)(void *arg, const char *path);
 	/* The same; may be NULL. Counts regular files. */
 	void (*progress)(void *arg, const struct catalog_progress *p);
 	void *arg;
 };
 
 struct verify_totals {
-	uint64_t files, bytes; /* regular files, and what they hold */
-	uint64_t damaged;      /* of the files, but those that follow */
-	uint64_t older;	       /* torn, and of an older unit: problems were told */
+	uint64_t files, bytes;	 /* regular files, and what they hold */
+	uint64_t damaged;	 /* of the files, but those that follow */
+	uint64_t older, settled; /* torn, and VERIFY_OLDER or VERIFY_SETTLED: problems were told */
 };
 
 /*
  * Reads all contents of an epoch from the remote, every chunk checked against its hash, and checks the tails of well-known
- * formats (tails.h), but of logs, and databases (databases.h). Hard links are one file. Nothing is written; memory is the store's and 132 KiB a thread, and what databases.h
+ * formats (tails.h), but of logs, and databases (databases.h), which no seal has looked at: they count as damaged whatever `torn` says. Hard links are one file. Nothing is written; memory is the store's and 132 KiB a thread, and what databases.h
  * allows for a database's manifest. 0 also with damaged files. -ENOENT: no such
  * epoch; -EBADMSG: its record or tree is damaged; the other errors of catalog.h, which end it: then no totals.
  */

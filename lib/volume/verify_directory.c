@@ -38,11 +38,14 @@ static void note_problem(struct walk *w, const FTSENT *at, const char *what, boo
 {
 	const char *path = at->fts_path + w->root_len;
 
+	enum verify_torn means = VERIFY_DAMAGED;
+
 	path += *path == '/';
-	if (torn && w->how->older && w->how->older(w->how->arg, path))
-		w->totals.older++;
-	else
-		w->totals.damaged++;
+	if (torn && w->how->torn)
+		means = w->how->torn(w->how->arg, path);
+	w->totals.older += means == VERIFY_OLDER;
+	w->totals.settled += means == VERIFY_SETTLED;
+	w->totals.damaged += means == VERIFY_DAMAGED;
 	w->how->problem(w->how->arg, path, what);
 }
 
@@ -66,11 +69,13 @@ static ssize_t read_descriptor(void *arg, void *data, size_t len, uint64_t offse
 	return io_pread_some(*(const int *)arg, data, len, offset);
 }
 
-static int check_tail(int fd, uint64_t size, const char *name, const char **ret_torn)
+static int check_tail(int fd, uint64_t size, const char *name, const char **ret_torn,
+		      bool *ret_database)
 {
 	const struct tail_source in = {.read = read_descriptor, .arg = &fd};
 	int result = tail_check_source(&in, size, name, ret_torn);
 
+	*ret_database = !result;
 	return result ? result : lmdb_check(&in, size, ret_torn);
 }
 
@@ -79,11 +84,12 @@ static void verify_file(struct walk *w, const FTSENT *at)
 	uint64_t size = (uint64_t)at->fts_statp->st_size;
 	cleanup_close int fd = open(at->fts_accpath, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	const char *torn = NULL;
+	bool database = false;
 	char text[192];
 	int error = fd < 0 ? -errno : read_whole(w, fd, size);
 
 	if (!error)
-		error = check_tail(fd, size, at->fts_name, &torn);
+		error = check_tail(fd, size, at->fts_name, &torn, &database);
 	w->totals.files++;
 	w->totals.bytes += size;
 	w->progress.files++;
@@ -93,7 +99,7 @@ static void verify_file(struct walk *w, const FTSENT *at)
 		snprintf(text, sizeof(text), "torn: %s", torn);
 	else
 		snprintf(text, sizeof(text), "it cannot be read: %s", strerror(-error));
-	note_problem(w, at, text, error > 0);
+	note_problem(w, at, text, error > 0 && !database);
 }
 
 /* ---- databases, which are more than one file ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a volume. */
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/volume.h"
 
 #include <errno.h>
@@ -294,6 +295,7 @@ void volume_close(struct volume *vol)
 	grants_free(vol->grants);
 	contents_free(vol->contents);
 	usage_cache_free(vol->usage);
+	doubts_survey_free(vol);
 	leave_state(vol);
 	close_fd(vol->torn_fd);
 	close_fd(vol->trees_fd);

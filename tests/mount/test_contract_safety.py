@@ -214,6 +214,40 @@ def test_an_epoch_sealed_before_a_power_loss_is_not_complete_if_something_of_it_
     assert (mnt.epoch(2) / "d" / "lost").stat().st_size == 200000
 
 
+def test_a_power_loss_puts_files_in_doubt_and_not_epochs(weather, mnt):
+    """What is torn of an older checkpoint costs a later one nothing, and each file is named."""
+    weather.turn("put.down=1&only=packs/")
+    for step in (500, 510):
+        folder = mnt.path / ("checkpoint-%d" % step)
+        folder.mkdir()
+        (folder / "lost").write_bytes(os.urandom(100000 + step))
+        (folder / "whole").write_bytes(os.urandom(200000))
+        mnt.seal()
+    mnt.kill()
+    (folder,) = [p for p in mnt.cache.iterdir() if (p / "state.db").exists()]
+    with sqlite3.connect(folder / "state.db") as state:
+        state.execute("UPDATE meta SET value = 'another' WHERE key = 'boot_id'")
+        ((version,),) = state.execute("SELECT id FROM versions WHERE size = 100500")
+    os.truncate(folder / "objects" / ("%016x" % version), 50000)
+    state.close()
+    mnt.mount()
+
+    def check():
+        first, second = mnt.request("log")["epochs"][:2]
+        assert [first["complete"], second["complete"]] == [False, True] and "reason" not in second
+        assert [(d["path"], d["kind"], d.get("counts", False), d["since"]) for e in (first, second) for d in e["doubts"]] == [
+            ("checkpoint-500/lost", "torn", True, 1), ("checkpoint-500/lost", "torn", False, 1)]
+        assert os.readlink(mnt.epochs_dir / "latest") == "000002"
+
+    check()
+    weather.clear()
+    mnt.wait_durable()
+    check()
+    mnt.remount(empty_cache=True)
+    check()
+    assert run(BIN, "verify", mnt.path, "latest", check=False).returncode == 0
+
+
 def test_an_epoch_whose_listing_a_power_loss_took_is_dropped_and_the_next_one_has_it_all(weather, mnt):
     (mnt.path / "first").write_text("1")
     mnt.seal()

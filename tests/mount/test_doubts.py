@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files are in doubt, what that means for epochs, and what settles it."""
 
+import json
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -43,6 +45,13 @@ def write_torn(path):
 
 def verify(mnt, epoch):
     return run(BIN, "verify", mnt.path, epoch, check=False).returncode
+
+
+def processor_time(mnt):
+    """Seconds that the daemon has computed."""
+    with open("/proc/%d/stat" % mnt.pid, encoding="utf-8", errors="replace") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def retained(mnt, epochs):
@@ -184,6 +193,29 @@ def test_doubts_survive(killed, how):
     assert doubts(killed, number) == {} and latest(killed) == number
 
 
+@pytest.mark.parametrize("how", ["crash", "empty cache"])
+def test_doubts_about_names_that_are_no_text_survive(mnt, how):
+    folder = os.fsencode(mnt.path) + b"/d\xff"
+    os.mkdir(folder)
+    a, b = (pathlib.Path(os.fsdecode(folder + b"/" + name)) for name in (b"a\xfe", b"b\xfd"))
+    put(a, "a 1"), put(b, "b 1")
+    mnt.seal()
+    put(a, "a 2"), kill(b)
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"d\ufffd/b\ufffd": ("undone", True)}
+    if how == "crash":
+        mnt.kill()
+        mnt.mount()
+    else:
+        mnt.remount(empty_cache=True)
+    put(mnt.path / "c", "another file")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {"d\ufffd/b\ufffd": ("undone", True)} and latest(mnt) == 1
+    assert run(BIN, "status", mnt.path).returncode == run(BIN, "log", "--json", mnt.path).returncode == 0
+    put(a, "a 3")
+    number = mnt.seal()
+    assert doubts(mnt, number) == {} and latest(mnt) == number
+
+
 def test_doubts_survive_a_crash_before_the_seal(mnt):
     put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
     mnt.seal()
@@ -233,6 +265,60 @@ def test_somebody_who_knows_settles_all(killed):
     # Nothing is in doubt, nothing changed: no epoch is made.
     run(BIN, "commit", "--whole", killed.path)
     assert len(log_of(killed)) == 5
+
+
+@pytest.mark.parametrize("how", ["mount", "remote", "rollback"])
+def test_verify_believes_whoever_has_called_a_torn_file_whole(mnt, how):
+    write_torn(mnt.path / "model.pt")
+    mnt.seal()
+    assert verify(mnt, "1") == 6
+    run(BIN, "commit", "--whole", mnt.path)
+    write_torn(mnt.path / "new.pt")
+    run(BIN, "commit", "--whole", mnt.path)
+    put(mnt.path / "c", "another file")
+    assert mnt.seal() == 4 and latest(mnt) == 4
+    if how == "rollback":
+        mnt.remount(empty_cache=True)
+        for name in ("model.pt", "new.pt"):
+            (mnt.path / name).read_bytes()
+            (mnt.path / name).unlink()
+        mnt.seal()
+        mnt.rollback(4)
+        put(mnt.path / "d", "more")
+        number = mnt.seal()
+        assert latest(mnt) == number == 7
+    target = mnt.url if how == "remote" else mnt.path
+    mnt.wait_durable()
+    for epoch in ("2", "3", "latest"):
+        done = run(BIN, "verify", target, epoch, check=False)
+        assert done.returncode == 0 and "model.pt: torn" in done.stdout and "called whole" in done.stdout, done
+    assert verify(mnt, "1") == 6
+
+
+def test_doubts_with_a_companion_in_common_are_settled_one_by_one_by_imports(mnt, tmp_path, passthrough):
+    if passthrough == "off":
+        pytest.skip("the import does not mount")
+    for name in "abc":
+        put(mnt.path / name, name + " 1")
+    mnt.seal()
+    put(mnt.path / "c", "c 2")
+    kill(mnt.path / "a")
+    kill(mnt.path / "b")
+    assert mnt.seal() == 2 and sorted(doubts(mnt, 2)) == ["a", "b"]
+    mnt.wait_durable()
+    mnt.unmount()
+
+    def imported():
+        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", mnt.url)
+        return sorted(d["path"] for d in json.loads(done.stdout).get("doubts", []))
+
+    run(BIN, "export", mnt.url + "@2", tmp_path / "out")
+    put(tmp_path / "out" / "d", "another file")
+    assert imported() == ["a", "b"]
+    put(tmp_path / "out" / "a", "a 2")
+    assert imported() == ["b"]
+    put(tmp_path / "out" / "c", "c 3")
+    assert imported() == []
 
 
 # ---- units
@@ -370,3 +456,31 @@ def test_a_refused_write_that_a_later_one_covers_is_none(small):
     run("python3", "-c", RAW_WRITER, path, "64", "again")
     assert path.read_bytes() == b"small and whole"
     assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
+
+
+# ---- telling
+
+
+def test_status_looks_at_the_tree_once_for_each_change(mnt, passthrough):
+    """Who waits for a drain asks many times a second."""
+    if passthrough == "off":
+        pytest.skip("it is the same")
+
+    def cost(times):
+        before = processor_time(mnt)
+        for _ in range(times):
+            assert [d["path"] for d in mnt.status()["doubts"]] == ["b"]
+        return processor_time(mnt) - before
+
+    (mnt.path / "many").mkdir()
+    for i in range(20000):
+        os.mknod(mnt.path / "many" / ("file-with-a-long-name-%06d" % i))
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2"), kill(mnt.path / "b")
+    mnt.seal()
+    mnt.wait_durable()
+    once = cost(1)
+    assert cost(50) < 10 * once + 0.3
+    put(mnt.path / "a", "a 3")
+    wait_until(lambda: "doubts" not in mnt.status(), "the status")

@@ -3,7 +3,6 @@
 
 import errno
 import os
-import re
 import stat
 import time
 
@@ -287,29 +286,6 @@ def test_no_labels_are_told_once(three):
         assert fails(errno.ENODATA, os.getxattr, path, "user.none")
     os.setxattr(three.path / "f", "security.selinux", b"kept")
     assert os.getxattr(three.path / "f", "security.selinux") == b"kept"
-
-
-def reads(volume):
-    """How often the daemon has read, from the kernel's requests or elsewhere."""
-    with open("/proc/%d/io" % volume.pid, encoding="ascii") as f:
-        return int(re.search(r"^syscr: (\d+)", f.read(), re.M).group(1))
-
-
-@pytest.mark.parametrize("name, most", [("%06d", 0.5), ("%d", 1.5)])
-def test_a_path_below_epochs_costs_few_requests(mnt, name, most):
-    """What ls -l does of each file: by its whole path. Of the number without zeros the kernel reads the link."""
-    count = 500
-    folder = mnt.path / "d"
-    folder.mkdir()
-    for i in range(count):
-        (folder / str(i)).write_text("x")
-    paths = [mnt.epochs_dir / (name % mnt.seal()) / "d" / str(i) for i in range(count)]
-    for path in paths:
-        os.lstat(path)
-    before = reads(mnt)
-    for path in paths:
-        os.lstat(path)
-    assert reads(mnt) - before < most * count
 
 
 def test_an_open_file_outlives_its_epoch(three):

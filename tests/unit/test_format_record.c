@@ -372,6 +372,42 @@ START_TEST(a_record_that_would_be_too_long_is_not_written)
 }
 END_TEST
 
+/* Names on Linux are bytes. */
+START_TEST(paths_in_doubt_that_are_no_utf8_come_back)
+{
+	cleanup_record struct epoch_record r = {.number = 1,
+						.volume = UUID,
+						.complete = RECORD_INCOMPLETE},
+					   got = {0};
+	cleanup_buf struct buf b = {0};
+
+	r.doubted = true;
+	r.doubts = calloc(1, sizeof(*r.doubts));
+	ck_assert_ptr_nonnull(r.doubts);
+	r.doubt_count = 1;
+	r.doubts[0] = (struct record_doubt){
+		.path = text("d/\xff\xfe"),
+		.kind = text("undone"),
+		.companions = calloc(3, sizeof(char *)),
+		.companion_count = 3,
+	};
+	r.doubts[0].companions[0] = text("sch\xc3\xb6n");
+	r.doubts[0].companions[1] = text("\xe9");
+	r.doubts[0].companions[2] = text("z");
+	unit_ok(record_encode(&r, &b));
+	ck_assert_ptr_nonnull(strstr(buf_str(&b), "\"path\": \"d/\xef\xbf\xbd\xef\xbf\xbd\""));
+	ck_assert_ptr_nonnull(strstr(buf_str(&b), "\"path_bytes\": \"642ffffe\""));
+	unit_ok(record_decode(b.data, b.len, &got));
+	ck_assert(got.doubted);
+	ck_assert_uint_eq(got.doubt_count, 1);
+	ck_assert_str_eq(got.doubts[0].path, "d/\xff\xfe");
+	ck_assert_uint_eq(got.doubts[0].companion_count, 3);
+	ck_assert_str_eq(got.doubts[0].companions[0], "sch\xc3\xb6n");
+	ck_assert_str_eq(got.doubts[0].companions[1], "z");
+	ck_assert_str_eq(got.doubts[0].companions[2], "\xe9");
+}
+END_TEST
+
 /* Decodes the smallest record with more members. */
 static int decode_with(const char *members)
 {
@@ -386,12 +422,21 @@ static int decode_with(const char *members)
 START_TEST(each_wrong_member_is_malformed)
 {
 	static const char *const bad[] = {
-		"\"doubts\": {}",
-		"\"doubts\": [{}]",
-		"\"doubts\": [{\"path\": \"\"}]",
-		"\"doubts\": [{\"path\": \"a\", \"since\": -1}]",
-		"\"doubts\": [{\"path\": \"a\", \"companions\": [1]}]",
-		"\"doubts\": [{\"path\": \"a\", \"counts\": 1}]",
+		",\"doubts\": {}",
+		",\"doubts\": [{}]",
+		",\"doubts\": [{\"path\": \"\"}]",
+		",\"doubts\": [{\"path\": \"a\", \"since\": -1}]",
+		",\"doubts\": [{\"path\": \"a\", \"companions\": [1]}]",
+		",\"doubts\": [{\"path\": \"a\", \"counts\": 1}]",
+		",\"doubts\": [{\"path\": \"a\", \"path_bytes\": \"\"}]",
+		",\"doubts\": [{\"path\": \"a\", \"path_bytes\": \"f\"}]",
+		",\"doubts\": [{\"path\": \"a\", \"path_bytes\": \"fx\"}]",
+		",\"doubts\": [{\"path\": \"a\", \"path_bytes\": \"FF\"}]",
+		",\"doubts\": [{\"path\": \"a\", \"path_bytes\": \"ff00\"}]",
+		",\"doubts\": [{\"path_bytes\": \"ff\"}]",
+		",\"doubts\": [{\"path\": \"a\", \"companions_bytes\": [\"ff\", \"f\"]}]",
+		",\"doubts\": [{\"path\": \"a\", \"companions_bytes\": \"ff\"}]",
+		",\"doubted\": 1",
 		",\"epoch\":2",
 		",\"parent\":-1",
 		",\"parent\":\"1\"",
@@ -533,6 +578,7 @@ int main(void)
 	tcase_add_test(t, text_that_is_not_utf8_is_mended);
 	tcase_add_test(t, what_breaks_a_rule_is_not_written);
 	tcase_add_test(t, a_record_that_would_be_too_long_is_not_written);
+	tcase_add_test(t, paths_in_doubt_that_are_no_utf8_come_back);
 	tcase_add_test(t, each_wrong_member_is_malformed);
 	tcase_add_test(t, what_is_no_record_is_told_from_a_newer_one);
 	tcase_add_test(t, every_cut_is_malformed);

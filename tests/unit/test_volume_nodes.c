@@ -4,7 +4,10 @@
 
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"
+#include "lib/volume/internal.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/nodes_decide.h"
+#include "lib/volume/nodes_internal.h"
 #include "lib/volume/nodes_merge.h"
 #include "tests/unit/unit.h"
 
@@ -350,6 +353,93 @@ START_TEST(a_long_name_is_cut_for_the_node)
 }
 END_TEST
 
+/* ---- the record of an epoch that is put together ---- */
+
+/* What a node sealed; a doubt of it: "PATH SINCE", and "PATH SINCE!" where it counts there. */
+static struct nodes_known part(const char *node, bool doubted, const char *reason,
+			       const char *const *doubts)
+{
+	struct nodes_known k = {.generation = 1, .record.part.sequence = 1};
+	struct epoch_record *r = &k.record;
+
+	r->part.node = strdup(node);
+	r->complete = reason ? RECORD_INCOMPLETE : RECORD_COMPLETE;
+	r->reason = reason ? strdup(reason) : NULL;
+	r->doubted = doubted;
+	r->doubts = calloc(4, sizeof(*r->doubts));
+	ck_assert(r->part.node && r->doubts);
+	for (size_t i = 0; doubts[i]; i++) {
+		struct record_doubt *d = &r->doubts[r->doubt_count++];
+		char path[64], counts = 0;
+
+		ck_assert_int_ge(sscanf(doubts[i], "%63s %" SCNu64 "%c", path, &d->since, &counts),
+				 2);
+		if (!d->since)
+			d->since = NODES_FIRST;
+		d->path = strdup(path);
+		d->kind = strdup("undone");
+		d->counts = counts == '!';
+	}
+	return k;
+}
+
+/* Two parts, a and b: why the epoch is not complete (NULL: it is), and what is in doubt in it. */
+static void check_record(struct nodes_known a, struct nodes_known b, const char *reason,
+			 const char *doubts)
+{
+	const struct nodes_known *const parts[] = {&a, &b};
+	const struct nodes_group group = {.verdict = NODES_WHOLE, .count = 2};
+	struct volume *vol = calloc(1, sizeof(*vol));
+	cleanup_record struct epoch_record r = {0};
+	cleanup_buf struct buf text = {0};
+
+	ck_assert_ptr_nonnull(vol);
+	unit_ok(nodes_record(vol, parts, 2, &group, false, NULL, 0, &r));
+	ck_assert_int_eq(r.complete, reason ? RECORD_INCOMPLETE : RECORD_COMPLETE);
+	if (reason)
+		ck_assert_str_eq(r.reason, reason);
+	for (size_t i = 0; i < r.doubt_count; i++)
+		buf_printf(&text, "%s%s%s", i ? " " : "", r.doubts[i].path,
+			   r.doubts[i].counts ? "!" : "");
+	ck_assert_str_eq(buf_str(&text), doubts);
+	record_free(&a.record);
+	record_free(&b.record);
+	free(vol);
+}
+
+#define DOUBTS(...) ((const char *const[]){__VA_ARGS__})
+
+START_TEST(an_epoch_of_parts_is_as_complete_as_its_doubts_say)
+{
+	check_record(part("a", false, NULL, DOUBTS(NULL)), part("b", false, NULL, DOUBTS(NULL)),
+		     NULL, "");
+	/* A kill on one node. */
+	check_record(part("a", true, "x: killed", DOUBTS("x 0!", NULL)),
+		     part("b", false, NULL, DOUBTS(NULL)), "a: x: killed", "x!");
+	/* A doubt of the base that another node has settled. */
+	check_record(part("a", true, "x: killed", DOUBTS("x 3!", NULL)),
+		     part("b", false, NULL, DOUBTS(NULL)), NULL, "");
+	/* One that stands in both. */
+	check_record(part("a", true, "x: killed", DOUBTS("x 3!", NULL)),
+		     part("b", true, "x: killed", DOUBTS("x 3!", NULL)),
+		     "a: x: killed; b: x: killed", "x!");
+	/* One that is of an older unit for the node that has the newest. */
+	check_record(part("a", true, "x: killed", DOUBTS("x 3!", NULL)),
+		     part("b", false, NULL, DOUBTS("x 3", NULL)), NULL, "x");
+	/* One of an older unit, that costs nothing. */
+	check_record(part("a", false, NULL, DOUBTS("x 0", NULL)),
+		     part("b", false, NULL, DOUBTS(NULL)), NULL, "x");
+	/* One of two is settled. */
+	check_record(part("a", true, "x: killed; y: killed", DOUBTS("x 3!", "y 0!", NULL)),
+		     part("b", false, NULL, DOUBTS(NULL)), "a: x: killed; y: killed", "y!");
+	/* Not for its doubts alone, or a part of an older program, which does not say. */
+	check_record(part("a", false, "lost", DOUBTS("x 3!", NULL)),
+		     part("b", false, NULL, DOUBTS(NULL)), "a: lost", "");
+	check_record(part("a", false, "lost", DOUBTS(NULL)), part("b", false, NULL, DOUBTS(NULL)),
+		     "a: lost", "");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_nodes");
@@ -370,5 +460,7 @@ int main(void)
 	tcase_add_test(t, bases_may_differ);
 	tcase_add_test(t, many_conflicts_are_counted);
 	tcase_add_test(t, a_long_name_is_cut_for_the_node);
+	t = unit_case(s, "record");
+	tcase_add_test(t, an_epoch_of_parts_is_as_complete_as_its_doubts_say);
 	return unit_run(s);
 }
