@@ -243,6 +243,8 @@ bool process_is_ending(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one; true where it does not let
  * us look. */
 bool process_has_open(pid_t tgid, const char *path);
+/* The same of a mapping, which keeps a file open without a descriptor. */
+bool process_has_mapped(pid_t tgid, const char *path);
 /* A process that has it open: `likely` if it does, else any, by a look through /proc; 0: none found. */
 pid_t process_with_open(const char *path, pid_t likely);
 
