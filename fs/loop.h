@@ -45,6 +45,8 @@ void loop_release_done(void);
  * had answered. 0 and false where it answers none. */
 uint64_t loop_request_unique(void);
 bool loop_request_resent(void);
+/* Nanoseconds since it was read; INT64_MAX where the thread answers none. */
+int64_t loop_request_age(void);
 /* Waits until all closes that were read before the request of the calling thread are taken in. */
 void loop_wait_closes(void);
 /*
