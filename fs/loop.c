@@ -278,6 +278,12 @@ static void give_role(struct worker *w)
 	give_role_locked(w);
 }
 
+void loop_let_others_read(void)
+{
+	if (self)
+		give_role(self);
+}
+
 static void end_loop(struct loop *l)
 {
 	const uint64_t one = 1;
