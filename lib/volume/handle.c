@@ -294,7 +294,7 @@ static void unlink_handle_locked(struct handle *h)
 	/* Also what another process was refused, which had inherited the descriptor. */
 	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;
-	else
+	else if (!h->cancelled)
 		b->closed_well = true;
 	body_note_locked(b);
 }
@@ -378,6 +378,7 @@ void handle_release(struct handle *h, bool direct)
 void handle_cancel(struct handle *h)
 {
 	mutex_lock(&h->vol->lock);
+	h->cancelled = true;
 	if (h->body->pending && h->body->handles == 1 && body_discard_locked(h->vol, h->body))
 		log_warn("a replacement that nobody writes is left until the next mount");
 	mutex_unlock(&h->vol->lock);

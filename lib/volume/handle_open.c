@@ -181,12 +181,14 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 	struct state_version v;
 	int error;
 
-	if (!(o->flags & O_TRUNC) || !o->f.closed || !o->tgid ||
+	if (!(o->flags & O_TRUNC) || !o->tgid ||
 	    (b ? b->is_log : file_is_log_locked(o->vol, o->ino)))
 		return false;
-	/* An empty file may be another's full one when the open comes. */
+	/* When the open comes, an empty file may be another's full one, and one in the making closed. */
 	if (o->walks)
 		return true;
+	if (!o->f.closed)
+		return false;
 	error = state_version_get(o->vol->state, o->f.closed, &v);
 	/* Where it cannot be told there may be something to keep. */
 	return error ? error != -ENOENT : v.size > 0;
@@ -269,6 +271,11 @@ static int choose_pending_locked(struct opening *o, struct body *b, struct body 
 
 	if (tgid && !body_member_locked(b, tgid, false))
 		return send_on_locked(o, after);
+	/* Made at the second walk, of a file that is in the making still: there is nothing to replace. */
+	if (!o->f.closed && o->f.nlink && is_alone(b)) {
+		abandon_pending_locked(o->vol, o->ino, o->tid, after);
+		return body_get_locked(o->vol, &o->f, ret_body);
+	}
 	*ret_body = b;
 	return 0;
 }
