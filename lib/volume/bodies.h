@@ -144,6 +144,8 @@ bool file_is_log_locked(struct volume *vol, uint64_t ino);
 /* ---- handle.c ---- */
 /* Whether the openers of all handles that write have closed a descriptor. */
 bool body_writers_closed_locked(const struct body *b);
+/* The row says what the backing file is now, as a close promises it. */
+int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st);
 
 /* ---- survivors.c ---- */
 /* The records of its handles say what it is now. */

@@ -104,7 +104,7 @@ int handle_grant_again(struct handle *h, struct grant **ret_grant)
 
 /* ---- closing ---- */
 
-static int journal_locked(struct volume *vol, struct body *b, const struct stat *st)
+int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st)
 {
 	struct state_version v;
 	int error;
@@ -171,7 +171,7 @@ static int close_locked(struct handle *h)
 
 	h->closed = true;
 	if (b->staged && !b->discarded && !b->orphan)
-		error = fstat(b->fd, &st) < 0 ? -errno : journal_locked(h->vol, b, &st);
+		error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(h->vol, b, &st);
 	FAULT_POINT("flush.journaled");
 	if (body_writers_closed_locked(b))
 		body_set_closing_locked(h->vol, b, clock_mono_ns(), b->releasing);
