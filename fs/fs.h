@@ -78,7 +78,7 @@ static inline struct fs_mount *fs_of(fuse_req_t req)
  * -EOPNOTSUPP where no supervisor is there. (serve.c) */
 int fs_restart(struct fs_mount *m);
 
-/* An interrupted_fn; arg is the request: a signal came, or the mount is gone. */
+/* An interrupted_fn; arg is the request: a signal ended the wait for it, or the mount is gone. (interrupt.c) */
 bool request_interrupted(void *req);
 struct live_caller request_caller(fuse_req_t req);
 /*

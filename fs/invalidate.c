@@ -93,6 +93,19 @@ void invalidate_run(struct fs_mount *m, struct invalidation *list)
 	}
 }
 
+/* Only a node that lost its key to another has a twin (nodes_move). The kernel caches nothing of it, so the other way there is nothing
+ * to tell. */
+void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len)
+{
+	const struct node_key key = {.kind = NODE_LIVE, .a = n->a, .b = n->b};
+	uint64_t id = n->kind == NODE_LIVE && n->unlisted ? nodes_id_of(m->nodes, &key) : 0;
+
+	if (!id)
+		return;
+	loop_let_others_read();
+	(void)fuse_lowlevel_notify_inval_inode(m->se, id, offset, len);
+}
+
 static void changed(struct fs_mount *m, uint64_t ino, uint64_t epoch, const char *name)
 {
 	size_t len = strlen(name) + 1;

@@ -17,6 +17,12 @@ struct invalidation {
 
 /* The kernel is to look `.epochs` up again, which may be another view now (epochs_views.h). May block on the lock of the root. */
 void invalidate_view(struct fs_mount *m);
+/*
+ * Content was changed through the node, `len` bytes from `offset` on (0: to the end): where another node stands for the
+ * same body, the kernel drops what it has of that one. Before the answer. May block on locks of the kernel, but on none
+ * that a change through this node holds.
+ */
+void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len);
 /* The volume's events come here from now on. */
 void invalidate_start(struct fs_mount *m);
 void invalidate_stop(struct fs_mount *m);

@@ -38,6 +38,7 @@ struct worker {
 	struct fuse_buf buf;
 	bool reader;	 /* this thread holds the reader's role; guarded by the loop's lock */
 	uint64_t unique; /* of its request, as the kernel sent it */
+	int64_t read_ns; /* monotonic; when its request was read */
 	uint64_t closes; /* number of the last RELEASE read before its request */
 	struct release release;
 	bool defer;
@@ -127,6 +128,11 @@ uint64_t loop_request_unique(void)
 bool loop_request_resent(void)
 {
 	return self && self->unique & UNIQUE_RESENT;
+}
+
+int64_t loop_request_age(void)
+{
+	return self ? clock_mono_ns() - self->read_ns : INT64_MAX;
 }
 
 /* ---- the order of closes ---- */
@@ -272,6 +278,12 @@ static void give_role(struct worker *w)
 	give_role_locked(w);
 }
 
+void loop_let_others_read(void)
+{
+	if (self)
+		give_role(self);
+}
+
 static void end_loop(struct loop *l)
 {
 	const uint64_t one = 1;
@@ -346,6 +358,7 @@ static void before_request(struct worker *w)
 		memcpy(&head, w->buf.mem, sizeof(head));
 	is_gated = opcode_waits_for_closes(head.opcode);
 	w->unique = head.unique;
+	w->read_ns = clock_mono_ns();
 
 	SCOPED_LOCK(&l->lock);
 	w->closes = l->last_release;

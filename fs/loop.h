@@ -45,8 +45,12 @@ void loop_release_done(void);
  * had answered. 0 and false where it answers none. */
 uint64_t loop_request_unique(void);
 bool loop_request_resent(void);
+/* Nanoseconds since it was read; INT64_MAX where the thread answers none. */
+int64_t loop_request_age(void);
 /* Waits until all closes that were read before the request of the calling thread are taken in. */
 void loop_wait_closes(void);
+/* The calling thread, which answers a request, is about to wait for the kernel: others read on. */
+void loop_let_others_read(void);
 /*
  * Where the calling thread answers a request of the live tree: keeps `i` until it has been
  * answered, and true. An invalidation takes kernel locks that the requester may hold.

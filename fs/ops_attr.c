@@ -6,6 +6,7 @@
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
 #include "fs/files.h"
+#include "fs/invalidate.h"
 #include "fs/setid.h"
 #include "fs/torn_files.h"
 #include "lib/util/buf.h"
@@ -150,6 +151,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		reply_error(req, node_error(r));
 		return;
 	}
+	if (change.set & LIVE_SET_SIZE)
+		invalidate_twin(m, n, 0, 0);
 	note_mode(n, now.mode);
 	stat_of_live(&now, &st);
 	reply_attr(req, &st, timeout_of_live(&now));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "fs/control_file.h"
 #include "fs/files.h"
+#include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "fs/setid.h"
 #include "lib/util/cleanup.h"
@@ -143,6 +144,8 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	if (n == 0)
 		n = write_live(req, f->handle, data, off);
 	handle_note_write(f->handle, (uint64_t)off, len, n);
+	if (n > 0)
+		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)n);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else
@@ -173,6 +176,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (r == 0)
 		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length,
 				     request_interrupted, req);
+	if (r == 0)
+		invalidate_twin(fs_of(req), f->node, offset, 0);
 	reply_error(req, r);
 }
 
@@ -284,6 +289,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 		n = flags ? -EINVAL
 			  : copy_range(req, file_of(req, fi_in), off_in, file_of(req, fi_out),
 				       off_out, len);
+	if (n > 0)
+		invalidate_twin(fs_of(req), file_of(req, fi_out)->node, off_out, (off_t)n);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else

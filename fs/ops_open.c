@@ -8,6 +8,7 @@
 #include "fs/control_file.h"
 #include "fs/epoch_files.h"
 #include "fs/files.h"
+#include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "fs/setid.h"
@@ -52,8 +53,18 @@ static void answer_failed(fuse_req_t req, const struct fuse_entry_param *created
 	reply_error(req, error);
 }
 
+/* A second node of a body has no pages of its own in the kernel, which a write through the first would leave as they are. */
+static uint32_t open_flags(const struct file *f, bool keep)
+{
+	if (f->passthrough)
+		return 0;
+	if (f->node->unlisted)
+		return FOPEN_DIRECT_IO;
+	return keep ? FOPEN_KEEP_CACHE : 0;
+}
+
 /* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. */
-static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
+static void answer_live(fuse_req_t req, struct node *n, struct handle *h, bool truncates,
 			const struct fuse_entry_param *created)
 {
 	struct fs_mount *m = fs_of(req);
@@ -87,7 +98,9 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h,
 		answer_failed(req, created, r);
 		return;
 	}
-	r = reply_open(req, created, f, keep && !f->passthrough ? FOPEN_KEEP_CACHE : 0, backing_id);
+	if (truncates)
+		invalidate_twin(m, n, 0, 0);
+	r = reply_open(req, created, f, open_flags(f, keep), backing_id);
 	if (r < 0)
 		file_release(m, f);
 }
@@ -133,7 +146,7 @@ static void open_live(fuse_req_t req, struct node *n, int flags)
 	if (r < 0)
 		reply_error(req, node_error(r));
 	else
-		answer_live(req, n, h, NULL);
+		answer_live(req, n, h, flags & O_TRUNC, NULL);
 }
 
 /* A worker before this one opened the file, and died before it had said so. */
@@ -141,7 +154,8 @@ static bool answer_claimed(fuse_req_t req, const struct fuse_entry_param *create
 {
 	if (!f)
 		return false;
-	if (reply_open(req, created, f, 0, f->passthrough ? f->node->backing_id : 0) < 0)
+	if (reply_open(req, created, f, open_flags(f, false),
+		       f->passthrough ? f->node->backing_id : 0) < 0)
 		file_release(fs_of(req), f);
 	return true;
 }
@@ -283,7 +297,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		reply_error(req, r);
 		return;
 	}
-	answer_live(req, nodes_find(m->nodes, e.ino), h, &e);
+	answer_live(req, nodes_find(m->nodes, e.ino), h, fi->flags & O_TRUNC, &e);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -25,6 +25,7 @@
 /* Of the protocol, where the system's linux/fuse.h is older than it. */
 #define INIT_FLAG_EXT		 (1u << 30)
 #define INIT_FLAG_KILLPRIV_V2	 (1u << 28)
+#define INIT_FLAG2_DIRECT_MMAP	 (1u << (36 - 32))
 #define INIT_FLAG2_PASSTHROUGH	 (1u << (37 - 32))
 #define INIT_FLAG2_NO_EXPORT	 (1u << (38 - 32))
 #define INIT_FLAG2_RESEND	 (1u << (39 - 32))
@@ -172,7 +173,8 @@ static void patch_init(struct passthrough *p, char out[INIT_OUT_SIZE])
 	flags |= p->kernel_flags & INIT_FLAG_KILLPRIV_V2;
 	if (p->kernel_flags & INIT_FLAG_EXT) {
 		flags |= INIT_FLAG_EXT;
-		flags2 |= p->kernel_flags2 & (INIT_FLAG2_NO_EXPORT | INIT_FLAG2_RESEND);
+		flags2 |= p->kernel_flags2 &
+			  (INIT_FLAG2_NO_EXPORT | INIT_FLAG2_RESEND | INIT_FLAG2_DIRECT_MMAP);
 		if (p->wanted != FS_PASSTHROUGH_OFF)
 			flags2 |= p->kernel_flags2 & INIT_FLAG2_PASSTHROUGH;
 	}
@@ -334,7 +336,8 @@ int passthrough_probe(struct fs_mount *m, const char **ret_why)
 static bool may_pass(const struct fs_mount *m, const struct node *n,
 		     const struct passthrough_source *source)
 {
-	if (!m->passthrough->enabled)
+	/* What is written through a second node of a body must be told of. */
+	if (!m->passthrough->enabled || n->unlisted)
 		return false;
 	/* The kernel would not take setuid bits away at a write that we do not see. */
 	if (source->writes && setid_may_drop(noted_mode(n)))

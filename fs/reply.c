@@ -7,11 +7,6 @@
 #include "fs/passthrough.h"
 #include "lib/util/clock.h"
 
-bool request_interrupted(void *req)
-{
-	return fs_of(req)->gone || fuse_req_interrupted(req);
-}
-
 struct live_caller request_caller(fuse_req_t req)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);

@@ -46,6 +46,7 @@ struct handle {
 	pid_t tgid;		      /* the process that opened it; 0: unknown */
 	bool killed, closed;	      /* what the opener's last flush said */
 	bool direct;		      /* the kernel was given the backing file */
+	bool cancelled;		      /* nobody got it: its end is no close */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };
@@ -143,6 +144,8 @@ bool file_is_log_locked(struct volume *vol, uint64_t ino);
 /* ---- handle.c ---- */
 /* Whether the openers of all handles that write have closed a descriptor. */
 bool body_writers_closed_locked(const struct body *b);
+/* The row says what the backing file is now, as a close promises it. */
+int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st);
 
 /* ---- survivors.c ---- */
 /* The records of its handles say what it is now. */
@@ -243,6 +246,8 @@ bool process_is_ending(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one; true where it does not let
  * us look. */
 bool process_has_open(pid_t tgid, const char *path);
+/* The same of a mapping, which keeps a file open without a descriptor. */
+bool process_has_mapped(pid_t tgid, const char *path);
 /* A process that has it open: `likely` if it does, else any, by a look through /proc; 0: none found. */
 pid_t process_with_open(const char *path, pid_t likely);
 

@@ -86,25 +86,6 @@ static void content_free(struct content *c)
 	free(c);
 }
 
-/* Content of a few bytes is in the database: it gets its backing file now, which an edit can take over. */
-static int open_inline_locked(struct content *c, struct state_version *v)
-{
-	cleanup_buf struct buf data = {0};
-	int error = state_inline_get(c->vol->state, c->version, &data);
-
-	if (error || data.len != c->size)
-		return error && error != -ENOENT ? error : -EIO;
-	c->fd = object_open(c->vol, c->version, O_RDWR | O_CREAT | O_TRUNC);
-	if (c->fd < 0)
-		return c->fd;
-	error = io_pwrite_full(c->fd, data.data, data.len, 0);
-	if (error)
-		return error;
-	v->local_bytes = v->size;
-	v->local_whole = true;
-	return 0;
-}
-
 /* The whole backing file; -ENOENT where it is not what the row says. */
 static int open_whole_locked(struct content *c)
 {
@@ -131,10 +112,10 @@ static int open_bytes_locked(struct content *c, struct state_version *v)
 	if (v->state != VERSION_DURABLE)
 		return -EIO;
 	v->local_whole = false;
-	return v->has_recipe ? fetch_open_locked(c, v) : open_inline_locked(c, v);
+	return v->has_recipe ? fetch_open_locked(c, v) : INLINE_NO_FILE;
 }
 
-/* With the volume's lock, so that the row and the file belong together. */
+/* With the volume's lock, so that the row and the file belong together. INLINE_NO_FILE: inline_place first. */
 static int content_open_locked(struct volume *vol, uint64_t version, struct content **ret_content)
 {
 	struct state_version v;
@@ -182,9 +163,18 @@ static int content_get_locked(struct volume *vol, uint64_t version, struct conte
 
 int content_get(struct volume *vol, uint64_t version, struct content **ret_content)
 {
-	SCOPED_LOCK(&vol->lock);
+	int error;
 
-	return content_get_locked(vol, version, ret_content);
+	do {
+		mutex_lock(&vol->lock);
+		error = content_get_locked(vol, version, ret_content);
+		mutex_unlock(&vol->lock);
+		if (error != INLINE_NO_FILE)
+			return error;
+		/* It may be evicted again before it is open. */
+		error = inline_place(vol, version);
+	} while (!error);
+	return error;
 }
 
 /* ---- by what a tree names ---- */
@@ -234,27 +224,39 @@ static int content_of_bytes(struct volume *vol, const struct tree_entry *e,
 	return 0;
 }
 
+static int content_get_entry_locked(struct volume *vol, const struct tree_entry *entry,
+				    const char *what, uint64_t *ret_version,
+				    struct content **ret_content)
+{
+	int error = 0;
+
+	*ret_version = entry->u.version;
+	if (entry->content == TREE_RECIPE)
+		error = cache_version_locked(vol, entry, ret_version);
+	if (!error)
+		error = content_get_locked(vol, *ret_version, ret_content);
+	if (!error && !(*ret_content)->what)
+		(*ret_content)->what = strdup(what);
+	return error;
+}
+
 int content_get_entry(struct volume *vol, const struct tree_entry *entry, const char *what,
 		      struct content **ret_content)
 {
-	uint64_t version = entry->u.version;
-	struct content *c;
-	int error = 0;
+	uint64_t version;
+	int error;
 
 	if (entry->content == TREE_EMPTY || entry->content == TREE_INLINE)
 		return content_of_bytes(vol, entry, ret_content);
-	mutex_lock(&vol->lock);
-	if (entry->content == TREE_RECIPE)
-		error = cache_version_locked(vol, entry, &version);
-	if (!error)
-		error = content_get_locked(vol, version, &c);
-	if (!error && !c->what)
-		c->what = strdup(what);
-	mutex_unlock(&vol->lock);
-	if (error)
-		return error;
-	*ret_content = c;
-	return 0;
+	do {
+		mutex_lock(&vol->lock);
+		error = content_get_entry_locked(vol, entry, what, &version, ret_content);
+		mutex_unlock(&vol->lock);
+		if (error != INLINE_NO_FILE)
+			return error;
+		error = inline_place(vol, version);
+	} while (!error);
+	return error;
 }
 
 struct content *content_ref(struct content *c)

@@ -81,6 +81,13 @@ struct contents {
 	atomic_llong delta; /* the sum of all fetch.delta */
 };
 
+/* content_inline.c: content of a few bytes, which is in the database. */
+
+/* It has no backing file yet. */
+#define INLINE_NO_FILE -EINPROGRESS
+/* Makes one, which an edit can take over; not for good: it may be evicted again before it is open. Without a lock. */
+int inline_place(struct volume *vol, uint64_t version);
+
 /* content_fetch.c */
 
 /* content_fetch for one read, of bytes that there are: with read-ahead as read_ahead.h says. */

@@ -30,7 +30,7 @@
  *
  * The table is of this process. What an earlier one granted, and a mapping or a file that did not come back (survivors.h)
  * has still, is not in it: a version that is older than this process and has no grant is FREE only where the test
- * finds nobody; else it is another's LEFT, since whose it is cannot be told.
+ * finds nobody; else it is another's LEFT, since whose it is cannot be told. After a reboot nobody is left.
  *
  * Where the test cannot tell, a mapping counts as left.
  */

@@ -19,7 +19,7 @@ enum grant_use {
 
 int grants_new(struct grants **ret_grants);
 void grants_free(struct grants *g);
-/* Versions below this one may have users that the table does not know: of the time before this process. */
+/* Versions below this one may have users that the table does not know: of the time before this process. Without it, none has. */
 void grants_begin_locked(struct volume *vol, uint64_t next_version);
 
 /* Takes the version's backing file for a node of the holder: 0, -EBUSY, -ENOMEM. Give it back with grant_release. */

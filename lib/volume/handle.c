@@ -104,7 +104,7 @@ int handle_grant_again(struct handle *h, struct grant **ret_grant)
 
 /* ---- closing ---- */
 
-static int journal_locked(struct volume *vol, struct body *b, const struct stat *st)
+int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st)
 {
 	struct state_version v;
 	int error;
@@ -172,7 +172,7 @@ static int close_locked(struct handle *h)
 
 	h->closed = true;
 	if (b->staged && !b->discarded && !b->orphan)
-		error = fstat(b->fd, &st) < 0 ? -errno : journal_locked(h->vol, b, &st);
+		error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(h->vol, b, &st);
 	FAULT_POINT("flush.journaled");
 	if (body_writers_closed_locked(b))
 		body_set_closing_locked(h->vol, b, clock_mono_ns(), b->releasing);
@@ -295,7 +295,7 @@ static void unlink_handle_locked(struct handle *h)
 	/* Also what another process was refused, which had inherited the descriptor. */
 	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;
-	else
+	else if (!h->cancelled)
 		b->closed_well = true;
 	body_note_locked(b);
 }
@@ -379,6 +379,7 @@ void handle_release(struct handle *h, bool direct)
 void handle_cancel(struct handle *h)
 {
 	mutex_lock(&h->vol->lock);
+	h->cancelled = true;
 	if (h->body->pending && h->body->handles == 1 && body_discard_locked(h->vol, h->body))
 		log_warn("a replacement that nobody writes is left until the next mount");
 	mutex_unlock(&h->vol->lock);

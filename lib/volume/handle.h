@@ -51,7 +51,8 @@ typedef bool (*interrupted_fn)(void *arg);
 /*
  * flags as in open(2) (access mode, O_TRUNC, O_APPEND, O_DIRECT count). body: the node's. -ESTALE
  * as above; -ENOSPC where the cache is full (after the wait that full=wait allows); -EROFS on a
- * read-only volume; -EISDIR, -ENOENT.
+ * read-only volume; -EISDIR, -ENOENT; -EBUSY where O_TRUNC cannot be sent on a second time and others read
+ * what the node stands for, for a second.
  */
 int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 		const struct live_caller *who, interrupted_fn interrupted, void *arg,

@@ -181,12 +181,14 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 	struct state_version v;
 	int error;
 
-	if (!(o->flags & O_TRUNC) || !o->f.closed || !o->tgid ||
+	if (!(o->flags & O_TRUNC) || !o->tgid ||
 	    (b ? b->is_log : file_is_log_locked(o->vol, o->ino)))
 		return false;
-	/* An empty file may be another's full one when the open comes. */
+	/* When the open comes, an empty file may be another's full one, and one in the making closed. */
 	if (o->walks)
 		return true;
+	if (!o->f.closed)
+		return false;
 	error = state_version_get(o->vol->state, o->f.closed, &v);
 	/* Where it cannot be told there may be something to keep. */
 	return error ? error != -ENOENT : v.size > 0;
@@ -237,15 +239,23 @@ static bool is_alone(const struct body *b)
 static int choose_again_locked(struct opening *o, struct body **body, struct after *after)
 {
 	struct body *pending = body_pending_for_locked(o->vol, o->ino, o->tid);
+	bool alone = is_alone(body_find_locked(o->vol, o->node));
+	int error;
 
 	/* With O_TRUNC alone: else the kernel would go by the size that it knows of the node. */
-	if (pending && (o->flags & O_TRUNC) && is_alone(body_find_locked(o->vol, o->node))) {
-		body_drop_locked(o->vol, *body, after);
-		*body = pending;
-		return 0;
+	if (!pending || !(o->flags & O_TRUNC) || !alone) {
+		abandon_pending_locked(o->vol, o->ino, o->tid, after);
+		if (!o->looked || !replaces_locked(o, *body))
+			return 0;
+		/* The replacement that it was led to is the file's content by now. */
+		error = alone ? pending_new_locked(o, after) : -EBUSY;
+		if (error)
+			return error;
+		pending = body_pending_locked(o->vol, o->ino);
 	}
-	abandon_pending_locked(o->vol, o->ino, o->tid, after);
-	return o->looked && !is_alone(*body) && replaces_locked(o, *body) ? -EBUSY : 0;
+	body_drop_locked(o->vol, *body, after);
+	*body = pending;
+	return 0;
 }
 
 /* The node of what the file shows to all. */
@@ -269,6 +279,11 @@ static int choose_pending_locked(struct opening *o, struct body *b, struct body 
 
 	if (tgid && !body_member_locked(b, tgid, false))
 		return send_on_locked(o, after);
+	/* Made at the second walk, of a file that is in the making still: there is nothing to replace. */
+	if (!o->f.closed && o->f.nlink && is_alone(b)) {
+		abandon_pending_locked(o->vol, o->ino, o->tid, after);
+		return body_get_locked(o->vol, &o->f, ret_body);
+	}
 	*ret_body = b;
 	return 0;
 }
@@ -307,6 +322,31 @@ static int choose_locked(struct opening *o, struct body **ret_body, struct after
 	if (!o->told && o->tid)
 		return send_on_locked(o, after);
 	return choose_stale_locked(o, b, ret_body, after);
+}
+
+/* How long O_TRUNC that cannot be sent on any more waits for those who read what it would truncate. */
+#define BUSY_WAIT NS_PER_S
+#define BUSY_STEP (10 * NS_PER_MS)
+
+/*
+ * A thread that was led to a replacement which another of its process wrote and closed meanwhile finds it as the file's content, and
+ * others may read that. Drops the lock while it waits.
+ */
+static int choose_patiently_locked(struct opening *o, struct body **ret_body, struct after *after)
+{
+	int64_t now = clock_mono_ns(), end = now + BUSY_WAIT;
+	int error = choose_locked(o, ret_body, after);
+
+	for (; error == -EBUSY && now < end; now = clock_mono_ns()) {
+		if (*ret_body)
+			body_drop_locked(o->vol, *ret_body, after);
+		*ret_body = NULL;
+		cond_wait_until(&o->vol->changed, &o->vol->lock, now + BUSY_STEP);
+		error = state_file_get(o->vol->state, o->ino, &o->f);
+		if (!error)
+			error = choose_locked(o, ret_body, after);
+	}
+	return error;
 }
 
 /* ---- the second walk ---- */
@@ -427,7 +467,7 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 		return o->tid && !o->told ? tell_stale_locked(o) : error;
 	if (!S_ISREG(o->f.mode))
 		return S_ISDIR(o->f.mode) ? -EISDIR : -EINVAL;
-	error = choose_locked(o, &b, after);
+	error = choose_patiently_locked(o, &b, after);
 	if (!error) {
 		attach_locked(h, b);
 		note_use_locked(o->vol, b);

@@ -120,7 +120,17 @@ bool body_is_mapped_locked(struct body *b)
 	return !backing_is_quiet(b->fd, false);
 }
 
-/* One that is mapped still when the volume is closed stays staged: the next mount takes it up (recover.c). */
+/* One that is mapped still when the volume is closed stays staged: the next mount takes it up (recover.c), as closed where the
+ * mapping has changed nothing since. */
+static void leave_watched_locked(struct volume *vol, struct body *b)
+{
+	struct stat st;
+
+	if (fstat(b->fd, &st) < 0 || body_journal_locked(vol, b, &st))
+		log_warn("inode %" PRIu64 " has a mapping left, and may count as torn", b->ino);
+	body_watch_locked(vol, b, false);
+}
+
 static void finish_watched_locked(struct volume *vol, struct after *after, bool last)
 {
 	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++) {
@@ -133,7 +143,7 @@ static void finish_watched_locked(struct volume *vol, struct after *after, bool 
 			else if (!body_is_mapped_locked(b))
 				body_finish_locked(vol, b, after);
 			else if (last)
-				body_watch_locked(vol, b, false);
+				leave_watched_locked(vol, b);
 			body_drop_locked(vol, b, after);
 		}
 	}

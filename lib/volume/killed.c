@@ -146,6 +146,27 @@ bool process_has_open(pid_t tgid, const char *path)
 	return false;
 }
 
+bool process_has_mapped(pid_t tgid, const char *path)
+{
+	cleanup_free char *line = NULL;
+	bool mapped = false;
+	size_t room = 0;
+	char maps[64];
+	ssize_t len;
+	FILE *f;
+
+	snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)tgid);
+	f = fopen(maps, "re");
+	if (!f)
+		return errno == EACCES || errno == EPERM;
+	while (!mapped && (len = getline(&line, &room, f)) > 0) {
+		line[len - 1] = '\0';
+		mapped = ends_in(line, path);
+	}
+	fclose(f);
+	return mapped;
+}
+
 pid_t process_with_open(const char *path, pid_t likely)
 {
 	cleanup_closedir DIR *proc = NULL;

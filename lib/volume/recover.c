@@ -401,11 +401,12 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 {
 	int error = state_version_each_unsafe(vol->state, collect_unsafe, r);
 
-	grants_begin_locked(vol, state_version_next(vol->state));
 	if (!error)
 		error = rules_new(&vol->options, &r->rules);
 	if (!error)
 		error = boot_changed_locked(vol, &r->rebooted);
+	if (!r->rebooted)
+		grants_begin_locked(vol, state_version_next(vol->state));
 	if (!error)
 		error = give_back_taken(vol, r);
 	if (!error)

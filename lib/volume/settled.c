@@ -11,8 +11,8 @@
 #include "lib/volume/sealer.h"
 
 /* Usually the release is here within a millisecond. After the first wait we look whether the process
- * has another descriptor open (dup2 of a shell's redirection). If not, the release should come,
- * however busy the machine is; unless another process inherited the descriptor. */
+ * has another descriptor open (dup2 of a shell's redirection) or the file mapped. If not, the release should
+ * come, however busy the machine is; unless another process inherited the descriptor. */
 #define WAIT_FIRST (20 * NS_PER_MS)
 #define WAIT_LAST  (500 * NS_PER_MS)
 
@@ -29,7 +29,7 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 		pthread_cond_broadcast(&vol->changed);
 }
 
-/* The opener keeps the file open by another descriptor. Drops the lock. */
+/* The opener keeps the file open by another descriptor or a mapping. Drops the lock. */
 static bool still_open_locked(struct volume *vol, struct body *b)
 {
 	cleanup_buf struct buf path = {0};
@@ -42,7 +42,8 @@ static bool still_open_locked(struct volume *vol, struct body *b)
 			tgid = h->tgid;
 	mutex_unlock(&vol->lock);
 	if (tgid && path.len)
-		open = process_has_open(tgid, buf_str(&path));
+		open = process_has_open(tgid, buf_str(&path)) ||
+		       process_has_mapped(tgid, buf_str(&path));
 	mutex_lock(&vol->lock);
 	return open;
 }

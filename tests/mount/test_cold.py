@@ -296,6 +296,40 @@ def test_a_signal_ends_a_read_that_waits_for_the_remote(volume, tmp_path, flags,
     volume.unmount()
 
 
+STOPPED = """
+import ctypes, mmap, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.pread.restype = ctypes.c_long
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+page = mmap.mmap(-1, 4096)
+print(fd, flush=True)
+print(libc.pread(fd, (ctypes.c_char * 4096).from_buffer(page), ctypes.c_size_t(4096), ctypes.c_long(0)), ctypes.get_errno())
+"""
+
+
+def test_a_stop_does_not_interrupt_a_read_that_waits_for_the_remote(volume, tmp_path):
+    """The kernel says that the request was interrupted, but nothing that the process has to know of came."""
+    faults = tmp_path / "faults"
+    volume.url = "fault+file://%s?control=%s" % (volume.remote, faults)
+    volume.mount(settle="1h")
+    (volume.path / "model").write_bytes(os.urandom(2 * MIB))
+    volume.seal()
+    volume.remount(empty_cache=True)
+    faults.write_text("get.delay=3s&only=packs/")
+    reader = python(STOPPED, volume.path / "model")
+    fd = int(reader.stdout.readline())
+
+    def field(name, at):
+        with open("/proc/%d/%s" % (reader.pid, name), encoding="ascii") as f:
+            return f.read().rpartition(")")[2].split()[at:]
+
+    wait_until(lambda: [int(word, 16) for word in field("syscall", 1)[:1]] == [fd], "the reader to read")
+    reader.send_signal(signal.SIGSTOP)
+    wait_until(lambda: field("stat", 0)[0] == "T", "the reader to stop")
+    reader.send_signal(signal.SIGCONT)
+    assert reader.communicate(timeout=60)[0] == "4096 0\n"
+
+
 CHANGER = """
 import os, sys
 how, path = sys.argv[1:]

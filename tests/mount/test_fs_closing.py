@@ -4,8 +4,9 @@ waiting for an answer, so each of these would fail now and then if requests coul
 
 import os
 import threading
+import time
 
-from conftest import python
+from conftest import Mapping, python
 
 ROUNDS = 150
 
@@ -67,6 +68,21 @@ def test_an_open_after_a_close_begins_anew(mnt):
                 stream.write(b"%d" % i)
             assert reader.read() == before
             assert f.read_bytes() == b"%d" % i
+
+
+def test_a_mapping_that_is_left_keeps_nobody_waiting(mnt):
+    """The kernel has the file open for it, so that no release is on its way."""
+    f, waits = mnt.path / "f", []
+    f.write_bytes(bytes(8192))
+    for _ in range(5):
+        fd = os.open(f, os.O_RDWR)
+        mapped = Mapping(fd, 8192)
+        os.close(fd)
+        began = time.monotonic()
+        os.close(os.open(f, os.O_RDONLY))
+        waits.append(time.monotonic() - began)
+        mapped.close()
+    assert min(waits) < 0.4, waits
 
 
 def test_many_writers_at_once(mnt):

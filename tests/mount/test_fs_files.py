@@ -502,3 +502,27 @@ except OSError as e:
     out = python(code, mnt.path / "f").communicate()[0].split()
     assert out == ["1000", str(errno.EFBIG)]
     assert (mnt.path / "f").stat().st_size == 1000
+
+
+SIGNALLED = """
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ftruncate.argtypes = [ctypes.c_int, ctypes.c_long]
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for path in sys.argv[2:]:
+    fd = os.open(path, os.O_RDWR)
+    if libc.ftruncate(fd, int(sys.argv[1])):
+        print(os.strerror(ctypes.get_errno()))
+    os.close(fd)
+"""
+
+
+@pytest.mark.options(settle="1h")
+def test_a_call_that_takes_a_moment_is_not_interrupted(mnt):
+    """No local disk answers EINTR: programs in C do not call again."""
+    paths = [mnt.path / ("f%d" % i) for i in range(4)]
+    for path in paths:
+        path.write_bytes(bytes(range(256)) * (24 * MIB // 256))
+    assert python(SIGNALLED, str(24 * MIB - 1), *paths).communicate(timeout=60)[0] == ""
+    assert {path.stat().st_size for path in paths} == {24 * MIB - 1}

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, LIMIT, run, wait_until
+from conftest import BIN, LIMIT, Mapping, run, wait_until
 
 
 def epoch_text(mnt, number, name):
@@ -216,6 +216,50 @@ def test_a_file_is_replaced_by_a_node_that_nobody_has_open(mnt):
     os.close(fd)
     assert run("cat", path).stdout == "half"
     os.close(node)
+
+
+def both_show(fds, data):
+    """By whichever node, and twice, so that the second is out of the kernel's cache if anything is."""
+    for fd in [*fds, *fds]:
+        assert os.pread(fd, 1 << 20, 0) == data
+        assert os.fstat(fd).st_size == len(data)
+
+
+def test_two_nodes_of_what_is_written_show_the_same(mnt):
+    """One by its name, the other by a node of what was there before."""
+    path = mnt.path / "f"
+    path.write_bytes(b"old" * 10000)
+    before = os.open(path, os.O_PATH)
+    named = os.open(path, os.O_RDWR | os.O_TRUNC)
+    os.pwrite(named, b"1" * 20000, 0)
+    both_show([named], b"1" * 20000)
+    moved = os.open("/proc/self/fd/%d" % before, os.O_RDWR | os.O_TRUNC)
+    both_show([named, moved], b"")
+    os.pwrite(named, b"2" * 20000, 0)
+    both_show([named, moved], b"2" * 20000)
+    mapped = Mapping(named, 20000)
+    assert mapped.read() == b"2" * 20000
+    os.pwrite(moved, b"3" * 30000, 0)
+    both_show([named, moved], b"3" * 30000)
+    assert mapped.read() == b"3" * 20000
+    os.ftruncate(moved, 100)
+    os.ftruncate(moved, 20000)
+    both_show([named, moved], b"3" * 100 + bytes(19900))
+    assert mapped.read() == b"3" * 100 + bytes(19900)
+    os.posix_fallocate(moved, 20000, 5000)
+    both_show([named, moved], b"3" * 100 + bytes(24900))
+    os.copy_file_range(moved, moved, 100, 0, 1000)
+    both_show([named, moved], b"3" * 100 + bytes(900) + b"3" * 100 + bytes(23900))
+    os.pwrite(named, b"4" * 25000, 0)
+    both_show([named, moved], b"4" * 25000)
+    # A mapping of the second is one of the same file, too.
+    second = Mapping(moved, 20000)
+    second.write(b"5" * 100)
+    second.close()
+    mapped.close()
+    for fd in (moved, named, before):
+        os.close(fd)
+    assert run("cat", path).stdout == "5" * 100 + "4" * 24900
 
 
 def test_a_file_without_a_name_is_truncated_in_place(mnt):

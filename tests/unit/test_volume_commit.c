@@ -308,6 +308,32 @@ START_TEST(a_writable_mapping_that_is_left_gets_a_copy_committed)
 }
 END_TEST
 
+/* It changed the file while it was mounted, and ended after that: no writer was killed. */
+START_TEST(a_writable_mapping_ends_between_two_mounts)
+{
+	struct handle *h = vu_open(&u, "a", O_RDWR | O_CREAT);
+	uint64_t version = vu_file(&u, "a").live;
+	struct vu_child c = {0};
+	struct vu_grant g;
+	char byte;
+
+	vu_write(h, "mapped", 0);
+	g = vu_grant(h);
+	c = mapper(version);
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	vu_give_back(&u, &g);
+	handle_release(h, true);
+	ck_assert_int_eq(write(c.go, "w", 1), 1);
+	ck_assert_int_eq(read(c.ready, &byte, 1), 1);
+	volume_close(u.vol);
+	vu_child_wait(&c);
+	vu_mount(&u);
+	ck_assert_uint_eq(vu_file(&u, "a").closed, version);
+	vu_holds(&u, "a", "Mapped");
+	ck_assert(complete(vu_seal(&u)));
+}
+END_TEST
+
 /* What is committed does not change under it, also where the volume is opened anew meanwhile. */
 START_TEST(a_writable_mapping_outlives_the_mount)
 {
@@ -485,6 +511,7 @@ int main(void)
 	tcase_add_test(t, a_redirection_is_no_close);
 	tcase_add_test(t, a_writable_mapping_that_is_left_gets_a_copy_committed);
 	tcase_add_test(t, a_writable_mapping_outlives_the_mount);
+	tcase_add_test(t, a_writable_mapping_ends_between_two_mounts);
 	tcase_add_test(t, without_a_mapping_a_direct_close_is_committed_at_once);
 	tcase_add_test(t, a_copy_stands_in_while_the_file_is_open);
 	tcase_add_test(t, a_rolled_back_writer_goes_to_torn);

@@ -224,6 +224,24 @@ START_TEST(a_mapping_that_an_earlier_mount_left_is_anothers)
 }
 END_TEST
 
+/* What looks like one is this process's own: no test for every old file that is opened. */
+START_TEST(no_mapping_is_left_by_an_earlier_boot)
+{
+	uint64_t version;
+	void *map;
+
+	vu_save(&u, "a", "text");
+	version = vu_file(&u, "a").closed;
+	map = map_object(version);
+	unit_ok(state_set_meta(u.vol->state, "boot_id", "of an earlier boot"));
+	vu_remount(&u);
+	mutex_lock(&u.vol->lock);
+	ck_assert_int_eq(grant_use_locked(u.vol, version, OWN), GRANT_FREE);
+	mutex_unlock(&u.vol->lock);
+	munmap(map, 4);
+}
+END_TEST
+
 /* The kernel has the file: the test would find it. */
 START_TEST(a_grant_of_before_is_taken_again_without_a_test)
 {
@@ -394,6 +412,7 @@ int main(void)
 	tcase_add_loop_test(t, evict, 0, STATES);
 	tcase_add_test(t, a_mapping_that_ends_frees_the_file);
 	tcase_add_test(t, a_mapping_that_an_earlier_mount_left_is_anothers);
+	tcase_add_test(t, no_mapping_is_left_by_an_earlier_boot);
 	tcase_add_test(t, a_grant_of_before_is_taken_again_without_a_test);
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, an_edit_stays_in_the_file_that_another_reader_has);

@@ -126,6 +126,132 @@ START_TEST(an_open_goes_on_at_the_file_that_has_the_name_now)
 }
 END_TEST
 
+/* Between the two walks of an open of the process `who`, another gives the name to a file that it is still writing. */
+static struct handle *led_to_a_file_in_the_making(const struct live_caller *who, pid_t other,
+						  struct live_attr *ret_attr)
+{
+	struct handle *maker = NULL, *h = NULL;
+
+	vu_save(&u, "a", "old");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who->pid, ret_attr));
+	unit_error(handle_open(u.vol, ret_attr->ino, ret_attr->body, O_WRONLY | O_TRUNC, who, NULL,
+			       NULL, &h),
+		   -ESTALE);
+	unit_ok(vu_open_as(&u, "b", O_WRONLY | O_CREAT, other, &maker));
+	vu_write(maker, "whole", 0);
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who->pid, ret_attr));
+	return maker;
+}
+
+START_TEST(an_open_replaces_a_file_that_was_in_the_making)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct vu_child other = vu_child();
+	struct handle *maker, *reader = NULL, *h = NULL;
+	struct live_attr attr;
+
+	maker = led_to_a_file_in_the_making(&who, other.pid, &attr);
+	unit_ok(handle_flush(maker, other.pid, NULL, NULL));
+	handle_release(maker, false);
+	unit_ok(vu_open_as(&u, "a", O_RDONLY, 1, &reader));
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	vu_write(h, "new", 0);
+	vu_handle_holds(reader, "whole");
+	vu_holds(&u, "a", "whole");
+	vu_close(h);
+	vu_handle_holds(reader, "whole");
+	handle_release(reader, false);
+	vu_holds(&u, "a", "new");
+	vu_child_wait(&other);
+}
+END_TEST
+
+START_TEST(an_open_joins_a_file_that_is_in_the_making)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct vu_child other = vu_child();
+	struct handle *maker, *h = NULL;
+	struct live_attr attr;
+
+	maker = led_to_a_file_in_the_making(&who, other.pid, &attr);
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	ck_assert_uint_eq(handle_body(h), handle_body(maker));
+	vu_holds(&u, "a", "");
+	vu_write(maker, "12345", 0);
+	vu_write(h, "ab", 0);
+	vu_holds_for(&u, "a", "ab345", who.pid);
+	vu_close(h);
+	unit_ok(handle_flush(maker, other.pid, NULL, NULL));
+	handle_release(maker, false);
+	vu_holds(&u, "a", "ab345");
+	vu_child_wait(&other);
+}
+END_TEST
+
+/* Another thread of this process, which opens "a" as the kernel does for it. */
+struct truncating {
+	pthread_t thread;
+	atomic_int tid; /* once it is about to open for the second time */
+	int error;
+	struct handle *handle;
+};
+
+static void *truncate_late(void *arg)
+{
+	struct truncating *t = arg;
+	struct live_caller who = vu_caller(gettid());
+	struct handle *first;
+	struct live_attr attr;
+
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_error(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL,
+			       &t->handle),
+		   -ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	first = vu_open(&u, "a", O_WRONLY | O_TRUNC);
+	ck_assert_uint_eq(handle_body(first), attr.body);
+	vu_write(first, "first", 0);
+	vu_close(first);
+	unit_ok(vu_open_as(&u, "a", O_RDONLY, 1, &first));
+	vu_handle_holds(first, "first");
+	t->handle = first;
+	atomic_store(&t->tid, who.pid);
+	t->error = handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL,
+			       &t->handle);
+	return NULL;
+}
+
+static bool is_waiting(const struct truncating *t)
+{
+	char path[64], text[512] = "";
+	cleanup_close int fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(&t->tid));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strstr(text, ") S ");
+}
+
+/* The replacement that it was led to is the file's content by then, and somebody reads it. */
+START_TEST(an_open_waits_for_those_who_read_what_it_would_truncate)
+{
+	struct truncating t = {.error = 1};
+	struct handle *reader;
+
+	vu_save(&u, "a", "old");
+	ck_assert(!pthread_create(&t.thread, NULL, truncate_late, &t));
+	unit_until(is_waiting(&t));
+	reader = t.handle;
+	vu_handle_holds(reader, "first");
+	handle_release(reader, false);
+	ck_assert(!pthread_join(t.thread, NULL));
+	unit_ok(t.error);
+	vu_holds(&u, "a", "first");
+	vu_close(t.handle);
+	vu_holds(&u, "a", "");
+}
+END_TEST
+
 /* What an open was to find is no matter of the file that its process makes in the end. */
 START_TEST(an_open_that_ends_in_a_new_file_leaves_nothing_to_find)
 {
@@ -548,6 +674,9 @@ int main(void)
 	tcase_add_test(t, a_thread_is_told_estale_once);
 	tcase_add_test(t, a_node_that_somebody_has_open_is_truncated_in_place);
 	tcase_add_test(t, an_open_goes_on_at_the_file_that_has_the_name_now);
+	tcase_add_test(t, an_open_replaces_a_file_that_was_in_the_making);
+	tcase_add_test(t, an_open_joins_a_file_that_is_in_the_making);
+	tcase_add_test(t, an_open_waits_for_those_who_read_what_it_would_truncate);
 	tcase_add_test(t, an_open_that_ends_in_a_new_file_leaves_nothing_to_find);
 	tcase_add_test(t, a_node_that_was_replaced_leads_to_a_replacement);
 	tcase_add_test(t, two_replacements_and_the_last_close_wins);
