@@ -104,7 +104,7 @@ static const struct command commands[] = {
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
-	{"import", "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE",
+	{"import", "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE | --remove PATH REMOTE",
 	 "commit an ordinary directory as an epoch, without FUSE",
 	 "  --step N          the training step, over what names say\n"
 	 "  --tag NAME        name the epoch\n"
@@ -114,6 +114,7 @@ static const struct command commands[] = {
 	 "  --take-over       take the volume from who writes to it\n"
 	 "  -o OPTION[,...]   as of a mount: cache-dir, patience, lease, log, step, node, run-id, threads, ...\n"
 	 "  --json            one JSON object\n"
+	 "  --remove PATH     no directory is read: the newest epoch without this file or directory; exit 5 where it has none\n"
 	 "The volume is made where the remote is empty. One that is killed leaves nothing half visible, and the next one\n"
 	 "does not upload again what is there. Exit 1 where the directory keeps changing, 8 where another writes.\n"
 	 "Example: epochfs import ./checkpoints s3://bucket/run7 && epochfs export s3://bucket/run7 ./restored\n",
