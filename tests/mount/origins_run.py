@@ -13,6 +13,7 @@ from conftest import BIN, LIMIT, run, wait_until
 from test_contract_epochs import log_of
 
 PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "origins"
+README = PROGRAMS.parents[1] / "README.md"
 
 
 class Job:

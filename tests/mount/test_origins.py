@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL, caffe2, KIT's checkpointer,
-Ray's DurableTrainable. Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
+"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL, caffe2, KIT's checkpointer
+(Ray's DurableTrainable: test_origins_durable.py). Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
 
 Each story is told on an ordinary directory too: there it tests the program, and shows what the mount is for.
 """
@@ -14,7 +14,7 @@ import sqlite3
 
 import pytest
 
-from conftest import BIN, MountError, wait_until
+from conftest import MountError, wait_until
 from origins_run import Directory, Job, Mounted, content
 from server import ServerMissing
 from server_xrootd import Xrootd
@@ -249,48 +249,3 @@ def test_kit_transfers_through_xrootd(volume, xrootd_on, tmp_path):
     place.another_machine()
     said = start().ends()
     assert said[0] == "starts 2" and said[-1].startswith("done 9")
-
-
-# ---- Ray's DurableTrainable
-
-
-def kept(path):
-    return sorted(path.name for path in path.glob("checkpoint_*"))
-
-
-def test_ray_commits_restores_elsewhere_and_deletes(place, tmp_path):
-    epochs_dir = place.path / ".epochs"
-    commit = " && epochfs commit --tag $(basename {target}) %s && epochfs wait %s" % (place.path, place.path)
-    # A deletion alone rides in the next epoch: commit makes it one.
-    drop = (" && n=$(readlink {0}/$(basename {{target}})) && rm {0}/$(basename {{target}}) && rmdir {0}/$n && epochfs commit {1} && epochfs wait {1}"
-            .format(epochs_dir, place.path))
-
-    def start(node, iterations, *more, up="rsync -a --mkpath {source} {target}"):
-        (tmp_path / node / "trial7").mkdir(parents=True, exist_ok=True)
-        on_mount = place.mnt is not None
-        return Job("durable.py", "--logdir", tmp_path / node / "trial7", "--storage", place.path, "--sync-up", up + (commit if on_mount else ""),
-                   "--sync-down", "rsync -a {source} {target}", "--delete", "rm -r {target}" + (drop if on_mount else ""), "--keep", 2, *more,
-                   iterations, PATH="%s:%s" % (os.path.dirname(os.path.realpath(BIN)), os.environ["PATH"]))
-
-    said = start("node1", 3).ends()
-    assert [line for line in said if line.startswith(("committed", "deleted"))] == [
-        "committed checkpoint_000001", "committed checkpoint_000002", "committed checkpoint_000003", "deleted checkpoint_000002"]
-    trial = place.path / "trial7"
-    assert kept(trial) == kept(tmp_path / "node1" / "trial7") == ["checkpoint_000001", "checkpoint_000003"]
-
-    # Killed while it copies: the driver never heard that it was committed, and restores the one before.
-    half = "mkdir -p {target} && head -c 1000 {source}model.pt >{target}model.pt && echo stopped copying && read line"
-    start("node1", 9, "--restore", "checkpoint_000003", up=half).stopped("copying").killed()
-    if place.mnt:
-        # The machine is gone in this moment, with its disks. What was committed is there, what was deleted is not.
-        place.mnt.kill()
-        place.mnt.empty_cache()
-        place.mnt.mount()
-        assert sorted(place.mnt.tags()) == kept(trial) == ["checkpoint_000001", "checkpoint_000003"]
-        assert all(os.getxattr(place.mnt.epoch(n), "user.epochfs.state") == b"durable" for n in place.mnt.epochs())
-        assert 2 not in place.mnt.epochs() and not place.mnt.epoch(2).exists()
-    for name in ("checkpoint_000003", "checkpoint_000001"):
-        steps = int(name[-1])
-        said = start("node of " + name, steps, "--restore", name).ends()
-        assert said[0] == "starts %d" % steps
-        assert content(tmp_path / ("node of " + name) / "trial7" / name) == content(tmp_path / "node1" / "trial7" / name)
