@@ -131,9 +131,10 @@ static const struct command commands[] = {
 	 "was too short. A remote that is away is tried for ever.\n"
 	 "Example: epochfs watch -o settle=10s ./checkpoints s3://bucket/run7\n",
 	 command_watch},
-	{"run", "--mount REMOTE:DIRECTORY [--resume] [--grace TIME] -- COMMAND...",
+	{"run", "--mount REMOTE:DIRECTORY | [DIRECTORY] [--resume] [--grace TIME] -- COMMAND...",
 	 "run a training command on a mount, and make what it saved durable before it ends",
-	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after; DIRECTORY alone: is mounted\n"
+	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after\n"
+	 "  DIRECTORY                     is mounted already, and stays so; without it, the mount that it is started in\n"
 	 "  -o OPTION[,...]               options of that mount\n"
 	 "  --resume                      if the last writer was killed, start from the newest whole epoch\n"
 	 "  --grace TIME                  from the first signal until all must be durable (25s)\n"
