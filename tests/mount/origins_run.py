@@ -16,14 +16,27 @@ PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "origins"
 README = PROGRAMS.parents[1] / "README.md"
 
 
+# In a mount namespace of its own, which has no other FUSE mounts: they would stay as long as it does.
+SEEN_AT = """mount --bind "$1" "$2" || exit 1
+awk -v at="$2" '/ - fuse/ && $5 != at { print $5 }' /proc/self/mountinfo | while read -r point; do umount -l "$(printf %b "$point")" 2>/dev/null; done
+shift 2; exec "$@"
+"""
+
+
+def seen_at(place, path):
+    """Begins a command for which `place` lies at `path`, as on the machine that the program is for."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", SEEN_AT, "sh", os.fspath(place), os.fspath(path)]
+
+
 class Job:
     """A program under way, in a process group of its own. Whatever is left at the end of a test is killed by end_all()."""
 
     started = []
 
-    def __init__(self, program, *words, stop=(), **env):
+    def __init__(self, program, *words, stop=(), at=None, **env):
+        """`at`: a pair of paths; the first one lies at the second one, as the program sees it."""
         self.process = subprocess.Popen(
-            [sys.executable, PROGRAMS / program, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*(seen_at(*at) if at else ()), sys.executable, PROGRAMS / program, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1, start_new_session=True, env={**os.environ, "STOP_AT": ",".join(stop), **{k: str(v) for k, v in env.items()}})
         self.said = []
         self.started.append(self.process)

@@ -16,6 +16,7 @@ import pytest
 
 from conftest import MountError, wait_until
 from origins_run import Directory, Job, Mounted, content
+from test_contract_epochs import log_of
 from server import ServerMissing
 from server_xrootd import Xrootd
 
@@ -71,6 +72,54 @@ def test_adaptdl_restarts_with_other_replicas(place, tmp_path):
     said = start(4, 2).ends()
     assert "starts 6" in said and "loaded adaptdl-epoch 3" in said
     assert said[-1] == Job("adaptdl.py", 8, ADAPTDL_CHECKPOINT_PATH=tmp_path, ADAPTDL_NUM_RESTARTS=0, ADAPTDL_NUM_REPLICAS=1).ends()[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root binds a directory to /tmp")
+def test_adaptdl_under_ray_saves_to_tmp(place, tmp_path):
+    """AdaptDL's from_ray(): its directory is /tmp/checkpoint, which it makes anew and removes. The mount lies at /tmp there."""
+    def start(restarts, replicas, *stop, restored=None):
+        ray = {"RAY_CHECKPOINT": restored} if restored else {}
+        return Job("adaptdl.py", 8, stop=stop, at=(place.path, "/tmp"), ADAPTDL_FROM_RAY=1, ADAPTDL_NUM_RESTARTS=restarts,
+                   ADAPTDL_NUM_REPLICAS=replicas, **ray)
+
+    def saved(number, restarts):
+        wait_until(lambda: place.mnt.epochs() == list(range(1, number + 1)), "epoch %d" % number)
+        record = log_of(place.mnt)[number]
+        assert (record["complete"], record["step"], record["trigger"]) == (True, restarts, "rename")
+        assert os.readlink(place.mnt.epochs_dir / "latest") == "%06d" % number
+        names = {"adaptdl-epoch", "adaptdl-dataparallel", "adaptdl-dataloader-epoch0"}
+        assert set(content(place.mnt.epoch(number))) == {"checkpoint/.is_checkpoint"} | {"checkpoint/checkpoint-%d/%s" % (restarts, n) for n in names}
+
+    said = start(0, 2, "trained 2").stopped("trained 2").asked_to_end(code=143)
+    assert "starts 0" in said and "in memory 5" in said
+    assert os.listdir(place.path) == []  # in Ray's memory alone, and in the epoch
+    if place.mnt is None:
+        return  # with the machine it is gone
+    saved(1, 0)
+
+    # The node is lost as soon as that is durable. Another one starts from the newest whole checkpoint, as it lies in its epoch, and is killed in the middle of a save.
+    wait_until(lambda: os.getxattr(place.mnt.epoch(1), "user.epochfs.state") == b"durable", "the upload")
+    place.mnt.kill()
+    place.mnt.empty_cache()
+    place.mnt.mount()
+    assert sorted(os.listdir(place.path)) == ["checkpoint"]  # nobody has sealed its removal
+    job = start(1, 3, "trained 4", "saving adaptdl-dataparallel", restored="/tmp/.epochs/latest/checkpoint").stopped("trained 4")
+    assert "starts 2" in job.said and "loaded adaptdl-epoch 0" in job.said
+    job.process.send_signal(signal.SIGTERM)
+    job.go_on().stopped("saving adaptdl-dataparallel").killed()
+    assert os.readlink(place.mnt.epochs_dir / "latest") == "000001"
+
+    # The next one finds what is left of that in its way, and is killed before it has removed its own.
+    job = start(2, 1, "trained 5", "in memory", restored="/tmp/.epochs/latest/checkpoint").stopped("trained 5")
+    job.process.send_signal(signal.SIGTERM)
+    job.go_on().stopped("in memory").killed()
+    newest = place.mnt.epochs()[-1]
+    wait_until(lambda: os.readlink(place.mnt.epochs_dir / "latest") == "%06d" % newest, "the whole save")
+    saved(newest, 2)
+    said = start(3, 2, restored="/tmp/.epochs/latest/checkpoint").ends()
+    assert "starts 5" in said and "loaded adaptdl-epoch 2" in said
+    alone = Job("adaptdl.py", 8, ADAPTDL_CHECKPOINT_PATH=tmp_path, ADAPTDL_NUM_RESTARTS=0, ADAPTDL_NUM_REPLICAS=1).ends()
+    assert said[-1] == alone[-1]
 
 
 # ---- caffe2
