@@ -108,6 +108,9 @@ class Directory:
     def quiet(self):
         pass
 
+    def whole(self):
+        pass
+
     def interrupted(self, latest):
         pass
 
@@ -156,3 +159,17 @@ class Mounted:
         before = content(self.path)
         self.mnt.remount(empty_cache=True)
         assert content(self.path) == before
+
+    def whole(self):
+        """After quiet, the newest epoch is complete and `latest`, and what the live tree is."""
+        self.quiet()
+        newest = self.mnt.epochs()[-1]
+        self.sealed(newest)
+        assert content(self.path) == content(self.mnt.epoch(newest))
+
+
+def place_of(request, passthrough, tmp_path):
+    """A mount, or, where that is what `passthrough` says, an ordinary directory."""
+    if passthrough == "ordinary directory":
+        return Directory(tmp_path / "directory")
+    return Mounted(request.getfixturevalue("mnt"))

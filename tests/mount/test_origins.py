@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL, caffe2, KIT's checkpointer
-(Ray's DurableTrainable: test_origins_durable.py). Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
+"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL and caffe2 (KIT's checkpointer:
+test_origins_kit.py, Ray's DurableTrainable: test_origins_durable.py). Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
 
 Each story is told on an ordinary directory too: there it tests the program, and shows what the mount is for.
 """
@@ -14,11 +14,9 @@ import sqlite3
 
 import pytest
 
-from conftest import MountError, wait_until
-from origins_run import Directory, Job, Mounted, content
+from conftest import wait_until
+from origins_run import Job, content, place_of
 from test_contract_epochs import log_of
-from server import ServerMissing
-from server_xrootd import Xrootd
 
 
 @pytest.fixture(params=["on", "off", "ordinary directory"])
@@ -34,9 +32,7 @@ def jobs():
 
 @pytest.fixture
 def place(request, passthrough, tmp_path):
-    if passthrough == "ordinary directory":
-        return Directory(tmp_path / "directory")
-    return Mounted(request.getfixturevalue("mnt"))
+    return place_of(request, passthrough, tmp_path)
 
 
 # ---- AdaptDL
@@ -178,123 +174,3 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
     assert said[-1] == Job("caffe2.py", *words, 4).ends()[-1]
     rows = json.loads((place.path / "checkpoints.json").read_text())
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4] and rows[4]["node_names"] == nodes.split(",")
-
-
-# ---- KIT's checkpointer
-
-
-class Kit:
-    """One job in one transfer mode: where its local file is, and where its checkpoint is safe."""
-
-    def __init__(self, place, tmp_path, mode):
-        self.place, self.mode, self.scratch, self.turn = place, mode, tmp_path, 0
-        self.kept = place.path / "ckpt.pt"
-        self.job_ad = tmp_path / "job.ad"
-        self.job_ad.write_text('MyType = "Job"\nCheckpointExitCode = 77\nTransferCheckpoint = "ckpt.pt"\n')
-
-    def start(self, *stop, steps=9):
-        """On a worker node of its own, whose scratch is empty, but for what HTCondor brings there."""
-        self.turn += 1
-        node = self.scratch / ("node%d" % self.turn)
-        node.mkdir()
-        self.local = self.kept if self.mode == "None" else node / "ckpt.pt"
-        if self.mode == "htcondor" and self.kept.exists():
-            shutil.copy2(self.kept, self.local)
-        target = [] if self.mode in ("None", "htcondor") else ["--target", self.kept]
-        return Job("kit.py", "--mode", self.mode, "--local", self.local, *target, "--every", 3, steps, stop=stop, _CONDOR_JOB_AD=self.job_ad)
-
-    def ended(self, job, number):
-        """It is asked to end: it saves, and exits with the code that says so. HTCondor then takes the file to its spool, by way of a temporary directory there."""
-        said = job.asked_to_end(number, code=77 if self.mode == "htcondor" else 85)
-        assert self.local.exists() == (self.mode in ("None", "htcondor"))
-        if self.mode == "htcondor":
-            spool = self.place.path / "job.tmp"
-            spool.mkdir()
-            shutil.copyfile(self.local, spool / "ckpt.pt")
-            os.rename(spool / "ckpt.pt", self.kept)
-            spool.rmdir()
-            self.place.quiet()
-        return said
-
-
-@pytest.mark.options(marker="ckpt.pt")
-@pytest.mark.parametrize("mode", ["None", "shared", "manual", "htcondor"])
-def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
-    if mode == "htcondor" and place.mnt:
-        place.mnt.options["marker"] = None  # there it would count in the temporary directory too
-        place.mnt.remount()
-    kit = Kit(place, tmp_path, mode)
-    epochs = 0
-    job = kit.start("trained 1", "trained 4", "trained 5")
-    for step in (1, 4):
-        job.stopped("trained %d" % step)
-        if mode != "htcondor":
-            epochs += 1
-            place.sealed(epochs, trigger="marker")
-        job.go_on()
-    said = kit.ended(job.stopped("trained 5"), signal.SIGTERM)
-    assert [line for line in said if line.startswith("saved")] == ["saved 1", "saved 4", "saved 5"]
-    place.sealed(epochs + 1)
-
-    # Killed in the middle of the next save, or of its transfer: what is kept stays whole.
-    before = content(place.path)
-    moment = "transferring" if mode == "shared" else "saving"
-    job = kit.start(moment).stopped(moment)
-    assert place.mnt is None or content(place.path) == before  # nobody sees half of it
-    job.killed()
-    if place.mnt is None and mode in ("None", "shared"):
-        assert content(place.path) != before
-        return  # there the checkpoint is lost
-    wait_until(lambda: content(place.path) == before, "the old checkpoint")
-    place.another_machine()
-    said = kit.ended(kit.start("trained 7").stopped("trained 7"), signal.SIGINT)
-    assert said[0] == "starts 5" and said[-1] == "saved 7"
-    said = kit.start().ends()
-    assert said[0] == "starts 7"
-    kit.kept = tmp_path / "ckpt.pt"
-    assert said[-1] == kit.start().ends()[-1]
-
-
-@pytest.fixture
-def xrootd_on(volume, tmp_path):
-    """An XRootD server whose storage is the mount, which other users than root may use."""
-    pytest.importorskip("XRootD")
-    try:
-        with Xrootd(tmp_path / "xrootd") as server:
-            volume.path = server.home / "root"
-            owner = os.stat(volume.path)
-            volume.options.update(settle="1h", allow_other=True)
-            try:
-                volume.mount()
-            except MountError as error:
-                if volume.options["passthrough"] == "on" and "passthrough=on" in error.output:
-                    pytest.skip("this kernel has no passthrough for us")
-                raise
-            os.chown(volume.path, owner.st_uid, owner.st_gid)
-            yield server
-            assert volume.clean_up() == []
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.mark.parametrize("passthrough", ["on", "off"])
-def test_kit_transfers_through_xrootd(volume, xrootd_on, tmp_path):
-    def start(*stop):
-        node = tmp_path / ("node%d" % len(list(tmp_path.glob("node*"))))
-        node.mkdir()
-        return Job("kit.py", "--mode", "xrootd", "--local", node / "ckpt.pt", "--target", "/run7/ckpt.pt", "--every", 3,
-                   "--server", "root://127.0.0.1:%d/" % xrootd_on.xrd_port, 9, stop=stop)
-
-    place = Mounted(volume)
-    (volume.path / "run7").mkdir()
-    shutil.chown(volume.path / "run7", os.stat(volume.path).st_uid, os.stat(volume.path).st_gid)
-    job = start("trained 1", "trained 2").stopped("trained 1")
-    place.quiet()
-    place.sealed(1)
-    assert job.go_on().stopped("trained 2").asked_to_end(code=85)[-1] == "saved 2"
-    place.quiet()
-    place.sealed(2)
-    start("saving").stopped("saving").killed()
-    place.another_machine()
-    said = start().ends()
-    assert said[0] == "starts 2" and said[-1].startswith("done 9")
