@@ -60,7 +60,9 @@ static const struct command commands[] = {
 	 "  --tag NAME        name it\n"
 	 "  --step N          the training step, over what names say\n"
 	 "  -m TEXT           a message kept with it\n"
-	 "  --whole           what is in doubt is whole: you know it\n",
+	 "  --whole           what is in doubt is whole: you know it\n"
+	 "  --db-type TYPE, --db-prefix TEXT, --path-type TYPE, --path-prefix TEXT, --node-names NAME[,NAME...]\n"
+	 "                    what a metadata writer says of the checkpoint; kept with it, and in the catalog\n",
 	 command_commit},
 	{"wait", "[--json] [--timeout TIME] DIRECTORY [EPOCH]",
 	 "wait until an epoch, or all that is closed now, is durable in the remote",
@@ -104,7 +106,8 @@ static const struct command commands[] = {
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
-	{"import", "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE | --remove PATH REMOTE",
+	{"import",
+	 "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE | --remove PATH REMOTE",
 	 "commit an ordinary directory as an epoch, without FUSE",
 	 "  --step N          the training step, over what names say\n"
 	 "  --tag NAME        name the epoch\n"
