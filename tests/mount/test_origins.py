@@ -14,9 +14,10 @@ import sqlite3
 
 import pytest
 
-from conftest import wait_until
+from conftest import BIN, run, wait_until
 from origins_run import Job, content, place_of
 from test_contract_epochs import log_of
+from test_nodes import make_node, make_nodes
 
 
 @pytest.fixture(params=["on", "off", "ordinary directory"])
@@ -164,7 +165,8 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
             if name.endswith(".2"):
                 (shutil.rmtree if os.path.isdir(place.path / name) else os.remove)(place.path / name)
 
-    # Only some blobs, for an evaluation, then all, for the training.
+    # Only some blobs, for an evaluation, then all, for the training. check_db_exists comes before: of an epoch that never was, it says so.
+    assert Job("caffe2.py", *words, "--load-blobs", "fc1_b", 3).ends(3) == ["there is no %s" % (place.path / (first + ".3"))]
     loaded = Job("caffe2.py", *words, *again[2:], "--load-blobs", "fc1_b,fc2_w", 1).ends()
     assert loaded == ["loaded %s %s 120000" % (node, blob) for node in nodes.split(",") for blob in ("fc1_b", "fc2_w")]
     said = Job("caffe2.py", *words, *again, 4).ends()
@@ -174,3 +176,86 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
     assert said[-1] == Job("caffe2.py", *words, 4).ends()[-1]
     rows = json.loads((place.path / "checkpoints.json").read_text())
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4] and rows[4]["node_names"] == nodes.split(",")
+
+
+# ---- caffe2 on several machines
+
+TRAINERS = ["trainer:0", "trainer:1", "trainer:2"]
+
+
+def metadata_rows(database):
+    with contextlib.closing(sqlite3.connect(database, timeout=60)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoints'").fetchone():
+            return {}
+        return {row[0]: row[1:] for row in db.execute("SELECT step, db_type, db_prefix, path_type, path_prefix, node_names, epoch FROM checkpoints"
+                                                      " WHERE complete AND durable ORDER BY step")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a mount namespace")
+@pytest.mark.parametrize("passthrough", ["on"])
+@pytest.mark.parametrize("db_type, published", [("minidb", ("blobstore", "store://run7/")), ("lmdb", (None, None))])
+def test_caffe2_on_several_mounts_with_its_own_metadata(make_volume, tmp_path, db_type, published):
+    """MultiNodeCheckpointManager with a machine and a mount for each node, all at one db_prefix. What its metadata handler is given reaches the catalog."""
+    if db_type == "lmdb":
+        pytest.importorskip("lmdb")
+    catalog, prefix = tmp_path / "catalog.db", tmp_path / "ckpt"
+    prefix.mkdir()
+    # The metadata is said to the first one's mount, which nothing else seals; the others seal by quiet.
+    nodes = make_nodes(make_volume, ["a", "b", "c"], run="workflow7")
+    nodes[0].options["catalog"] = catalog
+    for v in nodes[1:]:
+        v.options["settle"] = "300ms"
+    for v in nodes:
+        v.mount()
+    words = ["--db-prefix", prefix, "--db-type", db_type, "--nodes", ",".join(TRAINERS), "--places", ",".join(str(v.path) for v in nodes), "--catalog", catalog,
+             "--commit", nodes[0].path, "--run", "workflow7"]
+    if published[0]:
+        words += ["--path-type", published[0], "--publish", published[1]]
+    env = {"PATH": "%s:%s" % (os.path.dirname(os.path.realpath(BIN)), os.environ["PATH"])}
+    reader = make_node(make_volume, nodes[0], ro=True, nodes=None, node=None, run=None, settle=None, lease=None)
+
+    def evaluate(folder, epoch, code=0):
+        return Job("caffe2.py", "--db-prefix", folder, "--db-type", db_type, "--nodes", ",".join(TRAINERS), "--load-blobs", "fc1_b", epoch).ends(code)
+
+    def durable(step):
+        wait_until(lambda: step in metadata_rows(catalog), "step %d in the catalog" % step)
+        epoch = metadata_rows(catalog)[step][-1]
+        for v in nodes:
+            wait_until(lambda v=v: os.path.lexists(v.epochs_dir / "latest") and os.readlink(v.epochs_dir / "latest") == "%06d" % epoch,
+                       "%s to see it" % v.options["node"])
+        names = ["%s.%d" % (node, step) for node in TRAINERS]
+        assert set(names) <= set(os.listdir(nodes[2].epoch(epoch)))
+        said = (db_type, str(prefix), published[0] or "epochfs", published[1] or "%s/.epochs/%06d" % (nodes[0].path, epoch))
+        assert metadata_rows(catalog)[step] == (*said, json.dumps(TRAINERS, separators=(",", ":")), epoch)
+        (shown,) = [e for e in json.loads(run(BIN, "log", "--json", nodes[0].url).stdout) if e["epoch"] == epoch]
+        assert shown["node_names"] == TRAINERS and shown["db_prefix"] == str(prefix) and shown.get("path_type") == published[0]
+        return epoch
+
+    job = Job("caffe2.py", *words, 3, stop=["saved 0", "saved 1", "trainer:1 saves 2"], **env)
+    job.stopped("saved 0")
+    epoch = durable(0)
+    # A node's own mount has its own databases; all of them are in the epoch, and on a mount that follows.
+    assert evaluate(nodes[0].path, 0, 3) == ["loaded trainer:0 fc1_b 120000", "there is no %s" % (nodes[0].path / "trainer:1.0")]
+    reader.mount()
+    for folder in (nodes[0].epoch(epoch), reader.path):
+        assert evaluate(folder, 0) == ["loaded %s fc1_b 120000" % node for node in TRAINERS]
+    assert evaluate(reader.path, 1, 3) == ["there is no %s" % (reader.path / "trainer:0.1")]
+    job.go_on().stopped("saved 1")
+    durable(1)
+    wait_until(lambda: (reader.path / "trainer:2.1").exists(), "the reader to follow")
+    assert evaluate(reader.path, 1) == ["loaded %s fc1_b 120000" % node for node in TRAINERS]
+    reader.unmount()
+
+    # A node is killed in the middle of the next save, and then all machines are gone.
+    job.go_on().stopped("trainer:1 saves 2").killed()
+    for v in nodes:
+        v.kill()
+        v.empty_cache()
+    for v in nodes:
+        v.mount()
+    said = Job("caffe2.py", *words, 3, **env).ends()
+    assert said[:3] == ["resumed 1", "saved 2", "saved 3"]
+    (tmp_path / "at once").mkdir()
+    alone = Job("caffe2.py", "--db-prefix", tmp_path / "at once", "--db-type", db_type, "--nodes", ",".join(TRAINERS), 3).ends()
+    assert said[-1] == alone[-1]
+    wait_until(lambda: 3 in metadata_rows(catalog), "the last step in the catalog")
