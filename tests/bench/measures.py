@@ -193,6 +193,8 @@ def small(run, who):
 
 def pipeline(run, who):
     """CPU seconds a GB of fp32 checkpoints, for all that an upload does but reading the index and sending."""
+    if run.pipeline is None:
+        raise Unusable("bench_pipeline is not built")
     done = subprocess.run([run.pipeline, *run.trained], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Unusable(done.stderr)
