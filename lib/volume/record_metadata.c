@@ -132,6 +132,8 @@ int metadata_set(struct epoch_record *r, const char *text)
 
 	if (!text)
 		return 0;
+	if (!object)
+		return -ENOMEM;
 	if (!metadata_valid(object))
 		return -EINVAL;
 	for (size_t i = 0; !error && i < TEXT_COUNT; i++) {

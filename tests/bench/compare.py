@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE.parent / "remotes")]
@@ -106,7 +107,7 @@ class Run:
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
-            error = None
+            told = None
             try:
                 os.close(ours)
                 if who.user is not None and os.geteuid() == 0:
@@ -114,10 +115,14 @@ class Run:
                     os.setresgid(who.user, who.user, who.user)
                     os.setresuid(who.user, who.user, who.user)
                 self.measure_here(measure, who)
+                told = [self.sample, self.dirty, None]
             except (Unusable, OSError) as failed:
-                error = str(failed)
+                told = [self.sample, self.dirty, str(failed)]
+            except BaseException:  # pylint: disable=broad-exception-caught
+                traceback.print_exc()
             finally:
-                os.write(theirs, json.dumps([self.sample, self.dirty, error]).encode())
+                if told:
+                    os.write(theirs, json.dumps(told).encode())
                 os._exit(0)
         os.close(theirs)
         with open(ours, "rb") as f:
