@@ -172,7 +172,7 @@ class Goals:
         for figure, kept in (*figures, (None, None))[:2]:
             verdict = figure.verdict(kept) if kept else ""
             held = self.r.recorded or not kept or verdict == "not measured"
-            cells += [figure.text() if figure else "", verdict if held else "not held"]
+            cells += [figure.text() if figure else "", verdict if held else "no verdict"]
         self.rows.append([what, *cells, goal])
 
     @staticmethod
@@ -256,7 +256,7 @@ def machine(r):
     told = "%s, %d cores, %d GiB, Linux %s%s, %s below; %s; up to %d turns with a checkpoint of %d MiB" % (
         f["cpu"], f["cores"], f["memory"], f["kernel"], groups, f["disk"], f["date"], f["turns"], f["mib"])
     if not r.recorded:
-        return told + (". **Nothing holds these figures, so no verdict is given.** They are from before turns were pairs in an order that is drawn, and"
+        return told + (". **No verdict is given.** The figures are from before turns were pairs in an order that is drawn, and"
                        " before the commit was recorded; the machine had other work (a load of %s), and the disk's own figures spread up to three times. `make bench` makes them"
                        " anew." % f["load"])
     void = r.void_turns()

@@ -101,7 +101,7 @@ def test_root_and_an_ordinary_user_stand_side_by_side():
 def test_what_nothing_records_gets_no_verdict():
     r = report.Judged(results(*pair(1, (1.0, 1.0), (1.0, 1.0), foreign=None), commit=None))
     r.facts["load"] = "9"
-    assert small_row(r)[1:3] == ["1.00", "not held"] and "Nothing holds these figures" in report.machine(r)
+    assert small_row(r)[1:3] == ["1.00", "no verdict"] and "No verdict is given" in report.machine(r)
 
 
 def test_the_order_follows_from_the_seed():
@@ -173,7 +173,7 @@ def test_the_published_tables_are_those_of_their_results():
     there = json.loads((BENCH / "results.json").read_text())
     assert there["samples"] and all(s["values"] for s in there["samples"])
     if there["commit"] is None:
-        assert "Nothing holds these figures" in README.read_text()
+        assert "No verdict is given" in README.read_text()
 
 
 def test_the_check_finds_what_was_changed_by_hand(tmp_path):
