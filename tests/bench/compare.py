@@ -121,16 +121,23 @@ class Run:
             except BaseException:  # pylint: disable=broad-exception-caught
                 traceback.print_exc()
             finally:
-                if told:
+                # Nothing of what this process copied may run its end, whatever happens here.
+                try:
                     os.write(theirs, json.dumps(told).encode())
-                os._exit(0)
+                finally:
+                    os._exit(0)
         os.close(theirs)
-        with open(ours, "rb") as f:
-            told = f.read()
-        os.waitpid(pid, 0)
+        try:
+            with open(ours, "rb") as f:
+                told = json.loads(f.read() or "null")
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            raise
+        finally:
+            os.waitpid(pid, 0)
         if not told:
             raise Unusable("who measured it has ended")
-        self.sample, self.dirty, error = json.loads(told)
+        self.sample, self.dirty, error = told
         if error:
             raise Unusable(error)
 

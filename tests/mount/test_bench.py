@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from conftest import BIN, run
+from conftest import BIN, run, wait_until
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 BENCH, README = TESTS / "bench", TESTS.parent / "README.md"
@@ -236,6 +236,26 @@ def test_a_small_run_holds_every_sample(tmp_path):
         assert "void: %s" % why in done.stdout
         assert group.endswith(", 2") or group[:-1] + "2" in groups
     assert run(sys.executable, BENCH / "report.py", out / "results.json", "--check", check=False).returncode == 0 or not (out / "results.svg").exists()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(os.geteuid() != 0, reason="epochfs itself is measured by root")
+def test_a_run_that_is_ended_leaves_nothing(tmp_path):
+    """Not its folder, no mount, and no process, of which one measures for it."""
+    with open(tmp_path / "said", "w+", encoding="utf-8") as said:
+        process = subprocess.Popen([sys.executable, BENCH / "compare.py", BIN, "--directory", "--only", "disk,epochfs", "--measures", "small", "--files",
+                                    "100000", "--turns", "1", "--out", tmp_path / "out", "--folder", tmp_path], stdout=said, stderr=said)
+        try:
+            # Of the disk: the mount may lie in a namespace of the run's own.
+            wait_until(lambda: list(tmp_path.glob("epochfs-bench-*/disk-*/data/small/f00500")), "small files", limit=200)
+        finally:
+            process.terminate()
+        assert process.wait(timeout=60) == 1
+        text = (tmp_path / "said").read_text()
+    assert "Broken pipe" not in text and "left out" not in text, text
+    assert not list(tmp_path.glob("epochfs-bench-*"))
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        assert os.fspath(tmp_path) not in f.read()
 
 
 # ---- limits
