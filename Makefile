@@ -316,7 +316,7 @@ fuzz-run: fuzz ## fuzz all targets in turn, MINUTES=60 in all, and end with a ve
 	$(Q)tests/tools/fuzz_run.py --fuzzer $(FUZZER) --minutes $(MINUTES) --bin $(BUILD)$(if $(filter afl,$(FUZZER)),-afl,-fuzz)/fuzz \
 		--out $(BUILD)-fuzz/found $(ARGS)
 
-bench: ## epochfs beside others: a table and a plot in $(O)/bench (ARGS="--quick"; see compare.py), an hour
+bench: ## epochfs beside others: a table and a plot in $(O)/bench (ARGS="--short", "--quick"; see compare.py), two to three hours
 	$(Q)tests/tools/packages.sh bench
 	$(Q)$(MAKE) $(jobs) all $(benches)
 	$(Q)/usr/bin/python3 tests/bench/compare.py $(abspath $(O)/epochfs) --out $(O)/bench $(ARGS)

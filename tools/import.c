@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epochfs import: an ordinary directory becomes an epoch, without a mount. */
+/* epochfs import: an ordinary directory becomes an epoch, or the newest one loses a path, without a mount. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include "tools/importing.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
+#include "tools/target.h"
 
 #define TICK_NS (100 * NS_PER_MS)
 
@@ -113,13 +114,42 @@ struct arguments {
 static int run(struct import *imp, const struct arguments *a, struct import_result *ret_result)
 {
 	cleanup_free char *message = NULL;
-	int code = importing_check_cache("import", a->directory, imp), error;
+	int code = a->how.remove ? EXIT_DONE : importing_check_cache("import", a->directory, imp);
+	int error;
 
 	if (code != EXIT_DONE)
 		return code;
 	error = import_run(imp, &a->how, ret_result, &message);
 	return error ? cli_error(exit_code_of(error), "%s", message ? message : strerror(-error))
 		     : EXIT_DONE;
+}
+
+/* What it removes from must be there: a place without a volume does not become one. */
+static int check_volume(const char *remote)
+{
+	struct target target;
+	int code = importing_check_remote("import", remote);
+
+	if (code == EXIT_DONE)
+		code = target_open(remote, &target);
+	if (code == EXIT_DONE)
+		target_close(&target);
+	return code;
+}
+
+static void print_result(const struct arguments *a, const struct import_result *r)
+{
+	char size[FORMAT_MAX];
+
+	if (a->json || !a->how.remove) {
+		importing_print(r, a->directory, a->json, false);
+		return;
+	}
+	format_size(r->record.bytes, size);
+	printf("epoch %06" PRIu64 " is epoch %06" PRIu64 " without ", r->record.number,
+	       r->record.parent);
+	cli_put(a->how.remove);
+	printf(": %" PRIu64 " files, %s\n", r->record.files, size);
 }
 
 static int import_directory(struct mount_options *options, const struct arguments *a)
@@ -147,7 +177,7 @@ static int import_directory(struct mount_options *options, const struct argument
 	attendant_stop(&attendant);
 	import_close(imp);
 	if (code == EXIT_DONE)
-		importing_print(&result, a->directory, a->json, false);
+		print_result(a, &result);
 	record_free(&result.record);
 	return code;
 }
@@ -158,6 +188,7 @@ static int parse_all(int argc, char **argv, struct mount_options *o, struct argu
 	const struct cli_option options[] = {{"step", 0, NULL, &step},
 					     {"tag", 0, NULL, &a->how.tag},
 					     {"message", 'm', NULL, &a->how.message},
+					     {"remove", 0, NULL, &a->how.remove},
 					     {"json", 0, &a->json, NULL},
 					     {"allow-changing", 0, &a->how.allow_changing, NULL},
 					     {"read-all", 0, &a->how.read_all, NULL},
@@ -168,13 +199,14 @@ static int parse_all(int argc, char **argv, struct mount_options *o, struct argu
 
 	if (count < 0)
 		return code == EXIT_DONE ? -1 : code;
-	if (count != 2)
-		return cli_usage_error("import", "needs a DIRECTORY and a REMOTE");
+	if (count != (a->how.remove ? 1 : 2))
+		return cli_usage_error("import",
+				       "needs a DIRECTORY and a REMOTE, or --remove PATH REMOTE");
 	a->how.has_step = step != NULL;
 	if (step && parse_u64(step, &a->how.step))
 		return cli_usage_error("import", "--step %s: expected a number", step);
-	a->how.directory = a->directory = operands[0];
-	a->remote = operands[1];
+	a->remote = operands[count - 1];
+	a->how.directory = a->directory = a->how.remove ? a->remote : operands[0];
 	return list ? mount_options_parse(o, list) : EXIT_DONE;
 }
 
@@ -189,7 +221,8 @@ int command_import(int argc, char **argv)
 	if (code == EXIT_DONE)
 		code = parse_all(argc, argv, &options, &a);
 	if (code == EXIT_DONE)
-		code = importing_check("import", a.directory, a.remote);
+		code = a.how.remove ? check_volume(a.remote)
+				    : importing_check("import", a.directory, a.remote);
 	if (code == EXIT_DONE)
 		code = import_directory(&options, &a);
 	mount_options_free(&options);

@@ -75,14 +75,23 @@ static int refuse_mount(const char *command, const char *remote)
 		remote, remote, remote);
 }
 
-int importing_check(const char *command, const char *directory, const char *remote)
+int importing_check_remote(const char *command, const char *remote)
 {
-	cleanup_free char *store = directory_of(remote);
 	int mounted = client_is_mount(remote);
-	struct stat st;
 
 	if (mounted == 1 || mounted == -ENOTCONN)
 		return refuse_mount(command, remote);
+	return EXIT_DONE;
+}
+
+int importing_check(const char *command, const char *directory, const char *remote)
+{
+	cleanup_free char *store = directory_of(remote);
+	int code = importing_check_remote(command, remote);
+	struct stat st;
+
+	if (code != EXIT_DONE)
+		return code;
 	if (stat(directory, &st) < 0)
 		return cli_error(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED, "%s: %s",
 				 directory, strerror(errno));

@@ -8,6 +8,8 @@
 
 /* DIRECTORY is one, REMOTE is no mount point and does not lie in it: EXIT_DONE, or the exit code after the line. */
 int importing_check(const char *command, const char *directory, const char *remote);
+/* REMOTE alone: likewise. */
+int importing_check_remote(const char *command, const char *remote);
 /* The local state does not lie in the directory: likewise. */
 int importing_check_cache(const char *command, const char *directory, const struct import *imp);
 

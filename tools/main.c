@@ -60,7 +60,9 @@ static const struct command commands[] = {
 	 "  --tag NAME        name it\n"
 	 "  --step N          the training step, over what names say\n"
 	 "  -m TEXT           a message kept with it\n"
-	 "  --whole           what is in doubt is whole: you know it\n",
+	 "  --whole           what is in doubt is whole: you know it\n"
+	 "  --db-type TYPE, --db-prefix TEXT, --path-type TYPE, --path-prefix TEXT, --node-names NAME[,NAME...]\n"
+	 "                    what a metadata writer says of the checkpoint; kept with it, and in the catalog\n",
 	 command_commit},
 	{"wait", "[--json] [--timeout TIME] DIRECTORY [EPOCH]",
 	 "wait until an epoch, or all that is closed now, is durable in the remote",
@@ -104,7 +106,8 @@ static const struct command commands[] = {
 	 "  --threads N       so many files at once\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
-	{"import", "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE",
+	{"import",
+	 "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE | --remove PATH REMOTE",
 	 "commit an ordinary directory as an epoch, without FUSE",
 	 "  --step N          the training step, over what names say\n"
 	 "  --tag NAME        name the epoch\n"
@@ -114,6 +117,7 @@ static const struct command commands[] = {
 	 "  --take-over       take the volume from who writes to it\n"
 	 "  -o OPTION[,...]   as of a mount: cache-dir, patience, lease, log, step, node, run-id, threads, ...\n"
 	 "  --json            one JSON object\n"
+	 "  --remove PATH     no directory is read: the newest epoch without this file or directory; exit 5 where it has none\n"
 	 "The volume is made where the remote is empty. One that is killed leaves nothing half visible, and the next one\n"
 	 "does not upload again what is there. Exit 1 where the directory keeps changing, 8 where another writes.\n"
 	 "Example: epochfs import ./checkpoints s3://bucket/run7 && epochfs export s3://bucket/run7 ./restored\n",
@@ -130,9 +134,10 @@ static const struct command commands[] = {
 	 "was too short. A remote that is away is tried for ever.\n"
 	 "Example: epochfs watch -o settle=10s ./checkpoints s3://bucket/run7\n",
 	 command_watch},
-	{"run", "--mount REMOTE:DIRECTORY [--resume] [--grace TIME] -- COMMAND...",
+	{"run", "--mount REMOTE:DIRECTORY | [DIRECTORY] [--resume] [--grace TIME] -- COMMAND...",
 	 "run a training command on a mount, and make what it saved durable before it ends",
-	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after; DIRECTORY alone: is mounted\n"
+	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after\n"
+	 "  DIRECTORY                     is mounted already, and stays so; without it, the mount that it is started in\n"
 	 "  -o OPTION[,...]               options of that mount\n"
 	 "  --resume                      if the last writer was killed, start from the newest whole epoch\n"
 	 "  --grace TIME                  from the first signal until all must be durable (25s)\n"

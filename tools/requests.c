@@ -28,14 +28,55 @@ static int report(json_t *response, bool json, const char *sentence)
 	return EXIT_DONE;
 }
 
+/* What a metadata writer says of the checkpoint. */
+struct metadata {
+	const char *db_type, *db_prefix, *path_type, *path_prefix, *node_names;
+};
+
+/* Texts are parted by commas. */
+static json_t *split_names(const char *text)
+{
+	json_t *names = json_array();
+
+	for (size_t len; text; text = text[len] ? text + len + 1 : NULL) {
+		len = strcspn(text, ",");
+		json_array_append_new(names, json_stringn(text, len));
+	}
+	return names;
+}
+
+/* NULL where nothing is said. */
+static json_t *metadata_object(const struct metadata *m)
+{
+	json_t *object =
+		json_pack("{s:s*, s:s*, s:s*, s:s*}", "db_type", m->db_type, "db_prefix",
+			  m->db_prefix, "path_type", m->path_type, "path_prefix", m->path_prefix);
+
+	if (m->node_names)
+		json_object_set_new(object, "node_names", split_names(m->node_names));
+	if (json_object_size(object))
+		return object;
+	json_decref(object);
+	return NULL;
+}
+
 int command_commit(int argc, char **argv)
 {
 	const char *tag = NULL, *step = NULL, *message = NULL, *path;
+	struct metadata said = {0};
 	bool json = false, whole = false;
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"whole", 0, &whole, NULL},	    {"tag", 0, NULL, &tag},
-		{"step", 0, NULL, &step}, {"message", 'm', NULL, &message}, {0}};
-	json_t *request, *response;
+	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"whole", 0, &whole, NULL},
+					     {"tag", 0, NULL, &tag},
+					     {"step", 0, NULL, &step},
+					     {"message", 'm', NULL, &message},
+					     {"db-type", 0, NULL, &said.db_type},
+					     {"db-prefix", 0, NULL, &said.db_prefix},
+					     {"path-type", 0, NULL, &said.path_type},
+					     {"path-prefix", 0, NULL, &said.path_prefix},
+					     {"node-names", 0, NULL, &said.node_names},
+					     {0}};
+	json_t *request, *response, *metadata;
 	uint64_t number;
 	int code, count = cli_parse("commit", argc, argv, options, &path, 1, &code);
 
@@ -49,6 +90,9 @@ int command_commit(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	request = json_pack("{s:s, s:s*, s:s*}", "op", "commit", "tag", tag, "message", message);
+	metadata = metadata_object(&said);
+	if (metadata)
+		json_object_set_new(request, "metadata", metadata);
 	if (whole)
 		json_object_set_new(request, "whole", json_true());
 	if (step)

@@ -328,6 +328,27 @@ static int parse_values(struct run *r, const char *code, const char *grace)
 	return EXIT_DONE;
 }
 
+/* Without --mount: a directory that is a mount, or the mount that the working directory lies in; the caller's. */
+static int find_mount(struct run *r, const char *given, char **ret_copy)
+{
+	char *path = given ? strdup(given) : getcwd(NULL, 0);
+
+	*ret_copy = path;
+	if (!path)
+		return cli_error(EXIT_FAILED, "the working directory: %s", strerror(errno));
+	r->directory = path;
+	while (!given && client_is_mount(path) != 1) {
+		char *slash = strrchr(path, '/');
+
+		if (slash <= path)
+			return cli_usage_error(
+				"run",
+				"needs --mount REMOTE:DIR, or the DIR of a mount, or to be started in one");
+		*slash = '\0';
+	}
+	return EXIT_DONE;
+}
+
 /* Where the command begins: after "--". */
 static int find_command(int argc, char **argv)
 {
@@ -339,7 +360,7 @@ static int find_command(int argc, char **argv)
 
 int command_run(int argc, char **argv)
 {
-	const char *mount = NULL, *code_text = NULL, *grace = NULL;
+	const char *mount = NULL, *code_text = NULL, *grace = NULL, *directory = NULL;
 	cleanup_free char *copy = NULL;
 	struct run r = {.hold_fd = -1};
 	const struct cli_option options[] = {
@@ -347,16 +368,16 @@ int command_run(int argc, char **argv)
 		{"resume", 0, &r.resume, NULL}, {"checkpoint-exit-code", 0, NULL, &code_text},
 		{"grace", 0, NULL, &grace},	{0}};
 	int end = find_command(argc, argv), code;
+	int count = cli_parse("run", end, argv, options, &directory, 1, &code);
 
-	if (cli_parse("run", end, argv, options, NULL, 0, &code) < 0)
+	if (count < 0)
 		return code;
 	if (end + 1 >= argc)
 		return cli_usage_error("run", "needs -- and a COMMAND");
-	if (!mount)
-		return cli_usage_error("run",
-				       "needs --mount REMOTE:DIR, or --mount DIR of a mount");
+	if (mount && count)
+		return cli_usage_error("run", "--mount and a DIR are two directories: give one");
 	r.command = argv + end + 1;
-	code = split_mount(&r, mount, &copy);
+	code = mount ? split_mount(&r, mount, &copy) : find_mount(&r, directory, &copy);
 	if (code == EXIT_DONE)
 		code = parse_values(&r, code_text, grace);
 	if (code != EXIT_DONE)

@@ -146,6 +146,15 @@ static int run_with(sqlite3 *db, const char *sql, const json_t *told, const char
 	return rc == SQLITE_DONE ? 0 : fail(db, rc, why);
 }
 
+/* Takes the value. */
+static int set_default(json_t *told, const char *key, json_t *value)
+{
+	if (!json_object_get(told, key))
+		return json_object_set_new(told, key, value);
+	json_decref(value);
+	return 0;
+}
+
 /* What the table wants and the record may lack. */
 static int complete_values(json_t *told)
 {
@@ -157,13 +166,14 @@ static int complete_values(json_t *told)
 	/* "unknown" is SQL's NULL. */
 	if (json_is_string(json_object_get(told, "complete")))
 		json_object_del(told, "complete");
-	if (!json_object_get(told, "path_type") && point) {
-		error |= json_object_set_new(told, "path_type", json_string("epochfs"));
-		error |= json_object_set_new(told, "db_prefix", json_string(point));
-		error |= json_object_set_new(told, "path_prefix",
-					     json_sprintf("%s/.epochs/%06lld", point,
-							  (long long)json_integer_value(
-								  json_object_get(told, "epoch"))));
+	/* What a metadata writer said stays. */
+	if (point) {
+		error |= set_default(told, "path_type", json_string("epochfs"));
+		error |= set_default(told, "db_prefix", json_string(point));
+		error |= set_default(told, "path_prefix",
+				     json_sprintf("%s/.epochs/%06lld", point,
+						  (long long)json_integer_value(
+							  json_object_get(told, "epoch"))));
 	}
 	if (!json_object_get(told, "node_names") && host)
 		error |= json_object_set_new(told, "node_names", json_pack("[O]", host));

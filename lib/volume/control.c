@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of the command, from JSON to the volume and back. */
+#include "lib/volume/record_metadata.h"
 #include "lib/volume/control.h"
 
 #include <errno.h>
@@ -49,8 +50,25 @@ static int tag_failure(struct request *r, int error, const char *tag)
 	return error;
 }
 
+/* What a metadata writer says, as text, or NULL; the caller's to free. */
+static int commit_metadata(struct request *r, char **ret_text)
+{
+	json_t *object = json_object_get(r->json, "metadata");
+
+	*ret_text = NULL;
+	if (!object)
+		return 0;
+	if (!metadata_valid(object))
+		return request_fail(
+			r, -EINVAL,
+			"the metadata has an empty or too long text, or a key that is unknown");
+	*ret_text = json_dumps(object, JSON_COMPACT);
+	return *ret_text ? 0 : -ENOMEM;
+}
+
 static int op_commit(struct request *r)
 {
+	cleanup_free char *metadata = NULL;
 	struct epochs_seal how = {
 		.trigger = "commit",
 		.tag = request_text(r, "tag"),
@@ -66,6 +84,10 @@ static int op_commit(struct request *r)
 	if (how.message && strlen(how.message) > RECORD_TEXT_MAX)
 		return request_fail(r, -EINVAL, "the message is longer than %u bytes",
 				    RECORD_TEXT_MAX);
+	error = commit_metadata(r, &metadata);
+	if (error)
+		return error;
+	how.metadata = metadata;
 	error = epochs_seal(r->vol, &how, &number);
 	if (error)
 		return how.tag ? tag_failure(r, error, how.tag) : error;

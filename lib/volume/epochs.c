@@ -12,6 +12,7 @@
 #include "lib/volume/nodes.h"
 #include "lib/volume/doubts_volume.h"
 #include "lib/volume/record_fill.h"
+#include "lib/volume/record_metadata.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
@@ -98,6 +99,7 @@ static struct seal_how seal_how_of(const struct epochs_seal *how)
 		.trigger = trigger_of(how->trigger),
 		.tag = how->tag,
 		.message = how->message,
+		.metadata = how->metadata,
 		.has_step = how->has_step,
 		.step = how->step,
 		.whole = how->whole,
@@ -131,6 +133,8 @@ static bool says(const struct epoch_record *r, const struct epochs_seal *how)
 {
 	if (how->has_step && (!r->has_step || r->step != how->step))
 		return false;
+	if (!metadata_said(r, how->metadata))
+		return false;
 	return !how->message || (r->message && !strcmp(r->message, how->message));
 }
 
@@ -142,6 +146,8 @@ static int say(struct epoch_record *r, const struct epochs_seal *how)
 		free(r->step_name);
 		r->step_name = NULL;
 	}
+	if (metadata_set(r, how->metadata))
+		return -ENOMEM;
 	return how->message ? record_set_text(&r->message, how->message) : 0;
 }
 
@@ -231,7 +237,8 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 	/* The newest may have begun and not be frozen yet. */
 	if (!error)
 		error = seal_finish_until(vol, number);
-	if (!error && !begun && number && (how->has_step || how->message) && !nodes_is_set(vol))
+	if (!error && !begun && number && (how->has_step || how->message || how->metadata) &&
+	    !nodes_is_set(vol))
 		error = say_of_newest(vol, how, &number, &begun);
 	if (!error && how->tag && !begun)
 		error = epochs_tag(vol, how->tag, number, false);

@@ -15,10 +15,11 @@
 #include "lib/volume/volume.h"
 
 struct epochs_seal {
-	const char *trigger; /* "commit", "mkdir", "sync", "wait", "umount", "rollback", "rename",
+	const char *trigger;  /* "commit", "mkdir", "sync", "wait", "umount", "rollback", "rename",
 				"marker", "quiet", "close" */
-	const char *tag;     /* or NULL */
-	const char *message; /* or NULL */
+	const char *tag;      /* or NULL */
+	const char *message;  /* or NULL */
+	const char *metadata; /* of a metadata writer (record_metadata.h), or NULL */
 	bool has_step;
 	uint64_t step;
 	bool whole; /* all that is in doubt (doubts.h) is whole, by the word of who asks: makes an epoch where something is */
@@ -27,7 +28,7 @@ struct epochs_seal {
 /*
  * Seals the live tree as it is closed now into a new epoch; writers are blocked only while the
  * snapshot begins. Where nothing changed since the last epoch (attribute changes count here) the
- * result is that epoch, tagged if asked; with the step and the message where its upload has not begun and no person asked for it, else a
+ * result is that epoch, tagged if asked; with the step, the message and the metadata where its upload has not begun and no person asked for it, else a
  * new one has them. The tag: -EEXIST if taken, -EINVAL if not a valid name.
  */
 int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret_number);

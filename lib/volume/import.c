@@ -300,10 +300,25 @@ static int set_tag(struct import_job *j, const char *key, uint64_t number)
 	return -ENOTCONN;
 }
 
+/* What the epoch is to hold. */
+static int take(struct import_job *j)
+{
+	struct stat st;
+
+	if (j->how->remove)
+		return import_take_parent(j);
+	if (fstat(j->root_fd, &st) < 0)
+		return -errno;
+	j->root_dev = st.st_dev;
+	j->root_ino = st.st_ino;
+	j->believes = has_good_ctime(j->root_fd);
+	import_parts_recall(j);
+	return j->how->as_of_ns ? take_as_of(j) : take_now(j);
+}
+
 static int run(struct import_job *j, bool *ret_unchanged)
 {
 	char tag[KEY_MAX];
-	struct stat st;
 	int error = j->how->tag ? check_tag(j, tag) : 0;
 
 	if (!error)
@@ -312,19 +327,14 @@ static int run(struct import_job *j, bool *ret_unchanged)
 		error = import_known_load(j);
 	if (error)
 		return error;
-	if (fstat(j->root_fd, &st) < 0)
-		return -errno;
-	j->root_dev = st.st_dev;
-	j->root_ino = st.st_ino;
 	memcpy(j->record.volume, j->imp->vol->uuid, sizeof(j->record.volume));
-	j->believes = has_good_ctime(j->root_fd);
-	import_parts_recall(j);
-	error = j->how->as_of_ns ? take_as_of(j) : take_now(j);
+	error = take(j);
 	if (!error)
 		error = import_commit(j, ret_unchanged);
 	if (error)
 		return error;
-	import_known_forget(j);
+	if (!j->how->remove)
+		import_known_forget(j);
 	return j->how->tag ? set_tag(j, tag, *ret_unchanged ? j->parent.number : j->record.number)
 			   : 0;
 }
@@ -402,7 +412,8 @@ int import_run(struct import *imp, const struct import_how *how, struct import_r
 		.message = &message,
 		.began_ns = clock_wall_ns(),
 		.part_len = how->part_len ? how->part_len : PART_LEN,
-		.root_fd = open(how->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+		.root_fd =
+			how->remove ? -1 : open(how->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
 	};
 	bool unchanged = false, explained;
 	int error;
@@ -410,7 +421,7 @@ int import_run(struct import *imp, const struct import_how *how, struct import_r
 	mutex_lock(&imp->lock);
 	imp->progress = (struct import_progress){0};
 	mutex_unlock(&imp->lock);
-	if (j.root_fd < 0)
+	if (j.root_fd < 0 && !how->remove)
 		error = opening_fail(&message, errno == ENOENT ? -ENOENT : -EIO, "%s: %s",
 				     how->directory, strerror(errno));
 	else

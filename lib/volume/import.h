@@ -38,7 +38,9 @@ int import_open(const struct volume_options *options, struct import **ret_import
 void import_close(struct import *imp);
 
 struct import_how {
-	const char *directory;
+	const char *directory; /* nothing is read of it with `remove` */
+	const char
+		*remove; /* or NULL: the newest epoch without this path, instead of a directory */
 	const char *tag, *message; /* or NULL */
 	bool has_step;		   /* else the step is in names that changed, as with sealing */
 	uint64_t step;
@@ -65,11 +67,12 @@ struct import_result {
 /*
  * One at a time. On failure one line is in `ret_message` (or NULL), and no epoch was made (but -ENOTCONN: it was, and its tag could not be set):
  *   -EAGAIN      the directory keeps changing
+ *   -ENOENT      no such directory; `remove`: the newest epoch has no such path, or there is none
  *   -EEXIST      the tag is taken, or another writer has put an epoch of this number
  *   -EINVAL      the tag is no name
  *   -ESTALE      the lease is lost
  *   -ECANCELED   import_cancel
- *   -EHOSTUNREACH, -EACCES   of the remote; -ENOENT no such directory; -EIO another error of it
+ *   -EHOSTUNREACH, -EACCES   of the remote; -EIO another error of the directory
  */
 int import_run(struct import *imp, const struct import_how *how, struct import_result *ret_result,
 	       char **ret_message);

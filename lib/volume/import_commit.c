@@ -156,7 +156,8 @@ void import_entry(const struct import_job *j, size_t number, struct tree_entry *
 
 	if (n->former != TREE_NONE) {
 		tree_get(j->parent_tree, n->former, &e);
-		e.group = 0;
+		/* Of a directory that is read, its numbers are of another listing. */
+		e.group = j->how->remove ? n->group : 0;
 		*ret_entry = e;
 		return;
 	}

@@ -288,6 +288,28 @@ static int find_groups(struct scan *s)
 	return error;
 }
 
+int scan_of_tree(const struct tree *tree, struct scan *ret_scan)
+{
+	const struct stat nothing = {0};
+	struct scan s = {0};
+	int error = 0;
+
+	for (uint32_t id = 0; !error && id < tree_count(tree); id++) {
+		struct tree_entry e;
+
+		tree_get(tree, id, &e);
+		error = add_node(&s, e.name, e.depth, tree_parent(tree, id), &nothing);
+		if (!error)
+			s.nodes[id].former = id;
+	}
+	if (error) {
+		scan_free(&s);
+		return error;
+	}
+	*ret_scan = s;
+	return 0;
+}
+
 int scan_directory(int root_fd, const struct rules *rules, struct scan *ret_scan)
 {
 	struct scan s = {0};

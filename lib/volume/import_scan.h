@@ -67,6 +67,9 @@ void scan_free(struct scan *s);
  */
 int scan_directory(int root_fd, const struct rules *rules, struct scan *ret_scan);
 
+/* The same of a tree, by its numbers; each node takes its entry (`former`). 0 or -ENOMEM. */
+int scan_of_tree(const struct tree *tree, struct scan *ret_scan);
+
 /* Is the name one that is left out? */
 bool scan_is_ours(const char *name);
 const char *scan_name(const struct scan *s, const struct scan_node *n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: the record of one that is put together. */
+#include "lib/volume/record_metadata.h"
 #include "lib/volume/nodes_internal.h"
 
 #include <errno.h>
@@ -308,6 +309,9 @@ int nodes_record(struct volume *vol, const struct nodes_known *const *parts, siz
 		r.missing_count++;
 	}
 	error = fill(&r, parts, count, over);
+	/* Its names of nodes take the place of ours. */
+	for (size_t i = 0; !error && i < count; i++)
+		error = metadata_take(&r, &parts[i]->record);
 	if (!error)
 		error = set_text(&r.host, vol->node_name);
 	if (error)

@@ -6,6 +6,7 @@
 #include <pwd.h>
 #include <string.h>
 #include "lib/format/tree_diff.h"
+#include "lib/volume/record_metadata.h"
 
 struct difference {
 	const struct rules *rules;
@@ -90,6 +91,8 @@ static int set_texts(const struct record_source *from, struct epoch_record *r)
 		error = record_set_text(&r->run_id, vol->run_id);
 	if (!error)
 		error = record_set_text(&r->db_type, vol->options.db_type);
+	if (!error)
+		error = metadata_set(r, from->metadata);
 	return error ? error : set_user(r);
 }
 

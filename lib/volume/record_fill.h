@@ -11,7 +11,8 @@ struct record_source {
 	const struct rules *rules;
 	struct tree *before; /* of the epoch before; NULL: there is none */
 	struct tree *tree;
-	const char *message; /* or NULL */
+	const char *message;  /* or NULL */
+	const char *metadata; /* record_metadata.h, or NULL */
 	bool has_step; /* else changed names have one, but for an epoch that restores another */
 	uint64_t step;
 };

@@ -54,6 +54,7 @@ static void job_free(struct seal_job *job)
 	free(job->sizes);
 	free(job->tag);
 	free(job->message);
+	free(job->metadata);
 	pending_clear(&job->pending);
 	free(job);
 }
@@ -169,8 +170,10 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 		.sealed_ns = clock_wall_ns(),
 		.tag = how->tag ? strdup(how->tag) : NULL,
 		.message = how->message ? strdup(how->message) : NULL,
+		.metadata = how->metadata ? strdup(how->metadata) : NULL,
 	};
-	if ((how->tag && !job->tag) || (how->message && !job->message))
+	if ((how->tag && !job->tag) || (how->message && !job->message) ||
+	    (how->metadata && !job->metadata))
 		return -ENOMEM;
 	nodes_job_locked(vol, job);
 	error = bodies_each_writing_locked(vol, note_log, &search);

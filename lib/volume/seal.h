@@ -66,7 +66,7 @@ struct seal_job {
 	uint64_t parent; /* the epoch before it, 0: none; set when it is frozen */
 	struct state *snapshot;
 	enum record_trigger trigger;
-	char *tag, *message; /* owned, or NULL */
+	char *tag, *message, *metadata; /* owned, or NULL */
 	bool has_step;
 	uint64_t step, restores;
 	bool whole;		   /* somebody knows that nothing in it is torn */
@@ -81,7 +81,7 @@ struct seal_job {
 /* What seals, and what its record is to say. Strings are copied. */
 struct seal_how {
 	enum record_trigger trigger;
-	const char *tag, *message; /* or NULL */
+	const char *tag, *message, *metadata; /* or NULL */
 	bool has_step;
 	uint64_t step;
 	uint64_t restores; /* of a rollback */

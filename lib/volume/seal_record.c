@@ -69,6 +69,7 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 		.rules = vol->sealer->rules,
 		.tree = tree,
 		.message = job->message,
+		.metadata = job->metadata,
 		.has_step = job->has_step,
 		.step = job->step,
 	};

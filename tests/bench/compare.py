@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """epochfs beside what people use instead, measured turn by turn in one run on this machine.
 
-    tests/bench/compare.py BUILD/epochfs [--quick] [--turns N] [--mib N] [--only NAME,...] [--measures NAME,...]
-        [--folder DIR] [--series DIR] [--out DIR] [--readme FILE]
+    tests/bench/compare.py BUILD/epochfs [--quick | --short] [--turns N] [--seed N] [--mib N] [--files N] [--only NAME,...] [--measures NAME,...]
+        [--directory] [--folder DIR] [--series DIR] [--out DIR] [--readme FILE]
 
-Writes results.md, results.svg and results.json to --out (build/bench). What is measured once, bytes stored and
-memory, is kept from the results that lie there when --measures does not name it. --readme puts table and plot between
-the marks of that file. --quick: small sizes, two turns, to see that all works. --series keeps the trained
+turns.py has what a turn is, and when it is void. Writes results.json, with every sample, the commit and the seed, to --out (build/bench), and from it
+results.md and results.svg. What is measured once, bytes stored and memory, is kept from the results that lie there when --measures does not name it.
+--readme puts the table between the marks of that file; report.py does it later, or checks it. --series keeps the trained
 checkpoints in a folder and uses them again. The folder ($TMPDIR or /tmp) should be on the disk that caches
 would be on, and needs 20 times --mib. Whatever happens, what it starts is stopped by its pid, unmounted
 and removed. Who is not installed or does not mount here is left out, with the reason in the results.
@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [os.fspath(HERE.parent / "remotes")]
@@ -34,6 +35,8 @@ import measures  # noqa: E402
 import passthrough_hp  # noqa: E402
 import report  # noqa: E402
 import series  # noqa: E402
+import series_goals  # noqa: E402
+import turns  # noqa: E402
 from competitors import COMPETITORS, EpochfsFolder, Unusable  # noqa: E402
 from cpu_group import cpu_group  # noqa: E402
 from server import ServerMissing  # noqa: E402
@@ -41,43 +44,150 @@ from server_rgw import Rgw  # noqa: E402
 from server_sshd import Sshd  # noqa: E402
 
 BUILD = HERE.parents[1] / "build" / "bench"
-MEASURES = ("life", "small", "blocks", "noise", "training", "pipeline", "stored", "memory")
+MEASURES = ("local", "small", "blocks", "life", "noise", "training", "pipeline", "stored", "memory")
+TRAINED = {"local", "life", "noise", "training", "pipeline", "stored"}  # with the checkpoints of a model
+ONCE = ("stored", "memory")  # need no turns
+FORKED = ("local", "small", "blocks")  # done by a process of whoever the mount is of
+AGAIN = ("local", "small", "blocks")  # ... and once more in the reverse order; the others take too long, but for ours
 YARDSTICKS = ("epochfs", "rclone-copy")  # whose upload depends on what is there and in it, and what that is set against
 TRAINING = ("rclone-full", "rclone-copy", "aws-cp", "epochfs")  # who uploads while training goes on
+SHORT = ("disk", "passthrough_hp", "rclone-copy", "epochfs", "epochfs-user")
+
+
+def references(measure, name):
+    """What a rival is set against in this measure."""
+    if measure == "local":
+        return ("disk", "epochfs") if name in ("rclone-full", "s3fs") else ("disk",)
+    if measure == "small":
+        return ("passthrough_hp", "disk") if name.startswith("epochfs") else ("disk",)
+    return {"blocks": ("disk",), "life": ("rclone-copy",), "noise": ("rclone-copy",)}.get(measure, ())
+
+
+def concerns(measure, kind):
+    if measure == "blocks":
+        return kind.blocks
+    if measure == "local":
+        return not kind.script
+    if measure == "life":
+        return kind.remote and kind.user is None
+    if measure in ("noise", "training", "pipeline"):
+        return kind.name in {"noise": YARDSTICKS, "pipeline": ("epochfs",), "training": TRAINING}[measure]
+    return not kind.script
 
 
 class Run:
-    """What is measured with what, and what came of it."""
+    """What is measured with what, and every sample of it."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.mib, self.files = options.mib, 500 if options.quick else measures.FILES
+        self.mib, self.files = options.mib, options.files
         # Copies: a build in between changes nothing.
         self.program = pathlib.Path(shutil.copy2(options.program, folder / "epochfs"))
-        self.pipeline = pathlib.Path(shutil.copy2(pathlib.Path(options.program).parent / "bench" / "bench_pipeline", folder))
+        pipeline = pathlib.Path(options.program).parent / "bench" / "bench_pipeline"
+        self.pipeline = pathlib.Path(shutil.copy2(pipeline, folder)) if pipeline.exists() else None
         self.yardsticks = YARDSTICKS
-        self.figures, self.left_out, self.reckoned = {}, {}, set()
+        self.draw = turns.Draw(options.seed)
+        self.samples, self.left_out = [], {}
         self.stored, self.memory = {}, {}
-        self.turn = 0
+        self.sample, self.dirty, self.count = None, 0, 0
 
-    def note(self, measure, who, value):
-        turns = self.figures.setdefault(measure, {}).setdefault(who.name, {})
-        turns[self.turn] = value
+    def note(self, metric, who, value, reckoned=False):
+        assert who.name == self.sample["who"]
+        self.sample["values"][metric] = value
+        if reckoned:
+            self.sample["reckoned"] = True
 
-    def attempt(self, measure, kind):
-        """One measure of one competitor, started for it and stopped after it."""
-        if kind.name in self.left_out or not concerns(measure, kind):
-            return
-        print("  turn %d: %s of %s" % (self.turn + 1, measure, kind.label), flush=True)
+    # ---- one sample
+
+    def measure_here(self, measure, who):
+        getattr(measures, measure)(self, who)
+
+    def measure_forked(self, measure, who):
+        """By a child, which becomes the user whose mount it is."""
+        ours, theirs = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            told = None
+            try:
+                os.close(ours)
+                if who.user is not None and os.geteuid() == 0:
+                    os.setgroups([])
+                    os.setresgid(who.user, who.user, who.user)
+                    os.setresuid(who.user, who.user, who.user)
+                self.measure_here(measure, who)
+                told = [self.sample, self.dirty, None]
+            except (Unusable, OSError) as failed:
+                told = [self.sample, self.dirty, str(failed)]
+            except BaseException:  # pylint: disable=broad-exception-caught
+                traceback.print_exc()
+            finally:
+                # Nothing of what this process copied may run its end, whatever happens here.
+                try:
+                    os.write(theirs, json.dumps(told).encode())
+                finally:
+                    os._exit(0)
+        os.close(theirs)
+        try:
+            with open(ours, "rb") as f:
+                told = json.loads(f.read() or "null")
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            raise
+        finally:
+            os.waitpid(pid, 0)
+        if not told:
+            raise Unusable("who measured it has ended")
+        self.sample, self.dirty, error = told
+        if error:
+            raise Unusable(error)
+
+    def attempt(self, measure, kind, group, turn):
+        """One measure of one competitor, started for it and stopped after it: whether there is a sample."""
+        print("    %s" % kind.label, end="", flush=True)
+        self.count += 1
         who = kind(self)
+        self.sample = {"measure": measure, "group": group, "turn": turn, "who": kind.name, "number": self.count, "values": {}}
         with contextlib.ExitStack() as stack:
             try:
                 stack.callback(who.stop)
-                who.start("%s-%s-%d" % (kind.name, measure, self.turn))
-                getattr(measures, measure)(self, who)
+                who.start("%s-%d" % (kind.name, self.count))
+                self.dirty = turns.sync()
+                with turns.Load() as load:
+                    (self.measure_forked if measure in FORKED else self.measure_here)(measure, who)
             except (Unusable, OSError) as error:
-                self.left_out[kind.name] = "%s, turn %d: %s" % (measure, self.turn + 1, error)
-                print("  left out: %s, %s" % (kind.label, self.left_out[kind.name]), flush=True)
+                self.left_out[kind.name] = "%s, turn %d: %s" % (measure, turn, error)
+                print(" is left out: %s" % self.left_out[kind.name], flush=True)
+                return False
+        self.sample.update(foreign=round(load.foreign, 3), dirty=round(self.dirty, 1))
+        self.samples.append(self.sample)
+        print(": %s; others took %.2f processors" % (
+            ", ".join("%s %.3g" % pair for pair in self.sample["values"].items()), load.foreign), flush=True)
+        return True
+
+    # ---- one turn
+
+    def turn(self, measure, kind, number):
+        """A rival and its references, in the drawn order: False where one of them cannot be had."""
+        names = [kind.name, *(name for name in references(measure, kind.name) if name != kind.name)]
+        if [name for name in names if name in self.left_out]:
+            return False
+        group = "%s, %s, %d" % (measure, kind.name, number)
+        again = measure in AGAIN or kind.name == "epochfs" and bool(references(measure, kind.name))
+        print("  %s, turn %d of %s" % (measure, number, kind.label), flush=True)
+        return all(self.attempt(measure, COMPETITORS[name], group, number) for name in self.draw.group(names, again, group))
+
+    def pair(self, measure, kind):
+        """Turns until there are enough that count, or twice as many were tried."""
+        number = 0
+        while number < 2 * self.options.turns:
+            number += 1
+            if not self.turn(measure, kind, number):
+                return
+            judged = report.Judged(self.results())
+            if why := judged.void("%s, %s, %d" % (measure, kind.name, number)):
+                print("  void: %s" % why, flush=True)
+            if judged.counted(measure, kind.name) >= self.options.turns:
+                return
 
     def check(self):
         """Leaves out who cannot be had."""
@@ -89,32 +199,21 @@ class Run:
             except Unusable as error:
                 self.left_out[name] = str(error)
 
+    # ---- what came of it
+
     def facts(self):
         """The machine and the run, as the report names them."""
         kind = subprocess.run(["stat", "-f", "-c", "%T", self.folder], capture_output=True, text=True, check=True).stdout.strip()
         model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")), "?")
         return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "cpu": model, "cores": len(os.sched_getaffinity(0)),
                 "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30, "kernel": platform.release(),
-                "disk": "ext4" if kind == "ext2/ext3" else kind, "mib": self.mib, "turns": self.turn, "files": self.files,
-                "session_groups": self.options.session_groups,
-                "load": [round(load, 1) for load in self.loads]}
+                "disk": "ext4" if kind == "ext2/ext3" else kind, "mib": self.mib, "turns": self.options.turns, "files": self.files,
+                "session_groups": self.options.session_groups}
 
     def results(self):
-        return {"facts": self.facts(), "labels": {name: kind.label for name, kind in COMPETITORS.items()},
-                "figures": {m: {who: [turns.get(t) for t in range(self.turn)] for who, turns in of.items()} for m, of in self.figures.items()},
-                "stored": self.stored, "memory": self.memory, "left_out": self.left_out, "reckoned": sorted(self.reckoned)}
-
-
-def concerns(measure, kind):
-    if measure == "blocks":
-        return kind.blocks
-    if measure == "noise":
-        return kind.name in YARDSTICKS
-    if measure == "pipeline":
-        return kind.name == "epochfs"
-    if measure == "training":
-        return kind.name in TRAINING
-    return True
+        return {"commit": self.options.commit, "seed": self.options.seed, "facts": self.facts(),
+                "labels": {name: kind.label for name, kind in COMPETITORS.items()}, "samples": self.samples,
+                "stored": self.stored, "memory": self.memory, "left_out": self.left_out}
 
 
 def start_servers(run, stack, name, mib):
@@ -122,13 +221,15 @@ def start_servers(run, stack, name, mib):
     folder = run.folder / name
     for name, make in (("rgw", lambda: Rgw(folder / "rgw", memory=mib << 20)), ("sshd", lambda: Sshd(folder / "sshd"))):
         try:
+            if run.options.directory:
+                raise ServerMissing("not asked for")
             setattr(run, name, stack.enter_context(make()))
         except (ServerMissing, RuntimeError) as error:
             setattr(run, name, Unusable("%s: %s" % (name, error)))
 
 
 def stored(run, made):
-    for number, (name, (_, goal)) in enumerate(series.SERIES.items()):
+    for number, (name, (_, goal)) in enumerate(series_goals.SERIES.items()):
         if name not in made:
             run.stored[name] = None
             continue
@@ -179,11 +280,12 @@ def take_over(run):
 def compare(run):
     options = run.options
     take_over(run)
-    run.loads = [os.getloadavg()[0]]
-    made = series.make(options.series or run.folder / "series", run.mib, options.quick)
-    run.first, run.second = series.states(made["full"], run.mib)
-    run.noise = series.noise(run.mib)
-    run.trained = [path for _, path in made["full"]]
+    made = {}
+    if TRAINED.intersection(options.measures):
+        made = series.make(options.series or run.folder / "series", run.mib, options.quick)
+        run.first, run.second = series.states(made["full"], run.mib)
+        run.noise = series.noise(run.mib)
+        run.trained = [path for _, path in made["full"]]
     try:
         run.passthrough_hp = passthrough_hp.build(BUILD / "libfuse")
     except Unusable as error:
@@ -198,25 +300,29 @@ def compare(run):
         run.check()
         if "stored" in options.measures:
             stored(run, made)
-        kinds = list(COMPETITORS.values())
-        for turn in range(options.turns):
-            run.turn = turn
-            for measure in [m for m in options.measures if m not in ("stored", "memory")]:
-                # In another order each time, so that nobody always follows the same: what one leaves to be written back
-                # slows down the next.
-                for kind in random.Random("%s %d" % (measure, turn)).sample(kinds, len(kinds)):
-                    run.attempt(measure, kind)
-            run.turn = turn + 1
-            run.loads.append(os.getloadavg()[0])
-            write(run)
+        for measure in [m for m in options.measures if m not in ONCE]:
+            kinds = [kind for kind in COMPETITORS.values() if concerns(measure, kind) and kind.name not in references(measure, kind.name)]
+            for kind in run.draw.shuffled(kinds, measure):
+                run.pair(measure, kind)
+                write(run)
         write(run)
+
+
+def commit():
+    """Of this tree; "+" behind it where what is built differs from that."""
+    git = lambda *words: subprocess.run(["git", "-C", os.fspath(HERE), *words], capture_output=True, text=True, check=False).stdout.strip()  # noqa: E731
+    return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "lib", "fs", "tools", "Makefile") else "")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--turns", type=int, default=None)
+    parser.add_argument("--quick", action="store_true", help="small sizes, two turns: shows that all works")
+    parser.add_argument("--short", action="store_true", help="three turns of epochfs and its references alone, at full size, for the measures of the disk and the server")
+    parser.add_argument("--turns", type=int, default=None, help="that count (5)")
+    parser.add_argument("--seed", type=int, default=None, help="of the orders; else a fresh one. It is printed and in the results")
+    parser.add_argument("--files", type=int, default=None, help="of the measure of small files (5000)")
+    parser.add_argument("--directory", action="store_true", help="no server is started: epochfs has a directory as its remote, and others that need one are left out")
     parser.add_argument("--mib", type=int, default=None, help="of a checkpoint (1024)")
     parser.add_argument("--memory-gib", type=float, default=None, help="of the measure of memory (8)")
     words = lambda text: [word for word in text.split(",") if word]  # noqa: E731
@@ -230,15 +336,32 @@ def arguments():
     for given, known in ((options.only, COMPETITORS), (options.measures, MEASURES)):
         if unknown := [word for word in given if word not in known]:
             parser.error("no such name: %s; there are %s" % (", ".join(unknown), ", ".join(known)))
-    if options.turns is None:
-        options.turns = 2 if options.quick else 5
+    options.seed = random.SystemRandom().randrange(10**9) if options.seed is None else options.seed
+    options.commit = commit()
+    if options.short:
+        options.only = options.only or list(SHORT)
+        options.measures = [m for m in options.measures if m in ("local", "small", "blocks", "life", "noise")]
+    options.turns = options.turns or (2 if options.quick else 3 if options.short else 5)
+    options.files = options.files or (500 if options.quick else measures.FILES)
     options.mib = options.mib or (64 if options.quick else 1024)
     options.memory_gib = options.memory_gib or (.25 if options.quick else 8)
     return options
 
 
+def let_users_mount():
+    """An ordinary user needs a /dev/fuse that everybody may open. Where it is root's, this goes on with another node in a mount namespace of its own."""
+    if os.geteuid() != 0 or os.stat("/dev/fuse").st_mode & 0o006 == 0o006 or "EPOCHFS_BENCH_ALONE" in os.environ:
+        return
+    script = 'd=$(mktemp -d) && mknod -m 666 "$d/fuse" c 10 229 && mount --bind "$d/fuse" /dev/fuse && rm "$d/fuse" && rmdir "$d"; exec "$@"'
+    os.environ["EPOCHFS_BENCH_ALONE"] = "1"
+    os.execvp("unshare", ["unshare", "--mount", os.fspath(HERE.parent / "tools" / "alone.sh"), "sh", "-c", script, "sh", sys.executable, *sys.argv])
+
+
 def main():
     options = arguments()
+    let_users_mount()
+    print("  seed %d, commit %s; a turn is void where a reference spreads more than %.1f times, or others take more than %.2f processors" % (
+        options.seed, options.commit, turns.SPREAD, turns.FOREIGN), flush=True)
     # Nothing of this machine's configuration counts, for none of them.
     for name in [name for name in os.environ if name.upper().startswith(("AWS_", "RCLONE_", "EPOCHFS_")) or name.lower().endswith("_proxy")]:
         del os.environ[name]
@@ -246,6 +369,7 @@ def main():
         signal.signal(number, lambda *_: sys.exit(1))
     with (cpu_group() as options.session_groups,
           tempfile.TemporaryDirectory(prefix="epochfs-bench-", dir=options.folder, ignore_cleanup_errors=True) as folder):
+        os.chmod(folder, 0o711)
         run = Run(options, pathlib.Path(folder))
         compare(run)
     if lost := [name for name in run.left_out if name.startswith("epochfs") and run.left_out[name] != "not asked for"]:

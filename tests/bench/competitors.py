@@ -18,6 +18,7 @@ from remotes import cpu_of  # noqa: E402
 
 LIMIT = 60  # seconds for what happens in a moment
 TRANSFER_LIMIT = 900  # seconds for an upload
+ORDINARY = 65534  # nobody
 DEBIAN_FIRST = "/usr/bin:/usr/sbin:/bin:/sbin:" + os.environ.get("PATH", "")
 
 
@@ -79,6 +80,7 @@ class Competitor:
     waits = False  # ... before close returns
     blocks = False  # is measured with a large file beside the disk
     script = False  # saves to the disk and copies
+    user = None  # who does the work and may look into it; None: who runs this
 
     def __init__(self, place):
         """`place`: folder, rgw, sshd, program, passthrough_hp of the run."""
@@ -148,7 +150,12 @@ class Mounted(Competitor):
             self.process = None
             lines = log.read_text(errors="replace").strip().splitlines() or ["no output"]
             raise Unusable("does not mount: %s" % lines[-1][-200:])
+        if not self.is_served():
+            raise Unusable("its mount does not answer")
+
+    def is_served(self):
         os.listdir(self.path)
+        return True
 
     def unmount(self):
         if not self.process:
@@ -418,14 +425,21 @@ class Epochfs(InBucket, Mounted):
     name, label, blocks = "epochfs", "epochfs", True
     passthrough = "on"
 
+    def check(self):
+        if not self.place.options.directory:
+            super().check()
+
     def url(self):
-        return self.place.rgw.url(self.key)
+        return "file://%s" % (self.base / "remote") if self.place.options.directory else self.place.rgw.url(self.key)
 
     def caches(self):
         return [self.base / "cache"]
 
+    def stop(self):
+        (Mounted if self.place.options.directory else InBucket).stop(self)
+
     def command(self):
-        self.environment = self.place.rgw.env()
+        self.environment = {} if self.place.options.directory else self.place.rgw.env()
         return [self.place.program, "mount", "-f", "-o", "cache-dir=%s,settle=1h,passthrough=%s" % (self.base / "cache", self.passthrough),
                 self.url(), self.path]
 
@@ -448,9 +462,45 @@ class Epochfs(InBucket, Mounted):
         super().unmount()
 
 
-class EpochfsPlain(Epochfs):
-    name, label = "epochfs-off", "epochfs, passthrough=off"
-    passthrough = "off"
+class EpochfsUser(Epochfs):
+    """As an ordinary user has it, who also does the work: through fusermount3, so without passthrough."""
+
+    name, label = "epochfs-user", "epochfs, ordinary user"
+    passthrough = "auto"
+    user = ORDINARY
+
+    def check(self):
+        super().check()
+        program("fusermount3")
+        if not os.stat("/dev/fuse").st_mode & 0o006 == 0o006:
+            raise Unusable("an ordinary user may not open /dev/fuse here")
+
+    def start(self, key):
+        self.key, self.base = key, self.place.folder / key
+        self.path = self.base / "mnt"
+        for folder in (self.base, self.path, self.base / "cache", self.base / "remote"):
+            folder.mkdir(exist_ok=True)
+            if os.geteuid() == 0:
+                os.chown(folder, self.user, self.user)
+        self.mount()
+
+    def as_user(self, words):
+        if os.geteuid() != 0:
+            return words
+        return [program("setpriv"), "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups", *words]
+
+    def command(self):
+        return self.as_user(super().command())
+
+    def is_served(self):
+        """Only the user may look into the mount."""
+        return subprocess.run(self.as_user(["ls", os.fspath(self.path)]), capture_output=True, check=False).returncode == 0
+
+    def unmount(self):
+        if self.process and is_mounted(self.path):
+            subprocess.run(self.as_user([os.fspath(self.place.program), "umount", "--no-drain", os.fspath(self.path)]),
+                           env={**os.environ, **self.environment}, capture_output=True, check=False)
+        Mounted.unmount(self)
 
 
 class EpochfsFolder(Epochfs):
@@ -478,4 +528,4 @@ class EpochfsFolder(Epochfs):
 
 
 COMPETITORS = {kind.name: kind for kind in (
-    Disk, PassthroughHp, Bindfs, Sshfs, S3fs, RcloneWrites, RcloneFull, RcloneCopy, AwsCopy, Epochfs, EpochfsPlain)}
+    Disk, PassthroughHp, Bindfs, Sshfs, S3fs, RcloneWrites, RcloneFull, RcloneCopy, AwsCopy, Epochfs, EpochfsUser)}

@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The limits that epochfs is to keep, measured on a real mount and set against the disk below.
 
-    tests/bench/limits.py [--folder DIR] [--turns N] [--options NAME=VALUE,...] [NAME...]
+    tests/bench/limits.py [--folder DIR] [--turns N] [--seed N] [--options NAME=VALUE,...] [NAME...]
 
-Prints a row a figure: the median of the turns with the least and the most, the same on the disk
-below in turns between ours, the limit, and whether it is kept. NAMEs pick some: close, seal, list,
-big, many, epochs, byte, dedup. DIR ($TMPDIR or /tmp) holds cache and remote and needs 20 GiB; all in
-it is removed at the end. The program is EPOCHFS_BIN. Run it on a machine that does nothing else: a
-row says what this run saw, no more.
+Prints a row a figure: the median of the turns with the least and the most, the same on the disk below in turns between ours (which of the two comes first
+is drawn by the seed, and all is synced before each), the limit, and whether it is kept: ok, OVER, or void, where the disk below spread more than
+turns.SPREAD times or others took more than turns.FOREIGN processors (turns.py). Exits with 1 where a limit is OVER, else with 2 where a row is void. NAMEs
+pick some: close, seal, list, big, many, epochs, byte, dedup. DIR ($TMPDIR or /tmp) holds cache and remote and needs 20 GiB; all in it is removed at the
+end. The program is EPOCHFS_BIN.
 """
 
 import argparse
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -22,13 +23,15 @@ import tempfile
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "mount")]
+sys.path[:0] = [str(TESTS), str(TESTS / "mount"), str(TESTS / "bench")]
 
+import turns as fair  # noqa: E402
 from conftest import BIN, Mount  # noqa: E402
 from measure import (  # noqa: E402
     MIB, Writer, close_seconds, list_long, peak_memory, save_many, seconds, stored, write)
 
 GIB = 1 << 30
+MORE = 0.05  # seconds that close may take beside the disk's
 SOURCE_BYTES = 64 * MIB
 
 
@@ -59,8 +62,36 @@ def mebibytes(count):
     return "%.1f MiB" % (count / MIB)
 
 
-def row(what, here, below, limit, kept):
-    print("  %-50s %-28s %-26s %-20s %s" % (what, here, below, limit, "ok" if kept else "OVER"), flush=True)
+def wide(figures, slack):
+    """Whether the reference was not the same thing in all turns, by more than a limit in seconds leaves room for."""
+    return max(figures.seen) - min(figures.seen) > slack and fair.spread_of(figures.seen) > fair.SPREAD
+
+
+class Report:
+    """The rows, and what comes of them."""
+
+    def __init__(self, seed=0):
+        self.draw = fair.Draw(seed)
+        self.verdicts = []
+        self.load = None  # of the measure under way
+
+    def row(self, what, here, below, limit, kept, void=False):
+        """`void`: the reference does not hold. Sizes and memory have none, and do not depend on who else runs."""
+        verdict = "void" if void else "ok" if kept else "OVER"
+        self.verdicts.append(verdict)
+        print("  %-50s %-28s %-26s %-20s %s" % (what, here, below, limit, verdict), flush=True)
+
+    def timed(self, what, figures, below, limit, kept, slack=0):
+        """A row of times. `below`: the reference's Figures, or None where the limit is absolute; `slack`: seconds of it that are no matter."""
+        self.load.__exit__()
+        busy = self.load.foreign > fair.FOREIGN
+        if busy:
+            print("    others took %.2f processors" % self.load.foreign)
+        self.row(what, milliseconds(figures), milliseconds(below) if below else "", limit, kept, busy or below is not None and wide(below, slack))
+
+    @property
+    def code(self):
+        return 1 if "OVER" in self.verdicts else 2 if "void" in self.verdicts else 0
 
 
 def random_file(path, size):
@@ -70,20 +101,21 @@ def random_file(path, size):
             f.write(os.urandom(SOURCE_BYTES))
 
 
-def close(mnt, turns):
+def close(report, mnt, turns):
     """close(2) of 1 GiB and the next look at its name: a new file, and in place of a committed one."""
     block, name = os.urandom(MIB), mnt.base / "below"
     figures = {what: (Figures(), Figures()) for what in ("new", "replaced")}
     for turn in range(turns):
         for what in ("new", "replaced"):
-            for path, figure in zip((mnt.path / ("f%d" % turn), name), figures[what]):
+            pairs = list(zip((mnt.path / ("f%d" % turn), name), figures[what]))
+            for path, figure in report.draw.shuffled(pairs, "close", what, turn):
+                fair.sync()
                 figure.add(close_seconds(path, GIB, block))
         for path in (mnt.path / ("f%d" % turn), name):
             path.unlink()
         os.sync()
     for what, (here, below) in figures.items():
-        row("close of 1 GiB, %s" % what, milliseconds(here), milliseconds(below), "50 ms more",
-            here.median < below.median + 0.05)
+        report.timed("close of 1 GiB, %s" % what, here, below, "50 ms more", here.median < below.median + MORE, MORE)
 
 
 def waits(folder, while_it_writes):
@@ -99,7 +131,7 @@ def waits(folder, while_it_writes):
     return writer.worst
 
 
-def seal(mnt, turns):
+def seal(report, mnt, turns):
     """10,000 unchanged and 10 changed files are sealed while somebody writes others."""
     save_many(mnt.path / "d", 10000)
     mnt.seal()
@@ -111,16 +143,19 @@ def seal(mnt, turns):
     for turn in range(turns):
         for i in range(10):
             (mnt.path / "d" / ("f%06d" % (1000 * i))).write_text("changed in %d" % turn)
+        fair.sync()
         here.add(waits(mnt.path, lambda: took.add(seconds(mnt.seal))))
-        idle.add(waits(mnt.path, lambda: time.sleep(took.seen[-1])))
-        below.add(waits(folder, lambda: time.sleep(took.seen[-1])))
-    row("longest wait of a writer at a seal", milliseconds(here), milliseconds(below), "100 ms",
-        here.median < 0.1)
+        for path, figure in report.draw.shuffled([(mnt.path, idle), (folder, below)], "seal", turn):
+            fair.sync()
+            figure.add(waits(path, lambda: time.sleep(took.seen[-1])))
+    # A longest wait is one sample of a tail: it says nothing of the reference that it spreads.
+    report.timed("longest wait of a writer at a seal", here, None, "100 ms", here.median < 0.1)
+    print("    the same writer on the disk below waited %s at most" % milliseconds(below))
     print("    10,000 files and 10 changed; the seal took %s; the same writer without one waited %s at most"
           % (milliseconds(took), milliseconds(idle)))
 
 
-def listing(mnt, turns):
+def listing(report, mnt, turns):
     """ls -l of 10,000 files."""
     live, below = mnt.path / "d", mnt.base / "below"
     save_many(live, 10000)
@@ -130,16 +165,15 @@ def listing(mnt, turns):
     for path in (live, old, below):
         list_long(path)
     figures = {path: Figures() for path in (live, old, below)}
-    for _ in range(turns):
-        for path, figure in figures.items():
-            figure.add(seconds(lambda p=path: list_long(p)))
+    for turn in range(turns):
+        for path in report.draw.shuffled(figures, "list", turn):
+            figures[path].add(seconds(lambda p=path: list_long(p)))
     for what, path in (("live", live), ("in an epoch", old)):
         ratio = figures[path].median / figures[below].median
-        row("ls -l of 10,000 files, %s" % what, milliseconds(figures[path]), milliseconds(figures[below]),
-            "3 times; it is %.1f" % ratio, ratio <= 3)
+        report.timed("ls -l of 10,000 files, %s" % what, figures[path], figures[below], "3 times; it is %.1f" % ratio, ratio <= 3)
 
 
-def big(mnt, _):
+def big(report, mnt, _):
     """Memory of the daemon: one file of 4 GiB written, uploaded, and read back by another daemon."""
     random_file(mnt.path / "big", 4 * GIB)
     mnt.seal()
@@ -149,10 +183,10 @@ def big(mnt, _):
     subprocess.run(["cat", os.fspath(mnt.path / "big")], stdout=subprocess.DEVNULL, check=True)
     read = peak_memory(mnt.pid)
     for what, value in (("written and uploaded", written), ("fetched", read)):
-        row("memory, 4 GiB file %s" % what, mebibytes(value), "", "200 MiB", value < 200 * MIB)
+        report.row("memory, 4 GiB file %s" % what, mebibytes(value), "", "200 MiB", value < 200 * MIB)
 
 
-def many(mnt, _):
+def many(report, mnt, _):
     """Memory of the daemon with 100,000 files."""
     for d in range(100):
         save_many(mnt.path / ("d%02d" % d), 1000, "%%d of %d" % d)
@@ -164,10 +198,10 @@ def many(mnt, _):
     subprocess.run(["ls", "-lR", os.fspath(mnt.path)], stdout=subprocess.DEVNULL, check=True)
     found = peak_memory(mnt.pid)
     for what, value in (("made and uploaded", made), ("mounted with an empty cache", found)):
-        row("memory, 100,000 files %s" % what, mebibytes(value), "", "400 MiB", value < 400 * MIB)
+        report.row("memory, 100,000 files %s" % what, mebibytes(value), "", "400 MiB", value < 400 * MIB)
 
 
-def epochs(mnt, turns):
+def epochs(report, mnt, turns):
     """1,000 epochs, warm."""
     for i in range(1000):
         (mnt.path / ("f%d" % (i % 10))).write_text(str(i))
@@ -180,10 +214,10 @@ def epochs(mnt, turns):
             figures.add(seconds(lambda w=words: subprocess.run(w, stdout=subprocess.DEVNULL, check=True)))
         figures.seen.pop(0)
         name = "epochfs log" if words[0] == BIN else " ".join(words[:-1] + [".epochs"])
-        row("%s, 1,000 epochs" % name, milliseconds(figures), "", "1 s", figures.median < 1)
+        report.timed("%s, 1,000 epochs" % name, figures, None, "1 s", figures.median < 1)
 
 
-def byte(mnt, _):
+def byte(report, mnt, _):
     """Bytes that an epoch with one changed byte adds to the remote."""
     path = mnt.path / "f"
     random_file(path, GIB)
@@ -198,10 +232,10 @@ def byte(mnt, _):
     mnt.seal()
     mnt.wait_durable()
     more = stored(mnt) - before
-    row("stored for one changed byte in 1 GiB", mebibytes(more), "", "8 MiB", 0 < more < 8 * MIB)
+    report.row("stored for one changed byte in 1 GiB", mebibytes(more), "", "8 MiB", 0 < more < 8 * MIB)
 
 
-def dedup(mnt, _):
+def dedup(report, mnt, _):
     """Bytes that the same data adds again: in a second file, a second epoch, from a second daemon."""
     size = 256 * MIB
     random_file(mnt.path / "a", size)
@@ -215,8 +249,8 @@ def dedup(mnt, _):
     os.close(write(mnt.path / "d", size, (mnt.path / "a").read_bytes()))
     mnt.seal()
     mnt.wait_durable()
-    row("stored, 256 MiB in 2 files of an epoch", mebibytes(once), "", "once", once < size + MIB)
-    row("  and again, 2 more epochs, 2 daemons", mebibytes(stored(mnt) - once), "", "nothing of it",
+    report.row("stored, 256 MiB in 2 files of an epoch", mebibytes(once), "", "once", once < size + MIB)
+    report.row("  and again, 2 more epochs, 2 daemons", mebibytes(stored(mnt) - once), "", "nothing of it",
         stored(mnt) - once < MIB)
 
 
@@ -224,13 +258,15 @@ MEASURES = {"close": close, "seal": seal, "list": listing, "big": big, "many": m
             "byte": byte, "dedup": dedup}
 
 
-def measure(call, folder, options, turns):
+def measure(report, call, folder, options, turns):
     """Runs one measure on a volume of its own, which is gone afterwards."""
     base = tempfile.mkdtemp(prefix="epochfs-limits-", dir=folder)
     mnt = Mount(base, {"settle": "1h", **options})
     try:
         mnt.mount()
-        call(mnt, turns)
+        fair.sync()
+        with fair.Load() as report.load:
+            call(report, mnt, turns)
     finally:
         left = mnt.clean_up()
         shutil.rmtree(base, ignore_errors=True)
@@ -242,6 +278,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", default=tempfile.gettempdir())
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="of the order of a turn; printed")
     parser.add_argument("--options", default="", metavar="NAME=VALUE,...")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASURES))
     args = parser.parse_args()
@@ -250,12 +287,13 @@ def main():
         parser.error("no such measure: %s" % ", ".join(unknown))
     options = dict(word.split("=", 1) for word in args.options.split(",") if word)
     kind = subprocess.run(["stat", "-f", "-c", "%T", args.folder], capture_output=True, text=True, check=True)
-    print("  on %s (%s), %d processors, load %.1f at the start; %d turns, medians"
-          % (args.folder, kind.stdout.strip(), os.cpu_count(), os.getloadavg()[0], args.turns))
+    print("  on %s (%s), %d processors, seed %d; %d turns, medians" % (args.folder, kind.stdout.strip(), os.cpu_count(), args.seed, args.turns))
     print("  %-50s %-28s %-26s %-20s" % ("", "epochfs", "the disk below", "limit"))
+    report = Report(args.seed)
     for name in args.names or MEASURES:
-        measure(MEASURES[name], args.folder, options, args.turns)
+        measure(report, MEASURES[name], args.folder, options, args.turns)
+    return report.code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

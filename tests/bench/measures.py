@@ -2,8 +2,8 @@
 """What compare.py measures of each competitor. A measure takes the run and a competitor that is started, and
 notes figures by run.note(measure, competitor, value).
 
-Before each timed part the disk is synced and free memory is touched once, the same for everybody: what
-the host of a virtual machine takes to find memory is nobody's.
+Before each timed part a little of the same work was done, the disk is synced until nothing is dirty, and free memory is touched once, the same for
+everybody: what the host of a virtual machine takes to find memory is nobody's.
 """
 
 import mmap
@@ -17,19 +17,22 @@ import time
 import numpy
 import torch
 
+import turns
 from competitors import Unusable, poll
 from remotes import warm_up
 
 MIB = 1 << 20
 NAME = "model.pt"
 FILES, SMALL = 5000, 4096
+SMALL_WARM = 200
 SMALL_LIMIT = 20  # seconds
 IDLE_SECONDS = 3
 
 
-def prepare(mib):
-    os.sync()
+def prepare(run, mib):
+    """The state that each timed part begins in."""
     warm_up(2 * mib + 512)
+    run.dirty = max(run.dirty, turns.sync())
 
 
 def seconds(call):
@@ -64,7 +67,7 @@ def read_mapped(path, size):
 def save(run, who, state, name=NAME):
     """torch.save, and what it took: the stall."""
     path = who.path / name
-    prepare(run.mib)
+    prepare(run, run.mib)
     took = seconds(lambda: torch.save(state, path))
     return took, os.stat(path).st_size
 
@@ -88,7 +91,7 @@ def cold(run, who, size, kinds=("read", "mmap"), note="cold"):
     """Reads what only the server, or the disk, has."""
     for kind in kinds:
         who.forget(NAME)
-        prepare(run.mib)
+        prepare(run, run.mib)
         before = who.usage()[0]
         if who.script:
             took = seconds(lambda: who.download(NAME, who.path))
@@ -98,26 +101,39 @@ def cold(run, who, size, kinds=("read", "mmap"), note="cold"):
             took = seconds(lambda k=kind: (read_mapped if k == "mmap" else read_blocks)(who.path / NAME, size))
         run.note("%s %s" % (note, kind), who, took)
         after, peak = who.usage()
-        if kind == "read" and who.name != "disk":
+        if kind == "read":
             run.note("%s cpu" % note, who, after - before)
             run.note("%s memory" % note, who, peak)
         if who.script:
             return
 
 
-def life(run, who):
-    """A checkpoint's: saved, durable, read again, lost here, restored."""
-    before = who.usage()[0]
+def rest(run, who, name, size):
+    """Nothing is under way any more, neither to the disk nor to a server."""
+    if who.remote:
+        who.make_durable(name, size)
+    run.dirty = max(run.dirty, turns.sync())
+
+
+def local(run, who):
+    """A checkpoint is saved, and read again while it is in memory."""
+    torch.save({"warm": 1}, who.path / "warm.pt")
     stall, size = save(run, who, run.first)
     run.note("stall", who, stall)
-    if who.remote:
-        took, alone = upload(who, NAME, size)
-        run.note("durable", who, stall + took)
-        run.note("upload", who, alone)
-        after, peak = who.usage()
-        run.note("upload cpu", who, after - before)
-        run.note("upload memory", who, peak)
+    rest(run, who, NAME, size)
     warm(run, who, who.path / NAME, size, "warm")
+
+
+def life(run, who):
+    """A checkpoint's beside a server: saved, durable, lost here, restored."""
+    before = who.usage()[0]
+    stall, size = save(run, who, run.first)
+    took, alone = upload(who, NAME, size)
+    run.note("durable", who, stall + took)
+    run.note("upload", who, alone)
+    after, peak = who.usage()
+    run.note("upload cpu", who, after - before)
+    run.note("upload memory", who, peak)
     if who.name in run.yardsticks:
         _, size = save(run, who, run.second, "next.pt")
         run.note("upload, 60 % there", who, upload(who, "next.pt", size)[1])
@@ -143,32 +159,42 @@ def blocks(run, who):
                 os.write(fd, block)
         finally:
             os.close(fd)
-    prepare(2 * run.mib)
+    with open(who.path / "warm", "wb") as f:
+        f.write(block)
+    prepare(run, 2 * run.mib)
     run.note("blocks write", who, seconds(write))
-    if who.remote:
-        who.make_durable("blocks", 2 * run.mib << 20)
-    os.sync()
+    rest(run, who, "blocks", 2 * run.mib << 20)
     warm(run, who, path, 2 * run.mib << 20, "blocks")
 
 
-def small(run, who):
-    """Small files; who is not done in SMALL_LIMIT is stopped and the rest is reckoned."""
-    folder, content = who.path / "small", os.urandom(SMALL)
-    os.mkdir(folder)
-    prepare(256)
+def make_small(folder, count, content):
+    """Seconds of a loop that does nothing else; who is not done in SMALL_LIMIT is stopped. Seconds, and how many files."""
+    paths = ["%s/f%05d" % (folder, i) for i in range(count)]
     begin, done = time.monotonic(), 0
-    while done < run.files and time.monotonic() - begin < SMALL_LIMIT:
-        with open(folder / ("f%05d" % done), "wb", buffering=0) as f:
-            f.write(content)
-        done += 1
-    took = time.monotonic() - begin
-    if done < run.files:
-        run.reckoned.add(who.name)
-    run.note("small", who, took * run.files / done)
+    for done, path in enumerate(paths, 1):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.write(fd, content)
+        os.close(fd)
+        if not done % 100 and time.monotonic() - begin > SMALL_LIMIT:
+            break
+    return time.monotonic() - begin, done
+
+
+def small(run, who):
+    """Small files, each opened, written and closed; where it takes too long the rest is reckoned."""
+    content = os.urandom(SMALL)
+    for name in ("warm", "small"):
+        os.mkdir(who.path / name)
+    make_small(who.path / "warm", SMALL_WARM, content)
+    prepare(run, 256)
+    took, done = make_small(who.path / "small", run.files, content)
+    run.note("small", who, took * run.files / done, reckoned=done < run.files)
 
 
 def pipeline(run, who):
     """CPU seconds a GB of fp32 checkpoints, for all that an upload does but reading the index and sending."""
+    if run.pipeline is None:
+        raise Unusable("bench_pipeline is not built")
     done = subprocess.run([run.pipeline, *run.trained], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Unusable(done.stderr)
@@ -222,7 +248,7 @@ class Trainer:
 def training(run, who):
     """Steps a second while an upload runs, over those right before."""
     with Trainer(run) as trainer:
-        prepare(run.mib)
+        prepare(run, run.mib)
         idle = trainer.rate(lambda: time.sleep(IDLE_SECONDS))
         path = who.path / NAME
         torch.save(run.first, path)

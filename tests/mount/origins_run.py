@@ -13,6 +13,19 @@ from conftest import BIN, LIMIT, run, wait_until
 from test_contract_epochs import log_of
 
 PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "origins"
+README = PROGRAMS.parents[1] / "README.md"
+
+
+# In a mount namespace of its own, which has no other FUSE mounts: they would stay as long as it does.
+SEEN_AT = """mount --bind "$1" "$2" || exit 1
+awk -v at="$2" '/ - fuse/ && $5 != at { print $5 }' /proc/self/mountinfo | while read -r point; do umount -l "$(printf %b "$point")" 2>/dev/null; done
+shift 2; exec "$@"
+"""
+
+
+def seen_at(place, path):
+    """Begins a command for which `place` lies at `path`, as on the machine that the program is for."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", SEEN_AT, "sh", os.fspath(place), os.fspath(path)]
 
 
 class Job:
@@ -20,9 +33,10 @@ class Job:
 
     started = []
 
-    def __init__(self, program, *words, stop=(), **env):
+    def __init__(self, program, *words, stop=(), at=None, **env):
+        """`at`: a pair of paths; the first one lies at the second one, as the program sees it."""
         self.process = subprocess.Popen(
-            [sys.executable, PROGRAMS / program, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*(seen_at(*at) if at else ()), sys.executable, PROGRAMS / program, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1, start_new_session=True, env={**os.environ, "STOP_AT": ",".join(stop), **{k: str(v) for k, v in env.items()}})
         self.said = []
         self.started.append(self.process)
@@ -94,6 +108,9 @@ class Directory:
     def quiet(self):
         pass
 
+    def whole(self):
+        pass
+
     def interrupted(self, latest):
         pass
 
@@ -142,3 +159,17 @@ class Mounted:
         before = content(self.path)
         self.mnt.remount(empty_cache=True)
         assert content(self.path) == before
+
+    def whole(self):
+        """After quiet, the newest epoch is complete and `latest`, and what the live tree is."""
+        self.quiet()
+        newest = self.mnt.epochs()[-1]
+        self.sealed(newest)
+        assert content(self.path) == content(self.mnt.epoch(newest))
+
+
+def place_of(request, passthrough, tmp_path):
+    """A mount, or, where that is what `passthrough` says, an ordinary directory."""
+    if passthrough == "ordinary directory":
+        return Directory(tmp_path / "directory")
+    return Mounted(request.getfixturevalue("mnt"))

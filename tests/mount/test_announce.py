@@ -10,7 +10,7 @@ import sqlite3
 
 import pytest
 
-from conftest import BIN, MountError, run, wait_until
+from conftest import BIN, Control, MountError, run, wait_until
 from postgres import PostgresServer, ServerMissing
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "examples" / "on-epoch-psql"
@@ -224,6 +224,44 @@ def test_the_catalog_says_with_one_query_where_a_run_resumes(volume, tmp_path):
     os.rmdir(mnt.epoch(1))
     gone, = wait_rows(database, 1, dropped=1)
     assert gone["epoch"] == 1 and gone["dropped_at"] > gone["sealed_at"]
+
+
+def test_what_a_metadata_writer_says_is_kept_with_the_epoch(volume, tmp_path):
+    """As caffe2's handler is given it. What it does not say is as without it; what it says of an epoch that is uploaded already is in a new one."""
+    mnt = volume.mount(settle="1h", catalog=tmp_path / "db", node="n1", db_type="leveldb")
+    said = {"db_type": "minidb", "db_prefix": "/run7", "path_type": "blobstore", "path_prefix": "store://7/", "node_names": ["trainer:0", "trainer:1"]}
+
+    def commit(*words):
+        return int(json.loads(run(BIN, "commit", "--json", *words, mnt.path).stdout)["epoch"])
+
+    def columns(number):
+        row, = wait_rows(tmp_path / "db", 1, durable=1, epoch=number)
+        return {**{name: row[name] for name in said}, "node_names": json.loads(row["node_names"])}
+
+    (mnt.path / "trainer:0.1").write_text("1")
+    assert commit("--step", "1", "--db-type", "minidb", "--db-prefix", "/run7", "--path-type", "blobstore", "--path-prefix", "store://7/",
+                  "--node-names", "trainer:0,trainer:1") == 1
+    mnt.wait_durable()
+    assert columns(1) == said
+    (entry,) = mnt.request("log")["epochs"]
+    assert {name: entry[name] for name in said} == said and entry["step"] == 1
+
+    # The same again is the same epoch; another word of one that is uploaded is a new one.
+    assert commit("--db-type", "minidb", "--node-names", "trainer:0,trainer:1") == 1
+    assert commit("--db-type", "lmdb") == 2
+    mnt.wait_durable()
+    assert columns(2) == {"db_type": "lmdb", "db_prefix": str(mnt.path), "path_type": "epochfs", "path_prefix": str(mnt.epoch(2)), "node_names": ["n1"]}
+
+    # It comes back from the remote.
+    mnt.remount(empty_cache=True)
+    assert {name: mnt.request("log")["epochs"][0][name] for name in said} == said
+    for wrong in ("", "x" * 20000):
+        done = run(BIN, "commit", "--db-type", wrong, mnt.path, check=False)
+        assert done.returncode == 2 and "metadata" in done.stderr, done
+    with Control(mnt.path) as control:
+        for wrong in ("text", {"db": "x"}, {"node_names": "a"}, {"node_names": [1]}, {"node_names": ["a"] * 2000}):
+            assert "metadata" in control.request("commit", metadata=wrong)["error"]
+    assert mnt.epochs() == [1, 2]
 
 
 def test_an_epoch_that_another_continues_is_no_longer_complete_in_the_catalog(volume, tmp_path):

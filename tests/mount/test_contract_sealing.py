@@ -649,12 +649,16 @@ def test_a_commit_just_after_the_quiet_seal_amends_it(volume):
     wait_until(lambda: volume.epochs() == [1, 2], "the next one")
     epochfs("commit", volume.path, "--step", "500", "-m", "the good one", "--tag", "g")
     assert told(volume)[1:] == [(2, "quiet", 500, "the good one", True)] and volume.tags() == {"g": 2}
+    # What a metadata writer says, too.
+    epochfs("commit", volume.path, "--db-prefix", "/run7", "--node-names", "a,b")
     # Said already.
     epochfs("commit", volume.path, "--step", "500")
+    epochfs("commit", volume.path, "--db-prefix", "/run7")
     assert volume.epochs() == [1, 2]
     control.write_text("")
     volume.wait_durable()
-    assert json.loads((volume.remote / "epochs" / ("%020d.json" % 2)).read_text())["message"] == "the good one"
+    record = json.loads((volume.remote / "epochs" / ("%020d.json" % 2)).read_text())
+    assert (record["message"], record["db_prefix"], record["node_names"]) == ("the good one", "/run7", ["a", "b"])
 
 
 def test_a_commit_of_an_epoch_that_is_uploaded_makes_another(mnt):

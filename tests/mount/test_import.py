@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -387,3 +388,42 @@ def test_what_it_does_not_take(importer, source, volume, once):
     importer(source, "--tag", "best")
     assert "taken" in importer(source, "--tag", "best", code=8)
     assert importer(source, code=3, url="http://127.0.0.1:9/x", options=",timeout=1s")
+
+
+def remove(importer, path, *words, code=0, url=None):
+    done = run(BIN, "import", "-o", importer.options, "--remove", path, "--json", *words, url or importer.url, check=False)
+    assert done.returncode == code, done
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def test_an_epoch_without_a_path_needs_no_directory(importer, source):
+    """All but that path is as it was, down to the hard links, and no content is fetched or put again."""
+    data = os.urandom(2 * MIB)
+    (source / "torn.pt").write_bytes(b"PK\x03\x04" + data)
+    assert not importer(source)["complete"]
+    packs = importer.objects("packs")
+    made = remove(importer, "torn.pt", "--tag", "mended")
+    assert made["complete"] and (made["parent"], made["removed"], made["bytes_read"]) == (1, 1, 0)
+    times = os.stat(source).st_atime_ns, os.stat(source).st_mtime_ns  # the directory's time stays, too
+    (source / "torn.pt").unlink()
+    os.utime(source, ns=times)
+    importer.check(source, "mended")
+    remove(importer, "checkpoint-500/")
+    shutil.rmtree(source / "checkpoint-500")
+    os.utime(source, ns=times)
+    importer.check(source)  # "hard" has lost its other name
+    assert all(name in importer.objects("packs") for name in packs)
+    assert sum(e["bytes_new"] for e in importer.epochs() if e["epoch"] > 1) == 0
+    # What the next import makes of the directory is the same.
+    assert importer(source)["unchanged"]
+
+
+def test_what_cannot_be_removed(importer, source, volume, once):
+    importer(source)
+    assert "no path 'a'" in remove(importer, "a", code=5)
+    assert "all of the epoch" in remove(importer, "/", code=2)
+    assert importer.epochs()[-1]["epoch"] == 1
+    # No volume is made where there is none.
+    assert remove(importer, "a", code=5, url="file://%s" % (importer.base / "elsewhere"))
+    assert not (importer.base / "elsewhere").exists()
+    assert "is a mount" in remove(importer, "a", code=2, url=os.fspath(volume.mount().path))

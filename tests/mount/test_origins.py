@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL, caffe2, KIT's checkpointer,
-Ray's DurableTrainable. Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
+"""The systems that epochfs grew from, as programs that do their operations on files (tests/origins): AdaptDL and caffe2 (KIT's checkpointer:
+test_origins_kit.py, Ray's DurableTrainable: test_origins_durable.py). Each runs, is killed in the middle, restarts from the newest complete epoch, and goes on on another machine.
 
 Each story is told on an ordinary directory too: there it tests the program, and shows what the mount is for.
 """
@@ -14,10 +14,10 @@ import sqlite3
 
 import pytest
 
-from conftest import BIN, MountError, wait_until
-from origins_run import Directory, Job, Mounted, content
-from server import ServerMissing
-from server_xrootd import Xrootd
+from conftest import BIN, run, wait_until
+from origins_run import Job, content, place_of
+from test_contract_epochs import log_of
+from test_nodes import make_node, make_nodes
 
 
 @pytest.fixture(params=["on", "off", "ordinary directory"])
@@ -33,9 +33,7 @@ def jobs():
 
 @pytest.fixture
 def place(request, passthrough, tmp_path):
-    if passthrough == "ordinary directory":
-        return Directory(tmp_path / "directory")
-    return Mounted(request.getfixturevalue("mnt"))
+    return place_of(request, passthrough, tmp_path)
 
 
 # ---- AdaptDL
@@ -71,6 +69,54 @@ def test_adaptdl_restarts_with_other_replicas(place, tmp_path):
     said = start(4, 2).ends()
     assert "starts 6" in said and "loaded adaptdl-epoch 3" in said
     assert said[-1] == Job("adaptdl.py", 8, ADAPTDL_CHECKPOINT_PATH=tmp_path, ADAPTDL_NUM_RESTARTS=0, ADAPTDL_NUM_REPLICAS=1).ends()[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root binds a directory to /tmp")
+def test_adaptdl_under_ray_saves_to_tmp(place, tmp_path):
+    """AdaptDL's from_ray(): its directory is /tmp/checkpoint, which it makes anew and removes. The mount lies at /tmp there."""
+    def start(restarts, replicas, *stop, restored=None):
+        ray = {"RAY_CHECKPOINT": restored} if restored else {}
+        return Job("adaptdl.py", 8, stop=stop, at=(place.path, "/tmp"), ADAPTDL_FROM_RAY=1, ADAPTDL_NUM_RESTARTS=restarts,
+                   ADAPTDL_NUM_REPLICAS=replicas, **ray)
+
+    def saved(number, restarts):
+        wait_until(lambda: place.mnt.epochs() == list(range(1, number + 1)), "epoch %d" % number)
+        record = log_of(place.mnt)[number]
+        assert (record["complete"], record["step"], record["trigger"]) == (True, restarts, "rename")
+        assert os.readlink(place.mnt.epochs_dir / "latest") == "%06d" % number
+        names = {"adaptdl-epoch", "adaptdl-dataparallel", "adaptdl-dataloader-epoch0"}
+        assert set(content(place.mnt.epoch(number))) == {"checkpoint/.is_checkpoint"} | {"checkpoint/checkpoint-%d/%s" % (restarts, n) for n in names}
+
+    said = start(0, 2, "trained 2").stopped("trained 2").asked_to_end(code=143)
+    assert "starts 0" in said and "in memory 5" in said
+    assert os.listdir(place.path) == []  # in Ray's memory alone, and in the epoch
+    if place.mnt is None:
+        return  # with the machine it is gone
+    saved(1, 0)
+
+    # The node is lost as soon as that is durable. Another one starts from the newest whole checkpoint, as it lies in its epoch, and is killed in the middle of a save.
+    wait_until(lambda: os.getxattr(place.mnt.epoch(1), "user.epochfs.state") == b"durable", "the upload")
+    place.mnt.kill()
+    place.mnt.empty_cache()
+    place.mnt.mount()
+    assert sorted(os.listdir(place.path)) == ["checkpoint"]  # nobody has sealed its removal
+    job = start(1, 3, "trained 4", "saving adaptdl-dataparallel", restored="/tmp/.epochs/latest/checkpoint").stopped("trained 4")
+    assert "starts 2" in job.said and "loaded adaptdl-epoch 0" in job.said
+    job.process.send_signal(signal.SIGTERM)
+    job.go_on().stopped("saving adaptdl-dataparallel").killed()
+    assert os.readlink(place.mnt.epochs_dir / "latest") == "000001"
+
+    # The next one finds what is left of that in its way, and is killed before it has removed its own.
+    job = start(2, 1, "trained 5", "in memory", restored="/tmp/.epochs/latest/checkpoint").stopped("trained 5")
+    job.process.send_signal(signal.SIGTERM)
+    job.go_on().stopped("in memory").killed()
+    newest = place.mnt.epochs()[-1]
+    wait_until(lambda: os.readlink(place.mnt.epochs_dir / "latest") == "%06d" % newest, "the whole save")
+    saved(newest, 2)
+    said = start(3, 2, restored="/tmp/.epochs/latest/checkpoint").ends()
+    assert "starts 5" in said and "loaded adaptdl-epoch 2" in said
+    alone = Job("adaptdl.py", 8, ADAPTDL_CHECKPOINT_PATH=tmp_path, ADAPTDL_NUM_RESTARTS=0, ADAPTDL_NUM_REPLICAS=1).ends()
+    assert said[-1] == alone[-1]
 
 
 # ---- caffe2
@@ -119,7 +165,8 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
             if name.endswith(".2"):
                 (shutil.rmtree if os.path.isdir(place.path / name) else os.remove)(place.path / name)
 
-    # Only some blobs, for an evaluation, then all, for the training.
+    # Only some blobs, for an evaluation, then all, for the training. check_db_exists comes before: of an epoch that never was, it says so.
+    assert Job("caffe2.py", *words, "--load-blobs", "fc1_b", 3).ends(3) == ["there is no %s" % (place.path / (first + ".3"))]
     loaded = Job("caffe2.py", *words, *again[2:], "--load-blobs", "fc1_b,fc2_w", 1).ends()
     assert loaded == ["loaded %s %s 120000" % (node, blob) for node in nodes.split(",") for blob in ("fc1_b", "fc2_w")]
     said = Job("caffe2.py", *words, *again, 4).ends()
@@ -131,166 +178,84 @@ def test_caffe2_resumes_a_workflow_that_failed(place, tmp_path, db_type, nodes, 
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4] and rows[4]["node_names"] == nodes.split(",")
 
 
-# ---- KIT's checkpointer
+# ---- caffe2 on several machines
+
+TRAINERS = ["trainer:0", "trainer:1", "trainer:2"]
 
 
-class Kit:
-    """One job in one transfer mode: where its local file is, and where its checkpoint is safe."""
-
-    def __init__(self, place, tmp_path, mode):
-        self.place, self.mode, self.scratch, self.turn = place, mode, tmp_path, 0
-        self.kept = place.path / "ckpt.pt"
-        self.job_ad = tmp_path / "job.ad"
-        self.job_ad.write_text('MyType = "Job"\nCheckpointExitCode = 77\nTransferCheckpoint = "ckpt.pt"\n')
-
-    def start(self, *stop, steps=9):
-        """On a worker node of its own, whose scratch is empty, but for what HTCondor brings there."""
-        self.turn += 1
-        node = self.scratch / ("node%d" % self.turn)
-        node.mkdir()
-        self.local = self.kept if self.mode == "None" else node / "ckpt.pt"
-        if self.mode == "htcondor" and self.kept.exists():
-            shutil.copy2(self.kept, self.local)
-        target = [] if self.mode in ("None", "htcondor") else ["--target", self.kept]
-        return Job("kit.py", "--mode", self.mode, "--local", self.local, *target, "--every", 3, steps, stop=stop, _CONDOR_JOB_AD=self.job_ad)
-
-    def ended(self, job, number):
-        """It is asked to end: it saves, and exits with the code that says so. HTCondor then takes the file to its spool, by way of a temporary directory there."""
-        said = job.asked_to_end(number, code=77 if self.mode == "htcondor" else 85)
-        assert self.local.exists() == (self.mode in ("None", "htcondor"))
-        if self.mode == "htcondor":
-            spool = self.place.path / "job.tmp"
-            spool.mkdir()
-            shutil.copyfile(self.local, spool / "ckpt.pt")
-            os.rename(spool / "ckpt.pt", self.kept)
-            spool.rmdir()
-            self.place.quiet()
-        return said
+def metadata_rows(database):
+    with contextlib.closing(sqlite3.connect(database, timeout=60)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoints'").fetchone():
+            return {}
+        return {row[0]: row[1:] for row in db.execute("SELECT step, db_type, db_prefix, path_type, path_prefix, node_names, epoch FROM checkpoints"
+                                                      " WHERE complete AND durable ORDER BY step")}
 
 
-@pytest.mark.options(marker="ckpt.pt")
-@pytest.mark.parametrize("mode", ["None", "shared", "manual", "htcondor"])
-def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
-    if mode == "htcondor" and place.mnt:
-        place.mnt.options["marker"] = None  # there it would count in the temporary directory too
-        place.mnt.remount()
-    kit = Kit(place, tmp_path, mode)
-    epochs = 0
-    job = kit.start("trained 1", "trained 4", "trained 5")
-    for step in (1, 4):
-        job.stopped("trained %d" % step)
-        if mode != "htcondor":
-            epochs += 1
-            place.sealed(epochs, trigger="marker")
-        job.go_on()
-    said = kit.ended(job.stopped("trained 5"), signal.SIGTERM)
-    assert [line for line in said if line.startswith("saved")] == ["saved 1", "saved 4", "saved 5"]
-    place.sealed(epochs + 1)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a mount namespace")
+@pytest.mark.parametrize("passthrough", ["on"])
+@pytest.mark.parametrize("db_type, published", [("minidb", ("blobstore", "store://run7/")), ("lmdb", (None, None))])
+def test_caffe2_on_several_mounts_with_its_own_metadata(make_volume, tmp_path, db_type, published):
+    """MultiNodeCheckpointManager with a machine and a mount for each node, all at one db_prefix. What its metadata handler is given reaches the catalog."""
+    if db_type == "lmdb":
+        pytest.importorskip("lmdb")
+    catalog, prefix = tmp_path / "catalog.db", tmp_path / "ckpt"
+    prefix.mkdir()
+    # The metadata is said to the first one's mount, which nothing else seals; the others seal by quiet.
+    nodes = make_nodes(make_volume, ["a", "b", "c"], run="workflow7")
+    nodes[0].options["catalog"] = catalog
+    for v in nodes[1:]:
+        v.options["settle"] = "300ms"
+    for v in nodes:
+        v.mount()
+    words = ["--db-prefix", prefix, "--db-type", db_type, "--nodes", ",".join(TRAINERS), "--places", ",".join(str(v.path) for v in nodes), "--catalog", catalog,
+             "--commit", nodes[0].path, "--run", "workflow7"]
+    if published[0]:
+        words += ["--path-type", published[0], "--publish", published[1]]
+    env = {"PATH": "%s:%s" % (os.path.dirname(os.path.realpath(BIN)), os.environ["PATH"])}
+    reader = make_node(make_volume, nodes[0], ro=True, nodes=None, node=None, run=None, settle=None, lease=None)
 
-    # Killed in the middle of the next save, or of its transfer: what is kept stays whole.
-    before = content(place.path)
-    moment = "transferring" if mode == "shared" else "saving"
-    job = kit.start(moment).stopped(moment)
-    assert place.mnt is None or content(place.path) == before  # nobody sees half of it
-    job.killed()
-    if place.mnt is None and mode in ("None", "shared"):
-        assert content(place.path) != before
-        return  # there the checkpoint is lost
-    wait_until(lambda: content(place.path) == before, "the old checkpoint")
-    place.another_machine()
-    said = kit.ended(kit.start("trained 7").stopped("trained 7"), signal.SIGINT)
-    assert said[0] == "starts 5" and said[-1] == "saved 7"
-    said = kit.start().ends()
-    assert said[0] == "starts 7"
-    kit.kept = tmp_path / "ckpt.pt"
-    assert said[-1] == kit.start().ends()[-1]
+    def evaluate(folder, epoch, code=0):
+        return Job("caffe2.py", "--db-prefix", folder, "--db-type", db_type, "--nodes", ",".join(TRAINERS), "--load-blobs", "fc1_b", epoch).ends(code)
 
+    def durable(step):
+        wait_until(lambda: step in metadata_rows(catalog), "step %d in the catalog" % step)
+        epoch = metadata_rows(catalog)[step][-1]
+        for v in nodes:
+            wait_until(lambda v=v: os.path.lexists(v.epochs_dir / "latest") and os.readlink(v.epochs_dir / "latest") == "%06d" % epoch,
+                       "%s to see it" % v.options["node"])
+        names = ["%s.%d" % (node, step) for node in TRAINERS]
+        assert set(names) <= set(os.listdir(nodes[2].epoch(epoch)))
+        said = (db_type, str(prefix), published[0] or "epochfs", published[1] or "%s/.epochs/%06d" % (nodes[0].path, epoch))
+        assert metadata_rows(catalog)[step] == (*said, json.dumps(TRAINERS, separators=(",", ":")), epoch)
+        (shown,) = [e for e in json.loads(run(BIN, "log", "--json", nodes[0].url).stdout) if e["epoch"] == epoch]
+        assert shown["node_names"] == TRAINERS and shown["db_prefix"] == str(prefix) and shown.get("path_type") == published[0]
+        return epoch
 
-@pytest.fixture
-def xrootd_on(volume, tmp_path):
-    """An XRootD server whose storage is the mount, which other users than root may use."""
-    pytest.importorskip("XRootD")
-    try:
-        with Xrootd(tmp_path / "xrootd") as server:
-            volume.path = server.home / "root"
-            owner = os.stat(volume.path)
-            volume.options.update(settle="1h", allow_other=True)
-            try:
-                volume.mount()
-            except MountError as error:
-                if volume.options["passthrough"] == "on" and "passthrough=on" in error.output:
-                    pytest.skip("this kernel has no passthrough for us")
-                raise
-            os.chown(volume.path, owner.st_uid, owner.st_gid)
-            yield server
-            assert volume.clean_up() == []
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
+    job = Job("caffe2.py", *words, 3, stop=["saved 0", "saved 1", "trainer:1 saves 2"], **env)
+    job.stopped("saved 0")
+    epoch = durable(0)
+    # A node's own mount has its own databases; all of them are in the epoch, and on a mount that follows.
+    assert evaluate(nodes[0].path, 0, 3) == ["loaded trainer:0 fc1_b 120000", "there is no %s" % (nodes[0].path / "trainer:1.0")]
+    reader.mount()
+    for folder in (nodes[0].epoch(epoch), reader.path):
+        assert evaluate(folder, 0) == ["loaded %s fc1_b 120000" % node for node in TRAINERS]
+    assert evaluate(reader.path, 1, 3) == ["there is no %s" % (reader.path / "trainer:0.1")]
+    job.go_on().stopped("saved 1")
+    durable(1)
+    wait_until(lambda: (reader.path / "trainer:2.1").exists(), "the reader to follow")
+    assert evaluate(reader.path, 1) == ["loaded %s fc1_b 120000" % node for node in TRAINERS]
+    reader.unmount()
 
-
-@pytest.mark.parametrize("passthrough", ["on", "off"])
-def test_kit_transfers_through_xrootd(volume, xrootd_on, tmp_path):
-    def start(*stop):
-        node = tmp_path / ("node%d" % len(list(tmp_path.glob("node*"))))
-        node.mkdir()
-        return Job("kit.py", "--mode", "xrootd", "--local", node / "ckpt.pt", "--target", "/run7/ckpt.pt", "--every", 3,
-                   "--server", "root://127.0.0.1:%d/" % xrootd_on.xrd_port, 9, stop=stop)
-
-    place = Mounted(volume)
-    (volume.path / "run7").mkdir()
-    shutil.chown(volume.path / "run7", os.stat(volume.path).st_uid, os.stat(volume.path).st_gid)
-    job = start("trained 1", "trained 2").stopped("trained 1")
-    place.quiet()
-    place.sealed(1)
-    assert job.go_on().stopped("trained 2").asked_to_end(code=85)[-1] == "saved 2"
-    place.quiet()
-    place.sealed(2)
-    start("saving").stopped("saving").killed()
-    place.another_machine()
-    said = start().ends()
-    assert said[0] == "starts 2" and said[-1].startswith("done 9")
-
-
-# ---- Ray's DurableTrainable
-
-
-def kept(path):
-    return sorted(path.name for path in path.glob("checkpoint_*"))
-
-
-def test_ray_commits_restores_elsewhere_and_deletes(place, tmp_path):
-    epochs_dir = place.path / ".epochs"
-    commit = " && epochfs commit --tag $(basename {target}) %s && epochfs wait %s" % (place.path, place.path)
-    # A deletion alone rides in the next epoch: commit makes it one.
-    drop = (" && n=$(readlink {0}/$(basename {{target}})) && rm {0}/$(basename {{target}}) && rmdir {0}/$n && epochfs commit {1} && epochfs wait {1}"
-            .format(epochs_dir, place.path))
-
-    def start(node, iterations, *more, up="rsync -a --mkpath {source} {target}"):
-        (tmp_path / node / "trial7").mkdir(parents=True, exist_ok=True)
-        on_mount = place.mnt is not None
-        return Job("durable.py", "--logdir", tmp_path / node / "trial7", "--storage", place.path, "--sync-up", up + (commit if on_mount else ""),
-                   "--sync-down", "rsync -a {source} {target}", "--delete", "rm -r {target}" + (drop if on_mount else ""), "--keep", 2, *more,
-                   iterations, PATH="%s:%s" % (os.path.dirname(os.path.realpath(BIN)), os.environ["PATH"]))
-
-    said = start("node1", 3).ends()
-    assert [line for line in said if line.startswith(("committed", "deleted"))] == [
-        "committed checkpoint_000001", "committed checkpoint_000002", "committed checkpoint_000003", "deleted checkpoint_000002"]
-    trial = place.path / "trial7"
-    assert kept(trial) == kept(tmp_path / "node1" / "trial7") == ["checkpoint_000001", "checkpoint_000003"]
-
-    # Killed while it copies: the driver never heard that it was committed, and restores the one before.
-    half = "mkdir -p {target} && head -c 1000 {source}model.pt >{target}model.pt && echo stopped copying && read line"
-    start("node1", 9, "--restore", "checkpoint_000003", up=half).stopped("copying").killed()
-    if place.mnt:
-        # The machine is gone in this moment, with its disks. What was committed is there, what was deleted is not.
-        place.mnt.kill()
-        place.mnt.empty_cache()
-        place.mnt.mount()
-        assert sorted(place.mnt.tags()) == kept(trial) == ["checkpoint_000001", "checkpoint_000003"]
-        assert all(os.getxattr(place.mnt.epoch(n), "user.epochfs.state") == b"durable" for n in place.mnt.epochs())
-        assert 2 not in place.mnt.epochs() and not place.mnt.epoch(2).exists()
-    for name in ("checkpoint_000003", "checkpoint_000001"):
-        steps = int(name[-1])
-        said = start("node of " + name, steps, "--restore", name).ends()
-        assert said[0] == "starts %d" % steps
-        assert content(tmp_path / ("node of " + name) / "trial7" / name) == content(tmp_path / "node1" / "trial7" / name)
+    # A node is killed in the middle of the next save, and then all machines are gone.
+    job.go_on().stopped("trainer:1 saves 2").killed()
+    for v in nodes:
+        v.kill()
+        v.empty_cache()
+    for v in nodes:
+        v.mount()
+    said = Job("caffe2.py", *words, 3, **env).ends()
+    assert said[:3] == ["resumed 1", "saved 2", "saved 3"]
+    (tmp_path / "at once").mkdir()
+    alone = Job("caffe2.py", "--db-prefix", tmp_path / "at once", "--db-type", db_type, "--nodes", ",".join(TRAINERS), 3).ends()
+    assert said[-1] == alone[-1]
+    wait_until(lambda: 3 in metadata_rows(catalog), "the last step in the catalog")

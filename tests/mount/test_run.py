@@ -164,3 +164,29 @@ def test_a_program_that_is_not_there_is_127(job):
     assert process.returncode == 127 and "/proc/no/such/program" in err
     assert not is_mounted(job.path)
     job.shell(str(job.base), code=126)
+
+
+def test_without_mount_on_a_directory_that_is_mounted(job):
+    """Somebody else has mounted it: the command's signals, its end and what is durable then are the same, and the mount stays."""
+    run(BIN, "mount", job.url, job.path, env=job.env)
+    (job.path / "sub").mkdir()
+
+    def start(*words, cwd=None):
+        return subprocess.Popen([BIN, "run", *map(str, words), "--", sys.executable, "-c", TRAINING, str(job.path)], cwd=cwd,
+                                env=job.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    for step, (words, cwd) in enumerate([([job.path], None), ([], job.path), (["--resume"], job.path / "sub"), (["sub/.."], job.path)]):
+        process = start(*words, cwd=cwd)
+        assert process.stdout.readline() == "start %d\n" % step
+        process.terminate()
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 85, err
+        assert is_mounted(job.path)
+        run(BIN, "export", job.remote, job.base / ("out%d" % step))
+        assert (job.base / ("out%d" % step) / "step").read_text() == str(step + 1)
+    for words in (["--mount", job.path, job.path], [job.path, job.path]):
+        assert start(*words).wait(timeout=60) == 2
+    # Not a mount, and not there.
+    assert start(job.base).wait(timeout=60) == 5 and start(job.base / "missing").wait(timeout=60) == 5
+    outside = start(cwd=job.base)
+    assert outside.wait(timeout=60) == 2 and "--mount REMOTE:DIR" in outside.stderr.read()

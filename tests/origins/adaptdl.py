@@ -3,9 +3,13 @@
 """Saves, loads and restarts as AdaptDL does (github.com/petuum/adaptdl, adaptdl/checkpoint.py and _signal.py): the same operations on files.
 
     ADAPTDL_CHECKPOINT_PATH=DIR ADAPTDL_NUM_REPLICAS=N ADAPTDL_NUM_RESTARTS=R adaptdl.py STEPS
+    ADAPTDL_FROM_RAY=1 [RAY_CHECKPOINT=DIR] ADAPTDL_NUM_REPLICAS=N ADAPTDL_NUM_RESTARTS=R adaptdl.py STEPS
 
 Rank 0 writes each state to DIR/_checkpoint/NAME, renames the directory to DIR/checkpoint-R, and removes the other checkpoint-*.
 That happens when SIGTERM or SIGINT asks for the end (exit code 143), which is how AdaptDL gives a job another number of replicas.
+
+Under Ray (from_ray(), and adaptdl_ray's save_all_states_remote) DIR is /tmp/checkpoint, made anew each time, with Ray's marker and metadata in it. Once all of it
+is in Ray's memory the directory is removed. It is loaded from where Ray has put it: RAY_CHECKPOINT.
 """
 
 import hashlib
@@ -14,14 +18,43 @@ import shutil
 import signal
 import sys
 
-from training import Training, moment
+from training import Training, moment, say
 
 BATCH = 12  # samples of a step, over all replicas: any number of them comes to the same gradient
 PREFIX = "checkpoint-"
 
 
+def from_ray():
+    return "ADAPTDL_FROM_RAY" in os.environ
+
+
 def checkpoint_path():
     return os.environ["ADAPTDL_CHECKPOINT_PATH"]
+
+
+def make_checkpoint_dir(parent, override):
+    """Ray's TrainableUtil."""
+    path = os.path.join(parent, "checkpoint")
+    if override and os.path.exists(path):
+        shutil.rmtree(path)
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, ".is_checkpoint"), "a", encoding="ascii"):
+        pass
+    return path
+
+
+def to_memory(folder, trial_state):
+    """What Ray does with the directory that save_all_states has returned."""
+    with open(os.path.join(folder, "") + ".tune_metadata", "wb") as f:
+        f.write(trial_state)
+    data = {}
+    for base, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(base, name), "rb") as f:
+                data[os.path.relpath(os.path.join(base, name), folder)] = f.read()
+    say("in memory", len(data))
+    moment("in memory")
+    shutil.rmtree(os.path.join(folder, ""))
 
 
 def num_restarts():
@@ -68,38 +101,43 @@ class State:
         self.name, self.save, self.load = name, save, load
 
 
-def temporary_directory():
-    path = os.path.join(checkpoint_path(), "_checkpoint")
+def temporary_directory(checkpoint_dir):
+    path = os.path.join(checkpoint_dir, "_checkpoint")
     os.makedirs(path, exist_ok=True)
     return path
 
 
 def save_all_states(states, sync):
+    checkpoint_dir = make_checkpoint_dir("/tmp", override=True) if from_ray() else checkpoint_path()
     for state in states:
         sync()
-        with open(os.path.join(temporary_directory(), state.name), "wb") as f:
+        with open(os.path.join(temporary_directory(checkpoint_dir), state.name), "wb") as f:
             data = state.save()
             f.write(data[:len(data) // 2])
             f.flush()
             moment("saving " + state.name)
             f.write(data[len(data) // 2:])
     moment("saved")
-    final = os.path.join(checkpoint_path(), PREFIX + str(num_restarts()))
-    os.rename(temporary_directory(), final)
+    final = os.path.join(checkpoint_dir, PREFIX + str(num_restarts()))
+    os.rename(temporary_directory(checkpoint_dir), final)
     moment("renamed")
-    for name in os.listdir(checkpoint_path()):
-        path = os.path.join(checkpoint_path(), name)
+    for name in os.listdir(checkpoint_dir):
+        path = os.path.join(checkpoint_dir, name)
         if name.startswith(PREFIX) and path != final:
             shutil.rmtree(path)
+    return checkpoint_dir
 
 
 def load_state(state):
     """From the checkpoint of the greatest number: a name that is none stops it, as int() does."""
-    names = os.listdir(checkpoint_path())
+    checkpoint_dir = os.environ.get("RAY_CHECKPOINT") if from_ray() else checkpoint_path()
+    if checkpoint_dir is None:
+        return False
+    names = os.listdir(checkpoint_dir)
     if not names:
         return False
     newest = max([int(name[len(PREFIX):]) for name in names if name.startswith(PREFIX)], default=0)
-    path = os.path.join(checkpoint_path(), PREFIX + str(newest), state.name)
+    path = os.path.join(checkpoint_dir, PREFIX + str(newest), state.name)
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as f:
@@ -124,7 +162,9 @@ def main():
         training.step(replicas.all_reduce(training.steps))
         moment("trained %d" % training.steps)
         if asked_to_end:
-            save_all_states(states, lambda: replicas.all_reduce(training.steps))
+            checkpoint = save_all_states(states, lambda: replicas.all_reduce(training.steps))
+            if from_ray():
+                to_memory(checkpoint, training.progress())
             sys.exit(143)
     training.done()
 

@@ -3,15 +3,23 @@
 """Checkpoints as caffe2's JobRunner does with its CheckpointManager, or MultiNodeCheckpointManager (caffe2/python/checkpoint.py).
 
     caffe2.py --db-prefix DIR --db-type minidb|leveldb|lmdb --nodes NAME[,NAME...] [--resume EPOCH [--path-prefix P]] EPOCHS
+    caffe2.py ... --places DIR[,DIR...] --catalog DATABASE --commit MOUNT --run RUN [--path-type T --publish PREFIX] EPOCHS
     caffe2.py --db-prefix DIR --db-type ... --nodes ... --load-blobs NAME[,NAME...] EPOCH
 
-Each node is a process and saves its blobs to a database DIR/<node>.<epoch> of its own, epoch 0 before the training. Once all have, the
-metadata writer notes epoch, db_type, db_prefix, path_type, path_prefix and node_names in DIR/checkpoints.json, by a rename.
+Each node is a process and saves its blobs to a database DIR/<node>.<epoch> of its own, epoch 0 before the training. Once all have, the metadata handler
+is given the epoch; before, it was given db_type, db_prefix, path_type, path_prefix and node_names. It notes them in DIR/checkpoints.json, by a rename. With
+--commit it says them to `epochfs commit`, and asks the catalog where to go on.
+
+With --places each node has a machine of its own, where its place lies at DIR. check_db_exists opens a database to read it, as DBExists does.
 """
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
+import sqlite3
+import subprocess
 import sys
 import traceback
 
@@ -79,17 +87,47 @@ class Workspace:
     def train(self):
         self.training.step()
 
+    def check_db_exists(self, epoch):
+        try:
+            TYPES[self.a.db_type](db_name(self.a, self.node, epoch), False).close()
+        except Exception:  # pylint: disable=broad-exception-caught
+            return False
+        return True
+
+
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 4096, 16384, 1 << 18, 2
+
+
+def move_to(place, prefix):
+    """This process goes to a machine where `place` lies at `prefix`, and which has no other FUSE mounts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(name, *arguments):
+        if getattr(libc, name)(*arguments) != 0:
+            raise OSError(ctypes.get_errno(), name)
+
+    call("unshare", CLONE_NEWNS)
+    call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
+    call("mount", os.fsencode(place), os.fsencode(prefix), None, MS_BIND, None)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
+        points = [line.split()[4] for line in f if " - fuse" in line]
+    for point in points:
+        if point != prefix:
+            libc.umount2(os.fsencode(point), MNT_DETACH)
+
 
 class Session:
     """A process for each node, which runs what the others run at the same time. An error of one is one of the session."""
 
-    def __init__(self, workspaces):
+    def __init__(self, workspaces, places):
         self.pipes = []
-        for workspace in workspaces:
+        for workspace, place in zip(workspaces, places or [None] * len(workspaces)):
             (theirs, ask), (answer, ours) = os.pipe(), os.pipe()
             if os.fork() == 0:
                 for other in [ask, answer] + [fd for pipe in self.pipes for fd in pipe]:
                     os.close(other)
+                if place:
+                    move_to(place, workspace.a.db_prefix)
                 self._serve(workspace, theirs, ours)
             os.close(theirs)
             os.close(ours)
@@ -119,11 +157,11 @@ class Session:
 
 
 class MetadataHandler:
-    """A list of the checkpoints that all nodes have saved, in one file that is replaced."""
+    """A list of the checkpoints that all nodes have saved, in one file that is replaced. The interface is that of the manager's metadata_handler."""
 
     def __init__(self, a):
-        self.a = a
         self.path = os.path.join(a.db_prefix, "checkpoints.json")
+        self.params = {}
 
     def rows(self):
         if not os.path.exists(self.path):
@@ -131,53 +169,104 @@ class MetadataHandler:
         with open(self.path, encoding="utf-8") as f:
             return json.load(f)
 
-    def last_epoch(self):
-        return max([row["epoch"] for row in self.rows()], default=None)
+    def set_params(self, db_prefix, db_type, node_names, path_prefix, path_type):
+        self.params = {"db_type": db_type, "db_prefix": db_prefix, "path_type": path_type, "path_prefix": path_prefix, "node_names": node_names}
+
+    def last_epoch(self, user_epoch=None):
+        return user_epoch if user_epoch is not None else max([row["epoch"] for row in self.rows()], default=None)
+
+    def cp_accessible(self, epoch=None):
+        return epoch is None or epoch in [row["epoch"] for row in self.rows()]
 
     def write(self, epoch):
-        rows = self.rows() + [{"epoch": epoch, "db_type": self.a.db_type, "db_prefix": self.a.db_prefix, "path_type": None,
-                               "path_prefix": None, "node_names": self.a.nodes}]
+        rows = self.rows() + [{"epoch": epoch, **self.params}]
         with open(self.path + ".tmp", "w", encoding="utf-8") as f:
             json.dump(rows, f)
         os.rename(self.path + ".tmp", self.path)
 
-
-def save_checkpoints(session, metadata, epoch):
-    """What fails is a warning, and the training goes on: so does caffe2's."""
-    try:
-        session.run("save", epoch)
-        metadata.write(epoch)
-        print("saved", epoch, flush=True)
-        moment("saved %d" % epoch)
-    except (OSError, RuntimeError) as error:
-        print("unable to write checkpoint", epoch, flush=True)
-        print(error, file=sys.stderr)
+    def report(self, action_name, all_stats):
+        """How long each database took: of no interest here."""
 
 
-def train(a, session, metadata):
-    resume = metadata.last_epoch() if a.resume is None else a.resume
+class CatalogHandler(MetadataHandler):
+    """epochfs keeps what it is given with the epoch, and in the catalog."""
+
+    def __init__(self, a):
+        super().__init__(a)
+        self.catalog, self.mount, self.run = a.catalog, a.commit, a.run
+
+    def last_epoch(self, user_epoch=None):
+        if user_epoch is not None or not os.path.exists(self.catalog):
+            return user_epoch
+        with contextlib.closing(sqlite3.connect(self.catalog, timeout=60)) as db:
+            if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'checkpoints'").fetchone():
+                return None
+            return db.execute("SELECT max(step) FROM checkpoints WHERE run_id = ? AND complete AND durable AND NOT dropped", (self.run,)).fetchone()[0]
+
+    def write(self, epoch):
+        said = {**self.params, "node_names": ",".join(self.params["node_names"])}
+        words = [word for name, value in said.items() if value for word in ("--" + name.replace("_", "-"), value)]
+        subprocess.run(["epochfs", "commit", "--step", str(epoch), *words, self.mount], check=True, stdout=subprocess.DEVNULL)
+
+
+class MultiNodeCheckpointManager:
+    """Its calls, in the order in which JobRunner makes them."""
+
+    def __init__(self, a, session, metadata_handler):
+        self.a, self.session, self.handler = a, session, metadata_handler
+
+    def set_params(self, nodes):
+        self.handler.set_params(db_prefix=self.a.db_prefix, db_type=self.a.db_type, node_names=nodes, path_prefix=self.a.publish, path_type=self.a.path_type)
+
+    def load(self, epoch):
+        self.session.run("load", epoch, self.a.path_prefix)
+        self.handler.report("checkpoint_load", self.a.nodes)
+
+    def save(self, epoch):
+        """What fails is a warning, and the training goes on: so does caffe2's."""
+        try:
+            if not self.handler.cp_accessible(epoch=None):
+                print("checkpoint files cannot be accessed", flush=True)
+                return
+            self.session.run("save", epoch)
+            self.handler.write(epoch=epoch)
+            self.handler.report("checkpoint_save", self.a.nodes)
+            print("saved", epoch, flush=True)
+            moment("saved %d" % epoch)
+        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+            print("unable to write checkpoint", epoch, flush=True)
+            print(error, file=sys.stderr)
+
+    def load_blobs_locally(self, blob_names, epoch):
+        """Some blobs of all nodes, in one process; False where a database is not there."""
+        for node in self.a.nodes:
+            workspace = Workspace(self.a, node)
+            if not self.a.path_prefix and not workspace.check_db_exists(epoch):
+                print("there is no", db_name(self.a, node, epoch), flush=True)
+                return False
+            loaded = workspace.read(epoch, blob_names, self.a.path_prefix)
+            for _ in range(epoch):
+                workspace.train()
+            for name, data in loaded.items():
+                workspace.training.check(node + name, data)
+                print("loaded", node, name, len(data), flush=True)
+        return True
+
+
+def train(a, session):
+    manager = MultiNodeCheckpointManager(a, session, (CatalogHandler if a.commit else MetadataHandler)(a))
+    manager.set_params(a.nodes)
+    resume = manager.handler.last_epoch(user_epoch=a.resume)
     if resume is None:
-        save_checkpoints(session, metadata, 0)
+        manager.save(0)
         resume = 0
     else:
-        session.run("load", resume, a.path_prefix)
+        manager.load(resume)
         print("resumed", resume, flush=True)
     for epoch in range(resume + 1, a.epochs + 1):
         digest = session.run("train")
-        save_checkpoints(session, metadata, epoch)
+        manager.save(epoch)
     print("done", a.epochs, digest, flush=True)
-
-
-def load_some(a):
-    """load_blobs_from_checkpoints: some blobs of all nodes, in one process."""
-    for node in a.nodes:
-        workspace = Workspace(a, node)
-        loaded = workspace.read(a.epochs, a.load_blobs, a.path_prefix)
-        for _ in range(a.epochs):
-            workspace.train()
-        for name, data in loaded.items():
-            workspace.training.check(node + name, data)
-            print("loaded", node, name, len(data), flush=True)
 
 
 def main():
@@ -189,12 +278,16 @@ def main():
     parser.add_argument("--resume", type=int)
     parser.add_argument("--path-prefix")
     parser.add_argument("--load-blobs", type=words)
+    parser.add_argument("--places", type=words)
+    for name in ("--catalog", "--commit", "--run", "--path-type", "--publish"):
+        parser.add_argument(name)
     parser.add_argument("epochs", type=int)
     a = parser.parse_args()
     if a.load_blobs:
-        load_some(a)
+        if not MultiNodeCheckpointManager(a, None, None).load_blobs_locally(a.load_blobs, a.epochs):
+            sys.exit(3)
     else:
-        train(a, Session([Workspace(a, node) for node in a.nodes]), MetadataHandler(a))
+        train(a, Session([Workspace(a, node) for node in a.nodes], a.places))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a turn of the benchmark fair, and what makes it void.
+
+A turn of a rival is a group of samples: it and its references, in an order that is drawn by the run's seed, and then in the reverse
+order, so that what drifts meanwhile is the same for all. Each sample begins in the same state: a fresh folder, warmed by a little of the same
+work, everything synced, nothing left to write back. A turn is void
+
+    where a reference took more than SPREAD times as long once as another time, in this turn or in others of the same pair;
+    where processes that are not ours, or the host of a virtual machine, took more than FOREIGN processors while a sample was taken;
+    where something else kept writing to the disk.
+"""
+
+import ctypes
+import os
+import random
+import statistics
+import time
+
+SPREAD = 2.0
+FOREIGN = 0.10
+DIRTY_MIB = 16
+SYNC_LIMIT = 30  # seconds
+TICKS = os.sysconf("SC_CLK_TCK")
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Draw:
+    """Orders, by the seed. The order of one group does not depend on which others there are."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def _random(self, *words):
+        return random.Random("%d %s" % (self.seed, " ".join(map(str, words))))
+
+    def shuffled(self, names, *words):
+        names = list(names)
+        return self._random(*words).sample(names, len(names))
+
+    def group(self, names, again, *words):
+        """All of them once, and with `again` once more in the reverse order."""
+        order = self.shuffled(names, *words)
+        return order + order[::-1] if again else order
+
+
+# ---- the state
+
+
+def dirty_mib():
+    """What the kernel has still to write back."""
+    with open("/proc/meminfo", encoding="ascii") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith(("Dirty:", "Writeback:"))) / 1024
+
+
+def sync(limit=SYNC_LIMIT):
+    """Everything to the disk. MiB that are dirty nevertheless after the limit, because somebody goes on writing; else 0."""
+    deadline = time.monotonic() + limit
+    while True:
+        os.sync()
+        left = dirty_mib()
+        if left <= DIRTY_MIB:
+            return 0
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
+
+
+# ---- the load
+
+
+def processes():
+    """PID: (parent, CPU seconds of it and of its children that it has waited for)."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, encoding="ascii", errors="replace") as f:
+                fields = f.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[int(name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+    return found
+
+
+def stolen():
+    """CPU seconds that the host of this virtual machine has given to others."""
+    with open("/proc/stat", encoding="ascii") as f:
+        fields = f.readline().split()
+    return int(fields[8]) / TICKS if len(fields) > 8 else 0.0
+
+
+def own(table, root):
+    """What descends from this process, itself included."""
+    children = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found = [root]
+    for pid in found:
+        found += children.get(pid, [])
+    return set(found)
+
+
+class Load:
+    """`with Load() as load:` then load.foreign: the processors that others took meanwhile. The kernel's threads do our work, and do not count."""
+
+    def __init__(self):
+        # What a daemon leaves behind when it forks stays ours.
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.foreign = 0.0
+
+    @staticmethod
+    def taken():
+        table = processes()
+        ours = own(table, os.getpid())
+        return sum(cpu for pid, (parent, cpu) in table.items() if pid not in ours and pid != 2 and parent != 2)
+
+    def __enter__(self):
+        self.begin, self.before, self.stolen = time.monotonic(), self.taken(), stolen()
+        return self
+
+    def __exit__(self, *_):
+        """May be called before the end, too: then it is what was taken up to now."""
+        # Who ended without being waited for takes its seconds away with it.
+        taken = max(0.0, self.taken() - self.before) + max(0.0, stolen() - self.stolen)
+        seconds = max(time.monotonic() - self.begin, 1 / TICKS)
+        # A tick or two of everybody's is nothing.
+        self.foreign = max(0.0, taken - 2 / TICKS) / seconds
+
+
+# ---- the verdict
+
+
+def spread_of(values):
+    return max(values) / max(min(values), 1e-9)
+
+
+def why_void(samples, references, metric, label, elsewhere=()):
+    """Why this group says nothing of this metric, or None. `elsewhere`: lists of what a reference took in the other turns of the same pair."""
+    for sample in samples:
+        if sample["foreign"] > FOREIGN:
+            return "others took %.2f processors while %s was measured" % (sample["foreign"], label(sample["who"]))
+        if sample["dirty"] > DIRTY_MIB:
+            return "%.0f MiB of others were still dirty before %s" % (sample["dirty"], label(sample["who"]))
+    for reference in references:
+        values = [s["values"][metric] for s in samples if s["who"] == reference and metric in s["values"]]
+        others = [statistics.median(seen[reference]) for seen in elsewhere if seen.get(reference)]
+        # Of two turns nobody can say which is wrong; of more, what most of them say.
+        if values and others:
+            values = values + (others if len(others) == 1 else [statistics.median([statistics.median(values), *others])])
+        if len(values) > 1 and spread_of(values) > SPREAD:
+            return "%s took %.3g to %.3g" % (label(reference), min(values), max(values))
+    return None
