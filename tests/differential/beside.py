@@ -42,7 +42,7 @@ class Handle:
 
     @property
     def writes(self):
-        return bool(self.made or {"wronly", "rdwr", "trunc"}.intersection(self.flags))
+        return bool({"wronly", "rdwr", "trunc"}.intersection(self.flags))
 
 
 class Map:
