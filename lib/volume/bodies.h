@@ -46,6 +46,7 @@ struct handle {
 	pid_t tgid;		      /* the process that opened it; 0: unknown */
 	bool killed, closed;	      /* what the opener's last flush said */
 	bool direct;		      /* the kernel was given the backing file */
+	bool emptied;		      /* its open truncated what was empty: nothing is staged */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };
