@@ -486,8 +486,14 @@ class Beside:
         self.leave()
         self.mount.unmount()
         target = self.base / "export"
-        done = subprocess.run([self.mount.program, "export", "--privileged", "file://%s@%d" % (self.mount.remote, self.epochs[-1][0]), target],
-                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        words = [self.mount.program, "export", "file://%s@%d" % (self.mount.remote, self.epochs[-1][0]), target]
+        if os.getuid() == 0:
+            words.insert(2, "--privileged")
+        else:  # without it set-id bits of files are left out
+            for found in plain.values():
+                if stat.S_ISREG(int(found["mode"], 8)):
+                    found["mode"] = "%o" % (int(found["mode"], 8) & ~0o6000)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise Wrong("export exit", ["export: exit code %d: %s" % (done.returncode, done.stderr)])
         self.require("export", trees.differences(plain, trees.walk(target)))
