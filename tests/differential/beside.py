@@ -260,10 +260,8 @@ class Beside:
                 return None
         if what == "open":
             return self.comparable_open(arguments)
-        if what in ("chmod", "fchmod") and arguments[1] & 0o6000 and self.mount.options["passthrough"] == "on":
-            st = self.stat(arguments[0]) if what == "chmod" else None
-            ino = st.st_ino if st else self.handles[process, arguments[0]].ino if what == "fchmod" else None
-            return None if ino in self.written() else arguments  # the kernel writes by itself, and takes no bits away
+        if what in ("chmod", "fchmod"):
+            return self.comparable_chmod(process, what, arguments)
         if what == "mmap":
             size = self.size_of(process, arguments[1])
             return [arguments[0], arguments[1], min(arguments[2], size), arguments[3]] if size else None
@@ -300,6 +298,15 @@ class Beside:
             return None  # a mount is nodev
         elif "trunc" in flags and st.st_size and self.users_of(st.st_ino) and not self.is_log(path, st):
             return None  # the others keep the old content: contract 1.2, 1
+        return arguments
+
+    def comparable_chmod(self, process, what, arguments):
+        st = self.stat(arguments[0]) if what == "chmod" else None
+        ino = st.st_ino if st else self.handles[process, arguments[0]].ino if what == "fchmod" else None
+        if arguments[1] & 0o6000 and self.mount.options["passthrough"] == "on" and ino in self.written():
+            return None  # the kernel writes by itself, and takes no bits away
+        if os.getuid() and ~arguments[1] & 0o700 and ino == os.stat(self.plain).st_ino:
+            return None  # nobody could come in
         return arguments
 
     def is_log(self, path, st):
@@ -491,7 +498,7 @@ class Beside:
             words.insert(2, "--privileged")
         else:  # without it set-id bits of files are left out
             for found in plain.values():
-                if stat.S_ISREG(int(found["mode"], 8)):
+                if found["mode"].isdigit() and stat.S_ISREG(int(found["mode"], 8)):
                     found["mode"] = "%o" % (int(found["mode"], 8) & ~0o6000)
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode:
