@@ -113,6 +113,22 @@ benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
 
+# ---- packages
+
+# A verb that runs tests installs what it lacks before anything is compiled; `make` and `make install` only say what is missing.
+# PACKAGES=smoke is for machines that are to have no more than some of the tests need.
+PACKAGES ?= test
+of_test  := tests check-unit check-mount check-crash check-fault check-damage check-model check-differential check-enumerate soak \
+	check-alloc check-alloc-some check-asan check-tsan coverage
+of_power := check-power
+of_bench := bench-parts
+of_lint  := lint format
+wanted   := $(foreach set,test power bench lint,$(if $(filter $(of_$(set)),$(MAKECMDGOALS)),$(if $(filter test,$(set)),$(PACKAGES),$(set))))
+# A makefile that is written where something was installed: then make begins anew, and finds the libraries.
+-include $(wanted:%=$(BUILD)/packages-%.mk)
+$(BUILD)/packages-%.mk: FORCE
+	$(Q)tests/tools/packages.sh $* --note $@
+
 # ---- compiling and linking
 
 # Rewritten only when the compiler or the flags change: then everything is compiled anew.
@@ -266,6 +282,7 @@ check-alloc: ## let allocations fail in the unit tests, one from each place (ARG
 	$(Q)$(MAKE) $(jobs) SAN=address tests
 	$(alloc) $(ARGS)
 check-alloc-some: ## 20 s of it, by a fresh seed
+	$(Q)$(MAKE) $(jobs) SAN=address tests
 	$(alloc) --sample 3 --seconds 20
 
 check-asan: ## unit and mount tests under AddressSanitizer and UBSan
@@ -287,7 +304,9 @@ test: ## install what is missing, build, run every test: what CI runs
 		'build with ASan=$(MAKE) $(jobs) SAN=address tests' \
 		'unit tests=$(MAKE) check-unit' \
 		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
-		'mount tests=$(MAKE) check-mount'
+		'allocations that fail=$(MAKE) check-alloc-some' \
+		'mount tests=$(MAKE) check-mount' \
+		'lint=$(MAKE) lint'
 
 check-bare: ## the README on minimal roots of Debian 12 and 13, from nothing (ARGS="trixie" picks; as root)
 	$(Q)tests/tools/packages.sh bare

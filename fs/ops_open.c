@@ -250,6 +250,21 @@ static bool answer_claimed_create(fuse_req_t req, struct file *f)
 	return true;
 }
 
+/* Made by an open that cannot write: it is whole at once, and no epoch waits for a close, which a mapping may put off. */
+static int create_unwritten(fuse_req_t req, uint64_t parent, const char *name, mode_t mode,
+			    int flags, struct live_attr *ret_attr, struct handle **ret_handle)
+{
+	struct fs_mount *m = fs_of(req);
+	struct live_caller who = request_caller(req);
+	int r = live_mknod(m->vol, parent, name, S_IFREG | (mode & 07777), 0, &who, ret_attr);
+
+	if (r < 0)
+		return r;
+	return handle_open(m->vol, ret_attr->ino, ret_attr->body,
+			   flags & ~(O_CREAT | O_EXCL | O_TRUNC), &who, request_interrupted, req,
+			   ret_handle);
+}
+
 /* Makes the file, or opens the one that is there: with its entry and a handle. */
 static int create_or_open(fuse_req_t req, const struct node *dir, const char *name, mode_t mode,
 			  int flags, struct fuse_entry_param *ret_e, struct handle **ret_handle)
@@ -260,7 +275,10 @@ static int create_or_open(fuse_req_t req, const struct node *dir, const char *na
 	int r;
 
 	do {
-		r = handle_create(m->vol, dir->a, name, mode, flags, &who, &attr, ret_handle);
+		r = (flags & O_ACCMODE) == O_RDONLY
+			    ? create_unwritten(req, dir->a, name, mode, flags, &attr, ret_handle)
+			    : handle_create(m->vol, dir->a, name, mode, flags, &who, &attr,
+					    ret_handle);
 		/* Sent again: the kernel has seen that the name was free, so it was made by this request. */
 		if (r != -EEXIST || (flags & O_EXCL && !loop_request_resent()))
 			break;

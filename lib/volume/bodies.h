@@ -47,6 +47,7 @@ struct handle {
 	bool killed, closed;	      /* what the opener's last flush said */
 	bool direct;		      /* the kernel was given the backing file */
 	bool cancelled;		      /* nobody got it: its end is no close */
+	bool emptied;		      /* its open truncated what was empty: nothing is staged */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };

@@ -331,6 +331,19 @@ static bool finish_locked(struct volume *vol, struct body *b, bool direct, struc
 	return false;
 }
 
+/* A close of what was empty and is: no content, but perhaps a marker. Where something was written since, that is closed. */
+static void note_emptied_locked(struct handle *h)
+{
+	uint64_t parent = 0;
+	char name[256];
+
+	if (!h->emptied || h->killed || h->body->staged)
+		return;
+	first_name_locked(h->vol, h->body->ino, name, &parent);
+	if (name[0])
+		sealer_note_locked(h->vol, ACTIVITY_EMPTIED, parent, NULL, name, h->body->ino);
+}
+
 static void release_writer_locked(struct handle *h, bool direct, struct after *after)
 {
 	struct volume *vol = h->vol;
@@ -339,6 +352,7 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 
 	body_set_closing_locked(vol, b, b->closing_ns, b->releasing + 1);
 	FAULT_POINT("release.begin");
+	note_emptied_locked(h);
 	if (!b->writers && b->staged && !b->discarded)
 		copy = finish_locked(vol, b, direct, after);
 	if (copy) {

@@ -434,6 +434,10 @@ static int truncate_opened(struct handle *h)
 		f.mtime_ns = f.ctime_ns = clock_wall_ns();
 		if (!error)
 			error = state_file_set(vol->state, &f);
+		if (!error) {
+			h->emptied = true;
+			sealer_note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, b->ino);
+		}
 		mutex_unlock(&vol->lock);
 		return error;
 	}

@@ -18,12 +18,13 @@
  * without a clone. Who uploads or lists skips such a row; after a crash its number is used again.
  */
 enum activity {
-	ACTIVITY_CREATE, /* a name was made (file, directory, symlink, link): opens an epoch */
-	ACTIVITY_CLOSE,	 /* new content was committed: opens an epoch */
-	ACTIVITY_RENAME, /* opens an epoch */
-	ACTIVITY_WRITE,	 /* a write was seen: restarts the quiet, opens none */
-	ACTIVITY_REMOVE, /* rides in the next epoch; commit and unmount seal it */
-	ACTIVITY_ATTR,	 /* chmod, utimens, xattr: likewise, and does not restart the quiet */
+	ACTIVITY_CREATE,  /* a name was made (file, directory, symlink, link): opens an epoch */
+	ACTIVITY_CLOSE,	  /* new content was committed: opens an epoch */
+	ACTIVITY_RENAME,  /* opens an epoch */
+	ACTIVITY_WRITE,	  /* a write was seen: restarts the quiet, opens none */
+	ACTIVITY_REMOVE,  /* rides in the next epoch; commit and unmount seal it */
+	ACTIVITY_ATTR,	  /* chmod, utimens, xattr: likewise, and does not restart the quiet */
+	ACTIVITY_EMPTIED, /* an empty file was emptied and closed: likewise, but a marker seals */
 };
 
 /* Reads what the last mount left (epochs begun and not frozen, changes not sealed).

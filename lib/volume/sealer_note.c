@@ -371,6 +371,10 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 	case ACTIVITY_ATTR:
 		note_rides(vol);
 		break;
+	case ACTIVITY_EMPTIED:
+		note_rides(vol);
+		seal_at_marker(vol, parent, name, ino);
+		break;
 	case ACTIVITY_WRITE:
 		break;
 	}

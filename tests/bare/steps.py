@@ -32,7 +32,7 @@ def without_root(readme):
 
 def smoke(who, keywords):
     """The results of root and of the user lie apart."""
-    return "cd epochfs\nmake RESULTS=/results/%s check-mount ARGS='-k \"%s\"'\n" % (who, keywords)
+    return "cd epochfs\nmake PACKAGES=smoke RESULTS=/results/%s check-mount ARGS='-k \"%s\"'\n" % (who, keywords)
 
 
 def steps(readme):
@@ -51,7 +51,7 @@ def steps(readme):
          "for page in packaging/man/*; do man --warnings -E UTF-8 -l $page 2>&1 >/tmp/page | tee /tmp/warnings >&2; test -s /tmp/page; test ! -s /tmp/warnings; done\n"
          "man epochfs | grep -q '^NAME'\n"),
         ("packages of the tests", "root", get + "$(epochfs/tests/tools/packages.sh smoke --list) clang\nuseradd -m -s /bin/sh %s\n" % USER),
-        ("unit tests", "root", "cd epochfs\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-unit\n"),
+        ("unit tests", "root", "cd epochfs\nexport PACKAGES=smoke\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-unit\n"),
         ("mount and remote tests, a smoke", "root", smoke("root", SMOKE)),
         ("not root: make install, from a clean clone, clang", USER,
          "git clone -q /srv/user.git epochfs\ncd epochfs\nexport CC=clang\nmake -j$(nproc) all\n" + without_root(readme)),

@@ -139,11 +139,7 @@ class Actor:
         return os.pwritev(self.fds[slot], [buffer], offset // BLOCK * BLOCK)
 
     def op_write(self, slot, seed, length):
-        if slot not in self.direct:
-            return os.write(self.fds[slot], content(seed, length))
-        buffer = mmap.mmap(-1, self.aligned(length))
-        buffer[:] = content(seed, len(buffer))
-        return os.writev(self.fds[slot], [buffer])
+        return os.write(self.fds[slot], content(seed, length))
 
     @staticmethod
     def aligned(length):

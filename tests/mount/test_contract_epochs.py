@@ -4,6 +4,7 @@
 import datetime
 import errno
 import json
+import mmap
 import os
 import stat
 
@@ -492,3 +493,19 @@ for i in range(20):
     lister.stdin.close()
     lister.stdout.close()
     assert len(three.epochs()) == 23
+
+
+def test_a_file_made_by_an_open_that_only_reads_is_in_the_epoch(mnt):
+    """It is not open for writing: what others put into it is closed, though its maker, or a mapping of his, is there still."""
+    fd = os.open(mnt.path / "lock", os.O_RDONLY | os.O_CREAT, 0o640)
+    number = mnt.seal()
+    assert (mnt.epoch(number) / "lock").read_bytes() == b""
+    assert (mnt.epoch(number) / "lock").stat().st_mode & 0o777 == 0o640
+    (mnt.path / "lock").write_bytes(b"by another")
+    assert os.read(fd, 100) == b"by another"
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapping:
+        os.close(fd)
+        number = mnt.seal()
+        assert (mnt.epoch(number) / "lock").read_bytes() == mapping[:] == b"by another"
+    with pytest.raises(FileExistsError):
+        os.open(mnt.path / "lock", os.O_RDONLY | os.O_CREAT | os.O_EXCL)

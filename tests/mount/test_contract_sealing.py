@@ -672,3 +672,25 @@ def test_a_commit_of_an_epoch_that_is_uploaded_makes_another(mnt):
     epochfs("commit", mnt.path, "-m", "no, this")
     assert told(mnt)[2] == (3, "commit", 500, "no, this", True)
     assert os.readlink(mnt.epochs_dir / "latest") == "000003"
+
+
+@pytest.mark.options(marker="DONE", settle="1h")
+def test_an_empty_marker_that_is_emptied_again_seals(mnt):
+    """`: > DONE` after each save: there is nothing to write in it."""
+    for number in (1, 2, 3):
+        (mnt.path / "model").write_text("save %d" % number)
+        (mnt.path / "DONE").write_bytes(b"")
+        wait_until(lambda: number in mnt.epochs(), "the marker to seal")  # pylint: disable=W0640
+        assert (mnt.epoch(number) / "model").read_text() == "save %d" % number
+        assert (mnt.epoch(number) / "DONE").stat().st_mtime_ns == (mnt.path / "DONE").stat().st_mtime_ns
+
+
+def test_an_empty_file_that_is_emptied_rides_in_the_next_epoch(mnt):
+    (mnt.path / "f").write_bytes(b"")
+    before = mnt.seal()
+    old = (mnt.path / "f").stat().st_mtime_ns
+    wait_until(lambda: (mnt.path / "f").write_bytes(b"") == 0 and (mnt.path / "f").stat().st_mtime_ns > old, "the clock")
+    assert mnt.status()["pending"]["changes"] == "changes that ride in the next epoch"
+    number = mnt.seal()
+    assert number == before + 1
+    assert (mnt.epoch(number) / "f").stat().st_mtime_ns == (mnt.path / "f").stat().st_mtime_ns > old

@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits that epochfs keeps: bytes stored, memory, numbers of requests.
+"""The limits that epochfs keeps: bytes stored, memory, numbers of requests, times.
 
-Times are compared with the same on the disk below, and loosely: the exact limits are measured by
-tests/bench/limits.py on a quiet machine.
+Times are set against a reference of the same run, turn by turn, and the least of each counts: so a busy machine is no failure,
+and what misses the limit is. tests/bench/limits.py has the exact ones, for a quiet machine.
 """
 
 import hashlib
 import os
-import statistics
 import subprocess
 import threading
+import time
 
 import pytest
 
 from conftest import BIN, run, wait_until
-from measure import (MIB, Writer, answers, close_seconds, counted, list_long, list_sizes, median, peak_memory, save_many,
-                     seconds, stored, write)
+from measure import MIB, Writer, answers, counted, least, list_long, list_sizes, peak_memory, save_many, seconds, stored, write
 
 SANITIZED = bool(os.environ.get("EPOCHFS_TEST_SAN"))
-# What no quiet machine needs; a pause of a busy one is no failure.
-LONG = 10
+SLOWER = 4 if SANITIZED else 1  # a sanitizer slows the daemon down, the reference not
 
 no_memory_limit = pytest.mark.skipif(SANITIZED, reason="a sanitizer's memory is not the daemon's")
 
@@ -32,15 +30,21 @@ def settle(mnt):
 def test_closing_copies_nothing(mnt):
     size, block = 256 * MIB, os.urandom(MIB)
     below, here = mnt.base / "below", mnt.path / "f"
-    times = {path: [] for path in (below, here)}
-    for _ in range(3):  # new first, then in place of a committed one
-        times[below].append(close_seconds(below, size, block))
+
+    def written_below():
+        return seconds(lambda: os.close(write(below, size, block)))
+
+    def closed_here():  # new first, then in place of a committed one
         fd = write(here, size, block)
         before = counted(mnt.pid, "wchar")
-        times[here].append(seconds(lambda f=fd: (os.close(f), os.stat(here))))
+        took = seconds(lambda: (os.close(fd), os.stat(here)))
         assert counted(mnt.pid, "wchar") - before < MIB
+        return took
+
+    copying, closing = least(written_below, closed_here, times=4)
     below.unlink()
-    assert statistics.median(times[here]) < statistics.median(times[below]) + LONG
+    print("closing took %.4f s, writing the same on the disk %.4f s" % (closing, copying))
+    assert closing < SLOWER * copying / 4
     # What was replaced is gone.
     (folder,) = mnt.cache.glob("*/objects")
     wait_until(lambda: sum(p.stat().st_blocks for p in folder.iterdir()) * 512 < size + 32 * MIB,
@@ -143,21 +147,36 @@ def test_listing_takes_few_requests(mnt):
         assert between - before < most * count + 100, path
         list_long(path)
         assert answers(mnt.pid) - between < (most + attributes) * count + 100, path
-        assert median(lambda p=path: list_long(p)) < 9 * median(lambda: list_long(below)) + LONG
+        here, there = least(lambda p=path: seconds(lambda: list_long(p)), lambda: seconds(lambda: list_long(below)))
+        print("listing took %.4f s, on the disk %.4f s" % (here, there))
+        assert here < SLOWER * 6 * there, path
 
 
 def test_sealing_blocks_no_writer(mnt):
     save_many(mnt.path / "d", 3000)
     settle(mnt)
-    for i in range(10):
-        (mnt.path / "d" / ("f%06d" % i)).write_text("changed %d" % i)
-    with Writer(mnt.path) as writer:
-        wait_until(lambda: writer.count > 20, "the writer to be under way")
-        number = mnt.seal()
-        after = writer.count
-        wait_until(lambda: writer.count > after + 20, "the writer to go on")
-    assert writer.worst < LONG
-    assert (mnt.epoch(number) / "d" / "f000003").read_text() == "changed 3"
+    sealed = []
+
+    def longest_wait(what):
+        with Writer(mnt.path) as writer:
+            wait_until(lambda: writer.count > 20, "the writer to be under way")
+            took = seconds(what)
+            after = writer.count
+            wait_until(lambda: writer.count > after + 20, "the writer to go on")
+        return writer.worst, took
+
+    def at_a_seal():
+        for i in range(10):
+            (mnt.path / "d" / ("f%06d" % i)).write_text("changed %d" % i)
+        worst, took = longest_wait(lambda: sealed.append(mnt.seal()))
+        at_a_seal.took = took
+        return worst
+
+    # Without one, for as long.
+    waiting, idle = least(at_a_seal, lambda: longest_wait(lambda: time.sleep(at_a_seal.took))[0])
+    print("the longest wait at a seal was %.4f s, else %.4f s" % (waiting, idle))
+    assert waiting < SLOWER * (0.1 + 3 * idle)
+    assert (mnt.epoch(sealed[0]) / "d" / "f000003").read_text() == "changed 3"
 
 
 def test_many_epochs(mnt):
@@ -172,6 +191,12 @@ def test_many_epochs(mnt):
     assert answers(mnt.pid) - between < 4 * 300
     log = run(BIN, "log", mnt.path).stdout
     assert all(str(n) in log for n in (1, 150, 300))
+
+    def takes(*words):
+        return lambda: seconds(lambda: subprocess.run([os.fspath(word) for word in words], stdout=subprocess.DEVNULL, check=True))
+
+    # A second for 1,000 of them, where a program that does nothing takes 5 ms.
     for command in (["ls", mnt.epochs_dir], ["ls", "-l", mnt.epochs_dir], [BIN, "log", mnt.path]):
-        assert seconds(lambda c=command: subprocess.run(
-            [os.fspath(word) for word in c], stdout=subprocess.DEVNULL, check=True)) < LONG
+        here, there = least(takes(*command), takes(BIN, "version"))
+        print("%s took %.4f s, a program that does nothing %.4f s" % (command, here, there))
+        assert here < 60 * there, command

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are missing for `make all`, `demo`, `test`, `lint`, `fuzz`, `bench` or `check-bare`.
+# Installs the Debian packages that are missing for a verb of the Makefile.
 #
-#	tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench|smoke|bare [--list]
+#	tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare [--list | --note FILE]
 #
-# Says what it installs; does nothing where all are there. --list only prints the names.
+# Says what it installs; does nothing where all are there. --list only prints the names. --note makes FILE where something was installed.
 set -eu
 
 build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libssl-dev libjansson-dev
@@ -14,7 +14,9 @@ test="$demo check git util-linux procps python3-pytest python3-pytest-xdist pyth
 	python3-yaml python3-torch python3-h5py python3-lmdb python3-plyvel rsync attr acl sqlite3 vim-tiny
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common
-	openssh-server openssh-client"
+	openssh-server openssh-client e2fsprogs man-db systemd"
+# Power losses on other file systems.
+power="$demo util-linux procps e2fsprogs xfsprogs btrfs-progs"
 # The unit tests and some mount tests, inside the roots of `check-bare`; and what makes those roots.
 smoke="$demo check python3-pytest python3-pytest-xdist python3-pytest-timeout python3-yaml attr acl procps
 	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav lighttpd-mod-openssl"
@@ -26,7 +28,7 @@ more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-pl
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
 	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'
 scale="$test haproxy"
-bench="$demo procps util-linux python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client"
+bench="$demo procps util-linux python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client curl"
 # Who is compared with; the benchmark goes on without those that cannot be had.
 others='bindfs s3fs rclone sshfs awscli python3-matplotlib python3-h5py g++ dpkg-dev'
 lint="$test clang clang-format shellcheck pyflakes3"
@@ -40,6 +42,7 @@ test)
 	wanted=$test
 	wishes=$more
 	;;
+power) wanted=$power ;;
 lint) wanted=$lint ;;
 fuzz) wanted=$fuzz ;;
 scale) wanted=$scale ;;
@@ -50,17 +53,19 @@ bench)
 	wishes=$others
 	;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|lint|fuzz|scale|bench|smoke|bare [--list]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare [--list | --note FILE]' >&2
 	exit 2
 	;;
 esac
-# shellcheck disable=SC2086 # a list of words
-set -- ${2:-} $wanted
-if [ "$1" = --list ]; then
-	shift
-	printf '%s\n' "$@"
+if [ "${2:-}" = --list ]; then
+	# shellcheck disable=SC2086 # a list of words
+	printf '%s\n' $wanted
 	exit 0
 fi
+note=
+[ "${2:-}" != --note ] || note=$3
+# shellcheck disable=SC2086 # a list of words
+set -- $wanted
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 	echo "packages.sh: this is no Debian: install by hand what is missing of: $*" >&2
@@ -127,3 +132,7 @@ if ! get install --no-install-recommends $missing $wishes >/dev/null 2>&1; then
 		echo "packages.sh: without$wishes"
 fi
 disable_services
+if [ -n "$note" ]; then
+	mkdir -p "$(dirname "$note")"
+	touch "$note"
+fi
