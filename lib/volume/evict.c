@@ -13,6 +13,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
@@ -225,7 +226,8 @@ static int evict(struct volume *vol, uint64_t wanted)
 
 		if (error || !bytes)
 			return error;
-		log_debug("evicted %llu bytes from the cache", (unsigned long long)bytes);
+		log_debug("evicted %llu byte%s from the cache", (unsigned long long)bytes,
+			  plural(bytes));
 		wanted -= bytes < wanted ? bytes : wanted;
 	}
 	return 0;
