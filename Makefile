@@ -214,9 +214,11 @@ $(O)/tests/recorder: tests/power/recorder.c $(O)/flags
 	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) $(DEFINES) $(fuse_cflags) -o $@ $< $(fuse_libs)
 
 # What is preloaded into the daemon has no sanitizer of its own.
-$(O)/tests/libcalls.so: tests/crash/calls.c $(O)/flags
+$(O)/tests/libcalls.so: tests/crash/calls.c
+$(O)/tests/libstatfs.so: tests/fault/statfs.c
+$(O)/tests/lib%.so: $(O)/flags
 	$(call say,CC,$<)
-	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $<
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $(filter %.c,$^)
 
 .SECONDARY:
 -include $(shell [ -d $(O) ] && find $(O) -name '*.d')
@@ -234,7 +236,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+check-mount: all $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/libstatfs.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)

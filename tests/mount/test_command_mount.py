@@ -145,6 +145,24 @@ def test_a_mount_that_another_mount_namespace_holds(place):
     wait_until(lambda: not os.path.exists("/proc/%d" % before["pid"]), "the end of the daemon")
 
 
+def test_a_mount_that_gets_the_number_of_one_that_ends(place, make_volume):
+    """The kernel gives the number of a device to the next mount while the daemon of the one before is still ending: that is no copy."""
+    place.mount(options="min-free=0,settle=1h,on-epoch=sleep 30")
+    (place.mnt / "f").write_text("x")
+    device, pid = os.stat(place.mnt).st_dev, place.status()["pid"]
+    umount = subprocess.Popen([BIN, "umount", "--no-drain", place.mnt], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: not is_mounted(place.mnt), "the unmount")
+    others = []
+    # Other tests of this moment mount, too: they may be quicker.
+    while len(others) < 20 and not any(os.stat(v.path).st_dev == device for v in others):
+        others.append(make_volume(settle="1h", min_free="0").mount())
+    if not any(os.stat(v.path).st_dev == device for v in others):
+        pytest.skip("another mount has the number")
+    assert os.path.exists("/proc/%d" % pid)  # it waits for the program
+    _, said = umount.communicate(timeout=LIMIT)
+    assert umount.returncode == 0 and said == "", said
+
+
 def test_umount_without_the_upload(place):
     control = place.cache / "weather"
     epochfs("mount", "-o", "settle=1h,min-free=0,cache-dir=%s" % place.cache, "fault+file://%s?control=%s" % (place.remote, control), place.mnt)
