@@ -33,5 +33,7 @@ mount --bind "$place/system/fuse" /dev/fuse
 { cat /etc/passwd && echo "$user:x:$uid:$uid::$place/home:/bin/sh"; } >"$place/system/passwd"
 mount --bind "$place/system/passwd" /etc/passwd
 chown "$uid:$uid" "$place/home"
+# By it the mount's watchdog, which is no root here, lets go whoever waits for a daemon that was killed.
+[ -e /sys/fs/fuse/connections/. ] && ! mountpoint -q /sys/fs/fuse/connections && mount -t fusectl fusectl /sys/fs/fuse/connections || true
 exec env -u AS_USER_PLACE -u XDG_CACHE_HOME -u XDG_RUNTIME_DIR HOME="$place/home" USER="$user" LOGNAME="$user" \
 	setpriv --reuid="$uid" --regid="$uid" --clear-groups --inh-caps=-all "$@"
