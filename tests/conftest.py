@@ -70,6 +70,8 @@ def run(*command, check=True, **keywords):
     done = subprocess.run(
         [os.fspath(c) for c in command], capture_output=True, text=True, errors="replace", check=False, **keywords
     )
+    if check and "must be superuser to use mount" in done.stderr:
+        need_root("mount")
     if check and done.returncode:
         pytest.fail("%s: exit code %d\n%s%s" % (command, done.returncode, done.stdout, done.stderr))
     return done
@@ -283,6 +285,10 @@ def skip_where_refused(output):
         pytest.skip(NO_PASSTHROUGH)
     if "option allow_other only allowed if 'user_allow_other' is set" in output:
         pytest.skip(NO_ALLOW_OTHER)
+
+
+# An owner and a group that a file may be given to.
+OTHER_OWNER = (11, 12) if os.geteuid() == 0 else (os.getuid(), os.getgid())
 
 
 def need_root(what):

@@ -139,6 +139,16 @@ def test_diff(target):
     assert epochfs("diff", target, "1", "1").startswith("0 added, 0 changed, 0 removed")
 
 
+def test_the_first_epoch_only_adds(mnt):
+    """Whose the root is, and which mode it has, is no change of it."""
+    os.chmod(mnt.path, 0o700)
+    (mnt.path / "f").write_text("text")
+    mnt.seal()
+    mnt.wait_durable()
+    for name in (mnt.path, mnt.remote):
+        assert epochfs("diff", name, "1").splitlines() == ["+ f  4 B", "1 added, 0 changed, 0 removed; 4 B more, 0 B less"]
+
+
 def test_diff_in_json(target):
     diff = parsed("diff", "--json", target, "1", "2")
     assert diff == {

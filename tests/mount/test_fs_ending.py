@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, LIMIT, in_the_kernel, is_mounted, python, run, wait_until
+from conftest import BIN, LIMIT, in_the_kernel, is_mounted, need_root, python, run, wait_until
 
 HOLD = """
 import os, sys
@@ -65,6 +65,7 @@ def background(mnt):
 
 def test_a_mount_waits_for_the_daemon_that_ends(mnt):
     """However long that takes: here the daemon is stopped, and the kernel has unmounted."""
+    need_root("unmount without asking the daemon")
     (mnt.path / "f").write_text("text")
     mnt.process.send_signal(signal.SIGSTOP)
     if ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(mnt.path), 0):

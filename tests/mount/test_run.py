@@ -164,3 +164,14 @@ def test_a_program_that_is_not_there_is_127(job):
     assert process.returncode == 127 and "/proc/no/such/program" in err
     assert not is_mounted(job.path)
     job.shell(str(job.base), code=126)
+
+
+def test_a_mount_point_that_is_not_empty(job):
+    """Refused, as by `mount`, unless nonempty says that what lies below may be covered; it is there again afterwards."""
+    (job.path / "below").write_text("1")
+    said = job.shell("echo saved > $1/model", code=8)
+    assert "below" in said and not is_mounted(job.path) and os.listdir(job.path) == ["below"]
+    job.shell("test ! -e $1/below; echo saved > $1/model", "-o", "nonempty")
+    assert not is_mounted(job.path) and os.listdir(job.path) == ["below"]
+    run(BIN, "export", job.url, job.base / "out")
+    assert (job.base / "out" / "model").read_text() == "saved\n"
