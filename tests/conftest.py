@@ -154,12 +154,16 @@ class Mount:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command(**options), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(lambda: self.answers() or self.process.poll() is not None, "the mount")
+        try:
+            os.stat(self.epochs_dir)
+        except OSError:
+            # It was there for a moment: the kernel did not agree to what it must have.
+            wait_until(lambda: self.process.poll() is not None, "the end of a mount that does not answer")
         if self.process.poll() is not None:
             code, self.process = self.process.returncode, None
             output = self.log.read_text(errors="replace")
             skip_where_refused(output)
             raise MountError(code, output)
-        os.stat(self.epochs_dir)
         return self
 
     def unmount(self):

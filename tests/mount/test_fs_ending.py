@@ -4,6 +4,7 @@
 import ctypes
 import errno
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -138,14 +139,32 @@ def test_a_signal_waits_for_open_files(mnt):
     assert (mnt.epochs_dir / "latest" / "f").read_text() == "half"
 
 
-def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path):
+CONNECTIONS = pathlib.Path("/sys/fs/fuse/connections")
+
+
+@pytest.fixture
+def abort():
+    """Ends the connection of a device's minor number, by the file system fusectl: where it is, or at an empty directory."""
+    if not os.path.ismount(CONNECTIONS):
+        need_root("mount fusectl")
+
+    def write(minor, empty):
+        where = CONNECTIONS if os.path.ismount(CONNECTIONS) else empty
+        if where == empty:
+            run("mount", "-t", "fusectl", "none", empty)
+        try:
+            (where / str(minor) / "abort").write_text("1")
+        finally:
+            if where == empty:
+                run("umount", empty)
+
+    return write
+
+
+def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path, abort):
     (mnt.path / "f").write_text("text")
     minor = os.minor(os.stat(mnt.path).st_dev)
-    run("mount", "-t", "fusectl", "none", tmp_path)
-    try:
-        (tmp_path / str(minor) / "abort").write_text("1")
-    finally:
-        run("umount", tmp_path)
+    abort(minor, tmp_path)
     mnt.process.wait(timeout=LIMIT)
     mnt.process = None
     if is_mounted(mnt.path):
@@ -154,18 +173,14 @@ def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path):
     assert (mnt.path / "f").read_text() == "text"
 
 
-def test_a_connection_aborted_with_a_writer(mnt, tmp_path):
+def test_a_connection_aborted_with_a_writer(mnt, tmp_path, abort):
     """Its file was not closed: as if the machine had died."""
     f = mnt.path / "f"
     f.write_text("whole")
     mnt.seal("kept")
     minor = os.minor(os.stat(mnt.path).st_dev)
     p = holder(f, os.O_WRONLY | os.O_TRUNC)
-    run("mount", "-t", "fusectl", "none", tmp_path)
-    try:
-        (tmp_path / str(minor) / "abort").write_text("1")
-    finally:
-        run("umount", tmp_path)
+    abort(minor, tmp_path)
     assert mnt.process.wait(timeout=LIMIT) == 1
     mnt.process = None
     p.kill()
