@@ -108,7 +108,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
+.PHONY: all tests demo test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -230,9 +230,11 @@ $(O)/tests/recorder: tests/power/recorder.c $(O)/flags
 	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) $(DEFINES) $(fuse_cflags) -o $@ $< $(fuse_libs)
 
 # What is preloaded into the daemon has no sanitizer of its own.
-$(O)/tests/libcalls.so: tests/crash/calls.c $(O)/flags
+$(O)/tests/libcalls.so: tests/crash/calls.c
+$(O)/tests/libstatfs.so: tests/fault/statfs.c
+$(O)/tests/lib%.so: $(O)/flags
 	$(call say,CC,$<)
-	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $<
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $(filter %.c,$^)
 
 .SECONDARY:
 -include $(shell [ -d $(O) ] && find $(O) -name '*.d')
@@ -250,8 +252,13 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-check-mount: all $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
+mount_programs := $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/libstatfs.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate
+
+check-mount: all $(mount_programs) ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
+
+check-user: all $(mount_programs) ## the same as an ordinary user: fusermount3, no passthrough (as root: of a private namespace)
+	$(Q)$(layout) tests/tools/run_user.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --crashes 0 $(ARGS)'
@@ -306,6 +313,7 @@ test: ## install what is missing, build, run every test: what CI runs
 		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
 		'allocations that fail=$(MAKE) check-alloc-some' \
 		'mount tests=$(MAKE) check-mount' \
+		'mount tests as a user=$(MAKE) check-user ARGS="-k \"(test_contract or test_nodes or test_ordinary) and not [on\""' \
 		'lint=$(MAKE) lint'
 
 check-bare: ## the README on minimal roots of Debian 12 and 13, from nothing (ARGS="trixie" picks; as root)

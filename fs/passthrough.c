@@ -292,8 +292,9 @@ static void disable(struct passthrough *p, int error)
 	if (!atomic_exchange(&p->enabled, false))
 		return;
 	p->reason = reason_of(error);
-	log_info("kernel passthrough is off: %s; reads and writes go through the daemon",
-		 reason_of(error));
+	/* `status` says it, too: no word for each mount of an ordinary user. */
+	log_debug("kernel passthrough is off: %s; reads and writes go through the daemon",
+		  reason_of(error));
 }
 
 /* A file where backing files will lie, of no name. */

@@ -72,6 +72,8 @@ def run(*command, check=True, **keywords):
     done = subprocess.run(
         [os.fspath(c) for c in command], capture_output=True, text=True, errors="replace", check=False, **keywords
     )
+    if check and "must be superuser to use mount" in done.stderr:
+        need_root("mount")
     if check and done.returncode:
         pytest.fail("%s: exit code %d\n%s%s" % (command, done.returncode, done.stdout, done.stderr))
     return done
@@ -178,10 +180,16 @@ class Mount:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command(**options), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(lambda: self.answers() or self.process.poll() is not None, "the mount")
+        try:
+            os.stat(self.epochs_dir)
+        except OSError:
+            # It was there for a moment: the kernel did not agree to what it must have.
+            wait_until(lambda: self.process.poll() is not None, "the end of a mount that does not answer")
         if self.process.poll() is not None:
             code, self.process = self.process.returncode, None
-            raise MountError(code, self.log.read_text(errors="replace"))
-        os.stat(self.epochs_dir)
+            output = self.log.read_text(errors="replace")
+            skip_where_refused(output)
+            raise MountError(code, output)
         return self
 
     def unmount(self):
@@ -296,6 +304,29 @@ class Mount:
         return left
 
 
+NO_PASSTHROUGH = "this kernel or this user has no passthrough"
+NO_ALLOW_OTHER = "/etc/fuse.conf does not let users allow others"
+NOT_ROOT = "only root may do that: "
+
+
+def skip_where_refused(output):
+    """What no mount of this kernel or this user can have is nothing to test here."""
+    if "cannot mount with passthrough=on" in output:
+        pytest.skip(NO_PASSTHROUGH)
+    if "option allow_other only allowed if 'user_allow_other' is set" in output:
+        pytest.skip(NO_ALLOW_OTHER)
+
+
+# An owner and a group that a file may be given to.
+OTHER_OWNER = (11, 12) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+
+
+def need_root(what):
+    """For tests that mount a disk, become another user, give files away, ..."""
+    if os.geteuid():
+        pytest.skip(NOT_ROOT + what)
+
+
 class MountError(Exception):
     """The command did not mount: its exit code and what it printed."""
 
@@ -354,12 +385,7 @@ def volume(make_volume, request):
 def mnt(volume):
     """A fresh volume, mounted. Sealing by quiet is far away unless the test asks for it."""
     volume.options.setdefault("settle", "1h")
-    try:
-        return volume.mount()
-    except MountError as error:
-        if volume.options["passthrough"] == "on" and "passthrough=on" in error.output:
-            pytest.skip("this kernel has no passthrough for us: %s" % error.output.strip())
-        raise
+    return volume.mount()
 
 
 def pytest_addoption(parser):

@@ -150,6 +150,18 @@ static const struct cli_option common_options[] = {
 	{0},
 };
 
+/* Of an option that is repeated: "-o A -o B" is "-o A,B". Lives as long as the program. */
+static const char *join(const char *first, const char *second)
+{
+	static char *joined;
+	char *before = joined;
+
+	if (text_print(&joined, "%s,%s", first, second) < 0)
+		joined = NULL;
+	free(before);
+	return joined;
+}
+
 /* One option at argv[*i]; 0, or -1 after a message. */
 static int take_option(const char *command, int argc, char **argv, int *i,
 		       const struct cli_option *options)
@@ -187,6 +199,11 @@ static int take_option(const char *command, int argc, char **argv, int *i,
 	if (!value) {
 		cli_usage_error(command, "option --%s needs a value", o->name);
 		return -1;
+	}
+	if (*o->value && o->letter == 'o') {
+		value = join(*o->value, value);
+		if (!value)
+			return cli_error(-1, "out of memory");
 	}
 	*o->value = value;
 	return o->value == &common_key_file || o->value == &common_passphrase_file

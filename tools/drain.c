@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"
@@ -62,18 +63,19 @@ static int look(const char *mount, struct upload_view *ret_view)
 
 static int not_in_time(const char *mount, const struct upload_view *v)
 {
-	return cli_error(EXIT_NOT_DURABLE,
-			 "%s: %" PRIu64
-			 " epochs are not durable in time%s%s; they are kept here and go on "
-			 "uploading",
-			 mount, v->epochs, *v->error ? ": " : "", v->error);
+	return cli_error(
+		EXIT_NOT_DURABLE,
+		"%s: %" PRIu64 " epoch%s %s not durable in time%s%s; %s kept here, and the upload "
+		"goes on",
+		mount, v->epochs, plural(v->epochs), plural_of(v->epochs, "is", "are"),
+		*v->error ? ": " : "", v->error, plural_of(v->epochs, "it is", "they are"));
 }
 
 /* Another writer is there: no waiting helps. */
 static int in_conflict(const char *mount, const struct upload_view *v)
 {
 	return cli_error(EXIT_CONFLICT, "%s: %" PRIu64 " epoch%s cannot be uploaded: %s", mount,
-			 v->epochs, v->epochs == 1 ? "" : "s", v->error);
+			 v->epochs, plural(v->epochs), v->error);
 }
 
 int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t timeout_ns)
@@ -99,7 +101,7 @@ int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t
 			return not_in_time(mount, &view);
 		}
 		snprintf(detail, sizeof(detail), "%" PRIu64 " epoch%s left%s%s", view.epochs,
-			 view.epochs == 1 ? "" : "s", *view.error ? "; " : "", view.error);
+			 plural(view.epochs), *view.error ? "; " : "", view.error);
 		progress_update(&progress, view.bytes_done, view.bytes_total, detail);
 		usleep(POLL_US);
 	}
@@ -127,6 +129,5 @@ void drain_changes(const char *mount)
 	fprintf(stderr,
 		"%s: the remote has not been told of %" PRIu64
 		" change%s (drops, tags) yet%s%s; that goes on by itself\n",
-		mount, view.changes, view.changes == 1 ? "" : "s", *view.error ? ": " : "",
-		view.error);
+		mount, view.changes, plural(view.changes), *view.error ? ": " : "", view.error);
 }

@@ -15,6 +15,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/volume/volume.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 
@@ -65,6 +66,7 @@ static void device_of(const char *path, char ret_device[MOUNTINFO_DEVICE_MAX])
 int ending_find(const char *mount, struct ending *ret_ending)
 {
 	json_t *status = NULL;
+	const char *cache;
 	int code;
 
 	ret_ending->mount = mount;
@@ -75,6 +77,8 @@ int ending_find(const char *mount, struct ending *ret_ending)
 		return code;
 	ret_ending->server = server_of(status, "pid");
 	ret_ending->supervisor = server_of(status, "supervisor");
+	cache = json_string_value(json_object_get(json_object_get(status, "cache"), "directory"));
+	snprintf(ret_ending->cache, sizeof(ret_ending->cache), "%s", cache ? cache : "");
 	json_decref(status);
 	return EXIT_DONE;
 }
@@ -85,12 +89,17 @@ bool ending_is_over(const struct ending *e)
 }
 
 /* The mount is gone here, but not from other mount namespaces, or from another place of this one: says where. */
-static int held_elsewhere(const char *path, const char *device, pid_t pid)
+static int held_elsewhere(const struct ending *e)
 {
+	const char *path = e->mount, *device = e->device;
 	cleanup_buf struct buf who = {0};
 	pid_t pids[COPIES_MAX];
-	size_t count = mountinfo_elsewhere(device, pids, COPIES_MAX);
+	size_t count;
 
+	/* Its device is no more, and the number may be another mount's already. */
+	if (volume_is_ending(e->cache, e->server))
+		return EXIT_DONE;
+	count = mountinfo_elsewhere(device, pids, COPIES_MAX);
 	if (mountinfo_has(0, device))
 		buf_printf(&who, " in another place here (`grep ' %s ' /proc/self/mountinfo`)",
 			   device);
@@ -105,7 +114,7 @@ static int held_elsewhere(const char *path, const char *device, pid_t pid)
 	return cli_error(
 		EXIT_CONFLICT,
 		"%s: unmounted, but still mounted%s: process %d serves it until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
-		path, buf_str(&who), (int)pid, path);
+		path, buf_str(&who), (int)e->server, path);
 }
 
 int ending_wait(const struct ending *e)
@@ -114,8 +123,7 @@ int ending_wait(const struct ending *e)
 
 	while (!ending_is_over(e)) {
 		int64_t now = clock_mono_ns();
-		int code = now > next_look ? held_elsewhere(e->mount, e->device, e->server)
-					   : EXIT_DONE;
+		int code = now > next_look ? held_elsewhere(e) : EXIT_DONE;
 
 		if (code != EXIT_DONE)
 			return code;

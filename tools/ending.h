@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_TOOLS_ENDING_H
 #define EPOCHFS_TOOLS_ENDING_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -14,6 +15,7 @@ struct ending {
 	pid_t server, supervisor;
 	const char *mount; /* as it was given to ending_find; the caller's */
 	char device[MOUNTINFO_DEVICE_MAX];
+	char cache[PATH_MAX]; /* the cache directory; "": not known */
 };
 
 /* Asks a mount that is there: EXIT_DONE, or the exit code after a line. */

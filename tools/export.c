@@ -12,6 +12,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"
@@ -126,8 +127,8 @@ static void show_progress(void *arg, const struct catalog_progress *p)
 	char detail[64];
 
 	view->last = *p;
-	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " files", p->files,
-		 p->files_total);
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " file%s", p->files,
+		 p->files_total, plural(p->files_total));
 	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
 }
 
@@ -136,9 +137,9 @@ static void tell_left_out(uint64_t count)
 	if (count)
 		fprintf(stderr,
 			"epochfs export: %" PRIu64
-			" entries came without what lends rights (setuid, setgid, device nodes, attributes "
+			" %s came without what lends rights (setuid, setgid, device nodes, attributes "
 			"but user.*); --privileged, as root, restores it\n",
-			count);
+			count, plural_of(count, "entry", "entries"));
 }
 
 static int report(const struct source *s, uint64_t number, const char *directory,
@@ -156,8 +157,8 @@ static int report(const struct source *s, uint64_t number, const char *directory
 		return EXIT_DONE;
 	}
 	format_size(done->bytes, size);
-	printf("epoch %06" PRIu64 "%s%s restored to %s: %" PRIu64 " files, %s\n", number,
-	       *s->path ? ":" : "", s->path, directory, done->files, size);
+	printf("epoch %06" PRIu64 "%s%s restored to %s: %" PRIu64 " file%s, %s\n", number,
+	       *s->path ? ":" : "", s->path, directory, done->files, plural(done->files), size);
 	return EXIT_DONE;
 }
 
@@ -188,8 +189,8 @@ static int export_epoch(struct catalog *catalog, uint64_t number, const struct s
 				 number, cli_reason(error));
 	if (error)
 		return cli_error(exit_code_of(error),
-				 "%" PRIu64 " files could not be restored: %s; the rest is in %s",
-				 failed, cli_reason(error), directory);
+				 "%" PRIu64 " file%s could not be restored: %s; the rest is in %s",
+				 failed, plural(failed), cli_reason(error), directory);
 	return report(s, number, directory, &view.last, json);
 }
 

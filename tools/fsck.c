@@ -7,6 +7,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/catalog.h"
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
@@ -55,8 +56,8 @@ static void on_progress(void *arg, const struct catalog_progress *p)
 	struct fsck_view *view = arg;
 	char detail[64];
 
-	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " objects", p->files,
-		 p->files_total);
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " object%s", p->files,
+		 p->files_total, plural(p->files_total));
 	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
 }
 
@@ -65,21 +66,24 @@ static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
 	char stored[FORMAT_MAX];
 
 	format_size(t->bytes_stored, stored);
-	printf("%" PRIu64 " epochs, %" PRIu64 " files, %" PRIu64 " packs, %" PRIu64
-	       " index objects, %" PRIu64 " chunks, %s stored%s\n",
-	       t->epochs, t->files, t->packs, t->index_objects, t->chunks, stored,
+	printf("%" PRIu64 " epoch%s, %" PRIu64 " file%s, %" PRIu64 " pack%s, %" PRIu64
+	       " index object%s, %" PRIu64 " chunk%s, %s stored%s\n",
+	       t->epochs, plural(t->epochs), t->files, plural(t->files), t->packs, plural(t->packs),
+	       t->index_objects, plural(t->index_objects), t->chunks, plural(t->chunks), stored,
 	       read_data ? ", all read" : "");
 	if (t->orphans)
-		printf("%" PRIu64 " objects that no epoch needs\n", t->orphans);
+		printf("%" PRIu64 " object%s that no epoch needs\n", t->orphans,
+		       plural(t->orphans));
 	if (t->condemned)
-		printf("%" PRIu64 " objects that epochfs gc has condemned and will delete\n",
-		       t->condemned);
+		printf("%" PRIu64 " object%s that epochfs gc has condemned and will delete\n",
+		       t->condemned, plural(t->condemned));
 	if (t->foreign)
-		printf("%" PRIu64 " objects that are not epochfs's\n", t->foreign);
+		printf("%" PRIu64 " object%s not epochfs's\n", t->foreign,
+		       plural_of(t->foreign, " that is", "s that are"));
 	if (t->problems)
 		printf("%" PRIu64
-		       " problems; epochfs fsck --repair restores what the remote or the cache still has\n",
-		       t->problems);
+		       " problem%s; epochfs fsck --repair restores what the remote or the cache still has\n",
+		       t->problems, plural(t->problems));
 	else if (t->notes)
 		puts("no damage but to copies, or to what no epoch needs");
 	else

@@ -9,6 +9,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/gc.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"
@@ -85,8 +86,9 @@ static void print_totals(const struct gc_totals *t, bool dry_run)
 	format_size(t->store.waiting.bytes, more);
 	format_size(t->store.live_bytes, live);
 	format_age(left_ns > 0 ? left_ns + MINUTE_NS : 0, when);
-	printf("%" PRIu64 " epochs need %s; %s%s%s", t->epochs, live,
-	       dry_run ? "would free " : "freed ", freed, dry_run ? ", nothing was changed" : "");
+	printf("%" PRIu64 " epoch%s%s; %s%s%s", t->epochs,
+	       plural_of(t->epochs, " needs ", "s need "), live, dry_run ? "would free " : "freed ",
+	       freed, dry_run ? ", nothing was changed" : "");
 	if (t->store.waiting.packs || t->store.waiting.indexes)
 		printf("; %s more can go in %s", more, when);
 	putchar('\n');

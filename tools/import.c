@@ -13,6 +13,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/memory.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "tools/cli.h"
 #include "tools/importing.h"
@@ -47,8 +48,8 @@ static void show(struct attendant *a)
 	import_get_progress(a->imp, &p);
 	if (!p.files_total)
 		return;
-	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " files", p.files,
-		 p.files_total);
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " file%s", p.files,
+		 p.files_total, plural(p.files_total));
 	progress_update(&a->bar, p.bytes, p.bytes_total, detail);
 }
 
@@ -182,8 +183,10 @@ static int import_directory(struct mount_options *options, const struct argument
 	return code;
 }
 
+/* The arguments come before the environment is read, into which cli_parse puts the key. */
 static int parse_all(int argc, char **argv, struct mount_options *o, struct arguments *a)
 {
+	bool take_over = false;
 	const char *operands[2], *step = NULL, *list = NULL;
 	const struct cli_option options[] = {{"step", 0, NULL, &step},
 					     {"tag", 0, NULL, &a->how.tag},
@@ -192,7 +195,7 @@ static int parse_all(int argc, char **argv, struct mount_options *o, struct argu
 					     {"json", 0, &a->json, NULL},
 					     {"allow-changing", 0, &a->how.allow_changing, NULL},
 					     {"read-all", 0, &a->how.read_all, NULL},
-					     {"take-over", 0, &o->volume.take_over, NULL},
+					     {"take-over", 0, &take_over, NULL},
 					     {"options", 'o', NULL, &list},
 					     {0}};
 	int code, count = cli_parse("import", argc, argv, options, operands, 2, &code);
@@ -207,7 +210,11 @@ static int parse_all(int argc, char **argv, struct mount_options *o, struct argu
 		return cli_usage_error("import", "--step %s: expected a number", step);
 	a->remote = operands[count - 1];
 	a->how.directory = a->directory = a->how.remove ? a->remote : operands[0];
-	return list ? mount_options_parse(o, list) : EXIT_DONE;
+	code = mount_options_environment(o);
+	if (code == EXIT_DONE && list)
+		code = mount_options_parse(o, list);
+	o->volume.take_over |= take_over;
+	return code;
 }
 
 int command_import(int argc, char **argv)
@@ -217,9 +224,7 @@ int command_import(int argc, char **argv)
 	int code;
 
 	mount_options_init(&options);
-	code = mount_options_environment(&options);
-	if (code == EXIT_DONE)
-		code = parse_all(argc, argv, &options, &a);
+	code = parse_all(argc, argv, &options, &a);
 	if (code == EXIT_DONE)
 		code = a.how.remove ? check_volume(a.remote)
 				    : importing_check("import", a.directory, a.remote);

@@ -147,8 +147,8 @@ static void print_line(const struct import_result *r, const char *directory)
 	format_size(e->bytes_new, fresh);
 	if (e->has_step)
 		snprintf(step, sizeof(step), ", step %" PRIu64, e->step);
-	printf("epoch %06" PRIu64 " imported from %s: %" PRIu64 " files, %s, %s new%s%s%s\n",
-	       e->number, directory, e->files, bytes, fresh, step,
+	printf("epoch %06" PRIu64 " imported from %s: %" PRIu64 " file%s, %s, %s new%s%s%s\n",
+	       e->number, directory, e->files, plural(e->files), bytes, fresh, step,
 	       e->reason ? "; not complete: " : "", e->reason ? e->reason : "");
 }
 

@@ -7,6 +7,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/doubts.h"
 #include "tools/table.h"
@@ -164,7 +165,7 @@ static void print_usage(const json_t *usage)
 	format_bytes(usage, "live", &live);
 	format_bytes(usage, "retained", &retained);
 	printf("live: %s; retained: %" PRIu64 " epoch%s, %s\n", buf_str(&live), epochs,
-	       epochs == 1 ? "" : "s", buf_str(&retained));
+	       plural(epochs), buf_str(&retained));
 }
 
 /* What is in doubt in the newest one shown. */

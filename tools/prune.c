@@ -10,6 +10,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/keep.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -128,8 +129,8 @@ static int drop_all(struct prune *p)
 				p->failed[i] = !p->list[i].reasons;
 			break;
 		}
-		snprintf(detail, sizeof(detail), "%zu of %zu epochs", p->dropped,
-			 p->count - p->kept);
+		snprintf(detail, sizeof(detail), "%zu of %zu epoch%s", p->dropped,
+			 p->count - p->kept, plural(p->count - p->kept));
 		progress_update(&progress, p->dropped, p->count - p->kept, detail);
 	}
 	progress_end(&progress);
@@ -229,10 +230,10 @@ static int print_table(const struct prune *p)
 		return cli_error(EXIT_FAILED, "out of memory");
 	if (p->dry_run)
 		printf("%zu epoch%s would stay, %zu would be dropped; nothing was changed\n",
-		       p->kept, p->kept == 1 ? "" : "s", p->count - p->kept);
+		       p->kept, plural(p->kept), p->count - p->kept);
 	else
 		printf("%zu epoch%s stay%s, %zu dropped\n", p->count - p->dropped,
-		       p->count - p->dropped == 1 ? "" : "s", p->count - p->dropped == 1 ? "s" : "",
+		       plural(p->count - p->dropped), plural_of(p->count - p->dropped, "s", ""),
 		       p->dropped);
 	return EXIT_DONE;
 }

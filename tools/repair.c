@@ -9,6 +9,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/volume/repair.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -19,8 +20,8 @@ static void on_progress(void *arg, const struct catalog_progress *p)
 {
 	char detail[64];
 
-	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " objects", p->files,
-		 p->files_total);
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " object%s", p->files,
+		 p->files_total, plural(p->files_total));
 	progress_update(arg, p->bytes, p->bytes_total, detail);
 }
 
@@ -80,7 +81,8 @@ static void print_text(const json_t *answer, const char *target)
 	print_lines(answer, "gone", "GONE: ");
 	format_size((uint64_t)stored, size);
 	if (dry_run)
-		printf("%zu can be restored, %zu are gone; nothing was written\n", restored, gone);
+		printf("%zu can be restored, %zu %s gone; nothing was written\n", restored, gone,
+		       plural_of(gone, "is", "are"));
 	else
 		printf("%zu restored, %zu gone, %" JSON_INTEGER_FORMAT " condemned, %s stored\n",
 		       restored, gone, condemned, size);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -153,8 +154,8 @@ static void show_usage_progress(void *arg, const struct catalog_progress *p)
 {
 	char detail[64];
 
-	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " epochs", p->files,
-		 p->files_total);
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " epoch%s", p->files,
+		 p->files_total, plural(p->files_total));
 	progress_update(arg, p->files, p->files_total, detail);
 }
 
@@ -217,6 +218,33 @@ int target_epochs(const struct target *t, json_t **ret_epochs)
 	return EXIT_DONE;
 }
 
+static int count_epoch(void *arg, const struct epoch_info *e)
+{
+	uint64_t *count = arg;
+
+	(void)e;
+	(*count)++;
+	return 0;
+}
+
+static int no_such_epoch(const struct target *t, const char *name)
+{
+	uint64_t count = 0;
+	int error = strcmp(name, "latest") ? 0 : catalog_each(t->catalog, count_epoch, &count);
+
+	if (error)
+		return catalog_failed(t, "cannot read the epochs", error);
+	if (count)
+		return cli_error(
+			EXIT_NOT_FOUND,
+			"%s: no epoch is complete: name one by its number (`epochfs log %s` says which there are, and why)",
+			t->name, t->name);
+	if (!strcmp(name, "latest"))
+		return cli_error(EXIT_NOT_FOUND, "%s: there is no epoch yet", t->name);
+	return cli_error(EXIT_NOT_FOUND, "%s: there is no epoch '%s'; `epochfs log %s` lists them",
+			 t->name, name, t->name);
+}
+
 int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_number)
 {
 	const char *name = epoch ? epoch : "latest";
@@ -226,9 +254,7 @@ int target_resolve(const struct target *t, const char *epoch, uint64_t *ret_numb
 	if (t->catalog) {
 		error = catalog_resolve(t->catalog, name, ret_number);
 		if (error == -ENOENT)
-			return cli_error(EXIT_NOT_FOUND,
-					 "%s: there is no epoch '%s'; `epochfs log %s` lists them",
-					 t->name, name, t->name);
+			return no_such_epoch(t, name);
 		if (error == -EINVAL)
 			return cli_error(
 				EXIT_USAGE,

@@ -99,8 +99,8 @@ static void on_progress(void *arg, const struct catalog_progress *p)
 	struct verify_view *view = arg;
 	char detail[64];
 
-	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " files", p->files,
-		 p->files_total);
+	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " file%s", p->files,
+		 p->files_total, plural(p->files_total));
 	progress_update(&view->bar, p->bytes, p->bytes_total, detail);
 }
 
@@ -109,7 +109,8 @@ static void print_totals(uint64_t number, const struct verify_totals *t)
 	char size[FORMAT_MAX];
 
 	format_size(t->bytes, size);
-	printf("epoch %06" PRIu64 ": %" PRIu64 " files, %s, all read: ", number, t->files, size);
+	printf("epoch %06" PRIu64 ": %" PRIu64 " file%s, %s, all read: ", number, t->files,
+	       plural(t->files), size);
 	if (t->damaged)
 		printf("%" PRIu64 " damaged", t->damaged);
 	else

@@ -265,8 +265,8 @@ static void show_until_done(struct warming *w)
 	while (w->workers) {
 		char detail[64];
 
-		snprintf(detail, sizeof(detail), "%" PRIu64 " of %zu files", w->files_done,
-			 w->count);
+		snprintf(detail, sizeof(detail), "%" PRIu64 " of %zu file%s", w->files_done,
+			 w->count, plural(w->count));
 		progress_update(&bar, w->bytes, w->total, detail);
 		cond_wait_until(&w->changed, &w->lock, clock_mono_ns() + SHOW_NS);
 	}
@@ -328,8 +328,8 @@ static int report(const struct warming *w)
 		cli_print_json(o, JSON_INDENT(2));
 		json_decref(o);
 	} else if (code == EXIT_DONE) {
-		printf("epoch %06" PRIu64 ": %" PRIu64 " files, %s, are local\n", w->epoch,
-		       w->files_done, size);
+		printf("epoch %06" PRIu64 ": %" PRIu64 " file%s, %s, local\n", w->epoch,
+		       w->files_done, plural(w->files_done), size);
 	}
 	json_decref(damaged);
 	return code;

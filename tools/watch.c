@@ -392,12 +392,14 @@ static int watch_directory(struct watching *w)
 	return code;
 }
 
+/* The arguments come before the environment is read, into which cli_parse puts the key. */
 static int parse_all(int argc, char **argv, struct watching *w)
 {
+	bool take_over = false;
 	const char *operands[2], *grace = NULL, *poll_text = NULL, *list = NULL;
 	const struct cli_option options[] = {
 		{"json", 0, &w->json, NULL},   {"grace", 0, NULL, &grace},
-		{"poll", 0, NULL, &poll_text}, {"take-over", 0, &w->options.volume.take_over, NULL},
+		{"poll", 0, NULL, &poll_text}, {"take-over", 0, &take_over, NULL},
 		{"options", 'o', NULL, &list}, {0}};
 	int code, count = cli_parse("watch", argc, argv, options, operands, 2, &code);
 
@@ -412,7 +414,11 @@ static int parse_all(int argc, char **argv, struct watching *w)
 				       poll_text);
 	w->directory = operands[0];
 	w->remote = operands[1];
-	return list ? mount_options_parse(&w->options, list) : EXIT_DONE;
+	code = mount_options_environment(&w->options);
+	if (code == EXIT_DONE && list)
+		code = mount_options_parse(&w->options, list);
+	w->options.volume.take_over |= take_over;
+	return code;
 }
 
 int command_watch(int argc, char **argv)
@@ -422,9 +428,7 @@ int command_watch(int argc, char **argv)
 	int code;
 
 	mount_options_init(&w.options);
-	code = mount_options_environment(&w.options);
-	if (code == EXIT_DONE)
-		code = parse_all(argc, argv, &w);
+	code = parse_all(argc, argv, &w);
 	if (code == EXIT_DONE)
 		code = importing_check("watch", w.directory, w.remote);
 	if (code == EXIT_DONE)

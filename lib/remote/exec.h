@@ -5,6 +5,7 @@
 
 #include "lib/remote/exec_answer.h"
 #include "lib/remote/exec_words.h"
+#include "lib/remote/rate.h"
 #include "lib/remote/remote_ops.h"
 #include "lib/util/lock.h"
 
@@ -63,6 +64,7 @@ struct exec {
 	const char *program; /* its name, for messages */
 	int64_t total_timeout_ns;
 	unsigned connections;
+	struct rate upload, download;
 	struct mutex lock;    /* guards what follows; nothing else is locked under it */
 	pthread_cond_t freed; /* a run has ended */
 	unsigned running;

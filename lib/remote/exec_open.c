@@ -11,6 +11,8 @@
 
 static void exec_free(struct exec *e)
 {
+	rate_destroy(&e->upload);
+	rate_destroy(&e->download);
 	pthread_cond_destroy(&e->freed);
 	mutex_destroy(&e->lock);
 	exec_words_free(e->words);
@@ -51,6 +53,8 @@ int remote_exec_open(const struct remote_url *url, const char *text,
 	if (cond_init_mono(&e->freed) < 0)
 		return -ENOMEM;
 	mutex_init(&e->lock, LOCK_REMOTE_EXEC);
+	rate_init(&e->upload, limits->upload_rate);
+	rate_init(&e->download, limits->download_rate);
 	error = exec_init(e, text, limits);
 	if (!error)
 		error = remote_init(&e->base, &exec_ops, text, NULL);

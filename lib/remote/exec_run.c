@@ -84,17 +84,26 @@ static int sink_take(struct exec_sink *s, const uint8_t *data, size_t len)
 	return s->out ? buf_error(s->out) : 0;
 }
 
-/* Reads what is there, up to a bound; at the end of the output c->out is closed. */
-static int take_output(struct child *c, struct exec_sink *sink, uint8_t *room, bool *ret_more)
+/* Reads what is there, up to a bound; at the end of the output c->out is closed. While the limit keeps us from reading, the
+ * pipe keeps the program from writing; that time is not its own: *deadline moves. */
+static int take_output(struct exec *e, struct child *c, struct exec_sink *sink, uint8_t *room,
+		       bool *ret_more, int64_t *deadline)
 {
 	ssize_t n = c->out >= 0 ? read(c->out, room, READ_BYTES) : -1;
+	int64_t start;
+	int error;
 
 	*ret_more = n > 0;
 	if (n == 0) {
 		close(c->out);
 		c->out = -1;
 	}
-	return n > 0 && sink ? sink_take(sink, room, (size_t)n) : 0;
+	if (n <= 0 || !sink)
+		return 0;
+	start = clock_mono_ns();
+	error = rate_wait(&e->download, &e->base, (size_t)n);
+	*deadline += clock_mono_ns() - start;
+	return error ? error : sink_take(sink, room, (size_t)n);
 }
 
 /* ---- the run */
@@ -117,7 +126,7 @@ static int wait_news(const struct exec *e, const struct child *c, int64_t deadli
 }
 
 /* Follows it to its end, or to where there is no need for more. */
-static int follow(const struct exec *e, struct child *c, struct exec_sink *sink)
+static int follow(struct exec *e, struct child *c, struct exec_sink *sink)
 {
 	int64_t deadline = clock_mono_ns() + e->total_timeout_ns;
 	cleanup_free uint8_t *room = malloc(READ_BYTES);
@@ -128,7 +137,7 @@ static int follow(const struct exec *e, struct child *c, struct exec_sink *sink)
 	while (!error && (!ended || more)) {
 		error = wait_news(e, c, deadline, &ended);
 		if (!error)
-			error = take_output(c, sink, room, &more);
+			error = take_output(e, c, sink, room, &more, &deadline);
 		child_listen(c);
 		if (sink && sink->enough)
 			break;
@@ -156,6 +165,10 @@ static int run_child(struct exec *e, const struct exec_verb *verb, struct child 
 	memcpy(argv, e->words, e->word_count * sizeof(*argv));
 	for (size_t i = 0; i < 4 && verb->word[i]; i++)
 		argv[e->word_count + i] = verb->word[i];
+	/* It reads as fast as it likes: it is started once all of that has had its time. */
+	error = rate_wait(&e->upload, &e->base, verb->input_len);
+	if (error)
+		return error;
 	error = child_start(argv, input, c);
 	if (error == -ENOENT || error == -EACCES)
 		return remote_set_reason(&e->base, error, "cannot run %s: %s", e->words[0],

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <string.h>
 #include "lib/remote/file_tree.h"
+#include "lib/remote/rate.h"
 #include "lib/util/hash.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
@@ -27,6 +28,7 @@ struct file {
 	struct remote base;
 	struct tree tree;
 	atomic_bool swept; /* stale temporaries were removed */
+	struct rate upload, download;
 };
 
 static struct file *file_of(struct remote *r)
@@ -84,6 +86,22 @@ static void sweep(struct file *f, int root, int fresh)
 		sweep_one(f, root, name, st.st_mtime);
 }
 
+static int write_paced(struct file *f, int fd, const uint8_t *data, size_t len)
+{
+	int r = 0;
+
+	while (r == 0 && len) {
+		size_t n = rate_piece(&f->upload, len);
+
+		r = rate_wait(&f->upload, &f->base, n);
+		if (r == 0)
+			r = io_write_full(fd, data, n);
+		data += n;
+		len -= n;
+	}
+	return r;
+}
+
 /* Fills t with a durable temporary file that holds the bytes. */
 static int write_temp(struct file *f, const struct place *p, const void *data, size_t len,
 		      struct temp *t)
@@ -105,10 +123,10 @@ static int write_temp(struct file *f, const struct place *p, const void *data, s
 	}
 	sweep(f, p->root, fd);
 	tree_share(fd, (p->mode & 0666) | 0600);
-	r = io_write_full(fd, data, len);
+	r = write_paced(f, fd, data, len);
 	if (r == 0 && fsync(fd) < 0)
 		r = -errno;
-	return r < 0 ? tree_error(&f->tree, -r) : 0;
+	return r < 0 && r != -ECANCELED ? tree_error(&f->tree, -r) : r;
 }
 
 static int file_put(struct remote *r, const char *key, const void *data, size_t len)
@@ -214,14 +232,31 @@ static int check_object(const struct stat *st)
 	return S_ISDIR(st->st_mode) ? -ENOENT : -EPERM;
 }
 
+/* Fewer only where the file ends; -errno. `out` has room. */
+static int read_paced(struct file *f, int fd, uint64_t offset, size_t len, struct buf *out)
+{
+	while (len) {
+		size_t piece = rate_piece(&f->download, len);
+		int r = rate_wait(&f->download, &f->base, piece);
+		ssize_t n = r < 0 ? r : io_pread_some(fd, out->data + out->len, piece, offset);
+
+		if (n < 0)
+			return (int)n;
+		out->len += (size_t)n;
+		offset += (uint64_t)n;
+		len = (size_t)n < piece ? 0 : len - piece;
+	}
+	return 0;
+}
+
 static int file_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
 		    struct buf *out)
 {
 	struct place cleanup_place p = NO_PLACE;
 	cleanup_close int fd = -1;
 	struct file *f = file_of(r);
+	size_t before = out->len;
 	struct stat st;
-	ssize_t n;
 	int err = tree_find(&f->tree, key, &p);
 
 	if (err < 0)
@@ -240,11 +275,10 @@ static int file_get(struct remote *r, const char *key, uint64_t offset, uint64_t
 		return -EFBIG;
 	if (buf_reserve(out, len) < 0)
 		return -ENOMEM;
-	n = io_pread_some(fd, out->data + out->len, len, offset);
-	if (n < 0)
-		return tree_error(&f->tree, (int)-n);
-	out->len += (size_t)n;
-	return 0;
+	err = read_paced(f, fd, offset, len, out);
+	if (err < 0)
+		out->len = before;
+	return err < 0 && err != -ECANCELED ? tree_error(&f->tree, -err) : err;
 }
 
 static int file_size(struct remote *r, const char *key, uint64_t *ret_size)
@@ -340,7 +374,11 @@ static int file_list(struct remote *r, const char *prefix, remote_list_fn *fn, v
 
 static void file_release(struct remote *r)
 {
-	tree_release(&file_of(r)->tree);
+	struct file *f = file_of(r);
+
+	rate_destroy(&f->upload);
+	rate_destroy(&f->download);
+	tree_release(&f->tree);
 }
 
 static const struct remote_ops file_ops = {
@@ -394,7 +432,6 @@ int remote_file_open(const struct remote_url *url, const char *text,
 	cleanup_free char *path = NULL;
 	int r;
 
-	(void)limits;
 	if (!f)
 		return -ENOMEM;
 	r = path_of(url, &path);
@@ -408,6 +445,8 @@ int remote_file_open(const struct remote_url *url, const char *text,
 		tree_release(&f->tree);
 		return r;
 	}
+	rate_init(&f->upload, limits->upload_rate);
+	rate_init(&f->download, limits->download_rate);
 	*ret_remote = &steal_ptr(f)->base;
 	return 0;
 }

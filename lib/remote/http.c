@@ -84,8 +84,8 @@ static int init(struct http *h, const struct http_config *config)
 
 	if (r < 0)
 		return r;
-	http_rate_init(&h->up, config->limits.upload_rate);
-	http_rate_init(&h->down, config->limits.download_rate);
+	rate_init(&h->up, config->limits.upload_rate);
+	rate_init(&h->down, config->limits.download_rate);
 	r = http_proxy_init(&h->proxy);
 	if (r < 0)
 		goto no_proxy;
@@ -94,8 +94,8 @@ static int init(struct http *h, const struct http_config *config)
 		return 0;
 	http_proxy_free(&h->proxy);
 no_proxy:
-	http_rate_destroy(&h->down);
-	http_rate_destroy(&h->up);
+	rate_destroy(&h->down);
+	rate_destroy(&h->up);
 	config_free(&h->config);
 	return r;
 }
@@ -130,8 +130,8 @@ void http_free(struct http *h)
 		return;
 	http_pool_destroy(&h->pool);
 	http_proxy_free(&h->proxy);
-	http_rate_destroy(&h->down);
-	http_rate_destroy(&h->up);
+	rate_destroy(&h->down);
+	rate_destroy(&h->up);
 	config_free(&h->config);
 	free(h);
 }

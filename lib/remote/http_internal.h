@@ -7,14 +7,14 @@
 #include "lib/remote/http.h"
 #include "lib/remote/http_pool.h"
 #include "lib/remote/http_proxy.h"
-#include "lib/remote/http_rate.h"
+#include "lib/remote/rate.h"
 
 struct http {
 	struct remote *owner;	   /* borrowed */
 	struct http_config config; /* never changed; its strings are owned */
 	struct http_proxy proxy;   /* likewise */
 	struct http_pool pool;
-	struct http_rate up, down;
+	struct rate up, down;
 	/* What takes a body whole may need long until it answers: something between that passes it
 	 * on slowly. How often the stall time is doubled then: once more each time that it was too
 	 * short, once less when an answer came without it. */

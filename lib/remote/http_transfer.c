@@ -32,9 +32,9 @@ static bool ended(struct http_transfer *t, int error, const char *why)
 }
 
 /* Waits for the rate's turn: false where the transfer is to end. */
-static bool wait_turn(struct http_transfer *t, struct http_rate *rate, size_t bytes)
+static bool wait_turn(struct http_transfer *t, struct rate *rate, size_t bytes)
 {
-	int64_t wait_ns = http_rate_take(rate, bytes, clock_mono_ns());
+	int64_t wait_ns = rate_take(rate, bytes, clock_mono_ns());
 
 	t->waited_ns += wait_ns;
 	return wait_ns == 0 || !ended(t, remote_sleep(t->http->owner, wait_ns), NULL);
@@ -58,7 +58,7 @@ static size_t on_read(char *to, size_t size, size_t count, void *arg)
 {
 	struct http_transfer *t = arg;
 	size_t left = until_half(t);
-	size_t len = http_rate_piece(&t->http->up, size * count);
+	size_t len = rate_piece(&t->http->up, size * count);
 
 	if (len > left)
 		len = left;

@@ -88,7 +88,8 @@ struct remote_limits {
  * -EPROTONOSUPPORT, -ENOENT, -ENOTDIR, -EACCES, -ENOMEM, -EIO.
  */
 int remote_open(const char *url, struct remote **ret_remote);
-/* The same with limits (copied; NULL: the defaults). Kinds that use no network ignore them. */
+/* The same with limits (copied; NULL: the defaults). The rates hold for all kinds but `memory`; what is about connections,
+ * for those that a network lies behind. */
 int remote_open_with(const char *url, const struct remote_limits *limits,
 		     struct remote **ret_remote);
 

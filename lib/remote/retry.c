@@ -9,6 +9,7 @@
 #include "lib/util/hash.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 #define FIRST_WAIT_NS	 (100 * NS_PER_MS)
 #define LONGEST_WAIT_NS	 (30 * NS_PER_S)
@@ -93,8 +94,8 @@ static void note_success(const struct call *c)
 	rt->state.failing_since_ns = 0;
 	mutex_unlock(&rt->lock);
 	if (told)
-		log_info("%s: works again after %llu failed attempts", rt->base.name,
-			 (unsigned long long)failures);
+		log_info("%s: works again after %llu failed attempt%s", rt->base.name,
+			 (unsigned long long)failures, plural(failures));
 }
 
 /* Between a half and the whole of the wait. */

@@ -3,7 +3,7 @@
 #ifndef EPOCHFS_REMOTE_SFTP_H
 #define EPOCHFS_REMOTE_SFTP_H
 
-#include "lib/remote/http_rate.h"
+#include "lib/remote/rate.h"
 #include "lib/remote/sftp_link.h"
 #include "lib/util/lock.h"
 
@@ -49,7 +49,7 @@ struct sftp {
 	char *host;	   /* "HOST" or "-p PORT HOST": for advice */
 	char *known_hosts; /* the file to name in advice */
 	struct sftp_times times;
-	struct http_rate upload, download; /* shared with nobody; http_rate.h is no HTTP */
+	struct rate upload, download; /* of all links */
 	unsigned connections;
 	struct mutex lock;	/* guards what follows; nothing else is locked under it */
 	pthread_cond_t freed;	/* a link was given back */

@@ -249,8 +249,8 @@ static int make_command(struct sftp *s, const struct parts *p)
 static void sftp_free(struct sftp *s)
 {
 	sftp_close_links(s);
-	http_rate_destroy(&s->upload);
-	http_rate_destroy(&s->download);
+	rate_destroy(&s->upload);
+	rate_destroy(&s->download);
 	pthread_cond_destroy(&s->freed);
 	mutex_destroy(&s->lock);
 	for (size_t i = 0; s->argv && s->argv[i]; i++)
@@ -277,8 +277,8 @@ static int init_locks(struct sftp *s, const struct remote_limits *limits)
 	if (cond_init_mono(&s->freed) < 0)
 		return -ENOMEM;
 	mutex_init(&s->lock, LOCK_REMOTE_SFTP);
-	http_rate_init(&s->upload, limits->upload_rate);
-	http_rate_init(&s->download, limits->download_rate);
+	rate_init(&s->upload, limits->upload_rate);
+	rate_init(&s->download, limits->download_rate);
 	return 0;
 }
 

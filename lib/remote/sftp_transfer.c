@@ -11,9 +11,9 @@
 #define UNSENT_MAX	(1u << 20)
 
 /* Waits until these bytes may be moved; that is no stall. */
-static int pace(struct sftp_link *l, struct http_rate *rate, size_t bytes)
+static int pace(struct sftp_link *l, struct rate *rate, size_t bytes)
 {
-	int64_t wait_ns = http_rate_take(rate, bytes, clock_mono_ns());
+	int64_t wait_ns = rate_take(rate, bytes, clock_mono_ns());
 
 	if (!wait_ns)
 		return 0;
@@ -50,8 +50,8 @@ static void request_write(struct sftp_link *l, const struct sftp_handle *h, uint
 int sftp_send_file(struct sftp_link *l, const struct sftp_handle *h, const uint8_t *data,
 		   size_t len)
 {
-	struct http_rate *rate = &l->owner->upload;
-	size_t piece = http_rate_piece(rate, l->max_write), depth = depth_of(piece);
+	struct rate *rate = &l->owner->upload;
+	size_t piece = rate_piece(rate, l->max_write), depth = depth_of(piece);
 	size_t sent = 0, under_way = 0;
 	int status = SFTP_OK;
 
@@ -224,7 +224,7 @@ int sftp_receive_file(struct sftp_link *l, const struct sftp_handle *h, uint64_t
 		.l = l, .h = h, .out = out, .start = out->len, .offset = offset, .next = offset};
 	int result = 0;
 
-	rc.piece = http_rate_piece(&l->owner->download, l->max_read);
+	rc.piece = rate_piece(&l->owner->download, l->max_read);
 	rc.depth = depth_of(rc.piece);
 	if (__builtin_add_overflow(offset, len, &rc.end) || rc.end > INT64_MAX)
 		rc.end = INT64_MAX;

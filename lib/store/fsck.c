@@ -12,6 +12,7 @@
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
+#include "lib/util/text.h"
 
 #define READ_TRIES 3
 
@@ -291,8 +292,8 @@ bool store_fsck_pack(const struct store_fsck *f, size_t pack, char ret_key[KEY_M
 		snprintf(ret_text, STORE_FSCK_TEXT, "cannot be read: %s", strerror(-p->error));
 	else if (p->damaged)
 		snprintf(ret_text, STORE_FSCK_TEXT,
-			 "%" PRIu32 " damaged chunks, the first at byte %" PRIu32, p->damaged,
-			 p->damaged_at);
+			 "%" PRIu32 " damaged chunk%s, the first at byte %" PRIu32, p->damaged,
+			 plural(p->damaged), p->damaged_at);
 	else if (p->cut)
 		snprintf(ret_text, STORE_FSCK_TEXT, "is cut off");
 	else if (p->table_damaged)

@@ -78,7 +78,7 @@
 	LOCK(HTTP_POOL)                                                                            \
 	/* curl's, one for each kind of what slots share: it may take one inside another */        \
 	LOCK(HTTP_SHARE)                                                                           \
-	LOCK(HTTP_RATE)                                                                            \
+	LOCK(REMOTE_RATE)                                                                          \
 	LOCK(REMOTE_SLEEP)                                                                         \
 	LOCK(REMOTE_REASON)                                                                        \
 	/* what a test locks for itself */                                                         \

@@ -16,7 +16,6 @@
 #include "lib/util/log.h"
 #include "lib/volume/bodies.h"
 
-#define ROOT_CACHE "/var/cache/epochfs"
 /* More than the file of the lock ever has. */
 #define LOCK_MAX 4096
 /* How often, and for how long, the end of a killed process is waited for; of one that is unmounted, which has things to
@@ -25,23 +24,6 @@
 #define ENDING_MAX    (10 * NS_PER_S)
 #define UNMOUNTED_MAX (60 * NS_PER_S)
 #define SAY_NS	      (300 * NS_PER_MS)
-
-int volume_cache_root(const struct volume_options *o, struct buf *out)
-{
-	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-
-	if (o->cache_dir)
-		buf_printf(out, "%s", o->cache_dir);
-	else if (geteuid() == 0)
-		buf_printf(out, "%s", ROOT_CACHE);
-	else if (xdg && xdg[0] == '/')
-		buf_printf(out, "%s/epochfs", xdg);
-	else if (home && home[0] == '/')
-		buf_printf(out, "%s/.cache/epochfs", home);
-	else
-		return -EINVAL;
-	return buf_error(out) ? -ENOMEM : 0;
-}
 
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
 {
@@ -197,6 +179,8 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 		error = cache_open_parts(vol);
 	if (!error)
 		error = subdirectory(vol, "torn", &vol->torn_fd);
+	if (!error)
+		cache_warn_of_network(vol->cache_fd, buf_str(out));
 	/* Only a copy: a full disk must not keep anybody from mounting. */
 	if (!error && keep_info(vol))
 		log_debug("%s: no copy of %s could be kept", buf_str(out), KEY_VOLUME);

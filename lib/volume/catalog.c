@@ -43,7 +43,7 @@ int catalog_unlock(struct remote **r, const struct volume_info *info,
 		   const struct remote_limits *limits, struct opening_message *m)
 {
 	cleanup_encryption struct encryption *encryption = NULL;
-	int error = volume_key_open(*r, info, limits, &encryption, m);
+	int error = volume_key_open(*r, info, limits, VOLUME_KEY_OF_COMMANDS, &encryption, m);
 
 	return error ? error : contact_encrypt(r, encryption);
 }

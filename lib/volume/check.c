@@ -13,6 +13,7 @@
 #include "lib/util/hash.h"
 #include "lib/util/lock.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/opening.h"
 
@@ -154,7 +155,8 @@ static int try_list(struct check *c, uint64_t want, char ret_detail[64])
 	struct listed l = {.c = c};
 	int error = remote_list(c->remote, "packs/", count_key, &l);
 
-	snprintf(ret_detail, 64, "%llu objects in packs/", (unsigned long long)l.objects);
+	snprintf(ret_detail, 64, "%llu object%s in packs/", (unsigned long long)l.objects,
+		 plural(l.objects));
 	if (error)
 		return error;
 	if (l.ours == want)

@@ -158,7 +158,8 @@ static int volume_find(struct volume *vol, struct remote *r, struct opening_mess
 		return error == -ENOENT ? contact_fail(r, error, m) : error;
 	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));
 	vol->info = info;
-	return volume_key_open(r, &info, &vol->options.limits, &vol->encryption, m);
+	return volume_key_open(r, &info, &vol->options.limits, VOLUME_KEY_OF_MOUNTS,
+			       &vol->encryption, m);
 }
 
 static int open_existing(struct volume *vol, struct remote *plain, struct opening_message *m)

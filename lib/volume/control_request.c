@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include "lib/volume/epochs.h"
 
 int request_fail(struct request *r, int error, const char *fmt, ...)
@@ -36,6 +37,29 @@ int request_number(struct request *r, const char *key, uint64_t *ret_number)
 	return 0;
 }
 
+/* An each_fn that stops at the first. */
+static int there_is_one(void *arg, uint64_t number, int64_t sealed_ns)
+{
+	(void)arg;
+	(void)number;
+	(void)sealed_ns;
+	return 1;
+}
+
+static int no_such_epoch(struct request *r, const char *text)
+{
+	int some = strcmp(text, "latest") ? 0 : epochs_numbers(r->vol, 0, there_is_one, NULL);
+
+	if (some > 0)
+		return request_fail(
+			r, -ENOENT,
+			"no epoch is complete: name one by its number (`epochfs log` says which there are, and why)");
+	if (!strcmp(text, "latest"))
+		return request_fail(r, -ENOENT, "there is no epoch yet");
+	return request_fail(r, -ENOENT, "there is no epoch %s: `epochfs log` lists those there are",
+			    text);
+}
+
 int request_epoch(struct request *r, const char *key, uint64_t *ret_number)
 {
 	const char *text = request_text(r, key);
@@ -54,9 +78,7 @@ int request_epoch(struct request *r, const char *key, uint64_t *ret_number)
 	}
 	error = epochs_resolve(r->vol, text, ret_number);
 	if (error == -ENOENT)
-		return request_fail(r, error,
-				    "there is no epoch %s: `epochfs log` lists those there are",
-				    text);
+		return no_such_epoch(r, text);
 	if (error == -EINVAL)
 		return request_fail(
 			r, error,

@@ -13,11 +13,13 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
 #include "lib/volume/grants.h"
 #include "lib/volume/reserve.h"
+#include "lib/volume/torn.h"
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)
 #define WAIT_STEP_NS  (100 * NS_PER_MS)
@@ -67,8 +69,8 @@ static bool inodes_short(const struct statvfs *fs)
 	return fs->f_favail < keep;
 }
 
-/* Bytes over the limits once `more` came in; 0: there is room. */
-static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
+/* Bytes over the limits once `more` came in; 0: there is room. *ret_disk: the disk has too few, whatever cache-size says. */
+static int bytes_over_of(struct volume *vol, uint64_t more, uint64_t *ret_over, bool *ret_disk)
 {
 	uint64_t local = 0, dirty = 0, over = 0, available, keep;
 	struct statvfs fs;
@@ -81,6 +83,7 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 	       reserve_missing(state_reserve(vol->state));
 	if (available < keep)
 		over = keep - available;
+	*ret_disk = over || inodes_short(&fs);
 	if (vol->options.cache_size) {
 		error = bytes_local(vol, &local, &dirty);
 		if (error)
@@ -91,6 +94,13 @@ static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
 	}
 	*ret_over = over || !inodes_short(&fs) ? over : 1;
 	return 0;
+}
+
+static int bytes_over(struct volume *vol, uint64_t more, uint64_t *ret_over)
+{
+	bool disk;
+
+	return bytes_over_of(vol, more, ret_over, &disk);
 }
 
 /* Whether `more` bytes have no place though nothing else were in the cache or on its disk. */
@@ -225,7 +235,8 @@ static int evict(struct volume *vol, uint64_t wanted)
 
 		if (error || !bytes)
 			return error;
-		log_debug("evicted %llu bytes from the cache", (unsigned long long)bytes);
+		log_debug("evicted %llu byte%s from the cache", (unsigned long long)bytes,
+			  plural(bytes));
 		wanted -= bytes < wanted ? bytes : wanted;
 	}
 	return 0;
@@ -250,6 +261,15 @@ static int room(struct volume *vol, uint64_t bytes, uint64_t *ret_over)
 	return bytes_over(vol, bytes, ret_over);
 }
 
+/* What killed writers left is for a look only: before anybody waits or is refused, it goes. True where some went. */
+static bool take_torn(struct volume *vol, uint64_t bytes)
+{
+	uint64_t over;
+	bool disk = false;
+
+	return bytes_over_of(vol, bytes, &over, &disk) == 0 && disk && torn_reclaim(vol, over);
+}
+
 void volume_make_room_for_names(struct volume *vol)
 {
 	struct reserve *reserve = state_reserve(vol->state);
@@ -259,6 +279,8 @@ void volume_make_room_for_names(struct volume *vol)
 	keeper_remove_now(vol);
 	evict(vol, reserve_missing(reserve));
 	reserve_refill(reserve);
+	while (reserve_missing(reserve) && take_torn(vol, 0))
+		reserve_refill(reserve);
 }
 
 int volume_room_for_names(const struct volume *vol)
@@ -287,6 +309,8 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 			error = room(vol, bytes, &over);
 		if (error || !over)
 			return error;
+		if (take_torn(vol, bytes))
+			continue;
 		if (clock_mono_ns() >= deadline)
 			return -ENOSPC;
 		if (interrupted && interrupted(arg))
@@ -403,8 +427,8 @@ int evictor_status(struct volume *vol, json_t *status)
 	error = bytes_local(vol, &local, &dirty);
 	if (error || fstatvfs(vol->cache_fd, &fs) < 0)
 		return error ? error : -errno;
-	cache = json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)local, "dirty_bytes",
-			  (json_int_t)dirty, "free_bytes",
+	cache = json_pack("{s:s, s:I, s:I, s:I}", "directory", vol->cache_path, "bytes",
+			  (json_int_t)local, "dirty_bytes", (json_int_t)dirty, "free_bytes",
 			  (json_int_t)((uint64_t)fs.f_bavail * fs.f_frsize));
 	if (cache && vol->options.cache_size)
 		json_object_set_new(cache, "limit_bytes",

@@ -10,6 +10,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/lease.h"
 #include "lib/volume/lease_process.h"
@@ -223,9 +224,11 @@ static void tell_taken(struct volume *vol, const struct lease_info *before)
 	else if (before->pending)
 		log_warn(
 			"%s was unmounted by %s with %" PRIu64
-			" epochs not uploaded, which lie in its cache: they cannot be uploaded once this mount "
+			" epoch%s not uploaded, which %s in its cache: %s cannot be uploaded once this mount "
 			"seals some of its own",
-			remote_name(vol->remote), buf_str(&who), before->pending);
+			remote_name(vol->remote), buf_str(&who), before->pending,
+			plural(before->pending), plural_of(before->pending, "lies", "lie"),
+			plural_of(before->pending, "it", "they"));
 }
 
 static int take(struct holder *h, struct opening_message *m)

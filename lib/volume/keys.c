@@ -105,7 +105,9 @@ static int unlock(const char *url, const struct remote_limits *limits, struct re
 	if (error)
 		return error;
 	/* Says what to give. */
-	error = volume_key_given(limits) ? 0 : volume_key_open(r, ret_info, limits, &none, m);
+	error = volume_key_given(limits)
+			? 0
+			: volume_key_open(r, ret_info, limits, VOLUME_KEY_OF_COMMANDS, &none, m);
 	if (!error)
 		error = volume_key_unwrap(r, ret_info, limits, ret_master, ret_id, m);
 	if (error)

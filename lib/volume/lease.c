@@ -8,6 +8,7 @@
 
 #include "lib/format/names.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
 
 void lease_free(struct lease *l)
 {
@@ -148,7 +149,8 @@ void lease_describe_held(const struct lease_info *l, struct buf *out)
 
 	buf_printf(out, "held for writing by ");
 	if (l->nodes)
-		buf_printf(out, "run %s of %u nodes: %s on ", l->run, (unsigned)l->nodes, l->node);
+		buf_printf(out, "run %s of %u node%s: %s on ", l->run, (unsigned)l->nodes,
+			   plural(l->nodes), l->node);
 	lease_describe(l, out);
 	if (!l->holder[0])
 		return;

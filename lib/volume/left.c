@@ -15,6 +15,8 @@
 
 #define BOOT_ID	    "/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_MAX 64
+/* More than the file ever has. */
+#define LOCK_FILE_MAX 4096
 
 int left_boot_id(struct buf *out)
 {
@@ -62,6 +64,18 @@ void left_holder(const char *text, struct left_holder *ret_holder)
 	sscanf(text, "%9ld %15s %*63s device %23s %1023s", &ret_holder->pid, word,
 	       ret_holder->device, ret_holder->path);
 	ret_holder->ending = !strcmp(word, "unmounted") || !strcmp(word, "ending");
+}
+
+bool volume_is_ending(const char *cache, pid_t pid)
+{
+	cleanup_buf struct buf text = {0};
+	cleanup_close int fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct left_holder h;
+
+	if (fd < 0 || io_read_file(fd, "lock", LOCK_FILE_MAX, &text))
+		return false;
+	left_holder(buf_str(&text), &h);
+	return h.ending && h.pid == pid;
 }
 
 int left_note(const struct volume *vol, enum left_note note)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 #include "lib/volume/databases.h"
 
 #define READ_LEN    ((size_t)1 << 20) /* whole blocks */
@@ -163,7 +164,8 @@ static int check_table(void *arg, uint64_t number, uint64_t size)
 	if (is == size)
 		return check_table_end(c, name, size);
 	snprintf(text, sizeof(text),
-		 "LevelDB: it has %" PRIu64 " bytes, and its manifest says %" PRIu64, is, size);
+		 "LevelDB: it has %" PRIu64 " byte%s, and its manifest says %" PRIu64, is,
+		 plural(is), size);
 	tell(c, name, text);
 	return 0;
 }

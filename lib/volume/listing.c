@@ -137,11 +137,17 @@ static int add_change(const struct tree_change *c, void *arg)
 int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff)
 {
 	struct diff_lists lists = {json_array(), json_array(), json_array(), 0, 0};
-	const struct tree_entry root = {.name = "", .type = TREE_DIR, .mode = 0755};
 	cleanup_tree struct tree *nothing = NULL;
-	int error = a ? 0 : tree_of_root(&root, &nothing);
+	uint32_t id = 0;
+	struct tree_entry root;
+	int error = a ? 0 : tree_resolve(b, "", &id);
 	json_t *diff;
 
+	/* The root itself is no change: it was there, and whose it is makes no epoch. */
+	if (!a && !error) {
+		tree_get(b, id, &root);
+		error = tree_of_root(&root, &nothing);
+	}
 	if (!error)
 		error = tree_diff(a ? a : nothing, b, add_change, &lists);
 	diff = json_pack("{s:o, s:o, s:o, s:I, s:I}", "added", lists.added, "changed",

@@ -45,6 +45,8 @@ int contact_check_empty(struct remote *r, const char *advice, struct opening_mes
 
 /* The directory of all caches: the option's, or the user's own (XDG base directories). In `out`. */
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m);
+/* Warns where the directory lies on a network file system, and names places that are faster. */
+void cache_warn_of_network(int fd, const char *path);
 /* Makes, locks and opens cache-dir/<uuid>/ and what is in it: sets the descriptors, and the path in
  * `out`. */
 int cache_open(struct volume *vol, struct buf *out, struct opening_message *m);

@@ -34,8 +34,8 @@ struct globs {
 };
 
 struct volume_options {
-	const char *remote;    /* URL or path; "none": local only */
-	const char *cache_dir; /* NULL: $XDG_CACHE_HOME/epochfs, for root /var/cache/epochfs */
+	const char *remote;	     /* URL or path; "none": local only */
+	const char *cache_dir;	     /* NULL: volume_cache_root says where */
 	struct remote_limits limits; /* transfers at once, their rates and times */
 	bool read_only;
 	uint64_t at_epoch;	   /* with read_only: the root shows this epoch; 0: the live tree */

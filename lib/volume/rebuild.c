@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/rebuild_salvage.h"
 #include "lib/volume/sealer.h"
@@ -111,14 +112,15 @@ static void tell(struct volume *vol, const struct salvage *s, const char *name)
 	if (s->kept)
 		buf_printf(
 			&kept,
-			"; %zu more lie in %s/%s/objects: content that no row names any more, that "
+			"; %zu more %s in %s/%s/objects: content that no row names any more, that "
 			"only epochs which were not uploaded held, or that was being written",
-			s->kept, vol->cache_path, name);
+			s->kept, plural_of(s->kept, "lies", "lie"), vol->cache_path, name);
 	log_warn(
-		"the local state was damaged and is made anew: %zu files that only this machine had "
-		"are in the tree again%s; the damaged state is kept in %s/%s: remove it when you need "
+		"the local state was damaged and is made anew: %zu file%s that only this machine had "
+		"%s in the tree again%s; the damaged state is kept in %s/%s: remove it when you need "
 		"nothing of it",
-		s->recovered, kept.len ? buf_str(&kept) : "", vol->cache_path, name);
+		s->recovered, plural(s->recovered), plural_of(s->recovered, "is", "are"),
+		kept.len ? buf_str(&kept) : "", vol->cache_path, name);
 }
 
 int rebuild_recover(struct volume *vol)

@@ -12,6 +12,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/gc_lists.h"
 #include "lib/volume/records.h"
 
@@ -168,7 +169,8 @@ static int name_packs(struct repair *r)
 	}
 	if (error || !packs)
 		return error;
-	snprintf(what, sizeof(what), "%zu packs that no index object named are named again", packs);
+	snprintf(what, sizeof(what), "%zu pack%s that no index object named %s named again", packs,
+		 plural(packs), plural_of(packs, "is", "are"));
 	repair_say(r, REPAIR_RESTORED, key, "", what);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "lib/volume/drop.h"
 #include "lib/volume/holder.h"
@@ -113,7 +114,7 @@ static bool stopping(struct retainer *r)
 static void tell_dropped(const struct buf *numbers, uint64_t count)
 {
 	if (count)
-		log_info("keep: dropped epoch%s %s%s", count == 1 ? "" : "s",
+		log_info("keep: dropped epoch%s %s%s", plural(count),
 			 buf_str((struct buf *)(uintptr_t)numbers),
 			 count > NAMED_MAX ? ", ..." : "");
 }

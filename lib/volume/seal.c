@@ -413,9 +413,9 @@ static void log_sealed(const struct epoch_record *r)
 	format_size(r->bytes_new, fresh);
 	if (r->has_step)
 		snprintf(step, sizeof(step), ", step %" PRIu64, r->step);
-	log_info("%s %" PRIu64 " sealed (%s%s): %" PRIu64 " files, %s, %s new%s%s",
+	log_info("%s %" PRIu64 " sealed (%s%s): %" PRIu64 " file%s, %s, %s new%s%s",
 		 r->part.node ? "part" : "epoch", r->part.node ? r->part.sequence : r->number,
-		 record_trigger_name(r->trigger), step, r->files, bytes, fresh,
+		 record_trigger_name(r->trigger), step, r->files, plural(r->files), bytes, fresh,
 		 r->reason ? "; not complete: " : "", r->reason ? r->reason : "");
 }
 

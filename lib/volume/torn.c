@@ -14,6 +14,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 /* Leaves room in a file name for the number and the dash. */
 #define NAME_KEPT 230
@@ -123,6 +124,33 @@ void torn_keep_locked(struct volume *vol, uint64_t version, const char *name)
 		return;
 	}
 	add(vol, vol->torn->next, kept);
+}
+
+uint64_t torn_reclaim(struct volume *vol, uint64_t wanted)
+{
+	uint64_t bytes = 0;
+	unsigned count = 0;
+
+	while (bytes < wanted) {
+		/* The space of a large file is given back by the close, without the lock. */
+		cleanup_close int fd = -1;
+		struct stat st;
+
+		SCOPED_LOCK(&vol->lock);
+		if (!vol->torn->count)
+			break;
+		fd = openat(vol->torn_fd, vol->torn->files[0].name,
+			    O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0 && fstat(fd, &st) == 0)
+			bytes += (uint64_t)st.st_blocks * 512;
+		drop_oldest(vol);
+		count++;
+	}
+	if (count)
+		log_info(
+			"the cache's disk is full: removed what %u killed writer%s left in .epochs/torn",
+			count, plural(count));
+	return bytes;
 }
 
 /* ---- epochs.h ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .epochs/torn: the bytes of killed writers, newest 16, until the next unmount. Private to
+/* .epochs/torn: the bytes of killed writers, newest 16, until the next unmount or until their space is needed. Private to
  * lib/volume; listing is in epochs.h. */
 #ifndef EPOCHFS_VOLUME_TORN_H
 #define EPOCHFS_VOLUME_TORN_H
@@ -15,5 +15,7 @@ void torn_stop(struct volume *vol, bool in_order);
 /* Moves the backing file of a version there under "<number>-<name>" (bytes of `name` that are not
  * printable become '?'). */
 void torn_keep_locked(struct volume *vol, uint64_t version, const char *name);
+/* Removes the oldest of them until they made so much room, or none is left: the bytes that went. */
+uint64_t torn_reclaim(struct volume *vol, uint64_t wanted);
 
 #endif

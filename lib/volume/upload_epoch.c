@@ -461,8 +461,8 @@ static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *
 	record->bytes_new += u->inline_new;
 	if (u->lost) {
 		free(record->reason);
-		text_print(&record->reason, "%" PRIu64 " files lost from the cache, first %s",
-			   u->lost, u->first_lost ? u->first_lost : "?");
+		text_print(&record->reason, "%" PRIu64 " file%s lost from the cache, first %s",
+			   u->lost, plural(u->lost), u->first_lost ? u->first_lost : "?");
 		record->complete = RECORD_INCOMPLETE;
 		record->doubted = false;
 		record->files -= u->lost < record->files ? u->lost : record->files;

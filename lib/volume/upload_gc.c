@@ -12,6 +12,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 #include "lib/volume/gc_lists.h"
 
 /* Up to which generation all that this machine has made durable was looked after: in the state. */
@@ -164,13 +165,13 @@ static int keep_all(const struct upload_gc *u, const struct gc_list *list)
 	if (k.lost)
 		log_error(
 			"epoch %" PRIu64 ": %" PRIu64
-			" of its contents are gone from the remote, and are not here either: see epochfs "
-			"verify",
-			record->number, k.lost);
+			" of its contents %s gone from the remote, and not here either: see epochfs verify",
+			record->number, k.lost, plural_of(k.lost, "is", "are"));
 	log_write(stats.stored ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
 		  "epoch %" PRIu64 ": garbage collection had condemned what it builds on: %" PRIu64
-		  " bytes were stored again",
-		  record->number, stats.stored);
+		  " byte%s %s stored again",
+		  record->number, stats.stored, plural(stats.stored),
+		  plural_of(stats.stored, "was", "were"));
 	return 0;
 }
 

@@ -72,6 +72,9 @@ void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
  */
 void volume_mounted(struct volume *vol, const char *device, const char *mountpoint);
 void volume_unmounted(struct volume *vol);
+/* Whether process `pid`, which serves the cache in the directory `cache` (volume_cache_path), has said that and only has to
+ * end. For another process. */
+bool volume_is_ending(const char *cache, pid_t pid);
 
 /*
  * Before a close: seals what is pending (no seal where nothing changed), and with `drain` waits

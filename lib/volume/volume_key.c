@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include "lib/util/log.h"
-
-#define OPTIONS_TEXT                                                                               \
-	"-o passphrase-file=FILE or -o key-file=FILE (or in EPOCHFS_PASSPHRASE_FILE, EPOCHFS_KEY_FILE)"
+#include "lib/util/text.h"
 
 /* ---- the file with the secret ---- */
 
@@ -238,7 +236,7 @@ static int open_slots(struct remote *r, const struct volume_info *info, const st
 			"%s does not open %s: it is not the %s of any of its %u key%s of "
 			"that kind (epochfs key list shows them)",
 			s->path, remote_name(r), s->kind == KEY_FILE ? "key file" : "passphrase",
-			tried, tried == 1 ? "" : "s");
+			tried, plural(tried));
 	if (error)
 		return opening_fail(
 			m, -EACCES,
@@ -315,8 +313,8 @@ int volume_key_unwrap(struct remote *r, const struct volume_info *info,
 }
 
 int volume_key_open(struct remote *r, const struct volume_info *info,
-		    const struct remote_limits *limits, struct encryption **ret_encryption,
-		    struct opening_message *m)
+		    const struct remote_limits *limits, const char *how,
+		    struct encryption **ret_encryption, struct opening_message *m)
 {
 	bool given = volume_key_given(limits);
 	char id[KEY_ID_MAX];
@@ -330,8 +328,7 @@ int volume_key_open(struct remote *r, const struct volume_info *info,
 			"no passphrase or key file, or an empty place for a new volume",
 			remote_name(r));
 	if (info->encrypted && !given)
-		return opening_fail(m, -EACCES, "%s is encrypted: give " OPTIONS_TEXT,
-				    remote_name(r));
+		return opening_fail(m, -EACCES, "%s is encrypted: give %s", remote_name(r), how);
 	if (!given) {
 		*ret_encryption = NULL;
 		return 0;

@@ -32,11 +32,15 @@ bool volume_key_given(const struct remote_limits *limits);
 /*
  * What encrypts the volume that `info` describes; *ret_encryption NULL: it is not encrypted. -EACCES: it is, and no key is given, or
  * one that does not open it; or it is not, and one is given. -EBADMSG: the key opens it, but epochfs.json is not
- * what was written with that key.
+ * what was written with that key. `how` is for who gave none: how to give one to what he runs.
  */
+#define VOLUME_KEY_OF_MOUNTS                                                                       \
+	"-o passphrase-file=FILE or -o key-file=FILE (or in EPOCHFS_PASSPHRASE_FILE, EPOCHFS_KEY_FILE)"
+#define VOLUME_KEY_OF_COMMANDS                                                                     \
+	"--passphrase-file FILE or --key-file FILE (or in EPOCHFS_PASSPHRASE_FILE, EPOCHFS_KEY_FILE)"
 int volume_key_open(struct remote *r, const struct volume_info *info,
-		    const struct remote_limits *limits, struct encryption **ret_encryption,
-		    struct opening_message *m);
+		    const struct remote_limits *limits, const char *how,
+		    struct encryption **ret_encryption, struct opening_message *m);
 
 /*
  * Makes a new volume's `info` one that is encrypted with the key that is given, and puts the slot of that key: before

@@ -16,6 +16,8 @@
 
 #define POLL_NS	 NS_PER_S
 #define PROBE_NS (250 * NS_PER_MS)
+/* No event tells that the directory itself went: our own descriptor keeps it. */
+#define THERE_NS (2 * NS_PER_S)
 
 /* ---- who writes ---- */
 
@@ -113,14 +115,22 @@ void watch_list_now(struct watch *w)
 
 static int poll_directory(struct watch *w, int64_t now_ns)
 {
-	struct stat st;
-
 	if (w->listed_ns && now_ns < w->listed_ns + w->poll_ns)
 		return 0;
 	w->listed_ns = now_ns;
-	if (fstat(w->root_fd, &st) < 0 || !st.st_nlink)
-		return -ENOENT;
 	return watch_look_through(w, now_ns);
+}
+
+/* Removed, renamed, or another is in its place. What cannot be asked just now, as of a server that is away, is there. */
+static bool is_gone(const struct watch *w)
+{
+	struct stat ours, named;
+
+	if (fstat(w->root_fd, &ours) < 0)
+		return errno == ESTALE;
+	if (stat(w->path, &named) < 0)
+		return errno == ENOENT || errno == ENOTDIR;
+	return ours.st_dev != named.st_dev || ours.st_ino != named.st_ino;
 }
 
 /* ---- the façade ---- */
@@ -132,6 +142,9 @@ static int open_parts(struct watch *w, const struct watch_options *o)
 	w->root_fd = open(o->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->root_fd < 0)
 		return -errno;
+	w->path = strdup(o->directory);
+	if (!w->path)
+		return -ENOMEM;
 	error = rules_new(o->volume, &w->rules);
 	if (error)
 		return error;
@@ -181,6 +194,7 @@ void watch_close(struct watch *w)
 	rules_free(w->rules);
 	if (w->root_fd >= 0)
 		close(w->root_fd);
+	free(w->path);
 	free(w);
 }
 
@@ -207,6 +221,8 @@ int watch_turn(struct watch *w, struct watch_moment *ret_moment)
 	int error = w->inotify_fd < 0 ? poll_directory(w, now_ns) : watch_inotify_read(w);
 	struct settle_answer a;
 
+	if (!error && is_gone(w))
+		error = -ENOENT;
 	if (error)
 		return error;
 	now_ns = clock_mono_ns();
@@ -224,6 +240,8 @@ int watch_turn(struct watch *w, struct watch_moment *ret_moment)
 		ret_moment->until_ns = now_ns + PROBE_NS;
 	if (w->inotify_fd < 0 && ret_moment->until_ns > w->listed_ns + w->poll_ns)
 		ret_moment->until_ns = w->listed_ns + w->poll_ns;
+	if (ret_moment->until_ns > now_ns + THERE_NS)
+		ret_moment->until_ns = now_ns + THERE_NS;
 	return 0;
 }
 

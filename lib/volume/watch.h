@@ -44,7 +44,7 @@ struct watch_moment {
 	int64_t until_ns; /* monotonic: else look again then, or when there is something to read */
 };
 
-/* Takes in what happened. -ENOENT: the directory itself is gone; else -errno. */
+/* Takes in what happened. -ENOENT: the directory itself is gone, or its path leads to another; else -errno. */
 int watch_turn(struct watch *w, struct watch_moment *ret_moment);
 /* Where it polls, the next watch_turn lists, however long ago it last did. */
 void watch_list_now(struct watch *w);

@@ -16,6 +16,7 @@ struct watch_dir {
 
 struct watch {
 	int root_fd;
+	char *path; /* that led to it; owned */
 	struct rules *rules;
 	struct watch_pending pending;
 	int64_t poll_ns;	      /* with inotify: 0 */

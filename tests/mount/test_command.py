@@ -139,6 +139,16 @@ def test_diff(target):
     assert epochfs("diff", target, "1", "1").startswith("0 added, 0 changed, 0 removed")
 
 
+def test_the_first_epoch_only_adds(mnt):
+    """Whose the root is, and which mode it has, is no change of it."""
+    os.chmod(mnt.path, 0o700)
+    (mnt.path / "f").write_text("text")
+    mnt.seal()
+    mnt.wait_durable()
+    for name in (mnt.path, mnt.remote):
+        assert epochfs("diff", name, "1").splitlines() == ["+ f  4 B", "1 added, 0 changed, 0 removed; 4 B more, 0 B less"]
+
+
 def test_diff_in_json(target):
     diff = parsed("diff", "--json", target, "1", "2")
     assert diff == {
@@ -302,6 +312,46 @@ def test_fsck_says_what_is_damaged(run7):
     done = run(BIN, "fsck", "--json", "--read-data", run7.remote, check=False)
     problems = json.loads(done.stdout)["problems"]
     assert done.returncode == DAMAGED and problems and all(set(p) == {"object", "where", "problem"} for p in problems)
+
+
+def test_one_is_not_several(mnt, tmp_path):
+    """What is said of one file in one epoch."""
+    (mnt.path / "f").write_text("text")
+    epochfs("commit", mnt.path)
+    epochfs("wait", mnt.path)
+    said = mnt.log.read_text()
+    for command in (["log", mnt.path], ["status", "--usage", mnt.path], ["verify", mnt.path], ["prune", "--dry-run", "--keep", "last:9", mnt.path],
+                    ["cache", "warm", mnt.path], ["fsck", mnt.remote], ["gc", "-n", mnt.remote], ["export", mnt.remote, tmp_path / "out"],
+                    ["import", "-o", "min-free=0,cache-dir=%s" % (tmp_path / "cache"), tmp_path / "out", tmp_path / "other"]):
+        done = run(BIN, *command)
+        said += done.stdout + done.stderr
+    assert len(re.findall(r"\b1 (?:epoch|file|pack)\b", said)) >= 8, said
+    assert not re.findall(r".*(?<![.:\d])\b1 (?!is\b|takes\b)[a-z]+s\b.*", said)
+
+
+# ---- messages that lead on
+
+
+def test_latest_where_no_epoch_is_complete(mnt, tmp_path):
+    """It is not that there is none: the numbers are in the log."""
+    assert "there is no epoch yet" in epochfs("export", mnt.path, tmp_path / "out", code=NOT_FOUND)
+    (mnt.path / "model.zip").write_bytes(b"PK\3\4 torn")
+    epochfs("commit", mnt.path)
+    epochfs("wait", mnt.path)
+    for name in (mnt.path, mnt.remote):
+        said = epochfs("export", name, tmp_path / "out", code=NOT_FOUND)
+        assert "no epoch is complete" in said and "epochfs log" in said and "number" in said, said
+    epochfs("export", "%s@1" % mnt.remote, tmp_path / "out")
+    assert "there is no epoch 'best'" in epochfs("export", "%s@best" % mnt.remote, tmp_path / "out2", code=NOT_FOUND)
+
+
+def test_names_that_are_no_target(tmp_path):
+    """A path is never taken for a kind of remote, and a directory without a volume is named as what it is."""
+    (tmp_path / "ckpt").mkdir()
+    for command in ("log", "status", "latest", "verify"):
+        for name in ("ckpt", "./ckpt", "missing", "./a/missing", "missing/", tmp_path / "ckpt", tmp_path / "missing"):
+            said = epochfs(command, name, code=NOT_FOUND, cwd=tmp_path)
+            assert "mount point" in said and "volume" in said and "kind of remote" not in said, (command, name, said)
 
 
 def test_version():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN, python, run, wait_until
+from conftest import BIN, OTHER_OWNER, python, run, wait_until
 from test_contract_writing import Writer
 
 NUMBER = "%020d.json"
@@ -87,7 +87,7 @@ def work(top):
         f.write(b"1")
     os.truncate(top / "edited", 70000)
     os.chmod(top / "replaced", 0o640)
-    os.chown(top / "d" / "small", 11, 12)
+    os.chown(top / "d" / "small", *OTHER_OWNER)
     os.utime(top / "d" / "small", ns=(1, 1234567890123456789))
     os.utime(top / "d", ns=(1, 1234567890987654321))
 

@@ -6,10 +6,11 @@ import json
 import os
 import random
 import shutil
+import subprocess
 
 import pytest
 
-from conftest import BIN, MountError, run, wait_until
+from conftest import BIN, LIMIT, MountError, run, wait_until
 
 DONE, FAILED, USAGE, DENIED, NOT_FOUND, DAMAGED, CONFLICT = 0, 1, 2, 4, 5, 6, 8
 MIB = 1 << 20
@@ -219,6 +220,30 @@ def test_commands_on_the_remote_take_the_key(mnt, secrets, tmp_path, monkeypatch
     assert (tmp_path / "out" / "model").read_bytes() == model
     command("check", mnt.url)
     command("fsck", "--read-data", mnt.url)
+
+
+@pytest.mark.parametrize("way", ["import", "watch"])
+def test_a_key_on_the_command_line_makes_an_encrypted_volume(tmp_path, secrets, way):
+    """Not only one in the environment, or as -o key-file."""
+    source, remote = tmp_path / "source", tmp_path / "remote"
+    source.mkdir()
+    (source / "model").write_bytes(b"secret" * 1000)
+    cache = ("-o", "min-free=0", "-o", "cache-dir=%s" % (tmp_path / "cache"))
+    options = (way, *cache, "--key-file", secrets["key"].name, source, remote)
+    if way == "import":
+        run(BIN, *options, cwd=secrets["key"].parent)
+    else:
+        watch = subprocess.Popen([BIN, *map(os.fspath, options)], cwd=secrets["key"].parent)
+        wait_until(lambda: list(remote.glob("epochs/*")), "the epoch")
+        watch.terminate()
+        assert watch.wait(timeout=LIMIT) == 0
+    assert "encryption" in json.loads((remote / "epochfs.json").read_text())
+    assert (tmp_path / "cache").exists()
+    done = run(BIN, "log", remote, check=False)
+    # As this command takes it.
+    assert done.returncode == 4 and "encrypted" in done.stderr and "--key-file" in done.stderr and "-o " not in done.stderr, done
+    run(BIN, "export", "--key-file", secrets["key"], remote, tmp_path / "out")
+    assert (tmp_path / "out" / "model").read_bytes() == b"secret" * 1000
 
 
 def test_readers_follow(mnt, make_volume, secrets):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import python, wait_until
+from conftest import need_root, python, wait_until
 
 NS = 1234567890_123456789
 
@@ -86,6 +86,7 @@ def test_utime_now_is_now(mnt):
 
 def test_attributes_after_close_stay(mnt):
     """shutil.move across file systems: write, close, then utimens and chmod."""
+    need_root("give a file away")
     f = mnt.path / "f"
     f.write_bytes(b"x" * 100)
     os.utime(f, ns=(NS, NS))
@@ -133,6 +134,7 @@ def test_umask_and_modes(mnt):
 
 
 def test_setgid_directory_gives_its_group(mnt):
+    need_root("give a file away")
     d = mnt.path / "d"
     d.mkdir()
     os.chown(d, 0, 4321)
@@ -146,6 +148,7 @@ def test_setgid_directory_gives_its_group(mnt):
 
 
 def test_xattrs(mnt):
+    need_root("set a trusted attribute")
     f = mnt.path / "f"
     f.touch()
     big = os.urandom(60000)
@@ -262,6 +265,7 @@ bits(lambda: os.utime("f"))
 
 
 def test_chown_by_root_takes_setuid_away(mnt):
+    need_root("give a file away")
     f = mnt.path / "f"
     f.touch()
     os.chmod(f, 0o6755)
@@ -273,6 +277,7 @@ def test_chown_by_root_takes_setuid_away(mnt):
 @pytest.mark.parametrize("kind", ["file", "fifo", "socket", "device", "directory"])
 def test_chown_takes_set_id_bits_as_on_an_ordinary_directory(mnt, tmp_path, kind):
     """Whatever the type, but of a directory, and whoever does it."""
+    need_root("give a file away")
     make = {"file": lambda p: p.touch(), "fifo": os.mkfifo, "socket": lambda p: os.mknod(p, 0o644 | stat.S_IFSOCK),
             "device": lambda p: os.mknod(p, 0o644 | stat.S_IFCHR, os.makedev(1, 3)), "directory": os.mkdir}[kind]
 

@@ -4,12 +4,13 @@
 import ctypes
 import errno
 import os
+import pathlib
 import signal
 import subprocess
 
 import pytest
 
-from conftest import BIN, LIMIT, in_the_kernel, is_mounted, python, run, wait_until
+from conftest import BIN, LIMIT, in_the_kernel, is_mounted, need_root, python, run, wait_until
 
 HOLD = """
 import os, sys
@@ -65,6 +66,7 @@ def background(mnt):
 
 def test_a_mount_waits_for_the_daemon_that_ends(mnt):
     """However long that takes: here the daemon is stopped, and the kernel has unmounted."""
+    need_root("unmount without asking the daemon")
     (mnt.path / "f").write_text("text")
     mnt.process.send_signal(signal.SIGSTOP)
     if ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(mnt.path), 0):
@@ -137,14 +139,32 @@ def test_a_signal_waits_for_open_files(mnt):
     assert (mnt.epochs_dir / "latest" / "f").read_text() == "half"
 
 
-def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path):
+CONNECTIONS = pathlib.Path("/sys/fs/fuse/connections")
+
+
+@pytest.fixture
+def abort():
+    """Ends the connection of a device's minor number, by the file system fusectl: where it is, or at an empty directory."""
+    if not os.path.ismount(CONNECTIONS):
+        need_root("mount fusectl")
+
+    def write(minor, empty):
+        where = CONNECTIONS if os.path.ismount(CONNECTIONS) else empty
+        if where == empty:
+            run("mount", "-t", "fusectl", "none", empty)
+        try:
+            (where / str(minor) / "abort").write_text("1")
+        finally:
+            if where == empty:
+                run("umount", empty)
+
+    return write
+
+
+def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path, abort):
     (mnt.path / "f").write_text("text")
     minor = os.minor(os.stat(mnt.path).st_dev)
-    run("mount", "-t", "fusectl", "none", tmp_path)
-    try:
-        (tmp_path / str(minor) / "abort").write_text("1")
-    finally:
-        run("umount", tmp_path)
+    abort(minor, tmp_path)
     mnt.process.wait(timeout=LIMIT)
     mnt.process = None
     if is_mounted(mnt.path):
@@ -153,18 +173,14 @@ def test_an_aborted_connection_ends_the_daemon(mnt, tmp_path):
     assert (mnt.path / "f").read_text() == "text"
 
 
-def test_a_connection_aborted_with_a_writer(mnt, tmp_path):
+def test_a_connection_aborted_with_a_writer(mnt, tmp_path, abort):
     """Its file was not closed: as if the machine had died."""
     f = mnt.path / "f"
     f.write_text("whole")
     mnt.seal("kept")
     minor = os.minor(os.stat(mnt.path).st_dev)
     p = holder(f, os.O_WRONLY | os.O_TRUNC)
-    run("mount", "-t", "fusectl", "none", tmp_path)
-    try:
-        (tmp_path / str(minor) / "abort").write_text("1")
-    finally:
-        run("umount", tmp_path)
+    abort(minor, tmp_path)
     assert mnt.process.wait(timeout=LIMIT) == 1
     mnt.process = None
     p.kill()

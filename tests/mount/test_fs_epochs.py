@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import MountError, python, run, wait_until
+from conftest import OTHER_OWNER, MountError, python, run, wait_until
 
 
 def fails(number, call, *arguments, **keywords):
@@ -89,7 +89,7 @@ def test_tree_of_an_epoch_keeps_everything(mnt):
     os.mkfifo(top / "fifo", 0o600)
     os.setxattr(top / "d" / "small", "user.note", b"kept")
     os.chmod(top / "d" / "small", 0o640)
-    os.chown(top / "d" / "small", 11, 12)
+    os.chown(top / "d" / "small", *OTHER_OWNER)
     os.utime(top / "d" / "small", ns=(5, 1_000_000_007))
     os.utime(top / "d", ns=(5, 2_000_000_009))
 

@@ -7,6 +7,7 @@ and what misses the limit is. tests/bench/limits.py has the exact ones, for a qu
 
 import hashlib
 import os
+import pathlib
 import subprocess
 import threading
 import time
@@ -200,3 +201,33 @@ def test_many_epochs(mnt):
         here, there = least(takes(*command), takes(BIN, "version"))
         print("%s took %.4f s, a program that does nothing %.4f s" % (command, here, there))
         assert here < 60 * there, command
+
+
+# ---- limits in bytes a second
+
+
+@pytest.mark.parametrize("kind", ["directory", "program"])
+def test_transfers_take_the_time_that_a_limit_gives_them(tmp_path, kind):
+    """Of every kind of remote. Only that it is not quicker is looked at: a busy machine makes it slower."""
+    size, rate = 4 * MIB, 2 * MIB
+    program = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "examples" / "exec-directory"
+    remote = tmp_path / "remote" if kind == "directory" else "exec:%s %s" % (program, tmp_path / "remote")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "remote").mkdir()
+    (tmp_path / "source" / "model").write_bytes(os.urandom(size))
+    least = (size - MIB) / rate  # a tenth of a second may be saved up, and its last piece be on its way
+    options = ("-o", "min-free=0,cache-dir=%s" % (tmp_path / "cache"))
+    up = seconds(lambda: run(BIN, "import", *options, tmp_path / "source", remote, env={**os.environ, "EPOCHFS_UPLOAD_LIMIT": str(rate)}))
+    assert up > least
+    down = seconds(lambda: run(BIN, "export", remote, tmp_path / "out", env={**os.environ, "EPOCHFS_DOWNLOAD_LIMIT": str(rate)}))
+    assert down > least
+    assert (tmp_path / "out" / "model").read_bytes() == (tmp_path / "source" / "model").read_bytes()
+
+
+def test_a_mount_keeps_its_upload_limit(volume):
+    volume.mount(settle="1h", upload_limit="2M")
+    (volume.path / "model").write_bytes(os.urandom(4 * MIB))
+    assert seconds(lambda: settle(volume)) > 1.5
+    # An unmount does not wait for what is limited.
+    (volume.path / "more").write_bytes(os.urandom(64 * MIB))
+    volume.seal()

@@ -190,3 +190,14 @@ def test_without_mount_on_a_directory_that_is_mounted(job):
     assert start(job.base).wait(timeout=60) == 5 and start(job.base / "missing").wait(timeout=60) == 5
     outside = start(cwd=job.base)
     assert outside.wait(timeout=60) == 2 and "--mount REMOTE:DIR" in outside.stderr.read()
+
+
+def test_a_mount_point_that_is_not_empty(job):
+    """Refused, as by `mount`, unless nonempty says that what lies below may be covered; it is there again afterwards."""
+    (job.path / "below").write_text("1")
+    said = job.shell("echo saved > $1/model", code=8)
+    assert "below" in said and not is_mounted(job.path) and os.listdir(job.path) == ["below"]
+    job.shell("test ! -e $1/below; echo saved > $1/model", "-o", "nonempty")
+    assert not is_mounted(job.path) and os.listdir(job.path) == ["below"]
+    run(BIN, "export", job.url, job.base / "out")
+    assert (job.base / "out" / "model").read_text() == "saved\n"

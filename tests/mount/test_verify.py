@@ -89,7 +89,7 @@ def test_what_is_whole(volume7):
         lines, summary = verify(target)
         assert lines == [] and re.fullmatch(r"epoch 000002: 5 files, .*, all read: no damage", summary), summary
         assert parsed(target, "2") == {"epoch": 2, "files": 5, "bytes": size, "damaged": 0, "problems": []}
-        assert verify(target, "1")[1].startswith("epoch 000001: 1 files, 3.0 MiB")
+        assert verify(target, "1")[1].startswith("epoch 000001: 1 file, 3.0 MiB")
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -156,7 +156,7 @@ def test_an_epoch_that_is_not_durable_yet_is_made_so(mnt):
     mnt.remount(settle="1h")
     (mnt.path / "f").write_bytes(os.urandom(3 << 20))
     run(BIN, "commit", mnt.path)
-    assert verify(mnt.path)[1].startswith("epoch 000001: 1 files")
+    assert verify(mnt.path)[1].startswith("epoch 000001: 1 file")
 
 
 def test_what_cannot_be_verified(volume7):

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 
@@ -255,8 +256,26 @@ def test_who_writes_already_is_named(watch, volume, once):
     assert "mounted at %s" % volume.path in watch.said()
     done = run(BIN, "watch", watch.top, volume.path, check=False)
     assert done.returncode == 2 and "is a mount" in done.stderr
-    assert run(BIN, "watch", watch.base / "missing", watch.importer.url, check=False).returncode == 5
+    done = run(BIN, "watch", watch.base / "missing", watch.importer.url, check=False)
+    assert done.returncode == 5 and done.stderr == "epochfs: %s: No such file or directory\n" % (watch.base / "missing"), done
     assert run(BIN, "watch", "--grace", "x", watch.top, watch.importer.url, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("poll", [False, True])
+@pytest.mark.parametrize("fate", ["removed", "replaced", "moved"])
+def test_a_directory_that_goes_is_told(watch, once, poll, fate):
+    """What is made in its place is another directory: nobody would watch that."""
+    (watch.top / "model").write_text("1")
+    watch.start(",settle=50ms", *(("--poll", "100ms") if poll else ()))
+    watch.wait_epoch(1)
+    if fate == "moved":
+        watch.top.rename(watch.base / "elsewhere")
+    else:
+        shutil.rmtree(watch.top)
+    if fate == "replaced":
+        watch.top.mkdir()
+    assert watch.process.wait(timeout=LIMIT) == 5
+    assert "it is gone" in watch.said()
 
 
 UNIT = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "examples" / "watch.service"

@@ -6,7 +6,7 @@
 #
 # Such a copy keeps a mount alive, and its daemon, for as long as the namespace is there, when a test
 # beside this one has long unmounted it.
-awk '$0 ~ / - fuse/ { print $5 }' /proc/self/mountinfo | while read -r mount; do
+awk '$0 ~ / - fuse(blk)?[. ]/ { print $5 }' /proc/self/mountinfo | while read -r mount; do
 	umount -l "$(printf '%b' "$mount")" 2>/dev/null
 done
 exec "$@"

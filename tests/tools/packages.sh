@@ -10,7 +10,7 @@ set -eu
 build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libssl-dev libjansson-dev
 	libcurl4-openssl-dev libexpat1-dev'
 demo="$build fuse3 python3 python3-numpy"
-test="$demo check git util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
+test="$demo check git sudo util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
 	python3-yaml python3-torch python3-h5py python3-lmdb python3-plyvel rsync attr acl sqlite3 vim-tiny
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common

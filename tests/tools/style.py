@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what clang-format does not: licence and subject lines, include guards, file lengths.
+"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages.
 
     tests/tools/style.py
 
@@ -47,12 +47,30 @@ def offences(name, text):
             yield "%s:%d: an open point without a reason" % (name, number)
 
 
+# Where the number cannot be 1, or is not the noun's.
+NO_PLURAL = re.compile(r"%N (nodes?|of nodes|waits for|shows a|races of|epochs from|keys, as many|letters, digits|objects just put|of its|and sends|ms|serves)\b|%N bytes$")
+
+
+def plurals(name, text):
+    """Messages that put a number before a fixed plural: "1 files" (lib/util/text.h has plural())."""
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    text = re.sub(r'"\s*(?:PRI\w+|JSON_INTEGER_FORMAT)', lambda m: '@"' + "\n" * m[0].count("\n"), text)
+    # Strings that stand side by side are one; a number is %N.
+    text = re.sub(r'"(\s*)"', lambda m: "\n" * m[1].count("\n"), text)
+    text = re.sub(r"%[0-9.*]*(?:@|(?:z|l|ll|h)?[diu])(?![a-z])", "%N", text)
+    for found in re.finditer(r"%N\s+(?:[a-z]+ )?[a-z]*[^s\W\d_]s\b[^\"\n]{0,20}", text):
+        if not NO_PLURAL.search(" ".join(found[0].split())) and not re.match(r"%N\s+(?:is|was|has)\b", found[0]):
+            yield "%s:%d: a plural behind any number: %s" % (name, text.count("\n", 0, found.start()) + 1, " ".join(found[0].split()))
+
+
 def main():
     found, long = [], []
     for pattern in PATTERNS:
         for path in sorted(ROOT.glob(pattern)):
             name, text = path.relative_to(ROOT).as_posix(), path.read_text()
             found += offences(name, text)
+            if name.startswith(("lib/", "fs/", "tools/")) and name.endswith(".c"):
+                found += plurals(name, text)
             if text.count("\n") > LONG and not name.startswith("tests/"):
                 long.append("%s: %d lines" % (name, text.count("\n")))
     for line in found:

@@ -4,7 +4,7 @@
 #include "lib/remote/http.h"
 
 #include "lib/remote/http_pool.h"
-#include "lib/remote/http_rate.h"
+#include "lib/remote/rate.h"
 #include "tests/unit/http_unit.h"
 
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
@@ -152,12 +152,12 @@ END_TEST
 
 START_TEST(a_rate_makes_wait_for_what_was_taken)
 {
-	struct http_rate rate;
+	struct rate rate;
 	int64_t now = 1000 * NS_PER_S, waited = 0;
 
-	http_rate_init(&rate, 1000000);
+	rate_init(&rate, 1000000);
 	for (int i = 0; i < 100; i++) {
-		int64_t wait = http_rate_take(&rate, 50000, now);
+		int64_t wait = rate_take(&rate, 50000, now);
 
 		ck_assert_int_ge(wait, 0);
 		now += wait;
@@ -165,41 +165,41 @@ START_TEST(a_rate_makes_wait_for_what_was_taken)
 	}
 	/* 4,950,000 bytes went before the last piece, less a tenth of a second that was saved. */
 	ck_assert_int_eq(waited, 4850 * NS_PER_MS);
-	http_rate_destroy(&rate);
+	rate_destroy(&rate);
 }
 END_TEST
 
 START_TEST(who_asks_together_waits_in_turn)
 {
-	struct http_rate rate;
+	struct rate rate;
 	int64_t now = 1000 * NS_PER_S;
 
-	http_rate_init(&rate, 1000);
-	ck_assert_int_eq(http_rate_take(&rate, 100, now), 0);
-	ck_assert_int_eq(http_rate_take(&rate, 1000, now), 0);
-	ck_assert_int_eq(http_rate_take(&rate, 1000, now), NS_PER_S);
-	ck_assert_int_eq(http_rate_take(&rate, 1000, now), 2 * NS_PER_S);
-	ck_assert_int_eq(http_rate_take(&rate, 1, now + 3 * NS_PER_S), 0);
+	rate_init(&rate, 1000);
+	ck_assert_int_eq(rate_take(&rate, 100, now), 0);
+	ck_assert_int_eq(rate_take(&rate, 1000, now), 0);
+	ck_assert_int_eq(rate_take(&rate, 1000, now), NS_PER_S);
+	ck_assert_int_eq(rate_take(&rate, 1000, now), 2 * NS_PER_S);
+	ck_assert_int_eq(rate_take(&rate, 1, now + 3 * NS_PER_S), 0);
 	/* A long rest saves no more than a tenth of a second. */
-	ck_assert_int_eq(http_rate_take(&rate, 1100, now + 1000 * NS_PER_S), 0);
-	ck_assert_int_eq(http_rate_take(&rate, 1, now + 1000 * NS_PER_S), NS_PER_S);
-	http_rate_destroy(&rate);
+	ck_assert_int_eq(rate_take(&rate, 1100, now + 1000 * NS_PER_S), 0);
+	ck_assert_int_eq(rate_take(&rate, 1, now + 1000 * NS_PER_S), NS_PER_S);
+	rate_destroy(&rate);
 }
 END_TEST
 
 START_TEST(without_a_rate_nobody_waits)
 {
-	struct http_rate rate;
+	struct rate rate;
 
-	http_rate_init(&rate, 0);
-	ck_assert_int_eq(http_rate_take(&rate, SIZE_MAX, 1), 0);
-	ck_assert_int_eq(http_rate_take(&rate, SIZE_MAX, 1), 0);
-	ck_assert_uint_eq(http_rate_piece(&rate, SIZE_MAX), SIZE_MAX);
-	http_rate_destroy(&rate);
-	http_rate_init(&rate, 100000);
-	ck_assert_uint_eq(http_rate_piece(&rate, 1 << 20), 10000);
-	ck_assert_uint_eq(http_rate_piece(&rate, 7), 7);
-	http_rate_destroy(&rate);
+	rate_init(&rate, 0);
+	ck_assert_int_eq(rate_take(&rate, SIZE_MAX, 1), 0);
+	ck_assert_int_eq(rate_take(&rate, SIZE_MAX, 1), 0);
+	ck_assert_uint_eq(rate_piece(&rate, SIZE_MAX), SIZE_MAX);
+	rate_destroy(&rate);
+	rate_init(&rate, 100000);
+	ck_assert_uint_eq(rate_piece(&rate, 1 << 20), 10000);
+	ck_assert_uint_eq(rate_piece(&rate, 7), 7);
+	rate_destroy(&rate);
 }
 END_TEST
 

@@ -282,7 +282,7 @@ START_TEST(a_damaged_chunk_is_told_where_data_is_read)
 	ck_assert_uint_eq(without.totals.problems, 0);
 	with = run_fsck(true);
 	ck_assert_uint_eq(with.totals.problems, 1);
-	assert_line(&with, m->packs[1].keys[big], "2 epochs from 1 to 2: big", "1 damaged chunks");
+	assert_line(&with, m->packs[1].keys[big], "2 epochs from 1 to 2: big", "1 damaged chunk,");
 	made_free(m);
 }
 END_TEST

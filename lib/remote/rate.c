@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shared limit in bytes a second. */
-#include "lib/remote/http_rate.h"
+#include "lib/remote/rate.h"
 
 #include <errno.h>
+#include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
@@ -10,19 +11,19 @@
 #define SAVED_NS  (100 * NS_PER_MS)
 #define LEAST_LEN 512
 
-void http_rate_init(struct http_rate *r, uint64_t rate)
+void rate_init(struct rate *r, uint64_t rate)
 {
 	r->rate = rate;
 	r->paid_at_ns = 0;
-	mutex_init(&r->lock, LOCK_HTTP_RATE);
+	mutex_init(&r->lock, LOCK_REMOTE_RATE);
 }
 
-void http_rate_destroy(struct http_rate *r)
+void rate_destroy(struct rate *r)
 {
 	mutex_destroy(&r->lock);
 }
 
-int64_t http_rate_take(struct http_rate *r, size_t bytes, int64_t now_ns)
+int64_t rate_take(struct rate *r, size_t bytes, int64_t now_ns)
 {
 	int64_t wait_ns;
 
@@ -36,7 +37,7 @@ int64_t http_rate_take(struct http_rate *r, size_t bytes, int64_t now_ns)
 	return wait_ns > 0 ? wait_ns : 0;
 }
 
-size_t http_rate_piece(const struct http_rate *r, size_t bytes)
+size_t rate_piece(const struct rate *r, size_t bytes)
 {
 	uint64_t most = r->rate / 10;
 
@@ -45,4 +46,19 @@ size_t http_rate_piece(const struct http_rate *r, size_t bytes)
 	if (most < LEAST_LEN)
 		most = LEAST_LEN;
 	return bytes < most ? bytes : (size_t)most;
+}
+
+int rate_wait(struct rate *r, struct remote *remote, size_t bytes)
+{
+	int error = 0;
+
+	while (!error && bytes && r->rate) {
+		size_t piece = rate_piece(r, bytes);
+		int64_t wait_ns = rate_take(r, piece, clock_mono_ns());
+
+		bytes -= piece;
+		if (wait_ns)
+			error = remote_sleep(remote, wait_ns);
+	}
+	return error;
 }

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever the README and the manual print to be typed is run, block by block, as it is printed.
+
+Each block is in one of three tables, by its first line: what is run here, in a copy of this machine's root that is thrown away,
+with the real `make`, `sudo` and `epochfs`; what another test runs; and what cannot be run, with the reason.
+"""
+
+import os
+import pathlib
+import re
+
+import pytest
+
+from conftest import LIMIT, run
+from fake_s3 import FakeS3
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+
+# Enters a root whose files are this machine's, and whose changes are lost; runs a script there as on a machine of its own.
+ENTER = """
+set -eu
+base=$1 repo=$2 script=$3
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 papers "$base"
+mkdir "$base/upper" "$base/work" "$base/root" "$base/repo-upper" "$base/repo-work"
+mount -t overlay -o "lowerdir=/,upperdir=$base/upper,workdir=$base/work" overlay "$base/root"
+root=$base/root
+# Where the repository lies on another file system than /.
+[ -e "$root$repo/Makefile" ] || {
+	mkdir -p "$root$repo"
+	mount -t overlay -o "lowerdir=$repo,upperdir=$base/repo-upper,workdir=$base/repo-work" overlay "$root$repo"
+}
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
+mount -t tmpfs -o mode=1777 tmp "$root/tmp"
+mkdir -p "$root/mnt/ckpt" "$root/backup" "$root/shared" "$root/ckpt" "$root/srv/work" "$root/etc/sudoers.d"
+# sudo's make must find the build folder of this run, and not build it anew with other flags.
+echo 'Defaults env_keep += "CC BUILD WERROR"' >"$root/etc/sudoers.d/papers"
+cp "$repo/tests/bare/train.py" "$root/srv/work/"
+exec chroot "$root" sh -e -c "cd /srv/work; $script"
+"""
+
+# Saves steps 1, 2 and 500, each in an epoch, and drops the mount again.
+SAVED = """
+mkdir -p /tmp/first && cd /tmp/first
+for step in 41 42 500; do head -c 100000 /dev/urandom >model.pt; epochfs import --step $step . s3://bucket/run7; done
+cd /srv/work
+"""
+
+# Blocks that are run here: what is done before, and after, in the same shell; `cd`, `set -e` and the environment hold on.
+HERE = {
+    "make && sudo make install": (
+        "cp train.py %(repo)s/; cd %(repo)s", "test $(stat -c %%s restored/model.bin) = 200000; command -v epochfs | grep -x /usr/local/bin/epochfs"),
+    "umask 077; head -c 32 /dev/urandom > ~/run7.key": (
+        "export HOME=/srv/work; echo 'correct horse' > ~/run7.passphrase; chmod 600 ~/run7.passphrase",
+        "epochfs umount /mnt/ckpt; epochfs key list s3://bucket/run7 | grep passphrase; "
+        "if env -u EPOCHFS_KEY_FILE epochfs log s3://bucket/run7; then exit 1; fi"),
+    "epochfs mount -o keep=last:10,hourly:24,daily:7,every:1000,tagged s3://bucket/run7 /mnt/ckpt": (
+        SAVED, "epochfs log s3://bucket/run7"),
+    "epochfs mount -o catalog=/shared/checkpoints.db,run-id=run7 s3://bucket/run7 /mnt/ckpt": (
+        "", "epochfs umount /mnt/ckpt"),
+    "epochfs gc s3://bucket/run7": (SAVED, ""),
+    "epochfs import ./checkpoints s3://bucket/run7 --step 500": (
+        "mkdir checkpoints; head -c 100000 /dev/urandom > checkpoints/model.pt; cp checkpoints/model.pt before",
+        "cmp before one/model.pt"),
+    "epochfs watch -o settle=10s ./checkpoints s3://bucket/run7": (
+        "mkdir checkpoints; echo 1 > checkpoints/model.pt", "epochfs log s3://bucket/run7 | grep 000001"),
+    "epochfs export --force": (
+        "export REMOTE=s3://bucket/run7", ""),
+}
+# What a block says of the machine that it is typed on: a line is changed where no machine of a test can be as printed.
+CHANGED = {
+    # Between the mount and the export somebody trains.
+    "umask 077; head -c 32 /dev/urandom > ~/run7.key": [
+        (r"^(epochfs export )", r"echo 1 > /mnt/ckpt/model.pt; epochfs wait /mnt/ckpt\n\1")],
+    "epochfs mount -o keep=last:10,hourly:24,daily:7,every:1000,tagged s3://bucket/run7 /mnt/ckpt": [
+        (r"^(epochfs prune --keep)", r"epochfs umount /mnt/ckpt\n\1"), (r"^(epochfs rm \S+) 41 ", r"\1 1 "), (r" step=500", " step=42")],
+    "epochfs mount -o catalog=/shared/checkpoints.db,run-id=run7 s3://bucket/run7 /mnt/ckpt": [
+        (r"^(sqlite3 )", r"echo 1 > /mnt/ckpt/model.pt; epochfs wait /mnt/ckpt\n\1")],
+    "epochfs import ./checkpoints s3://bucket/run7 --step 500": [
+        (r"^(epochfs export s3://bucket/run7 ./checkpoints)", r"rm -r checkpoints\n\1")],
+    # Until the next SIGINT.
+    "epochfs watch -o settle=10s ./checkpoints s3://bucket/run7": [(r"^epochfs watch", "timeout -s INT --preserve-status 13 epochfs watch")],
+}
+
+ELSEWHERE = {
+    "make demo": "make check-bare, test_demo.py; make test is this",
+    "make && make install PREFIX=$HOME/.local": "make check-bare, as an ordinary user",
+    "export AWS_ACCESS_KEY_ID=KEY": "remotes/test_s3.py, with Ceph's RGW",
+    "export GS_ACCESS_KEY_ID=KEY": "remotes/test_s3_fake.py",
+    "export EPOCHFS_DAV_USER=alice": "remotes/test_dav.py",
+    "export X509_USER_PROXY=": "remotes/test_dav.py, with XRootD",
+    "ssh-keyscan store.example.org": "remotes/test_sftp.py",
+    "program=/usr/local/share/epochfs/examples/exec-directory": "remotes/test_exec.py",
+}
+NOT_RUN = {
+    "# Slurm: one mount a node": "needs a cluster, and its '...' are your arguments; test_nodes.py has the options, test_recipes.py the schedulers",
+}
+
+
+@pytest.fixture
+def passthrough():
+    return "auto"
+
+
+def blocks_of(readme):
+    """Indented and fenced blocks, as one can copy them."""
+    found, block, fenced = [], [], False
+    for line in readme.splitlines() + ["end"]:
+        if line.startswith("```"):
+            fenced = not fenced
+        if fenced and not line.startswith("```"):
+            block.append(line)
+        elif re.match(r" {4,6}\S", line):
+            block.append(line[4:])
+        elif block and not line.strip():
+            block.append("")
+        elif block:
+            found.append(re.sub(r"\n+$", "", "\n".join(block)).replace("\n  ", "\n") + "\n")
+            block = []
+    return found
+
+
+def block_of(first):
+    (found,) = [b for b in blocks_of((REPO / "README.md").read_text()) if b.strip().startswith(first)]
+    return found
+
+
+def test_every_block_is_known():
+    tables = [*HERE, *ELSEWHERE, *NOT_RUN]
+    blocks = blocks_of((REPO / "README.md").read_text())
+    unknown = [b for b in blocks if sum(b.strip().startswith(first) for first in tables) != 1]
+    assert not unknown, "in no table of this file, or in two: %s" % unknown
+    assert len(blocks) == len(tables)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Runs a script in a root of its own, with a bucket that the usual variables lead to."""
+    if os.geteuid():
+        pytest.skip("only root may do that: make a root to run it in")
+    if os.environ.get("EPOCHFS_TEST_SAN"):
+        pytest.skip("it would build all anew")
+    (tmp_path / "root").mkdir()
+    build = os.path.dirname(os.environ["EPOCHFS_INSTALLED"])
+    with open(os.path.join(build, "flags"), encoding="utf-8") as flags:
+        compiler, rest = flags.read().split(" -std=")
+    install = "make -s -C %s -o all install" % REPO
+
+    with FakeS3() as fake:
+        fake.bucket = "bucket"
+        environment = {"HOME": "/root", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "USER": "root", "LANG": "C.UTF-8",
+                       "CC": compiler, "BUILD": build, "WERROR": "1" if "-Werror" in rest else "0", "AWS_ACCESS_KEY_ID": fake.key, "AWS_SECRET_ACCESS_KEY": fake.secret,
+                       "AWS_ENDPOINT_URL": fake.endpoint, "EPOCHFS_MIN_FREE": "0"}
+
+        def script(text, installed=True):
+            return run("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "sh", tmp_path / "root",
+                       REPO, (install + "\n" if installed else "") + text, check=False, env=environment, timeout=3 * LIMIT)
+
+        probe = script("true", installed=False)
+        if probe.returncode:
+            pytest.skip("no root can be made here: %s" % probe.stderr.strip())
+        yield script
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", HERE, ids=lambda first: re.sub(r"\W+", "-", first)[:40])
+def test_a_block_of_the_readme(machine, first):
+    before, after = (text.replace("%(repo)s", str(REPO)).replace("%%", "%") for text in HERE[first])
+    block = block_of(first)
+    for old, new in CHANGED.get(first, []):
+        block, count = re.subn(old, new, block, count=1, flags=re.M)
+        assert count == 1, old
+    done = machine("%s\n%s\n%s\n" % (before, block, after), installed=not first.startswith("make"))
+    assert done.returncode == 0, "%s\n%s\n%s" % (block, done.stdout, done.stderr)
+    if first.startswith("make"):
+        for word in ("000001", "000002", "current -> ", "latest -> ", "EPOCH", "model.bin", "restored to"):
+            assert word in done.stdout, done
+    if "catalog=" in first:
+        assert "s3://bucket/run7|1|/mnt/ckpt/.epochs/000001" in done.stdout, done
+
+
+def test_the_examples_of_the_manual(machine):
+    page = (REPO / "packaging/man/epochfs.1").read_text().split(".SH EXAMPLES\n")[1].split(".SH ")[0]
+    block = page.split(".nf\n")[1].split(".fi")[0].replace("\\-", "-")
+    done = machine("mkdir checkpoints; echo 1 > checkpoints/model.pt; epochfs import --step 500 checkpoints /backup/run7\n"
+                   + block + "cmp restored/model.pt checkpoints/model.pt; epochfs umount /mnt/ckpt; epochfs log s3://bucket/run7\n")
+    assert done.returncode == 0, done
+    assert re.search(r"^000001 .* 500 ", done.stdout, re.M) and "before-lr-drop" in block, done
