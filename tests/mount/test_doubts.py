@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files are in doubt, what that means for epochs, and what settles it."""
 
+import io
 import os
 import shutil
 
@@ -37,8 +38,9 @@ def kill(path):
 
 def write_torn(path):
     """As Ctrl-C in torch.save leaves it: closed in order."""
-    write_zip(path)
-    path.write_bytes(path.read_bytes()[:-3000])
+    whole = io.BytesIO()
+    write_zip(whole)
+    path.write_bytes(whole.getvalue()[:-3000])
 
 
 def verify(mnt, epoch):

@@ -481,7 +481,8 @@ static void two_replacements(void)
 	unit_ok(handle_flush(theirs, other.pid, NULL, NULL));
 	/* The times of the two closes must differ for anyone to tell. */
 	for (int64_t start = clock_wall_ns(); clock_wall_ns() - start < 20 * NS_PER_MS;)
-		vu_write(mine, "closed last", 0);
+		;
+	vu_write(mine, "closed last", 0);
 	unit_ok(handle_flush(mine, getpid(), NULL, NULL));
 }
 
