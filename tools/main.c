@@ -17,7 +17,7 @@ static const struct command commands[] = {
 	 "https://HOST/PATH, http://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, or fault+URL.\n"
 	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
 	 "  grace=TIME, durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
-	 "  passthrough=auto|on|off, supervise, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
+	 "  passthrough=auto|on|off, supervise, resume, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
 	 "  suid, nosuid, dev, nodev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
 	 "  upload-ahead=SIZE, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
 	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
@@ -134,7 +134,7 @@ static const struct command commands[] = {
 	 "run a training command on a mount, and make what it saved durable before it ends",
 	 "  --mount REMOTE:DIRECTORY      mount it there first, unmount after; DIRECTORY alone: is mounted\n"
 	 "  -o OPTION[,...]               options of that mount\n"
-	 "  --resume                      if the last writer was killed, start from the newest whole epoch\n"
+	 "  --resume                      after a killed or torn save, start from the newest whole epoch: -o resume\n"
 	 "  --grace TIME                  from the first signal until all must be durable (25s)\n"
 	 "  --checkpoint-exit-code CODE   where it was interrupted and all is durable (85)\n"
 	 "SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP and SIGCONT are passed on to the command's process group.\n"

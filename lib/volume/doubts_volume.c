@@ -3,6 +3,7 @@
 #include "lib/volume/doubts_volume.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,9 @@
 #include "lib/volume/bodies.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/reason.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/seal.h"
+#include "lib/volume/tails.h"
 
 /* ---- noting ---- */
 
@@ -61,6 +64,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		return;
 	volume_path_locked(vol, b->ino, &path);
 	d.path = (char *)(uintptr_t)buf_str(&path);
+	resume_due_locked(vol, d.path);
 	set_then(vol, b, undone, &d);
 	error = note_locked(vol, &d);
 	if (error)
@@ -549,9 +553,25 @@ struct surveying {
 	struct doubts *doubts;
 	struct buf path;
 	unsigned depth;
+	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
 };
 
 static int survey_dir(struct surveying *s, uint64_t ino);
+
+static const char *why_torn(const struct surveying *s, const char *name,
+			    const struct state_version *v)
+{
+	cleanup_close int fd = -1;
+	const char *why = "it is torn inside";
+
+	if (v->torn || v->born <= s->tails_after || !v->size || !v->local_whole)
+		return v->torn ? why : NULL;
+	fd = object_open(s->vol, v->id, O_RDONLY);
+	return fd >= 0 && tail_check(fd, v->size, name, &why) > 0 &&
+			       object_is_still(s->vol, v->id, fd)
+		       ? why
+		       : NULL;
+}
 
 static int survey_file(struct surveying *s, const char *name, const struct state_file *f)
 {
@@ -569,7 +589,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 						  .version = v.id,
 						  .born = v.born,
 						  .mtime_ns = f->mtime_ns,
-						  .torn = v.torn ? "it is torn inside" : NULL,
+						  .torn = why_torn(s, name, &v),
 					  });
 }
 
@@ -629,18 +649,26 @@ bool doubts_any_locked(struct volume *vol)
 	return look_for_doubts_locked(vol, &before) == 1;
 }
 
-/* What would be in doubt in an epoch that is sealed now; the tails of what is new are not looked at. */
-static int survey(struct volume *vol, struct epoch_record *r)
+enum survey {
+	SURVEY_NOTED, /* nothing where nothing was noted since the last epoch, nor in doubt in it */
+	SURVEY_MARKED,
+	SURVEY_TAILS, /* also looks at the tails of what is new */
+};
+
+/* What would be in doubt in an epoch that is sealed now. */
+static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 {
 	cleanup_record struct epoch_record before = {0};
 	cleanup_doubts struct doubts *doubts = NULL;
-	struct surveying s = {.vol = vol};
+	struct surveying s = {.vol = vol, .tails_after = UINT64_MAX};
 	int error;
 
 	mutex_lock(&vol->lock);
 	r->number = vol->next_epoch;
+	if (how == SURVEY_TAILS)
+		s.tails_after = vol->current_epoch;
 	error = look_for_doubts_locked(vol, &before);
-	if (error > 0)
+	if (error > 0 || (!error && how != SURVEY_NOTED))
 		error = state_snapshot_begin(vol->state, &s.state);
 	mutex_unlock(&vol->lock);
 	if (!s.state)
@@ -656,13 +684,31 @@ static int survey(struct volume *vol, struct epoch_record *r)
 	return error ? error : doubts_to_record(doubts, &before, r);
 }
 
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, struct buf *why)
+{
+	cleanup_record struct epoch_record r = {0};
+	int error = survey(vol, tails ? SURVEY_TAILS : SURVEY_MARKED, &r);
+
+	*ret_doubtful = false;
+	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
+		const struct record_doubt *d = &r.doubts[i];
+
+		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
+			continue;
+		*ret_doubtful = true;
+		buf_printf(why, "%s: %s", d->path, d->why);
+		error = buf_error(why);
+	}
+	return error;
+}
+
 json_t *doubts_status(struct volume *vol)
 {
 	cleanup_record struct epoch_record r = {0};
 	json_t *list = NULL, *o;
 	size_t i;
 
-	if (vol->options.read_only || survey(vol, &r) != 0 || !r.doubt_count ||
+	if (vol->options.read_only || survey(vol, SURVEY_NOTED, &r) != 0 || !r.doubt_count ||
 	    record_doubts_json(r.doubts, r.doubt_count, &list) != 0)
 		return NULL;
 	json_array_foreach(list, i, o) json_object_set_new(

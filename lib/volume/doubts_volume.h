@@ -45,6 +45,12 @@ void doubts_reason(const struct doubts *d, struct buf *reason);
 
 /* For `status`: a list as in the record, with "settled_by"; NULL: none. */
 json_t *doubts_status(struct volume *vol);
+/*
+ * Whether an epoch sealed now would not be complete because of a file that is torn or was undone, and the first of them, with
+ * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
+ * what no epoch has yet, else only at what is known to be torn. Without the lock.
+ */
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, struct buf *why);
 /* Whether something is in doubt. */
 bool doubts_any_locked(struct volume *vol);
 

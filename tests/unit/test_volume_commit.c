@@ -355,7 +355,7 @@ START_TEST(a_rolled_back_writer_goes_to_torn)
 	h = vu_open(&u, "a", O_RDWR);
 	vu_write(h, "OLD", 0);
 	mutex_lock(&u.vol->lock);
-	bodies_keep_names_locked(u.vol);
+	bodies_keep_names_locked(u.vol, false);
 	bodies_tear_writers_locked(u.vol);
 	unit_ok(state_file_get(u.vol->state, handle_ino(h), &f));
 	f.body = body_new_id(u.vol);
