@@ -192,6 +192,12 @@ static const char *set_lease(struct mount_options *o, const char *value)
 		       : NULL;
 }
 
+static const char *set_resume(struct mount_options *o, const char *value)
+{
+	o->volume.resume = !strcmp(value, "") || !strcmp(value, "on");
+	return o->volume.resume || !strcmp(value, "off") ? NULL : "on or off";
+}
+
 static const char *set_take_over(struct mount_options *o, const char *value)
 {
 	o->volume.take_over = true;
@@ -387,6 +393,7 @@ const struct option_row mount_option_table[] = {
 	{"key-file", set_key_file, true, true},
 	{"lease", set_lease, true, false},
 	{"take-over", set_take_over, false, false},
+	{"resume", set_resume, true, false},
 	{"refresh", set_refresh, true, false},
 	{"passthrough", set_passthrough, true, false},
 	{"supervise", set_supervise, true, false},

@@ -67,8 +67,14 @@ static int check_mounted(const struct run *r)
 static int mount_it(struct run *r)
 {
 	const char *options = r->options ? r->options : "";
-	char *words[] = {(char *)"mount",   (char *)"-o",	  (char *)options,
-			 (char *)r->remote, (char *)r->directory, NULL};
+	char *words[] = {(char *)"mount",
+			 (char *)"-o",
+			 (char *)options,
+			 (char *)"-o",
+			 (char *)(r->resume ? "resume" : ""),
+			 (char *)r->remote,
+			 (char *)r->directory,
+			 NULL};
 	int code;
 
 	if (mkdir(r->directory, 0777) < 0 && errno != EEXIST && errno != ENOTCONN)
@@ -80,60 +86,28 @@ static int mount_it(struct run *r)
 	return code;
 }
 
-/* The newest whole epoch (0: none), and whether the one that the live tree stands on is not whole. */
-static int find_whole(const struct run *r, uint64_t *ret_latest, bool *ret_broken)
-{
-	json_t *response = NULL, *epoch;
-	uint64_t current = 0;
-	size_t i;
-	int code = client_call(r->directory, json_pack("{s:s}", "op", "seal"), &response);
-
-	if (code != EXIT_DONE)
-		return code;
-	current = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
-	json_decref(response);
-	code = client_call(r->directory, json_pack("{s:s}", "op", "log"), &response);
-	if (code != EXIT_DONE)
-		return code;
-	*ret_latest = 0;
-	*ret_broken = false;
-	json_array_foreach(json_object_get(response, "epochs"), i, epoch)
-	{
-		uint64_t number = (uint64_t)json_integer_value(json_object_get(epoch, "epoch"));
-
-		if (json_is_false(json_object_get(epoch, "complete")))
-			*ret_broken |= number == current;
-		else
-			*ret_latest = number;
-	}
-	json_decref(response);
-	return EXIT_DONE;
-}
-
-/* After a killed writer the live tree goes back to the newest whole epoch. */
+/* After a killed or torn save the live tree goes back to the newest whole epoch, also where the mount is without -o resume. */
 static int resume(const struct run *r)
 {
 	json_t *response = NULL;
-	uint64_t latest;
-	bool broken;
-	int code = find_whole(r, &latest, &broken);
+	json_int_t left, to, epoch;
+	int code = client_call(r->directory, json_pack("{s:s}", "op", "resume"), &response);
 
-	if (code != EXIT_DONE || !broken)
+	if (code != EXIT_DONE)
 		return code;
-	if (!latest) {
+	left = json_integer_value(json_object_get(response, "left"));
+	to = json_integer_value(json_object_get(response, "to"));
+	epoch = json_integer_value(json_object_get(response, "epoch"));
+	json_decref(response);
+	if (epoch)
+		fprintf(stderr,
+			"epochfs run: %s: the last save was killed or is torn; resuming from epoch %06lld "
+			"(to undo that: epochfs rollback %s %lld)\n",
+			r->directory, (long long)to, r->directory, (long long)left);
+	else if (left)
 		fprintf(stderr,
 			"epochfs run: %s: no whole epoch to resume from; starting with what is there\n",
 			r->directory);
-		return EXIT_DONE;
-	}
-	code = client_call(r->directory,
-			   json_pack("{s:s, s:I}", "op", "rollback", "epoch", (json_int_t)latest),
-			   &response);
-	if (code != EXIT_DONE)
-		return code;
-	json_decref(response);
-	fprintf(stderr, "epochfs run: %s: the last writer was killed; resuming from epoch %06llu\n",
-		r->directory, (unsigned long long)latest);
 	return EXIT_DONE;
 }
 

@@ -146,6 +146,7 @@ static const char *const trigger_names[RECORD_TRIGGER_COUNT] = {
 	[RECORD_TRIGGER_CLOSE] = "close",	[RECORD_TRIGGER_KILLED] = "killed",
 	[RECORD_TRIGGER_UMOUNT] = "umount",	[RECORD_TRIGGER_ROLLBACK] = "rollback",
 	[RECORD_TRIGGER_RECOVERY] = "recovery", [RECORD_TRIGGER_IMPORT] = "import",
+	[RECORD_TRIGGER_NEXT] = "next-save",
 };
 
 const char *record_trigger_name(enum record_trigger trigger)

@@ -79,6 +79,7 @@ enum record_trigger {
 	RECORD_TRIGGER_ROLLBACK,
 	RECORD_TRIGGER_RECOVERY, /* the first mount after a crash */
 	RECORD_TRIGGER_IMPORT,
+	RECORD_TRIGGER_NEXT, /* the next save began */
 	RECORD_TRIGGER_COUNT,
 };
 

@@ -442,7 +442,7 @@ void body_orphan_locked(struct volume *vol, uint64_t ino)
 	}
 }
 
-void bodies_keep_names_locked(struct volume *vol)
+void bodies_keep_names_locked(struct volume *vol, bool keep_logs)
 {
 	for (size_t i = 0; i < BODY_BUCKETS; i++)
 		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
@@ -450,7 +450,7 @@ void bodies_keep_names_locked(struct volume *vol)
 
 			if (b->discarded || b->tear || (!b->staged && !b->writers))
 				continue;
-			b->shown = !b->orphan;
+			b->shown = !b->orphan && !(keep_logs && body_is_log_locked(vol, b));
 			first_name_locked(vol, b->ino, name, NULL);
 			free(b->torn_name);
 			b->torn_name = strdup(name); /* without memory it is "unnamed" */

@@ -114,8 +114,8 @@ bool bodies_use_version_locked(struct volume *vol, uint64_t version);
 pid_t body_opener_locked(const struct body *b);
 /* The file's content is replaced or gone (unlink of the last name, rollback): its bodies become orphans. */
 void body_orphan_locked(struct volume *vol, uint64_t ino);
-/* Rollback, before names change: keeps what the files that are written are called. */
-void bodies_keep_names_locked(struct volume *vol);
+/* Rollback, before names change: keeps what the files that are written are called. keep_logs: logs are no matter of it. */
+void bodies_keep_names_locked(struct volume *vol, bool keep_logs);
 /* Rollback: writers across it go to torn/ when they close. */
 void bodies_tear_writers_locked(struct volume *vol);
 

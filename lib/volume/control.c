@@ -13,6 +13,7 @@
 #include "lib/volume/drop.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/usage.h"
 
 static int answer_epoch(struct request *r, uint64_t number)
@@ -145,6 +146,18 @@ static int op_rollback(struct request *r)
 			"all of them, and mount it again: each begins from the newest complete "
 			"epoch");
 	return error ? error : answer_epoch(r, made);
+}
+
+static int op_resume(struct request *r)
+{
+	struct resumed done;
+	int error = resume_now(r->vol, &done);
+
+	if (error)
+		return error;
+	r->answer = json_pack("{s:I, s:I, s:I}", "left", (json_int_t)done.left, "to",
+			      (json_int_t)done.to, "epoch", (json_int_t)done.as);
+	return r->answer ? 0 : -ENOMEM;
 }
 
 static int op_rm(struct request *r)
@@ -282,6 +295,7 @@ static const struct {
 	{"tags", op_tags},	{"resolve", op_resolve}, {"show", request_show},
 	{"diff", request_diff}, {"finish", op_finish},	 {"durability", op_durability},
 	{"fetch", op_fetch},	{"usage", op_usage},	 {"repair", request_repair},
+	{"resume", op_resume},
 };
 
 static int run(struct request *r)

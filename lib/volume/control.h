@@ -20,6 +20,7 @@
  *   {"op":"resolve","epoch":E}                       -> {"epoch":N}
  *   {"op":"seal"}                                    -> {"epoch":N}: seals if anything changed; the
  *                                                       newest epoch's number, 0 where there is none
+ *   {"op":"resume"}                                  -> {"left":N,"to":N,"epoch":N}: resume.h; epoch 0: it stays
  *   {"op":"tags"}                                    -> {"tags":{name: number}}
  *   {"op":"show","epoch":E}                          -> {"epoch":{as in log},"files":[listing.h]}
  *   {"op":"diff","from":E,"to":E}                    -> listing.h; from absent: the epoch before `to`,

@@ -15,6 +15,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/doubts_volume.h"
@@ -215,9 +216,10 @@ static void add_live(struct volume *vol, json_t *o)
 	struct open_list list = {.vol = vol};
 	struct numbers n = {0};
 	struct hold hold = {0};
-	json_t *epochs, *doubts;
+	json_t *epochs, *doubts, *resumed;
 
 	doubts = doubts_status(vol);
+	resumed = resume_status(vol);
 	mutex_lock(&vol->lock);
 	count_locked(vol, &n);
 	look_at_hold_locked(vol, &hold);
@@ -234,6 +236,8 @@ static void add_live(struct volume *vol, json_t *o)
 	json_object_set_new(o, "pending", pending_json(&n, &hold, &list));
 	if (doubts)
 		json_object_set_new(o, "doubts", doubts);
+	if (resumed)
+		json_object_set_new(o, "resumed", resumed);
 	if (n.failed)
 		json_object_set_new(
 			o, "seal_failure",

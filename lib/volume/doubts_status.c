@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in doubt now, for `status`. */
+/* What is in doubt now: for `status`, and for a mount that goes back by itself (resume.h). */
 #include "lib/volume/doubts_volume.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -10,6 +11,7 @@
 #include "lib/format/tree.h"
 #include "lib/util/clock.h"
 #include "lib/volume/seal.h"
+#include "lib/volume/tails.h"
 
 /* ---- the live tree ---- */
 
@@ -19,9 +21,25 @@ struct surveying {
 	struct doubts *doubts;
 	struct buf path;
 	unsigned depth;
+	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
 };
 
 static int survey_dir(struct surveying *s, uint64_t ino);
+
+static const char *why_torn(const struct surveying *s, const char *name,
+			    const struct state_version *v)
+{
+	cleanup_close int fd = -1;
+	const char *why = "it is torn inside";
+
+	if (v->torn || v->born <= s->tails_after || !v->size || !v->local_whole)
+		return v->torn ? why : NULL;
+	fd = object_open(s->vol, v->id, O_RDONLY);
+	return fd >= 0 && tail_check(fd, v->size, name, &why) > 0 &&
+			       object_is_still(s->vol, v->id, fd)
+		       ? why
+		       : NULL;
+}
 
 static int survey_file(struct surveying *s, const char *name, const struct state_file *f)
 {
@@ -39,7 +57,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 						  .version = v.id,
 						  .born = v.born,
 						  .mtime_ns = f->mtime_ns,
-						  .torn = v.torn ? "it is torn inside" : NULL,
+						  .torn = why_torn(s, name, &v),
 					  });
 }
 
@@ -99,18 +117,26 @@ bool doubts_any_locked(struct volume *vol)
 	return look_for_doubts_locked(vol, &before) == 1;
 }
 
-/* What would be in doubt in an epoch that is sealed now; the tails of what is new are not looked at. */
-static int survey(struct volume *vol, struct epoch_record *r)
+enum survey {
+	SURVEY_NOTED, /* nothing where nothing was noted since the last epoch, nor in doubt in it */
+	SURVEY_MARKED,
+	SURVEY_TAILS, /* also looks at the tails of what is new */
+};
+
+/* What would be in doubt in an epoch that is sealed now. */
+static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 {
 	cleanup_record struct epoch_record before = {0};
 	cleanup_doubts struct doubts *doubts = NULL;
-	struct surveying s = {.vol = vol};
+	struct surveying s = {.vol = vol, .tails_after = UINT64_MAX};
 	int error;
 
 	mutex_lock(&vol->lock);
 	r->number = vol->next_epoch;
+	if (how == SURVEY_TAILS)
+		s.tails_after = vol->current_epoch;
 	error = look_for_doubts_locked(vol, &before);
-	if (error > 0)
+	if (error > 0 || (!error && how != SURVEY_NOTED))
 		error = state_snapshot_begin(vol->state, &s.state);
 	mutex_unlock(&vol->lock);
 	if (!s.state)
@@ -124,6 +150,24 @@ static int survey(struct volume *vol, struct epoch_record *r)
 	if (!error)
 		error = doubts_decide(doubts);
 	return error ? error : doubts_to_record(doubts, &before, r);
+}
+
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, struct buf *why)
+{
+	cleanup_record struct epoch_record r = {0};
+	int error = survey(vol, tails ? SURVEY_TAILS : SURVEY_MARKED, &r);
+
+	*ret_doubtful = false;
+	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
+		const struct record_doubt *d = &r.doubts[i];
+
+		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
+			continue;
+		*ret_doubtful = true;
+		buf_printf(why, "%s: %s", d->path, d->why);
+		error = buf_error(why);
+	}
+	return error;
 }
 
 /* ---- what was found ---- */
@@ -198,7 +242,7 @@ json_t *doubts_status(struct volume *vol)
 		list = json_deep_copy(vol->survey.list);
 	changes = state_changes(vol->state);
 	mutex_unlock(&vol->lock);
-	if (holds || survey(vol, &r) != 0)
+	if (holds || survey(vol, SURVEY_NOTED, &r) != 0)
 		return list;
 	list = list_of(&r);
 	survey_keep(vol, changes, thread_cpu_ns() - began_ns, list);

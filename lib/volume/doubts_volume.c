@@ -16,6 +16,7 @@
 #include "lib/volume/bodies.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/reason.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/seal.h"
 
 /* ---- noting ---- */
@@ -61,6 +62,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		return;
 	volume_path_locked(vol, b->ino, &path);
 	d.path = (char *)(uintptr_t)buf_str(&path);
+	resume_due_locked(vol, d.path);
 	set_then(vol, b, undone, &d);
 	error = note_locked(vol, &d);
 	if (error)

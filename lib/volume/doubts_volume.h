@@ -47,6 +47,12 @@ void doubts_reason(const struct doubts *d, struct buf *reason);
  * has changed since the last time, and for a tenth of the time at most. (doubts_status.c) */
 json_t *doubts_status(struct volume *vol);
 void doubts_survey_free(struct volume *vol);
+/*
+ * Whether an epoch sealed now would not be complete because of a file that is torn or was undone, and the first of them, with
+ * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
+ * what no epoch has yet, else only at what is known to be torn. Without the lock.
+ */
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, struct buf *why);
 /* Whether something is in doubt. */
 bool doubts_any_locked(struct volume *vol);
 

@@ -12,6 +12,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/grants.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/sealer.h"
 
 uint64_t handle_ino(const struct handle *h)
@@ -377,6 +378,8 @@ void handle_release(struct handle *h, bool direct)
 	struct volume *vol = h->vol;
 	struct body *b = h->body;
 	struct after after = {.vol = vol};
+	bool wrote = h->writes;
+	uint64_t ino = b->ino;
 
 	mutex_lock(&vol->lock);
 	b->pins++;
@@ -388,6 +391,8 @@ void handle_release(struct handle *h, bool direct)
 	after_run(&after);
 	lent_free(h->lent);
 	free(h);
+	if (wrote)
+		resume_after_close(vol, ino);
 }
 
 void handle_cancel(struct handle *h)

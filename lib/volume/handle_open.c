@@ -463,6 +463,8 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	int error;
 
 	body_settle_locked(o->vol, o->ino);
+	if (o->flags & O_TRUNC)
+		sealer_before_replace_locked(o->vol, o->ino);
 	error = state_file_get(o->vol->state, o->ino, &o->f);
 	if (error && error != -ENOENT)
 		return error;
@@ -623,6 +625,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
 	mutex_lock(&vol->lock);
 	told_forget_locked(vol, who->pid);
+	sealer_before_name_locked(vol, parent, name);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {
 		attr_of_file(&f, ret_attr);

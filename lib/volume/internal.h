@@ -25,6 +25,7 @@
 #include "lib/volume/handle.h"
 #include "lib/volume/left.h"
 #include "lib/volume/live.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/state.h"
 #include "lib/volume/volume.h"
 
@@ -94,6 +95,7 @@ struct volume {
 	} survey;		     /* what doubts_status found last; guarded by lock */
 	uint64_t current_epoch; /* what the live tree stands on; guarded by lock; meta "current" */
 
+	struct resume resume;
 	struct bodies *bodies;
 	struct grants *grants;
 	struct contents *contents;

@@ -71,6 +71,8 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 
 	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
+	if (S_ISDIR(f->mode))
+		sealer_before_name_locked(vol, parent, name);
 	error = live_begin_locked(vol);
 	if (error)
 		return error;

@@ -255,6 +255,8 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 	if (vol->options.read_only)
 		return -EROFS;
 	SCOPED_LOCK(&vol->lock);
+	if (!(flags & RENAME_EXCHANGE))
+		sealer_before_rename_locked(vol, parent, name, new_parent, new_name);
 	error = ends_find_locked(vol, &from, &to);
 	if (error)
 		return error;

@@ -18,19 +18,25 @@
 /* Tries until nothing came between: a write, or the upload that makes the old epoch durable. */
 #define TRIES 8
 
-static int apply_in_transaction(struct volume *vol, uint64_t number, const struct tree *tree,
-				struct rollback_notice *notice)
+/* One that is asked for, or that comes by itself. */
+struct target {
+	uint64_t number;
+	bool keep_logs;
+};
+
+static int apply_in_transaction(struct volume *vol, const struct target *to,
+				const struct tree *tree, struct rollback_notice *notice)
 {
 	int error = state_begin(vol->state);
 
 	if (error)
 		return error;
-	error = rollback_apply_locked(vol, tree, notice);
+	error = rollback_apply_locked(vol, tree, to->keep_logs, notice);
 	/* Should the daemon end before the new epoch has begun, the next mount seals it. */
 	if (!error)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);
 	if (!error)
-		error = doubts_of_epoch_locked(vol, number);
+		error = doubts_of_epoch_locked(vol, to->number);
 	return state_end(vol->state, error);
 }
 
@@ -69,12 +75,12 @@ static void take_completeness_locked(struct volume *vol, const struct epoch_brie
 }
 
 /* -ESTALE: try again. */
-static int rollback_locked(struct volume *vol, uint64_t number, const struct tree *tree,
+static int rollback_locked(struct volume *vol, const struct target *to, const struct tree *tree,
 			   bool last_try, struct rollback_notice *notice, uint64_t *ret_new)
 {
 	struct seal_how how = {.trigger = RECORD_TRIGGER_ROLLBACK};
 	const struct epoch_index *x = epochs_index_locked(vol);
-	const struct epoch_brief *old = x ? epoch_index_find(x, number) : NULL;
+	const struct epoch_brief *old = x ? epoch_index_find(x, to->number) : NULL;
 	uint64_t pending;
 	int error = old ? 0 : -ENOENT;
 
@@ -82,8 +88,8 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 	if (!error && seal_needed_locked(vol))
 		error = last_try ? seal_begin_locked(vol, &how, &pending) : -ESTALE;
 	if (!error) {
-		bodies_keep_names_locked(vol);
-		error = apply_in_transaction(vol, number, tree, notice);
+		bodies_keep_names_locked(vol, to->keep_logs);
+		error = apply_in_transaction(vol, to, tree, notice);
 	}
 	if (error)
 		return error;
@@ -91,33 +97,55 @@ static int rollback_locked(struct volume *vol, uint64_t number, const struct tre
 	bodies_tear_writers_locked(vol);
 	vol->sealer->pending.opens = true;
 	take_completeness_locked(vol, old);
-	how.restores = number;
+	how.restores = to->number;
 	how.has_step = old->has_step;
 	how.step = old->step;
 	return seal_begin_locked(vol, &how, ret_new);
 }
 
-static int try_rollback(struct volume *vol, uint64_t number, bool last_try, uint64_t *ret_new)
+static int try_rollback(struct volume *vol, const struct target *to, bool last_try,
+			uint64_t *ret_new)
 {
 	cleanup_tree struct tree *tree = NULL;
 	struct rollback_notice notice = {0};
 	int error = seal_pending(vol);
 
 	if (!error)
-		error = epochs_tree(vol, number, &tree);
+		error = epochs_tree(vol, to->number, &tree);
 	if (error)
 		return error;
 	mutex_lock(&vol->lock);
-	error = rollback_locked(vol, number, tree, last_try, &notice, ret_new);
+	error = rollback_locked(vol, to, tree, last_try, &notice, ret_new);
 	mutex_unlock(&vol->lock);
 	rollback_notice_tell(vol, &notice);
 	return error;
 }
 
+static int roll_back(struct volume *vol, const struct target *to, uint64_t *ret_new)
+{
+	uint64_t new_number = 0;
+	int error = -ESTALE;
+
+	for (int i = 1; error == -ESTALE && i <= TRIES; i++)
+		error = try_rollback(vol, to, i == TRIES, &new_number);
+	if (!error)
+		error = seal_finish_until(vol, new_number);
+	versions_bury(vol);
+	if (error) {
+		log_error("cannot roll back to epoch %" PRIu64 ": %s", to->number,
+			  strerror(-error));
+		return error == -ESTALE ? -EIO : error;
+	}
+	log_info("rolled back to epoch %" PRIu64 ": epoch %" PRIu64 " has its tree", to->number,
+		 new_number);
+	*ret_new = new_number;
+	return 0;
+}
+
 int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new)
 {
+	const struct target to = {.number = number};
 	struct epoch_info info;
-	uint64_t new_number = 0;
 	int error;
 
 	if (vol->options.read_only)
@@ -129,20 +157,34 @@ int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new)
 		return error;
 	epoch_info_free(&info);
 	error = bodies_settle(vol);
+	return error ? error : roll_back(vol, &to, ret_new);
+}
+
+/* What the live tree stands on, where that is not complete, and where it can go back to. */
+static void look_back(struct volume *vol, struct resumed *done)
+{
+	const struct epoch_index *x;
+	const struct epoch_brief *e;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	e = x ? epoch_index_find(x, vol->current_epoch) : NULL;
+	if (!e || e->unknown || epoch_brief_complete(e))
+		return;
+	done->left = e->number;
+	done->to = epoch_index_latest(x);
+}
+
+int epochs_go_back(struct volume *vol, struct resumed *ret_done)
+{
+	struct target to = {.keep_logs = true};
+	int error = seal_pending(vol);
+
+	*ret_done = (struct resumed){0};
 	if (error)
 		return error;
-	error = -ESTALE;
-	for (int i = 1; error == -ESTALE && i <= TRIES; i++)
-		error = try_rollback(vol, number, i == TRIES, &new_number);
-	if (!error)
-		error = seal_finish_until(vol, new_number);
-	versions_bury(vol);
-	if (error) {
-		log_error("cannot roll back to epoch %" PRIu64 ": %s", number, strerror(-error));
-		return error == -ESTALE ? -EIO : error;
-	}
-	log_info("rolled back to epoch %" PRIu64 ": epoch %" PRIu64 " has its tree", number,
-		 new_number);
-	*ret_new = new_number;
-	return 0;
+	look_back(vol, ret_done);
+	to.number = ret_done->to;
+	FAULT_POINT("resume.sealed");
+	return to.number ? roll_back(vol, &to, &ret_done->as) : 0;
 }

@@ -25,8 +25,17 @@ void rollback_notice_tell(struct volume *vol, struct rollback_notice *notice);
  * also where it is only a cached copy; else a new version names the recipe and is fetched when it is
  * read. -ESTALE where the tree names a local version that is gone: the epoch became durable
  * meanwhile, so load its tree again. After an error, which undoes the transaction, `notice` is empty.
+ *
+ * keep_logs: logs (contract 1.2 rule 5) stay as they are, and so do the directories that hold them, but for what carries a step or a
+ * temporary name: that goes as a whole. A log that was removed comes back only with its directory.
  */
-int rollback_apply_locked(struct volume *vol, const struct tree *tree,
+int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep_logs,
 			  struct rollback_notice *notice);
+
+/*
+ * Seals what is pending; where the live tree then stands on an epoch that is not complete, rolls it back to the newest
+ * complete one, logs apart. ret_done as resume.h has it. 0 or -errno. Without the lock.
+ */
+int epochs_go_back(struct volume *vol, struct resumed *ret_done);
 
 #endif

@@ -56,12 +56,6 @@ uint32_t rdev_of_entry(const struct tree_entry *e)
 
 /* ---- pass 1: what is at the same path ---- */
 
-struct live_name {
-	struct state_file file;
-	uint64_t covered;
-	char name[256];
-};
-
 static int collect_name(void *arg, const struct state_name *n, const char *name,
 			const struct state_file *f)
 {
@@ -76,7 +70,12 @@ static int collect_name(void *arg, const struct state_name *n, const char *name,
 	return buf_error(list);
 }
 
-static int note_removal(struct apply *a, uint64_t parent, const struct live_name *n)
+int list_live_names(struct apply *a, uint64_t dir, struct buf *out)
+{
+	return state_dir_list(a->vol->state, dir, 0, collect_name, out);
+}
+
+int note_removal(struct apply *a, uint64_t parent, const struct live_name *n)
 {
 	static const char padding[8];
 	size_t len = strlen(n->name) + 1, room = (len + 7) & ~(size_t)7;
@@ -124,8 +123,7 @@ static bool claim(struct apply *a, const struct state_file *f, uint32_t identity
 	return true;
 }
 
-/* An open file that was renamed over a committed one counts for nothing: the name is that one's. */
-static int uncover(struct apply *a, uint64_t dir, struct live_name *n)
+int uncover(struct apply *a, uint64_t dir, struct live_name *n)
 {
 	struct state_file over = n->file;
 	int error;
@@ -146,6 +144,16 @@ static int uncover(struct apply *a, uint64_t dir, struct live_name *n)
 
 static int match_dir(struct apply *a, uint64_t dir, uint32_t entry);
 
+/* The tree has no such name. */
+static int leave_out(struct apply *a, uint64_t dir, uint32_t entry, struct live_name *n)
+{
+	if (is_kept_log(a, dir, n))
+		return 0;
+	if (a->keep_logs && S_ISDIR(n->file.mode))
+		return keep_logs_in(a, dir, entry, n);
+	return note_removal(a, dir, n);
+}
+
 static int match_name(struct apply *a, uint64_t dir, uint32_t entry, struct live_name *n)
 {
 	uint32_t child = tree_lookup(a->tree, entry, n->name, strlen(n->name));
@@ -155,8 +163,13 @@ static int match_name(struct apply *a, uint64_t dir, uint32_t entry, struct live
 	if (error)
 		return error;
 	if (child == TREE_NONE)
-		return note_removal(a, dir, n);
+		return leave_out(a, dir, entry, n);
 	tree_get(a->tree, child, &e);
+	if (e.type == TREE_REGULAR && is_kept_log(a, dir, n) &&
+	    claim(a, &n->file, tree_identity(a->tree, child))) {
+		a->present[child] = a->finished[tree_identity(a->tree, child)] = true;
+		return 0;
+	}
 	if (!is_same_kind(a, &n->file, &e) || !claim(a, &n->file, tree_identity(a->tree, child)))
 		return note_removal(a, dir, n);
 	a->present[child] = true;
@@ -167,7 +180,7 @@ static int match_dir(struct apply *a, uint64_t dir, uint32_t entry)
 {
 	cleanup_buf struct buf list = {0};
 	struct live_name *names;
-	int error = state_dir_list(a->vol->state, dir, 0, collect_name, &list);
+	int error = list_live_names(a, dir, &list);
 
 	names = (struct live_name *)list.data;
 	for (size_t i = 0; !error && i < list.len / sizeof(*names); i++)
@@ -183,7 +196,7 @@ static int remove_below(struct apply *a, uint64_t dir)
 {
 	cleanup_buf struct buf list = {0};
 	struct live_name *names;
-	int error = state_dir_list(a->vol->state, dir, 0, collect_name, &list);
+	int error = list_live_names(a, dir, &list);
 
 	names = (struct live_name *)list.data;
 	for (size_t i = 0; !error && i < list.len / sizeof(*names); i++) {
@@ -281,7 +294,7 @@ static int let_go(struct apply *a, uint32_t identity)
 	int same, error;
 
 	tree_get(a->tree, identity, &e);
-	if (e.type != TREE_REGULAR || !a->ino[identity])
+	if (e.type != TREE_REGULAR || !a->ino[identity] || a->finished[identity])
 		return 0;
 	error = state_file_get(a->vol->state, a->ino[identity], &f);
 	if (error)
@@ -325,6 +338,7 @@ static int apply_passes(struct apply *a)
 	int error;
 
 	a->ino[0] = ROOT_INO;
+	a->present[0] = true;
 	error = match_dir(a, ROOT_INO, 0);
 	for (uint32_t id = 0; !error && id < tree_count(a->tree); id++)
 		if (tree_identity(a->tree, id) == id)
@@ -343,7 +357,7 @@ static int apply_passes(struct apply *a)
 	return error ? error : buf_error(&a->notice->files);
 }
 
-int rollback_apply_locked(struct volume *vol, const struct tree *tree,
+int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep_logs,
 			  struct rollback_notice *notice)
 {
 	uint32_t count = tree_count(tree);
@@ -356,8 +370,10 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree,
 		.present = calloc(count, sizeof(*a.present)),
 		.let_go = calloc(count, sizeof(*a.let_go)),
 		.finished = calloc(count, sizeof(*a.finished)),
+		.keep_logs = keep_logs,
+		.more_links = calloc(count, sizeof(*a.more_links)),
 	};
-	int error = a.ino && a.present && a.let_go && a.finished ? 0 : -ENOMEM;
+	int error = a.ino && a.present && a.let_go && a.finished && a.more_links ? 0 : -ENOMEM;
 
 	if (!error)
 		error = apply_passes(&a);
@@ -365,6 +381,7 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree,
 	free(a.present);
 	free(a.let_go);
 	free(a.finished);
+	free(a.more_links);
 	buf_free(&a.claims);
 	buf_free(&a.removed);
 	if (error) {

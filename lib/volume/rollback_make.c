@@ -138,7 +138,7 @@ static bool set_attributes(const struct apply *a, uint32_t id, const struct tree
 	f->uid = e->uid;
 	f->gid = e->gid;
 	f->rdev = rdev_of_entry(e);
-	f->nlink = tree_nlink(a->tree, id);
+	f->nlink = tree_nlink(a->tree, id) + a->more_links[id];
 	f->mtime_ns = e->mtime_ns;
 	f->parent = e->type == TREE_DIR ? parent : 0;
 	return f->mode != old.mode || f->uid != old.uid || f->gid != old.gid ||
@@ -203,6 +203,9 @@ int make_dir(struct apply *a, uint32_t dir)
 		int error;
 
 		tree_get(a->tree, child, &e);
+		/* Somebody removed it. */
+		if (a->keep_logs && e.flags & TREE_LOG && !a->present[child] && a->present[dir])
+			continue;
 		error = make_file(a, child, &e, parent);
 		if (!error && !a->present[child]) {
 			error = state_name_add(a->vol->state, parent, e.name,

@@ -111,8 +111,6 @@ bool rules_log(const struct rules *r, const char *name, const char *path)
 
 /* ---- the step in a name ---- */
 
-enum { KIND_NONE, KIND_TAIL, KIND_EPOCH, KIND_DIRECTORY, KIND_CHECKPOINT, KIND_STEP, KIND_REGEX };
-
 /* A word that stands right before a number, with at most one separator between. */
 struct word {
 	const char *text;
@@ -141,12 +139,12 @@ static int kind_of_word(struct word w)
 	static const char *const epoch[] = {"epoch", "ep", NULL};
 
 	if (word_ends_with(w, "step") || word_ends_with(w, "steps"))
-		return KIND_STEP;
+		return STEP_KIND_STEP;
 	if (word_is(w, checkpoint))
-		return KIND_CHECKPOINT;
+		return STEP_KIND_CHECKPOINT;
 	if (word_is(w, epoch))
-		return KIND_EPOCH;
-	return KIND_NONE;
+		return STEP_KIND_EPOCH;
+	return STEP_KIND_NONE;
 }
 
 /* Numbers after these count parts of one checkpoint. */
@@ -197,9 +195,9 @@ static int kind_of_run(const char *component, size_t len, size_t from, size_t to
 	int kind;
 
 	if (from == 0 && to == len)
-		return directory ? KIND_DIRECTORY : KIND_NONE;
+		return directory ? STEP_KIND_DIRECTORY : STEP_KIND_NONE;
 	if (to < len && (isalpha((unsigned char)*after) || strncmp(after, "-of-", 4) == 0))
-		return KIND_NONE;
+		return STEP_KIND_NONE;
 	if (word_end > 0 && strchr("=_-.", component[word_end - 1]))
 		word_end--;
 	w.text = component + word_end;
@@ -209,17 +207,17 @@ static int kind_of_run(const char *component, size_t len, size_t from, size_t to
 		w.len++;
 	}
 	kind = kind_of_word(w);
-	if (kind != KIND_NONE || word_is_part(w))
+	if (kind != STEP_KIND_NONE || word_is_part(w))
 		return kind;
 	if (word_end == from || (word_end > 0 && isdigit((unsigned char)component[word_end - 1]) &&
 				 !ends_node_number(component, word_end)))
-		return KIND_NONE;
+		return STEP_KIND_NONE;
 	if (to == len)
-		return component[from - 1] == '.' && word_end > 0 ? KIND_TAIL : KIND_NONE;
+		return component[from - 1] == '.' && word_end > 0 ? STEP_KIND_TAIL : STEP_KIND_NONE;
 	/* The component may be followed by "/..." in the path: compare its own rest only. */
 	if (!directory && is_weights_ending(after))
-		return KIND_TAIL;
-	return KIND_NONE;
+		return STEP_KIND_TAIL;
+	return STEP_KIND_NONE;
 }
 
 static bool parse_digits(const char *digits, size_t len, uint64_t *ret_step)
@@ -259,8 +257,8 @@ static void look_at_component(const char *component, size_t len, bool directory,
 		}
 		kind = kind_of_run(component, len, from, to, directory);
 		/* The topmost of several bare numbers is the checkpoint's directory. */
-		if (kind != KIND_NONE &&
-		    (kind > best->kind || (kind == best->kind && kind != KIND_DIRECTORY)) &&
+		if (kind != STEP_KIND_NONE &&
+		    (kind > best->kind || (kind == best->kind && kind != STEP_KIND_DIRECTORY)) &&
 		    parse_digits(component + from, to - from, &step))
 			*best = (struct found){kind, step, component, len};
 		from = to;
@@ -297,7 +295,7 @@ static void find_regex(const regex_t *regex, const char *path, struct found *bes
 				const char *slash = memrchr(path, '/', (size_t)(digits - path));
 				const char *component = slash ? slash + 1 : path;
 
-				*best = (struct found){KIND_REGEX, step, component,
+				*best = (struct found){STEP_KIND_REGEX, step, component,
 						       strcspn(component, "/")};
 			}
 		}
@@ -312,10 +310,10 @@ static void climb(const char *path, struct found *found)
 {
 	for (const char *at = path; at < found->component;) {
 		size_t len = strcspn(at, "/");
-		struct found above = {.kind = KIND_NONE};
+		struct found above = {.kind = STEP_KIND_NONE};
 
 		look_at_component(at, len, true, &above);
-		if (above.kind != KIND_NONE && above.step == found->step) {
+		if (above.kind != STEP_KIND_NONE && above.step == found->step) {
 			*found = above;
 			return;
 		}
@@ -333,26 +331,27 @@ static void find_step(const struct rules *r, const char *path, struct found *bes
 
 bool rules_step(const struct rules *r, const char *path, struct step_place *ret_place)
 {
-	struct found best = {.kind = KIND_NONE};
+	struct found best = {.kind = STEP_KIND_NONE};
 
 	find_step(r, path, &best);
-	if (best.kind == KIND_NONE)
+	if (best.kind == STEP_KIND_NONE)
 		return false;
 	if (!r->has_regex)
 		climb(path, &best);
 	ret_place->begin = (size_t)(best.component - path);
 	ret_place->end = ret_place->begin + best.component_len;
 	ret_place->step = best.step;
+	ret_place->kind = (enum step_kind)best.kind;
 	return true;
 }
 
 int step_votes_add(struct step_votes *v, const struct rules *r, const char *path)
 {
-	struct found best = {.kind = KIND_NONE};
+	struct found best = {.kind = STEP_KIND_NONE};
 	struct step_candidate *c;
 
 	find_step(r, path, &best);
-	if (best.kind == KIND_NONE)
+	if (best.kind == STEP_KIND_NONE)
 		return 0;
 	for (unsigned i = 0; i < v->count; i++) {
 		c = &v->candidate[i];

@@ -48,6 +48,17 @@ bool rules_log(const struct rules *r, const char *name, const char *path);
  */
 #define STEP_CANDIDATES_MAX 256
 
+/* In the order above; by the step regex it is the last. */
+enum step_kind {
+	STEP_KIND_NONE,
+	STEP_KIND_TAIL,
+	STEP_KIND_EPOCH,
+	STEP_KIND_DIRECTORY,
+	STEP_KIND_CHECKPOINT,
+	STEP_KIND_STEP,
+	STEP_KIND_REGEX,
+};
+
 struct step_candidate {
 	int kind;
 	uint64_t step;
@@ -73,6 +84,7 @@ void step_votes_free(struct step_votes *v);
 struct step_place {
 	size_t begin, end;
 	uint64_t step;
+	enum step_kind kind;
 };
 
 /* By the same rules, for one path: false where it has no step. A directory above the component that carries the same

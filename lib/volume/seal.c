@@ -26,6 +26,7 @@
 void pending_clear(struct pending *p)
 {
 	fresh_clear(&p->fresh);
+	changed_clear(&p->changed);
 	free(p->reason);
 	*p = (struct pending){0};
 }
@@ -193,6 +194,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	struct sealer *s = vol->sealer;
 
 	fresh_clear(&s->pending.fresh);
+	changed_clear(&s->pending.changed);
 	free(s->last.logs);
 	job->pending = s->pending;
 	s->pending = (struct pending){.activity_ns = job->pending.activity_ns};
@@ -396,6 +398,7 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	if (error)
 		return error;
 	vol->current_epoch = job->number;
+	vol->sealer->tree_bytes = record->bytes;
 	if (!record->continues && vol->sealer->last.number == job->number)
 		vol->sealer->last.chain = job->number;
 	if (part)
@@ -466,7 +469,7 @@ static void job_failed_locked(struct volume *vol, struct seal_job *job, int erro
 	s->failed_number = job->number;
 	s->failed_error = error;
 	s->retry_ns = clock_mono_ns() + vol->options.patience_ns;
-	p->opens = p->closed = true;
+	p->opens = p->closed = p->changed.overflow = true;
 	p->unknown |= job->pending.unknown;
 	if (job->pending.reason)
 		pending_add_reason(p, job->pending.reason);

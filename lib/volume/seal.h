@@ -4,6 +4,7 @@
 #define EPOCHFS_VOLUME_SEAL_H
 
 #include "lib/util/lock.h"
+#include "lib/volume/changed.h"
 #include "lib/volume/epoch_index.h"
 #include "lib/volume/fresh.h"
 #include "lib/volume/internal.h"
@@ -26,9 +27,18 @@ enum unsealed {
 	UNSEALED_OPENS,
 };
 
+/* The newest name with a step that was made since the last epoch: that of a save (sealer_before.c). */
+struct seal_step {
+	uint64_t parent, ino, step; /* ino 0: none */
+	uint64_t bytes;		    /* closed in it since */
+	char name[256];
+};
+
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
-	struct fresh fresh;  /* names made; each opens an epoch for as long as it is there */
+	struct fresh fresh;	/* names made; each opens an epoch for as long as it is there */
+	struct changed changed; /* files closed, logs apart */
+	struct seal_step step;
 	bool opens;	     /* something else that opens an epoch: a rename, new content */
 	bool rides;	     /* removals, attributes, logs: sealed by commit and unmount only */
 	bool closed;	     /* something was closed or renamed: with settle=0 that seals */
@@ -71,7 +81,7 @@ struct seal_job {
 	uint64_t step, restores;
 	bool whole;		   /* somebody knows that nothing in it is torn */
 	uint64_t generation, base; /* of a node of a set (nodes.h) */
-	struct pending pending;	   /* taken over; its fresh names are empty */
+	struct pending pending;	   /* taken over; its fresh names and changed files are empty */
 	int64_t sealed_ns;
 	struct seal_log *logs;
 	struct log_size *sizes; /* of the same, for who asks later what has grown */
@@ -108,8 +118,10 @@ struct sealer {
 	bool index_loaded;
 	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
 	int failed_error;
-	int64_t retry_ns;   /* monotonic; no seal by quiet before, after a failure */
-	int64_t looking_ns; /* monotonic; when the thread looks again by itself */
+	int64_t retry_ns;    /* monotonic; no seal by quiet before, after a failure */
+	int64_t before_ns;   /* monotonic; the last seal because the next save began */
+	uint64_t tree_bytes; /* of the epoch that was frozen last */
+	int64_t looking_ns;  /* monotonic; when the thread looks again by itself */
 	bool stops, runs;
 	pthread_cond_t wake; /* with the volume's lock; monotonic */
 
@@ -168,6 +180,20 @@ int sealer_look_locked(struct volume *vol, struct settle_answer *ret_answer,
 /* The path of a name: ancestors' names and '/', without a leading one. Empty where one has none. */
 int sealer_path_locked(struct volume *vol, uint64_t parent, const char *name, struct buf *out);
 void sealer_wake_locked(struct volume *vol);
+
+/* ---- sealer_note.c ---- */
+
+/* Whether a rule, such as rules_temporary, holds for this name. */
+typedef bool (*seal_rule)(const struct rules *r, const char *name, const char *path);
+bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name);
+
+/* ---- sealer_before.c ---- */
+
+/* What sealer_note_locked tells it: new content was closed; a name was made, or led to by a rename; a name is gone. */
+void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino);
+void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name,
+				uint64_t ino);
+void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
 
 /* ---- epochs.c ---- */
 

@@ -325,7 +325,7 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 			return found;
 		s->pending.opens = found > 0;
 	}
-	s->pending.closed = s->pending.opens;
+	s->pending.closed = s->pending.changed.overflow = s->pending.opens;
 	s->pending.recovered = crashed && s->pending.opens;
 	if (s->pending.rides || s->pending.opens) {
 		s->pending.opened_ns = clock_wall_ns();
@@ -337,6 +337,18 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 	return vol->options.read_only ? 0 : state_set_meta_u64(vol->state, "sealer_running", 1);
 }
 
+/* How much the last epoch holds. */
+static void restore_bytes(struct volume *vol, uint64_t number)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row = {0};
+
+	if (state_epoch_get(vol->state, number, &row) == 0 && row.record &&
+	    record_decode(row.record, strlen(row.record), &record) == 0)
+		vol->sealer->tree_bytes = record.bytes;
+	state_epoch_free(&row);
+}
+
 static void restore_last(struct volume *vol)
 {
 	struct epoch_index *x = epochs_index_locked(vol);
@@ -345,6 +357,7 @@ static void restore_last(struct volume *vol)
 
 	if (!e)
 		return;
+	restore_bytes(vol, e->number);
 	*last = (struct seal_last){
 		.number = e->number,
 		.automatic = record_trigger_automatic(e->trigger),

@@ -53,6 +53,15 @@ void sealer_free(struct volume *vol);
  */
 void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 			const char *old_name, const char *name, uint64_t ino);
+/*
+ * Contract 1.3, item 4: a file's content is about to be replaced; a name that is not there is about to be made; a rename is
+ * about to be done. Where that begins another save, the state before it is sealed. Not in a transaction; a close that is on
+ * its way is taken in first, for which the lock may be dropped.
+ */
+void sealer_before_replace_locked(struct volume *vol, uint64_t ino);
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name);
+void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
+				 uint64_t new_parent, const char *new_name);
 /* The next epoch is complete=false with this reason, whatever else is in doubt (doubts_volume.h), and is sealed by quiet.
  * Where nothing changed, there is none, and the reason is forgotten. */
 void sealer_incomplete_locked(struct volume *vol, const char *reason);

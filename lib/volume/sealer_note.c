@@ -19,9 +19,7 @@ bool sealer_is_log(const struct volume *vol, const char *name)
 
 /* ---- names and the rules ---- */
 
-typedef bool (*rule_fn)(const struct rules *r, const char *name, const char *path);
-
-static bool rule_holds(struct volume *vol, rule_fn rule, uint64_t parent, const char *name)
+bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name)
 {
 	cleanup_buf struct buf path = {0};
 
@@ -230,7 +228,7 @@ static void seal_now(struct volume *vol, enum record_trigger trigger)
 /* Contract 1.3, item 2: the marker. */
 static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
 {
-	if (!rule_holds(vol, rules_marker, parent, name) || others_are_open(vol, ino))
+	if (!sealer_rule_locked(vol, rules_marker, parent, name) || others_are_open(vol, ino))
 		return false;
 	seal_now(vol, RECORD_TRIGGER_MARKER);
 	return true;
@@ -240,8 +238,8 @@ static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
 			   const char *name, uint64_t ino)
 {
-	if (!old_name || !rule_holds(vol, rules_temporary, parent, old_name) ||
-	    rule_holds(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
+	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
+	    sealer_rule_locked(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
 		return false;
 	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
 		return false;
@@ -268,14 +266,15 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	struct state_file f;
 	bool known = state_file_get(vol->state, ino, &f) == 0;
 
-	if (known && S_ISREG(f.mode) && rule_holds(vol, rules_log, parent, name)) {
+	if (known && S_ISREG(f.mode) && sealer_rule_locked(vol, rules_log, parent, name)) {
 		note_rides(vol);
 		return;
 	}
-	fresh_add(&p->fresh, parent, name, ino, rule_holds(vol, rules_temporary, parent, name),
-		  now);
+	fresh_add(&p->fresh, parent, name, ino,
+		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
 	note_continues(vol, parent);
+	sealer_before_named_locked(vol, parent, name, ino);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
 	 * transaction. */
@@ -289,7 +288,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	struct pending *p = &vol->sealer->pending;
 	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
 
-	if (name && rule_holds(vol, rules_log, parent, name)) {
+	if (name && sealer_rule_locked(vol, rules_log, parent, name)) {
 		note_rides(vol);
 		return;
 	}
@@ -299,6 +298,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 		note_opens(vol);
 	p->closed = true;
 	p->content_ns = p->activity_ns = now;
+	sealer_before_closed_locked(vol, parent, ino);
 	if (!name || !seal_at_marker(vol, parent, name, ino))
 		seal_at_close(vol);
 }
@@ -313,15 +313,16 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 		touch_temporaries(vol, old->parent, now);
 		fresh_remove(&p->fresh, old);
 	}
-	if (old_name && rule_holds(vol, rules_log, parent, old_name) &&
-	    rule_holds(vol, rules_log, parent, name)) {
+	if (old_name && sealer_rule_locked(vol, rules_log, parent, old_name) &&
+	    sealer_rule_locked(vol, rules_log, parent, name)) {
 		note_rides(vol);
 		return;
 	}
-	fresh_add(&p->fresh, parent, name, ino, rule_holds(vol, rules_temporary, parent, name),
-		  now);
+	fresh_add(&p->fresh, parent, name, ino,
+		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_opens(vol);
 	note_continues(vol, parent);
+	sealer_before_named_locked(vol, parent, name, ino);
 	p->closed = true;
 	p->activity_ns = now;
 	if (!seal_at_marker(vol, parent, name, ino) &&
@@ -339,7 +340,8 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 		fresh_remove(&p->fresh, n);
 	else
 		note_rides(vol);
-	if (!name || !rule_holds(vol, rules_log, parent, name))
+	sealer_before_removed_locked(vol, ino);
+	if (!name || !sealer_rule_locked(vol, rules_log, parent, name))
 		p->activity_ns = now;
 	if (!p->rides && !p->opens && !fresh_any(&p->fresh))
 		p->opened_ns = 0;

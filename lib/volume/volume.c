@@ -25,6 +25,7 @@
 #include "lib/volume/nodes.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/rebuild.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/store_index.h"
@@ -167,6 +168,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = nodes_begin(vol, m);
 	if (!error)
+		error = resume_at_open(vol, m);
+	if (!error)
 		error = follower_start(vol);
 	if (!error)
 		error = retainer_run(vol);
@@ -288,6 +291,7 @@ void volume_close(struct volume *vol)
 	if (vol->torn)
 		torn_stop(vol, vol->in_order);
 	nodes_close(vol);
+	resume_free(vol);
 	trees_free(vol->trees);
 	if (vol->bodies)
 		told_free(vol);

@@ -80,7 +80,10 @@ def test_what_was_replaced_is_left_out(mnt, make_volume):
     first = save_ahead(mnt, "model.pt", noise(5 * MIB, 1))
     packs = objects(mnt, "packs")
     data = noise(3 * MIB, 2)
-    second = save_ahead(mnt, "model.pt", data)
+    # A file that is open keeps the second save from sealing the first.
+    with open(mnt.path / "open", "xb"):
+        second = save_ahead(mnt, "model.pt", data)
+        (mnt.path / "open").unlink()
     record = seal(mnt)
     assert named(record) > second and not named(record) & first
     assert 3 * MIB <= record["bytes_new"] < 4 * MIB

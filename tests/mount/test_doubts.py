@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files are in doubt, what that means for epochs, and what settles it."""
 
+import io
 import json
 import os
 import pathlib
@@ -39,8 +40,9 @@ def kill(path):
 
 def write_torn(path):
     """As Ctrl-C in torch.save leaves it: closed in order."""
-    write_zip(path)
-    path.write_bytes(path.read_bytes()[:-3000])
+    whole = io.BytesIO()
+    write_zip(whole)
+    path.write_bytes(whole.getvalue()[:-3000])
 
 
 def verify(mnt, epoch):

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""-o resume: after a killed or torn save the live tree goes back by itself, before a restarted trainer can look; and a new save
+seals the one before it."""
+
+import io
+import os
+import shutil
+import threading
+
+import pytest
+
+from conftest import MountError, python, wait_until
+from test_contract_sealing import write_zip
+from test_contract_writing import Writer, log_of
+
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def record(mnt, number):
+    return {e["epoch"]: e for e in log_of(mnt)}[number]
+
+
+def latest(mnt):
+    return int(os.readlink(mnt.epochs_dir / "latest"))
+
+
+@pytest.fixture
+def resuming(volume):
+    volume.options.setdefault("settle", "1h")
+    try:
+        return volume.mount(resume=True)
+    except MountError as error:
+        if volume.options["passthrough"] == "on" and "passthrough=on" in error.output:
+            pytest.skip("this kernel has no passthrough for us: %s" % error.output.strip())
+        raise
+
+
+# Resumes from what lies there, saves the next step, and dies in the middle where it is told to: after so many files, with one half written.
+TRAINER = """
+import os, signal, sys
+top, kind, dies = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.chdir(top)
+
+def names(step):
+    if kind == "place":
+        return ["model", "optimizer"]
+    os.makedirs("checkpoint-%d" % step, exist_ok=True)
+    return ["checkpoint-%d/%s" % (step, n) for n in ("model", "optimizer", "trainer_state.json")]
+
+def last():
+    if kind == "place":
+        return 0 if not os.path.exists("model") else "place"
+    steps = [int(n.split("-")[1]) for n in os.listdir(".") if n.startswith("checkpoint-")]
+    return max(steps, default=0)
+
+found = last()
+if found:
+    texts = {open(n).read() for n in (names(found))}
+    assert len(texts) == 1, "half a checkpoint: %s" % texts
+    step = int(texts.pop().strip())
+else:
+    step = 0
+print(step, flush=True)
+step += 1
+for i, name in enumerate(names(step)):
+    f = open(name, "w")
+    f.write("%d" % step + " " * 5000)
+    if i == dies:
+        f.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    f.close()
+"""
+
+
+def train(mnt, kind, dies=-1):
+    """Runs the trainer: the step that it resumed from."""
+    process = python(TRAINER, mnt.path, kind, str(dies))
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == (-9 if dies >= 0 else 0), out
+    return int(out)
+
+
+@pytest.mark.parametrize("kind, files", [("place", 2), ("directories", 3)])
+def test_a_restarted_trainer_never_meets_half_a_save(resuming, kind, files):
+    assert train(resuming, kind) == 0
+    assert train(resuming, kind) == 1
+    resuming.seal()
+    for dies in range(files):
+        assert train(resuming, kind, dies) == 2
+        assert train(resuming, kind, dies) == 2
+    assert train(resuming, kind) == 2
+    assert train(resuming, kind) == 3
+    number = resuming.seal()
+    assert record(resuming, number)["complete"] is True and latest(resuming) == number
+
+
+@pytest.mark.options(settle="200ms")
+def test_with_epochs_by_quiet_too(resuming):
+    for step in range(3):
+        assert train(resuming, "place") == step
+    wait_until(lambda: os.path.lexists(resuming.epochs_dir / "latest") and
+               (resuming.epochs_dir / "latest" / "optimizer").read_text().strip() == "3", "the epoch of step 3")
+    assert train(resuming, "place", 1) == 3
+    assert train(resuming, "place") == 3
+
+
+def test_what_was_done_is_told_and_can_be_undone(resuming):
+    put(resuming.path / "a", "a 1"), put(resuming.path / "b", "b 1")
+    resuming.seal()
+    put(resuming.path / "a", "a 2")
+    Writer(resuming.path / "b").end("kill")
+    assert (resuming.path / "a").read_text() == "a 1"
+    assert [(e["epoch"], e["complete"]) for e in log_of(resuming)] in ([(1, True), (2, False), (3, True)],
+                                                                     [(3, True), (2, False), (1, True)])
+    assert record(resuming, 3)["restores"] == 1
+    done = resuming.status()["resumed"]
+    assert (done["left"], done["to"], done["epoch"]) == (2, 1, 3) and done["why"] == "b: its writer was killed"
+    assert done["to_undo"] == "epochfs rollback %s 2" % resuming.path
+    wait_until(lambda: "went back from epoch 2 to epoch 1" in resuming.log.read_text(), "a line in the log")
+    resuming.rollback(2)
+    assert (resuming.path / "a").read_text() == "a 2"
+    resuming.remount(resume=True)
+    assert (resuming.path / "a").read_text() == "a 2"
+
+
+def test_nothing_happens_without_need(resuming):
+    put(resuming.path / "a", "a 1"), put(resuming.path / "b", "b 1")
+    resuming.seal()
+    Writer(resuming.path / "b").end("kill")
+    work = resuming.path / "_checkpoint"
+    put(work / "model", "1")
+    Writer(work / "optimizer").end("kill")
+    assert (work / "model").read_text() == "1"
+    shutil.rmtree(work)
+    put(work / "model", "1"), put(work / "optimizer", "1")
+    os.rename(work, resuming.path / "checkpoint-1")
+    wait_until(lambda: resuming.epochs() == [1, 2], "the epoch of the rename")
+    assert record(resuming, 2)["complete"] is True
+    assert "resumed" not in resuming.status()
+
+
+def test_logs_stay(resuming):
+    put(resuming.path / "a", "a 1"), put(resuming.path / "b", "b 1")
+    resuming.seal()
+    with open(resuming.path / "train.log", "a", encoding="utf-8") as log:
+        log.write("step 2\n")
+        log.flush()
+        put(resuming.path / "runs" / "events.out.tfevents.1", "event")
+        put(resuming.path / "a", "a 2")
+        Writer(resuming.path / "b").end("kill")
+        assert (resuming.path / "a").read_text() == "a 1"
+        log.write("step 3\n")
+    assert (resuming.path / "train.log").read_text() == "step 2\nstep 3\n"
+    assert (resuming.path / "runs" / "events.out.tfevents.1").read_text() == "event"
+
+
+def test_ctrl_c_in_a_save(resuming):
+    path, whole = resuming.path / "model.pt", io.BytesIO()
+    write_zip(whole)
+    put(resuming.path / "config.json", "1")
+    path.write_bytes(whole.getvalue())
+    resuming.seal()
+    put(resuming.path / "config.json", "2")
+    path.write_bytes(whole.getvalue()[:-3000])
+    assert path.read_bytes() == whole.getvalue()
+    assert (resuming.path / "config.json").read_text() == "1"
+
+
+@pytest.mark.parametrize("how", ["resumes", "does not"])
+def test_a_daemon_that_is_killed_in_a_save(mnt, how):
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2")
+    writer = Writer(mnt.path / "b")
+    mnt.kill()
+    writer.process.kill()
+    writer.process.communicate()
+    mnt.mount(**({"resume": True} if how == "resumes" else {}))
+    assert (mnt.path / "a").read_text() == ("a 1" if how == "resumes" else "a 2")
+    assert (mnt.path / "b").read_text() == "b 1"
+    if how == "resumes":
+        assert (mnt.epoch(2) / "a").read_text() == "a 2" and record(mnt, 2)["complete"] is False
+        assert mnt.status()["resumed"]["left"] == 2
+
+
+@pytest.mark.options(supervise=True)
+def test_a_supervised_daemon(resuming):
+    """The writer lives on; then it is killed."""
+    if not resuming.status().get("supervised"):
+        pytest.skip("this kernel has no supervised mounts")
+    put(resuming.path / "a", "a 1"), put(resuming.path / "b", "b 1")
+    resuming.seal()
+    put(resuming.path / "a", "a 2")
+    writer = Writer(resuming.path / "b")
+    os.kill(resuming.status()["pid"], 9)
+    assert (resuming.path / "a").read_text() == "a 2"
+    assert writer.tell("see") == ["NEW 3000 3000"]
+    writer.end("kill")
+    assert (resuming.path / "a").read_text() == "a 1" and (resuming.path / "b").read_text() == "b 1"
+
+
+def test_whoever_looks_meanwhile_waits_and_nobody_hangs(resuming):
+    stop, seen = threading.Event(), set()
+
+    def look():
+        while not stop.is_set():
+            for name in sorted(os.listdir(resuming.path)):
+                try:
+                    os.stat(resuming.path / name)
+                    with open(resuming.path / name, encoding="utf-8") as f:
+                        seen.add((name, f.read()[:3]))
+                except FileNotFoundError:
+                    pass
+
+    put(resuming.path / "a", "a 1"), put(resuming.path / "b", "b 1")
+    resuming.seal()
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for thread in lookers:
+        thread.start()
+    try:
+        for i in range(5):
+            put(resuming.path / "a", "a 2"), put(resuming.path / ("new%d" % i), "x")
+            Writer(resuming.path / "b").end("kill")
+            assert (resuming.path / "a").read_text() == "a 1"
+            # The kernel knows the name, and others have the file open: it hears of it when the close is taken in.
+            wait_until(lambda: not os.path.exists(resuming.path / ("new%d" % i)), "the file to go")  # pylint: disable=cell-var-from-loop
+    finally:
+        stop.set()
+        for thread in lookers:
+            thread.join()
+    assert ("a", "a 1") in seen and ("b", "b 1") in seen and ("b", "NEW") not in seen
+
+
+# ---- a new save seals the one before it
+
+
+def test_saves_by_hand_one_after_the_other(mnt):
+    for i in (1, 2, 3):
+        put(mnt.path / "model.pt", "save %d" % i)
+    last = mnt.seal()
+    texts = [(mnt.epoch(n) / "model.pt").read_text() for n in mnt.epochs()]
+    assert texts[0] == "save 1" and texts[-1] == "save 3" and all(e["complete"] for e in log_of(mnt))
+    assert record(mnt, 1)["trigger"] == "next-save" and last >= 2
+
+
+def test_a_status_file_seals_nothing(mnt):
+    (mnt.path / "model.pt").write_bytes(b"1" * 1000000)
+    mnt.seal()
+    for i in range(3):
+        put(mnt.path / "status.json", '{"step": %d}' % i)
+    assert mnt.epochs() == [1]
+
+
+def test_the_next_step_seals_the_last_one(mnt):
+    assert [train(mnt, "directories") for _ in range(2)] == [0, 1]
+    assert mnt.epochs() == [1] and sorted(os.listdir(mnt.epoch(1))) == ["checkpoint-1"]
+    assert len(os.listdir(mnt.epoch(1) / "checkpoint-1")) == 3
+
+
+def test_a_save_that_is_killed_after_the_one_before_was_sealed_by_it(resuming):
+    """Nobody sealed anything: the restarted trainer gets the first save all the same."""
+    assert train(resuming, "place") == 0
+    assert train(resuming, "place", 1) == 1
+    assert train(resuming, "place") == 1
+    assert latest(resuming) == int(os.readlink(resuming.epochs_dir / "current"))
