@@ -310,6 +310,7 @@ static int copy_rows_locked(struct volume *vol, struct body *b, const char *temp
 	if (error)
 		return error;
 	version_close(vol, &v, st);
+	v.torn = left_torn_locked(vol, b, st);
 	error = state_version_new(vol->state, &v, &v.id);
 	object_name(v.id, name);
 	if (!error && renameat(vol->objects_fd, temporary, vol->objects_fd, name) < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The last close: what it commits, what it leaves, and who takes it in. */
 #include <sys/mman.h>
+#include "lib/volume/bodies.h"
 #include "lib/volume/content.h"
 #include "tests/unit/volume_unit.h"
 
@@ -496,6 +497,43 @@ START_TEST(durable_closes_are_in_an_epoch_when_they_return)
 }
 END_TEST
 
+/* What the kernel wrote by itself on a disk without room may lack a write: also where a copy is committed. */
+START_TEST(a_durable_close_without_room_is_torn)
+{
+	struct volume_options o;
+	struct handle *h;
+	char *message = NULL;
+	struct state_version v;
+	struct tree *tree;
+	struct tree_entry e;
+	uint64_t closed;
+	uint32_t id;
+
+	volume_close(u.vol);
+	vu_options(&u, &o);
+	o.durable_close = true;
+	unit_ok(volume_open(&o, &u.vol, &message));
+	h = vu_open(&u, "a", O_WRONLY | O_CREAT);
+	vu_write(h, "half", 0);
+	mutex_lock(&u.vol->lock);
+	h->body->cramped = true;
+	mutex_unlock(&u.vol->lock);
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	unit_ok(epochs_tree(u.vol, 1, &tree));
+	unit_ok(tree_resolve(tree, "a", &id));
+	tree_get(tree, id, &e);
+	ck_assert_uint_eq(e.flags, TREE_TORN);
+	tree_unref(tree);
+	handle_release(h, false);
+	vu_holds(&u, "a", "half");
+	closed = vu_file(&u, "a").closed;
+	mutex_lock(&u.vol->lock);
+	unit_ok(state_version_get(u.vol->state, closed, &v));
+	mutex_unlock(&u.vol->lock);
+	ck_assert(v.torn);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_commit");
@@ -520,5 +558,6 @@ int main(void)
 	tcase_add_test(t, a_replacement_nobody_opened_is_let_go_at_the_end);
 	tcase_add_test(t, what_is_replaced_and_unlinked_is_only_let_go);
 	tcase_add_test(t, durable_closes_are_in_an_epoch_when_they_return);
+	tcase_add_test(t, a_durable_close_without_room_is_torn);
 	return unit_run(s);
 }
