@@ -21,7 +21,7 @@
 /* From here on it is a wait. */
 #define WAIT_NS NS_PER_S
 
-#define BIT(number) (UINT64_C(1) << ((number) - 1))
+#define BIT(number) (UINT64_C(1) << ((number)-1))
 /* What these do to a process that does not catch them ends no call. */
 #define HARMLESS                                                                                   \
 	(BIT(SIGSTOP) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU) | BIT(SIGCONT) | BIT(SIGCHLD) | \
