@@ -169,7 +169,8 @@ class Run:
     def turn(self, measure, kind, number):
         """A rival and its references, in the drawn order: False where one of them cannot be had."""
         names = [kind.name, *(name for name in references(measure, kind.name) if name != kind.name)]
-        if [name for name in names if name in self.left_out]:
+        if missing := [name for name in names if name in self.left_out]:
+            print("  no %s of %s: %s is left out" % (measure, kind.label, ", ".join(missing)), flush=True)
             return False
         group = "%s, %s, %d" % (measure, kind.name, number)
         again = measure in AGAIN or kind.name == "epochfs" and bool(references(measure, kind.name))

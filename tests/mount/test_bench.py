@@ -243,11 +243,11 @@ def test_a_small_run_holds_every_sample(tmp_path):
 def test_a_run_that_is_ended_leaves_nothing(tmp_path):
     """Not its folder, no mount, and no process, of which one measures for it."""
     with open(tmp_path / "said", "w+", encoding="utf-8") as said:
-        process = subprocess.Popen([sys.executable, BENCH / "compare.py", BIN, "--directory", "--only", "disk,epochfs", "--measures", "small", "--files",
-                                    "100000", "--turns", "1", "--out", tmp_path / "out", "--folder", tmp_path], stdout=said, stderr=said)
+        process = subprocess.Popen([sys.executable, BENCH / "compare.py", BIN, "--directory", "--only", "disk,epochfs", "--measures", "blocks", "--mib",
+                                    "256", "--turns", "1", "--out", tmp_path / "out", "--folder", tmp_path], stdout=said, stderr=said)
         try:
             # Of the disk: the mount may lie in a namespace of the run's own.
-            wait_until(lambda: list(tmp_path.glob("epochfs-bench-*/disk-*/data/small/f00500")), "small files", limit=200)
+            wait_until(lambda: list(tmp_path.glob("epochfs-bench-*/disk-*/data/blocks")), "a large file", limit=100)
         finally:
             process.terminate()
         assert process.wait(timeout=60) == 1
