@@ -43,8 +43,8 @@ static int tag_failure(struct request *r, int error, const char *tag)
 	if (error == -EINVAL)
 		return request_fail(
 			r, error,
-			"%s cannot be a tag: not only digits, no '/', no '.' in front, none "
-			"of latest, current, torn",
+			"%s cannot be a tag: not only digits, no '/', no '.' in front, no step= in "
+			"front, none of latest, current, torn",
 			tag);
 	return error;
 }

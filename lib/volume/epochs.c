@@ -83,9 +83,14 @@ static bool makes_first_epoch(enum record_trigger trigger)
 	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR;
 }
 
+static bool may_be_made(const char *tag)
+{
+	return tag_name_valid(tag) && !tag_name_is_step(tag);
+}
+
 static int check_how(const struct epochs_seal *how)
 {
-	if (how->tag && !tag_name_valid(how->tag))
+	if (how->tag && !may_be_made(how->tag))
 		return -EINVAL;
 	if (how->message && strlen(how->message) > RECORD_TEXT_MAX)
 		return -EINVAL;
@@ -354,6 +359,18 @@ uint64_t epochs_latest(struct volume *vol)
 	return x ? epoch_index_latest(x) : 0;
 }
 
+int epochs_of_step(struct volume *vol, uint64_t step, uint64_t *ret_number)
+{
+	const struct epoch_index *x;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	if (!x)
+		return -EIO;
+	*ret_number = epoch_index_complete_of_step(x, step);
+	return *ret_number ? 0 : -ENOENT;
+}
+
 uint64_t epochs_current(struct volume *vol)
 {
 	SCOPED_LOCK(&vol->lock);
@@ -417,7 +434,7 @@ int epochs_tag(struct volume *vol, const char *name, uint64_t number, bool repla
 
 	if (vol->options.read_only)
 		return -EROFS;
-	if (!tag_name_valid(name))
+	if (!may_be_made(name))
 		return -EINVAL;
 	mutex_lock(&vol->lock);
 	error = tag_locked(vol, name, number, replace);

@@ -53,6 +53,8 @@ int epochs_sealed_ns(struct volume *vol, uint64_t number, int64_t *ret_ns); /* -
 /* 0 when there is none. */
 uint64_t epochs_latest(struct volume *vol);  /* the newest complete one */
 uint64_t epochs_current(struct volume *vol); /* the one that the live tree stands on */
+/* The newest complete one of this step: -ENOENT. */
+int epochs_of_step(struct volume *vol, uint64_t step, uint64_t *ret_number);
 /* "42", "000042", "step=500", "latest", "current", a tag, "@2h": -ENOENT, -EINVAL. */
 int epochs_resolve(struct volume *vol, const char *name, uint64_t *ret_number);
 
