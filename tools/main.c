@@ -84,6 +84,13 @@ static const struct command commands[] = {
 	 "  A tagged epoch, the current and the newest complete one are kept (exit 8). A remote is written to as a\n"
 	 "  mount does it: not while another has it (exit 8).\n",
 	 command_rm},
+	{"undrop", "[--json] [--tag NAME] TARGET EPOCH",
+	 "bring a dropped epoch back under its number, until garbage collection has deleted what it needs",
+	 "  --tag NAME        the tag that it gets, so that no policy drops it again (undropped-EPOCH)\n"
+	 "  EPOCH is the number that it had. There is time until the grace (-o gc-grace, epochfs gc --grace) has\n"
+	 "  passed since the first collection after the drop; then exit 5.\n"
+	 "Example: epochfs undrop /mnt/ckpt 41\n",
+	 command_undrop},
 	{"prune", "[--json] [--dry-run] --keep POLICY TARGET",
 	 "drop the epochs that a policy lets go, and say why the others stay",
 	 "  --keep POLICY     rules: last:N, hourly:N, daily:N, weekly:N, monthly:N, yearly:N, every:N (steps),\n"

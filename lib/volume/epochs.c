@@ -83,14 +83,14 @@ static bool makes_first_epoch(enum record_trigger trigger)
 	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR;
 }
 
-static bool may_be_made(const char *tag)
+bool epochs_tag_allowed(const char *name)
 {
-	return tag_name_valid(tag) && !tag_name_is_step(tag);
+	return tag_name_valid(name) && !tag_name_is_step(name);
 }
 
 static int check_how(const struct epochs_seal *how)
 {
-	if (how->tag && !may_be_made(how->tag))
+	if (how->tag && !epochs_tag_allowed(how->tag))
 		return -EINVAL;
 	if (how->message && strlen(how->message) > RECORD_TEXT_MAX)
 		return -EINVAL;
@@ -434,7 +434,7 @@ int epochs_tag(struct volume *vol, const char *name, uint64_t number, bool repla
 
 	if (vol->options.read_only)
 		return -EROFS;
-	if (!may_be_made(name))
+	if (!epochs_tag_allowed(name))
 		return -EINVAL;
 	mutex_lock(&vol->lock);
 	error = tag_locked(vol, name, number, replace);

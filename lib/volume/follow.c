@@ -20,10 +20,6 @@
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 
-/* An epoch's object as it was listed. */
-struct epoch_object {
-	uint64_t number, size;
-};
 /* Of one that is to be looked at again. */
 #define SIZE_UNKNOWN UINT64_MAX
 
@@ -124,6 +120,14 @@ int follow_record(struct volume *vol, const struct record_found *found)
 	if (!error && !vol->options.read_only)
 		retainer_kick(vol);
 	return error;
+}
+
+int follow_note_tombstone(struct volume *vol, const struct record_found *found)
+{
+	const struct epoch_object o = {found->number, strlen(found->text)};
+
+	buf_put(&vol->tombstones, &o, sizeof(o));
+	return buf_error(&vol->tombstones);
 }
 
 static int take_newer(void *arg, const struct record_found *found)
@@ -308,12 +312,15 @@ int follower_start(struct volume *vol)
 		return error;
 	}
 	f->vol = vol;
+	f->seen = vol->tombstones;
+	vol->tombstones = (struct buf){0};
 	f->refreshed_ns = clock_wall_ns();
 	mutex_init(&f->lock, LOCK_FOLLOWER);
 	error = thread_start(&f->thread, NULL, run, f);
 	if (error) {
 		pthread_cond_destroy(&f->wake);
 		mutex_destroy(&f->lock);
+		buf_free(&f->seen);
 		free(f);
 		return error;
 	}

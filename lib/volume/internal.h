@@ -96,6 +96,7 @@ struct volume {
 	struct holder *holder;
 	struct nodes *nodes; /* nodes.h; NULL: read-only, or without a remote */
 	struct follower *follower;
+	struct buf tombstones; /* follow.h: those that were read while this was opened */
 	struct uploader *uploader;
 	struct evictor *evictor;
 	struct torn *torn;

@@ -294,6 +294,7 @@ void volume_close(struct volume *vol)
 	grants_free(vol->grants);
 	contents_free(vol->contents);
 	usage_cache_free(vol->usage);
+	buf_free(&vol->tombstones);
 	leave_state(vol);
 	close_fd(vol->torn_fd);
 	close_fd(vol->trees_fd);
