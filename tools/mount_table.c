@@ -174,6 +174,19 @@ static const char *set_keep(struct mount_options *o, const char *value)
 	return value ? value : "a policy";
 }
 
+static const char *set_gc(struct mount_options *o, const char *value)
+{
+	o->volume.gc_off = !strcmp(value, "off");
+	return o->volume.gc_off || !strcmp(value, "on") ? NULL : "on or off";
+}
+
+static const char *set_gc_grace(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->volume.gc_grace_ns) || o->volume.gc_grace_ns < 0
+		       ? "a time such as 24h"
+		       : NULL;
+}
+
 static const char *set_threads(struct mount_options *o, const char *value)
 {
 	uint64_t threads;
@@ -377,6 +390,8 @@ const struct option_row mount_option_table[] = {
 	{"on-epoch-timeout", set_on_epoch_timeout, true, false},
 	{"catalog", set_catalog, true, false},
 	{"keep", set_keep, true, false},
+	{"gc", set_gc, true, false},
+	{"gc-grace", set_gc_grace, true, false},
 	{"threads", set_threads, true, false},
 	{"connections", set_connections, true, true},
 	{"upload-ahead", set_upload_ahead, true, false},

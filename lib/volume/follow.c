@@ -15,7 +15,6 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/retain.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
@@ -116,9 +115,6 @@ int follow_record(struct volume *vol, const struct record_found *found)
 		volume_epoch_dropped(vol, found->number);
 		error = 0;
 	}
-	/* Of several nodes: an epoch of all. */
-	if (!error && !vol->options.read_only)
-		retainer_kick(vol);
 	return error;
 }
 

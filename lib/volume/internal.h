@@ -39,6 +39,7 @@ struct follower;    /* follow.h: what is new in the remote of a read-only volume
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
 struct retainer;    /* retain.h: drops what the option keep lets go; NULL without it */
+struct collector;   /* collector.h: collects garbage in the remote; NULL without keep */
 struct usage_cache; /* usage.h: what was last counted */
 struct announcer;   /* announce.h: tells others of epochs; NULL: nobody is told */
 struct torn;	    /* torn.h: bytes of killed writers */
@@ -102,6 +103,7 @@ struct volume {
 	struct torn *torn;
 	struct announcer *announcer;
 	struct retainer *retainer;
+	struct collector *collector;
 	struct usage_cache *usage;
 	struct store *store;
 };

@@ -65,6 +65,8 @@ struct volume_options {
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
 	const char *keep;   /* which epochs stay (keep.h); NULL: all. Not of a read-only volume */
+	bool gc_off;	     /* with keep: garbage collection is left to the command */
+	int64_t gc_grace_ns; /* what garbage collection leaves dropped epochs: 24 h */
 	int64_t lease_ns;   /* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
 	bool take_over;	    /* take the lease from a writer that is alive */
 	int64_t refresh_ns; /* how often a read-only volume looks for what is new: 10 s */

@@ -15,6 +15,7 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/collector.h"
 #include "lib/volume/contents.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
@@ -168,6 +169,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = follower_start(vol);
 	if (!error)
+		error = collector_start(vol);
+	if (!error)
 		error = retainer_run(vol);
 	return error;
 }
@@ -264,9 +267,11 @@ void volume_close(struct volume *vol)
 	if (vol->sealer)
 		sealer_stop(vol);
 	retainer_stop(vol);
+	collector_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
 	retainer_free(vol);
+	collector_free(vol);
 	announcer_stop(vol);
 	if (vol->holder)
 		holder_stop(vol);
