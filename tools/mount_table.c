@@ -97,6 +97,10 @@ static const char *set_temporary(struct mount_options *o, const char *value)
 
 static const char *set_marker(struct mount_options *o, const char *value)
 {
+	if (!strcmp(value, "none")) {
+		o->volume.no_last_files = true;
+		return NULL;
+	}
 	return add_glob(&o->volume.marker, value);
 }
 

@@ -49,7 +49,8 @@ struct volume_options {
 	bool full_wait;	       /* full=wait (default) or full=error */
 	bool durable_close;    /* durability=remote: each close waits until its epoch is durable */
 	struct globs temporary, marker,
-		log;		/* added to the built-in ones (marker has none built in) */
+		log;		/* added to the built-in ones (those of marker: last_file.h) */
+	bool no_last_files; /* the last files of frameworks (last_file.h) seal nothing: marker=none */
 	const char *step_regex; /* POSIX extended, first group is the number; NULL: the built-in
 				   patterns */
 	const char *node;	/* name of this node; NULL: the host's name */

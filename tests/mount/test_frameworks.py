@@ -174,6 +174,7 @@ def rotate(top, keep):
         shutil.rmtree(old)
 
 
+@pytest.mark.options(marker="none", settle="1h")
 def test_trainer_is_grouped_by_quiet(mnt):
     for number, step in enumerate((500, 1000, 1500), 1):
         save_trainer(mnt.path / ("checkpoint-%d" % step), step)
@@ -189,7 +190,7 @@ def test_trainer_with_safetensors_by_rename(mnt):
     mnt.seal()
     save_trainer(mnt.path / "checkpoint-500", 500, save_safetensors)
     wait_until(lambda: 2 in mnt.epochs(), "the epoch that comes too early")
-    one_epoch_by_quiet(mnt, 3, 500)
+    one_epoch_at_once(mnt, 3, 500, "marker")
     records = log_of(mnt)
     assert records[3]["continues"] == 2 and records[2]["complete"] is False
     assert mnt.request("resolve", epoch="step=500")["epoch"] == 3
@@ -232,6 +233,7 @@ def test_rotation_by_mtime_keeps_the_newest_over_remounts(mnt):
     assert sorted(os.listdir(mnt.path)) == ["checkpoint-10", "checkpoint-11"]
 
 
+@pytest.mark.options(marker="none", settle="1h")
 def test_accelerate_removes_before_it_saves(mnt):
     top = mnt.path / "checkpoints"
     top.mkdir()
@@ -373,7 +375,7 @@ def test_deepspeed(mnt):
         assert os.write(fd, memory) == 1 << 16
         os.close(fd)
         (mnt.path / "latest").write_text("global_step%d" % step)
-        one_epoch_by_quiet(mnt, number, step)
+        one_epoch_at_once(mnt, number, step, "marker")
         assert (folder / "fast.pt").read_bytes() == memory[:]
         memory.close()
 
@@ -391,7 +393,7 @@ def save_megatron(top, iteration):
 def test_megatron(mnt):
     for number, iteration in enumerate((100, 200), 1):
         save_megatron(mnt.path, iteration)
-        one_epoch_by_quiet(mnt, number, iteration)
+        one_epoch_at_once(mnt, number, iteration, "marker")
 
 
 @pytest.mark.options(marker="latest_checkpointed_iteration.txt", settle="1h")
