@@ -24,6 +24,7 @@
 /* An epoch's object as it was listed. */
 struct epoch_object {
 	uint64_t number, size;
+	bool tombstone; /* it was read, and is one */
 };
 
 /* A tombstone that was read while the volume was opened: one that is another object by the follower's first look is news. Ascending. -ENOMEM. */
