@@ -24,7 +24,7 @@ enum epochs_name {
 	EPOCHS_NAME_CURRENT,
 	EPOCHS_NAME_TORN,
 	EPOCHS_NAME_CONTROL,
-	EPOCHS_NAME_STEP,   /* "step=500"; others that begin so lead nowhere (number UINT64_MAX) */
+	EPOCHS_NAME_STEP,  /* "step=500"; others that begin so lead nowhere (number UINT64_MAX) */
 	EPOCHS_NAME_OTHER, /* a tag's, perhaps */
 };
 /* ret_number: the epoch, or the step. */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct collect {
-	const char *command; /* whose words these are, for messages */
+	const char *command;		   /* whose words these are, for messages */
 	const char *grace, *rewrite_below; /* as given; NULL: the default */
 	bool dry_run;
 };

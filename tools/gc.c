@@ -103,15 +103,15 @@ static json_t *totals_json(const struct gc_totals *t, bool dry_run)
 {
 	const struct store_gc_totals *s = &t->store;
 
-	return json_pack(
-		"{s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "dry_run",
-		(int)dry_run, "epochs", (json_int_t)t->epochs, "live_bytes",
-		(json_int_t)s->live_bytes, "before", count_json(&s->before), "condemned",
-		count_json(&s->condemned), "rewritten", count_json(&s->rewritten), "written",
-		count_json(&s->written), "deleted", count_json(&s->deleted), "waiting",
-		count_json(&s->waiting), "unnamed", count_json(&s->unnamed), "after",
-		count_json(&t->after), "next_ns", (json_int_t)s->next_ns, "other_objects",
-		(json_int_t)t->others, "generation", (json_int_t)t->generation);
+	return json_pack("{s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}",
+			 "dry_run", (int)dry_run, "epochs", (json_int_t)t->epochs, "live_bytes",
+			 (json_int_t)s->live_bytes, "before", count_json(&s->before), "condemned",
+			 count_json(&s->condemned), "rewritten", count_json(&s->rewritten),
+			 "written", count_json(&s->written), "deleted", count_json(&s->deleted),
+			 "waiting", count_json(&s->waiting), "unnamed", count_json(&s->unnamed),
+			 "after", count_json(&t->after), "next_ns", (json_int_t)s->next_ns,
+			 "other_objects", (json_int_t)t->others, "generation",
+			 (json_int_t)t->generation);
 }
 
 /* ---- collecting ---- */

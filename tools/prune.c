@@ -26,7 +26,7 @@ struct prune {
 	bool gc;
 	struct collect collect;
 	json_t *collected; /* with `gc` and `json` */
-	json_t *epochs; /* as in log */
+	json_t *epochs;	   /* as in log */
 	struct keep_epoch *list;
 	size_t count, kept, dropped;
 	bool *failed; /* of each: it was to go and is still there */
@@ -277,12 +277,10 @@ int command_prune(int argc, char **argv)
 {
 	struct prune p = {.text = getenv("EPOCHFS_KEEP"), .collect.command = "prune"};
 	const char *name;
-	const struct cli_option options[] = {{"keep", 0, NULL, &p.text},
-					     {"dry-run", 'n', &p.dry_run, NULL},
-					     {"json", 0, &p.json, NULL},
-					     {"gc", 0, &p.gc, NULL},
-					     {"grace", 0, NULL, &p.collect.grace},
-					     {0}};
+	const struct cli_option options[] = {
+		{"keep", 0, NULL, &p.text},	      {"dry-run", 'n', &p.dry_run, NULL},
+		{"json", 0, &p.json, NULL},	      {"gc", 0, &p.gc, NULL},
+		{"grace", 0, NULL, &p.collect.grace}, {0}};
 	struct target target;
 	char why[KEEP_WHY_MAX];
 	int code, count = cli_parse("prune", argc, argv, options, &name, 1, &code);

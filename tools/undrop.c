@@ -37,8 +37,9 @@ static int failed(const struct target *t, uint64_t number, const char *tag, int 
 				 " is not brought back",
 				 t->name, number);
 	default:
-		return cli_error(exit_code_of(error), "%s: epoch %" PRIu64 " is not brought back: %s",
-				 t->name, number, cli_reason(error));
+		return cli_error(exit_code_of(error),
+				 "%s: epoch %" PRIu64 " is not brought back: %s", t->name, number,
+				 cli_reason(error));
 	}
 }
 
@@ -86,8 +87,7 @@ int command_undrop(int argc, char **argv)
 	char own_tag[UNDROP_TAG_MAX];
 	bool json = false;
 	const char *operands[2], *tag = NULL;
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"tag", 0, NULL, &tag}, {0}};
+	const struct cli_option options[] = {{"json", 0, &json, NULL}, {"tag", 0, NULL, &tag}, {0}};
 	struct target target;
 	uint64_t number;
 	int code, count = cli_parse("undrop", argc, argv, options, operands, 2, &code);
@@ -97,8 +97,7 @@ int command_undrop(int argc, char **argv)
 	if (count != 2)
 		return cli_usage_error("undrop", "needs a TARGET and the number of an EPOCH");
 	if (parse_u64(operands[1], &number))
-		return cli_usage_error("undrop",
-				       "%s: what is dropped is known by its number alone",
+		return cli_usage_error("undrop", "%s: what is dropped is known by its number alone",
 				       operands[1]);
 	undrop_tag(number, own_tag);
 	if (!tag)

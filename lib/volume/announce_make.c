@@ -14,8 +14,8 @@ static json_t *drop_object(const struct volume *vol, const char *event, uint64_t
 	char now[FORMAT_MAX];
 
 	format_time(clock_wall_ns(), now);
-	return json_pack("{s:s, s:I, s:s, s:s}", "event", event, "epoch", (json_int_t)number, "volume",
-			 vol->uuid, event, now);
+	return json_pack("{s:s, s:I, s:s, s:s}", "event", event, "epoch", (json_int_t)number,
+			 "volume", vol->uuid, event, now);
 }
 
 static void add_tree_hash(json_t *object, const struct epoch_record *r)

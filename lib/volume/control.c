@@ -156,9 +156,10 @@ static int undrop_failure(struct request *r, int error, uint64_t number, const c
 		return request_fail(r, error,
 				    "without a remote nothing of a dropped epoch is kept");
 	case -ESTALE:
-		return request_fail(r, -EBUSY,
-				    "another writer has taken the volume over: bring the epoch back "
-				    "there");
+		return request_fail(
+			r, -EBUSY,
+			"another writer has taken the volume over: bring the epoch back "
+			"there");
 	default:
 		return tag_failure(r, error, tag);
 	}
@@ -297,12 +298,25 @@ static const struct {
 	const char *name;
 	int (*run)(struct request *r);
 } operations[] = {
-	{"status", op_status},	{"log", request_log},	 {"commit", op_commit},
-	{"seal", op_seal},	{"wait", op_wait},	 {"rollback", op_rollback},
-	{"rm", op_rm},		{"tag", op_tag},	 {"untag", op_untag},
-	{"tags", op_tags},	{"resolve", op_resolve}, {"show", request_show},
-	{"diff", request_diff}, {"finish", op_finish},	 {"durability", op_durability},
-	{"undrop", op_undrop},	{"fetch", op_fetch},	{"usage", op_usage},	 {"repair", request_repair},
+	{"status", op_status},
+	{"log", request_log},
+	{"commit", op_commit},
+	{"seal", op_seal},
+	{"wait", op_wait},
+	{"rollback", op_rollback},
+	{"rm", op_rm},
+	{"tag", op_tag},
+	{"untag", op_untag},
+	{"tags", op_tags},
+	{"resolve", op_resolve},
+	{"show", request_show},
+	{"diff", request_diff},
+	{"finish", op_finish},
+	{"durability", op_durability},
+	{"undrop", op_undrop},
+	{"fetch", op_fetch},
+	{"usage", op_usage},
+	{"repair", request_repair},
 };
 
 static int run(struct request *r)

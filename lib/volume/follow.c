@@ -27,7 +27,7 @@ struct follower {
 	pthread_t thread;
 	/* Of the thread alone. */
 	struct buf seen; /* struct epoch_object each, ascending: all that the last pass had read */
-	struct buf listed; /* of the pass under way */
+	struct buf listed;  /* of the pass under way */
 	struct buf dropped; /* uint64_t each: the tombstones that it has read */
 	uint64_t
 		again; /* a dropped epoch that stays until the live tree stands on another; 0: none */

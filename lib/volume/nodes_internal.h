@@ -58,7 +58,7 @@ struct nodes {
 	struct nodes_made *made;
 	size_t made_count, made_cap;
 	struct buf bases; /* uint64_t each: what the parts in the remote began from */
-	json_t *waiting; /* for `status`; NULL: nothing was looked at yet */
+	json_t *waiting;  /* for `status`; NULL: nothing was looked at yet */
 
 	/* Of the thread that completes. */
 	struct nodes_known *known;

@@ -21,11 +21,12 @@ void undrop_tag(uint64_t number, char ret_name[UNDROP_TAG_MAX])
 
 void undrop_refusal(uint64_t number, struct buf *out)
 {
-	buf_printf(out,
-		   "epoch %" PRIu64
-		   " cannot be brought back: garbage collection has deleted what it needs, or it was "
-		   "dropped before it was in the remote",
-		   number);
+	buf_printf(
+		out,
+		"epoch %" PRIu64
+		" cannot be brought back: garbage collection has deleted what it needs, or it was "
+		"dropped before it was in the remote",
+		number);
 }
 
 /* What is damaged or missing of a dropped epoch is gone. */

@@ -24,7 +24,7 @@
 
 /* Between tries of what the retrying remote does not repeat itself: local errors, damaged answers. */
 /* How often who waits for a call asks whether he is interrupted. */
-#define CALL_POLL_NS (50 * NS_PER_MS)
+#define CALL_POLL_NS	 (50 * NS_PER_MS)
 #define FIRST_PAUSE_NS	 (1 * NS_PER_S)
 #define LONGEST_PAUSE_NS (60 * NS_PER_S)
 /* Before an epoch's bytes; before its record it is asked again. */
