@@ -42,6 +42,7 @@ static int resolve_target(struct fs_mount *m, const char *target, uint64_t *ret_
 {
 	cleanup_free char *path = strdup(target);
 	size_t len = strlen(target);
+	uint64_t step;
 	char *name;
 	int r;
 
@@ -59,6 +60,9 @@ static int resolve_target(struct fs_mount *m, const char *target, uint64_t *ret_
 	} else {
 		name = path;
 	}
+	/* A step means here what its own symlink leads to. */
+	if (epochs_name_kind(name, &step) == EPOCHS_NAME_STEP)
+		return epochs_of_step(m->vol, step, ret_epoch);
 	r = epochs_resolve(m->vol, name, ret_epoch);
 	return r == -EINVAL ? -EROFS : r;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "fs/epoch_files.h"
 #include "fs/epochs_views.h"
+#include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/volume/epochs.h"
 
@@ -16,6 +17,8 @@
 #define INO_SPECIAL (UINT64_C(10) << 60)
 #define INO_TORN    (UINT64_C(11) << 60)
 #define INO_TAG	    (UINT64_C(12) << 60)
+#define INO_STEP    (UINT64_C(13) << 60) /* 60 bits of the step */
+#define INO_KINDS   (UINT64_C(15) << 60)
 #define ENTRY_BITS  24
 
 /* Cookies of the listing: specials by themselves, then epochs, then tags, the newest name first: one that is
@@ -127,6 +130,8 @@ static int node_target(struct fs_mount *m, const struct node *n, uint64_t *ret_e
 	case NODE_TAG:
 		r = epochs_names_get(m->names, n->a, &name);
 		return r < 0 ? r : epochs_dir_target(m, buf_str(&name), ret_epoch);
+	case NODE_STEP:
+		return epochs_of_step(m->vol, n->a, ret_epoch);
 	case NODE_SPECIAL:
 		if (n->a == SPECIAL_LATEST)
 			*ret_epoch = epochs_latest(m->vol);
@@ -147,6 +152,8 @@ static uint64_t symlink_ino(const struct node_key *key)
 		return INO_NUMBER | key->a;
 	case NODE_TAG:
 		return INO_TAG | key->a;
+	case NODE_STEP:
+		return INO_STEP | (key->a & ~INO_KINDS);
 	default:
 		return INO_SPECIAL | key->a;
 	}
@@ -236,6 +243,15 @@ static int number_entry(struct fs_mount *m, uint64_t number, struct fuse_entry_p
 	return r < 0 ? r : symlink_entry(m, &key, number, TIMEOUT_LIVE, ret_e);
 }
 
+static int step_entry(struct fs_mount *m, uint64_t step, struct fuse_entry_param *ret_e)
+{
+	struct node_key key = {.kind = NODE_STEP, .a = step};
+	uint64_t epoch;
+	int r = epochs_of_step(m->vol, step, &epoch);
+
+	return r < 0 ? r : symlink_entry(m, &key, epoch, ret_e);
+}
+
 static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
 {
 	struct node_key key = {.kind = NODE_TAG};
@@ -266,6 +282,8 @@ int epochs_dir_lookup(struct fs_mount *m, const struct node *dir, const char *na
 		return special_entry(m, SPECIAL_TORN, dir->view, ret_e);
 	case EPOCHS_NAME_CONTROL:
 		return special_entry(m, SPECIAL_CONTROL, 0, ret_e);
+	case EPOCHS_NAME_STEP:
+		return step_entry(m, number, ret_e);
 	default:
 		return tag_entry(m, name, ret_e);
 	}
@@ -375,7 +393,8 @@ static void list_tags(struct dir_reply *r, uint64_t before)
 		struct node_key key = {.kind = NODE_TAG, .a = t.tag[i].id};
 		struct stat st;
 
-		if (go_on && (!before || t.tag[i].id < before)) {
+		if (go_on && (!before || t.tag[i].id < before) &&
+		    !tag_name_is_step(t.tag[i].name)) {
 			symlink_stat(r->m, symlink_ino(&key), t.tag[i].epoch, &st);
 			go_on = dir_reply_add(r, t.tag[i].name,
 					      (COOKIE_TAGS | t.tag[i].id) + DIR_DOTS, &key, NULL,

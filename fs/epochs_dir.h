@@ -6,6 +6,7 @@
  *   000042    directory of epoch 42; at least six digits
  *   42        symlink to it, not listed
  *   latest    symlink to the newest complete epoch, absent while there is none
+ *   step=500  symlink to the newest complete epoch of that step, not listed
  *   current   symlink to the epoch that the live tree stands on
  *   torn      directory of what killed writers left
  *   .control  file of the command, not listed

@@ -50,6 +50,14 @@ void epochs_names_free(struct epoch_names *names)
 
 /* ---- what a name means ---- */
 
+static enum epochs_name step_name(const char *digits, uint64_t *ret_step)
+{
+	if (!*digits || digits[strspn(digits, "0123456789")] || (digits[0] == '0' && digits[1]) ||
+	    parse_u64(digits, ret_step) < 0)
+		*ret_step = UINT64_MAX;
+	return EPOCHS_NAME_STEP;
+}
+
 enum epochs_name epochs_name_kind(const char *name, uint64_t *ret_number)
 {
 	char canonical[24];
@@ -64,6 +72,8 @@ enum epochs_name epochs_name_kind(const char *name, uint64_t *ret_number)
 		return EPOCHS_NAME_TORN;
 	if (strcmp(name, ".control") == 0)
 		return EPOCHS_NAME_CONTROL;
+	if (tag_name_is_step(name))
+		return step_name(name + strlen(TAG_STEP_PREFIX), ret_number);
 	if (!*name || name[strspn(name, "0123456789")])
 		return EPOCHS_NAME_OTHER;
 	if (parse_u64(name, &number) < 0)

@@ -24,8 +24,10 @@ enum epochs_name {
 	EPOCHS_NAME_CURRENT,
 	EPOCHS_NAME_TORN,
 	EPOCHS_NAME_CONTROL,
+	EPOCHS_NAME_STEP,  /* "step=500"; others that begin so lead nowhere (number UINT64_MAX) */
 	EPOCHS_NAME_OTHER, /* a tag's, perhaps */
 };
+/* ret_number: the epoch, or the step. */
 enum epochs_name epochs_name_kind(const char *name, uint64_t *ret_number);
 /* Whether it is made up to be renamed: ln's CuXXXXXX, or one that no tag may have. */
 bool epochs_name_temporary(const char *name);

@@ -29,6 +29,7 @@ enum node_kind {
 	NODE_NUMBER,  /* a: epoch; the symlink `42` */
 	NODE_TAG,  /* a: id of the name (epochs_dir.h); the symlink of a tag, or a temporary one */
 	NODE_TORN, /* a: id of the torn file */
+	NODE_STEP, /* a: step; the symlink `step=500` */
 };
 
 /* What there is once in .epochs. */

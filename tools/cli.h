@@ -77,6 +77,7 @@ int command_restart(int argc, char **argv);
 int command_rollback(int argc, char **argv);
 int command_tag(int argc, char **argv);
 int command_rm(int argc, char **argv);
+int command_undrop(int argc, char **argv);
 int command_prune(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_import(int argc, char **argv);

@@ -12,6 +12,7 @@
 #include "lib/util/text.h"
 #include "lib/volume/gc.h"
 #include "tools/cli.h"
+#include "tools/collect.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -100,86 +101,107 @@ static json_t *count_json(const struct store_gc_count *c)
 			 (json_int_t)c->indexes, "bytes", (json_int_t)c->bytes);
 }
 
-static void print_json(const struct gc_totals *t, bool dry_run)
+static json_t *totals_json(const struct gc_totals *t, bool dry_run)
 {
 	const struct store_gc_totals *s = &t->store;
-	json_t *o = json_pack(
-		"{s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "dry_run",
-		(int)dry_run, "epochs", (json_int_t)t->epochs, "live_bytes",
-		(json_int_t)s->live_bytes, "before", count_json(&s->before), "condemned",
-		count_json(&s->condemned), "rewritten", count_json(&s->rewritten), "written",
-		count_json(&s->written), "deleted", count_json(&s->deleted), "waiting",
-		count_json(&s->waiting), "unnamed", count_json(&s->unnamed), "after",
-		count_json(&t->after), "next_ns", (json_int_t)s->next_ns, "other_objects",
-		(json_int_t)t->others, "generation", (json_int_t)t->generation);
 
-	cli_print_json(o, JSON_INDENT(2));
-	json_decref(o);
+	return json_pack("{s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}",
+			 "dry_run", (int)dry_run, "epochs", (json_int_t)t->epochs, "live_bytes",
+			 (json_int_t)s->live_bytes, "before", count_json(&s->before), "condemned",
+			 count_json(&s->condemned), "rewritten", count_json(&s->rewritten),
+			 "written", count_json(&s->written), "deleted", count_json(&s->deleted),
+			 "waiting", count_json(&s->waiting), "unnamed", count_json(&s->unnamed),
+			 "after", count_json(&t->after), "next_ns", (json_int_t)s->next_ns,
+			 "other_objects", (json_int_t)t->others, "generation",
+			 (json_int_t)t->generation);
 }
 
-/* ---- the command ---- */
+/* ---- collecting ---- */
 
-static int parse_terms(const char *grace, const char *percent, struct gc *how)
+static int parse_terms(const struct collect *c, struct gc *how)
 {
 	uint64_t value;
 
-	if (grace && (parse_duration(grace, &how->grace_ns) || how->grace_ns < 0))
-		return cli_usage_error("gc", "--grace %s: a time such as 24h is asked for", grace);
-	if (!percent)
+	if (c->grace && (parse_duration(c->grace, &how->grace_ns) || how->grace_ns < 0))
+		return cli_usage_error(c->command, "--grace %s: a time such as 24h is asked for",
+				       c->grace);
+	if (!c->rewrite_below)
 		return EXIT_DONE;
-	if (parse_u64(percent, &value) || value > 100)
-		return cli_usage_error("gc", "--rewrite-below %s: a percentage is asked for",
-				       percent);
+	if (parse_u64(c->rewrite_below, &value) || value > 100)
+		return cli_usage_error(c->command, "--rewrite-below %s: a percentage is asked for",
+				       c->rewrite_below);
 	how->keep_percent = (unsigned)value;
 	return EXIT_DONE;
 }
 
-static int collect(const char *url, const struct gc *how, bool json, struct progress *bar)
+int collect_check(const struct collect *c)
+{
+	struct gc how = {0};
+
+	return parse_terms(c, &how);
+}
+
+static int collect(const char *url, const struct gc *how, json_t **ret_json)
 {
 	cleanup_free char *message = NULL;
 	struct gc_totals totals;
 	int error = gc_run(url, how, &totals, &message);
 
-	progress_end(bar);
+	progress_end(how->arg);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
-	if (json)
-		print_json(&totals, how->dry_run);
+	if (ret_json)
+		*ret_json = totals_json(&totals, how->dry_run);
 	else
 		print_totals(&totals, how->dry_run);
 	return EXIT_DONE;
 }
 
-int command_gc(int argc, char **argv)
+int collect_run(const struct collect *c, const char *target, json_t **ret_json)
 {
-	bool json = false, dry_run = false;
-	const char *grace = NULL, *percent = NULL, *name, *url;
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"dry-run", 'n', &dry_run, NULL},
-					     {"grace", 0, NULL, &grace},
-					     {"rewrite-below", 0, NULL, &percent},
-					     {0}};
 	struct progress bar = {.label = "collecting"};
 	struct gc how = {.grace_ns = GC_GRACE_NS,
 			 .keep_percent = GC_KEEP_PERCENT,
+			 .dry_run = c->dry_run,
 			 .progress = on_progress,
 			 .arg = &bar};
 	cleanup_free char *of_mount = NULL;
 	struct remote_limits limits;
+	const char *url;
+	int code = parse_terms(c, &how);
+
+	if (code == EXIT_DONE)
+		code = target_find_remote(target, &of_mount, &url);
+	if (code == EXIT_DONE)
+		code = mount_options_limits(&limits);
+	if (code != EXIT_DONE)
+		return code;
+	how.limits = &limits;
+	return collect(url, &how, ret_json);
+}
+
+/* ---- the command ---- */
+
+int command_gc(int argc, char **argv)
+{
+	struct collect c = {.command = "gc"};
+	bool json = false;
+	const char *name;
+	const struct cli_option options[] = {{"json", 0, &json, NULL},
+					     {"dry-run", 'n', &c.dry_run, NULL},
+					     {"grace", 0, NULL, &c.grace},
+					     {"rewrite-below", 0, NULL, &c.rewrite_below},
+					     {0}};
+	json_t *totals = NULL;
 	int code, count = cli_parse("gc", argc, argv, options, &name, 1, &code);
 
 	if (count < 0)
 		return code;
 	if (count != 1)
 		return cli_usage_error("gc", "needs a TARGET");
-	code = parse_terms(grace, percent, &how);
-	if (code == EXIT_DONE)
-		code = target_find_remote(name, &of_mount, &url);
-	if (code == EXIT_DONE)
-		code = mount_options_limits(&limits);
-	if (code != EXIT_DONE)
-		return code;
-	how.dry_run = dry_run;
-	how.limits = &limits;
-	return collect(url, &how, json, &bar);
+	code = collect_run(&c, name, json ? &totals : NULL);
+	if (totals)
+		cli_print_json(totals, JSON_INDENT(2));
+	json_decref(totals);
+	return code;
 }

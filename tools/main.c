@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	 "  grace=TIME, durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
 	 "  passthrough=auto|on|off, supervise, resume, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
 	 "  suid, nosuid, dev, nodev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
+	 "  gc=on|off, gc-grace=TIME,\n"
 	 "  upload-ahead=SIZE, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
 	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
 	 "  on-epoch-timeout=TIME, catalog=FILE, log-file=FILE, log-level=error|warning|info|debug.\n"
@@ -86,10 +87,19 @@ static const struct command commands[] = {
 	 "  A tagged epoch, the current and the newest complete one are kept (exit 8). A remote is written to as a\n"
 	 "  mount does it: not while another has it (exit 8).\n",
 	 command_rm},
-	{"prune", "[--json] [--dry-run] --keep POLICY TARGET",
+	{"undrop", "[--json] [--tag NAME] TARGET EPOCH",
+	 "bring a dropped epoch back under its number, until garbage collection has deleted what it needs",
+	 "  --tag NAME        the tag that it gets, so that no policy drops it again (undropped-EPOCH)\n"
+	 "  EPOCH is the number that it had. There is time until the grace (-o gc-grace, epochfs gc --grace) has\n"
+	 "  passed since the first collection after the drop; then exit 5.\n"
+	 "Example: epochfs undrop /mnt/ckpt 41\n",
+	 command_undrop},
+	{"prune", "[--json] [--dry-run] [--gc [--grace TIME]] --keep POLICY TARGET",
 	 "drop the epochs that a policy lets go, and say why the others stay",
 	 "  --keep POLICY     rules: last:N, hourly:N, daily:N, weekly:N, monthly:N, yearly:N, every:N (steps),\n"
 	 "                    tagged; an epoch stays where one of them wants it\n"
+	 "  --gc              then collect the garbage of the remote, as epochfs gc does\n"
+	 "  --grace TIME      for how long what is condemned stays (24h)\n"
 	 "  -n, --dry-run     only say what would be done\n"
 	 "  --json            one JSON object\n"
 	 "The newest complete and durable epoch, tagged ones and the current one always stay. To have a mount do it by\n"

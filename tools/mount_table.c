@@ -97,6 +97,10 @@ static const char *set_temporary(struct mount_options *o, const char *value)
 
 static const char *set_marker(struct mount_options *o, const char *value)
 {
+	if (!strcmp(value, "none")) {
+		o->volume.no_last_files = true;
+		return NULL;
+	}
 	return add_glob(&o->volume.marker, value);
 }
 
@@ -172,6 +176,19 @@ static const char *set_keep(struct mount_options *o, const char *value)
 		return NULL;
 	value = mount_options_keep(o, why);
 	return value ? value : "a policy";
+}
+
+static const char *set_gc(struct mount_options *o, const char *value)
+{
+	o->volume.gc_off = !strcmp(value, "off");
+	return o->volume.gc_off || !strcmp(value, "on") ? NULL : "on or off";
+}
+
+static const char *set_gc_grace(struct mount_options *o, const char *value)
+{
+	return parse_duration(value, &o->volume.gc_grace_ns) || o->volume.gc_grace_ns < 0
+		       ? "a time such as 24h"
+		       : NULL;
 }
 
 static const char *set_threads(struct mount_options *o, const char *value)
@@ -383,6 +400,8 @@ const struct option_row mount_option_table[] = {
 	{"on-epoch-timeout", set_on_epoch_timeout, true, false},
 	{"catalog", set_catalog, true, false},
 	{"keep", set_keep, true, false},
+	{"gc", set_gc, true, false},
+	{"gc-grace", set_gc_grace, true, false},
 	{"threads", set_threads, true, false},
 	{"connections", set_connections, true, true},
 	{"upload-ahead", set_upload_ahead, true, false},

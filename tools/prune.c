@@ -14,6 +14,7 @@
 #include "lib/volume/keep.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/collect.h"
 #include "tools/drop.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -23,7 +24,10 @@ struct prune {
 	const char *text; /* of the policy */
 	struct keep_policy policy;
 	bool dry_run, json;
-	json_t *epochs; /* as in log */
+	bool gc;
+	struct collect collect;
+	json_t *collected; /* with `gc` and `json` */
+	json_t *epochs;	   /* as in log */
 	struct keep_epoch *list;
 	size_t count, kept, dropped;
 	bool *failed; /* of each: it was to go and is still there */
@@ -172,6 +176,8 @@ static void print_json(const struct prune *p)
 	}
 	all = json_pack("{s:s, s:b, s:o, s:o, s:o}", "keep", p->text, "dry_run", p->dry_run, "kept",
 			kept, "dropped", dropped, "not_dropped", failed);
+	if (p->collected)
+		json_object_set(all, "gc", p->collected);
 	cli_print_json(all, JSON_INDENT(2));
 	json_decref(all);
 }
@@ -240,6 +246,15 @@ static int print_table(const struct prune *p)
 
 /* ---- the command ---- */
 
+/* What was dropped is in the remote by now; and no writer is waited for once we are none. */
+static int collect_garbage(struct prune *p)
+{
+	if (p->target->catalog)
+		catalog_release(p->target->catalog);
+	p->collect.dry_run = p->dry_run;
+	return collect_run(&p->collect, p->target->name, p->json ? &p->collected : NULL);
+}
+
 static int prune(struct prune *p)
 {
 	int code = p->dry_run ? EXIT_DONE : drop_begin(p->target), printed = EXIT_DONE;
@@ -250,21 +265,23 @@ static int prune(struct prune *p)
 		return code;
 	if (!p->dry_run)
 		code = drop_all(p);
+	if (!p->json)
+		printed = print_table(p);
+	if (p->gc && code == EXIT_DONE)
+		code = collect_garbage(p);
 	if (p->json)
 		print_json(p);
-	else
-		printed = print_table(p);
 	return code != EXIT_DONE ? code : printed;
 }
 
 int command_prune(int argc, char **argv)
 {
-	struct prune p = {.text = getenv("EPOCHFS_KEEP")};
+	struct prune p = {.text = getenv("EPOCHFS_KEEP"), .collect.command = "prune"};
 	const char *name;
-	const struct cli_option options[] = {{"keep", 0, NULL, &p.text},
-					     {"dry-run", 'n', &p.dry_run, NULL},
-					     {"json", 0, &p.json, NULL},
-					     {0}};
+	const struct cli_option options[] = {
+		{"keep", 0, NULL, &p.text},	      {"dry-run", 'n', &p.dry_run, NULL},
+		{"json", 0, &p.json, NULL},	      {"gc", 0, &p.gc, NULL},
+		{"grace", 0, NULL, &p.collect.grace}, {0}};
 	struct target target;
 	char why[KEEP_WHY_MAX];
 	int code, count = cli_parse("prune", argc, argv, options, &name, 1, &code);
@@ -278,13 +295,18 @@ int command_prune(int argc, char **argv)
 			"prune", "needs --keep POLICY, such as --keep last:10,daily:7,tagged");
 	if (keep_parse(p.text, &p.policy, why))
 		return cli_usage_error("prune", "--keep %s: expected %s", p.text, why);
-	code = target_open(name, &target);
+	if (p.collect.grace && !p.gc)
+		return cli_usage_error("prune", "--grace is of --gc: give that, too");
+	code = collect_check(&p.collect);
+	if (code == EXIT_DONE)
+		code = target_open(name, &target);
 	if (code != EXIT_DONE)
 		return code;
 	p.target = &target;
 	code = prune(&p);
 	target_close(&target);
 	json_decref(p.epochs);
+	json_decref(p.collected);
 	free(p.list);
 	free(p.failed);
 	return code;

@@ -53,8 +53,8 @@ static int remote_result(const struct target *t, const char *name, int error)
 	case -EINVAL:
 		return cli_error(
 			EXIT_USAGE,
-			"'%s' cannot be a tag: no '/', no leading '.', not only digits, not latest, "
-			"current or torn",
+			"'%s' cannot be a tag: no '/', no leading '.' or step=, not only digits, "
+			"not latest, current or torn",
 			name);
 	default:
 		return cli_error(exit_code_of(error), "%s: tag '%s': %s", t->name, name,

@@ -317,6 +317,11 @@ bool tag_name_valid(const char *name)
 	return true;
 }
 
+bool tag_name_is_step(const char *name)
+{
+	return !strncmp(name, TAG_STEP_PREFIX, strlen(TAG_STEP_PREFIX));
+}
+
 bool node_name_valid(const char *name)
 {
 	size_t len = strnlen(name, NODE_NAME_MAX + 1);

@@ -81,6 +81,11 @@ int tag_key_parse(const char *key, char ret_name[TAG_NAME_MAX + 1]);
  * or ".." or ".control"), and none of the names that .epochs itself has: latest, current, torn. */
 bool tag_name_valid(const char *name);
 
+/* Whether it begins as the name of the epochs of a step does, "step=500". Such tags were made once: they stay and can be removed, and no new
+ * ones are made. */
+#define TAG_STEP_PREFIX "step="
+bool tag_name_is_step(const char *name);
+
 /* A node of a set: 1 to 63 bytes of [A-Za-z0-9._-], the first a letter or a digit. */
 bool node_name_valid(const char *name);
 

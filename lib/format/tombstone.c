@@ -3,14 +3,17 @@
 #include "lib/format/tombstone.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "lib/format/json_wire.h"
+#include "lib/format/record.h"
 #include "lib/util/parse.h"
 
 #define TOMBSTONE_FORMAT 1
-#define TOMBSTONE_MAX	 4096
+/* Who reads a record reads so much. */
+#define TOMBSTONE_MAX RECORD_ENCODED_MAX
 
-int tombstone_encode(uint64_t number, int64_t dropped_ns, struct buf *out)
+int tombstone_encode(uint64_t number, int64_t dropped_ns, const char *record, struct buf *out)
 {
 	cleanup_json json_t *object = NULL;
 	char when[FORMAT_MAX];
@@ -20,11 +23,19 @@ int tombstone_encode(uint64_t number, int64_t dropped_ns, struct buf *out)
 	format_time(dropped_ns, when);
 	object = json_pack("{s:i, s:I, s:s}", "format", TOMBSTONE_FORMAT, "epoch",
 			   (json_int_t)number, "dropped", when);
+	if (object && record && json_object_set_new(object, "record", json_string(record)))
+		return -ENOMEM;
 	return object ? json_wire_print(object, TOMBSTONE_MAX, out) : -ENOMEM;
 }
 
 int tombstone_decode(const void *data, size_t len, uint64_t *ret_number)
 {
+	return tombstone_decode_record(data, len, ret_number, NULL);
+}
+
+int tombstone_decode_record(const void *data, size_t len, uint64_t *ret_number, char **ret_record)
+{
+	const char *record;
 	cleanup_json json_t *object = NULL;
 	uint64_t number;
 	int64_t dropped_ns;
@@ -35,6 +46,12 @@ int tombstone_decode(const void *data, size_t len, uint64_t *ret_number)
 	if (json_wire_u64(json_object_get(object, "epoch"), &number) < 0 || !number ||
 	    json_wire_time(json_object_get(object, "dropped"), &dropped_ns) < 0)
 		return -EBADMSG;
+	record = json_string_value(json_object_get(object, "record"));
+	if (ret_record) {
+		*ret_record = record ? strdup(record) : NULL;
+		if (record && !*ret_record)
+			return -ENOMEM;
+	}
 	*ret_number = number;
 	return 0;
 }

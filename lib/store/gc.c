@@ -136,7 +136,9 @@ int store_gc_new(struct remote *remote, const struct store_gc_terms *terms,
 	g->terms = *terms;
 	g->marking = true;
 	mutex_init(&g->lock, LOCK_STORE_GC);
-	error = store_open(remote, &index, 0, &g->store);
+	error = store_open(remote, &index, terms->readers, &g->store);
+	if (!error && terms->readers)
+		error = store_set_readers(g->store, terms->readers);
 	if (error) {
 		store_gc_free(g);
 		return error;

@@ -38,6 +38,7 @@ struct store_gc_terms {
 	int64_t grace_ns;
 	unsigned keep_percent; /* 0 to 100 */
 	bool dry_run;
+	unsigned readers; /* at once; 0: as a store has them */
 	/* Bytes done of all that a phase has, from any thread, one at a time; may be NULL. */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
 	void *arg;

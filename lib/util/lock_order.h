@@ -59,6 +59,8 @@
 	/* the store */                                                                            \
 	LOCK(STORE_FSCK)                                                                           \
 	LOCK(STORE_GC)                                                                             \
+	/* a leaf of the volume: a collection tells of its progress under its own locks */         \
+	LOCK(COLLECTOR)                                                                            \
 	LOCK(STORE_KEEP)                                                                           \
 	LOCK(STORE_BATCH)                                                                          \
 	LOCK(STORE_PACKER)                                                                         \

@@ -11,6 +11,7 @@
 #include "lib/util/log.h"
 #include "lib/volume/adopt_tree.h"
 #include "lib/volume/announce.h"
+#include "lib/volume/follow.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
 #include "lib/volume/seal.h"
@@ -55,19 +56,61 @@ static int drop_locked(struct volume *vol, uint64_t number)
 	return error ? error : announce_locked(vol, ANNOUNCE_DROPPED, &row);
 }
 
+/* Also in the remote, as far as is known here. */
+static bool is_dropped(const struct state_epoch *row)
+{
+	return row->state == EPOCH_DROPPED && !row->remote_delete_pending;
+}
+
+/*
+ * Whether the epoch, which was dropped, is there again: by its own object, for a summary may still have what was dropped since. An error counts as
+ * no: it is asked again next time.
+ */
+static bool is_back(struct volume *vol, const struct record_found *found)
+{
+	cleanup_record struct epoch_record there = {0};
+	struct state_epoch row;
+	bool dropped = false;
+
+	mutex_lock(&vol->lock);
+	if (state_epoch_get(vol->state, found->number, &row) == 0) {
+		dropped = is_dropped(&row);
+		state_epoch_free(&row);
+	}
+	mutex_unlock(&vol->lock);
+	return !dropped || records_get(vol->remote, found->number, &there, NULL) == 0;
+}
+
+/* Somebody brought back what was dropped. */
+static int revive_locked(struct volume *vol, struct state_epoch *row,
+			 const struct record_found *found)
+{
+	struct state_epoch back = {.number = found->number,
+				   .state = EPOCH_DURABLE,
+				   .record = (char *)(uintptr_t)found->text,
+				   .superseded = row->superseded};
+	int error = state_epoch_set(vol->state, &back);
+
+	return error ? error : announce_locked(vol, ANNOUNCE_UNDROPPED, &back);
+}
+
 /* With the lock, in a transaction. */
 static int adopt_epoch_locked(struct volume *vol, const struct record_found *found)
 {
 	struct state_epoch row;
 	enum epoch_state state;
+	bool known;
 	int error = state_epoch_get(vol->state, found->number, &row);
 
 	if (error && error != -ENOENT)
 		return error;
-	state = error ? EPOCH_DURABLE : row.state;
-	if (error)
+	known = !error;
+	state = known ? row.state : EPOCH_DURABLE;
+	if (!known)
 		error = new_epoch_locked(vol, found);
-	else
+	else if (found->record && is_dropped(&row))
+		error = revive_locked(vol, &row, found);
+	if (known)
 		state_epoch_free(&row);
 	/* What the live tree stands on stays listed for as long as it does. */
 	if (!error && found->dropped && state == EPOCH_DURABLE &&
@@ -98,7 +141,7 @@ int adopt_record(struct volume *vol, const struct record_found *found)
 	if (error)
 		return error;
 	/* A damaged record is no tombstone: its epoch may be mended, so no row of ours hides it. */
-	if (!found->record && !found->dropped)
+	if ((!found->record && !found->dropped) || (found->record && !is_back(vol, found)))
 		return 0;
 	SCOPED_LOCK(&vol->lock);
 	error = state_begin(vol->state);
@@ -118,6 +161,8 @@ static int adopt_epoch(void *arg, const struct record_found *found)
 
 	if (found->number > a->highest)
 		a->highest = found->number;
+	if (found->dropped && !error)
+		error = follow_note_tombstone(a->vol, found);
 	if (error || !found->record)
 		return error;
 	SCOPED_LOCK(&a->vol->lock);

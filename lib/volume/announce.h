@@ -11,11 +11,11 @@
  * options name: a program (announce_program.h) and a database (announce_db.h), which also learns of
  * drops. What is announced is a JSON object, made when it happens: the epoch as `show --json` has it
  * (listing.h), and
- *   "event"       "sealed", "durable" or (database only) "dropped"
+ *   "event"       "sealed", "durable" or (database only) "dropped" or "undropped"
  *   "mountpoint"  absent for a volume without one
  *   "remote"      the printable name, without secrets
  *   "tree_hash"   once it is durable
- * One that is dropped has "event", "epoch", "volume" and "dropped" (the time) alone.
+ * One that is dropped has "event", "epoch", "volume" and "dropped" (the time) alone, one that is brought back "undropped".
  *
  * It waits in a queue in the state, one for each sink, that is written in the transaction that makes
  * the event true: no crash parts the two. Each sink has a thread, which tells one after the other and
@@ -31,6 +31,7 @@ enum announce_event {
 	ANNOUNCE_SEALED,
 	ANNOUNCE_DURABLE,
 	ANNOUNCE_DROPPED,
+	ANNOUNCE_UNDROPPED,
 };
 
 /* Queues it; nothing where no sink wants it. `row` with its record, but for a drop. In the caller's

@@ -229,6 +229,16 @@ static int mark_dropped(sqlite3 *db, const json_t *told, struct buf *why)
 			told, keys, 3, why);
 }
 
+static int mark_undropped(sqlite3 *db, const json_t *told, struct buf *why)
+{
+	static const char *const keys[] = {"volume", "epoch"};
+
+	return run_with(db,
+			"UPDATE checkpoints SET dropped = 0, dropped_at = NULL"
+			" WHERE volume = ?1 AND epoch = ?2",
+			told, keys, 2, why);
+}
+
 static int write_to(const char *path, const char *text, struct buf *why)
 {
 	CLEANUP(close_db) sqlite3 *db = NULL;
@@ -241,6 +251,8 @@ static int write_to(const char *path, const char *text, struct buf *why)
 		error = make_table(db, why);
 	if (!error && json_object_get(told, "dropped"))
 		error = mark_dropped(db, told, why);
+	else if (!error && json_object_get(told, "undropped"))
+		error = mark_undropped(db, told, why);
 	else if (!error)
 		error = upsert(db, told, why);
 	if (!error)

@@ -9,13 +9,13 @@
 #include "lib/util/parse.h"
 #include "lib/volume/listing.h"
 
-static json_t *drop_object(const struct volume *vol, uint64_t number)
+static json_t *drop_object(const struct volume *vol, const char *event, uint64_t number)
 {
 	char now[FORMAT_MAX];
 
 	format_time(clock_wall_ns(), now);
-	return json_pack("{s:s, s:I, s:s, s:s}", "event", "dropped", "epoch", (json_int_t)number,
-			 "volume", vol->uuid, "dropped", now);
+	return json_pack("{s:s, s:I, s:s, s:s}", "event", event, "epoch", (json_int_t)number,
+			 "volume", vol->uuid, event, now);
 }
 
 static void add_tree_hash(json_t *object, const struct epoch_record *r)
@@ -64,7 +64,9 @@ int announce_text(const struct volume *vol, enum announce_event event,
 	int error = 0;
 
 	if (event == ANNOUNCE_DROPPED)
-		object = drop_object(vol, row->number);
+		object = drop_object(vol, "dropped", row->number);
+	else if (event == ANNOUNCE_UNDROPPED)
+		object = drop_object(vol, "undropped", row->number);
 	else
 		error = epoch_object(vol, event, row, &object);
 	*ret_text = error ? NULL : json_dumps(object, JSON_COMPACT);
@@ -77,7 +79,8 @@ static bool wants(const struct volume *vol, unsigned sink, enum announce_event e
 	if (vol->options.read_only)
 		return false;
 	if (sink == SINK_PROGRAM)
-		return vol->options.on_epoch && event != ANNOUNCE_DROPPED;
+		return vol->options.on_epoch && event != ANNOUNCE_DROPPED &&
+		       event != ANNOUNCE_UNDROPPED;
 	return vol->options.catalog_db != NULL;
 }
 

@@ -49,6 +49,9 @@ void catalog_release(struct catalog *c);
 /* Drops an epoch, also one whose record is damaged; only while it is held. -ENOENT; -EBUSY: it is tagged, the newest, or the newest complete one
  * (unless its tree is damaged or gone); -ESTALE: another has taken the lease. */
 int catalog_drop(struct catalog *c, uint64_t number);
+/* Brings a dropped epoch back, with this tag, which keeps a policy from dropping it once more; only while it is held. 0, also where it is there already. -ENOENT: there never
+ * was such an epoch; -ENODATA: its content is gone (undrop.h); -EEXIST: the tag is another's; -EINVAL: it cannot be a tag; -ESTALE as above. */
+int catalog_undrop(struct catalog *c, uint64_t number, const char *tag);
 
 /*
  * Who writes to the volume, as the lease's object says (format/lease.h): {"state": "held", "generation",

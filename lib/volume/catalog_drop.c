@@ -115,7 +115,7 @@ void catalog_release(struct catalog *c)
 	free(h);
 }
 
-static int confirm(struct catalog *c)
+int catalog_confirm(struct catalog *c)
 {
 	struct catalog_hold *h = c->hold;
 	int error;
@@ -162,7 +162,7 @@ int catalog_drop(struct catalog *c, uint64_t number)
 		return error;
 	if (is_tagged(c->hold, number) || (!error && must_stay(c, record)))
 		return -EBUSY;
-	error = confirm(c);
+	error = catalog_confirm(c);
 	if (!error)
 		error = records_drop(c->remote, number, NULL);
 	if (error)

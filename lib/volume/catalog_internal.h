@@ -46,6 +46,8 @@ int catalog_store(struct catalog *c);
 int catalog_record(struct catalog *c, uint64_t number, const struct epoch_record **ret_record);
 /* The records are read anew when they are next asked for. */
 void catalog_forget(struct catalog *c);
+/* While it is held: that it is ours still, and renewed in time. -ESTALE, or the remote's. */
+int catalog_confirm(struct catalog *c);
 /* An epoch that is no longer there. */
 void catalog_forget_epoch(struct catalog *c, uint64_t number);
 /*

@@ -38,7 +38,7 @@ int catalog_tag(struct catalog *c, const char *name, uint64_t number, bool repla
 {
 	char key[KEY_MAX], text[TAG_TEXT_MAX];
 	const struct epoch_record *record;
-	int error = tag_key(name, key);
+	int error = tag_name_is_step(name) ? -EINVAL : tag_key(name, key);
 
 	if (!error)
 		error = catalog_record(c, number, &record);

@@ -45,8 +45,8 @@ static int tag_failure(struct request *r, int error, const char *tag)
 	if (error == -EINVAL)
 		return request_fail(
 			r, error,
-			"%s cannot be a tag: not only digits, no '/', no '.' in front, none "
-			"of latest, current, torn",
+			"%s cannot be a tag: not only digits, no '/', no '.' in front, no step= in "
+			"front, none of latest, current, torn",
 			tag);
 	return error;
 }
@@ -177,6 +177,50 @@ static int op_rm(struct request *r)
 	return error ? error : answer_epoch(r, number);
 }
 
+static int undrop_failure(struct request *r, int error, uint64_t number, const char *tag)
+{
+	cleanup_buf struct buf why = {0};
+
+	switch (error) {
+	case -ENOENT:
+		return request_fail(r, error, "there never was an epoch %" PRIu64, number);
+	case -ENODATA:
+		undrop_refusal(number, &why);
+		return request_fail(r, -ENOENT, "%s", buf_str(&why));
+	case -EOPNOTSUPP:
+		return request_fail(r, error,
+				    "without a remote nothing of a dropped epoch is kept");
+	case -ESTALE:
+		return request_fail(
+			r, -EBUSY,
+			"another writer has taken the volume over: bring the epoch back "
+			"there");
+	default:
+		return tag_failure(r, error, tag);
+	}
+}
+
+static int op_undrop(struct request *r)
+{
+	const char *tag = request_text(r, "tag");
+	char own_tag[UNDROP_TAG_MAX];
+	uint64_t number;
+	int error = request_number(r, "epoch", &number);
+
+	if (error)
+		return request_fail(r, -EINVAL,
+				    "the number of an epoch is asked for: what is dropped has no "
+				    "other name");
+	undrop_tag(number, own_tag);
+	if (!tag)
+		tag = own_tag;
+	error = epochs_undrop(r->vol, number, tag, r->interrupted, r->arg);
+	if (error)
+		return undrop_failure(r, error, number, tag);
+	r->answer = json_pack("{s:I, s:s}", "epoch", (json_int_t)number, "tag", tag);
+	return r->answer ? 0 : -ENOMEM;
+}
+
 static int op_tag(struct request *r)
 {
 	const char *name = request_text(r, "name");
@@ -289,12 +333,25 @@ static const struct {
 	const char *name;
 	int (*run)(struct request *r);
 } operations[] = {
-	{"status", op_status},	{"log", request_log},	 {"commit", op_commit},
-	{"seal", op_seal},	{"wait", op_wait},	 {"rollback", op_rollback},
-	{"rm", op_rm},		{"tag", op_tag},	 {"untag", op_untag},
-	{"tags", op_tags},	{"resolve", op_resolve}, {"show", request_show},
-	{"diff", request_diff}, {"finish", op_finish},	 {"durability", op_durability},
-	{"fetch", op_fetch},	{"usage", op_usage},	 {"repair", request_repair},
+	{"status", op_status},
+	{"log", request_log},
+	{"commit", op_commit},
+	{"seal", op_seal},
+	{"wait", op_wait},
+	{"rollback", op_rollback},
+	{"rm", op_rm},
+	{"tag", op_tag},
+	{"untag", op_untag},
+	{"tags", op_tags},
+	{"resolve", op_resolve},
+	{"show", request_show},
+	{"diff", request_diff},
+	{"finish", op_finish},
+	{"durability", op_durability},
+	{"undrop", op_undrop},
+	{"fetch", op_fetch},
+	{"usage", op_usage},
+	{"repair", request_repair},
 	{"resume", op_resume},
 };
 

@@ -15,6 +15,8 @@
  *   {"op":"wait","epoch":"42","timeout_ms":N}        -> {"epoch":N}
  *   {"op":"rollback","epoch":E}                      -> {"epoch":N}, the new one
  *   {"op":"rm","epoch":E}                            -> {"epoch":N}
+ *   {"op":"undrop","epoch":N,"tag":T}                -> {"epoch":N,"tag":T}: a dropped epoch is back, with
+ *                                                       this tag; T absent: one that is made up
  *   {"op":"tag","epoch":E,"name":T,"replace":B}      -> {"epoch":N}
  *   {"op":"untag","name":T}                          -> {}
  *   {"op":"resolve","epoch":E}                       -> {"epoch":N}

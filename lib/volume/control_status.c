@@ -9,6 +9,7 @@
 #include "lib/util/lock.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/collector.h"
 #include "lib/volume/control_internal.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
@@ -273,7 +274,7 @@ json_t *control_status(struct volume *vol)
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
 	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
 	    nodes_status(vol, o) != 0 || announcer_status(vol, o) != 0 ||
-	    retainer_status(vol, o) != 0) {
+	    retainer_status(vol, o) != 0 || collector_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

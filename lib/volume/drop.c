@@ -9,6 +9,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"
@@ -39,7 +40,8 @@ static int drop_locked(struct volume *vol, uint64_t number)
 	tagged = state_tag_each(vol->state, names_epoch, &number);
 	if (tagged < 0)
 		return tagged;
-	if (tagged || number == epochs_current_locked(vol) || number == epoch_index_latest(x))
+	if (tagged || number == epochs_current_locked(vol) || number == epoch_index_latest(x) ||
+	    nodes_need_locked(vol, number))
 		return -EBUSY;
 	error = state_epoch_get(vol->state, number, &row);
 	if (error)
@@ -97,11 +99,16 @@ static int name_tag(void *arg, const char *name, uint64_t number)
 void drop_refusal(struct volume *vol, uint64_t number, struct buf *out)
 {
 	struct tagged t = {number, out};
+	bool needed;
 
 	if (epochs_tag_each(vol, name_tag, &t) != 0)
 		return;
+	mutex_lock(&vol->lock);
+	needed = nodes_need_locked(vol, number);
+	mutex_unlock(&vol->lock);
 	buf_printf(out, "epoch %" PRIu64 " is %s: it stays until there is another", number,
 		   number == epochs_current(vol) ? "current, what the live tree stands on"
+		   : needed			 ? "what a node of this run began from"
 						 : "the newest complete one");
 }
 

@@ -129,21 +129,29 @@ uint64_t epoch_index_latest(const struct epoch_index *x)
 	return 0;
 }
 
+static bool has_step(const struct epoch_brief *e, uint64_t step)
+{
+	return e->has_step && e->step == step;
+}
+
+uint64_t epoch_index_complete_of_step(const struct epoch_index *x, uint64_t step)
+{
+	for (size_t i = x->count; i-- > 0;)
+		if (has_step(&x->epochs[i], step) && epoch_brief_complete(&x->epochs[i]))
+			return x->epochs[i].number;
+	return 0;
+}
+
 uint64_t epoch_index_by_step(const struct epoch_index *x, uint64_t step)
 {
-	uint64_t any = 0;
+	uint64_t complete = epoch_index_complete_of_step(x, step);
 
-	for (size_t i = x->count; i-- > 0;) {
-		const struct epoch_brief *e = &x->epochs[i];
-
-		if (!e->has_step || e->step != step)
-			continue;
-		if (epoch_brief_complete(e))
-			return e->number;
-		if (!any)
-			any = e->number;
-	}
-	return any;
+	if (complete)
+		return complete;
+	for (size_t i = x->count; i-- > 0;)
+		if (has_step(&x->epochs[i], step))
+			return x->epochs[i].number;
+	return 0;
 }
 
 uint64_t epoch_index_at(const struct epoch_index *x, int64_t wall_ns)

@@ -39,6 +39,8 @@ bool epoch_brief_complete(const struct epoch_brief *e);
 /* Numbers; 0 where there is none. */
 uint64_t epoch_index_newest(const struct epoch_index *x);
 uint64_t epoch_index_latest(const struct epoch_index *x); /* the newest complete one */
+/* The newest complete one with this step. */
+uint64_t epoch_index_complete_of_step(const struct epoch_index *x, uint64_t step);
 /* The newest complete one with this step, else the newest with it. */
 uint64_t epoch_index_by_step(const struct epoch_index *x, uint64_t step);
 /* The newest that is sealed at this time or before. */

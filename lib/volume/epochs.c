@@ -84,9 +84,14 @@ static bool makes_first_epoch(enum record_trigger trigger)
 	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR;
 }
 
+bool epochs_tag_allowed(const char *name)
+{
+	return tag_name_valid(name) && !tag_name_is_step(name);
+}
+
 static int check_how(const struct epochs_seal *how)
 {
-	if (how->tag && !tag_name_valid(how->tag))
+	if (how->tag && !epochs_tag_allowed(how->tag))
 		return -EINVAL;
 	if (how->message && strlen(how->message) > RECORD_TEXT_MAX)
 		return -EINVAL;
@@ -361,6 +366,18 @@ uint64_t epochs_latest(struct volume *vol)
 	return x ? epoch_index_latest(x) : 0;
 }
 
+int epochs_of_step(struct volume *vol, uint64_t step, uint64_t *ret_number)
+{
+	const struct epoch_index *x;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	if (!x)
+		return -EIO;
+	*ret_number = epoch_index_complete_of_step(x, step);
+	return *ret_number ? 0 : -ENOENT;
+}
+
 uint64_t epochs_current(struct volume *vol)
 {
 	SCOPED_LOCK(&vol->lock);
@@ -424,7 +441,7 @@ int epochs_tag(struct volume *vol, const char *name, uint64_t number, bool repla
 
 	if (vol->options.read_only)
 		return -EROFS;
-	if (!tag_name_valid(name))
+	if (!epochs_tag_allowed(name))
 		return -EINVAL;
 	mutex_lock(&vol->lock);
 	error = tag_locked(vol, name, number, replace);

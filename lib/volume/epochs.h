@@ -54,6 +54,8 @@ int epochs_sealed_ns(struct volume *vol, uint64_t number, int64_t *ret_ns); /* -
 /* 0 when there is none. */
 uint64_t epochs_latest(struct volume *vol);  /* the newest complete one */
 uint64_t epochs_current(struct volume *vol); /* the one that the live tree stands on */
+/* The newest complete one of this step: -ENOENT. */
+int epochs_of_step(struct volume *vol, uint64_t step, uint64_t *ret_number);
 /* "42", "000042", "step=500", "latest", "current", a tag, "@2h": -ENOENT, -EINVAL. */
 int epochs_resolve(struct volume *vol, const char *name, uint64_t *ret_number);
 
@@ -72,6 +74,21 @@ int epochs_tag_each(struct volume *vol, int (*fn)(void *arg, const char *name, u
 int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new);
 /* -EBUSY: tagged, current or the newest complete one. */
 int epochs_drop(struct volume *vol, uint64_t number);
+/*
+ * Brings a dropped epoch back under its number, with this tag, which keeps a policy from dropping it once more: in the remote, by the uploader's thread, and
+ * then here. 0, also where it is there already; -ENOENT: there never was such an epoch; -ENODATA: its content is gone, here and in the remote (undrop_refusal says
+ * why); -EEXIST: the tag is another's; -EINVAL: it cannot be a tag; -EOPNOTSUPP: the volume has no remote; -EROFS; -EINTR: it may be done
+ * nevertheless; -ESTALE: another has taken the lease.
+ */
+int epochs_undrop(struct volume *vol, uint64_t number, const char *tag, interrupted_fn interrupted,
+		  void *arg);
+/* The name of that tag where nobody gives one: "undropped-41". */
+#define UNDROP_TAG_MAX 32
+void undrop_tag(uint64_t number, char ret_name[UNDROP_TAG_MAX]);
+/* Why it was -ENODATA, in one line; appends. */
+void undrop_refusal(uint64_t number, struct buf *out);
+/* Whether a tag of this name may be made. */
+bool epochs_tag_allowed(const char *name);
 /*
  * Waits until this epoch (0: all that is closed now, sealing it) and all before it are durable:
  * -ETIMEDOUT (timeout_ns < 0: for ever), -EINTR, -ENOENT; -EBUSY where another writer has taken the

@@ -15,15 +15,10 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/retain.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 
-/* An epoch's object as it was listed. */
-struct epoch_object {
-	uint64_t number, size;
-};
 /* Of one that is to be looked at again. */
 #define SIZE_UNKNOWN UINT64_MAX
 
@@ -32,7 +27,8 @@ struct follower {
 	pthread_t thread;
 	/* Of the thread alone. */
 	struct buf seen; /* struct epoch_object each, ascending: all that the last pass had read */
-	struct buf listed; /* of the pass under way */
+	struct buf listed;  /* of the pass under way */
+	struct buf dropped; /* uint64_t each: the tombstones that it has read */
 	uint64_t
 		again; /* a dropped epoch that stays until the live tree stands on another; 0: none */
 	uint64_t damaged; /* the newest epoch whose tree could not be had, and was told of */
@@ -77,14 +73,34 @@ static bool has_row(struct volume *vol, uint64_t number, uint64_t size)
 	return same;
 }
 
+/* Dropped, by this machine too, and the remote knows it. */
+static bool is_dropped_here(struct volume *vol, uint64_t number)
+{
+	const struct epoch_index *x;
+	struct state_epoch row;
+	bool dropped;
+
+	SCOPED_LOCK(&vol->lock);
+	x = epochs_index_locked(vol);
+	if (!x || epoch_index_find(x, number) || state_epoch_get(vol->state, number, &row) != 0)
+		return false;
+	dropped = row.state == EPOCH_DROPPED && !row.remote_delete_pending;
+	state_epoch_free(&row);
+	return dropped;
+}
+
+/* What we dropped ourselves may be there again before its tombstone was ever seen: an object of the same size. */
 static bool is_news(void *arg, uint64_t number, uint64_t size)
 {
 	struct follower *f = arg;
 	const struct epoch_object *seen = find_object(&f->seen, number);
-	const struct epoch_object now = {number, size};
+	const bool same = seen && seen->size == size;
+	const struct epoch_object now = {number, size, same && seen->tombstone};
 
 	buf_put(&f->listed, &now, sizeof(now));
-	return seen ? seen->size != size : !has_row(f->vol, number, size);
+	if (!seen)
+		return !has_row(f->vol, number, size);
+	return !same || (!seen->tombstone && is_dropped_here(f->vol, number));
 }
 
 /* Brings what is in memory up to date with the row: 1 where the epoch is dropped, and was not before. */
@@ -120,10 +136,15 @@ int follow_record(struct volume *vol, const struct record_found *found)
 		volume_epoch_dropped(vol, found->number);
 		error = 0;
 	}
-	/* Of several nodes: an epoch of all. */
-	if (!error && !vol->options.read_only)
-		retainer_kick(vol);
 	return error;
+}
+
+int follow_note_tombstone(struct volume *vol, const struct record_found *found)
+{
+	const struct epoch_object o = {found->number, strlen(found->text), true};
+
+	buf_put(&vol->tombstones, &o, sizeof(o));
+	return buf_error(&vol->tombstones);
 }
 
 static int take_newer(void *arg, const struct record_found *found)
@@ -144,10 +165,25 @@ static int take_epoch(void *arg, const struct record_found *found)
 
 	if (error)
 		return error;
+	if (found->dropped)
+		buf_put(&f->dropped, &found->number, sizeof(found->number));
 	SCOPED_LOCK(&vol->lock);
 	if (found->dropped && found->number == vol->current_epoch)
 		f->again = found->number;
 	return 0;
+}
+
+static void mark_tombstones(struct follower *f)
+{
+	for (size_t at = 0; at < f->dropped.len; at += sizeof(uint64_t)) {
+		struct epoch_object *o;
+		uint64_t number;
+
+		memcpy(&number, f->dropped.data + at, sizeof(number));
+		o = find_object(&f->listed, number);
+		if (o)
+			o->tombstone = true;
+	}
 }
 
 static int follow_epochs(struct follower *f)
@@ -156,15 +192,19 @@ static int follow_epochs(struct follower *f)
 	int error;
 
 	buf_reset(&f->listed);
+	buf_reset(&f->dropped);
 	f->again = 0;
 	error = records_each_wanted(f->vol->remote, is_news, f, take_epoch, f);
 	if (!error)
 		error = buf_error(&f->listed);
+	if (!error)
+		error = buf_error(&f->dropped);
 	if (error)
 		return error;
 	if (f->listed.len)
 		qsort(f->listed.data, f->listed.len / sizeof(struct epoch_object),
 		      sizeof(struct epoch_object), compare_objects);
+	mark_tombstones(f);
 	again = f->again ? find_object(&f->listed, f->again) : NULL;
 	if (again)
 		again->size = SIZE_UNKNOWN;
@@ -308,12 +348,15 @@ int follower_start(struct volume *vol)
 		return error;
 	}
 	f->vol = vol;
+	f->seen = vol->tombstones;
+	vol->tombstones = (struct buf){0};
 	f->refreshed_ns = clock_wall_ns();
 	mutex_init(&f->lock, LOCK_FOLLOWER);
 	error = thread_start(&f->thread, NULL, run, f);
 	if (error) {
 		pthread_cond_destroy(&f->wake);
 		mutex_destroy(&f->lock);
+		buf_free(&f->seen);
 		free(f);
 		return error;
 	}
@@ -335,6 +378,7 @@ void follower_stop(struct volume *vol)
 	vol->follower = NULL;
 	buf_free(&f->seen);
 	buf_free(&f->listed);
+	buf_free(&f->dropped);
 	pthread_cond_destroy(&f->wake);
 	mutex_destroy(&f->lock);
 	free(f);

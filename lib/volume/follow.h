@@ -4,7 +4,7 @@
  * lib/volume.
  *
  * Every options.refresh_ns a thread lists the epochs' objects, reads those that are new or have another size
- * (a tombstone is smaller than any record), and all tags; then the live tree is made equal to the newest
+ * (a tombstone never has that of the record whose place it took), and all tags; then the live tree is made equal to the newest
  * epoch's, as a rollback does it: in one transaction, files that are equal stay what they are, and who has a
  * file open keeps the content that it had. The kernel is told of each name and file that changed, and of
  * each epoch that is gone.
@@ -21,6 +21,14 @@
 #include "lib/volume/internal.h"
 #include "lib/volume/records.h"
 
+/* An epoch's object as it was listed. */
+struct epoch_object {
+	uint64_t number, size;
+	bool tombstone; /* it was read, and is one */
+};
+
+/* A tombstone that was read while the volume was opened: one that is another object by the follower's first look is news. Ascending. -ENOMEM. */
+int follow_note_tombstone(struct volume *vol, const struct record_found *found);
 /* The last step of volume_open. Does nothing for a volume that one machine alone writes to, is local, or shows one past
  * epoch. 0 or -errno. */
 int follower_start(struct volume *vol);

@@ -25,6 +25,8 @@
 
 /* Without a grace: one that condemns, one that deletes, and one more where an epoch was dropped meanwhile. */
 #define PASSES_MAX 3
+/* They wait for the remote: several at once, each with a tree in memory. */
+#define READERS 8
 /* An epoch that is incomplete while somebody writes is looked at so often, and so long apart. */
 #define LOOKS_MAX 4
 #define LOOK_NS	  NS_PER_S
@@ -103,6 +105,7 @@ static int open_store(struct collection *c)
 		.grace_ns = c->grace_ns,
 		.keep_percent = c->how->keep_percent,
 		.dry_run = c->how->dry_run,
+		.readers = c->how->background ? 2 : 0,
 		.progress = c->how->progress,
 		.arg = c->how->arg,
 	};
@@ -142,7 +145,8 @@ static int mark(struct collection *c)
 	if (!error)
 		error = store_gc_read(c->gc);
 	if (!error)
-		error = gc_mark(c->remote, c->gc, &c->records, c->how->progress, c->how->arg, &why);
+		error = gc_mark(c->remote, c->gc, &c->records, c->how->background ? 1 : READERS,
+				c->how->progress, c->how->arg, &why);
 	if (error == -EBADMSG && !is_away(c->remote))
 		return refuse(c, buf_str(&why));
 	if (error)
@@ -159,8 +163,10 @@ static int confirm(void *arg)
 {
 	struct collection *c = arg;
 	uint64_t highest;
-	int error = gc_lists_highest(c->remote, &highest);
+	int error = c->how->confirm ? c->how->confirm(c->how->arg) : 0;
 
+	if (!error)
+		error = gc_lists_highest(c->remote, &highest);
 	if (error)
 		return error;
 	return highest == c->old.generation ? 0 : -EEXIST;
@@ -192,7 +198,10 @@ static int publish(struct collection *c)
 	c->totals.generation = c->old.generation;
 	if (error || !news || c->how->dry_run)
 		return error;
-	error = gc_lists_publish(c->remote, &c->list);
+	if (c->how->confirm)
+		error = c->how->confirm(c->how->arg);
+	if (!error)
+		error = gc_lists_publish(c->remote, &c->list);
 	FAULT_POINT("gc.published");
 	if (!error)
 		c->totals.generation = c->list.generation;
@@ -204,7 +213,10 @@ static int collect(struct collection *c)
 	int error = 0;
 
 	if (!c->how->dry_run) {
-		error = store_gc_write(c->gc, c->old.generation + 1);
+		if (c->how->confirm)
+			error = c->how->confirm(c->how->arg);
+		if (!error)
+			error = store_gc_write(c->gc, c->old.generation + 1);
 		if (error == -EIO && !is_away(c->remote))
 			return refuse(c, "what was written cannot be read back");
 		FAULT_POINT("gc.written");
@@ -388,24 +400,37 @@ static int run(struct collection *c)
 	return error;
 }
 
-int gc_run(const char *url, const struct gc *how, struct gc_totals *ret_totals, char **ret_message)
+int gc_collect(struct remote *remote, const struct gc *how, struct gc_totals *ret_totals,
+	       char **ret_message)
 {
 	struct opening_message m = {0};
-	struct collection c = {.how = how, .message = &m};
-	struct volume_info info;
-	int error = catalog_connect(url, how->limits, &c.remote, &info, &m);
+	struct collection c = {.how = how, .remote = remote, .message = &m};
+	int error = run(&c);
 
-	if (!error) {
-		error = run(&c);
-		if (error)
-			error = contact_fail(c.remote, error, &m);
-		remote_close(c.remote);
-	}
 	if (error) {
+		/* A line for what has none. */
+		error = error == -ECANCELED || error == -ESTALE ? error
+								: contact_fail(remote, error, &m);
 		*ret_message = m.text;
 		return error;
 	}
 	free(m.text);
 	*ret_totals = c.totals;
 	return 0;
+}
+
+int gc_run(const char *url, const struct gc *how, struct gc_totals *ret_totals, char **ret_message)
+{
+	struct opening_message m = {0};
+	struct volume_info info;
+	struct remote *remote;
+	int error = catalog_connect(url, how->limits, &remote, &info, &m);
+
+	if (error) {
+		*ret_message = m.text;
+		return error;
+	}
+	error = gc_collect(remote, how, ret_totals, ret_message);
+	remote_close(remote);
+	return error;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Garbage collection of a remote, without a mount.
+ * Garbage collection of a remote: by the command, and by a mount (collector.h).
  *
  * What is live: all records that are there (tombstones are none), their trees, the recipes of these on all levels, and
  * the chunks of those. Packs in which nothing is live, and index objects that are superseded, are first condemned, by a list in the remote (format/gc_list.h), and
@@ -24,7 +24,7 @@
  *   record    creates the record;
  *   again     keeps once more. Only then is the epoch durable, and may local copies go.
  * No lease is taken: a collection changes nothing that a writer relies on but what the writer looks at. And it must run beside a
- * mount that holds the lease for weeks.
+ * mount that holds the lease for weeks. (A mount that collects does it for as long as it has the lease.)
  *
  * Why no epoch that is there loses a chunk. Let an epoch's record R name chunk c, and pack P with it be deleted by a collection that
  * did not see R: its mark was before R was created. P was condemned by a list that was published before that mark, so the
@@ -73,7 +73,10 @@ struct gc {
 	int64_t grace_ns;
 	unsigned keep_percent; /* a pack with less of it live is written anew; 0: none is */
 	bool dry_run;	       /* nothing is written or deleted */
-	/* A phase, and how far it is; any thread, one at a time. May be NULL. */
+	bool background;       /* with few connections; one pass, whatever the grace */
+	/* Asked before each change: anything but 0 ends it. May be NULL. */
+	int (*confirm)(void *arg);
+	/* A phase, and how far it is; any thread, one at a time, who may take their time. May be NULL. */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
 	void *arg;
 };
@@ -94,6 +97,9 @@ struct gc_totals {
  *   -EOPNOTSUPP  the remote cannot create an object only if it is absent
  *   else as catalog_open (catalog.h).
  */
+int gc_collect(struct remote *remote, const struct gc *how, struct gc_totals *ret_totals,
+	       char **ret_message);
+/* The same of what a URL names. */
 int gc_run(const char *url, const struct gc *how, struct gc_totals *ret_totals, char **ret_message);
 
 #endif

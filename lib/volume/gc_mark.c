@@ -18,9 +18,6 @@
 #include "lib/volume/nodes.h"
 #include "lib/volume/records.h"
 
-/* They wait for the remote: several at once, each with a tree in memory. */
-#define READERS 8
-
 struct needed {
 	struct hash recipe; /* first: found by hash_index */
 	uint64_t epoch;	    /* one that needs it, for the line that tells of damage */
@@ -30,6 +27,7 @@ struct marking {
 	struct remote *remote;
 	struct store_gc *gc;
 	struct pool *pool;
+	unsigned readers;
 	struct gc_records *records;
 	const char **parts; /* keys */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
@@ -356,7 +354,7 @@ static void keep_alive(struct marking *m)
 static int mark_all(struct marking *m)
 {
 	size_t count = record_count(m->records);
-	int error = pool_new(READERS, POOL_ORDINARY, &m->pool);
+	int error = pool_new(m->readers, POOL_ORDINARY, &m->pool);
 
 	m->alive = calloc(count + 1, sizeof(*m->alive));
 	m->trees = calloc(count + m->records->parts.count + 1, sizeof(*m->trees));
@@ -375,13 +373,14 @@ static int mark_all(struct marking *m)
 	return error;
 }
 
-int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r,
+int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r, unsigned readers,
 	    void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total),
 	    void *arg, struct buf *why)
 {
 	struct marking m = {.remote = remote,
 			    .gc = g,
 			    .records = r,
+			    .readers = readers,
 			    .progress = progress,
 			    .arg = arg,
 			    .why = why,

@@ -21,10 +21,10 @@ bool gc_records_has(const struct gc_records *r, uint64_t number);
 /* Before anything else of a pass. The remote's errors. */
 int gc_records_list(struct remote *remote, struct gc_records *ret_records);
 /*
- * Marks all that they need; several threads. -EBADMSG: something is damaged or missing, and `why` says what; or the remote's.
+ * Marks all that they need; so many threads, each with a tree in memory. -EBADMSG: something is damaged or missing, and `why` says what; or the remote's.
  * The records that turn out to be tombstones are left out of `r` from then on.
  */
-int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r,
+int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r, unsigned readers,
 	    void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total),
 	    void *arg, struct buf *why);
 

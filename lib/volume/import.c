@@ -274,7 +274,7 @@ static int check_tag(struct import_job *j, char key[KEY_MAX])
 	uint64_t size;
 	int error;
 
-	if (tag_key(tag, key))
+	if (tag_name_is_step(tag) || tag_key(tag, key))
 		return opening_fail(j->message, -EINVAL, "'%s' cannot be a tag's name", tag);
 	error = remote_size(j->imp->vol->remote, key, &size);
 	if (!error)

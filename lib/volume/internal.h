@@ -40,6 +40,7 @@ struct follower;    /* follow.h: what is new in the remote of a read-only volume
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
 struct retainer;    /* retain.h: drops what the option keep lets go; NULL without it */
+struct collector;   /* collector.h: collects garbage in the remote; NULL without keep */
 struct usage_cache; /* usage.h: what was last counted */
 struct announcer;   /* announce.h: tells others of epochs; NULL: nobody is told */
 struct torn;	    /* torn.h: bytes of killed writers */
@@ -104,11 +105,13 @@ struct volume {
 	struct holder *holder;
 	struct nodes *nodes; /* nodes.h; NULL: read-only, or without a remote */
 	struct follower *follower;
+	struct buf tombstones; /* follow.h: those that were read while this was opened */
 	struct uploader *uploader;
 	struct evictor *evictor;
 	struct torn *torn;
 	struct announcer *announcer;
 	struct retainer *retainer;
+	struct collector *collector;
 	struct usage_cache *usage;
 	struct store *store;
 };

@@ -38,6 +38,21 @@ uint64_t nodes_current_locked(const struct volume *vol)
 	return n->shown > n->base ? n->shown : n->base;
 }
 
+bool nodes_need_locked(const struct volume *vol, uint64_t number)
+{
+	struct nodes *n = vol->nodes;
+
+	if (!nodes_is_set(vol))
+		return false;
+	if (number == n->base)
+		return true;
+	SCOPED_LOCK(&n->lock);
+	for (size_t at = 0; at < n->bases.len; at += sizeof(number))
+		if (!memcmp(n->bases.data + at, &number, sizeof(number)))
+			return true;
+	return false;
+}
+
 bool nodes_has_begun_locked(const struct volume *vol)
 {
 	return nodes_is_set(vol) && vol->nodes->begun;
@@ -170,6 +185,7 @@ void nodes_close(struct volume *vol)
 	nodes_known_free(n);
 	epoch_index_free(&n->index);
 	json_decref(n->waiting);
+	buf_free(&n->bases);
 	mutex_destroy(&n->lock);
 	free(n);
 }

@@ -68,6 +68,11 @@ int nodes_begin(struct volume *vol, struct opening_message *m);
 void nodes_pass(struct volume *vol);
 /* The epoch that `current` names: the newest that has a part of this node, else the base. With the lock. */
 uint64_t nodes_current_locked(const struct volume *vol);
+/*
+ * Whether a node of this set may need the epoch still: its live tree began from it, which tells in each epoch that is put together what its part has inherited. With the
+ * volume's lock.
+ */
+bool nodes_need_locked(const struct volume *vol, uint64_t number);
 /* Whether epochs that come from now on are news. With the lock. */
 bool nodes_has_begun_locked(const struct volume *vol);
 /* A part is in the remote: it is to be seen whether it makes an epoch whole. With the lock. */

@@ -17,6 +17,7 @@
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes_merge.h"
+#include "lib/volume/retain.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload_gc.h"
 
@@ -226,6 +227,7 @@ static int put_record(struct making *k, uint64_t number, uint64_t parent)
 	error = follow_record(k->vol, &found);
 	if (error)
 		return error;
+	retainer_completed(k->vol);
 	error = records_summarize(k->remote, number);
 	if (error)
 		log_warn("the summary of epochs up to %" PRIu64 " was not written: %s", number,
@@ -392,6 +394,8 @@ static int judge_and_act(struct making *k, struct damage *d)
 	uint64_t open;
 	int error = nodes_list(n, &parts, &part_count);
 
+	if (!error)
+		error = nodes_note_bases(n);
 	mutex_lock(&n->lock);
 	/* One writer alone: whatever set there was, it is over. */
 	open = n->set ? n->complete_generation : UINT64_MAX;

@@ -57,7 +57,8 @@ struct nodes {
 	uint64_t complete_generation;
 	struct nodes_made *made;
 	size_t made_count, made_cap;
-	json_t *waiting; /* for `status`; NULL: nothing was looked at yet */
+	struct buf bases; /* uint64_t each: what the parts in the remote began from */
+	json_t *waiting;  /* for `status`; NULL: nothing was looked at yet */
 
 	/* Of the thread that completes. */
 	struct nodes_known *known;
@@ -75,6 +76,9 @@ int nodes_add_record(struct nodes *n, const struct record_found *found);
 /* As nodes_decide.h wants them, in the order of `known`; free it. */
 int nodes_list(struct nodes *n, struct nodes_part **ret_parts, size_t *ret_count);
 void nodes_made_free(struct nodes *n);
+
+/* Notes what the known parts began from. By the thread that completes. */
+int nodes_note_bases(struct nodes *n);
 
 /* ---- nodes_record.c: the record of an epoch that is put together ---- */
 

@@ -359,3 +359,15 @@ int nodes_list(struct nodes *n, struct nodes_part **ret_parts, size_t *ret_count
 	*ret_count = n->known_count;
 	return 0;
 }
+
+int nodes_note_bases(struct nodes *n)
+{
+	SCOPED_LOCK(&n->lock);
+	buf_reset(&n->bases);
+	for (size_t i = 0; i < n->known_count; i++) {
+		uint64_t base = n->known[i].record.part.base;
+
+		buf_put(&n->bases, &base, sizeof(base));
+	}
+	return buf_error(&n->bases);
+}

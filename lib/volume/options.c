@@ -8,6 +8,7 @@
 #include "lib/format/lease.h"
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
+#include "lib/volume/gc.h"
 
 #define DEFAULT_MIN_FREE 10
 #define DEFAULT_SETTLE	 (5 * NS_PER_S)
@@ -26,6 +27,7 @@ void volume_options_init(struct volume_options *o)
 		.patience_ns = DEFAULT_PATIENCE,
 		.full_wait = true,
 		.upload_ahead = DEFAULT_AHEAD,
+		.gc_grace_ns = GC_GRACE_NS,
 		.lease_ns = DEFAULT_LEASE,
 		.refresh_ns = DEFAULT_REFRESH,
 		.on_epoch_timeout_ns = DEFAULT_ON_EPOCH,

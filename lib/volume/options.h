@@ -49,7 +49,8 @@ struct volume_options {
 	bool full_wait;	       /* full=wait (default) or full=error */
 	bool durable_close;    /* durability=remote: each close waits until its epoch is durable */
 	struct globs temporary, marker,
-		log;		/* added to the built-in ones (marker has none built in) */
+		log;	    /* added to the built-in ones (those of marker: last_file.h) */
+	bool no_last_files; /* the last files of frameworks (last_file.h) seal nothing: marker=none */
 	const char *step_regex; /* POSIX extended, first group is the number; NULL: the built-in
 				   patterns */
 	const char *node;	/* name of this node; NULL: the host's name */
@@ -64,11 +65,13 @@ struct volume_options {
 	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
-	bool resume; /* after a killed or torn save the live tree goes back by itself (resume.h) */
-	const char *keep;   /* which epochs stay (keep.h); NULL: all. Not of a read-only volume */
-	int64_t lease_ns;   /* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
-	bool take_over;	    /* take the lease from a writer that is alive */
-	int64_t refresh_ns; /* how often a read-only volume looks for what is new: 10 s */
+	bool resume;	     /* after a killed or torn save the live tree goes back by itself (resume.h) */
+	const char *keep;    /* which epochs stay (keep.h); NULL: all. Not of a read-only volume */
+	bool gc_off;	     /* with keep: garbage collection is left to the command */
+	int64_t gc_grace_ns; /* what garbage collection leaves dropped epochs: 24 h */
+	int64_t lease_ns;    /* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
+	bool take_over;	     /* take the lease from a writer that is alive */
+	int64_t refresh_ns;  /* how often a read-only volume looks for what is new: 10 s */
 	const char *mountpoint; /* told to others who want to write; NULL: none */
 	/* Asked while volume_open waits for another writer's lease to lapse: true ends the wait with
 	 * -EINTR. NULL: it is waited for. */

@@ -63,11 +63,11 @@ bool records_same_epoch(const struct epoch_record *a, const struct epoch_record 
 	       same_text(a->run_id, b->run_id);
 }
 
-/* 0: what the remote has under this number may become a tombstone; -ENOENT: it is one already. */
-static int may_drop(struct remote *remote, uint64_t number, const char *ours)
+/* 0: what the remote has under this number may become a tombstone, which is to keep *ret_text (NULL: it is damaged); -ENOENT: it is one already. */
+static int may_drop(struct remote *remote, uint64_t number, const char *ours, char **ret_text)
 {
 	cleanup_record struct epoch_record here = {0}, there = {0};
-	int error = records_get(remote, number, &there, NULL);
+	int error = records_get(remote, number, &there, ret_text);
 
 	/* What is damaged is nobody's. */
 	if (error || !ours)
@@ -99,11 +99,23 @@ static int drop_parts(struct remote *remote, uint64_t number)
 	return error;
 }
 
+/* Without the record where that is too long. */
+static int encode_tombstone(uint64_t number, const char *record, struct buf *out)
+{
+	int64_t now_ns = clock_wall_ns();
+	int error;
+
+	buf_reset(out);
+	error = tombstone_encode(number, now_ns, record, out);
+	return error == -EFBIG ? tombstone_encode(number, now_ns, NULL, out) : error;
+}
+
 int records_drop(struct remote *remote, uint64_t number, const char *ours)
 {
 	cleanup_buf struct buf text = {0};
 	char key[KEY_MAX];
-	int error = tombstone_encode(number, clock_wall_ns(), &text);
+	cleanup_free char *record = NULL;
+	int error = encode_tombstone(number, NULL, &text);
 
 	if (error)
 		return error;
@@ -111,7 +123,9 @@ int records_drop(struct remote *remote, uint64_t number, const char *ours)
 	error = remote_put_if_absent(remote, key, text.data, text.len);
 	if (error != -EEXIST)
 		return error;
-	error = may_drop(remote, number, ours);
+	error = may_drop(remote, number, ours, &record);
+	if (!error)
+		error = encode_tombstone(number, record, &text);
 	if (!error)
 		error = drop_parts(remote, number);
 	if (!error)
@@ -119,6 +133,44 @@ int records_drop(struct remote *remote, uint64_t number, const char *ours)
 	if (error)
 		return error == -ENOENT ? 0 : error;
 	return remote_put(remote, key, text.data, text.len);
+}
+
+static int read_dropped(struct remote *remote, uint64_t number, char **ret_text)
+{
+	cleanup_buf struct buf text = {0};
+	cleanup_record struct epoch_record record = {0};
+	uint64_t dropped;
+	char key[KEY_MAX];
+	int error;
+
+	epoch_key(number, key);
+	error = remote_get(remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
+	if (error)
+		return error;
+	error = tombstone_decode_record(text.data, text.len, &dropped, ret_text);
+	if (error == -EBADMSG && record_decode(text.data, text.len, &record) == 0)
+		return -EEXIST;
+	return !error && dropped != number ? -EBADMSG : error;
+}
+
+int records_dropped(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
+		    char **ret_text)
+{
+	cleanup_free char *text = NULL;
+	int error = read_dropped(remote, number, &text);
+
+	if (error)
+		return error;
+	if (!text)
+		return -ENODATA;
+	error = record_decode(text, strlen(text), ret_record);
+	if (!error && ret_record->number != number) {
+		record_free(ret_record);
+		error = -EBADMSG;
+	}
+	if (!error)
+		*ret_text = steal_ptr(text);
+	return error;
 }
 
 /* ---- reading all ---- */

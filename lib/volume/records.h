@@ -49,6 +49,12 @@ bool records_same_epoch(const struct epoch_record *a, const struct epoch_record 
  * it: where the remote has another writer's under this number, -EEXIST, and that stays.
  */
 int records_drop(struct remote *remote, uint64_t number, const char *ours);
+/*
+ * What the tombstone of a dropped epoch keeps of its record; ret_text is to be freed. -EEXIST: the epoch is there; -ENODATA: the tombstone has no record;
+ * -ENOENT: there is nothing; -EBADMSG: what is there is damaged; or the remote's.
+ */
+int records_dropped(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
+		    char **ret_text);
 /* Writes the summary that ends with this epoch, where it is one that ends a summary. */
 int records_summarize(struct remote *remote, uint64_t last);
 

@@ -15,6 +15,7 @@
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
+#include "lib/volume/adopt.h"
 #include "lib/volume/drop.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/keep.h"
@@ -97,7 +98,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.complete = epoch_brief_complete(e),
 			.unknown = e->unknown && !e->superseded,
 			.durable = e->number < pending,
-			.current = e->number == current,
+			.current = e->number == current || nodes_need_locked(vol, e->number),
 		};
 	}
 	return state_tag_each(vol->state, mark_tagged, c);
@@ -158,9 +159,12 @@ static void pass(struct retainer *r)
 	/* Whose epochs these are is another's to say now. */
 	if (uploader_gave_up(r->vol) || holder_lost(r->vol))
 		return;
-	mutex_lock(&r->vol->lock);
-	error = collect_locked(r->vol, &c);
-	mutex_unlock(&r->vol->lock);
+	/* Other nodes may have tagged some. */
+	error = nodes_is_set(r->vol) ? adopt_tags(r->vol) : 0;
+	if (!error) {
+		SCOPED_LOCK(&r->vol->lock);
+		error = collect_locked(r->vol, &c);
+	}
 	if (!error)
 		error = keep_decide(&r->policy, c.list, c.count);
 	if (!error)
@@ -202,13 +206,6 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 
 	if (!vol->options.keep)
 		return 0;
-	/* Theirs begin from epochs that a policy does not know of. */
-	if (nodes_is_set(vol))
-		return opening_fail(
-			m, -EINVAL,
-			"keep=%s: not for the mounts of several nodes: leave it out, and run "
-			"`epochfs prune` while none is mounted",
-			vol->options.keep);
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
@@ -220,7 +217,7 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 			     : 0;
 	}
 	r->vol = vol;
-	r->kicked = true;
+	r->kicked = !nodes_is_set(vol);
 	mutex_init(&r->lock, LOCK_RETAINER);
 	pthread_cond_init(&r->wake, NULL);
 	vol->retainer = r;
@@ -265,15 +262,24 @@ void retainer_free(struct volume *vol)
 	free(r);
 }
 
-void retainer_kick(struct volume *vol)
+static void kick(struct retainer *r)
 {
-	struct retainer *r = vol->retainer;
-
 	if (!r)
 		return;
 	SCOPED_LOCK(&r->lock);
 	r->kicked = true;
 	pthread_cond_signal(&r->wake);
+}
+
+void retainer_kick(struct volume *vol)
+{
+	if (!nodes_is_set(vol))
+		kick(vol->retainer);
+}
+
+void retainer_completed(struct volume *vol)
+{
+	kick(vol->retainer);
 }
 
 int retainer_status(struct volume *vol, json_t *status)

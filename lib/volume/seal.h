@@ -44,6 +44,8 @@ struct pending {
 	bool closed;	     /* something was closed or renamed: with settle=0 that seals */
 	enum unsealed noted; /* what the meta value says */
 	bool killed, recovered;
+	uint64_t first_ino;	/* of the first file that was closed or renamed; 0: none yet */
+	bool several;		/* another one was, too */
 	bool unknown;		/* complete=unknown */
 	char *reason;		/* complete=false, whatever the doubts are: why; owned */
 	int64_t opened_ns;	/* wall clock of the first change; 0: none yet */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
+#include "lib/volume/last_file.h"
 #include "lib/volume/sealer.h"
 
 /* Files looked at below a renamed directory to see whether it is new. */
@@ -234,6 +235,76 @@ static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name
 	return true;
 }
 
+/* ---- the last files of frameworks (last_file.h) ---- */
+
+/* A file with content is noted: one alone, which is written again and again, is no checkpoint. */
+static void note_content(struct pending *p, uint64_t ino)
+{
+	p->several |= p->first_ino && p->first_ino != ino;
+	if (!p->first_ino)
+		p->first_ino = ino;
+}
+
+static bool has_new_partner(struct volume *vol, uint64_t parent, enum last_file kind)
+{
+	for (const char *const *name = last_file_partners(kind); *name; name++) {
+		struct state_name n;
+		struct state_file f;
+
+		if (state_name_get(vol->state, parent, *name, &n) == 0 &&
+		    state_file_get(vol->state, n.ino, &f) == 0 && file_is_new(vol, &f))
+			return true;
+	}
+	return false;
+}
+
+static bool has_step(struct volume *vol, uint64_t dir)
+{
+	cleanup_buf struct buf path = {0};
+	struct step_place place;
+
+	if (dir == ROOT_INO)
+		return false;
+	volume_path_locked(vol, dir, &path);
+	return rules_step(vol->sealer->rules, buf_str(&path), &place);
+}
+
+static bool is_last(struct volume *vol, uint64_t parent, const char *name, bool renamed)
+{
+	enum last_file kind = last_file_kind(name);
+	bool several = vol->sealer->pending.several;
+
+	switch (kind) {
+	case LAST_FILE_ANY:
+		return several;
+	case LAST_FILE_RENAMED:
+		return renamed;
+	case LAST_FILE_DEEPSPEED:
+		return several && !renamed && !has_step(vol, parent);
+	case LAST_FILE_STATE:
+	case LAST_FILE_RNG:
+		return !renamed && has_new_partner(vol, parent, kind);
+	case LAST_FILE_NONE:
+		break;
+	}
+	return false;
+}
+
+static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			      bool renamed)
+{
+	struct state_file f;
+
+	if (vol->options.no_last_files || !is_last(vol, parent, name, renamed) ||
+	    state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !file_is_new(vol, &f))
+		return false;
+	if (rule_holds(vol, rules_temporary, parent, name) || inside_temporary(vol, parent) ||
+	    others_are_open(vol, ino) || others_are_temporary(vol, parent))
+		return false;
+	seal_now(vol, RECORD_TRIGGER_MARKER);
+	return true;
+}
+
 /* Contract 1.3, item 2: a temporary name that became final. */
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
 			   const char *name, uint64_t ino)
@@ -298,8 +369,10 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 		note_opens(vol);
 	p->closed = true;
 	p->content_ns = p->activity_ns = now;
+	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
-	if (!name || !seal_at_marker(vol, parent, name, ino))
+	if (!name || (!seal_at_marker(vol, parent, name, ino) &&
+		      !seal_at_last_file(vol, parent, name, ino, false)))
 		seal_at_close(vol);
 }
 
@@ -325,8 +398,10 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->closed = true;
 	p->activity_ns = now;
+	note_content(p, ino);
 	if (!seal_at_marker(vol, parent, name, ino) &&
-	    !seal_at_rename(vol, parent, old_name, name, ino))
+	    !seal_at_rename(vol, parent, old_name, name, ino) &&
+	    !seal_at_last_file(vol, parent, name, ino, true))
 		seal_at_close(vol);
 }
 

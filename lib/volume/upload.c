@@ -23,6 +23,8 @@
 #include "lib/volume/upload_epoch.h"
 
 /* Between tries of what the retrying remote does not repeat itself: local errors, damaged answers. */
+/* How often who waits for a call asks whether he is interrupted. */
+#define CALL_POLL_NS	 (50 * NS_PER_MS)
 #define FIRST_PAUSE_NS	 (1 * NS_PER_S)
 #define LONGEST_PAUSE_NS (60 * NS_PER_S)
 /* Before an epoch's bytes; before its record it is asked again. */
@@ -41,6 +43,8 @@ struct uploader {
 
 	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
+	struct upload_call *calls; /* in their order */
+	pthread_cond_t called;	   /* one of them is done */
 	bool kicked, stops;
 	bool conflict; /* another writer took a number: nothing is uploaded any more */
 	char *error;   /* of the last try; NULL: it went well */
@@ -149,6 +153,100 @@ static void fail_all(struct uploader *up)
 	}
 }
 
+/* ---- calls ---- */
+
+static struct upload_call *take_call(struct uploader *up)
+{
+	struct upload_call *c;
+
+	SCOPED_LOCK(&up->lock);
+	c = up->calls;
+	if (c)
+		up->calls = c->next;
+	return c;
+}
+
+static void end_call(struct uploader *up, struct upload_call *c, int error)
+{
+	bool abandoned;
+
+	mutex_lock(&up->lock);
+	c->error = error;
+	c->done = true;
+	abandoned = c->abandoned;
+	pthread_cond_broadcast(&up->called);
+	mutex_unlock(&up->lock);
+	if (abandoned)
+		c->free(c);
+}
+
+/* With `refused` they are only answered. -ECANCELED: the thread is to end. */
+static int run_calls(struct uploader *up, int refused)
+{
+	struct upload_call *c;
+	int error = 0;
+
+	while ((refused || error != -ECANCELED) && (c = take_call(up))) {
+		error = refused ? refused : c->run(c, up->remote, up->store);
+		end_call(up, c, error);
+	}
+	return error == -ECANCELED ? error : 0;
+}
+
+static void abandon_call_locked(struct uploader *up, struct upload_call *c)
+{
+	for (struct upload_call **p = &up->calls; *p; p = &(*p)->next) {
+		if (*p != c)
+			continue;
+		*p = c->next;
+		c->done = true;
+		return;
+	}
+	c->abandoned = !c->done;
+}
+
+/* *ret_left: the call is the uploader's to free. */
+static int wait_for_call(struct uploader *up, struct upload_call *c, interrupted_fn interrupted,
+			 void *arg, bool *ret_left)
+{
+	for (;;) {
+		/* Without the lock: it may ask the kernel. */
+		bool stop = interrupted && interrupted(arg);
+		SCOPED_LOCK(&up->lock);
+
+		if (c->done)
+			return c->error;
+		if (stop) {
+			abandon_call_locked(up, c);
+			*ret_left = c->abandoned;
+			return -EINTR;
+		}
+		cond_wait_until(&up->called, &up->lock, clock_mono_ns() + CALL_POLL_NS);
+	}
+}
+
+int uploader_call(struct volume *vol, struct upload_call *c, interrupted_fn interrupted, void *arg)
+{
+	struct uploader *up = vol->uploader;
+	struct upload_call **last = &up->calls;
+	bool left = false;
+	int error;
+
+	c->done = c->abandoned = false;
+	c->next = NULL;
+	mutex_lock(&up->lock);
+	while (*last)
+		last = &(*last)->next;
+	*last = c;
+	up->kicked = true;
+	pthread_cond_signal(&up->wake);
+	mutex_unlock(&up->lock);
+	error = wait_for_call(up, c, interrupted, arg, &left);
+	if (!left)
+		c->free(c);
+	return error;
+}
+
 /* What the nodes' parts make whole becomes an epoch. */
 static int complete(struct uploader *up)
 {
@@ -171,6 +269,9 @@ static int work(struct uploader *up)
 			set_error(up, 0, error == -ECANCELED ? 0 : error);
 			return error;
 		}
+		error = run_calls(up, 0);
+		if (error)
+			return error;
 		mutex_lock(&up->vol->lock);
 		error = state_epoch_first_pending(up->vol->state, &number);
 		mutex_unlock(&up->vol->lock);
@@ -238,12 +339,15 @@ static void *run(void *arg)
 		int error = uploader_gave_up(up->vol) ? -ESTALE : work(up);
 		bool gave_up = error == -EEXIST || error == -ESTALE;
 
-		if (gave_up)
+		if (gave_up) {
 			fail_all(up);
+			run_calls(up, -ESTALE);
+		}
 		pause_ns = error && !gave_up
 				   ? clock_backoff(pause_ns, FIRST_PAUSE_NS, LONGEST_PAUSE_NS)
 				   : 0;
 	}
+	run_calls(up, -ECANCELED);
 	return NULL;
 }
 
@@ -254,6 +358,7 @@ static void uploader_free(struct uploader *up)
 	remote_close(up->remote);
 	ahead_free(up->ahead);
 	pthread_cond_destroy(&up->wake);
+	pthread_cond_destroy(&up->called);
 	mutex_destroy(&up->lock);
 	mutex_destroy(&up->progress.lock);
 	free(up->error);
@@ -286,6 +391,11 @@ int uploader_start(struct volume *vol)
 	if (!up)
 		return -ENOMEM;
 	error = cond_init_mono(&up->wake);
+	if (!error) {
+		error = cond_init_mono(&up->called);
+		if (error)
+			pthread_cond_destroy(&up->wake);
+	}
 	if (error) {
 		free(up);
 		return error;

@@ -13,6 +13,18 @@ void uploader_stop(struct volume *vol);
 /* There is work: an epoch was sealed, a tag changed, an epoch was dropped. Any thread, lock held or
  * not. */
 void uploader_kick(struct volume *vol);
+/*
+ * Runs something in the uploader's thread, between two epochs, and waits for it: its result; -EINTR where that came first, and it may be run nevertheless; -ESTALE
+ * where another writer is there; -ECANCELED where the thread ends. The remote retries for ever. `c` is taken over, and freed by its own function.
+ */
+struct upload_call {
+	int (*run)(struct upload_call *c, struct remote *remote, struct store *store);
+	void (*free)(struct upload_call *c);
+	struct upload_call *next; /* the uploader's, as what follows */
+	int error;
+	bool done, abandoned;
+};
+int uploader_call(struct volume *vol, struct upload_call *c, interrupted_fn interrupted, void *arg);
 /* A version was closed that is no log and no edit in place. Any thread, lock held or not. */
 void uploader_closed(struct volume *vol, uint64_t version, uint64_t size);
 /* Another writer is there: nothing is uploaded any more by this mount. Any thread, lock held or not. */

@@ -11,6 +11,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/collector.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/records.h"
 #include "lib/volume/seal.h"
@@ -133,7 +134,11 @@ static int put_drop(struct volume *vol, struct remote *remote, const struct chan
 			  c->number);
 		error = 0;
 	}
-	return error ? error : forget_drop(vol, c->number);
+	if (!error)
+		error = forget_drop(vol, c->number);
+	if (!error)
+		collector_kick(vol);
+	return error;
 }
 
 /* The number of the newest epoch that is complete and durable; 0: none. */

@@ -140,7 +140,7 @@ static int keep_contents(struct keeping *k)
 	return got;
 }
 
-static int keep_all(const struct upload_gc *u, const struct gc_list *list)
+static int keep_all(struct upload_gc *u, const struct gc_list *list)
 {
 	CLEANUP(keeping_free) struct keeping k = {.u = u};
 	struct epoch_record *record = u->record;
@@ -151,7 +151,8 @@ static int keep_all(const struct upload_gc *u, const struct gc_list *list)
 	if (!error)
 		error = store_look_at_packs(u->store);
 	if (!error)
-		error = store_batch_begin(u->store, record->number, &k.batch);
+		error = store_batch_begin(
+			u->store, u->index_number ? u->index_number : record->number, &k.batch);
 	if (!error)
 		error = keep_contents(&k);
 	if (!error)
@@ -162,6 +163,7 @@ static int keep_all(const struct upload_gc *u, const struct gc_list *list)
 	if (error)
 		return error;
 	record->bytes_new = bytes_new; /* what is stored again is not new */
+	u->lost = k.lost;
 	if (k.lost)
 		log_error(
 			"epoch %" PRIu64 ": %" PRIu64
@@ -181,9 +183,11 @@ static int begin(struct upload_gc *u)
 {
 	int error;
 
-	SCOPED_LOCK(&u->vol->lock);
 	u->begun = true;
 	u->heeded = 0;
+	if (!u->vol)
+		return 0;
+	SCOPED_LOCK(&u->vol->lock);
 	error = state_get_meta_u64(u->vol->state, META_HEEDED, &u->heeded);
 	return error == -ENOENT ? 0 : error;
 }
@@ -219,5 +223,5 @@ int upload_gc_keep(struct upload_gc *u, bool guarded)
 		more = keep_once(u);
 	if (more < 0)
 		return more;
-	return guarded && u->heeded ? remember(u) : 0;
+	return guarded && u->heeded && u->vol ? remember(u) : 0;
 }

@@ -11,7 +11,8 @@
 int upload_gc_heed(struct remote *remote, struct store *store);
 
 struct upload_gc {
-	struct volume *vol;
+	struct volume *
+		vol; /* NULL: an epoch of the past, which is kept from all that was ever condemned */
 	struct remote *remote;
 	struct store *store;
 	struct epoch_record *record; /* whose tree was stored */
@@ -19,8 +20,10 @@ struct upload_gc {
 	/* A descriptor (the caller's own from then on) of the local content with this recipe and size, or -errno. */
 	int (*local)(void *arg, const struct hash *recipe, uint64_t size);
 	void *arg;
-	bool begun;	 /* at first false; then */
-	uint64_t heeded; /* the generation up to which this epoch was kept */
+	uint64_t index_number; /* of the index objects that come of it; 0: the record's */
+	bool begun;	       /* at first false; then */
+	uint64_t heeded;       /* the generation up to which this epoch was kept */
+	uint64_t lost; /* contents that can be had from nowhere any more, as the last look found */
 };
 
 /*

@@ -16,6 +16,7 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/collector.h"
 #include "lib/volume/contents.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
@@ -172,6 +173,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = follower_start(vol);
 	if (!error)
+		error = collector_start(vol);
+	if (!error)
 		error = retainer_run(vol);
 	return error;
 }
@@ -268,9 +271,11 @@ void volume_close(struct volume *vol)
 	if (vol->sealer)
 		sealer_stop(vol);
 	retainer_stop(vol);
+	collector_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
 	retainer_free(vol);
+	collector_free(vol);
 	announcer_stop(vol);
 	if (vol->holder)
 		holder_stop(vol);
@@ -300,6 +305,7 @@ void volume_close(struct volume *vol)
 	contents_free(vol->contents);
 	usage_cache_free(vol->usage);
 	doubts_survey_free(vol);
+	buf_free(&vol->tombstones);
 	leave_state(vol);
 	close_fd(vol->torn_fd);
 	close_fd(vol->trees_fd);

@@ -187,7 +187,7 @@ def rotate(top, keep):
         shutil.rmtree(old)
 
 
-@quickly
+@pytest.mark.options(settle="200ms", marker="none")
 def test_trainer_is_grouped_by_quiet(mnt):
     for number, step in enumerate((500, 1000, 1500), 1):
         with one_epoch_by_quiet(mnt, number, step):
@@ -197,21 +197,13 @@ def test_trainer_is_grouped_by_quiet(mnt):
     assert sorted(os.listdir(mnt.epoch(1))) == ["checkpoint-500"]
 
 
-@quickly
 def test_trainer_with_safetensors_by_rename(mnt):
     """The model's rename seals too early; the epoch that has the rest continues it, and `latest` is never the half."""
     (mnt.path / "before").touch()
     mnt.seal()
-    busy = mnt.path / "tmp-before-the-rename"
-    busy.touch()
-    with contextlib.ExitStack() as rest:
-        def save_model(path, data):
-            save_safetensors(path, data)
-            wait_until(lambda: 2 in mnt.epochs(), "the epoch that comes too early")
-            rest.enter_context(one_epoch_by_quiet(mnt, 3, 500))
-            busy.unlink()
-
-        save_trainer(mnt.path / "checkpoint-500", 500, save_model)
+    save_trainer(mnt.path / "checkpoint-500", 500, save_safetensors)
+    wait_until(lambda: 2 in mnt.epochs(), "the epoch that comes too early")
+    one_epoch_at_once(mnt, 3, 500, "marker")
     records = log_of(mnt)
     assert records[3]["continues"] == 2 and records[2]["complete"] is False
     assert mnt.request("resolve", epoch="step=500")["epoch"] == 3
@@ -254,7 +246,7 @@ def test_rotation_by_mtime_keeps_the_newest_over_remounts(mnt):
     assert sorted(os.listdir(mnt.path)) == ["checkpoint-10", "checkpoint-11"]
 
 
-@quickly
+@pytest.mark.options(settle="200ms", marker="none")
 def test_accelerate_removes_before_it_saves(mnt):
     top = mnt.path / "checkpoints"
     top.mkdir()
@@ -340,16 +332,15 @@ def test_hdf5_by_system_calls(mnt):
     assert (len(data), data[:4], data[20000:20006], data[50000:50003]) == (60000, b"HEAD", b"middle", b"end")
 
 
-@quickly
 def test_keras_backup_and_restore(mnt):
     """Weights, then the JSON file that says so; the whole directory goes at the end of the training."""
     backup = mnt.path / "backup"
     backup.mkdir()
     for epoch in (0, 1):
-        with one_epoch_by_quiet(mnt, epoch + 1):
-            with zipfile.ZipFile(backup / "latest.keras", "w") as z:
-                z.writestr("model.weights.h5", tensors())
-            (backup / "training_metadata.json").write_text(json.dumps({"epoch": epoch}))
+        with zipfile.ZipFile(backup / "latest.keras", "w") as z:
+            z.writestr("model.weights.h5", tensors())
+        (backup / "training_metadata.json").write_text(json.dumps({"epoch": epoch}))
+        one_epoch_at_once(mnt, epoch + 1, trigger="marker")
     shutil.rmtree(backup)
     nothing_more(mnt)
 
@@ -387,21 +378,20 @@ def test_tensorflow(mnt):
 # ---- DeepSpeed and Megatron-LM
 
 
-@quickly
 def test_deepspeed(mnt):
     """Each rank its states, `latest` by open("w"); the fast writer uses O_DIRECT."""
     for number, step in enumerate((12, 24), 1):
-        with one_epoch_by_quiet(mnt, number, step):
-            folder = mnt.path / ("global_step%d" % step)
-            folder.mkdir()
-            for rank in range(3):
-                save_zip(folder / ("zero_pp_rank_%d_mp_rank_00_optim_states.pt" % rank), tensors())
-            memory = mmap.mmap(-1, 1 << 16)
-            memory[:] = os.urandom(1 << 16)
-            fd = os.open(folder / "fast.pt", os.O_WRONLY | os.O_CREAT | os.O_DIRECT | os.O_APPEND)
-            assert os.write(fd, memory) == 1 << 16
-            os.close(fd)
-            (mnt.path / "latest").write_text("global_step%d" % step)
+        folder = mnt.path / ("global_step%d" % step)
+        folder.mkdir()
+        for rank in range(3):
+            save_zip(folder / ("zero_pp_rank_%d_mp_rank_00_optim_states.pt" % rank), tensors())
+        memory = mmap.mmap(-1, 1 << 16)
+        memory[:] = os.urandom(1 << 16)
+        fd = os.open(folder / "fast.pt", os.O_WRONLY | os.O_CREAT | os.O_DIRECT | os.O_APPEND)
+        assert os.write(fd, memory) == 1 << 16
+        os.close(fd)
+        (mnt.path / "latest").write_text("global_step%d" % step)
+        one_epoch_at_once(mnt, number, step, "marker")
         assert (folder / "fast.pt").read_bytes() == memory[:]
         memory.close()
 
@@ -416,11 +406,10 @@ def save_megatron(top, iteration):
     os.close(fd)
 
 
-@quickly
 def test_megatron(mnt):
     for number, iteration in enumerate((100, 200), 1):
-        with one_epoch_by_quiet(mnt, number, iteration):
-            save_megatron(mnt.path, iteration)
+        save_megatron(mnt.path, iteration)
+        one_epoch_at_once(mnt, number, iteration, "marker")
 
 
 @pytest.mark.options(marker="latest_checkpointed_iteration.txt", settle="1h")
@@ -562,14 +551,18 @@ def test_caffe2_lmdb(mnt):
 
 @quickly
 def test_ray_copies_a_directory_and_waits(mnt, tmp_path):
+    """In the directory's order: where the Trainer's last files are not the last to be copied, the epoch that is then sealed is continued."""
+    before = 0
     for index in range(3):
-        number = index + 1
-        with one_epoch_by_quiet(mnt, number, index):
-            local = tmp_path / ("local%d" % index)
-            save_trainer(local, index)
-            (local / ".metadata.json").write_text("{}")
-            shutil.copytree(local, mnt.path / ("checkpoint_%06d" % index))
+        local = tmp_path / ("local%d" % index)
+        save_trainer(local, index)
+        (local / ".metadata.json").write_text("{}")
+        shutil.copytree(local, mnt.path / ("checkpoint_%06d" % index))
         run("sync", mnt.epochs_dir)  # Ray: committed once wait() returns
+        number = mnt.epochs()[-1]
+        is_whole(mnt, number, index)
+        assert not any(e["complete"] for n, e in log_of(mnt).items() if before < n < number)
+        before = number
         assert os.getxattr(mnt.epoch(number), "user.epochfs.state") == b"durable"
     shutil.rmtree(mnt.path / "checkpoint_000000")
     nothing_more(mnt)

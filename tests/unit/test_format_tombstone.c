@@ -10,7 +10,7 @@ START_TEST(the_number_comes_back)
 	cleanup_buf struct buf b = {0};
 	uint64_t number = 0;
 
-	unit_ok(tombstone_encode(42, INT64_C(1700000000000000001), &b));
+	unit_ok(tombstone_encode(42, INT64_C(1700000000000000001), NULL, &b));
 	ck_assert_str_eq(buf_str(&b), "{\n"
 				      "  \"format\": 1,\n"
 				      "  \"epoch\": 42,\n"
@@ -19,6 +19,28 @@ START_TEST(the_number_comes_back)
 	unit_ok(tombstone_decode(b.data, b.len, &number));
 	ck_assert_uint_eq(number, 42);
 	unit_error(record_decode(b.data, b.len, &record), -EBADMSG);
+}
+END_TEST
+
+START_TEST(the_record_comes_back)
+{
+	cleanup_free char *record = NULL, *none = NULL, *huge = calloc(1, RECORD_ENCODED_MAX + 1);
+	cleanup_buf struct buf b = {0}, plain = {0};
+	const char *text = "{\n  \"format\": 1,\n  \"host\": \"h\\u0001\"\n}\n";
+	uint64_t number = 0;
+
+	unit_ok(tombstone_encode(42, 7, text, &b));
+	unit_ok(tombstone_decode_record(b.data, b.len, &number, &record));
+	ck_assert_str_eq(record, text);
+	ck_assert_uint_eq(number, 42);
+	ck_assert_uint_gt(b.len, strlen(text));
+	unit_ok(tombstone_decode(b.data, b.len, &number));
+	unit_ok(tombstone_encode(42, 7, NULL, &plain));
+	unit_ok(tombstone_decode_record(plain.data, plain.len, &number, &none));
+	ck_assert_ptr_null(none);
+	memset(huge, 'x', RECORD_ENCODED_MAX);
+	buf_reset(&b);
+	unit_error(tombstone_encode(42, 7, huge, &b), -EFBIG);
 }
 END_TEST
 
@@ -58,9 +80,9 @@ START_TEST(malformed_ones_are_refused)
 		unit_error(tombstone_decode(cases[i].text, strlen(cases[i].text), &number),
 			   cases[i].error);
 	ck_assert_uint_eq(number, 7);
-	unit_error(tombstone_encode(0, 1, &b), -EINVAL);
-	unit_error(tombstone_encode(UINT64_MAX, 1, &b), -EINVAL);
-	unit_error(tombstone_encode(1, -1, &b), -EINVAL);
+	unit_error(tombstone_encode(0, 1, NULL, &b), -EINVAL);
+	unit_error(tombstone_encode(UINT64_MAX, 1, NULL, &b), -EINVAL);
+	unit_error(tombstone_encode(1, -1, NULL, &b), -EINVAL);
 	ck_assert_uint_eq(b.len, 0);
 }
 END_TEST
@@ -71,6 +93,7 @@ int main(void)
 	TCase *t = unit_case(s, "tombstone");
 
 	tcase_add_test(t, the_number_comes_back);
+	tcase_add_test(t, the_record_comes_back);
 	tcase_add_test(t, a_record_is_no_tombstone);
 	tcase_add_test(t, malformed_ones_are_refused);
 	return unit_run(s);

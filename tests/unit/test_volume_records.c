@@ -201,6 +201,28 @@ START_TEST(a_dropped_number_is_taken_for_ever)
 }
 END_TEST
 
+START_TEST(a_tombstone_keeps_the_record)
+{
+	cleanup_free char *text = text_of(3, "a"), *kept = NULL, *none = NULL;
+	cleanup_record struct epoch_record record = {0}, other = {0};
+
+	unit_error(records_dropped(r, 3, &record, &kept), -ENOENT);
+	put_record(3, "a");
+	unit_error(records_dropped(r, 3, &record, &kept), -EEXIST);
+	unit_ok(records_drop(r, 3, text));
+	unit_ok(records_dropped(r, 3, &record, &kept));
+	ck_assert_str_eq(kept, text);
+	ck_assert_uint_eq(record.number, 3);
+	/* One that the remote never saw, and one that was damaged, have none. */
+	unit_ok(records_drop(r, 4, text));
+	unit_error(records_dropped(r, 4, &other, &none), -ENODATA);
+	put_text(5, "junk");
+	unit_error(records_dropped(r, 5, &other, &none), -EBADMSG);
+	unit_ok(records_drop(r, 5, NULL));
+	unit_error(records_dropped(r, 5, &other, &none), -ENODATA);
+}
+END_TEST
+
 START_TEST(what_another_writer_put_stays)
 {
 	cleanup_free char *ours = text_of(3, "a");
@@ -390,6 +412,7 @@ int main(void)
 	tcase_add_test(t, one_record);
 	tcase_add_test(t, the_same_epoch);
 	tcase_add_test(t, a_dropped_number_is_taken_for_ever);
+	tcase_add_test(t, a_tombstone_keeps_the_record);
 	tcase_add_test(t, what_another_writer_put_stays);
 	tcase_add_test(t, a_summary_spares_the_records);
 	tcase_add_test(t, without_its_summary_each_is_read_by_itself);

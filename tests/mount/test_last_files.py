@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last files of frameworks seal by themselves: each test does what one framework does with files, and asks for no epoch.
+
+`settle` is far away, so what is sealed was sealed by a name. Two saves follow each other; then a save is killed in each of its
+files in turn, and done again.
+"""
+
+import json
+import os
+import signal
+
+import pytest
+
+from conftest import python, wait_until
+from test_contract_epochs import log_of
+
+# Does the steps of a save in the given order; dies by SIGKILL in the middle of the KILL-th file that it writes, if that is asked for. A
+# file's content tells its name and save. write: open(path, "wb"); fsync: the same, with fsync.
+SAVER = r"""
+import io, json, os, signal, sys, zipfile
+
+def content(path, save):
+    if path.endswith((".pt", ".pth", ".ckpt", ".keras", ".distcp")) or "tmp" in os.path.basename(path) and "ckpt" in save:
+        memory = io.BytesIO()
+        with zipfile.ZipFile(memory, "w") as z:
+            z.writestr("data", (os.path.basename(path) + save) * 3000)
+        return memory.getvalue()
+    return (save + " " + path + "\n").encode() * 200
+
+top, save, kill, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+os.chdir(top)
+written = 0
+for step in steps:
+    what, path = step[0], step[1]
+    if what == "mkdir":
+        os.makedirs(path, exist_ok=True)
+    elif what == "rename":
+        os.rename(path, step[2])
+    elif what == "unlink":
+        if os.path.lexists(path):
+            os.unlink(path)
+    elif what == "rmdir":
+        os.rmdir(path)
+    else:
+        data = content(path, save)
+        with open(path, "wb") as f:
+            f.write(data[:len(data) // 2])
+            f.flush()
+            written += 1
+            if written == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            f.write(data[len(data) // 2:])
+            if what == "fsync":
+                f.flush()
+                os.fsync(f.fileno())
+"""
+
+
+def megatron(step):
+    """checkpointing.py: the iteration's directory, then the tracker, in place."""
+    folder = "iter_%07d" % step
+    yield "mkdir", folder + "/mp_rank_00"
+    yield "write", folder + "/mp_rank_00/model_optim_rng.pt"
+    yield "mkdir", folder + "/mp_rank_01"
+    yield "write", folder + "/mp_rank_01/model_optim_rng.pt"
+    yield "write", "latest_checkpointed_iteration.txt"
+
+
+def deepspeed(step):
+    """engine.py: states of each rank, then the name of the tag."""
+    folder = "global_step%d" % step
+    yield "mkdir", folder
+    yield "write", folder + "/mp_rank_00_model_states.pt"
+    yield "write", folder + "/zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    yield "write", "latest"
+
+
+def tensorflow(step):
+    """BundleWriter: temporary names that become data and index; the record of checkpoints by rename."""
+    prefix = "ckpt-%d" % step
+    yield "mkdir", prefix + "_temp"
+    yield "write", prefix + "_temp/part-00000-of-00001.data-00000-of-00001.tempstate17"
+    yield "rename", prefix + "_temp/part-00000-of-00001.data-00000-of-00001.tempstate17", prefix + ".data-00000-of-00001"
+    yield "write", prefix + "_temp/part-00000-of-00001.index"
+    yield "rename", prefix + "_temp/part-00000-of-00001.index", prefix + ".index"
+    yield "rmdir", prefix + "_temp"
+    yield "write", "checkpoint.tmp6a1f"
+    yield "rename", "checkpoint.tmp6a1f", "checkpoint"
+
+
+def distributed_2_1(step):
+    """FileSystemWriter up to PyTorch 2.1: .metadata in place."""
+    folder = "step-%d" % step
+    yield "mkdir", folder
+    for rank in (0, 1):
+        yield "fsync", folder + "/__%d_0.distcp" % rank
+    yield "fsync", folder + "/.metadata"
+
+
+def distributed(step):
+    """From 2.2 on: by rename."""
+    folder = "step-%d" % step
+    yield "mkdir", folder
+    for rank in (0, 1):
+        yield "fsync", folder + "/__%d_0.distcp" % rank
+    yield "fsync", folder + "/.metadata.tmp"
+    yield "unlink", folder + "/.metadata"
+    yield "rename", folder + "/.metadata.tmp", folder + "/.metadata"
+
+
+def lightning(step):
+    """_atomic_save with $TMPDIR on the mount: shutil.move is a rename."""
+    yield "write", "tmpq7d1_ckpt"
+    yield "rename", "tmpq7d1_ckpt", "epoch=0-step=%d.ckpt" % step
+
+
+def keras(step):
+    yield "write", "tmpq7d1_ckpt"
+    yield "rename", "tmpq7d1_ckpt", "model-step%d.keras" % step
+
+
+def keras_backup(step):
+    """BackupAndRestore: the weights, then what was trained."""
+    yield "mkdir", "backup"
+    yield "write", "backup/latest.weights.pt"
+    yield "write", "backup/training_metadata.json"
+
+
+def trainer_4_35(step):
+    """transformers up to 4.35: the state of random numbers last."""
+    folder = "checkpoint-%d" % step
+    yield "mkdir", folder
+    for name in ("config.json", "pytorch_model.pt", "training_args.pt", "optimizer.pt", "scheduler.pt", "trainer_state.json", "rng_state.pth"):
+        yield "write", folder + "/" + name
+
+
+def trainer(step):
+    """From 4.36 on: the Trainer's state last."""
+    folder = "checkpoint-%d" % step
+    yield "mkdir", folder
+    for name in ("config.json", "model.pt", "training_args.pt", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"):
+        yield "write", folder + "/" + name
+
+
+def trainer_of_ranks(step):
+    """Process 0 of several, after the others."""
+    folder = "checkpoint-%d" % step
+    yield "mkdir", folder
+    for name in ("model.pt", "optimizer.pt", "scheduler.pt", "rng_state_1.pth", "rng_state_0.pth", "trainer_state.json"):
+        yield "write", folder + "/" + name
+
+
+FRAMEWORKS = [megatron, deepspeed, tensorflow, distributed_2_1, distributed, lightning, keras, keras_backup, trainer_4_35, trainer, trainer_of_ranks]
+# Whose last rename is one of a temporary name, which seals with marker=none, too.
+BY_TEMPORARY = [tensorflow, distributed]
+
+
+@pytest.fixture
+def passthrough():
+    """Sealing is the same either way."""
+    return "auto"
+
+
+def save(mnt, steps, text, kill=0):
+    done = python(SAVER, mnt.path, text, str(kill), json.dumps(list(steps)))
+    out, _ = done.communicate(timeout=60)
+    assert done.returncode == (-signal.SIGKILL if kill else 0), out
+
+
+def files(top):
+    return {os.path.relpath(os.path.join(d, n), top): open(os.path.join(d, n), "rb").read() for d, _, names in os.walk(top) for n in names}
+
+
+def latest(mnt):
+    try:
+        return int(os.readlink(mnt.epochs_dir / "latest"))
+    except FileNotFoundError:
+        return 0
+
+
+def is_sealed(mnt, framework, after=0):
+    """By a name, whole, complete, and newer than that one: the epoch's number."""
+    number = wait_until(lambda: latest(mnt) > after and latest(mnt), "an epoch")
+    record = log_of(mnt)[number]
+    assert record["trigger"] == ("rename" if framework in BY_TEMPORARY else "marker") and record["complete"] is True, record
+    assert files(mnt.epoch(number)) == files(mnt.path)
+    return number
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+def test_two_saves_in_a_row_are_two_epochs(mnt, framework):
+    save(mnt, framework(100), "first")
+    assert is_sealed(mnt, framework) == 1
+    save(mnt, framework(200), "second")
+    assert is_sealed(mnt, framework, 1) == 2
+    save(mnt, framework(200), "again")  # over the same files
+    assert is_sealed(mnt, framework, 2) == 3
+    assert [e["epoch"] for e in mnt.request("log")["epochs"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+def test_a_kill_in_each_file_of_a_save(mnt, framework):
+    save(mnt, framework(100), "whole 0")
+    good = is_sealed(mnt, framework)
+    writes = sum(step[0] in ("write", "fsync") for step in framework(0))
+    for kill in range(1, writes + 1):
+        whole = files(mnt.epoch(good))
+        save(mnt, framework(100 + 100 * kill), "torn %d" % kill, kill)
+        assert latest(mnt) == good and files(mnt.epoch(good)) == whole
+        save(mnt, framework(100 + 100 * kill), "whole %d" % kill)
+        good = is_sealed(mnt, framework, good)
+    names = {n for s in framework(100 + 100 * writes) for n in s[1:]}
+    there = files(mnt.epoch(good))
+    assert all(b"torn" not in there[n] for n in names if n in there and not n.endswith((".pt", ".pth", ".ckpt", ".keras", ".distcp")))
+
+
+@pytest.mark.parametrize("framework", [f for f in FRAMEWORKS if f not in BY_TEMPORARY], ids=lambda f: f.__name__)
+@pytest.mark.options(marker="none", settle="1h")
+def test_none_of_them(mnt, framework):
+    save(mnt, framework(100), "first")
+    assert mnt.status()["pending"]["held_up"]["by"] == "waiting for quiet" and mnt.epochs() == []
+
+
+@pytest.mark.options(marker="none", settle="100ms")
+def test_then_quiet_seals(mnt):
+    save(mnt, megatron(100), "first")
+    wait_until(lambda: latest(mnt) == 1, "the epoch")
+    assert log_of(mnt)[1]["trigger"] == "quiet"
+
+
+def waits(mnt):
+    assert mnt.status()["pending"]["held_up"]["by"] == "waiting for quiet"
+    return True
+
+
+def test_what_is_not_the_last_file(mnt):
+    """Names that say nothing where they stand."""
+    # DeepSpeed inside a checkpoint of the Trainer: more will follow.
+    save(mnt, [("mkdir", "checkpoint-5/global_step5"), ("write", "checkpoint-5/global_step5/states.pt"), ("write", "checkpoint-5/latest")], "a")
+    assert waits(mnt) and mnt.epochs() == []
+    # The Trainer's state alone, and beside random numbers of an earlier save.
+    save(mnt, [("write", "checkpoint-5/model.pt"), ("write", "checkpoint-5/trainer_state.json")], "a")
+    assert waits(mnt) and mnt.epochs() == []
+    save(mnt, [("write", "checkpoint-5/rng_state.pth")], "a")
+    assert is_sealed(mnt, trainer) == 1
+    save(mnt, [("write", "checkpoint-5/model.pt"), ("write", "checkpoint-5/rng_state.pth")], "b")
+    assert waits(mnt) and mnt.epochs() == [1]
+    save(mnt, [("write", "checkpoint-5/trainer_state.json")], "b")
+    assert is_sealed(mnt, trainer, 1) == 2
+    # A file that alone is written again and again; a directory of that name; an old file that is renamed.
+    for text in "abc":
+        save(mnt, [("write", "latest")], text)
+    assert waits(mnt) and mnt.epochs() == [1, 2]
+    save(mnt, [("mkdir", "checkpoint"), ("write", "checkpoint/x")], "a")
+    assert waits(mnt) and mnt.epochs() == [1, 2]
+    mnt.seal()
+    save(mnt, [("rename", "checkpoint-5/model.pt", "checkpoint-5/model.ckpt")], "a")
+    assert waits(mnt) and mnt.epochs() == [1, 2, 3]
+
+
+def test_another_file_of_the_save_is_open(mnt):
+    """As where DeepSpeed's other ranks are late: the last file does not seal while somebody writes."""
+    late = python("""
+import os, sys
+os.makedirs(sys.argv[1])
+with open(sys.argv[1] + "/rank1.pt", "wb") as f:
+    f.write(b"x" * 5000); f.flush(); print("open", flush=True); sys.stdin.readline()
+""", mnt.path / "global_step7")
+    assert late.stdout.readline() == "open\n"
+    save(mnt, [("write", "global_step7/rank0.pt"), ("write", "latest")], "a")
+    assert mnt.epochs() == []
+    late.communicate("\n", timeout=60)
+    assert late.returncode == 0
+    save(mnt, deepspeed(8), "b")
+    number = wait_until(lambda: latest(mnt), "the next save's epoch")
+    assert (mnt.epoch(number) / "global_step7" / "rank1.pt").stat().st_size == 5000
