@@ -249,7 +249,7 @@ static int step_entry(struct fs_mount *m, uint64_t step, struct fuse_entry_param
 	uint64_t epoch;
 	int r = epochs_of_step(m->vol, step, &epoch);
 
-	return r < 0 ? r : symlink_entry(m, &key, epoch, ret_e);
+	return r < 0 ? r : symlink_entry(m, &key, epoch, 0, ret_e);
 }
 
 static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)

@@ -298,8 +298,9 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	if (vol->options.no_last_files || !is_last(vol, parent, name, renamed) ||
 	    state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !file_is_new(vol, &f))
 		return false;
-	if (rule_holds(vol, rules_temporary, parent, name) || inside_temporary(vol, parent) ||
-	    others_are_open(vol, ino) || others_are_temporary(vol, parent))
+	if (sealer_rule_locked(vol, rules_temporary, parent, name) ||
+	    inside_temporary(vol, parent) || others_are_open(vol, ino) ||
+	    others_are_temporary(vol, parent))
 		return false;
 	seal_now(vol, RECORD_TRIGGER_MARKER);
 	return true;
