@@ -127,7 +127,7 @@ struct epoch_record {
 	char *reason;
 	struct record_doubt *doubts;
 	size_t doubt_count;
-	bool doubted; /* not complete for its doubts alone */
+	bool doubted;	    /* not complete for its doubts alone */
 	uint64_t continues; /* 0: none */
 	uint64_t restores;  /* 0: none */
 	enum record_trigger trigger;

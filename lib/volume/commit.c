@@ -147,10 +147,13 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 /* What a killed writer left, or may not have been able to write, may be half of something, but for what endures that. */
 static bool left_torn_locked(struct volume *vol, const struct body *b, const struct stat *st)
 {
+	struct state_version base;
 	char name[256];
 
-	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log ||
-	    same_as_base(b, st))
+	/* Nothing was written since: a copy may stand for it, which was found so. */
+	if (same_as_base(b, st))
+		return !state_version_get(vol->state, b->base, &base) && base.torn;
+	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log)
 		return false;
 	first_name_locked(vol, b->ino, name, NULL);
 	return !doubts_endures_kill(b->fd, name);
