@@ -270,6 +270,14 @@ int io_clone(int from, int to, uint64_t size)
 	return io_clone_until(from, to, size, NULL, NULL);
 }
 
+uint64_t io_allocated(int fd, uint64_t size)
+{
+	struct stat st;
+	uint64_t allocated = fstat(fd, &st) < 0 ? size : (uint64_t)st.st_blocks * 512;
+
+	return allocated < size ? allocated : size;
+}
+
 /* 0 where the lease is granted, else -errno; -EAGAIN where somebody has the file. */
 static int try_lease(int fd, int kind)
 {

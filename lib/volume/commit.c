@@ -281,7 +281,7 @@ static int copy_bytes(struct volume *vol, struct backing *from, const char *temp
 
 	if (fstat(from->fd, ret_st) < 0)
 		return -errno;
-	error = volume_reserve(vol, (uint64_t)ret_st->st_size, NULL, NULL);
+	error = volume_reserve(vol, io_allocated(from->fd, (uint64_t)ret_st->st_size), NULL, NULL);
 	if (error)
 		return error;
 	to = openat(vol->objects_fd, temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -32,7 +32,7 @@ static void set_then(struct volume *vol, const struct body *b, bool undone, stru
 		d->version = b->version;
 		return;
 	}
-	if (!b->pending)
+	if (!b->pending && b->staged)
 		d->ino = state_name_get(vol->state, d->parent, d->name, &n) == 0 ? n.covered : 0;
 	if (d->ino && state_file_get(vol->state, d->ino, &f) == 0)
 		d->version = f.closed;

@@ -129,17 +129,19 @@ static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
 static int make_clone(struct edit *e, interrupted_fn interrupted, void *arg)
 {
 	uint64_t size = e->kind == EDIT_TAKEOVER ? e->base.size : e->keep;
-	cleanup_close int from = -1, to = -1;
-	int error = volume_reserve(e->vol, size, interrupted, arg);
+	cleanup_close int from = size ? object_open(e->vol, e->base.id, O_RDONLY) : -1;
+	cleanup_close int to = -1;
+	int error = size && from < 0 ? from : 0;
 
+	if (!error && size)
+		error = volume_reserve(e->vol, io_allocated(from, size), interrupted, arg);
 	if (error)
 		return error;
 	to = openat(e->vol->objects_fd, e->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (to < 0)
 		return -errno;
-	from = size ? object_open(e->vol, e->base.id, O_RDONLY) : -1;
 	if (size)
-		error = from < 0 ? from : io_clone_until(from, to, size, interrupted, arg);
+		error = io_clone_until(from, to, size, interrupted, arg);
 	/* What fsync promised of V1 must hold for its new file, and for V2, which a close will put in
 	 * V1's place with whatever was changed. */
 	if (!error && e->promised && fsync(to) < 0)

@@ -10,6 +10,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/grants.h"
 #include "lib/volume/resume.h"
@@ -243,7 +244,7 @@ static bool is_cramped(const struct handle *h)
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
-	bool known = h->tgid && pid, killed = false, cramped;
+	bool known = h->tgid && pid, killed = false, cramped, refused;
 	int error = 0;
 
 	if (!h->writes)
@@ -258,7 +259,11 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	cramped = is_cramped(h);
 	mutex_lock(&vol->lock);
 	/* What is not all there is not saved, however it is closed. */
-	killed = killed || h->body->refused_from < h->body->refused_to;
+	refused = h->body->refused_from < h->body->refused_to;
+	/* Of a mapping's store that did not even begin an edit nobody else tells the program. */
+	if (refused && !killed && !h->body->staged)
+		error = -ENOSPC;
+	killed = killed || refused;
 	h->body->cramped = h->body->cramped || cramped;
 	if (killed) {
 		h->killed = true;
@@ -332,6 +337,23 @@ static bool finish_locked(struct volume *vol, struct body *b, bool direct, struc
 	return false;
 }
 
+/* All that was written was refused before an edit began: the file is as it was, what goes with it may not be. */
+static void note_refused_locked(struct volume *vol, struct body *b)
+{
+	static const char why[] = "a write to it was refused";
+	cleanup_buf struct buf path = {0};
+
+	if (b->writers || b->staged || b->discarded || b->refused_from >= b->refused_to)
+		return;
+	volume_path_locked(vol, b->ino, &path);
+	log_warn("%s: %s: the file is as it was last closed; make room and save it again",
+		 buf_str(&path), why);
+	if (!b->is_log && !b->orphan)
+		doubts_killed_locked(vol, b, true, why);
+	b->refused_from = b->refused_to = 0;
+	b->killed = b->closed_well = false;
+}
+
 /* A close of what was empty and is: no content, but perhaps a marker. Where something was written since, that is closed. */
 static void note_emptied_locked(struct handle *h)
 {
@@ -354,6 +376,7 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 	body_set_closing_locked(vol, b, b->closing_ns, b->releasing + 1);
 	FAULT_POINT("release.begin");
 	note_emptied_locked(h);
+	note_refused_locked(vol, b);
 	if (!b->writers && b->staged && !b->discarded)
 		copy = finish_locked(vol, b, direct, after);
 	if (copy) {

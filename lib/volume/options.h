@@ -65,7 +65,7 @@ struct volume_options {
 	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
-	bool resume;	     /* after a killed or torn save the live tree goes back by itself (resume.h) */
+	bool resume; /* after a killed or torn save the live tree goes back by itself (resume.h) */
 	const char *keep;    /* which epochs stay (keep.h); NULL: all. Not of a read-only volume */
 	bool gc_off;	     /* with keep: garbage collection is left to the command */
 	int64_t gc_grace_ns; /* what garbage collection leaves dropped epochs: 24 h */

@@ -35,8 +35,10 @@ class Job:
 
     def __init__(self, program, *words, stop=(), at=None, **env):
         """`at`: a pair of paths; the first one lies at the second one, as the program sees it."""
+        # The programs themselves may lie where something else lies then.
+        folder = "/proc/self/cwd" if at else PROGRAMS
         self.process = subprocess.Popen(
-            [*(seen_at(*at) if at else ()), sys.executable, PROGRAMS / program, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*(seen_at(*at) if at else ()), sys.executable, os.path.join(folder, program), *map(str, words)], cwd=PROGRAMS if at else None, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1, start_new_session=True, env={**os.environ, "STOP_AT": ",".join(stop), **{k: str(v) for k, v in env.items()}})
         self.said = []
         self.started.append(self.process)

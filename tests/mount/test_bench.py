@@ -252,7 +252,8 @@ def test_a_run_that_is_ended_leaves_nothing(tmp_path):
             process.terminate()
         assert process.wait(timeout=60) == 1
         text = (tmp_path / "said").read_text()
-    assert "Broken pipe" not in text and "left out" not in text, text
+    # Before the first turn it says what this machine cannot measure.
+    assert "Broken pipe" not in text and "left out" not in text.split("turn 1", 1)[1], text
     assert not list(tmp_path.glob("epochfs-bench-*"))
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         assert os.fspath(tmp_path) not in f.read()

@@ -469,7 +469,7 @@ def test_the_next_mount_says_of_left_epochs_what_it_does(volume):
     before = len(volume.log.read_text())
     cache, volume.cache = volume.cache, volume.base / "other"
     volume.mount(settle="1h")
-    assert "they cannot be uploaded once this mount seals" in volume.log.read_text()[before:]
+    assert "1 epoch not uploaded, which lies in its cache: it cannot be uploaded once this mount seals" in volume.log.read_text()[before:]
     volume.unmount()
     volume.cache, before = cache, len(volume.log.read_text())
     volume.mount(settle="1h")

@@ -31,6 +31,7 @@ def settle(mnt):
 def test_closing_copies_nothing(mnt):
     size, block = 256 * MIB, os.urandom(MIB)
     below, here = mnt.base / "below", mnt.path / "f"
+    (mnt.path / "tmp-busy").touch()  # no epoch is to keep what is replaced
 
     def written_below():
         return seconds(lambda: os.close(write(below, size, block)))

@@ -25,15 +25,15 @@ mount -t tmpfs -o mode=755 papers "$base"
 mkdir "$base/upper" "$base/work" "$base/root" "$base/repo-upper" "$base/repo-work"
 mount -t overlay -o "lowerdir=/,upperdir=$base/upper,workdir=$base/work" overlay "$base/root"
 root=$base/root
-# Where the repository lies on another file system than /.
-[ -e "$root$repo/Makefile" ] || {
-	mkdir -p "$root$repo"
-	mount -t overlay -o "lowerdir=$repo,upperdir=$base/repo-upper,workdir=$base/repo-work" overlay "$root$repo"
-}
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 mount -t tmpfs -o mode=1777 tmp "$root/tmp"
+# Where the repository lies on another file system than /, or in /tmp.
+[ -e "$root$repo/Makefile" ] || {
+	mkdir -p "$root$repo"
+	mount -t overlay -o "lowerdir=$repo,upperdir=$base/repo-upper,workdir=$base/repo-work" overlay "$root$repo"
+}
 mkdir -p "$root/mnt/ckpt" "$root/backup" "$root/shared" "$root/ckpt" "$root/srv/work" "$root/etc/sudoers.d"
 # sudo's make must find the build folder of this run, and not build it anew with other flags.
 echo 'Defaults env_keep += "CC BUILD WERROR"' >"$root/etc/sudoers.d/papers"
@@ -92,6 +92,8 @@ ELSEWHERE = {
     "export EPOCHFS_DAV_USER=alice": "remotes/test_dav.py",
     "export X509_USER_PROXY=": "remotes/test_dav.py, with XRootD",
     "ssh-keyscan store.example.org": "remotes/test_sftp.py",
+    "sync_up    epochfs import {source} {target}": "test_origins_durable.py",
+    "sync_up    rsync -a {source}/ {target}": "test_origins_durable.py",
     "program=/usr/local/share/epochfs/examples/exec-directory": "remotes/test_exec.py",
 }
 NOT_RUN = {
