@@ -12,6 +12,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
+#include "lib/volume/torn.h"
 
 /* How often a waiting reader asks whether it was interrupted. */
 #define POLL_NS (50 * NS_PER_MS)
@@ -177,10 +178,14 @@ static int fetch_run(struct content *c, size_t first, size_t count, uint64_t byt
 				   failure);
 	if (error != -ENOSPC)
 		return error;
-	/* The disk is full, whatever the limits are: everything else goes. */
-	fetch_make_room(c, UINT64_MAX / 2, first, count);
-	return store_get_segments(c->vol->store, &c->fetch.recipe, first, count, write_segment, c,
-				  failure);
+	/* The disk is full, whatever the limits are: everything else goes, and at last what killed
+	 * writers left. */
+	do {
+		fetch_make_room(c, UINT64_MAX / 2, first, count);
+		error = store_get_segments(c->vol->store, &c->fetch.recipe, first, count,
+					   write_segment, c, failure);
+	} while (error == -ENOSPC && torn_reclaim(c->vol, bytes));
+	return error;
 }
 
 static void fetch_segments(struct job *j)

@@ -10,6 +10,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
+#include "lib/volume/torch_zip.h"
 
 #define TORN 1
 
@@ -38,6 +39,7 @@ static int read_full(const struct tail_source *in, void *data, size_t len, uint6
 struct zip_end {
 	uint64_t at; /* of the record, or of the ZIP64 one: the directory ends here */
 	uint64_t directory_size, directory_offset, entries;
+	bool zip64;
 };
 
 /* Finds the record at the end whose comment ends with the file: false where there is none. */
@@ -84,6 +86,7 @@ static int zip64_read(const struct tail_source *in, struct zip_end *end)
 		return TORN;
 	reader_skip(&r, 28);
 	end->at = at;
+	end->zip64 = true;
 	end->entries = reader_u64(&r);
 	end->directory_size = reader_u64(&r);
 	end->directory_offset = reader_u64(&r);
@@ -102,25 +105,36 @@ static int zip_has_entry_at(const struct tail_source *in, uint64_t at)
 	return reader_u32(&r) == ZIP_ENTRY_MAGIC ? 0 : TORN;
 }
 
-static int zip_check_directory(const struct tail_source *in, const struct zip_end *end)
+/* Where the directory begins. */
+static int zip_find_directory(const struct tail_source *in, const struct zip_end *end,
+			      struct zip_directory *ret)
 {
 	int error;
 
 	if (end->directory_size > end->at || end->directory_offset > end->at - end->directory_size)
 		return TORN;
+	ret->size = end->directory_size;
+	ret->entries = end->entries;
+	ret->zip64 = end->zip64;
+	ret->at = end->at - end->directory_size;
+	ret->base = ret->at - end->directory_offset;
 	if (!end->entries)
 		return 0;
-	error = zip_has_entry_at(in, end->at - end->directory_size);
+	error = zip_has_entry_at(in, ret->at);
+	if (error != TORN)
+		return error;
 	/* Something (a signature) may stand between the directory and the record. */
-	return error == TORN ? zip_has_entry_at(in, end->directory_offset) : error;
+	ret->at = end->directory_offset;
+	ret->base = 0;
+	return zip_has_entry_at(in, ret->at);
 }
 
-static int zip_check(const struct tail_source *in, uint64_t size)
+/* Reads the record at the end. 0, TORN or -errno. */
+static int zip_read_end(const struct tail_source *in, uint64_t size, struct zip_end *end)
 {
 	size_t len = size < ZIP_END_SIZE + ZIP_COMMENT_MAX ? (size_t)size
 							   : ZIP_END_SIZE + ZIP_COMMENT_MAX;
 	cleanup_free uint8_t *tail = malloc(len);
-	struct zip_end end = {0};
 	struct reader r;
 	size_t at;
 	int error;
@@ -132,26 +146,39 @@ static int zip_check(const struct tail_source *in, uint64_t size)
 		return error;
 	if (!zip_find_end(tail, len, &at))
 		return TORN;
-	end.at = size - len + at;
+	end->at = size - len + at;
 	r = reader_of(tail + at, len - at);
 	reader_skip(&r, 10);
-	end.entries = reader_u16(&r);
-	end.directory_size = reader_u32(&r);
-	end.directory_offset = reader_u32(&r);
-	if (end.entries == UINT16_MAX || end.directory_size == UINT32_MAX ||
-	    end.directory_offset == UINT32_MAX) {
-		error = zip64_read(in, &end);
+	end->entries = reader_u16(&r);
+	end->directory_size = reader_u32(&r);
+	end->directory_offset = reader_u32(&r);
+	if (end->entries == UINT16_MAX || end->directory_size == UINT32_MAX ||
+	    end->directory_offset == UINT32_MAX) {
+		error = zip64_read(in, end);
 		/* Exactly 65535 entries, say, need no ZIP64 record. */
-		if (error && !(error == TORN && end.directory_size != UINT32_MAX &&
-			       end.directory_offset != UINT32_MAX))
+		if (error && !(error == TORN && end->directory_size != UINT32_MAX &&
+			       end->directory_offset != UINT32_MAX))
 			return error;
-	} else if (end.at >= ZIP64_LOCATOR_SIZE) {
+	} else if (end->at >= ZIP64_LOCATOR_SIZE) {
 		/* PyTorch always writes the ZIP64 records; then the directory ends before them. */
-		error = zip64_read(in, &end);
+		error = zip64_read(in, end);
 		if (error < 0)
 			return error;
 	}
-	return zip_check_directory(in, &end);
+	return 0;
+}
+
+static int zip_check(const struct tail_source *in, uint64_t size, const char **ret_why)
+{
+	struct zip_directory directory;
+	struct zip_end end = {0};
+	int result;
+
+	*ret_why = "the zip directory at its end is missing or cut off";
+	result = zip_read_end(in, size, &end);
+	if (!result)
+		result = zip_find_directory(in, &end, &directory);
+	return result ? result : torch_zip_check(in, &directory, ret_why);
 }
 
 /* ---- safetensors ---- */
@@ -304,8 +331,7 @@ int tail_check_source(const struct tail_source *in, uint64_t size, const char *n
 	if (got < 0)
 		return (int)got;
 	if (memcmp(head, zip_head, sizeof(zip_head)) == 0) {
-		result = zip_check(in, size);
-		why = "the zip directory at its end is missing or cut off";
+		result = zip_check(in, size, &why);
 	} else if (memcmp(head, hdf5_signature, sizeof(head)) == 0) {
 		result = hdf5_check(in, size);
 		why = "HDF5 says that it was not closed, or is longer";

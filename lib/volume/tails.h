@@ -13,6 +13,7 @@
  *   zip (PyTorch, NumPy .npz, Keras)  known by its first bytes. The record at its end ("end of
  *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
  *       the directory that it names must lie before it. The archive may begin later in the file.
+ *       PyTorch's must also hold the storages that its pickle names (torch_zip.h).
  *   safetensors                       known by the name's ending. 8 bytes length, a JSON header, and
  *       as many bytes as the greatest end in "data_offsets" says.
  *   HDF5 (Keras .h5)                  known by its signature. The superblock (versions 0 to 3) names
@@ -20,8 +21,8 @@
  * Nothing is said of other files, or of empty ones.
  */
 
-/* Reads a few KiB at both ends (of safetensors the whole header). `why` is static text. 0: nothing
- * is wrong; 1: torn, and why; or -errno of a read. */
+/* Reads a few KiB at both ends; of safetensors the whole header, of PyTorch's zip also the directory
+ * and the pickle. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
 int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
 /* The same for content that is no file: `read` gives up to len bytes at offset, fewer only at the end: the count, or -errno. */
 struct tail_source {

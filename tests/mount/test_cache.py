@@ -4,13 +4,15 @@
 import contextlib
 import errno
 import os
+import shutil
 import threading
 
 import pytest
 
 from conftest import BIN, LIMIT, run, wait_until
 from test_cold import MIB, away, cached, digest, flip, packs, read_pages, told
-from test_contract_safety import Weather
+from test_contract_safety import Weather, fill_the_disk
+from test_contract_writing import Writer
 
 PART = 4 * MIB
 
@@ -236,6 +238,24 @@ def test_what_only_this_machine_has_stays_while_others_are_read(volume, request)
     weather.clear()
     mnt.remount(empty_cache=True)
     assert all((mnt.path / ("dirty%d" % i)).read_bytes() == part(10 + i) for i in range(2))
+
+
+@pytest.mark.options(full="error", min_free=0, settle="1h")
+def test_what_a_refused_save_left_gives_way_to_who_reads(small_disk, mnt):
+    """The disk is full; the good version is in the remote only."""
+    (mnt.path / "model.bin").write_bytes(part(1))
+    mnt.seal()
+    mnt.wait_durable()
+    mnt.unmount()
+    for folder in small_disk.iterdir():
+        shutil.rmtree(folder)
+    mnt.mount()
+    writer = Writer(mnt.path / "model.bin", times=3 * MIB)
+    writer.end("kill")
+    wait_until(mnt.torn, "the torn bytes")
+    fill_the_disk(small_disk)
+    assert (mnt.path / "model.bin").read_bytes() == part(1)
+    assert mnt.torn() == []
 
 
 @pytest.mark.options(cache_size="9M")

@@ -39,7 +39,7 @@ def kill(path):
 
 
 def write_torn(path):
-    """As Ctrl-C in torch.save leaves it: closed in order."""
+    """The end is missing, though it was closed in order. What Ctrl-C in torch.save leaves: test_programs.py."""
     whole = io.BytesIO()
     write_zip(whole)
     path.write_bytes(whole.getvalue()[:-3000])

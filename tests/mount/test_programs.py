@@ -12,10 +12,11 @@ import signal
 import sqlite3
 import tarfile
 import time
+import zipfile
 
 import pytest
 
-from conftest import python, run, wait_until
+from conftest import BIN, LIMIT, python, run, wait_until
 from test_contract_epochs import log_of
 from test_contract_writing import Writer
 
@@ -109,6 +110,75 @@ sys.stdin.read()
         pass
     wait_until(mnt.torn, "the torn bytes")
     assert path.read_bytes() == b"good" * 10000
+
+
+# torch.save that Ctrl-C reaches after so many records, of which the first is the pickle; with 0 it fails while it pickles.
+INTERRUPTED = r"""
+import os, signal, sys, torch
+
+class Writer(torch._C.PyTorchFileWriter):
+    records = 0
+
+    def write_record(self, *args):
+        super().write_record(*args)
+        Writer.records += 1
+        if Writer.records == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGINT)
+
+class NotToBePickled:
+    def __reduce__(self):
+        raise KeyboardInterrupt
+
+torch._C.PyTorchFileWriter = Writer
+state = {"w%d" % i: torch.full((1000,), 2.) for i in range(20)}
+if sys.argv[2] == "0":
+    state["last"] = NotToBePickled()
+try:
+    torch.save(state, sys.argv[1])
+except KeyboardInterrupt:
+    sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("records", [0, 1, 8, 20])
+@pytest.mark.options(keep="last:1")
+def test_an_interrupted_torch_save_is_torn(mnt, records):
+    """It closes its archive in good order all the same."""
+    torch = pytest.importorskip("torch")
+    path = mnt.path / "model.pt"
+    state = {"w%d" % i: torch.full((1000,), 1.) for i in range(20)}
+    torch.save(state, path)
+    assert mnt.seal() == 1
+    save = python(INTERRUPTED, path, str(records))
+    out, _ = save.communicate(timeout=LIMIT)
+    assert save.returncode == 5, out
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None and 1 + records <= len(z.namelist()) <= 3 + records
+    assert mnt.seal() == 2
+    record = log_of(mnt)[2]
+    assert record["complete"] is False and "model.pt" in record["reason"]
+    mnt.wait_durable()
+    assert int(os.readlink(mnt.epochs_dir / "latest")) == 1 and mnt.epochs() == [1, 2]
+    assert run(BIN, "verify", mnt.path, "2", check=False).returncode == 6
+    assert torch.equal(torch.load(mnt.epoch(1) / "model.pt")["w19"], state["w19"])
+    torch.save(state, path)
+    assert mnt.seal() == 3
+    assert log_of(mnt)[3]["complete"] is True
+
+
+@pytest.mark.parametrize("form", ["zip", "protocol 4", "legacy", "script"])
+def test_what_pytorch_wrote_to_its_end_is_whole(mnt, form):
+    torch = pytest.importorskip("torch")
+    path = mnt.path / "model.pt"
+    weight = torch.randn(50, 50)
+    if form == "script":
+        torch.jit.script(torch.nn.Linear(3, 4)).save(str(path))
+    else:
+        state = {"0": weight, "1": weight[0], "2": torch.nn.Parameter(torch.ones(3)), "none": torch.empty(0)}
+        torch.save(state, path, _use_new_zipfile_serialization=form != "legacy", pickle_protocol=4 if form == "protocol 4" else 2)
+    assert mnt.seal() == 1
+    assert log_of(mnt)[1]["complete"] is True
+    assert run(BIN, "verify", mnt.path, "1", check=False).returncode == 0
 
 
 def test_h5py(mnt):
