@@ -12,7 +12,7 @@
 struct epoch_brief {
 	uint64_t number;
 	int64_t sealed_ns;
-	uint64_t continues; /* as in the record */
+	uint64_t continues;	   /* as in the record */
 	uint64_t parent, restores; /* likewise */
 	uint64_t step;
 	bool has_step;

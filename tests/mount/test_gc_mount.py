@@ -265,7 +265,7 @@ def test_prune_with_gc_does_both(make_volume, mounted):
     assert [e["epoch"] for e in done["dropped"]] == [1, 2] and done["gc"]["deleted"]["bytes"] > 2 * MIB
     assert records(mnt) == ([3], [1, 2]) and clean(mnt)
     text = epochfs("prune", "--gc", "--keep", "last:1", target).stdout
-    assert "1 epoch stays, 0 dropped" in text and "1 epochs need" in text
+    assert "1 epoch stays, 0 dropped" in text and "1 epoch needs" in text
     assert epochfs("prune", "--grace", "0", "--keep", "last:1", target, check=False).returncode == 2
     assert epochfs("prune", "--gc", "--grace", "soon", "--keep", "last:1", target, check=False).returncode == 2
     sound(mnt.url)
