@@ -86,6 +86,8 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.number = record->number,
 		.sealed_ns = record->sealed_ns,
 		.continues = record->continues,
+		.parent = record->parent,
+		.restores = record->restores,
 		.step = record->step,
 		.has_step = record->has_step,
 		.complete = record->complete == RECORD_COMPLETE,
@@ -126,6 +128,17 @@ uint64_t epoch_index_latest(const struct epoch_index *x)
 	for (size_t i = x->count; i-- > 0;)
 		if (epoch_brief_complete(&x->epochs[i]))
 			return x->epochs[i].number;
+	return 0;
+}
+
+uint64_t epoch_index_whole(const struct epoch_index *x)
+{
+	for (size_t i = x->count; i-- > 0;) {
+		const struct epoch_brief *e = &x->epochs[i];
+
+		if ((e->complete || e->unknown) && !e->superseded)
+			return e->number;
+	}
 	return 0;
 }
 

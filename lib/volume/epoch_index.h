@@ -12,7 +12,8 @@
 struct epoch_brief {
 	uint64_t number;
 	int64_t sealed_ns;
-	uint64_t continues; /* as in the record */
+	uint64_t continues;	   /* as in the record */
+	uint64_t parent, restores; /* likewise */
 	uint64_t step;
 	bool has_step;
 	bool complete; /* the record says so */
@@ -39,6 +40,8 @@ bool epoch_brief_complete(const struct epoch_brief *e);
 /* Numbers; 0 where there is none. */
 uint64_t epoch_index_newest(const struct epoch_index *x);
 uint64_t epoch_index_latest(const struct epoch_index *x); /* the newest complete one */
+/* The newest that is complete, or of which it is not known. */
+uint64_t epoch_index_whole(const struct epoch_index *x);
 /* The newest complete one with this step. */
 uint64_t epoch_index_complete_of_step(const struct epoch_index *x, uint64_t step);
 /* The newest complete one with this step, else the newest with it. */

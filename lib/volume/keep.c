@@ -211,6 +211,43 @@ static void keep_always(struct keep_epoch *epochs, size_t count)
 	}
 }
 
+/* The newest may turn out to have been sealed too early: what is complete then stays. */
+static void keep_before_recent(struct keep_epoch *epochs, size_t count)
+{
+	bool newest_found = false, before_found = false;
+
+	for (size_t i = count; i-- > 0;) {
+		struct keep_epoch *e = &epochs[i];
+
+		if (!e->durable || !is_whole(e))
+			continue;
+		if (!newest_found && !e->recent)
+			return;
+		if (newest_found && (e->complete || !before_found))
+			e->reasons |= KEEP_BEFORE;
+		if (newest_found && e->complete)
+			return;
+		before_found = newest_found;
+		newest_found = true;
+	}
+}
+
+static void keep_to_undo(struct keep_epoch *epochs, size_t count)
+{
+	uint64_t left = 0;
+
+	for (size_t i = count; i-- > 0;) {
+		if (left && epochs[i].number == left)
+			epochs[i].reasons |= KEEP_UNDO;
+		if (left)
+			continue;
+		if (epochs[i].restores)
+			left = epochs[i].parent;
+		else if (is_whole(&epochs[i]) && epochs[i].durable)
+			return;
+	}
+}
+
 int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, size_t count)
 {
 	struct keep_epoch **order = calloc(count + 1, sizeof(struct keep_epoch *));
@@ -219,6 +256,8 @@ int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, siz
 	if (!order)
 		return -ENOMEM;
 	keep_always(epochs, count);
+	keep_before_recent(epochs, count);
+	keep_to_undo(epochs, count);
 	for (size_t i = count; i-- > 0;) {
 		if (!is_whole(&epochs[i]))
 			continue;
@@ -238,7 +277,8 @@ int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, siz
 
 const char *keep_reason(unsigned reasons, unsigned i)
 {
-	static const char *const always[] = {"newest", "current", "not durable", "unfinished"};
+	static const char *const always[] = {"newest",	   "current", "not durable",
+					     "unfinished", "before",  "undo"};
 
 	for (unsigned bit = 0; bit < KEEP_RULES + sizeof(always) / sizeof(*always); bit++)
 		if ((reasons & 1u << bit) && !i--)

@@ -26,7 +26,10 @@
  *
  * Always stay: the newest that is complete and durable, and, where it is not known of newer ones, the newest of
  * those; what is tagged; what the live tree stands on; what is not durable yet; and what is not whole for as long as
- * no whole and durable epoch came after it.
+ * no whole and durable epoch came after it. Of the newest that is whole and durable, where it is `recent`, the whole ones before
+ * it as well, down to the newest of them that is complete: it may have been sealed in a pause of a save, and is not complete any
+ * more once a later one continues it. And what the newest rollback left, until a whole and durable epoch that restores none came
+ * after that: to undo it.
  *
  * Deciding after each new epoch leaves what deciding once at the end would leave, as long as the clock does not step back.
  */
@@ -51,6 +54,8 @@ struct keep_policy {
 #define KEEP_CURRENT	(1u << (KEEP_RULES + 1))
 #define KEEP_PENDING	(1u << (KEEP_RULES + 2))
 #define KEEP_UNFINISHED (1u << (KEEP_RULES + 3))
+#define KEEP_BEFORE	(1u << (KEEP_RULES + 4))
+#define KEEP_UNDO	(1u << (KEEP_RULES + 5))
 
 #define KEEP_WHY_MAX 256
 
@@ -72,6 +77,9 @@ struct keep_epoch {
 	bool durable;
 	bool tagged;
 	bool current;	  /* the live tree stands on it */
+	bool recent;	  /* sealed by itself, and so short a while ago that it may be continued */
+	bool restores;	  /* a rollback made it */
+	uint64_t parent;  /* the one that it came after; 0: none, or not known */
 	unsigned reasons; /* what keep_decide finds; 0: it is let go */
 };
 

@@ -19,7 +19,12 @@
 #include "lib/volume/opening.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
+#include "lib/volume/sealer.h"
 #include "lib/volume/tails.h"
+
+/* After it failed, until it is tried again. */
+#define RETRY_FIRST_NS	 NS_PER_S
+#define RETRY_LONGEST_NS (60 * NS_PER_S)
 
 static void due_free(struct resume_due *due)
 {
@@ -119,7 +124,7 @@ static bool is_due_unit(struct volume *vol, const char *path)
 	return vol->resume.due.all;
 }
 
-/* Somebody may be at work on the rest of that save. */
+/* Somebody may be at work on the rest of that save, or on another: the whole tree goes back. */
 static int writes_there(void *arg, struct body *b)
 {
 	cleanup_buf struct buf path = {0};
@@ -128,12 +133,13 @@ static int writes_there(void *arg, struct body *b)
 	if (!b->writers || b->orphan || b->append_only || body_is_log_locked(vol, b))
 		return 0;
 	volume_path_locked(vol, b->ino, &path);
-	return path.len && is_due_unit(vol, buf_str(&path));
+	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
 }
 
 static bool is_time_locked(struct volume *vol)
 {
-	return vol->resume.due.any && !vol->resume.running && vol->sealer && vol->sealer->runs &&
+	return vol->resume.due.any && !vol->resume.running &&
+	       vol->resume.retry_ns <= clock_mono_ns() && vol->sealer && vol->sealer->runs &&
 	       !vol->sealer->stops && !bodies_each_writing_locked(vol, writes_there, vol);
 }
 
@@ -195,7 +201,7 @@ static bool find_empty(struct volume *vol, const char *path, uint64_t *ret_paren
 			return false;
 		dir = f.ino;
 	}
-	latest = epochs_index_locked(vol) ? epoch_index_latest(epochs_index_locked(vol)) : 0;
+	latest = epochs_index_locked(vol) ? epoch_index_whole(epochs_index_locked(vol)) : 0;
 	return *ret_parent && f.born > latest && !state_dir_empty(vol->state, dir);
 }
 
@@ -245,6 +251,23 @@ static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 	return error;
 }
 
+/* It is due still. */
+static void try_again_locked(struct volume *vol, const struct resume_due *due, int error)
+{
+	struct resume *r = &vol->resume;
+
+	for (unsigned i = 0; i < due->count; i++)
+		resume_due_locked(vol, due->paths[i]);
+	r->due.any = true;
+	r->due.all |= due->all;
+	r->due.tails |= due->tails;
+	r->error = error;
+	r->pause_ns = clock_backoff(r->pause_ns, RETRY_FIRST_NS, RETRY_LONGEST_NS);
+	r->retry_ns = clock_mono_ns() + r->pause_ns;
+	if (vol->sealer)
+		sealer_wake_locked(vol);
+}
+
 /* One at a time. Drops the lock. */
 static int go_back_locked(struct volume *vol, bool tails, struct resumed *done)
 {
@@ -255,9 +278,15 @@ static int go_back_locked(struct volume *vol, bool tails, struct resumed *done)
 	vol->resume.due = (struct resume_due){0};
 	mutex_unlock(&vol->lock);
 	error = go_back(vol, &due, tails || due.tails, done);
-	due_free(&due);
 	mutex_lock(&vol->lock);
 	vol->resume.running = false;
+	vol->resume.retry_ns = 0;
+	vol->resume.error = 0;
+	if (!error)
+		vol->resume.pause_ns = 0;
+	else if (vol->options.resume)
+		try_again_locked(vol, &due, error);
+	due_free(&due);
 	pthread_cond_broadcast(&vol->changed);
 	return error;
 }
@@ -272,6 +301,15 @@ static int go_back_in_time_locked(struct volume *vol)
 	return error;
 }
 
+static void tell_failed(int error)
+{
+	if (error)
+		log_error(
+			"after a killed or torn save the live tree could not go back, and this is "
+			"tried again: %s",
+			strerror(-error));
+}
+
 void resume_after_close(struct volume *vol, uint64_t ino)
 {
 	int error;
@@ -282,9 +320,23 @@ void resume_after_close(struct volume *vol, uint64_t ino)
 	mutex_lock(&vol->lock);
 	error = go_back_in_time_locked(vol);
 	mutex_unlock(&vol->lock);
-	if (error)
-		log_error("after a killed or torn save the live tree could not go back: %s",
-			  strerror(-error));
+	tell_failed(error);
+}
+
+int64_t resume_retry_locked(struct volume *vol)
+{
+	struct resume *r = &vol->resume;
+	int error;
+
+	if (!r->retry_ns || r->running)
+		return INT64_MAX;
+	if (clock_mono_ns() < r->retry_ns)
+		return r->retry_ns;
+	/* Where somebody writes, the last close does it. */
+	r->retry_ns = 0;
+	error = go_back_in_time_locked(vol);
+	tell_failed(error);
+	return r->retry_ns ? r->retry_ns : INT64_MAX;
 }
 
 int resume_now(struct volume *vol, struct resumed *ret_done)
@@ -352,6 +404,9 @@ json_t *resume_status(struct volume *vol)
 	json_t *o = NULL;
 
 	SCOPED_LOCK(&vol->lock);
+	if (r->error)
+		return json_pack("{s:o}", "error",
+				 json_sprintf("%s: it is tried again", strerror(-r->error)));
 	if (!r->at_ns)
 		return NULL;
 	o = json_pack("{s:I, s:o}", "at_ns", (json_int_t)r->at_ns, "why",

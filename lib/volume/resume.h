@@ -12,15 +12,19 @@
  * the live tree goes back
  *   - when the volume is opened;
  *   - while it is open, as soon as the last file that is open for writing in the unit (doubts.h) of a killed or torn file
- *     has been closed. The thread that takes in that close does it before the close counts as taken in, and the mount lets
- *     no lookup, open or listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is
- *     gone sees the old tree. The kernel is told right after: for a moment it may still answer stat, by itself, for a name
+ *     has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. The
+ *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
+ *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
+ *     else writes, sees the old tree. The kernel is told right after: for a moment it may still answer stat, by itself, for a name
  *     that it knows, and lead to a file that was removed and that somebody has open.
  *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
  * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but
- * databases that a killed writer left, where there is no complete epoch, or where several nodes write: there each attempt
+ * databases that a killed writer left, where there is no such epoch, or where several nodes write: there each attempt
  * begins from the newest complete epoch anyway.
+ *
+ * It goes back to the newest epoch that is complete or of which it is not known: an epoch whose writers could not be seen may
+ * hold a whole save, and what is in doubt does not. What fails is tried again by the sealer's thread, after a pause.
  *
  * After a rollback by hand to an epoch that is not complete, the tree stays there until something changes.
  */
@@ -42,6 +46,10 @@ struct resume_due {
 struct resume {
 	struct resume_due due;
 	bool running; /* a thread is at it */
+	/* It failed, and `due` holds what is due still; 0: it did not. */
+	int error;
+	int64_t retry_ns; /* monotonic; the sealer's thread tries again then; 0: it does not */
+	int64_t pause_ns; /* the last one */
 	/* What was done last; to 0: nothing yet. */
 	uint64_t left, to, as;
 	int64_t at_ns;
@@ -55,6 +63,9 @@ void resume_free(struct volume *vol);
 void resume_due_locked(struct volume *vol, const char *path);
 /* A close of this file was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
 void resume_after_close(struct volume *vol, uint64_t ino);
+/* For the sealer's thread: tries again what failed, where it is time. Until when to wait; monotonic, INT64_MAX: for nothing. Drops
+ * the lock meanwhile. */
+int64_t resume_retry_locked(struct volume *vol);
 /* The last step of volume_open: 0, or -errno with a message where the half cannot be taken away. */
 int resume_at_open(struct volume *vol, struct opening_message *m);
 
@@ -66,7 +77,7 @@ struct resumed {
  * stands there still, that is told. */
 int resume_now(struct volume *vol, struct resumed *ret_done);
 
-/* For `status`: what was done last, and how to undo it; NULL: nothing. */
+/* For `status`: what was done last, and how to undo it; or that it failed; NULL: nothing. */
 json_t *resume_status(struct volume *vol);
 
 #endif

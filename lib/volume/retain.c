@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -38,6 +39,7 @@ struct retainer {
 	struct mutex lock; /* a leaf: guards the rest */
 	pthread_cond_t wake;
 	bool kicked, busy, stops;
+	int64_t again_ns; /* monotonic; what stays for a while only may go then; INT64_MAX: nothing does */
 	uint64_t dropped; /* since the mount */
 };
 
@@ -46,6 +48,7 @@ struct retainer {
 struct candidates {
 	struct keep_epoch *list;
 	size_t count;
+	int64_t recent_ns; /* for so long one at least is recent; 0: none is */
 };
 
 static int compare_epochs(const void *a, const void *b)
@@ -69,6 +72,25 @@ static int mark_tagged(void *arg, const char *name, uint64_t number)
 	return 0;
 }
 
+/* Somebody's word, or the program's end, says that the save was over. */
+static bool is_by_hand(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR ||
+	       trigger == RECORD_TRIGGER_SYNC || trigger == RECORD_TRIGGER_WAIT ||
+	       trigger == RECORD_TRIGGER_UMOUNT || trigger == RECORD_TRIGGER_ROLLBACK ||
+	       trigger == RECORD_TRIGGER_IMPORT;
+}
+
+/* For how long it is recent still. Of several nodes, each epoch is put together from parts that say they are whole. */
+static int64_t recent_for(struct volume *vol, const struct epoch_brief *e)
+{
+	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
+
+	if (nodes_is_set(vol) || is_by_hand(e->trigger) || age >= patience)
+		return 0;
+	return patience - (age > 0 ? age : 0);
+}
+
 static int collect_locked(struct volume *vol, struct candidates *c)
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
@@ -89,7 +111,10 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->count; i++) {
 		const struct epoch_brief *e = &x->epochs[i];
+		int64_t recent_ns = recent_for(vol, e);
 
+		if (recent_ns > c->recent_ns)
+			c->recent_ns = recent_ns;
 		c->list[c->count++] = (struct keep_epoch){
 			.number = e->number,
 			.sealed_ns = e->sealed_ns,
@@ -99,6 +124,9 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.unknown = e->unknown && !e->superseded,
 			.durable = e->number < pending,
 			.current = e->number == current || nodes_need_locked(vol, e->number),
+			.recent = recent_ns > 0,
+			.restores = e->restores != 0,
+			.parent = e->parent,
 		};
 	}
 	return state_tag_each(vol->state, mark_tagged, c);
@@ -151,6 +179,14 @@ static int drop_all(struct retainer *r, const struct candidates *c)
 	return error;
 }
 
+static void look_again(struct retainer *r, int64_t pause_ns)
+{
+	int64_t now = clock_mono_ns();
+
+	SCOPED_LOCK(&r->lock);
+	r->again_ns = pause_ns && pause_ns < INT64_MAX - now ? now + pause_ns : INT64_MAX;
+}
+
 static void pass(struct retainer *r)
 {
 	struct candidates c = {0};
@@ -170,6 +206,7 @@ static void pass(struct retainer *r)
 	if (!error)
 		error = drop_all(r, &c);
 	free(c.list);
+	look_again(r, c.recent_ns);
 	if (error)
 		log_warn("keep: epochs that may go are not dropped yet: %s", strerror(-error));
 }
@@ -180,8 +217,12 @@ static bool wait_for_work(struct retainer *r)
 {
 	SCOPED_LOCK(&r->lock);
 	r->busy = false;
-	while (!r->stops && !r->kicked)
-		cond_wait(&r->wake, &r->lock);
+	while (!r->stops && !r->kicked && clock_mono_ns() < r->again_ns)
+		if (r->again_ns == INT64_MAX)
+			cond_wait(&r->wake, &r->lock);
+		else
+			cond_wait_until(&r->wake, &r->lock, r->again_ns);
+	r->again_ns = INT64_MAX;
 	r->kicked = false;
 	r->busy = true;
 	return !r->stops;
@@ -216,10 +257,15 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 					    why)
 			     : 0;
 	}
+	error = cond_init_mono(&r->wake);
+	if (error) {
+		free(r);
+		return error;
+	}
 	r->vol = vol;
+	r->again_ns = INT64_MAX;
 	r->kicked = !nodes_is_set(vol);
 	mutex_init(&r->lock, LOCK_RETAINER);
-	pthread_cond_init(&r->wake, NULL);
 	vol->retainer = r;
 	return 0;
 }

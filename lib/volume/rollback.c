@@ -172,7 +172,8 @@ static void look_back(struct volume *vol, struct resumed *done)
 	if (!e || e->unknown || epoch_brief_complete(e))
 		return;
 	done->left = e->number;
-	done->to = epoch_index_latest(x);
+	/* Where its writers could not be seen, an epoch may hold a whole save: better than to go back past it. */
+	done->to = epoch_index_whole(x);
 }
 
 int epochs_go_back(struct volume *vol, struct resumed *ret_done)

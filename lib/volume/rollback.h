@@ -34,7 +34,7 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep
 
 /*
  * Seals what is pending; where the live tree then stands on an epoch that is not complete, rolls it back to the newest
- * complete one, logs apart. ret_done as resume.h has it. 0 or -errno. Without the lock.
+ * one that is complete or of which it is not known, logs apart. ret_done as resume.h has it. 0 or -errno. Without the lock.
  */
 int epochs_go_back(struct volume *vol, struct resumed *ret_done);
 

@@ -11,6 +11,7 @@
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/body.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/seal.h"
 
 /* ---- what it looks at ---- */
@@ -210,13 +211,18 @@ static void *sealer_main(void *arg)
 
 	mutex_lock(&vol->lock);
 	while (!s->stops) {
+		int64_t resume_ns;
+
 		if (s->first) {
 			mutex_unlock(&vol->lock);
 			seal_finish_until(vol, INT64_MAX);
 			mutex_lock(&vol->lock);
 			continue;
 		}
+		resume_ns = resume_retry_locked(vol);
 		s->looking_ns = act_locked(vol);
+		if (resume_ns < s->looking_ns)
+			s->looking_ns = resume_ns;
 		if (s->first || s->stops || s->looking_ns <= clock_mono_ns())
 			continue;
 		if (s->looking_ns == INT64_MAX)

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from conftest import MountError, python, wait_until
+from retention import wait_settled
 from test_contract_sealing import write_zip
 from test_contract_writing import Writer, log_of
 
@@ -155,6 +156,38 @@ def test_logs_stay(resuming):
         log.write("step 3\n")
     assert (resuming.path / "train.log").read_text() == "step 2\nstep 3\n"
     assert (resuming.path / "runs" / "events.out.tfevents.1").read_text() == "event"
+
+
+def test_a_save_of_somebody_else_is_waited_for(resuming):
+    put(resuming.path / "checkpoint-100" / "a", "1"), put(resuming.path / "cfg.json", "{}")
+    resuming.seal()
+    put(resuming.path / "best.json", "2")
+    (resuming.path / "checkpoint-200").mkdir()
+    with open(resuming.path / "checkpoint-200" / "a", "w", encoding="utf-8") as a:
+        a.write("2")
+        a.flush()
+        Writer(resuming.path / "fig.png").end("kill")
+        put(resuming.path / "checkpoint-200" / "b", "2")
+        a.write("2")
+    assert resuming.epochs() == [1, 2, 3] and record(resuming, 3)["restores"] == 1
+    assert (resuming.epoch(2) / "checkpoint-200" / "a").read_text() == "22"
+    assert (resuming.epoch(2) / "checkpoint-200" / "b").read_text() == "2"
+    assert not (resuming.path / "checkpoint-200").exists()
+
+
+@pytest.mark.options(keep="last:1")
+def test_what_was_left_is_kept_to_undo_it(resuming):
+    put(resuming.path / "model", "1"), put(resuming.path / "optimizer", "1")
+    resuming.seal()
+    wait_settled(resuming)
+    put(resuming.path / "model", "2"), put(resuming.path / "optimizer", "2")
+    Writer(resuming.path / "plot.png").end("kill")
+    assert (resuming.path / "model").read_text() == "1"
+    wait_settled(resuming)
+    assert resuming.epochs() == [2, 3]
+    assert resuming.status()["resumed"]["to_undo"] == "epochfs rollback %s 2" % resuming.path
+    resuming.rollback(2)
+    assert (resuming.path / "model").read_text() == "2" and (resuming.path / "optimizer").read_text() == "2"
 
 
 def test_ctrl_c_in_a_save(resuming):

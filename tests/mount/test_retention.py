@@ -91,6 +91,43 @@ def test_an_outage_keeps_what_is_durable(mnt):
     assert records(mnt) == ([3], [1, 2])
 
 
+@pytest.mark.options(settle="300ms", keep="last:1", patience="1h")
+def test_an_epoch_of_a_pause_does_not_push_out_the_one_before(mnt):
+    """It may be continued, and is not complete then: without the one before, no complete epoch would be left."""
+    def quiet(number):
+        (mnt.path / "f").write_bytes(b"%d\n" % number * 5000)
+        wait_until(lambda: number in mnt.epochs(), "epoch %d by quiet" % number)
+        wait_settled(mnt)
+    save(mnt, 1)
+    quiet(2)
+    assert mnt.epochs() == [1, 2]
+    # A further complete one came.
+    quiet(3)
+    assert mnt.epochs() == [2, 3]
+    # A word that the save is over needs no patience, and once that is over, nobody kicks.
+    save(mnt, 4)
+    wait_settled(mnt)
+    assert mnt.epochs() == [4]
+    mnt.remount(patience="3s")
+    quiet(5)
+    wait_until(lambda: mnt.epochs() == [5], "the patience to end")
+
+
+@pytest.mark.options(keep="last:1")
+def test_what_a_rollback_left_stays_to_undo_it(mnt):
+    save(mnt, 1, tag="one")
+    save(mnt, 2)
+    mnt.rollback(1)
+    wait_settled(mnt)
+    assert mnt.epochs() == [1, 2, 3] and holds(mnt.path, 1)
+    mnt.rollback(2)
+    wait_settled(mnt)
+    assert mnt.epochs() == [1, 3, 4] and holds(mnt.path, 2)
+    save(mnt, 5)
+    wait_settled(mnt)
+    assert mnt.epochs() == [1, 5]
+
+
 @pytest.mark.options(keep="last:1")
 def test_a_file_that_is_open_stays_readable(mnt):
     """Also where its bytes are only in the remote."""

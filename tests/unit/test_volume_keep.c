@@ -349,17 +349,74 @@ START_TEST(without_any_whole_one_all_stay)
 }
 END_TEST
 
+/* It may turn out to have been sealed in a pause of a save. */
+START_TEST(the_complete_one_before_a_recent_one_stays)
+{
+	for (int i = 0; i < 4; i++)
+		add_at(i * NS_PER_S);
+	e[3].recent = true;
+	stays("last:1", 0, "3 4");
+	ck_assert_uint_eq(e[2].reasons, KEEP_BEFORE);
+	e[2].complete = false;
+	stays("last:1", 0, "2 4");
+	e[1].complete = false;
+	e[1].unknown = true;
+	stays("last:1", 0, "1 2 4");
+	/* What is not durable takes nobody's place. */
+	e[1].complete = e[2].complete = true;
+	e[2].recent = true;
+	e[3].durable = false;
+	stays("last:1", 0, "2 3 4");
+	/* A further one came, by somebody's word. */
+	e[3].durable = true;
+	e[3].recent = false;
+	stays("last:1", 0, "4");
+}
+END_TEST
+
+START_TEST(what_a_rollback_left_stays)
+{
+	for (int i = 0; i < 6; i++) {
+		add_at(i * NS_PER_S);
+		e[i].parent = (uint64_t)i;
+	}
+	e[1].complete = false;
+	e[2].restores = true;
+	count = 3;
+	stays("last:1", 0, "2 3");
+	ck_assert_uint_eq(e[1].reasons, KEEP_UNDO);
+	/* Until there is something new that is whole, and safe. */
+	count = 4;
+	e[3].complete = false;
+	stays("last:1", 0, "2 3 4");
+	e[3].complete = true;
+	e[3].durable = false;
+	stays("last:1", 0, "2 3 4");
+	e[3].durable = true;
+	stays("last:1", 0, "4");
+	/* Of several rollbacks, the newest; a good one is left, too. */
+	e[3].restores = true;
+	stays("last:1", 0, "3 4");
+	count = 6;
+	e[4].restores = e[5].restores = true;
+	stays("last:1", 0, "5 6");
+}
+END_TEST
+
 START_TEST(reasons_have_words)
 {
 	unsigned all = (1u << KEEP_RULES) - 1;
 
-	all |= KEEP_NEWEST | KEEP_CURRENT | KEEP_PENDING | KEEP_UNFINISHED;
+	all |= KEEP_NEWEST | KEEP_CURRENT | KEEP_PENDING | KEEP_UNFINISHED | KEEP_BEFORE |
+	       KEEP_UNDO;
 	ck_assert_ptr_null(keep_reason(0, 0));
 	ck_assert_str_eq(keep_reason(all, 0), "last");
 	ck_assert_str_eq(keep_reason(all, 7), "tagged");
 	ck_assert_str_eq(keep_reason(all, 8), "newest");
 	ck_assert_str_eq(keep_reason(all, 11), "unfinished");
-	ck_assert_ptr_null(keep_reason(all, 12));
+	ck_assert_str_eq(keep_reason(all, 12), "before");
+	ck_assert_str_eq(keep_reason(all, 13), "undo");
+	ck_assert_ptr_null(keep_reason(all, 14));
 	ck_assert_str_eq(keep_reason(1u << KEEP_DAILY | KEEP_CURRENT, 1), "current");
 	ck_assert_ptr_null(keep_reason(1u << KEEP_DAILY | KEEP_CURRENT, 2));
 }
@@ -466,6 +523,8 @@ int main(void)
 	tcase_add_test(always, an_incomplete_one_is_not_the_newest_of_its_hour);
 	tcase_add_test(always, epochs_of_which_it_is_not_known_count);
 	tcase_add_test(always, without_any_whole_one_all_stay);
+	tcase_add_test(always, the_complete_one_before_a_recent_one_stays);
+	tcase_add_test(always, what_a_rollback_left_stays);
 	tcase_add_test(always, reasons_have_words);
 	tcase_add_loop_test(always, deciding_each_time_leaves_what_deciding_once_leaves, 0,
 			    sizeof(policies) / sizeof(*policies));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* -o resume: the live tree goes back by itself after a killed or torn save. */
+#include <inttypes.h>
 #include "lib/volume/bodies.h"
 #include "lib/volume/control.h"
 #include "lib/volume/resume.h"
@@ -89,6 +90,23 @@ static json_t *status(void)
 	o = json_loads(buf_str(&answer), 0, NULL);
 	ck_assert_ptr_nonnull(o);
 	return o;
+}
+
+static void hide_tree(uint64_t number)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%020" PRIu64, number);
+	ck_assert_int_eq(linkat(u.vol->trees_fd, name, u.vol->trees_fd, "hidden", 0), 0);
+	unit_ok(trees_remove(u.vol, number));
+}
+
+static void show_tree(uint64_t number)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%020" PRIu64, number);
+	ck_assert_int_eq(renameat(u.vol->trees_fd, "hidden", u.vol->trees_fd, name), 0);
 }
 
 START_TEST(half_a_save)
@@ -210,7 +228,7 @@ START_TEST(a_database_that_a_killed_writer_left)
 }
 END_TEST
 
-START_TEST(it_waits_for_other_writers_of_the_unit)
+START_TEST(it_waits_for_other_writers)
 {
 	struct handle *rank1, *other, *log;
 
@@ -225,16 +243,85 @@ START_TEST(it_waits_for_other_writers_of_the_unit)
 	eu_live_holds("a", "a2");
 	ck_assert_uint_eq(eu_count(), 1);
 	vu_close(rank1);
+	/* Somebody else's save is under way: nothing of it goes nowhere. */
+	eu_live_holds("a", "a2");
+	vu_write(other, " and more", 4);
+	vu_close(other);
 	went_back_from(2);
 	ck_assert(!eu_there("c"));
 	eu_epoch_holds(2, "c", "half");
-	/* What is open elsewhere goes on, to nowhere: as at any rollback. */
-	vu_close(other);
+	eu_epoch_holds(2, "checkpoint-7/model", "half and more");
 	ck_assert(!eu_there("checkpoint-7"));
 	/* The log is as it was. */
 	vu_write(log, "{}", 2);
 	vu_close(log);
 	eu_live_holds("metrics.jsonl", "{}{}");
+}
+END_TEST
+
+/* A database that is held open for writing all the time. */
+START_TEST(who_has_written_nothing_elsewhere_is_not_waited_for)
+{
+	struct handle *idle;
+
+	eu_mkdir("checkpoint-1");
+	eu_save("checkpoint-1/notes", "x");
+	save_both();
+	idle = eu_open("checkpoint-1/notes", O_RDWR);
+	eu_save("a", "a2");
+	kill_writer(begin_save("b"));
+	went_back_from(2);
+	vu_close(idle);
+}
+END_TEST
+
+/* Nobody saw its writers end: it may be good, and what is in doubt is not. */
+START_TEST(an_epoch_of_which_it_is_not_known_is_good_enough)
+{
+	struct epoch_info info;
+
+	save_both();
+	eu_save("a", "a2");
+	mutex_lock(&u.vol->lock);
+	sealer_unknown_locked(u.vol);
+	mutex_unlock(&u.vol->lock);
+	ck_assert_uint_eq(eu_seal(), 2);
+	info = eu_info(2);
+	ck_assert_int_eq(info.record.complete, RECORD_UNKNOWN);
+	epoch_info_free(&info);
+	eu_save_bytes("model.pt", "PK\3\4 and no more", 15);
+	info = eu_info(4);
+	ck_assert_uint_eq(info.record.restores, 2);
+	epoch_info_free(&info);
+	eu_live_holds("a", "a2");
+	ck_assert(!eu_there("model.pt"));
+	ck_assert_uint_eq(epochs_latest(u.vol), 1);
+}
+END_TEST
+
+/* The tree of epoch 1 cannot be read for a while. */
+START_TEST(what_fails_is_tried_again)
+{
+	json_t *o, *resumed;
+
+	save_both();
+	hide_tree(1);
+	eu_save("a", "a2");
+	kill_writer(begin_save("b"));
+	eu_live_holds("a", "a2");
+	o = status();
+	resumed = json_object_get(o, "resumed");
+	ck_assert_ptr_nonnull(json_object_get(resumed, "error"));
+	ck_assert_ptr_null(json_object_get(resumed, "to_undo"));
+	json_decref(o);
+	show_tree(1);
+	unit_until(epochs_current(u.vol) == 3);
+	went_back_from(2);
+	o = status();
+	resumed = json_object_get(o, "resumed");
+	ck_assert_ptr_null(json_object_get(resumed, "error"));
+	ck_assert_int_eq(json_integer_value(json_object_get(resumed, "left")), 2);
+	json_decref(o);
 }
 END_TEST
 
@@ -454,7 +541,10 @@ int main(void)
 	tcase_add_test(t, an_empty_directory_goes);
 	tcase_add_test(t, nothing_happens_where_nothing_is_in_doubt);
 	tcase_add_test(t, a_database_that_a_killed_writer_left);
-	tcase_add_test(t, it_waits_for_other_writers_of_the_unit);
+	tcase_add_test(t, it_waits_for_other_writers);
+	tcase_add_test(t, who_has_written_nothing_elsewhere_is_not_waited_for);
+	tcase_add_test(t, an_epoch_of_which_it_is_not_known_is_good_enough);
+	tcase_add_test(t, what_fails_is_tried_again);
 	tcase_add_test(t, a_torn_file);
 	tcase_add_test(t, a_file_changed_in_place);
 	tcase_add_test(t, logs_stay);
