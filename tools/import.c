@@ -150,7 +150,7 @@ static void print_result(const struct arguments *a, const struct import_result *
 	printf("epoch %06" PRIu64 " is epoch %06" PRIu64 " without ", r->record.number,
 	       r->record.parent);
 	cli_put(a->how.remove);
-	printf(": %" PRIu64 " files, %s\n", r->record.files, size);
+	printf(": %" PRIu64 " file%s, %s\n", r->record.files, plural(r->record.files), size);
 }
 
 static int import_directory(struct mount_options *options, const struct arguments *a)

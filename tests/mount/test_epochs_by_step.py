@@ -8,7 +8,10 @@ import pytest
 
 from conftest import BIN, run, wait_until
 from test_contract_epochs import fails
-from test_nodes import nodes, save as save_part, sees  # noqa: F401 (a fixture)
+import test_nodes
+from test_nodes import save as save_part, sees
+
+nodes = test_nodes.nodes  # a fixture
 
 
 def epochfs(*arguments, **keywords):
@@ -123,7 +126,7 @@ def test_a_reader_and_one_epoch_alone(mnt, make_volume):
     assert fails(errno.EROFS, os.symlink, "step=5", reader.epochs_dir / "best")
 
 
-def test_of_several_nodes(nodes):  # noqa: F811
+def test_of_several_nodes(nodes):
     a, b, c = [v.mount() for v in nodes]
     for v in nodes:
         assert fails(errno.ENOENT, os.readlink, v.epochs_dir / "step=1")

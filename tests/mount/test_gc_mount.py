@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Space comes back by itself: a mount with keep= collects the garbage of its remote, too."""
 
-import json
 import os
 import signal
 import time
 
 import pytest
 
-from conftest import BIN, run, wait_until
+from conftest import run, wait_until
 from garbage import MIB, drop, make_garbage, noise, save
 from retention import epochfs, records, wait_settled
 from test_nodes import NAMES, make_nodes, save as save_part, sees

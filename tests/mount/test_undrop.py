@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import BIN, MountError, run, wait_until
+from conftest import BIN, run, wait_until
 from garbage import MIB, drop, noise, save
 from retention import epochfs, records, wait_settled
 from test_nodes import NAMES, make_nodes, save as save_part, sees

@@ -34,6 +34,8 @@ mount --bind "$place/system/fuse" /dev/fuse
 mount --bind "$place/system/passwd" /etc/passwd
 chown "$uid:$uid" "$place/home"
 # By it the mount's watchdog, which is no root here, lets go whoever waits for a daemon that was killed.
-[ -e /sys/fs/fuse/connections/. ] && ! mountpoint -q /sys/fs/fuse/connections && mount -t fusectl fusectl /sys/fs/fuse/connections || true
+if [ -e /sys/fs/fuse/connections/. ] && ! mountpoint -q /sys/fs/fuse/connections; then
+	mount -t fusectl fusectl /sys/fs/fuse/connections || true
+fi
 exec env -u AS_USER_PLACE -u XDG_CACHE_HOME -u XDG_RUNTIME_DIR HOME="$place/home" USER="$user" LOGNAME="$user" \
 	setpriv --reuid="$uid" --regid="$uid" --clear-groups --inh-caps=-all "$@"
