@@ -3,6 +3,7 @@
 
 import contextlib
 import errno
+import mmap
 import os
 import shutil
 import threading
@@ -410,3 +411,50 @@ def test_a_cache_directory_that_is_removed_under_the_mount(mnt):
     mnt.mount()
     assert os.listdir(mnt.path) == ["durable"]
     assert (mnt.path / "durable").read_bytes() == b"1" * 5000
+
+
+def test_a_store_of_a_mapping_that_finds_no_room_is_told(volume):
+    """The copy for an edit in place has no room: the store of a mapping has nobody to say so but the close."""
+    volume.url = "fault+file://%s?put.delay=60s&only=packs/" % volume.remote
+    volume.mount(settle="1h", cache_size="10M", patience="1s")
+    path = volume.path / "large"
+    path.write_bytes(b"A" * (6 * MIB))
+    (volume.path / "other").write_text("1")
+    volume.seal()
+    (volume.path / "other").write_text("2")
+    before = len(volume.log.read_text())
+    fd = os.open(path, os.O_RDWR)
+    with mmap.mmap(fd, 0) as m:
+        m[:4] = b"DATA"
+    with pytest.raises(OSError) as refused:
+        os.close(fd)
+    assert refused.value.errno == errno.ENOSPC
+    assert "large: a write to it was refused" in volume.log.read_text()[before:]
+    number = volume.seal()
+    record = volume.request("show", epoch=str(number))
+    assert not record["complete"] and [d["path"] for d in record["doubts"]] == ["large"]
+    with open(volume.epoch(number) / "large", "rb") as f:
+        assert f.read(4) == b"AAAA"
+    run(BIN, "umount", "--no-drain", volume.path)
+    volume.wait_end()
+
+
+@pytest.mark.options(settle="1h", cache_size="64M", patience="1s")
+def test_a_sparse_file_is_edited_whatever_its_size(mnt):
+    path = mnt.path / "sparse"
+    with open(path, "wb") as f:
+        f.write(b"begin")
+        f.truncate(1 << 40)
+    mnt.seal()
+    reader = os.open(path, os.O_RDONLY)  # so that a copy is needed
+    with open(path, "r+b") as f:
+        f.seek(1 << 39)
+        f.write(b"x")
+        fd = os.open(path, os.O_RDWR)
+        with mmap.mmap(fd, 1 << 20) as m:
+            m[:5] = b"BEGIN"
+        os.close(fd)
+    os.truncate(path, 1 << 39)
+    os.close(reader)
+    with open(path, "rb") as f:
+        assert f.read(5) == b"BEGIN" and os.fstat(f.fileno()).st_size == 1 << 39
