@@ -14,12 +14,12 @@
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/epochs.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/reason.h"
 #include "lib/volume/resume.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
-#include "lib/volume/trees.h"
 
 /* ---- noting ---- */
 
@@ -385,13 +385,16 @@ int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *
 
 	while ((base = doubts_next_base(d, base))) {
 		cleanup_tree struct tree *tree = NULL;
-		int error = trees_load(vol, base, &tree);
+		int error = epochs_tree(vol, base, &tree);
 
-		/* What is not here is not worth waiting for the remote. */
-		if (error == -ENOENT || error == -EBADMSG)
+		if (error == -ENOMEM)
+			return error;
+		if (error) {
+			log_warn("epoch %" PRIu64 ": what is gone since cannot be told: %s", base,
+				 strerror(-error));
 			continue;
-		if (!error)
-			error = look_for_gone(vol, snapshot, tree, base, d);
+		}
+		error = look_for_gone(vol, snapshot, tree, base, d);
 		if (error)
 			return error;
 	}

@@ -334,17 +334,6 @@ def test_a_rank_that_is_killed_after_the_marker(mnt):
     assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
 
 
-@pytest.mark.options(settle="200ms", patience="1h")
-def test_a_killed_replacement_in_a_whole_directory_leaves_no_doubt(mnt):
-    """A replacement of what is there begins another save: what was sealed is whole."""
-    put(mnt.path / "out" / "a", "1"), put(mnt.path / "out" / "b", "1")
-    wait_until(lambda: latest_or_none(mnt) == 1, "the save")
-    kill(mnt.path / "out" / "a")
-    put(mnt.path / "notes", "x")
-    wait_until(lambda: latest_or_none(mnt) == 2, "the next epoch")
-    assert doubts(mnt, 2) == {}
-
-
 @pytest.mark.options(settle="300ms", keep="last:1")
 def test_a_small_file_that_is_renamed_in_mid_save_seals_nothing(mnt):
     def save(text, kills=False):
