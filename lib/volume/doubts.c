@@ -346,6 +346,59 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 	return error;
 }
 
+/* ---- what is gone ---- */
+
+static bool asks_what_is_gone(const struct item *item)
+{
+	return item->doubt.kind == DOUBT_UNDONE && item->doubt.stands &&
+	       !item->doubt.companion_count &&
+	       (!item->kill.companion_count || !item->kill.ino_now);
+}
+
+uint64_t doubts_next_base(const struct doubts *d, uint64_t after)
+{
+	uint64_t next = 0;
+
+	for (size_t i = 0; i < d->kills; i++) {
+		uint64_t base = d->items[i].kill.base;
+
+		if (asks_what_is_gone(&d->items[i]) && base > after && (!next || base < next))
+			next = base;
+	}
+	return next;
+}
+
+/* A unit with a step is newer than all that have files; a temporary one is to become so. */
+static bool is_above_all(const struct doubts *d, const struct doubt_unit *unit)
+{
+	return unit->len && (unit->temporary || !d->newest || unit->step > d->newest_unit.step);
+}
+
+static bool is_of_its_save(const struct doubts *d, const struct item *item, const char *path,
+			   const struct doubt_unit *unit)
+{
+	return doubt_unit_same(item->doubt.path, &item->unit, path, unit) ||
+	       (is_above_all(d, unit) && is_above_all(d, &item->unit));
+}
+
+void doubts_add_gone(struct doubts *d, uint64_t base, const char *path)
+{
+	struct doubt_unit unit = doubt_unit_of(d->rules, path);
+
+	if (unit.temporary)
+		return;
+	for (size_t i = 0; i < d->kills; i++) {
+		struct item *item = &d->items[i];
+
+		if (!asks_what_is_gone(item) || item->kill.base != base)
+			continue;
+		/* Where there were companions, what was removed later has settled that, but not the file itself. */
+		if (item->kill.companion_count ? !strcmp(item->doubt.path, path)
+					       : is_of_its_save(d, item, path, &unit))
+			item->doubt.gone = true;
+	}
+}
+
 /* ---- the decision ---- */
 
 static bool unit_counts(const struct doubts *d, const struct item *item)
@@ -365,13 +418,12 @@ static void decide_item(const struct doubts *d, struct item *item)
 		/* What lies beside it under a temporary name may still be coming. */
 		doubt->postponed =
 			!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
-		doubt->stands = doubt->postponed;
-		if (item->kill.alone)
-			doubt->stands = true;
+		doubt->stands = doubt->postponed || doubt->gone || item->kill.alone;
 	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
 		doubt->postponed = item->unit.temporary;
 	}
-	doubt->counts = doubt->stands && unit_counts(d, item);
+	doubt->counts = doubt->stands && (unit_counts(d, item) ||
+					  (doubt->gone && is_above_all(d, &item->unit)));
 }
 
 static void list_add(struct doubts *d, const struct doubt *doubt)

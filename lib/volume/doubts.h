@@ -16,12 +16,14 @@
  *     the mark is on the content, so it lasts as long as the content does;
  *   - for a file that was undone because its writer was killed or refused (DOUBT_UNDONE), where it has
  *     companions: other files of its unit, logs apart, whose content is newer than the newest complete epoch from
- *     before the kill. Without companions the tree is as it was before that save, and nothing is in doubt;
+ *     before the kill; or where something is gone: the tree of that epoch has files of its unit that are not there any
+ *     more, or it has a whole unit that is gone and whose step is above that of the newest unit left. Without companions, and
+ *     with nothing gone, the tree is as it was before that save, and nothing is in doubt;
  *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
  *     database or what is only appended to (DOUBT_LEFT).
  *
  * A doubt is settled when the file is saved again or removed; that of an undone file also when each
- * companion was saved again or removed; and by a rollback, after which the doubts are those of the epoch that it restores.
+ * companion was saved again or removed, or what was gone is there again; and by a rollback, after which the doubts are those of the epoch that it restores.
  *
  * The unit of a path is the part of it that carries its step, by the rules of `step=` (rules.h), else the root. Where a
  * directory above it carries the same step, that is the unit: checkpoint-500/global_step500. Files of one directory whose
@@ -109,6 +111,7 @@ struct doubt {
 	size_t companion_count, companion_cap;
 	bool stands;
 	bool counts; /* the epoch is not complete because of it */
+	bool gone;	/* it stands because of what is gone since */
 	bool postponed; /* it stands, but is to be judged when its temporary name has become a final one */
 };
 
@@ -123,9 +126,13 @@ void doubts_free(struct doubts *d); /* NULL is allowed */
 #define cleanup_doubts CLEANUP(doubts_free_at)
 void doubts_free_at(struct doubts **d);
 
-/* First all kills, then all files; then the decision. 0 or -ENOMEM. */
+/* First all kills, then all files, then what is gone; then the decision. 0 or -ENOMEM. */
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill);
 int doubts_add_file(struct doubts *d, const struct doubts_file *file);
+/* The least epoch above `after` that is the base of a kill for which it matters what is gone since; 0: none. */
+uint64_t doubts_next_base(const struct doubts *d, uint64_t after);
+/* A file, no log, that the tree of this base has, and this one has not. */
+void doubts_add_gone(struct doubts *d, uint64_t base, const char *path);
 int doubts_decide(struct doubts *d);
 
 /* After the decision: those of kills in their order, then torn files in that of the tree. Of torn ones at most

@@ -145,6 +145,8 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	s.doubts = doubts;
 	if (!error)
 		error = survey_dir(&s, ROOT_INO);
+	if (!error)
+		error = doubts_find_gone(vol, s.state, doubts);
 	state_snapshot_end(s.state);
 	buf_free(&s.path);
 	if (!error)

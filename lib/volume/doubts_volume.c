@@ -14,10 +14,12 @@
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/epochs.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/reason.h"
 #include "lib/volume/resume.h"
 #include "lib/volume/seal.h"
+#include "lib/volume/sealer.h"
 
 /* ---- noting ---- */
 
@@ -49,6 +51,7 @@ static int note_locked(struct volume *vol, const struct state_doubt *d)
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why)
 {
 	cleanup_buf struct buf path = {0};
+	uint64_t continued = 0;
 	struct state_doubt d = {
 		.kind = undone ? DOUBT_UNDONE : DOUBT_LEFT,
 		.since = vol->next_epoch,
@@ -64,6 +67,11 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	d.path = (char *)(uintptr_t)buf_str(&path);
 	resume_due_locked(vol, d.path);
 	set_then(vol, b, undone, &d);
+	/* The save began before the last epoch, which is no whole one then. */
+	if (undone && !d.ino)
+		continued = sealer_continued_locked(vol, d.parent, d.name);
+	if (continued)
+		d.since = continued;
 	error = note_locked(vol, &d);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
@@ -290,7 +298,7 @@ static int gather(void *arg, const struct state_doubt *d)
 		k.ino_then = 0;
 		error = 0;
 	}
-	if (!error && !d->judged)
+	if (!error)
 		k.base = base_of(g->vol, d, g->number);
 	if (!error)
 		error = gather_files(g, d, &k);
@@ -317,6 +325,82 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 	return error;
 }
 
+/* ---- what is gone since the epoch before a kill ---- */
+
+/* Whether the snapshot has closed content, or something else than a file, at this path. */
+static int is_there(struct state *s, const char *path, bool *ret_there)
+{
+	uint64_t dir = ROOT_INO;
+
+	*ret_there = false;
+	while (*path) {
+		size_t len = strcspn(path, "/");
+		struct state_name n;
+		struct state_file f;
+		char name[NAME_MAX + 1];
+		int error;
+
+		if (len > NAME_MAX)
+			return 0;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		error = state_name_lookup(s, dir, name, &n, &f);
+		if (error) {
+			*ret_there = false;
+			return error == -ENOENT ? 0 : error;
+		}
+		*ret_there = !S_ISREG(f.mode) || f.closed || n.covered;
+		dir = n.ino;
+		path += len + (path[len] == '/');
+	}
+	return 0;
+}
+
+static int look_for_gone(struct volume *vol, struct state *snapshot, const struct tree *tree,
+			 uint64_t base, struct doubts *d)
+{
+	int error = 0;
+
+	for (uint32_t id = 0; !error && id < tree_count(tree); id++) {
+		cleanup_buf struct buf path = {0};
+		struct tree_entry e;
+		bool there;
+
+		tree_get(tree, id, &e);
+		if (e.type != TREE_REGULAR || e.flags & TREE_LOG ||
+		    rules_log(vol->sealer->rules, e.name, NULL))
+			continue;
+		error = tree_path(tree, id, &path);
+		if (!error)
+			error = is_there(snapshot, buf_str(&path), &there);
+		if (!error && !there)
+			doubts_add_gone(d, base, buf_str(&path));
+	}
+	return error;
+}
+
+int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d)
+{
+	uint64_t base = 0;
+
+	while ((base = doubts_next_base(d, base))) {
+		cleanup_tree struct tree *tree = NULL;
+		int error = epochs_tree(vol, base, &tree);
+
+		if (error == -ENOMEM)
+			return error;
+		if (error) {
+			log_warn("epoch %" PRIu64 ": what is gone since cannot be told: %s", base,
+				 strerror(-error));
+			continue;
+		}
+		error = look_for_gone(vol, snapshot, tree, base, d);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
 static int keep_companions_locked(struct volume *vol, const struct doubt *d)
 {
 	int error = state_doubt_judge(vol->state, d->id);
@@ -337,8 +421,8 @@ int doubts_judged_locked(struct volume *vol, const struct doubts *d)
 	for (size_t i = 0; !error && i < count; i++) {
 		if (list[i].kind == DOUBT_TORN || list[i].postponed)
 			continue;
-		/* Without companions: for this epoch only. */
-		if (!list[i].stands || !list[i].companion_count)
+		/* Without companions, and with nothing gone: for this epoch only. */
+		if (!list[i].stands || (!list[i].companion_count && !list[i].gone))
 			error = state_doubt_remove(vol->state, list[i].id);
 		else
 			error = keep_companions_locked(vol, &list[i]);

@@ -26,6 +26,8 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version);
 /* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
 		       bool restores, struct doubts **ret_doubts);
+/* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */
+int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d);
 /* After the decision: what is settled goes, what stands keeps its companions. In a transaction. */
 int doubts_judged_locked(struct volume *vol, const struct doubts *d);
 

@@ -418,6 +418,8 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 	buf_free(&w.counted);
 	buf_free(&w.path);
 	if (!error)
+		error = doubts_find_gone(vol, job->snapshot, result.doubts);
+	if (!error)
 		error = doubts_decide(result.doubts);
 	reason_end(&result.reason, w.named);
 	if (!error)

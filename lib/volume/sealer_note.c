@@ -105,6 +105,35 @@ static void touch_temporaries(struct volume *vol, uint64_t dir, int64_t now)
 				n->changed_ns = now;
 }
 
+/* Whether an epoch of the last chain made the directory, or one above it. */
+static bool is_of_last(struct volume *vol, uint64_t dir)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	struct state_file f;
+
+	for (; dir && dir != ROOT_INO; dir = f.parent) {
+		if (state_file_get(vol->state, dir, &f) != 0)
+			return false;
+		if (f.born >= last->chain && f.born <= last->number)
+			return true;
+	}
+	return false;
+}
+
+uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct sealer *s = vol->sealer;
+
+	if (!s || vol->options.read_only || !s->pending.continues || !is_of_last(vol, dir) ||
+	    sealer_rule_locked(vol, rules_temporary, dir, name) || inside_temporary(vol, dir))
+		return 0;
+	note_opens(vol);
+	/* Also where its step cannot tell, for nothing is left that has one. */
+	s->pending.continues_chain = false;
+	state_set_meta_u64(vol->state, "continues_chain", 0);
+	return s->pending.continues;
+}
+
 /* A name was made in this directory. Did the last epoch, sealed by itself, make the directory or one
  * above it? Then it came too early. */
 static void note_continues(struct volume *vol, uint64_t dir)
@@ -306,6 +335,19 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	return true;
 }
 
+/* A small file that comes by rename amid larger ones ends no save: a configuration, an index. */
+static bool is_most_of_what_changed(struct volume *vol, uint64_t ino)
+{
+	const struct changed *changed = &vol->sealer->pending.changed;
+	const struct changed_file *f = changed_find(changed, ino);
+	uint64_t size = f ? f->size : 0;
+	struct state_file file;
+
+	if (state_file_get(vol->state, ino, &file) != 0 || !S_ISREG(file.mode))
+		return true;
+	return size >= changed->bytes - size;
+}
+
 /* Contract 1.3, item 2: a temporary name that became final. */
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
 			   const char *name, uint64_t ino)
@@ -313,7 +355,8 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
 	    sealer_rule_locked(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
 		return false;
-	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
+	if (!is_most_of_what_changed(vol, ino) || !has_news(vol, ino) || others_are_open(vol, ino) ||
+	    others_are_temporary(vol, parent))
 		return false;
 	seal_now(vol, RECORD_TRIGGER_RENAME);
 	return true;

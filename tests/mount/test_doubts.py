@@ -22,6 +22,13 @@ def latest(mnt):
     return int(os.readlink(mnt.epochs_dir / "latest"))
 
 
+def latest_or_none(mnt):
+    try:
+        return latest(mnt)
+    except FileNotFoundError:
+        return None
+
+
 def doubts(mnt, number):
     """Path to (kind, whether it counts) of what is in doubt in an epoch."""
     return {d["path"]: (d["kind"], d.get("counts", False)) for d in record(mnt, number).get("doubts", [])}
@@ -251,6 +258,99 @@ def test_without_companions_nothing_is_in_doubt(mnt):
     os.chmod(mnt.path / "a", 0o600)
     number = mnt.seal()
     assert record(mnt, number)["complete"] is True and doubts(mnt, number) == {}
+
+
+# ---- removed first, then saved
+
+
+@pytest.mark.options(keep="last:1")
+@pytest.mark.parametrize("old, new", [("out", "out"), ("checkpoint-100", "checkpoint-200"), ("checkpoint-100", "tmp-checkpoint-200")])
+def test_what_was_removed_before_a_killed_save_is_missed(mnt, old, new):
+    """The first file of the save is killed: no other has changed, but the tree is not as it was."""
+    put(mnt.path / old / "a", "a 1"), put(mnt.path / old / "b", "b 1")
+    assert mnt.seal() == 1
+    shutil.rmtree(mnt.path / old)
+    kill(mnt.path / new / "a")
+    assert mnt.seal() == 2 and latest(mnt) == 1
+    assert doubts(mnt, 2) == {new + "/a": ("undone", True)}
+    put(mnt.path / "notes.txt", "another file")
+    assert mnt.seal() == 3 and latest(mnt) == 1
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "more.txt", "another file")
+    assert mnt.seal() == 4 and latest(mnt) == 1 and new + "/a" in run(BIN, "status", mnt.path).stdout
+    retained(mnt, [1, 2, 3, 4])
+    put(mnt.path / new / "a", "a 2"), put(mnt.path / new / "b", "b 2")
+    number = mnt.seal()
+    assert latest(mnt) == number and doubts(mnt, number) == {}
+
+
+def test_an_old_checkpoint_that_was_removed_is_not_missed(mnt):
+    put(mnt.path / "checkpoint-100" / "a", "1"), put(mnt.path / "checkpoint-200" / "a", "2")
+    mnt.seal()
+    shutil.rmtree(mnt.path / "checkpoint-100")
+    kill(mnt.path / "checkpoint-300" / "a")
+    number = mnt.seal()
+    assert latest(mnt) == number and doubts(mnt, number) == {}
+
+
+@pytest.mark.options(resume=True)
+def test_a_mount_that_goes_back_has_what_was_removed(mnt):
+    put(mnt.path / "out" / "a", "a 1"), put(mnt.path / "out" / "b", "b 1")
+    assert mnt.seal() == 1
+    shutil.rmtree(mnt.path / "out")
+    kill(mnt.path / "out" / "a")
+    assert (mnt.path / "out" / "a").read_text() == "a 1" and (mnt.path / "out" / "b").read_text() == "b 1"
+
+
+# ---- sealed too early: the save that is killed then began before that
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_a_save_that_pauses_longer_than_settle_and_is_killed(mnt):
+    put(mnt.path / "checkpoint-100" / "a", "1"), put(mnt.path / "checkpoint-100" / "b", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first save")
+    put(mnt.path / "checkpoint-200" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the beginning of the second")
+    put(mnt.path / "checkpoint-200" / "b", "2")
+    wait_until(lambda: latest_or_none(mnt) == 3, "more of it")
+    kill(mnt.path / "checkpoint-200" / "c")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    assert record(mnt, 4)["continues"] == 3 and doubts(mnt, 4) == {"checkpoint-200/c": ("undone", True)}
+    put(mnt.path / "checkpoint-200" / "c", "2")
+    wait_until(lambda: latest_or_none(mnt) == 5, "the whole second save")
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_a_rank_that_is_killed_after_the_marker(mnt):
+    """DeepSpeed: rank 1 begins after rank 0 has written `latest`."""
+    for step in (10, 20):
+        put(mnt.path / ("global_step%d" % step) / "rank_0", "0"), put(mnt.path / ("global_step%d" % step) / "model", "m")
+        if step == 10:
+            put(mnt.path / "global_step10" / "rank_1", "1")
+        put(mnt.path / "latest", "global_step%d" % step)
+        wait_until(lambda n=step // 10: latest_or_none(mnt) == n, "step %d" % step)
+    kill(mnt.path / "global_step20" / "rank_1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to step 10")
+    assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
+
+
+@pytest.mark.options(settle="300ms", keep="last:1")
+def test_a_small_file_that_is_renamed_in_mid_save_seals_nothing(mnt):
+    def save(text, kills=False):
+        put(mnt.path / "model.bin", text * 100000)
+        put(mnt.path / "config.json.tmp", text)
+        os.rename(mnt.path / "config.json.tmp", mnt.path / "config.json")
+        if kills:
+            kill(mnt.path / "optimizer.bin")
+        else:
+            put(mnt.path / "optimizer.bin", text * 100000)
+
+    save("1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first save")
+    save("2", kills=True)
+    wait_until(lambda: len(log_of(mnt)) == 2, "what is left of the second")
+    assert latest(mnt) == 1 and doubts(mnt, 2) == {"optimizer.bin": ("undone", True)}
+    assert sorted(record(mnt, 2)["doubts"][0]["companions"]) == ["config.json", "model.bin"]
 
 
 def test_somebody_who_knows_settles_all(killed):

@@ -213,7 +213,7 @@ static void keep(struct world *w, const struct doubt *doubt)
 	if (doubt->kind == DOUBT_TORN || doubt->postponed)
 		return;
 	k = kill_of(w, doubt->id);
-	if (!doubt->stands || !doubt->companion_count) {
+	if (!doubt->stands || (!doubt->companion_count && !doubt->gone)) {
 		*k = w->now.kills[--w->now.kill_count];
 		return;
 	}
@@ -224,6 +224,15 @@ static void keep(struct world *w, const struct doubt *doubt)
 		snprintf(k->companion_paths[k->companion_count++], 64, "%s",
 			 doubt->companions[i].path);
 	}
+}
+
+/* What doubts_find_gone does. */
+static void tell_what_is_gone(struct world *w, struct doubts *d)
+{
+	for (uint64_t base = 0; (base = doubts_next_base(d, base));)
+		for (size_t i = 0; i < w->epochs[base].file_count; i++)
+			if (!find(w, w->epochs[base].files[i].path))
+				doubts_add_gone(d, base, w->epochs[base].files[i].path);
 }
 
 static bool seal(struct world *w, bool restores)
@@ -246,6 +255,7 @@ static bool seal(struct world *w, bool restores)
 						       .mtime_ns = (int64_t)f->opened,
 						       .torn = f->torn ? "torn" : NULL}));
 	}
+	tell_what_is_gone(w, d);
 	unit_ok(doubts_decide(d));
 	list = doubts_list(d, &count);
 	w->standing_count = 0;
@@ -445,6 +455,30 @@ static const struct {
 	 "w:m.ckpt-1.index + w:m.ckpt-2.data-00000-of-00001 k:m.ckpt-2.index -"},
 	{"... in other directories are others", "w:a/m_2.pt k:b/m_2.pt + n:0"},
 	{"killed without others of its step", "w:model_1.pt + w:x k:model_2.pt + n:0"},
+
+	/* ---- removed first, then saved ---- */
+	{"all of the root", "w:out/a w:out/b + r:out k:out/a - d:out/a n:1"},
+	{"... then another file", "w:out/a w:out/b + r:out k:out/a - w:notes - n:1"},
+	{"... saved whole", "w:out/a w:out/b + r:out k:out/a - w:out/a w:out/b + n:0"},
+	{"... saved before the seal", "w:out/a w:out/b + r:out k:out/a w:out/a w:out/b +"},
+	{"... rolled back", "w:out/a w:out/b + r:out k:out/a - b:1 n:0 w:x +"},
+	{"... and forward", "w:out/a w:out/b + r:out k:out/a - b:1 b:2 d:out/a w:x -"},
+	{"... taken over", "w:out/a w:out/b + r:out k:out/a - x w:x - d:out/a w:out/a +"},
+	{"... by word", "w:out/a w:out/b + r:out k:out/a - W w:x + n:0"},
+	{"the file alone", "w:m + r:m k:m w:x - w:x - w:m +"},
+	{"the others of the save", "w:a w:b w:c + r:b r:c k:a - w:a w:b w:c +"},
+	{"a backup by rename", "w:last w:x + m:last:prev k:last - w:last + n:0"},
+	{"a unit with a step", "w:step-1/a w:step-1/b + r:step-1/b k:step-1/a - w:step-1/a +"},
+	{"the only step, then the next", "w:step-1/a w:x + r:step-1 k:step-2/a - d:step-2/a"},
+	{"... saved again", "w:step-1/a + r:step-1 k:step-2/a - w:step-2/a + n:0"},
+	{"... another step instead", "w:step-1/a + r:step-1 k:step-2/a - w:step-3/a + n:0"},
+	{"... under a temporary name",
+	 "w:step-1/a + r:step-1 k:tmp-c/a - w:tmp-c/a m:tmp-c:step-2 + n:0"},
+	{"... of files with steps", "w:m_1.pt + r:m_1.pt k:m_2.pt - w:m_2.pt +"},
+	{"the newest step, an older one left",
+	 "w:step-1/a + w:step-2/a + r:step-2 k:step-3/a - w:step-3/a +"},
+	{"the oldest step, by rotation", "w:step-1/a w:step-2/a + r:step-1 k:step-3/a + n:0"},
+	{"a file of no step, then a step", "w:notes w:step-1/a + r:notes k:step-2/a + n:0"},
 
 	/* ---- a temporary directory that is renamed ---- */
 	{"killed and done again",
