@@ -335,19 +335,6 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	return true;
 }
 
-/* A small file that comes by rename amid larger ones ends no save: a configuration, an index. */
-static bool is_most_of_what_changed(struct volume *vol, uint64_t ino)
-{
-	const struct changed *changed = &vol->sealer->pending.changed;
-	const struct changed_file *f = changed_find(changed, ino);
-	uint64_t size = f ? f->size : 0;
-	struct state_file file;
-
-	if (state_file_get(vol->state, ino, &file) != 0 || !S_ISREG(file.mode))
-		return true;
-	return size >= changed->bytes - size;
-}
-
 /* Contract 1.3, item 2: a temporary name that became final. */
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
 			   const char *name, uint64_t ino)
@@ -355,8 +342,7 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
 	    sealer_rule_locked(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
 		return false;
-	if (!is_most_of_what_changed(vol, ino) || !has_news(vol, ino) || others_are_open(vol, ino) ||
-	    others_are_temporary(vol, parent))
+	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
 		return false;
 	seal_now(vol, RECORD_TRIGGER_RENAME);
 	return true;

@@ -3,6 +3,7 @@
 
 import contextlib
 import errno
+import json
 import mmap
 import os
 import shutil
@@ -429,9 +430,9 @@ def test_a_store_of_a_mapping_that_finds_no_room_is_told(volume):
     with pytest.raises(OSError) as refused:
         os.close(fd)
     assert refused.value.errno == errno.ENOSPC
-    assert "large: a write to it was refused" in volume.log.read_text()[before:]
+    wait_until(lambda: "large: a write to it was refused" in volume.log.read_text()[before:], "the log to say so")
     number = volume.seal()
-    record = volume.request("show", epoch=str(number))
+    record = json.loads(run(BIN, "show", "--json", volume.path, str(number)).stdout)["epoch"]
     assert not record["complete"] and [d["path"] for d in record["doubts"]] == ["large"]
     with open(volume.epoch(number) / "large", "rb") as f:
         assert f.read(4) == b"AAAA"

@@ -334,25 +334,6 @@ def test_a_rank_that_is_killed_after_the_marker(mnt):
     assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
 
 
-@pytest.mark.options(settle="300ms", keep="last:1")
-def test_a_small_file_that_is_renamed_in_mid_save_seals_nothing(mnt):
-    def save(text, kills=False):
-        put(mnt.path / "model.bin", text * 100000)
-        put(mnt.path / "config.json.tmp", text)
-        os.rename(mnt.path / "config.json.tmp", mnt.path / "config.json")
-        if kills:
-            kill(mnt.path / "optimizer.bin")
-        else:
-            put(mnt.path / "optimizer.bin", text * 100000)
-
-    save("1")
-    wait_until(lambda: latest_or_none(mnt) == 1, "the first save")
-    save("2", kills=True)
-    wait_until(lambda: len(log_of(mnt)) == 2, "what is left of the second")
-    assert latest(mnt) == 1 and doubts(mnt, 2) == {"optimizer.bin": ("undone", True)}
-    assert sorted(record(mnt, 2)["doubts"][0]["companions"]) == ["config.json", "model.bin"]
-
-
 def test_somebody_who_knows_settles_all(killed):
     write_torn(killed.path / "model.pt")
     assert killed.seal() == 3 and sorted(doubts(killed, 3)) == ["b", "model.pt"]

@@ -415,18 +415,6 @@ START_TEST(a_rename_waits_for_other_new_files)
 END_TEST
 
 /* A configuration is saved between the model and the optimizer. */
-START_TEST(a_rename_of_what_is_less_than_half_seals_nothing)
-{
-	eu_save("model", "much more than that");
-	eu_save("config.tmp", "{}");
-	eu_rename("config.tmp", "config");
-	check_not_sealed(0);
-	eu_save("optimizer.tmp", "as much as all of the rest");
-	eu_rename("optimizer.tmp", "optimizer");
-	check_sealed(1, RECORD_TRIGGER_RENAME);
-}
-END_TEST
-
 START_TEST(a_rename_does_not_wait_for_logs_and_edits)
 {
 	struct handle *log = eu_open("a.log", O_WRONLY | O_CREAT | O_APPEND), *edit;
@@ -990,7 +978,6 @@ int main(void)
 	tcase_add_test(t, a_file_made_final_seals);
 	tcase_add_test(t, a_rename_inside_a_temporary_directory_seals_nothing);
 	tcase_add_test(t, a_rename_waits_for_other_new_files);
-	tcase_add_test(t, a_rename_of_what_is_less_than_half_seals_nothing);
 	tcase_add_test(t, a_rename_does_not_wait_for_logs_and_edits);
 	tcase_add_test(t, a_rename_waits_for_other_temporary_names);
 	tcase_add_test(t, a_rename_of_old_content_seals_nothing);
