@@ -17,6 +17,6 @@ chmod 777 "$own"
 status=$?
 for file in "$own"/*; do
 	[ -e "$file" ] || continue
-	sed 's/ classname="/&user./' "$file" >"$results/user-${file##*/}"
+	sed 's/ classname="/&user./g' "$file" >"$results/user-${file##*/}"
 done
 exit $status
