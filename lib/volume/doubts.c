@@ -351,8 +351,7 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 static bool asks_what_is_gone(const struct item *item)
 {
 	return item->doubt.kind == DOUBT_UNDONE && item->doubt.stands &&
-	       !item->doubt.companion_count &&
-	       (!item->kill.companion_count || !item->kill.ino_now);
+	       !item->doubt.companion_count && (!item->kill.companion_count || !item->kill.ino_now);
 }
 
 uint64_t doubts_next_base(const struct doubts *d, uint64_t after)
@@ -422,8 +421,8 @@ static void decide_item(const struct doubts *d, struct item *item)
 	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
 		doubt->postponed = item->unit.temporary;
 	}
-	doubt->counts = doubt->stands && (unit_counts(d, item) ||
-					  (doubt->gone && is_above_all(d, &item->unit)));
+	doubt->counts = doubt->stands &&
+			(unit_counts(d, item) || (doubt->gone && is_above_all(d, &item->unit)));
 }
 
 static void list_add(struct doubts *d, const struct doubt *doubt)

@@ -111,7 +111,7 @@ struct doubt {
 	size_t companion_count, companion_cap;
 	bool stands;
 	bool counts; /* the epoch is not complete because of it */
-	bool gone;	/* it stands because of what is gone since */
+	bool gone;   /* it stands because of what is gone since */
 	bool postponed; /* it stands, but is to be judged when its temporary name has become a final one */
 };
 

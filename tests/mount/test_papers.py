@@ -75,7 +75,7 @@ CHANGED = {
     "umask 077; head -c 32 /dev/urandom > ~/run7.key": [
         (r"^(epochfs export )", r"echo 1 > /mnt/ckpt/model.pt; epochfs wait /mnt/ckpt\n\1")],
     "epochfs mount -o keep=last:10,hourly:24,daily:7,every:1000,tagged s3://bucket/run7 /mnt/ckpt": [
-        (r"^(epochfs prune --keep)", r"epochfs umount /mnt/ckpt\n\1"), (r"^(epochfs rm \S+) 41 ", r"\1 1 "), (r" step=500", " step=42")],
+        (r"^(epochfs prune --keep)", r"epochfs umount /mnt/ckpt\n\1"), (r"^(epochfs rm \S+) 41 ", r"\1 1 "), (r"^(epochfs undrop \S+) 41\b", r"\1 1"), (r" step=500", " step=42")],
     "epochfs mount -o catalog=/shared/checkpoints.db,run-id=run7 s3://bucket/run7 /mnt/ckpt": [
         (r"^(sqlite3 )", r"echo 1 > /mnt/ckpt/model.pt; epochfs wait /mnt/ckpt\n\1")],
     "epochfs import ./checkpoints s3://bucket/run7 --step 500": [
