@@ -81,6 +81,8 @@ int fs_restart(struct fs_mount *m);
 /* An interrupted_fn; arg is the request: a signal ended the wait for it, or the mount is gone. (interrupt.c) */
 bool request_interrupted(void *req);
 struct live_caller request_caller(fuse_req_t req);
+/* Epochs are of the whole run: in a mount that is shared only its owner and root seal, tag, roll back and drop. Others: -EPERM. */
+int may_change_epochs(fuse_req_t req);
 /*
  * The error of an operation on a node: where the file is gone (undone, rolled back), -ESTALE, so that
  * the kernel looks the name up again, which may lead elsewhere by now.

@@ -155,6 +155,6 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	else if (n->kind == NODE_LIVE)
 		r = live_sync(m->vol);
 	else if (n->kind == NODE_SPECIAL && n->a == SPECIAL_EPOCHS)
-		r = epochs_dir_fsync(m, n, req);
+		r = may_change_epochs(req) < 0 ? -EPERM : epochs_dir_fsync(m, n, req);
 	reply_error(req, r);
 }
