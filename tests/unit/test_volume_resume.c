@@ -299,6 +299,15 @@ START_TEST(an_epoch_of_which_it_is_not_known_is_good_enough)
 }
 END_TEST
 
+static bool status_tells_an_error(void)
+{
+	json_t *o = status();
+	bool tells = json_object_get(json_object_get(o, "resumed"), "error") != NULL;
+
+	json_decref(o);
+	return tells;
+}
+
 /* The tree of epoch 1 cannot be read for a while. */
 START_TEST(what_fails_is_tried_again)
 {
@@ -315,11 +324,10 @@ START_TEST(what_fails_is_tried_again)
 	ck_assert_ptr_null(json_object_get(resumed, "to_undo"));
 	json_decref(o);
 	show_tree(1);
-	unit_until(epochs_current(u.vol) == 3);
+	unit_until(epochs_current(u.vol) == 3 && !status_tells_an_error());
 	went_back_from(2);
 	o = status();
 	resumed = json_object_get(o, "resumed");
-	ck_assert_ptr_null(json_object_get(resumed, "error"));
 	ck_assert_int_eq(json_integer_value(json_object_get(resumed, "left")), 2);
 	json_decref(o);
 }
