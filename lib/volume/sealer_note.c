@@ -319,6 +319,13 @@ static bool is_last(struct volume *vol, uint64_t parent, const char *name, bool 
 	return false;
 }
 
+/* `mv last.ckpt prev.ckpt` makes room for the save that begins now. */
+static bool is_backup(const char *old_name, const char *name)
+{
+	return old_name && last_file_kind(old_name) == LAST_FILE_RENAMED &&
+	       last_file_kind(name) == LAST_FILE_RENAMED;
+}
+
 static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 			      bool renamed)
 {
@@ -431,7 +438,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	note_content(p, ino);
 	if (!seal_at_marker(vol, parent, name, ino) &&
 	    !seal_at_rename(vol, parent, old_name, name, ino) &&
-	    !seal_at_last_file(vol, parent, name, ino, true))
+	    (is_backup(old_name, name) || !seal_at_last_file(vol, parent, name, ino, true)))
 		seal_at_close(vol);
 }
 

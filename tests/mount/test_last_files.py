@@ -258,6 +258,9 @@ def test_what_is_not_the_last_file(mnt):
     mnt.seal()
     save(mnt, [("rename", "checkpoint-5/model.pt", "checkpoint-5/model.ckpt")], "a")
     assert waits(mnt) and mnt.epochs() == [1, 2, 3]
+    # The last save is moved out of the way of the next one.
+    save(mnt, [("write", "last.ckpt"), ("rename", "last.ckpt", "prev.ckpt")], "a")
+    assert waits(mnt) and mnt.epochs() == [1, 2, 3]
 
 
 def test_another_file_of_the_save_is_open(mnt):
