@@ -398,6 +398,13 @@ void doubts_add_gone(struct doubts *d, uint64_t base, const char *path)
 	}
 }
 
+void doubts_gone_unknown(struct doubts *d, uint64_t base)
+{
+	for (size_t i = 0; i < d->kills; i++)
+		if (asks_what_is_gone(&d->items[i]) && d->items[i].kill.base == base)
+			d->items[i].doubt.gone = true;
+}
+
 /* ---- the decision ---- */
 
 static bool unit_counts(const struct doubts *d, const struct item *item)

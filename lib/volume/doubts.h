@@ -133,6 +133,8 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *file);
 uint64_t doubts_next_base(const struct doubts *d, uint64_t after);
 /* A file, no log, that the tree of this base has, and this one has not. */
 void doubts_add_gone(struct doubts *d, uint64_t base, const char *path);
+/* The tree of this base cannot be had now: the doubts that ask for it stand. */
+void doubts_gone_unknown(struct doubts *d, uint64_t base);
 int doubts_decide(struct doubts *d);
 
 /* After the decision: those of kills in their order, then torn files in that of the tree. Of torn ones at most

@@ -390,8 +390,10 @@ int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *
 		if (error == -ENOMEM)
 			return error;
 		if (error) {
-			log_warn("epoch %" PRIu64 ": what is gone since cannot be told: %s", base,
-				 strerror(-error));
+			log_warn("epoch %" PRIu64 ": what is gone since cannot be told yet: %s",
+				 base, strerror(-error));
+			/* Asked again at the next seal; nobody is to rely on this one. */
+			doubts_gone_unknown(d, base);
 			continue;
 		}
 		error = look_for_gone(vol, snapshot, tree, base, d);
