@@ -75,6 +75,7 @@ struct body {
 	int64_t made_ns;  /* monotonic */
 	/* Bytes whose writing was refused (no space, a failing disk) and that no later write covered: from >= to: none. */
 	uint64_t refused_from, refused_to;
+	int refused_error;	 /* and why, the last time: -errno */
 	atomic_bool was_refused; /* one ever was; read without the lock */
 	bool cramped; /* the kernel wrote it by itself, and its disk had no room at the close: a write may have been refused */
 };

@@ -262,7 +262,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	refused = h->body->refused_from < h->body->refused_to;
 	/* Of a mapping's store that did not even begin an edit nobody else tells the program. */
 	if (refused && !killed && !h->body->staged)
-		error = -ENOSPC;
+		error = h->body->refused_error;
 	killed = killed || refused;
 	h->body->cramped = h->body->cramped || cramped;
 	if (killed) {
@@ -346,8 +346,8 @@ static void note_refused_locked(struct volume *vol, struct body *b)
 	if (b->writers || b->staged || b->discarded || b->refused_from >= b->refused_to)
 		return;
 	volume_path_locked(vol, b->ino, &path);
-	log_warn("%s: %s: the file is as it was last closed; make room and save it again",
-		 buf_str(&path), why);
+	log_warn("%s: %s: %s: the file is as it was last closed; save it again", buf_str(&path),
+		 why, strerror(-b->refused_error));
 	if (!b->is_log && !b->orphan)
 		doubts_killed_locked(vol, b, true, why);
 	b->refused_from = b->refused_to = 0;

@@ -317,10 +317,12 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 		offset = b->fd < 0 || fstat(b->fd, &st) < 0
 				 ? 0
 				 : (uint64_t)st.st_size - (result > 0 ? (uint64_t)result : 0);
-	if (is_refusal(result))
+	if (is_refusal(result)) {
 		note_refused_locked(b, offset, offset + len);
-	else if (result > 0 && b->refused_from < b->refused_to)
+		b->refused_error = (int)result;
+	} else if (result > 0 && b->refused_from < b->refused_to) {
 		note_covered_locked(b, offset, offset + (uint64_t)result);
+	}
 }
 
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
