@@ -586,6 +586,37 @@ START_TEST(units_of_paths)
 }
 END_TEST
 
+/* A new file, undone, with nothing beside it. */
+static uint64_t counting_of_one_kill(struct rules *r, bool base_is_there)
+{
+	cleanup_doubts struct doubts *d = NULL;
+
+	unit_ok(doubts_new(r, 0, &d));
+	unit_ok(doubts_add_kill(d, &(const struct doubts_kill){.id = 1,
+							       .kind = DOUBT_UNDONE,
+							       .path = "out/a",
+							       .why = "its writer was killed",
+							       .since = 2,
+							       .base = 1}));
+	ck_assert_uint_eq(doubts_next_base(d, 0), 1);
+	if (!base_is_there)
+		doubts_gone_unknown(d, 1);
+	unit_ok(doubts_decide(d));
+	return doubts_counting(d);
+}
+
+START_TEST(while_nobody_can_tell_what_is_gone_the_doubt_stands)
+{
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	ck_assert_uint_eq(counting_of_one_kill(r, true), 0);
+	ck_assert_uint_eq(counting_of_one_kill(r, false), 1);
+	rules_free(r);
+}
+END_TEST
+
 START_TEST(of_many_torn_files_those_that_count_are_named_first)
 {
 	static const struct volume_options options;
@@ -632,6 +663,7 @@ int main(void)
 
 	tcase_add_loop_test(c, a_history, 0, (int)(sizeof(cases) / sizeof(*cases)));
 	tcase_add_test(c, units_of_paths);
+	tcase_add_test(c, while_nobody_can_tell_what_is_gone_the_doubt_stands);
 	tcase_add_test(c, of_many_torn_files_those_that_count_are_named_first);
 	tcase_add_test(c, kinds_have_names);
 	return unit_run(s);
