@@ -32,6 +32,7 @@ for _name in ("https_proxy", "all_proxy", "no_proxy"):
     os.environ.pop(_name, None)
     os.environ.pop(_name.upper(), None)
 
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000  # <sched.h>, <sys/mount.h>
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 # Begins a command in a new mount namespace.
 ALONE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "alone.sh")
@@ -411,7 +412,16 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.line("what was chosen at random: --seed %d (EPOCHFS_SEED)" % config.option.seed)
 
 
+def be_alone():
+    """A mount namespace for each worker: a copy that a test makes of its own holds no mount of a test beside it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) or libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "unshare")
+
+
 def pytest_configure(config):
+    if hasattr(config, "workerinput") and not os.geteuid():
+        be_alone()
     # Before there are workers, which are given it.
     config.option.seed = random.SystemRandom().randrange(10**9) if config.option.seed == "fresh" else int(config.option.seed)
     config.addinivalue_line("markers", "options(name=value): options of the mount")

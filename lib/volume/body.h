@@ -115,6 +115,11 @@ bool bodies_use_version_locked(struct volume *vol, uint64_t version);
 pid_t body_opener_locked(const struct body *b);
 /* The file's content is replaced or gone (unlink of the last name, rollback): its bodies become orphans. */
 void body_orphan_locked(struct volume *vol, uint64_t ino);
+/*
+ * Rollback, in its transaction: the rows of replacements that are still open say that these replace nothing, so that none does
+ * after a crash either.
+ */
+int body_replacements_end_locked(struct volume *vol, uint64_t ino);
 /* Rollback, before names change: keeps what the files that are written are called. keep_logs: logs are no matter of it. */
 void bodies_keep_names_locked(struct volume *vol, bool keep_logs);
 /* Rollback: writers across it go to torn/ when they close. */

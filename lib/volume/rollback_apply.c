@@ -302,6 +302,9 @@ static int let_go(struct apply *a, uint32_t identity)
 	same = same_content(a, &f, &e);
 	if (same < 0)
 		return same;
+	error = body_replacements_end_locked(a->vol, f.ino);
+	if (error)
+		return error;
 	if (same && f.live == f.closed)
 		return 0;
 	body_replaced_locked(a->vol, &f);

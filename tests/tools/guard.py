@@ -31,26 +31,33 @@ GRACE_S = 30  # a daemon whose mount is gone may still be finishing its state
 
 
 def mounts_under(run):
-    """Mount points under RUN, the innermost first."""
-    found = []
-    for line in pathlib.Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        octal = line.split(" ")[4]
-        point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), octal)
-        if point.startswith(run + "/"):
-            found.append(point)
-    return found[::-1]
+    """[(mount point under RUN, a process that sees it or "self", its device)], the innermost first: each worker has a mount namespace of its own."""
+    found = {}
+    for pid in ["self"] + [pid for pid, _ in processes_of(run)]:
+        try:
+            text = pathlib.Path("/proc", str(pid), "mountinfo").read_text(errors="surrogateescape")
+        except OSError:
+            continue  # gone
+        for line in text.splitlines():
+            words = line.split(" ")
+            point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), words[4])
+            if point.startswith(run + "/"):
+                found.setdefault((point, words[2]), pid)
+    return [(point, pid, device) for (point, device), pid in found.items()][::-1]
 
 
-def abort(point):
+def abort(mount):
     """Ends every request on the mount, waiting or to come, and unmounts it."""
+    point, pid, device = mount
     # Who is not root may abort his own mounts only so.
-    for line in pathlib.Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        words = line.split(" ")
-        if words[4] == point.replace(" ", r"\040") and os.geteuid():
-            try:
-                pathlib.Path("/sys/fs/fuse/connections", words[2].split(":")[1], "abort").write_text("1")
-            except OSError:
-                pass  # there is no fusectl
+    if os.geteuid():
+        try:
+            pathlib.Path("/sys/fs/fuse/connections", device.split(":")[1], "abort").write_text("1")
+        except OSError:
+            pass  # there is no fusectl
+    if pid != "self":
+        subprocess.run(["nsenter", "-t", str(pid), "-m", "umount", "-f", "-l", point], stderr=subprocess.DEVNULL)
+        return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.umount2(os.fsencode(point), MNT_FORCE | MNT_DETACH) != 0:
         subprocess.run(["fusermount3", "-uz", point], stderr=subprocess.DEVNULL)
@@ -99,21 +106,21 @@ def watch(run, limit):
         for since in waiting.values():
             if now - since <= limit:
                 continue
-            for point in [point for point, seen in mounted.items() if seen <= since]:
-                line = "a request waited for %d s: aborted %s" % (limit, point)
+            for mount in [mount for mount, seen in mounted.items() if seen <= since]:
+                line = "a request waited for %d s: aborted %s" % (limit, mount[0])
                 print("guard.py: " + line, flush=True)
                 with open(os.path.join(run, "reports", "hang"), "a") as file:
                     file.write(line + "\n")
-                abort(point)
+                abort(mount)
         time.sleep(1)
 
 
 def clean(run):
     """Unmounts and kills; what there was to do, as results."""
     left = []
-    for point in mounts_under(run):
-        left.append(("left mounted: " + point, "failed", ""))
-        abort(point)
+    for mount in mounts_under(run):
+        left.append(("left mounted: " + mount[0], "failed", ""))
+        abort(mount)
     deadline = time.monotonic() + (0 if left else GRACE_S)
     while processes_of(run) and time.monotonic() < deadline:
         time.sleep(0.2)

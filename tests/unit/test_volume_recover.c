@@ -493,6 +493,32 @@ START_TEST(the_last_of_two_closes_wins_after_a_crash)
 }
 END_TEST
 
+static void roll_back_under_writers(void)
+{
+	struct vu_child other = vu_child();
+	struct handle *mine = vu_open(&u, "a", O_WRONLY | O_TRUNC), *theirs = NULL;
+	uint64_t number;
+
+	vu_write(mine, "of before", 0);
+	unit_ok(handle_flush(mine, getpid(), NULL, NULL));
+	vu_save(&u, "b", "the new content");
+	unit_ok(vu_open_as(&u, "b", O_WRONLY | O_TRUNC, other.pid, &theirs));
+	vu_write(theirs, "half", 0);
+	unit_ok(epochs_rollback(u.vol, 1, &number));
+}
+
+/* Of a file that stays as it is and of one that gets its content back: what was open is of neither. */
+START_TEST(what_was_open_at_a_rollback_replaces_nothing_after_a_crash)
+{
+	daemon_dies(NULL, prepare);
+	daemon_dies(NULL, roll_back_under_writers);
+	mount_and_check();
+	vu_holds(&u, "a", "the old content");
+	vu_holds(&u, "b", "of another file");
+	ck_assert(next_epoch_is_complete());
+}
+END_TEST
+
 /* ---- power loss ---- */
 
 static void lose_power(void)
@@ -707,6 +733,7 @@ int main(void)
 	tcase_add_test(t, an_open_file_makes_the_epoch_incomplete);
 	tcase_add_test(t, a_killed_writer_is_remembered);
 	tcase_add_test(t, the_last_of_two_closes_wins_after_a_crash);
+	tcase_add_test(t, what_was_open_at_a_rollback_replaces_nothing_after_a_crash);
 	tcase_add_test(t, content_that_power_took_is_torn);
 	tcase_add_test(t, a_cut_off_archive_is_torn);
 	tcase_add_test(t, content_without_a_file_is_torn_but_has_its_size);
