@@ -22,10 +22,14 @@
 #define WAIT_NS NS_PER_S
 
 #define BIT(number) (UINT64_C(1) << ((number)-1))
-/* What these do to a process that does not catch them ends no call. */
+/*
+ * These end no wait, caught or not: they tell a program what happened beside it, or measure it. A DataLoader catches SIGCHLD, a profiler
+ * SIGPROF, and neither wants that a save fails for it. Nor do real-time signals, which timers and libraries use.
+ */
 #define HARMLESS                                                                                   \
 	(BIT(SIGSTOP) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU) | BIT(SIGCONT) | BIT(SIGCHLD) | \
-	 BIT(SIGURG) | BIT(SIGWINCH))
+	 BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGPROF) | BIT(SIGVTALRM) | BIT(SIGIO) | REAL_TIME)
+#define REAL_TIME (~UINT64_C(0) << 31)
 
 /* The set of signals in a line of /proc/TID/status, such as "SigPnd:"; false where it has none. */
 static bool read_set(const char *status, const char *line, uint64_t *ret_set)
@@ -40,7 +44,7 @@ static bool read_set(const char *status, const char *line, uint64_t *ret_set)
 /* The signals that are about to reach the thread; false where that cannot be told. */
 static bool pending_signals(pid_t tid, uint64_t *ret_set)
 {
-	uint64_t own, shared, blocked, caught;
+	uint64_t own, shared, blocked;
 	cleanup_close int fd = -1;
 	char path[32], text[8192];
 	ssize_t n;
@@ -52,9 +56,9 @@ static bool pending_signals(pid_t tid, uint64_t *ret_set)
 		return false;
 	text[n] = '\0';
 	if (!read_set(text, "\nSigPnd:", &own) || !read_set(text, "\nShdPnd:", &shared) ||
-	    !read_set(text, "\nSigBlk:", &blocked) || !read_set(text, "\nSigCgt:", &caught))
+	    !read_set(text, "\nSigBlk:", &blocked))
 		return false;
-	*ret_set = (own | shared) & ~blocked & (caught | ~HARMLESS);
+	*ret_set = (own | shared) & ~blocked & ~HARMLESS;
 	return true;
 }
 

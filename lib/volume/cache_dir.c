@@ -24,6 +24,8 @@
 #define ENDING_MAX    (10 * NS_PER_S)
 #define UNMOUNTED_MAX (60 * NS_PER_S)
 #define SAY_NS	      (300 * NS_PER_MS)
+/* Of the mount namespaces that keep a mount, so many are named. */
+#define COPIES_MAX 8
 
 int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m)
 {
@@ -48,16 +50,34 @@ static void read_lock(const struct volume *vol, struct buf *out)
 		buf_reset(out);
 }
 
+/* Where it is unmounted here, and copies in other mount namespaces keep it: who has them. */
+static void say_copies(const char *lock, struct buf *out)
+{
+	struct left_holder h;
+	pid_t pids[COPIES_MAX];
+	size_t count;
+
+	left_holder(lock, &h);
+	if (!*h.device || mountinfo_has(0, h.device))
+		return;
+	count = mountinfo_elsewhere(h.device, pids, COPIES_MAX);
+	for (size_t i = 0; i < count && i < COPIES_MAX; i++)
+		buf_printf(out, "%s %d",
+			   i ? "," : ", still mounted in the mount namespaces of processes",
+			   (int)pids[i]);
+}
+
 static int in_use(const struct volume *vol, const char *path, struct opening_message *m)
 {
-	cleanup_buf struct buf holder = {0};
+	cleanup_buf struct buf holder = {0}, copies = {0};
 
 	read_lock(vol, &holder);
+	say_copies(buf_str(&holder), &copies);
 	return opening_fail(m, -ENOTUNIQ,
-			    "cache %s is in use by another %s (process %.*s): %s that, or give "
+			    "cache %s is in use by another %s (process %.*s%s): %s that, or give "
 			    "this one a cache of its own with -o cache-dir=DIR",
 			    path, vol->imports ? "import or watch" : "mount",
-			    (int)strcspn(buf_str(&holder), "\n"), buf_str(&holder),
+			    (int)strcspn(buf_str(&holder), "\n"), buf_str(&holder), buf_str(&copies),
 			    vol->imports ? "wait for" : "unmount");
 }
 

@@ -141,6 +141,9 @@ def test_a_mount_that_another_mount_namespace_holds(place):
         said = epochfs("umount", place.mnt, code=CONFLICT)
         assert str(other.pid) in said and "still mounted" in said and not is_mounted(place.mnt)
         assert os.path.exists("/proc/%d" % before["pid"])
+        done = run(BIN, "mount", "-o", "cache-dir=%s" % place.cache, place.remote, place.mnt, check=False)
+        assert done.returncode == CONFLICT
+        assert re.search(r"\(process %d, still mounted in .*\b%d\b.*\)" % (before["pid"], other.pid), done.stderr), done.stderr
     finally:
         other.communicate("")
     wait_until(lambda: not os.path.exists("/proc/%d" % before["pid"]), "the end of the daemon")
