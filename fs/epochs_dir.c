@@ -116,33 +116,24 @@ int epochs_dir_target(struct fs_mount *m, const char *name, uint64_t *ret_epoch)
 	return epochs_tag_get(m->vol, name, ret_epoch);
 }
 
-/* The epoch that a symlink leads to. */
+/* The epoch that a symlink leads to. Its node is that of this target (node.h), so the kernel may keep it. */
 static int node_target(struct fs_mount *m, const struct node *n, uint64_t *ret_epoch)
 {
-	cleanup_buf struct buf name = {0};
 	int64_t ns;
-	int r;
 
 	switch (n->kind) {
 	case NODE_NUMBER:
 		*ret_epoch = n->a;
-		return epochs_sealed_ns(m->vol, n->a, &ns);
+		break;
 	case NODE_TAG:
-		r = epochs_names_get(m->names, n->a, &name);
-		return r < 0 ? r : epochs_dir_target(m, buf_str(&name), ret_epoch);
 	case NODE_STEP:
-		return epochs_of_step(m->vol, n->a, ret_epoch);
 	case NODE_SPECIAL:
-		if (n->a == SPECIAL_LATEST)
-			*ret_epoch = epochs_latest(m->vol);
-		else if (n->a == SPECIAL_CURRENT)
-			*ret_epoch = epochs_current(m->vol);
-		else
-			return -EINVAL;
-		return *ret_epoch ? 0 : -ENOENT;
+		*ret_epoch = n->b;
+		break;
 	default:
 		return -EINVAL;
 	}
+	return *ret_epoch ? epochs_sealed_ns(m->vol, *ret_epoch, &ns) : -EINVAL;
 }
 
 static uint64_t symlink_ino(const struct node_key *key)
@@ -213,13 +204,27 @@ int epochs_dir_entry(struct fs_mount *m, struct fuse_entry_param *ret_e)
 	return r;
 }
 
+/* -ENOENT: there is no latest one yet. */
+static int special_key(struct fs_mount *m, enum special which, uint32_t view,
+		       struct node_key *ret_key, struct stat *ret_st)
+{
+	struct node n = {.kind = NODE_SPECIAL, .a = which};
+
+	if (which == SPECIAL_LATEST || which == SPECIAL_CURRENT) {
+		n.b = which == SPECIAL_LATEST ? epochs_latest(m->vol) : epochs_current(m->vol);
+		if (!n.b)
+			return -ENOENT;
+	}
+	*ret_key = (struct node_key){.kind = NODE_SPECIAL, .a = which, .b = n.b, .view = view};
+	return epochs_dir_stat(m, &n, ret_st);
+}
+
 static int special_entry(struct fs_mount *m, enum special which, uint32_t view,
 			 struct fuse_entry_param *ret_e)
 {
-	struct node_key key = {.kind = NODE_SPECIAL, .a = which, .view = view};
-	struct node n = {.kind = NODE_SPECIAL, .a = which};
+	struct node_key key;
 	struct stat st;
-	int r = epochs_dir_stat(m, &n, &st);
+	int r = special_key(m, which, view, &key, &st);
 
 	return r < 0 ? r : entry_of_key(m, &key, NULL, &st, 0, ret_e);
 }
@@ -246,9 +251,10 @@ static int number_entry(struct fs_mount *m, uint64_t number, struct fuse_entry_p
 static int step_entry(struct fs_mount *m, uint64_t step, struct fuse_entry_param *ret_e)
 {
 	struct node_key key = {.kind = NODE_STEP, .a = step};
-	uint64_t epoch;
+	uint64_t epoch = 0;
 	int r = epochs_of_step(m->vol, step, &epoch);
 
+	key.b = epoch;
 	return r < 0 ? r : symlink_entry(m, &key, epoch, 0, ret_e);
 }
 
@@ -261,6 +267,7 @@ static int tag_entry(struct fs_mount *m, const char *name, struct fuse_entry_par
 	if (r < 0)
 		return r == -EINVAL ? -ENOENT : r;
 	key.a = epochs_names_id(m->names, name);
+	key.b = epoch;
 	return key.a ? symlink_entry(m, &key, epoch, 0, ret_e) : -ENOMEM;
 }
 
@@ -294,12 +301,11 @@ int epochs_dir_lookup(struct fs_mount *m, const struct node *dir, const char *na
 static bool list_special(struct dir_reply *r, enum special which, uint32_t view, const char *name,
 			 uint64_t cookie)
 {
-	struct node_key key = {.kind = NODE_SPECIAL, .a = which, .view = view};
-	struct node n = {.kind = NODE_SPECIAL, .a = which};
+	struct node_key key;
 	struct stat st;
 
-	if (epochs_dir_stat(r->m, &n, &st) < 0)
-		return true; /* there is no latest one yet */
+	if (special_key(r->m, which, view, &key, &st) < 0)
+		return true;
 	return dir_reply_add(r, name, cookie + DIR_DOTS, &key, NULL, &st, 0);
 }
 
@@ -390,7 +396,7 @@ static void list_tags(struct dir_reply *r, uint64_t before)
 	if (t.count)
 		qsort(t.tag, t.count, sizeof(*t.tag), compare_tags);
 	for (size_t i = 0; i < t.count; i++) {
-		struct node_key key = {.kind = NODE_TAG, .a = t.tag[i].id};
+		struct node_key key = {.kind = NODE_TAG, .a = t.tag[i].id, .b = t.tag[i].epoch};
 		struct stat st;
 
 		if (go_on && (!before || t.tag[i].id < before) &&

@@ -25,8 +25,9 @@ enum node_kind {
 	NODE_LIVE,    /* a: inode, b: body */
 	NODE_EPOCH,   /* a: epoch, b: entry of its tree; entry 0 is the epoch's directory */
 	NODE_MADE,    /* a: epoch; the directory that mkdir of a tag seems to make */
-	NODE_SPECIAL, /* a: enum special */
+	NODE_SPECIAL, /* a: enum special; b: of a symlink as below */
 	NODE_NUMBER,  /* a: epoch; the symlink `42` */
+	/* What a symlink leads to does not change, the kernel keeps it (FUSE_CAP_CACHE_SYMLINKS): b is the epoch. */
 	NODE_TAG,  /* a: id of the name (epochs_dir.h); the symlink of a tag, or a temporary one */
 	NODE_TORN, /* a: id of the torn file */
 	NODE_STEP, /* a: step; the symlink `step=500` */

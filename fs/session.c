@@ -56,7 +56,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	 * mebibyte and its header do not fit). */
 	want_only(conn, FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
 				FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-				FUSE_CAP_SPLICE_WRITE);
+				FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS);
 	conn->max_write = WRITE_MAX;
 	conn->max_background = BACKGROUND_MAX;
 	conn->congestion_threshold = BACKGROUND_MAX;

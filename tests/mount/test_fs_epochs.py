@@ -3,12 +3,14 @@
 
 import errno
 import os
+import signal
 import stat
+import subprocess
 import time
 
 import pytest
 
-from conftest import OTHER_OWNER, MountError, python, run, wait_until
+from conftest import LIMIT, OTHER_OWNER, MountError, python, run, wait_until
 
 
 def fails(number, call, *arguments, **keywords):
@@ -509,3 +511,43 @@ def test_others_use_epochs_while_one_waits(stuck):
         assert len((stuck.path / "f").read_bytes()) == 1000
         assert kept.read() == (stuck.path / "f").read_bytes()
     assert stuck.waiters[0].poll() is None
+
+
+def answers_without_the_daemon(mnt, path):
+    """The kernel knows the way for a second: whether it asks nobody for it."""
+    pid = mnt.status()["pid"]
+    code = "import os, sys, signal, time; os.lstat(sys.argv[1]); os.kill(int(sys.argv[2]), signal.SIGSTOP); time.sleep(0.05); print(flush=True); os.lstat(sys.argv[1])"
+    for _ in range(10):
+        child = python(code, path, str(pid))
+        try:
+            child.stdout.readline()
+            child.wait(timeout=0.5)
+            return True
+        except subprocess.TimeoutExpired:
+            pass  # where the machine was slow, it did not know it any more
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            child.communicate(timeout=LIMIT)
+    return False
+
+
+def test_a_path_in_an_epoch_is_not_asked_for_part_by_part(mnt):
+    """`ls -l .epochs/1/d` walks the whole path for each file."""
+    (mnt.path / "d").mkdir()
+    (mnt.path / "d" / "f").write_text("1")
+    mnt.seal()
+    for name in ("000001", "1"):
+        assert answers_without_the_daemon(mnt, mnt.epochs_dir / name / "d" / "f"), name
+
+
+def test_a_symlink_leads_to_its_new_target_at_once(mnt):
+    """The kernel keeps what symlinks say: never for longer than it is true."""
+    for text in map(str, range(30)):
+        (mnt.path / "f").write_text(text)
+        number = mnt.seal()
+        link = mnt.epochs_dir / "t"
+        link.unlink(missing_ok=True)
+        link.symlink_to("%06d" % number)
+        for name in ("latest", "current", "t"):
+            assert os.readlink(mnt.epochs_dir / name) == "%06d" % number
+            assert (mnt.epochs_dir / name / "f").read_text() == text
