@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,13 @@ static char *find_epoch(char *text)
 	return NULL;
 }
 
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /*
  * "TARGET:PATH", without an epoch. A directory whose name has a ':' is a target as it stands; of a URL the first ':' behind the host counts. A program's
  * line, and what breaks a remote on purpose, may have any: they take "@latest:PATH".
@@ -55,17 +63,18 @@ static char *find_epoch(char *text)
 static void split_path(struct source *s)
 {
 	char *text = s->text, *url = strstr(text, "://"), *colon;
-	struct stat st;
 
-	if (!strncmp(text, "fault+", 6) || (!url && text[0] != '/' && text[0] != '.'))
-		return;
-	if (!url && stat(text, &st) == 0)
+	if (!strncmp(text, "fault+", 6) || (!url && (is_directory(text) || !strncmp(text, "exec:", 5))))
 		return;
 	colon = strchr(url ? url + 3 + strcspn(url + 3, "/") : text, ':');
 	if (!colon)
 		return;
 	*colon = '\0';
-	s->path = colon + 1;
+	/* Without a '/' or '.' before it, it may be a kind of remote, such as memory:NAME. */
+	if (url || text[0] == '/' || text[0] == '.' || is_directory(text))
+		s->path = colon + 1;
+	else
+		*colon = ':';
 }
 
 static int parse_source(const char *argument, struct source *ret_source)
@@ -88,6 +97,34 @@ static int parse_source(const char *argument, struct source *ret_source)
 		ret_source->path = colon + 1;
 	}
 	return EXIT_DONE;
+}
+
+/* How much of the path is there, up to a '/' or its end; 0: nothing. */
+static size_t length_there(const char *path)
+{
+	char part[PATH_MAX];
+	struct stat st;
+
+	snprintf(part, sizeof(part), "%s", path);
+	while (*part && lstat(part, &st) < 0) {
+		char *slash = strrchr(part, '/');
+
+		*(slash ? slash : part) = '\0';
+	}
+	return strlen(part);
+}
+
+/* Removes the directories behind `there` that are empty: nothing was restored. */
+static void remove_made(const char *path, size_t there)
+{
+	char part[PATH_MAX];
+
+	snprintf(part, sizeof(part), "%s", path);
+	while (strlen(part) > there && rmdir(part) == 0) {
+		char *slash = strrchr(part, '/');
+
+		*(slash ? slash : part) = '\0';
+	}
 }
 
 static int make_directory(const char *path, bool force, int *ret_fd)
@@ -167,6 +204,7 @@ static int export_epoch(struct catalog *catalog, uint64_t number, const struct s
 {
 	struct export_view view = {.bar = {.label = "restoring"}};
 	struct catalog_export how = *wanted;
+	size_t there = length_there(directory);
 	cleanup_close int fd = -1;
 	uint64_t failed = 0, left_out = 0;
 	int code = make_directory(directory, how.force, &fd), error;
@@ -181,6 +219,8 @@ static int export_epoch(struct catalog *catalog, uint64_t number, const struct s
 	error = catalog_export(catalog, number, &how, &failed);
 	progress_end(&view.bar);
 	tell_left_out(left_out);
+	if (error)
+		remove_made(directory, there);
 	if (error == -ENOENT && !failed)
 		return cli_error(EXIT_NOT_FOUND, "epoch %" PRIu64 " has no path '%s'", number,
 				 s->path);

@@ -122,8 +122,14 @@ static void warn_if_misspelt(const char *name)
 			name, meant);
 }
 
+/* Once: a command may look at the environment for a mount, and again for each remote. */
 static void warn_of_misspelt(void)
 {
+	static bool done;
+
+	if (done)
+		return;
+	done = true;
 	for (char **e = environ; *e; e++) {
 		char name[NAME_MAX_LEN + 1];
 		size_t len = strcspn(*e, "=");
@@ -152,6 +158,7 @@ int mount_options_limits(struct remote_limits *ret_limits)
 	struct mount_options o;
 	int code = EXIT_DONE;
 
+	warn_of_misspelt();
 	mount_options_init(&o);
 	for (size_t i = 0; i < mount_option_count && code == EXIT_DONE; i++)
 		if (mount_option_table[i].limit)

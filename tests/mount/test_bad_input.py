@@ -301,6 +301,32 @@ def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
     assert done.stderr == "epochfs: environment %s is no option and is ignored: is %s meant?\n" % (name, meant)
 
 
+def test_a_misspelt_option_is_told_by_commands_on_a_remote(mnt):
+    (mnt.path / "f").write_text("1")
+    mnt.wait_durable()
+    done = epochfs("log", mnt.remote, env={**os.environ, "EPOCHFS_UPLOADLIMITS": "1", "EPOCHFS_SETLE": "1"})
+    assert sorted(done.stderr.splitlines()) == ["epochfs: environment %s is no option and is ignored: is %s meant?" % pair for pair in (
+        ("EPOCHFS_SETLE", "settle"), ("EPOCHFS_UPLOADLIMITS", "upload-limit"))]
+
+
+def test_an_export_that_restores_nothing_leaves_nothing(mnt, tmp_path):
+    (mnt.path / "f").write_text("1")
+    mnt.wait_durable()
+    (tmp_path / "there").mkdir()
+    for folder in ("there", "there/new", "new/a/b"):
+        assert epochfs("export", "%s@latest:none" % mnt.remote, tmp_path / folder).returncode == 5
+    assert os.listdir(tmp_path / "there") == [] and not (tmp_path / "new").exists()
+
+
+def test_a_relative_directory_with_a_path_is_exported(mnt, tmp_path):
+    (mnt.path / "f").write_text("1")
+    mnt.wait_durable()
+    for i, target in enumerate((mnt.path.name, "./" + mnt.path.name)):
+        done = epochfs("export", "%s:f" % target, tmp_path / str(i), cwd=mnt.path.parent)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / str(i) / "f").read_text() == "1"
+
+
 def test_a_path_without_an_epoch_is_exported(mnt, tmp_path):
     (mnt.path / "d").mkdir()
     (mnt.path / "d" / "model.pt").write_text("1")

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from conftest import LIMIT, run
+from conftest import BIN, LIMIT, run
 from fake_s3 import FakeS3
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -99,6 +99,34 @@ ELSEWHERE = {
 NOT_RUN = {
     "# Slurm: one mount a node": "needs a cluster, and its '...' are your arguments; test_nodes.py has the options, test_recipes.py the schedulers",
 }
+
+
+# The examples of --help: what is done before, and after.
+KEYS = """
+umask 077; head -c 32 /dev/urandom >~/run7.key; echo 'correct horse' >~/run7.passphrase
+echo 1 >model.pt; epochfs import -o key-file=$HOME/run7.key . s3://bucket/run7; export EPOCHFS_KEY_FILE=$HOME/run7.key
+"""
+EXAMPLES = {
+    "mount": ("", "echo 1 >/mnt/ckpt/model.pt; epochfs umount /mnt/ckpt; epochfs log /backup/run7 | grep ^000001"),
+    "latest": (SAVED + """
+printf '#!/bin/sh\ntest "$1" = --resume-from && cmp "$2" /tmp/first/model.pt && echo resumed\n' >/usr/local/bin/train.py; chmod +x /usr/local/bin/train.py
+epochfs mount s3://bucket/run7 /mnt/ckpt
+""", "epochfs umount /mnt/ckpt"),
+    "restart": ("epochfs mount -o supervise s3://bucket/run7 /mnt/ckpt", "echo 1 >/mnt/ckpt/f; epochfs umount /mnt/ckpt"),
+    "undrop": (SAVED + "epochfs mount s3://bucket/run7 /mnt/ckpt; epochfs rm /mnt/ckpt 1", "test -e /mnt/ckpt/.epochs/000001/model.pt; epochfs umount /mnt/ckpt"),
+    "prune": (SAVED, ""),
+    "export": ("echo 1 >model.pt; epochfs import --step 500 . /backup/run7", "cmp model.pt restored/model.pt"),
+    "import": ("mkdir checkpoints; echo 1 >checkpoints/model.pt", "diff -r checkpoints restored"),
+    "watch": ("mkdir checkpoints; echo 1 >checkpoints/model.pt", "epochfs log s3://bucket/run7 | grep ^000001"),
+    "run": ("""echo "open('/mnt/ckpt/model.pt', 'w').write('1')" >train.py""", "epochfs log s3://bucket/run7 | grep ^000001"),
+    "verify": ("echo 1 >model.pt; epochfs import --tag best . s3://bucket/run7", ""),
+    "cache": ("mkdir -p c/checkpoint-500; echo 1 >c/checkpoint-500/model.safetensors; epochfs import --step 500 c s3://bucket/run7\n"
+              "epochfs mount s3://bucket/run7 /mnt/ckpt", "epochfs umount /mnt/ckpt"),
+    "gc": (SAVED, ""),
+    "key": (KEYS, "epochfs key list s3://bucket/run7 | grep passphrase"),
+}
+EXAMPLES_CHANGED = {"undrop": (" 41", " 1"), "watch": ("epochfs watch", "timeout -s INT --preserve-status 13 epochfs watch")}
+EXAMPLES_ELSEWHERE = {"check": "remotes/test_sftp.py: it needs a server of that name"}
 
 
 @pytest.fixture
@@ -190,3 +218,25 @@ def test_the_examples_of_the_manual(machine):
                    + block + "cmp restored/model.pt checkpoints/model.pt; epochfs umount /mnt/ckpt; epochfs log s3://bucket/run7\n")
     assert done.returncode == 0, done
     assert re.search(r"^000001 .* 500 ", done.stdout, re.M) and "before-lr-drop" in block, done
+
+
+def examples_of_help():
+    """command -> the line."""
+    commands = re.findall(r"^  (\w+)  ", run(BIN, "--help").stdout, re.M)
+    found = {command: re.search(r"^Example: (.*)$", run(BIN, command, "--help").stdout, re.M) for command in commands}
+    return {command: example[1] for command, example in found.items() if example}
+
+
+def test_every_example_of_help_is_known():
+    assert sorted(examples_of_help()) == sorted([*EXAMPLES, *EXAMPLES_ELSEWHERE])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_an_example_of_help(machine, command):
+    before, after = EXAMPLES[command]
+    line = examples_of_help()[command]
+    old, new = EXAMPLES_CHANGED.get(command, ("", ""))
+    assert old in line
+    done = machine("%s\n%s\n%s\n" % (before, line.replace(old, new) if old else line, after))
+    assert done.returncode == 0, "%s\n%s\n%s" % (line, done.stdout, done.stderr)
