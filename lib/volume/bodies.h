@@ -137,6 +137,10 @@ void backing_put(struct backing *b);
 int reopen(int fd, int flags);
 int64_t stat_mtime(const struct stat *st);
 int64_t stat_ctime(const struct stat *st);
+/* How many bytes of its size have no block. */
+uint64_t stat_holes(const struct stat *st);
+/* The unit of st_blocks. */
+#define SECTOR 512
 
 /* ---- body_view.c ---- */
 /* Whether a name of the file is that of a log. */

@@ -145,6 +145,13 @@ int64_t stat_ctime(const struct stat *st)
 	return clock_ns(st->st_ctim);
 }
 
+uint64_t stat_holes(const struct stat *st)
+{
+	uint64_t size = (uint64_t)st->st_size, allocated = (uint64_t)st->st_blocks * SECTOR;
+
+	return allocated < size ? size - allocated : 0;
+}
+
 int body_set_backing(struct body *b, int read_fd)
 {
 	struct backing *backing = malloc(sizeof(*backing));

@@ -20,8 +20,6 @@
 #include "lib/volume/torn.h"
 #include "lib/volume/upload.h"
 
-#define SECTOR 512
-
 static bool same_as_base(const struct body *b, const struct stat *st)
 {
 	return b->base && (uint64_t)st->st_size == b->base_size &&
@@ -37,6 +35,7 @@ static void version_close(struct volume *vol, struct state_version *v, const str
 	v->size = (uint64_t)st->st_size;
 	v->born = vol->next_epoch;
 	v->died = 0;
+	v->holes = 0;
 	v->local_whole = true;
 	v->local_bytes = v->size && !allocated ? 1 : allocated;
 	v->used_ns = clock_wall_ns();

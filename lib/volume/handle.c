@@ -120,6 +120,7 @@ int body_journal_locked(struct volume *vol, struct body *b, const struct stat *s
 	if (!error) {
 		v.flushed_size = (uint64_t)st->st_size;
 		v.flushed_ctime_ns = stat_ctime(st);
+		v.holes = stat_holes(st);
 		v.used_ns = clock_wall_ns();
 		error = state_version_set(vol->state, &v);
 	}

@@ -223,11 +223,16 @@ int recovery_forget_staged_locked(struct volume *vol, const struct state_version
 	return error;
 }
 
-/* What the last close promised is there. */
-static bool close_is_kept(const struct state_version *v, const struct stat *st)
+/*
+ * What the last close promised is there. Size and time may be on the disk before what was written (an ftruncate just before it): after
+ * a power loss blocks that are missing tell.
+ */
+static bool close_is_kept(const struct recovery *r, const struct state_version *v,
+			  const struct stat *st)
 {
 	return v->flushed_ctime_ns && v->flushed_ctime_ns == stat_ctime(st) &&
-	       v->flushed_size == (uint64_t)st->st_size;
+	       v->flushed_size == (uint64_t)st->st_size &&
+	       !(r->rebooted && stat_holes(st) > v->holes);
 }
 
 /*
@@ -316,7 +321,7 @@ static int recover_staged_locked(struct volume *vol, struct recovery *r,
 			close(fd);
 		return recovery_forget_staged_locked(vol, v);
 	}
-	return finish_staged_locked(vol, r, v, fd, close_is_kept(v, &st));
+	return finish_staged_locked(vol, r, v, fd, close_is_kept(r, v, &st));
 }
 
 /* The last close wins: earlier ones come first. Who closed last need not be who wrote last, so the files' times do not tell. */

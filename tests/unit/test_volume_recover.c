@@ -557,6 +557,39 @@ START_TEST(content_that_power_took_is_torn)
 }
 END_TEST
 
+/* The size and the time of a replacement reach the disk before its bytes; its close was promised. */
+static void lose_bytes_of_a_replacement(void)
+{
+	struct handle *h = vu_open(&u, "a", O_WRONLY | O_TRUNC);
+	static char data[65536];
+	cleanup_close int fd = -1;
+	struct state_version v;
+	struct stat st;
+
+	memset(data, 'x', sizeof(data));
+	ck_assert_int_eq(handle_write(h, data, sizeof(data), 0, NULL, NULL), sizeof(data));
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	unit_ok(state_version_get(u.vol->state, h->body->version, &v));
+	fd = object_open(u.vol, v.id, O_RDWR);
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	v.flushed_ctime_ns = stat_ctime(&st);
+	mutex_lock(&u.vol->lock);
+	unit_ok(state_begin(u.vol->state));
+	unit_ok(state_end(u.vol->state, state_version_set(u.vol->state, &v)));
+	mutex_unlock(&u.vol->lock);
+	lose_power();
+}
+
+START_TEST(a_replacement_whose_bytes_power_took_is_undone)
+{
+	daemon_dies(NULL, prepare);
+	daemon_dies(NULL, lose_bytes_of_a_replacement);
+	mount_and_check();
+	vu_holds(&u, "a", "the old content");
+}
+END_TEST
+
 START_TEST(a_cut_off_archive_is_torn)
 {
 	uint64_t a;
@@ -735,6 +768,7 @@ int main(void)
 	tcase_add_test(t, the_last_of_two_closes_wins_after_a_crash);
 	tcase_add_test(t, what_was_open_at_a_rollback_replaces_nothing_after_a_crash);
 	tcase_add_test(t, content_that_power_took_is_torn);
+	tcase_add_test(t, a_replacement_whose_bytes_power_took_is_undone);
 	tcase_add_test(t, a_cut_off_archive_is_torn);
 	tcase_add_test(t, content_without_a_file_is_torn_but_has_its_size);
 	tcase_add_test(t, synced_content_is_marked_so);
