@@ -63,8 +63,8 @@ static uint32_t open_flags(const struct file *f, bool keep)
 	return keep ? FOPEN_KEEP_CACHE : 0;
 }
 
-/* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. */
-static void answer_live(fuse_req_t req, struct node *n, struct handle *h, bool truncates,
+/* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. False: not yet, as the node has moved to other content. */
+static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool truncates,
 			const struct fuse_entry_param *created)
 {
 	struct fs_mount *m = fs_of(req);
@@ -84,42 +84,42 @@ static void answer_live(fuse_req_t req, struct node *n, struct handle *h, bool t
 	if (!f) {
 		handle_cancel(h);
 		answer_failed(req, created, -ENOMEM);
-		return;
+		return true;
 	}
 	f->handle = h;
 	users_note(m->users, fuse_req_ctx(req)->pid);
 	r = passthrough_open(m, f, &source, &backing_id, &keep);
-	if (r == -ESTALE) {
+	if (r == -EAGAIN) {
 		f->handle = NULL;
-		handle_cancel(h);
+		handle_retry(h);
 	}
 	if (r < 0) {
 		file_release(m, f);
-		answer_failed(req, created, r);
-		return;
+		if (r != -EAGAIN)
+			answer_failed(req, created, r);
+		return r != -EAGAIN;
 	}
 	if (truncates)
 		invalidate_twin(m, n, 0, 0);
 	r = reply_open(req, created, f, open_flags(f, keep), backing_id);
 	if (r < 0)
 		file_release(m, f);
+	return true;
 }
 
 /*
- * The volume opened other content than the node stands for (handle.h), which nobody had open: the node goes over to it. Where somebody opened it
- * in this moment, this open fails, and what was made for it is undone.
+ * The volume opened other content than the node stands for (handle.h), which nobody had open: the node goes over to it. False where somebody opened
+ * it in this moment: what was made for this open is undone.
  */
-static int move_node(struct fs_mount *m, struct node *n, struct handle *h)
+static bool move_node(struct fs_mount *m, struct node *n, struct handle *h)
 {
-	int r = nodes_move(m->nodes, n, handle_body(h));
-
-	if (r == 0) {
-		/* Size and times, not the pages: those go when the open is answered. */
-		(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
-		return 0;
+	if (nodes_move(m->nodes, n, handle_body(h)) < 0) {
+		handle_retry(h);
+		return false;
 	}
-	handle_cancel(h);
-	return -ESTALE;
+	/* Size and times, not the pages: those go when the open is answered. */
+	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
+	return true;
 }
 
 /* An open that truncates changes the file, also where there was nothing to cut off. Undoes the open where that fails. */
@@ -132,21 +132,29 @@ static int drop_at_truncation(fuse_req_t req, struct node *n, int flags, struct 
 	return r;
 }
 
-static void open_live(fuse_req_t req, struct node *n, int flags)
+/* False: the node stands for other content by now. Else it is answered. */
+static bool try_open_live(fuse_req_t req, struct node *n, int flags)
 {
 	struct fs_mount *m = fs_of(req);
 	struct live_caller who = request_caller(req);
 	struct handle *h;
 	int r = handle_open(m->vol, n->a, n->b, flags, &who, request_interrupted, req, &h);
 
-	if (r == 0 && handle_body(h) != n->b)
-		r = move_node(m, n, h);
+	if (r == 0 && handle_body(h) != n->b && !move_node(m, n, h))
+		return false;
 	if (r == 0)
 		r = drop_at_truncation(req, n, flags, h);
-	if (r < 0)
-		reply_error(req, node_error(r));
-	else
-		answer_live(req, n, h, flags & O_TRUNC, NULL);
+	if (r == 0)
+		return answer_live(req, n, h, flags & O_TRUNC, NULL);
+	reply_error(req, node_error(r));
+	return true;
+}
+
+/* Whoever moved the node has got on, so this ends. An error would be a second ESTALE for who came by the name. */
+static void open_live(fuse_req_t req, struct node *n, int flags)
+{
+	while (!try_open_live(req, n, flags))
+		;
 }
 
 /* A worker before this one opened the file, and died before it had said so. */
@@ -309,13 +317,15 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		r = -EISDIR;
 	if (r == 0)
 		r = handle_await_room(m->vol, request_interrupted, req);
-	if (r == 0)
+	while (r == 0) {
 		r = create_or_open(req, dir, name, mode, fi->flags, &e, &h);
-	if (r < 0) {
-		reply_error(req, r);
-		return;
+		if (r < 0)
+			break;
+		if (answer_live(req, nodes_find(m->nodes, e.ino), h, fi->flags & O_TRUNC, &e))
+			return;
+		nodes_forget(m->nodes, e.ino, 1);
 	}
-	answer_live(req, nodes_find(m->nodes, e.ino), h, fi->flags & O_TRUNC, &e);
+	reply_error(req, r);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

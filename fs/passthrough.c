@@ -379,7 +379,7 @@ int passthrough_open(struct fs_mount *m, struct file *f, const struct passthroug
 	nodes_io_begin(m->nodes, n);
 	/* From here on the node does not move (nodes_move); it may have done so before. */
 	if (f->kind == FILE_LIVE && n->b != handle_body(f->handle))
-		r = -ESTALE;
+		r = -EAGAIN;
 	else if (n->io == IO_NONE)
 		decide(m, n, source);
 	else if (n->io == IO_PASSTHROUGH && source->writes && !n->grant)

@@ -47,6 +47,8 @@ struct handle {
 	bool killed, closed;	      /* what the opener's last flush said */
 	bool direct;		      /* the kernel was given the backing file */
 	bool cancelled;		      /* nobody got it: its end is no close */
+	pid_t tid;		      /* the thread that opened it; 0: unknown */
+	bool told, looked;	      /* as of the opening (handle_open.c), for handle_retry */
 	bool emptied;		      /* its open truncated what was empty: nothing is staged */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
@@ -163,6 +165,8 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 
 /* ---- told.c ---- */
 int told_add_locked(struct volume *vol, const struct told *what);
+/* Of an open that is undone and tried again. */
+void told_again_locked(struct handle *h);
 /* What the process before told, where it is not too long ago. */
 void told_revive_locked(struct volume *vol);
 /* Whether this body is a replacement that somebody was sent to lately, also in the process before: by `ret_tgid`. */

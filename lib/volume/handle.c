@@ -419,12 +419,24 @@ void handle_release(struct handle *h, bool direct)
 		resume_after_close(vol, ino);
 }
 
-void handle_cancel(struct handle *h)
+static void cancel(struct handle *h, bool retry)
 {
 	mutex_lock(&h->vol->lock);
 	h->cancelled = true;
+	if (retry)
+		told_again_locked(h);
 	if (h->body->pending && h->body->handles == 1 && body_discard_locked(h->vol, h->body))
 		log_warn("a replacement that nobody writes is left until the next mount");
 	mutex_unlock(&h->vol->lock);
 	handle_release(h, false);
+}
+
+void handle_cancel(struct handle *h)
+{
+	cancel(h, false);
+}
+
+void handle_retry(struct handle *h)
+{
+	cancel(h, true);
 }

@@ -136,5 +136,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 void handle_release(struct handle *h, bool direct);
 /* Of a handle that nobody was given: as if it had never been opened. */
 void handle_cancel(struct handle *h);
+/* The same of an open that the caller tries again at once: a thread that was told ESTALE is not told so once more. */
+void handle_retry(struct handle *h);
 
 #endif

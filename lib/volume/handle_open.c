@@ -351,17 +351,15 @@ static int choose_patiently_locked(struct opening *o, struct body **ret_body, st
 
 /* ---- the second walk ---- */
 
-/* The kernel's second walk follows the first at once; a lookup later than that is another's. */
-#define WALK_MAX (5 * NS_PER_S)
 /* A name that was missing may be there again when the kernel, which does not believe it, asks once more at once. */
-#define MISSED_MAX (50 * NS_PER_MS)
+#define MISSED_MAX NS_PER_S
 
 /* Whether this lookup is the last step of the second walk. The kernel may do it twice. */
 static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
 {
 	int64_t now = clock_mono_ns();
 
-	if (now - t->at_ns > WALK_MAX || (t->missed_ns && now - t->missed_ns > MISSED_MAX))
+	if (t->missed_ns && now - t->missed_ns > MISSED_MAX)
 		return false;
 	if (t->parent)
 		return t->parent == parent && !strcmp(t->name, name);
@@ -475,6 +473,8 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 		return S_ISDIR(o->f.mode) ? -EISDIR : -EINVAL;
 	error = choose_patiently_locked(o, &b, after);
 	if (!error) {
+		h->told = o->told;
+		h->looked = o->looked;
 		attach_locked(h, b);
 		note_use_locked(o->vol, b);
 		/* The names led to the node that stands for this body now; others are to find the one that all see. */
@@ -518,6 +518,7 @@ int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 	h = handle_new(vol, flags, o.tgid);
 	if (!h)
 		return -ENOMEM;
+	h->tid = o.tid;
 	mutex_lock(&vol->lock);
 	error = open_locked(&o, h, &after);
 	mutex_unlock(&vol->lock);

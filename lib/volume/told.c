@@ -4,9 +4,12 @@
 #include "lib/volume/bodies.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include "lib/util/log.h"
 
-/* The second open follows at once; what is older is of an open that never came back. */
-#define TOLD_LIFE (10 * NS_PER_S)
+/* The second open follows at once, but on a machine that does much else; what is older is of a thread that was killed on its way. */
+#define TOLD_LIFE (60 * NS_PER_S)
 
 /* Of what it replaces there is the old record until its number is set. */
 static struct told_record *keep_record_locked(struct volume *vol, const struct told *t)
@@ -41,6 +44,20 @@ int told_add_locked(struct volume *vol, const struct told *what)
 	t->next = vol->bodies->told;
 	vol->bodies->told = t;
 	return 0;
+}
+
+void told_again_locked(struct handle *h)
+{
+	/* What the walk looked up is known by the open that is undone. */
+	struct told told = {.ino = h->body->ino,
+			    .tid = h->tid,
+			    .tgid = h->tgid,
+			    .flags = h->flags,
+			    .parent = h->looked};
+
+	if (h->told && told_add_locked(h->vol, &told))
+		log_warn("inode %" PRIu64 ": an open cannot be tried again: %s", told.ino,
+			 strerror(ENOMEM));
 }
 
 static bool is_late(int64_t at_ns)

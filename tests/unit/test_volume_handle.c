@@ -77,6 +77,39 @@ START_TEST(a_thread_is_told_estale_once)
 }
 END_TEST
 
+/* The node moved while the open was answered: who came by the name is told ESTALE once all the same. */
+START_TEST(an_open_that_is_tried_again_is_not_told_estale_again)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct handle *reader, *h = NULL;
+	struct live_attr attr;
+
+	vu_save(&u, "a", "old");
+	reader = vu_open(&u, "a", O_RDONLY);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	for (int i = 0; i < 3; i++) {
+		unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL,
+				    NULL, &h));
+		handle_retry(h);
+	}
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	vu_write(h, "new", 0);
+	vu_handle_holds(reader, "old");
+	vu_close(h);
+	handle_release(reader, false);
+	vu_holds(&u, "a", "new");
+	/* Answered, it is over. */
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", 1, &attr));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+}
+END_TEST
+
 START_TEST(a_node_that_somebody_has_open_is_truncated_in_place)
 {
 	struct live_caller who = vu_caller(getpid());
@@ -672,6 +705,7 @@ int main(void)
 	tcase_add_test(t, a_new_file_is_seen_while_it_is_written);
 	tcase_add_test(t, a_replacement_is_seen_by_its_process_only);
 	tcase_add_test(t, a_thread_is_told_estale_once);
+	tcase_add_test(t, an_open_that_is_tried_again_is_not_told_estale_again);
 	tcase_add_test(t, a_node_that_somebody_has_open_is_truncated_in_place);
 	tcase_add_test(t, an_open_goes_on_at_the_file_that_has_the_name_now);
 	tcase_add_test(t, an_open_replaces_a_file_that_was_in_the_making);
