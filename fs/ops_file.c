@@ -141,8 +141,11 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	n = setid_drop(req, f->node);
 	if (n == 0)
 		n = handle_begin_write(f->handle, request_interrupted, req);
-	if (n == 0)
+	if (n == 0) {
+		/* Before it what a mapping there has stored, after it what was read there meanwhile. */
+		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)len);
 		n = write_live(req, f->handle, data, off);
+	}
 	handle_note_write(f->handle, (uint64_t)off, len, n);
 	if (n > 0)
 		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)n);
@@ -173,6 +176,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 		r = setid_drop(req, f->node);
 	if (r == 0)
 		r = handle_begin_write(f->handle, request_interrupted, req);
+	if (r == 0)
+		invalidate_twin(fs_of(req), f->node, offset, 0);
 	if (r == 0)
 		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length,
 				     request_interrupted, req);
@@ -285,6 +290,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 	n = file_wake(fs_of(req), file_of(req, fi_in));
 	if (n == 0 && file_of(req, fi_out)->kind == FILE_DEAD)
 		n = -EIO;
+	if (n == 0)
+		invalidate_twin(fs_of(req), file_of(req, fi_out)->node, off_out, (off_t)len);
 	if (n == 0)
 		n = flags ? -EINVAL
 			  : copy_range(req, file_of(req, fi_in), off_in, file_of(req, fi_out),

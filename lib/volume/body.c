@@ -287,7 +287,8 @@ int body_get_locked(struct volume *vol, const struct state_file *f, struct body 
 
 void body_is_shown_locked(struct body *b, const struct state_file *f)
 {
-	if (b->orphan && !b->tear && !b->discarded && !b->pending && f->body == b->id && f->nlink)
+	if (b->orphan && !b->tear && !b->let_go && !b->discarded && !b->pending &&
+	    f->body == b->id && f->nlink)
 		b->orphan = false;
 }
 
@@ -341,6 +342,8 @@ void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
 	/* A replacement whose open has not come yet waits for it: keeper.c drops it in time. */
 	if (b->pending && b->staged && !b->discarded)
 		return;
+	if (b->let_go && body_discard_locked(vol, b))
+		log_warn("content that nobody needs is left until the next mount");
 	body_unlink_locked(vol, b);
 	b->next_by_id = after->dead;
 	after->dead = b;

@@ -33,6 +33,7 @@ struct body {
 	bool pending; /* a replacement that only its writers see */
 	bool orphan;  /* no longer what the file shows (replaced, unlinked, rolled back): its close
 			 goes nowhere, or to torn/ */
+	bool let_go;  /* an orphan whose last writer has closed: row and file go with the last who reads it */
 	bool tear;    /* an orphan by a rollback: what its writers leave goes to torn/ */
 	bool known;   /* the kernel has a node of it, and may open it: it stays */
 	bool shown;   /* it was no orphan when a rollback began, which may make it one */

@@ -230,8 +230,8 @@ bool body_commits_locked(struct volume *vol, struct body *b)
 static int let_go_locked(struct volume *vol, struct body *b)
 {
 	if (b->tear)
-		torn_keep_locked(vol, b->version, b->torn_name ? b->torn_name : "");
-	return body_discard_locked(vol, b);
+		torn_keep_locked(vol, b->version, b->torn_name ? b->torn_name : "", b->handles);
+	return body_let_go_locked(vol, b);
 }
 
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after)

@@ -483,6 +483,9 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	} else if (b) {
 		body_drop_locked(o->vol, b, after);
 	}
+	/* The process would find by the name what was made for this open alone. */
+	if (error && o->told)
+		abandon_pending_locked(o->vol, o->ino, o->tid, after);
 	return error;
 }
 

@@ -70,6 +70,7 @@ static void fill_staged_locked(struct volume *vol, struct recovery *r, struct bo
 	bool replaces = v->kind == VERSION_REPLACE && f->body != b->id;
 
 	b->orphan = record->body_orphan || !f->nlink || (!replaces && f->live != v->id);
+	b->let_go = b->orphan;
 	body_set_pending_locked(vol, b, replaces && !b->orphan);
 	b->journaled_size = v->flushed_size;
 	b->journaled_ctime_ns = v->flushed_ctime_ns;
@@ -101,7 +102,8 @@ static int revive_old_locked(struct volume *vol, const struct handle_record *rec
 	int error = state_version_get(vol->state, record->version, &v);
 	struct body *b;
 
-	if (error || v.state == VERSION_STAGED || v.body != record->body)
+	/* A rollback may have given it to the file again, or to another: closed content does not change. */
+	if (error || v.state == VERSION_STAGED)
 		return error ? error : -ENOENT;
 	b = body_add_locked(vol, record->body, record->ino);
 	if (!b)

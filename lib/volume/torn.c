@@ -104,7 +104,7 @@ void torn_stop(struct volume *vol, bool in_order)
 	vol->torn = NULL;
 }
 
-void torn_keep_locked(struct volume *vol, uint64_t version, const char *name)
+void torn_keep_locked(struct volume *vol, uint64_t version, const char *name, bool is_read)
 {
 	char object[OBJECT_NAME_MAX], kept[256];
 	struct stat st;
@@ -119,7 +119,8 @@ void torn_keep_locked(struct volume *vol, uint64_t version, const char *name)
 	for (int i = 0; i < len; i++)
 		if (kept[i] < ' ' || kept[i] > '~' || kept[i] == '/')
 			kept[i] = '?';
-	if (renameat(vol->objects_fd, object, vol->torn_fd, kept) < 0) {
+	if ((is_read ? linkat(vol->objects_fd, object, vol->torn_fd, kept, 0)
+		     : renameat(vol->objects_fd, object, vol->torn_fd, kept)) < 0) {
 		log_warn("keeping the torn bytes of %s: %s", name, strerror(errno));
 		return;
 	}

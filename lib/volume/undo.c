@@ -129,6 +129,32 @@ int body_discard_locked(struct volume *vol, struct body *b)
 	return 0;
 }
 
+/* After a crash that has no such reader, recovery forgets it: no file shows it, and it replaces nothing. */
+static int end_replacement_locked(struct volume *vol, const struct body *b)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, b->version, &v);
+
+	if (error || v.kind != VERSION_REPLACE)
+		return error == -ENOENT ? 0 : error;
+	v.kind = VERSION_EDIT;
+	return state_version_set(vol->state, &v);
+}
+
+int body_let_go_locked(struct volume *vol, struct body *b)
+{
+	int error;
+
+	if (!b->handles || b->discarded)
+		return body_discard_locked(vol, b);
+	error = end_replacement_locked(vol, b);
+	if (error)
+		return error;
+	b->orphan = b->let_go = true;
+	body_set_pending_locked(vol, b, false);
+	return 0;
+}
+
 /* Rows of a fragile new file: its names, and what they hid comes back. */
 static int remove_new_locked(struct volume *vol, struct body *b, struct after *after)
 {
@@ -145,7 +171,7 @@ static int remove_new_locked(struct volume *vol, struct body *b, struct after *a
 		error = body_file_unlinked_locked(vol, &f);
 	else if (error == -ENOENT)
 		error = 0;
-	if (!error)
+	if (!error && !b->handles)
 		error = state_version_remove(vol->state, b->version);
 	error = state_end(vol->state, error == -ENOENT ? 0 : error);
 	for (struct after_entry *e = after->entries; !error && e != before; e = e->next)
@@ -169,7 +195,7 @@ int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
 			return error;
 	}
 	FAULT_POINT("undo.names");
-	torn_keep_locked(vol, b->version, name);
+	torn_keep_locked(vol, b->version, name, b->handles);
 	FAULT_POINT("undo.torn");
-	return body_discard_locked(vol, b);
+	return body_let_go_locked(vol, b);
 }

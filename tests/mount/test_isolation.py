@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who has a file open keeps what he opened, and what is closed stays, in whatever order handles begin and end."""
 
+import errno
 import mmap
 import os
 import random
@@ -368,3 +369,49 @@ def test_replacements_leave_no_descriptors(mnt):
     # 40 is what a mount at rest has; before, each replacement left one or two.
     wait_until(lambda: len(os.listdir("/proc/%d/fd" % mnt.pid)) < 60, "the descriptors of replacements to go")
     mnt.seal()
+
+
+@pytest.mark.parametrize("how", ["read", "append", "r+"])
+def test_an_open_without_a_name_that_fails_leaves_nothing(mnt, how):
+    """ESTALE, as the content was replaced: by its name the process finds what all find."""
+    path = mnt.path / "f"
+    path.write_bytes(b"1" * 10)
+    mnt.seal()
+    with open(path, "rb") as held:
+        path.write_bytes(b"3" * 30)
+        with pytest.raises(OSError) as error:
+            os.open("/proc/self/fd/%d" % held.fileno(), os.O_WRONLY | os.O_TRUNC)
+        assert error.value.errno == errno.ESTALE
+        wanted = b"3" * 30
+        if how == "append":
+            with open(path, "ab") as f:
+                f.write(b"X")
+            wanted += b"X"
+        if how == "r+":
+            with open(path, "r+b") as f:
+                f.write(b"X")
+            wanted = b"X" + wanted[1:]
+        assert path.read_bytes() == wanted and path.stat().st_size == len(wanted)
+        assert run("cat", path).stdout.encode() == wanted
+    assert path.read_bytes() == wanted
+    mnt.seal()
+    assert (mnt.epochs_dir / "latest" / "f").read_bytes() == wanted
+
+
+def test_a_write_by_a_second_node_stays_beside_a_mapping_of_the_first(mnt):
+    path = mnt.path / "f"
+    path.write_bytes(b"0" * 8192)
+    mnt.seal()
+    node = os.open(path, os.O_PATH)
+    path.write_bytes(b"1" * 8192)
+    with open(path, "r+b") as named:
+        first = os.open("/proc/self/fd/%d" % node, os.O_RDONLY)  # the node goes over to what the name leads to
+        second = os.open("/proc/self/fd/%d" % node, os.O_RDWR)
+        with mmap.mmap(named.fileno(), 8192) as mapping:
+            mapping[0:2] = b"AA"
+            os.pwrite(second, b"WW", 100)
+            assert mapping[0:2] == b"AA" and mapping[100:102] == b"WW"
+        for fd in (node, first, second):
+            os.close(fd)
+    data = path.read_bytes()
+    assert data[0:2] == b"AA" and data[100:102] == b"WW"

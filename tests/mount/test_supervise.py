@@ -264,6 +264,57 @@ def test_what_is_open_in_an_epoch_never_changes(mnt, end_worker, keeps):
     assert (mnt.epoch(old) / "f").read_bytes() == b"a" * 8192
 
 
+def leave_by_unlink(mnt, writer):
+    os.unlink(mnt.path / "f")
+    os.write(writer, b"more")
+
+
+def leave_by_rename(mnt, _):
+    (mnt.path / "n").write_bytes(b"n")
+    os.rename(mnt.path / "n", mnt.path / "f")
+
+
+def leave_by_truncation(mnt, _):
+    (mnt.path / "f").write_bytes(b"new")
+
+
+def leave_by_rollback(mnt, writer):
+    mnt.seal()
+    os.write(writer, b"more")
+    mnt.rollback(1)
+
+
+@pytest.mark.parametrize("leave", [leave_by_unlink, leave_by_rename, leave_by_truncation, leave_by_rollback])
+def test_a_reader_outlives_the_last_writer_of_what_no_name_leads_to(mnt, end_worker, leave):
+    (mnt.path / "f").write_bytes(b"1" * 5000)
+    mnt.seal()
+    reader, writer = os.open(mnt.path / "f", os.O_RDONLY), os.open(mnt.path / "f", os.O_WRONLY | os.O_APPEND)
+    os.write(writer, b"a")
+    leave(mnt, writer)
+    os.close(writer)
+    before = os.pread(reader, 9999, 0)
+    assert os.fstat(reader).st_size == len(before) > 5000
+    end_worker(mnt)
+    assert os.pread(reader, 9999, 0) == before
+    assert os.fstat(reader).st_size == len(before)
+    os.close(reader)
+    # And goes with it.
+    wait_until(lambda: not any(p.stat().st_size == len(before) for p in mnt.cache.glob("*/objects/*")), "the removal of what nobody reads")
+
+
+def test_a_reader_outlives_a_rollback_to_what_it_reads(mnt, end_worker):
+    (mnt.path / "f").write_bytes(b"1" * 8192)
+    mnt.seal()
+    reader = os.open(mnt.path / "f", os.O_RDONLY)
+    (mnt.path / "f").write_bytes(b"3" * 10)
+    mnt.seal()
+    mnt.rollback(1)
+    end_worker(mnt)
+    assert os.fstat(reader).st_size == 8192 and os.pread(reader, 9999, 0) == b"1" * 8192
+    os.close(reader)
+    assert (mnt.path / "f").read_bytes() == b"1" * 8192
+
+
 def test_a_reader_and_a_writer_in_a_loop(mnt):
     """Kills and restarts fall anywhere."""
     data = os.urandom(1 << 20)
