@@ -64,7 +64,8 @@ static void split_path(struct source *s)
 {
 	char *text = s->text, *url = strstr(text, "://"), *colon;
 
-	if (!strncmp(text, "fault+", 6) || (!url && (is_directory(text) || !strncmp(text, "exec:", 5))))
+	if (!strncmp(text, "fault+", 6) ||
+	    (!url && (is_directory(text) || !strncmp(text, "exec:", 5))))
 		return;
 	colon = strchr(url ? url + 3 + strcspn(url + 3, "/") : text, ':');
 	if (!colon)

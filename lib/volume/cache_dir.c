@@ -77,8 +77,8 @@ static int in_use(const struct volume *vol, const char *path, struct opening_mes
 			    "cache %s is in use by another %s (process %.*s%s): %s that, or give "
 			    "this one a cache of its own with -o cache-dir=DIR",
 			    path, vol->imports ? "import or watch" : "mount",
-			    (int)strcspn(buf_str(&holder), "\n"), buf_str(&holder), buf_str(&copies),
-			    vol->imports ? "wait for" : "unmount");
+			    (int)strcspn(buf_str(&holder), "\n"), buf_str(&holder),
+			    buf_str(&copies), vol->imports ? "wait for" : "unmount");
 }
 
 /*
