@@ -92,6 +92,21 @@ static void set_count(struct changed *c, struct changed_file *f, uint64_t count)
 	c->again = f;
 }
 
+static void set_from(struct changed *c, struct changed_file *f, uint64_t epoch)
+{
+	f->from = epoch;
+	if (epoch > c->newest_from)
+		c->newest_from = epoch;
+}
+
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch)
+{
+	struct changed_file *f = find(c, ino) ? NULL : add(c, ino);
+
+	if (f)
+		set_from(c, f, epoch);
+}
+
 void changed_add(struct changed *c, uint64_t ino, uint64_t size)
 {
 	struct changed_file *f = find(c, ino);
@@ -102,6 +117,7 @@ void changed_add(struct changed *c, uint64_t ino, uint64_t size)
 		return;
 	c->bytes += size - f->size;
 	f->size = size;
+	f->at = ++c->last_at;
 	set_count(c, f, f->count + 1);
 }
 
@@ -125,12 +141,16 @@ void changed_remove(struct changed *c, uint64_t ino)
 	free(f);
 }
 
-void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced)
+void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch)
 {
 	struct changed_file *f = find(c, ino);
 	const struct changed_file *old = find(c, replaced);
 
-	if (f && old)
+	if (!f)
+		return;
+	f->at = ++c->last_at;
+	set_from(c, f, old ? old->from : epoch);
+	if (old)
 		set_count(c, f, old->count + 1);
 }
 
@@ -139,5 +159,16 @@ bool changed_any_ahead(const struct changed *c, uint64_t count)
 	for (const struct changed_file *f = c->again; f; f = f->next_again)
 		if (f->count == count + 1)
 			return true;
+	return false;
+}
+
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from)
+{
+	if (from >= c->newest_from)
+		return false;
+	for (size_t i = 0; i < c->bucket_count; i++)
+		for (const struct changed_file *f = c->buckets[i]; f; f = f->next)
+			if (f->count == count && f->at > at && f->from > from)
+				return true;
 	return false;
 }

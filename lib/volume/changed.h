@@ -16,6 +16,8 @@ struct changed_file {
 	struct changed_file *next_again, **link_again; /* of those that were closed twice or more */
 	uint64_t ino, size;
 	uint64_t count; /* how often it was closed, or replaced by another */
+	uint64_t at;	/* the place of the last time in the order of all */
+	uint64_t from;	/* the epoch that has the content which the first one replaced; 0: there was none */
 };
 
 /* Beyond this many it is not known any more which. */
@@ -25,19 +27,30 @@ struct changed {
 	struct changed_file **buckets;
 	size_t bucket_count, count;
 	struct changed_file *again;
-	uint64_t bytes; /* of all */
-	bool overflow;	/* some are not in it: too many, or no memory for them */
+	uint64_t bytes;	      /* of all */
+	uint64_t last_at;     /* the greatest that was given */
+	uint64_t newest_from; /* no file has a greater one */
+	bool overflow;	      /* some are not in it: too many, or no memory for them */
 };
 
 void changed_clear(struct changed *c);
 /* NULL: it is not known to have changed. */
 const struct changed_file *changed_find(const struct changed *c, uint64_t ino);
+/* The file is about to be added, for content that replaces what `epoch` has first; only the first time counts. */
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch);
 /* The file was closed with so much in it. */
 void changed_add(struct changed *c, uint64_t ino, uint64_t size);
 void changed_remove(struct changed *c, uint64_t ino);
-/* The file takes the place of another, which may have changed as well: it counts as closed once more than that. */
-void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced);
+/* The file takes the place of another, whose content `epoch` has first. Where that has changed as well, it counts as closed
+ * once more than that. */
+void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch);
 /* Whether some file was closed exactly once more than `count`: what begins a save is written before the rest of it. */
 bool changed_any_ahead(const struct changed *c, uint64_t count);
+/*
+ * Whether some file was closed as often as `count`, later than `at`, and had content of a later epoch than `from` before that.
+ * An epoch that was sealed in the middle of a save has the file that was saved first, so that the next save's first file is
+ * counted as if it belonged to the rest of that.
+ */
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from);
 
 #endif

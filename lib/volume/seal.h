@@ -31,6 +31,7 @@ enum unsealed {
 struct seal_step {
 	uint64_t parent, ino, step; /* ino 0: none */
 	uint64_t bytes;		    /* closed in it since */
+	uint64_t from;		    /* the epoch that the step before was made for; 0: not known */
 	char name[256];
 };
 
@@ -122,6 +123,7 @@ struct sealer {
 	int failed_error;
 	int64_t retry_ns;    /* monotonic; no seal by quiet before, after a failure */
 	int64_t before_ns;   /* monotonic; the last seal because the next save began */
+	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
 	uint64_t tree_bytes; /* of the epoch that was frozen last */
 	int64_t looking_ns;  /* monotonic; when the thread looks again by itself */
 	bool stops, runs;
