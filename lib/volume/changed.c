@@ -99,12 +99,17 @@ static void set_from(struct changed *c, struct changed_file *f, uint64_t epoch)
 		c->newest_from = epoch;
 }
 
-void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch)
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by)
 {
-	struct changed_file *f = find(c, ino) ? NULL : add(c, ino);
+	struct changed_file *f = find(c, ino);
 
-	if (f)
+	if (!f) {
+		f = add(c, ino);
+		if (!f)
+			return;
 		set_from(c, f, epoch);
+	}
+	f->by = by;
 }
 
 void changed_add(struct changed *c, uint64_t ino, uint64_t size)
@@ -162,13 +167,30 @@ bool changed_any_ahead(const struct changed *c, uint64_t count)
 	return false;
 }
 
-bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from)
+bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),
+		 void *arg)
 {
-	if (from >= c->newest_from)
-		return false;
 	for (size_t i = 0; i < c->bucket_count; i++)
 		for (const struct changed_file *f = c->buckets[i]; f; f = f->next)
-			if (f->count == count && f->at > at && f->from > from)
+			if (is(arg, f))
 				return true;
 	return false;
+}
+
+struct shifted {
+	uint64_t count, at, from;
+};
+
+static bool is_shifted(void *arg, const struct changed_file *f)
+{
+	const struct shifted *than = arg;
+
+	return f->count == than->count && f->at > than->at && f->from > than->from;
+}
+
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from)
+{
+	struct shifted than = {count, at, from};
+
+	return from < c->newest_from && changed_any(c, is_shifted, &than);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Tells where one save ends and the next begins (sealer_before.c). Private to lib/volume; in memory only, guarded by the
@@ -17,7 +18,8 @@ struct changed_file {
 	uint64_t ino, size;
 	uint64_t count; /* how often it was closed, or replaced by another */
 	uint64_t at;	/* the place of the last time in the order of all */
-	uint64_t from;	/* the epoch that has the content which the first one replaced; 0: there was none */
+	uint64_t from;	/* the epoch that has first what the first one replaced; 0: nothing was */
+	pid_t by;	/* the process that did it last; 0: not known */
 };
 
 /* Beyond this many it is not known any more which. */
@@ -36,8 +38,9 @@ struct changed {
 void changed_clear(struct changed *c);
 /* NULL: it is not known to have changed. */
 const struct changed_file *changed_find(const struct changed *c, uint64_t ino);
-/* The file is about to be added, for content that replaces what `epoch` has first; only the first time counts. */
-void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch);
+/* The file is about to be added, by this process, for content that replaces what `epoch` has first; of epochs the first one
+ * given counts. */
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by);
 /* The file was closed with so much in it. */
 void changed_add(struct changed *c, uint64_t ino, uint64_t size);
 void changed_remove(struct changed *c, uint64_t ino);
@@ -52,5 +55,9 @@ bool changed_any_ahead(const struct changed *c, uint64_t count);
  * counted as if it belonged to the rest of that.
  */
 bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from);
+
+/* Whether the function says so of one of them. */
+bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),
+		 void *arg);
 
 #endif

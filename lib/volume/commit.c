@@ -104,7 +104,7 @@ static void note_close_locked(struct volume *vol, struct body *b, bool quietly,
 	if (!name[0])
 		return;
 	if (what == ACTIVITY_CLOSE)
-		sealer_before_taken_locked(vol, b->ino, taken->epoch);
+		sealer_before_taken_locked(vol, b->ino, taken->epoch, b->closer);
 	sealer_note_locked(vol, what, parent, NULL, name, b->ino);
 }
 

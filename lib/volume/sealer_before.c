@@ -79,10 +79,10 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 		note_size(vol, parent, ino, size);
 }
 
-void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch)
+void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by)
 {
 	if (vol->sealer && !vol->options.read_only)
-		changed_begins(changed_of(vol), ino, epoch);
+		changed_begins(changed_of(vol), ino, epoch, by);
 }
 
 /* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
