@@ -105,6 +105,7 @@ struct seal_how {
 struct seal_last {
 	uint64_t number; /* 0: none */
 	bool automatic;
+	int64_t begun_ns;      /* monotonic */
 	uint64_t chain;	       /* the first of the epochs that continue one another up to it */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
