@@ -79,8 +79,8 @@ static int find_base(struct import_job *j, const struct record_doubt *d, uint64_
 			continue;
 		if (error == -ENOMEM)
 			return error;
-		if (error || (r.complete == RECORD_COMPLETE && number < d->since &&
-			      number != continued)) {
+		if (error ||
+		    (r.complete == RECORD_COMPLETE && number < d->since && number != continued)) {
 			*ret_base = error ? BASE_UNKNOWN : number;
 			return 0;
 		}

@@ -30,7 +30,7 @@ struct verify_totals {
 	uint64_t files, bytes;	 /* regular files, and what they hold */
 	uint64_t damaged;	 /* of the files, but those that follow */
 	uint64_t older, settled; /* torn, and VERIFY_OLDER or VERIFY_SETTLED: problems were told */
-	uint64_t databases;	 /* not whole, and no damage, for `deep` is not set: problems were told */
+	uint64_t databases;	 /* not whole, without `deep`: problems were told */
 };
 
 /* For those who verify: counts a file that is damaged or, where `torn`, what that means; a file of a database that is not whole. */
