@@ -29,13 +29,19 @@ static void put_since(const json_t *doubt, struct buf *out)
 	}
 }
 
+static bool has_companions(const json_t *doubt)
+{
+	return json_array_size(json_object_get(doubt, "companions")) ||
+	       json_array_size(json_object_get(doubt, "companions_bytes"));
+}
+
 void doubt_text(const json_t *doubt, struct buf *out)
 {
 	enum doubt_kind kind = doubt_kind_parse(text_of(doubt, "kind", ""));
 
 	buf_printf(out, "%s: %s", text_of(doubt, "path", "?"), text_of(doubt, "why", "?"));
 	put_since(doubt, out);
-	buf_printf(out, "; settled by %s%s", doubt_settled_by(kind),
+	buf_printf(out, "; settled by %s%s", doubt_settled_by(kind, has_companions(doubt)),
 		   json_is_true(json_object_get(doubt, "counts"))
 			   ? ""
 			   : " (of an older unit: no epoch is incomplete for it)");

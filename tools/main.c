@@ -157,12 +157,13 @@ static const struct command commands[] = {
 	 "CODE when it was interrupted and all is durable; 7 when that did not come in time.\n"
 	 "Example: epochfs run --mount s3://bucket/run7:/mnt/ckpt --resume -- python3 train.py\n",
 	 command_run},
-	{"verify", "[--json] TARGET [EPOCH]",
+	{"verify", "[--json] [--deep] TARGET [EPOCH]",
 	 "read an epoch whole: is each file of it there, right, and not torn inside",
 	 "  --json            one JSON object\n"
+	 "  --deep            a database that is not whole is damage\n"
 	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Every byte is read from the remote and checked against\n"
 	 "its hash; zip, safetensors and HDF5 files by their tails, LevelDB and LMDB by their meta data, too. A line for each\n"
-	 "file that is damaged, and exit 6.\n"
+	 "file that is damaged, and exit 6; for databases, which no seal has looked at, only with --deep.\n"
 	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
 	 "Example: epochfs verify s3://bucket/run7 best\n",
 	 command_verify},

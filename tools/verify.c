@@ -17,6 +17,10 @@
 #include "tools/progress.h"
 #include "tools/target.h"
 
+struct asked {
+	bool json, deep;
+};
+
 struct verify_view {
 	struct progress bar;
 	json_t *problems; /* NULL: printed as they come */
@@ -119,6 +123,9 @@ static void print_totals(uint64_t number, const struct verify_totals *t)
 		printf(", %" PRIu64 " of older checkpoints torn", t->older);
 	if (t->settled)
 		printf(", %" PRIu64 " torn, and called whole by commit --whole", t->settled);
+	if (t->databases)
+		printf(", %" PRIu64 " file%s of a database %s not whole (--deep: damage)",
+		       t->databases, plural(t->databases), t->databases == 1 ? "is" : "are");
 	putchar('\n');
 }
 
@@ -132,19 +139,25 @@ static void print_json(uint64_t number, const struct verify_totals *t, json_t *p
 		json_object_set_new(o, "older", json_integer((json_int_t)t->older));
 	if (t->settled)
 		json_object_set_new(o, "settled", json_integer((json_int_t)t->settled));
+	if (t->databases)
+		json_object_set_new(o, "databases", json_integer((json_int_t)t->databases));
 	cli_print_json(o, JSON_INDENT(2));
 	json_decref(o);
 }
 
 /* In the remote, or, where there is no `catalog`, below a mount. */
-static int verify_one(const struct target *target, const char *name, uint64_t number, bool json)
+static int verify_one(const struct target *target, const char *name, uint64_t number,
+		      const struct asked *asked)
 {
 	struct catalog *catalog = target->catalog;
 	struct verify_view view = {.bar = {.label = "verifying"},
-				   .problems = json ? json_array() : NULL,
+				   .problems = asked->json ? json_array() : NULL,
 				   .older = json_object()};
-	const struct verify how = {
-		.problem = on_problem, .torn = on_torn, .progress = on_progress, .arg = &view};
+	const struct verify how = {.deep = asked->deep,
+				   .problem = on_problem,
+				   .torn = on_torn,
+				   .progress = on_progress,
+				   .arg = &view};
 	cleanup_free char *path = NULL;
 	struct verify_totals totals;
 	int error, code;
@@ -162,7 +175,7 @@ static int verify_one(const struct target *target, const char *name, uint64_t nu
 				 cli_reason(error));
 	else
 		code = totals.damaged ? EXIT_DAMAGED : EXIT_DONE;
-	if (!error && json)
+	if (!error && asked->json)
 		print_json(number, &totals, view.problems);
 	else if (!error)
 		print_totals(number, &totals);
@@ -171,7 +184,7 @@ static int verify_one(const struct target *target, const char *name, uint64_t nu
 	return code;
 }
 
-static int verify_mount(const char *mount, const char *epoch, bool json)
+static int verify_mount(const char *mount, const char *epoch, const struct asked *asked)
 {
 	cleanup_free char *remote = NULL;
 	struct target target = {.name = mount};
@@ -181,12 +194,12 @@ static int verify_mount(const char *mount, const char *epoch, bool json)
 	if (code == EXIT_DONE && remote)
 		code = target_open(remote, &target);
 	if (code == EXIT_DONE)
-		code = verify_one(&target, mount, number, json);
+		code = verify_one(&target, mount, number, asked);
 	target_close(&target);
 	return code;
 }
 
-static int verify_remote(const char *name, const char *epoch, bool json)
+static int verify_remote(const char *name, const char *epoch, const struct asked *asked)
 {
 	struct target target;
 	uint64_t number;
@@ -196,15 +209,16 @@ static int verify_remote(const char *name, const char *epoch, bool json)
 		return code;
 	code = target_resolve(&target, epoch, &number);
 	if (code == EXIT_DONE)
-		code = verify_one(&target, name, number, json);
+		code = verify_one(&target, name, number, asked);
 	target_close(&target);
 	return code;
 }
 
 int command_verify(int argc, char **argv)
 {
-	bool json = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	struct asked asked = {0};
+	const struct cli_option options[] = {
+		{"json", 0, &asked.json, NULL}, {"deep", 0, &asked.deep, NULL}, {0}};
 	const char *operands[2];
 	const char *epoch;
 	int code, count = cli_parse("verify", argc, argv, options, operands, 2, &code);
@@ -214,6 +228,6 @@ int command_verify(int argc, char **argv)
 	if (count < 1)
 		return cli_usage_error("verify", "needs a TARGET");
 	epoch = count > 1 ? operands[1] : NULL;
-	return client_is_mount(operands[0]) == 1 ? verify_mount(operands[0], epoch, json)
-						 : verify_remote(operands[0], epoch, json);
+	return client_is_mount(operands[0]) == 1 ? verify_mount(operands[0], epoch, &asked)
+						 : verify_remote(operands[0], epoch, &asked);
 }

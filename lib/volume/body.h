@@ -45,6 +45,7 @@ struct body {
 	bool closed_well; /* an opener that wrote closed */
 	bool fragile;	  /* as in the version's row */
 	unsigned handles, writers;
+	pid_t closer;		    /* the process of the writer that closed last; 0: not known */
 	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */
 	int64_t opened_ns;	    /* monotonic */
 	int fd;			    /* backing file while staged, read-only; else -1 */

@@ -119,27 +119,32 @@ static ssize_t read_again(void *arg, void *data, size_t len, uint64_t offset)
 				 &c->failure);
 }
 
+enum found {
+	FOUND_DAMAGE,
+	FOUND_TORN,	/* by its tail, or at the seal */
+	FOUND_DATABASE, /* that is not whole */
+};
+
 static int check_tail(const struct tail_source *source, const struct tree_entry *e,
-		      const char **ret_torn, bool *ret_database)
+		      const char **ret_torn, enum found *ret_found)
 {
 	int result = tail_check_source(source, e->size, e->name, ret_torn);
 
-	*ret_database = !result;
+	*ret_found = result || e->flags & TREE_TORN ? FOUND_TORN : FOUND_DATABASE;
 	return result ? result : lmdb_check(source, e->size, ret_torn);
 }
 
 /* 0 with what is wrong or NULL, or the error that ends all. `text` is for what is put together. */
 static int check_content(struct content *c, char *text, size_t text_len, const char **ret_what,
-			 bool *ret_torn)
+			 enum found *ret_found)
 {
 	const struct tail_source source = {.read = read_again, .arg = c};
 	const char *torn = NULL;
-	bool database = false;
 	int error = read_whole(c), result = 0;
 
 	*ret_what = NULL;
 	if (!error && !(c->entry->flags & TREE_LOG))
-		result = check_tail(&source, c->entry, &torn, &database);
+		result = check_tail(&source, c->entry, &torn, ret_found);
 	if (result < 0)
 		error = result;
 	if (error) {
@@ -149,18 +154,34 @@ static int check_content(struct content *c, char *text, size_t text_len, const c
 		snprintf(text, text_len, "its data is damaged or missing in the remote%s%s",
 			 c->failure.pack[0] ? ", in pack " : "", c->failure.pack);
 		*ret_what = text;
+		*ret_found = FOUND_DAMAGE;
 	} else if (result) {
-		*ret_torn = !database || c->entry->flags & TREE_TORN;
 		snprintf(text, text_len, "torn: %s", torn);
 		*ret_what = text;
 	} else if (c->entry->flags & TREE_TORN) {
-		*ret_torn = true;
+		*ret_found = FOUND_TORN;
 		*ret_what = "torn: found so when the epoch was sealed";
 	}
 	return 0;
 }
 
 /* ---- all ---- */
+
+void verify_count(const struct verify *how, struct verify_totals *totals, const char *path,
+		  bool torn)
+{
+	enum verify_torn means = torn && how->torn ? how->torn(how->arg, path) : VERIFY_DAMAGED;
+
+	totals->older += means == VERIFY_OLDER;
+	totals->settled += means == VERIFY_SETTLED;
+	totals->damaged += means == VERIFY_DAMAGED;
+}
+
+void verify_count_database(const struct verify *how, struct verify_totals *totals)
+{
+	totals->damaged += how->deep;
+	totals->databases += !how->deep;
+}
 
 static void set_window(struct content_window *w, uint64_t size, size_t len, bool at_end)
 {
@@ -169,23 +190,23 @@ static void set_window(struct content_window *w, uint64_t size, size_t len, bool
 	memset(w->data, 0, w->len);
 }
 
-static void count_one(struct verifying *v, uint32_t id, uint64_t size, const char *what, bool torn)
+static void count_one(struct verifying *v, uint32_t id, uint64_t size, const char *what,
+		      enum found found)
 {
 	cleanup_buf struct buf path = {0};
-	enum verify_torn means = VERIFY_DAMAGED;
 
 	if (what)
 		tree_path(v->tree, id, &path);
 	SCOPED_LOCK(&v->lock);
 	v->totals.files++;
 	v->totals.bytes += size;
-	if (torn && v->how->torn)
-		means = v->how->torn(v->how->arg, buf_str(&path));
-	v->totals.older += means == VERIFY_OLDER;
-	v->totals.settled += means == VERIFY_SETTLED;
-	v->totals.damaged += what && means == VERIFY_DAMAGED;
-	if (what)
-		v->how->problem(v->how->arg, buf_str(&path), what);
+	if (!what)
+		return;
+	if (found == FOUND_DATABASE)
+		verify_count_database(v->how, &v->totals);
+	else
+		verify_count(v->how, &v->totals, buf_str(&path), found == FOUND_TORN);
+	v->how->problem(v->how->arg, buf_str(&path), what);
 }
 
 static int verify_one(struct verifying *v, uint32_t id, uint8_t *space)
@@ -193,18 +214,18 @@ static int verify_one(struct verifying *v, uint32_t id, uint8_t *space)
 	char text[192];
 	struct tree_entry e;
 	struct content c = {.v = v, .entry = &e, .head.data = space, .tail.data = space + HEAD_LEN};
+	enum found found = FOUND_DAMAGE;
 	const char *what;
-	bool torn = false;
 	int error;
 
 	tree_get(v->tree, id, &e);
 	set_window(&c.head, e.size, HEAD_LEN, false);
 	set_window(&c.tail, e.size, TAIL_LEN, true);
-	error = check_content(&c, text, sizeof(text), &what, &torn);
+	error = check_content(&c, text, sizeof(text), &what, &found);
 	recipe_free(&c.recipe);
 	if (error)
 		return error;
-	count_one(v, id, e.size, what, torn);
+	count_one(v, id, e.size, what, found);
 	advance(v, 1, e.size - atomic_load(&c.counted));
 	return 0;
 }
@@ -264,7 +285,7 @@ static void folder_problem(void *arg, const char *name, const char *what)
 	tree_path(f->v->tree, f->id, &path);
 	buf_printf(&path, "%s%s", path.len ? "/" : "", name);
 	SCOPED_LOCK(&f->v->lock);
-	f->v->totals.damaged++;
+	verify_count_database(f->v->how, &f->v->totals);
 	f->v->how->problem(f->v->how->arg, buf_str(&path), what);
 }
 

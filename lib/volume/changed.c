@@ -92,6 +92,26 @@ static void set_count(struct changed *c, struct changed_file *f, uint64_t count)
 	c->again = f;
 }
 
+static void set_from(struct changed *c, struct changed_file *f, uint64_t epoch)
+{
+	f->from = epoch;
+	if (epoch > c->newest_from)
+		c->newest_from = epoch;
+}
+
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by)
+{
+	struct changed_file *f = find(c, ino);
+
+	if (!f) {
+		f = add(c, ino);
+		if (!f)
+			return;
+		set_from(c, f, epoch);
+	}
+	f->by = by;
+}
+
 void changed_add(struct changed *c, uint64_t ino, uint64_t size)
 {
 	struct changed_file *f = find(c, ino);
@@ -102,6 +122,7 @@ void changed_add(struct changed *c, uint64_t ino, uint64_t size)
 		return;
 	c->bytes += size - f->size;
 	f->size = size;
+	f->at = ++c->last_at;
 	set_count(c, f, f->count + 1);
 }
 
@@ -125,12 +146,16 @@ void changed_remove(struct changed *c, uint64_t ino)
 	free(f);
 }
 
-void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced)
+void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch)
 {
 	struct changed_file *f = find(c, ino);
 	const struct changed_file *old = find(c, replaced);
 
-	if (f && old)
+	if (!f)
+		return;
+	f->at = ++c->last_at;
+	set_from(c, f, old ? old->from : epoch);
+	if (old)
 		set_count(c, f, old->count + 1);
 }
 
@@ -140,4 +165,32 @@ bool changed_any_ahead(const struct changed *c, uint64_t count)
 		if (f->count == count + 1)
 			return true;
 	return false;
+}
+
+bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),
+		 void *arg)
+{
+	for (size_t i = 0; i < c->bucket_count; i++)
+		for (const struct changed_file *f = c->buckets[i]; f; f = f->next)
+			if (is(arg, f))
+				return true;
+	return false;
+}
+
+struct shifted {
+	uint64_t count, at, from;
+};
+
+static bool is_shifted(void *arg, const struct changed_file *f)
+{
+	const struct shifted *than = arg;
+
+	return f->count == than->count && f->at > than->at && f->from > than->from;
+}
+
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from)
+{
+	struct shifted than = {count, at, from};
+
+	return from < c->newest_from && changed_any(c, is_shifted, &than);
 }

@@ -53,10 +53,17 @@ static void orphan_others_locked(struct volume *vol, struct body *b)
 		}
 }
 
+/* What a commit has changed besides content. */
+struct taken {
+	bool replaced;	/* other names lead to another body now */
+	uint64_t epoch; /* that has the content before first; 0: there was none */
+};
+
 /* `closed` becomes what the file holds, `live` what is seen. In a transaction. */
 static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed, uint64_t live,
-			    const struct stat *st, bool *ret_replaced)
+			    const struct stat *st, struct taken *ret_taken)
 {
+	struct state_version before = {0};
 	struct state_file f;
 	uint64_t old;
 	int error = state_file_get(vol->state, b->ino, &f);
@@ -66,7 +73,9 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (f.body != b->id)
 		body_replaced_locked(vol, &f);
 	old = f.closed;
-	*ret_replaced = f.body != b->id && f.nlink > 1;
+	if (old)
+		state_version_get(vol->state, old, &before);
+	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, before.born};
 	f.closed = closed;
 	f.live = live;
 	f.body = b->id;
@@ -83,15 +92,19 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	return error ? error : version_died_locked(vol, old);
 }
 
-static void note_close_locked(struct volume *vol, struct body *b, bool quietly)
+static void note_close_locked(struct volume *vol, struct body *b, bool quietly,
+			      const struct taken *taken)
 {
 	enum activity what = quietly || b->is_log ? ACTIVITY_ATTR : ACTIVITY_CLOSE;
 	uint64_t parent = 0;
 	char name[256];
 
 	first_name_locked(vol, b->ino, name, &parent);
-	if (name[0])
-		sealer_note_locked(vol, what, parent, NULL, name, b->ino);
+	if (!name[0])
+		return;
+	if (what == ACTIVITY_CLOSE)
+		sealer_before_taken_locked(vol, b->ino, taken->epoch, b->closer);
+	sealer_note_locked(vol, what, parent, NULL, name, b->ino);
 }
 
 static int note_local_locked(struct volume *vol, struct state_version *v, const struct stat *st)
@@ -159,7 +172,7 @@ static bool left_torn_locked(struct volume *vol, const struct body *b, const str
 }
 
 static int commit_rows_locked(struct volume *vol, struct body *b, const struct stat *st,
-			      bool *ret_replaced, bool *ret_whole)
+			      struct taken *ret_taken, bool *ret_whole)
 {
 	struct state_version v;
 	int error = state_begin(vol->state);
@@ -176,13 +189,14 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 		error = state_version_set(vol->state, &v);
 	}
 	if (!error)
-		error = file_take_locked(vol, b, v.id, v.id, st, ret_replaced);
+		error = file_take_locked(vol, b, v.id, v.id, st, ret_taken);
 	return state_end(vol->state, error);
 }
 
 static int commit_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	bool replaced = false, whole = false, copied = b->copied, same;
+	bool whole = false, copied = b->copied, same;
+	struct taken taken = {0};
 	struct stat st;
 	int error;
 
@@ -196,7 +210,7 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 		return error;
 	}
 	FAULT_POINT("commit.begin");
-	error = commit_rows_locked(vol, b, &st, &replaced, &whole);
+	error = commit_rows_locked(vol, b, &st, &taken, &whole);
 	if (error)
 		return error;
 	FAULT_POINT("commit.rows");
@@ -206,12 +220,12 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 	if (whole && !b->is_log)
 		uploader_closed(vol, b->version, (uint64_t)st.st_size);
 	body_unstage_locked(vol, b);
-	if (replaced)
+	if (taken.replaced)
 		after_names_locked(after, b->ino);
 	/* What an epoch has already is no change, though the version is another. A mapping may have
 	 * changed what was copied under it, and no time tells. */
 	if ((!same || copied) && !(b->is_log && sealer_has_log_locked(vol, b->ino, &st)))
-		note_close_locked(vol, b, same);
+		note_close_locked(vol, b, same, &taken);
 	return 0;
 }
 
@@ -303,7 +317,7 @@ static int stage_follows_locked(struct volume *vol, struct body *b)
 }
 
 static int copy_rows_locked(struct volume *vol, struct body *b, const char *temporary,
-			    const struct stat *st, uint64_t *ret_id, bool *ret_replaced)
+			    const struct stat *st, uint64_t *ret_id, struct taken *ret_taken)
 {
 	struct state_version v = {.ino = b->ino, .body = b->id, .kind = VERSION_EDIT};
 	char name[OBJECT_NAME_MAX];
@@ -318,7 +332,7 @@ static int copy_rows_locked(struct volume *vol, struct body *b, const char *temp
 	if (!error && renameat(vol->objects_fd, temporary, vol->objects_fd, name) < 0)
 		error = -errno;
 	if (!error)
-		error = file_take_locked(vol, b, v.id, b->version, st, ret_replaced);
+		error = file_take_locked(vol, b, v.id, b->version, st, ret_taken);
 	if (!error)
 		error = stage_follows_locked(vol, b);
 	error = state_end(vol->state, error);
@@ -330,13 +344,13 @@ static int copy_rows_locked(struct volume *vol, struct body *b, const char *temp
 static int copy_commit_locked(struct volume *vol, struct body *b, const char *temporary,
 			      const struct stat *st, struct after *after)
 {
-	bool replaced = false;
+	struct taken taken = {0};
 	uint64_t id = 0;
 	int error;
 
 	if (!b->staged || b->discarded || b->orphan)
 		return -ENOENT;
-	error = copy_rows_locked(vol, b, temporary, st, &id, &replaced);
+	error = copy_rows_locked(vol, b, temporary, st, &id, &taken);
 	if (error)
 		return error;
 	FAULT_POINT("commit.copied");
@@ -349,9 +363,9 @@ static int copy_commit_locked(struct volume *vol, struct body *b, const char *te
 	b->base_ctime_ns = stat_ctime(st);
 	b->base_compares = false;
 	b->copied = true;
-	if (replaced)
+	if (taken.replaced)
 		after_names_locked(after, b->ino);
-	note_close_locked(vol, b, false);
+	note_close_locked(vol, b, false, &taken);
 	return 0;
 }
 

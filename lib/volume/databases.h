@@ -33,7 +33,8 @@
  *
  * Sealing does not ask these: a database that is open while an epoch is sealed is an everyday thing (a replay buffer, a metadata
  * store that lives as long as the run), what is in the epoch then is what was closed, and no word of `complete=false` would be true
- * of the checkpoint beside it. Whoever wants to open the database from the epoch asks verify.
+ * of the checkpoint beside it. Whoever wants to open the database from the epoch asks verify; what it
+ * finds is damage to `verify --deep` only, for an epoch that is complete is to pass the other one.
  *
  * All bytes are an enemy's: what is read is bounded by the sizes of the files, and by the limits here.
  */

@@ -26,11 +26,12 @@ enum doubt_kind doubt_kind_parse(const char *name)
 	return DOUBT_TORN;
 }
 
-const char *doubt_settled_by(enum doubt_kind kind)
+const char *doubt_settled_by(enum doubt_kind kind, bool companions)
 {
 	switch (kind) {
 	case DOUBT_UNDONE:
-		return "saving or removing it, or all files that were saved with it";
+		return companions ? "saving or removing it, or all files that were saved with it"
+				  : "saving it, or what was removed before it";
 	case DOUBT_LEFT:
 		return "the next epoch";
 	case DOUBT_TORN:

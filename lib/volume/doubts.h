@@ -42,8 +42,8 @@ enum doubt_kind {
 /* "torn", "undone", "left"; parse gives DOUBT_TORN for what it does not know. */
 const char *doubt_kind_name(enum doubt_kind kind);
 enum doubt_kind doubt_kind_parse(const char *name);
-/* What settles it, as half a sentence for people. */
-const char *doubt_settled_by(enum doubt_kind kind);
+/* What settles it, as half a sentence for people. `companions`: whether it has some; else something is gone. */
+const char *doubt_settled_by(enum doubt_kind kind, bool companions);
 
 /* ---- units ---- */
 

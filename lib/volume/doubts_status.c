@@ -195,7 +195,8 @@ static json_t *list_of(const struct epoch_record *r)
 		return NULL;
 	json_array_foreach(list, i, o) json_object_set_new(
 		o, "settled_by",
-		json_string(doubt_settled_by(doubt_kind_parse(r->doubts[i].kind))));
+		json_string(doubt_settled_by(doubt_kind_parse(r->doubts[i].kind),
+					     r->doubts[i].companion_count > 0)));
 	return list;
 }
 

@@ -299,6 +299,7 @@ static void unlink_handle_locked(struct handle *h)
 	if (!h->writes)
 		return;
 	b->writers--;
+	b->closer = h->tgid;
 	/* Also what another process was refused, which had inherited the descriptor. */
 	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;

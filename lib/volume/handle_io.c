@@ -323,6 +323,7 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 	} else if (result > 0 && b->refused_from < b->refused_to) {
 		note_covered_locked(b, offset, offset + (uint64_t)result);
 	}
+	body_note_locked(b);
 }
 
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
@@ -335,8 +336,10 @@ int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted,
 	if (error)
 		return error;
 	SCOPED_LOCK(&h->vol->lock);
-	if (size <= b->refused_from)
+	if (size <= b->refused_from && b->refused_to) {
 		b->refused_to = 0;
+		body_note_locked(b);
+	}
 	return 0;
 }
 

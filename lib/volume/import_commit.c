@@ -231,6 +231,8 @@ static int make_tree(struct import_job *j, struct buf *out)
 		if (!j->scan.nodes[i].left)
 			error = add_entry(j, i, w);
 	if (!error)
+		error = import_doubts_gone(j);
+	if (!error)
 		error = doubts_decide(j->doubts);
 	return error ? error : tree_writer_finish(w);
 }

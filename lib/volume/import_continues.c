@@ -68,7 +68,7 @@ static int is_below(const struct tree_change *c, void *arg)
 	return 0;
 }
 
-static int load(struct import_job *j, uint64_t number, struct epoch_record *ret_record,
+int import_load(struct import_job *j, uint64_t number, struct epoch_record *ret_record,
 		struct tree **ret_tree)
 {
 	cleanup_record struct epoch_record record = {0};
@@ -100,7 +100,7 @@ static int adds_below(struct import_job *j, uint64_t before, struct tree *tree)
 	int error;
 
 	/* Of the volume's first epoch, all directories are its own. */
-	error = before ? load(j, before, NULL, &old) : tree_empty_like(tree, &old);
+	error = before ? import_load(j, before, NULL, &old) : tree_empty_like(tree, &old);
 	if (!error)
 		error = tree_diff(old, j->parent_tree, note_made, &made);
 	if (error)
@@ -117,7 +117,7 @@ static int before_chain(struct import_job *j, uint64_t *ret_before)
 
 	while (continues) {
 		cleanup_record struct epoch_record r = {0};
-		int error = load(j, continues, &r, NULL);
+		int error = import_load(j, continues, &r, NULL);
 
 		if (error)
 			return error;

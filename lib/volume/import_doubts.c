@@ -61,6 +61,34 @@ static uint64_t companion_number(const struct import_job *j, const char *path)
 	return 0;
 }
 
+/* A number that no epoch has: which one was complete before a kill cannot be told. */
+#define BASE_UNKNOWN (UINT64_MAX - 1)
+
+/* The newest complete epoch from before a doubt; 0: there is none. */
+static int find_base(struct import_job *j, const struct record_doubt *d, uint64_t *ret_base)
+{
+	uint64_t continued = j->parent.continues;
+
+	*ret_base = 0;
+	for (uint64_t number = j->parent.number; --number > 0;) {
+		cleanup_record struct epoch_record r = {0};
+		int error = import_load(j, number, &r, NULL);
+
+		/* It was dropped. */
+		if (error == -ENOENT)
+			continue;
+		if (error == -ENOMEM)
+			return error;
+		if (error ||
+		    (r.complete == RECORD_COMPLETE && number < d->since && number != continued)) {
+			*ret_base = error ? BASE_UNKNOWN : number;
+			return 0;
+		}
+		continued = r.continues ? r.continues : continued;
+	}
+	return 0;
+}
+
 static int add_kill(struct import_job *j, const struct record_doubt *from, size_t number)
 {
 	cleanup_free struct doubt_companion *companions =
@@ -78,9 +106,13 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 	};
 	size_t node = find_node(j, from->path);
 	struct tree_entry before, e;
+	int error;
 
 	if (!companions)
 		return -ENOMEM;
+	error = find_base(j, from, &kill.base);
+	if (error)
+		return error;
 	for (size_t i = 0; i < from->companion_count; i++)
 		companions[i] = (struct doubt_companion){
 			.ino = companion_number(j, from->companions[i]), .version = UNCHANGED};
@@ -130,6 +162,91 @@ int import_doubts_file(struct import_job *j, size_t number, const struct tree_en
 	if (e->flags & TREE_TORN)
 		file.torn = why ? why : "it is torn inside";
 	return doubts_add_file(j->doubts, &file);
+}
+
+/* ---- what is gone ---- */
+
+struct paths {
+	char **v;
+	size_t count;
+};
+
+static void paths_free(struct paths *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		free(p->v[i]);
+	free(p->v);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* All that the new tree has, sorted. */
+static int list_paths(struct import_job *j, struct paths *p)
+{
+	p->v = calloc(j->scan.count + 1, sizeof(*p->v));
+	if (!p->v)
+		return -ENOMEM;
+	for (size_t i = 1; i < j->scan.count; i++) {
+		cleanup_buf struct buf at = {0};
+
+		if (j->scan.nodes[i].left)
+			continue;
+		if (scan_path(&j->scan, i, &at) != 0)
+			return -ENOMEM;
+		p->v[p->count] = strdup(buf_str(&at));
+		if (!p->v[p->count])
+			return -ENOMEM;
+		p->count++;
+	}
+	qsort(p->v, p->count, sizeof(*p->v), compare_paths);
+	return 0;
+}
+
+static int add_gone(struct import_job *j, const struct paths *there, const struct tree *tree,
+		    uint64_t base)
+{
+	for (uint32_t id = 0; id < tree_count(tree); id++) {
+		cleanup_buf struct buf path = {0};
+		struct tree_entry e;
+		const char *text;
+
+		tree_get(tree, id, &e);
+		if (e.type != TREE_REGULAR || e.flags & TREE_LOG ||
+		    rules_log(j->imp->rules, e.name, NULL))
+			continue;
+		if (tree_path(tree, id, &path) != 0)
+			return -ENOMEM;
+		text = buf_str(&path);
+		if (!bsearch(&text, there->v, there->count, sizeof(*there->v), compare_paths))
+			doubts_add_gone(j->doubts, base, text);
+	}
+	return 0;
+}
+
+int import_doubts_gone(struct import_job *j)
+{
+	CLEANUP(paths_free) struct paths there = {0};
+	uint64_t base = 0;
+	int error = 0;
+
+	while (!error && (base = doubts_next_base(j->doubts, base))) {
+		cleanup_tree struct tree *tree = NULL;
+
+		error = base == BASE_UNKNOWN ? -ENOENT : import_load(j, base, NULL, &tree);
+		if (error && error != -ENOMEM) {
+			doubts_gone_unknown(j->doubts, base);
+			error = 0;
+			continue;
+		}
+		if (!error && !there.v)
+			error = list_paths(j, &there);
+		if (!error)
+			error = add_gone(j, &there, tree, base);
+	}
+	return error;
 }
 
 int import_doubts_end(struct import_job *j)

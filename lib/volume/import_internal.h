@@ -102,11 +102,19 @@ int import_commit(struct import_job *j, bool *ret_unchanged);
 /* What becomes an entry of the tree; its name and depth are not set. */
 void import_entry(const struct import_job *j, size_t number, struct tree_entry *ret_entry);
 
+/* ---- import_continues.c ---- */
+
+/* Reads an epoch of the remote; either may be NULL. 0; -ENOENT, -EBADMSG, the errors of the remote, -ENOMEM. */
+int import_load(struct import_job *j, uint64_t number, struct epoch_record *ret_record,
+		struct tree **ret_tree);
+
 /* ---- import_doubts.c ---- */
 
-/* For a tree: what the epoch before had in doubt; each file; then what the record says, and why it is not complete. 0 or -ENOMEM. */
+/* For a tree: what the epoch before had in doubt; each file; what is gone; then what the record says, and why it is not complete.
+ * 0 or -ENOMEM; the second reads the remote where something may be gone, and keeps the doubt where that fails. */
 int import_doubts_begin(struct import_job *j);
 int import_doubts_file(struct import_job *j, size_t number, const struct tree_entry *e);
+int import_doubts_gone(struct import_job *j);
 int import_doubts_end(struct import_job *j);
 
 /* The epoch that this one continues: record->continues (contract 1.3). */

@@ -48,6 +48,8 @@ void resume_due_locked(struct volume *vol, const char *path)
 
 	if (!vol->options.resume)
 		return;
+	if (!due->any)
+		due->since_ns = clock_mono_ns();
 	due->any = true;
 	for (unsigned i = 0; i < due->count; i++)
 		if (!strcmp(due->paths[i], path))
@@ -136,11 +138,41 @@ static int writes_there(void *arg, struct body *b)
 	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
 }
 
+/* A file of a save that has nothing to do with what is in doubt, and may not be over. */
+static bool may_go_on(void *arg, const struct changed_file *f)
+{
+	cleanup_buf struct buf path = {0};
+	struct volume *vol = arg;
+
+	if (!f->by)
+		return false;
+	volume_path_locked(vol, f->ino, &path);
+	return path.len && doubt_unit_of(vol->sealer->rules, buf_str(&path)).len &&
+	       !is_due_unit(vol, buf_str(&path)) && !process_is_ending(f->by);
+}
+
+/* Then the sealer's thread looks again. */
+static bool waits_for_quiet_locked(struct volume *vol)
+{
+	const struct pending *p = &vol->sealer->pending;
+	int64_t until = p->activity_ns + vol->options.settle_ns,
+		latest = vol->resume.due.since_ns + vol->options.patience_ns;
+
+	if (until > latest)
+		until = latest;
+	if (until <= clock_mono_ns() || !changed_any(&p->changed, may_go_on, vol))
+		return false;
+	vol->resume.retry_ns = until;
+	sealer_wake_locked(vol);
+	return true;
+}
+
 static bool is_time_locked(struct volume *vol)
 {
 	return vol->resume.due.any && !vol->resume.running &&
 	       vol->resume.retry_ns <= clock_mono_ns() && vol->sealer && vol->sealer->runs &&
-	       !vol->sealer->stops && !bodies_each_writing_locked(vol, writes_there, vol);
+	       !vol->sealer->stops && !bodies_each_writing_locked(vol, writes_there, vol) &&
+	       !waits_for_quiet_locked(vol);
 }
 
 /* ---- going back ---- */

@@ -12,7 +12,9 @@
  * the live tree goes back
  *   - when the volume is opened;
  *   - while it is open, as soon as the last file that is open for writing in the unit (doubts.h) of a killed or torn file
- *     has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. The
+ *     has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
+ *     process that lives has saved a file of another unit since the last epoch, it may be between two files of its save: then
+ *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
  *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
  *     else writes, sees the old tree. The kernel is told right after: for a moment it may still answer stat, by itself, for a name
@@ -40,6 +42,7 @@ struct resume_due {
 	bool all;   /* of more files than the list holds: it waits for all writers */
 	unsigned count;
 	char *paths[RESUME_PATHS_MAX]; /* of the files; owned */
+	int64_t since_ns;	       /* monotonic; the first of them */
 };
 
 /* Guarded by the volume's lock. Zero-initialised with it. */

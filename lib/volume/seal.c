@@ -201,6 +201,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	s->last = (struct seal_last){
 		.number = job->number,
 		.automatic = record_trigger_automatic(job->trigger),
+		.begun_ns = clock_mono_ns(),
 		.chain = job->pending.continues ? s->last.chain : job->number,
 		.logs = steal_ptr(job->sizes),
 		.log_count = job->log_count,

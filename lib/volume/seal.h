@@ -31,6 +31,7 @@ enum unsealed {
 struct seal_step {
 	uint64_t parent, ino, step; /* ino 0: none */
 	uint64_t bytes;		    /* closed in it since */
+	uint64_t from;		    /* the epoch that the step before was made for; 0: not known */
 	char name[256];
 };
 
@@ -104,6 +105,7 @@ struct seal_how {
 struct seal_last {
 	uint64_t number; /* 0: none */
 	bool automatic;
+	int64_t begun_ns;      /* monotonic */
 	uint64_t chain;	       /* the first of the epochs that continue one another up to it */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
@@ -122,6 +124,7 @@ struct sealer {
 	int failed_error;
 	int64_t retry_ns;    /* monotonic; no seal by quiet before, after a failure */
 	int64_t before_ns;   /* monotonic; the last seal because the next save began */
+	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
 	uint64_t tree_bytes; /* of the epoch that was frozen last */
 	int64_t looking_ns;  /* monotonic; when the thread looks again by itself */
 	bool stops, runs;

@@ -62,13 +62,17 @@ void sealer_before_replace_locked(struct volume *vol, uint64_t ino);
 void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name);
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name);
+/* A close, by this process (0: not known), has replaced content that this epoch has first (0: none): before sealer_note_locked
+ * says so. */
+void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by);
 /* The next epoch is complete=false with this reason, whatever else is in doubt (doubts_volume.h), and is sealed by quiet.
  * Where nothing changed, there is none, and the reason is forgotten. */
 void sealer_incomplete_locked(struct volume *vol, const char *reason);
 /* A writer was killed: what changed is sealed by quiet. */
 void sealer_killed_locked(struct volume *vol);
 /* A writer was killed in a file of this name that is new, before that is undone: the epoch that its directory came with, where
- * that was sealed by itself and so came too early; 0: none. The next epoch continues it then, even if nothing is left. */
+ * that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and not older than
+ * `patience`); 0: none. The next epoch continues it then, even if nothing is left. */
 uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);

@@ -8,7 +8,9 @@
  *   - a small file that is written again and again is not most of what changed, nor is it a noteworthy part of the tree;
  *   - what is still open, or has a temporary name, is not a whole save;
  *   - where a small file of the next save was replaced first, the best moment has passed: some file was closed once more
- *     than the one at hand. One that was closed twice more belongs to no save.
+ *     than the one at hand. One that was closed twice more belongs to no save;
+ *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
+ *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
 #include "lib/volume/seal.h"
 
@@ -77,6 +79,12 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 		note_size(vol, parent, ino, size);
 }
 
+void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by)
+{
+	if (vol->sealer && !vol->options.read_only)
+		changed_begins(changed_of(vol), ino, epoch, by);
+}
+
 /* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
 static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, uint64_t *ret_step)
 {
@@ -105,7 +113,13 @@ void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char 
 	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
 	    (last->ino && last->parent == parent && last->step == step))
 		return;
-	*last = (struct seal_step){.parent = parent, .ino = ino, .step = step};
+	*last = (struct seal_step){
+		.parent = parent,
+		.ino = ino,
+		.step = step,
+		.from = last->ino ? last->from : vol->sealer->step_epoch,
+	};
+	vol->sealer->step_epoch = vol->next_epoch;
 	snprintf(last->name, sizeof(last->name), "%s", name);
 	if (closed_size(vol, ino, &size))
 		last->bytes = size;
@@ -197,7 +211,9 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	f = changed_find(changed_of(vol), r->ino);
 	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
 	return f && is_most(vol, f->size, by ? by->size : 0) &&
-	       !changed_any_ahead(changed_of(vol), f->count) && !has_temporary_name(vol, r->ino);
+	       !changed_any_ahead(changed_of(vol), f->count) &&
+	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
+	       !has_temporary_name(vol, r->ino);
 }
 
 static bool before_replace(struct volume *vol, const struct replacing *r)
@@ -243,7 +259,8 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 		return false;
 	last = &vol->sealer->pending.step;
 	if (!last->ino || last->parent != parent || !same_shape(last->name, name) ||
-	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1))
+	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1) ||
+	    changed_any_shifted(changed_of(vol), 1, 0, last->from))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
 	       step_of_name(vol, parent, name, &step) && step > last->step &&
@@ -255,6 +272,16 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 	if (is_next_step(vol, parent, name) &&
 	    (!body_settle_locked(vol, 0) || is_next_step(vol, parent, name)) && is_whole(vol))
 		seal_before(vol);
+}
+
+static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
+{
+	struct state_version v = {0};
+	struct state_file f;
+
+	if (state_file_get(vol->state, replaced, &f) == 0 && f.closed)
+		state_version_get(vol->state, f.closed, &v);
+	changed_replaces(changed_of(vol), ino, replaced, v.born);
 }
 
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
@@ -274,5 +301,5 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	r = (struct replacing){.ino = to.ino, .by = from.ino};
 	/* What becomes final is a save of its own, that is sealed then. */
 	if (sealer_rule_locked(vol, rules_temporary, parent, name) || !before_replace(vol, &r))
-		changed_replaces(changed_of(vol), from.ino, to.ino);
+		note_replaces(vol, from.ino, to.ino);
 }

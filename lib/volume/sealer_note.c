@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
+#include "lib/volume/doubts.h"
 #include "lib/volume/last_file.h"
 #include "lib/volume/sealer.h"
 
@@ -105,13 +106,36 @@ static void touch_temporaries(struct volume *vol, uint64_t dir, int64_t now)
 				n->changed_ns = now;
 }
 
-/* Whether an epoch of the last chain made the directory, or one above it. */
-static bool is_of_last(struct volume *vol, uint64_t dir)
+/* How many directories of a path are of its unit, where that is a directory. */
+static unsigned directories_of_unit(const char *path, const struct doubt_unit *unit)
+{
+	unsigned count = 0;
+
+	for (const char *at = path + unit->len; (at = strchr(at, '/')); at++)
+		count++;
+	return count;
+}
+
+/*
+ * Whether the file belongs to what an epoch of the last chain made: to a directory that has its step, or, where there is no step,
+ * to its own directory, soon after.
+ */
+static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 {
 	const struct seal_last *last = &vol->sealer->last;
+	cleanup_buf struct buf path = {0};
+	struct doubt_unit unit;
+	unsigned levels = 1;
 	struct state_file f;
 
-	for (; dir && dir != ROOT_INO; dir = f.parent) {
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return false;
+	unit = doubt_unit_of(vol->sealer->rules, buf_str(&path));
+	if (unit.len && !unit.file)
+		levels = directories_of_unit(buf_str(&path), &unit);
+	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns)
+		return false;
+	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
 			return false;
 		if (f.born >= last->chain && f.born <= last->number)
@@ -124,7 +148,7 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 {
 	struct sealer *s = vol->sealer;
 
-	if (!s || vol->options.read_only || !s->pending.continues || !is_of_last(vol, dir) ||
+	if (!s || vol->options.read_only || !s->pending.continues || !is_of_last(vol, dir, name) ||
 	    sealer_rule_locked(vol, rules_temporary, dir, name) || inside_temporary(vol, dir))
 		return 0;
 	note_opens(vol);

@@ -30,6 +30,10 @@ static void note_handle_locked(const struct handle *h)
 	r->body_closed_well = b->closed_well;
 	r->body_orphan = b->orphan;
 	r->body_tear = b->tear;
+	r->body_cramped = b->cramped;
+	r->body_refused_error = b->refused_error;
+	r->body_refused_from = b->refused_from;
+	r->body_refused_to = b->refused_to;
 }
 
 void body_note_locked(const struct body *b)
@@ -158,6 +162,11 @@ static int revive_body_locked(struct volume *vol, struct recovery *r,
 	b->killed = record->body_killed;
 	b->closed_well = record->body_closed_well;
 	b->tear = record->body_tear;
+	b->cramped = record->body_cramped;
+	b->refused_error = record->body_refused_error;
+	b->refused_from = record->body_refused_from;
+	b->refused_to = record->body_refused_to;
+	atomic_store(&b->was_refused, b->refused_from < b->refused_to);
 	*ret_body = b;
 	return 0;
 }

@@ -28,7 +28,9 @@ struct handle_record {
 	/* Of the handle. */
 	uint8_t writes, killed, closed, direct;
 	/* Of its body. */
-	uint8_t body_killed, body_closed_well, body_orphan, body_tear;
+	uint8_t body_killed, body_closed_well, body_orphan, body_tear, body_cramped;
+	int32_t body_refused_error; /* as in body.h */
+	uint64_t body_refused_from, body_refused_to;
 };
 
 /* One of options.survivors. */

@@ -15,6 +15,7 @@ enum verify_torn {
 };
 
 struct verify {
+	bool deep; /* a database that is not whole is damage: no seal has looked at it, so the epoch may be complete */
 	/* One call a damaged file, one at a time, from any thread: its path in the epoch, and what is wrong. Of a database that is a
 	 * directory, the file is the one that says what is not so. */
 	void (*problem)(void *arg, const char *path, const char *what);
@@ -29,11 +30,17 @@ struct verify_totals {
 	uint64_t files, bytes;	 /* regular files, and what they hold */
 	uint64_t damaged;	 /* of the files, but those that follow */
 	uint64_t older, settled; /* torn, and VERIFY_OLDER or VERIFY_SETTLED: problems were told */
+	uint64_t databases;	 /* not whole, without `deep`: problems were told */
 };
+
+/* For those who verify: counts a file that is damaged or, where `torn`, what that means; a file of a database that is not whole. */
+void verify_count(const struct verify *how, struct verify_totals *totals, const char *path,
+		  bool torn);
+void verify_count_database(const struct verify *how, struct verify_totals *totals);
 
 /*
  * Reads all contents of an epoch from the remote, every chunk checked against its hash, and checks the tails of well-known
- * formats (tails.h), but of logs, and databases (databases.h), which no seal has looked at: they count as damaged whatever `torn` says. Hard links are one file. Nothing is written; memory is the store's and 132 KiB a thread, and what databases.h
+ * formats (tails.h), but of logs, and databases (databases.h), of which `torn` is not asked. Hard links are one file. Nothing is written; memory is the store's and 132 KiB a thread, and what databases.h
  * allows for a database's manifest. 0 also with damaged files. -ENOENT: no such
  * epoch; -EBADMSG: its record or tree is damaged; the other errors of catalog.h, which end it: then no totals.
  */

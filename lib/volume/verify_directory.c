@@ -38,15 +38,16 @@ static void note_problem(struct walk *w, const FTSENT *at, const char *what, boo
 {
 	const char *path = at->fts_path + w->root_len;
 
-	enum verify_torn means = VERIFY_DAMAGED;
-
 	path += *path == '/';
-	if (torn && w->how->torn)
-		means = w->how->torn(w->how->arg, path);
-	w->totals.older += means == VERIFY_OLDER;
-	w->totals.settled += means == VERIFY_SETTLED;
-	w->totals.damaged += means == VERIFY_DAMAGED;
+	verify_count(w->how, &w->totals, path, torn);
 	w->how->problem(w->how->arg, path, what);
+}
+
+static void database_problem(struct walk *w, const char *path, const char *what)
+{
+	path += w->root_len;
+	verify_count_database(w->how, &w->totals);
+	w->how->problem(w->how->arg, path + (*path == '/'), what);
 }
 
 /* All of it: 0, or -errno of a read; -ENODATA where it ends before its size. */
@@ -99,7 +100,10 @@ static void verify_file(struct walk *w, const FTSENT *at)
 		snprintf(text, sizeof(text), "torn: %s", torn);
 	else
 		snprintf(text, sizeof(text), "it cannot be read: %s", strerror(-error));
-	note_problem(w, at, text, error > 0 && !database);
+	if (database && error > 0)
+		database_problem(w, at->fts_path, text);
+	else
+		note_problem(w, at, text, error > 0);
 }
 
 /* ---- databases, which are more than one file ---- */
@@ -136,9 +140,8 @@ static void folder_problem(void *arg, const char *name, const char *what)
 	const struct folder *f = arg;
 	cleanup_buf struct buf path = {0};
 
-	buf_printf(&path, "%s/%s", f->at->fts_path + f->w->root_len, name);
-	f->w->totals.damaged++;
-	f->w->how->problem(f->w->how->arg, buf_str(&path) + 1, what);
+	buf_printf(&path, "%s/%s", f->at->fts_path, name);
+	database_problem(f->w, buf_str(&path), what);
 }
 
 static int verify_folder(struct walk *w, const FTSENT *at)

@@ -26,6 +26,7 @@ class Doubts:
         self.kills = []
         self.fog = False  # something is in doubt of which the model does not know
         self.loaded = 0  # the epoch whose tree the live tree was made anew from
+        self.fetched = 0  # up to this epoch trees come from the remote, which may fail
 
     # ---- what happens
 
@@ -68,22 +69,36 @@ class Doubts:
             return self.kills.remove(kill)
         if not counts(path):
             return None
-        if kill.companions is None and not self.find_companions(kill, number, tree, now[0]):
+        if kill.companions is None:
+            self.find_companions(kill, self.base_of(kill, number), tree, now[0])
+        standing = {e.live: e.version for e in tree.values() if e.live in kill.companions and e.version is kill.companions[e.live]}
+        if not standing and not self.is_gone(kill, self.base_of(kill, number), path, now[0], tree):
             return self.kills.remove(kill)
-        if any(e.live in kill.companions and e.version is kill.companions[e.live] for e in tree.values()):
-            return "in doubt"
-        return self.kills.remove(kill)
+        kill.companions = standing
+        return "in doubt"
 
-    def find_companions(self, kill, number, tree, file):
+    def base_of(self, kill, number):
+        """The newest complete epoch from before it, 0 without one; None: the model does not know."""
         before = sorted((n for n in self.epochs if n < min(kill.since, number)), reverse=True)
         base = next((n for n in before if self.epochs[n].complete), 0)
-        if base < self.loaded or any(n > base and self.epochs[n].complete is None for n in before) or self.dropped:
-            self.fog = True
-            return False
+        unknown = self.dropped or any(n > base and self.epochs[n].complete is None for n in before)
+        return None if unknown else base
+
+    def is_gone(self, kill, base, path, file, tree):
+        """Whether the save had removed files before it was killed; where it had companions, this file alone is asked for."""
+        gone = [p for p, e in self.epochs[base].tree.items() if e.version and counts(p) and p not in tree] if base else []
+        if path in gone and file is None if kill.companions else gone:
+            return True
+        self.fog |= base is None or 0 < base <= self.fetched
+        return False
+
+    def find_companions(self, kill, base, tree, file):
+        if base is None or base < self.loaded:
+            self.fog, kill.companions = True, {}
+            return
         again = [f for f, born in kill.again if born > base]
         kill.companions = {e.live: e.version for path, e in tree.items()
                            if e.version and counts(path) and e.version.born > base and e.live is not file and e.live not in again}
-        return bool(kill.companions)
 
     # ---- epochs carry them
 
@@ -93,17 +108,17 @@ class Doubts:
         for path, e in tree.items():
             paths.setdefault(e.live, path)
         return self.fog or any(k.companions is None for k in self.kills), [
-            (self.path_of(k), [paths[f] for f in k.companions if f in paths]) for k in self.kills if k.companions]
+            (self.path_of(k), [paths[f] for f in k.companions if f in paths], k.since) for k in self.kills if k.companions is not None]
 
     def take_over(self, epoch, number):
         """The live tree was made anew from this epoch's."""
         self.fog, saved = epoch.doubts
         self.loaded = number
         self.kills = []
-        for path, companions in saved:
+        for path, companions, since in saved:
             directory, word, entry = lookup(self.root, path) if self.has_directory(path) else (None, None, None)
             file = entry and entry.file
-            kill = Kill(directory, word, (file, file and file.closed), number)
+            kill = Kill(directory, word, (file, file and file.closed), since)
             found = [lookup(self.root, p)[2] for p in companions]
             kill.companions = {name.file: name.file.closed for name in found if name}
             self.kills.append(kill)

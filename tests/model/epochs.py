@@ -360,6 +360,7 @@ class Epochs(Doubts):
             epoch.durable = True
         self.load(self.epochs[self.last].tree, False)
         self.take_over(self.epochs[self.last], self.last)
+        self.fetched = self.last
         return numbers
 
     def do_crash(self, seen, under_way, _):
@@ -443,6 +444,7 @@ class Epochs(Doubts):
         self.processes, self.torn, self.torn_before, self.taint = {}, [], [], 0
         self.load(self.epochs[self.last].tree, False)
         self.take_over(self.epochs[self.last], self.last)
+        self.fetched = self.last
         return seen
 
     def do_weather(self, _, words):

@@ -278,6 +278,7 @@ def test_what_was_removed_before_a_killed_save_is_missed(mnt, old, new):
     mnt.remount(empty_cache=True)
     put(mnt.path / "more.txt", "another file")
     assert mnt.seal() == 4 and latest(mnt) == 1 and new + "/a" in run(BIN, "status", mnt.path).stdout
+    assert "settled by saving it, or what was removed before it" in run(BIN, "log", mnt.path).stdout
     retained(mnt, [1, 2, 3, 4])
     put(mnt.path / new / "a", "a 2"), put(mnt.path / new / "b", "b 2")
     number = mnt.seal()
@@ -402,6 +403,31 @@ def test_doubts_with_a_companion_in_common_are_settled_one_by_one_by_imports(mnt
     assert imported() == ["b"]
     put(tmp_path / "out" / "c", "c 3")
     assert imported() == []
+
+
+def test_an_import_misses_what_was_removed_before_a_killed_save(mnt, tmp_path, passthrough):
+    if passthrough == "off":
+        pytest.skip("the import does not mount")
+    put(mnt.path / "out" / "a", "a 1"), put(mnt.path / "out" / "b", "b 1")
+    mnt.seal()
+    shutil.rmtree(mnt.path / "out")
+    kill(mnt.path / "out" / "a")
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"out/a": ("undone", True)}
+    mnt.wait_durable()
+    mnt.unmount()
+
+    def imported():
+        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", mnt.url)
+        epoch = json.loads(done.stdout)
+        return [(d["path"], d["since"]) for d in epoch.get("doubts", [])], epoch["complete"]
+
+    run(BIN, "export", mnt.url + "@2", tmp_path / "out")
+    put(tmp_path / "out" / "d", "another file")
+    assert imported() == ([("out/a", 2)], False)
+    put(tmp_path / "out" / "e", "another file")
+    assert imported() == ([("out/a", 2)], False)
+    put(tmp_path / "out" / "out" / "a", "a 1"), put(tmp_path / "out" / "out" / "b", "b 1")
+    assert imported() == ([], True)
 
 
 # ---- units

@@ -72,5 +72,13 @@ def test_the_model_knows_what_a_killed_writer_leaves():
     assert after((["end", 0, "exit"], None), (["look", 1, "a"], (2, b"2.")))
 
 
+def test_the_model_misses_what_was_removed_before_a_killed_save():
+    killed = [(["close", 0, 1], None), (["seal", "one"], 2), (["unlink", 0, "a"], None), (["open", 1, 0, "a", "wct", 0o644], "file"),
+              (["write", 1, 0, 3, 2], 2), (["end", 1, "kill"], None), (["seal", "two"], 3)]
+    epochs = [(1, "true"), (2, "true")]
+    assert after(*killed, (["epochs"], (epochs + [(3, "false")], {"one": 2, "two": 3}, 2, 3)))
+    assert not after(*killed, (["epochs"], (epochs + [(3, "true")], {"one": 2, "two": 3}, 3, 3)))
+
+
 def test_a_seed_is_a_history():
     assert generate("7/3", True, True) == generate("7/3", True, True) != generate("7/4", True, True)

@@ -158,6 +158,7 @@ def test_logs_stay(resuming):
     assert (resuming.path / "runs" / "events.out.tfevents.1").read_text() == "event"
 
 
+@pytest.mark.options(settle="2s")
 def test_a_save_of_somebody_else_is_waited_for(resuming):
     put(resuming.path / "checkpoint-100" / "a", "1"), put(resuming.path / "cfg.json", "{}")
     resuming.seal()
@@ -169,9 +170,12 @@ def test_a_save_of_somebody_else_is_waited_for(resuming):
         Writer(resuming.path / "fig.png").end("kill")
         put(resuming.path / "checkpoint-200" / "b", "2")
         a.write("2")
+    # Its last file, after a moment with none open.
+    put(resuming.path / "checkpoint-200" / "c", "2")
+    wait_until(lambda: resuming.epochs() == [1, 2, 3], "the way back, by quiet")
     assert resuming.epochs() == [1, 2, 3] and record(resuming, 3)["restores"] == 1
     assert (resuming.epoch(2) / "checkpoint-200" / "a").read_text() == "22"
-    assert (resuming.epoch(2) / "checkpoint-200" / "b").read_text() == "2"
+    assert (resuming.epoch(2) / "checkpoint-200" / "b").read_text() == (resuming.epoch(2) / "checkpoint-200" / "c").read_text() == "2"
     assert not (resuming.path / "checkpoint-200").exists()
 
 

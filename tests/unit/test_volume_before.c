@@ -111,6 +111,88 @@ START_TEST(saves_that_were_merged)
 }
 END_TEST
 
+/* An epoch that somebody asks for in mid-save has some files of it; the others come later, and then the next save's. */
+START_TEST(after_an_epoch_in_mid_save)
+{
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("a", "a2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	for (int i = 2; i < 5; i++) {
+		a_second_later();
+		eu_save("b", "bn");
+		ck_assert_uint_eq(begun(), 2);
+		a_second_later();
+		eu_save("a", "an");
+		ck_assert_uint_eq(begun(), 2);
+	}
+	/* Once an epoch has a whole save, it is as ever. */
+	eu_save("b", "b5");
+	ck_assert_uint_eq(eu_seal(), 3);
+	eu_save("a", "a6");
+	eu_save("b", "b6");
+	a_second_later();
+	eu_save("a", "a7");
+	ck_assert_uint_eq(begun(), 4);
+	unit_until(is_frozen());
+	eu_epoch_holds(4, "a", "a6");
+	eu_epoch_holds(4, "b", "b6");
+}
+END_TEST
+
+/* The same where the file is not there yet when the epoch comes. */
+START_TEST(after_an_epoch_in_the_first_save)
+{
+	eu_save("a", "a1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("b", "b1");
+	eu_save("a", "a2");
+	a_second_later();
+	eu_save("b", "b2");
+	ck_assert_uint_eq(begun(), 1);
+}
+END_TEST
+
+/* The same by renames of names that nobody knows as temporary. */
+START_TEST(after_an_epoch_between_two_renames)
+{
+	static const char *const names[] = {"a", "b"};
+
+	for (unsigned i = 0; i < 5; i++) {
+		a_second_later();
+		eu_save("new", "one");
+		eu_rename("new", names[i % 2]);
+		if (i == 1 || i == 2)
+			ck_assert_uint_eq(eu_seal(), i);
+	}
+	/* Of the second save b, of the third a. */
+	a_second_later();
+	eu_save("new", "two");
+	eu_rename("new", "b");
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+/* What is written less often is no half of a save. */
+START_TEST(a_file_of_every_other_save)
+{
+	eu_save("last", "l1");
+	eu_save("best", "b1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("last", "l2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	eu_save("last", "l3");
+	eu_save("best", "b3");
+	a_second_later();
+	eu_save("last", "l4");
+	ck_assert_uint_eq(begun(), 3);
+	unit_until(is_frozen());
+	eu_epoch_holds(3, "last", "l3");
+	eu_epoch_holds(3, "best", "b3");
+}
+END_TEST
+
 /* What was replaced before it is of the next save: there is no whole one any more. */
 START_TEST(where_a_small_file_comes_first_it_is_too_late)
 {
@@ -266,6 +348,39 @@ START_TEST(the_next_step)
 }
 END_TEST
 
+/* A file beside the steps that is written before each: an epoch came between. */
+START_TEST(the_next_step_after_an_epoch_in_mid_save)
+{
+	eu_save("a", "1");
+	save_step("checkpoint-1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("a", "2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	save_step("checkpoint-2");
+	eu_save("a", "3");
+	a_second_later();
+	save_step("checkpoint-3");
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+/* One that is written after each is of the save. */
+START_TEST(the_next_step_after_a_file_in_place)
+{
+	char name[32];
+
+	for (unsigned i = 1; i < 5; i++) {
+		a_second_later();
+		snprintf(name, sizeof(name), "checkpoint-%u", i);
+		save_step(name);
+		ck_assert_uint_eq(begun(), i - 1);
+		eu_save("a", name + strlen("checkpoint-"));
+	}
+	unit_until(is_frozen());
+	eu_epoch_holds(3, "a", "3");
+}
+END_TEST
+
 START_TEST(steps_in_names_of_files)
 {
 	eu_save("epoch=1-step=100.ckpt", "one");
@@ -335,6 +450,10 @@ int main(void)
 	tcase_add_test(t, at_most_one_a_second);
 	tcase_add_test(t, the_first_file_of_several_seals);
 	tcase_add_test(t, saves_that_were_merged);
+	tcase_add_test(t, after_an_epoch_in_mid_save);
+	tcase_add_test(t, after_an_epoch_in_the_first_save);
+	tcase_add_test(t, after_an_epoch_between_two_renames);
+	tcase_add_test(t, a_file_of_every_other_save);
 	tcase_add_test(t, where_a_small_file_comes_first_it_is_too_late);
 	tcase_add_test(t, a_status_file_seals_nothing);
 	tcase_add_test(t, what_is_less_than_half_seals_nothing);
@@ -343,6 +462,8 @@ int main(void)
 	tcase_add_test(t, a_file_that_is_renamed_over_once_more);
 	tcase_add_test(t, a_temporary_name_that_becomes_final);
 	tcase_add_test(t, the_next_step);
+	tcase_add_test(t, the_next_step_after_an_epoch_in_mid_save);
+	tcase_add_test(t, the_next_step_after_a_file_in_place);
 	tcase_add_test(t, steps_in_names_of_files);
 	tcase_add_test(t, a_step_without_content_is_no_save);
 	tcase_add_test(t, after_a_remount_quiet_decides);

@@ -228,6 +228,52 @@ START_TEST(a_database_that_a_killed_writer_left)
 }
 END_TEST
 
+/* As if `settle` had passed. */
+static void become_quiet(void)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	u.vol->sealer->pending.activity_ns -= EU_LONG;
+	u.vol->resume.retry_ns = clock_mono_ns();
+	sealer_wake_locked(u.vol);
+}
+
+/* It is not to miss the directory that it has just made. */
+START_TEST(a_save_between_two_of_its_files_is_waited_for)
+{
+	save_both();
+	eu_mkdir("checkpoint-7");
+	eu_save("checkpoint-7/model", "m");
+	eu_save("a", "a2");
+	kill_writer(begin_save("b"));
+	eu_save("checkpoint-7/optimizer", "o");
+	ck_assert(eu_there("checkpoint-7/model"));
+	ck_assert_uint_eq(eu_count(), 1);
+	become_quiet();
+	unit_until(epochs_current(u.vol) == 3);
+	went_back_from(2);
+	eu_epoch_holds(2, "checkpoint-7/optimizer", "o");
+}
+END_TEST
+
+/* A trainer that is started next must not meet the half: the last one's other saves are not waited for. */
+START_TEST(a_process_that_has_ended_is_not_waited_for)
+{
+	struct handle *h;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	save_both();
+	unit_ok(vu_open_as(&u, "step=5.ckpt", O_WRONLY | O_CREAT | O_TRUNC, pid, &h));
+	vu_write(h, "m", 0);
+	vu_close(h);
+	eu_save("a", "a2");
+	kill_writer(begin_save("b"));
+	went_back_from(2);
+}
+END_TEST
+
 START_TEST(it_waits_for_other_writers)
 {
 	struct handle *rank1, *other, *log;
@@ -247,6 +293,9 @@ START_TEST(it_waits_for_other_writers)
 	eu_live_holds("a", "a2");
 	vu_write(other, " and more", 4);
 	vu_close(other);
+	ck_assert(eu_there("checkpoint-7/model"));
+	become_quiet();
+	unit_until(epochs_current(u.vol) == 3);
 	went_back_from(2);
 	ck_assert(!eu_there("c"));
 	eu_epoch_holds(2, "c", "half");
@@ -549,6 +598,8 @@ int main(void)
 	tcase_add_test(t, an_empty_directory_goes);
 	tcase_add_test(t, nothing_happens_where_nothing_is_in_doubt);
 	tcase_add_test(t, a_database_that_a_killed_writer_left);
+	tcase_add_test(t, a_save_between_two_of_its_files_is_waited_for);
+	tcase_add_test(t, a_process_that_has_ended_is_not_waited_for);
 	tcase_add_test(t, it_waits_for_other_writers);
 	tcase_add_test(t, who_has_written_nothing_elsewhere_is_not_waited_for);
 	tcase_add_test(t, an_epoch_of_which_it_is_not_known_is_good_enough);

@@ -591,6 +591,52 @@ END_TEST
 
 /* ---- killed writers ---- */
 
+static void kill_new(const char *path)
+{
+	struct handle *h = eu_open(path, O_WRONLY | O_CREAT | O_TRUNC);
+
+	vu_write(h, "half", 0);
+	h->killed = true;
+	handle_release(h, false);
+}
+
+/* A file that is new is killed beside what was sealed by quiet. It is of that save, which was sealed too early, where it belongs
+ * to its step, or comes soon to its directory. */
+static const struct beside {
+	const char *dir, *killed;
+	bool later, doubtful;
+} besides[] = {
+	{"checkpoint-1", "checkpoint-1/optimizer", true, true},
+	{"checkpoint-1", "checkpoint-1/more/rank1", true, true},
+	{"run", "run/optimizer", false, true},
+	{"run", "run/notes", true, false},
+	{"run", "run/more/figure", false, false},
+};
+
+START_TEST(a_killed_file_beside_what_was_sealed)
+{
+	const struct beside *b = &besides[_i];
+	struct epoch_info info;
+	char path[64];
+
+	eu_mkdir(b->dir);
+	snprintf(path, sizeof(path), "%s/model", b->dir);
+	eu_save(path, "m");
+	ck_assert_uint_eq(eu_seal_by("quiet"), 1);
+	mutex_lock(&u.vol->lock);
+	u.vol->sealer->last.begun_ns -= b->later ? 2 * u.vol->options.patience_ns : 0;
+	mutex_unlock(&u.vol->lock);
+	snprintf(path, sizeof(path), "%s/more", b->dir);
+	eu_mkdir(path);
+	kill_new(b->killed);
+	ck_assert_uint_eq(eu_seal(), 2);
+	info = eu_info(2);
+	ck_assert_int_eq(info.complete, !b->doubtful);
+	ck_assert_uint_eq(info.record.doubt_count, b->doubtful);
+	epoch_info_free(&info);
+}
+END_TEST
+
 START_TEST(after_a_kill_the_epoch_is_incomplete)
 {
 	struct epoch_info info;
@@ -992,6 +1038,8 @@ int main(void)
 	tcase_add_test(t, temporary_names_hold_quiet_up);
 
 	t = add_case(s, "killed");
+	tcase_add_loop_test(t, a_killed_file_beside_what_was_sealed, 0,
+			    sizeof(besides) / sizeof(besides[0]));
 	tcase_add_test(t, after_a_kill_the_epoch_is_incomplete);
 	tcase_add_test(t, a_kill_that_left_nothing_is_forgotten);
 	tcase_add_test(t, a_writer_without_a_pid_makes_it_unknown);

@@ -132,6 +132,36 @@ START_TEST(what_was_written_is_written_on)
 }
 END_TEST
 
+static void write_and_be_refused(void)
+{
+	static const char *const names[] = {"edited", "replaced"};
+
+	for (size_t i = 0; i < 2; i++)
+		vu_save(&u, names[i], "old");
+	for (size_t i = 0; i < 2; i++) {
+		struct handle *h = open_kept(names[i], O_WRONLY | O_TRUNC, i);
+
+		vu_write(h, "one", 0);
+		handle_note_write(h, 3, 3, -ENOSPC);
+		handle_note_write(h, 9, 3, -EIO);
+	}
+}
+
+/* What the daemon before was refused is missing still, unless it is written now. */
+START_TEST(what_was_refused_is_missing_still)
+{
+	daemon_dies(NULL, write_and_be_refused);
+	mount_with(2);
+	handle_note_write(revived(0), 0, 12, 12);
+	for (int i = 0; i < 2; i++) {
+		unit_ok(handle_flush(revived(i), getpid(), NULL, NULL));
+		handle_release(revived(i), false);
+	}
+	vu_holds(&u, "edited", "one");
+	vu_holds(&u, "replaced", "old");
+}
+END_TEST
+
 /* Nobody says that they are open: as after any crash. */
 START_TEST(without_its_record_a_file_is_recovered)
 {
@@ -262,6 +292,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, what_was_written_is_written_on);
+	tcase_add_test(t, what_was_refused_is_missing_still);
 	tcase_add_test(t, without_its_record_a_file_is_recovered);
 	tcase_add_test(t, old_content_is_read_on);
 	tcase_add_loop_test(t, a_step_that_was_cut_off_is_made_up_for, 0,
