@@ -197,8 +197,8 @@ struct state_version {
 	bool torn;	     /* closed, but its format's tail says that it is cut off */
 	bool has_recipe;
 	struct hash recipe; /* VERSION_DURABLE with size > inline: the recipe's hash */
-	uint64_t
-		holes; /* so many bytes of `size` are in the recipe's runs of zeros; of a staged version, so many of `flushed_size` had no block then */
+	/* so many bytes of `size` are in the recipe's runs of zeros; of a staged version, so many of `flushed_size` had no block then */
+	uint64_t holes;
 	/* what close() promised: size and ctime of the backing file at the last FLUSH that counted;
 	 * 0: none */
 	uint64_t flushed_size;
