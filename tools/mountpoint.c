@@ -151,6 +151,27 @@ static bool is_within(const char *a, const char *b)
 	return !strncmp(a, b, len) && (a[len] == '/' || a[len] == '\0' || !strcmp(b, "/"));
 }
 
+/* Whether path, or what it will lie in, is the mount point itself by another name: of a bind mount, which may share what is
+ * mounted there. */
+static bool is_within_inode(const char *path, const char *mountpoint)
+{
+	struct stat point, here;
+	char head[PATH_MAX];
+
+	if (stat(mountpoint, &point) < 0)
+		return false;
+	snprintf(head, sizeof(head), "%s", path);
+	for (char *end = head + strlen(head); end > head; *end = '\0') {
+		if (stat(head, &here) == 0 && here.st_dev == point.st_dev &&
+		    here.st_ino == point.st_ino)
+			return true;
+		do
+			end--;
+		while (end > head && *end != '/');
+	}
+	return false;
+}
+
 /* As many as the kernel follows. */
 #define LINKS_MAX 40
 
@@ -218,7 +239,8 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
 {
 	char real[PATH_MAX];
 
-	if (!resolve_new(place, real) || !is_within(real, mountpoint))
+	if (!resolve_new(place, real) ||
+	    (!is_within(real, mountpoint) && !is_within_inode(real, mountpoint)))
 		return EXIT_DONE;
 	return cli_error(
 		EXIT_USAGE,
@@ -259,7 +281,7 @@ static int check_remote(const char *path, const char *remote)
 
 	if (!remote_directory(remote, directory) || !resolve_new(directory, real))
 		return EXIT_DONE;
-	if (is_within(real, path) || is_within(path, real))
+	if (is_within(real, path) || is_within(path, real) || is_within_inode(real, path))
 		return cli_error(
 			EXIT_USAGE,
 			"%s: the remote %s and the mount point lie inside each other; choose another "

@@ -188,6 +188,20 @@ def test_a_remote_that_would_be_made_inside_the_mount_point(place, url):
     assert os.listdir(place / "mnt") == []
 
 
+@pytest.mark.parametrize("what", ["cache", "remote"])
+def test_what_the_mount_needs_inside_the_mount_point_by_a_bind(place, what):
+    """Where mounts are shared, as systemd has them, what is mounted there is at the other name, too."""
+    if os.geteuid():
+        pytest.skip("only root may do that: bind mounts")
+    for name in ("a", "a/mnt", "b"):
+        (place / name).mkdir()
+    cache, remote = ("b/mnt/c", "remote") if what == "cache" else ("cache", "b/mnt/r")
+    script = 'mount --bind a a; mount --make-shared a; mount --bind a b; exec timeout -k 1 20 "$@"'
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", BIN, "mount", "-o", "min-free=0,cache-dir=%s" % (place / cache),
+                           place / remote, place / "a" / "mnt"], cwd=place, capture_output=True, text=True, check=False, timeout=LIMIT)
+    refused(done, USAGE, "would wait for itself" if what == "cache" else "inside each other")
+
+
 def test_a_remote_inside_the_mount_point_by_an_encoded_name(place):
     refused(mount(place, remote="file://%s/%%6dnt/remote" % place), USAGE, "inside each other")
     assert os.listdir(place / "mnt") == []
