@@ -111,6 +111,10 @@ static void warn_if_misspelt(const char *name)
 
 		name_of_row(&mount_option_table[i], option);
 		far = distance(name, option);
+		if (!far && !mount_option_table[i].environment)
+			fprintf(stderr,
+				"epochfs: environment EPOCHFS_%s is ignored: %s is given with -o alone\n",
+				name, mount_option_table[i].name);
 		if (!far)
 			return;
 		if (mount_option_table[i].environment && far <= (strlen(option) < 6 ? 1u : 2u))

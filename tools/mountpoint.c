@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/remote/remote_url.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
@@ -150,16 +151,74 @@ static bool is_within(const char *a, const char *b)
 	return !strncmp(a, b, len) && (a[len] == '/' || a[len] == '\0' || !strcmp(b, "/"));
 }
 
+/* Whether path, or what it will lie in, is the mount point itself by another name: of a bind mount, which may share what is
+ * mounted there. */
+static bool is_within_inode(const char *path, const char *mountpoint)
+{
+	struct stat point, here;
+	char head[PATH_MAX];
+
+	if (stat(mountpoint, &point) < 0)
+		return false;
+	snprintf(head, sizeof(head), "%s", path);
+	for (char *end = head + strlen(head); end > head; *end = '\0') {
+		if (stat(head, &here) == 0 && here.st_dev == point.st_dev &&
+		    here.st_ino == point.st_ino)
+			return true;
+		do
+			end--;
+		while (end > head && *end != '/');
+	}
+	return false;
+}
+
+/* As many as the kernel follows. */
+#define LINKS_MAX 40
+
+/* Where the path leads through a link to what is not there yet, the link is replaced by what it says. */
+static bool follow_dangling(char path[PATH_MAX])
+{
+	char link[PATH_MAX], says[PATH_MAX], next[PATH_MAX];
+	const char *slash;
+	ssize_t len = 0;
+	int n;
+
+	snprintf(link, sizeof(link), "%s", path);
+	for (char *end = link + strlen(link); end > link; *end = '\0') {
+		len = readlink(link, says, sizeof(says) - 1);
+		if (len > 0 && access(link, F_OK) < 0)
+			break;
+		do
+			end--;
+		while (end > link && *end != '/');
+	}
+	if (!*link)
+		return false;
+	says[len] = '\0';
+	slash = strrchr(link, '/');
+	n = snprintf(next, sizeof(next), "%.*s%s%s",
+		     *says == '/' || !slash ? 0 : (int)(slash - link) + 1, link, says,
+		     path + strlen(link));
+	if (n < 0 || n >= PATH_MAX)
+		return false;
+	memcpy(path, next, (size_t)n + 1);
+	return true;
+}
+
 /* A path without symlinks, of which the last parts may not be there: false where that cannot be told. */
 static bool resolve_new(const char *path, char ret_path[PATH_MAX])
 {
-	char head[PATH_MAX], real[PATH_MAX];
+	char whole[PATH_MAX], head[PATH_MAX], real[PATH_MAX];
 	size_t len = strlen(path);
 	int n;
 
-	if (len == 0 || len >= sizeof(head))
+	if (len == 0 || len >= sizeof(whole))
 		return false;
-	memcpy(head, path, len + 1);
+	memcpy(whole, path, len + 1);
+	for (int links = 0; links < LINKS_MAX && follow_dangling(whole); links++)
+		;
+	path = whole;
+	memcpy(head, path, strlen(path) + 1);
 	while (!realpath(*head ? head : path[0] == '/' ? "/" : ".", real)) {
 		char *slash = strrchr(head, '/');
 
@@ -180,7 +239,8 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
 {
 	char real[PATH_MAX];
 
-	if (!resolve_new(place, real) || !is_within(real, mountpoint))
+	if (!resolve_new(place, real) ||
+	    (!is_within(real, mountpoint) && !is_within_inode(real, mountpoint)))
 		return EXIT_DONE;
 	return cli_error(
 		EXIT_USAGE,
@@ -189,17 +249,30 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
 		mountpoint, what, real);
 }
 
-/* The path in a remote's name that is a directory here; what follows a '?' of fault+ is no part of it. */
+/* The directory here that a remote's URL names, below any fault+: false where it names none. */
 static bool remote_directory(const char *remote, char ret_path[PATH_MAX])
 {
-	bool breaks = !strncmp(remote, "fault+", 6);
+	static const char host[] = "//localhost/";
+	cleanup_remote_url struct remote_url url = {0};
+	cleanup_free char *path = NULL;
+	const char *rest;
 	int n;
 
-	remote += breaks ? 6 : 0;
-	remote += strncmp(remote, "file:///", 8) ? 0 : 7;
-	n = snprintf(ret_path, PATH_MAX, "%.*s",
-		     (int)(breaks ? strcspn(remote, "?") : strlen(remote)), remote);
-	return *remote == '/' && n < PATH_MAX;
+	if (remote_url_parse(remote, &url) < 0)
+		return false;
+	if (url.layered)
+		return remote_directory(url.rest, ret_path);
+	if (strcmp(url.scheme, "file") != 0)
+		return false;
+	rest = url.rest;
+	if (!url.plain && !strncmp(rest, host, strlen(host)))
+		rest += strlen(host) - 1;
+	if (url.plain)
+		path = strdup(rest);
+	else if (remote_url_decode(rest, &path) < 0)
+		return false;
+	n = path ? snprintf(ret_path, PATH_MAX, "%s", path) : -1;
+	return n > 0 && n < PATH_MAX && *ret_path == '/';
 }
 
 static int check_remote(const char *path, const char *remote)
@@ -208,7 +281,7 @@ static int check_remote(const char *path, const char *remote)
 
 	if (!remote_directory(remote, directory) || !resolve_new(directory, real))
 		return EXIT_DONE;
-	if (is_within(real, path) || is_within(path, real))
+	if (is_within(real, path) || is_within(path, real) || is_within_inode(real, path))
 		return cli_error(
 			EXIT_USAGE,
 			"%s: the remote %s and the mount point lie inside each other; choose another "

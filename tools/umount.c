@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs umount: seals, drains with a progress bar, unmounts, and waits until the process that served is gone. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "lib/util/mountinfo.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -54,6 +57,17 @@ static int in_use(const char *path, const char *who)
 			 path, *who ? " by " : " by processes of other users", who);
 }
 
+/* What is mounted in the mount keeps it, too, and no process need use that. */
+static int check_mounts_below(const char *path)
+{
+	char real[PATH_MAX], below[MOUNTINFO_PATH_MAX];
+
+	if (!realpath(path, real) || !mountinfo_below(real, below))
+		return EXIT_DONE;
+	return cli_error(EXIT_CONFLICT, "%s: something is mounted in it, at %s: unmount that first",
+			 path, below);
+}
+
 int command_umount(int argc, char **argv)
 {
 	bool no_drain = false;
@@ -82,7 +96,9 @@ int command_umount(int argc, char **argv)
 	mountpoint_users(path, who);
 	if (*who)
 		return in_use(path, who);
-	code = finish(path, !no_drain, timeout_ns);
+	code = check_mounts_below(path);
+	if (code == EXIT_DONE)
+		code = finish(path, !no_drain, timeout_ns);
 	if (code == EXIT_DONE)
 		code = ending_find(path, &serving);
 	if (code != EXIT_DONE)

@@ -172,9 +172,9 @@ const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_
 		what = "the directory above it does not exist; create that, or check the path";
 	else if (err == -ENOTDIR)
 		what = "not a directory; name one, or a path where one can be made";
-	else if (err == -EPROTONOSUPPORT)
+	else if (err == -EPROTONOSUPPORT && strpbrk(url, ":+"))
 		what = "no such kind of remote; there are: " KINDS_TEXT;
-	else if (err == -EINVAL)
+	else if (err == -EINVAL || err == -EPROTONOSUPPORT) /* a path from here is but a word */
 		what = "not a remote; give one of: " KINDS_TEXT " (paths absolute)";
 	snprintf(ret_text, REMOTE_TEXT_MAX, "%.*s: %s", (int)(REMOTE_TEXT_MAX - 3 - strlen(what)),
 		 name, what);

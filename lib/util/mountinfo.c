@@ -62,6 +62,22 @@ bool mountinfo_is_at(const char *device, const char *path)
 	return *device && list_has("/proc/self/mountinfo", device, path);
 }
 
+bool mountinfo_below(const char *path, char ret_path[MOUNTINFO_PATH_MAX])
+{
+	cleanup_fclose FILE *f = fopen("/proc/self/mountinfo", "re");
+	cleanup_free char *line = NULL;
+	char top[MOUNTINFO_PATH_MAX];
+	size_t room = 0, len;
+
+	mountinfo_escape(path, top);
+	len = strlen(top);
+	while (f && getline(&line, &room, f) > 0)
+		if (sscanf(line, "%*d %*d %*s %*s %1023s", ret_path) == 1 &&
+		    !strncmp(ret_path, top, len) && ret_path[len] == '/')
+			return true;
+	return false;
+}
+
 /* 0 where it cannot be seen. */
 static ino_t namespace_of(const char *process)
 {

@@ -21,6 +21,9 @@ bool mountinfo_is_at(const char *device, const char *path);
 /* Without blanks and newlines, as the kernel does it. */
 void mountinfo_escape(const char *path, char ret_path[MOUNTINFO_PATH_MAX]);
 
+/* Whether something else is mounted below this path, which is without symlinks: what is named first, escaped. */
+bool mountinfo_below(const char *path, char ret_path[MOUNTINFO_PATH_MAX]);
+
 /*
  * The mount namespaces besides our own that have a mount of this device, each by the lowest number of a process in it:
  * how many there are, of which at most `max` are given. Those of processes that we may not look into are not seen.

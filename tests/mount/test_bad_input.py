@@ -163,11 +163,14 @@ def test_a_remote_inside_the_mount_point(place):
 
 
 @pytest.mark.parametrize("option", ["cache-dir", "log-file", "catalog", "cache-dir by the environment"])
-@pytest.mark.parametrize("inside", ["there", "missing/deeper", "", "by a link"])
+@pytest.mark.parametrize("inside", ["there", "missing/deeper", "", "by a link", "by a link to nothing yet", "by two links to nothing yet"])
 def test_what_the_mount_needs_inside_the_mount_point(place, option, inside):
     """It would wait for itself: refused before anything is made."""
     (place / "link").symlink_to(place / "mnt")
-    target = place / "link" / "x" if inside == "by a link" else place / "mnt" / inside
+    (place / "one").symlink_to(place / "mnt" / "new")
+    (place / "two").symlink_to("one")
+    links = {"by a link": "link/x", "by a link to nothing yet": "one", "by two links to nothing yet": "two/deeper"}
+    target = place / links[inside] if inside in links else place / "mnt" / inside
     if inside == "there":
         target.mkdir()
     if " " in option:
@@ -179,9 +182,28 @@ def test_what_the_mount_needs_inside_the_mount_point(place, option, inside):
     assert os.listdir(place / "mnt") == (["there"] if inside == "there" else [])
 
 
-@pytest.mark.parametrize("url", ["%s", "file://%s", "fault+file://%s?put.delay=1ms"])
+@pytest.mark.parametrize("url", ["%s", "file://%s", "file:%s", "file://localhost%s", "fault+file://%s?put.delay=1ms", "fault+fault+%s?put.delay=1ms"])
 def test_a_remote_that_would_be_made_inside_the_mount_point(place, url):
     refused(mount(place, remote=url % (place / "mnt" / "new" / "remote")), USAGE, "inside each other")
+    assert os.listdir(place / "mnt") == []
+
+
+@pytest.mark.parametrize("what", ["cache", "remote"])
+def test_what_the_mount_needs_inside_the_mount_point_by_a_bind(place, what):
+    """Where mounts are shared, as systemd has them, what is mounted there is at the other name, too."""
+    if os.geteuid():
+        pytest.skip("only root may do that: bind mounts")
+    for name in ("a", "a/mnt", "b"):
+        (place / name).mkdir()
+    cache, remote = ("b/mnt/c", "remote") if what == "cache" else ("cache", "b/mnt/r")
+    script = 'mount --bind a a; mount --make-shared a; mount --bind a b; exec timeout -k 1 20 "$@"'
+    done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", BIN, "mount", "-o", "min-free=0,cache-dir=%s" % (place / cache),
+                           place / remote, place / "a" / "mnt"], cwd=place, capture_output=True, text=True, check=False, timeout=LIMIT)
+    refused(done, USAGE, "would wait for itself" if what == "cache" else "inside each other")
+
+
+def test_a_remote_inside_the_mount_point_by_an_encoded_name(place):
+    refused(mount(place, remote="file://%s/%%6dnt/remote" % place), USAGE, "inside each other")
     assert os.listdir(place / "mnt") == []
 
 
@@ -299,6 +321,15 @@ def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
     done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, name: "1h"})
     assert epochfs("umount", place / "mnt").returncode == 0
     assert done.stderr == "epochfs: environment %s is no option and is ignored: is %s meant?\n" % (name, meant)
+
+
+@pytest.mark.parametrize("name", ["ro", "allow_other", "take-over", "nonempty", "noexec"])
+def test_an_option_that_the_environment_does_not_give_is_told(place, name):
+    """Who believes that a mount is read-only must not find that it writes."""
+    variable = "EPOCHFS_%s" % name.upper().replace("-", "_")
+    done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, variable: "1"})
+    assert epochfs("umount", place / "mnt").returncode == 0
+    assert done.stderr == "epochfs: environment %s is ignored: %s is given with -o alone\n" % (variable, name)
 
 
 def test_a_misspelt_option_is_told_by_commands_on_a_remote(mnt):

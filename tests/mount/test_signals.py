@@ -514,6 +514,25 @@ def test_a_umount_that_fails_seals_nothing_and_names_who_is_busy(mnt):
     mnt.wait_end()
 
 
+def test_a_umount_of_what_has_a_mount_in_it_seals_nothing_and_names_it(mnt):
+    if os.geteuid():
+        pytest.skip("only root may do that: mount something in it")
+    (mnt.path / "in it").mkdir()
+    (mnt.path / "f").write_text("1")
+    mnt.seal()
+    run("mount", "-t", "tmpfs", "none", mnt.path / "in it")
+    try:
+        for number in range(2):
+            (mnt.path / "f").write_text("2" * number)
+            done = run(BIN, "umount", mnt.path, check=False)
+            assert done.returncode == 8 and "something is mounted in it, at %s/in\\040it: unmount that first" % mnt.path in done.stderr, done.stderr
+        assert mnt.epochs() == [1]
+    finally:
+        run("umount", mnt.path / "in it")
+    run(BIN, "umount", mnt.path)
+    mnt.wait_end()
+
+
 def test_a_dead_mount_that_is_in_use_stays(mnt):
     (mnt.path / "d").mkdir()
     p = python("import os, sys; os.chdir(sys.argv[1]); print('in', flush=True); sys.stdin.read()", mnt.path / "d")

@@ -28,6 +28,7 @@ MAY = {
 # Where one file may look deeper than its room.
 MAY_FILE = {
     "tools/argv": {"lib/remote"},  # what of a URL is a secret
+    "tools/mountpoint": {"lib/remote"},  # which directory a URL names
     "tools/fsck": {"lib/store", "lib/format", "lib/remote"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

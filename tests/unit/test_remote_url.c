@@ -114,6 +114,7 @@ START_TEST(opening_says_what_is_wrong)
 		{"fault:x", -EPROTONOSUPPORT, "fault+URL"},
 		{"none+none", -EPROTONOSUPPORT, "no such kind"},
 		{"relative/dir", -EINVAL, "paths absolute"},
+		{"relative", -EPROTONOSUPPORT, "paths absolute"},
 		{"file://host/dir", -EINVAL, "not a remote"},
 		{"file:relative", -EINVAL, "not a remote"},
 		{"file:///tmp?x=1", -EINVAL, "not a remote"},
