@@ -93,37 +93,51 @@ static size_t distance(const char *a, const char *b)
 	return row[len];
 }
 
-static void name_of_row(const struct option_row *row, char ret_name[NAME_MAX_LEN + 1])
+/* Short names are close to much. KEY is close to KEY_FILE, CACHE_DIRECTORY to CACHE_DIR. */
+static bool is_close(const char *name, const char *option, size_t far)
 {
-	snprintf(ret_name, NAME_MAX_LEN + 1, "%s", row->name);
+	size_t len = strlen(name), wanted = strlen(option);
+
+	if (far <= (wanted < 6 ? 1u : 2u))
+		return true;
+	if (len < wanted)
+		return len >= 3 && !strncmp(name, option, len) && option[len] == '_';
+	return wanted >= 6 && !strncmp(name, option, wanted);
+}
+
+static void fold(const char *given, char ret_name[NAME_MAX_LEN + 1])
+{
+	snprintf(ret_name, NAME_MAX_LEN + 1, "%s", given);
 	for (char *p = ret_name; *p; p++)
 		*p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
 }
 
-/* What is close to the name of an option without being one; short names are close to much. */
-static void warn_if_misspelt(const char *name)
+/* What is close to the name of an option without being one. */
+static void warn_if_misspelt(const char *given)
 {
 	const char *meant = NULL;
-	char option[NAME_MAX_LEN + 1];
+	char name[NAME_MAX_LEN + 1], option[NAME_MAX_LEN + 1];
 
+	fold(given, name);
 	for (size_t i = 0; i < mount_option_count; i++) {
+		const struct option_row *row = &mount_option_table[i];
 		size_t far;
 
-		name_of_row(&mount_option_table[i], option);
+		fold(row->name, option);
 		far = distance(name, option);
-		if (!far && !mount_option_table[i].environment)
+		if (!far && !row->environment)
 			fprintf(stderr,
 				"epochfs: environment EPOCHFS_%s is ignored: %s is given with -o alone\n",
-				name, mount_option_table[i].name);
-		if (!far)
+				given, row->name);
+		if (!far && (!row->environment || !strcmp(given, name)))
 			return;
-		if (mount_option_table[i].environment && far <= (strlen(option) < 6 ? 1u : 2u))
-			meant = mount_option_table[i].name;
+		if (row->environment && (!meant || !far) && is_close(name, option, far))
+			meant = row->name;
 	}
 	if (meant)
 		fprintf(stderr,
 			"epochfs: environment EPOCHFS_%s is no option and is ignored: is %s meant?\n",
-			name, meant);
+			given, meant);
 }
 
 /* Once: a command may look at the environment for a mount, and again for each remote. */
@@ -141,7 +155,7 @@ static void warn_of_misspelt(void)
 		if (strncmp(*e, "EPOCHFS_", 8) != 0 || len - 8 > NAME_MAX_LEN)
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)(len - 8), *e + 8);
-		if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == len - 8)
+		if (!name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz-")])
 			warn_if_misspelt(name);
 	}
 }

@@ -316,7 +316,9 @@ def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
     assert (volume.path / "after").read_bytes() == b"room again"
 
 
-@pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit")])
+@pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit"),
+                                        ("EPOCHFS_KEY", "key-file"), ("EPOCHFS_PASSPHRASE", "passphrase-file"), ("EPOCHFS_cache-dir", "cache-dir"),
+                                        ("EPOCHFS_CACHE_DIRECTORY", "cache-dir"), ("EPOCHFS_settle", "settle")])
 def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
     done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, name: "1h"})
     assert epochfs("umount", place / "mnt").returncode == 0
