@@ -33,7 +33,7 @@ import steps  # noqa: E402
 import totals  # noqa: E402
 
 RELEASES = ["bookworm", "trixie"]
-STEP_LIMIT_S = 1200
+STEP_LIMIT_S, SUITES_LIMIT_S = 1200, 5400  # of a step; with --whole
 # A root is made anew after so long: its packages are old by then.
 ROOT_AGE_S = 14 * 24 * 3600
 
@@ -92,8 +92,8 @@ def make_root(release, folder, log):
 class Machine:
     """A release's root, unpacked for this run."""
 
-    def __init__(self, release, folder, into, log):
-        self.release, self.log = release, log
+    def __init__(self, release, folder, into, log, limit):
+        self.release, self.log, self.limit = release, log, limit
         self.root, self.debs, self.results = into / "root", folder / (release + ".debs"), into / "results"
         self.root.mkdir()
         self.debs.joinpath("partial").mkdir(parents=True, exist_ok=True)
@@ -122,9 +122,9 @@ class Machine:
         try:
             if stopped.is_set():
                 return False
-            return process.wait(timeout=STEP_LIMIT_S) == 0
+            return process.wait(timeout=self.limit) == 0
         except subprocess.TimeoutExpired:
-            print("bare.py: killed after %d s" % STEP_LIMIT_S, file=self.log, flush=True)
+            print("bare.py: killed after %d s" % self.limit, file=self.log, flush=True)
             return False
         finally:
             running.discard(process)
@@ -139,14 +139,14 @@ def tail_of(path, start):
     return "".join("          %s\n" % line[:300] for line in lines[-60:])
 
 
-def one_release(release, folder, work, log_path):
+def one_release(release, folder, work, log_path, whole):
     """All steps on one machine: (name, outcome, detail) of each, and of each test that they ran."""
     done = []
     into = work / release
     into.mkdir()
     with open(log_path, "w", encoding="utf-8") as log:
-        machine = Machine(release, folder, into, log)
-        for name, user, script in steps.steps((REPO / "README.md").read_text()):
+        machine = Machine(release, folder, into, log, SUITES_LIMIT_S if whole else STEP_LIMIT_S)
+        for name, user, script in steps.steps((REPO / "README.md").read_text(), whole):
             if stopped.is_set():
                 done.append(("%s: %s" % (release, name), "failed", "not run"))
                 continue
@@ -166,6 +166,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", required=True, type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=2, help="how many releases at a time")
+    parser.add_argument("--whole", action="store_true", help="all mount and remote tests, not a smoke of them: half an hour more, and 4 GiB of packages")
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where they are")
     parser.add_argument("releases", nargs="*", default=RELEASES, metavar="RELEASE")
     args = parser.parse_args()
@@ -185,7 +186,7 @@ def main():
 
     def attempt(release):
         try:
-            return one_release(release, folder, work, args.results.parent / (release + ".log"))
+            return one_release(release, folder, work, args.results.parent / (release + ".log"), args.whole)
         except (OSError, subprocess.CalledProcessError) as error:
             return [("%s: its root" % release, "failed", "%s, see %s" % (error, args.results.parent / (release + ".log")))]
 
