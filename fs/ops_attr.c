@@ -20,11 +20,12 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 	if (r == -ENOENT && S_ISDIR(noted_mode(n))) {
 		/* A directory that is gone may still be open, or where a process works. */
 		*ret_st = (struct stat){.st_ino = n->a, .st_mode = noted_mode(n)};
+		noted_owner(n, &ret_st->st_uid, &ret_st->st_gid);
 		return 0;
 	}
 	if (r < 0)
 		return node_error(r);
-	note_mode(n, attr.mode);
+	note_attr(n, &attr);
 	stat_of_live(&attr, ret_st);
 	*ret_timeout = timeout_of_live(&attr);
 	return 0;
@@ -153,7 +154,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	}
 	if (change.set & LIVE_SET_SIZE)
 		invalidate_twin(m, n, 0, 0);
-	note_mode(n, now.mode);
+	note_attr(n, &now);
 	stat_of_live(&now, &st);
 	reply_attr(req, &st, timeout_of_live(&now));
 }

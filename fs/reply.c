@@ -86,9 +86,18 @@ double timeout_of_live(const struct live_attr *attr)
 	return stable ? TIMEOUT_LIVE : 0;
 }
 
-void note_mode(struct node *n, mode_t mode)
+void note_attr(struct node *n, const struct live_attr *attr)
 {
-	node_note_mode(n, (uint16_t)mode);
+	node_note_mode(n, (uint16_t)attr->mode);
+	__atomic_store_n(&n->owner, (uint64_t)attr->uid << 32 | attr->gid, __ATOMIC_RELAXED);
+}
+
+void noted_owner(const struct node *n, uid_t *ret_uid, gid_t *ret_gid)
+{
+	uint64_t owner = __atomic_load_n(&n->owner, __ATOMIC_RELAXED);
+
+	*ret_uid = (uid_t)(owner >> 32);
+	*ret_gid = (gid_t)owner;
 }
 
 mode_t noted_mode(const struct node *n)
@@ -104,7 +113,8 @@ int entry_of_key(struct fs_mount *m, const struct node_key *key, struct node *ro
 	if (!n)
 		return -ENOMEM;
 	if (key->kind == NODE_LIVE)
-		note_mode(n, st->st_mode);
+		note_attr(n, &(struct live_attr){
+				     .mode = st->st_mode, .uid = st->st_uid, .gid = st->st_gid});
 	*ret_e = (struct fuse_entry_param){
 		.ino = n->id,
 		.attr = *st,

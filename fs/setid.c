@@ -59,6 +59,6 @@ int setid_drop(fuse_req_t req, struct node *n)
 	change.mode = less & 07777;
 	r = live_setattr(m->vol, n->a, n->b, &change, &attr);
 	if (r == 0)
-		note_mode(n, attr.mode);
+		note_attr(n, &attr);
 	return r;
 }

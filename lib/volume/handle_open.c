@@ -181,8 +181,9 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 	struct state_version v;
 	int error;
 
-	if (!(o->flags & O_TRUNC) || !o->tgid ||
-	    (b ? b->is_log : file_is_log_locked(o->vol, o->ino)))
+	/* A rename may have made it one since it was opened. */
+	if (!(o->flags & O_TRUNC) || !o->tgid || (b && b->is_log) ||
+	    file_is_log_locked(o->vol, o->ino))
 		return false;
 	/* When the open comes, an empty file may be another's full one, and one in the making closed. */
 	if (o->walks)

@@ -43,6 +43,9 @@ def draw(seed, number, passthrough):
     if size:
         options["cache-size"] = size
     whole = {"seal": 0.012, "look": 0.02, "storm": choice.choice((0, 0, 0.01)), "kill": 0.004, "remount": 0.002, "cold": 0.001}
+    if choice.random() < 0.3:
+        options["supervise"] = True
+        whole["restart"] = 0.03
     return options, Drawing(name, people()).steps(choice.choice((60, 200, 200, 500)), whole) + [["*", "finish"]]
 
 

@@ -2,7 +2,7 @@
 """Histories drawn at random. A step is a list: who, what, and the arguments of actors.Actor.op_WHAT.
 
 Who is "p0", "p1" or "p2", a process; "p0~alice" is p0 with alice's rights on files (setfsuid(2)), and a "'" at the end
-its other thread. "*" is for steps of the whole: seal, look, storm, remount.
+its other thread. "*" is for steps of the whole: seal, look, storm, kill, restart, remount, cold.
 
 Nothing is known here of what a step will meet: names and slots are few, so that most meet something. What cannot be
 compared is left out when it is run (beside.py).

@@ -8,6 +8,8 @@ import stat
 
 import pytest
 
+from conftest import OTHER_OWNER
+
 LONG = "n" * 255
 TOO_LONG = "n" * 256
 
@@ -413,11 +415,13 @@ def test_rewinddir_shows_what_is_new(mnt):
 def test_a_directory_removed_while_open(mnt):
     d = mnt.path / "d"
     d.mkdir()
+    os.chown(d, *OTHER_OWNER)
     fd = os.open(d, os.O_RDONLY)
     try:
         os.rmdir(d)
         assert not d.exists()
-        assert stat.S_ISDIR(os.fstat(fd).st_mode) and os.fstat(fd).st_nlink == 0
+        found = os.fstat(fd)
+        assert stat.S_ISDIR(found.st_mode) and found.st_nlink == 0 and (found.st_uid, found.st_gid) == OTHER_OWNER
         assert os.listdir(fd) == []
         with pytest.raises(FileNotFoundError):
             os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=fd)
