@@ -8,13 +8,17 @@
 
 /* ---- rows ---- */
 
-/* Where there is no row for it, the kernel hears ESTALE after a restart. */
+/* Where there is no row for it, the kernel hears ESTALE after a restart: no other node may have its id, under which the kernel keeps what
+ * a symlink says. */
 void node_row_add_locked(struct nodes *t, struct node *n)
 {
 	struct table_node *row;
 	uint32_t i;
 
-	if (!t->table || n->kind == NODE_TAG || table_row_take(&t->rows, &i) < 0)
+	if (!t->table)
+		return;
+	t->table->start->last_id = n->id;
+	if (n->kind == NODE_TAG || table_row_take(&t->rows, &i) < 0)
 		return;
 	if (t->rows.used > t->table->start->nodes)
 		t->table->start->nodes = t->rows.used;
@@ -29,7 +33,6 @@ void node_row_add_locked(struct nodes *t, struct node *n)
 	row->kind = n->kind;
 	row->io = IO_NONE;
 	row->unlisted = false;
-	t->table->start->last_id = n->id;
 	table_publish(&row->id, n->id);
 }
 

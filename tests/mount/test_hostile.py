@@ -147,11 +147,11 @@ def test_trees_that_are_none(volume, outside, once):
     v.save()
     found = all_commands(volume, DAMAGED)
     assert found["show"] == found["verify"] == found["fsck"] == found["export"] == DAMAGED
-    assert not os.path.exists(volume.base / "out") or os.listdir(volume.base / "out") == []
+    assert not os.path.exists(volume.base / "out")
     for number, name in enumerate(BAD_TREES, 2):
         out = volume.base / ("out-" + name)
         assert command("export", "%s@%d" % (volume.remote, number), out)[0] == DAMAGED, name
-        assert os.listdir(out) == [], name
+        assert not os.path.exists(out), name
     assert command("export", "%s@1" % volume.remote, volume.base / "first")[0] == 0
     assert os.listdir(volume.base / "first") == ["good"]
     for options in ({}, {"ro": True}):

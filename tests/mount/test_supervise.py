@@ -315,6 +315,21 @@ def test_a_reader_outlives_a_rollback_to_what_it_reads(mnt, end_worker):
     assert (mnt.path / "f").read_bytes() == b"1" * 8192
 
 
+def test_no_symlink_says_what_another_said_before_a_restart(mnt, end_worker):
+    """The kernel keeps what symlinks say, by their nodes. What it looked up last are tags here."""
+    (mnt.path / "f").write_text("1")
+    mnt.status()
+    restart(mnt)
+    for name in ("one", "two", "three"):
+        mnt.seal(name)
+        assert os.readlink(mnt.epochs_dir / name) == "000001"
+    end_worker(mnt)
+    for i in range(8):
+        os.symlink("d%d" % i, mnt.path / ("s%d" % i))
+    assert [os.readlink(mnt.path / ("s%d" % i)) for i in range(8)] == ["d%d" % i for i in range(8)]
+    assert {os.readlink(mnt.epochs_dir / name) for name in ("one", "two", "three", "latest", "current")} == {"000001"}
+
+
 def test_a_reader_and_a_writer_in_a_loop(mnt):
     """Kills and restarts fall anywhere."""
     data = os.urandom(1 << 20)
