@@ -15,6 +15,7 @@ import mmap
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,7 @@ for _name in ("https_proxy", "all_proxy", "no_proxy"):
     os.environ.pop(_name, None)
     os.environ.pop(_name.upper(), None)
 
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000  # <sched.h>, <sys/mount.h>
+CLONE_NEWNS, MS_PRIVATE = 0x20000, 0x40000  # <sched.h>, <sys/mount.h>
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 # Begins a command in a new mount namespace.
 ALONE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "alone.sh")
@@ -420,8 +421,15 @@ def pytest_terminal_summary(terminalreporter, config):
 def be_alone():
     """A mount namespace for each worker: a copy that a test makes of its own holds no mount of a test beside it."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS) or libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None):
+    if libc.unshare(CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
+    with open("/proc/self/mountinfo", "rb") as f:
+        mounts = [line.split(b" - ")[0].split(b" ") for line in f]
+    # One by one: the top of a chroot is no mount.
+    for words in mounts:
+        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), words[4])
+        if any(w.startswith(b"shared:") for w in words[6:]) and libc.mount(None, point, None, MS_PRIVATE, None):
+            raise OSError(ctypes.get_errno(), "no private mount", os.fsdecode(point))
 
 
 def pytest_configure(config):
