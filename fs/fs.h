@@ -98,7 +98,8 @@ void reply_xattr(fuse_req_t req, const void *value, size_t len, size_t size);
 
 void stat_of_live(const struct live_attr *attr, struct stat *ret_st);
 struct node_key key_of_live(const struct live_attr *attr);
-/* Remembers mode and owner: of what must know it at every write, and of a directory that is removed while it is open. */
+/* Remembers mode and owner: for what must know the mode at every write, and of a directory that is removed
+ * while it is open. */
 void note_attr(struct node *n, const struct live_attr *attr);
 void noted_owner(const struct node *n, uid_t *ret_uid, gid_t *ret_gid);
 mode_t noted_mode(const struct node *n);

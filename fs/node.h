@@ -68,8 +68,8 @@ struct node {
 	union {
 		struct tree *tree; /* of NODE_EPOCH with b == 0, once somebody looked in */
 		struct node *root; /* of other NODE_EPOCH: the node of entry 0, pinned */
-		uint64_t
-			owner; /* of live files: uid << 32 | gid, as stat last showed them; atomic */
+		/* of live files: uid << 32 | gid, as stat last showed them; atomic */
+		uint64_t owner;
 	};
 	struct table_node *row; /* what a later worker finds it by; NULL: nothing */
 	uint32_t pins;

@@ -211,7 +211,9 @@ bool body_commits_locked(struct volume *vol, struct body *b);
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
 /* A staged version that goes nowhere: row and backing file, in a transaction of its own. */
 int body_discard_locked(struct volume *vol, struct body *b);
-/* The same once the last handle is gone that reads it: a worker that takes the handles over finds it. */
+/* The row of a staged version says that it replaces nothing, so that it does not after a crash either. */
+int body_replaces_nothing_locked(struct volume *vol, const struct body *b);
+/* body_discard_locked once the last handle is gone that reads it: a worker that takes the handles over finds it. */
 int body_let_go_locked(struct volume *vol, struct body *b);
 /* The names of a file that was never committed go, or lead to what they covered. In a transaction. */
 int file_unname_locked(struct volume *vol, struct state_file *f, struct after *after);

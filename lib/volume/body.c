@@ -456,17 +456,9 @@ int body_replacements_end_locked(struct volume *vol, uint64_t ino)
 {
 	int error = 0;
 
-	for (struct body *b = *ino_bucket(vol, ino); b && !error; b = b->next_of_ino) {
-		struct state_version v;
-
-		if (b->ino != ino || !b->staged || b->discarded)
-			continue;
-		error = state_version_get(vol->state, b->version, &v);
-		if (error || v.kind != VERSION_REPLACE)
-			continue;
-		v.kind = VERSION_EDIT;
-		error = state_version_set(vol->state, &v);
-	}
+	for (struct body *b = *ino_bucket(vol, ino); b && !error; b = b->next_of_ino)
+		if (b->ino == ino && b->staged && !b->discarded)
+			error = body_replaces_nothing_locked(vol, b);
 	return error;
 }
 

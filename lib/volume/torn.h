@@ -13,7 +13,7 @@ int torn_start(struct volume *vol);
 /* At unmount in order: removes all. */
 void torn_stop(struct volume *vol, bool in_order);
 /* Moves the backing file of a version there under "<number>-<name>" (bytes of `name` that are not
- * printable become '?'). */
+ * printable become '?'); where it is read still, it stays where it is, too, until the last reader goes. */
 void torn_keep_locked(struct volume *vol, uint64_t version, const char *name, bool is_read);
 /* Removes the oldest of them until they made so much room, or none is left: the bytes that went. */
 uint64_t torn_reclaim(struct volume *vol, uint64_t wanted);

@@ -129,8 +129,7 @@ int body_discard_locked(struct volume *vol, struct body *b)
 	return 0;
 }
 
-/* After a crash that has no such reader, recovery forgets it: no file shows it, and it replaces nothing. */
-static int end_replacement_locked(struct volume *vol, const struct body *b)
+int body_replaces_nothing_locked(struct volume *vol, const struct body *b)
 {
 	struct state_version v;
 	int error = state_version_get(vol->state, b->version, &v);
@@ -147,7 +146,8 @@ int body_let_go_locked(struct volume *vol, struct body *b)
 
 	if (!b->handles || b->discarded)
 		return body_discard_locked(vol, b);
-	error = end_replacement_locked(vol, b);
+	/* Where no such reader is left after a crash, recovery forgets it. */
+	error = body_replaces_nothing_locked(vol, b);
 	if (error)
 		return error;
 	b->orphan = b->let_go = true;
