@@ -36,13 +36,13 @@ class Killed(Script):
         self.process.wait(timeout=LIMIT)
 
 
-def run_script(mnt, monkeypatch, calls):
+def run_script(mnt, monkeypatch, calls, session_of=Killed, **options):
     """The session, and whether it came to its end."""
-    session = Killed(mnt)
+    session = session_of(mnt)
     with monkeypatch.context() as patch:
         calls.environment(patch)
         try:
-            mnt.mount(settle="1h")
+            mnt.mount(settle="1h", **options)
         except MountError as error:
             assert error.code == -signal.SIGKILL, error
             return session, False
