@@ -13,6 +13,7 @@
  *   r:PATH      removed, or all that is below it                m:PATH:PATH      renamed, or all that is below it
  *   +  -        sealed: complete, incomplete                    W                sealed by the word of somebody who knows
  *   b:N         rolled back to the Nth epoch: a new one         x                the next writer is another machine
+ *   i           the next epoch is imported from a directory: what is not saved, removed or torn after this is unchanged
  *   n:K         so many doubts stand in the epoch that was sealed last
  *   d:PATH      one of them is of this path
  */
@@ -379,6 +380,10 @@ static void do_word(struct world *w, const char *name, char *word)
 	case 'x':
 		load(w, w->last, 1);
 		break;
+	case 'i':
+		/* What import_doubts_file does: a new inode each, and what is unchanged is as old as the epoch before. */
+		load(w, w->last, w->last);
+		break;
 	case 'n':
 		ck_assert_msg(w->standing_count == strtoull(word + 2, NULL, 10),
 			      "%s: %zu stand in epoch %lu", name, w->standing_count,
@@ -534,6 +539,21 @@ static const struct {
 	{"older unit, taken over", "w:step-1/a k:step-1/b - w:step-2/a + x w:x + n:1"},
 	{"by word", "w:a w:b + t:a k:b - W n:0 w:x +"},
 	{"by word, then torn again", "w:a + t:a - W t:a -"},
+
+	/* ---- imports ---- */
+	{"a torn file, imported as it is", "w:a + i t:a - i w:x - n:1 d:a"},
+	{"... and whole", "w:a + i t:a - i w:a + n:0"},
+	{"... and removed", "w:a + i t:a - i r:a w:x +"},
+	{"what a mount had torn", "w:a + t:a - i w:x - d:a i w:a + n:0"},
+	{"what a mount had killed", "w:a w:b + w:a k:b - i w:x - d:b i w:y - n:1"},
+	{"... saved whole", "w:a w:b + w:a k:b - i w:b + n:0"},
+	{"... its companion saved", "w:a w:b + w:a k:b - i w:a + n:0"},
+	{"... its companion removed", "w:a w:b + w:a k:b - i r:a w:x +"},
+	{"... by word", "w:a w:b + w:a k:b - W i w:x + n:0"},
+	{"removed first, then killed", "w:o/a w:o/b + r:o k:o/a - i w:x - i w:o/a w:o/b + n:0"},
+	{"the next step is whole", "w:step-1/a t:step-1/b - i w:step-2/a + n:1"},
+	{"the older step is torn", "t:step-1/b w:step-2/a + i w:notes + n:1"},
+	{"a mount goes on after it", "w:a w:b + w:a k:b - i w:x - x w:y - w:b + n:0"},
 };
 
 START_TEST(a_history)
