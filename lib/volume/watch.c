@@ -72,20 +72,35 @@ static bool was_seen(const struct watch *w, const struct scan_node *n)
 	return false;
 }
 
-static int look_at(struct watch *w, const struct scan *s, size_t number, int64_t now_ns)
+/* The order of a listing is none of time: only a marker that is told by an option seals, once all that is being written is known. */
+static int look_at(struct watch *w, const struct scan *s, size_t number, bool markers,
+		   int64_t now_ns)
 {
 	const struct scan_node *n = &s->nodes[number];
 	cleanup_buf struct buf path = {0};
+	bool written;
 
 	if (!S_ISREG(n->mode) || n->log)
 		return 0;
 	if (scan_path(s, number, &path))
 		return -ENOMEM;
-	if (watch_writers(w, buf_str(&path)) == IO_WRITERS_SOME)
+	if (markers && !rules_marker(w->rules, scan_name(s, n), buf_str(&path)))
+		return 0;
+	written = watch_writers(w, buf_str(&path)) == IO_WRITERS_SOME;
+	if (written && !markers)
 		return watch_note_write(&w->pending, buf_str(&path), now_ns);
-	if (rules_marker(w->rules, scan_name(s, n), buf_str(&path)) && !was_seen(w, n))
+	if (!written && markers && !was_seen(w, n))
 		return watch_note_close(&w->pending, buf_str(&path), now_ns);
 	return 0;
+}
+
+static int look_at_all(struct watch *w, const struct scan *s, bool markers, int64_t now_ns)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < s->count; i++)
+		error = look_at(w, s, i, markers, now_ns);
+	return error;
 }
 
 int watch_look_through(struct watch *w, int64_t now_ns)
@@ -96,8 +111,9 @@ int watch_look_through(struct watch *w, int64_t now_ns)
 
 	if (error)
 		return error;
-	for (size_t i = 0; !error && i < next.count; i++)
-		error = look_at(w, &next, i, now_ns);
+	error = look_at_all(w, &next, false, now_ns);
+	if (!error)
+		error = look_at_all(w, &next, true, now_ns);
 	/* At first, what is there is news, and an empty directory none. */
 	if (w->has_seen ? !scan_equal(&w->seen, &next, &first) : next.count > 1)
 		watch_note_unknown(&w->pending, now_ns);
@@ -152,6 +168,7 @@ static int open_parts(struct watch *w, const struct watch_options *o)
 		.rules = w->rules,
 		.settle_ns = o->volume->settle_ns,
 		.patience_ns = o->volume->patience_ns,
+		.last_files = !o->volume->no_last_files,
 	};
 	w->poll_ns = o->poll_ns;
 	w->why = "";

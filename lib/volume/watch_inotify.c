@@ -234,15 +234,19 @@ static int was_made(struct watch *w, const char *path, bool directory, int64_t n
 	struct stat st;
 	int error;
 
-	if (directory) {
-		error = watch_note_made(&w->pending, path, WATCH_MADE_DIRECTORY, now_ns);
-		return error ? error : watch_below(w, path, true, now_ns);
-	}
+	if (directory)
+		how = WATCH_MADE_DIRECTORY;
 	/* A link is whole, a file usually not yet. */
-	if (fstatat(w->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    (!S_ISREG(st.st_mode) || st.st_nlink > 1 || watch_writers(w, path) == IO_WRITERS_NONE))
+	else if (fstatat(w->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		 (!S_ISREG(st.st_mode) || st.st_nlink > 1 ||
+		  watch_writers(w, path) == IO_WRITERS_NONE))
 		how = WATCH_MADE_WHOLE;
-	return watch_note_made(&w->pending, path, how, now_ns);
+	error = watch_note_made(&w->pending, path, how, now_ns);
+	if (!error && directory)
+		error = watch_below(w, path, true, now_ns);
+	if (!error)
+		watch_note_all_made(&w->pending, path);
+	return error;
 }
 
 /* The other half of a rename did not come: it left the directory. */
@@ -272,7 +276,11 @@ static int moved_here(struct watch *w, const struct inotify_event *e, const char
 		return error;
 	error = from ? dirs_moved(w, from, path) : 0;
 	/* It, or one in it, may have been renamed before it could be watched. */
-	return error ? error : watch_below(w, path, !from, now_ns);
+	if (!error)
+		error = watch_below(w, path, !from, now_ns);
+	if (!error && !from)
+		watch_note_all_made(&w->pending, path);
+	return error;
 }
 
 static int take_named(struct watch *w, const struct inotify_event *e, const char *path,

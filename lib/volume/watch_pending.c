@@ -8,6 +8,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
+#include "lib/volume/last_file.h"
 
 #define FIRST_BUCKETS 256
 
@@ -177,59 +178,6 @@ static bool others_are_written(const struct watch_pending *p, const char *path)
 	return false;
 }
 
-/* Contract 1.3, item 2: the marker. */
-static void seal_at_marker(struct watch_pending *p, const char *path)
-{
-	if (rules_marker(p->rules, name_of(path), path) && !others_are_written(p, path))
-		p->now = RECORD_TRIGGER_MARKER;
-}
-
-int watch_note_made(struct watch_pending *p, const char *path, enum watch_made how, int64_t now_ns)
-{
-	struct watch_file *f = add(p, path);
-
-	if (!f)
-		return -ENOMEM;
-	touch_above(p, path, now_ns);
-	f->changed_ns = now_ns;
-	if (f->log) {
-		p->rides = true;
-		return 0;
-	}
-	f->made = true;
-	if (how == WATCH_MADE_OPEN && !f->writing) {
-		f->writing = f->fresh = true;
-		f->first_ns = now_ns;
-	}
-	active(p, now_ns);
-	if (how == WATCH_MADE_WHOLE) {
-		f->closed = p->closed = true;
-		seal_at_marker(p, path);
-	}
-	return 0;
-}
-
-int watch_note_write(struct watch_pending *p, const char *path, int64_t now_ns)
-{
-	struct watch_file *f = add(p, path);
-
-	if (!f)
-		return -ENOMEM;
-	touch_above(p, path, now_ns);
-	f->changed_ns = now_ns;
-	if (f->log) {
-		p->rides = true;
-		return 0;
-	}
-	if (!f->writing) {
-		f->writing = f->fresh = true;
-		f->first_ns = now_ns;
-	}
-	if (!p->opened_ns)
-		p->opened_ns = now_ns;
-	return 0;
-}
-
 static bool same_directory(const char *a, const char *b)
 {
 	size_t len = (size_t)(name_of(a) - a);
@@ -260,6 +208,142 @@ static bool inside_temporary(const struct watch_pending *p, const char *path)
 	return inside;
 }
 
+/* ---- the last files of frameworks (last_file.h), as seal_at_last_file of a mount has them ---- */
+
+/* A file alone, which is written again and again, is no checkpoint. */
+static bool others_are_new(const struct watch_pending *p, const char *path)
+{
+	for (size_t i = 0; i < p->bucket_count; i++)
+		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
+			if (f->closed && !f->log && strcmp(f->path, path) != 0)
+				return true;
+	return false;
+}
+
+static bool has_new_partner(const struct watch_pending *p, const char *path, enum last_file kind)
+{
+	int directory = (int)(name_of(path) - path);
+
+	for (const char *const *name = last_file_partners(kind); *name; name++) {
+		cleanup_free char *partner = NULL;
+		const struct watch_file *f;
+
+		if (text_print(&partner, "%.*s%s", directory, path, *name) < 0)
+			return false;
+		f = find(p, partner);
+		if (f && f->closed)
+			return true;
+	}
+	return false;
+}
+
+static bool directory_has_step(const struct watch_pending *p, const char *path)
+{
+	cleanup_free char *directory = strdup(path);
+	struct step_place place;
+
+	if (!directory || name_of(path) == path)
+		return !directory;
+	directory[name_of(path) - path - 1] = '\0';
+	return rules_step(p->rules, directory, &place);
+}
+
+static bool is_last(const struct watch_pending *p, const char *path, bool renamed)
+{
+	enum last_file kind = last_file_kind(name_of(path));
+
+	switch (kind) {
+	case LAST_FILE_ANY:
+		return others_are_new(p, path);
+	case LAST_FILE_RENAMED:
+		return renamed;
+	case LAST_FILE_DEEPSPEED:
+		return !renamed && others_are_new(p, path) && !directory_has_step(p, path);
+	case LAST_FILE_STATE:
+	case LAST_FILE_RNG:
+		return !renamed && has_new_partner(p, path, kind);
+	case LAST_FILE_NONE:
+		break;
+	}
+	return false;
+}
+
+static bool says_whole(const struct watch_pending *p, const char *path, bool renamed)
+{
+	return p->last_files && is_last(p, path, renamed) &&
+	       !rules_temporary(p->rules, name_of(path), path) && !inside_temporary(p, path) &&
+	       !others_are_temporary(p, path);
+}
+
+/* Contract 1.3, item 2: the marker, by its option or by what a framework writes last. */
+static void seal_at_marker(struct watch_pending *p, const char *path, bool renamed)
+{
+	if ((rules_marker(p->rules, name_of(path), path) || says_whole(p, path, renamed)) &&
+	    !others_are_written(p, path))
+		p->now = RECORD_TRIGGER_MARKER;
+}
+
+/* `mv last.ckpt prev.ckpt` makes room for the save that begins now. */
+static bool is_backup(const char *from, const char *to)
+{
+	return from && last_file_kind(name_of(from)) == LAST_FILE_RENAMED &&
+	       last_file_kind(name_of(to)) == LAST_FILE_RENAMED;
+}
+
+/* ---- what happened to one path ---- */
+
+int watch_note_made(struct watch_pending *p, const char *path, enum watch_made how, int64_t now_ns)
+{
+	struct watch_file *f = add(p, path);
+
+	if (!f)
+		return -ENOMEM;
+	touch_above(p, path, now_ns);
+	f->changed_ns = now_ns;
+	if (f->log) {
+		p->rides = true;
+		return 0;
+	}
+	f->made = true;
+	if (how == WATCH_MADE_OPEN && !f->writing) {
+		f->writing = f->fresh = true;
+		f->first_ns = now_ns;
+	}
+	active(p, now_ns);
+	if (how == WATCH_MADE_WHOLE)
+		f->closed = p->closed = true;
+	return 0;
+}
+
+void watch_note_all_made(struct watch_pending *p, const char *path)
+{
+	for (size_t i = 0; i < p->bucket_count; i++)
+		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
+			if (f->closed && !f->writing && lies_in(f->path, path))
+				seal_at_marker(p, f->path, false);
+}
+
+int watch_note_write(struct watch_pending *p, const char *path, int64_t now_ns)
+{
+	struct watch_file *f = add(p, path);
+
+	if (!f)
+		return -ENOMEM;
+	touch_above(p, path, now_ns);
+	f->changed_ns = now_ns;
+	if (f->log) {
+		p->rides = true;
+		return 0;
+	}
+	if (!f->writing) {
+		f->writing = f->fresh = true;
+		f->first_ns = now_ns;
+	}
+	if (!p->opened_ns)
+		p->opened_ns = now_ns;
+	return 0;
+}
+
 /* The file, or something in the directory, got its content since the last epoch. */
 static bool has_news(const struct watch_pending *p, const char *path)
 {
@@ -287,7 +371,7 @@ int watch_note_close(struct watch_pending *p, const char *path, int64_t now_ns)
 	p->opens |= !f->made;
 	p->content_ns = now_ns;
 	active(p, now_ns);
-	seal_at_marker(p, path);
+	seal_at_marker(p, path, false);
 	return 0;
 }
 
@@ -361,7 +445,7 @@ int watch_note_move(struct watch_pending *p, const char *from, const char *to, i
 	f->made = p->opens = p->closed = true;
 	f->closed |= !from;
 	active(p, now_ns);
-	seal_at_marker(p, to);
+	seal_at_marker(p, to, !is_backup(from, to));
 	if (news)
 		seal_at_rename(p, from, to);
 	return 0;

@@ -10,8 +10,8 @@
 #include "lib/volume/settle.h"
 
 /*
- * Pure: told of events by paths from the directory's root, without a leading '/', and of the time (monotonic), it knows no file system. What names mean is in rules.h, the
- * decision by quiet in settle.h. It differs from the sealer of a mount where less can be known: a file that was there before and is being written holds a
+ * Pure: told of events by paths from the directory's root, without a leading '/', and of the time (monotonic), it knows no file system. What names mean is in rules.h and
+ * last_file.h, the decision by quiet in settle.h. It differs from the sealer of a mount where less can be known: a file that was there before and is being written holds a
  * seal up as a new one does, for it may be in the course of being replaced; but for at most `patience` from its first change, for it may be a database.
  */
 struct watch_file {
@@ -29,6 +29,7 @@ struct watch_file {
 struct watch_pending {
 	const struct rules *rules; /* the caller's */
 	int64_t settle_ns, patience_ns;
+	bool last_files; /* what a framework writes last seals (last_file.h) */
 	struct watch_file **buckets;
 	size_t bucket_count, count;
 	bool opens;  /* something that opens an epoch happened, beside names that were made */
@@ -48,6 +49,8 @@ enum watch_made {
 };
 /* A name was made. 0 or -ENOMEM, as all of these. */
 int watch_note_made(struct watch_pending *p, const char *path, enum watch_made how, int64_t now_ns);
+/* All that was found at this path, and below it, is noted: the order of a listing is none of time, so a marker seals only now. */
+void watch_note_all_made(struct watch_pending *p, const char *path);
 int watch_note_write(struct watch_pending *p, const char *path, int64_t now_ns);
 int watch_note_close(struct watch_pending *p, const char *path, int64_t now_ns);
 /* `from` NULL: it came from elsewhere. What was below goes with it. */

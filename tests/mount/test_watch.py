@@ -14,11 +14,12 @@ import pytest
 
 from conftest import BIN, LIMIT, python, run, wait_until
 from test_import import Importer, below
+from test_last_files import BY_TEMPORARY, FRAMEWORKS, files, save
 
 
 class Watch:
     def __init__(self, base):
-        self.top = base / "top"
+        self.top = self.path = base / "top"
         self.top.mkdir()
         self.base = base
         self.importer = Importer(base)
@@ -116,6 +117,18 @@ def test_a_marker_and_a_final_name_seal_at_once_and_the_end_takes_the_rest(watch
     watch.importer.check(watch.top)
     volume.url = watch.importer.url
     assert below(volume.mount(settle="1h").path) == below(watch.top)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+def test_the_last_file_of_a_framework_seals(watch, once, framework):
+    watch.start(",settle=1h").ready()
+    for number, step in ((1, 100), (2, 200)):
+        save(watch, framework(step), "save %d" % number)
+        epoch = watch.wait_epoch(number)
+        assert (epoch["trigger"], epoch["complete"]) == ("rename" if framework in BY_TEMPORARY else "marker", True)
+        assert files(watch.content(number)) == files(watch.path)
+    watch.end()
+    assert len(watch.epochs()) == 2
 
 
 PIECES = """

@@ -130,6 +130,78 @@ START_TEST(a_marker_seals_once_all_else_is_closed)
 }
 END_TEST
 
+/* Which save of a line's files, in this order, is sealed at once: by its last file and no sooner. "-" before a name: it is renamed to it. */
+START_TEST(what_frameworks_write_last_seals)
+{
+	static const struct {
+		const char *names[5];
+		bool seals;
+	} saves[] = {
+		{{"iter_1/a.pt", "iter_1/b.pt", "latest_checkpointed_iteration.txt"}, true},
+		{{"global_step1/a.pt", "latest"}, true},
+		{{"checkpoint-5/global_step5/a.pt", "checkpoint-5/latest"}, false},
+		{{"latest"}, false},
+		{{"train.log", "latest"}, false},
+		{{"s/__0_0.distcp", "s/.metadata"}, true},
+		{{"s/.metadata", "s/__0_0.distcp"}, false},
+		{{"c/model.pt", "c/rng_state.pth", "c/trainer_state.json"}, true},
+		{{"c/model.pt", "c/trainer_state.json", "c/rng_state.pth"}, true},
+		{{"c/model.pt", "c/trainer_state.json"}, false},
+		{{"b/rng_state.pth", "c/trainer_state.json"}, false},
+		{{"rng_state.pth", "trainer_state.json"}, true},
+		{{"-epoch=0.ckpt"}, true},
+		{{"epoch=0.ckpt"}, false},
+		{{"a.pt", "tmp-c/checkpoint"}, false},
+	};
+
+	for (int off = 0; off < 2; off++)
+		for (size_t i = 0; i < sizeof(saves) / sizeof(*saves); i++) {
+			p.last_files = !off;
+			for (size_t k = 0; k < 5 && saves[i].names[k]; k++) {
+				const char *name = saves[i].names[k];
+
+				ck_assert_int_eq(p.now, RECORD_TRIGGER_UNKNOWN);
+				if (*name != '-')
+					save(name, 1 * S);
+				else
+					unit_ok(watch_note_move(&p, NULL, name + 1, 1 * S));
+			}
+			ck_assert_msg((p.now == RECORD_TRIGGER_MARKER) == (saves[i].seals && !off),
+				      "save %zu, %s", i, off ? "off" : "on");
+			watch_sealed(&p);
+		}
+}
+END_TEST
+
+/* As a directory is listed that came at once. */
+START_TEST(the_order_of_a_listing_is_none_of_time)
+{
+	p.last_files = true;
+	unit_ok(watch_note_made(&p, "backup", WATCH_MADE_DIRECTORY, 1 * S));
+	unit_ok(watch_note_made(&p, "backup/training_metadata.json", WATCH_MADE_WHOLE, 1 * S));
+	unit_ok(watch_note_made(&p, "backup/weights.pt", WATCH_MADE_OPEN, 1 * S));
+	watch_note_all_made(&p, "backup");
+	ck_assert_int_eq(p.now, RECORD_TRIGGER_UNKNOWN);
+	watch_sealed(&p);
+	unit_ok(watch_note_made(&p, "backup/training_metadata.json", WATCH_MADE_WHOLE, 2 * S));
+	unit_ok(watch_note_made(&p, "backup/more.pt", WATCH_MADE_WHOLE, 2 * S));
+	watch_note_all_made(&p, "elsewhere");
+	ck_assert_int_eq(p.now, RECORD_TRIGGER_UNKNOWN);
+	watch_note_all_made(&p, "backup");
+	ck_assert_int_eq(p.now, RECORD_TRIGGER_MARKER);
+}
+END_TEST
+
+START_TEST(a_backup_that_makes_room_seals_nothing)
+{
+	p.last_files = true;
+	unit_ok(watch_note_move(&p, "last.ckpt", "prev.ckpt", 1 * S));
+	ck_assert_int_eq(p.now, RECORD_TRIGGER_UNKNOWN);
+	unit_ok(watch_note_move(&p, "x", "last.ckpt", 2 * S));
+	ck_assert_int_eq(p.now, RECORD_TRIGGER_MARKER);
+}
+END_TEST
+
 START_TEST(what_came_and_went_opens_no_epoch)
 {
 	save("lock", 1 * S);
@@ -200,6 +272,9 @@ int main(void)
 	tcase_add_test(t, a_temporary_name_holds_it_up_and_its_end_seals);
 	tcase_add_test(t, a_rename_seals_only_what_is_whole);
 	tcase_add_test(t, a_marker_seals_once_all_else_is_closed);
+	tcase_add_test(t, what_frameworks_write_last_seals);
+	tcase_add_test(t, the_order_of_a_listing_is_none_of_time);
+	tcase_add_test(t, a_backup_that_makes_room_seals_nothing);
 	tcase_add_test(t, what_came_and_went_opens_no_epoch);
 	tcase_add_test(t, logs_open_nothing_and_hold_nothing_up);
 	tcase_add_test(t, without_settle_the_last_close_seals);
