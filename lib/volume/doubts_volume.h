@@ -20,8 +20,11 @@ struct body;
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
 /* Whether a kill leaves this content as good as it was: a database that recovers by itself. `name` is the file's. */
 bool doubts_endures_kill(int fd, const char *name);
-/* The file got new content in place of this version; also by a rename over it. In a transaction. */
-int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version);
+/*
+ * The file got new content in place of this version; also by a rename over it. It is saved again after those kills that came before
+ * `begun_ns` (wall clock), where its writer began: a commit may come after the kill of a writer beside it, in the same save. In a transaction.
+ */
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, int64_t begun_ns);
 
 /* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,

@@ -178,6 +178,20 @@ static int rename_locked(struct volume *vol, struct end *from, struct end *to,
 	return error ? error : touch_both_locked(vol, from, -links, to, links - replaced, now);
 }
 
+/* What it is renamed from was written before. */
+static int saved_by_rename_locked(struct volume *vol, const struct state_file *from,
+				  const struct state_file *to)
+{
+	struct state_version v = {.used_ns = INT64_MAX};
+	int error = 0;
+
+	if (vol->doubts != DOUBTS_NONE)
+		error = state_version_get(vol->state, from->closed, &v);
+	if (error && error != -ENOENT)
+		return error;
+	return doubts_saved_locked(vol, from->ino, to->closed, v.used_ns);
+}
+
 static int rename_one(struct volume *vol, struct end *from, struct end *to)
 {
 	uint64_t covered = 0;
@@ -191,7 +205,7 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 		return error;
 	/* Before the content that it had may go. */
 	if (to->exists)
-		error = doubts_saved_locked(vol, from->f.ino, to->f.closed);
+		error = saved_by_rename_locked(vol, &from->f, &to->f);
 	if (!error)
 		error = rename_locked(vol, from, to, &covered);
 	error = state_end(vol->state, error);

@@ -71,13 +71,13 @@ static struct file *find(struct world *w, const char *path)
 	return NULL;
 }
 
-/* What state_doubt_file_add notes: it had changed before the kill, and is saved again. */
-static void note_again(struct world *w, uint64_t ino, const struct file *old)
+/* What state_doubt_file_add notes: it had changed before the kill, and is saved again, by who began after that. */
+static void note_again(struct world *w, uint64_t ino, const struct file *old, uint64_t begun)
 {
 	for (size_t i = 0; i < w->now.kill_count; i++) {
 		struct kill *k = &w->now.kills[i];
 
-		if (k->judged || k->kind != DOUBT_UNDONE)
+		if (k->judged || k->kind != DOUBT_UNDONE || begun < k->id)
 			continue;
 		k->again[k->again_count] = ino;
 		k->again_born[k->again_count++] = old->born;
@@ -99,7 +99,7 @@ static void save(struct world *w, const char *path, uint64_t version, bool torn)
 	struct file *f = find(w, path);
 
 	if (f)
-		note_again(w, f->ino, f);
+		note_again(w, f->ino, f, version);
 	else
 		f = add(w, path);
 	f->version = f->opened = version;
@@ -136,7 +136,7 @@ static void rename_below(struct world *w, const char *from, const char *to)
 	struct file *f = find(w, from), *over = find(w, to);
 
 	if (f && over) {
-		note_again(w, f->ino, over);
+		note_again(w, f->ino, over, f->opened);
 		drop(w, (size_t)(over - w->now.files));
 	}
 	for (size_t i = 0; i < w->now.file_count; i++)
@@ -429,6 +429,9 @@ static const struct {
 	{"... both again before the seal", "w:a w:b + w:a k:b w:a w:b + n:0"},
 	{"... A again before the seal", "w:a w:b + w:a k:b w:a + n:0"},
 	{"... A replaced before the seal", "w:a w:b + w:a k:b w:a2 m:a2:a +"},
+	{"... killed again", "w:a w:b + w:a k:b - w:a k:b - w:notes - w:notes - w:b +"},
+	{"... killed again after another epoch",
+	 "w:a w:b + w:a k:b - w:notes - w:a k:b - w:notes -"},
 	{"the first of two killed", "w:a w:b + k:a +"},
 	{"the first killed, then another changes", "w:a w:b + k:a w:b - w:b +"},
 	{"the last of three killed", "w:a w:b w:c + w:a w:b k:c - w:a - w:b +"},
@@ -516,6 +519,10 @@ static const struct {
 	/* ---- two ranks ---- */
 	{"one killed while the other writes",
 	 "w:c-step1/0 w:c-step1/1 + o:c-step2/0 k:c-step2/1 c:c-step2/0 -"},
+	{"... and saves the same files once more",
+	 "w:r0 w:r1 + w:r0 k:r1 - o:r0 k:r1 c:r0 - w:notes - w:r1 +"},
+	{"... and renames what it has written before",
+	 "w:r0 w:r1 + w:r0 k:r1 - w:r0 w:r0.new k:r1 m:r0.new:r0 - w:notes - w:r1 +"},
 	{"one killed after the other",
 	 "w:c-step1/0 + w:c-step2/0 k:c-step2/1 - w:c-step3/0 w:c-step3/1 +"},
 	{"one killed, the other goes on twice", "w:r0 w:r1 + k:r1 w:r0 w:r0 + n:0"},

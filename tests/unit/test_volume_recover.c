@@ -470,6 +470,33 @@ START_TEST(a_killed_writer_is_remembered)
 }
 END_TEST
 
+/* The second save since the newest complete epoch, of two files: one is closed, and not committed yet. */
+static void end_in_a_second_save(void)
+{
+	struct handle *a, *b;
+
+	vu_save(&u, "b", "of the first save");
+	a = vu_open(&u, "a", O_WRONLY | O_TRUNC);
+	b = vu_open(&u, "b", O_WRONLY | O_TRUNC);
+	vu_write(a, "half", 0);
+	vu_write(b, "of the second save", 0);
+	unit_ok(handle_flush(b, getpid(), NULL, NULL));
+}
+
+START_TEST(what_was_closed_before_a_crash_is_not_saved_again_by_the_recovery)
+{
+	daemon_dies(NULL, prepare);
+	daemon_dies(NULL, end_in_a_second_save);
+	mount_and_check();
+	vu_holds(&u, "a", "the old content");
+	vu_holds(&u, "b", "of the second save");
+	ck_assert(!next_epoch_is_complete());
+	ck_assert(!next_epoch_is_complete());
+	vu_save(&u, "a", "of the second save");
+	ck_assert(next_epoch_is_complete());
+}
+END_TEST
+
 static void two_replacements(void)
 {
 	struct vu_child other = vu_child();
@@ -765,6 +792,7 @@ int main(void)
 	tcase_add_test(t, a_log_survives);
 	tcase_add_test(t, an_open_file_makes_the_epoch_incomplete);
 	tcase_add_test(t, a_killed_writer_is_remembered);
+	tcase_add_test(t, what_was_closed_before_a_crash_is_not_saved_again_by_the_recovery);
 	tcase_add_test(t, the_last_of_two_closes_wins_after_a_crash);
 	tcase_add_test(t, what_was_open_at_a_rollback_replaces_nothing_after_a_crash);
 	tcase_add_test(t, content_that_power_took_is_torn);
