@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon dies right after any system call that changes the disk, while saves are killed, torn, done again and rolled back.
 
-A save is two files in place, and the second is open from before the first one changes until its own end: at no call between do both
+A save is two files, in place or in a directory of its own, and the second is open from before the first one changes until its own end: at no call between do both
 look closed while they differ. So whatever was lost, an epoch that calls itself complete has both files of one save, here, in the
 remote and for the next machine, and a save that is done again whole is complete. `make check-crash` takes every call.
 """
 
 import os
 import pathlib
+import shutil
 import tempfile
 
 import pytest
@@ -44,7 +45,10 @@ def version_of(root, name):
 
 
 def versions(root):
-    return version_of(root, "model"), version_of(root, "optimizer")
+    """Those of the two files, in the newest directory of a step where there are such."""
+    steps = [int(n.removeprefix("step-")) for n in os.listdir(root) if n.startswith("step-")]
+    top = root / ("step-%d" % max(steps)) if steps else root
+    return version_of(top, "model"), version_of(top, "optimizer")
 
 
 class Saves(Killed):
@@ -54,13 +58,17 @@ class Saves(Killed):
         super().__init__(mnt)
         self.whole = {}  # number of an epoch that was called complete -> the save that it has
 
+    def place(self, _):
+        return self.mnt.path
+
     def save(self, version, dies=False):
         data = content("optimizer", version)
-        writer = python(WRITER, self.mnt.path / "optimizer", str(len(data)))
+        top = self.place(version)
+        writer = python(WRITER, top / "optimizer", str(len(data)))
         try:
             writer.stdin.write(data.decode()), writer.stdin.flush()
             assert writer.stdout.readline() == "open\n", "the daemon is dead"
-            (self.mnt.path / "model").write_bytes(content("model", version))
+            (top / "model").write_bytes(content("model", version))
             if dies:
                 writer.kill()
                 writer.wait()
@@ -136,6 +144,32 @@ class ResumedSaves(Saves):
         self.mnt.unmount()
 
 
+class Rotated(Saves):
+    """A directory for each save; two of them are kept."""
+
+    def place(self, version):
+        shutil.rmtree(self.mnt.path / ("step-%d" % (version - 2)), ignore_errors=True)
+        (self.mnt.path / ("step-%d" % version)).mkdir(exist_ok=True)
+        return self.mnt.path / ("step-%d" % version)
+
+    def work(self):
+        self.save(1)
+        self.sealed_whole(1)
+        self.save(2, dies=True)
+        in_doubt = self.sealed_in_doubt()
+        self.mnt.wait_durable()
+        self.save(2)
+        self.sealed_whole(2)
+        self.save(3)
+        self.save(4)  # seals the one before it
+        self.sealed_whole(4)
+        self.mnt.rollback(in_doubt)
+        self.save(3)
+        self.sealed_whole(3)
+        self.save(4, dies=True)
+        self.mnt.unmount()
+
+
 def check_epochs(session):
     """What calls itself complete is so, and what was called so is still."""
     mnt, records = session.mnt, {e["epoch"]: e for e in log_of(session.mnt)}
@@ -176,7 +210,7 @@ def check_after(session, options):
 
 @pytest.mark.skipif(bool(os.environ.get("EPOCHFS_TEST_SAN")), reason="a sanitizer wants to be the first library")
 @pytest.mark.timeout(100000)
-@pytest.mark.parametrize("script, options", [(Saves, {}), (ResumedSaves, {"resume": True})], ids=["saves", "resumed"])
+@pytest.mark.parametrize("script, options", [(Saves, {}), (ResumedSaves, {"resume": True}), (Rotated, {})], ids=["saves", "resumed", "rotated"])
 def test_the_daemon_killed_after_a_call_beside_killed_saves(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough, script, options):
     calls = Calls(tmp_path / "calls")
     session, ended = run_script(make_volume(), monkeypatch, calls, script, **options)
