@@ -106,6 +106,19 @@ void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off
 	(void)fuse_lowlevel_notify_inval_inode(m->se, id, offset, len);
 }
 
+void invalidate_others(struct fs_mount *m, const struct node *n, bool content)
+{
+	uint64_t ids[NODES_OF_FILE_MAX];
+	size_t count = nodes_of_file(m->nodes, n->a, ids, NODES_OF_FILE_MAX);
+
+	/* Attributes alone are dropped without a lock. */
+	if (content)
+		loop_let_others_read();
+	for (size_t i = 0; i < count; i++)
+		if (ids[i] != n->id)
+			(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], content ? 0 : -1, 0);
+}
+
 static void changed(struct fs_mount *m, uint64_t ino, uint64_t epoch, const char *name)
 {
 	size_t len = strlen(name) + 1;

@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_FS_INVALIDATE_H
 #define EPOCHFS_FS_INVALIDATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "fs/fs.h"
 
@@ -23,6 +24,11 @@ void invalidate_view(struct fs_mount *m);
  * that a change through this node holds.
  */
 void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len);
+/*
+ * The file was changed through this node of it: the kernel drops what it has of the attributes by its other nodes, which stand for
+ * content that was replaced, or for what replaced it. `content`: what they show may have changed, too, as in invalidate_twin.
+ */
+void invalidate_others(struct fs_mount *m, const struct node *n, bool content);
 /* The volume's events come here from now on. */
 void invalidate_start(struct fs_mount *m);
 void invalidate_stop(struct fs_mount *m);

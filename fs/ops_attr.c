@@ -27,7 +27,8 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 		return node_error(r);
 	note_attr(n, &attr);
 	stat_of_live(&attr, ret_st);
-	*ret_timeout = timeout_of_live(&attr);
+	/* Nobody finds such a node to tell of it what is changed by another. */
+	*ret_timeout = n->unlisted ? 0 : timeout_of_live(&attr);
 	return 0;
 }
 
@@ -154,9 +155,11 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	}
 	if (change.set & LIVE_SET_SIZE)
 		invalidate_twin(m, n, 0, 0);
+	/* Without an open file the size is that of what the file shows now, whatever the node stands for. */
+	invalidate_others(m, n, change.set & LIVE_SET_SIZE && !fi);
 	note_attr(n, &now);
 	stat_of_live(&now, &st);
-	reply_attr(req, &st, timeout_of_live(&now));
+	reply_attr(req, &st, n->unlisted ? 0 : timeout_of_live(&now));
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
+#include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "fs/resent.h"
 #include "fs/torn_files.h"
@@ -198,6 +199,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
 		r = resent_made(req, r, dir->a, name,
 				&(struct live_attr){.mode = noted_mode(n), .ino = n->a}, NULL,
 				&attr);
+	if (r == 0)
+		invalidate_others(m, n, false);
 	answer_live(req, r, &attr);
 }
 

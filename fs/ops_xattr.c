@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "fs/epoch_files.h"
+#include "fs/invalidate.h"
 #include "fs/resent.h"
 #include "lib/util/buf.h"
 #include "lib/volume/epochs.h"
@@ -239,6 +240,8 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		r = resent_xattr(req,
 				 node_error(live_setxattr(m->vol, n->a, name, value, size, flags)),
 				 n->a, name, value, size);
+	if (r == 0)
+		invalidate_others(m, n, false);
 	reply_error(req, r);
 }
 
@@ -252,5 +255,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
 		r = resent_removed(node_error(live_removexattr(m->vol, n->a, name)), -ENODATA);
+	if (r == 0)
+		invalidate_others(m, n, false);
 	reply_error(req, r);
 }

@@ -32,10 +32,10 @@ TOTAL = re.compile(r"^(\d+) histories, (\d+) not as they must be", re.MULTILINE)
 
 def on_a_mount(base, program, passthrough, arguments, say):
     from conftest import Mount  # it wants pytest, which nothing else here does
-    from on_mount import enumerate_on
+    from on_mount import EVICTS, enumerate_on
 
     (base / "m").mkdir()
-    mount = Mount(base / "m", {"passthrough": passthrough, "settle": "24h"})
+    mount = Mount(base / "m", {"passthrough": passthrough, "settle": "24h", **EVICTS})
     mount.mount()
     try:
         return enumerate_on(mount, program, *arguments, say=say)[0]

@@ -24,11 +24,11 @@ static const char usage[] =
 	"  --batch N        so many histories between two remounts\n"
 	"  --unit BYTES     that a letter stands for (default 1024; 4096 with --extended)\n"
 	"  --passthrough on|off, --durable on|off    of a volume\n"
-	"  --remounts       of a mount: see on.h\n";
+	"  --remounts, --evicts    of a mount: see on.h\n";
 
 struct command {
 	const char *where, *dir, *script;
-	bool passthrough, durable, remounts;
+	bool passthrough, durable, remounts, evicts;
 	unsigned unit, times;
 };
 
@@ -71,6 +71,7 @@ static const struct option options[] = {
 	{"passthrough", required_argument, NULL, 'p'},
 	{"durable", required_argument, NULL, 'd'},
 	{"remounts", no_argument, NULL, 'm'},
+	{"evicts", no_argument, NULL, 'v'},
 	{"draw", required_argument, NULL, 'c'},
 	{"extended", no_argument, NULL, 'x'},
 	{"count", no_argument, NULL, 'q'},
@@ -139,6 +140,9 @@ static void take_option(struct enumerate_options *want, struct command *c, int o
 	case 'm':
 		c->remounts = true;
 		break;
+	case 'v':
+		c->evicts = true;
+		break;
 	case 'd':
 		c->durable = is_on(optarg);
 		break;
@@ -152,7 +156,8 @@ static struct on *place(const struct command *c)
 	if (c->where && !strcmp(c->where, "volume"))
 		return on_volume(c->dir, c->passthrough, c->durable, c->unit);
 	if (c->where && (!strcmp(c->where, "mount") || !strcmp(c->where, "directory")))
-		return on_directory(c->dir, !strcmp(c->where, "mount"), c->remounts, c->unit);
+		return on_directory(c->dir, !strcmp(c->where, "mount"), c->remounts, c->evicts,
+				    c->unit);
 	give_up("%s", usage);
 }
 

@@ -54,9 +54,9 @@ struct on {
 /* Passthrough as fs/ does it; `durable`: what is sealed is in the remote at once, and can be evicted;
  * else it never gets there before a cold mount. */
 struct on *on_volume(const char *dir, bool passthrough, bool durable, unsigned unit);
-/* By real processes; `remounts`: "remount warm" or "remount cold" is printed, and a line awaited. dir is
- * absolute and stays the caller's. */
-struct on *on_directory(const char *dir, bool mount, bool remounts, unsigned unit);
+/* By real processes; `remounts`: "remount warm" or "remount cold" is printed, and a line awaited; `evicts`: "evict"
+ * likewise, by a step. dir is absolute and stays the caller's. */
+struct on *on_directory(const char *dir, bool mount, bool remounts, bool evicts, unsigned unit);
 
 /* Bytes as letters: '~' where a letter is no whole one. */
 void seen_letters(struct seen *seen, const char *data, size_t len, unsigned unit);

@@ -48,6 +48,17 @@ static void path_of(char path[64], unsigned number, unsigned name)
 	snprintf(path, 64, "d%u/%c", number, 'a' + name);
 }
 
+/* Who started this program does it, and answers with a line. */
+static void ask_starter(const char *what)
+{
+	char line[16];
+
+	printf("%s\n", what);
+	fflush(stdout);
+	if (!fgets(line, sizeof(line), stdin))
+		give_up("nobody answers: %s", what);
+}
+
 /* ---- epochs ---- */
 
 /* As mkdir .epochs/NAME does it. */
@@ -253,6 +264,8 @@ static void act(struct on *on, const struct step *s, unsigned k, struct seen *re
 		ret_seen->epoch = seal(on);
 	else if (s->op == OP_ROLLBACK)
 		ret_seen->error = -roll_back(p);
+	else if (s->op == OP_EVICT)
+		ask_starter("evict");
 	else
 		act_kill(p, s->who);
 }
@@ -333,17 +346,12 @@ static void read_epoch(struct on *on, uint64_t epoch, unsigned number, unsigned 
 	read_path(path, on->unit, ret_seen);
 }
 
-/* Who started this program does it, and answers with a line. */
 static void remount(struct on *on, bool cold)
 {
 	struct place *p = place_of(on);
-	char line[16];
 
 	workers_stop(p);
-	printf("remount %s\n", cold ? "cold" : "warm");
-	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		give_up("nobody mounts it again");
+	ask_starter(cold ? "remount cold" : "remount warm");
 	workers_start(p);
 }
 
@@ -353,7 +361,7 @@ static void close_place(struct on *on)
 	free(on);
 }
 
-struct on *on_directory(const char *dir, bool mount, bool remounts, unsigned unit)
+struct on *on_directory(const char *dir, bool mount, bool remounts, bool evicts, unsigned unit)
 {
 	struct place *p = calloc(1, sizeof(*p));
 
@@ -361,6 +369,7 @@ struct on *on_directory(const char *dir, bool mount, bool remounts, unsigned uni
 		abort();
 	p->path = dir;
 	p->on = (struct on){.contract = mount,
+			    .evicts = evicts,
 			    .asynchronous = true,
 			    .unit = unit,
 			    .prepare = prepare,

@@ -15,7 +15,7 @@ import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "enumerate"))
 
-from on_mount import enumerate_on
+from on_mount import EVICTS, enumerate_on
 
 PROGRAM = os.path.join(os.environ["EPOCHFS_UNITS"], "enumerate", "enumerate")
 # A commit and a rollback cost more the more histories share the volume, a remount the fewer there are.
@@ -48,12 +48,12 @@ def some_of_six(pytestconfig, share):
             "--draw", int(pytestconfig.getoption("enumerate_histories") * share)]
 
 
-@pytest.mark.options(settle="24h")
+@pytest.mark.options(settle="24h", **EVICTS)
 def test_histories(holds, pytestconfig):
     holds(*some_of_six(pytestconfig, 1))
 
 
-@pytest.mark.options(settle="24h")
+@pytest.mark.options(settle="24h", **EVICTS)
 def test_rarer_ways_to_write(holds, pytestconfig):
     """O_DIRECT, asynchronous I/O, preallocation, holes, copy_file_range, and mappings that outlive their descriptor."""
     holds("--extended", *some_of_six(pytestconfig, 0.5))

@@ -8,6 +8,7 @@ import random
 import signal
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -204,6 +205,54 @@ def test_what_is_opened_by_a_node_that_was_replaced_stays_what_it_was(mnt, repla
     assert os.pread(fd, 1 << 20, 0) == (b"2" * 50000 if replace is by_truncating else b"1" * 100000)
     assert path.read_bytes() == b"4" * 3000
     os.close(fd)
+    os.close(node)
+
+
+def test_what_is_changed_by_one_node_of_a_file_shows_by_the_others(mnt):
+    """At once, though the kernel has just asked for the attributes by them."""
+    path = mnt.path / "f"
+    path.write_bytes(b"1" * 5000)
+    held = os.open(path, os.O_RDONLY)
+    path.write_bytes(b"2" * 200)
+
+    def change(what, *arguments):
+        os.stat(path)
+        os.fstat(held)
+        what(*arguments)
+        return os.stat(path), os.fstat(held)
+
+    for node, mode in ((held, 0o600), (path, 0o640)):
+        assert [s.st_mode & 0o777 for s in change(os.chmod, node, mode)] == [mode, mode]
+    for what, arguments in ((os.setxattr, [b"1"]), (os.removexattr, [])):
+        before = os.stat(path).st_ctime_ns
+        wait_until(lambda before=before: time.time_ns() - before > 10**8, "the clock's next tick")
+        assert change(what, held, "user.a", *arguments)[0].st_ctime_ns > before
+    assert [s.st_nlink for s in change(os.link, path, mnt.path / "g")] == [2, 2]
+    os.close(held)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_truncate_by_a_node_that_was_replaced_shows_by_the_name(mnt, opened):
+    """It is the file's size, as the file is now."""
+    path = mnt.path / "f"
+    path.write_bytes(b"1" * 5000)
+    node = os.open(path, os.O_PATH)
+    link = "/proc/self/fd/%d" % node
+    path.write_bytes(b"2" * 200)
+    if opened:  # the node stands for what the file shows now
+        with open(link, "rb") as f:
+            assert f.read() == b"2" * 200
+    for size in (7, 100):
+        assert len(path.read_bytes()) == os.stat(path).st_size
+        os.truncate(link, size)
+        assert os.stat(path).st_size == size
+        assert path.read_bytes() == b"2" * 7 + bytes(size - 7)
+    os.chmod(path, 0o600)
+    if opened:
+        assert os.stat(link).st_mode & 0o777 == 0o600
+        os.stat(link)
+        os.chmod(path, 0o640)
+        assert os.stat(link).st_mode & 0o777 == 0o640
     os.close(node)
 
 
