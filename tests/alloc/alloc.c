@@ -86,6 +86,25 @@ bool alloc_fails(void)
 	return true;
 }
 
+/* ---- tests that choose by themselves */
+
+bool unit_fail_alloc(uint64_t number)
+{
+	static struct alloc_shared own;
+
+	if (alloc_shared && alloc_shared != &own)
+		return false;
+	own = (struct alloc_shared){.fail_at = number};
+	alloc_shared = number ? &own : NULL;
+	alloc_begin();
+	return true;
+}
+
+bool unit_alloc_failed(void)
+{
+	return alloc_shared && alloc_shared->failed;
+}
+
 /* ---- libc's */
 
 void *alloc_malloc(size_t size);

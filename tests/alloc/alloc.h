@@ -41,5 +41,8 @@ extern struct alloc_shared *alloc_shared;
 void alloc_begin(void);
 /* Whether this one is to fail. */
 bool alloc_fails(void);
+/* unit.h says what they do. */
+bool unit_fail_alloc(uint64_t number);
+bool unit_alloc_failed(void);
 
 #endif

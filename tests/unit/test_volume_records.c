@@ -36,6 +36,7 @@ static char *text_of(uint64_t number, const char *host)
 	unit_ok(record_encode(&record, &text));
 	record_free(&record);
 	buf_str(&text);
+	unit_ok(buf_error(&text));
 	return buf_steal(&text, &len);
 }
 
@@ -162,6 +163,45 @@ START_TEST(one_record)
 	unit_error(records_get(r, 8, &record, NULL), -EBADMSG);
 	unit_ok(records_drop(r, 7, NULL));
 	unit_error(records_get(r, 7, &record, NULL), -ENOENT);
+}
+END_TEST
+
+/* A text that fills its buffer: what ends it needs more memory. */
+static char *text_of_length(uint64_t number, size_t len)
+{
+	cleanup_free char *host = NULL, *one = text_of(number, "0");
+
+	ck_assert_uint_lt(strlen(one), len);
+	ck_assert_int_ge(asprintf(&host, "%0*d", (int)(len - strlen(one) + 1), 0), 0);
+	return text_of(number, host);
+}
+
+START_TEST(a_text_without_memory_for_its_end_is_not_given)
+{
+	cleanup_free char *expected = text_of_length(7, 1024);
+	bool failed = unit_fail_alloc != NULL;
+	unsigned failures = 0;
+
+	ck_assert_uint_eq(strlen(expected), 1024);
+	put_text(7, expected);
+	for (uint64_t n = 1; failed && unit_fail_alloc(n); n++) {
+		cleanup_free char *text = NULL;
+		struct epoch_record record = {0};
+		int error = records_get(r, 7, &record, &text);
+
+		failed = unit_alloc_failed();
+		unit_fail_alloc(0);
+		failures += failed;
+		if (failed)
+			unit_error(error, -ENOMEM);
+		else
+			unit_ok(error);
+		ck_assert((text != NULL) == !error);
+		if (text)
+			ck_assert_str_eq(text, expected);
+		record_free(&record);
+	}
+	ck_assert(!unit_fail_alloc || unit_is_hurried() || failures > 1);
 }
 END_TEST
 
@@ -410,6 +450,7 @@ int main(void)
 	tcase_add_test(t, a_remote_that_fails_is_no_empty_remote);
 	tcase_add_test(t, a_newer_record_ends_it);
 	tcase_add_test(t, one_record);
+	tcase_add_test(t, a_text_without_memory_for_its_end_is_not_given);
 	tcase_add_test(t, the_same_epoch);
 	tcase_add_test(t, a_dropped_number_is_taken_for_ever);
 	tcase_add_test(t, a_tombstone_keeps_the_record);
