@@ -9,7 +9,6 @@ import os
 import pathlib
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +18,6 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 BENCH, README = TESTS / "bench", TESTS.parent / "README.md"
 sys.path.append(os.fspath(BENCH))
 
-import compare  # noqa: E402
 import report  # noqa: E402
 import turns  # noqa: E402
 
@@ -212,11 +210,9 @@ def test_the_check_finds_what_was_changed_by_hand(tmp_path):
 
 @pytest.mark.parametrize("before, now, kept", [("a" * 40, "a" * 40, True), ("b" * 40, "a" * 40, False), (None, "a" * 40, False),
                                                ("a" * 40 + "+", "a" * 40 + "+", False), ("", "", False)])
-def test_what_is_measured_once_is_kept_from_the_same_commit_only(tmp_path, before, now, kept):
-    (tmp_path / "results.json").write_text(json.dumps({"commit": before, "stored": {"bf16": 0.7}, "memory": {"up": 100}}))
-    r = SimpleNamespace(options=SimpleNamespace(out=tmp_path, commit=now), stored={}, memory={})
-    compare.take_over(r)
-    assert (r.stored, r.memory) == (({"bf16": 0.7}, {"up": 100}) if kept else ({}, {}))
+def test_what_is_measured_once_is_kept_from_the_same_commit_only(before, now, kept):
+    there = {"commit": before, "stored": {"bf16": 0.7}, "memory": {"up": 100}}
+    assert report.measured_once(there, now) == ((there["stored"], there["memory"]) if kept else ({}, {}))
 
 
 @pytest.mark.timeout(600)
