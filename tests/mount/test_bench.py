@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -172,6 +173,8 @@ def test_the_published_tables_are_those_of_their_results():
     assert done.returncode == 0, done.stderr
     there = json.loads((BENCH / "results.json").read_text())
     assert there["samples"] and all(s["values"] for s in there["samples"])
+    # None: from before it was recorded. What was not committed ("+") nobody can measure again.
+    assert there["commit"] is None or re.fullmatch("[0-9a-f]{40}", there["commit"])
     if there["commit"] is None:
         assert "No verdict is given" in README.read_text()
 
