@@ -118,7 +118,7 @@ all: $(O)/libepochfs.a $(programs) ## build the library and the program
 # A verb that runs tests installs what it lacks before anything is compiled; `make` and `make install` only say what is missing.
 # PACKAGES=smoke is for machines that are to have no more than some of the tests need.
 PACKAGES ?= test
-of_test  := tests check-unit check-mount check-crash check-fault check-damage check-model check-differential check-enumerate soak \
+of_test  := tests check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate soak \
 	check-alloc check-alloc-some check-asan check-tsan coverage
 of_power := check-power
 of_bench := bench-parts

@@ -84,6 +84,8 @@ static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
 		printf("%" PRIu64
 		       " problem%s; epochfs fsck --repair restores what the remote or the cache still has\n",
 		       t->problems, plural(t->problems));
+	else if (t->unsure)
+		puts("no certain damage; run epochfs fsck again when nobody writes");
 	else if (t->notes)
 		puts("no damage but to copies, or to what no epoch needs");
 	else

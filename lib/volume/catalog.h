@@ -122,7 +122,8 @@ struct catalog_fsck_totals {
 	uint64_t orphans;   /* packs and index objects that no epoch needs: no damage */
 	uint64_t condemned; /* that garbage collection has condemned: likewise */
 	uint64_t problems;
-	uint64_t notes; /* damaged, but a mere copy, or needed by no epoch: no damage */
+	uint64_t notes;	 /* damaged, but a mere copy, or needed by no epoch: no damage */
+	uint64_t unsure; /* of the notes: what may be missing, or not there yet */
 };
 /* 0 also with problems; -errno where the remote cannot be read at all. */
 int catalog_fsck(const char *url, const struct catalog_fsck *how,

@@ -37,6 +37,12 @@ void fsck_note(struct fsck *f, const char *key, const char *where, const char *w
 		f->how->note(f->how->arg, key, where, what);
 }
 
+void fsck_unsure(struct fsck *f, const char *key, const char *where, const char *what)
+{
+	f->totals.unsure++;
+	fsck_note(f, key, where, what);
+}
+
 static void show_progress(struct fsck *f, uint64_t objects, uint64_t bytes)
 {
 	f->progress.files = objects;

@@ -90,6 +90,8 @@ bool fsck_fatal(int error);
 
 /* Nothing is lost by this. */
 void fsck_note(struct fsck *f, const char *key, const char *where, const char *what);
+/* A note of what may be lost, or may be as a writer at work left it. */
+void fsck_unsure(struct fsck *f, const char *key, const char *where, const char *what);
 /* What an error says of an object; `text` may be used for it. */
 const char *fsck_wrong(int error, char text[STORE_FSCK_TEXT]);
 const uint64_t *fsck_find_epoch(const struct fsck *f, uint64_t number);

@@ -31,12 +31,17 @@ const uint64_t *fsck_find_epoch(const struct fsck *f, uint64_t number)
 
 /* ---- records that are missing ---- */
 
-static int note_missing(struct fsck *f, uint64_t number)
+static bool is_missing(const struct fsck *f, uint64_t number)
 {
 	for (size_t at = 0; at < f->missing.len; at += sizeof(number))
 		if (!memcmp(f->missing.data + at, &number, sizeof(number)))
-			return 0;
-	if (number && number <= INT64_MAX)
+			return true;
+	return false;
+}
+
+static int note_missing(struct fsck *f, uint64_t number)
+{
+	if (!is_missing(f, number) && number && number <= INT64_MAX)
 		buf_put(&f->missing, &number, sizeof(number));
 	return buf_error(&f->missing);
 }
@@ -63,6 +68,34 @@ static bool is_head(void *arg, const struct hash *chunk)
 	return false;
 }
 
+/* What is to be said of an epoch whose index and tree are there, and whose record was not when they were listed. */
+static int tell_without_record(struct fsck *f, uint64_t epoch, bool held)
+{
+	char key[KEY_MAX], where[64];
+	uint64_t size;
+	int error;
+
+	epoch_key(epoch, key);
+	snprintf(where, sizeof(where), "epoch %" PRIu64, epoch);
+	if (held) {
+		/* A writer may have put it meanwhile. */
+		error = remote_size(f->remote, key, &size);
+		if (error != -ENOENT)
+			return fsck_fatal(error) ? error : 0;
+		fsck_unsure(f, key, where,
+			    "its record is not there, though its index and its tree are: who has "
+			    "the lease is about to put it, or it is missing");
+	} else if (f->dropped && f->gc_lists.count) {
+		fsck_unsure(f, key, where,
+			    "its record may be missing: its index has a tree that no record "
+			    "names, of a dropped epoch perhaps");
+	} else {
+		fsck_problem(f, key, where,
+			     "its record is missing, though its index and its tree are there");
+	}
+	return 0;
+}
+
 /*
  * Of the newest epochs no other names the record. But an index object says of which epoch it is, and where it came with
  * a tree that no record has, the record was the next object to be put: it is missing, unless a writer is between the two.
@@ -71,28 +104,21 @@ static bool is_head(void *arg, const struct hash *chunk)
  */
 static int check_newest(struct fsck *f, bool held)
 {
-	char key[KEY_MAX], record[KEY_MAX], where[64];
+	char key[KEY_MAX];
 	uint64_t epoch;
 	int error = 0;
 
 	for (size_t i = 0; !error && store_fsck_index_epoch(f->store, i, key, &epoch); i++) {
 		bool has_tree = false;
 
-		if (!epoch || nodes_is_part(epoch) || fsck_find_epoch(f, epoch) || held)
+		if (!epoch || nodes_is_part(epoch) || fsck_find_epoch(f, epoch))
+			continue;
+		/* That one is told of by itself. */
+		if (held && is_missing(f, epoch))
 			continue;
 		error = store_fsck_has_tree(f->store, i, is_head, f, &has_tree);
-		if (error || !has_tree)
-			continue;
-		epoch_key(epoch, record);
-		snprintf(where, sizeof(where), "epoch %" PRIu64, epoch);
-		if (f->dropped && f->gc_lists.count)
-			fsck_note(f, record, where,
-				  "its record may be missing: its index has a tree that no record "
-				  "names, of a dropped epoch perhaps");
-		else
-			fsck_problem(
-				f, record, where,
-				"its record is missing, though its index and its tree are there");
+		if (!error && has_tree)
+			error = tell_without_record(f, epoch, held);
 	}
 	return error;
 }
@@ -108,7 +134,7 @@ static void tell_missing(struct fsck *f, bool held)
 		epoch_key(number, key);
 		snprintf(where, sizeof(where), "epoch %" PRIu64, number);
 		if (held)
-			fsck_note(f, key, where, "is not there; its drop may be on its way");
+			fsck_unsure(f, key, where, "is not there; its drop may be on its way");
 		else
 			fsck_problem(f, key, where, "is missing: another object names it");
 	}

@@ -34,8 +34,12 @@ int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret
 	error = remote_get(remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
 	if (error)
 		return error;
-	if (tombstone_decode(text.data, text.len, &dropped) == 0)
+	error = tombstone_decode(text.data, text.len, &dropped);
+	if (!error)
 		return dropped == number ? -ENOENT : -EBADMSG;
+	/* Of a tombstone a record's decoder would say that it is damaged. */
+	if (error == -ENOMEM)
+		return error;
 	error = record_decode(text.data, text.len, ret_record);
 	if (!error && ret_record->number != number) {
 		record_free(ret_record);
@@ -310,8 +314,10 @@ static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
 		return 0;
 	if (slot->error)
 		return slot->error;
-	if (tombstone_decode(slot->text, strlen(slot->text), &number) == 0 &&
-	    number == slot->number) {
+	error = tombstone_decode(slot->text, strlen(slot->text), &number);
+	if (error == -ENOMEM)
+		return error;
+	if (!error && number == slot->number) {
 		found.dropped = true;
 		return fn(arg, &found);
 	}

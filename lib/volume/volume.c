@@ -61,10 +61,11 @@ static struct volume *volume_alloc(const struct volume_options *options)
 
 static int make_parts(struct volume *vol)
 {
-	int error = bodies_new(&vol->bodies);
+	/* Bodies are closed with a round of the keeper, which looks at the grants. */
+	int error = grants_new(&vol->grants);
 
 	if (!error)
-		error = grants_new(&vol->grants);
+		error = bodies_new(&vol->bodies);
 	if (!error)
 		error = contents_new(&vol->contents);
 	if (!error)

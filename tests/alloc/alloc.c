@@ -68,6 +68,16 @@ static void note_stack(void *stack[ALLOC_FRAMES + 1])
 	stack[w.count] = NULL;
 }
 
+/* Where the library's function is that calls malloc or its like. */
+static void *function_of_caller(void)
+{
+	struct walk w = {.count = 0};
+
+	_Unwind_Backtrace(step, &w);
+	return w.count > ALLOC_OWN ? _Unwind_FindEnclosingFunction((void *)w.frames[ALLOC_OWN])
+				   : NULL;
+}
+
 bool alloc_fails(void)
 {
 	struct alloc_shared *s = alloc_shared;
@@ -78,12 +88,44 @@ bool alloc_fails(void)
 	number = ++s->count;
 	if (s->depth && number < ALLOC_NOTED)
 		s->places[number] = place_of_caller(s->depth);
-	if (number != s->fail_at)
+	if (s->fail_of ? s->failed || function_of_caller() != s->fail_of : number != s->fail_at)
 		return false;
 	note_stack(s->stack);
 	s->failed = true;
 	errno = ENOMEM;
 	return true;
+}
+
+/* ---- tests that choose by themselves */
+
+static bool fail(uint64_t number, void *function)
+{
+	static struct alloc_shared own;
+
+	if (alloc_shared && alloc_shared != &own)
+		return false;
+	own.count = 0;
+	own.failed = false;
+	own.fail_at = number;
+	own.fail_of = function;
+	alloc_shared = number || function ? &own : NULL;
+	alloc_begin();
+	return true;
+}
+
+bool unit_fail_alloc(uint64_t number)
+{
+	return fail(number, NULL);
+}
+
+bool unit_fail_alloc_of(void *function)
+{
+	return fail(0, function);
+}
+
+bool unit_alloc_failed(void)
+{
+	return alloc_shared && alloc_shared->failed;
 }
 
 /* ---- libc's */

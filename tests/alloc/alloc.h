@@ -22,10 +22,11 @@
 #define ALLOC_NOTED  (1u << 20) /* of a run; what comes later is not looked at by place */
 #define ALLOC_SEEN   (1u << 17) /* a power of 2 */
 struct alloc_shared {
-	char test[128];		       /* the function's name, once it has begun */
-	_Atomic uint64_t count;	       /* calls so far in this run */
-	uint64_t fail_at;	       /* which one fails; 0: none */
-	_Atomic bool failed;	       /* it came to that */
+	char test[128];		/* the function's name, once it has begun */
+	_Atomic uint64_t count; /* calls so far in this run */
+	uint64_t fail_at;	/* which one fails; 0: none */
+	void *fail_of;		/* the first one of this function fails; NULL: fail_at says it */
+	_Atomic bool failed;	/* it came to that */
 	void *stack[ALLOC_FRAMES + 1]; /* where; ended by NULL */
 	/* How many functions make a place; 0: places are not noted. */
 	unsigned depth;
@@ -41,5 +42,9 @@ extern struct alloc_shared *alloc_shared;
 void alloc_begin(void);
 /* Whether this one is to fail. */
 bool alloc_fails(void);
+/* unit.h says what they do. */
+bool unit_fail_alloc(uint64_t number);
+bool unit_fail_alloc_of(void *function);
+bool unit_alloc_failed(void);
 
 #endif

@@ -6,7 +6,7 @@
         [--directory] [--folder DIR] [--series DIR] [--out DIR] [--readme FILE]
 
 turns.py has what a turn is, and when it is void. Writes results.json, with every sample, the commit and the seed, to --out (build/bench), and from it
-results.md and results.svg. What is measured once, bytes stored and memory, is kept from the results that lie there when --measures does not name it.
+results.md and results.svg. What is measured once, bytes stored and memory, is kept from the results of the same commit that lie there when --measures does not name it.
 --readme puts the table between the marks of that file; report.py does it later, or checks it. --series keeps the trained
 checkpoints in a folder and uses them again. The folder ($TMPDIR or /tmp) should be on the disk that caches
 would be on, and needs 20 times --mib. Whatever happens, what it starts is stopped by its pid, unmounted
@@ -274,8 +274,7 @@ def take_over(run):
     """What needs no turns may be from an earlier run."""
     path = run.options.out / "results.json"
     if path.exists():
-        there = json.loads(path.read_text())
-        run.stored, run.memory = there["stored"], there["memory"]
+        run.stored, run.memory = report.measured_once(json.loads(path.read_text()), run.options.commit)
 
 
 def compare(run):

@@ -126,6 +126,13 @@ class Judged:
         return [(group, why) for group in self.groups if self.recorded and (why := self.void(group))]
 
 
+def measured_once(results, commit):
+    """What of earlier results needs no turns (bytes stored, memory) for a run of this commit: of another tree nothing, as the new results name one."""
+    if not commit or commit.endswith("+") or results["commit"] != commit:
+        return {}, {}
+    return results["stored"], results["memory"]
+
+
 class Figure:
     """What some turns gave."""
 

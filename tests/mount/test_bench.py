@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -172,6 +173,8 @@ def test_the_published_tables_are_those_of_their_results():
     assert done.returncode == 0, done.stderr
     there = json.loads((BENCH / "results.json").read_text())
     assert there["samples"] and all(s["values"] for s in there["samples"])
+    # None: from before it was recorded. What was not committed ("+") nobody can measure again.
+    assert there["commit"] is None or re.fullmatch("[0-9a-f]{40}", there["commit"])
     if there["commit"] is None:
         assert "No verdict is given" in README.read_text()
 
@@ -206,6 +209,13 @@ def test_the_check_finds_what_was_changed_by_hand(tmp_path):
 
 
 # ---- a run
+
+
+@pytest.mark.parametrize("before, now, kept", [("a" * 40, "a" * 40, True), ("b" * 40, "a" * 40, False), (None, "a" * 40, False),
+                                               ("a" * 40 + "+", "a" * 40 + "+", False), ("", "", False)])
+def test_what_is_measured_once_is_kept_from_the_same_commit_only(before, now, kept):
+    there = {"commit": before, "stored": {"bf16": 0.7}, "memory": {"up": 100}}
+    assert report.measured_once(there, now) == ((there["stored"], there["memory"]) if kept else ({}, {}))
 
 
 @pytest.mark.timeout(600)

@@ -274,22 +274,61 @@ def test_chown_by_root_takes_setuid_away(mnt):
     assert (stat.S_IMODE(st.st_mode), st.st_uid, st.st_gid) == (0o755, 7, 8)
 
 
-@pytest.mark.parametrize("kind", ["file", "fifo", "socket", "device", "directory"])
+MAKE = {"file": lambda p: p.touch(), "fifo": os.mkfifo, "socket": lambda p: os.mknod(p, 0o644 | stat.S_IFSOCK),
+        "device": lambda p: os.mknod(p, 0o644 | stat.S_IFCHR, os.makedev(1, 3)), "directory": os.mkdir}
+
+
+@pytest.mark.parametrize("kind", list(MAKE))
 def test_chown_takes_set_id_bits_as_on_an_ordinary_directory(mnt, tmp_path, kind):
-    """Whatever the type, but of a directory, and whoever does it."""
+    """Whatever the type, but of a directory."""
     need_root("give a file away")
-    make = {"file": lambda p: p.touch(), "fifo": os.mkfifo, "socket": lambda p: os.mknod(p, 0o644 | stat.S_IFSOCK),
-            "device": lambda p: os.mknod(p, 0o644 | stat.S_IFCHR, os.makedev(1, 3)), "directory": os.mkdir}[kind]
 
     def modes(base):
         for mode in (0o6755, 0o6745, 0o4755):
             path = base / ("%s-%o" % (kind, mode))
-            make(path)
+            MAKE[kind](path)
             os.chmod(path, mode)
             os.chown(path, 1234, 5678)
             yield stat.S_IMODE(path.stat().st_mode)
 
     assert [oct(m) for m in modes(mnt.path)] == [oct(m) for m in modes(tmp_path)]
+
+
+GIVES = """
+import os, stat, sys
+os.chdir(sys.argv[1])
+os.setgid(1234)
+os.setgroups([1234, 5678])
+os.setuid(1234)
+for path in sorted(os.listdir(".")):
+    os.chown(path, -1, 5678)
+    st = os.lstat(path)
+    print(path, oct(st.st_mode), st.st_gid)
+"""
+
+
+@pytest.mark.parametrize("kind", list(MAKE))
+def test_an_owner_who_gives_it_to_another_of_his_groups_loses_set_id_bits_as_on_an_ordinary_directory(make_volume, tmp_path, kind):
+    need_root("become another user")
+    mnt = make_volume(allow_other=True, settle="1h").mount()
+    below = tmp_path / "below"
+    below.mkdir()
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+
+    def given(base):
+        base.chmod(0o777)
+        for mode in (0o6777, 0o6755, 0o6745, 0o4755, 0o2755, 0o2744):
+            path = base / ("%s-%o" % (kind, mode))
+            MAKE[kind](path)
+            os.chown(path, 1234, 1234)
+            os.chmod(path, mode)
+        child = python(GIVES, base)
+        said = child.communicate()[0]
+        assert child.returncode == 0 and said.count(" 5678\n") == 6
+        return said
+
+    assert given(mnt.path) == given(below)
 
 
 CHANGES_OF_CONTENT = """

@@ -171,6 +171,38 @@ def test_the_record_of_the_newest_epoch_is_missed_and_comes_back(mnt, tmp_path):
     assert not fsck(mnt.url)["problems"]
 
 
+def test_the_record_of_the_newest_epoch_is_missed_beside_its_writer(mnt):
+    """Who writes puts it last: without it an epoch may be on its way, or damaged; a report says so, and the mount restores it."""
+    record = mnt.remote / "epochs" / ("%020d.json" % 3)
+    assert not fsck(mnt.url)["notes"]
+    whole = record.read_bytes()
+    record.unlink()
+    note, = fsck(mnt.url)["notes"]
+    assert note["where"] == "epoch 3" and "its record is not there" in note["problem"]
+    done = run(BIN, "fsck", mnt.url)
+    assert "is about to put it, or it is missing: epoch 3\n" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("no certain damage")
+    restored, = repair(mnt.path)["restored"]
+    assert restored["where"] == "epoch 3" and record.read_bytes() == whole
+    assert not fsck(mnt.url)["notes"]
+
+
+def test_a_writer_that_was_killed_before_the_record_left_no_damage(make_volume, monkeypatch):
+    """Its lease stays until it has lapsed, and the next mount puts the record."""
+    monkeypatch.setenv("EPOCHFS_FAULT", "upload.index")
+    volume = make_volume(settle="1h", lease="3s").mount()
+    monkeypatch.delenv("EPOCHFS_FAULT")
+    (volume.path / "a").write_bytes(noise(MIB, 1))
+    volume.seal()
+    wait_until(lambda: volume.process.poll() is not None, "the kill")
+    volume.kill()
+    note, = fsck(volume.url)["notes"]
+    assert note["where"] == "epoch 1" and "its record is not there" in note["problem"]
+    volume.mount()
+    volume.wait_durable()
+    assert not fsck(volume.url)["notes"]
+
+
 def test_what_was_stored_early_and_never_sealed_is_no_missing_epoch(mnt):
     """Its index object has the number of the epoch that was to come, and no tree."""
     early = "%020d-" % 4

@@ -4,10 +4,12 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = pathlib.Path(__file__).resolve().parents[1] / "tools"
 LISTED = ("tests.mount.test_watch::x[on]", "skipped", "the command does not mount")
 UNLISTED = ("tests.remotes.test_exec::x", "skipped", "xrdcp is not installed")
@@ -36,3 +38,21 @@ def test_a_library_that_is_too_old_is_refused_in_one_line():
     done = subprocess.run([TOOLS / "versions.sh", "cc", "sqlite3:999.0", "libcrypto:0.1"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "sqlite3 999.0 or newer" in done.stderr
+
+
+def verbs():
+    """Each verb of the Makefile that `make help` lists, with what it needs first and what it runs."""
+    text = (ROOT / "Makefile").read_text()
+    return {name: needs + recipe for name, needs, recipe in re.findall(r"^([a-z-]+):(.*?## .*\n)((?:\t.*\n)*)", text, re.MULTILINE)}
+
+
+def test_each_verb_installs_what_it_needs(tmp_path):
+    """By a set of packages before anything is compiled, or by its own first line. Who builds or installs is only told what is missing."""
+    stop = tmp_path / "stop.mk"
+    stop.write_text("$(error sets: $(wanted))\n")
+    found = verbs()
+    assert {"test", "check-unit", "check-user", "bench", "lint", "coverage"} <= set(found)
+    for verb in sorted(set(found) - {"all", "install", "uninstall", "clean", "help"}):
+        done = subprocess.run(["make", "-f", "Makefile", "-f", stop, verb], cwd=ROOT, capture_output=True, text=True, check=False)
+        sets = done.stderr.partition("sets: ")[2].partition(".  Stop")[0].split()
+        assert sets or "packages.sh" in found[verb] or "packages.sh" in found[found[verb].split()[0]], verb

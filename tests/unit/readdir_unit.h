@@ -11,6 +11,7 @@
  * `.` and `..` included. */
 static const char *readdir_fails_in;
 static unsigned readdir_entries;
+static unsigned readdir_listings;		 /* so many listings of it are well before */
 static unsigned readdir_failures;		 /* how often it did */
 static unsigned readdir_failures_max = UINT_MAX; /* after that the disk is well again */
 
@@ -30,15 +31,19 @@ struct dirent *readdir(DIR *dir)
 	static struct dirent *(*real)(DIR *);
 	static DIR *last;
 	static unsigned came;
+	static bool well;
 
 	if (!real)
 		real = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir64");
 	if (!readdir_fails_in || !readdir_is_of(dir, readdir_fails_in))
 		return real(dir);
-	if (dir != last || telldir(dir) == 0)
+	if (dir != last || telldir(dir) == 0) {
 		came = 0;
+		well = readdir_listings > 0;
+		readdir_listings -= well;
+	}
 	last = dir;
-	if (came++ < readdir_entries || readdir_failures == readdir_failures_max)
+	if (well || came++ < readdir_entries || readdir_failures == readdir_failures_max)
 		return real(dir);
 	readdir_failures++;
 	errno = EIO;

@@ -398,6 +398,28 @@ START_TEST(an_epochs_file_is_granted_again_though_a_live_file_shows_it)
 }
 END_TEST
 
+START_TEST(without_memory_for_grants_a_volume_is_refused)
+{
+	struct volume_options o;
+	struct volume *vol = NULL;
+	char *message = NULL;
+	int error;
+
+	if (!unit_fail_alloc_of || !unit_fail_alloc_of((void *)grants_new))
+		return;
+	volume_options_init(&o);
+	o.remote = "none";
+	o.cache_dir = unit_dir();
+	error = volume_open(&o, &vol, &message);
+	ck_assert(unit_alloc_failed());
+	unit_fail_alloc(0);
+	unit_error(error, -ENOMEM);
+	ck_assert_ptr_nonnull(message);
+	free(message);
+	free((char *)(uintptr_t)o.cache_dir);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_grant");
@@ -410,6 +432,7 @@ int main(void)
 	tcase_add_test(t, a_move_may_be_repeated);
 	tcase_add_loop_test(t, drop, 0, STATES);
 	tcase_add_loop_test(t, evict, 0, STATES);
+	tcase_add_test(t, without_memory_for_grants_a_volume_is_refused);
 	tcase_add_test(t, a_mapping_that_ends_frees_the_file);
 	tcase_add_test(t, a_mapping_that_an_earlier_mount_left_is_anothers);
 	tcase_add_test(t, no_mapping_is_left_by_an_earlier_boot);

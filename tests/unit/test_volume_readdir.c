@@ -51,7 +51,7 @@ static void save_and_die(void)
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Tries to open the volume while listings of `folder` fail after this many entries. */
+/* Tries to open the volume while one listing of `folder` fails, after this many entries. */
 static void open_fails(const char *folder, unsigned entries)
 {
 	struct volume_options o;
@@ -61,6 +61,7 @@ static void open_fails(const char *folder, unsigned entries)
 	readdir_fails_in = folder;
 	readdir_entries = entries;
 	readdir_failures = 0;
+	readdir_failures_max = 1;
 	vu_options(&u, &o);
 	error = volume_open(&o, &u.vol, &message);
 	if (!error)
@@ -84,10 +85,12 @@ static void all_is_there(void)
 	}
 }
 
+/* It is listed to see whether it is a new cache, then for what was cut short, then for what is there: each of them fails. */
 START_TEST(closed_content_is_not_torn)
 {
 	save_and_die();
-	open_fails("/objects", (unsigned)_i);
+	readdir_listings = (unsigned)_i / FILES;
+	open_fails("/objects", (unsigned)_i % FILES);
 	all_is_there();
 }
 END_TEST
@@ -124,6 +127,17 @@ static void empty_journal(void)
 	globfree(&found);
 }
 
+/* Whether the journal was lost, or moved into the database in order, only the objects tell. */
+START_TEST(a_missing_journal_is_not_taken_for_moved)
+{
+	save_and_die();
+	empty_journal();
+	readdir_listings = 1;
+	open_fails("/objects", (unsigned)_i);
+	all_is_there();
+}
+END_TEST
+
 /* What only this machine has is brought back by the next mount. */
 START_TEST(what_a_damaged_state_leaves_is_recovered_later)
 {
@@ -155,8 +169,9 @@ int main(void)
 	TCase *t = unit_case(s, "a folder that cannot be listed");
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_loop_test(t, closed_content_is_not_torn, 0, FILES);
+	tcase_add_loop_test(t, closed_content_is_not_torn, 0, 3 * FILES);
 	tcase_add_loop_test(t, a_cache_that_lost_its_database_is_not_new, 0, 3);
+	tcase_add_loop_test(t, a_missing_journal_is_not_taken_for_moved, 0, FILES);
 	tcase_add_loop_test(t, what_a_damaged_state_leaves_is_recovered_later, 0, FILES);
 	tcase_add_loop_test(t, torn_files_are_not_forgotten, 0, 2);
 	return unit_run(s);

@@ -36,6 +36,7 @@ static char *text_of(uint64_t number, const char *host)
 	unit_ok(record_encode(&record, &text));
 	record_free(&record);
 	buf_str(&text);
+	unit_ok(buf_error(&text));
 	return buf_steal(&text, &len);
 }
 
@@ -162,6 +163,75 @@ START_TEST(one_record)
 	unit_error(records_get(r, 8, &record, NULL), -EBADMSG);
 	unit_ok(records_drop(r, 7, NULL));
 	unit_error(records_get(r, 7, &record, NULL), -ENOENT);
+}
+END_TEST
+
+/* A text that fills its buffer: what ends it needs more memory. */
+static char *text_of_length(uint64_t number, size_t len)
+{
+	cleanup_free char *host = NULL, *one = text_of(number, "0");
+
+	ck_assert_uint_lt(strlen(one), len);
+	ck_assert_int_ge(asprintf(&host, "%0*d", (int)(len - strlen(one) + 1), 0), 0);
+	return text_of(number, host);
+}
+
+/* Reads a record with one allocation after the other failing: that is told, or (NULL: a tombstone) the record comes as it is. */
+static void get_without_memory(uint64_t number, const char *expected)
+{
+	bool failed = unit_fail_alloc != NULL;
+	unsigned failures = 0;
+
+	for (uint64_t n = 1; failed && unit_fail_alloc(n); n++) {
+		cleanup_free char *text = NULL;
+		struct epoch_record record = {0};
+		int error = records_get(r, number, &record, &text);
+
+		failed = unit_alloc_failed();
+		unit_fail_alloc(0);
+		failures += failed;
+		unit_error(error, failed ? -ENOMEM : expected ? 0 : -ENOENT);
+		ck_assert((text != NULL) == !error);
+		if (text)
+			ck_assert_str_eq(text, expected);
+		record_free(&record);
+	}
+	ck_assert(!unit_fail_alloc || unit_is_hurried() || failures > 1);
+}
+
+START_TEST(a_record_comes_whole_or_there_was_no_memory)
+{
+	cleanup_free char *expected = text_of_length(7, 1024);
+
+	ck_assert_uint_eq(strlen(expected), 1024);
+	put_text(7, expected);
+	get_without_memory(7, expected);
+}
+END_TEST
+
+START_TEST(a_tombstone_is_no_damage_where_there_was_no_memory)
+{
+	unit_ok(records_drop(r, 8, NULL));
+	get_without_memory(8, NULL);
+}
+END_TEST
+
+START_TEST(a_walk_without_memory_finds_no_damage)
+{
+	bool failed = unit_fail_alloc != NULL;
+
+	put_record(1, "a");
+	unit_ok(records_drop(r, 2, NULL));
+	for (uint64_t n = 1; failed && unit_fail_alloc(n); n++) {
+		struct seen s = {{0}, 0};
+		int error = records_each(r, 0, note, &s);
+
+		failed = unit_alloc_failed();
+		unit_fail_alloc(0);
+		ck_assert_msg(error ? error == -ENOMEM && !strchr(s.text, '?')
+				    : !strcmp(s.text, "1 2d"),
+			      "allocation %u: %d, %s", (unsigned)n, error, s.text);
+	}
 }
 END_TEST
 
@@ -410,6 +480,9 @@ int main(void)
 	tcase_add_test(t, a_remote_that_fails_is_no_empty_remote);
 	tcase_add_test(t, a_newer_record_ends_it);
 	tcase_add_test(t, one_record);
+	tcase_add_test(t, a_record_comes_whole_or_there_was_no_memory);
+	tcase_add_test(t, a_tombstone_is_no_damage_where_there_was_no_memory);
+	tcase_add_test(t, a_walk_without_memory_finds_no_damage);
 	tcase_add_test(t, the_same_epoch);
 	tcase_add_test(t, a_dropped_number_is_taken_for_ever);
 	tcase_add_test(t, a_tombstone_keeps_the_record);

@@ -108,6 +108,15 @@ static inline bool unit_is_hurried(void)
 	return unit_each_run && getenv("EPOCHFS_ALLOC_REPORT");
 }
 
+/*
+ * For a test that says itself which allocation of the library fails: the number-th from now on; 0: none; or the first that a
+ * function makes itself. NULL where the build cannot (only SAN=address can), false where the run has a plan of its own.
+ * unit_alloc_failed: whether it came to that.
+ */
+__attribute__((weak)) bool unit_fail_alloc(uint64_t number);
+__attribute__((weak)) bool unit_fail_alloc_of(void *function);
+__attribute__((weak)) bool unit_alloc_failed(void);
+
 /* A test case with a limit that a busy machine keeps to. */
 static inline TCase *unit_case(Suite *s, const char *name)
 {
