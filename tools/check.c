@@ -13,6 +13,7 @@
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"
+#include "tools/target.h"
 
 #define SIZE_MAX_MIB 512
 
@@ -162,6 +163,7 @@ int command_check(int argc, char **argv)
 {
 	bool json = false, terminal;
 	const char *url, *size = NULL;
+	char path[PATH_MAX];
 	const struct cli_option options[] = {
 		{"json", 0, &json, NULL}, {"size", 0, NULL, &size}, {0}};
 	struct check_options how = {
@@ -176,7 +178,9 @@ int command_check(int argc, char **argv)
 		return cli_usage_error("check", "needs a REMOTE");
 	if (client_is_mount(url) == 1)
 		return cli_usage_error("check", "%s is a mount: name its remote", url);
-	code = take_size(size, &how.object_size);
+	code = target_remote(url, path, &url);
+	if (code == EXIT_DONE)
+		code = take_size(size, &how.object_size);
 	if (code == EXIT_DONE)
 		code = mount_options_limits(&how.limits);
 	if (code != EXIT_DONE)
