@@ -319,7 +319,8 @@ def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
 
 @pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit"),
                                         ("EPOCHFS_KEY", "key-file"), ("EPOCHFS_PASSPHRASE", "passphrase-file"), ("EPOCHFS_cache-dir", "cache-dir"),
-                                        ("EPOCHFS_CACHE_DIRECTORY", "cache-dir"), ("EPOCHFS_settle", "settle")])
+                                        ("EPOCHFS_CACHE_DIRECTORY", "cache-dir"), ("EPOCHFS_settle", "settle"), ("EPOCHFS_GRACE_TIME", "grace"),
+                                        ("EPOCHFS_STEP_REGEX", "step")])
 def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
     done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, name: "1h"})
     assert epochfs("umount", place / "mnt").returncode == 0
@@ -333,6 +334,12 @@ def test_an_option_that_the_environment_does_not_give_is_told(place, name):
     done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, variable: "1"})
     assert epochfs("umount", place / "mnt").returncode == 0
     assert done.stderr == "epochfs: environment %s is ignored: %s is given with -o alone\n" % (variable, name)
+
+
+@pytest.mark.parametrize("name", ["EPOCHFS_DAV_USERNAME", "EPOCHFS_DAV_PASS", "EPOCHFS_DAV_PASSWORDFILE", "EPOCHFS_dav_user"])
+def test_a_misspelt_variable_of_webdav_is_told(place, name):
+    done = epochfs("log", place / "remote", env={**os.environ, name: "x", "EPOCHFS_DAV_USER": "x", "EPOCHFS_DAV_PASSWORD": "x", "EPOCHFS_DAV_PASSWORD_FILE": "x"})
+    assert [line.split(":")[1] for line in done.stderr.splitlines() if "environment" in line] == [" environment %s is ignored" % name]
 
 
 def test_a_misspelt_option_is_told_by_commands_on_a_remote(mnt):
