@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who ends a job signals all of its processes: the final save is in the mount, and never below it.
 
-A cgroup is stood in for by a list of the job's processes, made before the first signal.
+Most tests stand in for a cgroup by a list of the job's processes, made before the first signal; some have a real one.
 """
 
 import itertools
