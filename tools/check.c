@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
@@ -137,9 +138,21 @@ static int take_size(const char *text, uint64_t *ret_size)
 }
 
 static volatile sig_atomic_t interrupted;
+static struct timespec first_signal;
 
+/*
+ * The first one lets it delete what it has put; one that comes seconds later is not waited with. Batch systems and timeout(1)
+ * send the same one twice: to the process, and to its group.
+ */
 static void on_signal(int number)
 {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!interrupted)
+		first_signal = now;
+	else if (now.tv_sec - first_signal.tv_sec > 1)
+		_exit(128 + number);
 	interrupted = number;
 }
 
@@ -149,10 +162,9 @@ static bool is_interrupted(void *arg)
 	return interrupted;
 }
 
-/* The first one lets it delete what it has put; the second one is not waited with. */
 static void catch_signals(void)
 {
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+	const struct sigaction action = {.sa_handler = on_signal};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
