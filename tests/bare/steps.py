@@ -39,7 +39,7 @@ def smoke(who, keywords):
 
 def suites():
     """Instead of the smoke: every test that runs as root, with each server and framework that the release has."""
-    return ("cd epochfs\ntests/tools/packages.sh test\nexport PACKAGES=test MOUNT_LIMIT=%d\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-mount\n"
+    return ("chmod a+x ~\ncd epochfs\ntests/tools/packages.sh test\nexport PACKAGES=test MOUNT_LIMIT=%d\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-mount\n"
             % SUITES_LIMIT_S)
 
 
