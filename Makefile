@@ -233,7 +233,7 @@ $(O)/tests/recorder: tests/power/recorder.c $(O)/flags
 $(O)/tests/libcalls.so: tests/crash/calls.c
 $(O)/tests/libstatfs.so: tests/fault/statfs.c
 $(O)/tests/lib%.so: $(O)/flags
-	$(call say,CC,$<)
+	$(call say,CC,$(filter %.c,$^))
 	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -shared -o $@ $(filter %.c,$^)
 
 .SECONDARY:

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
@@ -13,6 +14,7 @@
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"
+#include "tools/target.h"
 
 #define SIZE_MAX_MIB 512
 
@@ -136,9 +138,21 @@ static int take_size(const char *text, uint64_t *ret_size)
 }
 
 static volatile sig_atomic_t interrupted;
+static struct timespec first_signal;
 
+/*
+ * The first one lets it delete what it has put; one that comes seconds later is not waited with. Batch systems and timeout(1)
+ * send the same one twice: to the process, and to its group.
+ */
 static void on_signal(int number)
 {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!interrupted)
+		first_signal = now;
+	else if (now.tv_sec - first_signal.tv_sec > 1)
+		_exit(128 + number);
 	interrupted = number;
 }
 
@@ -148,10 +162,9 @@ static bool is_interrupted(void *arg)
 	return interrupted;
 }
 
-/* The first one lets it delete what it has put; the second one is not waited with. */
 static void catch_signals(void)
 {
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+	const struct sigaction action = {.sa_handler = on_signal};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
@@ -162,6 +175,7 @@ int command_check(int argc, char **argv)
 {
 	bool json = false, terminal;
 	const char *url, *size = NULL;
+	char path[PATH_MAX];
 	const struct cli_option options[] = {
 		{"json", 0, &json, NULL}, {"size", 0, NULL, &size}, {0}};
 	struct check_options how = {
@@ -176,7 +190,9 @@ int command_check(int argc, char **argv)
 		return cli_usage_error("check", "needs a REMOTE");
 	if (client_is_mount(url) == 1)
 		return cli_usage_error("check", "%s is a mount: name its remote", url);
-	code = take_size(size, &how.object_size);
+	code = target_remote(url, path, &url);
+	if (code == EXIT_DONE)
+		code = take_size(size, &how.object_size);
 	if (code == EXIT_DONE)
 		code = mount_options_limits(&how.limits);
 	if (code != EXIT_DONE)

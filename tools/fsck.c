@@ -15,6 +15,7 @@
 #include "tools/mount_options.h"
 #include "tools/progress.h"
 #include "tools/repair.h"
+#include "tools/target.h"
 
 struct fsck_view {
 	struct progress bar;
@@ -143,6 +144,7 @@ int command_fsck(int argc, char **argv)
 {
 	bool read_data = false, repair = false;
 	struct repair_words words = {0};
+	char path[PATH_MAX];
 	const struct cli_option options[] = {{"json", 0, &words.json, NULL},
 					     {"read-data", 0, &read_data, NULL},
 					     {"repair", 0, &repair, NULL},
@@ -161,5 +163,6 @@ int command_fsck(int argc, char **argv)
 		return cli_usage_error("fsck", "--dry-run and --cache-dir go with --repair");
 	if (client_is_mount(words.target) == 1)
 		return cli_usage_error("fsck", "%s is a mount: name its remote", words.target);
-	return check(words.target, read_data, words.json);
+	code = target_remote(words.target, path, &words.target);
+	return code == EXIT_DONE ? check(words.target, read_data, words.json) : code;
 }

@@ -165,13 +165,13 @@ int collect_run(const struct collect *c, const char *target, json_t **ret_json)
 			 .dry_run = c->dry_run,
 			 .progress = on_progress,
 			 .arg = &bar};
-	cleanup_free char *of_mount = NULL;
+	cleanup_free char *other = NULL;
 	struct remote_limits limits;
 	const char *url;
 	int code = parse_terms(c, &how);
 
 	if (code == EXIT_DONE)
-		code = target_find_remote(target, &of_mount, &url);
+		code = target_find_remote(target, &other, &url);
 	if (code == EXIT_DONE)
 		code = mount_options_limits(&limits);
 	if (code != EXIT_DONE)

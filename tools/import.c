@@ -126,13 +126,13 @@ static int run(struct import *imp, const struct arguments *a, struct import_resu
 }
 
 /* What it removes from must be there: a place without a volume does not become one. */
-static int check_volume(const char *remote)
+static int check_volume(const char **remote, char path[PATH_MAX])
 {
 	struct target target;
-	int code = importing_check_remote("import", remote);
+	int code = importing_check_remote("import", remote, path);
 
 	if (code == EXIT_DONE)
-		code = target_open(remote, &target);
+		code = target_open(*remote, &target);
 	if (code == EXIT_DONE)
 		target_close(&target);
 	return code;
@@ -221,13 +221,14 @@ int command_import(int argc, char **argv)
 {
 	struct arguments a = {.how.trigger = RECORD_TRIGGER_IMPORT};
 	struct mount_options options;
+	char path[PATH_MAX];
 	int code;
 
 	mount_options_init(&options);
 	code = parse_all(argc, argv, &options, &a);
 	if (code == EXIT_DONE)
-		code = a.how.remove ? check_volume(a.remote)
-				    : importing_check("import", a.directory, a.remote);
+		code = a.how.remove ? check_volume(&a.remote, path)
+				    : importing_check("import", a.directory, &a.remote, path);
 	if (code == EXIT_DONE)
 		code = import_directory(&options, &a);
 	mount_options_free(&options);

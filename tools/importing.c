@@ -16,6 +16,7 @@
 #include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/target.h"
 
 /* The path without symlinks, as far as it is there. NULL: no memory. */
 static char *resolve(const char *path)
@@ -75,23 +76,25 @@ static int refuse_mount(const char *command, const char *remote)
 		remote, remote, remote);
 }
 
-int importing_check_remote(const char *command, const char *remote)
+int importing_check_remote(const char *command, const char **remote, char path[PATH_MAX])
 {
-	int mounted = client_is_mount(remote);
+	int mounted = client_is_mount(*remote);
 
 	if (mounted == 1 || mounted == -ENOTCONN)
-		return refuse_mount(command, remote);
-	return EXIT_DONE;
+		return refuse_mount(command, *remote);
+	return target_remote(*remote, path, remote);
 }
 
-int importing_check(const char *command, const char *directory, const char *remote)
+int importing_check(const char *command, const char *directory, const char **remote,
+		    char path[PATH_MAX])
 {
-	cleanup_free char *store = directory_of(remote);
-	int code = importing_check_remote(command, remote);
+	cleanup_free char *store = NULL;
+	int code = importing_check_remote(command, remote, path);
 	struct stat st;
 
 	if (code != EXIT_DONE)
 		return code;
+	store = directory_of(*remote);
 	if (stat(directory, &st) < 0)
 		return cli_error(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED, "%s: %s",
 				 directory, strerror(errno));
@@ -99,7 +102,7 @@ int importing_check(const char *command, const char *directory, const char *remo
 		return cli_usage_error(command, "%s is no directory", directory);
 	if (store && lies_in(store, directory))
 		return cli_usage_error(command, "the remote %s lies in %s: it would hold itself",
-				       remote, directory);
+				       *remote, directory);
 	return EXIT_DONE;
 }
 

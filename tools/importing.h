@@ -3,13 +3,18 @@
 #ifndef EPOCHFS_TOOLS_IMPORTING_H
 #define EPOCHFS_TOOLS_IMPORTING_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include "lib/volume/import.h"
 
-/* DIRECTORY is one, REMOTE is no mount point and does not lie in it: EXIT_DONE, or the exit code after the line. */
-int importing_check(const char *command, const char *directory, const char *remote);
+/*
+ * DIRECTORY is one, REMOTE is no mount point and does not lie in it: EXIT_DONE, or the exit code after the line. Of a path from here
+ * *remote becomes `path`, the same from /.
+ */
+int importing_check(const char *command, const char *directory, const char **remote,
+		    char path[PATH_MAX]);
 /* REMOTE alone: likewise. */
-int importing_check_remote(const char *command, const char *remote);
+int importing_check_remote(const char *command, const char **remote, char path[PATH_MAX]);
 /* The local state does not lie in the directory: likewise. */
 int importing_check_cache(const char *command, const char *directory, const struct import *imp);
 

@@ -151,14 +151,14 @@ int command_key(int argc, char **argv)
 		{"new-key-file", 0, NULL, &key_file},
 		{0},
 	};
-	cleanup_free char *of_mount = NULL;
+	cleanup_free char *other = NULL;
 	int code, count = cli_parse("key", argc, argv, options, words, 3, &code);
 
 	if (count < 0)
 		return code;
 	if (count < 2)
 		return cli_usage_error("key", "needs add, remove or list, and a TARGET");
-	code = target_find_remote(words[1], &of_mount, &r.url);
+	code = target_find_remote(words[1], &other, &r.url);
 	if (code == EXIT_DONE)
 		code = mount_options_limits(&r.limits);
 	return code == EXIT_DONE ? run(words, count, &r, passphrase_file, key_file) : code;

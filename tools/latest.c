@@ -40,6 +40,18 @@ static int print_epoch(const struct target *t, const json_t *epoch, bool path, b
 	return EXIT_DONE;
 }
 
+static int none_found(const struct target *t, const struct wanted *w, bool any)
+{
+	char step[32] = "";
+
+	if (!any)
+		return cli_error(EXIT_NOT_FOUND, "%s: there is no epoch yet", t->name);
+	if (w->has_step)
+		snprintf(step, sizeof(step), " of step %" PRIu64, w->step);
+	return cli_error(EXIT_NOT_FOUND, "%s: no%s epoch%s; `epochfs log %s` says which there are",
+			 t->name, w->complete ? " complete" : "", step, t->name);
+}
+
 static int find_and_print(const struct target *t, const struct wanted *w, bool path, bool json)
 {
 	json_t *epochs = NULL, *epoch, *found = NULL;
@@ -50,9 +62,7 @@ static int find_and_print(const struct target *t, const struct wanted *w, bool p
 		return code;
 	json_array_foreach(epochs, i, epoch) if (fits(epoch, w)) found = epoch;
 	code = found ? print_epoch(t, found, path, json)
-		     : cli_error(EXIT_NOT_FOUND,
-				 "%s: there is no such epoch; `epochfs log %s` lists them", t->name,
-				 t->name);
+		     : none_found(t, w, json_array_size(epochs) > 0);
 	json_decref(epochs);
 	return code;
 }

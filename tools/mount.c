@@ -23,6 +23,7 @@
 #include "tools/mount_options.h"
 #include "tools/mountpoint.h"
 #include "tools/supervise.h"
+#include "tools/target.h"
 
 /* What the serving process needs to tell the one that was started: its end of a pipe, one byte with the exit code. */
 struct served {
@@ -326,14 +327,43 @@ static int command_worker(char **argv)
 	return code;
 }
 
-/* The arguments, with the mount point as it is without symlinks, from /. Free the list. */
-static char **arguments_with(int argc, char **argv, const char *operand, char *mountpoint)
+/* The arguments, with remote and mount point as paths from /, the latter without symlinks. Free the list. */
+static char **arguments_with(int argc, char **argv, const char *const operands[2],
+			     const char *const places[2])
 {
 	char **arguments = calloc((size_t)argc, sizeof(*arguments));
 
-	for (int i = 1; arguments && i < argc; i++)
-		arguments[i - 1] = argv[i] == operand ? mountpoint : argv[i];
+	for (int i = 1; arguments && i < argc; i++) {
+		arguments[i - 1] = argv[i];
+		for (int k = 0; k < 2; k++)
+			if (argv[i] == operands[k])
+				arguments[i - 1] = (char *)(uintptr_t)places[k];
+	}
 	return arguments;
+}
+
+/* With options that are complete. */
+static int mount_there(struct served *s, int argc, char **argv, const char *const operands[2],
+		       bool foreground)
+{
+	char remote[PATH_MAX], mountpoint[PATH_MAX];
+	const char *places[2] = {NULL, mountpoint};
+	int code = target_remote(operands[0], remote, &places[0]);
+
+	if (code == EXIT_DONE)
+		code = mountpoint_prepare(operands[1], places[0], s->options->nonempty, mountpoint);
+	if (code == EXIT_DONE)
+		code = check_places(s->options, mountpoint);
+	if (code != EXIT_DONE)
+		return code;
+	s->options->volume.remote = places[0];
+	s->mountpoint = mountpoint;
+	s->arguments = arguments_with(argc, argv, operands, places);
+	if (!s->arguments)
+		return cli_error(EXIT_FAILED, "out of memory");
+	code = foreground ? serve_here(s) : serve_in_background(s);
+	free(s->arguments);
+	return code;
 }
 
 int command_mount(int argc, char **argv)
@@ -341,7 +371,6 @@ int command_mount(int argc, char **argv)
 	struct mount_options options;
 	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1};
 	const char *operands[2];
-	char mountpoint[PATH_MAX];
 	bool foreground = false;
 	int count = 0, code;
 
@@ -357,19 +386,8 @@ int command_mount(int argc, char **argv)
 		code = mount_options_nodes(&options);
 	if (code == EXIT_DONE && count == 2)
 		code = mount_options_check(&options);
-	if (code == EXIT_DONE && count == 2) {
-		options.volume.remote = operands[0];
-		code = mountpoint_prepare(operands[1], operands[0], options.nonempty, mountpoint);
-		served.mountpoint = mountpoint;
-		served.arguments = arguments_with(argc, argv, operands[1], mountpoint);
-		if (!served.arguments)
-			code = cli_error(EXIT_FAILED, "out of memory");
-		if (code == EXIT_DONE)
-			code = check_places(&options, mountpoint);
-		if (code == EXIT_DONE)
-			code = foreground ? serve_here(&served) : serve_in_background(&served);
-	}
-	free(served.arguments);
+	if (code == EXIT_DONE && count == 2)
+		code = mount_there(&served, argc, argv, operands, foreground);
 	mount_options_free(&options);
 	return code;
 }

@@ -102,7 +102,21 @@ static bool is_close(const char *name, const char *option, size_t far)
 		return true;
 	if (len < wanted)
 		return len >= 3 && !strncmp(name, option, len) && option[len] == '_';
-	return wanted >= 6 && !strncmp(name, option, wanted);
+	return (wanted >= 6 || (wanted >= 4 && name[wanted] == '_')) &&
+	       !strncmp(name, option, wanted);
+}
+
+/* What a kind of remote reads by itself: all that begins so is meant for it. */
+#define DAV_PREFIX "DAV_"
+
+static bool is_of_dav(const char *given)
+{
+	static const char *const known[] = {"DAV_USER", "DAV_PASSWORD", "DAV_PASSWORD_FILE"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(given, known[i]))
+			return true;
+	return false;
 }
 
 static void fold(const char *given, char ret_name[NAME_MAX_LEN + 1])
@@ -119,6 +133,14 @@ static void warn_if_misspelt(const char *given)
 	char name[NAME_MAX_LEN + 1], option[NAME_MAX_LEN + 1];
 
 	fold(given, name);
+	if (!strncmp(name, DAV_PREFIX, strlen(DAV_PREFIX))) {
+		if (!is_of_dav(given))
+			fprintf(stderr,
+				"epochfs: environment EPOCHFS_%s is ignored: WebDAV takes EPOCHFS_DAV_USER, "
+				"EPOCHFS_DAV_PASSWORD and EPOCHFS_DAV_PASSWORD_FILE\n",
+				given);
+		return;
+	}
 	for (size_t i = 0; i < mount_option_count; i++) {
 		const struct option_row *row = &mount_option_table[i];
 		size_t far;

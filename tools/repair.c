@@ -15,6 +15,7 @@
 #include "tools/client.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
+#include "tools/target.h"
 
 static void on_progress(void *arg, const struct catalog_progress *p)
 {
@@ -103,12 +104,14 @@ static int do_remote(const struct repair_words *w, json_t **ret_answer)
 	struct progress bar = {.label = "repairing"};
 	cleanup_free char *message = NULL;
 	struct mount_options options;
+	char path[PATH_MAX];
 	int error, code;
 
 	mount_options_init(&options);
-	code = mount_options_environment(&options);
+	code = target_remote(w->target, path, &options.volume.remote);
+	if (code == EXIT_DONE)
+		code = mount_options_environment(&options);
 	if (code == EXIT_DONE) {
-		options.volume.remote = w->target;
 		if (w->cache_dir)
 			options.volume.cache_dir = w->cache_dir;
 		error = repair_remote_json(&options.volume, w->dry_run, on_progress, &bar,

@@ -31,7 +31,8 @@
 #define NOT_FOUND_CODE 127
 
 struct run {
-	const char *remote; /* of --mount; NULL: the directory is mounted already */
+	const char *remote;	    /* of --mount; NULL: the directory is mounted already */
+	char remote_path[PATH_MAX]; /* where that is a path from here: the same from / */
 	const char *directory;
 	const char *options; /* -o */
 	bool was_empty;	     /* the mount point, before (-o nonempty) */
@@ -284,9 +285,8 @@ static int split_mount(struct run *r, const char *text, char **ret_copy)
 	if (colon == *ret_copy || !colon[1])
 		return cli_usage_error("run", "--mount %s: expected REMOTE:DIR", text);
 	*colon = '\0';
-	r->remote = *ret_copy;
 	r->directory = colon + 1;
-	return EXIT_DONE;
+	return target_remote(*ret_copy, r->remote_path, &r->remote);
 }
 
 static int parse_values(struct run *r, const char *code, const char *grace)

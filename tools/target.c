@@ -34,10 +34,25 @@ static int check_relative(const char *name, char ret_path[PATH_MAX])
 			 strerror(errno));
 }
 
-/* "none", and all that has a ':' or begins with '/', are words that remotes know. */
+/* "none", and all that has a ':' or begins with '/', below any fault+, are words that remotes know. */
 static bool is_relative(const char *name)
 {
-	return *name && *name != '/' && !strchr(name, ':') && strcmp(name, "none") != 0;
+	return *name && *name != '/' && !strchr(name, ':') && strcmp(name, "none") != 0 &&
+	       strncmp(name, "fault+", 6) != 0;
+}
+
+int target_remote(const char *name, char ret_path[PATH_MAX], const char **ret_remote)
+{
+	*ret_remote = name;
+	if (!is_relative(name))
+		return EXIT_DONE;
+	*ret_remote = ret_path;
+	if (realpath(name, ret_path))
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_NOT_FOUND,
+		"%s: neither a kind of remote nor a directory here (%s); one that is not there yet is named from /",
+		name, strerror(errno));
 }
 
 int target_open(const char *name, struct target *ret_target)
@@ -305,8 +320,9 @@ int target_mount_remote(const char *mount, char **ret_remote)
 	return code;
 }
 
-int target_find_remote(const char *name, char **of_mount, const char **ret_url)
+int target_find_remote(const char *name, char **ret_other, const char **ret_url)
 {
+	char path[PATH_MAX];
 	int code, mounted = client_is_mount(name);
 
 	*ret_url = name;
@@ -314,13 +330,18 @@ int target_find_remote(const char *name, char **of_mount, const char **ret_url)
 		return cli_error(EXIT_FAILED,
 				 "%s: the process that served this mount is gone: name the remote",
 				 name);
-	if (mounted != 1)
-		return EXIT_DONE;
-	code = target_mount_remote(name, of_mount);
-	if (code == EXIT_DONE && !*of_mount)
-		code = cli_error(EXIT_NOT_FOUND, "%s: this mount has no remote", name);
-	*ret_url = *of_mount;
-	return code;
+	if (mounted == 1) {
+		code = target_mount_remote(name, ret_other);
+		if (code == EXIT_DONE && !*ret_other)
+			code = cli_error(EXIT_NOT_FOUND, "%s: this mount has no remote", name);
+		*ret_url = *ret_other;
+		return code;
+	}
+	code = target_remote(name, path, ret_url);
+	if (code != EXIT_DONE || *ret_url == name)
+		return code;
+	*ret_url = *ret_other = strdup(path);
+	return *ret_url ? EXIT_DONE : cli_error(EXIT_FAILED, "out of memory");
 }
 
 int target_remote_of_mount(const char *mount, const char *epoch, uint64_t *ret_number,

@@ -4,6 +4,7 @@
 #define EPOCHFS_TOOLS_TARGET_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include "lib/volume/catalog.h"
 
@@ -15,6 +16,11 @@ struct target {
 /* EXIT_DONE, or the exit code after the line. A dead mount says so. */
 int target_open(const char *name, struct target *ret_target);
 void target_close(struct target *t);
+/*
+ * A REMOTE as it is given, which is no mount: *ret_remote is `name`, or, of a path from here where something is there, `ret_path`, the same from /.
+ * EXIT_DONE, or the exit code after the line.
+ */
+int target_remote(const char *name, char ret_path[PATH_MAX], const char **ret_remote);
 /* A mount point is asked for: EXIT_DONE, or the exit code after the line. */
 int target_need_mount(const char *name, const char *command);
 
@@ -41,8 +47,11 @@ int target_remote_of_mount(const char *mount, const char *epoch, uint64_t *ret_n
  * environment for mount_options_limits, where there is none: so call that after this.
  */
 int target_mount_remote(const char *mount, char **ret_remote);
-/* The remote that a TARGET means, for who works on the remote alone: *ret_url is `name`, or what then is *of_mount, the caller's to free. */
-int target_find_remote(const char *name, char **of_mount, const char **ret_url);
+/*
+ * The remote that a TARGET means, for who works on the remote alone: *ret_url is `name`, or what then is *ret_other, the caller's to free: the remote
+ * of a mount, or a path from /.
+ */
+int target_find_remote(const char *name, char **ret_other, const char **ret_url);
 /* As the control requests "show" and "diff" answer (lib/volume/control.h); from 0: the epoch before. The caller's reference. */
 int target_show(const struct target *t, uint64_t number, json_t **ret_shown);
 int target_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff);

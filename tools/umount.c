@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "lib/util/clock.h"
 #include "lib/util/mountinfo.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
@@ -13,6 +15,9 @@
 #include "tools/drain.h"
 #include "tools/ending.h"
 #include "tools/mountpoint.h"
+
+#define CLOSE_LIMIT_NS NS_PER_S
+#define POLL_US	       5000
 
 static int umount_dead(const char *path)
 {
@@ -57,6 +62,42 @@ static int in_use(const char *path, const char *who)
 			 path, *who ? " by " : " by processes of other users", who);
 }
 
+/* The first file of which the mount knows that it is open for writing, and by whom; NULL: none. The caller's reference. */
+static int find_writer(const char *path, json_t **ret_writer)
+{
+	json_t *status;
+	int code = client_call(path, json_pack("{s:s}", "op", "status"), &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	*ret_writer = json_incref(
+		json_array_get(json_object_get(json_object_get(status, "pending"), "open"), 0));
+	json_decref(status);
+	return EXIT_DONE;
+}
+
+/* Some processes cannot be looked into, but the mount knows what they write. It hears a moment after a close of its end. */
+static int check_writers(const char *path)
+{
+	int64_t deadline = clock_mono_ns() + CLOSE_LIMIT_NS;
+	json_t *writer;
+	int code;
+
+	while ((code = find_writer(path, &writer)) == EXIT_DONE && writer) {
+		if (clock_mono_ns() >= deadline)
+			code = cli_error(
+				EXIT_CONFLICT,
+				"%s: in use, open for writing: %s; close what is open there "
+				"and try again",
+				path, json_string_value(writer));
+		json_decref(writer);
+		if (code != EXIT_DONE)
+			return code;
+		usleep(POLL_US);
+	}
+	return code;
+}
+
 /* What is mounted in the mount keeps it, too, and no process need use that. */
 static int check_mounts_below(const char *path)
 {
@@ -97,6 +138,8 @@ int command_umount(int argc, char **argv)
 	if (*who)
 		return in_use(path, who);
 	code = check_mounts_below(path);
+	if (code == EXIT_DONE)
+		code = check_writers(path);
 	if (code == EXIT_DONE)
 		code = finish(path, !no_drain, timeout_ns);
 	if (code == EXIT_DONE)

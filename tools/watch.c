@@ -425,12 +425,13 @@ int command_watch(int argc, char **argv)
 {
 	struct watching w = {
 		.grace_ns = GRACE_NS, .deadline_ns = NEVER, .signal_fd = -1, .done_fd = -1};
+	char path[PATH_MAX];
 	int code;
 
 	mount_options_init(&w.options);
 	code = parse_all(argc, argv, &w);
 	if (code == EXIT_DONE)
-		code = importing_check("watch", w.directory, w.remote);
+		code = importing_check("watch", w.directory, &w.remote, path);
 	if (code == EXIT_DONE)
 		code = watch_directory(&w);
 	mount_options_free(&w.options);

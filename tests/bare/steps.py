@@ -7,6 +7,8 @@ The scripts begin in the user's home. What the README says is taken from the REA
 import re
 
 USER = "trainer"  # has no password and no sudo
+# All mount and remote tests, on two busy cores.
+SUITES_LIMIT_S = 9000
 
 # A smoke, not the suite: writing, closing and sealing; a directory, SFTP, WebDAV, a program and S3 as remotes.
 SMOKE = "test_contract_writing or test_s3_fake or test_sftp or (test_dav and lighttpd) or (test_exec and not xrdcp and not rclone)"
@@ -37,7 +39,8 @@ def smoke(who, keywords):
 
 def suites():
     """Instead of the smoke: every test that runs as root, with each server and framework that the release has."""
-    return "cd epochfs\ntests/tools/packages.sh test\nexport PACKAGES=test\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-mount\n"
+    return ("chmod a+x ~\ncd epochfs\ntests/tools/packages.sh test\nexport PACKAGES=test MOUNT_LIMIT=%d\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-mount\n"
+            % SUITES_LIMIT_S)
 
 
 def steps(readme, whole=False):

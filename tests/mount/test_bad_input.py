@@ -5,11 +5,12 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
 
-from conftest import BIN, LIMIT, is_mounted, run
+from conftest import BIN, LIMIT, is_mounted, run, wait_until
 
 USAGE, UNREACHABLE, DENIED, NOT_FOUND, DAMAGED, NOT_DURABLE, CONFLICT = 2, 3, 4, 5, 6, 7, 8
 
@@ -95,7 +96,7 @@ def test_a_volume_of_a_newer_format(place):
 
 
 @pytest.mark.parametrize("remote,code", [
-    ("/proc/nowhere/at/all", NOT_FOUND), ("ftp://host/x", USAGE), ("file://relative", USAGE), ("", USAGE), ("relative", USAGE),
+    ("/proc/nowhere/at/all", NOT_FOUND), ("ftp://host/x", USAGE), ("file://relative", USAGE), ("", USAGE), ("relative", NOT_FOUND),
 ])
 def test_remotes_that_are_none(place, remote, code):
     done = mount(place, remote=remote)
@@ -318,7 +319,8 @@ def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
 
 @pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit"),
                                         ("EPOCHFS_KEY", "key-file"), ("EPOCHFS_PASSPHRASE", "passphrase-file"), ("EPOCHFS_cache-dir", "cache-dir"),
-                                        ("EPOCHFS_CACHE_DIRECTORY", "cache-dir"), ("EPOCHFS_settle", "settle")])
+                                        ("EPOCHFS_CACHE_DIRECTORY", "cache-dir"), ("EPOCHFS_settle", "settle"), ("EPOCHFS_GRACE_TIME", "grace"),
+                                        ("EPOCHFS_STEP_REGEX", "step")])
 def test_a_misspelt_option_in_the_environment_is_told(place, name, meant):
     done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, name: "1h"})
     assert epochfs("umount", place / "mnt").returncode == 0
@@ -332,6 +334,12 @@ def test_an_option_that_the_environment_does_not_give_is_told(place, name):
     done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), place / "remote", place / "mnt", env={**os.environ, variable: "1"})
     assert epochfs("umount", place / "mnt").returncode == 0
     assert done.stderr == "epochfs: environment %s is ignored: %s is given with -o alone\n" % (variable, name)
+
+
+@pytest.mark.parametrize("name", ["EPOCHFS_DAV_USERNAME", "EPOCHFS_DAV_PASS", "EPOCHFS_DAV_PASSWORDFILE", "EPOCHFS_dav_user"])
+def test_a_misspelt_variable_of_webdav_is_told(place, name):
+    done = epochfs("log", place / "remote", env={**os.environ, name: "x", "EPOCHFS_DAV_USER": "x", "EPOCHFS_DAV_PASSWORD": "x", "EPOCHFS_DAV_PASSWORD_FILE": "x"})
+    assert [line.split(":")[1] for line in done.stderr.splitlines() if "environment" in line] == [" environment %s is ignored" % name]
 
 
 def test_a_misspelt_option_is_told_by_commands_on_a_remote(mnt):
@@ -381,3 +389,43 @@ def test_a_relative_path_is_a_target_too(mnt):
     mnt.unmount()
     refused(epochfs("log", "mnt", cwd=mnt.base), NOT_FOUND, "%s holds no volume" % mnt.path, "a mount point")
     refused(epochfs("log", "./gone", cwd=mnt.base), NOT_FOUND, "./gone", "neither a mount point")
+
+
+# What a command on a remote says at its end, and its exit code.
+ON_REMOTES = [
+    (["fsck", "remote"], 0, "no damage"), (["fsck", "--repair", "remote"], 0, "0 gone"), (["gc", "remote"], 0, "freed 0 B"),
+    (["gc", "fault+{}/remote"], 0, "freed 0 B"), (["key", "list", "remote"], USAGE, "is not encrypted"), (["check", "--size", "1M", "remote"], 0, "download: "),
+    (["import", "other", "remote"], 0, "epoch 000002 imported"), (["import", "--remove", "f", "remote"], 0, "without f"),
+    (["import", "remote", "remote/in"], NOT_FOUND, "nor a directory here"), (["check", "away"], NOT_FOUND, "nor a directory here"),
+    (["prune", "--gc", "--keep", "last:1", "remote"], 0, "1 epoch needs"), (["run", "--mount", "remote:mnt", "--", "ls", "mnt"], 0, "f\n"),
+    (["run", "--mount", "away:mnt", "--", "true"], NOT_FOUND, "nor a directory here"),
+]
+
+
+@pytest.mark.parametrize("words,code,said", ON_REMOTES, ids=lambda v: "-".join(v[:2]) if isinstance(v, list) else None)
+def test_a_relative_path_is_a_remote_too(mnt, words, code, said):
+    (mnt.path / "f").write_text("1")
+    mnt.wait_durable()
+    mnt.unmount()
+    (mnt.base / "other").mkdir()
+    environment = {**os.environ, "EPOCHFS_CACHE_DIR": str(mnt.base / "cache"), "EPOCHFS_MIN_FREE": "0"}
+    done = epochfs(*[word.format(mnt.base) for word in words], cwd=mnt.base, env=environment)
+    assert done.returncode == code and said in done.stdout + done.stderr, done
+
+
+@pytest.mark.parametrize("options", [[], ["-o", "supervise"]], ids=["plain", "supervised"])
+def test_a_relative_path_is_mounted(place, options):
+    """What serves stands elsewhere; a worker after the first, too."""
+    def status():
+        done = epochfs("status", "--json", "mnt", cwd=place)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    done = epochfs("mount", "-o", "min-free=0,cache-dir=%s" % (place / "cache"), *options, "remote", "mnt", cwd=place)
+    assert done.returncode == 0, done
+    (place / "mnt" / "f").write_text("1")
+    assert status()["remote_url"] == str(place / "remote")
+    if options:
+        os.kill(status()["pid"], signal.SIGKILL)
+        wait_until(status, "the next worker")
+    assert epochfs("umount", place / "mnt").returncode == 0
+    assert [e["state"] for e in json.loads(epochfs("log", "--json", place / "remote").stdout)] == ["durable"]

@@ -345,6 +345,16 @@ def test_latest_where_no_epoch_is_complete(mnt, tmp_path):
     assert "there is no epoch 'best'" in epochfs("export", "%s@best" % mnt.remote, tmp_path / "out2", code=NOT_FOUND)
 
 
+def test_latest_says_what_there_is_not(mnt):
+    assert "there is no epoch yet" in epochfs("latest", mnt.path, code=NOT_FOUND)
+    (mnt.path / "model.zip").write_bytes(b"PK\3\4 torn")
+    epochfs("commit", mnt.path)
+    epochfs("wait", mnt.path)
+    for name in (mnt.path, mnt.remote):
+        assert ": no complete epoch; `epochfs log %s` says which there are" % name in epochfs("latest", "--complete", name, code=NOT_FOUND)
+        assert ": no epoch of step 7; " in epochfs("latest", "--step", "7", name, code=NOT_FOUND)
+
+
 def test_names_that_are_no_target(tmp_path):
     """A path is never taken for a kind of remote, and a directory without a volume is named as what it is."""
     (tmp_path / "ckpt").mkdir()

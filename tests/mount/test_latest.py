@@ -46,7 +46,7 @@ def test_the_newest_epoch_of_a_mount_and_of_its_remote(three):
 
 def test_where_there_is_no_epoch(mnt):
     assert latest(mnt.path, code=5) == ""
-    assert "no such epoch" in run(BIN, "latest", mnt.path, check=False).stderr
+    assert "there is no epoch yet" in run(BIN, "latest", mnt.path, check=False).stderr
 
 
 def test_what_it_does_not_take(tmp_path):

@@ -161,3 +161,26 @@ def test_umount_and_fusermount3_take_a_user_s_mount_away(user):
         done = user('cd $HOME; mkdir -p m r; "$BIN" mount $HOME/r m; echo 1 >> m/f; %s m; ! mountpoint -q m; "$BIN" mount $HOME/r m; '
                     'cat m/f; "$BIN" umount m' % command)
         assert done.stdout == "1\n", (command, done)
+
+
+HIDDEN = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody but root looks into it
+f = open("m/new", "w")
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_umount_seals_nothing_while_an_unseen_process_writes(user):
+    """It is refused each time, and names what is open; the mount knows who has it."""
+    done = user("""
+cd $HOME; mkdir -p m r in; mkfifo in/go; "$BIN" mount -o settle=1h $HOME/r m
+python3 -c '%s' <in/go >out & exec 3>in/go
+while ! grep -qs open out; do :; done
+for i in 1 2 3; do echo $i >m/f; "$BIN" umount m || echo "exit $?"; done
+"$BIN" log --json m
+echo go >&3; wait; "$BIN" umount m; ls m
+""" % HIDDEN)
+    assert done.stdout.splitlines() == ["exit 8"] * 3 + ["[]"], done
+    assert done.stderr.count("in use, open for writing: new by python3 (pid ") == 3, done

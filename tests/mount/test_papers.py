@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever the README and the manual print to be typed is run, block by block, as it is printed.
 
-Each block is in one of three tables, by its first line: what is run here, in a copy of this machine's root that is thrown away,
-with the real `make`, `sudo` and `epochfs`; what another test runs; and what cannot be run, with the reason.
+Each block is in one of two tables, by its first line: what is run here, in a copy of this machine's root that is thrown away,
+with the real `make`, `sudo` and `epochfs`, or, of several nodes, in four of them; and what another test runs.
 """
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -96,9 +97,35 @@ ELSEWHERE = {
     "sync_up    rsync -a {source}/ {target}": "test_origins_durable.py",
     "program=/usr/local/share/epochfs/examples/exec-directory": "remotes/test_exec.py",
 }
-NOT_RUN = {
-    "# Slurm: one mount a node": "needs a cluster, and its '...' are your arguments; test_nodes.py has the options, test_recipes.py the schedulers",
+SEVERAL = "# Slurm: one mount a node"
+# Each is a line of that block, for four nodes: its first words, what is cut off, and what a node's environment has.
+NODES = {
+    # srun is of a cluster: what it starts on each node is run as it would.
+    "slurm": ("srun --ntasks-per-node=1 epochfs run", "srun --ntasks-per-node=1 ",
+              "mkdir -p /local; export SLURM_NNODES=4 SLURMD_NODENAME=node{n} SLURM_JOB_ID=17 SLURM_NODEID={n}"),
+    "by hand": ("epochfs mount -o nodes=4", "", "hostname node{n}"),
+    "kubernetes": ("epochfs run --mount", "", "hostname job7-{n}; export JOB_COMPLETION_INDEX={n} RUN=run7"),
 }
+# Debian 12's own torchrun does not run with its Python: this one takes its options, and tells the worker its rank.
+TORCHRUN = """#!/bin/sh
+while :; do
+	case $1 in
+	--node_rank=*) RANK=${1#*=} ;;
+	--nnodes=4 | --max_restarts=0 | --nproc_per_node=1) ;;
+	-*) echo "torchrun: $1" >&2; exit 2 ;;
+	*) break ;;
+	esac
+	shift
+done
+export RANK
+exec python3 "$@"
+"""
+SHARD = """
+import os
+os.makedirs("/mnt/ckpt/step-100", exist_ok=True)
+with open("/mnt/ckpt/step-100/shard_" + os.environ["RANK"], "w") as f:
+    f.write(os.environ["RANK"])
+"""
 
 
 # The examples of --help: what is done before, and after.
@@ -158,7 +185,7 @@ def block_of(first):
 
 
 def test_every_block_is_known():
-    tables = [*HERE, *ELSEWHERE, *NOT_RUN]
+    tables = [*HERE, *ELSEWHERE, SEVERAL]
     blocks = blocks_of((REPO / "README.md").read_text())
     unknown = [b for b in blocks if sum(b.strip().startswith(first) for first in tables) != 1]
     assert not unknown, "in no table of this file, or in two: %s" % unknown
@@ -185,7 +212,7 @@ def machine(tmp_path):
                        "AWS_ENDPOINT_URL": fake.endpoint, "EPOCHFS_MIN_FREE": "0"}
 
         def script(text, installed=True):
-            return run("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "sh", tmp_path / "root",
+            return run("unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "sh", tmp_path / "root",
                        REPO, (install + "\n" if installed else "") + text, check=False, env=environment, timeout=3 * LIMIT)
 
         probe = script("true", installed=False)
@@ -209,6 +236,26 @@ def test_a_block_of_the_readme(machine, first):
             assert word in done.stdout, done
     if "catalog=" in first:
         assert "s3://bucket/run7|1|/mnt/ckpt/.epochs/000001" in done.stdout, done
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("who", NODES)
+def test_several_nodes_of_the_readme(machine, who):
+    """Four machines at once, each with its own mount: their shards are one epoch."""
+    first, cut, environment = NODES[who]
+    (line,) = [text for text in block_of(SEVERAL).splitlines() if text.startswith(first)]
+    assert line.count("...") == 1
+    line = line.removeprefix(cut).replace("... train.py", "...").replace("...", "--nproc_per_node=1 --node_rank={n} shard.py")
+
+    def node(n):
+        return machine("cat >/usr/local/bin/torchrun <<'END'\n%sEND\nchmod +x /usr/local/bin/torchrun\ncat >shard.py <<'END'%sEND\n%s\n%s"
+                       % (TORCHRUN, SHARD, environment.format(n=n), line.format(n=n)))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(node, range(4)))
+    assert [d.returncode for d in done] == [0] * 4, "%s\n%s" % (line, "\n".join(d.stdout + d.stderr for d in done))
+    said = machine("epochfs log s3://bucket/run7; epochfs export s3://bucket/run7 out; cat out/step-100/shard_*").stdout
+    assert re.search(r"^000001 .* 100 +4 ", said, re.M) and said.endswith("0123"), said
 
 
 def test_the_examples_of_the_manual(machine):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who ends a job signals all of its processes: the final save is in the mount, and never below it.
 
-A cgroup is stood in for by a list of the job's processes, made before the first signal.
+Most tests stand in for a cgroup by a list of the job's processes, made before the first signal; some have a real one.
 """
 
 import itertools
@@ -132,8 +132,8 @@ ORDERS = list(itertools.permutations(["daemon", "training", "runner"]))
 
 
 @pytest.mark.parametrize("options", ["settle=1h", "settle=1h,supervise"], ids=["plain", "supervised"])
-@pytest.mark.parametrize("order,number", [(order, signal.SIGTERM) for order in ORDERS] + [
-    (ORDERS[0], signal.SIGINT), (ORDERS[0], signal.SIGHUP)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
 def test_a_signal_to_every_process_of_a_run(job, order, number, options):
     """Each group of them a moment after the other: what was signalled first has had time to act."""
     j = job(options=options).start()
@@ -464,6 +464,102 @@ def test_sigkill_before_the_save_is_done(job, order):
     done = run(*j.command[:j.command.index("--")], "--resume", "--", "sh", "-c", script, "sh", j.path, env=j.env)
     assert done.stdout.startswith("1111"), done
     j.check_saved("1111")
+
+
+# ---- a real cgroup, and a process group ----
+
+
+class Cgroup:
+    """A control group below this process's own; what is started by `enter` is in it, and all that this starts."""
+
+    def __init__(self, top):
+        with open("/proc/self/cgroup", encoding="utf-8") as f:
+            own = next(line[3:].strip() for line in f if line.startswith("0::"))
+        self.path = "%s%s/epochfs-test-%d" % (top, own, os.getpid())
+        os.mkdir(self.path)
+
+    def enter(self):
+        return ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', self.path]
+
+    def processes(self):
+        with open(self.path + "/cgroup.procs", encoding="utf-8") as f:
+            return [int(line) for line in f]
+
+    def kill(self):
+        """All at once, by the kernel."""
+        with open(self.path + "/cgroup.kill", "w", encoding="utf-8") as f:
+            f.write("1")
+
+
+@pytest.fixture
+def cgroup(tmp_path):
+    if os.geteuid():
+        pytest.skip("only root may do that: make a control group")
+    (tmp_path / "cgroup").mkdir()
+    done = run("mount", "-t", "cgroup2", "none", tmp_path / "cgroup", check=False)
+    if done.returncode:
+        pytest.skip("no control groups here: %s" % done.stderr)
+    try:
+        made = Cgroup(tmp_path / "cgroup")
+        yield made
+        made.kill()
+        wait_until(lambda: not made.processes(), "the end of all")
+        os.rmdir(made.path)
+    finally:
+        run("umount", "-l", tmp_path / "cgroup")
+
+
+@pytest.mark.parametrize("options", ["settle=1h", "settle=1h,supervise"], ids=["plain", "supervised"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("way", ["as listed", "backwards"])
+def test_a_signal_to_each_process_of_a_cgroup(job, cgroup, way, number, options):
+    """No process has left it, the daemon and its watchdog neither."""
+    j = job(options=options).start(*cgroup.enter())
+    listed = cgroup.processes()
+    assert sorted(listed) == sorted(p for pids in j.processes().values() for p in pids)
+    for pid in listed if way == "as listed" else listed[::-1]:
+        send([pid], number)
+        time.sleep(0.05)
+    code, out, err = j.end()
+    assert code == 85 and out == "saved again\n", out + err
+    j.check_saved()
+    assert not cgroup.processes()
+
+
+@pytest.mark.parametrize("options", ["settle=1h", "settle=1h,supervise"], ids=["plain", "supervised"])
+@pytest.mark.parametrize("told", [True, False], ids=["after SIGTERM", "at once"])
+def test_a_cgroup_that_is_killed_in_the_middle_of_a_save(job, cgroup, told, options):
+    """As systemd does at the end of its time, and the kernel where memory is short: nobody is left to clean up."""
+    j = job(options=options, pause=2).start(*cgroup.enter())
+    if told:
+        send(cgroup.processes(), signal.SIGTERM)
+    else:
+        send(j.processes()["training"], signal.SIGUSR1)  # saves again
+    wait_until(lambda: "tmp-step" in os.listdir(j.path), "the second save")
+    cgroup.kill()
+    j.process.wait(timeout=LIMIT)
+    wait_until(lambda: not cgroup.processes(), "the end of all")
+    # Nothing can be written below.
+    assert is_mounted(j.path)
+    with pytest.raises(OSError):
+        (j.path / "step").write_text("3")
+    done = run(*j.command[:j.command.index("--")], "--resume", "--", "sh", "-c", 'cat "$1/step"; ls -A "$1"', "sh", j.path, env=j.env)
+    assert done.stdout.startswith("1111"), done
+    j.check_saved("1111")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("options", ["settle=1h", "settle=1h,supervise"], ids=["plain", "supervised"])
+def test_a_signal_to_each_process_group(job, number, options):
+    """That of the runner, as a terminal or `kill -- -PID` does, and those that the daemon and the command have."""
+    j = job(options=options).start("setsid")
+    groups = {os.getpgid(p) for pids in j.processes().values() for p in pids}
+    assert os.getpgid(j.processes()["runner"][0]) in groups and len(groups) >= 2
+    for group in sorted(groups):
+        os.killpg(group, number)
+    code, out, err = j.end()
+    assert code == 85 and out == "saved again\n", out + err
+    j.check_saved()
 
 
 # ---- before the command has begun ----

@@ -56,3 +56,18 @@ def test_each_verb_installs_what_it_needs(tmp_path):
         done = subprocess.run(["make", "-f", "Makefile", "-f", stop, verb], cwd=ROOT, capture_output=True, text=True, check=False)
         sets = done.stderr.partition("sets: ")[2].partition(".  Stop")[0].split()
         assert sets or "packages.sh" in found[verb] or "packages.sh" in found[found[verb].split()[0]], verb
+
+
+@pytest.mark.parametrize("release, said", [
+    ('ID=debian\nVERSION_ID="11"\nPRETTY_NAME="Debian GNU/Linux 11 (bullseye)"\n',
+     ["epochfs needs Debian 12 or newer, and this is Debian GNU/Linux 11 (bullseye), of which the libraries are too old"]),
+    ('ID=debian\nVERSION_ID="13"\nPRETTY_NAME=x\n', 2), ("ID=debian\nPRETTY_NAME=sid\n", 2), ("ID=ubuntu\nVERSION_ID=10.04\n", 2), (None, 2),
+], ids=["debian-11", "debian-13", "debian-sid", "ubuntu", "no-file"])
+def test_a_debian_that_is_too_old_is_refused_in_one_line(tmp_path, release, said):
+    """As are the libraries elsewhere, each in its own."""
+    if release:
+        (tmp_path / "os-release").write_text(release)
+    done = subprocess.run([TOOLS / "versions.sh", "cc", "sqlite3:999.0", "libcrypto:999.0"], capture_output=True, text=True, check=False,
+                          env={**os.environ, "OS_RELEASE": str(tmp_path / "os-release")})
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1 and (lines == said or len(lines) == said), done

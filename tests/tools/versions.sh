@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Refuses, with a line each, libraries and headers that are too old to build with.
+# Refuses, with a line each, libraries and headers that are too old to build with; with one line a Debian that is.
 #
 #	tests/tools/versions.sh CC PKG-CONFIG-NAME:VERSION...
 #
@@ -8,10 +8,10 @@
 set -u
 cc=$1
 shift
-status=0
+refused=
 refuse() {
-	echo "epochfs needs $1; Debian 12 and 13 have it" >&2
-	status=1
+	refused="${refused}epochfs needs $1; Debian 12 and 13 have it
+"
 }
 
 for need in "$@"; do
@@ -29,4 +29,12 @@ if is_so 1; then
 	is_so '!defined(__GLIBC__) || __GLIBC__ * 1000 + __GLIBC_MINOR__ >= 2036' || refuse 'glibc 2.36 or newer'
 	is_so 'LINUX_VERSION_CODE >= 0x051100' || refuse 'headers of Linux 5.17 or newer'
 fi
-exit $status
+[ -n "$refused" ] || exit 0
+# shellcheck source=/dev/null
+old=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && [ "$ID" = debian ] && [ "${VERSION_ID:-12}" -lt 12 ] && echo "$PRETTY_NAME")
+if [ -n "$old" ]; then
+	echo "epochfs needs Debian 12 or newer, and this is $old, of which the libraries are too old" >&2
+else
+	printf %s "$refused" >&2
+fi
+exit 1
