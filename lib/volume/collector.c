@@ -292,9 +292,17 @@ int collector_start(struct volume *vol)
 	set_delay(c);
 	c->due_ns = clock_mono_ns() + first_in_ns(c);
 	vol->collector = c;
-	error = open_remote(c);
-	if (!error)
-		error = thread_start(&c->thread, NULL, run, c);
+	return 0;
+}
+
+int collector_run(struct volume *vol)
+{
+	struct collector *c = vol->collector;
+	int error = c ? open_remote(c) : 0;
+
+	if (error || !c)
+		return error;
+	error = thread_start(&c->thread, NULL, run, c);
 	c->runs = !error;
 	return error;
 }

@@ -15,8 +15,10 @@
 #include <jansson.h>
 #include "lib/volume/opening.h"
 
-/* The last step of volume_open. Makes nothing without keep, with gc=off, for a volume that is read-only or has no remote. */
+/* Before those who kick run. Makes nothing without keep, with gc=off, for a volume that is read-only or has no remote. */
 int collector_start(struct volume *vol);
+/* The thread begins. After everything that it asks for has been started. */
+int collector_run(struct volume *vol);
 /* Ends the thread, in the middle of a collection too. Before the lease is given back. */
 void collector_stop(struct volume *vol);
 /* After everybody who kicks has ended. */

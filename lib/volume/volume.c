@@ -154,6 +154,8 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = retainer_start(vol, m);
 	if (!error)
+		error = collector_start(vol);
+	if (!error)
 		error = sealer_start(vol, killed);
 	if (!error)
 		error = keeper_start(vol);
@@ -174,7 +176,7 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = follower_start(vol);
 	if (!error)
-		error = collector_start(vol);
+		error = collector_run(vol);
 	if (!error)
 		error = retainer_run(vol);
 	return error;
