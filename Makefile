@@ -261,10 +261,10 @@ check-user: all $(mount_programs) ## the same as an ordinary user: fusermount3, 
 	$(Q)$(layout) tests/tools/run_user.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
-	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --crashes 0 $(ARGS)'
+	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --dist load --crashes 0 $(ARGS)'
 
 check-fault: ## let each system call on the cache's disk fail with ENOSPC and EIO (ARGS="--faults 100" takes some)
-	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_fault -s --faults 0 $(ARGS)'
+	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_fault -s --dist load --faults 0 $(ARGS)'
 
 check-damage: ## damage every object of a remote in every way (ARGS="--damage-only 'pack packs/'" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_damaged_objects -s -n 0 --timeout 86400 --damages 0 $(ARGS)'
