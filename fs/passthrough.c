@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
-#include <linux/magic.h>
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -14,12 +13,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include "fs/files.h"
 #include "fs/life.h"
 #include "fs/setid.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/io.h"
 #include "lib/util/log.h"
 
 /* Of the protocol, where the system's linux/fuse.h is older than it. */
@@ -51,7 +50,6 @@ struct open_reply {
 
 struct passthrough {
 	enum fs_passthrough wanted;
-	uint32_t stack_depth; /* file systems that may lie below us */
 	/* The handshake: one thread. */
 	bool shaken;
 	bool asked; /* INIT was read */
@@ -69,15 +67,10 @@ struct passthrough {
 int passthrough_new(const struct fs_mount *m, struct passthrough **ret_p)
 {
 	struct passthrough *p = calloc(1, sizeof(*p));
-	const char *cache = volume_cache_path(m->vol);
-	struct statfs sf;
 
 	if (!p)
 		return -ENOMEM;
 	p->wanted = m->options.passthrough;
-	p->stack_depth = 1;
-	if (cache && statfs(cache, &sf) == 0 && sf.f_type == OVERLAYFS_SUPER_MAGIC)
-		p->stack_depth = 2;
 	p->reason = p->wanted == FS_PASSTHROUGH_OFF ? "off" : "";
 	p->again = m->life && m->life->fuse_fd >= 0;
 	*ret_p = p;
@@ -180,7 +173,7 @@ static void patch_init(struct passthrough *p, char out[INIT_OUT_SIZE])
 	}
 	p->offered = flags2 & INIT_FLAG2_PASSTHROUGH;
 	if (p->offered)
-		depth = p->stack_depth;
+		depth = 1; /* nothing that is stacked lies below us: its mappings are not told (mappings_are_told) */
 	memcpy(out + INIT_OUT_FLAGS, &flags, sizeof(flags));
 	memcpy(out + INIT_OUT_FLAGS2, &flags2, sizeof(flags2));
 	memcpy(out + INIT_OUT_MAX_STACK_DEPTH, &depth, sizeof(depth));
@@ -287,14 +280,13 @@ static const char *reason_of(int error)
 }
 
 /* For good: EPERM and the like do not go away. */
-static void disable(struct passthrough *p, int error)
+static void disable(struct passthrough *p, const char *why)
 {
 	if (!atomic_exchange(&p->enabled, false))
 		return;
-	p->reason = reason_of(error);
+	p->reason = why;
 	/* `status` says it, too: no word for each mount of an ordinary user. */
-	log_debug("kernel passthrough is off: %s; reads and writes go through the daemon",
-		  reason_of(error));
+	log_debug("kernel passthrough is off: %s; reads and writes go through the daemon", why);
 }
 
 /* A file where backing files will lie, of no name. */
@@ -304,6 +296,30 @@ static int probe_file(const struct fs_mount *m)
 	int fd = cache ? open(cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
 
 	return fd >= 0 ? fd : memfd_create("epochfs-probe", MFD_CLOEXEC);
+}
+
+/*
+ * Whether a lease tells of a mapping whose descriptor is closed, on which all rests that is written past the daemon (grant.h, and the last
+ * close). Not where leases are off (fs.leases-enable), nor on a file system without them, nor on one whose mappings are another's, as overlayfs.
+ */
+static bool mappings_are_told(const struct fs_mount *m)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = probe_file(m);
+	cleanup_close int reader = fd < 0 ? -1 : io_reopen(fd, O_RDONLY);
+	void *map = MAP_FAILED;
+	bool told;
+
+	if (fd < 0)
+		return true;
+	if (ftruncate(fd, (off_t)size) == 0)
+		map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED)
+		return false;
+	told = reader >= 0 && io_writers(reader) == IO_WRITERS_SOME;
+	munmap(map, size);
+	return told && io_writers(reader) == IO_WRITERS_NONE;
 }
 
 int passthrough_probe(struct fs_mount *m, const char **ret_why)
@@ -317,15 +333,18 @@ int passthrough_probe(struct fs_mount *m, const char **ret_why)
 		return 0;
 	p->enabled = true;
 	if (!p->offered) {
-		disable(p, -EOPNOTSUPP);
+		disable(p, reason_of(-EOPNOTSUPP));
 	} else {
 		fd = probe_file(m);
 		r = fd < 0 ? 0 : backing_open(m, fd, &id);
 		if (r == 0 && fd >= 0)
 			backing_close(m, id);
 		else if (r < 0)
-			disable(p, r);
+			disable(p, reason_of(r));
 	}
+	/* By another file: the kernel lets go of this one in its own time. */
+	if (p->enabled && !mappings_are_told(m))
+		disable(p, "the cache directory's file system does not tell who has a file mapped");
 	if (p->enabled || p->wanted != FS_PASSTHROUGH_ON)
 		return 0;
 	*ret_why = p->reason;
@@ -359,7 +378,7 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
 		return;
 	r = backing_open(m, fd, &id);
 	if (r == -EPERM || r == -ELOOP || r == -ENOTTY || r == -EINVAL || r == -EOPNOTSUPP)
-		disable(m->passthrough, r);
+		disable(m->passthrough, reason_of(r));
 	if (r < 0) {
 		grant_release(m->vol, grant);
 		return;

@@ -278,6 +278,16 @@ uint64_t io_allocated(int fd, uint64_t size)
 	return allocated < size ? allocated : size;
 }
 
+int io_reopen(int fd, int flags)
+{
+	char path[64];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, flags | O_CLOEXEC);
+	return again < 0 ? -errno : again;
+}
+
 /* 0 where the lease is granted, else -errno; -EAGAIN where somebody has the file. */
 static int try_lease(int fd, int kind)
 {

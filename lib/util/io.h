@@ -40,6 +40,8 @@ int io_clone(int from, int to, uint64_t size);
 int io_clone_until(int from, int to, uint64_t size, bool (*stop)(void *arg), void *arg);
 /* How many bytes of [0, size) a copy needs at most: those that are allocated, as far as that can be told. */
 uint64_t io_allocated(int fd, uint64_t size);
+/* Another descriptor of the file, with flags of its own, close-on-exec, also where it has no name any more. Or -errno. Needs /proc. */
+int io_reopen(int fd, int flags);
 /*
  * Whether somebody has the file open or mapped for writing, by a read lease, which is granted only while nobody has (fcntl(2)). `fd` is read-only. Who opens the file for
  * writing in that moment waits for microseconds, and SIGIO comes to this process: block or ignore it.

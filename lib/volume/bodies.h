@@ -135,8 +135,6 @@ struct member *body_member_locked(struct body *b, pid_t tgid, bool add);
 bool body_is_log_locked(struct volume *vol, struct body *b);
 struct backing *backing_ref(struct backing *b);
 void backing_put(struct backing *b);
-/* Opens the file of a descriptor once more, whatever its name is now: descriptor or -errno. */
-int reopen(int fd, int flags);
 int64_t stat_mtime(const struct stat *st);
 int64_t stat_ctime(const struct stat *st);
 /* How many bytes of its size have no block. */

@@ -125,16 +125,6 @@ void backing_put(struct backing *b)
 	free(b);
 }
 
-int reopen(int fd, int flags)
-{
-	char path[64];
-	int again;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	again = open(path, flags | O_CLOEXEC);
-	return again < 0 ? -errno : again;
-}
-
 int64_t stat_mtime(const struct stat *st)
 {
 	return clock_ns(st->st_mtim);
@@ -175,7 +165,7 @@ int body_open_write_locked(struct body *b)
 
 	if (b->write_fd >= 0)
 		return 0;
-	fd = reopen(b->fd, O_RDWR);
+	fd = io_reopen(b->fd, O_RDWR);
 	if (fd < 0)
 		return fd;
 	b->write_fd = fd;
@@ -245,7 +235,7 @@ void body_set_pending_locked(struct volume *vol, struct body *b, bool pending)
 int body_new_staged_locked(struct volume *vol, const struct state_version *v, int fd,
 			   struct body **ret_body)
 {
-	int read_fd = reopen(fd, O_RDONLY), error;
+	int read_fd = io_reopen(fd, O_RDONLY), error;
 	struct body *b;
 
 	if (read_fd < 0)

@@ -73,7 +73,7 @@ int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
 	error = grant_take_locked(vol, b->version, b->id, &grant);
 	if (error)
 		return error == -EBUSY ? -EAGAIN : error;
-	fd = b->staged ? reopen(b->fd, O_RDONLY) : object_open(vol, b->version, O_RDONLY);
+	fd = b->staged ? io_reopen(b->fd, O_RDONLY) : object_open(vol, b->version, O_RDONLY);
 	if (fd < 0) {
 		grant_release_locked(grant);
 		return fd;

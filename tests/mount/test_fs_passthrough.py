@@ -135,6 +135,35 @@ class Mapping:
 @pytest.mark.parametrize("new", [True, False])
 def test_a_mapping_goes_on_after_close(mnt, new):
     """A shared mapping that outlives its descriptor still writes to the file, but to no epoch."""
+    check_a_mapping_after_close(mnt, new)
+
+
+@pytest.fixture
+def overlay(volume, tmp_path):
+    """The cache lies on an overlayfs, as in a container: the mappings of its files are those of another's."""
+    if os.geteuid():
+        pytest.skip("only root may do that: an overlay")
+    parts = [tmp_path / name for name in ("lower", "upper", "work")]
+    for part in [*parts, volume.cache]:
+        part.mkdir(exist_ok=True)
+    run("mount", "-t", "overlay", "-o", "lowerdir=%s,upperdir=%s,workdir=%s" % tuple(parts), "overlay", volume.cache)
+    yield volume
+    if volume.process:
+        volume.unmount()
+    run("umount", volume.cache)
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_cache_that_does_not_tell_of_mappings_gets_no_passthrough(overlay, passthrough, new):
+    if passthrough == "off":
+        pytest.skip("of passthrough")
+    overlay.options["passthrough"] = "auto"
+    mnt = overlay.mount(settle="1h")
+    assert mnt.status()["passthrough"]["mode"] == "off" and "stacked" in mnt.status()["passthrough"]["reason"]
+    check_a_mapping_after_close(mnt, new)
+
+
+def check_a_mapping_after_close(mnt, new):
     f = mnt.path / "f"
     if not new:
         f.write_bytes(bytes(MIB))
