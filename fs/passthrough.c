@@ -9,6 +9,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/util/text.h"
 
 /* Of the protocol, where the system's linux/fuse.h is older than it. */
 #define INIT_FLAG_EXT		 (1u << 30)
@@ -293,9 +295,19 @@ static void disable(struct passthrough *p, const char *why)
 static int probe_file(const struct fs_mount *m)
 {
 	const char *cache = volume_cache_path(m->vol);
-	int fd = cache ? open(cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+	cleanup_free char *path = NULL;
+	int fd;
 
-	return fd >= 0 ? fd : memfd_create("epochfs-probe", MFD_CLOEXEC);
+	if (!cache)
+		return memfd_create("epochfs-probe", MFD_CLOEXEC);
+	fd = open(cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	/* Not every file system has such files. */
+	if (fd >= 0 || text_print(&path, "%s/probe-XXXXXX", cache) < 0)
+		return fd;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
 }
 
 /*
