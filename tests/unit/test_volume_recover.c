@@ -809,7 +809,8 @@ int main(void)
 	tcase_add_test(t, a_log_survives);
 	tcase_add_test(t, an_open_file_makes_the_epoch_incomplete);
 	tcase_add_test(t, a_killed_writer_is_remembered);
-	tcase_add_loop_test(t, what_was_closed_before_a_crash_is_not_saved_again_by_the_recovery, 0, 2);
+	tcase_add_loop_test(t, what_was_closed_before_a_crash_is_not_saved_again_by_the_recovery, 0,
+			    2);
 	tcase_add_test(t, the_last_of_two_closes_wins_after_a_crash);
 	tcase_add_test(t, what_was_open_at_a_rollback_replaces_nothing_after_a_crash);
 	tcase_add_test(t, content_that_power_took_is_torn);
