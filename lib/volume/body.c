@@ -252,7 +252,6 @@ int body_new_staged_locked(struct volume *vol, const struct state_version *v, in
 		return error;
 	}
 	b->version = v->id;
-	b->begun_ns = v->used_ns;
 	b->fragile = v->fragile;
 	b->write_fd = fd;
 	*ret_body = b;

@@ -75,7 +75,6 @@ struct body {
 	bool uncommitted; /* the latter: its last close is not recorded yet */
 	bool discarded;	  /* its version is gone; the descriptor still reads */
 	int64_t made_ns;  /* monotonic */
-	int64_t begun_ns; /* wall clock: when what is staged began; of what came back, some time before that */
 	/* Bytes whose writing was refused (no space, a failing disk) and that no later write covered: from >= to: none. */
 	uint64_t refused_from, refused_to;
 	int refused_error;	 /* and why, the last time: -errno */

@@ -88,7 +88,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 		error = covered_drop_locked(vol, b->ino);
 	b->base = 0;
 	if (!error)
-		error = doubts_saved_locked(vol, b->ino, old, b->begun_ns);
+		error = doubts_saved_locked(vol, b->ino, old, live);
 	return error ? error : version_died_locked(vol, old);
 }
 

@@ -109,8 +109,7 @@ bool doubts_endures_kill(int fd, const char *name)
 
 struct saved {
 	struct volume *vol;
-	uint64_t ino, born;
-	int64_t begun_ns;
+	uint64_t ino, born, began;
 	bool any; /* not judged yet */
 };
 
@@ -121,14 +120,14 @@ static int note_saved(void *arg, const struct state_doubt *d)
 	if (d->judged || d->kind != DOUBT_UNDONE)
 		return 0;
 	s->any = true;
-	if (s->begun_ns < d->at_ns)
+	if (s->began < d->id)
 		return 0;
 	return state_doubt_file_add(s->vol->state, d->id, s->ino, s->born);
 }
 
-int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, int64_t begun_ns)
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began)
 {
-	struct saved s = {.vol = vol, .ino = ino, .begun_ns = begun_ns};
+	struct saved s = {.vol = vol, .ino = ino, .began = began};
 	struct state_version v;
 	int error;
 

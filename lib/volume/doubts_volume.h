@@ -22,9 +22,10 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 bool doubts_endures_kill(int fd, const char *name);
 /*
  * The file got new content in place of this version; also by a rename over it. It is saved again after those kills that came before
- * `begun_ns` (wall clock), where its writer began: a commit may come after the kill of a writer beside it, in the same save. In a transaction.
+ * its writer began: a commit or a rename may come after the kill of a writer beside it, in the same save. `began` is the version that
+ * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
  */
-int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, int64_t begun_ns);
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
 
 /* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,

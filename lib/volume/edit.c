@@ -162,7 +162,6 @@ static int new_row_locked(struct edit *e, struct state_version *v)
 				    .kind = VERSION_EDIT,
 				    .size = e->keep,
 				    .rests_on_fsync = e->promised && e->keep,
-				    .used_ns = clock_wall_ns(),
 				    .born = e->vol->next_epoch};
 	return state_version_new(e->vol->state, v, &v->id);
 }
@@ -336,7 +335,6 @@ static void switch_body_locked(struct edit *e, uint64_t id, struct content **ret
 
 	b->version = id;
 	b->base = e->base.id;
-	b->begun_ns = clock_wall_ns();
 	b->killed = b->closed_well = false;
 	b->journaled_ctime_ns = b->synced_ctime_ns = 0;
 	body_note_locked(b);

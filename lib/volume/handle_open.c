@@ -96,7 +96,6 @@ static int stage_locked(struct volume *vol, uint64_t ino, enum version_kind kind
 				  .state = VERSION_STAGED,
 				  .kind = kind,
 				  .born = vol->next_epoch,
-				  .used_ns = clock_wall_ns(),
 				  .fragile = fragile};
 	int error = state_version_new(vol->state, &v, &v.id), fd;
 

@@ -178,18 +178,13 @@ static int rename_locked(struct volume *vol, struct end *from, struct end *to,
 	return error ? error : touch_both_locked(vol, from, -links, to, links - replaced, now);
 }
 
-/* What it is renamed from was written before. */
+/* What it is renamed from was written before, and may be open still: what a copy of that was committed for began as it did. */
 static int saved_by_rename_locked(struct volume *vol, const struct state_file *from,
 				  const struct state_file *to)
 {
-	struct state_version v = {.used_ns = INT64_MAX};
-	int error = 0;
+	uint64_t began = from->closed && from->closed < from->live ? from->closed : from->live;
 
-	if (vol->doubts != DOUBTS_NONE)
-		error = state_version_get(vol->state, from->closed, &v);
-	if (error && error != -ENOENT)
-		return error;
-	return doubts_saved_locked(vol, from->ino, to->closed, v.used_ns);
+	return doubts_saved_locked(vol, from->ino, to->closed, began);
 }
 
 static int rename_one(struct volume *vol, struct end *from, struct end *to)

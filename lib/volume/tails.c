@@ -212,24 +212,49 @@ static bool parse_offsets(const char *p, uint64_t *ret_end)
 	return after != p && !errno && *skip_space(after) == ']';
 }
 
-static int safetensors_check(const struct tail_source *in, uint64_t size)
+/* The bytes of data that a header tells of, and whether it tells of any; false where it is none. */
+static bool safetensors_data(const char *header, size_t len, uint64_t *ret_len, bool *ret_any)
 {
 	static const char key[] = "\"data_offsets\"";
+
+	*ret_len = 0;
+	*ret_any = false;
+	if (header[0] != '{' || strlen(header) != len)
+		return false;
+	/* A quote inside a name is escaped, so this cannot be part of one. */
+	for (const char *p = strstr(header, key); p; p = strstr(p, key)) {
+		uint64_t end = 0;
+
+		p += sizeof(key) - 1;
+		if (!parse_offsets(p, &end))
+			return false;
+		if (end > *ret_len)
+			*ret_len = end;
+		*ret_any = true;
+	}
+	return true;
+}
+
+/* `named`: the name says what it is; else only a whole header does. */
+static int safetensors_check(const struct tail_source *in, uint64_t size, bool named)
+{
+	int no_header = named ? TORN : 0;
 	cleanup_free char *header = NULL;
-	uint64_t header_len, data_len = 0;
+	uint64_t header_len, data_len;
 	uint8_t head[8];
 	struct reader r;
+	bool any;
 	int error;
 
 	if (size < sizeof(head))
-		return TORN;
+		return no_header;
 	error = read_full(in, head, sizeof(head), 0);
 	if (error)
 		return error;
 	r = reader_of(head, sizeof(head));
 	header_len = reader_u64(&r);
 	if (header_len > SAFETENSORS_HEADER_MAX || header_len > size - sizeof(head))
-		return TORN;
+		return no_header;
 	if (header_len > SAFETENSORS_LOOK_MAX)
 		return 0;
 	header = malloc((size_t)header_len + 1);
@@ -239,18 +264,8 @@ static int safetensors_check(const struct tail_source *in, uint64_t size)
 	if (error)
 		return error;
 	header[header_len] = '\0';
-	if (header[0] != '{' || strlen(header) != header_len)
-		return TORN;
-	/* A quote inside a name is escaped, so this cannot be part of one. */
-	for (const char *p = strstr(header, key); p; p = strstr(p, key)) {
-		uint64_t end = 0;
-
-		p += sizeof(key) - 1;
-		if (!parse_offsets(p, &end))
-			return TORN;
-		if (end > data_len)
-			data_len = end;
-	}
+	if (!safetensors_data(header, (size_t)header_len, &data_len, &any) || (!named && !any))
+		return no_header;
 	return size - sizeof(head) - header_len < data_len ? TORN : 0;
 }
 
@@ -320,7 +335,8 @@ int tail_check_source(const struct tail_source *in, uint64_t size, const char *n
 		      const char **ret_why)
 {
 	static const uint8_t zip_head[4] = {'P', 'K', 3, 4};
-	uint8_t head[8] = {0};
+	bool named = name_ends_with(name, ".safetensors");
+	uint8_t head[9] = {0};
 	ssize_t got;
 	int result = 0;
 	const char *why = NULL;
@@ -332,11 +348,11 @@ int tail_check_source(const struct tail_source *in, uint64_t size, const char *n
 		return (int)got;
 	if (memcmp(head, zip_head, sizeof(zip_head)) == 0) {
 		result = zip_check(in, size, &why);
-	} else if (memcmp(head, hdf5_signature, sizeof(head)) == 0) {
+	} else if (memcmp(head, hdf5_signature, sizeof(hdf5_signature)) == 0) {
 		result = hdf5_check(in, size);
 		why = "HDF5 says that it was not closed, or is longer";
-	} else if (name_ends_with(name, ".safetensors")) {
-		result = safetensors_check(in, size);
+	} else if (named || head[8] == '{') {
+		result = safetensors_check(in, size, named);
 		why = "it is shorter than its safetensors header says";
 	}
 	if (result == TORN)

@@ -460,6 +460,19 @@ def test_under_a_temporary_name_nothing_counts_until_it_is_renamed(mnt):
     assert doubts(mnt, number) == {"checkpoint-2/optimizer": ("undone", True)} and latest(mnt) == 2
 
 
+def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is_renamed(mnt):
+    put(mnt.path / "notes.txt", "1")
+    mnt.seal()
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1000], "data_offsets": [0, 4000]}}).encode()
+    (mnt.path / "model.safetensors.tmp").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2000))
+    under = mnt.seal()
+    assert record(mnt, under)["complete"] and doubts(mnt, under) == {"model.safetensors.tmp": ("torn", False)}
+    (mnt.path / "model.safetensors.tmp").rename(mnt.path / "model.safetensors")
+    final = mnt.seal()
+    assert not record(mnt, final)["complete"] and doubts(mnt, final) == {"model.safetensors": ("torn", True)}
+    assert latest(mnt) == under and verify(mnt, "latest") == 0
+
+
 def test_files_of_one_step_are_one_unit(mnt):
     put(mnt.path / "model.ckpt-20.data-00000-of-00001", "20")
     assert mnt.seal() == 1

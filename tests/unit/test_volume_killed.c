@@ -348,6 +348,36 @@ START_TEST(a_release_that_comes_late_saves_nothing_again)
 }
 END_TEST
 
+/* A rank writes under another name while one beside it is killed, and renames that over what it had saved before, closed or open. */
+START_TEST(a_rename_of_what_began_before_a_kill_saves_nothing_again)
+{
+	struct vu_child c = vu_child();
+	struct handle *killed, *well;
+
+	vu_save(&u, "a", "1");
+	vu_save(&u, "b", "1");
+	ck_assert(next_epoch_is_complete());
+	vu_save(&u, "a", "2");
+	killed = open_as("b", O_WRONLY | O_TRUNC, c.pid);
+	well = vu_open(&u, "a.tmp", O_WRONLY | O_CREAT);
+	vu_write(killed, "3", 0);
+	vu_write(well, "3", 0);
+	c = ended(c, -SIGKILL);
+	close_as(killed, c.pid);
+	vu_child_wait(&c);
+	if (!_i)
+		close_as(well, getpid());
+	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0));
+	if (_i)
+		close_as(well, getpid());
+	vu_holds(&u, "a", "3");
+	vu_holds(&u, "b", "1");
+	ck_assert(!next_epoch_is_complete());
+	vu_save(&u, "b", "3");
+	ck_assert(next_epoch_is_complete());
+}
+END_TEST
+
 START_TEST(one_of_two_writers_closes_well)
 {
 	struct vu_child c = vu_child();
@@ -412,6 +442,7 @@ int main(void)
 	tcase_add_test(t, the_death_of_a_forked_child_does_not_count);
 	tcase_add_test(t, a_child_that_outlives_its_killed_parent_saves_nothing);
 	tcase_add_test(t, a_release_that_comes_late_saves_nothing_again);
+	tcase_add_loop_test(t, a_rename_of_what_began_before_a_kill_saves_nothing_again, 0, 2);
 	tcase_add_test(t, one_of_two_writers_closes_well);
 	tcase_add_test(t, torn_bytes_can_be_read_and_the_newest_are_kept);
 	return unit_run(s);

@@ -388,8 +388,12 @@ START_TEST(safetensors_length)
 	ck_assert_int_eq(check_bytes(b.data, b.len, "model.safetensors"), 0);
 	for (size_t len = 1; len < b.len; len++)
 		ck_assert_msg(check_bytes(b.data, len, "model.safetensors") == 1, "at %zu", len);
-	/* by name only: the bytes have no signature */
-	ck_assert_int_eq(check_bytes(b.data, b.len - 1, "model.bin"), 0);
+	/* Under another name a whole header tells it, and half a one nothing. */
+	ck_assert_int_eq(check_bytes(b.data, b.len, "model.safetensors.tmp"), 0);
+	for (size_t len = 1; len < b.len; len++)
+		ck_assert_msg(check_bytes(b.data, len, "model.safetensors.tmp") ==
+				      (len >= sizeof(uint64_t) + strlen(two_tensors)),
+			      "at %zu", len);
 }
 END_TEST
 
@@ -408,6 +412,7 @@ START_TEST(safetensors_headers_that_lie)
 		buf_reset(&b);
 		make_safetensors(&b, bad[i], 8);
 		ck_assert_msg(check_bytes(b.data, b.len, "a.safetensors") == 1, "%s", bad[i]);
+		ck_assert_msg(check_bytes(b.data, b.len, "a") == 0, "%s", bad[i]);
 	}
 	buf_reset(&b);
 	buf_put_u64(&b, UINT64_MAX);
@@ -416,6 +421,7 @@ START_TEST(safetensors_headers_that_lie)
 	buf_reset(&b);
 	make_safetensors(&b, "{}", 0);
 	ck_assert_int_eq(check_bytes(b.data, b.len, "a.safetensors"), 0);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a"), 0);
 }
 END_TEST
 
