@@ -15,7 +15,7 @@ from conftest import BIN, LIMIT, Mount, run
 from model import Model, outcomes
 
 MODELS_MAX = 64  # that may be true at once, before the tree is looked at
-BALLAST = 160 << 20
+BALLAST = 1 << 30
 OUTSIDER = {"seal", "wait", "rollback", "tag", "untag", "drop", "check", "epochs", "epoch", "torn_bytes"}
 
 SLOW = {"wait", "remount", "cold", "lost", "crash"}
