@@ -10,7 +10,9 @@ python=/usr/bin/python3
 work=$(mktemp -d "${TMPDIR:-/tmp}/epochfs-demo.XXXXXX")
 mnt=$work/ckpt
 trainer=
-mkdir "$mnt" "$work/remote" "$work/cache" "$work/empty-cache"
+mkdir "$mnt" "$work/remote" "$work/cache" "$work/empty-cache" "$work/tmp"
+# What a trainer that is killed leaves there goes with all else: newer versions of PyTorch make a folder when they are imported.
+export TMPDIR=$work/tmp
 
 tidy() {
 	if [ -n "$trainer" ]; then

@@ -9,6 +9,8 @@ import re
 import stat
 import struct
 import subprocess
+import sys
+import tempfile
 
 import pytest
 
@@ -25,21 +27,29 @@ OBEYED = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root is given rights")
 
 
-def command(*arguments, **keywords):
+# The kernel counts to a process what the one had that it was forked from: so a small one starts the command, and tells the end of it.
+LAUNCHER = """
+import os, subprocess, sys
+_, status, usage = os.wait4(subprocess.Popen(sys.argv[2:]).pid, 0)
+with open(sys.argv[1], "w") as file:
+    print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, file=file)
+"""
+
+
+def command(*arguments):
     """Runs the command: exit code and output. It ends by itself, in bounded memory, and prints nothing that a terminal would obey."""
-    process = subprocess.Popen([BIN, *map(os.fspath, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, **keywords)
-    with process.stdout:
-        output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    shown = output.decode(errors="replace")
-    assert process.returncode >= 0, (arguments, shown)
+    with tempfile.NamedTemporaryFile("r") as told:
+        done = subprocess.run([sys.executable, "-c", LAUNCHER, told.name, BIN, *map(os.fspath, arguments)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        shown = done.stdout.decode(errors="replace")
+        assert done.returncode == 0, shown
+        code, memory_kib = map(int, told.read().split())
+    assert code >= 0, (arguments, shown)
     # JSON for a program is JSON; on a terminal it is ASCII.
     assert not (OBEYED_IN_JSON if "--json" in arguments else OBEYED).search(shown), (arguments, shown)
     if SLOWNESS == 1:
-        assert usage.ru_maxrss < MEMORY_MB << 10, arguments
-    return process.returncode, shown
+        assert memory_kib < MEMORY_MB << 10, arguments
+    return code, shown
 
 
 def all_commands(volume, *codes):
