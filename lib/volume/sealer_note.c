@@ -191,8 +191,8 @@ struct others {
 	uint64_t ino;
 };
 
-/* Another file made since the last epoch that is still open for writing. */
-static int is_other_new(void *arg, struct body *b)
+/* Another file that somebody began to save since the last epoch: it is new, or its content is being replaced. */
+static int is_other_save(void *arg, struct body *b)
 {
 	const struct others *o = arg;
 	struct state_version v;
@@ -201,14 +201,14 @@ static int is_other_new(void *arg, struct body *b)
 	    b->opened_epoch != o->vol->next_epoch ||
 	    state_version_get(o->vol->state, b->version, &v) != 0)
 		return 0;
-	return v.kind == VERSION_NEW;
+	return v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
 }
 
 static bool others_are_open(struct volume *vol, uint64_t ino)
 {
 	struct others o = {vol, ino};
 
-	return bodies_each_writing_locked(vol, is_other_new, &o) != 0;
+	return bodies_each_writing_locked(vol, is_other_save, &o) != 0;
 }
 
 /* Another temporary name in the same directory: more renames will follow. */

@@ -90,8 +90,9 @@ class Epochs(Doubts):
         """(may, must) the rename of a temporary name to a final one seal an epoch?"""
         if not is_temporary(word) or is_temporary(new_word) or any(map(is_temporary, new.split("/")[:-1])):
             return False, False
-        others = any(other.body and other.body.kind == "new" and other.body.writers and other is not file
-                     and other.body.born == self.last and not self.file_is_log(other) for other in self.files())
+        others = any(body.writers and body.born == self.last and (body.kind == "new" or body in other.pending)
+                     for other in self.files() if other.body and other is not file and not self.file_is_log(other)
+                     for body in [other.body] + other.pending)
         more = any(is_temporary(name) for name in target.names)
         old = self.epochs[self.last].tree.values()
         news = file.kind == "file" and file.closed and not file.body.writers and all(e.version is not file.closed for e in old)

@@ -172,6 +172,7 @@ class Model(Names, Epochs):
             return body
         if "t" in letters and file.closed and file.closed.data and not self.file_is_log(file):
             body = Body(file, b"", "replace", True)
+            body.born = self.last
             file.pending.append(body)
         elif "t" not in letters and file.pending:
             body = file.pending[-1]

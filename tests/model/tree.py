@@ -71,7 +71,7 @@ class Body:
         self.data = data
         self.kind = kind  # "new", "replace", or "edit" of closed content
         self.fragile = fragile  # a kill of its writer undoes it
-        self.born = 0  # of a new file: the newest epoch by then
+        self.born = 0  # of a new file or a replacement: the newest epoch by then
         self.changed = kind != "edit"  # since it was last closed
         self.writers = []  # handles
         self.members = set()  # processes that opened it while it was pending

@@ -61,6 +61,9 @@ class Saves(Killed):
     def place(self, _):
         return self.mnt.path
 
+    def save_model(self, path, data):
+        path.write_bytes(data)
+
     def save(self, version, dies=False):
         data = content("optimizer", version)
         top = self.place(version)
@@ -68,7 +71,7 @@ class Saves(Killed):
         try:
             writer.stdin.write(data.decode()), writer.stdin.flush()
             assert writer.stdout.readline() == "open\n", "the daemon is dead"
-            (top / "model").write_bytes(content("model", version))
+            self.save_model(top / "model", content("model", version))
             if dies:
                 writer.kill()
                 writer.wait()
@@ -144,6 +147,15 @@ class ResumedSaves(Saves):
         self.mnt.unmount()
 
 
+class Renamed(Saves):
+    """One of the two is written under a temporary name, which becomes the final one."""
+
+    def save_model(self, path, data):
+        temporary = path.with_suffix(".tmp")
+        temporary.write_bytes(data)
+        temporary.rename(path)
+
+
 class Rotated(Saves):
     """A directory for each save; two of them are kept."""
 
@@ -210,7 +222,8 @@ def check_after(session, options):
 
 @pytest.mark.skipif(bool(os.environ.get("EPOCHFS_TEST_SAN")), reason="a sanitizer wants to be the first library")
 @pytest.mark.timeout(100000)
-@pytest.mark.parametrize("script, options", [(Saves, {}), (ResumedSaves, {"resume": True}), (Rotated, {})], ids=["saves", "resumed", "rotated"])
+@pytest.mark.parametrize("script, options", [(Saves, {}), (ResumedSaves, {"resume": True}), (Renamed, {}), (Rotated, {})],
+                         ids=["saves", "resumed", "renamed", "rotated"])
 def test_the_daemon_killed_after_a_call_beside_killed_saves(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough, script, options):
     calls = Calls(tmp_path / "calls")
     session, ended = run_script(make_volume(), monkeypatch, calls, script, **options)

@@ -78,6 +78,26 @@ START_TEST(a_rename_waits_for_other_new_files)
 }
 END_TEST
 
+START_TEST(a_rename_waits_for_a_file_that_is_being_replaced)
+{
+	struct handle *other;
+
+	eu_save("other", "1");
+	eu_save("a", "1");
+	eu_seal();
+	other = eu_open("other", O_WRONLY | O_TRUNC);
+	eu_save("a.tmp", "2");
+	eu_rename("a.tmp", "a");
+	check_not_sealed(1);
+	vu_write(other, "2", 0);
+	vu_close(other);
+	eu_save("b.tmp", "2");
+	eu_rename("b.tmp", "b");
+	check_sealed(2, RECORD_TRIGGER_RENAME);
+	eu_epoch_holds(2, "other", "2");
+}
+END_TEST
+
 /* A configuration is saved between the model and the optimizer. */
 START_TEST(a_rename_does_not_wait_for_logs_and_edits)
 {
@@ -482,6 +502,7 @@ int main(void)
 	tcase_add_test(t, a_file_made_final_seals);
 	tcase_add_test(t, a_rename_inside_a_temporary_directory_seals_nothing);
 	tcase_add_test(t, a_rename_waits_for_other_new_files);
+	tcase_add_test(t, a_rename_waits_for_a_file_that_is_being_replaced);
 	tcase_add_test(t, a_rename_does_not_wait_for_logs_and_edits);
 	tcase_add_test(t, a_rename_waits_for_other_temporary_names);
 	tcase_add_test(t, a_rename_of_old_content_seals_nothing);
