@@ -63,6 +63,8 @@ struct taken {
 static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed, uint64_t live,
 			    const struct stat *st, struct taken *ret_taken)
 {
+	/* An edit that began as a file was opened, and changed nothing: nothing is saved. */
+	bool saved = b->copied || !same_as_base(b, st);
 	struct state_version before = {0};
 	struct state_file f;
 	uint64_t old;
@@ -87,7 +89,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (!error && !old)
 		error = covered_drop_locked(vol, b->ino);
 	b->base = 0;
-	if (!error)
+	if (!error && saved)
 		error = doubts_saved_locked(vol, b->ino, old, live);
 	return error ? error : version_died_locked(vol, old);
 }

@@ -213,6 +213,9 @@ class Model(Names, Epochs):
         if not handle.writes:
             raise Errno("EINVAL")
         handle.body.resize(size)
+        closed = handle.body.file.closed
+        # What a killed writer left is saved again so, of the same size, too.
+        handle.body.changed |= bool(closed and closed.torn is not False)
         handle.body.file.mtime = None
 
     def do_fallocate(self, _, process, slot, offset, length):
