@@ -144,16 +144,30 @@ int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_
 	return 0;
 }
 
+/* Several nodes begin at once: where the place is not empty any more, another may have made the volume since it was looked for. */
+static int volume_make_or_take(struct volume *vol, struct remote *r, struct volume_info *ret_info,
+			       struct opening_message *m)
+{
+	struct opening_message of_making = {0};
+	int error = volume_make(vol, r, &of_making), there;
+
+	if (!error || error == -EBADMSG) {
+		there = contact_read(r, ret_info, m);
+		error = !error || there != -ENOENT ? there : error;
+	}
+	if (error && !m->text)
+		m->text = steal_ptr(of_making.text);
+	free(of_making.text);
+	return error;
+}
+
 static int volume_find(struct volume *vol, struct remote *r, struct opening_message *m)
 {
 	struct volume_info info;
 	int error = contact_read(r, &info, m);
 
-	if (error == -ENOENT) {
-		error = volume_make(vol, r, m);
-		if (!error)
-			error = contact_read(r, &info, m);
-	}
+	if (error == -ENOENT)
+		error = volume_make_or_take(vol, r, &info, m);
 	if (error)
 		return error == -ENOENT ? contact_fail(r, error, m) : error;
 	memcpy(vol->uuid, info.uuid, sizeof(vol->uuid));

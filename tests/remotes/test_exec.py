@@ -91,6 +91,30 @@ def test_a_program_that_fails_for_a_while_loses_nothing(volume, tmp_path):
     assert (volume.path / "a").read_bytes() == data
 
 
+def test_a_volume_that_another_makes_meanwhile_is_taken(volume, make_volume, tmp_path):
+    """Several nodes begin at once: it was not there, and is when one looks whether the place is empty."""
+    other = make_volume()
+    other.mount(settle="1h")
+    data = save(other, "a", 4096)
+    other.seal()
+    other.wait_durable()
+    other.unmount()
+    looked = tmp_path / "looked"
+    program = script(tmp_path / "races", 'if [ "$1,$2" = get,epochfs.json ] && [ ! -e %s ]; then touch %s; exit 5; fi\n'
+                     'exec %s %s "$@"\n' % (looked, looked, EXAMPLES / "exec-directory", other.remote))
+    volume.url = "exec:%s" % program
+    volume.mount(settle="1h")
+    assert looked.exists()
+    assert (volume.path / "a").read_bytes() == data
+
+
+def test_what_is_no_volume_becomes_none(volume, tmp_path):
+    volume.remote.mkdir(exist_ok=True)
+    (volume.remote / "thesis.tex").write_text("mine")
+    code, line = refuse(volume, "exec:%s %s" % (EXAMPLES / "exec-directory", volume.remote))
+    assert code == 6 and "thesis.tex" in line and os.listdir(volume.remote) == ["thesis.tex"]
+
+
 def test_no_program_outlives_the_mount(volume, tmp_path):
     """One that hangs is ended when the mount ends."""
     hang = tmp_path / "hang"
