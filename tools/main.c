@@ -139,7 +139,7 @@ static const struct command commands[] = {
 	 "  --poll TIME       list the directory so often instead of being told of changes\n"
 	 "  --take-over       take the volume from who writes to it\n"
 	 "  --json            one JSON object a line for each epoch\n"
-	 "It stays in the foreground and prints a line for each epoch. A checkpoint is whole by the rules of a mount: a last file, a\n"
+	 "It stays in the foreground and prints a line for each epoch. A checkpoint is whole by the rules of a mount: a marker, a\n"
 	 "temporary name that becomes final, or quiet. SIGTERM: a last import of what is settled, then exit 0, or 7 where the grace\n"
 	 "was too short. A remote that is away is tried for ever.\n"
 	 "Example: epochfs watch -o settle=10s ./checkpoints s3://bucket/run7\n",

@@ -58,6 +58,14 @@ __attribute__((unused)) static void eu_stop(void)
 	free(u.remote);
 }
 
+__attribute__((unused)) static TCase *eu_case(Suite *s, const char *name)
+{
+	TCase *t = unit_case(s, name);
+
+	tcase_add_checked_fixture(t, eu_start, eu_stop);
+	return t;
+}
+
 __attribute__((unused)) static void eu_remount(void)
 {
 	volume_close(u.vol);

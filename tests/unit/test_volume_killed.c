@@ -321,24 +321,25 @@ START_TEST(a_child_that_outlives_its_killed_parent_saves_nothing)
 }
 END_TEST
 
-/* The kernel releases each file in the background. */
-START_TEST(a_release_that_comes_late_saves_nothing_again)
+/* Two files: one save is an epoch, of the next the first file is there. */
+static void begin_saving(void)
 {
-	struct vu_child c = vu_child();
-	struct handle *killed, *well;
-
 	vu_save(&u, "a", "1");
 	vu_save(&u, "b", "1");
 	ck_assert(next_epoch_is_complete());
 	vu_save(&u, "a", "2");
-	killed = open_as("b", O_WRONLY | O_TRUNC, c.pid);
+}
+
+/* The kernel releases each file in the background. */
+START_TEST(a_release_that_comes_late_saves_nothing_again)
+{
+	struct handle *well;
+
+	begin_saving();
 	well = vu_open(&u, "a", O_WRONLY | O_TRUNC);
-	vu_write(killed, "3", 0);
 	vu_write(well, "3", 0);
 	unit_ok(handle_flush(well, getpid(), NULL, NULL));
-	c = ended(c, -SIGKILL);
-	close_as(killed, c.pid);
-	vu_child_wait(&c);
+	die_writing("b", O_WRONLY | O_TRUNC, "half", -SIGKILL);
 	handle_release(well, false);
 	vu_holds(&u, "a", "3");
 	vu_holds(&u, "b", "1");
@@ -351,20 +352,12 @@ END_TEST
 /* A rank writes under another name while one beside it is killed, and renames that over what it had saved before, closed or open. */
 START_TEST(a_rename_of_what_began_before_a_kill_saves_nothing_again)
 {
-	struct vu_child c = vu_child();
-	struct handle *killed, *well;
+	struct handle *well;
 
-	vu_save(&u, "a", "1");
-	vu_save(&u, "b", "1");
-	ck_assert(next_epoch_is_complete());
-	vu_save(&u, "a", "2");
-	killed = open_as("b", O_WRONLY | O_TRUNC, c.pid);
+	begin_saving();
 	well = vu_open(&u, "a.tmp", O_WRONLY | O_CREAT);
-	vu_write(killed, "3", 0);
 	vu_write(well, "3", 0);
-	c = ended(c, -SIGKILL);
-	close_as(killed, c.pid);
-	vu_child_wait(&c);
+	die_writing("b", O_WRONLY | O_TRUNC, "half", -SIGKILL);
 	if (!_i)
 		close_as(well, getpid());
 	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0));
@@ -381,18 +374,10 @@ END_TEST
 /* With passthrough an edit begins as the file is opened, where somebody reads it. */
 START_TEST(an_open_that_writes_nothing_saves_nothing_again)
 {
-	struct vu_child c = vu_child();
-	struct handle *killed, *idle;
+	struct handle *idle;
 
-	vu_save(&u, "a", "1");
-	vu_save(&u, "b", "1");
-	ck_assert(next_epoch_is_complete());
-	vu_save(&u, "a", "2");
-	killed = open_as("b", O_WRONLY | O_TRUNC, c.pid);
-	vu_write(killed, "2", 0);
-	c = ended(c, -SIGKILL);
-	close_as(killed, c.pid);
-	vu_child_wait(&c);
+	begin_saving();
+	die_writing("b", O_WRONLY | O_TRUNC, "half", -SIGKILL);
 	idle = vu_open(&u, "a", O_RDWR);
 	unit_ok(handle_join_grant(idle, NULL, NULL));
 	vu_close(idle);

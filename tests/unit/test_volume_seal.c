@@ -338,18 +338,10 @@ START_TEST(what_is_not_sealed_is_known_after_a_remount)
 }
 END_TEST
 
-static TCase *add_case(Suite *s, const char *name)
-{
-	TCase *t = unit_case(s, name);
-
-	tcase_add_checked_fixture(t, eu_start, eu_stop);
-	return t;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("volume_seal");
-	TCase *t = add_case(s, "content");
+	TCase *t = eu_case(s, "content");
 
 	tcase_add_test(t, a_commit_holds_the_tree_as_it_is_closed);
 	tcase_add_test(t, counts_are_against_the_parent);
@@ -360,7 +352,7 @@ int main(void)
 	tcase_add_test(t, a_torn_file_makes_the_epoch_incomplete);
 	tcase_add_test(t, many_files);
 
-	t = add_case(s, "changes");
+	t = eu_case(s, "changes");
 	tcase_add_test(t, nothing_changed_gives_the_newest);
 	tcase_add_test(t, an_empty_volume_is_sealed_on_request_only);
 	tcase_add_test(t, a_name_that_came_and_went_is_no_change);

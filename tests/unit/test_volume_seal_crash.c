@@ -188,18 +188,10 @@ START_TEST(changes_before_a_crash_are_sealed_after_it)
 }
 END_TEST
 
-static TCase *add_case(Suite *s, const char *name)
-{
-	TCase *t = unit_case(s, name);
-
-	tcase_add_checked_fixture(t, eu_start, eu_stop);
-	return t;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("volume_seal_crash");
-	TCase *t = add_case(s, "failures");
+	TCase *t = eu_case(s, "failures");
 
 	tcase_add_test(t, an_epoch_that_cannot_be_frozen_loses_nothing);
 	tcase_add_test(t, an_epoch_that_began_before_a_crash_is_begun_anew);

@@ -485,18 +485,10 @@ START_TEST(directories_of_earlier_epochs_and_commits_continue_nothing)
 }
 END_TEST
 
-static TCase *add_case(Suite *s, const char *name)
-{
-	TCase *t = unit_case(s, name);
-
-	tcase_add_checked_fixture(t, eu_start, eu_stop);
-	return t;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("volume_seal_when");
-	TCase *t = add_case(s, "at once");
+	TCase *t = eu_case(s, "at once");
 
 	tcase_add_test(t, a_directory_made_final_seals);
 	tcase_add_test(t, a_file_made_final_seals);
@@ -511,19 +503,19 @@ int main(void)
 	tcase_add_test(t, a_marker_by_path);
 	tcase_add_test(t, settle_zero_seals_at_each_close);
 
-	t = add_case(s, "quiet");
+	t = eu_case(s, "quiet");
 	tcase_add_test(t, quiet_seals_by_itself);
 	tcase_add_test(t, unfinished_work_holds_quiet_up);
 	tcase_add_test(t, temporary_names_hold_quiet_up);
 
-	t = add_case(s, "killed");
+	t = eu_case(s, "killed");
 	tcase_add_loop_test(t, a_killed_file_beside_what_was_sealed, 0,
 			    sizeof(besides) / sizeof(besides[0]));
 	tcase_add_test(t, after_a_kill_the_epoch_is_incomplete);
 	tcase_add_test(t, a_kill_that_left_nothing_is_forgotten);
 	tcase_add_test(t, a_writer_without_a_pid_makes_it_unknown);
 
-	t = add_case(s, "continues");
+	t = eu_case(s, "continues");
 	tcase_add_test(t, names_under_its_directory_continue_an_epoch);
 	tcase_add_test(t, steps_that_differ_are_two_checkpoints);
 	tcase_add_test(t, directories_of_earlier_epochs_and_commits_continue_nothing);
