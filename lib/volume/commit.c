@@ -91,6 +91,8 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	b->base = 0;
 	if (!error && saved)
 		error = doubts_saved_locked(vol, b->ino, old, live);
+	else if (!error && old)
+		error = state_doubts_same_content(vol->state, b->ino, old, live);
 	return error ? error : version_died_locked(vol, old);
 }
 
@@ -250,6 +252,13 @@ static int let_go_locked(struct volume *vol, struct body *b)
 	return body_let_go_locked(vol, b);
 }
 
+static const char *why_undone(const struct body *b)
+{
+	if (b->refused_from < b->refused_to)
+		return "a write to it was refused";
+	return b->cramped ? "the cache's disk was full at its close" : "its writer was killed";
+}
+
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 {
 	bool undone = undone_locked(vol, b);
@@ -259,9 +268,7 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 	if (b->orphan && !state_file_get(vol->state, b->ino, &f))
 		body_is_shown_locked(b, &f);
 	if (b->killed && !b->orphan && !body_is_log_locked(vol, b)) {
-		doubts_killed_locked(vol, b, undone,
-				     b->refused_from < b->refused_to ? "a write to it was refused"
-								     : "its writer was killed");
+		doubts_killed_locked(vol, b, undone, why_undone(b));
 		sealer_killed_locked(vol);
 	}
 	if (b->orphan)

@@ -245,7 +245,7 @@ static bool is_cramped(const struct handle *h)
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
-	bool known = h->tgid && pid, killed = false, cramped, refused;
+	bool known = h->tgid && pid, killed = false, cramped, refused, undone;
 	int error = 0;
 
 	if (!h->writes)
@@ -264,7 +264,11 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	/* Of a mapping's store that did not even begin an edit nobody else tells the program. */
 	if (refused && !killed && !h->body->staged)
 		error = h->body->refused_error;
-	killed = killed || refused;
+	/* Whether all of it was written is not known, so whoever wrote it is told: it is as it was before. */
+	undone = cramped && h->body->fragile && !body_is_log_locked(vol, h->body);
+	if (undone && !killed && !refused)
+		error = -ENOSPC;
+	killed = killed || refused || undone;
 	h->body->cramped = h->body->cramped || cramped;
 	if (killed) {
 		h->killed = true;

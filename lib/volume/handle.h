@@ -125,7 +125,8 @@ int handle_fsync(struct handle *h, bool data_only);
 /*
  * One descriptor of the handle is being closed by thread `pid`. Errors of the content come out
  * here; the close is journaled so that a crash after it keeps the version. With durability=remote
- * it waits.
+ * it waits. -ENOSPC where the kernel wrote a replacement or a new file by itself (passthrough) and the cache's disk has no
+ * room now: a write may have been refused, of which only the kernel and the program know. The release undoes it then.
  */
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg);
 /*

@@ -336,6 +336,8 @@ int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg);
 /* Of a judged one, `value` is the version of a companion; else the `born` that the content of a file had which was
  * saved again. Of two for one file the greater counts. */
 int state_doubt_file_add(struct state *s, uint64_t doubt, uint64_t ino, uint64_t value);
+/* The content of a file has another version, with the same bytes: nothing was saved. */
+int state_doubts_same_content(struct state *s, uint64_t ino, uint64_t from, uint64_t to);
 typedef int (*state_doubt_file_fn)(void *arg, uint64_t ino, uint64_t value);
 int state_doubt_file_each(struct state *s, uint64_t doubt, state_doubt_file_fn fn, void *arg);
 

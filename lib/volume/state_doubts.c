@@ -145,6 +145,25 @@ int state_doubt_file_add(struct state *s, uint64_t doubt, uint64_t ino, uint64_t
 	return query_run(&q);
 }
 
+int state_doubts_same_content(struct state *s, uint64_t ino, uint64_t from, uint64_t to)
+{
+	cleanup_query struct query killed =
+		query_of(s, "UPDATE doubts SET version = ? WHERE ino = ? AND version = ?");
+	cleanup_query struct query companion =
+		query_of(s, "UPDATE doubt_files SET value = ? WHERE ino = ? AND value = ?"
+			    " AND doubt IN (SELECT id FROM doubts WHERE judged = 1)");
+	struct query *const both[] = {&killed, &companion};
+	int error = 0;
+
+	for (size_t i = 0; !error && i < sizeof(both) / sizeof(both[0]); i++) {
+		query_bind_u64(both[i], to);
+		query_bind_u64(both[i], ino);
+		query_bind_u64(both[i], from);
+		error = query_run(both[i]);
+	}
+	return error;
+}
+
 int state_doubt_file_each(struct state *s, uint64_t doubt, state_doubt_file_fn fn, void *arg)
 {
 	cleanup_query struct query q =
