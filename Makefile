@@ -108,7 +108,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
+.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -324,6 +324,11 @@ demo: ## a small training run through a mount, killed, rolled back, resumed
 	$(Q)tests/tools/packages.sh demo
 	$(Q)$(MAKE) $(jobs) all
 	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/demo/demo.sh
+
+picture: ## draw a run of the demo for the README (tests/demo/demo.svg)
+	$(Q)tests/tools/packages.sh demo
+	$(Q)$(MAKE) $(jobs) all
+	$(Q)EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/demo/picture.py tests/demo/demo.svg
 
 scale: ## a distributed S3 engine that loses OSDs and gateways during upload and restore
 	$(Q)tests/tools/packages.sh scale

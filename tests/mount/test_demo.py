@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make demo`, the first command of the README, with each of its trainers."""
 
+import html
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -33,9 +35,16 @@ def test_the_demo_without_pytorch(tmp_path):
     assert "model.pt" not in shown
 
 
+def steps_of(text):
+    return re.findall(r"# [A-Z][^\n<]*", html.unescape(text))
+
+
 def test_the_demo_with_pytorch(tmp_path):
     torch = subprocess.run([sys.executable, "-c", "import torch"], check=False, capture_output=True)
     if torch.returncode:
         pytest.skip("PyTorch is not installed")
     shown = demo(tmp_path, {})
     assert "saving ..." in shown and "saved model.pt" in shown
+    # The README shows it as it is now.
+    picture = DEMO.with_name("demo.svg").read_text()
+    assert steps_of(picture.split("</style>")[1]) == steps_of(shown), "make picture"
