@@ -108,7 +108,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage fuzz \
+.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage docs fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -375,12 +375,21 @@ lint: ## check format, warnings, headers, layers, scripts
 format: ## clang-format all C
 	$(Q)clang-format -i $(c_files)
 
+# ---- the manual
+
+pages := $(wildcard packaging/man/*.[1-9])
+
+docs: ## the manual as HTML, in build/docs
+	$(Q)tests/tools/packages.sh docs
+	$(Q)mkdir -p $(BUILD)/docs
+	$(Q)for page in $(pages); do mandoc -W error,stop -T html -O 'man=%N.%S.html' $$page >$(BUILD)/docs/$${page##*/}.html || exit 1; done
+	@echo "  $(BUILD)/docs"
+
 # ---- installing
 
 install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no root)
 	$(Q)install -D -m 755 $(O)/epochfs $(DESTDIR)$(PREFIX)/bin/epochfs
-	$(Q)if [ -e packaging/man/epochfs.1 ]; then \
-		install -D -m 644 packaging/man/epochfs.1 $(DESTDIR)$(MANDIR)/man1/epochfs.1; fi
+	$(Q)for page in $(pages); do install -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 	$(Q)if mkdir -p $(DESTDIR)$(SBINDIR) 2>/dev/null && [ -w $(DESTDIR)$(SBINDIR) ]; then \
 		install -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
 		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs && \
@@ -393,7 +402,8 @@ install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no roo
 uninstall: ## remove what install put there
 	$(Q)for example in packaging/examples/*; do \
 		rm -f $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs $(DESTDIR)$(MANDIR)/man1/epochfs.1
+	$(Q)for page in $(pages); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs
 	$(Q)if grep -qs '^epochfs=$(PREFIX)/bin/epochfs ' $(DESTDIR)$(SBINDIR)/mount.epochfs; then \
 		rm -f $(DESTDIR)$(SBINDIR)/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; fi
 

@@ -13,7 +13,6 @@ from conftest import BIN, LIMIT, run, wait_until
 from test_contract_epochs import log_of
 
 PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "origins"
-README = PROGRAMS.parents[1] / "README.md"
 
 
 # In a mount namespace of its own, which has no other FUSE mounts: they would stay as long as it does.

@@ -193,8 +193,9 @@ def test_the_check_finds_what_was_changed_by_hand(tmp_path):
     assert run(*command, "--check").stdout == ""
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    for path, better in ((readme, text.replace("1.44 (1.17", "1.14 (1.17")), (made / "results.md", (made / "results.md").read_text().replace("1.44", "1.14"))):
+    for path in (readme, made / "results.md"):
         old = path.read_text()
+        better = re.sub(r"^(\| cold restore [^|]*\| )", r"\g<1>0.1; ", old, flags=re.M)
         assert better != old
         path.write_text(better)
         done = run(*command, "--check", check=False)

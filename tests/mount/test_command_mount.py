@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 
+import papers
 import pytest
 
 from conftest import ALONE, BIN, LIMIT, is_mounted, need_root, run, wait_until
@@ -422,13 +423,6 @@ def options_of_help():
     return {re.split(r"[=.]", w.strip())[0] for w in words.replace("\n", " ").split(",")}
 
 
-def options_of_the_readme():
-    table = (REPO / "README.md").read_text().split("\n## Options\n")[1].split("\n## ")[0]
-    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    named = [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
-    return {re.split("=", word)[0] for word in named if not re.fullmatch(r"error|remote|on|off|--.*", word)}
-
-
 def options_of_the_man_page():
     text = (REPO / "packaging/man/epochfs.1").read_text().split(".SH MOUNT OPTIONS\n")[1].split(".SH ")[0]
     heads = re.findall(r"^\.TP\n(\.\w+ .*)$", text, re.M)
@@ -444,25 +438,29 @@ def options_of_the_program():
     return obeyed, every - obeyed
 
 
-def test_help_man_page_and_readme_name_the_options_that_there_are():
+def test_help_and_man_page_name_the_options_that_there_are():
     there, ignored = options_of_the_program()
     assert len(there) > 20 and "_netdev" in ignored
     assert options_of_help() == there
     assert options_of_the_man_page() - ignored == there
-    assert options_of_the_readme() - ignored == there
 
 
 def test_the_man_page_has_every_subcommand_and_its_options():
-    done = run("man", "--warnings", "-E", "UTF-8", "-l", REPO / "packaging/man/epochfs.1", check=False)
-    # A long word may leave a line short.
-    assert done.returncode == 0 and not [w for w in done.stderr.splitlines() if not w.endswith(("adjust line", "break line"))], done.stderr
     page = re.sub(r"\\f.|\\", "", (REPO / "packaging/man/epochfs.1").read_text())
     page = re.sub(r'^\.[A-Z]+ |["]', "", page, flags=re.M)
-    readme = (REPO / "README.md").read_text()
     for command in re.findall(r"^  ([a-z]+) +\S", epochfs("--help"), re.M):
         assert re.search(r"^epochfs %s\b" % command, page, re.M), command
         usage, rest = epochfs(command, "--help").split("\n", 1)
         for option in re.findall(r"--[a-z-]+", usage) + re.findall(r"^  (--[a-z-]+)", rest, re.M):
             assert option in page, (command, option)
     for code in range(9):
-        assert re.search(r"\b%d [a-z]" % code, page.split("EXIT STATUS")[1]) and re.search(r"Exit codes:.*\b%d [a-z]" % code, readme)
+        assert re.search(r"\b%d [a-z]" % code, page.split("EXIT STATUS")[1])
+
+
+@pytest.mark.parametrize("page", papers.PAGES, ids=lambda page: page.name)
+def test_a_page_of_the_manual_is_well_formed(page):
+    done = run("man", "--warnings", "-E", "UTF-8", "-l", page, check=False)
+    # A long word may leave a line short.
+    assert done.returncode == 0 and not [w for w in done.stderr.splitlines() if not w.endswith(("adjust line", "break line"))], done.stderr
+    named = re.findall(r"^\.[BI]R \"?(epochfs[a-z\\-]*)\"? \((\d)\)", page.read_text(), re.M)
+    assert {papers.typed(name) + "." + section for name, section in named} <= {page.name for page in papers.PAGES}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray's DurableTrainable (tests/origins/durable.py) over the templates that the README gives for it: a volume in S3 or in Google's dialect without
+"""Ray's DurableTrainable (tests/origins/durable.py) over the templates that the manual gives for it: a volume in S3 or in Google's dialect without
 a mount, and a directory in a mount. Any number of saves of one logdir, a restore on another machine, and deletions."""
 
 import json
@@ -11,7 +11,8 @@ import pytest
 
 from conftest import BIN, run
 from fake_s3 import FakeS3
-from origins_run import README, Job, content
+from origins_run import Job, content
+from papers import block_of
 from server import ServerMissing
 from server_rgw import Rgw
 
@@ -22,10 +23,10 @@ def jobs():
     Job.end_all()
 
 
-def templates(heading):
-    """The three lines below this heading of the README."""
-    text = README.read_text(encoding="utf-8").split(heading)[1]
-    found = {name: re.search(r"^ +%s +(.*)$" % name, text, re.MULTILINE).group(1) for name in ("sync_up", "sync_down", "delete")}
+def templates(first):
+    """The three lines of the block of the manual that begins so."""
+    block = block_of(first)
+    found = {name: re.search(r"^%s +(.*)$" % name, block, re.MULTILINE).group(1) for name in ("sync_up", "sync_down", "delete")}
     assert "{source}" in found["sync_up"] and "{target}" in found["delete"]
     return found
 
@@ -63,7 +64,7 @@ def trial(request, tmp_path, monkeypatch):
         if name.startswith(("AWS_", "GOOGLE_", "GS_", "GCS_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    how = templates("**Ray's DurableTrainable**")
+    how = templates("sync_up    epochfs import")
     if request.param == "gs":
         with FakeS3("goog") as fake:
             yield Trial(tmp_path, "gs://%s/experiment/trial7" % fake.bucket,
@@ -149,7 +150,7 @@ def test_nothing_to_delete_is_no_failure(trial):
 
 @pytest.mark.parametrize("passthrough", ["on"])
 def test_into_a_mount(mnt, tmp_path):
-    how = {name: text.replace("/mnt/ckpt", str(mnt.path)) for name, text in templates("**Ray's DurableTrainable into a mount**").items()}
+    how = {name: text.replace("/mnt/ckpt", str(mnt.path)) for name, text in templates("sync_up    rsync").items()}
     trial = Trial(tmp_path, str(mnt.path / "trial7"), {}, how)
     said = trial.start("one", 4, "--keep", 2).ends()
     assert numbers(said, "committed") == [1, 2, 3, 4]

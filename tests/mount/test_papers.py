@@ -7,15 +7,13 @@ with the real `make`, `sudo` and `epochfs`, or, of several nodes, in four of the
 
 import concurrent.futures
 import os
-import pathlib
 import re
 
 import pytest
 
 from conftest import BIN, LIMIT, run
 from fake_s3 import FakeS3
-
-REPO = pathlib.Path(__file__).resolve().parents[2]
+from papers import REPO, block_of, blocks
 
 # Enters a root whose files are this machine's, and whose changes are lost; runs a script there as on a machine of its own.
 ENTER = """
@@ -97,6 +95,7 @@ ELSEWHERE = {
     "sync_up    rsync -a {source}/ {target}": "test_origins_durable.py",
     "program=/usr/local/share/epochfs/examples/exec-directory": "remotes/test_exec.py",
 }
+EXAMPLES_OF_MANUAL = "epochfs mount /backup/run7 /mnt/ckpt"
 SEVERAL = "# Slurm: one mount a node"
 # Each is a line of that block, for four nodes: its first words, what is cut off, and what a node's environment has.
 NODES = {
@@ -161,35 +160,12 @@ def passthrough():
     return "auto"
 
 
-def blocks_of(readme):
-    """Indented and fenced blocks, as one can copy them."""
-    found, block, fenced = [], [], False
-    for line in readme.splitlines() + ["end"]:
-        if line.startswith("```"):
-            fenced = not fenced
-        if fenced and not line.startswith("```"):
-            block.append(line)
-        elif re.match(r" {4,6}\S", line):
-            block.append(line[4:])
-        elif block and not line.strip():
-            block.append("")
-        elif block:
-            found.append(re.sub(r"\n+$", "", "\n".join(block)).replace("\n  ", "\n") + "\n")
-            block = []
-    return found
-
-
-def block_of(first):
-    (found,) = [b for b in blocks_of((REPO / "README.md").read_text()) if b.strip().startswith(first)]
-    return found
-
-
 def test_every_block_is_known():
-    tables = [*HERE, *ELSEWHERE, SEVERAL]
-    blocks = blocks_of((REPO / "README.md").read_text())
-    unknown = [b for b in blocks if sum(b.strip().startswith(first) for first in tables) != 1]
+    tables = [*HERE, *ELSEWHERE, EXAMPLES_OF_MANUAL, SEVERAL]
+    there = blocks()
+    unknown = [b for b in there if sum(b.startswith(first) for first in tables) != 1]
     assert not unknown, "in no table of this file, or in two: %s" % unknown
-    assert len(blocks) == len(tables)
+    assert len(there) == len(tables)
 
 
 @pytest.fixture
@@ -259,8 +235,7 @@ def test_several_nodes_of_the_readme(machine, who):
 
 
 def test_the_examples_of_the_manual(machine):
-    page = (REPO / "packaging/man/epochfs.1").read_text().split(".SH EXAMPLES\n")[1].split(".SH ")[0]
-    block = page.split(".nf\n")[1].split(".fi")[0].replace("\\-", "-")
+    block = block_of(EXAMPLES_OF_MANUAL)
     done = machine("mkdir checkpoints; echo 1 > checkpoints/model.pt; epochfs import --step 500 checkpoints /backup/run7\n"
                    + block + "cmp restored/model.pt checkpoints/model.pt; epochfs umount /mnt/ckpt; epochfs log s3://bucket/run7\n")
     assert done.returncode == 0, done

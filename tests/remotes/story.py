@@ -3,11 +3,9 @@
 
 import json
 import os
-import pathlib
 
 from conftest import BIN, is_mounted, run, wait_until
-
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+from papers import block_of
 
 
 def save(volume, name, size):
@@ -57,10 +55,9 @@ def whole_story(volume, tmp_path):
     run(BIN, "fsck", "--read-data", volume.url, timeout=120)
 
 
-def run_recipe(title, tmp_path, replaced, said="one mount writes at a time"):
-    """Runs the commands below this title of the README as they are printed, but for what is replaced; they print `said`."""
-    text = README.read_text().split("### %s\n" % title)[1].split("\n- **")[0]
-    script = "".join(line[4:] + "\n" for line in text.splitlines() if line.startswith("    "))
+def run_recipe(first, tmp_path, replaced, said="one mount writes at a time"):
+    """Runs the commands of the papers that begin so as they are printed, but for what is replaced; they print `said`."""
+    script = block_of(first)
     for printed, here in {"/mnt/ckpt": str(tmp_path / "mnt"), **replaced}.items():
         assert printed in script
         script = script.replace(printed, here)

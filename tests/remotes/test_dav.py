@@ -12,9 +12,9 @@ import pytest
 from certificates import Authority
 from conftest import BIN, MountError, run, wait_until
 from server_lighttpd import PASSWORD, TOKEN, USER, Lighttpd
+from papers import block_of
 from story import check_files, save, whole_story
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 def over(*kinds):
@@ -269,18 +269,6 @@ def test_a_data_server_that_we_are_sent_to_is_not_told_who_we_are(make_volume, t
             redirector.shutdown()
 
 
-def recipe(word):
-    """The indented lines of the README's section in which this word stands."""
-    section = (REPO / "README.md").read_text().split("\n### WebDAV and XRootD\n")[1].split("\n## ")[0]
-    blocks = [[]]
-    for line in section.split("\n"):
-        if line.startswith("    "):
-            blocks[-1].append(line[4:])
-        elif blocks[-1]:
-            blocks.append([])
-    return next("\n".join(block) for block in blocks if any(word in line for line in block))
-
-
 def follow(text, replaced, tmp_path):
     """Runs a recipe as it is printed, but for the names of example.org."""
     for old, new in replaced.items():
@@ -302,14 +290,14 @@ def test_the_recipe_for_webdav_works_as_it_is_printed(volume, tmp_path, monkeypa
     monkeypatch.delenv("EPOCHFS_DAV_PASSWORD")
     (tmp_path / "mnt").mkdir()
     (tmp_path / ".dav-password").write_text(PASSWORD + "\n")
-    follow(recipe("dav.example.org"), {"https://dav.example.org/ckpt/run7": volume.url, "/mnt/ckpt": tmp_path / "mnt",
+    follow(block_of("export EPOCHFS_DAV_USER=alice"), {"https://dav.example.org/ckpt/run7": volume.url, "/mnt/ckpt": tmp_path / "mnt",
                                   "alice": USER}, tmp_path)
 
 
 @over("xrootd-tls")
 def test_the_recipe_for_xrootd_works_as_it_is_printed(volume, server, tmp_path):
     (tmp_path / "mnt").mkdir()
-    follow(recipe("xrootd.example.org"), {"https://xrootd.example.org:1094/store/run7": volume.url,
+    follow(block_of("export X509_USER_PROXY="), {"https://xrootd.example.org:1094/store/run7": volume.url,
                                   "/mnt/ckpt": tmp_path / "mnt",
                                   "/tmp/x509up_u$(id -u)": server.ca.proxy("alice"),
                                   "/etc/grid-security/certificates": server.ca.hashed_folder()}, tmp_path)

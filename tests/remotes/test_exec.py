@@ -46,7 +46,7 @@ def test_a_volume_is_kept_by_xrdcp(server, volume, tmp_path):
 
 
 def test_the_recipe_of_the_readme(tmp_path):
-    run_recipe("Any program", tmp_path, {
+    run_recipe("program=/usr/local/share/epochfs/examples/exec-directory", tmp_path, {
         "/usr/local/share/epochfs/examples": str(EXAMPLES), "/backup": str(tmp_path)})
 
 

@@ -90,7 +90,7 @@ def epochs(volume):
 
 def test_the_recipe_of_the_readme(server, tmp_path):
     server.client().make_bucket("my-bucket")
-    run_recipe("S3", tmp_path, {"KEY AWS_": server.key + " AWS_", "=SECRET\n": "=%s\n" % server.secret,
+    run_recipe("export AWS_ACCESS_KEY_ID=KEY", tmp_path, {"KEY AWS_": server.key + " AWS_", "=SECRET\n": "=%s\n" % server.secret,
                                 "https://s3.example.org": server.endpoint}, said="no damage")
 
 

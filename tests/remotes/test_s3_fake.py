@@ -97,7 +97,7 @@ def test_google_by_key_or_token(how):
 
 def test_the_recipe_of_the_readme_for_google(tmp_path):
     with FakeS3("goog") as fake:
-        run_recipe("Google Cloud Storage", tmp_path, {
+        run_recipe("export GS_ACCESS_KEY_ID=KEY", tmp_path, {
             "=KEY ": "=%s " % fake.key, "=SECRET ": "=%s " % fake.secret, "gs://my-bucket/run7": fake.url("run7")},
             said="no damage")
 

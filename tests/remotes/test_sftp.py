@@ -45,7 +45,7 @@ def test_the_recipe_of_the_readme(server, tmp_path):
     (tmp_path / "bin" / "ssh").write_text('#!/bin/sh\nexec /usr/bin/ssh -F %s "$@"\n' % (tmp_path / "config"))
     (tmp_path / "bin" / "ssh").chmod(0o755)
     (server.folder / "data" / "recipe").mkdir()
-    run_recipe("SFTP", tmp_path, {
+    run_recipe("ssh-keyscan store.example.org", tmp_path, {
         "ssh-keyscan store.example.org": "ssh-keyscan -p %d 127.0.0.1" % server.port,
         "~/.ssh/known_hosts": str(tmp_path / "known"),
         "/srv/runs": "%s/data/recipe" % server.folder})

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that are missing for a verb of the Makefile.
 #
-#	tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare [--list | --note FILE]
+#	tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare|docs [--list | --note FILE]
 #
 # Says what it installs; does nothing where all are there. --list only prints the names. --note makes FILE where something was installed.
 set -eu
@@ -21,6 +21,7 @@ power="$demo util-linux procps e2fsprogs xfsprogs btrfs-progs"
 smoke="$demo check python3-pytest python3-pytest-xdist python3-pytest-timeout python3-yaml attr acl procps
 	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav lighttpd-mod-openssl"
 bare='mmdebstrap git util-linux tar python3'
+docs='mandoc'
 # More servers: `test` goes on without those that cannot be had.
 more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client python3-xrootd
 	rclone postgresql'
@@ -48,12 +49,13 @@ fuzz) wanted=$fuzz ;;
 scale) wanted=$scale ;;
 smoke) wanted=$smoke ;;
 bare) wanted=$bare ;;
+docs) wanted=$docs ;;
 bench)
 	wanted=$bench
 	wishes=$others
 	;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare [--list | --note FILE]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare|docs [--list | --note FILE]' >&2
 	exit 2
 	;;
 esac
