@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The documented exit codes (README, epochfs(1)). */
+/* The documented exit codes (epochfs(1)). */
 enum exit_code {
 	EXIT_DONE = 0,
 	EXIT_FAILED = 1,

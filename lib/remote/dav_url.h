@@ -23,7 +23,7 @@
  *   a bearer token, as WLCG Bearer Token Discovery 1.0 finds it: BEARER_TOKEN, the file that
  *   BEARER_TOKEN_FILE names, $XDG_RUNTIME_DIR/bt_u$UID, /tmp/bt_u$UID; files are read again for each
  *   request, since tokens expire
- *   a client certificate: X509_USER_PROXY, X509_USER_CERT with X509_USER_KEY, /tmp/x509up_u$UID
+ *   a client certificate: X509_USER_PROXY, X509_USER_CERT with X509_USER_KEY; without a user also /tmp/x509up_u$UID
  *   authorities: the folder X509_CERT_DIR
  */
 enum dav_create_means {

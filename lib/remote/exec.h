@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote that is a program, and what it must speak. Private to exec*.c; README.md tells users the same. */
+/* The remote that is a program, and what it must speak. Private to exec*.c; epochfs-remotes(7) says the same to users. */
 #ifndef EPOCHFS_REMOTE_EXEC_H
 #define EPOCHFS_REMOTE_EXEC_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote that is a directory on an SFTP server. Private to sftp*.c; README.md tells users. */
+/* The remote that is a directory on an SFTP server. Private to sftp*.c; epochfs-remotes(7) is for users. */
 #ifndef EPOCHFS_REMOTE_SFTP_H
 #define EPOCHFS_REMOTE_SFTP_H
 

@@ -8,7 +8,7 @@
 
 /*
  * Carried by the file .epochs/.control.
- *   {"op":"status"}                                  -> status (README lists the keys)
+ *   {"op":"status"}                                  -> status (epochfs-integrations(7) lists the keys)
  *   {"op":"log"}                                     -> {"epochs":[...]}, ascending: the record's keys,
  *                                                       state, complete, error, tags
  *   {"op":"commit","tag":T,"step":N,"message":M}     -> {"epoch":N}

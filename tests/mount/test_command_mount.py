@@ -348,7 +348,9 @@ def test_install(tmp_path):
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
     examples = ["opt/e/share/epochfs/examples/" + name for name in os.listdir(os.path.join(REPO, "packaging", "examples"))]
     assert examples
-    assert files == sorted(["opt/e/bin/epochfs", "opt/e/share/man/man1/epochfs.1", "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
+    pages = ["opt/e/share/man/man%s/%s" % (page.suffix[1:], page.name) for page in papers.PAGES]
+    assert len(pages) > 1
+    assert files == sorted(["opt/e/bin/epochfs", *pages, "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
     assert run(tmp_path / "opt/e/bin/epochfs", "version").stdout == epochfs("version")
     assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / "sbin/mount.epochfs").read_text()
     run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")
