@@ -93,8 +93,8 @@ void invalidate_run(struct fs_mount *m, struct invalidation *list)
 	}
 }
 
-/* Only a node that lost its key to another has a twin (nodes_move). The kernel caches nothing of it but what is mapped: README.md,
- * "Limits". */
+/* Only a node that lost its key to another has a twin (nodes_move). The kernel caches nothing of it but what is mapped:
+ * contract 7.2. */
 void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len)
 {
 	const struct node_key key = {.kind = NODE_LIVE, .a = n->a, .b = n->b};

@@ -131,7 +131,7 @@ void body_drop_locked(struct volume *vol, struct body *b, struct after *after);
 void body_unpin_locked(struct volume *vol, struct body *b, struct after *after);
 void body_set_pending_locked(struct volume *vol, struct body *b, bool pending);
 struct member *body_member_locked(struct body *b, pid_t tgid, bool add);
-/* Rule 5, now. */
+/* Contract 1.2.5, now. */
 bool body_is_log_locked(struct volume *vol, struct body *b);
 struct backing *backing_ref(struct backing *b);
 void backing_put(struct backing *b);
@@ -205,7 +205,7 @@ bool body_commits_locked(struct volume *vol, struct body *b);
 
 /* ---- undo.c ---- */
 
-/* Rule 4 for a replacement or a fragile new file; its bytes go to torn/. */
+/* Contract 1.2.4 for a replacement or a fragile new file; its bytes go to torn/. */
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
 /* A staged version that goes nowhere: row and backing file, in a transaction of its own. */
 int body_discard_locked(struct volume *vol, struct body *b);

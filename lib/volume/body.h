@@ -38,7 +38,7 @@ struct body {
 	bool known;	 /* the kernel has a node of it, and may open it: it stays */
 	bool shown;	 /* it was no orphan when a rollback began, which may make it one */
 	char *torn_name; /* what it was called before the rollback; owned, NULL: unknown */
-	bool is_log; /* contract 1.2 rule 5: name matches, or O_APPEND held for longer than patience
+	bool is_log; /* contract 1.2.5: name matches, or O_APPEND held for longer than patience
 		       */
 	bool append_only; /* every writing handle has O_APPEND and not O_DIRECT */
 	bool killed;	  /* an opener that wrote died */
@@ -157,7 +157,7 @@ int body_empty_file_locked(struct volume *vol, struct state_file *f);
  */
 int body_commit_copy(struct volume *vol, uint64_t id);
 
-/* After a crash or a power loss: commits, undoes or tears what was open (contract 1.2 rule 4, 1.4).
+/* After a crash or a power loss: commits, undoes or tears what was open (contract 1.2.4, 1.4).
  * At volume_open, before any thread. */
 int recover(struct volume *vol, bool *ret_killed);
 

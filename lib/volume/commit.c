@@ -233,7 +233,7 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 	return 0;
 }
 
-/* Contract 1.2 rule 4. */
+/* Contract 1.2.4. */
 static bool undone_locked(struct volume *vol, struct body *b)
 {
 	return b->killed && b->fragile && !b->closed_well && !body_is_log_locked(vol, b);

@@ -27,7 +27,7 @@
  *
  * The last handle open for writing of a body commits it at handle_release.
  *
- * Killed writers (rule 4): handle_flush looks at the closing thread; where the process that opened
+ * Killed writers (contract 1.2.4): handle_flush looks at the closing thread; where the process that opened
  * the handle is ending by a signal or with an error, the release undoes what is fragile and keeps
  * the bytes under .epochs/torn/.
  *

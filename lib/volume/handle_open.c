@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening: which content a process gets to see and to write (contract 1.2 rules 1 and 2). */
+/* Opening: which content a process gets to see and to write (contract 1.2.1 and 1.2.2). */
 #include "lib/volume/bodies.h"
 
 #include <errno.h>

@@ -119,7 +119,7 @@ static int may_replace_locked(struct volume *vol, const struct end *from, const 
 
 /*
  * What the new name led to goes. But where a writer who may yet be killed replaces committed
- * content, it stays, covered, so that the rename can be undone (contract 1.2 rule 4): `covered` is
+ * content, it stays, covered, so that the rename can be undone (contract 1.2.4): `covered` is
  * what the name is to remember.
  */
 static int replace_locked(struct volume *vol, const struct end *from, const struct end *to,

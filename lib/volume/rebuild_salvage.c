@@ -194,7 +194,7 @@ static int bring(struct salvage *s, const struct state_version *v, const struct 
 
 /* ---- which ---- */
 
-/* Whether a writer that was cut off has left something that counts (contract 1.2, rule 4). */
+/* Whether a writer that was cut off has left something that counts (contract 1.2.4). */
 static bool survives_kill(const struct state_version *v, const struct state_file *f,
 			  const struct stat *st)
 {

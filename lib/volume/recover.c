@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After a crash: what was open for writing is committed, undone or let go (contract 1.2 rule 4), as
+ * After a crash: what was open for writing is committed, undone or let go (contract 1.2.4), as
  * if its writers had been killed; what a close had promised is kept. Backing files without a row are
  * removed. Runs at volume_open, before any thread. What is still open, because a supervised mount goes on
  * in this process, is left alone (survivors.h).

@@ -54,7 +54,7 @@ void sealer_free(struct volume *vol);
 void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 			const char *old_name, const char *name, uint64_t ino);
 /*
- * Contract 1.3, item 4: a file's content is about to be replaced; a name that is not there is about to be made; a rename is
+ * Contract 1.3.4: a file's content is about to be replaced; a name that is not there is about to be made; a rename is
  * about to be done. Where that begins another save, the state before it is sealed. Not in a transaction; a close that is on
  * its way is taken in first, for which the lock may be dropped.
  */

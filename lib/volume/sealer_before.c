@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sealing before the next save begins (contract 1.3, item 4). Saves that follow one another faster than quiet takes would all
+ * Sealing before the next save begins (contract 1.3.4). Saves that follow one another faster than quiet takes would all
  * be one epoch. That a save has ended is known when the next one begins: what it wrote is about to be replaced. The state
  * before that is sealed, for which the writer waits no longer than for any seal.
  *

@@ -279,7 +279,7 @@ static void seal_now(struct volume *vol, enum record_trigger trigger)
 		seal_begin_locked(vol, &how, &number);
 }
 
-/* Contract 1.3, item 2: the marker. */
+/* Contract 1.3.2: the marker. */
 static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
 {
 	if (!sealer_rule_locked(vol, rules_marker, parent, name) || others_are_open(vol, ino))
@@ -366,7 +366,7 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	return true;
 }
 
-/* Contract 1.3, item 2: a temporary name that became final. */
+/* Contract 1.3.2: a temporary name that became final. */
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
 			   const char *name, uint64_t ino)
 {

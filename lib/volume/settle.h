@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decision whether an epoch is sealed by quiet (contract 1.3, item 3): a pure function. */
+/* The decision whether an epoch is sealed by quiet (contract 1.3.3): a pure function. */
 #ifndef EPOCHFS_VOLUME_SETTLE_H
 #define EPOCHFS_VOLUME_SETTLE_H
 
@@ -11,7 +11,7 @@
 /* A version that somebody has open for writing. */
 struct settle_writer {
 	bool fresh;    /* opened since the last epoch */
-	bool log;      /* contract 1.2 rule 5 */
+	bool log;      /* contract 1.2.5 */
 	bool in_place; /* an edit of closed content */
 	int64_t changed_ns;
 };

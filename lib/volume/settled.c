@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Closes whose release is on its way. close() returns when FLUSH is answered; the kernel sends
- * RELEASE, by which the close is committed, in the background. Contract 1.2 rule 3: from close() on,
+ * RELEASE, by which the close is committed, in the background. Contract 1.2.3: from close() on,
  * any request by name, seal or look into .epochs takes it in.
  */
 #include "lib/util/lock.h"

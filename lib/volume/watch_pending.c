@@ -275,7 +275,7 @@ static bool says_whole(const struct watch_pending *p, const char *path, bool ren
 	       !others_are_temporary(p, path);
 }
 
-/* Contract 1.3, item 2: the marker, by its option or by what a framework writes last. */
+/* Contract 1.3.2: the marker, by its option or by what a framework writes last. */
 static void seal_at_marker(struct watch_pending *p, const char *path, bool renamed)
 {
 	if ((rules_marker(p->rules, name_of(path), path) || says_whole(p, path, renamed)) &&
@@ -414,7 +414,7 @@ static int rename_known(struct watch_pending *p, const char *from, const char *t
 	return error;
 }
 
-/* Contract 1.3, item 2: a temporary name that became final. */
+/* Contract 1.3.2: a temporary name that became final. */
 static void seal_at_rename(struct watch_pending *p, const char *from, const char *to)
 {
 	if (rules_temporary(p->rules, name_of(from), from) &&

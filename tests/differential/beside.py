@@ -307,7 +307,7 @@ class Beside:
         elif stat.S_ISCHR(st.st_mode):
             return None  # a mount is nodev
         elif "trunc" in flags and st.st_size and self.users_of(st.st_ino) and not self.is_log(path, st):
-            return None  # the others keep the old content: contract 1.2, 1
+            return None  # the others keep the old content: contract 1.2.1
         return arguments
 
     def comparable_chmod(self, process, what, arguments):
@@ -455,7 +455,7 @@ class Beside:
                     raise Wrong("storm %s" % kind, ["storm %s, on %s:" % (kind, place)] + (lines if how == "ok" else [str(lines)]))
 
     def all_kill(self, name):
-        """SIGKILL. What a killed writer's files become is the contract's where it replaced one or made one (1.2, 4)."""
+        """SIGKILL. What a killed writer's files become is the contract's where it replaced one or made one (contract 1.2.4)."""
         mine = [h for (who, _), h in self.handles.items() if who == name]
         if any(h.made and "wronly" in h.flags or self.pending.get(h.ino) == name for h in mine) or name in self.pending.values():
             return

@@ -33,7 +33,7 @@ static int do_rename(struct model *m, unsigned from, unsigned to)
 		return ENOENT;
 	if (file == old.file)
 		return 0;
-	/* Undone with its writer (rule 4). */
+	/* Undone with its writer (contract 1.2.4). */
 	if (m->contract && !m->file[file].has_closed && m->body[m->file[file].shown].fragile) {
 		covered = old.covered;
 		if (covered < 0 && old.file >= 0 && m->file[old.file].has_closed)

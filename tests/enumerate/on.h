@@ -18,7 +18,7 @@ struct seen {
 };
 
 struct on {
-	bool contract; /* else POSIX alone: no epochs, no rule 1, no rule 4 */
+	bool contract; /* else POSIX alone: without contract 1.2.1, 1.2.4 and epochs */
 	bool evicts, asynchronous;
 	/* Half a second where a writer has a descriptor left, or a mapping through the daemon; `patient`, the caller's:
 	 * it may. */

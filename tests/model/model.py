@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of a mount, small enough to be read: what each operation gives, and what may be lost when.
 
-It is written from the README, not from the code: the live tree with files as identities (tree.py), versions that are
+It is written from the contract, epochfs-semantics(7), not from the code: the live tree with files as identities (tree.py), versions that are
 closed, pending for their writer or being changed in place, epochs with their trees, what a crash of a writer or of the
 daemon takes away. An operation is applied together with what came of it on the real mount; Wrong says that this was not
 allowed. Where several outcomes are, choose() asks for each in turn (the runner keeps all models that are not refuted).

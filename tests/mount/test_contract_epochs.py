@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README says of epochs: .epochs as ordinary tools use it."""
+"""What epochfs-semantics(7) says of epochs: .epochs as ordinary tools use it."""
 
 import datetime
 import errno
@@ -372,7 +372,7 @@ def test_what_was_no_file_before_a_rollback_is_not_torn_by_it(three, how):
 
 
 def test_a_log_is_truncated_at_once_also_where_a_rollback_gave_it_another_node(mnt):
-    """As any log (contract 1.2, rule 5): it is no replacement, which nobody would see before its close."""
+    """As any log (contract 1.2.5): it is no replacement, which nobody would see before its close."""
     log = mnt.path / "t.log"
     with open(log, "w+b", buffering=0) as before:
         before.write(b"12345")

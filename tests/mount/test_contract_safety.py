@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README says of safety: what survives what, a remote that is away, a cache that is full."""
+"""What epochfs-semantics(7) says of safety: what survives what, a remote that is away, a cache that is full."""
 
 import errno
 import hashlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README says of sealing: when an epoch is sealed, what is in it, when it counts as complete."""
+"""What epochfs-semantics(7) says of sealing: when an epoch is sealed, what is in it, when it counts as complete."""
 
 import contextlib
 import json

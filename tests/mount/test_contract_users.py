@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README says of who writes: other users, a user's own mount, writers of another process namespace; and the last
+"""What epochfs-semantics(7) says of who writes: other users, a user's own mount, writers of another process namespace; and the last
 sentences on logs and killed writers."""
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README says of writing: replacing, ordinary files, closes, killed writers, logs, errors."""
+"""What epochfs-semantics(7) says of writing: replacing, ordinary files, closes, killed writers, logs, errors."""
 
 import mmap
 import os

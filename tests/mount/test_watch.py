@@ -312,7 +312,7 @@ def test_the_service(watch):
     watch.importer.check(watch.top)
 
 
-# As README's recipe has it.
+# As epochfs-integrations(7) has it.
 ENTRYPOINT = """
 epochfs export --force "$REMOTE" "$CKPT" || [ $? -eq 5 ] || exit 1
 epochfs watch "$CKPT" "$REMOTE" & watch=$!

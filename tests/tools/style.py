@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages.
+"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages, citations of the contract.
 
     tests/tools/style.py
 
@@ -47,6 +47,19 @@ def offences(name, text):
             yield "%s:%d: an open point without a reason" % (name, number)
 
 
+# The rules of the contract, by number; a section is one, too.
+CONTRACT = set(re.findall(r"^(?:\.B|\.SS?|\.SH) \"?(\d[\d.]*)", (ROOT / "packaging/man/epochfs-semantics.7").read_text(), re.M))
+
+
+def citations(name, text):
+    """What a comment cites must be there."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for cited in re.findall(r"\b[Cc]ontract ((?:\d[\d.]*\d(?:, | and )?)+)", line):
+            for rule in re.findall(r"\d[\d.]*\d", cited):
+                if rule not in CONTRACT:
+                    yield "%s:%d: epochfs-semantics(7) has no rule %s" % (name, number, rule)
+
+
 # Where the number cannot be 1, or is not the noun's.
 NO_PLURAL = re.compile(r"%N (nodes?|of nodes|waits for|shows a|races of|epochs from|keys, as many|letters, digits|objects just put|of its|and sends|ms|serves)\b|%N bytes$")
 
@@ -68,7 +81,7 @@ def main():
     for pattern in PATTERNS:
         for path in sorted(ROOT.glob(pattern)):
             name, text = path.relative_to(ROOT).as_posix(), path.read_text()
-            found += offences(name, text)
+            found += [*offences(name, text), *citations(name, text)]
             if name.startswith(("lib/", "fs/", "tools/")) and name.endswith(".c"):
                 found += plurals(name, text)
             if text.count("\n") > LONG and not name.startswith("tests/"):

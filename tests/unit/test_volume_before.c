@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A new save seals the one before it (contract 1.3, item 4). */
+/* A new save seals the one before it (contract 1.3.4). */
 #include "lib/volume/bodies.h"
 #include "tests/unit/epochs_unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, reading and writing: which content a process sees (contract 1.2 rules 1 and 2). */
+/* Opening, reading and writing: which content a process sees (contract 1.2.1 and 1.2.2). */
 #include "tests/unit/volume_unit.h"
 
 static struct vu u;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Killed writers (contract 1.2 rule 4): what is undone, what stays, what an epoch says. */
+/* Killed writers (contract 1.2.4): what is undone, what stays, what an epoch says. */
 #include "lib/volume/torn.h"
 #include "tests/unit/volume_unit.h"
 
