@@ -382,7 +382,8 @@ pages := $(wildcard packaging/man/*.[1-9])
 docs: ## the manual as HTML, in build/docs
 	$(Q)tests/tools/packages.sh docs
 	$(Q)mkdir -p $(BUILD)/docs
-	$(Q)for page in $(pages); do mandoc -W error,stop -T html -O 'man=%N.%S.html' $$page >$(BUILD)/docs/$${page##*/}.html || exit 1; done
+	$(Q)for page in $(pages); do mandoc -W error,stop -T html $$page >$(BUILD)/docs/page || exit 1; \
+		sed 's|<b>\(epochfs[a-z-]*\)</b>(\([1-8]\))|<a href="\1.\2.html">&</a>|g' $(BUILD)/docs/page >$(BUILD)/docs/$${page##*/}.html; done; rm $(BUILD)/docs/page
 	@echo "  $(BUILD)/docs"
 
 # ---- installing

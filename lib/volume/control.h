@@ -11,7 +11,7 @@
  *   {"op":"status"}                                  -> status (epochfs-integrations(7) lists the keys)
  *   {"op":"log"}                                     -> {"epochs":[...]}, ascending: the record's keys,
  *                                                       state, complete, error, tags
- *   {"op":"commit","tag":T,"step":N,"message":M}     -> {"epoch":N}
+ *   {"op":"commit","tag":T,"step":N,"message":M,"whole":B,"metadata":{}} -> {"epoch":N}; whole: --whole, metadata: record_metadata.h
  *   {"op":"wait","epoch":"42","timeout_ms":N}        -> {"epoch":N}
  *   {"op":"rollback","epoch":E}                      -> {"epoch":N}, the new one
  *   {"op":"rm","epoch":E}                            -> {"epoch":N}
@@ -41,7 +41,7 @@
  *   {"op":"hold","mounted":B}                        -> {}: until this file is closed, signals do not end the mount; mounted:
  *                                                       by whoever asks, so where he dies it is unmounted
  *   {"op":"release","unmount":B}                     -> {}: that hold ends in order, and with `unmount` the mount
- * status has at least: pid (and pid_namespace, the inode of what it counts in), remote (printable), remote_url (as given), local_only, uuid, cache_dir, current, latest,
+ * status has at least: pid (and pid_namespace, the inode of what it counts in), remote (printable), remote_url (as given), local_only, uuid, cache {directory}, epochs {current, latest},
  * held_elsewhere_by_pids (where other mount namespaces hold the mount: a process of each), upload {pending_epochs, oldest_epoch, bytes_done, bytes_total, error}; keys that end in _ns are times or intervals, bytes in bytes.
  * E is text as epochs_resolve takes it, or a number. An error: {"error":"one line","errno":N}, where
  * errno is positive; the command turns it into its exit code (tools/cli.h).

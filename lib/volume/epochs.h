@@ -16,7 +16,7 @@
 
 struct epochs_seal {
 	const char *trigger;  /* "commit", "mkdir", "sync", "wait", "umount", "rollback", "rename",
-				"marker", "quiet", "close" */
+				"marker", "quiet", "close", "next-save", "killed", "recovery", "import" */
 	const char *tag;      /* or NULL */
 	const char *message;  /* or NULL */
 	const char *metadata; /* of a metadata writer (record_metadata.h), or NULL */

@@ -459,6 +459,13 @@ def test_the_man_page_has_every_subcommand_and_its_options():
         assert re.search(r"\b%d [a-z]" % code, page.split("EXIT STATUS")[1])
 
 
+def test_the_manual_as_html(tmp_path):
+    run("make", "-C", REPO, "BUILD=%s" % tmp_path, "docs")
+    made = {path.name: path.read_text() for path in (tmp_path / "docs").iterdir()}
+    assert sorted(made) == ["%s.html" % page.name for page in papers.PAGES]
+    assert '<a href="epochfs-remotes.7.html">' in made["epochfs.1.html"]
+
+
 @pytest.mark.parametrize("page", papers.PAGES, ids=lambda page: page.name)
 def test_a_page_of_the_manual_is_well_formed(page):
     done = run("man", "--warnings", "-E", "UTF-8", "-l", page, check=False)

@@ -14,7 +14,7 @@ test="$demo check git sudo util-linux procps python3-pytest python3-pytest-xdist
 	python3-yaml python3-torch python3-h5py python3-lmdb python3-plyvel rsync attr acl sqlite3 vim-tiny
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common
-	openssh-server openssh-client e2fsprogs man-db systemd"
+	openssh-server openssh-client e2fsprogs man-db mandoc systemd"
 # Power losses on other file systems.
 power="$demo util-linux procps e2fsprogs xfsprogs btrfs-progs"
 # The unit tests and some mount tests, inside the roots of `check-bare`; and what makes those roots.
