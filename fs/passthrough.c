@@ -313,8 +313,9 @@ static int probe_file(const struct fs_mount *m)
 /*
  * Whether a lease tells of a mapping whose descriptor is closed, on which all rests that is written past the daemon (grant.h, and the last
  * close). Not where leases are off (fs.leases-enable), nor on a file system without them, nor on one whose mappings are another's, as overlayfs.
+ * 1: it does; 0: it does not; or -errno where that could not be tried, on a disk that is full or fails.
  */
-static bool mappings_are_told(const struct fs_mount *m)
+static int mappings_are_told(const struct fs_mount *m)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	int fd = probe_file(m);
@@ -322,16 +323,32 @@ static bool mappings_are_told(const struct fs_mount *m)
 	void *map = MAP_FAILED;
 	bool told;
 
-	if (fd < 0)
-		return true;
-	if (ftruncate(fd, (off_t)size) == 0)
+	if (reader >= 0 && ftruncate(fd, (off_t)size) == 0)
 		map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED) {
+		int error = -errno;
+
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
 	close(fd);
-	if (map == MAP_FAILED)
-		return false;
-	told = reader >= 0 && io_writers(reader) == IO_WRITERS_SOME;
+	told = io_writers(reader) == IO_WRITERS_SOME;
 	munmap(map, size);
 	return told && io_writers(reader) == IO_WRITERS_NONE;
+}
+
+/* Where it cannot be tried, who asks for passthrough has it. */
+static void need_mappings_told(struct fs_mount *m)
+{
+	int told = mappings_are_told(m);
+
+	if (told == 0)
+		disable(m->passthrough,
+			"the cache directory's file system does not tell who has a file mapped");
+	else if (told < 0 && m->passthrough->wanted != FS_PASSTHROUGH_ON)
+		disable(m->passthrough,
+			"whether the cache directory's file system tells who has a file mapped could not be tried");
 }
 
 int passthrough_probe(struct fs_mount *m, const char **ret_why)
@@ -355,8 +372,8 @@ int passthrough_probe(struct fs_mount *m, const char **ret_why)
 			disable(p, reason_of(r));
 	}
 	/* By another file: the kernel lets go of this one in its own time. */
-	if (p->enabled && !mappings_are_told(m))
-		disable(p, "the cache directory's file system does not tell who has a file mapped");
+	if (p->enabled)
+		need_mappings_told(m);
 	if (p->enabled || p->wanted != FS_PASSTHROUGH_ON)
 		return 0;
 	*ret_why = p->reason;
