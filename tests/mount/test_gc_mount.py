@@ -178,16 +178,19 @@ def test_a_remote_that_hangs_does_not_hold_up_an_unmount(make_volume, tmp_path):
 
 
 def test_what_fails_is_said_and_tried_again(make_volume, tmp_path):
-    mnt = make_volume(**FAST)
+    mnt = make_volume(**{**FAST, "keep": "last:1,tagged"})
     save(mnt.mount(), a=noise(MIB, 1))
+    os.symlink("1", mnt.epochs_dir / "good")
     record = mnt.remote / "epochs" / ("%020d.json" % 1)
     text = record.read_text()
     record.write_text("{")
+    # The second of these drops the first, and a collection follows a drop.
+    save(mnt, a=noise(MIB, 2))
+    save(mnt, a=noise(MIB, 3))
     wait_until(lambda: "record is damaged" in mnt.status()["gc"].get("error", ""), "the failure to be said")
     assert mnt.log.read_text().count("garbage collection failed") == 1
     record.write_text(text)
     wait_until(lambda: "error" not in mnt.status()["gc"], "the next one")
-    save(mnt, a=noise(MIB, 2))
     wait_until(lambda: mnt.status()["gc"]["bytes_freed"], "the garbage to go")
 
 
