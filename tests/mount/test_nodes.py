@@ -273,6 +273,29 @@ def test_other_nodes_are_another_set(nodes, make_volume):
     assert tree(two[1].epoch(2)) == {**shards(1), **shards(2, ["a", "b"])}
 
 
+@pytest.mark.parametrize("cache", ["empty", "of a node"])
+def test_one_mount_alone_passes_over_what_lacks_a_part(make_volume, cache):
+    """Nothing in that tree is in doubt: its next epoch would be called complete, and `keep` would drop the only whole one."""
+    a, b = make_nodes(make_volume, ["a", "b"])
+    for v in (a, b):
+        v.mount()
+    for v in (a, b):
+        save(v, 1)
+    save(a, 2)
+    for v in (a, b):
+        v.unmount()
+    alone = make_node(make_volume, a, nodes=None, run=None, keep="last:1")
+    if cache == "of a node":
+        alone.cache = a.cache
+    alone.mount()
+    assert record(alone, 2)["complete"] is False and tree(alone.path) == shards(1, ["a", "b"])
+    (alone.path / "note").write_text("x")
+    assert alone.seal() == 3
+    assert record(alone, 3)["complete"] is True and tree(alone.epoch(3)) == {**shards(1, ["a", "b"]), "note": "x"}
+    alone.remount(empty_cache=True)
+    assert tree(alone.path) == {**shards(1, ["a", "b"]), "note": "x"}
+
+
 def test_a_node_that_comes_back_begins_a_new_attempt_for_all(nodes):
     a, b, c = [v.mount() for v in nodes]
     for v in nodes:
