@@ -154,15 +154,18 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	return error ? error : doubts_to_record(doubts, &before, r);
 }
 
-int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, struct buf *why)
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_temporary,
+		struct buf *why)
 {
 	cleanup_record struct epoch_record r = {0};
 	int error = survey(vol, tails ? SURVEY_TAILS : SURVEY_MARKED, &r);
 
-	*ret_doubtful = false;
+	*ret_doubtful = *ret_temporary = false;
 	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
 		const struct record_doubt *d = &r.doubts[i];
 
+		if (!d->counts && doubt_unit_of(vol->sealer->rules, d->path).temporary)
+			*ret_temporary = true;
 		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
 			continue;
 		*ret_doubtful = true;
