@@ -10,6 +10,7 @@
 #include "lib/format/record_doubt.h"
 #include "lib/format/tree.h"
 #include "lib/util/clock.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/tails.h"
 
@@ -196,10 +197,19 @@ static json_t *list_of(const struct epoch_record *r)
 
 	if (!r->doubt_count || record_doubts_json(r->doubts, r->doubt_count, &list) != 0)
 		return NULL;
-	json_array_foreach(list, i, o) json_object_set_new(
-		o, "settled_by",
-		json_string(doubt_settled_by(doubt_kind_parse(r->doubts[i].kind),
-					     r->doubts[i].companion_count > 0)));
+	json_array_foreach(list, i, o)
+	{
+		const struct record_doubt *d = &r->doubts[i];
+
+		if (nodes_is_part(d->since)) {
+			json_object_del(o, "since");
+			json_object_set_new(o, "since_part",
+					    json_integer((json_int_t)(d->since - NODES_FIRST)));
+		}
+		json_object_set_new(o, "settled_by",
+				    json_string(doubt_settled_by(doubt_kind_parse(d->kind),
+								 d->companion_count > 0)));
+	}
 	return list;
 }
 

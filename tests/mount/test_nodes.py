@@ -14,6 +14,7 @@ import uuid
 import pytest
 
 from conftest import BIN, LIMIT, MountError, run, wait_until
+from test_contract_writing import Writer
 
 NAMES = ["a", "b", "c"]
 
@@ -332,6 +333,25 @@ def test_rolling_back_in_place_and_tagging_what_is_not_there_are_refused(nodes):
         os.mkdir(a.epochs_dir / "best")
     run(BIN, "tag", a.path, "step=1", "best")
     wait_until(lambda: b.tags() == {"best": 1}, "b to see the tag")
+
+
+def test_since_when_a_node_has_something_in_doubt(make_volume):
+    """A part's local number says nothing to anybody, and the second epoch that has it is not the first."""
+    a, b = [v.mount() for v in make_nodes(make_volume, ["a", "b"])]
+    for v in (a, b):
+        save(v, 1)
+    (b.path / "x").write_text("2")
+    Writer(b.path / "y").end("kill")
+    for number in (2, 3):
+        for v in (a, b):
+            (v.path / ("note-" + v.options["node"])).write_text(str(number))
+            v.request("commit", step=number)
+            v.wait_durable()
+        wait_until(lambda: number in [int(n) for n in a.epochs()], "the epoch of both")
+        assert [(d["path"], d["since"]) for d in record(a, number)["doubts"]] == [("y", 2)]
+    (doubt,) = b.status()["doubts"]
+    assert doubt["since_part"] > 0 and "since" not in doubt
+    assert "in doubt since part %d (" % doubt["since_part"] in run(BIN, "status", b.path).stdout
 
 
 # ---- who may write ----
