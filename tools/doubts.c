@@ -17,12 +17,15 @@ static const char *text_of(const json_t *object, const char *key, const char *fa
 static void put_since(const json_t *doubt, struct buf *out)
 {
 	json_int_t since = json_integer_value(json_object_get(doubt, "since"));
+	json_int_t part = json_integer_value(json_object_get(doubt, "since_part"));
 	const char *at = json_string_value(json_object_get(doubt, "at"));
 	char age[FORMAT_MAX];
 	int64_t ns;
 
 	if (since > 0)
 		buf_printf(out, ", in doubt since epoch %" JSON_INTEGER_FORMAT, since);
+	else if (part > 0)
+		buf_printf(out, ", in doubt since part %" JSON_INTEGER_FORMAT, part);
 	if (at && parse_time(at, &ns) == 0) {
 		format_age(clock_wall_ns() - ns, age);
 		buf_printf(out, " (%s ago)", age);

@@ -67,12 +67,31 @@ static int of_mount(const struct target *t, uint64_t number, const char *tag)
 	return code;
 }
 
-static void print_back(uint64_t number, const char *tag, bool json)
+/* EXIT_DONE, or the exit code after the line. */
+static int is_there(const struct target *t, uint64_t number, bool *ret_there)
+{
+	json_t *epochs;
+	int code = target_epochs(t, &epochs);
+
+	*ret_there = false;
+	if (code != EXIT_DONE)
+		return code;
+	for (size_t i = 0; i < json_array_size(epochs) && !*ret_there; i++) {
+		const json_t *n = json_object_get(json_array_get(epochs, i), "epoch");
+
+		*ret_there = (uint64_t)json_integer_value(n) == number;
+	}
+	json_decref(epochs);
+	return EXIT_DONE;
+}
+
+static void print_back(uint64_t number, const char *tag, bool was_there, bool json)
 {
 	json_t *o;
 
 	if (!json) {
-		printf("epoch %06" PRIu64 " is back; the tag ", number);
+		printf("epoch %06" PRIu64 " %s; the tag ", number,
+		       was_there ? "is there, it is not dropped" : "is back");
 		cli_put(tag);
 		printf(" keeps it\n");
 		return;
@@ -85,7 +104,7 @@ static void print_back(uint64_t number, const char *tag, bool json)
 int command_undrop(int argc, char **argv)
 {
 	char own_tag[UNDROP_TAG_MAX];
-	bool json = false;
+	bool json = false, was_there;
 	const char *operands[2], *tag = NULL;
 	const struct cli_option options[] = {{"json", 0, &json, NULL}, {"tag", 0, NULL, &tag}, {0}};
 	struct target target;
@@ -105,9 +124,12 @@ int command_undrop(int argc, char **argv)
 	code = target_open(operands[0], &target);
 	if (code != EXIT_DONE)
 		return code;
-	code = target.catalog ? of_remote(&target, number, tag) : of_mount(&target, number, tag);
+	code = is_there(&target, number, &was_there);
+	if (code == EXIT_DONE)
+		code = target.catalog ? of_remote(&target, number, tag)
+				      : of_mount(&target, number, tag);
 	target_close(&target);
 	if (code == EXIT_DONE)
-		print_back(number, tag, json);
+		print_back(number, tag, was_there, json);
 	return code;
 }

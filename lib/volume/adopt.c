@@ -20,8 +20,9 @@
 
 struct adoption {
 	struct volume *vol;
-	uint64_t newest;  /* with a record that is whole, in the remote and here; 0: none */
-	uint64_t highest; /* of any number, tombstones and damaged ones too */
+	uint64_t newest;      /* with a record that is whole, in the remote and here; 0: none */
+	uint64_t passed_over; /* one that was newer: a part of what several nodes saved */
+	uint64_t highest;     /* of any number, tombstones and damaged ones too */
 };
 
 /* ---- epochs ---- */
@@ -153,6 +154,20 @@ int adopt_record(struct volume *vol, const struct record_found *found)
 	return state_end(vol->state, error);
 }
 
+/*
+ * An epoch of several nodes that has not the files of all, or came when a later attempt had gone on. Nodes begin from the
+ * newest complete one, and so does a mount alone: nothing in such a tree is in doubt, so its next epoch would be complete.
+ */
+static bool is_part_of_an_attempt(const struct epoch_record *r)
+{
+	bool doubtful = false;
+
+	for (size_t i = 0; i < r->doubt_count; i++)
+		doubtful = doubtful || r->doubts[i].counts;
+	return r->nodes && r->complete == RECORD_INCOMPLETE &&
+	       (r->part_count < r->nodes || !doubtful);
+}
+
 static int adopt_epoch(void *arg, const struct record_found *found)
 {
 	struct adoption *a = arg;
@@ -169,7 +184,10 @@ static int adopt_epoch(void *arg, const struct record_found *found)
 	error = state_epoch_get(a->vol->state, found->number, &row);
 	if (error)
 		return error;
-	if (row.state == EPOCH_DURABLE)
+	if (row.state == EPOCH_DURABLE && !a->vol->options.read_only &&
+	    is_part_of_an_attempt(found->record))
+		a->passed_over = found->number;
+	else if (row.state == EPOCH_DURABLE)
 		a->newest = found->number;
 	state_epoch_free(&row);
 	return 0;
@@ -336,6 +354,12 @@ static int follow_newest(struct adoption *a, struct opening_message *m)
 	mutex_unlock(&vol->lock);
 	if (unsealed < 0)
 		return unsealed;
+	if (a->passed_over > a->newest && a->passed_over > current)
+		log_warn(
+			"epoch %" PRIu64
+			" is not complete: several nodes wrote it, and it is passed over; the live "
+			"tree goes on from epoch %" PRIu64,
+			a->passed_over, a->newest > current ? a->newest : current);
 	if (a->newest <= current)
 		return 0;
 	error = record_of(vol, a->newest, &record);

@@ -10,6 +10,7 @@
 #include "lib/format/record_doubt.h"
 #include "lib/format/tree.h"
 #include "lib/util/clock.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/tails.h"
 
@@ -154,15 +155,18 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	return error ? error : doubts_to_record(doubts, &before, r);
 }
 
-int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, struct buf *why)
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_temporary,
+		struct buf *why)
 {
 	cleanup_record struct epoch_record r = {0};
 	int error = survey(vol, tails ? SURVEY_TAILS : SURVEY_MARKED, &r);
 
-	*ret_doubtful = false;
+	*ret_doubtful = *ret_temporary = false;
 	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
 		const struct record_doubt *d = &r.doubts[i];
 
+		if (!d->counts && doubt_unit_of(vol->sealer->rules, d->path).temporary)
+			*ret_temporary = true;
 		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
 			continue;
 		*ret_doubtful = true;
@@ -193,10 +197,19 @@ static json_t *list_of(const struct epoch_record *r)
 
 	if (!r->doubt_count || record_doubts_json(r->doubts, r->doubt_count, &list) != 0)
 		return NULL;
-	json_array_foreach(list, i, o) json_object_set_new(
-		o, "settled_by",
-		json_string(doubt_settled_by(doubt_kind_parse(r->doubts[i].kind),
-					     r->doubts[i].companion_count > 0)));
+	json_array_foreach(list, i, o)
+	{
+		const struct record_doubt *d = &r->doubts[i];
+
+		if (nodes_is_part(d->since)) {
+			json_object_del(o, "since");
+			json_object_set_new(o, "since_part",
+					    json_integer((json_int_t)(d->since - NODES_FIRST)));
+		}
+		json_object_set_new(o, "settled_by",
+				    json_string(doubt_settled_by(doubt_kind_parse(d->kind),
+								 d->companion_count > 0)));
+	}
 	return list;
 }
 

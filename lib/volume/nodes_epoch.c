@@ -187,6 +187,33 @@ static int no_local(void *arg, const struct hash *recipe, uint64_t size)
 	return -ENOENT;
 }
 
+static uint64_t since(const struct epoch_record *before, const struct record_doubt *d,
+		      uint64_t number)
+{
+	for (size_t i = 0; i < before->doubt_count; i++)
+		if (before->doubts[i].at_ns == d->at_ns && !strcmp(before->doubts[i].path, d->path))
+			return before->doubts[i].since;
+	return number;
+}
+
+/* What a node has in doubt since one of its parts is so since the epoch that had that, which may be an earlier one. */
+static int name_since(struct making *k, uint64_t number, uint64_t parent)
+{
+	cleanup_record struct epoch_record before = {0};
+	struct record_doubt *d = k->record.doubts;
+	bool asked = false;
+
+	for (size_t i = 0; i < k->record.doubt_count; i++) {
+		if (!nodes_is_part(d[i].since))
+			continue;
+		if (!asked && parent && records_get(k->remote, parent, &before, NULL) == -ENOMEM)
+			return -ENOMEM;
+		asked = true;
+		d[i].since = since(&before, &d[i], number);
+	}
+	return 0;
+}
+
 /* -EEXIST: another node was faster, or put another epoch. */
 static int put_record(struct making *k, uint64_t number, uint64_t parent)
 {
@@ -203,10 +230,9 @@ static int put_record(struct making *k, uint64_t number, uint64_t parent)
 
 	k->record.number = number;
 	k->record.parent = parent;
-	for (size_t i = 0; i < k->record.doubt_count; i++)
-		if (nodes_is_part(k->record.doubts[i].since))
-			k->record.doubts[i].since = number;
-	error = upload_gc_keep(&gc, false);
+	error = name_since(k, number, parent);
+	if (!error)
+		error = upload_gc_keep(&gc, false);
 	k->record.durable_ns = clock_wall_ns();
 	if (!error)
 		error = record_encode(&k->record, &json);

@@ -265,12 +265,15 @@ static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 		   struct resumed *done)
 {
 	cleanup_buf struct buf why = {0};
-	bool doubtful = false;
+	bool doubtful = false, temporary = false;
 	int error = bodies_settle(vol);
 
 	*done = (struct resumed){0};
 	if (!error)
-		error = doubts_look(vol, tails, &doubtful, &why);
+		error = doubts_look(vol, tails, &doubtful, &temporary, &why);
+	mutex_lock(&vol->lock);
+	vol->resume.postponed = temporary;
+	mutex_unlock(&vol->lock);
 	for (unsigned i = 0; !error && !doubtful && i < due->count; i++)
 		remove_empty(vol, due->paths[i]);
 	if (error || !doubtful || is_wanted_so(vol))
@@ -353,6 +356,19 @@ void resume_after_close(struct volume *vol, uint64_t ino)
 	error = go_back_in_time_locked(vol);
 	mutex_unlock(&vol->lock);
 	tell_failed(error);
+}
+
+void resume_renamed_locked(struct volume *vol)
+{
+	struct resume *r = &vol->resume;
+
+	if (!vol->options.resume || !r->postponed)
+		return;
+	if (!r->due.any)
+		r->due.since_ns = clock_mono_ns();
+	r->due.any = r->due.all = r->due.tails = true;
+	r->retry_ns = clock_mono_ns();
+	sealer_wake_locked(vol);
 }
 
 int64_t resume_retry_locked(struct volume *vol)

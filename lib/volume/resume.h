@@ -11,7 +11,7 @@
  * Contract 1.3. Private to lib/volume. Code that resumes from whatever lies in its directory must not meet half a save. So
  * the live tree goes back
  *   - when the volume is opened;
- *   - while it is open, as soon as the last file that is open for writing in the unit (doubts.h) of a killed or torn file
+ *   - while it is open, when what is in doubt loses its temporary name, and as soon as the last file that is open for writing in the unit (doubts.h) of a killed or torn file
  *     has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
  *     process that lives has saved a file of another unit since the last epoch, it may be between two files of its save: then
  *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
@@ -49,6 +49,7 @@ struct resume_due {
 struct resume {
 	struct resume_due due;
 	bool running; /* a thread is at it */
+	bool postponed; /* what was found in doubt last has a temporary name: it may count once that is renamed */
 	/* It failed, and `due` holds what is due still; 0: it did not. */
 	int error;
 	int64_t retry_ns; /* monotonic; the sealer's thread tries again then; 0: it does not */
@@ -66,6 +67,8 @@ void resume_free(struct volume *vol);
 void resume_due_locked(struct volume *vol, const char *path);
 /* A close of this file was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
 void resume_after_close(struct volume *vol, uint64_t ino);
+/* Something was renamed: what was in doubt under a temporary name may count now. The sealer's thread looks at once. */
+void resume_renamed_locked(struct volume *vol);
 /* For the sealer's thread: tries again what failed, where it is time. Until when to wait; monotonic, INT64_MAX: for nothing. Drops
  * the lock meanwhile. */
 int64_t resume_retry_locked(struct volume *vol);

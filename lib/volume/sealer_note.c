@@ -9,6 +9,7 @@
 #include "lib/volume/body.h"
 #include "lib/volume/doubts.h"
 #include "lib/volume/last_file.h"
+#include "lib/volume/resume.h"
 #include "lib/volume/sealer.h"
 
 /* Files looked at below a renamed directory to see whether it is new. */
@@ -464,6 +465,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	    !seal_at_rename(vol, parent, old_name, name, ino) &&
 	    (is_backup(old_name, name) || !seal_at_last_file(vol, parent, name, ino, true)))
 		seal_at_close(vol);
+	resume_renamed_locked(vol);
 }
 
 static void note_remove(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,

@@ -14,6 +14,7 @@ import uuid
 import pytest
 
 from conftest import BIN, LIMIT, MountError, run, wait_until
+from test_contract_writing import Writer
 
 NAMES = ["a", "b", "c"]
 
@@ -273,6 +274,29 @@ def test_other_nodes_are_another_set(nodes, make_volume):
     assert tree(two[1].epoch(2)) == {**shards(1), **shards(2, ["a", "b"])}
 
 
+@pytest.mark.parametrize("cache", ["empty", "of a node"])
+def test_one_mount_alone_passes_over_what_lacks_a_part(make_volume, cache):
+    """Nothing in that tree is in doubt: its next epoch would be called complete, and `keep` would drop the only whole one."""
+    a, b = make_nodes(make_volume, ["a", "b"])
+    for v in (a, b):
+        v.mount()
+    for v in (a, b):
+        save(v, 1)
+    save(a, 2)
+    for v in (a, b):
+        v.unmount()
+    alone = make_node(make_volume, a, nodes=None, run=None, keep="last:1")
+    if cache == "of a node":
+        alone.cache = a.cache
+    alone.mount()
+    assert record(alone, 2)["complete"] is False and tree(alone.path) == shards(1, ["a", "b"])
+    (alone.path / "note").write_text("x")
+    assert alone.seal() == 3
+    assert record(alone, 3)["complete"] is True and tree(alone.epoch(3)) == {**shards(1, ["a", "b"]), "note": "x"}
+    alone.remount(empty_cache=True)
+    assert tree(alone.path) == {**shards(1, ["a", "b"]), "note": "x"}
+
+
 def test_a_node_that_comes_back_begins_a_new_attempt_for_all(nodes):
     a, b, c = [v.mount() for v in nodes]
     for v in nodes:
@@ -309,6 +333,25 @@ def test_rolling_back_in_place_and_tagging_what_is_not_there_are_refused(nodes):
         os.mkdir(a.epochs_dir / "best")
     run(BIN, "tag", a.path, "step=1", "best")
     wait_until(lambda: b.tags() == {"best": 1}, "b to see the tag")
+
+
+def test_since_when_a_node_has_something_in_doubt(make_volume):
+    """A part's local number says nothing to anybody, and the second epoch that has it is not the first."""
+    a, b = [v.mount() for v in make_nodes(make_volume, ["a", "b"])]
+    for v in (a, b):
+        save(v, 1)
+    (b.path / "x").write_text("2")
+    Writer(b.path / "y").end("kill")
+    for number in (2, 3):
+        for v in (a, b):
+            (v.path / ("note-" + v.options["node"])).write_text(str(number))
+            v.request("commit", step=number)
+            v.wait_durable()
+        wait_until(lambda: number in [int(n) for n in a.epochs()], "the epoch of both")
+        assert [(d["path"], d["since"]) for d in record(a, number)["doubts"]] == [("y", 2)]
+    (doubt,) = b.status()["doubts"]
+    assert doubt["since_part"] > 0 and "since" not in doubt
+    assert "in doubt since part %d (" % doubt["since_part"] in run(BIN, "status", b.path).stdout
 
 
 # ---- who may write ----

@@ -206,6 +206,33 @@ def test_ctrl_c_in_a_save(resuming):
     assert (resuming.path / "config.json").read_text() == "1"
 
 
+@pytest.mark.parametrize("mounted", ["before", "between"])
+@pytest.mark.parametrize("kind", ["torn", "killed"])
+def test_what_is_in_doubt_loses_its_temporary_name(resuming, kind, mounted):
+    """Under that name it did not count, and no close follows the rename."""
+    work, whole = resuming.path / "_checkpoint", io.BytesIO()
+    write_zip(whole)
+    put(resuming.path / "checkpoint-1" / "model.pt", "1")
+    resuming.seal()
+    work.mkdir()
+    (work / "model.pt").write_bytes(whole.getvalue()[:-3000] if kind == "torn" else whole.getvalue())
+    if kind == "killed":
+        Writer(work / "optimizer").end("kill")
+    assert work.exists()
+    if mounted == "between":
+        resuming.remount(resume=True)
+    os.rename(work, resuming.path / "checkpoint-2")
+    wait_until(lambda: not (resuming.path / "checkpoint-2").exists(), "the live tree to go back")
+    assert (resuming.path / "checkpoint-1").exists()
+    done = resuming.status()["resumed"]
+    assert record(resuming, done["left"])["complete"] is False
+    assert (resuming.epoch(done["left"]) / "checkpoint-2" / "model.pt").exists()
+    shutil.rmtree(work, ignore_errors=True)  # the last unmount's epoch has it
+    put(work / "model.pt", "2"), put(work / "optimizer", "2")
+    os.rename(work, resuming.path / "checkpoint-2")
+    assert record(resuming, resuming.seal())["complete"] is True and (resuming.path / "checkpoint-2").exists()
+
+
 @pytest.mark.parametrize("how", ["resumes", "does not"])
 def test_a_daemon_that_is_killed_in_a_save(mnt, how):
     put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")

@@ -107,8 +107,17 @@ def test_once_more_changes_nothing_and_the_tag_may_be_named(mnt, target):
     assert undrop(name, 1, "--tag", "first") == {"epoch": 1, "tag": "first"}
     assert undrop(name, 3) == {"epoch": 3, "tag": "undropped-3"}
     done = epochfs("undrop", name, "000001")
-    assert done.stdout == "epoch 000001 is back; the tag undropped-1 keeps it\n"
+    assert done.stdout == "epoch 000001 is there, it is not dropped; the tag undropped-1 keeps it\n"
     check(mnt, made)
+
+
+def test_what_it_says(mnt, target):
+    """Also of one that never was dropped."""
+    three(mnt)
+    drop(mnt, 1)
+    name = target()
+    assert epochfs("undrop", name, "1").stdout == "epoch 000001 is back; the tag undropped-1 keeps it\n"
+    assert epochfs("undrop", name, "3", "--tag", "x").stdout == "epoch 000003 is there, it is not dropped; the tag x keeps it\n"
 
 
 def test_it_can_be_dropped_and_brought_back_again(mnt, target):
