@@ -13,7 +13,7 @@ import pytest
 
 from conftest import BIN, LIMIT, run, wait_until
 from remote_weather import Weather
-from test_cold import MIB, away, cached, digest, flip, packs, read_pages, told
+from stored_data import MIB, away, cached, digest, flip, packs, read_pages, told
 from test_contract_full import fill_the_disk
 from test_contract_writing import Writer
 
