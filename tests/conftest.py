@@ -27,6 +27,8 @@ import pytest
 # The servers of tests/remotes.
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "remotes"))
 pytest_plugins = ["server_fixture"]
+# What these assert for several test files is explained where it fails, as if it stood there.
+pytest.register_assert_rewrite("framework_saves", "origins_run", "stored_data", "supervised", "training_job")
 
 # A proxy of this machine would not find the servers of tests on loopback.
 for _name in ("https_proxy", "all_proxy", "no_proxy"):

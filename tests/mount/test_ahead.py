@@ -3,13 +3,11 @@
 
 import json
 import random
-import re
 
 import pytest
 
 from conftest import BIN, run, wait_until
-
-MIB = 1 << 20
+from stored_data import MIB, bytes_read
 
 
 @pytest.fixture
@@ -57,12 +55,6 @@ def assert_restored(volume, make_volume, **files):
     volume.mount(cache_dir=volume.base / "elsewhere")
     for name, data in files.items():
         assert (volume.path / name).read_bytes() == data
-
-
-def bytes_read(volume):
-    """All that the daemon has read so far, from wherever."""
-    with open("/proc/%d/io" % volume.pid, encoding="ascii") as f:
-        return int(re.search(r"^rchar: (\d+)", f.read(), re.M).group(1))
 
 
 def test_the_epoch_takes_what_is_there(mnt, make_volume):

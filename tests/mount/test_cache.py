@@ -12,8 +12,9 @@ import threading
 import pytest
 
 from conftest import BIN, LIMIT, run, wait_until
-from test_cold import MIB, away, cached, digest, flip, packs, read_pages, told
-from test_contract_safety import Weather, fill_the_disk
+from remote_weather import Weather
+from stored_data import MIB, away, cached, digest, flip, packs, read_pages, told
+from test_contract_full import fill_the_disk
 from test_contract_writing import Writer
 
 PART = 4 * MIB

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import LIMIT, MountError, python, run, wait_until
 from kill_session import content
-from test_contract_safety import Weather
+from remote_weather import Weather
 
 
 class Image:

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import BIN, MountError, run
 from kill_session import content
-from test_contract_safety import Weather
+from remote_weather import Weather
 
 
 def folder(volume):
