@@ -252,7 +252,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-mount_programs := $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/libstatfs.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate
+mount_programs := $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_conformance_races $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/libstatfs.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate
 
 check-mount: all $(mount_programs) ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from certificates import Authority
+from conformance import RACES, conform
 from conftest import BIN, MountError, run, wait_until
 from server_lighttpd import PASSWORD, TOKEN, USER, Lighttpd
 from papers import block_of
@@ -220,11 +221,7 @@ def test_what_is_left_of_killed_uploads_is_removed(volume, server):
 @pytest.mark.parametrize("means", ["mkcol", "lock"])
 @pytest.mark.timeout(300)
 def test_other_means_of_creating_let_one_win_too(server, tmp_path, means):
-    program = os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_conformance")
-    env = {**os.environ, **server.env(), "EPOCHFS_TEST_REMOTE": "%s?create=%s" % (server.url("by-" + means), means),
-           "TMPDIR": str(tmp_path), "CK_TIMEOUT_MULTIPLIER": "4", "CK_RUN_CASE": "races"}
-    done = subprocess.run([program], env=env, capture_output=True, text=True, errors="replace", check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:] + server.output()
+    conform("%s?create=%s" % (server.url("by-" + means), means), {**server.env(), "TMPDIR": str(tmp_path)}, [RACES], server.output)
 
 
 class Redirector(http.server.BaseHTTPRequestHandler):

@@ -9,6 +9,7 @@ import urllib.parse
 
 import pytest
 
+from conformance import ALONE, conform
 from conftest import BIN, MountError, run, wait_until
 from fake_s3 import FakeS3, Refused
 from story import run_recipe
@@ -32,21 +33,11 @@ def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def conform(fake, env, prefix, case=None, **parameters):
-    """Runs the suite of remote.h over the server."""
-    program = os.path.join(os.environ["EPOCHFS_UNITS"], "test_remote_conformance")
-    done = subprocess.run([program], capture_output=True, text=True, errors="replace", check=False, env={
-        **os.environ, **env, "EPOCHFS_TEST_REMOTE": fake.url(prefix, **parameters), "CK_TIMEOUT_MULTIPLIER": "4",
-        **({"CK_RUN_CASE": case} if case else {})})
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    return done.stderr
-
-
 @pytest.mark.timeout(300)
 def test_buckets_in_host_names_odd_prefixes_and_small_pages():
     with FakeS3() as fake:
         fake.host_style, fake.page = True, 3
-        conform(fake, AWS, "a%20b%2Bc/%C3%A4~(x)'*")
+        conform(fake.url("a%20b%2Bc/%C3%A4~(x)'*"), AWS)
         assert all(headers["Host"].startswith("fake-bucket.localhost:") for _, _, headers in fake.requests)
         assert any("continuation-token" in path for _, path, _ in fake.requests)
 
@@ -54,8 +45,8 @@ def test_buckets_in_host_names_odd_prefixes_and_small_pages():
 def test_another_region_and_a_session_token():
     with FakeS3() as fake:
         fake.region, fake.token = "eu-west-3", "token/with+odd=characters"
-        conform(fake, {**AWS, "AWS_SESSION_TOKEN": fake.token}, "p", "every kind", region="eu-west-3")
-        conform(fake, {**AWS, "AWS_SESSION_TOKEN": fake.token, "AWS_REGION": "eu-west-3"}, "q", "every kind")
+        conform(fake.url("p", region="eu-west-3"), {**AWS, "AWS_SESSION_TOKEN": fake.token}, [ALONE])
+        conform(fake.url("q"), {**AWS, "AWS_SESSION_TOKEN": fake.token, "AWS_REGION": "eu-west-3"}, [ALONE])
 
 
 @pytest.mark.parametrize("condition", ["ignored", "unknown"])
@@ -63,23 +54,23 @@ def test_a_server_without_conditions_is_found_out_and_the_fallback_keeps_what_it
     with FakeS3() as fake:
         fake.condition = condition
         # All but the races: of writers at one moment more than one may win there.
-        conform(fake, AWS, "p", "every kind")
+        conform(fake.url("p"), AWS, [ALONE])
         if condition == "ignored":
             assert any(headers.get("If-None-Match") for _, _, headers in fake.requests)
 
 
 def test_probes_leave_nothing():
     with FakeS3() as fake:
-        conform(fake, AWS, "p", "every kind")
+        conform(fake.url("p"), AWS, [ALONE])
         assert not any("probe" in key for key in fake.objects)
 
 
 def test_a_wrong_clock_here_costs_a_line_in_the_log():
     with FakeS3() as fake:
         fake.clock_ahead = 3 * 86400
-        assert "ahead of that of this host" in conform(fake, AWS, "p", "every kind")
+        assert "ahead of that of this host" in conform(fake.url("p"), AWS, [ALONE])
         fake.clock_ahead = -3 * 86400
-        assert "behind that of this host" in conform(fake, AWS, "q", "every kind")
+        assert "behind that of this host" in conform(fake.url("q"), AWS, [ALONE])
 
 
 @pytest.mark.timeout(300)
@@ -89,7 +80,7 @@ def test_google_by_key_or_token(how):
            "bearer": {"GOOGLE_OAUTH_ACCESS_TOKEN": "ya29.token-_"}}[how]
     with FakeS3("goog") as fake:
         fake.bearer = env.get("GOOGLE_OAUTH_ACCESS_TOKEN")
-        conform(fake, env, "p")
+        conform(fake.url("p"), env)
         assert any(h.get("x-goog-if-generation-match") == "0" for _, _, h in fake.requests)
         # Google refuses requests with both.
         assert not any(name.lower().startswith("x-amz-") for _, _, h in fake.requests for name in h)

@@ -51,6 +51,16 @@ __attribute__((unused)) static void eu_start(void)
 	eu_mount();
 }
 
+/* With a remote: a directory. */
+__attribute__((unused)) static void eu_start_remote(void)
+{
+	eu_start();
+	volume_close(u.vol);
+	free(u.remote);
+	u.remote = unit_dir();
+	eu_mount();
+}
+
 __attribute__((unused)) static void eu_stop(void)
 {
 	volume_close(u.vol);
@@ -63,6 +73,14 @@ __attribute__((unused)) static TCase *eu_case(Suite *s, const char *name)
 	TCase *t = unit_case(s, name);
 
 	tcase_add_checked_fixture(t, eu_start, eu_stop);
+	return t;
+}
+
+__attribute__((unused)) static TCase *eu_remote_case(Suite *s, const char *name)
+{
+	TCase *t = unit_case(s, name);
+
+	tcase_add_checked_fixture(t, eu_start_remote, eu_stop);
 	return t;
 }
 

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tree that is a list of paths, its epochs and its killed writers, for histories of saves told in words. */
+#ifndef EPOCHFS_TESTS_DOUBTS_UNIT_H
+#define EPOCHFS_TESTS_DOUBTS_UNIT_H
+
+#include <string.h>
+#include "lib/volume/doubts.h"
+#include "tests/unit/unit.h"
+
+/*
+ * A history is words with blanks between them. A step that a rule looks at is the last thing that is said of it:
+ *   w:PATH      saved whole, by O_TRUNC or as a new file        o:PATH, c:PATH   the same, opened and closed apart
+ *   t:PATH      saved torn inside and closed (Ctrl-C)           p:PATH           found torn after a power loss
+ *   k:PATH      a save whose writer was killed, so undone       e:PATH           a database left by a killed writer
+ *   r:PATH      removed, or all that is below it                m:PATH:PATH      renamed, or all that is below it
+ *   +  -        sealed: complete, incomplete                    W                sealed by the word of somebody who knows
+ *   b:N         rolled back to the Nth epoch: a new one         x                the next writer is another machine
+ *   i           the next epoch is imported from a directory: what is not saved, removed or torn after this is unchanged
+ *   n:K         so many doubts stand in the epoch that was sealed last
+ *   d:PATH      one of them is of this path
+ */
+#define FILES_MAX  64
+#define KILLS_MAX  16
+#define EPOCHS_MAX 24
+
+struct file {
+	char path[64];
+	uint64_t ino, version, born, opened;
+	bool torn;
+};
+
+struct kill {
+	char path[64];
+	enum doubt_kind kind;
+	uint64_t id, since, ino_then, version_then;
+	bool gone, judged;
+	struct doubt_companion companions[16];
+	char companion_paths[16][64];
+	size_t companion_count;
+	uint64_t again[16], again_born[16];
+	size_t again_count;
+};
+
+struct tree {
+	struct file files[FILES_MAX];
+	size_t file_count;
+	struct kill kills[KILLS_MAX];
+	size_t kill_count;
+};
+
+struct world {
+	struct rules *rules;
+	struct tree now;
+	struct tree epochs[EPOCHS_MAX];
+	bool complete[EPOCHS_MAX];
+	uint64_t last, inos, versions;
+	char standing[32][64];
+	size_t standing_count;
+};
+
+static bool is_below(const char *path, const char *top)
+{
+	size_t len = strlen(top);
+
+	return !strncmp(path, top, len) && (!path[len] || path[len] == '/');
+}
+
+static struct file *find(struct world *w, const char *path)
+{
+	for (size_t i = 0; i < w->now.file_count; i++)
+		if (!strcmp(w->now.files[i].path, path))
+			return &w->now.files[i];
+	return NULL;
+}
+
+/* What state_doubt_file_add notes: it had changed before the kill, and is saved again, by who began after that. */
+static void note_again(struct world *w, uint64_t ino, const struct file *old, uint64_t begun)
+{
+	for (size_t i = 0; i < w->now.kill_count; i++) {
+		struct kill *k = &w->now.kills[i];
+
+		if (k->judged || k->kind != DOUBT_UNDONE || begun < k->id)
+			continue;
+		k->again[k->again_count] = ino;
+		k->again_born[k->again_count++] = old->born;
+	}
+}
+
+static struct file *add(struct world *w, const char *path)
+{
+	struct file *f = &w->now.files[w->now.file_count++];
+
+	ck_assert_uint_le(w->now.file_count, FILES_MAX);
+	*f = (struct file){.ino = ++w->inos};
+	snprintf(f->path, sizeof(f->path), "%s", path);
+	return f;
+}
+
+static void save(struct world *w, const char *path, uint64_t version, bool torn)
+{
+	struct file *f = find(w, path);
+
+	if (f)
+		note_again(w, f->ino, f, version);
+	else
+		f = add(w, path);
+	f->version = f->opened = version;
+	f->born = w->last + 1;
+	f->torn = torn;
+}
+
+static void drop(struct world *w, size_t i)
+{
+	memmove(&w->now.files[i], &w->now.files[i + 1],
+		(--w->now.file_count - i) * sizeof(w->now.files[0]));
+}
+
+static void remove_below(struct world *w, const char *top)
+{
+	for (size_t i = w->now.file_count; i-- > 0;)
+		if (is_below(w->now.files[i].path, top))
+			drop(w, i);
+	for (size_t i = 0; i < w->now.kill_count; i++)
+		if (strcmp(w->now.kills[i].path, top) != 0 && is_below(w->now.kills[i].path, top))
+			w->now.kills[i].gone = true;
+}
+
+static void move_path(char path[64], const char *from, const char *to)
+{
+	char moved[160];
+
+	snprintf(moved, sizeof(moved), "%s%s", to, path + strlen(from));
+	snprintf(path, 64, "%.63s", moved);
+}
+
+static void rename_below(struct world *w, const char *from, const char *to)
+{
+	struct file *f = find(w, from), *over = find(w, to);
+
+	if (f && over) {
+		note_again(w, f->ino, over, f->opened);
+		drop(w, (size_t)(over - w->now.files));
+	}
+	for (size_t i = 0; i < w->now.file_count; i++)
+		if (is_below(w->now.files[i].path, from))
+			move_path(w->now.files[i].path, from, to);
+	for (size_t i = 0; i < w->now.kill_count; i++)
+		if (strcmp(w->now.kills[i].path, from) != 0 && is_below(w->now.kills[i].path, from))
+			move_path(w->now.kills[i].path, from, to);
+}
+
+static void kill_writer(struct world *w, const char *path, enum doubt_kind kind)
+{
+	struct kill *k = &w->now.kills[w->now.kill_count++];
+	const struct file *f = find(w, path);
+
+	*k = (struct kill){.kind = kind,
+			   .id = ++w->versions,
+			   .since = w->last + 1,
+			   .ino_then = f ? f->ino : 0,
+			   .version_then = f ? f->version : 0};
+	snprintf(k->path, sizeof(k->path), "%s", path);
+}
+
+/* ---- sealing ---- */
+
+static uint64_t base_of(const struct world *w, const struct kill *k)
+{
+	for (uint64_t n = k->since - 1; n > 0; n--)
+		if (w->complete[n])
+			return n;
+	return 0;
+}
+
+static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
+{
+	const struct file *f = find(w, k->path);
+	uint64_t again[16];
+	struct doubts_kill kill = {
+		.id = k->id,
+		.kind = k->kind,
+		.path = k->path,
+		.why = "its writer was killed",
+		.since = k->since,
+		.base = base_of(w, k),
+		.ino_then = k->ino_then,
+		.version_then = k->version_then,
+		.parent_is_gone = k->gone,
+		.ino_now = f ? f->ino : 0,
+		.version_now = f ? f->version : 0,
+		.judged = k->judged,
+		.companions = k->companions,
+		.companion_count = k->companion_count,
+		.again = again,
+	};
+
+	for (size_t i = 0; i < k->again_count; i++)
+		if (k->again_born[i] > kill.base)
+			again[kill.again_count++] = k->again[i];
+	unit_ok(doubts_add_kill(d, &kill));
+}
+
+static struct kill *kill_of(struct world *w, uint64_t id)
+{
+	for (size_t i = 0; i < w->now.kill_count; i++)
+		if (w->now.kills[i].id == id)
+			return &w->now.kills[i];
+	ck_abort_msg("no kill %lu", (unsigned long)id);
+}
+
+/* What doubts_judged_locked does. */
+static void keep(struct world *w, const struct doubt *doubt)
+{
+	struct kill *k;
+
+	if (doubt->kind == DOUBT_TORN || doubt->postponed)
+		return;
+	k = kill_of(w, doubt->id);
+	if (!doubt->stands || (!doubt->companion_count && !doubt->gone)) {
+		*k = w->now.kills[--w->now.kill_count];
+		return;
+	}
+	k->judged = true;
+	k->companion_count = 0;
+	for (size_t i = 0; i < doubt->companion_count; i++) {
+		k->companions[k->companion_count] = doubt->companions[i];
+		snprintf(k->companion_paths[k->companion_count++], 64, "%s",
+			 doubt->companions[i].path);
+	}
+}
+
+/* What doubts_find_gone does. */
+static void tell_what_is_gone(struct world *w, struct doubts *d)
+{
+	for (uint64_t base = 0; (base = doubts_next_base(d, base));)
+		for (size_t i = 0; i < w->epochs[base].file_count; i++)
+			if (!find(w, w->epochs[base].files[i].path))
+				doubts_add_gone(d, base, w->epochs[base].files[i].path);
+}
+
+static bool seal(struct world *w, bool restores)
+{
+	cleanup_doubts struct doubts *d = NULL;
+	const struct doubt *list;
+	size_t count;
+
+	unit_ok(doubts_new(w->rules, restores ? UINT64_MAX : w->last, &d));
+	for (size_t i = 0; i < w->now.kill_count; i++)
+		tell_kill(w, d, &w->now.kills[i]);
+	for (size_t i = 0; i < w->now.file_count; i++) {
+		const struct file *f = &w->now.files[i];
+
+		unit_ok(doubts_add_file(
+			d, &(const struct doubts_file){.path = f->path,
+						       .ino = f->ino,
+						       .version = f->version,
+						       .born = f->born,
+						       .mtime_ns = (int64_t)f->opened,
+						       .torn = f->torn ? "torn" : NULL}));
+	}
+	tell_what_is_gone(w, d);
+	unit_ok(doubts_decide(d));
+	list = doubts_list(d, &count);
+	w->standing_count = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (list[i].stands)
+			snprintf(w->standing[w->standing_count++], 64, "%s", list[i].path);
+		keep(w, &list[i]);
+	}
+	w->last++;
+	w->epochs[w->last] = w->now;
+	return w->complete[w->last] = doubts_counting(d) == 0;
+}
+
+/* The tree of an epoch, as a rollback or another machine makes it: other files, other versions, the record's doubts. */
+static void load(struct world *w, uint64_t number, uint64_t born)
+{
+	w->now = w->epochs[number];
+	for (size_t i = 0; i < w->now.file_count; i++) {
+		struct file *f = &w->now.files[i];
+
+		f->opened = f->version > f->opened ? f->version : f->opened; /* its mtime stays */
+		f->ino = ++w->inos;
+		f->version = ++w->versions;
+		f->born = born;
+	}
+	for (size_t i = 0; i < w->now.kill_count; i++) {
+		struct kill *k = &w->now.kills[i];
+		const struct file *f = find(w, k->path);
+
+		if (!k->judged) {
+			w->now.kills[i--] = w->now.kills[--w->now.kill_count];
+			continue;
+		}
+		k->id = ++w->versions;
+		k->ino_then = f ? f->ino : 0;
+		k->version_then = f ? f->version : 0;
+		for (size_t c = 0; c < k->companion_count; c++) {
+			f = find(w, k->companion_paths[c]);
+			k->companions[c] = (struct doubt_companion){f ? f->ino : UINT64_MAX,
+								    f ? f->version : 0, NULL};
+		}
+	}
+}
+
+/* ---- words ---- */
+
+static void by_word(struct world *w)
+{
+	for (size_t i = 0; i < w->now.file_count; i++)
+		w->now.files[i].torn = false;
+	w->now.kill_count = 0;
+}
+
+static bool stands(const struct world *w, const char *path)
+{
+	for (size_t i = 0; i < w->standing_count; i++)
+		if (!strcmp(w->standing[i], path))
+			return true;
+	return false;
+}
+
+static void do_file_word(struct world *w, const char *word, char *path)
+{
+	char *to = strchr(path, ':');
+
+	if (to)
+		*to++ = '\0';
+	switch (*word) {
+	case 'w':
+		save(w, path, ++w->versions, false);
+		break;
+	case 't':
+		save(w, path, ++w->versions, true);
+		break;
+	case 'o':
+		add(w, "(open)")->opened = ++w->versions;
+		break;
+	case 'c':
+		save(w, path, find(w, "(open)")->opened, false);
+		drop(w, (size_t)(find(w, "(open)") - w->now.files));
+		break;
+	case 'p':
+		find(w, path)->torn = true;
+		break;
+	case 'k':
+		kill_writer(w, path, DOUBT_UNDONE);
+		break;
+	case 'e':
+		save(w, path, ++w->versions, false);
+		kill_writer(w, path, DOUBT_LEFT);
+		break;
+	case 'r':
+		remove_below(w, path);
+		break;
+	case 'm':
+		rename_below(w, path, to);
+		break;
+	default:
+		ck_abort_msg("%s", word);
+	}
+}
+
+static void do_word(struct world *w, const char *name, char *word)
+{
+	switch (*word) {
+	case '+':
+	case '-':
+		ck_assert_msg(seal(w, false) == (*word == '+'), "%s: epoch %lu", name,
+			      (unsigned long)w->last);
+		break;
+	case 'W':
+		by_word(w);
+		ck_assert_msg(seal(w, false), "%s: by word", name);
+		break;
+	case 'b':
+		load(w, strtoull(word + 2, NULL, 10), w->last + 1);
+		seal(w, true);
+		ck_assert_msg(w->complete[w->last] == w->complete[strtoull(word + 2, NULL, 10)],
+			      "%s: %s", name, word);
+		break;
+	case 'x':
+		load(w, w->last, 1);
+		break;
+	case 'i':
+		/* What import_doubts_file does: a new inode each, and what is unchanged is as old as the epoch before. */
+		load(w, w->last, w->last);
+		break;
+	case 'n':
+		ck_assert_msg(w->standing_count == strtoull(word + 2, NULL, 10),
+			      "%s: %zu stand in epoch %lu", name, w->standing_count,
+			      (unsigned long)w->last);
+		break;
+	case 'd':
+		ck_assert_msg(stands(w, word + 2), "%s: %s", name, word);
+		break;
+	default:
+		do_file_word(w, word, word + 2);
+	}
+}
+
+#endif

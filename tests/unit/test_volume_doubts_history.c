@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of doubt: histories in a line each, over a tree that is a list of paths. */
+#include "tests/unit/doubts_unit.h"
+
+static const struct {
+	const char *name, *history;
+} cases[] = {
+	/* ---- a single file in place ---- */
+	{"whole", "w:model.pt + w:model.pt +"},
+	{"Ctrl-C, then another file", "w:model.pt + t:model.pt - w:notes - n:1 d:model.pt"},
+	{"Ctrl-C, saved again", "w:model.pt + t:model.pt - w:model.pt + n:0"},
+	{"Ctrl-C, removed", "w:model.pt + t:model.pt - r:model.pt w:x +"},
+	{"Ctrl-C, replaced by a rename", "w:m + t:m - w:m.new m:m.new:m +"},
+	{"Ctrl-C, renamed", "w:m + t:m - m:m:old - d:old"},
+	{"Ctrl-C at the first save", "t:m - w:m +"},
+	{"killed, then another file", "w:m + k:m w:train -"},
+	{"killed at the first save", "k:m w:x - w:m +"},
+	{"killed alone at the first save", "k:m + n:0"},
+	{"killed, saved before the seal", "w:m + k:m w:m + n:0"},
+	{"killed twice", "w:a w:m + w:a k:m - k:m - w:m + n:0"},
+	{"power loss", "w:m + w:m + p:m w:x - w:m +"},
+	{"power loss of what is sealed", "w:m + p:m w:x - w:y - d:m"},
+
+	/* ---- several files in place ---- */
+	{"A new, B killed", "w:a w:b + w:a k:b - d:b n:1"},
+	{"... then another file", "w:a w:b + w:a k:b - w:notes - w:notes -"},
+	{"... B saved", "w:a w:b + w:a k:b - w:b + n:0"},
+	{"... A saved, since B is not each time", "w:a w:b + w:a k:b - w:a +"},
+	{"... A removed", "w:a w:b + w:a k:b - r:a w:x +"},
+	{"... B removed", "w:a w:b + w:a k:b - r:b w:x +"},
+	{"... A renamed", "w:a w:b + w:a k:b - m:a:c -"},
+	{"... B replaced by a rename", "w:a w:b + w:a k:b - w:b2 m:b2:b +"},
+	{"... A replaced by a rename", "w:a w:b + w:a k:b - w:a2 m:a2:a +"},
+	{"... both again before the seal", "w:a w:b + w:a k:b w:a w:b + n:0"},
+	{"... A again before the seal", "w:a w:b + w:a k:b w:a + n:0"},
+	{"... A replaced before the seal", "w:a w:b + w:a k:b w:a2 m:a2:a +"},
+	{"... killed again", "w:a w:b + w:a k:b - w:a k:b - w:notes - w:notes - w:b +"},
+	{"... killed again after another epoch",
+	 "w:a w:b + w:a k:b - w:notes - w:a k:b - w:notes -"},
+	{"the first of two killed", "w:a w:b + k:a +"},
+	{"the first killed, then another changes", "w:a w:b + k:a w:b - w:b +"},
+	{"the last of three killed", "w:a w:b w:c + w:a w:b k:c - w:a - w:b +"},
+	{"a torn one and a killed one", "w:a w:b + t:a k:b - n:2 w:b - n:1 w:a +"},
+	{"companions are those since the newest complete epoch",
+	 "w:a w:b w:c + w:a + k:b w:c - w:c +"},
+	{"an incomplete epoch is no beginning", "w:a w:b w:c + t:a - k:b w:x - n:2 w:a - w:x +"},
+
+	/* ---- rotating directories with steps ---- */
+	{"the newest is whole", "w:checkpoint-500/a k:checkpoint-500/b - w:checkpoint-510/a + n:1"},
+	{"the newest is torn", "w:checkpoint-500/a + t:checkpoint-510/a - n:1"},
+	{"the newest is killed", "w:checkpoint-500/a + w:checkpoint-510/a k:checkpoint-510/b -"},
+	{"... and removed", "w:s-step1/a + w:s-step2/a k:s-step2/b - r:s-step2 w:s-step3/a + n:0"},
+	{"the older one becomes the newest again",
+	 "t:checkpoint-1/a w:checkpoint-2/a + w:checkpoint-1/b - w:checkpoint-2/a +"},
+	{"torn in the root beside it", "w:checkpoint-1/a t:best.pt - w:checkpoint-2/a -"},
+	{"a note beside it", "w:checkpoint-1/a t:checkpoint-1/b - w:notes -"},
+	{"the older torn, a note", "t:checkpoint-1/b w:checkpoint-2/a + w:notes + n:1"},
+	{"steps in order of time, not of number", "t:step-9/a w:step-10/a + t:step-2/a -"},
+	{"a directory in the checkpoint with the same step",
+	 "w:checkpoint-5/a t:checkpoint-5/global_step5/b - w:checkpoint-5/a -"},
+	{"an unnumbered directory is of the root",
+	 "w:ckpt/a w:checkpoint-5/a + t:ckpt/a - w:checkpoint-6/a -"},
+	{"companions are of the unit", "w:checkpoint-5/a + w:notes k:checkpoint-6/a + n:0"},
+
+	/* ---- names with steps ---- */
+	{"each file its step", "w:model_1.pt + t:model_2.pt - w:model_3.pt + n:1"},
+	{"several files of a step",
+	 "w:m.ckpt-1.index + w:m.ckpt-2.data-00000-of-00001 k:m.ckpt-2.index -"},
+	{"... in other directories are others", "w:a/m_2.pt k:b/m_2.pt + n:0"},
+	{"killed without others of its step", "w:model_1.pt + w:x k:model_2.pt + n:0"},
+
+	/* ---- removed first, then saved ---- */
+	{"all of the root", "w:out/a w:out/b + r:out k:out/a - d:out/a n:1"},
+	{"... then another file", "w:out/a w:out/b + r:out k:out/a - w:notes - n:1"},
+	{"... saved whole", "w:out/a w:out/b + r:out k:out/a - w:out/a w:out/b + n:0"},
+	{"... saved before the seal", "w:out/a w:out/b + r:out k:out/a w:out/a w:out/b +"},
+	{"... rolled back", "w:out/a w:out/b + r:out k:out/a - b:1 n:0 w:x +"},
+	{"... and forward", "w:out/a w:out/b + r:out k:out/a - b:1 b:2 d:out/a w:x -"},
+	{"... taken over", "w:out/a w:out/b + r:out k:out/a - x w:x - d:out/a w:out/a +"},
+	{"... by word", "w:out/a w:out/b + r:out k:out/a - W w:x + n:0"},
+	{"the file alone", "w:m + r:m k:m w:x - w:x - w:m +"},
+	{"the others of the save", "w:a w:b w:c + r:b r:c k:a - w:a w:b w:c +"},
+	{"a backup by rename", "w:last w:x + m:last:prev k:last - w:last + n:0"},
+	{"a unit with a step", "w:step-1/a w:step-1/b + r:step-1/b k:step-1/a - w:step-1/a +"},
+	{"the only step, then the next", "w:step-1/a w:x + r:step-1 k:step-2/a - d:step-2/a"},
+	{"... saved again", "w:step-1/a + r:step-1 k:step-2/a - w:step-2/a + n:0"},
+	{"... another step instead", "w:step-1/a + r:step-1 k:step-2/a - w:step-3/a + n:0"},
+	{"... under a temporary name",
+	 "w:step-1/a + r:step-1 k:tmp-c/a - w:tmp-c/a m:tmp-c:step-2 + n:0"},
+	{"... of files with steps", "w:m_1.pt + r:m_1.pt k:m_2.pt - w:m_2.pt +"},
+	{"the newest step, an older one left",
+	 "w:step-1/a + w:step-2/a + r:step-2 k:step-3/a - w:step-3/a +"},
+	{"the oldest step, by rotation", "w:step-1/a w:step-2/a + r:step-1 k:step-3/a + n:0"},
+	{"a file of no step, then a step", "w:notes w:step-1/a + r:notes k:step-2/a + n:0"},
+
+	/* ---- a temporary directory that is renamed ---- */
+	{"killed and done again",
+	 "w:c-step0/m + w:_checkpoint/m k:_checkpoint/o r:_checkpoint w:_checkpoint/m"
+	 " w:_checkpoint/o m:_checkpoint:c-step1 + n:0"},
+	{"killed and done again in place",
+	 "w:c-step0/m + w:_checkpoint/m k:_checkpoint/o w:_checkpoint/m"
+	 " w:_checkpoint/o m:_checkpoint:c-step1 + n:0"},
+	{"killed, and sealed as it is", "w:c-step0/m + w:tmp-c/m k:tmp-c/o w:x + n:1"},
+	{"... then renamed",
+	 "w:c-step0/m + w:tmp-c/m k:tmp-c/o w:x + m:tmp-c:c-step1 - d:c-step1/o"},
+	{"... then removed", "w:c-step0/m + w:tmp-c/m k:tmp-c/o w:x + r:tmp-c w:y + n:0"},
+	{"... then saved and renamed",
+	 "w:c-step0/m + w:tmp-c/m k:tmp-c/o w:x + w:tmp-c/o m:tmp-c:c-step1 + n:0"},
+	{"the first file of it killed, others after",
+	 "k:tmp-c/m w:x + w:tmp-c/o m:tmp-c:c-step1 -"},
+	{"torn, then renamed", "w:x + t:tmp-c/m w:x + m:tmp-c:c-step1 -"},
+	{"a temporary file killed", "w:m + k:m.tmp w:x + n:0"},
+	{"a temporary file torn and renamed", "w:m + t:m.tmp w:x + m:m.tmp:m - w:m +"},
+
+	/* ---- copies ---- */
+	{"last and best, torn while copied", "w:last w:best + w:last t:best - w:best +"},
+	{"best copied from a torn last", "w:last w:best + t:last t:best - w:last - w:best +"},
+	{"best killed after last", "w:last w:best + w:last k:best - w:last +"},
+
+	/* ---- a config written once ---- */
+	{"killed at the start", "k:config.json + w:model + w:model +"},
+	{"killed at the start, beside a model", "w:model + k:config.json w:model - w:model +"},
+
+	/* ---- two ranks ---- */
+	{"one killed while the other writes",
+	 "w:c-step1/0 w:c-step1/1 + o:c-step2/0 k:c-step2/1 c:c-step2/0 -"},
+	{"... and saves the same files once more",
+	 "w:r0 w:r1 + w:r0 k:r1 - o:r0 k:r1 c:r0 - w:notes - w:r1 +"},
+	{"... and renames what it has written before",
+	 "w:r0 w:r1 + w:r0 k:r1 - w:r0 w:r0.new k:r1 m:r0.new:r0 - w:notes - w:r1 +"},
+	{"one killed after the other",
+	 "w:c-step1/0 + w:c-step2/0 k:c-step2/1 - w:c-step3/0 w:c-step3/1 +"},
+	{"one killed, the other goes on twice", "w:r0 w:r1 + k:r1 w:r0 w:r0 + n:0"},
+	{"one killed before the other begins", "w:r0 w:r1 + k:r1 w:r0 - w:r0 w:r1 +"},
+	{"both killed", "w:r0 w:r1 + k:r0 k:r1 + n:0"},
+
+	/* ---- what a killed writer left ---- */
+	{"a database", "w:a + e:runs.db - w:a + n:0"},
+	{"a database, written again", "w:a + e:runs.db w:runs.db + n:0"},
+
+	/* ---- rollback, other machines, the word of somebody ---- */
+	{"rolled back", "w:a w:b + w:a k:b - b:1 n:0 w:x +"},
+	{"... and forward", "w:a w:b + w:a k:b - b:1 b:2 d:b w:x - w:a +"},
+	{"torn, rolled back and forward", "w:a + t:a - b:1 w:x + b:2 w:y - w:a +"},
+	{"a restored tree has the same newest unit",
+	 "t:step-1/a w:step-2/a + w:step-3/a + b:1 w:x + n:1"},
+	{"taken over", "w:a w:b + w:a k:b - x w:x - d:b w:b + n:0"},
+	{"taken over, companion saved", "w:a w:b + w:a k:b - x w:a + n:0"},
+	{"taken over twice", "w:a w:b + w:a k:b - x w:x - x w:y - d:b"},
+	{"torn, taken over", "w:a + t:a - x w:x - w:a +"},
+	{"older unit, taken over", "w:step-1/a k:step-1/b - w:step-2/a + x w:x + n:1"},
+	{"by word", "w:a w:b + t:a k:b - W n:0 w:x +"},
+	{"by word, then torn again", "w:a + t:a - W t:a -"},
+
+	/* ---- imports ---- */
+	{"a torn file, imported as it is", "w:a + i t:a - i w:x - n:1 d:a"},
+	{"... and whole", "w:a + i t:a - i w:a + n:0"},
+	{"... and removed", "w:a + i t:a - i r:a w:x +"},
+	{"what a mount had torn", "w:a + t:a - i w:x - d:a i w:a + n:0"},
+	{"what a mount had killed", "w:a w:b + w:a k:b - i w:x - d:b i w:y - n:1"},
+	{"... saved whole", "w:a w:b + w:a k:b - i w:b + n:0"},
+	{"... its companion saved", "w:a w:b + w:a k:b - i w:a + n:0"},
+	{"... its companion removed", "w:a w:b + w:a k:b - i r:a w:x +"},
+	{"... by word", "w:a w:b + w:a k:b - W i w:x + n:0"},
+	{"removed first, then killed", "w:o/a w:o/b + r:o k:o/a - i w:x - i w:o/a w:o/b + n:0"},
+	{"the next step is whole", "w:step-1/a t:step-1/b - i w:step-2/a + n:1"},
+	{"the older step is torn", "t:step-1/b w:step-2/a + i w:notes + n:1"},
+	{"a mount goes on after it", "w:a w:b + w:a k:b - i w:x - x w:y - w:b + n:0"},
+};
+
+START_TEST(a_history)
+{
+	char text[512], *word, *rest = NULL;
+	static const struct volume_options options;
+	static struct world w;
+
+	w = (struct world){0};
+	unit_ok(rules_new(&options, &w.rules));
+	snprintf(text, sizeof(text), "%s", cases[_i].history);
+	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+		do_word(&w, cases[_i].name, word);
+	rules_free(w.rules);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("volume_doubts_history");
+	TCase *c = unit_case(s, "histories");
+
+	tcase_add_loop_test(c, a_history, 0, (int)(sizeof(cases) / sizeof(*cases)));
+	return unit_run(s);
+}
