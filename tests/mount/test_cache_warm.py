@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """epochfs cache: an epoch fetched before it is needed; what the cache holds."""
 
+import contextlib
 import errno
 import json
 import os
@@ -118,11 +119,22 @@ def test_what_does_not_fit_is_not_begun(cold):
     assert warm(cold.path, "latest", "run")["files"] == 3
 
 
+def open_files(pid):
+    folder = "/proc/%d/fd" % pid
+    found = []
+    for fd in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(os.path.join(folder, fd)))
+    return found
+
+
 def test_an_interrupt_ends_it(cold):
-    cold.url = "fault+%s?get.delay=2s&only=packs/" % cold.url
+    cold.url = "fault+%s?get.delay=10s&only=packs/" % cold.url
     cold.remount(empty_cache=True)
+    control = os.fspath(cold.epochs_dir / ".control")
     with subprocess.Popen([BIN, "cache", "warm", os.fspath(cold.path)], stderr=subprocess.DEVNULL) as p:
-        wait_until(lambda: cold.status()["cache"]["bytes"] > 0 or p.poll() is not None, "the first bytes")
+        # It asks for the list of files first, which needs no pack.
+        wait_until(lambda: p.poll() is not None or control in open_files(p.pid), "its request")
         p.send_signal(signal.SIGINT)
         assert p.wait(60) == -signal.SIGINT
     # And the mount is as before.
