@@ -43,28 +43,19 @@ static int failed(const struct target *t, uint64_t number, const char *tag, int 
 	}
 }
 
-static int of_remote(const struct target *t, uint64_t number, const char *tag)
+static int of_remote(const struct target *t, uint64_t number, const char *tag, bool *ret_was_there)
 {
+	struct epoch_info info;
 	int code = drop_begin(t), error;
 
 	if (code != EXIT_DONE)
 		return code;
+	/* Under the lease, by the list that is read for what follows; that also tells errors. */
+	*ret_was_there = catalog_get(t->catalog, number, &info) == 0;
+	if (*ret_was_there)
+		epoch_info_free(&info);
 	error = catalog_undrop(t->catalog, number, tag);
 	return error ? failed(t, number, tag, error) : EXIT_DONE;
-}
-
-static int of_mount(const struct target *t, uint64_t number, const char *tag)
-{
-	json_t *response = NULL;
-	int code = client_call(t->name,
-			       json_pack("{s:s, s:I, s:s}", "op", "undrop", "epoch",
-					 (json_int_t)number, "tag", tag),
-			       &response);
-
-	json_decref(response);
-	if (code == EXIT_DONE)
-		drain_changes(t->name);
-	return code;
 }
 
 /* EXIT_DONE, or the exit code after the line. */
@@ -83,6 +74,23 @@ static int is_there(const struct target *t, uint64_t number, bool *ret_there)
 	}
 	json_decref(epochs);
 	return EXIT_DONE;
+}
+
+static int of_mount(const struct target *t, uint64_t number, const char *tag, bool *ret_was_there)
+{
+	json_t *response = NULL;
+	int code = is_there(t, number, ret_was_there);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = client_call(t->name,
+			   json_pack("{s:s, s:I, s:s}", "op", "undrop", "epoch", (json_int_t)number,
+				     "tag", tag),
+			   &response);
+	json_decref(response);
+	if (code == EXIT_DONE)
+		drain_changes(t->name);
+	return code;
 }
 
 static void print_back(uint64_t number, const char *tag, bool was_there, bool json)
@@ -104,7 +112,7 @@ static void print_back(uint64_t number, const char *tag, bool was_there, bool js
 int command_undrop(int argc, char **argv)
 {
 	char own_tag[UNDROP_TAG_MAX];
-	bool json = false, was_there;
+	bool json = false, was_there = false;
 	const char *operands[2], *tag = NULL;
 	const struct cli_option options[] = {{"json", 0, &json, NULL}, {"tag", 0, NULL, &tag}, {0}};
 	struct target target;
@@ -124,10 +132,8 @@ int command_undrop(int argc, char **argv)
 	code = target_open(operands[0], &target);
 	if (code != EXIT_DONE)
 		return code;
-	code = is_there(&target, number, &was_there);
-	if (code == EXIT_DONE)
-		code = target.catalog ? of_remote(&target, number, tag)
-				      : of_mount(&target, number, tag);
+	code = target.catalog ? of_remote(&target, number, tag, &was_there)
+			      : of_mount(&target, number, tag, &was_there);
 	target_close(&target);
 	if (code == EXIT_DONE)
 		print_back(number, tag, was_there, json);

@@ -87,6 +87,7 @@ START_TEST(ranges_are_appended_and_end_with_the_object)
 
 		buf_put_u8(&out, '>');
 		unit_ok(remote_get(r, "a/range", ranges[i].offset, ranges[i].len, &out));
+		unit_ok(buf_error(&out));
 		ck_assert_str_eq(buf_str(&out) + 1, ranges[i].text);
 		ck_assert_int_eq(out.data[0], '>');
 	}
