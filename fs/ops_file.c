@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include "fs/control_file.h"
 #include "fs/files.h"
@@ -96,6 +97,20 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 
 /* ---- writing ---- */
 
+/* To the end, which the kernel does not know. */
+static ssize_t append_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *data)
+{
+	struct fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(data));
+	cleanup_free void *mem = malloc(to.buf[0].size);
+	ssize_t n;
+
+	if (!mem)
+		return -ENOMEM;
+	to.buf[0].mem = mem;
+	n = fuse_buf_copy(&to, data, 0);
+	return n < 0 ? n : handle_write(h, mem, (size_t)n, UINT64_MAX, request_interrupted, req);
+}
+
 /* Data in memory, or from the kernel through a pipe. */
 static ssize_t write_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *data, off_t off)
 {
@@ -103,6 +118,8 @@ static ssize_t write_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *
 	struct fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(data));
 	int fd, r;
 
+	if (off < 0)
+		return append_live(req, h, data);
 	if (data->count == 1 && !(first->flags & FUSE_BUF_IS_FD))
 		return handle_write(h, (const char *)first->mem + data->off,
 				    first->size - data->off, (uint64_t)off, request_interrupted,
@@ -130,6 +147,8 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	ssize_t n;
 
 	(void)ino;
+	if (f->kind == FILE_LIVE && (fi->flags & O_APPEND) && handle_is_blind(f->handle))
+		off = -1;
 	if (f->kind == FILE_CONTROL) {
 		control_file_write(req, f, data);
 		return;

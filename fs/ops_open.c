@@ -35,7 +35,8 @@ static int live_grant(void *arg, struct grant **ret_grant, int *ret_fd)
 {
 	const struct live_open *o = arg;
 
-	return handle_grant(o->handle, ret_grant, ret_fd);
+	return handle_is_blind(o->handle) ? -EOPNOTSUPP
+					  : handle_grant(o->handle, ret_grant, ret_fd);
 }
 
 static int live_join(void *arg)
@@ -58,7 +59,7 @@ static uint32_t open_flags(const struct file *f, bool keep)
 {
 	if (f->passthrough)
 		return 0;
-	if (f->node->unlisted)
+	if (f->node->unlisted || handle_is_blind(f->handle))
 		return FOPEN_DIRECT_IO;
 	return keep ? FOPEN_KEEP_CACHE : 0;
 }

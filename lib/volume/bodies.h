@@ -49,6 +49,7 @@ struct handle {
 	bool cancelled;		      /* nobody got it: its end is no close */
 	pid_t tid;		      /* the thread that opened it; 0: unknown */
 	bool told, looked;	      /* as of the opening (handle_open.c), for handle_retry */
+	bool blind;		      /* handle_is_blind */
 	bool emptied;		      /* its open truncated what was empty: nothing is staged */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */

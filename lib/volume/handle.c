@@ -26,6 +26,11 @@ uint64_t handle_body(const struct handle *h)
 	return h->body->id;
 }
 
+bool handle_is_blind(const struct handle *h)
+{
+	return h->blind;
+}
+
 bool handle_writes(const struct handle *h)
 {
 	return h->writes;

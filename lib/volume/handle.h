@@ -23,7 +23,7 @@
  * Where the kernel comes back with the same node without a walk (a file that is mounted by itself, /proc/self/fd) and nobody has the
  * node open, the handle is of the body that the open should lead to, and fs/ lets the node stand for it: handle_body
  * is another than the one that was asked for. Where somebody has it open, O_TRUNC of what the file shows truncates in place; of
- * content that was replaced a reader gets what was there. A writer without O_TRUNC gets ESTALE by the node of what was replaced.
+ * content that was replaced any of them gets what was there, as a file without a name.
  *
  * The last handle open for writing of a body commits it at handle_release.
  *
@@ -68,6 +68,11 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 
 uint64_t handle_ino(const struct handle *h);
 uint64_t handle_body(const struct handle *h);
+/*
+ * Opened to append, by a node that stood for other content: the kernel takes the end to be where that had it. So it may not write
+ * by itself, and what it sends is appended: handle_write with UINT64_MAX.
+ */
+bool handle_is_blind(const struct handle *h);
 bool handle_writes(const struct handle *h);
 
 /*

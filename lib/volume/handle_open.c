@@ -292,8 +292,8 @@ static int choose_pending_locked(struct opening *o, struct body *b, struct body 
 /*
  * The node of content that was replaced since the kernel looked it up; `b` is that content, which is kept as long
  * as the kernel knows the node. Who has just been led here by the name opened it before it was replaced. Who came
- * without a name gets what the file shows now, where the node may change; else a reader the old content. A writer gets the
- * error: his bytes would go nowhere, or to where the kernel takes the end to be.
+ * without a name gets what the file shows now, where the node may change; else the old content, as that of a file without a
+ * name: what is written there is seen by those who have it open, and goes with them.
  */
 static int choose_stale_locked(struct opening *o, struct body *b, struct body **ret_body,
 			       struct after *after)
@@ -305,9 +305,11 @@ static int choose_stale_locked(struct opening *o, struct body *b, struct body **
 		return b ? 0 : -ENOENT;
 	if (b && o->looked && !(o->flags & O_TRUNC))
 		return 0;
-	if (is_alone(b) && (!o->writes || (o->flags & O_TRUNC) || o->looked))
+	if (is_alone(b))
 		return choose_current_locked(o, ret_body, after);
-	return o->writes ? -ESTALE : 0;
+	/* By the name the process would find what was made for this open. */
+	abandon_pending_locked(o->vol, o->ino, o->tid, after);
+	return 0;
 }
 
 static int choose_locked(struct opening *o, struct body **ret_body, struct after *after)
@@ -476,6 +478,7 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	if (!error) {
 		h->told = o->told;
 		h->looked = o->looked;
+		h->blind = b->id != o->node && (o->flags & (O_APPEND | O_TRUNC)) == O_APPEND;
 		attach_locked(h, b);
 		note_use_locked(o->vol, b);
 		/* The names led to the node that stands for this body now; others are to find the one that all see. */
