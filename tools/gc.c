@@ -10,7 +10,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/gc.h"
+#include "lib/volume/catalog.h"
 #include "tools/cli.h"
 #include "tools/collect.h"
 #include "tools/mount_options.h"
@@ -145,7 +145,7 @@ static int collect(const char *url, const struct gc *how, json_t **ret_json)
 {
 	cleanup_free char *message = NULL;
 	struct gc_totals totals;
-	int error = gc_run(url, how, &totals, &message);
+	int error = catalog_collect(url, how, &totals, &message);
 
 	progress_end(how->arg);
 	if (error)

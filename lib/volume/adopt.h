@@ -4,6 +4,7 @@
 #ifndef EPOCHFS_VOLUME_ADOPT_H
 #define EPOCHFS_VOLUME_ADOPT_H
 
+#include "lib/volume/internal.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/records.h"
 

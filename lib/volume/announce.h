@@ -4,6 +4,7 @@
 #define EPOCHFS_VOLUME_ANNOUNCE_H
 
 #include <jansson.h>
+#include "lib/volume/internal.h"
 #include "lib/volume/opening.h"
 
 /*

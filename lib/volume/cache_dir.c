@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache directory of a volume: where it is, its lock, and what lies in it. */
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,7 +142,7 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 		return error == -EWOULDBLOCK ? in_use(vol, path, m) : error;
 	}
 	read_lock(vol, &text);
-	vol->left = left_read(vol, buf_str(&text));
+	vol->left = left_read(vol->cache_fd, buf_str(&text));
 	vol->lock_fd = fd;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where caches lie: the directory that nobody named, and a warning where that is reached over a network. */
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -94,6 +94,23 @@ int catalog_open(const char *url, const struct remote_limits *limits, struct cat
 	return 0;
 }
 
+int catalog_collect(const char *url, const struct gc *how, struct gc_totals *ret_totals,
+		    char **ret_message)
+{
+	struct opening_message m = {0};
+	struct volume_info info;
+	struct remote *remote;
+	int error = catalog_connect(url, how->limits, &remote, &info, &m);
+
+	if (error) {
+		*ret_message = m.text;
+		return error;
+	}
+	error = gc_collect(remote, how, ret_totals, ret_message);
+	remote_close(remote);
+	return error;
+}
+
 void catalog_forget(struct catalog *c)
 {
 	for (size_t i = 0; i < c->count; i++)

@@ -16,6 +16,7 @@
 #include "lib/format/tree.h"
 #include "lib/remote/remote.h"
 #include "lib/volume/epochs.h"
+#include "lib/volume/gc.h"
 
 struct catalog;
 
@@ -24,6 +25,10 @@ int catalog_open(const char *url, const struct remote_limits *limits, struct cat
 		 char **ret_message);
 void catalog_close(struct catalog *c);
 const char *catalog_uuid(const struct catalog *c);
+
+/* One collection of garbage (gc.h) in the remote behind `url`. */
+int catalog_collect(const char *url, const struct gc *how, struct gc_totals *ret_totals,
+		    char **ret_message);
 
 /* Ascending. Damaged records are logged and left out. Non-zero stops and is returned. */
 int catalog_each(struct catalog *c, int (*fn)(void *arg, const struct epoch_info *e), void *arg);

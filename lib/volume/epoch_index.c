@@ -210,3 +210,10 @@ int epoch_index_resolve(const struct epoch_index *x, const char *text, int64_t n
 		return found(epoch_index_latest(x), ret_number);
 	return -EAGAIN;
 }
+
+void epoch_info_free(struct epoch_info *e)
+{
+	record_free(&e->record);
+	free(e->error);
+	*e = (struct epoch_info){0};
+}

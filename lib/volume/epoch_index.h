@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/format/record.h"
+#include "lib/volume/state.h"
 
 /* Private to lib/volume; pure, no locks. Zero-initialise, free with epoch_index_free. */
 struct epoch_brief {
@@ -56,5 +57,16 @@ uint64_t epoch_index_at(const struct epoch_index *x, int64_t wall_ns);
  */
 int epoch_index_resolve(const struct epoch_index *x, const char *text, int64_t now_ns,
 			uint64_t *ret_number);
+
+/* One epoch for listings. */
+struct epoch_info {
+	uint64_t number;
+	enum epoch_state state;
+	struct epoch_record record; /* its own copy: epoch_info_free */
+	bool complete;		    /* record says true and no later one continues it */
+	bool superseded;
+	char *error; /* or NULL */
+};
+void epoch_info_free(struct epoch_info *e);
 
 #endif

@@ -254,13 +254,6 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 
 /* ---- listing ---- */
 
-void epoch_info_free(struct epoch_info *e)
-{
-	record_free(&e->record);
-	free(e->error);
-	*e = (struct epoch_info){0};
-}
-
 /* Takes over what the row owns. */
 static int info_of_row(struct volume *vol, struct state_epoch *row, struct epoch_info *ret_info)
 {

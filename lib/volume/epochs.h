@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include "lib/format/record.h"
 #include "lib/format/tree.h"
+#include "lib/volume/epoch_index.h"
 #include "lib/volume/handle.h"
 #include "lib/volume/state.h"
 #include "lib/volume/volume.h"
@@ -33,15 +34,6 @@ struct epochs_seal {
  */
 int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret_number);
 
-struct epoch_info {
-	uint64_t number;
-	enum epoch_state state;
-	struct epoch_record record; /* its own copy: epoch_info_free */
-	bool complete;		    /* record says true and no later one continues it */
-	bool superseded;
-	char *error; /* or NULL */
-};
-void epoch_info_free(struct epoch_info *e);
 int epochs_get(struct volume *vol, uint64_t number,
 	       struct epoch_info *ret_info); /* -ENOENT, dropped too */
 /* Ascending, without tombstones; from a copy: fn may call anything. Non-zero stops and is returned.

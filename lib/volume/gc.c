@@ -16,10 +16,10 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/hash.h"
 #include "lib/util/log.h"
-#include "lib/volume/catalog_internal.h"
 #include "lib/volume/gc_lists.h"
 #include "lib/volume/gc_mark.h"
 #include "lib/volume/lease.h"
+#include "lib/volume/opening.h"
 #include "lib/volume/records.h"
 #include "lib/volume/summary.h"
 
@@ -417,20 +417,4 @@ int gc_collect(struct remote *remote, const struct gc *how, struct gc_totals *re
 	free(m.text);
 	*ret_totals = c.totals;
 	return 0;
-}
-
-int gc_run(const char *url, const struct gc *how, struct gc_totals *ret_totals, char **ret_message)
-{
-	struct opening_message m = {0};
-	struct volume_info info;
-	struct remote *remote;
-	int error = catalog_connect(url, how->limits, &remote, &info, &m);
-
-	if (error) {
-		*ret_message = m.text;
-		return error;
-	}
-	error = gc_collect(remote, how, ret_totals, ret_message);
-	remote_close(remote);
-	return error;
 }

@@ -95,11 +95,9 @@ struct gc_totals {
  *   -EBADMSG     something live is damaged or missing, and nothing more was condemned or deleted
  *   -EEXIST      another collection is at work
  *   -EOPNOTSUPP  the remote cannot create an object only if it is absent
- *   else as catalog_open (catalog.h).
+ *   else the error of the remote.
  */
 int gc_collect(struct remote *remote, const struct gc *how, struct gc_totals *ret_totals,
 	       char **ret_message);
-/* The same of what a URL names. */
-int gc_run(const char *url, const struct gc *how, struct gc_totals *ret_totals, char **ret_message);
 
 #endif

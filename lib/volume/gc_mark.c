@@ -15,7 +15,7 @@
 #include "lib/store/pool.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/nodes_decide.h"
 #include "lib/volume/records.h"
 
 struct needed {

@@ -9,6 +9,7 @@
 #define EPOCHFS_VOLUME_HOLDER_H
 
 #include <jansson.h>
+#include "lib/volume/internal.h"
 #include "lib/volume/opening.h"
 
 /* After the state is open, before anything of the remote is believed. Waits as lease_take does. 0 or

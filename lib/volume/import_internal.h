@@ -9,7 +9,7 @@
 #include "lib/volume/doubts.h"
 #include "lib/volume/import.h"
 #include "lib/volume/import_scan.h"
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 #include "lib/volume/reason.h"
 
 struct import {

@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
-#include "lib/volume/internal.h"
 
 #define BOOT_ID	    "/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_MAX 64
@@ -27,16 +26,16 @@ int left_boot_id(struct buf *out)
 	return error;
 }
 
-static bool is_as_closed(const struct volume *vol, uint64_t size, int64_t mtime_ns)
+static bool is_as_closed(int cache_fd, uint64_t size, int64_t mtime_ns)
 {
 	struct stat st;
 
-	return fstatat(vol->cache_fd, "state.db", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	return fstatat(cache_fd, "state.db", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       (uint64_t)st.st_size == size &&
 	       (int64_t)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec == mtime_ns;
 }
 
-enum left_how left_read(const struct volume *vol, const char *text)
+enum left_how left_read(int cache_fd, const char *text)
 {
 	cleanup_buf struct buf boot = {0};
 	const char *note = strchr(text, '\n');
@@ -47,7 +46,7 @@ enum left_how left_read(const struct volume *vol, const char *text)
 	if (!note)
 		return LEFT_UNKNOWN;
 	if (sscanf(note, " closed %" SCNu64 " %" SCNd64, &size, &mtime_ns) == 2)
-		return is_as_closed(vol, size, mtime_ns) ? LEFT_IN_ORDER : LEFT_CHANGED;
+		return is_as_closed(cache_fd, size, mtime_ns) ? LEFT_IN_ORDER : LEFT_CHANGED;
 	if (sscanf(note, " %15s %63s", word, id) != 2 || left_boot_id(&boot))
 		return !strncmp(note, "\ndamaged", strlen("\ndamaged")) ? LEFT_DAMAGED
 									: LEFT_CHANGED;
@@ -66,7 +65,7 @@ void left_holder(const char *text, struct left_holder *ret_holder)
 	ret_holder->ending = !strcmp(word, "unmounted") || !strcmp(word, "ending");
 }
 
-bool volume_is_ending(const char *cache, pid_t pid)
+bool left_is_ending(const char *cache, pid_t pid)
 {
 	cleanup_buf struct buf text = {0};
 	cleanup_close int fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -78,7 +77,7 @@ bool volume_is_ending(const char *cache, pid_t pid)
 	return h.ending && h.pid == pid;
 }
 
-int left_note(const struct volume *vol, enum left_note note)
+int left_note(const struct left_place *place, enum left_note note)
 {
 	static const char *const words[] = {"running", "unmounted", "ending", "closed", "damaged"};
 	cleanup_buf struct buf text = {0};
@@ -87,7 +86,7 @@ int left_note(const struct volume *vol, enum left_note note)
 
 	buf_printf(&text, "%d\n%s ", (int)getpid(), words[note]);
 	if (note == NOTE_CLOSED) {
-		if (fstatat(vol->cache_fd, "state.db", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fstatat(place->cache_fd, "state.db", &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
 		buf_printf(&text, "%lld %lld", (long long)st.st_size,
 			   (long long)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec);
@@ -95,14 +94,14 @@ int left_note(const struct volume *vol, enum left_note note)
 		error = left_boot_id(&text);
 	}
 	buf_printf(&text, "\n");
-	if (note == NOTE_RUNNING && vol->device[0])
-		buf_printf(&text, "device %s %s\n", vol->device, vol->mounted_at);
+	if (note == NOTE_RUNNING && place->device[0])
+		buf_printf(&text, "device %s %s\n", place->device, place->mounted_at);
 	if (!error)
 		error = buf_error(&text);
 	/* Over what is there: a full disk has no space for another block. */
 	if (!error)
-		error = io_pwrite_full(vol->lock_fd, text.data, text.len, 0);
-	if (!error && ftruncate(vol->lock_fd, (off_t)text.len) < 0)
+		error = io_pwrite_full(place->lock_fd, text.data, text.len, 0);
+	if (!error && ftruncate(place->lock_fd, (off_t)text.len) < 0)
 		error = -errno;
 	return error;
 }

@@ -16,10 +16,9 @@
 #define EPOCHFS_VOLUME_LEFT_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 #include "lib/util/buf.h"
 #include "lib/util/mountinfo.h"
-
-struct volume;
 
 enum left_how {
 	LEFT_UNKNOWN,  /* a new cache, or one of an epochfs that left no note */
@@ -42,10 +41,17 @@ struct left_holder {
 };
 void left_holder(const char *text, struct left_holder *ret_holder);
 
-/* What the text of the file, which may hold anything, says of vol->cache_fd. */
-enum left_how left_read(const struct volume *vol, const char *text);
+/* What the text of the file, which may hold anything, says of the state in the cache directory `cache_fd`. */
+enum left_how left_read(int cache_fd, const char *text);
+/* The cache directory of a volume and the file `lock` in it. */
+struct left_place {
+	int cache_fd, lock_fd;
+	const char *device, *mounted_at; /* of the mount, as mountinfo has them; device "": none, or not known */
+};
 /* Writes the note, and who holds the lock. 0 or -errno. */
-int left_note(const struct volume *vol, enum left_note note);
+int left_note(const struct left_place *place, enum left_note note);
+/* Whether process `pid` holds the lock in this directory and has noted that it is unmounted or being closed. */
+bool left_is_ending(const char *cache, pid_t pid);
 /* Appends the id of this boot of the machine, without a newline. */
 int left_boot_id(struct buf *out);
 

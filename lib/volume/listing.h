@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 #include "lib/format/tree.h"
-#include "lib/volume/epochs.h"
+#include "lib/volume/epoch_index.h"
 
 /* [{"path","type","mode","size","mtime_ns"[,"target"][,"torn":true][,"log":true]}], in the order of the tree, without the root; NULL: no memory.
  * Types: file, directory, symlink, fifo, socket, block device, character device.

@@ -42,16 +42,11 @@
 #define EPOCHFS_VOLUME_NODES_H
 
 #include <jansson.h>
+#include "lib/volume/internal.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/records.h"
+#include "lib/volume/nodes_decide.h"
 #include "lib/volume/seal.h"
-
-/* Local numbers of parts begin here; the sequence of a part is its number less NODES_FIRST. */
-#define NODES_FIRST (UINT64_C(1) << 62)
-static inline bool nodes_is_part(uint64_t number)
-{
-	return number >= NODES_FIRST;
-}
 
 /* Whether this volume is a node of a set. Any thread, any lock. */
 bool nodes_is_set(const struct volume *vol);

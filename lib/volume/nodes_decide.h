@@ -22,6 +22,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Local numbers of parts begin here; the sequence of a part is its number less NODES_FIRST. */
+#define NODES_FIRST (UINT64_C(1) << 62)
+static inline bool nodes_is_part(uint64_t number)
+{
+	return number >= NODES_FIRST;
+}
+
 struct nodes_place {
 	uint64_t generation;
 	bool has_step; /* then the others do not count */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening the local state, which may be damaged. */
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -203,9 +203,19 @@ static int open_or_rebuild(struct volume *vol, const char *db, struct opening_me
 }
 
 /* From here on an end without order is seen by the next one who opens it. */
+static int note_left(const struct volume *vol, enum left_note note)
+{
+	const struct left_place place = {.cache_fd = vol->cache_fd,
+					 .lock_fd = vol->lock_fd,
+					 .device = vol->device,
+					 .mounted_at = vol->mounted_at};
+
+	return left_note(&place, note);
+}
+
 static int note_running(struct volume *vol)
 {
-	int error = left_note(vol, NOTE_RUNNING);
+	int error = note_left(vol, NOTE_RUNNING);
 
 	vol->noted = !error;
 	return error;
@@ -241,7 +251,7 @@ int open_state(struct volume *vol, struct opening_message *m)
 
 static void note_mount(struct volume *vol, enum left_note note)
 {
-	int error = vol->noted ? left_note(vol, note) : 0;
+	int error = vol->noted ? note_left(vol, note) : 0;
 
 	if (error)
 		log_debug("%s/lock: %s", vol->cache_path, strerror(-error));
@@ -269,14 +279,14 @@ void leave_state(struct volume *vol)
 	if (state_is_damaged(vol->state))
 		note = NOTE_DAMAGED;
 	if (vol->noted && note == NOTE_CLOSED)
-		error = left_note(vol, NOTE_ENDING);
+		error = note_left(vol, NOTE_ENDING);
 	state_close(vol->state);
 	vol->state = NULL;
 	/* Where it could not be moved into the database, all is as after a kill. */
 	if (faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) == 0 && note == NOTE_CLOSED)
 		note = NOTE_RUNNING;
 	if (!error && (vol->noted || note == NOTE_DAMAGED))
-		error = left_note(vol, note);
+		error = note_left(vol, note);
 	if (error)
 		log_warn("%s/lock: %s: the next mount takes this one for killed", vol->cache_path,
 			 strerror(-error));

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of volume_open. Private to volume.c and those that say so. */
+/* The first contact with a remote, and the one line that says why a volume could not be opened. */
 #ifndef EPOCHFS_VOLUME_OPENING_H
 #define EPOCHFS_VOLUME_OPENING_H
 
 #include "lib/format/volume_info.h"
 #include "lib/remote/encrypt.h"
-#include "lib/volume/internal.h"
+#include "lib/remote/remote.h"
+#include "lib/volume/options.h"
 
 /*
- * All give 0 or -errno, and where they fail, a line for the user that says what, where and what to
+ * All that takes one gives 0 or -errno, and where it fails, a line for the user that says what, where and what to
  * do: opening_fail makes it. A message that is there already is kept.
  */
 struct opening_message {
@@ -17,16 +18,6 @@ struct opening_message {
 /* Gives `error`. */
 int opening_fail(struct opening_message *m, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/* Everything copied, globs too. */
-int options_copy(const struct volume_options *from, struct volume_options *ret_options);
-void options_free(struct volume_options *o);
-
-/*
- * Opens the remote (vol->remote retries for `patience`), finds the volume there, or makes it where the
- * remote is empty: sets vol->uuid, local_only. `none` takes its uuid from the cache directory.
- */
-int connect_volume(struct volume *vol, struct opening_message *m);
 
 /* What a mount and the catalog (catalog.h) say alike of a remote. */
 
@@ -42,28 +33,5 @@ int contact_encrypt(struct remote **r, struct encryption *encryption);
 int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_message *m);
 /* Where epochfs.json is missing: -EBADMSG if anything else is there. */
 int contact_check_empty(struct remote *r, const char *advice, struct opening_message *m);
-
-/* The directory of all caches: the option's, or the user's own (XDG base directories). In `out`. */
-int cache_root(const struct volume_options *o, struct buf *out, struct opening_message *m);
-/* Warns where the directory lies on a network file system, and names places that are faster. */
-void cache_warn_of_network(int fd, const char *path);
-/* Makes, locks and opens cache-dir/<uuid>/ and what is in it: sets the descriptors, and the path in
- * `out`. */
-int cache_open(struct volume *vol, struct buf *out, struct opening_message *m);
-/* Makes and opens objects/ and trees/ in it: 0 or -errno. */
-int cache_open_parts(struct volume *vol);
-
-/* The cache directory and the local state in it: checked where that is worth its time, made anew
- * where it is damaged (rebuild.h). (open_state.c) */
-int open_state(struct volume *vol, struct opening_message *m);
-/* Closes the local state, where it is open, and notes how. */
-void leave_state(struct volume *vol);
-
-/*
- * The same volume for who puts epochs into it without a mount (import.h): remote (a new volume is made where it is empty), a local state
- * of its own in cache-dir/<uuid>/import/, lease, store, announcements; no live tree. The errors and the message of volume_open; volume_close ends it.
- */
-int volume_open_for_import(const struct volume_options *options, struct volume **ret_volume,
-			   char **ret_message);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of a volume: defaults, and a copy of their own. */
-#include "lib/volume/opening.h"
+#include "lib/volume/options.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -93,5 +93,8 @@ bool options_node_name_valid(const char *name);
 
 /* All defaults; the strings are static. */
 void volume_options_init(struct volume_options *o);
+/* Everything copied, globs too: 0 or -ENOMEM. Free with options_free. */
+int options_copy(const struct volume_options *from, struct volume_options *ret_options);
+void options_free(struct volume_options *o);
 
 #endif

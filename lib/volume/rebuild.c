@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 #include "lib/volume/rebuild_salvage.h"
 #include "lib/volume/sealer.h"
 

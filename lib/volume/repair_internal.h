@@ -7,7 +7,7 @@
 #include "lib/format/gc_list.h"
 #include "lib/util/lock.h"
 #include "lib/volume/catalog_fsck.h"
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 #include "lib/volume/repair.h"
 
 /* A local state and what lies beside it. */

@@ -16,6 +16,7 @@
 #include "lib/volume/doubts_volume.h"
 #include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/internal.h"
 #include "lib/volume/opening.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"

@@ -24,7 +24,7 @@
 #include "lib/volume/holder.h"
 #include "lib/volume/live_internal.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/opening.h"
+#include "lib/volume/open_steps.h"
 #include "lib/volume/rebuild.h"
 #include "lib/volume/resume.h"
 #include "lib/volume/retain.h"
@@ -403,4 +403,9 @@ int volume_statfs(struct volume *vol, struct volume_space *ret_space)
 		.free_files = st.f_favail,
 	};
 	return 0;
+}
+
+bool volume_is_ending(const char *cache, pid_t pid)
+{
+	return left_is_ending(cache, pid);
 }

@@ -4,7 +4,7 @@
 #define EPOCHFS_TESTS_GC_UNIT_H
 
 #include <inttypes.h>
-#include "lib/volume/gc.h"
+#include "lib/volume/catalog.h"
 #include "lib/volume/records.h"
 #include "tests/unit/catalog_unit.h"
 
@@ -35,7 +35,7 @@ __attribute__((unused)) static int quiet_gc(const struct gc *how, struct gc_tota
 {
 	*ret_message = NULL;
 	memset(ret_totals, 0, sizeof(*ret_totals));
-	return gc_run("memory:t", how, ret_totals, ret_message);
+	return catalog_collect("memory:t", how, ret_totals, ret_message);
 }
 
 __attribute__((unused)) static struct gc_totals collect(int64_t grace_ns)
