@@ -285,7 +285,7 @@ soak: all ## MINUTES=30 of writers, readers, rollbacks, drops, gc, remounts and 
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) tests/soak/soak.py $(O)/epochfs --minutes $(MINUTES) --san '$(SAN)' $(ARGS)
 
 alloc = $(Q)tests/tools/run_alloc.py --bin $(BUILD)-asan/tests --results $(BUILD)-asan/results
-check-alloc: ## let allocations fail in the unit tests, one from each place (ARGS="test_volume_gc", "--every"; see run_alloc.py), an hour or two
+check-alloc: ## let allocations fail in the unit tests, one from each place (ARGS="test_meta_gc", "--every"; see run_alloc.py), an hour or two
 	$(Q)$(MAKE) $(jobs) SAN=address tests
 	$(alloc) $(ARGS)
 check-alloc-some: ## 20 s of it, by a fresh seed
@@ -369,8 +369,9 @@ coverage: ## unit and mount tests with line coverage, by file
 
 c_files := $(wildcard lib/*/*.[ch] fs/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
-lint: ## check format, warnings, headers, layers, scripts
-	$(Q)tests/tools/lint.sh '-std=gnu11 $(filter-out -Werror,$(WARNINGS)) $(subst ','\'',$(DEFINES)) -I. -pthread $(lib_cflags) $(fuse_cflags) $(check_cflags)'
+lint: ## check format, warnings, headers, layers (of calls, too), scripts
+	$(Q)$(MAKE) $(jobs) all
+	$(Q)tests/tools/lint.sh '-std=gnu11 $(filter-out -Werror,$(WARNINGS)) $(subst ','\'',$(DEFINES)) -I. -pthread $(lib_cflags) $(fuse_cflags) $(check_cflags)' '$(O)'
 
 format: ## clang-format all C
 	$(Q)clang-format -i $(c_files)

@@ -12,11 +12,11 @@
 #include "fs/life.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
+#include "lib/admin/control.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
-#include "lib/util/mountinfo.h"
 #include "lib/util/lock.h"
-#include "lib/volume/control.h"
+#include "lib/util/mountinfo.h"
 
 /* Of processes that hold the mount elsewhere, `status` names so many. */
 #define HOLDERS_MAX 16

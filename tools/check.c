@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs check: tries a remote and says what it can and what epochfs makes of it. */
-#include "lib/volume/check.h"
+#include "lib/admin/check.h"
 
 #include <errno.h>
 #include <signal.h>

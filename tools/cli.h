@@ -22,7 +22,7 @@ enum exit_code {
 
 /* Of a negative errno. */
 int exit_code_of(int error);
-/* What the error of a remote's catalog (lib/volume/catalog.h) means to a person. */
+/* What the error of a remote's catalog (lib/admin/catalog.h) means to a person. */
 const char *cli_reason(int error);
 
 /* "epochfs: ..." in one line on stderr; gives `code` back. */

@@ -10,7 +10,7 @@
 int client_is_mount(const char *path);
 
 /*
- * Sends one request (lib/volume/control.h; the reference is taken over) to the mount at `path` and gives the answer.
+ * Sends one request (lib/admin/control.h; the reference is taken over) to the mount at `path` and gives the answer.
  * On failure prints the one line and returns its exit code; EXIT_DONE otherwise.
  */
 int client_call(const char *path, json_t *request, json_t **ret_response);

@@ -2,10 +2,10 @@
 /* Doubts of a record or a status as text for people. */
 #include "tools/doubts.h"
 
+#include "lib/meta/doubts.h"
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
-#include "lib/volume/doubts.h"
-#include "lib/volume/listing.h"
 
 static const char *text_of(const json_t *object, const char *key, const char *fallback)
 {

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/admin/catalog.h"
+#include "lib/meta/listing.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/catalog.h"
-#include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/admin/catalog.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/catalog.h"
 #include "tools/cli.h"
 #include "tools/collect.h"
 #include "tools/mount_options.h"

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/meta/listing.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/target.h"

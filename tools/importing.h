@@ -5,7 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include "lib/volume/import.h"
+#include "lib/import/import.h"
 
 /*
  * DIRECTORY is one, REMOTE is no mount point and does not lie in it: EXIT_DONE, or the exit code after the line. Of a path from here

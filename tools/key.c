@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/admin/keys.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
-#include "lib/volume/keys.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/volume/keep.h"
+#include "lib/meta/keep.h"
 #include "tools/cli.h"
 #include "tools/mount_table.h"
 

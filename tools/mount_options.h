@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include "fs/mount.h"
-#include "lib/volume/options.h"
+#include "lib/meta/options.h"
 
 struct mount_options {
 	struct volume_options volume;

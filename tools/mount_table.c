@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/keep.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
-#include "lib/volume/keep.h"
 
 static const char *set_ro(struct mount_options *o, const char *value)
 {

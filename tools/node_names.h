@@ -4,7 +4,7 @@
 #define EPOCHFS_TOOLS_NODE_NAMES_H
 
 #include <stdbool.h>
-#include "lib/volume/options.h"
+#include "lib/meta/options.h"
 
 struct node_names {
 	const char *from; /* the scheduler's name; NULL: none was recognized */

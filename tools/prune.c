@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/keep.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/keep.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/collect.h"

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/admin/repair.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/repair.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"

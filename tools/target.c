@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/listing.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
-#include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
-#include "lib/volume/catalog.h"
+#include "lib/admin/catalog.h"
 
 struct target {
 	const char *name;	 /* as given */
@@ -52,7 +52,7 @@ int target_mount_remote(const char *mount, char **ret_remote);
  * of a mount, or a path from /.
  */
 int target_find_remote(const char *name, char **ret_other, const char **ret_url);
-/* As the control requests "show" and "diff" answer (lib/volume/control.h); from 0: the epoch before. The caller's reference. */
+/* As the control requests "show" and "diff" answer (lib/admin/control.h); from 0: the epoch before. The caller's reference. */
 int target_show(const struct target *t, uint64_t number, json_t **ret_shown);
 int target_diff(const struct target *t, uint64_t from, uint64_t to, json_t **ret_diff);
 

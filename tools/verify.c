@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs verify: reads an epoch whole and says which files are damaged. */
-#include "lib/volume/verify.h"
+#include "lib/admin/verify.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/listing.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
-#include "lib/volume/listing.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"

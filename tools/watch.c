@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lib/import/watch.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -20,7 +21,6 @@
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/volume/watch.h"
 #include "tools/cli.h"
 #include "tools/importing.h"
 #include "tools/mount_options.h"

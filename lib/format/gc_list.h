@@ -11,7 +11,7 @@
 
 /*
  * A JSON object under gc/<generation> (names.h), made with create-if-absent by a collection. The
- * highest generation is the list; what the protocol is, is in lib/volume/gc.h.
+ * highest generation is the list; what the protocol is, is in lib/meta/gc.h.
  *
  *   "format"      1
  *   "generation"  as in the key

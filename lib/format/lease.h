@@ -12,7 +12,7 @@
 /*
  * A JSON object under lease/<generation> (names.h), made with create-if-absent by who takes the
  * lease, and written anew by the same holder to renew and to release it. What the generations mean
- * is in lib/volume/lease.h.
+ * is in lib/meta/lease.h.
  *
  *   "format"         1
  *   "generation"     as in the key

@@ -18,7 +18,7 @@
  *   "volume"         the volume's UUID
  *   "complete"       true, false or "unknown"
  *   "reason"         why it is not complete
- *   "doubts"         files that may not be whole (lib/volume/doubts.h): [ { "path", "kind", "why", "since": the epoch
+ *   "doubts"         files that may not be whole (lib/meta/doubts.h): [ { "path", "kind", "why", "since": the epoch
  *                    that was open then, "at": when, "counts": true where the epoch is not complete because of it,
  *                    "companions": paths } ]; where there are many, not all. Of a path that is not UTF-8, "path_bytes" is
  *                    the hex of its bytes, and such companions are in "companions_bytes" so

@@ -3,8 +3,8 @@
 #ifndef EPOCHFS_REMOTE_ENCRYPT_H
 #define EPOCHFS_REMOTE_ENCRYPT_H
 
-#include "lib/remote/remote.h"
 #include "lib/remote/encrypted.h"
+#include "lib/remote/remote.h"
 
 /*
  * Every object is encrypted (encrypted.h) but those that are read before there is a key: epochfs.json, what

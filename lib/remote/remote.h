@@ -62,7 +62,7 @@ struct remote_limits {
 	int64_t connect_timeout_ns; /* 0: 10 s */
 	int64_t stall_timeout_ns; /* below 1 KiB/s for so long is -ETIMEDOUT; 0: 30 s. For the answer to a body that was taken whole, up to 16 times as long where it proves too short */
 	int64_t total_timeout_ns; /* of one request; 0: 10 min */
-	/* Paths of what opens an encrypted volume there (lib/volume/volume_key.h), one of them or none; borrowed.
+	/* Paths of what opens an encrypted volume there (lib/meta/volume_key.h), one of them or none; borrowed.
 	 * No kind of remote looks at them. */
 	const char *passphrase_file, *key_file;
 };

@@ -16,7 +16,7 @@
  * for each chunk that an epoch names, from any number of threads; store_gc_plan; and where it is no dry run
  * store_gc_write, store_gc_delete; then store_gc_list for what is to be published, and store_gc_get_totals. All but
  * store_gc_mark: one thread at a time. Which epochs there are and what they name is the caller's; the protocol that makes it safe beside
- * writers and readers is in lib/volume/gc.h.
+ * writers and readers is in lib/meta/gc.h.
  *
  * Each live chunk has one home: the pack that is kept for its sake. Of several packs that hold it, one that is not
  * condemned goes before one that is, then the one with the larger live part. A pack that is no chunk's home is

@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/meta/records.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/adopt_tree.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"

@@ -4,9 +4,9 @@
 #ifndef EPOCHFS_VOLUME_ADOPT_H
 #define EPOCHFS_VOLUME_ADOPT_H
 
+#include "lib/meta/opening.h"
+#include "lib/meta/records.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
-#include "lib/volume/records.h"
 
 /*
  * At volume_open, after recovery and before the threads start; vol->store is open.

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
@@ -13,7 +14,6 @@
 #include "lib/util/thread.h"
 #include "lib/volume/announce_db.h"
 #include "lib/volume/announce_program.h"
-#include "lib/volume/listing.h"
 
 #define FIRST_PAUSE_NS	 (1 * NS_PER_S)
 #define LONGEST_PAUSE_NS (60 * NS_PER_S)

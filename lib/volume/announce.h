@@ -4,8 +4,8 @@
 #define EPOCHFS_VOLUME_ANNOUNCE_H
 
 #include <jansson.h>
+#include "lib/meta/opening.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
 
 /*
  * An epoch is announced once it is sealed and once more when it is durable, to each sink that the

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
-#include "lib/volume/listing.h"
 
 static json_t *drop_object(const struct volume *vol, const char *event, uint64_t number)
 {

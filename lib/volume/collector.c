@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/meta/gc.h"
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -15,9 +17,7 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/volume/gc.h"
 #include "lib/volume/holder.h"
-#include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/upload.h"
 

@@ -13,8 +13,8 @@
 #define EPOCHFS_VOLUME_COLLECTOR_H
 
 #include <jansson.h>
+#include "lib/meta/opening.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
 
 /* Before those who kick run. Makes nothing without keep, with gc=off, for a volume that is read-only or has no remote. */
 int collector_start(struct volume *vol);

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/format/names.h"
+#include "lib/meta/volume_key.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/text.h"
-#include "lib/volume/volume_key.h"
 
 /* A mount waits this long for a remote that does not answer; later readers for `patience`. */
 #define FIRST_TRIES 4

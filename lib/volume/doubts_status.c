@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "lib/format/record_doubt.h"
+#include "lib/format/tails.h"
 #include "lib/format/tree.h"
 #include "lib/util/clock.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
-#include "lib/volume/tails.h"
 
 /* ---- the live tree ---- */
 

@@ -4,7 +4,7 @@
 #define EPOCHFS_VOLUME_DOUBTS_VOLUME_H
 
 #include <jansson.h>
-#include "lib/volume/doubts.h"
+#include "lib/meta/doubts.h"
 #include "lib/volume/internal.h"
 
 /*

@@ -5,14 +5,14 @@
 #include <errno.h>
 #include <string.h>
 #include "lib/format/names.h"
+#include "lib/meta/record_metadata.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
-#include "lib/volume/nodes.h"
 #include "lib/volume/doubts_volume.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/record_fill.h"
-#include "lib/volume/record_metadata.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload.h"

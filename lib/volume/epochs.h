@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include "lib/format/record.h"
 #include "lib/format/tree.h"
-#include "lib/volume/epoch_index.h"
+#include "lib/meta/epoch_index.h"
+#include "lib/state/state.h"
 #include "lib/volume/handle.h"
-#include "lib/volume/state.h"
 #include "lib/volume/volume.h"
 
 struct epochs_seal {

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "lib/state/reserve.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -18,7 +19,6 @@
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
 #include "lib/volume/grants.h"
-#include "lib/volume/reserve.h"
 #include "lib/volume/torn.h"
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/adopt.h"
-#include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"

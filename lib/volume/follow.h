@@ -18,8 +18,8 @@
 #define EPOCHFS_VOLUME_FOLLOW_H
 
 #include <jansson.h>
+#include "lib/meta/records.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/records.h"
 
 /* An epoch's object as it was listed. */
 struct epoch_object {

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include "lib/format/tails.h"
 #include "lib/format/xattrs.h"
+#include "lib/meta/reason.h"
+#include "lib/state/reserve.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/volume/doubts_volume.h"
-#include "lib/volume/reason.h"
-#include "lib/volume/reserve.h"
-#include "lib/volume/tails.h"
 
 struct walk {
 	struct volume *vol;

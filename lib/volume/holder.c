@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/lease.h"
+#include "lib/meta/lease_process.h"
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/volume/lease.h"
-#include "lib/volume/lease_process.h"
-#include "lib/volume/listing.h"
 
 /* Whose lease the cache had last: with the cache locked, that holder is gone. */
 #define META_LEASE "lease"

@@ -9,8 +9,8 @@
 #define EPOCHFS_VOLUME_HOLDER_H
 
 #include <jansson.h>
+#include "lib/meta/opening.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
 
 /* After the state is open, before anything of the remote is believed. Waits as lease_take does. 0 or
  * -errno, with a line for the user: -EBUSY where another writer is there. */

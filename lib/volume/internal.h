@@ -18,15 +18,15 @@
 #include <stdint.h>
 #include "lib/format/volume_info.h"
 #include "lib/remote/encrypt.h"
+#include "lib/state/left.h"
+#include "lib/state/state.h"
 #include "lib/util/lock.h"
 #include "lib/util/mountinfo.h"
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
 #include "lib/volume/handle.h"
-#include "lib/volume/left.h"
 #include "lib/volume/live.h"
 #include "lib/volume/resume.h"
-#include "lib/volume/state.h"
 #include "lib/volume/volume.h"
 
 struct bodies;	    /* body.h: the open bodies of the live tree */

@@ -5,8 +5,8 @@
  * field 9 has PF_EXITING, and field 52 the exit code as wait(2) gives it: the signal in the low 7
  * bits, the exit status above. PF_SIGNALED is no help: a normal exit with running threads sets it.
  */
-#include "lib/volume/bodies.h"
 #include "lib/util/parse.h"
+#include "lib/volume/bodies.h"
 
 #include <errno.h>
 #include <fcntl.h>

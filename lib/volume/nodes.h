@@ -42,10 +42,10 @@
 #define EPOCHFS_VOLUME_NODES_H
 
 #include <jansson.h>
+#include "lib/meta/nodes_decide.h"
+#include "lib/meta/opening.h"
+#include "lib/meta/records.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
-#include "lib/volume/records.h"
-#include "lib/volume/nodes_decide.h"
 #include "lib/volume/seal.h"
 
 /* Whether this volume is a node of a set. Any thread, any lock. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/meta/nodes_merge.h"
 #include "lib/remote/remote_keys.h"
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
@@ -16,7 +17,6 @@
 #include "lib/util/log.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
-#include "lib/volume/nodes_merge.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload_gc.h"

@@ -4,9 +4,9 @@
 #define EPOCHFS_VOLUME_NODES_INTERNAL_H
 
 #include "lib/format/names.h"
+#include "lib/meta/nodes_decide.h"
 #include "lib/util/lock.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/nodes_decide.h"
 
 /* How many of our own parts are remembered, to be continued. */
 #define NODES_PLACES 64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: the record of one that is put together. */
-#include "lib/volume/record_metadata.h"
+#include "lib/meta/record_metadata.h"
 #include "lib/volume/nodes_internal.h"
 
 #include <errno.h>

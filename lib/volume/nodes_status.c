@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/meta/listing.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
-#include "lib/volume/listing.h"
 
 static json_t *names_json(char **names, size_t count)
 {

@@ -3,8 +3,8 @@
 #ifndef EPOCHFS_VOLUME_OPEN_STEPS_H
 #define EPOCHFS_VOLUME_OPEN_STEPS_H
 
+#include "lib/meta/opening.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
 
 /* All give 0 or -errno, and where they fail, a line for the user (opening.h). */
 

@@ -7,10 +7,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
+#include "lib/format/tails.h"
+#include "lib/state/left.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
-#include "lib/volume/left.h"
-#include "lib/volume/tails.h"
 
 int boot_changed_locked(struct volume *vol, bool *ret_changed)
 {

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/format/record.h"
+#include "lib/meta/reason.h"
+#include "lib/meta/records.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/doubts_volume.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/reason.h"
-#include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 

@@ -6,7 +6,7 @@
 #include <pwd.h>
 #include <string.h>
 #include "lib/format/tree_diff.h"
-#include "lib/volume/record_metadata.h"
+#include "lib/meta/record_metadata.h"
 
 struct difference {
 	const struct rules *rules;

@@ -3,8 +3,8 @@
 #ifndef EPOCHFS_VOLUME_RECORD_FILL_H
 #define EPOCHFS_VOLUME_RECORD_FILL_H
 
+#include "lib/meta/rules.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/rules.h"
 
 struct record_source {
 	const struct volume *vol; /* uuid, host, run id, and the message where none is given */

@@ -3,8 +3,8 @@
 #ifndef EPOCHFS_VOLUME_RECOVERY_H
 #define EPOCHFS_VOLUME_RECOVERY_H
 
+#include "lib/meta/rules.h"
 #include "lib/volume/bodies.h"
-#include "lib/volume/rules.h"
 
 struct version_list {
 	struct state_version *v;

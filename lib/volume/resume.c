@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/format/tails.h"
+#include "lib/meta/listing.h"
+#include "lib/meta/opening.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/doubts_volume.h"
-#include "lib/volume/listing.h"
-#include "lib/volume/nodes.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
+#include "lib/volume/nodes.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
-#include "lib/volume/tails.h"
 
 /* After it failed, until it is tried again. */
 #define RETRY_FIRST_NS	 NS_PER_S

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/meta/keep.h"
+#include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
@@ -19,8 +21,6 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/drop.h"
 #include "lib/volume/holder.h"
-#include "lib/volume/keep.h"
-#include "lib/volume/listing.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/upload.h"

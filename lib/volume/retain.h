@@ -13,8 +13,8 @@
 #define EPOCHFS_VOLUME_RETAIN_H
 
 #include <jansson.h>
+#include "lib/meta/opening.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/opening.h"
 
 /* Before the uploader and the sealer run. A wrong policy is -EINVAL with a line for the user. Makes nothing without the
  * option. */

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/meta/doubts.h"
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
-#include "lib/volume/doubts.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 

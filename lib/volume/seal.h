@@ -3,13 +3,13 @@
 #ifndef EPOCHFS_VOLUME_SEAL_H
 #define EPOCHFS_VOLUME_SEAL_H
 
+#include "lib/meta/epoch_index.h"
+#include "lib/meta/rules.h"
+#include "lib/meta/settle.h"
 #include "lib/util/lock.h"
 #include "lib/volume/changed.h"
-#include "lib/volume/epoch_index.h"
 #include "lib/volume/fresh.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/rules.h"
-#include "lib/volume/settle.h"
 
 /*
  * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c, control*.c and power_epochs.c.

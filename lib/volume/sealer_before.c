@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/meta/doubts.h"
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
-#include "lib/volume/doubts.h"
 #include "lib/volume/nodes.h"
 #include "lib/volume/sealer.h"
 

@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/meta/doubts.h"
+#include "lib/meta/last_file.h"
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
-#include "lib/volume/doubts.h"
-#include "lib/volume/last_file.h"
 #include "lib/volume/resume.h"
 #include "lib/volume/sealer.h"
 

@@ -4,8 +4,8 @@
  * staged version of it (whatever the record says: an edit may have begun, or a copy been committed, just
  * before the process died); the file's own content; the version in the record, which was replaced while a reader had it.
  */
-#include "lib/volume/survivors.h"
 #include "lib/volume/recovery.h"
+#include "lib/volume/survivors.h"
 
 #include <errno.h>
 #include <fcntl.h>

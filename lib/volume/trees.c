@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "lib/state/reserve.h"
 #include "lib/store/store.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
-#include "lib/volume/reserve.h"
 
 /* At most so many trees stay decoded, and at most so many bytes of encodings (but the last used
  * one stays in any case). */

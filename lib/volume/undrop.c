@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/meta/records.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/volume/epochs.h"
-#include "lib/volume/records.h"
 #include "lib/volume/upload_gc.h"
 
 void undrop_tag(uint64_t number, char ret_name[UNDROP_TAG_MAX])

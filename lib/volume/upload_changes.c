@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/meta/records.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/collector.h"
 #include "lib/volume/holder.h"
-#include "lib/volume/records.h"
 #include "lib/volume/seal.h"
 
 /* A row of changes asks once a second whether they are ours to make. */

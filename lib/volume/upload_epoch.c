@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/meta/records.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
@@ -17,7 +18,6 @@
 #include "lib/util/text.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/records.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload_gc.h"
 #include "lib/volume/upload_record.h"

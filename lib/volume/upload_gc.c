@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "lib/format/tree.h"
+#include "lib/meta/gc_lists.h"
 #include "lib/store/hash_index.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/volume/gc_lists.h"
 
 /* Up to which generation all that this machine has made durable was looked after: in the state. */
 #define META_HEEDED "gc_heeded"

@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/meta/records.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/records.h"
 #include "lib/volume/retain.h"
 
 static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "lib/volume/options.h"
+#include "lib/meta/options.h"
 
 struct volume;
 

@@ -24,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/alloc/alloc.h"
 #include "lib/util/io.h"
+#include "tests/alloc/alloc.h"
 #include "tests/unit/unit.h"
 
 /* run_units.py gives it to the sanitizers. */

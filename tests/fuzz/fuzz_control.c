@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lib/admin/control.h"
 #include "lib/util/log.h"
-#include "lib/volume/control.h"
 #include "lib/volume/volume.h"
 #include "tests/fuzz/fuzz.h"
 

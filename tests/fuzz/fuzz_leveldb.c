@@ -2,8 +2,8 @@
 /* Fuzz target: LevelDB's manifest, with its checksums as they are and put right, and what verify makes of a directory with it. */
 #include <errno.h>
 
-#include "lib/volume/databases.h"
-#include "lib/volume/leveldb.h"
+#include "lib/format/databases.h"
+#include "lib/format/leveldb.h"
 #include "tests/fuzz/fuzz.h"
 
 struct input {

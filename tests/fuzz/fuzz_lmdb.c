@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: LMDB's meta pages and its list of free pages. */
-#include "lib/volume/databases.h"
+#include "lib/format/databases.h"
 #include "tests/fuzz/fuzz.h"
 
 struct input {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what names mean, and the step in a path: names come from whoever writes to the volume. */
-#include "lib/volume/rules.h"
+#include "lib/meta/rules.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

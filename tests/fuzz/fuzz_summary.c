@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: summaries of records, read from a remote as a mount does. */
-#include "lib/volume/summary.h"
+#include "lib/meta/summary.h"
 
 #include "lib/format/names.h"
 #include "lib/format/record.h"
+#include "lib/meta/records.h"
 #include "lib/util/log.h"
-#include "lib/volume/records.h"
 #include "tests/fuzz/fuzz.h"
 
 /* The summary of epochs 101 to 200. */

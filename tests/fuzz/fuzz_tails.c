@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the tails of zips, safetensors and HDF5 files. */
-#include "lib/volume/tails.h"
+#include "lib/format/tails.h"
 #include "tests/fuzz/fuzz.h"
 
 struct input {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what people type: mount options, numbers, sizes, times, policies. */
+#include "lib/meta/keep.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
-#include "lib/volume/keep.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"

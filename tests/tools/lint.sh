@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks the source: format, warnings of both compilers, headers alone, layers, scripts.
 #
-#	tests/tools/lint.sh 'COMPILER FLAGS'	(make lint gives them)
+#	tests/tools/lint.sh 'COMPILER FLAGS' BUILD	(make lint gives them; BUILD has the objects)
 #
 # Runs all checks and exits 1 where one finds something.
 set -u
@@ -50,7 +50,7 @@ for cc in gcc clang; do
 	check "$cc: headers alone" compile $cc "${flags[@]}" -Werror -Wno-unused-function \
 		-fsyntax-only -x c -- "${headers[@]}"
 done
-check 'layers' tests/tools/layers.py
+check 'layers' tests/tools/layers.py "$2"
 check 'licence, guards, lengths' tests/tools/style.py
 check 'shellcheck' shellcheck "${shells[@]}"
 check 'pyflakes' pyflakes3 "${pythons[@]}"

@@ -3,11 +3,11 @@
 #ifndef EPOCHFS_TESTS_CATALOG_UNIT_H
 #define EPOCHFS_TESTS_CATALOG_UNIT_H
 
+#include "lib/admin/catalog_internal.h"
 #include "lib/format/tombstone.h"
 #include "lib/format/tree.h"
 #include "lib/format/volume_info.h"
 #include "lib/util/clock.h"
-#include "lib/volume/catalog_internal.h"
 #include "tests/unit/store_fixture.h"
 
 /* A volume in memory:t, written through a store; each epoch is one batch. */

@@ -4,8 +4,8 @@
 #define EPOCHFS_TESTS_DATABASES_UNIT_H
 
 #include <stdbool.h>
+#include "lib/format/databases.h"
 #include "lib/util/buf.h"
-#include "lib/volume/databases.h"
 #include "tests/unit/unit.h"
 
 #define FILES_MAX 8

@@ -4,7 +4,7 @@
 #define EPOCHFS_TESTS_DOUBTS_UNIT_H
 
 #include <string.h>
-#include "lib/volume/doubts.h"
+#include "lib/meta/doubts.h"
 #include "tests/unit/unit.h"
 
 /*

@@ -4,8 +4,8 @@
 #define EPOCHFS_TESTS_GC_UNIT_H
 
 #include <inttypes.h>
-#include "lib/volume/catalog.h"
-#include "lib/volume/records.h"
+#include "lib/admin/catalog.h"
+#include "lib/meta/records.h"
 #include "tests/unit/catalog_unit.h"
 
 #define DAY (24 * 3600 * NS_PER_S)

@@ -4,9 +4,9 @@
 #define EPOCHFS_TESTS_LEASE_UNIT_H
 
 #include "lib/format/names.h"
+#include "lib/meta/lease.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
-#include "lib/volume/lease.h"
 #include "tests/unit/unit.h"
 
 #define TTL (1 * NS_PER_S)

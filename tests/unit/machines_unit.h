@@ -4,7 +4,7 @@
 #define EPOCHFS_TESTS_MACHINES_UNIT_H
 
 #include "lib/format/names.h"
-#include "lib/volume/records.h"
+#include "lib/meta/records.h"
 #include "tests/unit/epochs_unit.h"
 
 #define MACHINES 3

@@ -3,7 +3,7 @@
 #ifndef EPOCHFS_TESTS_RESUME_UNIT_H
 #define EPOCHFS_TESTS_RESUME_UNIT_H
 
-#include "lib/volume/control.h"
+#include "lib/admin/control.h"
 #include "tests/unit/epochs_unit.h"
 
 __attribute__((unused)) static void prepare(void)

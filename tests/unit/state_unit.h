@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "lib/volume/state.h"
+#include "lib/state/state.h"
 #include "tests/unit/unit.h"
 
 static char *dir, *path;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What schedulers' environments say of the nodes of a run. */
-#include "tools/node_names.h"
 #include "tests/unit/unit.h"
+#include "tools/node_names.h"
 
 /* NAME=value, NULL at the end. */
 static const char *const *environment;

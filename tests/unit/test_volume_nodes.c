@@ -3,12 +3,12 @@
 #include <inttypes.h>
 
 #include "lib/format/names.h"
+#include "lib/meta/nodes_decide.h"
+#include "lib/meta/nodes_merge.h"
 #include "lib/util/cleanup.h"
 #include "lib/volume/internal.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/nodes_decide.h"
 #include "lib/volume/nodes_internal.h"
-#include "lib/volume/nodes_merge.h"
 #include "tests/unit/unit.h"
 
 /* ---- deciding ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the live tree of a real volume, through a directory as the remote, to a restored directory. */
-#include "lib/volume/catalog.h"
+#include "lib/admin/catalog.h"
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What epochs take in the remote, and what is left of it when some are dropped, without a mount. */
 #include "lib/format/pack.h"
+#include "lib/meta/lease.h"
+#include "lib/meta/lease_process.h"
 #include "lib/store/batch_impl.h"
 #include "lib/store/usage.h"
-#include "lib/volume/lease.h"
-#include "lib/volume/lease_process.h"
 #include "tests/unit/catalog_unit.h"
 
 static struct made m;

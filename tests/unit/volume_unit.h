@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "lib/util/clock.h"
-#include "lib/volume/body.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/body.h"
 #include "tests/unit/unit.h"
 
 /* Files are named in the root directory; `settle` is long, so that no epoch seals by itself. */

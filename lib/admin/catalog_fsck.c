@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verifying a remote: its objects, the volume, records. */
+#include "lib/admin/catalog_fsck.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/admin/catalog_internal.h"
+#include "lib/meta/records.h"
+#include "lib/meta/volume_key.h"
+#include "lib/util/array.h"
+#include "lib/util/cleanup.h"
+
+/* Recipes wait for the remote: several at once. */
+#define RECIPE_READERS 8
+
+bool fsck_fatal(int error)
+{
+	return error == -ENOMEM || error == -ECANCELED || error == -ECONNREFUSED ||
+	       error == -ETIMEDOUT;
+}
+
+void fsck_problem(struct fsck *f, const char *key, const char *where, const char *what)
+{
+	f->totals.problems++;
+	if (f->how->problem)
+		f->how->problem(f->how->arg, key, where, what);
+}
+
+void fsck_note(struct fsck *f, const char *key, const char *where, const char *what)
+{
+	f->totals.notes++;
+	if (f->how->note)
+		f->how->note(f->how->arg, key, where, what);
+}
+
+void fsck_unsure(struct fsck *f, const char *key, const char *where, const char *what)
+{
+	f->totals.unsure++;
+	fsck_note(f, key, where, what);
+}
+
+static void show_progress(struct fsck *f, uint64_t objects, uint64_t bytes)
+{
+	f->progress.files = objects;
+	f->progress.bytes = bytes;
+	if (f->how->progress)
+		f->how->progress(f->how->arg, &f->progress);
+}
+
+static void on_store_progress(void *arg, uint64_t objects, uint64_t bytes)
+{
+	show_progress(arg, objects, bytes);
+}
+
+/* ---- what is there ---- */
+
+static int note_epoch(void *arg, const char *key, uint64_t size)
+{
+	struct fsck *f = arg;
+	uint64_t number;
+	int error;
+
+	(void)size;
+	if (epoch_key_parse(key, &number))
+		return 0;
+	error = array_reserve((void **)&f->epochs, &f->epoch_cap, f->epoch_count, sizeof(number));
+	if (!error)
+		f->epochs[f->epoch_count++] = number;
+	return error;
+}
+
+static int note_key(struct fsck_keys *k, const char *key)
+{
+	int error = array_reserve((void **)&k->keys, &k->cap, k->count, sizeof(char *));
+
+	if (error)
+		return error;
+	k->keys[k->count] = strdup(key);
+	if (!k->keys[k->count])
+		return -ENOMEM;
+	k->count++;
+	return 0;
+}
+
+static int note_object(void *arg, const char *key, uint64_t size)
+{
+	char name[TAG_NAME_MAX + 1];
+	struct fsck *f = arg;
+	uint64_t number, sequence;
+	int taken = store_fsck_note(f->store, key, size);
+
+	if (taken)
+		return taken < 0 ? taken : 0;
+	if (!tag_key_parse(key, name))
+		return note_key(&f->tags, key);
+	if (!gc_key_parse(key, &number))
+		return note_key(&f->gc_lists, key);
+	if (!summary_key_parse(key, &number))
+		return note_key(&f->summaries, key);
+	if (!part_key_parse(key, &number, &sequence, name))
+		return note_key(&f->parts, key);
+	if (!slot_key_parse(key, name))
+		return note_key(&f->slots, key);
+	if (!strcmp(key, KEY_VOLUME) || !epoch_key_parse(key, &number) ||
+	    !lease_any_key_parse(key, &number))
+		return 0;
+	f->totals.foreign++;
+	return 0;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Epochs first: what they need was there before them, whatever is put meanwhile. */
+static int list_all(struct fsck *f)
+{
+	int error = remote_list(f->remote, PREFIX_EPOCHS, note_epoch, f);
+
+	if (!error)
+		error = remote_list(f->remote, "", note_object, f);
+	if (!error && f->epoch_count)
+		qsort(f->epochs, f->epoch_count, sizeof(*f->epochs), compare_numbers);
+	f->trees = calloc(f->epoch_count + 1, sizeof(*f->trees));
+	f->parents = calloc(f->epoch_count + 1, sizeof(*f->parents));
+	return error || (f->trees && f->parents) ? error : -ENOMEM;
+}
+
+/* ---- the volume's own object ---- */
+
+static int check_volume(struct fsck *f, struct opening_message *m)
+{
+	struct opening_message own = {0};
+	struct store_fsck_totals t;
+	int error = contact_read(f->remote, &f->info, &own);
+
+	store_fsck_get_totals(f->store, &t);
+	f->has_info = !error;
+	if (error == -ENOENT && !f->epoch_count && !t.packs && !t.index_objects) {
+		error = contact_check_empty(f->remote, "name the remote of a mount", m);
+		if (!error)
+			error = opening_fail(m, -ENOENT,
+					     "%s holds no volume: name the remote of a mount",
+					     remote_name(f->remote));
+	} else if (error == -ENOENT || error == -EBADMSG) {
+		fsck_problem(f, KEY_VOLUME, "", error == -ENOENT ? "is missing" : "is damaged");
+		error = 0;
+	} else if (error) {
+		opening_fail(m, error, "%s", own.text ? own.text : strerror(-error));
+	}
+	free(own.text);
+	return error;
+}
+
+/* ---- records ---- */
+
+const char *fsck_wrong(int error, char text[STORE_FSCK_TEXT])
+{
+	if (error == -EBADMSG)
+		return "is damaged";
+	if (error == -EPROTONOSUPPORT)
+		return "is of a newer version of epochfs";
+	snprintf(text, STORE_FSCK_TEXT, "cannot be read: %s", strerror(-error));
+	return text;
+}
+
+static int check_record(struct fsck *f, uint64_t number, size_t i)
+{
+	cleanup_record struct epoch_record record = {0};
+	char key[KEY_MAX], where[64], text[STORE_FSCK_TEXT];
+	int error = records_get(f->remote, number, &record, NULL);
+
+	/* A tombstone: the epoch was dropped. */
+	f->dropped |= error == -ENOENT;
+	if (error == -ENOENT || fsck_fatal(error))
+		return error == -ENOENT ? 0 : error;
+	f->totals.epochs++;
+	epoch_key(number, key);
+	snprintf(where, sizeof(where), "epoch %" PRIu64, number);
+	if (error) {
+		fsck_problem(f, key, where, fsck_wrong(error, text));
+		return 0;
+	}
+	f->trees[i] = record.tree_hash;
+	f->parents[i] = record.parent;
+	if (record.chunk_count)
+		buf_put(&f->heads, &record.chunks[0].hash, sizeof(struct hash));
+	if (buf_error(&f->heads))
+		return -ENOMEM;
+	if (f->has_info && strcmp(record.volume, f->info.uuid) != 0)
+		fsck_problem(f, key, where, "belongs to another volume");
+	return fsck_tree(f, &record);
+}
+
+int fsck_records(struct fsck *f)
+{
+	uint64_t before = f->progress.files;
+	int error = 0;
+
+	for (size_t i = 0; i < f->epoch_count && !error; i++) {
+		error = check_record(f, f->epochs[i], i);
+		show_progress(f, before + i + 1, f->progress.bytes);
+	}
+	return error;
+}
+
+/* ---- all ---- */
+
+static void free_keys(struct fsck_keys *k)
+{
+	for (size_t i = 0; i < k->count; i++)
+		free(k->keys[i]);
+	free(k->keys);
+}
+
+static void forget_hits(struct fsck *f)
+{
+	for (size_t i = 0; i < f->hit_count; i++) {
+		free(f->hits[i].path);
+		free(f->hits[i].key);
+	}
+	free(f->hits);
+	free(f->recipes);
+	hash_index_free(&f->recipes_by_hash);
+	hash_index_free(&f->hits_by_id);
+	f->hits = NULL;
+	f->recipes = NULL;
+	f->hit_count = f->hit_cap = f->recipe_count = f->recipe_cap = 0;
+	f->recipes_by_hash = f->hits_by_id = (struct hash_index){0};
+}
+
+int fsck_records_again(struct fsck *f)
+{
+	forget_hits(f);
+	buf_reset(&f->moving);
+	buf_reset(&f->heads);
+	f->totals = (struct catalog_fsck_totals){.foreign = f->totals.foreign};
+	store_fsck_forget_needs(f->store);
+	return fsck_records(f);
+}
+
+void fsck_free(struct fsck *f)
+{
+	pool_free(f->pool);
+	store_fsck_free(f->store);
+	remote_close(f->remote);
+	forget_hits(f);
+	free_keys(&f->tags);
+	free_keys(&f->gc_lists);
+	free_keys(&f->summaries);
+	free_keys(&f->parts);
+	free_keys(&f->slots);
+	gc_list_free(&f->gc_list);
+	buf_free(&f->moving);
+	buf_free(&f->missing);
+	buf_free(&f->heads);
+	free(f->trees);
+	free(f->parents);
+	free(f->epochs);
+}
+
+void fsck_add_totals(struct fsck *f)
+{
+	struct store_fsck_totals t;
+
+	store_fsck_get_totals(f->store, &t);
+	f->totals.packs = t.packs_there;
+	f->totals.index_objects = t.index_objects;
+	f->totals.chunks = t.chunks;
+	f->totals.bytes_stored = t.bytes;
+	f->totals.orphans = t.orphans;
+}
+
+int fsck_read(struct fsck *f)
+{
+	uint64_t objects, bytes;
+
+	store_fsck_size(f->store, f->how->read_data, &objects, &bytes);
+	f->progress.files_total = objects + f->epoch_count;
+	f->progress.bytes_total = bytes;
+	return store_fsck_read(f->store, f->how->read_data, on_store_progress, f);
+}
+
+static int check_all(struct fsck *f)
+{
+	int error = fsck_read(f);
+
+	if (!error)
+		error = fsck_records(f);
+	if (!error)
+		error = fsck_meta(f);
+	if (error)
+		return error;
+	fsck_report(f);
+	fsck_add_totals(f);
+	return 0;
+}
+
+/* Without epochfs.json nothing that is encrypted can be opened; of a plain volume all can be looked at. */
+static int unlock(struct fsck *f, struct opening_message *m)
+{
+	struct volume_info info;
+	int error = contact_read(f->remote, &info, m);
+
+	if (!error)
+		return catalog_unlock(&f->remote, &info, f->how->limits, m);
+	if (volume_key_given(f->how->limits) && error == -ENOENT)
+		return opening_fail(m, error, "%s has no %s, without which no key opens it",
+				    remote_name(f->remote), KEY_VOLUME);
+	if (volume_key_given(f->how->limits) || (error != -ENOENT && error != -EBADMSG))
+		return error;
+	free(m->text);
+	m->text = NULL;
+	return 0;
+}
+
+int fsck_open(struct fsck *f, struct opening_message *m)
+{
+	int error = pool_new(RECIPE_READERS, POOL_ORDINARY, &f->pool);
+
+	if (!error)
+		error = store_fsck_new(f->remote, &f->store);
+	if (!error)
+		error = list_all(f);
+	return error ? contact_fail(f->remote, error, m) : check_volume(f, m);
+}
+
+int catalog_fsck(const char *url, const struct catalog_fsck *how,
+		 struct catalog_fsck_totals *ret_totals, char **ret_message)
+{
+	CLEANUP(fsck_free) struct fsck f = {.how = how};
+	struct opening_message m = {0};
+	int error = catalog_connect_any(url, how->limits, &f.remote, &m);
+
+	if (!error)
+		error = unlock(&f, &m);
+	if (!error)
+		error = fsck_open(&f, &m);
+	if (!error) {
+		error = check_all(&f);
+		if (error)
+			error = contact_fail(f.remote, error, &m);
+	}
+	if (error) {
+		*ret_message = m.text;
+		return error;
+	}
+	free(m.text);
+	*ret_totals = f.totals;
+	return 0;
+}

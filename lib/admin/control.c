@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests of the command, from JSON to the volume and back. */
+#include "lib/admin/control.h"
+#include "lib/meta/record_metadata.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include "lib/admin/control_internal.h"
+#include "lib/admin/control_request.h"
+#include "lib/meta/listing.h"
+#include "lib/util/clock.h"
+#include "lib/volume/drop.h"
+#include "lib/volume/nodes.h"
+#include "lib/volume/resume.h"
+#include "lib/volume/usage.h"
+
+static int answer_epoch(struct request *r, uint64_t number)
+{
+	r->answer = nodes_is_part(number) ? nodes_part_json(r->vol, number)
+					  : json_pack("{s:I}", "epoch", (json_int_t)number);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+/* ---- operations ---- */
+
+static int op_status(struct request *r)
+{
+	r->answer = control_status(r->vol);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int tag_failure(struct request *r, int error, const char *tag)
+{
+	if (error == -EOPNOTSUPP)
+		return request_fail(
+			r, error,
+			"the epoch of several nodes is there once all have sealed: tag it then, "
+			"with epochfs tag and step=N");
+	if (error == -EEXIST)
+		return request_fail(r, error,
+				    "the tag %s is taken: untag it first, or choose another name",
+				    tag);
+	if (error == -EINVAL)
+		return request_fail(
+			r, error,
+			"%s cannot be a tag: not only digits, no '/', no '.' in front, no step= in "
+			"front, none of latest, current, torn",
+			tag);
+	return error;
+}
+
+/* What a metadata writer says, as text, or NULL; the caller's to free. */
+static int commit_metadata(struct request *r, char **ret_text)
+{
+	json_t *object = json_object_get(r->json, "metadata");
+
+	*ret_text = NULL;
+	if (!object)
+		return 0;
+	if (!metadata_valid(object))
+		return request_fail(
+			r, -EINVAL,
+			"the metadata has an empty or too long text, or a key that is unknown");
+	*ret_text = json_dumps(object, JSON_COMPACT);
+	return *ret_text ? 0 : -ENOMEM;
+}
+
+static int op_commit(struct request *r)
+{
+	cleanup_free char *metadata = NULL;
+	struct epochs_seal how = {
+		.trigger = "commit",
+		.tag = request_text(r, "tag"),
+		.message = request_text(r, "message"),
+		.whole = json_is_true(json_object_get(r->json, "whole")),
+	};
+	uint64_t number;
+	int error = request_number(r, "step", &how.step);
+
+	if (error && error != -ENOENT)
+		return error;
+	how.has_step = !error;
+	if (how.message && strlen(how.message) > RECORD_TEXT_MAX)
+		return request_fail(r, -EINVAL, "the message is longer than %u bytes",
+				    RECORD_TEXT_MAX);
+	error = commit_metadata(r, &metadata);
+	if (error)
+		return error;
+	how.metadata = metadata;
+	error = epochs_seal(r->vol, &how, &number);
+	if (error)
+		return how.tag ? tag_failure(r, error, how.tag) : error;
+	return answer_epoch(r, number);
+}
+
+static int op_seal(struct request *r)
+{
+	struct epochs_seal how = {.trigger = "wait"};
+	uint64_t number = epochs_current(r->vol);
+	int error = volume_read_only(r->vol) ? 0 : epochs_seal(r->vol, &how, &number);
+
+	return error ? error : answer_epoch(r, number);
+}
+
+static int op_wait(struct request *r)
+{
+	uint64_t number = 0, ms;
+	int64_t timeout_ns = -1;
+	int error = json_object_get(r->json, "epoch") ? request_epoch(r, "epoch", &number) : 0;
+
+	if (error)
+		return error;
+	error = request_number(r, "timeout_ms", &ms);
+	if (!error)
+		timeout_ns = ms < INT64_MAX / NS_PER_MS ? (int64_t)ms * NS_PER_MS : -1;
+	else if (error != -ENOENT)
+		return error;
+	error = epochs_wait(r->vol, number, timeout_ns, r->interrupted, r->arg);
+	if (error == -ETIMEDOUT)
+		return request_fail(r, error,
+				    "not durable in time; it is kept here and goes on uploading: "
+				    "`epochfs status` says what is pending");
+	if (error == -EBUSY)
+		return request_fail(
+			r, error,
+			"another writer has taken the volume over: nothing is uploaded from here any "
+			"more; `epochfs status` says who");
+	if (error)
+		return error;
+	return answer_epoch(r, number ? number : epochs_current(r->vol));
+}
+
+static int op_rollback(struct request *r)
+{
+	uint64_t number, made;
+	int error = request_epoch(r, "epoch", &number);
+
+	if (!error)
+		error = epochs_rollback(r->vol, number, &made);
+	if (error == -EOPNOTSUPP)
+		return request_fail(
+			r, error,
+			"several nodes write to this volume and go back together: unmount it on "
+			"all of them, and mount it again: each begins from the newest complete "
+			"epoch");
+	return error ? error : answer_epoch(r, made);
+}
+
+static int op_resume(struct request *r)
+{
+	struct resumed done;
+	int error = resume_now(r->vol, &done);
+
+	if (error)
+		return error;
+	r->answer = json_pack("{s:I, s:I, s:I}", "left", (json_int_t)done.left, "to",
+			      (json_int_t)done.to, "epoch", (json_int_t)done.as);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_rm(struct request *r)
+{
+	uint64_t number;
+	int error = request_epoch(r, "epoch", &number);
+
+	if (error)
+		return error;
+	error = epochs_drop(r->vol, number);
+	if (error == -EBUSY) {
+		cleanup_buf struct buf why = {0};
+
+		drop_refusal(r->vol, number, &why);
+		return request_fail(r, error, "%s", buf_str(&why));
+	}
+	return error ? error : answer_epoch(r, number);
+}
+
+static int undrop_failure(struct request *r, int error, uint64_t number, const char *tag)
+{
+	cleanup_buf struct buf why = {0};
+
+	switch (error) {
+	case -ENOENT:
+		return request_fail(r, error, "there never was an epoch %" PRIu64, number);
+	case -ENODATA:
+		undrop_refusal(number, &why);
+		return request_fail(r, -ENOENT, "%s", buf_str(&why));
+	case -EOPNOTSUPP:
+		return request_fail(r, error,
+				    "without a remote nothing of a dropped epoch is kept");
+	case -ESTALE:
+		return request_fail(
+			r, -EBUSY,
+			"another writer has taken the volume over: bring the epoch back "
+			"there");
+	default:
+		return tag_failure(r, error, tag);
+	}
+}
+
+static int op_undrop(struct request *r)
+{
+	const char *tag = request_text(r, "tag");
+	char own_tag[UNDROP_TAG_MAX];
+	uint64_t number;
+	int error = request_number(r, "epoch", &number);
+
+	if (error)
+		return request_fail(r, -EINVAL,
+				    "the number of an epoch is asked for: what is dropped has no "
+				    "other name");
+	undrop_tag(number, own_tag);
+	if (!tag)
+		tag = own_tag;
+	error = epochs_undrop(r->vol, number, tag, r->interrupted, r->arg);
+	if (error)
+		return undrop_failure(r, error, number, tag);
+	r->answer = json_pack("{s:I, s:s}", "epoch", (json_int_t)number, "tag", tag);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_tag(struct request *r)
+{
+	const char *name = request_text(r, "name");
+	uint64_t number;
+	int error;
+
+	if (!name)
+		return request_fail(r, -EINVAL, "no name is given for the tag");
+	error = request_epoch(r, "epoch", &number);
+	if (error)
+		return error;
+	error = epochs_tag(r->vol, name, number, json_is_true(json_object_get(r->json, "replace")));
+	return error ? tag_failure(r, error, name) : answer_epoch(r, number);
+}
+
+static int op_untag(struct request *r)
+{
+	const char *name = request_text(r, "name");
+	int error = name ? epochs_untag(r->vol, name) : -EINVAL;
+
+	if (!name)
+		return request_fail(r, error, "no name is given for the tag");
+	if (error == -ENOENT)
+		return request_fail(r, error, "there is no tag %s", name);
+	r->answer = error ? NULL : json_object();
+	return error;
+}
+
+static int op_resolve(struct request *r)
+{
+	uint64_t number;
+	int error = request_epoch(r, "epoch", &number);
+
+	return error ? error : answer_epoch(r, number);
+}
+
+static int op_tags(struct request *r)
+{
+	json_t *tags;
+	int error = request_tags(r->vol, &tags);
+
+	if (error)
+		return error;
+	r->answer = json_pack("{s:o}", "tags", tags);
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_usage(struct request *r)
+{
+	struct usage usage;
+	int error = volume_usage(r->vol, json_is_true(json_object_get(r->json, "read")),
+				 r->interrupted, r->arg, &usage);
+
+	r->answer = error ? NULL : usage_json(&usage);
+	return error || r->answer ? error : -ENOMEM;
+}
+
+static int op_fetch(struct request *r)
+{
+	struct control_range range = {0};
+	int error = request_epoch(r, "epoch", &range.epoch);
+
+	if (!error)
+		error = request_number(r, "entry", &range.entry);
+	if (!error)
+		error = request_number(r, "offset", &range.offset);
+	if (!error)
+		error = request_number(r, "length", &range.length);
+	if (error == -ENOENT && range.epoch)
+		return request_fail(r, -EINVAL,
+				    "\"entry\", \"offset\" and \"length\" are asked for");
+	if (error)
+		return error;
+	error = control_fetch(r->vol, &range, r->interrupted, r->arg);
+	r->answer = error ? NULL : json_object();
+	return error;
+}
+
+static int op_durability(struct request *r)
+{
+	const char *value = request_text(r, "value");
+	int64_t until = INT64_MAX;
+	uint64_t ms;
+	int error;
+
+	if (!value || (strcmp(value, "remote") != 0 && strcmp(value, "local") != 0))
+		return request_fail(r, -EINVAL, "\"value\" is local or remote");
+	error = request_number(r, "for_ms", &ms);
+	if (error && error != -ENOENT)
+		return error;
+	if (!error && ms < INT64_MAX / 2 / NS_PER_MS)
+		until = clock_mono_ns() + (int64_t)ms * NS_PER_MS;
+	atomic_store(&r->vol->durable_until_ns, strcmp(value, "remote") == 0 ? until : 0);
+	r->answer = json_object();
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_finish(struct request *r)
+{
+	int error = volume_finish(r->vol, json_is_true(json_object_get(r->json, "drain")),
+				  r->interrupted, r->arg);
+
+	r->answer = error ? NULL : json_object();
+	return error;
+}
+
+/* ---- dispatch ---- */
+
+static const struct {
+	const char *name;
+	int (*run)(struct request *r);
+} operations[] = {
+	{"status", op_status},
+	{"log", request_log},
+	{"commit", op_commit},
+	{"seal", op_seal},
+	{"wait", op_wait},
+	{"rollback", op_rollback},
+	{"rm", op_rm},
+	{"tag", op_tag},
+	{"untag", op_untag},
+	{"tags", op_tags},
+	{"resolve", op_resolve},
+	{"show", request_show},
+	{"diff", request_diff},
+	{"finish", op_finish},
+	{"durability", op_durability},
+	{"undrop", op_undrop},
+	{"fetch", op_fetch},
+	{"usage", op_usage},
+	{"repair", request_repair},
+	{"resume", op_resume},
+};
+
+static int run(struct request *r)
+{
+	const char *op = request_text(r, "op");
+
+	for (size_t i = 0; op && i < sizeof(operations) / sizeof(*operations); i++)
+		if (strcmp(operations[i].name, op) == 0)
+			return operations[i].run(r);
+	return request_fail(r, -EOPNOTSUPP,
+			    "unknown request: is the command newer than the mount?");
+}
+
+static const char *errno_text(int error)
+{
+	switch (error) {
+	case -EROFS:
+		return "this mount is read-only";
+	case -EINTR:
+		return "interrupted";
+	case -EIO:
+		return "an input/output error: the log of the mount says where";
+	case -ENOSPC:
+		return "no space is left in the cache directory";
+	}
+	return strerror(-error);
+}
+
+static json_t *error_json(const struct request *r, int error)
+{
+	json_t *message = listing_string(*r->message ? r->message : errno_text(error));
+
+	return json_pack("{s:o, s:i}", "error", message, "errno", -error);
+}
+
+int volume_control(struct volume *vol, const char *request, size_t len, interrupted_fn interrupted,
+		   void *arg, struct buf *response)
+{
+	json_t *json = json_loadb(request, len, JSON_REJECT_DUPLICATES, NULL);
+	struct request r = {.vol = vol, .json = json, .interrupted = interrupted, .arg = arg};
+	int error = json_is_object(json)
+			    ? run(&r)
+			    : request_fail(&r, -EINVAL, "the request is not a JSON object");
+	char *text = NULL;
+
+	if (error)
+		r.answer = error_json(&r, error);
+	if (r.answer)
+		text = json_dumps(r.answer, JSON_COMPACT);
+	if (text)
+		buf_put(response, text, strlen(text));
+	json_decref(r.answer);
+	json_decref(json);
+	free(text);
+	return text ? buf_error(response) : -ENOMEM;
+}

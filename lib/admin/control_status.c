@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `epochfs status` says of a mounted volume. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include "lib/admin/control_internal.h"
+#include "lib/meta/listing.h"
+#include "lib/util/clock.h"
+#include "lib/util/io.h"
+#include "lib/util/lock.h"
+#include "lib/volume/announce.h"
+#include "lib/volume/bodies.h"
+#include "lib/volume/collector.h"
+#include "lib/volume/doubts_volume.h"
+#include "lib/volume/evict.h"
+#include "lib/volume/follow.h"
+#include "lib/volume/holder.h"
+#include "lib/volume/nodes.h"
+#include "lib/volume/resume.h"
+#include "lib/volume/retain.h"
+#include "lib/volume/seal.h"
+#include "lib/volume/upload.h"
+
+static void set_number(json_t *o, const char *key, uint64_t value)
+{
+	json_object_set_new(o, key,
+			    json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
+}
+
+/* ---- what holds a seal up ---- */
+
+/* "NAME (pid N)" or "pid N". */
+static void put_process(struct buf *out, pid_t pid)
+{
+	cleanup_buf struct buf name = {0};
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	if (io_read_file(AT_FDCWD, path, 256, &name) == 0 && name.len > 1) {
+		name.len--; /* the newline */
+		buf_printf(out, "%s (pid %d)", buf_str(&name), (int)pid);
+	} else {
+		buf_printf(out, "pid %d", (int)pid);
+	}
+}
+
+/* What the sealer waits for, copied under the lock and put in words without it. */
+struct hold {
+	struct settle_answer answer;
+	struct buf path;
+	pid_t pid;
+	int64_t now_ns;
+};
+
+/* Who has the file open: the process that opened it, or one that inherited the descriptor and keeps it. */
+static void put_holder(struct buf *text, const char *path, pid_t opener)
+{
+	pid_t pid = process_with_open(path, opener);
+
+	/* None to be found: it has another name by now, or is none that we may look into. */
+	if (!pid)
+		pid = opener;
+	if (pid)
+		put_process(text, pid);
+	else
+		buf_printf(text, "an unknown process");
+}
+
+static void look_at_hold_locked(struct volume *vol, struct hold *hold)
+{
+	cleanup_free struct seal_view_writer *writers = NULL;
+	const struct fresh_name *n = vol->sealer->pending.fresh.temporaries;
+
+	hold->now_ns = clock_mono_ns();
+	if (sealer_look_locked(vol, &hold->answer, &writers) != 0)
+		return;
+	if (hold->answer.verdict != SETTLE_WAIT)
+		return;
+	if (hold->answer.hold == SETTLE_HOLD_WRITER) {
+		volume_path_locked(vol, writers[hold->answer.index].ino, &hold->path);
+		hold->pid = writers[hold->answer.index].pid;
+	} else if (hold->answer.hold == SETTLE_HOLD_TEMPORARY && n) {
+		/* The newest is as good an example as the one that holds longest. */
+		sealer_path_locked(vol, n->parent, n->name, &hold->path);
+	}
+}
+
+static json_t *hold_json(struct hold *hold)
+{
+	cleanup_buf struct buf text = {0};
+	const char *path = buf_str(&hold->path);
+	int64_t left = hold->answer.until_ns - hold->now_ns;
+
+	if (hold->answer.verdict != SETTLE_WAIT)
+		return NULL;
+	switch (hold->answer.hold) {
+	case SETTLE_HOLD_WRITER:
+		buf_printf(&text, "open: %s by ", path);
+		put_holder(&text, path, hold->pid);
+		break;
+	case SETTLE_HOLD_TEMPORARY:
+		buf_printf(&text, "temporary name: %s", path);
+		break;
+	case SETTLE_HOLD_QUIET:
+	case SETTLE_HOLD_NOTHING:
+		buf_printf(&text, "waiting for quiet");
+		break;
+	}
+	return json_pack("{s:o, s:I}", "by", listing_string(buf_str(&text)), "for_ns",
+			 (json_int_t)(left > 0 ? left : 0));
+}
+
+/* ---- files that are open for writing ---- */
+
+#define OPEN_MAX 20
+
+struct open_file {
+	uint64_t ino;
+	pid_t pid;
+	bool log;
+};
+
+struct open_list {
+	struct open_file file[OPEN_MAX];
+	struct buf path[OPEN_MAX];
+	unsigned count, all;
+	struct volume *vol;
+};
+
+static int collect_open(void *arg, struct body *b)
+{
+	struct open_list *list = arg;
+
+	if (!b->staged || b->orphan)
+		return 0;
+	if (list->all++ >= OPEN_MAX)
+		return 0;
+	list->file[list->count] = (struct open_file){b->ino, body_opener_locked(b), b->is_log};
+	volume_path_locked(list->vol, b->ino, &list->path[list->count]);
+	list->count++;
+	return 0;
+}
+
+static json_t *open_json(struct open_list *list)
+{
+	json_t *array = json_array();
+
+	for (unsigned i = 0; i < list->count; i++) {
+		cleanup_buf struct buf text = {0};
+
+		buf_printf(&text, "%s by ", buf_str(&list->path[i]));
+		put_holder(&text, buf_str(&list->path[i]), list->file[i].pid);
+		if (list->file[i].log)
+			buf_printf(&text, " (a log)");
+		json_array_append_new(array, listing_string(buf_str(&text)));
+		buf_free(&list->path[i]);
+	}
+	return array;
+}
+
+/* ---- the whole ---- */
+
+struct numbers {
+	uint64_t files;
+	uint64_t epochs, complete, latest, current;
+	const char *pending;
+	int64_t pending_since_ns;
+	char *reason;
+	uint64_t failed;
+	int failed_error;
+};
+
+static const char *pending_text(const struct pending *p)
+{
+	if (p->opens || fresh_any(&p->fresh))
+		return "changes that open an epoch";
+	return p->rides ? "changes that ride in the next epoch" : "none";
+}
+
+static void count_locked(struct volume *vol, struct numbers *n)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct sealer *s = vol->sealer;
+
+	n->files = state_file_count(vol->state);
+	n->current = epochs_current_locked(vol);
+	n->pending = pending_text(&s->pending);
+	n->pending_since_ns = s->pending.opened_ns;
+	n->reason = s->pending.reason ? strdup(s->pending.reason) : NULL;
+	n->failed = s->failed_number;
+	n->failed_error = s->failed_error;
+	for (size_t i = 0; x && i < x->count; i++)
+		n->complete += epoch_brief_complete(&x->epochs[i]);
+	n->epochs = x ? x->count : 0;
+	n->latest = x ? epoch_index_latest(x) : 0;
+}
+
+static json_t *pending_json(const struct numbers *n, struct hold *hold, struct open_list *list)
+{
+	json_t *o = json_pack("{s:s}", "changes", n->pending), *held = hold_json(hold);
+
+	if (n->pending_since_ns && strcmp(n->pending, "none") != 0)
+		json_object_set_new(o, "since_ns", json_integer(n->pending_since_ns));
+	if (held)
+		json_object_set_new(o, "held_up", held);
+	if (n->reason)
+		json_object_set_new(o, "not_complete", listing_string(n->reason));
+	json_object_set_new(o, "open", open_json(list));
+	if (list->all > list->count)
+		set_number(o, "open_not_shown", list->all - list->count);
+	return o;
+}
+
+static void add_live(struct volume *vol, json_t *o)
+{
+	struct open_list list = {.vol = vol};
+	struct numbers n = {0};
+	struct hold hold = {0};
+	json_t *epochs, *doubts, *resumed;
+
+	doubts = doubts_status(vol);
+	resumed = resume_status(vol);
+	mutex_lock(&vol->lock);
+	count_locked(vol, &n);
+	look_at_hold_locked(vol, &hold);
+	bodies_each_writing_locked(vol, collect_open, &list);
+	mutex_unlock(&vol->lock);
+
+	epochs = json_object();
+	set_number(epochs, "count", n.epochs);
+	set_number(epochs, "complete", n.complete);
+	set_number(epochs, "latest", n.latest);
+	set_number(epochs, "current", n.current);
+	json_object_set_new(o, "epochs", epochs);
+	set_number(o, "files", n.files);
+	json_object_set_new(o, "pending", pending_json(&n, &hold, &list));
+	if (doubts)
+		json_object_set_new(o, "doubts", doubts);
+	if (resumed)
+		json_object_set_new(o, "resumed", resumed);
+	if (n.failed)
+		json_object_set_new(
+			o, "seal_failure",
+			json_sprintf("epoch %" PRIu64 ": %s", n.failed, strerror(-n.failed_error)));
+	free(n.reason);
+	buf_free(&hold.path);
+}
+
+/* With where its key lies, for commands on the remote; what is in that file is not told. */
+static void add_encryption(const struct volume *vol, json_t *o)
+{
+	const struct remote_limits *l = &vol->options.limits;
+
+	json_object_set_new(o, "encrypted", json_boolean(vol->encryption != NULL));
+	if (vol->encryption && l->key_file)
+		json_object_set_new(o, "key_file", listing_string(l->key_file));
+	else if (vol->encryption)
+		json_object_set_new(o, "passphrase_file", listing_string(l->passphrase_file));
+}
+
+json_t *control_status(struct volume *vol)
+{
+	json_t *o = json_pack("{s:s, s:s, s:o, s:b, s:b}", "uuid", vol->uuid, "remote",
+			      volume_remote_name(vol), "remote_url",
+			      listing_string(vol->options.remote), "local_only", vol->local_only,
+			      "read_only", vol->options.read_only);
+
+	if (!o)
+		return NULL;
+	add_encryption(vol, o);
+	if (vol->sealer)
+		add_live(vol, o);
+	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
+	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
+	    nodes_status(vol, o) != 0 || announcer_status(vol, o) != 0 ||
+	    retainer_status(vol, o) != 0 || collector_status(vol, o) != 0) {
+		json_decref(o);
+		return NULL;
+	}
+	return o;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of files of well-known formats by their tails: is one torn inside, though it was closed? */
+#ifndef EPOCHFS_FORMAT_TAILS_H
+#define EPOCHFS_FORMAT_TAILS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * A program that is interrupted while it saves may close its file in good
+ * order; what it wrote is cut off all the same. Three formats tell their own length:
+ *   zip (PyTorch, NumPy .npz, Keras)  known by its first bytes. The record at its end ("end of
+ *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
+ *       the directory that it names must lie before it. The archive may begin later in the file.
+ *       PyTorch's must also hold the storages that its pickle names (torch_zip.h).
+ *   safetensors                       known by the name's ending, or by a whole header: a temporary name
+ *       may say nothing, and be changed when an epoch has the content. 8 bytes length, a JSON header, and
+ *       as many bytes as the greatest end in "data_offsets" says.
+ *   HDF5 (Keras .h5)                  known by its signature. The superblock (versions 0 to 3) names
+ *       the end of the file; versions 2 and 3 also say whether a writer has it open.
+ * Nothing is said of other files, or of empty ones.
+ */
+
+/* Reads a few KiB at both ends; of safetensors the whole header, of PyTorch's zip also the directory
+ * and the pickle. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
+int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
+/* The same for content that is no file: `read` gives up to len bytes at offset, fewer only at the end: the count, or -errno. */
+struct tail_source {
+	ssize_t (*read)(void *arg, void *data, size_t len, uint64_t offset);
+	void *arg;
+};
+int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
+		      const char **ret_why);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An ordinary directory becomes an epoch of a volume, without a mount: what `epochfs import` and `epochfs watch` call.
+ *
+ * An import holds the volume's lease, as a mount that writes does, from import_open to import_close. import_run lists the directory, reads what is not known, puts it
+ * into packs, and creates the epoch's record last, only if it is absent: readers see all of the epoch or nothing. Nothing in the directory is changed.
+ *
+ * What is read. A file is read between two looks at its attributes; one that changes meanwhile is read again. Then the directory is listed once more, and what differs
+ * is read again, until two listings are equal: what the epoch holds was in the directory all at one time. Logs (rules.h) are taken as they stand.
+ *
+ * What is not read. Of a file with the same inode, size, mtime and ctime as when this machine last imported it into this volume, the content is known; it is taken from
+ * the epoch before, if that has it still. Not believed is a file that had changed within 2 s when it was read, or that somebody had open for writing; nor files
+ * of another user, unless we are root (60 s then), or on file systems whose ctime cannot be relied on (all of networks).
+ *
+ * Killed in the middle, nothing is visible. The next import finds what is in the remote already: after each part of some contents an index object names them, and
+ * of the part that was under way the same packs come again and are not put twice.
+ *
+ * Memory: the store's (store.h), and about 300 bytes a name.
+ */
+#ifndef EPOCHFS_IMPORT_IMPORT_H
+#define EPOCHFS_IMPORT_IMPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lib/format/record.h"
+#include "lib/meta/options.h"
+
+struct import;
+
+/*
+ * The volume is made where the remote is empty. Of the options count: remote, cache_dir, limits, log, step_regex, node, run_id, message, on_epoch,
+ * on_epoch_timeout_ns, catalog_db, lease_ns, take_over, give_up, patience_ns (how long a remote that is away is waited for, at least 10 s), threads.
+ * SIGIO is ignored from now on, where it was not handled. The message and the errors are volume_open's (volume.h).
+ */
+int import_open(const struct volume_options *options, struct import **ret_import,
+		char **ret_message);
+/* Gives the lease back; waits a little until the epochs are announced. NULL is allowed. */
+void import_close(struct import *imp);
+
+struct import_how {
+	const char *directory; /* nothing is read of it with `remove` */
+	const char
+		*remove; /* or NULL: the newest epoch without this path, instead of a directory */
+	const char *tag, *message; /* or NULL */
+	bool has_step;		   /* else the step is in names that changed, as with sealing */
+	uint64_t step;
+	/* What keeps changing is taken as it was read, and the epoch is not complete. Else -EAGAIN. */
+	bool allow_changing;
+	bool read_all; /* believe nothing of earlier imports */
+	enum record_trigger trigger;
+	/*
+	 * 0: the directory as it is now, as said above. Else as it was then (wall clock), because somebody who watched it says that it was whole: a file that is
+	 * open for writing is in the epoch as the epoch before has it, or not at all; -EAGAIN where something else changed since, before it was read.
+	 */
+	int64_t as_of_ns;
+	int64_t opened_ns; /* wall clock of the first change; 0: not known */
+	uint64_t save_ns;
+	uint64_t part_len; /* 0: the default, 1 GiB */
+};
+
+struct import_result {
+	bool unchanged;		    /* it equals the newest epoch: there is no new one */
+	struct epoch_record record; /* of the epoch; the caller's */
+	uint64_t bytes_read, files_read;
+};
+
+/*
+ * One at a time. On failure one line is in `ret_message` (or NULL), and no epoch was made (but -ENOTCONN: it was, and its tag could not be set):
+ *   -EAGAIN      the directory keeps changing
+ *   -ENOENT      no such directory; `remove`: the newest epoch has no such path, or there is none
+ *   -EEXIST      the tag is taken, or another writer has put an epoch of this number
+ *   -EINVAL      the tag is no name
+ *   -ESTALE      the lease is lost
+ *   -ECANCELED   import_cancel
+ *   -EHOSTUNREACH, -EACCES   of the remote; -EIO another error of the directory
+ */
+int import_run(struct import *imp, const struct import_how *how, struct import_result *ret_result,
+	       char **ret_message);
+/* Ends the import_run under way soon, and each later one, until import_resume. Any thread. */
+void import_cancel(struct import *imp);
+void import_resume(struct import *imp);
+
+struct import_progress {
+	uint64_t files, files_total; /* regular ones; total 0: it is being listed */
+	uint64_t bytes, bytes_total; /* of those that are read */
+	uint64_t stored;	     /* bytes put into the remote */
+};
+/* Any thread. */
+void import_get_progress(struct import *imp, struct import_progress *ret_progress);
+/* The remote's printable name; the folder of the local state. */
+const char *import_remote_name(const struct import *imp);
+const char *import_cache_path(const struct import *imp);
+/* Since when the remote has been failing (wall clock); 0: it is not. Any thread. */
+int64_t import_failing_since_ns(struct import *imp);
+
+#endif

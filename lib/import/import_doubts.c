@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Importing: which files are in doubt. What is torn is seen; what a mount's epoch had in doubt is settled by what changed since. */
+#include "lib/import/import_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/format/tree_diff.h"
+#include "lib/volume/doubts_volume.h"
+
+/* Versions that the judge is told: what is as it was in the epoch before, and what is not. */
+enum { UNCHANGED = 1, SAVED = 2 };
+
+/* Companions have numbers by their paths, also where several doubts share one; what has the name of a killed writer's file has this one. */
+#define INO_OF_NAME UINT64_MAX
+
+static bool in_parent(const struct import_job *j, const char *path, struct tree_entry *ret_entry)
+{
+	uint32_t id;
+
+	if (!j->parent_tree || tree_resolve(j->parent_tree, path, &id))
+		return false;
+	tree_get(j->parent_tree, id, ret_entry);
+	return ret_entry->type == TREE_REGULAR;
+}
+
+/* A file of the directory by its path; SIZE_MAX: there is none. Only where something is in doubt. */
+static size_t find_node(const struct import_job *j, const char *path)
+{
+	for (size_t i = 1; i < j->scan.count; i++) {
+		cleanup_buf struct buf at = {0};
+
+		if (!j->scan.nodes[i].left && scan_path(&j->scan, i, &at) == 0 &&
+		    !strcmp(buf_str(&at), path))
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+static bool is_unchanged(const struct import_job *j, const char *path, const struct tree_entry *e)
+{
+	struct tree_entry before;
+
+	return in_parent(j, path, &before) && tree_same_content(&before, e);
+}
+
+/* The number that a companion of a doubt has; 0: it is none. */
+static uint64_t companion_number(const struct import_job *j, const char *path)
+{
+	size_t first = 1;
+
+	for (size_t i = 0; i < j->parent.doubt_count; i++) {
+		const struct record_doubt *d = &j->parent.doubts[i];
+
+		for (size_t k = 0; k < d->companion_count; k++)
+			if (!strcmp(d->companions[k], path))
+				return first + k;
+		first += d->companion_count;
+	}
+	return 0;
+}
+
+/* A number that no epoch has: which one was complete before a kill cannot be told. */
+#define BASE_UNKNOWN (UINT64_MAX - 1)
+
+/* The newest complete epoch from before a doubt; 0: there is none. */
+static int find_base(struct import_job *j, const struct record_doubt *d, uint64_t *ret_base)
+{
+	uint64_t continued = j->parent.continues;
+
+	*ret_base = 0;
+	for (uint64_t number = j->parent.number; --number > 0;) {
+		cleanup_record struct epoch_record r = {0};
+		int error = import_load(j, number, &r, NULL);
+
+		/* It was dropped. */
+		if (error == -ENOENT)
+			continue;
+		if (error == -ENOMEM)
+			return error;
+		if (error ||
+		    (r.complete == RECORD_COMPLETE && number < d->since && number != continued)) {
+			*ret_base = error ? BASE_UNKNOWN : number;
+			return 0;
+		}
+		continued = r.continues ? r.continues : continued;
+	}
+	return 0;
+}
+
+static int add_kill(struct import_job *j, const struct record_doubt *from, size_t number)
+{
+	cleanup_free struct doubt_companion *companions =
+		calloc(from->companion_count + 1, sizeof(*companions));
+	struct doubts_kill kill = {
+		.id = number,
+		.kind = DOUBT_UNDONE,
+		.path = from->path,
+		.why = from->why ? from->why : "its writer was killed",
+		.since = from->since,
+		.at_ns = from->at_ns,
+		.judged = true,
+		.companions = companions,
+		.companion_count = from->companion_count,
+	};
+	size_t node = find_node(j, from->path);
+	struct tree_entry before, e;
+	int error;
+
+	if (!companions)
+		return -ENOMEM;
+	error = find_base(j, from, &kill.base);
+	if (error)
+		return error;
+	for (size_t i = 0; i < from->companion_count; i++)
+		companions[i] = (struct doubt_companion){
+			.ino = companion_number(j, from->companions[i]), .version = UNCHANGED};
+	kill.ino_then = in_parent(j, from->path, &before) ? INO_OF_NAME : 0;
+	kill.version_then = UNCHANGED;
+	if (node != SIZE_MAX) {
+		kill.ino_now = INO_OF_NAME;
+		import_entry(j, node, &e);
+		kill.version_now = is_unchanged(j, from->path, &e) ? UNCHANGED : SAVED;
+	}
+	return doubts_add_kill(j->doubts, &kill);
+}
+
+int import_doubts_begin(struct import_job *j)
+{
+	int error;
+
+	doubts_free(steal_ptr(j->doubts));
+	error = doubts_new(j->imp->rules, j->parent.number, &j->doubts);
+	for (size_t i = 0; !error && i < j->parent.doubt_count; i++) {
+		const struct record_doubt *d = &j->parent.doubts[i];
+
+		if (doubt_kind_parse(d->kind) == DOUBT_UNDONE)
+			error = add_kill(j, d, i + 1);
+	}
+	return error;
+}
+
+int import_doubts_file(struct import_job *j, size_t number, const struct tree_entry *e)
+{
+	cleanup_buf struct buf path = {0};
+	const char *why = j->scan.nodes[number].why;
+	struct doubts_file file = {.born = j->record.number, .mtime_ns = e->mtime_ns};
+	int error;
+
+	if (e->type != TREE_REGULAR || (e->flags & TREE_LOG))
+		return 0;
+	error = scan_path(&j->scan, number, &path);
+	if (error)
+		return error;
+	file.path = buf_str(&path);
+	file.ino = companion_number(j, file.path);
+	if (is_unchanged(j, file.path, e)) {
+		file.born = j->parent.number;
+		file.version = UNCHANGED;
+	}
+	if (e->flags & TREE_TORN)
+		file.torn = why ? why : "it is torn inside";
+	return doubts_add_file(j->doubts, &file);
+}
+
+/* ---- what is gone ---- */
+
+struct paths {
+	char **v;
+	size_t count;
+};
+
+static void paths_free(struct paths *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		free(p->v[i]);
+	free(p->v);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* All that the new tree has, sorted. */
+static int list_paths(struct import_job *j, struct paths *p)
+{
+	p->v = calloc(j->scan.count + 1, sizeof(*p->v));
+	if (!p->v)
+		return -ENOMEM;
+	for (size_t i = 1; i < j->scan.count; i++) {
+		cleanup_buf struct buf at = {0};
+
+		if (j->scan.nodes[i].left)
+			continue;
+		if (scan_path(&j->scan, i, &at) != 0)
+			return -ENOMEM;
+		p->v[p->count] = strdup(buf_str(&at));
+		if (!p->v[p->count])
+			return -ENOMEM;
+		p->count++;
+	}
+	qsort(p->v, p->count, sizeof(*p->v), compare_paths);
+	return 0;
+}
+
+static int add_gone(struct import_job *j, const struct paths *there, const struct tree *tree,
+		    uint64_t base)
+{
+	for (uint32_t id = 0; id < tree_count(tree); id++) {
+		cleanup_buf struct buf path = {0};
+		struct tree_entry e;
+		const char *text;
+
+		tree_get(tree, id, &e);
+		if (e.type != TREE_REGULAR || e.flags & TREE_LOG ||
+		    rules_log(j->imp->rules, e.name, NULL))
+			continue;
+		if (tree_path(tree, id, &path) != 0)
+			return -ENOMEM;
+		text = buf_str(&path);
+		if (!bsearch(&text, there->v, there->count, sizeof(*there->v), compare_paths))
+			doubts_add_gone(j->doubts, base, text);
+	}
+	return 0;
+}
+
+int import_doubts_gone(struct import_job *j)
+{
+	CLEANUP(paths_free) struct paths there = {0};
+	uint64_t base = 0;
+	int error = 0;
+
+	while (!error && (base = doubts_next_base(j->doubts, base))) {
+		cleanup_tree struct tree *tree = NULL;
+
+		error = base == BASE_UNKNOWN ? -ENOENT : import_load(j, base, NULL, &tree);
+		if (error && error != -ENOMEM) {
+			doubts_gone_unknown(j->doubts, base);
+			error = 0;
+			continue;
+		}
+		if (!error && !there.v)
+			error = list_paths(j, &there);
+		if (!error)
+			error = add_gone(j, &there, tree, base);
+	}
+	return error;
+}
+
+int import_doubts_end(struct import_job *j)
+{
+	struct epoch_record *r = &j->record;
+	int error = doubts_to_record(j->doubts, &j->parent, r);
+
+	if (!error)
+		doubts_reason(j->doubts, &j->reason);
+	return error ? error : buf_error(&j->reason);
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Doubts: the judge of a tree. */
+#include "lib/meta/doubts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lib/util/cleanup.h"
+
+static const char *const kind_names[] = {
+	[DOUBT_TORN] = "torn",
+	[DOUBT_UNDONE] = "undone",
+	[DOUBT_LEFT] = "left",
+};
+
+const char *doubt_kind_name(enum doubt_kind kind)
+{
+	return kind_names[kind];
+}
+
+enum doubt_kind doubt_kind_parse(const char *name)
+{
+	for (enum doubt_kind k = DOUBT_TORN; k <= DOUBT_LEFT; k++)
+		if (name && !strcmp(name, kind_names[k]))
+			return k;
+	return DOUBT_TORN;
+}
+
+const char *doubt_settled_by(enum doubt_kind kind, bool companions)
+{
+	switch (kind) {
+	case DOUBT_UNDONE:
+		return companions ? "saving or removing it, or all files that were saved with it"
+				  : "saving it, or what was removed before it";
+	case DOUBT_LEFT:
+		return "the next epoch";
+	case DOUBT_TORN:
+		break;
+	}
+	return "saving or removing it";
+}
+
+/* ---- units ---- */
+
+/* The length of the path down to its topmost temporary name; 0: it has none. */
+static size_t temporary_prefix(const struct rules *r, const char *path)
+{
+	cleanup_free char *copy = strdup(path);
+	size_t from = 0, result = 0;
+
+	while (copy && !result && copy[from]) {
+		size_t end = from + strcspn(copy + from, "/");
+		char after = copy[end];
+
+		copy[end] = '\0';
+		if (rules_temporary(r, copy + from, copy))
+			result = end;
+		copy[end] = after;
+		from = end + (after == '/');
+	}
+	return result;
+}
+
+struct doubt_unit doubt_unit_of(const struct rules *r, const char *path)
+{
+	struct doubt_unit unit = {.len = temporary_prefix(r, path)};
+	struct step_place place;
+
+	if (unit.len) {
+		unit.temporary = true;
+	} else if (rules_step(r, path, &place)) {
+		unit.len = place.end;
+		unit.file = !path[place.end];
+		unit.step = place.step;
+	}
+	return unit;
+}
+
+/* Of the directory that a file is in, with its '/'. */
+static size_t directory_len(const char *path, size_t len)
+{
+	while (len && path[len - 1] != '/')
+		len--;
+	return len;
+}
+
+bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
+		     const struct doubt_unit *ub)
+{
+	size_t la = ua->len, lb = ub->len;
+
+	if (ua->temporary != ub->temporary || ua->file != ub->file || !la != !lb)
+		return false;
+	if (ua->file) {
+		if (ua->step != ub->step)
+			return false;
+		la = directory_len(a, la);
+		lb = directory_len(b, lb);
+	}
+	return la == lb && strncmp(a, b, la) == 0;
+}
+
+/* Whether `around` is a directory that the other unit is in. */
+static bool unit_is_around(const char *a, const struct doubt_unit *around, const char *b,
+			   const struct doubt_unit *ub)
+{
+	return !around->file && around->len < ub->len && strncmp(a, b, around->len) == 0 &&
+	       b[around->len] == '/';
+}
+
+/* ---- the judge ---- */
+
+/* A doubt in the making. */
+struct item {
+	struct doubt doubt;
+	struct doubt_unit unit;
+	struct doubts_kill kill;	/* of a kill; its strings and lists are not kept */
+	struct doubt_companion *before; /* of one that was judged; owned, with their paths */
+	uint64_t *again;		/* owned */
+};
+
+struct doubts {
+	const struct rules *rules;
+	uint64_t after;
+	struct item *items; /* those of kills first */
+	size_t count, cap, kills;
+	struct doubt *list; /* what doubts_list gives; strings are the items' */
+	size_t list_count, counting;
+	/* The file of a unit with a step that was changed last. */
+	char *newest;
+	struct doubt_unit newest_unit;
+	bool newest_is_new;
+	uint64_t newest_version;
+	int64_t newest_mtime_ns;
+};
+
+int doubts_new(const struct rules *rules, uint64_t after, struct doubts **ret_doubts)
+{
+	struct doubts *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->rules = rules;
+	d->after = after;
+	*ret_doubts = d;
+	return 0;
+}
+
+static void companions_free(struct doubt_companion *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(list[i].path);
+	free(list);
+}
+
+void doubts_free(struct doubts *d)
+{
+	if (!d)
+		return;
+	for (size_t i = 0; i < d->count; i++) {
+		struct item *item = &d->items[i];
+
+		free(item->doubt.path);
+		free(item->doubt.why);
+		companions_free(item->doubt.companions, item->doubt.companion_count);
+		companions_free(item->before, item->kill.companion_count);
+		free(item->again);
+	}
+	free(d->items);
+	free(d->list);
+	free(d->newest);
+	free(d);
+}
+
+void doubts_free_at(struct doubts **d)
+{
+	doubts_free(*d);
+}
+
+static struct item *item_add(struct doubts *d, enum doubt_kind kind, const char *path,
+			     const char *why)
+{
+	struct item *item;
+
+	if (d->count == d->cap) {
+		size_t cap = d->cap ? 2 * d->cap : 16;
+		struct item *grown = reallocarray(d->items, cap, sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		d->items = grown;
+		d->cap = cap;
+	}
+	item = &d->items[d->count];
+	*item = (struct item){.doubt = {.kind = kind, .path = strdup(path), .why = strdup(why)}};
+	if (!item->doubt.path || !item->doubt.why) {
+		free(item->doubt.path);
+		free(item->doubt.why);
+		return NULL;
+	}
+	d->count++;
+	item->unit = doubt_unit_of(d->rules, path);
+	return item;
+}
+
+/* ---- kills ---- */
+
+/* The file was saved again, removed, or replaced by another since. */
+static bool kill_is_over(const struct doubts_kill *k)
+{
+	return k->parent_is_gone || k->ino_now != k->ino_then ||
+	       (k->ino_now && k->version_now != k->version_then);
+}
+
+int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
+{
+	struct item *item = item_add(d, kill->kind, kill->path, kill->why);
+
+	if (!item)
+		return -ENOMEM;
+	d->kills = d->count;
+	item->doubt.id = kill->id;
+	item->doubt.since = kill->since;
+	item->doubt.at_ns = kill->at_ns;
+	item->kill = *kill;
+	item->kill.companion_count = item->kill.again_count = 0;
+	item->doubt.stands = !kill_is_over(kill);
+	if (kill->companion_count) {
+		item->before = calloc(kill->companion_count, sizeof(*item->before));
+		if (!item->before)
+			return -ENOMEM;
+		for (size_t i = 0; i < kill->companion_count; i++)
+			item->before[i] = (struct doubt_companion){
+				kill->companions[i].ino, kill->companions[i].version, NULL};
+		item->kill.companion_count = kill->companion_count;
+	}
+	if (kill->again_count) {
+		item->again = calloc(kill->again_count, sizeof(*item->again));
+		if (!item->again)
+			return -ENOMEM;
+		memcpy(item->again, kill->again, kill->again_count * sizeof(*item->again));
+		item->kill.again_count = kill->again_count;
+	}
+	return 0;
+}
+
+static bool is_companion_of_before(const struct item *item, const struct doubts_file *f)
+{
+	for (size_t i = 0; i < item->kill.companion_count; i++)
+		if (item->before[i].ino == f->ino)
+			return item->before[i].version == f->version;
+	return false;
+}
+
+static bool was_saved_again(const struct item *item, const struct doubts_file *f)
+{
+	for (size_t i = 0; i < item->kill.again_count; i++)
+		if (item->again[i] == f->ino)
+			return true;
+	return false;
+}
+
+static bool is_companion(const struct doubts *d, const struct item *item,
+			 const struct doubts_file *f)
+{
+	struct doubt_unit unit;
+
+	if (item->kill.judged)
+		return is_companion_of_before(item, f);
+	if (f->born <= item->kill.base || f->ino == item->kill.ino_now || was_saved_again(item, f))
+		return false;
+	unit = doubt_unit_of(d->rules, f->path);
+	return doubt_unit_same(item->doubt.path, &item->unit, f->path, &unit);
+}
+
+static int companion_add(struct doubt *doubt, const struct doubts_file *f)
+{
+	if (doubt->companion_count == DOUBT_COMPANIONS_MAX)
+		return 0;
+	if (doubt->companion_count == doubt->companion_cap) {
+		size_t cap = doubt->companion_cap ? 2 * doubt->companion_cap : 8;
+		struct doubt_companion *grown =
+			reallocarray(doubt->companions, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		doubt->companions = grown;
+		doubt->companion_cap = cap;
+	}
+	doubt->companions[doubt->companion_count] =
+		(struct doubt_companion){f->ino, f->version, strdup(f->path)};
+	return doubt->companions[doubt->companion_count++].path ? 0 : -ENOMEM;
+}
+
+/* ---- files ---- */
+
+/* Whether this file was changed later than the newest so far. */
+static bool is_later(const struct doubts *d, bool new, const struct doubts_file *f)
+{
+	if (!d->newest || new != d->newest_is_new)
+		return !d->newest || new;
+	if (new && f->version != d->newest_version)
+		return f->version > d->newest_version;
+	return f->mtime_ns > d->newest_mtime_ns;
+}
+
+static int look_for_newest(struct doubts *d, const struct doubts_file *f)
+{
+	bool new = f->born > d->after;
+	struct doubt_unit unit;
+	char *path;
+
+	if (!is_later(d, new, f))
+		return 0;
+	unit = doubt_unit_of(d->rules, f->path);
+	if (!unit.len || unit.temporary)
+		return 0;
+	path = strdup(f->path);
+	if (!path)
+		return -ENOMEM;
+	free(d->newest);
+	d->newest = path;
+	d->newest_unit = unit;
+	d->newest_is_new = new;
+	d->newest_version = f->version;
+	d->newest_mtime_ns = f->mtime_ns;
+	return 0;
+}
+
+int doubts_add_file(struct doubts *d, const struct doubts_file *f)
+{
+	int error = look_for_newest(d, f);
+
+	for (size_t i = 0; !error && i < d->kills; i++) {
+		struct item *item = &d->items[i];
+
+		if (item->doubt.kind == DOUBT_UNDONE && item->doubt.stands &&
+		    is_companion(d, item, f))
+			error = companion_add(&item->doubt, f);
+	}
+	if (!error && f->torn && !item_add(d, DOUBT_TORN, f->path, f->torn))
+		error = -ENOMEM;
+	if (!error && f->torn) {
+		d->items[d->count - 1].doubt.stands = true;
+		d->items[d->count - 1].doubt.since = f->born;
+	}
+	return error;
+}
+
+/* ---- what is gone ---- */
+
+static bool asks_what_is_gone(const struct item *item)
+{
+	return item->doubt.kind == DOUBT_UNDONE && item->doubt.stands &&
+	       !item->doubt.companion_count && (!item->kill.companion_count || !item->kill.ino_now);
+}
+
+uint64_t doubts_next_base(const struct doubts *d, uint64_t after)
+{
+	uint64_t next = 0;
+
+	for (size_t i = 0; i < d->kills; i++) {
+		uint64_t base = d->items[i].kill.base;
+
+		if (asks_what_is_gone(&d->items[i]) && base > after && (!next || base < next))
+			next = base;
+	}
+	return next;
+}
+
+/* A unit with a step is newer than all that have files; a temporary one is to become so. */
+static bool is_above_all(const struct doubts *d, const struct doubt_unit *unit)
+{
+	return unit->len && (unit->temporary || !d->newest || unit->step > d->newest_unit.step);
+}
+
+static bool is_of_its_save(const struct doubts *d, const struct item *item, const char *path,
+			   const struct doubt_unit *unit)
+{
+	return doubt_unit_same(item->doubt.path, &item->unit, path, unit) ||
+	       (is_above_all(d, unit) && is_above_all(d, &item->unit));
+}
+
+void doubts_add_gone(struct doubts *d, uint64_t base, const char *path)
+{
+	struct doubt_unit unit = doubt_unit_of(d->rules, path);
+
+	if (unit.temporary)
+		return;
+	for (size_t i = 0; i < d->kills; i++) {
+		struct item *item = &d->items[i];
+
+		if (!asks_what_is_gone(item) || item->kill.base != base)
+			continue;
+		/* Where there were companions, what was removed later has settled that, but not the file itself. */
+		if (item->kill.companion_count ? !strcmp(item->doubt.path, path)
+					       : is_of_its_save(d, item, path, &unit))
+			item->doubt.gone = true;
+	}
+}
+
+void doubts_gone_unknown(struct doubts *d, uint64_t base)
+{
+	for (size_t i = 0; i < d->kills; i++)
+		if (asks_what_is_gone(&d->items[i]) && d->items[i].kill.base == base)
+			d->items[i].doubt.gone = true;
+}
+
+/* ---- the decision ---- */
+
+static bool unit_counts(const struct doubts *d, const struct item *item)
+{
+	if (item->unit.temporary || !d->newest)
+		return !item->unit.temporary && !item->unit.len;
+	return !item->unit.len ||
+	       doubt_unit_same(item->doubt.path, &item->unit, d->newest, &d->newest_unit) ||
+	       unit_is_around(item->doubt.path, &item->unit, d->newest, &d->newest_unit);
+}
+
+static void decide_item(const struct doubts *d, struct item *item)
+{
+	struct doubt *doubt = &item->doubt;
+
+	if (doubt->kind == DOUBT_UNDONE && doubt->stands && !doubt->companion_count) {
+		/* What lies beside it under a temporary name may still be coming. */
+		doubt->postponed =
+			!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
+		doubt->stands = doubt->postponed || doubt->gone || item->kill.alone;
+	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
+		doubt->postponed = item->unit.temporary;
+	}
+	doubt->counts = doubt->stands &&
+			(unit_counts(d, item) || (doubt->gone && is_above_all(d, &item->unit)));
+}
+
+static void list_add(struct doubts *d, const struct doubt *doubt)
+{
+	d->list[d->list_count++] = *doubt;
+}
+
+/* Torn files in two passes: those that count come first where there are too many. */
+static void list_torn(struct doubts *d, bool counting, size_t *named)
+{
+	for (size_t i = 0; i < d->count && *named < DOUBTS_NAMED_MAX; i++) {
+		const struct doubt *doubt = &d->items[i].doubt;
+
+		if (doubt->kind == DOUBT_TORN && doubt->counts == counting) {
+			list_add(d, doubt);
+			(*named)++;
+		}
+	}
+}
+
+int doubts_decide(struct doubts *d)
+{
+	size_t named = 0;
+
+	d->list = calloc(d->count + 1, sizeof(*d->list));
+	if (!d->list)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->count; i++) {
+		decide_item(d, &d->items[i]);
+		d->counting += d->items[i].doubt.counts;
+		if (d->items[i].doubt.kind != DOUBT_TORN)
+			list_add(d, &d->items[i].doubt);
+	}
+	list_torn(d, true, &named);
+	list_torn(d, false, &named);
+	return 0;
+}
+
+const struct doubt *doubts_list(const struct doubts *d, size_t *ret_count)
+{
+	*ret_count = d->list_count;
+	return d->list;
+}
+
+size_t doubts_counting(const struct doubts *d)
+{
+	return d->counting;
+}
+
+const char *doubts_newest(const struct doubts *d)
+{
+	return d->newest;
+}

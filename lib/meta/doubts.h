@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Doubts: which files of a tree may not be whole, and whether its epoch is complete all the same. Pure: no I/O, no locks. */
+#ifndef EPOCHFS_META_DOUBTS_H
+#define EPOCHFS_META_DOUBTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/meta/rules.h"
+
+/*
+ * Contract 1.3: complete says that whoever resumes from an epoch finds a whole checkpoint. Doubt belongs to
+ * files. It arises
+ *   - for a file that is torn inside (DOUBT_TORN): its tail says so, it was not written out before a power loss,
+ *     a write to it was refused and no later one covered that, or its writer was killed and it was not undone;
+ *     the mark is on the content, so it lasts as long as the content does;
+ *   - for a file that was undone because its writer was killed or refused (DOUBT_UNDONE), where it has
+ *     companions: other files of its unit, logs apart, whose content is newer than the newest complete epoch from
+ *     before the kill; or where something is gone: the tree of that epoch has files of its unit that are not there any
+ *     more, or it has a whole unit that is gone and whose step is above that of the newest unit left. Without companions, and
+ *     with nothing gone, the tree is as it was before that save, and nothing is in doubt;
+ *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
+ *     database or what is only appended to (DOUBT_LEFT).
+ *
+ * A doubt is settled when the file is saved again or removed; that of an undone file also when each
+ * companion was saved again or removed, or what was gone is there again; and by a rollback, after which the doubts are those of the epoch that it restores.
+ *
+ * The unit of a path is the part of it that carries its step, by the rules of `step=` (rules.h), else the root. Where a
+ * directory above it carries the same step, that is the unit: checkpoint-500/global_step500. Files of one directory whose
+ * own names carry the same step are one unit: model.ckpt-20.index and model.ckpt-20.meta. What lies under a temporary
+ * name belongs to that name: there nothing counts until it is renamed, and then its doubts move along.
+ *
+ * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
+ * a unit around that. Other doubts are told, and cost nothing.
+ */
+enum doubt_kind {
+	DOUBT_TORN,
+	DOUBT_UNDONE,
+	DOUBT_LEFT,
+};
+
+/* "torn", "undone", "left"; parse gives DOUBT_TORN for what it does not know. */
+const char *doubt_kind_name(enum doubt_kind kind);
+enum doubt_kind doubt_kind_parse(const char *name);
+/* What settles it, as half a sentence for people. `companions`: whether it has some; else something is gone. */
+const char *doubt_settled_by(enum doubt_kind kind, bool companions);
+
+/* ---- units ---- */
+
+struct doubt_unit {
+	size_t len; /* of the beginning of the path that it is; 0: the root */
+	bool temporary;
+	bool file; /* the path itself: with others of its directory and step */
+	uint64_t step;
+};
+
+struct doubt_unit doubt_unit_of(const struct rules *r, const char *path);
+bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
+		     const struct doubt_unit *ub);
+
+/* ---- judging a tree ---- */
+
+/* So many companions of a doubt are kept, and so many doubts are told by name. */
+#define DOUBT_COMPANIONS_MAX 256
+#define DOUBTS_NAMED_MAX     256
+
+/* A regular file of the tree, by one of its names. Logs are left out by the caller. */
+struct doubts_file {
+	const char *path;
+	uint64_t ino, version; /* versions rise; 0 where they are not known (import) */
+	uint64_t born;	       /* the epoch that has its content first */
+	int64_t mtime_ns;
+	const char *torn; /* why its content is torn; NULL: it is not */
+};
+
+struct doubt_companion {
+	uint64_t ino, version;
+	char *path; /* owned */
+};
+
+/* A file whose writer was killed, as it was noted, and what has become of it. Strings are copied. */
+struct doubts_kill {
+	uint64_t id;
+	enum doubt_kind kind; /* UNDONE or LEFT */
+	const char *path;     /* where it is now; of one that is not there, where it would be */
+	const char *why;
+	uint64_t since; /* the epoch that was open */
+	int64_t at_ns;
+	uint64_t base;			 /* the newest complete epoch before it; 0: none */
+	uint64_t ino_then, version_then; /* what had its name when that was over; 0: nothing */
+	bool parent_is_gone;		 /* the directory that it was in */
+	uint64_t ino_now, version_now;	 /* what has its name; 0: nothing */
+	bool alone; /* without companions, too: other nodes of a set may have them. For this epoch only */
+	/* Of one that an earlier epoch has judged: its companions, which stand while they have this content. */
+	bool judged;
+	const struct doubt_companion *companions;
+	size_t companion_count;
+	/* Of one that none has judged: files whose content was newer than `base`, and that were saved again after the kill. */
+	const uint64_t *again;
+	size_t again_count;
+};
+
+/* One that stands, or one of a kill that was settled. */
+struct doubt {
+	enum doubt_kind kind;
+	uint64_t id; /* of the kill; 0: torn */
+	char *path, *why;
+	uint64_t since;
+	int64_t at_ns;
+	struct doubt_companion *companions;
+	size_t companion_count, companion_cap;
+	bool stands;
+	bool counts; /* the epoch is not complete because of it */
+	bool gone;   /* it stands because of what is gone since */
+	bool postponed; /* it stands, but is to be judged when its temporary name has become a final one */
+};
+
+struct doubts;
+
+/*
+ * `after`: content with a greater `born` is new, and decides which unit was changed last: by version, then by mtime.
+ * Where nothing of a unit is new, mtime alone does. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
+ */
+int doubts_new(const struct rules *rules, uint64_t after, struct doubts **ret_doubts);
+void doubts_free(struct doubts *d); /* NULL is allowed */
+#define cleanup_doubts CLEANUP(doubts_free_at)
+void doubts_free_at(struct doubts **d);
+
+/* First all kills, then all files, then what is gone; then the decision. 0 or -ENOMEM. */
+int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill);
+int doubts_add_file(struct doubts *d, const struct doubts_file *file);
+/* The least epoch above `after` that is the base of a kill for which it matters what is gone since; 0: none. */
+uint64_t doubts_next_base(const struct doubts *d, uint64_t after);
+/* A file, no log, that the tree of this base has, and this one has not. */
+void doubts_add_gone(struct doubts *d, uint64_t base, const char *path);
+/* The tree of this base cannot be had now: the doubts that ask for it stand. */
+void doubts_gone_unknown(struct doubts *d, uint64_t base);
+int doubts_decide(struct doubts *d);
+
+/* After the decision: those of kills in their order, then torn files in that of the tree. Of torn ones at most
+ * DOUBTS_NAMED_MAX, those that count first. */
+const struct doubt *doubts_list(const struct doubts *d, size_t *ret_count);
+/* How many stand and count, named or not. */
+size_t doubts_counting(const struct doubts *d);
+/* The path of a file of the unit that was changed last, or NULL where no path carries a step. */
+const char *doubts_newest(const struct doubts *d);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What epochs need of a remote. Private to gc*.c. */
+#ifndef EPOCHFS_META_GC_MARK_H
+#define EPOCHFS_META_GC_MARK_H
+
+#include "lib/remote/remote_keys.h"
+#include "lib/store/gc.h"
+#include "lib/util/buf.h"
+
+/* The records that name trees, as they were listed: those of epochs, and those of nodes' parts (nodes.h). */
+struct gc_records {
+	struct remote_keys parts;
+	struct buf
+		numbers; /* uint64_t each, ascending: all that are listed, then those that are no tombstones */
+	uint64_t highest; /* of all, 0: none */
+	uint64_t live;	  /* epochs that are there */
+};
+void gc_records_free(struct gc_records *r);
+bool gc_records_has(const struct gc_records *r, uint64_t number);
+
+/* Before anything else of a pass. The remote's errors. */
+int gc_records_list(struct remote *remote, struct gc_records *ret_records);
+/*
+ * Marks all that they need; so many threads, each with a tree in memory. -EBADMSG: something is damaged or missing, and `why` says what; or the remote's.
+ * The records that turn out to be tombstones are left out of `r` from then on.
+ */
+int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r, unsigned readers,
+	    void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total),
+	    void *arg, struct buf *why);
+
+#endif

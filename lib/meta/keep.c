@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Retention: parsing a policy, and deciding. */
+#include "lib/meta/keep.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "lib/util/clock.h"
+#include "lib/util/parse.h"
+
+#define RULE_TEXT_MAX 64
+#define HOUR_S	      3600
+#define DAY_S	      (24 * HOUR_S)
+/* 1970-01-01 was a Thursday: so many days into its week. */
+#define EPOCH_WEEKDAY 3
+
+static const char *const rule_names[KEEP_RULES] = {
+	[KEEP_LAST] = "last",	  [KEEP_HOURLY] = "hourly",   [KEEP_DAILY] = "daily",
+	[KEEP_WEEKLY] = "weekly", [KEEP_MONTHLY] = "monthly", [KEEP_YEARLY] = "yearly",
+	[KEEP_EVERY] = "every",	  [KEEP_TAGGED] = "tagged",
+};
+
+/* ---- the policy's text ---- */
+
+static int wrong(char why[KEEP_WHY_MAX], const char *rule, const char *what)
+{
+	snprintf(
+		why, KEEP_WHY_MAX,
+		"rules such as last:10,hourly:24,daily:7,weekly:4,monthly:12,yearly:2,every:1000,tagged: "
+		"'%s' %s",
+		rule, what);
+	return -EINVAL;
+}
+
+static int parse_rule(char *text, struct keep_policy *p, char why[KEEP_WHY_MAX])
+{
+	char *colon = strchr(text, ':'), whole[RULE_TEXT_MAX];
+	uint64_t n = 1;
+	unsigned rule = 0;
+
+	snprintf(whole, sizeof(whole), "%s", text);
+	if (colon)
+		*colon = '\0';
+	while (rule < KEEP_RULES && strcmp(rule_names[rule], text) != 0)
+		rule++;
+	if (rule == KEEP_RULES)
+		return wrong(why, whole, *whole ? "is none" : "is empty");
+	if (rule == KEEP_TAGGED && colon)
+		return wrong(why, whole, "takes no number");
+	if (rule != KEEP_TAGGED && (!colon || parse_u64(colon + 1, &n) || !n))
+		return wrong(why, whole, "needs a number from 1");
+	if (p->n[rule])
+		return wrong(why, whole, "comes twice");
+	p->n[rule] = n;
+	return 0;
+}
+
+/* Without the blanks around it; false where it is too long for any rule. */
+static bool copy_rule(const char *text, size_t len, char out[RULE_TEXT_MAX])
+{
+	while (len && text[0] == ' ') {
+		text++;
+		len--;
+	}
+	while (len && text[len - 1] == ' ')
+		len--;
+	snprintf(out, RULE_TEXT_MAX, "%.*s", (int)(len < RULE_TEXT_MAX ? len : RULE_TEXT_MAX - 1),
+		 text);
+	return len < RULE_TEXT_MAX;
+}
+
+int keep_parse(const char *text, struct keep_policy *ret_policy, char ret_why[KEEP_WHY_MAX])
+{
+	struct keep_policy policy = {0};
+
+	for (;;) {
+		char rule[RULE_TEXT_MAX];
+		size_t len = strcspn(text, ",");
+		int error = copy_rule(text, len, rule) ? parse_rule(rule, &policy, ret_why)
+						       : wrong(ret_why, rule, "is too long");
+
+		if (error)
+			return error;
+		if (!text[len])
+			break;
+		text += len + 1;
+	}
+	*ret_policy = policy;
+	return 0;
+}
+
+bool keep_goes_on(const char *option, const char *next)
+{
+	const char *tagged = rule_names[KEEP_TAGGED];
+	size_t len = strcspn(next, ",");
+
+	if (strncmp(option, "keep=", strlen("keep=")) != 0)
+		return false;
+	if (len == strlen(tagged) && !memcmp(next, tagged, len))
+		return true;
+	return memchr(next, ':', len) && !memchr(next, '=', len);
+}
+
+/* ---- deciding ---- */
+
+static bool is_whole(const struct keep_epoch *e)
+{
+	return e->complete || e->unknown;
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+	return a / b - (a % b < 0);
+}
+
+/* The number of the hour, day, ... that a moment lies in; they rise with time. */
+static int64_t bucket_of(enum keep_rule rule, int64_t ns)
+{
+	time_t s = (time_t)floor_div(ns, NS_PER_S);
+	struct tm tm;
+
+	switch (rule) {
+	case KEEP_HOURLY:
+		return floor_div(s, HOUR_S);
+	case KEEP_DAILY:
+		return floor_div(s, DAY_S);
+	case KEEP_WEEKLY:
+		return floor_div(floor_div(s, DAY_S) + EPOCH_WEEKDAY, 7);
+	case KEEP_MONTHLY:
+		gmtime_r(&s, &tm);
+		return (int64_t)tm.tm_year * 12 + tm.tm_mon;
+	default:
+		gmtime_r(&s, &tm);
+		return tm.tm_year;
+	}
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct keep_epoch *x = *(struct keep_epoch *const *)a;
+	const struct keep_epoch *y = *(struct keep_epoch *const *)b;
+
+	if (x->sealed_ns != y->sealed_ns)
+		return x->sealed_ns < y->sealed_ns ? 1 : -1;
+	return x->number < y->number ? 1 : x->number > y->number ? -1 : 0;
+}
+
+static int by_step_newest_first(const void *a, const void *b)
+{
+	const struct keep_epoch *x = *(struct keep_epoch *const *)a;
+	const struct keep_epoch *y = *(struct keep_epoch *const *)b;
+
+	if (x->step != y->step)
+		return x->step < y->step ? 1 : -1;
+	return x->number < y->number ? 1 : x->number > y->number ? -1 : 0;
+}
+
+/* `order` is by time: the first that lies in a bucket is its newest. */
+static void keep_buckets(struct keep_epoch **order, size_t count, enum keep_rule rule, uint64_t n)
+{
+	int64_t last = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < count && n; i++) {
+		int64_t bucket = bucket_of(rule, order[i]->sealed_ns);
+
+		if (any && bucket == last)
+			continue;
+		any = true;
+		last = bucket;
+		order[i]->reasons |= 1u << rule;
+		n--;
+	}
+}
+
+static void keep_steps(struct keep_epoch **order, size_t count, uint64_t n)
+{
+	size_t steps = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (order[i]->has_step && order[i]->step % n == 0)
+			order[steps++] = order[i];
+	qsort(order, steps, sizeof(*order), by_step_newest_first);
+	for (size_t i = 0; i < steps; i++)
+		if (!i || order[i - 1]->step != order[i]->step)
+			order[i]->reasons |= 1u << KEEP_EVERY;
+}
+
+static void keep_always(struct keep_epoch *epochs, size_t count)
+{
+	bool newest_found = false, whole_found = false;
+
+	for (size_t i = count; i-- > 0;) {
+		struct keep_epoch *e = &epochs[i];
+
+		e->reasons = 0;
+		if (e->tagged)
+			e->reasons |= 1u << KEEP_TAGGED;
+		if (e->current)
+			e->reasons |= KEEP_CURRENT;
+		if (!e->durable)
+			e->reasons |= KEEP_PENDING;
+		if (e->durable && ((e->complete && !newest_found) || (e->unknown && !whole_found)))
+			e->reasons |= KEEP_NEWEST;
+		if (!is_whole(e) && !whole_found)
+			e->reasons |= KEEP_UNFINISHED;
+		newest_found |= e->complete && e->durable;
+		whole_found |= is_whole(e) && e->durable;
+	}
+}
+
+/* The newest may turn out to have been sealed too early: what is complete then stays. */
+static void keep_before_recent(struct keep_epoch *epochs, size_t count)
+{
+	bool newest_found = false, before_found = false;
+
+	for (size_t i = count; i-- > 0;) {
+		struct keep_epoch *e = &epochs[i];
+
+		if (!e->durable || !is_whole(e))
+			continue;
+		if (!newest_found && !e->recent)
+			return;
+		if (newest_found && (e->complete || !before_found))
+			e->reasons |= KEEP_BEFORE;
+		if (newest_found && e->complete)
+			return;
+		before_found = newest_found;
+		newest_found = true;
+	}
+}
+
+static void keep_to_undo(struct keep_epoch *epochs, size_t count)
+{
+	uint64_t left = 0;
+
+	for (size_t i = count; i-- > 0;) {
+		if (left && epochs[i].number == left)
+			epochs[i].reasons |= KEEP_UNDO;
+		if (left)
+			continue;
+		if (epochs[i].restores)
+			left = epochs[i].parent;
+		else if (is_whole(&epochs[i]) && epochs[i].durable)
+			return;
+	}
+}
+
+int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, size_t count)
+{
+	struct keep_epoch **order = calloc(count + 1, sizeof(struct keep_epoch *));
+	size_t whole = 0;
+
+	if (!order)
+		return -ENOMEM;
+	keep_always(epochs, count);
+	keep_before_recent(epochs, count);
+	keep_to_undo(epochs, count);
+	for (size_t i = count; i-- > 0;) {
+		if (!is_whole(&epochs[i]))
+			continue;
+		if (whole < policy->n[KEEP_LAST])
+			epochs[i].reasons |= 1u << KEEP_LAST;
+		order[whole++] = &epochs[i];
+	}
+	qsort(order, whole, sizeof(*order), newest_first);
+	for (enum keep_rule rule = KEEP_HOURLY; rule <= KEEP_YEARLY; rule++)
+		keep_buckets(order, whole, rule, policy->n[rule]);
+	/* The last: it makes another list of it. */
+	if (policy->n[KEEP_EVERY])
+		keep_steps(order, whole, policy->n[KEEP_EVERY]);
+	free(order);
+	return 0;
+}
+
+const char *keep_reason(unsigned reasons, unsigned i)
+{
+	static const char *const always[] = {"newest",	   "current", "not durable",
+					     "unfinished", "before",  "undo"};
+
+	for (unsigned bit = 0; bit < KEEP_RULES + sizeof(always) / sizeof(*always); bit++)
+		if ((reasons & 1u << bit) && !i--)
+			return bit < KEEP_RULES ? rule_names[bit] : always[bit - KEEP_RULES];
+	return NULL;
+}

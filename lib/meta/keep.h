@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which epochs stay: a retention policy, and what it makes of a list of epochs. Pure: no I/O, no clock. */
+#ifndef EPOCHFS_META_KEEP_H
+#define EPOCHFS_META_KEEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/util/buf.h"
+
+/*
+ * A policy is a list of rules, parted by commas: "last:10,hourly:24,daily:7,every:1000,tagged". Each rule
+ * is given once, its number is from 1. An epoch stays where one rule at least wants it, or where it stays
+ * always; the rules do not know of each other.
+ *
+ *   last:N      the N newest
+ *   hourly:N    the newest of each of the N newest hours in which there is one; daily:N, weekly:N,
+ *   daily:N ... monthly:N, yearly:N likewise. Hours, days, weeks (from Monday), months and years are
+ *               those of the calendar in UTC; what counts is when the epoch was sealed. An hour without
+ *               an epoch counts for nothing, so that a pause drops nothing.
+ *   every:N     of each step that is a multiple of N, the newest
+ *   tagged      nothing more: what is tagged stays anyway
+ *
+ * Only whole epochs fill the places of rules: complete ones, and those of which it is not known (a writer
+ * in another pid namespace). Else ten killed saves would push out ten good ones.
+ *
+ * Always stay: the newest that is complete and durable, and, where it is not known of newer ones, the newest of
+ * those; what is tagged; what the live tree stands on; what is not durable yet; and what is not whole for as long as
+ * no whole and durable epoch came after it. Of the newest that is whole and durable, where it is `recent`, the whole ones before
+ * it as well, down to the newest of them that is complete: it may have been sealed in a pause of a save, and is not complete any
+ * more once a later one continues it. And what the newest rollback left, until a whole and durable epoch that restores none came
+ * after that: to undo it.
+ *
+ * Deciding after each new epoch leaves what deciding once at the end would leave, as long as the clock does not step back.
+ */
+enum keep_rule {
+	KEEP_LAST,
+	KEEP_HOURLY,
+	KEEP_DAILY,
+	KEEP_WEEKLY,
+	KEEP_MONTHLY,
+	KEEP_YEARLY,
+	KEEP_EVERY,
+	KEEP_TAGGED,
+	KEEP_RULES,
+};
+
+struct keep_policy {
+	uint64_t n[KEEP_RULES]; /* 0: no such rule */
+};
+
+/* Why an epoch stays: bits, 1u << rule, and these. */
+#define KEEP_NEWEST	(1u << KEEP_RULES)
+#define KEEP_CURRENT	(1u << (KEEP_RULES + 1))
+#define KEEP_PENDING	(1u << (KEEP_RULES + 2))
+#define KEEP_UNFINISHED (1u << (KEEP_RULES + 3))
+#define KEEP_BEFORE	(1u << (KEEP_RULES + 4))
+#define KEEP_UNDO	(1u << (KEEP_RULES + 5))
+
+#define KEEP_WHY_MAX 256
+
+/* 0 or -EINVAL, with what is wrong in one line in `ret_why`. Blanks around a rule are allowed. */
+int keep_parse(const char *text, struct keep_policy *ret_policy, char ret_why[KEEP_WHY_MAX]);
+/*
+ * In a list of mount options, whose commas part these too: whether `option` begins a policy ("keep=last:3"), and `next`, which
+ * follows its comma, goes on with it: it is a rule, or looks like one, and no option.
+ */
+bool keep_goes_on(const char *option, const char *next);
+
+struct keep_epoch {
+	uint64_t number;
+	int64_t sealed_ns;
+	uint64_t step;
+	bool has_step;
+	bool complete; /* as `latest` understands it */
+	bool unknown;  /* not complete, but nothing says that it is not */
+	bool durable;
+	bool tagged;
+	bool current;	  /* the live tree stands on it */
+	bool recent;	  /* sealed by itself, and so short a while ago that it may be continued */
+	bool restores;	  /* a rollback made it */
+	uint64_t parent;  /* the one that it came after; 0: none, or not known */
+	unsigned reasons; /* what keep_decide finds; 0: it is let go */
+};
+
+/* Sets `reasons` of each. The epochs ascend by number. 0 or -ENOMEM. */
+int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, size_t count);
+/* The word for each reason in turn, from i = 0; NULL after the last. "last", "daily", "newest", "not durable", ... */
+const char *keep_reason(unsigned reasons, unsigned i);
+
+#endif

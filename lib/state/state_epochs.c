@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The local state: epochs. */
+#include "lib/state/state_db.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define EPOCH_COLUMNS "number, state, record, error, delete_pending, superseded"
+/* As the indexes say it: else they are not taken. */
+#define EPOCH_PENDING "state <> 2 AND state <> 4"
+#define EPOCH_DELETES "delete_pending <> 0"
+
+void state_epoch_free(struct state_epoch *e)
+{
+	free(e->record);
+	free(e->error);
+	e->record = e->error = NULL;
+}
+
+static int epochs_read(struct query *q, struct state_epoch *ret_epoch)
+{
+	struct state_epoch e = {.number = query_u64(q)};
+	uint64_t state = query_u64(q);
+	int error = query_text(q, &e.record);
+
+	if (state > EPOCH_DROPPED)
+		error = -EUCLEAN;
+	e.state = (enum epoch_state)state;
+	if (!error)
+		error = query_text(q, &e.error);
+	if (error) {
+		state_epoch_free(&e);
+		return error;
+	}
+	e.remote_delete_pending = query_u64(q) != 0;
+	e.superseded = query_u64(q) != 0;
+	*ret_epoch = e;
+	return 0;
+}
+
+int state_epoch_get(struct state *s, uint64_t number, struct state_epoch *ret_epoch)
+{
+	cleanup_query struct query q =
+		query_of(s, "SELECT " EPOCH_COLUMNS " FROM epochs WHERE number = ?");
+	int error;
+
+	query_bind_u64(&q, number);
+	error = query_one(&q);
+	return error ? error : epochs_read(&q, ret_epoch);
+}
+
+int state_epoch_set(struct state *s, const struct state_epoch *e)
+{
+	cleanup_query struct query q = query_of(s, "INSERT OR REPLACE INTO epochs (" EPOCH_COLUMNS
+						   ") VALUES (?, ?, ?, ?, ?, ?)");
+
+	query_bind_u64(&q, e->number);
+	query_bind_u64(&q, e->state);
+	query_bind_text(&q, e->record);
+	query_bind_text(&q, e->error);
+	query_bind_u64(&q, e->remote_delete_pending);
+	query_bind_u64(&q, e->superseded);
+	return query_run(&q);
+}
+
+/* Frees what is collected. */
+static void epochs_free(struct buf *epochs)
+{
+	struct state_epoch *e = (struct state_epoch *)epochs->data;
+
+	for (size_t i = 0; i < epochs->len / sizeof(*e); i++)
+		state_epoch_free(&e[i]);
+	buf_free(epochs);
+}
+
+static int epochs_collect(struct state *s, const char *select, struct buf *out)
+{
+	cleanup_query struct query q = query_of(s, select);
+	int got;
+
+	while ((got = query_step(&q)) > 0) {
+		struct state_epoch e;
+		int error = buf_reserve(out, sizeof(e));
+
+		if (!error)
+			error = epochs_read(&q, &e);
+		if (error)
+			return error;
+		buf_put(out, &e, sizeof(e));
+	}
+	return got;
+}
+
+static int epochs_each(struct state *s, const char *select, state_epoch_fn fn, void *arg)
+{
+	CLEANUP(epochs_free) struct buf epochs = {0};
+	int error = epochs_collect(s, select, &epochs);
+	const struct state_epoch *e = (const struct state_epoch *)epochs.data;
+
+	for (size_t i = 0; i < epochs.len / sizeof(*e) && !error; i++)
+		error = fn(arg, &e[i]);
+	return error;
+}
+
+int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg)
+{
+	return epochs_each(s, "SELECT " EPOCH_COLUMNS " FROM epochs ORDER BY number", fn, arg);
+}
+
+int state_epoch_each_delete(struct state *s, state_epoch_fn fn, void *arg)
+{
+	return epochs_each(s,
+			   "SELECT " EPOCH_COLUMNS " FROM epochs INDEXED BY epochs_deletes"
+			   " WHERE " EPOCH_DELETES " ORDER BY number",
+			   fn, arg);
+}
+
+int state_epoch_count_waiting(struct state *s, uint64_t *ret_pending, uint64_t *ret_oldest,
+			      uint64_t *ret_deletes)
+{
+	cleanup_query struct query q = query_of(
+		s,
+		"SELECT count(*), coalesce(min(number), 0),"
+		" (SELECT count(*) FROM epochs INDEXED BY epochs_deletes WHERE " EPOCH_DELETES ")"
+		" FROM epochs INDEXED BY epochs_pending WHERE " EPOCH_PENDING);
+	int error = query_one(&q);
+
+	if (error)
+		return error;
+	*ret_pending = query_u64(&q);
+	*ret_oldest = query_u64(&q);
+	*ret_deletes = query_u64(&q);
+	return 0;
+}
+
+int state_epoch_first_pending(struct state *s, uint64_t *ret_number)
+{
+	cleanup_query struct query q = query_of(
+		s, "SELECT number FROM epochs INDEXED BY epochs_pending"
+		   " WHERE " EPOCH_PENDING " AND record IS NOT NULL ORDER BY number LIMIT 1");
+	int error = query_one(&q);
+
+	if (!error)
+		*ret_number = query_u64(&q);
+	return error;
+}
+
+bool state_epoch_pending_in(struct state *s, uint64_t born, uint64_t died)
+{
+	cleanup_query struct query q =
+		query_of(s, "SELECT 1 FROM epochs INDEXED BY epochs_pending"
+			    " WHERE " EPOCH_PENDING " AND number >= ? AND number < ? LIMIT 1");
+
+	query_bind_u64(&q, born);
+	query_bind_u64(&q, died ? died : INT64_MAX);
+	/* An error says yes: then nothing is thrown away. */
+	return query_step(&q) != 0;
+}
+
+int state_forget_numbers(struct state *s, uint64_t first)
+{
+	static const char *const statements[] = {
+		"DELETE FROM epochs WHERE number >= ?",
+		"UPDATE versions SET born = 1 WHERE born >= ?",
+		"UPDATE versions SET died = 1 WHERE died >= ?",
+		"UPDATE files SET born = 1 WHERE born >= ?",
+	};
+	int error = 0;
+
+	for (size_t i = 0; !error && i < sizeof(statements) / sizeof(statements[0]); i++) {
+		cleanup_query struct query q = query_of(s, statements[i]);
+
+		query_bind_u64(&q, first);
+		error = query_run(&q);
+	}
+	return error;
+}

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Torn zip, safetensors and HDF5 files are told from whole ones. */
+#include "lib/format/tails.h"
+
+#include <unistd.h>
+#include "lib/util/buf.h"
+#include "tests/unit/unit.h"
+
+/* What tail_check says of these bytes: 0 or 1. */
+static int check_bytes(const void *data, size_t len, const char *name)
+{
+	cleanup_free char *dir = unit_dir();
+	cleanup_free char *path = unit_path(dir, "file");
+	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
+	const char *why = NULL;
+	int result;
+
+	ck_assert_int_ge(fd, 0);
+	unit_ok(io_pwrite_full(fd, data, len, 0));
+	result = tail_check(fd, len, name, &why);
+	ck_assert_int_ge(result, 0);
+	ck_assert((why != NULL) == (result == 1));
+	return result;
+}
+
+/* A stored zip of one entry; with `zip64`, with the records that PyTorch writes and the 32-bit ones
+ * saturated where `saturated`. */
+static void make_zip(struct buf *b, bool zip64, bool saturated, const char *comment)
+{
+	size_t base = b->len, directory, size, end64;
+
+	buf_put_u32(b, 0x04034b50);
+	buf_put(b, "\x14\0\0\0\0\0\0\0\0\0", 10);
+	buf_put_u32(b, 0);
+	buf_put_u32(b, 5);
+	buf_put_u32(b, 5);
+	buf_put_u16(b, 1);
+	buf_put_u16(b, 0);
+	buf_put(b, "ahello", 6);
+	directory = b->len;
+	buf_put_u32(b, 0x02014b50);
+	buf_put(b, "\x14\0\x14\0\0\0\0\0\0\0\0\0", 12);
+	buf_put_u32(b, 0);
+	buf_put_u32(b, 5);
+	buf_put_u32(b, 5);
+	buf_put_u16(b, 1);
+	buf_put(b, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16);
+	buf_put(b, "a", 1);
+	size = b->len - directory;
+	if (zip64) {
+		end64 = b->len;
+		buf_put_u32(b, 0x06064b50);
+		buf_put_u64(b, 44);
+		buf_put(b, "\0\0\0\0\0\0\0\0\0\0\0\0", 12);
+		buf_put_u64(b, 1);
+		buf_put_u64(b, 1);
+		buf_put_u64(b, size);
+		buf_put_u64(b, directory - base);
+		buf_put_u32(b, 0x07064b50);
+		buf_put_u32(b, 0);
+		buf_put_u64(b, end64 - base);
+		buf_put_u32(b, 1);
+	}
+	buf_put_u32(b, 0x06054b50);
+	buf_put_u32(b, 0);
+	buf_put_u16(b, 1);
+	buf_put_u16(b, 1);
+	buf_put_u32(b, saturated ? UINT32_MAX : (uint32_t)size);
+	buf_put_u32(b, saturated ? UINT32_MAX : (uint32_t)(directory - base));
+	buf_put_u16(b, (uint16_t)strlen(comment));
+	buf_put(b, comment, strlen(comment));
+	unit_ok(buf_error(b));
+}
+
+START_TEST(whole_zips)
+{
+	for (int i = 0; i < 6; i++) {
+		cleanup_buf struct buf b = {0};
+
+		make_zip(&b, i % 3 > 0, i % 3 > 1, i > 2 ? "a comment" : "");
+		ck_assert_int_eq(check_bytes(b.data, b.len, "model.pt"), 0);
+	}
+}
+END_TEST
+
+START_TEST(every_cut_of_a_zip_is_torn)
+{
+	for (int i = 0; i < 3; i++) {
+		cleanup_buf struct buf b = {0};
+
+		make_zip(&b, i > 0, i > 1, "");
+		for (size_t len = 4; len < b.len; len++)
+			ck_assert_msg(check_bytes(b.data, len, "model.pt") == 1, "kind %d at %zu",
+				      i, len);
+	}
+}
+END_TEST
+
+START_TEST(a_zip_whose_directory_lies_elsewhere_is_torn)
+{
+	cleanup_buf struct buf b = {0}, hole = {0};
+
+	/* the same end, after bytes of another length: a hole where the directory should be */
+	make_zip(&b, false, false, "");
+	buf_put(&hole, b.data, 4);
+	buf_put(&hole, "\0\0\0\0\0\0\0\0\0\0", 10);
+	buf_put(&hole, b.data + b.len - 22, 22);
+	ck_assert_int_eq(check_bytes(hole.data, hole.len, "a.npz"), 1);
+	b.data[b.len - 22 - 47] = 'x'; /* the directory's magic: 46 bytes and a name of 1 */
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a.npz"), 1);
+}
+END_TEST
+
+START_TEST(an_end_record_inside_the_comment_does_not_deceive)
+{
+	cleanup_buf struct buf b = {0};
+
+	make_zip(&b, false, false, "PK\5\6 is how it starts, and here are thirty more bytes");
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a.zip"), 0);
+	ck_assert_int_eq(check_bytes(b.data, b.len - 1, "a.zip"), 1);
+}
+END_TEST
+
+/* ---- archives of torch.save ---- */
+
+struct entry {
+	const char *name;
+	const void *data;
+	size_t len;
+	uint16_t method;
+};
+
+static void put_entry(struct buf *b, const struct entry *e, bool central, uint32_t at)
+{
+	buf_put_u32(b, central ? 0x02014b50 : 0x04034b50);
+	if (central)
+		buf_put_u16(b, 0);
+	buf_put_u16(b, 0);
+	buf_put_u16(b, 0x0800);
+	buf_put_u16(b, e->method);
+	buf_put_u64(b, 0); /* time, date, sum */
+	buf_put_u32(b, (uint32_t)e->len);
+	buf_put_u32(b, (uint32_t)e->len);
+	buf_put_u16(b, (uint16_t)strlen(e->name));
+	buf_put_u16(b, 0);
+	if (central) {
+		buf_put(b, "\0\0\0\0\0\0\0\0\0\0", 10);
+		buf_put_u32(b, at);
+	}
+	buf_put(b, e->name, strlen(e->name));
+	if (!central)
+		buf_put(b, e->data, e->len);
+}
+
+static void make_archive(struct buf *b, const struct entry *entries, size_t count)
+{
+	uint32_t at[16];
+	size_t directory, end;
+
+	for (size_t i = 0; i < count; i++) {
+		at[i] = (uint32_t)b->len;
+		put_entry(b, &entries[i], false, 0);
+	}
+	directory = b->len;
+	for (size_t i = 0; i < count; i++)
+		put_entry(b, &entries[i], true, at[i]);
+	end = b->len;
+	buf_put_u32(b, 0x06064b50);
+	buf_put_u64(b, 44);
+	buf_put(b, "\0\0\0\0\0\0\0\0\0\0\0\0", 12);
+	buf_put_u64(b, count);
+	buf_put_u64(b, count);
+	buf_put_u64(b, end - directory);
+	buf_put_u64(b, directory);
+	buf_put_u32(b, 0x07064b50);
+	buf_put_u32(b, 0);
+	buf_put_u64(b, end);
+	buf_put_u32(b, 1);
+	buf_put_u32(b, 0x06054b50);
+	buf_put_u32(b, 0);
+	buf_put_u16(b, (uint16_t)count);
+	buf_put_u16(b, (uint16_t)count);
+	buf_put_u32(b, (uint32_t)(end - directory));
+	buf_put_u32(b, (uint32_t)directory);
+	buf_put_u16(b, 0);
+	unit_ok(buf_error(b));
+}
+
+static int check_archive(const struct entry *entries, size_t count)
+{
+	cleanup_buf struct buf b = {0};
+
+	make_archive(&b, entries, count);
+	return check_bytes(b.data, b.len, "model.pt");
+}
+
+#define TEXT(t) t, sizeof(t) - 1
+#define PICKLE(t)                                                                                  \
+	{                                                                                          \
+		"model/data.pkl", TEXT(t), 0                                                       \
+	}
+#define MEMBER(name)                                                                               \
+	{                                                                                          \
+		name, TEXT("x"), 0                                                                 \
+	}
+/* As torch.save writes it by protocol 2: storages 0 and 12, the second from what was memoized. */
+#define FIRST                                                                                      \
+	"\x80\2}q\0((X\7\0\0\0storageq\1ctorch\nFloatStorage\nq\2X\1\0\0\0"                        \
+	"0q\3X\3\0\0\0cpuq\4K\5tq\5Q"
+#define SECOND                                                                                     \
+	"(h\1h\2X\2\0\0\0"                                                                         \
+	"12q\6h\4M\0\1tq\7Qu."
+
+START_TEST(a_torch_archive_must_hold_what_its_pickle_names)
+{
+	const struct entry whole[] = {PICKLE(FIRST SECOND), MEMBER("model/data/0"),
+				      MEMBER("model/data/12"), MEMBER("model/version")};
+	const struct entry one[] = {whole[0], whole[1], whole[3]};
+	const struct entry other[] = {whole[0], whole[2], whole[3]};
+	const struct entry none[] = {whole[0], whole[3]};
+	const struct entry more[] = {whole[0],
+				     MEMBER("model/.format_version"),
+				     MEMBER("model/byteorder"),
+				     whole[1],
+				     whole[2],
+				     whole[3],
+				     MEMBER("model/.data/serialization_id")};
+	const struct entry elsewhere[] = {whole[0], whole[1], MEMBER("model/data/120"), whole[3]};
+
+	ck_assert_int_eq(check_archive(whole, 4), 0);
+	ck_assert_int_eq(check_archive(more, 7), 0);
+	ck_assert_int_eq(check_archive(one, 3), 1);
+	ck_assert_int_eq(check_archive(other, 3), 1);
+	ck_assert_int_eq(check_archive(none, 2), 1);
+	ck_assert_int_eq(check_archive(elsewhere, 4), 1);
+}
+END_TEST
+
+START_TEST(a_torch_archive_without_a_pickle_is_torn)
+{
+	const struct entry members[] = {MEMBER("model/version"),
+					MEMBER("model/.data/serialization_id"),
+					MEMBER("model/data/0"), MEMBER("model/readme.txt")};
+
+	ck_assert_int_eq(check_archive(members, 1), 1);
+	ck_assert_int_eq(check_archive(members, 2), 1);
+	ck_assert_int_eq(check_archive(members, 3), 1);
+	/* another program's */
+	ck_assert_int_eq(check_archive(members, 4), 0);
+	ck_assert_int_eq(check_archive(members + 1, 2), 0);
+}
+END_TEST
+
+START_TEST(storages_in_other_protocols)
+{
+	static const struct {
+		const char *pickle;
+		size_t len;
+		int torn;
+	} cases[] = {
+		/* protocol 4, with its frame and its way to name a class */
+		{TEXT("\x80\4\x95\x40\0\0\0\0\0\0\0(\x8c\7storage\x94\x8c\5torch\x94\x8c\14"
+		      "FloatStorage\x94\x93\x94\x8c\2"
+		      "12\x94\x8c\3cpu\x94K\5t\x94Q."),
+		 1},
+		/* a key that was memoized as another string: of one digit it is known */
+		{TEXT("\x80\2X\1\0\0\0"
+		      "7q\1"
+		      "0(X\7\0\0\0storageNh\1NNtQ."),
+		 1},
+		{TEXT("\x80\2X\2\0\0\0"
+		      "77q\1"
+		      "0(X\7\0\0\0storageNh\1NNtQ."),
+		 0},
+		/* no persistent id of torch's */
+		{TEXT("\x80\2(X\7\0\0\0storageNX\1\0\0\0"
+		      "7NNt."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storagfNX\1\0\0\0"
+		      "7NNtQ."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storageNX\1\0\0\0"
+		      "7NtQ."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storageNX\1\0\0\0"
+		      "7NNNtQ."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storageNX\1\0\0\0"
+		      "7}NtQ."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storageNX\1\0\0\0"
+		      "7NNt0Q."),
+		 0},
+		/* keys that torch does not make */
+		{TEXT("\x80\2(X\7\0\0\0storageNX\2\0\0\0"
+		      "07NNtQ."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storageNX\10\0\0\0"
+		      "99999999NNtQ."),
+		 0},
+		{TEXT("\x80\2(X\7\0\0\0storageNX\1\0\0\0"
+		      "xNNtQ."),
+		 0},
+		/* an opcode that is not known, lengths beyond the end */
+		{TEXT("\x80\2\xff(X\7\0\0\0storageNX\1\0\0\0"
+		      "7NNtQ."),
+		 0},
+		{TEXT("\x80\2(X\xff\xff\xff\xffstorageNX\1\0\0\0"
+		      "7NNtQ."),
+		 0},
+		{TEXT("\x80\2\x8e\xff\xff\xff\xff\xff\xff\xff\xff(X\7\0\0\0storage"), 0},
+		{TEXT("\x80\2ctorch"), 0},
+		{TEXT(""), 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct entry e[] = {{"model/data.pkl", cases[i].pickle, cases[i].len, 0},
+					  MEMBER("model/version")};
+
+		ck_assert_msg(check_archive(e, 2) == cases[i].torn, "case %zu", i);
+	}
+}
+END_TEST
+
+START_TEST(archives_that_only_resemble_torchs)
+{
+	const struct entry pickle = PICKLE(FIRST SECOND);
+	static const char *const others[] = {"model/constants.pkl", "model/code/x.py",
+					     "model/bytecode.pkl", "model/.data/extern_modules",
+					     "another/version"};
+	struct entry packed = pickle;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+		const struct entry e[] = {pickle, MEMBER(others[i])};
+
+		ck_assert_msg(check_archive(e, 2) == 0, "%s", others[i]);
+	}
+	packed.method = 8;
+	ck_assert_int_eq(check_archive(&packed, 1), 0);
+	packed = pickle;
+	packed.name = "data.pkl";
+	ck_assert_int_eq(check_archive(&packed, 1), 0);
+}
+END_TEST
+
+/* Strings and skipped bytes across the pieces in which it is read. */
+START_TEST(a_long_pickle)
+{
+	for (size_t fill = 262000; fill < 262160; fill++) {
+		cleanup_buf struct buf p = {0};
+		struct entry e[] = {{"model/data.pkl", NULL, 0, 0},
+				    MEMBER("model/data/0"),
+				    MEMBER("model/data/12")};
+
+		buf_put(&p, "\x80\2X", 3);
+		buf_put_u32(&p, (uint32_t)fill);
+		for (size_t i = 0; i < fill; i++)
+			buf_put_u8(&p, 'x');
+		buf_put(&p, TEXT(FIRST SECOND));
+		unit_ok(buf_error(&p));
+		e[0].data = p.data;
+		e[0].len = p.len;
+		ck_assert_int_eq(check_archive(e, 3), 0);
+		ck_assert_int_eq(check_archive(e, 2), 1);
+	}
+}
+END_TEST
+
+static void make_safetensors(struct buf *b, const char *header, size_t data_len)
+{
+	buf_put_u64(b, strlen(header));
+	buf_put(b, header, strlen(header));
+	for (size_t i = 0; i < data_len; i++)
+		buf_put_u8(b, (uint8_t)i);
+	unit_ok(buf_error(b));
+}
+
+static const char two_tensors[] =
+	"{\"__metadata__\":{\"format\":\"pt \\\"data_offsets\\\" x\"},"
+	"\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]},"
+	"\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\" : [ 0 , 8 ]}}   ";
+
+START_TEST(safetensors_length)
+{
+	cleanup_buf struct buf b = {0};
+
+	make_safetensors(&b, two_tensors, 16);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "model.safetensors"), 0);
+	for (size_t len = 1; len < b.len; len++)
+		ck_assert_msg(check_bytes(b.data, len, "model.safetensors") == 1, "at %zu", len);
+	/* Under another name a whole header tells it, and half a one nothing. */
+	ck_assert_int_eq(check_bytes(b.data, b.len, "model.safetensors.tmp"), 0);
+	for (size_t len = 1; len < b.len; len++)
+		ck_assert_msg(check_bytes(b.data, len, "model.safetensors.tmp") ==
+				      (len >= sizeof(uint64_t) + strlen(two_tensors)),
+			      "at %zu", len);
+}
+END_TEST
+
+START_TEST(safetensors_headers_that_lie)
+{
+	static const char *const bad[] = {
+		"{\"a\":{\"data_offsets\":[0,99999999999999999999999]}}",
+		"{\"a\":{\"data_offsets\":[0]}}",
+		"{\"a\":{\"data_offsets\":\"x\"}}",
+		"{\"a\":{\"data_offsets\"",
+		"[]",
+	};
+	cleanup_buf struct buf b = {0};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		buf_reset(&b);
+		make_safetensors(&b, bad[i], 8);
+		ck_assert_msg(check_bytes(b.data, b.len, "a.safetensors") == 1, "%s", bad[i]);
+		ck_assert_msg(check_bytes(b.data, b.len, "a") == 0, "%s", bad[i]);
+	}
+	buf_reset(&b);
+	buf_put_u64(&b, UINT64_MAX);
+	buf_put_u64(&b, 0);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a.safetensors"), 1);
+	buf_reset(&b);
+	make_safetensors(&b, "{}", 0);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a.safetensors"), 0);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a"), 0);
+}
+END_TEST
+
+static void make_hdf5(struct buf *b, unsigned version, uint8_t flags, uint64_t end, size_t size)
+{
+	buf_put(b, "\x89HDF\r\n\x1a\n", 8);
+	buf_put_u8(b, (uint8_t)version);
+	if (version < 2) {
+		buf_put(b, "\0\0\0\0", 4);
+		buf_put_u8(b, 8);
+		buf_put_u8(b, 8);
+		buf_put_u8(b, 0);
+		buf_put_u32(b, 0x00100004);
+		buf_put_u32(b, 0);
+		if (version == 1)
+			buf_put_u32(b, 0x20);
+	} else {
+		buf_put_u8(b, 8);
+		buf_put_u8(b, 8);
+		buf_put_u8(b, flags);
+	}
+	buf_put_u64(b, 0);
+	buf_put_u64(b, UINT64_MAX);
+	buf_put_u64(b, end);
+	while (b->len < size && !buf_error(b))
+		buf_put_u8(b, 0);
+	unit_ok(buf_error(b));
+}
+
+START_TEST(hdf5_end_of_file)
+{
+	for (unsigned version = 0; version < 4; version++) {
+		cleanup_buf struct buf b = {0};
+
+		make_hdf5(&b, version, 0, 2048, 2048);
+		ck_assert_int_eq(check_bytes(b.data, 2048, "a.h5"), 0);
+		ck_assert_int_eq(check_bytes(b.data, 2047, "a.h5"), 1);
+		ck_assert_int_eq(check_bytes(b.data, 20, "a.h5"), 1);
+	}
+}
+END_TEST
+
+START_TEST(hdf5_open_for_writing)
+{
+	cleanup_buf struct buf b = {0}, swmr = {0}, later = {0};
+
+	make_hdf5(&b, 3, 1, 2048, 2048);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a.h5"), 1);
+	make_hdf5(&swmr, 3, 5, 2048, 2048);
+	ck_assert_int_eq(check_bytes(swmr.data, swmr.len, "a.h5"), 0);
+	make_hdf5(&later, 9, 1, UINT64_MAX, 2048);
+	ck_assert_int_eq(check_bytes(later.data, later.len, "a.h5"), 0);
+}
+END_TEST
+
+START_TEST(other_files_are_left_alone)
+{
+	ck_assert_int_eq(check_bytes("PK", 2, "a.zip"), 0);
+	ck_assert_int_eq(check_bytes("\x80\x02}q\x01.", 6, "legacy.pt"), 0);
+	ck_assert_int_eq(check_bytes("", 0, "model.safetensors"), 0);
+	ck_assert_int_eq(check_bytes("\x89HDF", 4, "a.h5"), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("volume_tails");
+	TCase *t = unit_case(s, "tails");
+
+	tcase_add_test(t, whole_zips);
+	tcase_add_test(t, every_cut_of_a_zip_is_torn);
+	tcase_add_test(t, a_zip_whose_directory_lies_elsewhere_is_torn);
+	tcase_add_test(t, an_end_record_inside_the_comment_does_not_deceive);
+	tcase_add_test(t, a_torch_archive_must_hold_what_its_pickle_names);
+	tcase_add_test(t, a_torch_archive_without_a_pickle_is_torn);
+	tcase_add_test(t, storages_in_other_protocols);
+	tcase_add_test(t, archives_that_only_resemble_torchs);
+	tcase_add_test(t, a_long_pickle);
+	tcase_add_test(t, safetensors_length);
+	tcase_add_test(t, safetensors_headers_that_lie);
+	tcase_add_test(t, hdf5_end_of_file);
+	tcase_add_test(t, hdf5_open_for_writing);
+	tcase_add_test(t, other_files_are_left_alone);
+	return unit_run(s);
+}

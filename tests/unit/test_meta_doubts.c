@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rules of doubt, asked one by one: the unit of a path, what nobody can tell is gone, which are named. */
+#include "lib/meta/doubts.h"
+#include "tests/unit/unit.h"
+
+START_TEST(units_of_paths)
+{
+	static const struct {
+		const char *path;
+		size_t len;
+		bool temporary, file;
+	} paths[] = {
+		{"model.pt", 0, false, false},
+		{"dir/model.pt", 0, false, false},
+		{"checkpoint-500/model.pt", 14, false, false},
+		{"run/checkpoint-500/model.pt", 18, false, false},
+		{"checkpoint-500/global_step500/mp_rank_00.pt", 14, false, false},
+		{"checkpoint_5/random_states_0.pkl", 12, false, false},
+		{"00012/a", 5, false, false},
+		{"model_12.pt", 11, false, true},
+		{"epoch=3-step=400.ckpt", 21, false, true},
+		{"tmp-checkpoint-500/model.pt", 18, true, false},
+		{"checkpoint-500/model.pt.tmp", 27, true, false},
+		{"_checkpoint/checkpoint-5/a", 11, true, false},
+	};
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		struct doubt_unit u = doubt_unit_of(r, paths[i].path);
+
+		ck_assert_msg(u.len == paths[i].len && u.temporary == paths[i].temporary &&
+				      u.file == paths[i].file,
+			      "%s: %zu %d %d", paths[i].path, u.len, u.temporary, u.file);
+	}
+	rules_free(r);
+}
+END_TEST
+
+/* A new file, undone, with nothing beside it. */
+static uint64_t counting_of_one_kill(struct rules *r, bool base_is_there)
+{
+	cleanup_doubts struct doubts *d = NULL;
+
+	unit_ok(doubts_new(r, 0, &d));
+	unit_ok(doubts_add_kill(d, &(const struct doubts_kill){.id = 1,
+							       .kind = DOUBT_UNDONE,
+							       .path = "out/a",
+							       .why = "its writer was killed",
+							       .since = 2,
+							       .base = 1}));
+	ck_assert_uint_eq(doubts_next_base(d, 0), 1);
+	if (!base_is_there)
+		doubts_gone_unknown(d, 1);
+	unit_ok(doubts_decide(d));
+	return doubts_counting(d);
+}
+
+START_TEST(while_nobody_can_tell_what_is_gone_the_doubt_stands)
+{
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	ck_assert_uint_eq(counting_of_one_kill(r, true), 0);
+	ck_assert_uint_eq(counting_of_one_kill(r, false), 1);
+	rules_free(r);
+}
+END_TEST
+
+START_TEST(of_many_torn_files_those_that_count_are_named_first)
+{
+	static const struct volume_options options;
+	cleanup_doubts struct doubts *d = NULL;
+	struct rules *r = NULL;
+	char path[64];
+	size_t count;
+
+	unit_ok(rules_new(&options, &r));
+	unit_ok(doubts_new(r, 0, &d));
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), "step-%u/a", i % 10 ? 1 : 2);
+		unit_ok(doubts_add_file(d, &(const struct doubts_file){.path = path,
+								       .ino = i + 1,
+								       .version = i + 1,
+								       .born = 1,
+								       .torn = "torn"}));
+	}
+	snprintf(path, sizeof(path), "step-2/b");
+	unit_ok(doubts_add_file(d, &(const struct doubts_file){
+					   .path = path, .ino = 2000, .version = 2000, .born = 1}));
+	unit_ok(doubts_decide(d));
+	ck_assert_uint_eq(doubts_counting(d), 100);
+	ck_assert(doubts_list(d, &count)[99].counts && !doubts_list(d, &count)[100].counts);
+	ck_assert_uint_eq(count, DOUBTS_NAMED_MAX);
+	ck_assert_str_eq(doubts_newest(d), "step-2/b");
+	rules_free(r);
+}
+END_TEST
+
+START_TEST(kinds_have_names)
+{
+	for (enum doubt_kind k = DOUBT_TORN; k <= DOUBT_LEFT; k++)
+		ck_assert_int_eq(doubt_kind_parse(doubt_kind_name(k)), k);
+	ck_assert_int_eq(doubt_kind_parse("of a newer program"), DOUBT_TORN);
+	ck_assert_int_eq(doubt_kind_parse(NULL), DOUBT_TORN);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("volume_doubts");
+	TCase *c = unit_case(s, "doubts");
+
+	tcase_add_test(c, units_of_paths);
+	tcase_add_test(c, while_nobody_can_tell_what_is_gone_the_doubt_stands);
+	tcase_add_test(c, of_many_torn_files_those_that_count_are_named_first);
+	tcase_add_test(c, kinds_have_names);
+	return unit_run(s);
+}
