@@ -6,6 +6,7 @@
 #include "lib/util/log.h"
 #include "tools/argv.h"
 #include "tools/cli.h"
+#include "tools/mount_table.h"
 
 static const struct command commands[] = {
 	{"mount", "[-f] [--take-over] [-o OPTION[,...]] REMOTE DIRECTORY",
@@ -15,15 +16,6 @@ static const struct command commands[] = {
 	 "  --take-over       take the volume from a mount elsewhere that writes to it\n"
 	 "REMOTE is /abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,\n"
 	 "https://HOST/PATH, http://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, or fault+URL.\n"
-	 "Options: ro, epoch=N, cache-dir=DIR, cache-size=SIZE, min-free=PERCENT, settle=TIME, patience=TIME,\n"
-	 "  grace=TIME, durability=local|remote, full=wait|error, temporary=GLOB, marker=GLOB, log=GLOB, step=REGEX,\n"
-	 "  passthrough=auto|on|off, supervise, resume, lease=TIME, take-over, refresh=TIME, allow_other, nonempty, noexec,\n"
-	 "  suid, nosuid, dev, nodev, passphrase-file=FILE, key-file=FILE, threads=N, connections=N, keep=POLICY,\n"
-	 "  gc=on|off, gc-grace=TIME,\n"
-	 "  upload-ahead=SIZE, upload-limit=RATE, download-limit=RATE, timeout=TIME,\n"
-	 "  nodes=N|auto, node=NAME, run=ID, run-id=ID, message=TEXT, db-type=NAME, on-epoch=PROGRAM,\n"
-	 "  on-epoch-timeout=TIME, catalog=FILE, log-file=FILE, log-level=error|warning|info|debug.\n"
-	 "epochfs(1) explains each.\n"
 	 "Example: epochfs mount /backup/run7 /mnt/ckpt\n",
 	 command_mount},
 	{"umount", "[--no-drain] [--timeout TIME] DIRECTORY",
@@ -231,6 +223,10 @@ void command_help(const struct command *c)
 	       c->summary);
 	if (c->help)
 		printf("\n%s", c->help);
+	if (c->run == command_mount) {
+		printf("Options, each explained in epochfs(1):");
+		mount_option_help(stdout);
+	}
 }
 
 static void print_help(FILE *out)

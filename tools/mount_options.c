@@ -56,7 +56,7 @@ static int from_environment(struct mount_options *o, const struct option_row *ro
 	value = mount_options_keep(o, value);
 	if (!value)
 		return cli_error(EXIT_FAILED, "out of memory");
-	expected = row->set(o, value);
+	expected = mount_option_set(row, o, value);
 	if (expected)
 		return cli_error(EXIT_USAGE, "environment %s=%s: expected %s", name, value,
 				 expected);
@@ -223,7 +223,7 @@ static int set_one(struct mount_options *o, char *option)
 	for (size_t i = 0; i < mount_option_count; i++) {
 		if (strcmp(mount_option_table[i].name, option))
 			continue;
-		expected = mount_option_table[i].set(o, value ? value : "");
+		expected = mount_option_set(&mount_option_table[i], o, value ? value : "");
 		if (expected)
 			return cli_error(EXIT_USAGE, "option %s=%s: expected %s", option,
 					 value ? value : "", expected);

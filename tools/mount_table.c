@@ -3,7 +3,6 @@
 #include "tools/mount_table.h"
 
 #include <regex.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,74 +10,7 @@
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 
-static const char *set_ro(struct mount_options *o, const char *value)
-{
-	o->volume.read_only = true;
-	return *value ? "ro takes no value" : NULL;
-}
-
-static const char *set_epoch(struct mount_options *o, const char *value)
-{
-	return parse_u64(value, &o->volume.at_epoch) || !o->volume.at_epoch
-		       ? "an epoch's number, from 1"
-		       : NULL;
-}
-
-static const char *set_cache_dir(struct mount_options *o, const char *value)
-{
-	o->volume.cache_dir = value;
-	return value[0] == '/' ? NULL : "an absolute path";
-}
-
-static const char *set_cache_size(struct mount_options *o, const char *value)
-{
-	return parse_size(value, &o->volume.cache_size) ? "a size, such as 200G" : NULL;
-}
-
-static const char *set_min_free(struct mount_options *o, const char *value)
-{
-	char number[8];
-	size_t len = strlen(value);
-	uint64_t percent;
-
-	if (len && value[len - 1] == '%')
-		len--;
-	if (len >= sizeof(number))
-		return "a percentage from 0 to 99";
-	memcpy(number, value, len);
-	number[len] = '\0';
-	if (parse_u64(number, &percent) || percent > 99)
-		return "a percentage from 0 to 99";
-	o->volume.min_free_percent = (unsigned)percent;
-	return NULL;
-}
-
-static const char *set_settle(struct mount_options *o, const char *value)
-{
-	return parse_duration(value, &o->volume.settle_ns) ? "a time, such as 5s" : NULL;
-}
-
-static const char *set_patience(struct mount_options *o, const char *value)
-{
-	return parse_duration(value, &o->volume.patience_ns) ? "a time, such as 60s" : NULL;
-}
-
-static const char *set_grace(struct mount_options *o, const char *value)
-{
-	return parse_duration(value, &o->fs.grace_ns) ? "a time, such as 25s" : NULL;
-}
-
-static const char *set_full(struct mount_options *o, const char *value)
-{
-	o->volume.full_wait = !strcmp(value, "wait");
-	return o->volume.full_wait || !strcmp(value, "error") ? NULL : "wait or error";
-}
-
-static const char *set_durability(struct mount_options *o, const char *value)
-{
-	o->volume.durable_close = !strcmp(value, "remote");
-	return o->volume.durable_close || !strcmp(value, "local") ? NULL : "local or remote";
-}
+/* ---- options that are more than a value ---- */
 
 static const char *add_glob(struct globs *globs, const char *value)
 {
@@ -90,11 +22,6 @@ static const char *add_glob(struct globs *globs, const char *value)
 	return NULL;
 }
 
-static const char *set_temporary(struct mount_options *o, const char *value)
-{
-	return add_glob(&o->volume.temporary, value);
-}
-
 static const char *set_marker(struct mount_options *o, const char *value)
 {
 	if (!strcmp(value, "none")) {
@@ -102,11 +29,6 @@ static const char *set_marker(struct mount_options *o, const char *value)
 		return NULL;
 	}
 	return add_glob(&o->volume.marker, value);
-}
-
-static const char *set_log(struct mount_options *o, const char *value)
-{
-	return add_glob(&o->volume.log, value);
 }
 
 static const char *set_step(struct mount_options *o, const char *value)
@@ -122,50 +44,6 @@ static const char *set_step(struct mount_options *o, const char *value)
 	return good ? NULL : "a regular expression with a (group) around the number";
 }
 
-static const char *set_node(struct mount_options *o, const char *value)
-{
-	o->volume.node = value;
-	return *value ? NULL : "a name";
-}
-
-static const char *set_run_id(struct mount_options *o, const char *value)
-{
-	o->volume.run_id = value;
-	return *value ? NULL : "a name";
-}
-
-static const char *set_db_type(struct mount_options *o, const char *value)
-{
-	o->volume.db_type = value;
-	return *value ? NULL : "a name";
-}
-
-static const char *set_message(struct mount_options *o, const char *value)
-{
-	o->volume.message = value;
-	return NULL;
-}
-
-static const char *set_on_epoch(struct mount_options *o, const char *value)
-{
-	o->volume.on_epoch = value;
-	return *value ? NULL : "a program";
-}
-
-static const char *set_on_epoch_timeout(struct mount_options *o, const char *value)
-{
-	int64_t *ns = &o->volume.on_epoch_timeout_ns;
-
-	return parse_duration(value, ns) || *ns < ON_EPOCH_TIMEOUT_MIN_NS ? "a time from 100ms"
-									  : NULL;
-}
-
-static const char *set_catalog(struct mount_options *o, const char *value)
-{
-	o->volume.catalog_db = value;
-	return value[0] == '/' ? NULL : "an absolute path";
-}
-
 static const char *set_keep(struct mount_options *o, const char *value)
 {
 	struct keep_policy policy;
@@ -176,66 +54,6 @@ static const char *set_keep(struct mount_options *o, const char *value)
 		return NULL;
 	value = mount_options_keep(o, why);
 	return value ? value : "a policy";
-}
-
-static const char *set_gc(struct mount_options *o, const char *value)
-{
-	o->volume.gc_off = !strcmp(value, "off");
-	return o->volume.gc_off || !strcmp(value, "on") ? NULL : "on or off";
-}
-
-static const char *set_gc_grace(struct mount_options *o, const char *value)
-{
-	return parse_duration(value, &o->volume.gc_grace_ns) || o->volume.gc_grace_ns < 0
-		       ? "a time such as 24h"
-		       : NULL;
-}
-
-static const char *set_threads(struct mount_options *o, const char *value)
-{
-	uint64_t threads;
-
-	if (parse_u64(value, &threads) || threads > 256)
-		return "a number from 1 to 256, or 0 for one a core";
-	o->volume.threads = (unsigned)threads;
-	return NULL;
-}
-
-static const char *set_lease(struct mount_options *o, const char *value)
-{
-	return parse_duration(value, &o->volume.lease_ns) || o->volume.lease_ns < LEASE_MIN_NS ||
-			       o->volume.lease_ns > LEASE_MAX_NS
-		       ? "a time from 1s to 1h"
-		       : NULL;
-}
-
-static const char *set_resume(struct mount_options *o, const char *value)
-{
-	o->volume.resume = !strcmp(value, "") || !strcmp(value, "on");
-	return o->volume.resume || !strcmp(value, "off") ? NULL : "on or off";
-}
-
-static const char *set_take_over(struct mount_options *o, const char *value)
-{
-	o->volume.take_over = true;
-	return *value ? "take-over takes no value" : NULL;
-}
-
-static const char *set_refresh(struct mount_options *o, const char *value)
-{
-	return parse_duration(value, &o->volume.refresh_ns) || o->volume.refresh_ns < REFRESH_MIN_NS
-		       ? "a time from 100ms"
-		       : NULL;
-}
-
-static const char *set_connections(struct mount_options *o, const char *value)
-{
-	uint64_t connections;
-
-	if (parse_u64(value, &connections) || connections < 1 || connections > 256)
-		return "a number from 1 to 256";
-	o->volume.limits.connections = (unsigned)connections;
-	return NULL;
 }
 
 /* Below the rate at which a transfer counts as stalled nothing would ever be whole. */
@@ -256,18 +74,6 @@ static const char *set_download_limit(struct mount_options *o, const char *value
 	return set_rate(&o->volume.limits.download_rate, value);
 }
 
-static const char *set_upload_ahead(struct mount_options *o, const char *value)
-{
-	return parse_size(value, &o->volume.upload_ahead) ? "a size, such as 32M; 0: never" : NULL;
-}
-
-static const char *set_timeout(struct mount_options *o, const char *value)
-{
-	int64_t *ns = &o->volume.limits.stall_timeout_ns;
-
-	return parse_duration(value, ns) || *ns <= 0 ? "a time, such as 30s" : NULL;
-}
-
 /* The last one that is given counts: what stands on the command line wins over the environment. */
 static const char *set_passphrase_file(struct mount_options *o, const char *value)
 {
@@ -280,47 +86,6 @@ static const char *set_key_file(struct mount_options *o, const char *value)
 {
 	o->volume.limits.key_file = value;
 	o->volume.limits.passphrase_file = NULL;
-	return value[0] == '/' ? NULL : "an absolute path";
-}
-
-static const char *set_passthrough(struct mount_options *o, const char *value)
-{
-	static const struct {
-		const char *name;
-		enum fs_passthrough mode;
-	} modes[] = {{"auto", FS_PASSTHROUGH_AUTO},
-		     {"on", FS_PASSTHROUGH_ON},
-		     {"off", FS_PASSTHROUGH_OFF}};
-
-	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-		if (!strcmp(value, modes[i].name)) {
-			o->fs.passthrough = modes[i].mode;
-			return NULL;
-		}
-	return "auto, on or off";
-}
-
-static const char *set_supervise(struct mount_options *o, const char *value)
-{
-	o->supervise = !*value || !strcmp(value, "on");
-	return o->supervise || !strcmp(value, "off") ? NULL : "on or off";
-}
-
-static const char *set_allow_other(struct mount_options *o, const char *value)
-{
-	o->fs.allow_other = true;
-	return *value ? "allow_other takes no value" : NULL;
-}
-
-static const char *set_nonempty(struct mount_options *o, const char *value)
-{
-	o->nonempty = true;
-	return *value ? "nonempty takes no value" : NULL;
-}
-
-static const char *set_log_file(struct mount_options *o, const char *value)
-{
-	o->log_file = value;
 	return value[0] == '/' ? NULL : "an absolute path";
 }
 
@@ -337,107 +102,234 @@ static const char *set_log_level(struct mount_options *o, const char *value)
 	return "error, warning, info or debug";
 }
 
-static const char *set_noexec(struct mount_options *o, const char *value)
+/* ---- by kind ---- */
+
+static bool in_bounds(const struct option_row *row, int64_t value)
 {
-	o->fs.noexec = true;
-	return *value ? "noexec takes no value" : NULL;
+	return value >= row->least && (!row->most || value <= row->most);
 }
 
-static const char *set_suid(struct mount_options *o, const char *value)
+static bool set_count(const struct option_row *row, unsigned *count, const char *value)
 {
-	o->fs.suid = true;
-	return *value ? "suid takes no value" : NULL;
+	char number[8];
+	size_t len = strlen(value);
+	uint64_t n;
+
+	if (row->percent && len && value[len - 1] == '%')
+		len--;
+	if (len >= sizeof(number))
+		return false;
+	memcpy(number, value, len);
+	number[len] = '\0';
+	if (parse_u64(number, &n) || n > INT32_MAX || !in_bounds(row, (int64_t)n))
+		return false;
+	*count = (unsigned)n;
+	return true;
 }
 
-static const char *set_nosuid(struct mount_options *o, const char *value)
+static bool set_choice(const struct option_row *row, void *member, const char *value)
 {
-	o->fs.suid = false;
-	return *value ? "nosuid takes no value" : NULL;
+	for (unsigned i = 0; row->choices[i]; i++) {
+		if (strcmp(value, row->choices[i]) != 0)
+			continue;
+		if (row->is_bool)
+			*(bool *)member = i > 0;
+		else
+			*(unsigned *)member = i;
+		return true;
+	}
+	return false;
 }
 
-static const char *set_dev(struct mount_options *o, const char *value)
+static bool set_text(const struct option_row *row, const char **text, const char *value)
 {
-	o->fs.dev = true;
-	return *value ? "dev takes no value" : NULL;
+	*text = value;
+	return row->kind == OPTION_PATH ? value[0] == '/' : (int64_t)strlen(value) >= row->least;
 }
 
-static const char *set_nodev(struct mount_options *o, const char *value)
+static bool set_member(const struct option_row *row, void *member, const char *value)
 {
-	o->fs.dev = false;
-	return *value ? "nodev takes no value" : NULL;
+	switch (row->kind) {
+	case OPTION_SET:
+	case OPTION_CLEARED:
+		*(bool *)member = row->kind == OPTION_SET;
+		return !*value;
+	case OPTION_SWITCH:
+		*(bool *)member = !*value || !strcmp(value, "on");
+		return *(bool *)member || !strcmp(value, "off");
+	case OPTION_CHOICE:
+		return set_choice(row, member, value);
+	case OPTION_DURATION:
+		return !parse_duration(value, member) && in_bounds(row, *(int64_t *)member);
+	case OPTION_SIZE:
+		return !parse_size(value, member);
+	case OPTION_COUNT:
+		return set_count(row, member, value);
+	case OPTION_NUMBER:
+		return !parse_u64(value, member) && *(uint64_t *)member >= (uint64_t)row->least;
+	case OPTION_TEXT:
+	case OPTION_PATH:
+		return set_text(row, member, value);
+	default:
+		return true;
+	}
 }
 
-/* What fstab and mount(8) pass and the mount either always does or need not know. */
-static const char *ignore(struct mount_options *o, const char *value)
+const char *mount_option_set(const struct option_row *row, struct mount_options *o,
+			     const char *value)
 {
-	(void)o;
-	(void)value;
-	return NULL;
+	void *member = (char *)o + row->offset;
+
+	if (row->kind == OPTION_SPECIAL)
+		return row->set(o, value);
+	if (row->kind == OPTION_GLOB)
+		return add_glob(member, value);
+	return set_member(row, member, value) ? NULL : row->expected;
 }
+
+/* ---- the table ---- */
+
+#define MEMBER(member) .offset = offsetof(struct mount_options, member)
+/* Given with -o alone, and without a value. */
+#define FLAG(text, how, member)                                                                    \
+	{                                                                                          \
+		.name = (text), .value = "", .expected = text " takes no value", .kind = (how),    \
+		MEMBER(member)                                                                     \
+	}
+#define IGNORED(text)                                                                              \
+	{                                                                                          \
+		.name = (text), .kind = OPTION_IGNORED                                             \
+	}
+/* With a value, from -o and from the environment. */
+#define VALUE(text, how, looks, ...)                                                               \
+	{                                                                                          \
+		.name = (text), .value = (looks), .kind = (how), .environment = true, __VA_ARGS__  \
+	}
+#define SPECIAL(text, looks, fn, ...) VALUE(text, OPTION_SPECIAL, looks, .set = (fn), __VA_ARGS__)
+
+static const char *const local_or_remote[] = {"local", "remote", NULL};
+static const char *const error_or_wait[] = {"error", "wait", NULL};
+static const char *const on_or_off[] = {"on", "off", NULL};
+static const char *const auto_on_off[] = {[FS_PASSTHROUGH_AUTO] = "auto",
+					  [FS_PASSTHROUGH_ON] = "on",
+					  [FS_PASSTHROUGH_OFF] = "off",
+					  NULL};
 
 const struct option_row mount_option_table[] = {
-	{"ro", set_ro, false, false},
-	{"epoch", set_epoch, true, false},
-	{"cache-dir", set_cache_dir, true, false},
-	{"cache-size", set_cache_size, true, false},
-	{"min-free", set_min_free, true, false},
-	{"settle", set_settle, true, false},
-	{"patience", set_patience, true, false},
-	{"grace", set_grace, true, false},
-	{"full", set_full, true, false},
-	{"durability", set_durability, true, false},
-	{"temporary", set_temporary, true, false},
-	{"marker", set_marker, true, false},
-	{"log", set_log, true, false},
-	{"step", set_step, true, false},
-	{"node", set_node, true, false},
-	{"nodes", mount_options_set_nodes, true, false},
-	{"run-id", set_run_id, true, false},
-	{"run", set_run_id, true, false},
-	{"message", set_message, true, false},
-	{"db-type", set_db_type, true, false},
-	{"on-epoch", set_on_epoch, true, false},
-	{"on-epoch-timeout", set_on_epoch_timeout, true, false},
-	{"catalog", set_catalog, true, false},
-	{"keep", set_keep, true, false},
-	{"gc", set_gc, true, false},
-	{"gc-grace", set_gc_grace, true, false},
-	{"threads", set_threads, true, false},
-	{"connections", set_connections, true, true},
-	{"upload-ahead", set_upload_ahead, true, false},
-	{"upload-limit", set_upload_limit, true, true},
-	{"download-limit", set_download_limit, true, true},
-	{"timeout", set_timeout, true, true},
-	{"passphrase-file", set_passphrase_file, true, true},
-	{"key-file", set_key_file, true, true},
-	{"lease", set_lease, true, false},
-	{"take-over", set_take_over, false, false},
-	{"resume", set_resume, true, false},
-	{"refresh", set_refresh, true, false},
-	{"passthrough", set_passthrough, true, false},
-	{"supervise", set_supervise, true, false},
-	{"log-file", set_log_file, true, false},
-	{"log-level", set_log_level, true, false},
-	{"allow_other", set_allow_other, false, false},
-	{"nonempty", set_nonempty, false, false},
-	{"noexec", set_noexec, false, false},
-	{"suid", set_suid, false, false},
-	{"nosuid", set_nosuid, false, false},
-	{"dev", set_dev, false, false},
-	{"nodev", set_nodev, false, false},
-	{"rw", ignore, false, false},
-	{"defaults", ignore, false, false},
-	{"auto", ignore, false, false},
-	{"noauto", ignore, false, false},
-	{"nofail", ignore, false, false},
-	{"_netdev", ignore, false, false},
-	{"user", ignore, false, false},
-	{"users", ignore, false, false},
-	{"nouser", ignore, false, false},
-	{"exec", ignore, false, false},
-	{"async", ignore, false, false},
-	{"noatime", ignore, false, false}, /* access times are not kept */
-	{"relatime", ignore, false, false},
-	{"nodiratime", ignore, false, false},
+	FLAG("ro", OPTION_SET, volume.read_only),
+	VALUE("epoch", OPTION_NUMBER, "N", MEMBER(volume.at_epoch), .least = 1,
+	      .expected = "an epoch's number, from 1"),
+	VALUE("cache-dir", OPTION_PATH, "DIR", MEMBER(volume.cache_dir),
+	      .expected = "an absolute path"),
+	VALUE("cache-size", OPTION_SIZE, "SIZE", MEMBER(volume.cache_size),
+	      .expected = "a size, such as 200G"),
+	VALUE("min-free", OPTION_COUNT, "PERCENT", MEMBER(volume.min_free_percent), .most = 99,
+	      .percent = true, .expected = "a percentage from 0 to 99"),
+	VALUE("settle", OPTION_DURATION, "TIME", MEMBER(volume.settle_ns),
+	      .expected = "a time, such as 5s"),
+	VALUE("patience", OPTION_DURATION, "TIME", MEMBER(volume.patience_ns),
+	      .expected = "a time, such as 60s"),
+	VALUE("grace", OPTION_DURATION, "TIME", MEMBER(fs.grace_ns),
+	      .expected = "a time, such as 25s"),
+	VALUE("full", OPTION_CHOICE, "wait|error", MEMBER(volume.full_wait), .is_bool = true,
+	      .choices = error_or_wait, .expected = "wait or error"),
+	VALUE("durability", OPTION_CHOICE, "local|remote", MEMBER(volume.durable_close),
+	      .is_bool = true, .choices = local_or_remote, .expected = "local or remote"),
+	VALUE("temporary", OPTION_GLOB, "GLOB", MEMBER(volume.temporary)),
+	SPECIAL("marker", "GLOB|none", set_marker),
+	VALUE("log", OPTION_GLOB, "GLOB", MEMBER(volume.log)),
+	SPECIAL("step", "REGEX", set_step),
+	VALUE("node", OPTION_TEXT, "NAME", MEMBER(volume.node), .least = 1, .expected = "a name"),
+	SPECIAL("nodes", "N|auto", mount_options_set_nodes),
+	VALUE("run-id", OPTION_TEXT, "ID", MEMBER(volume.run_id), .least = 1, .expected = "a name"),
+	VALUE("run", OPTION_TEXT, "ID", MEMBER(volume.run_id), .least = 1, .expected = "a name"),
+	VALUE("message", OPTION_TEXT, "TEXT", MEMBER(volume.message)),
+	VALUE("db-type", OPTION_TEXT, "NAME", MEMBER(volume.db_type), .least = 1,
+	      .expected = "a name"),
+	VALUE("on-epoch", OPTION_TEXT, "PROGRAM", MEMBER(volume.on_epoch), .least = 1,
+	      .expected = "a program"),
+	VALUE("on-epoch-timeout", OPTION_DURATION, "TIME", MEMBER(volume.on_epoch_timeout_ns),
+	      .least = ON_EPOCH_TIMEOUT_MIN_NS, .expected = "a time from 100ms"),
+	VALUE("catalog", OPTION_PATH, "FILE", MEMBER(volume.catalog_db),
+	      .expected = "an absolute path"),
+	SPECIAL("keep", "POLICY", set_keep),
+	VALUE("gc", OPTION_CHOICE, "on|off", MEMBER(volume.gc_off), .is_bool = true,
+	      .choices = on_or_off, .expected = "on or off"),
+	VALUE("gc-grace", OPTION_DURATION, "TIME", MEMBER(volume.gc_grace_ns),
+	      .expected = "a time such as 24h"),
+	VALUE("threads", OPTION_COUNT, "N", MEMBER(volume.threads), .most = 256,
+	      .expected = "a number from 1 to 256, or 0 for one a core"),
+	VALUE("connections", OPTION_COUNT, "N", MEMBER(volume.limits.connections), .least = 1,
+	      .most = 256, .limit = true, .expected = "a number from 1 to 256"),
+	VALUE("upload-ahead", OPTION_SIZE, "SIZE", MEMBER(volume.upload_ahead),
+	      .expected = "a size, such as 32M; 0: never"),
+	SPECIAL("upload-limit", "RATE", set_upload_limit, .limit = true),
+	SPECIAL("download-limit", "RATE", set_download_limit, .limit = true),
+	VALUE("timeout", OPTION_DURATION, "TIME", MEMBER(volume.limits.stall_timeout_ns),
+	      .least = 1, .limit = true, .expected = "a time, such as 30s"),
+	SPECIAL("passphrase-file", "FILE", set_passphrase_file, .limit = true),
+	SPECIAL("key-file", "FILE", set_key_file, .limit = true),
+	VALUE("lease", OPTION_DURATION, "TIME", MEMBER(volume.lease_ns), .least = LEASE_MIN_NS,
+	      .most = LEASE_MAX_NS, .expected = "a time from 1s to 1h"),
+	FLAG("take-over", OPTION_SET, volume.take_over),
+	VALUE("resume", OPTION_SWITCH, "", MEMBER(volume.resume), .expected = "on or off"),
+	VALUE("refresh", OPTION_DURATION, "TIME", MEMBER(volume.refresh_ns),
+	      .least = REFRESH_MIN_NS, .expected = "a time from 100ms"),
+	VALUE("passthrough", OPTION_CHOICE, "auto|on|off", MEMBER(fs.passthrough),
+	      .choices = auto_on_off, .expected = "auto, on or off"),
+	VALUE("supervise", OPTION_SWITCH, "", MEMBER(supervise), .expected = "on or off"),
+	VALUE("log-file", OPTION_PATH, "FILE", MEMBER(log_file), .expected = "an absolute path"),
+	SPECIAL("log-level", "error|warning|info|debug", set_log_level),
+	FLAG("allow_other", OPTION_SET, fs.allow_other),
+	FLAG("nonempty", OPTION_SET, nonempty),
+	FLAG("noexec", OPTION_SET, fs.noexec),
+	FLAG("suid", OPTION_SET, fs.suid),
+	FLAG("nosuid", OPTION_CLEARED, fs.suid),
+	FLAG("dev", OPTION_SET, fs.dev),
+	FLAG("nodev", OPTION_CLEARED, fs.dev),
+	IGNORED("rw"),
+	IGNORED("defaults"),
+	IGNORED("auto"),
+	IGNORED("noauto"),
+	IGNORED("nofail"),
+	IGNORED("_netdev"),
+	IGNORED("user"),
+	IGNORED("users"),
+	IGNORED("nouser"),
+	IGNORED("exec"),
+	IGNORED("async"),
+	IGNORED("noatime"), /* access times are not kept */
+	IGNORED("relatime"),
+	IGNORED("nodiratime"),
 };
 const size_t mount_option_count = sizeof(mount_option_table) / sizeof(mount_option_table[0]);
+
+/* ---- the help ---- */
+
+#define HELP_COLUMNS 100
+
+void mount_option_help(FILE *out)
+{
+	size_t column = HELP_COLUMNS;
+	const char *before = "";
+
+	for (size_t i = 0; i < mount_option_count; i++) {
+		const struct option_row *row = &mount_option_table[i];
+		char word[64];
+		size_t len;
+
+		if (!row->value)
+			continue;
+		len = (size_t)snprintf(word, sizeof(word), "%s%s%s", row->name,
+				       *row->value ? "=" : "", row->value);
+		if (column + len + 2 > HELP_COLUMNS) {
+			fprintf(out, "%s\n ", *before ? "," : "");
+			column = 1;
+			before = "";
+		}
+		fprintf(out, "%s %s", before, word);
+		column += len + strlen(before) + 1;
+		before = ",";
+	}
+	fputc('\n', out);
+}
