@@ -386,6 +386,8 @@ static void job_free(struct import_job *j)
 	free(j->known);
 	free(j->changing_path);
 	doubts_free(j->doubts);
+	import_moved_free(j);
+	free(j->torn);
 	buf_free(&j->reason);
 }
 

@@ -234,7 +234,7 @@ static int read_file(struct import_job *j, size_t number, int dir_fd)
 		return result;
 	n->changes = true;
 	n->torn = !n->log;
-	n->why = "it changed while it was read";
+	n->why = IMPORT_WHY_CHANGED;
 	return import_note_changing(j, number);
 }
 

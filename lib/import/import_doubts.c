@@ -15,18 +15,8 @@ enum { UNCHANGED = 1, SAVED = 2 };
 /* Companions have numbers by their paths, also where several doubts share one; what has the name of a killed writer's file has this one. */
 #define INO_OF_NAME UINT64_MAX
 
-static bool in_parent(const struct import_job *j, const char *path, struct tree_entry *ret_entry)
-{
-	uint32_t id;
-
-	if (!j->parent_tree || tree_resolve(j->parent_tree, path, &id))
-		return false;
-	tree_get(j->parent_tree, id, ret_entry);
-	return ret_entry->type == TREE_REGULAR;
-}
-
-/* A file of the directory by its path; SIZE_MAX: there is none. Only where something is in doubt. */
-static size_t find_node(const struct import_job *j, const char *path)
+/* Only where something is in doubt. */
+size_t import_find_node(const struct import_job *j, const char *path)
 {
 	for (size_t i = 1; i < j->scan.count; i++) {
 		cleanup_buf struct buf at = {0};
@@ -42,7 +32,7 @@ static bool is_unchanged(const struct import_job *j, const char *path, const str
 {
 	struct tree_entry before;
 
-	return in_parent(j, path, &before) && tree_same_content(&before, e);
+	return import_in_parent(j, path, &before) && tree_same_content(&before, e);
 }
 
 /* The number that a companion of a doubt has; 0: it is none. */
@@ -89,14 +79,22 @@ static int find_base(struct import_job *j, const struct record_doubt *d, uint64_
 	return 0;
 }
 
+/* A file that was renamed alone leaves the doubt where it was: the save is to bring one of that name. */
+static bool was_renamed_alone(const struct import_job *j, const char *path, const char *now)
+{
+	const char *to = import_moved_to(j, path);
+
+	return to && strcmp(to, now) != 0;
+}
+
 static int add_kill(struct import_job *j, const struct record_doubt *from, size_t number)
 {
+	cleanup_buf struct buf path = {0};
 	cleanup_free struct doubt_companion *companions =
 		calloc(from->companion_count + 1, sizeof(*companions));
 	struct doubts_kill kill = {
 		.id = number,
 		.kind = DOUBT_UNDONE,
-		.path = from->path,
 		.why = from->why ? from->why : "its writer was killed",
 		.since = from->since,
 		.at_ns = from->at_ns,
@@ -104,19 +102,25 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 		.companions = companions,
 		.companion_count = from->companion_count,
 	};
-	size_t node = find_node(j, from->path);
 	struct tree_entry before, e;
+	size_t node;
 	int error;
 
 	if (!companions)
 		return -ENOMEM;
 	error = find_base(j, from, &kill.base);
+	if (!error)
+		error = import_moved_along(j, from->path, &path);
 	if (error)
 		return error;
+	kill.path = buf_str(&path);
+	node = import_find_node(j, kill.path);
 	for (size_t i = 0; i < from->companion_count; i++)
 		companions[i] = (struct doubt_companion){
 			.ino = companion_number(j, from->companions[i]), .version = UNCHANGED};
-	kill.ino_then = in_parent(j, from->path, &before) ? INO_OF_NAME : 0;
+	if (import_in_parent(j, from->path, &before) &&
+	    !was_renamed_alone(j, from->path, kill.path))
+		kill.ino_then = INO_OF_NAME;
 	kill.version_then = UNCHANGED;
 	if (node != SIZE_MAX) {
 		kill.ino_now = INO_OF_NAME;
@@ -126,12 +130,67 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 	return doubts_add_kill(j->doubts, &kill);
 }
 
+/* ---- what is torn, though its end does not say so: a writer of a mount was killed, say ---- */
+
+static bool changed_while_read(const struct import_job *j, uint32_t id)
+{
+	cleanup_buf struct buf path = {0};
+
+	if (tree_path(j->parent_tree, id, &path) != 0)
+		return false;
+	for (size_t i = 0; i < j->parent.doubt_count; i++) {
+		const struct record_doubt *d = &j->parent.doubts[i];
+
+		if (!strcmp(d->path, buf_str(&path)) && d->why &&
+		    !strcmp(d->why, IMPORT_WHY_CHANGED))
+			return true;
+	}
+	return false;
+}
+
+static int find_torn(struct import_job *j)
+{
+	uint32_t count = j->parent_tree ? tree_count(j->parent_tree) : 0;
+
+	free(steal_ptr(j->torn));
+	j->torn_count = 0;
+	for (uint32_t id = 0; id < count; id++) {
+		struct tree_entry e, *grown;
+
+		tree_get(j->parent_tree, id, &e);
+		if (e.type != TREE_REGULAR || !e.size || !(e.flags & TREE_TORN) ||
+		    changed_while_read(j, id))
+			continue;
+		grown = reallocarray(j->torn, j->torn_count + 1, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		j->torn = grown;
+		j->torn[j->torn_count++] = e;
+	}
+	return 0;
+}
+
+/* Under any name. With other times it was written once more. */
+static bool was_torn(const struct import_job *j, const struct tree_entry *e)
+{
+	for (size_t i = 0; i < j->torn_count; i++)
+		if (j->torn[i].mtime_ns == e->mtime_ns && tree_same_content(&j->torn[i], e))
+			return true;
+	return false;
+}
+
+/* ---- all ---- */
+
 int import_doubts_begin(struct import_job *j)
 {
 	int error;
 
 	doubts_free(steal_ptr(j->doubts));
 	error = doubts_new(j->imp->rules, j->parent.number, &j->doubts);
+	if (!error)
+		error = find_torn(j);
+	if (!error)
+		error = import_moved_find(j);
 	for (size_t i = 0; !error && i < j->parent.doubt_count; i++) {
 		const struct record_doubt *d = &j->parent.doubts[i];
 
@@ -141,11 +200,12 @@ int import_doubts_begin(struct import_job *j)
 	return error;
 }
 
-int import_doubts_file(struct import_job *j, size_t number, const struct tree_entry *e)
+int import_doubts_file(struct import_job *j, size_t number, struct tree_entry *e)
 {
 	cleanup_buf struct buf path = {0};
 	const char *why = j->scan.nodes[number].why;
 	struct doubts_file file = {.born = j->record.number, .mtime_ns = e->mtime_ns};
+	const char *before;
 	int error;
 
 	if (e->type != TREE_REGULAR || (e->flags & TREE_LOG))
@@ -154,11 +214,14 @@ int import_doubts_file(struct import_job *j, size_t number, const struct tree_en
 	if (error)
 		return error;
 	file.path = buf_str(&path);
-	file.ino = companion_number(j, file.path);
-	if (is_unchanged(j, file.path, e)) {
-		file.born = j->parent.number;
+	before = import_moved_from(j, file.path);
+	file.ino = companion_number(j, before);
+	if (is_unchanged(j, before, e)) {
+		file.born = before == file.path ? j->parent.number : file.born;
 		file.version = UNCHANGED;
 	}
+	if (was_torn(j, e))
+		e->flags |= TREE_TORN;
 	if (e->flags & TREE_TORN)
 		file.torn = why ? why : "it is torn inside";
 	return doubts_add_file(j->doubts, &file);

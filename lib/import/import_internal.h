@@ -23,8 +23,12 @@ struct import {
 	uint64_t plain_before;	   /* what it had read when the last file was done */
 };
 
-/* What import_known.c has of the parent's recipes. */
+/* What import_known.c has of the parent's recipes, and import_moved.c of its files. */
 struct known_recipe;
+struct import_move;
+
+/* Why a file is torn, though its end says nothing. */
+#define IMPORT_WHY_CHANGED "it changed while it was read"
 
 /* One import_run. */
 struct import_job {
@@ -51,6 +55,10 @@ struct import_job {
 	unsigned changing;   /* files that could not be read whole, or not as they were to be */
 	char *changing_path; /* the first of them; owned */
 	struct doubts *doubts;
+	struct import_move *moves;
+	size_t move_count;
+	struct tree_entry *torn; /* of the epoch before, but what changed while it was read */
+	size_t torn_count;
 	struct buf reason; /* why it is not complete */
 	unsigned named;
 	uint64_t files_read, bytes_read;
@@ -110,12 +118,31 @@ int import_load(struct import_job *j, uint64_t number, struct epoch_record *ret_
 
 /* ---- import_doubts.c ---- */
 
-/* For a tree: what the epoch before had in doubt; each file; what is gone; then what the record says, and why it is not complete.
+/* For a tree: what the epoch before had in doubt; each file, which may turn out to be torn; what is gone; then what the record says, and why it is not complete.
  * 0 or -ENOMEM; the second reads the remote where something may be gone, and keeps the doubt where that fails. */
 int import_doubts_begin(struct import_job *j);
-int import_doubts_file(struct import_job *j, size_t number, const struct tree_entry *e);
+int import_doubts_file(struct import_job *j, size_t number, struct tree_entry *e);
 int import_doubts_gone(struct import_job *j);
 int import_doubts_end(struct import_job *j);
+/* A name of the directory by its path; SIZE_MAX: there is none. It reads all names. */
+size_t import_find_node(const struct import_job *j, const char *path);
+
+/* ---- import_moved.c ---- */
+
+/*
+ * Looks for files that the doubts of the epoch before name, and that have been renamed since: where nothing has the name any
+ * more, what has that content under a name that had not. Of several any may be meant: the doubt stays. 0 or -ENOMEM.
+ */
+int import_moved_find(struct import_job *j);
+void import_moved_free(struct import_job *j);
+/* What it was called: itself where it was not renamed. */
+const char *import_moved_from(const struct import_job *j, const char *path);
+/* What it is called now: NULL where it was not renamed. */
+const char *import_moved_to(const struct import_job *j, const char *path);
+/* Appends where a name is now that moved along with its directory, or itself. 0 or -ENOMEM. */
+int import_moved_along(const struct import_job *j, const char *path, struct buf *out);
+/* A file by its path in the epoch before. */
+bool import_in_parent(const struct import_job *j, const char *path, struct tree_entry *ret_entry);
 
 /* The epoch that this one continues: record->continues (contract 1.3). */
 int import_continues(struct import_job *j, struct tree *tree);

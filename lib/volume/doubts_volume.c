@@ -225,25 +225,59 @@ static uint64_t base_of(struct volume *vol, const struct state_doubt *d, uint64_
 								    : base;
 }
 
-/* What has its name now: only closed content counts. */
+/* Where a path leads. */
+struct place {
+	uint64_t parent; /* 0: the directory is not there */
+	char name[NAME_MAX + 1];
+	struct state_name entry;
+	struct state_file file;
+};
+
+/* -ENOENT: then the place is told as far as it is there. */
+static int look_up(struct state *s, const char *path, struct place *p)
+{
+	uint64_t dir = ROOT_INO;
+
+	p->parent = 0;
+	for (;;) {
+		size_t len = strcspn(path, "/");
+		int error;
+
+		if (!len || len > NAME_MAX)
+			return -ENOENT;
+		memcpy(p->name, path, len);
+		p->name[len] = '\0';
+		if (!path[len])
+			p->parent = dir;
+		error = state_name_lookup(s, dir, p->name, &p->entry, &p->file);
+		if (error || !path[len])
+			return error;
+		dir = p->entry.ino;
+		path += len + 1;
+	}
+}
+
+/* What has its name now: only closed content counts. Where its directory was not there yet, the path tells. */
 static int look_at_name(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
 {
-	struct state_name n;
-	struct state_file f, covered;
-	int error = state_name_lookup(g->snapshot, d->parent, d->name, &n, &f);
+	struct place p;
+	struct state_file covered;
+	int error = d->parent
+			    ? state_name_lookup(g->snapshot, d->parent, d->name, &p.entry, &p.file)
+			    : look_up(g->snapshot, d->path, &p);
 
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	if (!f.closed && n.covered) {
-		error = state_file_get(g->snapshot, n.covered, &covered);
+	if (!p.file.closed && p.entry.covered) {
+		error = state_file_get(g->snapshot, p.entry.covered, &covered);
 		if (error)
 			return error == -ENOENT ? 0 : error;
-		f = covered;
+		p.file = covered;
 	}
-	if (!f.closed)
+	if (!p.file.closed)
 		return 0;
-	k->ino_now = f.ino;
-	k->version_now = f.closed;
+	k->ino_now = p.file.ino;
+	k->version_now = p.file.closed;
 	return 0;
 }
 
@@ -294,12 +328,11 @@ static int gather(void *arg, const struct state_doubt *d)
 	if (d->parent && !error) {
 		buf_printf(&path, "%s%s", path.len ? "/" : "", d->name);
 		k.path = buf_str(&path);
-		error = look_at_name(g, d, &k);
 	} else {
 		k.path = d->path;
 		k.ino_then = 0;
-		error = 0;
 	}
+	error = k.parent_is_gone ? 0 : look_at_name(g, d, &k);
 	if (!error)
 		k.base = base_of(g->vol, d, g->number);
 	if (!error)
@@ -332,30 +365,11 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 /* Whether the snapshot has closed content, or something else than a file, at this path. */
 static int is_there(struct state *s, const char *path, bool *ret_there)
 {
-	uint64_t dir = ROOT_INO;
+	struct place p;
+	int error = look_up(s, path, &p);
 
-	*ret_there = false;
-	while (*path) {
-		size_t len = strcspn(path, "/");
-		struct state_name n;
-		struct state_file f;
-		char name[NAME_MAX + 1];
-		int error;
-
-		if (len > NAME_MAX)
-			return 0;
-		memcpy(name, path, len);
-		name[len] = '\0';
-		error = state_name_lookup(s, dir, name, &n, &f);
-		if (error) {
-			*ret_there = false;
-			return error == -ENOENT ? 0 : error;
-		}
-		*ret_there = !S_ISREG(f.mode) || f.closed || n.covered;
-		dir = n.ino;
-		path += len + (path[len] == '/');
-	}
-	return 0;
+	*ret_there = !error && (!S_ISREG(p.file.mode) || p.file.closed || p.entry.covered);
+	return error == -ENOENT ? 0 : error;
 }
 
 static int look_for_gone(struct volume *vol, struct state *snapshot, const struct tree *tree,
@@ -457,44 +471,16 @@ int doubts_clear_locked(struct volume *vol, uint64_t number)
 
 /* ---- taking over those of an epoch ---- */
 
-/* The file at a path of the live tree; its directory in any case where that is there. */
-static int resolve_locked(struct volume *vol, const char *path, uint64_t *ret_parent,
-			  char ret_name[256], struct state_file *ret_file)
-{
-	uint64_t dir = ROOT_INO;
-
-	*ret_parent = 0;
-	for (;;) {
-		size_t len = strcspn(path, "/");
-		struct state_name n;
-		int error;
-
-		if (!len || len > NAME_MAX)
-			return -ENOENT;
-		memcpy(ret_name, path, len);
-		ret_name[len] = '\0';
-		if (!path[len])
-			*ret_parent = dir;
-		error = state_name_lookup(vol->state, dir, ret_name, &n, ret_file);
-		if (error || !path[len])
-			return error;
-		dir = n.ino;
-		path += len + 1;
-	}
-}
-
 static int take_companions_locked(struct volume *vol, const struct record_doubt *from, uint64_t id)
 {
 	int error = 0;
 
 	for (size_t i = 0; !error && i < from->companion_count; i++) {
-		struct state_file f;
-		uint64_t parent;
-		char name[256];
+		struct place p;
 
-		error = resolve_locked(vol, from->companions[i], &parent, name, &f);
-		if (!error && f.closed)
-			error = state_doubt_file_add(vol->state, id, f.ino, f.closed);
+		error = look_up(vol->state, from->companions[i], &p);
+		if (!error && p.file.closed)
+			error = state_doubt_file_add(vol->state, id, p.file.ino, p.file.closed);
 		else if (error == -ENOENT)
 			error = 0;
 	}
@@ -511,29 +497,39 @@ static int take_over_one_locked(struct volume *vol, const struct record_doubt *f
 		.judged = true,
 		.why = from->why ? from->why : (char *)(uintptr_t) "its writer was killed",
 	};
-	struct state_file f;
+	struct place p;
 	uint64_t id;
-	int error = resolve_locked(vol, from->path, &d.parent, d.name, &f);
+	int error = look_up(vol->state, from->path, &p);
 
 	if (error && error != -ENOENT)
 		return error;
-	if (!error && f.closed) {
-		d.ino = f.ino;
-		d.version = f.closed;
+	if (!error && p.file.closed) {
+		d.ino = p.file.ino;
+		d.version = p.file.closed;
 	}
+	d.parent = p.parent;
+	/* A row has a name, also where the path alone counts. */
+	snprintf(d.name, sizeof(d.name), "%s", p.parent ? p.name : "-");
 	error = state_doubt_add(vol->state, &d, &id);
 	return error ? error : take_companions_locked(vol, from, id);
+}
+
+int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_t count)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < count; i++)
+		if (doubt_kind_parse(list[i].kind) == DOUBT_UNDONE)
+			error = take_over_one_locked(vol, &list[i]);
+	vol->doubts = DOUBTS_UNKNOWN;
+	return error;
 }
 
 int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record)
 {
 	int error = state_doubts_clear(vol->state);
 
-	for (size_t i = 0; !error && i < record->doubt_count; i++)
-		if (doubt_kind_parse(record->doubts[i].kind) == DOUBT_UNDONE)
-			error = take_over_one_locked(vol, &record->doubts[i]);
-	vol->doubts = DOUBTS_UNKNOWN;
-	return error;
+	return error ? error : doubts_add_locked(vol, record->doubts, record->doubt_count);
 }
 
 int doubts_of_epoch_locked(struct volume *vol, uint64_t number)

@@ -42,6 +42,8 @@ int doubts_clear_locked(struct volume *vol, uint64_t number);
 int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record);
 /* The same of an epoch by its number; none where it has no record here. */
 int doubts_of_epoch_locked(struct volume *vol, uint64_t number);
+/* These come on top. In a transaction. */
+int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_t count);
 
 /* The record's "doubts"; `before` (may be NULL) says since when torn files are. 0 or -ENOMEM. */
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,

@@ -24,19 +24,34 @@ struct target {
 	bool keep_logs;
 };
 
+/* What it has. */
+struct source {
+	struct tree *tree;
+	struct record_doubt *doubts; /* beside those of its record */
+	size_t doubt_count;
+};
+
+static void source_free(struct source *from)
+{
+	tree_unref(from->tree);
+	record_doubts_free(from->doubts, from->doubt_count);
+}
+
 static int apply_in_transaction(struct volume *vol, const struct target *to,
-				const struct tree *tree, struct rollback_notice *notice)
+				const struct source *from, struct rollback_notice *notice)
 {
 	int error = state_begin(vol->state);
 
 	if (error)
 		return error;
-	error = rollback_apply_locked(vol, tree, to->keep_logs, notice);
+	error = rollback_apply_locked(vol, from->tree, to->keep_logs, notice);
 	/* Should the daemon end before the new epoch has begun, the next mount seals it. */
 	if (!error)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);
 	if (!error)
 		error = doubts_of_epoch_locked(vol, to->number);
+	if (!error)
+		error = doubts_add_locked(vol, from->doubts, from->doubt_count);
 	return state_end(vol->state, error);
 }
 
@@ -75,7 +90,7 @@ static void take_completeness_locked(struct volume *vol, const struct epoch_brie
 }
 
 /* -ESTALE: try again. */
-static int rollback_locked(struct volume *vol, const struct target *to, const struct tree *tree,
+static int rollback_locked(struct volume *vol, const struct target *to, const struct source *from,
 			   bool last_try, struct rollback_notice *notice, uint64_t *ret_new)
 {
 	struct seal_how how = {.trigger = RECORD_TRIGGER_ROLLBACK};
@@ -89,7 +104,7 @@ static int rollback_locked(struct volume *vol, const struct target *to, const st
 		error = last_try ? seal_begin_locked(vol, &how, &pending) : -ESTALE;
 	if (!error) {
 		bodies_keep_names_locked(vol, to->keep_logs);
-		error = apply_in_transaction(vol, to, tree, notice);
+		error = apply_in_transaction(vol, to, from, notice);
 	}
 	if (error)
 		return error;
@@ -106,16 +121,18 @@ static int rollback_locked(struct volume *vol, const struct target *to, const st
 static int try_rollback(struct volume *vol, const struct target *to, bool last_try,
 			uint64_t *ret_new)
 {
-	cleanup_tree struct tree *tree = NULL;
+	CLEANUP(source_free) struct source from = {0};
 	struct rollback_notice notice = {0};
 	int error = seal_pending(vol);
 
 	if (!error)
-		error = epochs_tree(vol, to->number, &tree);
+		error = epochs_tree(vol, to->number, &from.tree);
+	if (!error)
+		error = rollback_half(vol, to->number, from.tree, &from.doubts, &from.doubt_count);
 	if (error)
 		return error;
 	mutex_lock(&vol->lock);
-	error = rollback_locked(vol, to, tree, last_try, &notice, ret_new);
+	error = rollback_locked(vol, to, &from, last_try, &notice, ret_new);
 	mutex_unlock(&vol->lock);
 	rollback_notice_tell(vol, &notice);
 	return error;

@@ -33,6 +33,13 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep
 			  struct rollback_notice *notice);
 
 /*
+ * What is in doubt in the tree of this epoch beside what its record says, where it is half of a save (half.h): for
+ * record_doubts_free. It may ask the remote for other trees. 0 or -errno. Without the lock. (rollback_half.c)
+ */
+int rollback_half(struct volume *vol, uint64_t number, const struct tree *tree,
+		  struct record_doubt **ret_doubts, size_t *ret_count);
+
+/*
  * Seals what is pending; where the live tree then stands on an epoch that is not complete, rolls it back to the newest
  * one that is complete or of which it is not known, logs apart. ret_done as resume.h has it. 0 or -errno. Without the lock.
  */

@@ -224,6 +224,8 @@ class Epochs(Doubts):
         self.load(tree, True)
         self.taint = 0
         source = self.epochs[number]
+        if source.automatic:  # it may be half of a save: what is in doubt then the model does not know
+            source.doubts = (True, source.doubts[1])
         self.take_over(source, new[-1])
         self.new_epoch(new[-1], tree, complete=source.complete)
         self.epochs[new[-1]].complete = source.complete

@@ -335,6 +335,127 @@ def test_a_rank_that_is_killed_after_the_marker(mnt):
     assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
 
 
+# ---- rolled back to an epoch that was sealed in the middle of a save
+
+
+@pytest.fixture
+def halved(volume):
+    """Epoch 1 is whole, epoch 2 the beginning of the next save, and epoch 3 has the rest of it."""
+    volume.mount(settle="200ms", patience="1h")
+    put(volume.path / "checkpoint-100" / "a", "a 1"), put(volume.path / "checkpoint-100" / "b", "b 1")
+    wait_until(lambda: latest_or_none(volume) == 1, "the first save")
+    put(volume.path / "checkpoint-200" / "a", "a 2")
+    wait_until(lambda: latest_or_none(volume) == 2, "the beginning of the second")
+    put(volume.path / "checkpoint-200" / "b", "b 2"), put(volume.path / "checkpoint-200" / "more" / "c", "c 2")
+    wait_until(lambda: latest_or_none(volume) == 3, "the rest of it")
+    assert record(volume, 3)["continues"] == 2
+    volume.remount(settle="1h")
+    return volume
+
+
+REST = {"checkpoint-200/b": ("undone", True), "checkpoint-200/more/c": ("undone", True)}
+
+
+@pytest.mark.parametrize("how", ["", "remount", "crash", "killed between", "empty cache"])
+def test_half_a_save_stays_in_doubt_after_a_rollback(halved, monkeypatch, how):
+    if how == "killed between":
+        halved.unmount()
+        monkeypatch.setenv("EPOCHFS_FAULT", "rollback.applied")
+        halved.mount(settle="1h")
+        run("ln", "-sfn", "2", halved.epochs_dir / "current", check=False)
+        halved.process.wait()
+        halved.kill()
+        monkeypatch.delenv("EPOCHFS_FAULT")
+        halved.mount(settle="1h")
+        number = halved.seal()
+    else:
+        number = halved.rollback(2)
+    assert doubts(halved, number) == REST and latest(halved) == 3
+    if how == "crash":
+        halved.kill()
+        halved.mount(settle="1h")
+    elif how in ("remount", "empty cache"):
+        halved.remount(empty_cache=how == "empty cache", settle="1h")
+    put(halved.path / "notes", "x")
+    number = halved.seal()
+    assert doubts(halved, number) == REST and latest(halved) == 3 and not record(halved, number)["complete"]
+    status = run(BIN, "status", halved.path).stdout
+    assert "checkpoint-200/b: epoch 2, which was restored, was sealed before it was saved, in doubt since epoch 2; settled by" in status
+    put(halved.path / "checkpoint-200" / "b", "b again")
+    number = halved.seal()
+    assert sorted(doubts(halved, number)) == ["checkpoint-200/more/c"] and latest(halved) == 3
+    put(halved.path / "checkpoint-200" / "more" / "c", "c again")
+    number = halved.seal()
+    assert doubts(halved, number) == {} and latest(halved) == number
+
+
+HALF_SETTLED = {
+    "its beginning saved again": lambda m: put(m.path / "checkpoint-200" / "a", "a again"),
+    "removed": lambda m: shutil.rmtree(m.path / "checkpoint-200"),
+    "rolled forward": lambda m: m.rollback(3),
+    "by word": lambda m: run(BIN, "commit", "--whole", m.path),
+}
+
+
+@pytest.mark.parametrize("how", HALF_SETTLED)
+def test_what_settles_half_a_save(halved, how):
+    assert halved.rollback(2) == 4
+    HALF_SETTLED[how](halved)
+    put(halved.path / "notes", "x")
+    number = halved.seal()
+    assert doubts(halved, number) == {} and latest(halved) == number
+
+
+def test_half_a_save_of_an_older_step_costs_nothing(halved):
+    halved.rollback(2)
+    put(halved.path / "checkpoint-300" / "a", "a 3")
+    number = halved.seal()
+    assert doubts(halved, number) == {path: ("undone", False) for path in REST} and latest(halved) == number
+
+
+def test_half_a_save_whose_rest_was_dropped(halved):
+    """What the rest was nobody knows: what was saved last of the half is in doubt."""
+    put(halved.path / "checkpoint-300" / "a", "a 3")
+    assert halved.seal() == 4 and latest(halved) == 4
+    run(BIN, "rm", halved.path, "3")
+    assert halved.rollback(2) == 5
+    put(halved.path / "notes", "x")
+    assert halved.seal() == 6 and doubts(halved, 6) == {"checkpoint-200/a": ("undone", True)} and latest(halved) == 4
+    put(halved.path / "checkpoint-200" / "a", "a again")
+    assert halved.seal() == 7 and doubts(halved, 7) == {} and latest(halved) == 7
+
+
+@pytest.mark.options(keep="last:1")
+def test_half_a_save_takes_no_whole_one_away(mnt):
+    """The save goes on when its beginning is asked for: the rest is sealed first, and continues it."""
+    put(mnt.path / "out" / "a", "a 1")
+    assert mnt.seal() == 1
+    mnt.remount(settle="200ms", patience="1h")
+    put(mnt.path / "checkpoint-200" / "a", "a 2")
+    wait_until(lambda: latest(mnt) == 2, "the beginning")
+    run(BIN, "tag", mnt.path, "2", "half")
+    put(mnt.path / "checkpoint-200" / "b", "b 2")
+    mnt.seal()
+    mnt.remount(settle="1h")
+    assert record(mnt, 3)["continues"] == 2
+    assert mnt.rollback(2) == 4
+    put(mnt.path / "notes", "x")
+    assert mnt.seal() == 5 and latest(mnt) == 3
+    mnt.wait_durable()
+    assert 3 in [int(n) for n in mnt.epochs()]
+    assert mnt.rollback(3) == 6 and (mnt.path / "checkpoint-200" / "b").read_text() == "b 2"
+
+
+def test_half_a_save_stays_until_something_changes_where_the_mount_goes_back(halved):
+    halved.rollback(2)
+    halved.remount(resume=True, settle="1h")
+    assert not (halved.path / "checkpoint-200" / "b").exists()
+    put(halved.path / "notes", "x")
+    halved.remount(resume=True, settle="1h")
+    assert (halved.path / "checkpoint-200" / "b").read_text() == "b 2" and not (halved.path / "notes").exists()
+    assert halved.status()["resumed"]["left"] == 5
+
+
 def test_somebody_who_knows_settles_all(killed):
     write_torn(killed.path / "model.pt")
     assert killed.seal() == 3 and sorted(doubts(killed, 3)) == ["b", "model.pt"]
@@ -428,6 +549,91 @@ def test_an_import_misses_what_was_removed_before_a_killed_save(mnt, tmp_path, p
     assert imported() == ([("out/a", 2)], False)
     put(tmp_path / "out" / "out" / "a", "a 1"), put(tmp_path / "out" / "out" / "b", "b 1")
     assert imported() == ([], True)
+
+
+@pytest.fixture
+def exported(mnt, tmp_path, passthrough):
+    """Seals what is in the mount and exports it: the directory, and a function that imports that and gives what is in doubt."""
+    if passthrough == "off":
+        pytest.skip("the import does not mount")
+    out = tmp_path / "out"
+
+    def imported():
+        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", out, mnt.url)
+        epoch = json.loads(done.stdout)
+        assert epoch["complete"] is not any(d.get("counts") for d in epoch.get("doubts", []))
+        return {d["path"]: (d["kind"], d.get("counts", False)) for d in epoch.get("doubts", [])}
+
+    def export():
+        number = mnt.seal()
+        mnt.wait_durable()
+        mnt.unmount()
+        run(BIN, "export", "%s@%d" % (mnt.url, number), out)
+        return out, imported
+
+    return export
+
+
+def test_an_import_follows_a_companion_that_was_renamed(mnt, exported):
+    put(mnt.path / "a", "a 1" * 10000), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2" * 10000), kill(mnt.path / "b")
+    out, imported = exported()
+    (out / "a").rename(out / "model")
+    assert imported() == {"b": ("undone", True)}
+    (out / "models").mkdir()
+    (out / "model").rename(out / "models" / "m")
+    put(out / "notes", "x")
+    assert imported() == {"b": ("undone", True)}
+    put(out / "models" / "m", "a 3" * 10000)
+    assert imported() == {}
+
+
+def test_an_import_follows_a_killed_file_that_was_renamed(mnt, exported):
+    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
+    mnt.seal()
+    put(mnt.path / "a", "a 2"), kill(mnt.path / "b")
+    out, imported = exported()
+    (out / "b").rename(out / "b.old")
+    assert imported() == {"b": ("undone", True)}
+    put(out / "notes", "x")
+    assert imported() == {"b": ("undone", True)}
+    put(out / "b", "b 2")
+    assert imported() == {}
+
+
+@pytest.mark.parametrize("settled", ["saved", "companion saved", "removed"])
+def test_an_import_follows_half_a_save_that_gets_its_final_name(mnt, exported, settled):
+    put(mnt.path / "checkpoint-1" / "model", "1")
+    mnt.seal()
+    work = mnt.path / "checkpoint.tmp"
+    put(work / "model", "2"), kill(work / "optimizer")
+    out, imported = exported()
+    put(out / "notes", "x")
+    assert imported() == {"checkpoint.tmp/optimizer": ("undone", False)}
+    (out / "checkpoint.tmp").rename(out / "checkpoint-2")
+    assert imported() == {"checkpoint-2/optimizer": ("undone", True)}
+    put(out / "notes", "y")
+    assert imported() == {"checkpoint-2/optimizer": ("undone", True)}
+    if settled == "removed":
+        shutil.rmtree(out / "checkpoint-2")
+    else:
+        put(out / "checkpoint-2" / ("optimizer" if settled == "saved" else "model"), "once more")
+    assert imported() == {}
+
+
+def test_an_import_knows_torn_files_whose_end_says_nothing(mnt, exported):
+    (mnt.path / "weights").write_bytes(b"old" * 10000)
+    mnt.seal()
+    Writer(mnt.path / "weights", mode="r+b").end("kill")
+    out, imported = exported()
+    put(out / "notes", "x")
+    assert imported() == {"weights": ("torn", True)}
+    (out / "weights").rename(out / "last")
+    assert imported() == {"last": ("torn", True)}
+    # Somebody writes the same bytes: then they are what was meant.
+    (out / "last").write_bytes((out / "last").read_bytes())
+    assert imported() == {}
 
 
 # ---- units

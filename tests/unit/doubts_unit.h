@@ -5,6 +5,7 @@
 
 #include <string.h>
 #include "lib/meta/doubts.h"
+#include "lib/volume/half.h"
 #include "tests/unit/unit.h"
 
 /*
@@ -14,6 +15,8 @@
  *   k:PATH      a save whose writer was killed, so undone       e:PATH           a database left by a killed writer
  *   r:PATH      removed, or all that is below it                m:PATH:PATH      renamed, or all that is below it
  *   +  -        sealed: complete, incomplete                    W                sealed by the word of somebody who knows
+ *   ~           sealed: complete, and it continues the epoch before, which then is no longer
+ *   !           sealed: nothing is in doubt, and it is incomplete for another reason
  *   b:N         rolled back to the Nth epoch: a new one         x                the next writer is another machine
  *   i           the next epoch is imported from a directory: what is not saved, removed or torn after this is unchanged
  *   n:K         so many doubts stand in the epoch that was sealed last
@@ -25,7 +28,7 @@
 
 struct file {
 	char path[64];
-	uint64_t ino, version, born, opened;
+	uint64_t ino, version, born, opened, content;
 	bool torn;
 };
 
@@ -52,7 +55,9 @@ struct world {
 	struct rules *rules;
 	struct tree now;
 	struct tree epochs[EPOCHS_MAX];
-	bool complete[EPOCHS_MAX];
+	bool complete[EPOCHS_MAX],
+		half[EPOCHS_MAX]; /* not complete, though nothing in it is in doubt */
+	uint64_t continued_by[EPOCHS_MAX];
 	uint64_t last, inos, versions;
 	char standing[32][64];
 	size_t standing_count;
@@ -104,7 +109,7 @@ static void save(struct world *w, const char *path, uint64_t version, bool torn)
 		note_again(w, f->ino, f, version);
 	else
 		f = add(w, path);
-	f->version = f->opened = version;
+	f->version = f->opened = f->content = version;
 	f->born = w->last + 1;
 	f->torn = torn;
 }
@@ -303,6 +308,81 @@ static void load(struct world *w, uint64_t number, uint64_t born)
 	}
 }
 
+/* ---- half a save ---- */
+
+static const struct file *find_in(const struct tree *t, const char *path)
+{
+	for (size_t i = 0; t && i < t->file_count; i++)
+		if (!strcmp(t->files[i].path, path))
+			return &t->files[i];
+	return NULL;
+}
+
+/* What rollback_half finds. */
+static void find_half(const struct world *w, uint64_t number, struct half *half)
+{
+	const struct tree *tree = &w->epochs[number], *before = NULL, *rest = tree;
+
+	for (uint64_t n = 1; n < number; n++)
+		before = w->complete[n] ? &w->epochs[n] : before;
+	for (uint64_t n = number; w->continued_by[n]; n = w->continued_by[n])
+		rest = &w->epochs[w->continued_by[n]];
+	for (size_t i = 0; i < tree->file_count; i++) {
+		const struct file *f = &tree->files[i], *old = find_in(before, f->path);
+
+		if (!old || old->content != f->content)
+			unit_ok(half_add_changed(half, f->path, (int64_t)f->opened));
+	}
+	for (size_t i = 0; i < rest->file_count; i++)
+		if (!find_in(tree, rest->files[i].path))
+			unit_ok(half_add_rest(half, rest->files[i].path,
+					      (int64_t)rest->files[i].opened));
+}
+
+/* What doubts_add_locked does. */
+static void add_half(struct world *w, const struct record_doubt *d)
+{
+	struct kill *k = &w->now.kills[w->now.kill_count++];
+	const struct file *f = find(w, d->path);
+
+	*k = (struct kill){.kind = DOUBT_UNDONE,
+			   .id = ++w->versions,
+			   .since = d->since,
+			   .judged = true,
+			   .ino_then = f ? f->ino : 0,
+			   .version_then = f ? f->version : 0};
+	snprintf(k->path, sizeof(k->path), "%s", d->path);
+	for (size_t i = 0; i < d->companion_count; i++) {
+		f = find(w, d->companions[i]);
+		k->companions[k->companion_count] =
+			(struct doubt_companion){f->ino, f->version, NULL};
+		snprintf(k->companion_paths[k->companion_count++], 64, "%s", d->companions[i]);
+	}
+}
+
+static void take_half(struct world *w, uint64_t number)
+{
+	cleanup_half struct half *half = NULL;
+	struct record_doubt *list;
+	size_t count;
+
+	unit_ok(half_new(w->rules, &half));
+	find_half(w, number, half);
+	unit_ok(half_doubts(half, number, &list, &count));
+	for (size_t i = 0; i < count; i++)
+		add_half(w, &list[i]);
+	record_doubts_free(list, count);
+}
+
+static void roll_back(struct world *w, uint64_t number)
+{
+	load(w, number, w->last + 1);
+	if (w->half[number])
+		take_half(w, number);
+	seal(w, true);
+	w->complete[w->last] &= w->complete[number];
+}
+
 /* ---- words ---- */
 
 static void by_word(struct world *w)
@@ -369,13 +449,23 @@ static void do_word(struct world *w, const char *name, char *word)
 		ck_assert_msg(seal(w, false) == (*word == '+'), "%s: epoch %lu", name,
 			      (unsigned long)w->last);
 		break;
+	case '~':
+		ck_assert_msg(seal(w, false), "%s: epoch %lu", name, (unsigned long)w->last);
+		w->complete[w->last - 1] = false;
+		w->half[w->last - 1] = true;
+		w->continued_by[w->last - 1] = w->last;
+		break;
+	case '!':
+		ck_assert_msg(seal(w, false), "%s: epoch %lu", name, (unsigned long)w->last);
+		w->complete[w->last] = false;
+		w->half[w->last] = true;
+		break;
 	case 'W':
 		by_word(w);
 		ck_assert_msg(seal(w, false), "%s: by word", name);
 		break;
 	case 'b':
-		load(w, strtoull(word + 2, NULL, 10), w->last + 1);
-		seal(w, true);
+		roll_back(w, strtoull(word + 2, NULL, 10));
 		ck_assert_msg(w->complete[w->last] == w->complete[strtoull(word + 2, NULL, 10)],
 			      "%s: %s", name, word);
 		break;

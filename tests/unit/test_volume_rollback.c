@@ -215,6 +215,38 @@ static int count_torn(void *arg, const char *name, uint64_t id, uint64_t size, i
 	return 0;
 }
 
+/* Nobody knows which file is not whole: what was saved last is in doubt, until it is saved again. */
+START_TEST(what_is_not_complete_for_another_reason_stays_in_doubt)
+{
+	struct epoch_info info;
+	uint64_t number;
+
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	eu_seal();
+	mutex_lock(&u.vol->lock);
+	sealer_incomplete_locked(u.vol, "recovered from a damaged local state");
+	mutex_unlock(&u.vol->lock);
+	eu_save("b", "b2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	unit_ok(epochs_rollback(u.vol, 1, &number));
+	unit_ok(epochs_rollback(u.vol, 2, &number));
+	eu_save("notes", "x");
+	ck_assert_uint_eq(eu_seal(), 5);
+	info = eu_info(5);
+	ck_assert(!info.complete);
+	ck_assert_uint_eq(info.record.doubt_count, 1);
+	ck_assert_str_eq(info.record.doubts[0].path, "b");
+	ck_assert_str_eq(info.record.doubts[0].why, "epoch 2, which was restored, is not complete");
+	epoch_info_free(&info);
+	eu_save("b", "b3");
+	ck_assert_uint_eq(eu_seal(), 6);
+	info = eu_info(6);
+	ck_assert(info.complete && !info.record.doubt_count);
+	epoch_info_free(&info);
+}
+END_TEST
+
 START_TEST(open_files_across_a_rollback)
 {
 	struct handle *reader, *edit, *fresh, *replaced;
@@ -396,6 +428,7 @@ int main(void)
 	tcase_add_test(t, rollback_restores_everything);
 	tcase_add_test(t, rollback_to_what_is_there_already);
 	tcase_add_test(t, rollback_of_an_exchange);
+	tcase_add_test(t, what_is_not_complete_for_another_reason_stays_in_doubt);
 	tcase_add_test(t, open_files_across_a_rollback);
 	tcase_add_test(t, a_covered_file_comes_back);
 	tcase_add_test(t, the_mount_is_told);
