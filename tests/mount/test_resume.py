@@ -224,7 +224,8 @@ def test_what_is_in_doubt_loses_its_temporary_name(resuming, kind, mounted):
     os.rename(work, resuming.path / "checkpoint-2")
     wait_until(lambda: not (resuming.path / "checkpoint-2").exists(), "the live tree to go back")
     assert (resuming.path / "checkpoint-1").exists()
-    done = resuming.status()["resumed"]
+    # It is told after the tree is back.
+    done = wait_until(lambda: resuming.status().get("resumed"), "it to be told")
     assert record(resuming, done["left"])["complete"] is False
     assert (resuming.epoch(done["left"]) / "checkpoint-2" / "model.pt").exists()
     shutil.rmtree(work, ignore_errors=True)  # the last unmount's epoch has it
