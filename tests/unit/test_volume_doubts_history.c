@@ -109,8 +109,66 @@ static const struct {
 	{"the first file of it killed, others after",
 	 "k:tmp-c/m w:x + w:tmp-c/o m:tmp-c:c-step1 -"},
 	{"torn, then renamed", "w:x + t:tmp-c/m w:x + m:tmp-c:c-step1 -"},
+	{"a temporary file of it killed",
+	 "w:c-step0/m + w:tmp-c/m k:tmp-c/o.tmp w:x + m:tmp-c:c-step1 - d:c-step1/o.tmp"},
+
+	/* ---- a temporary file that is renamed ---- */
 	{"a temporary file killed", "w:m + k:m.tmp w:x + n:0"},
 	{"a temporary file torn and renamed", "w:m + t:m.tmp w:x + m:m.tmp:m - w:m +"},
+	{"killed alone", "w:m + k:m.tmp + n:0"},
+	{"killed beside a whole save that an epoch has", "w:m + k:status.json.tmp w:x + n:0"},
+	{"killed at the first save of all", "k:m.tmp w:x + n:0"},
+	{"killed after another file of its save", "w:m w:x + w:x k:m.tmp - d:m.tmp n:1"},
+	{"... of the first save", "w:x k:m.tmp - w:y - w:m.tmp m:m.tmp:m + n:0"},
+	{"... done again", "w:m w:x + w:x k:m.tmp - w:x w:m.tmp m:m.tmp:m + n:0"},
+	{"... the file alone", "w:m w:x + w:x k:m.tmp - w:m.tmp m:m.tmp:m + n:0"},
+	{"... before the seal", "w:m w:x + w:x k:m.tmp w:m.tmp m:m.tmp:m + n:0"},
+	{"... in place", "w:m w:x + w:x k:m.tmp - w:m + n:0"},
+	{"... without its rename", "w:m w:x + w:x k:m.tmp - w:m.tmp + n:0"},
+	{"... killed again", "w:m w:x + w:x k:m.tmp - k:m.tmp - w:m.tmp m:m.tmp:m + n:0"},
+	{"... another process's name", "w:m w:x + w:x k:m.tmp.17 - w:m.tmp.18 m:m.tmp.18:m + n:0"},
+	{"... a hidden one", "w:m w:x + w:x k:.m.tmp17 - w:.m.tmp18 m:.m.tmp18:m + n:0"},
+	{"... one that begins so", "w:m w:x + w:x k:tmp-m.pt - w:tmp-m.pt m:tmp-m.pt:m.pt + n:0"},
+	{"... and goes on so", "w:m w:x + w:x k:tmp-m.pt - w:m.pt + n:0"},
+	{"... one that tells no other", "w:m w:x + w:x k:tmp-1 - w:tmp-1 m:tmp-1:m + n:0"},
+	{"... nor comes again", "w:m w:x + w:x k:tmp-1 - w:tmp-2 m:tmp-2:m - w:x + n:0"},
+	{"... the companion saved", "w:m w:x + w:x k:m.tmp - w:x + n:0"},
+	{"... by a rename", "w:m w:x + w:x k:m.tmp - w:x.tmp m:x.tmp:x + n:0"},
+	{"... removed", "w:m w:x + w:x k:m.tmp - r:x w:y + n:0"},
+	{"... one of two", "w:x w:y k:m.tmp - w:x - w:y + n:0"},
+	{"... a longer name",
+	 "w:x w:m.st k:m.st.index.json.tmp - w:m.st - w:m.st.index.json + n:0"},
+	{"... in another directory", "w:d/x k:d/m.tmp - w:m - w:d/m + n:0"},
+	{"... by who began before", "w:r0 w:r1 + o:r0 k:r1.tmp c:r0 - w:r1.tmp m:r1.tmp:r1 +"},
+	{"... rolled back", "w:m w:x + w:x k:m.tmp - b:1 n:0 w:x +"},
+	{"... and forward", "w:m w:x + w:x k:m.tmp - b:1 b:2 d:m.tmp w:y - w:m + n:0"},
+	{"... taken over", "w:m w:x + w:x k:m.tmp - x w:y - d:m.tmp w:m.tmp m:m.tmp:m + n:0"},
+	{"... by word", "w:m w:x + w:x k:m.tmp - W w:y + n:0"},
+	{"... imported", "w:m w:x + w:x k:m.tmp - i w:y - d:m.tmp i w:m + n:0"},
+	{"... its companion imported", "w:m w:x + w:x k:m.tmp - i w:x + n:0"},
+	{"killed after its final name was removed", "w:m w:x + r:m k:m.tmp w:x - w:m + n:0"},
+	{"left half", "w:m w:x + w:x h:m.tmp - w:y - w:m.tmp m:m.tmp:m + n:0"},
+	{"... and removed", "w:m w:x + w:x h:m.tmp - r:m.tmp w:y - w:x + n:0"},
+	{"... and renamed by hand", "w:m w:x + w:x h:m.tmp - m:m.tmp:m - d:m"},
+	{"left half alone", "w:m w:x + h:m.tmp w:y + n:1"},
+	{"of a step by its name", "w:m_1.pt + w:x k:m_2.pt.tmp + n:0"},
+	{"... with another file",
+	 "w:c-1.index + w:c-step2.index k:c-step2.meta.tmp1 - w:c-step3.a +"},
+
+	/* ---- torch.distributed.checkpoint: shards, then .metadata by a rename ---- */
+	{"the metadata of a step killed", "w:step-1/0 w:step-1/.metadata +"
+					  " w:step-2/0 w:step-2/1 k:step-2/.metadata.tmp -"
+					  " d:step-2/.metadata.tmp n:1"},
+	{"... of the first step", "w:step-1/0 k:step-1/.metadata.tmp - w:notes -"},
+	{"... done again", "w:step-1/0 k:step-1/.metadata.tmp - w:step-1/0 w:step-1/.metadata.tmp"
+			   " m:step-1/.metadata.tmp:step-1/.metadata + n:0"},
+	{"... and the next step", "w:step-1/0 k:step-1/.metadata.tmp - w:step-2/0"
+				  " w:step-2/.metadata.tmp"
+				  " m:step-2/.metadata.tmp:step-2/.metadata + n:1"},
+	{"... and removed", "w:step-1/0 k:step-1/.metadata.tmp - r:step-1 w:step-2/0 + n:0"},
+	{"... left half", "w:step-1/0 h:step-1/.metadata.tmp - r:step-1/.metadata.tmp w:x -"},
+	{"in place", "w:0 w:1 w:.metadata + w:0 w:1 k:.metadata.tmp - w:notes - w:0 -"
+		     " w:.metadata.tmp r:.metadata m:.metadata.tmp:.metadata + n:0"},
 
 	/* ---- copies ---- */
 	{"last and best, torn while copied", "w:last w:best + w:last t:best - w:best +"},
