@@ -331,3 +331,17 @@ def test_a_save_that_is_killed_after_the_one_before_was_sealed_by_it(resuming):
     assert train(resuming, "place", 1) == 1
     assert train(resuming, "place") == 1
     assert latest(resuming) == int(os.readlink(resuming.epochs_dir / "current"))
+
+
+def test_a_file_that_is_made_empty_first_takes_nothing_back(resuming):
+    """mkstemp(), close(), and then torch.save(name): between them nothing goes back. Where it stays so, the next mount does it."""
+    put(resuming.path / "x", "1")
+    resuming.seal()
+    put(resuming.path / "x", "2")
+    (resuming.path / "model.pt").touch()
+    assert (resuming.path / "model.pt").exists() and (resuming.path / "x").read_text() == "2"
+    write_zip(resuming.path / "model.pt")
+    assert resuming.seal() == 2 and record(resuming, 2)["complete"] is True and "resumed" not in resuming.status()
+    (resuming.path / "other.pt").touch()
+    resuming.remount(resume=True)
+    assert not (resuming.path / "other.pt").exists() and (resuming.path / "x").read_text() == "2"

@@ -13,6 +13,8 @@ static const struct {
 	{"Ctrl-C, replaced by a rename", "w:m + t:m - w:m.new m:m.new:m +"},
 	{"Ctrl-C, renamed", "w:m + t:m - m:m:old - d:old"},
 	{"Ctrl-C at the first save", "t:m - w:m +"},
+	{"made empty, then filled", "w:m + t:n w:n + n:0"},
+	{"made empty, sealed, then filled", "w:m + t:n - w:x - w:n + n:0"},
 	{"killed, then another file", "w:m + k:m w:train -"},
 	{"killed at the first save", "k:m w:x - w:m +"},
 	{"killed alone at the first save", "k:m + n:0"},
