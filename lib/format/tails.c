@@ -331,6 +331,18 @@ static bool name_ends_with(const char *name, const char *ending)
 	return len >= ending_len && strcasecmp(name + len - ending_len, ending) == 0;
 }
 
+/* Whether no whole file of that name is empty. Not .ckpt or .bin, which are anything, nor .distcp: a shard may hold nothing. */
+static bool is_never_empty(const char *name)
+{
+	static const char *const endings[] = {".pt",	".pth", ".safetensors", ".npz", ".npy",
+					      ".keras", ".h5",	".hdf5",	NULL};
+
+	for (const char *const *e = endings; *e; e++)
+		if (strlen(name) > strlen(*e) && name_ends_with(name, *e))
+			return true;
+	return false;
+}
+
 int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
 		      const char **ret_why)
 {
@@ -341,8 +353,10 @@ int tail_check_source(const struct tail_source *in, uint64_t size, const char *n
 	int result = 0;
 	const char *why = NULL;
 
-	if (!size)
-		return 0;
+	if (!size) {
+		*ret_why = is_never_empty(name) ? "it is empty" : *ret_why;
+		return is_never_empty(name) ? TORN : 0;
+	}
 	got = in->read(in->arg, head, sizeof(head), 0);
 	if (got < 0)
 		return (int)got;

@@ -19,11 +19,12 @@
  *       as many bytes as the greatest end in "data_offsets" says.
  *   HDF5 (Keras .h5)                  known by its signature. The superblock (versions 0 to 3) names
  *       the end of the file; versions 2 and 3 also say whether a writer has it open.
- * Nothing is said of other files, or of empty ones.
+ * An empty file is torn where its name says that it cannot be: .pt, .pth, .safetensors, .npz, .npy, .keras, .h5, .hdf5.
+ * Nothing is said of other files.
  */
 
 /* Reads a few KiB at both ends; of safetensors the whole header, of PyTorch's zip also the directory
- * and the pickle. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
+ * and the pickle; of an empty file nothing, and then the descriptor may be -1. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
 int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
 /* The same for content that is no file: `read` gives up to len bytes at offset, fewer only at the end: the count, or -errno. */
 struct tail_source {

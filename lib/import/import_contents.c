@@ -113,8 +113,7 @@ static int read_content(struct import_job *j, struct scan_node *n, int fd)
 
 static void check_tail(struct import_job *j, struct scan_node *n, int fd)
 {
-	n->torn =
-		!n->log && n->size && tail_check(fd, n->size, scan_name(&j->scan, n), &n->why) > 0;
+	n->torn = !n->log && tail_check(fd, n->size, scan_name(&j->scan, n), &n->why) > 0;
 }
 
 /* The file as it was is lost: another, or its next content, is there. */
@@ -346,6 +345,27 @@ static int read_one(struct import_job *j, size_t number, struct place *p)
 	return error;
 }
 
+/* Of an empty file nothing is read. What the epoch before has so stays as it was judged, perhaps by word. */
+static int judge_empty(struct import_job *j, size_t number)
+{
+	struct scan_node *n = &j->scan.nodes[number];
+	cleanup_buf struct buf path = {0};
+	struct tree_entry before;
+	uint32_t id;
+
+	if (n->log || n->left || !S_ISREG(n->mode) || n->content != SCAN_EMPTY)
+		return 0;
+	if (scan_path(&j->scan, number, &path))
+		return -ENOMEM;
+	n->torn = tail_check(-1, 0, scan_name(&j->scan, n), &n->why) > 0;
+	if (!n->torn || !j->parent_tree || tree_resolve(j->parent_tree, buf_str(&path), &id))
+		return 0;
+	tree_get(j->parent_tree, id, &before);
+	if (before.type == TREE_REGULAR && before.content == TREE_EMPTY)
+		n->torn = before.flags & TREE_TORN;
+	return 0;
+}
+
 /* Of a file with several names, the first that can be had is read. */
 int import_contents(struct import_job *j)
 {
@@ -361,6 +381,8 @@ int import_contents(struct import_job *j)
 
 		if (is_wanted(j, n) && !read[n->group])
 			error = read_one(j, i, &p);
+		if (!error)
+			error = judge_empty(j, i);
 		if (error)
 			return error;
 		if (n->group && !n->left)

@@ -84,6 +84,84 @@ static size_t directory_len(const char *path, size_t len)
 	return len;
 }
 
+/* ---- temporary names of files ---- */
+
+bool doubt_name_is_temporary(const struct rules *r, const char *path)
+{
+	size_t len = temporary_prefix(r, path);
+
+	return len && !path[len];
+}
+
+static bool is_separator(char c)
+{
+	return c && strchr("._-", c);
+}
+
+/*
+ * Where the final name in a temporary one ends, at a separator from which on it is temporary: dir/model.pt of
+ * dir/model.pt.tmp.4711. 0: it tells none.
+ */
+static size_t stem_len(const struct rules *r, const char *path)
+{
+	size_t dir = directory_len(path, strlen(path)), len = strlen(path);
+	cleanup_free char *copy = strdup(path);
+
+	while (copy && len > dir && rules_temporary(r, copy + dir, copy))
+		copy[--len] = '\0';
+	while (len > dir && !is_separator(path[len]))
+		len--;
+	return copy && len > dir && rules_temporary(r, path + len, NULL) ? len : 0;
+}
+
+/* Where such a name begins, after a separator up to which it is temporary: model.pt of dir/tmp-model.pt. The path's
+ * length: it tells none. */
+static size_t tail_at(const struct rules *r, const char *path)
+{
+	size_t end = strlen(path), dir = directory_len(path, end), at = dir;
+	cleanup_free char *copy = strdup(path);
+
+	while (at < end && rules_temporary(r, path + at, NULL))
+		at++;
+	while (at < end && (at == dir || !is_separator(path[at - 1])))
+		at++;
+	if (!copy)
+		return end;
+	copy[at] = '\0';
+	return rules_temporary(r, copy + dir, NULL) ? at : end;
+}
+
+/* Of a name without what makes it temporary: the number that follows that is of a process, no step. */
+static void final_step(const struct rules *r, const char *path, struct doubt_unit *ret_unit)
+{
+	size_t dir = directory_len(path, strlen(path));
+	cleanup_free char *stem = strndup(path, stem_len(r, path));
+	cleanup_free char *tail = strdup(path);
+	struct step_place place;
+	const char *name = stem;
+
+	if (!stem || !tail)
+		return;
+	strcpy(tail + dir, path + tail_at(r, path));
+	if (!rules_step(r, stem, &place)) {
+		name = tail;
+		if (!rules_step(r, tail, &place))
+			return;
+	}
+	*ret_unit =
+		(struct doubt_unit){.len = place.end, .file = !name[place.end], .step = place.step};
+}
+
+struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path)
+{
+	struct doubt_unit unit = {0};
+
+	if (!doubt_name_is_temporary(r, path))
+		return doubt_unit_of(r, path);
+	final_step(r, path, &unit);
+	return unit;
+}
+
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 		     const struct doubt_unit *ub)
 {
@@ -117,6 +195,9 @@ struct item {
 	struct doubts_kill kill;	/* of a kill; its strings and lists are not kept */
 	struct doubt_companion *before; /* of one that was judged; owned, with their paths */
 	uint64_t *again;		/* owned */
+	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
+	bool temporary;
+	size_t stem, tail;
 };
 
 struct doubts {
@@ -205,11 +286,26 @@ static struct item *item_add(struct doubts *d, enum doubt_kind kind, const char 
 
 /* ---- kills ---- */
 
-/* The file was saved again, removed, or replaced by another since. */
-static bool kill_is_over(const struct doubts_kill *k)
+/* The file was saved again, removed, or replaced by another since. Who removes what has a temporary name tidies up. */
+static bool kill_is_over(const struct item *item)
 {
-	return k->parent_is_gone || k->ino_now != k->ino_then ||
-	       (k->ino_now && k->version_now != k->version_then);
+	const struct doubts_kill *k = &item->kill;
+
+	if (k->parent_is_gone || (k->ino_now && k->version_now != k->version_then))
+		return true;
+	return k->ino_now != k->ino_then && (k->ino_now || !item->temporary);
+}
+
+static void set_temporary(const struct rules *r, struct item *item)
+{
+	const char *path = item->doubt.path;
+
+	if (item->doubt.kind != DOUBT_UNDONE || !doubt_name_is_temporary(r, path))
+		return;
+	item->temporary = true;
+	item->unit = doubt_unit_of_kill(r, path);
+	item->stem = stem_len(r, path);
+	item->tail = tail_at(r, path);
 }
 
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
@@ -224,7 +320,8 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 	item->doubt.at_ns = kill->at_ns;
 	item->kill = *kill;
 	item->kill.companion_count = item->kill.again_count = 0;
-	item->doubt.stands = !kill_is_over(kill);
+	set_temporary(d->rules, item);
+	item->doubt.stands = !kill_is_over(item);
 	if (kill->companion_count) {
 		item->before = calloc(kill->companion_count, sizeof(*item->before));
 		if (!item->before)
@@ -269,8 +366,35 @@ static bool is_companion(const struct doubts *d, const struct item *item,
 		return is_companion_of_before(item, f);
 	if (f->born <= item->kill.base || f->ino == item->kill.ino_now || was_saved_again(item, f))
 		return false;
+	/* Who begins after that saves something else: nothing waits for a temporary name. */
+	if (item->temporary && f->version > item->kill.id)
+		return false;
 	unit = doubt_unit_of(d->rules, f->path);
 	return doubt_unit_same(item->doubt.path, &item->unit, f->path, &unit);
+}
+
+/* Whether it was saved by who began after the kill. */
+static bool is_after(const struct doubts *d, const struct item *item, const struct doubts_file *f)
+{
+	return f->version ? f->version > item->kill.id : f->born > d->after;
+}
+
+/* The save was done again, under whatever temporary name, and that was renamed. */
+static bool is_final_name(const struct item *item, const char *path)
+{
+	const char *of = item->doubt.path;
+	size_t dir = directory_len(of, strlen(of)), stem = item->stem;
+
+	if (directory_len(path, strlen(path)) != dir || strncmp(path, of, dir) != 0)
+		return false;
+	path += dir;
+	if (stem && stem - dir == strlen(path) && !strncmp(of + dir, path, stem - dir))
+		return true;
+	/* .model.pt.tmp4711 */
+	if (stem > dir + 1 && is_separator(of[dir]) && stem - dir - 1 == strlen(path) &&
+	    !strncmp(of + dir + 1, path, stem - dir - 1))
+		return true;
+	return of[item->tail] && !strcmp(of + item->tail, path);
 }
 
 static int companion_add(struct doubt *doubt, const struct doubts_file *f)
@@ -334,8 +458,11 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 	for (size_t i = 0; !error && i < d->kills; i++) {
 		struct item *item = &d->items[i];
 
-		if (item->doubt.kind == DOUBT_UNDONE && item->doubt.stands &&
-		    is_companion(d, item, f))
+		if (item->doubt.kind != DOUBT_UNDONE || !item->doubt.stands)
+			continue;
+		if (item->temporary && is_after(d, item, f) && is_final_name(item, f->path))
+			item->doubt.stands = false;
+		else if (is_companion(d, item, f))
 			error = companion_add(&item->doubt, f);
 	}
 	if (!error && f->torn && !item_add(d, DOUBT_TORN, f->path, f->torn))

@@ -14,7 +14,8 @@
  *   - for a file that is torn inside (DOUBT_TORN): its tail says so, it was not written out before a power loss,
  *     a write to it was refused and no later one covered that, or its writer was killed and it was not undone;
  *     the mark is on the content, so it lasts as long as the content does;
- *   - for a file that was undone because its writer was killed or refused (DOUBT_UNDONE), where it has
+ *   - for a file that was undone because its writer was killed or refused, or that is left half under a temporary name
+ *     (DOUBT_UNDONE), where it has
  *     companions: other files of its unit, logs apart, whose content is newer than the newest complete epoch from
  *     before the kill; or where something is gone: the tree of that epoch has files of its unit that are not there any
  *     more, or it has a whole unit that is gone and whose step is above that of the newest unit left. Without companions, and
@@ -30,6 +31,12 @@
  * directory above it carries the same step, that is the unit: checkpoint-500/global_step500. Files of one directory whose
  * own names carry the same step are one unit: model.ckpt-20.index and model.ckpt-20.meta. What lies under a temporary
  * name belongs to that name: there nothing counts until it is renamed, and then its doubts move along.
+ *
+ * But a killed writer's file that has a temporary name itself, below no temporary directory, belongs to the unit that it
+ * was to be part of: the save of which it is the last file, say, is half. Its companions are what was begun before the
+ * kill. That doubt is settled, too, when the file of its final name, where the temporary one tells that, is saved by who
+ * began after the kill (model.pt of .model.pt.tmp4711), or when the same temporary name is saved again and renamed to a
+ * final one (doubts_volume.h); removing what is left under the temporary name alone settles nothing.
  *
  * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
  * a unit around that. Other doubts are told, and cost nothing.
@@ -56,6 +63,10 @@ struct doubt_unit {
 };
 
 struct doubt_unit doubt_unit_of(const struct rules *r, const char *path);
+/* Of a file whose writer was killed: it may be another where the name itself is temporary. */
+struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path);
+/* Whether the last name is temporary, and none above it. */
+bool doubt_name_is_temporary(const struct rules *r, const char *path);
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 		     const struct doubt_unit *ub);
 
@@ -81,7 +92,7 @@ struct doubt_companion {
 
 /* A file whose writer was killed, as it was noted, and what has become of it. Strings are copied. */
 struct doubts_kill {
-	uint64_t id;
+	uint64_t id; /* of the order of versions: what was begun after the kill has a greater one */
 	enum doubt_kind kind; /* UNDONE or LEFT */
 	const char *path;     /* where it is now; of one that is not there, where it would be */
 	const char *why;

@@ -33,8 +33,12 @@ static const char *why_torn(const struct surveying *s, const char *name,
 	cleanup_close int fd = -1;
 	const char *why = "it is torn inside";
 
-	if (v->torn || v->born <= s->tails_after || !v->size || !v->local_whole)
+	if (v->torn || v->born <= s->tails_after)
 		return v->torn ? why : NULL;
+	if (!v->size)
+		return tail_check(-1, 0, name, &why) > 0 ? why : NULL;
+	if (!v->local_whole)
+		return NULL;
 	fd = object_open(s->vol, v->id, O_RDONLY);
 	return fd >= 0 && tail_check(fd, v->size, name, &why) > 0 &&
 			       object_is_still(s->vol, v->id, fd)

@@ -40,6 +40,28 @@ static void set_then(struct volume *vol, const struct body *b, bool undone, stru
 		d->version = f.closed;
 }
 
+static bool has_temporary_name(struct volume *vol, const char *path)
+{
+	struct rules *rules = NULL;
+	bool temporary;
+
+	if (vol->sealer)
+		return doubt_name_is_temporary(vol->sealer->rules, path);
+	/* What an earlier process had open is recovered before there is a sealer. */
+	if (rules_new(&vol->options, &rules) != 0)
+		return false;
+	temporary = doubt_name_is_temporary(rules, path);
+	rules_free(rules);
+	return temporary;
+}
+
+/* It was fsynced, and so stays; but the save that it was for is half all the same, as where it is undone. */
+static bool is_left_half(struct volume *vol, const struct body *b, const struct state_doubt *d)
+{
+	return !b->closed_well && !b->append_only && has_temporary_name(vol, d->path) &&
+	       !doubts_endures_kill(b->fd, d->name);
+}
+
 static int note_locked(struct volume *vol, const struct state_doubt *d)
 {
 	uint64_t id;
@@ -53,7 +75,6 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	cleanup_buf struct buf path = {0};
 	uint64_t continued = 0;
 	struct state_doubt d = {
-		.kind = undone ? DOUBT_UNDONE : DOUBT_LEFT,
 		.since = vol->next_epoch,
 		.at_ns = clock_wall_ns(),
 		.why = (char *)(uintptr_t)why,
@@ -65,6 +86,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		return;
 	volume_path_locked(vol, b->ino, &path);
 	d.path = (char *)(uintptr_t)buf_str(&path);
+	d.kind = undone || is_left_half(vol, b, &d) ? DOUBT_UNDONE : DOUBT_LEFT;
 	resume_due_locked(vol, d.path);
 	set_then(vol, b, undone, &d);
 	/* The save began before the last epoch, which is no whole one then. */
@@ -141,6 +163,36 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 	if (!error)
 		vol->doubts = s.any ? DOUBTS_SOME : DOUBTS_NONE;
 	return error;
+}
+
+/* ---- a temporary name that is saved again and renamed ---- */
+
+struct renamed {
+	struct volume *vol;
+	uint64_t parent, began;
+	const char *name;
+};
+
+static int settle_renamed(void *arg, const struct state_doubt *d)
+{
+	const struct renamed *r = arg;
+
+	if (d->kind != DOUBT_UNDONE || d->parent != r->parent || r->began < d->id ||
+	    strcmp(d->name, r->name) != 0)
+		return 0;
+	r->vol->doubts = DOUBTS_UNKNOWN;
+	return state_doubt_remove(r->vol->state, d->id);
+}
+
+int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
+			  uint64_t began)
+{
+	struct renamed r = {vol, parent, began, name};
+
+	if (!vol->sealer || !rules_temporary(vol->sealer->rules, name, NULL) ||
+	    rules_temporary(vol->sealer->rules, to, NULL))
+		return 0;
+	return state_doubt_each(vol->state, settle_renamed, &r);
 }
 
 /* ---- judging ---- */

@@ -26,6 +26,10 @@ bool doubts_endures_kill(int fd, const char *name);
  * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
  */
 int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
+/* What has this temporary name, written since version `began`, gets the name `to`: the save that was killed under it is done. In a
+ * transaction. */
+int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
+			  uint64_t began);
 
 /* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,

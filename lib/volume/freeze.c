@@ -155,6 +155,8 @@ static bool is_new(const struct walk *w, const struct state_version *v)
 static bool tail_is_torn(struct volume *vol, const char *name, const struct state_version *v,
 			 const char **ret_why)
 {
+	if (!v->size)
+		return tail_check(-1, 0, name, ret_why) > 0;
 	for (;;) {
 		cleanup_close int fd = object_open(vol, v->id, O_RDONLY);
 		bool torn = fd >= 0 && tail_check(fd, v->size, name, ret_why) > 0;
@@ -175,8 +177,11 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 			buf_put(&w->result->whole, &v->id, sizeof(v->id));
 		return NULL;
 	}
-	if (v->torn || !v->size)
-		return v->torn ? why : NULL;
+	if (v->torn) {
+		if (!v->size)
+			tail_check(-1, 0, name, &why);
+		return why;
+	}
 	/* A restored tree is judged as it was when it was sealed. */
 	if (w->job->restores || !is_new(w, v) || (v->state == VERSION_DURABLE && !v->local_whole) ||
 	    !tail_is_torn(w->vol, name, v, &why))

@@ -179,12 +179,15 @@ static int rename_locked(struct volume *vol, struct end *from, struct end *to,
 }
 
 /* What it is renamed from was written before, and may be open still: what a copy of that was committed for began as it did. */
-static int saved_by_rename_locked(struct volume *vol, const struct state_file *from,
-				  const struct state_file *to)
+static int saved_by_rename_locked(struct volume *vol, const struct end *from, const struct end *to)
 {
-	uint64_t began = from->closed && from->closed < from->live ? from->closed : from->live;
+	const struct state_file *f = &from->f;
+	uint64_t began = f->closed && f->closed < f->live ? f->closed : f->live;
+	int error = to->exists ? doubts_saved_locked(vol, f->ino, to->f.closed, began) : 0;
 
-	return doubts_saved_locked(vol, from->ino, to->closed, began);
+	return error || !S_ISREG(f->mode)
+		       ? error
+		       : doubts_renamed_locked(vol, from->parent, from->name, to->name, began);
 }
 
 static int rename_one(struct volume *vol, struct end *from, struct end *to)
@@ -199,8 +202,7 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 	if (error)
 		return error;
 	/* Before the content that it had may go. */
-	if (to->exists)
-		error = saved_by_rename_locked(vol, &from->f, &to->f);
+	error = saved_by_rename_locked(vol, from, to);
 	if (!error)
 		error = rename_locked(vol, from, to, &covered);
 	error = state_end(vol->state, error);

@@ -119,7 +119,7 @@ static bool is_due_unit(struct volume *vol, const char *path)
 
 	for (unsigned i = 0; i < vol->resume.due.count; i++) {
 		const char *other = vol->resume.due.paths[i];
-		struct doubt_unit due = doubt_unit_of(rules, other);
+		struct doubt_unit due = doubt_unit_of_kill(rules, other);
 
 		if (doubt_unit_same(path, &unit, other, &due))
 			return true;
@@ -241,7 +241,7 @@ static bool find_empty(struct volume *vol, const char *path, uint64_t *ret_paren
 /* Who looks for the directory with the highest step must not find one that a killed save had just made. */
 static void remove_empty(struct volume *vol, const char *path)
 {
-	struct doubt_unit unit = doubt_unit_of(vol->sealer->rules, path);
+	struct doubt_unit unit = doubt_unit_of_kill(vol->sealer->rules, path);
 	cleanup_free char *at = unit.len && !unit.file && !unit.temporary ? strdup(path) : NULL;
 	char *slash;
 

@@ -188,6 +188,11 @@ bool record_trigger_automatic(enum record_trigger trigger)
 	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
 }
 
+bool record_trigger_sign(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_RENAME || trigger == RECORD_TRIGGER_MARKER;
+}
+
 /* The job is in the database: now memory follows. */
 static void job_begun_locked(struct volume *vol, struct seal_job *job)
 {
@@ -201,6 +206,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	s->last = (struct seal_last){
 		.number = job->number,
 		.automatic = record_trigger_automatic(job->trigger),
+		.by_sign = record_trigger_sign(job->trigger),
 		.begun_ns = clock_mono_ns(),
 		.chain = job->pending.continues ? s->last.chain : job->number,
 		.logs = steal_ptr(job->sizes),

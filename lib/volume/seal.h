@@ -105,6 +105,7 @@ struct seal_how {
 struct seal_last {
 	uint64_t number; /* 0: none */
 	bool automatic;
+	bool by_sign;	       /* at a rename or a last file (contract 1.3.2) */
 	int64_t begun_ns;      /* monotonic */
 	uint64_t chain;	       /* the first of the epochs that continue one another up to it */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
@@ -147,6 +148,8 @@ bool seal_needed_locked(struct volume *vol);
 void pending_clear(struct pending *p);
 /* Sealed by the sealer's own decision, not because somebody asked. */
 bool record_trigger_automatic(enum record_trigger trigger);
+/* ... at a sign that a save has ended (contract 1.3.2). */
+bool record_trigger_sign(enum record_trigger trigger);
 /* Adds to why the next epoch is not complete. */
 void pending_add_reason(struct pending *p, const char *reason);
 

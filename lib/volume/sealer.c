@@ -367,6 +367,7 @@ static void restore_last(struct volume *vol)
 	*last = (struct seal_last){
 		.number = e->number,
 		.automatic = record_trigger_automatic(e->trigger),
+		.by_sign = record_trigger_sign(e->trigger),
 		.begun_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns),
 		.chain = e->number,
 	};

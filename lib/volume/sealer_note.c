@@ -131,10 +131,11 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 
 	if (sealer_path_locked(vol, dir, name, &path) != 0)
 		return false;
-	unit = doubt_unit_of(vol->sealer->rules, buf_str(&path));
+	unit = doubt_unit_of_kill(vol->sealer->rules, buf_str(&path));
 	if (unit.len && !unit.file)
 		levels = directories_of_unit(buf_str(&path), &unit);
-	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns)
+	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
+		 doubt_name_is_temporary(vol->sealer->rules, buf_str(&path)))
 		return false;
 	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
@@ -150,7 +151,10 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 	struct sealer *s = vol->sealer;
 
 	if (!s || vol->options.read_only || !s->pending.continues || !is_of_last(vol, dir, name) ||
-	    sealer_rule_locked(vol, rules_temporary, dir, name) || inside_temporary(vol, dir))
+	    inside_temporary(vol, dir))
+		return 0;
+	/* What ended by a sign was whole. A temporary name may be that of anything. */
+	if (s->last.by_sign && sealer_rule_locked(vol, rules_temporary, dir, name))
 		return 0;
 	note_opens(vol);
 	/* Also where its step cannot tell, for nothing is left that has one. */

@@ -11,10 +11,10 @@ def counts(path):
 
 
 class Kill:
-    """A file that was undone because its writer was killed."""
+    """A file that was undone because its writer was killed, or is left half under a temporary name."""
 
-    def __init__(self, directory, word, then, since):
-        self.directory, self.word = directory, word
+    def __init__(self, directory, word, then, since, left=False):
+        self.directory, self.word, self.left = directory, word, left
         self.then = then  # the file and its version that its name leads to once it is undone
         self.since = since
         self.again = []  # (file, the epoch that had its content first) of what was saved again before a seal judged
@@ -39,6 +39,13 @@ class Doubts:
         file = body.file if body in body.file.pending else entry.covered
         self.kills.append(Kill(directory, word, (file, file and file.closed), self.last + 1))
 
+    def note_left(self, body):
+        """What was fsynced stays, but the save that it is for is half where its name alone is temporary."""
+        for path in self.names(body.file):
+            directory, word, _ = lookup(self.root, path)
+            if is_temporary(word):
+                self.kills.append(Kill(directory, word, (None, None), self.last + 1, left=True))
+
     def note_saved(self, file, old):
         for kill in self.kills:
             if old and kill.companions is None:
@@ -52,7 +59,7 @@ class Doubts:
         verdicts = [self.judge_kill(kill, number, tree) for kill in list(self.kills)]
         if True in torn or "in doubt" in verdicts:
             return False
-        return None if self.fog or self.taint or None in torn else True
+        return None if self.fog or self.taint or None in torn or "maybe" in verdicts else True
 
     def path_of(self, kill):
         for path, name in walk(self.root):
@@ -65,9 +72,10 @@ class Doubts:
         entry = tree.get(path)
         now = (entry.live, entry.version) if entry and entry.version else (None, None)
         then = kill.then if kill.then[1] else (None, None)
-        if path is None or now[0] is not then[0] or now[1] is not then[1]:
+        temporary = path is not None and is_temporary(kill.word)
+        if path is None or not kill.left and (now[0] or not temporary) and (now[0] is not then[0] or now[1] is not then[1]):
             return self.kills.remove(kill)
-        if not counts(path):
+        if not counts(path) and (not temporary or not counts(path.rpartition("/")[0])):
             return None
         if kill.companions is None:
             self.find_companions(kill, self.base_of(kill, number), tree, now[0])
@@ -75,7 +83,8 @@ class Doubts:
         if not standing and not self.is_gone(kill, self.base_of(kill, number), path, now[0], tree):
             return self.kills.remove(kill)
         kill.companions = standing
-        return "in doubt"
+        # Which of them were begun before the kill, and whether the final name was saved since, the model does not follow.
+        return "maybe" if temporary else "in doubt"
 
     def base_of(self, kill, number):
         """The newest complete epoch from before it, 0 without one; None: the model does not know."""

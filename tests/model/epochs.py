@@ -85,6 +85,7 @@ class Epochs(Doubts):
             self.note_undone(body)
         else:
             self.taint = 1
+            self.note_left(body)
 
     def seals_at_rename(self, file, word, target, new_word, new):
         """(may, must) the rename of a temporary name to a final one seal an epoch?"""

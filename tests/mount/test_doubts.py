@@ -813,3 +813,110 @@ def test_status_looks_at_the_tree_once_for_each_change(mnt, passthrough):
     assert cost(50) < 10 * once + 0.3
     put(mnt.path / "a", "a 3")
     wait_until(lambda: "doubts" not in mnt.status(), "the status")
+
+
+# ---- what is empty, and cannot be
+
+
+def test_an_empty_model_is_torn(mnt):
+    """Ctrl-C between open() and the first write."""
+    path = mnt.path / "model.pt"
+    write_zip(path)
+    assert mnt.seal() == 1
+    with open(path, "wb"):
+        pass
+    assert mnt.seal() == 2 and record(mnt, 2)["complete"] is False and doubts(mnt, 2) == {"model.pt": ("torn", True)}
+    assert "model.pt: it is empty" in record(mnt, 2)["reason"]
+    put(mnt.path / "notes", "another file")
+    assert mnt.seal() == 3 and doubts(mnt, 3) == {"model.pt": ("torn", True)} and "model.pt: it is empty" in record(mnt, 3)["reason"]
+    assert latest(mnt) == 1
+    mnt.wait_durable()
+    assert [verify(mnt, n) for n in ("latest", "2", "3")] == [0, 6, 6]
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "notes", "after a remount")
+    assert mnt.seal() == 4 and latest(mnt) == 1
+    write_zip(path)
+    assert mnt.seal() == 5 and latest(mnt) == 5 and "doubts" not in record(mnt, 5)
+
+
+def fill_in_place(path):
+    whole = io.BytesIO()
+    write_zip(whole)
+    with open(path, "r+b") as f:
+        f.write(whole.getvalue())
+
+
+FILL = {
+    "in place": fill_in_place,
+    "truncated": write_zip,
+    "by a rename": lambda path: (write_zip(path.with_name("new")), os.rename(path.with_name("new"), path)),
+}
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("how", FILL)
+def test_a_file_that_is_made_empty_first(mnt, how, sealed):
+    """touch, or a temporary file that is filled by its name."""
+    put(mnt.path / "x", "1")
+    mnt.seal()
+    (mnt.path / "model.pt").touch()
+    if sealed:
+        assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == 1
+    FILL[how](mnt.path / "model.pt")
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number) and "doubts" not in mnt.status()
+    mnt.wait_durable()
+    assert verify(mnt, "latest") == 0
+
+
+@pytest.mark.parametrize("name", ["done", "model.ckpt", "model.bin", "__1_0.distcp", "model.pt.tmp", "train.log"])
+def test_other_files_may_be_empty(mnt, name):
+    (mnt.path / name).touch()
+    assert mnt.seal() == 1 and record(mnt, 1)["complete"] is True and latest(mnt) == 1
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_an_empty_file_by_word(mnt, new):
+    (mnt.path / "model.pt").touch()
+    if not new:
+        mnt.seal()
+    run(BIN, "commit", "--whole", mnt.path)
+    put(mnt.path / "notes", "another file")
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number)
+    mnt.wait_durable()
+    assert verify(mnt, "latest") == 0
+
+
+def test_an_empty_file_gets_such_a_name_later(mnt):
+    """An epoch has its content, so nothing is found; and so says verify."""
+    (mnt.path / "placeholder").touch()
+    mnt.seal()
+    os.rename(mnt.path / "placeholder", mnt.path / "model.pt")
+    assert mnt.seal() == 2 and latest(mnt) == 2
+    mnt.wait_durable()
+    assert verify(mnt, "latest") == 0
+
+
+def test_an_empty_file_that_is_removed(mnt):
+    put(mnt.path / "x", "1"), (mnt.path / "model.pt").touch()
+    assert record(mnt, mnt.seal())["complete"] is False
+    (mnt.path / "model.pt").unlink()
+    assert mnt.seal() == 2 and latest(mnt) == 2
+
+
+def test_an_empty_file_is_imported(volume, tmp_path, passthrough):
+    if passthrough == "off":
+        pytest.skip("the import does not mount")
+    put(tmp_path / "out" / "x", "1"), (tmp_path / "out" / "model.pt").touch(), (tmp_path / "out" / "done").touch()
+
+    def imported():
+        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", volume.url)
+        epoch = json.loads(done.stdout)
+        return epoch["complete"], [(d["path"], d["why"]) for d in epoch.get("doubts", [])]
+
+    assert imported() == (False, [("model.pt", "it is empty")])
+    put(tmp_path / "out" / "x", "2")
+    assert imported() == (False, [("model.pt", "it is empty")])
+    write_zip(tmp_path / "out" / "model.pt")
+    assert imported() == (True, [])

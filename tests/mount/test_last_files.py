@@ -15,7 +15,7 @@ from conftest import python, wait_until
 from test_contract_epochs import log_of
 
 # Does the steps of a save in the given order; dies by SIGKILL in the middle of the KILL-th file that it writes, if that is asked for. A
-# file's content tells its name and save. write: open(path, "wb"); fsync: the same, with fsync.
+# file's content tells its name and save. write: open(path, "wb"); fsync: the same, with fsync; late: it dies after that.
 SAVER = r"""
 import io, json, os, signal, sys, zipfile
 
@@ -47,6 +47,8 @@ for step in steps:
             f.write(data[:len(data) // 2])
             f.flush()
             written += 1
+            if what == "late":
+                os.fsync(f.fileno())
             if written == kill:
                 os.kill(os.getpid(), signal.SIGKILL)
             f.write(data[len(data) // 2:])
@@ -108,6 +110,15 @@ def distributed(step):
     yield "rename", folder + "/.metadata.tmp", folder + "/.metadata"
 
 
+def distributed_in_place(_):
+    """The same directory for each save."""
+    for rank in (0, 1):
+        yield "fsync", "__%d_0.distcp" % rank
+    yield "fsync", ".metadata.tmp"
+    yield "unlink", ".metadata"
+    yield "rename", ".metadata.tmp", ".metadata"
+
+
 def lightning(step):
     """_atomic_save with $TMPDIR on the mount: shutil.move is a rename."""
     yield "write", "tmpq7d1_ckpt"
@@ -150,9 +161,9 @@ def trainer_of_ranks(step):
         yield "write", folder + "/" + name
 
 
-FRAMEWORKS = [megatron, deepspeed, tensorflow, distributed_2_1, distributed, lightning, keras, keras_backup, trainer_4_35, trainer, trainer_of_ranks]
+FRAMEWORKS = [megatron, deepspeed, tensorflow, distributed_2_1, distributed, distributed_in_place, lightning, keras, keras_backup, trainer_4_35, trainer, trainer_of_ranks]
 # Whose last rename is one of a temporary name, which seals with marker=none, too.
-BY_TEMPORARY = [tensorflow, distributed]
+BY_TEMPORARY = [tensorflow, distributed, distributed_in_place]
 
 
 @pytest.fixture
@@ -216,6 +227,100 @@ def test_a_kill_in_each_file_of_a_save(mnt, framework):
     names = {n for s in framework(100 + 100 * writes) for n in s[1:]}
     there = files(mnt.epoch(good))
     assert all(b"torn" not in there[n] for n in names if n in there and not n.endswith((".pt", ".pth", ".ckpt", ".keras", ".distcp")))
+
+
+def newest(mnt):
+    return log_of(mnt)[max(log_of(mnt), default=0)]
+
+
+# ---- the last file of torch.distributed.checkpoint is written under a temporary name, beside shards that are whole
+
+
+def is_half(mnt, good, whole):
+    """The epoch that came after the good one by itself is known not to be whole."""
+    wait_until(lambda: max(log_of(mnt)) > good, "an epoch by itself")
+    record = newest(mnt)
+    assert record["complete"] is False and latest(mnt) == good and files(mnt.epoch(good)) == whole
+    doubt = record["doubts"][0]
+    assert os.path.basename(doubt["path"]) == ".metadata.tmp" and doubt["counts"]
+    assert {os.path.basename(n) for n in doubt["companions"]} == {"__0_0.distcp", "__1_0.distcp"}
+
+
+def later(steps):
+    """The metadata is written out when its writer dies."""
+    return [("late", *s[1:]) if s[0] == "fsync" and s[1].endswith(".metadata.tmp") else s for s in steps]
+
+
+@pytest.mark.parametrize("how", ["quiet", "unmount", "crash", "fsynced"])
+@pytest.mark.parametrize("framework", [distributed, distributed_in_place], ids=lambda f: f.__name__)
+def test_metadata_is_killed_after_the_shards(volume, framework, how):
+    volume.options.setdefault("settle", "200ms" if how == "quiet" else "1h")
+    mnt = volume.mount()
+    save(mnt, framework(100), "whole")
+    good = is_sealed(mnt, framework)
+    whole = files(mnt.epoch(good))
+    steps = list(framework(200))
+    if how == "crash":
+        half = python(SAVER.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('half', flush=True); sys.stdin.read()"),
+                      mnt.path, "half", "3", json.dumps(later(steps)))
+        assert half.stdout.readline() == "half\n"
+        mnt.kill()
+        half.kill()
+        half.communicate(timeout=60)
+        mnt.mount()
+        mnt.seal()
+    else:
+        save(mnt, later(steps) if how == "fsynced" else steps, "half", 3)
+        if how != "quiet":
+            mnt.remount()
+    is_half(mnt, good, whole)
+    # It is still so when other files change; not when the save is done again.
+    (mnt.path / "notes").write_text("more")
+    mnt.seal()
+    assert newest(mnt)["complete"] is False and latest(mnt) == good
+    save(mnt, steps, "again")
+    is_sealed(mnt, framework, good)
+    assert not [d for d in newest(mnt).get("doubts", []) if d["kind"] == "undone"]
+
+
+@pytest.mark.options(settle="200ms")
+def test_metadata_is_killed_after_an_epoch_that_came_too_early(mnt):
+    """The shards were sealed by quiet, before .metadata.tmp was begun."""
+    save(mnt, distributed(100), "whole")
+    good = is_sealed(mnt, distributed)
+    steps = list(distributed(200))
+    save(mnt, steps[:3], "half")
+    wait_until(lambda: latest(mnt) > good, "the epoch of the shards")
+    save(mnt, steps[3:], "half", 1)
+    wait_until(lambda: latest(mnt) == good, "the good epoch to be the latest again")
+    save(mnt, steps, "again")
+    is_sealed(mnt, distributed, good)
+
+
+@pytest.mark.parametrize("name", ["model.pt.tmp", ".model.pt.tmp4711", "tmp-model.pt", "status.json.tmp"])
+def test_a_temporary_file_is_killed_alone(mnt, name):
+    """Whoever resumes finds what an epoch has already; logs and what comes after the kill are not of that save."""
+    (mnt.path / "model.pt").write_bytes(b"whole")
+    (mnt.path / "status.json").write_bytes(b"{}")
+    assert mnt.seal() == 1
+    (mnt.path / "train.log").write_text("step 1")
+    save(mnt, [("write", name)], "half", 1)
+    (mnt.path / "notes").write_text("a restarted program")
+    assert mnt.seal() == 2 and newest(mnt)["complete"] is True and "doubts" not in newest(mnt)
+
+
+@pytest.mark.parametrize("again", [".model.bin.tmp2", "model.bin.tmp", "tmp-1"])
+def test_a_killed_temporary_file_is_saved_again(mnt, again):
+    """Under the same name, or another process's; the config that changed before it stays as it is."""
+    (mnt.path / "model.bin").write_bytes(b"whole")
+    assert mnt.seal() == 1
+    (mnt.path / "config.json").write_text("{}")
+    save(mnt, [("write", ".model.bin.tmp1" if again.startswith(".") else again)], "half", 1)
+    assert mnt.seal() == 2 and newest(mnt)["complete"] is False
+    assert [d["settled_by"] for d in mnt.status()["doubts"]]
+    save(mnt, [("write", again), ("rename", again, "model.bin")], "again")
+    mnt.seal()
+    assert newest(mnt)["complete"] is True and "doubts" not in newest(mnt) and "doubts" not in mnt.status()
 
 
 @pytest.mark.parametrize("framework", [f for f in FRAMEWORKS if f not in BY_TEMPORARY], ids=lambda f: f.__name__)

@@ -224,7 +224,8 @@ def test_what_is_in_doubt_loses_its_temporary_name(resuming, kind, mounted):
     os.rename(work, resuming.path / "checkpoint-2")
     wait_until(lambda: not (resuming.path / "checkpoint-2").exists(), "the live tree to go back")
     assert (resuming.path / "checkpoint-1").exists()
-    done = resuming.status()["resumed"]
+    # It is told after the tree is back.
+    done = wait_until(lambda: resuming.status().get("resumed"), "it to be told")
     assert record(resuming, done["left"])["complete"] is False
     assert (resuming.epoch(done["left"]) / "checkpoint-2" / "model.pt").exists()
     shutil.rmtree(work, ignore_errors=True)  # the last unmount's epoch has it
@@ -330,3 +331,17 @@ def test_a_save_that_is_killed_after_the_one_before_was_sealed_by_it(resuming):
     assert train(resuming, "place", 1) == 1
     assert train(resuming, "place") == 1
     assert latest(resuming) == int(os.readlink(resuming.epochs_dir / "current"))
+
+
+def test_a_file_that_is_made_empty_first_takes_nothing_back(resuming):
+    """mkstemp(), close(), and then torch.save(name): between them nothing goes back. Where it stays so, the next mount does it."""
+    put(resuming.path / "x", "1")
+    resuming.seal()
+    put(resuming.path / "x", "2")
+    (resuming.path / "model.pt").touch()
+    assert (resuming.path / "model.pt").exists() and (resuming.path / "x").read_text() == "2"
+    write_zip(resuming.path / "model.pt")
+    assert resuming.seal() == 2 and record(resuming, 2)["complete"] is True and "resumed" not in resuming.status()
+    (resuming.path / "other.pt").touch()
+    resuming.remount(resume=True)
+    assert not (resuming.path / "other.pt").exists() and (resuming.path / "x").read_text() == "2"

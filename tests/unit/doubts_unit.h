@@ -13,6 +13,7 @@
  *   w:PATH      saved whole, by O_TRUNC or as a new file        o:PATH, c:PATH   the same, opened and closed apart
  *   t:PATH      saved torn inside and closed (Ctrl-C)           p:PATH           found torn after a power loss
  *   k:PATH      a save whose writer was killed, so undone       e:PATH           a database left by a killed writer
+ *   h:PATH      left half under a temporary name by a killed writer: it had been fsynced
  *   r:PATH      removed, or all that is below it                m:PATH:PATH      renamed, or all that is below it
  *   +  -        sealed: complete, incomplete                    W                sealed by the word of somebody who knows
  *   ~           sealed: complete, and it continues the epoch before, which then is no longer
@@ -138,9 +139,23 @@ static void move_path(char path[64], const char *from, const char *to)
 	snprintf(path, 64, "%.63s", moved);
 }
 
+/* What doubts_renamed_locked does. */
+static void settle_renamed(struct world *w, const char *from, const char *to, uint64_t begun)
+{
+	if (!doubt_name_is_temporary(w->rules, from) || doubt_name_is_temporary(w->rules, to))
+		return;
+	for (size_t i = w->now.kill_count; i-- > 0;)
+		if (w->now.kills[i].kind == DOUBT_UNDONE && begun > w->now.kills[i].id &&
+		    !strcmp(w->now.kills[i].path, from))
+			w->now.kills[i] = w->now.kills[--w->now.kill_count];
+}
+
 static void rename_below(struct world *w, const char *from, const char *to)
 {
 	struct file *f = find(w, from), *over = find(w, to);
+
+	if (f)
+		settle_renamed(w, from, to, f->opened);
 
 	if (f && over) {
 		note_again(w, f->ino, over, f->opened);
@@ -429,6 +444,10 @@ static void do_file_word(struct world *w, const char *word, char *path)
 	case 'e':
 		save(w, path, ++w->versions, false);
 		kill_writer(w, path, DOUBT_LEFT);
+		break;
+	case 'h':
+		save(w, path, ++w->versions, true);
+		kill_writer(w, path, DOUBT_UNDONE);
 		break;
 	case 'r':
 		remove_below(w, path);

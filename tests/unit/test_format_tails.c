@@ -481,8 +481,28 @@ START_TEST(other_files_are_left_alone)
 {
 	ck_assert_int_eq(check_bytes("PK", 2, "a.zip"), 0);
 	ck_assert_int_eq(check_bytes("\x80\x02}q\x01.", 6, "legacy.pt"), 0);
-	ck_assert_int_eq(check_bytes("", 0, "model.safetensors"), 0);
+	ck_assert_int_eq(check_bytes("", 0, "notes"), 0);
 	ck_assert_int_eq(check_bytes("\x89HDF", 4, "a.h5"), 0);
+}
+END_TEST
+
+START_TEST(which_files_are_never_empty)
+{
+	static const char *const torn[] = {"model.pt", "a.pth",	    "a.safetensors", "a.npz",
+					   "a.npy",    "a.b.keras", "a.h5",	     "a.hdf5",
+					   "MODEL.PT", NULL};
+	static const char *const fine[] = {"a.ckpt", "a.bin", "__0_0.distcp", "a",	  ".pt",
+					   "pt",     "a.ptx", "a.json",	      "a.pt.tmp", "a.zip",
+					   "",	     NULL};
+	const char *why = NULL;
+
+	for (unsigned i = 0; torn[i]; i++) {
+		ck_assert_msg(check_bytes("", 0, torn[i]) == 1, "%s", torn[i]);
+		ck_assert_int_eq(tail_check(-1, 0, torn[i], &why), 1);
+		ck_assert_str_eq(why, "it is empty");
+	}
+	for (unsigned i = 0; fine[i]; i++)
+		ck_assert_msg(check_bytes("", 0, fine[i]) == 0, "%s", fine[i]);
 }
 END_TEST
 
@@ -505,5 +525,6 @@ int main(void)
 	tcase_add_test(t, hdf5_end_of_file);
 	tcase_add_test(t, hdf5_open_for_writing);
 	tcase_add_test(t, other_files_are_left_alone);
+	tcase_add_test(t, which_files_are_never_empty);
 	return unit_run(s);
 }

@@ -38,6 +38,45 @@ START_TEST(units_of_paths)
 }
 END_TEST
 
+START_TEST(units_of_what_killed_writers_had_open)
+{
+	static const struct {
+		const char *path;
+		size_t len;
+		bool temporary, file;
+	} paths[] = {
+		{"model.pt", 0, false, false},
+		{"model.pt.tmp", 0, false, false},
+		{"dir/.metadata.tmp", 0, false, false},
+		{"checkpoint-500/.metadata.tmp", 14, false, false},
+		{"checkpoint-500/global_step500/x.tmp4711", 14, false, false},
+		{"model_12.pt.tmp", 11, false, true},
+		{"model_12.pt", 11, false, true},
+		{"tmp-model_12.pt", 11, false, true},
+		{"model.pt.tmp.17", 0, false, false},
+		{"step-7/model.pt.tmp.17", 6, false, false},
+		{"epoch=3-step=400.ckpt.tmp", 21, false, true},
+		{"step-7/tmp-x", 6, false, false},
+		{"tmp-checkpoint-500/model.pt", 18, true, false},
+		{"tmp-checkpoint-500/model.pt.tmp", 18, true, false},
+		{"_checkpoint/checkpoint-5/a.tmp", 11, true, false},
+		{"_checkpoint", 0, false, false},
+	};
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		struct doubt_unit u = doubt_unit_of_kill(r, paths[i].path);
+
+		ck_assert_msg(u.len == paths[i].len && u.temporary == paths[i].temporary &&
+				      u.file == paths[i].file,
+			      "%s: %zu %d %d", paths[i].path, u.len, u.temporary, u.file);
+	}
+	rules_free(r);
+}
+END_TEST
+
 /* A new file, undone, with nothing beside it. */
 static uint64_t counting_of_one_kill(struct rules *r, bool base_is_there)
 {
@@ -114,6 +153,7 @@ int main(void)
 	TCase *c = unit_case(s, "doubts");
 
 	tcase_add_test(c, units_of_paths);
+	tcase_add_test(c, units_of_what_killed_writers_had_open);
 	tcase_add_test(c, while_nobody_can_tell_what_is_gone_the_doubt_stands);
 	tcase_add_test(c, of_many_torn_files_those_that_count_are_named_first);
 	tcase_add_test(c, kinds_have_names);
