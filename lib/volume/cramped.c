@@ -184,6 +184,14 @@ static int64_t time_left(uint64_t left)
 	return ms < LOOK_SOON / NS_PER_MS ? LOOK_SOON : (int64_t)ms * NS_PER_MS;
 }
 
+static void look_by_locked(struct cramped *c, int64_t next_ns)
+{
+	if (c->next_ns <= next_ns)
+		return;
+	c->next_ns = next_ns;
+	pthread_cond_signal(&c->wake);
+}
+
 void cramped_look(struct volume *vol)
 {
 	struct cramped *c = vol->cramped;
@@ -192,10 +200,14 @@ void cramped_look(struct volume *vol)
 
 	SCOPED_LOCK(&vol->lock);
 	take_locked(vol, &room);
-	if (c->next_ns <= next)
-		return;
-	c->next_ns = next;
-	pthread_cond_signal(&c->wake);
+	look_by_locked(c, next);
+}
+
+void cramped_begins_locked(struct volume *vol)
+{
+	/* As a rule the look before this one has said when. */
+	if (vol->cramped->next_ns == INT64_MAX)
+		look_by_locked(vol->cramped, clock_mono_ns() + LOOK_SOON);
 }
 
 /* ---- the thread ---- */

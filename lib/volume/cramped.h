@@ -31,8 +31,10 @@ int cramped_start(struct volume *vol);
 void cramped_stop(struct volume *vol);
 void cramped_free(struct volume *vol);
 
-/* Looks now: a writer by passthrough begins, or is closed and must know. Without the volume's lock. */
+/* Looks now: a writer by passthrough will begin, or is closed and must know. Without the volume's lock. */
 void cramped_look(struct volume *vol);
+/* A writer by passthrough begins: the thread looks until he is closed. */
+void cramped_begins_locked(struct volume *vol);
 /* Space is freed now: remembers for the next look whether there was none. Any thread, any lock held. */
 void cramped_note(struct volume *vol);
 

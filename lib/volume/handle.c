@@ -41,6 +41,8 @@ bool handle_has_room_ahead(struct handle *h)
 static void set_direct_locked(struct handle *h)
 {
 	h->direct = true;
+	if (h->writes)
+		cramped_begins_locked(h->vol);
 	body_note_locked(h->body);
 }
 
@@ -87,12 +89,11 @@ int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
 	content_put(c);
 	if (error)
 		return error;
-	mutex_lock(&h->vol->lock);
-	error = grant_locked(h, ret_grant, ret_fd);
-	mutex_unlock(&h->vol->lock);
-	if (!error && h->writes)
+	/* A disk that was full before is no matter of this writer. */
+	if (h->writes)
 		cramped_look(h->vol);
-	return error;
+	SCOPED_LOCK(&h->vol->lock);
+	return grant_locked(h, ret_grant, ret_fd);
 }
 
 int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg)
@@ -104,11 +105,10 @@ int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg)
 		error = edit_begin(vol, h->body, UINT64_MAX, interrupted, arg);
 	if (error)
 		return error;
-	mutex_lock(&vol->lock);
-	set_direct_locked(h);
-	mutex_unlock(&vol->lock);
 	if (h->writes)
 		cramped_look(vol);
+	SCOPED_LOCK(&vol->lock);
+	set_direct_locked(h);
 	return 0;
 }
 

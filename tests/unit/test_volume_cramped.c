@@ -205,6 +205,22 @@ START_TEST(what_is_cut_to_nothing_begins_anew)
 }
 END_TEST
 
+START_TEST(what_is_begun_after_the_disk_was_full_is_whole)
+{
+	struct vu_grant g;
+	struct handle *h;
+
+	vu_save(&u, "a", "old");
+	available = 0;
+	remove_object();
+	available = PLENTY;
+	h = begin("a", &g);
+	vu_write(h, "whole", 0);
+	end(h, &g, 0);
+	vu_holds(&u, "a", "whole");
+}
+END_TEST
+
 START_TEST(a_log_is_never_undone)
 {
 	struct vu_grant g;
@@ -296,6 +312,7 @@ int main(void)
 	tcase_add_loop_test(t, room_that_is_made_here_hides_nothing, 0, COUNT(frees));
 	tcase_add_loop_test(t, what_was_written_before_the_disk_became_full_is_whole, 0, 2);
 	tcase_add_loop_test(t, what_is_cut_to_nothing_begins_anew, 0, 2);
+	tcase_add_test(t, what_is_begun_after_the_disk_was_full_is_whole);
 	tcase_add_test(t, a_log_is_never_undone);
 	tcase_add_test(t, who_writes_through_the_daemon_is_told_by_it);
 	tcase_add_loop_test(t, less_than_one_write_takes_is_no_room, 0, COUNT(rooms));
