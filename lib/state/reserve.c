@@ -29,6 +29,7 @@ struct reserve {
 	_Atomic uint64_t size; /* what it has; all of it allocated */
 	bool plain;	       /* the file system knows no fallocate */
 	bool told;	       /* the log says that the disk is full */
+	atomic_bool wanted;    /* for reserve_was_wanted */
 };
 
 /* Allocates the step that begins at the end of the file. */
@@ -73,6 +74,7 @@ bool reserve_give(struct reserve *r, uint64_t bytes)
 	uint64_t steps = (bytes + STEP - 1) / STEP, size;
 	SCOPED_LOCK(&r->lock);
 
+	atomic_store(&r->wanted, true);
 	if (!r->size)
 		return false;
 	if (!r->told)
@@ -84,6 +86,11 @@ bool reserve_give(struct reserve *r, uint64_t bytes)
 		return false;
 	r->size = size;
 	return true;
+}
+
+bool reserve_was_wanted(struct reserve *r)
+{
+	return atomic_exchange(&r->wanted, false);
 }
 
 uint64_t reserve_missing(const struct reserve *r)

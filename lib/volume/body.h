@@ -79,7 +79,7 @@ struct body {
 	uint64_t refused_from, refused_to;
 	int refused_error;	 /* and why, the last time: -errno */
 	atomic_bool was_refused; /* one ever was; read without the lock */
-	bool cramped; /* the kernel wrote it by itself, and its disk had no room at the close: a write may have been refused */
+	bool cramped; /* the kernel wrote it by itself while its disk had no room: a write may have been refused (cramped.h) */
 };
 
 int bodies_new(struct bodies **ret_bodies);

@@ -256,7 +256,7 @@ static const char *why_undone(const struct body *b)
 {
 	if (b->refused_from < b->refused_to)
 		return "a write to it was refused";
-	return b->cramped ? "the cache's disk was full at its close" : "its writer was killed";
+	return b->cramped ? "the cache's disk was full as it was written" : "its writer was killed";
 }
 
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after)

@@ -18,6 +18,7 @@
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/cramped.h"
 #include "lib/volume/grants.h"
 #include "lib/volume/torn.h"
 
@@ -192,6 +193,7 @@ static void remove_victims(struct volume *vol, const struct victims *p)
 		char name[40];
 
 		evicted_name(p->id[i], name);
+		cramped_note(vol);
 		unlinkat(vol->objects_fd, name, 0);
 	}
 }

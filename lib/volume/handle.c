@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/cramped.h"
 #include "lib/volume/doubts_volume.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/grants.h"
@@ -46,6 +46,8 @@ bool handle_has_room_ahead(struct handle *h)
 static void set_direct_locked(struct handle *h)
 {
 	h->direct = true;
+	if (h->writes)
+		cramped_begins_locked(h->vol);
 	body_note_locked(h->body);
 }
 
@@ -60,18 +62,13 @@ static bool is_ready_locked(struct volume *vol, const struct body *b, bool write
 			     !state_version_get(vol->state, b->version, &v) && v.local_whole);
 }
 
-int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
+static int grant_locked(struct handle *h, struct grant **ret_grant, int *ret_fd)
 {
 	struct volume *vol = h->vol;
 	struct body *b = h->body;
-	struct content *c = NULL;
 	struct grant *grant;
-	int fd, error = h->writes ? 0 : body_content(vol, b, &c);
+	int fd, error;
 
-	content_put(c);
-	if (error)
-		return error;
-	SCOPED_LOCK(&vol->lock);
 	if (!is_ready_locked(vol, b, h->writes))
 		return -EAGAIN;
 	/* First: a descriptor of ours would look like somebody's mapping. */
@@ -89,6 +86,21 @@ int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
 	return 0;
 }
 
+int handle_grant(struct handle *h, struct grant **ret_grant, int *ret_fd)
+{
+	struct content *c = NULL;
+	int error = h->writes ? 0 : body_content(h->vol, h->body, &c);
+
+	content_put(c);
+	if (error)
+		return error;
+	/* A disk that was full before is no matter of this writer. */
+	if (h->writes)
+		cramped_look(h->vol);
+	SCOPED_LOCK(&h->vol->lock);
+	return grant_locked(h, ret_grant, ret_fd);
+}
+
 int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
@@ -98,6 +110,8 @@ int handle_join_grant(struct handle *h, interrupted_fn interrupted, void *arg)
 		error = edit_begin(vol, h->body, UINT64_MAX, interrupted, arg);
 	if (error)
 		return error;
+	if (h->writes)
+		cramped_look(vol);
 	SCOPED_LOCK(&vol->lock);
 	set_direct_locked(h);
 	return 0;
@@ -235,22 +249,10 @@ static bool another_is_left(struct handle *h)
 	return path.len && process_has_open(h->tgid, buf_str(&path));
 }
 
-/* Less than what one write takes. */
-#define NO_ROOM (UINT64_C(1) << 20)
-
-/* What the kernel was refused (passthrough) nobody tells us; a disk without room does. */
-static bool is_cramped(const struct handle *h)
-{
-	struct statvfs fs;
-
-	return h->direct && fstatvfs(h->vol->objects_fd, &fs) == 0 &&
-	       (uint64_t)fs.f_bavail * fs.f_frsize < NO_ROOM;
-}
-
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
-	bool known = h->tgid && pid, killed = false, cramped, refused, undone;
+	bool known = h->tgid && pid, killed = false, refused, undone;
 	int error = 0;
 
 	if (!h->writes)
@@ -262,7 +264,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && !killed && another_is_left(h))
 		return 0;
 	FAULT_POINT("flush.begin");
-	cramped = is_cramped(h);
+	if (h->direct)
+		cramped_look(vol);
 	mutex_lock(&vol->lock);
 	/* What is not all there is not saved, however it is closed. */
 	refused = h->body->refused_from < h->body->refused_to;
@@ -270,11 +273,10 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (refused && !killed && !h->body->staged)
 		error = h->body->refused_error;
 	/* Whether all of it was written is not known, so whoever wrote it is told: it is as it was before. */
-	undone = cramped && h->body->fragile && !body_is_log_locked(vol, h->body);
+	undone = h->body->cramped && h->body->fragile && !body_is_log_locked(vol, h->body);
 	if (undone && !killed && !refused)
 		error = -ENOSPC;
 	killed = killed || refused || undone;
-	h->body->cramped = h->body->cramped || cramped;
 	if (killed) {
 		h->killed = true;
 		h->closed = true;

@@ -10,6 +10,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/volume/cramped.h"
 #include "lib/volume/sealer.h"
 
 static bool shows_version(struct volume *vol, const struct body *b, uint64_t version)
@@ -326,20 +327,29 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 	body_note_locked(b);
 }
 
+/* What is cut off need not be there, whether it was refused or not. */
+static void note_truncated_locked(struct body *b, uint64_t size)
+{
+	if (size <= b->refused_from)
+		b->refused_to = 0;
+	if (!size)
+		b->cramped = false;
+	body_note_locked(b);
+}
+
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
 {
 	struct body *b = h->body;
 	int fd, error = begin_write(h, size, interrupted, arg, &fd);
 
+	/* It makes room. */
+	cramped_look(h->vol);
 	if (!error)
 		error = io_truncate(fd, size);
 	if (error)
 		return error;
 	SCOPED_LOCK(&h->vol->lock);
-	if (size <= b->refused_from && b->refused_to) {
-		b->refused_to = 0;
-		body_note_locked(b);
-	}
+	note_truncated_locked(b, size);
 	return 0;
 }
 
@@ -448,10 +458,14 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 
 	if (error)
 		return error;
+	cramped_look(vol);
 	SCOPED_LOCK(&vol->lock);
 	if (b->write_fd < 0)
 		return -EBADF;
-	return io_truncate(b->write_fd, change->size);
+	error = io_truncate(b->write_fd, change->size);
+	if (!error)
+		note_truncated_locked(b, change->size);
+	return error;
 }
 
 /* By the node of what was replaced, the file that shows other content now is meant: the kernel looks again once. */

@@ -99,6 +99,7 @@ struct volume {
 	struct resume resume;
 	struct bodies *bodies;
 	struct grants *grants;
+	struct cramped *cramped; /* cramped.h; NULL: nobody writes */
 	struct contents *contents;
 	struct trees *trees;
 	struct sealer *sealer;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
+#include "lib/volume/cramped.h"
 
 #define PAGE 4096
 
@@ -81,6 +82,7 @@ int object_remove(struct volume *vol, uint64_t version)
 	char name[OBJECT_NAME_MAX];
 
 	object_name(version, name);
+	cramped_note(vol);
 	return unlinkat(vol->objects_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 

@@ -18,6 +18,7 @@
 #include "lib/volume/bodies.h"
 #include "lib/volume/collector.h"
 #include "lib/volume/contents.h"
+#include "lib/volume/cramped.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/grants.h"
@@ -66,6 +67,8 @@ static int make_parts(struct volume *vol)
 
 	if (!error)
 		error = bodies_new(&vol->bodies);
+	if (!error)
+		error = cramped_new(vol);
 	if (!error)
 		error = contents_new(&vol->contents);
 	if (!error)
@@ -161,6 +164,8 @@ static int start(struct volume *vol, struct opening_message *m)
 		error = keeper_start(vol);
 	if (!error)
 		error = evictor_start(vol);
+	if (!error)
+		error = cramped_start(vol);
 	if (!error)
 		error = uploader_start(vol);
 	if (!error && vol->rebuilt)
@@ -267,6 +272,7 @@ void volume_close(struct volume *vol)
 {
 	if (vol->follower)
 		follower_stop(vol);
+	cramped_stop(vol);
 	/* What the keeper still commits, the sealer must see; what the uploader lets go, the keeper
 	 * removes: so it comes twice. */
 	if (vol->bodies)
@@ -304,6 +310,7 @@ void volume_close(struct volume *vol)
 	if (vol->bodies)
 		told_free(vol);
 	bodies_free(vol->bodies);
+	cramped_free(vol);
 	grants_free(vol->grants);
 	contents_free(vol->contents);
 	usage_cache_free(vol->usage);

@@ -775,7 +775,7 @@ def test_a_replacement_after_a_refused_write_is_undone_at_its_close(small, passt
     assert small.seal() == 2
     assert doubts(small, 2) == {"model.bin": ("undone", True)} and latest(small) == 1
     why = record(small, 2)["doubts"][0]["why"]
-    assert why == ("the cache's disk was full at its close" if passthrough == "on" else "a write to it was refused")
+    assert why == ("the cache's disk was full as it was written" if passthrough == "on" else "a write to it was refused")
 
 
 def test_a_refused_write_that_a_later_one_covers_is_none(small):
