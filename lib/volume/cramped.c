@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "lib/state/reserve.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
-#include "lib/volume/reserve.h"
 
 #define MIB (UINT64_C(1) << 20)
 /* Less is no room: what one write takes. */

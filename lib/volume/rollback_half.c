@@ -6,11 +6,11 @@
 #include <inttypes.h>
 #include <string.h>
 #include "lib/format/tree_diff.h"
+#include "lib/meta/doubts.h"
+#include "lib/meta/half.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/volume/doubts.h"
 #include "lib/volume/epochs.h"
-#include "lib/volume/half.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/seal.h"
 

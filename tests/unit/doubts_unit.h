@@ -5,7 +5,7 @@
 
 #include <string.h>
 #include "lib/meta/doubts.h"
-#include "lib/volume/half.h"
+#include "lib/meta/half.h"
 #include "tests/unit/unit.h"
 
 /*

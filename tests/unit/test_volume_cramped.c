@@ -7,8 +7,8 @@
 #include <linux/magic.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include "lib/state/reserve.h"
 #include "lib/volume/cramped.h"
-#include "lib/volume/reserve.h"
 #include "lib/volume/torn.h"
 
 #define MIB	  (UINT64_C(1) << 20)

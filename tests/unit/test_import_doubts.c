@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in doubt in an import, by what the epoch before had in doubt: also of files that were renamed since. */
-#include "lib/volume/import_internal.h"
+#include "lib/import/import_internal.h"
 #include "tests/unit/tree_unit.h"
 
 /*

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in doubt in a tree that is half of a save, where no doubt of a file says so. Pure: no I/O, no locks. */
-#ifndef EPOCHFS_VOLUME_HALF_H
-#define EPOCHFS_VOLUME_HALF_H
+#ifndef EPOCHFS_META_HALF_H
+#define EPOCHFS_META_HALF_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/format/record.h"
-#include "lib/volume/rules.h"
+#include "lib/meta/rules.h"
 
 /*
  * An epoch is not complete, though no file of it counts as in doubt, where a later one continues it (contract 1.3.7), or where

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Importing: which files that the doubts of the epoch before name were renamed since. A directory tells no history: contents do. */
-#include "lib/volume/import_internal.h"
+#include "lib/import/import_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in doubt in a tree that is half of a save. */
-#include "lib/volume/half.h"
+#include "lib/meta/half.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/meta/doubts.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
-#include "lib/volume/doubts.h"
 
 struct part {
 	char *path;
