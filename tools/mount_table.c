@@ -322,7 +322,8 @@ void mount_option_help(FILE *out)
 			continue;
 		len = (size_t)snprintf(word, sizeof(word), "%s%s%s", row->name,
 				       *row->value ? "=" : "", row->value);
-		if (column + len + 2 > HELP_COLUMNS) {
+		/* A comma before it, and one behind. */
+		if (column + len + 3 > HELP_COLUMNS) {
 			fprintf(out, "%s\n ", *before ? "," : "");
 			column = 1;
 			before = "";

@@ -2,8 +2,11 @@
 /* Options of a mount and of commands on a remote: what limits the network. */
 #include "tools/mount_options.h"
 
+#include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
 #include "tests/unit/unit.h"
 #include "tools/cli.h"
+#include "tools/mount_table.h"
 
 /* The table of subcommands is in the program's main file, which no test has. */
 const struct command *command_find(const char *name)
@@ -15,6 +18,20 @@ const struct command *command_find(const char *name)
 void command_help(const struct command *c)
 {
 	(void)c;
+}
+
+/* NULL, or what a right value looks like. */
+static const char *try_option(const char *name, const char *value)
+{
+	static struct mount_options o;
+	const char *expected = "a row";
+
+	mount_options_free(&o);
+	mount_options_init(&o);
+	for (size_t i = 0; i < mount_option_count; i++)
+		if (!strcmp(mount_option_table[i].name, name))
+			expected = mount_option_set(&mount_option_table[i], &o, value);
+	return expected;
 }
 
 START_TEST(limits_come_from_the_command_line_over_the_environment)
@@ -89,6 +106,96 @@ START_TEST(limits_that_make_no_sense_are_usage_errors)
 }
 END_TEST
 
+START_TEST(each_value_is_held_against_its_row)
+{
+	static const struct {
+		const char *name, *good[3], *wrong[4];
+	} rows[] = {
+		{"ro", {""}, {"1"}},
+		{"nosuid", {""}, {"yes"}},
+		{"epoch", {"1", "18446744073709551615"}, {"0", "", "x"}},
+		{"cache-dir", {"/c"}, {"c", ""}},
+		{"cache-size", {"0", "200G"}, {"", "1X"}},
+		{"min-free", {"0", "99", "10%"}, {"100", "", "%", "1%%"}},
+		{"settle", {"0", "5s", "100ms"}, {"", "s", "-1s"}},
+		{"gc-grace", {"0", "24h"}, {"-1h", ""}},
+		{"full", {"wait", "error"}, {"", "on"}},
+		{"durability", {"local", "remote"}, {"", "both"}},
+		{"temporary", {"*.part"}, {""}},
+		{"marker", {"none", "DONE"}, {""}},
+		{"node", {"n1"}, {""}},
+		{"message", {"", "text"}, {NULL}},
+		{"on-epoch-timeout", {"100ms", "1h"}, {"99ms", "x"}},
+		{"gc", {"on", "off"}, {"", "auto"}},
+		{"threads", {"0", "256"}, {"257", "-1", "", "99999999999"}},
+		{"timeout", {"1s"}, {"0", ""}},
+		{"lease", {"1s", "1h"}, {"999ms", "3601s"}},
+		{"refresh", {"100ms"}, {"99ms"}},
+		{"resume", {"", "on", "off"}, {"yes"}},
+		{"supervise", {"", "on", "off"}, {"no"}},
+		{"passthrough", {"auto", "on", "off"}, {"", "yes"}},
+		{"log-level", {"error", "debug"}, {"", "loud"}},
+		{"noatime", {"", "whatever"}, {NULL}},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		for (size_t k = 0; k < 4 && rows[i].wrong[k]; k++)
+			ck_assert_ptr_nonnull(try_option(rows[i].name, rows[i].wrong[k]));
+		for (size_t k = 0; k < 3 && rows[i].good[k]; k++)
+			ck_assert_ptr_null(try_option(rows[i].name, rows[i].good[k]));
+	}
+}
+END_TEST
+
+START_TEST(values_come_where_they_belong)
+{
+	struct mount_options o;
+
+	mount_options_init(&o);
+	ck_assert_int_eq(mount_options_parse(&o, "ro,suid,settle=2s,full=error,durability=remote,"
+						 "gc=off,passthrough=off,min-free=7%,epoch=3"),
+			 EXIT_DONE);
+	ck_assert(o.volume.read_only && o.fs.suid && !o.volume.full_wait);
+	ck_assert(o.volume.durable_close && o.volume.gc_off);
+	ck_assert_int_eq(o.volume.settle_ns, 2 * NS_PER_S);
+	ck_assert_int_eq(o.fs.passthrough, FS_PASSTHROUGH_OFF);
+	ck_assert_uint_eq(o.volume.min_free_percent, 7);
+	ck_assert_uint_eq(o.volume.at_epoch, 3);
+	ck_assert_int_eq(mount_options_parse(&o, "nosuid,full=wait,gc=on,passthrough=on,resume,"
+						 "durability=local,supervise,resume=off"),
+			 EXIT_DONE);
+	ck_assert(!o.fs.suid && o.volume.full_wait && !o.volume.gc_off && !o.volume.resume);
+	ck_assert(!o.volume.durable_close && o.supervise);
+	ck_assert_int_eq(o.fs.passthrough, FS_PASSTHROUGH_ON);
+	mount_options_free(&o);
+}
+END_TEST
+
+START_TEST(the_help_names_each_option_once)
+{
+	cleanup_free char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	mount_option_help(out);
+	fclose(out);
+	for (size_t i = 0; i < mount_option_count; i++) {
+		const struct option_row *row = &mount_option_table[i];
+		char word[80];
+
+		if (row->kind != OPTION_IGNORED && row->kind != OPTION_GLOB &&
+		    row->kind != OPTION_SPECIAL)
+			ck_assert_msg(row->expected || !row->least, "%s", row->name);
+		snprintf(word, sizeof(word), " %s%s%s", row->name,
+			 row->value && *row->value ? "=" : "", row->value ? row->value : "");
+		if (row->value)
+			ck_assert_msg(strstr(text, word), "%s is not there", word);
+	}
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+		ck_assert_uint_le(strcspn(line, "\n"), 100);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tools_mount_options");
@@ -98,5 +205,8 @@ int main(void)
 	tcase_add_test(t, commands_take_limits_from_the_environment_and_nothing_else);
 	tcase_add_test(t, limits_that_make_no_sense_are_usage_errors);
 	tcase_add_test(t, of_keys_the_last_one_counts);
+	tcase_add_test(t, each_value_is_held_against_its_row);
+	tcase_add_test(t, values_come_where_they_belong);
+	tcase_add_test(t, the_help_names_each_option_once);
 	return unit_run(s);
 }
