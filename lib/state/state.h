@@ -341,7 +341,7 @@ int state_doubts_same_content(struct state *s, uint64_t ino, uint64_t from, uint
 typedef int (*state_doubt_file_fn)(void *arg, uint64_t ino, uint64_t value);
 int state_doubt_file_each(struct state *s, uint64_t doubt, state_doubt_file_fn fn, void *arg);
 
-/* ---- files of ordinary directories that were imported (import_known.h) ---- */
+/* ---- files of ordinary directories that were imported (import_known.c) ---- */
 
 struct state_imported {
 	uint64_t dev, ino;

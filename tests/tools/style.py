@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages, citations of the contract.
+"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages, citations of the contract and of files.
 
     tests/tools/style.py
 
@@ -60,6 +60,22 @@ def citations(name, text):
                     yield "%s:%d: epochfs-semantics(7) has no rule %s" % (name, number, rule)
 
 
+# Files of others that are meant by name.
+OF_OTHERS = {"lmdb.h", "mdb.c", "linux/fuse.h"}
+FILES = {"/".join(path.relative_to(ROOT).parts[i:])
+         for pattern in PATTERNS[:4] for path in ROOT.glob(pattern) for i in range(3)} | OF_OTHERS
+
+
+def files_named(name, text):
+    """A file that a comment or a page names must be there: by its name, or with its room before it."""
+    if name.endswith((".c", ".h")):
+        text = re.sub(r"(?s)(.*?)(/\*.*?\*/|\Z)", lambda m: "\n" * m[1].count("\n") + m[2], text)
+    for number, line in enumerate(text.splitlines(), 1):
+        for cited in re.findall(r"(?<![\w/<.-])((?:[a-z_0-9]+/)*[a-z][a-z_0-9]*\.[ch])\b(?![\w(])", line):
+            if cited not in FILES:
+                yield "%s:%d: there is no %s" % (name, number, cited)
+
+
 # Where the number cannot be 1, or is not the noun's.
 NO_PLURAL = re.compile(r"%N (nodes?|of nodes|waits for|shows a|races of|epochs from|keys, as many|letters, digits|objects just put|of its|and sends|ms|serves)\b|%N bytes$")
 
@@ -82,10 +98,14 @@ def main():
         for path in sorted(ROOT.glob(pattern)):
             name, text = path.relative_to(ROOT).as_posix(), path.read_text()
             found += [*offences(name, text), *citations(name, text)]
+            if name.endswith((".c", ".h")):
+                found += files_named(name, text)
             if name.startswith(("lib/", "fs/", "tools/")) and name.endswith(".c"):
                 found += plurals(name, text)
             if text.count("\n") > LONG and not name.startswith("tests/"):
                 long.append("%s: %d lines" % (name, text.count("\n")))
+    for page in (ROOT / "README.md", ROOT / "lib" / "README.md", *ROOT.glob("tests/**/README.md")):
+        found += files_named(page.relative_to(ROOT).as_posix(), page.read_text())
     for line in found:
         print(line)
     if long:
