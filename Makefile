@@ -397,6 +397,7 @@ install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no roo
 		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs && \
 		ln -sf mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; \
 	else echo 'installed without $(SBINDIR)/mount.epochfs, which fstab and mount -t epochfs need: that is for root'; fi
+	$(Q)install -D -m 644 packaging/completions/epochfs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/epochfs
 	$(Q)for example in packaging/examples/*; do \
 		mode=644; [ ! -x $$example ] || mode=755; \
 		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
@@ -404,6 +405,7 @@ install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no roo
 uninstall: ## remove what install put there
 	$(Q)for example in packaging/examples/*; do \
 		rm -f $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/epochfs
 	$(Q)for page in $(pages); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs
 	$(Q)if grep -qs '^epochfs=$(PREFIX)/bin/epochfs ' $(DESTDIR)$(SBINDIR)/mount.epochfs; then \

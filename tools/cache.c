@@ -60,8 +60,8 @@ int command_cache(int argc, char **argv)
 {
 	const char *operands[PATHS_MAX + 3];
 	bool json = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
-	int code, count = cli_parse("cache", argc, argv, options, operands, PATHS_MAX + 3, &code);
+	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
+	int code, count = cli_parse("cache", argc, argv, places, operands, PATHS_MAX + 3, &code);
 
 	if (count < 0)
 		return code;

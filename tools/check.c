@@ -176,13 +176,12 @@ int command_check(int argc, char **argv)
 	bool json = false, terminal;
 	const char *url, *size = NULL;
 	char path[PATH_MAX];
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"size", 0, NULL, &size}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {"size", NULL, &size}, {0}};
 	struct check_options how = {
 		.step = show_step, .interrupted = is_interrupted, .arg = &terminal};
 	cleanup_free char *message = NULL;
 	json_t *report = NULL;
-	int code, error, count = cli_parse("check", argc, argv, options, &url, 1, &code);
+	int code, error, count = cli_parse("check", argc, argv, places, &url, 1, &code);
 
 	if (count < 0)
 		return code;

@@ -110,8 +110,8 @@ void cli_print_json(const json_t *value, size_t flags)
 	putchar('\n');
 }
 
-static const struct cli_option *find_option(const struct cli_option *options, const char *name,
-					    size_t len, char letter)
+static const struct command_option *find_option(const struct command_option *options,
+						const char *name, size_t len, char letter)
 {
 	for (; options->name; options++) {
 		if (letter && options->letter == letter)
@@ -142,13 +142,21 @@ static int set_key(const char *command, const char *name, const char *path)
 	return 0;
 }
 
-/* The options that every command takes. */
 static const char *common_key_file, *common_passphrase_file;
-static const struct cli_option common_options[] = {
-	{"key-file", 0, NULL, &common_key_file},
-	{"passphrase-file", 0, NULL, &common_passphrase_file},
+static bool common_help;
+static const struct cli_place common_places[] = {
+	{"key-file", NULL, &common_key_file},
+	{"passphrase-file", NULL, &common_passphrase_file},
+	{"help", &common_help, NULL},
 	{0},
 };
+
+static const struct cli_place *find_place(const struct cli_place *places, const char *option)
+{
+	while (places->option && strcmp(places->option, option) != 0)
+		places++;
+	return places;
+}
 
 /* Of an option that is repeated: "-o A -o B" is "-o A,B". Lives as long as the program. */
 static const char *join(const char *first, const char *second)
@@ -162,71 +170,82 @@ static const char *join(const char *first, const char *second)
 	return joined;
 }
 
-/* One option at argv[*i]; 0, or -1 after a message. */
-static int take_option(const char *command, int argc, char **argv, int *i,
-		       const struct cli_option *options)
+/* What argv holds, of the command's options or those of all; its value where it is in the same word. */
+static const struct command_option *option_of(const struct command *c, const char *arg,
+					      const char **ret_value)
 {
-	const char *arg = argv[*i], *value = NULL;
-	const struct cli_option *o;
+	bool is_long = arg[1] == '-';
+	const char *name = is_long ? arg + 2 : NULL;
+	size_t len = is_long ? strcspn(name, "=") : 0;
+	char letter = is_long ? '\0' : arg[1];
+	const struct command_option *o = find_option(c->options, name, len, letter);
 
-	if (arg[1] == '-') {
-		size_t len = strcspn(arg + 2, "=");
+	*ret_value = NULL;
+	if (is_long && name[len])
+		*ret_value = name + len + 1;
+	else if (!is_long && arg[2])
+		*ret_value = arg + 2;
+	return o ? o : find_option(common_command_options, name, len, letter);
+}
 
-		o = find_option(options, arg + 2, len, 0);
-		if (!o)
-			o = find_option(common_options, arg + 2, len, 0);
-		if (arg[2 + len] == '=')
-			value = arg + 2 + len + 1;
-	} else {
-		o = find_option(options, NULL, 0, arg[1]);
-		if (arg[2])
-			value = arg + 2;
+static int set_value(const struct command *c, const struct command_option *o,
+		     const struct cli_place *place, const char *value)
+{
+	if (*place->value && o->letter == 'o') {
+		value = join(*place->value, value);
+		if (!value)
+			return cli_error(-1, "out of memory");
 	}
+	*place->value = value;
+	return place->value == &common_key_file || place->value == &common_passphrase_file
+		       ? set_key(c->name, o->name, value)
+		       : 0;
+}
+
+/* One option at argv[*i]; 0, or -1 after a message. */
+static int take_option(const struct command *c, int argc, char **argv, int *i,
+		       const struct cli_place *places)
+{
+	const char *arg = argv[*i], *value;
+	const struct command_option *o = option_of(c, arg, &value);
+	const struct cli_place *place;
+
 	if (!o) {
-		cli_usage_error(command, "unknown option %s", arg);
+		cli_usage_error(c->name, "unknown option %s", arg);
 		return -1;
 	}
-	if (o->flag) {
+	place = find_place(places, o->name);
+	if (!place->option)
+		place = find_place(common_places, o->name);
+	if (!o->value) {
 		if (value) {
-			cli_usage_error(command, "option --%s takes no value", o->name);
+			cli_usage_error(c->name, "option --%s takes no value", o->name);
 			return -1;
 		}
-		*o->flag = true;
+		*place->flag = true;
 		return 0;
 	}
 	if (!value && *i + 1 < argc)
 		value = argv[++*i];
 	if (!value) {
-		cli_usage_error(command, "option --%s needs a value", o->name);
+		cli_usage_error(c->name, "option --%s needs a value", o->name);
 		return -1;
 	}
-	if (*o->value && o->letter == 'o') {
-		value = join(*o->value, value);
-		if (!value)
-			return cli_error(-1, "out of memory");
-	}
-	*o->value = value;
-	return o->value == &common_key_file || o->value == &common_passphrase_file
-		       ? set_key(command, o->name, value)
-		       : 0;
+	return set_value(c, o, place, value);
 }
 
-int cli_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+int cli_parse(const char *command, int argc, char **argv, const struct cli_place *places,
 	      const char **operands, int max, int *ret_exit)
 {
+	const struct command *c = command_find(command);
 	bool only_operands = false;
 	int count = 0;
 
 	for (int i = 1; i < argc; i++) {
 		if (!only_operands && !strcmp(argv[i], "--")) {
 			only_operands = true;
-		} else if (!only_operands &&
-			   (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) {
-			command_help(command_find(command));
-			*ret_exit = EXIT_DONE;
-			return -1;
 		} else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
-			if (take_option(command, argc, argv, &i, options) < 0) {
+			if (take_option(c, argc, argv, &i, places) < 0) {
 				*ret_exit = EXIT_USAGE;
 				return -1;
 			}
@@ -235,6 +254,11 @@ int cli_parse(const char *command, int argc, char **argv, const struct cli_optio
 			return -1;
 		} else {
 			operands[count++] = argv[i];
+		}
+		if (common_help) {
+			command_help(c);
+			*ret_exit = EXIT_DONE;
+			return -1;
 		}
 	}
 	return count;

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* The documented exit codes (epochfs(1)). */
 enum exit_code {
@@ -31,13 +32,26 @@ int cli_error(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3
 int cli_usage_error(const char *command, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+struct command_option {
+	const char *name;  /* without the dashes; NULL ends a list */
+	char letter;	   /* or 0 */
+	const char *value; /* "TIME"; NULL: it takes none */
+	const char *help;
+};
+
 struct command {
 	const char *name;
 	const char *arguments; /* "TARGET [EPOCH]" */
 	const char *summary;   /* one line */
-	const char *help;      /* what --help adds: options and examples, or NULL */
+	const struct command_option *options;
+	const char *help; /* what --help adds below the options, with an example, or NULL */
 	int (*run)(int argc, char **argv);
 };
+
+/* commands.c: all of them, and the options that every one takes. */
+extern const struct command command_table[];
+extern const size_t command_count;
+extern const struct command_option common_command_options[];
 
 /* To stdout: text that a stranger may have written, with what a terminal would obey as \xNN (printable.h). */
 void cli_put(const char *text);
@@ -46,22 +60,23 @@ void cli_print_json(const json_t *value, size_t flags);
 
 /* Of this name, or NULL. */
 const struct command *command_find(const char *name);
-/* Prints its --help to stdout. */
+/* Prints its --help to stdout. (help.c) */
 void command_help(const struct command *c);
+/* The same of the program. */
+void program_help(FILE *out);
 
 /*
- * Reads the options of a subcommand. Long options come as "--name VALUE" or "--name=VALUE", short ones as "-x VALUE"; "--" ends them; options and operands may mix.
+ * Reads the options of a subcommand, as its row in the table has them; each has its place in the list that is given here. Long options come as "--name VALUE" or "--name=VALUE", short ones as "-x VALUE"; "--" ends them; options and operands may mix.
  */
-struct cli_option {
-	const char *name;   /* without the dashes */
-	char letter;	    /* or 0 */
-	bool *flag;	    /* an option without a value; or */
+struct cli_place {
+	const char *option; /* its name; NULL ends the list */
+	bool *flag;	    /* of an option without a value; or */
 	const char **value; /* the value, borrowed from argv */
 };
 /*
  * Fills `operands` (at most `max`). Knows --help by itself, and --passphrase-file and --key-file, which it puts into the environment for mount_options.h. Returns the number of operands, or -1 after an error or help was printed: then *ret_exit is the exit code.
  */
-int cli_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+int cli_parse(const char *command, int argc, char **argv, const struct cli_place *places,
 	      const char **operands, int max, int *ret_exit);
 
 int command_mount(int argc, char **argv);
@@ -89,6 +104,7 @@ int command_fsck(int argc, char **argv);
 int command_gc(int argc, char **argv);
 int command_key(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_help_of(int argc, char **argv);
 int command_version(int argc, char **argv);
 
 #endif

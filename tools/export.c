@@ -274,14 +274,14 @@ int command_export(int argc, char **argv)
 	struct catalog_export wanted = {.path = ""};
 	bool json = false;
 	const char *threads_text = NULL, *operands[2];
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"force", 0, &wanted.force, NULL},
-					     {"privileged", 0, &wanted.privileged, NULL},
-					     {"threads", 0, NULL, &threads_text},
-					     {0}};
+	const struct cli_place places[] = {{"json", &json, NULL},
+					   {"force", &wanted.force, NULL},
+					   {"privileged", &wanted.privileged, NULL},
+					   {"threads", NULL, &threads_text},
+					   {0}};
 	struct source source = {0};
 	uint64_t threads = 0;
-	int code, count = cli_parse("export", argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("export", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;

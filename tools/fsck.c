@@ -145,13 +145,13 @@ int command_fsck(int argc, char **argv)
 	bool read_data = false, repair = false;
 	struct repair_words words = {0};
 	char path[PATH_MAX];
-	const struct cli_option options[] = {{"json", 0, &words.json, NULL},
-					     {"read-data", 0, &read_data, NULL},
-					     {"repair", 0, &repair, NULL},
-					     {"dry-run", 0, &words.dry_run, NULL},
-					     {"cache-dir", 0, NULL, &words.cache_dir},
-					     {0}};
-	int code, count = cli_parse("fsck", argc, argv, options, &words.target, 1, &code);
+	const struct cli_place places[] = {{"json", &words.json, NULL},
+					   {"read-data", &read_data, NULL},
+					   {"repair", &repair, NULL},
+					   {"dry-run", &words.dry_run, NULL},
+					   {"cache-dir", NULL, &words.cache_dir},
+					   {0}};
+	int code, count = cli_parse("fsck", argc, argv, places, &words.target, 1, &code);
 
 	if (count < 0)
 		return code;

@@ -187,13 +187,13 @@ int command_gc(int argc, char **argv)
 	struct collect c = {.command = "gc"};
 	bool json = false;
 	const char *name;
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"dry-run", 'n', &c.dry_run, NULL},
-					     {"grace", 0, NULL, &c.grace},
-					     {"rewrite-below", 0, NULL, &c.rewrite_below},
-					     {0}};
+	const struct cli_place places[] = {{"json", &json, NULL},
+					   {"dry-run", &c.dry_run, NULL},
+					   {"grace", NULL, &c.grace},
+					   {"rewrite-below", NULL, &c.rewrite_below},
+					   {0}};
 	json_t *totals = NULL;
-	int code, count = cli_parse("gc", argc, argv, options, &name, 1, &code);
+	int code, count = cli_parse("gc", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;

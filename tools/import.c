@@ -188,17 +188,17 @@ static int parse_all(int argc, char **argv, struct mount_options *o, struct argu
 {
 	bool take_over = false;
 	const char *operands[2], *step = NULL, *list = NULL;
-	const struct cli_option options[] = {{"step", 0, NULL, &step},
-					     {"tag", 0, NULL, &a->how.tag},
-					     {"message", 'm', NULL, &a->how.message},
-					     {"remove", 0, NULL, &a->how.remove},
-					     {"json", 0, &a->json, NULL},
-					     {"allow-changing", 0, &a->how.allow_changing, NULL},
-					     {"read-all", 0, &a->how.read_all, NULL},
-					     {"take-over", 0, &take_over, NULL},
-					     {"options", 'o', NULL, &list},
-					     {0}};
-	int code, count = cli_parse("import", argc, argv, options, operands, 2, &code);
+	const struct cli_place places[] = {{"step", NULL, &step},
+					   {"tag", NULL, &a->how.tag},
+					   {"message", NULL, &a->how.message},
+					   {"remove", NULL, &a->how.remove},
+					   {"json", &a->json, NULL},
+					   {"allow-changing", &a->how.allow_changing, NULL},
+					   {"read-all", &a->how.read_all, NULL},
+					   {"take-over", &take_over, NULL},
+					   {"options", NULL, &list},
+					   {0}};
+	int code, count = cli_parse("import", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code == EXIT_DONE ? -1 : code;

@@ -145,14 +145,14 @@ int command_key(int argc, char **argv)
 {
 	const char *words[3], *passphrase_file = NULL, *key_file = NULL;
 	struct request r = {0};
-	const struct cli_option options[] = {
-		{"json", 0, &r.json, NULL},
-		{"new-passphrase-file", 0, NULL, &passphrase_file},
-		{"new-key-file", 0, NULL, &key_file},
+	const struct cli_place places[] = {
+		{"json", &r.json, NULL},
+		{"new-passphrase-file", NULL, &passphrase_file},
+		{"new-key-file", NULL, &key_file},
 		{0},
 	};
 	cleanup_free char *other = NULL;
-	int code, count = cli_parse("key", argc, argv, options, words, 3, &code);
+	int code, count = cli_parse("key", argc, argv, places, words, 3, &code);
 
 	if (count < 0)
 		return code;

@@ -72,13 +72,13 @@ int command_latest(int argc, char **argv)
 	struct wanted wanted = {0};
 	bool path = false, json = false;
 	const char *step = NULL, *name;
-	const struct cli_option options[] = {{"complete", 0, &wanted.complete, NULL},
-					     {"step", 0, NULL, &step},
-					     {"path", 0, &path, NULL},
-					     {"json", 0, &json, NULL},
-					     {0}};
+	const struct cli_place places[] = {{"complete", &wanted.complete, NULL},
+					   {"step", NULL, &step},
+					   {"path", &path, NULL},
+					   {"json", &json, NULL},
+					   {0}};
 	struct target target;
-	int code, count = cli_parse("latest", argc, argv, options, &name, 1, &code);
+	int code, count = cli_parse("latest", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;

@@ -200,12 +200,12 @@ int command_log(int argc, char **argv)
 {
 	const char *count_text = NULL, *name;
 	bool json = false;
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"count", 'n', NULL, &count_text}, {0}};
+	const struct cli_place places[] = {
+		{"json", &json, NULL}, {"count", NULL, &count_text}, {0}};
 	struct target target;
 	uint64_t count = UINT64_MAX;
 	json_t *epochs, *waiting = NULL, *usage = NULL;
-	int code, operands = cli_parse("log", argc, argv, options, &name, 1, &code);
+	int code, operands = cli_parse("log", argc, argv, places, &name, 1, &code);
 
 	if (operands < 0)
 		return code;

@@ -256,41 +256,33 @@ static int serve_in_background(struct served *s)
 	return code;
 }
 
-/* "-f", "--take-over", "-o LIST" (repeated) and operands, in any order. */
-static int parse_arguments(int argc, char **argv, struct mount_options *o, bool *foreground,
-			   const char **operands, int *ret_count)
+struct arguments {
+	bool foreground, take_over;
+	const char *options; /* all of -o; NULL: none */
+	const char *operands[2];
+};
+
+/* False: the end has come, with this code. */
+static bool parse_arguments(int argc, char **argv, struct arguments *a, int *ret_code)
 {
-	int count = 0;
+	const struct cli_place places[] = {{"foreground", &a->foreground, NULL},
+					   {"options", NULL, &a->options},
+					   {"take-over", &a->take_over, NULL},
+					   {0}};
+	int count = cli_parse("mount", argc, argv, places, a->operands, 2, ret_code);
 
-	for (int i = 1; i < argc; i++) {
-		int code = EXIT_DONE;
+	if (count >= 0 && count < 2)
+		*ret_code = cli_usage_error("mount", "needs a REMOTE and a DIRECTORY");
+	return count == 2;
+}
 
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			command_help(command_find("mount"));
-			*ret_count = -1;
-			return EXIT_DONE;
-		}
-		if (!strcmp(argv[i], "-f") || !strcmp(argv[i], "--foreground"))
-			*foreground = true;
-		else if (!strcmp(argv[i], "--take-over"))
-			o->volume.take_over = true;
-		else if (!strcmp(argv[i], "-o") && i + 1 < argc)
-			code = mount_options_parse(o, argv[++i]);
-		else if (!strncmp(argv[i], "-o", 2) && argv[i][2])
-			code = mount_options_parse(o, argv[i] + 2);
-		else if (!strcmp(argv[i], "--"))
-			continue;
-		else if (argv[i][0] == '-')
-			code = cli_usage_error("mount", "unknown option %s", argv[i]);
-		else if (count == 2)
-			code = cli_usage_error("mount", "too many arguments: %s", argv[i]);
-		else
-			operands[count++] = argv[i];
-		if (code != EXIT_DONE)
-			return code;
-	}
-	*ret_count = count;
-	return EXIT_DONE;
+/* What stands on the command line wins over the environment. */
+static int take_arguments(const struct arguments *a, struct mount_options *o)
+{
+	int code = a->options ? mount_options_parse(o, a->options) : EXIT_DONE;
+
+	o->volume.take_over |= a->take_over;
+	return code == EXIT_DONE ? mount_options_nodes(o) : code;
 }
 
 /* A worker after the first of a supervised mount, which is there. */
@@ -298,24 +290,22 @@ static int command_worker(char **argv)
 {
 	struct mount_options options;
 	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1, .goes_on = true};
-	const char *operands[2];
-	bool foreground;
+	struct arguments a = {0};
 	char **before = argv;
-	int argc, count = 0, code;
+	int argc, code;
 
 	mount_options_init(&options);
 	code = supervise_worker(argv[2], &options.fs.life, &argc, &argv);
+	/* First the environment: the worker before it made the path of a key in it absolute. */
 	if (code == EXIT_DONE)
 		code = mount_options_environment(&options);
-	if (code == EXIT_DONE)
-		code = parse_arguments(argc, argv, &options, &foreground, operands, &count);
-	if (code == EXIT_DONE)
-		code = mount_options_nodes(&options);
+	if (code == EXIT_DONE && parse_arguments(argc, argv, &a, &code))
+		code = take_arguments(&a, &options);
 	if (code == EXIT_DONE) {
-		options.volume.remote = operands[0];
+		options.volume.remote = a.operands[0];
 		/* From whoever took the lease since, it is not taken back. */
 		options.volume.take_over = false;
-		served.mountpoint = operands[1];
+		served.mountpoint = a.operands[1];
 		code = serve(&served, served.mountpoint);
 	}
 	fs_life_free(options.fs.life);
@@ -370,24 +360,22 @@ int command_mount(int argc, char **argv)
 {
 	struct mount_options options;
 	struct served served = {.options = &options, .ready_fd = -1, .log_fd = -1};
-	const char *operands[2];
-	bool foreground = false;
-	int count = 0, code;
+	struct arguments a = {0};
+	int code;
 
 	if (argc > 2 && !strcmp(argv[1], "--worker"))
 		return command_worker(argv);
+	if (!parse_arguments(argc, argv, &a, &code))
+		return code;
 	mount_options_init(&options);
+	/* After the arguments, which may name a key (cli_parse). */
 	code = mount_options_environment(&options);
 	if (code == EXIT_DONE)
-		code = parse_arguments(argc, argv, &options, &foreground, operands, &count);
-	if (code == EXIT_DONE && count >= 0 && count < 2)
-		code = cli_usage_error("mount", "needs a REMOTE and a DIRECTORY");
-	if (code == EXIT_DONE && count == 2)
-		code = mount_options_nodes(&options);
-	if (code == EXIT_DONE && count == 2)
+		code = take_arguments(&a, &options);
+	if (code == EXIT_DONE)
 		code = mount_options_check(&options);
-	if (code == EXIT_DONE && count == 2)
-		code = mount_there(&served, argc, argv, operands, foreground);
+	if (code == EXIT_DONE)
+		code = mount_there(&served, argc, argv, a.operands, a.foreground);
 	mount_options_free(&options);
 	return code;
 }

@@ -278,13 +278,12 @@ int command_prune(int argc, char **argv)
 {
 	struct prune p = {.text = getenv("EPOCHFS_KEEP"), .collect.command = "prune"};
 	const char *name;
-	const struct cli_option options[] = {
-		{"keep", 0, NULL, &p.text},	      {"dry-run", 'n', &p.dry_run, NULL},
-		{"json", 0, &p.json, NULL},	      {"gc", 0, &p.gc, NULL},
-		{"grace", 0, NULL, &p.collect.grace}, {0}};
+	const struct cli_place places[] = {
+		{"keep", NULL, &p.text}, {"dry-run", &p.dry_run, NULL},	    {"json", &p.json, NULL},
+		{"gc", &p.gc, NULL},	 {"grace", NULL, &p.collect.grace}, {0}};
 	struct target target;
 	char why[KEEP_WHY_MAX];
-	int code, count = cli_parse("prune", argc, argv, options, &name, 1, &code);
+	int code, count = cli_parse("prune", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;

@@ -65,20 +65,20 @@ int command_commit(int argc, char **argv)
 	const char *tag = NULL, *step = NULL, *message = NULL, *path;
 	struct metadata said = {0};
 	bool json = false, whole = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"whole", 0, &whole, NULL},
-					     {"tag", 0, NULL, &tag},
-					     {"step", 0, NULL, &step},
-					     {"message", 'm', NULL, &message},
-					     {"db-type", 0, NULL, &said.db_type},
-					     {"db-prefix", 0, NULL, &said.db_prefix},
-					     {"path-type", 0, NULL, &said.path_type},
-					     {"path-prefix", 0, NULL, &said.path_prefix},
-					     {"node-names", 0, NULL, &said.node_names},
-					     {0}};
+	const struct cli_place places[] = {{"json", &json, NULL},
+					   {"whole", &whole, NULL},
+					   {"tag", NULL, &tag},
+					   {"step", NULL, &step},
+					   {"message", NULL, &message},
+					   {"db-type", NULL, &said.db_type},
+					   {"db-prefix", NULL, &said.db_prefix},
+					   {"path-type", NULL, &said.path_type},
+					   {"path-prefix", NULL, &said.path_prefix},
+					   {"node-names", NULL, &said.node_names},
+					   {0}};
 	json_t *request, *response, *metadata;
 	uint64_t number;
-	int code, count = cli_parse("commit", argc, argv, options, &path, 1, &code);
+	int code, count = cli_parse("commit", argc, argv, places, &path, 1, &code);
 
 	if (count < 0)
 		return code;
@@ -114,12 +114,11 @@ int command_wait(int argc, char **argv)
 {
 	const char *timeout = NULL, *operands[2];
 	bool json = false;
-	const struct cli_option options[] = {
-		{"json", 0, &json, NULL}, {"timeout", 0, NULL, &timeout}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {"timeout", NULL, &timeout}, {0}};
 	int64_t timeout_ns = -1;
 	json_t *response = NULL;
 	uint64_t number;
-	int code, count = cli_parse("wait", argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("wait", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;
@@ -150,9 +149,9 @@ int command_rollback(int argc, char **argv)
 {
 	const char *operands[2];
 	bool json = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
 	json_t *response;
-	int code, count = cli_parse("rollback", argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("rollback", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;

@@ -39,7 +39,7 @@ static int wait_for_another(const char *path, json_int_t before)
 
 int command_restart(int argc, char **argv)
 {
-	static const struct cli_option none[] = {{0}};
+	static const struct cli_place none[] = {{0}};
 	json_t *response = NULL;
 	json_int_t before;
 	const char *path;

@@ -77,13 +77,13 @@ int command_rm(int argc, char **argv)
 {
 	cleanup_free const char **operands = calloc((size_t)argc + 1, sizeof(*operands));
 	bool json = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
 	struct target target;
 	int code, count;
 
 	if (!operands)
 		return cli_error(EXIT_FAILED, "out of memory");
-	count = cli_parse("rm", argc, argv, options, operands, argc, &code);
+	count = cli_parse("rm", argc, argv, places, operands, argc, &code);
 	if (count < 0)
 		return code;
 	if (count < 2)

@@ -337,12 +337,12 @@ int command_run(int argc, char **argv)
 	const char *mount = NULL, *code_text = NULL, *grace = NULL, *directory = NULL;
 	cleanup_free char *copy = NULL;
 	struct run r = {.hold_fd = -1};
-	const struct cli_option options[] = {
-		{"mount", 0, NULL, &mount},	{"options", 'o', NULL, &r.options},
-		{"resume", 0, &r.resume, NULL}, {"checkpoint-exit-code", 0, NULL, &code_text},
-		{"grace", 0, NULL, &grace},	{0}};
+	const struct cli_place places[] = {
+		{"mount", NULL, &mount},     {"options", NULL, &r.options},
+		{"resume", &r.resume, NULL}, {"checkpoint-exit-code", NULL, &code_text},
+		{"grace", NULL, &grace},     {0}};
 	int end = find_command(argc, argv), code;
-	int count = cli_parse("run", end, argv, options, &directory, 1, &code);
+	int count = cli_parse("run", end, argv, places, &directory, 1, &code);
 
 	if (count < 0)
 		return code;

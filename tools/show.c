@@ -120,11 +120,11 @@ int command_show(int argc, char **argv)
 {
 	const char *operands[2];
 	bool json = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
 	struct target target;
 	json_t *shown = NULL;
 	uint64_t epoch;
-	int code, count = cli_parse("show", argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("show", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;
@@ -192,11 +192,11 @@ int command_diff(int argc, char **argv)
 {
 	const char *operands[3];
 	bool json = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
 	struct target target;
 	uint64_t from = 0, to;
 	json_t *diff = NULL;
-	int code, count = cli_parse("diff", argc, argv, options, operands, 3, &code);
+	int code, count = cli_parse("diff", argc, argv, places, operands, 3, &code);
 
 	if (count < 0)
 		return code;

@@ -197,12 +197,10 @@ static void print_status(json_t *status, bool json)
 int command_status(int argc, char **argv)
 {
 	bool json = false, watch = false, count_usage = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"watch", 'w', &watch, NULL},
-					     {"usage", 0, &count_usage, NULL},
-					     {0}};
+	const struct cli_place places[] = {
+		{"json", &json, NULL}, {"watch", &watch, NULL}, {"usage", &count_usage, NULL}, {0}};
 	const char *name;
-	int code, count = cli_parse("status", argc, argv, options, &name, 1, &code);
+	int code, count = cli_parse("status", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;

@@ -86,13 +86,11 @@ static int remove_tag(const struct target *t, const char *name)
 int command_tag(int argc, char **argv)
 {
 	bool json = false, force = false, remove = false;
-	const struct cli_option options[] = {{"json", 0, &json, NULL},
-					     {"force", 'f', &force, NULL},
-					     {"delete", 'd', &remove, NULL},
-					     {0}};
+	const struct cli_place places[] = {
+		{"json", &json, NULL}, {"force", &force, NULL}, {"delete", &remove, NULL}, {0}};
 	const char *operands[3];
 	struct target target;
-	int code, count = cli_parse("tag", argc, argv, options, operands, 3, &code);
+	int code, count = cli_parse("tag", argc, argv, places, operands, 3, &code);
 
 	if (count < 0)
 		return code;

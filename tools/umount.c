@@ -113,14 +113,14 @@ int command_umount(int argc, char **argv)
 {
 	bool no_drain = false;
 	const char *timeout = NULL, *path;
-	const struct cli_option options[] = {
-		{"no-drain", 0, &no_drain, NULL}, {"timeout", 0, NULL, &timeout}, {0}};
+	const struct cli_place places[] = {
+		{"no-drain", &no_drain, NULL}, {"timeout", NULL, &timeout}, {0}};
 	int64_t timeout_ns = -1;
 	char who[MOUNT_USERS_TEXT];
 	struct ending serving;
 	int code, mounted, error;
 
-	code = cli_parse("umount", argc, argv, options, &path, 1, &error);
+	code = cli_parse("umount", argc, argv, places, &path, 1, &error);
 	if (code < 0)
 		return error;
 	if (code != 1)

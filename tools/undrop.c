@@ -114,10 +114,10 @@ int command_undrop(int argc, char **argv)
 	char own_tag[UNDROP_TAG_MAX];
 	bool json = false, was_there = false;
 	const char *operands[2], *tag = NULL;
-	const struct cli_option options[] = {{"json", 0, &json, NULL}, {"tag", 0, NULL, &tag}, {0}};
+	const struct cli_place places[] = {{"json", &json, NULL}, {"tag", NULL, &tag}, {0}};
 	struct target target;
 	uint64_t number;
-	int code, count = cli_parse("undrop", argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("undrop", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;

@@ -217,11 +217,11 @@ static int verify_remote(const char *name, const char *epoch, const struct asked
 int command_verify(int argc, char **argv)
 {
 	struct asked asked = {0};
-	const struct cli_option options[] = {
-		{"json", 0, &asked.json, NULL}, {"deep", 0, &asked.deep, NULL}, {0}};
+	const struct cli_place places[] = {
+		{"json", &asked.json, NULL}, {"deep", &asked.deep, NULL}, {0}};
 	const char *operands[2];
 	const char *epoch;
-	int code, count = cli_parse("verify", argc, argv, options, operands, 2, &code);
+	int code, count = cli_parse("verify", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;

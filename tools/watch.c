@@ -397,11 +397,11 @@ static int parse_all(int argc, char **argv, struct watching *w)
 {
 	bool take_over = false;
 	const char *operands[2], *grace = NULL, *poll_text = NULL, *list = NULL;
-	const struct cli_option options[] = {
-		{"json", 0, &w->json, NULL},   {"grace", 0, NULL, &grace},
-		{"poll", 0, NULL, &poll_text}, {"take-over", 0, &take_over, NULL},
-		{"options", 'o', NULL, &list}, {0}};
-	int code, count = cli_parse("watch", argc, argv, options, operands, 2, &code);
+	const struct cli_place places[] = {
+		{"json", &w->json, NULL},   {"grace", NULL, &grace},
+		{"poll", NULL, &poll_text}, {"take-over", &take_over, NULL},
+		{"options", NULL, &list},   {0}};
+	int code, count = cli_parse("watch", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code == EXIT_DONE ? -1 : code;

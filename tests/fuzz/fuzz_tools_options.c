@@ -4,20 +4,7 @@
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/cli.h"
 #include "tools/mount_options.h"
-
-/* The table of subcommands is in the program's main file, which no test has. */
-const struct command *command_find(const char *name)
-{
-	(void)name;
-	return NULL;
-}
-
-void command_help(const struct command *c)
-{
-	(void)c;
-}
 
 static void check_numbers(const char *text)
 {

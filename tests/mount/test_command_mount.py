@@ -269,7 +269,7 @@ def test_the_command_line_wins_over_the_environment(place, tmp_path, monkeypatch
 
 def test_several_options(place):
     """By commas and by several -o; the later wins; a comma inside a value has a backslash."""
-    epochfs("mount", "-onode=a,settle=1h", "-o", "min-free=0%", "--", place.remote, place.mnt, "-o",
+    epochfs("mount", "-onode=a,settle=1h", "-o", "min-free=0%", place.remote, place.mnt, "-o",
             r"node=b,message=one\, two,cache-dir=%s,marker=*.done,marker=\,x" % place.cache)
     (place.mnt / "model").touch()
     (place.mnt / ",x").touch()
@@ -350,7 +350,8 @@ def test_install(tmp_path):
     assert examples
     pages = ["opt/e/share/man/man%s/%s" % (page.suffix[1:], page.name) for page in papers.PAGES]
     assert len(pages) > 1
-    assert files == sorted(["opt/e/bin/epochfs", *pages, "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
+    completion = "opt/e/share/bash-completion/completions/epochfs"
+    assert files == sorted(["opt/e/bin/epochfs", completion, *pages, "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
     assert run(tmp_path / "opt/e/bin/epochfs", "version").stdout == epochfs("version")
     assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / "sbin/mount.epochfs").read_text()
     run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")
@@ -420,9 +421,8 @@ findmnt %(mnt)s; echo $?
 
 
 def options_of_help():
-    text = epochfs("mount", "--help")
-    words = re.search(r"^Options: (.*?)epochfs\(1\)", text, re.M | re.S).group(1)
-    return {re.split(r"[=.]", w.strip())[0] for w in words.replace("\n", " ").split(",")}
+    words = epochfs("mount", "--help").partition("Options, each explained in epochfs(1):")[2]
+    return {w.partition("=")[0] for w in re.split(r"[,\s]+", words.strip())}
 
 
 def options_of_the_man_page():
@@ -435,9 +435,9 @@ def options_of_the_man_page():
 
 def options_of_the_program():
     """What it obeys, and what of fstab it ignores."""
-    source = (REPO / "tools/mount_table.c").read_text()
-    every, obeyed = (set(re.findall(r'^\t\{"([a-z_-]+)", ' + setter, source, re.M)) for setter in ("", "(?!ignore)"))
-    return obeyed, every - obeyed
+    rows = json.loads(epochfs("help", "--json"))["mount_options"]
+    obeyed = {row["name"] for row in rows if "value" in row}
+    return obeyed, {row["name"] for row in rows} - obeyed
 
 
 def test_help_and_man_page_name_the_options_that_there_are():
@@ -457,6 +457,31 @@ def test_the_man_page_has_every_subcommand_and_its_options():
             assert option in page, (command, option)
     for code in range(9):
         assert re.search(r"\b%d [a-z]" % code, page.split("EXIT STATUS")[1])
+
+
+def test_each_option_of_a_command_is_taken():
+    """What the table has, the parser of that command takes: an option without a place for it would end the program."""
+    tables = json.loads(epochfs("help", "--json"))
+    for command in tables["commands"]:
+        for option in command["options"] + tables["common_options"]:
+            value = ["/x"] if "value" in option else []
+            spelt = ["--" + option["name"], *(["-" + option["letter"]] if "letter" in option else [])]
+            for one in spelt:
+                text = epochfs(command["name"], one, *value, "--help")
+                assert text.startswith("usage: epochfs %s" % command["name"]), (command["name"], one)
+                assert option["name"] in ("help", "key-file", "passphrase-file") or "--" + option["name"] in text
+
+
+@pytest.mark.parametrize("line, offered", [
+    ("epochfs roll", ["rollback"]),
+    ("epochfs prune --d", ["--dry-run"]),
+    ("epochfs mount -o pass", ["passphrase-file=", "passthrough="]),
+    ("epochfs gc --pass", ["--passphrase-file"]),
+])
+def test_completion_in_bash(line, offered):
+    script = 'PATH=%s:$PATH; compopt() { :; }; . %s; COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _epochfs; printf "%%s\\n" "${COMPREPLY[@]}"' % (
+        os.path.dirname(os.environ["EPOCHFS_INSTALLED"]), REPO / "packaging/completions/epochfs", line)
+    assert sorted(run("bash", "-c", script).stdout.split()) == offered
 
 
 def test_the_manual_as_html(tmp_path):

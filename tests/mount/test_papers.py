@@ -249,16 +249,6 @@ def examples_of_help():
     return {command: example[1] for command, example in found.items() if example}
 
 
-def test_the_manual_has_each_mount_option():
-    listed = run(BIN, "mount", "--help").stdout.partition("Options, each explained in epochfs(1):")[2]
-    options = [word.partition("=")[0] for word in re.split(r"[,\s]+", listed.strip())]
-    assert len(options) > 45
-    page = (REPO / "packaging" / "man" / "epochfs.1").read_text()
-    section = re.search(r"^\.SH MOUNT OPTIONS$(.*?)^\.SH", page, re.S | re.M)[1]
-    tags = re.sub(r"\\f[BIRP]", " ", "\n".join(re.findall(r"^\.TP\n(.*)", section, re.M))).replace("\\-", "-")
-    assert not [o for o in options if not re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(o), tags)]
-
-
 def test_every_example_of_help_is_known():
     assert sorted(examples_of_help()) == sorted([*EXAMPLES, *EXAMPLES_ELSEWHERE])
 

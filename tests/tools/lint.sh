@@ -12,7 +12,7 @@ eval "flags=($1)"
 shopt -s nullglob
 sources=(lib/*/*.c fs/*.c tools/*.c tests/*/*.c)
 headers=(lib/*/*.h fs/*.h tools/*.h tests/*/*.h)
-shells=(.ci/run tests/*/*.sh)
+shells=(.ci/run tests/*/*.sh packaging/completions/*)
 for file in packaging/* packaging/*/*; do
 	[ -f "$file" ] && head -c 40 "$file" | grep -q '^#!.*sh' && shells+=("$file")
 done

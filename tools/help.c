@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* epochfs help: what the tables of commands and options say, for people, for scripts and for a shell's completion. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/util/cleanup.h"
+#include "tools/cli.h"
+#include "tools/mount_table.h"
+
+#define COLUMNS 100
+/* Where the text of an option begins, at least and at most. */
+#define TEXT_AT	    20
+#define TEXT_AT_MAX 30
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < command_count; i++)
+		if (!strcmp(command_table[i].name, name))
+			return &command_table[i];
+	return NULL;
+}
+
+/* ---- for people ---- */
+
+/* Folded at blanks; the first line begins at `column`, the others at `indent`. */
+static void print_folded(const char *text, size_t column, size_t indent)
+{
+	while (*text) {
+		size_t len = strlen(text), room = COLUMNS - column;
+
+		if (len > room) {
+			for (len = room; len && text[len] != ' '; len--)
+				;
+			len = len ? len : strcspn(text, " ");
+		}
+		printf("%.*s\n", (int)len, text);
+		text += len + strspn(text + len, " ");
+		column = indent;
+		if (*text)
+			printf("%*s", (int)indent, "");
+	}
+}
+
+/* "  -n, --dry-run"; its length. */
+static size_t put_option(const struct command_option *o, char *out, size_t size)
+{
+	char letter[6] = "";
+
+	if (o->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+	return (size_t)snprintf(out, size, "  %s--%s%s%s", letter, o->name, o->value ? " " : "",
+				o->value ? o->value : "");
+}
+
+static size_t text_column(const struct command_option *o)
+{
+	size_t column = TEXT_AT;
+
+	for (; o->name; o++) {
+		size_t len = put_option(o, NULL, 0) + 2;
+
+		if (len > column && len <= TEXT_AT_MAX)
+			column = len;
+	}
+	return column;
+}
+
+static void print_options(const struct command_option *o)
+{
+	size_t indent = text_column(o);
+
+	for (; o->name; o++) {
+		char text[64];
+		size_t len = put_option(o, text, sizeof(text));
+		size_t at = len + 2 > indent ? len + 2 : indent;
+
+		printf("%-*s", (int)at, text);
+		print_folded(o->help, at, indent);
+	}
+}
+
+void command_help(const struct command *c)
+{
+	printf("usage: epochfs %s%s%s\n%s.\n", c->name, *c->arguments ? " " : "", c->arguments,
+	       c->summary);
+	if (c->options->name || c->help)
+		putchar('\n');
+	print_options(c->options);
+	if (c->help)
+		fputs(c->help, stdout);
+	if (c->run == command_mount) {
+		printf("Options, each explained in epochfs(1):");
+		mount_option_help(stdout);
+	}
+}
+
+void program_help(FILE *out)
+{
+	fputs("epochfs makes a training run's checkpoint directory safe: what is closed is committed,\n"
+	      "whole checkpoints become epochs that can be browsed, rolled back to and restored.\n\n"
+	      "usage: epochfs COMMAND [ARGUMENTS]\n\n",
+	      out);
+	for (size_t i = 0; i < command_count; i++)
+		fprintf(out, "  %-9s %s\n", command_table[i].name, command_table[i].summary);
+	fputs("\n`epochfs COMMAND --help` tells more. A TARGET is a mount point or a remote; every command takes\n"
+	      "--passphrase-file FILE or --key-file FILE for one that is encrypted.\n"
+	      "Exit codes: 0 done, 1 failed, 2 usage, 3 remote not reached, 4 not allowed by the remote,\n"
+	      "5 not found, 6 damaged data, 7 not durable in time, 8 in use or in conflict.\n",
+	      out);
+}
+
+/* ---- for scripts ---- */
+
+/* A list that lacks an entry says NULL. */
+static bool append(json_t *array, json_t *entry)
+{
+	return entry && !json_array_append_new(array, entry);
+}
+
+static json_t *options_json(const struct command_option *o)
+{
+	json_t *array = json_array();
+
+	for (; array && o->name; o++) {
+		char letter[2] = {o->letter, '\0'};
+
+		if (append(array, json_pack("{s:s, s:s*, s:s*, s:s}", "name", o->name, "letter",
+					    o->letter ? letter : NULL, "value", o->value, "help",
+					    o->help)))
+			continue;
+		json_decref(array);
+		return NULL;
+	}
+	return array;
+}
+
+static json_t *commands_json(void)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; array && i < command_count; i++) {
+		const struct command *c = &command_table[i];
+
+		if (append(array, json_pack("{s:s, s:s, s:s, s:o, s:s*}", "name", c->name,
+					    "arguments", c->arguments, "summary", c->summary,
+					    "options", options_json(c->options), "help", c->help)))
+			continue;
+		json_decref(array);
+		return NULL;
+	}
+	return array;
+}
+
+static json_t *mount_options_json(void)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; array && i < mount_option_count; i++) {
+		const struct option_row *row = &mount_option_table[i];
+
+		if (append(array, json_pack("{s:s, s:s*, s:b}", "name", row->name, "value",
+					    row->value, "environment", (int)row->environment)))
+			continue;
+		json_decref(array);
+		return NULL;
+	}
+	return array;
+}
+
+static int print_json(void)
+{
+	json_t *all =
+		json_pack("{s:s, s:o, s:o, s:o}", "version", EPOCHFS_VERSION, "commands",
+			  commands_json(), "common_options", options_json(common_command_options),
+			  "mount_options", mount_options_json());
+
+	if (!all)
+		return cli_error(EXIT_FAILED, "out of memory");
+	cli_print_json(all, JSON_INDENT(2));
+	json_decref(all);
+	return EXIT_DONE;
+}
+
+/* ---- for a shell's completion ---- */
+
+static void print_words(const struct command_option *o)
+{
+	for (; o->name; o++)
+		printf("--%s\n", o->name);
+}
+
+/* A word a line: of a command its options, of "-o" those of a mount, of nothing the commands. */
+static int complete(const char *of)
+{
+	const struct command *c = command_find(of);
+
+	if (!strcmp(of, "-o"))
+		for (size_t i = 0; i < mount_option_count; i++)
+			if (mount_option_table[i].value)
+				printf("%s%s\n", mount_option_table[i].name,
+				       *mount_option_table[i].value ? "=" : "");
+	if (!*of)
+		for (size_t i = 0; i < command_count; i++)
+			puts(command_table[i].name);
+	if (c) {
+		print_words(c->options);
+		print_words(common_command_options);
+	}
+	return EXIT_DONE;
+}
+
+int command_help_of(int argc, char **argv)
+{
+	bool json = false;
+	const char *operands[1] = {NULL}, *words = NULL;
+	const struct cli_place places[] = {{"json", &json, NULL}, {"complete", NULL, &words}, {0}};
+	const struct command *c;
+	int code, count = cli_parse("help", argc, argv, places, operands, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (json)
+		return print_json();
+	if (words)
+		return complete(words);
+	if (!count) {
+		program_help(stdout);
+		return EXIT_DONE;
+	}
+	c = command_find(operands[0]);
+	if (!c)
+		return cli_usage_error("help", "there is no command %s", operands[0]);
+	command_help(c);
+	return EXIT_DONE;
+}
+
+int command_version(int argc, char **argv)
+{
+	static const struct cli_place none[] = {{0}};
+	int code;
+
+	if (cli_parse("version", argc, argv, none, NULL, 0, &code) < 0)
+		return code;
+	puts("epochfs " EPOCHFS_VERSION);
+	return EXIT_DONE;
+}
