@@ -90,6 +90,7 @@ class Run:
         self.samples, self.left_out = [], {}
         self.stored, self.memory = {}, {}
         self.sample, self.dirty, self.count = None, 0, 0
+        self.told = {}  # group: why it is void
 
     def note(self, metric, who, value, reckoned=False):
         assert who.name == self.sample["who"]
@@ -185,10 +186,18 @@ class Run:
             if not self.turn(measure, kind, number):
                 return
             judged = report.Judged(self.results())
-            if why := judged.void("%s, %s, %d" % (measure, kind.name, number)):
-                print("  void: %s" % why, flush=True)
+            self.tell_void(judged, measure, kind, number)
             if judged.counted(measure, kind.name) >= self.options.turns:
                 return
+
+    def tell_void(self, judged, measure, kind, number):
+        """Of all turns of this pair so far, for each is held against the others, too: what is new."""
+        for turn in range(1, number + 1):
+            group = "%s, %s, %d" % (measure, kind.name, turn)
+            why = judged.void(group)
+            if why and self.told.get(group) != why:
+                print("  void%s: %s" % (", turn %d" % turn if turn < number else "", why), flush=True)
+            self.told[group] = why
 
     def check(self):
         """Leaves out who cannot be had."""

@@ -30,14 +30,19 @@ TAP = re.compile(r"^(ok|not ok) \d+ - (?:.*?):([^:]*):([^:]*): (.*)$")
 
 
 def kill_session(leader):
-    """Kills all processes of a session; check moves each test to a process group of its own."""
+    """Kills all processes of a session; check moves each test to a process group of its own. Stopped first, none tells of another's end."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        signal_session(leader, number)
+
+
+def signal_session(leader, number):
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             stat = pathlib.Path("/proc", entry, "stat").read_text()
             if int(stat.rpartition(")")[2].split()[3]) == leader:
-                os.kill(int(entry), signal.SIGKILL)
+                os.kill(int(entry), number)
         except (OSError, ValueError, IndexError):
             continue  # gone meanwhile
 

@@ -369,7 +369,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_catalog");
+	Suite *s = suite_create("admin_catalog");
 	TCase *opening = unit_case(s, "opening"), *epochs = unit_case(s, "epochs"),
 	      *trees = unit_case(s, "trees"), *tags = unit_case(s, "tags");
 

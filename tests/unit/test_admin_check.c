@@ -169,7 +169,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_check");
+	Suite *s = suite_create("admin_check");
 	TCase *t = unit_case(s, "check");
 
 	tcase_add_test(t, a_good_remote_is_usable_and_left_as_it_was);

@@ -294,7 +294,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_export");
+	Suite *s = suite_create("admin_export");
 	TCase *back = unit_case(s, "what comes back"), *there = unit_case(s, "what is there");
 
 	tcase_add_checked_fixture(back, setup, teardown);

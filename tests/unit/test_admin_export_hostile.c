@@ -266,7 +266,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_export_hostile");
+	Suite *s = suite_create("admin_export_hostile");
 	TCase *enemies = unit_case(s, "enemies"), *damaged = unit_case(s, "damage");
 
 	tcase_add_checked_fixture(enemies, setup, teardown);

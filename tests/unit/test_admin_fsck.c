@@ -497,7 +497,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_fsck");
+	Suite *s = suite_create("admin_fsck");
 	TCase *t = unit_case(s, "sound");
 
 	tcase_add_loop_test(t, a_sound_volume_has_no_problem, 0, 2);

@@ -296,7 +296,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_repair");
+	Suite *s = suite_create("admin_repair");
 	TCase *t = unit_case(s, "contents");
 
 	tcase_add_loop_test(t, a_damaged_pack_comes_back_from_the_cache, 0, 3);

@@ -306,7 +306,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_leveldb");
+	Suite *s = suite_create("format_leveldb");
 	TCase *t = unit_case(s, "leveldb");
 
 	tcase_add_test(t, a_whole_leveldb);

@@ -204,7 +204,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_lmdb");
+	Suite *s = suite_create("format_lmdb");
 	TCase *t = unit_case(s, "lmdb");
 
 	tcase_add_test(t, a_whole_lmdb);

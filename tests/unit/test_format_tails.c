@@ -508,7 +508,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_tails");
+	Suite *s = suite_create("format_tails");
 	TCase *t = unit_case(s, "tails");
 
 	tcase_add_test(t, whole_zips);

@@ -217,7 +217,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_import_doubts");
+	Suite *s = suite_create("import_doubts");
 	TCase *c = unit_case(s, "doubts");
 
 	tcase_add_loop_test(c, a_directory_and_the_epoch_before, 0,

@@ -198,7 +198,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_import_scan");
+	Suite *s = suite_create("import_scan");
 	TCase *t = unit_case(s, "scan");
 
 	tcase_add_test(t, names_come_in_the_order_of_a_tree);

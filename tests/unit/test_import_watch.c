@@ -29,7 +29,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_watch");
+	Suite *s = suite_create("import_watch");
 	TCase *t = unit_case(s, "inotify");
 
 	tcase_add_loop_test(t, a_listing_that_fails_is_made_up_for, 0, 6);

@@ -262,7 +262,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_watch_pending");
+	Suite *s = suite_create("import_watch_pending");
 	TCase *t = unit_case(s, "pending");
 
 	tcase_add_checked_fixture(t, start, stop);

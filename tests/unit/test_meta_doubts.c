@@ -149,7 +149,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_doubts");
+	Suite *s = suite_create("meta_doubts");
 	TCase *c = unit_case(s, "doubts");
 
 	tcase_add_test(c, units_of_paths);

@@ -279,7 +279,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_doubts_history");
+	Suite *s = suite_create("meta_doubts_history");
 	TCase *c = unit_case(s, "histories");
 
 	tcase_add_loop_test(c, a_history, 0, (int)(sizeof(cases) / sizeof(*cases)));

@@ -500,7 +500,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_keep");
+	Suite *s = suite_create("meta_keep");
 	TCase *text = unit_case(s, "text"), *rules = unit_case(s, "rules");
 	TCase *always = unit_case(s, "always");
 

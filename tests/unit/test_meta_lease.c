@@ -254,7 +254,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_lease");
+	Suite *s = suite_create("meta_lease");
 	TCase *t = unit_case(s, "lease");
 
 	tcase_add_test(t, a_free_one_is_taken_and_given_back);

@@ -116,7 +116,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_lease_lost");
+	Suite *s = suite_create("meta_lease_lost");
 	TCase *t = unit_case(s, "lease");
 
 	tcase_add_test(t, who_lost_it_learns_so_and_writes_nothing);

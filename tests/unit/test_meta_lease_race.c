@@ -189,7 +189,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_lease_race");
+	Suite *s = suite_create("meta_lease_race");
 	TCase *t = unit_case(s, "lease");
 
 	tcase_add_loop_test(t, of_many_that_take_over_one_has_it, 0, 3);

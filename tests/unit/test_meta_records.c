@@ -471,7 +471,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_records");
+	Suite *s = suite_create("meta_records");
 	TCase *t = unit_case(s, "records");
 
 	tcase_add_checked_fixture(t, setup, teardown);

@@ -219,7 +219,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_rules");
+	Suite *s = suite_create("meta_rules");
 	TCase *t = unit_case(s, "rules");
 
 	tcase_add_test(t, names_of_frameworks_are_temporary);

@@ -160,7 +160,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_settle");
+	Suite *s = suite_create("meta_settle");
 	TCase *t = unit_case(s, "settle");
 
 	tcase_add_test(t, quiet_seals);

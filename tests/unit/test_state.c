@@ -371,7 +371,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_state");
+	Suite *suite = suite_create("state");
 	TCase *t;
 
 	t = fixture(suite, "opening");

@@ -381,7 +381,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_state_content");
+	Suite *suite = suite_create("state_content");
 	TCase *t;
 
 	t = fixture(suite, "versions");

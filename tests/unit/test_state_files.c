@@ -335,7 +335,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_state_files");
+	Suite *suite = suite_create("state_files");
 	TCase *t;
 
 	t = fixture(suite, "files and names");
