@@ -321,8 +321,9 @@ def test_a_status_file_seals_nothing(mnt):
 
 def test_the_next_step_seals_the_last_one(mnt):
     assert [train(mnt, "directories") for _ in range(2)] == [0, 1]
-    assert mnt.epochs() == [1] and sorted(os.listdir(mnt.epoch(1))) == ["checkpoint-1"]
-    assert len(os.listdir(mnt.epoch(1) / "checkpoint-1")) == 3
+    # It was begun when the second was; its end comes by itself.
+    wait_until(lambda: mnt.epochs() == [1], "the epoch of the first")
+    assert sorted(os.listdir(mnt.epoch(1))) == ["checkpoint-1"] and len(os.listdir(mnt.epoch(1) / "checkpoint-1")) == 3
 
 
 def test_a_save_that_is_killed_after_the_one_before_was_sealed_by_it(resuming):
