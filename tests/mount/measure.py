@@ -33,6 +33,12 @@ def counted(pid, what):
         return next(int(line.split()[1]) for line in f if line.startswith(what + ":"))
 
 
+def cpu(pid):
+    """Seconds that the process has computed: what else the machine does counts little."""
+    with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as f:
+        return sum(int(n) for n in f.read().rpartition(")")[2].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
 def answers(pid):
     """Writes of the daemon so far: one for each request, and what it writes itself."""
     return counted(pid, "syscw")
