@@ -131,6 +131,32 @@ static size_t tail_at(const struct rules *r, const char *path)
 	return rules_temporary(r, copy + dir, NULL) ? at : end;
 }
 
+static void put_final_name(const char *name, size_t len, char ret_name[NAME_MAX + 1])
+{
+	len = len < NAME_MAX ? len : NAME_MAX;
+	memcpy(ret_name, name, len);
+	ret_name[len] = '\0';
+}
+
+unsigned doubt_final_names(const struct rules *r, const char *path,
+			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1])
+{
+	size_t dir = directory_len(path, strlen(path)), stem, tail;
+	unsigned count = 0;
+
+	if (!doubt_name_is_temporary(r, path))
+		return 0;
+	stem = stem_len(r, path);
+	tail = tail_at(r, path);
+	if (stem)
+		put_final_name(path + dir, stem - dir, ret_names[count++]);
+	if (stem > dir + 1 && is_separator(path[dir]))
+		put_final_name(path + dir + 1, stem - dir - 1, ret_names[count++]);
+	if (path[tail])
+		put_final_name(path + tail, strlen(path + tail), ret_names[count++]);
+	return count;
+}
+
 /* Of a name without what makes it temporary: the number that follows that is of a process, no step. */
 static void final_step(const struct rules *r, const char *path, struct doubt_unit *ret_unit)
 {

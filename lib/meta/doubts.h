@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_META_DOUBTS_H
 #define EPOCHFS_META_DOUBTS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,6 +68,13 @@ struct doubt_unit doubt_unit_of(const struct rules *r, const char *path);
 struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path);
 /* Whether the last name is temporary, and none above it. */
 bool doubt_name_is_temporary(const struct rules *r, const char *path);
+/*
+ * The names, in the same directory, of the file that this temporary name may be that of: model.pt of .model.pt.tmp4711, and
+ * .model.pt. How many; 0: it tells none, or is not temporary itself.
+ */
+#define DOUBT_FINAL_NAMES 3
+unsigned doubt_final_names(const struct rules *r, const char *path,
+			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1]);
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 		     const struct doubt_unit *ub);
 

@@ -328,6 +328,8 @@ int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_
 /* A doubt and its files go. */
 int state_doubt_remove(struct state *s, uint64_t id);
 int state_doubts_clear(struct state *s);
+/* The save that was killed began with this epoch. */
+int state_doubt_since(struct state *s, uint64_t id, uint64_t since);
 /* It is judged; its files are forgotten. */
 int state_doubt_judge(struct state *s, uint64_t id);
 /* Ascending by id. */

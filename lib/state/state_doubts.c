@@ -88,6 +88,15 @@ int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_
 	return error ? error : insert(s, d, *ret_id);
 }
 
+int state_doubt_since(struct state *s, uint64_t id, uint64_t since)
+{
+	cleanup_query struct query q = query_of(s, "UPDATE doubts SET since = ? WHERE id = ?");
+
+	query_bind_u64(&q, since);
+	query_bind_u64(&q, id);
+	return query_run(&q);
+}
+
 int state_doubt_judge(struct state *s, uint64_t id)
 {
 	cleanup_query struct query q = query_of(s, "UPDATE doubts SET judged = 1 WHERE id = ?");

@@ -18,6 +18,8 @@ struct body;
 
 /* The last writer of this body was killed, or a write to it refused; before it is undone (`undone`) or committed. */
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
+/* As soon as there is a sealer: which epochs those saves began with whose writers recovery found to be gone. */
+int doubts_recovered_locked(struct volume *vol);
 /* Whether a kill leaves this content as good as it was: a database that recovers by itself. `name` is the file's. */
 bool doubts_endures_kill(int fd, const char *name);
 /*

@@ -124,6 +124,20 @@ static int make_log_versions(struct volume *vol, struct seal_job *job)
 	return 0;
 }
 
+/* What the first of the epochs that are not frozen continues is noted for a crash, for then its number is used again. */
+static int store_continues(struct volume *vol)
+{
+	const struct sealer *s = vol->sealer;
+	int error = 0;
+
+	if (!s->first)
+		error = state_set_meta_u64(vol->state, "continues_begun", s->pending.continues);
+	if (!error && !s->first)
+		error = state_set_meta_u64(vol->state, "continues_begun_chain",
+					   s->pending.continues_chain);
+	return error ? error : state_set_meta_u64(vol->state, "continues", 0);
+}
+
 static int store_begin(struct volume *vol, struct seal_job *job)
 {
 	struct state_epoch row = {.number = job->number, .state = EPOCH_SEALED};
@@ -139,7 +153,7 @@ static int store_begin(struct volume *vol, struct seal_job *job)
 	if (!error)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_NOTHING);
 	if (!error)
-		error = state_set_meta_u64(vol->state, "continues", 0);
+		error = store_continues(vol);
 	return state_end(vol->state, error);
 }
 
@@ -168,6 +182,7 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 		.step = how->step,
 		.restores = how->restores,
 		.whole = how->whole,
+		.certain = how->certain,
 		.sealed_ns = clock_wall_ns(),
 		.tag = how->tag ? strdup(how->tag) : NULL,
 		.message = how->message ? strdup(how->message) : NULL,
@@ -188,11 +203,6 @@ bool record_trigger_automatic(enum record_trigger trigger)
 	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
 }
 
-bool record_trigger_sign(enum record_trigger trigger)
-{
-	return trigger == RECORD_TRIGGER_RENAME || trigger == RECORD_TRIGGER_MARKER;
-}
-
 /* The job is in the database: now memory follows. */
 static void job_begun_locked(struct volume *vol, struct seal_job *job)
 {
@@ -205,10 +215,11 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	s->pending = (struct pending){.activity_ns = job->pending.activity_ns};
 	s->last = (struct seal_last){
 		.number = job->number,
-		.automatic = record_trigger_automatic(job->trigger),
-		.by_sign = record_trigger_sign(job->trigger),
+		.trigger = job->trigger,
+		.certain = job->certain,
 		.begun_ns = clock_mono_ns(),
 		.chain = job->pending.continues ? s->last.chain : job->number,
+		.run = job->pending.run_goes_on ? s->last.run : job->number,
 		.logs = steal_ptr(job->sizes),
 		.log_count = job->log_count,
 	};
@@ -463,6 +474,19 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	return error;
 }
 
+/* The next epoch holds what this one was to hold, and so continues what this one would have continued. */
+static void bequeath_continues(struct volume *vol, const struct seal_job *job)
+{
+	struct pending *heir = job->next ? &job->next->pending : &vol->sealer->pending;
+
+	if (heir->continues && heir->continues != job->number)
+		return;
+	heir->continues = job->pending.continues;
+	heir->continues_chain = job->pending.continues_chain;
+	if (!job->next)
+		sealer_continue_locked(vol, heir->continues, heir->continues_chain);
+}
+
 /* It cannot be: its number stays unused, and what changed waits for the next epoch. */
 static void job_failed_locked(struct volume *vol, struct seal_job *job, int error)
 {
@@ -476,6 +500,7 @@ static void job_failed_locked(struct volume *vol, struct seal_job *job, int erro
 	s->failed_number = job->number;
 	s->failed_error = error;
 	s->retry_ns = clock_mono_ns() + vol->options.patience_ns;
+	bequeath_continues(vol, job);
 	p->opens = p->closed = p->changed.overflow = true;
 	p->unknown |= job->pending.unknown;
 	if (job->pending.reason)

@@ -55,6 +55,7 @@ struct pending {
 	int64_t activity_ns;	/* monotonic; last one that restarts the quiet */
 	uint64_t continues;	/* a name came under a directory that this epoch made; 0: none */
 	bool continues_chain;	/* ... that an epoch made which that one continues */
+	bool run_goes_on;	/* as in seal_last */
 	uint64_t unrelated;	/* a directory for which that was found not to be so; 0: none */
 };
 
@@ -83,6 +84,7 @@ struct seal_job {
 	bool has_step;
 	uint64_t step, restores;
 	bool whole;		   /* somebody knows that nothing in it is torn */
+	bool certain;		   /* as in seal_how */
 	uint64_t generation, base; /* of a node of a set (nodes.h) */
 	struct pending pending;	   /* taken over; its fresh names and changed files are empty */
 	int64_t sealed_ns;
@@ -99,15 +101,17 @@ struct seal_how {
 	uint64_t step;
 	uint64_t restores; /* of a rollback */
 	bool whole;	   /* nothing is in doubt, by the word of who asks */
+	bool certain;	   /* sealed by itself, at a sign that no more of the save follows */
 };
 
 /* The epoch that began last: what the next may continue. */
 struct seal_last {
 	uint64_t number; /* 0: none */
-	bool automatic;
-	bool by_sign;	       /* at a rename or a last file (contract 1.3.2) */
+	enum record_trigger trigger;
+	bool certain;	       /* as in seal_how; after a mount, of a marker only */
 	int64_t begun_ns;      /* monotonic */
 	uint64_t chain;	       /* the first of the epochs that continue one another up to it */
+	uint64_t run;	       /* the first of those that may be of one save, whose files are renamed one by one */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
 };
@@ -148,8 +152,8 @@ bool seal_needed_locked(struct volume *vol);
 void pending_clear(struct pending *p);
 /* Sealed by the sealer's own decision, not because somebody asked. */
 bool record_trigger_automatic(enum record_trigger trigger);
-/* ... at a sign that a save has ended (contract 1.3.2). */
-bool record_trigger_sign(enum record_trigger trigger);
+/* The next epoch continues this one, 0: none; noted for a crash, too. */
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
 /* Adds to why the next epoch is not complete. */
 void pending_add_reason(struct pending *p, const char *reason);
 

@@ -11,6 +11,7 @@
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/body.h"
+#include "lib/volume/doubts_volume.h"
 #include "lib/volume/resume.h"
 #include "lib/volume/seal.h"
 
@@ -313,6 +314,18 @@ int sealer_left_changes_locked(struct volume *vol)
 		       : 0;
 }
 
+/* Of an epoch that was not frozen, what it continued counts: its number is used again. */
+static void restore_continues(struct volume *vol, bool unfinished)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	p->continues = meta_or_zero(vol, unfinished ? "continues_begun" : "continues");
+	p->continues_chain =
+		meta_or_zero(vol, unfinished ? "continues_begun_chain" : "continues_chain") != 0;
+	if (unfinished && !vol->options.read_only)
+		sealer_continue_locked(vol, p->continues, p->continues_chain);
+}
+
 /* "sealer_running": the last mount did not stop the sealer, so what was only in memory must be found
  * out. */
 static int restore_pending(struct volume *vol, bool unfinished, bool killed)
@@ -338,8 +351,7 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 		s->pending.opened_mono_ns = s->pending.activity_ns;
 	}
 	s->pending.killed = killed && s->pending.opens;
-	s->pending.continues = meta_or_zero(vol, "continues");
-	s->pending.continues_chain = meta_or_zero(vol, "continues_chain") != 0;
+	restore_continues(vol, unfinished);
 	return vol->options.read_only ? 0 : state_set_meta_u64(vol->state, "sealer_running", 1);
 }
 
@@ -366,13 +378,14 @@ static void restore_last(struct volume *vol)
 	restore_bytes(vol, e->number);
 	*last = (struct seal_last){
 		.number = e->number,
-		.automatic = record_trigger_automatic(e->trigger),
-		.by_sign = record_trigger_sign(e->trigger),
+		.trigger = e->trigger,
+		.certain = e->trigger == RECORD_TRIGGER_MARKER,
 		.begun_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns),
 		.chain = e->number,
+		.run = e->number,
 	};
 	while (e && e->continues) {
-		last->chain = e->continues;
+		last->chain = last->run = e->continues;
 		e = epoch_index_find(x, e->continues);
 	}
 }
@@ -387,7 +400,8 @@ static int restore(struct volume *vol, bool killed)
 	if (error)
 		return error;
 	restore_last(vol);
-	return restore_pending(vol, unfinished, killed);
+	error = restore_pending(vol, unfinished, killed);
+	return error ? error : doubts_recovered_locked(vol);
 }
 
 void sealer_free(struct volume *vol)

@@ -146,21 +146,91 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 	return false;
 }
 
+/*
+ * Files of a save may be renamed into place one by one, each of which seals. To what the file belongs that such a temporary name is
+ * that of: to the save whose beginning the last epochs are, to the next, as it is in one of them already, or, where it is not there
+ * yet, maybe to neither.
+ */
+enum belongs {
+	BELONGS_NOWHERE,
+	BELONGS_TO_LAST,
+	BELONGS_TO_NEXT,
+};
+
+static enum belongs content_belongs(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct state_name n;
+	struct state_file f;
+	struct state_version v;
+
+	if (state_name_get(vol->state, dir, name, &n) != 0 ||
+	    state_file_get(vol->state, n.ino, &f) != 0 || !f.closed ||
+	    state_version_get(vol->state, f.closed, &v) != 0)
+		return BELONGS_NOWHERE;
+	return v.born < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
+}
+
+static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	cleanup_buf struct buf path = {0};
+	enum belongs belongs = BELONGS_NOWHERE;
+	unsigned count;
+
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return belongs;
+	count = doubt_final_names(vol->sealer->rules, buf_str(&path), finals);
+	for (unsigned i = 0; !belongs && i < count; i++)
+		belongs = content_belongs(vol, dir, finals[i]);
+	return belongs;
+}
+
+static bool renamed_a_file(const struct seal_last *last)
+{
+	return last->trigger == RECORD_TRIGGER_RENAME && !last->certain;
+}
+
 uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name)
 {
 	struct sealer *s = vol->sealer;
 
-	if (!s || vol->options.read_only || !s->pending.continues || !is_of_last(vol, dir, name) ||
-	    inside_temporary(vol, dir))
+	if (!s || vol->options.read_only || !s->pending.continues || inside_temporary(vol, dir) ||
+	    (!is_of_last(vol, dir, name) &&
+	     (!renamed_a_file(&s->last) || temporary_belongs(vol, dir, name) != BELONGS_TO_LAST)))
 		return 0;
-	/* What ended by a sign was whole. A temporary name may be that of anything. */
-	if (s->last.by_sign && sealer_rule_locked(vol, rules_temporary, dir, name))
+	/* A temporary name may be that of anything. */
+	if (s->last.certain && sealer_rule_locked(vol, rules_temporary, dir, name))
 		return 0;
 	note_opens(vol);
 	/* Also where its step cannot tell, for nothing is left that has one. */
-	s->pending.continues_chain = false;
-	state_set_meta_u64(vol->state, "continues_chain", 0);
+	sealer_continue_locked(vol, s->pending.continues, false);
 	return s->pending.continues;
+}
+
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	p->continues = number;
+	p->continues_chain = chain;
+	state_set_meta_u64(vol->state, "continues", number);
+	state_set_meta_u64(vol->state, "continues_chain", chain);
+}
+
+/* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
+static void note_run(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct sealer *s = vol->sealer;
+	enum belongs belongs;
+
+	if (!renamed_a_file(&s->last) ||
+	    clock_mono_ns() - s->last.begun_ns >= vol->options.settle_ns ||
+	    !sealer_rule_locked(vol, rules_temporary, dir, name))
+		return;
+	belongs = temporary_belongs(vol, dir, name);
+	s->pending.run_goes_on = belongs != BELONGS_TO_NEXT;
+	if (belongs == BELONGS_TO_LAST)
+		sealer_continue_locked(vol, s->last.number, false);
 }
 
 /* A name was made in this directory. Did the last epoch, sealed by itself, make the directory or one
@@ -172,17 +242,15 @@ static void note_continues(struct volume *vol, uint64_t dir)
 	uint64_t first = dir;
 	struct state_file f;
 
-	if ((p->continues && !p->continues_chain) || !s->last.automatic || p->unrelated == dir)
+	if ((p->continues && !p->continues_chain) || !record_trigger_automatic(s->last.trigger) ||
+	    p->unrelated == dir)
 		return;
 	for (; dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
 			return;
 		if (f.born < s->last.chain || f.born > s->last.number)
 			continue;
-		p->continues = s->last.number;
-		p->continues_chain = f.born != s->last.number;
-		state_set_meta_u64(vol->state, "continues", p->continues);
-		state_set_meta_u64(vol->state, "continues_chain", p->continues_chain);
+		sealer_continue_locked(vol, s->last.number, f.born != s->last.number);
 		if (!p->continues_chain)
 			return;
 	}
@@ -274,9 +342,9 @@ static bool has_news(struct volume *vol, uint64_t ino)
 	return S_ISDIR(f.mode) && state_dir_list(vol->state, ino, 0, look_for_news, &news) == 1;
 }
 
-static void seal_now(struct volume *vol, enum record_trigger trigger)
+static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain)
 {
-	struct seal_how how = {.trigger = trigger};
+	struct seal_how how = {.trigger = trigger, .certain = certain};
 	struct sealer *s = vol->sealer;
 	uint64_t number;
 
@@ -289,7 +357,7 @@ static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name
 {
 	if (!sealer_rule_locked(vol, rules_marker, parent, name) || others_are_open(vol, ino))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true);
 	return true;
 }
 
@@ -367,7 +435,7 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	    inside_temporary(vol, parent) || others_are_open(vol, ino) ||
 	    others_are_temporary(vol, parent))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true);
 	return true;
 }
 
@@ -375,12 +443,16 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
 			   const char *name, uint64_t ino)
 {
+	struct state_file f;
+
 	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
 	    sealer_rule_locked(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
 		return false;
 	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_RENAME);
+	/* After a file another may be renamed. */
+	seal_now(vol, RECORD_TRIGGER_RENAME,
+		 state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode));
 	return true;
 }
 
@@ -391,7 +463,7 @@ static void seal_at_close(struct volume *vol)
 
 	if (vol->options.settle_ns == 0 && sealer_look_locked(vol, &answer, NULL) == 0 &&
 	    answer.verdict == SETTLE_SEAL)
-		seal_now(vol, RECORD_TRIGGER_CLOSE);
+		seal_now(vol, RECORD_TRIGGER_CLOSE, false);
 }
 
 /* ---- the five kinds of change ---- */
@@ -411,6 +483,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
 	note_continues(vol, parent);
+	note_run(vol, parent, name);
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a

@@ -74,6 +74,86 @@ START_TEST(an_epoch_that_began_before_a_crash_is_begun_anew)
 }
 END_TEST
 
+static uint64_t continues_of(uint64_t number)
+{
+	struct epoch_info info = eu_info(number);
+	uint64_t continues = info.record.continues;
+
+	epoch_info_free(&info);
+	return continues;
+}
+
+/* What comes later of its save is in the next epoch, whatever happens to that. */
+static void seal_the_beginning_of_a_save(void)
+{
+	eu_mkdir("checkpoint-5");
+	eu_save("checkpoint-5/a", "a");
+	ck_assert_uint_eq(eu_seal_by("quiet"), 1);
+	eu_save("checkpoint-5/b", "b");
+}
+
+START_TEST(an_epoch_that_cannot_be_frozen_leaves_what_it_continues_to_the_next)
+{
+	struct epochs_seal how = {.trigger = "commit"};
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), trees = u.vol->trees_fd;
+	uint64_t number = 99;
+
+	seal_the_beginning_of_a_save();
+	u.vol->trees_fd = null;
+	unit_error(epochs_seal(u.vol, &how, &number), -ENOTDIR);
+	u.vol->trees_fd = trees;
+	close(null);
+	if (_i)
+		eu_save("checkpoint-5/c", "c");
+	ck_assert_uint_eq(eu_seal(), 3);
+	ck_assert_uint_eq(continues_of(3), 1);
+	ck_assert_uint_eq(epochs_latest(u.vol), 3);
+}
+END_TEST
+
+/* Begins an epoch that continues the first, and one that continues that, and dies before they are frozen. */
+static void begin_the_rest_and_die(int epochs)
+{
+	struct seal_how how = {.trigger = RECORD_TRIGGER_QUIET};
+	uint64_t number;
+
+	eu_mount();
+	mutex_lock(&u.vol->sealer->finishing);
+	for (int i = 0; i < epochs; i++) {
+		char name[32];
+
+		mutex_lock(&u.vol->lock);
+		if (seal_begin_locked(u.vol, &how, &number) != 0)
+			_exit(2);
+		mutex_unlock(&u.vol->lock);
+		snprintf(name, sizeof(name), "checkpoint-5/%d", i);
+		eu_save(name, "more");
+	}
+	_exit(0);
+}
+
+START_TEST(an_epoch_that_is_begun_anew_continues_the_same)
+{
+	pid_t child;
+	int status;
+
+	seal_the_beginning_of_a_save();
+	volume_close(u.vol);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child)
+		begin_the_rest_and_die(_i);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	eu_mount();
+	ck_assert_uint_eq(eu_count(), 1);
+	eu_remount();
+	ck_assert_uint_eq(eu_seal(), 2);
+	ck_assert_uint_eq(continues_of(2), 1);
+	ck_assert_uint_eq(epochs_latest(u.vol), 2);
+}
+END_TEST
+
 static const char *const fault_names[] = {"seal.begun", "seal.frozen", "seal.tree", "seal.rows"};
 
 /* Seals twice, and dies in the middle of the second time. */
@@ -195,6 +275,8 @@ int main(void)
 
 	tcase_add_test(t, an_epoch_that_cannot_be_frozen_loses_nothing);
 	tcase_add_test(t, an_epoch_that_began_before_a_crash_is_begun_anew);
+	tcase_add_loop_test(t, an_epoch_that_cannot_be_frozen_leaves_what_it_continues_to_the_next, 0, 2);
+	tcase_add_loop_test(t, an_epoch_that_is_begun_anew_continues_the_same, 0, 3);
 	tcase_add_test(t, changes_before_a_crash_are_sealed_after_it);
 
 	t = unit_case(s, "crashes");

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Epochs that were sealed in the middle of a save: the rest of it is killed, or somebody rolls back to the half."""
+
+import os
+import shutil
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from test_contract_writing import Writer
+from test_doubts import doubts, kill, latest, latest_or_none, put, record
+
+
+def save(path, text):
+    """Under a temporary name, which is renamed."""
+    temporary = path.with_name(path.name + ".tmp")
+    put(temporary, text)
+    os.rename(temporary, path)
+
+
+# ---- sealed too early: the save that is killed then began before that
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_a_save_that_pauses_longer_than_settle_and_is_killed(mnt):
+    put(mnt.path / "checkpoint-100" / "a", "1"), put(mnt.path / "checkpoint-100" / "b", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first save")
+    put(mnt.path / "checkpoint-200" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the beginning of the second")
+    put(mnt.path / "checkpoint-200" / "b", "2")
+    wait_until(lambda: latest_or_none(mnt) == 3, "more of it")
+    kill(mnt.path / "checkpoint-200" / "c")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    assert record(mnt, 4)["continues"] == 3 and doubts(mnt, 4) == {"checkpoint-200/c": ("undone", True)}
+    put(mnt.path / "checkpoint-200" / "c", "2")
+    wait_until(lambda: latest_or_none(mnt) == 5, "the whole second save")
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_a_rank_that_is_killed_after_the_marker(mnt):
+    """DeepSpeed: rank 1 begins after rank 0 has written `latest`."""
+    for step in (10, 20):
+        put(mnt.path / ("global_step%d" % step) / "rank_0", "0"), put(mnt.path / ("global_step%d" % step) / "model", "m")
+        if step == 10:
+            put(mnt.path / "global_step10" / "rank_1", "1")
+        put(mnt.path / "latest", "global_step%d" % step)
+        wait_until(lambda n=step // 10: latest_or_none(mnt) == n, "step %d" % step)
+    kill(mnt.path / "global_step20" / "rank_1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to step 10")
+    assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
+
+
+# ---- files that are renamed into place one by one
+
+
+@pytest.mark.parametrize("where", [("checkpoint-100", "checkpoint-200"), ("out", "out"), ("", "")])
+def test_a_save_of_renamed_files_that_is_killed_after_the_first(mnt, where):
+    for name in ("model", "optimizer"):
+        save(mnt.path / where[0] / name, name + " 1")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the first save")
+    save(mnt.path / where[1] / "model", "model 2")
+    wait_until(lambda: latest_or_none(mnt) == 3, "half of the second")
+    killed = mnt.path / where[1] / "optimizer.tmp"
+    kill(killed)
+    assert mnt.seal() == 4 and latest(mnt) == 2 and record(mnt, 4)["continues"] == 3
+    assert doubts(mnt, 4) == {str(killed.relative_to(mnt.path)): ("undone", True)}
+    for name in ("model", "optimizer"):
+        save(mnt.path / where[1] / name, name + " 3")
+    number = mnt.seal()
+    assert latest(mnt) == number and doubts(mnt, number) == {}
+
+
+# ---- the daemon ends, too
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_a_crash_while_the_rest_of_a_save_is_open(mnt):
+    put(mnt.path / "checkpoint-100" / "a", "1"), put(mnt.path / "checkpoint-100" / "b", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first save")
+    put(mnt.path / "checkpoint-200" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the beginning of the second")
+    writer = Writer(mnt.path / "checkpoint-200" / "b")
+    mnt.kill()
+    writer.end("kill")
+    mnt.mount()
+    assert mnt.seal() == 3 and latest(mnt) == 1
+    assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"checkpoint-200/b": ("undone", True)}
+    put(mnt.path / "checkpoint-200" / "b", "2")
+    number = mnt.seal()
+    assert latest(mnt) == number and doubts(mnt, number) == {}
+
+
+@pytest.mark.parametrize("where", ["checkpoint-200", ""])
+def test_a_crash_between_two_renamed_files(mnt, where):
+    for name in ("model", "optimizer"):
+        save(mnt.path / (where and "checkpoint-100") / name, name + " 1")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the first save")
+    save(mnt.path / where / "model", "model 2")
+    wait_until(lambda: latest_or_none(mnt) == 3, "half of the second")
+    writer = Writer(mnt.path / where / "optimizer.tmp")
+    mnt.kill()
+    writer.end("kill")
+    mnt.mount()
+    assert mnt.seal() == 4 and latest(mnt) == 2
+    assert doubts(mnt, 4) == {os.path.join(where, "optimizer.tmp"): ("undone", True)}
+
+
+# ---- rolled back to an epoch that was sealed in the middle of a save
+
+
+@pytest.fixture
+def halved(volume):
+    """Epoch 1 is whole, epoch 2 the beginning of the next save, and epoch 3 has the rest of it."""
+    volume.mount(settle="200ms", patience="1h")
+    put(volume.path / "checkpoint-100" / "a", "a 1"), put(volume.path / "checkpoint-100" / "b", "b 1")
+    wait_until(lambda: latest_or_none(volume) == 1, "the first save")
+    put(volume.path / "checkpoint-200" / "a", "a 2")
+    wait_until(lambda: latest_or_none(volume) == 2, "the beginning of the second")
+    put(volume.path / "checkpoint-200" / "b", "b 2"), put(volume.path / "checkpoint-200" / "more" / "c", "c 2")
+    wait_until(lambda: latest_or_none(volume) == 3, "the rest of it")
+    assert record(volume, 3)["continues"] == 2
+    volume.remount(settle="1h")
+    return volume
+
+
+REST = {"checkpoint-200/b": ("undone", True), "checkpoint-200/more/c": ("undone", True)}
+
+
+@pytest.mark.parametrize("how", ["", "remount", "crash", "killed between", "empty cache"])
+def test_half_a_save_stays_in_doubt_after_a_rollback(halved, monkeypatch, how):
+    if how == "killed between":
+        halved.unmount()
+        monkeypatch.setenv("EPOCHFS_FAULT", "rollback.applied")
+        halved.mount(settle="1h")
+        run("ln", "-sfn", "2", halved.epochs_dir / "current", check=False)
+        halved.process.wait()
+        halved.kill()
+        monkeypatch.delenv("EPOCHFS_FAULT")
+        halved.mount(settle="1h")
+        number = halved.seal()
+    else:
+        number = halved.rollback(2)
+    assert doubts(halved, number) == REST and latest(halved) == 3
+    if how == "crash":
+        halved.kill()
+        halved.mount(settle="1h")
+    elif how in ("remount", "empty cache"):
+        halved.remount(empty_cache=how == "empty cache", settle="1h")
+    put(halved.path / "notes", "x")
+    number = halved.seal()
+    assert doubts(halved, number) == REST and latest(halved) == 3 and not record(halved, number)["complete"]
+    status = run(BIN, "status", halved.path).stdout
+    assert "checkpoint-200/b: epoch 2, which was restored, was sealed before it was saved, in doubt since epoch 2; settled by" in status
+    put(halved.path / "checkpoint-200" / "b", "b again")
+    number = halved.seal()
+    assert sorted(doubts(halved, number)) == ["checkpoint-200/more/c"] and latest(halved) == 3
+    put(halved.path / "checkpoint-200" / "more" / "c", "c again")
+    number = halved.seal()
+    assert doubts(halved, number) == {} and latest(halved) == number
+
+
+HALF_SETTLED = {
+    "its beginning saved again": lambda m: put(m.path / "checkpoint-200" / "a", "a again"),
+    "removed": lambda m: shutil.rmtree(m.path / "checkpoint-200"),
+    "rolled forward": lambda m: m.rollback(3),
+    "by word": lambda m: run(BIN, "commit", "--whole", m.path),
+}
+
+
+@pytest.mark.parametrize("how", HALF_SETTLED)
+def test_what_settles_half_a_save(halved, how):
+    assert halved.rollback(2) == 4
+    HALF_SETTLED[how](halved)
+    put(halved.path / "notes", "x")
+    number = halved.seal()
+    assert doubts(halved, number) == {} and latest(halved) == number
+
+
+def test_half_a_save_of_an_older_step_costs_nothing(halved):
+    halved.rollback(2)
+    put(halved.path / "checkpoint-300" / "a", "a 3")
+    number = halved.seal()
+    assert doubts(halved, number) == {path: ("undone", False) for path in REST} and latest(halved) == number
+
+
+def test_half_a_save_whose_rest_was_dropped(halved):
+    """What the rest was nobody knows: what was saved last of the half is in doubt."""
+    put(halved.path / "checkpoint-300" / "a", "a 3")
+    assert halved.seal() == 4 and latest(halved) == 4
+    run(BIN, "rm", halved.path, "3")
+    assert halved.rollback(2) == 5
+    put(halved.path / "notes", "x")
+    assert halved.seal() == 6 and doubts(halved, 6) == {"checkpoint-200/a": ("undone", True)} and latest(halved) == 4
+    put(halved.path / "checkpoint-200" / "a", "a again")
+    assert halved.seal() == 7 and doubts(halved, 7) == {} and latest(halved) == 7
+
+
+@pytest.mark.options(keep="last:1")
+def test_half_a_save_takes_no_whole_one_away(mnt):
+    """The save goes on when its beginning is asked for: the rest is sealed first, and continues it."""
+    put(mnt.path / "out" / "a", "a 1")
+    assert mnt.seal() == 1
+    mnt.remount(settle="200ms", patience="1h")
+    put(mnt.path / "checkpoint-200" / "a", "a 2")
+    wait_until(lambda: latest(mnt) == 2, "the beginning")
+    run(BIN, "tag", mnt.path, "2", "half")
+    put(mnt.path / "checkpoint-200" / "b", "b 2")
+    mnt.seal()
+    mnt.remount(settle="1h")
+    assert record(mnt, 3)["continues"] == 2
+    assert mnt.rollback(2) == 4
+    put(mnt.path / "notes", "x")
+    assert mnt.seal() == 5 and latest(mnt) == 3
+    mnt.wait_durable()
+    assert 3 in [int(n) for n in mnt.epochs()]
+    assert mnt.rollback(3) == 6 and (mnt.path / "checkpoint-200" / "b").read_text() == "b 2"
+
+
+def test_half_a_save_stays_until_something_changes_where_the_mount_goes_back(halved):
+    halved.rollback(2)
+    halved.remount(resume=True, settle="1h")
+    assert not (halved.path / "checkpoint-200" / "b").exists()
+    put(halved.path / "notes", "x")
+    halved.remount(resume=True, settle="1h")
+    assert (halved.path / "checkpoint-200" / "b").read_text() == "b 2" and not (halved.path / "notes").exists()
+    assert halved.status()["resumed"]["left"] == 5
