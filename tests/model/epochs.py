@@ -74,10 +74,11 @@ class Epochs(Doubts):
 
     # ---- what changes tell
 
-    def note_made(self, directory):
-        """A name was made: if it is in what an epoch made that was sealed by itself, that one came too early."""
+    def note_made(self, directory, word):
+        """A name was made: if it is in what an epoch made that was sealed by itself, or is the temporary one of another file of
+        the same save, that one came too early."""
         epoch = self.epochs.get(self.last)
-        if epoch and epoch.automatic and directory is not self.root and epoch.complete:
+        if epoch and epoch.automatic and (directory is not self.root or is_temporary(word)) and epoch.complete:
             epoch.complete = None
 
     def note_killed(self, body, undone):
@@ -134,14 +135,14 @@ class Epochs(Doubts):
             file.serial = self.serials
         return file
 
-    def new_epoch(self, number, tree, automatic=False, complete=None):
+    def new_epoch(self, number, tree, automatic=False, source=None):
+        """source: the epoch that it restores, whose doubts it has."""
         if number != self.last + 1:
             raise Wrong("epoch %d after %d" % (number, self.last))
-        if complete is None:
-            complete = self.judge(number, tree)
-            self.taint = 0
+        complete = source.complete if source else self.judge(number, tree)
+        self.taint = 0
         self.epochs[number] = Epoch(tree, complete, automatic)
-        self.epochs[number].doubts = self.doubts_of(tree)
+        self.epochs[number].doubts = source.doubts if source else self.doubts_of(tree)
         self.last = number
 
     def take_seal(self, number):
@@ -228,9 +229,7 @@ class Epochs(Doubts):
         if source.automatic:  # it may be half of a save: what is in doubt then the model does not know
             source.doubts = (True, source.doubts[1])
         self.take_over(source, new[-1])
-        self.new_epoch(new[-1], tree, complete=source.complete)
-        self.epochs[new[-1]].complete = source.complete
-        self.epochs[new[-1]].doubts = source.doubts
+        self.new_epoch(new[-1], tree, source=source)
         return numbers
 
     def load(self, tree, here):

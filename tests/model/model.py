@@ -126,7 +126,7 @@ class Model(Names, Epochs):
         directory.names[word] = Name(file)
         directory.mtime = None
         file.links += 1
-        self.note_made(directory)
+        self.note_made(directory, word)
 
     # ---- open, and what is done with a descriptor
 

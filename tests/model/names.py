@@ -69,7 +69,7 @@ class Names:
                 if left and left is not covered:
                     self.unlink(left)
         target.names[new_word] = Name(file, covered)
-        self.note_made(target)
+        self.note_made(target, new_word)
 
     def do_link(self, _, process, old, new):
         entry = self.find(old)[2]
