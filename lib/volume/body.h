@@ -15,8 +15,8 @@
  *     `covered` in the name and leaves the covered file's row and nlink as they are. Its commit
  *     drops what it covered (body_file_unlinked_locked where that was its last name), its undo
  *     points the name back. An epoch that is sealed in between takes the covered file.
- *   - close() is followed by RELEASE in the background. What must see the close (a lookup, an open
- *     or a rename of that file, a seal, a look into .epochs) calls body_settle_locked or
+ *   - close() is followed by RELEASE in the background. What must see the close (a lookup, an open,
+ *     a rename or another close of that file, a seal, a look into .epochs) calls body_settle_locked or
  *     bodies_settle first.
  */
 #ifndef EPOCHFS_VOLUME_BODY_H
@@ -133,6 +133,9 @@ void bodies_tear_writers_locked(struct volume *vol);
  * again at what was read before. Costs nothing where no such close is there.
  */
 bool body_settle_locked(struct volume *vol, uint64_t ino);
+/* The same of the closes of this one's file but its own, before it is closed: releases come in any order, and the last close counts.
+ */
+void body_settle_others_locked(struct volume *vol, const struct body *but);
 /* The same for all, without the lock. Also tries closes again that could not be recorded: -EIO where one
  * still cannot; an epoch would lack it. */
 int bodies_settle(struct volume *vol);

@@ -267,6 +267,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (h->direct)
 		cramped_look(vol);
 	mutex_lock(&vol->lock);
+	body_settle_others_locked(vol, h->body);
 	/* What is not all there is not saved, however it is closed. */
 	refused = h->body->refused_from < h->body->refused_to;
 	/* Of a mapping's store that did not even begin an edit nobody else tells the program. */

@@ -2,7 +2,7 @@
 /*
  * Closes whose release is on its way. close() returns when FLUSH is answered; the kernel sends
  * RELEASE, by which the close is committed, in the background. Contract 1.2.3: from close() on,
- * any request by name, seal or look into .epochs takes it in.
+ * any request by name, seal or look into .epochs takes it in; and so does the next close of the file.
  */
 #include "lib/util/lock.h"
 #include "lib/volume/bodies.h"
@@ -75,14 +75,14 @@ static void settle_one_locked(struct volume *vol, struct body *b)
 	mutex_lock(&vol->lock);
 }
 
-static struct body *closing_body_locked(struct volume *vol, uint64_t ino)
+static struct body *closing_body_locked(struct volume *vol, uint64_t ino, const struct body *but)
 {
 	for (size_t i = 0; i < BODY_BUCKETS; i++) {
 		struct body *b =
 			ino ? vol->bodies->by_ino[ino % BODY_BUCKETS] : vol->bodies->by_ino[i];
 
 		for (; b; b = b->next_of_ino)
-			if ((!ino || b->ino == ino) && b->closing_ns)
+			if ((!ino || b->ino == ino) && b != but && b->closing_ns)
 				return b;
 		if (ino)
 			break;
@@ -95,11 +95,19 @@ bool body_settle_locked(struct volume *vol, uint64_t ino)
 	bool waited = false;
 	struct body *b;
 
-	while (vol->bodies->closing && (b = closing_body_locked(vol, ino))) {
+	while (vol->bodies->closing && (b = closing_body_locked(vol, ino, NULL))) {
 		settle_one_locked(vol, b);
 		waited = true;
 	}
 	return waited;
+}
+
+void body_settle_others_locked(struct volume *vol, const struct body *but)
+{
+	struct body *b;
+
+	while (vol->bodies->closing && (b = closing_body_locked(vol, but->ino, but)))
+		settle_one_locked(vol, b);
 }
 
 int bodies_settle(struct volume *vol)

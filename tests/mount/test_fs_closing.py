@@ -140,3 +140,34 @@ os.read(fd, 100)
             w.kill()
         for w in waiters:
             w.wait(timeout=60)
+
+
+REPLACER = """
+import sys
+for line in sys.stdin:
+    with open(sys.argv[1], "wb") as f:
+        print("open", flush=True)
+        f.write(sys.stdin.readline().strip().encode() * 1000)
+    print("closed", flush=True)
+"""
+
+
+def test_of_two_replacements_the_one_that_is_closed_last_counts(mnt):
+    """Also an empty one: its release may be the first that is worked on."""
+    f = mnt.path / "f"
+    other = python(REPLACER, f)
+
+    def tell(word):
+        other.stdin.write(word + "\n")
+        other.stdin.flush()
+        return other.stdout.readline()
+
+    for i in range(ROUNDS):
+        f.write_text("old")
+        assert tell("open") == "open\n"
+        with open(f, "wb") as stream:
+            assert tell("other-%d" % i) == "closed\n"
+            stream.write(b"mine" if i % 2 else b"")
+        assert f.read_bytes() == (b"mine" if i % 2 else b""), i
+    other.stdin.close()
+    assert other.wait() == 0

@@ -191,6 +191,35 @@ START_TEST(a_lookup_takes_the_close_in)
 }
 END_TEST
 
+static void *close_at_once(void *h)
+{
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	handle_release(h, false);
+	return NULL;
+}
+
+/* Two replacements: the release of the one that was closed first comes last. The second, with content or without, counts. */
+START_TEST(a_close_takes_the_close_before_it_in)
+{
+	struct handle *first, *last;
+	pthread_t thread;
+
+	vu_save(&u, "a", "old");
+	unit_ok(vu_open_as(&u, "a", O_WRONLY | O_TRUNC, getppid(), &first));
+	last = vu_open(&u, "a", O_WRONLY | O_TRUNC);
+	ck_assert_ptr_ne(first->body, last->body);
+	vu_write(first, "first", 0);
+	if (_i)
+		vu_write(last, "last", 0);
+	unit_ok(handle_flush(first, 0, NULL, NULL));
+	ck_assert_int_eq(pthread_create(&thread, NULL, close_at_once, last), 0);
+	usleep(30000);
+	handle_release(first, false);
+	pthread_join(thread, NULL);
+	vu_holds(&u, "a", _i ? "last" : "");
+}
+END_TEST
+
 START_TEST(a_seal_takes_the_close_in)
 {
 	struct handle *h = vu_open(&u, "a", O_WRONLY | O_CREAT);
@@ -548,6 +577,7 @@ int main(void)
 	tcase_add_test(t, all_names_of_a_file_get_the_new_content);
 	tcase_add_test(t, times_that_the_program_set_are_kept);
 	tcase_add_test(t, a_lookup_takes_the_close_in);
+	tcase_add_loop_test(t, a_close_takes_the_close_before_it_in, 0, 2);
 	tcase_add_test(t, a_seal_takes_the_close_in);
 	tcase_add_test(t, a_descriptor_that_is_left_holds_nobody_up_for_long);
 	tcase_add_test(t, a_redirection_is_no_close);
