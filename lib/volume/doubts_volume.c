@@ -223,6 +223,24 @@ static int look_at_name(struct gathering *g, const struct state_doubt *d, struct
 	return 0;
 }
 
+/* It has another name now: a rename neither saves nor removes it. */
+static int look_for_renamed(struct gathering *g, struct doubts_kill *k)
+{
+	struct state_file f;
+	int error;
+
+	if (k->ino_now || !k->ino_then)
+		return 0;
+	error = state_file_get(g->snapshot, k->ino_then, &f);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (f.nlink && f.closed && f.closed == k->version_then) {
+		k->ino_now = f.ino;
+		k->version_now = f.closed;
+	}
+	return 0;
+}
+
 static int gather_files(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
 {
 	int error;
@@ -275,6 +293,8 @@ static int gather(void *arg, const struct state_doubt *d)
 		k.ino_then = 0;
 	}
 	error = k.parent_is_gone ? 0 : look_at_name(g, d, &k);
+	if (!error && !k.parent_is_gone)
+		error = look_for_renamed(g, &k);
 	if (!error)
 		k.base = base_of(g->vol, d, g->number);
 	if (!error)

@@ -72,6 +72,8 @@ class Doubts:
         entry = tree.get(path)
         now = (entry.live, entry.version) if entry and entry.version else (None, None)
         then = kill.then if kill.then[1] else (None, None)
+        if not now[0] and then[0] and any(e.live is then[0] and e.version is then[1] for e in tree.values()):
+            now = then  # renamed
         temporary = path is not None and is_temporary(kill.word)
         if path is None or not kill.left and (now[0] or not temporary) and (now[0] is not then[0] or now[1] is not then[1]):
             return self.kills.remove(kill)

@@ -178,6 +178,15 @@ def test_what_settles_a_killed_save(killed, how):
     assert "doubts" not in killed.status()
 
 
+def test_a_killed_file_that_is_renamed_stays_in_doubt(killed):
+    os.rename(killed.path / "b", killed.path / "b.old")
+    number = killed.seal()
+    assert doubts(killed, number) == {"b": ("undone", True)} and latest(killed) == 1
+    put(killed.path / "b", "b 2")
+    number = killed.seal()
+    assert doubts(killed, number) == {} and latest(killed) == number
+
+
 def test_what_does_not_settle_it(killed):
     put(killed.path / "c", "another file")
     os.rename(killed.path / "a", killed.path / "d")
