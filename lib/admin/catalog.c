@@ -182,8 +182,10 @@ static int add_record(void *arg, const struct record_found *found)
 	struct catalog *c = arg;
 	int error;
 
-	if (!found->record)
+	if (!found->record) {
+		epoch_index_supersede(&c->epochs, found->continues);
 		return 0;
+	}
 	if (c->count == c->cap) {
 		size_t cap = c->cap ? 2 * c->cap : 64;
 		struct epoch_record *grown = reallocarray(c->records, cap, sizeof(*grown));

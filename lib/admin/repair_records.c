@@ -113,7 +113,7 @@ static int put(struct mending *m, const char *text, const char *what)
 static int put_tombstone(struct mending *m)
 {
 	cleanup_buf struct buf text = {0};
-	int error = tombstone_encode(m->number, clock_wall_ns(), NULL, &text);
+	int error = tombstone_encode(m->number, clock_wall_ns(), 0, NULL, &text);
 
 	return error ? error
 		     : put(m, buf_str(&text),

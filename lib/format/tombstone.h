@@ -10,8 +10,10 @@
 /*
  * A JSON object under the key of the epoch's record (names.h):
  *
- *   { "format": 1, "epoch": N, "dropped": TIME, "record": TEXT }
+ *   { "format": 1, "epoch": N, "dropped": TIME, "continues": N, "record": TEXT }
  *
+ * "continues", which may be missing, is as in the record that was there: the epoch that this one continued is half of a save all the
+ * same.
  * "record", which may be missing, is the text of the record that was there, so that the epoch can be brought back while the garbage
  * collection has not deleted what it names. So a tombstone that has one is longer than the record, and who remembers
  * the sizes of objects sees that the record is gone.
@@ -20,11 +22,15 @@
  * record_decode refuses a tombstone (-EBADMSG), and tombstone_decode a record.
  */
 
-/* Appends the text: 0, -EINVAL, -ENOMEM, or -EFBIG where the record is too long. `dropped_ns`: wall clock; `record`: NUL-terminated, or NULL. */
-int tombstone_encode(uint64_t number, int64_t dropped_ns, const char *record, struct buf *out);
+/* Appends the text: 0, -EINVAL, -ENOMEM, or -EFBIG where the record is too long. `dropped_ns`: wall clock; `continues`: 0: none;
+ * `record`: NUL-terminated, or NULL. */
+int tombstone_encode(uint64_t number, int64_t dropped_ns, uint64_t continues, const char *record,
+		     struct buf *out);
 /* 0; -EBADMSG where these bytes are no tombstone, -EPROTONOSUPPORT for a newer format. */
 int tombstone_decode(const void *data, size_t len, uint64_t *ret_number);
-/* The same, and the record, which is the caller's to decode and to free: NULL where there is none. */
-int tombstone_decode_record(const void *data, size_t len, uint64_t *ret_number, char **ret_record);
+/* The same, with what the epoch continued, also where the record alone says that (0: nothing), and the record, which is the
+ * caller's to decode and to free: NULL where there is none. */
+int tombstone_decode_record(const void *data, size_t len, uint64_t *ret_number,
+			    uint64_t *ret_continues, char **ret_record);
 
 #endif

@@ -75,7 +75,6 @@ static bool is_continued(const struct epoch_index *x, uint64_t number)
 int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bool superseded)
 {
 	size_t at = place_of(x, record->number);
-	struct epoch_brief *continued;
 	int error = 0;
 
 	if (at == x->count || x->epochs[at].number != record->number)
@@ -97,10 +96,16 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 	};
 	if (!superseded)
 		x->epochs[at].superseded = is_continued(x, record->number);
-	continued = record->continues ? find(x, record->continues) : NULL;
-	if (continued)
-		continued->superseded = true;
+	epoch_index_supersede(x, record->continues);
 	return 0;
+}
+
+void epoch_index_supersede(struct epoch_index *x, uint64_t number)
+{
+	struct epoch_brief *e = number ? find(x, number) : NULL;
+
+	if (e)
+		e->superseded = true;
 }
 
 void epoch_index_remove(struct epoch_index *x, uint64_t number)

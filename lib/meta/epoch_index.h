@@ -33,6 +33,8 @@ void epoch_index_free(struct epoch_index *x);
  * row says. */
 int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bool superseded);
 void epoch_index_remove(struct epoch_index *x, uint64_t number);
+/* An epoch that is not in the index, as it was dropped, continued this one (0: none). */
+void epoch_index_supersede(struct epoch_index *x, uint64_t number);
 /* NULL where there is none; until the next change. */
 const struct epoch_brief *epoch_index_find(const struct epoch_index *x, uint64_t number);
 /* The first one with a greater number: NULL where there is none. */

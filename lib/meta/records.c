@@ -103,15 +103,19 @@ static int drop_parts(struct remote *remote, uint64_t number)
 	return error;
 }
 
-/* Without the record where that is too long. */
-static int encode_tombstone(uint64_t number, const char *record, struct buf *out)
+/* `was`: the record of what is dropped, which the tombstone keeps if it is to, and where that is not too long. */
+static int encode_tombstone(uint64_t number, const char *was, bool keep, struct buf *out)
 {
+	cleanup_record struct epoch_record record = {0};
 	int64_t now_ns = clock_wall_ns();
 	int error;
 
+	if (was && record_decode(was, strlen(was), &record) == -ENOMEM)
+		return -ENOMEM;
 	buf_reset(out);
-	error = tombstone_encode(number, now_ns, record, out);
-	return error == -EFBIG ? tombstone_encode(number, now_ns, NULL, out) : error;
+	error = tombstone_encode(number, now_ns, record.continues, keep ? was : NULL, out);
+	return error == -EFBIG ? tombstone_encode(number, now_ns, record.continues, NULL, out)
+			       : error;
 }
 
 int records_drop(struct remote *remote, uint64_t number, const char *ours)
@@ -119,7 +123,8 @@ int records_drop(struct remote *remote, uint64_t number, const char *ours)
 	cleanup_buf struct buf text = {0};
 	char key[KEY_MAX];
 	cleanup_free char *record = NULL;
-	int error = encode_tombstone(number, NULL, &text);
+	/* Where it never was in the remote, it cannot be brought back. */
+	int error = encode_tombstone(number, ours, false, &text);
 
 	if (error)
 		return error;
@@ -129,7 +134,7 @@ int records_drop(struct remote *remote, uint64_t number, const char *ours)
 		return error;
 	error = may_drop(remote, number, ours, &record);
 	if (!error)
-		error = encode_tombstone(number, record, &text);
+		error = encode_tombstone(number, record, true, &text);
 	if (!error)
 		error = drop_parts(remote, number);
 	if (!error)
@@ -143,7 +148,7 @@ static int read_dropped(struct remote *remote, uint64_t number, char **ret_text)
 {
 	cleanup_buf struct buf text = {0};
 	cleanup_record struct epoch_record record = {0};
-	uint64_t dropped;
+	uint64_t dropped, continues;
 	char key[KEY_MAX];
 	int error;
 
@@ -151,7 +156,7 @@ static int read_dropped(struct remote *remote, uint64_t number, char **ret_text)
 	error = remote_get(remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
 	if (error)
 		return error;
-	error = tombstone_decode_record(text.data, text.len, &dropped, ret_text);
+	error = tombstone_decode_record(text.data, text.len, &dropped, &continues, ret_text);
 	if (error == -EBADMSG && record_decode(text.data, text.len, &record) == 0)
 		return -EEXIST;
 	return !error && dropped != number ? -EBADMSG : error;
@@ -314,7 +319,8 @@ static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
 		return 0;
 	if (slot->error)
 		return slot->error;
-	error = tombstone_decode(slot->text, strlen(slot->text), &number);
+	error = tombstone_decode_record(slot->text, strlen(slot->text), &number, &found.continues,
+					NULL);
 	if (error == -ENOMEM)
 		return error;
 	if (!error && number == slot->number) {
@@ -329,6 +335,7 @@ static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
 			  slot->number);
 	else
 		found.record = &record;
+	found.continues = found.record ? record.continues : 0;
 	return fn(arg, &found);
 }
 

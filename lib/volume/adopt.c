@@ -47,9 +47,10 @@ static int new_epoch_locked(struct volume *vol, const struct record_found *found
 }
 
 /* Another machine dropped it. */
-static int drop_locked(struct volume *vol, uint64_t number)
+static int drop_locked(struct volume *vol, uint64_t number, bool superseded)
 {
-	struct state_epoch row = {.number = number, .state = EPOCH_DROPPED};
+	struct state_epoch row = {
+		.number = number, .state = EPOCH_DROPPED, .superseded = superseded};
 	int error;
 
 	trees_remove(vol, number);
@@ -100,13 +101,14 @@ static int adopt_epoch_locked(struct volume *vol, const struct record_found *fou
 {
 	struct state_epoch row;
 	enum epoch_state state;
-	bool known;
+	bool known, superseded;
 	int error = state_epoch_get(vol->state, found->number, &row);
 
 	if (error && error != -ENOENT)
 		return error;
 	known = !error;
 	state = known ? row.state : EPOCH_DURABLE;
+	superseded = known && row.superseded;
 	if (!known)
 		error = new_epoch_locked(vol, found);
 	else if (found->record && is_dropped(&row))
@@ -116,7 +118,7 @@ static int adopt_epoch_locked(struct volume *vol, const struct record_found *fou
 	/* What the live tree stands on stays listed for as long as it does. */
 	if (!error && found->dropped && state == EPOCH_DURABLE &&
 	    found->number != vol->current_epoch)
-		error = drop_locked(vol, found->number);
+		error = drop_locked(vol, found->number, superseded);
 	return error;
 }
 
@@ -149,8 +151,8 @@ int adopt_record(struct volume *vol, const struct record_found *found)
 	if (error)
 		return error;
 	error = adopt_epoch_locked(vol, found);
-	if (!error && found->record && found->record->continues)
-		error = supersede_locked(vol, found->record->continues);
+	if (!error && found->continues)
+		error = supersede_locked(vol, found->continues);
 	return state_end(vol->state, error);
 }
 

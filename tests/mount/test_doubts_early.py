@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Epochs that were sealed in the middle of a save: the rest of it is killed, or somebody rolls back to the half."""
 
+import json
 import os
 import shutil
 
@@ -48,6 +49,35 @@ def test_a_rank_that_is_killed_after_the_marker(mnt):
     kill(mnt.path / "global_step20" / "rank_1")
     wait_until(lambda: latest_or_none(mnt) == 1, "going back to step 10")
     assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
+
+
+# ---- what continued the half is dropped: it is a half all the same
+
+
+@pytest.mark.parametrize("dropped_in", ["mount", "remote"])
+@pytest.mark.parametrize("collected", [False, True])
+def test_half_a_save_whose_rest_was_dropped_is_no_whole_one_elsewhere(halved, dropped_in, collected):
+    put(halved.path / "checkpoint-300" / "a", "a 3")
+    assert halved.seal() == 4 and latest(halved) == 4
+    halved.wait_durable()
+    if dropped_in == "remote":
+        halved.unmount()
+        run(BIN, "rm", halved.url, "3")
+        halved.mount(settle="1h")
+    else:
+        run(BIN, "rm", halved.path, "3")
+    halved.wait_durable()
+    halved.unmount()
+    if collected:
+        run(BIN, "gc", "--grace", "0s", halved.url)
+    catalog = {e["epoch"]: e for e in json.loads(run(BIN, "log", "--json", halved.url).stdout)}
+    assert catalog[2]["continued"] is True and 3 not in catalog
+    halved.empty_cache()
+    halved.mount(settle="1h")
+    assert record(halved, 2)["continued"] is True and latest(halved) == 4
+    assert int(os.readlink(halved.epochs_dir / "step=100")) == 1 and not os.path.lexists(halved.epochs_dir / "step=200")
+    number = halved.rollback(2)
+    assert not record(halved, number)["complete"] and latest(halved) == 4
 
 
 # ---- files that are renamed into place one by one

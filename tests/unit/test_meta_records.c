@@ -469,12 +469,48 @@ START_TEST(tags_are_read_and_damaged_ones_are_told)
 }
 END_TEST
 
+struct continued {
+	uint64_t number, continues;
+};
+
+static int note_continues(void *arg, const struct record_found *found)
+{
+	struct continued *c = arg;
+
+	if (found->number == c->number)
+		c->continues = found->continues;
+	return 0;
+}
+
+/* Also one that never came to the remote, of which the tombstone keeps no record. */
+START_TEST(a_tombstone_keeps_what_its_epoch_continued)
+{
+	const struct epoch_record record = {.number = 3,
+					    .continues = 2,
+					    .volume = "0b0ec43d-6a7b-4b4d-8a0e-2f6a3a3a3a3a",
+					    .sealed_ns = 1003};
+	cleanup_buf struct buf text = {0};
+	struct continued c = {.number = 3};
+
+	unit_ok(record_encode(&record, &text));
+	if (_i)
+		put_text(3, buf_str(&text));
+	unit_ok(records_each(r, 0, note_continues, &c));
+	ck_assert_uint_eq(c.continues, _i ? 2 : 0);
+	c.continues = 0;
+	unit_ok(records_drop(r, 3, buf_str(&text)));
+	unit_ok(records_each(r, 0, note_continues, &c));
+	ck_assert_uint_eq(c.continues, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("meta_records");
 	TCase *t = unit_case(s, "records");
 
 	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, a_tombstone_keeps_what_its_epoch_continued, 0, 2);
 	tcase_add_test(t, all_come_in_order);
 	tcase_add_test(t, tombstones_damage_and_strangers);
 	tcase_add_test(t, a_remote_that_fails_is_no_empty_remote);
