@@ -176,6 +176,8 @@ struct told *told_find_locked(struct volume *vol, pid_t tid);
 bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked);
 /* The thread's open ended in another way: nothing that it was told counts any more. */
 void told_forget_locked(struct volume *vol, pid_t tid);
+/* Whether a thread that was told lately has looked a name up since and found this file. */
+bool told_leads_to_locked(const struct volume *vol, uint64_t ino);
 /* Whether another thread of this process was told of the file lately. */
 bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
 void told_free(struct volume *vol);

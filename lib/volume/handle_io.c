@@ -460,8 +460,9 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 		return error;
 	cramped_look(vol);
 	SCOPED_LOCK(&vol->lock);
+	/* Without a handle nothing holds up the end of another's edit. */
 	if (b->write_fd < 0)
-		return -EBADF;
+		return -EAGAIN;
 	error = io_truncate(b->write_fd, change->size);
 	if (!error)
 		note_truncated_locked(b, change->size);
@@ -481,6 +482,7 @@ static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid)
 	return error ? error : -ESTALE;
 }
 
+/* The body that is meant; NULL where it is that of a file without a name which nobody has open: what it holds nobody will see. */
 static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, pid_t tid,
 			       struct body **ret_body)
 {
@@ -488,19 +490,24 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 	struct state_file f;
 	int error = 0;
 
-	if (b && (b->ino != ino || b->orphan))
+	if (b && b->ino != ino)
 		b = NULL;
-	if (!b)
+	if (!b || b->orphan)
 		error = state_file_get(vol->state, ino, &f);
-	if (!b && !error && body && f.body != body && f.nlink)
-		error = truncate_stale_locked(vol, ino, tid);
-	if (!b && !error)
-		error = body_get_locked(vol, &f, &b);
 	if (error)
 		return error;
-	b->pins++;
+	if ((!b || b->orphan) && !f.nlink) {
+		b = b && b->handles ? b : NULL;
+	} else if (!b || b->orphan) {
+		if (body && f.body != body)
+			error = truncate_stale_locked(vol, ino, tid);
+		if (!error)
+			error = body_get_locked(vol, &f, &b);
+	}
+	if (!error && b)
+		b->pins++;
 	*ret_body = b;
-	return 0;
+	return error;
 }
 
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
@@ -514,9 +521,11 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 	mutex_lock(&vol->lock);
 	error = truncate_pin_locked(vol, ino, body, change->pid, &b);
 	mutex_unlock(&vol->lock);
-	if (error)
+	if (error || !b)
 		return error;
-	error = truncate_pinned(vol, b, change);
+	do
+		error = truncate_pinned(vol, b, change);
+	while (error == -EAGAIN);
 	mutex_lock(&vol->lock);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)

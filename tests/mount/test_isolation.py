@@ -486,3 +486,62 @@ def test_a_write_by_a_second_node_stays_beside_a_mapping_of_the_first(mnt):
             os.close(fd)
     data = path.read_bytes()
     assert data[0:2] == b"AA" and data[100:102] == b"WW"
+
+
+ATTRIBUTES = """
+import collections, errno, os, random, sys, time
+who, names, end = int(sys.argv[1]), int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
+rnd, failed, counts = random.Random(who), collections.Counter(), collections.Counter()
+
+def by_descriptor(fd):
+    os.fchmod(fd, 0o640), os.utime(fd), os.ftruncate(fd, 3), os.setxattr(fd, "user.a", b"1")
+    os.pwrite(fd, b"x", 1), os.pread(fd, 3, 0), os.fstat(fd), os.fsync(fd), os.close(fd)
+
+def save(path, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+    fd = os.open(path, flags)
+    os.write(fd, b"content"), os.close(fd)
+
+def linked(name, other):
+    if os.path.lexists("link%d" % who):
+        os.unlink("link%d" % who)
+    os.link(name, "link%d" % who)
+    os.rename("link%d" % who, other)
+
+NAMES = {
+    "renamed": lambda name, other: (save("new%d" % who), os.rename("new%d" % who, name)),
+    "linked": linked,
+    "replaced": lambda name, other: save(name, os.O_WRONLY | os.O_TRUNC),
+}
+FILES = {
+    "descriptor": lambda name, other: by_descriptor(os.open(name, os.O_RDWR)),
+    "chmod": lambda name, other: os.chmod(name, rnd.randrange(0o600, 0o640)),
+    "utime": lambda name, other: os.utime(name),
+    "truncate": lambda name, other: os.truncate(name, 3),
+    "setxattr": lambda name, other: os.setxattr(name, "user.b", b"2"),
+    "append": lambda name, other: save(name, os.O_WRONLY | os.O_APPEND),
+    "read": lambda name, other: open(name, "rb").read(),
+}
+kinds = NAMES if who % 2 else {**FILES, "replaced": NAMES["replaced"]}
+while time.monotonic() < end:
+    kind = rnd.choice(list(kinds))
+    counts[kind] += 1
+    try:
+        kinds[kind]("n%d" % rnd.randrange(names), "n%d" % rnd.randrange(names))
+    except OSError as e:
+        # A file that has lost its name since it was looked up cannot be linked, on ext4 either.
+        if (kind, e.errno) != ("linked", errno.ENOENT):
+            failed[kind, e.strerror] += 1
+print(failed or "", min(counts.values()) if len(counts) == len(kinds) else "not all of " + str(sorted(kinds)))
+"""
+
+
+@pytest.mark.parametrize("names", [1, 4])
+def test_no_operation_fails_because_others_replace_the_file(mnt, names):
+    for i in range(names):
+        (mnt.path / ("n%d" % i)).write_text("old")
+    all_of_them = [
+        subprocess.Popen(["python3", "-c", ATTRIBUTES, str(who), str(names), "8"], cwd=mnt.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for who in range(10)
+    ]
+    outputs = [p.communicate(timeout=LIMIT + 8)[0].split() for p in all_of_them]
+    assert [out for out in outputs if len(out) != 1 or int(out[0]) < 1] == []

@@ -284,6 +284,102 @@ START_TEST(a_node_that_was_replaced_leads_to_a_replacement)
 }
 END_TEST
 
+/* ---- a file that loses its name between the second walk and the open ---- */
+
+static uint64_t known_body;
+
+static bool is_known(void *arg, uint64_t ino, uint64_t body)
+{
+	(void)arg;
+	(void)ino;
+	return body == known_body;
+}
+
+static void know(uint64_t body)
+{
+	const struct volume_known known = {.is_known = is_known};
+
+	known_body = body;
+	volume_set_known(u.vol, &known);
+}
+
+static void replace_by_another(const char *text)
+{
+	struct handle *h;
+
+	unit_ok(vu_open_as(&u, "a", O_WRONLY | O_TRUNC, getppid(), &h));
+	vu_write(h, text, 0);
+	vu_close(h);
+}
+
+static void rename_over(void)
+{
+	struct handle *h;
+
+	unit_ok(vu_open_as(&u, "b", O_WRONLY | O_CREAT, getppid(), &h));
+	vu_write(h, "another", 0);
+	vu_close(h);
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+}
+
+static void replace_and_unlink(void)
+{
+	replace_by_another("last");
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+}
+
+static void unlink_it(void)
+{
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+}
+
+static void (*const losing[])(void) = {unlink_it, rename_over, replace_and_unlink};
+
+/* With an odd number the kernel gives up the nodes that it has, before the one of the walk is made. */
+START_TEST(an_open_finds_what_lost_its_name_since_the_second_walk)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct live_attr first, second;
+	struct handle *h = NULL;
+
+	know(0);
+	vu_save(&u, "a", "first");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &first));
+	replace_by_another("second");
+	unit_error(handle_open(u.vol, first.ino, first.body, O_RDWR, &who, NULL, NULL, &h),
+		   -ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &second));
+	losing[_i / 2]();
+	if (_i % 2)
+		volume_node_gone(u.vol, second.ino, second.body);
+	unit_ok(handle_open(u.vol, second.ino, second.body, O_RDWR, &who, NULL, NULL, &h));
+	vu_handle_holds(h, "second");
+	vu_write(h, "1", 0);
+	volume_node_gone(u.vol, second.ino, handle_body(h));
+	vu_close(h);
+}
+END_TEST
+
+/* truncate(2) got to the node of what was replaced before it lost its name: nobody sees that it was done. */
+START_TEST(a_truncation_of_a_file_that_lost_its_name)
+{
+	const struct live_change change = {.set = LIVE_SET_SIZE, .size = 1, .pid = getpid()};
+	struct live_attr attr;
+
+	vu_save(&u, "a", "first");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", 1, &attr));
+	know(attr.body);
+	if (_i)
+		replace_by_another("second");
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+	for (int i = 0; i < 3; i++)
+		unit_ok(body_truncate(u.vol, attr.ino, attr.body, &change));
+	known_body = 0;
+	volume_node_gone(u.vol, attr.ino, attr.body);
+	unit_error(body_truncate(u.vol, attr.ino, attr.body, &change), -ENOENT);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_handle_open");
@@ -298,5 +394,8 @@ int main(void)
 	tcase_add_test(t, an_open_waits_for_those_who_read_what_it_would_truncate);
 	tcase_add_test(t, an_open_that_ends_in_a_new_file_leaves_nothing_to_find);
 	tcase_add_test(t, a_node_that_was_replaced_leads_to_a_replacement);
+	tcase_add_loop_test(t, an_open_finds_what_lost_its_name_since_the_second_walk, 0,
+			    2 * sizeof(losing) / sizeof(losing[0]));
+	tcase_add_loop_test(t, a_truncation_of_a_file_that_lost_its_name, 0, 2);
 	return unit_run(s);
 }
