@@ -15,7 +15,8 @@
 
 static int put_rest(json_t *object, uint64_t continues, const char *record)
 {
-	if (continues && json_object_set_new(object, "continues", json_integer((json_int_t)continues)))
+	if (continues &&
+	    json_object_set_new(object, "continues", json_integer((json_int_t)continues)))
 		return -ENOMEM;
 	return record && json_object_set_new(object, "record", json_string(record)) ? -ENOMEM : 0;
 }

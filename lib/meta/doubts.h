@@ -109,7 +109,8 @@ struct doubts_kill {
 	uint64_t base;			 /* the newest complete epoch before it; 0: none */
 	uint64_t ino_then, version_then; /* what had its name when that was over; 0: nothing */
 	bool parent_is_gone;		 /* the directory that it was in */
-	uint64_t ino_now, version_now;	 /* what has its name, or itself where it was renamed; 0: nothing */
+	uint64_t ino_now,
+		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
 	bool alone; /* without companions, too: other nodes of a set may have them. For this epoch only */
 	/* Of one that an earlier epoch has judged: its companions, which stand while they have this content. */
 	bool judged;

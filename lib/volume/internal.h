@@ -63,8 +63,9 @@ struct volume {
 	bool noted;	    /* it says that this one runs */
 	char device[MOUNTINFO_DEVICE_MAX];   /* of the mount; "": none, or not known */
 	char mounted_at[MOUNTINFO_PATH_MAX]; /* the same, as mountinfo writes it */
-	uint64_t recovered_doubt; /* the first that recovery noted, until the sealer has seen them; 0: none */
-	bool rebuilt;		/* damaged/ there holds what is to be recovered (rebuild.h) */
+	uint64_t
+		recovered_doubt; /* the first that recovery noted; 0: none, or seen by the sealer */
+	bool rebuilt;		 /* damaged/ there holds what is to be recovered (rebuild.h) */
 	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;		/* torn/ */

@@ -108,10 +108,11 @@ struct seal_how {
 struct seal_last {
 	uint64_t number; /* 0: none */
 	enum record_trigger trigger;
-	bool certain;	       /* as in seal_how; after a mount, of a marker only */
-	int64_t begun_ns;      /* monotonic */
-	uint64_t chain;	       /* the first of the epochs that continue one another up to it */
-	uint64_t run;	       /* the first of those that may be of one save, whose files are renamed one by one */
+	bool certain;	  /* as in seal_how; after a mount, of a marker only */
+	int64_t begun_ns; /* monotonic */
+	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
+	uint64_t
+		run; /* the first of those that one save may have made, by one rename after the other */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
 };

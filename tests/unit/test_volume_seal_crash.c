@@ -275,7 +275,8 @@ int main(void)
 
 	tcase_add_test(t, an_epoch_that_cannot_be_frozen_loses_nothing);
 	tcase_add_test(t, an_epoch_that_began_before_a_crash_is_begun_anew);
-	tcase_add_loop_test(t, an_epoch_that_cannot_be_frozen_leaves_what_it_continues_to_the_next, 0, 2);
+	tcase_add_loop_test(t, an_epoch_that_cannot_be_frozen_leaves_what_it_continues_to_the_next,
+			    0, 2);
 	tcase_add_loop_test(t, an_epoch_that_is_begun_anew_continues_the_same, 0, 3);
 	tcase_add_test(t, changes_before_a_crash_are_sealed_after_it);
 

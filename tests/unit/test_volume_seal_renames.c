@@ -18,7 +18,8 @@ static const struct history {
 	{"d:checkpoint-5 s:checkpoint-5/a k:checkpoint-5/b", 0, true},
 	{"d:checkpoint-5 s:checkpoint-5/a w k:checkpoint-5/b", 0, true},
 	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b k:checkpoint-5/c", 0, true},
-	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b d:checkpoint-6 s:checkpoint-6/a", 3, false},
+	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b d:checkpoint-6 s:checkpoint-6/a", 3,
+	 false},
 	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b d:checkpoint-6 s:checkpoint-6/a k:checkpoint-6/b",
 	 2, true},
 	/* A directory that was renamed is whole. */
