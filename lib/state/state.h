@@ -190,6 +190,8 @@ struct state_version {
 	enum version_kind kind;
 	uint64_t size;
 	uint64_t born, died;
+	/* the epoch that has these bytes first, where an earlier version had them: nothing was saved; 0: `born` */
+	uint64_t saved;
 	bool fragile; /* a killed writer undoes it: replaced by O_TRUNC, or new, write-only, no
 			 O_APPEND, never fsynced */
 	bool fsynced;

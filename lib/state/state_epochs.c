@@ -163,6 +163,7 @@ int state_forget_numbers(struct state *s, uint64_t first)
 		"DELETE FROM epochs WHERE number >= ?",
 		"UPDATE versions SET born = 1 WHERE born >= ?",
 		"UPDATE versions SET died = 1 WHERE died >= ?",
+		"UPDATE versions SET saved = 0 WHERE saved >= ?",
 		"UPDATE files SET born = 1 WHERE born >= ?",
 	};
 	int error = 0;

@@ -83,22 +83,33 @@ static const char later_tables[] =
 
 	"CREATE INDEX IF NOT EXISTS epochs_deletes ON epochs (number) WHERE delete_pending <> 0;";
 
-/* A column that came later: other programs name theirs. A statement adds it once. */
-static int add_holes(sqlite3 *db)
-{
-	int64_t there = 0;
-	int error = db_number(
-		db, "SELECT count(*) FROM pragma_table_info('versions') WHERE name = 'holes'",
-		&there);
+/* Columns that came later: other programs name theirs. A statement adds each once. */
+static const struct later_column {
+	const char *is_there, *add;
+} later_columns[] = {
+	{"SELECT count(*) FROM pragma_table_info('versions') WHERE name = 'holes'",
+	 "ALTER TABLE versions ADD COLUMN holes INTEGER NOT NULL DEFAULT 0"},
+	{"SELECT count(*) FROM pragma_table_info('versions') WHERE name = 'saved'",
+	 "ALTER TABLE versions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0"},
+};
 
-	if (error || there)
-		return error;
-	return db_exec(db, "ALTER TABLE versions ADD COLUMN holes INTEGER NOT NULL DEFAULT 0");
+static int add_columns(sqlite3 *db)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < sizeof(later_columns) / sizeof(later_columns[0]); i++) {
+		int64_t there = 0;
+
+		error = db_number(db, later_columns[i].is_there, &there);
+		if (!error && !there)
+			error = db_exec(db, later_columns[i].add);
+	}
+	return error;
 }
 
 int db_schema_later(sqlite3 *db)
 {
-	int error = add_holes(db);
+	int error = add_columns(db);
 
 	return error ? error : db_exec(db, later_tables);
 }

@@ -14,7 +14,7 @@
 
 #define VERSION_COLUMNS                                                                            \
 	"id, ino, body, state, kind, size, born, died, flags, recipe, flushed_size,"               \
-	" flushed_ctime, local_bytes, used, holes"
+	" flushed_ctime, local_bytes, used, holes, saved"
 
 static int versions_read(struct query *q, struct state_version *ret_version)
 {
@@ -49,6 +49,7 @@ static int versions_read(struct query *q, struct state_version *ret_version)
 	v.local_bytes = query_u64(q);
 	v.used_ns = query_i64(q);
 	v.holes = query_u64(q);
+	v.saved = query_u64(q);
 	if (v.holes > v.size)
 		return -EUCLEAN;
 	*ret_version = v;
@@ -77,6 +78,7 @@ static void versions_bind(struct query *q, const struct state_version *v)
 	query_bind_u64(q, v->local_bytes);
 	query_bind_i64(q, v->used_ns);
 	query_bind_u64(q, v->has_recipe ? v->holes : 0);
+	query_bind_u64(q, v->saved);
 }
 
 static void totals_add(struct state *s, enum version_state state, uint64_t bytes)
@@ -116,7 +118,7 @@ static int versions_insert(struct state *s, uint64_t id, const struct state_vers
 {
 	cleanup_query struct query q =
 		query_of(s, "INSERT INTO versions (" VERSION_COLUMNS
-			    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+			    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
 
 	query_bind_u64(&q, id);
 	versions_bind(&q, v);
@@ -161,7 +163,7 @@ static int versions_update(struct state *s, const struct state_version *v)
 	cleanup_query struct query q = query_of(
 		s, "UPDATE versions SET ino = ?, body = ?, state = ?, kind = ?, size = ?, born = ?,"
 		   " died = ?, flags = ?, recipe = ?, flushed_size = ?, flushed_ctime = ?,"
-		   " local_bytes = ?, used = ?, holes = ? WHERE id = ?");
+		   " local_bytes = ?, used = ?, holes = ?, saved = ? WHERE id = ?");
 
 	versions_bind(&q, v);
 	query_bind_u64(&q, v->id);

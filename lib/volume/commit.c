@@ -59,12 +59,17 @@ struct taken {
 	uint64_t epoch; /* that has the content before first; 0: there was none */
 };
 
+/* An edit that began as a file was opened, and changed nothing, saves nothing. */
+static bool is_saved(const struct body *b, const struct stat *st)
+{
+	return b->copied || !same_as_base(b, st);
+}
+
 /* `closed` becomes what the file holds, `live` what is seen. In a transaction. */
 static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed, uint64_t live,
 			    const struct stat *st, struct taken *ret_taken)
 {
-	/* An edit that began as a file was opened, and changed nothing: nothing is saved. */
-	bool saved = b->copied || !same_as_base(b, st);
+	bool saved = is_saved(b, st);
 	struct state_version before = {0};
 	struct state_file f;
 	uint64_t old;
@@ -175,6 +180,18 @@ static bool left_torn_locked(struct volume *vol, const struct body *b, const str
 	return !doubts_endures_kill(b->fd, name);
 }
 
+/* The epoch that has these bytes first, where the file has them already. */
+static uint64_t saved_in_locked(struct volume *vol, const struct body *b)
+{
+	struct state_version base;
+	struct state_file f;
+
+	if (state_file_get(vol->state, b->ino, &f) != 0 || f.closed != b->base ||
+	    state_version_get(vol->state, b->base, &base) != 0)
+		return 0;
+	return base.saved ? base.saved : base.born;
+}
+
 static int commit_rows_locked(struct volume *vol, struct body *b, const struct stat *st,
 			      struct taken *ret_taken, bool *ret_whole)
 {
@@ -190,6 +207,7 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 		v.torn = left_torn_locked(vol, b, st);
 		v.fsynced = b->synced_ctime_ns && b->synced_ctime_ns == stat_ctime(st) &&
 			    b->synced_size == v.size;
+		v.saved = is_saved(b, st) ? 0 : saved_in_locked(vol, b);
 		error = state_version_set(vol->state, &v);
 	}
 	if (!error)

@@ -60,7 +60,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 						  .path = buf_str(&s->path),
 						  .ino = f->ino,
 						  .version = v.id,
-						  .born = v.born,
+						  .born = v.saved ? v.saved : v.born,
 						  .mtime_ns = f->mtime_ns,
 						  .torn = why_torn(s, name, &v),
 					  });

@@ -80,7 +80,10 @@ static int copy_logs(struct volume *vol, struct seal_job *job)
 {
 	for (unsigned i = 0; i < job->log_count; i++) {
 		int error = copy_log(vol, &job->logs[i]);
+		SCOPED_LOCK(&vol->lock);
 
+		job->logs[i].copied = true;
+		pthread_cond_broadcast(&vol->changed);
 		if (error)
 			return error;
 	}
@@ -198,7 +201,7 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		.path = buf_str(&w->path),
 		.ino = f->ino,
 		.version = v->id,
-		.born = v->born,
+		.born = v->saved ? v->saved : v->born,
 		.mtime_ns = f->mtime_ns,
 		.torn = why_torn(w, name, v),
 	};

@@ -11,6 +11,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/cramped.h"
+#include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 
 static bool shows_version(struct volume *vol, const struct body *b, uint64_t version)
@@ -337,6 +338,22 @@ static void note_truncated_locked(struct body *b, uint64_t size)
 	body_note_locked(b);
 }
 
+/* A log that an epoch takes as it stands is cut once that has its copy. */
+static int truncate_body(struct volume *vol, struct body *b, int fd, uint64_t size)
+{
+	int error;
+
+	mutex_lock(&vol->lock);
+	if (!b->is_log && !b->append_only) {
+		mutex_unlock(&vol->lock);
+		return io_truncate(fd, size);
+	}
+	seal_await_log_locked(vol, b->ino);
+	error = io_truncate(fd, size);
+	mutex_unlock(&vol->lock);
+	return error;
+}
+
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
 {
 	struct body *b = h->body;
@@ -345,7 +362,7 @@ int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted,
 	/* It makes room. */
 	cramped_look(h->vol);
 	if (!error)
-		error = io_truncate(fd, size);
+		error = truncate_body(h->vol, b, fd, size);
 	if (error)
 		return error;
 	SCOPED_LOCK(&h->vol->lock);
@@ -460,6 +477,7 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 		return error;
 	cramped_look(vol);
 	SCOPED_LOCK(&vol->lock);
+	seal_await_log_locked(vol, b->ino);
 	/* Without a handle nothing holds up the end of another's edit. */
 	if (b->write_fd < 0)
 		return -EAGAIN;

@@ -196,6 +196,24 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 	return error ? error : keep_sizes(job);
 }
 
+static bool log_is_awaited_locked(const struct volume *vol, uint64_t ino)
+{
+	for (const struct seal_job *job = vol->sealer->first; job; job = job->next)
+		for (unsigned i = 0; i < job->log_count; i++)
+			if (job->logs[i].ino == ino && !job->logs[i].copied)
+				return true;
+	return false;
+}
+
+void seal_await_log_locked(struct volume *vol, uint64_t ino)
+{
+	int64_t limit = clock_mono_ns() + NS_PER_S;
+
+	while (vol->sealer && log_is_awaited_locked(vol, ino))
+		if (cond_wait_until(&vol->changed, &vol->lock, limit) == -ETIMEDOUT)
+			break;
+}
+
 bool record_trigger_automatic(enum record_trigger trigger)
 {
 	return trigger == RECORD_TRIGGER_QUIET || trigger == RECORD_TRIGGER_CLOSE ||

@@ -69,6 +69,7 @@ struct seal_log {
 	uint64_t ino;
 	uint64_t version; /* that its copy is; 0: there was no space for one */
 	int fd;		  /* its backing file; the job's */
+	bool copied;
 	uint64_t size;
 	int64_t mtime_ns;
 };
@@ -150,6 +151,8 @@ int seal_finish_until(struct volume *vol, uint64_t number);
 /* Whether sealing now would make an epoch that differs from the last one (changes of attributes
  * count). */
 bool seal_needed_locked(struct volume *vol);
+/* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
+void seal_await_log_locked(struct volume *vol, uint64_t ino);
 void pending_clear(struct pending *p);
 /* Sealed by the sealer's own decision, not because somebody asked. */
 bool record_trigger_automatic(enum record_trigger trigger);

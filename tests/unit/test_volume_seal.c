@@ -309,6 +309,38 @@ START_TEST(removals_and_attributes_ride)
 }
 END_TEST
 
+static void *cut_it(void *log)
+{
+	unit_ok(handle_truncate(log, 0, NULL, NULL));
+	vu_write(log, "new\n", 0);
+	return NULL;
+}
+
+/* Between the seal and the copy of the log. */
+START_TEST(a_log_is_cut_once_the_epoch_has_it)
+{
+	struct handle *log = eu_open("train.log", O_WRONLY | O_CREAT | O_APPEND);
+	struct seal_how how = {.trigger = RECORD_TRIGGER_COMMIT};
+	pthread_t thread;
+	uint64_t number;
+
+	eu_save("a", "a");
+	vu_write(log, "one\n", 0);
+	mutex_lock(&u.vol->sealer->finishing);
+	mutex_lock(&u.vol->lock);
+	unit_ok(seal_begin_locked(u.vol, &how, &number));
+	mutex_unlock(&u.vol->lock);
+	ck_assert_int_eq(pthread_create(&thread, NULL, cut_it, log), 0);
+	usleep(30000);
+	mutex_unlock(&u.vol->sealer->finishing);
+	pthread_join(thread, NULL);
+	unit_ok(seal_finish_until(u.vol, number));
+	eu_epoch_holds(number, "train.log", "one\n");
+	vu_close(log);
+	eu_live_holds("train.log", "new\n");
+}
+END_TEST
+
 START_TEST(a_log_opens_no_epoch)
 {
 	eu_save("a", "one");
@@ -357,6 +389,7 @@ int main(void)
 	tcase_add_test(t, an_empty_volume_is_sealed_on_request_only);
 	tcase_add_test(t, a_name_that_came_and_went_is_no_change);
 	tcase_add_test(t, removals_and_attributes_ride);
+	tcase_add_test(t, a_log_is_cut_once_the_epoch_has_it);
 	tcase_add_test(t, a_log_opens_no_epoch);
 	tcase_add_test(t, what_is_not_sealed_is_known_after_a_remount);
 	return unit_run(s);

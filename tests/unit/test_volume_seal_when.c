@@ -321,6 +321,40 @@ START_TEST(a_killed_file_beside_what_was_sealed)
 }
 END_TEST
 
+/* With passthrough that is an edit, and where somebody reads the file it becomes another version of it. */
+START_TEST(what_was_opened_and_not_written_is_no_companion)
+{
+	struct handle *reader, *h;
+	struct content *c = NULL;
+	struct epoch_info info;
+
+	eu_save("a", "a");
+	eu_seal();
+	for (int i = 0; i < 2; i++) {
+		reader = eu_open("a", O_RDONLY);
+		unit_ok(body_content(u.vol, reader->body, &c));
+		h = eu_open("a", O_RDWR);
+		unit_ok(handle_join_grant(h, NULL, NULL));
+		vu_close(h);
+		content_put(c);
+		handle_release(reader, false);
+	}
+	ck_assert_uint_eq(vu_version(&u, vu_file(&u, "a").closed).saved, 1);
+	kill_new("b");
+	eu_mkdir("d");
+	ck_assert_uint_eq(eu_seal(), 2);
+	info = eu_info(2);
+	ck_assert(info.complete);
+	epoch_info_free(&info);
+	h = eu_open("a", O_RDWR);
+	vu_write(h, "b", 0);
+	vu_close(h);
+	kill_new("b");
+	eu_seal();
+	ck_assert_uint_eq(epochs_latest(u.vol), 2);
+}
+END_TEST
+
 START_TEST(after_a_kill_the_epoch_is_incomplete)
 {
 	struct epoch_info info;
@@ -511,6 +545,7 @@ int main(void)
 	t = eu_case(s, "killed");
 	tcase_add_loop_test(t, a_killed_file_beside_what_was_sealed, 0,
 			    sizeof(besides) / sizeof(besides[0]));
+	tcase_add_test(t, what_was_opened_and_not_written_is_no_companion);
 	tcase_add_test(t, after_a_kill_the_epoch_is_incomplete);
 	tcase_add_test(t, a_kill_that_left_nothing_is_forgotten);
 	tcase_add_test(t, a_writer_without_a_pid_makes_it_unknown);
