@@ -374,7 +374,7 @@ static struct body *find_of_locked(struct volume *vol, uint64_t ino, uint64_t id
 static bool is_known_locked(struct volume *vol, const struct state_file *f)
 {
 	return vol->known.is_known && !S_ISDIR(f->mode) &&
-	       (told_leads_to_locked(vol, f->ino) ||
+	       (told_leads_to_locked(vol, f->ino, f->body) ||
 		vol->known.is_known(vol->known.arg, f->ino, f->body));
 }
 
@@ -411,7 +411,7 @@ void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body)
 
 	mutex_lock(&vol->lock);
 	/* Who was led to it has a new node in a moment, and that goes, too. */
-	if (!told_leads_to_locked(vol, ino))
+	if (!told_leads_to_locked(vol, ino, body))
 		forget_locked(vol, find_of_locked(vol, ino, body), &after);
 	mutex_unlock(&vol->lock);
 	after_run(&after);

@@ -393,6 +393,7 @@ static void prepare_open_locked(struct volume *vol, struct told *t, const struct
 	uint64_t before = t->ino;
 
 	t->ino = f->ino;
+	t->body = f->body;
 	if (before != f->ino)
 		abandon_pending_locked(vol, before, t->tid, after);
 	redirect_locked(&o, body_of_file_locked(vol, f), after);
