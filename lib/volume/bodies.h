@@ -64,7 +64,6 @@ struct told {
 	struct told_record *record; /* survivors.h; it may be another's by now. NULL: none */
 	int64_t at_ns;
 	int64_t missed_ns; /* when the second walk found nothing under it; 0: it did not */
-	uint64_t body;	   /* that the file showed to all then */
 	uint64_t parent;   /* the name that the second walk looked up; 0: none yet */
 	char name[256];
 };
@@ -177,8 +176,6 @@ struct told *told_find_locked(struct volume *vol, pid_t tid);
 bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked);
 /* The thread's open ended in another way: nothing that it was told counts any more. */
 void told_forget_locked(struct volume *vol, pid_t tid);
-/* Whether a thread that was told lately has looked a name up since and found this file with this body. */
-bool told_leads_to_locked(const struct volume *vol, uint64_t ino, uint64_t body);
 /* Whether another thread of this process was told of the file lately. */
 bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
 void told_free(struct volume *vol);

@@ -370,12 +370,10 @@ static struct body *find_of_locked(struct volume *vol, uint64_t ino, uint64_t id
 	return b;
 }
 
-/* A thread that was led to it by its second walk must not hear ESTALE once more: the kernel knows it, or will in a moment. */
 static bool is_known_locked(struct volume *vol, const struct state_file *f)
 {
 	return vol->known.is_known && !S_ISDIR(f->mode) &&
-	       (told_leads_to_locked(vol, f->ino, f->body) ||
-		vol->known.is_known(vol->known.arg, f->ino, f->body));
+	       vol->known.is_known(vol->known.arg, f->ino, f->body);
 }
 
 void body_replaced_locked(struct volume *vol, const struct state_file *f)
@@ -410,9 +408,7 @@ void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body)
 	struct after after = {.vol = vol};
 
 	mutex_lock(&vol->lock);
-	/* Who was led to it has a new node in a moment, and that goes, too. */
-	if (!told_leads_to_locked(vol, ino, body))
-		forget_locked(vol, find_of_locked(vol, ino, body), &after);
+	forget_locked(vol, find_of_locked(vol, ino, body), &after);
 	mutex_unlock(&vol->lock);
 	after_run(&after);
 }

@@ -248,9 +248,6 @@ static int choose_again_locked(struct opening *o, struct body **body, struct aft
 		abandon_pending_locked(o->vol, o->ino, o->tid, after);
 		if (!o->looked || !replaces_locked(o, *body))
 			return 0;
-		/* It has lost its name since: nobody sees what it holds. */
-		if (alone && !o->f.nlink)
-			return 0;
 		/* The replacement that it was led to is the file's content by now. */
 		error = alone ? pending_new_locked(o, after) : -EBUSY;
 		if (error)
@@ -304,9 +301,6 @@ static int choose_stale_locked(struct opening *o, struct body *b, struct body **
 	*ret_body = b;
 	if (o->looked && (o->flags & O_TRUNC) && !is_alone(b))
 		return -EBUSY;
-	/* It was replaced and removed since the second walk led here: what it was last. */
-	if (!o->f.nlink && !b && o->told && body_of_file_locked(o->vol, &o->f))
-		return choose_current_locked(o, ret_body, after);
 	if (!o->f.nlink)
 		return b ? 0 : -ENOENT;
 	if (b && o->looked && !(o->flags & O_TRUNC))
@@ -393,7 +387,6 @@ static void prepare_open_locked(struct volume *vol, struct told *t, const struct
 	uint64_t before = t->ino;
 
 	t->ino = f->ino;
-	t->body = f->body;
 	if (before != f->ino)
 		abandon_pending_locked(vol, before, t->tid, after);
 	redirect_locked(&o, body_of_file_locked(vol, f), after);

@@ -117,14 +117,6 @@ bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t 
 	return false;
 }
 
-bool told_leads_to_locked(const struct volume *vol, uint64_t ino, uint64_t body)
-{
-	for (const struct told *t = vol->bodies->told; t; t = t->next)
-		if (t->ino == ino && t->body == body && t->parent && !is_late(t->at_ns))
-			return true;
-	return false;
-}
-
 void told_forget_locked(struct volume *vol, pid_t tid)
 {
 	struct told *t;
