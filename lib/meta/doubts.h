@@ -24,9 +24,9 @@
  *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
  *     database or what is only appended to (DOUBT_LEFT).
  *
- * A doubt is settled when the file is saved again or removed; that of an undone file also when each
- * companion was saved again or removed, or what was gone is there again; and by a rollback, after which the doubts are those of the epoch that it restores,
- * and those of a tree that is half of a save (half.h).
+ * A doubt is settled when the file is saved again (also where it is renamed then: model.new to model.pt) or removed;
+ * that of an undone file also when each companion was saved again or removed, or what was gone is there again; and by a
+ * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (half.h).
  *
  * The unit of a path is the part of it that carries its step, by the rules of `step=` (rules.h), else the root. Where a
  * directory above it carries the same step, that is the unit: checkpoint-500/global_step500. Files of one directory whose

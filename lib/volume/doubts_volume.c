@@ -55,7 +55,7 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 	return error;
 }
 
-/* ---- a temporary name that is saved again and renamed ---- */
+/* ---- what is saved again and renamed ---- */
 
 struct renamed {
 	struct volume *vol;
@@ -79,8 +79,8 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 {
 	struct renamed r = {vol, parent, began, name};
 
-	if (!vol->sealer || !rules_temporary(vol->sealer->rules, name, NULL) ||
-	    rules_temporary(vol->sealer->rules, to, NULL))
+	if (!vol->sealer || (rules_temporary(vol->sealer->rules, name, NULL) &&
+			     rules_temporary(vol->sealer->rules, to, NULL)))
 		return 0;
 	return state_doubt_each(vol->state, settle_renamed, &r);
 }

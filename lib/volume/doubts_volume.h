@@ -28,8 +28,10 @@ bool doubts_endures_kill(int fd, const char *name);
  * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
  */
 int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
-/* What has this temporary name, written since version `began`, gets the name `to`: the save that was killed under it is done. In a
- * transaction. */
+/*
+ * What has this name, written since version `began`, gets the name `to`: the file of that name whose writer was killed before was saved
+ * again, though it will not be there at the seal. What has a temporary name is saved once it gets a final one. In a transaction.
+ */
 int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			  uint64_t began);
 

@@ -124,6 +124,20 @@ def test_a_killed_save_that_is_done_again_whole_leaves_no_doubt(mnt):
     assert record(mnt, number)["complete"] is True and latest(mnt) == number
 
 
+@pytest.mark.parametrize("name", ["model.new", "model.pt.tmp", "ckpt-1.index.tempstate17"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_one_that_is_done_again_under_another_name_leaves_none_either(mnt, name, beside):
+    put(mnt.path / "model", "0")
+    assert mnt.seal() == 1
+    for save in (kill, lambda path: (put(path, "1"), os.rename(path, mnt.path / "model"))):
+        if beside:
+            put(mnt.path / "optimizer", "1")
+        save(mnt.path / name)
+    number = mnt.seal()
+    assert record(mnt, number)["complete"] is True and latest(mnt) == number
+    assert "doubts" not in mnt.status()
+
+
 @pytest.mark.options(settle="200ms", keep="last:2")
 def test_fourteen_restarts_with_kills_in_mid_save(mnt):
     """As AdaptDL saves: into _checkpoint, renamed over to checkpoint-N, then the old one goes. Whatever `latest` ever names loads."""

@@ -142,7 +142,7 @@ static void move_path(char path[64], const char *from, const char *to)
 /* What doubts_renamed_locked does. */
 static void settle_renamed(struct world *w, const char *from, const char *to, uint64_t begun)
 {
-	if (!doubt_name_is_temporary(w->rules, from) || doubt_name_is_temporary(w->rules, to))
+	if (doubt_name_is_temporary(w->rules, from) && doubt_name_is_temporary(w->rules, to))
 		return;
 	for (size_t i = w->now.kill_count; i-- > 0;)
 		if (w->now.kills[i].kind == DOUBT_UNDONE && begun > w->now.kills[i].id &&

@@ -157,6 +157,12 @@ static const struct {
 	{"... with another file",
 	 "w:c-1.index + w:c-step2.index k:c-step2.meta.tmp1 - w:c-step3.a +"},
 
+	/* ---- a name that is not known to be temporary ---- */
+	{"killed and done again, renamed", "w:m + k:m.new w:m.new m:m.new:m + n:0"},
+	{"... over what an epoch has", "w:m w:x + w:x k:m.new - w:m.new m:m.new:m + n:0"},
+	{"... by who began before", "w:m w:x + o:m.new w:x k:m.new c:m.new m:m.new:m -"},
+	{"... the new one moved away", "w:m w:x + w:x k:m w:m m:m:z + n:0"},
+
 	/* ---- torch.distributed.checkpoint: shards, then .metadata by a rename ---- */
 	{"the metadata of a step killed", "w:step-1/0 w:step-1/.metadata +"
 					  " w:step-2/0 w:step-2/1 k:step-2/.metadata.tmp -"
