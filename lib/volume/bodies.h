@@ -64,6 +64,7 @@ struct told {
 	struct told_record *record; /* survivors.h; it may be another's by now. NULL: none */
 	int64_t at_ns;
 	int64_t missed_ns; /* when the second walk found nothing under it; 0: it did not */
+	struct body *led;  /* what the second walk led to, held until the open; NULL: nothing */
 	uint64_t parent;   /* the name that the second walk looked up; 0: none yet */
 	char name[256];
 };
@@ -172,13 +173,19 @@ void told_revive_locked(struct volume *vol);
 bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid);
 /* What this thread was told lately, or NULL. */
 struct told *told_find_locked(struct volume *vol, pid_t tid);
+/* The thread's second walk led to the file: what this shows to all stays as it is now until the open that follows, though others may
+ * replace and remove it before. Not in a transaction. */
+void told_lead_locked(struct volume *vol, struct told *t, const struct state_file *f,
+		      struct after *after);
 /* Whether this thread was told lately; forgets it. `ret_looked`: it has looked the name up since. */
-bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked);
+bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
+		      struct after *after);
 /* The thread's open ended in another way: nothing that it was told counts any more. */
-void told_forget_locked(struct volume *vol, pid_t tid);
+void told_forget_locked(struct volume *vol, pid_t tid, struct after *after);
+/* Of threads whose open has not come in time; or of `all`. */
+void told_expire_locked(struct volume *vol, bool all, struct after *after);
 /* Whether another thread of this process was told of the file lately. */
 bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
-void told_free(struct volume *vol);
 
 /* ---- handle_io.c ---- */
 

@@ -58,7 +58,8 @@ struct body {
 	struct backing *backing; /* counted; holds fd */
 	struct member *members;	 /* processes that write, or were told ESTALE to come here */
 	struct handle *open_handles;
-	unsigned pins;	    /* operations that work on it without the lock */
+	/* Operations that work on it without the lock, and threads that were led here (told.c). */
+	unsigned pins;
 	uint64_t base;	    /* the closed version that an edit or a replacement follows, or 0 */
 	bool base_compares; /* times of the backing file tell whether it differs from `base` */
 	bool copied;	    /* `base` is a copy, made under a mapping that may still write */

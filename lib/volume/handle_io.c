@@ -488,13 +488,13 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 }
 
 /* By the node of what was replaced, the file that shows other content now is meant: the kernel looks again once. */
-static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid)
+static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid, struct after *after)
 {
 	const struct told told = {.ino = ino, .tid = tid, .tgid = process_of(tid)};
 	bool looked;
 	int error;
 
-	if (!tid || told_take_locked(vol, ino, tid, &looked))
+	if (!tid || told_take_locked(vol, ino, tid, &looked, after))
 		return 0;
 	error = told_add_locked(vol, &told);
 	return error ? error : -ESTALE;
@@ -502,7 +502,7 @@ static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid)
 
 /* The body that is meant; NULL where it is that of a file without a name which nobody has open: what it holds nobody will see. */
 static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, pid_t tid,
-			       struct body **ret_body)
+			       struct body **ret_body, struct after *after)
 {
 	struct body *b = body_find_locked(vol, body);
 	struct state_file f;
@@ -518,7 +518,7 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 		b = b && b->handles ? b : NULL;
 	} else if (!b || b->orphan) {
 		if (body && f.body != body)
-			error = truncate_stale_locked(vol, ino, tid);
+			error = truncate_stale_locked(vol, ino, tid, after);
 		if (!error)
 			error = body_get_locked(vol, &f, &b);
 	}
@@ -537,8 +537,9 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 	if (vol->options.read_only)
 		return -EROFS;
 	mutex_lock(&vol->lock);
-	error = truncate_pin_locked(vol, ino, body, change->pid, &b);
+	error = truncate_pin_locked(vol, ino, body, change->pid, &b, &after);
 	mutex_unlock(&vol->lock);
+	after_run(&after);
 	if (error || !b)
 		return error;
 	do

@@ -25,9 +25,10 @@ struct opening {
 	bool writes;
 	pid_t tid, tgid; /* 0: unknown */
 	struct state_file f;
-	bool told;   /* the thread was told ESTALE for this file: not again */
-	bool looked; /* and has looked the name up since: the node is what it was led to */
-	bool walks;  /* it looks the name up now */
+	bool told;	  /* the thread was told ESTALE for this file: not again */
+	bool looked;	  /* and has looked the name up since: the node is what it was led to */
+	struct body *led; /* what the file showed to all then; NULL: it has not */
+	bool walks;	  /* it looks the name up now */
 };
 
 static bool flags_write(int flags)
@@ -248,6 +249,9 @@ static int choose_again_locked(struct opening *o, struct body **body, struct aft
 		abandon_pending_locked(o->vol, o->ino, o->tid, after);
 		if (!o->looked || !replaces_locked(o, *body))
 			return 0;
+		/* It has lost its name since: nobody sees what it holds. */
+		if (alone && !o->f.nlink)
+			return 0;
 		/* The replacement that it was led to is the file's content by now. */
 		error = alone ? pending_new_locked(o, after) : -EBUSY;
 		if (error)
@@ -290,6 +294,29 @@ static int choose_pending_locked(struct opening *o, struct body *b, struct body 
 }
 
 /*
+ * The second walk led to a replacement of another process, which joined it; that has ended since, and the file has lost its name. Nobody
+ * has the node open, so that it may stand for other content.
+ */
+static int choose_last_locked(struct opening *o, struct body **ret_body, struct after *after)
+{
+	int error;
+
+	if (!o->led || o->led->ino != o->ino)
+		return -ENOENT;
+	*ret_body = o->led;
+	if (!o->led->discarded && (!(o->flags & O_TRUNC) || is_alone(o->led)))
+		return 0;
+	/* Others read that, or it was made for a try of this open. */
+	*ret_body = NULL;
+	error = pending_new_locked(o, after);
+	if (error)
+		return error;
+	*ret_body = body_pending_locked(o->vol, o->ino);
+	(*ret_body)->orphan = true;
+	return 0;
+}
+
+/*
  * The node of content that was replaced since the kernel looked it up; `b` is that content, which is kept as long
  * as the kernel knows the node. Who has just been led here by the name opened it before it was replaced. Who came
  * without a name gets what the file shows now, where the node may change; else the old content, as that of a file without a
@@ -302,7 +329,7 @@ static int choose_stale_locked(struct opening *o, struct body *b, struct body **
 	if (o->looked && (o->flags & O_TRUNC) && !is_alone(b))
 		return -EBUSY;
 	if (!o->f.nlink)
-		return b ? 0 : -ENOENT;
+		return b ? 0 : choose_last_locked(o, ret_body, after);
 	if (b && o->looked && !(o->flags & O_TRUNC))
 		return 0;
 	if (is_alone(b))
@@ -387,6 +414,7 @@ static void prepare_open_locked(struct volume *vol, struct told *t, const struct
 	uint64_t before = t->ino;
 
 	t->ino = f->ino;
+	told_lead_locked(vol, t, f, after);
 	if (before != f->ino)
 		abandon_pending_locked(vol, before, t->tid, after);
 	redirect_locked(&o, body_of_file_locked(vol, f), after);
@@ -397,18 +425,16 @@ bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const
 {
 	struct told *t = vol->bodies->told ? told_find_locked(vol, tid) : NULL;
 	struct after after = {.vol = vol};
-	bool looked;
 
 	if (!t || (f && !S_ISREG(f->mode)))
 		return false;
 	if (!is_second_walk(t, parent, name)) {
-		told_take_locked(vol, t->ino, tid, &looked);
-		return false;
+		told_forget_locked(vol, tid, &after);
+	} else {
+		t->missed_ns = f ? 0 : clock_mono_ns();
+		if (f)
+			prepare_open_locked(vol, t, f, &after);
 	}
-	t->missed_ns = f ? 0 : clock_mono_ns();
-	if (!f)
-		return false;
-	prepare_open_locked(vol, t, f, &after);
 	if (!after.dead)
 		return false;
 	mutex_unlock(&vol->lock);
@@ -458,7 +484,7 @@ static void note_use_locked(struct volume *vol, const struct body *b)
 	state_version_set(vol->state, &v);
 }
 
-static int open_locked(struct opening *o, struct handle *h, struct after *after)
+static int open_file_locked(struct opening *o, struct handle *h, struct after *after)
 {
 	struct body *b = NULL;
 	int error;
@@ -469,7 +495,7 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	error = state_file_get(o->vol->state, o->ino, &o->f);
 	if (error && error != -ENOENT)
 		return error;
-	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid, &o->looked);
+	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid, &o->looked, after);
 	if (error) /* removed after the walk: by name something else is found, or nothing */
 		return o->tid && !o->told ? tell_stale_locked(o) : error;
 	if (!S_ISREG(o->f.mode))
@@ -490,6 +516,20 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 	/* The process would find by the name what was made for this open alone. */
 	if (error && o->told)
 		abandon_pending_locked(o->vol, o->ino, o->tid, after);
+	return error;
+}
+
+static int open_locked(struct opening *o, struct handle *h, struct after *after)
+{
+	const struct told *t = o->tid ? told_find_locked(o->vol, o->tid) : NULL;
+	int error;
+
+	o->led = t ? t->led : NULL;
+	if (o->led)
+		o->led->pins++;
+	error = open_file_locked(o, h, after);
+	if (o->led)
+		body_unpin_locked(o->vol, o->led, after);
 	return error;
 }
 
@@ -612,6 +652,17 @@ static void attr_of_file(const struct state_file *f, struct live_attr *attr)
 				   .atime_ns = f->atime_ns};
 }
 
+/* The name had gone at the second walk: the thread makes a new file. */
+static void end_told_locked(struct volume *vol, pid_t tid, struct after *after)
+{
+	const struct told *t;
+
+	while (tid && (t = told_find_locked(vol, tid))) {
+		abandon_pending_locked(vol, t->ino, tid, after);
+		told_forget_locked(vol, tid, after);
+	}
+}
+
 int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t mode, int flags,
 		  const struct live_caller *who, struct live_attr *ret_attr,
 		  struct handle **ret_handle)
@@ -632,7 +683,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 	h->writes =
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
 	mutex_lock(&vol->lock);
-	told_forget_locked(vol, who->pid);
+	end_told_locked(vol, who->pid, &after);
 	sealer_before_name_locked(vol, parent, name);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {

@@ -232,6 +232,7 @@ static bool keep(struct volume *vol, bool last)
 
 	mutex_lock(&vol->lock);
 	finish_watched_locked(vol, &after, last);
+	told_expire_locked(vol, last, &after);
 	drop_pending_locked(vol, &after, last);
 	left = vol->bodies->watched;
 	doomed = take_doomed_locked(vol);

@@ -53,11 +53,16 @@ void told_again_locked(struct handle *h)
 			    .tid = h->tid,
 			    .tgid = h->tgid,
 			    .flags = h->flags,
-			    .parent = h->looked};
+			    .parent = h->looked,
+			    .led = h->body};
 
-	if (h->told && told_add_locked(h->vol, &told))
+	if (!h->told)
+		return;
+	if (told_add_locked(h->vol, &told))
 		log_warn("inode %" PRIu64 ": an open cannot be tried again: %s", told.ino,
 			 strerror(ENOMEM));
+	else
+		h->body->pins++;
 }
 
 static bool is_late(int64_t at_ns)
@@ -117,16 +122,43 @@ bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t 
 	return false;
 }
 
-void told_forget_locked(struct volume *vol, pid_t tid)
+void told_lead_locked(struct volume *vol, struct told *t, const struct state_file *f,
+		      struct after *after)
 {
-	struct told *t;
-	bool looked;
+	struct body *before = t->led;
 
-	while (tid && (t = told_find_locked(vol, tid)))
-		told_take_locked(vol, t->ino, tid, &looked);
+	/* Without memory the open may meet ESTALE once more. */
+	if (body_get_locked(vol, f, &t->led))
+		t->led = NULL;
+	if (t->led)
+		t->led->pins++;
+	if (before)
+		body_unpin_locked(vol, before, after);
 }
 
-bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked)
+static void told_remove_locked(struct volume *vol, struct told **p, struct after *after)
+{
+	struct told *t = *p;
+
+	if (t->record && t->record->ino == t->ino && t->record->tid == t->tid)
+		t->record->taken = true;
+	*p = t->next;
+	if (t->led)
+		body_unpin_locked(vol, t->led, after);
+	free(t);
+}
+
+void told_forget_locked(struct volume *vol, pid_t tid, struct after *after)
+{
+	for (struct told **p = &vol->bodies->told, *t; tid && (t = *p);)
+		if (t->tid == tid)
+			told_remove_locked(vol, p, after);
+		else
+			p = &t->next;
+}
+
+bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
+		      struct after *after)
 {
 	int64_t now = clock_mono_ns();
 	struct told **p = &vol->bodies->told, *t;
@@ -142,20 +174,16 @@ bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_loo
 		found |= mine && !old;
 		if (mine && !old)
 			*ret_looked = t->parent != 0;
-		if (t->record && t->record->ino == t->ino && t->record->tid == t->tid)
-			t->record->taken = true;
-		*p = t->next;
-		free(t);
+		told_remove_locked(vol, p, after);
 	}
 	return found;
 }
 
-void told_free(struct volume *vol)
+void told_expire_locked(struct volume *vol, bool all, struct after *after)
 {
-	struct told *t;
-
-	while ((t = vol->bodies->told)) {
-		vol->bodies->told = t->next;
-		free(t);
-	}
+	for (struct told **p = &vol->bodies->told, *t; (t = *p);)
+		if (all || is_late(t->at_ns))
+			told_remove_locked(vol, p, after);
+		else
+			p = &t->next;
 }

@@ -307,8 +307,6 @@ void volume_close(struct volume *vol)
 	nodes_close(vol);
 	resume_free(vol);
 	trees_free(vol->trees);
-	if (vol->bodies)
-		told_free(vol);
 	bodies_free(vol->bodies);
 	cramped_free(vol);
 	grants_free(vol->grants);

@@ -535,7 +535,8 @@ print(failed or "", min(counts.values()) if len(counts) == len(kinds) else "not 
 """
 
 
-def test_no_operation_fails_because_others_replace_the_file(mnt, names=4):
+@pytest.mark.parametrize("names", [1, 4])
+def test_no_operation_fails_because_others_replace_the_file(mnt, names):
     for i in range(names):
         (mnt.path / ("n%d" % i)).write_text("old")
     all_of_them = [

@@ -284,7 +284,7 @@ START_TEST(a_node_that_was_replaced_leads_to_a_replacement)
 }
 END_TEST
 
-/* ---- a file that has lost its name ---- */
+/* ---- a file that loses its name between the second walk and the open ---- */
 
 static uint64_t known_body;
 
@@ -311,6 +311,96 @@ static void replace_by_another(const char *text)
 	vu_write(h, text, 0);
 	vu_close(h);
 }
+
+static void rename_over(void)
+{
+	struct handle *h;
+
+	unit_ok(vu_open_as(&u, "b", O_WRONLY | O_CREAT, getppid(), &h));
+	vu_write(h, "another", 0);
+	vu_close(h);
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+}
+
+static void replace_and_unlink(void)
+{
+	replace_by_another("last");
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+}
+
+static void unlink_it(void)
+{
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+}
+
+static void (*const losing[])(void) = {unlink_it, rename_over, replace_and_unlink};
+
+/* With an odd number the kernel gives up the nodes that it has, before the one of the walk is made. */
+START_TEST(an_open_finds_what_lost_its_name_since_the_second_walk)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct live_attr first, second;
+	struct handle *h = NULL;
+
+	know(0);
+	vu_save(&u, "a", "first");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &first));
+	replace_by_another("second");
+	unit_error(handle_open(u.vol, first.ino, first.body, O_RDWR, &who, NULL, NULL, &h),
+		   -ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &second));
+	losing[_i / 2]();
+	if (_i % 2)
+		volume_node_gone(u.vol, second.ino, second.body);
+	unit_ok(handle_open(u.vol, second.ino, second.body, O_RDWR, &who, NULL, NULL, &h));
+	vu_handle_holds(h, "second");
+	vu_write(h, "1", 0);
+	volume_node_gone(u.vol, second.ino, handle_body(h));
+	vu_close(h);
+}
+END_TEST
+
+/*
+ * The second walk joins a replacement of another process, which ends as its file has lost its name. A reader keeps what it has open; with an
+ * odd number the open comes too early once, as the replacement's node is still in use.
+ */
+START_TEST(an_open_finds_what_was_there_where_what_it_joined_has_ended)
+{
+	static const int kinds[] = {O_RDWR, O_WRONLY | O_APPEND, O_WRONLY | O_TRUNC};
+	struct live_caller who = vu_caller(getpid());
+	struct handle *writer, *reader, *h = NULL;
+	struct live_attr first, second;
+	int flags = kinds[_i / 2];
+
+	know(0);
+	vu_save(&u, "a", "first");
+	unit_ok(vu_open_as(&u, "a", O_WRONLY | O_TRUNC, getppid(), &writer));
+	vu_write(writer, "torn", 0);
+	unit_ok(vu_open_as(&u, "a", O_RDONLY, 1, &reader));
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", 1, &first));
+	/* Who joined it once need not make one of his own. */
+	if (flags & O_TRUNC) {
+		unit_ok(vu_open_as(&u, "a", O_RDWR, who.pid, &h));
+		vu_close(h);
+	}
+	unit_error(handle_open(u.vol, first.ino, first.body, flags, &who, NULL, NULL, &h), -ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &second));
+	ck_assert_uint_ne(first.body, second.body);
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+	vu_close(writer);
+	volume_node_gone(u.vol, second.ino, second.body);
+	unit_ok(handle_open(u.vol, second.ino, second.body, flags, &who, NULL, NULL, &h));
+	if (_i % 2) {
+		handle_retry(h);
+		unit_ok(handle_open(u.vol, second.ino, second.body, flags, &who, NULL, NULL, &h));
+	}
+	vu_write(h, "", 0);
+	vu_handle_holds(reader, "first");
+	vu_close(h);
+	handle_release(reader, false);
+	unit_error(live_getattr(u.vol, first.ino, first.body, &first), -ENOENT);
+}
+END_TEST
 
 /* truncate(2) got to the node of what was replaced before it lost its name: nobody sees that it was done. */
 START_TEST(a_truncation_of_a_file_that_lost_its_name)
@@ -346,6 +436,9 @@ int main(void)
 	tcase_add_test(t, an_open_waits_for_those_who_read_what_it_would_truncate);
 	tcase_add_test(t, an_open_that_ends_in_a_new_file_leaves_nothing_to_find);
 	tcase_add_test(t, a_node_that_was_replaced_leads_to_a_replacement);
+	tcase_add_loop_test(t, an_open_finds_what_lost_its_name_since_the_second_walk, 0,
+			    2 * sizeof(losing) / sizeof(losing[0]));
+	tcase_add_loop_test(t, an_open_finds_what_was_there_where_what_it_joined_has_ended, 0, 6);
 	tcase_add_loop_test(t, a_truncation_of_a_file_that_lost_its_name, 0, 2);
 	return unit_run(s);
 }
