@@ -17,8 +17,9 @@
  *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
  *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
- *     else writes, sees the old tree. The kernel is told right after: for a moment it may still answer stat, by itself, for a name
- *     that it knows, and lead to a file that was removed and that somebody has open.
+ *     else writes, sees the old tree: the close makes the kernel ask for the way to the killed file (volume_path_expires; before Linux
+ *     6.2 it answers stat by itself for up to a second). Of other names it is told right after: for a moment it may still answer
+ *     stat of one that it knows, and lead to a file that was removed and that somebody has open.
  *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
  * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but

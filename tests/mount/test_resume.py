@@ -5,6 +5,7 @@ seals the one before it."""
 import io
 import os
 import shutil
+import signal
 import threading
 
 import pytest
@@ -346,3 +347,23 @@ def test_a_file_that_is_made_empty_first_takes_nothing_back(resuming):
     (resuming.path / "other.pt").touch()
     resuming.remount(resume=True)
     assert not (resuming.path / "other.pt").exists() and (resuming.path / "x").read_text() == "2"
+
+
+@pytest.mark.skipif(tuple(map(int, os.uname().release.split(".")[:2])) < (6, 2), reason="this kernel cannot be told that a name expires")
+def test_whoever_waits_for_a_killed_writer_finds_no_trace_of_its_save(resuming):
+    mnt = resuming
+    put(mnt.path / "checkpoint-1" / "model", "1")
+    assert mnt.seal() == 1
+    for i in range(20):
+        top = mnt.path / "checkpoint-2"
+        pid = os.fork()
+        if pid == 0:
+            (top / "rank0").mkdir(parents=True)
+            (top / "model").write_text("2")
+            with open(top / "rank0" / "optimizer", "wb", buffering=0) as f:
+                f.write(b"half")
+                os.stat(top / "rank0" / "optimizer")
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(pid, 0)
+        assert not os.path.exists(top / "rank0" / "optimizer") and not os.path.exists(top), i
+    assert os.listdir(mnt.path) == ["checkpoint-1"]

@@ -96,7 +96,12 @@ static void on_dropped(void *arg, uint64_t number)
 START_TEST(a_reader_is_told_what_changes)
 {
 	struct heard heard = {0};
-	const struct volume_events events = {&heard, on_entry, on_file, on_dropped};
+	const struct volume_events events = {
+		.arg = &heard,
+		.entry_changed = on_entry,
+		.file_changed = on_file,
+		.epoch_dropped = on_dropped,
+	};
 	const struct volume_events none = {0};
 	struct handle *old;
 	uint64_t number;
