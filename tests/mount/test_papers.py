@@ -6,8 +6,11 @@ with the real `make`, `sudo` and `epochfs`, or, of several nodes, in four of the
 """
 
 import concurrent.futures
+import contextlib
 import os
 import re
+import socket
+import threading
 
 import pytest
 
@@ -117,6 +120,8 @@ while :; do
 	shift
 done
 export RANK
+# As the real one, no node begins before all are there.
+python3 -c "import socket; socket.create_connection(('127.0.0.1', %d), 60).recv(1)" || exit 1
 exec python3 "$@"
 """
 SHARD = """
@@ -214,6 +219,29 @@ def test_a_block_of_the_readme(machine, first):
         assert "s3://bucket/run7|1|/mnt/ckpt/.epochs/000001" in done.stdout, done
 
 
+@contextlib.contextmanager
+def rendezvous(count):
+    """A port whose callers hear of each other once all of them have called."""
+
+    def let_all_go():
+        callers = []
+        with contextlib.suppress(OSError):  # closed by a test that failed
+            while len(callers) < count:
+                callers.append(server.accept()[0])
+        for caller in callers:
+            caller.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        waiter = threading.Thread(target=let_all_go)
+        waiter.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            with contextlib.suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+            waiter.join()
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("who", NODES)
 def test_several_nodes_of_the_readme(machine, who):
@@ -225,9 +253,9 @@ def test_several_nodes_of_the_readme(machine, who):
 
     def node(n):
         return machine("cat >/usr/local/bin/torchrun <<'END'\n%sEND\nchmod +x /usr/local/bin/torchrun\ncat >shard.py <<'END'%sEND\n%s\n%s"
-                       % (TORCHRUN, SHARD, environment.format(n=n), line.format(n=n)))
+                       % (TORCHRUN % port, SHARD, environment.format(n=n), line.format(n=n)))
 
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    with rendezvous(4) as port, concurrent.futures.ThreadPoolExecutor(4) as pool:
         done = list(pool.map(node, range(4)))
     assert [d.returncode for d in done] == [0] * 4, "%s\n%s" % (line, "\n".join(d.stdout + d.stderr for d in done))
     said = machine("epochfs log s3://bucket/run7; epochfs export s3://bucket/run7 out; cat out/step-100/shard_*").stdout
