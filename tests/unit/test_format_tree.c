@@ -267,6 +267,7 @@ START_TEST(the_deepest_path_is_whole)
 	uint32_t id = 0;
 	size_t len;
 	const void *data;
+	int got;
 
 	memset(name, 'n', sizeof(name));
 	name[TREE_NAME_MAX] = '\0';
@@ -292,8 +293,9 @@ START_TEST(the_deepest_path_is_whole)
 	ck_assert_uint_eq(id, TREE_DEPTH_MAX);
 	data = tree_data(t, &len);
 	unit_ok(tree_reader_new(data, len, 0, &r));
-	while (tree_reader_next(r, &e) == 1)
+	while ((got = tree_reader_next(r, &e)) == 1)
 		continue;
+	ck_assert_int_eq(got, 0);
 	ck_assert_str_eq(tree_reader_path(r), buf_str(&path));
 }
 END_TEST
