@@ -10,6 +10,7 @@
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
 #include "lib/meta/volume_key.h"
+#include "lib/net/open.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/meta/opening.h"
+#include "lib/net/open.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/hash.h"
 #include "lib/util/lock.h"

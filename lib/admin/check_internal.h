@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 #include "lib/admin/check.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 
 struct check {
 	const struct check_options *how;

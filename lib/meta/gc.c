@@ -16,7 +16,7 @@
 #include "lib/meta/opening.h"
 #include "lib/meta/records.h"
 #include "lib/meta/summary.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "lib/format/names.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 
 /* Looks until one is not overtaken by others who publish meanwhile. */

@@ -3,7 +3,7 @@
 #ifndef EPOCHFS_META_GC_MARK_H
 #define EPOCHFS_META_GC_MARK_H
 
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/store/gc.h"
 #include "lib/util/buf.h"
 

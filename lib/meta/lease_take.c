@@ -8,7 +8,7 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/lease_process.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/util/hash.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"

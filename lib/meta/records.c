@@ -12,7 +12,7 @@
 #include "lib/format/names.h"
 #include "lib/format/tombstone.h"
 #include "lib/meta/summary.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"

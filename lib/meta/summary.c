@@ -9,7 +9,7 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
 

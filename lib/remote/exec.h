@@ -75,7 +75,7 @@ struct exec {
 };
 
 extern const struct remote_ops exec_ops; /* exec.c */
-void exec_release(struct remote *r);	 /* exec_open.c */
+void exec_release(struct remote *r);	 /* exec.c */
 
 /* Where output goes: bytes [skip, skip + want) to `out`, no more than `max`. */
 struct exec_sink {

@@ -392,7 +392,8 @@ static const struct remote_ops fault_ops = {
 
 /* Takes the own parameters out of the query and opens what is left. */
 static int open_inner(struct fault *f, const struct remote_url *url,
-		      const struct remote_limits *limits, struct remote **ret_inner)
+		      const struct remote_limits *limits, remote_open_inner_fn *open,
+		      struct remote **ret_inner)
 {
 	struct buf cleanup_buf inherits = {0};
 	struct buf cleanup_buf inner = {0};
@@ -405,11 +406,12 @@ static int open_inner(struct fault *f, const struct remote_url *url,
 		return r;
 	buf_printf(&inner, "%s%s", url->rest, buf_str(&inherits));
 	r = buf_error(&inner);
-	return r < 0 ? r : remote_open_with(buf_str(&inner), limits, ret_inner);
+	return r < 0 ? r : open(buf_str(&inner), limits, ret_inner);
 }
 
 int remote_fault_open(const struct remote_url *url, const char *text,
-		      const struct remote_limits *limits, struct remote **ret_remote)
+		      const struct remote_limits *limits, remote_open_inner_fn *open,
+		      struct remote **ret_remote)
 {
 	struct fault *f = calloc(1, sizeof(*f));
 	struct remote *inner = NULL;
@@ -417,7 +419,7 @@ int remote_fault_open(const struct remote_url *url, const char *text,
 
 	if (!f)
 		return -ENOMEM;
-	r = open_inner(f, url, limits, &inner);
+	r = open_inner(f, url, limits, open, &inner);
 	if (r == 0)
 		r = remote_init(&f->base, &fault_ops, text, inner);
 	if (r < 0) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening remotes by URL, and the checks that every operation on them shares. */
+/* The checks that every operation on a remote shares. */
 #include "lib/remote/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -16,18 +17,6 @@
 #define KEY_CHARS     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 #define TEMP_PREFIX   ".tmp-"
 #define HOLD_OFF_MAX  (300 * NS_PER_S)
-
-static const struct {
-	const char *scheme;
-	bool layered;
-	remote_open_fn *open;
-} kinds[] = {
-	{"file", false, remote_file_open}, {"memory", false, remote_memory_open},
-	{"none", false, remote_none_open}, {"s3", false, remote_s3_open},
-	{"gs", false, remote_s3_open},	   {"https", false, remote_dav_open},
-	{"http", false, remote_dav_open},  {"sftp", false, remote_sftp_open},
-	{"exec", false, remote_exec_open}, {"fault", true, remote_fault_open},
-};
 
 static bool component_valid(const char *p, size_t len)
 {
@@ -69,27 +58,6 @@ bool remote_prefix_valid(const char *prefix)
 	size_t len = strlen(prefix);
 
 	return len == 0 || (prefix[len - 1] == '/' && key_valid(prefix, len - 1));
-}
-
-int remote_open(const char *url, struct remote **ret_remote)
-{
-	return remote_open_with(url, NULL, ret_remote);
-}
-
-int remote_open_with(const char *url, const struct remote_limits *limits,
-		     struct remote **ret_remote)
-{
-	static const struct remote_limits defaults = {0};
-	struct remote_url cleanup_remote_url parts = {0};
-	int r = remote_url_parse(url, &parts);
-
-	remote_open_forget();
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (strcmp(kinds[i].scheme, parts.scheme) == 0 && kinds[i].layered == parts.layered)
-			return kinds[i].open(&parts, url, limits ? limits : &defaults, ret_remote);
-	return -EPROTONOSUPPORT;
 }
 
 int remote_init(struct remote *r, const struct remote_ops *ops, const char *name,
@@ -419,4 +387,36 @@ void remote_get_state(struct remote *r, struct remote_state *ret_state)
 	*ret_state = (struct remote_state){0};
 	if (r->ops->get_state)
 		r->ops->get_state(r, ret_state);
+}
+
+/* ---- Keys to be deleted together. ---- */
+
+int remote_keys_add(struct remote_keys *keys, const char *key)
+{
+	buf_put(&keys->text, key, strlen(key) + 1);
+	keys->count++;
+	return buf_error(&keys->text);
+}
+
+void remote_keys_free(struct remote_keys *keys)
+{
+	buf_free(&keys->text);
+	keys->count = 0;
+}
+
+int remote_keys_delete(struct remote *r, const struct remote_keys *keys)
+{
+	cleanup_free const char **each = NULL;
+	const char *key = (const char *)keys->text.data;
+
+	if (buf_error(&keys->text) < 0)
+		return -ENOMEM;
+	if (!keys->count)
+		return 0;
+	each = calloc(keys->count, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	for (size_t i = 0; i < keys->count; i++, key += strlen(key) + 1)
+		each[i] = key;
+	return remote_delete_many(r, each, keys->count);
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
 #include "lib/util/hash.h"
 
 /*
@@ -66,32 +67,6 @@ struct remote_limits {
 	 * No kind of remote looks at them. */
 	const char *passphrase_file, *key_file;
 };
-
-/*
- * Opens the remote that `url` names:
- *   /abs/dir, file:///abs/dir
- *                a directory (file.c). Where it is missing but the one above is there, it is an
- *                empty remote until the first put makes it
- *   memory:NAME  objects of this process; all that open one NAME share them, for as long as one of
- *                them is open
- *   none         nothing: every get is -ENOENT, every put and delete -EROFS
- *   sftp://[USER@]HOST[:PORT]/abs/dir
- *                a directory on an SSH server (sftp.h)
- *   exec:PROGRAM ARGS
- *                a program that stores, gives, lists and deletes (exec.h has its protocol)
- *   s3://BUCKET/PREFIX, gs://BUCKET/PREFIX
- *                objects of Amazon S3, any server that speaks its protocol, and Google Cloud
- *                Storage (s3_url.h has the parameters, aws_source.h and gs_source.h say where
- *                credentials come from)
- *   fault+URL    any of these with faults injected (fault.c says how)
- * No retries: wrap it with remote_retry_new. Does no I/O but on a local directory. Errors: -EINVAL,
- * -EPROTONOSUPPORT, -ENOENT, -ENOTDIR, -EACCES, -ENOMEM, -EIO.
- */
-int remote_open(const char *url, struct remote **ret_remote);
-/* The same with limits (copied; NULL: the defaults). The rates hold for all kinds but `memory`; what is about connections,
- * for those that a network lies behind. */
-int remote_open_with(const char *url, const struct remote_limits *limits,
-		     struct remote **ret_remote);
 
 /* Another reference to the same remote; each is given back with remote_close. */
 struct remote *remote_ref(struct remote *r);
@@ -196,7 +171,7 @@ bool remote_may_retry(int err);
  * remote gave a reason with the last such error (also in another thread's call), it is said. Returns
  * ret_text. */
 const char *remote_strerror(struct remote *r, int err, char ret_text[REMOTE_TEXT_MAX]);
-/* The same for what remote_open returned last in this thread, for this URL (which is shown without
+/* The same for what remote_open (lib/net/open.h) returned last in this thread, for this URL (which is shown without
  * its secrets). */
 const char *remote_open_strerror(const char *url, int err, char ret_text[REMOTE_TEXT_MAX]);
 
@@ -242,5 +217,21 @@ struct remote_state {
 };
 /* All zero where `r` is not a retry layer. Thread-safe. */
 void remote_get_state(struct remote *r, struct remote_state *ret_state);
+
+/* ---- Keys that are collected, in a listing say, to be deleted together. ---- */
+
+/* Zero-initialise; free with remote_keys_free. Not thread-safe. */
+struct remote_keys {
+	struct buf text; /* each with its NUL */
+	size_t count;
+};
+
+/* Copies the key: 0 or -ENOMEM, which remote_keys_delete tells too. */
+int remote_keys_add(struct remote_keys *keys, const char *key);
+void remote_keys_free(struct remote_keys *keys);
+#define cleanup_remote_keys CLEANUP(remote_keys_free)
+
+/* remote_delete_many of all of them, which stay in the list. */
+int remote_keys_delete(struct remote *r, const struct remote_keys *keys);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a kind of remote implements. Private to lib/remote. */
+/* What a kind of remote implements. Private to lib/remote and lib/net. */
 #ifndef EPOCHFS_REMOTE_REMOTE_OPS_H
 #define EPOCHFS_REMOTE_REMOTE_OPS_H
 
@@ -112,16 +112,18 @@ int remote_errno_of(int err);
 /* True for what can be a whole key or the beginning of longer ones: "" or a key and one `/`. */
 bool remote_prefix_valid(const char *prefix);
 
-/* The kinds. `text` is the whole URL as given, for the name. */
+/* The kinds of this room; those behind a network are in lib/net. `text` is the whole URL as given, for the name. */
 typedef int remote_open_fn(const struct remote_url *url, const char *text,
 			   const struct remote_limits *limits, struct remote **ret_remote);
 remote_open_fn remote_file_open;
 remote_open_fn remote_memory_open;
 remote_open_fn remote_none_open;
-remote_open_fn remote_dav_open;
-remote_open_fn remote_sftp_open;
 remote_open_fn remote_exec_open;
-remote_open_fn remote_s3_open; /* also gs */
-remote_open_fn remote_fault_open;
+/* A layer, over what `open_inner` makes of the URL behind `fault+`. */
+typedef int remote_open_inner_fn(const char *url, const struct remote_limits *limits,
+				 struct remote **ret_remote);
+int remote_fault_open(const struct remote_url *url, const char *text,
+		      const struct remote_limits *limits, remote_open_inner_fn *open_inner,
+		      struct remote **ret_remote);
 
 #endif

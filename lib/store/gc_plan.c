@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include "lib/remote/child.h"
+#include "lib/util/child.h"
 #include "lib/remote/exec_words.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "lib/format/names.h"
 #include "lib/meta/volume_key.h"
+#include "lib/net/open.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/text.h"

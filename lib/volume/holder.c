@@ -10,6 +10,7 @@
 #include "lib/meta/lease.h"
 #include "lib/meta/lease_process.h"
 #include "lib/meta/listing.h"
+#include "lib/net/open.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"

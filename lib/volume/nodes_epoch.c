@@ -9,7 +9,7 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/nodes_merge.h"
-#include "lib/remote/remote_keys.h"
+#include "lib/remote/remote.h"
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Histories on a volume in this process: the volume itself, its processes, and where a history begins and ends. The two
  * processes are children that only wait: the volume asks what became of them. */
+#include "lib/net/open.h"
 #include "tests/enumerate/volume_place.h"
 
 #include <errno.h>

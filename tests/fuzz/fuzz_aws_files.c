@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: Amazon's two files, credentials and configuration, read together. */
-#include "lib/remote/aws_files.h"
+#include "lib/net/aws_files.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

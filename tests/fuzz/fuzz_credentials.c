@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what gives credentials: JSON of programs and metadata services, XML of STS. */
-#include "lib/remote/aws_source_internal.h"
-#include "lib/remote/gs_source.h"
+#include "lib/net/aws_source_internal.h"
+#include "lib/net/gs_source.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(int error, struct credentials *c, bool keys)

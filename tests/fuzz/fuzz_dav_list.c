@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a WebDAV server lists. */
-#include "lib/remote/dav_list.h"
+#include "lib/net/dav_list.h"
 #include "tests/fuzz/fuzz.h"
 
 struct seen {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the head of an answer by HTTP, line by line, as curl hands it over. */
-#include "lib/remote/http_internal.h"
+#include "lib/net/http_internal.h"
 #include "tests/fuzz/fuzz.h"
 
 #define ends_in(text) fuzz_assert(memchr((text), 0, sizeof(text)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what S3 answers: a page of a list, the failures of a delete, an error. */
-#include "lib/remote/s3_xml.h"
+#include "lib/net/s3_xml.h"
 #include "tests/fuzz/fuzz.h"
 
 static int count_failure(void *arg, const struct s3_error *e)

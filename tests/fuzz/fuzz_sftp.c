@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what an SFTP server sends. */
-#include "lib/remote/sftp_wire.h"
+#include "lib/net/sftp_wire.h"
 #include "tests/fuzz/fuzz.h"
 
 static void names(struct reader r, size_t len)

@@ -5,6 +5,7 @@
 #include "lib/format/names.h"
 #include "lib/format/record.h"
 #include "lib/meta/records.h"
+#include "lib/net/open.h"
 #include "lib/util/log.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: URLs of remotes, their parts, and the form in which they are shown. */
-#include "lib/remote/dav_url.h"
-#include "lib/remote/s3_url.h"
+#include "lib/net/dav_url.h"
+#include "lib/net/s3_url.h"
 #include "tests/fuzz/fuzz.h"
 
 static int see(void *arg, const char *name, const char *value, const char *raw)

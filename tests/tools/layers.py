@@ -18,11 +18,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-BOTTOM = {"lib/util", "lib/format", "lib/remote", "lib/store", "lib/state", "lib/meta"}
+BOTTOM = {"lib/util", "lib/format", "lib/remote", "lib/net", "lib/store", "lib/state", "lib/meta"}
 MAY = {
     "lib/util": set(),
     "lib/format": {"lib/util"},
     "lib/remote": {"lib/util"},
+    "lib/net": {"lib/remote", "lib/util"},
     "lib/store": {"lib/remote", "lib/format", "lib/util"},
     "lib/state": {"lib/util"},
     "lib/meta": {"lib/state", "lib/store", "lib/remote", "lib/format", "lib/util"},

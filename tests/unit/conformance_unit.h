@@ -7,6 +7,7 @@
 #ifndef EPOCHFS_TESTS_CONFORMANCE_UNIT_H
 #define EPOCHFS_TESTS_CONFORMANCE_UNIT_H
 
+#include "lib/net/open.h"
 #include "lib/remote/encrypt.h"
 #include "lib/remote/remote.h"
 #include "lib/util/clock.h"

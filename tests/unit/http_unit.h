@@ -17,7 +17,8 @@
 #include <stdatomic.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include "lib/remote/http.h"
+#include "lib/net/http.h"
+#include "lib/net/open.h"
 #include "lib/util/clock.h"
 #include "tests/unit/unit.h"
 

@@ -5,6 +5,7 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/lease.h"
+#include "lib/net/open.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
 #include "tests/unit/unit.h"

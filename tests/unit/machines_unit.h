@@ -5,6 +5,7 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
+#include "lib/net/open.h"
 #include "tests/unit/epochs_unit.h"
 
 #define MACHINES 3

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include "lib/format/names.h"
+#include "lib/net/open.h"
 #include "lib/store/store_impl.h"
 #include "lib/util/cleanup.h"
 #include "tests/unit/unit.h"

@@ -2,6 +2,7 @@
 /* Trying out remotes: good ones, and ones that fail, damage or cut. */
 #include "lib/admin/check.h"
 
+#include "lib/net/open.h"
 #include "tests/unit/unit.h"
 
 static json_t *check_ok(const char *url)

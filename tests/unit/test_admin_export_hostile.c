@@ -11,6 +11,7 @@
 
 #include "lib/format/xattrs.h"
 
+#include "lib/net/open.h"
 #include "tests/unit/export_unit.h"
 
 #define NOBODY 65534

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losing the lease: who lost it learns so, and changes nothing of who has it now; what is kept of former ones. */
+#include "lib/net/open.h"
 #include "tests/unit/lease_unit.h"
 
 START_TEST(who_lost_it_learns_so_and_writes_nothing)

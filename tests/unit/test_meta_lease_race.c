@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many take the lease at once, also over remotes that cannot refuse to replace an object. */
 #include <pthread.h>
+#include "lib/net/open.h"
 #include "lib/remote/remote_ops.h"
 #include "tests/unit/lease_unit.h"
 

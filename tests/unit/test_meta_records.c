@@ -8,6 +8,7 @@
 #include "lib/format/names.h"
 #include "lib/format/tombstone.h"
 #include "lib/meta/summary.h"
+#include "lib/net/open.h"
 #include "tests/unit/unit.h"
 
 static struct remote *r;

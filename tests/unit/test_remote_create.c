@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding out what create-if-absent is worth, over servers that keep, ignore or break it; and the
  * reasons that a remote gives for its errors. */
+#include "lib/net/open.h"
 #include "lib/remote/remote_ops.h"
 
 #include "lib/util/clock.h"

@@ -4,9 +4,9 @@
  * kind that takes several at once. With EPOCHFS_TEST_REMOTE=URL in the environment 1,001 keys are
  * deleted there, and the errno is to be EPOCHFS_TEST_ERROR (0: none).
  */
+#include "lib/net/open.h"
 #include "lib/remote/remote.h"
 
-#include "lib/remote/remote_keys.h"
 #include "lib/remote/remote_ops.h"
 #include "lib/util/clock.h"
 #include "tests/unit/unit.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encrypted objects: what they look like in the remote, and what becomes of those that somebody changed. */
+#include "lib/net/open.h"
 #include "lib/remote/encrypt.h"
 
 #include "lib/util/log.h"

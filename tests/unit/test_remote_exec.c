@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs as remotes: what they are given, what their ends mean, and hostile ones. */
+#include "lib/net/open.h"
 #include "lib/remote/exec.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fault layer: each fault does what it says, repeatably, and the control file steers it. */
+#include "lib/net/open.h"
 #include "lib/remote/remote.h"
 
 #include <pthread.h>

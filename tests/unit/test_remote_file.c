@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The directory remote: what lies on the disk, and what a hostile or broken directory does. */
+#include "lib/net/open.h"
 #include "lib/remote/remote.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The retry layer: what it repeats, what it must not, when it gives up, and what it tells. */
+#include "lib/net/open.h"
 #include "lib/remote/remote.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is promised of a single kind of remote: none, and memory. */
+#include "lib/net/open.h"
 #include "tests/unit/conformance_unit.h"
 
 START_TEST(none_is_empty_and_takes_nothing)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* URLs of remotes: their parts, what is refused, and what is shown of them. */
+#include "lib/net/open.h"
 #include "lib/remote/remote_url.h"
 
 #include "tests/unit/unit.h"

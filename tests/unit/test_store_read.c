@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The content store, getting: few requests, everything checked, other places where one is damaged. */
+#include "lib/net/open.h"
 #include "lib/store/store_impl.h"
 
 #include "lib/format/index.h"

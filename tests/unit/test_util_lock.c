@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of locks is checked where that is built in, and locks are locks everywhere. */
+#include "lib/net/open.h"
 #include "tests/unit/unit.h"
 
 #include <pthread.h>

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where Amazon's credentials come from: the chain that its own tools follow. Private to lib/remote. */
+#ifndef EPOCHFS_NET_AWS_SOURCE_H
+#define EPOCHFS_NET_AWS_SOURCE_H
+
+#include "lib/net/credentials.h"
+#include "lib/remote/remote_ops.h"
+#include "lib/net/s3_url.h"
+
+/*
+ * The first of these that is there counts; one that is there and fails ends the search:
+ *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
+ *   2. AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN (AWS_ROLE_SESSION_NAME), by STS
+ *   3. the profile, of the credentials and configuration files: role_arn with source_profile,
+ *      credential_source or web_identity_token_file, by STS; keys; credential_process
+ *   4. AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, with AWS_CONTAINER_AUTHORIZATION_TOKEN or
+ *      its _FILE (ECS, EKS pod identity)
+ *   5. the instance's metadata service, version 2 of its protocol only (IMDSv2), unless
+ *      AWS_EC2_METADATA_DISABLED=true; AWS_EC2_METADATA_SERVICE_ENDPOINT
+ * A profile that the remote's URL names is the only source. SSO and roles that ask for a second
+ * factor are told apart and refused: `aws configure export-credentials` as credential_process does
+ * the former. STS is asked at AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL, the profile's likewise (in
+ * services: sts), else at Amazon's in the region.
+ *
+ * Files are read anew at each fetch. Where a source fails, the reason is given to the owner
+ * (remote_set_reason).
+ */
+struct aws_source;
+
+/* Owner is borrowed and outlives it; of the place profile, region and ca_file are copied. 0, -ENOMEM,
+ * -EINVAL for a bad ca_file. */
+int aws_source_new(struct remote *owner, const struct s3_place *place,
+		   struct aws_source **ret_source);
+void aws_source_free(struct aws_source *source);
+
+/* A credentials_fetch_fn; `source` is the struct aws_source. -EACCES: there are none, or they are
+ * refused; other errors of remote.h: it may work later. */
+int aws_source_fetch(void *source, struct credentials *ret_credentials);
+
+#endif
