@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs gc: removes from a remote what no epoch needs. */
+#include "tools/gc.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +14,6 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "tools/cli.h"
-#include "tools/collect.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
 #include "tools/table.h"

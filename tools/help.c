@@ -5,7 +5,7 @@
 
 #include "lib/util/cleanup.h"
 #include "tools/cli.h"
-#include "tools/mount_table.h"
+#include "tools/mount_options.h"
 
 #define COLUMNS 100
 /* Where the text of an option begins, at least and at most. */

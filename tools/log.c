@@ -9,7 +9,6 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "tools/cli.h"
-#include "tools/doubts.h"
 #include "tools/table.h"
 #include "tools/target.h"
 

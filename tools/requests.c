@@ -7,7 +7,7 @@
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/drain.h"
+#include "tools/progress.h"
 #include "tools/target.h"
 
 /* Prints {"epoch": N} or a sentence; takes the response. */

@@ -16,7 +16,7 @@
 #include "tools/child.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/drain.h"
+#include "tools/progress.h"
 #include "tools/ending.h"
 #include "tools/mountpoint.h"
 #include "tools/target.h"

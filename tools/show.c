@@ -6,7 +6,6 @@
 
 #include "lib/util/parse.h"
 #include "tools/cli.h"
-#include "tools/doubts.h"
 #include "tools/table.h"
 #include "tools/target.h"
 

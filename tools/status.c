@@ -9,7 +9,7 @@
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/doubts.h"
+#include "tools/table.h"
 #include "tools/target.h"
 
 /* Of a remote: what its epochs say. */

@@ -3,7 +3,9 @@
 #ifndef EPOCHFS_TOOLS_TABLE_H
 #define EPOCHFS_TOOLS_TABLE_H
 
+#include <jansson.h>
 #include <stddef.h>
+#include "lib/util/buf.h"
 
 #define TABLE_COLUMNS_MAX 12
 
@@ -17,5 +19,12 @@ void table_free(struct table *t);
 int table_add(struct table *t, const char *const *cells);
 /* To stdout. No line ends in blanks. */
 void table_print(const struct table *t);
+
+/* ---- Doubts of a record or a status as text for people. ---- */
+
+/* "model.pt: its writer was killed, in doubt since epoch 2 (3m ago); saving or removing it settles it". */
+void doubt_text(const json_t *doubt, struct buf *out);
+/* The same of a list, as a list of texts; NULL: there are none. */
+json_t *doubts_texts(const json_t *doubts);
 
 #endif

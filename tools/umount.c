@@ -12,7 +12,7 @@
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/drain.h"
+#include "tools/progress.h"
 #include "tools/ending.h"
 #include "tools/mountpoint.h"
 

@@ -10,8 +10,8 @@
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/drain.h"
-#include "tools/drop.h"
+#include "tools/progress.h"
+#include "tools/rm.h"
 #include "tools/target.h"
 
 static int failed(const struct target *t, uint64_t number, const char *tag, int error)

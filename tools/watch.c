@@ -22,7 +22,7 @@
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "tools/cli.h"
-#include "tools/importing.h"
+#include "tools/import.h"
 #include "tools/mount_options.h"
 
 #define GRACE_NS	 (25 * NS_PER_S)

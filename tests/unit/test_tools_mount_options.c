@@ -6,7 +6,6 @@
 #include "lib/util/clock.h"
 #include "tests/unit/unit.h"
 #include "tools/cli.h"
-#include "tools/mount_table.h"
 
 /* NULL, or what a right value looks like. */
 static const char *try_option(const char *name, const char *value)

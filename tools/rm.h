@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dropping epochs of a TARGET, a mount or a remote: what rm and prune share. */
-#ifndef EPOCHFS_TOOLS_DROP_H
-#define EPOCHFS_TOOLS_DROP_H
+#ifndef EPOCHFS_TOOLS_RM_H
+#define EPOCHFS_TOOLS_RM_H
 
 #include "tools/target.h"
 

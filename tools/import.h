@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `import` and `watch` share: the checks of their operands, and what they print of an epoch. */
-#ifndef EPOCHFS_TOOLS_IMPORTING_H
-#define EPOCHFS_TOOLS_IMPORTING_H
+#ifndef EPOCHFS_TOOLS_IMPORT_H
+#define EPOCHFS_TOOLS_IMPORT_H
 
 #include <limits.h>
 #include <stdbool.h>

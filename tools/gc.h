@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Garbage collection for commands: `gc`, and `prune --gc`. */
-#ifndef EPOCHFS_TOOLS_COLLECT_H
-#define EPOCHFS_TOOLS_COLLECT_H
+#ifndef EPOCHFS_TOOLS_GC_H
+#define EPOCHFS_TOOLS_GC_H
 
 #include <jansson.h>
 #include <stdbool.h>
