@@ -128,12 +128,12 @@ static int own_of_epoch(struct fs_mount *m, const struct node *n, struct own_sin
 
 static int own_of_live(struct fs_mount *m, const struct node *n, struct own_sink *s)
 {
-	struct live_info info;
+	struct file_epoch info;
 	int r;
 
 	if (n->b == 0) /* no regular file */
 		return 0;
-	r = node_error(live_info(m->vol, n->a, &info));
+	r = node_error(epochs_of_file(m->vol, n->a, &info));
 	if (r < 0)
 		return r;
 	own(s, "state", "%s", info.state);

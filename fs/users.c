@@ -9,6 +9,7 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 #include "lib/util/lock.h"
+#include "lib/util/process.h"
 #include "lib/volume/bodies.h"
 
 /* Processes that are remembered: of more than these at once, the later ones count as unknown. */

@@ -9,6 +9,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
+#include "lib/util/process.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/collector.h"

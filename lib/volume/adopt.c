@@ -13,7 +13,7 @@
 #include "lib/volume/adopt_tree.h"
 #include "lib/volume/announce.h"
 #include "lib/volume/follow.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
@@ -402,7 +402,7 @@ static int check_not_put_back(struct adoption *a)
 	return error;
 }
 
-int adopt_remote(struct volume *vol, struct opening_message *m)
+int adopt_remote(struct volume *vol, adopt_complete_fn *complete, struct opening_message *m)
 {
 	struct adoption a = {.vol = vol};
 	uint64_t used = 0;
@@ -415,7 +415,7 @@ int adopt_remote(struct volume *vol, struct opening_message *m)
 		error = check_not_put_back(&a);
 	/* Parts that nobody put together any more, where all their nodes died. */
 	if (!error && vol->nodes)
-		error = nodes_complete(vol, vol->remote, vol->store);
+		error = complete(vol, vol->remote, vol->store);
 	if (!error)
 		error = records_each(vol->remote, a.highest, adopt_epoch, &a);
 	if (!error)

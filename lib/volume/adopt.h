@@ -8,6 +8,8 @@
 #include "lib/meta/records.h"
 #include "lib/volume/internal.h"
 
+/* Puts together what is left of parts of several nodes: nodes_complete (nodes.h). */
+typedef int adopt_complete_fn(struct volume *vol, struct remote *remote, struct store *store);
 /*
  * At volume_open, after recovery and before the threads start; vol->store is open.
  *   - Rows for all epochs of the remote that have none here; those that another machine dropped are
@@ -22,7 +24,7 @@
  * remote, or -EBADMSG with a line for the user where the newest tree is damaged; a mount of one past
  * epoch does without it.
  */
-int adopt_remote(struct volume *vol, struct opening_message *m);
+int adopt_remote(struct volume *vol, adopt_complete_fn *complete, struct opening_message *m);
 
 /*
  * The parts of it that an open volume repeats (follow.h). A record gets a row where it has none here, and

@@ -13,6 +13,7 @@
 #include "lib/util/lock.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/doubts_volume.h"
+#include "lib/volume/reclaim.h"
 
 /* What is adopted may have been made by any earlier epoch: the first stands for it, so that nothing is taken as made by the newest. */
 #define BORN_LONG_AGO 1
@@ -180,7 +181,7 @@ static int add_file_locked(struct adopting *a, uint32_t id, const struct tree_en
 
 	f.ino = a->inos[id];
 	if (!error && e->type == TREE_REGULAR) {
-		f.body = body_new_id(vol);
+		f.body = object_new_id(vol);
 		error = add_content_locked(a, e, &f);
 		if (!error)
 			error = state_file_set(vol->state, &f);

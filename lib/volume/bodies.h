@@ -69,19 +69,11 @@ struct told {
 	char name[256];
 };
 
-/* Versions without a row whose backing files can go. */
-struct doomed {
-	struct doomed *next;
-	uint64_t version;
-};
-
 struct bodies {
 	struct body *by_id[BODY_BUCKETS];
 	struct body *by_ino[BODY_BUCKETS];
 	struct told *told;
 	size_t next_told_record;
-	struct doomed *doomed;
-	uint64_t next_id;
 	unsigned closing; /* bodies with closing_ns or releasing */
 	unsigned pending; /* bodies that are pending */
 	unsigned watched;
@@ -154,7 +146,7 @@ bool body_writers_closed_locked(const struct body *b);
 /* The row says what the backing file is now, as a close promises it. */
 int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st);
 
-/* ---- survivors.c ---- */
+/* ---- handle.c ---- */
 /* The records of its handles say what it is now. */
 void body_note_locked(const struct body *b);
 
@@ -228,21 +220,12 @@ int covered_drop_locked(struct volume *vol, uint64_t ino);
 /* The file's first name, for messages: "" where it has none. */
 void first_name_locked(struct volume *vol, uint64_t ino, char ret_name[256], uint64_t *ret_parent);
 
-/* ---- bury.c ---- */
-
-/* The closed version `old` (0: none) is no longer what the file holds. In a transaction. */
-int version_died_locked(struct volume *vol, uint64_t old);
-
 /* ---- keeper.c ---- */
 int keeper_start(struct volume *vol);
 /* Also does what is left to do. */
 void keeper_stop(struct volume *vol);
 /* Whether the keeper tries to finish this body until it can. */
 void body_watch_locked(struct volume *vol, struct body *b, bool watch);
-/* Remember that this backing file can go once the transaction has committed. */
-void doom_locked(struct volume *vol, uint64_t version);
-/* Removes them now, because room is needed. Without the lock. */
-void keeper_remove_now(struct volume *vol);
 /* Commits what could not be committed at its last close: -EIO where something still cannot. */
 int keeper_commit_left(struct volume *vol);
 /* The epoch that is begun now lacks it, where there is one, and says so. (settled.c) */
@@ -253,21 +236,5 @@ struct body *body_uncommitted_locked(struct volume *vol);
 bool backing_is_quiet(int read_fd, bool wait);
 /* Whether somebody has the backing file of a staged body without writers mapped, or open, for writing. Closes write_fd. */
 bool body_is_mapped_locked(struct body *b);
-
-/* ---- killed.c ---- */
-
-/* The process (thread group) of a thread: 0 where it is not known. */
-pid_t process_of(pid_t tid);
-/* Whether this thread is ending by a signal or with an error. */
-bool process_was_killed(pid_t tid);
-/* Whether it is killed, ending or gone, though its descriptors may still be open. */
-bool process_is_ending(pid_t pid);
-/* Whether the process has a descriptor open whose path ends in this one; true where it does not let
- * us look. */
-bool process_has_open(pid_t tgid, const char *path);
-/* The same of a mapping, which keeps a file open without a descriptor. */
-bool process_has_mapped(pid_t tgid, const char *path);
-/* A process that has it open: `likely` if it does, else any, by a look through /proc; 0: none found. */
-pid_t process_with_open(const char *path, pid_t likely);
 
 #endif

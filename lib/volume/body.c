@@ -7,9 +7,35 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/util/log.h"
-#include "lib/volume/sealer.h"
+#include "lib/util/process.h"
+#include "lib/volume/reclaim.h"
 
-int bodies_new(struct bodies **ret_bodies)
+static struct body **id_bucket(struct volume *vol, uint64_t id)
+{
+	return &vol->bodies->by_id[id % BODY_BUCKETS];
+}
+
+static struct body **ino_bucket(struct volume *vol, uint64_t ino)
+{
+	return &vol->bodies->by_ino[ino % BODY_BUCKETS];
+}
+
+/* ---- the table ---- */
+
+static bool uses_version_locked(struct volume *vol, uint64_t version)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, version, &v);
+
+	if (error)
+		return error != -ENOENT;
+	for (struct body *b = *ino_bucket(vol, v.ino); b; b = b->next_of_ino)
+		if (b->version == version || b->base == version)
+			return true;
+	return false;
+}
+
+int bodies_new(struct volume *vol)
 {
 	struct bodies *bodies = calloc(1, sizeof(*bodies));
 	int error;
@@ -21,10 +47,8 @@ int bodies_new(struct bodies **ret_bodies)
 		free(bodies);
 		return error;
 	}
-	/* Nanoseconds since 1970 rise faster than bodies are made, so no mount gives an id that an
-	 * earlier one gave, and none is written down. */
-	bodies->next_id = (uint64_t)clock_wall_ns();
-	*ret_bodies = bodies;
+	vol->bodies = bodies;
+	vol->uses_version_locked = uses_version_locked;
 	return 0;
 }
 
@@ -34,21 +58,6 @@ void bodies_free(struct bodies *b)
 		return;
 	pthread_cond_destroy(&b->keeper_wake);
 	free(b);
-}
-
-uint64_t body_new_id(struct volume *vol)
-{
-	return __atomic_fetch_add(&vol->bodies->next_id, 1, __ATOMIC_RELAXED);
-}
-
-static struct body **id_bucket(struct volume *vol, uint64_t id)
-{
-	return &vol->bodies->by_id[id % BODY_BUCKETS];
-}
-
-static struct body **ino_bucket(struct volume *vol, uint64_t ino)
-{
-	return &vol->bodies->by_ino[ino % BODY_BUCKETS];
 }
 
 struct body *body_find_locked(struct volume *vol, uint64_t id)
@@ -295,7 +304,7 @@ static void body_gone_locked(struct volume *vol, uint64_t ino, uint64_t version)
 		else if (error == -ENOENT)
 			error = 0;
 		if (!error)
-			error = version_bury_locked(vol, version);
+			error = version_reclaim_locked(vol, version);
 		error = state_end(vol->state, error);
 	}
 	if (error)
@@ -343,19 +352,6 @@ void body_unpin_locked(struct volume *vol, struct body *b, struct after *after)
 {
 	b->pins--;
 	body_drop_locked(vol, b, after);
-}
-
-bool bodies_use_version_locked(struct volume *vol, uint64_t version)
-{
-	struct state_version v;
-	int error = state_version_get(vol->state, version, &v);
-
-	if (error)
-		return error != -ENOENT;
-	for (struct body *b = *ino_bucket(vol, v.ino); b; b = b->next_of_ino)
-		if (b->version == version || b->base == version)
-			return true;
-	return false;
 }
 
 /* ---- content that is no longer the file's ---- */

@@ -8,7 +8,7 @@
  * handle or holds the lock.
  *
  * What the other parts must keep to:
- *   - Body ids come from body_new_id, for every file whose content is replaced as a whole.
+ *   - Body ids come from object_new_id, for every file whose content is replaced as a whole.
  *   - A file whose last name goes keeps its row (nlink 0) while a body of it is open:
  *     body_file_unlinked_locked decides.
  *   - A rename over a committed file by one for which body_is_fragile_new_locked holds sets
@@ -83,11 +83,9 @@ struct body {
 	bool cramped; /* the kernel wrote it by itself while its disk had no room: a write may have been refused (cramped.h) */
 };
 
-int bodies_new(struct bodies **ret_bodies);
+/* Sets vol->bodies, vol->uses_version_locked. */
+int bodies_new(struct volume *vol);
 void bodies_free(struct bodies *b);
-
-/* A fresh id for a lineage of content: never used before, in this mount or an earlier one. */
-uint64_t body_new_id(struct volume *vol);
 
 struct body *body_find_locked(struct volume *vol, uint64_t id);
 /* The body of the file that all see, if it is open: NULL if not. */
@@ -109,11 +107,11 @@ bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const
 void body_replaced_locked(struct volume *vol, const struct state_file *f);
 /* Size, blocks, mtime and ctime of an open staged body from its backing file, put over `attr`. */
 void body_attr_locked(const struct body *b, struct live_attr *attr);
+/* Whether a kill leaves this content as good as it was: a database that recovers by itself. `name` is the file's. */
+bool file_endures_kill(int fd, const char *name);
 /* All open bodies that are staged or have writers, for the sealer and status. fn runs with the
  * lock. Non-zero stops. */
 int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct body *b), void *arg);
-/* Whether any open body has this version, or that cannot be told. */
-bool bodies_use_version_locked(struct volume *vol, uint64_t version);
 /* A thread of which process holds it open (the opener's pid), 0: unknown. */
 pid_t body_opener_locked(const struct body *b);
 /* The file's content is replaced or gone (unlink of the last name, rollback): its bodies become orphans. */
@@ -148,7 +146,7 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body,
  * versions now, or when the last handle goes. In a transaction, with the lock. */
 int body_file_unlinked_locked(struct volume *vol, struct state_file *f);
 /* A rename put an open, new, uncommitted file over a committed one: `covered` stays until the
- * writer closes (bury) or is killed (back under its name). */
+ * writer closes (then its version is reclaimed) or is killed (back under its name). */
 bool body_is_fragile_new_locked(struct volume *vol, const struct state_file *f);
 /* Gives a new file (mknod) its empty, closed content: sets live, closed and body of `f`, which has
  * its ino and which the caller stores. In a transaction. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What bodies say of themselves, and to whom they say it together: sizes, names, who writes. */
 #include "lib/volume/bodies.h"
+#include "lib/meta/rules.h"
+#include "lib/util/io.h"
 
 #include <stdio.h>
 #include <string.h>
-#include "lib/volume/sealer.h"
 
 void body_attr_locked(const struct body *b, struct live_attr *attr)
 {
@@ -32,7 +33,7 @@ static int found_log(void *arg, const struct state_name *n, const char *name,
 
 	(void)n;
 	(void)f;
-	return sealer_is_log(s->vol, name) ? 1 : 0;
+	return rules_log(s->vol->rules, name, NULL) ? 1 : 0;
 }
 
 bool file_is_log_locked(struct volume *vol, uint64_t ino)
@@ -102,4 +103,31 @@ bool body_is_fragile_new_locked(struct volume *vol, const struct state_file *f)
 	struct body *b = body_of_file_locked(vol, f);
 
 	return b && b->staged && b->fragile && !f->closed && !b->orphan;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t len = strlen(name), end_len = strlen(end);
+
+	return len > end_len && !strcmp(name + len - end_len, end);
+}
+
+bool file_endures_kill(int fd, const char *name)
+{
+	static const char *const endings[] = {"-wal", "-journal", "-shm", ".ldb", ".sst", NULL};
+	static const char *const names[] = {"lock.mdb", "CURRENT", "LOCK", "LOG", NULL};
+	static const char sqlite[] = "SQLite format 3";
+	static const uint8_t lmdb[] = {0xde, 0xc0, 0xef, 0xbe};
+	uint8_t head[20] = {0};
+
+	for (unsigned i = 0; endings[i]; i++)
+		if (ends_with(name, endings[i]))
+			return true;
+	for (unsigned i = 0; names[i]; i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	if (!strncmp(name, "MANIFEST-", 9))
+		return true;
+	return io_pread_some(fd, head, sizeof(head), 0) == sizeof(head) &&
+	       (!memcmp(head, sqlite, sizeof(sqlite)) || !memcmp(head + 16, lmdb, sizeof(lmdb)));
 }

@@ -14,6 +14,7 @@
 #include "lib/format/names.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 #include "lib/volume/bodies.h"
 
 /* More than the file of the lock ever has. */

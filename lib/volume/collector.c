@@ -19,7 +19,7 @@
 #include "lib/util/thread.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 /* Between two collections: this part of the grace, within bounds, and so often what one took. */
 #define PART_OF_GRACE 24
@@ -236,7 +236,7 @@ static void *run(void *arg)
 	/* So do the threads that it starts. */
 	thread_give_way();
 	while (wait_for_work(c))
-		if (!uploader_gave_up(c->vol) && !holder_lost(c->vol))
+		if (!uploads_gave_up(c->vol) && !holder_lost(c->vol))
 			collect(c);
 	return NULL;
 }

@@ -14,11 +14,11 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/volume/doubts_volume.h"
 #include "lib/volume/grants.h"
-#include "lib/volume/sealer.h"
+#include "lib/volume/observer.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/torn.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 static bool same_as_base(const struct body *b, const struct stat *st)
 {
@@ -95,7 +95,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 		error = covered_drop_locked(vol, b->ino);
 	b->base = 0;
 	if (!error && saved)
-		error = doubts_saved_locked(vol, b->ino, old, live);
+		error = vol->observer->saved_locked(vol, b->ino, old, live);
 	else if (!error && old)
 		error = state_doubts_same_content(vol->state, b->ino, old, live);
 	return error ? error : version_died_locked(vol, old);
@@ -112,8 +112,8 @@ static void note_close_locked(struct volume *vol, struct body *b, bool quietly,
 	if (!name[0])
 		return;
 	if (what == ACTIVITY_CLOSE)
-		sealer_before_taken_locked(vol, b->ino, taken->epoch, b->closer);
-	sealer_note_locked(vol, what, parent, NULL, name, b->ino);
+		vol->observer->before_taken_locked(vol, b->ino, taken->epoch, b->closer);
+	vol->observer->note_locked(vol, what, parent, NULL, name, b->ino);
 }
 
 static int note_local_locked(struct volume *vol, struct state_version *v, const struct stat *st)
@@ -177,7 +177,7 @@ static bool left_torn_locked(struct volume *vol, const struct body *b, const str
 	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log)
 		return false;
 	first_name_locked(vol, b->ino, name, NULL);
-	return !doubts_endures_kill(b->fd, name);
+	return !file_endures_kill(b->fd, name);
 }
 
 /* The epoch that has these bytes first, where the file has them already. */
@@ -240,13 +240,13 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 	orphan_others_locked(vol, b);
 	body_is_log_locked(vol, b);
 	if (whole && !b->is_log)
-		uploader_closed(vol, b->version, (uint64_t)st.st_size);
+		uploads_closed(vol, b->version, (uint64_t)st.st_size);
 	body_unstage_locked(vol, b);
 	if (taken.replaced)
 		after_names_locked(after, b->ino);
 	/* What an epoch has already is no change, though the version is another. A mapping may have
 	 * changed what was copied under it, and no time tells. */
-	if ((!same || copied) && !(b->is_log && sealer_has_log_locked(vol, b->ino, &st)))
+	if ((!same || copied) && !(b->is_log && vol->observer->has_log_locked(vol, b->ino, &st)))
 		note_close_locked(vol, b, same, &taken);
 	return 0;
 }
@@ -286,8 +286,8 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 	if (b->orphan && !state_file_get(vol->state, b->ino, &f))
 		body_is_shown_locked(b, &f);
 	if (b->killed && !b->orphan && !body_is_log_locked(vol, b)) {
-		doubts_killed_locked(vol, b, undone, why_undone(b));
-		sealer_killed_locked(vol);
+		vol->observer->doubt_locked(vol, b, undone, why_undone(b));
+		vol->observer->killed_locked(vol);
 	}
 	if (b->orphan)
 		error = let_go_locked(vol, b);
@@ -428,7 +428,7 @@ int body_commit_copy(struct volume *vol, uint64_t id)
 		return error;
 	}
 	backing = backing_ref(b->backing);
-	snprintf(temporary, sizeof(temporary), "copy-%016" PRIx64 ".tmp", body_new_id(vol));
+	snprintf(temporary, sizeof(temporary), "copy-%016" PRIx64 ".tmp", object_new_id(vol));
 	mutex_unlock(&vol->lock);
 	error = copy_bytes(vol, backing, temporary, &st);
 	mutex_lock(&vol->lock);

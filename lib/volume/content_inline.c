@@ -58,7 +58,7 @@ int inline_place(struct volume *vol, uint64_t version)
 	mutex_unlock(&vol->lock);
 	if (error || data.len != v.size)
 		return error && error != -ENOENT ? error : -EIO;
-	snprintf(temporary, sizeof(temporary), "inline-%016" PRIx64 ".tmp", body_new_id(vol));
+	snprintf(temporary, sizeof(temporary), "inline-%016" PRIx64 ".tmp", object_new_id(vol));
 	error = write_inline(vol, temporary, &data);
 	if (!error) {
 		SCOPED_LOCK(&vol->lock);

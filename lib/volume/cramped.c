@@ -3,10 +3,7 @@
 #include "lib/volume/cramped.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include "lib/state/reserve.h"
 #include "lib/util/cleanup.h"
@@ -15,17 +12,10 @@
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/disk_room.h"
 
-#define MIB (UINT64_C(1) << 20)
-/* Less is no room: what one write takes. */
-#define ONE_WRITE MIB
-/* The most that XFS asks for at once for a buffered write, and what its own records take. */
-#define ONE_WRITE_XFS (5 * MIB)
-/* ext4 keeps some of the free blocks for itself, whoever asks: a 50th of the disk with its tables, at most so many. */
-#define EXT_OWN_PART 40
-#define EXT_OWN_MAX  4096
 /* Nobody fills a disk faster, in bytes a second. */
-#define FILLS_AT    (4 * 1024 * MIB)
+#define FILLS_AT    (UINT64_C(4) << 30)
 #define LOOK_SOON   (20 * NS_PER_MS)
 #define LOOK_LATEST (5 * NS_PER_S)
 /* The clock of files goes in steps, of 10 ms at most. */
@@ -34,8 +24,6 @@
 struct cramped {
 	pthread_t thread;
 	bool runs, stops;
-	atomic_bool full;	/* seen by somebody who could not tell the writers */
-	atomic_bool privileged; /* what ext4 keeps for root was given to us */
 	/* With the volume's lock. */
 	pthread_cond_t wake;
 	int64_t room_ns; /* wall clock: when the disk was last seen with room; 0: it was not */
@@ -66,61 +54,6 @@ void cramped_free(struct volume *vol)
 	pthread_cond_destroy(&vol->cramped->wake);
 	free(vol->cramped);
 	vol->cramped = NULL;
-}
-
-/* ---- the disk ---- */
-
-/* Whether blocks that are kept for root are given to this process: capabilities count, the user, and options of that mount, so it is tried. */
-static bool has_root_blocks(const struct volume *vol)
-{
-	cleanup_close int fd = -1;
-
-	if (atomic_load(&vol->cramped->privileged))
-		return true;
-	fd = openat(vol->objects_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0 || fallocate(fd, 0, 0, ONE_WRITE) < 0)
-		return false;
-	atomic_store(&vol->cramped->privileged, true);
-	return true;
-}
-
-/* Bytes that the kernel still gives to this process. */
-static uint64_t bytes_left(const struct volume *vol, const struct statfs *fs)
-{
-	uint64_t size = (uint64_t)fs->f_bsize, all = (uint64_t)fs->f_blocks, own, free;
-
-	if (fs->f_type != EXT4_SUPER_MAGIC || (uint64_t)fs->f_bavail * size >= ONE_WRITE)
-		return (uint64_t)fs->f_bavail * size;
-	own = all / EXT_OWN_PART < EXT_OWN_MAX ? all / EXT_OWN_PART : EXT_OWN_MAX;
-	free = (uint64_t)fs->f_bfree > own ? ((uint64_t)fs->f_bfree - own) * size : 0;
-	return free >= ONE_WRITE && has_root_blocks(vol) ? free : 0;
-}
-
-struct room {
-	uint64_t left; /* bytes; 0: a write may be refused */
-	int64_t at_ns; /* wall clock: it was there then */
-};
-
-/* Where it cannot be told, nobody is blamed. */
-static struct room find_room(const struct volume *vol)
-{
-	struct room room = {.left = UINT64_MAX, .at_ns = clock_wall_ns()};
-	struct statfs fs;
-	uint64_t least;
-
-	if (fstatfs(vol->objects_fd, &fs) < 0)
-		return room;
-	least = fs.f_type == XFS_SUPER_MAGIC ? ONE_WRITE_XFS : ONE_WRITE;
-	room.left = bytes_left(vol, &fs);
-	if (room.left < least)
-		room.left = 0;
-	return room;
-}
-
-void cramped_note(struct volume *vol)
-{
-	if (vol->cramped && !find_room(vol).left)
-		atomic_store(&vol->cramped->full, true);
 }
 
 /* ---- the writers ---- */
@@ -161,10 +94,10 @@ static int blame(void *arg, struct body *b)
 	return 0;
 }
 
-static void take_locked(struct volume *vol, const struct room *room)
+static void take_locked(struct volume *vol, const struct disk_room *room)
 {
 	struct cramped *c = vol->cramped;
-	bool full = atomic_exchange(&c->full, false);
+	bool full = atomic_exchange(&vol->disk_was_full, false);
 
 	/* Each asks for what came since it was asked. */
 	full |= reserve_was_wanted(state_reserve(vol->state));
@@ -195,7 +128,7 @@ static void look_by_locked(struct cramped *c, int64_t next_ns)
 void cramped_look(struct volume *vol)
 {
 	struct cramped *c = vol->cramped;
-	struct room room = find_room(vol);
+	struct disk_room room = disk_room(vol);
 	int64_t next = clock_mono_ns() + time_left(room.left);
 
 	SCOPED_LOCK(&vol->lock);
@@ -219,12 +152,12 @@ static void *run(void *arg)
 
 	mutex_lock(&vol->lock);
 	while (!c->stops) {
-		struct room room;
+		struct disk_room room;
 
 		if (cond_wait_until(&c->wake, &vol->lock, c->next_ns) == 0 || c->stops)
 			continue;
 		mutex_unlock(&vol->lock);
-		room = find_room(vol);
+		room = disk_room(vol);
 		mutex_lock(&vol->lock);
 		take_locked(vol, &room);
 		c->next_ns = bodies_each_writing_locked(vol, find_at_risk, NULL)

@@ -7,15 +7,11 @@
  *
  * - Looks are made when a writer begins, at each close of one, and by a thread while there is one: the less is free, the
  *   oftener, so that the disk cannot fall from what is free to nothing between two looks.
- * - Before epochfs itself frees space (the evictor, the keeper, torn/, a truncation), cramped_note looks, and giving up a part of
+ * - Before epochfs itself frees space (the evictor, the keeper, torn/, a truncation), disk_note looks, and giving up a part of
  *   the reserve says that the disk is full: room that we make ourselves hides nothing.
  * - Who tried no write while there was no room was refused none: the kernel sets the ctime of a file before it looks for
  *   space, so one older than the last look that found room clears the writer. A save that ended before the disk became full, or
  *   whose writer only computes meanwhile, stays whole.
- *
- * No room is less than what one write takes: file systems write what fits and refuse the rest. XFS may refuse a buffered write with
- * almost 4 MiB left. On ext2 to ext4 what is kept for root counts as room where this process is given some
- * of it, since the kernel writes with its rights. A quota for a project shows in what is free; those for users do not hold for root.
  *
  * Not seen: a disk that was full for less than the time between two looks, where another process freed the space; a large
  * write with O_DIRECT on XFS, which is refused as a whole with more left. Blamed without need: a writer whose last bytes just
@@ -35,7 +31,5 @@ void cramped_free(struct volume *vol);
 void cramped_look(struct volume *vol);
 /* A writer by passthrough begins: the thread looks until he is closed. */
 void cramped_begins_locked(struct volume *vol);
-/* Space is freed now: remembers for the next look whether there was none. Any thread, any lock held. */
-void cramped_note(struct volume *vol);
 
 #endif

@@ -30,26 +30,11 @@ static void set_then(struct volume *vol, const struct body *b, bool undone, stru
 		d->version = f.closed;
 }
 
-static bool has_temporary_name(struct volume *vol, const char *path)
-{
-	struct rules *rules = NULL;
-	bool temporary;
-
-	if (vol->sealer)
-		return doubt_name_is_temporary(vol->sealer->rules, path);
-	/* What an earlier process had open is recovered before there is a sealer. */
-	if (rules_new(&vol->options, &rules) != 0)
-		return false;
-	temporary = doubt_name_is_temporary(rules, path);
-	rules_free(rules);
-	return temporary;
-}
-
 /* It was fsynced, and so stays; but the save that it was for is half all the same, as where it is undone. */
 static bool is_left_half(struct volume *vol, const struct body *b, const struct state_doubt *d)
 {
-	return !b->closed_well && !b->append_only && has_temporary_name(vol, d->path) &&
-	       !doubts_endures_kill(b->fd, d->name);
+	return !b->closed_well && !b->append_only && doubt_name_is_temporary(vol->rules, d->path) &&
+	       !file_endures_kill(b->fd, d->name);
 }
 
 static int note_locked(struct volume *vol, const struct state_doubt *d)
@@ -92,33 +77,6 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
 	vol->doubts = DOUBTS_SOME;
-}
-
-static bool ends_with(const char *name, const char *end)
-{
-	size_t len = strlen(name), end_len = strlen(end);
-
-	return len > end_len && !strcmp(name + len - end_len, end);
-}
-
-bool doubts_endures_kill(int fd, const char *name)
-{
-	static const char *const endings[] = {"-wal", "-journal", "-shm", ".ldb", ".sst", NULL};
-	static const char *const names[] = {"lock.mdb", "CURRENT", "LOCK", "LOG", NULL};
-	static const char sqlite[] = "SQLite format 3";
-	static const uint8_t lmdb[] = {0xde, 0xc0, 0xef, 0xbe};
-	uint8_t head[20] = {0};
-
-	for (unsigned i = 0; endings[i]; i++)
-		if (ends_with(name, endings[i]))
-			return true;
-	for (unsigned i = 0; names[i]; i++)
-		if (!strcmp(name, names[i]))
-			return true;
-	if (!strncmp(name, "MANIFEST-", 9))
-		return true;
-	return io_pread_some(fd, head, sizeof(head), 0) == sizeof(head) &&
-	       (!memcmp(head, sqlite, sizeof(sqlite)) || !memcmp(head + 16, lmdb, sizeof(lmdb)));
 }
 
 /* ---- what recovery has noted, before there was a sealer to say which epoch the save began with ---- */

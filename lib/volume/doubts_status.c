@@ -51,7 +51,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 	struct state_version v;
 	int error;
 
-	if (!f->closed || rules_log(s->vol->sealer->rules, name, NULL))
+	if (!f->closed || rules_log(s->vol->rules, name, NULL))
 		return 0;
 	error = state_version_get(s->state, f->closed, &v);
 	if (error)
@@ -169,7 +169,7 @@ int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_te
 	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
 		const struct record_doubt *d = &r.doubts[i];
 
-		if (!d->counts && doubt_unit_of(vol->sealer->rules, d->path).temporary)
+		if (!d->counts && doubt_unit_of(vol->rules, d->path).temporary)
 			*ret_temporary = true;
 		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
 			continue;

@@ -13,7 +13,7 @@
 #include "lib/meta/reason.h"
 #include "lib/util/log.h"
 #include "lib/volume/epochs.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
 
@@ -79,8 +79,7 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 {
 	struct renamed r = {vol, parent, began, name};
 
-	if (!vol->sealer || (rules_temporary(vol->sealer->rules, name, NULL) &&
-			     rules_temporary(vol->sealer->rules, to, NULL)))
+	if (rules_temporary(vol->rules, name, NULL) && rules_temporary(vol->rules, to, NULL))
 		return 0;
 	return state_doubt_each(vol->state, settle_renamed, &r);
 }
@@ -309,7 +308,7 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 {
 	cleanup_doubts struct doubts *d = NULL;
 	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number};
-	int error = doubts_new(vol->sealer->rules, restores ? UINT64_MAX : parent, &d);
+	int error = doubts_new(vol->rules, restores ? UINT64_MAX : parent, &d);
 
 	if (error)
 		return error;
@@ -346,7 +345,7 @@ static int look_for_gone(struct volume *vol, struct state *snapshot, const struc
 
 		tree_get(tree, id, &e);
 		if (e.type != TREE_REGULAR || e.flags & TREE_LOG ||
-		    rules_log(vol->sealer->rules, e.name, NULL))
+		    rules_log(vol->rules, e.name, NULL))
 			continue;
 		error = tree_path(tree, id, &path);
 		if (!error)

@@ -20,8 +20,6 @@ struct body;
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
 /* As soon as there is a sealer: which epochs those saves began with whose writers recovery found to be gone. */
 int doubts_recovered_locked(struct volume *vol);
-/* Whether a kill leaves this content as good as it was: a database that recovers by itself. `name` is the file's. */
-bool doubts_endures_kill(int fd, const char *name);
 /*
  * The file got new content in place of this version; also by a rename over it. It is saved again after those kills that came before
  * its writer began: a commit or a rename may come after the kill of a writer beside it, in the same save. `began` is the version that

@@ -9,10 +9,11 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/volume/announce.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 static int names_epoch(void *arg, const char *name, uint64_t number)
 {
@@ -114,8 +115,8 @@ void drop_refusal(struct volume *vol, uint64_t number, struct buf *out)
 
 void drop_finish(struct volume *vol)
 {
-	versions_bury(vol);
-	uploader_kick(vol);
+	versions_reclaim(vol);
+	uploads_kick(vol);
 }
 
 int epochs_drop(struct volume *vol, uint64_t number)

@@ -11,11 +11,11 @@
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/doubts_volume.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 uint64_t epochs_current_locked(const struct volume *vol)
 {
@@ -440,7 +440,7 @@ int epochs_tag(struct volume *vol, const char *name, uint64_t number, bool repla
 	error = tag_locked(vol, name, number, replace);
 	mutex_unlock(&vol->lock);
 	if (!error)
-		uploader_kick(vol);
+		uploads_kick(vol);
 	return error;
 }
 
@@ -454,7 +454,7 @@ int epochs_untag(struct volume *vol, const char *name)
 	error = state_tag_remove(vol->state, name);
 	mutex_unlock(&vol->lock);
 	if (!error)
-		uploader_kick(vol);
+		uploads_kick(vol);
 	return error;
 }
 

@@ -89,6 +89,16 @@ bool epochs_tag_allowed(const char *name);
 int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interrupted_fn interrupted,
 		void *arg);
 
+/* What user.epochfs.{state,epoch,step} of a live file show: the state of its closed content, the
+ * epoch that first held it. */
+struct file_epoch {
+	const char *state; /* "staged", "sealed", "uploading", "durable", "failed"; static */
+	uint64_t epoch;	   /* 0: in none yet */
+	bool has_step;
+	uint64_t step;
+};
+int epochs_of_file(struct volume *vol, uint64_t ino, struct file_epoch *ret_info);
+
 /* .epochs/torn: bytes of killed writers, newest 16. Names are "<number>-<file name>". */
 int torn_each(struct volume *vol,
 	      int (*fn)(void *arg, const char *name, uint64_t id, uint64_t size, int64_t mtime_ns),

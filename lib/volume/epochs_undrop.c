@@ -17,6 +17,7 @@
 #include "lib/volume/seal.h"
 #include "lib/volume/undrop.h"
 #include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 /* Done by the uploader's thread, so that it is before or after each drop as a whole. */
 struct undrop_call {
@@ -172,6 +173,6 @@ int epochs_undrop(struct volume *vol, uint64_t number, const char *tag, interrup
 	strcpy(c->tag, tag); /* no longer than a tag's name */
 	error = uploader_call(vol, &c->call, interrupted, arg);
 	if (!error)
-		uploader_kick(vol);
+		uploads_kick(vol);
 	return error;
 }

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "lib/util/clock.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/seal.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 /* How often `interrupted` is asked. */
 #define POLL_NS (50 * NS_PER_MS)
@@ -33,7 +33,7 @@ static int wait_durable(struct volume *vol, uint64_t number, int64_t deadline_ns
 		SCOPED_LOCK(&vol->lock);
 		if (all_durable_locked(vol, number))
 			return 0;
-		if (uploader_gave_up(vol))
+		if (uploads_gave_up(vol))
 			return -EBUSY;
 		if (now >= deadline_ns)
 			return -ETIMEDOUT;
@@ -80,7 +80,7 @@ int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interru
 		return error;
 	if (vol->local_only)
 		return sync_locally(vol);
-	uploader_kick(vol);
+	uploads_kick(vol);
 	error = wait_durable(vol, number, deadline, interrupted, arg);
 	/* After a power loss this machine must know it, too. */
 	return error ? error : state_sync(vol->state);

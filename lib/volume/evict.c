@@ -18,8 +18,9 @@
 #include "lib/util/thread.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/contents.h"
-#include "lib/volume/cramped.h"
+#include "lib/volume/disk_room.h"
 #include "lib/volume/grants.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/torn.h"
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)
@@ -146,8 +147,8 @@ static int pick(void *arg, const struct state_version *v)
 {
 	struct victims *p = arg;
 
-	if (!v->local_bytes || bodies_use_version_locked(p->vol, v->id) ||
-	    content_in_use_locked(p->vol, v->id) || !grant_may_evict_locked(p->vol, v->id))
+	if (!v->local_bytes || version_in_use_locked(p->vol, v->id) ||
+	    !grant_may_evict_locked(p->vol, v->id))
 		return 0;
 	p->id[p->count++] = v->id;
 	p->bytes += v->local_bytes;
@@ -165,7 +166,7 @@ static int evict_one_locked(struct volume *vol, uint64_t id)
 	v.local_whole = v.size == 0;
 	error = state_version_set(vol->state, &v);
 	if (!error && v.kind == VERSION_CACHE)
-		error = version_bury_locked(vol, id);
+		error = version_reclaim_locked(vol, id);
 	return error;
 }
 
@@ -193,7 +194,7 @@ static void remove_victims(struct volume *vol, const struct victims *p)
 		char name[40];
 
 		evicted_name(p->id[i], name);
-		cramped_note(vol);
+		disk_note(vol);
 		unlinkat(vol->objects_fd, name, 0);
 	}
 }
@@ -278,7 +279,7 @@ void volume_make_room_for_names(struct volume *vol)
 
 	if (!reserve_missing(reserve))
 		return;
-	keeper_remove_now(vol);
+	objects_delete_marked(vol);
 	evict(vol, reserve_missing(reserve));
 	reserve_refill(reserve);
 	while (reserve_missing(reserve) && take_torn(vol, 0))
@@ -305,7 +306,7 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 
 		if (error || !over)
 			return error;
-		keeper_remove_now(vol);
+		objects_delete_marked(vol);
 		error = evict_if_it_helps(vol, over);
 		if (!error)
 			error = room(vol, bytes, &over);
@@ -330,7 +331,7 @@ uint64_t evictor_make_room(struct volume *vol, uint64_t bytes)
 
 	if (bytes_over(vol, bytes, &over) || !over)
 		return 0;
-	keeper_remove_now(vol);
+	objects_delete_marked(vol);
 	if (evict(vol, over + bytes_ahead(vol)) || bytes_over(vol, bytes, &over))
 		return 0;
 	return over;

@@ -14,7 +14,8 @@
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/adopt.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
@@ -24,6 +25,7 @@
 
 struct follower {
 	struct volume *vol;
+	void (*pass_of_node)(struct volume *vol);
 	pthread_t thread;
 	/* Of the thread alone. */
 	struct buf seen; /* struct epoch_object each, ascending: all that the last pass had read */
@@ -283,7 +285,7 @@ static int follow_tree(struct follower *f)
 	if (error)
 		return error;
 	contents_learn(vol);
-	versions_bury(vol);
+	versions_reclaim(vol);
 	log_info("the live tree follows to epoch %" PRIu64, number);
 	return 0;
 }
@@ -301,7 +303,7 @@ static void pass(struct follower *f)
 	if (!error && f->vol->options.read_only)
 		error = follow_tree(f);
 	if (!error && nodes_is_set(f->vol))
-		nodes_pass(f->vol);
+		f->pass_of_node(f->vol);
 	mutex_lock(&f->lock);
 	first = error && !f->error && !f->stops;
 	f->error = error;
@@ -332,7 +334,7 @@ static void *run(void *arg)
 	}
 }
 
-int follower_start(struct volume *vol)
+int follower_start(struct volume *vol, void (*pass_of_node)(struct volume *vol))
 {
 	struct follower *f;
 	int error;
@@ -349,6 +351,7 @@ int follower_start(struct volume *vol)
 		return error;
 	}
 	f->vol = vol;
+	f->pass_of_node = pass_of_node;
 	f->seen = vol->tombstones;
 	vol->tombstones = (struct buf){0};
 	f->refreshed_ns = clock_wall_ns();

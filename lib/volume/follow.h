@@ -30,8 +30,8 @@ struct epoch_object {
 /* A tombstone that was read while the volume was opened: one that is another object by the follower's first look is news. Ascending. -ENOMEM. */
 int follow_note_tombstone(struct volume *vol, const struct record_found *found);
 /* The last step of volume_open. Does nothing for a volume that one machine alone writes to, is local, or shows one past
- * epoch. 0 or -errno. */
-int follower_start(struct volume *vol);
+ * epoch. A node of a set calls `pass_of_node` after each look that went well. 0 or -errno. */
+int follower_start(struct volume *vol, void (*pass_of_node)(struct volume *vol));
 /* Before anything else is closed; cancels what waits at the remote. */
 void follower_stop(struct volume *vol);
 /*

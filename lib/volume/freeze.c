@@ -272,7 +272,7 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 		return error;
 	if (is_new(w, &v))
 		count_new(w, f, v.size);
-	if (rules_log(w->vol->sealer->rules, name, NULL))
+	if (rules_log(w->vol->rules, name, NULL))
 		e->flags |= TREE_LOG;
 	else
 		error = judge_file(w, name, f, &v, &torn);
@@ -402,7 +402,7 @@ static int judge_begin(struct volume *vol, const struct seal_job *job, struct do
 {
 	/* By the word of somebody who knows, nothing is in doubt. */
 	if (job->whole)
-		return doubts_new(vol->sealer->rules, job->parent, ret_doubts);
+		return doubts_new(vol->rules, job->parent, ret_doubts);
 	return doubts_of_snapshot(vol, job->snapshot, job->number, job->parent, job->restores != 0,
 				  ret_doubts);
 }

@@ -9,12 +9,11 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 #include "lib/volume/cramped.h"
-#include "lib/volume/doubts_volume.h"
 #include "lib/volume/evict.h"
 #include "lib/volume/grants.h"
-#include "lib/volume/resume.h"
-#include "lib/volume/sealer.h"
+#include "lib/volume/observer.h"
 
 uint64_t handle_ino(const struct handle *h)
 {
@@ -225,7 +224,7 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 		left = -1;
 	else
 		left = left > now ? left - now : 0;
-	error = epochs_wait(h->vol, 0, left, interrupted, arg);
+	error = h->vol->observer->wait_durable(h->vol, left, interrupted, arg);
 	/* Committed it is; whoever set the time looks at what the remote has by then. A signal ends the wait, and must not
 	 * make the save fail: batch systems send more than one. */
 	return error == -ETIMEDOUT || (error == -EINTR && left >= 0) ? 0 : error;
@@ -366,7 +365,7 @@ static void note_refused_locked(struct volume *vol, struct body *b)
 	log_warn("%s: %s: %s: the file is as it was last closed; save it again", buf_str(&path),
 		 why, strerror(-b->refused_error));
 	if (!b->is_log && !b->orphan)
-		doubts_killed_locked(vol, b, true, why);
+		vol->observer->doubt_locked(vol, b, true, why);
 	b->refused_from = b->refused_to = 0;
 	b->killed = b->closed_well = false;
 }
@@ -381,7 +380,8 @@ static void note_emptied_locked(struct handle *h)
 		return;
 	first_name_locked(h->vol, h->body->ino, name, &parent);
 	if (name[0])
-		sealer_note_locked(h->vol, ACTIVITY_EMPTIED, parent, NULL, name, h->body->ino);
+		h->vol->observer->note_locked(h->vol, ACTIVITY_EMPTIED, parent, NULL, name,
+					      h->body->ino);
 }
 
 static void release_writer_locked(struct handle *h, bool direct, struct after *after)
@@ -432,7 +432,7 @@ void handle_release(struct handle *h, bool direct)
 	lent_free(h->lent);
 	free(h);
 	if (wrote)
-		resume_after_close(vol, ino);
+		vol->observer->closed(vol, ino);
 }
 
 static void cancel(struct handle *h, bool retry)
@@ -455,4 +455,48 @@ void handle_cancel(struct handle *h)
 void handle_retry(struct handle *h)
 {
 	cancel(h, true);
+}
+
+/* ---- records for the process that comes after this one (survivors.h) ---- */
+
+static void note_handle_locked(const struct handle *h)
+{
+	const struct body *b = h->body;
+	struct handle_record *r = h->record;
+
+	r->version = b->version;
+	r->opened_epoch = b->opened_epoch;
+	r->opened_ns = b->opened_ns;
+	r->killed = h->killed;
+	r->closed = h->closed;
+	r->direct = h->direct;
+	r->body_killed = b->killed;
+	r->body_closed_well = b->closed_well;
+	r->body_orphan = b->orphan;
+	r->body_tear = b->tear;
+	r->body_cramped = b->cramped;
+	r->body_refused_error = b->refused_error;
+	r->body_refused_from = b->refused_from;
+	r->body_refused_to = b->refused_to;
+}
+
+void body_note_locked(const struct body *b)
+{
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->record)
+			note_handle_locked(h);
+}
+
+void handle_keep_record(struct handle *h, struct handle_record *record)
+{
+	SCOPED_LOCK(&h->vol->lock);
+	*record = (struct handle_record){
+		.ino = h->body->ino,
+		.body = h->body->id,
+		.flags = h->flags,
+		.tgid = h->tgid,
+		.writes = h->writes,
+	};
+	h->record = record;
+	note_handle_locked(h);
 }

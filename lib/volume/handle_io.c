@@ -10,9 +10,9 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 #include "lib/volume/cramped.h"
-#include "lib/volume/seal.h"
-#include "lib/volume/sealer.h"
+#include "lib/volume/observer.h"
 
 static bool shows_version(struct volume *vol, const struct body *b, uint64_t version)
 {
@@ -348,7 +348,7 @@ static int truncate_body(struct volume *vol, struct body *b, int fd, uint64_t si
 		mutex_unlock(&vol->lock);
 		return io_truncate(fd, size);
 	}
-	seal_await_log_locked(vol, b->ino);
+	vol->observer->await_log_locked(vol, b->ino);
 	error = io_truncate(fd, size);
 	mutex_unlock(&vol->lock);
 	return error;
@@ -477,7 +477,7 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 		return error;
 	cramped_look(vol);
 	SCOPED_LOCK(&vol->lock);
-	seal_await_log_locked(vol, b->ino);
+	vol->observer->await_log_locked(vol, b->ino);
 	/* Without a handle nothing holds up the end of another's edit. */
 	if (b->write_fd < 0)
 		return -EAGAIN;

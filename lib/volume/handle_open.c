@@ -10,7 +10,8 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/volume/sealer.h"
+#include "lib/util/process.h"
+#include "lib/volume/observer.h"
 
 /* A writer finds room for this much, or the open says that there is none. */
 #define ROOM_TO_WRITE (UINT64_C(1) << 20)
@@ -72,7 +73,7 @@ static void attach_writer_locked(struct handle *h, struct body *b)
 	b->writers++;
 	body_set_closing_locked(h->vol, b, 0, b->releasing);
 	if (!h->tgid)
-		sealer_unknown_locked(h->vol);
+		h->vol->observer->unknown_locked(h->vol);
 }
 
 static void attach_locked(struct handle *h, struct body *b)
@@ -93,7 +94,7 @@ static int stage_locked(struct volume *vol, uint64_t ino, enum version_kind kind
 			struct body **ret_body)
 {
 	struct state_version v = {.ino = ino,
-				  .body = body_new_id(vol),
+				  .body = object_new_id(vol),
 				  .state = VERSION_STAGED,
 				  .kind = kind,
 				  .born = vol->next_epoch,
@@ -463,7 +464,7 @@ static int truncate_opened(struct handle *h)
 			error = state_file_set(vol->state, &f);
 		if (!error) {
 			h->emptied = true;
-			sealer_note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, b->ino);
+			vol->observer->note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, b->ino);
 		}
 		mutex_unlock(&vol->lock);
 		return error;
@@ -491,7 +492,7 @@ static int open_file_locked(struct opening *o, struct handle *h, struct after *a
 
 	body_settle_locked(o->vol, o->ino);
 	if (o->flags & O_TRUNC)
-		sealer_before_replace_locked(o->vol, o->ino);
+		o->vol->observer->before_replace_locked(o->vol, o->ino);
 	error = state_file_get(o->vol->state, o->ino, &o->f);
 	if (error && error != -ENOENT)
 		return error;
@@ -633,7 +634,7 @@ static int create_locked(struct volume *vol, uint64_t parent, const char *name,
 	}
 	FAULT_POINT("create.rows");
 	attach_locked(h, b);
-	sealer_note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
+	vol->observer->note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
 	return 0;
 }
 
@@ -684,7 +685,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
 	mutex_lock(&vol->lock);
 	end_told_locked(vol, who->pid, &after);
-	sealer_before_name_locked(vol, parent, name);
+	vol->observer->before_name_locked(vol, parent, name);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {
 		attr_of_file(&f, ret_attr);
@@ -704,7 +705,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 int body_empty_file_locked(struct volume *vol, struct state_file *f)
 {
 	struct state_version v = {.ino = f->ino,
-				  .body = body_new_id(vol),
+				  .body = object_new_id(vol),
 				  .state = VERSION_CLOSED,
 				  .kind = VERSION_NEW,
 				  .born = vol->next_epoch,

@@ -24,11 +24,13 @@
 #include "lib/util/mountinfo.h"
 #include "lib/volume/content.h"
 #include "lib/volume/epochs.h"
+#include "lib/volume/events.h"
 #include "lib/volume/handle.h"
 #include "lib/volume/live.h"
 #include "lib/volume/resume.h"
 #include "lib/volume/volume.h"
 
+struct rules;	    /* lib/meta/rules.h */
 struct bodies;	    /* body.h: the open bodies of the live tree */
 struct grants;	    /* grant.h: backing files in the kernel's hands */
 struct contents;    /* content.c: closed versions that somebody has open */
@@ -47,10 +49,13 @@ struct torn;	    /* torn.h: bytes of killed writers */
 struct store;	    /* lib/store/store.h; NULL with remote `none` */
 
 struct volume {
-	struct volume_options options; /* strings copied, owned by volume.c */
-	struct encryption *encryption; /* of an encrypted volume; else NULL */
-	struct remote *plain;	       /* without retries: the uploader puts its own over it */
-	struct remote *remote;	       /* retries for as long as a reader should wait */
+	struct volume_options options;	      /* strings copied, owned by volume.c */
+	struct encryption *encryption;	      /* of an encrypted volume; else NULL */
+	const struct live_observer *observer; /* observer.h */
+	const struct upload_ops *uploads;     /* uploads.h */
+	struct rules *rules;		      /* what names mean; NULL: of an import */
+	struct remote *plain;  /* without retries: the uploader puts its own over it */
+	struct remote *remote; /* retries for as long as a reader should wait */
 	bool local_only; /* remote `none`: epochs stay SEALED, which counts as done for waits */
 	bool imports;	 /* of import.h: no live tree, and the local state is one of its own */
 	char uuid[37];
@@ -66,12 +71,19 @@ struct volume {
 	uint64_t
 		recovered_doubt; /* the first that recovery noted; 0: none, or seen by the sealer */
 	bool rebuilt;		 /* damaged/ there holds what is to be recovered (rebuild.h) */
-	int objects_fd;		/* objects/: one file a version, named by its id in 16 hex digits */
-	int trees_fd;		/* trees/: one file an epoch, named by its number in 20 digits */
-	int torn_fd;		/* torn/ */
-	atomic_bool cache_gone; /* cache_errno has said so */
-	atomic_bool cache_moved;   /* cache_look has */
-	struct rwlock events_lock; /* held for reading over each event: outside all other locks */
+	int objects_fd; /* objects/: one file a version, named by its id in 16 hex digits */
+	int trees_fd;	/* trees/: one file an epoch, named by its number in 20 digits */
+	int torn_fd;	/* torn/ */
+	struct marked_object *marked; /* reclaim.c: backing files to delete; guarded by lock */
+	pthread_cond_t *marked_wake;  /* signalled at the first of them; NULL: nobody waits */
+	/* Of the live tree: whether an open file shows the version, or that cannot be told. NULL: there is none. */
+	bool (*uses_version_locked)(struct volume *vol, uint64_t version);
+	uint64_t next_id;	     /* object_new_id */
+	atomic_bool disk_was_full;   /* disk_note: nobody has asked since */
+	atomic_bool has_root_blocks; /* what ext4 keeps for root was given to us (disk_room.c) */
+	atomic_bool cache_gone;	     /* cache_errno has said so */
+	atomic_bool cache_moved;     /* cache_look has */
+	struct rwlock events_lock;   /* held for reading over each event: outside all other locks */
 	struct volume_events events;
 	struct volume_known known; /* guarded by lock */
 	bool in_order;		   /* volume_finish was done */
@@ -127,6 +139,8 @@ void object_name(uint64_t version, char ret_name[OBJECT_NAME_MAX]);
 void object_taken_name(uint64_t from, uint64_t to, char ret_name[OBJECT_TAKEN_MAX]);
 /* Whether it is such a name, and whose. */
 bool object_is_taken_name(const char *name, uint64_t *ret_from, uint64_t *ret_to);
+/* A fresh id for a lineage of content, or a temporary name: never used before, in this mount or an earlier one. Any lock. */
+uint64_t object_new_id(struct volume *vol);
 /* Opens (or with O_CREAT makes) the backing file of a version: the descriptor or -errno. */
 int object_open(struct volume *vol, uint64_t version, int flags);
 /*
@@ -145,26 +159,10 @@ uint64_t version_blocks_locked(struct volume *vol, uint64_t version, uint64_t si
 /* Removes it; a missing one is no error. */
 int object_remove(struct volume *vol, uint64_t version);
 
-/*
- * A version that no file, no open handle, no content and no pending epoch needs is buried: row and
- * backing file go, or where it is durable and local, it stays as cache for the evictor. Call after
- * `died` was set or an epoch became durable or was dropped. Cheap where nothing is dead.
- */
-void versions_bury(struct volume *vol);
-/* The same for one version, e.g. one whose `died` was just set. In the caller's transaction if there
- * is one; its bytes go a little later. */
-int version_bury_locked(struct volume *vol, uint64_t version);
-
-/* Tell the mount; call without the lock. */
-void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);
-void volume_entry_expires(struct volume *vol, uint64_t parent, const char *name);
-/* The same for the first name of this file, and those of the directories above it. */
-void volume_path_expires(struct volume *vol, uint64_t ino);
-void volume_file_changed(struct volume *vol, uint64_t ino);
-void volume_epoch_dropped(struct volume *vol, uint64_t number);
-
 /* The path of a file from the root, by its first name, for messages; "" for one without a name. Appends. With the lock. */
 void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);
+/* volume_entry_expires of the first name of this file, and of those of the directories above it. Without the lock. */
+void volume_path_expires(struct volume *vol, uint64_t ino);
 
 /*
  * Puts a new file into a directory: checks (-EROFS, -ENOENT, -ENOTDIR, -EEXIST, -ENAMETOOLONG,

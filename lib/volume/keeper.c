@@ -16,6 +16,7 @@
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 #include "lib/volume/grants.h"
+#include "lib/volume/reclaim.h"
 
 #define WATCH_FIRST  (100 * NS_PER_MS)
 #define WATCH_LAST   (2 * NS_PER_S)
@@ -40,19 +41,6 @@ bool backing_is_quiet(int read_fd, bool wait)
 	return false;
 }
 
-void doom_locked(struct volume *vol, uint64_t version)
-{
-	struct doomed *d = malloc(sizeof(*d));
-
-	if (!d) /* recover.c removes it at the next mount */
-		return;
-	d->version = version;
-	d->next = vol->bodies->doomed;
-	if (!d->next)
-		pthread_cond_signal(&vol->bodies->keeper_wake);
-	vol->bodies->doomed = d;
-}
-
 void body_watch_locked(struct volume *vol, struct body *b, bool watch)
 {
 	if (b->watched == watch)
@@ -61,54 +49,6 @@ void body_watch_locked(struct volume *vol, struct body *b, bool watch)
 	vol->bodies->watched += watch ? 1u : -1u;
 	if (watch)
 		pthread_cond_signal(&vol->bodies->keeper_wake);
-}
-
-/* What is on the list now is of transactions that have ended, or of the caller's own: with the lock
- * held nobody else is in one. A row that is still there was rolled back. */
-static struct doomed *take_doomed_locked(struct volume *vol)
-{
-	struct doomed *all = steal_ptr(vol->bodies->doomed), **p = &all, *d;
-
-	while ((d = *p)) {
-		if (!state_version_exists(vol->state, d->version)) {
-			grant_drop_locked(vol, d->version);
-			p = &d->next;
-			continue;
-		}
-		*p = d->next;
-		free(d);
-	}
-	return all;
-}
-
-/* The disk must not know that a file is gone before it knows that no row needs it: after a power loss
- * in between, what was fsynced would be gone. Where that cannot be had, recovery removes the files. */
-static void remove_doomed(struct volume *vol, struct doomed *all)
-{
-	int unsafe = all ? state_sync(vol->state) : 0;
-	struct doomed *d;
-
-	if (unsafe)
-		log_warn("the local state: %s", strerror(-unsafe));
-	while ((d = all)) {
-		int error = unsafe ? 0 : object_remove(vol, d->version);
-
-		if (error)
-			log_warn("removing objects/%016" PRIx64 ": %s", d->version,
-				 strerror(-error));
-		all = d->next;
-		free(d);
-	}
-}
-
-void keeper_remove_now(struct volume *vol)
-{
-	struct doomed *doomed;
-
-	mutex_lock(&vol->lock);
-	doomed = take_doomed_locked(vol);
-	mutex_unlock(&vol->lock);
-	remove_doomed(vol, doomed);
 }
 
 bool body_is_mapped_locked(struct body *b)
@@ -227,7 +167,6 @@ static void sweep_grants(struct volume *vol)
 static bool keep(struct volume *vol, bool last)
 {
 	struct after after = {.vol = vol};
-	struct doomed *doomed;
 	bool left;
 
 	mutex_lock(&vol->lock);
@@ -235,10 +174,9 @@ static bool keep(struct volume *vol, bool last)
 	told_expire_locked(vol, last, &after);
 	drop_pending_locked(vol, &after, last);
 	left = vol->bodies->watched;
-	doomed = take_doomed_locked(vol);
 	mutex_unlock(&vol->lock);
 	after_run(&after);
-	remove_doomed(vol, doomed);
+	objects_delete_marked(vol);
 	sweep_grants(vol);
 	return left;
 }
@@ -266,7 +204,7 @@ static void *keeper_main(void *arg)
 		left = keep(vol, false);
 		mutex_lock(&vol->lock);
 		wait = next_wait_locked(vol, left, wait == IDLE_WAIT ? 0 : wait);
-		woken = vol->bodies->keeper_stops || vol->bodies->doomed ||
+		woken = vol->bodies->keeper_stops || vol->marked ||
 			cond_wait_until(&vol->bodies->keeper_wake, &vol->lock,
 					clock_mono_ns() + wait) != -ETIMEDOUT;
 		if (woken && !vol->bodies->keeper_stops) {
@@ -290,6 +228,9 @@ int keeper_start(struct volume *vol)
 		signal(SIGIO, SIG_IGN);
 	error = thread_start(&vol->bodies->keeper, NULL, keeper_main, vol);
 	vol->bodies->keeper_runs = !error;
+	mutex_lock(&vol->lock);
+	vol->marked_wake = &vol->bodies->keeper_wake;
+	mutex_unlock(&vol->lock);
 	return error;
 }
 
@@ -298,6 +239,7 @@ void keeper_stop(struct volume *vol)
 	if (vol->bodies->keeper_runs) {
 		mutex_lock(&vol->lock);
 		vol->bodies->keeper_stops = true;
+		vol->marked_wake = NULL;
 		pthread_cond_signal(&vol->bodies->keeper_wake);
 		mutex_unlock(&vol->lock);
 		pthread_join(vol->bodies->keeper, NULL);

@@ -104,16 +104,6 @@ int live_removexattr(struct volume *vol, uint64_t ino, const char *name);
 /* Names, each with its NUL. */
 int live_listxattr(struct volume *vol, uint64_t ino, struct buf *out);
 
-/* What user.epochfs.{state,epoch,step} of a live file show: the state of its closed content, the
- * epoch that first held it. */
-struct live_info {
-	const char *state; /* "staged", "sealed", "uploading", "durable", "failed"; static */
-	uint64_t epoch;	   /* 0: in none yet */
-	bool has_step;
-	uint64_t step;
-};
-int live_info(struct volume *vol, uint64_t ino, struct live_info *ret_info);
-
 /* fsync of a directory: all names and attributes so far survive a power loss. */
 int live_sync(struct volume *vol);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
-#include "lib/volume/sealer.h"
+#include "lib/volume/observer.h"
 
 /* What the row says. */
 static void attr_of_row(const struct state_file *f, struct live_attr *ret_attr)
@@ -216,7 +216,7 @@ int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct l
 		error = state_end(vol->state, error);
 		if (error)
 			return error;
-		sealer_note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, ino);
+		vol->observer->note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, ino);
 	}
 	error = state_file_get(vol->state, ino, &f);
 	if (error)

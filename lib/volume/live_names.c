@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live tree: making and removing names. */
 #include "lib/volume/live_internal.h"
+#include "lib/volume/observer.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include "lib/volume/sealer.h"
 
 /* ---- making ---- */
 
@@ -72,7 +72,7 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
 	if (S_ISDIR(f->mode))
-		sealer_before_name_locked(vol, parent, name);
+		vol->observer->before_name_locked(vol, parent, name);
 	error = live_begin_locked(vol);
 	if (error)
 		return error;
@@ -82,7 +82,7 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 	error = state_end(vol->state, error);
 	if (error)
 		return error;
-	sealer_note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
+	vol->observer->note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
 	live_attr_locked(vol, f, ret_attr);
 	return 0;
 }
@@ -177,7 +177,7 @@ int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *nam
 	error = state_end(vol->state, link_locked(vol, &f, parent, name));
 	if (error)
 		return error;
-	sealer_note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, ino);
+	vol->observer->note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, ino);
 	live_attr_locked(vol, &f, ret_attr);
 	return 0;
 }
@@ -248,7 +248,7 @@ static int remove_name(struct volume *vol, uint64_t parent, const char *name, bo
 	error = want_dir ? rmdir_locked(vol, &n, name, &f) : unlink_locked(vol, &n, name, &f);
 	error = state_end(vol->state, error);
 	if (!error)
-		sealer_note_locked(vol, ACTIVITY_REMOVE, parent, NULL, name, f.ino);
+		vol->observer->note_locked(vol, ACTIVITY_REMOVE, parent, NULL, name, f.ino);
 	return error;
 }
 

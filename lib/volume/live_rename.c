@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live tree: rename and exchange. */
-#include "lib/volume/doubts_volume.h"
 #include "lib/volume/live_internal.h"
+#include "lib/volume/observer.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include "lib/volume/sealer.h"
 
 /* One end of a rename: a name, and what it leads to. */
 struct end {
@@ -183,11 +182,11 @@ static int saved_by_rename_locked(struct volume *vol, const struct end *from, co
 {
 	const struct state_file *f = &from->f;
 	uint64_t began = f->closed && f->closed < f->live ? f->closed : f->live;
-	int error = to->exists ? doubts_saved_locked(vol, f->ino, to->f.closed, began) : 0;
+	int error = to->exists ? vol->observer->saved_locked(vol, f->ino, to->f.closed, began) : 0;
 
-	return error || !S_ISREG(f->mode)
-		       ? error
-		       : doubts_renamed_locked(vol, from->parent, from->name, to->name, began);
+	return error || !S_ISREG(f->mode) ? error
+					  : vol->observer->renamed_locked(
+						    vol, from->parent, from->name, to->name, began);
 }
 
 static int rename_one(struct volume *vol, struct end *from, struct end *to)
@@ -209,8 +208,10 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 	if (error)
 		return error;
 	if (to->exists && !covered)
-		sealer_note_locked(vol, ACTIVITY_REMOVE, to->parent, NULL, to->name, to->f.ino);
-	sealer_note_locked(vol, ACTIVITY_RENAME, to->parent, from->name, to->name, from->f.ino);
+		vol->observer->note_locked(vol, ACTIVITY_REMOVE, to->parent, NULL, to->name,
+					   to->f.ino);
+	vol->observer->note_locked(vol, ACTIVITY_RENAME, to->parent, from->name, to->name,
+				   from->f.ino);
 	return 0;
 }
 
@@ -248,8 +249,10 @@ static int exchange(struct volume *vol, struct end *from, struct end *to)
 	error = state_end(vol->state, exchange_locked(vol, from, to));
 	if (error)
 		return error;
-	sealer_note_locked(vol, ACTIVITY_RENAME, from->parent, to->name, from->name, to->f.ino);
-	sealer_note_locked(vol, ACTIVITY_RENAME, to->parent, from->name, to->name, from->f.ino);
+	vol->observer->note_locked(vol, ACTIVITY_RENAME, from->parent, to->name, from->name,
+				   to->f.ino);
+	vol->observer->note_locked(vol, ACTIVITY_RENAME, to->parent, from->name, to->name,
+				   from->f.ino);
 	return 0;
 }
 
@@ -267,7 +270,7 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 		return -EROFS;
 	SCOPED_LOCK(&vol->lock);
 	if (!(flags & RENAME_EXCHANGE))
-		sealer_before_rename_locked(vol, parent, name, new_parent, new_name);
+		vol->observer->before_rename_locked(vol, parent, name, new_parent, new_name);
 	error = ends_find_locked(vol, &from, &to);
 	if (error)
 		return error;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 #include "lib/format/xattrs.h"
-#include "lib/volume/sealer.h"
+#include "lib/volume/observer.h"
 
 /* What an attribute takes in a list beside name and value (xattrs.h): two lengths and a NUL. */
 #define XATTR_OVERHEAD 8
@@ -107,7 +107,7 @@ int live_setxattr(struct volume *vol, uint64_t ino, const char *name, const void
 		error = touch_ctime_locked(vol, &f);
 	error = state_end(vol->state, error);
 	if (!error)
-		sealer_note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, ino);
+		vol->observer->note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, ino);
 	return error;
 }
 
@@ -129,7 +129,7 @@ int live_removexattr(struct volume *vol, uint64_t ino, const char *name)
 		error = touch_ctime_locked(vol, &f);
 	error = state_end(vol->state, error);
 	if (!error)
-		sealer_note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, ino);
+		vol->observer->note_locked(vol, ACTIVITY_ATTR, 0, NULL, NULL, ino);
 	return error;
 }
 

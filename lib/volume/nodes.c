@@ -16,47 +16,16 @@
 #include "lib/volume/doubts_volume.h"
 #include "lib/volume/follow.h"
 #include "lib/volume/holder.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 /* Of the attempt that the cache's parts belong to. */
 #define META_GENERATION "nodes_generation"
 #define META_BASE	"nodes_base"
 #define META_OLDEST	"nodes_oldest"
-
-bool nodes_is_set(const struct volume *vol)
-{
-	return vol->nodes && vol->nodes->set;
-}
-
-uint64_t nodes_current_locked(const struct volume *vol)
-{
-	const struct nodes *n = vol->nodes;
-
-	return n->shown > n->base ? n->shown : n->base;
-}
-
-bool nodes_need_locked(const struct volume *vol, uint64_t number)
-{
-	struct nodes *n = vol->nodes;
-
-	if (!nodes_is_set(vol))
-		return false;
-	if (number == n->base)
-		return true;
-	SCOPED_LOCK(&n->lock);
-	for (size_t at = 0; at < n->bases.len; at += sizeof(number))
-		if (!memcmp(n->bases.data + at, &number, sizeof(number)))
-			return true;
-	return false;
-}
-
-bool nodes_has_begun_locked(const struct volume *vol)
-{
-	return nodes_is_set(vol) && vol->nodes->begun;
-}
 
 /* ---- opening ---- */
 
@@ -353,7 +322,7 @@ static int stand_on(struct volume *vol, uint64_t base, bool only_untouched)
 		if (!error)
 			error = try_stand(vol, base, tree, only_untouched);
 	} while (error == -EAGAIN);
-	versions_bury(vol);
+	versions_reclaim(vol);
 	return error;
 }
 
@@ -500,5 +469,5 @@ void nodes_pass(struct volume *vol)
 				 vol->run_id, strerror(-error));
 	}
 	forget_old(vol);
-	uploader_kick(vol);
+	uploads_kick(vol);
 }

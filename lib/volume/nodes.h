@@ -45,11 +45,7 @@
 #include "lib/meta/nodes_decide.h"
 #include "lib/meta/opening.h"
 #include "lib/meta/records.h"
-#include "lib/volume/internal.h"
-#include "lib/volume/seal.h"
-
-/* Whether this volume is a node of a set. Any thread, any lock. */
-bool nodes_is_set(const struct volume *vol);
+#include "lib/volume/node_state.h"
 
 /* ---- nodes.c: opening ---- */
 
@@ -61,52 +57,14 @@ void nodes_close(struct volume *vol);
 int nodes_begin(struct volume *vol, struct opening_message *m);
 /* From the follower's thread: goes on in the lease's generation, kicks the uploader. */
 void nodes_pass(struct volume *vol);
-/* The epoch that `current` names: the newest that has a part of this node, else the base. With the lock. */
-uint64_t nodes_current_locked(const struct volume *vol);
-/*
- * Whether a node of this set may need the epoch still: its live tree began from it, which tells in each epoch that is put together what its part has inherited. With the
- * volume's lock.
- */
-bool nodes_need_locked(const struct volume *vol, uint64_t number);
-/* Whether epochs that come from now on are news. With the lock. */
-bool nodes_has_begun_locked(const struct volume *vol);
-/* A part is in the remote: it is to be seen whether it makes an epoch whole. With the lock. */
-void nodes_put_locked(struct volume *vol);
-/* Whether that was not looked at yet. With the lock. */
-bool nodes_unlooked_locked(const struct volume *vol);
-/* Whether a part of this step was the last that was sealed. With the lock. */
-bool nodes_has_step_locked(const struct volume *vol, uint64_t step);
 /* "nodes" for `status`. */
 int nodes_status(struct volume *vol, json_t *status);
 /* The same of a remote without a mount: a list of what waits for parts. 0 or the remote's -errno. */
 int nodes_waiting(struct remote *remote, json_t **ret_waiting);
-/* For who asked to seal: { "part", "node", "step" }. */
-json_t *nodes_part_json(struct volume *vol, uint64_t number);
-
-/* ---- nodes_seal.c: what a part's record says ---- */
-
-/* When it begins. */
-void nodes_job_locked(struct volume *vol, struct seal_job *job);
-/* When it is frozen, before it is stored: place, generation, base. */
-int nodes_place_locked(struct volume *vol, const struct seal_job *job, struct epoch_record *record);
-/* Once it is stored. */
-void nodes_sealed_locked(struct volume *vol, const struct epoch_record *record);
-
-/* Of our own parts: what the next may continue. With the lock. */
-const struct epoch_index *nodes_index_locked(const struct volume *vol);
-/* The local number that stands for the epoch which the live tree began from. */
-uint64_t nodes_origin_locked(const struct volume *vol);
-
 /* ---- nodes_parts.c: parts in the remote ---- */
 
 /* As upload_record_put, for a part. */
 int nodes_part_put(struct remote *remote, struct epoch_record *record, struct buf *json);
-/* Of each record that the volume learns of, while it is open or opens; any thread, without the lock. */
-int nodes_note_record(struct volume *vol, const struct record_found *found);
-
-/* The highest number of these. Any thread, any lock. */
-uint64_t nodes_highest(struct volume *vol);
-
 /* ---- nodes_epoch.c: putting epochs together ---- */
 
 /*

@@ -75,110 +75,6 @@ int nodes_part_put(struct remote *remote, struct epoch_record *record, struct bu
 
 /* ---- what epochs have ---- */
 
-static void made_free(struct nodes_made *m)
-{
-	for (size_t i = 0; i < m->count; i++)
-		free(m->parts[i].node);
-	free(m->parts);
-}
-
-void nodes_made_free(struct nodes *n)
-{
-	for (size_t i = 0; i < n->made_count; i++)
-		made_free(&n->made[i]);
-	free(n->made);
-}
-
-static int copy_parts(struct nodes_made *m, const struct epoch_record *r)
-{
-	m->parts = calloc(r->part_count, sizeof(*m->parts));
-	if (!m->parts)
-		return -ENOMEM;
-	for (size_t i = 0; i < r->part_count; i++) {
-		m->parts[i] = r->parts[i];
-		m->parts[i].node = strdup(r->parts[i].node);
-		if (!m->parts[i].node) {
-			made_free(m);
-			return -ENOMEM;
-		}
-		m->count++;
-	}
-	return 0;
-}
-
-static int add_made_locked(struct nodes *n, const struct epoch_record *r)
-{
-	struct nodes_made m = {.number = r->number,
-			       .generation = r->generation,
-			       .complete = r->complete == RECORD_COMPLETE};
-	int error;
-
-	for (size_t i = 0; i < n->made_count; i++)
-		if (n->made[i].number == r->number)
-			return 0;
-	if (n->made_count == n->made_cap) {
-		size_t cap = n->made_cap ? 2 * n->made_cap : 32;
-		struct nodes_made *grown = reallocarray(n->made, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		n->made = grown;
-		n->made_cap = cap;
-	}
-	error = copy_parts(&m, r);
-	if (!error)
-		n->made[n->made_count++] = m;
-	return error;
-}
-
-static bool has_our_part(const struct volume *vol, const struct epoch_record *r)
-{
-	for (size_t i = 0; i < r->part_count; i++)
-		if (!strcmp(r->parts[i].node, vol->node_name))
-			return true;
-	return false;
-}
-
-int nodes_add_record(struct nodes *n, const struct record_found *found)
-{
-	const struct epoch_record *r = found->record;
-	int error = 0;
-
-	SCOPED_LOCK(&n->lock);
-	if (found->number > n->highest)
-		n->highest = found->number;
-	if (r && found->number > n->newest)
-		n->newest = found->number;
-	if (r && r->part_count)
-		error = add_made_locked(n, r);
-	if (r && r->complete == RECORD_COMPLETE && r->generation > n->complete_generation)
-		n->complete_generation = r->generation;
-	return error;
-}
-
-int nodes_note_record(struct volume *vol, const struct record_found *found)
-{
-	const struct epoch_record *r = found->record;
-	struct nodes *n = vol->nodes;
-	int error;
-
-	if (!n)
-		return 0;
-	error = nodes_add_record(n, found);
-	if (!r || !r->part_count || !n->set)
-		return error;
-	SCOPED_LOCK(&vol->lock);
-	if (r->generation == n->generation && has_our_part(vol, r) && found->number > n->shown)
-		n->shown = found->number;
-	return error;
-}
-
-uint64_t nodes_highest(struct volume *vol)
-{
-	SCOPED_LOCK(&vol->nodes->lock);
-	return vol->nodes->highest;
-}
-
 static uint64_t merged_in(const struct nodes *n, const struct epoch_record *part)
 {
 	uint64_t newest = 0;
@@ -210,7 +106,7 @@ static void forget_made(struct nodes *n)
 		if (needed)
 			n->made[kept++] = n->made[i];
 		else
-			made_free(&n->made[i]);
+			nodes_made_free_one(&n->made[i]);
 	}
 	n->made_count = kept;
 }

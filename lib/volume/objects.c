@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
-#include "lib/volume/cramped.h"
+#include "lib/volume/disk_room.h"
 
 #define PAGE 4096
 
@@ -33,6 +33,11 @@ bool object_is_taken_name(const char *name, uint64_t *ret_from, uint64_t *ret_to
 	*ret_to = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
 	object_taken_name(*ret_from, *ret_to, again);
 	return strcmp(again, name) == 0;
+}
+
+uint64_t object_new_id(struct volume *vol)
+{
+	return __atomic_fetch_add(&vol->next_id, 1, __ATOMIC_RELAXED);
 }
 
 int object_open(struct volume *vol, uint64_t version, int flags)
@@ -82,7 +87,7 @@ int object_remove(struct volume *vol, uint64_t version)
 	char name[OBJECT_NAME_MAX];
 
 	object_name(version, name);
-	cramped_note(vol);
+	disk_note(vol);
 	return unlinkat(vol->objects_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 

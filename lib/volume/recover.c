@@ -27,7 +27,6 @@ void recovery_free(struct recovery *r)
 	free(r->closed.v);
 	free(r->objects.id);
 	free(r->torn);
-	rules_free(r->rules);
 }
 
 static int versions_add(struct version_list *l, const struct state_version *v)
@@ -186,16 +185,6 @@ static int forget_lost_copies_locked(struct volume *vol, struct recovery *r)
 
 /* ---- what was open ---- */
 
-int recovery_name_is_log(void *arg, const struct state_name *n, const char *name,
-			 const struct state_file *f)
-{
-	const struct recovery *r = arg;
-
-	(void)n;
-	(void)f;
-	return rules_log(r->rules, name, NULL) ? 1 : 0;
-}
-
 int recovery_forget_staged_locked(struct volume *vol, const struct state_version *v)
 {
 	struct after after = {.vol = vol};
@@ -275,7 +264,7 @@ static int finish_staged_locked(struct volume *vol, struct recovery *r,
 		return error;
 	}
 	body_set_pending_locked(vol, b, v->kind == VERSION_REPLACE);
-	b->is_log = state_names_of(vol->state, v->ino, recovery_name_is_log, r) == 1;
+	b->is_log = file_is_log_locked(vol, v->ino);
 	/* After a close only a mapping can have changed it. */
 	closed = closed || (v->flushed_ctime_ns && body_is_mapped_locked(b));
 	b->killed = !closed;
@@ -406,8 +395,6 @@ static int recover_locked(struct volume *vol, struct recovery *r)
 {
 	int error = state_version_each_unsafe(vol->state, collect_unsafe, r);
 
-	if (!error)
-		error = rules_new(&vol->options, &r->rules);
 	if (!error)
 		error = boot_changed_locked(vol, &r->rebooted);
 	if (!r->rebooted)

@@ -18,7 +18,6 @@ struct torn_version {
 };
 
 struct recovery {
-	struct rules *rules;
 	struct version_list staged, closed, lost;
 	struct {
 		uint64_t *id; /* ascending */
@@ -32,15 +31,12 @@ struct recovery {
 	bool killed;	     /* something that is no log was lost or torn */
 };
 void recovery_free(struct recovery *r);
-/* Of state_names_of, with the recovery as `arg`: 1 at a name of a log. */
-int recovery_name_is_log(void *arg, const struct state_name *n, const char *name,
-			 const struct state_file *f);
 bool recovery_has_object(const struct recovery *r, uint64_t id);
 
 /* The row of a staged version whose file is gone, or that leads nowhere. */
 int recovery_forget_staged_locked(struct volume *vol, const struct state_version *v);
 
-/* The handles of options.survivors. (survivors.c) */
+/* The handles of options.survivors. (revive.c) */
 void survivors_revive_locked(struct volume *vol, struct recovery *r);
 /* Whether the machine's boot id is another than the one that was remembered. */
 int boot_changed_locked(struct volume *vol, bool *ret_changed);

@@ -15,10 +15,11 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/doubts_volume.h"
 #include "lib/volume/internal.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/rollback.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/sealer.h"
@@ -114,7 +115,7 @@ static void look_at_tail(struct volume *vol, uint64_t ino)
 
 static bool is_due_unit(struct volume *vol, const char *path)
 {
-	const struct rules *rules = vol->sealer->rules;
+	const struct rules *rules = vol->rules;
 	struct doubt_unit unit = doubt_unit_of(rules, path);
 
 	for (unsigned i = 0; i < vol->resume.due.count; i++) {
@@ -148,7 +149,7 @@ static bool may_go_on(void *arg, const struct changed_file *f)
 	if (!f->by)
 		return false;
 	volume_path_locked(vol, f->ino, &path);
-	return path.len && doubt_unit_of(vol->sealer->rules, buf_str(&path)).len &&
+	return path.len && doubt_unit_of(vol->rules, buf_str(&path)).len &&
 	       !is_due_unit(vol, buf_str(&path)) && !process_is_ending(f->by);
 }
 
@@ -241,7 +242,7 @@ static bool find_empty(struct volume *vol, const char *path, uint64_t *ret_paren
 /* Who looks for the directory with the highest step must not find one that a killed save had just made. */
 static void remove_empty(struct volume *vol, const char *path)
 {
-	struct doubt_unit unit = doubt_unit_of_kill(vol->sealer->rules, path);
+	struct doubt_unit unit = doubt_unit_of_kill(vol->rules, path);
 	cleanup_free char *at = unit.len && !unit.file && !unit.temporary ? strdup(path) : NULL;
 	char *slash;
 

@@ -21,9 +21,9 @@
 #include "lib/volume/adopt.h"
 #include "lib/volume/drop.h"
 #include "lib/volume/holder.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/seal.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 /* Training goes first. */
 #define RETAIN_NICE 10
@@ -193,7 +193,7 @@ static void pass(struct retainer *r)
 	int error;
 
 	/* Whose epochs these are is another's to say now. */
-	if (uploader_gave_up(r->vol) || holder_lost(r->vol))
+	if (uploads_gave_up(r->vol) || holder_lost(r->vol))
 		return;
 	/* Other nodes may have tagged some. */
 	error = nodes_is_set(r->vol) ? adopt_tags(r->vol) : 0;

@@ -11,7 +11,8 @@
 #include "lib/util/log.h"
 #include "lib/volume/body.h"
 #include "lib/volume/doubts_volume.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/seal.h"
 #include "lib/volume/trees.h"
 
@@ -147,7 +148,7 @@ static int roll_back(struct volume *vol, const struct target *to, uint64_t *ret_
 		error = try_rollback(vol, to, i == TRIES, &new_number);
 	if (!error)
 		error = seal_finish_until(vol, new_number);
-	versions_bury(vol);
+	versions_reclaim(vol);
 	if (error) {
 		log_error("cannot roll back to epoch %" PRIu64 ": %s", to->number,
 			  strerror(-error));

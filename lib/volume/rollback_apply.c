@@ -309,7 +309,7 @@ static int let_go(struct apply *a, uint32_t identity)
 		return 0;
 	body_replaced_locked(a->vol, &f);
 	body_orphan_locked(a->vol, f.ino);
-	f.body = body_new_id(a->vol);
+	f.body = object_new_id(a->vol);
 	f.live = f.closed;
 	a->let_go[identity] = true;
 	notice_file(a, f.ino);

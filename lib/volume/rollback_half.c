@@ -67,7 +67,7 @@ static int tree_of(struct volume *vol, uint64_t number, struct tree **ret_tree)
 static bool is_file(const struct finding *f, const struct tree_entry *e)
 {
 	return e && e->type == TREE_REGULAR && !(e->flags & TREE_LOG) &&
-	       !rules_log(f->vol->sealer->rules, e->name, NULL);
+	       !rules_log(f->vol->rules, e->name, NULL);
 }
 
 static int note_changed(const struct tree_change *c, void *arg)
@@ -158,7 +158,7 @@ int rollback_half(struct volume *vol, uint64_t number, const struct tree *tree,
 	int error = epochs_get(vol, number, &info);
 
 	if (!error && is_half(&info)) {
-		error = half_new(vol->sealer->rules, &half);
+		error = half_new(vol->rules, &half);
 		f.half = half;
 		if (!error)
 			error = find_changed(&f);

@@ -30,7 +30,7 @@ bool is_kept_log(struct apply *a, uint64_t dir, const struct live_name *n)
 /* What belongs to one save goes as a whole. */
 static bool is_of_a_save(struct apply *a, uint64_t parent, const char *name)
 {
-	const struct rules *rules = a->vol->sealer->rules;
+	const struct rules *rules = a->vol->rules;
 	cleanup_buf struct buf path = {0};
 
 	return sealer_path_locked(a->vol, parent, name, &path) != 0 ||

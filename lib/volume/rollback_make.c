@@ -89,7 +89,7 @@ static int take_content(struct apply *a, const struct tree_entry *e, struct stat
 {
 	int error;
 
-	f->body = body_new_id(a->vol);
+	f->body = object_new_id(a->vol);
 	if (e->content == TREE_LOCAL)
 		error = take_local(a, e, f);
 	else if (e->content == TREE_RECIPE)

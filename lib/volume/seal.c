@@ -16,12 +16,12 @@
 #include "lib/volume/announce.h"
 #include "lib/volume/bodies.h"
 #include "lib/volume/doubts_volume.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/record_fill.h"
 #include "lib/volume/retain.h"
 #include "lib/volume/sealer.h"
 #include "lib/volume/trees.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 
 void pending_clear(struct pending *p)
 {
@@ -559,7 +559,7 @@ int seal_finish_until(struct volume *vol, uint64_t number)
 	}
 	mutex_unlock(&s->finishing);
 	if (any)
-		uploader_kick(vol);
+		uploads_kick(vol);
 	/* As durable as it gets. */
 	if (any && vol->local_only)
 		retainer_kick(vol);

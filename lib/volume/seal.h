@@ -119,8 +119,6 @@ struct seal_last {
 };
 
 struct sealer {
-	struct rules *rules; /* immutable */
-
 	/* Guarded by the volume's lock. */
 	struct pending pending;
 	struct seal_last last;

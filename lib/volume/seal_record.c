@@ -66,7 +66,7 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 	cleanup_tree struct tree *before = NULL;
 	struct record_source from = {
 		.vol = vol,
-		.rules = vol->sealer->rules,
+		.rules = vol->rules,
 		.tree = tree,
 		.message = job->message,
 		.metadata = job->metadata,

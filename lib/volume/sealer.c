@@ -411,7 +411,6 @@ void sealer_free(struct volume *vol)
 	pending_clear(&s->pending);
 	free(s->last.logs);
 	epoch_index_free(&s->index);
-	rules_free(s->rules);
 	pthread_cond_destroy(&s->wake);
 	mutex_destroy(&s->finishing);
 	free(s);
@@ -431,9 +430,7 @@ int sealer_start(struct volume *vol, bool recovered_killed)
 	}
 	mutex_init(&s->finishing, LOCK_SEALER_FINISHING);
 	vol->sealer = s;
-	error = rules_new(&vol->options, &s->rules);
-	if (!error)
-		error = restore(vol, recovered_killed);
+	error = restore(vol, recovered_killed);
 	if (error)
 		sealer_free(vol);
 	return error;

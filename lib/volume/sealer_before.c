@@ -21,7 +21,7 @@
 #include "lib/meta/doubts.h"
 #include "lib/util/clock.h"
 #include "lib/volume/body.h"
-#include "lib/volume/nodes.h"
+#include "lib/volume/node_state.h"
 #include "lib/volume/sealer.h"
 
 #define PAUSE_NS NS_PER_S
@@ -92,7 +92,7 @@ static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, 
 	struct step_place place;
 
 	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, parent, name, &path) != 0 ||
-	    !rules_step(vol->sealer->rules, buf_str(&path), &place))
+	    !rules_step(vol->rules, buf_str(&path), &place))
 		return false;
 	if (place.end != path.len || place.kind < STEP_KIND_EPOCH ||
 	    place.kind == STEP_KIND_DIRECTORY)
@@ -199,7 +199,7 @@ static bool has_temporary_name(struct volume *vol, uint64_t ino)
 	cleanup_buf struct buf path = {0};
 
 	volume_path_locked(vol, ino, &path);
-	return doubt_unit_of(vol->sealer->rules, buf_str(&path)).temporary;
+	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
 }
 
 static bool ends_a_save(struct volume *vol, const struct replacing *r)

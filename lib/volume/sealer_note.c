@@ -15,22 +15,17 @@
 /* Files looked at below a renamed directory to see whether it is new. */
 #define NEWS_MAX 1000
 
-bool sealer_is_log(const struct volume *vol, const char *name)
-{
-	return vol->sealer && rules_log(vol->sealer->rules, name, NULL);
-}
-
 /* ---- names and the rules ---- */
 
 bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name)
 {
 	cleanup_buf struct buf path = {0};
 
-	if (!rules_want_path(vol->sealer->rules))
-		return rule(vol->sealer->rules, name, NULL);
+	if (!rules_want_path(vol->rules))
+		return rule(vol->rules, name, NULL);
 	if (sealer_path_locked(vol, parent, name, &path) != 0)
 		return false;
-	return rule(vol->sealer->rules, name, buf_str(&path));
+	return rule(vol->rules, name, buf_str(&path));
 }
 
 /* Whether a directory, or one above it, has a temporary name. */
@@ -44,7 +39,7 @@ static bool inside_temporary(struct volume *vol, uint64_t dir)
 	volume_path_locked(vol, dir, &path);
 	name = (char *)(uintptr_t)buf_str(&path);
 	while ((name = strtok_r(name, "/", &rest))) {
-		if (rules_temporary(vol->sealer->rules, name, NULL))
+		if (rules_temporary(vol->rules, name, NULL))
 			return true;
 		name = NULL;
 	}
@@ -131,11 +126,11 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 
 	if (sealer_path_locked(vol, dir, name, &path) != 0)
 		return false;
-	unit = doubt_unit_of_kill(vol->sealer->rules, buf_str(&path));
+	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
 	if (unit.len && !unit.file)
 		levels = directories_of_unit(buf_str(&path), &unit);
 	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
-		 doubt_name_is_temporary(vol->sealer->rules, buf_str(&path)))
+		 doubt_name_is_temporary(vol->rules, buf_str(&path)))
 		return false;
 	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
@@ -179,7 +174,7 @@ static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const ch
 
 	if (sealer_path_locked(vol, dir, name, &path) != 0)
 		return belongs;
-	count = doubt_final_names(vol->sealer->rules, buf_str(&path), finals);
+	count = doubt_final_names(vol->rules, buf_str(&path), finals);
 	for (unsigned i = 0; !belongs && i < count; i++)
 		belongs = content_belongs(vol, dir, finals[i]);
 	return belongs;
@@ -392,7 +387,7 @@ static bool has_step(struct volume *vol, uint64_t dir)
 	if (dir == ROOT_INO)
 		return false;
 	volume_path_locked(vol, dir, &path);
-	return rules_step(vol->sealer->rules, buf_str(&path), &place);
+	return rules_step(vol->rules, buf_str(&path), &place);
 }
 
 static bool is_last(struct volume *vol, uint64_t parent, const char *name, bool renamed)

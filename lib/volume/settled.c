@@ -5,10 +5,11 @@
  * any request by name, seal or look into .epochs takes it in; and so does the next close of the file.
  */
 #include "lib/util/lock.h"
+#include "lib/util/process.h"
 #include "lib/volume/bodies.h"
+#include "lib/volume/observer.h"
 
 #include <errno.h>
-#include "lib/volume/sealer.h"
 
 /* Usually the release is here within a millisecond. After the first wait we look whether the process
  * has another descriptor open (dup2 of a shell's redirection) or the file mapped. If not, the release should
@@ -128,5 +129,5 @@ void bodies_tell_uncommitted_locked(struct volume *vol)
 		return;
 	volume_path_locked(vol, b->ino, &reason);
 	buf_printf(&reason, ": its close could not be recorded yet");
-	sealer_incomplete_locked(vol, buf_str(&reason));
+	vol->observer->incomplete_locked(vol, buf_str(&reason));
 }

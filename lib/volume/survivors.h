@@ -6,7 +6,7 @@
  * what was being written stays staged, and each record gets its handle back.
  *
  * A record is kept right by plain stores, under the volume's lock; the local state is what counts where a process
- * dies between a transaction and the store (survivors.c).
+ * dies between a transaction and the store (revive.c).
  */
 #ifndef EPOCHFS_VOLUME_SURVIVORS_H
 #define EPOCHFS_VOLUME_SURVIVORS_H

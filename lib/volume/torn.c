@@ -15,7 +15,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/volume/cramped.h"
+#include "lib/volume/disk_room.h"
 
 /* Leaves room in a file name for the number and the dash. */
 #define NAME_KEPT 230
@@ -43,7 +43,7 @@ static void drop_oldest(struct volume *vol)
 {
 	struct torn *t = vol->torn;
 
-	cramped_note(vol);
+	disk_note(vol);
 	unlinkat(vol->torn_fd, t->files[0].name, 0);
 	t->count--;
 	memmove(&t->files[0], &t->files[1], t->count * sizeof(t->files[0]));

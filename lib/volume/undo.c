@@ -8,7 +8,8 @@
 #include "lib/util/faultpoint.h"
 #include "lib/volume/grants.h"
 #include "lib/volume/live_internal.h"
-#include "lib/volume/sealer.h"
+#include "lib/volume/observer.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/torn.h"
 
 /* One name of a file, copied so that names may change. */
@@ -175,7 +176,7 @@ static int remove_new_locked(struct volume *vol, struct body *b, struct after *a
 		error = state_version_remove(vol->state, b->version);
 	error = state_end(vol->state, error == -ENOENT ? 0 : error);
 	for (struct after_entry *e = after->entries; !error && e != before; e = e->next)
-		sealer_note_locked(vol, ACTIVITY_REMOVE, e->parent, NULL, e->name, b->ino);
+		vol->observer->note_locked(vol, ACTIVITY_REMOVE, e->parent, NULL, e->name, b->ino);
 	return error;
 }
 

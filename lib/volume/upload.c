@@ -51,6 +51,16 @@ struct uploader {
 	int64_t failing_since_ns;
 };
 
+static bool uploader_gave_up(struct volume *vol)
+{
+	struct uploader *up = vol->uploader;
+
+	if (!up)
+		return false;
+	SCOPED_LOCK(&up->lock);
+	return up->conflict;
+}
+
 /* What one of several nodes seals is a part. */
 static const char *kind(uint64_t number)
 {
@@ -440,7 +450,7 @@ void uploader_stop(struct volume *vol)
 	uploader_free(up);
 }
 
-void uploader_kick(struct volume *vol)
+static void uploader_kick(struct volume *vol)
 {
 	struct uploader *up = vol->uploader;
 
@@ -452,7 +462,7 @@ void uploader_kick(struct volume *vol)
 	mutex_unlock(&up->lock);
 }
 
-void uploader_closed(struct volume *vol, uint64_t version, uint64_t size)
+static void uploader_closed(struct volume *vol, uint64_t version, uint64_t size)
 {
 	struct uploader *up = vol->uploader;
 
@@ -461,6 +471,12 @@ void uploader_closed(struct volume *vol, uint64_t version, uint64_t size)
 	ahead_note(up->ahead, version);
 	uploader_kick(vol);
 }
+
+const struct upload_ops uploader_ops = {
+	.kick = uploader_kick,
+	.closed = uploader_closed,
+	.gave_up = uploader_gave_up,
+};
 
 /* ---- status ---- */
 
@@ -548,16 +564,6 @@ static void add_failure(struct uploader *up, json_t *upload)
 		json_object_set_new(upload, "failing_since_ns", json_integer(since));
 	if (remote.retries)
 		json_object_set_new(upload, "retries", json_integer((json_int_t)remote.retries));
-}
-
-bool uploader_gave_up(struct volume *vol)
-{
-	struct uploader *up = vol->uploader;
-
-	if (!up)
-		return false;
-	SCOPED_LOCK(&up->lock);
-	return up->conflict;
 }
 
 int uploader_status(struct volume *vol, json_t *status)

@@ -18,6 +18,7 @@
 #include "lib/util/text.h"
 #include "lib/volume/holder.h"
 #include "lib/volume/nodes.h"
+#include "lib/volume/reclaim.h"
 #include "lib/volume/trees.h"
 #include "lib/volume/upload_gc.h"
 #include "lib/volume/upload_record.h"
@@ -528,7 +529,7 @@ int upload_epoch(struct volume *vol, struct remote *remote, struct store *store,
 	upload_free(&u);
 	if (error)
 		return error;
-	versions_bury(vol);
+	versions_reclaim(vol);
 	if (nodes_is_part(number))
 		return 0;
 	/* A copy for faster starts: without it the records are read one by one. */

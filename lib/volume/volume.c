@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a volume. */
 #include "lib/volume/doubts_volume.h"
+#include "lib/meta/rules.h"
 #include "lib/volume/volume.h"
 
 #include <errno.h>
@@ -48,6 +49,9 @@ static struct volume *volume_alloc(const struct volume_options *options)
 		free(vol);
 		return NULL;
 	}
+	/* Nanoseconds since 1970 rise faster than ids are taken, so no mount gives one that an earlier one gave, and
+	 * none is written down. */
+	vol->next_id = (uint64_t)clock_wall_ns();
 	atomic_init(&vol->durable_until_ns, options->durable_close ? INT64_MAX : 0);
 	vol->cache_fd = vol->lock_fd = vol->objects_fd = vol->trees_fd = vol->torn_fd = -1;
 	mutex_init(&vol->lock, LOCK_VOLUME);
@@ -62,11 +66,16 @@ static struct volume *volume_alloc(const struct volume_options *options)
 
 static int make_parts(struct volume *vol)
 {
-	/* Bodies are closed with a round of the keeper, which looks at the grants. */
-	int error = grants_new(&vol->grants);
+	int error = rules_new(&vol->options, &vol->rules);
 
+	vol->observer = &epochs_observer;
+	vol->uploads = &uploader_ops;
+
+	/* Bodies are closed with a round of the keeper, which looks at the grants. */
 	if (!error)
-		error = bodies_new(&vol->bodies);
+		error = grants_new(&vol->grants);
+	if (!error)
+		error = bodies_new(vol);
 	if (!error)
 		error = cramped_new(vol);
 	if (!error)
@@ -106,7 +115,7 @@ static int open_store(struct volume *vol, struct opening_message *m)
 							      : REMOTE_CONNECTIONS);
 	if (error)
 		return error;
-	error = adopt_remote(vol, m);
+	error = adopt_remote(vol, nodes_complete, m);
 	if (!error && vol->current_epoch != current)
 		contents_learn(vol);
 	if (error && remote_may_retry(error))
@@ -179,7 +188,7 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = resume_at_open(vol, m);
 	if (!error)
-		error = follower_start(vol);
+		error = follower_start(vol, nodes_pass);
 	if (!error)
 		error = collector_run(vol);
 	if (!error)
@@ -236,13 +245,6 @@ int volume_open_for_import(const struct volume_options *options, struct volume *
 			   char **ret_message)
 {
 	return open_as(options, true, false, ret_volume, ret_message);
-}
-
-void volume_set_events(struct volume *vol, const struct volume_events *events)
-{
-	rwlock_write(&vol->events_lock);
-	vol->events = *events;
-	rwlock_unlock(&vol->events_lock);
 }
 
 int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), void *arg)
@@ -323,6 +325,7 @@ void volume_close(struct volume *vol)
 	remote_close(vol->remote);
 	remote_close(vol->plain);
 	encryption_unref(vol->encryption);
+	rules_free(vol->rules);
 	pthread_cond_destroy(&vol->changed);
 	rwlock_destroy(&vol->events_lock);
 	mutex_destroy(&vol->lock);
@@ -356,38 +359,6 @@ bool volume_read_only(const struct volume *vol)
 const struct volume_options *volume_options(const struct volume *vol)
 {
 	return &vol->options;
-}
-
-void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name)
-{
-	rwlock_read(&vol->events_lock);
-	if (vol->events.entry_changed)
-		vol->events.entry_changed(vol->events.arg, parent, name);
-	rwlock_unlock(&vol->events_lock);
-}
-
-void volume_entry_expires(struct volume *vol, uint64_t parent, const char *name)
-{
-	rwlock_read(&vol->events_lock);
-	if (vol->events.entry_expires)
-		vol->events.entry_expires(vol->events.arg, parent, name);
-	rwlock_unlock(&vol->events_lock);
-}
-
-void volume_file_changed(struct volume *vol, uint64_t ino)
-{
-	rwlock_read(&vol->events_lock);
-	if (vol->events.file_changed)
-		vol->events.file_changed(vol->events.arg, ino);
-	rwlock_unlock(&vol->events_lock);
-}
-
-void volume_epoch_dropped(struct volume *vol, uint64_t number)
-{
-	rwlock_read(&vol->events_lock);
-	if (vol->events.epoch_dropped)
-		vol->events.epoch_dropped(vol->events.arg, number);
-	rwlock_unlock(&vol->events_lock);
 }
 
 int volume_statfs(struct volume *vol, struct volume_space *ret_space)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A volume, opened for a mount: the façade that fs/ uses. This header opens and closes it; beside it
+ *   events.h   what the volume tells the mount
  *   live.h     the live tree: names and attributes
  *   handle.h   open files of the live tree: reading, writing, close, kill
  *   content.h  closed content, read through the cache, for epochs and the live tree
@@ -17,36 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/meta/options.h"
+#include "lib/volume/events.h"
 
 struct volume;
-
-/*
- * What the volume tells the mount. Called without the volume's lock, from any thread; may block on
- * the kernel. Any member may be NULL. Once volume_set_events returns, none of the earlier ones is being
- * called any more.
- */
-struct volume_events {
-	void *arg;
-	/* The name in this directory now leads elsewhere, though no request of the kernel said so
-	 * (rollback, undo). */
-	void (*entry_changed)(void *arg, uint64_t parent, const char *name);
-	/* It may do so in a moment: the kernel is to ask before it answers by this name once more. */
-	void (*entry_expires)(void *arg, uint64_t parent, const char *name);
-	/* Attributes or content of this file changed in the same way. */
-	void (*file_changed)(void *arg, uint64_t ino);
-	/* This epoch was dropped. */
-	void (*epoch_dropped)(void *arg, uint64_t number);
-};
-
-/*
- * Whether the kernel has a node of this file (body: of a regular one) and may so open it at any moment. Called with the volume's lock: it takes no lock
- * but LOCK_FS_NODES, and calls nothing of the volume. Where it says yes, volume_node_gone is owed once the kernel has
- * forgotten the node, or volume_set_known.
- */
-struct volume_known {
-	void *arg;
-	bool (*is_known)(void *arg, uint64_t ino, uint64_t body);
-};
 
 /*
  * Opens the remote and the local state, recovers what a crash left, adopts the newest epoch as the
@@ -63,9 +37,6 @@ int volume_open(const struct volume_options *options, struct volume **ret_volume
 		char **ret_message);
 /* The directory that holds the caches of all volumes, as the options and the environment say it: 0, -ENOMEM, or -EINVAL where they do not. */
 int volume_cache_root(const struct volume_options *options, struct buf *out);
-void volume_set_events(struct volume *vol, const struct volume_events *events);
-void volume_set_known(struct volume *vol, const struct volume_known *known);
-void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
 
 /*
  * Notes in the cache that it is mounted, as this device ("0:45", as in mountinfo; "" where that is not known) at this absolute path, and that

@@ -450,7 +450,7 @@ START_TEST(a_rolled_back_writer_goes_to_torn)
 	bodies_keep_names_locked(u.vol, false);
 	bodies_tear_writers_locked(u.vol);
 	unit_ok(state_file_get(u.vol->state, handle_ino(h), &f));
-	f.body = body_new_id(u.vol);
+	f.body = object_new_id(u.vol);
 	f.live = f.closed;
 	unit_ok(state_file_set(u.vol->state, &f));
 	mutex_unlock(&u.vol->lock);

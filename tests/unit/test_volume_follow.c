@@ -2,7 +2,7 @@
 /* A volume opened more than once: one writer, who is heard from another, and readers that follow it. */
 #include <stdatomic.h>
 #include "lib/volume/holder.h"
-#include "lib/volume/upload.h"
+#include "lib/volume/uploads.h"
 #include "tests/unit/volume_unit.h"
 
 #define LIMIT (50 * NS_PER_S)
@@ -194,7 +194,7 @@ START_TEST(a_second_writer_is_refused_until_it_takes_over)
 	ck_assert_uint_eq(vu_seal(&writer), 2);
 	/* It does not wait for what never comes. */
 	unit_error(epochs_wait(writer.vol, 2, LIMIT, NULL, NULL), -EBUSY);
-	ck_assert(holder_lost(writer.vol) && uploader_gave_up(writer.vol));
+	ck_assert(holder_lost(writer.vol) && uploads_gave_up(writer.vol));
 	vu_holds(&writer, "f", "mine");
 	vu_holds(&second, "f", "one");
 	ck_assert_uint_eq(put(&second, "f", "theirs"), 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Killed writers (contract 1.2.4): what is undone, what stays, what an epoch says. */
 #include "lib/volume/torn.h"
+#include "lib/util/process.h"
 #include "tests/unit/volume_unit.h"
 
 static struct vu u;

@@ -335,23 +335,23 @@ END_TEST
 START_TEST(a_file_says_which_epoch_has_it)
 {
 	struct epochs_seal how = {.trigger = "commit", .has_step = true, .step = 500};
-	struct live_info info = {0};
+	struct file_epoch info = {0};
 	uint64_t ino = file_at(ROOT_INO, "file", "text"), number = 0, late;
 
-	unit_ok(live_info(vol, ino, &info));
+	unit_ok(epochs_of_file(vol, ino, &info));
 	ck_assert_str_eq(info.state, "staged");
 	ck_assert_uint_eq(info.epoch, 0);
 	unit_ok(epochs_seal(vol, &how, &number));
-	unit_ok(live_info(vol, ino, &info));
+	unit_ok(epochs_of_file(vol, ino, &info));
 	ck_assert_str_eq(info.state, "sealed");
 	ck_assert_uint_eq(info.epoch, number);
 	ck_assert(info.has_step);
 	ck_assert_uint_eq(info.step, 500);
 	late = mkdir_at(ROOT_INO, "late");
-	unit_ok(live_info(vol, late, &info));
+	unit_ok(epochs_of_file(vol, late, &info));
 	ck_assert_str_eq(info.state, "staged");
 	ck_assert(!info.has_step);
-	unit_error(live_info(vol, 9999, &info), -ENOENT);
+	unit_error(epochs_of_file(vol, 9999, &info), -ENOENT);
 	unit_ok(live_sync(vol));
 }
 END_TEST

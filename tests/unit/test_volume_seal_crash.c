@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sealing and rolling back under failures and crashes. */
 #include "tests/unit/epochs_unit.h"
+#include "lib/volume/reclaim.h"
 
 START_TEST(an_epoch_that_cannot_be_frozen_loses_nothing)
 {
@@ -69,7 +70,7 @@ START_TEST(an_epoch_that_began_before_a_crash_is_begun_anew)
 	eu_epoch_holds(2, "b", "in two");
 	eu_epoch_holds(2, "c", "in two, too");
 	eu_save("b", "later");
-	versions_bury(u.vol);
+	versions_reclaim(u.vol);
 	eu_epoch_holds(2, "b", "in two");
 }
 END_TEST

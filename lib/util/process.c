@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Was this descriptor closed, or did its process die? In FLUSH the request's pid is the closing
+ * Other processes, as /proc shows them. Was a descriptor closed, or did its process die? In FLUSH the request's pid is the closing
  * thread, which waits for our answer, so /proc/TID tells how it ends: of /proc/TID/stat (proc(5))
  * field 9 has PF_EXITING, and field 52 the exit code as wait(2) gives it: the signal in the low 7
  * bits, the exit status above. PF_SIGNALED is no help: a normal exit with running threads sets it.
  */
-#include "lib/util/parse.h"
-#include "lib/volume/bodies.h"
+#include "lib/util/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "lib/util/cleanup.h"
 #include "lib/util/io.h"
+#include "lib/util/parse.h"
 
 #define PF_EXITING  0x4
 #define FIELD_FLAGS 9

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live tree: what user.epochfs.* of a live file show. */
+/* What user.epochfs.* of a live file show. */
 #include "lib/volume/live_internal.h"
 
 #include <errno.h>
@@ -50,9 +50,9 @@ static const char *state_text(enum epoch_state state)
 	return "sealed";
 }
 
-int live_info(struct volume *vol, uint64_t ino, struct live_info *ret_info)
+int epochs_of_file(struct volume *vol, uint64_t ino, struct file_epoch *ret_info)
 {
-	struct live_info info = {.state = "staged"};
+	struct file_epoch info = {.state = "staged"};
 	struct epoch_info epoch;
 	bool sealed = false, durable = false;
 	int error = first_epoch(vol, ino, &info.epoch, &sealed, &durable);

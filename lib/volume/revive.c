@@ -13,50 +13,6 @@
 #include <string.h>
 #include "lib/util/log.h"
 
-/* ---- keeping records ---- */
-
-static void note_handle_locked(const struct handle *h)
-{
-	const struct body *b = h->body;
-	struct handle_record *r = h->record;
-
-	r->version = b->version;
-	r->opened_epoch = b->opened_epoch;
-	r->opened_ns = b->opened_ns;
-	r->killed = h->killed;
-	r->closed = h->closed;
-	r->direct = h->direct;
-	r->body_killed = b->killed;
-	r->body_closed_well = b->closed_well;
-	r->body_orphan = b->orphan;
-	r->body_tear = b->tear;
-	r->body_cramped = b->cramped;
-	r->body_refused_error = b->refused_error;
-	r->body_refused_from = b->refused_from;
-	r->body_refused_to = b->refused_to;
-}
-
-void body_note_locked(const struct body *b)
-{
-	for (const struct handle *h = b->open_handles; h; h = h->next)
-		if (h->record)
-			note_handle_locked(h);
-}
-
-void handle_keep_record(struct handle *h, struct handle_record *record)
-{
-	SCOPED_LOCK(&h->vol->lock);
-	*record = (struct handle_record){
-		.ino = h->body->ino,
-		.body = h->body->id,
-		.flags = h->flags,
-		.tgid = h->tgid,
-		.writes = h->writes,
-	};
-	h->record = record;
-	note_handle_locked(h);
-}
-
 /* ---- bodies that come back ---- */
 
 static const struct state_version *staged_of(const struct recovery *r, uint64_t body)
@@ -67,9 +23,8 @@ static const struct state_version *staged_of(const struct recovery *r, uint64_t 
 	return NULL;
 }
 
-static void fill_staged_locked(struct volume *vol, struct recovery *r, struct body *b,
-			       const struct state_version *v, const struct state_file *f,
-			       const struct handle_record *record)
+static void fill_staged_locked(struct volume *vol, struct body *b, const struct state_version *v,
+			       const struct state_file *f, const struct handle_record *record)
 {
 	bool replaces = v->kind == VERSION_REPLACE && f->body != b->id;
 
@@ -78,12 +33,12 @@ static void fill_staged_locked(struct volume *vol, struct recovery *r, struct bo
 	body_set_pending_locked(vol, b, replaces && !b->orphan);
 	b->journaled_size = v->flushed_size;
 	b->journaled_ctime_ns = v->flushed_ctime_ns;
-	b->is_log = state_names_of(vol->state, b->ino, recovery_name_is_log, r) == 1;
+	b->is_log = file_is_log_locked(vol, b->ino);
 }
 
-static int revive_staged_locked(struct volume *vol, struct recovery *r,
-				const struct state_version *v, const struct state_file *f,
-				const struct handle_record *record, struct body **ret_body)
+static int revive_staged_locked(struct volume *vol, const struct state_version *v,
+				const struct state_file *f, const struct handle_record *record,
+				struct body **ret_body)
 {
 	int fd = object_open(vol, v->id, O_RDWR), error;
 
@@ -94,7 +49,7 @@ static int revive_staged_locked(struct volume *vol, struct recovery *r,
 		close(fd);
 		return error;
 	}
-	fill_staged_locked(vol, r, *ret_body, v, f, record);
+	fill_staged_locked(vol, *ret_body, v, f, record);
 	return 0;
 }
 
@@ -150,7 +105,7 @@ static int revive_body_locked(struct volume *vol, struct recovery *r,
 	if (b || (staged && staged->ino != record->ino) || !S_ISREG(f.mode))
 		return -EUCLEAN;
 	if (staged)
-		error = revive_staged_locked(vol, r, staged, &f, record, &b);
+		error = revive_staged_locked(vol, staged, &f, record, &b);
 	else if (f.body == record->body && f.nlink)
 		error = body_get_locked(vol, &f, &b);
 	else

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Other processes, as /proc shows them. Any thread, any lock; nothing is cached. */
+#ifndef EPOCHFS_UTIL_PROCESS_H
+#define EPOCHFS_UTIL_PROCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* The process (thread group) of a thread: 0 where it is not known. */
+pid_t process_of(pid_t tid);
+/* Whether this thread is ending by a signal or with an error. */
+bool process_was_killed(pid_t tid);
+/* Whether it is killed, ending or gone, though its descriptors may still be open. */
+bool process_is_ending(pid_t pid);
+/* Whether the process has a descriptor open whose path ends in this one; true where it does not let
+ * us look. */
+bool process_has_open(pid_t tgid, const char *path);
+/* The same of a mapping, which keeps a file open without a descriptor. */
+bool process_has_mapped(pid_t tgid, const char *path);
+/* A process that has it open: `likely` if it does, else any, by a look through /proc; 0: none found. */
+pid_t process_with_open(const char *path, pid_t likely);
+
+#endif
