@@ -12,7 +12,7 @@
 #include "lib/format/tree.h"
 #include "lib/format/xattrs.h"
 #include "lib/util/clock.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 /* ---- the epoch's directory ---- */
 

@@ -9,7 +9,7 @@
 #include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "lib/util/cleanup.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 int epochs_dir_mkdir(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
 {

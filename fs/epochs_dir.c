@@ -9,7 +9,7 @@
 #include "fs/epochs_views.h"
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 /* Classes of inode numbers, in the highest four bits. */
 #define INO_EPOCH   (UINT64_C(8) << 60) /* 36 bits of epoch, 24 bits of entry */

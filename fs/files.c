@@ -307,7 +307,7 @@ static int grant_again(struct fs_mount *m, struct file *f, struct grant **ret_gr
 	return content_grant_again(f->content, ret_grant);
 }
 
-/* The kernel reads and writes the backing files of these by itself: the volume must know that (lib/volume/grant.h). */
+/* The kernel reads and writes the backing files of these by itself: the volume must know that (lib/cache/grant.h). */
 static void grant_all_again(struct fs_mount *m)
 {
 	for (struct file *f = m->files->all; f; f = f->next) {

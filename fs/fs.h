@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include "fs/mount.h"
 #include "fs/node.h"
-#include "lib/volume/content.h"
-#include "lib/volume/handle.h"
-#include "lib/volume/live.h"
+#include "lib/cache/content.h"
+#include "lib/live/handle.h"
+#include "lib/live/live.h"
 
 struct control;	     /* control_file.c: one open of .epochs/.control */
 struct epoch_names;  /* epochs_names.h: names of .epochs that have got a number */

@@ -16,7 +16,7 @@
 #include "fs/invalidate.h"
 #include "fs/resent.h"
 #include "lib/util/buf.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 #define OWN_PREFIX "user.epochfs."
 #define LABEL	   "security.selinux"

@@ -6,7 +6,7 @@
  * session's I/O hooks (here) put it into the answer to INIT, and replies to OPEN are made by hand.
  *
  * The kernel wants all opens of a node to be of one mode, and with passthrough of one backing id.
- * The first open decides: passthrough where the volume grants the backing file (lib/volume/grant.h), and
+ * The first open decides: passthrough where the volume grants the backing file (lib/cache/grant.h), and
  * for a writer the cache has room ahead of him; else ordinary. A writer on closed content starts an ordinary node
  * (nothing is cloned at open), unless readers hold passthrough: then the edit begins at open, in the
  * file that they have. The node keeps mode, backing id and grant until its last close; every open until then

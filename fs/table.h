@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "lib/volume/survivors.h"
+#include "lib/live/survivors.h"
 
 /* Raised when a row changes its meaning: a worker of another version does not take the table over. */
 #define TABLE_VERSION 3

@@ -8,7 +8,8 @@
 #include "fs/files.h"
 #include "fs/passthrough.h"
 #include "lib/util/clock.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
+#include "lib/cache/torn.h"
 
 /* Called in callbacks of torn_each: asks nothing of the volume. */
 static void stat_of(const struct fs_mount *m, uint64_t id, uint64_t size, int64_t ns,

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "lib/util/lock.h"
 #include "lib/util/process.h"
-#include "lib/volume/bodies.h"
+#include "lib/live/bodies.h"
 
 /* Processes that are remembered: of more than these at once, the later ones count as unknown. */
 #define KNOWN_MAX 128

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/mount.h"
+#include "lib/cache/cache_dir.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"

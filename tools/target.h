@@ -28,7 +28,7 @@ int target_need_mount(const char *name, const char *command);
 int target_epochs(const struct target *t, json_t **ret_epochs);
 /* Who writes to a remote, as catalog_lease gives it; of a target that is no mount. */
 int target_lease(const struct target *t, json_t **ret_lease);
-/* What the epochs hold and take (lib/volume/usage.h); `read`: also from what is to be read from the remote first. */
+/* What the epochs hold and take (lib/epochs/usage.h); `read`: also from what is to be read from the remote first. */
 int target_usage(const struct target *t, bool read, json_t **ret_usage);
 /* What waits for parts of nodes, as catalog_waiting gives it; the caller's reference. */
 int target_waiting(const struct target *t, json_t **ret_waiting);

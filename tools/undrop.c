@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/util/buf.h"
+#include "lib/admin/catalog.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"

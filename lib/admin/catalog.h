@@ -16,7 +16,7 @@
 #include "lib/format/tree.h"
 #include "lib/meta/gc.h"
 #include "lib/remote/remote.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 struct catalog;
 
@@ -57,6 +57,11 @@ int catalog_drop(struct catalog *c, uint64_t number);
 /* Brings a dropped epoch back, with this tag, which keeps a policy from dropping it once more; only while it is held. 0, also where it is there already. -ENOENT: there never
  * was such an epoch; -ENODATA: its content is gone (undrop.h); -EEXIST: the tag is another's; -EINVAL: it cannot be a tag; -ESTALE as above. */
 int catalog_undrop(struct catalog *c, uint64_t number, const char *tag);
+/* The name of that tag where nobody gives one: "undropped-41". */
+#define UNDROP_TAG_MAX 32
+void undrop_tag(uint64_t number, char ret_name[UNDROP_TAG_MAX]);
+/* Why it was -ENODATA, in one line; appends. */
+void undrop_refusal(uint64_t number, struct buf *out);
 
 /*
  * Who writes to the volume, as the lease's object says (format/lease.h): {"state": "held", "generation",

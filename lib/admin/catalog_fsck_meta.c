@@ -13,7 +13,7 @@
 #include "lib/meta/records.h"
 #include "lib/meta/summary.h"
 #include "lib/util/cleanup.h"
-#include "lib/volume/nodes.h"
+#include "lib/upload/nodes.h"
 
 static int compare_numbers(const void *a, const void *b)
 {

@@ -6,7 +6,7 @@
 
 #include "lib/meta/lease.h"
 #include "lib/meta/listing.h"
-#include "lib/volume/nodes.h"
+#include "lib/upload/nodes.h"
 
 int catalog_lease(struct catalog *c, json_t **ret_lease)
 {

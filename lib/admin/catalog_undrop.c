@@ -3,12 +3,14 @@
 #include "lib/admin/catalog_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
 #include "lib/util/faultpoint.h"
-#include "lib/volume/undrop.h"
+#include "lib/upload/undrop.h"
 
 static int confirm(void *arg)
 {
@@ -73,4 +75,21 @@ int catalog_undrop(struct catalog *c, uint64_t number, const char *tag)
 			       : catalog_errno(c, error);
 	catalog_forget(c);
 	return 0;
+}
+
+/* ---- as text ---- */
+
+void undrop_tag(uint64_t number, char ret_name[UNDROP_TAG_MAX])
+{
+	snprintf(ret_name, UNDROP_TAG_MAX, "undropped-%" PRIu64, number);
+}
+
+void undrop_refusal(uint64_t number, struct buf *out)
+{
+	buf_printf(
+		out,
+		"epoch %" PRIu64
+		" cannot be brought back: garbage collection has deleted what it needs, or it was "
+		"dropped before it was in the remote",
+		number);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of the command, from JSON to the volume and back. */
 #include "lib/admin/control.h"
+#include "lib/admin/catalog.h"
+#include "lib/epochs/epochs.h"
 #include "lib/meta/record_metadata.h"
 
 #include <errno.h>
@@ -11,10 +13,12 @@
 #include "lib/admin/control_request.h"
 #include "lib/meta/listing.h"
 #include "lib/util/clock.h"
-#include "lib/volume/drop.h"
-#include "lib/volume/nodes.h"
-#include "lib/volume/resume.h"
-#include "lib/volume/usage.h"
+#include "lib/epochs/drop.h"
+#include "lib/upload/nodes.h"
+#include "lib/epochs/resume.h"
+#include "lib/upload/undrop.h"
+#include "lib/epochs/usage.h"
+#include "lib/volume/volume.h"
 
 static int answer_epoch(struct request *r, uint64_t number)
 {

@@ -4,7 +4,7 @@
 #define EPOCHFS_ADMIN_CONTROL_H
 
 #include "lib/util/buf.h"
-#include "lib/volume/handle.h"
+#include "lib/live/handle.h"
 
 /*
  * Carried by the file .epochs/.control.

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "lib/admin/control_internal.h"
+#include "lib/epochs/epochs.h"
 
 /* An epoch's tree of local versions gives way to the final one once the epoch is durable, and the versions
  * that it named may be gone by then. */

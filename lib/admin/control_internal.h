@@ -4,7 +4,7 @@
 #define EPOCHFS_ADMIN_CONTROL_INTERNAL_H
 
 #include <jansson.h>
-#include "lib/volume/internal.h"
+#include "lib/cache/context.h"
 
 /* The answer to "status": a new object, or NULL where memory runs out. */
 json_t *control_status(struct volume *vol);

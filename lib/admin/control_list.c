@@ -4,8 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 #include "lib/admin/control_request.h"
+#include "lib/epochs/epochs.h"
 #include "lib/meta/listing.h"
-#include "lib/volume/nodes.h"
+#include "lib/upload/nodes.h"
 
 static int add_tag(void *arg, const char *name, uint64_t number)
 {

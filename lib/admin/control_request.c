@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 int request_fail(struct request *r, int error, const char *fmt, ...)
 {

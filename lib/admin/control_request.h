@@ -4,7 +4,7 @@
 #define EPOCHFS_ADMIN_CONTROL_REQUEST_H
 
 #include <jansson.h>
-#include "lib/volume/internal.h"
+#include "lib/cache/context.h"
 
 static inline void cleanup_json_fn(json_t **j)
 {

@@ -9,7 +9,8 @@
 #include "lib/admin/catalog_internal.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
-#include "lib/volume/holder.h"
+#include "lib/epochs/holder.h"
+#include "lib/volume/volume.h"
 
 /* Collections that come between. */
 #define ROUNDS_MAX 3

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include "lib/admin/catalog.h"
 #include "lib/meta/options.h"
+#include "lib/volume/volume.h"
 
 struct volume;
 

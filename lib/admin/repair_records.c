@@ -17,7 +17,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
-#include "lib/volume/nodes.h"
+#include "lib/upload/nodes.h"
 
 /* ---- copies of records ---- */
 

@@ -11,13 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/cache/cache_dir.h"
 #include "lib/format/tree.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 #define TREE_FILE_MAX 32
 /* In the cache directory, while it is looked at. */

@@ -31,7 +31,7 @@
  *   "released"       true: its holder gave it back
  *   "pending"        epochs that the holder had not uploaded when it gave the lease back
  *
- * Of the nodes of a run that hold it together (lib/volume/nodes.h) there is more: the object of the
+ * Of the nodes of a run that hold it together (lib/upload/nodes.h) there is more: the object of the
  * generation, made by the first of them and never written again, and for each node one of its own,
  * lease/<generation>-<node>, which it renews and releases. They have "format" 2, and
  *   "run"            the run's identity

@@ -38,7 +38,7 @@
  *                    they are not stored; one in the remote has them
  *   "packs"          ids of the packs that "tree.chunks[].pack" counts from 0
  *   "indexes"        keys of the index objects that this epoch added
- *   "generation" "nodes"   of a node set (lib/volume/nodes.h): the generation of its lease, and how many
+ *   "generation" "nodes"   of a node set (lib/upload/nodes.h): the generation of its lease, and how many
  *                    nodes it has
  *   "part"           in what one node sealed (parts/, names.h), and nowhere else: { "node", "sequence",
  *                    "base": the epoch that its live tree began from, "after": the step before it, and

@@ -14,8 +14,8 @@
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
-#include "lib/volume/announce.h"
-#include "lib/volume/holder.h"
+#include "lib/epochs/announce.h"
+#include "lib/epochs/holder.h"
 
 #define PART_LEN (UINT64_C(1) << 30)
 /* Listings until two are equal. */

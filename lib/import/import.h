@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include "lib/format/record.h"
 #include "lib/meta/options.h"
+#include "lib/volume/volume.h"
 
 struct import;
 

@@ -14,11 +14,11 @@
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
-#include "lib/volume/announce.h"
-#include "lib/volume/holder.h"
-#include "lib/volume/record_fill.h"
-#include "lib/volume/upload_gc.h"
-#include "lib/volume/upload_record.h"
+#include "lib/epochs/announce.h"
+#include "lib/epochs/holder.h"
+#include "lib/epochs/record_fill.h"
+#include "lib/upload/upload_gc.h"
+#include "lib/upload/upload_record.h"
 
 /* After so much the tree gets a pack of its own. */
 #define TREE_APART (UINT64_C(64) << 20)

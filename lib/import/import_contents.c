@@ -12,8 +12,8 @@
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
-#include "lib/volume/upload_epoch.h"
-#include "lib/volume/upload_gc.h"
+#include "lib/upload/upload_epoch.h"
+#include "lib/upload/upload_gc.h"
 
 /* Attempts to read a file that changes meanwhile, in one round. */
 #define FILE_TRIES 3

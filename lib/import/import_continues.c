@@ -8,8 +8,8 @@
 
 #include "lib/format/tree_diff.h"
 #include "lib/meta/records.h"
-#include "lib/volume/record_fill.h"
-#include "lib/volume/seal.h"
+#include "lib/epochs/record_fill.h"
+#include "lib/epochs/seal.h"
 
 /* Directories that an epoch made, by their paths. */
 struct made {

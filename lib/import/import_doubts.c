@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/format/tree_diff.h"
-#include "lib/volume/doubts_volume.h"
+#include "lib/epochs/doubts_volume.h"
 
 /* Versions that the judge is told: what is as it was in the epoch before, and what is not. */
 enum { UNCHANGED = 1, SAVED = 2 };

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include "lib/format/record.h"
 #include "lib/meta/options.h"
+#include "lib/volume/volume.h"
 
 struct watch;
 

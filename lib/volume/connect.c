@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include "lib/cache/cache_dir.h"
 #include "lib/format/names.h"
 #include "lib/meta/volume_key.h"
 #include "lib/net/open.h"

@@ -9,12 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "lib/cache/cache_dir.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/volume/bodies.h"
-#include "lib/volume/live_internal.h"
+#include "lib/live/bodies.h"
+#include "lib/live/live_internal.h"
 #include "lib/volume/rebuild.h"
+#include "lib/volume/volume.h"
 
 #define ROOT_MODE 0755
 #define HOST_MAX  256

@@ -10,11 +10,11 @@
 #include "lib/meta/reason.h"
 #include "lib/meta/records.h"
 #include "lib/util/log.h"
-#include "lib/volume/announce.h"
-#include "lib/volume/doubts_volume.h"
-#include "lib/volume/nodes.h"
-#include "lib/volume/seal.h"
-#include "lib/volume/trees.h"
+#include "lib/epochs/announce.h"
+#include "lib/epochs/doubts_volume.h"
+#include "lib/upload/nodes.h"
+#include "lib/epochs/seal.h"
+#include "lib/cache/trees.h"
 
 struct number_list {
 	uint64_t *number;

@@ -9,11 +9,12 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "lib/cache/cache_dir.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/volume/open_steps.h"
 #include "lib/volume/rebuild_salvage.h"
-#include "lib/volume/sealer.h"
+#include "lib/epochs/sealer.h"
 
 #define MOVING	  "damaged.moving"
 #define DAMAGED	  "damaged"

@@ -18,7 +18,7 @@
 #ifndef EPOCHFS_VOLUME_REBUILD_H
 #define EPOCHFS_VOLUME_REBUILD_H
 
-#include "lib/volume/internal.h"
+#include "lib/cache/context.h"
 
 /* Before the state is opened: finishes a move that was cut off, and sees whether something is to be
  * recovered (vol->rebuilt). 0 or -errno. */

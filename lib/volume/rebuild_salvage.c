@@ -13,11 +13,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "lib/live/handle.h"
+#include "lib/live/live.h"
 #include "lib/util/array.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
-#include "lib/volume/bodies.h"
-#include "lib/volume/live_internal.h"
+#include "lib/live/bodies.h"
+#include "lib/live/live_internal.h"
 
 /* Directories above a file: a damaged row may make a ring of them. */
 #define DEPTH_MAX 1024

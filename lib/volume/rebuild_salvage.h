@@ -4,7 +4,7 @@
 #ifndef EPOCHFS_VOLUME_REBUILD_SALVAGE_H
 #define EPOCHFS_VOLUME_REBUILD_SALVAGE_H
 
-#include "lib/volume/internal.h"
+#include "lib/cache/context.h"
 
 struct salvage {
 	struct volume *vol;

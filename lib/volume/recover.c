@@ -16,8 +16,8 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/volume/grants.h"
-#include "lib/volume/live_internal.h"
+#include "lib/cache/grants.h"
+#include "lib/live/live_internal.h"
 
 /* ---- lists ---- */
 

@@ -4,7 +4,7 @@
 #define EPOCHFS_VOLUME_RECOVERY_H
 
 #include "lib/meta/rules.h"
-#include "lib/volume/bodies.h"
+#include "lib/live/bodies.h"
 
 struct version_list {
 	struct state_version *v;

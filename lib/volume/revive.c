@@ -5,7 +5,7 @@
  * before the process died); the file's own content; the version in the record, which was replaced while a reader had it.
  */
 #include "lib/volume/recovery.h"
-#include "lib/volume/survivors.h"
+#include "lib/live/survivors.h"
 
 #include <errno.h>
 #include <fcntl.h>

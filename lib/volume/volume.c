@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a volume. */
-#include "lib/volume/doubts_volume.h"
-#include "lib/meta/rules.h"
 #include "lib/volume/volume.h"
 
 #include <errno.h>
@@ -9,33 +7,36 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/epochs.h"
+#include "lib/meta/rules.h"
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/volume/adopt.h"
-#include "lib/volume/announce.h"
-#include "lib/volume/bodies.h"
-#include "lib/volume/collector.h"
-#include "lib/volume/contents.h"
-#include "lib/volume/cramped.h"
-#include "lib/volume/evict.h"
-#include "lib/volume/follow.h"
-#include "lib/volume/grants.h"
-#include "lib/volume/holder.h"
-#include "lib/volume/live_internal.h"
-#include "lib/volume/nodes.h"
+#include "lib/epochs/adopt.h"
+#include "lib/epochs/announce.h"
+#include "lib/live/bodies.h"
+#include "lib/upload/collector.h"
+#include "lib/cache/contents.h"
+#include "lib/live/cramped.h"
+#include "lib/cache/evict.h"
+#include "lib/epochs/follow.h"
+#include "lib/cache/grants.h"
+#include "lib/epochs/holder.h"
+#include "lib/live/live_internal.h"
+#include "lib/upload/nodes.h"
 #include "lib/volume/open_steps.h"
 #include "lib/volume/rebuild.h"
-#include "lib/volume/resume.h"
-#include "lib/volume/retain.h"
-#include "lib/volume/sealer.h"
-#include "lib/volume/store_index.h"
-#include "lib/volume/torn.h"
-#include "lib/volume/trees.h"
-#include "lib/volume/upload.h"
-#include "lib/volume/usage.h"
+#include "lib/epochs/resume.h"
+#include "lib/epochs/retain.h"
+#include "lib/epochs/sealer.h"
+#include "lib/cache/store_index.h"
+#include "lib/cache/torn.h"
+#include "lib/cache/trees.h"
+#include "lib/upload/upload.h"
+#include "lib/epochs/usage.h"
 
 #define PERCENT_ALL 100
 
@@ -86,6 +87,8 @@ static int make_parts(struct volume *vol)
 		error = torn_start(vol);
 	if (!error)
 		error = usage_cache_new(&vol->usage);
+	if (!error)
+		error = resume_new(vol);
 	return error;
 }
 

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/meta/options.h"
-#include "lib/volume/events.h"
+#include "lib/cache/events.h"
 
 struct volume;
 
@@ -35,9 +35,6 @@ struct volume;
  */
 int volume_open(const struct volume_options *options, struct volume **ret_volume,
 		char **ret_message);
-/* The directory that holds the caches of all volumes, as the options and the environment say it: 0, -ENOMEM, or -EINVAL where they do not. */
-int volume_cache_root(const struct volume_options *options, struct buf *out);
-
 /*
  * Notes in the cache that it is mounted, as this device ("0:45", as in mountinfo; "" where that is not known) at this absolute path, and that
  * it is no more: then only the end of this process is to come, which the next mount waits for, while it refuses a cache

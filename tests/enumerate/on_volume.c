@@ -2,6 +2,7 @@
 /* Histories on a volume in this process: the volume itself, its processes, and where a history begins and ends. The two
  * processes are children that only wait: the volume asks what became of them. */
 #include "lib/net/open.h"
+#include "lib/live/live.h"
 #include "tests/enumerate/volume_place.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
-#include "lib/volume/epochs.h"
+#include "lib/epochs/epochs.h"
 
 /* An edit is told from none by the file's time, where that is older than a tick of the clock. */
 #define LONG_AGO_NS (1000000 * NS_PER_S)

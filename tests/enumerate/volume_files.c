@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "lib/volume/handle.h"
+#include "lib/live/handle.h"
 
 enum io { IO_NONE, IO_PASSTHROUGH, IO_ORDINARY };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Open files of a volume without a mount: what the kernel and fs/ make of lib/volume/handle.h. The only
+ * Open files of a volume without a mount: what the kernel and fs/ make of lib/live/handle.h. The only
  * place that uses it.
  *
  * With passthrough a node (inode and body) that is opened first by a handle which may be worked on

@@ -6,8 +6,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
-#include "lib/volume/content.h"
-#include "lib/volume/epochs.h"
+#include "lib/cache/content.h"
+#include "lib/epochs/epochs.h"
+#include "lib/live/live.h"
 
 void vplace_stat_handle(struct on *on, unsigned handle, struct seen *ret_seen)
 {

@@ -4,8 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include "lib/volume/epochs.h"
-#include "lib/volume/evict.h"
+#include "lib/epochs/epochs.h"
+#include "lib/cache/evict.h"
+#include "lib/live/live.h"
 
 const char *vplace_name(unsigned name)
 {

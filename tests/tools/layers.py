@@ -19,6 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 BOTTOM = {"lib/util", "lib/format", "lib/remote", "lib/net", "lib/store", "lib/state", "lib/meta"}
+MOUNT = {"lib/cache", "lib/live", "lib/epochs", "lib/upload"}
 MAY = {
     "lib/util": set(),
     "lib/format": {"lib/util"},
@@ -27,17 +28,22 @@ MAY = {
     "lib/store": {"lib/remote", "lib/format", "lib/util"},
     "lib/state": {"lib/util"},
     "lib/meta": {"lib/state", "lib/store", "lib/remote", "lib/format", "lib/util"},
-    "lib/volume": BOTTOM,
-    "lib/import": BOTTOM | {"lib/volume"},
-    "lib/admin": BOTTOM | {"lib/volume"},
-    # What the volume hands out, entries, names and options, is of lib/format and lib/meta: pure data.
-    "fs": {"lib/volume", "lib/meta", "lib/format", "lib/util"},
+    "lib/cache": BOTTOM,
+    "lib/live": BOTTOM | {"lib/cache"},
+    "lib/epochs": BOTTOM | {"lib/cache", "lib/live"},
+    "lib/upload": BOTTOM | {"lib/cache", "lib/live", "lib/epochs"},
+    "lib/volume": BOTTOM | MOUNT,
+    "lib/import": BOTTOM | MOUNT | {"lib/volume"},
+    "lib/admin": BOTTOM | MOUNT | {"lib/volume"},
+    # What these hand out, entries, names and options, is of lib/format and lib/meta: pure data.
+    "fs": {"lib/volume", "lib/epochs", "lib/live", "lib/cache", "lib/meta", "lib/format", "lib/util"},
     "tools": {"fs", "lib/admin", "lib/import", "lib/volume", "lib/meta", "lib/format", "lib/util"},
 }
 # Where one file may look deeper than its room.
 MAY_FILE = {
     "fs/control_file": {"lib/admin"},  # the requests of the command come through a file
     "tools/argv": {"lib/remote"},  # what of a URL is a secret
+    "tools/mount.": {"lib/cache"},  # where caches lie
     "tools/mountpoint": {"lib/remote"},  # which directory a URL names
     "tools/fsck": {"lib/store", "lib/remote"},
 }

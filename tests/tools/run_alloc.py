@@ -30,7 +30,7 @@ from run_units import ROOT, kill_session
 
 REPORTED = 99  # in alloc_run.c, too
 SHOWN = 400  # lines of a program that failed
-ROOMS = ("util", "format", "store", "remote", "net", "state", "meta", "volume", "import", "admin", "fs", "tools")
+ROOMS = ("util", "format", "store", "remote", "net", "state", "meta", "cache", "live", "epochs", "upload", "volume", "import", "admin", "fs", "tools")
 # Programs and tests that are left out, and why.
 LEFT_OUT = {
     "test_store_pool:a_long_loop_does_not_hold_up_a_short_one": "it waits for two threads, and a pool makes do with one",

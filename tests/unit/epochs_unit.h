@@ -5,12 +5,12 @@
 
 #include <sys/stat.h>
 #include "lib/format/xattrs.h"
-#include "lib/volume/body.h"
-#include "lib/volume/content.h"
-#include "lib/volume/epochs.h"
-#include "lib/volume/seal.h"
-#include "lib/volume/sealer.h"
-#include "lib/volume/trees.h"
+#include "lib/live/body.h"
+#include "lib/cache/content.h"
+#include "lib/epochs/epochs.h"
+#include "lib/epochs/seal.h"
+#include "lib/epochs/sealer.h"
+#include "lib/cache/trees.h"
 #include "tests/unit/volume_unit.h"
 
 #define EU_LONG (3600 * NS_PER_S)

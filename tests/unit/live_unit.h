@@ -9,10 +9,13 @@
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
+#include "lib/live/handle.h"
+#include "lib/live/live.h"
 #include "lib/util/clock.h"
-#include "lib/volume/body.h"
-#include "lib/volume/epochs.h"
-#include "lib/volume/live_internal.h"
+#include "lib/live/body.h"
+#include "lib/epochs/epochs.h"
+#include "lib/live/live_internal.h"
+#include "lib/volume/volume.h"
 #include "tests/unit/unit.h"
 
 static char *cache;

@@ -4,6 +4,8 @@
 #ifndef EPOCHFS_TESTS_RECOVER_UNIT_H
 #define EPOCHFS_TESTS_RECOVER_UNIT_H
 
+#include "lib/epochs/epochs.h"
+#include "lib/live/handle.h"
 #include "tests/unit/volume_unit.h"
 
 static struct vu u;

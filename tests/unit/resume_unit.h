@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_TESTS_RESUME_UNIT_H
 #define EPOCHFS_TESTS_RESUME_UNIT_H
 
+#include <jansson.h>
 #include "lib/admin/control.h"
 #include "tests/unit/epochs_unit.h"
 

@@ -7,8 +7,9 @@
 #include <sys/xattr.h>
 
 #include "lib/format/tree.h"
-#include "lib/volume/epochs.h"
-#include "lib/volume/live.h"
+#include "lib/epochs/epochs.h"
+#include "lib/live/handle.h"
+#include "lib/live/live.h"
 #include "tests/unit/volume_unit.h"
 
 #define MIB ((size_t)1 << 20)

@@ -3,7 +3,9 @@
 #include "tests/unit/volume_unit.h"
 
 #include <sys/mman.h>
-#include "lib/volume/survivors.h"
+#include "lib/live/handle.h"
+#include "lib/live/live.h"
+#include "lib/live/survivors.h"
 
 #define RECORDS 4
 #define TOLD	4

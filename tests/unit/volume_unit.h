@@ -7,9 +7,13 @@
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "lib/epochs/epochs.h"
+#include "lib/live/handle.h"
+#include "lib/live/live.h"
 #include "lib/util/clock.h"
-#include "lib/volume/bodies.h"
-#include "lib/volume/body.h"
+#include "lib/live/bodies.h"
+#include "lib/live/body.h"
+#include "lib/volume/volume.h"
 #include "tests/unit/unit.h"
 
 /* Files are named in the root directory; `settle` is long, so that no epoch seals by itself. */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* struct content, and how its missing bytes come from the remote. Private to content*.c. */
+#ifndef EPOCHFS_CACHE_CONTENT_PRIVATE_H
+#define EPOCHFS_CACHE_CONTENT_PRIVATE_H
+
+#include <stdatomic.h>
+#include "lib/format/recipe.h"
+#include "lib/util/lock.h"
+#include "lib/cache/contents.h"
+#include "lib/cache/read_ahead.h"
+
+/*
+ * Lock order: volume.lock > contents.lock > fetch.lock > content.io. `io` is held for reading over
+ * each read of the backing file, and for writing while the descriptor changes or bytes are dropped,
+ * so that whoever changes the file below knows when nobody reads it any more.
+ */
+
+/* Where a segment of the recipe is. */
+enum segment_state {
+	SEGMENT_MISSING,
+	SEGMENT_COMING, /* a fetch is under way */
+	SEGMENT_HERE,	/* in the backing file, and checked since the content was opened */
+	SEGMENT_FAILED, /* the last fetch failed with `error`; the next request tries again */
+};
+
+/*
+ * Bytes that are in the remote, or in a backing file that is not known to be right. The file is
+ * sparse; it has the segments that are HERE. What an earlier reader left in it (or a crash, or a
+ * power loss) is taken where it has the hash that the recipe names; no list of it is kept.
+ */
+
+/*
+ * What one fetch brings. Nothing of it is dropped before the fetch has ended: else another could
+ * bring the same segment, and who ends first would call failed, or drop, what the other is writing.
+ */
+struct fetch_span {
+	struct fetch_span *next;
+	size_t first, count; /* segments */
+};
+
+struct fetch {
+	atomic_bool needed; /* false: all bytes are in the backing file */
+	struct hash recipe_hash;
+	bool kept;	    /* the backing file may hold bytes of before; set once */
+	atomic_ulong drops; /* rises when segments are dropped, with content.io held for writing */
+
+	struct mutex lock; /* guards the rest */
+	pthread_cond_t changed;
+	bool loading, loaded; /* the recipe */
+	struct recipe recipe;
+	uint8_t *state;		  /* enum segment_state of each segment */
+	size_t missing;		  /* segments that are not HERE */
+	struct fetch_span *spans; /* of the fetches under way; they overlap nowhere */
+	int error;
+	struct read_ahead ahead;
+	bool prefetched; /* all of it is being fetched, or that was tried */
+	unsigned pins;	 /* while there are any, no segment is dropped */
+	int64_t delta;	 /* bytes that the backing file has more than its row says */
+};
+
+struct content {
+	struct volume *vol;
+	struct content *next;
+	uint64_t version, size;
+	atomic_uint refs;    /* changed under contents.lock */
+	atomic_uint threads; /* of these, those of fetches; they rise after refs and fall before */
+	bool detached;	     /* no longer in the table; guarded by volume.lock */
+	int fd; /* backing file, for reading (and writing, while bytes are missing); -1: none */
+	uint8_t *bytes; /* inline content; NULL: in the backing file */
+	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file; guarded by
+			   volume.lock */
+	struct rwlock io;
+	struct fetch fetch;
+};
+
+struct contents {
+	struct mutex lock;
+	pthread_cond_t idle;
+	unsigned fetches; /* threads under way */
+	struct content *first;
+	atomic_llong delta; /* the sum of all fetch.delta */
+};
+
+/* content_local.c: content of a few bytes, which is in the database. */
+
+/* It has no backing file yet. */
+#define INLINE_NO_FILE -EINPROGRESS
+/* Makes one, which an edit can take over; not for good: it may be evicted again before it is open. Without a lock. */
+int inline_place(struct volume *vol, uint64_t version);
+
+/* content_fetch.c */
+
+/* content_fetch for one read, of bytes that there are: with read-ahead as read_ahead.h says. */
+int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
+		     void *arg);
+/* lseek(2) by the recipe, of an offset before the end: 0, -ENXIO, -EINTR, or why there is no recipe. */
+int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
+	       void *arg, uint64_t *ret_offset);
+/* Runs a detached thread that has a reference and ends with fetch_thread_ends. */
+int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg);
+void fetch_thread_ends(struct content *c);
+
+/* content_prefetch.c: a thread that fetches all of it, from there on and then what is before, while
+ * others than fetches have it open. Does nothing where that was begun already, or the cache has no
+ * room for it. */
+void prefetch(struct content *c, uint64_t from);
+
+/* content_local.c: the sparse backing file. */
+
+/* Makes it, or takes the one that an earlier reader left. With the volume's lock. */
+int fetch_open_locked(struct content *c, const struct state_version *v);
+/* Notes in the row what is there. With the volume's and the contents' lock. */
+void fetch_close_locked(struct content *c);
+/* Before the content is freed, in any case. */
+void fetch_free(struct content *c);
+bool fetch_whole(const struct fetch *f);
+/* All is there: the kernel may read the file itself from the next open on. */
+void fetch_note_whole(struct content *c);
+/* A segment's bytes, checked, go into the file and are HERE. */
+int fetch_write(struct content *c, size_t segment, const void *plain, size_t len);
+/* Of segments that are COMING, those that the file holds already are HERE. 0 or -ENOMEM. */
+int fetch_find_kept(struct content *c, size_t first, size_t count);
+/*
+ * Makes room in the cache for `bytes` of segments [first, first + count): other content is evicted,
+ * then segments of this one are dropped that nobody has asked for lately. It does not fail: a reader
+ * gets his bytes as long as the disk takes them.
+ */
+void fetch_make_room(struct content *c, uint64_t bytes, size_t first, size_t count);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files whose content was closed since the last epoch: how many bytes, and how often. */
+#ifndef EPOCHFS_EPOCHS_CHANGED_H
+#define EPOCHFS_EPOCHS_CHANGED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * Tells where one save ends and the next begins (sealer_before.c). Private to lib/volume; in memory only, guarded by the
+ * volume's lock. Zero-initialise, free with changed_clear.
+ */
+struct changed_file {
+	struct changed_file *next;
+	struct changed_file *next_again, **link_again; /* of those that were closed twice or more */
+	uint64_t ino, size;
+	uint64_t count; /* how often it was closed, or replaced by another */
+	uint64_t at;	/* the place of the last time in the order of all */
+	uint64_t from;	/* the epoch that has first what the first one replaced; 0: nothing was */
+	pid_t by;	/* the process that did it last; 0: not known */
+};
+
+/* Beyond this many it is not known any more which. */
+#define CHANGED_MAX 131072
+
+struct changed {
+	struct changed_file **buckets;
+	size_t bucket_count, count;
+	struct changed_file *again;
+	uint64_t bytes;	      /* of all */
+	uint64_t last_at;     /* the greatest that was given */
+	uint64_t newest_from; /* no file has a greater one */
+	bool overflow;	      /* some are not in it: too many, or no memory for them */
+};
+
+void changed_clear(struct changed *c);
+/* NULL: it is not known to have changed. */
+const struct changed_file *changed_find(const struct changed *c, uint64_t ino);
+/* The file is about to be added, by this process, for content that replaces what `epoch` has first; of epochs the first one
+ * given counts. */
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by);
+/* The file was closed with so much in it. */
+void changed_add(struct changed *c, uint64_t ino, uint64_t size);
+void changed_remove(struct changed *c, uint64_t ino);
+/* The file takes the place of another, whose content `epoch` has first. Where that has changed as well, it counts as closed
+ * once more than that. */
+void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch);
+/* Whether some file was closed exactly once more than `count`: what begins a save is written before the rest of it. */
+bool changed_any_ahead(const struct changed *c, uint64_t count);
+/*
+ * Whether some file was closed as often as `count`, later than `at`, and had content of a later epoch than `from` before that.
+ * An epoch that was sealed in the middle of a save has the file that was saved first, so that the next save's first file is
+ * counted as if it belonged to the rest of that.
+ */
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from);
+
+/* Whether the function says so of one of them. */
+bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),
+		 void *arg);
+
+#endif

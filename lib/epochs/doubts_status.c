@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is in doubt now: for `status`, and for a mount that goes back by itself (resume.h). */
+#include "lib/epochs/doubts_volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "lib/format/record_doubt.h"
+#include "lib/format/tails.h"
+#include "lib/format/tree.h"
+#include "lib/meta/nodes_decide.h"
+#include "lib/util/clock.h"
+#include "lib/epochs/seal.h"
+
+/* ---- the live tree ---- */
+
+struct surveying {
+	struct volume *vol;
+	struct state *state;
+	struct doubts *doubts;
+	struct buf path;
+	unsigned depth;
+	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
+};
+
+static int survey_dir(struct surveying *s, uint64_t ino);
+
+static const char *why_torn(const struct surveying *s, const char *name,
+			    const struct state_version *v)
+{
+	cleanup_close int fd = -1;
+	const char *why = "it is torn inside";
+
+	if (v->torn || v->born <= s->tails_after)
+		return v->torn ? why : NULL;
+	if (!v->size)
+		return tail_check(-1, 0, name, &why) > 0 ? why : NULL;
+	if (!v->local_whole)
+		return NULL;
+	fd = object_open(s->vol, v->id, O_RDONLY);
+	return fd >= 0 && tail_check(fd, v->size, name, &why) > 0 &&
+			       object_is_still(s->vol, v->id, fd)
+		       ? why
+		       : NULL;
+}
+
+static int survey_file(struct surveying *s, const char *name, const struct state_file *f)
+{
+	struct state_version v;
+	int error;
+
+	if (!f->closed || rules_log(s->vol->rules, name, NULL))
+		return 0;
+	error = state_version_get(s->state, f->closed, &v);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return doubts_add_file(s->doubts, &(const struct doubts_file){
+						  .path = buf_str(&s->path),
+						  .ino = f->ino,
+						  .version = v.id,
+						  .born = v.saved ? v.saved : v.born,
+						  .mtime_ns = f->mtime_ns,
+						  .torn = why_torn(s, name, &v),
+					  });
+}
+
+static int survey_name(void *arg, const struct state_name *n, const char *name,
+		       const struct state_file *f)
+{
+	struct surveying *s = arg;
+	size_t len = s->path.len;
+	int error = 0;
+
+	(void)n;
+	buf_printf(&s->path, "%s%s", len ? "/" : "", name);
+	if (f && S_ISDIR(f->mode) && s->depth < TREE_DEPTH_MAX) {
+		s->depth++;
+		error = survey_dir(s, f->ino);
+		s->depth--;
+	} else if (f && S_ISREG(f->mode)) {
+		error = survey_file(s, name, f);
+	}
+	s->path.len = len;
+	return error ? error : buf_error(&s->path);
+}
+
+static int survey_dir(struct surveying *s, uint64_t ino)
+{
+	return state_dir_list_sorted(s->state, ino, survey_name, s);
+}
+
+static int any_row(void *arg, const struct state_doubt *d)
+{
+	(void)arg;
+	(void)d;
+	return 1;
+}
+
+/* The record of the epoch that the live tree stands on, where something was in doubt in it or is noted since: 1. */
+static int look_for_doubts_locked(struct volume *vol, struct epoch_record *ret_before)
+{
+	struct state_epoch row = {0};
+	int noted = state_doubt_each(vol->state, any_row, NULL), error;
+
+	if (noted < 0)
+		return noted;
+	error = state_epoch_get(vol->state, vol->current_epoch, &row);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), ret_before);
+	state_epoch_free(&row);
+	if (error && error != -ENOENT)
+		return error;
+	return noted || ret_before->doubt_count;
+}
+
+bool doubts_any_locked(struct volume *vol)
+{
+	cleanup_record struct epoch_record before = {0};
+
+	return look_for_doubts_locked(vol, &before) == 1;
+}
+
+enum survey {
+	SURVEY_NOTED, /* nothing where nothing was noted since the last epoch, nor in doubt in it */
+	SURVEY_MARKED,
+	SURVEY_TAILS, /* also looks at the tails of what is new */
+};
+
+/* What would be in doubt in an epoch that is sealed now. */
+static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
+{
+	cleanup_record struct epoch_record before = {0};
+	cleanup_doubts struct doubts *doubts = NULL;
+	struct surveying s = {.vol = vol, .tails_after = UINT64_MAX};
+	int error;
+
+	mutex_lock(&vol->lock);
+	r->number = vol->next_epoch;
+	if (how == SURVEY_TAILS)
+		s.tails_after = vol->current_epoch;
+	error = look_for_doubts_locked(vol, &before);
+	if (error > 0 || (!error && how != SURVEY_NOTED))
+		error = state_snapshot_begin(vol->state, &s.state);
+	mutex_unlock(&vol->lock);
+	if (!s.state)
+		return error;
+	error = doubts_of_snapshot(vol, s.state, r->number, r->number - 1, false, &doubts);
+	s.doubts = doubts;
+	if (!error)
+		error = survey_dir(&s, ROOT_INO);
+	if (!error)
+		error = doubts_find_gone(vol, s.state, doubts);
+	state_snapshot_end(s.state);
+	buf_free(&s.path);
+	if (!error)
+		error = doubts_decide(doubts);
+	return error ? error : doubts_to_record(doubts, &before, r);
+}
+
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_temporary,
+		struct buf *why)
+{
+	cleanup_record struct epoch_record r = {0};
+	int error = survey(vol, tails ? SURVEY_TAILS : SURVEY_MARKED, &r);
+
+	*ret_doubtful = *ret_temporary = false;
+	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
+		const struct record_doubt *d = &r.doubts[i];
+
+		if (!d->counts && doubt_unit_of(vol->rules, d->path).temporary)
+			*ret_temporary = true;
+		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
+			continue;
+		*ret_doubtful = true;
+		buf_printf(why, "%s: %s", d->path, d->why);
+		error = buf_error(why);
+	}
+	return error;
+}
+
+/* ---- what was found ---- */
+
+/* Who watches a drain asks many times a second, and the state changes all the while: looking takes no more than this part of
+ * a processor. */
+#define SURVEY_SHARE 10
+
+static int64_t thread_cpu_ns(void)
+{
+	struct timespec ts;
+
+	return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) < 0 ? 0
+							       : ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+static json_t *list_of(const struct epoch_record *r)
+{
+	json_t *list = NULL, *o;
+	size_t i;
+
+	if (!r->doubt_count || record_doubts_json(r->doubts, r->doubt_count, &list) != 0)
+		return NULL;
+	json_array_foreach(list, i, o)
+	{
+		const struct record_doubt *d = &r->doubts[i];
+
+		if (nodes_is_part(d->since)) {
+			json_object_del(o, "since");
+			json_object_set_new(o, "since_part",
+					    json_integer((json_int_t)(d->since - NODES_FIRST)));
+		}
+		json_object_set_new(o, "settled_by",
+				    json_string(doubt_settled_by(doubt_kind_parse(d->kind),
+								 d->companion_count > 0)));
+	}
+	return list;
+}
+
+/* Whether what was found last time is what would be found now, or is young for what it has cost. */
+static bool survey_holds_locked(struct volume *vol)
+{
+	const struct doubts_survey *s = &vol->survey;
+
+	return s->at_ns && (s->changes == state_changes(vol->state) ||
+			    clock_mono_ns() - s->at_ns < SURVEY_SHARE * s->cost_ns);
+}
+
+static void survey_keep(struct volume *vol, uint64_t changes, int64_t cost_ns, json_t *list)
+{
+	struct doubts_survey *s = &vol->survey;
+	SCOPED_LOCK(&vol->lock);
+
+	json_decref(s->list);
+	*s = (struct doubts_survey){
+		.changes = changes,
+		.at_ns = clock_mono_ns(),
+		.cost_ns = cost_ns,
+		.list = json_deep_copy(list),
+	};
+}
+
+void doubts_survey_free(struct volume *vol)
+{
+	json_decref(vol->survey.list);
+	vol->survey.list = NULL;
+}
+
+json_t *doubts_status(struct volume *vol)
+{
+	cleanup_record struct epoch_record r = {0};
+	int64_t began_ns = thread_cpu_ns();
+	uint64_t changes;
+	json_t *list = NULL;
+	bool holds;
+
+	if (vol->options.read_only)
+		return NULL;
+	mutex_lock(&vol->lock);
+	holds = survey_holds_locked(vol);
+	if (holds)
+		list = json_deep_copy(vol->survey.list);
+	changes = state_changes(vol->state);
+	mutex_unlock(&vol->lock);
+	if (holds || survey(vol, SURVEY_NOTED, &r) != 0)
+		return list;
+	list = list_of(&r);
+	survey_keep(vol, changes, thread_cpu_ns() - began_ns, list);
+	return list;
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The doubts of an open volume. */
+#include "lib/epochs/doubts_volume.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/format/record_doubt.h"
+#include "lib/format/tree.h"
+#include "lib/meta/reason.h"
+#include "lib/util/log.h"
+#include "lib/epochs/epochs.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/seal.h"
+#include "lib/epochs/sealer.h"
+
+/* ---- what is saved again before a seal has judged ---- */
+
+struct saved {
+	struct volume *vol;
+	uint64_t ino, born, began;
+	bool any; /* not judged yet */
+};
+
+static int note_saved(void *arg, const struct state_doubt *d)
+{
+	struct saved *s = arg;
+
+	if (d->judged || d->kind != DOUBT_UNDONE)
+		return 0;
+	s->any = true;
+	if (s->began < d->id)
+		return 0;
+	return state_doubt_file_add(s->vol->state, d->id, s->ino, s->born);
+}
+
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began)
+{
+	struct saved s = {.vol = vol, .ino = ino, .began = began};
+	struct state_version v;
+	int error;
+
+	if (vol->doubts == DOUBTS_NONE || !old_version)
+		return 0;
+	error = state_version_get(vol->state, old_version, &v);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	s.born = v.born;
+	error = state_doubt_each(vol->state, note_saved, &s);
+	if (!error)
+		vol->doubts = s.any ? DOUBTS_SOME : DOUBTS_NONE;
+	return error;
+}
+
+/* ---- what is saved again and renamed ---- */
+
+struct renamed {
+	struct volume *vol;
+	uint64_t parent, began;
+	const char *name;
+};
+
+static int settle_renamed(void *arg, const struct state_doubt *d)
+{
+	const struct renamed *r = arg;
+
+	if (d->kind != DOUBT_UNDONE || d->parent != r->parent || r->began < d->id ||
+	    strcmp(d->name, r->name) != 0)
+		return 0;
+	r->vol->doubts = DOUBTS_UNKNOWN;
+	return state_doubt_remove(r->vol->state, d->id);
+}
+
+int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
+			  uint64_t began)
+{
+	struct renamed r = {vol, parent, began, name};
+
+	if (rules_temporary(vol->rules, name, NULL) && rules_temporary(vol->rules, to, NULL))
+		return 0;
+	return state_doubt_each(vol->state, settle_renamed, &r);
+}
+
+/* ---- judging ---- */
+
+struct gathering {
+	struct volume *vol;
+	struct state *snapshot;
+	struct doubts *doubts;
+	uint64_t number;
+	struct doubt_companion *files; /* of the doubt that is looked at */
+	uint64_t *again;
+	size_t count, cap;
+};
+
+static int gather_file(void *arg, uint64_t ino, uint64_t value)
+{
+	struct gathering *g = arg;
+
+	if (g->count == g->cap) {
+		size_t cap = g->cap ? 2 * g->cap : 64;
+		struct doubt_companion *grown = reallocarray(g->files, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		g->files = grown;
+		g->cap = cap;
+	}
+	g->files[g->count++] = (struct doubt_companion){.ino = ino, .version = value};
+	return 0;
+}
+
+static int path_of(struct state *s, uint64_t ino, struct buf *out, unsigned depth);
+
+struct named {
+	struct state *state;
+	struct buf *out;
+	unsigned depth;
+	int error;
+};
+
+static int put_name(void *arg, const struct state_name *n, const char *name,
+		    const struct state_file *f)
+{
+	struct named *named = arg;
+
+	(void)f;
+	named->error = n->parent == ROOT_INO
+			       ? 0
+			       : path_of(named->state, n->parent, named->out, named->depth + 1);
+	buf_printf(named->out, "%s%s", named->out->len ? "/" : "", name);
+	return 1;
+}
+
+/* -ENOENT where no name leads there any more. */
+static int path_of(struct state *s, uint64_t ino, struct buf *out, unsigned depth)
+{
+	struct named named = {.state = s, .out = out, .depth = depth};
+	int found;
+
+	if (ino == ROOT_INO)
+		return 0;
+	if (depth > TREE_DEPTH_MAX)
+		return -ENOENT;
+	found = state_names_of(s, ino, put_name, &named);
+	if (found == 1)
+		return named.error;
+	return found ? found : -ENOENT;
+}
+
+/* The newest complete epoch from before the kill. */
+static uint64_t base_of(struct volume *vol, const struct state_doubt *d, uint64_t number)
+{
+	uint64_t limit = d->since < number ? d->since : number, base = 0;
+	const struct epoch_index *x;
+
+	SCOPED_LOCK(&vol->lock);
+	x = nodes_is_set(vol) ? nodes_index_locked(vol) : epochs_index_locked(vol);
+	for (size_t i = x ? x->count : 0; !base && i-- > 0;)
+		if (x->epochs[i].number < limit && epoch_brief_complete(&x->epochs[i]))
+			base = x->epochs[i].number;
+	return nodes_is_set(vol) && nodes_origin_locked(vol) > base ? nodes_origin_locked(vol)
+								    : base;
+}
+
+/* Where a path leads. */
+struct place {
+	uint64_t parent; /* 0: the directory is not there */
+	char name[NAME_MAX + 1];
+	struct state_name entry;
+	struct state_file file;
+};
+
+/* -ENOENT: then the place is told as far as it is there. */
+static int look_up(struct state *s, const char *path, struct place *p)
+{
+	uint64_t dir = ROOT_INO;
+
+	p->parent = 0;
+	for (;;) {
+		size_t len = strcspn(path, "/");
+		int error;
+
+		if (!len || len > NAME_MAX)
+			return -ENOENT;
+		memcpy(p->name, path, len);
+		p->name[len] = '\0';
+		if (!path[len])
+			p->parent = dir;
+		error = state_name_lookup(s, dir, p->name, &p->entry, &p->file);
+		if (error || !path[len])
+			return error;
+		dir = p->entry.ino;
+		path += len + 1;
+	}
+}
+
+/* What has its name now: only closed content counts. Where its directory was not there yet, the path tells. */
+static int look_at_name(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
+{
+	struct place p;
+	struct state_file covered;
+	int error = d->parent
+			    ? state_name_lookup(g->snapshot, d->parent, d->name, &p.entry, &p.file)
+			    : look_up(g->snapshot, d->path, &p);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (!p.file.closed && p.entry.covered) {
+		error = state_file_get(g->snapshot, p.entry.covered, &covered);
+		if (error)
+			return error == -ENOENT ? 0 : error;
+		p.file = covered;
+	}
+	if (!p.file.closed)
+		return 0;
+	k->ino_now = p.file.ino;
+	k->version_now = p.file.closed;
+	return 0;
+}
+
+/* It has another name now: a rename neither saves nor removes it. */
+static int look_for_renamed(struct gathering *g, struct doubts_kill *k)
+{
+	struct state_file f;
+	int error;
+
+	if (k->ino_now || !k->ino_then)
+		return 0;
+	error = state_file_get(g->snapshot, k->ino_then, &f);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (f.nlink && f.closed && f.closed == k->version_then) {
+		k->ino_now = f.ino;
+		k->version_now = f.closed;
+	}
+	return 0;
+}
+
+static int gather_files(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
+{
+	int error;
+
+	g->count = 0;
+	error = state_doubt_file_each(g->snapshot, d->id, gather_file, g);
+	if (error)
+		return error;
+	if (d->judged) {
+		k->companions = g->files;
+		k->companion_count = g->count;
+		return 0;
+	}
+	free(g->again);
+	g->again = calloc(g->count + 1, sizeof(*g->again));
+	if (!g->again)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->count; i++)
+		if (g->files[i].version > k->base)
+			g->again[k->again_count++] = g->files[i].ino;
+	k->again = g->again;
+	return 0;
+}
+
+static int gather(void *arg, const struct state_doubt *d)
+{
+	struct gathering *g = arg;
+	cleanup_buf struct buf path = {0};
+	struct doubts_kill k = {
+		.id = d->id,
+		.kind = (enum doubt_kind)d->kind,
+		.why = d->why,
+		.since = d->since,
+		.at_ns = d->at_ns,
+		.ino_then = d->ino,
+		.version_then = d->version,
+		.judged = d->judged,
+		.alone = nodes_is_part(g->number) && !d->judged,
+	};
+	int error = d->parent ? path_of(g->snapshot, d->parent, &path, 0) : 0;
+
+	if (error && error != -ENOENT)
+		return error;
+	k.parent_is_gone = error == -ENOENT;
+	if (d->parent && !error) {
+		buf_printf(&path, "%s%s", path.len ? "/" : "", d->name);
+		k.path = buf_str(&path);
+	} else {
+		k.path = d->path;
+		k.ino_then = 0;
+	}
+	error = k.parent_is_gone ? 0 : look_at_name(g, d, &k);
+	if (!error && !k.parent_is_gone)
+		error = look_for_renamed(g, &k);
+	if (!error)
+		k.base = base_of(g->vol, d, g->number);
+	if (!error)
+		error = gather_files(g, d, &k);
+	if (!error)
+		error = buf_error(&path);
+	return error ? error : doubts_add_kill(g->doubts, &k);
+}
+
+int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
+		       bool restores, struct doubts **ret_doubts)
+{
+	cleanup_doubts struct doubts *d = NULL;
+	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number};
+	int error = doubts_new(vol->rules, restores ? UINT64_MAX : parent, &d);
+
+	if (error)
+		return error;
+	g.doubts = d;
+	error = state_doubt_each(snapshot, gather, &g);
+	free(g.files);
+	free(g.again);
+	if (!error)
+		*ret_doubts = steal_ptr(d);
+	return error;
+}
+
+/* ---- what is gone since the epoch before a kill ---- */
+
+/* Whether the snapshot has closed content, or something else than a file, at this path. */
+static int is_there(struct state *s, const char *path, bool *ret_there)
+{
+	struct place p;
+	int error = look_up(s, path, &p);
+
+	*ret_there = !error && (!S_ISREG(p.file.mode) || p.file.closed || p.entry.covered);
+	return error == -ENOENT ? 0 : error;
+}
+
+static int look_for_gone(struct volume *vol, struct state *snapshot, const struct tree *tree,
+			 uint64_t base, struct doubts *d)
+{
+	int error = 0;
+
+	for (uint32_t id = 0; !error && id < tree_count(tree); id++) {
+		cleanup_buf struct buf path = {0};
+		struct tree_entry e;
+		bool there;
+
+		tree_get(tree, id, &e);
+		if (e.type != TREE_REGULAR || e.flags & TREE_LOG ||
+		    rules_log(vol->rules, e.name, NULL))
+			continue;
+		error = tree_path(tree, id, &path);
+		if (!error)
+			error = is_there(snapshot, buf_str(&path), &there);
+		if (!error && !there)
+			doubts_add_gone(d, base, buf_str(&path));
+	}
+	return error;
+}
+
+int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d)
+{
+	uint64_t base = 0;
+
+	while ((base = doubts_next_base(d, base))) {
+		cleanup_tree struct tree *tree = NULL;
+		int error = epochs_tree(vol, base, &tree);
+
+		if (error == -ENOMEM)
+			return error;
+		if (error) {
+			log_warn("epoch %" PRIu64 ": what is gone since cannot be told yet: %s",
+				 base, strerror(-error));
+			/* Asked again at the next seal; nobody is to rely on this one. */
+			doubts_gone_unknown(d, base);
+			continue;
+		}
+		error = look_for_gone(vol, snapshot, tree, base, d);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int keep_companions_locked(struct volume *vol, const struct doubt *d)
+{
+	int error = state_doubt_judge(vol->state, d->id);
+
+	for (size_t i = 0; !error && i < d->companion_count; i++)
+		error = state_doubt_file_add(vol->state, d->id, d->companions[i].ino,
+					     d->companions[i].version);
+	/* Somebody was killed there once more, or a rollback settled it. */
+	return error == -ENOENT ? 0 : error;
+}
+
+int doubts_judged_locked(struct volume *vol, const struct doubts *d)
+{
+	size_t count;
+	const struct doubt *list = doubts_list(d, &count);
+	int error = 0;
+
+	for (size_t i = 0; !error && i < count; i++) {
+		if (list[i].kind == DOUBT_TORN || list[i].postponed)
+			continue;
+		/* Without companions, and with nothing gone: for this epoch only. */
+		if (!list[i].stands || (!list[i].companion_count && !list[i].gone))
+			error = state_doubt_remove(vol->state, list[i].id);
+		else
+			error = keep_companions_locked(vol, &list[i]);
+	}
+	vol->doubts = DOUBTS_UNKNOWN;
+	return error;
+}
+
+struct clearing {
+	struct volume *vol;
+	uint64_t number;
+};
+
+static int clear_one(void *arg, const struct state_doubt *d)
+{
+	const struct clearing *c = arg;
+
+	return d->since <= c->number ? state_doubt_remove(c->vol->state, d->id) : 0;
+}
+
+int doubts_clear_locked(struct volume *vol, uint64_t number)
+{
+	struct clearing c = {vol, number};
+
+	vol->doubts = DOUBTS_UNKNOWN;
+	return state_doubt_each(vol->state, clear_one, &c);
+}
+
+/* ---- taking over those of an epoch ---- */
+
+static int take_companions_locked(struct volume *vol, const struct record_doubt *from, uint64_t id)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < from->companion_count; i++) {
+		struct place p;
+
+		error = look_up(vol->state, from->companions[i], &p);
+		if (!error && p.file.closed)
+			error = state_doubt_file_add(vol->state, id, p.file.ino, p.file.closed);
+		else if (error == -ENOENT)
+			error = 0;
+	}
+	return error;
+}
+
+static int take_over_one_locked(struct volume *vol, const struct record_doubt *from)
+{
+	struct state_doubt d = {
+		.kind = DOUBT_UNDONE,
+		.path = from->path,
+		.since = from->since,
+		.at_ns = from->at_ns,
+		.judged = true,
+		.why = from->why ? from->why : (char *)(uintptr_t) "its writer was killed",
+	};
+	struct place p;
+	uint64_t id;
+	int error = look_up(vol->state, from->path, &p);
+
+	if (error && error != -ENOENT)
+		return error;
+	if (!error && p.file.closed) {
+		d.ino = p.file.ino;
+		d.version = p.file.closed;
+	}
+	d.parent = p.parent;
+	/* A row has a name, also where the path alone counts. */
+	snprintf(d.name, sizeof(d.name), "%s", p.parent ? p.name : "-");
+	error = state_doubt_add(vol->state, &d, &id);
+	return error ? error : take_companions_locked(vol, from, id);
+}
+
+int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_t count)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < count; i++)
+		if (doubt_kind_parse(list[i].kind) == DOUBT_UNDONE)
+			error = take_over_one_locked(vol, &list[i]);
+	vol->doubts = DOUBTS_UNKNOWN;
+	return error;
+}
+
+int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record)
+{
+	int error = state_doubts_clear(vol->state);
+
+	return error ? error : doubts_add_locked(vol, record->doubts, record->doubt_count);
+}
+
+int doubts_of_epoch_locked(struct volume *vol, uint64_t number)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row;
+	int error = state_epoch_get(vol->state, number, &row);
+
+	if (error)
+		return error == -ENOENT ? state_doubts_clear(vol->state) : error;
+	error = row.record ? record_decode(row.record, strlen(row.record), &record) : 0;
+	state_epoch_free(&row);
+	return error ? error : doubts_take_over_locked(vol, &record);
+}
+
+/* ---- records ---- */
+
+/* So much text of doubts goes into a record. */
+#define TEXT_MAX (64u << 10)
+
+static const struct record_doubt *find_before(const struct epoch_record *before,
+					      const struct doubt *d)
+{
+	for (size_t i = 0; before && i < before->doubt_count; i++)
+		if (!strcmp(before->doubts[i].path, d->path) &&
+		    doubt_kind_parse(before->doubts[i].kind) == d->kind)
+			return &before->doubts[i];
+	return NULL;
+}
+
+static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t *text)
+{
+	if (!d->companion_count)
+		return 0;
+	to->companions = calloc(d->companion_count, sizeof(*to->companions));
+	if (!to->companions)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->companion_count && *text < TEXT_MAX; i++) {
+		to->companions[i] = strdup(d->companions[i].path);
+		if (!to->companions[i])
+			return -ENOMEM;
+		*text += strlen(to->companions[i]);
+		to->companion_count++;
+	}
+	return 0;
+}
+
+static int to_record(const struct doubt *d, const struct record_doubt *before,
+		     const struct epoch_record *r, struct record_doubt *to, size_t *text)
+{
+	bool torn = d->kind == DOUBT_TORN, carried = torn && before;
+
+	to->path = strdup(d->path);
+	to->why = strdup(carried && before->why ? before->why : d->why);
+	to->kind = strdup(doubt_kind_name(d->kind));
+	to->since = carried ? before->since : d->since;
+	to->at_ns = carried ? before->at_ns
+		    : torn  ? (d->since == r->number ? r->sealed_ns : 0)
+			    : d->at_ns;
+	to->counts = d->counts;
+	if (!to->path || !to->why || !to->kind)
+		return -ENOMEM;
+	*text += strlen(to->path) + strlen(to->why);
+	return copy_companions(d, to, text);
+}
+
+int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
+		     struct epoch_record *r)
+{
+	size_t count, text = 0;
+	const struct doubt *list = doubts_list(d, &count);
+	int error = 0;
+
+	r->doubts = calloc(count + 1, sizeof(*r->doubts));
+	if (!r->doubts)
+		return -ENOMEM;
+	for (size_t i = 0; !error && i < count && text < TEXT_MAX; i++) {
+		if (!list[i].stands)
+			continue;
+		error = to_record(&list[i], find_before(before, &list[i]), r,
+				  &r->doubts[r->doubt_count++], &text);
+	}
+	return error;
+}
+
+void doubts_reason(const struct doubts *d, struct buf *reason)
+{
+	size_t count, counting = doubts_counting(d);
+	const struct doubt *list = doubts_list(d, &count);
+	unsigned named = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (list[i].counts)
+			reason_add(reason, &named, list[i].path, list[i].why);
+	reason_end(reason, (unsigned)(counting > UINT32_MAX ? UINT32_MAX : counting));
+}

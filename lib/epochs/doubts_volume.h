@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The doubts of an open volume: noting them, judging them at a seal, taking over those of an epoch. */
+#ifndef EPOCHFS_EPOCHS_DOUBTS_VOLUME_H
+#define EPOCHFS_EPOCHS_DOUBTS_VOLUME_H
+
+#include <jansson.h>
+#include "lib/format/record.h"
+#include "lib/meta/doubts.h"
+#include "lib/cache/context.h"
+
+/*
+ * Private to lib/volume. What is torn is marked on versions (state_version.torn) and entries of trees (TREE_TORN), and needs
+ * nothing more. Kills are rows of the state (state_doubt), which the judgement at a seal removes or keeps; the record of each
+ * epoch names all doubts, so that who takes over its tree (rollback, another machine) takes over its doubts.
+ *
+ * Functions that return nothing log what fails: a doubt that cannot be noted holds up no close.
+ */
+struct body;
+
+/* The last writer of this body was killed, or a write to it refused; before it is undone (`undone`) or committed. */
+void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
+/* As soon as there is a sealer: which epochs those saves began with whose writers recovery found to be gone. */
+int doubts_recovered_locked(struct volume *vol);
+/*
+ * The file got new content in place of this version; also by a rename over it. It is saved again after those kills that came before
+ * its writer began: a commit or a rename may come after the kill of a writer beside it, in the same save. `began` is the version that
+ * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
+ */
+int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
+/*
+ * What has this name, written since version `began`, gets the name `to`: the file of that name whose writer was killed before was saved
+ * again, though it will not be there at the seal. What has a temporary name is saved once it gets a final one. In a transaction.
+ */
+int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
+			  uint64_t began);
+
+/* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
+int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
+		       bool restores, struct doubts **ret_doubts);
+/* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */
+int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d);
+/* After the decision: what is settled goes, what stands keeps its companions. In a transaction. */
+int doubts_judged_locked(struct volume *vol, const struct doubts *d);
+
+/* Those noted before this epoch's snapshot go, by the word of somebody who knows. In a transaction. */
+int doubts_clear_locked(struct volume *vol, uint64_t number);
+
+/* Doubts become those of the record, the live tree being its tree now. In a transaction. */
+int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record);
+/* The same of an epoch by its number; none where it has no record here. */
+int doubts_of_epoch_locked(struct volume *vol, uint64_t number);
+/* These come on top. In a transaction. */
+int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_t count);
+
+/* The record's "doubts"; `before` (may be NULL) says since when torn files are. 0 or -ENOMEM. */
+int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
+		     struct epoch_record *r);
+/* Adds to a reason which files are in doubt, of those that count. */
+void doubts_reason(const struct doubts *d, struct buf *reason);
+
+/* For `status`: a list as in the record, with "settled_by"; NULL: none. It looks at the whole tree, but only where the state
+ * has changed since the last time, and for a tenth of the time at most. (doubts_status.c) */
+json_t *doubts_status(struct volume *vol);
+void doubts_survey_free(struct volume *vol);
+/*
+ * Whether an epoch sealed now would not be complete because of a file that is torn or was undone, and the first of them, with
+ * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
+ * what no epoch has yet, else only at what is known to be torn. `ret_temporary`: something under a temporary name is in doubt, and may
+ * count once that is renamed. Without the lock.
+ */
+int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_temporary,
+		struct buf *why);
+/* Whether something is in doubt. */
+bool doubts_any_locked(struct volume *vol);
+
+#endif

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freezing: from a snapshot of the live tree to the tree of an epoch. */
+#include "lib/epochs/seal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include "lib/format/tails.h"
+#include "lib/format/xattrs.h"
+#include "lib/meta/reason.h"
+#include "lib/state/reserve.h"
+#include "lib/util/io.h"
+#include "lib/util/log.h"
+#include "lib/epochs/doubts_volume.h"
+
+struct walk {
+	struct volume *vol;
+	struct seal_job *job;
+	struct freeze_result *result;
+	struct tree_writer *writer;
+	struct doubts *doubts;
+	struct buf path; /* of the entry that is being added */
+	unsigned named;
+	uint32_t depth;	    /* of the entry that is being added */
+	struct buf counted; /* uint64_t: new files with several names, counted once */
+};
+
+void freeze_result_free(struct freeze_result *r)
+{
+	buf_free(&r->tree);
+	buf_free(&r->torn);
+	buf_free(&r->whole);
+	buf_free(&r->reason);
+	doubts_free(r->doubts);
+	r->doubts = NULL;
+}
+
+/* ---- logs ---- */
+
+/* The epoch does not have it after all: the next one is to take it, grown or not. */
+static void forget_taken(struct volume *vol, uint64_t ino)
+{
+	struct seal_last *last = &vol->sealer->last;
+	SCOPED_LOCK(&vol->lock);
+
+	for (unsigned i = 0; i < last->log_count; i++)
+		if (last->logs[i].ino == ino)
+			last->logs[i].size = UINT64_MAX;
+}
+
+static int copy_log(struct volume *vol, struct seal_log *log)
+{
+	cleanup_close int fd = -1;
+	int error = 0;
+
+	if (log->size) {
+		fd = object_open(vol, log->version, O_RDWR | O_CREAT);
+		do
+			error = fd < 0 ? fd : io_clone(log->fd, fd, log->size);
+		while (reserve_is_for(error) && reserve_give(state_reserve(vol->state), log->size));
+	}
+	close(steal_fd(&log->fd));
+	if (!reserve_is_for(error))
+		return error;
+	/* A full disk ends when the epoch is in the remote: it must not fail for a log. */
+	log_warn("inode %" PRIu64
+		 ": no space for a copy of this open log: the epoch takes it as it "
+		 "was last closed",
+		 log->ino);
+	object_remove(vol, log->version);
+	log->version = 0;
+	forget_taken(vol, log->ino);
+	return 0;
+}
+
+static int copy_logs(struct volume *vol, struct seal_job *job)
+{
+	for (unsigned i = 0; i < job->log_count; i++) {
+		int error = copy_log(vol, &job->logs[i]);
+		SCOPED_LOCK(&vol->lock);
+
+		job->logs[i].copied = true;
+		pthread_cond_broadcast(&vol->changed);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static const struct seal_log *log_of(const struct seal_job *job, uint64_t ino)
+{
+	for (unsigned i = 0; i < job->log_count; i++)
+		if (job->logs[i].ino == ino && job->logs[i].version)
+			return &job->logs[i];
+	return NULL;
+}
+
+/* ---- one entry ---- */
+
+static int collect_xattr(void *arg, const char *name, const void *value, size_t len)
+{
+	return xattrs_set(arg, name, value, len);
+}
+
+static int entry_of_file(struct walk *w, const char *name, const struct state_file *f,
+			 struct buf *xattrs, struct tree_entry *e)
+{
+	int error = state_xattr_list(w->job->snapshot, f->ino, collect_xattr, xattrs);
+
+	if (error)
+		return error;
+	*e = (struct tree_entry){
+		.depth = w->depth,
+		.name = name,
+		.name_len = strlen(name),
+		.mode = f->mode & 07777,
+		.uid = f->uid,
+		.gid = f->gid,
+		.mtime_ns = f->mtime_ns,
+		.group = !S_ISDIR(f->mode) && f->nlink > 1 ? f->ino : 0,
+		.xattrs = xattrs->len ? xattrs->data : NULL,
+		.xattrs_len = xattrs->len,
+	};
+	return 0;
+}
+
+/* Bytes that no earlier epoch had; of hard links, once. */
+static void count_new(struct walk *w, const struct state_file *f, uint64_t size)
+{
+	const uint64_t *counted = (const uint64_t *)w->counted.data;
+
+	if (f->nlink > 1) {
+		for (size_t i = 0; i < w->counted.len / sizeof(*counted); i++)
+			if (counted[i] == f->ino)
+				return;
+		buf_put(&w->counted, &f->ino, sizeof(f->ino));
+	}
+	w->result->bytes_new += size;
+}
+
+static void blame(struct walk *w, const char *why)
+{
+	const char *path = buf_str(&w->path);
+
+	log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, path, why);
+	reason_add(&w->result->reason, &w->named, path, why);
+}
+
+/* No earlier epoch has it. */
+static bool is_new(const struct walk *w, const struct state_version *v)
+{
+	return v->born > w->job->parent;
+}
+
+static bool tail_is_torn(struct volume *vol, const char *name, const struct state_version *v,
+			 const char **ret_why)
+{
+	if (!v->size)
+		return tail_check(-1, 0, name, ret_why) > 0;
+	for (;;) {
+		cleanup_close int fd = object_open(vol, v->id, O_RDONLY);
+		bool torn = fd >= 0 && tail_check(fd, v->size, name, ret_why) > 0;
+
+		/* Not what an edit in place makes of the file at this moment. */
+		if (fd < 0 || !torn || object_is_still(vol, v->id, fd))
+			return torn;
+	}
+}
+
+/* Why the content is torn inside; NULL: it is not. What is not all here was looked at when it was new. */
+static const char *why_torn(struct walk *w, const char *name, const struct state_version *v)
+{
+	const char *why = "it was not written out when its machine or its writer ended";
+
+	if (w->job->whole) {
+		if (v->torn)
+			buf_put(&w->result->whole, &v->id, sizeof(v->id));
+		return NULL;
+	}
+	if (v->torn) {
+		if (!v->size)
+			tail_check(-1, 0, name, &why);
+		return why;
+	}
+	/* A restored tree is judged as it was when it was sealed. */
+	if (w->job->restores || !is_new(w, v) || (v->state == VERSION_DURABLE && !v->local_whole) ||
+	    !tail_is_torn(w->vol, name, v, &why))
+		return NULL;
+	buf_put(&w->result->torn, &v->id, sizeof(v->id));
+	return why;
+}
+
+/* Tells the judge of a file; whether it is torn. */
+static int judge_file(struct walk *w, const char *name, const struct state_file *f,
+		      const struct state_version *v, bool *ret_torn)
+{
+	const struct doubts_file file = {
+		.path = buf_str(&w->path),
+		.ino = f->ino,
+		.version = v->id,
+		.born = v->saved ? v->saved : v->born,
+		.mtime_ns = f->mtime_ns,
+		.torn = why_torn(w, name, v),
+	};
+
+	*ret_torn = file.torn != NULL;
+	if (file.torn && is_new(w, v))
+		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
+	return doubts_add_file(w->doubts, &file);
+}
+
+static int content_of_version(struct walk *w, const struct state_version *v, struct buf *bytes,
+			      struct tree_entry *e)
+{
+	int error;
+
+	e->size = v->size;
+	if (!v->size) {
+		e->content = TREE_EMPTY;
+		return 0;
+	}
+	e->content = TREE_LOCAL;
+	e->u.version = v->id;
+	if (v->state != VERSION_DURABLE)
+		return 0;
+	if (v->has_recipe) {
+		e->content = TREE_RECIPE;
+		e->u.recipe = v->recipe;
+		e->holes = v->holes;
+		return 0;
+	}
+	error = state_inline_get(w->job->snapshot, v->id, bytes);
+	if (error == -ENOENT)
+		return 0;
+	if (!error && (bytes->len != v->size || bytes->len > TREE_INLINE_MAX))
+		return -EUCLEAN;
+	e->content = TREE_INLINE;
+	e->u.inline_data = bytes->data;
+	return error;
+}
+
+/* 1: not in this epoch. */
+static int content_of_file(struct walk *w, const char *name, const struct state_file *f,
+			   struct buf *bytes, struct tree_entry *e)
+{
+	const struct seal_log *log = log_of(w->job, f->ino);
+	struct state_version v;
+	bool torn = false;
+	int error;
+
+	e->type = TREE_REGULAR;
+	if (log) {
+		e->flags |= TREE_LOG;
+		e->size = log->size;
+		e->mtime_ns = log->mtime_ns;
+		e->content = log->size ? TREE_LOCAL : TREE_EMPTY;
+		e->u.version = log->version;
+		count_new(w, f, log->size);
+		return 0;
+	}
+	if (!f->closed)
+		return 1;
+	error = state_version_get(w->job->snapshot, f->closed, &v);
+	if (error == -ENOENT) {
+		blame(w, "its content is lost from the local state");
+		return 1;
+	}
+	if (error)
+		return error;
+	if (is_new(w, &v))
+		count_new(w, f, v.size);
+	if (rules_log(w->vol->rules, name, NULL))
+		e->flags |= TREE_LOG;
+	else
+		error = judge_file(w, name, f, &v, &torn);
+	if (torn)
+		e->flags |= TREE_TORN;
+	return error ? error : content_of_version(w, &v, bytes, e);
+}
+
+static int target_of_symlink(struct walk *w, const struct state_file *f, struct buf *bytes,
+			     struct tree_entry *e)
+{
+	int error = state_symlink_get(w->job->snapshot, f->ino, bytes);
+
+	e->type = TREE_SYMLINK;
+	e->size = bytes->len;
+	e->u.target = buf_str(bytes);
+	return error;
+}
+
+/* Fills in what is of its type; 1: it is not in this epoch. */
+static int body_of_entry(struct walk *w, const char *name, const struct state_file *f,
+			 struct buf *bytes, struct tree_entry *e)
+{
+	e->rdev_major = major(f->rdev);
+	e->rdev_minor = minor(f->rdev);
+	switch (f->mode & S_IFMT) {
+	case S_IFREG:
+		e->rdev_major = e->rdev_minor = 0;
+		return content_of_file(w, name, f, bytes, e);
+	case S_IFLNK:
+		e->rdev_major = e->rdev_minor = 0;
+		return target_of_symlink(w, f, bytes, e);
+	case S_IFDIR:
+		e->type = TREE_DIR;
+		break;
+	case S_IFIFO:
+		e->type = TREE_FIFO;
+		break;
+	case S_IFSOCK:
+		e->type = TREE_SOCKET;
+		break;
+	case S_IFCHR:
+		e->type = TREE_CHAR;
+		return 0;
+	case S_IFBLK:
+		e->type = TREE_BLOCK;
+		return 0;
+	default:
+		return -EUCLEAN;
+	}
+	e->rdev_major = e->rdev_minor = 0;
+	return 0;
+}
+
+static int add_entry(struct walk *w, const char *name, const struct state_file *f)
+{
+	cleanup_buf struct buf xattrs = {0}, bytes = {0};
+	struct tree_entry e;
+	int error = entry_of_file(w, name, f, &xattrs, &e);
+
+	if (!error)
+		error = body_of_entry(w, name, f, &bytes, &e);
+	if (error)
+		return error;
+	if (w->depth > TREE_DEPTH_MAX) {
+		blame(w, "it lies too deep");
+		return 1;
+	}
+	return tree_writer_add(w->writer, &e);
+}
+
+/* ---- the walk ---- */
+
+static int walk_dir(struct walk *w, uint64_t ino);
+
+static int walk_name(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	struct walk *w = arg;
+	struct state_file covered;
+	size_t len = w->path.len;
+	int error;
+
+	if (!f)
+		return 0;
+	/* A rename put an open file over a committed one: until it is closed, that one counts. */
+	if (n->covered && !f->closed && !log_of(w->job, f->ino)) {
+		error = state_file_get(w->job->snapshot, n->covered, &covered);
+		if (error && error != -ENOENT)
+			return error;
+		if (!error)
+			f = &covered;
+	}
+	buf_printf(&w->path, "%s%s", len ? "/" : "", name);
+	error = buf_error(&w->path);
+	if (!error)
+		error = add_entry(w, name, f);
+	if (!error && S_ISDIR(f->mode)) {
+		w->depth++;
+		error = walk_dir(w, f->ino);
+		w->depth--;
+	}
+	w->path.len = len;
+	return error == 1 ? 0 : error;
+}
+
+static int walk_dir(struct walk *w, uint64_t ino)
+{
+	return state_dir_list_sorted(w->job->snapshot, ino, walk_name, w);
+}
+
+static int walk_all(struct walk *w)
+{
+	struct state_file root;
+	int error = state_file_get(w->job->snapshot, ROOT_INO, &root);
+
+	if (error)
+		return error;
+	error = add_entry(w, "", &root);
+	w->depth = 1;
+	if (!error)
+		error = walk_dir(w, ROOT_INO);
+	return error ? error : tree_writer_finish(w->writer);
+}
+
+static int judge_begin(struct volume *vol, const struct seal_job *job, struct doubts **ret_doubts)
+{
+	/* By the word of somebody who knows, nothing is in doubt. */
+	if (job->whole)
+		return doubts_new(vol->rules, job->parent, ret_doubts);
+	return doubts_of_snapshot(vol, job->snapshot, job->number, job->parent, job->restores != 0,
+				  ret_doubts);
+}
+
+int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result)
+{
+	cleanup_freeze struct freeze_result result = {0};
+	cleanup_tree_writer struct tree_writer *writer = NULL;
+	struct walk w = {.vol = vol, .job = job, .result = &result};
+	int error = copy_logs(vol, job);
+
+	if (!error)
+		error = tree_writer_new(&result.tree, TREE_ALLOW_LOCAL, &writer);
+	if (!error)
+		error = judge_begin(vol, job, &result.doubts);
+	if (error)
+		return error;
+	w.writer = writer;
+	w.doubts = result.doubts;
+	error = walk_all(&w);
+	buf_free(&w.counted);
+	buf_free(&w.path);
+	if (!error)
+		error = doubts_find_gone(vol, job->snapshot, result.doubts);
+	if (!error)
+		error = doubts_decide(result.doubts);
+	reason_end(&result.reason, w.named);
+	if (!error)
+		error = buf_error(&result.reason);
+	if (!error)
+		error = buf_error(&result.torn);
+	if (!error)
+		error = buf_error(&result.whole);
+	if (error)
+		return error;
+	*ret_result = result;
+	result = (struct freeze_result){0};
+	return 0;
+}

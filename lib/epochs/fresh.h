@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The names made in the live tree since the last epoch: what makes it dirty, what is temporary. */
+#ifndef EPOCHFS_EPOCHS_FRESH_H
+#define EPOCHFS_EPOCHS_FRESH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A name that is made and removed again (a lock file, a file of a killed writer that was undone)
+ * opens no epoch: the set knows which are still there. Private to lib/volume; in memory only,
+ * guarded by the volume's lock. Zero-initialise, free with fresh_clear.
+ */
+struct fresh_name {
+	struct fresh_name *next;
+	struct fresh_name *next_temporary; /* of temporary names */
+	uint64_t parent, ino;
+	bool closed;	    /* its content was committed */
+	bool temporary;	    /* its name is a temporary one */
+	int64_t changed_ns; /* monotonic; last change of it or of what is in it */
+	char name[];
+};
+
+/* Beyond this many, names are not kept one by one: the set is dirty until it is cleared. */
+#define FRESH_MAX 131072
+
+struct fresh {
+	struct fresh_name **buckets;
+	size_t bucket_count, count;
+	struct fresh_name *temporaries;
+	bool overflow; /* too many, or no memory for them */
+};
+
+void fresh_clear(struct fresh *f);
+/* Something is there that was not there in the last epoch. */
+bool fresh_any(const struct fresh *f);
+/* By file and name; of a file that has this name in several directories by the directory, too, where
+ * `parent` is not 0. NULL: none. */
+struct fresh_name *fresh_find(const struct fresh *f, uint64_t parent, const char *name,
+			      uint64_t ino);
+/* Adds a name; `now_ns` is when it changed last, also where it is there already. */
+void fresh_add(struct fresh *f, uint64_t parent, const char *name, uint64_t ino, bool temporary,
+	       int64_t now_ns);
+/* Takes out one that fresh_find gave. */
+void fresh_remove(struct fresh *f, struct fresh_name *n);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an epoch's record says of its tree and of who made it. */
+#include "lib/epochs/record_fill.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <string.h>
+#include "lib/format/tree_diff.h"
+#include "lib/meta/record_metadata.h"
+
+struct difference {
+	const struct rules *rules;
+	struct epoch_record *record;
+	struct step_votes votes;
+	uint64_t inline_new;
+};
+
+/* Content that the tree holds itself, and that it did not hold before under this name. */
+static void count_inline(struct difference *d, const struct tree_change *c)
+{
+	if (c->kind != TREE_REMOVED && (c->kind == TREE_ADDED || c->content) &&
+	    c->new_entry->content == TREE_INLINE)
+		d->inline_new += c->new_entry->size;
+}
+
+static int count_change(const struct tree_change *c, void *arg)
+{
+	struct difference *d = arg;
+
+	count_inline(d, c);
+	if (!tree_change_counts(c))
+		return 0;
+	if (c->kind == TREE_ADDED)
+		d->record->added++;
+	else if (c->kind == TREE_REMOVED)
+		d->record->removed++;
+	else
+		d->record->changed++;
+	if (c->kind == TREE_REMOVED || (c->kind == TREE_CHANGED && !c->content) ||
+	    c->new_entry->type != TREE_REGULAR || (c->new_entry->flags & TREE_LOG))
+		return 0;
+	return step_votes_add(&d->votes, d->rules, c->path);
+}
+
+/* For the first epoch: a tree with the same root and nothing else, so that everything is added. */
+int tree_empty_like(const struct tree *tree, struct tree **ret_tree)
+{
+	struct tree_entry root;
+
+	tree_get(tree, 0, &root);
+	return tree_of_root(&root, ret_tree);
+}
+
+static int compare(const struct record_source *from, struct difference *d)
+{
+	cleanup_tree struct tree *empty = NULL;
+	int error = from->before ? 0 : tree_empty_like(from->tree, &empty);
+
+	return error ? error
+		     : tree_diff(from->before ? from->before : empty, from->tree, count_change, d);
+}
+
+int record_set_text(char **ret_text, const char *text)
+{
+	if (!text || !*text)
+		return 0;
+	*ret_text = strdup(text);
+	return *ret_text ? 0 : -ENOMEM;
+}
+
+static int set_user(struct epoch_record *r)
+{
+	struct passwd entry, *found = NULL;
+	char text[1024], number[16];
+
+	if (getpwuid_r(getuid(), &entry, text, sizeof(text), &found) == 0 && found)
+		return record_set_text(&r->user, entry.pw_name);
+	snprintf(number, sizeof(number), "%u", (unsigned)getuid());
+	return record_set_text(&r->user, number);
+}
+
+static int set_texts(const struct record_source *from, struct epoch_record *r)
+{
+	const struct volume *vol = from->vol;
+	int error =
+		record_set_text(&r->message, from->message ? from->message : vol->options.message);
+
+	if (!error)
+		error = record_set_text(&r->host, vol->node_name);
+	if (!error)
+		error = record_set_text(&r->run_id, vol->run_id);
+	if (!error)
+		error = record_set_text(&r->db_type, vol->options.db_type);
+	if (!error)
+		error = metadata_set(r, from->metadata);
+	return error ? error : set_user(r);
+}
+
+static int set_step(const struct record_source *from, const struct step_votes *votes,
+		    struct epoch_record *r)
+{
+	const struct step_candidate *winner = step_votes_winner(votes);
+
+	if (from->has_step) {
+		r->has_step = true;
+		r->step = from->step;
+		return 0;
+	}
+	if (!winner || r->restores)
+		return 0;
+	r->has_step = true;
+	r->step = winner->step;
+	return record_set_text(&r->step_name, winner->name);
+}
+
+static void set_counts(const struct tree *tree, struct epoch_record *r)
+{
+	struct tree_counts counts;
+
+	tree_get_counts(tree, &counts);
+	r->files = counts.files;
+	r->directories = counts.directories;
+	r->symlinks = counts.symlinks;
+	r->specials = counts.specials;
+	r->bytes = counts.bytes;
+}
+
+int record_fill(const struct record_source *from, struct epoch_record *r, uint64_t *ret_inline_new)
+{
+	struct difference d = {.rules = from->rules, .record = r};
+	int error;
+
+	memcpy(r->volume, from->vol->uuid, sizeof(r->volume));
+	set_counts(from->tree, r);
+	error = compare(from, &d);
+	if (!error)
+		error = set_texts(from, r);
+	if (!error)
+		error = set_step(from, &d.votes, r);
+	step_votes_free(&d.votes);
+	if (!error && ret_inline_new)
+		*ret_inline_new = d.inline_new;
+	return error;
+}
+
+bool record_continues(bool both_have_steps, bool same_step, bool in_chain)
+{
+	return both_have_steps ? same_step : !in_chain;
+}

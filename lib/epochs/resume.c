@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Going back by itself: when, and what is told of it. */
+#include "lib/epochs/resume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/format/tails.h"
+#include "lib/meta/listing.h"
+#include "lib/meta/opening.h"
+#include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
+#include "lib/util/log.h"
+#include "lib/util/process.h"
+#include "lib/live/bodies.h"
+#include "lib/epochs/doubts_volume.h"
+#include "lib/cache/context.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/rollback.h"
+#include "lib/epochs/seal.h"
+#include "lib/epochs/sealer.h"
+
+/* After it failed, until it is tried again. */
+#define RETRY_FIRST_NS	 NS_PER_S
+#define RETRY_LONGEST_NS (60 * NS_PER_S)
+
+static void due_free(struct resume_due *due)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		free(due->paths[i]);
+	*due = (struct resume_due){0};
+}
+
+int resume_new(struct volume *vol)
+{
+	vol->resume = calloc(1, sizeof(*vol->resume));
+	return vol->resume ? 0 : -ENOMEM;
+}
+
+void resume_free(struct volume *vol)
+{
+	if (!vol->resume)
+		return;
+	due_free(&vol->resume->due);
+	free(vol->resume->why);
+	free(steal_ptr(vol->resume));
+}
+
+/* ---- what makes it due ---- */
+
+void resume_due_locked(struct volume *vol, const char *path)
+{
+	struct resume_due *due = &vol->resume->due;
+	char *copy;
+
+	if (!vol->options.resume)
+		return;
+	if (!due->any)
+		due->since_ns = clock_mono_ns();
+	due->any = true;
+	for (unsigned i = 0; i < due->count; i++)
+		if (!strcmp(due->paths[i], path))
+			return;
+	copy = due->count < RESUME_PATHS_MAX ? strdup(path) : NULL;
+	if (copy)
+		due->paths[due->count++] = copy;
+	else
+		due->all = true;
+}
+
+/* The closed content of a file that no epoch has and nobody looked at yet, and the file's name. */
+static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *ret_v,
+		       char ret_name[256])
+{
+	struct state_file f;
+	SCOPED_LOCK(&vol->lock);
+
+	if (state_file_get(vol->state, ino, &f) != 0 || !f.closed || !f.nlink ||
+	    state_version_get(vol->state, f.closed, ret_v) != 0)
+		return false;
+	first_name_locked(vol, ino, ret_name, NULL);
+	return ret_name[0] && ret_v->born == vol->next_epoch && !ret_v->torn && ret_v->size &&
+	       ret_v->local_whole && !file_is_log_locked(vol, ino);
+}
+
+static void is_torn(struct volume *vol, uint64_t ino)
+{
+	cleanup_buf struct buf path = {0};
+
+	SCOPED_LOCK(&vol->lock);
+	volume_path_locked(vol, ino, &path);
+	if (!path.len)
+		return;
+	resume_due_locked(vol, buf_str(&path));
+	vol->resume->due.tails = true;
+}
+
+/* Ctrl-C in the middle of a save closes the file in good order. */
+static void look_at_tail(struct volume *vol, uint64_t ino)
+{
+	struct state_version v;
+	const char *why;
+	char name[256];
+
+	if (!to_look_at(vol, ino, &v, name))
+		return;
+	for (;;) {
+		cleanup_close int fd = object_open(vol, v.id, O_RDONLY);
+		bool torn = fd >= 0 && tail_check(fd, v.size, name, &why) > 0;
+
+		if (fd >= 0 && torn && !object_is_still(vol, v.id, fd))
+			continue;
+		if (torn)
+			is_torn(vol, ino);
+		return;
+	}
+}
+
+/* ---- when ---- */
+
+static bool is_due_unit(struct volume *vol, const char *path)
+{
+	const struct rules *rules = vol->rules;
+	struct doubt_unit unit = doubt_unit_of(rules, path);
+
+	for (unsigned i = 0; i < vol->resume->due.count; i++) {
+		const char *other = vol->resume->due.paths[i];
+		struct doubt_unit due = doubt_unit_of_kill(rules, other);
+
+		if (doubt_unit_same(path, &unit, other, &due))
+			return true;
+	}
+	return vol->resume->due.all;
+}
+
+/* Somebody may be at work on the rest of that save, or on another: the whole tree goes back. */
+static int writes_there(void *arg, struct body *b)
+{
+	cleanup_buf struct buf path = {0};
+	struct volume *vol = arg;
+
+	if (!b->writers || b->orphan || b->append_only || body_is_log_locked(vol, b))
+		return 0;
+	volume_path_locked(vol, b->ino, &path);
+	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
+}
+
+/* A file of a save that has nothing to do with what is in doubt, and may not be over. */
+static bool may_go_on(void *arg, const struct changed_file *f)
+{
+	cleanup_buf struct buf path = {0};
+	struct volume *vol = arg;
+
+	if (!f->by)
+		return false;
+	volume_path_locked(vol, f->ino, &path);
+	return path.len && doubt_unit_of(vol->rules, buf_str(&path)).len &&
+	       !is_due_unit(vol, buf_str(&path)) && !process_is_ending(f->by);
+}
+
+/* Then the sealer's thread looks again. */
+static bool waits_for_quiet_locked(struct volume *vol)
+{
+	const struct pending *p = &vol->sealer->pending;
+	int64_t until = p->activity_ns + vol->options.settle_ns,
+		latest = vol->resume->due.since_ns + vol->options.patience_ns;
+
+	if (until > latest)
+		until = latest;
+	if (until <= clock_mono_ns() || !changed_any(&p->changed, may_go_on, vol))
+		return false;
+	vol->resume->retry_ns = until;
+	sealer_wake_locked(vol);
+	return true;
+}
+
+static bool is_time_locked(struct volume *vol)
+{
+	return vol->resume->due.any && !vol->resume->running &&
+	       vol->resume->retry_ns <= clock_mono_ns() && vol->sealer && vol->sealer->runs &&
+	       !vol->sealer->stops && !bodies_each_writing_locked(vol, writes_there, vol) &&
+	       !waits_for_quiet_locked(vol);
+}
+
+/* ---- going back ---- */
+
+/* Somebody went back to what is in doubt, and nothing has changed since: his word counts. */
+static bool is_wanted_so(struct volume *vol)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row = {0};
+	int error;
+
+	SCOPED_LOCK(&vol->lock);
+	if (vol->sealer->pending.opens || fresh_any(&vol->sealer->pending.fresh))
+		return false;
+	error = state_epoch_get(vol->state, vol->current_epoch, &row);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), &record);
+	state_epoch_free(&row);
+	return !error && record.restores;
+}
+
+static void note_done(struct volume *vol, const struct resumed *done, const char *why)
+{
+	const char *at = vol->options.mountpoint ? vol->options.mountpoint : "DIRECTORY";
+	struct resume *r = vol->resume;
+
+	mutex_lock(&vol->lock);
+	r->left = done->left;
+	r->to = done->to;
+	r->as = done->as;
+	r->at_ns = clock_wall_ns();
+	r->no_way = done->as ? 0 : done->left;
+	free(r->why);
+	r->why = strdup(why);
+	mutex_unlock(&vol->lock);
+	if (done->as)
+		log_warn("%s: the live tree went back from epoch %" PRIu64 " to epoch %" PRIu64
+			 ", as epoch %" PRIu64 "; to undo that: epochfs rollback %s %" PRIu64,
+			 why, done->left, done->to, done->as, at, done->left);
+	else
+		log_warn("%s, and there is no complete epoch to go back to: the live tree stays as "
+			 "it is",
+			 why);
+}
+
+/* The directory of a path, where it is newer than the newest complete epoch and empty. */
+static bool find_empty(struct volume *vol, const char *path, uint64_t *ret_parent, char name[256])
+{
+	uint64_t dir = ROOT_INO, latest;
+	struct state_file f;
+	struct state_name n;
+
+	*ret_parent = 0;
+	for (const char *slash; (slash = strchr(path, '/')); path = slash + 1) {
+		snprintf(name, 256, "%.*s", (int)(slash - path), path);
+		*ret_parent = dir;
+		if (state_name_lookup(vol->state, dir, name, &n, &f) != 0 || !S_ISDIR(f.mode))
+			return false;
+		dir = f.ino;
+	}
+	latest = epochs_index_locked(vol) ? epoch_index_whole(epochs_index_locked(vol)) : 0;
+	return *ret_parent && f.born > latest && !state_dir_empty(vol->state, dir);
+}
+
+/* Who looks for the directory with the highest step must not find one that a killed save had just made. */
+static void remove_empty(struct volume *vol, const char *path)
+{
+	struct doubt_unit unit = doubt_unit_of_kill(vol->rules, path);
+	cleanup_free char *at = unit.len && !unit.file && !unit.temporary ? strdup(path) : NULL;
+	char *slash;
+
+	while (at && (slash = strrchr(at, '/')) && (size_t)(slash - at) >= unit.len) {
+		uint64_t parent;
+		char name[256];
+		bool found;
+
+		mutex_lock(&vol->lock);
+		found = find_empty(vol, at, &parent, name);
+		mutex_unlock(&vol->lock);
+		if (!found || live_rmdir(vol, parent, name) != 0)
+			return;
+		volume_entry_changed(vol, parent, name);
+		*slash = '\0';
+		log_info("%s: a save that was killed had made this directory: it is removed", at);
+	}
+}
+
+/* 0 also where nothing is in doubt: then done->left is 0. */
+static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
+		   struct resumed *done)
+{
+	cleanup_buf struct buf why = {0};
+	bool doubtful = false, temporary = false;
+	int error = bodies_settle(vol);
+
+	*done = (struct resumed){0};
+	if (!error)
+		error = doubts_look(vol, tails, &doubtful, &temporary, &why);
+	mutex_lock(&vol->lock);
+	vol->resume->postponed = temporary;
+	mutex_unlock(&vol->lock);
+	for (unsigned i = 0; !error && !doubtful && i < due->count; i++)
+		remove_empty(vol, due->paths[i]);
+	if (error || !doubtful || is_wanted_so(vol))
+		return error;
+	FAULT_POINT("resume.begin");
+	error = epochs_go_back(vol, done);
+	if (!error && done->left)
+		note_done(vol, done, buf_str(&why));
+	FAULT_POINT("resume.end");
+	return error;
+}
+
+/* It is due still. */
+static void try_again_locked(struct volume *vol, const struct resume_due *due, int error)
+{
+	struct resume *r = vol->resume;
+
+	for (unsigned i = 0; i < due->count; i++)
+		resume_due_locked(vol, due->paths[i]);
+	r->due.any = true;
+	r->due.all |= due->all;
+	r->due.tails |= due->tails;
+	r->error = error;
+	r->pause_ns = clock_backoff(r->pause_ns, RETRY_FIRST_NS, RETRY_LONGEST_NS);
+	r->retry_ns = clock_mono_ns() + r->pause_ns;
+	if (vol->sealer)
+		sealer_wake_locked(vol);
+}
+
+/* One at a time. Drops the lock. */
+static int go_back_locked(struct volume *vol, bool tails, struct resumed *done)
+{
+	struct resume_due due = vol->resume->due;
+	int error;
+
+	vol->resume->running = true;
+	vol->resume->due = (struct resume_due){0};
+	mutex_unlock(&vol->lock);
+	error = go_back(vol, &due, tails || due.tails, done);
+	mutex_lock(&vol->lock);
+	vol->resume->running = false;
+	vol->resume->retry_ns = 0;
+	vol->resume->error = 0;
+	if (!error)
+		vol->resume->pause_ns = 0;
+	else if (vol->options.resume)
+		try_again_locked(vol, &due, error);
+	due_free(&due);
+	pthread_cond_broadcast(&vol->changed);
+	return error;
+}
+
+static int go_back_in_time_locked(struct volume *vol)
+{
+	struct resumed done;
+	int error = 0;
+
+	while (!error && is_time_locked(vol))
+		error = go_back_locked(vol, false, &done);
+	return error;
+}
+
+static void tell_failed(int error)
+{
+	if (error)
+		log_error(
+			"after a killed or torn save the live tree could not go back, and this is "
+			"tried again: %s",
+			strerror(-error));
+}
+
+void resume_after_close(struct volume *vol, uint64_t ino)
+{
+	int error;
+
+	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
+		return;
+	look_at_tail(vol, ino);
+	mutex_lock(&vol->lock);
+	error = go_back_in_time_locked(vol);
+	mutex_unlock(&vol->lock);
+	tell_failed(error);
+}
+
+void resume_renamed_locked(struct volume *vol)
+{
+	struct resume *r = vol->resume;
+
+	if (!vol->options.resume || !r->postponed)
+		return;
+	if (!r->due.any)
+		r->due.since_ns = clock_mono_ns();
+	r->due.any = r->due.all = r->due.tails = true;
+	r->retry_ns = clock_mono_ns();
+	sealer_wake_locked(vol);
+}
+
+int64_t resume_retry_locked(struct volume *vol)
+{
+	struct resume *r = vol->resume;
+	int error;
+
+	if (!r->retry_ns || r->running)
+		return INT64_MAX;
+	if (clock_mono_ns() < r->retry_ns)
+		return r->retry_ns;
+	/* Where somebody writes, the last close does it. */
+	r->retry_ns = 0;
+	error = go_back_in_time_locked(vol);
+	tell_failed(error);
+	return r->retry_ns ? r->retry_ns : INT64_MAX;
+}
+
+int resume_now(struct volume *vol, struct resumed *ret_done)
+{
+	int error;
+
+	*ret_done = (struct resumed){0};
+	if (vol->options.read_only || nodes_is_set(vol))
+		return 0;
+	mutex_lock(&vol->lock);
+	while (vol->resume->running)
+		cond_wait(&vol->changed, &vol->lock);
+	error = go_back_locked(vol, true, ret_done);
+	/* It was done when the volume was opened, say. */
+	if (!error && !ret_done->left && vol->resume->as && vol->current_epoch == vol->resume->as)
+		*ret_done = (struct resumed){vol->resume->left, vol->resume->to, vol->resume->as};
+	mutex_unlock(&vol->lock);
+	return error;
+}
+
+static int note_due(void *arg, const struct state_doubt *d)
+{
+	if (d->kind == DOUBT_UNDONE && !d->judged)
+		resume_due_locked(arg, d->path);
+	return 0;
+}
+
+static int writes(void *arg, struct body *b)
+{
+	(void)arg;
+	return b->writers && !b->orphan;
+}
+
+/* Where files are open still (survivors.h), it is as if the volume had been open all the time. */
+int resume_at_open(struct volume *vol, struct opening_message *m)
+{
+	struct resumed done;
+	bool survived;
+	int error;
+
+	if (!vol->options.resume || vol->options.read_only)
+		return 0;
+	mutex_lock(&vol->lock);
+	survived = bodies_each_writing_locked(vol, writes, vol) != 0;
+	/* Of which files, the worker that ended knew. */
+	if (survived)
+		vol->resume->due.any = vol->resume->due.all = doubts_any_locked(vol);
+	error = survived ? go_back_in_time_locked(vol)
+			 : state_doubt_each(vol->state, note_due, vol);
+	mutex_unlock(&vol->lock);
+	if (!survived && !error)
+		error = resume_now(vol, &done);
+	if (!error)
+		return 0;
+	return opening_fail(m, error,
+			    "the last save is in doubt, and the live tree cannot go back to the "
+			    "newest complete epoch: %s; without -o resume it is mounted as it is",
+			    strerror(-error));
+}
+
+json_t *resume_status(struct volume *vol)
+{
+	const char *at = vol->options.mountpoint ? vol->options.mountpoint : "DIRECTORY";
+	const struct resume *r = vol->resume;
+	json_t *o = NULL;
+
+	SCOPED_LOCK(&vol->lock);
+	if (r->error)
+		return json_pack("{s:o}", "error",
+				 json_sprintf("%s: it is tried again", strerror(-r->error)));
+	if (!r->at_ns)
+		return NULL;
+	o = json_pack("{s:I, s:o}", "at_ns", (json_int_t)r->at_ns, "why",
+		      listing_string(r->why ? r->why : ""));
+	if (!o || r->no_way)
+		return o;
+	json_object_set_new(o, "left", json_integer((json_int_t)r->left));
+	json_object_set_new(o, "to", json_integer((json_int_t)r->to));
+	json_object_set_new(o, "epoch", json_integer((json_int_t)r->as));
+	json_object_set_new(o, "to_undo",
+			    json_sprintf("epochfs rollback %s %" PRIu64, at, r->left));
+	return o;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* -o resume: after a killed or torn save the live tree goes back to the newest complete epoch by itself. */
+#ifndef EPOCHFS_EPOCHS_RESUME_H
+#define EPOCHFS_EPOCHS_RESUME_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Contract 1.3. Private to lib/volume. Code that resumes from whatever lies in its directory must not meet half a save. So
+ * the live tree goes back
+ *   - when the volume is opened;
+ *   - while it is open, when what is in doubt loses its temporary name, and as soon as the last file that is open for writing
+ *     in the unit (table.h) of a killed or torn file has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
+ *     process that lives has saved a file of another unit since the last epoch, it may be between two files of its save: then
+ *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
+ *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
+ *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
+ *     else writes, sees the old tree: the close makes the kernel ask for the way to the killed file (volume_path_expires; before Linux
+ *     6.2 it answers stat by itself for up to a second). Of other names it is told right after: for a moment it may still answer
+ *     stat of one that it knows, and lead to a file that was removed and that somebody has open.
+ *
+ * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
+ * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but
+ * databases that a killed writer left, where there is no such epoch, or where several nodes write: there each attempt
+ * begins from the newest complete epoch anyway.
+ *
+ * It goes back to the newest epoch that is complete or of which it is not known: an epoch whose writers could not be seen may
+ * hold a whole save, and what is in doubt does not. What fails is tried again by the sealer's thread, after a pause.
+ *
+ * After a rollback by hand to an epoch that is not complete, the tree stays there until something changes.
+ */
+struct volume;
+struct opening_message;
+
+#define RESUME_PATHS_MAX 16
+
+/* Saves that were killed or are torn; whether that means something is still to be found out. */
+struct resume_due {
+	bool any;
+	bool tails; /* that a file is torn is to be seen from its tail only */
+	bool all;   /* of more files than the list holds: it waits for all writers */
+	unsigned count;
+	char *paths[RESUME_PATHS_MAX]; /* of the files; owned */
+	int64_t since_ns;	       /* monotonic; the first of them */
+};
+
+/* Guarded by the volume's lock. */
+struct resume {
+	struct resume_due due;
+	bool running; /* a thread is at it */
+	bool postponed; /* what was found in doubt last has a temporary name: it may count once that is renamed */
+	/* It failed, and `due` holds what is due still; 0: it did not. */
+	int error;
+	int64_t retry_ns; /* monotonic; the sealer's thread tries again then; 0: it does not */
+	int64_t pause_ns; /* the last one */
+	/* What was done last; to 0: nothing yet. */
+	uint64_t left, to, as;
+	int64_t at_ns;
+	char *why;	 /* owned */
+	uint64_t no_way; /* the epoch for which there was no complete one to go back to; 0: none */
+};
+
+/* vol->resume: 0 or -ENOMEM. */
+int resume_new(struct volume *vol);
+/* NULL is allowed. */
+void resume_free(struct volume *vol);
+
+/* A writer of this file was killed, or what it closed is torn. Nothing without the option. */
+void resume_due_locked(struct volume *vol, const char *path);
+/* A close of this file was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
+void resume_after_close(struct volume *vol, uint64_t ino);
+/* Something was renamed: what was in doubt under a temporary name may count now. The sealer's thread looks at once. */
+void resume_renamed_locked(struct volume *vol);
+/* For the sealer's thread: tries again what failed, where it is time. Until when to wait; monotonic, INT64_MAX: for nothing. Drops
+ * the lock meanwhile. */
+int64_t resume_retry_locked(struct volume *vol);
+/* The last step of volume_open: 0, or -errno with a message where the half cannot be taken away. */
+int resume_at_open(struct volume *vol, struct opening_message *m);
+
+struct resumed {
+	uint64_t left, to,
+		as; /* as 0: it stays where it is; then left is 0, or an epoch that is in doubt without a complete one */
+};
+/* The same now, with or without the option (`epochfs run --resume`): 0 or -errno. Where it was done before, and the live tree
+ * stands there still, that is told. */
+int resume_now(struct volume *vol, struct resumed *ret_done);
+
+/* For `status`: what was done last, and how to undo it; or that it failed; NULL: nothing. */
+json_t *resume_status(struct volume *vol);
+
+#endif

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dropping what the policy lets go. */
+#include "lib/epochs/retain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/meta/keep.h"
+#include "lib/meta/listing.h"
+#include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
+#include "lib/util/log.h"
+#include "lib/util/text.h"
+#include "lib/util/thread.h"
+#include "lib/epochs/adopt.h"
+#include "lib/epochs/drop.h"
+#include "lib/epochs/holder.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/seal.h"
+#include "lib/cache/uploads.h"
+
+/* Training goes first. */
+#define RETAIN_NICE 10
+/* A line of the log names so many of the epochs that went. */
+#define NAMED_MAX 10
+
+struct retainer {
+	struct volume *vol;
+	struct keep_policy policy;
+	pthread_t thread;
+	bool runs;
+
+	struct mutex lock; /* a leaf: guards the rest */
+	pthread_cond_t wake;
+	bool kicked, busy, stops;
+	int64_t again_ns; /* monotonic; what stays for a while only may go then; INT64_MAX: nothing does */
+	uint64_t dropped; /* since the mount */
+};
+
+/* ---- what there is ---- */
+
+struct candidates {
+	struct keep_epoch *list;
+	size_t count;
+	int64_t recent_ns; /* for so long one at least is recent; 0: none is */
+};
+
+static int compare_epochs(const void *a, const void *b)
+{
+	const struct keep_epoch *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static int mark_tagged(void *arg, const char *name, uint64_t number)
+{
+	const struct candidates *c = arg;
+	const struct keep_epoch wanted = {.number = number};
+	struct keep_epoch *e =
+		c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
+			 : NULL;
+
+	(void)name;
+	if (e)
+		e->tagged = true;
+	return 0;
+}
+
+/* Somebody's word, or the program's end, says that the save was over. */
+static bool is_by_hand(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR ||
+	       trigger == RECORD_TRIGGER_SYNC || trigger == RECORD_TRIGGER_WAIT ||
+	       trigger == RECORD_TRIGGER_UMOUNT || trigger == RECORD_TRIGGER_ROLLBACK ||
+	       trigger == RECORD_TRIGGER_IMPORT;
+}
+
+/* For how long it is recent still. Of several nodes, each epoch is put together from parts that say they are whole. */
+static int64_t recent_for(struct volume *vol, const struct epoch_brief *e)
+{
+	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
+
+	if (nodes_is_set(vol) || is_by_hand(e->trigger) || age >= patience)
+		return 0;
+	return patience - (age > 0 ? age : 0);
+}
+
+static int collect_locked(struct volume *vol, struct candidates *c)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	uint64_t pending = UINT64_MAX, current;
+	int error = x ? 0 : -EIO;
+
+	/* They become durable in their order: from the first that is not, none counts as it. */
+	if (!error && !vol->local_only) {
+		error = state_epoch_first_pending(vol->state, &pending);
+		if (error == -ENOENT)
+			error = 0;
+	}
+	if (error)
+		return error;
+	current = epochs_current_locked(vol);
+	c->list = calloc(x->count + 1, sizeof(*c->list));
+	if (!c->list)
+		return -ENOMEM;
+	for (size_t i = 0; i < x->count; i++) {
+		const struct epoch_brief *e = &x->epochs[i];
+		int64_t recent_ns = recent_for(vol, e);
+
+		if (recent_ns > c->recent_ns)
+			c->recent_ns = recent_ns;
+		c->list[c->count++] = (struct keep_epoch){
+			.number = e->number,
+			.sealed_ns = e->sealed_ns,
+			.step = e->step,
+			.has_step = e->has_step,
+			.complete = epoch_brief_complete(e),
+			.unknown = e->unknown && !e->superseded,
+			.durable = e->number < pending,
+			.current = e->number == current || nodes_need_locked(vol, e->number),
+			.recent = recent_ns > 0,
+			.restores = e->restores != 0,
+			.parent = e->parent,
+		};
+	}
+	return state_tag_each(vol->state, mark_tagged, c);
+}
+
+/* ---- dropping ---- */
+
+static bool stopping(struct retainer *r)
+{
+	SCOPED_LOCK(&r->lock);
+	return r->stops;
+}
+
+static void tell_dropped(const struct buf *numbers, uint64_t count)
+{
+	if (count)
+		log_info("keep: dropped epoch%s %s%s", plural(count),
+			 buf_str((struct buf *)(uintptr_t)numbers),
+			 count > NAMED_MAX ? ", ..." : "");
+}
+
+/* What has got a tag or become current since it was decided stays: -EBUSY. */
+static int drop_all(struct retainer *r, const struct candidates *c)
+{
+	cleanup_buf struct buf numbers = {0};
+	uint64_t dropped = 0;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < c->count && !stopping(r); i++) {
+		if (c->list[i].reasons)
+			continue;
+		error = drop_epoch(r->vol, c->list[i].number);
+		if (error == -EBUSY || error == -ENOENT) {
+			error = 0;
+			continue;
+		}
+		if (error)
+			break;
+		FAULT_POINT("retain.dropped");
+		if (dropped++ < NAMED_MAX)
+			buf_printf(&numbers, "%s%" PRIu64, numbers.len ? ", " : "",
+				   c->list[i].number);
+	}
+	if (dropped)
+		drop_finish(r->vol);
+	tell_dropped(&numbers, dropped);
+	mutex_lock(&r->lock);
+	r->dropped += dropped;
+	mutex_unlock(&r->lock);
+	return error;
+}
+
+static void look_again(struct retainer *r, int64_t pause_ns)
+{
+	int64_t now = clock_mono_ns();
+
+	SCOPED_LOCK(&r->lock);
+	r->again_ns = pause_ns && pause_ns < INT64_MAX - now ? now + pause_ns : INT64_MAX;
+}
+
+static void pass(struct retainer *r)
+{
+	struct candidates c = {0};
+	int error;
+
+	/* Whose epochs these are is another's to say now. */
+	if (uploads_gave_up(r->vol) || holder_lost(r->vol))
+		return;
+	/* Other nodes may have tagged some. */
+	error = nodes_is_set(r->vol) ? adopt_tags(r->vol) : 0;
+	if (!error) {
+		SCOPED_LOCK(&r->vol->lock);
+		error = collect_locked(r->vol, &c);
+	}
+	if (!error)
+		error = keep_decide(&r->policy, c.list, c.count);
+	if (!error)
+		error = drop_all(r, &c);
+	free(c.list);
+	look_again(r, c.recent_ns);
+	if (error)
+		log_warn("keep: epochs that may go are not dropped yet: %s", strerror(-error));
+}
+
+/* ---- the thread ---- */
+
+static bool wait_for_work(struct retainer *r)
+{
+	SCOPED_LOCK(&r->lock);
+	r->busy = false;
+	while (!r->stops && !r->kicked && clock_mono_ns() < r->again_ns)
+		if (r->again_ns == INT64_MAX)
+			cond_wait(&r->wake, &r->lock);
+		else
+			cond_wait_until(&r->wake, &r->lock, r->again_ns);
+	r->again_ns = INT64_MAX;
+	r->kicked = false;
+	r->busy = true;
+	return !r->stops;
+}
+
+static void *run(void *arg)
+{
+	struct retainer *r = arg;
+
+	/* A thread has its own nice value on Linux. */
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), RETAIN_NICE);
+	while (wait_for_work(r))
+		pass(r);
+	return NULL;
+}
+
+int retainer_start(struct volume *vol, struct opening_message *m)
+{
+	char why[KEEP_WHY_MAX];
+	struct retainer *r;
+	int error;
+
+	if (!vol->options.keep)
+		return 0;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	error = keep_parse(vol->options.keep, &r->policy, why);
+	if (error || vol->options.read_only) {
+		free(r);
+		return error ? opening_fail(m, error, "keep=%s: expected %s", vol->options.keep,
+					    why)
+			     : 0;
+	}
+	error = cond_init_mono(&r->wake);
+	if (error) {
+		free(r);
+		return error;
+	}
+	r->vol = vol;
+	r->again_ns = INT64_MAX;
+	r->kicked = !nodes_is_set(vol);
+	mutex_init(&r->lock, LOCK_RETAINER);
+	vol->retainer = r;
+	return 0;
+}
+
+int retainer_run(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+	int error;
+
+	if (!r)
+		return 0;
+	error = thread_start(&r->thread, NULL, run, r);
+	r->runs = !error;
+	return error;
+}
+
+void retainer_stop(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+
+	if (!r || !r->runs)
+		return;
+	mutex_lock(&r->lock);
+	r->stops = true;
+	pthread_cond_signal(&r->wake);
+	mutex_unlock(&r->lock);
+	pthread_join(r->thread, NULL);
+	r->runs = false;
+}
+
+void retainer_free(struct volume *vol)
+{
+	struct retainer *r = vol->retainer;
+
+	if (!r)
+		return;
+	vol->retainer = NULL;
+	pthread_cond_destroy(&r->wake);
+	mutex_destroy(&r->lock);
+	free(r);
+}
+
+static void kick(struct retainer *r)
+{
+	if (!r)
+		return;
+	SCOPED_LOCK(&r->lock);
+	r->kicked = true;
+	pthread_cond_signal(&r->wake);
+}
+
+void retainer_kick(struct volume *vol)
+{
+	if (!nodes_is_set(vol))
+		kick(vol->retainer);
+}
+
+void retainer_completed(struct volume *vol)
+{
+	kick(vol->retainer);
+}
+
+int retainer_status(struct volume *vol, json_t *status)
+{
+	struct retainer *r = vol->retainer;
+	json_t *retention;
+
+	if (!r)
+		return 0;
+	SCOPED_LOCK(&r->lock);
+	retention = json_pack("{s:o, s:I, s:b}", "keep", listing_string(vol->options.keep),
+			      "dropped", (json_int_t)r->dropped, "busy", r->kicked || r->busy);
+	return json_object_set_new(status, "retention", retention) ? -ENOMEM : 0;
+}

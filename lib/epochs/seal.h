@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sealing an epoch, in two halves, and what the parts of the sealer share. */
+#ifndef EPOCHFS_EPOCHS_SEAL_H
+#define EPOCHFS_EPOCHS_SEAL_H
+
+#include "lib/meta/epoch_index.h"
+#include "lib/meta/rules.h"
+#include "lib/meta/settle.h"
+#include "lib/util/lock.h"
+#include "lib/epochs/changed.h"
+#include "lib/epochs/fresh.h"
+#include "lib/cache/context.h"
+
+/*
+ * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c, control*.c and power_epochs.c.
+ *
+ * seal_begin_locked takes a number and a snapshot: writers wait for that only. The job then waits in
+ * a queue, in the order of numbers; seal_finish_until freezes what is in it: walks the snapshot,
+ * writes the tree, and stores the record. Both halves survive a crash between them (sealer.h).
+ */
+
+/* The meta value "unsealed": what the last mount left that no epoch has. */
+enum unsealed {
+	UNSEALED_NOTHING,
+	UNSEALED_RIDES,
+	UNSEALED_NAMES, /* names were made; whether they are still there must be looked up */
+	UNSEALED_OPENS,
+};
+
+/* The newest name with a step that was made since the last epoch: that of a save (sealer_before.c). */
+struct seal_step {
+	uint64_t parent, ino, step; /* ino 0: none */
+	uint64_t bytes;		    /* closed in it since */
+	uint64_t from;		    /* the epoch that the step before was made for; 0: not known */
+	char name[256];
+};
+
+/* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
+struct pending {
+	struct fresh fresh;	/* names made; each opens an epoch for as long as it is there */
+	struct changed changed; /* files closed, logs apart */
+	struct seal_step step;
+	bool opens;	     /* something else that opens an epoch: a rename, new content */
+	bool rides;	     /* removals, attributes, logs: sealed by commit and unmount only */
+	bool closed;	     /* something was closed or renamed: with settle=0 that seals */
+	enum unsealed noted; /* what the meta value says */
+	bool killed, recovered;
+	uint64_t first_ino;	/* of the first file that was closed or renamed; 0: none yet */
+	bool several;		/* another one was, too */
+	bool unknown;		/* complete=unknown */
+	char *reason;		/* complete=false, whatever the doubts are: why; owned */
+	int64_t opened_ns;	/* wall clock of the first change; 0: none yet */
+	int64_t opened_mono_ns; /* the same, monotonic */
+	int64_t content_ns;	/* monotonic; last change of content */
+	int64_t activity_ns;	/* monotonic; last one that restarts the quiet */
+	uint64_t continues;	/* a name came under a directory that this epoch made; 0: none */
+	bool continues_chain;	/* ... that an epoch made which that one continues */
+	bool run_goes_on;	/* as in seal_last */
+	uint64_t unrelated;	/* a directory for which that was found not to be so; 0: none */
+};
+
+struct log_size {
+	uint64_t ino, size;
+	int64_t mtime_ns;
+};
+
+/* An open log, taken as it stood when the epoch began. */
+struct seal_log {
+	uint64_t ino;
+	uint64_t version; /* that its copy is; 0: there was no space for one */
+	int fd;		  /* its backing file; the job's */
+	bool copied;
+	uint64_t size;
+	int64_t mtime_ns;
+};
+
+/* An epoch whose snapshot has begun. */
+struct seal_job {
+	struct seal_job *next;
+	uint64_t number;
+	uint64_t parent; /* the epoch before it, 0: none; set when it is frozen */
+	struct state *snapshot;
+	enum record_trigger trigger;
+	char *tag, *message, *metadata; /* owned, or NULL */
+	bool has_step;
+	uint64_t step, restores;
+	bool whole;		   /* somebody knows that nothing in it is torn */
+	bool certain;		   /* as in seal_how */
+	uint64_t generation, base; /* of a node of a set (nodes.h) */
+	struct pending pending;	   /* taken over; its fresh names and changed files are empty */
+	int64_t sealed_ns;
+	struct seal_log *logs;
+	struct log_size *sizes; /* of the same, for who asks later what has grown */
+	unsigned log_count;
+};
+
+/* What seals, and what its record is to say. Strings are copied. */
+struct seal_how {
+	enum record_trigger trigger;
+	const char *tag, *message, *metadata; /* or NULL */
+	bool has_step;
+	uint64_t step;
+	uint64_t restores; /* of a rollback */
+	bool whole;	   /* nothing is in doubt, by the word of who asks */
+	bool certain;	   /* sealed by itself, at a sign that no more of the save follows */
+};
+
+/* The epoch that began last: what the next may continue. */
+struct seal_last {
+	uint64_t number; /* 0: none */
+	enum record_trigger trigger;
+	bool certain;	  /* as in seal_how; after a mount, of a marker only */
+	int64_t begun_ns; /* monotonic */
+	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
+	uint64_t
+		run; /* the first of those that one save may have made, by one rename after the other */
+	struct log_size *logs; /* the logs that it took while they were open; owned */
+	unsigned log_count;
+};
+
+struct sealer {
+	/* Guarded by the volume's lock. */
+	struct pending pending;
+	struct seal_last last;
+	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
+	struct epoch_index index;
+	bool index_loaded;
+	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
+	int failed_error;
+	int64_t retry_ns;    /* monotonic; no seal by quiet before, after a failure */
+	int64_t before_ns;   /* monotonic; the last seal because the next save began */
+	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
+	uint64_t tree_bytes; /* of the epoch that was frozen last */
+	int64_t looking_ns;  /* monotonic; when the thread looks again by itself */
+	bool stops, runs;
+	pthread_cond_t wake; /* with the volume's lock; monotonic */
+
+	struct mutex finishing; /* held by who freezes; taken before the volume's lock */
+	pthread_t thread;
+};
+
+/* ---- seal.c ---- */
+
+/* Begins an epoch of the live tree as it is now, whether or not something changed: its number. In no
+ * transaction. 0 or -errno, and then nothing has changed. */
+int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *ret_number);
+/* Freezes all epochs up to this number that have begun, and gives the error of that one. */
+int seal_finish_until(struct volume *vol, uint64_t number);
+/* Whether sealing now would make an epoch that differs from the last one (changes of attributes
+ * count). */
+bool seal_needed_locked(struct volume *vol);
+/* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
+void seal_await_log_locked(struct volume *vol, uint64_t ino);
+void pending_clear(struct pending *p);
+/* Sealed by the sealer's own decision, not because somebody asked. */
+bool record_trigger_automatic(enum record_trigger trigger);
+/* The next epoch continues this one, 0: none; noted for a crash, too. */
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
+/* Adds to why the next epoch is not complete. */
+void pending_add_reason(struct pending *p, const char *reason);
+
+/* ---- freeze.c ---- */
+
+struct freeze_result {
+	struct buf tree;
+	uint64_t bytes_new;
+	struct buf torn; /* uint64_t: versions that were found to be torn */
+	struct buf
+		whole; /* uint64_t: versions that were marked so, and are whole by somebody's word */
+	struct buf reason;     /* text: which files could not be taken; empty: none */
+	struct doubts *doubts; /* decided; owned */
+};
+void freeze_result_free(struct freeze_result *r);
+#define cleanup_freeze CLEANUP(freeze_result_free)
+/* Copies the logs, walks the snapshot, encodes the tree, checks tails. Without the lock. */
+int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result);
+
+/* ---- seal_record.c ---- */
+
+/* Fills the record of a frozen epoch, but for `continues`; `tree` is its tree. Without the lock. */
+int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
+		struct tree *tree, struct epoch_record *ret_record);
+
+/* ---- sealer.c ---- */
+
+/* What the thread would decide now. `writers` (malloc; may be NULL) gets the bodies behind
+ * settle_hold's index. */
+struct seal_view_writer {
+	uint64_t ino;
+	pid_t pid;
+};
+int sealer_look_locked(struct volume *vol, struct settle_answer *ret_answer,
+		       struct seal_view_writer **ret_writers);
+/* The path of a name: ancestors' names and '/', without a leading one. Empty where one has none. */
+int sealer_path_locked(struct volume *vol, uint64_t parent, const char *name, struct buf *out);
+void sealer_wake_locked(struct volume *vol);
+
+/* ---- sealer_note.c ---- */
+
+/* Whether a rule, such as rules_temporary, holds for this name. */
+typedef bool (*seal_rule)(const struct rules *r, const char *name, const char *path);
+bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name);
+
+/* ---- sealer_before.c ---- */
+
+/* What sealer_note_locked tells it: new content was closed; a name was made, or led to by a rename; a name is gone. */
+void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino);
+void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name,
+				uint64_t ino);
+void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
+
+/* ---- epochs.c ---- */
+
+/* Loads the index if it is not yet: it, or NULL where that fails (logged). */
+struct epoch_index *epochs_index_locked(struct volume *vol);
+/* What `current` names. */
+uint64_t epochs_current_locked(const struct volume *vol);
+/* After its row was stored. Where memory runs out, the index is loaded anew at the next use. */
+void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record,
+			     bool superseded);
+
+#endif

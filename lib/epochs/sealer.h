@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sealer: notices what happens in the live tree, decides when an epoch is whole, seals it. */
+#ifndef EPOCHFS_EPOCHS_SEALER_H
+#define EPOCHFS_EPOCHS_SEALER_H
+
+#include "lib/cache/context.h"
+#include "lib/live/observer.h"
+
+/*
+ * Contract 1.3. What names mean is in rules.h, the decision to seal in settle.h, both pure. Private
+ * to lib/volume.
+ *
+ * Sealing has two halves. seal_begin_locked (seal.h) takes the number, and a snapshot of the state,
+ * in one critical section. The rest (walk, tree, tails, record) needs no lock; it is done by the
+ * sealer's thread or by who asked for the epoch, one epoch after the other in the order of numbers.
+ *
+ * Between the two, the epoch has a row of state SEALED whose record is NULL. So
+ * state_epoch_pending_in() holds for it: content that it needs is neither buried nor edited
+ * without a clone. Who uploads or lists skips such a row; after a crash its number is used again.
+ */
+/* What vol->observer is. */
+extern const struct live_observer epochs_observer;
+
+/* Reads what the last mount left (epochs begun and not frozen, changes not sealed).
+ * recovered_killed: something was open for writing when the last mount ended without order. 0 or
+ * -errno. */
+int sealer_start(struct volume *vol, bool recovered_killed);
+/* Starts the thread (none where the volume is read-only), after the uploader, which it wakes. 0 or
+ * -errno. */
+int sealer_run(struct volume *vol);
+/* Before sealer_start: whether the last mount left changes that are in no epoch: 1, 0 or -errno. */
+int sealer_left_changes_locked(struct volume *vol);
+/* Finishes what was begun, stops the thread; seals nothing. What it knows stays until sealer_free, when nobody else works on
+ * the volume any more. */
+void sealer_stop(struct volume *vol);
+void sealer_free(struct volume *vol);
+
+/* What the live tree tells, by vol->observer (observer.h). Nothing before sealer_start: recovery notes nothing. */
+void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
+			const char *old_name, const char *name, uint64_t ino);
+void sealer_before_replace_locked(struct volume *vol, uint64_t ino);
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name);
+void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
+				 uint64_t new_parent, const char *new_name);
+void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by);
+/* The next epoch is complete=false with this reason, whatever else is in doubt (doubts_volume.h), and is sealed by quiet.
+ * Where nothing changed, there is none, and the reason is forgotten. */
+void sealer_incomplete_locked(struct volume *vol, const char *reason);
+/* A writer was killed: what changed is sealed by quiet. */
+void sealer_killed_locked(struct volume *vol);
+/* A writer was killed in a file of this name that is new, before that is undone: the epoch that its directory came with, where
+ * that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and not older than
+ * `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if nothing is
+ * left. */
+uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name);
+/* A request came without a pid from a writer: the next epoch is complete=unknown. */
+void sealer_unknown_locked(struct volume *vol);
+/* Whether the last epoch took this log, while it was open, as it is now. */
+bool sealer_has_log_locked(const struct volume *vol, uint64_t ino, const struct stat *st);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sealing before the next save begins (contract 1.3.4). Saves that follow one another faster than quiet takes would all
+ * be one epoch. That a save has ended is known when the next one begins: what it wrote is about to be replaced. The state
+ * before that is sealed, for which the writer waits no longer than for any seal.
+ *
+ * It is told by names and counts, so what is no save must be told from one:
+ *   - a small file that is written again and again is not most of what changed, nor is it a noteworthy part of the tree;
+ *   - what is still open, or has a temporary name, is not a whole save;
+ *   - where a small file of the next save was replaced first, the best moment has passed: some file was closed once more
+ *     than the one at hand. One that was closed twice more belongs to no save;
+ *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
+ *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
+ */
+#include "lib/epochs/seal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/meta/doubts.h"
+#include "lib/util/clock.h"
+#include "lib/live/body.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/sealer.h"
+
+#define PAUSE_NS NS_PER_S
+/* What is smaller than this part of the last epoch is no save. */
+#define TREE_PART 256
+
+/* ---- what is noted ---- */
+
+static struct changed *changed_of(const struct volume *vol)
+{
+	return &vol->sealer->pending.changed;
+}
+
+/* Whether a file is that directory's, or the file itself. */
+static bool is_in(struct volume *vol, uint64_t ino, uint64_t parent, uint64_t top)
+{
+	struct state_file f;
+
+	if (ino == top)
+		return true;
+	for (; parent != top; parent = f.parent)
+		if (parent == ROOT_INO || state_file_get(vol->state, parent, &f) != 0)
+			return false;
+	return true;
+}
+
+static void note_size(struct volume *vol, uint64_t parent, uint64_t ino, uint64_t size)
+{
+	struct seal_step *step = &vol->sealer->pending.step;
+	const struct changed_file *old = changed_find(changed_of(vol), ino);
+	uint64_t before = old ? old->size : 0;
+
+	if (step->ino && is_in(vol, ino, parent, step->ino))
+		step->bytes += size - before;
+	changed_add(changed_of(vol), ino, size);
+}
+
+static bool closed_size(struct volume *vol, uint64_t ino, uint64_t *ret_size)
+{
+	struct state_version v;
+	struct state_file f;
+
+	if (state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !f.closed ||
+	    state_version_get(vol->state, f.closed, &v) != 0)
+		return false;
+	*ret_size = v.size;
+	return true;
+}
+
+void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino)
+{
+	uint64_t size;
+
+	if (closed_size(vol, ino, &size))
+		note_size(vol, parent, ino, size);
+}
+
+void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by)
+{
+	if (vol->sealer && !vol->options.read_only)
+		changed_begins(changed_of(vol), ino, epoch, by);
+}
+
+/* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
+static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, uint64_t *ret_step)
+{
+	cleanup_buf struct buf path = {0};
+	struct step_place place;
+
+	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, parent, name, &path) != 0 ||
+	    !rules_step(vol->rules, buf_str(&path), &place))
+		return false;
+	if (place.end != path.len || place.kind < STEP_KIND_EPOCH ||
+	    place.kind == STEP_KIND_DIRECTORY)
+		return false;
+	*ret_step = place.step;
+	return true;
+}
+
+void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+{
+	struct seal_step *last = &vol->sealer->pending.step;
+	uint64_t step, size;
+
+	/* A file that comes under another name is a change, though it was closed before. */
+	if (!changed_find(changed_of(vol), ino) && closed_size(vol, ino, &size))
+		note_size(vol, parent, ino, size);
+	if (!step_of_name(vol, parent, name, &step) ||
+	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
+	    (last->ino && last->parent == parent && last->step == step))
+		return;
+	*last = (struct seal_step){
+		.parent = parent,
+		.ino = ino,
+		.step = step,
+		.from = last->ino ? last->from : vol->sealer->step_epoch,
+	};
+	vol->sealer->step_epoch = vol->next_epoch;
+	snprintf(last->name, sizeof(last->name), "%s", name);
+	if (closed_size(vol, ino, &size))
+		last->bytes = size;
+}
+
+void sealer_before_removed_locked(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	if (state_file_get(vol->state, ino, &f) != 0 || !f.nlink)
+		changed_remove(changed_of(vol), ino);
+}
+
+/* ---- whether it is time ---- */
+
+static bool may_seal(struct volume *vol)
+{
+	const struct sealer *s = vol->sealer;
+	int64_t now = clock_mono_ns();
+
+	/* Where several nodes write, none knows what the others are at. */
+	if (!s || vol->options.read_only || nodes_is_set(vol))
+		return false;
+	return s->pending.closed && !s->pending.changed.overflow && !s->first &&
+	       now >= s->before_ns + PAUSE_NS && now >= s->retry_ns;
+}
+
+/* `other`: bytes that are of the next save already. */
+static bool is_most(struct volume *vol, uint64_t size, uint64_t other)
+{
+	const struct sealer *s = vol->sealer;
+	uint64_t bytes = s->pending.changed.bytes - other;
+
+	return size && size >= bytes - size && size >= s->tree_bytes / TREE_PART;
+}
+
+static int is_unfinished(void *arg, struct body *b)
+{
+	const struct volume *vol = arg;
+	bool log = b->is_log ||
+		   (b->append_only && clock_mono_ns() - b->opened_ns > vol->options.patience_ns);
+
+	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch;
+}
+
+static bool is_whole(struct volume *vol)
+{
+	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	     n = n->next_temporary) {
+		struct state_name name;
+
+		if (state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
+		    name.ino == n->ino)
+			return false;
+	}
+	return bodies_each_writing_locked(vol, is_unfinished, vol) == 0;
+}
+
+static void seal_before(struct volume *vol)
+{
+	struct seal_how how = {.trigger = RECORD_TRIGGER_NEXT};
+	uint64_t number;
+
+	vol->sealer->before_ns = clock_mono_ns();
+	seal_begin_locked(vol, &how, &number);
+}
+
+/* ---- a file is replaced ---- */
+
+struct replacing {
+	uint64_t ino;
+	uint64_t by; /* the file that takes its name; 0: new content */
+};
+
+static bool has_temporary_name(struct volume *vol, uint64_t ino)
+{
+	cleanup_buf struct buf path = {0};
+
+	volume_path_locked(vol, ino, &path);
+	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
+}
+
+static bool ends_a_save(struct volume *vol, const struct replacing *r)
+{
+	const struct changed_file *f, *by;
+
+	if (!may_seal(vol))
+		return false;
+	f = changed_find(changed_of(vol), r->ino);
+	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
+	return f && is_most(vol, f->size, by ? by->size : 0) &&
+	       !changed_any_ahead(changed_of(vol), f->count) &&
+	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
+	       !has_temporary_name(vol, r->ino);
+}
+
+static bool before_replace(struct volume *vol, const struct replacing *r)
+{
+	/* A close that is on its way ends the save that this one follows. */
+	if (!ends_a_save(vol, r) || (body_settle_locked(vol, 0) && !ends_a_save(vol, r)) ||
+	    !is_whole(vol))
+		return false;
+	seal_before(vol);
+	return true;
+}
+
+void sealer_before_replace_locked(struct volume *vol, uint64_t ino)
+{
+	const struct replacing r = {.ino = ino};
+
+	before_replace(vol, &r);
+}
+
+/* ---- a name is made ---- */
+
+/* The same but for its numbers. */
+static bool same_shape(const char *a, const char *b)
+{
+	while (*a && *b) {
+		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+			a += strspn(a, "0123456789");
+			b += strspn(b, "0123456789");
+		} else if (*a++ != *b++) {
+			return false;
+		}
+	}
+	return *a == *b;
+}
+
+static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
+{
+	const struct seal_step *last;
+	struct state_name n;
+	uint64_t step;
+
+	if (!may_seal(vol))
+		return false;
+	last = &vol->sealer->pending.step;
+	if (!last->ino || last->parent != parent || !same_shape(last->name, name) ||
+	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1) ||
+	    changed_any_shifted(changed_of(vol), 1, 0, last->from))
+		return false;
+	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
+	       step_of_name(vol, parent, name, &step) && step > last->step &&
+	       !has_temporary_name(vol, last->ino);
+}
+
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
+{
+	if (is_next_step(vol, parent, name) &&
+	    (!body_settle_locked(vol, 0) || is_next_step(vol, parent, name)) && is_whole(vol))
+		seal_before(vol);
+}
+
+static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
+{
+	struct state_version v = {0};
+	struct state_file f;
+
+	if (state_file_get(vol->state, replaced, &f) == 0 && f.closed)
+		state_version_get(vol->state, f.closed, &v);
+	changed_replaces(changed_of(vol), ino, replaced, v.born);
+}
+
+void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
+				 uint64_t new_parent, const char *new_name)
+{
+	struct state_name from, to;
+	struct replacing r;
+
+	if (!vol->sealer || vol->options.read_only)
+		return;
+	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
+		sealer_before_name_locked(vol, new_parent, new_name);
+		return;
+	}
+	if (state_name_get(vol->state, parent, name, &from) != 0 || from.ino == to.ino)
+		return;
+	r = (struct replacing){.ino = to.ino, .by = from.ino};
+	/* What becomes final is a save of its own, that is sealed then. */
+	if (sealer_rule_locked(vol, rules_temporary, parent, name) || !before_replace(vol, &r))
+		note_replaces(vol, from.ino, to.ino);
+}

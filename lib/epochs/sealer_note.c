@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the live tree tells the sealer: changes, and what seals at once. */
+#include "lib/epochs/seal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/meta/doubts.h"
+#include "lib/meta/last_file.h"
+#include "lib/util/clock.h"
+#include "lib/live/body.h"
+#include "lib/epochs/resume.h"
+#include "lib/epochs/sealer.h"
+
+/* Files looked at below a renamed directory to see whether it is new. */
+#define NEWS_MAX 1000
+
+/* ---- names and the rules ---- */
+
+bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name)
+{
+	cleanup_buf struct buf path = {0};
+
+	if (!rules_want_path(vol->rules))
+		return rule(vol->rules, name, NULL);
+	if (sealer_path_locked(vol, parent, name, &path) != 0)
+		return false;
+	return rule(vol->rules, name, buf_str(&path));
+}
+
+/* Whether a directory, or one above it, has a temporary name. */
+static bool inside_temporary(struct volume *vol, uint64_t dir)
+{
+	cleanup_buf struct buf path = {0};
+	char *name, *rest;
+
+	if (dir == ROOT_INO)
+		return false;
+	volume_path_locked(vol, dir, &path);
+	name = (char *)(uintptr_t)buf_str(&path);
+	while ((name = strtok_r(name, "/", &rest))) {
+		if (rules_temporary(vol->rules, name, NULL))
+			return true;
+		name = NULL;
+	}
+	return false;
+}
+
+/* ---- dirt ---- */
+
+static void opened(struct volume *vol, int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (p->opened_ns)
+		return;
+	p->opened_ns = clock_wall_ns();
+	p->opened_mono_ns = now;
+}
+
+/* What the next mount could not find out by itself after a crash is written down at once, which is
+ * once an epoch. */
+static void note_unsealed(struct volume *vol, enum unsealed unsealed)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (p->noted < unsealed && state_set_meta_u64(vol->state, "unsealed", unsealed) == 0)
+		p->noted = unsealed;
+}
+
+static void note_rides(struct volume *vol)
+{
+	note_unsealed(vol, UNSEALED_RIDES);
+	vol->sealer->pending.rides = true;
+}
+
+static void note_opens(struct volume *vol)
+{
+	note_unsealed(vol, UNSEALED_OPENS);
+	vol->sealer->pending.opens = true;
+}
+
+/* The directory that holds `dir`: 0 above the root. */
+static uint64_t directory_above(struct volume *vol, uint64_t dir, struct state_file *ret_file)
+{
+	if (dir == ROOT_INO || state_file_get(vol->state, dir, ret_file) != 0)
+		return 0;
+	return ret_file->parent;
+}
+
+/* Something changed in this directory: temporary directories above it are still being worked on. */
+static void touch_temporaries(struct volume *vol, uint64_t dir, int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct state_file f;
+
+	if (!p->fresh.temporaries)
+		return;
+	for (; dir && dir != ROOT_INO; dir = directory_above(vol, dir, &f))
+		for (struct fresh_name *n = p->fresh.temporaries; n; n = n->next_temporary)
+			if (n->ino == dir)
+				n->changed_ns = now;
+}
+
+/* How many directories of a path are of its unit, where that is a directory. */
+static unsigned directories_of_unit(const char *path, const struct doubt_unit *unit)
+{
+	unsigned count = 0;
+
+	for (const char *at = path + unit->len; (at = strchr(at, '/')); at++)
+		count++;
+	return count;
+}
+
+/*
+ * Whether the file belongs to what an epoch of the last chain made: to a directory that has its step, or, where there is no step,
+ * to its own directory, soon after.
+ */
+static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	cleanup_buf struct buf path = {0};
+	struct doubt_unit unit;
+	unsigned levels = 1;
+	struct state_file f;
+
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return false;
+	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
+	if (unit.len && !unit.file)
+		levels = directories_of_unit(buf_str(&path), &unit);
+	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
+		 doubt_name_is_temporary(vol->rules, buf_str(&path)))
+		return false;
+	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
+		if (state_file_get(vol->state, dir, &f) != 0)
+			return false;
+		if (f.born >= last->chain && f.born <= last->number)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Files of a save may be renamed into place one by one, each of which seals. To what the file belongs that such a temporary name is
+ * that of: to the save whose beginning the last epochs are, to the next, as it is in one of them already, or, where it is not there
+ * yet, maybe to neither.
+ */
+enum belongs {
+	BELONGS_NOWHERE,
+	BELONGS_TO_LAST,
+	BELONGS_TO_NEXT,
+};
+
+static enum belongs content_belongs(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct state_name n;
+	struct state_file f;
+	struct state_version v;
+
+	if (state_name_get(vol->state, dir, name, &n) != 0 ||
+	    state_file_get(vol->state, n.ino, &f) != 0 || !f.closed ||
+	    state_version_get(vol->state, f.closed, &v) != 0)
+		return BELONGS_NOWHERE;
+	return v.born < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
+}
+
+static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	cleanup_buf struct buf path = {0};
+	enum belongs belongs = BELONGS_NOWHERE;
+	unsigned count;
+
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return belongs;
+	count = doubt_final_names(vol->rules, buf_str(&path), finals);
+	for (unsigned i = 0; !belongs && i < count; i++)
+		belongs = content_belongs(vol, dir, finals[i]);
+	return belongs;
+}
+
+static bool renamed_a_file(const struct seal_last *last)
+{
+	return last->trigger == RECORD_TRIGGER_RENAME && !last->certain;
+}
+
+uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct sealer *s = vol->sealer;
+
+	if (!s || vol->options.read_only || !s->pending.continues || inside_temporary(vol, dir) ||
+	    (!is_of_last(vol, dir, name) &&
+	     (!renamed_a_file(&s->last) || temporary_belongs(vol, dir, name) != BELONGS_TO_LAST)))
+		return 0;
+	/* A temporary name may be that of anything. */
+	if (s->last.certain && sealer_rule_locked(vol, rules_temporary, dir, name))
+		return 0;
+	note_opens(vol);
+	/* Also where its step cannot tell, for nothing is left that has one. */
+	sealer_continue_locked(vol, s->pending.continues, false);
+	return s->pending.continues;
+}
+
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	p->continues = number;
+	p->continues_chain = chain;
+	state_set_meta_u64(vol->state, "continues", number);
+	state_set_meta_u64(vol->state, "continues_chain", chain);
+}
+
+/* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
+static void note_run(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct sealer *s = vol->sealer;
+	enum belongs belongs;
+
+	if (!renamed_a_file(&s->last) ||
+	    clock_mono_ns() - s->last.begun_ns >= vol->options.settle_ns ||
+	    !sealer_rule_locked(vol, rules_temporary, dir, name))
+		return;
+	belongs = temporary_belongs(vol, dir, name);
+	s->pending.run_goes_on = belongs != BELONGS_TO_NEXT;
+	if (belongs == BELONGS_TO_LAST)
+		sealer_continue_locked(vol, s->last.number, false);
+}
+
+/* A name was made in this directory. Did the last epoch, sealed by itself, make the directory or one
+ * above it? Then it came too early. */
+static void note_continues(struct volume *vol, uint64_t dir)
+{
+	struct sealer *s = vol->sealer;
+	struct pending *p = &s->pending;
+	uint64_t first = dir;
+	struct state_file f;
+
+	if ((p->continues && !p->continues_chain) || !record_trigger_automatic(s->last.trigger) ||
+	    p->unrelated == dir)
+		return;
+	for (; dir != ROOT_INO; dir = f.parent) {
+		if (state_file_get(vol->state, dir, &f) != 0)
+			return;
+		if (f.born < s->last.chain || f.born > s->last.number)
+			continue;
+		sealer_continue_locked(vol, s->last.number, f.born != s->last.number);
+		if (!p->continues_chain)
+			return;
+	}
+	p->unrelated = first;
+}
+
+/* ---- sealing at once ---- */
+
+struct others {
+	struct volume *vol;
+	uint64_t ino;
+};
+
+/* Another file that somebody began to save since the last epoch: it is new, or its content is being replaced. */
+static int is_other_save(void *arg, struct body *b)
+{
+	const struct others *o = arg;
+	struct state_version v;
+
+	if (!b->staged || b->orphan || b->is_log || b->ino == o->ino ||
+	    b->opened_epoch != o->vol->next_epoch ||
+	    state_version_get(o->vol->state, b->version, &v) != 0)
+		return 0;
+	return v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
+}
+
+static bool others_are_open(struct volume *vol, uint64_t ino)
+{
+	struct others o = {vol, ino};
+
+	return bodies_each_writing_locked(vol, is_other_save, &o) != 0;
+}
+
+/* Another temporary name in the same directory: more renames will follow. */
+static bool others_are_temporary(struct volume *vol, uint64_t parent)
+{
+	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	     n = n->next_temporary) {
+		struct state_name name;
+
+		if (n->parent == parent &&
+		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
+		    name.ino == n->ino)
+			return true;
+	}
+	return false;
+}
+
+struct news {
+	struct volume *vol;
+	unsigned looked;
+};
+
+static bool file_is_new(struct volume *vol, const struct state_file *f)
+{
+	struct state_version v;
+
+	if (!S_ISREG(f->mode))
+		return f->born == vol->next_epoch;
+	return f->closed && state_version_get(vol->state, f->closed, &v) == 0 &&
+	       v.born == vol->next_epoch;
+}
+
+static int look_for_news(void *arg, const struct state_name *n, const char *name,
+			 const struct state_file *f)
+{
+	struct news *news = arg;
+
+	(void)n;
+	(void)name;
+	if (!f || news->looked++ >= NEWS_MAX)
+		return 0;
+	if (file_is_new(news->vol, f))
+		return 1;
+	return S_ISDIR(f->mode) ? state_dir_list(news->vol->state, f->ino, 0, look_for_news, news)
+				: 0;
+}
+
+/* Whether the file, or something in the directory, got its content since the last epoch. */
+static bool has_news(struct volume *vol, uint64_t ino)
+{
+	struct news news = {.vol = vol};
+	struct state_file f;
+
+	if (state_file_get(vol->state, ino, &f) != 0)
+		return false;
+	if (file_is_new(vol, &f))
+		return true;
+	return S_ISDIR(f.mode) && state_dir_list(vol->state, ino, 0, look_for_news, &news) == 1;
+}
+
+static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain)
+{
+	struct seal_how how = {.trigger = trigger, .certain = certain};
+	struct sealer *s = vol->sealer;
+	uint64_t number;
+
+	if (s->retry_ns <= clock_mono_ns())
+		seal_begin_locked(vol, &how, &number);
+}
+
+/* Contract 1.3.2: the marker. */
+static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+{
+	if (!sealer_rule_locked(vol, rules_marker, parent, name) || others_are_open(vol, ino))
+		return false;
+	seal_now(vol, RECORD_TRIGGER_MARKER, true);
+	return true;
+}
+
+/* ---- the last files of frameworks (last_file.h) ---- */
+
+/* A file with content is noted: one alone, which is written again and again, is no checkpoint. */
+static void note_content(struct pending *p, uint64_t ino)
+{
+	p->several |= p->first_ino && p->first_ino != ino;
+	if (!p->first_ino)
+		p->first_ino = ino;
+}
+
+static bool has_new_partner(struct volume *vol, uint64_t parent, enum last_file kind)
+{
+	for (const char *const *name = last_file_partners(kind); *name; name++) {
+		struct state_name n;
+		struct state_file f;
+
+		if (state_name_get(vol->state, parent, *name, &n) == 0 &&
+		    state_file_get(vol->state, n.ino, &f) == 0 && file_is_new(vol, &f))
+			return true;
+	}
+	return false;
+}
+
+static bool has_step(struct volume *vol, uint64_t dir)
+{
+	cleanup_buf struct buf path = {0};
+	struct step_place place;
+
+	if (dir == ROOT_INO)
+		return false;
+	volume_path_locked(vol, dir, &path);
+	return rules_step(vol->rules, buf_str(&path), &place);
+}
+
+static bool is_last(struct volume *vol, uint64_t parent, const char *name, bool renamed)
+{
+	enum last_file kind = last_file_kind(name);
+	bool several = vol->sealer->pending.several;
+
+	switch (kind) {
+	case LAST_FILE_ANY:
+		return several;
+	case LAST_FILE_RENAMED:
+		return renamed;
+	case LAST_FILE_DEEPSPEED:
+		return several && !renamed && !has_step(vol, parent);
+	case LAST_FILE_STATE:
+	case LAST_FILE_RNG:
+		return !renamed && has_new_partner(vol, parent, kind);
+	case LAST_FILE_NONE:
+		break;
+	}
+	return false;
+}
+
+/* `mv last.ckpt prev.ckpt` makes room for the save that begins now. */
+static bool is_backup(const char *old_name, const char *name)
+{
+	return old_name && last_file_kind(old_name) == LAST_FILE_RENAMED &&
+	       last_file_kind(name) == LAST_FILE_RENAMED;
+}
+
+static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			      bool renamed)
+{
+	struct state_file f;
+
+	if (vol->options.no_last_files || !is_last(vol, parent, name, renamed) ||
+	    state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !file_is_new(vol, &f))
+		return false;
+	if (sealer_rule_locked(vol, rules_temporary, parent, name) ||
+	    inside_temporary(vol, parent) || others_are_open(vol, ino) ||
+	    others_are_temporary(vol, parent))
+		return false;
+	seal_now(vol, RECORD_TRIGGER_MARKER, true);
+	return true;
+}
+
+/* Contract 1.3.2: a temporary name that became final. */
+static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
+			   const char *name, uint64_t ino)
+{
+	struct state_file f;
+
+	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
+	    sealer_rule_locked(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
+		return false;
+	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
+		return false;
+	/* After a file another may be renamed. */
+	seal_now(vol, RECORD_TRIGGER_RENAME,
+		 state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode));
+	return true;
+}
+
+/* settle=0: the last close seals. */
+static void seal_at_close(struct volume *vol)
+{
+	struct settle_answer answer;
+
+	if (vol->options.settle_ns == 0 && sealer_look_locked(vol, &answer, NULL) == 0 &&
+	    answer.verdict == SETTLE_SEAL)
+		seal_now(vol, RECORD_TRIGGER_CLOSE, false);
+}
+
+/* ---- the five kinds of change ---- */
+
+static void note_create(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct state_file f;
+	bool known = state_file_get(vol->state, ino, &f) == 0;
+
+	if (known && S_ISREG(f.mode) && sealer_rule_locked(vol, rules_log, parent, name)) {
+		note_rides(vol);
+		return;
+	}
+	fresh_add(&p->fresh, parent, name, ino,
+		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
+	note_unsealed(vol, UNSEALED_NAMES);
+	note_continues(vol, parent);
+	note_run(vol, parent, name);
+	sealer_before_named_locked(vol, parent, name, ino);
+	p->activity_ns = now;
+	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
+	 * transaction. */
+	if (known && (S_ISLNK(f.mode) || (S_ISREG(f.mode) && f.nlink > 1)))
+		p->closed = true;
+}
+
+static void note_close(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+		       int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
+
+	if (name && sealer_rule_locked(vol, rules_log, parent, name)) {
+		note_rides(vol);
+		return;
+	}
+	if (n)
+		n->changed_ns = now;
+	else
+		note_opens(vol);
+	p->closed = true;
+	p->content_ns = p->activity_ns = now;
+	note_content(p, ino);
+	sealer_before_closed_locked(vol, parent, ino);
+	if (!name || (!seal_at_marker(vol, parent, name, ino) &&
+		      !seal_at_last_file(vol, parent, name, ino, false)))
+		seal_at_close(vol);
+}
+
+static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
+			uint64_t ino, int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct fresh_name *old = old_name ? fresh_find(&p->fresh, 0, old_name, ino) : NULL;
+
+	if (old) {
+		touch_temporaries(vol, old->parent, now);
+		fresh_remove(&p->fresh, old);
+	}
+	if (old_name && sealer_rule_locked(vol, rules_log, parent, old_name) &&
+	    sealer_rule_locked(vol, rules_log, parent, name)) {
+		note_rides(vol);
+		return;
+	}
+	fresh_add(&p->fresh, parent, name, ino,
+		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
+	note_opens(vol);
+	note_continues(vol, parent);
+	sealer_before_named_locked(vol, parent, name, ino);
+	p->closed = true;
+	p->activity_ns = now;
+	note_content(p, ino);
+	if (!seal_at_marker(vol, parent, name, ino) &&
+	    !seal_at_rename(vol, parent, old_name, name, ino) &&
+	    (is_backup(old_name, name) || !seal_at_last_file(vol, parent, name, ino, true)))
+		seal_at_close(vol);
+	resume_renamed_locked(vol);
+}
+
+static void note_remove(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			int64_t now)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
+
+	if (n)
+		fresh_remove(&p->fresh, n);
+	else
+		note_rides(vol);
+	sealer_before_removed_locked(vol, ino);
+	if (!name || !sealer_rule_locked(vol, rules_log, parent, name))
+		p->activity_ns = now;
+	if (!p->rides && !p->opens && !fresh_any(&p->fresh))
+		p->opened_ns = 0;
+}
+
+void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
+			const char *old_name, const char *name, uint64_t ino)
+{
+	struct sealer *s = vol->sealer;
+	int64_t now = clock_mono_ns();
+
+	if (!s || vol->options.read_only || what == ACTIVITY_WRITE)
+		return; /* writes are seen by the times of open files (sealer_look_locked) */
+	opened(vol, now);
+	touch_temporaries(vol, parent, now);
+	switch (what) {
+	case ACTIVITY_CREATE:
+		note_create(vol, parent, name, ino, now);
+		break;
+	case ACTIVITY_CLOSE:
+		note_close(vol, parent, name, ino, now);
+		break;
+	case ACTIVITY_RENAME:
+		note_rename(vol, parent, old_name, name, ino, now);
+		break;
+	case ACTIVITY_REMOVE:
+		note_remove(vol, parent, name, ino, now);
+		break;
+	case ACTIVITY_ATTR:
+		note_rides(vol);
+		break;
+	case ACTIVITY_EMPTIED:
+		note_rides(vol);
+		seal_at_marker(vol, parent, name, ino);
+		break;
+	case ACTIVITY_WRITE:
+		break;
+	}
+	if (s->looking_ns > now + vol->options.settle_ns)
+		sealer_wake_locked(vol);
+}
+
+void sealer_killed_locked(struct volume *vol)
+{
+	struct sealer *s = vol->sealer;
+
+	if (!s || vol->options.read_only)
+		return;
+	s->pending.killed = true;
+	s->pending.activity_ns = clock_mono_ns();
+	sealer_wake_locked(vol);
+}
+
+void sealer_incomplete_locked(struct volume *vol, const char *reason)
+{
+	if (vol->sealer && !vol->options.read_only)
+		pending_add_reason(&vol->sealer->pending, reason);
+	sealer_killed_locked(vol);
+}
+
+void sealer_unknown_locked(struct volume *vol)
+{
+	if (vol->sealer && !vol->options.read_only)
+		vol->sealer->pending.unknown = true;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of bodies and handles share: body.c (the table), handle*.c, edit.c (the first
+ * change of closed content), commit.c and undo.c (the last close), keeper.c (what is done later),
+ * told.c (who was told ESTALE), recover.c. Private to them.
+ */
+#ifndef EPOCHFS_LIVE_BODIES_H
+#define EPOCHFS_LIVE_BODIES_H
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include "lib/util/clock.h"
+#include "lib/live/body.h"
+#include "lib/cache/contents.h"
+#include "lib/live/survivors.h"
+
+#define BODY_BUCKETS 1024
+
+/* A counted descriptor: a read that goes on without the lock keeps it open. */
+struct backing {
+	atomic_uint refs;
+	int fd;
+};
+
+/* A process that sees and writes a pending body. */
+struct member {
+	struct member *next;
+	pid_t tgid;
+	unsigned handles;
+};
+
+/* A descriptor that handle_read_fd gave out. */
+struct lent {
+	struct lent *next;
+	struct backing *backing;
+	uint64_t version; /* 0: of a staged body */
+	int64_t at_ns;
+};
+
+struct handle {
+	struct volume *vol;
+	struct body *body; /* fixed for the handle's life */
+	struct handle *next;
+	int flags;
+	bool writes;
+	pid_t tgid;		      /* the process that opened it; 0: unknown */
+	bool killed, closed;	      /* what the opener's last flush said */
+	bool direct;		      /* the kernel was given the backing file */
+	bool cancelled;		      /* nobody got it: its end is no close */
+	pid_t tid;		      /* the thread that opened it; 0: unknown */
+	bool told, looked;	      /* as of the opening (handle_open.c), for handle_retry */
+	bool blind;		      /* handle_is_blind */
+	bool emptied;		      /* its open truncated what was empty: nothing is staged */
+	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
+	struct handle_record *record; /* survivors.h; NULL: none is kept */
+};
+
+/* Threads that were just told ESTALE: the kernel opens once more, and then it must succeed. */
+struct told {
+	struct told *next;
+	uint64_t ino;
+	pid_t tid, tgid;
+	int flags;		    /* of the open */
+	struct told_record *record; /* survivors.h; it may be another's by now. NULL: none */
+	int64_t at_ns;
+	int64_t missed_ns; /* when the second walk found nothing under it; 0: it did not */
+	struct body *led;  /* what the second walk led to, held until the open; NULL: nothing */
+	uint64_t parent;   /* the name that the second walk looked up; 0: none yet */
+	char name[256];
+};
+
+struct bodies {
+	struct body *by_id[BODY_BUCKETS];
+	struct body *by_ino[BODY_BUCKETS];
+	struct told *told;
+	size_t next_told_record;
+	unsigned closing; /* bodies with closing_ns or releasing */
+	unsigned pending; /* bodies that are pending */
+	unsigned watched;
+
+	pthread_t keeper;
+	bool keeper_runs, keeper_stops;
+	pthread_cond_t keeper_wake; /* with the volume's lock */
+};
+
+/* A name that leads elsewhere now. */
+struct after_entry {
+	struct after_entry *next;
+	uint64_t parent;
+	char name[256];
+};
+
+/* What is left to do after the lock is dropped. Zero-initialise; after_run does and frees it. */
+struct after {
+	struct volume *vol;
+	struct after_entry *entries;
+	uint64_t file_changed; /* ino or 0 */
+	struct body *dead;     /* bodies to destroy, by next_by_id */
+};
+void after_entry(struct after *a, uint64_t parent, const char *name);
+/* All names of a file. */
+void after_names_locked(struct after *a, uint64_t ino);
+void after_run(struct after *a);
+
+/* ---- body.c ---- */
+
+/* A body of this id in the table, with nothing in it; NULL without memory. */
+struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino);
+/* A body in memory for what the file shows now (or finds it). */
+int body_get_locked(struct volume *vol, const struct state_file *f, struct body **ret_body);
+/* The file shows it, by its row as it stands: so what made it an orphan was undone (a transaction that failed). Not in a transaction. */
+void body_is_shown_locked(struct body *b, const struct state_file *f);
+/* A new one of a staged version whose backing file is open at `fd` (read-write; taken over on
+ * success). */
+int body_new_staged_locked(struct volume *vol, const struct state_version *v, int fd,
+			   struct body **ret_body);
+/* The body works on this descriptor from now on (taken over, also on failure): staged. */
+int body_set_backing(struct body *b, int read_fd);
+/* A version is staged no more: reads go to content. */
+void body_unstage_locked(struct volume *vol, struct body *b);
+/* Opens write_fd where it is not. */
+int body_open_write_locked(struct body *b);
+/* A body that nobody uses leaves the table and goes to `after`. */
+void body_drop_locked(struct volume *vol, struct body *b, struct after *after);
+void body_unpin_locked(struct volume *vol, struct body *b, struct after *after);
+void body_set_pending_locked(struct volume *vol, struct body *b, bool pending);
+struct member *body_member_locked(struct body *b, pid_t tgid, bool add);
+/* Contract 1.2.5, now. */
+bool body_is_log_locked(struct volume *vol, struct body *b);
+struct backing *backing_ref(struct backing *b);
+void backing_put(struct backing *b);
+int64_t stat_mtime(const struct stat *st);
+int64_t stat_ctime(const struct stat *st);
+/* How many bytes of its size have no block. */
+uint64_t stat_holes(const struct stat *st);
+/* The unit of st_blocks. */
+#define SECTOR 512
+
+/* ---- body_view.c ---- */
+/* Whether a name of the file is that of a log. */
+bool file_is_log_locked(struct volume *vol, uint64_t ino);
+
+/* ---- handle.c ---- */
+/* Whether the openers of all handles that write have closed a descriptor. */
+bool body_writers_closed_locked(const struct body *b);
+/* The row says what the backing file is now, as a close promises it. */
+int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st);
+
+/* ---- handle.c ---- */
+/* The records of its handles say what it is now. */
+void body_note_locked(const struct body *b);
+
+/* ---- settled.c ---- */
+/* Sets both fields and keeps count. */
+void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
+			     unsigned releasing);
+
+/* ---- told.c ---- */
+int told_add_locked(struct volume *vol, const struct told *what);
+/* Of an open that is undone and tried again. */
+void told_again_locked(struct handle *h);
+/* What the process before told, where it is not too long ago. */
+void told_revive_locked(struct volume *vol);
+/* Whether this body is a replacement that somebody was sent to lately, also in the process before: by `ret_tgid`. */
+bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid);
+/* What this thread was told lately, or NULL. */
+struct told *told_find_locked(struct volume *vol, pid_t tid);
+/* The thread's second walk led to the file: what this shows to all stays as it is now until the open that follows, though others may
+ * replace and remove it before. Not in a transaction. */
+void told_lead_locked(struct volume *vol, struct told *t, const struct state_file *f,
+		      struct after *after);
+/* Whether this thread was told lately; forgets it. `ret_looked`: it has looked the name up since. */
+bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
+		      struct after *after);
+/* The thread's open ended in another way: nothing that it was told counts any more. */
+void told_forget_locked(struct volume *vol, pid_t tid, struct after *after);
+/* Of threads whose open has not come in time; or of `all`. */
+void told_expire_locked(struct volume *vol, bool all, struct after *after);
+/* Whether another thread of this process was told of the file lately. */
+bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
+
+/* ---- handle_io.c ---- */
+
+/* A reference to the closed content that the body shows; NULL where it is staged. The body must be
+ * held by a handle or a pin. Without the lock. */
+int body_content(struct volume *vol, struct body *b, struct content **ret_content);
+void lent_free(struct lent *l);
+
+/* ---- edit.c ---- */
+
+/*
+ * Makes a body's content changeable: afterwards it is staged with its write_fd open. `keep` is how
+ * much of the content from the start is wanted (UINT64_MAX: all of it; a truncation wants less).
+ * The caller has the body pinned or a handle on it. Without the lock; may fetch and copy.
+ */
+int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn interrupted,
+	       void *arg);
+
+/* ---- commit.c ---- */
+
+/* The last writer of a staged body closed: commits it, undoes it, or lets it go. */
+void body_finish_locked(struct volume *vol, struct body *b, struct after *after);
+/* Whether body_finish_locked would commit it: not an orphan, nothing to undo. */
+bool body_commits_locked(struct volume *vol, struct body *b);
+
+/* ---- undo.c ---- */
+
+/* Contract 1.2.4 for a replacement or a fragile new file; its bytes go to torn/. */
+int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
+/* A staged version that goes nowhere: row and backing file, in a transaction of its own. */
+int body_discard_locked(struct volume *vol, struct body *b);
+/* The row of a staged version says that it replaces nothing, so that it does not after a crash either. */
+int body_replaces_nothing_locked(struct volume *vol, const struct body *b);
+/* body_discard_locked once the last handle is gone that reads it: a worker that takes the handles over finds it. */
+int body_let_go_locked(struct volume *vol, struct body *b);
+/* The names of a file that was never committed go, or lead to what they covered. In a transaction. */
+int file_unname_locked(struct volume *vol, struct state_file *f, struct after *after);
+/* What a rename of this file covered is gone for good. In a transaction. */
+int covered_drop_locked(struct volume *vol, uint64_t ino);
+/* The file's first name, for messages: "" where it has none. */
+void first_name_locked(struct volume *vol, uint64_t ino, char ret_name[256], uint64_t *ret_parent);
+
+/* ---- keeper.c ---- */
+int keeper_start(struct volume *vol);
+/* Also does what is left to do. */
+void keeper_stop(struct volume *vol);
+/* Whether the keeper tries to finish this body until it can. */
+void body_watch_locked(struct volume *vol, struct body *b, bool watch);
+/* Commits what could not be committed at its last close: -EIO where something still cannot. */
+int keeper_commit_left(struct volume *vol);
+/* The epoch that is begun now lacks it, where there is one, and says so. (settled.c) */
+void bodies_tell_uncommitted_locked(struct volume *vol);
+/* One of those, or NULL. */
+struct body *body_uncommitted_locked(struct volume *vol);
+/* Whether nobody has the backing file open or mapped for writing; may wait some milliseconds. */
+bool backing_is_quiet(int read_fd, bool wait);
+/* Whether somebody has the backing file of a staged body without writers mapped, or open, for writing. Closes write_fd. */
+bool body_is_mapped_locked(struct body *b);
+
+#endif

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies: the table of content lineages that are open, and what they say of themselves. */
+#include "lib/live/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/util/log.h"
+#include "lib/util/process.h"
+#include "lib/cache/reclaim.h"
+
+static struct body **id_bucket(struct volume *vol, uint64_t id)
+{
+	return &vol->bodies->by_id[id % BODY_BUCKETS];
+}
+
+static struct body **ino_bucket(struct volume *vol, uint64_t ino)
+{
+	return &vol->bodies->by_ino[ino % BODY_BUCKETS];
+}
+
+/* ---- the table ---- */
+
+static bool uses_version_locked(struct volume *vol, uint64_t version)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, version, &v);
+
+	if (error)
+		return error != -ENOENT;
+	for (struct body *b = *ino_bucket(vol, v.ino); b; b = b->next_of_ino)
+		if (b->version == version || b->base == version)
+			return true;
+	return false;
+}
+
+int bodies_new(struct volume *vol)
+{
+	struct bodies *bodies = calloc(1, sizeof(*bodies));
+	int error;
+
+	if (!bodies)
+		return -ENOMEM;
+	error = cond_init_mono(&bodies->keeper_wake);
+	if (error) {
+		free(bodies);
+		return error;
+	}
+	vol->bodies = bodies;
+	vol->uses_version_locked = uses_version_locked;
+	return 0;
+}
+
+void bodies_free(struct bodies *b)
+{
+	if (!b)
+		return;
+	pthread_cond_destroy(&b->keeper_wake);
+	free(b);
+}
+
+struct body *body_find_locked(struct volume *vol, uint64_t id)
+{
+	struct body *b = *id_bucket(vol, id);
+
+	while (b && b->id != id)
+		b = b->next_by_id;
+	return b;
+}
+
+struct body *body_of_file_locked(struct volume *vol, const struct state_file *f)
+{
+	struct body *b = body_find_locked(vol, f->body);
+
+	return b && b->ino == f->ino && !b->pending ? b : NULL;
+}
+
+struct body *body_pending_locked(struct volume *vol, uint64_t ino)
+{
+	if (!vol->bodies->pending)
+		return NULL;
+	/* New bodies come first in their bucket. */
+	for (struct body *b = *ino_bucket(vol, ino); b; b = b->next_of_ino)
+		if (b->ino == ino && b->pending)
+			return b;
+	return NULL;
+}
+
+struct body *body_pending_for_locked(struct volume *vol, uint64_t ino, pid_t pid)
+{
+	struct body *b = body_pending_locked(vol, ino);
+	pid_t tgid;
+
+	if (!b || !pid)
+		return NULL;
+	tgid = process_of(pid);
+	for (; b && tgid; b = b->next_of_ino)
+		if (b->ino == ino && b->pending && body_member_locked(b, tgid, false))
+			return b;
+	return NULL;
+}
+
+struct member *body_member_locked(struct body *b, pid_t tgid, bool add)
+{
+	struct member *m = b->members;
+
+	while (m && m->tgid != tgid)
+		m = m->next;
+	if (m || !add)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->tgid = tgid;
+	m->next = b->members;
+	b->members = m;
+	return m;
+}
+
+/* ---- descriptors ---- */
+
+struct backing *backing_ref(struct backing *b)
+{
+	atomic_fetch_add(&b->refs, 1);
+	return b;
+}
+
+void backing_put(struct backing *b)
+{
+	if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
+		return;
+	close(b->fd);
+	free(b);
+}
+
+int64_t stat_mtime(const struct stat *st)
+{
+	return clock_ns(st->st_mtim);
+}
+
+int64_t stat_ctime(const struct stat *st)
+{
+	return clock_ns(st->st_ctim);
+}
+
+uint64_t stat_holes(const struct stat *st)
+{
+	uint64_t size = (uint64_t)st->st_size, allocated = (uint64_t)st->st_blocks * SECTOR;
+
+	return allocated < size ? size - allocated : 0;
+}
+
+int body_set_backing(struct body *b, int read_fd)
+{
+	struct backing *backing = malloc(sizeof(*backing));
+
+	if (!backing) {
+		close(read_fd);
+		return -ENOMEM;
+	}
+	atomic_init(&backing->refs, 1);
+	backing->fd = read_fd;
+	backing_put(b->backing);
+	b->backing = backing;
+	b->fd = read_fd;
+	b->staged = true;
+	return 0;
+}
+
+int body_open_write_locked(struct body *b)
+{
+	int fd;
+
+	if (b->write_fd >= 0)
+		return 0;
+	fd = io_reopen(b->fd, O_RDWR);
+	if (fd < 0)
+		return fd;
+	b->write_fd = fd;
+	return 0;
+}
+
+void body_unstage_locked(struct volume *vol, struct body *b)
+{
+	(void)vol;
+	b->staged = false;
+	b->fragile = false;
+	b->base = 0;
+	b->base_compares = false;
+	b->copied = false;
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	b->write_fd = -1;
+	b->fd = -1;
+	backing_put(steal_ptr(b->backing));
+}
+
+/* ---- the table ---- */
+
+struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
+{
+	struct body *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->id = id;
+	b->ino = ino;
+	b->fd = -1;
+	b->write_fd = -1;
+	b->made_ns = clock_mono_ns();
+	b->is_log = file_is_log_locked(vol, ino);
+	b->next_by_id = *id_bucket(vol, id);
+	*id_bucket(vol, id) = b;
+	b->next_of_ino = *ino_bucket(vol, ino);
+	*ino_bucket(vol, ino) = b;
+	return b;
+}
+
+static void body_unlink_locked(struct volume *vol, struct body *b)
+{
+	struct body **p = id_bucket(vol, b->id);
+
+	while (*p != b)
+		p = &(*p)->next_by_id;
+	*p = b->next_by_id;
+	p = ino_bucket(vol, b->ino);
+	while (*p != b)
+		p = &(*p)->next_of_ino;
+	*p = b->next_of_ino;
+	body_set_pending_locked(vol, b, false);
+	body_set_closing_locked(vol, b, 0, 0);
+	b->next_by_id = NULL;
+}
+
+void body_set_pending_locked(struct volume *vol, struct body *b, bool pending)
+{
+	if (b->pending == pending)
+		return;
+	b->pending = pending;
+	vol->bodies->pending += pending ? 1u : -1u;
+}
+
+int body_new_staged_locked(struct volume *vol, const struct state_version *v, int fd,
+			   struct body **ret_body)
+{
+	int read_fd = io_reopen(fd, O_RDONLY), error;
+	struct body *b;
+
+	if (read_fd < 0)
+		return read_fd;
+	b = body_add_locked(vol, v->body, v->ino);
+	if (!b) {
+		close(read_fd);
+		return -ENOMEM;
+	}
+	error = body_set_backing(b, read_fd);
+	if (error) {
+		body_unlink_locked(vol, b);
+		free(b);
+		return error;
+	}
+	b->version = v->id;
+	b->fragile = v->fragile;
+	b->write_fd = fd;
+	*ret_body = b;
+	return 0;
+}
+
+int body_get_locked(struct volume *vol, const struct state_file *f, struct body **ret_body)
+{
+	struct body *b = body_of_file_locked(vol, f);
+
+	if (!b) {
+		b = body_add_locked(vol, f->body, f->ino);
+		if (!b)
+			return -ENOMEM;
+		/* What is staged has a body as long as it is; but not in a read-only volume whose
+		 * last mount crashed. */
+		b->version = f->closed ? f->closed : f->live;
+	}
+	body_is_shown_locked(b, f);
+	*ret_body = b;
+	return 0;
+}
+
+void body_is_shown_locked(struct body *b, const struct state_file *f)
+{
+	if (b->orphan && !b->tear && !b->let_go && !b->discarded && !b->pending &&
+	    f->body == b->id && f->nlink)
+		b->orphan = false;
+}
+
+/* The file and the content of a body that just left the table may have waited only for it. */
+static void body_gone_locked(struct volume *vol, uint64_t ino, uint64_t version)
+{
+	struct state_file f;
+	int error = state_begin(vol->state);
+
+	if (!error) {
+		error = state_file_get(vol->state, ino, &f);
+		if (!error && !f.nlink)
+			error = body_file_unlinked_locked(vol, &f);
+		else if (error == -ENOENT)
+			error = 0;
+		if (!error)
+			error = version_reclaim_locked(vol, version);
+		error = state_end(vol->state, error);
+	}
+	if (error)
+		log_warn("inode %llu: cleaning up after the last close: %s",
+			 (unsigned long long)ino, strerror(-error));
+}
+
+static void body_destroy(struct volume *vol, struct body *b)
+{
+	uint64_t ino = b->ino, version = b->version;
+	bool waited_for = b->orphan;
+	struct member *m;
+
+	while ((m = b->members)) {
+		b->members = m->next;
+		free(m);
+	}
+	content_put(b->content);
+	if (b->write_fd >= 0)
+		close(b->write_fd);
+	backing_put(b->backing);
+	free(b->torn_name);
+	free(b);
+	if (waited_for) {
+		SCOPED_LOCK(&vol->lock);
+		body_gone_locked(vol, ino, version);
+	}
+}
+
+void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	if (b->handles || b->pins || b->releasing || b->preparing || b->watched || b->known)
+		return;
+	/* A replacement whose open has not come yet waits for it: keeper.c drops it in time. */
+	if (b->pending && b->staged && !b->discarded)
+		return;
+	if (b->let_go && body_discard_locked(vol, b))
+		log_warn("content that nobody needs is left until the next mount");
+	body_unlink_locked(vol, b);
+	b->next_by_id = after->dead;
+	after->dead = b;
+}
+
+void body_unpin_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	b->pins--;
+	body_drop_locked(vol, b, after);
+}
+
+/* ---- content that is no longer the file's ---- */
+
+/* Files that are no regular ones have no bodies of their own (0): such a one then only keeps the row. */
+static struct body *find_of_locked(struct volume *vol, uint64_t ino, uint64_t id)
+{
+	struct body *b = *ino_bucket(vol, ino);
+
+	while (b && (b->ino != ino || b->id != id))
+		b = b->next_of_ino;
+	return b;
+}
+
+static bool is_known_locked(struct volume *vol, const struct state_file *f)
+{
+	return vol->known.is_known && !S_ISDIR(f->mode) &&
+	       vol->known.is_known(vol->known.arg, f->ino, f->body);
+}
+
+void body_replaced_locked(struct volume *vol, const struct state_file *f)
+{
+	struct body *b = find_of_locked(vol, f->ino, f->body);
+	bool known = is_known_locked(vol, f);
+
+	if (!b && known) {
+		b = body_add_locked(vol, f->body, f->ino);
+		/* Without memory the kernel looks the name up once more. */
+		if (!b)
+			return;
+		b->version = f->closed ? f->closed : f->live;
+	}
+	if (!b)
+		return;
+	b->known |= known;
+	b->mtime_ns = f->mtime_ns;
+	b->ctime_ns = f->ctime_ns;
+}
+
+static void forget_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	if (!b || !b->known)
+		return;
+	b->known = false;
+	body_drop_locked(vol, b, after);
+}
+
+void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body)
+{
+	struct after after = {.vol = vol};
+
+	mutex_lock(&vol->lock);
+	forget_locked(vol, find_of_locked(vol, ino, body), &after);
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+}
+
+/* Those that were kept for the one before are given up. */
+void volume_set_known(struct volume *vol, const struct volume_known *known)
+{
+	struct after after = {.vol = vol};
+
+	mutex_lock(&vol->lock);
+	vol->known = *known;
+	for (size_t i = 0; i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
+			next = b->next_by_id;
+			forget_locked(vol, b, &after);
+		}
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+}
+
+void body_orphan_locked(struct volume *vol, uint64_t ino)
+{
+	for (struct body *b = *ino_bucket(vol, ino); b; b = b->next_of_ino) {
+		if (b->ino != ino)
+			continue;
+		b->orphan = true;
+		body_note_locked(b);
+		/* One that nobody opened yet stays on the keeper's list: it goes with its time. */
+		if (b->handles || b->pins)
+			body_set_pending_locked(vol, b, false);
+	}
+}
+
+int body_replacements_end_locked(struct volume *vol, uint64_t ino)
+{
+	int error = 0;
+
+	for (struct body *b = *ino_bucket(vol, ino); b && !error; b = b->next_of_ino)
+		if (b->ino == ino && b->staged && !b->discarded)
+			error = body_replaces_nothing_locked(vol, b);
+	return error;
+}
+
+void bodies_keep_names_locked(struct volume *vol, bool keep_logs)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
+			char name[256];
+
+			if (b->discarded || b->tear || (!b->staged && !b->writers))
+				continue;
+			b->shown = !b->orphan && !(keep_logs && body_is_log_locked(vol, b));
+			first_name_locked(vol, b->ino, name, NULL);
+			free(b->torn_name);
+			b->torn_name = strdup(name); /* without memory it is "unnamed" */
+		}
+}
+
+void bodies_tear_writers_locked(struct volume *vol)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++)
+		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
+			if (b->discarded || (!b->staged && !b->writers))
+				continue;
+			/* Its close would have gone nowhere anyway. */
+			if (!b->shown && !b->tear)
+				continue;
+			b->tear = true;
+			/* What is not changed yet goes with the file, if the rollback left it. */
+			b->orphan = b->orphan || b->staged;
+			body_note_locked(b);
+			if (!b->staged)
+				continue;
+			body_set_pending_locked(vol, b, false);
+		}
+}
+
+/* ---- what is left to do after the lock is dropped ---- */
+
+void after_entry(struct after *a, uint64_t parent, const char *name)
+{
+	struct after_entry *e = malloc(sizeof(*e));
+
+	if (!e) /* the kernel's entry times out by itself */
+		return;
+	e->parent = parent;
+	snprintf(e->name, sizeof(e->name), "%s", name);
+	e->next = a->entries;
+	a->entries = e;
+}
+
+static int add_entry(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	(void)f;
+	after_entry(arg, n->parent, name);
+	return 0;
+}
+
+void after_names_locked(struct after *a, uint64_t ino)
+{
+	state_names_of(a->vol->state, ino, add_entry, a);
+}
+
+void after_run(struct after *a)
+{
+	struct after_entry *e;
+	struct body *b;
+
+	while ((b = a->dead)) {
+		a->dead = b->next_by_id;
+		body_destroy(a->vol, b);
+	}
+	while ((e = a->entries)) {
+		a->entries = e->next;
+		volume_entry_changed(a->vol, e->parent, e->name);
+		free(e);
+	}
+	if (a->file_changed)
+		volume_file_changed(a->vol, a->file_changed);
+	a->file_changed = 0;
+}

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and writing open files. */
+#include "lib/live/bodies.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include "lib/cache/evict.h"
+#include "lib/util/faultpoint.h"
+#include "lib/util/io.h"
+#include "lib/util/lock.h"
+#include "lib/util/log.h"
+#include "lib/util/process.h"
+#include "lib/live/cramped.h"
+#include "lib/live/observer.h"
+
+static bool shows_version(struct volume *vol, const struct body *b, uint64_t version)
+{
+	SCOPED_LOCK(&vol->lock);
+	return !b->staged && b->version == version;
+}
+
+int body_content(struct volume *vol, struct body *b, struct content **ret_content)
+{
+	struct content *c = NULL, *extra = NULL;
+	uint64_t version;
+	int error;
+
+	for (;;) {
+		mutex_lock(&vol->lock);
+		version = b->version;
+		if (!b->staged && !b->content && c && content_version(c) == version)
+			b->content = steal_ptr(c);
+		extra = steal_ptr(c);
+		c = !b->staged && b->content ? content_ref(b->content) : NULL;
+		if (b->staged || c) {
+			mutex_unlock(&vol->lock);
+			content_put(extra);
+			*ret_content = c;
+			return 0;
+		}
+		mutex_unlock(&vol->lock);
+		content_put(extra);
+		error = content_get(vol, version, &c);
+		/* An edit that ended in between leaves nobody who needs what was before it. */
+		if (error && (error != -ENOENT || shows_version(vol, b, version)))
+			return error == -ENOENT ? -EIO : error;
+	}
+}
+
+/* Where to read from: the backing file of a staged body, counted, or its closed content. */
+static int source_of(struct handle *h, struct backing **ret_backing, struct content **ret_content)
+{
+	struct body *b = h->body;
+	int error;
+
+	for (;;) {
+		mutex_lock(&h->vol->lock);
+		*ret_backing = b->staged ? backing_ref(b->backing) : NULL;
+		mutex_unlock(&h->vol->lock);
+		*ret_content = NULL;
+		if (*ret_backing)
+			return 0;
+		error = body_content(h->vol, b, ret_content);
+		if (error || *ret_content)
+			return error;
+	}
+}
+
+ssize_t handle_read(struct handle *h, void *data, size_t len, uint64_t offset,
+		    interrupted_fn interrupted, void *arg)
+{
+	struct backing *backing;
+	struct content *c;
+	ssize_t n = source_of(h, &backing, &c);
+
+	if (n)
+		return n;
+	if (backing)
+		n = io_pread_some(backing->fd, data, len, offset);
+	else
+		n = content_read(c, data, len, offset, interrupted, arg);
+	backing_put(backing);
+	content_put(c);
+	return n;
+}
+
+/* A splice may still read from what handle_read_fd gave out before; none takes this long. */
+#define LENT_LIFE (60 * NS_PER_S)
+
+/* The descriptor becomes the handle's (or its newest is the same): borrowed until the release. */
+static int lend(struct handle *h, struct backing *backing, uint64_t version)
+{
+	struct lent *l = malloc(sizeof(*l)), *old = NULL, **p;
+	int64_t now = clock_mono_ns();
+
+	if (!l) {
+		backing_put(backing);
+		return -ENOMEM;
+	}
+	*l = (struct lent){.backing = backing, .version = version, .at_ns = now};
+	mutex_lock(&h->vol->lock);
+	l->next = h->lent;
+	h->lent = l;
+	/* The first may be in use; those behind it only if something came before them lately. */
+	for (p = &l->next; *p; p = &(*p)->next) {
+		if (now - l->at_ns > LENT_LIFE) {
+			old = *p;
+			*p = NULL;
+			break;
+		}
+		l = *p;
+	}
+	mutex_unlock(&h->vol->lock);
+	lent_free(old);
+	return 0;
+}
+
+void lent_free(struct lent *l)
+{
+	while (l) {
+		struct lent *next = l->next;
+
+		backing_put(l->backing);
+		free(l);
+		l = next;
+	}
+}
+
+/* The same descriptor as last time, where the body works on the same version. */
+static int lent_fd(struct handle *h, uint64_t version)
+{
+	int fd = -1;
+
+	mutex_lock(&h->vol->lock);
+	if (h->lent && h->lent->version == version)
+		fd = h->lent->backing->fd;
+	mutex_unlock(&h->vol->lock);
+	return fd;
+}
+
+/* A file that shows other content by now may be given this one back by a rollback, and be changed in that very inode. */
+static bool is_shown(struct handle *h)
+{
+	SCOPED_LOCK(&h->vol->lock);
+	return !h->body->orphan;
+}
+
+static int lend_content(struct handle *h, const struct content *c)
+{
+	struct backing *backing;
+	int fd = lent_fd(h, content_version(c)), error;
+
+	if (fd >= 0)
+		return fd;
+	fd = object_open(h->vol, content_version(c), O_RDONLY);
+	if (fd < 0) /* an empty one may have no file: then handle_read answers */
+		return fd == -ENOENT ? -EAGAIN : fd;
+	backing = malloc(sizeof(*backing));
+	if (!backing) {
+		close(fd);
+		return -ENOMEM;
+	}
+	atomic_init(&backing->refs, 1);
+	backing->fd = fd;
+	error = lend(h, backing, content_version(c));
+	return error ? error : fd;
+}
+
+static ssize_t lend_staged(struct handle *h, struct backing *backing, size_t len, uint64_t offset,
+			   int *ret_fd)
+{
+	int fd = backing->fd, error;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0) {
+		error = -errno;
+		backing_put(backing);
+		return error;
+	}
+	if (lent_fd(h, 0) == fd) {
+		backing_put(backing);
+	} else {
+		error = lend(h, backing, 0);
+		if (error)
+			return error;
+	}
+	*ret_fd = fd;
+	if ((uint64_t)st.st_size <= offset)
+		return 0;
+	return len < (uint64_t)st.st_size - offset ? (ssize_t)len
+						   : (ssize_t)((uint64_t)st.st_size - offset);
+}
+
+ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_fd)
+{
+	struct backing *backing;
+	struct content *c;
+	uint64_t size;
+	int fd, error = source_of(h, &backing, &c);
+
+	if (error)
+		return error;
+	if (backing)
+		return lend_staged(h, backing, len, offset, ret_fd);
+	size = content_size(c);
+	len = offset >= size ? 0 : len < size - offset ? len : (size_t)(size - offset);
+	/* What is not whole may be dropped again before the caller has read it. */
+	fd = content_whole(c) && is_shown(h) ? lend_content(h, c) : -EAGAIN;
+	content_put(c);
+	if (fd < 0)
+		return fd;
+	*ret_fd = fd;
+	return (ssize_t)len;
+}
+
+/* ---- writing ---- */
+
+static int begin_write(struct handle *h, uint64_t keep, interrupted_fn interrupted, void *arg,
+		       int *ret_fd)
+{
+	struct body *b = h->body;
+	int error;
+
+	if (!h->writes)
+		return -EBADF;
+	error = edit_begin(h->vol, b, keep, interrupted, arg);
+	if (error)
+		return error;
+	FAULT_POINT("write.ready");
+	SCOPED_LOCK(&h->vol->lock);
+	if (b->closing_ns) /* closed by one descriptor, written by another */
+		body_set_closing_locked(h->vol, b, 0, b->releasing);
+	h->closed = false;
+	*ret_fd = b->write_fd;
+	return b->write_fd < 0 ? -EBADF : 0;
+}
+
+int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg)
+{
+	if (!h->writes)
+		return -EBADF;
+	return edit_begin(h->vol, h->body, UINT64_MAX, interrupted, arg);
+}
+
+int handle_write_fd(struct handle *h, int *ret_fd)
+{
+	return begin_write(h, UINT64_MAX, NULL, NULL, ret_fd);
+}
+
+static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
+{
+	ssize_t n;
+	int error;
+
+	if (offset != UINT64_MAX) {
+		error = io_pwrite_full(fd, data, len, offset);
+		return error ? error : (ssize_t)len;
+	}
+	/* The flag of this one write, so that appends of several processes do not overlap. */
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+
+	do
+		n = pwritev2(fd, &iov, 1, 0, RWF_APPEND);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
+		     interrupted_fn interrupted, void *arg)
+{
+	ssize_t n;
+	int fd, error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
+
+	if (error)
+		return error;
+	n = write_once(fd, data, len, offset);
+	if (n == -ENOSPC || n == -EDQUOT) {
+		error = volume_reserve(h->vol, len, interrupted, arg);
+		n = error ? error : write_once(fd, data, len, offset);
+	}
+	FAULT_POINT("write.done");
+	return n;
+}
+
+static bool is_refusal(ssize_t result)
+{
+	return result == -ENOSPC || result == -EDQUOT || result == -EIO;
+}
+
+static void note_refused_locked(struct body *b, uint64_t from, uint64_t to)
+{
+	bool none = b->refused_from >= b->refused_to;
+
+	b->refused_from = none || from < b->refused_from ? from : b->refused_from;
+	b->refused_to = none || to > b->refused_to ? to : b->refused_to;
+}
+
+/* Written anew, from either end. */
+static void note_covered_locked(struct body *b, uint64_t from, uint64_t to)
+{
+	if (from <= b->refused_from && to > b->refused_from)
+		b->refused_from = to;
+	else if (from > b->refused_from && from < b->refused_to && to >= b->refused_to)
+		b->refused_to = from;
+}
+
+void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t result)
+{
+	struct body *b = h->body;
+	struct stat st;
+
+	/* Nearly always, and not worth the lock. */
+	if (!is_refusal(result) && !atomic_load(&b->was_refused))
+		return;
+	SCOPED_LOCK(&h->vol->lock);
+	atomic_store(&b->was_refused, true);
+	if (offset == UINT64_MAX) /* appended: it ends there now */
+		offset = b->fd < 0 || fstat(b->fd, &st) < 0
+				 ? 0
+				 : (uint64_t)st.st_size - (result > 0 ? (uint64_t)result : 0);
+	if (is_refusal(result)) {
+		note_refused_locked(b, offset, offset + len);
+		b->refused_error = (int)result;
+	} else if (result > 0 && b->refused_from < b->refused_to) {
+		note_covered_locked(b, offset, offset + (uint64_t)result);
+	}
+	body_note_locked(b);
+}
+
+/* What is cut off need not be there, whether it was refused or not. */
+static void note_truncated_locked(struct body *b, uint64_t size)
+{
+	if (size <= b->refused_from)
+		b->refused_to = 0;
+	if (!size)
+		b->cramped = false;
+	body_note_locked(b);
+}
+
+/* A log that an epoch takes as it stands is cut once that has its copy. */
+static int truncate_body(struct volume *vol, struct body *b, int fd, uint64_t size)
+{
+	int error;
+
+	mutex_lock(&vol->lock);
+	if (!b->is_log && !b->append_only) {
+		mutex_unlock(&vol->lock);
+		return io_truncate(fd, size);
+	}
+	vol->observer->await_log_locked(vol, b->ino);
+	error = io_truncate(fd, size);
+	mutex_unlock(&vol->lock);
+	return error;
+}
+
+int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg)
+{
+	struct body *b = h->body;
+	int fd, error = begin_write(h, size, interrupted, arg, &fd);
+
+	/* It makes room. */
+	cramped_look(h->vol);
+	if (!error)
+		error = truncate_body(h->vol, b, fd, size);
+	if (error)
+		return error;
+	SCOPED_LOCK(&h->vol->lock);
+	note_truncated_locked(b, size);
+	return 0;
+}
+
+int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
+		     interrupted_fn interrupted, void *arg)
+{
+	int fd, error;
+
+	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
+	if (!error)
+		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
+	if (error)
+		return error;
+	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
+}
+
+static int seek_fd(int fd, uint64_t offset, int whence, uint64_t *ret_offset)
+{
+	off_t at = lseek(fd, (off_t)offset, whence);
+
+	if (at < 0)
+		return -errno;
+	*ret_offset = (uint64_t)at;
+	return 0;
+}
+
+int handle_lseek(struct handle *h, uint64_t offset, int whence, interrupted_fn interrupted,
+		 void *arg, uint64_t *ret_offset)
+{
+	struct backing *backing;
+	struct content *c;
+	int error;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	error = source_of(h, &backing, &c);
+	if (error)
+		return error;
+	error = backing ? seek_fd(backing->fd, offset, whence, ret_offset)
+			: content_seek(c, offset, whence, interrupted, arg, ret_offset);
+	backing_put(backing);
+	content_put(c);
+	return error;
+}
+
+/* ---- fsync ---- */
+
+static int sync_rows_locked(struct volume *vol, struct body *b, const struct stat *st)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, b->version, &v);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	b->synced_size = (uint64_t)st->st_size;
+	b->synced_ctime_ns = stat_ctime(st);
+	if (b->staged) {
+		/* A replacement stays fragile until it is closed. */
+		if (!v.fragile || v.kind != VERSION_NEW)
+			return 0;
+		v.fragile = b->fragile = false;
+	} else {
+		if (v.fsynced)
+			return 0;
+		v.fsynced = true;
+	}
+	return state_version_set(vol->state, &v);
+}
+
+int handle_fsync(struct handle *h, bool data_only)
+{
+	struct volume *vol = h->vol;
+	struct body *b = h->body;
+	cleanup_close int own = -1;
+	struct backing *backing;
+	struct stat st = {0};
+	int fd, error = 0;
+	bool first;
+
+	mutex_lock(&vol->lock);
+	first = !b->synced_ctime_ns; /* of this version: its file's name is not safe yet */
+	backing = b->staged ? backing_ref(b->backing) : NULL;
+	if (!backing)
+		own = object_open(vol, b->version, O_RDONLY);
+	mutex_unlock(&vol->lock);
+	fd = backing ? backing->fd : own;
+	if (fd < 0) /* not local: the remote has it */
+		return fd == -ENOENT ? state_sync(vol->state) : fd;
+	if (fstat(fd, &st) < 0 || (data_only ? fdatasync(fd) : fsync(fd)) < 0 ||
+	    (first && fsync(vol->objects_fd) < 0))
+		error = -errno;
+	FAULT_POINT("fsync.data");
+	if (!error && !vol->options.read_only) {
+		SCOPED_LOCK(&vol->lock);
+		error = sync_rows_locked(vol, b, &st);
+	}
+	backing_put(backing);
+	return error ? error : state_sync(vol->state);
+}
+
+/* ---- truncate(2) ---- */
+
+static int truncate_pinned(struct volume *vol, struct body *b, const struct live_change *change)
+{
+	int error = edit_begin(vol, b, change->size, change->interrupted, change->interrupted_arg);
+
+	if (error)
+		return error;
+	cramped_look(vol);
+	SCOPED_LOCK(&vol->lock);
+	vol->observer->await_log_locked(vol, b->ino);
+	/* Without a handle nothing holds up the end of another's edit. */
+	if (b->write_fd < 0)
+		return -EAGAIN;
+	error = io_truncate(b->write_fd, change->size);
+	if (!error)
+		note_truncated_locked(b, change->size);
+	return error;
+}
+
+/* By the node of what was replaced, the file that shows other content now is meant: the kernel looks again once. */
+static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid, struct after *after)
+{
+	const struct told told = {.ino = ino, .tid = tid, .tgid = process_of(tid)};
+	bool looked;
+	int error;
+
+	if (!tid || told_take_locked(vol, ino, tid, &looked, after))
+		return 0;
+	error = told_add_locked(vol, &told);
+	return error ? error : -ESTALE;
+}
+
+/* The body that is meant; NULL where it is that of a file without a name which nobody has open: what it holds nobody will see. */
+static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, pid_t tid,
+			       struct body **ret_body, struct after *after)
+{
+	struct body *b = body_find_locked(vol, body);
+	struct state_file f;
+	int error = 0;
+
+	if (b && b->ino != ino)
+		b = NULL;
+	if (!b || b->orphan)
+		error = state_file_get(vol->state, ino, &f);
+	if (error)
+		return error;
+	if ((!b || b->orphan) && !f.nlink) {
+		b = b && b->handles ? b : NULL;
+	} else if (!b || b->orphan) {
+		if (body && f.body != body)
+			error = truncate_stale_locked(vol, ino, tid, after);
+		if (!error)
+			error = body_get_locked(vol, &f, &b);
+	}
+	if (!error && b)
+		b->pins++;
+	*ret_body = b;
+	return error;
+}
+
+int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
+{
+	struct after after = {.vol = vol};
+	struct body *b = NULL;
+	int error;
+
+	if (vol->options.read_only)
+		return -EROFS;
+	mutex_lock(&vol->lock);
+	error = truncate_pin_locked(vol, ino, body, change->pid, &b, &after);
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+	if (error || !b)
+		return error;
+	do
+		error = truncate_pinned(vol, b, change);
+	while (error == -EAGAIN);
+	mutex_lock(&vol->lock);
+	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
+	    !b->pending)
+		body_finish_locked(vol, b, &after);
+	body_unpin_locked(vol, b, &after);
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+	return error;
+}

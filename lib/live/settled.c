@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Closes whose release is on its way. close() returns when FLUSH is answered; the kernel sends
+ * RELEASE, by which the close is committed, in the background. Contract 1.2.3: from close() on,
+ * any request by name, seal or look into .epochs takes it in; and so does the next close of the file.
+ */
+#include "lib/util/lock.h"
+#include "lib/util/process.h"
+#include "lib/live/bodies.h"
+#include "lib/live/observer.h"
+
+#include <errno.h>
+
+/* Usually the release is here within a millisecond. After the first wait we look whether the process
+ * has another descriptor open (dup2 of a shell's redirection) or the file mapped. If not, the release should
+ * come, however busy the machine is; unless another process inherited the descriptor. */
+#define WAIT_FIRST (20 * NS_PER_MS)
+#define WAIT_LAST  (500 * NS_PER_MS)
+
+void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
+			     unsigned releasing)
+{
+	bool was = b->closing_ns || b->releasing, is = closing_ns || releasing;
+
+	b->closing_ns = closing_ns;
+	b->releasing = releasing;
+	if (was != is)
+		vol->bodies->closing += is ? 1u : -1u;
+	if (was && !is)
+		pthread_cond_broadcast(&vol->changed);
+}
+
+/* The opener keeps the file open by another descriptor or a mapping. Drops the lock. */
+static bool still_open_locked(struct volume *vol, struct body *b)
+{
+	cleanup_buf struct buf path = {0};
+	bool open = false;
+	pid_t tgid = 0;
+
+	volume_path_locked(vol, b->ino, &path);
+	for (struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes && h->closed && !h->killed)
+			tgid = h->tgid;
+	mutex_unlock(&vol->lock);
+	if (tgid && path.len)
+		open = process_has_open(tgid, buf_str(&path)) ||
+		       process_has_mapped(tgid, buf_str(&path));
+	mutex_lock(&vol->lock);
+	return open;
+}
+
+static void settle_one_locked(struct volume *vol, struct body *b)
+{
+	int64_t start = clock_mono_ns();
+	bool asked = false;
+	struct after after = {.vol = vol};
+
+	b->pins++;
+	while (b->closing_ns || b->releasing) {
+		int64_t limit = start + (asked || b->releasing ? WAIT_LAST : WAIT_FIRST);
+
+		if (cond_wait_until(&vol->changed, &vol->lock, limit) != -ETIMEDOUT)
+			continue;
+		if (!b->closing_ns && !b->releasing)
+			break;
+		if (asked || clock_mono_ns() >= start + WAIT_LAST)
+			break;
+		if (still_open_locked(vol, b) && !b->releasing)
+			break;
+		asked = true;
+	}
+	body_set_closing_locked(vol, b, 0, b->releasing);
+	body_unpin_locked(vol, b, &after);
+	mutex_unlock(&vol->lock);
+	after_run(&after);
+	mutex_lock(&vol->lock);
+}
+
+static struct body *closing_body_locked(struct volume *vol, uint64_t ino, const struct body *but)
+{
+	for (size_t i = 0; i < BODY_BUCKETS; i++) {
+		struct body *b =
+			ino ? vol->bodies->by_ino[ino % BODY_BUCKETS] : vol->bodies->by_ino[i];
+
+		for (; b; b = b->next_of_ino)
+			if ((!ino || b->ino == ino) && b != but && b->closing_ns)
+				return b;
+		if (ino)
+			break;
+	}
+	return NULL;
+}
+
+bool body_settle_locked(struct volume *vol, uint64_t ino)
+{
+	bool waited = false;
+	struct body *b;
+
+	while (vol->bodies->closing && (b = closing_body_locked(vol, ino, NULL))) {
+		settle_one_locked(vol, b);
+		waited = true;
+	}
+	return waited;
+}
+
+void body_settle_others_locked(struct volume *vol, const struct body *but)
+{
+	struct body *b;
+
+	while (vol->bodies->closing && (b = closing_body_locked(vol, but->ino, but)))
+		settle_one_locked(vol, b);
+}
+
+int bodies_settle(struct volume *vol)
+{
+	mutex_lock(&vol->lock);
+	body_settle_locked(vol, 0);
+	mutex_unlock(&vol->lock);
+	return keeper_commit_left(vol);
+}
+
+/* Who asked for the epoch was refused (bodies_settle); this is one that comes by itself. */
+void bodies_tell_uncommitted_locked(struct volume *vol)
+{
+	const struct body *b = body_uncommitted_locked(vol);
+	cleanup_buf struct buf reason = {0};
+
+	if (!b)
+		return;
+	volume_path_locked(vol, b->ino, &reason);
+	buf_printf(&reason, ": its close could not be recorded yet");
+	vol->observer->incomplete_locked(vol, buf_str(&reason));
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Undoing what a killed writer left, and files whose last name is gone. */
+#include "lib/live/bodies.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "lib/util/faultpoint.h"
+#include "lib/cache/grants.h"
+#include "lib/live/live_internal.h"
+#include "lib/live/observer.h"
+#include "lib/cache/reclaim.h"
+#include "lib/cache/torn.h"
+
+/* One name of a file, copied so that names may change. */
+struct one_name {
+	uint64_t parent, covered;
+	bool want_covered;
+	char name[256];
+};
+
+static int take_name(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	struct one_name *one = arg;
+
+	(void)f;
+	if (one->want_covered && !n->covered)
+		return 0;
+	one->parent = n->parent;
+	one->covered = n->covered;
+	snprintf(one->name, sizeof(one->name), "%s", name);
+	return 1;
+}
+
+int file_unname_locked(struct volume *vol, struct state_file *f, struct after *after)
+{
+	struct one_name one = {0};
+	int error;
+
+	while ((error = state_names_of(vol->state, f->ino, take_name, &one)) == 1) {
+		if (one.covered)
+			error = state_name_set(vol->state, one.parent, one.name, one.covered, 0);
+		else
+			error = state_name_remove(vol->state, one.parent, one.name);
+		if (!error)
+			error = live_touch_locked(vol, one.parent, 0, live_now_ns());
+		if (error)
+			return error;
+		after_entry(after, one.parent, one.name);
+	}
+	f->nlink = 0;
+	return error;
+}
+
+int covered_drop_locked(struct volume *vol, uint64_t ino)
+{
+	struct one_name one = {.want_covered = true};
+	struct state_file f;
+	int error;
+
+	while ((error = state_names_of(vol->state, ino, take_name, &one)) == 1) {
+		error = state_name_set(vol->state, one.parent, one.name, ino, 0);
+		if (error)
+			return error;
+		error = state_file_get(vol->state, one.covered, &f);
+		if (error == -ENOENT)
+			continue;
+		if (error)
+			return error;
+		if (f.nlink)
+			f.nlink--;
+		error = f.nlink ? state_file_set(vol->state, &f)
+				: body_file_unlinked_locked(vol, &f);
+		if (error)
+			return error;
+	}
+	return error;
+}
+
+static bool file_is_open_locked(struct volume *vol, uint64_t ino)
+{
+	struct body *b = vol->bodies->by_ino[ino % BODY_BUCKETS];
+
+	while (b && b->ino != ino)
+		b = b->next_of_ino;
+	return b != NULL;
+}
+
+/* While a file without a name was open, a rollback may have given its content to another, which needs it. */
+static int closed_died_locked(struct volume *vol, const struct state_file *f)
+{
+	struct state_version v;
+	int error = f->closed ? state_version_get(vol->state, f->closed, &v) : -ENOENT;
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return v.ino == f->ino ? version_died_locked(vol, f->closed) : 0;
+}
+
+int body_file_unlinked_locked(struct volume *vol, struct state_file *f)
+{
+	int error;
+
+	f->nlink = 0;
+	body_replaced_locked(vol, f);
+	body_orphan_locked(vol, f->ino);
+	if (file_is_open_locked(vol, f->ino))
+		error = state_file_set(vol->state, f);
+	else
+		error = state_file_remove(vol->state, f->ino);
+	return error ? error : closed_died_locked(vol, f);
+}
+
+int body_discard_locked(struct volume *vol, struct body *b)
+{
+	int error;
+
+	if (b->discarded)
+		return 0;
+	error = state_version_remove(vol->state, b->version);
+	if (error && error != -ENOENT)
+		return error;
+	b->discarded = true;
+	b->orphan = true;
+	body_set_pending_locked(vol, b, false);
+	FAULT_POINT("undo.rows");
+	grant_drop_locked(vol, b->version);
+	object_remove(vol, b->version);
+	return 0;
+}
+
+int body_replaces_nothing_locked(struct volume *vol, const struct body *b)
+{
+	struct state_version v;
+	int error = state_version_get(vol->state, b->version, &v);
+
+	if (error || v.kind != VERSION_REPLACE)
+		return error == -ENOENT ? 0 : error;
+	v.kind = VERSION_EDIT;
+	return state_version_set(vol->state, &v);
+}
+
+int body_let_go_locked(struct volume *vol, struct body *b)
+{
+	int error;
+
+	if (!b->handles || b->discarded)
+		return body_discard_locked(vol, b);
+	/* Where no such reader is left after a crash, recovery forgets it. */
+	error = body_replaces_nothing_locked(vol, b);
+	if (error)
+		return error;
+	b->orphan = b->let_go = true;
+	body_set_pending_locked(vol, b, false);
+	return 0;
+}
+
+/* Rows of a fragile new file: its names, and what they hid comes back. */
+static int remove_new_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	struct after_entry *before = after->entries;
+	struct state_file f;
+	int error = state_begin(vol->state);
+
+	if (error)
+		return error;
+	error = state_file_get(vol->state, b->ino, &f);
+	if (!error)
+		error = file_unname_locked(vol, &f, after);
+	if (!error)
+		error = body_file_unlinked_locked(vol, &f);
+	else if (error == -ENOENT)
+		error = 0;
+	if (!error && !b->handles)
+		error = state_version_remove(vol->state, b->version);
+	error = state_end(vol->state, error == -ENOENT ? 0 : error);
+	for (struct after_entry *e = after->entries; !error && e != before; e = e->next)
+		vol->observer->note_locked(vol, ACTIVITY_REMOVE, e->parent, NULL, e->name, b->ino);
+	return error;
+}
+
+int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
+{
+	bool replaces = b->pending;
+	struct state_file f;
+	char name[256];
+	int error;
+
+	first_name_locked(vol, b->ino, name, NULL);
+	if (!replaces) {
+		error = state_file_get(vol->state, b->ino, &f);
+		if (!error && !f.closed)
+			error = remove_new_locked(vol, b, after);
+		if (error && error != -ENOENT)
+			return error;
+	}
+	FAULT_POINT("undo.names");
+	torn_keep_locked(vol, b->version, name, b->handles);
+	FAULT_POINT("undo.torn");
+	return body_let_go_locked(vol, b);
+}

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading closed content through the cache, and what goes when there is no room. */
+#include "lib/cache/content.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "lib/cache/content_private.h"
+#include "lib/cache/evict.h"
+#include "tests/unit/machines_unit.h"
+
+#define MIB   ((size_t)1 << 20)
+#define SIZE  (6 * MIB)
+#define LARGE (24 * MIB)
+
+/* Machine 1 with an empty cache; "f" of SIZE bytes, in the remote only. */
+static void start_cold(void)
+{
+	mu_start();
+	mu_save_noise("f", SIZE, 1);
+	mu_drain();
+	mu_go_to(1);
+}
+
+static struct content *get(const char *name)
+{
+	struct content *c = NULL;
+
+	unit_ok(content_get(u.vol, vu_file(&u, name).closed, &c));
+	return c;
+}
+
+/* Nobody waits for a remote that is away. */
+static bool is_late(void *arg)
+{
+	return time(NULL) > *(const time_t *)arg;
+}
+
+/* The bytes at this place are those of the file, or this error comes. */
+static void reads(struct content *c, size_t len, uint64_t offset, int error)
+{
+	cleanup_free uint8_t *data = mu_noise(SIZE, 1), *found = malloc(len);
+	time_t end = time(NULL) + 40;
+	size_t done = 0;
+	ssize_t n = 0;
+
+	while (done < len && offset + done < SIZE &&
+	       (n = content_read(c, found + done, len - done, offset + done, is_late, &end)) > 0)
+		done += (size_t)n;
+	ck_assert(!memcmp(data + offset, found, done));
+	ck_assert_int_eq(n < 0 ? n : 0, error);
+	if (!error)
+		ck_assert_uint_eq(done, offset + len > SIZE ? SIZE - offset : len);
+}
+
+static uint64_t local_bytes(const char *name)
+{
+	return vu_version(&u, vu_file(&u, name).closed).local_bytes;
+}
+
+START_TEST(a_range_comes_and_stays)
+{
+	struct content *c = get("f");
+
+	ck_assert_uint_eq(content_size(c), SIZE);
+	ck_assert(!content_whole(c));
+	unit_error(content_grant(c, &(struct grant *){NULL}, &(int){-1}), -EAGAIN);
+	reads(c, 4096, 5 * MIB + 17, 0);
+	reads(c, 10, SIZE - 5, 0);
+	reads(c, 10, SIZE, 0);
+	ck_assert(!content_whole(c));
+	/* What came needs no remote. */
+	mu_weather("get.error=1");
+	reads(c, 4096, 5 * MIB + 17, 0);
+	mu_weather(NULL);
+	content_put(c);
+	ck_assert(local_bytes("f") > 0 && local_bytes("f") < SIZE);
+	mu_weather("get.error=1&only=packs/");
+	mu_go_to(1);
+	c = get("f");
+	reads(c, 4096, 5 * MIB + 17, 0);
+	content_put(c);
+	mu_weather(NULL);
+}
+END_TEST
+
+START_TEST(all_of_it_is_whole_and_in_one_file)
+{
+	cleanup_free uint8_t *data = mu_noise(SIZE, 1), *found = malloc(SIZE);
+	struct content *c = get("f");
+	int fd;
+
+	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
+	unit_until(content_whole(c)); /* the fetching thread says so when it has ended */
+	fd = object_open(u.vol, content_version(c), O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pread(fd, found, SIZE, 0), (ssize_t)SIZE);
+	ck_assert_mem_eq(found, data, SIZE);
+	close(fd);
+	content_put(c);
+	ck_assert(vu_version(&u, vu_file(&u, "f").closed).local_whole);
+	ck_assert_uint_eq(local_bytes("f"), SIZE);
+}
+END_TEST
+
+START_TEST(those_who_have_it_open_share_it)
+{
+	struct content *a = get("f"), *b = get("f");
+
+	ck_assert_ptr_eq(a, b);
+	reads(a, 4096, 0, 0);
+	content_put(a);
+	reads(b, 4096, 0, 0);
+	content_put(b);
+}
+END_TEST
+
+static void *read_all(void *arg)
+{
+	struct content *c = arg;
+
+	for (uint64_t k = 0; k < 6; k++)
+		reads(c, MIB, (k * 5 % 6) * MIB, 0);
+	return NULL;
+}
+
+START_TEST(many_threads_read_at_once)
+{
+	struct content *c = get("f");
+	pthread_t threads[8];
+
+	mu_weather("get.delay=5ms");
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, c), 0);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	mu_weather(NULL);
+	unit_until(content_whole(c));
+	content_put(c);
+}
+END_TEST
+
+START_TEST(damage_is_an_error_and_never_wrong_bytes)
+{
+	struct content *c = get("f");
+
+	mu_weather("get.damage=1&only=packs/");
+	reads(c, 4096, 3 * MIB, -EIO);
+	mu_weather("get.short=1&only=packs/");
+	reads(c, 4096, 3 * MIB, -EIO);
+	mu_weather(NULL);
+	reads(c, SIZE, 0, 0);
+	content_put(c);
+}
+END_TEST
+
+static bool say_yes(void *arg)
+{
+	(void)arg;
+	return true;
+}
+
+START_TEST(a_wait_for_the_remote_ends)
+{
+	struct content *c;
+	char byte;
+
+	eu_options.patience_ns = 100 * NS_PER_MS;
+	mu_go_to(1);
+	c = get("f");
+	mu_weather("get.down=1&only=packs/");
+	unit_error(content_read(c, &byte, 1, 0, say_yes, NULL), -EINTR);
+	ck_assert_int_lt(content_read(c, &byte, 1, 0, NULL, NULL), 0); /* after the patience */
+	mu_weather(NULL);
+	reads(c, SIZE, 0, 0);
+	content_put(c);
+}
+END_TEST
+
+/* Half of the file is a hole: it is not fetched, and it is not stored. */
+START_TEST(holes_need_no_remote)
+{
+	cleanup_free uint8_t *zeros = calloc(1, 2 * MIB), *found = malloc(2 * MIB);
+	struct handle *h = eu_open("sparse", O_WRONLY | O_CREAT);
+	struct content *c;
+
+	ck_assert_int_eq(handle_write(h, "x", 1, 4 * MIB, NULL, NULL), 1);
+	vu_close(h);
+	mu_drain();
+	mu_go_to(2);
+	c = get("sparse");
+	unit_ok(content_fetch(c, 4 * MIB, 1, NULL, NULL));
+	mu_weather("get.error=1");
+	ck_assert_int_eq(content_read(c, found, 2 * MIB, MIB, NULL, NULL), (ssize_t)(2 * MIB));
+	ck_assert_mem_eq(found, zeros, 2 * MIB);
+	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
+	unit_until(content_whole(c));
+	content_put(c);
+	mu_weather(NULL);
+}
+END_TEST
+
+START_TEST(versions_that_are_none)
+{
+	struct content *c = NULL;
+	struct handle *h;
+
+	unit_error(content_get(u.vol, 12345, &c), -ENOENT);
+	h = eu_open("new", O_WRONLY | O_CREAT);
+	vu_write(h, "x", 0);
+	unit_error(content_get(u.vol, vu_file(&u, "new").live, &c), -ENOENT); /* not closed yet */
+	vu_close(h);
+	c = get("new");
+	ck_assert(content_whole(c));
+	content_put(c);
+	eu_save("empty", "");
+	c = get("empty");
+	ck_assert_uint_eq(content_size(c), 0);
+	content_put(c);
+}
+END_TEST
+
+/* ---- how much comes ---- */
+
+/* Content of which nothing is here, in a cache of this size. */
+static struct content *start_large(uint64_t cache_size)
+{
+	mu_save_noise("large", LARGE, 3);
+	mu_drain();
+	eu_options.cache_size = cache_size;
+	mu_go_to(2);
+	return get("large");
+}
+
+/* Bytes in the backing file, once nothing more comes for it. */
+static uint64_t came(struct content *c)
+{
+	struct stat st;
+	int fd;
+
+	unit_until(atomic_load(&c->threads) == 0);
+	fd = object_open(u.vol, content_version(c), O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	close(fd);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+static void read_part(struct content *c, uint64_t offset, uint64_t len)
+{
+	cleanup_free uint8_t *data = malloc(MU_READ);
+
+	for (uint64_t at = offset; at < offset + len; at += MU_READ)
+		ck_assert_int_eq(content_read(c, data, MU_READ, at, NULL, NULL), MU_READ);
+}
+
+/* A chunk has 1 MiB at most here. */
+START_TEST(a_part_brings_little_more_than_itself)
+{
+	struct content *c = start_large(0);
+
+	for (uint64_t i = 0; i < 4; i++)
+		read_part(c, (3 + 5 * i) * MIB, MU_READ);
+	ck_assert_uint_le(came(c), 4 * (MU_READ + 2 * MIB));
+	read_part(c, 5 * MIB, 2 * MIB); /* a tensor */
+	ck_assert_uint_le(came(c), 4 * (MU_READ + 2 * MIB) + 2 * 2 * MIB + 2 * MIB);
+	content_put(c);
+}
+END_TEST
+
+START_TEST(who_reads_a_quarter_gets_the_whole)
+{
+	struct content *c = start_large(0);
+
+	read_part(c, 4 * MIB, LARGE / 4 + MIB);
+	unit_until(content_whole(c));
+	content_put(c);
+}
+END_TEST
+
+static bool in_use(uint64_t version)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	return content_in_use_locked(u.vol, version);
+}
+
+/* Nobody has it open any more: the rest does not come. */
+START_TEST(nobody_waits_for_the_rest)
+{
+	struct content *c = start_large(2 * LARGE); /* windows of 6 MiB */
+	uint64_t version = content_version(c), bytes;
+
+	read_part(c, 0, LARGE / 4 - MIB);
+	mu_weather("get.delay=2s&only=packs/");
+	read_part(c, LARGE / 4 - MIB, 2 * MIB);
+	content_put(c);
+	unit_until(!in_use(version));
+	mu_weather(NULL);
+	bytes = local_bytes("large");
+	ck_assert_uint_ge(bytes, LARGE / 4);
+	ck_assert_uint_lt(bytes, LARGE);
+}
+END_TEST
+
+/* ---- what goes ---- */
+
+static void *fetch_all(const char *name)
+{
+	struct content *c = get(name);
+
+	unit_ok(content_fetch(c, 0, UINT64_MAX, NULL, NULL));
+	return c;
+}
+
+/* "a", "b", "c", 2 MiB each, durable, used in this order; room for 8 MiB. */
+static void start_small(void)
+{
+	mu_start();
+	eu_options.cache_size = 8 * MIB;
+	eu_options.full_wait = false;
+	for (int i = 0; i < 3; i++) {
+		mu_save_noise((char[]){(char)('a' + i), '\0'}, 2 * MIB, (uint64_t)i);
+		mu_drain();
+	}
+	mu_go_to(0);
+}
+
+static bool is_here(const char *name)
+{
+	return local_bytes(name) > 0;
+}
+
+START_TEST(the_least_recently_used_goes_first)
+{
+	content_put(fetch_all("a"));
+	ck_assert(is_here("a") && is_here("b") && is_here("c"));
+	unit_ok(volume_reserve(u.vol, 3 * MIB, NULL, NULL));
+	ck_assert(is_here("a") && !is_here("b") && is_here("c"));
+	unit_ok(volume_reserve(u.vol, 5 * MIB, NULL, NULL));
+	ck_assert(is_here("a") && !is_here("c"));
+	/* What went comes again. */
+	unit_ok(mu_read_noise("b", 2 * MIB, 1));
+	unit_ok(mu_read_noise("c", 2 * MIB, 2));
+}
+END_TEST
+
+START_TEST(what_is_open_and_what_is_dirty_stays)
+{
+	struct content *open = fetch_all("a");
+
+	mu_weather("put.error=1");
+	mu_save_noise("dirty", 2 * MIB, 9);
+	eu_seal();
+	unit_error(volume_reserve(u.vol, 5 * MIB, NULL, NULL), -ENOSPC);
+	ck_assert(is_here("a") && is_here("dirty") && !is_here("b") && !is_here("c"));
+	reads(open, 0, 0, 0);
+	unit_ok(mu_read_noise("dirty", 2 * MIB, 9));
+	content_put(open);
+	unit_ok(volume_reserve(u.vol, 5 * MIB, NULL, NULL));
+	ck_assert(!is_here("a") && is_here("dirty"));
+	/* Once it is durable it goes too. */
+	unit_error(volume_reserve(u.vol, 7 * MIB, NULL, NULL), -ENOSPC);
+	mu_weather(NULL);
+	mu_drain();
+	unit_ok(volume_reserve(u.vol, 7 * MIB, NULL, NULL));
+	ck_assert(!is_here("dirty"));
+	unit_ok(mu_read_noise("dirty", 2 * MIB, 9));
+}
+END_TEST
+
+static void make_dirty(int64_t patience_ns)
+{
+	eu_options.full_wait = true;
+	eu_options.patience_ns = patience_ns;
+	mu_go_to(0);
+	mu_weather("put.error=1");
+	mu_save_noise("dirty", 2 * MIB, 9);
+	eu_seal();
+}
+
+START_TEST(who_waits_for_room_gets_it_or_is_told)
+{
+	make_dirty(100 * NS_PER_MS);
+	unit_error(volume_reserve(u.vol, 7 * MIB, NULL, NULL), -ENOSPC);
+	mu_weather(NULL);
+	mu_drain();
+	make_dirty(EU_LONG);
+	unit_error(volume_reserve(u.vol, 7 * MIB, say_yes, NULL), -EINTR);
+	/* More than the cache may have is not waited for. */
+	unit_error(volume_reserve(u.vol, 9 * MIB, NULL, NULL), -ENOSPC);
+	mu_weather(NULL);
+}
+END_TEST
+
+START_TEST(a_file_larger_than_the_cache_is_read_through_it)
+{
+	const size_t size = 20 * MIB;
+	struct stat st;
+	int fd;
+
+	mu_save_noise("large", size, 5);
+	eu_options.cache_size = 4 * MIB;
+	mu_drain();
+	mu_go_to(1);
+	for (int i = 0; i < 2; i++)
+		unit_ok(mu_read_noise("large", size, 5));
+	fd = object_open(u.vol, vu_file(&u, "large").closed, O_RDONLY);
+	if (fd >= 0) {
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_int_lt(st.st_blocks * 512, (int64_t)size);
+		close(fd);
+	}
+}
+END_TEST
+
+START_TEST(status_counts_what_is_here)
+{
+	json_t *status = json_object();
+	const json_t *cache;
+
+	mu_weather("put.error=1");
+	mu_save_noise("dirty", MIB, 9);
+	unit_ok(evictor_status(u.vol, status));
+	cache = json_object_get(status, "cache");
+	ck_assert_int_eq(json_integer_value(json_object_get(cache, "limit_bytes")), 8 * MIB);
+	ck_assert_int_ge(json_integer_value(json_object_get(cache, "bytes")), 7 * MIB);
+	ck_assert_int_lt(json_integer_value(json_object_get(cache, "bytes")), 8 * MIB);
+	ck_assert_int_ge(json_integer_value(json_object_get(cache, "dirty_bytes")), MIB);
+	ck_assert_int_lt(json_integer_value(json_object_get(cache, "dirty_bytes")), 2 * MIB);
+	json_decref(status);
+	mu_weather(NULL);
+}
+END_TEST
+
+/* ---- a few bytes, which are in the database ---- */
+
+static void *open_small(void *arg)
+{
+	struct content **ret_content = arg;
+
+	unit_ok(content_get(u.vol, vu_file(&u, "small").closed, ret_content));
+	return NULL;
+}
+
+/* No lock is held while its backing file is written: lock_none_held looks, in builds with a sanitizer. */
+START_TEST(a_few_bytes_get_a_backing_file_however_many_open_it)
+{
+	uint64_t version = vu_file(&u, "small").closed;
+	struct content *c[4];
+	pthread_t threads[4];
+	char text[8] = "";
+
+	ck_assert_uint_eq(local_bytes("small"), 0);
+	for (size_t i = 0; i < 4; i++)
+		ck_assert(!pthread_create(&threads[i], NULL, open_small, &c[i]));
+	for (size_t i = 0; i < 4; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+	for (size_t i = 0; i < 4; i++) {
+		ck_assert_ptr_eq(c[i], c[0]);
+		ck_assert_int_eq(content_read(c[i], text, sizeof(text), 0, NULL, NULL), 5);
+		ck_assert_str_eq(text, "small");
+		content_put(c[i]);
+	}
+	ck_assert_uint_eq(local_bytes("small"), 5);
+	/* Somebody was in the cache's folder. */
+	unit_ok(object_remove(u.vol, version));
+	open_small(&c[0]);
+	ck_assert_int_eq(content_read(c[0], text, sizeof(text), 0, NULL, NULL), 5);
+	content_put(c[0]);
+}
+END_TEST
+
+static void start_small_bytes(void)
+{
+	mu_start();
+	vu_save(&u, "small", "small");
+	mu_drain();
+	mu_go_to(1);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("volume_content");
+	TCase *cold = unit_case(s, "reading"), *small = unit_case(s, "evicting"),
+	      *few = unit_case(s, "a few bytes");
+
+	tcase_add_checked_fixture(cold, start_cold, mu_stop);
+	tcase_add_test(cold, a_range_comes_and_stays);
+	tcase_add_test(cold, all_of_it_is_whole_and_in_one_file);
+	tcase_add_test(cold, those_who_have_it_open_share_it);
+	tcase_add_test(cold, many_threads_read_at_once);
+	tcase_add_test(cold, damage_is_an_error_and_never_wrong_bytes);
+	tcase_add_test(cold, a_wait_for_the_remote_ends);
+	tcase_add_test(cold, holes_need_no_remote);
+	tcase_add_test(cold, versions_that_are_none);
+	tcase_add_test(cold, a_part_brings_little_more_than_itself);
+	tcase_add_test(cold, who_reads_a_quarter_gets_the_whole);
+	tcase_add_test(cold, nobody_waits_for_the_rest);
+	tcase_add_checked_fixture(few, start_small_bytes, mu_stop);
+	tcase_add_test(few, a_few_bytes_get_a_backing_file_however_many_open_it);
+	tcase_add_checked_fixture(small, start_small, mu_stop);
+	tcase_add_test(small, the_least_recently_used_goes_first);
+	tcase_add_test(small, what_is_open_and_what_is_dirty_stays);
+	tcase_add_test(small, who_waits_for_room_gets_it_or_is_told);
+	tcase_add_test(small, a_file_larger_than_the_cache_is_read_through_it);
+	tcase_add_test(small, status_counts_what_is_here);
+	return unit_run(s);
+}

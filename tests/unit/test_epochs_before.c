@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A new save seals the one before it (contract 1.3.4). */
+#include "lib/live/bodies.h"
+#include "tests/unit/epochs_unit.h"
+
+/* How many epochs have begun. */
+static uint64_t begun(void)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	return u.vol->next_epoch - 1;
+}
+
+static bool is_frozen(void)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	return !u.vol->sealer->first;
+}
+
+/* As if a second had passed since the last one. */
+static void a_second_later(void)
+{
+	unit_until(is_frozen());
+	SCOPED_LOCK(&u.vol->lock);
+	u.vol->sealer->before_ns = 0;
+}
+
+static void save_much(const char *path, char c)
+{
+	char data[65536];
+
+	memset(data, c, sizeof(data));
+	eu_save_bytes(path, data, sizeof(data));
+}
+
+START_TEST(a_file_that_is_replaced_once_more)
+{
+	struct epoch_info info;
+	struct handle *h;
+
+	eu_save("model", "one");
+	h = eu_open("model", O_WRONLY | O_TRUNC);
+	ck_assert_uint_eq(begun(), 1);
+	vu_write(h, "two", 0);
+	vu_close(h);
+	unit_until(is_frozen());
+	eu_epoch_holds(1, "model", "one");
+	info = eu_info(1);
+	ck_assert(info.complete);
+	ck_assert_int_eq(info.record.trigger, RECORD_TRIGGER_NEXT);
+	epoch_info_free(&info);
+	a_second_later();
+	eu_save("model", "three");
+	ck_assert_uint_eq(eu_seal(), 3);
+	eu_epoch_holds(2, "model", "two");
+	eu_epoch_holds(3, "model", "three");
+}
+END_TEST
+
+START_TEST(at_most_one_a_second)
+{
+	eu_save("model", "one");
+	eu_save("model", "two");
+	unit_until(is_frozen());
+	mutex_lock(&u.vol->lock);
+	u.vol->sealer->before_ns = clock_mono_ns() + EU_LONG;
+	mutex_unlock(&u.vol->lock);
+	eu_save("model", "three");
+	eu_save("model", "four");
+	ck_assert_uint_eq(begun(), 1);
+	ck_assert_uint_eq(eu_seal(), 2);
+	eu_epoch_holds(1, "model", "one");
+	eu_epoch_holds(2, "model", "four");
+}
+END_TEST
+
+START_TEST(the_first_file_of_several_seals)
+{
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	eu_save("a", "a2");
+	ck_assert_uint_eq(begun(), 1);
+	a_second_later();
+	eu_save("b", "b2");
+	ck_assert_uint_eq(begun(), 1);
+	a_second_later();
+	eu_save("a", "a3");
+	ck_assert_uint_eq(begun(), 2);
+	unit_until(is_frozen());
+	eu_epoch_holds(1, "a", "a1");
+	eu_epoch_holds(1, "b", "b1");
+	eu_epoch_holds(2, "a", "a2");
+	eu_epoch_holds(2, "b", "b2");
+}
+END_TEST
+
+/* The same, where two saves have become one epoch. */
+START_TEST(saves_that_were_merged)
+{
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	mutex_lock(&u.vol->lock);
+	u.vol->sealer->before_ns = clock_mono_ns() + EU_LONG;
+	mutex_unlock(&u.vol->lock);
+	eu_save("a", "a2");
+	eu_save("b", "b2");
+	a_second_later();
+	eu_save("a", "a3");
+	ck_assert_uint_eq(begun(), 1);
+	unit_until(is_frozen());
+	eu_epoch_holds(1, "b", "b2");
+}
+END_TEST
+
+/* An epoch that somebody asks for in mid-save has some files of it; the others come later, and then the next save's. */
+START_TEST(after_an_epoch_in_mid_save)
+{
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("a", "a2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	for (int i = 2; i < 5; i++) {
+		a_second_later();
+		eu_save("b", "bn");
+		ck_assert_uint_eq(begun(), 2);
+		a_second_later();
+		eu_save("a", "an");
+		ck_assert_uint_eq(begun(), 2);
+	}
+	/* Once an epoch has a whole save, it is as ever. */
+	eu_save("b", "b5");
+	ck_assert_uint_eq(eu_seal(), 3);
+	eu_save("a", "a6");
+	eu_save("b", "b6");
+	a_second_later();
+	eu_save("a", "a7");
+	ck_assert_uint_eq(begun(), 4);
+	unit_until(is_frozen());
+	eu_epoch_holds(4, "a", "a6");
+	eu_epoch_holds(4, "b", "b6");
+}
+END_TEST
+
+/* The same where the file is not there yet when the epoch comes. */
+START_TEST(after_an_epoch_in_the_first_save)
+{
+	eu_save("a", "a1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("b", "b1");
+	eu_save("a", "a2");
+	a_second_later();
+	eu_save("b", "b2");
+	ck_assert_uint_eq(begun(), 1);
+}
+END_TEST
+
+/* The same by renames of names that nobody knows as temporary. */
+START_TEST(after_an_epoch_between_two_renames)
+{
+	static const char *const names[] = {"a", "b"};
+
+	for (unsigned i = 0; i < 5; i++) {
+		a_second_later();
+		eu_save("new", "one");
+		eu_rename("new", names[i % 2]);
+		if (i == 1 || i == 2)
+			ck_assert_uint_eq(eu_seal(), i);
+	}
+	/* Of the second save b, of the third a. */
+	a_second_later();
+	eu_save("new", "two");
+	eu_rename("new", "b");
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+/* What is written less often is no half of a save. */
+START_TEST(a_file_of_every_other_save)
+{
+	eu_save("last", "l1");
+	eu_save("best", "b1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("last", "l2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	eu_save("last", "l3");
+	eu_save("best", "b3");
+	a_second_later();
+	eu_save("last", "l4");
+	ck_assert_uint_eq(begun(), 3);
+	unit_until(is_frozen());
+	eu_epoch_holds(3, "last", "l3");
+	eu_epoch_holds(3, "best", "b3");
+}
+END_TEST
+
+/* What was replaced before it is of the next save: there is no whole one any more. */
+START_TEST(where_a_small_file_comes_first_it_is_too_late)
+{
+	eu_save("step", "1");
+	save_much("model", '1');
+	eu_save("step", "2");
+	save_much("model", '2');
+	ck_assert_uint_eq(begun(), 0);
+	eu_save("step", "3");
+	save_much("model", '3');
+	ck_assert_uint_eq(begun(), 0);
+}
+END_TEST
+
+START_TEST(a_status_file_seals_nothing)
+{
+	save_much("model", '1');
+	for (int i = 0; i < 3; i++) {
+		eu_save("status.json", "{}");
+		a_second_later();
+	}
+	ck_assert_uint_eq(begun(), 0);
+	/* It is of no save: it has changed more often. */
+	save_much("model", '2');
+	ck_assert_uint_eq(begun(), 1);
+	ck_assert_uint_eq(eu_seal(), 2);
+	/* All that changes since is it. */
+	for (int i = 0; i < 3; i++) {
+		a_second_later();
+		eu_save("status.json", "{ }");
+	}
+	ck_assert_uint_eq(begun(), 2);
+	eu_remount();
+	for (int i = 0; i < 3; i++) {
+		a_second_later();
+		eu_save("status.json", "{  }");
+	}
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+START_TEST(what_is_less_than_half_seals_nothing)
+{
+	eu_save("a", "aaa");
+	eu_save("b", "bbb");
+	eu_save("c", "ccc");
+	eu_save("a", "AAA");
+	ck_assert_uint_eq(begun(), 0);
+	/* What is removed counts no more. */
+	eu_unlink("c");
+	eu_unlink("b");
+	a_second_later();
+	eu_save("a", "aaa");
+	ck_assert_uint_eq(begun(), 1);
+}
+END_TEST
+
+START_TEST(what_is_unfinished_holds_it_up)
+{
+	struct handle *h, *log;
+
+	log = eu_open("train.log", O_WRONLY | O_CREAT | O_APPEND);
+	vu_write(log, "a line", 0);
+	eu_save("model", "one");
+	h = eu_open("optimizer", O_WRONLY | O_CREAT | O_TRUNC);
+	vu_write(h, "half", 0);
+	eu_save("model", "two");
+	ck_assert_uint_eq(begun(), 0);
+	vu_close(h);
+	eu_unlink("optimizer");
+	eu_mkdir("_checkpoint");
+	a_second_later();
+	eu_save("model", "three");
+	ck_assert_uint_eq(begun(), 0);
+	unit_ok(live_rmdir(u.vol, ROOT_INO, "_checkpoint"));
+	a_second_later();
+	eu_save("model", "four");
+	ck_assert_uint_eq(begun(), 1);
+	vu_close(log);
+}
+END_TEST
+
+START_TEST(logs_and_temporary_names_seal_nothing)
+{
+	eu_save("train.log", "one");
+	eu_save("train.log", "two");
+	eu_mkdir("old");
+	eu_save("old/x", "x");
+	eu_seal();
+	eu_mkdir("_checkpoint");
+	eu_save("_checkpoint/model", "one");
+	eu_save("_checkpoint/model", "two");
+	eu_save("model.tmp1", "one");
+	eu_save("model.tmp1", "two");
+	ck_assert_uint_eq(begun(), 1);
+}
+END_TEST
+
+START_TEST(a_file_that_is_renamed_over_once_more)
+{
+	eu_save("model.new", "one");
+	eu_rename("model.new", "model");
+	eu_save("model.new", "two, longer");
+	ck_assert_uint_eq(begun(), 0);
+	eu_rename("model.new", "model");
+	ck_assert_uint_eq(begun(), 1);
+	a_second_later();
+	eu_save("model.new", "three");
+	eu_rename("model.new", "model");
+	ck_assert_uint_eq(begun(), 2);
+	unit_until(is_frozen());
+	eu_epoch_holds(1, "model", "one");
+	eu_epoch_holds(2, "model", "two, longer");
+}
+END_TEST
+
+/* That seals when it is done. */
+START_TEST(a_temporary_name_that_becomes_final)
+{
+	for (unsigned i = 1; i <= 3; i++) {
+		eu_save("model.tmp", "x");
+		eu_rename("model.tmp", "model");
+		ck_assert_uint_eq(begun(), i);
+		a_second_later();
+	}
+}
+END_TEST
+
+static void save_step(const char *dir)
+{
+	char path[128];
+
+	eu_mkdir(dir);
+	snprintf(path, sizeof(path), "%s/model", dir);
+	eu_save(path, "weights");
+	snprintf(path, sizeof(path), "%s/trainer_state.json", dir);
+	eu_save(path, "{}");
+}
+
+START_TEST(the_next_step)
+{
+	eu_mkdir("run");
+	save_step("run/checkpoint-500");
+	ck_assert_uint_eq(begun(), 0);
+	save_step("run/checkpoint-1000");
+	ck_assert_uint_eq(begun(), 1);
+	unit_until(is_frozen());
+	ck_assert(eu_has(1, "run/checkpoint-500/trainer_state.json"));
+	ck_assert(!eu_has(1, "run/checkpoint-1000"));
+	a_second_later();
+	save_step("run/checkpoint-1500");
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+/* A file beside the steps that is written before each: an epoch came between. */
+START_TEST(the_next_step_after_an_epoch_in_mid_save)
+{
+	eu_save("a", "1");
+	save_step("checkpoint-1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("a", "2");
+	ck_assert_uint_eq(eu_seal(), 2);
+	save_step("checkpoint-2");
+	eu_save("a", "3");
+	a_second_later();
+	save_step("checkpoint-3");
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+/* One that is written after each is of the save. */
+START_TEST(the_next_step_after_a_file_in_place)
+{
+	char name[32];
+
+	for (unsigned i = 1; i < 5; i++) {
+		a_second_later();
+		snprintf(name, sizeof(name), "checkpoint-%u", i);
+		save_step(name);
+		ck_assert_uint_eq(begun(), i - 1);
+		eu_save("a", name + strlen("checkpoint-"));
+	}
+	unit_until(is_frozen());
+	eu_epoch_holds(3, "a", "3");
+}
+END_TEST
+
+START_TEST(steps_in_names_of_files)
+{
+	eu_save("epoch=1-step=100.ckpt", "one");
+	eu_save("epoch=2-step=200.ckpt", "two");
+	ck_assert_uint_eq(begun(), 1);
+	/* Of another kind, earlier, or a part of one save. */
+	a_second_later();
+	eu_save("best-step=300.ckpt", "best");
+	eu_save("best-step=200.ckpt", "best");
+	eu_save("layer_1.pt", "1");
+	eu_save("layer_2.pt", "2");
+	eu_mkdir("0");
+	eu_mkdir("1");
+	ck_assert_uint_eq(begun(), 1);
+}
+END_TEST
+
+START_TEST(a_step_without_content_is_no_save)
+{
+	eu_save("notes", "x");
+	eu_mkdir("checkpoint-1");
+	eu_mkdir("checkpoint-2");
+	ck_assert_uint_eq(begun(), 0);
+}
+END_TEST
+
+/* What changed before the daemon ended is not known file by file. */
+START_TEST(after_a_remount_quiet_decides)
+{
+	eu_save("model", "one");
+	eu_remount();
+	eu_save("model", "two");
+	ck_assert_uint_eq(begun(), 0);
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("model", "three");
+	eu_save("model", "four");
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
+/* The replacement comes to nothing, and the epoch is whole all the same. */
+START_TEST(a_replacement_that_is_killed)
+{
+	struct handle *h;
+	struct epoch_info info;
+
+	eu_save("model", "one");
+	h = eu_open("model", O_WRONLY | O_TRUNC);
+	vu_write(h, "tw", 0);
+	h->killed = true;
+	handle_release(h, false);
+	unit_until(is_frozen());
+	info = eu_info(1);
+	ck_assert(info.complete);
+	epoch_info_free(&info);
+	eu_epoch_holds(1, "model", "one");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("volume_before");
+	TCase *t = unit_case(s, "before");
+
+	tcase_add_checked_fixture(t, eu_start, eu_stop);
+	tcase_add_test(t, a_file_that_is_replaced_once_more);
+	tcase_add_test(t, at_most_one_a_second);
+	tcase_add_test(t, the_first_file_of_several_seals);
+	tcase_add_test(t, saves_that_were_merged);
+	tcase_add_test(t, after_an_epoch_in_mid_save);
+	tcase_add_test(t, after_an_epoch_in_the_first_save);
+	tcase_add_test(t, after_an_epoch_between_two_renames);
+	tcase_add_test(t, a_file_of_every_other_save);
+	tcase_add_test(t, where_a_small_file_comes_first_it_is_too_late);
+	tcase_add_test(t, a_status_file_seals_nothing);
+	tcase_add_test(t, what_is_less_than_half_seals_nothing);
+	tcase_add_test(t, what_is_unfinished_holds_it_up);
+	tcase_add_test(t, logs_and_temporary_names_seal_nothing);
+	tcase_add_test(t, a_file_that_is_renamed_over_once_more);
+	tcase_add_test(t, a_temporary_name_that_becomes_final);
+	tcase_add_test(t, the_next_step);
+	tcase_add_test(t, the_next_step_after_an_epoch_in_mid_save);
+	tcase_add_test(t, the_next_step_after_a_file_in_place);
+	tcase_add_test(t, steps_in_names_of_files);
+	tcase_add_test(t, a_step_without_content_is_no_save);
+	tcase_add_test(t, after_a_remount_quiet_decides);
+	tcase_add_test(t, a_replacement_that_is_killed);
+	return unit_run(s);
+}
