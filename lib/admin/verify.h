@@ -10,7 +10,7 @@
 /* What a file that its format's tail calls torn means for the epoch. */
 enum verify_torn {
 	VERIFY_DAMAGED, /* as damage does */
-	VERIFY_OLDER,	/* nothing: it is of a unit that no epoch is incomplete for (table.h) */
+	VERIFY_OLDER,	/* nothing: it is of a unit that no epoch is incomplete for (doubts.h) */
 	VERIFY_SETTLED, /* nothing: the epoch is complete, by the word of somebody who knows (`commit --whole`) */
 };
 

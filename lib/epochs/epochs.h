@@ -24,7 +24,7 @@ struct epochs_seal {
 	const char *metadata; /* of a metadata writer (record_metadata.h), or NULL */
 	bool has_step;
 	uint64_t step;
-	bool whole; /* all that is in doubt (table.h) is whole, by the word of who asks: makes an epoch where something is */
+	bool whole; /* all that is in doubt (doubts.h) is whole, by the word of who asks: makes an epoch where something is */
 };
 
 /*

@@ -12,7 +12,7 @@
  * the live tree goes back
  *   - when the volume is opened;
  *   - while it is open, when what is in doubt loses its temporary name, and as soon as the last file that is open for writing
- *     in the unit (table.h) of a killed or torn file has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
+ *     in the unit (doubts.h) of a killed or torn file has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
  *     process that lives has saved a file of another unit since the last epoch, it may be between two files of its save: then
  *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or

@@ -11,7 +11,7 @@
 /*
  * An epoch is not complete, though no file of it counts as in doubt, where a later one continues it (contract 1.3.7), or where
  * its record gives another reason. A rollback brings its tree back, and what is saved then beside that must not make an epoch
- * that is complete. So the tree gets doubts as of killed writers (DOUBT_UNDONE in table.h), in the two cases
+ * that is complete. So the tree gets doubts as of killed writers (DOUBT_UNDONE in doubts.h), in the two cases
  *   - the rest of the save is known: each of its files, as if its writer had been killed, the newest HALF_REST_MAX of them;
  *     without companions none of them is in doubt, for the tree is as it was before that save;
  *   - else: the file that was changed last, of those with a step where there are some. It is a companion of its own.

@@ -311,7 +311,7 @@ int state_announcement_remove(struct state *s, unsigned sink, uint64_t id);
 int state_announcements_clear(struct state *s, unsigned sink);
 int state_announcements_count(struct state *s, unsigned sink, uint64_t *ret_count);
 
-/* ---- files whose writers were killed (table.h says what the columns mean) ---- */
+/* ---- files whose writers were killed (doubts.h says what the columns mean) ---- */
 
 struct state_doubt {
 	uint64_t id;
