@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What judges a build and a test run: which versions make refuses, and which skips CI does."""
 
+import ast
 import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +58,33 @@ def test_each_verb_installs_what_it_needs(tmp_path):
         done = subprocess.run(["make", "-f", "Makefile", "-f", stop, verb], cwd=ROOT, capture_output=True, text=True, check=False)
         sets = done.stderr.partition("sets: ")[2].partition(".  Stop")[0].split()
         assert sets or "packages.sh" in found[verb] or "packages.sh" in found[found[verb].split()[0]], verb
+
+
+FOLDERS = ("", "mount", "remotes", "bench", "tools")  # where scripts find each other's modules
+
+
+def modules_of(path, seen):
+    """Adds what a script imports when it begins, and what those of ours do: the names of the others."""
+    for node in ast.parse(path.read_text()).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+        for name in {name.split(".")[0] for name in names} - seen:
+            seen.add(name)
+            for ours in [folder / (name + ".py") for folder in (path.parent, *(ROOT / "tests" / f for f in FOLDERS))]:
+                if ours.exists():
+                    modules_of(ours, seen)
+                    break
+    return seen
+
+
+@pytest.mark.parametrize("wanted, folder, programs", [("bench", "bench", ("git", "curl")), ("power", "power", ("e2fsprogs", "xfsprogs", "btrfs-progs")),
+                                                      ("scale", "scale", ("haproxy",)), ("bare", "bare", ("mmdebstrap", "git")), ("test", "model", ())])
+def test_a_set_of_packages_has_what_its_scripts_need(wanted, folder, programs):
+    packages = subprocess.run([TOOLS / "packages.sh", wanted, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    modules = set()
+    for script in (ROOT / "tests" / folder).glob("*.py"):
+        modules_of(script, modules)
+    foreign = {m for m in modules - set(sys.stdlib_module_names) if not any((ROOT / "tests" / f / (m + ".py")).exists() for f in (*FOLDERS, folder))}
+    assert {"python3-" + module for module in foreign} | set(programs) <= set(packages)
 
 
 @pytest.mark.parametrize("release, said", [
