@@ -36,6 +36,38 @@ def test_a_skip_that_is_not_listed_fails_in_ci(tmp_path, ci, tests, line, status
     assert done.returncode == status
 
 
+IN_A_THREAD = """
+import threading
+def test_it():
+    def work():
+        assert False
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+"""
+SKIPPED = """
+import pytest
+def test_it():
+    pytest.skip("not today")
+"""
+GOOD = """
+def test_it():
+    pass
+"""
+
+
+@pytest.mark.parametrize("text, status, said", [
+    (GOOD, 0, "1 passed"), (SKIPPED, 1, "every test was skipped"), ("", 5, "no test was chosen"), (IN_A_THREAD, 1, "1 failed"),
+], ids=["good", "all-skipped", "none-chosen", "in-a-thread"])
+def test_a_run_that_shows_nothing_fails(tmp_path, text, status, said):
+    """And one of which a thread has failed."""
+    (tmp_path / "test_of_this_alone.py").write_text(text)
+    build = os.path.dirname(os.environ["EPOCHFS_INSTALLED"])
+    done = subprocess.run([TOOLS / "run_mount.sh", build, tmp_path / "results", "", tmp_path / "test_of_this_alone.py", "-k", "test_of_this_alone", "-n", "0"],
+                          env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == status and said in done.stdout + done.stderr, done
+
+
 def test_a_library_that_is_too_old_is_refused_in_one_line():
     done = subprocess.run([TOOLS / "versions.sh", "cc", "sqlite3:999.0", "libcrypto:0.1"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
