@@ -68,6 +68,18 @@ def test_a_run_that_shows_nothing_fails(tmp_path, text, status, said):
     assert done.returncode == status and said in done.stdout + done.stderr, done
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_program_that_dies_before_its_first_test_is_no_good_one(tmp_path, dies):
+    """Its allocations were not let fail at all."""
+    runs = "#!/bin/sh\necho 'it 1 1 0' >>\"$EPOCHFS_ALLOC_REPORT\"\n"
+    for name, text in (("test_a", runs), ("test_b", "#!/bin/sh\nkill -9 $$\n" if dies else runs)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([TOOLS / "run_alloc.py", "--bin", tmp_path, "--results", tmp_path / "results", "test_a", "test_b"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == dies, done
+
+
 def test_a_library_that_is_too_old_is_refused_in_one_line():
     done = subprocess.run([TOOLS / "versions.sh", "cc", "sqlite3:999.0", "libcrypto:0.1"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
