@@ -104,6 +104,16 @@ def test_each_verb_installs_what_it_needs(tmp_path):
         assert sets or "packages.sh" in found[verb] or "packages.sh" in found[found[verb].split()[0]], verb
 
 
+def test_lint_looks_at_each_source():
+    script, style = (TOOLS / "lint.sh").read_text(), (TOOLS / "style.py").read_text()
+    patterns = {word for words in re.findall(r"^(?:sources|headers|shells|pythons)=\((.*)\)$", script, re.M) for word in words.split()}
+    formal = set(re.findall(r'"([^"]+)"', re.search(r"PATTERNS = \((.*?)\)", style, re.S)[1]))
+    for folder in ("lib", "fs", "tools", "tests"):
+        there = {path for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h", ".py", ".sh")}
+        for looked_at in (patterns, formal):
+            assert there <= {path for pattern in looked_at for path in ROOT.glob(pattern)}
+
+
 FOLDERS = ("", "mount", "remotes", "bench", "tools")  # where scripts find each other's modules
 
 
