@@ -317,10 +317,14 @@ def compare(run):
         write(run)
 
 
+# What is measured, and what measures; the results lie beside that.
+SOURCES = ("lib", "fs", "tools", "Makefile", "tests/remotes", ":(glob)tests/bench/*.py", ":(glob)tests/bench/*.c")
+
+
 def commit():
-    """Of this tree; "+" behind it where what is built differs from that."""
-    git = lambda *words: subprocess.run(["git", "-C", os.fspath(HERE), *words], capture_output=True, text=True, check=False).stdout.strip()  # noqa: E731
-    return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "lib", "fs", "tools", "Makefile") else "")
+    """Of this tree; "+" behind it where what is measured, or what measures, differs from that."""
+    git = lambda *words: subprocess.run(["git", "-C", os.fspath(HERE.parents[1]), *words], capture_output=True, text=True, check=False).stdout.strip()  # noqa: E731
+    return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", *SOURCES) else "")
 
 
 def arguments():

@@ -212,6 +212,23 @@ def test_the_check_finds_what_was_changed_by_hand(tmp_path):
 # ---- a run
 
 
+@pytest.mark.parametrize("changed, dirty", [("lib/util/io.c", True), ("Makefile", True), ("tests/bench/measures.py", True), ("tests/bench/new.py", True),
+                                            ("tests/remotes/server.py", True), ("tests/bench/results.json", False), ("README.md", False)])
+def test_a_commit_stands_for_what_is_measured_and_what_measures(tmp_path, monkeypatch, changed, dirty):
+    import compare
+    bench = tmp_path / "tests" / "bench"
+    for path in ("lib/util/io.c", "Makefile", "README.md", "tests/remotes/server.py", "tests/bench/measures.py", "tests/bench/results.json"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("as committed\n")
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "all"]):
+        run("git", "-C", tmp_path, *words)
+    monkeypatch.setattr(compare, "HERE", bench)
+    clean = compare.commit()
+    assert re.fullmatch("[0-9a-f]{40}", clean)
+    (tmp_path / changed).write_text("changed\n")
+    assert compare.commit() == clean + "+" * dirty
+
+
 @pytest.mark.parametrize("before, now, kept", [("a" * 40, "a" * 40, True), ("b" * 40, "a" * 40, False), (None, "a" * 40, False),
                                                ("a" * 40 + "+", "a" * 40 + "+", False), ("", "", False)])
 def test_what_is_measured_once_is_kept_from_the_same_commit_only(before, now, kept):
