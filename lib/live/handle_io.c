@@ -371,12 +371,17 @@ int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted,
 	return 0;
 }
 
+int handle_reserve(struct handle *h, int mode, uint64_t len, interrupted_fn interrupted, void *arg)
+{
+	return volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
+}
+
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg)
 {
 	int fd, error;
 
-	error = volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
+	error = handle_reserve(h, mode, len, interrupted, arg);
 	if (!error)
 		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 	if (error)

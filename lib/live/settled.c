@@ -10,6 +10,11 @@
 #include "lib/live/observer.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "lib/util/io.h"
+#include "lib/util/log.h"
 
 /* Usually the release is here within a millisecond. After the first wait we look whether the process
  * has another descriptor open (dup2 of a shell's redirection) or the file mapped. If not, the release should
@@ -30,11 +35,14 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 		pthread_cond_broadcast(&vol->changed);
 }
 
-/* The opener keeps the file open by another descriptor or a mapping. Drops the lock. */
-static bool still_open_locked(struct volume *vol, struct body *b)
+/* What keeps a file open that its opener has closed. */
+enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED };
+
+/* KEPT_OPEN: the opener has another descriptor; KEPT_MAPPED: he has a mapping alone. Drops the lock. */
+static enum kept kept_locked(struct volume *vol, struct body *b)
 {
 	cleanup_buf struct buf path = {0};
-	bool open = false;
+	enum kept kept = KEPT_BY_NOTHING;
 	pid_t tgid = 0;
 
 	volume_path_locked(vol, b->ino, &path);
@@ -42,15 +50,38 @@ static bool still_open_locked(struct volume *vol, struct body *b)
 		if (h->writes && h->closed && !h->killed)
 			tgid = h->tgid;
 	mutex_unlock(&vol->lock);
-	if (tgid && path.len)
-		open = process_has_open(tgid, buf_str(&path)) ||
-		       process_has_mapped(tgid, buf_str(&path));
+	if (tgid && path.len && process_has_open(tgid, buf_str(&path)))
+		kept = KEPT_OPEN;
+	else if (tgid && path.len && process_has_mapped(tgid, buf_str(&path)))
+		kept = KEPT_MAPPED;
 	mutex_lock(&vol->lock);
-	return open;
+	return kept;
+}
+
+/*
+ * Without passthrough the kernel sends no release while a mapping is left. What was there at the close is committed
+ * (contract 1.2.9), as a copy, unless something was stored since. Drops the lock.
+ */
+static void commit_mapped_locked(struct volume *vol, struct body *b)
+{
+	struct stat st;
+	int error;
+
+	if (!b->closing_ns || !b->staged || fstat(b->fd, &st) < 0 ||
+	    b->journaled_ctime_ns != stat_ctime(&st) || b->journaled_size != (uint64_t)st.st_size)
+		return;
+	mutex_unlock(&vol->lock);
+	error = body_commit_copy(vol, b->id);
+	if (error && error != -ENOENT)
+		log_warn("inode %" PRIu64
+			 " has a mapping left, and is committed when that is gone: %s",
+			 b->ino, strerror(-error));
+	mutex_lock(&vol->lock);
 }
 
 static void settle_one_locked(struct volume *vol, struct body *b)
 {
+	enum kept kept = KEPT_BY_NOTHING;
 	int64_t start = clock_mono_ns();
 	bool asked = false;
 	struct after after = {.vol = vol};
@@ -65,10 +96,13 @@ static void settle_one_locked(struct volume *vol, struct body *b)
 			break;
 		if (asked || clock_mono_ns() >= start + WAIT_LAST)
 			break;
-		if (still_open_locked(vol, b) && !b->releasing)
+		kept = kept_locked(vol, b);
+		if (kept && !b->releasing)
 			break;
 		asked = true;
 	}
+	if (kept == KEPT_MAPPED && !b->releasing)
+		commit_mapped_locked(vol, b);
 	body_set_closing_locked(vol, b, 0, b->releasing);
 	body_unpin_locked(vol, b, &after);
 	mutex_unlock(&vol->lock);

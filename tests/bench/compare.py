@@ -89,7 +89,8 @@ class Run:
         self.draw = turns.Draw(options.seed)
         self.samples, self.left_out = [], {}
         self.stored, self.memory = {}, {}
-        self.sample, self.dirty, self.count = None, 0, 0
+        self.sample, self.dirty, self.foreign, self.count = None, 0, 0.0, 0
+        self.pid = os.getpid()
         self.told = {}  # group: why it is void
 
     def note(self, metric, who, value, reckoned=False):
@@ -99,6 +100,17 @@ class Run:
             self.sample["reckoned"] = True
 
     # ---- one sample
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Around what is timed: what others take of that counts by itself, for the rest of a sample is longer, and would thin it out."""
+        with turns.Load(self.pid) as load:
+            yield
+        self.foreign = max(self.foreign, load.foreign)
+
+    def timed(self, call):
+        with self.watched():
+            return measures.seconds(call)
 
     def measure_here(self, measure, who):
         getattr(measures, measure)(self, who)
@@ -116,9 +128,9 @@ class Run:
                     os.setresgid(who.user, who.user, who.user)
                     os.setresuid(who.user, who.user, who.user)
                 self.measure_here(measure, who)
-                told = [self.sample, self.dirty, None]
+                told = [self.sample, self.dirty, self.foreign, None]
             except (Unusable, OSError) as failed:
-                told = [self.sample, self.dirty, str(failed)]
+                told = [self.sample, self.dirty, self.foreign, str(failed)]
             except BaseException:  # pylint: disable=broad-exception-caught
                 traceback.print_exc()
             finally:
@@ -138,7 +150,7 @@ class Run:
             os.waitpid(pid, 0)
         if not told:
             raise Unusable("who measured it has ended")
-        self.sample, self.dirty, error = told
+        self.sample, self.dirty, self.foreign, error = told
         if error:
             raise Unusable(error)
 
@@ -152,17 +164,18 @@ class Run:
             try:
                 stack.callback(who.stop)
                 who.start("%s-%d" % (kind.name, self.count))
-                self.dirty = turns.sync()
+                self.dirty, self.foreign = turns.sync(), 0.0
                 with turns.Load() as load:
                     (self.measure_forked if measure in FORKED else self.measure_here)(measure, who)
             except (Unusable, OSError) as error:
                 self.left_out[kind.name] = "%s, turn %d: %s" % (measure, turn, error)
                 print(" is left out: %s" % self.left_out[kind.name], flush=True)
                 return False
-        self.sample.update(foreign=round(load.foreign, 3), dirty=round(self.dirty, 1))
+        foreign = max(load.foreign, self.foreign)
+        self.sample.update(foreign=round(foreign, 3), dirty=round(self.dirty, 1))
         self.samples.append(self.sample)
         print(": %s; others took %.2f processors" % (
-            ", ".join("%s %.3g" % pair for pair in self.sample["values"].items()), load.foreign), flush=True)
+            ", ".join("%s %.3g" % pair for pair in self.sample["values"].items()), foreign), flush=True)
         return True
 
     # ---- one turn
@@ -317,10 +330,14 @@ def compare(run):
         write(run)
 
 
+# What is measured, and what measures; the results lie beside that.
+SOURCES = ("lib", "fs", "tools", "Makefile", "tests/remotes", ":(glob)tests/bench/*.py", ":(glob)tests/bench/*.c")
+
+
 def commit():
-    """Of this tree; "+" behind it where what is built differs from that."""
-    git = lambda *words: subprocess.run(["git", "-C", os.fspath(HERE), *words], capture_output=True, text=True, check=False).stdout.strip()  # noqa: E731
-    return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "lib", "fs", "tools", "Makefile") else "")
+    """Of this tree; "+" behind it where what is measured, or what measures, differs from that."""
+    git = lambda *words: subprocess.run(["git", "-C", os.fspath(HERE.parents[1]), *words], capture_output=True, text=True, check=False).stdout.strip()  # noqa: E731
+    return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", *SOURCES) else "")
 
 
 def arguments():

@@ -68,23 +68,24 @@ def save(run, who, state, name=NAME):
     """torch.save, and what it took: the stall."""
     path = who.path / name
     prepare(run, run.mib)
-    took = seconds(lambda: torch.save(state, path))
+    took = run.timed(lambda: torch.save(state, path))
     return took, os.stat(path).st_size
 
 
-def upload(who, name, size):
+def upload(run, who, name, size):
     """Seconds until it is in the server, and those of the upload alone."""
-    begin = time.monotonic()
-    alone = who.make_durable(name, size)
-    took = time.monotonic() - begin
+    with run.watched():
+        begin = time.monotonic()
+        alone = who.make_durable(name, size)
+        took = time.monotonic() - begin
     return took, took if alone is None else alone
 
 
 def warm(run, who, path, size, kind):
     """Reads what was read just before."""
     read_blocks(path, size)
-    run.note("%s read" % kind, who, seconds(lambda: read_blocks(path, size)))
-    run.note("%s mmap" % kind, who, seconds(lambda: read_mapped(path, size)))
+    run.note("%s read" % kind, who, run.timed(lambda: read_blocks(path, size)))
+    run.note("%s mmap" % kind, who, run.timed(lambda: read_mapped(path, size)))
 
 
 def cold(run, who, size, kinds=("read", "mmap"), note="cold"):
@@ -94,11 +95,11 @@ def cold(run, who, size, kinds=("read", "mmap"), note="cold"):
         prepare(run, run.mib)
         before = who.usage()[0]
         if who.script:
-            took = seconds(lambda: who.download(NAME, who.path))
+            took = run.timed(lambda: who.download(NAME, who.path))
             if os.stat(who.path / NAME).st_size != size:
                 raise Unusable("another size came back")
         else:
-            took = seconds(lambda k=kind: (read_mapped if k == "mmap" else read_blocks)(who.path / NAME, size))
+            took = run.timed(lambda k=kind: (read_mapped if k == "mmap" else read_blocks)(who.path / NAME, size))
         run.note("%s %s" % (note, kind), who, took)
         after, peak = who.usage()
         if kind == "read":
@@ -128,7 +129,7 @@ def life(run, who):
     """A checkpoint's beside a server: saved, durable, lost here, restored."""
     before = who.usage()[0]
     stall, size = save(run, who, run.first)
-    took, alone = upload(who, NAME, size)
+    took, alone = upload(run, who, NAME, size)
     run.note("durable", who, stall + took)
     run.note("upload", who, alone)
     after, peak = who.usage()
@@ -136,7 +137,7 @@ def life(run, who):
     run.note("upload memory", who, peak)
     if who.name in run.yardsticks:
         _, size = save(run, who, run.second, "next.pt")
-        run.note("upload, 60 % there", who, upload(who, "next.pt", size)[1])
+        run.note("upload, 60 % there", who, upload(run, who, "next.pt", size)[1])
         os.unlink(who.path / "next.pt")
     cold(run, who, os.stat(who.path / NAME).st_size)
 
@@ -144,7 +145,7 @@ def life(run, who):
 def noise(run, who):
     """Upload and restore of incompressible data, where its content makes a difference, and what it is set against."""
     _, size = save(run, who, run.noise)
-    run.note("upload, noise", who, upload(who, NAME, size)[1])
+    run.note("upload, noise", who, upload(run, who, NAME, size)[1])
     cold(run, who, size, ("read",), "cold noise")
 
 
@@ -162,7 +163,7 @@ def blocks(run, who):
     with open(who.path / "warm", "wb") as f:
         f.write(block)
     prepare(run, 2 * run.mib)
-    run.note("blocks write", who, seconds(write))
+    run.note("blocks write", who, run.timed(write))
     rest(run, who, "blocks", 2 * run.mib << 20)
     warm(run, who, path, 2 * run.mib << 20, "blocks")
 
@@ -187,7 +188,8 @@ def small(run, who):
         os.mkdir(who.path / name)
     make_small(who.path / "warm", SMALL_WARM, content)
     prepare(run, 256)
-    took, done = make_small(who.path / "small", run.files, content)
+    with run.watched():
+        took, done = make_small(who.path / "small", run.files, content)
     run.note("small", who, took * run.files / done, reckoned=done < run.files)
 
 
@@ -249,11 +251,14 @@ def training(run, who):
     """Steps a second while an upload runs, over those right before."""
     with Trainer(run) as trainer:
         prepare(run, run.mib)
-        idle = trainer.rate(lambda: time.sleep(IDLE_SECONDS))
+        with run.watched():
+            idle = trainer.rate(lambda: time.sleep(IDLE_SECONDS))
         path = who.path / NAME
         torch.save(run.first, path)
-        busy = trainer.rate(lambda: who.make_durable(NAME, os.stat(path).st_size))
-    run.note("training", who, busy / idle)
+        with run.watched():
+            busy = trainer.rate(lambda: who.make_durable(NAME, os.stat(path).st_size))
+    for metric, value in ((turns.OWN_REFERENCE["training"], idle), ("training steps", busy), ("training", busy / idle)):
+        run.note(metric, who, value)
 
 
 def memory(who, gib):

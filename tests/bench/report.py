@@ -20,7 +20,7 @@ import statistics
 import sys
 
 from series_goals import SERIES
-from turns import FOREIGN, SPREAD, why_void
+from turns import FOREIGN, OWN_REFERENCE, SPREAD, why_void
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 # The rows of the goals that the README has; results.md has all of them.
@@ -79,15 +79,15 @@ class Judged:
         return why_void(self.groups[group], references, metric, self.label, self._elsewhere(group, references, metric))
 
     @staticmethod
-    def _references(group, samples):
+    def _references(group, samples, metric):
         rival = group.split(", ")[1]
-        return sorted({s["who"] for s in samples} - {rival})
+        return [rival] if metric in OWN_REFERENCE.values() else sorted({s["who"] for s in samples} - {rival})
 
     def void(self, group):
         """Why a turn says nothing of some metric, or None."""
         samples = self.groups[group]
         metrics = sorted({metric for s in samples for metric in s["values"]})
-        found = [self.why(group, self._references(group, samples), metric) for metric in metrics]
+        found = [self.why(group, self._references(group, samples, metric), metric) for metric in metrics]
         return next((why for why in found if why), None)
 
     def counted(self, measure, rival):
@@ -115,7 +115,8 @@ class Judged:
             value = self.mean(mine, who, metric)
             if value is None:
                 continue
-            if self.recorded and why_void(mine, [], metric, self.label):
+            own = OWN_REFERENCE.get(metric)
+            if self.recorded and (self.why(group, [who], own) if own else why_void(mine, [], metric, self.label)):
                 void += 1
             else:
                 good.append(value)

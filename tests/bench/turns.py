@@ -6,7 +6,8 @@ order, so that what drifts meanwhile is the same for all. Each sample begins in 
 work, everything synced, nothing left to write back. A turn is void
 
     where a reference took more than SPREAD times as long once as another time, in this turn or in others of the same pair;
-    where processes that are not ours, or the host of a virtual machine, took more than FOREIGN processors while a sample was taken;
+    where processes that are not ours, or the host of a virtual machine, took more than FOREIGN processors while a sample was taken, or in the part of it
+    that is timed;
     where something else kept writing to the disk.
 """
 
@@ -16,6 +17,8 @@ import random
 import statistics
 import time
 
+# What is a share of something that is measured in the same sample, and that.
+OWN_REFERENCE = {"training": "training alone"}
 SPREAD = 2.0
 FOREIGN = 0.10
 DIRTY_MIB = 16
@@ -69,7 +72,7 @@ def sync(limit=SYNC_LIMIT):
 
 
 def processes():
-    """PID: (parent, CPU seconds of it and of its children that it has waited for)."""
+    """PID: (parent, CPU seconds of it, and with those of its children that it has waited for)."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -79,7 +82,7 @@ def processes():
                 fields = f.read().rpartition(")")[2].split()
         except OSError:
             continue
-        found[int(name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+        found[int(name)] = int(fields[1]), sum(map(int, fields[11:13])) / TICKS, sum(map(int, fields[11:15])) / TICKS
     return found
 
 
@@ -93,7 +96,7 @@ def stolen():
 def own(table, root):
     """What descends from this process, itself included."""
     children = {}
-    for pid, (parent, _) in table.items():
+    for pid, (parent, *_) in table.items():
         children.setdefault(parent, []).append(pid)
     found = [root]
     for pid in found:
@@ -101,28 +104,41 @@ def own(table, root):
     return set(found)
 
 
-class Load:
-    """`with Load() as load:` then load.foreign: the processors that others took meanwhile. The kernel's threads do our work, and do not count."""
+def of_others(table, root):
+    """What neither descends from this process nor is a thread of the kernel."""
+    ours = own(table, root)
+    return {pid: seconds for pid, (parent, *seconds) in table.items() if pid not in ours and pid != 2 and parent != 2}
 
-    def __init__(self):
+
+def taken_by_others(before, after, root):
+    """CPU seconds between two tables. Who has ended is only in what his parent has waited for; who ended without being waited for takes his seconds
+    away from that sum, and must not take others' away. So the greater of both ways to count."""
+    before, after = of_others(before, root), of_others(after, root)
+    with_children = sum(s[1] for s in after.values()) - sum(s[1] for s in before.values())
+    those_who_are_there = sum(max(0.0, s[0] - before.get(pid, (0.0,))[0]) for pid, s in after.items())
+    return max(with_children, those_who_are_there)
+
+
+class Load:
+    """`with Load() as load:` then load.foreign: the processors that others than ROOT and its own took meanwhile. The kernel's threads do our work, and do not
+    count."""
+
+    def __init__(self, root=None):
         # What a daemon leaves behind when it forks stays ours.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.root = root or os.getpid()
         self.foreign = 0.0
 
-    @staticmethod
-    def taken():
-        table = processes()
-        ours = own(table, os.getpid())
-        return sum(cpu for pid, (parent, cpu) in table.items() if pid not in ours and pid != 2 and parent != 2)
+    def taken(self):
+        return taken_by_others(self.before, processes(), self.root)
 
     def __enter__(self):
-        self.begin, self.before, self.stolen = time.monotonic(), self.taken(), stolen()
+        self.begin, self.before, self.stolen = time.monotonic(), processes(), stolen()
         return self
 
     def __exit__(self, *_):
         """May be called before the end, too: then it is what was taken up to now."""
-        # Who ended without being waited for takes its seconds away with it.
-        taken = max(0.0, self.taken() - self.before) + max(0.0, stolen() - self.stolen)
+        taken = self.taken() + max(0.0, stolen() - self.stolen)
         seconds = max(time.monotonic() - self.begin, 1 / TICKS)
         # A tick or two of everybody's is nothing.
         self.foreign = max(0.0, taken - 2 / TICKS) / seconds

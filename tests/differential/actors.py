@@ -149,8 +149,9 @@ class Actor:
         return os.lseek(self.fds[slot], offset // BLOCK * BLOCK if slot in self.direct else offset, whence)
 
     def op_holes(self, slot):
-        """SEEK_DATA and SEEK_HOLE may find less holes than there are, but no data in one."""
+        """SEEK_DATA and SEEK_HOLE may find less holes than there are, but no data in one. Whoever only writes sees no data."""
         fd = self.fds[slot]
+        reads = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
         end = os.lseek(fd, 0, os.SEEK_END)
         place = 0
         while place < end:
@@ -161,7 +162,7 @@ class Actor:
                     raise
                 data = end
             at = place
-            while at < data:
+            while reads and at < data:
                 part = os.pread(fd, min(1 << 20, data - at), at)
                 if not part or part.strip(b"\0"):
                     return "a hole from %d to %d holds data" % (place, data)

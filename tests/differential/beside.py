@@ -5,6 +5,7 @@ What is left out, because the contract means the mount to differ, is decided her
 directory; README.md beside this file has the list.
 """
 
+import errno
 import os
 import pathlib
 import shutil
@@ -232,6 +233,9 @@ class Beside:
             return
         thread = who.endswith("'")
         process, _, person = who.rstrip("'").partition("~")
+        if what == "open" and "tmpfile" in arguments[2]:
+            self.open_without_a_name(process, arguments, self.people.get(person), thread)
+            return
         arguments = self.comparable(process, what, list(arguments))
         if arguments is None:
             self.left_out += 1
@@ -243,6 +247,20 @@ class Beside:
         if plain[0] == "ok":
             self.note(process, what, arguments, before)
             self.covered |= covered
+        self.done += 1
+
+    def open_without_a_name(self, process, arguments, person, thread):
+        """O_TMPFILE: a mount refuses what the ordinary directory does."""
+        if (process, arguments[0]) in self.handles:
+            self.left_out += 1
+            return
+        plain, found = self.on_both(process, "open", arguments, person, thread)
+        done = plain[0] == "ok"
+        if done:
+            twin = self.pairs[process][0]
+            twin.ask("close", (arguments[0],))
+            twin.answer()
+        self.compare(process, "open", arguments, ("error", errno.errorcode[errno.EOPNOTSUPP]) if done else plain, found)
         self.done += 1
 
     def covered_by(self, arguments):
@@ -297,8 +315,6 @@ class Beside:
 
     def comparable_open(self, arguments):
         _, path, flags, _ = arguments
-        if "tmpfile" in flags:
-            return None  # EOPNOTSUPP on a mount
         st = self.stat(path)
         if not st:
             return arguments
@@ -394,7 +410,7 @@ class Beside:
 
     def look(self, what="look", unlike=()):
         plain, found = self.on_both("look", "walk", (".",))
-        self.require(what, trees.differences(plain[1], {p: f for p, f in found[1].items() if p.split("/")[0] != ".epochs"},
+        self.require(what, trees.differences(plain[1], without_epochs(found[1]),
                                              set(self.pending) | set(unlike), without=("nlink",) if self.covered else ()))
         return plain[1], found[1]
 
@@ -405,6 +421,10 @@ class Beside:
 
     def all_look(self):
         self.look()
+
+    def live(self):
+        """The live tree as the mount shows it."""
+        return without_epochs(self.on_mount("walk", "."))
 
     def on_mount(self, what, *arguments):
         twin = self.pairs["look"][1]
@@ -423,7 +443,8 @@ class Beside:
         self.on_mount("mkdir", name, 0o777)
         number = int(self.on_mount("readlink", name))
         self.epochs.append((number, plain, self.written() | set(self.pending), set(self.unclosed)))
-        self.compare_epoch("epoch", *self.epochs[-1])
+        found = self.compare_epoch("epoch", *self.epochs[-1])
+        self.compare_times_of_epoch(plain, found)
 
     def compare_epoch(self, what, number, plain, unlike, unclosed):
         found = self.on_mount("walk", ".epochs/%06d" % number)
@@ -433,6 +454,16 @@ class Beside:
         found["."].update({key: plain["."][key] for key in ("mtime", "mode", "uid", "gid")})
         plain, found = ({p: f for p, f in tree.items() if p not in without} for tree in (plain, found))
         self.require(what, trees.differences(plain, found, unlike, without=("nlink",) if without else ()))
+        return found
+
+    def compare_times_of_epoch(self, plain, found):
+        """To the nanosecond, as the live tree has them, but for what is being written or may be through a mapping."""
+        live = self.live()
+        left_out = self.written() | set(self.pending) | self.mapped | {None}  # None: who looks may not see it
+        paths = {p for p, f in plain.items() if p in live and p in found and p != "." and f.get("ino") not in left_out}
+        lines = ["%s: mtime is %d, expected %d" % (ascii(p), found[p]["mtime"], live[p]["mtime"])
+                 for p in sorted(paths) if found[p].get("mtime") != live[p].get("mtime")]
+        self.require("times of an epoch", lines)
 
     def all_storm(self, seed):
         kind = sorted(storms.KINDS)[seed % len(storms.KINDS)]
@@ -516,6 +547,7 @@ class Beside:
         self.all_seal()
         self.again(cold=True)
         plain = self.look("at the end, cold")[0]
+        live = self.live()
         self.leave()
         self.mount.unmount()
         target = self.base / "export"
@@ -526,10 +558,16 @@ class Beside:
             for found in plain.values():
                 if found["mode"].isdigit() and stat.S_ISREG(int(found["mode"], 8)):
                     found["mode"] = "%o" % (int(found["mode"], 8) & ~0o6000)
+            live = {path: {**found, "mode": plain[path]["mode"]} for path, found in live.items()}
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise Wrong("export exit", ["export: exit code %d: %s" % (done.returncode, done.stderr)])
-        self.require("export", trees.differences(plain, trees.walk(target)))
+        there = trees.walk(target)
+        self.require("export", trees.differences(plain, there) + trees.differences(live, there, times=True))
+
+
+def without_epochs(tree):
+    return {path: found for path, found in tree.items() if path.split("/")[0] != ".epochs"}
 
 
 def short(result):

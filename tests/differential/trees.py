@@ -92,8 +92,7 @@ def differences(expected, found, unlike=(), times=False, without=()):
     for path in sorted(expected.keys() | found.keys()):
         a, b = expected.get(path), found.get(path)
         if a is None or b is None:
-            if not (a and a.get("ino") in unlike):
-                lines.append("%s: %s" % (ascii(path), "is there" if a is None else "is missing"))
+            lines.append("%s: %s" % (ascii(path), "is there" if a is None else "is missing"))
             continue
         keys = (a.keys() | b.keys()) - {"ino", "ctime", "mtime"} - set(without)
         if a.get("ino") in unlike:

@@ -95,14 +95,24 @@ class Template:
             shutil.copytree(self.cache, volume.cache)
 
 
+def others_of(remote, key):
+    """What an object may be taken for: of its own kind, or where that is the only one, records."""
+    folder = remote / pathlib.PurePath(key).parts[0]
+    if not folder.is_dir():
+        folder = remote / "epochs"
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p != remote / key)
+
+
+def can_be(remote, key, how):
+    """Whether this damages the object: swapping wants another one."""
+    return how not in ("swapped", "duplicated") or bool(others_of(remote, key))
+
+
 def apply(remote, key, how, rng):
-    """Damages an object. Gives False where there is nothing to do it with."""
+    """Damages an object."""
     path = remote / key
     data = path.read_bytes()
-    folder = remote / pathlib.PurePath(key).parts[0]
-    if not folder.is_dir():  # there is only one of its kind
-        folder = remote / "epochs"
-    others = sorted(p for p in folder.rglob("*") if p.is_file() and p != path)
+    others = others_of(remote, key)
     if how == "truncated":
         path.write_bytes(data[:rng.randrange(1, len(data))])
     elif how == "emptied":
@@ -111,14 +121,10 @@ def apply(remote, key, how, rng):
         at = rng.randrange(len(data))
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:])
     elif how == "swapped":
-        if not others:
-            return False
         other = rng.choice(others)
         path.write_bytes(other.read_bytes())
         other.write_bytes(data)
     elif how == "duplicated":
-        if not others:
-            return False
         rng.choice(others).write_bytes(data)
     elif how == "removed":
         path.unlink()
@@ -129,4 +135,3 @@ def apply(remote, key, how, rng):
             f.truncate(len(data) + (48 << 20))
     else:
         raise ValueError(how)
-    return True

@@ -10,9 +10,17 @@ import re
 MIB = 1 << 20
 
 
+def file_bytes(path):
+    """What a file really takes; nothing where it has just gone."""
+    try:
+        return os.lstat(path).st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
 def folder_bytes(path):
     """What the files below really take."""
-    return sum(os.lstat(os.path.join(top, name)).st_blocks * 512 for top, _, names in os.walk(path) for name in names)
+    return sum(file_bytes(os.path.join(top, name)) for top, _, names in os.walk(path) for name in names)
 
 
 def cached(volume):

@@ -93,6 +93,17 @@ def test_foreign_load_and_foreign_writes_void_a_turn():
     assert small_row(r)[1:3] == ["void, 2 of 2 turns void", "void"]
 
 
+def test_what_a_sample_is_set_against_itself_is_held_against_other_turns():
+    """Training alone, of which a share is left beside an upload: where it was slow by itself nothing is lost."""
+    made = [sample("epochfs", 0, turn, measure="training", training=share, **{"training alone": alone})
+            for turn, (alone, share) in enumerate(((100.0, 0.9), (110.0, 0.9), (30.0, 3.0)), 1)]
+    for s in made:
+        del s["values"]["small"]
+    r = report.Judged(results(*made))
+    assert r.void_turns() == [("training, epochfs, 3", "epochfs took 30 to 100")]
+    assert r.values("training", "epochfs").values == [0.9, 0.9]
+
+
 def test_root_and_an_ordinary_user_stand_side_by_side():
     made = pair(1, (1.0, 1.0), (1.2, 1.2)) + [
         {**s, "group": "small, epochfs-user, 1", "who": "epochfs-user" if s["who"] == "epochfs" else s["who"]} for s in pair(1, (1.0, 1.0), (1.4, 1.4))]
@@ -125,8 +136,7 @@ with turns.Load() as load:
     if sys.argv[2] == "own":  # by a child, and by one whose parent has gone
         subprocess.run(["sh", "-c", "%s -c '%s' & exec %s -c '%s'" % (sys.executable, burn, sys.executable, burn)])
     sys.stdin.readline()
-ours = turns.processes()[turns.os.getpid()]
-print(json.dumps([load.taken() - load.before]), flush=True)
+print(json.dumps([load.taken()]), flush=True)
 """
 
 
@@ -154,6 +164,39 @@ def test_the_load_of_others_is_told_from_our_own():
     own = others_seconds("own", lambda: None)
     seen = json.loads(idle.communicate("\n")[0])[0]
     assert own <= seen - 1.8 + 0.2
+
+
+def test_the_load_of_the_part_that_is_timed_counts_by_itself(monkeypatch):
+    """A sample of a minute, of which a second is timed: whoever takes that second takes nothing of the minute."""
+    import compare
+    loads = []
+
+    class Load:
+        def __init__(self, root=None):
+            self.foreign, self.root = 0.9, root
+
+        def __enter__(self):
+            loads.append(self)
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(compare.turns, "Load", Load)
+    run = compare.Run.__new__(compare.Run)
+    run.pid, run.foreign = 7, 0.0
+    assert run.timed(lambda: None) >= 0
+    assert run.foreign == 0.9 and [load.root for load in loads] == [7]
+
+
+def test_who_ends_unseen_hides_nobody():
+    """100 ends, and 99 s of the sum go with it, while 101 burns a second."""
+    before = {1: (0, 5.0, 50.0), 10: (1, 1.0, 1.0), 100: (1, 99.0, 99.0), 101: (1, 7.0, 7.0)}
+    after = {1: (0, 5.0, 50.0), 10: (1, 3.0, 3.0), 101: (1, 8.0, 8.0)}
+    assert turns.taken_by_others(before, after, 10) == 1.0
+    # It was waited for, and so was 102, which burnt two.
+    after[1] = (0, 5.0, 50.0 + 99.0 + 2.0)
+    assert turns.taken_by_others(before, after, 10) == 3.0
 
 
 def test_waiting_until_nothing_is_dirty(tmp_path):
@@ -210,6 +253,23 @@ def test_the_check_finds_what_was_changed_by_hand(tmp_path):
 
 
 # ---- a run
+
+
+@pytest.mark.parametrize("changed, dirty", [("lib/util/io.c", True), ("Makefile", True), ("tests/bench/measures.py", True), ("tests/bench/new.py", True),
+                                            ("tests/remotes/server.py", True), ("tests/bench/results.json", False), ("README.md", False)])
+def test_a_commit_stands_for_what_is_measured_and_what_measures(tmp_path, monkeypatch, changed, dirty):
+    import compare
+    bench = tmp_path / "tests" / "bench"
+    for path in ("lib/util/io.c", "Makefile", "README.md", "tests/remotes/server.py", "tests/bench/measures.py", "tests/bench/results.json"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("as committed\n")
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "all"]):
+        run("git", "-C", tmp_path, *words)
+    monkeypatch.setattr(compare, "HERE", bench)
+    clean = compare.commit()
+    assert re.fullmatch("[0-9a-f]{40}", clean)
+    (tmp_path / changed).write_text("changed\n")
+    assert compare.commit() == clean + "+" * dirty
 
 
 @pytest.mark.parametrize("before, now, kept", [("a" * 40, "a" * 40, True), ("b" * 40, "a" * 40, False), (None, "a" * 40, False),

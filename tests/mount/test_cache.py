@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache: its limits while it is written and read, what goes first, other caches, damage in it."""
 
-import contextlib
 import errno
 import json
 import mmap
@@ -40,8 +39,7 @@ class Peak:
 
     def watch(self):
         while not self.over.is_set():
-            with contextlib.suppress(FileNotFoundError):
-                self.most = max(self.most, self.measure())
+            self.most = max(self.most, self.measure())
             self.over.wait(0.002)
 
     def __enter__(self):
@@ -191,6 +189,23 @@ def test_what_can_never_fit_is_refused_at_once_and_evicts_nothing(small_disk, mn
     with open(mnt.path / "new", "wb") as f:
         os.posix_fallocate(f.fileno(), 0, 64 * MIB)
     assert cached(mnt) < 5 * PART + 64 * MIB
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.options(patience="1h", cache_size="24M")
+def test_what_can_never_fit_fetches_nothing(mnt):
+    """Of a file that only the remote has, where a change begins with what it keeps."""
+    for i in range(5):
+        (mnt.path / ("part%d" % i)).write_bytes(part(i))
+    mnt.remount(empty_cache=True)
+    for i in range(1, 5):
+        assert digest(mnt.path / ("part%d" % i))
+    before = cached(mnt)
+    with open(mnt.path / "part0", "r+b") as f, pytest.raises(OSError) as failed:
+        os.posix_fallocate(f.fileno(), 0, 100 << 40)
+    assert failed.value.errno == errno.ENOSPC
+    assert cached(mnt) == before
+    assert all(is_local(mnt, mnt.path / ("part%d" % i)) == (i > 0) for i in range(5))
 
 
 @pytest.mark.timeout(60)

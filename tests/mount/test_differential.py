@@ -15,6 +15,7 @@ import pytest
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "differential"))
 
 import trees
+from actors import Actor
 from conftest import BIN
 from differential import Differential
 from minimal import shrink
@@ -54,6 +55,27 @@ def test_a_difference_is_seen(tmp_path):
         before = trees.walk(tmp_path / "two")
         change(tmp_path / "two")
         assert trees.differences(before, trees.walk(tmp_path / "two"))
+
+
+def test_what_is_being_written_is_missed_too(tmp_path):
+    """Neither its content nor its size is compared, but it is there."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text(name * len(name))
+    one, two = trees.walk(tmp_path / "one"), trees.walk(tmp_path / "two")
+    writing = {one["f"]["ino"]}
+    assert trees.differences(one, two) and not trees.differences(one, two, writing)
+    del two["f"]
+    assert trees.differences(one, two, writing) == ["'f': is missing"]
+
+
+def test_holes_are_looked_for_by_whoever_only_writes(tmp_path):
+    """Not each place finds the same ones, and nobody may read there."""
+    actor = Actor(tmp_path)
+    assert actor.do("open", (0, tmp_path / "f", ["wronly", "creat"], 0o600)) == ("ok", None)
+    assert actor.do("pwrite", (0, 1, 10, 1 << 20)) == ("ok", 10)
+    assert actor.do("holes", (0,)) == ("ok", (1 << 20) + 10)
+    actor.do("end", ())
 
 
 def test_what_fails_is_shrunk():

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What judges a build and a test run: which versions make refuses, and which skips CI does."""
 
+import ast
 import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -34,6 +36,50 @@ def test_a_skip_that_is_not_listed_fails_in_ci(tmp_path, ci, tests, line, status
     assert done.returncode == status
 
 
+IN_A_THREAD = """
+import threading
+def test_it():
+    def work():
+        assert False
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+"""
+SKIPPED = """
+import pytest
+def test_it():
+    pytest.skip("not today")
+"""
+GOOD = """
+def test_it():
+    pass
+"""
+
+
+@pytest.mark.parametrize("text, status, said", [
+    (GOOD, 0, "1 passed"), (SKIPPED, 1, "every test was skipped"), ("", 5, "no test was chosen"), (IN_A_THREAD, 1, "1 failed"),
+], ids=["good", "all-skipped", "none-chosen", "in-a-thread"])
+def test_a_run_that_shows_nothing_fails(tmp_path, text, status, said):
+    """And one of which a thread has failed."""
+    (tmp_path / "test_of_this_alone.py").write_text(text)
+    build = os.path.dirname(os.environ["EPOCHFS_INSTALLED"])
+    done = subprocess.run([TOOLS / "run_mount.sh", build, tmp_path / "results", "", tmp_path / "test_of_this_alone.py", "-k", "test_of_this_alone", "-n", "0"],
+                          env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == status and said in done.stdout + done.stderr, done
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_program_that_dies_before_its_first_test_is_no_good_one(tmp_path, dies):
+    """Its allocations were not let fail at all."""
+    runs = "#!/bin/sh\necho 'it 1 1 0' >>\"$EPOCHFS_ALLOC_REPORT\"\n"
+    for name, text in (("test_a", runs), ("test_b", "#!/bin/sh\nkill -9 $$\n" if dies else runs)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([TOOLS / "run_alloc.py", "--bin", tmp_path, "--results", tmp_path / "results", "test_a", "test_b"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == dies, done
+
+
 def test_a_library_that_is_too_old_is_refused_in_one_line():
     done = subprocess.run([TOOLS / "versions.sh", "cc", "sqlite3:999.0", "libcrypto:0.1"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -56,6 +102,43 @@ def test_each_verb_installs_what_it_needs(tmp_path):
         done = subprocess.run(["make", "-f", "Makefile", "-f", stop, verb], cwd=ROOT, capture_output=True, text=True, check=False)
         sets = done.stderr.partition("sets: ")[2].partition(".  Stop")[0].split()
         assert sets or "packages.sh" in found[verb] or "packages.sh" in found[found[verb].split()[0]], verb
+
+
+def test_lint_looks_at_each_source():
+    script, style = (TOOLS / "lint.sh").read_text(), (TOOLS / "style.py").read_text()
+    patterns = {word for words in re.findall(r"^(?:sources|headers|shells|pythons)=\((.*)\)$", script, re.M) for word in words.split()}
+    formal = set(re.findall(r'"([^"]+)"', re.search(r"PATTERNS = \((.*?)\)", style, re.S)[1]))
+    for folder in ("lib", "fs", "tools", "tests"):
+        there = {path for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h", ".py", ".sh")}
+        for looked_at in (patterns, formal):
+            assert there <= {path for pattern in looked_at for path in ROOT.glob(pattern)}
+
+
+FOLDERS = ("", "mount", "remotes", "bench", "tools")  # where scripts find each other's modules
+
+
+def modules_of(path, seen):
+    """Adds what a script imports when it begins, and what those of ours do: the names of the others."""
+    for node in ast.parse(path.read_text()).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+        for name in {name.split(".")[0] for name in names} - seen:
+            seen.add(name)
+            for ours in [folder / (name + ".py") for folder in (path.parent, *(ROOT / "tests" / f for f in FOLDERS))]:
+                if ours.exists():
+                    modules_of(ours, seen)
+                    break
+    return seen
+
+
+@pytest.mark.parametrize("wanted, folder, programs", [("bench", "bench", ("git", "curl")), ("power", "power", ("e2fsprogs", "xfsprogs", "btrfs-progs")),
+                                                      ("scale", "scale", ("haproxy",)), ("bare", "bare", ("mmdebstrap", "git")), ("test", "model", ())])
+def test_a_set_of_packages_has_what_its_scripts_need(wanted, folder, programs):
+    packages = subprocess.run([TOOLS / "packages.sh", wanted, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    modules = set()
+    for script in (ROOT / "tests" / folder).glob("*.py"):
+        modules_of(script, modules)
+    foreign = {m for m in modules - set(sys.stdlib_module_names) if not any((ROOT / "tests" / f / (m + ".py")).exists() for f in (*FOLDERS, folder))}
+    assert {"python3-" + module for module in foreign} | set(programs) <= set(packages)
 
 
 @pytest.mark.parametrize("release, said", [

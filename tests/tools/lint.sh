@@ -16,7 +16,7 @@ shells=(.ci/run tests/*/*.sh packaging/completions/*)
 for file in packaging/* packaging/*/*; do
 	[ -f "$file" ] && head -c 40 "$file" | grep -q '^#!.*sh' && shells+=("$file")
 done
-pythons=(tests/*/*.py)
+pythons=(tests/*.py tests/*/*.py)
 failed=0
 
 check() {

@@ -16,7 +16,7 @@ test="$demo check git sudo util-linux procps python3-pytest python3-pytest-xdist
 	ceph-mon ceph-osd radosgw ceph-common
 	openssh-server openssh-client e2fsprogs man-db mandoc systemd"
 # Power losses on other file systems.
-power="$demo util-linux procps e2fsprogs xfsprogs btrfs-progs"
+power="$demo util-linux procps e2fsprogs xfsprogs btrfs-progs python3-pytest"
 # The unit tests and some mount tests, inside the roots of `check-bare`; and what makes those roots.
 smoke="$demo check python3-pytest python3-pytest-xdist python3-pytest-timeout python3-yaml attr acl procps
 	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav lighttpd-mod-openssl"
@@ -29,7 +29,7 @@ more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-pl
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
 	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'
 scale="$test haproxy"
-bench="$demo procps util-linux python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client curl"
+bench="$demo git procps util-linux python3-pytest python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client curl"
 # Who is compared with; the benchmark goes on without those that cannot be had.
 others='bindfs s3fs rclone sshfs awscli python3-matplotlib python3-h5py g++ dpkg-dev'
 lint="$test clang clang-format shellcheck pyflakes3"

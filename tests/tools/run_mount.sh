@@ -48,12 +48,21 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$run/reports/ub
 # OpenSSL is not instrumented: what its own locks order looks like a race to TSan.
 export TSAN_OPTIONS=second_deadlock_stack=1:ignore_noninstrumented_modules=1:log_path=$run/reports/tsan
 
+xml=$results/mount${san:+-$san}.xml
 timeout --kill-after=30 "$limit" /usr/bin/python3 -m pytest -c "$tests/pytest.ini" \
 	--rootdir "$tests/.." -p no:cacheprovider -n 2 --dist loadfile --timeout $test_limit \
-	--basetemp "$run/tmp/pytest" --junit-xml "$results/mount${san:+-$san}.xml" "$tests/mount" "$tests/remotes" "$@"
+	--basetemp "$run/tmp/pytest" --junit-xml "$xml" "$tests/mount" "$tests/remotes" "$@"
 status=$?
 case $status in
-5) status=0 ;; # none was chosen
+0)
+	# Where all were skipped, as where none was chosen, nothing was shown.
+	counts=$(grep -o '<testsuite [^>]*' "$xml")
+	[ "$(expr "$counts" : '.* tests="\([0-9]*\)"')" -gt "$(expr "$counts" : '.* skipped="\([0-9]*\)"')" ] || {
+		echo 'run_mount.sh: every test was skipped' >&2
+		status=1
+	}
+	;;
+5) echo 'run_mount.sh: no test was chosen' >&2 ;;
 124 | 137) echo "run_mount.sh: killed after $limit s" >&2 ;;
 esac
 trap - INT TERM HUP

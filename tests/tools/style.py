@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG = 500
-PATTERNS = ("lib/*/*.[ch]", "fs/*.[ch]", "tools/*.[ch]", "tests/*/*.[ch]", "tests/*/*.py",
+PATTERNS = ("lib/*/*.[ch]", "fs/*.[ch]", "tools/*.[ch]", "tests/*/*.[ch]", "tests/*.py", "tests/*/*.py",
             "tests/*/*.sh", "packaging/**/*.sh", ".ci/run", "Makefile")
 
 

@@ -178,6 +178,38 @@ START_TEST(a_wait_for_the_remote_ends)
 }
 END_TEST
 
+static void *begin_write(void *handle)
+{
+	unit_ok(handle_begin_write(handle, NULL, NULL));
+	return NULL;
+}
+
+static bool is_preparing(struct handle *h)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	return h->body->preparing;
+}
+
+/* The first fetches the whole file; the second waits for the first, and no longer than he likes. */
+START_TEST(a_wait_for_the_change_of_another_ends)
+{
+	struct handle *first = vu_open(&u, "f", O_RDWR), *second = vu_open(&u, "f", O_RDWR);
+	pthread_t thread;
+
+	ck_assert_ptr_eq(first->body, second->body);
+	mu_weather("get.delay=2s&only=packs/");
+	ck_assert(!pthread_create(&thread, NULL, begin_write, first));
+	unit_until(is_preparing(first));
+	unit_error(handle_begin_write(second, say_yes, NULL), -EINTR);
+	ck_assert(is_preparing(first));
+	pthread_join(thread, NULL);
+	mu_weather(NULL);
+	unit_ok(handle_begin_write(second, say_yes, NULL));
+	handle_release(first, false);
+	handle_release(second, false);
+}
+END_TEST
+
 /* Half of the file is a hole: it is not fetched, and it is not stored. */
 START_TEST(holes_need_no_remote)
 {
@@ -492,6 +524,7 @@ int main(void)
 	tcase_add_test(cold, many_threads_read_at_once);
 	tcase_add_test(cold, damage_is_an_error_and_never_wrong_bytes);
 	tcase_add_test(cold, a_wait_for_the_remote_ends);
+	tcase_add_test(cold, a_wait_for_the_change_of_another_ends);
 	tcase_add_test(cold, holes_need_no_remote);
 	tcase_add_test(cold, versions_that_are_none);
 	tcase_add_test(cold, a_part_brings_little_more_than_itself);

@@ -344,6 +344,46 @@ START_TEST(a_writable_mapping_that_is_left_gets_a_copy_committed)
 }
 END_TEST
 
+/* As this process has the file "a" mapped, for whoever looks into /proc. */
+static void *map_a(void)
+{
+	cleanup_free char *dir = unit_dir(), *path = unit_path(dir, "a");
+	cleanup_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	void *p;
+
+	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	return p;
+}
+
+/* Without passthrough a mapping, whatever it may do, keeps the release away; the close counts nevertheless. */
+START_TEST(what_is_closed_and_mapped_is_committed_without_a_release)
+{
+	struct handle *h = vu_open(&u, "a", O_RDWR | O_CREAT);
+	uint64_t version = vu_file(&u, "a").live, copy;
+	void *p = map_a();
+
+	vu_write(h, "mapped", 0);
+	unit_ok(handle_flush(h, getpid(), NULL, NULL));
+	unit_ok(bodies_settle(u.vol));
+	copy = vu_file(&u, "a").closed;
+	ck_assert_uint_ne(copy, 0);
+	ck_assert_uint_ne(copy, version);
+	ck_assert(complete(vu_seal(&u)));
+	/* The mapping stores, and the kernel writes that back. */
+	vu_write(h, "M", 0);
+	vu_holds(&u, "a", "Mapped");
+	unit_ok(bodies_settle(u.vol));
+	ck_assert_uint_eq(vu_file(&u, "a").closed, copy);
+	munmap(p, 4096);
+	handle_release(h, false);
+	ck_assert_uint_eq(vu_file(&u, "a").closed, version);
+	vu_holds(&u, "a", "Mapped");
+	ck_assert(complete(vu_seal(&u)));
+}
+END_TEST
+
 /* It changed the file while it was mounted, and ended after that: no writer was killed. */
 START_TEST(a_writable_mapping_ends_between_two_mounts)
 {
@@ -586,6 +626,7 @@ int main(void)
 	tcase_add_test(t, a_descriptor_that_is_left_holds_nobody_up_for_long);
 	tcase_add_test(t, a_redirection_is_no_close);
 	tcase_add_test(t, a_writable_mapping_that_is_left_gets_a_copy_committed);
+	tcase_add_test(t, what_is_closed_and_mapped_is_committed_without_a_release);
 	tcase_add_test(t, a_writable_mapping_outlives_the_mount);
 	tcase_add_test(t, a_writable_mapping_ends_between_two_mounts);
 	tcase_add_test(t, without_a_mapping_a_direct_close_is_committed_at_once);

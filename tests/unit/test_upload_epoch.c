@@ -226,6 +226,33 @@ START_TEST(a_file_that_the_cache_lost_is_told_and_stops_nothing)
 }
 END_TEST
 
+/* Only what is not there is gone: what cannot be read just now is tried again, and no epoch is stored without it. */
+START_TEST(what_cannot_be_read_is_not_gone)
+{
+	char name[OBJECT_NAME_MAX];
+	struct epoch_info info;
+
+	mu_save_noise("a", 100000, 1);
+	mu_save_noise("b", 100000, 2);
+	object_name(vu_version(&u, vu_file(&u, "a").closed).id, name);
+	unit_ok(renameat(u.vol->objects_fd, name, u.vol->objects_fd, "aside"));
+	unit_ok(mkdirat(u.vol->objects_fd, name, 0700)); /* whose bytes are EISDIR */
+	eu_seal();
+	unit_until(tells("error"));
+	ck_assert(!mu_has_epoch(1));
+	unit_ok(unlinkat(u.vol->objects_fd, name, AT_REMOVEDIR));
+	unit_ok(renameat(u.vol->objects_fd, "aside", u.vol->objects_fd, name));
+	mu_drain();
+	record_is_whole(1);
+	info = eu_info(1);
+	ck_assert(info.complete);
+	epoch_info_free(&info);
+	mu_go_to(1);
+	unit_ok(mu_read_noise("a", 100000, 1));
+	unit_ok(mu_read_noise("b", 100000, 2));
+}
+END_TEST
+
 /* ---- tags and drops ---- */
 
 static uint64_t remote_tag(const char *name)
@@ -398,6 +425,7 @@ int main(void)
 	tcase_add_test(t, a_number_that_another_writer_took_stays_his);
 	tcase_add_test(t, what_is_there_is_not_stored_again);
 	tcase_add_test(t, a_file_that_the_cache_lost_is_told_and_stops_nothing);
+	tcase_add_test(t, what_cannot_be_read_is_not_gone);
 	tcase_add_test(t, tags_follow_their_epochs);
 	tcase_add_test(t, drops_reach_the_remote_when_it_is_back);
 	tcase_add_test(t, the_remote_keeps_its_newest_whole_epoch_until_the_next_is_there);
