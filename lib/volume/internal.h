@@ -157,9 +157,6 @@ int version_bury_locked(struct volume *vol, uint64_t version);
 
 /* Tell the mount; call without the lock. */
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);
-void volume_entry_expires(struct volume *vol, uint64_t parent, const char *name);
-/* The same for the first name of this file, and those of the directories above it. */
-void volume_path_expires(struct volume *vol, uint64_t ino);
 void volume_file_changed(struct volume *vol, uint64_t ino);
 void volume_epoch_dropped(struct volume *vol, uint64_t number);
 

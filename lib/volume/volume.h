@@ -30,8 +30,6 @@ struct volume_events {
 	/* The name in this directory now leads elsewhere, though no request of the kernel said so
 	 * (rollback, undo). */
 	void (*entry_changed)(void *arg, uint64_t parent, const char *name);
-	/* It may do so in a moment: the kernel is to ask before it answers by this name once more. */
-	void (*entry_expires)(void *arg, uint64_t parent, const char *name);
 	/* Attributes or content of this file changed in the same way. */
 	void (*file_changed)(void *arg, uint64_t ino);
 	/* This epoch was dropped. */
