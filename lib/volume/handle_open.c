@@ -435,7 +435,7 @@ bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const
 		if (f)
 			prepare_open_locked(vol, t, f, &after);
 	}
-	if (!after.dead)
+	if (!after.dead && !after.entries)
 		return false;
 	mutex_unlock(&vol->lock);
 	after_run(&after);
