@@ -3,9 +3,7 @@
 #include "fs/invalidate.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/fuse.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,32 +59,23 @@ struct expiry {
 	struct fuse_out_header head;
 	uint64_t parent;
 	uint32_t name_len, flags;
-	char name[NAME_MAX + 1];
+	char name[sizeof(EPOCHS_NAME)];
 } __attribute__((packed));
-
-/* The kernel asks before it answers by the name again, and drops nothing that it knows below it. */
-static void tell_expiring(struct fs_mount *m, uint64_t parent, const char *name)
-{
-	size_t len = strlen(name);
-	struct expiry notice = {
-		.head = {.len = (uint32_t)(offsetof(struct expiry, name) + len + 1),
-			 .error = NOTIFY_ENTRY},
-		.parent = parent,
-		.name_len = (uint32_t)len,
-		.flags = NOTIFY_EXPIRING,
-	};
-
-	if (!m->expires || len > NAME_MAX)
-		return;
-	memcpy(notice.name, name, len + 1);
-	/* -ENOENT where the kernel does not know the name: good. */
-	if (write(fuse_session_fd(m->se), &notice, notice.head.len) < 0 && errno != ENOENT)
-		log_debug("a name in the kernel lasts for a second: %s", strerror(errno));
-}
 
 void invalidate_view(struct fs_mount *m)
 {
-	tell_expiring(m, FUSE_ROOT_ID, EPOCHS_NAME);
+	const struct expiry notice = {
+		.head = {.len = sizeof(notice), .error = NOTIFY_ENTRY},
+		.parent = FUSE_ROOT_ID,
+		.name_len = sizeof(EPOCHS_NAME) - 1,
+		.flags = NOTIFY_EXPIRING,
+		.name = EPOCHS_NAME,
+	};
+
+	/* -ENOENT where the kernel does not know the name: good. */
+	if (m->expires && write(fuse_session_fd(m->se), &notice, sizeof(notice)) < 0 &&
+	    errno != ENOENT)
+		log_debug("a name in the kernel lasts for a second: %s", strerror(errno));
 }
 
 void invalidate_run(struct fs_mount *m, struct invalidation *list)
@@ -152,19 +141,6 @@ static void on_entry_changed(void *arg, uint64_t parent, const char *name)
 	changed(arg, parent, 0, name);
 }
 
-/* By the close of a process that ends, which holds no lock; who holds that of the directory may wait for us. */
-static void on_entry_expires(void *arg, uint64_t parent, const char *name)
-{
-	const struct node_key key = {.kind = NODE_LIVE, .a = parent};
-	struct fs_mount *m = arg;
-	uint64_t id = nodes_id_of(m->nodes, &key);
-
-	if (!id)
-		return;
-	loop_let_others_read();
-	tell_expiring(m, id, name);
-}
-
 static void on_file_changed(void *arg, uint64_t ino)
 {
 	changed(arg, ino, 0, "");
@@ -199,7 +175,6 @@ void invalidate_start(struct fs_mount *m)
 	const struct volume_events events = {
 		.arg = m,
 		.entry_changed = on_entry_changed,
-		.entry_expires = on_entry_expires,
 		.file_changed = on_file_changed,
 		.epoch_dropped = on_epoch_dropped,
 	};

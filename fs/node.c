@@ -39,8 +39,7 @@ static void list_locked(struct nodes *t, struct node *n)
 
 	n->next_by_id = t->by_id[i];
 	t->by_id[i] = n;
-	if (!n->unlisted)
-		list_key_locked(t, n);
+	list_key_locked(t, n);
 }
 
 static void unlist_key_locked(struct nodes *t, struct node *n)
@@ -93,10 +92,23 @@ static struct node *find_key_locked(const struct nodes *t, const struct node_key
 {
 	struct node *n = t->by_key[hash_key(t, key->kind, key->a, key->b)];
 
-	while (n &&
-	       (n->kind != key->kind || n->a != key->a || n->b != key->b || n->view != key->view))
+	while (n && (n->unlisted || n->kind != key->kind || n->a != key->a || n->b != key->b ||
+		     n->view != key->view))
 		n = n->next_by_key;
 	return n;
+}
+
+/* The next node from this one on that stands for this body of a live file: there may be several (nodes_move). */
+static struct node *of_body_locked(struct node *n, uint64_t ino, uint64_t body)
+{
+	while (n && (n->kind != NODE_LIVE || n->a != ino || n->b != body))
+		n = n->next_by_key;
+	return n;
+}
+
+static struct node *first_of_body_locked(const struct nodes *t, uint64_t ino, uint64_t body)
+{
+	return of_body_locked(t->by_key[hash_key(t, NODE_LIVE, ino, body)], ino, body);
 }
 
 void nodes_insert_locked(struct nodes *t, struct node *n)
@@ -130,8 +142,7 @@ void nodes_remove_locked(struct nodes *t, struct node *n)
 	while (*p != n)
 		p = &(*p)->next_by_id;
 	*p = n->next_by_id;
-	if (!n->unlisted)
-		unlist_key_locked(t, n);
+	unlist_key_locked(t, n);
 	t->count--;
 	node_row_remove_locked(t, n);
 	free(n);
@@ -140,7 +151,7 @@ void nodes_remove_locked(struct nodes *t, struct node *n)
 /* What is left to do after the lock is dropped. */
 struct rest {
 	struct tree *tree; /* of an epoch: freeing a large one takes a while */
-	bool released;	   /* a live file's content was held for a node that is gone */
+	bool released;	   /* a live file's content was held for nodes that are gone */
 	uint64_t ino, body;
 };
 
@@ -151,11 +162,23 @@ static void rest_done(struct nodes *t, struct rest *rest)
 		t->gone(t->gone_arg, rest->ino, rest->body);
 }
 
-static void unhold_locked(struct node *n, struct rest *rest)
+/* Whether the volume keeps this body for a node. */
+static bool is_held_locked(const struct nodes *t, uint64_t ino, uint64_t body)
+{
+	const struct node *n = first_of_body_locked(t, ino, body);
+
+	while (n && !n->held)
+		n = of_body_locked(n->next_by_key, ino, body);
+	return n != NULL;
+}
+
+static void unhold_locked(const struct nodes *t, struct node *n, struct rest *rest)
 {
 	if (!n->held)
 		return;
 	n->held = false;
+	if (is_held_locked(t, n->a, n->b))
+		return;
 	rest->released = true;
 	rest->ino = n->a;
 	rest->body = n->b;
@@ -173,7 +196,7 @@ static void drop_locked(struct nodes *t, struct node *n, struct rest *rest)
 			root = n->root;
 			root->pins--;
 		}
-		unhold_locked(n, rest);
+		unhold_locked(t, n, rest);
 		nodes_remove_locked(t, n);
 		n = root;
 	}
@@ -308,15 +331,13 @@ size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max)
 
 bool nodes_hold(struct nodes *t, uint64_t ino, uint64_t body)
 {
-	const struct node_key key = {.kind = NODE_LIVE, .a = ino, .b = body};
-	struct node *n;
+	bool any = false;
 	SCOPED_LOCK(&t->lock);
 
-	n = find_key_locked(t, &key);
-	if (!n || !t->gone)
-		return false;
-	n->held = true;
-	return true;
+	for (struct node *n = t->gone ? first_of_body_locked(t, ino, body) : NULL; n;
+	     n = of_body_locked(n->next_by_key, ino, body))
+		n->held = any = true;
+	return any;
 }
 
 void nodes_set_gone(struct nodes *t, void (*gone)(void *arg, uint64_t ino, uint64_t body),
@@ -337,14 +358,13 @@ int nodes_move(struct nodes *t, struct node *n, uint64_t body)
 		mutex_unlock(&t->lock);
 		return n->b == body ? 0 : -EBUSY;
 	}
-	unhold_locked(n, &rest);
-	if (!n->unlisted)
-		unlist_key_locked(t, n);
+	unhold_locked(t, n, &rest);
+	/* In the chain of its inode it stays. */
+	n->unlisted = true;
 	n->unlisted = find_key_locked(t, &key) != NULL;
+	n->held = is_held_locked(t, n->a, body);
 	n->b = body;
 	n->cached = false;
-	if (!n->unlisted)
-		list_key_locked(t, n);
 	node_note_key_locked(n);
 	mutex_unlock(&t->lock);
 	rest_done(t, &rest);

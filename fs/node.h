@@ -109,8 +109,8 @@ void nodes_forget(struct nodes *t, uint64_t id, uint64_t count);
 size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max);
 
 /*
- * Whether the kernel may open the live file by this node. Where that is so, `gone` is called when the node goes, or stands for
- * another body: once, without the lock. (volume_set_known)
+ * Whether the kernel may open the live file, with this body, by a node. Where that is so, `gone` is called when the last such node goes, or
+ * stands for another body: once, without the lock. (volume_set_known)
  */
 bool nodes_hold(struct nodes *t, uint64_t ino, uint64_t body);
 /* Set before the first nodes_hold. */

@@ -27,7 +27,7 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 		return node_error(r);
 	note_attr(n, &attr);
 	stat_of_live(&attr, ret_st);
-	/* Nobody finds such a node to tell of it what is changed by another. */
+	/* What the kernel writes by the other node of that body, nobody tells of this one. */
 	*ret_timeout = n->unlisted ? 0 : timeout_of_live(&attr);
 	return 0;
 }

@@ -81,7 +81,7 @@ struct node_key key_of_live(const struct live_attr *attr)
 
 double timeout_of_live(const struct live_attr *attr)
 {
-	bool stable = S_ISDIR(attr->mode) || (attr->nlink == 1 && !attr->pending);
+	bool stable = !attr->pending && (S_ISDIR(attr->mode) || attr->nlink == 1);
 
 	return stable ? TIMEOUT_LIVE : 0;
 }

@@ -159,7 +159,5 @@ int object_remove(struct volume *vol, uint64_t version);
 
 /* The path of a file from the root, by its first name, for messages; "" for one without a name. Appends. With the lock. */
 void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out);
-/* volume_entry_expires of the first name of this file, and of those of the directories above it. Without the lock. */
-void volume_path_expires(struct volume *vol, uint64_t ino);
 
 #endif

@@ -20,14 +20,6 @@ void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name)
 	rwlock_unlock(&vol->events_lock);
 }
 
-void volume_entry_expires(struct volume *vol, uint64_t parent, const char *name)
-{
-	rwlock_read(&vol->events_lock);
-	if (vol->events.entry_expires)
-		vol->events.entry_expires(vol->events.arg, parent, name);
-	rwlock_unlock(&vol->events_lock);
-}
-
 void volume_file_changed(struct volume *vol, uint64_t ino)
 {
 	rwlock_read(&vol->events_lock);

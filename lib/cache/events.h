@@ -18,8 +18,6 @@ struct volume_events {
 	/* The name in this directory now leads elsewhere, though no request of the kernel said so
 	 * (rollback, undo). */
 	void (*entry_changed)(void *arg, uint64_t parent, const char *name);
-	/* It may do so in a moment: the kernel is to ask before it answers by this name once more. */
-	void (*entry_expires)(void *arg, uint64_t parent, const char *name);
 	/* Attributes or content of this file changed in the same way. */
 	void (*file_changed)(void *arg, uint64_t ino);
 	/* This epoch was dropped. */
@@ -41,7 +39,6 @@ void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
 
 /* Tell the mount. Without the lock; for lib/ alone. */
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);
-void volume_entry_expires(struct volume *vol, uint64_t parent, const char *name);
 void volume_file_changed(struct volume *vol, uint64_t ino);
 void volume_epoch_dropped(struct volume *vol, uint64_t number);
 

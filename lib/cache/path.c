@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path of a file of the live tree. */
+/* The path of a file of the live tree, for messages. */
 #include "lib/cache/context.h"
 
 #include <stdio.h>
-#include "lib/format/tree.h"
-#include "lib/util/lock.h"
 
 struct path_name {
 	uint64_t parent;
@@ -36,20 +34,4 @@ void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out)
 			buf_printf(out, "/");
 	}
 	buf_printf(out, "%s", p.name);
-}
-
-void volume_path_expires(struct volume *vol, uint64_t ino)
-{
-	for (unsigned depth = 0; ino != ROOT_INO && depth < TREE_DEPTH_MAX; depth++) {
-		struct path_name p;
-		int found;
-
-		mutex_lock(&vol->lock);
-		found = state_names_of(vol->state, ino, first_name, &p);
-		mutex_unlock(&vol->lock);
-		if (found != 1)
-			return;
-		volume_entry_expires(vol, p.parent, p.name);
-		ino = p.parent;
-	}
 }

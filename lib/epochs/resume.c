@@ -229,10 +229,23 @@ static void note_done(struct volume *vol, const struct resumed *done, const char
 			 why);
 }
 
+/* Made after the newest complete epoch. */
+static bool is_new_locked(struct volume *vol, const struct state_file *f)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+
+	return f->born > (x ? epoch_index_whole(x) : 0);
+}
+
+bool resume_may_remove_locked(struct volume *vol, const struct state_file *f)
+{
+	return vol->options.resume && is_new_locked(vol, f);
+}
+
 /* The directory of a path, where it is newer than the newest complete epoch and empty. */
 static bool find_empty(struct volume *vol, const char *path, uint64_t *ret_parent, char name[256])
 {
-	uint64_t dir = ROOT_INO, latest;
+	uint64_t dir = ROOT_INO;
 	struct state_file f;
 	struct state_name n;
 
@@ -244,8 +257,7 @@ static bool find_empty(struct volume *vol, const char *path, uint64_t *ret_paren
 			return false;
 		dir = f.ino;
 	}
-	latest = epochs_index_locked(vol) ? epoch_index_whole(epochs_index_locked(vol)) : 0;
-	return *ret_parent && f.born > latest && !state_dir_empty(vol->state, dir);
+	return *ret_parent && is_new_locked(vol, &f) && !state_dir_empty(vol->state, dir);
 }
 
 /* Who looks for the directory with the highest step must not find one that a killed save had just made. */

@@ -17,9 +17,9 @@
  *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
  *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
- *     else writes, sees the old tree: the close makes the kernel ask for the way to the killed file (volume_path_expires; before Linux
- *     6.2 it answers stat by itself for up to a second). Of other names it is told right after: for a moment it may still answer
- *     stat of one that it knows, and lead to a file that was removed and that somebody has open.
+ *     else writes, sees the old tree: the kernel keeps no names that may go then (resume_may_remove_locked), and asks for the way to the
+ *     killed file. Of other names it is told right after: for a moment it may still answer stat, by itself, of one that it knows, and
+ *     lead to a file that was removed and that somebody has open.
  *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
  * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but
@@ -33,6 +33,7 @@
  */
 struct volume;
 struct opening_message;
+struct state_file;
 
 #define RESUME_PATHS_MAX 16
 
@@ -71,6 +72,9 @@ void resume_free(struct volume *vol);
 void resume_due_locked(struct volume *vol, const char *path);
 /* A close of this file was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
 void resume_after_close(struct volume *vol, uint64_t ino);
+/* Whether going back may remove this directory, or this file that is being written: the kernel is to ask before it answers by its name. False
+ * without the option. */
+bool resume_may_remove_locked(struct volume *vol, const struct state_file *f);
 /* Something was renamed: what was in doubt under a temporary name may count now. The sealer's thread looks at once. */
 void resume_renamed_locked(struct volume *vol);
 /* For the sealer's thread: tries again what failed, where it is time. Until when to wait; monotonic, INT64_MAX: for nothing. Drops

@@ -263,9 +263,6 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && !killed && another_is_left(h))
 		return 0;
 	FAULT_POINT("flush.begin");
-	/* Whoever waits for the end of the process must not find by what the kernel remembers what the release undoes. */
-	if (killed)
-		volume_path_expires(vol, h->body->ino);
 	if (h->direct)
 		cramped_look(vol);
 	mutex_lock(&vol->lock);

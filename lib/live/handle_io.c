@@ -528,10 +528,14 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 		if (!error)
 			error = body_get_locked(vol, &f, &b);
 	}
-	if (!error && b)
+	if (error)
+		return error;
+	if (b)
 		b->pins++;
+	/* It is there: what the thread opens later has nothing to do with it. */
+	told_forget_locked(vol, tid, after);
 	*ret_body = b;
-	return error;
+	return 0;
 }
 
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)

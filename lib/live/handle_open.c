@@ -438,7 +438,7 @@ bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const
 		if (f)
 			prepare_open_locked(vol, t, f, &after);
 	}
-	if (!after.dead)
+	if (!after.dead && !after.entries)
 		return false;
 	mutex_unlock(&vol->lock);
 	after_run(&after);
@@ -692,7 +692,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 	if (!error) {
 		attr_of_file(&f, ret_attr);
 		body_attr_locked(h->body, ret_attr);
-		ret_attr->pending = h->body->fragile;
+		ret_attr->pending = h->body->fragile || resume_may_remove_locked(vol, &f);
 	}
 	mutex_unlock(&vol->lock);
 	after_run(&after);

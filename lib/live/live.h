@@ -25,8 +25,9 @@ struct live_attr {
 	uint32_t mode, uid, gid, rdev, nlink;
 	uint64_t size, blocks; /* blocks of 512 bytes */
 	int64_t mtime_ns, ctime_ns, atime_ns;
-	bool pending; /* a replacement of this file is being written, or it is new and goes if its writer is killed: do
-			 not cache the entry */
+	/* A replacement of this file is being written, or it is new and goes if a writer is killed (a directory, too: resume.h): do not cache
+	 * the entry. */
+	bool pending;
 };
 
 /* Who asks. pid is the thread id that the kernel gave (0: outside our pid namespace). */

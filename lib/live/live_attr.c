@@ -44,6 +44,8 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 	struct body *b;
 
 	attr_of_row(f, ret_attr);
+	if (S_ISDIR(f->mode))
+		ret_attr->pending = resume_may_remove_locked(vol, f);
 	if (!S_ISREG(f->mode))
 		return;
 	hide_covered_locked(vol, ret_attr);
@@ -52,7 +54,8 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 		body_attr_locked(b, ret_attr);
 	else
 		ret_attr->blocks = version_blocks_locked(vol, f->closed, f->size);
-	ret_attr->pending = body_pending_locked(vol, f->ino) || (b && b->fragile && !f->closed);
+	ret_attr->pending = body_pending_locked(vol, f->ino) || (b && b->fragile && !f->closed) ||
+			    (b && b->staged && resume_may_remove_locked(vol, f));
 }
 
 void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, const struct body *b,

@@ -194,6 +194,8 @@ int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
 			error = remove_new_locked(vol, b, after);
 		if (error && error != -ENOENT)
 			return error;
+		/* No name leads there: who would still open it by its node is to look again. Its space may be needed, before the kernel can be told. */
+		b->known = false;
 	}
 	FAULT_POINT("undo.names");
 	torn_keep_locked(vol, b->version, name, b->handles);

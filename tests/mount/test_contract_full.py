@@ -4,11 +4,12 @@
 import errno
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from conftest import BIN, python, run, wait_until
+from conftest import BIN, LIMIT, python, run, wait_until
 import remote_weather
 from remote_weather import fails_now
 
@@ -178,6 +179,39 @@ def small_ext4(volume):
     yield volume.cache
     volume.clean_up()
     run("umount", "-l", volume.cache)
+
+
+def in_a_request(process):
+    return Path("/proc/%d/wchan" % process.pid).read_text(encoding="ascii") == "request_wait_answer"
+
+
+@pytest.mark.options(min_free=50, settle="1h", patience="45s")
+def test_the_end_of_a_killed_writer_makes_room_for_who_waits_beside_it(small_disk, mnt):
+    """Who makes a name waits with its directory locked: the close of the killed one must not wait for that."""
+    writer = python("""if True:
+        import os, sys
+        with open(sys.argv[1], "wb", buffering=0) as f:
+            for i in range(30):
+                f.write(bytes([i]) * (1 << 20))
+            print("written")
+            sys.stdin.read()
+        """, mnt.path / "big")
+    assert writer.stdout.readline() == "written\n"
+    maker = python("open(__import__('sys').argv[1], 'wb').close()", mnt.path / "new")
+    # It is not another request that it waits for just now.
+    waits = 0
+    while waits < 20:
+        waits = waits + 1 if in_a_request(maker) else wait_until(lambda: in_a_request(maker), "the maker to wait for room")
+        time.sleep(0.01)
+    writer.kill()
+    try:
+        writer.wait(timeout=30)
+    finally:
+        made = maker.wait(timeout=LIMIT)
+    assert made == 0 and (mnt.path / "new").exists()
+    for process in (maker, writer):
+        process.stdin.close()
+        process.stdout.close()
 
 
 def fill_the_disk(folder):

@@ -329,6 +329,22 @@ def test_a_file_without_a_name_is_truncated_in_place(mnt):
     os.close(node)
 
 
+def test_content_stays_for_each_node_of_it(mnt):
+    """One is the name's, and ends with it; the other one was looked up before, and went over to the same content."""
+    path = mnt.path / "f"
+    path.write_bytes(b"old")
+    node = os.open(path, os.O_PATH)
+    link = "/proc/self/fd/%d" % node
+    path.write_bytes(b"second")
+    assert run("cat", path, link, pass_fds=[node]).stdout == "second" * 2
+    by_renaming(path, b"another file")
+    assert path.read_bytes() == b"another file"
+    for _ in range(2):
+        assert os.stat(link).st_size == 6
+        assert run("cat", link, pass_fds=[node]).stdout == "second"
+    os.close(node)
+
+
 @pytest.mark.parametrize("flags", [os.O_APPEND, 0, os.O_TRUNC])
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("replace", ["truncate", "rename"])

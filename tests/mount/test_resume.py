@@ -349,7 +349,6 @@ def test_a_file_that_is_made_empty_first_takes_nothing_back(resuming):
     assert not (resuming.path / "other.pt").exists() and (resuming.path / "x").read_text() == "2"
 
 
-@pytest.mark.skipif(tuple(map(int, os.uname().release.split(".")[:2])) < (6, 2), reason="this kernel cannot be told that a name expires")
 def test_whoever_waits_for_a_killed_writer_finds_no_trace_of_its_save(resuming):
     mnt = resuming
     put(mnt.path / "checkpoint-1" / "model", "1")

@@ -424,6 +424,72 @@ START_TEST(a_truncation_of_a_file_that_lost_its_name)
 }
 END_TEST
 
+/* truncate(2) was sent on, and found the file: what the thread opens next is an open like any other. */
+START_TEST(an_open_after_a_truncation_that_was_sent_on)
+{
+	const struct live_change change = {.set = LIVE_SET_SIZE, .size = 1, .pid = getpid()};
+	struct live_caller who = vu_caller(getpid());
+	struct handle *reader, *h = NULL;
+	struct live_attr attr;
+
+	vu_save(&u, "a", "first");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	replace_by_another("second");
+	unit_error(live_setattr(u.vol, attr.ino, attr.body, &change, &attr), -ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_ok(live_setattr(u.vol, attr.ino, attr.body, &change, &attr));
+	unit_ok(vu_open_as(&u, "a", O_RDONLY, 1, &reader));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	vu_write(h, "third", 0);
+	vu_close(h);
+	vu_handle_holds(reader, "s");
+	handle_release(reader, false);
+	vu_holds(&u, "a", "third");
+}
+END_TEST
+
+static void count_entry(void *arg, uint64_t parent, const char *name)
+{
+	unsigned *told = arg;
+
+	ck_assert_uint_eq(parent, ROOT_INO);
+	*told |= *name == 'a' ? 1 : *name == 'c' ? 2 : 4;
+}
+
+/* The kernel may have looked the other one up a moment ago, when there was one name only. */
+START_TEST(a_replacement_that_a_second_walk_makes_is_told_of_by_all_names)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct volume_events none = {0};
+	struct live_attr attr;
+	struct handle *h;
+	unsigned told = 0;
+
+	volume_set_events(u.vol,
+			  &(struct volume_events){.arg = &told, .entry_changed = count_entry});
+	vu_save(&u, "a", "first");
+	vu_save(&u, "b", "second");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	unit_ok(live_unlink(u.vol, ROOT_INO, "a"));
+	unit_error(
+		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
+		-ESTALE);
+	unit_ok(live_lookup(u.vol, ROOT_INO, "b", 1, &attr));
+	unit_ok(live_link(u.vol, attr.ino, ROOT_INO, "c", &attr));
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	told = 0;
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	ck_assert_uint_eq(told, 3);
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
+	vu_close(h);
+	volume_set_events(u.vol, &none);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_handle_open");
@@ -442,5 +508,7 @@ int main(void)
 			    2 * sizeof(losing) / sizeof(losing[0]));
 	tcase_add_loop_test(t, an_open_finds_what_was_there_where_what_it_joined_has_ended, 0, 6);
 	tcase_add_loop_test(t, a_truncation_of_a_file_that_lost_its_name, 0, 2);
+	tcase_add_test(t, an_open_after_a_truncation_that_was_sent_on);
+	tcase_add_test(t, a_replacement_that_a_second_walk_makes_is_told_of_by_all_names);
 	return unit_run(s);
 }
