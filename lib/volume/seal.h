@@ -156,8 +156,6 @@ void seal_await_log_locked(struct volume *vol, uint64_t ino);
 void pending_clear(struct pending *p);
 /* Sealed by the sealer's own decision, not because somebody asked. */
 bool record_trigger_automatic(enum record_trigger trigger);
-/* The next epoch continues this one, 0: none; noted for a crash, too. */
-void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
 /* Adds to why the next epoch is not complete. */
 void pending_add_reason(struct pending *p, const char *reason);
 
@@ -202,6 +200,19 @@ void sealer_wake_locked(struct volume *vol);
 /* Whether a rule, such as rules_temporary, holds for this name. */
 typedef bool (*seal_rule)(const struct rules *r, const char *name, const char *path);
 bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name);
+
+/* Something changed that opens an epoch. */
+void sealer_opens_locked(struct volume *vol);
+/* Whether a directory, or one above it, has a temporary name. */
+bool sealer_inside_temporary_locked(struct volume *vol, uint64_t dir);
+
+/* ---- sealer_continues.c ---- */
+
+/* The next epoch continues this one, 0: none; noted for a crash, too. */
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
+/* What sealer_note_locked tells it: a name was made in this directory; a rename led there. */
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name);
+void sealer_led_locked(struct volume *vol, uint64_t dir);
 
 /* ---- sealer_before.c ---- */
 
