@@ -21,6 +21,7 @@ enum activity {
 	ACTIVITY_CREATE,  /* a name was made (file, directory, symlink, link): opens an epoch */
 	ACTIVITY_CLOSE,	  /* new content was committed: opens an epoch */
 	ACTIVITY_RENAME,  /* opens an epoch */
+	ACTIVITY_REPLACE, /* a rename to a name that an epoch has: likewise */
 	ACTIVITY_WRITE,	  /* a write was seen: restarts the quiet, opens none */
 	ACTIVITY_REMOVE,  /* rides in the next epoch; commit and unmount seal it */
 	ACTIVITY_ATTR,	  /* chmod, utimens, xattr: likewise, and does not restart the quiet */
@@ -70,11 +71,11 @@ void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch
 void sealer_incomplete_locked(struct volume *vol, const char *reason);
 /* A writer was killed: what changed is sealed by quiet. */
 void sealer_killed_locked(struct volume *vol);
-/* A writer was killed in a file of this name that is new, before that is undone: the epoch that its directory came with, where
- * that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and not older than
- * `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if nothing is
- * left. */
-uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name);
+/* A writer was killed (`by`; 0: not known) in a file of this name that is new, before that is undone: the epoch that its directory
+ * came with, where that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and
+ * not older than `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if
+ * nothing is left. */
+uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);
 /* Whether the file name is that of a log (the built-in ones and the options' globs without '/'). */

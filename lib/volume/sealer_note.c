@@ -190,9 +190,10 @@ static bool has_news(struct volume *vol, uint64_t ino)
 	return S_ISDIR(f.mode) && state_dir_list(vol->state, ino, 0, look_for_news, &news) == 1;
 }
 
-static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain)
+static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain,
+		     uint64_t renamed)
 {
-	struct seal_how how = {.trigger = trigger, .certain = certain};
+	struct seal_how how = {.trigger = trigger, .certain = certain, .renamed = renamed};
 	struct sealer *s = vol->sealer;
 	uint64_t number;
 
@@ -205,7 +206,7 @@ static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name
 {
 	if (!sealer_rule_locked(vol, rules_marker, parent, name) || others_are_open(vol, ino))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER, true);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true, 0);
 	return true;
 }
 
@@ -283,7 +284,7 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	    sealer_inside_temporary_locked(vol, parent) || others_are_open(vol, ino) ||
 	    others_are_temporary(vol, parent))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER, true);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true, 0);
 	return true;
 }
 
@@ -292,6 +293,7 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 			   const char *name, uint64_t ino)
 {
 	struct state_file f;
+	bool directory;
 
 	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
 	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
@@ -300,8 +302,8 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
 		return false;
 	/* After a file another may be renamed. */
-	seal_now(vol, RECORD_TRIGGER_RENAME,
-		 state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode));
+	directory = state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode);
+	seal_now(vol, RECORD_TRIGGER_RENAME, directory, directory ? 0 : ino);
 	return true;
 }
 
@@ -312,10 +314,10 @@ static void seal_at_close(struct volume *vol)
 
 	if (vol->options.settle_ns == 0 && sealer_look_locked(vol, &answer, NULL) == 0 &&
 	    answer.verdict == SETTLE_SEAL)
-		seal_now(vol, RECORD_TRIGGER_CLOSE, false);
+		seal_now(vol, RECORD_TRIGGER_CLOSE, false, 0);
 }
 
-/* ---- the five kinds of change ---- */
+/* ---- the kinds of change ---- */
 
 static void note_create(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 			int64_t now)
@@ -331,7 +333,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	fresh_add(&p->fresh, parent, name, ino,
 		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
-	sealer_made_locked(vol, parent, name);
+	sealer_made_locked(vol, parent, name, fresh_find(&p->fresh, parent, name, ino));
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
@@ -364,13 +366,15 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 }
 
 static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
-			uint64_t ino, int64_t now)
+			uint64_t ino, bool replaces, int64_t now)
 {
 	struct pending *p = &vol->sealer->pending;
 	struct fresh_name *old = old_name ? fresh_find(&p->fresh, 0, old_name, ino) : NULL;
+	enum joins joins = JOINS_NOTHING;
 
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
+		joins = sealer_gone_locked(vol, old);
 		fresh_remove(&p->fresh, old);
 	}
 	if (old_name && sealer_rule_locked(vol, rules_log, parent, old_name) &&
@@ -381,7 +385,8 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	fresh_add(&p->fresh, parent, name, ino,
 		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	sealer_opens_locked(vol);
-	sealer_led_locked(vol, parent);
+	if (!replaces)
+		sealer_led_locked(vol, parent, fresh_find(&p->fresh, parent, name, ino), joins);
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->closed = true;
 	p->activity_ns = now;
@@ -399,10 +404,12 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 	struct pending *p = &vol->sealer->pending;
 	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
 
-	if (n)
+	if (n) {
+		sealer_gone_locked(vol, n);
 		fresh_remove(&p->fresh, n);
-	else
+	} else {
 		note_rides(vol);
+	}
 	sealer_before_removed_locked(vol, ino);
 	if (!name || !sealer_rule_locked(vol, rules_log, parent, name))
 		p->activity_ns = now;
@@ -428,7 +435,8 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 		note_close(vol, parent, name, ino, now);
 		break;
 	case ACTIVITY_RENAME:
-		note_rename(vol, parent, old_name, name, ino, now);
+	case ACTIVITY_REPLACE:
+		note_rename(vol, parent, old_name, name, ino, what == ACTIVITY_REPLACE, now);
 		break;
 	case ACTIVITY_REMOVE:
 		note_remove(vol, parent, name, ino, now);
