@@ -120,10 +120,17 @@ struct seal_last {
 	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
 	uint64_t
 		run; /* the first of those that one save may have made, by one rename after the other */
-	uint64_t renamed;      /* the file whose rename sealed it; 0: none */
-	pid_t by;	       /* the process that wrote that; 0: not known */
+	uint64_t renamed; /* the file whose rename sealed it; 0: none */
+	pid_t by;	  /* the process that wrote that; 0: not known */
+	bool went_on; /* more of its save followed at once, and that is noted (sealer_renames.c) */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
+};
+
+/* Hashes of names whose rename ended no save the last time (sealer_renames.c); 0: none. */
+#define SEAL_RENAMES 16
+struct seal_renames {
+	uint64_t hash[SEAL_RENAMES];
 };
 
 struct sealer {
@@ -132,6 +139,7 @@ struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
 	struct seal_last last;
+	struct seal_renames renames;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
 	struct epoch_index index;
 	bool index_loaded;
@@ -227,6 +235,15 @@ void sealer_note_continues_locked(struct volume *vol);
 void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n);
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before);
 enum joins sealer_gone_locked(struct volume *vol, const struct fresh_name *n);
+
+/* ---- sealer_renames.c ---- */
+
+/* At the start: what was known in an earlier mount. */
+void sealer_renames_load(struct volume *vol);
+/* The rename of this file sealed, and the save went on. */
+void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino);
+/* Whether it did so once after a file was renamed to this name. */
+bool sealer_goes_on_locked(struct volume *vol, uint64_t parent, const char *name);
 
 /* ---- sealer_before.c ---- */
 

@@ -401,6 +401,7 @@ static int restore(struct volume *vol, bool killed)
 	if (error)
 		return error;
 	restore_last(vol);
+	sealer_renames_load(vol);
 	error = restore_pending(vol, unfinished, killed);
 	return error ? error : doubts_recovered_locked(vol);
 }

@@ -207,19 +207,38 @@ static enum joins directory_joins(struct volume *vol, uint64_t dir)
 	return p->found;
 }
 
+static bool follows_a_rename(const struct volume *vol)
+{
+	const struct seal_last *last = &vol->sealer->last;
+
+	return renamed_a_file(last) && clock_mono_ns() - last->begun_ns < vol->options.settle_ns;
+}
+
 /* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
 static void note_run(struct volume *vol, struct fresh_name *n, enum belongs belongs)
 {
 	struct sealer *s = vol->sealer;
 
-	if (!renamed_a_file(&s->last) ||
-	    clock_mono_ns() - s->last.begun_ns >= vol->options.settle_ns)
+	if (!follows_a_rename(vol))
 		return;
 	s->pending.run_goes_on = belongs != BELONGS_TO_NEXT;
 	if (belongs == BELONGS_TO_LAST)
 		sealer_continue_locked(vol, s->last.number, false);
 	else if (belongs == BELONGS_BESIDE_LAST)
 		join(vol, n, JOINS_LAST);
+}
+
+/* For the next time. */
+static void learn(struct volume *vol)
+{
+	struct seal_last *last = &vol->sealer->last;
+	const struct pending *p = &vol->sealer->pending;
+
+	if (!last->renamed || last->went_on || p->continues != last->number || p->continues_chain ||
+	    !follows_a_rename(vol))
+		return;
+	last->went_on = true;
+	sealer_rename_goes_on_locked(vol, last->renamed);
 }
 
 void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n)
@@ -234,6 +253,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, stru
 	/* What is to take the place of a file that is there adds nothing. */
 	if (belongs <= BELONGS_BESIDE_LAST)
 		join(vol, n, joins);
+	learn(vol);
 }
 
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before)

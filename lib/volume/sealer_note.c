@@ -302,6 +302,8 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
 		return false;
 	/* After a file another may be renamed. */
+	if (sealer_goes_on_locked(vol, parent, name))
+		return false;
 	directory = state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode);
 	seal_now(vol, RECORD_TRIGGER_RENAME, directory, directory ? 0 : ino);
 	return true;

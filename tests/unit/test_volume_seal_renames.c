@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A save whose files are renamed into place one by one: the first rename seals too early. */
+/* A save whose files are renamed into place one by one: the first rename seals too early, but not twice. */
 #include "tests/unit/epochs_unit.h"
 
 /*
@@ -19,7 +19,7 @@ static const struct history {
 	{"d:checkpoint-5 s:checkpoint-5/a k:checkpoint-5/b t", ""},
 	{"d:checkpoint-5 s:checkpoint-5/a w k:checkpoint-5/b t", ""},
 	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b k:checkpoint-5/c t", ""},
-	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b d:checkpoint-6 s:checkpoint-6/a", "23"},
+	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b d:checkpoint-6 s:checkpoint-6/a", "2"},
 	{"d:checkpoint-5 s:checkpoint-5/a s:checkpoint-5/b d:checkpoint-6 s:checkpoint-6/a k:checkpoint-6/b t",
 	 "2"},
 	/* A directory that was renamed is whole. */
@@ -27,12 +27,17 @@ static const struct history {
 	{"D:checkpoint-5 k:checkpoint-5/b", "1"},
 	{"D:checkpoint-5 p:checkpoint-5/b k:checkpoint-5/c t", ""},
 	/* In place */
-	{"s:a s:b s:a s:b", "24"},
+	{"s:a s:b s:a", "2"},
+	{"s:a s:b s:a s:b", "23"},
+	{"s:a s:b s:c s:a s:b", "3"},
+	{"s:a s:b s:c s:a s:b s:c", "34"},
+	{"s:a-1 s:b-1 s:a-2", "2"},
+	{"d:out p:out/a s:out/b s:out/b", "23"},
 	{"s:a s:b s:a k:b t", "2"},
 	{"s:a s:b s:c s:a s:b k:c t", "3"},
 	{"s:a s:b s:c s:a k:b t", "3"},
-	{"s:a s:b s:a w k:b", "23"},
-	{"s:a s:b s:a s:b k:a", "24"},
+	{"s:a s:b s:a w k:b t", "2"},
+	{"s:a s:b s:a s:b k:a", "23"},
 	{"s:a s:a k:a", "12"},
 	/* ... the first time */
 	{"s:a s:b", "2"},
@@ -195,6 +200,18 @@ START_TEST(a_mount_between_two_saves)
 }
 END_TEST
 
+START_TEST(a_mount_after_renames_that_went_on)
+{
+	save("a", ".tmp");
+	save("b", ".tmp");
+	eu_remount();
+	save("a", ".tmp");
+	ck_assert_uint_eq(eu_count(), 2);
+	save("b", ".tmp");
+	ck_assert_uint_eq(epochs_latest(u.vol), 3);
+}
+END_TEST
+
 START_TEST(a_mount_in_the_first_save)
 {
 	save("a", ".tmp");
@@ -214,6 +231,7 @@ int main(void)
 			    sizeof(histories) / sizeof(histories[0]));
 	tcase_add_test(t, a_mount_between_two_renames);
 	tcase_add_test(t, a_mount_between_two_saves);
+	tcase_add_test(t, a_mount_after_renames_that_went_on);
 	tcase_add_test(t, a_mount_in_the_first_save);
 	return unit_run(s);
 }
