@@ -70,7 +70,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	set_then(vol, b, undone, &d);
 	/* The save began before the last epoch, which is no whole one then. */
 	if (undone && !d.ino)
-		continued = sealer_continued_locked(vol, d.parent, d.name);
+		continued = sealer_continued_locked(vol, d.parent, d.name, b->closer);
 	if (continued)
 		d.since = continued;
 	error = note_locked(vol, &d);
@@ -117,7 +117,7 @@ int doubts_recovered_locked(struct volume *vol)
 		return 0;
 	error = state_doubt_each(vol->state, collect_recovered, &l);
 	for (size_t i = 0; !error && i < l.count; i++) {
-		uint64_t continued = sealer_continued_locked(vol, l.v[i].parent, l.v[i].name);
+		uint64_t continued = sealer_continued_locked(vol, l.v[i].parent, l.v[i].name, 0);
 
 		if (continued)
 			error = state_doubt_since(vol->state, l.v[i].id, continued);

@@ -12,12 +12,19 @@
  * opens no epoch: the set knows which are still there. Private to lib/volume; in memory only,
  * guarded by the volume's lock. Zero-initialise, free with fresh_clear.
  */
+enum joins {
+	JOINS_NOTHING,
+	JOINS_CHAIN, /* of an epoch that the last one continues */
+	JOINS_LAST,
+};
+
 struct fresh_name {
 	struct fresh_name *next;
 	struct fresh_name *next_temporary; /* of temporary names */
 	uint64_t parent, ino;
 	bool closed;	    /* its content was committed */
 	bool temporary;	    /* its name is a temporary one */
+	enum joins joins;   /* what the last epoch had begun (sealer_continues.c) */
 	int64_t changed_ns; /* monotonic; last change of it or of what is in it */
 	char name[];
 };

@@ -27,6 +27,7 @@ const struct live_observer epochs_observer = {
 	.saved_locked = doubts_saved_locked,
 	.renamed_locked = doubts_renamed_locked,
 	.has_log_locked = sealer_has_log_locked,
+	.may_remove_locked = resume_may_remove_locked,
 	.await_log_locked = seal_await_log_locked,
 	.closed = resume_after_close,
 	.wait_durable = wait_durable,

@@ -154,6 +154,8 @@ static int store_begin(struct volume *vol, struct seal_job *job)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_NOTHING);
 	if (!error)
 		error = store_continues(vol);
+	if (!error)
+		error = state_set_meta_u64(vol->state, "renamed", job->renamed);
 	return state_end(vol->state, error);
 }
 
@@ -183,6 +185,7 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 		.restores = how->restores,
 		.whole = how->whole,
 		.certain = how->certain,
+		.renamed = how->renamed,
 		.sealed_ns = clock_wall_ns(),
 		.tag = how->tag ? strdup(how->tag) : NULL,
 		.message = how->message ? strdup(how->message) : NULL,
@@ -221,10 +224,19 @@ bool record_trigger_automatic(enum record_trigger trigger)
 	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
 }
 
+static pid_t renamed_by(const struct volume *vol, const struct seal_job *job)
+{
+	const struct changed_file *f =
+		job->renamed ? changed_find(&vol->sealer->pending.changed, job->renamed) : NULL;
+
+	return f ? f->by : 0;
+}
+
 /* The job is in the database: now memory follows. */
 static void job_begun_locked(struct volume *vol, struct seal_job *job)
 {
 	struct sealer *s = vol->sealer;
+	pid_t by = renamed_by(vol, job);
 
 	fresh_clear(&s->pending.fresh);
 	changed_clear(&s->pending.changed);
@@ -238,6 +250,8 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 		.begun_ns = clock_mono_ns(),
 		.chain = job->pending.continues ? s->last.chain : job->number,
 		.run = job->pending.run_goes_on ? s->last.run : job->number,
+		.renamed = job->renamed,
+		.by = by,
 		.logs = steal_ptr(job->sizes),
 		.log_count = job->log_count,
 	};
@@ -499,10 +513,12 @@ static void bequeath_continues(struct volume *vol, const struct seal_job *job)
 
 	if (heir->continues && heir->continues != job->number)
 		return;
+	if (!job->next) {
+		sealer_continue_locked(vol, job->pending.continues, job->pending.continues_chain);
+		return;
+	}
 	heir->continues = job->pending.continues;
 	heir->continues_chain = job->pending.continues_chain;
-	if (!job->next)
-		sealer_continue_locked(vol, heir->continues, heir->continues_chain);
 }
 
 /* It cannot be: its number stays unused, and what changed waits for the next epoch. */

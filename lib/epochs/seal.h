@@ -53,10 +53,14 @@ struct pending {
 	int64_t opened_mono_ns; /* the same, monotonic */
 	int64_t content_ns;	/* monotonic; last change of content */
 	int64_t activity_ns;	/* monotonic; last one that restarts the quiet */
-	uint64_t continues;	/* a name came under a directory that this epoch made; 0: none */
-	bool continues_chain;	/* ... that an epoch made which that one continues */
-	bool run_goes_on;	/* as in seal_last */
-	uint64_t unrelated;	/* a directory for which that was found not to be so; 0: none */
+	uint64_t continues;	/* the epoch that the next one continues; 0: none */
+	bool continues_chain;	/* ... by names in what an epoch made which that one continues */
+	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
+	bool kept_chain;
+	unsigned joined[JOINS_LAST + 1]; /* how many of `fresh` say what */
+	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
+	enum joins found;
+	bool run_goes_on; /* as in seal_last */
 };
 
 struct log_size {
@@ -84,8 +88,9 @@ struct seal_job {
 	char *tag, *message, *metadata; /* owned, or NULL */
 	bool has_step;
 	uint64_t step, restores;
-	bool whole;		   /* somebody knows that nothing in it is torn */
-	bool certain;		   /* as in seal_how */
+	bool whole;   /* somebody knows that nothing in it is torn */
+	bool certain; /* as in seal_how */
+	uint64_t renamed;
 	uint64_t generation, base; /* of a node of a set (nodes.h) */
 	struct pending pending;	   /* taken over; its fresh names and changed files are empty */
 	int64_t sealed_ns;
@@ -103,6 +108,7 @@ struct seal_how {
 	uint64_t restores; /* of a rollback */
 	bool whole;	   /* nothing is in doubt, by the word of who asks */
 	bool certain;	   /* sealed by itself, at a sign that no more of the save follows */
+	uint64_t renamed;  /* as in seal_last */
 };
 
 /* The epoch that began last: what the next may continue. */
@@ -114,14 +120,24 @@ struct seal_last {
 	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
 	uint64_t
 		run; /* the first of those that one save may have made, by one rename after the other */
+	uint64_t renamed; /* the file whose rename sealed it; 0: none */
+	pid_t by;	  /* the process that wrote that; 0: not known */
+	bool went_on; /* more of its save followed at once, and that is noted (sealer_renames.c) */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
+};
+
+/* Hashes of names whose rename ended no save the last time (sealer_renames.c); 0: none. */
+#define SEAL_RENAMES 16
+struct seal_renames {
+	uint64_t hash[SEAL_RENAMES];
 };
 
 struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
 	struct seal_last last;
+	struct seal_renames renames;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
 	struct epoch_index index;
 	bool index_loaded;
@@ -154,8 +170,6 @@ void seal_await_log_locked(struct volume *vol, uint64_t ino);
 void pending_clear(struct pending *p);
 /* Sealed by the sealer's own decision, not because somebody asked. */
 bool record_trigger_automatic(enum record_trigger trigger);
-/* The next epoch continues this one, 0: none; noted for a crash, too. */
-void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
 /* Adds to why the next epoch is not complete. */
 void pending_add_reason(struct pending *p, const char *reason);
 
@@ -201,6 +215,34 @@ void sealer_wake_locked(struct volume *vol);
 typedef bool (*seal_rule)(const struct rules *r, const char *name, const char *path);
 bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name);
 
+/* Something changed that opens an epoch. */
+void sealer_opens_locked(struct volume *vol);
+/* Whether a directory, or one above it, has a temporary name. */
+bool sealer_inside_temporary_locked(struct volume *vol, uint64_t dir);
+
+/* ---- sealer_continues.c ---- */
+
+/* The next epoch continues this one, 0: none, whatever becomes of the names that were made; noted for a crash, too. */
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
+/* Writes down for a crash what the next epoch continues. */
+void sealer_note_continues_locked(struct volume *vol);
+/*
+ * What sealer_note_locked tells it of fresh names (NULL: not kept). One was made. A rename led to one, and no epoch had that; `before`
+ * is what the old name said. One is removed: what it said.
+ */
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n);
+void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before);
+enum joins sealer_gone_locked(struct volume *vol, const struct fresh_name *n);
+
+/* ---- sealer_renames.c ---- */
+
+/* At the start: what was known in an earlier mount. */
+void sealer_renames_load(struct volume *vol);
+/* The rename of this file sealed, and the save went on. */
+void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino);
+/* Whether it did so once after a file was renamed to this name. */
+bool sealer_goes_on_locked(struct volume *vol, uint64_t parent, const char *name);
+
 /* ---- sealer_before.c ---- */
 
 /* What sealer_note_locked tells it: new content was closed; a name was made, or led to by a rename; a name is gone. */
@@ -208,6 +250,8 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name,
 				uint64_t ino);
 void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
+/* Whether so many bytes, closed since the last epoch, are most of those, and not next to nothing. */
+bool sealer_is_most_locked(struct volume *vol, uint64_t bytes);
 
 /* ---- epochs.c ---- */
 

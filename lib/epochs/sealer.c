@@ -319,11 +319,11 @@ static void restore_continues(struct volume *vol, bool unfinished)
 {
 	struct pending *p = &vol->sealer->pending;
 
-	p->continues = meta_or_zero(vol, unfinished ? "continues_begun" : "continues");
-	p->continues_chain =
+	p->continues = p->kept = meta_or_zero(vol, unfinished ? "continues_begun" : "continues");
+	p->continues_chain = p->kept_chain =
 		meta_or_zero(vol, unfinished ? "continues_begun_chain" : "continues_chain") != 0;
 	if (unfinished && !vol->options.read_only)
-		sealer_continue_locked(vol, p->continues, p->continues_chain);
+		sealer_note_continues_locked(vol);
 }
 
 /* "sealer_running": the last mount did not stop the sealer, so what was only in memory must be found
@@ -383,6 +383,7 @@ static void restore_last(struct volume *vol)
 		.begun_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns),
 		.chain = e->number,
 		.run = e->number,
+		.renamed = meta_or_zero(vol, "renamed"),
 	};
 	while (e && e->continues) {
 		last->chain = last->run = e->continues;
@@ -400,6 +401,7 @@ static int restore(struct volume *vol, bool killed)
 	if (error)
 		return error;
 	restore_last(vol);
+	sealer_renames_load(vol);
 	error = restore_pending(vol, unfinished, killed);
 	return error ? error : doubts_recovered_locked(vol);
 }

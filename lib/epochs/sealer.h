@@ -48,11 +48,11 @@ void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch
 void sealer_incomplete_locked(struct volume *vol, const char *reason);
 /* A writer was killed: what changed is sealed by quiet. */
 void sealer_killed_locked(struct volume *vol);
-/* A writer was killed in a file of this name that is new, before that is undone: the epoch that its directory came with, where
- * that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and not older than
- * `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if nothing is
- * left. */
-uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name);
+/* A writer was killed (`by`; 0: not known) in a file of this name that is new, before that is undone: the epoch that its directory
+ * came with, where that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and
+ * not older than `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if
+ * nothing is left. */
+uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);
 /* Whether the last epoch took this log, while it was open, as it is now. */

@@ -156,6 +156,11 @@ static bool is_most(struct volume *vol, uint64_t size, uint64_t other)
 	return size && size >= bytes - size && size >= s->tree_bytes / TREE_PART;
 }
 
+bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
+{
+	return is_most(vol, bytes, 0);
+}
+
 static int is_unfinished(void *arg, struct body *b)
 {
 	const struct volume *vol = arg;

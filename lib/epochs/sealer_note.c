@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "lib/meta/doubts.h"
 #include "lib/meta/last_file.h"
 #include "lib/util/clock.h"
 #include "lib/live/body.h"
@@ -28,8 +27,7 @@ bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, con
 	return rule(vol->rules, name, buf_str(&path));
 }
 
-/* Whether a directory, or one above it, has a temporary name. */
-static bool inside_temporary(struct volume *vol, uint64_t dir)
+bool sealer_inside_temporary_locked(struct volume *vol, uint64_t dir)
 {
 	cleanup_buf struct buf path = {0};
 	char *name, *rest;
@@ -74,7 +72,7 @@ static void note_rides(struct volume *vol)
 	vol->sealer->pending.rides = true;
 }
 
-static void note_opens(struct volume *vol)
+void sealer_opens_locked(struct volume *vol)
 {
 	note_unsealed(vol, UNSEALED_OPENS);
 	vol->sealer->pending.opens = true;
@@ -100,156 +98,6 @@ static void touch_temporaries(struct volume *vol, uint64_t dir, int64_t now)
 		for (struct fresh_name *n = p->fresh.temporaries; n; n = n->next_temporary)
 			if (n->ino == dir)
 				n->changed_ns = now;
-}
-
-/* How many directories of a path are of its unit, where that is a directory. */
-static unsigned directories_of_unit(const char *path, const struct doubt_unit *unit)
-{
-	unsigned count = 0;
-
-	for (const char *at = path + unit->len; (at = strchr(at, '/')); at++)
-		count++;
-	return count;
-}
-
-/*
- * Whether the file belongs to what an epoch of the last chain made: to a directory that has its step, or, where there is no step,
- * to its own directory, soon after.
- */
-static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
-{
-	const struct seal_last *last = &vol->sealer->last;
-	cleanup_buf struct buf path = {0};
-	struct doubt_unit unit;
-	unsigned levels = 1;
-	struct state_file f;
-
-	if (sealer_path_locked(vol, dir, name, &path) != 0)
-		return false;
-	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
-	if (unit.len && !unit.file)
-		levels = directories_of_unit(buf_str(&path), &unit);
-	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
-		 doubt_name_is_temporary(vol->rules, buf_str(&path)))
-		return false;
-	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
-		if (state_file_get(vol->state, dir, &f) != 0)
-			return false;
-		if (f.born >= last->chain && f.born <= last->number)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Files of a save may be renamed into place one by one, each of which seals. To what the file belongs that such a temporary name is
- * that of: to the save whose beginning the last epochs are, to the next, as it is in one of them already, or, where it is not there
- * yet, maybe to neither.
- */
-enum belongs {
-	BELONGS_NOWHERE,
-	BELONGS_TO_LAST,
-	BELONGS_TO_NEXT,
-};
-
-static enum belongs content_belongs(struct volume *vol, uint64_t dir, const char *name)
-{
-	struct state_name n;
-	struct state_file f;
-	struct state_version v;
-
-	if (state_name_get(vol->state, dir, name, &n) != 0 ||
-	    state_file_get(vol->state, n.ino, &f) != 0 || !f.closed ||
-	    state_version_get(vol->state, f.closed, &v) != 0)
-		return BELONGS_NOWHERE;
-	return v.born < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
-}
-
-static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const char *name)
-{
-	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
-	cleanup_buf struct buf path = {0};
-	enum belongs belongs = BELONGS_NOWHERE;
-	unsigned count;
-
-	if (sealer_path_locked(vol, dir, name, &path) != 0)
-		return belongs;
-	count = doubt_final_names(vol->rules, buf_str(&path), finals);
-	for (unsigned i = 0; !belongs && i < count; i++)
-		belongs = content_belongs(vol, dir, finals[i]);
-	return belongs;
-}
-
-static bool renamed_a_file(const struct seal_last *last)
-{
-	return last->trigger == RECORD_TRIGGER_RENAME && !last->certain;
-}
-
-uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name)
-{
-	struct sealer *s = vol->sealer;
-
-	if (!s || vol->options.read_only || !s->pending.continues || inside_temporary(vol, dir) ||
-	    (!is_of_last(vol, dir, name) &&
-	     (!renamed_a_file(&s->last) || temporary_belongs(vol, dir, name) != BELONGS_TO_LAST)))
-		return 0;
-	/* A temporary name may be that of anything. */
-	if (s->last.certain && sealer_rule_locked(vol, rules_temporary, dir, name))
-		return 0;
-	note_opens(vol);
-	/* Also where its step cannot tell, for nothing is left that has one. */
-	sealer_continue_locked(vol, s->pending.continues, false);
-	return s->pending.continues;
-}
-
-void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain)
-{
-	struct pending *p = &vol->sealer->pending;
-
-	p->continues = number;
-	p->continues_chain = chain;
-	state_set_meta_u64(vol->state, "continues", number);
-	state_set_meta_u64(vol->state, "continues_chain", chain);
-}
-
-/* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
-static void note_run(struct volume *vol, uint64_t dir, const char *name)
-{
-	struct sealer *s = vol->sealer;
-	enum belongs belongs;
-
-	if (!renamed_a_file(&s->last) ||
-	    clock_mono_ns() - s->last.begun_ns >= vol->options.settle_ns ||
-	    !sealer_rule_locked(vol, rules_temporary, dir, name))
-		return;
-	belongs = temporary_belongs(vol, dir, name);
-	s->pending.run_goes_on = belongs != BELONGS_TO_NEXT;
-	if (belongs == BELONGS_TO_LAST)
-		sealer_continue_locked(vol, s->last.number, false);
-}
-
-/* A name was made in this directory. Did the last epoch, sealed by itself, make the directory or one
- * above it? Then it came too early. */
-static void note_continues(struct volume *vol, uint64_t dir)
-{
-	struct sealer *s = vol->sealer;
-	struct pending *p = &s->pending;
-	uint64_t first = dir;
-	struct state_file f;
-
-	if ((p->continues && !p->continues_chain) || !record_trigger_automatic(s->last.trigger) ||
-	    p->unrelated == dir)
-		return;
-	for (; dir != ROOT_INO; dir = f.parent) {
-		if (state_file_get(vol->state, dir, &f) != 0)
-			return;
-		if (f.born < s->last.chain || f.born > s->last.number)
-			continue;
-		sealer_continue_locked(vol, s->last.number, f.born != s->last.number);
-		if (!p->continues_chain)
-			return;
-	}
-	p->unrelated = first;
 }
 
 /* ---- sealing at once ---- */
@@ -337,9 +185,10 @@ static bool has_news(struct volume *vol, uint64_t ino)
 	return S_ISDIR(f.mode) && state_dir_list(vol->state, ino, 0, look_for_news, &news) == 1;
 }
 
-static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain)
+static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain,
+		     uint64_t renamed)
 {
-	struct seal_how how = {.trigger = trigger, .certain = certain};
+	struct seal_how how = {.trigger = trigger, .certain = certain, .renamed = renamed};
 	struct sealer *s = vol->sealer;
 	uint64_t number;
 
@@ -352,7 +201,7 @@ static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name
 {
 	if (!sealer_rule_locked(vol, rules_marker, parent, name) || others_are_open(vol, ino))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER, true);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true, 0);
 	return true;
 }
 
@@ -427,10 +276,10 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 	    state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !file_is_new(vol, &f))
 		return false;
 	if (sealer_rule_locked(vol, rules_temporary, parent, name) ||
-	    inside_temporary(vol, parent) || others_are_open(vol, ino) ||
+	    sealer_inside_temporary_locked(vol, parent) || others_are_open(vol, ino) ||
 	    others_are_temporary(vol, parent))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER, true);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true, 0);
 	return true;
 }
 
@@ -439,15 +288,19 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 			   const char *name, uint64_t ino)
 {
 	struct state_file f;
+	bool directory;
 
 	if (!old_name || !sealer_rule_locked(vol, rules_temporary, parent, old_name) ||
-	    sealer_rule_locked(vol, rules_temporary, parent, name) || inside_temporary(vol, parent))
+	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
+	    sealer_inside_temporary_locked(vol, parent))
 		return false;
 	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
 		return false;
 	/* After a file another may be renamed. */
-	seal_now(vol, RECORD_TRIGGER_RENAME,
-		 state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode));
+	if (sealer_goes_on_locked(vol, parent, name))
+		return false;
+	directory = state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode);
+	seal_now(vol, RECORD_TRIGGER_RENAME, directory, directory ? 0 : ino);
 	return true;
 }
 
@@ -458,10 +311,10 @@ static void seal_at_close(struct volume *vol)
 
 	if (vol->options.settle_ns == 0 && sealer_look_locked(vol, &answer, NULL) == 0 &&
 	    answer.verdict == SETTLE_SEAL)
-		seal_now(vol, RECORD_TRIGGER_CLOSE, false);
+		seal_now(vol, RECORD_TRIGGER_CLOSE, false, 0);
 }
 
-/* ---- the five kinds of change ---- */
+/* ---- the kinds of change ---- */
 
 static void note_create(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 			int64_t now)
@@ -477,8 +330,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	fresh_add(&p->fresh, parent, name, ino,
 		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
-	note_continues(vol, parent);
-	note_run(vol, parent, name);
+	sealer_made_locked(vol, parent, name, fresh_find(&p->fresh, parent, name, ino));
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
@@ -500,7 +352,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	if (n)
 		n->changed_ns = now;
 	else
-		note_opens(vol);
+		sealer_opens_locked(vol);
 	p->closed = true;
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
@@ -511,13 +363,15 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 }
 
 static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
-			uint64_t ino, int64_t now)
+			uint64_t ino, bool replaces, int64_t now)
 {
 	struct pending *p = &vol->sealer->pending;
 	struct fresh_name *old = old_name ? fresh_find(&p->fresh, 0, old_name, ino) : NULL;
+	enum joins joins = JOINS_NOTHING;
 
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
+		joins = sealer_gone_locked(vol, old);
 		fresh_remove(&p->fresh, old);
 	}
 	if (old_name && sealer_rule_locked(vol, rules_log, parent, old_name) &&
@@ -527,8 +381,9 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	}
 	fresh_add(&p->fresh, parent, name, ino,
 		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
-	note_opens(vol);
-	note_continues(vol, parent);
+	sealer_opens_locked(vol);
+	if (!replaces)
+		sealer_led_locked(vol, parent, fresh_find(&p->fresh, parent, name, ino), joins);
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->closed = true;
 	p->activity_ns = now;
@@ -546,10 +401,12 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 	struct pending *p = &vol->sealer->pending;
 	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
 
-	if (n)
+	if (n) {
+		sealer_gone_locked(vol, n);
 		fresh_remove(&p->fresh, n);
-	else
+	} else {
 		note_rides(vol);
+	}
 	sealer_before_removed_locked(vol, ino);
 	if (!name || !sealer_rule_locked(vol, rules_log, parent, name))
 		p->activity_ns = now;
@@ -575,7 +432,8 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 		note_close(vol, parent, name, ino, now);
 		break;
 	case ACTIVITY_RENAME:
-		note_rename(vol, parent, old_name, name, ino, now);
+	case ACTIVITY_REPLACE:
+		note_rename(vol, parent, old_name, name, ino, what == ACTIVITY_REPLACE, now);
 		break;
 	case ACTIVITY_REMOVE:
 		note_remove(vol, parent, name, ino, now);

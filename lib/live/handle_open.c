@@ -692,7 +692,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 	if (!error) {
 		attr_of_file(&f, ret_attr);
 		body_attr_locked(h->body, ret_attr);
-		ret_attr->pending = h->body->fragile || resume_may_remove_locked(vol, &f);
+		ret_attr->pending = h->body->fragile || vol->observer->may_remove_locked(vol, &f);
 	}
 	mutex_unlock(&vol->lock);
 	after_run(&after);

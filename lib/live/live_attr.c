@@ -45,7 +45,7 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 
 	attr_of_row(f, ret_attr);
 	if (S_ISDIR(f->mode))
-		ret_attr->pending = resume_may_remove_locked(vol, f);
+		ret_attr->pending = vol->observer->may_remove_locked(vol, f);
 	if (!S_ISREG(f->mode))
 		return;
 	hide_covered_locked(vol, ret_attr);
@@ -55,7 +55,7 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 	else
 		ret_attr->blocks = version_blocks_locked(vol, f->closed, f->size);
 	ret_attr->pending = body_pending_locked(vol, f->ino) || (b && b->fragile && !f->closed) ||
-			    (b && b->staged && resume_may_remove_locked(vol, f));
+			    (b && b->staged && vol->observer->may_remove_locked(vol, f));
 }
 
 void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, const struct body *b,

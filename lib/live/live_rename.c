@@ -189,6 +189,11 @@ static int saved_by_rename_locked(struct volume *vol, const struct end *from, co
 						    vol, from->parent, from->name, to->name, began);
 }
 
+static enum activity what_it_is(const struct volume *vol, const struct end *to)
+{
+	return to->exists && to->f.born < vol->next_epoch ? ACTIVITY_REPLACE : ACTIVITY_RENAME;
+}
+
 static int rename_one(struct volume *vol, struct end *from, struct end *to)
 {
 	uint64_t covered = 0;
@@ -210,7 +215,7 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 	if (to->exists && !covered)
 		vol->observer->note_locked(vol, ACTIVITY_REMOVE, to->parent, NULL, to->name,
 					   to->f.ino);
-	vol->observer->note_locked(vol, ACTIVITY_RENAME, to->parent, from->name, to->name,
+	vol->observer->note_locked(vol, what_it_is(vol, to), to->parent, from->name, to->name,
 				   from->f.ino);
 	return 0;
 }
@@ -249,9 +254,9 @@ static int exchange(struct volume *vol, struct end *from, struct end *to)
 	error = state_end(vol->state, exchange_locked(vol, from, to));
 	if (error)
 		return error;
-	vol->observer->note_locked(vol, ACTIVITY_RENAME, from->parent, to->name, from->name,
+	vol->observer->note_locked(vol, what_it_is(vol, from), from->parent, to->name, from->name,
 				   to->f.ino);
-	vol->observer->note_locked(vol, ACTIVITY_RENAME, to->parent, from->name, to->name,
+	vol->observer->note_locked(vol, what_it_is(vol, to), to->parent, from->name, to->name,
 				   from->f.ino);
 	return 0;
 }

@@ -9,12 +9,14 @@
 #include "lib/live/handle.h"
 
 struct body;
+struct state_file;
 struct volume;
 
 enum activity {
 	ACTIVITY_CREATE,  /* a name was made (file, directory, symlink, link): opens an epoch */
 	ACTIVITY_CLOSE,	  /* new content was committed: opens an epoch */
 	ACTIVITY_RENAME,  /* opens an epoch */
+	ACTIVITY_REPLACE, /* a rename to a name that an epoch has: likewise */
 	ACTIVITY_WRITE,	  /* a write was seen: restarts the quiet, opens none */
 	ACTIVITY_REMOVE,  /* rides in the next epoch; commit and unmount seal it */
 	ACTIVITY_ATTR,	  /* chmod, utimens, xattr: likewise, and does not restart the quiet */
@@ -62,6 +64,8 @@ struct live_observer {
 			      uint64_t began);
 	/* Whether the last epoch took this log, while it was open, as it is now. */
 	bool (*has_log_locked)(const struct volume *vol, uint64_t ino, const struct stat *st);
+	/* Whether going back to a whole save may remove this name (resume.h). */
+	bool (*may_remove_locked)(struct volume *vol, const struct state_file *f);
 	/* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
 	void (*await_log_locked)(struct volume *vol, uint64_t ino);
 	/* A close of this file was taken in. Without the lock. */

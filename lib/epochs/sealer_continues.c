@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which epoch the next one continues: that was sealed too early, in the middle of a save (contract 1.3.7). */
+#include "lib/epochs/seal.h"
+
+#include <string.h>
+#include "lib/meta/doubts.h"
+#include "lib/util/clock.h"
+#include "lib/epochs/sealer.h"
+
+/* How many directories of a path are of its unit, where that is a directory. */
+static unsigned directories_of_unit(const char *path, const struct doubt_unit *unit)
+{
+	unsigned count = 0;
+
+	for (const char *at = path + unit->len; (at = strchr(at, '/')); at++)
+		count++;
+	return count;
+}
+
+/*
+ * Whether the file belongs to what an epoch of the last chain made: to a directory that has its step, or, where there is no step,
+ * to its own directory, soon after.
+ */
+static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	cleanup_buf struct buf path = {0};
+	struct doubt_unit unit;
+	unsigned levels = 1;
+	struct state_file f;
+
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return false;
+	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
+	if (unit.len && !unit.file)
+		levels = directories_of_unit(buf_str(&path), &unit);
+	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
+		 doubt_name_is_temporary(vol->rules, buf_str(&path)))
+		return false;
+	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
+		if (state_file_get(vol->state, dir, &f) != 0)
+			return false;
+		if (f.born >= last->chain && f.born <= last->number)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Files of a save may be renamed into place one by one, each of which seals. To what the file belongs that such a temporary name is
+ * that of: to the save whose beginning the last epochs are; to the next, as it is in one of them already; or, where it is not there
+ * yet, to the last, as far as its unit tells, or maybe to neither.
+ */
+enum belongs {
+	BELONGS_NOWHERE,
+	BELONGS_BESIDE_LAST,
+	BELONGS_TO_LAST,
+	BELONGS_TO_NEXT,
+};
+
+static enum belongs content_belongs(struct volume *vol, uint64_t dir, const char *name)
+{
+	struct state_name n;
+	struct state_file f;
+	struct state_version v;
+
+	if (state_name_get(vol->state, dir, name, &n) != 0 ||
+	    state_file_get(vol->state, n.ino, &f) != 0 || !f.closed ||
+	    state_version_get(vol->state, f.closed, &v) != 0)
+		return BELONGS_NOWHERE;
+	return v.born < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
+}
+
+/* Whether the file that such a name is that of would be of the unit of the one that was renamed last. */
+static bool is_beside_renamed(struct volume *vol, const char *temporary)
+{
+	const struct rules *rules = vol->rules;
+	cleanup_buf struct buf renamed = {0};
+	struct doubt_unit unit = doubt_unit_of_kill(rules, temporary), last;
+
+	if (!vol->sealer->last.renamed)
+		return false;
+	volume_path_locked(vol, vol->sealer->last.renamed, &renamed);
+	if (!renamed.len)
+		return false;
+	last = doubt_unit_of(rules, buf_str(&renamed));
+	return doubt_unit_same(temporary, &unit, buf_str(&renamed), &last);
+}
+
+static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	cleanup_buf struct buf path = {0};
+	enum belongs belongs = BELONGS_NOWHERE;
+	unsigned count;
+
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return belongs;
+	count = doubt_final_names(vol->rules, buf_str(&path), finals);
+	for (unsigned i = 0; !belongs && i < count; i++)
+		belongs = content_belongs(vol, dir, finals[i]);
+	return !belongs && is_beside_renamed(vol, buf_str(&path)) ? BELONGS_BESIDE_LAST : belongs;
+}
+
+static bool renamed_a_file(const struct seal_last *last)
+{
+	return last->trigger == RECORD_TRIGGER_RENAME && !last->certain;
+}
+
+/* ---- what it is continued for ---- */
+
+void sealer_note_continues_locked(struct volume *vol)
+{
+	const struct pending *p = &vol->sealer->pending;
+
+	state_set_meta_u64(vol->state, "continues", p->continues);
+	state_set_meta_u64(vol->state, "continues_chain", p->continues_chain);
+}
+
+static void decide(struct volume *vol)
+{
+	struct pending *p = &vol->sealer->pending;
+	uint64_t number = p->kept;
+	bool chain = p->kept_chain;
+
+	if (!number && (p->joined[JOINS_LAST] || p->joined[JOINS_CHAIN])) {
+		number = vol->sealer->last.number;
+		chain = true;
+	}
+	if (p->joined[JOINS_LAST])
+		chain = false;
+	if (number == p->continues && chain == p->continues_chain)
+		return;
+	p->continues = number;
+	p->continues_chain = chain;
+	sealer_note_continues_locked(vol);
+}
+
+void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	p->kept = number;
+	p->kept_chain = chain;
+	decide(vol);
+}
+
+/* The name says so as long as it is there; one that is not kept says so until the seal. */
+static void join(struct volume *vol, struct fresh_name *n, enum joins joins)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (joins == JOINS_NOTHING || (n && n->joins >= joins))
+		return;
+	if (!n) {
+		sealer_continue_locked(vol, vol->sealer->last.number, joins == JOINS_CHAIN);
+		return;
+	}
+	if (n->joins)
+		p->joined[n->joins]--;
+	p->joined[joins]++;
+	n->joins = joins;
+	decide(vol);
+}
+
+enum joins sealer_gone_locked(struct volume *vol, const struct fresh_name *n)
+{
+	enum joins joins = n->joins;
+
+	if (joins) {
+		vol->sealer->pending.joined[joins]--;
+		decide(vol);
+	}
+	return joins;
+}
+
+/* ---- a name is made ---- */
+
+/* Did the last epoch, sealed by itself, make this directory or one above it? Then it came too early. */
+static enum joins find_joins(struct volume *vol, uint64_t dir)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	enum joins joins = JOINS_NOTHING;
+	struct state_file f;
+
+	for (; dir != ROOT_INO; dir = f.parent) {
+		if (state_file_get(vol->state, dir, &f) != 0)
+			return JOINS_NOTHING;
+		if (f.born == last->number)
+			return JOINS_LAST;
+		if (f.born >= last->chain && f.born < last->number)
+			joins = JOINS_CHAIN;
+	}
+	return joins;
+}
+
+static enum joins directory_joins(struct volume *vol, uint64_t dir)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (!record_trigger_automatic(vol->sealer->last.trigger))
+		return JOINS_NOTHING;
+	if (p->looked_at != dir) {
+		p->looked_at = dir;
+		p->found = find_joins(vol, dir);
+	}
+	return p->found;
+}
+
+static bool follows_a_rename(const struct volume *vol)
+{
+	const struct seal_last *last = &vol->sealer->last;
+
+	return renamed_a_file(last) && clock_mono_ns() - last->begun_ns < vol->options.settle_ns;
+}
+
+/* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
+static void note_run(struct volume *vol, struct fresh_name *n, enum belongs belongs)
+{
+	struct sealer *s = vol->sealer;
+
+	if (!follows_a_rename(vol))
+		return;
+	s->pending.run_goes_on = belongs != BELONGS_TO_NEXT;
+	if (belongs == BELONGS_TO_LAST)
+		sealer_continue_locked(vol, s->last.number, false);
+	else if (belongs == BELONGS_BESIDE_LAST)
+		join(vol, n, JOINS_LAST);
+}
+
+/* For the next time. */
+static void learn(struct volume *vol)
+{
+	struct seal_last *last = &vol->sealer->last;
+	const struct pending *p = &vol->sealer->pending;
+
+	if (!last->renamed || last->went_on || p->continues != last->number || p->continues_chain ||
+	    !follows_a_rename(vol))
+		return;
+	last->went_on = true;
+	sealer_rename_goes_on_locked(vol, last->renamed);
+}
+
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n)
+{
+	enum joins joins = directory_joins(vol, dir);
+	enum belongs belongs = BELONGS_NOWHERE;
+
+	if (sealer_rule_locked(vol, rules_temporary, dir, name)) {
+		belongs = temporary_belongs(vol, dir, name);
+		note_run(vol, n, belongs);
+	}
+	/* What is to take the place of a file that is there adds nothing. */
+	if (belongs <= BELONGS_BESIDE_LAST)
+		join(vol, n, joins);
+	learn(vol);
+}
+
+void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before)
+{
+	enum joins joins = directory_joins(vol, dir);
+
+	join(vol, n, joins > before ? joins : before);
+}
+
+/* ---- a writer was killed ---- */
+
+struct replaced {
+	uint64_t since, bytes;
+};
+
+static bool add_replaced(void *arg, const struct changed_file *f)
+{
+	struct replaced *r = arg;
+
+	if (f->from && f->from >= r->since)
+		r->bytes += f->size;
+	return false;
+}
+
+/* Most of what changed since has taken the place of what the last chain saved: that save is over. */
+static bool next_has_begun(struct volume *vol)
+{
+	struct replaced r = {.since = vol->sealer->last.chain};
+
+	changed_any(&vol->sealer->pending.changed, add_replaced, &r);
+	return sealer_is_most_locked(vol, r.bytes);
+}
+
+static bool is_rest_of_renamed(struct volume *vol, uint64_t dir, const char *name, pid_t by)
+{
+	const struct seal_last *last = &vol->sealer->last;
+
+	if (!renamed_a_file(last))
+		return false;
+	switch (temporary_belongs(vol, dir, name)) {
+	case BELONGS_TO_LAST:
+		return true;
+	case BELONGS_BESIDE_LAST:
+		return !by || !last->by || by == last->by;
+	default:
+		return false;
+	}
+}
+
+uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by)
+{
+	struct sealer *s = vol->sealer;
+
+	if (!s || vol->options.read_only || !s->pending.continues ||
+	    sealer_inside_temporary_locked(vol, dir) || next_has_begun(vol) ||
+	    (!is_of_last(vol, dir, name) && !is_rest_of_renamed(vol, dir, name, by)))
+		return 0;
+	/* A temporary name may be that of anything. */
+	if (s->last.certain && sealer_rule_locked(vol, rules_temporary, dir, name))
+		return 0;
+	sealer_opens_locked(vol);
+	/* Also where its step cannot tell, for nothing is left that has one. */
+	sealer_continue_locked(vol, s->pending.continues, false);
+	return s->pending.continues;
+}
