@@ -125,6 +125,7 @@ static bool move_node(struct fs_mount *m, struct node *n, struct handle *h)
 	/* Size and times, not the pages: those go when the open is answered. */
 	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
 	nodes_moved(m->nodes, n);
+	volume_node_came(m->vol, n->a, n->b);
 	return true;
 }
 

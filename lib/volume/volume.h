@@ -64,6 +64,8 @@ int volume_cache_root(const struct volume_options *options, struct buf *out);
 void volume_set_events(struct volume *vol, const struct volume_events *events);
 void volume_set_known(struct volume *vol, const struct volume_known *known);
 void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
+/* A node went over to this body, which may have been replaced just before. While a handle of it is open. */
+void volume_node_came(struct volume *vol, uint64_t ino, uint64_t body);
 
 /*
  * Notes in the cache that it is mounted, as this device ("0:45", as in mountinfo; "" where that is not known) at this absolute path, and that
