@@ -354,10 +354,15 @@ int nodes_move(struct nodes *t, struct node *n, uint64_t body)
 	struct rest rest = {0};
 
 	mutex_lock(&t->lock);
-	if (n->opens) {
+	while (!n->opens && n->io_changing)
+		cond_wait(&t->io_changed, &t->lock);
+	if (n->opens || n->b == body) {
+		int r = n->b == body ? 0 : -EBUSY;
+
 		mutex_unlock(&t->lock);
-		return n->b == body ? 0 : -EBUSY;
+		return r;
 	}
+	n->io_changing = true;
 	unhold_locked(t, n, &rest);
 	/* In the chain of its inode it stays. */
 	n->unlisted = true;
@@ -368,7 +373,14 @@ int nodes_move(struct nodes *t, struct node *n, uint64_t body)
 	node_note_key_locked(n);
 	mutex_unlock(&t->lock);
 	rest_done(t, &rest);
-	return 0;
+	return 1;
+}
+
+void nodes_moved(struct nodes *t, struct node *n)
+{
+	SCOPED_LOCK(&t->lock);
+	n->io_changing = false;
+	pthread_cond_broadcast(&t->io_changed);
 }
 
 void nodes_pin(struct nodes *t, struct node *n)

@@ -80,7 +80,7 @@ struct node {
 	uint16_t mode;	  /* of live files: as stat last showed it; atomic */
 	uint8_t kind;	  /* enum node_kind */
 	uint8_t io;	  /* enum node_io */
-	bool io_changing; /* one open decides the mode; others wait */
+	bool io_changing; /* one open decides the mode, or moves the node; others wait */
 	bool cached;	  /* the kernel's page cache of it is right */
 	bool held;	  /* the volume keeps its content (nodes_hold) */
 	bool unlisted;	  /* nodes_move gave another node its key: no longer found by it */
@@ -118,9 +118,11 @@ void nodes_set_gone(struct nodes *t, void (*gone)(void *arg, uint64_t ino, uint6
 		    void *arg);
 /*
  * Makes the node of a live file stand for this body of it from now on: the next lookup of the one before gives a fresh node. Where a node of the
- * new key is there, both are. -EBUSY where somebody has the node open.
+ * new key is there, both are. 1: it was moved, and whoever opens it waits until nodes_moved says that the kernel was told; 0: it stood for that
+ * body already; -EBUSY where somebody has the node open.
  */
 int nodes_move(struct nodes *t, struct node *n, uint64_t body);
+void nodes_moved(struct nodes *t, struct node *n);
 
 /* Remembers what stat last showed. */
 void node_note_mode(struct node *n, uint16_t mode);

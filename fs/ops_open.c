@@ -110,16 +110,22 @@ static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool t
 
 /*
  * The volume opened other content than the node stands for (handle.h), which nobody had open: the node goes over to it. False where somebody opened
- * it in this moment: what was made for this open is undone.
+ * it in this moment: what was made for this open is undone. Who opens it next waits until the kernel has been told.
  */
 static bool move_node(struct fs_mount *m, struct node *n, struct handle *h)
 {
-	if (nodes_move(m->nodes, n, handle_body(h)) < 0) {
+	int moved = nodes_move(m->nodes, n, handle_body(h));
+
+	if (moved < 0) {
 		handle_retry(h);
 		return false;
 	}
+	if (!moved)
+		return true;
 	/* Size and times, not the pages: those go when the open is answered. */
 	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
+	nodes_moved(m->nodes, n);
+	volume_node_came(m->vol, n->a, n->b);
 	return true;
 }
 

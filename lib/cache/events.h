@@ -36,6 +36,8 @@ struct volume_known {
 };
 void volume_set_known(struct volume *vol, const struct volume_known *known);
 void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body);
+/* A node went over to this body, which may have been replaced just before. While a handle of it is open. */
+void volume_node_came(struct volume *vol, uint64_t ino, uint64_t body);
 
 /* Tell the mount. Without the lock; for lib/ alone. */
 void volume_entry_changed(struct volume *vol, uint64_t parent, const char *name);

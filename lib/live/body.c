@@ -409,6 +409,20 @@ void volume_node_gone(struct volume *vol, uint64_t ino, uint64_t body)
 	after_run(&after);
 }
 
+void volume_node_came(struct volume *vol, uint64_t ino, uint64_t body)
+{
+	struct state_file f;
+	struct body *b;
+	SCOPED_LOCK(&vol->lock);
+
+	b = find_of_locked(vol, ino, body);
+	if (!b || b->discarded || b->pending || state_file_get(vol->state, ino, &f) != 0 ||
+	    (f.body == body && f.nlink))
+		return;
+	f.body = body;
+	b->known |= is_known_locked(vol, &f);
+}
+
 /* Those that were kept for the one before are given up. */
 void volume_set_known(struct volume *vol, const struct volume_known *known)
 {

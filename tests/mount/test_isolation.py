@@ -448,6 +448,48 @@ def replacers(mnt, writers, readers, percent, seconds):
     assert min(int(out) for out, _ in outputs) > 0
 
 
+ONE_NODE = r"""
+import mmap, os, struct, sys, time
+path, readers, shared, turns = sys.argv[1], 4, mmap.mmap(-1, 4096), int(sys.argv[2])
+
+def turn_of(who):
+    return struct.unpack_from("i", shared, 4 * who)[0]
+
+def read(who):
+    for turn in range(1, turns + 1):
+        node = os.open(path, os.O_PATH)
+        os.stat(node)
+        struct.pack_into("i", shared, 4 * who, turn)
+        while turn_of(0) < turn:
+            pass
+        fd = os.open("/proc/self/fd/%d" % node, os.O_RDONLY)
+        size, data = os.fstat(fd).st_size, os.read(fd, 1 << 20)
+        if len(data) != size:
+            print("it said %d, and has %d" % (size, len(data)))
+        os.close(fd), os.close(node)
+
+for who in range(1, readers + 1):
+    if not os.fork():
+        read(who)
+        sys.exit()
+for turn in range(1, turns + 1):
+    while any(turn_of(who) < turn for who in range(1, readers + 1)):
+        time.sleep(0)
+    with open(path, "wb") as f:
+        f.write(bytes(100 + 7 * turn))
+    struct.pack_into("i", shared, 0, turn)
+for _ in range(readers):
+    os.wait()
+"""
+
+
+def test_readers_that_open_by_one_node_at_once_see_the_size_of_what_they_read(mnt):
+    """It stood for what was there before; one of them lets it go over, and the kernel is to know before another is answered."""
+    path = mnt.path / "f"
+    path.write_text("0")
+    assert run("python3", "-u", "-c", ONE_NODE, path, "300").stdout == ""
+
+
 @pytest.mark.parametrize("percent", [70, 0, 100])
 def test_replacing_is_isolated_however_many_race(mnt, percent):
     replacers(mnt, 20, 20, percent, 4)

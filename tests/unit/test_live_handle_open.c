@@ -424,6 +424,37 @@ START_TEST(a_truncation_of_a_file_that_lost_its_name)
 }
 END_TEST
 
+/* The kernel's node of what was there before went over to this content, which was replaced before the volume could be asked whether it is known. */
+START_TEST(content_that_a_node_went_over_to_stays_for_it)
+{
+	struct live_caller who = vu_caller(getpid());
+	struct handle *h = NULL;
+	struct live_attr attr;
+	uint64_t body;
+
+	know(0);
+	vu_save(&u, "a", "first");
+	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
+	replace_by_another("second");
+	unit_error(handle_open(u.vol, attr.ino, attr.body, O_RDONLY, &who, NULL, NULL, &h),
+		   -ESTALE);
+	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_RDONLY, &who, NULL, NULL, &h));
+	body = handle_body(h);
+	losing[_i]();
+	known_body = body;
+	volume_node_came(u.vol, attr.ino, body);
+	vu_handle_holds(h, "second");
+	handle_release(h, false);
+	unit_error(handle_open(u.vol, attr.ino, body, O_RDONLY, &who, NULL, NULL, &h), -ESTALE);
+	unit_ok(handle_open(u.vol, attr.ino, body, O_RDONLY, &who, NULL, NULL, &h));
+	vu_handle_holds(h, "second");
+	known_body = 0;
+	volume_node_gone(u.vol, attr.ino, body);
+	handle_release(h, false);
+	unit_error(live_getattr(u.vol, attr.ino, body, &attr), -ENOENT);
+}
+END_TEST
+
 /* truncate(2) was sent on, and found the file: what the thread opens next is an open like any other. */
 START_TEST(an_open_after_a_truncation_that_was_sent_on)
 {
@@ -508,6 +539,8 @@ int main(void)
 			    2 * sizeof(losing) / sizeof(losing[0]));
 	tcase_add_loop_test(t, an_open_finds_what_was_there_where_what_it_joined_has_ended, 0, 6);
 	tcase_add_loop_test(t, a_truncation_of_a_file_that_lost_its_name, 0, 2);
+	tcase_add_loop_test(t, content_that_a_node_went_over_to_stays_for_it, 0,
+			    sizeof(losing) / sizeof(losing[0]));
 	tcase_add_test(t, an_open_after_a_truncation_that_was_sent_on);
 	tcase_add_test(t, a_replacement_that_a_second_walk_makes_is_told_of_by_all_names);
 	return unit_run(s);
