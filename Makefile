@@ -313,7 +313,7 @@ test: ## install what is missing, build, run every test: what CI runs
 		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
 		'allocations that fail=$(MAKE) check-alloc-some' \
 		'mount tests=$(MAKE) check-mount' \
-		'mount tests as a user=$(MAKE) check-user ARGS="-k \"(test_contract or test_nodes or test_ordinary) and not [on\""' \
+		'mount tests as a user=$(MAKE) check-user ARGS="-k \"(test_contract or test_nodes or test_ordinary or test_differential) and not [on\""' \
 		'lint=$(MAKE) lint'
 
 check-bare: ## the README on minimal roots of Debian 12 and 13, from nothing (ARGS="trixie" picks; as root)

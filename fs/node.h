@@ -124,8 +124,8 @@ void nodes_set_gone(struct nodes *t, void (*gone)(void *arg, uint64_t ino, uint6
 int nodes_move(struct nodes *t, struct node *n, uint64_t body);
 void nodes_moved(struct nodes *t, struct node *n);
 
-/* Remembers what stat last showed. */
-void node_note_mode(struct node *n, uint16_t mode);
+/* Remembers what stat last showed of a live file. */
+void node_note(struct node *n, uint16_t mode, uint64_t owner);
 
 void nodes_pin(struct nodes *t, struct node *n);
 void nodes_unpin(struct nodes *t, struct node *n);

@@ -27,6 +27,7 @@ void node_row_add_locked(struct nodes *t, struct node *n)
 	row->b = n->b;
 	row->root = 0;
 	row->lookups = 0;
+	row->owner = 0;
 	row->backing_id = 0;
 	row->view = n->view;
 	row->mode = 0;
@@ -76,11 +77,14 @@ void node_note_key_locked(struct node *n)
 	n->row->b = n->b;
 }
 
-void node_note_mode(struct node *n, uint16_t mode)
+void node_note(struct node *n, uint16_t mode, uint64_t owner)
 {
 	__atomic_store_n(&n->mode, mode, __ATOMIC_RELAXED);
-	if (n->row)
+	__atomic_store_n(&n->owner, owner, __ATOMIC_RELAXED);
+	if (n->row) {
 		__atomic_store_n(&n->row->mode, mode, __ATOMIC_RELAXED);
+		__atomic_store_n(&n->row->owner, owner, __ATOMIC_RELAXED);
+	}
 }
 
 /* ---- nodes that come back ---- */
@@ -100,6 +104,8 @@ static int revive_one_locked(struct nodes *t, struct table_node *row)
 	n->view = row->view;
 	n->mode = row->mode;
 	n->kind = row->kind;
+	if (n->kind == NODE_LIVE)
+		n->owner = row->owner;
 	n->io = row->io;
 	n->unlisted = row->unlisted;
 	nodes_insert_locked(t, n);

@@ -17,8 +17,11 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 	struct live_attr attr;
 	int r = live_getattr(m->vol, n->a, n->b, &attr);
 
-	if (r == -ENOENT && S_ISDIR(noted_mode(n))) {
-		/* A directory that is gone may still be open, or where a process works. */
+	if (r == -ENOENT && noted_mode(n) && !S_ISREG(noted_mode(n))) {
+		/*
+		 * A directory that is gone may still be open, or where a process works; and of what has no content the
+		 * kernel tells nobody that it is open, so after a restart nothing is left of it but this.
+		 */
 		*ret_st = (struct stat){.st_ino = n->a, .st_mode = noted_mode(n)};
 		noted_owner(n, &ret_st->st_uid, &ret_st->st_gid);
 		return 0;

@@ -88,8 +88,7 @@ double timeout_of_live(const struct live_attr *attr)
 
 void note_attr(struct node *n, const struct live_attr *attr)
 {
-	node_note_mode(n, (uint16_t)attr->mode);
-	__atomic_store_n(&n->owner, (uint64_t)attr->uid << 32 | attr->gid, __ATOMIC_RELAXED);
+	node_note(n, (uint16_t)attr->mode, (uint64_t)attr->uid << 32 | attr->gid);
 }
 
 void noted_owner(const struct node *n, uid_t *ret_uid, gid_t *ret_gid)

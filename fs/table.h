@@ -20,7 +20,7 @@
 #include "lib/live/survivors.h"
 
 /* Raised when a row changes its meaning: a worker of another version does not take the table over. */
-#define TABLE_VERSION 3
+#define TABLE_VERSION 4
 
 #define TABLE_NODES (8u << 20)
 #define TABLE_FILES (256u << 10)
@@ -30,6 +30,7 @@ struct table_node {
 	uint64_t a, b;
 	uint64_t root; /* of what is inside an epoch: node id of the epoch's directory */
 	uint64_t lookups;
+	uint64_t owner; /* as in struct node */
 	int32_t backing_id;
 	uint32_t view;
 	uint16_t mode;

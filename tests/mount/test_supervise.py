@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from conftest import LIMIT, Mapping, python, run, wait_until
+from conftest import LIMIT, OTHER_OWNER, Mapping, python, run, wait_until
 from supervised import kill, restart, worker
 
 pytestmark = pytest.mark.options(supervise=True)
@@ -197,6 +197,22 @@ def test_a_mapping_that_its_writer_left_changes_no_epoch(mnt, end_worker):
     assert (mnt.epoch(mnt.seal()) / "f").read_bytes() == b"twice" + b"a" * 8187
     assert path.read_bytes() == b"twice" + b"a" * 8187
     assert sealed.read_bytes() == before
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_has_no_content_and_no_name_is_what_it_was(mnt, end_worker, make):
+    """It is open, of which the kernel tells nobody where it is a FIFO."""
+    path = mnt.path / "it"
+    make(path, 0o750)
+    os.chown(path, *OTHER_OWNER)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    before = os.fstat(fd)
+    (os.rmdir if make is os.mkdir else os.unlink)(path)
+    for _ in range(2):
+        found = os.fstat(fd)
+        assert (found.st_mode, found.st_uid, found.st_gid, found.st_ino) == (before.st_mode, *OTHER_OWNER, before.st_ino) and found.st_nlink == 0
+        end_worker(mnt)
+    os.close(fd)
 
 
 @pytest.mark.parametrize("keeps", ["descriptor", "mapping"])

@@ -104,13 +104,14 @@ START_TEST(nodes_come_back_with_their_ids)
 	struct node *n;
 
 	look_up(t, &file, NULL);
-	node_note_mode(nodes_find(t, file_id), 0644);
+	node_note(nodes_find(t, file_id), 0644, UINT64_C(7) << 32 | 8);
 	nodes_forget(t, gone_id, 1);
 	t = next_worker(t);
 	ck_assert_uint_eq(nodes_count(t), 2);
 	n = nodes_find(t, file_id);
 	ck_assert_ptr_nonnull(n);
 	ck_assert(n->kind == NODE_LIVE && n->a == 12 && n->b == 34 && n->mode == 0644);
+	ck_assert_uint_eq(n->owner, UINT64_C(7) << 32 | 8);
 	ck_assert_uint_eq(nodes_id_of(t, &file), file_id);
 	ck_assert_ptr_null(nodes_find(t, gone_id));
 	ck_assert_uint_gt(look_up(t, &gone, NULL)->id, gone_id);
