@@ -159,25 +159,26 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	return error ? error : doubts_to_record(doubts, &before, r);
 }
 
-int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_temporary,
-		struct buf *why)
+int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, struct buf *why)
 {
 	cleanup_record struct epoch_record r = {0};
 	int error = survey(vol, tails ? SURVEY_TAILS : SURVEY_MARKED, &r);
 
-	*ret_doubtful = *ret_temporary = false;
-	for (size_t i = 0; !error && i < r.doubt_count && !*ret_doubtful; i++) {
+	*ret_found = (struct doubts_found){.alone = true};
+	for (size_t i = 0; !error && i < r.doubt_count; i++) {
 		const struct record_doubt *d = &r.doubts[i];
+		enum doubt_kind kind = doubt_kind_parse(d->kind);
 
 		if (!d->counts && doubt_unit_of(vol->rules, d->path).temporary)
-			*ret_temporary = true;
-		if (!d->counts || doubt_kind_parse(d->kind) == DOUBT_LEFT)
+			ret_found->temporary = true;
+		if (!d->counts || kind == DOUBT_LEFT)
 			continue;
-		*ret_doubtful = true;
-		buf_printf(why, "%s: %s", d->path, d->why);
-		error = buf_error(why);
+		ret_found->alone &= kind == DOUBT_UNDONE && !d->companion_count;
+		if (!ret_found->doubtful)
+			buf_printf(why, "%s: %s", d->path, d->why);
+		ret_found->doubtful = true;
 	}
-	return error;
+	return error ? error : buf_error(why);
 }
 
 /* ---- what was found ---- */

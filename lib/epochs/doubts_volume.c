@@ -264,6 +264,18 @@ static int gather_files(struct gathering *g, const struct state_doubt *d, struct
 	return 0;
 }
 
+/* What was judged has been found to be so. */
+static int look_at_parent(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
+{
+	struct state_file dir;
+	int error = d->parent ? state_file_get(g->snapshot, d->parent, &dir) : -ENOENT;
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	k->parent_is_new = d->judged || dir.born > k->base;
+	return 0;
+}
+
 static int gather(void *arg, const struct state_doubt *d)
 {
 	struct gathering *g = arg;
@@ -296,6 +308,8 @@ static int gather(void *arg, const struct state_doubt *d)
 		error = look_for_renamed(g, &k);
 	if (!error)
 		k.base = base_of(g->vol, d, g->number);
+	if (!error && !k.parent_is_gone)
+		error = look_at_parent(g, d, &k);
 	if (!error)
 		error = gather_files(g, d, &k);
 	if (!error)

@@ -65,11 +65,14 @@ void doubts_survey_free(struct volume *vol);
 /*
  * Whether an epoch sealed now would not be complete because of a file that is torn or was undone, and the first of them, with
  * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
- * what no epoch has yet, else only at what is known to be torn. `ret_temporary`: something under a temporary name is in doubt, and may
- * count once that is renamed. Without the lock.
+ * what no epoch has yet, else only at what is known to be torn. Without the lock.
  */
-int doubts_look(struct volume *vol, bool tails, bool *ret_doubtful, bool *ret_temporary,
-		struct buf *why);
+struct doubts_found {
+	bool doubtful;
+	bool alone; /* none of them was saved with other files: an empty directory may be all that is left */
+	bool temporary; /* something under a temporary name is in doubt, and may count once that is renamed */
+};
+int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, struct buf *why);
 /* Whether something is in doubt. */
 bool doubts_any_locked(struct volume *vol);
 

@@ -283,23 +283,40 @@ static void remove_empty(struct volume *vol, const char *path)
 	}
 }
 
+static void remove_all_empty(struct volume *vol, const struct resume_due *due)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		remove_empty(vol, due->paths[i]);
+}
+
+static int look(struct volume *vol, bool tails, struct doubts_found *found, struct buf *why)
+{
+	int error;
+
+	buf_reset(why);
+	error = doubts_look(vol, tails, found, why);
+	mutex_lock(&vol->lock);
+	vol->resume->postponed = found->temporary;
+	mutex_unlock(&vol->lock);
+	return error;
+}
+
 /* 0 also where nothing is in doubt: then done->left is 0. */
 static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 		   struct resumed *done)
 {
+	struct doubts_found found = {0};
 	cleanup_buf struct buf why = {0};
-	bool doubtful = false, temporary = false;
 	int error = bodies_settle(vol);
 
 	*done = (struct resumed){0};
 	if (!error)
-		error = doubts_look(vol, tails, &doubtful, &temporary, &why);
-	mutex_lock(&vol->lock);
-	vol->resume->postponed = temporary;
-	mutex_unlock(&vol->lock);
-	for (unsigned i = 0; !error && !doubtful && i < due->count; i++)
-		remove_empty(vol, due->paths[i]);
-	if (error || !doubtful || is_wanted_so(vol))
+		error = look(vol, tails, &found, &why);
+	if (!error && (!found.doubtful || found.alone))
+		remove_all_empty(vol, due);
+	if (!error && found.doubtful && found.alone)
+		error = look(vol, tails, &found, &why);
+	if (error || !found.doubtful || is_wanted_so(vol))
 		return error;
 	FAULT_POINT("resume.begin");
 	error = epochs_go_back(vol, done);

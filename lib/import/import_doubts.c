@@ -87,6 +87,14 @@ static bool was_renamed_alone(const struct import_job *j, const char *path, cons
 	return to && strcmp(to, now) != 0;
 }
 
+static bool parent_is_there(const struct import_job *j, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *parent = slash ? strndup(path, (size_t)(slash - path)) : NULL;
+
+	return parent && import_find_node(j, parent) != SIZE_MAX;
+}
+
 static int add_kill(struct import_job *j, const struct record_doubt *from, size_t number)
 {
 	cleanup_buf struct buf path = {0};
@@ -114,6 +122,7 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 	if (error)
 		return error;
 	kill.path = buf_str(&path);
+	kill.parent_is_new = parent_is_there(j, kill.path);
 	node = import_find_node(j, kill.path);
 	for (size_t i = 0; i < from->companion_count; i++)
 		companions[i] = (struct doubt_companion){

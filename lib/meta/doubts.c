@@ -31,7 +31,8 @@ const char *doubt_settled_by(enum doubt_kind kind, bool companions)
 	switch (kind) {
 	case DOUBT_UNDONE:
 		return companions ? "saving or removing it, or all files that were saved with it"
-				  : "saving it, or what was removed before it";
+				  : "saving it, or what was removed before it, or removing its "
+				    "directory where that is empty";
 	case DOUBT_LEFT:
 		return "the next epoch";
 	case DOUBT_TORN:
@@ -224,6 +225,7 @@ struct item {
 	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
 	bool temporary;
 	size_t stem, tail;
+	bool empty; /* of the directory of its unit no file was told yet */
 };
 
 struct doubts {
@@ -334,6 +336,15 @@ static void set_temporary(const struct rules *r, struct item *item)
 	item->tail = tail_at(r, path);
 }
 
+/* A new directory that carries a step is left, by a killed writer's file that lies there under its own name. */
+static bool leaves_directory(const struct item *item)
+{
+	const struct doubt_unit *unit = &item->unit;
+
+	return item->kill.parent_is_new && unit->len && !unit->file && !unit->temporary &&
+	       item->doubt.path[unit->len] == '/';
+}
+
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 {
 	struct item *item = item_add(d, kill->kind, kill->path, kill->why);
@@ -348,6 +359,7 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 	item->kill.companion_count = item->kill.again_count = 0;
 	set_temporary(d->rules, item);
 	item->doubt.stands = !kill_is_over(item);
+	item->empty = leaves_directory(item);
 	if (kill->companion_count) {
 		item->before = calloc(kill->companion_count, sizeof(*item->before));
 		if (!item->before)
@@ -383,12 +395,13 @@ static bool was_saved_again(const struct item *item, const struct doubts_file *f
 	return false;
 }
 
+/* Of what was judged to have left an empty directory, a file that comes there is one, too. */
 static bool is_companion(const struct doubts *d, const struct item *item,
 			 const struct doubts_file *f)
 {
 	struct doubt_unit unit;
 
-	if (item->kill.judged)
+	if (item->kill.judged && !(leaves_directory(item) && !item->kill.companion_count))
 		return is_companion_of_before(item, f);
 	if (f->born <= item->kill.base || f->ino == item->kill.ino_now || was_saved_again(item, f))
 		return false;
@@ -477,6 +490,13 @@ static int look_for_newest(struct doubts *d, const struct doubts_file *f)
 	return 0;
 }
 
+static bool is_of_directory(const struct item *item, const char *path)
+{
+	size_t len = item->unit.len;
+
+	return !strncmp(path, item->doubt.path, len) && path[len] == '/';
+}
+
 int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 {
 	int error = look_for_newest(d, f);
@@ -486,6 +506,8 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 
 		if (item->doubt.kind != DOUBT_UNDONE || !item->doubt.stands)
 			continue;
+		if (item->empty)
+			item->empty = !is_of_directory(item, f->path);
 		if (item->temporary && is_after(d, item, f) && is_final_name(item, f->path))
 			item->doubt.stands = false;
 		else if (is_companion(d, item, f))
@@ -578,6 +600,7 @@ static void decide_item(const struct doubts *d, struct item *item)
 		/* What lies beside it under a temporary name may still be coming. */
 		doubt->postponed =
 			!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
+		doubt->gone |= item->empty;
 		doubt->stands = doubt->postponed || doubt->gone || item->kill.alone;
 	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
 		doubt->postponed = item->unit.temporary;

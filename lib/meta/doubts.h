@@ -19,8 +19,9 @@
  *     (DOUBT_UNDONE), where it has
  *     companions: other files of its unit, logs apart, whose content is newer than the newest complete epoch from
  *     before the kill; or where something is gone: the tree of that epoch has files of its unit that are not there any
- *     more, or it has a whole unit that is gone and whose step is above that of the newest unit left. Without companions, and
- *     with nothing gone, the tree is as it was before that save, and nothing is in doubt;
+ *     more, or it has a whole unit that is gone and whose step is above that of the newest unit left; or where the save made
+ *     the directory of its unit, which holds no file but logs: who looks for the newest step finds that one. Without companions,
+ *     and with nothing gone or left, the tree is as it was before that save, and nothing is in doubt;
  *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
  *     database or what is only appended to (DOUBT_LEFT).
  *
@@ -109,6 +110,7 @@ struct doubts_kill {
 	uint64_t base;			 /* the newest complete epoch before it; 0: none */
 	uint64_t ino_then, version_then; /* what had its name when that was over; 0: nothing */
 	bool parent_is_gone;		 /* the directory that it was in */
+	bool parent_is_new;		 /* it is there, and the epoch `base` has not got it */
 	uint64_t ino_now,
 		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
 	bool alone; /* without companions, too: other nodes of a set may have them. For this epoch only */
@@ -132,7 +134,7 @@ struct doubt {
 	size_t companion_count, companion_cap;
 	bool stands;
 	bool counts; /* the epoch is not complete because of it */
-	bool gone;   /* it stands because of what is gone since */
+	bool gone; /* it stands because of what is gone since, or of a directory that it left empty */
 	bool postponed; /* it stands, but is to be judged when its temporary name has become a final one */
 };
 

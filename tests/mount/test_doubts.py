@@ -313,8 +313,55 @@ def test_an_old_checkpoint_that_was_removed_is_not_missed(mnt):
     mnt.seal()
     shutil.rmtree(mnt.path / "checkpoint-100")
     kill(mnt.path / "checkpoint-300" / "a")
+    (mnt.path / "checkpoint-300").rmdir()
     number = mnt.seal()
     assert latest(mnt) == number and doubts(mnt, number) == {}
+
+
+@pytest.mark.options(keep="last:1")
+@pytest.mark.parametrize("settled", ["saved", "removed", "rolled back"])
+def test_an_empty_checkpoint_that_a_killed_save_leaves_is_in_doubt(mnt, settled):
+    """Whoever looks for the newest step finds that one."""
+    put(mnt.path / "checkpoint-100" / "a", "1")
+    assert mnt.seal() == 1
+    kill(mnt.path / "checkpoint-200" / "a")
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"checkpoint-200/a": ("undone", True)}
+    put(mnt.path / "notes.txt", "another file")
+    assert mnt.seal() == 3 and latest(mnt) == 1
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "more.txt", "another file")
+    assert mnt.seal() == 4 and latest(mnt) == 1
+    assert "removing its directory where that is empty" in run(BIN, "log", mnt.path).stdout
+    retained(mnt, [1, 2, 3, 4])
+    if settled == "saved":
+        put(mnt.path / "checkpoint-200" / "a", "2")
+    elif settled == "removed":
+        (mnt.path / "checkpoint-200").rmdir()
+        put(mnt.path / "notes.txt", "removed")
+    else:
+        number = mnt.rollback(1)
+    if settled != "rolled back":
+        number = mnt.seal()
+    assert latest(mnt) == number and doubts(mnt, number) == {} and "doubts" not in mnt.status()
+
+
+def test_a_directory_that_was_there_before_is_no_such_one(mnt):
+    (mnt.path / "checkpoint-200").mkdir(), put(mnt.path / "checkpoint-100" / "a", "1")
+    assert mnt.seal() == 1
+    kill(mnt.path / "checkpoint-200" / "a")
+    put(mnt.path / "notes.txt", "another file")
+    assert mnt.seal() == 2 and latest(mnt) == 2 and doubts(mnt, 2) == {}
+
+
+def test_an_import_knows_an_empty_checkpoint(mnt, exported):
+    put(mnt.path / "checkpoint-100" / "a", "1")
+    mnt.seal()
+    kill(mnt.path / "checkpoint-200" / "a")
+    out, imported = exported()
+    put(out / "notes", "x")
+    assert imported() == {"checkpoint-200/a": ("undone", True)}
+    (out / "checkpoint-200").rmdir()
+    assert imported() == {}
 
 
 @pytest.mark.options(resume=True)

@@ -86,16 +86,50 @@ def test_half_a_save_whose_rest_was_dropped_is_no_whole_one_elsewhere(halved, dr
 @pytest.mark.parametrize("where", [("checkpoint-100", "checkpoint-200"), ("out", "out"), ("", "")])
 def test_a_save_of_renamed_files_that_is_killed_after_the_first(mnt, where):
     for name in ("model", "optimizer"):
-        save(mnt.path / where[0] / name, name + " 1")
-    wait_until(lambda: latest_or_none(mnt) == 2, "the first save")
+        put(mnt.path / where[0] / name, name + " 1")
+    assert mnt.seal() == 1
     save(mnt.path / where[1] / "model", "model 2")
-    wait_until(lambda: latest_or_none(mnt) == 3, "half of the second")
+    wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
     killed = mnt.path / where[1] / "optimizer.tmp"
     kill(killed)
-    assert mnt.seal() == 4 and latest(mnt) == 2 and record(mnt, 4)["continues"] == 3
-    assert doubts(mnt, 4) == {str(killed.relative_to(mnt.path)): ("undone", True)}
+    assert mnt.seal() == 3 and latest(mnt) == 1 and record(mnt, 3)["continues"] == 2
+    assert doubts(mnt, 3) == {str(killed.relative_to(mnt.path)): ("undone", True)}
     for name in ("model", "optimizer"):
         save(mnt.path / where[1] / name, name + " 3")
+    number = mnt.seal()
+    assert latest(mnt) == number and doubts(mnt, number) == {}
+
+
+@pytest.mark.parametrize("where", [("checkpoint-100", "checkpoint-200", "checkpoint-300"), ("out", "out", "out"), ("", "", "")])
+def test_from_the_second_save_on_the_first_rename_seals_nothing(mnt, where):
+    """So that `latest` names no half of it, as long as it takes to write the rest."""
+    for name in ("model", "optimizer"):
+        save(mnt.path / where[0] / name, name + " 1")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the first save")
+    assert record(mnt, 2)["continues"] == 1
+    save(mnt.path / where[1] / "model", "model 2")
+    assert latest(mnt) == 2 and len(mnt.epochs()) == 2
+    save(mnt.path / where[1] / "optimizer", "optimizer 2")
+    wait_until(lambda: latest_or_none(mnt) == 3, "the second save")
+    mnt.remount()
+    save(mnt.path / where[2] / "model", "model 3")
+    kill(mnt.path / where[2] / "optimizer.tmp")
+    assert mnt.seal() == 4 and latest(mnt) == 3 and "continues" not in record(mnt, 4)
+    assert doubts(mnt, 4) == {os.path.join(where[2], "optimizer.tmp"): ("undone", True)}
+
+
+@pytest.mark.options(keep="last:1")
+def test_the_second_of_two_saves_into_one_new_directory_is_killed(mnt):
+    """torch.distributed.checkpoint, in place: the first save made the directory, but the second adds nothing to it."""
+    def shards(text):
+        for name in ("__0_0.distcp", "__0_1.distcp"):
+            put(mnt.path / "out" / name, text)
+
+    shards("1"), save(mnt.path / "out" / ".metadata", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first save")
+    shards("2"), kill(mnt.path / "out" / ".metadata.tmp")
+    assert mnt.seal() == 2 and latest(mnt) == 1 and doubts(mnt, 2) == {"out/.metadata.tmp": ("undone", True)}
+    shards("3"), save(mnt.path / "out" / ".metadata", "3")
     number = mnt.seal()
     assert latest(mnt) == number and doubts(mnt, number) == {}
 
@@ -123,16 +157,16 @@ def test_a_crash_while_the_rest_of_a_save_is_open(mnt):
 @pytest.mark.parametrize("where", ["checkpoint-200", ""])
 def test_a_crash_between_two_renamed_files(mnt, where):
     for name in ("model", "optimizer"):
-        save(mnt.path / (where and "checkpoint-100") / name, name + " 1")
-    wait_until(lambda: latest_or_none(mnt) == 2, "the first save")
+        put(mnt.path / (where and "checkpoint-100") / name, name + " 1")
+    assert mnt.seal() == 1
     save(mnt.path / where / "model", "model 2")
-    wait_until(lambda: latest_or_none(mnt) == 3, "half of the second")
+    wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
     writer = Writer(mnt.path / where / "optimizer.tmp")
     mnt.kill()
     writer.end("kill")
     mnt.mount()
-    assert mnt.seal() == 4 and latest(mnt) == 2
-    assert doubts(mnt, 4) == {os.path.join(where, "optimizer.tmp"): ("undone", True)}
+    assert mnt.seal() == 3 and latest(mnt) == 1
+    assert doubts(mnt, 3) == {os.path.join(where, "optimizer.tmp"): ("undone", True)}
 
 
 # ---- rolled back to an epoch that was sealed in the middle of a save

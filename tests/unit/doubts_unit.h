@@ -192,6 +192,17 @@ static uint64_t base_of(const struct world *w, const struct kill *k)
 	return 0;
 }
 
+/* A save makes the directories that it needs, and a killed one leaves them. */
+static bool parent_is_new(const struct world *w, const struct kill *k, uint64_t base)
+{
+	const char *slash = strrchr(k->path, '/');
+
+	for (size_t i = 0; slash && i < w->epochs[base].file_count; i++)
+		if (!strncmp(w->epochs[base].files[i].path, k->path, (size_t)(slash - k->path + 1)))
+			return false;
+	return slash && !k->gone;
+}
+
 static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 {
 	const struct file *f = find(w, k->path);
@@ -214,6 +225,7 @@ static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 		.again = again,
 	};
 
+	kill.parent_is_new = !k->gone && (k->judged || parent_is_new(w, k, kill.base));
 	for (size_t i = 0; i < k->again_count; i++)
 		if (k->again_born[i] > kill.base)
 			again[kill.again_count++] = k->again[i];
