@@ -285,7 +285,7 @@ soak: all ## MINUTES=30 of writers, readers, rollbacks, drops, gc, remounts and 
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) tests/soak/soak.py $(O)/epochfs --minutes $(MINUTES) --san '$(SAN)' $(ARGS)
 
 alloc = $(Q)tests/tools/run_alloc.py --bin $(BUILD)-asan/tests --results $(BUILD)-asan/results
-check-alloc: ## let allocations fail in the unit tests, one from each place (ARGS="test_meta_gc", "--every"; see run_alloc.py), an hour or two
+check-alloc: ## let allocations fail in the unit tests, one from each place (ARGS="test_meta_collection", "--every"; see run_alloc.py), an hour or two
 	$(Q)$(MAKE) $(jobs) SAN=address tests
 	$(alloc) $(ARGS)
 check-alloc-some: ## 20 s of it, by a fresh seed

@@ -47,8 +47,8 @@ void fs_life_survivors(struct fs_life *life, struct volume_options *o)
 {
 	o->survivors = life->survivors;
 	o->survivors_count = life->survivors_count;
-	o->told_records = life->table.start->told;
-	o->told_records_count = TABLE_TOLD;
+	o->stale_retry_records = life->table.start->told;
+	o->stale_retry_records_count = TABLE_TOLD;
 }
 
 void fs_life_free(struct fs_life *life)

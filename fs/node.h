@@ -146,7 +146,7 @@ void nodes_io_close(struct nodes *t, struct node *n, int32_t *ret_backing_id,
 		    struct grant **ret_grant);
 /* One open more of a node that came back, in the mode that it had. */
 void nodes_io_revive(struct nodes *t, struct node *n);
-/* After all of them: a node that nobody has open has no mode. `unused` is told of backing ids that such a one
+/* After all of them: a node that nobody has open has no mode. `unused` is notified of backing ids that such a one
  * had, with the lock. */
 void nodes_io_revived(struct nodes *t, void (*unused)(void *arg, int32_t backing_id), void *arg);
 

@@ -6,7 +6,7 @@
  * It is a file in memory (memfd) that supervisor and worker map. The worker writes it with plain stores,
  * each row published by its id, which is stored last, and taken away by storing 0 first: so
  * whenever a worker is killed each row is whole or not there. It is large and sparse: rows that were
- * never used take no memory. Rows are found by scanning, once, when a worker starts anew; the worker keeps which
+ * never used take no memory. Rows are found by scanning, once, when a worker starts over; the worker keeps which
  * are free in memory of its own.
  *
  * Who writes what: rows of nodes node.c, with its lock; of files files.c; the beginning passthrough.c.
@@ -61,9 +61,9 @@ struct table_start {
 	uint32_t nodes, files;	       /* rows that were ever used */
 	uint32_t init_len;	       /* of init; 0: there was no handshake yet */
 	uint32_t answer_len;
-	struct told_record told[TABLE_TOLD];  /* of the volume */
-	unsigned char init[TABLE_INIT_MAX];   /* the kernel's first request, whole */
-	unsigned char answer[TABLE_INIT_MAX]; /* and what it was told, without the header */
+	struct stale_retry_record told[TABLE_TOLD]; /* of the volume */
+	unsigned char init[TABLE_INIT_MAX];	    /* the kernel's first request, whole */
+	unsigned char answer[TABLE_INIT_MAX];	    /* and what it was told, without the header */
 };
 
 struct table {

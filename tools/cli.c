@@ -14,37 +14,6 @@
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
-int exit_code_of(int error)
-{
-	switch (-error) {
-	case 0:
-		return EXIT_DONE;
-	case EINVAL:
-		return EXIT_USAGE;
-	case EHOSTUNREACH:
-	case ECONNREFUSED:
-	case ENETUNREACH:
-		return EXIT_UNREACHABLE;
-	case EACCES:
-	case EPERM:
-	case EROFS:
-		return EXIT_DENIED;
-	case ENOENT:
-		return EXIT_NOT_FOUND;
-	case EBADMSG:
-	case EUCLEAN:
-		return EXIT_DAMAGED;
-	case ETIMEDOUT:
-		return EXIT_NOT_DURABLE;
-	case EBUSY:
-	case EEXIST:
-	case ENOTUNIQ:
-		return EXIT_CONFLICT;
-	default:
-		return EXIT_FAILED;
-	}
-}
-
 const char *cli_reason(int error)
 {
 	switch (-error) {
@@ -54,7 +23,7 @@ const char *cli_reason(int error)
 	case EHOSTUNREACH:
 		return "the remote does not answer";
 	case EPROTONOSUPPORT:
-		return "it is of a newer epochfs: upgrade this one";
+		return "it was created by a newer version of epochfs: upgrade this one";
 	default:
 		return strerror(-error);
 	}

@@ -176,7 +176,7 @@ static const struct command_option of_gc[] = {
 	{"json", 0, NULL, "one JSON object"},
 	{"dry-run", 'n', NULL, "only say what would be done"},
 	{"grace", 0, "TIME", "what is condemned stays so long before it is deleted (24h)"},
-	{"rewrite-below", 0, "PERCENT", "a pack with less of it live is written anew (50)"},
+	{"rewrite-below", 0, "PERCENT", "a pack with less of it live is rewritten (50)"},
 	{0},
 };
 
@@ -238,7 +238,7 @@ const struct command command_table[] = {
 	 "wait until an epoch, or all that is closed now, is durable in the remote", of_wait, NULL,
 	 command_wait},
 	{"restart", "DIRECTORY",
-	 "start the process that serves a supervised mount anew, as after an upgrade", no_options,
+	 "restart the process that serves a supervised mount, as after an upgrade", no_options,
 	 "The mount stays, and so do open files. It takes -o supervise at the mount.\n"
 	 "Example: epochfs restart /mnt/ckpt\n",
 	 command_restart},

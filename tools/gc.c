@@ -63,7 +63,7 @@ static void print_table(const struct gc_totals *t, bool dry_run)
 		error = add_row(table, dry_run ? "would be condemned" : "condemned now",
 				&s->condemned);
 	if (!error && s->rewritten.packs)
-		error = add_row(table, dry_run ? "  would be written anew" : "  written anew",
+		error = add_row(table, dry_run ? "  would be rewritten" : "  rewritten",
 				&s->rewritten);
 	if (!error)
 		error = add_row(table, dry_run ? "would be deleted" : "deleted now", &s->deleted);

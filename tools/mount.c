@@ -19,7 +19,7 @@
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
 #include "lib/volume/volume.h"
-#include "tools/child.h"
+#include "tools/job.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"
 #include "tools/mountpoint.h"
@@ -205,7 +205,7 @@ static void run_daemon(struct served *s)
 	int code;
 
 	setsid();
-	child_restore_signals();
+	job_restore_signals();
 	/* The command that started this may be gone when it is told. */
 	signal(SIGPIPE, SIG_IGN);
 	if (chdir("/") < 0)
@@ -236,7 +236,7 @@ static int serve_in_background(struct served *s)
 	}
 	close(pipes[1]);
 	/* `epochfs run` was interrupted: nobody wants the mount any more. */
-	if (!child_wait_readable(pipes[0]))
+	if (!job_wait_readable(pipes[0]))
 		kill(pid, SIGTERM);
 	do
 		n = read(pipes[0], &code, 1);
@@ -246,7 +246,7 @@ static int serve_in_background(struct served *s)
 		int status = 0;
 
 		waitpid(pid, &status, 0);
-		if (child_interrupted())
+		if (job_interrupted())
 			return cli_error(EXIT_FAILED, "%s: interrupted before it was mounted",
 					 s->mountpoint);
 		return cli_error(EXIT_FAILED,

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/meta/keep.h"
+#include "lib/meta/retention_policy.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
@@ -249,7 +249,7 @@ int mount_options_parse(struct mount_options *o, const char *list)
 			continue;
 		}
 		/* The commas of keep=last:3,daily:7 part rules. */
-		if ((c != ',' && c != '\0') || (c == ',' && keep_goes_on(option, p + 1))) {
+		if ((c != ',' && c != '\0') || (c == ',' && retention_goes_on(option, p + 1))) {
 			*out++ = c;
 			continue;
 		}
@@ -317,11 +317,11 @@ static const char *set_step(struct mount_options *o, const char *value)
 
 static const char *set_keep(struct mount_options *o, const char *value)
 {
-	struct keep_policy policy;
-	char why[KEEP_WHY_MAX];
+	struct retention_policy policy;
+	char why[RETENTION_WHY_MAX];
 
 	o->volume.keep = value;
-	if (!keep_parse(value, &policy, why))
+	if (!retention_parse(value, &policy, why))
 		return NULL;
 	value = mount_options_keep(o, why);
 	return value ? value : "a policy";

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/meta/keep.h"
+#include "lib/meta/retention_policy.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -22,13 +22,13 @@
 struct prune {
 	const struct target *target;
 	const char *text; /* of the policy */
-	struct keep_policy policy;
+	struct retention_policy policy;
 	bool dry_run, json;
 	bool gc;
 	struct collect collect;
 	json_t *collected; /* with `gc` and `json` */
 	json_t *epochs;	   /* as in log */
-	struct keep_epoch *list;
+	struct retention_epoch *list;
 	size_t count, kept, dropped;
 	bool *failed; /* of each: it was to go and is still there */
 };
@@ -56,13 +56,13 @@ static int look_at_mount(const struct target *t, uint64_t *ret_current, bool *re
 	return EXIT_DONE;
 }
 
-static struct keep_epoch keep_epoch_of(const json_t *e, uint64_t current, bool local_only)
+static struct retention_epoch keep_epoch_of(const json_t *e, uint64_t current, bool local_only)
 {
 	const json_t *complete = json_object_get(e, "complete");
 	const char *state = json_string_value(json_object_get(e, "state"));
 	const char *sealed = json_string_value(json_object_get(e, "sealed"));
 	bool continued = json_is_true(json_object_get(e, "continued"));
-	struct keep_epoch k = {
+	struct retention_epoch k = {
 		.number = number_of(e, "epoch"),
 		.has_step = json_object_get(e, "step") != NULL,
 		.step = number_of(e, "step"),
@@ -101,7 +101,7 @@ static int decide(struct prune *p)
 	for (p->count = 0; p->count < count; p->count++)
 		p->list[p->count] =
 			keep_epoch_of(json_array_get(p->epochs, p->count), current, local_only);
-	if (keep_decide(&p->policy, p->list, count))
+	if (retention_decide(&p->policy, p->list, count))
 		return cli_error(EXIT_FAILED, "out of memory");
 	for (size_t i = 0; i < count; i++)
 		p->kept += p->list[i].reasons != 0;
@@ -155,7 +155,7 @@ static json_t *epoch_object(const struct prune *p, size_t i, bool reasons)
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
 		if (json_object_get(e, keys[k]))
 			json_object_set(o, keys[k], json_object_get(e, keys[k]));
-	for (unsigned k = 0; (word = keep_reason(p->list[i].reasons, k)); k++)
+	for (unsigned k = 0; (word = retention_reason(p->list[i].reasons, k)); k++)
 		json_array_append_new(words, json_string(word));
 	if (reasons)
 		json_object_set(o, "reasons", words);
@@ -192,7 +192,7 @@ static void format_what(const struct prune *p, size_t i, struct buf *out)
 			   p->dry_run	  ? "- would be dropped"
 			   : p->failed[i] ? "- is not dropped"
 					  : "- dropped");
-	for (unsigned k = 0; (word = keep_reason(reasons, k)); k++)
+	for (unsigned k = 0; (word = retention_reason(reasons, k)); k++)
 		buf_printf(out, "%s%s", k ? ", " : "", word);
 }
 
@@ -201,7 +201,7 @@ static int add_row(const struct prune *p, struct table *t, size_t i)
 	const json_t *e = json_array_get(p->epochs, i), *tag;
 	char epoch[FORMAT_MAX], age[FORMAT_MAX], step[FORMAT_MAX], size[FORMAT_MAX];
 	cleanup_buf struct buf what = {0}, tags = {0};
-	const struct keep_epoch *k = &p->list[i];
+	const struct retention_epoch *k = &p->list[i];
 	size_t n;
 
 	snprintf(epoch, sizeof(epoch), "%06" PRIu64, k->number);
@@ -282,7 +282,7 @@ int command_prune(int argc, char **argv)
 		{"keep", NULL, &p.text}, {"dry-run", &p.dry_run, NULL},	    {"json", &p.json, NULL},
 		{"gc", &p.gc, NULL},	 {"grace", NULL, &p.collect.grace}, {0}};
 	struct target target;
-	char why[KEEP_WHY_MAX];
+	char why[RETENTION_WHY_MAX];
 	int code, count = cli_parse("prune", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
@@ -292,7 +292,7 @@ int command_prune(int argc, char **argv)
 	if (!p.text || !*p.text)
 		return cli_usage_error(
 			"prune", "needs --keep POLICY, such as --keep last:10,daily:7,tagged");
-	if (keep_parse(p.text, &p.policy, why))
+	if (retention_parse(p.text, &p.policy, why))
 		return cli_usage_error("prune", "--keep %s: expected %s", p.text, why);
 	if (p.collect.grace && !p.gc)
 		return cli_usage_error("prune", "--grace is of --gc: give that, too");

@@ -33,7 +33,7 @@ struct metadata {
 	const char *db_type, *db_prefix, *path_type, *path_prefix, *node_names;
 };
 
-/* Texts are parted by commas. */
+/* Texts are separated by commas. */
 static json_t *split_names(const char *text)
 {
 	json_t *names = json_array();

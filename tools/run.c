@@ -13,7 +13,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/mount_users.h"
 #include "lib/util/parse.h"
-#include "tools/child.h"
+#include "tools/job.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"
@@ -41,7 +41,7 @@ struct run {
 	bool resume;
 	bool mounted_here;
 	char *const *command;
-	struct child child;
+	struct job child;
 	int hold_fd; /* -1: none */
 };
 
@@ -137,9 +137,9 @@ static int prepare(struct run *r)
 		code = hold(r);
 	if (code != EXIT_DONE || !r->resume)
 		return code;
-	child_let_interrupt(true);
+	job_let_interrupt(true);
 	code = resume(r);
-	child_let_interrupt(false);
+	job_let_interrupt(false);
 	return code;
 }
 
@@ -255,13 +255,13 @@ static int run_command(struct run *r)
 
 	r->child.on_interrupt = write_through;
 	r->child.arg = r;
-	error = child_run(&r->child, r->command);
+	error = job_run(&r->child, r->command);
 	durable = error ? EXIT_DONE : make_durable(r);
 	unmounted = take_down(r);
 	if (error)
 		return cli_error(error == -ENOENT ? NOT_FOUND_CODE : CANNOT_EXECUTE, "%s: %s",
 				 r->command[0], strerror(-error));
-	code = child_exit_code(&r->child);
+	code = job_exit_code(&r->child);
 	if (durable != EXIT_DONE)
 		return durable;
 	if (r->child.interrupted)
@@ -271,7 +271,7 @@ static int run_command(struct run *r)
 
 /* ---- arguments ---- */
 
-/* REMOTE:DIR is parted at the last colon: directories have none. */
+/* REMOTE:DIR is split at the last colon: directories have none. */
 static int split_mount(struct run *r, const char *text, char **ret_copy)
 {
 	char *colon;
@@ -356,12 +356,12 @@ int command_run(int argc, char **argv)
 		code = parse_values(&r, code_text, grace);
 	if (code != EXIT_DONE)
 		return code;
-	child_block_signals();
+	job_block_signals();
 	code = prepare(&r);
-	if (code == EXIT_DONE && !child_interrupted())
+	if (code == EXIT_DONE && !job_interrupted())
 		return run_command(&r);
 	take_down(&r);
-	if (!child_interrupted())
+	if (!job_interrupted())
 		return code;
 	fprintf(stderr, "epochfs run: interrupted before the command was started\n");
 	return r.checkpoint_code;

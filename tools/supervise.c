@@ -335,7 +335,7 @@ static int after_worker(struct supervisor *s, pid_t pid, int status)
 	if (WIFEXITED(status) && s->serves && !planned)
 		return WEXITSTATUS(status);
 	if (planned) {
-		log_info("%s: process %d ended to be started anew", s->how->mountpoint, (int)pid);
+		log_info("%s: process %d ended to be restarted", s->how->mountpoint, (int)pid);
 		s->since_ns = clock_mono_ns();
 		s->own = false;
 		return -1;

@@ -84,7 +84,7 @@ static void back_off(struct watching *w)
 static void went_well(struct watching *w)
 {
 	if (w->pause_ns)
-		say(w, "it works again");
+		say(w, "it has recovered");
 	w->pause_ns = w->retry_ns = 0;
 	w->deferred = 0;
 }

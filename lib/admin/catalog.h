@@ -4,7 +4,7 @@
  * Nothing is written locally but what export restores; the index is kept in memory. One thread at a time.
  *
  * Errors of all functions, beside those named: -EHOSTUNREACH the remote did not answer for 15 s, -EACCES it does not allow it,
- * -EBADMSG what is stored is damaged or missing, -EPROTONOSUPPORT it is of a newer epochfs, -ENOMEM. The records are read once, when
+ * -EBADMSG what is stored is damaged or missing, -EPROTONOSUPPORT it was created by a newer version of epochfs, -ENOMEM. The records are read once, when
  * they are first asked for: what others put later is not seen.
  */
 #ifndef EPOCHFS_ADMIN_CATALOG_H
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/format/tree.h"
-#include "lib/meta/gc.h"
+#include "lib/meta/collection.h"
 #include "lib/remote/remote.h"
 #include "lib/epochs/epochs.h"
 
@@ -26,7 +26,7 @@ int catalog_open(const char *url, const struct remote_limits *limits, struct cat
 void catalog_close(struct catalog *c);
 const char *catalog_uuid(const struct catalog *c);
 
-/* One collection of garbage (gc.h) in the remote behind `url`. */
+/* One collection of garbage (collection.h) in the remote behind `url`. */
 int catalog_collect(const char *url, const struct gc *how, struct gc_totals *ret_totals,
 		    char **ret_message);
 
@@ -66,13 +66,13 @@ void undrop_refusal(uint64_t number, struct buf *out);
 /*
  * Who writes to the volume, as the lease's object says (format/lease.h): {"state": "held", "generation",
  * "host", "node", "mountpoint", "pid", "since_ns", "renewed", "ttl_ns"}, or the state "free" or "damaged".
- * A holder that is gone without giving it back is "held" too: only watching tells. Read anew each time.
+ * A holder that is gone without giving it back is "held" too: only watching tells. Read again each time.
  */
 int catalog_lease(struct catalog *c, json_t **ret_lease);
 
 /*
  * Epochs of several nodes that wait for parts: a list of { "step", or "after_step" and "count"; "attempt", "have", "missing": names of
- * nodes; "never_came": how many more; "since_ns" }. Read anew each time.
+ * nodes; "never_came": how many more; "since_ns" }. Read again each time.
  */
 int catalog_waiting(struct catalog *c, json_t **ret_waiting);
 
@@ -92,7 +92,7 @@ int catalog_usage(struct catalog *c, bool read,
  * Restores what lies at `path` in an epoch ("" or "/": all) into the directory `to_fd`: a file or directory under its own
  * name's last component, the root's content directly. Content, modes, owners (by root), times in ns, xattrs (also of symlinks; those that
  * the file system or the user cannot have are left out), hard links, holes. Each file is written under a temporary name, checked, and renamed. What lends rights is left out,
- * for the remote may be an enemy's: setuid and setgid of files, device nodes, xattrs but user.*; `privileged` restores it, where the
+ * for the remote may be untrusted: setuid and setgid of files, device nodes, xattrs but user.*; `privileged` restores it, where the
  * caller is root. No symlink is followed. `to_fd` itself gets the root's attributes where it was empty.
  * Directories that are there are used; `force` replaces files that are there (never a directory by a file); without it -EEXIST; one that has the epoch's content already is read here instead of fetched, and kept. `threads` 0: one a core.
  * `progress` may be NULL; it is called from any thread, one at a time; it counts regular files. `ret_failed` counts entries that could not be restored, each logged with

@@ -8,7 +8,7 @@
 #include "lib/util/lock.h"
 
 /*
- * The tree is an enemy's, and the directory may be one, too: every directory on the way is opened
+ * The tree is untrusted, and so may the directory be: every directory on the way is opened
  * by its name in the one above it and never through a symlink; what is made is made under a fresh
  * name and gets its attributes by descriptor; and it replaces by rename, which follows nothing.
  * Symlinks come last.

@@ -100,7 +100,7 @@ bool fsck_condemned(const struct fsck *f, const char *key);
 
 /*
  * In this order, with how and remote set: fsck_open lists what is there; fsck_read reads index objects and packs; fsck_records the records and what they name;
- * fsck_meta the rest; fsck_report tells what it hits. fsck_records_again, after a repair, judges anew. fsck_free closes the remote, too.
+ * fsck_meta the rest; fsck_report tells what it hits. fsck_records_again, after a repair, judges again. fsck_free closes the remote, too.
  */
 int fsck_open(struct fsck *f, struct opening_message *m);
 int fsck_read(struct fsck *f);

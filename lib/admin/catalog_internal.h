@@ -44,7 +44,7 @@ int catalog_unlock(struct remote **r, const struct volume_info *info,
 int catalog_store(struct catalog *c);
 /* The record of an epoch, the catalog's: -ENOENT, -EBADMSG where it is damaged. */
 int catalog_record(struct catalog *c, uint64_t number, const struct epoch_record **ret_record);
-/* The records are read anew when they are next asked for. */
+/* The records are read again when they are next asked for. */
 void catalog_forget(struct catalog *c);
 /* While it is held: that it is ours still, and renewed in time. -ESTALE, or the remote's. */
 int catalog_confirm(struct catalog *c);

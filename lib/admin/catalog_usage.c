@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "lib/store/usage.h"
+#include "lib/store/chunk_usage.h"
 #include "lib/epochs/usage.h"
 
 static int add_epoch(struct catalog *c, const struct epoch_record *record, struct store_usage *set,

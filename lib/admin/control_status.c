@@ -19,7 +19,7 @@
 #include "lib/epochs/holder.h"
 #include "lib/upload/nodes.h"
 #include "lib/epochs/resume.h"
-#include "lib/epochs/retain.h"
+#include "lib/epochs/retention.h"
 #include "lib/epochs/seal.h"
 #include "lib/upload/upload.h"
 #include "lib/volume/volume.h"
@@ -276,7 +276,7 @@ json_t *control_status(struct volume *vol)
 	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
 	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
 	    nodes_status(vol, o) != 0 || announcer_status(vol, o) != 0 ||
-	    retainer_status(vol, o) != 0 || collector_status(vol, o) != 0) {
+	    retention_status(vol, o) != 0 || collector_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

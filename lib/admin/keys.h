@@ -17,8 +17,8 @@
  */
 struct key_info {
 	char id[KEY_ID_MAX];
-	const char
-		*kind; /* "passphrase" or "key-file"; NULL: it is damaged or of a newer epochfs */
+	const char *
+		kind; /* "passphrase" or "key-file"; NULL: it is damaged or of a newer version of epochfs */
 	int64_t created_ns; /* wall clock; 0 with a damaged one */
 };
 

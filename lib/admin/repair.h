@@ -7,8 +7,8 @@
  * from a record. Each is checked by its hash, or, where it has none (records, tags), is the copy that was taken when it was whole.
  *
  * In which order. The lease is held (a mount has it). What is new is put first: packs, then the index object that names them, and read back. Only then is what it replaces condemned, by a list
- * of garbage collection (gc.h): the damaged object stays for the grace of a collection, as what readers may still use, and no collection that is under way can delete
- * what is relied upon: of both lists one is published, and the other side begins anew. What holds something that could be restored from nowhere is condemned, too, so that no writer builds on
+ * of garbage collection (collection.h): the damaged object stays for the grace of a collection, as what readers may still use, and no collection that is under way can delete
+ * what is relied upon: of both lists one is published, and the other side starts over. What holds something that could be restored from nowhere is condemned, too, so that no writer builds on
  * it; a collection does not delete it while an epoch names it. New packs have ids that were never condemned (store_heed).
  *
  * What is gone stays as it is, so that reads of it fail and fsck goes on to list it, until its epochs are dropped. But a tag that nobody can read is removed.

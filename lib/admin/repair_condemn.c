@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repairing a remote: what was replaced is condemned, by the protocol of gc.h. */
+/* Repairing a remote: what was replaced is condemned, by the protocol of collection.h. */
 #include "lib/admin/repair_internal.h"
 
 #include <errno.h>
@@ -144,7 +144,7 @@ int repair_condemn(struct repair *r)
 		gc_key(r->generation, key);
 		repair_say(
 			r, REPAIR_RESTORED, key, "",
-			"a new list takes its place; what it had condemned is condemned anew by epochfs gc");
+			"a new list takes its place; what it had condemned is condemned again by epochfs gc");
 	}
 	return 0;
 }

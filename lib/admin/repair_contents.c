@@ -247,7 +247,7 @@ static int look_at_list(struct repair *r)
 	return error == -ENOENT || r->list_damaged ? 0 : error;
 }
 
-static int mend(struct repair *r)
+static int repair_packs(struct repair *r)
 {
 	const struct gc_list *list = &r->fsck.gc_list;
 	cleanup_free struct hash *condemned = calloc(list->count + 1, sizeof(*condemned));
@@ -291,7 +291,7 @@ static int pass(struct repair *r)
 	if (!error)
 		error = fsck_read(f);
 	if (!error)
-		error = mend(r);
+		error = repair_packs(r);
 	if (!error)
 		error = fsck_records(f);
 	if (error)

@@ -99,7 +99,7 @@ static int restore(struct repair *r, const struct volume_options *options, bool 
 		return is_gone(r, "no epoch's record says which volume this is");
 	error = repair_source_info(options, whose.uuid, &text);
 	if (error == -ENOENT) {
-		from = "made anew, as an epoch's record says which volume it is";
+		from = "rebuilt, as an epoch's record says which volume it is";
 		error = make_anew(&whose, &text);
 	}
 	if (error == -ENOENT)

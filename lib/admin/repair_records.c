@@ -58,7 +58,7 @@ static const char *copy_of(const struct repair *r, uint64_t number)
 
 enum found { FOUND_WHOLE, FOUND_MISSING, FOUND_DAMAGED };
 
-struct mending {
+struct record_repair {
 	struct repair *r;
 	uint64_t number;
 	enum found found;
@@ -66,13 +66,13 @@ struct mending {
 	char *text;		    /* likewise */
 };
 
-static void mending_free(struct mending *m)
+static void record_repair_free(struct record_repair *m)
 {
 	record_free(&m->record);
 	free(m->text);
 }
 
-static int look(struct mending *m)
+static int look(struct record_repair *m)
 {
 	char key[KEY_MAX];
 	uint64_t size;
@@ -93,7 +93,7 @@ static int look(struct mending *m)
 	return error == -ENOENT ? 0 : error;
 }
 
-static int put(struct mending *m, const char *text, const char *what)
+static int put(struct record_repair *m, const char *text, const char *what)
 {
 	char key[KEY_MAX], where[64];
 	int error = repair_confirm(m->r);
@@ -110,7 +110,7 @@ static int put(struct mending *m, const char *text, const char *what)
 	return error == -EEXIST ? 0 : error;
 }
 
-static int put_tombstone(struct mending *m)
+static int put_tombstone(struct record_repair *m)
 {
 	cleanup_buf struct buf text = {0};
 	int error = tombstone_encode(m->number, clock_wall_ns(), 0, NULL, &text);
@@ -131,7 +131,7 @@ static bool same_json(const char *a, const char *b)
 }
 
 /* A record that is whole but not what it was: of the same sealing, by what no accident changes in both. */
-static bool is_altered(const struct mending *m, const char *local)
+static bool is_altered(const struct record_repair *m, const char *local)
 {
 	cleanup_record struct epoch_record record = {0};
 
@@ -142,7 +142,7 @@ static bool is_altered(const struct mending *m, const char *local)
 	       hash_equal(&record.tree_hash, &m->record.tree_hash);
 }
 
-static void tell_gone(struct mending *m)
+static void tell_gone(struct record_repair *m)
 {
 	char key[KEY_MAX], where[64];
 
@@ -156,9 +156,9 @@ static void tell_gone(struct mending *m)
 }
 
 /* `named`: something says that there is, or was, such an epoch. */
-static int mend_record(struct repair *r, uint64_t number, bool named)
+static int repair_record(struct repair *r, uint64_t number, bool named)
 {
-	CLEANUP(mending_free) struct mending m = {.r = r, .number = number};
+	CLEANUP(record_repair_free) struct record_repair m = {.r = r, .number = number};
 	cleanup_free char *local = NULL;
 	const char *copy = copy_of(r, number);
 	bool dropped = false;
@@ -246,7 +246,7 @@ static int all_numbers(struct repair *r, struct buf *out)
 }
 
 /* Epochs that another names as the one before it, and of which nothing is there. */
-static int mend_parents(struct repair *r)
+static int repair_parents(struct repair *r)
 {
 	cleanup_buf struct buf numbers = {0};
 	int error = remote_list(r->remote, PREFIX_EPOCHS, note_epoch, &numbers);
@@ -258,12 +258,12 @@ static int mend_parents(struct repair *r)
 		if (error == -ENOENT || error == -EBADMSG || error == -EPROTONOSUPPORT)
 			error = 0;
 		else if (!error && record.parent && record.parent < record.number)
-			error = mend_record(r, record.parent, true);
+			error = repair_record(r, record.parent, true);
 	}
 	return error;
 }
 
-static int mend_records(struct repair *r)
+static int repair_each_record(struct repair *r)
 {
 	cleanup_buf struct buf numbers = {0};
 	uint64_t last = 0;
@@ -275,9 +275,9 @@ static int mend_records(struct repair *r)
 		if (number == last || nodes_is_part(number))
 			continue;
 		last = number;
-		error = mend_record(r, number, false);
+		error = repair_record(r, number, false);
 	}
-	return error ? error : mend_parents(r);
+	return error ? error : repair_parents(r);
 }
 
 int repair_other_record(struct repair *r, const struct epoch_record *record, struct buf *tree,
@@ -336,12 +336,12 @@ static int remove_tag(struct repair *r, const char *key, const char *where, cons
 		error = remote_delete(r->remote, key);
 	if (error)
 		return error;
-	buf_printf(&what, "%s; the tag is removed: set it anew", why);
+	buf_printf(&what, "%s; the tag is removed: set it again", why);
 	repair_say(r, REPAIR_GONE, key, where, buf_str(&what));
 	return 0;
 }
 
-static int mend_tag(void *arg, const char *key, uint64_t size)
+static int repair_tag(void *arg, const char *key, uint64_t size)
 {
 	struct repair *r = arg;
 	cleanup_buf struct buf text = {0};
@@ -357,7 +357,7 @@ static int mend_tag(void *arg, const char *key, uint64_t size)
 		return error == -ENOENT ? 0 : error;
 	snprintf(where, sizeof(where), "tag %s", name);
 	if (tag_text_parse(text.data, text.len, &number) == 0 && number && !has_epoch(r, number))
-		error = mend_record(r, number, true);
+		error = repair_record(r, number, true);
 	if (error || has_epoch(r, number))
 		return error;
 	if (r->source && repair_source_tag(r->source, name, &local) == 0 && has_epoch(r, local))
@@ -404,7 +404,7 @@ static int replace_part(struct repair *r, const char *key, const char *text)
 }
 
 /* One that nobody can read would keep collections from their work for ever. */
-static int mend_part(void *arg, const char *key, uint64_t size)
+static int repair_part(void *arg, const char *key, uint64_t size)
 {
 	cleanup_record struct epoch_record record = {0};
 	cleanup_buf struct buf data = {0};
@@ -454,7 +454,7 @@ static int compare_copy(void *arg, uint64_t number, const char *text)
 	return !same_json(text, own);
 }
 
-static int mend_summary(void *arg, const char *key, uint64_t size)
+static int repair_summary(void *arg, const char *key, uint64_t size)
 {
 	struct repair *r = arg;
 	uint64_t last;
@@ -472,13 +472,13 @@ static int mend_summary(void *arg, const char *key, uint64_t size)
 	if (!error && !r->how->dry_run)
 		error = records_summarize(r->remote, last);
 	if (!error)
-		repair_say(r, REPAIR_RESTORED, key, "", "the summary is made anew from records");
+		repair_say(r, REPAIR_RESTORED, key, "", "the summary is rebuilt from records");
 	return error;
 }
 
 int repair_summaries(struct repair *r)
 {
-	return remote_list(r->remote, PREFIX_SUMMARIES, mend_summary, r);
+	return remote_list(r->remote, PREFIX_SUMMARIES, repair_summary, r);
 }
 
 int repair_records(struct repair *r)
@@ -486,8 +486,8 @@ int repair_records(struct repair *r)
 	int error = remote_list(r->remote, PREFIX_SUMMARIES, note_summary, r);
 
 	if (!error)
-		error = mend_records(r);
+		error = repair_each_record(r);
 	if (!error)
-		error = remote_list(r->remote, PREFIX_TAGS, mend_tag, r);
-	return error ? error : remote_list(r->remote, PREFIX_PARTS, mend_part, r);
+		error = remote_list(r->remote, PREFIX_TAGS, repair_tag, r);
+	return error ? error : remote_list(r->remote, PREFIX_PARTS, repair_part, r);
 }

@@ -26,7 +26,7 @@ int64_t contents_unaccounted(struct volume *vol);
 void content_pin(struct content *c);
 void content_unpin(struct content *c);
 
-/* Whether somebody has this version open: it is not buried, not evicted. */
+/* Whether somebody has this version open: it is not reclaimed, not evicted. */
 bool content_in_use_locked(struct volume *vol, uint64_t version);
 /* References to it that there are. */
 unsigned content_users_locked(struct volume *vol, uint64_t version);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct volume, and what the parts of lib/volume offer each other. Private to lib/volume.
+ * struct volume, and what the parts of lib/volume offer each other. Private to lib/cache.
  *
  * The order of locks is in lib/util/lock_order.h.
  *
@@ -39,7 +39,7 @@ struct nodes;	    /* nodes.h: what this volume does as one of several nodes */
 struct follower;    /* follow.h: what is new in the remote of a read-only volume */
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
-struct retainer;    /* retain.h: drops what the option keep lets go; NULL without it */
+struct retention;   /* retention.h: drops what the option keep lets go; NULL without it */
 struct collector;   /* collector.h: collects garbage in the remote; NULL without keep */
 struct usage_cache; /* usage.h: what was last counted */
 struct announcer;   /* announce.h: tells others of epochs; NULL: nobody is told */
@@ -123,7 +123,7 @@ struct volume {
 	struct evictor *evictor;
 	struct torn *torn;
 	struct announcer *announcer;
-	struct retainer *retainer;
+	struct retention *retention;
 	struct collector *collector;
 	struct usage_cache *usage;
 	struct store *store;
@@ -145,7 +145,7 @@ int object_open(struct volume *vol, uint64_t version, int flags);
  * Whether `fd` is still the file that holds the version's bytes. An edit in place may take the file
  * of a closed version over, and the version gets a clone before anything is written (edit.c): who
  * reads a version by a descriptor of its own, without a content (content.h), asks this when he has
- * read all; if it is not so, what he read may be of the edit, and he opens and reads anew.
+ * read all; if it is not so, what he read may be of the edit, and he opens and reads again.
  */
 bool object_is_still(struct volume *vol, uint64_t version, int fd);
 /*

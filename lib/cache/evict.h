@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The evictor: keeps cache_size and min_free by removing local copies of durable content, least
- * recently used first. Private to lib/volume. */
+ * recently used first. Private to lib/cache. */
 #ifndef EPOCHFS_CACHE_EVICT_H
 #define EPOCHFS_CACHE_EVICT_H
 
@@ -8,6 +8,8 @@
 #include "lib/cache/context.h"
 
 /*
+ * The order is that of state_version_each_evictable (lib/state/state_versions.c): by when it was last opened, oldest first.
+ *
  * Content that is only here, staged or closed but not durable, is never touched, nor what somebody
  * has open. A thread looks every few seconds and when it is kicked, so that writers by passthrough,
  * whom the daemon does not see, find room ahead of them. Who writes waits for room

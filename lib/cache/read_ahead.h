@@ -42,7 +42,7 @@ struct read_advice {
 /* `size` is that of the file, `max` the most bytes to be ahead of a reader. */
 struct read_advice read_ahead_note(struct read_ahead *r, uint64_t offset, uint64_t end,
 				   uint64_t size, uint64_t max);
-/* What was asked for may be gone: it is asked for anew. */
+/* What was asked for may be gone: it is asked for again. */
 void read_ahead_forget(struct read_ahead *r);
 
 #endif

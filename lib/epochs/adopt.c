@@ -142,7 +142,7 @@ int adopt_record(struct volume *vol, const struct record_found *found)
 
 	if (error)
 		return error;
-	/* A damaged record is no tombstone: its epoch may be mended, so no row of ours hides it. */
+	/* A damaged record is no tombstone: its epoch may be repaired, so no row of ours hides it. */
 	if ((!found->record && !found->dropped) || (found->record && !is_back(vol, found)))
 		return 0;
 	SCOPED_LOCK(&vol->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the remote knows and this machine does not: epochs, tags, and the live tree of a new cache.
- * Private to lib/volume. */
+ * Private to lib/epochs. */
 #ifndef EPOCHFS_EPOCHS_ADOPT_H
 #define EPOCHFS_EPOCHS_ADOPT_H
 
@@ -20,7 +20,7 @@ typedef int adopt_complete_fn(struct volume *vol, struct remote *remote, struct 
  *     the remote (another machine wrote meanwhile), the live tree becomes that of the newest epoch.
  *     Its files' bytes stay in the remote until they are read, unless they are cached here.
  *   - Work that is only here is never touched: then the other machine's epochs are listed, and a line
- *     in the log says that the two have parted.
+ *     in the log says that the two have diverged.
  * After reading only records, tags and one tree. Nothing for remote `none`. 0 or -errno: that of the
  * remote, or -EBADMSG with a line for the user where the newest tree is damaged; a mount of one past
  * epoch does without it.
@@ -35,7 +35,7 @@ int adopt_remote(struct volume *vol, adopt_complete_fn *complete, struct opening
 int adopt_record(struct volume *vol, const struct record_found *found);
 int adopt_tags(struct volume *vol);
 
-/* ---- The live tree made anew from an epoch's tree. Private to lib/volume. ---- */
+/* ---- The live tree rebuilt from an epoch's tree. Private to lib/epochs. ---- */
 
 /*
  * Replaces all files and names of the live tree by those of this durable epoch, in one transaction, and makes it the current one. Nothing may be open.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live tree made anew from an epoch's tree. */
+/* The live tree rebuilt from an epoch's tree. */
 #include "lib/epochs/adopt.h"
 
 #include <errno.h>

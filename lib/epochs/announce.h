@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Telling others of epochs: a program, and a table in an SQLite database. Private to lib/volume. */
+/* Telling others of epochs: a program, and a table in an SQLite database. Private to lib/epochs. */
 #ifndef EPOCHFS_EPOCHS_ANNOUNCE_H
 #define EPOCHFS_EPOCHS_ANNOUNCE_H
 

@@ -50,7 +50,7 @@ void announcer_kick_locked(struct volume *vol);
 /* Writes an announcement (announce.h). 0, or -errno and why, one line, appended. */
 int announce_db_write(const char *path, const char *text, struct buf *why);
 
-/* ---- The program that is told of epochs. Private to announce*.c. ---- */
+/* ---- The program that is notified of epochs. Private to announce*.c. ---- */
 
 struct announce_program;
 

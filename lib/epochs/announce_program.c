@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program that is told of epochs. */
+/* The program that is notified of epochs. */
 #include "lib/epochs/announce_internal.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 /*
- * Tells where one save ends and the next begins (sealer_before.c). Private to lib/volume; in memory only, guarded by the
+ * Tells where one save ends and the next begins (sealer_before.c). Private to lib/epochs; in memory only, guarded by the
  * volume's lock. Zero-initialise, free with changed_clear.
  */
 struct changed_file {

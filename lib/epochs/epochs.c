@@ -237,7 +237,7 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 		error = -EOPNOTSUPP;
 	if (error)
 		return error;
-	error = bodies_settle(vol);
+	error = bodies_finish_closes(vol);
 	if (error)
 		return error;
 	mutex_lock(&vol->lock);

@@ -9,7 +9,7 @@
 
 /*
  * A name that is made and removed again (a lock file, a file of a killed writer that was undone)
- * opens no epoch: the set knows which are still there. Private to lib/volume; in memory only,
+ * opens no epoch: the set knows which are still there. Private to lib/epochs; in memory only,
  * guarded by the volume's lock. Zero-initialise, free with fresh_clear.
  */
 enum joins {

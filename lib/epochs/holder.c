@@ -19,7 +19,7 @@
 
 /* Whose lease the cache had last: with the cache locked, that holder is gone. */
 #define META_LEASE "lease"
-/* An object of a kilobyte: what takes longer is tried anew. */
+/* An object of a kilobyte: what takes longer is tried again. */
 #define CONNECT_LIMIT (5 * NS_PER_S)
 #define STALL_LIMIT   (10 * NS_PER_S)
 #define TOTAL_LIMIT   (20 * NS_PER_S)
@@ -176,8 +176,9 @@ static int take_failed(struct volume *vol, int error, const struct lease_info *b
 					     "nothing keeps two writers apart: mount it with -o ro",
 			name);
 	case -EPROTONOSUPPORT:
-		return opening_fail(m, error,
-				    "%s: its lease is of a newer epochfs: upgrade this one", name);
+		return opening_fail(
+			m, error,
+			"%s: its lease is of a newer version of epochfs: upgrade this one", name);
 	case -EBADMSG:
 		return opening_fail(m, error,
 				    "%s: the generations of its lease are used up: remove what is "

@@ -307,7 +307,7 @@ static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 {
 	struct doubts_found found = {0};
 	cleanup_buf struct buf why = {0};
-	int error = bodies_settle(vol);
+	int error = bodies_finish_closes(vol);
 
 	*done = (struct resumed){0};
 	if (!error)

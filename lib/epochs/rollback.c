@@ -175,7 +175,7 @@ int epochs_rollback(struct volume *vol, uint64_t number, uint64_t *ret_new)
 	if (error)
 		return error;
 	epoch_info_free(&info);
-	error = bodies_settle(vol);
+	error = bodies_finish_closes(vol);
 	return error ? error : roll_back(vol, &to, ret_new);
 }
 

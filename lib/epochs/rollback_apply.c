@@ -99,7 +99,7 @@ static bool same_target(struct apply *a, const struct state_file *f, const struc
 	       strcmp(buf_str(&target), e->u.target) == 0;
 }
 
-/* Can this live file become that entry without being made anew? */
+/* Can this live file become that entry without being rebuilt? */
 static bool is_same_kind(struct apply *a, const struct state_file *f, const struct tree_entry *e)
 {
 	if ((f->mode & S_IFMT) != (mode_of_entry(e) & S_IFMT))
@@ -279,7 +279,7 @@ static int same_content(struct apply *a, const struct state_file *f, const struc
 	return 0;
 }
 
-/* Nothing is buried here: what dies may be what another file takes. */
+/* Nothing is reclaimed here: what dies may be what another file takes. */
 static int version_dies(struct apply *a, uint64_t version)
 {
 	struct state_version v;

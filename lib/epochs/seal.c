@@ -18,7 +18,7 @@
 #include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/record_fill.h"
-#include "lib/epochs/retain.h"
+#include "lib/epochs/retention.h"
 #include "lib/epochs/sealer.h"
 #include "lib/cache/trees.h"
 #include "lib/cache/uploads.h"
@@ -578,7 +578,7 @@ int seal_finish_until(struct volume *vol, uint64_t number)
 		uploads_kick(vol);
 	/* As durable as it gets. */
 	if (any && vol->local_only)
-		retainer_kick(vol);
+		retention_kick(vol);
 	mutex_lock(&vol->lock);
 	result = s->failed_number == number ? s->failed_error : 0;
 	mutex_unlock(&vol->lock);

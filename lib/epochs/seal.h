@@ -259,7 +259,7 @@ bool sealer_is_most_locked(struct volume *vol, uint64_t bytes);
 struct epoch_index *epochs_index_locked(struct volume *vol);
 /* What `current` names. */
 uint64_t epochs_current_locked(const struct volume *vol);
-/* After its row was stored. Where memory runs out, the index is loaded anew at the next use. */
+/* After its row was stored. Where memory runs out, the index is loaded again at the next use. */
 void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record,
 			     bool superseded);
 

@@ -15,7 +15,7 @@
  * sealer's thread or by who asked for the epoch, one epoch after the other in the order of numbers.
  *
  * Between the two, the epoch has a row of state SEALED whose record is NULL. So
- * state_epoch_pending_in() holds for it: content that it needs is neither buried nor edited
+ * state_epoch_pending_in() holds for it: content that it needs is neither reclaimed nor edited
  * without a clone. Who uploads or lists skips such a row; after a crash its number is used again.
  */
 /* What vol->observer is. */

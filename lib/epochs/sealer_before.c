@@ -224,7 +224,7 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 static bool before_replace(struct volume *vol, const struct replacing *r)
 {
 	/* A close that is on its way ends the save that this one follows. */
-	if (!ends_a_save(vol, r) || (body_settle_locked(vol, 0) && !ends_a_save(vol, r)) ||
+	if (!ends_a_save(vol, r) || (body_finish_closes_locked(vol, 0) && !ends_a_save(vol, r)) ||
 	    !is_whole(vol))
 		return false;
 	seal_before(vol);
@@ -275,7 +275,8 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
 {
 	if (is_next_step(vol, parent, name) &&
-	    (!body_settle_locked(vol, 0) || is_next_step(vol, parent, name)) && is_whole(vol))
+	    (!body_finish_closes_locked(vol, 0) || is_next_step(vol, parent, name)) &&
+	    is_whole(vol))
 		seal_before(vol);
 }
 

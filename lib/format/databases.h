@@ -36,7 +36,7 @@
  * of the checkpoint beside it. Whoever wants to open the database from the epoch asks verify; what it
  * finds is damage to `verify --deep` only, for an epoch that is complete is to pass the other one.
  *
- * All bytes are an enemy's: what is read is bounded by the sizes of the files, and by the limits here.
+ * All bytes are untrusted: what is read is bounded by the sizes of the files, and by the limits here.
  */
 #define LEVELDB_RECORD_MAX (64u << 20) /* of a manifest; longer ones are not looked at */
 #define LEVELDB_TABLES_MAX (1u << 20)  /* numbers that a manifest may name */

@@ -11,11 +11,11 @@
 
 /*
  * A JSON object under gc/<generation> (names.h), made with create-if-absent by a collection. The
- * highest generation is the list; what the protocol is, is in lib/meta/gc.h.
+ * highest generation is the list; what the protocol is, is in lib/meta/collection.h.
  *
  *   "format"      1
  *   "generation"  as in the key
- *   "run"         a UUID, made anew for each list: no two have the same bytes
+ *   "run"         a UUID, generated for each list: no two have the same bytes
  *   "host"        who collected, for people
  *   "published"   RFC 3339, by that host's clock
  *   "condemning"  the highest generation that condemned anything, in this list or before: a writer

@@ -21,7 +21,7 @@ int json_wire_parse(const void *data, size_t len, size_t max, int format, json_t
 	if (len > max)
 		return -EBADMSG;
 	object = json_loadb(data, len, JSON_REJECT_DUPLICATES, &error);
-	/* What is taken for damage may be mended away. */
+	/* What is taken for damage may be repaired away. */
 	if (!object && json_error_code(&error) == json_error_out_of_memory)
 		return -ENOMEM;
 	if (!json_is_object(object) ||

@@ -18,7 +18,7 @@
  *   "kind"     "passphrase" or "key-file"
  *   "created"  RFC 3339
  *   "salt"     32 hex digits, random
- *   "scrypt"   { "n", "r", "p" }, of a passphrase: what crypto.h allows, so an enemy cannot make a reader
+ *   "scrypt"   { "n", "r", "p" }, of a passphrase: what crypto.h allows, so untrusted input cannot make a reader
  *              take more memory or time than that
  *   "nonce"    24 hex digits, random
  *   "wrapped"  96 hex digits: the master key by AES-256-GCM, then the tag

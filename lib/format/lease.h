@@ -11,12 +11,12 @@
 
 /*
  * A JSON object under lease/<generation> (names.h), made with create-if-absent by who takes the
- * lease, and written anew by the same holder to renew and to release it. What the generations mean
+ * lease, and rewritten by the same holder to renew and to release it. What the generations mean
  * is in lib/meta/lease.h.
  *
  *   "format"         1
  *   "generation"     as in the key
- *   "holder"         a UUID, made anew each time that a lease is taken
+ *   "holder"         a UUID, generated each time that a lease is taken
  *   "host", "node"   names, for people
  *   "mountpoint"     for people; "" where it is none
  *   "boot_id"        UUID of the kernel's boot (/proc/sys/kernel/random/boot_id)

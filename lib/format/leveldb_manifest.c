@@ -34,7 +34,7 @@ void leveldb_manifest_free(struct leveldb_manifest *m)
 
 static struct leveldb_table *slot_of(struct leveldb_table *tables, size_t slots, uint64_t number)
 {
-	/* Any numbers, so they are scattered: an enemy's as well as consecutive ones. */
+	/* Any numbers, so they are scattered: untrusted ones as well as consecutive ones. */
 	size_t at = (size_t)((number * 0x9e3779b97f4a7c15u) >> 32) & (slots - 1);
 
 	while (tables[at].used && tables[at].number != number)

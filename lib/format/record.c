@@ -107,7 +107,7 @@ static struct record_doubt *copy_doubts(const struct record_doubt *from, size_t 
 
 int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy)
 {
-	struct epoch_record c = *r; /* numbers; every pointer is set anew below */
+	struct epoch_record c = *r; /* numbers; every pointer is set again below */
 	int error = 0;
 
 	copy_text(r->reason, &c.reason, &error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of bodies and handles share: body.c (the table), handle*.c, edit.c (the first
- * change of closed content), commit.c and undo.c (the last close), keeper.c (what is done later),
- * told.c (who was told ESTALE), recover.c. Private to them.
+ * change of closed content), commit.c and undo.c (the last close), deferred.c (what is done later),
+ * stale_retry.c (who was told ESTALE), recover.c. Private to them.
  */
 #ifndef EPOCHFS_LIVE_BODIES_H
 #define EPOCHFS_LIVE_BODIES_H
@@ -56,12 +56,12 @@ struct handle {
 };
 
 /* Threads that were just told ESTALE: the kernel opens once more, and then it must succeed. */
-struct told {
-	struct told *next;
+struct stale_retry {
+	struct stale_retry *next;
 	uint64_t ino;
 	pid_t tid, tgid;
-	int flags;		    /* of the open */
-	struct told_record *record; /* survivors.h; it may be another's by now. NULL: none */
+	int flags;			   /* of the open */
+	struct stale_retry_record *record; /* survivors.h; it may be another's by now. NULL: none */
 	int64_t at_ns;
 	int64_t missed_ns; /* when the second walk found nothing under it; 0: it did not */
 	struct body *led;  /* what the second walk led to, held until the open; NULL: nothing */
@@ -72,15 +72,15 @@ struct told {
 struct bodies {
 	struct body *by_id[BODY_BUCKETS];
 	struct body *by_ino[BODY_BUCKETS];
-	struct told *told;
+	struct stale_retry *told;
 	size_t next_told_record;
 	unsigned closing; /* bodies with closing_ns or releasing */
 	unsigned pending; /* bodies that are pending */
 	unsigned watched;
 
-	pthread_t keeper;
-	bool keeper_runs, keeper_stops;
-	pthread_cond_t keeper_wake; /* with the volume's lock */
+	pthread_t deferred;
+	bool deferred_runs, deferred_stops;
+	pthread_cond_t deferred_wake; /* with the volume's lock */
 };
 
 /* A name that leads elsewhere now. */
@@ -150,34 +150,34 @@ int body_journal_locked(struct volume *vol, struct body *b, const struct stat *s
 /* The records of its handles say what it is now. */
 void body_note_locked(const struct body *b);
 
-/* ---- settled.c ---- */
+/* ---- pending_close.c ---- */
 /* Sets both fields and keeps count. */
 void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
 			     unsigned releasing);
 
-/* ---- told.c ---- */
-int told_add_locked(struct volume *vol, const struct told *what);
+/* ---- stale_retry.c ---- */
+int stale_retry_add_locked(struct volume *vol, const struct stale_retry *what);
 /* Of an open that is undone and tried again. */
-void told_again_locked(struct handle *h);
+void stale_retry_again_locked(struct handle *h);
 /* What the process before told, where it is not too long ago. */
-void told_revive_locked(struct volume *vol);
+void stale_retry_revive_locked(struct volume *vol);
 /* Whether this body is a replacement that somebody was sent to lately, also in the process before: by `ret_tgid`. */
-bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid);
+bool stale_retry_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid);
 /* What this thread was told lately, or NULL. */
-struct told *told_find_locked(struct volume *vol, pid_t tid);
+struct stale_retry *stale_retry_find_locked(struct volume *vol, pid_t tid);
 /* The thread's second walk led to the file: what this shows to all stays as it is now until the open that follows, though others may
  * replace and remove it before. Not in a transaction. */
-void told_lead_locked(struct volume *vol, struct told *t, const struct state_file *f,
-		      struct after *after);
+void stale_retry_lead_locked(struct volume *vol, struct stale_retry *t, const struct state_file *f,
+			     struct after *after);
 /* Whether this thread was told lately; forgets it. `ret_looked`: it has looked the name up since. */
-bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
-		      struct after *after);
+bool stale_retry_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
+			     struct after *after);
 /* The thread's open ended in another way: nothing that it was told counts any more. */
-void told_forget_locked(struct volume *vol, pid_t tid, struct after *after);
+void stale_retry_forget_locked(struct volume *vol, pid_t tid, struct after *after);
 /* Of threads whose open has not come in time; or of `all`. */
-void told_expire_locked(struct volume *vol, bool all, struct after *after);
+void stale_retry_expire_locked(struct volume *vol, bool all, struct after *after);
 /* Whether another thread of this process was told of the file lately. */
-bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
+bool stale_retry_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid);
 
 /* ---- handle_io.c ---- */
 
@@ -205,6 +205,11 @@ bool body_commits_locked(struct volume *vol, struct body *b);
 
 /* ---- undo.c ---- */
 
+/*
+ * The rule that undoes a killed write (contract 1.2.4): the last close of new content that replaces, or makes, a file undoes it where its
+ * writer was killed or a write to it refused, unless the file is a log.
+ */
+bool body_is_undone_locked(struct volume *vol, struct body *b);
 /* Contract 1.2.4 for a replacement or a fragile new file; its bytes go to torn/. */
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
 /* A staged version that goes nowhere: row and backing file, in a transaction of its own. */
@@ -220,15 +225,15 @@ int covered_drop_locked(struct volume *vol, uint64_t ino);
 /* The file's first name, for messages: "" where it has none. */
 void first_name_locked(struct volume *vol, uint64_t ino, char ret_name[256], uint64_t *ret_parent);
 
-/* ---- keeper.c ---- */
-int keeper_start(struct volume *vol);
+/* ---- deferred.c ---- */
+int deferred_start(struct volume *vol);
 /* Also does what is left to do. */
-void keeper_stop(struct volume *vol);
-/* Whether the keeper tries to finish this body until it can. */
+void deferred_stop(struct volume *vol);
+/* Whether the deferred-work thread tries to finish this body until it can. */
 void body_watch_locked(struct volume *vol, struct body *b, bool watch);
 /* Commits what could not be committed at its last close: -EIO where something still cannot. */
-int keeper_commit_left(struct volume *vol);
-/* The epoch that is begun now lacks it, where there is one, and says so. (settled.c) */
+int deferred_commit_left(struct volume *vol);
+/* The epoch that is begun now lacks it, where there is one, and says so. (pending_close.c) */
 void bodies_tell_uncommitted_locked(struct volume *vol);
 /* One of those, or NULL. */
 struct body *body_uncommitted_locked(struct volume *vol);

@@ -42,7 +42,7 @@ int bodies_new(struct volume *vol)
 
 	if (!bodies)
 		return -ENOMEM;
-	error = cond_init_mono(&bodies->keeper_wake);
+	error = cond_init_mono(&bodies->deferred_wake);
 	if (error) {
 		free(bodies);
 		return error;
@@ -56,7 +56,7 @@ void bodies_free(struct bodies *b)
 {
 	if (!b)
 		return;
-	pthread_cond_destroy(&b->keeper_wake);
+	pthread_cond_destroy(&b->deferred_wake);
 	free(b);
 }
 
@@ -338,7 +338,7 @@ void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
 {
 	if (b->handles || b->pins || b->releasing || b->preparing || b->watched || b->known)
 		return;
-	/* A replacement whose open has not come yet waits for it: keeper.c drops it in time. */
+	/* A replacement whose open has not come yet waits for it: deferred.c drops it in time. */
 	if (b->pending && b->staged && !b->discarded)
 		return;
 	if (b->let_go && body_discard_locked(vol, b))
@@ -446,7 +446,7 @@ void body_orphan_locked(struct volume *vol, uint64_t ino)
 			continue;
 		b->orphan = true;
 		body_note_locked(b);
-		/* One that nobody opened yet stays on the keeper's list: it goes with its time. */
+		/* One that nobody opened yet stays on the deferred-work list: it goes with its time. */
 		if (b->handles || b->pins)
 			body_set_pending_locked(vol, b, false);
 	}

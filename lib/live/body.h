@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies: content lineages of the live tree that handles have open. Private to lib/volume; see
+ * Bodies: content lineages of the live tree that handles have open. Private to lib/live; see
  * handle.h for the rules. A body exists in memory from its first open to its last release (or while
  * a writable mapping is left after it); one that was replaced, or whose file has no name any more, for as long as
  * the kernel has a node of it. All fields are guarded by the volume's lock, but the
@@ -16,8 +16,8 @@
  *     drops what it covered (body_file_unlinked_locked where that was its last name), its undo
  *     points the name back. An epoch that is sealed in between takes the covered file.
  *   - close() is followed by RELEASE in the background. What must see the close (a lookup, an open,
- *     a rename or another close of that file, a seal, a look into .epochs) calls body_settle_locked or
- *     bodies_settle first.
+ *     a rename or another close of that file, a seal, a look into .epochs) calls body_finish_closes_locked or
+ *     bodies_finish_closes first.
  */
 #ifndef EPOCHFS_LIVE_BODY_H
 #define EPOCHFS_LIVE_BODY_H
@@ -59,7 +59,7 @@ struct body {
 	struct backing *backing; /* counted; holds fd */
 	struct member *members;	 /* processes that write, or were told ESTALE to come here */
 	struct handle *open_handles;
-	/* Operations that work on it without the lock, and threads that were led here (told.c). */
+	/* Operations that work on it without the lock, and threads that were led here (stale_retry.c). */
 	unsigned pins;
 	uint64_t base;	    /* the closed version that an edit or a replacement follows, or 0 */
 	bool base_compares; /* times of the backing file tell whether it differs from `base` */
@@ -73,7 +73,7 @@ struct body {
 	int64_t closing_ns; /* monotonic; its writers closed, a release is on its way; else 0 */
 	unsigned releasing; /* releases of writers under way */
 	bool preparing;	    /* an edit begins, without the lock: wait for `changed` */
-	bool watched; /* the keeper commits it: a writable mapping is left, or a commit failed */
+	bool watched; /* the deferred-work thread commits it: a writable mapping is left, or a commit failed */
 	bool uncommitted; /* the latter: its last close is not recorded yet */
 	bool discarded;	  /* its version is gone; the descriptor still reads */
 	int64_t made_ns;  /* monotonic */
@@ -132,13 +132,13 @@ void bodies_tear_writers_locked(struct volume *vol);
  * any) whose release is on its way is committed. True where it waited: the lock was dropped, so look
  * again at what was read before. Costs nothing where no such close is there.
  */
-bool body_settle_locked(struct volume *vol, uint64_t ino);
+bool body_finish_closes_locked(struct volume *vol, uint64_t ino);
 /* The same of the closes of this one's file but its own, before it is closed: releases come in any order, and the last close counts.
  */
-void body_settle_others_locked(struct volume *vol, const struct body *but);
+void body_finish_other_closes_locked(struct volume *vol, const struct body *but);
 /* The same for all, without the lock. Also tries closes again that could not be recorded: -EIO where one
  * still cannot; an epoch would lack it. */
-int bodies_settle(struct volume *vol);
+int bodies_finish_closes(struct volume *vol);
 
 /* The edit of truncate(2) and of live_setattr's size, without a handle: size, pid and interrupted of `change`. Called without the lock. */
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body,

@@ -252,15 +252,9 @@ static int commit_locked(struct volume *vol, struct body *b, struct after *after
 	return 0;
 }
 
-/* Contract 1.2.4. */
-static bool undone_locked(struct volume *vol, struct body *b)
-{
-	return b->killed && b->fragile && !b->closed_well && !body_is_log_locked(vol, b);
-}
-
 bool body_commits_locked(struct volume *vol, struct body *b)
 {
-	return b->staged && !b->discarded && !b->orphan && !undone_locked(vol, b);
+	return b->staged && !b->discarded && !b->orphan && !body_is_undone_locked(vol, b);
 }
 
 /* An orphan's bytes go nowhere, or, where a rollback made it one, to torn/. */
@@ -280,7 +274,7 @@ static const char *why_undone(const struct body *b)
 
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	bool undone = undone_locked(vol, b);
+	bool undone = body_is_undone_locked(vol, b);
 	struct state_file f;
 	int error;
 

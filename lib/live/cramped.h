@@ -7,7 +7,7 @@
  *
  * - Looks are made when a writer begins, at each close of one, and by a thread while there is one: the less is free, the
  *   oftener, so that the disk cannot fall from what is free to nothing between two looks.
- * - Before epochfs itself frees space (the evictor, the keeper, torn/, a truncation), disk_note looks, and giving up a part of
+ * - Before epochfs itself frees space (the evictor, deferred work, torn/, a truncation), disk_note looks, and giving up a part of
  *   the reserve says that the disk is full: room that we make ourselves hides nothing.
  * - Who tried no write while there was no room was refused none: the kernel sets the ctime of a file before it looks for
  *   space, so one older than the last look that found room clears the writer. A save that ended before the disk became full, or

@@ -354,7 +354,7 @@ static int apply_locked(struct edit *e, struct content **ret_content)
 	uint64_t id;
 	int error;
 
-	/* Somebody opened V1 meanwhile (beside the body and fetch_base): it stays, so plan anew. */
+	/* Somebody opened V1 meanwhile (beside the body and fetch_base): it stays, so plan again. */
 	if (e->kind == EDIT_GIVE &&
 	    content_users_locked(e->vol, e->base.id) > (e->b->content ? 2 : 1))
 		return -EAGAIN;

@@ -266,7 +266,7 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (h->direct)
 		cramped_look(vol);
 	mutex_lock(&vol->lock);
-	body_settle_others_locked(vol, h->body);
+	body_finish_other_closes_locked(vol, h->body);
 	/* What is not all there is not saved, however it is closed. */
 	refused = h->body->refused_from < h->body->refused_to;
 	/* Of a mapping's store that did not even begin an edit nobody else tells the program. */
@@ -437,7 +437,7 @@ static void cancel(struct handle *h, bool retry)
 	mutex_lock(&h->vol->lock);
 	h->cancelled = true;
 	if (retry)
-		told_again_locked(h);
+		stale_retry_again_locked(h);
 	if (h->body->pending && h->body->handles == 1 && body_discard_locked(h->vol, h->body))
 		log_warn("a replacement that nobody writes is left until the next mount");
 	mutex_unlock(&h->vol->lock);

@@ -16,7 +16,7 @@
  *
  * ESTALE also answers an open of a node whose content was replaced or whose file is gone, and an
  * open by a process that has a pending version of its own. It is never given twice in a row to one
- * thread (told.c): the kernel walks to the name again and opens once more, and that open succeeds. Its last lookup is answered
+ * thread (stale_retry.c): the kernel walks to the name again and opens once more, and that open succeeds. Its last lookup is answered
  * so that it does: O_TRUNC finds a replacement of its own, whatever the name leads to by then; what else was
  * replaced between lookup and open is opened as it was (volume_set_known keeps it).
  *

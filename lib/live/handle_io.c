@@ -297,7 +297,7 @@ static void note_refused_locked(struct body *b, uint64_t from, uint64_t to)
 	b->refused_to = none || to > b->refused_to ? to : b->refused_to;
 }
 
-/* Written anew, from either end. */
+/* Rewritten, from either end. */
 static void note_covered_locked(struct body *b, uint64_t from, uint64_t to)
 {
 	if (from <= b->refused_from && to > b->refused_from)
@@ -496,13 +496,13 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 /* By the node of what was replaced, the file that shows other content now is meant: the kernel looks again once. */
 static int truncate_stale_locked(struct volume *vol, uint64_t ino, pid_t tid, struct after *after)
 {
-	const struct told told = {.ino = ino, .tid = tid, .tgid = process_of(tid)};
+	const struct stale_retry told = {.ino = ino, .tid = tid, .tgid = process_of(tid)};
 	bool looked;
 	int error;
 
-	if (!tid || told_take_locked(vol, ino, tid, &looked, after))
+	if (!tid || stale_retry_take_locked(vol, ino, tid, &looked, after))
 		return 0;
-	error = told_add_locked(vol, &told);
+	error = stale_retry_add_locked(vol, &told);
 	return error ? error : -ESTALE;
 }
 
@@ -533,7 +533,7 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 	if (b)
 		b->pins++;
 	/* It is there: what the thread opens later has nothing to do with it. */
-	told_forget_locked(vol, tid, after);
+	stale_retry_forget_locked(vol, tid, after);
 	*ret_body = b;
 	return 0;
 }

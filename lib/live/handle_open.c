@@ -146,7 +146,7 @@ static int pending_new_locked(struct opening *o, struct after *after)
 	body_set_pending_locked(vol, b, true);
 	/*
 	 * The process is to find it under each of them; the kernel may have looked one up when it was the only one. No later: who
-	 * is told of an entry has to wait for whoever waits for us in its directory, and a worker that is killed there cannot end
+	 * is notified of an entry has to wait for whoever waits for us in its directory, and a worker that is killed there cannot end
 	 * before that one is refused (fs_refuse).
 	 */
 	if (o->f.nlink > 1 && clock_wall_ns() - o->f.ctime_ns < NAME_KNOWN)
@@ -158,8 +158,9 @@ static int pending_new_locked(struct opening *o, struct after *after)
 
 static int tell_stale_locked(struct opening *o)
 {
-	struct told told = {.ino = o->ino, .tid = o->tid, .tgid = o->tgid, .flags = o->flags};
-	int error = told_add_locked(o->vol, &told);
+	struct stale_retry told = {
+		.ino = o->ino, .tid = o->tid, .tgid = o->tgid, .flags = o->flags};
+	int error = stale_retry_add_locked(o->vol, &told);
 
 	return error ? error : -ESTALE;
 }
@@ -171,7 +172,7 @@ static void abandon_pending_locked(struct volume *vol, uint64_t ino, pid_t tid, 
 	struct body *b;
 
 	/* Another thread of it may be on its way there. */
-	if (told_other_locked(vol, ino, tid, tgid))
+	if (stale_retry_other_locked(vol, ino, tid, tgid))
 		return;
 	while ((b = body_pending_for_locked(vol, ino, tid)) && !b->handles && !b->pins) {
 		if (body_discard_locked(vol, b))
@@ -388,7 +389,7 @@ static int choose_patiently_locked(struct opening *o, struct body **ret_body, st
 #define MISSED_MAX NS_PER_S
 
 /* Whether this lookup is the last step of the second walk. The kernel may do it twice. */
-static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
+static bool is_second_walk(struct stale_retry *t, uint64_t parent, const char *name)
 {
 	int64_t now = clock_mono_ns();
 
@@ -402,8 +403,8 @@ static bool is_second_walk(struct told *t, uint64_t parent, const char *name)
 }
 
 /* What the open that follows is to find: also where a rename gave the name to another file, or the file was empty. */
-static void prepare_open_locked(struct volume *vol, struct told *t, const struct state_file *f,
-				struct after *after)
+static void prepare_open_locked(struct volume *vol, struct stale_retry *t,
+				const struct state_file *f, struct after *after)
 {
 	struct opening o = {.vol = vol,
 			    .ino = f->ino,
@@ -417,7 +418,7 @@ static void prepare_open_locked(struct volume *vol, struct told *t, const struct
 	uint64_t before = t->ino;
 
 	t->ino = f->ino;
-	told_lead_locked(vol, t, f, after);
+	stale_retry_lead_locked(vol, t, f, after);
 	if (before != f->ino)
 		abandon_pending_locked(vol, before, t->tid, after);
 	redirect_locked(&o, body_of_file_locked(vol, f), after);
@@ -426,13 +427,13 @@ static void prepare_open_locked(struct volume *vol, struct told *t, const struct
 bool body_looked_up_locked(struct volume *vol, pid_t tid, uint64_t parent, const char *name,
 			   const struct state_file *f)
 {
-	struct told *t = vol->bodies->told ? told_find_locked(vol, tid) : NULL;
+	struct stale_retry *t = vol->bodies->told ? stale_retry_find_locked(vol, tid) : NULL;
 	struct after after = {.vol = vol};
 
 	if (!t || (f && !S_ISREG(f->mode)))
 		return false;
 	if (!is_second_walk(t, parent, name)) {
-		told_forget_locked(vol, tid, &after);
+		stale_retry_forget_locked(vol, tid, &after);
 	} else {
 		t->missed_ns = f ? 0 : clock_mono_ns();
 		if (f)
@@ -492,13 +493,13 @@ static int open_file_locked(struct opening *o, struct handle *h, struct after *a
 	struct body *b = NULL;
 	int error;
 
-	body_settle_locked(o->vol, o->ino);
+	body_finish_closes_locked(o->vol, o->ino);
 	if (o->flags & O_TRUNC)
 		o->vol->observer->before_replace_locked(o->vol, o->ino);
 	error = state_file_get(o->vol->state, o->ino, &o->f);
 	if (error && error != -ENOENT)
 		return error;
-	o->told = o->tid && told_take_locked(o->vol, o->ino, o->tid, &o->looked, after);
+	o->told = o->tid && stale_retry_take_locked(o->vol, o->ino, o->tid, &o->looked, after);
 	if (error) /* removed after the walk: by name something else is found, or nothing */
 		return o->tid && !o->told ? tell_stale_locked(o) : error;
 	if (!S_ISREG(o->f.mode))
@@ -524,7 +525,7 @@ static int open_file_locked(struct opening *o, struct handle *h, struct after *a
 
 static int open_locked(struct opening *o, struct handle *h, struct after *after)
 {
-	const struct told *t = o->tid ? told_find_locked(o->vol, o->tid) : NULL;
+	const struct stale_retry *t = o->tid ? stale_retry_find_locked(o->vol, o->tid) : NULL;
 	int error;
 
 	o->led = t ? t->led : NULL;
@@ -538,10 +539,10 @@ static int open_locked(struct opening *o, struct handle *h, struct after *after)
 
 static bool is_told(const struct opening *o)
 {
-	const struct told *t;
+	const struct stale_retry *t;
 	SCOPED_LOCK(&o->vol->lock);
 
-	t = o->tid ? told_find_locked(o->vol, o->tid) : NULL;
+	t = o->tid ? stale_retry_find_locked(o->vol, o->tid) : NULL;
 	return t && t->ino == o->ino;
 }
 
@@ -658,11 +659,11 @@ static void attr_of_file(const struct state_file *f, struct live_attr *attr)
 /* The name had gone at the second walk: the thread makes a new file. */
 static void end_told_locked(struct volume *vol, pid_t tid, struct after *after)
 {
-	const struct told *t;
+	const struct stale_retry *t;
 
-	while (tid && (t = told_find_locked(vol, tid))) {
+	while (tid && (t = stale_retry_find_locked(vol, tid))) {
 		abandon_pending_locked(vol, t->ino, tid, after);
-		told_forget_locked(vol, tid, after);
+		stale_retry_forget_locked(vol, tid, after);
 	}
 }
 

@@ -112,7 +112,8 @@ int live_find_locked(struct volume *vol, uint64_t parent, const char *name,
 		return error == -EINVAL ? -ENOENT : error;
 	do {
 		error = state_name_lookup(vol->state, parent, name, ret_name, ret_file);
-	} while (!error && S_ISREG(ret_file->mode) && body_settle_locked(vol, ret_file->ino));
+	} while (!error && S_ISREG(ret_file->mode) &&
+		 body_finish_closes_locked(vol, ret_file->ino));
 	if (error != -ENOENT)
 		return error;
 	error = live_dir_locked(vol, parent, &dir);
@@ -232,7 +233,7 @@ int live_readdir(struct volume *vol, uint64_t ino, uint64_t before, pid_t pid, l
 
 	if (!entries)
 		return -ENOMEM;
-	bodies_settle(vol);
+	bodies_finish_closes(vol);
 	for (;;) {
 		int error = batch_fill(&b, ino, before);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is told of what happens in the live tree, so that epochs are made of it: the seal thread, doubts, resume. */
+/* Who is notified of what happens in the live tree, so that epochs are made of it: the seal thread, doubts, resume. */
 #ifndef EPOCHFS_LIVE_OBSERVER_H
 #define EPOCHFS_LIVE_OBSERVER_H
 

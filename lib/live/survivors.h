@@ -45,7 +45,7 @@ struct survivor {
  * An open that was answered with ESTALE, because its process is to have a replacement of its own (handle.h): the kernel looks up and opens once
  * more, perhaps in the next process. Rows of a ring, the oldest is overwritten.
  */
-struct told_record {
+struct stale_retry_record {
 	uint64_t ino;  /* 0: none */
 	uint64_t body; /* of the replacement; 0: there is none */
 	int64_t at_ns; /* monotonic */

@@ -94,7 +94,7 @@ int lease_confirm(struct lease *l, struct remote *remote, int64_t max_age_ns)
 	return 0;
 }
 
-/* Writes the own object anew. */
+/* Writes the own object again. */
 static int write_own(struct lease *l, struct remote *remote, bool released, uint64_t pending)
 {
 	cleanup_buf struct buf text = {0};

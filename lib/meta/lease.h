@@ -6,10 +6,10 @@
  * the lease, the others are history.
  *   take      look at the highest, g. Where there is none, or it is released or has lapsed, or the
  *             user says so: create g+1, only if it is absent. Who created it is the holder.
- *   renew     confirm; then write the own object anew, with `renewed` one higher.
+ *   renew     confirm; then write the own object again, with `renewed` one higher.
  *   confirm   list: where a generation above the own one is there, or the own object is gone or names
  *             another holder, the lease is lost, for good.
- *   release   write the own object anew, with `released`. It stays, so that generations only rise.
+ *   release   write the own object again, with `released`. It stays, so that generations only rise.
  *   history   who has taken g deletes those up to g - LEASE_KEEP.
  *
  * A lease has lapsed when its object, byte for byte, has not changed during its ttl, measured by the
@@ -72,7 +72,7 @@ int lease_look(struct remote *remote, struct lease_info *ret_info);
  *   -EBUSY       it is held, and its holder is alive
  *   -EINTR       give_up
  *   -EOPNOTSUPP  the remote has no create-if-absent
- *   -EBADMSG     the generations are used up; -EPROTONOSUPPORT: of a newer epochfs
+ *   -EBADMSG     the generations are used up; -EPROTONOSUPPORT: of a newer version of epochfs
  *   else the remote's. After one that left it open whether the object was made, the object may stay:
  *   others see it lapse.
  */

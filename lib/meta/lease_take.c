@@ -352,7 +352,7 @@ int lease_take(struct remote *remote, const struct lease_terms *terms, struct le
 		return error;
 	error = -EEXIST;
 	for (int i = 0; error == -EEXIST && i < TRIES_MAX; i++) {
-		/* Who was faster is looked at anew. */
+		/* Who was faster is looked at again. */
 		error = i ? nap(terms, POLL_MIN_NS) : 0;
 		if (!error)
 			error = wait_until_free(&t);

@@ -91,9 +91,10 @@ int contact_read(struct remote *r, struct volume_info *ret_info, struct opening_
 		return contact_fail(r, error, m);
 	error = volume_info_decode(text.data, text.len, ret_info);
 	if (error == -EPROTONOSUPPORT)
-		return opening_fail(m, error,
-				    "%s was made by a newer epochfs: upgrade this one (%s)",
-				    remote_name(r), EPOCHFS_VERSION);
+		return opening_fail(
+			m, error,
+			"%s was created by a newer version of epochfs: upgrade this one (%s)",
+			remote_name(r), EPOCHFS_VERSION);
 	if (error)
 		return opening_fail(m, error,
 				    "%s/%s is damaged: restore it from a copy, or see "

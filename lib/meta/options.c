@@ -7,7 +7,7 @@
 #include <string.h>
 #include "lib/format/lease.h"
 #include "lib/format/names.h"
-#include "lib/meta/gc.h"
+#include "lib/meta/collection.h"
 #include "lib/util/clock.h"
 
 #define DEFAULT_MIN_FREE 10

@@ -12,7 +12,7 @@
 #define GLOBS_MAX 64
 
 struct survivor;
-struct told_record;
+struct stale_retry_record;
 
 /* Bounds of lease_ns and refresh_ns. */
 #define LEASE_MIN_NS   INT64_C(1000000000)
@@ -45,7 +45,7 @@ struct volume_options {
 	int64_t settle_ns;	   /* 5 s; 0: the last close seals */
 	int64_t patience_ns;	   /* 60 s */
 	uint64_t upload_ahead; /* closed contents of so many bytes go to the remote before they are
-				      sealed (ahead.h); 0: none; default 32 MiB */
+				      sealed (early_upload.h); 0: none; default 32 MiB */
 	bool full_wait;	       /* full=wait (default) or full=error */
 	bool durable_close;    /* durability=remote: each close waits until its epoch is durable */
 	struct globs temporary, marker,
@@ -61,17 +61,18 @@ struct volume_options {
 	const char *message;
 	const char
 		*db_type; /* what checkpoints are kept in, for metadata: "lmdb"; NULL: not said */
-	/* Who is told of epochs (announce.h); not by a read-only volume. */
+	/* Who is notified of epochs (announce.h); not by a read-only volume. */
 	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
 	bool resume; /* after a killed or torn save the live tree goes back by itself (resume.h) */
-	const char *keep;    /* which epochs stay (keep.h); NULL: all. Not of a read-only volume */
-	bool gc_off;	     /* with keep: garbage collection is left to the command */
-	int64_t gc_grace_ns; /* what garbage collection leaves dropped epochs: 24 h */
-	int64_t lease_ns;    /* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
-	bool take_over;	     /* take the lease from a writer that is alive */
-	int64_t refresh_ns;  /* how often a read-only volume looks for what is new: 10 s */
+	const char *
+		keep; /* which epochs stay (retention_policy.h); NULL: all. Not of a read-only volume */
+	bool gc_off;		/* with keep: garbage collection is left to the command */
+	int64_t gc_grace_ns;	/* what garbage collection leaves dropped epochs: 24 h */
+	int64_t lease_ns;	/* how long a lease lives that is not renewed: 60 s; 1 s to 1 h */
+	bool take_over;		/* take the lease from a writer that is alive */
+	int64_t refresh_ns;	/* how often a read-only volume looks for what is new: 10 s */
 	const char *mountpoint; /* told to others who want to write; NULL: none */
 	/* Asked while volume_open waits for another writer's lease to lapse: true ends the wait with
 	 * -EINTR. NULL: it is waited for. */
@@ -84,8 +85,8 @@ struct volume_options {
 	size_t survivors_count;
 	/* Where that and this process keep what they told the kernel last (survivors.h), for as long as the volume
 	 * is open; NULL: nowhere. */
-	struct told_record *told_records;
-	size_t told_records_count;
+	struct stale_retry_record *stale_retry_records;
+	size_t stale_retry_records_count;
 };
 
 /* Whether this can be the name of a node of a set: 1 to 63 bytes of [A-Za-z0-9._-], the first a letter or a digit. */

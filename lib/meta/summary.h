@@ -8,7 +8,7 @@
 #include "lib/util/buf.h"
 
 /*
- * {"format":1,"records":[{...},...]}: the records as they are (lib/format/record.h). It may come from an enemy: each text is decoded and
+ * {"format":1,"records":[{...},...]}: the records as they are (lib/format/record.h). It is untrusted: each text is decoded and
  * checked by who reads it, as if it came from its own object.
  */
 #define SUMMARY_ENCODED_MAX (64u << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where Amazon's credentials come from: the chain that its own tools follow. Private to lib/remote. */
+/* Where Amazon's credentials come from: the chain that its own tools follow. Private to lib/net. */
 #ifndef EPOCHFS_NET_AWS_SOURCE_H
 #define EPOCHFS_NET_AWS_SOURCE_H
 
@@ -22,7 +22,7 @@
  * the former. STS is asked at AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL, the profile's likewise (in
  * services: sts), else at Amazon's in the region.
  *
- * Files are read anew at each fetch. Where a source fails, the reason is given to the owner
+ * Files are read again at each fetch. Where a source fails, the reason is given to the owner
  * (remote_set_reason).
  */
 struct aws_source;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and tokens that expire: kept, and fetched anew in time. */
+/* Keys and tokens that expire: kept, and fetched again in time. */
 #include "lib/net/credentials.h"
 
 #include <errno.h>

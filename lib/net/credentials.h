@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and tokens that expire: kept, and fetched anew in time. Private to lib/remote. */
+/* Keys and tokens that expire: kept, and fetched again in time. Private to lib/net. */
 #ifndef EPOCHFS_NET_CREDENTIALS_H
 #define EPOCHFS_NET_CREDENTIALS_H
 

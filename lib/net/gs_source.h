@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where Google's credentials come from. Private to lib/remote. */
+/* Where Google's credentials come from. Private to lib/net. */
 #ifndef EPOCHFS_NET_GS_SOURCE_H
 #define EPOCHFS_NET_GS_SOURCE_H
 

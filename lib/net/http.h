@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one HTTP engine of all remotes that speak it: requests over libcurl, with pooled handles and
- * connections, limits, time-outs and cancelling. Private to lib/remote. */
+ * connections, limits, time-outs and cancelling. Private to lib/net. */
 #ifndef EPOCHFS_NET_HTTP_H
 #define EPOCHFS_NET_HTTP_H
 

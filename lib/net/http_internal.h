@@ -46,7 +46,7 @@ struct http_transfer {
 };
 
 /* http_transfer.c: takes in one line of an answer's head, not NUL-terminated: fills the answer and
- * retry_after_ns. A status line starts anew. */
+ * retry_after_ns. A status line starts over. */
 void http_header_line(struct http_transfer *t, const char *line, size_t len);
 
 /* http_transfer.c: sets the callbacks on a handle that is otherwise ready. */

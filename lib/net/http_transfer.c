@@ -433,7 +433,7 @@ int http_transfer_run(struct http_transfer *t, struct http_slot *slot)
 	return r < 0 && r != -ECANCELED ? failed(t, r) : r;
 }
 
-/* ---- The head of an answer: what an enemy may have written, line by line. ---- */
+/* ---- The head of an answer, which is untrusted, line by line. ---- */
 
 #define VALUE_MAX 4096 /* longer values are as if they were not there */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One request to S3 or GCS: signed, repeated where only the signature was at fault, its error told
- * apart. Private to lib/remote. */
+ * apart. Private to lib/net. */
 #ifndef EPOCHFS_NET_S3_REQUEST_H
 #define EPOCHFS_NET_S3_REQUEST_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where an S3 or GCS remote is: its URL, the environment and the configuration files put together;
- * and URLs of requests in the form that signatures need. Private to lib/remote. */
+ * and URLs of requests in the form that signatures need. Private to lib/net. */
 #ifndef EPOCHFS_NET_S3_URL_H
 #define EPOCHFS_NET_S3_URL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What S3 and STS answer in XML. Private to lib/remote. */
+/* What S3 and STS answer in XML. Private to lib/net. */
 #ifndef EPOCHFS_NET_S3_XML_H
 #define EPOCHFS_NET_S3_XML_H
 

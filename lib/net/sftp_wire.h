@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The packets of SFTP version 3 (draft-ietf-secsh-filexfer-02, and OpenSSH's PROTOCOL for its
- * extensions): pure encoding and decoding. Private to sftp*.c. What is decoded is an enemy's. */
+ * extensions): pure encoding and decoding. Private to sftp*.c. What is decoded is untrusted. */
 #ifndef EPOCHFS_NET_SFTP_WIRE_H
 #define EPOCHFS_NET_SFTP_WIRE_H
 

@@ -132,7 +132,7 @@ static void sweep_once(struct writing *w)
 		sftp_sweep(w->s, w->l, attrs.mtime);
 }
 
-/* Makes the temporary file, anew where the root was missing. */
+/* Makes the temporary file, again where the root was missing. */
 static int open_temp(struct writing *w, struct sftp_handle *h)
 {
 	const uint32_t flags = SFTP_OPEN_WRITE | SFTP_OPEN_CREAT | SFTP_OPEN_EXCL;

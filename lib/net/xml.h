@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading an XML answer that an enemy may have written, element by element. Private to lib/remote. */
+/* Reading an untrusted XML answer, element by element. Private to lib/net. */
 #ifndef EPOCHFS_NET_XML_H
 #define EPOCHFS_NET_XML_H
 

@@ -21,7 +21,7 @@
  *                    object whose key begins with PREFIX, which is empty or ends with `/`; others
  *                    and what is not a key are skipped, so a program may list more
  *   delete KEY       removes the object; one that is not there is no error
- *   capabilities     optional: writes words, parted by blanks or newlines, of what it can besides;
+ *   capabilities     optional: writes words, separated by blanks or newlines, of what it can besides;
  *                    asked once, before the first operation that needs to know. A program that
  *                    ends otherwise than with 0 can nothing besides. Unknown words are skipped
  *

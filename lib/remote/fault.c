@@ -22,7 +22,7 @@
  *   only=PREFIX  only keys (and list prefixes) that begin so
  *   control=FILE an absolute path: while that file exists, its content, in this same syntax
  *                (newlines do for `&`), is laid over the parameters of the URL, at each call
- *                anew. Replace it by rename.
+ *                again. Replace it by rename.
  *                One that cannot be read or understood makes every call fail with -EINVAL.
  * Every other parameter is left to the inner URL; one with a dot that is not known is -EINVAL.
  */

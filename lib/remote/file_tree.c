@@ -19,7 +19,7 @@ void place_close(struct place *p)
 
 int tree_error(struct tree *t, int err)
 {
-	/* A network file system gave the root up: it is opened anew next time. */
+	/* A network file system gave the root up: it is opened again next time. */
 	if (err == ESTALE || err == ENOTCONN) {
 		SCOPED_LOCK(&t->lock);
 

@@ -17,7 +17,7 @@
  * different calls become visible to another machine, except that what a call put before returning
  * is there for every call that starts later.
  *
- * Keys are 1 to REMOTE_KEY_MAX bytes of [A-Za-z0-9._/-], in components of at most 255 bytes parted
+ * Keys are 1 to REMOTE_KEY_MAX bytes of [A-Za-z0-9._/-], in components of at most 255 bytes separated
  * by one `/`; no component is empty, `.` or `..`, or begins with `.tmp-`. Every operation checks
  * that (-EINVAL), so a key made from hostile data cannot leave the remote's prefix. No key should
  * be the beginning of another up to a `/`: a directory cannot hold both (-EPERM).

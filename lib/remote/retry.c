@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layer that repeats what failed. remote.h says what is repeated and why that is safe. */
+/* The layer that repeats what failed, as after a 503 or a lost connection. remote.h says what is repeated and why that is safe. */
 #include "lib/remote/remote_ops.h"
 
 #include <errno.h>
@@ -94,7 +94,7 @@ static void note_success(const struct call *c)
 	rt->state.failing_since_ns = 0;
 	mutex_unlock(&rt->lock);
 	if (told)
-		log_info("%s: works again after %llu failed attempt%s", rt->base.name,
+		log_info("%s: recovered after %llu failed attempt%s", rt->base.name,
 			 (unsigned long long)failures, plural(failures));
 }
 
@@ -313,7 +313,7 @@ static int pass_new(void *arg, const char *key, uint64_t size)
 	return err;
 }
 
-/* Makes what was seen so far old: `seen` begins anew behind it, in a buffer of its own. */
+/* Makes what was seen so far old: `seen` starts over behind it, in a buffer of its own. */
 static int grow_old(struct listing *l, struct buf *ret_kept)
 {
 	const char *at, *end;

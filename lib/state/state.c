@@ -18,7 +18,7 @@
 #define CACHE_MAIN     "PRAGMA cache_size = -16384;"
 #define CACHE_SNAPSHOT "PRAGMA cache_size = -4096; PRAGMA query_only = ON;"
 
-/* What a WAL that grew long is cut to once it begins anew. */
+/* What a WAL that grew long is cut to once it starts over. */
 #define WAL_KEEP "PRAGMA journal_size_limit = 16777216;"
 
 /* ---- opening and closing ---- */

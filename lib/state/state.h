@@ -44,7 +44,7 @@ struct state;
 
 /*
  * Opens or makes the database at `path`, which lies in the directory `cache_dirfd` (not kept; it is
- * fsynced), and beside it the reserve that its writes use where the disk is full. -EUCLEAN: not a state of epochfs, or damaged; -EPROTONOSUPPORT: of a newer epochfs.
+ * fsynced), and beside it the reserve that its writes use where the disk is full. -EUCLEAN: not a state of epochfs, or damaged; -EPROTONOSUPPORT: of a newer version of epochfs.
  */
 int state_open(int cache_dirfd, const char *path, struct state **ret_state);
 /* The same for one that must be there: -EUCLEAN where it is missing or holds nothing. */
@@ -107,7 +107,7 @@ struct state_file {
 int state_file_new(struct state *s, struct state_file *f, uint64_t *ret_ino);
 int state_file_get(struct state *s, uint64_t ino, struct state_file *ret_file);
 int state_file_set(struct state *s, const struct state_file *f);
-/* Removes the file with its xattrs and link target; its versions stay for the caller to bury. */
+/* Removes the file with its xattrs and link target; its versions stay for the caller to reclaim. */
 int state_file_remove(struct state *s, uint64_t ino);
 /* Files without a name (nlink 0), which wait for their last close: what recovery removes. Looks at
  * every file. */

@@ -18,7 +18,7 @@
 #define WAL_PAGE       (24 + 4096)
 #define WAL_PAGES      1000 /* after so many new pages of 4 KiB a checkpoint begins */
 #define WAL_PAGES_LONG 8192
-/* On a full disk a WAL of so many pages does not grow where it can begin anew; what one transaction
+/* On a full disk a WAL of so many pages does not grow where it can start over; what one transaction
  * writes should fit into the second number. */
 #define WAL_PAGES_FULL	   64
 #define WAL_PAGES_ONCE	   16
@@ -44,7 +44,7 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 
 	(void)db;
 	(void)name;
-	if (pages < c->moved) /* the WAL began anew */
+	if (pages < c->moved) /* the WAL started over */
 		c->moved = 0;
 	c->pages = pages;
 	if (pages - c->moved >= WAL_PAGES && !c->wanted) {

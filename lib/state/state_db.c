@@ -28,7 +28,7 @@ static void tell(sqlite3 *db, int rc)
 
 	if ((rc & 0xff) == SQLITE_CORRUPT)
 		buf_printf(&advice,
-			   ": unmount and mount again: that makes it anew from the remote and "
+			   ": unmount and mount again: that rebuilds it from the remote and "
 			   "keeps what only this machine has");
 	if ((rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN)
 		buf_printf(&advice, " (%s): see to that disk, then unmount and mount again",

@@ -44,7 +44,7 @@ int filter_encode_head(struct filter *f, const void *plain, size_t len, struct b
 		       bool *ret_raw);
 
 /*
- * Decodes a frame of exactly frame_len bytes, which may come from an enemy, into exactly plain_len
+ * Decodes a frame of exactly frame_len bytes, which are untrusted, into exactly plain_len
  * bytes at ret_plain: 0, -ENOMEM, -EBADMSG where it is damaged or of another length, or
  * -EPROTONOSUPPORT where a newer version wrote it (chunk_frame_decode). Writes nothing outside
  * [ret_plain, ret_plain + plain_len); what that holds after an error is undefined. To check the

@@ -72,7 +72,7 @@ int store_fsck_has_tree(struct store_fsck *f, size_t object,
 			bool (*known)(void *arg, const struct hash *chunk), void *arg,
 			bool *ret_has);
 
-/* ---- mending (fsck_mend.c): after store_fsck_read with read_data ---- */
+/* ---- repair (fsck_repair.c): after store_fsck_read with read_data ---- */
 
 /*
  * From then on the store puts, too. Packs that are damaged, and those that are condemned, go: they are read, but nothing

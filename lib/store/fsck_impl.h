@@ -35,7 +35,7 @@ struct fsck_object {
 	size_t first_row, row_count; /* in rows */
 };
 
-/* What one index object says of one chunk; when it is mended, also what only the pack's table says. */
+/* What one index object says of one chunk; when it is repaired, also what only the pack's table says. */
 struct fsck_row {
 	struct hash chunk; /* first: found by hash_index */
 	uint32_t pack;
@@ -60,9 +60,9 @@ struct store_fsck {
 	size_t row_count, row_cap;
 	struct hash_index rows_by_chunk; /* the first row of each chunk */
 	uint32_t *by_place;		 /* numbers of rows, by pack and offset */
-	struct fsck_row *loose;		 /* what no index object names, until it is mended */
+	struct fsck_row *loose;		 /* what no index object names, until it is repaired */
 	size_t loose_count, loose_cap;
-	bool mending;
+	bool repairing;
 
 	store_fsck_progress progress;
 	void *arg;

@@ -54,7 +54,7 @@ static void note_need(struct store_fsck *f, const struct hash *chunk, const stru
 		atomic_store(&f->packs[best->pack].unnamed, true);
 }
 
-/* ---- the index of the store that reads trees and recipes, and when it is mended, puts ---- */
+/* ---- the index of the store that reads trees and recipes, and when it is repaired, puts ---- */
 
 static int index_get(void *arg, const struct hash *chunk, struct store_place *ret_place)
 {
@@ -63,12 +63,12 @@ static int index_get(void *arg, const struct hash *chunk, struct store_place *re
 
 	if (!row)
 		return -ENOENT;
-	if (f->mending)
+	if (f->repairing)
 		note_need(f, chunk, row);
 	else
 		atomic_store(&f->packs[row->pack].needed, true);
 	/* What is bad is stored again. */
-	if (f->mending && row->bad)
+	if (f->repairing && row->bad)
 		return -ENOENT;
 	*ret_place = (struct store_place){f->packs[row->pack].id, row->offset, row->stored_len,
 					  row->plain_len};
@@ -151,7 +151,7 @@ bool store_fsck_find(struct store_fsck *f, const struct hash *chunk, uint32_t pl
 	bool found = false;
 
 	*ret_pack = STORE_FSCK_NONE;
-	if (f->mending)
+	if (f->repairing)
 		note_need(f, chunk, best_row(f, chunk));
 	for (uint32_t k = i; k != HASH_INDEX_NONE && k != ROW_NONE; k = f->rows[k].next) {
 		const struct fsck_row *row = &f->rows[k];

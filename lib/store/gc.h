@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Garbage collection of packs and index objects: what is live, what goes, what is written anew. */
+/* Garbage collection of packs and index objects: what is live, what goes, what is rewritten. */
 #ifndef EPOCHFS_STORE_GC_H
 #define EPOCHFS_STORE_GC_H
 
@@ -16,12 +16,12 @@
  * for each chunk that an epoch names, from any number of threads; store_gc_plan; and where it is no dry run
  * store_gc_write, store_gc_delete; then store_gc_list for what is to be published, and store_gc_get_totals. All but
  * store_gc_mark: one thread at a time. Which epochs there are and what they name is the caller's; the protocol that makes it safe beside
- * writers and readers is in lib/meta/gc.h.
+ * writers and readers is in lib/meta/collection.h.
  *
  * Each live chunk has one home: the pack that is kept for its sake. Of several packs that hold it, one that is not
  * condemned goes before one that is, then the one with the larger live part. A pack that is no chunk's home is
  * condemned. Where that gives up a copy in a pack that was not condemned yet, the home's copy is read and checked
- * before. A pack of which less than `keep_percent` is at home is written anew: its chunks are read, stored in new packs,
+ * before. A pack of which less than `keep_percent` is at home is rewritten: its chunks are read, stored in new packs,
  * and read back from there. Index objects that name a pack that is not kept, and small ones where there are many,
  * are merged into new ones, whose numbers are above all others, and condemned.
  * A pack that no index object names may belong to an upload under way: it is condemned when it has been
@@ -87,7 +87,7 @@ struct store_gc_totals {
 	struct store_gc_count deleted;
 	struct store_gc_count waiting;	 /* condemned, and not deleted by this pass */
 	struct store_gc_count unnamed;	 /* packs that no index object names, not condemned */
-	struct store_gc_count rewritten; /* of the condemned: what was, or would be, written anew */
+	struct store_gc_count rewritten; /* of the condemned: what was, or would be, rewritten */
 	struct store_gc_count written;	 /* by this pass */
 	uint64_t live_bytes;		 /* of chunks that epochs name, as they are stored */
 	int64_t next_ns; /* wall clock: when the first of what waits may be deleted; 0: nothing waits */

@@ -107,9 +107,9 @@ void gc_plan_indexes(struct store_gc *g);
 int gc_write_indexes(struct store_gc *g);
 /* A number above those of all index objects and epochs. */
 uint64_t gc_next_number(const struct store_gc *g);
-/* gc_plan.c: sums up anew what is at home where, and what is condemned. -EIO: no copy is left of a live chunk. */
+/* gc_plan.c: sums up again what is at home where, and what is condemned. -EIO: no copy is left of a live chunk. */
 int gc_settle_packs(struct store_gc *g);
-/* Reads the copies on which it depends that others are given up, and settles anew where one is bad. */
+/* Reads the copies on which it depends that others are given up, and decides again where one is bad. */
 int gc_check_copies(struct store_gc *g);
 /* A pack that new index objects are to name. */
 bool gc_pack_kept(const struct gc_pack *p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Garbage collection: packs that are mostly dead are written anew. */
+/* Garbage collection: packs that are mostly dead are rewritten. */
 #include "lib/store/gc_impl.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 struct rewriting {
 	struct store_gc *g;
 	struct store_batch *batch;
-	uint32_t *rows; /* at home in packs to be written anew, by pack and offset */
+	uint32_t *rows; /* at home in packs to be rewritten, by pack and offset */
 	size_t count;
 	struct buf pieces[WINDOW];
 	uint64_t done, total;

@@ -10,7 +10,7 @@
 /*
  * The caller keeps an array of structs whose first member is a `struct hash`; the index holds their
  * numbers only (about 8 bytes an entry). Where slots lie depends on a random seed, since the hashes
- * may be an enemy's choice. Zero-initialise. Not thread-safe.
+ * may be chosen by an attacker. Zero-initialise. Not thread-safe.
  */
 struct hash_index {
 	uint32_t *slots; /* number + 1; 0: free */

@@ -158,7 +158,7 @@ static int join_chunks(struct store *s, struct wanted *wanted, size_t count, boo
 
 /* ---- recipes ---- */
 
-/* -EIO for one that is malformed though its hash is right: an enemy's, or of a newer version. */
+/* -EIO for one that is malformed though its hash is right: crafted, or of a newer version. */
 static int decode_recipe(const struct buf *data, struct recipe *ret_recipe)
 {
 	int error = recipe_decode(data->data, data->len, ret_recipe);

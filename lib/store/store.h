@@ -54,10 +54,10 @@ void store_close(struct store *s);
  * `s`. -EAGAIN, -ENOMEM: it stays as it was.
  */
 int store_set_readers(struct store *s, unsigned count);
-/* What one of the two finds damaged or missing, the other stores anew: for a store that puts beside one that reads. Before the first use of `s`; both may end first. */
+/* What one of the two finds damaged or missing, the other stores again: for a store that puts beside one that reads. Before the first use of `s`; both may end first. */
 void store_learn_with(struct store *s, struct store *other);
 
-/* ---- beside garbage collection (lib/meta/gc.h has the protocol) ---- */
+/* ---- beside garbage collection (lib/meta/collection.h has the protocol) ---- */
 
 /*
  * What was condemned up to this generation: no batch that begins from now on builds on these packs, and those that it makes have ids that were never condemned. Replaces what

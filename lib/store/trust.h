@@ -11,7 +11,7 @@
 /*
  * The index says where a chunk should lie; whoever deduplicates against it builds a new epoch on
  * that. So a pack is looked for once before it is built on, and a chunk that was found damaged is
- * stored anew. Kept in memory only. Thread-safe.
+ * stored again. Kept in memory only. Thread-safe.
  */
 struct trust;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/meta/gc.h"
+#include "lib/meta/collection.h"
 #include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"

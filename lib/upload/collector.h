@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Garbage collection by a mount: with the option keep (and without gc=off) a thread collects what dropped epochs leave in the remote, so
- * that space comes back by itself. Private to lib/volume.
+ * that space comes back by itself. Private to lib/upload.
  *
- * It is the collection of gc.h, in the background: a while after the volume was opened, after a drop has reached the remote, and when the grace of what is
+ * It is the collection of collection.h, in the background: a while after the volume was opened, after a drop has reached the remote, and when the grace of what is
  * condemned is over. Drops that follow one another share one; between two of them is a 24th of the grace, at most an hour, and four times
  * what the last one took. It works for a quarter of the time at the lowest priority, with few
  * connections, and asks before each change whether the lease is ours. What fails is tried again; what a kill cuts off, the next one goes on with.

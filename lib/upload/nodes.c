@@ -384,7 +384,7 @@ int nodes_begin(struct volume *vol, struct opening_message *m)
 	if (error == -ENOENT)
 		return opening_fail(m, -ENOENT,
 				    "%s: epoch %" PRIu64 ", which run %s began from, is gone: "
-				    "unmount the run on all nodes and mount it anew",
+				    "unmount the run on all nodes and mount it again",
 				    remote_name(vol->remote), base, vol->run_id);
 	if (!error)
 		error = enter(vol, generation, base);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Epochs of several nodes: N mounts of one volume, each of which writes its part. Private to lib/volume.
+ * Epochs of several nodes: N mounts of one volume, each of which writes its part. Private to lib/upload.
  *
  * Objects, in the order in which they come to be. All but the nodes' own lease objects are immutable and
  * created only if absent; no node talks to another, and no machine's clock is compared with another's.
@@ -20,7 +20,7 @@
  *
  * Why no part is in two epochs of the same kind, whoever races: epochs/ is a log. Who puts a record has read
  * all records up to the highest and found that none has these parts, and creates the next number only if it is
- * absent. A record that came meanwhile has that number: he gets -EEXIST, reads it, and decides anew.
+ * absent. A record that came meanwhile has that number: he gets -EEXIST, reads it, and decides again.
  *
  * Where a node dies
  *   before its part is put     the epoch waits: `log` and `status` say for whom. If it comes back, it puts the part (it

@@ -18,7 +18,7 @@
 #include "lib/util/log.h"
 #include "lib/epochs/follow.h"
 #include "lib/epochs/holder.h"
-#include "lib/epochs/retain.h"
+#include "lib/epochs/retention.h"
 #include "lib/cache/trees.h"
 #include "lib/upload/upload_gc.h"
 
@@ -254,7 +254,7 @@ static int put_record(struct making *k, uint64_t number, uint64_t parent)
 	error = follow_record(k->vol, &found);
 	if (error)
 		return error;
-	retainer_completed(k->vol);
+	retention_completed(k->vol);
 	error = records_summarize(k->remote, number);
 	if (error)
 		log_warn("the summary of epochs up to %" PRIu64 " was not written: %s", number,

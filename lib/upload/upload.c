@@ -15,7 +15,7 @@
 #include "lib/util/memory.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/upload/ahead.h"
+#include "lib/upload/early_upload.h"
 #include "lib/epochs/holder.h"
 #include "lib/upload/nodes.h"
 #include "lib/cache/store_index.h"
@@ -37,7 +37,7 @@ struct uploader {
 	struct remote *remote; /* retries for ever */
 	struct store *store;
 	struct upload_progress progress;
-	struct ahead *ahead;
+	struct early_upload *ahead;
 	pthread_t thread;
 	bool runs;
 
@@ -289,7 +289,7 @@ static int work(struct uploader *up)
 			continue;
 		if (error == -ENOENT) {
 			/* One at a time: what is sealed meanwhile goes first. */
-			error = ahead_store(up->ahead, up->vol, up->remote, up->store);
+			error = early_upload_store(up->ahead, up->vol, up->remote, up->store);
 			if (error <= 0)
 				return error ? error : complete(up);
 			continue;
@@ -366,7 +366,7 @@ static void uploader_free(struct uploader *up)
 	if (up->store)
 		store_close(up->store);
 	remote_close(up->remote);
-	ahead_free(up->ahead);
+	early_upload_free(up->ahead);
 	pthread_cond_destroy(&up->wake);
 	pthread_cond_destroy(&up->called);
 	mutex_destroy(&up->lock);
@@ -417,7 +417,7 @@ int uploader_start(struct volume *vol)
 	vol->uploader = up;
 	if (vol->local_only || vol->options.read_only)
 		return 0;
-	error = ahead_new(&up->ahead);
+	error = early_upload_new(&up->ahead);
 	if (!error)
 		error = open_remote(up);
 	if (!error) {
@@ -468,7 +468,7 @@ static void uploader_closed(struct volume *vol, uint64_t version, uint64_t size)
 
 	if (!up || !up->runs || !vol->options.upload_ahead || size < vol->options.upload_ahead)
 		return;
-	ahead_note(up->ahead, version);
+	early_upload_note(up->ahead, version);
 	uploader_kick(vol);
 }
 

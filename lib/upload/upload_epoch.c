@@ -40,7 +40,7 @@ struct stored_version {
 struct upload {
 	struct volume *vol;
 	struct store_batch *batch;
-	struct ahead *ahead;
+	struct early_upload *ahead;
 	struct tree *tree; /* as it was sealed */
 	struct stored_version *stored;
 	size_t count, cap;
@@ -176,7 +176,7 @@ static int store_version(struct upload *u, const struct tree_entry *e, bool *ret
 /* 1, and it counts as stored, where that was done before the seal, and all of it is there. */
 static int take_ahead(struct upload *u, uint64_t version)
 {
-	const struct ahead_content *ahead = ahead_find(u->ahead, version);
+	const struct early_upload_content *ahead = early_upload_find(u->ahead, version);
 	struct stored_version *s;
 	int error;
 
@@ -333,14 +333,14 @@ static int count_ahead(const struct upload *u, struct epoch_record *record)
 	int error = 0;
 
 	for (size_t i = 0; i < u->count && !error; i++)
-		error = ahead_count(u->ahead, u->stored[i].version, record);
+		error = early_upload_count(u->ahead, u->stored[i].version, record);
 	return error;
 }
 
 static void forget_ahead(const struct upload *u)
 {
 	for (size_t i = 0; i < u->count; i++)
-		ahead_forget(u->ahead, u->stored[i].version);
+		early_upload_forget(u->ahead, u->stored[i].version);
 }
 
 /* ---- durable ---- */
@@ -510,7 +510,7 @@ static int upload_sealed(struct upload *u, struct remote *remote, struct store *
 }
 
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
-		 struct ahead *ahead, struct upload_progress *progress)
+		 struct early_upload *ahead, struct upload_progress *progress)
 {
 	cleanup_record struct epoch_record record = {0};
 	struct upload u = {.vol = vol, .ahead = ahead};

@@ -5,7 +5,7 @@
 
 #include "lib/store/store.h"
 #include "lib/util/lock.h"
-#include "lib/upload/ahead.h"
+#include "lib/upload/early_upload.h"
 #include "lib/cache/context.h"
 
 /* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
@@ -29,6 +29,6 @@ struct upload_progress {
  *   -ECANCELED  stopped; else -errno of the remote or the local disk
  */
 int upload_epoch(struct volume *vol, struct remote *remote, struct store *store, uint64_t number,
-		 struct ahead *ahead, struct upload_progress *progress);
+		 struct early_upload *ahead, struct upload_progress *progress);
 
 #endif

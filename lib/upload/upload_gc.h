@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An upload beside garbage collection: what a writer owes by the protocol of gc.h. Private to the uploader. */
+/* An upload beside garbage collection: what a writer owes by the protocol of collection.h. Private to the uploader. */
 #ifndef EPOCHFS_UPLOAD_UPLOAD_GC_H
 #define EPOCHFS_UPLOAD_UPLOAD_GC_H
 

@@ -14,7 +14,7 @@
 #include "lib/util/log.h"
 #include "lib/epochs/announce.h"
 #include "lib/upload/nodes.h"
-#include "lib/epochs/retain.h"
+#include "lib/epochs/retention.h"
 
 static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)
 {
@@ -136,7 +136,7 @@ int upload_record_durable(struct volume *vol, uint64_t number, const char *json)
 		state_epoch_free(&row);
 	}
 	/* Before anybody sees that it is durable: who waits for both sees that there is work. */
-	retainer_kick(vol);
+	retention_kick(vol);
 	pthread_cond_broadcast(&vol->changed);
 	return error;
 }

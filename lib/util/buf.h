@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing byte buffer, and a bounds-checked reader over bytes that may be an enemy's. */
+/* A growing byte buffer, and a bounds-checked reader over bytes that may be untrusted. */
 #ifndef EPOCHFS_UTIL_BUF_H
 #define EPOCHFS_UTIL_BUF_H
 

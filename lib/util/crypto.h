@@ -40,7 +40,7 @@ struct scrypt_cost {
 	uint32_t r;
 	uint32_t p;
 };
-/* What will ever be computed, since an enemy may have written the cost: 256 MiB, and n * r * p, on which the time
+/* What will ever be computed, since the cost may be untrusted: 256 MiB, and n * r * p, on which the time
  * depends: some 2 s. */
 #define SCRYPT_MEMORY_MAX (UINT64_C(256) << 20)
 #define SCRYPT_WORK_MAX	  (UINT64_C(4) << 20)

@@ -240,10 +240,11 @@ int open_state(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = note_running(vol);
 	if (error == -EPROTONOSUPPORT)
-		return opening_fail(m, error,
-				    "%s was made by a newer epochfs: upgrade this one, or give "
-				    "another cache with -o cache-dir=DIR",
-				    db);
+		return opening_fail(
+			m, error,
+			"%s was created by a newer version of epochfs: upgrade this one, or give "
+			"another cache with -o cache-dir=DIR",
+			db);
 	return error ? opening_fail(m, error,
 				    "local state %s: %s: see to that disk, or give another cache "
 				    "with -o cache-dir=DIR",

@@ -99,7 +99,7 @@ static int judge_tree_locked(struct volume *vol, const struct recovery *r, uint6
 	return error ? error : doubts_decide(doubts);
 }
 
-/* The doubts of kills stay as the seal has judged them; those of torn files come anew. */
+/* The doubts of kills stay as the seal has judged them; those of torn files come again. */
 static int renew_doubts(const struct doubts *doubts, struct epoch_record *record)
 {
 	struct epoch_record fresh = {.number = record->number, .sealed_ns = record->sealed_ns};

@@ -98,7 +98,7 @@ int rebuild_resume(struct volume *vol)
 
 int rebuild_begin(struct volume *vol, const char *why)
 {
-	log_error("local state %s/state.db is damaged: %s: it is made anew from %s, and what only "
+	log_error("local state %s/state.db is damaged: %s: it is rebuilt from %s, and what only "
 		  "this machine has is recovered",
 		  vol->cache_path, why, vol->local_only ? "nothing" : remote_name(vol->remote));
 	return move_aside(vol);
@@ -117,7 +117,7 @@ static void tell(struct volume *vol, const struct salvage *s, const char *name)
 			"only epochs which were not uploaded held, or that was being written",
 			s->kept, plural_of(s->kept, "lies", "lie"), vol->cache_path, name);
 	log_warn(
-		"the local state was damaged and is made anew: %zu file%s that only this machine had "
+		"the local state was damaged and is rebuilt: %zu file%s that only this machine had "
 		"%s in the tree again%s; the damaged state is kept in %s/%s: remove it when you need "
 		"nothing of it",
 		s->recovered, plural(s->recovered), plural_of(s->recovered, "is", "are"),

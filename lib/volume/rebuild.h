@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A damaged local state is moved aside and made anew from the remote; the work that only this machine
+ * A damaged local state is moved aside and rebuilt from the remote; the work that only this machine
  * has comes back into the live tree as far as its rows can be read. Private to lib/volume.
  *
  * What was there goes to damaged/ in the cache directory: objects/, trees/, and last state.db with its

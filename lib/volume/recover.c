@@ -226,7 +226,7 @@ static bool close_is_kept(const struct recovery *r, const struct state_version *
 
 /*
  * A writable mapping outlived the process before: as at a release that finds one (handle.c). What is there now is committed as
- * a copy, and the keeper commits the file itself when the mapping has ended. Drops the lock.
+ * a copy, and the deferred-work thread commits the file itself when the mapping has ended. Drops the lock.
  */
 static int watch_staged_locked(struct volume *vol, struct body *b)
 {

@@ -26,7 +26,7 @@ struct recovery {
 	struct torn_version *torn;
 	size_t torn_count;
 	uint64_t unfinished; /* the first epoch that began and was not frozen; 0: none */
-	bool rebooted;	     /* the machine started anew since the state was used */
+	bool rebooted;	     /* the machine restarted since the state was used */
 	bool settled;	     /* epochs were found to be durable */
 	bool killed;	     /* something that is no log was lost or torn */
 };

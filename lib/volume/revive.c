@@ -174,7 +174,7 @@ static int revive_locked(struct volume *vol, struct recovery *r, struct survivor
 	return 0;
 }
 
-/* A replacement that somebody was sent to, but had not opened yet: it waits for him as in keeper.c. */
+/* A replacement that somebody was sent to, but had not opened yet: it waits for him as in deferred.c. */
 static void revive_awaited_locked(struct volume *vol, struct recovery *r)
 {
 	for (size_t i = 0; i < r->staged.count; i++) {
@@ -184,7 +184,7 @@ static void revive_awaited_locked(struct volume *vol, struct recovery *r)
 		pid_t tgid;
 
 		if (v->kind != VERSION_REPLACE || body_find_locked(vol, v->body) ||
-		    !told_leads_locked(vol, v->body, &tgid) ||
+		    !stale_retry_leads_locked(vol, v->body, &tgid) ||
 		    revive_body_locked(vol, r, &record, &b))
 			continue;
 		if (b->pending)
@@ -205,7 +205,7 @@ void survivors_revive_locked(struct volume *vol, struct recovery *r)
 				"there any more (%s): its users get EIO",
 				s->record->ino, strerror(-error));
 	}
-	told_revive_locked(vol);
+	stale_retry_revive_locked(vol);
 	revive_awaited_locked(vol, r);
 	for (size_t i = 0; i < vol->options.survivors_count; i++) {
 		const struct handle *h = vol->options.survivors[i].ret_handle;

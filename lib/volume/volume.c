@@ -30,7 +30,7 @@
 #include "lib/volume/open_steps.h"
 #include "lib/volume/rebuild.h"
 #include "lib/epochs/resume.h"
-#include "lib/epochs/retain.h"
+#include "lib/epochs/retention.h"
 #include "lib/epochs/sealer.h"
 #include "lib/cache/store_index.h"
 #include "lib/cache/torn.h"
@@ -72,7 +72,7 @@ static int make_parts(struct volume *vol)
 	vol->observer = &epochs_observer;
 	vol->uploads = &uploader_ops;
 
-	/* Bodies are closed with a round of the keeper, which looks at the grants. */
+	/* Bodies are closed with a round of the deferred-work thread, which looks at the grants. */
 	if (!error)
 		error = grants_new(&vol->grants);
 	if (!error)
@@ -167,13 +167,13 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = announcer_start(vol, m);
 	if (!error)
-		error = retainer_start(vol, m);
+		error = retention_start(vol, m);
 	if (!error)
 		error = collector_start(vol);
 	if (!error)
 		error = sealer_start(vol, killed);
 	if (!error)
-		error = keeper_start(vol);
+		error = deferred_start(vol);
 	if (!error)
 		error = evictor_start(vol);
 	if (!error)
@@ -195,7 +195,7 @@ static int start(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = collector_run(vol);
 	if (!error)
-		error = retainer_run(vol);
+		error = retention_run(vol);
 	return error;
 }
 
@@ -278,17 +278,17 @@ void volume_close(struct volume *vol)
 	if (vol->follower)
 		follower_stop(vol);
 	cramped_stop(vol);
-	/* What the keeper still commits, the sealer must see; what the uploader lets go, the keeper
+	/* What the deferred-work thread still commits, the sealer must see; what the uploader lets go, it
 	 * removes: so it comes twice. */
 	if (vol->bodies)
-		keeper_stop(vol);
+		deferred_stop(vol);
 	if (vol->sealer)
 		sealer_stop(vol);
-	retainer_stop(vol);
+	retention_stop(vol);
 	collector_stop(vol);
 	if (vol->uploader)
 		uploader_stop(vol);
-	retainer_free(vol);
+	retention_free(vol);
 	collector_free(vol);
 	announcer_stop(vol);
 	if (vol->holder)
@@ -304,7 +304,7 @@ void volume_close(struct volume *vol)
 	if (vol->evictor)
 		evictor_stop(vol);
 	if (vol->bodies)
-		keeper_stop(vol);
+		deferred_stop(vol);
 	if (vol->store)
 		store_close(vol->store);
 	if (vol->torn)

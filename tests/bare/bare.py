@@ -34,7 +34,7 @@ import totals  # noqa: E402
 
 RELEASES = ["bookworm", "trixie"]
 STEP_LIMIT_S, FETCH_LIMIT_S = 1200, 1800  # of a step; with --whole, what comes before the tests
-# A root is made anew after so long: its packages are old by then.
+# A root is rebuilt after so long: its packages are old by then.
 ROOT_AGE_S = 14 * 24 * 3600
 
 

@@ -51,7 +51,7 @@ def steps(readme, whole=False):
          "git clone -q /srv/epochfs.git epochfs\ncd epochfs\nmake demo >/tmp/demo.out || { cat /tmp/demo.out; exit 1; }\n"
          "grep -q 'saved model.npz' /tmp/demo.out\ngrep -q 'saving \\.\\.\\.' /tmp/demo.out\ngrep -q '^# Done' /tmp/demo.out\n"),
         ("the quick start as printed", "root",
-         # sudo would build all anew, with other flags.
+         # sudo would build all again, with other flags.
          "echo 'Defaults env_keep += \"WERROR\"' >/etc/sudoers.d/werror\ncp /srv/train.py epochfs\ncd epochfs\n" + quick_start(readme)
          + "test $(stat -c %s restored/model.bin) = 200000\nrm -r train.py restored\n"),
         ("the installed manual", "root",

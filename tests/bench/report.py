@@ -269,7 +269,7 @@ def machine(r):
     if not r.recorded:
         return told + (". **No verdict is given.** The figures are from before turns were pairs in an order that is drawn, and"
                        " before the commit was recorded; the machine had other work (a load of %s), and the disk's own figures spread up to three times. `make bench` makes them"
-                       " anew." % f["load"])
+                       " again." % f["load"])
     void = r.void_turns()
     return told + "; commit %s, seed %d. %d of %d turns were void: a reference spread more than %g times, or others took more than %g processors." % (
         r.results["commit"][:12] + r.results["commit"][40:], r.results["seed"], len(void), len(r.groups), SPREAD, FOREIGN)

@@ -46,7 +46,7 @@ struct on {
 	void (*read_epoch)(struct on *on, uint64_t epoch, unsigned number, unsigned name,
 			   struct seen *ret_seen);
 	uint64_t (*seal)(struct on *on);
-	/* Ends the mount and mounts anew, with an empty cache where `cold`. NULL: somebody else does. */
+	/* Ends the mount and mounts again, with an empty cache where `cold`. NULL: somebody else does. */
 	void (*remount)(struct on *on, bool cold);
 	void (*close)(struct on *on);
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the enumerator on a mount; mounts anew, and makes it evict, when it asks for that."""
+"""Runs the enumerator on a mount; mounts again, and makes it evict, when it asks for that."""
 
 import errno
 import os

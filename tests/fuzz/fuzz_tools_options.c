@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what people type: mount options, numbers, sizes, times, policies. */
-#include "lib/meta/keep.h"
+#include "lib/meta/retention_policy.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 #include "tests/fuzz/fuzz.h"
@@ -28,10 +28,10 @@ static void check_numbers(const char *text)
 
 static void check_policy(const char *text)
 {
-	struct keep_policy policy;
-	char why[KEEP_WHY_MAX];
+	struct retention_policy policy;
+	char why[RETENTION_WHY_MAX];
 
-	if (keep_parse(text, &policy, why))
+	if (retention_parse(text, &policy, why))
 		fuzz_assert(why[0] && strlen(why) < sizeof(why));
 }
 

@@ -25,7 +25,7 @@ class Doubts:
     def __init__(self):
         self.kills = []
         self.fog = False  # something is in doubt of which the model does not know
-        self.loaded = 0  # the epoch whose tree the live tree was made anew from
+        self.loaded = 0  # the epoch whose tree the live tree was rebuilt from
         self.fetched = 0  # up to this epoch trees come from the remote, which may fail
 
     # ---- what happens
@@ -122,7 +122,7 @@ class Doubts:
             (self.path_of(k), [paths[f] for f in k.companions if f in paths], k.since) for k in self.kills if k.companions is not None]
 
     def take_over(self, epoch, number):
-        """The live tree was made anew from this epoch's."""
+        """The live tree was rebuilt from this epoch's."""
         self.fog, saved = epoch.doubts
         self.loaded = number
         self.kills = []

@@ -378,7 +378,7 @@ class Epochs(Doubts):
             if under_way[1] in tags:
                 self.tags[under_way[1]] = self.last
         self.lose_writers()
-        # Whoever writes next begins anew, where nothing is left of what the killed ones did.
+        # Whoever writes next starts over, where nothing is left of what the killed ones did.
         if self.taint and adds_nothing(self.snapshot(), self.epochs[self.last].tree):
             self.taint = 1
         self.torn = None

@@ -35,7 +35,7 @@ def has_crashes(number, which):
 
 
 class Runner:
-    """Histories one after the other, with a mount that is made anew when it is worn out."""
+    """Histories one after the other, with a mount that is rebuilt when it is worn out."""
 
     def __init__(self, base, options, say=print):
         self.base = pathlib.Path(base)

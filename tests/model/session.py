@@ -239,7 +239,7 @@ class Session:
         self.mount.process.wait(LIMIT)
 
     def restart(self):
-        """Kills what serves the supervised mount, or where it died twice in the last minute, has it started anew."""
+        """Kills what serves the supervised mount, or where it died twice in the last minute, has it restarted."""
         now = time.monotonic()
         self.killed = [t for t in self.killed if now - t < 70]
         if len(self.killed) > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that no epochfs would write: a remote directory put together byte by byte, as an enemy would who knows the formats (lib/format).
+"""Volumes that no epochfs would write: a remote directory put together byte by byte, as an attacker would who knows the formats (lib/format).
 
     v = Volume(remote)
     v.epoch(1, [entry(1, b"../escape", data=b"x")])      # whatever it is

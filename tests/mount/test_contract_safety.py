@@ -105,7 +105,7 @@ def test_fsync_never_waits_for_the_remote(weather, mnt):
 
 
 def lose_power(mnt, lost, trees=()):
-    """The machine was started anew, and the disk never got the bytes of these files and epochs' trees."""
+    """The machine was restarted, and the disk never got the bytes of these files and epochs' trees."""
     mnt.kill()
     (folder,) = [p for p in mnt.cache.iterdir() if (p / "state.db").exists()]
     with sqlite3.connect(folder / "state.db") as state:

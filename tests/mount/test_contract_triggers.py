@@ -157,7 +157,7 @@ def test_a_marker_seals_when_it_is_closed_or_renamed_into_place(mnt, how):
     record = sealed(mnt, 1)
     assert record["trigger"] == "marker"
     assert sorted(os.listdir(mnt.epoch(1))) == ["DONE", "model"]
-    # And again, written anew.
+    # And again, rewritten.
     (mnt.path / "model").write_text("2")
     (mnt.path / "DONE").write_text("again")
     assert sealed(mnt, 2)["trigger"] == "marker"

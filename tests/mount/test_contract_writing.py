@@ -377,7 +377,7 @@ def test_an_open_log_is_in_each_epoch_as_it_stands(mnt, name):
 
 
 def test_an_open_log_that_changed_and_did_not_grow_is_in_the_next_epoch(mnt):
-    """As a log that is begun anew, of the same length."""
+    """As a log that is begun again, of the same length."""
     with open(mnt.path / "train.log", "wb", buffering=0) as log:
         log.write(b"step 1\n")
         first = mnt.seal()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""state.db is damaged while nobody has it mounted: the next mount notices, makes it anew from the remote, and keeps the work
+"""state.db is damaged while nobody has it mounted: the next mount notices, makes it again from the remote, and keeps the work
 that only this machine has."""
 
 import os
@@ -217,10 +217,10 @@ def test_a_mount_in_order_is_not_looked_through(mnt):
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     mnt.mount()
     mnt.unmount()
-    assert "made anew" not in mnt.log.read_text()
+    assert "rebuilt" not in mnt.log.read_text()
     os.utime(path)
     mnt.mount()
-    assert "made anew" in mnt.log.read_text()
+    assert "rebuilt" in mnt.log.read_text()
 
 
 def test_a_schema_of_a_newer_epochfs_is_refused(mnt):
@@ -233,7 +233,7 @@ def test_a_schema_of_a_newer_epochfs_is_refused(mnt):
     db.close()
     with pytest.raises(MountError) as error:
         mnt.mount()
-    assert "was made by a newer epochfs: upgrade this one" in error.value.output
+    assert "was created by a newer version of epochfs: upgrade this one" in error.value.output
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = %d" % version)
     db.close()

@@ -320,7 +320,7 @@ def test_a_key_whose_trial_would_take_a_terabyte_is_not_tried(make_volume, secre
 
 
 def test_keys_of_another_volume_open_nothing(mnt, make_volume, secrets):
-    """Both have the same key file, and an enemy swaps what it wraps."""
+    """Both have the same key file, and an attacker swaps what it wraps."""
     other = make_volume(settle="1h", key_file=secrets["key"]).mount()
     save(mnt, a=b"a" * 10000)
     save(other, a=b"b" * 10000)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Short histories of two processes beside a model (tests/enumerate): all of the shortest, all of five steps with few kinds of
-steps, and some of up to six by a fresh seed; about 2,700 each way. A hundred and more share a mount, which is then mounted anew,
+steps, and some of up to six by a fresh seed; about 2,700 each way. A hundred and more share a mount, which is then mounted again,
 also with an empty cache.
 
 `make check-enumerate` runs as many as one likes. --seed N and --enumerate-histories N choose here.

@@ -515,7 +515,7 @@ def test_others_use_epochs_while_one_waits(stuck):
 
 LOOKS_TWICE = """
 import os, signal, sys, time
-time.sleep(1.1)  # what is known has run out, and begins anew for the whole path
+time.sleep(1.1)  # what is known has run out, and starts over for the whole path
 began = time.monotonic()
 os.lstat(sys.argv[1])
 os.kill(int(sys.argv[2]), signal.SIGSTOP)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remotes that an enemy wrote (crafted.py): whatever is in them, nothing is reached outside, memory and time are bounded, no right is
+"""Remotes that an attacker wrote (crafted.py): whatever is in them, nothing is reached outside, memory and time are bounded, no right is
 given away, and nothing is said to a terminal that it would obey."""
 
 import json
@@ -211,7 +211,7 @@ def test_symlinks_lead_out_only_who_follows_them(volume, outside, once):
 def bombs(volume):
     v = Volume(volume.remote)
     pattern = v.run(b"ab")
-    itself = b"\7" * 32  # a chunk's hash is what the enemy says, until it is read
+    itself = b"\7" * 32  # a chunk's hash is what the attacker says, until it is read
     listed = recipe([(100, itself)], level=1)
     v.chunk(itself, stored=listed, plain_len=len(listed))
     level1 = v.content([(len(listed), itself)], level=1)

@@ -73,7 +73,7 @@ def test_adaptdl_restarts_with_other_replicas(place, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root binds a directory to /tmp")
 def test_adaptdl_under_ray_saves_to_tmp(place, tmp_path):
-    """AdaptDL's from_ray(): its directory is /tmp/checkpoint, which it makes anew and removes. The mount lies at /tmp there."""
+    """AdaptDL's from_ray(): its directory is /tmp/checkpoint, which it makes again and removes. The mount lies at /tmp there."""
     def start(restarts, replicas, *stop, restored=None):
         ray = {"RAY_CHECKPOINT": restored} if restored else {}
         return Job("adaptdl.py", 8, stop=stop, at=(place.path, "/tmp"), ADAPTDL_FROM_RAY=1, ADAPTDL_NUM_RESTARTS=restarts,

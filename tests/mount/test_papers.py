@@ -37,7 +37,7 @@ mount -t tmpfs -o mode=1777 tmp "$root/tmp"
 	mount -t overlay -o "lowerdir=$repo,upperdir=$base/repo-upper,workdir=$base/repo-work" overlay "$root$repo"
 }
 mkdir -p "$root/mnt/ckpt" "$root/backup" "$root/shared" "$root/ckpt" "$root/srv/work" "$root/etc/sudoers.d"
-# sudo's make must find the build folder of this run, and not build it anew with other flags.
+# sudo's make must find the build folder of this run, and not build it again with other flags.
 echo 'Defaults env_keep += "CC BUILD WERROR"' >"$root/etc/sudoers.d/papers"
 cp "$repo/tests/bare/train.py" "$root/srv/work/"
 exec chroot "$root" sh -e -c "cd /srv/work; $script"
@@ -179,7 +179,7 @@ def machine(tmp_path):
     if os.geteuid():
         pytest.skip("only root may do that: make a root to run it in")
     if os.environ.get("EPOCHFS_TEST_SAN"):
-        pytest.skip("it would build all anew")
+        pytest.skip("it would build all again")
     (tmp_path / "root").mkdir()
     build = os.path.dirname(os.environ["EPOCHFS_INSTALLED"])
     with open(os.path.join(build, "flags"), encoding="utf-8") as flags:

@@ -46,7 +46,7 @@ def test_torch_save_and_load(mnt):
 
 
 def test_a_mapped_load_outlives_the_file_that_replaces_it(mnt):
-    """torch.load(mmap=True) and safetensors: private mappings of what is then saved anew."""
+    """torch.load(mmap=True) and safetensors: private mappings of what is then saved again."""
     numpy = pytest.importorskip("numpy")
     path = mnt.path / "w.npy"
     old = numpy.arange(100000, dtype="f4")

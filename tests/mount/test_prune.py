@@ -225,7 +225,7 @@ def in_packs(mnt):
 
 
 def test_what_epochs_take(mnt):
-    """Bytes that nothing compresses: a file that stays, and one that each epoch has anew."""
+    """Bytes that nothing compresses: a file that stays, and one that each epoch has again."""
     (mnt.path / "stays").write_bytes(os.urandom(1000000))
     for n in range(4):
         (mnt.path / "changes").write_bytes(os.urandom(200000))

@@ -127,7 +127,7 @@ def test_what_nobody_has_is_named_and_the_rest_reads(mnt, tmp_path):
         (mnt.epoch(3) / "b").read_bytes()
     assert e.value.errno == errno.EIO
     mnt.unmount()
-    # A writer does not build on what is damaged: saved anew, it is whole, and the old epochs may go.
+    # A writer does not build on what is damaged: saved again, it is whole, and the old epochs may go.
     mnt.mount()
     (mnt.path / "b").write_bytes(mnt.data["b"])
     mnt.seal()
@@ -246,7 +246,7 @@ def test_names_of_a_volume_come_back(mnt):
         assert (mnt.remote / "epochfs.json").read_bytes() == texts["epochfs.json"]
     (mnt.remote / "epochfs.json").unlink()
     report = repair(mnt.url, "--cache-dir", mnt.base / "elsewhere")
-    assert "made anew" in report["restored"][0]["what"]
+    assert "rebuilt" in report["restored"][0]["what"]
     assert exported(mnt, 3, "c") == mnt.data["c"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retention: -o keep. What a policy makes of a list of epochs is a unit test's (test_meta_keep.c)."""
+"""Retention: -o keep. What a policy makes of a list of epochs is a unit test's (test_meta_retention_policy.c)."""
 
 import contextlib
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mount -o supervise: the process that serves dies or is started anew, and who uses the mount goes on: open files, directories, locks
+"""mount -o supervise: the process that serves dies or is restarted, and who uses the mount goes on: open files, directories, locks
 and mappings included. What cannot be done again is EIO; nothing hangs."""
 
 import errno

@@ -251,7 +251,7 @@ def test_killed_it_goes_on_and_an_outage_is_waited_for(watch, words):
     wait_until(lambda: "trying again" in watch.said(), "the outage")
     control.unlink()
     assert watch.wait_epoch(2)["files"] == 2
-    wait_until(lambda: "works again" in watch.said(), "its end")
+    wait_until(lambda: "recovered" in watch.said(), "its end")
     assert watch.said().count("trying again") == 1
     watch.importer.check(watch.top)
     # What cannot be put in time is told by the exit code.

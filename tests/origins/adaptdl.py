@@ -8,7 +8,7 @@
 Rank 0 writes each state to DIR/_checkpoint/NAME, renames the directory to DIR/checkpoint-R, and removes the other checkpoint-*.
 That happens when SIGTERM or SIGINT asks for the end (exit code 143), which is how AdaptDL gives a job another number of replicas.
 
-Under Ray (from_ray(), and adaptdl_ray's save_all_states_remote) DIR is /tmp/checkpoint, made anew each time, with Ray's marker and metadata in it. Once all of it
+Under Ray (from_ray(), and adaptdl_ray's save_all_states_remote) DIR is /tmp/checkpoint, rebuilt each time, with Ray's marker and metadata in it. Once all of it
 is in Ray's memory the directory is removed. It is loaded from where Ray has put it: RAY_CHECKPOINT.
 """
 

@@ -3,7 +3,7 @@
 create, to have another clock or region, host names for buckets, small pages, keys that change, and
 Google's dialect.
 
-It takes nothing on trust: signatures (Amazon's and Google's version 4) are computed anew, paths and
+It takes nothing on trust: signatures (Amazon's and Google's version 4) are computed again, paths and
 queries must be in the canonical form, and the body must have the hash and MD5 that were signed.
 """
 

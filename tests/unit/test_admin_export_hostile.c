@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Restoring without a mount: trees and directories of an enemy, what one damaged file does. */
+/* Restoring without a mount: untrusted trees and directories, what one damaged file does. */
 #include "lib/admin/catalog_internal.h"
 
 #include <grp.h>

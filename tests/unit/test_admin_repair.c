@@ -203,7 +203,7 @@ START_TEST(an_index_object_comes_back_from_the_tables_of_packs)
 }
 END_TEST
 
-/* It publishes its list first: what we would condemn is judged anew. */
+/* It publishes its list first: what we would condemn is judged again. */
 START_TEST(a_collection_that_comes_between_is_no_matter)
 {
 	CLEANUP(outcomes_free) struct outcomes done = {.interfere = false};

@@ -5,7 +5,7 @@
 #include "lib/meta/lease.h"
 #include "lib/meta/lease_process.h"
 #include "lib/store/batch_impl.h"
-#include "lib/store/usage.h"
+#include "lib/store/chunk_usage.h"
 #include "tests/unit/catalog_unit.h"
 
 static struct made m;

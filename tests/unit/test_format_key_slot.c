@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Key slots: what is wrapped comes back by its own secret alone, and an enemy's slot asks for nothing dear. */
+/* Key slots: what is wrapped comes back by its own secret alone, and a crafted slot asks for nothing dear. */
 #include "lib/format/key_slot.h"
 
 #include "tests/unit/unit.h"

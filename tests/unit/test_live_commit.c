@@ -366,7 +366,7 @@ START_TEST(what_is_closed_and_mapped_is_committed_without_a_release)
 
 	vu_write(h, "mapped", 0);
 	unit_ok(handle_flush(h, getpid(), NULL, NULL));
-	unit_ok(bodies_settle(u.vol));
+	unit_ok(bodies_finish_closes(u.vol));
 	copy = vu_file(&u, "a").closed;
 	ck_assert_uint_ne(copy, 0);
 	ck_assert_uint_ne(copy, version);
@@ -374,7 +374,7 @@ START_TEST(what_is_closed_and_mapped_is_committed_without_a_release)
 	/* The mapping stores, and the kernel writes that back. */
 	vu_write(h, "M", 0);
 	vu_holds(&u, "a", "Mapped");
-	unit_ok(bodies_settle(u.vol));
+	unit_ok(bodies_finish_closes(u.vol));
 	ck_assert_uint_eq(vu_file(&u, "a").closed, copy);
 	munmap(p, 4096);
 	handle_release(h, false);
@@ -410,7 +410,7 @@ START_TEST(a_writable_mapping_ends_between_two_mounts)
 }
 END_TEST
 
-/* What is committed does not change under it, also where the volume is opened anew meanwhile. */
+/* What is committed does not change under it, also where the volume is opened again meanwhile. */
 START_TEST(a_writable_mapping_outlives_the_mount)
 {
 	struct handle *h = vu_open(&u, "a", O_RDWR | O_CREAT);

@@ -58,7 +58,7 @@ START_TEST(an_edit_takes_over_the_file_that_the_kernel_reads)
 	h = vu_open(&u, "a", O_RDWR);
 	unit_error(handle_grant(h, &another, &no), -EAGAIN);
 	unit_ok(handle_join_grant(h, NULL, NULL));
-	/* An uploader that was reading the version by that file must read it anew. */
+	/* An uploader that was reading the version by that file must read it again. */
 	ck_assert(!object_is_still(u.vol, closed, fd));
 	vu_write(h, "HELLO", 0);
 	ck_assert_int_eq(pread(fd, data, sizeof(data), 0), 11);

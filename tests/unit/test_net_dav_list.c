@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What WebDAV servers list: as the known ones write it, and as an enemy would. */
+/* What WebDAV servers list: as the known ones write it, and as an attacker would. */
 #include "lib/net/dav_list.h"
 
 #include "lib/util/buf.h"

@@ -184,7 +184,7 @@ END_TEST
 	"</DeleteResult>"
 #define FAILURE(key, code) "<Error><Key>" key "</Key><Code>" code "</Code></Error>"
 
-struct told {
+struct stale_retry {
 	unsigned count;
 	unsigned stop_at; /* 0: never */
 	struct s3_error last;
@@ -192,13 +192,13 @@ struct told {
 
 static int tell(void *arg, const struct s3_error *e)
 {
-	struct told *told = arg;
+	struct stale_retry *told = arg;
 
 	told->last = *e;
 	return ++told->count == told->stop_at ? 77 : 0;
 }
 
-static int decode_failures(const char *text, struct told *told)
+static int decode_failures(const char *text, struct stale_retry *told)
 {
 	size_t len = strlen(text);
 	char *copy = malloc(len ? len : 1);
@@ -212,7 +212,7 @@ static int decode_failures(const char *text, struct told *told)
 
 START_TEST(failures_of_many_are_told_one_by_one)
 {
-	struct told none = {0}, two = {0}, stopped = {.stop_at = 1};
+	struct stale_retry none = {0}, two = {0}, stopped = {.stop_at = 1};
 
 	unit_ok(decode_failures("<DeleteResult/>", &none));
 	unit_ok(decode_failures(RESULT("<Deleted><Key>a</Key></Deleted>"), &none));
@@ -251,7 +251,7 @@ START_TEST(hostile_answers_to_many_are_refused)
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct told told = {0};
+		struct stale_retry told = {0};
 		int r = decode_failures(bad[i], &told);
 
 		ck_assert_msg(r == -EBADMSG, "%zu: %s: %d", i, bad[i], r);
@@ -262,7 +262,7 @@ END_TEST
 START_TEST(no_more_failures_than_keys_are_believed)
 {
 	struct buf cleanup_buf text = {0};
-	struct told told = {0};
+	struct stale_retry told = {0};
 
 	buf_printf(&text, "<DeleteResult>");
 	for (unsigned i = 0; i < S3_DELETE_MAX; i++)

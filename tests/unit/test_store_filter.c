@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunk frames: what comes back, what is chosen, what an enemy's bytes can do. */
+/* Chunk frames: what comes back, what is chosen, what untrusted bytes can do. */
 #include "lib/store/filter.h"
 
 #include "lib/format/chunk.h"
@@ -348,7 +348,7 @@ START_TEST(every_flipped_bit_is_noticed)
 }
 END_TEST
 
-/* Changes a frame and gives it a right CRC, as only an enemy does. */
+/* Changes a frame and gives it a right CRC, as only an attacker does. */
 static void forge(const struct buf *frame, uint64_t *seed, struct buf *out)
 {
 	struct chunk_header h;

@@ -13,7 +13,7 @@
 /* What two daemons share. */
 struct shared {
 	struct handle_record record[RECORDS];
-	struct told_record told[TOLD];
+	struct stale_retry_record told[TOLD];
 };
 
 static struct vu u;
@@ -49,8 +49,8 @@ static void mount_with(size_t count)
 		survivor[i] = (struct survivor){.record = &shared->record[i]};
 	o.survivors = survivor;
 	o.survivors_count = count;
-	o.told_records = shared->told;
-	o.told_records_count = TOLD;
+	o.stale_retry_records = shared->told;
+	o.stale_retry_records_count = TOLD;
 	error = volume_open(&o, &u.vol, &message);
 	ck_assert_msg(!error, "volume_open: %d: %s", error, message ? message : "");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper: a thread for what bodies leave for later. It removes backing files of versions whose
+ * A thread for what bodies leave for later. It removes backing files of versions whose
  * rows are gone, finishes bodies that a writable mapping still changes or whose commit failed, and
  * drops replacements whose open never came.
  */
@@ -48,7 +48,7 @@ void body_watch_locked(struct volume *vol, struct body *b, bool watch)
 	b->watched = watch;
 	vol->bodies->watched += watch ? 1u : -1u;
 	if (watch)
-		pthread_cond_signal(&vol->bodies->keeper_wake);
+		pthread_cond_signal(&vol->bodies->deferred_wake);
 }
 
 bool body_is_mapped_locked(struct body *b)
@@ -115,7 +115,7 @@ static void commit_left_locked(struct volume *vol, struct body *b, struct after 
 	mutex_lock(&vol->lock);
 }
 
-int keeper_commit_left(struct volume *vol)
+int deferred_commit_left(struct volume *vol)
 {
 	struct after after = {.vol = vol};
 	struct body *b;
@@ -171,7 +171,7 @@ static bool keep(struct volume *vol, bool last)
 
 	mutex_lock(&vol->lock);
 	finish_watched_locked(vol, &after, last);
-	told_expire_locked(vol, last, &after);
+	stale_retry_expire_locked(vol, last, &after);
 	drop_pending_locked(vol, &after, last);
 	left = vol->bodies->watched;
 	mutex_unlock(&vol->lock);
@@ -191,24 +191,24 @@ static int64_t next_wait_locked(struct volume *vol, bool left, int64_t last)
 	return 2 * last;
 }
 
-static void *keeper_main(void *arg)
+static void *deferred_main(void *arg)
 {
 	struct volume *vol = arg;
 	int64_t wait = WATCH_FIRST;
 
 	mutex_lock(&vol->lock);
-	while (!vol->bodies->keeper_stops) {
+	while (!vol->bodies->deferred_stops) {
 		bool left, woken;
 
 		mutex_unlock(&vol->lock);
 		left = keep(vol, false);
 		mutex_lock(&vol->lock);
 		wait = next_wait_locked(vol, left, wait == IDLE_WAIT ? 0 : wait);
-		woken = vol->bodies->keeper_stops || vol->marked ||
-			cond_wait_until(&vol->bodies->keeper_wake, &vol->lock,
+		woken = vol->bodies->deferred_stops || vol->marked ||
+			cond_wait_until(&vol->bodies->deferred_wake, &vol->lock,
 					clock_mono_ns() + wait) != -ETIMEDOUT;
-		if (woken && !vol->bodies->keeper_stops) {
-			cond_wait_until(&vol->bodies->keeper_wake, &vol->lock,
+		if (woken && !vol->bodies->deferred_stops) {
+			cond_wait_until(&vol->bodies->deferred_wake, &vol->lock,
 					clock_mono_ns() + BATCH_WAIT);
 			wait = 0;
 		}
@@ -217,7 +217,7 @@ static void *keeper_main(void *arg)
 	return NULL;
 }
 
-int keeper_start(struct volume *vol)
+int deferred_start(struct volume *vol)
 {
 	struct sigaction old;
 	int error;
@@ -226,24 +226,24 @@ int keeper_start(struct volume *vol)
 	 * end the process. */
 	if (sigaction(SIGIO, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 		signal(SIGIO, SIG_IGN);
-	error = thread_start(&vol->bodies->keeper, NULL, keeper_main, vol);
-	vol->bodies->keeper_runs = !error;
+	error = thread_start(&vol->bodies->deferred, NULL, deferred_main, vol);
+	vol->bodies->deferred_runs = !error;
 	mutex_lock(&vol->lock);
-	vol->marked_wake = &vol->bodies->keeper_wake;
+	vol->marked_wake = &vol->bodies->deferred_wake;
 	mutex_unlock(&vol->lock);
 	return error;
 }
 
-void keeper_stop(struct volume *vol)
+void deferred_stop(struct volume *vol)
 {
-	if (vol->bodies->keeper_runs) {
+	if (vol->bodies->deferred_runs) {
 		mutex_lock(&vol->lock);
-		vol->bodies->keeper_stops = true;
+		vol->bodies->deferred_stops = true;
 		vol->marked_wake = NULL;
-		pthread_cond_signal(&vol->bodies->keeper_wake);
+		pthread_cond_signal(&vol->bodies->deferred_wake);
 		mutex_unlock(&vol->lock);
-		pthread_join(vol->bodies->keeper, NULL);
-		vol->bodies->keeper_runs = false;
+		pthread_join(vol->bodies->deferred, NULL);
+		vol->bodies->deferred_runs = false;
 	}
 	keep(vol, true);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a command. */
-#include "tools/child.h"
+#include "tools/job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 static const int passed_on[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCONT};
 #define PASSED_ON (sizeof(passed_on) / sizeof(passed_on[0]))
 
-/* How child_block_signals found things: the command is to have them so. */
+/* How job_block_signals found things: the command is to have them so. */
 static sigset_t before;
 static struct sigaction actions[PASSED_ON];
 static bool blocked;
@@ -39,7 +39,7 @@ static void wanted_signals(sigset_t *ret_set)
 	sigaddset(ret_set, SIGCHLD);
 }
 
-void child_block_signals(void)
+void job_block_signals(void)
 {
 	const struct sigaction noted = {.sa_handler = note};
 	sigset_t set;
@@ -51,7 +51,7 @@ void child_block_signals(void)
 	blocked = true;
 }
 
-void child_restore_signals(void)
+void job_restore_signals(void)
 {
 	if (!blocked)
 		return;
@@ -60,12 +60,12 @@ void child_restore_signals(void)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-int child_interrupted(void)
+int job_interrupted(void)
 {
 	return came;
 }
 
-bool child_wait_readable(int fd)
+bool job_wait_readable(int fd)
 {
 	struct pollfd end = {.fd = fd, .events = POLLIN};
 
@@ -75,7 +75,7 @@ bool child_wait_readable(int fd)
 	return !came;
 }
 
-void child_let_interrupt(bool on)
+void job_let_interrupt(bool on)
 {
 	sigset_t set;
 
@@ -108,7 +108,7 @@ static void start(char *const argv[], int error_fd, bool terminal)
 
 	setpgid(0, 0);
 	give_terminal(getpid(), terminal);
-	child_restore_signals();
+	job_restore_signals();
 	execvp(argv[0], argv);
 	error = errno;
 	if (write(error_fd, &error, sizeof(error)) < 0)
@@ -116,7 +116,7 @@ static void start(char *const argv[], int error_fd, bool terminal)
 	_exit(SHELL_SIGNAL_BASE - 2);
 }
 
-static void pass_on(struct child *c, int number)
+static void pass_on(struct job *c, int number)
 {
 	bool first = !c->interrupted && number != SIGCONT;
 
@@ -130,7 +130,7 @@ static void pass_on(struct child *c, int number)
 }
 
 /* The command was stopped at the terminal: so are we, until somebody continues us. */
-static void stop_with_it(struct child *c, bool terminal)
+static void stop_with_it(struct job *c, bool terminal)
 {
 	give_terminal(getpgrp(), terminal);
 	raise(SIGSTOP);
@@ -139,7 +139,7 @@ static void stop_with_it(struct child *c, bool terminal)
 }
 
 /* Takes in what became of the command: true once it has ended. */
-static bool has_ended(struct child *c, bool terminal)
+static bool has_ended(struct job *c, bool terminal)
 {
 	pid_t pid = waitpid(c->pid, &c->status, WNOHANG | WUNTRACED);
 
@@ -152,7 +152,7 @@ static bool has_ended(struct child *c, bool terminal)
 	return false;
 }
 
-static void wait_for_end(struct child *c, bool terminal)
+static void wait_for_end(struct job *c, bool terminal)
 {
 	sigset_t set;
 
@@ -166,7 +166,7 @@ static void wait_for_end(struct child *c, bool terminal)
 	}
 }
 
-int child_run(struct child *c, char *const argv[])
+int job_run(struct job *c, char *const argv[])
 {
 	bool terminal = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
 	int pipes[2], error = 0;
@@ -192,7 +192,7 @@ int child_run(struct child *c, char *const argv[])
 	return n == (ssize_t)sizeof(error) ? -error : 0;
 }
 
-int child_exit_code(const struct child *c)
+int job_exit_code(const struct job *c)
 {
 	return WIFSIGNALED(c->status) ? SHELL_SIGNAL_BASE + WTERMSIG(c->status)
 				      : WEXITSTATUS(c->status);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Garbage collection of a remote. */
-#include "lib/meta/gc.h"
+#include "lib/meta/collection.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,7 +84,7 @@ static int look(struct collection *c)
 	int error = gc_lists_look(c->remote, &c->old);
 
 	c->old_damaged = error == -EBADMSG;
-	/* What it had condemned is condemned anew, from now on. */
+	/* What it had condemned is condemned again, from now on. */
 	if (c->old_damaged)
 		log_warn("%s: the list of garbage collection %" PRIu64
 			 " is damaged; a new one takes its place",

@@ -5,7 +5,7 @@
  * What is live: all records that are there (tombstones are none), their trees, the recipes of these on all levels, and
  * the chunks of those. Packs in which nothing is live, and index objects that are superseded, are first condemned, by a list in the remote (format/gc_list.h), and
  * deleted by a later collection once the grace has passed since. lib/store/gc.h says which packs are condemned or
- * written anew. Nothing is condemned or deleted unless all of it could be read.
+ * rewritten. Nothing is condemned or deleted unless all of it could be read.
  *
  * The protocol. A collection
  *   look      reads the list in force, generation g;
@@ -43,7 +43,7 @@
  *
  * Readers. An epoch's record names hashes, and packs only as a hint. A reader whose index leads to a pack that is gone reads the
  * index objects that are new, then all of them, and goes on; new index objects are put before old ones are condemned, and their numbers
- * are higher. An index object that is listed and gone is listed anew. So a reader never fails for a collection, also with no grace.
+ * are higher. An index object that is listed and gone is listed again. So a reader never fails for a collection, also with no grace.
  *
  * Killed anywhere. Packs that were put and not named are `unnamed`, and condemned later; those that were named are homes, so what
  * they replace goes next time. What was condemned and not deleted stays in the list, what was deleted is not found and leaves it. History is removed last.
@@ -55,8 +55,8 @@
  * Where a remote's create-if-absent is only checked (REMOTE_CREATE_CHECKED), two collections that publish within a moment may both
  * succeed, and one list be lost: what it condemned is condemned next time. A writer that had read just this one may miss what the other condemned; so there, run one at a time.
  */
-#ifndef EPOCHFS_META_GC_H
-#define EPOCHFS_META_GC_H
+#ifndef EPOCHFS_META_COLLECTION_H
+#define EPOCHFS_META_COLLECTION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,7 +71,7 @@
 struct gc {
 	const struct remote_limits *limits; /* NULL: the defaults */
 	int64_t grace_ns;
-	unsigned keep_percent; /* a pack with less of it live is written anew; 0: none is */
+	unsigned keep_percent; /* a pack with less of it live is rewritten; 0: none is */
 	bool dry_run;	       /* nothing is written or deleted */
 	bool background;       /* with few connections; one pass, whatever the grace */
 	/* Asked before each change: anything but 0 ends it. May be NULL. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Retention: parsing a policy, and deciding. */
-#include "lib/meta/keep.h"
+#include "lib/meta/retention_policy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,25 +16,26 @@
 /* 1970-01-01 was a Thursday: so many days into its week. */
 #define EPOCH_WEEKDAY 3
 
-static const char *const rule_names[KEEP_RULES] = {
-	[KEEP_LAST] = "last",	  [KEEP_HOURLY] = "hourly",   [KEEP_DAILY] = "daily",
-	[KEEP_WEEKLY] = "weekly", [KEEP_MONTHLY] = "monthly", [KEEP_YEARLY] = "yearly",
-	[KEEP_EVERY] = "every",	  [KEEP_TAGGED] = "tagged",
+static const char *const rule_names[RETENTION_RULES] = {
+	[RETENTION_LAST] = "last",	 [RETENTION_HOURLY] = "hourly",
+	[RETENTION_DAILY] = "daily",	 [RETENTION_WEEKLY] = "weekly",
+	[RETENTION_MONTHLY] = "monthly", [RETENTION_YEARLY] = "yearly",
+	[RETENTION_EVERY] = "every",	 [RETENTION_TAGGED] = "tagged",
 };
 
 /* ---- the policy's text ---- */
 
-static int wrong(char why[KEEP_WHY_MAX], const char *rule, const char *what)
+static int wrong(char why[RETENTION_WHY_MAX], const char *rule, const char *what)
 {
 	snprintf(
-		why, KEEP_WHY_MAX,
+		why, RETENTION_WHY_MAX,
 		"rules such as last:10,hourly:24,daily:7,weekly:4,monthly:12,yearly:2,every:1000,tagged: "
 		"'%s' %s",
 		rule, what);
 	return -EINVAL;
 }
 
-static int parse_rule(char *text, struct keep_policy *p, char why[KEEP_WHY_MAX])
+static int parse_rule(char *text, struct retention_policy *p, char why[RETENTION_WHY_MAX])
 {
 	char *colon = strchr(text, ':'), whole[RULE_TEXT_MAX];
 	uint64_t n = 1;
@@ -43,13 +44,13 @@ static int parse_rule(char *text, struct keep_policy *p, char why[KEEP_WHY_MAX])
 	snprintf(whole, sizeof(whole), "%s", text);
 	if (colon)
 		*colon = '\0';
-	while (rule < KEEP_RULES && strcmp(rule_names[rule], text) != 0)
+	while (rule < RETENTION_RULES && strcmp(rule_names[rule], text) != 0)
 		rule++;
-	if (rule == KEEP_RULES)
+	if (rule == RETENTION_RULES)
 		return wrong(why, whole, *whole ? "is none" : "is empty");
-	if (rule == KEEP_TAGGED && colon)
+	if (rule == RETENTION_TAGGED && colon)
 		return wrong(why, whole, "takes no number");
-	if (rule != KEEP_TAGGED && (!colon || parse_u64(colon + 1, &n) || !n))
+	if (rule != RETENTION_TAGGED && (!colon || parse_u64(colon + 1, &n) || !n))
 		return wrong(why, whole, "needs a number from 1");
 	if (p->n[rule])
 		return wrong(why, whole, "comes twice");
@@ -71,9 +72,10 @@ static bool copy_rule(const char *text, size_t len, char out[RULE_TEXT_MAX])
 	return len < RULE_TEXT_MAX;
 }
 
-int keep_parse(const char *text, struct keep_policy *ret_policy, char ret_why[KEEP_WHY_MAX])
+int retention_parse(const char *text, struct retention_policy *ret_policy,
+		    char ret_why[RETENTION_WHY_MAX])
 {
-	struct keep_policy policy = {0};
+	struct retention_policy policy = {0};
 
 	for (;;) {
 		char rule[RULE_TEXT_MAX];
@@ -91,9 +93,9 @@ int keep_parse(const char *text, struct keep_policy *ret_policy, char ret_why[KE
 	return 0;
 }
 
-bool keep_goes_on(const char *option, const char *next)
+bool retention_goes_on(const char *option, const char *next)
 {
-	const char *tagged = rule_names[KEEP_TAGGED];
+	const char *tagged = rule_names[RETENTION_TAGGED];
 	size_t len = strcspn(next, ",");
 
 	if (strncmp(option, "keep=", strlen("keep=")) != 0)
@@ -105,7 +107,7 @@ bool keep_goes_on(const char *option, const char *next)
 
 /* ---- deciding ---- */
 
-static bool is_whole(const struct keep_epoch *e)
+static bool is_whole(const struct retention_epoch *e)
 {
 	return e->complete || e->unknown;
 }
@@ -116,19 +118,19 @@ static int64_t floor_div(int64_t a, int64_t b)
 }
 
 /* The number of the hour, day, ... that a moment lies in; they rise with time. */
-static int64_t bucket_of(enum keep_rule rule, int64_t ns)
+static int64_t bucket_of(enum retention_rule rule, int64_t ns)
 {
 	time_t s = (time_t)floor_div(ns, NS_PER_S);
 	struct tm tm;
 
 	switch (rule) {
-	case KEEP_HOURLY:
+	case RETENTION_HOURLY:
 		return floor_div(s, HOUR_S);
-	case KEEP_DAILY:
+	case RETENTION_DAILY:
 		return floor_div(s, DAY_S);
-	case KEEP_WEEKLY:
+	case RETENTION_WEEKLY:
 		return floor_div(floor_div(s, DAY_S) + EPOCH_WEEKDAY, 7);
-	case KEEP_MONTHLY:
+	case RETENTION_MONTHLY:
 		gmtime_r(&s, &tm);
 		return (int64_t)tm.tm_year * 12 + tm.tm_mon;
 	default:
@@ -139,8 +141,8 @@ static int64_t bucket_of(enum keep_rule rule, int64_t ns)
 
 static int newest_first(const void *a, const void *b)
 {
-	const struct keep_epoch *x = *(struct keep_epoch *const *)a;
-	const struct keep_epoch *y = *(struct keep_epoch *const *)b;
+	const struct retention_epoch *x = *(struct retention_epoch *const *)a;
+	const struct retention_epoch *y = *(struct retention_epoch *const *)b;
 
 	if (x->sealed_ns != y->sealed_ns)
 		return x->sealed_ns < y->sealed_ns ? 1 : -1;
@@ -149,8 +151,8 @@ static int newest_first(const void *a, const void *b)
 
 static int by_step_newest_first(const void *a, const void *b)
 {
-	const struct keep_epoch *x = *(struct keep_epoch *const *)a;
-	const struct keep_epoch *y = *(struct keep_epoch *const *)b;
+	const struct retention_epoch *x = *(struct retention_epoch *const *)a;
+	const struct retention_epoch *y = *(struct retention_epoch *const *)b;
 
 	if (x->step != y->step)
 		return x->step < y->step ? 1 : -1;
@@ -158,7 +160,8 @@ static int by_step_newest_first(const void *a, const void *b)
 }
 
 /* `order` is by time: the first that lies in a bucket is its newest. */
-static void keep_buckets(struct keep_epoch **order, size_t count, enum keep_rule rule, uint64_t n)
+static void keep_buckets(struct retention_epoch **order, size_t count, enum retention_rule rule,
+			 uint64_t n)
 {
 	int64_t last = 0;
 	bool any = false;
@@ -175,7 +178,7 @@ static void keep_buckets(struct keep_epoch **order, size_t count, enum keep_rule
 	}
 }
 
-static void keep_steps(struct keep_epoch **order, size_t count, uint64_t n)
+static void keep_steps(struct retention_epoch **order, size_t count, uint64_t n)
 {
 	size_t steps = 0;
 
@@ -185,46 +188,46 @@ static void keep_steps(struct keep_epoch **order, size_t count, uint64_t n)
 	qsort(order, steps, sizeof(*order), by_step_newest_first);
 	for (size_t i = 0; i < steps; i++)
 		if (!i || order[i - 1]->step != order[i]->step)
-			order[i]->reasons |= 1u << KEEP_EVERY;
+			order[i]->reasons |= 1u << RETENTION_EVERY;
 }
 
-static void keep_always(struct keep_epoch *epochs, size_t count)
+static void keep_always(struct retention_epoch *epochs, size_t count)
 {
 	bool newest_found = false, whole_found = false;
 
 	for (size_t i = count; i-- > 0;) {
-		struct keep_epoch *e = &epochs[i];
+		struct retention_epoch *e = &epochs[i];
 
 		e->reasons = 0;
 		if (e->tagged)
-			e->reasons |= 1u << KEEP_TAGGED;
+			e->reasons |= 1u << RETENTION_TAGGED;
 		if (e->current)
-			e->reasons |= KEEP_CURRENT;
+			e->reasons |= RETENTION_CURRENT;
 		if (!e->durable)
-			e->reasons |= KEEP_PENDING;
+			e->reasons |= RETENTION_PENDING;
 		if (e->durable && ((e->complete && !newest_found) || (e->unknown && !whole_found)))
-			e->reasons |= KEEP_NEWEST;
+			e->reasons |= RETENTION_NEWEST;
 		if (!is_whole(e) && !whole_found)
-			e->reasons |= KEEP_UNFINISHED;
+			e->reasons |= RETENTION_UNFINISHED;
 		newest_found |= e->complete && e->durable;
 		whole_found |= is_whole(e) && e->durable;
 	}
 }
 
 /* The newest may turn out to have been sealed too early: what is complete then stays. */
-static void keep_before_recent(struct keep_epoch *epochs, size_t count)
+static void keep_before_recent(struct retention_epoch *epochs, size_t count)
 {
 	bool newest_found = false, before_found = false;
 
 	for (size_t i = count; i-- > 0;) {
-		struct keep_epoch *e = &epochs[i];
+		struct retention_epoch *e = &epochs[i];
 
 		if (!e->durable || !is_whole(e))
 			continue;
 		if (!newest_found && !e->recent)
 			return;
 		if (newest_found && (e->complete || !before_found))
-			e->reasons |= KEEP_BEFORE;
+			e->reasons |= RETENTION_BEFORE;
 		if (newest_found && e->complete)
 			return;
 		before_found = newest_found;
@@ -232,13 +235,13 @@ static void keep_before_recent(struct keep_epoch *epochs, size_t count)
 	}
 }
 
-static void keep_to_undo(struct keep_epoch *epochs, size_t count)
+static void keep_to_undo(struct retention_epoch *epochs, size_t count)
 {
 	uint64_t left = 0;
 
 	for (size_t i = count; i-- > 0;) {
 		if (left && epochs[i].number == left)
-			epochs[i].reasons |= KEEP_UNDO;
+			epochs[i].reasons |= RETENTION_UNDO;
 		if (left)
 			continue;
 		if (epochs[i].restores)
@@ -248,9 +251,10 @@ static void keep_to_undo(struct keep_epoch *epochs, size_t count)
 	}
 }
 
-int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, size_t count)
+int retention_decide(const struct retention_policy *policy, struct retention_epoch *epochs,
+		     size_t count)
 {
-	struct keep_epoch **order = calloc(count + 1, sizeof(struct keep_epoch *));
+	struct retention_epoch **order = calloc(count + 1, sizeof(struct retention_epoch *));
 	size_t whole = 0;
 
 	if (!order)
@@ -261,27 +265,28 @@ int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, siz
 	for (size_t i = count; i-- > 0;) {
 		if (!is_whole(&epochs[i]))
 			continue;
-		if (whole < policy->n[KEEP_LAST])
-			epochs[i].reasons |= 1u << KEEP_LAST;
+		if (whole < policy->n[RETENTION_LAST])
+			epochs[i].reasons |= 1u << RETENTION_LAST;
 		order[whole++] = &epochs[i];
 	}
 	qsort(order, whole, sizeof(*order), newest_first);
-	for (enum keep_rule rule = KEEP_HOURLY; rule <= KEEP_YEARLY; rule++)
+	for (enum retention_rule rule = RETENTION_HOURLY; rule <= RETENTION_YEARLY; rule++)
 		keep_buckets(order, whole, rule, policy->n[rule]);
 	/* The last: it makes another list of it. */
-	if (policy->n[KEEP_EVERY])
-		keep_steps(order, whole, policy->n[KEEP_EVERY]);
+	if (policy->n[RETENTION_EVERY])
+		keep_steps(order, whole, policy->n[RETENTION_EVERY]);
 	free(order);
 	return 0;
 }
 
-const char *keep_reason(unsigned reasons, unsigned i)
+const char *retention_reason(unsigned reasons, unsigned i)
 {
 	static const char *const always[] = {"newest",	   "current", "not durable",
 					     "unfinished", "before",  "undo"};
 
-	for (unsigned bit = 0; bit < KEEP_RULES + sizeof(always) / sizeof(*always); bit++)
+	for (unsigned bit = 0; bit < RETENTION_RULES + sizeof(always) / sizeof(*always); bit++)
 		if ((reasons & 1u << bit) && !i--)
-			return bit < KEEP_RULES ? rule_names[bit] : always[bit - KEEP_RULES];
+			return bit < RETENTION_RULES ? rule_names[bit]
+						     : always[bit - RETENTION_RULES];
 	return NULL;
 }

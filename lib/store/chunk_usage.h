@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What epochs take in the remote: the bytes of all chunks that they need, each counted once. */
-#ifndef EPOCHFS_STORE_USAGE_H
-#define EPOCHFS_STORE_USAGE_H
+#ifndef EPOCHFS_STORE_CHUNK_USAGE_H
+#define EPOCHFS_STORE_CHUNK_USAGE_H
 
 #include "lib/format/tree.h"
 #include "lib/store/store.h"

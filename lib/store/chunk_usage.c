@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counting what epochs take. */
-#include "lib/store/usage.h"
+#include "lib/store/chunk_usage.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct store_usage {
 	uint64_t *slots;
 	size_t count;
 	unsigned bits;	 /* 1 << bits slots; 0: none yet */
-	uint64_t factor; /* random: the hashes may be an enemy's choice */
+	uint64_t factor; /* random: the hashes may be chosen by an attacker */
 	uint64_t bytes;
 };
 

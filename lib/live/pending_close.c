@@ -79,7 +79,7 @@ static void commit_mapped_locked(struct volume *vol, struct body *b)
 	mutex_lock(&vol->lock);
 }
 
-static void settle_one_locked(struct volume *vol, struct body *b)
+static void finish_one_locked(struct volume *vol, struct body *b)
 {
 	enum kept kept = KEPT_BY_NOTHING;
 	int64_t start = clock_mono_ns();
@@ -125,35 +125,35 @@ static struct body *closing_body_locked(struct volume *vol, uint64_t ino, const 
 	return NULL;
 }
 
-bool body_settle_locked(struct volume *vol, uint64_t ino)
+bool body_finish_closes_locked(struct volume *vol, uint64_t ino)
 {
 	bool waited = false;
 	struct body *b;
 
 	while (vol->bodies->closing && (b = closing_body_locked(vol, ino, NULL))) {
-		settle_one_locked(vol, b);
+		finish_one_locked(vol, b);
 		waited = true;
 	}
 	return waited;
 }
 
-void body_settle_others_locked(struct volume *vol, const struct body *but)
+void body_finish_other_closes_locked(struct volume *vol, const struct body *but)
 {
 	struct body *b;
 
 	while (vol->bodies->closing && (b = closing_body_locked(vol, but->ino, but)))
-		settle_one_locked(vol, b);
+		finish_one_locked(vol, b);
 }
 
-int bodies_settle(struct volume *vol)
+int bodies_finish_closes(struct volume *vol)
 {
 	mutex_lock(&vol->lock);
-	body_settle_locked(vol, 0);
+	body_finish_closes_locked(vol, 0);
 	mutex_unlock(&vol->lock);
-	return keeper_commit_left(vol);
+	return deferred_commit_left(vol);
 }
 
-/* Who asked for the epoch was refused (bodies_settle); this is one that comes by itself. */
+/* Who asked for the epoch was refused (bodies_finish_closes); this is one that comes by itself. */
 void bodies_tell_uncommitted_locked(struct volume *vol)
 {
 	const struct body *b = body_uncommitted_locked(vol);

@@ -9,18 +9,19 @@
 #include "lib/util/log.h"
 
 /* The second open follows at once, but on a machine that does much else; what is older is of a thread that was killed on its way. */
-#define TOLD_LIFE (60 * NS_PER_S)
+#define STALE_RETRY_LIFE (60 * NS_PER_S)
 
 /* Of what it replaces there is the old record until its number is set. */
-static struct told_record *keep_record_locked(struct volume *vol, const struct told *t)
+static struct stale_retry_record *keep_record_locked(struct volume *vol,
+						     const struct stale_retry *t)
 {
 	const struct body *b = body_pending_for_locked(vol, t->ino, t->tid);
-	struct told_record *r;
+	struct stale_retry_record *r;
 
-	if (!vol->options.told_records)
+	if (!vol->options.stale_retry_records)
 		return NULL;
-	r = &vol->options.told_records[vol->bodies->next_told_record++ %
-				       vol->options.told_records_count];
+	r = &vol->options.stale_retry_records[vol->bodies->next_told_record++ %
+					      vol->options.stale_retry_records_count];
 	__atomic_store_n(&r->ino, 0, __ATOMIC_RELEASE);
 	r->body = b ? b->id : 0;
 	r->at_ns = t->at_ns;
@@ -32,9 +33,9 @@ static struct told_record *keep_record_locked(struct volume *vol, const struct t
 	return r;
 }
 
-int told_add_locked(struct volume *vol, const struct told *what)
+int stale_retry_add_locked(struct volume *vol, const struct stale_retry *what)
 {
-	struct told *t = malloc(sizeof(*t));
+	struct stale_retry *t = malloc(sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
@@ -46,19 +47,19 @@ int told_add_locked(struct volume *vol, const struct told *what)
 	return 0;
 }
 
-void told_again_locked(struct handle *h)
+void stale_retry_again_locked(struct handle *h)
 {
 	/* What the walk looked up is known by the open that is undone. */
-	struct told told = {.ino = h->body->ino,
-			    .tid = h->tid,
-			    .tgid = h->tgid,
-			    .flags = h->flags,
-			    .parent = h->looked,
-			    .led = h->body};
+	struct stale_retry told = {.ino = h->body->ino,
+				   .tid = h->tid,
+				   .tgid = h->tgid,
+				   .flags = h->flags,
+				   .parent = h->looked,
+				   .led = h->body};
 
 	if (!h->told)
 		return;
-	if (told_add_locked(h->vol, &told))
+	if (stale_retry_add_locked(h->vol, &told))
 		log_warn("inode %" PRIu64 ": an open cannot be tried again: %s", told.ino,
 			 strerror(ENOMEM));
 	else
@@ -69,14 +70,14 @@ static bool is_late(int64_t at_ns)
 {
 	int64_t age = clock_mono_ns() - at_ns;
 
-	return age < 0 || age > TOLD_LIFE;
+	return age < 0 || age > STALE_RETRY_LIFE;
 }
 
-void told_revive_locked(struct volume *vol)
+void stale_retry_revive_locked(struct volume *vol)
 {
-	for (size_t i = 0; i < vol->options.told_records_count; i++) {
-		struct told_record *r = &vol->options.told_records[i];
-		struct told *t =
+	for (size_t i = 0; i < vol->options.stale_retry_records_count; i++) {
+		struct stale_retry_record *r = &vol->options.stale_retry_records[i];
+		struct stale_retry *t =
 			r->ino && !r->taken && !is_late(r->at_ns) ? calloc(1, sizeof(*t)) : NULL;
 
 		if (!t)
@@ -92,10 +93,10 @@ void told_revive_locked(struct volume *vol)
 	}
 }
 
-bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid)
+bool stale_retry_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid)
 {
-	for (size_t i = 0; i < vol->options.told_records_count; i++) {
-		const struct told_record *r = &vol->options.told_records[i];
+	for (size_t i = 0; i < vol->options.stale_retry_records_count; i++) {
+		const struct stale_retry_record *r = &vol->options.stale_retry_records[i];
 
 		if (r->ino && r->body == body && !is_late(r->at_ns)) {
 			*ret_tgid = r->tgid;
@@ -105,25 +106,25 @@ bool told_leads_locked(const struct volume *vol, uint64_t body, pid_t *ret_tgid)
 	return false;
 }
 
-struct told *told_find_locked(struct volume *vol, pid_t tid)
+struct stale_retry *stale_retry_find_locked(struct volume *vol, pid_t tid)
 {
-	struct told *t = vol->bodies->told;
+	struct stale_retry *t = vol->bodies->told;
 
 	while (t && t->tid != tid)
 		t = t->next;
 	return t;
 }
 
-bool told_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid)
+bool stale_retry_other_locked(const struct volume *vol, uint64_t ino, pid_t tid, pid_t tgid)
 {
-	for (const struct told *t = vol->bodies->told; t; t = t->next)
+	for (const struct stale_retry *t = vol->bodies->told; t; t = t->next)
 		if (t->ino == ino && t->tgid == tgid && t->tid != tid && !is_late(t->at_ns))
 			return true;
 	return false;
 }
 
-void told_lead_locked(struct volume *vol, struct told *t, const struct state_file *f,
-		      struct after *after)
+void stale_retry_lead_locked(struct volume *vol, struct stale_retry *t, const struct state_file *f,
+			     struct after *after)
 {
 	struct body *before = t->led;
 
@@ -136,9 +137,10 @@ void told_lead_locked(struct volume *vol, struct told *t, const struct state_fil
 		body_unpin_locked(vol, before, after);
 }
 
-static void told_remove_locked(struct volume *vol, struct told **p, struct after *after)
+static void stale_retry_remove_locked(struct volume *vol, struct stale_retry **p,
+				      struct after *after)
 {
-	struct told *t = *p;
+	struct stale_retry *t = *p;
 
 	if (t->record && t->record->ino == t->ino && t->record->tid == t->tid)
 		t->record->taken = true;
@@ -148,24 +150,24 @@ static void told_remove_locked(struct volume *vol, struct told **p, struct after
 	free(t);
 }
 
-void told_forget_locked(struct volume *vol, pid_t tid, struct after *after)
+void stale_retry_forget_locked(struct volume *vol, pid_t tid, struct after *after)
 {
-	for (struct told **p = &vol->bodies->told, *t; tid && (t = *p);)
+	for (struct stale_retry **p = &vol->bodies->told, *t; tid && (t = *p);)
 		if (t->tid == tid)
-			told_remove_locked(vol, p, after);
+			stale_retry_remove_locked(vol, p, after);
 		else
 			p = &t->next;
 }
 
-bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
-		      struct after *after)
+bool stale_retry_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_looked,
+			     struct after *after)
 {
 	int64_t now = clock_mono_ns();
-	struct told **p = &vol->bodies->told, *t;
+	struct stale_retry **p = &vol->bodies->told, *t;
 	bool found = false;
 
 	while ((t = *p)) {
-		bool mine = t->ino == ino && t->tid == tid, old = now - t->at_ns > TOLD_LIFE;
+		bool mine = t->ino == ino && t->tid == tid, old = now - t->at_ns > STALE_RETRY_LIFE;
 
 		if (!mine && !old) {
 			p = &t->next;
@@ -174,16 +176,16 @@ bool told_take_locked(struct volume *vol, uint64_t ino, pid_t tid, bool *ret_loo
 		found |= mine && !old;
 		if (mine && !old)
 			*ret_looked = t->parent != 0;
-		told_remove_locked(vol, p, after);
+		stale_retry_remove_locked(vol, p, after);
 	}
 	return found;
 }
 
-void told_expire_locked(struct volume *vol, bool all, struct after *after)
+void stale_retry_expire_locked(struct volume *vol, bool all, struct after *after)
 {
-	for (struct told **p = &vol->bodies->told, *t; (t = *p);)
+	for (struct stale_retry **p = &vol->bodies->told, *t; (t = *p);)
 		if (all || is_late(t->at_ns))
-			told_remove_locked(vol, p, after);
+			stale_retry_remove_locked(vol, p, after);
 		else
 			p = &t->next;
 }

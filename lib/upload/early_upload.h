@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large contents go to the remote once they are closed, before an epoch is sealed that has them. Private to the uploader. */
-#ifndef EPOCHFS_UPLOAD_AHEAD_H
-#define EPOCHFS_UPLOAD_AHEAD_H
+#ifndef EPOCHFS_UPLOAD_EARLY_UPLOAD_H
+#define EPOCHFS_UPLOAD_EARLY_UPLOAD_H
 
 #include "lib/format/names.h"
 #include "lib/store/store.h"
@@ -18,12 +18,12 @@
  * Only whole new contents of options.upload_ahead bytes and more: logs and files that are changed in place are closed again and again.
  * What was stored is known in memory only. After a restart the epoch's upload hashes it once more, and finds its chunks in the index.
  *
- * Threads: ahead_note from any thread, all else from the uploader's. Its lock is a leaf.
+ * Threads: early_upload_note from any thread, all else from the uploader's. Its lock is a leaf.
  */
-struct ahead;
+struct early_upload;
 
 /* What was stored of a version. */
-struct ahead_content {
+struct early_upload_content {
 	uint64_t version;
 	struct hash recipe;
 	uint64_t holes;		 /* bytes in its runs of zeros */
@@ -32,27 +32,29 @@ struct ahead_content {
 };
 
 /* 0 or -ENOMEM. */
-int ahead_new(struct ahead **ret_ahead);
+int early_upload_new(struct early_upload **ret_ahead);
 /* NULL is allowed. */
-void ahead_free(struct ahead *a);
+void early_upload_free(struct early_upload *a);
 
 /* A version was closed that may be worth it. The latest are remembered, some hundred. */
-void ahead_note(struct ahead *a, uint64_t version);
+void early_upload_note(struct early_upload *a, uint64_t version);
 
 /*
  * Stores the next one. 1: done, or let go; 0: none waits. -ECANCELED: stopped, -ESTALE: the lease is lost; other errors cost only the
  * head start, and are logged.
  */
-int ahead_store(struct ahead *a, struct volume *vol, struct remote *remote, struct store *store);
+int early_upload_store(struct early_upload *a, struct volume *vol, struct remote *remote,
+		       struct store *store);
 
 /* What was stored of this version, or NULL; valid until the next call of this thread. */
-const struct ahead_content *ahead_find(const struct ahead *a, uint64_t version);
+const struct early_upload_content *early_upload_find(const struct early_upload *a,
+						     uint64_t version);
 /*
  * The record of an epoch that has the version counts as its own what was stored of it, and names its index object; once: a later try
  * finds that in the record. To be called before store_batch_flush. 0 or -ENOMEM.
  */
-int ahead_count(const struct ahead *a, uint64_t version, struct epoch_record *record);
+int early_upload_count(const struct early_upload *a, uint64_t version, struct epoch_record *record);
 /* An epoch that has it is durable. */
-void ahead_forget(struct ahead *a, uint64_t version);
+void early_upload_forget(struct early_upload *a, uint64_t version);
 
 #endif

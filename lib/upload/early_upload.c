@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uploading what is closed and not yet sealed. */
-#include "lib/upload/ahead.h"
+#include "lib/upload/early_upload.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +23,9 @@
 /* As before an epoch (upload.c). */
 #define CONFIRMED_NS (1 * NS_PER_S)
 
-struct ahead {
+struct early_upload {
 	/* A ring: the newest push the oldest out. */
-	struct ahead_content stored[STORED_MAX];
+	struct early_upload_content stored[STORED_MAX];
 	uint64_t stored_count;
 
 	struct mutex lock; /* guards the rest */
@@ -33,9 +33,9 @@ struct ahead {
 	uint64_t first, end; /* noted [first, end), modulo NOTED_MAX */
 };
 
-int ahead_new(struct ahead **ret_ahead)
+int early_upload_new(struct early_upload **ret_ahead)
 {
-	struct ahead *a = calloc(1, sizeof(*a));
+	struct early_upload *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return -ENOMEM;
@@ -44,7 +44,7 @@ int ahead_new(struct ahead **ret_ahead)
 	return 0;
 }
 
-void ahead_free(struct ahead *a)
+void early_upload_free(struct early_upload *a)
 {
 	if (!a)
 		return;
@@ -52,7 +52,7 @@ void ahead_free(struct ahead *a)
 	free(a);
 }
 
-void ahead_note(struct ahead *a, uint64_t version)
+void early_upload_note(struct early_upload *a, uint64_t version)
 {
 	SCOPED_LOCK(&a->lock);
 	if (a->end - a->first == NOTED_MAX)
@@ -60,7 +60,7 @@ void ahead_note(struct ahead *a, uint64_t version)
 	a->noted[a->end++ % NOTED_MAX] = version;
 }
 
-static bool take_noted(struct ahead *a, uint64_t *ret_version)
+static bool take_noted(struct early_upload *a, uint64_t *ret_version)
 {
 	SCOPED_LOCK(&a->lock);
 	if (a->first == a->end)
@@ -88,7 +88,7 @@ static void free_batch(struct store_batch **batch)
 }
 
 static int store_fd(struct store *store, uint64_t epoch, int fd, uint64_t size,
-		    struct ahead_content *ret_content)
+		    struct early_upload_content *ret_content)
 {
 	CLEANUP(free_batch) struct store_batch *batch = NULL;
 	cleanup_record struct epoch_record record = {0};
@@ -111,10 +111,10 @@ static int store_fd(struct store *store, uint64_t epoch, int fd, uint64_t size,
 	return 0;
 }
 
-static int store_version(struct ahead *a, struct volume *vol, struct remote *remote,
+static int store_version(struct early_upload *a, struct volume *vol, struct remote *remote,
 			 struct store *store, uint64_t version)
 {
-	struct ahead_content content = {.version = version};
+	struct early_upload_content content = {.version = version};
 	cleanup_close int fd = -1;
 	uint64_t size, epoch;
 	int error;
@@ -137,7 +137,8 @@ static int store_version(struct ahead *a, struct volume *vol, struct remote *rem
 	return 0;
 }
 
-int ahead_store(struct ahead *a, struct volume *vol, struct remote *remote, struct store *store)
+int early_upload_store(struct early_upload *a, struct volume *vol, struct remote *remote,
+		       struct store *store)
 {
 	uint64_t version;
 	int error;
@@ -152,7 +153,7 @@ int ahead_store(struct ahead *a, struct volume *vol, struct remote *remote, stru
 	return 1;
 }
 
-const struct ahead_content *ahead_find(const struct ahead *a, uint64_t version)
+const struct early_upload_content *early_upload_find(const struct early_upload *a, uint64_t version)
 {
 	uint64_t count = a->stored_count < STORED_MAX ? a->stored_count : STORED_MAX;
 
@@ -170,9 +171,9 @@ static bool names_index(const struct epoch_record *record, const char *key)
 	return false;
 }
 
-int ahead_count(const struct ahead *a, uint64_t version, struct epoch_record *record)
+int early_upload_count(const struct early_upload *a, uint64_t version, struct epoch_record *record)
 {
-	const struct ahead_content *found = ahead_find(a, version);
+	const struct early_upload_content *found = early_upload_find(a, version);
 	int error;
 
 	if (!found || !found->index_key[0] || names_index(record, found->index_key))
@@ -188,9 +189,9 @@ int ahead_count(const struct ahead *a, uint64_t version, struct epoch_record *re
 	return 0;
 }
 
-void ahead_forget(struct ahead *a, uint64_t version)
+void early_upload_forget(struct early_upload *a, uint64_t version)
 {
-	const struct ahead_content *found = ahead_find(a, version);
+	const struct early_upload_content *found = early_upload_find(a, version);
 
 	if (found)
 		a->stored[found - a->stored].version = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which epochs stay: a retention policy, and what it makes of a list of epochs. Pure: no I/O, no clock. */
-#ifndef EPOCHFS_META_KEEP_H
-#define EPOCHFS_META_KEEP_H
+#ifndef EPOCHFS_META_RETENTION_POLICY_H
+#define EPOCHFS_META_RETENTION_POLICY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "lib/util/buf.h"
 
 /*
- * A policy is a list of rules, parted by commas: "last:10,hourly:24,daily:7,every:1000,tagged". Each rule
+ * A policy is a list of rules, separated by commas: "last:10,hourly:24,daily:7,every:1000,tagged". Each rule
  * is given once, its number is from 1. An epoch stays where one rule at least wants it, or where it stays
  * always; the rules do not know of each other.
  *
@@ -33,41 +33,42 @@
  *
  * Deciding after each new epoch leaves what deciding once at the end would leave, as long as the clock does not step back.
  */
-enum keep_rule {
-	KEEP_LAST,
-	KEEP_HOURLY,
-	KEEP_DAILY,
-	KEEP_WEEKLY,
-	KEEP_MONTHLY,
-	KEEP_YEARLY,
-	KEEP_EVERY,
-	KEEP_TAGGED,
-	KEEP_RULES,
+enum retention_rule {
+	RETENTION_LAST,
+	RETENTION_HOURLY,
+	RETENTION_DAILY,
+	RETENTION_WEEKLY,
+	RETENTION_MONTHLY,
+	RETENTION_YEARLY,
+	RETENTION_EVERY,
+	RETENTION_TAGGED,
+	RETENTION_RULES,
 };
 
-struct keep_policy {
-	uint64_t n[KEEP_RULES]; /* 0: no such rule */
+struct retention_policy {
+	uint64_t n[RETENTION_RULES]; /* 0: no such rule */
 };
 
 /* Why an epoch stays: bits, 1u << rule, and these. */
-#define KEEP_NEWEST	(1u << KEEP_RULES)
-#define KEEP_CURRENT	(1u << (KEEP_RULES + 1))
-#define KEEP_PENDING	(1u << (KEEP_RULES + 2))
-#define KEEP_UNFINISHED (1u << (KEEP_RULES + 3))
-#define KEEP_BEFORE	(1u << (KEEP_RULES + 4))
-#define KEEP_UNDO	(1u << (KEEP_RULES + 5))
+#define RETENTION_NEWEST     (1u << RETENTION_RULES)
+#define RETENTION_CURRENT    (1u << (RETENTION_RULES + 1))
+#define RETENTION_PENDING    (1u << (RETENTION_RULES + 2))
+#define RETENTION_UNFINISHED (1u << (RETENTION_RULES + 3))
+#define RETENTION_BEFORE     (1u << (RETENTION_RULES + 4))
+#define RETENTION_UNDO	     (1u << (RETENTION_RULES + 5))
 
-#define KEEP_WHY_MAX 256
+#define RETENTION_WHY_MAX 256
 
 /* 0 or -EINVAL, with what is wrong in one line in `ret_why`. Blanks around a rule are allowed. */
-int keep_parse(const char *text, struct keep_policy *ret_policy, char ret_why[KEEP_WHY_MAX]);
+int retention_parse(const char *text, struct retention_policy *ret_policy,
+		    char ret_why[RETENTION_WHY_MAX]);
 /*
  * In a list of mount options, whose commas part these too: whether `option` begins a policy ("keep=last:3"), and `next`, which
  * follows its comma, goes on with it: it is a rule, or looks like one, and no option.
  */
-bool keep_goes_on(const char *option, const char *next);
+bool retention_goes_on(const char *option, const char *next);
 
-struct keep_epoch {
+struct retention_epoch {
 	uint64_t number;
 	int64_t sealed_ns;
 	uint64_t step;
@@ -80,12 +81,13 @@ struct keep_epoch {
 	bool recent;	  /* sealed by itself, and so short a while ago that it may be continued */
 	bool restores;	  /* a rollback made it */
 	uint64_t parent;  /* the one that it came after; 0: none, or not known */
-	unsigned reasons; /* what keep_decide finds; 0: it is let go */
+	unsigned reasons; /* what retention_decide finds; 0: it is let go */
 };
 
 /* Sets `reasons` of each. The epochs ascend by number. 0 or -ENOMEM. */
-int keep_decide(const struct keep_policy *policy, struct keep_epoch *epochs, size_t count);
+int retention_decide(const struct retention_policy *policy, struct retention_epoch *epochs,
+		     size_t count);
 /* The word for each reason in turn, from i = 0; NULL after the last. "last", "daily", "newest", "not durable", ... */
-const char *keep_reason(unsigned reasons, unsigned i);
+const char *retention_reason(unsigned reasons, unsigned i);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mending a remote: packs that no index object names are named again, and what lies in damaged ones can be stored anew. */
+/* Repairing a remote: packs that no index object names are named again, and what lies in damaged ones can be stored again. */
 #include "lib/store/fsck_impl.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ int store_fsck_mend(struct store_fsck *f, uint64_t generation, const struct hash
 	for (size_t i = 0; i < f->loose_count && !error; i++)
 		error = fsck_add_row(f, &f->loose[i]);
 	f->loose_count = 0;
-	f->mending = true;
+	f->repairing = true;
 	if (!error)
 		error = heed(f, generation);
 	return error ? error : store_look_at_packs(f->store);

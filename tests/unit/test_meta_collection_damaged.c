@@ -126,7 +126,7 @@ START_TEST(a_damaged_list_is_replaced)
 	collect(DAY);
 	gc_key(1, key);
 	damage(m.f.below, key, 10);
-	/* Condemned anew, so that the grace begins again. */
+	/* Condemned again, so that the grace begins again. */
 	t = collect(DAY);
 	ck_assert_uint_eq(t.generation, 2);
 	ck_assert_uint_eq(t.store.condemned.packs, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dropping what the policy lets go. */
-#include "lib/epochs/retain.h"
+#include "lib/epochs/retention.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "lib/meta/keep.h"
+#include "lib/meta/retention_policy.h"
 #include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
@@ -30,9 +30,9 @@
 /* A line of the log names so many of the epochs that went. */
 #define NAMED_MAX 10
 
-struct retainer {
+struct retention {
 	struct volume *vol;
-	struct keep_policy policy;
+	struct retention_policy policy;
 	pthread_t thread;
 	bool runs;
 
@@ -46,14 +46,14 @@ struct retainer {
 /* ---- what there is ---- */
 
 struct candidates {
-	struct keep_epoch *list;
+	struct retention_epoch *list;
 	size_t count;
 	int64_t recent_ns; /* for so long one at least is recent; 0: none is */
 };
 
 static int compare_epochs(const void *a, const void *b)
 {
-	const struct keep_epoch *x = a, *y = b;
+	const struct retention_epoch *x = a, *y = b;
 
 	return x->number < y->number ? -1 : x->number > y->number;
 }
@@ -61,8 +61,8 @@ static int compare_epochs(const void *a, const void *b)
 static int mark_tagged(void *arg, const char *name, uint64_t number)
 {
 	const struct candidates *c = arg;
-	const struct keep_epoch wanted = {.number = number};
-	struct keep_epoch *e =
+	const struct retention_epoch wanted = {.number = number};
+	struct retention_epoch *e =
 		c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
 			 : NULL;
 
@@ -115,7 +115,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 
 		if (recent_ns > c->recent_ns)
 			c->recent_ns = recent_ns;
-		c->list[c->count++] = (struct keep_epoch){
+		c->list[c->count++] = (struct retention_epoch){
 			.number = e->number,
 			.sealed_ns = e->sealed_ns,
 			.step = e->step,
@@ -134,7 +134,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 
 /* ---- dropping ---- */
 
-static bool stopping(struct retainer *r)
+static bool stopping(struct retention *r)
 {
 	SCOPED_LOCK(&r->lock);
 	return r->stops;
@@ -149,7 +149,7 @@ static void tell_dropped(const struct buf *numbers, uint64_t count)
 }
 
 /* What has got a tag or become current since it was decided stays: -EBUSY. */
-static int drop_all(struct retainer *r, const struct candidates *c)
+static int drop_all(struct retention *r, const struct candidates *c)
 {
 	cleanup_buf struct buf numbers = {0};
 	uint64_t dropped = 0;
@@ -179,7 +179,7 @@ static int drop_all(struct retainer *r, const struct candidates *c)
 	return error;
 }
 
-static void look_again(struct retainer *r, int64_t pause_ns)
+static void look_again(struct retention *r, int64_t pause_ns)
 {
 	int64_t now = clock_mono_ns();
 
@@ -187,7 +187,7 @@ static void look_again(struct retainer *r, int64_t pause_ns)
 	r->again_ns = pause_ns && pause_ns < INT64_MAX - now ? now + pause_ns : INT64_MAX;
 }
 
-static void pass(struct retainer *r)
+static void pass(struct retention *r)
 {
 	struct candidates c = {0};
 	int error;
@@ -202,7 +202,7 @@ static void pass(struct retainer *r)
 		error = collect_locked(r->vol, &c);
 	}
 	if (!error)
-		error = keep_decide(&r->policy, c.list, c.count);
+		error = retention_decide(&r->policy, c.list, c.count);
 	if (!error)
 		error = drop_all(r, &c);
 	free(c.list);
@@ -213,7 +213,7 @@ static void pass(struct retainer *r)
 
 /* ---- the thread ---- */
 
-static bool wait_for_work(struct retainer *r)
+static bool wait_for_work(struct retention *r)
 {
 	SCOPED_LOCK(&r->lock);
 	r->busy = false;
@@ -230,7 +230,7 @@ static bool wait_for_work(struct retainer *r)
 
 static void *run(void *arg)
 {
-	struct retainer *r = arg;
+	struct retention *r = arg;
 
 	/* A thread has its own nice value on Linux. */
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), RETAIN_NICE);
@@ -239,10 +239,10 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int retainer_start(struct volume *vol, struct opening_message *m)
+int retention_start(struct volume *vol, struct opening_message *m)
 {
-	char why[KEEP_WHY_MAX];
-	struct retainer *r;
+	char why[RETENTION_WHY_MAX];
+	struct retention *r;
 	int error;
 
 	if (!vol->options.keep)
@@ -250,7 +250,7 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
-	error = keep_parse(vol->options.keep, &r->policy, why);
+	error = retention_parse(vol->options.keep, &r->policy, why);
 	if (error || vol->options.read_only) {
 		free(r);
 		return error ? opening_fail(m, error, "keep=%s: expected %s", vol->options.keep,
@@ -266,13 +266,13 @@ int retainer_start(struct volume *vol, struct opening_message *m)
 	r->again_ns = INT64_MAX;
 	r->kicked = !nodes_is_set(vol);
 	mutex_init(&r->lock, LOCK_RETAINER);
-	vol->retainer = r;
+	vol->retention = r;
 	return 0;
 }
 
-int retainer_run(struct volume *vol)
+int retention_run(struct volume *vol)
 {
-	struct retainer *r = vol->retainer;
+	struct retention *r = vol->retention;
 	int error;
 
 	if (!r)
@@ -282,9 +282,9 @@ int retainer_run(struct volume *vol)
 	return error;
 }
 
-void retainer_stop(struct volume *vol)
+void retention_stop(struct volume *vol)
 {
-	struct retainer *r = vol->retainer;
+	struct retention *r = vol->retention;
 
 	if (!r || !r->runs)
 		return;
@@ -296,19 +296,19 @@ void retainer_stop(struct volume *vol)
 	r->runs = false;
 }
 
-void retainer_free(struct volume *vol)
+void retention_free(struct volume *vol)
 {
-	struct retainer *r = vol->retainer;
+	struct retention *r = vol->retention;
 
 	if (!r)
 		return;
-	vol->retainer = NULL;
+	vol->retention = NULL;
 	pthread_cond_destroy(&r->wake);
 	mutex_destroy(&r->lock);
 	free(r);
 }
 
-static void kick(struct retainer *r)
+static void kick(struct retention *r)
 {
 	if (!r)
 		return;
@@ -317,20 +317,20 @@ static void kick(struct retainer *r)
 	pthread_cond_signal(&r->wake);
 }
 
-void retainer_kick(struct volume *vol)
+void retention_kick(struct volume *vol)
 {
 	if (!nodes_is_set(vol))
-		kick(vol->retainer);
+		kick(vol->retention);
 }
 
-void retainer_completed(struct volume *vol)
+void retention_completed(struct volume *vol)
 {
-	kick(vol->retainer);
+	kick(vol->retention);
 }
 
-int retainer_status(struct volume *vol, json_t *status)
+int retention_status(struct volume *vol, json_t *status)
 {
-	struct retainer *r = vol->retainer;
+	struct retention *r = vol->retention;
 	json_t *retention;
 
 	if (!r)

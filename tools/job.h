@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command that epochfs runs: its process group, the signals that are passed on to it, its end. */
-#ifndef EPOCHFS_TOOLS_CHILD_H
-#define EPOCHFS_TOOLS_CHILD_H
+#ifndef EPOCHFS_TOOLS_JOB_H
+#define EPOCHFS_TOOLS_JOB_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct child {
+struct job {
 	pid_t pid;		/* also its process group */
 	int status;		/* as waitpid gave it, once it has ended */
 	bool interrupted;	/* a signal that asks for an end or a checkpoint came */
@@ -19,20 +19,20 @@ struct child {
 
 /*
  * Blocks SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCONT and SIGCHLD in this process, so that
- * none is lost from here on; call it before anything that takes time. child_run waits for them.
+ * none is lost from here on; call it before anything that takes time. job_run waits for them.
  */
-void child_block_signals(void);
+void job_block_signals(void);
 /*
- * Until child_run, what takes time can be interrupted: by child_wait_readable, which waits until the descriptor is readable, or false
- * once one of these signals (but SIGCONT and SIGCHLD) has come; and between child_let_interrupt(true) and (false) each system call that waits,
- * by -EINTR. Without child_block_signals the first only waits, and the second does nothing.
+ * Until job_run, what takes time can be interrupted: by job_wait_readable, which waits until the descriptor is readable, or false
+ * once one of these signals (but SIGCONT and SIGCHLD) has come; and between job_let_interrupt(true) and (false) each system call that waits,
+ * by -EINTR. Without job_block_signals the first only waits, and the second does nothing.
  */
-bool child_wait_readable(int fd);
-void child_let_interrupt(bool on);
+bool job_wait_readable(int fd);
+void job_let_interrupt(bool on);
 /* The signal that has come, or 0. */
-int child_interrupted(void);
+int job_interrupted(void);
 /* In a forked process that serves the mount: signals as this program found them. */
-void child_restore_signals(void);
+void job_restore_signals(void);
 
 /*
  * Starts the command (argv ends with NULL, looked up in PATH) in a process group of its own, with
@@ -41,9 +41,9 @@ void child_restore_signals(void);
  * is a terminal that is ours, the group has it while the command runs, and stops and continues with
  * this program. 0, or -errno where it could not be started (-ENOENT, -EACCES: of the program).
  */
-int child_run(struct child *c, char *const argv[]);
+int job_run(struct job *c, char *const argv[]);
 
 /* What a shell would say: the exit code, or 128 + the signal. */
-int child_exit_code(const struct child *c);
+int job_exit_code(const struct job *c);
 
 #endif

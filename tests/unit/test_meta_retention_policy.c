@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Retention: policies, and what they make of lists of epochs. */
-#include "lib/meta/keep.h"
+#include "lib/meta/retention_policy.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 #include "tests/unit/unit.h"
 
 #define MAX 400
 
-static struct keep_epoch e[MAX];
+static struct retention_epoch e[MAX];
 static size_t count;
 
 static int64_t at(const char *time)
@@ -19,21 +19,21 @@ static int64_t at(const char *time)
 }
 
 /* A complete and durable epoch with the next number. */
-static struct keep_epoch *add_at(int64_t sealed_ns)
+static struct retention_epoch *add_at(int64_t sealed_ns)
 {
-	e[count] = (struct keep_epoch){
+	e[count] = (struct retention_epoch){
 		.number = count + 1, .sealed_ns = sealed_ns, .complete = true, .durable = true};
 	return &e[count++];
 }
 
-static struct keep_epoch *add(const char *time)
+static struct retention_epoch *add(const char *time)
 {
 	return add_at(at(time));
 }
 
-static struct keep_epoch *add_step(uint64_t step)
+static struct retention_epoch *add_step(uint64_t step)
 {
-	struct keep_epoch *last = add_at((int64_t)count * NS_PER_S);
+	struct retention_epoch *last = add_at((int64_t)count * NS_PER_S);
 
 	last->has_step = true;
 	last->step = step;
@@ -42,12 +42,12 @@ static struct keep_epoch *add_step(uint64_t step)
 
 static void decide(const char *text)
 {
-	char why[KEEP_WHY_MAX] = "";
-	struct keep_policy policy;
-	int error = keep_parse(text, &policy, why);
+	char why[RETENTION_WHY_MAX] = "";
+	struct retention_policy policy;
+	int error = retention_parse(text, &policy, why);
 
 	ck_assert_msg(!error, "%s: %s", text, why);
-	unit_ok(keep_decide(&policy, e, count));
+	unit_ok(retention_decide(&policy, e, count));
 }
 
 /* The numbers that stay for this reason (0: for any), as "1 3 4". */
@@ -66,25 +66,25 @@ static void stays(const char *policy, unsigned reason, const char *expected)
 
 START_TEST(a_policy_is_read)
 {
-	char why[KEEP_WHY_MAX];
-	struct keep_policy p;
+	char why[RETENTION_WHY_MAX];
+	struct retention_policy p;
 
-	unit_ok(keep_parse(
+	unit_ok(retention_parse(
 		"last:10,hourly:24,daily:7,weekly:4,monthly:12,yearly:2,every:1000,tagged", &p,
 		why));
-	ck_assert_uint_eq(p.n[KEEP_LAST], 10);
-	ck_assert_uint_eq(p.n[KEEP_HOURLY], 24);
-	ck_assert_uint_eq(p.n[KEEP_DAILY], 7);
-	ck_assert_uint_eq(p.n[KEEP_WEEKLY], 4);
-	ck_assert_uint_eq(p.n[KEEP_MONTHLY], 12);
-	ck_assert_uint_eq(p.n[KEEP_YEARLY], 2);
-	ck_assert_uint_eq(p.n[KEEP_EVERY], 1000);
-	ck_assert_uint_eq(p.n[KEEP_TAGGED], 1);
-	unit_ok(keep_parse(" daily:7 , last:18446744073709551615 ", &p, why));
-	ck_assert_uint_eq(p.n[KEEP_LAST], UINT64_MAX);
-	ck_assert_uint_eq(p.n[KEEP_DAILY], 7);
-	ck_assert_uint_eq(p.n[KEEP_HOURLY], 0);
-	unit_ok(keep_parse("tagged", &p, why));
+	ck_assert_uint_eq(p.n[RETENTION_LAST], 10);
+	ck_assert_uint_eq(p.n[RETENTION_HOURLY], 24);
+	ck_assert_uint_eq(p.n[RETENTION_DAILY], 7);
+	ck_assert_uint_eq(p.n[RETENTION_WEEKLY], 4);
+	ck_assert_uint_eq(p.n[RETENTION_MONTHLY], 12);
+	ck_assert_uint_eq(p.n[RETENTION_YEARLY], 2);
+	ck_assert_uint_eq(p.n[RETENTION_EVERY], 1000);
+	ck_assert_uint_eq(p.n[RETENTION_TAGGED], 1);
+	unit_ok(retention_parse(" daily:7 , last:18446744073709551615 ", &p, why));
+	ck_assert_uint_eq(p.n[RETENTION_LAST], UINT64_MAX);
+	ck_assert_uint_eq(p.n[RETENTION_DAILY], 7);
+	ck_assert_uint_eq(p.n[RETENTION_HOURLY], 0);
+	unit_ok(retention_parse("tagged", &p, why));
 }
 END_TEST
 
@@ -114,28 +114,28 @@ static const struct {
 
 START_TEST(a_bad_policy_is_refused_and_says_why)
 {
-	struct keep_policy p = {.n = {77}};
-	char why[KEEP_WHY_MAX] = "";
+	struct retention_policy p = {.n = {77}};
+	char why[RETENTION_WHY_MAX] = "";
 
-	unit_error(keep_parse(bad[_i].text, &p, why), -EINVAL);
+	unit_error(retention_parse(bad[_i].text, &p, why), -EINVAL);
 	ck_assert_msg(strstr(why, bad[_i].why) != NULL, "%s: %s", bad[_i].text, why);
-	ck_assert_uint_eq(p.n[KEEP_LAST], 77);
+	ck_assert_uint_eq(p.n[RETENTION_LAST], 77);
 }
 END_TEST
 
 START_TEST(rules_are_told_from_options)
 {
-	ck_assert(keep_goes_on("keep=last:3,daily:7", "hourly:24,ro"));
-	ck_assert(keep_goes_on("keep=last:3", "hurly:24")); /* a slip, to be named as one */
-	ck_assert(keep_goes_on("keep=last:3", "tagged"));
-	ck_assert(keep_goes_on("keep=last:3", "tagged,ro"));
-	ck_assert(!keep_goes_on("keep=last:3", "tag"));
-	ck_assert(!keep_goes_on("keep=last:3", "taggedly"));
-	ck_assert(!keep_goes_on("keep=last:3", "ro,hourly:24"));
-	ck_assert(!keep_goes_on("keep=last:3", ""));
-	ck_assert(!keep_goes_on("keep=last:3", "catalog=/a:b"));
-	ck_assert(!keep_goes_on("keeper=last:3", "hourly:24"));
-	ck_assert(!keep_goes_on("ro", "hourly:24"));
+	ck_assert(retention_goes_on("keep=last:3,daily:7", "hourly:24,ro"));
+	ck_assert(retention_goes_on("keep=last:3", "hurly:24")); /* a slip, to be named as one */
+	ck_assert(retention_goes_on("keep=last:3", "tagged"));
+	ck_assert(retention_goes_on("keep=last:3", "tagged,ro"));
+	ck_assert(!retention_goes_on("keep=last:3", "tag"));
+	ck_assert(!retention_goes_on("keep=last:3", "taggedly"));
+	ck_assert(!retention_goes_on("keep=last:3", "ro,hourly:24"));
+	ck_assert(!retention_goes_on("keep=last:3", ""));
+	ck_assert(!retention_goes_on("keep=last:3", "catalog=/a:b"));
+	ck_assert(!retention_goes_on("keeper=last:3", "hourly:24"));
+	ck_assert(!retention_goes_on("ro", "hourly:24"));
 }
 END_TEST
 
@@ -228,7 +228,7 @@ START_TEST(a_clock_that_stepped_back_keeps_one_of_each_day)
 	add("2026-11-22T09:00:00Z");
 	add("2026-11-21T09:00:00Z");
 	/* By time the first two are the newest of their days; by number the last is. */
-	stays("daily:7", 1u << KEEP_DAILY, "1 2");
+	stays("daily:7", 1u << RETENTION_DAILY, "1 2");
 	stays("daily:7", 0, "1 2 4");
 	stays("last:1", 0, "4");
 }
@@ -244,10 +244,10 @@ START_TEST(of_each_step_that_is_a_multiple_the_newest_stays)
 	add_step(2000);
 	add_at(7 * NS_PER_S);
 	stays("every:1000", 0, "1 4 6 7");
-	stays("every:1000", 1u << KEEP_EVERY, "1 4 6");
-	stays("every:500", 1u << KEEP_EVERY, "1 2 4 5 6");
-	stays("every:7", 1u << KEEP_EVERY, "1");
-	stays("every:18446744073709551615", 1u << KEEP_EVERY, "1");
+	stays("every:1000", 1u << RETENTION_EVERY, "1 4 6");
+	stays("every:500", 1u << RETENTION_EVERY, "1 2 4 5 6");
+	stays("every:7", 1u << RETENTION_EVERY, "1");
+	stays("every:18446744073709551615", 1u << RETENTION_EVERY, "1");
 }
 END_TEST
 
@@ -257,7 +257,7 @@ START_TEST(an_epoch_without_a_step_is_not_of_step_0)
 	add_at(2 * NS_PER_S);
 	add_step(0);
 	add_at(4 * NS_PER_S);
-	stays("every:10", 1u << KEEP_EVERY, "3");
+	stays("every:10", 1u << RETENTION_EVERY, "3");
 }
 END_TEST
 
@@ -272,11 +272,12 @@ START_TEST(what_one_rule_wants_stays)
 	e[0].step = 3000;
 	e[2].tagged = true;
 	stays("last:1,daily:2,every:1000,tagged", 0, "1 2 3 5");
-	ck_assert_uint_eq(e[0].reasons, 1u << KEEP_EVERY);
-	ck_assert_uint_eq(e[1].reasons, 1u << KEEP_DAILY);
-	ck_assert_uint_eq(e[2].reasons, 1u << KEEP_TAGGED);
+	ck_assert_uint_eq(e[0].reasons, 1u << RETENTION_EVERY);
+	ck_assert_uint_eq(e[1].reasons, 1u << RETENTION_DAILY);
+	ck_assert_uint_eq(e[2].reasons, 1u << RETENTION_TAGGED);
 	ck_assert_uint_eq(e[3].reasons, 0);
-	ck_assert_uint_eq(e[4].reasons, 1u << KEEP_LAST | 1u << KEEP_DAILY | KEEP_NEWEST);
+	ck_assert_uint_eq(e[4].reasons,
+			  1u << RETENTION_LAST | 1u << RETENTION_DAILY | RETENTION_NEWEST);
 }
 END_TEST
 
@@ -290,10 +291,10 @@ START_TEST(tagged_current_newest_and_not_durable_ones_stay)
 	e[1].current = true;
 	e[4].durable = e[5].durable = false;
 	stays("every:5", 0, "1 2 4 5 6");
-	ck_assert_uint_eq(e[0].reasons, 1u << KEEP_TAGGED);
-	ck_assert_uint_eq(e[1].reasons, KEEP_CURRENT);
-	ck_assert_uint_eq(e[3].reasons, KEEP_NEWEST);
-	ck_assert_uint_eq(e[4].reasons, KEEP_PENDING);
+	ck_assert_uint_eq(e[0].reasons, 1u << RETENTION_TAGGED);
+	ck_assert_uint_eq(e[1].reasons, RETENTION_CURRENT);
+	ck_assert_uint_eq(e[3].reasons, RETENTION_NEWEST);
+	ck_assert_uint_eq(e[4].reasons, RETENTION_PENDING);
 	/* What is not durable fills a place, and the newest that is stays beside it. */
 	stays("last:1", 0, "1 2 4 5 6");
 }
@@ -309,7 +310,7 @@ START_TEST(killed_saves_push_nothing_out)
 	count = 7;
 	/* No whole one came after them. */
 	stays("last:2", 0, "2 3 4 5 6 7");
-	ck_assert_uint_eq(e[6].reasons, KEEP_UNFINISHED);
+	ck_assert_uint_eq(e[6].reasons, RETENTION_UNFINISHED);
 	count = 8;
 	e[7].durable = false;
 	stays("last:2", 0, "3 4 5 6 7 8");
@@ -333,8 +334,8 @@ START_TEST(epochs_of_which_it_is_not_known_count)
 		e[i].unknown = i > 0;
 	}
 	stays("last:2", 0, "1 4 5");
-	ck_assert_uint_eq(e[0].reasons, KEEP_NEWEST);
-	ck_assert_uint_eq(e[4].reasons, 1u << KEEP_LAST | KEEP_NEWEST);
+	ck_assert_uint_eq(e[0].reasons, RETENTION_NEWEST);
+	ck_assert_uint_eq(e[4].reasons, 1u << RETENTION_LAST | RETENTION_NEWEST);
 	stays("every:2", 0, "1 5");
 	e[4].durable = false;
 	stays("every:2", 0, "1 4 5");
@@ -356,7 +357,7 @@ START_TEST(the_complete_one_before_a_recent_one_stays)
 		add_at(i * NS_PER_S);
 	e[3].recent = true;
 	stays("last:1", 0, "3 4");
-	ck_assert_uint_eq(e[2].reasons, KEEP_BEFORE);
+	ck_assert_uint_eq(e[2].reasons, RETENTION_BEFORE);
 	e[2].complete = false;
 	stays("last:1", 0, "2 4");
 	e[1].complete = false;
@@ -384,7 +385,7 @@ START_TEST(what_a_rollback_left_stays)
 	e[2].restores = true;
 	count = 3;
 	stays("last:1", 0, "2 3");
-	ck_assert_uint_eq(e[1].reasons, KEEP_UNDO);
+	ck_assert_uint_eq(e[1].reasons, RETENTION_UNDO);
 	/* Until there is something new that is whole, and safe. */
 	count = 4;
 	e[3].complete = false;
@@ -405,20 +406,20 @@ END_TEST
 
 START_TEST(reasons_have_words)
 {
-	unsigned all = (1u << KEEP_RULES) - 1;
+	unsigned all = (1u << RETENTION_RULES) - 1;
 
-	all |= KEEP_NEWEST | KEEP_CURRENT | KEEP_PENDING | KEEP_UNFINISHED | KEEP_BEFORE |
-	       KEEP_UNDO;
-	ck_assert_ptr_null(keep_reason(0, 0));
-	ck_assert_str_eq(keep_reason(all, 0), "last");
-	ck_assert_str_eq(keep_reason(all, 7), "tagged");
-	ck_assert_str_eq(keep_reason(all, 8), "newest");
-	ck_assert_str_eq(keep_reason(all, 11), "unfinished");
-	ck_assert_str_eq(keep_reason(all, 12), "before");
-	ck_assert_str_eq(keep_reason(all, 13), "undo");
-	ck_assert_ptr_null(keep_reason(all, 14));
-	ck_assert_str_eq(keep_reason(1u << KEEP_DAILY | KEEP_CURRENT, 1), "current");
-	ck_assert_ptr_null(keep_reason(1u << KEEP_DAILY | KEEP_CURRENT, 2));
+	all |= RETENTION_NEWEST | RETENTION_CURRENT | RETENTION_PENDING | RETENTION_UNFINISHED |
+	       RETENTION_BEFORE | RETENTION_UNDO;
+	ck_assert_ptr_null(retention_reason(0, 0));
+	ck_assert_str_eq(retention_reason(all, 0), "last");
+	ck_assert_str_eq(retention_reason(all, 7), "tagged");
+	ck_assert_str_eq(retention_reason(all, 8), "newest");
+	ck_assert_str_eq(retention_reason(all, 11), "unfinished");
+	ck_assert_str_eq(retention_reason(all, 12), "before");
+	ck_assert_str_eq(retention_reason(all, 13), "undo");
+	ck_assert_ptr_null(retention_reason(all, 14));
+	ck_assert_str_eq(retention_reason(1u << RETENTION_DAILY | RETENTION_CURRENT, 1), "current");
+	ck_assert_ptr_null(retention_reason(1u << RETENTION_DAILY | RETENTION_CURRENT, 2));
 }
 END_TEST
 
@@ -459,12 +460,12 @@ static void live(uint64_t which, bool decide_always, const char *policy, struct 
 	count = 0;
 	for (uint64_t number = 1; number <= 300; number++) {
 		now += (int64_t)draw(5 * 3600) * NS_PER_S;
-		e[count++] = (struct keep_epoch){.number = number,
-						 .sealed_ns = now,
-						 .has_step = draw(2),
-						 .step = number / 2 * 50,
-						 .complete = draw(10) > 0,
-						 .durable = true};
+		e[count++] = (struct retention_epoch){.number = number,
+						      .sealed_ns = now,
+						      .has_step = draw(2),
+						      .step = number / 2 * 50,
+						      .complete = draw(10) > 0,
+						      .durable = true};
 		if (!decide_always)
 			continue;
 		decide(policy);
