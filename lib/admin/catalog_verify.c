@@ -42,7 +42,7 @@ struct verifying {
 
 /* ---- one content ---- */
 
-struct content {
+struct checked_content {
 	struct verifying *v;
 	const struct tree_entry *entry;
 	struct recipe recipe;
@@ -62,7 +62,7 @@ static void advance(struct verifying *v, uint64_t files, uint64_t bytes)
 
 static int on_segment(void *arg, size_t number, const void *plain, size_t len)
 {
-	struct content *c = arg;
+	struct checked_content *c = arg;
 	const struct recipe_segment *segment = &c->recipe.segments[number];
 
 	if (len != segment->length)
@@ -74,7 +74,7 @@ static int on_segment(void *arg, size_t number, const void *plain, size_t len)
 	return 0;
 }
 
-static int read_whole(struct content *c)
+static int read_whole(struct checked_content *c)
 {
 	struct store *store = c->v->catalog->store;
 	int error;
@@ -105,7 +105,7 @@ static bool read_window(const struct content_window *w, void *data, size_t len, 
 /* For a tail_source: from what was kept, else from the remote once more. */
 static ssize_t read_again(void *arg, void *data, size_t len, uint64_t offset)
 {
-	struct content *c = arg;
+	struct checked_content *c = arg;
 	uint64_t size = c->entry->size;
 
 	if (offset >= size)
@@ -136,8 +136,8 @@ static int check_tail(const struct tail_source *source, const struct tree_entry 
 }
 
 /* 0 with what is wrong or NULL, or the error that ends all. `text` is for what is put together. */
-static int check_content(struct content *c, char *text, size_t text_len, const char **ret_what,
-			 enum found *ret_found)
+static int check_content(struct checked_content *c, char *text, size_t text_len,
+			 const char **ret_what, enum found *ret_found)
 {
 	const struct tail_source source = {.read = read_again, .arg = c};
 	const char *torn = NULL;
@@ -214,7 +214,8 @@ static int verify_one(struct verifying *v, uint32_t id, uint8_t *space)
 {
 	char text[192];
 	struct tree_entry e;
-	struct content c = {.v = v, .entry = &e, .head.data = space, .tail.data = space + HEAD_LEN};
+	struct checked_content c = {
+		.v = v, .entry = &e, .head.data = space, .tail.data = space + HEAD_LEN};
 	enum found found = FOUND_DAMAGE;
 	const char *what;
 	int error;

@@ -35,7 +35,7 @@ struct trees;	    /* trees.c: decoded trees of epochs, shared */
 struct resume;	    /* resume.h: going back to the last whole epoch */
 struct sealer;	    /* sealer.h: decides when an epoch is sealed, and seals */
 struct holder;	    /* holder.h: the lease of the volume, where it is one that writes */
-struct nodes;	    /* nodes.h: what this volume does as one of several nodes */
+struct node_set;    /* nodes.h: what this volume does as one of several nodes */
 struct follower;    /* follow.h: what is new in the remote of a read-only volume */
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
@@ -116,7 +116,7 @@ struct volume {
 	struct trees *trees;
 	struct sealer *sealer;
 	struct holder *holder;
-	struct nodes *nodes; /* nodes.h; NULL: read-only, or without a remote */
+	struct node_set *nodes; /* nodes.h; NULL: read-only, or without a remote */
 	struct follower *follower;
 	struct buf tombstones; /* follow.h: those that were read while this was opened */
 	struct uploader *uploader;

@@ -15,14 +15,14 @@ bool nodes_is_set(const struct volume *vol)
 
 uint64_t nodes_current_locked(const struct volume *vol)
 {
-	const struct nodes *n = vol->nodes;
+	const struct node_set *n = vol->nodes;
 
 	return n->shown > n->base ? n->shown : n->base;
 }
 
 bool nodes_need_locked(const struct volume *vol, uint64_t number)
 {
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 
 	if (!nodes_is_set(vol))
 		return false;
@@ -60,7 +60,7 @@ uint64_t nodes_origin_locked(const struct volume *vol)
 	return vol->nodes->origin;
 }
 
-static const struct nodes_place *place_of(const struct nodes *n, uint64_t number)
+static const struct nodes_place *place_of(const struct node_set *n, uint64_t number)
 {
 	for (size_t i = 0; number && i < NODES_PLACES; i++)
 		if (n->place_of[i] == number)
@@ -70,7 +70,7 @@ static const struct nodes_place *place_of(const struct nodes *n, uint64_t number
 
 int nodes_place_locked(struct volume *vol, const struct seal_job *job, struct epoch_record *record)
 {
-	const struct nodes *n = vol->nodes;
+	const struct node_set *n = vol->nodes;
 	const struct nodes_place *before = place_of(n, record->continues);
 	struct record_part *p = &record->part;
 
@@ -100,7 +100,7 @@ int nodes_place_locked(struct volume *vol, const struct seal_job *job, struct ep
 
 void nodes_sealed_locked(struct volume *vol, const struct epoch_record *record)
 {
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 	size_t at = n->place_next++ % NODES_PLACES;
 
 	n->place_of[at] = record->number;
@@ -128,7 +128,7 @@ void nodes_sealed_locked(struct volume *vol, const struct epoch_record *record)
 
 bool nodes_has_step_locked(const struct volume *vol, uint64_t step)
 {
-	const struct nodes *n = vol->nodes;
+	const struct node_set *n = vol->nodes;
 
 	return n->has_after && n->after == step && !n->count;
 }
@@ -165,7 +165,7 @@ void nodes_made_free_one(struct nodes_made *m)
 	free(m->parts);
 }
 
-void nodes_made_free(struct nodes *n)
+void nodes_made_free(struct node_set *n)
 {
 	for (size_t i = 0; i < n->made_count; i++)
 		nodes_made_free_one(&n->made[i]);
@@ -189,7 +189,7 @@ static int copy_parts(struct nodes_made *m, const struct epoch_record *r)
 	return 0;
 }
 
-static int add_made_locked(struct nodes *n, const struct epoch_record *r)
+static int add_made_locked(struct node_set *n, const struct epoch_record *r)
 {
 	struct nodes_made m = {.number = r->number,
 			       .generation = r->generation,
@@ -222,7 +222,7 @@ static bool has_our_part(const struct volume *vol, const struct epoch_record *r)
 	return false;
 }
 
-int nodes_add_record(struct nodes *n, const struct record_found *found)
+int nodes_add_record(struct node_set *n, const struct record_found *found)
 {
 	const struct epoch_record *r = found->record;
 	int error = 0;
@@ -242,7 +242,7 @@ int nodes_add_record(struct nodes *n, const struct record_found *found)
 int nodes_note_record(struct volume *vol, const struct record_found *found)
 {
 	const struct epoch_record *r = found->record;
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 	int error;
 
 	if (!n)

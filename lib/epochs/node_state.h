@@ -24,7 +24,7 @@ struct nodes_made {
 struct nodes_known;
 struct nodes_member;
 
-struct nodes {
+struct node_set {
 	bool set;
 
 	/* Guarded by the volume's lock. */
@@ -105,8 +105,8 @@ int nodes_note_record(struct volume *vol, const struct record_found *found);
 uint64_t nodes_highest(struct volume *vol);
 
 /* The same before there is a volume to ask: of a remote alone. */
-int nodes_add_record(struct nodes *n, const struct record_found *found);
-void nodes_made_free(struct nodes *n);
+int nodes_add_record(struct node_set *n, const struct record_found *found);
+void nodes_made_free(struct node_set *n);
 void nodes_made_free_one(struct nodes_made *m);
 
 #endif

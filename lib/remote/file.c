@@ -26,7 +26,7 @@
 
 struct file {
 	struct remote base;
-	struct tree tree;
+	struct file_tree tree;
 	atomic_bool swept; /* stale temporaries were removed */
 	struct rate upload, download;
 };
@@ -103,7 +103,7 @@ static int write_paced(struct file *f, int fd, const uint8_t *data, size_t len)
 }
 
 /* Fills t with a durable temporary file that holds the bytes. */
-static int write_temp(struct file *f, const struct place *p, const void *data, size_t len,
+static int write_temp(struct file *f, const struct file_place *p, const void *data, size_t len,
 		      struct temp *t)
 {
 	cleanup_close int fd = -1;
@@ -131,7 +131,7 @@ static int write_temp(struct file *f, const struct place *p, const void *data, s
 
 static int file_put(struct remote *r, const char *key, const void *data, size_t len)
 {
-	struct place cleanup_place p = NO_PLACE;
+	struct file_place cleanup_place p = NO_PLACE;
 	struct temp cleanup_temp t = {0};
 	struct file *f = file_of(r);
 	int err = tree_make(&f->tree, key, &p);
@@ -148,7 +148,7 @@ static int file_put(struct remote *r, const char *key, const void *data, size_t 
 }
 
 /* For file systems without hard links. */
-static int rename_if_absent(struct file *f, struct temp *t, const struct place *p)
+static int rename_if_absent(struct file *f, struct temp *t, const struct file_place *p)
 {
 	if (renameat2(p->root, t->name, p->dir, p->name, RENAME_NOREPLACE) < 0) {
 		if (errno == EINVAL || errno == ENOSYS)
@@ -159,7 +159,7 @@ static int rename_if_absent(struct file *f, struct temp *t, const struct place *
 	return 0;
 }
 
-static int link_if_absent(struct file *f, struct temp *t, const struct place *p)
+static int link_if_absent(struct file *f, struct temp *t, const struct file_place *p)
 {
 	struct stat st;
 
@@ -184,7 +184,7 @@ static int link_if_absent(struct file *f, struct temp *t, const struct place *p)
 
 static int file_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
 {
-	struct place cleanup_place p = NO_PLACE;
+	struct file_place cleanup_place p = NO_PLACE;
 	struct temp cleanup_temp t = {0};
 	struct file *f = file_of(r);
 	struct stat st;
@@ -205,7 +205,7 @@ static int file_put_if_absent(struct remote *r, const char *key, const void *dat
 
 static int file_delete(struct remote *r, const char *key)
 {
-	struct place cleanup_place p = NO_PLACE;
+	struct file_place cleanup_place p = NO_PLACE;
 	struct file *f = file_of(r);
 	int err = tree_find(&f->tree, key, &p);
 
@@ -252,7 +252,7 @@ static int read_paced(struct file *f, int fd, uint64_t offset, size_t len, struc
 static int file_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
 		    struct buf *out)
 {
-	struct place cleanup_place p = NO_PLACE;
+	struct file_place cleanup_place p = NO_PLACE;
 	cleanup_close int fd = -1;
 	struct file *f = file_of(r);
 	size_t before = out->len;
@@ -283,7 +283,7 @@ static int file_get(struct remote *r, const char *key, uint64_t offset, uint64_t
 
 static int file_size(struct remote *r, const char *key, uint64_t *ret_size)
 {
-	struct place cleanup_place p = NO_PLACE;
+	struct file_place cleanup_place p = NO_PLACE;
 	struct file *f = file_of(r);
 	struct stat st;
 	int err = tree_find(&f->tree, key, &p);
@@ -351,7 +351,7 @@ static int list_dir(struct listing *l, int dir, size_t used)
 static int file_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *arg)
 {
 	struct listing l = {.f = file_of(r), .fn = fn, .arg = arg};
-	struct place cleanup_place p = NO_PLACE;
+	struct file_place cleanup_place p = NO_PLACE;
 	size_t len = strlen(prefix);
 	int err = tree_find(&l.f->tree, prefix, &p);
 	int fd;

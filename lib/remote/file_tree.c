@@ -9,7 +9,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 
-void place_close(struct place *p)
+void place_close(struct file_place *p)
 {
 	if (p->root >= 0)
 		close(p->root);
@@ -17,7 +17,7 @@ void place_close(struct place *p)
 		close(p->dir);
 }
 
-int tree_error(struct tree *t, int err)
+int tree_error(struct file_tree *t, int err)
 {
 	/* A network file system gave the root up: it is opened again next time. */
 	if (err == ESTALE || err == ENOTCONN) {
@@ -46,7 +46,7 @@ void tree_share(int fd, mode_t mode)
 		log_debug("cannot set permissions: %s", strerror(errno));
 }
 
-int tree_missing(const struct tree *t, const struct place *p)
+int tree_missing(const struct file_tree *t, const struct file_place *p)
 {
 	struct stat st;
 
@@ -58,7 +58,7 @@ int tree_missing(const struct tree *t, const struct place *p)
 
 /* ---- the root */
 
-static int make_root(const struct tree *t)
+static int make_root(const struct file_tree *t)
 {
 	if (mkdir(t->path, 0700) < 0 && errno != EEXIST)
 		return -errno;
@@ -66,7 +66,7 @@ static int make_root(const struct tree *t)
 }
 
 /* 0, or a negative errno as the system gave it; -ENOENT: not there. */
-static int open_root_locked(struct tree *t)
+static int open_root_locked(struct file_tree *t)
 {
 	cleanup_close int fd = open(t->path, TREE_DIR_FLAGS);
 	struct stat st;
@@ -86,7 +86,7 @@ static int open_root_locked(struct tree *t)
 }
 
 /* Gives p a descriptor of the root. -ENOENT: it was never there, and is not to be made. */
-static int enter_root_locked(struct tree *t, bool create, struct place *p)
+static int enter_root_locked(struct file_tree *t, bool create, struct file_place *p)
 {
 	int r = t->root < 0 ? open_root_locked(t) : 0;
 
@@ -107,7 +107,7 @@ static int enter_root_locked(struct tree *t, bool create, struct place *p)
 
 /* ---- the way down; these give a negative errno as the system gave it */
 
-static int make_dir(const struct place *p, const char *name)
+static int make_dir(const struct file_place *p, const char *name)
 {
 	cleanup_close int fd = -1;
 
@@ -120,7 +120,7 @@ static int make_dir(const struct place *p, const char *name)
 	return tree_sync_dir(p->dir);
 }
 
-static int enter(struct place *p, const char *name, bool create)
+static int enter(struct file_place *p, const char *name, bool create)
 {
 	int fd = openat(p->dir, name, TREE_DIR_FLAGS | O_NOFOLLOW);
 
@@ -139,7 +139,7 @@ static int enter(struct place *p, const char *name, bool create)
 }
 
 /* From the root to the directory that holds the key. */
-static int walk(const char *key, bool create, struct place *p)
+static int walk(const char *key, bool create, struct file_place *p)
 {
 	const char *slash;
 	int r = 0;
@@ -156,7 +156,7 @@ static int walk(const char *key, bool create, struct place *p)
 	return r;
 }
 
-int tree_find(struct tree *t, const char *key, struct place *p)
+int tree_find(struct file_tree *t, const char *key, struct file_place *p)
 {
 	int r;
 
@@ -171,7 +171,7 @@ int tree_find(struct tree *t, const char *key, struct place *p)
 	return r < 0 ? tree_error(t, -r) : 0;
 }
 
-int tree_make(struct tree *t, const char *key, struct place *p)
+int tree_make(struct file_tree *t, const char *key, struct file_place *p)
 {
 	int r;
 
@@ -205,11 +205,11 @@ static int check_above(const char *path)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-int tree_init(struct tree *t, char *path)
+int tree_init(struct file_tree *t, char *path)
 {
 	int r;
 
-	*t = (struct tree){.path = path, .root = -1};
+	*t = (struct file_tree){.path = path, .root = -1};
 	mutex_init(&t->lock, LOCK_REMOTE_FILE_TREE);
 	mutex_lock(&t->lock);
 	r = open_root_locked(t);
@@ -224,7 +224,7 @@ int tree_init(struct tree *t, char *path)
 	return r == -ENOTDIR ? r : remote_errno_of(-r);
 }
 
-void tree_release(struct tree *t)
+void tree_release(struct file_tree *t)
 {
 	if (t->root >= 0)
 		close(t->root);

@@ -25,7 +25,7 @@
  * Permissions of what is made here are the root's (0700 where it is made too), not the process's
  * umask, which a FUSE daemon sets to 0.
  */
-struct tree {
+struct file_tree {
 	char *path; /* of the root: absolute, without a `/` at the end unless that is all */
 	/* Guards what follows, and is held while directories are made, so that nobody returns with
 	 * an object in one whose own name is not yet on disk. Nothing else is locked under it. */
@@ -38,11 +38,11 @@ struct tree {
 
 /* Takes `path` over on success. 0, or why this cannot be a root: -ENOENT where the directory above
  * it is missing too, -ENOTDIR, -EACCES, -EINVAL, -EIO, -ENOMEM. */
-int tree_init(struct tree *t, char *path);
-void tree_release(struct tree *t);
+int tree_init(struct file_tree *t, char *path);
+void tree_release(struct file_tree *t);
 
 /* Where an object lies; descriptors are the place's own. */
-struct place {
+struct file_place {
 	int root;
 	int dir; /* the directory that holds it */
 	const char
@@ -50,20 +50,20 @@ struct place {
 	mode_t mode;   /* permission bits of the root */
 };
 
-void place_close(struct place *p);
+void place_close(struct file_place *p);
 #define cleanup_place CLEANUP(place_close)
-#define NO_PLACE      ((struct place){.root = -1, .dir = -1})
+#define NO_PLACE      ((struct file_place){.root = -1, .dir = -1})
 
 /* To the directory in which the object of this key would lie, or that a prefix names: 0, -ENOENT
  * where there is no such directory, or another error of remote.h. */
-int tree_find(struct tree *t, const char *key, struct place *p);
+int tree_find(struct file_tree *t, const char *key, struct file_place *p);
 /* The same, but makes what is missing on the way, durably. */
-int tree_make(struct tree *t, const char *key, struct place *p);
+int tree_make(struct file_tree *t, const char *key, struct file_place *p);
 /* What a missing name means: -ENOENT, or -EIO where it is because the whole root was removed. */
-int tree_missing(const struct tree *t, const struct place *p);
+int tree_missing(const struct file_tree *t, const struct file_place *p);
 
 /* Maps the errno (positive) of a system call below the root to a negative one of remote.h. */
-int tree_error(struct tree *t, int err);
+int tree_error(struct file_tree *t, int err);
 /* fsync of a directory, where its file system can; 0 or -errno. */
 int tree_sync_dir(int dir);
 /* Gives what we made the permission bits `mode`; no error where the file system has none of its

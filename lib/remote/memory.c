@@ -14,8 +14,8 @@ struct object {
 };
 
 /* The objects of one name, sorted by key. */
-struct store {
-	struct store *next;
+struct memory_store {
+	struct memory_store *next;
 	unsigned users; /* guarded by stores_lock */
 	char *name;
 	struct mutex lock; /* guards what follows; nothing else is locked under it */
@@ -26,20 +26,20 @@ struct store {
 
 struct memory {
 	struct remote base;
-	struct store *store;
+	struct memory_store *store;
 };
 
 /* The stores of this process: global, because sharing by name is what this kind is for. */
 static struct mutex stores_lock = MUTEX_INITIALIZER(LOCK_REMOTE_MEMORY_ALL);
-static struct store *stores;
+static struct memory_store *stores;
 
-static struct store *store_of(struct remote *r)
+static struct memory_store *store_of(struct remote *r)
 {
 	return ((struct memory *)r)->store;
 }
 
 /* The index of the key, or of the first above it. */
-static size_t position_locked(const struct store *s, const char *key, bool *ret_found)
+static size_t position_locked(const struct memory_store *s, const char *key, bool *ret_found)
 {
 	size_t low = 0, high = s->count;
 
@@ -60,7 +60,7 @@ static size_t position_locked(const struct store *s, const char *key, bool *ret_
 	return low;
 }
 
-static int insert_locked(struct store *s, size_t at, struct object *o)
+static int insert_locked(struct memory_store *s, size_t at, struct object *o)
 {
 	if (s->count == s->cap) {
 		size_t cap = s->cap ? 2 * s->cap : 16;
@@ -96,7 +96,8 @@ static int object_init(struct object *o, const char *key, const void *data, size
 	return 0;
 }
 
-static int store_put(struct store *s, const char *key, const void *data, size_t len, bool replace)
+static int store_put(struct memory_store *s, const char *key, const void *data, size_t len,
+		     bool replace)
 {
 	/* What this holds at the end is freed: the new object on failure, else the old one. */
 	CLEANUP(object_free) struct object o = {0};
@@ -132,7 +133,7 @@ static int memory_put_if_absent(struct remote *r, const char *key, const void *d
 static int memory_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
 		      struct buf *out)
 {
-	struct store *s = store_of(r);
+	struct memory_store *s = store_of(r);
 	const struct object *o;
 	bool found;
 	size_t at;
@@ -154,7 +155,7 @@ static int memory_get(struct remote *r, const char *key, uint64_t offset, uint64
 
 static int memory_size(struct remote *r, const char *key, uint64_t *ret_size)
 {
-	struct store *s = store_of(r);
+	struct memory_store *s = store_of(r);
 	bool found;
 	size_t at;
 
@@ -167,7 +168,7 @@ static int memory_size(struct remote *r, const char *key, uint64_t *ret_size)
 }
 
 /* The first object below prefix whose key is above `last`; false where there is none. */
-static bool next_object(struct store *s, const char *prefix, char last[REMOTE_KEY_MAX + 1],
+static bool next_object(struct memory_store *s, const char *prefix, char last[REMOTE_KEY_MAX + 1],
 			uint64_t *ret_size)
 {
 	const struct object *o;
@@ -203,7 +204,7 @@ static int memory_list(struct remote *r, const char *prefix, remote_list_fn *fn,
 static int memory_delete(struct remote *r, const char *key)
 {
 	CLEANUP(object_free) struct object old = {0};
-	struct store *s = store_of(r);
+	struct memory_store *s = store_of(r);
 	bool found;
 	size_t at;
 
@@ -217,7 +218,7 @@ static int memory_delete(struct remote *r, const char *key)
 	return 0;
 }
 
-static void store_free(struct store *s)
+static void store_free(struct memory_store *s)
 {
 	for (size_t i = 0; i < s->count; i++)
 		object_free(&s->objects[i]);
@@ -227,13 +228,13 @@ static void store_free(struct store *s)
 	free(s);
 }
 
-static void store_leave(struct store *s)
+static void store_leave(struct memory_store *s)
 {
 	SCOPED_LOCK(&stores_lock);
 
 	if (--s->users > 0)
 		return;
-	for (struct store **p = &stores; *p; p = &(*p)->next) {
+	for (struct memory_store **p = &stores; *p; p = &(*p)->next) {
 		if (*p == s) {
 			*p = s->next;
 			break;
@@ -243,9 +244,9 @@ static void store_leave(struct store *s)
 }
 
 /* The store of this name, made where it is not there; NULL: no memory. */
-static struct store *store_join(const char *name)
+static struct memory_store *store_join(const char *name)
 {
-	struct store *s;
+	struct memory_store *s;
 	SCOPED_LOCK(&stores_lock);
 
 	for (s = stores; s; s = s->next) {

@@ -118,7 +118,7 @@ static int encode(struct store_batch *b, struct item *it)
 
 /* ---- placing ---- */
 
-static int list_in_recipe(struct content *c, const struct item *it)
+static int list_in_recipe(struct batch_content *c, const struct item *it)
 {
 	int error = recipe_add_zeros(&c->recipe, it->zeros_before);
 
@@ -129,7 +129,7 @@ static int list_in_recipe(struct content *c, const struct item *it)
 static int place(struct store_batch *b, struct item *it)
 {
 	struct frame_parts frame = {.head = it->frame.data, .head_len = it->frame.len};
-	struct content *c = it->content;
+	struct batch_content *c = it->content;
 	int error;
 
 	if (c && !c->error)
@@ -255,7 +255,7 @@ static int free_item(struct store_batch *b, struct item **ret_item)
 	return b->error;
 }
 
-int batch_feed(struct store_batch *b, struct content *c, const void *data, size_t len)
+int batch_feed(struct store_batch *b, struct batch_content *c, const void *data, size_t len)
 {
 	struct item *it;
 	int error = free_item(b, &it);
@@ -283,14 +283,14 @@ int batch_feed(struct store_batch *b, struct content *c, const void *data, size_
 	return 0;
 }
 
-void batch_feed_zeros(struct store_batch *b, struct content *c, uint64_t len)
+void batch_feed_zeros(struct store_batch *b, struct batch_content *c, uint64_t len)
 {
 	c->zeros += len;
 	SCOPED_LOCK(&b->lock);
 	b->plain += len;
 }
 
-void batch_wait(struct store_batch *b, struct content *c)
+void batch_wait(struct store_batch *b, struct batch_content *c)
 {
 	SCOPED_LOCK(&b->lock);
 	while (c->drained < c->fed)

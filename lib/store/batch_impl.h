@@ -15,7 +15,7 @@
  * oldest one done. So packs and recipes do not depend on how the threads ran, and memory is bounded
  * by the ring and the packs. After an error items are still drained, but nothing is done with them.
  */
-struct content {
+struct batch_content {
 	struct recipe recipe;
 	uint64_t fed, drained; /* items; drained: guarded by the batch's lock */
 	uint64_t zeros;	       /* zeros since the last chunk that was fed */
@@ -26,7 +26,7 @@ struct content {
 struct item {
 	struct pool_task task;
 	struct store_batch *batch;
-	struct content *content; /* NULL: the chunk is in no list */
+	struct batch_content *content; /* NULL: the chunk is in no list */
 	uint64_t zeros_before;
 	struct buf plain;
 	struct buf frame; /* empty where the chunk is known */
@@ -70,11 +70,11 @@ int batch_knows(struct store_batch *b, const struct hash *chunk, bool *ret_known
 int batch_drain(struct store_batch *b);
 
 /* Feeds one chunk (1 to CHUNK_PLAIN_MAX bytes). Blocks while the ring is full. */
-int batch_feed(struct store_batch *b, struct content *c, const void *data, size_t len);
+int batch_feed(struct store_batch *b, struct batch_content *c, const void *data, size_t len);
 /* Zeros are nothing but a line in the recipe. */
-void batch_feed_zeros(struct store_batch *b, struct content *c, uint64_t len);
+void batch_feed_zeros(struct store_batch *b, struct batch_content *c, uint64_t len);
 /* Waits until all items of this content are placed. */
-void batch_wait(struct store_batch *b, struct content *c);
+void batch_wait(struct store_batch *b, struct batch_content *c);
 
 /* Stores the encoding as one chunk, or cut into chunks that a recipe of level 1 lists. */
 int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash *ret_hash);

@@ -13,7 +13,7 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
 
-static void content_free(struct content *c)
+static void content_free(struct batch_content *c)
 {
 	recipe_free(&c->recipe);
 }
@@ -28,7 +28,7 @@ static bool is_cancelled(void *arg)
 	return remote_is_cancelled(b->store->remote);
 }
 
-static int feed_file(struct store_batch *b, struct content *c, int fd, uint64_t size)
+static int feed_file(struct store_batch *b, struct batch_content *c, int fd, uint64_t size)
 {
 	struct cutter_file file = {.fd = fd, .size = size, .stopped = is_cancelled, .arg = b};
 	cleanup_cutter struct cutter *cutter = NULL;
@@ -69,7 +69,8 @@ static ssize_t memory_pread(void *arg, void *data, size_t len, uint64_t offset)
 }
 
 /* A list of chunks has no zeros: they are chunks like any other. */
-static int feed_span(struct store_batch *b, struct content *c, const uint8_t *data, uint64_t len)
+static int feed_span(struct store_batch *b, struct batch_content *c, const uint8_t *data,
+		     uint64_t len)
 {
 	int error = 0;
 
@@ -83,7 +84,7 @@ static int feed_span(struct store_batch *b, struct content *c, const uint8_t *da
 	return error;
 }
 
-static int feed_memory(struct store_batch *b, struct content *c, const void *data, size_t len)
+static int feed_memory(struct store_batch *b, struct batch_content *c, const void *data, size_t len)
 {
 	struct memory_source memory = {data, len};
 	struct cutter_source source = {.size = len, .pread = memory_pread, .arg = &memory};
@@ -97,7 +98,7 @@ static int feed_memory(struct store_batch *b, struct content *c, const void *dat
 }
 
 /* Waits for what was fed, also after an error: the items refer to the content. */
-static int content_end(struct store_batch *b, struct content *c, int error)
+static int content_end(struct store_batch *b, struct batch_content *c, int error)
 {
 	batch_wait(b, c);
 	if (!error)
@@ -110,7 +111,7 @@ static int content_end(struct store_batch *b, struct content *c, int error)
 int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash *ret_hash)
 {
 	const struct store_index *index = &b->store->index;
-	cleanup_content struct content above = {.recipe.level = 1};
+	cleanup_content struct batch_content above = {.recipe.level = 1};
 	cleanup_buf struct buf data = {0};
 	struct hash hash;
 	int error = recipe_encode(r, &data);
@@ -138,7 +139,7 @@ int batch_put_recipe(struct store_batch *b, const struct recipe *r, struct hash 
 int store_put_fd(struct store_batch *b, int fd, uint64_t size, struct hash *ret_recipe,
 		 uint64_t *ret_holes)
 {
-	cleanup_content struct content c = {.counted = true};
+	cleanup_content struct batch_content c = {.counted = true};
 	int error = batch_error(b);
 
 	if (!error && !size)
@@ -176,7 +177,7 @@ static int list_chunks(const struct recipe *r, struct epoch_record *record)
 
 int store_put_tree(struct store_batch *b, const void *data, size_t len, struct epoch_record *record)
 {
-	cleanup_content struct content c = {0};
+	cleanup_content struct batch_content c = {0};
 	int error = batch_error(b);
 
 	if (!error && !len)

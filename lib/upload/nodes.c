@@ -106,7 +106,7 @@ static int check_cache(struct volume *vol, struct opening_message *m)
 
 static void load_locked(struct volume *vol)
 {
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 
 	n->generation = meta_or(vol, META_GENERATION, 0);
 	n->base = meta_or(vol, META_BASE, 0);
@@ -115,7 +115,7 @@ static void load_locked(struct volume *vol)
 
 int nodes_open(struct volume *vol, struct opening_message *m)
 {
-	struct nodes *n;
+	struct node_set *n;
 	int error;
 
 	if (vol->options.read_only || vol->local_only) {
@@ -147,7 +147,7 @@ int nodes_open(struct volume *vol, struct opening_message *m)
 
 void nodes_close(struct volume *vol)
 {
-	struct nodes *n = steal_ptr(vol->nodes);
+	struct node_set *n = steal_ptr(vol->nodes);
 
 	if (!n)
 		return;
@@ -330,7 +330,7 @@ static int stand_on(struct volume *vol, uint64_t base, bool only_untouched)
 /* From now on parts are of this attempt. `base`: what the live tree began from. */
 static int enter_locked(struct volume *vol, uint64_t generation, uint64_t base)
 {
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 	int error = state_begin(vol->state);
 
 	if (error)
@@ -420,7 +420,7 @@ static int go_on(struct volume *vol, uint64_t generation)
 /* Trees and records of our own parts that nobody needs any more. */
 static void forget_old(struct volume *vol)
 {
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 
 	for (;;) {
 		struct state_epoch row = {0};

@@ -283,7 +283,7 @@ static int fill_record(struct making *k, const struct nodes_part *parts,
 static int make_epoch(struct making *k, const struct nodes_part *parts,
 		      const struct nodes_group *group)
 {
-	struct nodes *n = k->vol->nodes;
+	struct node_set *n = k->vol->nodes;
 	uint64_t number, parent;
 	bool over;
 	int error;
@@ -315,7 +315,7 @@ static int make_epoch(struct making *k, const struct nodes_part *parts,
 }
 
 /* What no longer tells anything: epochs have it, and a later one of its node is complete, or a later attempt. */
-static bool is_garbage(const struct nodes *n, const struct nodes_part *parts,
+static bool is_garbage(const struct node_set *n, const struct nodes_part *parts,
 		       const struct nodes_group *groups, size_t count, const struct nodes_part *p)
 {
 	const struct nodes_group *own = NULL;
@@ -341,7 +341,7 @@ static bool is_garbage(const struct nodes *n, const struct nodes_part *parts,
 	return false;
 }
 
-static int delete_garbage(struct nodes *n, struct remote *remote, const struct nodes_part *parts,
+static int delete_garbage(struct node_set *n, struct remote *remote, const struct nodes_part *parts,
 			  size_t part_count, const struct nodes_group *groups, size_t count)
 {
 	struct remote_keys old = {0};
@@ -414,7 +414,7 @@ static int act(struct making *k, struct damage *d, const struct nodes_part *part
 
 static int judge_and_act(struct making *k, struct damage *d)
 {
-	struct nodes *n = k->vol->nodes;
+	struct node_set *n = k->vol->nodes;
 	cleanup_free struct nodes_part *parts = NULL;
 	struct nodes_group *groups = NULL;
 	size_t part_count = 0, count = 0;
@@ -443,7 +443,7 @@ static int look_and_act(struct volume *vol, struct remote *remote, struct store 
 			struct damage *d)
 {
 	CLEANUP(making_free) struct making k = {.vol = vol, .remote = remote, .store = store};
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 	int error = nodes_look(n, remote);
 
 	if (error || (!n->set && !n->known_count))

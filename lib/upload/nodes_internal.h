@@ -24,13 +24,13 @@ struct nodes_member {
 /* ---- nodes_parts.c ---- */
 
 /* Lists the parts and nodes, reads those that are new. Only by the thread that completes. */
-int nodes_look(struct nodes *n, struct remote *remote);
-void nodes_known_free(struct nodes *n);
+int nodes_look(struct node_set *n, struct remote *remote);
+void nodes_known_free(struct node_set *n);
 /* As nodes_decide.h wants them, in the order of `known`; free it. */
-int nodes_list(struct nodes *n, struct nodes_part **ret_parts, size_t *ret_count);
+int nodes_list(struct node_set *n, struct nodes_part **ret_parts, size_t *ret_count);
 
 /* Notes what the known parts began from. By the thread that completes. */
-int nodes_note_bases(struct nodes *n);
+int nodes_note_bases(struct node_set *n);
 
 /* ---- nodes_record.c: the record of an epoch that is put together ---- */
 
@@ -39,14 +39,14 @@ int nodes_record(struct volume *vol, const struct nodes_known *const *parts, siz
 		 const struct nodes_group *group, bool over, char **missing, size_t missing_count,
 		 struct epoch_record *ret_record);
 /* The names of the nodes of a generation that have no part in a group; free with nodes_names_free. */
-int nodes_missing(struct nodes *n, const struct nodes_part *parts, const struct nodes_group *group,
-		  char ***ret_names, size_t *ret_count);
+int nodes_missing(struct node_set *n, const struct nodes_part *parts,
+		  const struct nodes_group *group, char ***ret_names, size_t *ret_count);
 void nodes_names_free(char **names, size_t count);
 
 /* ---- nodes_status.c ---- */
 
 /* What waits, for `status`. By the thread that completes. */
-int nodes_publish(struct nodes *n, const struct nodes_part *parts, const struct nodes_group *groups,
-		  size_t count);
+int nodes_publish(struct node_set *n, const struct nodes_part *parts,
+		  const struct nodes_group *groups, size_t count);
 
 #endif

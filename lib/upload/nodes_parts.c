@@ -75,7 +75,7 @@ int nodes_part_put(struct remote *remote, struct epoch_record *record, struct bu
 
 /* ---- what epochs have ---- */
 
-static uint64_t merged_in(const struct nodes *n, const struct epoch_record *part)
+static uint64_t merged_in(const struct node_set *n, const struct epoch_record *part)
 {
 	uint64_t newest = 0;
 
@@ -93,7 +93,7 @@ static uint64_t merged_in(const struct nodes *n, const struct epoch_record *part
 }
 
 /* Epochs of generations that have no parts in the remote any more are not asked for again. */
-static void forget_made(struct nodes *n)
+static void forget_made(struct node_set *n)
 {
 	size_t kept = 0;
 
@@ -114,11 +114,11 @@ static void forget_made(struct nodes *n)
 /* ---- what is there ---- */
 
 struct look {
-	struct nodes *n;
+	struct node_set *n;
 	struct remote *remote;
 };
 
-void nodes_known_free(struct nodes *n)
+void nodes_known_free(struct node_set *n)
 {
 	for (size_t i = 0; i < n->known_count; i++)
 		record_free(&n->known[i].record);
@@ -126,7 +126,7 @@ void nodes_known_free(struct nodes *n)
 	free(n->members);
 }
 
-static struct nodes_known *add_known(struct nodes *n, uint64_t generation, uint64_t sequence)
+static struct nodes_known *add_known(struct node_set *n, uint64_t generation, uint64_t sequence)
 {
 	if (n->known_count == n->known_cap) {
 		size_t cap = n->known_cap ? 2 * n->known_cap : 32;
@@ -143,7 +143,7 @@ static struct nodes_known *add_known(struct nodes *n, uint64_t generation, uint6
 }
 
 /* What is damaged has no name in its record: such a part is read again each time. */
-static struct nodes_known *find_known(struct nodes *n, uint64_t generation, uint64_t sequence,
+static struct nodes_known *find_known(struct node_set *n, uint64_t generation, uint64_t sequence,
 				      const char *node)
 {
 	for (size_t i = 0; i < n->known_count; i++) {
@@ -185,7 +185,7 @@ static int note_part(void *arg, const char *key, uint64_t size)
 
 static int note_member(void *arg, const char *key, uint64_t size)
 {
-	struct nodes *n = arg;
+	struct node_set *n = arg;
 	struct nodes_member member;
 
 	(void)size;
@@ -204,7 +204,7 @@ static int note_member(void *arg, const char *key, uint64_t size)
 	return 0;
 }
 
-int nodes_look(struct nodes *n, struct remote *remote)
+int nodes_look(struct node_set *n, struct remote *remote)
 {
 	struct look look = {n, remote};
 	size_t kept = 0;
@@ -227,7 +227,7 @@ int nodes_look(struct nodes *n, struct remote *remote)
 	return kept ? remote_list(remote, PREFIX_LEASE, note_member, n) : 0;
 }
 
-int nodes_list(struct nodes *n, struct nodes_part **ret_parts, size_t *ret_count)
+int nodes_list(struct node_set *n, struct nodes_part **ret_parts, size_t *ret_count)
 {
 	struct nodes_part *parts = calloc(n->known_count + 1, sizeof(*parts));
 
@@ -256,7 +256,7 @@ int nodes_list(struct nodes *n, struct nodes_part **ret_parts, size_t *ret_count
 	return 0;
 }
 
-int nodes_note_bases(struct nodes *n)
+int nodes_note_bases(struct node_set *n)
 {
 	SCOPED_LOCK(&n->lock);
 	buf_reset(&n->bases);

@@ -49,8 +49,8 @@ void nodes_names_free(char **names, size_t count)
 	free(names);
 }
 
-int nodes_missing(struct nodes *n, const struct nodes_part *parts, const struct nodes_group *group,
-		  char ***ret_names, size_t *ret_count)
+int nodes_missing(struct node_set *n, const struct nodes_part *parts,
+		  const struct nodes_group *group, char ***ret_names, size_t *ret_count)
 {
 	uint64_t generation = parts[group->parts[0]].place.generation;
 	char **names = NULL;

@@ -20,7 +20,7 @@ static json_t *names_json(char **names, size_t count)
 }
 
 /* When the first part of the group came, by the clock of its node. */
-static int64_t since(const struct nodes *n, const struct nodes_group *group)
+static int64_t since(const struct node_set *n, const struct nodes_group *group)
 {
 	int64_t first = INT64_MAX;
 
@@ -33,7 +33,7 @@ static int64_t since(const struct nodes *n, const struct nodes_group *group)
 	return first;
 }
 
-static json_t *group_json(struct nodes *n, const struct nodes_part *parts,
+static json_t *group_json(struct node_set *n, const struct nodes_part *parts,
 			  const struct nodes_group *group)
 {
 	const struct nodes_place *place = &parts[group->parts[0]].place;
@@ -66,8 +66,8 @@ static json_t *group_json(struct nodes *n, const struct nodes_part *parts,
 	return o;
 }
 
-int nodes_publish(struct nodes *n, const struct nodes_part *parts, const struct nodes_group *groups,
-		  size_t count)
+int nodes_publish(struct node_set *n, const struct nodes_part *parts,
+		  const struct nodes_group *groups, size_t count)
 {
 	json_t *waiting = json_array(), *old;
 
@@ -89,7 +89,7 @@ int nodes_publish(struct nodes *n, const struct nodes_part *parts, const struct 
 
 int nodes_status(struct volume *vol, json_t *status)
 {
-	struct nodes *n = vol->nodes;
+	struct node_set *n = vol->nodes;
 	json_t *o;
 
 	if (!nodes_is_set(vol))
@@ -114,7 +114,7 @@ static int add_record(void *arg, const struct record_found *found)
 	return nodes_add_record(arg, found);
 }
 
-static int look_for_waiting(struct nodes *n, struct remote *remote)
+static int look_for_waiting(struct node_set *n, struct remote *remote)
 {
 	cleanup_free struct nodes_part *parts = NULL;
 	struct nodes_group *groups = NULL;
@@ -135,7 +135,7 @@ static int look_for_waiting(struct nodes *n, struct remote *remote)
 
 int nodes_waiting(struct remote *remote, json_t **ret_waiting)
 {
-	struct nodes n = {0};
+	struct node_set n = {0};
 	int error;
 
 	mutex_init(&n.lock, LOCK_NODES);

@@ -278,7 +278,7 @@ void volume_close(struct volume *vol)
 	if (vol->follower)
 		follower_stop(vol);
 	cramped_stop(vol);
-	/* What the deferred-work thread still commits, the sealer must see; what the uploader lets go, it
+	/* What the deferred-work thread still commits, the sealer must see; what the uploader lets go, that thread
 	 * removes: so it comes twice. */
 	if (vol->bodies)
 		deferred_stop(vol);
