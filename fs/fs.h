@@ -15,7 +15,7 @@
 #include "lib/live/live.h"
 
 struct control;	     /* control_file.c: one open of .epochs/.control */
-struct epoch_names;  /* epochs_names.h: names of .epochs that have got a number */
+struct epoch_names;  /* epochs_dir.h: names of .epochs that have got a number */
 struct epochs_views; /* epochs_views.h: nodes of .epochs that nobody waits in */
 struct files;	     /* files.h: what is open */
 struct loop;
@@ -120,7 +120,7 @@ bool is_epochs_name(const struct node *parent, const char *name);
 /* Offsets 1 and 2 of a listing follow "." and ".."; cookies of names are counted from here. */
 #define DIR_DOTS 2
 
-/* One listing being put together (ops_dir.c). */
+/* One listing being put together (ops_names.c). */
 struct dir_reply {
 	fuse_req_t req;
 	struct fs_mount *m;

@@ -20,7 +20,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
-#include "lib/util/mount_users.h"
+#include "lib/util/mountinfo.h"
 
 /* How often an unmount is tried while the mount is busy: rarer and rarer. */
 #define BUSY_POLL_MS	 50

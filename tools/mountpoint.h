@@ -5,7 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include "lib/util/mount_users.h"
+#include "lib/util/mountinfo.h"
 
 /*
  * Checks that `path` can be mounted on and gives it without symlinks. Otherwise prints the line and returns its exit code: no directory, in
@@ -32,7 +32,7 @@ bool mountpoint_is_empty(const char *path);
 /* After an unmount: EXIT_DONE where nothing lies in the directory, else EXIT_CONFLICT after a line that names it. */
 int mountpoint_tell_below(const char *path);
 
-/* Who uses the mount there (mount_users.h), also a dead one. */
+/* Who uses the mount there (mountinfo.h), also a dead one. */
 void mountpoint_users(const char *path, char ret_text[MOUNT_USERS_TEXT]);
 
 /* Unmounts: directly as root, else by fusermount3. `lazy` detaches what is busy. 0 or -errno (-EBUSY: in use). */

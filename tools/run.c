@@ -11,7 +11,7 @@
 
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
-#include "lib/util/mount_users.h"
+#include "lib/util/mountinfo.h"
 #include "lib/util/parse.h"
 #include "tools/job.h"
 #include "tools/cli.h"

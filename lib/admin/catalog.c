@@ -7,10 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/epochs/usage.h"
 #include "lib/format/names.h"
+#include "lib/meta/lease.h"
+#include "lib/meta/listing.h"
 #include "lib/meta/records.h"
 #include "lib/meta/volume_key.h"
 #include "lib/net/open.h"
+#include "lib/store/chunk_usage.h"
+#include "lib/upload/nodes.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
@@ -372,4 +377,169 @@ int catalog_tree(struct catalog *c, uint64_t number, struct tree **ret_tree)
 	if (error)
 		return error;
 	return fetch_tree(c, record, ret_tree);
+}
+
+/* ---- A volume's remote without a mount: tags. ---- */
+
+struct tag_walk {
+	int (*fn)(void *arg, const char *name, uint64_t number);
+	void *arg;
+	int result; /* of fn */
+};
+
+/* An error of fn is told from one of the remote by where it is. */
+static int give_tag(void *arg, const char *name, uint64_t number)
+{
+	struct tag_walk *walk = arg;
+
+	if (!number)
+		return 0;
+	walk->result = walk->fn(walk->arg, name, number);
+	return walk->result ? -ECANCELED : 0;
+}
+
+int catalog_tag_each(struct catalog *c, int (*fn)(void *arg, const char *name, uint64_t number),
+		     void *arg)
+{
+	struct tag_walk walk = {.fn = fn, .arg = arg};
+	int error = records_tags(c->remote, give_tag, &walk);
+
+	return walk.result ? walk.result : catalog_errno(c, error);
+}
+
+int catalog_tag(struct catalog *c, const char *name, uint64_t number, bool replace)
+{
+	char key[KEY_MAX], text[TAG_TEXT_MAX];
+	const struct epoch_record *record;
+	int error = tag_name_is_step(name) ? -EINVAL : tag_key(name, key);
+
+	if (!error)
+		error = catalog_record(c, number, &record);
+	if (error)
+		return error;
+	tag_text(number, text);
+	error = replace ? remote_put(c->remote, key, text, strlen(text))
+			: remote_put_if_absent(c->remote, key, text, strlen(text));
+	return catalog_errno(c, error);
+}
+
+int catalog_untag(struct catalog *c, const char *name)
+{
+	char key[KEY_MAX];
+	uint64_t size;
+	int error = tag_key(name, key);
+
+	/* What cannot be a tag's name is the name of none. */
+	if (error)
+		return -ENOENT;
+	error = remote_size(c->remote, key, &size);
+	if (!error)
+		error = remote_delete(c->remote, key);
+	return catalog_errno(c, error);
+}
+
+/* ---- A volume's remote without a mount: who writes to it, and what waits for whom. ---- */
+
+int catalog_lease(struct catalog *c, json_t **ret_lease)
+{
+	struct lease_info l = {0};
+	int error = lease_look(c->remote, &l);
+
+	if (error == -ENOENT || (!error && l.released)) {
+		*ret_lease = json_pack("{s:s}", "state", "free");
+		return *ret_lease ? 0 : -ENOMEM;
+	}
+	if (error == -EBADMSG) {
+		*ret_lease = json_pack("{s:s}", "state", "damaged");
+		return *ret_lease ? 0 : -ENOMEM;
+	}
+	if (error)
+		return catalog_errno(c, error);
+	*ret_lease = json_pack("{s:s, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "state", "held",
+			       "generation", (json_int_t)l.generation, "host",
+			       listing_string(l.host), "node", listing_string(l.node), "mountpoint",
+			       listing_string(l.mountpoint), "pid", (json_int_t)l.pid, "since_ns",
+			       (json_int_t)l.since_ns, "renewed", (json_int_t)l.renewed, "ttl_ns",
+			       (json_int_t)l.ttl_ns);
+	if (*ret_lease && l.nodes) {
+		json_object_set_new(*ret_lease, "run", listing_string(l.run));
+		json_object_set_new(*ret_lease, "nodes", json_integer(l.nodes));
+	}
+	return *ret_lease ? 0 : -ENOMEM;
+}
+
+int catalog_waiting(struct catalog *c, json_t **ret_waiting)
+{
+	int error = nodes_waiting(c->remote, ret_waiting);
+
+	return error ? catalog_errno(c, error) : 0;
+}
+
+/* ---- A volume's remote without a mount: what its epochs hold and take. ---- */
+
+static int add_epoch(struct catalog *c, const struct epoch_record *record, struct store_usage *set,
+		     struct usage *u)
+{
+	cleanup_tree struct tree *tree = NULL;
+	int error = 0;
+
+	if (set)
+		error = catalog_tree(c, record->number, &tree);
+	if (!error && set)
+		error = store_usage_add(set, record, tree);
+	if (error)
+		return error;
+	usage_add(u, record, set);
+	return 0;
+}
+
+static int count(struct catalog *c, struct store_usage *set,
+		 void (*progress)(void *arg, const struct catalog_progress *p), void *arg,
+		 struct usage *u)
+{
+	struct catalog_progress p = {0};
+	int error = 0;
+
+	for (size_t i = c->count; !error && i-- > 0;) {
+		error = add_epoch(c, &c->records[i], set, u);
+		p.files = u->epochs;
+		p.files_total = c->count;
+		if (progress)
+			progress(arg, &p);
+	}
+	u->counted = set != NULL;
+	u->stored = set ? store_usage_bytes(set) : 0;
+	return error;
+}
+
+static int ignore(void *arg, const struct epoch_info *e)
+{
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+int catalog_usage(struct catalog *c, bool read,
+		  void (*progress)(void *arg, const struct catalog_progress *p), void *arg,
+		  json_t **ret_usage)
+{
+	struct store_usage *set = NULL;
+	struct usage u = {0};
+	int error = catalog_each(c, ignore, NULL);
+
+	if (error)
+		return error;
+	if (read)
+		error = catalog_store(c);
+	if (!error && read)
+		error = store_usage_new(&c->index, c->store, &set);
+	if (!error)
+		error = count(c, set, progress, arg, &u);
+	store_usage_free(set);
+	if (!error && read)
+		error = usage_list_packs(c->remote, &u);
+	if (error)
+		return catalog_errno(c, error);
+	*ret_usage = usage_json(&u);
+	return *ret_usage ? 0 : -ENOMEM;
 }

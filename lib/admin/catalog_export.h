@@ -103,7 +103,7 @@ int export_check_free(const struct export *x, int dir, const char *name);
 /* Gives what was made its name. On failure the temporary one is gone. */
 int export_publish(const struct export *x, int dir, const char *temporary, const char *name);
 
-/* ---- files that are there: catalog_export_kept.c ---- */
+/* ---- files that are there: catalog_export.c ---- */
 
 /*
  * Where files may be replaced: whether the one that has the name holds what the epoch's does, by its hashes; then it is kept, and has the
@@ -112,7 +112,7 @@ int export_publish(const struct export *x, int dir, const char *temporary, const
  */
 bool export_keep(struct export *x, int dir, const struct tree_entry *e);
 
-/* ---- attributes: catalog_export_attr.c ---- */
+/* ---- attributes: catalog_export_file.c ---- */
 
 /* Whether an entry has something that only `privileged` restores: it is a device node, or a setuid or setgid file, or has xattrs but user.*. */
 bool export_lends_rights(const struct tree_entry *e);
@@ -126,7 +126,7 @@ int export_attr_path(const struct export *x, int fd, const struct tree_entry *e)
 
 /* catalog_export_file.c: regular files, by as many threads as asked for. */
 void export_files(struct export *x);
-/* catalog_export_other.c: hard links, symlinks, fifos, sockets, device nodes. */
+/* catalog_export_file.c: hard links, symlinks, fifos, sockets, device nodes. */
 void export_others(struct export *x);
 
 #endif

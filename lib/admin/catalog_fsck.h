@@ -110,7 +110,7 @@ int fsck_meta(struct fsck *f); /* catalog_fsck_meta.c */
 void fsck_add_totals(struct fsck *f);
 void fsck_free(struct fsck *f);
 
-/* catalog_fsck_tree.c: the tree of a record, and all that it names. */
+/* catalog_fsck.c: the tree of a record, and all that it names. */
 int fsck_tree(struct fsck *f, const struct epoch_record *record);
 /* Whether a content can be read. */
 bool fsck_readable(const struct fsck_recipe *r);

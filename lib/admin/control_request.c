@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fields of a request. */
-#include "lib/admin/control_request.h"
+#include "lib/admin/control_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

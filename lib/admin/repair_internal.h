@@ -71,7 +71,7 @@ int repair_source_content(struct repair_source *s, const struct hash *recipe, ui
 /* The copy of epochfs.json in the caches of this machine: -ENOENT. */
 int repair_source_info(const struct volume_options *options, const char *uuid, struct buf *out);
 
-/* ---- repair_info.c ---- */
+/* ---- repair.c ---- */
 
 /* Sees to it that epochfs.json is whole. With a line where it cannot be. */
 int repair_info(struct repair *r, const struct volume_options *options);
@@ -90,7 +90,7 @@ int repair_summaries(struct repair *r);
 /* Packs, index objects, trees and contents. -EEXIST: a garbage collection has come between; again. */
 int repair_contents(struct repair *r);
 
-/* ---- repair_condemn.c ---- */
+/* ---- repair_contents.c ---- */
 
 /* What was replaced is condemned. -EEXIST as above. */
 int repair_condemn(struct repair *r);

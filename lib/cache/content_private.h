@@ -100,7 +100,7 @@ int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn in
 int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg);
 void fetch_thread_ends(struct content *c);
 
-/* content_prefetch.c: a thread that fetches all of it, from there on and then what is before, while
+/* content_fetch.c: a thread that fetches all of it, from there on and then what is before, while
  * others than fetches have it open. Does nothing where that was begun already, or the cache has no
  * room for it. */
 void prefetch(struct content *c, uint64_t from);

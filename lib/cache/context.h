@@ -2,7 +2,7 @@
 /*
  * struct volume, and what the parts of lib/volume offer each other. Private to lib/cache.
  *
- * The order of locks is in lib/util/lock_order.h.
+ * The order of locks is in lib/util/lock.h.
  *
  * volume.lock guards the main connection of the state and everything that says so below. It is held
  * for microseconds: never over a remote call, compression, a copy of file data, a callback of

@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/cache/cache_dir.h"
-#include "lib/util/cleanup.h"
 #include "lib/cache/disk_room.h"
+#include "lib/util/cleanup.h"
 
 #define PAGE 4096
 
@@ -100,4 +100,38 @@ bool object_is_still(struct volume *vol, uint64_t version, int fd)
 	object_name(version, name);
 	return fstatat(vol->objects_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       fstat(fd, &by_fd) == 0 && by_name.st_ino == by_fd.st_ino;
+}
+
+/* ---- The path of a file of the live tree, for messages. ---- */
+
+struct path_name {
+	uint64_t parent;
+	char name[256];
+};
+
+static int first_name(void *arg, const struct state_name *n, const char *name,
+		      const struct state_file *f)
+{
+	struct path_name *p = arg;
+
+	(void)f;
+	p->parent = n->parent;
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	return 1;
+}
+
+void volume_path_locked(struct volume *vol, uint64_t ino, struct buf *out)
+{
+	struct path_name p;
+
+	if (ino == ROOT_INO || state_names_of(vol->state, ino, first_name, &p) != 1)
+		return;
+	if (p.parent != ino && p.parent != ROOT_INO) {
+		size_t before = out->len;
+
+		volume_path_locked(vol, p.parent, out);
+		if (out->len > before)
+			buf_printf(out, "/");
+	}
+	buf_printf(out, "%s", p.name);
 }

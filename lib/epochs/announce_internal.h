@@ -54,7 +54,7 @@ int announce_db_write(const char *path, const char *text, struct buf *why);
 
 struct announce_program;
 
-/* `command` as exec_words.h says: 0, -EINVAL (no such words, or a relative path), -ENOENT, -EACCES
+/* `command` as exec.h says: 0, -EINVAL (no such words, or a relative path), -ENOENT, -EACCES
  * (no such program, or it may not be run), -ENOMEM. */
 int announce_program_new(const char *command, int64_t timeout_ns,
 			 struct announce_program **ret_program);

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include "lib/util/child.h"
-#include "lib/remote/exec_words.h"
+#include "lib/remote/exec.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 

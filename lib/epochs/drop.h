@@ -7,7 +7,7 @@
 
 /*
  * Here and at once, in one transaction with its announcement: the row becomes a tombstone, .epochs no longer has the
- * name, the local tree goes. The remote learns of it from the uploader (upload_changes.h). Content that is
+ * name, the local tree goes. The remote learns of it from the uploader (upload.h). Content that is
  * open stays readable: what is local stays while it is open, the rest comes from packs, which only the
  * garbage collection removes.
  * 0, -ENOENT, -EROFS, or -EBUSY: it is tagged, current or the newest complete one.

@@ -5,8 +5,13 @@
 #include <errno.h>
 #include <pwd.h>
 #include <string.h>
+
+#include "lib/cache/trees.h"
+#include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/seal.h"
 #include "lib/format/tree_diff.h"
 #include "lib/meta/record_metadata.h"
+#include "lib/util/lock.h"
 
 struct difference {
 	const struct rules *rules;
@@ -146,4 +151,89 @@ int record_fill(const struct record_source *from, struct epoch_record *r, uint64
 bool record_continues(bool both_have_steps, bool same_step, bool in_chain)
 {
 	return both_have_steps ? same_step : !in_chain;
+}
+
+/* ---- The record of a sealed epoch. ---- */
+
+static int set_complete(const struct seal_job *job, struct freeze_result const *frozen,
+			struct epoch_record *r)
+{
+	cleanup_buf struct buf reason = {0};
+
+	r->complete = job->pending.unknown ? RECORD_UNKNOWN : RECORD_COMPLETE;
+	if (!job->pending.reason && !frozen->reason.len && !doubts_counting(frozen->doubts))
+		return 0;
+	r->complete = RECORD_INCOMPLETE;
+	r->doubted = !job->pending.reason && !frozen->reason.len;
+	if (job->pending.reason)
+		buf_printf(&reason, "%s", job->pending.reason);
+	if (frozen->reason.len)
+		buf_printf(&reason, "%s%.*s", reason.len ? "; " : "", (int)frozen->reason.len,
+			   (const char *)frozen->reason.data);
+	doubts_reason(frozen->doubts, &reason);
+	return buf_error(&reason) ? -ENOMEM : record_set_text(&r->reason, buf_str(&reason));
+}
+
+/* The doubts that were known before say since when. */
+static int set_doubts(struct volume *vol, const struct seal_job *job,
+		      const struct freeze_result *frozen, struct epoch_record *r)
+{
+	cleanup_record struct epoch_record before = {0};
+	struct state_epoch row = {0};
+	size_t count;
+	int error;
+
+	doubts_list(frozen->doubts, &count);
+	if (!count)
+		return 0;
+	mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, job->parent, &row);
+	mutex_unlock(&vol->lock);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), &before);
+	state_epoch_free(&row);
+	if (error && error != -ENOENT)
+		return error;
+	return doubts_to_record(frozen->doubts, &before, r);
+}
+
+int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
+		struct tree *tree, struct epoch_record *ret_record)
+{
+	cleanup_record struct epoch_record r = {
+		.number = job->number,
+		.parent = job->parent,
+		.trigger = job->trigger,
+		.restores = job->restores,
+		.opened_ns = job->pending.opened_ns ? job->pending.opened_ns : job->sealed_ns,
+		.sealed_ns = job->sealed_ns,
+		.bytes_new = frozen->bytes_new,
+	};
+	cleanup_tree struct tree *before = NULL;
+	struct record_source from = {
+		.vol = vol,
+		.rules = vol->rules,
+		.tree = tree,
+		.message = job->message,
+		.metadata = job->metadata,
+		.has_step = job->has_step,
+		.step = job->step,
+	};
+	int error;
+
+	if (job->pending.content_ns > job->pending.opened_mono_ns)
+		r.save_ns = (uint64_t)(job->pending.content_ns - job->pending.opened_mono_ns);
+	/* What is not here (never, but after damage) is not worth waiting for the remote. */
+	if (trees_load(vol, job->parent, &before) == 0)
+		from.before = before;
+	error = record_fill(&from, &r, NULL);
+	if (!error)
+		error = set_complete(job, frozen, &r);
+	if (!error)
+		error = set_doubts(vol, job, frozen, &r);
+	if (error)
+		return error;
+	*ret_record = r;
+	r = (struct epoch_record){0};
+	return 0;
 }

@@ -12,7 +12,7 @@
 #include "lib/cache/context.h"
 
 /*
- * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c, control*.c and power_epochs.c.
+ * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c, control*.c and power.c.
  *
  * seal_begin_locked takes a number and a snapshot: writers wait for that only. The job then waits in
  * a queue, in the order of numbers; seal_finish_until freezes what is in it: walks the snapshot,
@@ -122,12 +122,12 @@ struct seal_last {
 		run; /* the first of those that one save may have made, by one rename after the other */
 	uint64_t renamed; /* the file whose rename sealed it; 0: none */
 	pid_t by;	  /* the process that wrote that; 0: not known */
-	bool went_on; /* more of its save followed at once, and that is noted (sealer_renames.c) */
+	bool went_on; /* more of its save followed at once, and that is noted (sealer_continues.c) */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
 };
 
-/* Hashes of names whose rename ended no save the last time (sealer_renames.c); 0: none. */
+/* Hashes of names whose rename ended no save the last time (sealer_continues.c); 0: none. */
 #define SEAL_RENAMES 16
 struct seal_renames {
 	uint64_t hash[SEAL_RENAMES];
@@ -189,7 +189,7 @@ void freeze_result_free(struct freeze_result *r);
 /* Copies the logs, walks the snapshot, encodes the tree, checks tails. Without the lock. */
 int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result);
 
-/* ---- seal_record.c ---- */
+/* ---- record_fill.c ---- */
 
 /* Fills the record of a frozen epoch, but for `continues`; `tree` is its tree. Without the lock. */
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
@@ -234,7 +234,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, stru
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before);
 enum joins sealer_gone_locked(struct volume *vol, const struct fresh_name *n);
 
-/* ---- sealer_renames.c ---- */
+/* ---- sealer_continues.c ---- */
 
 /* At the start: what was known in an earlier mount. */
 void sealer_renames_load(struct volume *vol);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "lib/meta/last_file.h"
+#include "lib/meta/rules.h"
 #include "lib/util/clock.h"
 #include "lib/live/body.h"
 #include "lib/epochs/resume.h"
@@ -205,7 +205,7 @@ static bool seal_at_marker(struct volume *vol, uint64_t parent, const char *name
 	return true;
 }
 
-/* ---- the last files of frameworks (last_file.h) ---- */
+/* ---- the last files of frameworks (rules.h) ---- */
 
 /* A file with content is noted: one alone, which is written again and again, is no checkpoint. */
 static void note_content(struct pending *p, uint64_t ino)

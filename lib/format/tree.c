@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "lib/format/tree_wire.h"
+#include "lib/format/wire.h"
+#include "lib/format/xattrs.h"
 
 #define PAGE   4096
 #define SECTOR 512
@@ -356,4 +358,364 @@ int tree_path(const struct tree *t, uint32_t id, struct buf *out)
 		buf_put(out, name, len);
 	}
 	return buf_error(out);
+}
+
+/* ---- Reading trees, one entry after another. ---- */
+
+struct tree_reader {
+	const uint8_t *start;
+	struct reader r; /* ends at the end mark */
+	unsigned int flags;
+	uint32_t left;	/* entries */
+	bool has_holes; /* one of those that came */
+	/* Offsets of the first entries of the groups that have come. */
+	uint32_t *groups;
+	uint32_t group_count;
+	uint32_t group_cap;
+	struct tree_order order;
+	struct buf path;
+	/* Length of the path of the open directory whose entries have this depth. */
+	uint32_t path_len[TREE_DEPTH_MAX + 2];
+};
+
+/* Header, trailer and CRC; the entries' span. */
+static int check_frame(const void *data, size_t len, unsigned int flags, struct reader *ret_r,
+		       uint32_t *ret_count)
+{
+	struct reader r = reader_of(data, len), trailer;
+	int error = wire_magic(&r, TREE_MAGIC, TREE_VERSION);
+	uint8_t stored_flags;
+
+	if (error)
+		return error;
+	stored_flags = reader_u8(&r);
+	if (stored_flags & ~(TREE_ALLOW_LOCAL | TREE_HAS_HOLES))
+		return -EPROTONOSUPPORT;
+	flags |= TREE_HAS_HOLES;
+	if (len < TREE_HEADER_LEN + TREE_TRAILER_LEN || len > TREE_ENCODED_MAX ||
+	    stored_flags & ~flags || wire_check_crc(data, len, &len) < 0)
+		return -EBADMSG;
+	r.end = (const uint8_t *)data + len - (TREE_TRAILER_LEN - 4);
+	trailer = reader_of(r.end, TREE_TRAILER_LEN - 4);
+	if (reader_u8(&trailer) != TREE_END)
+		return -EBADMSG;
+	*ret_count = reader_u32(&trailer);
+	*ret_r = r;
+	return *ret_count >= 1 && *ret_count <= TREE_ENTRIES_MAX &&
+			       *ret_count - 1 <= reader_left(&r) / TREE_ENTRY_LEN_MIN
+		       ? 0
+		       : -EBADMSG;
+}
+
+bool tree_begins(const void *data, size_t len)
+{
+	struct reader r = reader_of(data, len);
+
+	return wire_magic(&r, TREE_MAGIC, TREE_VERSION) == 0;
+}
+
+int tree_reader_new(const void *data, size_t len, unsigned int flags,
+		    struct tree_reader **ret_reader)
+{
+	struct tree_reader *t;
+	struct reader r;
+	uint32_t count = 0;
+	int error = check_frame(data, len, flags, &r, &count);
+
+	if (error)
+		return error;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->start = data;
+	t->r = r;
+	t->left = count;
+	/* What the header of the tree does not announce is refused, whatever the caller allows. */
+	t->flags = t->start[TREE_HEADER_LEN - 1];
+	*ret_reader = t;
+	return 0;
+}
+
+void tree_reader_free(struct tree_reader *t)
+{
+	if (!t)
+		return;
+	free(t->groups);
+	buf_free(&t->path);
+	free(t);
+}
+
+const char *tree_reader_path(const struct tree_reader *t)
+{
+	return t->path.data ? (const char *)t->path.data : "";
+}
+
+static int note_group(struct tree_reader *t, uint64_t number, size_t offset)
+{
+	if (number != (uint64_t)t->group_count + 1)
+		return -EBADMSG;
+	if (t->group_count == t->group_cap) {
+		uint32_t cap = t->group_cap ? t->group_cap * 2 : 16;
+		uint32_t *groups = reallocarray(t->groups, cap, sizeof(*groups));
+
+		if (!groups)
+			return -ENOMEM;
+		t->groups = groups;
+		t->group_cap = cap;
+	}
+	t->groups[t->group_count++] = (uint32_t)offset;
+	return 0;
+}
+
+/* Fills a further name of a group from the group's first entry. */
+static int follow_link(const struct tree_reader *t, struct tree_entry *e)
+{
+	struct tree_entry first;
+	struct reader r = t->r;
+
+	if (e->group < 1 || e->group > t->group_count)
+		return -EBADMSG;
+	r.p = t->start + t->groups[e->group - 1];
+	tree_get_entry(&r, t->flags, &first);
+	first.depth = e->depth;
+	first.name = e->name;
+	first.name_len = e->name_len;
+	*e = first;
+	return 0;
+}
+
+static int set_path(struct tree_reader *t, const struct tree_entry *e)
+{
+	struct buf *path = &t->path;
+
+	path->len = e->depth ? t->path_len[e->depth] : 0;
+	if (e->depth > 1)
+		buf_put_u8(path, '/');
+	buf_put(path, e->name, e->name_len);
+	buf_str(path);
+	if (e->type == TREE_DIR)
+		t->path_len[e->depth + 1] = (uint32_t)path->len;
+	return buf_error(path);
+}
+
+static int read_entry(struct tree_reader *t, struct tree_entry *e)
+{
+	size_t offset = (size_t)(t->r.p - t->start);
+	bool link = tree_get_entry(&t->r, t->flags, e);
+	int error = 0;
+
+	if (t->r.failed || !tree_order_allows(&t->order, t->start, e))
+		return -EBADMSG;
+	if (link)
+		error = follow_link(t, e);
+	else if (xattrs_check(e->xattrs, e->xattrs_len) < 0)
+		error = -EBADMSG;
+	else if (e->group)
+		error = note_group(t, e->group, offset);
+	if (error)
+		return error;
+	t->has_holes |= e->holes != 0;
+	tree_order_note(&t->order, e, (size_t)((const uint8_t *)e->name - t->start));
+	return set_path(t, e);
+}
+
+/* The header announces holes just where an entry has some, so that a listing has one encoding. */
+static bool at_end(const struct tree_reader *t)
+{
+	return !reader_left(&t->r) && t->has_holes == ((t->flags & TREE_HAS_HOLES) != 0);
+}
+
+int tree_reader_next(struct tree_reader *t, struct tree_entry *ret_entry)
+{
+	struct tree_entry e;
+	int error;
+
+	if (t->r.failed)
+		return -EBADMSG;
+	if (!t->left)
+		return at_end(t) ? 0 : -EBADMSG;
+	error = read_entry(t, &e);
+	if (error) {
+		t->r.failed = true; /* so does every later call */
+		return error;
+	}
+	t->left--;
+	*ret_entry = e;
+	return 1;
+}
+
+/* ---- Writing trees. ---- */
+
+/* A group of hard links: the caller's number for it, and ours. 0: the slot is free. */
+struct group {
+	uint64_t key;
+	uint32_t number;
+	enum tree_type type;
+};
+
+struct tree_writer {
+	struct buf *out;
+	size_t start; /* of the tree in `out` */
+	unsigned int flags;
+	uint32_t count;
+	bool has_holes;
+	struct group *groups; /* open addressing, at most half full */
+	size_t slots;	      /* a power of two, or 0 */
+	uint32_t group_count;
+	struct tree_order order;
+};
+
+int tree_writer_new(struct buf *out, unsigned int flags, struct tree_writer **ret_writer)
+{
+	struct tree_writer *w;
+
+	if (flags & ~TREE_ALLOW_LOCAL)
+		return -EINVAL;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	w->out = out;
+	w->start = out->len;
+	w->flags = flags;
+	wire_put_magic(out, TREE_MAGIC, TREE_VERSION);
+	buf_put_u8(out, (uint8_t)flags);
+	if (out->failed) {
+		free(w);
+		return -ENOMEM;
+	}
+	*ret_writer = w;
+	return 0;
+}
+
+void tree_writer_free(struct tree_writer *w)
+{
+	if (w)
+		free(w->groups);
+	free(w);
+}
+
+/* The slot that holds `key`, or the free one where it belongs. */
+static struct group *slot_of(struct group *groups, size_t slots, uint64_t key)
+{
+	size_t i = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (slots - 1);
+
+	while (groups[i].key && groups[i].key != key)
+		i = (i + 1) & (slots - 1);
+	return &groups[i];
+}
+
+/* Room for one more group. */
+static int grow_groups(struct tree_writer *w)
+{
+	size_t slots = w->slots ? w->slots * 2 : 64;
+	struct group *groups;
+
+	if (w->group_count < w->slots / 2)
+		return 0;
+	groups = calloc(slots, sizeof(*groups));
+	if (!groups)
+		return -ENOMEM;
+	for (size_t i = 0; i < w->slots; i++)
+		if (w->groups[i].key)
+			*slot_of(groups, slots, w->groups[i].key) = w->groups[i];
+	free(w->groups);
+	w->groups = groups;
+	w->slots = slots;
+	return 0;
+}
+
+/* Appends the entry, of which `first` is NULL or the slot of its group. */
+static int put(struct tree_writer *w, const struct tree_entry *e, struct group *slot)
+{
+	struct tree_entry numbered = *e;
+	bool further = slot && slot->key;
+
+	if (further && (slot->type != e->type))
+		return -EINVAL;
+	if (!further && tree_body_check(e, w->flags) < 0)
+		return -EINVAL;
+	if (slot)
+		numbered.group = further ? slot->number : w->group_count + 1;
+	if (further)
+		tree_put_link(&numbered, w->out);
+	else
+		tree_put_entry(&numbered, w->out);
+	if (w->out->failed)
+		return -ENOMEM;
+	if (w->out->len - w->start > TREE_ENCODED_MAX - TREE_TRAILER_LEN)
+		return -EFBIG;
+	if (slot && !further)
+		*slot = (struct group){e->group, ++w->group_count, e->type};
+	return 0;
+}
+
+/* Where the name lies in an entry that begins at `entry`: after the type, the depth and the name's
+ * length. */
+static size_t name_offset(const struct tree_writer *w, size_t entry)
+{
+	struct reader r = reader_of(w->out->data + entry, w->out->len - entry);
+
+	reader_u8(&r);
+	reader_varint(&r);
+	reader_varint(&r);
+	return (size_t)(r.p - w->out->data) - w->start;
+}
+
+int tree_writer_add(struct tree_writer *w, const struct tree_entry *e)
+{
+	size_t entry = w->out->len;
+	struct group *slot = NULL;
+	int error;
+
+	if (!tree_order_allows(&w->order, w->out->data + w->start, e))
+		return -EINVAL;
+	if (w->count >= TREE_ENTRIES_MAX)
+		return -EFBIG;
+	if (e->group) {
+		if (grow_groups(w) < 0)
+			return -ENOMEM;
+		slot = slot_of(w->groups, w->slots, e->group);
+	}
+	error = put(w, e, slot);
+	if (error) {
+		w->out->len = entry;
+		return error;
+	}
+	tree_order_note(&w->order, e, name_offset(w, entry));
+	w->has_holes |= e->holes != 0;
+	w->count++;
+	return 0;
+}
+
+int tree_writer_finish(struct tree_writer *w)
+{
+	if (!w->order.root)
+		return -EINVAL;
+	if (w->has_holes)
+		w->out->data[w->start + TREE_HEADER_LEN - 1] |= TREE_HAS_HOLES;
+	buf_put_u8(w->out, TREE_END);
+	buf_put_u32(w->out, w->count);
+	wire_put_crc(w->out, w->start);
+	return buf_error(w->out);
+}
+
+int tree_of_root(const struct tree_entry *root, struct tree **ret_tree)
+{
+	cleanup_tree_writer struct tree_writer *w = NULL;
+	cleanup_buf struct buf data = {0};
+	int error = tree_writer_new(&data, 0, &w);
+	size_t len;
+	void *bytes;
+
+	if (!error)
+		error = tree_writer_add(w, root);
+	if (!error)
+		error = tree_writer_finish(w);
+	if (error)
+		return error;
+	bytes = buf_steal(&data, &len);
+	error = tree_decode(bytes, len, 0, ret_tree);
+	if (error)
+		free(bytes);
+	return error;
 }

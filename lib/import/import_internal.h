@@ -70,7 +70,7 @@ int import_note_changing(struct import_job *j, size_t number);
 /* The failure of a path: the line, and the error. */
 int import_fail_at(struct import_job *j, size_t number, int error);
 
-/* ---- import_remove.c ---- */
+/* ---- import_commit.c ---- */
 
 /* The scan becomes what the epoch before has, without the path that is to be removed. */
 int import_take_parent(struct import_job *j);

@@ -91,4 +91,13 @@ bool scan_same_names(const struct scan *a, const struct scan *b);
 /* What was read of files that have not changed since goes from one scan to the other. 0 or -ENOMEM. */
 int scan_carry(struct scan *from, struct scan *to);
 
+/* What a scan reads beside stat: extended attributes and the targets of symlinks. Private to import*.c. */
+
+/*
+ * Sets xattrs and target of the node, which is `name` in the directory. Kept are user.*, trusted.* (root sees them) and security.capability, as far as a tree has room for
+ * them; others are this machine's. 0 or -errno; -ESTALE where it has become something else.
+ */
+int import_attr_read(int dir_fd, const char *name, const struct stat *st, struct scan *s,
+		     size_t number);
+
 #endif

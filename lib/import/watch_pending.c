@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/meta/last_file.h"
+#include "lib/meta/rules.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
 
@@ -208,7 +208,7 @@ static bool inside_temporary(const struct watch_pending *p, const char *path)
 	return inside;
 }
 
-/* ---- the last files of frameworks (last_file.h), as seal_at_last_file of a mount has them ---- */
+/* ---- the last files of frameworks (rules.h), as seal_at_last_file of a mount has them ---- */
 
 /* A file alone, which is written again and again, is no checkpoint. */
 static bool others_are_new(const struct watch_pending *p, const char *path)

@@ -11,7 +11,7 @@
 
 /*
  * Pure: told of events by paths from the directory's root, without a leading '/', and of the time (monotonic), it knows no file system. What names mean is in rules.h and
- * last_file.h, the decision by quiet in settle.h. It differs from the sealer of a mount where less can be known: a file that was there before and is being written holds a
+ * rules.h, the decision by quiet in settle.h. It differs from the sealer of a mount where less can be known: a file that was there before and is being written holds a
  * seal up as a new one does, for it may be in the course of being replaced; but for at most `patience` from its first change, for it may be a database.
  */
 struct watch_file {
@@ -29,7 +29,7 @@ struct watch_file {
 struct watch_pending {
 	const struct rules *rules; /* the caller's */
 	int64_t settle_ns, patience_ns;
-	bool last_files; /* what a framework writes last seals (last_file.h) */
+	bool last_files; /* what a framework writes last seals (rules.h) */
 	struct watch_file **buckets;
 	size_t bucket_count, count;
 	bool opens;  /* something that opens an epoch happened, beside names that were made */

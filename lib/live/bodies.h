@@ -136,7 +136,7 @@ uint64_t stat_holes(const struct stat *st);
 /* The unit of st_blocks. */
 #define SECTOR 512
 
-/* ---- body_view.c ---- */
+/* ---- body.c ---- */
 /* Whether a name of the file is that of a log. */
 bool file_is_log_locked(struct volume *vol, uint64_t ino);
 

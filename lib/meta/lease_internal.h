@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_META_LEASE_INTERNAL_H
 #define EPOCHFS_META_LEASE_INTERNAL_H
 
+#include "lib/format/lease.h"
 #include "lib/meta/lease.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
@@ -71,5 +72,21 @@ int lease_set_enter(struct remote *remote, const struct lease_info *own);
  * with `ret_winner`, or the remote's. */
 int lease_set_follow(struct remote *remote, uint64_t generation, struct lease_info *own,
 		     struct lease_info *ret_winner);
+
+/* ---- Which process holds a lease, and whether it is still there. ---- */
+
+/* Fills boot_id, pid, pid_started, pid_namespace and host with this process. What /proc does not tell is
+ * made up, so that it equals nothing. 0 or -errno of the random source. */
+int lease_process_self(struct lease_info *ret_self);
+
+/* The same boot of the same host: its processes can be asked for, if their namespace is ours. */
+bool lease_process_same_boot(const struct lease_info *holder, const struct lease_info *self);
+
+enum lease_process {
+	LEASE_PROCESS_UNKNOWN, /* of another host, boot, or namespace of pids */
+	LEASE_PROCESS_THERE,
+	LEASE_PROCESS_GONE, /* ended, and its number perhaps another's by now */
+};
+enum lease_process lease_process_of(const struct lease_info *holder, const struct lease_info *self);
 
 #endif

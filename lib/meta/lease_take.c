@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "lib/format/names.h"
-#include "lib/meta/lease_process.h"
 #include "lib/remote/remote.h"
 #include "lib/util/hash.h"
 #include "lib/util/lock.h"

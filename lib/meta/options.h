@@ -49,8 +49,8 @@ struct volume_options {
 	bool full_wait;	       /* full=wait (default) or full=error */
 	bool durable_close;    /* durability=remote: each close waits until its epoch is durable */
 	struct globs temporary, marker,
-		log;	    /* added to the built-in ones (those of marker: last_file.h) */
-	bool no_last_files; /* the last files of frameworks (last_file.h) seal nothing: marker=none */
+		log;	    /* added to the built-in ones (those of marker: rules.h) */
+	bool no_last_files; /* the last files of frameworks (rules.h) seal nothing: marker=none */
 	const char *step_regex; /* POSIX extended, first group is the number; NULL: the built-in
 				   patterns */
 	const char *node;	/* name of this node; NULL: the host's name */
@@ -62,7 +62,7 @@ struct volume_options {
 	const char
 		*db_type; /* what checkpoints are kept in, for metadata: "lmdb"; NULL: not said */
 	/* Who is notified of epochs (announce.h); not by a read-only volume. */
-	const char *on_epoch;	     /* a program and its arguments (exec_words.h); NULL: none */
+	const char *on_epoch;	     /* a program and its arguments (exec.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
 	bool resume; /* after a killed or torn save the live tree goes back by itself (resume.h) */

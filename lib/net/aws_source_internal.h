@@ -36,7 +36,7 @@ int aws_from_instance(struct aws_source *s, struct credentials *ret_credentials)
 int aws_from_process(struct aws_source *s, const char *command,
 		     struct credentials *ret_credentials);
 
-/* aws_source_sts.c: AssumeRole signed with `base`, or AssumeRoleWithWebIdentity where role has a
+/* aws_source.c: AssumeRole signed with `base`, or AssumeRoleWithWebIdentity where role has a
  * token_file (then `base` is not looked at). */
 int aws_from_role(struct aws_source *s, const struct aws_files *files,
 		  const struct credentials *base, const struct aws_role *role,

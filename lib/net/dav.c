@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
-#include "lib/net/net.h"
+#include "lib/net/open.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"

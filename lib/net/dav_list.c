@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decodes what a WebDAV server lists. */
-#include "lib/net/dav_list.h"
+#include "lib/net/dav.h"
 
 #include <errno.h>
 #include <expat.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "lib/net/dav.h"
 #include "lib/remote/remote_url.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"

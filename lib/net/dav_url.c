@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The URL of a WebDAV remote, taken apart, and who we are there. */
-#include "lib/net/dav_url.h"
+#include "lib/net/dav.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,7 +14,7 @@
 /*
  * An engine belongs to one remote. It holds a pool of curl handles, each with its kept connection;
  * a request takes one, waits where all are in use, and blocks until its answer is whole. Any number
- * of threads may call. https goes through the proxy that the environment names (http_proxy.h); the
+ * of threads may call. https goes through the proxy that the environment names (http_internal.h); the
  * environment is read when the engine is made.
  */
 struct http;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The proxy that the environment names. curl would find it by itself, but would also print it whole
  * where it cannot be understood, password and all. */
-#include "lib/net/http_proxy.h"
+#include "lib/net/http_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

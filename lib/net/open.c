@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lib/net/net.h"
 #include "lib/remote/remote_ops.h"
 
 static int open_fault(const struct remote_url *url, const char *text,

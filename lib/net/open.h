@@ -4,6 +4,7 @@
 #define EPOCHFS_NET_OPEN_H
 
 #include "lib/remote/remote.h"
+#include "lib/remote/remote_ops.h"
 
 /*
  * Opens the remote that `url` names:
@@ -30,5 +31,11 @@ int remote_open(const char *url, struct remote **ret_remote);
  * for those that a network lies behind. */
 int remote_open_with(const char *url, const struct remote_limits *limits,
 		     struct remote **ret_remote);
+
+/* ---- The kinds of remote that a network lies behind. Private to lib/net. ---- */
+
+remote_open_fn remote_dav_open; /* http, https */
+remote_open_fn remote_sftp_open;
+remote_open_fn remote_s3_open; /* also gs */
 
 #endif

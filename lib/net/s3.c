@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lib/net/net.h"
+#include "lib/net/open.h"
 #include "lib/net/s3_xml.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"

@@ -75,7 +75,7 @@ int sftp_path(const struct sftp *s, const char *key, struct buf *out);
 int sftp_errno(int status);
 
 extern const struct remote_ops sftp_ops; /* sftp.c */
-void sftp_release(struct remote *r);	 /* sftp_open.c */
+void sftp_release(struct remote *r);	 /* sftp.c */
 
 /* sftp_calls.c: the listing, and the sweeping of stale temporaries in the root (`now`: the server's
  * clock, seconds). */

@@ -102,7 +102,7 @@ int sftp_call_fsync(struct sftp_link *l, const struct sftp_handle *h);
 /* Bytes that we may still store where the path is. */
 int sftp_call_room(struct sftp_link *l, const char *path, uint64_t *ret_bytes);
 
-/* ---- transfers of files (sftp_transfer.c) */
+/* ---- transfers of files (sftp_write.c) */
 
 /* Writes all bytes to an open file. */
 int sftp_send_file(struct sftp_link *l, const struct sftp_handle *h, const uint8_t *data,

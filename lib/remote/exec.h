@@ -3,14 +3,49 @@
 #ifndef EPOCHFS_REMOTE_EXEC_H
 #define EPOCHFS_REMOTE_EXEC_H
 
-#include "lib/remote/exec_answer.h"
-#include "lib/remote/exec_words.h"
+#include <stdbool.h>
+#include <stddef.h>
 #include "lib/remote/rate.h"
+#include "lib/remote/remote.h"
 #include "lib/remote/remote_ops.h"
 #include "lib/util/lock.h"
 
+/* What a program that is a remote writes to standard output, decoded (exec.h has the protocol). Pure. Private to exec*.c. */
+
+/* What a verb can do besides its plain form. */
+struct exec_abilities {
+	bool range, size, put_if_absent;
+};
+
+/* All change the text: they cut it into words and lines. */
+
+/* The answer to `capabilities`; without memory none. */
+struct exec_abilities exec_abilities_parse(struct buf *text);
+/* The answer to `list`: calls fn for each object below the prefix. 0, what fn returned, -EPROTO where these are no lines, -ENOMEM. */
+int exec_list_parse(struct buf *text, const char *prefix, remote_list_fn *fn, void *arg);
+/* The answer to `size`: 0, -EPROTO where it is no number, -ENOMEM. */
+int exec_size_parse(struct buf *text, uint64_t *ret_size);
+
+/* A program and its arguments in one text: of an exec: remote, and of the mount's on-epoch. */
+
 /*
- * `exec:PROGRAM ARGS`. exec_words.h says how the words part; no %XX is decoded. PROGRAM is a path
+ * Blanks part the words; between '...' they do not, and `\` before a character takes that as it is,
+ * outside of quotes. No shell sees them and nothing is expanded; whoever wants a shell names one
+ * (sh -c '...' name).
+ *
+ * Gives a NULL-terminated list, and how many. 0, -EINVAL (no word, an open quote, a control
+ * character), -ENOMEM. Free with exec_words_free (NULL is allowed).
+ */
+int exec_words_split(const char *text, char ***ret_words, size_t *ret_count);
+void exec_words_free(char **words);
+
+/* Makes the first word the path of the program, so that it is the same one from whatever folder and
+ * PATH it runs later: a path from / stays, a name is looked for in PATH. 0, -EINVAL for a relative
+ * path, -ENOENT, -EACCES where it may not be run, -ENOMEM. */
+int exec_words_find(char **words);
+
+/*
+ * `exec:PROGRAM ARGS`. exec.h says how the words part; no %XX is decoded. PROGRAM is a path
  * from / or a name that is looked for in PATH when the remote is opened.
  *
  * One run is one operation: the words, then a verb, then the verb's own words.

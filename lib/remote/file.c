@@ -7,18 +7,86 @@
  * a crash left are found by reading one small directory. The first write of a remote removes what
  * is older than an hour by the file system's own clock.
  *
- * Reading. Nothing but a regular file is an object; file_tree.h says what else is not trusted.
+ * Reading. Nothing but a regular file is an object; the head of the tree below says what else is not trusted.
  */
 #include "lib/remote/remote_ops.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
-#include "lib/remote/file_tree.h"
+
 #include "lib/remote/rate.h"
 #include "lib/util/hash.h"
 #include "lib/util/io.h"
+#include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include "lib/util/cleanup.h"
+
+/* The directory tree of the file remote: its root, and the way from there to an object. Private to
+ * it. */
+
+#define TREE_DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+
+/*
+ * The root stays open, so that unmounting its file system under a running volume is EBUSY and
+ * cannot make the remote look empty. Where it had to be opened again (a network file system that
+ * came back), it must have the same inode number: the bare mount point has another. A root that is
+ * not there yet is made by the first tree_make; one that was there and is gone is -EIO from then
+ * on.
+ *
+ * Trust: the tree may hold what somebody else put there, so no symlink below the root is followed.
+ * The root itself may be reached through symlinks.
+ *
+ * Permissions of what is made here are the root's (0700 where it is made too), not the process's
+ * umask, which a FUSE daemon sets to 0.
+ */
+struct file_tree {
+	char *path; /* of the root: absolute, without a `/` at the end unless that is all */
+	/* Guards what follows, and is held while directories are made, so that nobody returns with
+	 * an object in one whose own name is not yet on disk. Nothing else is locked under it. */
+	struct mutex lock;
+	int root;  /* -1: not open */
+	bool seen; /* the root has been there */
+	ino_t ino;
+	mode_t mode; /* permission bits of the root */
+};
+
+/* Takes `path` over on success. 0, or why this cannot be a root: -ENOENT where the directory above
+ * it is missing too, -ENOTDIR, -EACCES, -EINVAL, -EIO, -ENOMEM. */
+static int tree_init(struct file_tree *t, char *path);
+static void tree_release(struct file_tree *t);
+
+/* Where an object lies; descriptors are the place's own. */
+struct file_place {
+	int root;
+	int dir; /* the directory that holds it */
+	const char
+		*name; /* in dir: the key's last component (points into the key); "" for a prefix */
+	mode_t mode;   /* permission bits of the root */
+};
+
+static void place_close(struct file_place *p);
+#define cleanup_place CLEANUP(place_close)
+#define NO_PLACE      ((struct file_place){.root = -1, .dir = -1})
+
+/* To the directory in which the object of this key would lie, or that a prefix names: 0, -ENOENT
+ * where there is no such directory, or another error of remote.h. */
+static int tree_find(struct file_tree *t, const char *key, struct file_place *p);
+/* The same, but makes what is missing on the way, durably. */
+static int tree_make(struct file_tree *t, const char *key, struct file_place *p);
+/* What a missing name means: -ENOENT, or -EIO where it is because the whole root was removed. */
+static int tree_missing(const struct file_tree *t, const struct file_place *p);
+
+/* Maps the errno (positive) of a system call below the root to a negative one of remote.h. */
+static int tree_error(struct file_tree *t, int err);
+/* fsync of a directory, where its file system can; 0 or -errno. */
+static int tree_sync_dir(int dir);
+/* Gives what we made the permission bits `mode`; no error where the file system has none of its
+ * own. */
+static void tree_share(int fd, mode_t mode);
 
 #define TEMP_PREFIX   ".tmp-"
 #define TEMP_MAX      32
@@ -449,4 +517,229 @@ int remote_file_open(const struct remote_url *url, const char *text,
 	rate_init(&f->download, limits->download_rate);
 	*ret_remote = &steal_ptr(f)->base;
 	return 0;
+}
+
+/* The directory tree of the file remote: its root, and the way from there to an object. */
+
+static void place_close(struct file_place *p)
+{
+	if (p->root >= 0)
+		close(p->root);
+	if (p->dir >= 0)
+		close(p->dir);
+}
+
+static int tree_error(struct file_tree *t, int err)
+{
+	/* A network file system gave the root up: it is opened again next time. */
+	if (err == ESTALE || err == ENOTCONN) {
+		SCOPED_LOCK(&t->lock);
+
+		if (t->root >= 0)
+			close(steal_fd(&t->root));
+	}
+	if (err == ELOOP || err == ENOTDIR || err == EISDIR)
+		return -EPERM;
+	return remote_errno_of(err);
+}
+
+static int tree_sync_dir(int dir)
+{
+	if (fsync(dir) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)
+		return 0;
+	return -errno;
+}
+
+static void tree_share(int fd, mode_t mode)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && fchmod(fd, (st.st_mode & S_ISGID) | mode) < 0)
+		log_debug("cannot set permissions: %s", strerror(errno));
+}
+
+static int tree_missing(const struct file_tree *t, const struct file_place *p)
+{
+	struct stat st;
+
+	if (fstat(p->root, &st) == 0 && st.st_nlink > 0)
+		return -ENOENT;
+	log_debug("%s: the directory was removed", t->path);
+	return -EIO;
+}
+
+/* ---- the root */
+
+static int make_root(const struct file_tree *t)
+{
+	if (mkdir(t->path, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	return io_fsync_parent(AT_FDCWD, t->path);
+}
+
+/* 0, or a negative errno as the system gave it; -ENOENT: not there. */
+static int open_root_locked(struct file_tree *t)
+{
+	cleanup_close int fd = open(t->path, TREE_DIR_FLAGS);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (t->seen && st.st_ino != t->ino) {
+		log_warn("%s: another directory is there than before; mount again to use it",
+			 t->path);
+		return -EIO;
+	}
+	t->seen = true;
+	t->ino = st.st_ino;
+	t->mode = st.st_mode & 0777;
+	t->root = steal_fd(&fd);
+	return 0;
+}
+
+/* Gives p a descriptor of the root. -ENOENT: it was never there, and is not to be made. */
+static int enter_root_locked(struct file_tree *t, bool create, struct file_place *p)
+{
+	int r = t->root < 0 ? open_root_locked(t) : 0;
+
+	if (r == -ENOENT && create && !t->seen) {
+		r = make_root(t);
+		if (r == 0)
+			r = open_root_locked(t);
+	}
+	if (r == -ENOENT)
+		return t->seen || create ? -EIO : -ENOENT;
+	if (r < 0)
+		return remote_errno_of(-r);
+	p->root = fcntl(t->root, F_DUPFD_CLOEXEC, 0);
+	p->dir = fcntl(t->root, F_DUPFD_CLOEXEC, 0);
+	p->mode = t->mode;
+	return p->root < 0 || p->dir < 0 ? remote_errno_of(errno) : 0;
+}
+
+/* ---- the way down; these give a negative errno as the system gave it */
+
+static int make_dir(const struct file_place *p, const char *name)
+{
+	cleanup_close int fd = -1;
+
+	if (mkdirat(p->dir, name, 0700) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	fd = openat(p->dir, name, TREE_DIR_FLAGS | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	tree_share(fd, p->mode | 0700);
+	return tree_sync_dir(p->dir);
+}
+
+static int enter(struct file_place *p, const char *name, bool create)
+{
+	int fd = openat(p->dir, name, TREE_DIR_FLAGS | O_NOFOLLOW);
+
+	if (fd < 0 && errno == ENOENT && create) {
+		int r = make_dir(p, name);
+
+		if (r < 0)
+			return r;
+		fd = openat(p->dir, name, TREE_DIR_FLAGS | O_NOFOLLOW);
+	}
+	if (fd < 0)
+		return -errno;
+	close(p->dir);
+	p->dir = fd;
+	return 0;
+}
+
+/* From the root to the directory that holds the key. */
+static int walk(const char *key, bool create, struct file_place *p)
+{
+	const char *slash;
+	int r = 0;
+
+	while (r == 0 && (slash = strchr(key, '/'))) {
+		char name[REMOTE_KEY_MAX + 1];
+
+		memcpy(name, key, (size_t)(slash - key));
+		name[slash - key] = '\0';
+		r = enter(p, name, create);
+		key = slash + 1;
+	}
+	p->name = key;
+	return r;
+}
+
+static int tree_find(struct file_tree *t, const char *key, struct file_place *p)
+{
+	int r;
+
+	mutex_lock(&t->lock);
+	r = enter_root_locked(t, false, p);
+	mutex_unlock(&t->lock);
+	if (r < 0)
+		return r;
+	r = walk(key, false, p);
+	if (r == -ENOENT)
+		return tree_missing(t, p);
+	return r < 0 ? tree_error(t, -r) : 0;
+}
+
+static int tree_make(struct file_tree *t, const char *key, struct file_place *p)
+{
+	int r;
+
+	mutex_lock(&t->lock);
+	r = enter_root_locked(t, true, p);
+	if (r == 0)
+		r = walk(key, true, p);
+	mutex_unlock(&t->lock);
+	if (r == -ENOENT)
+		return -EIO;
+	return r < 0 ? tree_error(t, -r) : 0;
+}
+
+/* ---- beginning and end */
+
+/* -ENOENT unless there is a directory in which a missing root can be made. */
+static int check_above(const char *path)
+{
+	cleanup_free char *above = strdup(path);
+	struct stat st;
+	char *slash;
+
+	if (!above)
+		return -ENOMEM;
+	slash = strrchr(above, '/');
+	slash[slash == above] = '\0';
+	if (lstat(path, &st) == 0)
+		return -ENOENT; /* a dangling symlink */
+	if (stat(above, &st) < 0)
+		return errno == EACCES ? -EACCES : -ENOENT;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+static int tree_init(struct file_tree *t, char *path)
+{
+	int r;
+
+	*t = (struct file_tree){.path = path, .root = -1};
+	mutex_init(&t->lock, LOCK_REMOTE_FILE_TREE);
+	mutex_lock(&t->lock);
+	r = open_root_locked(t);
+	mutex_unlock(&t->lock);
+	if (r == -ENOENT)
+		r = check_above(path);
+	if (r == 0)
+		return 0;
+	mutex_destroy(&t->lock);
+	if (r == -ENAMETOOLONG || r == -ELOOP)
+		return -EINVAL;
+	return r == -ENOTDIR ? r : remote_errno_of(-r);
+}
+
+static void tree_release(struct file_tree *t)
+{
+	if (t->root >= 0)
+		close(t->root);
+	mutex_destroy(&t->lock);
+	free(t->path);
 }

@@ -102,7 +102,7 @@ static inline bool gc_row_usable(const struct store_gc *g, const struct gc_row *
 /* The best place of a chunk by the rules of gc.h, or NULL. Before the plan, live parts are not known and do not count. */
 struct gc_row *gc_best_row(const struct store_gc *g, struct gc_row *first);
 
-/* gc_index.c: which index objects stay; and new ones for what no such object names. */
+/* gc_read.c: which index objects stay; and new ones for what no such object names. */
 void gc_plan_indexes(struct store_gc *g);
 int gc_write_indexes(struct store_gc *g);
 /* A number above those of all index objects and epochs. */

@@ -19,7 +19,6 @@
 #include "lib/epochs/holder.h"
 #include "lib/upload/nodes.h"
 #include "lib/cache/store_index.h"
-#include "lib/upload/upload_changes.h"
 #include "lib/upload/upload_epoch.h"
 
 /* Between tries of what the retrying remote does not repeat itself: local errors, damaged answers. */

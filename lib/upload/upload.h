@@ -5,6 +5,7 @@
 #define EPOCHFS_UPLOAD_UPLOAD_H
 
 #include <jansson.h>
+#include "lib/cache/context.h"
 #include "lib/cache/uploads.h"
 
 int uploader_start(struct volume *vol);
@@ -26,5 +27,12 @@ struct upload_call {
 int uploader_call(struct volume *vol, struct upload_call *c, interrupted_fn interrupted, void *arg);
 /* Keys for `status`: what is pending, since when, what failed and why. Adds to the object. */
 int uploader_status(struct volume *vol, json_t *status);
+
+/* ---- Bringing tags and drops to the remote. Private to the uploader. ---- */
+
+/* Tags and drops that the remote has not seen, but not so many that an epoch would wait for long: ret_more says whether some are
+ * left. A tag of an epoch that is not durable yet waits for it, and a drop for what makes it bearable. 0 or the remote's -errno;
+ * -ESTALE: the lease is lost. */
+int upload_changes(struct volume *vol, struct remote *remote, bool *ret_more);
 
 #endif

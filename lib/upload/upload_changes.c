@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bringing tags and drops to the remote. */
-#include "lib/upload/upload_changes.h"
+#include "lib/upload/upload.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib/format/tree.h"
-#include "lib/meta/gc_lists.h"
+#include "lib/meta/gc_mark.h"
 #include "lib/store/hash_index.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"

@@ -51,12 +51,12 @@ int check_closed_locked(struct volume *vol, struct recovery *r);
  * After a reboot, before those are looked at: the last upload may have ended while the disk had not
  * got its end, nor the contents that it had read. What the remote has as our epoch is durable then,
  * as it is there; sealed once more from what is left here it would be another one. Asks the remote for one
- * record more than it has, and drops the lock while it asks: nobody else uses the volume yet. (power_epochs.c)
+ * record more than it has, and drops the lock while it asks: nobody else uses the volume yet. (power.c)
  */
 int settle_epochs_locked(struct volume *vol, struct recovery *r);
 /*
  * Epochs that are not durable and hold such content: their records say so from now on. After a
- * reboot one whose tree cannot be read is dropped. (power_epochs.c)
+ * reboot one whose tree cannot be read is dropped. (power.c)
  */
 int check_epochs_locked(struct volume *vol, struct recovery *r);
 /* After a reboot: copies of what the remote has, too, may be cut off or hold zeros, where no fsync made

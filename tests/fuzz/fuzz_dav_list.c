@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a WebDAV server lists. */
-#include "lib/net/dav_list.h"
+#include "lib/net/dav.h"
 #include "tests/fuzz/fuzz.h"
 
 struct seen {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a program that is a remote answers: its list, a size, what it can; and the line that names one. */
-#include "lib/remote/exec_answer.h"
-#include "lib/remote/exec_words.h"
+#include "lib/remote/exec.h"
 #include "lib/remote/remote.h"
 #include "tests/fuzz/fuzz.h"
 

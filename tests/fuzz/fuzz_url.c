@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: URLs of remotes, their parts, and the form in which they are shown. */
-#include "lib/net/dav_url.h"
+#include "lib/net/dav.h"
 #include "lib/net/s3_url.h"
 #include "tests/fuzz/fuzz.h"
 

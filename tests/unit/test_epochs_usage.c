@@ -3,7 +3,7 @@
 #include "lib/format/pack.h"
 #include "lib/epochs/usage.h"
 #include "lib/meta/lease.h"
-#include "lib/meta/lease_process.h"
+#include "lib/meta/lease_internal.h"
 #include "lib/store/batch_impl.h"
 #include "lib/store/chunk_usage.h"
 #include "tests/unit/catalog_unit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What WebDAV servers list: as the known ones write it, and as an attacker would. */
-#include "lib/net/dav_list.h"
+#include "lib/net/dav.h"
 
 #include "lib/util/buf.h"
 #include "tests/unit/unit.h"

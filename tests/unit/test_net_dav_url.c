@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* URLs of WebDAV remotes, and who we are there. */
-#include "lib/net/dav_url.h"
+#include "lib/net/dav.h"
 
 #include <sys/stat.h>
 #include "lib/net/open.h"

@@ -3,7 +3,7 @@
  * cancelling. */
 #include "lib/net/http.h"
 
-#include "lib/net/http_pool.h"
+#include "lib/net/http_internal.h"
 #include "lib/net/open.h"
 #include "lib/remote/rate.h"
 #include "tests/unit/http_unit.h"
