@@ -43,6 +43,9 @@ void child_restore_signals(void);
  */
 int child_run(struct child *c, char *const argv[]);
 
+/* After it: whether one of these signals, but SIGCONT, has come since this was last asked. Does not wait. */
+bool child_signalled_since(void);
+
 /* What a shell would say: the exit code, or 128 + the signal. */
 int child_exit_code(const struct child *c);
 
