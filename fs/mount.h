@@ -67,7 +67,8 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
 /* -ERESTART: fs_restart was asked for, and nothing is left to answer: end the process by FS_EXIT_RESTART at once; the mount is still
  * there, for the next worker. */
 #define FS_EXIT_RESTART 75
-/* Blocks the signals that fs_serve takes: from before fs_mount on, so that none ends the process and leaves a dead mount. */
+/* Blocks the signals that fs_serve takes, SIGUSR1, SIGUSR2 and SIGXCPU: from before fs_mount on, so that none ends the process and leaves a
+ * dead mount. */
 void fs_block_signals(void);
 int fs_serve(struct fs_mount *m, bool (*ready)(void *arg), void *arg);
 

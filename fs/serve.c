@@ -319,10 +319,14 @@ static sigset_t ending_signals(void)
 	return set;
 }
 
+/* Of the others a batch system sends some to every process of a job, as a notice for training: nobody reads them here. */
 void fs_block_signals(void)
 {
 	sigset_t set = ending_signals();
 
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGXCPU);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 

@@ -234,6 +234,8 @@ int command_import(int argc, char **argv)
 	if (code == EXIT_DONE)
 		code = a.how.remove ? check_volume(&a.remote, path)
 				    : importing_check("import", a.directory, &a.remote, path);
+	if (code == EXIT_DONE && !a.how.remove)
+		code = importing_check_catalog("import", a.directory, options.volume.catalog_db);
 	if (code == EXIT_DONE)
 		code = import_directory(&options, &a);
 	mount_options_free(&options);
@@ -339,6 +341,16 @@ int importing_check_cache(const char *command, const char *directory, const stru
 	return cli_usage_error(command,
 			       "the cache %s lies in %s: give another with -o cache-dir=DIR", cache,
 			       directory);
+}
+
+int importing_check_catalog(const char *command, const char *directory, const char *catalog)
+{
+	if (!catalog || !lies_in(catalog, directory))
+		return EXIT_DONE;
+	return cli_usage_error(
+		command,
+		"the catalog %s lies in %s, and each epoch would change it: choose another place",
+		catalog, directory);
 }
 
 static void print_json(const struct import_result *r, const char *directory, bool compact)

@@ -17,6 +17,8 @@ int importing_check(const char *command, const char *directory, const char **rem
 int importing_check_remote(const char *command, const char **remote, char path[PATH_MAX]);
 /* The local state does not lie in the directory: likewise. */
 int importing_check_cache(const char *command, const char *directory, const struct import *imp);
+/* Nor the catalog (may be NULL), which each epoch changes: likewise. */
+int importing_check_catalog(const char *command, const char *directory, const char *catalog);
 
 /* The epoch in one line, or with `json` as one object (on one line where `compact`), on stdout. */
 void importing_print(const struct import_result *r, const char *directory, bool json, bool compact);

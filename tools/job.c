@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/util/clock.h"
@@ -190,6 +191,19 @@ int job_run(struct job *c, char *const argv[])
 	wait_for_end(c, terminal);
 	give_terminal(getpgrp(), terminal);
 	return n == (ssize_t)sizeof(error) ? -error : 0;
+}
+
+bool job_signalled_since(void)
+{
+	const struct timespec none = {0};
+	bool signalled = false;
+	sigset_t set;
+	int number;
+
+	wanted_signals(&set);
+	while ((number = sigtimedwait(&set, NULL, &none)) > 0)
+		signalled |= number != SIGCONT && number != SIGCHLD;
+	return signalled;
 }
 
 int job_exit_code(const struct job *c)

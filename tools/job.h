@@ -43,6 +43,9 @@ void job_restore_signals(void);
  */
 int job_run(struct job *c, char *const argv[]);
 
+/* After it: whether one of these signals, but SIGCONT, has come since this was last asked. Does not wait. */
+bool job_signalled_since(void);
+
 /* What a shell would say: the exit code, or 128 + the signal. */
 int job_exit_code(const struct job *c);
 

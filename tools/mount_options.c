@@ -158,6 +158,9 @@ static void warn_if_misspelt(const char *given)
 		if (row->environment && (!meant || !far) && is_close(name, option, far))
 			meant = row->name;
 	}
+	/* Far from it by its letters: in silence a new volume would not be encrypted. */
+	if (!meant && !strncmp(name, "PASSWORD", strlen("PASSWORD")))
+		meant = "passphrase-file";
 	if (meant)
 		fprintf(stderr,
 			"epochfs: environment EPOCHFS_%s is no option and is ignored: is %s meant?\n",

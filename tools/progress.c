@@ -153,9 +153,9 @@ static int in_conflict(const char *mount, const struct upload_view *v)
 			 v->epochs, plural(v->epochs), v->error);
 }
 
-int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t timeout_ns)
+static int drain(const char *mount, uint64_t number_wanted, int64_t (*left_ns)(void *arg),
+		 void *arg)
 {
-	int64_t deadline = timeout_ns < 0 ? INT64_MAX : clock_mono_ns() + timeout_ns;
 	struct progress progress = {.label = "uploading"};
 	struct upload_view view;
 	int code;
@@ -171,7 +171,7 @@ int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t
 			progress_end(&progress);
 			return in_conflict(mount, &view);
 		}
-		if (clock_mono_ns() >= deadline) {
+		if (left_ns(arg) == 0) {
 			progress_end(&progress);
 			return not_in_time(mount, &view);
 		}
@@ -184,9 +184,29 @@ int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t
 	return code;
 }
 
+static int64_t left_until(void *arg)
+{
+	const int64_t *deadline = arg;
+	int64_t left = *deadline - clock_mono_ns();
+
+	return left > 0 ? left : 0;
+}
+
+int drain_epoch_with_progress(const char *mount, uint64_t number_wanted, int64_t timeout_ns)
+{
+	int64_t deadline = timeout_ns < 0 ? INT64_MAX : clock_mono_ns() + timeout_ns;
+
+	return drain(mount, number_wanted, left_until, &deadline);
+}
+
 int drain_with_progress(const char *mount, int64_t timeout_ns)
 {
 	return drain_epoch_with_progress(mount, UINT64_MAX, timeout_ns);
+}
+
+int drain_within(const char *mount, int64_t (*left_ns)(void *arg), void *arg)
+{
+	return drain(mount, UINT64_MAX, left_ns, arg);
 }
 
 void drain_changes(const char *mount)

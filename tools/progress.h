@@ -26,7 +26,9 @@ void progress_end(struct progress *p);
  * EXIT_DONE; EXIT_NOT_DURABLE with a line that says what is left and why; EXIT_FAILED.
  */
 int drain_with_progress(const char *mount, int64_t timeout_ns);
-/* The same for one epoch and all before it. */
+/* The same, with an end that may come nearer meanwhile: the time that is left is asked for again and again. */
+int drain_within(const char *mount, int64_t (*left_ns)(void *arg), void *arg);
+/* The same as the first for one epoch and all before it. */
 int drain_epoch_with_progress(const char *mount, uint64_t number, int64_t timeout_ns);
 /*
  * Waits, for 10 s and for no remote that fails, until a mount has dropped what its policy lets go, and the remote knows of tags

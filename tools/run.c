@@ -42,7 +42,8 @@ struct run {
 	bool mounted_here;
 	char *const *command;
 	struct job child;
-	int hold_fd; /* -1: none */
+	int64_t told_ns; /* monotonic: when the first signal after its end came; 0: none */
+	int hold_fd;	 /* -1: none */
 };
 
 /* ---- before ---- */
@@ -175,19 +176,23 @@ static int check_remote(const char *url, uint64_t number)
 	return code;
 }
 
-/* Time that is left to make it durable; < 0: no limit. */
-static int64_t time_left(const struct run *r)
+/* Time that is left to make it durable; < 0: no limit. The first signal counts, be it before or after the end of the command. */
+static int64_t time_left(void *arg)
 {
+	struct run *r = arg;
 	int64_t left;
 
-	if (!r->child.interrupted)
+	if (job_signalled_since() && !r->told_ns)
+		r->told_ns = clock_mono_ns();
+	if (!r->child.interrupted && !r->told_ns)
 		return -1;
-	left = r->child.interrupted_ns + r->grace_ns - clock_mono_ns();
+	left = (r->child.interrupted ? r->child.interrupted_ns : r->told_ns) + r->grace_ns -
+	       clock_mono_ns();
 	return left > 0 ? left : 0;
 }
 
 /* Seals, drains within the grace, and checks: EXIT_DONE when all is durable. */
-static int make_durable(const struct run *r)
+static int make_durable(struct run *r)
 {
 	json_t *response = NULL, *status = NULL;
 	uint64_t number;
@@ -197,7 +202,7 @@ static int make_durable(const struct run *r)
 		return code;
 	number = (uint64_t)json_integer_value(json_object_get(response, "epoch"));
 	json_decref(response);
-	code = drain_with_progress(r->directory, time_left(r));
+	code = drain_within(r->directory, time_left, r);
 	if (code == EXIT_DONE)
 		code = client_call(r->directory, json_pack("{s:s}", "op", "status"), &status);
 	if (code != EXIT_DONE)

@@ -418,6 +418,7 @@ static int open_signals(struct supervisor *s)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, &s->before);
+	fs_block_signals();
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

@@ -360,6 +360,12 @@ static int open_signals(struct watching *w)
 	sigaddset(&set, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	w->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	/* A batch system's notice for training, which goes to every process of a job. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGXCPU);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	w->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (w->signal_fd < 0 || w->done_fd < 0)
 		return cli_error(EXIT_FAILED, "%s", strerror(errno));
@@ -432,6 +438,8 @@ int command_watch(int argc, char **argv)
 	code = parse_all(argc, argv, &w);
 	if (code == EXIT_DONE)
 		code = importing_check("watch", w.directory, &w.remote, path);
+	if (code == EXIT_DONE)
+		code = importing_check_catalog("watch", w.directory, w.options.volume.catalog_db);
 	if (code == EXIT_DONE)
 		code = watch_directory(&w);
 	mount_options_free(&w.options);

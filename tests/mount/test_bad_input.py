@@ -317,7 +317,7 @@ def test_a_full_cache_says_so_to_the_writer(volume, tmp_path, full):
     assert (volume.path / "after").read_bytes() == b"room again"
 
 
-@pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_UPLOADLIMITS", "upload-limit"),
+@pytest.mark.parametrize("name,meant", [("EPOCHFS_SETLE", "settle"), ("EPOCHFS_CACHEDIR", "cache-dir"), ("EPOCHFS_PASSWORD_FILE", "passphrase-file"), ("EPOCHFS_UPLOADLIMITS", "upload-limit"),
                                         ("EPOCHFS_KEY", "key-file"), ("EPOCHFS_PASSPHRASE", "passphrase-file"), ("EPOCHFS_cache-dir", "cache-dir"),
                                         ("EPOCHFS_CACHE_DIRECTORY", "cache-dir"), ("EPOCHFS_settle", "settle"), ("EPOCHFS_GRACE_TIME", "grace"),
                                         ("EPOCHFS_STEP_REGEX", "step")])

@@ -381,6 +381,7 @@ def test_what_it_does_not_take(importer, source, volume, once):
     assert run(BIN, "import", source, volume.path, check=False).returncode == 2
     assert "lies in" in importer(source, code=2, url=os.fspath(source / "remote"))
     assert "lies in" in importer(importer.base, code=2, url="memory:x")
+    assert "the catalog" in run(BIN, "import", "-o", "%s,catalog=%s" % (importer.options, source / "new" / "c.db"), source, importer.url, check=False).stderr
     assert importer(importer.base / "missing", code=5)
     assert importer(source / "hard", code=2)
     assert importer(source, "--step", "x", code=2)

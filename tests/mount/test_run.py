@@ -125,6 +125,27 @@ def test_not_durable_within_the_grace_is_7(job):
     assert job.log()[-1]["complete"] is True
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_an_upload_after_the_command_is_given_the_grace_from_a_signal_on(job, number):
+    """Nobody is left who could save: the upload goes on for so long, and what the command said counts where that is enough."""
+    job.url = "fault+file://%s?put.delay=1h&only=epochs/" % job.remote
+    process = job.start("--grace", "300ms", command=["sh", "-c", 'echo one > "$1/f"; echo done; exit 3', "sh", str(job.path)])
+    assert process.stdout.readline() == "done\n"
+    wait_until(lambda: json.loads(run(BIN, "status", "--json", job.path).stdout)["upload"]["pending_epochs"], "the upload")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 7 and "not durable in time" in err
+    assert not is_mounted(job.path)
+    job.url = "fault+file://%s?put.delay=2s&only=epochs/" % job.remote
+    process = job.start("--grace", "60s", command=["sh", "-c", 'echo two > "$1/f"; echo done; exit 3', "sh", str(job.path)])
+    assert process.stdout.readline() == "done\n"
+    wait_until(lambda: json.loads(run(BIN, "status", "--json", job.path).stdout)["upload"]["pending_epochs"], "the upload")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 3, err
+    assert job.log()[-1]["state"] == "durable"
+
+
 def test_resume_starts_from_the_newest_whole_epoch(job):
     job.shell('echo 1 > "$1/a"; echo 1 > "$1/b"')
     # Half of a save, then a kill: "a" is closed, "b" is not.

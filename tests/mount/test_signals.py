@@ -67,6 +67,20 @@ def test_the_daemon_alone_is_signalled(job, number):
     j.check_saved()
 
 
+@pytest.mark.parametrize("options", ["settle=1h", "settle=1h,supervise"], ids=["plain", "supervised"])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU], ids=lambda number: number.name)
+def test_a_notice_that_is_meant_for_training_does_not_end_the_daemon(job, number, options):
+    """Which Slurm (--signal), LSF and Grid Engine send to every process of a job before its time ends."""
+    j = job(options=options).start()
+    processes = j.processes()
+    send(processes["daemon"], number)
+    time.sleep(0.1)
+    send(processes["training"] + processes["runner"], signal.SIGUSR1)
+    code, out, err = j.end()
+    assert code == 85 and out == "saved again\n", out + err
+    j.check_saved()
+
+
 def test_a_signal_waits_for_a_run_in_a_mount_that_was_there(mnt):
     """The run did not mount it: after its end the mount does what it was told."""
     (mnt.path / "f").write_text("1")
@@ -160,6 +174,12 @@ def end_as(scheme, j):
         send(every, signal.SIGCONT)
         send(every, signal.SIGTERM)
         return every, 30
+    if scheme == "slurm: --signal=USR1, then the time limit":
+        send(every, signal.SIGUSR1)
+        time.sleep(10 * TENTH)
+        send(every, signal.SIGCONT)
+        send(every, signal.SIGTERM)
+        return every, 30
     if scheme == "slurm: scancel twice":
         for _ in range(2):
             send(every, signal.SIGTERM)
@@ -178,8 +198,9 @@ def end_as(scheme, j):
     return every, 90
 
 
-@pytest.mark.parametrize("scheme", ["slurm: time limit, scancel", "slurm: --signal=B:USR1, then the time limit", "slurm: scancel twice",
-                                    "htcondor: vacate", "systemd: KillMode=control-group, SendSIGHUP", "systemd: KillMode=mixed"])
+@pytest.mark.parametrize("scheme", ["slurm: time limit, scancel", "slurm: --signal=B:USR1, then the time limit",
+                                    "slurm: --signal=USR1, then the time limit", "slurm: scancel twice", "htcondor: vacate",
+                                    "systemd: KillMode=control-group, SendSIGHUP", "systemd: KillMode=mixed"])
 def test_a_save_of_two_seconds_is_in_time(job, scheme):
     j = job(pause=4 * TENTH).start()
     every, limit = end_as(scheme, j)

@@ -274,6 +274,21 @@ def test_who_writes_already_is_named(watch, volume, once):
     assert run(BIN, "watch", "--grace", "x", watch.top, watch.importer.url, check=False).returncode == 2
 
 
+def test_a_catalog_in_the_directory_is_refused(watch, once):
+    """Each epoch would change it, and so be the reason for the next one, for ever."""
+    watch.start(",settle=50ms,catalog=%s" % (watch.top / "c.db"))
+    assert watch.process.wait(timeout=LIMIT) == 2 and "the catalog %s lies in" % (watch.top / "c.db") in watch.said()
+
+
+def test_a_notice_to_every_process_of_a_job_does_not_end_it(watch, once):
+    watch.start(",settle=1h").ready()
+    (watch.top / "model").write_text("1")
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+        watch.process.send_signal(number)
+    watch.end()
+    assert [line["epoch"] for line in watch.lines()] == [1]
+
+
 @pytest.mark.parametrize("poll", [False, True])
 @pytest.mark.parametrize("fate", ["removed", "replaced", "moved"])
 def test_a_directory_that_goes_is_told(watch, once, poll, fate):
