@@ -520,6 +520,30 @@ int doubts_of_epoch_locked(struct volume *vol, uint64_t number)
 	return error ? error : doubts_take_over_locked(vol, &record);
 }
 
+bool doubts_none_torn(const struct epoch_record *record)
+{
+	for (size_t i = 0; i < record->doubt_count; i++)
+		if (doubt_kind_parse(record->doubts[i].kind) == DOUBT_TORN)
+			return false;
+	return true;
+}
+
+int doubts_none_torn_locked(struct volume *vol, uint64_t number, bool *ret_none)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row = {0};
+	int error = state_epoch_get(vol->state, number, &row);
+	bool known = !error && row.record;
+
+	if (known)
+		error = record_decode(row.record, strlen(row.record), &record);
+	state_epoch_free(&row);
+	if (error && error != -ENOENT)
+		return error;
+	*ret_none = known && doubts_none_torn(&record);
+	return 0;
+}
+
 /* ---- records ---- */
 
 /* So much text of doubts goes into a record. */
@@ -533,6 +557,14 @@ static const struct record_doubt *find_before(const struct epoch_record *before,
 		    doubt_kind_parse(before->doubts[i].kind) == d->kind)
 			return &before->doubts[i];
 	return NULL;
+}
+
+/* A torn file's is found out once: its end may not be here any more. */
+static const char *why_of(const struct doubt *d, const struct epoch_record *before)
+{
+	const struct record_doubt *b = d->kind == DOUBT_TORN ? find_before(before, d) : NULL;
+
+	return b && b->why ? b->why : d->why;
 }
 
 static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t *text)
@@ -590,7 +622,7 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 	return error;
 }
 
-void doubts_reason(const struct doubts *d, struct buf *reason)
+void doubts_reason(const struct doubts *d, const struct epoch_record *before, struct buf *reason)
 {
 	size_t count, counting = doubts_counting(d);
 	const struct doubt *list = doubts_list(d, &count);
@@ -598,6 +630,6 @@ void doubts_reason(const struct doubts *d, struct buf *reason)
 
 	for (size_t i = 0; i < count; i++)
 		if (list[i].counts)
-			reason_add(reason, &named, list[i].path, list[i].why);
+			reason_add(reason, &named, list[i].path, why_of(&list[i], before));
 	reason_end(reason, (unsigned)(counting > UINT32_MAX ? UINT32_MAX : counting));
 }

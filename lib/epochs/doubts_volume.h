@@ -49,14 +49,18 @@ int doubts_clear_locked(struct volume *vol, uint64_t number);
 int doubts_take_over_locked(struct volume *vol, const struct epoch_record *record);
 /* The same of an epoch by its number; none where it has no record here. */
 int doubts_of_epoch_locked(struct volume *vol, uint64_t number);
+/* Whether this record names nothing torn: then what has no mark in its tree was whole, or called so. */
+bool doubts_none_torn(const struct epoch_record *record);
+/* The same of an epoch; false where it has no record here. 0 or -errno. */
+int doubts_none_torn_locked(struct volume *vol, uint64_t number, bool *ret_none);
 /* These come on top. In a transaction. */
 int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_t count);
 
-/* The record's "doubts"; `before` (may be NULL) says since when torn files are. 0 or -ENOMEM. */
+/* The record's "doubts"; `before` (may be NULL) says why, and since when, torn files are. 0 or -ENOMEM. */
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r);
 /* Adds to a reason which files are in doubt, of those that count. */
-void doubts_reason(const struct doubts *d, struct buf *reason);
+void doubts_reason(const struct doubts *d, const struct epoch_record *before, struct buf *reason);
 
 /* For `status`: a list as in the record, with "settled_by"; NULL: none. It looks at the whole tree, but only where the state
  * has changed since the last time, and for a tenth of the time at most. (doubts_status.c) */

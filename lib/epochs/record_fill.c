@@ -156,7 +156,7 @@ bool record_continues(bool both_have_steps, bool same_step, bool in_chain)
 /* ---- The record of a sealed epoch. ---- */
 
 static int set_complete(const struct seal_job *job, struct freeze_result const *frozen,
-			struct epoch_record *r)
+			const struct epoch_record *before, struct epoch_record *r)
 {
 	cleanup_buf struct buf reason = {0};
 
@@ -170,31 +170,40 @@ static int set_complete(const struct seal_job *job, struct freeze_result const *
 	if (frozen->reason.len)
 		buf_printf(&reason, "%s%.*s", reason.len ? "; " : "", (int)frozen->reason.len,
 			   (const char *)frozen->reason.data);
-	doubts_reason(frozen->doubts, &reason);
+	doubts_reason(frozen->doubts, before, &reason);
 	return buf_error(&reason) ? -ENOMEM : record_set_text(&r->reason, buf_str(&reason));
 }
 
-/* The doubts that were known before say since when. */
+/* The record that says since when its doubts are: of the epoch before, or of the one that it restores. Empty where it is not here. */
+static int doubts_before(struct volume *vol, const struct seal_job *job,
+			 struct epoch_record *ret_record)
+{
+	struct state_epoch row = {0};
+	int error;
+
+	mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, job->restores ? job->restores : job->parent, &row);
+	mutex_unlock(&vol->lock);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), ret_record);
+	state_epoch_free(&row);
+	return error == -ENOENT ? 0 : error;
+}
+
+/* Whether it is complete, and what is in doubt. */
 static int set_doubts(struct volume *vol, const struct seal_job *job,
 		      const struct freeze_result *frozen, struct epoch_record *r)
 {
 	cleanup_record struct epoch_record before = {0};
-	struct state_epoch row = {0};
 	size_t count;
-	int error;
+	int error = 0;
 
 	doubts_list(frozen->doubts, &count);
-	if (!count)
-		return 0;
-	mutex_lock(&vol->lock);
-	error = state_epoch_get(vol->state, job->parent, &row);
-	mutex_unlock(&vol->lock);
-	if (!error && row.record)
-		error = record_decode(row.record, strlen(row.record), &before);
-	state_epoch_free(&row);
-	if (error && error != -ENOENT)
-		return error;
-	return doubts_to_record(frozen->doubts, &before, r);
+	if (count)
+		error = doubts_before(vol, job, &before);
+	if (!error)
+		error = set_complete(job, frozen, &before, r);
+	return error || !count ? error : doubts_to_record(frozen->doubts, &before, r);
 }
 
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
@@ -227,8 +236,6 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 	if (trees_load(vol, job->parent, &before) == 0)
 		from.before = before;
 	error = record_fill(&from, &r, NULL);
-	if (!error)
-		error = set_complete(job, frozen, &r);
 	if (!error)
 		error = set_doubts(vol, job, frozen, &r);
 	if (error)

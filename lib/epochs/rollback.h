@@ -28,11 +28,14 @@ void rollback_notice_tell(struct volume *vol, struct rollback_notice *notice);
  * read. -ESTALE where the tree names a local version that is gone: the epoch became durable
  * meanwhile, so load its tree again. After an error, which undoes the transaction, `notice` is empty.
  *
+ * What is torn is marked as in that epoch, `number`, also in a file that stays the same: somebody may
+ * have called it whole since, or there.
+ *
  * keep_logs: logs (contract 1.2.5) stay as they are, and so do the directories that hold them, but for what carries a step or a
  * temporary name: that goes as a whole. A log that was removed comes back only with its directory.
  */
-int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep_logs,
-			  struct rollback_notice *notice);
+int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree *tree,
+			  bool keep_logs, struct rollback_notice *notice);
 
 /*
  * What is in doubt in the tree of this epoch beside what its record says, where it is half of a save (half.h): for

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/seal.h"
 #include "lib/epochs/sealer.h"
 #include "lib/live/body.h"
@@ -279,6 +280,22 @@ static int same_content(struct apply *a, const struct state_file *f, const struc
 	return 0;
 }
 
+/* The file has the entry's content already. */
+static int keep_content(struct apply *a, const struct state_file *f, const struct tree_entry *e)
+{
+	struct state_version v;
+	int error = state_version_get(a->vol->state, f->closed, &v);
+	bool torn;
+
+	if (error)
+		return error;
+	torn = is_torn_there(a, e, &v);
+	if (v.torn == torn)
+		return 0;
+	v.torn = torn;
+	return state_version_set(a->vol->state, &v);
+}
+
 /* Nothing is reclaimed here: what dies may be what another file takes. */
 static int version_dies(struct apply *a, uint64_t version)
 {
@@ -306,7 +323,9 @@ static int let_go(struct apply *a, uint32_t identity)
 	same = same_content(a, &f, &e);
 	if (same < 0)
 		return same;
-	error = body_replacements_end_locked(a->vol, f.ino);
+	error = same ? keep_content(a, &f, &e) : 0;
+	if (!error)
+		error = body_replacements_end_locked(a->vol, f.ino);
 	if (error)
 		return error;
 	if (same && f.live == f.closed)
@@ -364,8 +383,8 @@ static int apply_passes(struct apply *a)
 	return error ? error : buf_error(&a->notice->files);
 }
 
-int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep_logs,
-			  struct rollback_notice *notice)
+int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree *tree,
+			  bool keep_logs, struct rollback_notice *notice)
 {
 	uint32_t count = tree_count(tree);
 	struct apply a = {
@@ -382,6 +401,8 @@ int rollback_apply_locked(struct volume *vol, const struct tree *tree, bool keep
 	};
 	int error = a.ino && a.present && a.let_go && a.finished && a.more_links ? 0 : -ENOMEM;
 
+	if (!error)
+		error = doubts_none_torn_locked(vol, number, &a.all_whole);
 	if (!error)
 		error = apply_passes(&a);
 	free(a.ino);

@@ -15,6 +15,12 @@ static bool is_free(const struct state_version *v)
 	return v->state != VERSION_STAGED && (v->died || v->kind == VERSION_CACHE);
 }
 
+/* What was cached for a reader does not know; a power loss may have been noticed after the seal, and then the record names it. */
+bool is_torn_there(const struct apply *a, const struct tree_entry *e, const struct state_version *v)
+{
+	return (e->flags & TREE_TORN) != 0 || (v->torn && !a->all_whole);
+}
+
 static int revive(struct apply *a, const struct tree_entry *e, struct state_version *v,
 		  const struct state_file *f)
 {
@@ -25,8 +31,7 @@ static int revive(struct apply *a, const struct tree_entry *e, struct state_vers
 	v->ino = f->ino;
 	v->body = f->body;
 	v->died = 0;
-	/* What was cached for a reader does not know. */
-	v->torn |= (e->flags & TREE_TORN) != 0;
+	v->torn = is_torn_there(a, e, v);
 	return state_version_set(a->vol->state, v);
 }
 

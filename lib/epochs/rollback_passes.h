@@ -15,6 +15,7 @@ struct apply {
 	bool *let_go;	/* identity: its content went, or its writers' did */
 	bool *finished; /* identity: its file is as the tree says, or stays as it is */
 	bool keep_logs;
+	bool all_whole;	      /* the epoch's record names nothing torn */
 	uint32_t *more_links; /* entry, a directory: subdirectories that stay for their logs */
 	struct buf claims;    /* of pass 1 */
 	struct buf removed;   /* what pass 2 removes */
@@ -51,6 +52,10 @@ bool is_kept_log(struct apply *a, uint64_t dir, const struct live_name *n);
 int keep_logs_in(struct apply *a, uint64_t parent, uint32_t entry, struct live_name *n);
 
 /* ---- rollback_make.c: pass 3 ---- */
+
+/* Whether this version is torn, as the content of this entry. */
+bool is_torn_there(const struct apply *a, const struct tree_entry *e,
+		   const struct state_version *v);
 
 /* The file of an entry below the directory `parent`: made, or made equal. */
 int make_file(struct apply *a, uint32_t id, const struct tree_entry *e, uint64_t parent);

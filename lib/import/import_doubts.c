@@ -327,6 +327,6 @@ int import_doubts_end(struct import_job *j)
 	int error = doubts_to_record(j->doubts, &j->parent, r);
 
 	if (!error)
-		doubts_reason(j->doubts, &j->reason);
+		doubts_reason(j->doubts, &j->parent, &j->reason);
 	return error ? error : buf_error(&j->reason);
 }

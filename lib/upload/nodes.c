@@ -248,7 +248,7 @@ static int store_standing_locked(struct volume *vol, uint64_t number, uint64_t b
 
 	if (error)
 		return error;
-	error = rollback_apply_locked(vol, tree, false, notice);
+	error = rollback_apply_locked(vol, base, tree, false, notice);
 	if (!error)
 		error = state_epoch_set(vol->state, &row);
 	if (!error)

@@ -16,6 +16,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
+#include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/holder.h"
 #include "lib/upload/nodes.h"
 #include "lib/cache/reclaim.h"
@@ -32,7 +33,7 @@ struct stored_version {
 	struct hash recipe;
 	uint64_t holes; /* bytes in its runs of zeros */
 	bool is_inline;
-	bool torn;  /* found so after it was sealed (power.c) */
+	bool torn; /* marked so now: where the record says so, it was found after the seal (power.c) */
 	void *data; /* TREE_INLINE: its bytes, owned */
 	size_t len;
 };
@@ -46,6 +47,7 @@ struct upload {
 	size_t count, cap;
 	uint64_t inline_bytes; /* of contents that the tree holds itself */
 	uint64_t inline_new;   /* of them, those that no earlier tree held */
+	bool all_whole;	       /* the record names nothing torn */
 	uint64_t lost;	       /* files whose bytes are gone */
 	char *first_lost;
 };
@@ -280,7 +282,7 @@ static int final_entry(const struct upload *u, struct tree_entry *e)
 	s = find_stored(u, e->u.version);
 	if (!s)
 		return 0;
-	if (s->torn && !(e->flags & TREE_LOG))
+	if (s->torn && !u->all_whole && !(e->flags & TREE_LOG))
 		e->flags |= TREE_TORN;
 	if (s->is_inline) {
 		e->content = TREE_INLINE;
@@ -403,6 +405,7 @@ static int load_sealed(struct upload *u, uint64_t number, struct epoch_record *r
 	state_epoch_free(&row);
 	if (error)
 		return error;
+	u->all_whole = doubts_none_torn(ret_record);
 	return trees_load(u->vol, number, &u->tree);
 }
 

@@ -272,6 +272,39 @@ def test_a_rollback_settles_doubts_and_one_forward_brings_them_back(killed):
     assert killed.seal() == 7 and doubts(killed, 7) == {} and latest(killed) == 7
 
 
+@pytest.mark.parametrize("between", [[], [1]], ids=["at once", "over another"])
+def test_a_word_holds_for_epochs_that_have_it(mnt, between):
+    """A rollback brings back what was believed then, whatever the live tree has meanwhile."""
+    write_zip(mnt.path / "model.pt")
+    assert mnt.seal() == 1
+    write_torn(mnt.path / "model.pt")
+    assert mnt.seal() == 2
+    run(BIN, "commit", "--whole", mnt.path)
+    for to, torn in ((2, True), (3, False), (2, True), (3, False)):
+        for number in between:
+            mnt.rollback(number)
+        restored = mnt.rollback(to)
+        put(mnt.path / "c", "after %d" % restored)
+        for epoch in (restored, mnt.seal()):
+            assert doubts(mnt, epoch) == ({"model.pt": ("torn", True)} if torn else {}), (to, epoch)
+            assert record(mnt, epoch)["complete"] is not torn
+        assert (latest(mnt) == epoch) is not torn
+
+
+def test_a_torn_file_that_comes_back_is_named_as_before(mnt):
+    write_zip(mnt.path / "model.pt")
+    assert mnt.seal() == 1
+    write_torn(mnt.path / "model.pt")
+    assert mnt.seal() == 2
+    said = record(mnt, 2)["doubts"]
+    mnt.rollback(1)
+    assert record(mnt, mnt.rollback(2))["doubts"] == said
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "c", "another file")
+    last = record(mnt, mnt.seal())
+    assert last["doubts"] == said and said[0]["why"] in last["reason"]
+
+
 def test_without_companions_nothing_is_in_doubt(mnt):
     put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
     mnt.seal()
