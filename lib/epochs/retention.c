@@ -48,7 +48,7 @@ struct retention {
 struct candidates {
 	struct retention_epoch *list;
 	size_t count;
-	int64_t recent_ns; /* for so long one at least is recent; 0: none is */
+	int64_t recent_ns; /* for so long one at least is recent; 0: none is, or for ever */
 };
 
 static int compare_epochs(const void *a, const void *b)
@@ -81,14 +81,19 @@ static bool is_by_hand(enum record_trigger trigger)
 	       trigger == RECORD_TRIGGER_IMPORT;
 }
 
-/* For how long it is recent still. Of several nodes, each epoch is put together from parts that say they are whole. */
+/*
+ * For how long it is recent still, INT64_MAX for ever: what goes on in a directory of its step continues it, however late
+ * (sealer_continues.c). Of several nodes, each epoch is put together from parts that say they are whole.
+ */
 static int64_t recent_for(struct volume *vol, const struct epoch_brief *e)
 {
 	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
 
-	if (nodes_is_set(vol) || is_by_hand(e->trigger) || age >= patience)
+	if (nodes_is_set(vol) || is_by_hand(e->trigger))
 		return 0;
-	return patience - (age > 0 ? age : 0);
+	if (e->trigger == RECORD_TRIGGER_QUIET && e->has_step)
+		return INT64_MAX;
+	return age >= patience ? 0 : patience - (age > 0 ? age : 0);
 }
 
 static int collect_locked(struct volume *vol, struct candidates *c)
@@ -113,7 +118,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 		const struct epoch_brief *e = &x->epochs[i];
 		int64_t recent_ns = recent_for(vol, e);
 
-		if (recent_ns > c->recent_ns)
+		if (recent_ns > c->recent_ns && recent_ns < INT64_MAX)
 			c->recent_ns = recent_ns;
 		c->list[c->count++] = (struct retention_epoch){
 			.number = e->number,

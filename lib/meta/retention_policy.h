@@ -78,7 +78,7 @@ struct retention_epoch {
 	bool durable;
 	bool tagged;
 	bool current;	  /* the live tree stands on it */
-	bool recent;	  /* sealed by itself, and so short a while ago that it may be continued */
+	bool recent;	  /* sealed by itself, so that it may be continued yet */
 	bool restores;	  /* a rollback made it */
 	uint64_t parent;  /* the one that it came after; 0: none, or not known */
 	unsigned reasons; /* what retention_decide finds; 0: it is let go */

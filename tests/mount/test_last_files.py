@@ -8,6 +8,7 @@ files in turn, and done again.
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -227,6 +228,27 @@ def test_a_kill_in_each_file_of_a_save(mnt, framework):
     names = {n for s in framework(100 + 100 * writes) for n in s[1:]}
     there = files(mnt.epoch(good))
     assert all(b"torn" not in there[n] for n in names if n in there and not n.endswith((".pt", ".pth", ".ckpt", ".keras", ".distcp")))
+
+
+# Whose loader takes what one file names, which is written last: what lies beside that is nothing to it.
+BY_TRACKER = [megatron, deepspeed, tensorflow]
+
+
+@pytest.mark.options(settle="200ms", patience="1s")
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+def test_what_a_kill_in_each_file_leaves_is_sealed_and_never_the_latest(mnt, framework):
+    save(mnt, framework(100), "whole 0")
+    good = wait_until(lambda: latest(mnt), "the first save")
+    for kill in range(1, 1 + sum(step[0] in ("write", "fsync") for step in framework(0))):
+        wait_until(lambda: files(mnt.epoch(latest(mnt))) == files(mnt.path), "the whole save")
+        good = latest(mnt)
+        whole = files(mnt.epoch(good))
+        save(mnt, framework(100 + 100 * kill), "torn %d" % kill, kill)
+        time.sleep(0.6)  # by quiet, where anything is left of it
+        there = files(mnt.epoch(latest(mnt)))
+        assert latest(mnt) == good or framework in BY_TRACKER and whole == {n: there[n] for n in whole}
+        save(mnt, framework(100 + 100 * kill), "whole %d" % kill)
+    assert len(log_of(mnt)) > good
 
 
 def newest(mnt):

@@ -4,12 +4,15 @@
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import sqlite3
+import time
 
 import pytest
 
 from conftest import MountError, run, wait_until
+from test_contract_writing import Writer
 from retention import epochfs, holds, records, save, wait_settled
 
 
@@ -111,6 +114,33 @@ def test_an_epoch_of_a_pause_does_not_push_out_the_one_before(mnt):
     mnt.remount(patience="3s")
     quiet(5)
     wait_until(lambda: mnt.epochs() == [5], "the patience to end")
+
+
+@pytest.mark.options(settle="300ms", keep="last:1", patience="1s")
+def test_half_a_step_does_not_push_out_the_one_before_however_long_it_pauses(mnt):
+    """What goes on in its directory continues it at any time. Then that is killed."""
+    def put(*names):
+        for name in names:
+            os.makedirs(mnt.path / os.path.dirname(name), exist_ok=True)
+            (mnt.path / name).write_bytes(name.encode() * 5000)
+    put("checkpoint-1/model", "checkpoint-1/optimizer")
+    assert mnt.seal() == 1
+    shutil.rmtree(mnt.path / "checkpoint-1")
+    put("checkpoint-2/model")
+    wait_until(lambda: 2 in mnt.epochs(), "half of the second by quiet")
+    wait_settled(mnt)
+    time.sleep(2)
+    assert mnt.epochs() == [1, 2]
+    Writer(mnt.path / "checkpoint-2" / "optimizer").end("kill")
+    wait_until(lambda: 3 in mnt.epochs(), "what the killed one left")
+    wait_settled(mnt)
+    assert int(os.readlink(mnt.epochs_dir / "latest")) == 1
+    put("checkpoint-2/optimizer")
+    wait_until(lambda: int(os.readlink(mnt.epochs_dir / "latest")) == 4, "the whole of it")
+    put("checkpoint-3/model", "checkpoint-3/optimizer")
+    assert mnt.seal() == 5
+    wait_settled(mnt)
+    assert mnt.epochs() == [5]
 
 
 @pytest.mark.options(keep="last:1")

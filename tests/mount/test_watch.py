@@ -125,7 +125,8 @@ def test_the_last_file_of_a_framework_seals(watch, once, framework):
     for number, step in ((1, 100), (2, 200)):
         save(watch, framework(step), "save %d" % number)
         epoch = watch.wait_epoch(number)
-        assert (epoch["trigger"], epoch["complete"]) == ("rename" if framework in BY_TEMPORARY else "marker", True)
+        # What is renamed before its new directory is watched is found by its name alone.
+        assert epoch["trigger"] in (("rename", "marker") if framework in BY_TEMPORARY else ("marker",)) and epoch["complete"]
         assert files(watch.content(number)) == files(watch.path)
     watch.end()
     assert len(watch.epochs()) == 2
