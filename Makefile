@@ -400,7 +400,8 @@ install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no roo
 	$(Q)install -D -m 644 packaging/completions/epochfs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/epochfs
 	$(Q)for example in packaging/examples/*; do \
 		mode=644; [ ! -x $$example ] || mode=755; \
-		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
+		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/} && \
+		sed -i 's|/usr/local/|$(PREFIX)/|g' $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/} || exit 1; done
 
 uninstall: ## remove what install put there
 	$(Q)for example in packaging/examples/*; do \

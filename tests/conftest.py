@@ -34,6 +34,9 @@ pytest.register_assert_rewrite("framework_saves", "origins_run", "stored_data", 
 for _name in ("https_proxy", "all_proxy", "no_proxy"):
     os.environ.pop(_name, None)
     os.environ.pop(_name.upper(), None)
+# Nor are the options meant that a developer has set for mounts of his own.
+for _name in ("CACHE_DIR", "KEY_FILE", "PASSPHRASE_FILE", "KEEP", "RUN_ID"):
+    os.environ.pop("EPOCHFS_" + _name, None)
 
 CLONE_NEWNS, MS_PRIVATE = 0x20000, 0x40000  # <sched.h>, <sys/mount.h>
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")

@@ -227,7 +227,7 @@ static bool has_open(const struct place *mount, int pid_fd, char ret_what[PATH_M
 		const char *what = link_below(mount, dirfd(dir), d->d_name, target);
 
 		if (what) {
-			snprintf(ret_what, PATH_MAX, "%s", *what ? what : "its root");
+			snprintf(ret_what, PATH_MAX, "%s", *what ? what : "the top of the mount");
 			return true;
 		}
 	}

@@ -353,6 +353,7 @@ def test_install(tmp_path):
     completion = "opt/e/share/bash-completion/completions/epochfs"
     assert files == sorted(["opt/e/bin/epochfs", completion, *pages, "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
     assert run(tmp_path / "opt/e/bin/epochfs", "version").stdout == epochfs("version")
+    assert not [e for e in examples if "/usr/local/" in (tmp_path / e).read_text()]
     assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / "sbin/mount.epochfs").read_text()
     run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]

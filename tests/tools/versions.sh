@@ -31,7 +31,7 @@ if is_so 1; then
 fi
 [ -n "$refused" ] || exit 0
 # shellcheck source=/dev/null
-old=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && [ "$ID" = debian ] && [ "${VERSION_ID:-12}" -lt 12 ] && echo "$PRETTY_NAME")
+old=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && [ "${ID:-}" = debian ] && [ "${VERSION_ID:-12}" -lt 12 ] && echo "$PRETTY_NAME")
 if [ -n "$old" ]; then
 	echo "epochfs needs Debian 12 or newer, and this is $old, of which the libraries are too old" >&2
 else
