@@ -51,7 +51,7 @@ static void check_step(const struct check *c, const char *what);
 static void check_note(struct check *c, const char *name, int error, bool needed,
 		       const char *detail);
 
-/* check_speed.c: latency and throughput. */
+/* Latency and throughput. */
 static void check_speed(struct check *c);
 
 #define RACERS 8
