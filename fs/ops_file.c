@@ -98,7 +98,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 /* ---- writing ---- */
 
 /* To the end, which the kernel does not know. */
-static ssize_t append_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *data)
+static ssize_t append_live(fuse_req_t req, struct handle *h, int fd, struct fuse_bufvec *data)
 {
 	struct fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(data));
 	cleanup_free void *mem = malloc(to.buf[0].size);
@@ -108,25 +108,23 @@ static ssize_t append_live(fuse_req_t req, struct handle *h, struct fuse_bufvec 
 		return -ENOMEM;
 	to.buf[0].mem = mem;
 	n = fuse_buf_copy(&to, data, 0);
-	return n < 0 ? n : handle_write(h, mem, (size_t)n, UINT64_MAX, request_interrupted, req);
+	return n < 0 ? n
+		     : handle_write_to(h, fd, mem, (size_t)n, UINT64_MAX, request_interrupted, req);
 }
 
 /* Data in memory, or from the kernel through a pipe. */
-static ssize_t write_live(fuse_req_t req, struct handle *h, struct fuse_bufvec *data, off_t off)
+static ssize_t write_live(fuse_req_t req, struct handle *h, int fd, struct fuse_bufvec *data,
+			  off_t off)
 {
 	const struct fuse_buf *first = &data->buf[0];
 	struct fuse_bufvec to = FUSE_BUFVEC_INIT(fuse_buf_size(data));
-	int fd, r;
 
 	if (off < 0)
-		return append_live(req, h, data);
+		return append_live(req, h, fd, data);
 	if (data->count == 1 && !(first->flags & FUSE_BUF_IS_FD))
-		return handle_write(h, (const char *)first->mem + data->off,
-				    first->size - data->off, (uint64_t)off, request_interrupted,
-				    req);
-	r = handle_write_fd(h, &fd);
-	if (r < 0)
-		return r;
+		return handle_write_to(h, fd, (const char *)first->mem + data->off,
+				       first->size - data->off, (uint64_t)off, request_interrupted,
+				       req);
 	to.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK | FUSE_BUF_FD_RETRY;
 	to.buf[0].fd = fd;
 	to.buf[0].pos = off;
@@ -145,6 +143,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	struct file *f = file_of(req, fi);
 	size_t len = fuse_buf_size(data);
 	ssize_t n;
+	int fd;
 
 	(void)ino;
 	if (f->kind == FILE_LIVE && (fi->flags & O_APPEND) && handle_is_blind(f->handle))
@@ -159,11 +158,11 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 	}
 	n = setid_drop(req, f->node);
 	if (n == 0)
-		n = handle_begin_write(f->handle, request_interrupted, req);
+		n = handle_begin_write(f->handle, request_interrupted, req, &fd);
 	if (n == 0) {
 		/* Before it what a mapping there has stored, after it what was read there meanwhile. */
 		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)len);
-		n = write_live(req, f->handle, data, off);
+		n = write_live(req, f->handle, fd, data, off);
 	}
 	handle_note_write(f->handle, (uint64_t)off, len, n);
 	if (n > 0)
@@ -188,7 +187,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 		  struct fuse_file_info *fi)
 {
 	const struct file *f = file_of(req, fi);
-	int r = f->kind == FILE_DEAD ? -EIO : -EBADF;
+	int fd, r = f->kind == FILE_DEAD ? -EIO : -EBADF;
 
 	(void)ino;
 	if (f->kind == FILE_LIVE)
@@ -196,7 +195,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (r == 0)
 		r = handle_reserve(f->handle, mode, (uint64_t)length, request_interrupted, req);
 	if (r == 0)
-		r = handle_begin_write(f->handle, request_interrupted, req);
+		r = handle_begin_write(f->handle, request_interrupted, req, &fd);
 	if (r == 0)
 		invalidate_twin(fs_of(req), f->node, offset, 0);
 	if (r == 0)
@@ -282,9 +281,7 @@ static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struc
 
 	/* The edit first: it may change what is read. */
 	if (r == 0)
-		r = handle_begin_write(to->handle, request_interrupted, req);
-	if (r == 0)
-		r = handle_write_fd(to->handle, &out);
+		r = handle_begin_write(to->handle, request_interrupted, req, &out);
 	if (r < 0)
 		return r;
 	if (len > COPY_MAX)

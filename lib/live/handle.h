@@ -92,10 +92,6 @@ bool handle_has_room_ahead(struct handle *h);
  * lost. */
 ssize_t handle_read(struct handle *h, void *data, size_t len, uint64_t offset,
 		    interrupted_fn interrupted, void *arg);
-/* For O_APPEND handles of the page cache the kernel gives the offset; a direct append passes offset
- * UINT64_MAX: at the end. On a full disk it waits for space as full=wait says: -ENOSPC, -EINTR. */
-ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
-		     interrupted_fn interrupted, void *arg);
 /*
  * For fs/ to splice: a descriptor (borrowed, valid until release) and the count of bytes at offset
  * that may be read from it now. -EAGAIN where not all of the file is local: handle_read fetches.
@@ -103,16 +99,23 @@ ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t of
 ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_fd);
 /*
  * Begins the edit if one is owed: fetches what is not local and clones what must stay, which may take
- * long and can be interrupted. Any other change (write, truncate, fallocate, handle_join_grant,
- * handle_write_fd) begins it by itself where this was not called; the last two cannot be interrupted
- * then. -EBADF on a handle that does not write, -ENOSPC, -EINTR.
+ * long and can be interrupted. Gives the descriptor to write to, borrowed until the handle's release. Any other change
+ * (write, truncate, fallocate, handle_join_grant) begins it by itself where this was not called. -EBADF on a handle that does not
+ * write, -ENOSPC, -EINTR.
  */
-int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg);
-/* Begins the edit if one is owed and gives the descriptor to write to (borrowed). */
-int handle_write_fd(struct handle *h, int *ret_fd);
+int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg, int *ret_fd);
+/*
+ * Writes to that descriptor, without the lock. For O_APPEND handles of the page cache the kernel gives the offset; a direct append
+ * passes offset UINT64_MAX: at the end. On a full disk it waits for space as full=wait says: -ENOSPC, -EINTR.
+ */
+ssize_t handle_write_to(struct handle *h, int fd, const void *data, size_t len, uint64_t offset,
+			interrupted_fn interrupted, void *arg);
+/* Both in one. */
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
+		     interrupted_fn interrupted, void *arg);
 /* Keeps, and fetches, only what is left. -EINTR. */
 int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted, void *arg);
-/* After a write through either of them: what it gave, of so many bytes. What was refused, and is not covered until the close,
+/* After a write through any of these: what it gave, of so many bytes. What was refused, and is not covered until the close,
  * makes that the close of a killed writer. offset UINT64_MAX: at the end. */
 void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t result);
 

@@ -217,36 +217,40 @@ ssize_t handle_read_fd(struct handle *h, size_t len, uint64_t offset, int *ret_f
 
 /* ---- writing ---- */
 
+/* Where the edit has begun, which is nearly always, this takes the lock once, and nothing of the write takes it again. */
 static int begin_write(struct handle *h, uint64_t keep, interrupted_fn interrupted, void *arg,
 		       int *ret_fd)
 {
+	struct volume *vol = h->vol;
 	struct body *b = h->body;
 	int error;
 
 	if (!h->writes)
 		return -EBADF;
-	error = edit_begin(h->vol, b, keep, interrupted, arg);
-	if (error)
-		return error;
-	FAULT_POINT("write.ready");
-	SCOPED_LOCK(&h->vol->lock);
-	if (b->closing_ns) /* closed by one descriptor, written by another */
-		body_set_closing_locked(h->vol, b, 0, b->releasing);
-	h->closed = false;
-	*ret_fd = b->write_fd;
-	return b->write_fd < 0 ? -EBADF : 0;
+	mutex_lock(&vol->lock);
+	if (b->staged && !b->preparing) {
+		error = body_open_write_locked(b);
+	} else {
+		mutex_unlock(&vol->lock);
+		error = edit_begin(vol, b, keep, interrupted, arg);
+		mutex_lock(&vol->lock);
+	}
+	if (!error) {
+		if (b->closing_ns) /* closed by one descriptor, written by another */
+			body_set_closing_locked(vol, b, 0, b->releasing);
+		h->closed = false;
+		*ret_fd = b->write_fd;
+		error = b->write_fd < 0 ? -EBADF : 0;
+	}
+	mutex_unlock(&vol->lock);
+	if (!error)
+		FAULT_POINT("write.ready");
+	return error;
 }
 
-int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg)
+int handle_begin_write(struct handle *h, interrupted_fn interrupted, void *arg, int *ret_fd)
 {
-	if (!h->writes)
-		return -EBADF;
-	return edit_begin(h->vol, h->body, UINT64_MAX, interrupted, arg);
-}
-
-int handle_write_fd(struct handle *h, int *ret_fd)
-{
-	return begin_write(h, UINT64_MAX, NULL, NULL, ret_fd);
+	return begin_write(h, UINT64_MAX, interrupted, arg, ret_fd);
 }
 
 static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
@@ -267,21 +271,26 @@ static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
 	return n < 0 ? -errno : n;
 }
 
-ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
-		     interrupted_fn interrupted, void *arg)
+ssize_t handle_write_to(struct handle *h, int fd, const void *data, size_t len, uint64_t offset,
+			interrupted_fn interrupted, void *arg)
 {
-	ssize_t n;
-	int fd, error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
+	ssize_t n = write_once(fd, data, len, offset);
+	int error;
 
-	if (error)
-		return error;
-	n = write_once(fd, data, len, offset);
 	if (n == -ENOSPC || n == -EDQUOT) {
 		error = volume_reserve(h->vol, len, interrupted, arg);
 		n = error ? error : write_once(fd, data, len, offset);
 	}
 	FAULT_POINT("write.done");
 	return n;
+}
+
+ssize_t handle_write(struct handle *h, const void *data, size_t len, uint64_t offset,
+		     interrupted_fn interrupted, void *arg)
+{
+	int fd, error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
+
+	return error ? error : handle_write_to(h, fd, data, len, offset, interrupted, arg);
 }
 
 static bool is_refusal(ssize_t result)

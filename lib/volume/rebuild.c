@@ -309,7 +309,7 @@ static int copy_xattr(void *arg, const char *name, const void *value, size_t len
 
 static int fill(struct handle *h, int from, const struct stat *st)
 {
-	int fd, error = handle_write_fd(h, &fd);
+	int fd, error = handle_begin_write(h, NULL, NULL, &fd);
 
 	if (!error)
 		error = io_clone(from, fd, (uint64_t)st->st_size);

@@ -183,16 +183,17 @@ ssize_t vfile_pwrite(struct vfile *f, const void *data, size_t len, uint64_t off
 {
 	int64_t size = vfile_size(f);
 	ssize_t n;
+	int fd;
 
 	if (f->direct >= 0) {
 		n = pwrite(f->direct, data, len, (off_t)offset);
 		return n < 0 ? -errno : n;
 	}
-	n = handle_begin_write(f->handle, NULL, NULL);
+	n = handle_begin_write(f->handle, NULL, NULL, &fd);
 	if (n)
 		return n;
-	return handle_write(f->handle, data, len, f->flags & O_APPEND ? (uint64_t)size : offset,
-			    NULL, NULL);
+	return handle_write_to(f->handle, fd, data, len,
+			       f->flags & O_APPEND ? (uint64_t)size : offset, NULL, NULL);
 }
 
 int vfile_truncate(struct vfile *f, uint64_t size)

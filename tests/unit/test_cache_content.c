@@ -180,7 +180,9 @@ END_TEST
 
 static void *begin_write(void *handle)
 {
-	unit_ok(handle_begin_write(handle, NULL, NULL));
+	int fd;
+
+	unit_ok(handle_begin_write(handle, NULL, NULL, &fd));
 	return NULL;
 }
 
@@ -195,16 +197,17 @@ START_TEST(a_wait_for_the_change_of_another_ends)
 {
 	struct handle *first = vu_open(&u, "f", O_RDWR), *second = vu_open(&u, "f", O_RDWR);
 	pthread_t thread;
+	int fd;
 
 	ck_assert_ptr_eq(first->body, second->body);
 	mu_weather("get.delay=2s&only=packs/");
 	ck_assert(!pthread_create(&thread, NULL, begin_write, first));
 	unit_until(is_preparing(first));
-	unit_error(handle_begin_write(second, say_yes, NULL), -EINTR);
+	unit_error(handle_begin_write(second, say_yes, NULL, &fd), -EINTR);
 	ck_assert(is_preparing(first));
 	pthread_join(thread, NULL);
 	mu_weather(NULL);
-	unit_ok(handle_begin_write(second, say_yes, NULL));
+	unit_ok(handle_begin_write(second, say_yes, NULL, &fd));
 	handle_release(first, false);
 	handle_release(second, false);
 }

@@ -177,7 +177,7 @@ START_TEST(descriptors_for_splicing_follow_an_edit)
 	ck_assert_int_eq(pread(fd, data, 6, 4), 6);
 	ck_assert_str_eq(data, "456789");
 	h = vu_open(&u, "a", O_RDWR);
-	unit_ok(handle_write_fd(h, &write_fd));
+	unit_ok(handle_begin_write(h, NULL, NULL, &write_fd));
 	ck_assert_int_eq(pwrite(write_fd, "x", 1, 0), 1);
 	ck_assert_int_eq(handle_read_fd(reader, 1, 0, &fd), 1);
 	ck_assert_int_eq(pread(fd, data, 1, 0), 1);
