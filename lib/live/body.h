@@ -42,9 +42,9 @@ struct body {
 	bool is_log;	  /* contract 1.2.5: name matches, or O_APPEND held for longer than patience
 		       */
 	bool append_only; /* every writing handle has O_APPEND and not O_DIRECT */
-	bool killed;	  /* an opener that wrote died */
+	bool killed;	  /* an opener that wrote died, or was refused a write */
 	bool closed_well; /* an opener that wrote closed */
-	bool fragile;	  /* as in the version's row */
+	bool fragile;	  /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;
 	pid_t closer;		    /* the process of the writer that closed last; 0: not known */
 	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */

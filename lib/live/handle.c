@@ -251,7 +251,7 @@ static bool another_is_left(struct handle *h)
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
-	bool known = h->tgid && pid, killed = false, refused, undone;
+	bool known = h->tgid && pid, killed = false, refused, undone, spoilt;
 	int error = 0;
 
 	if (!h->writes)
@@ -276,8 +276,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	undone = h->body->cramped && h->body->fragile && !body_is_log_locked(vol, h->body);
 	if (undone && !killed && !refused)
 		error = -ENOSPC;
-	killed = killed || refused || undone;
-	if (killed) {
+	spoilt = killed || refused || undone;
+	if (spoilt) {
 		h->killed = true;
 		h->closed = true;
 		body_set_closing_locked(vol, h->body, clock_mono_ns(), h->body->releasing);
@@ -288,9 +288,9 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	}
 	body_note_locked(h->body);
 	mutex_unlock(&vol->lock);
-	if (!error && !killed)
+	if (!error && !spoilt)
 		error = close_safely(h);
-	if (!error && !killed && clock_mono_ns() < atomic_load(&vol->durable_until_ns))
+	if (!error && !spoilt && clock_mono_ns() < atomic_load(&vol->durable_until_ns))
 		error = close_durably(h, interrupted, arg);
 	return error;
 }
