@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on attributes: getattr, setattr, readlink, statfs. */
+/* Operations on attributes: getattr, setattr, readlink, statfs, extended attributes. */
 #include "fs/ops.h"
 
 #include <errno.h>

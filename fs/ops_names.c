@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on names: lookup, forget, mkdir, mknod, symlink, link, unlink, rmdir, rename. */
+/* Operations on names: lookup, forget, mkdir, mknod, symlink, link, unlink, rmdir, rename, and listing directories. */
 #include "fs/ops.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epochfs fsck: verifies a remote and says what is damaged. */
+/* epochfs fsck: verifies a remote and says what is damaged, or repairs it. */
 #include "lib/admin/catalog.h"
 
 #include <errno.h>
@@ -18,17 +18,6 @@
 #include "tools/progress.h"
 #include "tools/target.h"
 #include <stdbool.h>
-
-/* `epochfs fsck --repair`. */
-
-struct repair_words {
-	const char *target; /* a remote or a mount point */
-	bool dry_run, json;
-	const char *cache_dir; /* where the caches of this machine lie; NULL: the default */
-};
-
-/* Repairs and prints: the exit code, EXIT_DAMAGED where something is gone. */
-static int repair_run(const struct repair_words *words);
 
 struct fsck_view {
 	struct progress bar;
@@ -153,34 +142,13 @@ static int check(const char *url, bool read_data, bool json)
 	return code;
 }
 
-int command_fsck(int argc, char **argv)
-{
-	bool read_data = false, repair = false;
-	struct repair_words words = {0};
-	char path[PATH_MAX];
-	const struct cli_place places[] = {{"json", &words.json, NULL},
-					   {"read-data", &read_data, NULL},
-					   {"repair", &repair, NULL},
-					   {"dry-run", &words.dry_run, NULL},
-					   {"cache-dir", NULL, &words.cache_dir},
-					   {0}};
-	int code, count = cli_parse("fsck", argc, argv, places, &words.target, 1, &code);
+/* ---- fsck --repair: asks the mount, or does it without one, and prints what came of it ---- */
 
-	if (count < 0)
-		return code;
-	if (count != 1)
-		return cli_usage_error("fsck", "needs a REMOTE");
-	if (repair)
-		return repair_run(&words);
-	if (words.dry_run || words.cache_dir)
-		return cli_usage_error("fsck", "--dry-run and --cache-dir go with --repair");
-	if (client_is_mount(words.target) == 1)
-		return cli_usage_error("fsck", "%s is a mount: name its remote", words.target);
-	code = target_remote(words.target, path, &words.target);
-	return code == EXIT_DONE ? check(words.target, read_data, words.json) : code;
-}
-
-/* `epochfs fsck --repair`: asks the mount, or does it without one, and prints what came of it. */
+struct repair_words {
+	const char *target; /* a remote or a mount point */
+	bool dry_run, json;
+	const char *cache_dir; /* where the caches of this machine lie; NULL: the default */
+};
 
 static void on_repair_progress(void *arg, const struct catalog_progress *p)
 {
@@ -290,6 +258,7 @@ static int do_remote(const struct repair_words *w, json_t **ret_answer)
 	return code;
 }
 
+/* Repairs and prints: the exit code, EXIT_DAMAGED where something is gone. */
 static int repair_run(const struct repair_words *words)
 {
 	json_t *answer = NULL;
@@ -311,4 +280,33 @@ static int repair_run(const struct repair_words *words)
 		code = EXIT_DAMAGED;
 	json_decref(answer);
 	return code;
+}
+
+/* ---- the command ---- */
+
+int command_fsck(int argc, char **argv)
+{
+	bool read_data = false, repair = false;
+	struct repair_words words = {0};
+	char path[PATH_MAX];
+	const struct cli_place places[] = {{"json", &words.json, NULL},
+					   {"read-data", &read_data, NULL},
+					   {"repair", &repair, NULL},
+					   {"dry-run", &words.dry_run, NULL},
+					   {"cache-dir", NULL, &words.cache_dir},
+					   {0}};
+	int code, count = cli_parse("fsck", argc, argv, places, &words.target, 1, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 1)
+		return cli_usage_error("fsck", "needs a REMOTE");
+	if (repair)
+		return repair_run(&words);
+	if (words.dry_run || words.cache_dir)
+		return cli_usage_error("fsck", "--dry-run and --cache-dir go with --repair");
+	if (client_is_mount(words.target) == 1)
+		return cli_usage_error("fsck", "%s is a mount: name its remote", words.target);
+	code = target_remote(words.target, path, &words.target);
+	return code == EXIT_DONE ? check(words.target, read_data, words.json) : code;
 }

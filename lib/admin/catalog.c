@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A volume's remote without a mount: opening, epochs, trees. */
+/* A volume's remote without a mount: opening, epochs, trees, tags, its lease, what it takes. */
 #include "lib/admin/catalog_internal.h"
 
 #include <errno.h>

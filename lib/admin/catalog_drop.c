@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A volume's remote without a mount: dropping epochs, as its only writer for the while. */
+/* A volume's remote without a mount: dropping epochs and bringing them back, as its only writer for the while. */
 #include "lib/admin/catalog_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Restoring: regular files, several at once. */
+/* Restoring: files of all types, regular ones several at once, and their attributes. */
 #include "lib/admin/catalog_export.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verifying a remote: its objects, the volume, records. */
+/* Verifying a remote: its objects, the volume, records, and the trees that they name. */
 #include "lib/admin/catalog_fsck.h"
 
 #include <errno.h>

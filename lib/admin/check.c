@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trying out a remote: its operations, one by one. */
+/* Trying out a remote: its operations, one by one, and their speed. */
 
 #include "lib/admin/check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `epochfs status` says of a mounted volume. */
+/* What `epochfs status`, log, show and diff say of a mounted volume. */
 #include "lib/admin/control_internal.h"
 
 #include <errno.h>

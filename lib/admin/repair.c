@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repairing a remote. */
+/* Repairing a remote: its parts in their order, epochfs.json, what came of it. */
 #include "lib/admin/repair.h"
 
 #include <errno.h>

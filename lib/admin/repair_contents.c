@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repairing a remote: packs, index objects, trees and contents. */
+/* Repairing a remote: packs, index objects, trees and contents, and condemning what was replaced. */
 #include "lib/admin/repair_internal.h"
 
 #include <errno.h>

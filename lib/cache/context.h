@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct volume, and what the parts of lib/volume offer each other. Private to lib/cache.
+ * struct volume: what the rooms of a mount share, each of which owns a part of it, and what they offer each other. For lib/ alone.
  *
- * The order of locks is in lib/util/lock.h.
+ * The order of locks is in lib/util/lock_order.h.
  *
  * volume.lock guards the main connection of the state and everything that says so below. It is held
  * for microseconds: never over a remote call, compression, a copy of file data, a callback of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The evictor: keeps cache_size and min_free by removing local copies of durable content, least
- * recently used first. Private to lib/cache. */
+ * recently used first. For lib/ alone. */
 #ifndef EPOCHFS_CACHE_EVICT_H
 #define EPOCHFS_CACHE_EVICT_H
 

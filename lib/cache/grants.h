@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of grants (grant.h has the states and who may do what). Private to lib/cache; all of it with the volume's lock, but for
+/* The table of grants (grant.h has the states and who may do what). For lib/ alone; all of it with the volume's lock, but for
  * grants_new and grants_free. */
 #ifndef EPOCHFS_CACHE_GRANTS_H
 #define EPOCHFS_CACHE_GRANTS_H

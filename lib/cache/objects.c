@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backing files of versions: objects/<id in 16 hex digits>. */
+/* The backing files of versions: objects/<id in 16 hex digits>, and their paths. */
 #include "lib/cache/context.h"
 
 #include <errno.h>

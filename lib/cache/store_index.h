@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chunk index of a mounted volume: the store's questions, answered by the local state. Private to lib/cache. */
+/* The chunk index of a mounted volume: the store's questions, answered by the local state. For lib/ alone. */
 #ifndef EPOCHFS_CACHE_STORE_INDEX_H
 #define EPOCHFS_CACHE_STORE_INDEX_H
 

@@ -7,7 +7,7 @@
 #include "lib/format/record.h"
 
 /*
- * Private to lib/cache. trees/<20 digits> holds the tree of that epoch in the format of
+ * For lib/ alone. trees/<20 digits> holds the tree of that epoch in the format of
  * lib/format/tree.h. Until the epoch is durable it may name local versions; then it is replaced by
  * the final one, which names recipes only. Both list the same entries in the same order, so entry
  * numbers stay. A local file of a durable epoch is a cache: it may be removed, and is fetched again.

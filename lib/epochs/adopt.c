@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Epochs and tags of the remote, taken into the local state. */
+/* Epochs and tags of the remote, taken into the local state, and the live tree rebuilt from them. */
 #include "lib/epochs/adopt.h"
 
 #include <errno.h>

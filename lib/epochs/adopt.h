@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the remote knows and this machine does not: epochs, tags, and the live tree of a new cache.
- * Private to lib/epochs. */
+ * For lib/ alone. */
 #ifndef EPOCHFS_EPOCHS_ADOPT_H
 #define EPOCHFS_EPOCHS_ADOPT_H
 
@@ -35,7 +35,7 @@ int adopt_remote(struct volume *vol, adopt_complete_fn *complete, struct opening
 int adopt_record(struct volume *vol, const struct record_found *found);
 int adopt_tags(struct volume *vol);
 
-/* ---- The live tree rebuilt from an epoch's tree. Private to lib/epochs. ---- */
+/* ---- The live tree rebuilt from an epoch's tree. For lib/ alone. ---- */
 
 /*
  * Replaces all files and names of the live tree by those of this durable epoch, in one transaction, and makes it the current one. Nothing may be open.

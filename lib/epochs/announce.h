@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Telling others of epochs: a program, and a table in an SQLite database. Private to lib/epochs. */
+/* Telling others of epochs: a program, and a table in an SQLite database. For lib/ alone. */
 #ifndef EPOCHFS_EPOCHS_ANNOUNCE_H
 #define EPOCHFS_EPOCHS_ANNOUNCE_H
 
@@ -9,7 +9,7 @@
 
 /*
  * An epoch is announced once it is sealed and once more when it is durable, to each sink that the
- * options name: a program (announce_internal.h) and a database (announce_internal.h), which also learns of
+ * options name: a program and a database (announce_internal.h), which also learns of
  * drops. What is announced is a JSON object, made when it happens: the epoch as `show --json` has it
  * (listing.h), and
  *   "event"       "sealed", "durable" or (database only) "dropped" or "undropped"

@@ -9,7 +9,7 @@
 #include "lib/cache/context.h"
 
 /*
- * Private to lib/epochs. What is torn is marked on versions (state_version.torn) and entries of trees (TREE_TORN), and needs
+ * For lib/ alone. What is torn is marked on versions (state_version.torn) and entries of trees (TREE_TORN), and needs
  * nothing more. Kills are rows of the state (state_doubt), which the judgement at a seal removes or keeps; the record of each
  * epoch names all doubts, so that who takes over its tree (rollback, another machine) takes over its doubts.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropping epochs of an open volume: what epochs_drop (epochs.h) does, in parts. Private to lib/epochs. */
+/* Dropping epochs of an open volume: what epochs_drop (epochs.h) does, in parts. For lib/ alone. */
 #ifndef EPOCHFS_EPOCHS_DROP_H
 #define EPOCHFS_EPOCHS_DROP_H
 

@@ -4,16 +4,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "lib/util/hash.h"
 
 #define FIRST_BUCKETS 256
 
-/* FNV-1a of the name, started by the file. */
+/* Of the name, started by the file. */
 static size_t hash_name(uint64_t ino, const char *name)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ ino * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t h = FNV1A_BEGIN ^ ino * UINT64_C(0x9e3779b97f4a7c15);
 
 	for (; *name; name++)
-		h = (h ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+		h = fnv1a(h, (uint8_t)*name);
 	return (size_t)(h ^ h >> 32);
 }
 

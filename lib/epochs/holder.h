@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The right of an open volume to write to its remote: takes the lease (lease.h) at volume_open, renews
- * it in a thread of its own, and gives it back at volume_close. Private to lib/epochs.
+ * it in a thread of its own, and gives it back at volume_close. For lib/ alone.
  *
  * A read-only volume and one without a remote take none: then holder_confirm says yes.
  */

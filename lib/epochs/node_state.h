@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this volume is as one of several nodes (nodes.h), as far as sealing, listing and dropping ask. Private to lib/epochs. */
+/* What this volume is as one of several nodes (nodes.h), as far as sealing, listing and dropping ask. For lib/ alone. */
 #ifndef EPOCHFS_EPOCHS_NODE_STATE_H
 #define EPOCHFS_EPOCHS_NODE_STATE_H
 

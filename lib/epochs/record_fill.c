@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an epoch's record says of its tree and of who made it. */
+/* What an epoch's record says of its tree and of who made it, and whether it is complete. */
 #include "lib/epochs/record_fill.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an epoch's record says of its tree and of who made it. Private to lib/epochs. */
+/* What an epoch's record says of its tree and of who made it. For lib/ alone. */
 #ifndef EPOCHFS_EPOCHS_RECORD_FILL_H
 #define EPOCHFS_EPOCHS_RECORD_FILL_H
 

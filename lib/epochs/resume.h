@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /*
- * Contract 1.3. Private to lib/epochs. Code that resumes from whatever lies in its directory must not meet half a save. So
+ * Contract 1.3. For lib/ alone. Code that resumes from whatever lies in its directory must not meet half a save. So
  * the live tree goes back
  *   - when the volume is opened;
  *   - while it is open, when what is in doubt loses its temporary name, and as soon as the last file that is open for writing

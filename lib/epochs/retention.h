@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The option keep: a thread that drops the epochs which the policy (retention_policy.h) lets go, once at the beginning and
- * whenever an epoch has become durable (without a remote: was sealed). Private to lib/epochs.
+ * whenever an epoch has become durable (without a remote: was sealed). For lib/ alone.
  *
  * Of several nodes (nodes.h), the one that has completed an epoch does it, for all: after that, and never before. Their tags are read
  * from the remote first, and what one of their live trees began from stays.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making the live tree equal a tree. Private to lib/epochs. */
+/* Making the live tree equal a tree. For lib/ alone. */
 #ifndef EPOCHFS_EPOCHS_ROLLBACK_H
 #define EPOCHFS_EPOCHS_ROLLBACK_H
 

@@ -13,6 +13,7 @@
 #include "lib/meta/doubts.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/hash.h"
 
 /* How many directories of a path are of its unit, where that is a directory. */
 static unsigned directories_of_unit(const char *path, const struct doubt_unit *unit)
@@ -334,17 +335,17 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 
 #define META "renames_go_on"
 
-/* Of the path, where runs of digits are all the same, as the step is another each time (FNV-1a); never 0. */
+/* Of the path, where runs of digits are all the same, as the step is another each time ; never 0. */
 static uint64_t hash_path(const char *path)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = FNV1A_BEGIN;
 
 	for (; *path; path++) {
 		bool digit = isdigit((unsigned char)*path);
 
 		if (digit && isdigit((unsigned char)path[1]))
 			continue;
-		h = (h ^ (digit ? '#' : (uint8_t)*path)) * UINT64_C(0x100000001b3);
+		h = fnv1a(h, digit ? '#' : (uint8_t)*path);
 	}
 	return h ? h : 1;
 }

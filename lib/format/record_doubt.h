@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The member of a record that names files which may not be whole. For record_json.c and status. */
+/* Members of a record: the files that may not be whole, and which part of which node it is. For record_json.c and status. */
 #ifndef EPOCHFS_FORMAT_RECORD_DOUBT_H
 #define EPOCHFS_FORMAT_RECORD_DOUBT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records as JSON: one table of members, in the order in which they are written. */
+/* Records as JSON: one table of members, in the order in which they are written; that of a part of a node, too. */
 #include "lib/format/record.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoded tree: entries by number, directories by name. */
+/* Trees: reading and writing them, and the decoded tree, with entries by number and directories by name. */
 #include "lib/format/tree.h"
 
 #include <errno.h>

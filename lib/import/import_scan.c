@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listing an ordinary directory. */
+/* Listing an ordinary directory: its entries, their attributes and link targets. */
 #include "lib/import/import_scan.h"
 
 #include <errno.h>

@@ -9,18 +9,18 @@
 #include "lib/meta/rules.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
+#include "lib/util/hash.h"
 
 #define FIRST_BUCKETS 256
 
 /* ---- the table ---- */
 
-/* FNV-1a. */
 static size_t hash_path(const char *path)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = FNV1A_BEGIN;
 
 	for (; *path; path++)
-		h = (h ^ (uint8_t)*path) * UINT64_C(0x100000001b3);
+		h = fnv1a(h, (uint8_t)*path);
 	return (size_t)(h ^ h >> 32);
 }
 

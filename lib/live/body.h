@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies: content lineages of the live tree that handles have open. Private to lib/live; see
+ * Bodies: content lineages of the live tree that handles have open. For lib/ alone; see
  * handle.h for the rules. A body exists in memory from its first open to its last release (or while
  * a writable mapping is left after it); one that was replaced, or whose file has no name any more, for as long as
  * the kernel has a node of it. All fields are guarded by the volume's lock, but the

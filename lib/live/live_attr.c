@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live tree: attributes of files, and changing them. */
+/* The live tree: attributes of files, extended ones too, and changing them. */
 #include "lib/live/live_internal.h"
 
 #include <errno.h>

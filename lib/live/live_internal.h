@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the live tree (live*.c) share, and how it begins. Private to lib/live. */
+/* What the parts of the live tree (live*.c) share, and how it begins. For lib/ alone. */
 #ifndef EPOCHFS_LIVE_LIVE_INTERNAL_H
 #define EPOCHFS_LIVE_LIVE_INTERNAL_H
 

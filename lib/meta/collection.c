@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Garbage collection of a remote. */
+/* Garbage collection of a remote, and the lists of what is condemned. */
 #include "lib/meta/collection.h"
 
 #include <errno.h>

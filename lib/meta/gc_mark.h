@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What epochs need of a remote. Private to gc*.c. */
+/* What epochs need of a remote, and the lists of what a collection has condemned. For lib/ alone. */
 #ifndef EPOCHFS_META_GC_MARK_H
 #define EPOCHFS_META_GC_MARK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One writer at a time: the lease of a volume, in its remote. */
+/* One writer at a time: the lease of a volume, in its remote, and the process that holds it. */
 #include "lib/meta/lease_internal.h"
 
 #include <errno.h>

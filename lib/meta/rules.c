@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What names mean: globs built in and from the options, and the training step in a name. */
+/* What names mean: globs built in and from the options, the training step in a name, and what frameworks write last. */
 #include "lib/meta/rules.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What names mean: temporary names, markers, logs, and the training step in a name. */
+/* What names mean: temporary names, markers, logs, the training step in a name, and what frameworks write last. */
 #ifndef EPOCHFS_META_RULES_H
 #define EPOCHFS_META_RULES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where Amazon's credentials come from: the chain. */
+/* Where Amazon's credentials come from: the chain, and STS. */
 #include "lib/net/aws_source.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP engine: what is asked of curl, and what becomes of an answer. */
+/* The HTTP engine: what is asked of curl, and what becomes of an answer, and the pool of its handles. */
 #include "lib/net/http.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote on an SFTP server: sftp.h has the manual. Links, paths, reading and deleting. */
+/* The remote on an SFTP server: sftp.h has the manual. Opening it, links, paths, reading and deleting. */
 #include "lib/net/sftp.h"
 
 #include <errno.h>

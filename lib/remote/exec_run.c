@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of the program of an exec: remote. */
+/* One run of the program of an exec: remote: its command line, and its answer. */
 #include "lib/util/child.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A limit in bytes a second that any number of transfers of a remote share. Private to lib/remote. */
+/* A limit in bytes a second that any number of transfers of a remote share. Private to lib/remote and lib/net. */
 #ifndef EPOCHFS_REMOTE_RATE_H
 #define EPOCHFS_REMOTE_RATE_H
 

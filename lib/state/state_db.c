@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection to the state's database, its prepared statements, and queries. */
+/* A connection to the state's database, its prepared statements, queries, and damage. */
 #include "lib/state/state_db.h"
 
 #include <errno.h>

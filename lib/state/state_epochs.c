@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local state: epochs. */
+/* The local state: epochs, and their tags. */
 #include "lib/state/state_db.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The local state: files, what symbolic links point to, totals of files and content. */
+/* The local state: files, what symbolic links point to, extended attributes, totals of files and content. */
 #include "lib/state/state_db.h"
 
 #include <errno.h>

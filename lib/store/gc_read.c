@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Garbage collection: reading what is there, and what was condemned before. */
+/* Garbage collection: reading what is there, what was condemned before, and which index objects stay. */
 #include "lib/store/gc_impl.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Garbage collection by a mount: with the option keep (and without gc=off) a thread collects what dropped epochs leave in the remote, so
- * that space comes back by itself. Private to lib/upload.
+ * that space comes back by itself. For lib/ alone.
  *
  * It is the collection of collection.h, in the background: a while after the volume was opened, after a drop has reached the remote, and when the grace of what is
  * condemned is over. Drops that follow one another share one; between two of them is a 24th of the grace, at most an hour, and four times

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Epochs of several nodes: N mounts of one volume, each of which writes its part. Private to lib/upload.
+ * Epochs of several nodes: N mounts of one volume, each of which writes its part. For lib/ alone.
  *
  * Objects, in the order in which they come to be. All but the nodes' own lease objects are immutable and
  * created only if absent; no node talks to another, and no machine's clock is compared with another's.

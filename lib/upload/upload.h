@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The uploader: one thread makes sealed epochs durable in order (store's threads do the work), and
- * brings tags and drops to the remote. Private to lib/upload. */
+ * brings tags and drops to the remote. For lib/ alone. */
 #ifndef EPOCHFS_UPLOAD_UPLOAD_H
 #define EPOCHFS_UPLOAD_UPLOAD_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256, CRC-32C, random ids and hex. */
+/* SHA-256, of many at once too, CRC-32C, random ids and hex. */
 #include "lib/util/hash.h"
 
 #include <errno.h>

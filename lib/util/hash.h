@@ -43,6 +43,13 @@ int hex_decode(const char *hex, size_t len, void *ret_data);
  * at the start, or what the last call gave for the bytes before. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t len);
 
+/* FNV-1a, of one byte after another from FNV1A_BEGIN on: for tables of names in memory, and where two of one hash do no harm. */
+#define FNV1A_BEGIN UINT64_C(0xcbf29ce484222325)
+static inline uint64_t fnv1a(uint64_t h, uint8_t byte)
+{
+	return (h ^ byte) * UINT64_C(0x100000001b3);
+}
+
 /* Fills with random bytes of the operating system: 0 or -errno. */
 int random_bytes(void *ret_data, size_t len);
 /* A random (version 4) UUID in text, 36 characters and NUL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of mounts: /proc/N/mountinfo, proc(5). */
+/* Mounts as /proc shows them: the lists of each process (mountinfo, proc(5)), and who uses one. */
 #include "lib/util/mountinfo.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has a file system mounted, by the lists of mounts in /proc. */
+/* Who has a file system mounted, and who uses it, as /proc shows it. */
 #ifndef EPOCHFS_UTIL_MOUNTINFO_H
 #define EPOCHFS_UTIL_MOUNTINFO_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After a crash or a power loss: epochs that were sealed and not durable, of which something is gone. */
+/* After a crash or a power loss: content that no fsync made safe, and epochs that were sealed and not durable, of which something is gone. */
 #include "lib/volume/recovery.h"
 
 #include <errno.h>

@@ -516,7 +516,7 @@ static void start_small_bytes(void)
 
 int main(void)
 {
-	Suite *s = suite_create("volume_content");
+	Suite *s = suite_create("cache_content");
 	TCase *cold = unit_case(s, "reading"), *small = unit_case(s, "evicting"),
 	      *few = unit_case(s, "a few bytes");
 

@@ -423,7 +423,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_grant");
+	Suite *s = suite_create("cache_grant");
 	TCase *t = unit_case(s, "states"), *c = unit_case(s, "content");
 
 	tcase_add_checked_fixture(t, set_up, tear_down);

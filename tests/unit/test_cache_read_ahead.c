@@ -146,7 +146,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_read_ahead");
+	Suite *s = suite_create("cache_read_ahead");
 	TCase *c = unit_case(s, "streams");
 
 	tcase_add_checked_fixture(c, start, NULL);

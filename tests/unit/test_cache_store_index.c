@@ -57,7 +57,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_store_index");
+	Suite *s = suite_create("cache_store_index");
 	TCase *t = unit_case(s, "index");
 
 	tcase_add_checked_fixture(t, setup, teardown);

@@ -320,7 +320,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_adopt");
+	Suite *s = suite_create("epochs_adopt");
 	TCase *t = unit_case(s, "adopt");
 
 	tcase_add_checked_fixture(t, mu_start, mu_stop);

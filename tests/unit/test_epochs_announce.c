@@ -227,7 +227,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_announce");
+	Suite *s = suite_create("epochs_announce");
 	TCase *t = unit_case(s, "program");
 
 	tcase_add_test(t, a_program_that_exits_with_0_has_it);

@@ -442,7 +442,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_before");
+	Suite *s = suite_create("epochs_before");
 	TCase *t = unit_case(s, "before");
 
 	tcase_add_checked_fixture(t, eu_start, eu_stop);

@@ -233,7 +233,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_follow");
+	Suite *s = suite_create("epochs_follow");
 	TCase *t = unit_case(s, "follow");
 
 	tcase_add_test(t, a_reader_is_told_what_changes);

@@ -295,7 +295,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_epochs");
+	Suite *s = suite_create("epochs_numbers");
 	TCase *t = unit_case(s, "index");
 
 	tcase_add_test(t, the_index_finds_epochs);

@@ -294,7 +294,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_resume");
+	Suite *s = suite_create("epochs_resume");
 	TCase *t = resume_case(s, "resume");
 
 	tcase_add_test(t, half_a_save);

@@ -223,7 +223,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_resume_when");
+	Suite *s = suite_create("epochs_resume_when");
 	TCase *t = resume_case(s, "resume");
 
 	tcase_add_test(t, a_save_between_two_of_its_files_is_waited_for);

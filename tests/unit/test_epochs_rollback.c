@@ -423,7 +423,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_rollback");
+	Suite *s = suite_create("epochs_rollback");
 	TCase *t = eu_case(s, "rollback");
 
 	tcase_add_test(t, rollback_restores_everything);

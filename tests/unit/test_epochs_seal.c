@@ -372,7 +372,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_seal");
+	Suite *s = suite_create("epochs_seal");
 	TCase *t = eu_case(s, "content");
 
 	tcase_add_test(t, a_commit_holds_the_tree_as_it_is_closed);

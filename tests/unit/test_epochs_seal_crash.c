@@ -271,7 +271,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_seal_crash");
+	Suite *s = suite_create("epochs_seal_crash");
 	TCase *t = eu_case(s, "failures");
 
 	tcase_add_test(t, an_epoch_that_cannot_be_frozen_loses_nothing);

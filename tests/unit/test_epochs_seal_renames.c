@@ -224,7 +224,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_seal_renames");
+	Suite *s = suite_create("epochs_seal_renames");
 	TCase *t = eu_case(s, "renames");
 
 	tcase_add_loop_test(t, files_that_are_renamed_one_by_one, 0,

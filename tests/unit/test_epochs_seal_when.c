@@ -521,7 +521,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_seal_when");
+	Suite *s = suite_create("epochs_seal_when");
 	TCase *t = eu_case(s, "at once");
 
 	tcase_add_test(t, a_directory_made_final_seals);

@@ -298,7 +298,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_usage");
+	Suite *s = suite_create("epochs_usage");
 	TCase *counting = unit_case(s, "counting"), *dropping = unit_case(s, "dropping");
 
 	tcase_add_test(counting, what_all_epochs_take_is_all_that_there_is);

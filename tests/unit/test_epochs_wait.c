@@ -63,7 +63,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_wait");
+	Suite *s = suite_create("epochs_wait");
 	TCase *t = eu_case(s, "no remote");
 
 	tcase_add_test(t, without_a_remote_sealed_is_done);

@@ -214,7 +214,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_live_attr");
+	Suite *suite = suite_create("live_attr");
 	TCase *t;
 
 	t = fixture(suite, "attributes");

@@ -611,7 +611,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_commit");
+	Suite *s = suite_create("live_commit");
 	TCase *t = unit_case(s, "commit");
 
 	tcase_add_checked_fixture(t, setup, teardown);

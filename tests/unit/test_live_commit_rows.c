@@ -53,7 +53,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_commit_rows");
+	Suite *s = suite_create("live_commit_rows");
 	TCase *t = unit_case(s, "commit");
 
 	tcase_add_checked_fixture(t, setup, teardown);

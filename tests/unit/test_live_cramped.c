@@ -307,7 +307,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_cramped");
+	Suite *s = suite_create("live_cramped");
 	TCase *t = handle_case(s, "cramped");
 
 	tcase_add_test(t, room_that_comes_before_the_close_hides_nothing);

@@ -209,7 +209,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_handle");
+	Suite *s = suite_create("live_handle");
 	TCase *t = handle_case(s, "content");
 
 	tcase_add_test(t, a_new_file_is_seen_while_it_is_written);

@@ -206,7 +206,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_handle_edit");
+	Suite *s = suite_create("live_handle_edit");
 	TCase *t = handle_case(s, "edit");
 
 	tcase_add_test(t, an_edit_is_seen_by_all_and_the_epoch_keeps_the_old);

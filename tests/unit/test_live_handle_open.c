@@ -526,7 +526,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_handle_open");
+	Suite *s = suite_create("live_handle_open");
 	TCase *t = handle_case(s, "open");
 
 	tcase_add_test(t, a_thread_is_told_estale_once);

@@ -462,7 +462,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_killed");
+	Suite *s = suite_create("live_killed");
 	TCase *t = unit_case(s, "killed");
 
 	tcase_add_checked_fixture(t, setup, teardown);

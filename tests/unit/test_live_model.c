@@ -381,7 +381,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_live_model");
+	Suite *suite = suite_create("live_model");
 	TCase *t;
 
 	t = fixture(suite, "a directory of the system as the model");

@@ -358,7 +358,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_live");
+	Suite *suite = suite_create("live_names");
 	TCase *t;
 
 	t = fixture(suite, "looking up");

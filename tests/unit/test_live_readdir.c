@@ -165,7 +165,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_readdir");
+	Suite *s = suite_create("live_readdir");
 	TCase *t = unit_case(s, "a folder that cannot be listed");
 
 	tcase_add_checked_fixture(t, setup, teardown);

@@ -235,7 +235,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("volume_live_rename");
+	Suite *suite = suite_create("live_rename");
 	TCase *t;
 
 	t = fixture(suite, "rename");

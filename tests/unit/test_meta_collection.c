@@ -298,7 +298,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("meta_gc");
+	Suite *s = suite_create("meta_collection");
 	TCase *t = unit_case(s, "goes");
 
 	tcase_add_test(t, where_nothing_is_dead_nothing_changes);

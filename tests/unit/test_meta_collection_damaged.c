@@ -153,7 +153,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("meta_gc_damaged");
+	Suite *s = suite_create("meta_collection_damaged");
 	TCase *t = unit_case(s, "damaged");
 
 	tcase_add_loop_test(t, what_cannot_be_read_stops_it, 0, 4);

@@ -217,7 +217,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("meta_gc_others");
+	Suite *s = suite_create("meta_collection_others");
 	TCase *t = unit_case(s, "others");
 
 	tcase_add_test(t, of_two_at_once_one_gives_way);

@@ -501,7 +501,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("meta_keep");
+	Suite *s = suite_create("meta_retention_policy");
 	TCase *text = unit_case(s, "text"), *rules = unit_case(s, "rules");
 	TCase *always = unit_case(s, "always");
 

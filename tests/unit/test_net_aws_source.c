@@ -441,7 +441,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_aws_source");
+	Suite *s = suite_create("net_aws_source");
 	TCase *t = unit_case(s, "environment and files");
 
 	tcase_add_test(t, the_environment_counts_first);

@@ -272,7 +272,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_credentials");
+	Suite *s = suite_create("net_credentials");
 	TCase *t = unit_case(s, "cache");
 
 	tcase_add_loop_test(t, what_lives_for_ever_or_long_is_fetched_once, 0, 2);

@@ -226,7 +226,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_dav_list");
+	Suite *s = suite_create("net_dav_list");
 	TCase *t = unit_case(s, "list");
 
 	tcase_add_test(t, what_servers_write_is_understood);

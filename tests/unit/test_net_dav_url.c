@@ -224,7 +224,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_dav_url");
+	Suite *s = suite_create("net_dav_url");
 	TCase *t = unit_case(s, "url");
 
 	tcase_add_test(t, places_are_taken_apart);

@@ -376,7 +376,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_http");
+	Suite *s = suite_create("net_http");
 	TCase *t = unit_case(s, "requests");
 
 	tcase_add_test(t, bodies_are_appended_and_the_connection_is_kept);

@@ -355,7 +355,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_http_hostile");
+	Suite *s = suite_create("net_http_hostile");
 	TCase *t = unit_case(s, "answers");
 
 	tcase_add_loop_test(t, a_lie_is_an_error_and_no_more, 0, COUNT(liars));

@@ -332,7 +332,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_http_pool");
+	Suite *s = suite_create("net_http_pool");
 	TCase *t = unit_case(s, "connections");
 
 	tcase_add_test(t, no_more_than_connections_work_at_once);

@@ -249,7 +249,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_s3_url");
+	Suite *s = suite_create("net_s3_url");
 	TCase *t = unit_case(s, "place");
 
 	tcase_add_test(t, a_url_alone_says_where);

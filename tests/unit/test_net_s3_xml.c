@@ -299,7 +299,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_s3_xml");
+	Suite *s = suite_create("net_s3_xml");
 	TCase *t = unit_case(s, "page");
 
 	tcase_add_test(t, a_page_gives_keys_sizes_and_where_to_go_on);

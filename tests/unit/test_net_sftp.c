@@ -235,7 +235,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_sftp");
+	Suite *s = suite_create("net_sftp");
 	TCase *t = unit_case(s, "URLs");
 
 	tcase_add_test(t, a_url_becomes_a_command_line);

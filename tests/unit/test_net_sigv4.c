@@ -518,7 +518,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("remote_sigv4");
+	Suite *s = suite_create("net_sigv4");
 	TCase *t = unit_case(s, "vectors");
 
 	tcase_add_loop_test(t, amazon_s_test_suite_is_signed_as_it_says, 0,

@@ -413,7 +413,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_upload");
+	Suite *s = suite_create("upload_epoch");
 	TCase *t = unit_case(s, "upload");
 
 	tcase_add_checked_fixture(t, mu_start, mu_stop);

@@ -442,7 +442,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("volume_nodes");
+	Suite *s = suite_create("upload_nodes");
 	TCase *t = unit_case(s, "decide");
 
 	tcase_add_test(t, a_step_is_whole_once_all_have_it);
