@@ -158,7 +158,9 @@ void doubt_text(const json_t *doubt, struct buf *out)
 
 	buf_printf(out, "%s: %s", text_of(doubt, "path", "?"), text_of(doubt, "why", "?"));
 	put_since(doubt, out);
-	buf_printf(out, "; settled by %s%s", doubt_settled_by(kind, has_companions(doubt)),
+	buf_printf(out, "; settled by %s%s",
+		   doubt_settled_by(kind, has_companions(doubt),
+				    json_is_true(json_object_get(doubt, "alone"))),
 		   json_is_true(json_object_get(doubt, "counts"))
 			   ? ""
 			   : " (of an older unit: no epoch is incomplete for it)");

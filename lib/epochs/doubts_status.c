@@ -205,15 +205,15 @@ static json_t *list_of(const struct epoch_record *r)
 	json_array_foreach(list, i, o)
 	{
 		const struct record_doubt *d = &r->doubts[i];
+		const char *settled_by = doubt_settled_by(doubt_kind_parse(d->kind),
+							  d->companion_count > 0, d->alone);
 
 		if (nodes_is_part(d->since)) {
 			json_object_del(o, "since");
 			json_object_set_new(o, "since_part",
 					    json_integer((json_int_t)(d->since - NODES_FIRST)));
 		}
-		json_object_set_new(o, "settled_by",
-				    json_string(doubt_settled_by(doubt_kind_parse(d->kind),
-								 d->companion_count > 0)));
+		json_object_set_new(o, "settled_by", json_string(settled_by));
 	}
 	return list;
 }

@@ -289,7 +289,7 @@ static int gather(void *arg, const struct state_doubt *d)
 		.ino_then = d->ino,
 		.version_then = d->version,
 		.judged = d->judged,
-		.alone = nodes_is_part(g->number) && !d->judged,
+		.alone = d->judged ? d->alone : nodes_is_part(g->number),
 	};
 	int error = d->parent ? path_of(g->snapshot, d->parent, &path, 0) : 0;
 
@@ -396,7 +396,7 @@ int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *
 
 static int keep_companions_locked(struct volume *vol, const struct doubt *d)
 {
-	int error = state_doubt_judge(vol->state, d->id);
+	int error = state_doubt_judge(vol->state, d->id, d->alone);
 
 	for (size_t i = 0; !error && i < d->companion_count; i++)
 		error = state_doubt_file_add(vol->state, d->id, d->companions[i].ino,
@@ -414,8 +414,8 @@ int doubts_judged_locked(struct volume *vol, const struct doubts *d)
 	for (size_t i = 0; !error && i < count; i++) {
 		if (list[i].kind == DOUBT_TORN || list[i].postponed)
 			continue;
-		/* Without companions, and with nothing gone: for this epoch only. */
-		if (!list[i].stands || (!list[i].companion_count && !list[i].gone))
+		/* What its writer left as it was is in doubt for this epoch only. */
+		if (!list[i].stands || list[i].kind == DOUBT_LEFT)
 			error = state_doubt_remove(vol->state, list[i].id);
 		else
 			error = keep_companions_locked(vol, &list[i]);
@@ -470,6 +470,7 @@ static int take_over_one_locked(struct volume *vol, const struct record_doubt *f
 		.since = from->since,
 		.at_ns = from->at_ns,
 		.judged = true,
+		.alone = from->alone,
 		.why = from->why ? from->why : (char *)(uintptr_t) "its writer was killed",
 	};
 	struct place p;
@@ -597,6 +598,7 @@ static int to_record(const struct doubt *d, const struct record_doubt *before,
 		    : torn  ? (d->since == r->number ? r->sealed_ns : 0)
 			    : d->at_ns;
 	to->counts = d->counts;
+	to->alone = d->alone;
 	if (!to->path || !to->why || !to->kind)
 		return -ENOMEM;
 	*text += strlen(to->path) + strlen(to->why);

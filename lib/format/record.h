@@ -20,7 +20,8 @@
  *   "reason"         why it is not complete
  *   "doubts"         files that may not be whole (lib/meta/doubts.h): [ { "path", "kind", "why", "since": the epoch
  *                    that was open then, "at": when, "counts": true where the epoch is not complete because of it,
- *                    "companions": paths } ]; where there are many, not all. Of a path that is not UTF-8, "path_bytes" is
+ *                    "alone": true where other nodes of a set may have saved files with it, "companions": paths } ];
+ *                    where there are many, not all. Of a path that is not UTF-8, "path_bytes" is
  *                    the hex of its bytes, and such companions are in "companions_bytes" so
  *   "doubted"        true where it is not complete for its doubts alone
  *   "continues"      number of the epoch that this one completes
@@ -113,6 +114,7 @@ struct record_doubt {
 	uint64_t since; /* 0: not known */
 	int64_t at_ns;	/* 0: not known */
 	bool counts;
+	bool alone; /* of a node of a set: it may have been saved with files of other nodes */
 	char **companions;
 	size_t companion_count;
 };

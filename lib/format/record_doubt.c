@@ -112,6 +112,8 @@ static int doubt_json(const struct record_doubt *d, json_t **ret_value)
 		error = set_since(object, d);
 	if (!error && d->counts)
 		error = set(object, "counts", json_true());
+	if (!error && d->alone)
+		error = set(object, "alone", json_true());
 	if (!error)
 		error = set_companions(object, d);
 	if (!error)
@@ -200,6 +202,7 @@ static int doubt_from(const json_t *value, struct record_doubt *d)
 {
 	const json_t *since = json_object_get(value, "since"), *at = json_object_get(value, "at");
 	const json_t *counts = json_object_get(value, "counts");
+	const json_t *alone = json_object_get(value, "alone");
 	const json_t *bytes = json_object_get(value, "path_bytes");
 	int error = get_text(json_object_get(value, "path"), &d->path);
 
@@ -209,11 +212,13 @@ static int doubt_from(const json_t *value, struct record_doubt *d)
 		error = get_text_of(value, "kind", &d->kind);
 	if (!error)
 		error = get_text_of(value, "why", &d->why);
-	if (!error && ((since && json_wire_u64(since, &d->since) < 0) ||
-		       (at && json_wire_time(at, &d->at_ns) < 0) ||
-		       (counts && !json_is_boolean(counts)) || !*d->path))
+	if (!error &&
+	    ((since && json_wire_u64(since, &d->since) < 0) ||
+	     (at && json_wire_time(at, &d->at_ns) < 0) || (counts && !json_is_boolean(counts)) ||
+	     (alone && !json_is_boolean(alone)) || !*d->path))
 		error = -EBADMSG;
 	d->counts = json_is_true(counts);
+	d->alone = json_is_true(alone);
 	return error ? error : get_companions(value, d);
 }
 

@@ -107,6 +107,7 @@ static int add_kill(struct import_job *j, const struct record_doubt *from, size_
 		.since = from->since,
 		.at_ns = from->at_ns,
 		.judged = true,
+		.alone = from->alone,
 		.companions = companions,
 		.companion_count = from->companion_count,
 	};

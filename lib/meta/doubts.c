@@ -26,10 +26,12 @@ enum doubt_kind doubt_kind_parse(const char *name)
 	return DOUBT_TORN;
 }
 
-const char *doubt_settled_by(enum doubt_kind kind, bool companions)
+const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
 {
 	switch (kind) {
 	case DOUBT_UNDONE:
+		if (alone && !companions)
+			return "saving or removing it";
 		return companions ? "saving or removing it, or all files that were saved with it"
 				  : "saving it, or what was removed before it, or removing its "
 				    "directory where that is empty";
@@ -226,6 +228,8 @@ struct item {
 	bool temporary;
 	size_t stem, tail;
 	bool empty; /* of the directory of its unit no file was told yet */
+	/* Of one that is alone: its final name has content from before the kill; something beside it was saved after that. */
+	bool final_is_there, saved_beside;
 };
 
 struct doubts {
@@ -436,6 +440,41 @@ static bool is_final_name(const struct item *item, const char *path)
 	return of[item->tail] && !strcmp(of + item->tail, path);
 }
 
+static bool is_beside(const struct doubts *d, const struct item *item, const char *path)
+{
+	const char *of = item->doubt.path;
+	size_t dir = directory_len(of, strlen(of));
+	struct doubt_unit unit;
+
+	if (directory_len(path, strlen(path)) != dir || strncmp(path, of, dir) != 0 ||
+	    doubt_name_is_temporary(d->rules, path))
+		return false;
+	unit = doubt_unit_of(d->rules, path);
+	return doubt_unit_same(of, &item->unit, path, &unit);
+}
+
+/* What one that is alone waits for, from the next epoch on. */
+static void look_beside(const struct doubts *d, struct item *item, const struct doubts_file *f)
+{
+	if (!item->kill.alone || !item->kill.judged)
+		return;
+	if (!is_after(d, item, f))
+		item->final_is_there |= item->temporary && is_final_name(item, f->path);
+	else
+		item->saved_beside |= is_beside(d, item, f->path);
+}
+
+/*
+ * Where no file has the name that the killed writer's was to get, none may ever get it: the names of temporary files differ each
+ * time, and that of a new one is no promise. What is saved beside it then is the next save.
+ */
+static bool is_done_beside(const struct item *item)
+{
+	if (item->kill.ino_then && !item->temporary)
+		return false;
+	return item->saved_beside && !item->final_is_there;
+}
+
 static int companion_add(struct doubt *doubt, const struct doubts_file *f)
 {
 	if (doubt->companion_count == DOUBT_COMPANIONS_MAX)
@@ -508,6 +547,7 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 			continue;
 		if (item->empty)
 			item->empty = !is_of_directory(item, f->path);
+		look_beside(d, item, f);
 		if (item->temporary && is_after(d, item, f) && is_final_name(item, f->path))
 			item->doubt.stands = false;
 		else if (is_companion(d, item, f))
@@ -601,7 +641,8 @@ static void decide_item(const struct doubts *d, struct item *item)
 		doubt->postponed =
 			!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
 		doubt->gone |= item->empty;
-		doubt->stands = doubt->postponed || doubt->gone || item->kill.alone;
+		doubt->alone = item->kill.alone && !doubt->postponed && !is_done_beside(item);
+		doubt->stands = doubt->postponed || doubt->gone || doubt->alone;
 	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
 		doubt->postponed = item->unit.temporary;
 	}

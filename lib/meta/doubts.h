@@ -21,7 +21,8 @@
  *     before the kill; or where something is gone: the tree of that epoch has files of its unit that are not there any
  *     more, or it has a whole unit that is gone and whose step is above that of the newest unit left; or where the save made
  *     the directory of its unit, which holds no file but logs: who looks for the newest step finds that one. Without companions,
- *     and with nothing gone or left, the tree is as it was before that save, and nothing is in doubt;
+ *     and with nothing gone or left, the tree is as it was before that save, and nothing is in doubt. Of a node of a set nobody
+ *     but the other nodes knows that: it is in doubt without companions, too (alone);
  *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
  *     database or what is only appended to (DOUBT_LEFT).
  *
@@ -38,7 +39,9 @@
  * was to be part of: the save of which it is the last file, say, is half. Its companions are what was begun before the
  * kill. That doubt is settled, too, when the file of its final name, where the temporary one tells that, is saved by who
  * began after the kill (model.pt of .model.pt.tmp4711), or when the same temporary name is saved again and renamed to a
- * final one (doubts_volume.h); removing what is left under the temporary name alone settles nothing.
+ * final one (doubts_volume.h); removing what is left under the temporary name alone settles nothing. One that is alone, and that no
+ * file will have to be saved again for, since it was not there before and neither is that of its final name, is settled by any
+ * file beside it, of its unit, that is saved by who began after the kill.
  *
  * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
  * a unit around that. Other doubts are told, and cost nothing.
@@ -52,8 +55,8 @@ enum doubt_kind {
 /* "torn", "undone", "left"; parse gives DOUBT_TORN for what it does not know. */
 const char *doubt_kind_name(enum doubt_kind kind);
 enum doubt_kind doubt_kind_parse(const char *name);
-/* What settles it, as half a sentence for people. `companions`: whether it has some; else something is gone. */
-const char *doubt_settled_by(enum doubt_kind kind, bool companions);
+/* What settles it, as half a sentence for people. `companions`: whether it has some; else it is alone, or something is gone. */
+const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone);
 
 /* ---- units ---- */
 
@@ -113,7 +116,7 @@ struct doubts_kill {
 	bool parent_is_new;		 /* it is there, and the epoch `base` has not got it */
 	uint64_t ino_now,
 		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
-	bool alone; /* without companions, too: other nodes of a set may have them. For this epoch only */
+	bool alone; /* it is in doubt without companions, too: other nodes of a set may have them */
 	/* Of one that an earlier epoch has judged: its companions, which stand while they have this content. */
 	bool judged;
 	const struct doubt_companion *companions;
@@ -135,6 +138,7 @@ struct doubt {
 	bool stands;
 	bool counts; /* the epoch is not complete because of it */
 	bool gone; /* it stands because of what is gone since, or of a directory that it left empty */
+	bool alone; /* it stands though it has no companions, which other nodes may have */
 	bool postponed; /* it stands, but is to be judged when its temporary name has become a final one */
 };
 

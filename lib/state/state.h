@@ -322,7 +322,8 @@ struct state_doubt {
 	uint64_t ino, version, since;
 	int64_t at_ns;
 	bool judged;
-	char *why; /* owned */
+	bool alone; /* judged without companions, which other nodes of a set may have */
+	char *why;  /* owned */
 };
 void state_doubt_free(struct state_doubt *d);
 /* In place of one of the same parent and name that is not judged yet. Gives it an id. */
@@ -333,7 +334,7 @@ int state_doubts_clear(struct state *s);
 /* The save that was killed began with this epoch. */
 int state_doubt_since(struct state *s, uint64_t id, uint64_t since);
 /* It is judged; its files are forgotten. */
-int state_doubt_judge(struct state *s, uint64_t id);
+int state_doubt_judge(struct state *s, uint64_t id, bool alone);
 /* Ascending by id. */
 typedef int (*state_doubt_fn)(void *arg, const struct state_doubt *d);
 int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg);

@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the column `judged`; an older program knows the first two, and takes the third for the second. */
+#define NOT_JUDGED   0
+#define JUDGED	     1
+#define JUDGED_ALONE 2
+
 void state_doubt_free(struct state_doubt *d)
 {
 	free(d->path);
@@ -69,7 +74,7 @@ static int insert(struct state *s, const struct state_doubt *d, uint64_t id)
 	query_bind_u64(&q, d->version);
 	query_bind_u64(&q, d->since);
 	query_bind_i64(&q, d->at_ns);
-	query_bind_u64(&q, d->judged);
+	query_bind_u64(&q, !d->judged ? NOT_JUDGED : d->alone ? JUDGED_ALONE : JUDGED);
 	query_bind_text(&q, d->why);
 	return query_run(&q);
 }
@@ -97,11 +102,12 @@ int state_doubt_since(struct state *s, uint64_t id, uint64_t since)
 	return query_run(&q);
 }
 
-int state_doubt_judge(struct state *s, uint64_t id)
+int state_doubt_judge(struct state *s, uint64_t id, bool alone)
 {
-	cleanup_query struct query q = query_of(s, "UPDATE doubts SET judged = 1 WHERE id = ?");
+	cleanup_query struct query q = query_of(s, "UPDATE doubts SET judged = ? WHERE id = ?");
 	int error;
 
+	query_bind_u64(&q, alone ? JUDGED_ALONE : JUDGED);
 	query_bind_u64(&q, id);
 	error = query_run(&q);
 	return error ? error : forget_files(s, id);
@@ -117,6 +123,7 @@ int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg)
 	while ((result = query_step(&q)) == 1) {
 		struct state_doubt d = {.id = query_u64(&q)};
 		const void *path;
+		uint64_t judged;
 		size_t len;
 
 		d.kind = (unsigned)query_u64(&q);
@@ -128,7 +135,9 @@ int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg)
 		d.version = query_u64(&q);
 		d.since = query_u64(&q);
 		d.at_ns = query_i64(&q);
-		d.judged = query_u64(&q) != 0;
+		judged = query_u64(&q);
+		d.judged = judged != NOT_JUDGED;
+		d.alone = judged == JUDGED_ALONE;
 		if (!result)
 			result = query_text(&q, &d.why);
 		if (!result && (!d.path || !d.why))

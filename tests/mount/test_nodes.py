@@ -354,6 +354,71 @@ def test_since_when_a_node_has_something_in_doubt(make_volume):
     assert "in doubt since part %d (" % doubt["since_part"] in run(BIN, "status", b.path).stdout
 
 
+def save_in_place(v, text):
+    (v.path / ("shard_" + v.options["node"])).write_text(text)
+
+
+def commit_all(number, *volumes):
+    """Whether the epoch of all is complete."""
+    for v in volumes:
+        v.request("commit", step=number)
+        v.wait_durable()
+    wait_until(lambda: number in [int(n) for n in volumes[0].epochs()], "the epoch of all")
+    return record(volumes[0], number)["complete"]
+
+
+@pytest.fixture
+def half_saved(make_volume):
+    """Of the second save shard_a is new, and shard_b the old one, whose writer was killed: no other file of that node was saved."""
+    a, b = [v.mount() for v in make_nodes(make_volume, ["a", "b"], keep="last:1", grace="0")]
+    for v in (a, b):
+        save_in_place(v, "1")
+    assert commit_all(1, a, b) is True
+    save_in_place(a, "2")
+    Writer(b.path / "shard_b").end("kill")
+    assert commit_all(2, a, b) is False
+    return a, b
+
+
+def note(number, *volumes):
+    for v in volumes:
+        (v.path / ("note-" + v.options.get("node", "x"))).write_text(str(number))
+
+
+def test_a_killed_save_of_one_node_is_in_doubt_until_it_is_done_again(half_saved):
+    a, b = half_saved
+    for number in (3, 4):
+        note(number, a, b)
+        assert commit_all(number, a, b) is False
+        assert [d["path"] for d in record(a, number)["doubts"]] == ["shard_b"]
+    assert latest(a) == 1
+    assert "shard_b" in run(BIN, "status", b.path).stdout and "settled by saving or removing it" in run(BIN, "status", b.path).stdout
+    save_in_place(b, "2")
+    assert commit_all(5, a, b) is True
+    assert "doubts" not in record(a, 5) and latest(a) == 5
+
+
+def test_a_killed_save_of_one_node_is_in_doubt_after_the_set(half_saved, make_volume):
+    """One mount goes on where the nodes ended, on another machine."""
+    a, b = half_saved
+    for v in half_saved:
+        v.unmount()
+    single = make_volume(settle="1h")
+    single.remote, single.url = a.remote, a.url
+    single.mount()
+    for number in (3, 4):
+        note(number, single)
+        single.seal()
+        single.wait_durable()
+        assert record(single, number)["complete"] is False
+    single.unmount()
+    single.mount()
+    (single.path / "shard_b").write_text("2")
+    single.seal()
+    single.wait_durable()
+    assert record(single, 5)["complete"] is True
+
+
 # ---- who may write ----
 
 

@@ -13,6 +13,7 @@
  *   w:PATH      saved whole, by O_TRUNC or as a new file        o:PATH, c:PATH   the same, opened and closed apart
  *   t:PATH      saved torn inside and closed (Ctrl-C)           p:PATH           found torn after a power loss
  *   k:PATH      a save whose writer was killed, so undone       e:PATH           a database left by a killed writer
+ *   a:PATH      killed on a node of a set: other nodes may have saved files with it
  *   h:PATH      left half under a temporary name by a killed writer: it had been fsynced
  *   r:PATH      removed, or all that is below it                m:PATH:PATH      renamed, or all that is below it
  *   +  -        sealed: complete, incomplete                    W                sealed by the word of somebody who knows
@@ -37,7 +38,7 @@ struct kill {
 	char path[64];
 	enum doubt_kind kind;
 	uint64_t id, since, ino_then, version_then;
-	bool gone, judged;
+	bool gone, judged, alone;
 	struct doubt_companion companions[16];
 	char companion_paths[16][64];
 	size_t companion_count;
@@ -169,7 +170,7 @@ static void rename_below(struct world *w, const char *from, const char *to)
 			move_path(w->now.kills[i].path, from, to);
 }
 
-static void kill_writer(struct world *w, const char *path, enum doubt_kind kind)
+static struct kill *kill_writer(struct world *w, const char *path, enum doubt_kind kind)
 {
 	struct kill *k = &w->now.kills[w->now.kill_count++];
 	const struct file *f = find(w, path);
@@ -180,6 +181,7 @@ static void kill_writer(struct world *w, const char *path, enum doubt_kind kind)
 			   .ino_then = f ? f->ino : 0,
 			   .version_then = f ? f->version : 0};
 	snprintf(k->path, sizeof(k->path), "%s", path);
+	return k;
 }
 
 /* ---- sealing ---- */
@@ -220,6 +222,7 @@ static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 		.ino_now = f ? f->ino : 0,
 		.version_now = f ? f->version : 0,
 		.judged = k->judged,
+		.alone = k->alone,
 		.companions = k->companions,
 		.companion_count = k->companion_count,
 		.again = again,
@@ -248,11 +251,12 @@ static void keep(struct world *w, const struct doubt *doubt)
 	if (doubt->kind == DOUBT_TORN || doubt->postponed)
 		return;
 	k = kill_of(w, doubt->id);
-	if (!doubt->stands || (!doubt->companion_count && !doubt->gone)) {
+	if (!doubt->stands || doubt->kind == DOUBT_LEFT) {
 		*k = w->now.kills[--w->now.kill_count];
 		return;
 	}
 	k->judged = true;
+	k->alone = doubt->alone;
 	k->companion_count = 0;
 	for (size_t i = 0; i < doubt->companion_count; i++) {
 		k->companions[k->companion_count] = doubt->companions[i];
@@ -452,6 +456,9 @@ static void do_file_word(struct world *w, const char *word, char *path)
 		break;
 	case 'k':
 		kill_writer(w, path, DOUBT_UNDONE);
+		break;
+	case 'a':
+		kill_writer(w, path, DOUBT_UNDONE)->alone = true;
 		break;
 	case 'e':
 		save(w, path, ++w->versions, false);
