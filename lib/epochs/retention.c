@@ -82,16 +82,29 @@ static bool is_by_hand(enum record_trigger trigger)
 }
 
 /*
+ * The first epoch of the save whose half a tree has that was sealed by quiet: that of its step, and what came by quiet since, which
+ * says nothing of that save. 0: there is none.
+ */
+static uint64_t save_of(const struct epoch_brief *e, uint64_t before, uint64_t before_step)
+{
+	if (e->trigger != RECORD_TRIGGER_QUIET)
+		return 0;
+	if (!e->has_step)
+		return before;
+	return before && e->step == before_step ? before : e->number;
+}
+
+/*
  * For how long it is recent still, INT64_MAX for ever: what goes on in a directory of its step continues it, however late
  * (sealer_continues.c). Of several nodes, each epoch is put together from parts that say they are whole.
  */
-static int64_t recent_for(struct volume *vol, const struct epoch_brief *e)
+static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint64_t save)
 {
 	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
 
 	if (nodes_is_set(vol) || is_by_hand(e->trigger))
 		return 0;
-	if (e->trigger == RECORD_TRIGGER_QUIET && e->has_step)
+	if (save)
 		return INT64_MAX;
 	return age >= patience ? 0 : patience - (age > 0 ? age : 0);
 }
@@ -99,7 +112,7 @@ static int64_t recent_for(struct volume *vol, const struct epoch_brief *e)
 static int collect_locked(struct volume *vol, struct candidates *c)
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
-	uint64_t pending = UINT64_MAX, current;
+	uint64_t pending = UINT64_MAX, current, save = 0, step = 0;
 	int error = x ? 0 : -EIO;
 
 	/* They become durable in their order: from the first that is not, none counts as it. */
@@ -116,8 +129,11 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->count; i++) {
 		const struct epoch_brief *e = &x->epochs[i];
-		int64_t recent_ns = recent_for(vol, e);
+		int64_t recent_ns;
 
+		save = save_of(e, save, step);
+		step = e->has_step ? e->step : step;
+		recent_ns = recent_for(vol, e, save);
 		if (recent_ns > c->recent_ns && recent_ns < INT64_MAX)
 			c->recent_ns = recent_ns;
 		c->list[c->count++] = (struct retention_epoch){
@@ -130,6 +146,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.durable = e->number < pending,
 			.current = e->number == current || nodes_need_locked(vol, e->number),
 			.recent = recent_ns > 0,
+			.save = save,
 			.restores = e->restores != 0,
 			.parent = e->parent,
 		};

@@ -218,11 +218,12 @@ static void keep_always(struct retention_epoch *epochs, size_t count)
 static void keep_before_recent(struct retention_epoch *epochs, size_t count)
 {
 	bool newest_found = false, before_found = false;
+	uint64_t save = 0;
 
 	for (size_t i = count; i-- > 0;) {
 		struct retention_epoch *e = &epochs[i];
 
-		if (!e->durable || !is_whole(e))
+		if (!e->durable || !is_whole(e) || (save && e->save == save))
 			continue;
 		if (!newest_found && !e->recent)
 			return;
@@ -232,6 +233,8 @@ static void keep_before_recent(struct retention_epoch *epochs, size_t count)
 			return;
 		before_found = newest_found;
 		newest_found = true;
+		if (!before_found)
+			save = e->save;
 	}
 }
 

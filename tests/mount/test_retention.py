@@ -143,6 +143,26 @@ def test_half_a_step_does_not_push_out_the_one_before_however_long_it_pauses(mnt
     assert mnt.epochs() == [5]
 
 
+@pytest.mark.options(settle="300ms", keep="last:1", patience="1s")
+def test_half_a_step_does_not_push_out_the_one_before_when_something_comes_beside_it(mnt):
+    (mnt.path / "checkpoint-1").mkdir()
+    (mnt.path / "checkpoint-1" / "model").write_bytes(b"1" * 5000)
+    assert mnt.seal() == 1
+    (mnt.path / "checkpoint-2").mkdir()
+    (mnt.path / "checkpoint-2" / "model").write_bytes(b"2" * 5000)
+    wait_until(lambda: 2 in mnt.epochs(), "half of the second by quiet")
+    (mnt.path / "notes").write_bytes(b"n" * 5000)
+    wait_until(lambda: 3 in mnt.epochs(), "the notes by quiet")
+    wait_settled(mnt)
+    time.sleep(2)
+    assert mnt.epochs() == [1, 3]
+    (mnt.path / "checkpoint-3").mkdir()
+    (mnt.path / "checkpoint-3" / "model").write_bytes(b"3" * 5000)
+    assert mnt.seal() == 4
+    wait_settled(mnt)
+    assert mnt.epochs() == [4]
+
+
 @pytest.mark.options(keep="last:1")
 def test_what_a_rollback_left_stays_to_undo_it(mnt):
     save(mnt, 1, tag="one")

@@ -375,6 +375,22 @@ START_TEST(the_complete_one_before_a_recent_one_stays)
 }
 END_TEST
 
+/* Half a step, and a note beside it: no way back from one is the other. */
+START_TEST(what_is_of_the_same_save_is_passed_over)
+{
+	for (int i = 0; i < 4; i++)
+		add_at(i * NS_PER_S);
+	e[3].recent = e[2].recent = true;
+	e[3].save = e[2].save = 3;
+	stays("last:1", 0, "2 4");
+	e[1].recent = true;
+	e[1].save = 2;
+	stays("last:1", 0, "2 4");
+	e[1].save = 3;
+	stays("last:1", 0, "1 4");
+}
+END_TEST
+
 START_TEST(what_a_rollback_left_stays)
 {
 	for (int i = 0; i < 6; i++) {
@@ -525,6 +541,7 @@ int main(void)
 	tcase_add_test(always, epochs_of_which_it_is_not_known_count);
 	tcase_add_test(always, without_any_whole_one_all_stay);
 	tcase_add_test(always, the_complete_one_before_a_recent_one_stays);
+	tcase_add_test(always, what_is_of_the_same_save_is_passed_over);
 	tcase_add_test(always, what_a_rollback_left_stays);
 	tcase_add_test(always, reasons_have_words);
 	tcase_add_loop_test(always, deciding_each_time_leaves_what_deciding_once_leaves, 0,
