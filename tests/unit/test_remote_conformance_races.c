@@ -18,6 +18,7 @@ struct race {
 	atomic_int winners[ROUNDS];
 	atomic_int winner[ROUNDS];
 	atomic_int odd; /* answers other than 0 and -EEXIST */
+	char first_odd[REMOTE_TEXT_MAX];
 };
 
 struct racer {
@@ -42,7 +43,8 @@ static void *race_to_create(void *arg)
 			atomic_fetch_add(&race->winners[round], 1);
 			atomic_store(&race->winner[round], me->number);
 		} else if (r != -EEXIST) {
-			atomic_fetch_add(&race->odd, 1);
+			if (!atomic_fetch_add(&race->odd, 1))
+				remote_strerror(race->remote[me->number], r, race->first_odd);
 		}
 	}
 	return NULL;
@@ -86,7 +88,7 @@ START_TEST(of_eight_racing_creators_one_wins)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, race_to_create, &racers[i]), 0);
 	for (int i = 0; i < RACERS; i++)
 		pthread_join(threads[i], NULL);
-	ck_assert_int_eq(race.odd, 0);
+	ck_assert_msg(race.odd == 0, "%d odd answers, the first: %s", race.odd, race.first_odd);
 	for (int round = 0; round < race.rounds; round++)
 		assert_round(&race, round, create == REMOTE_CREATE_ATOMIC);
 	for (int i = 0; i < RACERS; i++)
