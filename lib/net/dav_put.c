@@ -146,13 +146,14 @@ int dav_make_parents(struct dav *d, const char *key)
 	return r;
 }
 
-/* Whether what became of a PUT or MOVE may mean that the collection above is missing: nginx says 500,
- * and a server that refuses a body may hang up. */
-static bool may_lack_parents(struct dav *d, const char *key, int r, int status)
+/* Whether what became of a PUT or MOVE may mean that the collection above is missing: nginx and recent versions of lighttpd say 500,
+ * and a server that refuses a body may hang up. `had`: it was known to be there before the request; another thread may have made
+ * it since. */
+static bool may_lack_parents(bool had, int r, int status)
 {
 	if (r == 0 && (status == 404 || status == 409))
 		return true;
-	return (r == -EIO || (r == 0 && status == 500)) && !dav_has_parents(d, key);
+	return (r == -EIO || (r == 0 && status == 500)) && !had;
 }
 
 /* ---- one PUT, MOVE, DELETE */
@@ -175,9 +176,10 @@ static int put_once(struct dav *d, struct http_request *q, const char *key, bool
 static int put_request(struct dav *d, struct http_request *q, const char *key, bool absent)
 {
 	struct http_answer cleanup_http_answer a = {0};
+	bool had = dav_has_parents(d, key);
 	int r = put_once(d, q, key, absent, &a);
 
-	if (may_lack_parents(d, key, r, a.status)) {
+	if (may_lack_parents(had, r, a.status)) {
 		r = dav_make_parents(d, key);
 		if (r == 0) {
 			http_answer_free(&a);
@@ -217,9 +219,10 @@ static int move_once(struct dav *d, struct http *h, const char *from, const char
 int dav_move(struct dav *d, struct http *h, const char *from, const char *to, bool replace)
 {
 	struct http_answer cleanup_http_answer a = {0};
+	bool had = dav_has_parents(d, to);
 	int r = move_once(d, h, from, to, replace, &a);
 
-	if (may_lack_parents(d, to, r, a.status)) {
+	if (may_lack_parents(had, r, a.status)) {
 		r = dav_make_parents(d, to);
 		if (r == 0) {
 			http_answer_free(&a);
