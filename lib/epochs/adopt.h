@@ -35,12 +35,14 @@ int adopt_remote(struct volume *vol, adopt_complete_fn *complete, struct opening
 int adopt_record(struct volume *vol, const struct record_found *found);
 int adopt_tags(struct volume *vol);
 
-/* ---- The live tree rebuilt from an epoch's tree. For lib/ alone. ---- */
+/* ---- The live tree rebuilt from an epoch's tree. ---- */
 
 /*
  * Replaces all files and names of the live tree by those of this durable epoch, in one transaction, and makes it the current one. Nothing may be open.
- * The versions that the old files had stay as cache where they are durable.
+ * The versions that the old files had stay as cache where they are durable. `before` is the tree from before the save of which this one
+ * may be half: the directories that it lacks count as made by this epoch. NULL: none does. (adopt_tree.c)
  */
-int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree);
+int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree,
+	       const struct tree *before);
 
 #endif

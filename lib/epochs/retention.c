@@ -72,15 +72,6 @@ static int mark_tagged(void *arg, const char *name, uint64_t number)
 	return 0;
 }
 
-/* Somebody's word, or the program's end, says that the save was over. */
-static bool is_by_hand(enum record_trigger trigger)
-{
-	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR ||
-	       trigger == RECORD_TRIGGER_SYNC || trigger == RECORD_TRIGGER_WAIT ||
-	       trigger == RECORD_TRIGGER_UMOUNT || trigger == RECORD_TRIGGER_ROLLBACK ||
-	       trigger == RECORD_TRIGGER_IMPORT;
-}
-
 /*
  * The first epoch of the save whose half a tree has that was sealed by quiet: that of its step, and what came by quiet since, which
  * says nothing of that save. 0: there is none.
@@ -102,7 +93,7 @@ static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint6
 {
 	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
 
-	if (nodes_is_set(vol) || is_by_hand(e->trigger))
+	if (nodes_is_set(vol) || record_trigger_by_hand(e->trigger))
 		return 0;
 	if (save)
 		return INT64_MAX;

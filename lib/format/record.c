@@ -161,3 +161,11 @@ enum record_trigger record_trigger_parse(const char *name)
 			return (enum record_trigger)i;
 	return RECORD_TRIGGER_UNKNOWN;
 }
+
+bool record_trigger_by_hand(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR ||
+	       trigger == RECORD_TRIGGER_SYNC || trigger == RECORD_TRIGGER_WAIT ||
+	       trigger == RECORD_TRIGGER_UMOUNT || trigger == RECORD_TRIGGER_ROLLBACK ||
+	       trigger == RECORD_TRIGGER_IMPORT;
+}

@@ -87,6 +87,8 @@ enum record_trigger {
 /* The names are those above in lower case: "unknown", "commit", "mkdir", ... */
 const char *record_trigger_name(enum record_trigger trigger);
 enum record_trigger record_trigger_parse(const char *name);
+/* Whether somebody's word, or the program's end, says that the save was over. */
+bool record_trigger_by_hand(enum record_trigger trigger);
 
 #define RECORD_NO_PACK UINT32_MAX
 

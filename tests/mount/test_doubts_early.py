@@ -37,6 +37,39 @@ def test_a_save_that_pauses_longer_than_settle_and_is_killed(mnt):
     wait_until(lambda: latest_or_none(mnt) == 5, "the whole second save")
 
 
+@pytest.mark.parametrize("empty_cache", [False, True])
+@pytest.mark.options(settle="200ms", keep="last:1", grace="0")
+def test_a_save_that_another_mount_goes_on_with_and_is_killed(mnt, empty_cache):
+    put(mnt.path / "checkpoint-100" / "a", "1"), put(mnt.path / "checkpoint-100" / "b", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-200" / "sub" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the beginning of the second")
+    mnt.remount(empty_cache=empty_cache)
+    assert latest(mnt) == 2
+    kill(mnt.path / "checkpoint-200" / "sub" / "b")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    mnt.remount(empty_cache=empty_cache)
+    put(mnt.path / "checkpoint-200" / "c", "2")
+    mnt.seal()
+    assert latest(mnt) == 1
+    put(mnt.path / "checkpoint-200" / "sub" / "b", "2")
+    mnt.seal()
+    assert latest(mnt) == 5
+
+
+@pytest.mark.parametrize("empty_cache", [False, True])
+@pytest.mark.options(settle="200ms")
+def test_what_another_mount_saves_beside_it_is_the_next_save(mnt, empty_cache):
+    put(mnt.path / "checkpoint-100" / "a", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-200" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the second")
+    mnt.remount(empty_cache=empty_cache)
+    put(mnt.path / "checkpoint-100" / "b", "2"), put(mnt.path / "checkpoint-300" / "a", "2")
+    assert mnt.seal() == 3
+    assert "continues" not in record(mnt, 3) and record(mnt, 2)["complete"] is True
+
+
 @pytest.mark.options(settle="200ms", patience="1h")
 def test_a_rank_that_is_killed_after_the_marker(mnt):
     """DeepSpeed: rank 1 begins after rank 0 has written `latest`."""
