@@ -15,7 +15,7 @@ import mmap
 import os
 import pathlib
 import random
-import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -38,10 +38,10 @@ for _name in ("https_proxy", "all_proxy", "no_proxy"):
 for _name in ("CACHE_DIR", "KEY_FILE", "PASSPHRASE_FILE", "KEEP", "RUN_ID"):
     os.environ.pop("EPOCHFS_" + _name, None)
 
-CLONE_NEWNS, MS_PRIVATE = 0x20000, 0x40000  # <sched.h>, <sys/mount.h>
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 # Begins a command in a new mount namespace.
-ALONE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "alone.sh")
+TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
+ALONE, OWN_MOUNTS = os.path.join(TOOLS, "alone.sh"), os.path.join(TOOLS, "own_mounts.py")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too
 
@@ -408,13 +408,13 @@ def pytest_addoption(parser):
                      help="of all that is chosen at random: a number, or \"fresh\" for another each time, which is printed")
     parser.addoption("--model-histories", type=int, default=100, help="how many histories test_model.py makes at most, each way")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
-    parser.addoption("--enumerate-histories", type=int, default=1200, help="how many histories test_enumerate.py draws, each way")
+    parser.addoption("--enumerate-histories", type=int, default=800, help="how many histories test_enumerate.py draws, each way")
     parser.addoption("--enumerate-seconds", type=float, default=90, help="how long each test of test_enumerate.py runs at most")
     parser.addoption("--differential-seconds", type=float, default=15, help="how long test_differential.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
                      help="how many damaged remotes test_damage.py takes; 0: all")
     parser.addoption("--damage-only", default="", help="only those whose kind, key, damage and seed contain this")
-    parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "10")),
+    parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "6")),
                      help="how many calls of test_crash.py the daemon is killed after, each way; 0: all")
     parser.addoption("--faults", type=int, default=int(os.environ.get("EPOCHFS_FAULTS", "3")),
                      help="how many calls of test_fault.py fail, of each kind; 0: all")
@@ -426,23 +426,15 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.line("what was chosen at random: --seed %d (EPOCHFS_SEED)" % config.option.seed)
 
 
-def be_alone():
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
     """A mount namespace for each worker: a copy that a test makes of its own holds no mount of a test beside it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare")
-    with open("/proc/self/mountinfo", "rb") as f:
-        mounts = [line.split(b" - ")[0].split(b" ") for line in f]
-    # One by one: the top of a chroot is no mount.
-    for words in mounts:
-        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), words[4])
-        if any(w.startswith(b"shared:") for w in words[6:]) and libc.mount(None, point, None, MS_PRIVATE, None):
-            raise OSError(ctypes.get_errno(), "no private mount", os.fsdecode(point))
+    if not os.geteuid():
+        for spec in specs:
+            spec.python = shlex.join([sys.executable, OWN_MOUNTS, sys.executable])
 
 
 def pytest_configure(config):
-    if hasattr(config, "workerinput") and not os.geteuid():
-        be_alone()
     # Before there are workers, which are given it.
     config.option.seed = random.SystemRandom().randrange(10**9) if config.option.seed == "fresh" else int(config.option.seed)
     config.addinivalue_line("markers", "options(name=value): options of the mount")

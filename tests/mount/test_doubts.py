@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 
 import pytest
 
@@ -672,7 +673,7 @@ db.execute("CREATE TABLE t (x)")
 db.commit()
 os.kill(os.getpid(), 9)
 """
-    run("python3", "-c", code, mnt.path / "runs.db", check=False)
+    run(sys.executable, "-c", code, mnt.path / "runs.db", check=False)
     put(mnt.path / "a", "1")
     mnt.seal()
     put(mnt.path / "a", "2")
@@ -715,7 +716,7 @@ def test_a_replacement_after_a_refused_write_is_undone_at_its_close(small, passt
     path.write_bytes(b"good" * 1000)
     assert small.seal() == 1
     put(small.path / "config.json", "of the new save")
-    done = run("python3", "-c", RAW_WRITER, path, "64", check=False)
+    done = run(sys.executable, "-c", RAW_WRITER, path, "64", check=False)
     if passthrough == "on":
         assert done.returncode == 1 and "OSError: [Errno 28]" in done.stderr.splitlines()[-1]
     else:
@@ -732,7 +733,7 @@ def test_a_refused_write_that_a_later_one_covers_is_none(small):
     path = small.path / "model.bin"
     path.write_bytes(b"good" * 1000)
     assert small.seal() == 1
-    run("python3", "-c", RAW_WRITER, path, "64", "again")
+    run(sys.executable, "-c", RAW_WRITER, path, "64", "again")
     assert path.read_bytes() == b"small and whole"
     assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
 

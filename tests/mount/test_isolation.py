@@ -7,6 +7,7 @@ import random
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 
 import pytest
@@ -438,7 +439,7 @@ def replacers(mnt, writers, readers, percent, seconds):
     wishes = [(i + 1, percent) for i in range(writers)] + [(100 + i, -1) for i in range(readers)]
     all_of_them = [
         subprocess.Popen(
-            ["python3", "-c", REPLACERS, path, str(who), str(what), str(seconds)],
+            [sys.executable, "-c", REPLACERS, path, str(who), str(what), str(seconds)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for who, what in wishes
@@ -487,7 +488,7 @@ def test_readers_that_open_by_one_node_at_once_see_the_size_of_what_they_read(mn
     """It stood for what was there before; one of them lets it go over, and the kernel is to know before another is answered."""
     path = mnt.path / "f"
     path.write_text("0")
-    assert run("python3", "-u", "-c", ONE_NODE, path, "300").stdout == ""
+    assert run(sys.executable, "-u", "-c", ONE_NODE, path, "300").stdout == ""
 
 
 @pytest.mark.parametrize("percent", [70, 0, 100])
@@ -598,7 +599,7 @@ def test_no_operation_fails_because_others_replace_the_file(mnt, names):
     for i in range(names):
         (mnt.path / ("n%d" % i)).write_text("old")
     all_of_them = [
-        subprocess.Popen(["python3", "-c", ATTRIBUTES, str(who), str(names), "8"], cwd=mnt.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.Popen([sys.executable, "-c", ATTRIBUTES, str(who), str(names), "8"], cwd=mnt.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for who in range(10)
     ]
     outputs = [p.communicate(timeout=LIMIT + 8)[0].split() for p in all_of_them]

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -228,7 +229,7 @@ with open(os.path.join(sys.argv[1], "new", "deep", "file"), "w") as f:
 def test_events_that_the_kernel_dropped_lose_nothing(watch):
     watch.start(",settle=100ms").ready()
     watch.process.send_signal(signal.SIGSTOP)
-    run("python3", "-c", MANY, watch.top)
+    run(sys.executable, "-c", MANY, watch.top)
     watch.process.send_signal(signal.SIGCONT)
     wait_until(lambda: watch.lines() and watch.lines()[-1]["files"] == 701, "all files")
     # The directory that nobody told of is watched now.

@@ -50,7 +50,7 @@ export TSAN_OPTIONS=second_deadlock_stack=1:ignore_noninstrumented_modules=1:log
 
 xml=$results/mount${san:+-$san}.xml
 timeout --kill-after=30 "$limit" /usr/bin/python3 -m pytest -c "$tests/pytest.ini" \
-	--rootdir "$tests/.." -p no:cacheprovider -n 2 --dist loadfile --timeout $test_limit \
+	--rootdir "$tests/.." -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile --timeout $test_limit \
 	--basetemp "$run/tmp/pytest" --junit-xml "$xml" "$tests/mount" "$tests/remotes" "$@"
 status=$?
 case $status in
