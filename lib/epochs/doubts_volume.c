@@ -258,7 +258,7 @@ static int gather_files(struct gathering *g, const struct state_doubt *d, struct
 	if (!g->again)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->count; i++)
-		if (g->files[i].version > k->base)
+		if (g->files[i].version >= k->since)
 			g->again[k->again_count++] = g->files[i].ino;
 	k->again = g->again;
 	return 0;

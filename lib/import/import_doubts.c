@@ -10,7 +10,8 @@
 #include "lib/epochs/doubts_volume.h"
 
 /* Versions that the judge is told: what is as it was in the epoch before, and what is not. */
-enum { UNCHANGED = 1, SAVED = 2 };
+#define UNCHANGED UINT64_C(1)
+#define SAVED	  UINT64_MAX /* after any kill */
 
 /* Companions have numbers by their paths, also where several doubts share one; what has the name of a killed writer's file has this one. */
 #define INO_OF_NAME UINT64_MAX

@@ -318,14 +318,19 @@ static struct item *item_add(struct doubts *d, enum doubt_kind kind, const char 
 
 /* ---- kills ---- */
 
-/* The file was saved again, removed, or replaced by another since. Who removes what has a temporary name tidies up. */
+/*
+ * The file was removed, or saved again since; what has its name now may be older, as where a copy of the one before was moved there.
+ * Who removes what has a temporary name tidies up.
+ */
 static bool kill_is_over(const struct item *item)
 {
 	const struct doubts_kill *k = &item->kill;
 
-	if (k->parent_is_gone || (k->ino_now && k->version_now != k->version_then))
+	if (k->parent_is_gone)
 		return true;
-	return k->ino_now != k->ino_then && (k->ino_now || !item->temporary);
+	if (!k->ino_now)
+		return k->ino_then && !item->temporary;
+	return k->version_now != k->version_then && k->version_now > k->id;
 }
 
 static void set_temporary(const struct rules *r, struct item *item)

@@ -121,7 +121,10 @@ struct doubts_kill {
 	bool judged;
 	const struct doubt_companion *companions;
 	size_t companion_count;
-	/* Of one that none has judged: files whose content was newer than `base`, and that were saved again after the kill. */
+	/*
+	 * Of one that none has judged: files that had content of the killed save, so born since then, and were saved again after the
+	 * kill. What an earlier save left is no companion that is done again, but what goes with the killed file.
+	 */
 	const uint64_t *again;
 	size_t again_count;
 };

@@ -230,7 +230,7 @@ static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 
 	kill.parent_is_new = !k->gone && (k->judged || parent_is_new(w, k, kill.base));
 	for (size_t i = 0; i < k->again_count; i++)
-		if (k->again_born[i] > kill.base)
+		if (k->again_born[i] >= kill.since)
 			again[kill.again_count++] = k->again[i];
 	unit_ok(doubts_add_kill(d, &kill));
 }

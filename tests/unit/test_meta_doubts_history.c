@@ -47,6 +47,13 @@ static const struct {
 	 "w:a w:b w:c + w:a + k:b w:c - w:c +"},
 	{"an incomplete epoch is no beginning", "w:a w:b w:c + t:a - k:b w:x - n:2 w:a - w:x +"},
 
+	{"killed again, in the save after that", "w:a w:c + w:a k:c - k:c w:a - n:1 d:c w:c + n:0"},
+	{"... of two directories",
+	 "w:step-1/a w:step-1/b + w:step-2/a k:step-2/b - k:step-2/b w:step-2/a - w:step-2/b +"},
+	{"... on another machine", "w:a w:c + w:a k:c - x k:a w:c - d:a w:a + n:0"},
+	{"the one before is moved there", "w:a w:b w:b.prev + w:a k:b m:b.prev:b - w:b + n:0"},
+	{"... after the seal", "w:a w:b w:b.prev + w:a k:b - m:b.prev:b - w:b + n:0"},
+
 	/* ---- rotating directories with steps ---- */
 	{"the newest is whole", "w:checkpoint-500/a k:checkpoint-500/b - w:checkpoint-510/a + n:1"},
 	{"the newest is torn", "w:checkpoint-500/a + t:checkpoint-510/a - n:1"},
