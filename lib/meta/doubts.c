@@ -232,6 +232,15 @@ struct item {
 	bool final_is_there, saved_beside;
 };
 
+/* The file of a unit with a step that was changed last. */
+struct newest {
+	char *path; /* NULL: there is none */
+	struct doubt_unit unit;
+	bool is_new;
+	uint64_t version;
+	int64_t mtime_ns;
+};
+
 struct doubts {
 	const struct rules *rules;
 	uint64_t after;
@@ -239,12 +248,7 @@ struct doubts {
 	size_t count, cap, kills;
 	struct doubt *list; /* what doubts_list gives; strings are the items' */
 	size_t list_count, counting;
-	/* The file of a unit with a step that was changed last. */
-	char *newest;
-	struct doubt_unit newest_unit;
-	bool newest_is_new;
-	uint64_t newest_version;
-	int64_t newest_mtime_ns;
+	struct newest newest, inner; /* of all units, and of those that lie in another one */
 };
 
 int doubts_new(const struct rules *rules, uint64_t after, struct doubts **ret_doubts)
@@ -281,7 +285,8 @@ void doubts_free(struct doubts *d)
 	}
 	free(d->items);
 	free(d->list);
-	free(d->newest);
+	free(d->newest.path);
+	free(d->inner.path);
 	free(d);
 }
 
@@ -502,36 +507,64 @@ static int companion_add(struct doubt *doubt, const struct doubts_file *f)
 /* ---- files ---- */
 
 /* Whether this file was changed later than the newest so far. */
-static bool is_later(const struct doubts *d, bool new, const struct doubts_file *f)
+static bool is_later(const struct newest *n, bool new, const struct doubts_file *f)
 {
-	if (!d->newest || new != d->newest_is_new)
-		return !d->newest || new;
-	if (new && f->version != d->newest_version)
-		return f->version > d->newest_version;
-	return f->mtime_ns > d->newest_mtime_ns;
+	if (!n->path || new != n->is_new)
+		return !n->path || new;
+	if (new && f->version != n->version)
+		return f->version > n->version;
+	return f->mtime_ns > n->mtime_ns;
+}
+
+static int set_newest(struct newest *n, const struct doubts_file *f, bool new,
+		      const struct doubt_unit *unit)
+{
+	char *path = strdup(f->path);
+
+	if (!path)
+		return -ENOMEM;
+	free(n->path);
+	*n = (struct newest){path, *unit, new, f->version, f->mtime_ns};
+	return 0;
+}
+
+/* Whether a directory above the unit carries a step, too: a job's number, say. -ENOMEM on allocation failure. */
+static int lies_in_another(const struct rules *r, const char *path, const struct doubt_unit *unit)
+{
+	size_t dir = directory_len(path, unit->len);
+	cleanup_free char *above = dir ? strndup(path, dir) : NULL;
+
+	if (!above)
+		return dir ? -ENOMEM : 0;
+	return doubt_unit_of(r, above).len > 0;
 }
 
 static int look_for_newest(struct doubts *d, const struct doubts_file *f)
 {
 	bool new = f->born > d->after;
 	struct doubt_unit unit;
-	char *path;
+	int inner, error = 0;
 
-	if (!is_later(d, new, f))
+	if (!is_later(&d->newest, new, f) && !is_later(&d->inner, new, f))
 		return 0;
 	unit = doubt_unit_of(d->rules, f->path);
 	if (!unit.len || unit.temporary)
 		return 0;
-	path = strdup(f->path);
-	if (!path)
-		return -ENOMEM;
-	free(d->newest);
-	d->newest = path;
-	d->newest_unit = unit;
-	d->newest_is_new = new;
-	d->newest_version = f->version;
-	d->newest_mtime_ns = f->mtime_ns;
-	return 0;
+	if (is_later(&d->newest, new, f))
+		error = set_newest(&d->newest, f, new, &unit);
+	if (error || !is_later(&d->inner, new, f))
+		return error;
+	inner = lies_in_another(d->rules, f->path, &unit);
+	return inner > 0 ? set_newest(&d->inner, f, new, &unit) : inner;
+}
+
+/* The directory that holds the newest unit, as that of a job, is no save of its own: what is changed in it leaves that one the newest. */
+static const struct newest *newest_of(const struct doubts *d)
+{
+	const struct newest *n = &d->newest, *inner = &d->inner;
+
+	return inner->path && unit_is_around(n->path, &n->unit, inner->path, &inner->unit) ? inner
+											   : n;
 }
 
 static bool is_of_directory(const struct item *item, const char *path)
@@ -591,7 +624,9 @@ uint64_t doubts_next_base(const struct doubts *d, uint64_t after)
 /* A unit with a step is newer than all that have files; a temporary one is to become so. */
 static bool is_above_all(const struct doubts *d, const struct doubt_unit *unit)
 {
-	return unit->len && (unit->temporary || !d->newest || unit->step > d->newest_unit.step);
+	const struct newest *n = newest_of(d);
+
+	return unit->len && (unit->temporary || !n->path || unit->step > n->unit.step);
 }
 
 static bool is_of_its_save(const struct doubts *d, const struct item *item, const char *path,
@@ -630,11 +665,14 @@ void doubts_gone_unknown(struct doubts *d, uint64_t base)
 
 static bool unit_counts(const struct doubts *d, const struct item *item)
 {
-	if (item->unit.temporary || !d->newest)
+	const struct newest *n = newest_of(d);
+	const char *path = item->doubt.path;
+
+	if (item->unit.temporary || !n->path)
 		return !item->unit.temporary && !item->unit.len;
-	return !item->unit.len ||
-	       doubt_unit_same(item->doubt.path, &item->unit, d->newest, &d->newest_unit) ||
-	       unit_is_around(item->doubt.path, &item->unit, d->newest, &d->newest_unit);
+	return !item->unit.len || doubt_unit_same(path, &item->unit, n->path, &n->unit) ||
+	       unit_is_around(path, &item->unit, n->path, &n->unit) ||
+	       unit_is_around(n->path, &n->unit, path, &item->unit);
 }
 
 static void decide_item(const struct doubts *d, struct item *item)
@@ -704,5 +742,5 @@ size_t doubts_counting(const struct doubts *d)
 
 const char *doubts_newest(const struct doubts *d)
 {
-	return d->newest;
+	return newest_of(d)->path;
 }
