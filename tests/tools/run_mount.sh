@@ -21,7 +21,7 @@ if [ ! -c /dev/fuse ]; then
 	exit 1
 fi
 # Seconds for all tests, and for one: pytest.ini's, but a sanitizer takes its time.
-limit=1800 test_limit=180
+limit=2700 test_limit=180
 [ -z "$san" ] || limit=3600 test_limit=600
 limit=${MOUNT_LIMIT:-$limit}
 
