@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the reference model that is about doubts: which epochs are complete after writers were killed."""
 
-from tree import is_log, is_temporary, lookup, walk
+from tree import SERIALS, is_log, is_temporary, lookup, walk
 
 
 def counts(path):
@@ -17,6 +17,7 @@ class Kill:
         self.directory, self.word, self.left = directory, word, left
         self.then = then  # the file and its version that its name leads to once it is undone
         self.since = since
+        self.serial = next(SERIALS)
         self.again = []  # (file, the epoch that had its content first) of what was saved again before a seal judged
         self.companions = None  # file -> version; None: not judged yet
 
@@ -75,7 +76,7 @@ class Doubts:
         if not now[0] and then[0] and any(e.live is then[0] and e.version is then[1] for e in tree.values()):
             now = then  # renamed
         temporary = path is not None and is_temporary(kill.word)
-        if path is None or not kill.left and (now[0] or not temporary) and (now[0] is not then[0] or now[1] is not then[1]):
+        if path is None or not kill.left and self.is_over(kill, now, then, temporary):
             return self.kills.remove(kill)
         if not counts(path) and (not temporary or not counts(path.rpartition("/")[0])):
             return None
@@ -87,6 +88,12 @@ class Doubts:
         kill.companions = standing
         # Which of them were begun before the kill, and whether the final name was saved since, the model does not follow.
         return "maybe" if temporary else "in doubt"
+
+    def is_over(self, kill, now, then, temporary):
+        """Removed, or saved since; what has the name now may be older."""
+        if not now[0]:
+            return then[0] and not temporary
+        return now[1] is not then[1] and now[1].serial > kill.serial
 
     def base_of(self, kill, number):
         """The newest complete epoch from before it, 0 without one; None: the model does not know."""
@@ -107,7 +114,7 @@ class Doubts:
         if base is None or base < self.loaded:
             self.fog, kill.companions = True, {}
             return
-        again = [f for f, born in kill.again if born > base]
+        again = [f for f, born in kill.again if born >= kill.since]
         kill.companions = {e.live: e.version for path, e in tree.items()
                            if e.version and counts(path) and e.version.born > base and e.live is not file and e.live not in again}
 

@@ -120,7 +120,7 @@ class Epochs(Doubts):
                 continue
             version = file.closed
             if is_log(path.rsplit("/", 1)[-1]) and file.body.writers:
-                version = Version(file.body.data)
+                version = Version(file.body.data, serial=file.body.serial)
             if not version and name.covered:
                 file, version = name.covered, name.covered.closed
             if version:

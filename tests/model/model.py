@@ -227,12 +227,14 @@ class Model(Names, Epochs):
     def do_reserve(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
         body.changed = True
+        body.writes += 1
         body.file.mtime = None
 
     def do_punch(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
         body.write(bytes(max(0, min(len(body.data) - offset, length))), min(offset, len(body.data)))
         body.changed = True
+        body.writes += 1
         body.file.mtime = None
 
     def do_copy(self, _, process, source, target, length, offset_in, offset_out):
@@ -321,7 +323,7 @@ class Model(Names, Epochs):
             return
         body.writers.remove(handle)
         body.killed |= handle.killed
-        body.closed_well |= not handle.killed
+        body.closed_well |= handle.vouches()
         if not body.writers:
             self.finish(body)
 
@@ -347,7 +349,7 @@ class Model(Names, Epochs):
             return
         first = file.closed is None
         self.note_saved(file, file.closed)
-        file.closed = Version(body.data, self.last + 1)
+        file.closed = Version(body.data, self.last + 1, body.serial)
         if body.killed and not self.file_is_log(file) and body.closed_well is not True:
             # What is only appended to is not torn, and whether its opener closed it is not always told.
             file.closed.torn = None if body.appended or body.closed_well is None else True

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the reference model: files, their content, who has it open, and the tree of names."""
 
+import itertools
+
 LOG_ENDINGS = (".log", ".jsonl", ".csv", ".out", ".err")
 DEPTH = 10  # links followed
 
@@ -29,11 +31,16 @@ def is_temporary(name):
     return name == "_checkpoint" or name.startswith("tmp-") or ".tmp" in name or name.endswith("_temp")
 
 
+# In which order content was begun and writers were killed.
+SERIALS = itertools.count(1)
+
+
 class Version:
     """Closed content. Two are the same only if they are one object."""
 
-    def __init__(self, data, born=0):
+    def __init__(self, data, born=0, serial=0):
         self.data = data
+        self.serial = serial
         self.born = born  # the first epoch that can have it
         self.torn = False  # a killed writer left it; None: the contract does not say
 
@@ -72,7 +79,10 @@ class Body:
         self.kind = kind  # "new", "replace", or "edit" of closed content
         self.fragile = fragile  # a kill of its writer undoes it
         self.born = 0  # of a new file or a replacement: the newest epoch by then
+        self.serial = 0  # of what is written now, among kills
+        self.is_changed = False
         self.changed = kind != "edit"  # since it was last closed
+        self.writes = 0  # so that who closes it knows whether anything was written since he opened it
         self.writers = []  # handles
         self.members = set()  # processes that opened it while it was pending
         self.killed = self.closed_well = False  # some writer was, some writer did
@@ -85,15 +95,27 @@ class Body:
         self.name = ""  # what it was called before the rollback
         self.unsynced = None  # the content without what was written through mappings and not synced since
 
+    @property
+    def changed(self):
+        return self.is_changed
+
+    @changed.setter
+    def changed(self, value):
+        if value and not self.is_changed:
+            self.serial = next(SERIALS)
+        self.is_changed = value
+
     def write(self, data, offset):
         if not data:
             return
+        self.writes += 1
         self.data = put(self.data, data, offset)
         if self.unsynced is not None:
             self.unsynced = put(self.unsynced, data, offset)
         self.changed = True
 
     def resize(self, size):
+        self.writes += 1
         self.changed |= size != len(self.data)
         self.data = fit(self.data, size)
         if self.unsynced is not None:
@@ -103,6 +125,7 @@ class Body:
         if self.unsynced is None:
             self.unsynced = self.data
         self.data = put(self.data, data, offset)
+        self.writes += 1
         self.changed = True
 
     def sync(self):
@@ -129,6 +152,12 @@ class Handle:
         self.opener = opener
         self.descriptors = set()  # (process, slot)
         self.killed = False
+        # What was written before; None: the content begins with this one.
+        self.found = body.writes if body.changed and "t" not in letters else None
+
+    def vouches(self):
+        """Who had it open for writing, and nothing was written meanwhile, vouches for nothing."""
+        return not self.killed and self.body.changed and self.body.writes != self.found
 
 
 class Process:
