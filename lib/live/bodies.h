@@ -43,16 +43,14 @@ struct handle {
 	struct handle *next;
 	int flags;
 	bool writes;
-	pid_t tgid;	     /* the process that opened it; 0: unknown */
-	bool killed, closed; /* what the opener's last flush said */
-	bool direct;	     /* the kernel was given the backing file */
-	bool cancelled;	     /* nobody got it: its end is no close */
-	pid_t tid;	     /* the thread that opened it; 0: unknown */
-	bool told, looked;   /* as of the opening (handle_open.c), for handle_retry */
-	bool blind;	     /* handle_is_blind */
-	bool emptied;	     /* its open truncated what was empty: nothing is staged */
-	/* What was staged when it was opened, to tell at its close whether anything was written since; size -1: nothing was. */
-	int64_t found_size, found_mtime_ns;
+	pid_t tgid;		      /* the process that opened it; 0: unknown */
+	bool killed, closed;	      /* what the opener's last flush said */
+	bool direct;		      /* the kernel was given the backing file */
+	bool cancelled;		      /* nobody got it: its end is no close */
+	pid_t tid;		      /* the thread that opened it; 0: unknown */
+	bool told, looked;	      /* as of the opening (handle_open.c), for handle_retry */
+	bool blind;		      /* handle_is_blind */
+	bool emptied;		      /* its open truncated what was empty: nothing is staged */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };
@@ -132,8 +130,6 @@ bool body_is_log_locked(struct volume *vol, struct body *b);
 struct backing *backing_ref(struct backing *b);
 void backing_put(struct backing *b);
 int64_t stat_mtime(const struct stat *st);
-/* A call set the time of what is staged, and wrote nothing: who found the one before finds this one. */
-void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns);
 int64_t stat_ctime(const struct stat *st);
 /* How many bytes of its size have no block. */
 uint64_t stat_holes(const struct stat *st);

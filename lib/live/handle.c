@@ -295,25 +295,6 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	return error;
 }
 
-void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns)
-{
-	for (struct handle *h = b->open_handles; h; h = h->next)
-		if (h->found_mtime_ns == before_ns)
-			h->found_mtime_ns = mtime_ns;
-}
-
-/* By it, or by another beside it: the kernel does not tell whose write it passed through. */
-static bool was_written_since_locked(const struct handle *h)
-{
-	const struct body *b = h->body;
-	struct stat st;
-
-	if (!b->staged)
-		return false;
-	return h->found_size < 0 || fstat(b->fd, &st) < 0 || st.st_size != h->found_size ||
-	       stat_mtime(&st) != h->found_mtime_ns;
-}
-
 static void unlink_handle_locked(struct handle *h)
 {
 	struct body *b = h->body;
@@ -333,8 +314,7 @@ static void unlink_handle_locked(struct handle *h)
 	/* Also what another process was refused, which had inherited the descriptor. */
 	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;
-	/* Who has only looked, or set the times, as touch(1), vouches for nothing. */
-	else if (!h->cancelled && was_written_since_locked(h))
+	else if (!h->cancelled)
 		b->closed_well = true;
 	body_note_locked(b);
 }

@@ -78,20 +78,8 @@ static void attach_writer_locked(struct handle *h, struct body *b)
 		h->vol->observer->unknown_locked(h->vol);
 }
 
-static void find_staged_locked(struct handle *h, const struct body *b)
-{
-	struct stat st;
-
-	h->found_size = -1;
-	if (!b->staged || h->flags & O_TRUNC || fstat(b->fd, &st) < 0)
-		return;
-	h->found_size = st.st_size;
-	h->found_mtime_ns = stat_mtime(&st);
-}
-
 static void attach_locked(struct handle *h, struct body *b)
 {
-	find_staged_locked(h, b);
 	h->body = b;
 	h->next = b->open_handles;
 	b->open_handles = h;

@@ -180,7 +180,7 @@ static int remove_new_locked(struct volume *vol, struct body *b, struct after *a
 	return error;
 }
 
-/* Contract 1.2.4. A process that wrote to the file, or had it written, and closes it well vouches for it. */
+/* Contract 1.2.4. A process that closes the file well after the kill vouches for it. */
 bool body_is_undone_locked(struct volume *vol, struct body *b)
 {
 	return b->killed && b->fragile && !b->closed_well && !body_is_log_locked(vol, b);

@@ -87,33 +87,6 @@ def test_a_replacement_is_seen_by_its_writer_and_by_nobody_else(mnt):
     before.close()
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("how", ["touch", "r+b", "ab"])
-def test_who_has_a_file_open_and_writes_nothing_does_not_vouch_for_a_killed_writer(mnt, how, when):
-    path = mnt.path / "model"
-    path.write_bytes(OLD)
-    writer = Writer(path)
-    if how == "touch":
-        run("touch", path)
-        writer.end("kill")
-    elif when == "before":
-        open(path, how).close()
-        writer.end("kill")
-    else:
-        with open(path, how):
-            writer.end("kill")
-    assert path.read_bytes() == OLD
-
-
-def test_who_writes_beside_a_killed_writer_keeps_what_he_closed(mnt):
-    path = mnt.path / "model"
-    writer = Writer(path)
-    with open(path, "r+b") as f:
-        f.write(b"mine")
-    writer.end("kill")
-    assert path.read_bytes()[:4] == b"mine"
-
-
 def test_each_of_two_writers_has_its_own_replacement_and_the_last_close_wins(mnt):
     path = mnt.path / "model"
     path.write_bytes(OLD)
