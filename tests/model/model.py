@@ -227,14 +227,12 @@ class Model(Names, Epochs):
     def do_reserve(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
         body.changed = True
-        body.writes += 1
         body.file.mtime = None
 
     def do_punch(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
         body.write(bytes(max(0, min(len(body.data) - offset, length))), min(offset, len(body.data)))
         body.changed = True
-        body.writes += 1
         body.file.mtime = None
 
     def do_copy(self, _, process, source, target, length, offset_in, offset_out):
@@ -323,7 +321,7 @@ class Model(Names, Epochs):
             return
         body.writers.remove(handle)
         body.killed |= handle.killed
-        body.closed_well |= handle.vouches()
+        body.closed_well |= not handle.killed
         if not body.writers:
             self.finish(body)
 

@@ -82,7 +82,6 @@ class Body:
         self.serial = 0  # of what is written now, among kills
         self.is_changed = False
         self.changed = kind != "edit"  # since it was last closed
-        self.writes = 0  # so that who closes it knows whether anything was written since he opened it
         self.writers = []  # handles
         self.members = set()  # processes that opened it while it was pending
         self.killed = self.closed_well = False  # some writer was, some writer did
@@ -108,14 +107,12 @@ class Body:
     def write(self, data, offset):
         if not data:
             return
-        self.writes += 1
         self.data = put(self.data, data, offset)
         if self.unsynced is not None:
             self.unsynced = put(self.unsynced, data, offset)
         self.changed = True
 
     def resize(self, size):
-        self.writes += 1
         self.changed |= size != len(self.data)
         self.data = fit(self.data, size)
         if self.unsynced is not None:
@@ -125,7 +122,6 @@ class Body:
         if self.unsynced is None:
             self.unsynced = self.data
         self.data = put(self.data, data, offset)
-        self.writes += 1
         self.changed = True
 
     def sync(self):
@@ -152,12 +148,6 @@ class Handle:
         self.opener = opener
         self.descriptors = set()  # (process, slot)
         self.killed = False
-        # What was written before; None: the content begins with this one.
-        self.found = body.writes if body.changed and "t" not in letters else None
-
-    def vouches(self):
-        """Who had it open for writing, and nothing was written meanwhile, vouches for nothing."""
-        return not self.killed and self.body.changed and self.body.writes != self.found
 
 
 class Process:
