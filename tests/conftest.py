@@ -39,8 +39,8 @@ for _name in ("CACHE_DIR", "KEY_FILE", "PASSPHRASE_FILE", "KEEP", "RUN_ID"):
     os.environ.pop("EPOCHFS_" + _name, None)
 
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
-# Begins a command in a new mount namespace.
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
+# Each begins a command in a new mount namespace.
 ALONE, OWN_MOUNTS = os.path.join(TOOLS, "alone.sh"), os.path.join(TOOLS, "own_mounts.py")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too
@@ -408,13 +408,13 @@ def pytest_addoption(parser):
                      help="of all that is chosen at random: a number, or \"fresh\" for another each time, which is printed")
     parser.addoption("--model-histories", type=int, default=100, help="how many histories test_model.py makes at most, each way")
     parser.addoption("--model-seconds", type=float, default=15, help="how long test_model.py makes new histories, each way")
-    parser.addoption("--enumerate-histories", type=int, default=800, help="how many histories test_enumerate.py draws, each way")
+    parser.addoption("--enumerate-histories", type=int, default=1200, help="how many histories test_enumerate.py draws, each way")
     parser.addoption("--enumerate-seconds", type=float, default=90, help="how long each test of test_enumerate.py runs at most")
     parser.addoption("--differential-seconds", type=float, default=15, help="how long test_differential.py makes new histories, each way")
     parser.addoption("--damages", type=int, default=int(os.environ.get("EPOCHFS_DAMAGES", "3")),
                      help="how many damaged remotes test_damage.py takes; 0: all")
     parser.addoption("--damage-only", default="", help="only those whose kind, key, damage and seed contain this")
-    parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "6")),
+    parser.addoption("--crashes", type=int, default=int(os.environ.get("EPOCHFS_CRASHES", "10")),
                      help="how many calls of test_crash.py the daemon is killed after, each way; 0: all")
     parser.addoption("--faults", type=int, default=int(os.environ.get("EPOCHFS_FAULTS", "3")),
                      help="how many calls of test_fault.py fail, of each kind; 0: all")

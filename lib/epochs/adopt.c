@@ -343,16 +343,18 @@ static int damaged_tree(struct adoption *a, int error, struct opening_message *m
 /* The epoch before the save that this one, which was sealed by itself, may be half of; 0: none, or this one is no half. */
 static int before_save(struct volume *vol, const struct epoch_record *record, uint64_t *ret_number)
 {
-	uint64_t continues = record->continues, parent = record->parent;
+	uint64_t number = record->number, continues = record->continues, parent = record->parent;
 	int error = 0;
 
 	*ret_number = 0;
 	if (!record->has_step || record_trigger_by_hand(record->trigger))
 		return 0;
-	while (!error && continues) {
+	/* Downwards only: a record that was made to lead in a circle ends it. */
+	while (!error && continues && continues < number) {
 		cleanup_record struct epoch_record r = {0};
 
-		error = record_of(vol, continues, &r);
+		number = continues;
+		error = record_of(vol, number, &r);
 		continues = error ? 0 : r.continues;
 		parent = error ? 0 : r.parent;
 	}

@@ -385,7 +385,8 @@ static void restore_last(struct volume *vol)
 		.run = e->number,
 		.renamed = meta_or_zero(vol, "renamed"),
 	};
-	while (e && e->continues) {
+	/* Downwards only: a record that was made to lead in a circle ends it. */
+	while (e && e->continues && e->continues < e->number) {
 		last->chain = last->run = e->continues;
 		e = epoch_index_find(x, e->continues);
 	}

@@ -44,7 +44,8 @@
  * file beside it, of its unit, that is saved by who began after the kill.
  *
  * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
- * a unit around that. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it. Other doubts are told, and cost nothing.
+ * a unit around that. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
+ * Other doubts are told, and cost nothing.
  */
 enum doubt_kind {
 	DOUBT_TORN,
