@@ -27,13 +27,14 @@ def test_a_volume_is_saved_killed_and_restored(volume, tmp_path):
     whole_story(volume, tmp_path)
 
 
+@pytest.mark.timeout(400)  # several hundred starts of a large program: a minute, and more beside others
 def test_a_volume_is_kept_by_rclone(volume, tmp_path, monkeypatch):
     if not shutil.which("rclone"):
         pytest.skip("rclone is not installed")
     monkeypatch.setenv("RCLONE_CONFIG", str(tmp_path / "rclone.conf"))
     (tmp_path / "rclone.conf").write_text("[store]\ntype = alias\nremote = %s\n" % volume.remote)
     volume.url = "exec:%s store:run7" % (EXAMPLES / "exec-rclone")
-    whole_story(volume, tmp_path)
+    whole_story(volume, tmp_path, large=12 << 20)
     assert (volume.remote / "run7" / "epochfs.json").exists()
 
 
