@@ -43,14 +43,19 @@ struct handle {
 	struct handle *next;
 	int flags;
 	bool writes;
-	pid_t tgid;		      /* the process that opened it; 0: unknown */
-	bool killed, closed;	      /* what the opener's last flush said */
-	bool direct;		      /* the kernel was given the backing file */
-	bool cancelled;		      /* nobody got it: its end is no close */
-	pid_t tid;		      /* the thread that opened it; 0: unknown */
-	bool told, looked;	      /* as of the opening (handle_open.c), for handle_retry */
-	bool blind;		      /* handle_is_blind */
-	bool emptied;		      /* its open truncated what was empty: nothing is staged */
+	pid_t tgid;	     /* the process that opened it; 0: unknown */
+	bool killed, closed; /* what the opener's last flush said */
+	bool direct;	     /* the kernel was given the backing file */
+	bool cancelled;	     /* nobody got it: its end is no close */
+	pid_t tid;	     /* the thread that opened it; 0: unknown */
+	bool told, looked;   /* as of the opening (handle_open.c), for handle_retry */
+	bool blind;	     /* handle_is_blind */
+	bool emptied;	     /* its open truncated what was empty: nothing is staged */
+	/* What was staged when it was opened, to tell at its close whether anything was written since (undo.c); size -1: nothing was, or
+	 * it made or truncated the file, or nobody knows. */
+	int64_t found_size, found_mtime_ns;
+	unsigned long found_changes;
+	bool found_racy; /* it was written just before */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };
@@ -210,6 +215,12 @@ bool body_commits_locked(struct volume *vol, struct body *b);
  * writer was killed or a write to it refused, unless the file is a log.
  */
 bool body_is_undone_locked(struct volume *vol, struct body *b);
+/* At the open and at the close in order of a writer: whether it vouches for the content, since that was written meanwhile, by it or by
+ * another beside it (the kernel does not tell whose write it passed through). */
+void handle_find_locked(struct handle *h);
+bool handle_vouches_locked(const struct handle *h);
+/* A call set the time of what is staged, and wrote nothing: who found the one before finds this one. */
+void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns);
 /* Contract 1.2.4 for a replacement or a fragile new file; its bytes go to torn/. */
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
 /* A staged version that goes nowhere: row and backing file, in a transaction of its own. */

@@ -43,7 +43,8 @@ struct body {
 		       */
 	bool append_only; /* every writing handle has O_APPEND and not O_DIRECT */
 	bool killed;	  /* an opener that wrote died, or was refused a write */
-	bool closed_well; /* an opener that wrote closed */
+	bool closed_well; /* an opener closed, and it was written while he had it open */
+	unsigned long changes; /* writes that went through the daemon */
 	bool fragile;	  /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;
 	pid_t closer;		    /* the process of the writer that closed last; 0: not known */

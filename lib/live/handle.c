@@ -314,7 +314,7 @@ static void unlink_handle_locked(struct handle *h)
 	/* Also what another process was refused, which had inherited the descriptor. */
 	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;
-	else if (!h->cancelled)
+	else if (!h->cancelled && handle_vouches_locked(h))
 		b->closed_well = true;
 	body_note_locked(b);
 }

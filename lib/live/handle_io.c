@@ -239,6 +239,7 @@ static int begin_write(struct handle *h, uint64_t keep, interrupted_fn interrupt
 		if (b->closing_ns) /* closed by one descriptor, written by another */
 			body_set_closing_locked(vol, b, 0, b->releasing);
 		h->closed = false;
+		b->changes++;
 		*ret_fd = b->write_fd;
 		error = b->write_fd < 0 ? -EBADF : 0;
 	}
@@ -496,6 +497,7 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 	/* Without a handle nothing holds up the end of another's edit. */
 	if (b->write_fd < 0)
 		return -EAGAIN;
+	b->changes++;
 	error = io_truncate(b->write_fd, change->size);
 	if (!error)
 		note_truncated_locked(b, change->size);

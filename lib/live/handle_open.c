@@ -81,6 +81,7 @@ static void attach_writer_locked(struct handle *h, struct body *b)
 static void attach_locked(struct handle *h, struct body *b)
 {
 	h->body = b;
+	handle_find_locked(h);
 	h->next = b->open_handles;
 	b->open_handles = h;
 	b->handles++;
@@ -637,6 +638,7 @@ static int create_locked(struct volume *vol, uint64_t parent, const char *name,
 	}
 	FAULT_POINT("create.rows");
 	attach_locked(h, b);
+	h->found_size = -1; /* it made the file */
 	vol->observer->note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
 	return 0;
 }

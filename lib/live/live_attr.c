@@ -8,6 +8,7 @@
 
 #include "lib/cache/evict.h"
 #include "lib/format/xattrs.h"
+#include "lib/live/bodies.h"
 #include "lib/live/observer.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
@@ -178,9 +179,14 @@ static int change_mtime_locked(struct volume *vol, struct state_file *f, uint64_
 {
 	struct body *b = body_meant_locked(vol, f, body);
 	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(mtime_ns)};
+	struct stat st;
 
-	if (b && b->staged)
-		return futimens(b->fd, times) < 0 ? -errno : 0;
+	if (b && b->staged) {
+		if (fstat(b->fd, &st) < 0 || futimens(b->fd, times) < 0)
+			return -errno;
+		handles_found_mtime_locked(b, stat_mtime(&st), mtime_ns);
+		return 0;
+	}
 	f->mtime_ns = mtime_ns;
 	return 0;
 }

@@ -3,8 +3,11 @@
 #include "lib/live/bodies.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/cache/grants.h"
 #include "lib/live/live_internal.h"
@@ -180,7 +183,53 @@ static int remove_new_locked(struct volume *vol, struct body *b, struct after *a
 	return error;
 }
 
-/* Contract 1.2.4. A process that closes the file well after the kill vouches for it. */
+/* ---- who vouches for what a killed writer had open, too ---- */
+
+/*
+ * Whether a later write may leave this time as it is. The kernel stamps with this clock, which goes on by ticks; some file systems
+ * keep whole seconds.
+ */
+static bool may_stay(int64_t mtime_ns)
+{
+	return mtime_ns + (mtime_ns % NS_PER_S ? 1 : NS_PER_S) > live_now_ns();
+}
+
+void handle_find_locked(struct handle *h)
+{
+	const struct body *b = h->body;
+	struct stat st;
+
+	h->found_size = -1;
+	if (!h->writes || !b->staged || h->flags & O_TRUNC || fstat(b->fd, &st) < 0)
+		return;
+	h->found_changes = b->changes;
+	h->found_mtime_ns = stat_mtime(&st);
+	h->found_size = st.st_size;
+	/* What was closed must not be lost for it. */
+	h->found_racy = may_stay(h->found_mtime_ns);
+}
+
+bool handle_vouches_locked(const struct handle *h)
+{
+	const struct body *b = h->body;
+	struct stat st;
+
+	if (!b->staged)
+		return false;
+	if (h->found_size < 0 || h->found_changes != b->changes)
+		return true;
+	return h->direct && (h->found_racy || fstat(b->fd, &st) < 0 || st.st_size != h->found_size ||
+			     stat_mtime(&st) != h->found_mtime_ns);
+}
+
+void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns)
+{
+	for (struct handle *h = b->open_handles; h; h = h->next)
+		if (h->found_mtime_ns == before_ns)
+			h->found_mtime_ns = mtime_ns;
+}
+
+/* Contract 1.2.4. A process that wrote to the file, or had it written, and closes it well vouches for it. */
 bool body_is_undone_locked(struct volume *vol, struct body *b)
 {
 	return b->killed && b->fragile && !b->closed_well && !body_is_log_locked(vol, b);

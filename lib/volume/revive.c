@@ -169,6 +169,7 @@ static int revive_locked(struct volume *vol, struct recovery *r, struct survivor
 	h->closed = record->closed;
 	h->direct = record->direct;
 	h->record = record;
+	h->found_size = -1;
 	attach_locked(h, b, record);
 	s->ret_handle = h;
 	return 0;

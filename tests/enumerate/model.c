@@ -150,7 +150,7 @@ static void release(struct model *m, struct model_handle *h, bool killed)
 	if (h->op == OP_OPEN_READ)
 		return;
 	b->killed = b->killed || killed;
-	b->well = b->well || !killed;
+	b->well = b->well || (!killed && (h->made || h->op == OP_OPEN_TRUNCATE || b->changes != h->found));
 	if (!--b->writers)
 		finish_body(m, h->body);
 }
@@ -221,10 +221,12 @@ static uint8_t open_body(struct model *m, const struct step *s, uint8_t file)
 		m->body[body].now.len = 0;
 		m->body[body].dirty = true;
 	}
+	if (s->op == OP_OPEN_TRUNCATE)
+		m->body[body].changes++;
 	return body;
 }
 
-static int do_open(struct model *m, const struct step *s)
+static int do_open(struct model *m, const struct step *s, bool *ret_joins)
 {
 	struct model_handle *h = m->handle;
 	int8_t file = m->name[s->name].file;
@@ -242,13 +244,22 @@ static int do_open(struct model *m, const struct step *s)
 		h->body = m->file[file].shown;
 		m->body[h->body].fragile = s->op == OP_OPEN_TRUNCATE;
 		m->body[h->body].dirty = true;
+		h->made = true;
 	}
 	if (s->op != OP_OPEN_READ)
 		m->body[h->body].writers++;
+	h->found = m->body[h->body].changes;
+	*ret_joins = m->body[h->body].writers > 1 && m->body[h->body].fragile;
 	return 0;
 }
 
 /* ---- handles ---- */
+
+static void note_change(struct model_body *b)
+{
+	b->dirty = true;
+	b->changes++;
+}
 
 static void do_write(struct model_handle *h, struct model_body *b, unsigned number)
 {
@@ -256,7 +267,7 @@ static void do_write(struct model_handle *h, struct model_body *b, unsigned numb
 		h->at = b->now.len;
 	letters_put(&b->now, h->at, (char)('A' + number), WRITE_LETTERS);
 	h->at += WRITE_LETTERS;
-	b->dirty = true;
+	note_change(b);
 }
 
 /* An errno, or 0. */
@@ -273,7 +284,8 @@ static int do_copy(const struct model *m, const struct model_handle *h, struct m
 	memcpy(letter, from->letter, len);
 	for (uint8_t i = 0; i < len; i++)
 		letters_put(&b->now, COPY_AT + i, letter[i], 1);
-	b->dirty = b->dirty || len;
+	if (len)
+		note_change(b);
 	return 0;
 }
 
@@ -288,7 +300,7 @@ static void do_store(struct model *m, unsigned number)
 	struct model_body *b = &m->body[m->mapping.body];
 
 	letters_put(&b->now, 0, (char)('0' + number), 1);
-	b->dirty = true;
+	note_change(b);
 }
 
 static void do_handle(struct model *m, const struct step *s, unsigned number,
@@ -317,20 +329,20 @@ static void do_handle(struct model *m, const struct step *s, unsigned number,
 		break;
 	case OP_TRUNCATE:
 		letters_resize(&b->now, TRUNCATE_LETTERS);
-		b->dirty = true;
+		note_change(b);
 		break;
 	case OP_MAP:
 		letters_put(&b->now, 0, (char)('0' + number), 1);
-		b->dirty = true;
+		note_change(b);
 		break;
 	case OP_PREALLOCATE:
 		if (b->now.len < ALLOCATE_LETTERS)
 			letters_resize(&b->now, ALLOCATE_LETTERS);
-		b->dirty = true;
+		note_change(b);
 		break;
 	case OP_PUNCH:
 		letters_put(&b->now, PUNCH_AT, '.', 1);
-		b->dirty = true;
+		note_change(b);
 		break;
 	case OP_COPY:
 		ret_result->error = do_copy(m, h, b);
@@ -358,7 +370,7 @@ void model_do(struct model *m, const struct step *s, unsigned number,
 	m->last = *s;
 	m->has_last = true;
 	if (op_opens(s->op))
-		ret_result->error = do_open(m, s);
+		ret_result->error = do_open(m, s, &ret_result->joins);
 	else if (op_handles(s->op))
 		do_handle(m, s, number, ret_result);
 	else if (s->op == OP_STORE)

@@ -42,6 +42,7 @@ struct model_body {
 	bool dirty;	 /* differs from what was closed last */
 	bool mapped;	 /* by a mapping that outlives descriptors */
 	bool killed, well;
+	uint8_t changes; /* writes: who writes nothing vouches for nothing */
 };
 
 /*
@@ -68,6 +69,8 @@ struct model_handle {
 	uint8_t descriptors; /* 0: not open */
 	uint8_t who, op;
 	uint8_t body, at;
+	bool made; /* the file */
+	uint8_t found; /* the changes of the body when it was opened */
 };
 
 /* The mapping that outlives descriptors. */
@@ -104,6 +107,8 @@ struct model_tree {
 struct model_result {
 	int error; /* errno, 0 */
 	struct letters read;
+	/* A writer opened what another writes and a kill would undo: whether it writes then tells whether it vouches. */
+	bool joins;
 };
 
 void model_start(struct model *m, bool contract);

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A history under way. */
@@ -201,6 +202,19 @@ static bool note_commit(struct going *g, uint64_t epoch, const struct model_tree
 	return !open || epoch_holds(g->on, g->run, epoch, &e->tree);
 }
 
+/* What the kernel writes by itself is told by the file's times alone, whose clock goes on by ticks. */
+static void await_tick(void)
+{
+	struct timespec now, clock;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	do {
+		usleep(1000);
+		clock_gettime(CLOCK_REALTIME_COARSE, &clock);
+	} while (clock.tv_sec < now.tv_sec ||
+		 (clock.tv_sec == now.tv_sec && clock.tv_nsec <= now.tv_nsec));
+}
+
 static bool step(struct going *g, const struct step *s)
 {
 	struct model_result want;
@@ -210,6 +224,8 @@ static bool step(struct going *g, const struct step *s)
 	model_closed(&g->m, &before);
 	model_do(&g->m, s, g->step, &want);
 	remember(g);
+	if (want.joins && g->on->contract)
+		await_tick();
 	g->on->act(g->on, s, g->step, &seen);
 	if (seen.skipped)
 		return !(g->run->skipped = true);

@@ -23,6 +23,7 @@ class Model(Names, Epochs):
         self.root = File("dir", 0o755)
         self.processes = {}
         self.decisions = []
+        self.restarted = False
         super().__init__()
 
     # ---- applying
@@ -151,7 +152,7 @@ class Model(Names, Epochs):
             if file.kind != "file":
                 return file.kind
             body = self.choose_body(process, file, letters)
-        handle = Handle(body, letters, process)
+        handle = Handle(body, letters if entry else letters + "t", process)
         handle.descriptors.add((process, slot))
         self.process(process).slots[slot] = handle
         if handle.writes:
@@ -226,13 +227,13 @@ class Model(Names, Epochs):
 
     def do_reserve(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
-        body.changed = True
+        body.reserve()
         body.file.mtime = None
 
     def do_punch(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
         body.write(bytes(max(0, min(len(body.data) - offset, length))), min(offset, len(body.data)))
-        body.changed = True
+        body.reserve()
         body.file.mtime = None
 
     def do_copy(self, _, process, source, target, length, offset_in, offset_out):
@@ -321,9 +322,21 @@ class Model(Names, Epochs):
             return
         body.writers.remove(handle)
         body.killed |= handle.killed
-        body.closed_well |= not handle.killed
+        body.closed_well |= not handle.killed and self.vouches(handle)
         if not body.writers:
             self.finish(body)
+
+    def vouches(self, handle):
+        """It was written while it was open, by it or by another."""
+        if handle.unsure and handle.found == handle.body.changes and handle.body.fragile:
+            return bool(self.choose(2))
+        return handle.found != handle.body.changes
+
+    def note_restart(self):
+        self.restarted = True
+        for process in self.processes.values():
+            for handle in process.slots.values():
+                handle.unsure = True
 
     def finish(self, body):
         """Its last writer closed: committed, undone, or let go."""
@@ -477,7 +490,8 @@ def short(value):
 def outcomes(model, op, result):
     """All models that this result allows, and why not where there is none: (models, reasons)."""
     left, models, reasons = [[]], [], []
-    saved = pickle.dumps(model) if op[0] in ("both", "crash", "rename") else None
+    closes = model.restarted and op[0] in ("close", "end", "direct")
+    saved = pickle.dumps(model) if closes or op[0] in ("both", "crash", "rename") else None
     while left:
         decisions = left.pop()
         if decisions:

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../mount")]
 
 import worker
 from conftest import BIN, LIMIT, Mount, run
+from measure import await_tick
 from model import Model, outcomes
 
 MODELS_MAX = 64  # that may be true at once, before the tree is looked at
@@ -152,6 +154,8 @@ class Session:
 
     def execute(self, op):
         name, *arguments = op
+        if name in ("open", "direct"):
+            await_tick()
         # Else it may last for ever, as it may to read what an edit or a small cache left in the remote alone.
         if name == "wait" or name in ("epoch", "check") and "down" in self.control.read_text():
             self.control.write_text("")
@@ -240,6 +244,8 @@ class Session:
 
     def restart(self):
         """Kills what serves the supervised mount, or where it died twice in the last minute, has it restarted."""
+        for model in self.models:
+            model.note_restart()
         now = time.monotonic()
         self.killed = [t for t in self.killed if now - t < 70]
         if len(self.killed) > 1:

@@ -82,6 +82,7 @@ class Body:
         self.serial = 0  # of what is written now, among kills
         self.is_changed = False
         self.changed = kind != "edit"  # since it was last closed
+        self.changes = 0  # writes: who writes nothing vouches for nothing
         self.writers = []  # handles
         self.members = set()  # processes that opened it while it was pending
         self.killed = self.closed_well = False  # some writer was, some writer did
@@ -111,18 +112,26 @@ class Body:
         if self.unsynced is not None:
             self.unsynced = put(self.unsynced, data, offset)
         self.changed = True
+        self.changes += 1
 
     def resize(self, size):
         self.changed |= size != len(self.data)
+        self.changes += 1
         self.data = fit(self.data, size)
         if self.unsynced is not None:
             self.unsynced = fit(self.unsynced, size)
+
+    def reserve(self):
+        """What changes no byte."""
+        self.changed = True
+        self.changes += 1
 
     def map_write(self, data, offset):
         if self.unsynced is None:
             self.unsynced = self.data
         self.data = put(self.data, data, offset)
         self.changed = True
+        self.changes += 1
 
     def sync(self):
         self.unsynced = None
@@ -148,6 +157,8 @@ class Handle:
         self.opener = opener
         self.descriptors = set()  # (process, slot)
         self.killed = False
+        self.found = -1 if "t" in letters else body.changes
+        self.unsure = False  # the daemon that knew what it found has ended since
 
 
 class Process:
