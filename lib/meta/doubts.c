@@ -198,7 +198,7 @@ bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 
 	if (ua->temporary != ub->temporary || ua->file != ub->file || !la != !lb)
 		return false;
-	if (ua->file) {
+	if (la && !ua->temporary) {
 		if (ua->step != ub->step)
 			return false;
 		la = directory_len(a, la);

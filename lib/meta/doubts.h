@@ -32,8 +32,9 @@
  *
  * The unit of a path is the part of it that carries its step, by the rules of `step=` (rules.h), else the root. Where a
  * directory above it carries the same step, that is the unit: checkpoint-500/global_step500. Files of one directory whose
- * own names carry the same step are one unit: model.ckpt-20.index and model.ckpt-20.meta. What lies under a temporary
- * name belongs to that name: there nothing counts until it is renamed, and then its doubts move along.
+ * own names carry the same step are one unit: model.ckpt-20.index and model.ckpt-20.meta. So are the directories in one
+ * directory that do, as each node's of caffe2: trainer:0.20/ and trainer:1.20/. What lies under a temporary name belongs to
+ * that name: there nothing counts until it is renamed, and then its doubts move along.
  *
  * But a killed writer's file that has a temporary name itself, below no temporary directory, belongs to the unit that it
  * was to be part of: the save of which it is the last file, say, is half. Its companions are what was begun before the

@@ -148,7 +148,7 @@ class Mounted:
         number = self.mnt.seal()
         if log_of(self.mnt)[number]["complete"] is True:
             final = {n: c for n, c in content(self.mnt.epoch(number)).items() if not n.startswith("_checkpoint")}
-            assert final == content(self.mnt.epoch(latest))
+            assert final == content(self.mnt.epoch(latest)), log_of(self.mnt)
             assert run(BIN, "latest", "--complete", self.mnt.path).stdout.strip() == str(number)
         else:
             assert run(BIN, "latest", "--complete", self.mnt.path).stdout.strip() == str(latest)

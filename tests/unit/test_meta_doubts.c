@@ -77,6 +77,71 @@ START_TEST(units_of_what_killed_writers_had_open)
 }
 END_TEST
 
+START_TEST(files_and_directories_of_one_step_in_one_place_are_one_unit)
+{
+	static const struct {
+		const char *a, *b;
+		bool same;
+	} pairs[] = {
+		{"model.ckpt-20.index", "model.ckpt-20.meta", true},
+		{"trainer:0.2/MANIFEST", "trainer:1.2/LOG", true},
+		{"run/rank0-20/a", "run/rank1-20/sub/b", true},
+		{"checkpoint-500/a", "checkpoint-510/a", false},
+		{"rank0/step-20/a", "rank1/step-20/a", false},
+		{"checkpoint-20/a", "model.ckpt-20.meta", false},
+		{"tmp-a-20/a", "tmp-b-20/a", false},
+		{"model.pt", "checkpoint-20/a", false},
+	};
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+		struct doubt_unit a = doubt_unit_of(r, pairs[i].a), b = doubt_unit_of(r, pairs[i].b);
+
+		ck_assert_msg(doubt_unit_same(pairs[i].a, &a, pairs[i].b, &b) == pairs[i].same &&
+				      doubt_unit_same(pairs[i].b, &b, pairs[i].a, &a) == pairs[i].same,
+			      "%s %s", pairs[i].a, pairs[i].b);
+	}
+	rules_free(r);
+}
+END_TEST
+
+/* One node's database is left half, another's of the same step is whole, and was begun later. */
+START_TEST(the_half_of_one_node_counts_where_another_saved_last)
+{
+	static const struct volume_options options;
+	cleanup_doubts struct doubts *d = NULL;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	unit_ok(doubts_new(r, 1, &d));
+	unit_ok(doubts_add_kill(d, &(const struct doubts_kill){.id = 9,
+							       .kind = DOUBT_LEFT,
+							       .path = "trainer:0.2/MANIFEST",
+							       .why = "its writer was killed",
+							       .since = 2,
+							       .base = 1,
+							       .ino_then = 3,
+							       .version_then = 5,
+							       .ino_now = 3,
+							       .version_now = 5}));
+	unit_ok(doubts_add_file(d, &(const struct doubts_file){.path = "trainer:0.2/MANIFEST",
+							       .ino = 3,
+							       .version = 5,
+							       .born = 2,
+							       .mtime_ns = 5}));
+	unit_ok(doubts_add_file(d, &(const struct doubts_file){.path = "trainer:1.2/MANIFEST",
+							       .ino = 4,
+							       .version = 6,
+							       .born = 2,
+							       .mtime_ns = 6}));
+	unit_ok(doubts_decide(d));
+	ck_assert_uint_eq(doubts_counting(d), 1);
+	rules_free(r);
+}
+END_TEST
+
 /* A new file, undone, with nothing beside it. */
 static uint64_t counting_of_one_kill(struct rules *r, bool base_is_there)
 {
@@ -154,6 +219,8 @@ int main(void)
 
 	tcase_add_test(c, units_of_paths);
 	tcase_add_test(c, units_of_what_killed_writers_had_open);
+	tcase_add_test(c, files_and_directories_of_one_step_in_one_place_are_one_unit);
+	tcase_add_test(c, the_half_of_one_node_counts_where_another_saved_last);
 	tcase_add_test(c, while_nobody_can_tell_what_is_gone_the_doubt_stands);
 	tcase_add_test(c, of_many_torn_files_those_that_count_are_named_first);
 	tcase_add_test(c, kinds_have_names);
