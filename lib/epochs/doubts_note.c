@@ -49,10 +49,31 @@ static int note_locked(struct volume *vol, const struct state_doubt *d)
 	return error;
 }
 
+static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t by)
+{
+	uint64_t continued = 0;
+
+	/* The save began before the last epoch, which is no whole one then. */
+	if (d->kind == DOUBT_UNDONE && !d->ino)
+		continued = sealer_continued_locked(vol, d->parent, d->name, by);
+	return continued ? continued : d->since;
+}
+
+/* Its names and its path, which stays the caller's. False: it has none. */
+static bool set_place(struct volume *vol, const struct body *b, struct buf *path,
+		      struct state_doubt *d)
+{
+	first_name_locked(vol, b->ino, d->name, &d->parent);
+	if (!d->name[0])
+		return false;
+	volume_path_locked(vol, b->ino, path);
+	d->path = (char *)(uintptr_t)buf_str(path);
+	return true;
+}
+
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why)
 {
 	cleanup_buf struct buf path = {0};
-	uint64_t continued = 0;
 	struct state_doubt d = {
 		.since = vol->next_epoch,
 		.at_ns = clock_wall_ns(),
@@ -60,23 +81,110 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	};
 	int error;
 
-	first_name_locked(vol, b->ino, d.name, &d.parent);
-	if (!d.name[0])
+	if (!set_place(vol, b, &path, &d))
 		return;
-	volume_path_locked(vol, b->ino, &path);
-	d.path = (char *)(uintptr_t)buf_str(&path);
 	d.kind = undone || is_left_half(vol, b, &d) ? DOUBT_UNDONE : DOUBT_LEFT;
 	resume_due_locked(vol, d.path);
 	set_then(vol, b, undone, &d);
-	/* The save began before the last epoch, which is no whole one then. */
-	if (undone && !d.ino)
-		continued = sealer_continued_locked(vol, d.parent, d.name, b->closer);
-	if (continued)
-		d.since = continued;
+	if (undone)
+		d.since = since_of(vol, &d, b->closer);
 	error = note_locked(vol, &d);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
 	vol->doubts = DOUBTS_SOME;
+}
+
+/* ---- what is open as an epoch is sealed ---- */
+
+struct opened {
+	struct volume *vol;
+	struct doubts_open *list;
+	int64_t now_ns;
+	bool begun; /* a transaction */
+};
+
+/* What holds quiet up (settle.h), and a kill would undo. */
+static bool is_being_saved(struct volume *vol, struct body *b)
+{
+	return b->writers && b->staged && b->fragile && !b->orphan && !b->append_only &&
+	       b->opened_epoch == vol->next_epoch && !body_is_log_locked(vol, b);
+}
+
+static pid_t writer_of(const struct body *b)
+{
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes)
+			return h->tgid;
+	return 0;
+}
+
+static int same_name(void *arg, const struct state_doubt *d)
+{
+	const struct state_doubt *noted = arg;
+
+	return !d->judged && d->parent == noted->parent && !strcmp(d->name, noted->name);
+}
+
+static int note_open(void *arg, struct body *b)
+{
+	struct opened *o = arg;
+	cleanup_buf struct buf path = {0};
+	struct state_doubt d = {
+		.kind = DOUBT_UNDONE,
+		.since = o->vol->next_epoch,
+		.at_ns = o->now_ns,
+		.why = (char *)(uintptr_t) "it was open for writing",
+	};
+	uint64_t *grown;
+	int error;
+
+	if (!is_being_saved(o->vol, b) || !set_place(o->vol, b, &path, &d))
+		return 0;
+	error = o->begun ? 0 : state_begin(o->vol->state);
+	if (error)
+		return error;
+	o->begun = true;
+	/* Of a writer that was killed there before: that stands in the live tree, too. */
+	error = state_doubt_each(o->vol->state, same_name, &d);
+	if (error)
+		return error < 0 ? error : 0;
+	grown = reallocarray(o->list->ids, o->list->count + 1, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	o->list->ids = grown;
+	set_then(o->vol, b, true, &d);
+	d.since = since_of(o->vol, &d, writer_of(b));
+	error = state_doubt_add(o->vol->state, &d, &grown[o->list->count]);
+	if (!error)
+		o->list->count++;
+	return error;
+}
+
+int doubts_open_begin_locked(struct volume *vol, struct doubts_open *ret_open)
+{
+	struct opened o = {vol, ret_open, clock_wall_ns(), false};
+	int error;
+
+	*ret_open = (struct doubts_open){0};
+	error = bodies_each_writing_locked(vol, note_open, &o);
+	return o.begun ? state_end(vol->state, error) : error;
+}
+
+void doubts_open_end_locked(struct volume *vol, struct doubts_open *o)
+{
+	int error = o->count ? state_begin(vol->state) : 0;
+
+	for (size_t i = 0; !error && i < o->count; i++) {
+		error = state_doubt_remove(vol->state, o->ids[i]);
+		if (error == -ENOENT) /* it was not stored */
+			error = 0;
+	}
+	if (o->count)
+		error = state_end(vol->state, error);
+	if (error)
+		log_warn("what is open now stays in doubt until it is saved: %s", strerror(-error));
+	free(o->ids);
+	*o = (struct doubts_open){0};
 }
 
 /* ---- what recovery has noted, before there was a sealer to say which epoch the save began with ---- */

@@ -19,6 +19,16 @@ struct body;
 
 /* The last writer of this body was killed, or a write to it refused; before it is undone (`undone`) or committed. */
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
+/*
+ * Around the snapshot of an epoch: what is being replaced or made as it is sealed, since the epoch before, the epoch has as it was, or not at
+ * all. There it is in doubt as if its writer had been killed by then; in the live tree it is not. `end` in any case.
+ */
+struct doubts_open {
+	uint64_t *ids; /* owned */
+	size_t count;
+};
+int doubts_open_begin_locked(struct volume *vol, struct doubts_open *ret_open);
+void doubts_open_end_locked(struct volume *vol, struct doubts_open *o);
 /* As soon as there is a sealer: which epochs those saves began with whose writers recovery found to be gone. */
 int doubts_recovered_locked(struct volume *vol);
 /*

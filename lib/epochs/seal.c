@@ -264,6 +264,33 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	sealer_wake_locked(vol);
 }
 
+/* A rename, a marker and the next save say by themselves that what is open belongs to another save. */
+static bool asks_for_open(const struct seal_how *how)
+{
+	switch (how->trigger) {
+	case RECORD_TRIGGER_RENAME:
+	case RECORD_TRIGGER_MARKER:
+	case RECORD_TRIGGER_NEXT:
+		return false;
+	default:
+		return !how->whole && !how->restores;
+	}
+}
+
+static int begin_snapshot_locked(struct volume *vol, const struct seal_how *how,
+				 struct state **ret_snapshot)
+{
+	struct doubts_open open = {0};
+	int error = 0;
+
+	if (asks_for_open(how))
+		error = doubts_open_begin_locked(vol, &open);
+	if (!error)
+		error = state_snapshot_begin(vol->state, ret_snapshot);
+	doubts_open_end_locked(vol, &open);
+	return error;
+}
+
 int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *ret_number)
 {
 	struct seal_job *job = calloc(1, sizeof(*job));
@@ -274,7 +301,7 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 	bodies_tell_uncommitted_locked(vol);
 	error = job_fill(vol, how, job);
 	if (!error)
-		error = state_snapshot_begin(vol->state, &job->snapshot);
+		error = begin_snapshot_locked(vol, how, &job->snapshot);
 	if (!error)
 		error = store_begin(vol, job);
 	if (error) {

@@ -55,7 +55,7 @@ struct handle {
 	 * it made or truncated the file, or nobody knows. */
 	int64_t found_size, found_mtime_ns;
 	unsigned long found_changes;
-	bool found_racy; /* it was written just before */
+	bool found_racy;	      /* it was written just before */
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };

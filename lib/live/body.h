@@ -45,7 +45,7 @@ struct body {
 	bool killed;	  /* an opener that wrote died, or was refused a write */
 	bool closed_well; /* an opener closed, and it was written while he had it open */
 	unsigned long changes; /* writes that went through the daemon */
-	bool fragile;	  /* a killed writer undoes it: as in the version's row (state.h) */
+	bool fragile;	       /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;
 	pid_t closer;		    /* the process of the writer that closed last; 0: not known */
 	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */

@@ -218,8 +218,8 @@ bool handle_vouches_locked(const struct handle *h)
 		return false;
 	if (h->found_size < 0 || h->found_changes != b->changes)
 		return true;
-	return h->direct && (h->found_racy || fstat(b->fd, &st) < 0 || st.st_size != h->found_size ||
-			     stat_mtime(&st) != h->found_mtime_ns);
+	return h->direct && (h->found_racy || fstat(b->fd, &st) < 0 ||
+			     st.st_size != h->found_size || stat_mtime(&st) != h->found_mtime_ns);
 }
 
 void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns)

@@ -23,6 +23,7 @@
  *     the directory of its unit, which holds no file but logs: who looks for the newest step finds that one. Without companions,
  *     and with nothing gone or left, the tree is as it was before that save, and nothing is in doubt. Of a node of a set nobody
  *     but the other nodes knows that: it is in doubt without companions, too (alone);
+ *   - in the same way, for one epoch, for a file that was being replaced or made as that was sealed (doubts_volume.h);
  *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
  *     database or what is only appended to (DOUBT_LEFT).
  *

@@ -150,7 +150,8 @@ static void release(struct model *m, struct model_handle *h, bool killed)
 	if (h->op == OP_OPEN_READ)
 		return;
 	b->killed = b->killed || killed;
-	b->well = b->well || (!killed && (h->made || h->op == OP_OPEN_TRUNCATE || b->changes != h->found));
+	b->well = b->well ||
+		  (!killed && (h->made || h->op == OP_OPEN_TRUNCATE || b->changes != h->found));
 	if (!--b->writers)
 		finish_body(m, h->body);
 }

@@ -69,7 +69,7 @@ struct model_handle {
 	uint8_t descriptors; /* 0: not open */
 	uint8_t who, op;
 	uint8_t body, at;
-	bool made; /* the file */
+	bool made;     /* the file */
 	uint8_t found; /* the changes of the body when it was opened */
 };
 

@@ -47,6 +47,21 @@ class Doubts:
             if is_temporary(word):
                 self.kills.append(Kill(directory, word, (None, None), self.last + 1, left=True))
 
+    def note_open(self):
+        """What is being replaced or made since the last epoch is in doubt in the one that is sealed now, as if its writer had been killed:
+        (those kills, whether there may be more)."""
+        bodies = [b for file in self.files() if file.kind == "file" and not self.file_is_log(file) for b in [file.body] + file.pending
+                  if b.writers and b.fragile and not b.orphan and b.born == self.last]
+        unsure = any(b.appended or len(self.names(b.file)) != 1 for b in bodies)
+        kills = []
+        for body in bodies:
+            directory, word, entry = lookup(self.root, self.names(body.file)[0]) if self.names(body.file) else (None, "", None)
+            if entry and not any(k.directory is directory and k.word == word and k.companions is None for k in self.kills):
+                file = body.file if body in body.file.pending else entry.covered
+                kills.append(Kill(directory, word, (file, file and file.closed), self.last + 1))
+        self.kills += kills
+        return kills, unsure
+
     def note_saved(self, file, old):
         for kill in self.kills:
             if old and kill.companions is None:

@@ -139,10 +139,12 @@ class Epochs(Doubts):
         """source: the epoch that it restores, whose doubts it has."""
         if number != self.last + 1:
             raise Wrong("epoch %d after %d" % (number, self.last))
+        opened, unsure = ([], False) if source or automatic else self.note_open()
         complete = source.complete if source else self.judge(number, tree)
         self.taint = 0
-        self.epochs[number] = Epoch(tree, complete, automatic)
-        self.epochs[number].doubts = source.doubts if source else self.doubts_of(tree)
+        self.epochs[number] = Epoch(tree, None if unsure and complete is not None else complete, automatic)
+        self.epochs[number].doubts = source.doubts if source else (self.doubts_of(tree)[0] or unsure, self.doubts_of(tree)[1])
+        self.kills = [k for k in self.kills if k not in opened]
         self.last = number
 
     def take_seal(self, number):

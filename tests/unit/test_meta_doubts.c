@@ -97,10 +97,12 @@ START_TEST(files_and_directories_of_one_step_in_one_place_are_one_unit)
 
 	unit_ok(rules_new(&options, &r));
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
-		struct doubt_unit a = doubt_unit_of(r, pairs[i].a), b = doubt_unit_of(r, pairs[i].b);
+		struct doubt_unit a = doubt_unit_of(r, pairs[i].a),
+				  b = doubt_unit_of(r, pairs[i].b);
 
 		ck_assert_msg(doubt_unit_same(pairs[i].a, &a, pairs[i].b, &b) == pairs[i].same &&
-				      doubt_unit_same(pairs[i].b, &b, pairs[i].a, &a) == pairs[i].same,
+				      doubt_unit_same(pairs[i].b, &b, pairs[i].a, &a) ==
+					      pairs[i].same,
 			      "%s %s", pairs[i].a, pairs[i].b);
 	}
 	rules_free(r);
