@@ -455,6 +455,24 @@ def test_a_refusal_names_who_holds_the_volume_and_is_not_obeyed(volume, once):
     assert code == 0, shown
 
 
+@pytest.mark.parametrize("chain", [{3: 3}, {2: 3, 3: 2}, {3: 9}, {1: 3, 2: 1, 3: 2}])
+def test_epochs_that_continue_one_another_in_a_circle(volume, chain):
+    """Each mount and each command that follows them ends."""
+    v = Volume(volume.remote)
+    for n in (1, 2, 3):
+        v.epoch(n, [entry(1, b"a%d" % i, data=b"%d" % n) for i in range(n)], complete=False, trigger="quiet",
+                **({"continues": chain[n]} if n in chain else {}))
+    v.save()
+    volume.options["settle"] = "100ms"
+    volume.mount()
+    (volume.path / "b").write_text("b")
+    volume.seal()
+    volume.rollback(2)
+    volume.remount(empty_cache=True)
+    volume.unmount()
+    all_commands(volume, 0, 3, 4, 5, DAMAGED)
+
+
 # ---- a server that lists what is no key
 
 
