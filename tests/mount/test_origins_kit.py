@@ -232,7 +232,8 @@ def test_kit_alone_watches_for_a_new_checkpoint(kept_in, mode, tmp_path):
             where.quiet()
             torn = where.mnt.epochs()[-1]
             assert log_of(where.mnt)[torn]["complete"] is False
-            assert os.readlink(where.mnt.epochs_dir / "latest") == "%06d" % (torn - 1)
+            # A slow machine may have transferred two halves, each of which is an epoch.
+            assert content(where.mnt.epochs_dir / "latest") == first and os.readlink(where.mnt.epochs_dir / "latest") < "%06d" % torn
         training.go_on()
     training.stopped("trained 2")
     transferred()
