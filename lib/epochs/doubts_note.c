@@ -49,13 +49,11 @@ static int note_locked(struct volume *vol, const struct state_doubt *d)
 	return error;
 }
 
+/* A save that began before the last epoch, which is no whole one then. */
 static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t by)
 {
-	uint64_t continued = 0;
+	uint64_t continued = d->ino ? 0 : sealer_continued_locked(vol, d->parent, d->name, by);
 
-	/* The save began before the last epoch, which is no whole one then. */
-	if (d->kind == DOUBT_UNDONE && !d->ino)
-		continued = sealer_continued_locked(vol, d->parent, d->name, by);
 	return continued ? continued : d->since;
 }
 

@@ -219,8 +219,9 @@ bool body_is_undone_locked(struct volume *vol, struct body *b);
  * another beside it (the kernel does not tell whose write it passed through). */
 void handle_find_locked(struct handle *h);
 bool handle_vouches_locked(const struct handle *h);
-/* A call set the time of what is staged, and wrote nothing: who found the one before finds this one. */
-void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns);
+/* Process `by` (0: unknown) has set the time of what is staged, which was `before`, and wrote nothing by that. */
+void handles_found_time_locked(struct body *b, const struct stat *before, int64_t mtime_ns,
+			       pid_t by);
 /* Contract 1.2.4 for a replacement or a fragile new file; its bytes go to torn/. */
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after);
 /* A staged version that goes nowhere: row and backing file, in a transaction of its own. */

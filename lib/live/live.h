@@ -57,7 +57,7 @@ struct live_change {
 	uint32_t mode, uid, gid;
 	uint64_t size;
 	int64_t atime_ns, mtime_ns;
-	pid_t pid; /* with LIVE_SET_SIZE: who asks, as in live_caller */
+	pid_t pid; /* with LIVE_SET_SIZE and LIVE_SET_MTIME: who asks, as in live_caller */
 	/* A change of size may fetch and copy what stays: polled meanwhile, true ends it with -EINTR. NULL: never. */
 	bool (*interrupted)(void *arg);
 	void *interrupted_arg;

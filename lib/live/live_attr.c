@@ -12,6 +12,7 @@
 #include "lib/live/observer.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
+#include "lib/util/process.h"
 
 /* What the row says. */
 static void attr_of_row(const struct state_file *f, struct live_attr *ret_attr)
@@ -175,19 +176,19 @@ static void change_owner(struct state_file *f, const struct live_change *change)
 
 /* The times of content that is being written are those of its backing file. */
 static int change_mtime_locked(struct volume *vol, struct state_file *f, uint64_t body,
-			       int64_t mtime_ns)
+			       const struct live_change *change)
 {
 	struct body *b = body_meant_locked(vol, f, body);
-	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(mtime_ns)};
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(change->mtime_ns)};
 	struct stat st;
 
 	if (b && b->staged) {
 		if (fstat(b->fd, &st) < 0 || futimens(b->fd, times) < 0)
 			return -errno;
-		handles_found_mtime_locked(b, stat_mtime(&st), mtime_ns);
+		handles_found_time_locked(b, &st, change->mtime_ns, process_of(change->pid));
 		return 0;
 	}
-	f->mtime_ns = mtime_ns;
+	f->mtime_ns = change->mtime_ns;
 	return 0;
 }
 
@@ -203,7 +204,7 @@ static int change_row_locked(struct volume *vol, uint64_t ino, uint64_t body,
 	if (change->set & LIVE_SET_ATIME)
 		f.atime_ns = change->atime_ns;
 	if (change->set & LIVE_SET_MTIME)
-		error = change_mtime_locked(vol, &f, body, change->mtime_ns);
+		error = change_mtime_locked(vol, &f, body, change);
 	if (error)
 		return error;
 	f.ctime_ns = live_now_ns();

@@ -222,11 +222,18 @@ bool handle_vouches_locked(const struct handle *h)
 			     st.st_size != h->found_size || stat_mtime(&st) != h->found_mtime_ns);
 }
 
-void handles_found_mtime_locked(struct body *b, int64_t before_ns, int64_t mtime_ns)
+void handles_found_time_locked(struct body *b, const struct stat *before, int64_t mtime_ns,
+			       pid_t by)
 {
-	for (struct handle *h = b->open_handles; h; h = h->next)
-		if (h->found_mtime_ns == before_ns)
-			h->found_mtime_ns = mtime_ns;
+	for (struct handle *h = b->open_handles; h; h = h->next) {
+		/* It was written already, which the new time may hide. */
+		if (h->found_size != before->st_size || h->found_mtime_ns != stat_mtime(before)) {
+			h->found_size = -1;
+			continue;
+		}
+		h->found_mtime_ns = mtime_ns;
+		h->found_racy = h->found_racy || (h->tgid != by && may_stay(mtime_ns));
+	}
 }
 
 /* Contract 1.2.4. A process that wrote to the file, or had it written, and closes it well vouches for it. */

@@ -115,6 +115,18 @@ def test_who_writes_beside_a_killed_writer_keeps_what_he_closed(mnt):
     assert path.read_bytes()[:4] == b"mine"
 
 
+def test_who_writes_and_puts_the_time_back_keeps_it_too(mnt):
+    path = mnt.path / "model"
+    writer = Writer(path)
+    await_tick()
+    with open(path, "r+b", buffering=0) as f:
+        before = os.fstat(f.fileno()).st_mtime_ns
+        f.write(b"mine")
+        os.utime(f.fileno(), ns=(before, before))
+    writer.end("kill")
+    assert path.read_bytes()[:4] == b"mine"
+
+
 def test_each_of_two_writers_has_its_own_replacement_and_the_last_close_wins(mnt):
     path = mnt.path / "model"
     path.write_bytes(OLD)
