@@ -52,13 +52,14 @@ class Doubts:
         (those kills, whether there may be more)."""
         bodies = [b for file in self.files() if file.kind == "file" and not self.file_is_log(file) for b in [file.body] + file.pending
                   if b.writers and b.fragile and not b.orphan and b.born == self.last]
-        unsure = any(b.appended or len(self.names(b.file)) != 1 for b in bodies)
         kills = []
         for body in bodies:
-            directory, word, entry = lookup(self.root, self.names(body.file)[0]) if self.names(body.file) else (None, "", None)
+            paths = self.names(body.file)
+            directory, word, entry = lookup(self.root, paths[0]) if paths else (None, "", None)
             if entry and not any(k.directory is directory and k.word == word and k.companions is None for k in self.kills):
                 file = body.file if body in body.file.pending else entry.covered
                 kills.append(Kill(directory, word, (file, file and file.closed), self.last + 1))
+        unsure = any(b.appended or len(self.names(b.file)) != 1 for b in bodies)
         self.kills += kills
         return kills, unsure
 

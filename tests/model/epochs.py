@@ -143,7 +143,8 @@ class Epochs(Doubts):
         complete = source.complete if source else self.judge(number, tree)
         self.taint = 0
         self.epochs[number] = Epoch(tree, None if unsure and complete is not None else complete, automatic)
-        self.epochs[number].doubts = source.doubts if source else (self.doubts_of(tree)[0] or unsure, self.doubts_of(tree)[1])
+        fog, paths = source.doubts if source else self.doubts_of(tree)
+        self.epochs[number].doubts = fog or unsure, paths
         self.kills = [k for k in self.kills if k not in opened]
         self.last = number
 

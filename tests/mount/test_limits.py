@@ -161,13 +161,13 @@ def test_listing_takes_few_requests(mnt):
         list_long(path)  # since coreutils 9.6 it asks for the names of each file's attributes, which the kernel never keeps of FUSE
         asked = answers(mnt.pid) - between
         assert asked < (most + attributes) * count + 100, path
-        # No clock, which runs while others compute: what the daemon computes for these, and for as many requests that carry nothing, and
-        # one for each fifth file that is listed, so that there is something to measure. A request for attributes takes about five times
-        # as much as those.
+        # No clock, which runs while others compute: what the daemon computes for ten of these, and for a request that carries nothing. A
+        # request for attributes takes about five times as much as that, and a file in a listing less than one.
         listing = computed(mnt, lambda: [list_long(path) for _ in range(10)])
-        empty = computed(mnt, lambda: ask(mnt.path, 10 * asked + 2 * count))
-        print("listing took %.2f s of the daemon, %d empty requests %.2f s" % (listing, 10 * asked + 2 * count, empty))
-        assert listing < SLOWER * 10 * empty, path
+        requests = 10 * asked + 5 * count
+        empty = computed(mnt, lambda: ask(mnt.path, requests)) / requests
+        print("listing took %.2f s of the daemon, an empty request %.1f us" % (listing, empty * 1e6))
+        assert listing < SLOWER * empty * 10 * (10 * asked + 1.2 * count), path
 
 
 def test_sealing_blocks_no_writer(mnt):
