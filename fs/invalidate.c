@@ -97,7 +97,7 @@ void invalidate_run(struct fs_mount *m, struct invalidation *list)
  * contract 7.2. */
 void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len)
 {
-	const struct node_key key = {.kind = NODE_LIVE, .a = n->a, .b = n->b};
+	const struct node_key key = {.kind = NODE_LIVE, .a = n->a, .b = node_body(n)};
 	uint64_t id = n->kind == NODE_LIVE && n->unlisted ? nodes_id_of(m->nodes, &key) : 0;
 
 	if (!id)

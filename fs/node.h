@@ -63,7 +63,7 @@ struct tree;
 struct node {
 	struct node *next_by_id, *next_by_key;
 	uint64_t id;
-	uint64_t a, b;
+	uint64_t a, b; /* b of live files: nodes_move changes it; without the lock by node_body */
 	uint64_t lookups; /* the kernel's count */
 	union {
 		struct tree *tree; /* of NODE_EPOCH with b == 0, once somebody looked in */
@@ -85,6 +85,12 @@ struct node {
 	bool held;	  /* the volume keeps its content (nodes_hold) */
 	bool unlisted;	  /* nodes_move gave another node its key: no longer found by it */
 };
+
+/* The content that the node of a live file stands for, now: who acts on it is told by the volume where that has changed. */
+static inline uint64_t node_body(const struct node *n)
+{
+	return __atomic_load_n(&n->b, __ATOMIC_RELAXED);
+}
 
 struct nodes;
 

@@ -21,7 +21,7 @@
 static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, double *ret_timeout)
 {
 	struct live_attr attr;
-	int r = live_getattr(m->vol, n->a, n->b, &attr);
+	int r = live_getattr(m->vol, n->a, node_body(n), &attr);
 
 	if (r == -ENOENT && noted_mode(n) && !S_ISREG(noted_mode(n))) {
 		/*
@@ -111,7 +111,7 @@ static int change_of(fuse_req_t req, const struct node *n, const struct stat *at
 		c.set |= LIVE_SET_MTIME;
 	if (!(to_set & FUSE_SET_ATTR_MODE) &&
 	    (owner || (to_set & FUSE_SET_ATTR_SIZE && who->uid))) {
-		r = live_getattr(m->vol, n->a, n->b, &now);
+		r = live_getattr(m->vol, n->a, node_body(n), &now);
 		if (r < 0)
 			return r;
 		c.mode = setid_after_change(req, now.mode, now.gid) & 07777;
@@ -137,8 +137,8 @@ static int set_live(struct fs_mount *m, struct node *n, struct file *f,
 		c.set &= ~LIVE_SET_SIZE;
 	}
 	if (!c.set)
-		return live_getattr(m->vol, n->a, n->b, ret_attr);
-	return live_setattr(m->vol, n->a, n->b, &c, ret_attr);
+		return live_getattr(m->vol, n->a, node_body(n), ret_attr);
+	return live_setattr(m->vol, n->a, node_body(n), &c, ret_attr);
 }
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,

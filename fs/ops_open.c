@@ -125,7 +125,7 @@ static bool move_node(struct fs_mount *m, struct node *n, struct handle *h)
 	/* Size and times, not the pages: those go when the open is answered. */
 	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
 	nodes_moved(m->nodes, n);
-	volume_node_came(m->vol, n->a, n->b);
+	volume_node_came(m->vol, n->a, node_body(n));
 	return true;
 }
 
@@ -145,9 +145,9 @@ static bool try_open_live(fuse_req_t req, struct node *n, int flags)
 	struct fs_mount *m = fs_of(req);
 	struct live_caller who = request_caller(req);
 	struct handle *h;
-	int r = handle_open(m->vol, n->a, n->b, flags, &who, request_interrupted, req, &h);
+	int r = handle_open(m->vol, n->a, node_body(n), flags, &who, request_interrupted, req, &h);
 
-	if (r == 0 && handle_body(h) != n->b && !move_node(m, n, h))
+	if (r == 0 && handle_body(h) != node_body(n) && !move_node(m, n, h))
 		return false;
 	if (r == 0)
 		r = drop_at_truncation(req, n, flags, h);
@@ -255,7 +255,7 @@ static bool answer_claimed_create(fuse_req_t req, struct file *f)
 
 	if (!f)
 		return false;
-	r = live_getattr(m->vol, f->node->a, f->node->b, &attr);
+	r = live_getattr(m->vol, f->node->a, node_body(f->node), &attr);
 	if (r == 0)
 		r = entry_of_live(m, &attr, &e);
 	if (r == 0)

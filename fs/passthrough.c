@@ -426,7 +426,7 @@ int passthrough_open(struct fs_mount *m, struct file *f, const struct passthroug
 
 	nodes_io_begin(m->nodes, n);
 	/* From here on the node does not move (nodes_move); it may have done so before. */
-	if (f->kind == FILE_LIVE && n->b != handle_body(f->handle))
+	if (f->kind == FILE_LIVE && node_body(n) != handle_body(f->handle))
 		r = -EAGAIN;
 	else if (n->io == IO_NONE)
 		decide(m, n, source);

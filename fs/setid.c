@@ -50,14 +50,14 @@ int setid_drop(fuse_req_t req, struct node *n)
 
 	if (!setid_may_drop(noted_mode(n)) || fuse_req_ctx(req)->uid == 0)
 		return 0;
-	r = live_getattr(m->vol, n->a, n->b, &attr);
+	r = live_getattr(m->vol, n->a, node_body(n), &attr);
 	if (r < 0)
 		return r;
 	less = setid_after_change(req, attr.mode, attr.gid);
 	if (less == attr.mode)
 		return 0;
 	change.mode = less & 07777;
-	r = live_setattr(m->vol, n->a, n->b, &change, &attr);
+	r = live_setattr(m->vol, n->a, node_body(n), &change, &attr);
 	if (r == 0)
 		note_attr(n, &attr);
 	return r;
