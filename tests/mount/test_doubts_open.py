@@ -69,6 +69,7 @@ def test_quiet_that_has_lost_its_patience(mnt):
     writer.end("kill")
 
 
+@pytest.mark.options(grace="3s")  # the daemon waits so long for this process, which has written, too
 def test_a_preempted_job(mnt):
     """Its node ends: SIGTERM to the mount, and SIGKILL to all a while later."""
     writer = half_of_a_save(mnt)
