@@ -87,7 +87,8 @@ class Worker:
         return {found}
 
     def remove(self, name):
-        self.may.setdefault(name, set()).add(0)
+        # Where the daemon is killed meanwhile, it may still be there.
+        self.may[name] = {0} | (self.may.get(name) or self.read_versions(name))
         os.unlink(self.folder / name)
         self.may[name] = {0}
 
