@@ -122,21 +122,6 @@ static int adopt_epoch_locked(struct volume *vol, const struct record_found *fou
 	return error;
 }
 
-static int supersede_locked(struct volume *vol, uint64_t number)
-{
-	struct state_epoch row;
-	int error = state_epoch_get(vol->state, number, &row);
-
-	if (error)
-		return error == -ENOENT ? 0 : error;
-	if (!row.superseded) {
-		row.superseded = true;
-		error = state_epoch_set(vol->state, &row);
-	}
-	state_epoch_free(&row);
-	return error;
-}
-
 int adopt_record(struct volume *vol, const struct record_found *found)
 {
 	int error = nodes_note_record(vol, found);
@@ -152,7 +137,7 @@ int adopt_record(struct volume *vol, const struct record_found *found)
 		return error;
 	error = adopt_epoch_locked(vol, found);
 	if (!error && found->continues)
-		error = supersede_locked(vol, found->continues);
+		error = epochs_supersede_locked(vol, found->continues, found->number);
 	return state_end(vol->state, error);
 }
 
@@ -340,52 +325,78 @@ static int damaged_tree(struct adoption *a, int error, struct opening_message *m
 			    remote_name(vol->remote), a->newest);
 }
 
-/* The epoch before the save that this one, which was sealed by itself, may be half of; 0: none, or this one is no half. */
-static int before_save(struct volume *vol, const struct epoch_record *record, uint64_t *ret_number)
-{
-	uint64_t number = record->number, continues = record->continues, parent = record->parent;
-	int error = 0;
+struct earlier {
+	uint64_t half;	/* the epoch whose half of a save the newest has: itself, or before it */
+	uint64_t save;	/* the one before that save; 0: none, or it is no half */
+	uint64_t whole; /* the newest complete one, where the newest is not complete; 0: none */
+};
 
-	*ret_number = 0;
-	if (!record->has_step || record_trigger_by_hand(record->trigger))
+/* Where the newest was sealed by itself, it may be half of a save. */
+static int find_earlier(struct volume *vol, uint64_t newest, struct earlier *ret)
+{
+	CLEANUP(epoch_index_free) struct epoch_index x = {0};
+	const struct epoch_brief *e;
+	int error;
+
+	*ret = (struct earlier){.half = newest};
+	mutex_lock(&vol->lock);
+	error = epochs_index_load_locked(vol, &x);
+	mutex_unlock(&vol->lock);
+	e = error ? NULL : epoch_index_find(&x, newest);
+	if (!e)
+		return error;
+	if (!epoch_brief_complete(e))
+		ret->whole = epoch_index_latest(&x);
+	ret->half = epoch_index_same_half(&x, newest);
+	e = epoch_index_find(&x, ret->half);
+	if (!e->has_step || record_trigger_by_hand(e->trigger))
 		return 0;
 	/* Downwards only: a record that was made to lead in a circle ends it. */
-	while (!error && continues && continues < number) {
-		cleanup_record struct epoch_record r = {0};
-
-		number = continues;
-		error = record_of(vol, number, &r);
-		continues = error ? 0 : r.continues;
-		parent = error ? 0 : r.parent;
+	for (uint64_t number = e->number; e; e = epoch_index_find(&x, number)) {
+		ret->save = e->parent;
+		if (!e->continues || e->continues >= number)
+			break;
+		number = e->continues;
 	}
-	*ret_number = parent;
+	return 0;
+}
+
+/* NULL where it is not to be had, as where it was dropped: then it tells nothing. */
+static int fetch_earlier(struct volume *vol, uint64_t number, struct tree **ret_tree)
+{
+	cleanup_record struct epoch_record record = {0};
+	int error = number ? record_of(vol, number, &record) : 0;
+
+	if (error || !number)
+		return error == -ENOMEM ? error : 0;
+	error = trees_fetch(vol, number, &record, ret_tree);
+	if (error && error != -ENOMEM)
+		log_debug("epoch %" PRIu64 ": what was saved since cannot be told: %s", number,
+			  strerror(-error));
 	return error == -ENOMEM ? error : 0;
 }
 
-/* Without it, as where it was dropped, nothing counts as the save's: what is saved there then is the next one. */
-static int fetch_before(struct volume *vol, const struct epoch_record *newest,
-			struct tree **ret_before)
+static int adopt_newest(struct volume *vol, uint64_t newest, const struct tree *tree)
 {
-	cleanup_record struct epoch_record record = {0};
-	uint64_t number;
-	int error = before_save(vol, newest, &number);
+	cleanup_tree struct tree *save = NULL, *whole = NULL;
+	struct adopt_before before;
+	struct earlier earlier;
+	int error = find_earlier(vol, newest, &earlier);
 
-	if (error || !number)
-		return error;
-	error = record_of(vol, number, &record);
 	if (!error)
-		error = trees_fetch(vol, number, &record, ret_before);
-	if (error && error != -ENOMEM)
-		log_debug("epoch %" PRIu64 ": what it made cannot be told without epoch %" PRIu64
-			  ": %s",
-			  newest->number, number, strerror(-error));
-	return error == -ENOMEM ? error : 0;
+		error = fetch_earlier(vol, earlier.save, &save);
+	if (!error)
+		error = fetch_earlier(vol, earlier.whole, &whole);
+	if (error)
+		return error;
+	before = (struct adopt_before){save, earlier.half, whole, earlier.whole};
+	return adopt_tree(vol, newest, tree, &before);
 }
 
 static int follow_newest(struct adoption *a, struct opening_message *m)
 {
 	cleanup_record struct epoch_record record = {0};
-	cleanup_tree struct tree *tree = NULL, *before = NULL;
+	cleanup_tree struct tree *tree = NULL;
 	struct volume *vol = a->vol;
 	uint64_t current;
 	bool pending;
@@ -414,8 +425,7 @@ static int follow_newest(struct adoption *a, struct opening_message *m)
 	error = trees_fetch(vol, a->newest, &record, &tree);
 	if (error)
 		return damaged_tree(a, error, m);
-	error = fetch_before(vol, &record, &before);
-	return error ? error : adopt_tree(vol, a->newest, tree, before);
+	return adopt_newest(vol, a->newest, tree);
 }
 
 static int note_durable(void *arg, const struct state_epoch *e)

@@ -37,12 +37,21 @@ int adopt_tags(struct volume *vol);
 
 /* ---- The live tree rebuilt from an epoch's tree. ---- */
 
+/* What earlier epochs tell of the tree that is adopted. */
+struct adopt_before {
+	/* The tree from before the save of which it may be half: the directories that it lacks count as made by epoch `half`. */
+	const struct tree *save; /* NULL: they count as made long ago */
+	uint64_t half;
+	/* The newest complete epoch, where the adopted one is not: what it has the same content of was saved by then. */
+	const struct tree *whole; /* NULL: all counts as saved by the adopted one */
+	uint64_t whole_number;
+};
+
 /*
  * Replaces all files and names of the live tree by those of this durable epoch, in one transaction, and makes it the current one. Nothing may be open.
- * The versions that the old files had stay as cache where they are durable. `before` is the tree from before the save of which this one
- * may be half: the directories that it lacks count as made by this epoch. NULL: none does. (adopt_tree.c)
+ * The versions that the old files had stay as cache where they are durable. (adopt_tree.c)
  */
 int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree,
-	       const struct tree *before);
+	       const struct adopt_before *before);
 
 #endif

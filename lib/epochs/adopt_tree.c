@@ -10,6 +10,7 @@
 
 #include "lib/cache/reclaim.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/format/tree_diff.h"
 #include "lib/format/xattrs.h"
 #include "lib/live/bodies.h"
 #include "lib/util/lock.h"
@@ -21,9 +22,10 @@ struct adopting {
 	struct volume *vol;
 	const struct tree *tree;
 	uint64_t number;
-	const struct tree *before; /* NULL: nothing is taken as made by this epoch */
-	uint64_t *inos;		   /* of each entry */
-	uint32_t *before_ids;	   /* of each directory: which it is there, or TREE_NONE */
+	const struct adopt_before *before;
+	uint64_t *inos; /* of each entry */
+	/* Of each entry: which it is in the trees before, or TREE_NONE. */
+	uint32_t *save_ids, *whole_ids;
 };
 
 /* ---- the old tree ---- */
@@ -96,8 +98,21 @@ static uint32_t mode_of(const struct tree_entry *e)
 	return types[e->type] | e->mode;
 }
 
+/* The epoch that had this content before, for who asks what was saved since (doubts.h); 0: none is known. */
+static uint64_t saved_in(const struct adopting *a, uint32_t id, const struct tree_entry *e)
+{
+	const struct adopt_before *b = a->before;
+	struct tree_entry before;
+
+	if (!b->whole || a->whole_ids[id] == TREE_NONE)
+		return 0;
+	tree_get(b->whole, a->whole_ids[id], &before);
+	return before.type == TREE_REGULAR && tree_same_content(&before, e) ? b->whole_number : 0;
+}
+
 /* A copy that is cached here becomes the file's: 1, or 0 where there is none. */
-static int take_cached_locked(struct adopting *a, const struct tree_entry *e, struct state_file *f)
+static int take_cached_locked(struct adopting *a, uint32_t id, const struct tree_entry *e,
+			      struct state_file *f)
 {
 	struct state_version v;
 	int error = e->content != TREE_RECIPE
@@ -112,13 +127,15 @@ static int take_cached_locked(struct adopting *a, const struct tree_entry *e, st
 	v.ino = f->ino;
 	v.body = f->body;
 	v.born = a->number;
+	v.saved = saved_in(a, id, e);
 	v.torn = (e->flags & TREE_TORN) != 0;
 	f->live = f->closed = v.id;
 	error = state_version_set(a->vol->state, &v);
 	return error ? error : 1;
 }
 
-static int add_content_locked(struct adopting *a, const struct tree_entry *e, struct state_file *f)
+static int add_content_locked(struct adopting *a, uint32_t id, const struct tree_entry *e,
+			      struct state_file *f)
 {
 	struct state_version v = {
 		.ino = f->ino,
@@ -127,14 +144,15 @@ static int add_content_locked(struct adopting *a, const struct tree_entry *e, st
 		.kind = VERSION_NEW,
 		.size = e->size,
 		.born = a->number,
+		.saved = saved_in(a, id, e),
 		.torn = (e->flags & TREE_TORN) != 0,
 		.has_recipe = e->content == TREE_RECIPE,
 		.holes = e->holes,
 		.local_whole = e->size == 0,
 		.used_ns = clock_wall_ns(),
 	};
-	int error = take_cached_locked(a, e, f);
-	uint64_t id;
+	int error = take_cached_locked(a, id, e, f);
+	uint64_t version;
 
 	if (error)
 		return error < 0 ? error : 0;
@@ -142,10 +160,10 @@ static int add_content_locked(struct adopting *a, const struct tree_entry *e, st
 		return -EBADMSG;
 	if (v.has_recipe)
 		v.recipe = e->u.recipe;
-	error = state_version_new(a->vol->state, &v, &id);
+	error = state_version_new(a->vol->state, &v, &version);
 	if (!error && e->content == TREE_INLINE)
-		error = state_inline_set(a->vol->state, id, e->u.inline_data, e->size);
-	f->live = f->closed = id;
+		error = state_inline_set(a->vol->state, version, e->u.inline_data, e->size);
+	f->live = f->closed = version;
 	return error;
 }
 
@@ -165,18 +183,17 @@ static int add_xattrs_locked(struct adopting *a, const struct tree_entry *e, uin
 /* What is saved in a directory that the save of this epoch made continues it (sealer_continues.c). */
 static uint64_t born_of(const struct adopting *a, uint32_t id)
 {
-	return a->before && a->before_ids[id] == TREE_NONE ? a->number : BORN_LONG_AGO;
+	return a->before->save && a->save_ids[id] == TREE_NONE ? a->before->half : BORN_LONG_AGO;
 }
 
-static void find_before(struct adopting *a, uint32_t id, const struct tree_entry *e)
+static void find_in(const struct adopting *a, const struct tree *before, uint32_t *ids, uint32_t id,
+		    const struct tree_entry *e)
 {
-	uint32_t dir = a->before_ids[tree_parent(a->tree, id)];
+	uint32_t dir = ids[tree_parent(a->tree, id)];
 
-	if (!a->before || e->type != TREE_DIR)
+	if (!before)
 		return;
-	a->before_ids[id] = dir == TREE_NONE
-				    ? TREE_NONE
-				    : tree_lookup(a->before, dir, e->name, strlen(e->name));
+	ids[id] = dir == TREE_NONE ? TREE_NONE : tree_lookup(before, dir, e->name, strlen(e->name));
 }
 
 static int add_file_locked(struct adopting *a, uint32_t id, const struct tree_entry *e)
@@ -200,7 +217,7 @@ static int add_file_locked(struct adopting *a, uint32_t id, const struct tree_en
 	f.ino = a->inos[id];
 	if (!error && e->type == TREE_REGULAR) {
 		f.body = object_new_id(vol);
-		error = add_content_locked(a, e, &f);
+		error = add_content_locked(a, id, e, &f);
 		if (!error)
 			error = state_file_set(vol->state, &f);
 	}
@@ -261,7 +278,8 @@ static int add_entries_locked(struct adopting *a)
 			error = set_root_locked(a, &e);
 			continue;
 		}
-		find_before(a, id, &e);
+		find_in(a, a->before->save, a->save_ids, id, &e);
+		find_in(a, a->before->whole, a->whole_ids, id, &e);
 		if (same != id)
 			a->inos[id] = a->inos[same];
 		else
@@ -274,14 +292,15 @@ static int add_entries_locked(struct adopting *a)
 }
 
 int adopt_tree(struct volume *vol, uint64_t number, const struct tree *tree,
-	       const struct tree *before)
+	       const struct adopt_before *before)
 {
 	cleanup_free uint64_t *inos = calloc(tree_count(tree), sizeof(*inos));
-	cleanup_free uint32_t *before_ids = calloc(tree_count(tree), sizeof(*before_ids));
-	struct adopting a = {vol, tree, number, before, inos, before_ids};
+	cleanup_free uint32_t *save_ids = calloc(tree_count(tree), sizeof(*save_ids));
+	cleanup_free uint32_t *whole_ids = calloc(tree_count(tree), sizeof(*whole_ids));
+	struct adopting a = {vol, tree, number, before, inos, save_ids, whole_ids};
 	int error;
 
-	if (!inos || !before_ids)
+	if (!inos || !save_ids || !whole_ids)
 		return -ENOMEM;
 	mutex_lock(&vol->lock);
 	error = state_begin(vol->state);

@@ -44,6 +44,15 @@ static int index_row(void *arg, const struct state_epoch *e)
 	return epoch_index_add(arg, &record, e->superseded);
 }
 
+int epochs_index_load_locked(struct volume *vol, struct epoch_index *x)
+{
+	int error = state_epoch_each(vol->state, index_row, x);
+
+	if (error)
+		epoch_index_free(x);
+	return error;
+}
+
 struct epoch_index *epochs_index_locked(struct volume *vol)
 {
 	struct sealer *s = vol->sealer;
@@ -53,10 +62,9 @@ struct epoch_index *epochs_index_locked(struct volume *vol)
 		return NULL;
 	if (s->index_loaded)
 		return &s->index;
-	error = state_epoch_each(vol->state, index_row, &s->index);
+	error = epochs_index_load_locked(vol, &s->index);
 	if (error) {
 		log_error("cannot list the epochs: %s", strerror(-error));
-		epoch_index_free(&s->index);
 		return NULL;
 	}
 	s->index_loaded = true;
@@ -71,6 +79,45 @@ void epochs_index_put_locked(struct volume *vol, const struct epoch_record *reco
 		epoch_index_free(&s->index);
 		s->index_loaded = false;
 	}
+}
+
+/* ---- what is continued ---- */
+
+static int mark_superseded_locked(struct volume *vol, const struct state_epoch *e)
+{
+	struct state_epoch row = *e;
+
+	row.superseded = true;
+	return e->superseded ? 0 : state_epoch_set(vol->state, &row);
+}
+
+struct continued {
+	struct volume *vol;
+	uint64_t number;
+};
+
+/* 1: what comes is none of that half. */
+static int supersede_row(void *arg, const struct state_epoch *e)
+{
+	const struct continued *c = arg;
+	cleanup_record struct epoch_record record = {0};
+
+	if (e->number == c->number)
+		return mark_superseded_locked(c->vol, e);
+	if (!e->record || e->state == EPOCH_DROPPED || nodes_is_part(e->number))
+		return 0;
+	if (record_decode(e->record, strlen(e->record), &record) != 0 ||
+	    !epoch_index_says_nothing(&record))
+		return 1;
+	return mark_superseded_locked(c->vol, e);
+}
+
+int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t by)
+{
+	struct continued c = {vol, continued};
+	int result = state_epoch_each_between(vol->state, continued, by, supersede_row, &c);
+
+	return result < 0 ? result : 0;
 }
 
 /* ---- sealing on request ---- */

@@ -23,16 +23,17 @@ struct finding {
 
 /* ---- the epochs around it ---- */
 
-/* The epoch at the end of those that continue this one, one by one; 0: none is left. */
+/* The epoch at the end of those that continue this one, or the half that it has, one by one; 0: none is left. */
 static uint64_t end_of_save(struct volume *vol, uint64_t number)
 {
 	const struct epoch_index *x;
-	uint64_t end = 0;
+	uint64_t end = 0, half;
 
 	SCOPED_LOCK(&vol->lock);
 	x = epochs_index_locked(vol);
+	half = x ? epoch_index_same_half(x, number) : number;
 	for (size_t i = 0; x && i < x->count; i++)
-		if (x->epochs[i].number > number && x->epochs[i].continues == (end ? end : number))
+		if (x->epochs[i].number > number && x->epochs[i].continues == (end ? end : half))
 			end = x->epochs[i].number;
 	return end;
 }

@@ -237,6 +237,8 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 {
 	struct sealer *s = vol->sealer;
 	pid_t by = renamed_by(vol, job);
+	/* Whether it has a step is known once it is frozen. */
+	bool may_go_on = job->pending.continues || job->trigger == RECORD_TRIGGER_QUIET;
 
 	fresh_clear(&s->pending.fresh);
 	changed_clear(&s->pending.changed);
@@ -248,7 +250,8 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 		.trigger = job->trigger,
 		.certain = job->certain,
 		.begun_ns = clock_mono_ns(),
-		.chain = job->pending.continues ? s->last.chain : job->number,
+		.chain = may_go_on ? s->last.chain : job->number,
+		.half = may_go_on && !job->pending.continues ? s->last.half : job->number,
 		.run = job->pending.run_goes_on ? s->last.run : job->number,
 		.renamed = job->renamed,
 		.by = by,
@@ -379,18 +382,6 @@ static void decide_continues(struct volume *vol, const struct seal_job *job,
 		record->continues = before->number;
 }
 
-static int supersede_locked(struct volume *vol, uint64_t number)
-{
-	struct state_epoch row;
-	int error = state_epoch_get(vol->state, number, &row);
-
-	if (error)
-		return error;
-	row.superseded = true;
-	error = state_epoch_set(vol->state, &row);
-	state_epoch_free(&row);
-	return error;
-}
 
 static int mark_torn_locked(struct volume *vol, const struct buf *torn, bool mark)
 {
@@ -439,6 +430,18 @@ static int settle_doubts_locked(struct volume *vol, const struct seal_job *job,
 			  : doubts_judged_locked(vol, doubts);
 }
 
+/* Where the last epoch continues nothing, a new chain begins with it, unless it has the half of the save before. */
+static void note_chain_locked(struct volume *vol, const struct epoch_record *record)
+{
+	struct seal_last *last = &vol->sealer->last;
+
+	if (last->number != record->number)
+		return;
+	last->half = sealer_same_half_locked(vol, record->number);
+	if (!record->continues && last->half == record->number)
+		last->chain = record->number;
+}
+
 static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 			       const struct freeze_result *frozen, struct epoch_record *record)
 {
@@ -458,7 +461,7 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	row.record = (char *)(uintptr_t)buf_str(&json);
 	error = state_epoch_set(vol->state, &row);
 	if (!error && record->continues && !part)
-		error = supersede_locked(vol, record->continues);
+		error = epochs_supersede_locked(vol, record->continues, record->number);
 	if (!error)
 		error = mark_torn_locked(vol, &frozen->torn, true);
 	if (!error)
@@ -476,12 +479,11 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 		return error;
 	vol->current_epoch = job->number;
 	vol->sealer->tree_bytes = record->bytes;
-	if (!record->continues && vol->sealer->last.number == job->number)
-		vol->sealer->last.chain = job->number;
 	if (part)
 		nodes_sealed_locked(vol, record);
 	else
 		epochs_index_put_locked(vol, record, false);
+	note_chain_locked(vol, record);
 	return 0;
 }
 

@@ -117,7 +117,8 @@ struct seal_last {
 	enum record_trigger trigger;
 	bool certain;	  /* as in seal_how; after a mount, of a marker only */
 	int64_t begun_ns; /* monotonic */
-	uint64_t chain;	  /* the first of the epochs that continue one another up to it */
+	uint64_t chain;	  /* the first of the epochs that continue one another up to `half` */
+	uint64_t half; /* the epoch with a step whose half it has, too (epoch_index_same_half); else itself */
 	uint64_t
 		run; /* the first of those that one save may have made, by one rename after the other */
 	uint64_t renamed; /* the file whose rename sealed it; 0: none */
@@ -224,6 +225,8 @@ bool sealer_inside_temporary_locked(struct volume *vol, uint64_t dir);
 
 /* The next epoch continues this one, 0: none, whatever becomes of the names that were made; noted for a crash, too. */
 void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
+/* epoch_index_same_half; of several nodes, each epoch is put together from parts that say they are whole. */
+uint64_t sealer_same_half_locked(struct volume *vol, uint64_t number);
 /* Writes down for a crash what the next epoch continues. */
 void sealer_note_continues_locked(struct volume *vol);
 /*
@@ -259,6 +262,10 @@ bool sealer_is_most_locked(struct volume *vol, uint64_t bytes);
 struct epoch_index *epochs_index_locked(struct volume *vol);
 /* What `current` names. */
 uint64_t epochs_current_locked(const struct volume *vol);
+/* The same from the rows alone, for who has no sealer yet; x is empty before. 0 or -errno. */
+int epochs_index_load_locked(struct volume *vol, struct epoch_index *x);
+/* Marks the rows of the epoch that `by` continues, and of those that have the same half. In a transaction. 0 or -errno. */
+int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t by);
 /* After its row was stored. Where memory runs out, the index is loaded again at the next use. */
 void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record,
 			     bool superseded);

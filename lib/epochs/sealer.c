@@ -12,6 +12,7 @@
 #include "lib/util/thread.h"
 #include "lib/live/body.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/node_state.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/seal.h"
 
@@ -367,6 +368,13 @@ static void restore_bytes(struct volume *vol, uint64_t number)
 	state_epoch_free(&row);
 }
 
+uint64_t sealer_same_half_locked(struct volume *vol, uint64_t number)
+{
+	const struct epoch_index *x = nodes_is_set(vol) ? NULL : epochs_index_locked(vol);
+
+	return x ? epoch_index_same_half(x, number) : number;
+}
+
 static void restore_last(struct volume *vol)
 {
 	struct epoch_index *x = epochs_index_locked(vol);
@@ -381,13 +389,17 @@ static void restore_last(struct volume *vol)
 		.trigger = e->trigger,
 		.certain = e->trigger == RECORD_TRIGGER_MARKER,
 		.begun_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns),
-		.chain = e->number,
+		.half = sealer_same_half_locked(vol, e->number),
 		.run = e->number,
 		.renamed = meta_or_zero(vol, "renamed"),
 	};
+	last->chain = last->half;
+	e = epoch_index_find(x, last->half);
 	/* Downwards only: a record that was made to lead in a circle ends it. */
 	while (e && e->continues && e->continues < e->number) {
-		last->chain = last->run = e->continues;
+		last->chain = e->continues;
+		if (last->half == last->number)
+			last->run = e->continues;
 		e = epoch_index_find(x, e->continues);
 	}
 }

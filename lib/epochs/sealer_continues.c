@@ -125,6 +125,11 @@ void sealer_note_continues_locked(struct volume *vol)
 	state_set_meta_u64(vol->state, "continues_chain", p->continues_chain);
 }
 
+static uint64_t continued_by(const struct seal_last *last, bool chain)
+{
+	return chain ? last->half : last->number;
+}
+
 static void decide(struct volume *vol)
 {
 	struct pending *p = &vol->sealer->pending;
@@ -132,7 +137,7 @@ static void decide(struct volume *vol)
 	bool chain = p->kept_chain;
 
 	if (!number && (p->joined[JOINS_LAST] || p->joined[JOINS_CHAIN])) {
-		number = vol->sealer->last.number;
+		number = continued_by(&vol->sealer->last, !p->joined[JOINS_LAST]);
 		chain = true;
 	}
 	if (p->joined[JOINS_LAST])
@@ -161,7 +166,8 @@ static void join(struct volume *vol, struct fresh_name *n, enum joins joins)
 	if (joins == JOINS_NOTHING || (n && n->joins >= joins))
 		return;
 	if (!n) {
-		sealer_continue_locked(vol, vol->sealer->last.number, joins == JOINS_CHAIN);
+		sealer_continue_locked(vol, continued_by(&vol->sealer->last, joins == JOINS_CHAIN),
+				       joins == JOINS_CHAIN);
 		return;
 	}
 	if (n->joins)

@@ -64,10 +64,49 @@ static int make_room(struct epoch_index *x, size_t at)
 	return 0;
 }
 
-static bool is_continued(const struct epoch_index *x, uint64_t number)
+bool epoch_index_says_nothing(const struct epoch_record *record)
 {
-	for (size_t i = place_of(x, number); i < x->count; i++)
-		if (x->epochs[i].continues == number)
+	return record->trigger == RECORD_TRIGGER_QUIET && !record->has_step && !record->continues;
+}
+
+static bool says_nothing(const struct epoch_brief *e)
+{
+	return e->trigger == RECORD_TRIGGER_QUIET && !e->has_step && !e->continues;
+}
+
+bool epoch_index_is_half(const struct epoch_index *x, const struct epoch_brief *e,
+			 uint64_t continued, uint64_t by)
+{
+	if (!continued || e->number < continued || e->number >= by)
+		return false;
+	for (size_t i = place_of(x, continued + 1); i < x->count; i++) {
+		if (x->epochs[i].number > e->number)
+			break;
+		if (!says_nothing(&x->epochs[i]))
+			return false;
+	}
+	return true;
+}
+
+uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number)
+{
+	for (size_t i = place_of(x, number + 1); i-- > 0;) {
+		const struct epoch_brief *e = &x->epochs[i];
+
+		if (e->trigger != RECORD_TRIGGER_QUIET)
+			break;
+		if (e->has_step)
+			return e->number;
+		if (e->continues)
+			break;
+	}
+	return number;
+}
+
+static bool is_continued(const struct epoch_index *x, const struct epoch_brief *e)
+{
+	for (size_t i = place_of(x, e->number + 1); i < x->count; i++)
+		if (epoch_index_is_half(x, e, x->epochs[i].continues, x->epochs[i].number))
 			return true;
 	return false;
 }
@@ -95,17 +134,20 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.trigger = record->trigger,
 	};
 	if (!superseded)
-		x->epochs[at].superseded = is_continued(x, record->number);
-	epoch_index_supersede(x, record->continues);
+		x->epochs[at].superseded = is_continued(x, &x->epochs[at]);
+	epoch_index_supersede(x, record->continues, record->number);
 	return 0;
 }
 
-void epoch_index_supersede(struct epoch_index *x, uint64_t number)
+void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by)
 {
-	struct epoch_brief *e = number ? find(x, number) : NULL;
+	for (size_t i = number ? place_of(x, number) : x->count; i < x->count; i++) {
+		struct epoch_brief *e = &x->epochs[i];
 
-	if (e)
+		if (e->number >= by || (e->number > number && !says_nothing(e)))
+			break;
 		e->superseded = true;
+	}
 }
 
 void epoch_index_remove(struct epoch_index *x, uint64_t number)

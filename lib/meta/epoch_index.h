@@ -29,12 +29,21 @@ struct epoch_index {
 };
 
 void epoch_index_free(struct epoch_index *x);
-/* Adds or replaces an epoch, and marks the one that it continues: 0 or -ENOMEM. superseded: as its
- * row says. */
+/* Adds or replaces an epoch, and marks what it continues: 0 or -ENOMEM. superseded: as its row says. */
 int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bool superseded);
 void epoch_index_remove(struct epoch_index *x, uint64_t number);
-/* An epoch that is not in the index, as it was dropped, continued this one (0: none). */
-void epoch_index_supersede(struct epoch_index *x, uint64_t number);
+/* Epoch `by`, which is not in the index where it was dropped, continued this one (0: none): it and what has its half are marked. */
+void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by);
+/* Whether the record says nothing of a save: see epoch_index_same_half. */
+bool epoch_index_says_nothing(const struct epoch_record *record);
+/*
+ * What is sealed by quiet and has no step, directly after an epoch that quiet sealed in the pause of a save, has the same half of that
+ * save: it says nothing of it. The epoch with a step whose half this one may have in that way; itself where it has none.
+ */
+uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number);
+/* Whether e, between these two, has the half that `continued` is found to be as `by` continues it. */
+bool epoch_index_is_half(const struct epoch_index *x, const struct epoch_brief *e,
+			 uint64_t continued, uint64_t by);
 /* NULL where there is none; until the next change. */
 const struct epoch_brief *epoch_index_find(const struct epoch_index *x, uint64_t number);
 /* The first one with a greater number: NULL where there is none. */

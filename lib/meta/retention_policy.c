@@ -214,16 +214,22 @@ static void keep_always(struct retention_epoch *epochs, size_t count)
 	}
 }
 
-/* The newest may turn out to have been sealed too early: what is complete then stays. */
+/* The newest may turn out to have been sealed too early: what is complete then stays, and that which has the step of its save. */
 static void keep_before_recent(struct retention_epoch *epochs, size_t count)
 {
-	bool newest_found = false, before_found = false;
+	bool newest_found = false, before_found = false, step_found = false;
 	uint64_t save = 0;
 
 	for (size_t i = count; i-- > 0;) {
 		struct retention_epoch *e = &epochs[i];
+		bool same = save && e->save == save;
 
-		if (!e->durable || !is_whole(e) || (save && e->save == save))
+		if (!e->durable || !is_whole(e))
+			continue;
+		if (same && e->has_step && !step_found)
+			e->reasons |= RETENTION_BEFORE;
+		step_found |= e->has_step;
+		if (same)
 			continue;
 		if (!newest_found && !e->recent)
 			return;

@@ -268,6 +268,9 @@ int state_epoch_set(struct state *s, const struct state_epoch *e);
 typedef int (*state_epoch_fn)(void *arg, const struct state_epoch *e);
 /* Ascending; tombstones too. */
 int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg);
+/* Those from `first` on, before `end`. */
+int state_epoch_each_between(struct state *s, uint64_t first, uint64_t end, state_epoch_fn fn,
+			     void *arg);
 /* Those with remote_delete_pending. It costs nothing where there are none, however many epochs there are. */
 int state_epoch_each_delete(struct state *s, state_epoch_fn fn, void *arg);
 /* How many epochs are neither durable nor dropped, the smallest number of them (0: none), and how many drops the

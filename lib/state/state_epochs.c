@@ -73,17 +73,16 @@ static void epochs_free(struct buf *epochs)
 	buf_free(epochs);
 }
 
-static int epochs_collect(struct state *s, const char *select, struct buf *out)
+static int epochs_collect(struct query *q, struct buf *out)
 {
-	cleanup_query struct query q = query_of(s, select);
 	int got;
 
-	while ((got = query_step(&q)) > 0) {
+	while ((got = query_step(q)) > 0) {
 		struct state_epoch e;
 		int error = buf_reserve(out, sizeof(e));
 
 		if (!error)
-			error = epochs_read(&q, &e);
+			error = epochs_read(q, &e);
 		if (error)
 			return error;
 		buf_put(out, &e, sizeof(e));
@@ -91,10 +90,10 @@ static int epochs_collect(struct state *s, const char *select, struct buf *out)
 	return got;
 }
 
-static int epochs_each(struct state *s, const char *select, state_epoch_fn fn, void *arg)
+static int epochs_each(struct query *q, state_epoch_fn fn, void *arg)
 {
 	CLEANUP(epochs_free) struct buf epochs = {0};
-	int error = epochs_collect(s, select, &epochs);
+	int error = epochs_collect(q, &epochs);
 	const struct state_epoch *e = (const struct state_epoch *)epochs.data;
 
 	for (size_t i = 0; i < epochs.len / sizeof(*e) && !error; i++)
@@ -104,15 +103,31 @@ static int epochs_each(struct state *s, const char *select, state_epoch_fn fn, v
 
 int state_epoch_each(struct state *s, state_epoch_fn fn, void *arg)
 {
-	return epochs_each(s, "SELECT " EPOCH_COLUMNS " FROM epochs ORDER BY number", fn, arg);
+	cleanup_query struct query q =
+		query_of(s, "SELECT " EPOCH_COLUMNS " FROM epochs ORDER BY number");
+
+	return epochs_each(&q, fn, arg);
+}
+
+int state_epoch_each_between(struct state *s, uint64_t first, uint64_t end, state_epoch_fn fn,
+			     void *arg)
+{
+	cleanup_query struct query q =
+		query_of(s, "SELECT " EPOCH_COLUMNS " FROM epochs"
+			    " WHERE number >= ? AND number < ? ORDER BY number");
+
+	query_bind_u64(&q, first);
+	query_bind_u64(&q, end);
+	return epochs_each(&q, fn, arg);
 }
 
 int state_epoch_each_delete(struct state *s, state_epoch_fn fn, void *arg)
 {
-	return epochs_each(s,
-			   "SELECT " EPOCH_COLUMNS " FROM epochs INDEXED BY epochs_deletes"
-			   " WHERE " EPOCH_DELETES " ORDER BY number",
-			   fn, arg);
+	cleanup_query struct query q =
+		query_of(s, "SELECT " EPOCH_COLUMNS " FROM epochs INDEXED BY epochs_deletes"
+			    " WHERE " EPOCH_DELETES " ORDER BY number");
+
+	return epochs_each(&q, fn, arg);
 }
 
 int state_epoch_count_waiting(struct state *s, uint64_t *ret_pending, uint64_t *ret_oldest,

@@ -120,7 +120,8 @@ def test_a_program_is_told_of_each_epoch_that_is_sealed_and_durable(volume, hook
     assert durable["mountpoint"] == str(mnt.path) and durable["remote"] == mnt.status()["remote"]
     assert durable["step"] == 5 and durable["run_id"] == "run7" and len(durable["tree_hash"]) == 64
     assert "durable" not in sealed and "tree_hash" not in sealed and sealed["complete"] is True
-    assert not mnt.status()["announce"]["on-epoch"]["waiting"]
+    # The program has told all before it ends.
+    wait_until(lambda: not mnt.status()["announce"]["on-epoch"]["waiting"], "the end of the program")
 
 
 def test_what_fails_is_told_again_in_order_and_nobody_waits_for_it(volume, hook):
@@ -273,6 +274,17 @@ def test_an_epoch_that_another_continues_is_no_longer_complete_in_the_catalog(vo
     wait_until(lambda: mnt.epochs() == [1, 2], "the second epoch")
     wait_rows(tmp_path / "db", 2, durable=1)
     assert [(r["epoch"], r["complete"], r["continues"]) for r in rows(tmp_path / "db")] == [(1, 0, None), (2, 1, 1)]
+
+
+def test_what_has_the_half_that_is_continued_is_no_longer_complete_in_the_catalog(volume, tmp_path):
+    mnt = volume.mount(settle="50ms", catalog=tmp_path / "db")
+    os.mkdir(mnt.path / "checkpoint-7")
+    for number, name in enumerate(("checkpoint-7/a", "note", "checkpoint-7/b", "note"), 1):
+        (mnt.path / name).write_text(str(number))
+        wait_until(lambda n=number: n in mnt.epochs(), "epoch %d" % number)
+    wait_rows(tmp_path / "db", 4, durable=1)
+    assert [(r["epoch"], r["complete"], r["continues"]) for r in rows(tmp_path / "db")] == \
+        [(1, 0, None), (2, 0, None), (3, 1, 1), (4, 1, None)]
 
 
 def test_several_runs_share_a_database_that_another_has_locked(make_volume, tmp_path):

@@ -84,6 +84,72 @@ def test_a_rank_that_is_killed_after_the_marker(mnt):
     assert record(mnt, 3)["continues"] == 2 and doubts(mnt, 3) == {"global_step20/rank_1": ("undone", True)}
 
 
+@pytest.mark.parametrize("remounted", [None, "same cache", "empty cache"])
+@pytest.mark.options(settle="200ms", keep="last:1", grace="0", patience="1s")
+def test_what_is_sealed_beside_half_a_save_has_the_same_half(mnt, remounted):
+    """A note by quiet, then another, says nothing of the save that pauses; that is killed."""
+    put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-2" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
+    for number in (3, 4):
+        put(mnt.path / "note", str(number))
+        wait_until(lambda n=number: latest_or_none(mnt) == n, "the note beside it")
+    if remounted:
+        mnt.remount(empty_cache=remounted == "empty cache")
+    kill(mnt.path / "checkpoint-2" / "b")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    assert doubts(mnt, 5) == {"checkpoint-2/b": ("undone", True)} and record(mnt, 5)["continues"] == 2
+    put(mnt.path / "note", "6")
+    wait_until(lambda: 6 in mnt.epochs(), "another note")
+    assert latest(mnt) == 1
+    mnt.remount(empty_cache=True)
+    assert latest(mnt) == 1
+    put(mnt.path / "checkpoint-2" / "b", "2")
+    wait_until(lambda: latest_or_none(mnt) == 7, "the whole second save")
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_the_rest_of_a_save_continues_also_what_was_sealed_beside_it(mnt):
+    put(mnt.path / "checkpoint-1" / "a", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-2" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
+    put(mnt.path / "note", "3")
+    wait_until(lambda: latest_or_none(mnt) == 3, "the note beside it")
+    put(mnt.path / "checkpoint-2" / "b", "2")
+    wait_until(lambda: latest_or_none(mnt) == 4, "the rest")
+    whole = {n: record(mnt, n)["complete"] for n in (1, 2, 3, 4)}
+    assert whole == {1: True, 2: False, 3: False, 4: True} and record(mnt, 4)["continues"] == 2
+    assert mnt.rollback(3) == 5 and doubts(mnt, 5) == {"checkpoint-2/b": ("undone", True)}
+    assert mnt.rollback(4) == 6 and latest(mnt) == 6
+    put(mnt.path / "checkpoint-5" / "a", "5")
+    assert mnt.seal() == 7
+    mnt.wait_durable()
+    run(BIN, "rm", mnt.path, "4")
+    mnt.wait_durable(), mnt.unmount()
+    # Also where only the tombstone says it.
+    catalog = {e["epoch"]: e for e in json.loads(run(BIN, "log", "--json", mnt.url).stdout)}
+    assert [catalog[n]["complete"] for n in (1, 2, 3, 7)] == [True, False, False, True]
+    mnt.empty_cache()
+    mnt.mount(settle="1h")
+    assert [record(mnt, n)["complete"] for n in (1, 2, 3, 7)] == [True, False, False, True]
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_what_says_of_another_save_is_no_half_of_the_one_before(mnt):
+    put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first")
+    put(mnt.path / "checkpoint-2" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "the second")
+    put(mnt.path / "note", "3")
+    wait_until(lambda: latest_or_none(mnt) == 3, "the note beside it")
+    kill(mnt.path / "checkpoint-1" / "c")
+    put(mnt.path / "note", "4")
+    wait_until(lambda: latest_or_none(mnt) == 4, "another note")
+    assert all(record(mnt, n)["complete"] for n in (1, 2, 3, 4))
+
+
 # ---- what continued the half is dropped: it is a half all the same
 
 
