@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include "lib/cache/trees.h"
 #include "lib/format/tails.h"
 #include "lib/format/xattrs.h"
 #include "lib/meta/reason.h"
@@ -26,6 +27,8 @@ struct walk {
 	unsigned named;
 	uint32_t depth;	    /* of the entry that is being added */
 	struct buf counted; /* uint64_t: new files with several names, counted once */
+	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
+	bool before_asked;
 };
 
 void freeze_result_free(struct freeze_result *r)
@@ -170,6 +173,30 @@ static bool tail_is_torn(struct volume *vol, const char *name, const struct stat
 	}
 }
 
+/* Whether the epoch before has the file as empty, under this name. Where that is not to be had, nothing is blamed. */
+static bool was_empty(struct walk *w)
+{
+	struct tree_entry e;
+	uint32_t id;
+
+	if (!w->before_asked)
+		trees_load(w->vol, w->job->parent, &w->before);
+	w->before_asked = true;
+	if (!w->before)
+		return true;
+	if (tree_resolve(w->before, buf_str(&w->path), &id) != 0)
+		return false;
+	tree_get(w->before, id, &e);
+	return e.type == TREE_REGULAR && !e.size;
+}
+
+/* Of content that an epoch has: a name may say only now that it must not be empty. */
+static bool became_torn(struct walk *w, const char *name, const struct state_version *v,
+			const char **ret_why)
+{
+	return !v->size && tail_check(-1, 0, name, ret_why) > 0 && !was_empty(w);
+}
+
 /* Why the content is torn inside; NULL: it is not. What is not all here was looked at when it was new. */
 static const char *why_torn(struct walk *w, const char *name, const struct state_version *v)
 {
@@ -186,8 +213,11 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 		return why;
 	}
 	/* A restored tree is judged as it was when it was sealed. */
-	if (w->job->restores || !is_new(w, v) || (v->state == VERSION_DURABLE && !v->local_whole) ||
-	    !tail_is_torn(w->vol, name, v, &why))
+	if (w->job->restores)
+		return NULL;
+	if (!is_new(w, v) ? !became_torn(w, name, v, &why)
+			  : (v->state == VERSION_DURABLE && !v->local_whole) ||
+				    !tail_is_torn(w->vol, name, v, &why))
 		return NULL;
 	buf_put(&w->result->torn, &v->id, sizeof(v->id));
 	return why;
@@ -425,6 +455,7 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 	error = walk_all(&w);
 	buf_free(&w.counted);
 	buf_free(&w.path);
+	tree_unref(w.before);
 	if (!error)
 		error = doubts_find_gone(vol, job->snapshot, result.doubts);
 	if (!error)

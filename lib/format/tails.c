@@ -235,7 +235,19 @@ static bool safetensors_data(const char *header, size_t len, uint64_t *ret_len, 
 	return true;
 }
 
-/* `named`: the name says what it is; else only a whole header does. */
+/* A length, and text that begins as JSON does and is shorter: whatever the format is, it is cut off. */
+static int json_is_cut(const struct tail_source *in, uint64_t size)
+{
+	static const char begins[] = "{\"";
+	char text[sizeof(begins) - 1] = "";
+	int error = size < 8 + sizeof(text) ? -ENODATA : read_full(in, text, sizeof(text), 8);
+
+	if (error)
+		return error == -ENODATA ? 0 : error;
+	return memcmp(text, begins, sizeof(text)) == 0 ? TORN : 0;
+}
+
+/* `named`: the name says what it is; else a whole header does, or one that is cut off. */
 static int safetensors_check(const struct tail_source *in, uint64_t size, bool named)
 {
 	int no_header = named ? TORN : 0;
@@ -253,8 +265,10 @@ static int safetensors_check(const struct tail_source *in, uint64_t size, bool n
 		return error;
 	r = reader_of(head, sizeof(head));
 	header_len = reader_u64(&r);
-	if (header_len > SAFETENSORS_HEADER_MAX || header_len > size - sizeof(head))
+	if (header_len > SAFETENSORS_HEADER_MAX)
 		return no_header;
+	if (header_len > size - sizeof(head))
+		return named ? TORN : json_is_cut(in, size);
 	if (header_len > SAFETENSORS_LOOK_MAX)
 		return 0;
 	header = malloc((size_t)header_len + 1);

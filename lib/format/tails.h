@@ -14,8 +14,8 @@
  *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
  *       the directory that it names must lie before it. The archive may begin later in the file.
  *       PyTorch's must also hold the storages that its pickle names (torch_zip.h).
- *   safetensors                       known by the name's ending, or by a whole header: a temporary name
- *       may say nothing, and be changed when an epoch has the content. 8 bytes length, a JSON header, and
+ *   safetensors                       known by the name's ending, or by its header, also where that is cut off: a
+ *       temporary name may say nothing, and be changed when an epoch has the content. 8 bytes length, a JSON header, and
  *       as many bytes as the greatest end in "data_offsets" says.
  *   HDF5 (Keras .h5)                  known by its signature. The superblock (versions 0 to 3) names
  *       the end of the file; versions 2 and 3 also say whether a writer has it open.

@@ -675,6 +675,13 @@ static bool unit_counts(const struct doubts *d, const struct item *item)
 	       unit_is_around(n->path, &n->unit, path, &item->unit);
 }
 
+/* It was found that something is gone since an epoch that was dropped: nobody can say that it is there again. */
+static bool lost_base(const struct item *item)
+{
+	return item->kill.judged && !item->kill.base && !item->kill.companion_count &&
+	       !item->kill.alone && !leaves_directory(item);
+}
+
 static void decide_item(const struct doubts *d, struct item *item)
 {
 	struct doubt *doubt = &item->doubt;
@@ -683,7 +690,7 @@ static void decide_item(const struct doubts *d, struct item *item)
 		/* What lies beside it under a temporary name may still be coming. */
 		doubt->postponed =
 			!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
-		doubt->gone |= item->empty;
+		doubt->gone |= item->empty || lost_base(item);
 		doubt->alone = item->kill.alone && !doubt->postponed && !is_done_beside(item);
 		doubt->stands = doubt->postponed || doubt->gone || doubt->alone;
 	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {

@@ -590,6 +590,19 @@ def test_an_import_knows_torn_files_whose_end_says_nothing(mnt, exported):
 # ---- units
 
 
+def test_of_an_incomplete_epoch_that_is_taken_over_the_files_of_before_are_no_companions(mnt):
+    for name in ("a.bin", "config", "sub/b.bin", "c.pt"):
+        put(mnt.path / name, name)
+    assert mnt.seal() == 1
+    write_torn(mnt.path / "c.pt"), put(mnt.path / "a.bin", "new")
+    assert mnt.seal() == 2 and latest(mnt) == 1
+    mnt.remount(empty_cache=True)
+    kill(mnt.path / "sub" / "b.bin"), put(mnt.path / "note", "3")
+    assert mnt.seal() == 3
+    (killed,) = [d for d in record(mnt, 3)["doubts"] if d["path"] == "sub/b.bin"]
+    assert sorted(killed["companions"]) == ["a.bin", "c.pt", "note"]
+
+
 def test_doubts_of_older_units_cost_nothing(mnt):
     put(mnt.path / "checkpoint-500" / "model", "500")
     kill(mnt.path / "checkpoint-500" / "optimizer")
@@ -628,6 +641,25 @@ def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is
     final = mnt.seal()
     assert not record(mnt, final)["complete"] and doubts(mnt, final) == {"model.safetensors": ("torn", True)}
     assert latest(mnt) == under and verify(mnt, "latest") == 0
+
+
+@pytest.mark.parametrize("name, content", [("model.pt", b""), ("model.safetensors", (5000).to_bytes(8, "little") + b'{"a":{"dty')])
+def test_what_an_epoch_has_under_a_name_that_says_nothing_is_torn_when_it_is_renamed(mnt, name, content):
+    put(mnt.path / name, ""), put(mnt.path / "whole.bin", "")
+    run(BIN, "commit", "--whole", mnt.path)
+    assert doubts(mnt, 1) == {}
+    (mnt.path / "part").write_bytes(content)
+    put(mnt.path / "notes", "2")
+    mnt.seal()
+    # By the word of somebody who knows it may be empty.
+    assert "empty" not in str(record(mnt, 2).get("reason", "")) and name not in doubts(mnt, 2)
+    (mnt.path / "part").rename(mnt.path / ("new-" + name))
+    assert mnt.seal() == 3
+    assert doubts(mnt, 3) == {"new-" + name: ("torn", True)} and latest(mnt) < 3
+    put(mnt.path / "notes", "4")
+    assert mnt.seal() == 4 and doubts(mnt, 4) == {"new-" + name: ("torn", True)}
+    mnt.rollback(1)
+    assert latest(mnt) == 5
 
 
 def test_files_of_one_step_are_one_unit(mnt):

@@ -175,6 +175,32 @@ START_TEST(while_nobody_can_tell_what_is_gone_the_doubt_stands)
 }
 END_TEST
 
+START_TEST(what_was_gone_stands_where_the_epoch_that_had_it_is_dropped)
+{
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	for (uint64_t base = 0; base < 2; base++) {
+		cleanup_doubts struct doubts *d = NULL;
+
+		unit_ok(doubts_new(r, 0, &d));
+		unit_ok(doubts_add_kill(d,
+					&(const struct doubts_kill){.id = 1,
+								    .kind = DOUBT_UNDONE,
+								    .path = "out/a",
+								    .why = "its writer was killed",
+								    .since = 2,
+								    .base = base,
+								    .judged = true}));
+		unit_ok(doubts_decide(d));
+		/* Where that is there, and nobody told of anything, nothing is gone any more. */
+		ck_assert_uint_eq(doubts_counting(d), !base);
+	}
+	rules_free(r);
+}
+END_TEST
+
 START_TEST(of_many_torn_files_those_that_count_are_named_first)
 {
 	static const struct volume_options options;
@@ -224,6 +250,7 @@ int main(void)
 	tcase_add_test(c, files_and_directories_of_one_step_in_one_place_are_one_unit);
 	tcase_add_test(c, the_half_of_one_node_counts_where_another_saved_last);
 	tcase_add_test(c, while_nobody_can_tell_what_is_gone_the_doubt_stands);
+	tcase_add_test(c, what_was_gone_stands_where_the_epoch_that_had_it_is_dropped);
 	tcase_add_test(c, of_many_torn_files_those_that_count_are_named_first);
 	tcase_add_test(c, kinds_have_names);
 	return unit_run(s);
