@@ -36,6 +36,16 @@ def same_tree(a, b):
     return {p: e.what() for p, e in a.items()} == {p: e.what() for p, e in b.items()} and groups(a) == groups(b)
 
 
+def differing(a, b):
+    """For people: the paths that differ, and by what."""
+    def tell(entry):
+        data = entry and entry.version and entry.version.data
+        return "nothing" if not entry else "%s %o %s %s" % (
+            entry.kind, entry.mode, entry.xattrs or "", "%d bytes %r" % (len(data), bytes(data[:12])) if data is not None else "")
+    paths = sorted(p for p in a.keys() | b.keys() if p not in a or p not in b or a[p].what() != b[p].what())
+    return "; ".join("%s: %s, was %s" % (p, tell(a.get(p)), tell(b.get(p))) for p in paths[:5]) or "names of one file"
+
+
 def adds_nothing(tree, old):
     """Names went and attributes changed, which alone begin no epoch: what is there was in the old one, under the same path."""
     def content(entry):
@@ -155,7 +165,7 @@ class Epochs(Doubts):
         if number != self.last:
             self.new_epoch(number, tree)
         elif not same_tree(tree, self.epochs[number].tree):
-            raise Wrong("something changed, and no epoch was made after %d" % number)
+            raise Wrong("something changed, and no epoch was made after %d: %s" % (number, differing(tree, self.epochs[number].tree)))
         else:
             self.taint = min(self.taint, 1)
 

@@ -24,6 +24,7 @@ class Model(Names, Epochs):
         self.processes = {}
         self.decisions = []
         self.restarted = False
+        self.renamed_to = set()  # final names, also in earlier histories on this mount
         super().__init__()
 
     # ---- applying

@@ -27,6 +27,7 @@ from shrink import shrink
 
 ON_A_MOUNT = 40  # histories that share one
 SHRINKING = 90  # seconds
+LOG_LINES = 12  # of the daemon's are told with what failed
 CACHES = [None, None, "8M"]  # small: what is durable is evicted
 
 
@@ -80,8 +81,9 @@ class Runner:
         except Exception as error:
             text = str(error) if isinstance(error, Failure) else traceback.format_exc()
             self.slowest = self.session.slowest
+            log = self.session.mount.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
             left = self.close()
-            return text + ("\nat the end: " + left if left else "")
+            return text + ("\nat the end: " + left if left else "") + "\nits log ended so:\n  " + "\n  ".join(log)
 
     def count(self, _op, _result):
         self.operations += 1

@@ -42,6 +42,7 @@ class Session:
         self.mount.url = "fault+file://%s?control=%s" % (self.mount.remote, self.control)
         self.workers = {}
         self.outsider = None
+        self.models = []
         self.count = 0
         self.first = 1
 
@@ -109,7 +110,9 @@ class Session:
         begin = time.monotonic()
         self.first, torn = self.must("begin")
         self.slowest = time.monotonic() - begin
+        known = self.models[0].renamed_to if self.models else set()
         self.models = [Model()]
+        self.models[0].renamed_to = set(known)
         self.models[0].begin(self.first, torn)
 
     def run(self, ops, trace=None):
