@@ -2,7 +2,6 @@
 """Which files are in doubt, what that means for epochs, and what settles it."""
 
 import io
-import json
 import os
 import pathlib
 import shutil
@@ -11,7 +10,7 @@ import sys
 import pytest
 
 from conftest import BIN, run, wait_until
-from test_contract_sealing import FORMATS, write_zip
+from test_contract_sealing import write_zip
 from test_contract_writing import Writer, log_of
 
 
@@ -387,17 +386,6 @@ def test_a_directory_that_was_there_before_is_no_such_one(mnt):
     assert mnt.seal() == 2 and latest(mnt) == 2 and doubts(mnt, 2) == {}
 
 
-def test_an_import_knows_an_empty_checkpoint(mnt, exported):
-    put(mnt.path / "checkpoint-100" / "a", "1")
-    mnt.seal()
-    kill(mnt.path / "checkpoint-200" / "a")
-    out, imported = exported()
-    put(out / "notes", "x")
-    assert imported() == {"checkpoint-200/a": ("undone", True)}
-    (out / "checkpoint-200").rmdir()
-    assert imported() == {}
-
-
 @pytest.mark.options(resume=True)
 def test_a_mount_that_goes_back_has_what_was_removed(mnt):
     put(mnt.path / "out" / "a", "a 1"), put(mnt.path / "out" / "b", "b 1")
@@ -451,142 +439,6 @@ def test_verify_believes_whoever_has_called_a_torn_file_whole(mnt, how):
     assert verify(mnt, "1") == 6
 
 
-def test_doubts_with_a_companion_in_common_are_settled_one_by_one_by_imports(mnt, tmp_path, passthrough):
-    if passthrough == "off":
-        pytest.skip("the import does not mount")
-    for name in "abc":
-        put(mnt.path / name, name + " 1")
-    mnt.seal()
-    put(mnt.path / "c", "c 2")
-    kill(mnt.path / "a")
-    kill(mnt.path / "b")
-    assert mnt.seal() == 2 and sorted(doubts(mnt, 2)) == ["a", "b"]
-    mnt.wait_durable()
-    mnt.unmount()
-
-    def imported():
-        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", mnt.url)
-        return sorted(d["path"] for d in json.loads(done.stdout).get("doubts", []))
-
-    run(BIN, "export", mnt.url + "@2", tmp_path / "out")
-    put(tmp_path / "out" / "d", "another file")
-    assert imported() == ["a", "b"]
-    put(tmp_path / "out" / "a", "a 2")
-    assert imported() == ["b"]
-    put(tmp_path / "out" / "c", "c 3")
-    assert imported() == []
-
-
-def test_an_import_misses_what_was_removed_before_a_killed_save(mnt, tmp_path, passthrough):
-    if passthrough == "off":
-        pytest.skip("the import does not mount")
-    put(mnt.path / "out" / "a", "a 1"), put(mnt.path / "out" / "b", "b 1")
-    mnt.seal()
-    shutil.rmtree(mnt.path / "out")
-    kill(mnt.path / "out" / "a")
-    assert mnt.seal() == 2 and doubts(mnt, 2) == {"out/a": ("undone", True)}
-    mnt.wait_durable()
-    mnt.unmount()
-
-    def imported():
-        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", mnt.url)
-        epoch = json.loads(done.stdout)
-        return [(d["path"], d["since"]) for d in epoch.get("doubts", [])], epoch["complete"]
-
-    run(BIN, "export", mnt.url + "@2", tmp_path / "out")
-    put(tmp_path / "out" / "d", "another file")
-    assert imported() == ([("out/a", 2)], False)
-    put(tmp_path / "out" / "e", "another file")
-    assert imported() == ([("out/a", 2)], False)
-    put(tmp_path / "out" / "out" / "a", "a 1"), put(tmp_path / "out" / "out" / "b", "b 1")
-    assert imported() == ([], True)
-
-
-@pytest.fixture
-def exported(mnt, tmp_path, passthrough):
-    """Seals what is in the mount and exports it: the directory, and a function that imports that and gives what is in doubt."""
-    if passthrough == "off":
-        pytest.skip("the import does not mount")
-    out = tmp_path / "out"
-
-    def imported():
-        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", out, mnt.url)
-        epoch = json.loads(done.stdout)
-        assert epoch["complete"] is not any(d.get("counts") for d in epoch.get("doubts", []))
-        return {d["path"]: (d["kind"], d.get("counts", False)) for d in epoch.get("doubts", [])}
-
-    def export():
-        number = mnt.seal()
-        mnt.wait_durable()
-        mnt.unmount()
-        run(BIN, "export", "%s@%d" % (mnt.url, number), out)
-        return out, imported
-
-    return export
-
-
-def test_an_import_follows_a_companion_that_was_renamed(mnt, exported):
-    put(mnt.path / "a", "a 1" * 10000), put(mnt.path / "b", "b 1")
-    mnt.seal()
-    put(mnt.path / "a", "a 2" * 10000), kill(mnt.path / "b")
-    out, imported = exported()
-    (out / "a").rename(out / "model")
-    assert imported() == {"b": ("undone", True)}
-    (out / "models").mkdir()
-    (out / "model").rename(out / "models" / "m")
-    put(out / "notes", "x")
-    assert imported() == {"b": ("undone", True)}
-    put(out / "models" / "m", "a 3" * 10000)
-    assert imported() == {}
-
-
-def test_an_import_follows_a_killed_file_that_was_renamed(mnt, exported):
-    put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
-    mnt.seal()
-    put(mnt.path / "a", "a 2"), kill(mnt.path / "b")
-    out, imported = exported()
-    (out / "b").rename(out / "b.old")
-    assert imported() == {"b": ("undone", True)}
-    put(out / "notes", "x")
-    assert imported() == {"b": ("undone", True)}
-    put(out / "b", "b 2")
-    assert imported() == {}
-
-
-@pytest.mark.parametrize("settled", ["saved", "companion saved", "removed"])
-def test_an_import_follows_half_a_save_that_gets_its_final_name(mnt, exported, settled):
-    put(mnt.path / "checkpoint-1" / "model", "1")
-    mnt.seal()
-    work = mnt.path / "checkpoint.tmp"
-    put(work / "model", "2"), kill(work / "optimizer")
-    out, imported = exported()
-    put(out / "notes", "x")
-    assert imported() == {"checkpoint.tmp/optimizer": ("undone", False)}
-    (out / "checkpoint.tmp").rename(out / "checkpoint-2")
-    assert imported() == {"checkpoint-2/optimizer": ("undone", True)}
-    put(out / "notes", "y")
-    assert imported() == {"checkpoint-2/optimizer": ("undone", True)}
-    if settled == "removed":
-        shutil.rmtree(out / "checkpoint-2")
-    else:
-        put(out / "checkpoint-2" / ("optimizer" if settled == "saved" else "model"), "once more")
-    assert imported() == {}
-
-
-def test_an_import_knows_torn_files_whose_end_says_nothing(mnt, exported):
-    (mnt.path / "weights").write_bytes(b"old" * 10000)
-    mnt.seal()
-    Writer(mnt.path / "weights", mode="r+b").end("kill")
-    out, imported = exported()
-    put(out / "notes", "x")
-    assert imported() == {"weights": ("torn", True)}
-    (out / "weights").rename(out / "last")
-    assert imported() == {"last": ("torn", True)}
-    # Somebody writes the same bytes: then they are what was meant.
-    (out / "last").write_bytes((out / "last").read_bytes())
-    assert imported() == {}
-
-
 # ---- units
 
 
@@ -630,38 +482,6 @@ def test_under_a_temporary_name_nothing_counts_until_it_is_renamed(mnt):
     assert doubts(mnt, number) == {"checkpoint-2/optimizer": ("undone", True)} and latest(mnt) == 2
 
 
-def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is_renamed(mnt):
-    put(mnt.path / "notes.txt", "1")
-    mnt.seal()
-    header = json.dumps({"a": {"dtype": "F32", "shape": [1000], "data_offsets": [0, 4000]}}).encode()
-    (mnt.path / "model.safetensors.tmp").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2000))
-    under = mnt.seal()
-    assert record(mnt, under)["complete"] and doubts(mnt, under) == {"model.safetensors.tmp": ("torn", False)}
-    (mnt.path / "model.safetensors.tmp").rename(mnt.path / "model.safetensors")
-    final = mnt.seal()
-    assert not record(mnt, final)["complete"] and doubts(mnt, final) == {"model.safetensors": ("torn", True)}
-    assert latest(mnt) == under and verify(mnt, "latest") == 0
-
-
-@pytest.mark.parametrize("name, content", [("model.pt", b""), ("model.safetensors", (5000).to_bytes(8, "little") + b'{"a":{"dty')])
-def test_what_an_epoch_has_under_a_name_that_says_nothing_is_torn_when_it_is_renamed(mnt, name, content):
-    put(mnt.path / name, ""), put(mnt.path / "whole.bin", "")
-    run(BIN, "commit", "--whole", mnt.path)
-    assert doubts(mnt, 1) == {}
-    (mnt.path / "part").write_bytes(content)
-    put(mnt.path / "notes", "2")
-    mnt.seal()
-    # By the word of somebody who knows it may be empty.
-    assert "empty" not in str(record(mnt, 2).get("reason", "")) and name not in doubts(mnt, 2)
-    (mnt.path / "part").rename(mnt.path / ("new-" + name))
-    assert mnt.seal() == 3
-    assert doubts(mnt, 3) == {"new-" + name: ("torn", True)} and latest(mnt) < 3
-    put(mnt.path / "notes", "4")
-    assert mnt.seal() == 4 and doubts(mnt, 4) == {"new-" + name: ("torn", True)}
-    mnt.rollback(1)
-    assert latest(mnt) == 5
-
-
 def test_files_of_one_step_are_one_unit(mnt):
     put(mnt.path / "model.ckpt-20.data-00000-of-00001", "20")
     assert mnt.seal() == 1
@@ -670,31 +490,7 @@ def test_files_of_one_step_are_one_unit(mnt):
     assert mnt.seal() == 2 and doubts(mnt, 2) == {"model.ckpt-30.index": ("undone", True)}
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_torn_copy_is_in_doubt_for_itself(mnt, tmp_path, name):
-    FORMATS[name](mnt.path / name)
-    shutil.copy(mnt.path / name, mnt.path / ("best-" + name))
-    mnt.seal()
-    (mnt.path / name).write_bytes((mnt.path / name).read_bytes()[:-3000])
-    shutil.copy(mnt.path / name, mnt.path / ("best-" + name))
-    number = mnt.seal()
-    assert sorted(doubts(mnt, number)) == ["best-" + name, name] and latest(mnt) == 1
-
-
 # ---- what a killed writer left
-
-
-def test_what_is_changed_in_place_by_a_killed_writer_is_torn_until_it_is_saved_again(mnt):
-    path = mnt.path / "weights"
-    path.write_bytes(b"old" * 10000)
-    assert mnt.seal() == 1
-    Writer(path, mode="r+b").end("kill")
-    put(mnt.path / "notes", "x")
-    assert mnt.seal() == 2
-    put(mnt.path / "notes", "y")
-    assert mnt.seal() == 3 and doubts(mnt, 3) == {"weights": ("torn", True)} and latest(mnt) == 1
-    path.write_bytes(b"new" * 10000)
-    assert mnt.seal() == 4 and latest(mnt) == 4
 
 
 def test_a_database_in_which_a_writer_was_killed_is_in_doubt_for_one_epoch(mnt):
@@ -711,63 +507,6 @@ os.kill(os.getpid(), 9)
     put(mnt.path / "a", "2")
     number = mnt.seal()
     assert doubts(mnt, number) == {} and latest(mnt) == number
-
-
-# ---- writes that epochfs refuses
-
-
-RAW_WRITER = """
-import errno, os, sys
-refused = 0
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-try:
-    for i in range(int(sys.argv[2])):
-        os.write(fd, b"new!" * (1 << 18))
-except OSError as e:
-    refused = e.errno
-    if "again" in sys.argv:
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"small and whole", 0)
-os.close(fd)
-sys.exit(0 if refused == errno.ENOSPC else 1)
-"""
-
-
-@pytest.fixture
-def small(volume):
-    """The cache is on a disk of 48 MiB."""
-    run("mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", volume.cache)
-    yield volume.mount(full="error")
-    volume.clean_up()
-    run("umount", "-l", volume.cache)
-
-
-def test_a_replacement_after_a_refused_write_is_undone_at_its_close(small, passthrough):
-    """Where the kernel writes by itself it alone sees that: a disk without room at the close stands for it."""
-    path = small.path / "model.bin"
-    path.write_bytes(b"good" * 1000)
-    assert small.seal() == 1
-    put(small.path / "config.json", "of the new save")
-    done = run(sys.executable, "-c", RAW_WRITER, path, "64", check=False)
-    if passthrough == "on":
-        assert done.returncode == 1 and "OSError: [Errno 28]" in done.stderr.splitlines()[-1]
-    else:
-        assert done.returncode == 0
-    assert path.read_bytes() == b"good" * 1000
-    wait_until(small.torn, "the torn bytes")
-    assert small.seal() == 2
-    assert doubts(small, 2) == {"model.bin": ("undone", True)} and latest(small) == 1
-    why = record(small, 2)["doubts"][0]["why"]
-    assert why == ("the cache's disk was full as it was written" if passthrough == "on" else "a write to it was refused")
-
-
-def test_a_refused_write_that_a_later_one_covers_is_none(small):
-    path = small.path / "model.bin"
-    path.write_bytes(b"good" * 1000)
-    assert small.seal() == 1
-    run(sys.executable, "-c", RAW_WRITER, path, "64", "again")
-    assert path.read_bytes() == b"small and whole"
-    assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
 
 
 # ---- telling
@@ -796,110 +535,3 @@ def test_status_looks_at_the_tree_once_for_each_change(mnt, passthrough):
     assert cost(50) < 10 * once + 0.3
     put(mnt.path / "a", "a 3")
     wait_until(lambda: "doubts" not in mnt.status(), "the status")
-
-
-# ---- what is empty, and cannot be
-
-
-def test_an_empty_model_is_torn(mnt):
-    """Ctrl-C between open() and the first write."""
-    path = mnt.path / "model.pt"
-    write_zip(path)
-    assert mnt.seal() == 1
-    with open(path, "wb"):
-        pass
-    assert mnt.seal() == 2 and record(mnt, 2)["complete"] is False and doubts(mnt, 2) == {"model.pt": ("torn", True)}
-    assert "model.pt: it is empty" in record(mnt, 2)["reason"]
-    put(mnt.path / "notes", "another file")
-    assert mnt.seal() == 3 and doubts(mnt, 3) == {"model.pt": ("torn", True)} and "model.pt: it is empty" in record(mnt, 3)["reason"]
-    assert latest(mnt) == 1
-    mnt.wait_durable()
-    assert [verify(mnt, n) for n in ("latest", "2", "3")] == [0, 6, 6]
-    mnt.remount(empty_cache=True)
-    put(mnt.path / "notes", "after a remount")
-    assert mnt.seal() == 4 and latest(mnt) == 1
-    write_zip(path)
-    assert mnt.seal() == 5 and latest(mnt) == 5 and "doubts" not in record(mnt, 5)
-
-
-def fill_in_place(path):
-    whole = io.BytesIO()
-    write_zip(whole)
-    with open(path, "r+b") as f:
-        f.write(whole.getvalue())
-
-
-FILL = {
-    "in place": fill_in_place,
-    "truncated": write_zip,
-    "by a rename": lambda path: (write_zip(path.with_name("new")), os.rename(path.with_name("new"), path)),
-}
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-@pytest.mark.parametrize("how", FILL)
-def test_a_file_that_is_made_empty_first(mnt, how, sealed):
-    """touch, or a temporary file that is filled by its name."""
-    put(mnt.path / "x", "1")
-    mnt.seal()
-    (mnt.path / "model.pt").touch()
-    if sealed:
-        assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == 1
-    FILL[how](mnt.path / "model.pt")
-    number = mnt.seal()
-    assert latest(mnt) == number and "doubts" not in record(mnt, number) and "doubts" not in mnt.status()
-    mnt.wait_durable()
-    assert verify(mnt, "latest") == 0
-
-
-@pytest.mark.parametrize("name", ["done", "model.ckpt", "model.bin", "__1_0.distcp", "model.pt.tmp", "train.log"])
-def test_other_files_may_be_empty(mnt, name):
-    (mnt.path / name).touch()
-    assert mnt.seal() == 1 and record(mnt, 1)["complete"] is True and latest(mnt) == 1
-
-
-@pytest.mark.parametrize("new", [False, True])
-def test_an_empty_file_by_word(mnt, new):
-    (mnt.path / "model.pt").touch()
-    if not new:
-        mnt.seal()
-    run(BIN, "commit", "--whole", mnt.path)
-    put(mnt.path / "notes", "another file")
-    number = mnt.seal()
-    assert latest(mnt) == number and "doubts" not in record(mnt, number)
-    mnt.wait_durable()
-    assert verify(mnt, "latest") == 0
-
-
-def test_an_empty_file_gets_such_a_name_later(mnt):
-    """An epoch has its content, so nothing is found; and so says verify."""
-    (mnt.path / "placeholder").touch()
-    mnt.seal()
-    os.rename(mnt.path / "placeholder", mnt.path / "model.pt")
-    assert mnt.seal() == 2 and latest(mnt) == 2
-    mnt.wait_durable()
-    assert verify(mnt, "latest") == 0
-
-
-def test_an_empty_file_that_is_removed(mnt):
-    put(mnt.path / "x", "1"), (mnt.path / "model.pt").touch()
-    assert record(mnt, mnt.seal())["complete"] is False
-    (mnt.path / "model.pt").unlink()
-    assert mnt.seal() == 2 and latest(mnt) == 2
-
-
-def test_an_empty_file_is_imported(volume, tmp_path, passthrough):
-    if passthrough == "off":
-        pytest.skip("the import does not mount")
-    put(tmp_path / "out" / "x", "1"), (tmp_path / "out" / "model.pt").touch(), (tmp_path / "out" / "done").touch()
-
-    def imported():
-        done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", volume.url)
-        epoch = json.loads(done.stdout)
-        return epoch["complete"], [(d["path"], d["why"]) for d in epoch.get("doubts", [])]
-
-    assert imported() == (False, [("model.pt", "it is empty")])
-    put(tmp_path / "out" / "x", "2")
-    assert imported() == (False, [("model.pt", "it is empty")])
-    write_zip(tmp_path / "out" / "model.pt")
-    assert imported() == (True, [])

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are torn inside: their ends, writes that were refused, what is empty and cannot be."""
+
+import io
+import json
+import os
+import shutil
+import sys
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from test_contract_sealing import FORMATS, write_zip
+from test_contract_writing import Writer
+from test_doubts import doubts, latest, put, record, verify
+
+
+def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is_renamed(mnt):
+    put(mnt.path / "notes.txt", "1")
+    mnt.seal()
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1000], "data_offsets": [0, 4000]}}).encode()
+    (mnt.path / "model.safetensors.tmp").write_bytes(len(header).to_bytes(8, "little") + header + bytes(2000))
+    under = mnt.seal()
+    assert record(mnt, under)["complete"] and doubts(mnt, under) == {"model.safetensors.tmp": ("torn", False)}
+    (mnt.path / "model.safetensors.tmp").rename(mnt.path / "model.safetensors")
+    final = mnt.seal()
+    assert not record(mnt, final)["complete"] and doubts(mnt, final) == {"model.safetensors": ("torn", True)}
+    assert latest(mnt) == under and verify(mnt, "latest") == 0
+
+
+@pytest.mark.parametrize("name, content", [("model.pt", b""), ("model.safetensors", (5000).to_bytes(8, "little") + b'{"a":{"dty')])
+def test_what_an_epoch_has_under_a_name_that_says_nothing_is_torn_when_it_is_renamed(mnt, name, content):
+    put(mnt.path / name, ""), put(mnt.path / "whole.bin", "")
+    run(BIN, "commit", "--whole", mnt.path)
+    assert doubts(mnt, 1) == {}
+    (mnt.path / "part").write_bytes(content)
+    put(mnt.path / "notes", "2")
+    mnt.seal()
+    # By the word of somebody who knows it may be empty.
+    assert "empty" not in str(record(mnt, 2).get("reason", "")) and name not in doubts(mnt, 2)
+    (mnt.path / "part").rename(mnt.path / ("new-" + name))
+    assert mnt.seal() == 3
+    assert doubts(mnt, 3) == {"new-" + name: ("torn", True)} and latest(mnt) < 3
+    put(mnt.path / "notes", "4")
+    assert mnt.seal() == 4 and doubts(mnt, 4) == {"new-" + name: ("torn", True)}
+    mnt.rollback(1)
+    assert latest(mnt) == 5
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_torn_copy_is_in_doubt_for_itself(mnt, tmp_path, name):
+    FORMATS[name](mnt.path / name)
+    shutil.copy(mnt.path / name, mnt.path / ("best-" + name))
+    mnt.seal()
+    (mnt.path / name).write_bytes((mnt.path / name).read_bytes()[:-3000])
+    shutil.copy(mnt.path / name, mnt.path / ("best-" + name))
+    number = mnt.seal()
+    assert sorted(doubts(mnt, number)) == ["best-" + name, name] and latest(mnt) == 1
+
+
+def test_what_is_changed_in_place_by_a_killed_writer_is_torn_until_it_is_saved_again(mnt):
+    path = mnt.path / "weights"
+    path.write_bytes(b"old" * 10000)
+    assert mnt.seal() == 1
+    Writer(path, mode="r+b").end("kill")
+    put(mnt.path / "notes", "x")
+    assert mnt.seal() == 2
+    put(mnt.path / "notes", "y")
+    assert mnt.seal() == 3 and doubts(mnt, 3) == {"weights": ("torn", True)} and latest(mnt) == 1
+    path.write_bytes(b"new" * 10000)
+    assert mnt.seal() == 4 and latest(mnt) == 4
+
+
+RAW_WRITER = """
+import errno, os, sys
+refused = 0
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+try:
+    for i in range(int(sys.argv[2])):
+        os.write(fd, b"new!" * (1 << 18))
+except OSError as e:
+    refused = e.errno
+    if "again" in sys.argv:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"small and whole", 0)
+os.close(fd)
+sys.exit(0 if refused == errno.ENOSPC else 1)
+"""
+
+
+@pytest.fixture
+def small(volume):
+    """The cache is on a disk of 48 MiB."""
+    run("mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", volume.cache)
+    yield volume.mount(full="error")
+    volume.clean_up()
+    run("umount", "-l", volume.cache)
+
+
+def test_a_replacement_after_a_refused_write_is_undone_at_its_close(small, passthrough):
+    """Where the kernel writes by itself it alone sees that: a disk without room at the close stands for it."""
+    path = small.path / "model.bin"
+    path.write_bytes(b"good" * 1000)
+    assert small.seal() == 1
+    put(small.path / "config.json", "of the new save")
+    done = run(sys.executable, "-c", RAW_WRITER, path, "64", check=False)
+    if passthrough == "on":
+        assert done.returncode == 1 and "OSError: [Errno 28]" in done.stderr.splitlines()[-1]
+    else:
+        assert done.returncode == 0
+    assert path.read_bytes() == b"good" * 1000
+    wait_until(small.torn, "the torn bytes")
+    assert small.seal() == 2
+    assert doubts(small, 2) == {"model.bin": ("undone", True)} and latest(small) == 1
+    why = record(small, 2)["doubts"][0]["why"]
+    assert why == ("the cache's disk was full as it was written" if passthrough == "on" else "a write to it was refused")
+
+
+def test_a_refused_write_that_a_later_one_covers_is_none(small):
+    path = small.path / "model.bin"
+    path.write_bytes(b"good" * 1000)
+    assert small.seal() == 1
+    run(sys.executable, "-c", RAW_WRITER, path, "64", "again")
+    assert path.read_bytes() == b"small and whole"
+    assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
+
+
+def test_an_empty_model_is_torn(mnt):
+    """Ctrl-C between open() and the first write."""
+    path = mnt.path / "model.pt"
+    write_zip(path)
+    assert mnt.seal() == 1
+    with open(path, "wb"):
+        pass
+    assert mnt.seal() == 2 and record(mnt, 2)["complete"] is False and doubts(mnt, 2) == {"model.pt": ("torn", True)}
+    assert "model.pt: it is empty" in record(mnt, 2)["reason"]
+    put(mnt.path / "notes", "another file")
+    assert mnt.seal() == 3 and doubts(mnt, 3) == {"model.pt": ("torn", True)} and "model.pt: it is empty" in record(mnt, 3)["reason"]
+    assert latest(mnt) == 1
+    mnt.wait_durable()
+    assert [verify(mnt, n) for n in ("latest", "2", "3")] == [0, 6, 6]
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "notes", "after a remount")
+    assert mnt.seal() == 4 and latest(mnt) == 1
+    write_zip(path)
+    assert mnt.seal() == 5 and latest(mnt) == 5 and "doubts" not in record(mnt, 5)
+
+
+def fill_in_place(path):
+    whole = io.BytesIO()
+    write_zip(whole)
+    with open(path, "r+b") as f:
+        f.write(whole.getvalue())
+
+
+FILL = {
+    "in place": fill_in_place,
+    "truncated": write_zip,
+    "by a rename": lambda path: (write_zip(path.with_name("new")), os.rename(path.with_name("new"), path)),
+}
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("how", FILL)
+def test_a_file_that_is_made_empty_first(mnt, how, sealed):
+    """touch, or a temporary file that is filled by its name."""
+    put(mnt.path / "x", "1")
+    mnt.seal()
+    (mnt.path / "model.pt").touch()
+    if sealed:
+        assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == 1
+    FILL[how](mnt.path / "model.pt")
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number) and "doubts" not in mnt.status()
+    mnt.wait_durable()
+    assert verify(mnt, "latest") == 0
+
+
+@pytest.mark.parametrize("name", ["done", "model.ckpt", "model.bin", "__1_0.distcp", "model.pt.tmp", "train.log"])
+def test_other_files_may_be_empty(mnt, name):
+    (mnt.path / name).touch()
+    assert mnt.seal() == 1 and record(mnt, 1)["complete"] is True and latest(mnt) == 1
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_an_empty_file_by_word(mnt, new):
+    (mnt.path / "model.pt").touch()
+    if not new:
+        mnt.seal()
+    run(BIN, "commit", "--whole", mnt.path)
+    put(mnt.path / "notes", "another file")
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number)
+    mnt.wait_durable()
+    assert verify(mnt, "latest") == 0
+
+
+def test_an_empty_file_gets_such_a_name_later(mnt):
+    """An epoch has its content already."""
+    (mnt.path / "placeholder").touch()
+    mnt.seal()
+    os.rename(mnt.path / "placeholder", mnt.path / "model.pt")
+    assert mnt.seal() == 2 and latest(mnt) == 1 and doubts(mnt, 2) == {"model.pt": ("torn", True)}
+    mnt.wait_durable()
+    assert [verify(mnt, n) for n in ("latest", "2")] == [0, 6]
+    write_zip(mnt.path / "model.pt")
+    assert mnt.seal() == 3 and latest(mnt) == 3
+
+
+def test_an_empty_file_that_is_removed(mnt):
+    put(mnt.path / "x", "1"), (mnt.path / "model.pt").touch()
+    assert record(mnt, mnt.seal())["complete"] is False
+    (mnt.path / "model.pt").unlink()
+    assert mnt.seal() == 2 and latest(mnt) == 2
