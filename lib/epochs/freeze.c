@@ -25,8 +25,8 @@ struct walk {
 	struct doubts *doubts;
 	struct buf path; /* of the entry that is being added */
 	unsigned named;
-	uint32_t depth;	    /* of the entry that is being added */
-	struct buf counted; /* uint64_t: new files with several names, counted once */
+	uint32_t depth;	     /* of the entry that is being added */
+	struct buf counted;  /* uint64_t: new files with several names, counted once */
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
 	bool before_asked;
 };

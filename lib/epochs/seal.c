@@ -382,7 +382,6 @@ static void decide_continues(struct volume *vol, const struct seal_job *job,
 		record->continues = before->number;
 }
 
-
 static int mark_torn_locked(struct volume *vol, const struct buf *torn, bool mark)
 {
 	const uint64_t *versions = (const uint64_t *)torn->data;

@@ -118,7 +118,8 @@ struct seal_last {
 	bool certain;	  /* as in seal_how; after a mount, of a marker only */
 	int64_t begun_ns; /* monotonic */
 	uint64_t chain;	  /* the first of the epochs that continue one another up to `half` */
-	uint64_t half; /* the epoch with a step whose half it has, too (epoch_index_same_half); else itself */
+	uint64_t
+		half; /* the epoch with a step whose half it has, too (epoch_index_same_half); else itself */
 	uint64_t
 		run; /* the first of those that one save may have made, by one rename after the other */
 	uint64_t renamed; /* the file whose rename sealed it; 0: none */
