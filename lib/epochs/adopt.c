@@ -331,6 +331,16 @@ struct earlier {
 	uint64_t whole; /* the newest complete one, where the newest is not complete; 0: none */
 };
 
+/* The newest that is left from before this number; 0: none. */
+static uint64_t before_dropped(const struct epoch_index *x, uint64_t number)
+{
+	uint64_t before = 0;
+
+	for (size_t i = 0; i < x->count && x->epochs[i].number < number; i++)
+		before = x->epochs[i].number;
+	return before;
+}
+
 /* Where the newest was sealed by itself, it may be half of a save. */
 static int find_earlier(struct volume *vol, uint64_t newest, struct earlier *ret)
 {
@@ -348,8 +358,10 @@ static int find_earlier(struct volume *vol, uint64_t newest, struct earlier *ret
 	if (!epoch_brief_complete(e))
 		ret->whole = epoch_index_latest(&x);
 	ret->half = epoch_index_same_half(&x, newest);
+	if (ret->half != newest && !epoch_index_find(&x, ret->half))
+		ret->save = before_dropped(&x, ret->half);
 	e = epoch_index_find(&x, ret->half);
-	if (!e->has_step || record_trigger_by_hand(e->trigger))
+	if (!e || !e->has_step || record_trigger_by_hand(e->trigger))
 		return 0;
 	/* Downwards only: a record that was made to lead in a circle ends it. */
 	for (uint64_t number = e->number; e; e = epoch_index_find(&x, number)) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queues' threads, and what they tell `status`. */
 #include "lib/epochs/announce_internal.h"
+#include "lib/epochs/seal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -404,6 +405,19 @@ static void add_tree_hash(json_t *object, const struct epoch_record *r)
 	json_object_set_new(object, "tree_hash", json_string(text));
 }
 
+/* What is no longer complete by this epoch: the one that it continues, and those that have the same half. */
+static void add_continued(const struct volume *vol, json_t *object, const struct epoch_record *r)
+{
+	const struct epoch_index *x = &vol->sealer->index;
+	json_t *list = r->continues ? json_array() : NULL;
+
+	for (size_t i = 0; list && vol->sealer->index_loaded && i < x->count; i++)
+		if (epoch_brief_is_half(&x->epochs[i], r->continues, r->number))
+			json_array_append_new(list, json_integer((json_int_t)x->epochs[i].number));
+	if (list)
+		json_object_set_new(object, "continued_epochs", list);
+}
+
 static int epoch_object(const struct volume *vol, enum announce_event event,
 			const struct state_epoch *row, json_t **ret_object)
 {
@@ -427,6 +441,7 @@ static int epoch_object(const struct volume *vol, enum announce_event event,
 			json_object_set_new(object, "mountpoint",
 					    listing_string(vol->options.mountpoint));
 		add_tree_hash(object, &info.record);
+		add_continued(vol, object, &info.record);
 	}
 	record_free(&info.record);
 	*ret_object = object;

@@ -209,20 +209,15 @@ static int upsert(sqlite3 *db, json_t *told, struct buf *why)
 	return run_with(db, buf_str(&sql), told, keys, count, why);
 }
 
-/* As epoch_index_says_nothing. */
-#define SAYS_NOTHING "(o.sealed_by = 'quiet' AND o.step IS NULL AND o.continues IS NULL)"
-
 static int mark_continued(sqlite3 *db, const json_t *told, struct buf *why)
 {
-	static const char *const keys[] = {"volume", "continues", "epoch"};
+	static const char *const keys[] = {"volume", "continues", "continued_epochs"};
 
 	if (!json_object_get(told, "continues"))
 		return 0;
 	return run_with(db,
-			"UPDATE checkpoints AS c SET complete = 0 WHERE volume = ?1"
-			" AND (epoch = ?2 OR epoch > ?2 AND epoch < ?3 AND NOT EXISTS ("
-			"SELECT 1 FROM checkpoints AS o WHERE o.volume = ?1 AND o.epoch > ?2"
-			" AND o.epoch <= c.epoch AND NOT o.dropped AND NOT " SAYS_NOTHING "))",
+			"UPDATE checkpoints SET complete = 0 WHERE volume = ?1"
+			" AND (epoch = ?2 OR epoch IN (SELECT value FROM json_each(?3)))",
 			told, keys, 3, why);
 }
 

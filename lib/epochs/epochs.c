@@ -96,28 +96,25 @@ struct continued {
 	uint64_t number;
 };
 
-/* 1: what comes is none of that half. */
 static int supersede_row(void *arg, const struct state_epoch *e)
 {
 	const struct continued *c = arg;
 	cleanup_record struct epoch_record record = {0};
 
-	if (e->number == c->number)
-		return mark_superseded_locked(c->vol, e);
-	if (!e->record || e->state == EPOCH_DROPPED || nodes_is_part(e->number))
-		return 0;
-	if (record_decode(e->record, strlen(e->record), &record) != 0 ||
-	    !epoch_index_says_nothing(&record))
-		return 1;
+	if (e->number != c->number) {
+		if (!e->record || nodes_is_part(e->number) ||
+		    record_decode(e->record, strlen(e->record), &record) != 0 ||
+		    record.half != c->number)
+			return 0;
+	}
 	return mark_superseded_locked(c->vol, e);
 }
 
 int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t by)
 {
 	struct continued c = {vol, continued};
-	int result = state_epoch_each_between(vol->state, continued, by, supersede_row, &c);
 
-	return result < 0 ? result : 0;
+	return state_epoch_each_between(vol->state, continued, by, supersede_row, &c);
 }
 
 /* ---- sealing on request ---- */

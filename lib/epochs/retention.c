@@ -72,16 +72,25 @@ static int mark_tagged(void *arg, const char *name, uint64_t number)
 	return 0;
 }
 
-/*
- * The first epoch of the save whose half a tree has that was sealed by quiet: that of its step, and what came by quiet since, which
- * says nothing of that save. 0: there is none.
- */
-static uint64_t save_of(const struct epoch_brief *e, uint64_t before, uint64_t before_step)
+static uint64_t save_of_half(const struct candidates *c, uint64_t half)
 {
+	const struct retention_epoch wanted = {.number = half};
+	const struct retention_epoch *e =
+		bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs);
+
+	return e ? e->save : half;
+}
+
+/* The first epoch of the save whose half a tree has that was sealed by quiet: that of its step, and what has the same half. 0: there is none. */
+static uint64_t save_of(const struct candidates *c, const struct epoch_brief *e, uint64_t before,
+			uint64_t before_step)
+{
+	if (e->half)
+		return save_of_half(c, e->half);
 	if (e->trigger != RECORD_TRIGGER_QUIET)
 		return 0;
 	if (!e->has_step)
-		return before;
+		return 0;
 	return before && e->step == before_step ? before : e->number;
 }
 
@@ -93,10 +102,12 @@ static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint6
 {
 	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
 
-	if (nodes_is_set(vol) || record_trigger_by_hand(e->trigger))
+	if (nodes_is_set(vol))
 		return 0;
 	if (save)
 		return INT64_MAX;
+	if (record_trigger_by_hand(e->trigger))
+		return 0;
 	return age >= patience ? 0 : patience - (age > 0 ? age : 0);
 }
 
@@ -122,7 +133,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 		const struct epoch_brief *e = &x->epochs[i];
 		int64_t recent_ns;
 
-		save = save_of(e, save, step);
+		save = save_of(c, e, save, step);
 		step = e->has_step ? e->step : step;
 		recent_ns = recent_for(vol, e, save);
 		if (recent_ns > c->recent_ns && recent_ns < INT64_MAX)

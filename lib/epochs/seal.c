@@ -224,6 +224,12 @@ bool record_trigger_automatic(enum record_trigger trigger)
 	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
 }
 
+bool record_trigger_says_nothing(enum record_trigger trigger)
+{
+	return record_trigger_automatic(trigger) || trigger == RECORD_TRIGGER_NEXT ||
+	       trigger == RECORD_TRIGGER_UMOUNT;
+}
+
 static pid_t renamed_by(const struct volume *vol, const struct seal_job *job)
 {
 	const struct changed_file *f =
@@ -238,7 +244,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	struct sealer *s = vol->sealer;
 	pid_t by = renamed_by(vol, job);
 	/* Whether it has a step is known once it is frozen. */
-	bool may_go_on = job->pending.continues || job->trigger == RECORD_TRIGGER_QUIET;
+	bool may_go_on = job->pending.continues || record_trigger_says_nothing(job->trigger);
 
 	fresh_clear(&s->pending.fresh);
 	changed_clear(&s->pending.changed);
@@ -369,6 +375,14 @@ bool seal_needed_locked(struct volume *vol)
 
 /* ---- the end ---- */
 
+/* Whether the epoch before has the half that a killed save continues, though that was dropped. */
+static bool has_dropped_half(const struct epoch_index *x, const struct seal_job *job)
+{
+	const struct epoch_brief *e = x ? epoch_index_find(x, job->parent) : NULL;
+
+	return e && e->half && e->half == job->pending.continues && !job->pending.continues_chain;
+}
+
 /* The epoch that this one continues is no longer complete. */
 static void decide_continues(struct volume *vol, const struct seal_job *job,
 			     struct epoch_record *record)
@@ -377,9 +391,10 @@ static void decide_continues(struct volume *vol, const struct seal_job *job,
 		nodes_is_set(vol) ? nodes_index_locked(vol) : epochs_index_locked(vol);
 	const struct epoch_brief *before = x ? epoch_index_find(x, job->pending.continues) : NULL;
 
-	if (before && record_continues(before->has_step && record->has_step,
-				       before->step == record->step, job->pending.continues_chain))
-		record->continues = before->number;
+	if (before ? record_continues(before->has_step && record->has_step,
+				      before->step == record->step, job->pending.continues_chain)
+		   : has_dropped_half(x, job))
+		record->continues = job->pending.continues;
 }
 
 static int mark_torn_locked(struct volume *vol, const struct buf *torn, bool mark)
@@ -429,6 +444,40 @@ static int settle_doubts_locked(struct volume *vol, const struct seal_job *job,
 			  : doubts_judged_locked(vol, doubts);
 }
 
+/*
+ * The step of the save that the epoch before may be in a pause of: an epoch that was sealed by itself and has a step may be half of it, and
+ * what is sealed after that, without another step, has the same half. False: there is none.
+ */
+static bool half_before(const struct epoch_index *x, uint64_t parent, uint64_t *ret_half,
+			uint64_t *ret_step)
+{
+	const struct epoch_brief *before = epoch_index_find(x, parent), *half = before;
+
+	if (!before)
+		return false;
+	*ret_half = before->half ? before->half : before->number;
+	if (before->half)
+		half = epoch_index_find(x, before->half);
+	else if (!before->has_step || !record_trigger_automatic(before->trigger))
+		return false;
+	/* Where it was dropped, no step is known to be its. */
+	*ret_step = half ? half->step : UINT64_MAX;
+	return true;
+}
+
+static void decide_half(struct volume *vol, const struct seal_job *job, struct epoch_record *record)
+{
+	/* Of several nodes, each epoch is put together from parts that say they are whole. */
+	const struct epoch_index *x = nodes_is_set(vol) ? NULL : epochs_index_locked(vol);
+	uint64_t half, step;
+
+	if (!x || record->continues || !record_trigger_says_nothing(record->trigger) ||
+	    !half_before(x, job->parent, &half, &step))
+		return;
+	if (!record->has_step || record->step == step)
+		record->half = half;
+}
+
 /* Where the last epoch continues nothing, a new chain begins with it, unless it has the half of the save before. */
 static void note_chain_locked(struct volume *vol, const struct epoch_record *record)
 {
@@ -436,8 +485,8 @@ static void note_chain_locked(struct volume *vol, const struct epoch_record *rec
 
 	if (last->number != record->number)
 		return;
-	last->half = sealer_same_half_locked(vol, record->number);
-	if (!record->continues && last->half == record->number)
+	last->half = record->half ? record->half : record->number;
+	if (!record->continues && !record->half)
 		last->chain = record->number;
 }
 
@@ -450,6 +499,7 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	int error;
 
 	decide_continues(vol, job, record);
+	decide_half(vol, job, record);
 	error = part ? nodes_place_locked(vol, job, record) : 0;
 	if (!error)
 		error = encode_frozen(record, &json);

@@ -118,8 +118,7 @@ struct seal_last {
 	bool certain;	  /* as in seal_how; after a mount, of a marker only */
 	int64_t begun_ns; /* monotonic */
 	uint64_t chain;	  /* the first of the epochs that continue one another up to `half` */
-	uint64_t
-		half; /* the epoch with a step whose half it has, too (epoch_index_same_half); else itself */
+	uint64_t half; /* the epoch whose half it may have, too, as its record says; else itself */
 	uint64_t
 		run; /* the first of those that one save may have made, by one rename after the other */
 	uint64_t renamed; /* the file whose rename sealed it; 0: none */
@@ -172,6 +171,8 @@ void seal_await_log_locked(struct volume *vol, uint64_t ino);
 void pending_clear(struct pending *p);
 /* Sealed by the sealer's own decision, not because somebody asked. */
 bool record_trigger_automatic(enum record_trigger trigger);
+/* Sealed where nobody says by that whether a save that pauses is over: by itself, as the next save began, or at the end of a mount. */
+bool record_trigger_says_nothing(enum record_trigger trigger);
 /* Adds to why the next epoch is not complete. */
 void pending_add_reason(struct pending *p, const char *reason);
 
@@ -226,8 +227,6 @@ bool sealer_inside_temporary_locked(struct volume *vol, uint64_t dir);
 
 /* The next epoch continues this one, 0: none, whatever becomes of the names that were made; noted for a crash, too. */
 void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
-/* epoch_index_same_half; of several nodes, each epoch is put together from parts that say they are whole. */
-uint64_t sealer_same_half_locked(struct volume *vol, uint64_t number);
 /* Writes down for a crash what the next epoch continues. */
 void sealer_note_continues_locked(struct volume *vol);
 /*

@@ -12,7 +12,6 @@
 #include "lib/util/thread.h"
 #include "lib/live/body.h"
 #include "lib/epochs/doubts_volume.h"
-#include "lib/epochs/node_state.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/seal.h"
 
@@ -368,13 +367,6 @@ static void restore_bytes(struct volume *vol, uint64_t number)
 	state_epoch_free(&row);
 }
 
-uint64_t sealer_same_half_locked(struct volume *vol, uint64_t number)
-{
-	const struct epoch_index *x = nodes_is_set(vol) ? NULL : epochs_index_locked(vol);
-
-	return x ? epoch_index_same_half(x, number) : number;
-}
-
 static void restore_last(struct volume *vol)
 {
 	struct epoch_index *x = epochs_index_locked(vol);
@@ -389,7 +381,7 @@ static void restore_last(struct volume *vol)
 		.trigger = e->trigger,
 		.certain = e->trigger == RECORD_TRIGGER_MARKER,
 		.begun_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns),
-		.half = sealer_same_half_locked(vol, e->number),
+		.half = e->half ? e->half : e->number,
 		.run = e->number,
 		.renamed = meta_or_zero(vol, "renamed"),
 	};

@@ -196,11 +196,12 @@ static enum joins find_joins(struct volume *vol, uint64_t dir)
 	const struct seal_last *last = &vol->sealer->last;
 	enum joins joins = JOINS_NOTHING;
 	struct state_file f;
+	bool automatic = record_trigger_automatic(last->trigger);
 
 	for (; dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
 			return JOINS_NOTHING;
-		if (f.born == last->number)
+		if (f.born == last->number && automatic)
 			return JOINS_LAST;
 		if (f.born >= last->chain && f.born < last->number)
 			joins = JOINS_CHAIN;
@@ -210,9 +211,10 @@ static enum joins find_joins(struct volume *vol, uint64_t dir)
 
 static enum joins directory_joins(struct volume *vol, uint64_t dir)
 {
+	const struct seal_last *last = &vol->sealer->last;
 	struct pending *p = &vol->sealer->pending;
 
-	if (!record_trigger_automatic(vol->sealer->last.trigger))
+	if (!record_trigger_automatic(last->trigger) && last->half == last->number)
 		return JOINS_NOTHING;
 	if (p->looked_at != dir) {
 		p->looked_at = dir;

@@ -25,6 +25,8 @@
  *                    the hex of its bytes, and such companions are in "companions_bytes" so
  *   "doubted"        true where it is not complete for its doubts alone
  *   "continues"      number of the epoch that this one completes
+ *   "half"           number of the earlier epoch with a step, sealed by itself: this one may have the same half of its save, of
+ *                    which it says nothing
  *   "restores"       number of the epoch whose tree a rollback brought back
  *   "trigger"        what sealed it, a name of record_trigger_name
  *   "step"           the training step, a number; "step_name": the name it was found in
@@ -133,6 +135,7 @@ struct epoch_record {
 	size_t doubt_count;
 	bool doubted;	    /* not complete for its doubts alone */
 	uint64_t continues; /* 0: none */
+	uint64_t half;	    /* 0: none */
 	uint64_t restores;  /* 0: none */
 	enum record_trigger trigger;
 	bool has_step;

@@ -446,6 +446,7 @@ static const struct member members[] = {
 	{"doubts", put_doubts, get_doubts, 0, 0, false},
 	{"doubted", put_doubted, get_doubted, 0, 0, false},
 	{"continues", put_number, get_number, AT(continues), 0, false},
+	{"half", put_number, get_number, AT(half), 0, false},
 	{"restores", put_number, get_number, AT(restores), 0, false},
 	{"trigger", put_trigger, get_trigger, 0, 0, false},
 	{"step", put_step, get_step, AT(step), 0, false},

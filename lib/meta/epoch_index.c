@@ -64,49 +64,22 @@ static int make_room(struct epoch_index *x, size_t at)
 	return 0;
 }
 
-bool epoch_index_says_nothing(const struct epoch_record *record)
+bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t by)
 {
-	return record->trigger == RECORD_TRIGGER_QUIET && !record->has_step && !record->continues;
-}
-
-static bool says_nothing(const struct epoch_brief *e)
-{
-	return e->trigger == RECORD_TRIGGER_QUIET && !e->has_step && !e->continues;
-}
-
-bool epoch_index_is_half(const struct epoch_index *x, const struct epoch_brief *e,
-			 uint64_t continued, uint64_t by)
-{
-	if (!continued || e->number < continued || e->number >= by)
-		return false;
-	for (size_t i = place_of(x, continued + 1); i < x->count; i++) {
-		if (x->epochs[i].number > e->number)
-			break;
-		if (!says_nothing(&x->epochs[i]))
-			return false;
-	}
-	return true;
+	return continued && e->number < by && (e->number == continued || e->half == continued);
 }
 
 uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number)
 {
-	for (size_t i = place_of(x, number + 1); i-- > 0;) {
-		const struct epoch_brief *e = &x->epochs[i];
+	const struct epoch_brief *e = find(x, number);
 
-		if (e->trigger != RECORD_TRIGGER_QUIET)
-			break;
-		if (e->has_step)
-			return e->number;
-		if (e->continues)
-			break;
-	}
-	return number;
+	return e && e->half ? e->half : number;
 }
 
 static bool is_continued(const struct epoch_index *x, const struct epoch_brief *e)
 {
 	for (size_t i = place_of(x, e->number + 1); i < x->count; i++)
-		if (epoch_index_is_half(x, e, x->epochs[i].continues, x->epochs[i].number))
+		if (epoch_brief_is_half(e, x->epochs[i].continues, x->epochs[i].number))
 			return true;
 	return false;
 }
@@ -124,6 +97,7 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.number = record->number,
 		.sealed_ns = record->sealed_ns,
 		.continues = record->continues,
+		.half = record->half,
 		.parent = record->parent,
 		.restores = record->restores,
 		.step = record->step,
@@ -141,13 +115,10 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 
 void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by)
 {
-	for (size_t i = number ? place_of(x, number) : x->count; i < x->count; i++) {
-		struct epoch_brief *e = &x->epochs[i];
-
-		if (e->number >= by || (e->number > number && !says_nothing(e)))
-			break;
-		e->superseded = true;
-	}
+	for (size_t i = number ? place_of(x, number) : x->count;
+	     i < x->count && x->epochs[i].number < by; i++)
+		if (epoch_brief_is_half(&x->epochs[i], number, by))
+			x->epochs[i].superseded = true;
 }
 
 void epoch_index_remove(struct epoch_index *x, uint64_t number)

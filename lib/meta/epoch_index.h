@@ -13,7 +13,7 @@
 struct epoch_brief {
 	uint64_t number;
 	int64_t sealed_ns;
-	uint64_t continues;	   /* as in the record */
+	uint64_t continues, half;  /* as in the record */
 	uint64_t parent, restores; /* likewise */
 	uint64_t step;
 	bool has_step;
@@ -34,16 +34,10 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 void epoch_index_remove(struct epoch_index *x, uint64_t number);
 /* Epoch `by`, which is not in the index where it was dropped, continued this one (0: none): it and what has its half are marked. */
 void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by);
-/* Whether the record says nothing of a save: see epoch_index_same_half. */
-bool epoch_index_says_nothing(const struct epoch_record *record);
-/*
- * What is sealed by quiet and has no step, directly after an epoch that quiet sealed in the pause of a save, has the same half of that
- * save: it says nothing of it. The epoch with a step whose half this one may have in that way; itself where it has none.
- */
+/* The epoch whose half of a save this one may have, too, as its record says; itself where it says none. */
 uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number);
-/* Whether e, between these two, has the half that `continued` is found to be as `by` continues it. */
-bool epoch_index_is_half(const struct epoch_index *x, const struct epoch_brief *e,
-			 uint64_t continued, uint64_t by);
+/* Whether e has the half that `continued` is found to be as `by` continues it. */
+bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t by);
 /* NULL where there is none; until the next change. */
 const struct epoch_brief *epoch_index_find(const struct epoch_index *x, uint64_t number);
 /* The first one with a greater number: NULL where there is none. */

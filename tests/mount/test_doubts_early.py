@@ -136,6 +136,85 @@ def test_the_rest_of_a_save_continues_also_what_was_sealed_beside_it(mnt):
     assert [record(mnt, n)["complete"] for n in (1, 2, 3, 7)] == [True, False, False, True]
 
 
+def rename_note(mnt):
+    save(mnt.path / "note", "renamed")
+
+
+def umount_with_note(mnt):
+    put(mnt.path / "note", "at the end")
+    mnt.remount()
+
+
+def kill_note(mnt):
+    kill(mnt.path / "note.tmp")
+    put(mnt.path / "note", "after that")
+
+
+def save_again(mnt):
+    put(mnt.path / "checkpoint-2" / "a", "2 again")
+
+
+@pytest.mark.parametrize("beside", [rename_note, umount_with_note, kill_note, save_again])
+@pytest.mark.parametrize("empty_cache", [None, False, True])
+@pytest.mark.options(settle="200ms", keep="last:1", grace="0", patience="1s")
+def test_whatever_seals_beside_half_a_save_says_nothing_of_it(mnt, beside, empty_cache):
+    put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-2" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
+    beside(mnt)
+    wait_until(lambda: latest_or_none(mnt) == 3, "what is beside it")
+    put(mnt.path / "another note", "4")
+    wait_until(lambda: latest_or_none(mnt) == 4, "a note")
+    if empty_cache is not None:
+        mnt.remount(empty_cache=empty_cache)
+    kill(mnt.path / "checkpoint-2" / "b")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    put(mnt.path / "checkpoint-2" / "b", "2")
+    wait_until(lambda: latest_or_none(mnt) == 6, "the whole second save")
+
+
+@pytest.mark.parametrize("empty_cache", [False, True])
+@pytest.mark.options(settle="200ms", keep="last:1", grace="0", patience="1s")
+def test_a_save_that_somebody_called_over_is_no_half(mnt, empty_cache):
+    """Though the epochs in between were dropped."""
+    put(mnt.path / "checkpoint-1" / "a", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first")
+    run(BIN, "tag", mnt.path, "1", "best")
+    put(mnt.path / "checkpoint-2" / "a", "2"), put(mnt.path / "checkpoint-2" / "b", "2")
+    assert mnt.seal() == 2
+    for number in (3, 4):
+        put(mnt.path / "note", str(number))
+        wait_until(lambda n=number: latest_or_none(mnt) == n, "a note")
+    mnt.wait_durable()
+    wait_until(lambda: 2 not in mnt.epochs(), "the second to be dropped")
+    mnt.remount(empty_cache=empty_cache)
+    kill(mnt.path / "checkpoint-2" / "evaluation")
+    put(mnt.path / "note", "5")
+    wait_until(lambda: latest_or_none(mnt) == 5, "another note")
+    assert record(mnt, 1)["complete"] and record(mnt, 4)["complete"]
+
+
+@pytest.mark.parametrize("when", ["mounted", "remounted", "empty cache"])
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_half_a_save_that_somebody_drops_is_known_by_what_has_it(mnt, when):
+    put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
+    wait_until(lambda: latest_or_none(mnt) == 1, "the first")
+    put(mnt.path / "checkpoint-2" / "a", "2")
+    wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
+    put(mnt.path / "note", "3")
+    wait_until(lambda: latest_or_none(mnt) == 3, "a note")
+    mnt.wait_durable()
+    run(BIN, "rm", mnt.path, "2")
+    mnt.wait_durable()
+    if when != "mounted":
+        mnt.remount(empty_cache=when == "empty cache")
+    kill(mnt.path / "checkpoint-2" / "b")
+    put(mnt.path / "note", "4")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    assert record(mnt, 1)["complete"]
+
+
 @pytest.mark.options(settle="200ms", patience="1h")
 def test_what_says_of_another_save_is_no_half_of_the_one_before(mnt):
     put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
