@@ -410,9 +410,10 @@ static void add_continued(const struct volume *vol, json_t *object, const struct
 {
 	const struct epoch_index *x = &vol->sealer->index;
 	json_t *list = r->continues ? json_array() : NULL;
+	uint64_t half = epoch_index_half_of(x, r->continues);
 
 	for (size_t i = 0; list && vol->sealer->index_loaded && i < x->count; i++)
-		if (epoch_brief_is_half(&x->epochs[i], r->continues, r->number))
+		if (epoch_brief_is_half(&x->epochs[i], r->continues, half, r->number))
 			json_array_append_new(list, json_integer((json_int_t)x->epochs[i].number));
 	if (list)
 		json_object_set_new(object, "continued_epochs", list);

@@ -93,7 +93,7 @@ static int mark_superseded_locked(struct volume *vol, const struct state_epoch *
 
 struct continued {
 	struct volume *vol;
-	uint64_t number;
+	uint64_t number, half;
 };
 
 static int supersede_row(void *arg, const struct state_epoch *e)
@@ -101,20 +101,36 @@ static int supersede_row(void *arg, const struct state_epoch *e)
 	const struct continued *c = arg;
 	cleanup_record struct epoch_record record = {0};
 
-	if (e->number != c->number) {
-		if (!e->record || nodes_is_part(e->number) ||
-		    record_decode(e->record, strlen(e->record), &record) != 0 ||
-		    record.half != c->number)
-			return 0;
-	}
+	if (e->number != c->number && e->number != c->half &&
+	    (!e->record || nodes_is_part(e->number) ||
+	     record_decode(e->record, strlen(e->record), &record) != 0 || record.half != c->half))
+		return 0;
 	return mark_superseded_locked(c->vol, e);
+}
+
+/* As epoch_index_half_of. */
+static int half_of_row(struct volume *vol, uint64_t number, uint64_t *ret_half)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row;
+	int error = state_epoch_get(vol->state, number, &row);
+
+	*ret_half = number;
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (row.record && record_decode(row.record, strlen(row.record), &record) == 0 &&
+	    record.continues && record.half)
+		*ret_half = record.half;
+	state_epoch_free(&row);
+	return 0;
 }
 
 int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t by)
 {
-	struct continued c = {vol, continued};
+	struct continued c = {vol, continued, continued};
+	int error = half_of_row(vol, continued, &c.half);
 
-	return state_epoch_each_between(vol->state, continued, by, supersede_row, &c);
+	return error ? error : state_epoch_each_between(vol->state, c.half, by, supersede_row, &c);
 }
 
 /* ---- sealing on request ---- */

@@ -27,11 +27,13 @@ struct finding {
 static uint64_t end_of_save(struct volume *vol, uint64_t number)
 {
 	const struct epoch_index *x;
+	const struct epoch_brief *e;
 	uint64_t end = 0, half;
 
 	SCOPED_LOCK(&vol->lock);
 	x = epochs_index_locked(vol);
-	half = x ? epoch_index_same_half(x, number) : number;
+	e = x ? epoch_index_find(x, number) : NULL;
+	half = e && e->half && !e->continues ? e->half : number;
 	for (size_t i = 0; x && i < x->count; i++)
 		if (x->epochs[i].number > number && x->epochs[i].continues == (end ? end : half))
 			end = x->epochs[i].number;

@@ -244,7 +244,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	struct sealer *s = vol->sealer;
 	pid_t by = renamed_by(vol, job);
 	/* Whether it has a step is known once it is frozen. */
-	bool may_go_on = job->pending.continues || record_trigger_says_nothing(job->trigger);
+	bool may_go_on = s->pending.continues || record_trigger_says_nothing(job->trigger);
 
 	fresh_clear(&s->pending.fresh);
 	changed_clear(&s->pending.changed);
@@ -444,37 +444,60 @@ static int settle_doubts_locked(struct volume *vol, const struct seal_job *job,
 			  : doubts_judged_locked(vol, doubts);
 }
 
+/* Of an epoch, or of one that it continues; downwards only. NULL: none has one. */
+static const struct epoch_brief *find_step(const struct epoch_index *x, const struct epoch_brief *e)
+{
+	while (e && !e->has_step && e->continues && e->continues < e->number)
+		e = epoch_index_find(x, e->continues);
+	return e && e->has_step ? e : NULL;
+}
+
 /*
- * The step of the save that the epoch before may be in a pause of: an epoch that was sealed by itself and has a step may be half of it, and
- * what is sealed after that, without another step, has the same half. False: there is none.
+ * The step of the save that the epoch before may be in a pause of: an epoch that was sealed by itself and has a step, or continues one that
+ * has, may be half of it, and what is sealed after that, without another step, has the same half. False: there is none.
  */
 static bool half_before(const struct epoch_index *x, uint64_t parent, uint64_t *ret_half,
-			uint64_t *ret_step)
+			const struct epoch_brief **ret_with_step)
 {
-	const struct epoch_brief *before = epoch_index_find(x, parent), *half = before;
+	const struct epoch_brief *before = epoch_index_find(x, parent), *with_step;
 
+	with_step = find_step(x, before);
+	if (before && before->half && !with_step)
+		with_step = find_step(x, epoch_index_find(x, before->half));
 	if (!before)
 		return false;
-	*ret_half = before->half ? before->half : before->number;
-	if (before->half)
-		half = epoch_index_find(x, before->half);
-	else if (!before->has_step || !record_trigger_automatic(before->trigger))
+	if ((!before->half || before->continues) &&
+	    (!with_step || !record_trigger_automatic(before->trigger)))
 		return false;
-	/* Where it was dropped, no step is known to be its. */
-	*ret_step = half ? half->step : UINT64_MAX;
+	*ret_half = before->half ? before->half : before->number;
+	*ret_with_step = with_step;
 	return true;
+}
+
+/*
+ * Another step, or as much as that save (half of it, as in sealer_before.c), says that it is over. `with_step` is NULL where it was
+ * dropped: then no step is known to be its.
+ */
+static bool says_nothing_of(const struct epoch_record *record, const struct epoch_brief *with_step)
+{
+	if (record->has_step)
+		return with_step && record->step == with_step->step;
+	/* What is being uploaded as this is asked may not say how much it is. */
+	return !with_step || !with_step->bytes_new || record->bytes_new < with_step->bytes_new / 2;
 }
 
 static void decide_half(struct volume *vol, const struct seal_job *job, struct epoch_record *record)
 {
 	/* Of several nodes, each epoch is put together from parts that say they are whole. */
 	const struct epoch_index *x = nodes_is_set(vol) ? NULL : epochs_index_locked(vol);
-	uint64_t half, step;
+	const struct epoch_brief *with_step;
+	uint64_t half;
 
-	if (!x || record->continues || !record_trigger_says_nothing(record->trigger) ||
-	    !half_before(x, job->parent, &half, &step))
-		return;
-	if (!record->has_step || record->step == step)
+	if (x && record->continues)
+		record->half = epoch_index_same_half(x, record->continues);
+	else if (x && record_trigger_says_nothing(record->trigger) &&
+		 half_before(x, job->parent, &half, &with_step) &&
+		 says_nothing_of(record, with_step))
 		record->half = half;
 }
 
@@ -485,7 +508,7 @@ static void note_chain_locked(struct volume *vol, const struct epoch_record *rec
 
 	if (last->number != record->number)
 		return;
-	last->half = record->half ? record->half : record->number;
+	last->half = record->half && !record->continues ? record->half : record->number;
 	if (!record->continues && !record->half)
 		last->chain = record->number;
 }

@@ -381,15 +381,15 @@ static void restore_last(struct volume *vol)
 		.trigger = e->trigger,
 		.certain = e->trigger == RECORD_TRIGGER_MARKER,
 		.begun_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns),
-		.half = e->half ? e->half : e->number,
+		.half = e->half && !e->continues ? e->half : e->number,
 		.run = e->number,
 		.renamed = meta_or_zero(vol, "renamed"),
 	};
-	last->chain = last->half;
+	last->chain = e->half ? e->half : e->number;
 	e = epoch_index_find(x, last->half);
 	/* Downwards only: a record that was made to lead in a circle ends it. */
 	while (e && e->continues && e->continues < e->number) {
-		last->chain = e->continues;
+		last->chain = e->continues < last->chain ? e->continues : last->chain;
 		if (last->half == last->number)
 			last->run = e->continues;
 		e = epoch_index_find(x, e->continues);

@@ -25,8 +25,8 @@
  *                    the hex of its bytes, and such companions are in "companions_bytes" so
  *   "doubted"        true where it is not complete for its doubts alone
  *   "continues"      number of the epoch that this one completes
- *   "half"           number of the earlier epoch with a step, sealed by itself: this one may have the same half of its save, of
- *                    which it says nothing
+ *   "half"           number of the earlier epoch that a save with a step began with: this one continues it, or says nothing
+ *                    of it and may have the same half
  *   "restores"       number of the epoch whose tree a rollback brought back
  *   "trigger"        what sealed it, a name of record_trigger_name
  *   "step"           the training step, a number; "step_name": the name it was found in

@@ -64,9 +64,11 @@ static int make_room(struct epoch_index *x, size_t at)
 	return 0;
 }
 
-bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t by)
+bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t half,
+			 uint64_t by)
 {
-	return continued && e->number < by && (e->number == continued || e->half == continued);
+	return continued && e->number < by &&
+	       (e->number == continued || e->number == half || e->half == half);
 }
 
 uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number)
@@ -76,10 +78,20 @@ uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number)
 	return e && e->half ? e->half : number;
 }
 
+uint64_t epoch_index_half_of(const struct epoch_index *x, uint64_t continued)
+{
+	const struct epoch_brief *e = find(x, continued);
+
+	return e && e->continues && e->half ? e->half : continued;
+}
+
 static bool is_continued(const struct epoch_index *x, const struct epoch_brief *e)
 {
 	for (size_t i = place_of(x, e->number + 1); i < x->count; i++)
-		if (epoch_brief_is_half(e, x->epochs[i].continues, x->epochs[i].number))
+		if (x->epochs[i].continues &&
+		    epoch_brief_is_half(e, x->epochs[i].continues,
+					epoch_index_half_of(x, x->epochs[i].continues),
+					x->epochs[i].number))
 			return true;
 	return false;
 }
@@ -97,7 +109,8 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.number = record->number,
 		.sealed_ns = record->sealed_ns,
 		.continues = record->continues,
-		.half = record->half,
+		.half = record->half < record->number ? record->half : 0,
+		.bytes_new = record->bytes_new,
 		.parent = record->parent,
 		.restores = record->restores,
 		.step = record->step,
@@ -115,9 +128,11 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 
 void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by)
 {
-	for (size_t i = number ? place_of(x, number) : x->count;
+	uint64_t half = epoch_index_half_of(x, number);
+
+	for (size_t i = number ? place_of(x, half) : x->count;
 	     i < x->count && x->epochs[i].number < by; i++)
-		if (epoch_brief_is_half(&x->epochs[i], number, by))
+		if (epoch_brief_is_half(&x->epochs[i], number, half, by))
 			x->epochs[i].superseded = true;
 }
 

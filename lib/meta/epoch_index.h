@@ -15,7 +15,7 @@ struct epoch_brief {
 	int64_t sealed_ns;
 	uint64_t continues, half;  /* as in the record */
 	uint64_t parent, restores; /* likewise */
-	uint64_t step;
+	uint64_t step, bytes_new;
 	bool has_step;
 	bool complete; /* the record says so */
 	bool unknown;  /* it does not say */
@@ -36,8 +36,14 @@ void epoch_index_remove(struct epoch_index *x, uint64_t number);
 void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by);
 /* The epoch whose half of a save this one may have, too, as its record says; itself where it says none. */
 uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number);
-/* Whether e has the half that `continued` is found to be as `by` continues it. */
-bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t by);
+/*
+ * The half that `continued` is found to be, where another continues it: the epoch that its save began with. Itself where it only says
+ * nothing of that save, and is continued for something else.
+ */
+uint64_t epoch_index_half_of(const struct epoch_index *x, uint64_t continued);
+/* Whether e is, or has, the half that `continued` is found to be as `by` continues it; `half`: epoch_index_half_of that. */
+bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t half,
+			 uint64_t by);
 /* NULL where there is none; until the next change. */
 const struct epoch_brief *epoch_index_find(const struct epoch_index *x, uint64_t number);
 /* The first one with a greater number: NULL where there is none. */

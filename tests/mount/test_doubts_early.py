@@ -90,7 +90,7 @@ def test_what_is_sealed_beside_half_a_save_has_the_same_half(mnt, remounted):
     """A note by quiet, then another, says nothing of the save that pauses; that is killed."""
     put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
     assert mnt.seal() == 1
-    put(mnt.path / "checkpoint-2" / "a", "2")
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
     wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
     for number in (3, 4):
         put(mnt.path / "note", str(number))
@@ -113,7 +113,7 @@ def test_what_is_sealed_beside_half_a_save_has_the_same_half(mnt, remounted):
 def test_the_rest_of_a_save_continues_also_what_was_sealed_beside_it(mnt):
     put(mnt.path / "checkpoint-1" / "a", "1")
     assert mnt.seal() == 1
-    put(mnt.path / "checkpoint-2" / "a", "2")
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
     wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
     put(mnt.path / "note", "3")
     wait_until(lambda: latest_or_none(mnt) == 3, "the note beside it")
@@ -151,27 +151,35 @@ def kill_note(mnt):
 
 
 def save_again(mnt):
-    put(mnt.path / "checkpoint-2" / "a", "2 again")
+    put(mnt.path / "checkpoint-2" / "a", "again" * 99)
 
 
-@pytest.mark.parametrize("beside", [rename_note, umount_with_note, kill_note, save_again])
+def kill_and_save_again(mnt):
+    """All that was saved with the killed file is saved again: that settles it. The step is half all the same."""
+    kill(mnt.path / "checkpoint-2" / "c")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+    put(mnt.path / "checkpoint-2" / "a", "again" * 99)
+
+
+@pytest.mark.parametrize("beside", [rename_note, umount_with_note, kill_note, save_again, kill_and_save_again])
 @pytest.mark.parametrize("empty_cache", [None, False, True])
 @pytest.mark.options(settle="200ms", keep="last:1", grace="0", patience="1s")
 def test_whatever_seals_beside_half_a_save_says_nothing_of_it(mnt, beside, empty_cache):
     put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
     assert mnt.seal() == 1
-    put(mnt.path / "checkpoint-2" / "a", "2")
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
     wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
     beside(mnt)
-    wait_until(lambda: latest_or_none(mnt) == 3, "what is beside it")
+    number = 4 if beside is kill_and_save_again else 3
+    wait_until(lambda: latest_or_none(mnt) == number, "what is beside it")
     put(mnt.path / "another note", "4")
-    wait_until(lambda: latest_or_none(mnt) == 4, "a note")
+    wait_until(lambda: latest_or_none(mnt) == number + 1, "a note")
     if empty_cache is not None:
         mnt.remount(empty_cache=empty_cache)
     kill(mnt.path / "checkpoint-2" / "b")
     wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
     put(mnt.path / "checkpoint-2" / "b", "2")
-    wait_until(lambda: latest_or_none(mnt) == 6, "the whole second save")
+    wait_until(lambda: latest_or_none(mnt) == number + 3, "the whole second save")
 
 
 @pytest.mark.parametrize("empty_cache", [False, True])
@@ -181,7 +189,7 @@ def test_a_save_that_somebody_called_over_is_no_half(mnt, empty_cache):
     put(mnt.path / "checkpoint-1" / "a", "1")
     wait_until(lambda: latest_or_none(mnt) == 1, "the first")
     run(BIN, "tag", mnt.path, "1", "best")
-    put(mnt.path / "checkpoint-2" / "a", "2"), put(mnt.path / "checkpoint-2" / "b", "2")
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99), put(mnt.path / "checkpoint-2" / "b", "2")
     assert mnt.seal() == 2
     for number in (3, 4):
         put(mnt.path / "note", str(number))
@@ -195,12 +203,58 @@ def test_a_save_that_somebody_called_over_is_no_half(mnt, empty_cache):
     assert record(mnt, 1)["complete"] and record(mnt, 4)["complete"]
 
 
+@pytest.mark.options(settle="200ms", keep="last:1", grace="0")
+def test_a_save_as_large_says_that_the_one_before_is_over(mnt):
+    put(mnt.path / "checkpoint-1" / "a", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
+    wait_until(lambda: latest_or_none(mnt) == 2, "the second")
+    put(mnt.path / "final.bin", "final" * 99)
+    wait_until(lambda: latest_or_none(mnt) == 3, "another save")
+    kill(mnt.path / "checkpoint-2" / "evaluation")
+    put(mnt.path / "note", "4")
+    wait_until(lambda: latest_or_none(mnt) == 4, "a note")
+    assert doubts(mnt, 4) == {}
+
+
+@pytest.mark.parametrize("where", [("checkpoint-1", "checkpoint-2"), ("", "")])
+@pytest.mark.options(settle="1h", keep="last:1", grace="0")
+def test_renamed_files_of_a_save_are_one_chain(mnt, where):
+    """Each of them seals; the third is killed, and nothing is known of an earlier save."""
+    for name in ("a", "b", "c"):
+        put(mnt.path / where[0] / name, "1")
+    assert mnt.seal() == 1
+    for name in ("a", "b"):
+        save(mnt.path / where[1] / name, "2" * 99)
+    kill(mnt.path / where[1] / "c.tmp")
+    put(mnt.path / "note", "x")
+    number = mnt.seal()
+    mnt.wait_durable()
+    assert latest(mnt) == 1 and list(doubts(mnt, number).values()) == [("undone", True)]
+
+
+@pytest.mark.options(settle="200ms", patience="1h")
+def test_a_new_directory_beside_a_step_continues_itself_alone(mnt):
+    put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
+    wait_until(lambda: latest_or_none(mnt) == 2, "the second")
+    for number, name in ((3, "x"), (4, "y")):
+        put(mnt.path / "notes" / name, "n")
+        wait_until(lambda n=number: latest_or_none(mnt) == n, "a note")
+    assert record(mnt, 4)["continues"] == 3 and record(mnt, 2)["complete"]
+    assert int(os.readlink(mnt.epochs_dir / "step=2")) == 2
+    mnt.remount()
+    kill(mnt.path / "checkpoint-2" / "b")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
+
+
 @pytest.mark.parametrize("when", ["mounted", "remounted", "empty cache"])
 @pytest.mark.options(settle="200ms", patience="1h")
 def test_half_a_save_that_somebody_drops_is_known_by_what_has_it(mnt, when):
     put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
     wait_until(lambda: latest_or_none(mnt) == 1, "the first")
-    put(mnt.path / "checkpoint-2" / "a", "2")
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
     wait_until(lambda: latest_or_none(mnt) == 2, "half of the second")
     put(mnt.path / "note", "3")
     wait_until(lambda: latest_or_none(mnt) == 3, "a note")
@@ -219,7 +273,7 @@ def test_half_a_save_that_somebody_drops_is_known_by_what_has_it(mnt, when):
 def test_what_says_of_another_save_is_no_half_of_the_one_before(mnt):
     put(mnt.path / "checkpoint-1" / "a", "1"), put(mnt.path / "checkpoint-1" / "b", "1")
     wait_until(lambda: latest_or_none(mnt) == 1, "the first")
-    put(mnt.path / "checkpoint-2" / "a", "2")
+    put(mnt.path / "checkpoint-2" / "a", "2" * 99)
     wait_until(lambda: latest_or_none(mnt) == 2, "the second")
     put(mnt.path / "note", "3")
     wait_until(lambda: latest_or_none(mnt) == 3, "the note beside it")
