@@ -33,6 +33,8 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 {
 	const struct seal_last *last = &vol->sealer->last;
 	cleanup_buf struct buf path = {0};
+	/* What only says nothing of a save with a step is of no chain of another one. */
+	uint64_t chain = last->half == last->number ? last->chain : last->number;
 	struct doubt_unit unit;
 	unsigned levels = 1;
 	struct state_file f;
@@ -40,15 +42,17 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 	if (sealer_path_locked(vol, dir, name, &path) != 0)
 		return false;
 	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
-	if (unit.len && !unit.file)
+	if (unit.len && !unit.file) {
 		levels = directories_of_unit(buf_str(&path), &unit);
-	else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
-		 doubt_name_is_temporary(vol->rules, buf_str(&path)))
+		chain = last->chain;
+	} else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
+		   doubt_name_is_temporary(vol->rules, buf_str(&path))) {
 		return false;
+	}
 	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
 			return false;
-		if (f.born >= last->chain && f.born <= last->number)
+		if (f.born >= chain && f.born <= last->number)
 			return true;
 	}
 	return false;
