@@ -408,11 +408,18 @@ static void add_tree_hash(json_t *object, const struct epoch_record *r)
 /* What is no longer complete by this epoch: the one that it continues, and those that have the same half. */
 static void add_continued(const struct volume *vol, json_t *object, const struct epoch_record *r)
 {
-	const struct epoch_index *x = &vol->sealer->index;
-	json_t *list = r->continues ? json_array() : NULL;
-	uint64_t half = epoch_index_half_of(x, r->continues);
+	const struct sealer *s = vol->sealer;
+	const struct epoch_index *x;
+	json_t *list;
+	uint64_t half;
 
-	for (size_t i = 0; list && vol->sealer->index_loaded && i < x->count; i++)
+	/* What is told as the volume is opened is as it is now: nothing becomes so by it. */
+	if (!r->continues || !s || !s->index_loaded)
+		return;
+	x = &s->index;
+	half = epoch_index_half_of(x, r->continues);
+	list = json_array();
+	for (size_t i = 0; list && i < x->count; i++)
 		if (epoch_brief_is_half(&x->epochs[i], r->continues, half, r->number))
 			json_array_append_new(list, json_integer((json_int_t)x->epochs[i].number));
 	if (list)
