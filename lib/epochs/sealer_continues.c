@@ -337,7 +337,8 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 	sealer_opens_locked(vol);
 	/* Also where its step cannot tell, for nothing is left that has one. */
 	sealer_continue_locked(vol, s->pending.continues, false);
-	return s->pending.continues;
+	/* Where one that says nothing of the save is continued for something else, the save began before it. */
+	return s->last.chain < s->pending.continues ? s->last.chain : s->pending.continues;
 }
 
 /*

@@ -29,7 +29,8 @@
  * no whole and durable epoch came after it. Of the newest that is whole and durable, where it is `recent`, the whole ones before
  * it as well, down to the newest of them that is complete: it may have been sealed in a pause of a save, and is not complete any
  * more once a later one continues it. Those of the same `save` have the same half of it, and are passed over; but the newest of
- * them that has the step stays, for it tells that they are of that save. And what the newest rollback left, until a whole and durable epoch that restores none came after that: to undo it.
+ * them that has the step stays, for it tells that they are of that save. And what the newest rollback left, until a whole and
+ * durable epoch that restores none came after that: to undo it.
  *
  * Deciding after each new epoch leaves what deciding once at the end would leave, as long as the clock does not step back.
  */

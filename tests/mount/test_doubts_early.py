@@ -244,6 +244,9 @@ def test_a_new_directory_beside_a_step_continues_itself_alone(mnt):
         wait_until(lambda n=number: latest_or_none(mnt) == n, "a note")
     assert record(mnt, 4)["continues"] == 3 and record(mnt, 2)["complete"]
     assert int(os.readlink(mnt.epochs_dir / "step=2")) == 2
+    mnt.remount()
+    kill(mnt.path / "checkpoint-2" / "b")
+    wait_until(lambda: latest_or_none(mnt) == 1, "going back to the first")
 
 
 @pytest.mark.parametrize("when", ["mounted", "remounted", "empty cache"])
