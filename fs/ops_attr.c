@@ -18,18 +18,29 @@
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
 
+/*
+ * A directory that is gone may still be open, or where a process works; and of what has no content the kernel tells nobody that it is
+ * open. Nothing is left of them but mode and owner, in the node. An error here would be ESTALE for who has it open: of a file with
+ * content nothing of the kind happens, for the volume keeps it.
+ */
+static bool is_only_noted(const struct node *n, int error)
+{
+	return error == -ENOENT && n->kind == NODE_LIVE && noted_mode(n) && !S_ISREG(noted_mode(n));
+}
+
+static void stat_noted(const struct node *n, struct stat *ret_st)
+{
+	*ret_st = (struct stat){.st_ino = n->a, .st_mode = noted_mode(n)};
+	noted_owner(n, &ret_st->st_uid, &ret_st->st_gid);
+}
+
 static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, double *ret_timeout)
 {
 	struct live_attr attr;
 	int r = live_getattr(m->vol, n->a, node_body(n), &attr);
 
-	if (r == -ENOENT && noted_mode(n) && !S_ISREG(noted_mode(n))) {
-		/*
-		 * A directory that is gone may still be open, or where a process works; and of what has no content the
-		 * kernel tells nobody that it is open, so after a restart nothing is left of it but this.
-		 */
-		*ret_st = (struct stat){.st_ino = n->a, .st_mode = noted_mode(n)};
-		noted_owner(n, &ret_st->st_uid, &ret_st->st_gid);
+	if (is_only_noted(n, r)) {
+		stat_noted(n, ret_st);
 		return 0;
 	}
 	if (r < 0)
@@ -141,6 +152,26 @@ static int set_live(struct fs_mount *m, struct node *n, struct file *f,
 	return live_setattr(m->vol, n->a, node_body(n), &c, ret_attr);
 }
 
+/* Of what is_only_noted; times are not kept. */
+static void set_noted(fuse_req_t req, struct node *n, const struct stat *attr, int to_set,
+		      struct stat *ret_st)
+{
+	struct live_attr a = {.mode = noted_mode(n)};
+	bool owner = to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
+
+	noted_owner(n, &a.uid, &a.gid);
+	if (to_set & FUSE_SET_ATTR_MODE)
+		a.mode = (a.mode & S_IFMT) | (attr->st_mode & 07777);
+	else if (owner)
+		a.mode = setid_after_change(req, a.mode, a.gid);
+	if (to_set & FUSE_SET_ATTR_UID)
+		a.uid = attr->st_uid;
+	if (to_set & FUSE_SET_ATTR_GID)
+		a.gid = attr->st_gid;
+	note_attr(n, &a);
+	stat_noted(n, ret_st);
+}
+
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		struct fuse_file_info *fi)
 {
@@ -157,6 +188,11 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		change.interrupted = request_interrupted;
 		change.interrupted_arg = req;
 		r = set_live(m, n, fi ? file_of(req, fi) : NULL, &change, &now);
+	}
+	if (n && is_only_noted(n, r)) {
+		set_noted(req, n, attr, to_set, &st);
+		reply_attr(req, &st, 0);
+		return;
 	}
 	if (r < 0) {
 		reply_error(req, node_error(r));
@@ -355,6 +391,12 @@ static int own_of_live(struct fs_mount *m, const struct node *n, struct own_sink
 	return 0;
 }
 
+/* The error of an operation on a live node's attributes; `gone` is that of is_only_noted, of which none are kept. */
+static int xattr_error(const struct node *n, int error, int gone)
+{
+	return is_only_noted(n, error) ? gone : node_error(error);
+}
+
 static int own_of(struct fs_mount *m, const struct node *n, struct own_sink *s)
 {
 	if (n->kind == NODE_LIVE)
@@ -374,7 +416,7 @@ static int get_xattr(struct fs_mount *m, struct node *n, const char *name, struc
 		return r < 0 ? r : s.found ? 0 : -ENODATA;
 	}
 	if (n->kind == NODE_LIVE)
-		r = node_error(live_getxattr(m->vol, n->a, name, out));
+		r = xattr_error(n, live_getxattr(m->vol, n->a, name, out), -ENODATA);
 	else if (n->kind == NODE_EPOCH)
 		r = epoch_file_getxattr(m, n, name, out);
 	/* ls -l asks for it once a file, unless it hears that there are no labels here at all. */
@@ -423,7 +465,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	int r = -ESTALE;
 
 	if (n && n->kind == NODE_LIVE)
-		r = node_error(live_listxattr(m->vol, n->a, &names));
+		r = xattr_error(n, live_listxattr(m->vol, n->a, &names), 0);
 	else if (n)
 		r = n->kind == NODE_EPOCH ? epoch_file_listxattr(m, n, &names) : 0;
 	if (r == 0)
@@ -449,7 +491,9 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
 		r = resent_xattr(req,
-				 node_error(live_setxattr(m->vol, n->a, name, value, size, flags)),
+				 xattr_error(n,
+					     live_setxattr(m->vol, n->a, name, value, size, flags),
+					     -EOPNOTSUPP),
 				 n->a, name, value, size);
 	if (r == 0)
 		invalidate_others(m, n, false);
@@ -465,7 +509,8 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	if (r == 0 && !is_supported(name))
 		r = -EOPNOTSUPP;
 	if (r == 0 && !is_own(name))
-		r = resent_removed(node_error(live_removexattr(m->vol, n->a, name)), -ENODATA);
+		r = resent_removed(xattr_error(n, live_removexattr(m->vol, n->a, name), -ENODATA),
+				   -ENODATA);
 	if (r == 0)
 		invalidate_others(m, n, false);
 	reply_error(req, r);

@@ -23,6 +23,7 @@ SLOTS = {name: (0,) for name in (
     "close", "pread", "read", "pwrite", "write", "seek", "holes", "ftruncate", "fallocate", "fsync", "fdatasync", "fstat", "fchmod",
     "fchown", "futimens", "fsetxattr", "fgetxattr", "fremovexattr", "same", "flock", "lock", "linkfd")}
 SLOTS.update({"copy": (0, 2), "sendfile": (0, 1), "mmap": (1,)})
+XATTRS = ("fsetxattr", "fgetxattr", "fremovexattr")
 MAPS = ("mget", "mput", "msync", "munmap")
 LOOKS = {"open": True, "stat": True, "lstat": False, "truncate": True, "utimens": False, "same": True}
 TICK = 20_000_000  # ns: a clock of files may be as coarse as this
@@ -278,6 +279,8 @@ class Beside:
             return None  # POSIX leaves open whether that is a change
         if what in ("seek", "holes") and self.handles[process, arguments[0]].directory:
             return None  # what the offset of a directory means is each file system's own
+        if what in XATTRS and self.is_removed_directory(process, arguments[0]):
+            return None  # of which none are kept
         if what in MAPS:
             return self.comparable_map(process, what, arguments)
         if what in ("open", "mmap") and (process, arguments[0]) in (self.handles if what == "open" else self.maps):
@@ -337,6 +340,13 @@ class Beside:
 
     def is_log(self, path, st):
         return path.endswith(".log") and st.st_nlink == 1 and not os.path.islink(self.plain / path)
+
+    def is_removed_directory(self, process, slot):
+        if not self.handles[process, slot].directory:
+            return False
+        twin = self.pairs[process][0]
+        twin.ask("fileno", (slot,))
+        return os.stat("/proc/%d/fd/%d" % (twin.pid, twin.answer()[1])).st_nlink == 0
 
     def size_of(self, process, slot):
         twin = self.pairs[process][0]

@@ -429,6 +429,27 @@ def test_a_directory_removed_while_open(mnt):
         os.close(fd)
 
 
+def test_attributes_of_a_directory_removed_while_open(mnt):
+    """As on a disk, but that no extended attribute can be given to it any more."""
+    d = mnt.path / "d"
+    d.mkdir()
+    os.setxattr(d, "user.a", b"1")
+    fd = os.open(d, os.O_RDONLY)
+    try:
+        os.rmdir(d)
+        os.fchmod(fd, 0o2711)
+        os.fchown(fd, *OTHER_OWNER)
+        os.utime(fd)
+        found = os.fstat(fd)
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o2711, *OTHER_OWNER)
+        assert os.listxattr(fd) == []
+        assert outcome(os.getxattr, fd, "user.a") == "ENODATA"
+        assert outcome(os.setxattr, fd, "user.a", b"1") == "ENOTSUP"
+        assert outcome(os.removexattr, fd, "user.a") == "ENODATA"
+    finally:
+        os.close(fd)
+
+
 def test_epochs_is_hidden_and_cannot_be_replaced(mnt):
     assert os.listdir(mnt.path) == []
     assert stat.S_ISDIR(os.lstat(mnt.path / ".epochs").st_mode)

@@ -8,6 +8,7 @@ import mmap
 import os
 import signal
 import sqlite3
+import stat
 import threading
 
 import pytest
@@ -212,6 +213,11 @@ def test_what_has_no_content_and_no_name_is_what_it_was(mnt, end_worker, make):
         found = os.fstat(fd)
         assert (found.st_mode, found.st_uid, found.st_gid, found.st_ino) == (before.st_mode, *OTHER_OWNER, before.st_ino) and found.st_nlink == 0
         end_worker(mnt)
+    os.fchmod(fd, 0o700)
+    os.fchown(fd, 0, 0)
+    os.utime(fd)
+    found = os.fstat(fd)
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o700, 0, 0)
     os.close(fd)
 
 
