@@ -662,7 +662,10 @@ static int first_epoch(struct volume *vol, uint64_t ino, uint64_t *ret_epoch, bo
 	born = f.born;
 	if (S_ISREG(f.mode)) {
 		error = f.closed ? state_version_get(vol->state, f.closed, &v) : 0;
-		if (error)
+		/* A file without a name may be open as an earlier version; the last one is reclaimed then. */
+		if (error == -ENOENT)
+			v.born = vol->next_epoch;
+		else if (error)
 			return error;
 		born = v.born;
 	}

@@ -171,6 +171,23 @@ def test_xattrs(mnt):
     assert error.value.errno == errno.ENODATA
 
 
+def test_xattrs_of_an_earlier_version_that_has_no_name_any_more(mnt):
+    """Its last version was in no epoch, and is reclaimed."""
+    f = mnt.path / "f"
+    f.write_bytes(b"earlier")
+    os.setxattr(f, "user.a", b"1")
+    mnt.seal()
+    fd = os.open(f, os.O_RDWR)
+    try:
+        f.write_bytes(b"later")
+        f.unlink()
+        assert set(os.listxattr(fd)) == {"user.a", "user.epochfs.state"}
+        assert os.getxattr(fd, "user.a") == b"1" and os.getxattr(fd, "user.epochfs.state") == b"staged"
+        assert os.pread(fd, 100, 0) == b"earlier"
+    finally:
+        os.close(fd)
+
+
 def test_acls_are_not_supported(mnt):
     (mnt.path / "f").touch()
     for call in (lambda: os.getxattr(mnt.path / "f", "system.posix_acl_access"),
