@@ -624,14 +624,28 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 	return error;
 }
 
+/* A file may be killed in two saves, and then is in doubt for each of them. */
+static bool is_told(const struct doubt *list, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (list[k].counts && !strcmp(list[k].path, list[i].path))
+			return true;
+	return false;
+}
+
 void doubts_reason(const struct doubts *d, const struct epoch_record *before, struct buf *reason)
 {
 	size_t count, counting = doubts_counting(d);
 	const struct doubt *list = doubts_list(d, &count);
 	unsigned named = 0;
 
-	for (size_t i = 0; i < count; i++)
-		if (list[i].counts)
+	for (size_t i = 0; i < count; i++) {
+		if (!list[i].counts)
+			continue;
+		if (is_told(list, i))
+			counting--;
+		else
 			reason_add(reason, &named, list[i].path, why_of(&list[i], before));
+	}
 	reason_end(reason, (unsigned)(counting > UINT32_MAX ? UINT32_MAX : counting));
 }

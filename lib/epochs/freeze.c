@@ -197,6 +197,11 @@ static bool became_torn(struct walk *w, const char *name, const struct state_ver
 	return !v->size && tail_check(-1, 0, name, ret_why) > 0 && !was_empty(w);
 }
 
+static bool is_here(const struct state_version *v)
+{
+	return v->state != VERSION_DURABLE || v->local_whole;
+}
+
 /* Why the content is torn inside; NULL: it is not. What is not all here was looked at when it was new. */
 static const char *why_torn(struct walk *w, const char *name, const struct state_version *v)
 {
@@ -208,16 +213,16 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 		return NULL;
 	}
 	if (v->torn) {
-		if (!v->size)
-			tail_check(-1, 0, name, &why);
+		/* The mark says that it is torn, not why. */
+		if (is_here(v) || !v->size)
+			(void)tail_is_torn(w->vol, name, v, &why);
 		return why;
 	}
 	/* A restored tree is judged as it was when it was sealed. */
 	if (w->job->restores)
 		return NULL;
 	if (!is_new(w, v) ? !became_torn(w, name, v, &why)
-			  : (v->state == VERSION_DURABLE && !v->local_whole) ||
-				    !tail_is_torn(w->vol, name, v, &why))
+			  : !is_here(v) || !tail_is_torn(w->vol, name, v, &why))
 		return NULL;
 	buf_put(&w->result->torn, &v->id, sizeof(v->id));
 	return why;

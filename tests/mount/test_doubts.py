@@ -110,6 +110,18 @@ def test_a_killed_save_of_two_files_stays_in_doubt(mnt):
     retained(mnt, [4])
 
 
+def test_a_file_that_is_killed_in_two_saves_is_named_once_in_the_reason(mnt):
+    a, b, c = mnt.path / "a", mnt.path / "b", mnt.path / "c"
+    put(a, "1"), put(b, "1"), put(c, "1")
+    mnt.seal()
+    put(a, "2"), put(c, "2"), kill(b)
+    mnt.seal()
+    put(a, "3"), kill(b)
+    mnt.seal()
+    assert [d["path"] for d in record(mnt, 3)["doubts"]] == ["b", "b"]
+    assert record(mnt, 3)["reason"].count("b: ") == 1 and "more" not in record(mnt, 3)["reason"]
+
+
 def test_a_killed_save_that_is_done_again_whole_leaves_no_doubt(mnt):
     put(mnt.path / "checkpoint-0" / "model", "0")
     assert mnt.seal() == 1

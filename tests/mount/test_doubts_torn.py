@@ -25,6 +25,8 @@ def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is
     (mnt.path / "model.safetensors.tmp").rename(mnt.path / "model.safetensors")
     final = mnt.seal()
     assert not record(mnt, final)["complete"] and doubts(mnt, final) == {"model.safetensors": ("torn", True)}
+    why = {d["path"]: d["why"] for number in (under, final) for d in record(mnt, number)["doubts"]}
+    assert why["model.safetensors"] == why["model.safetensors.tmp"]
     assert latest(mnt) == under and verify(mnt, "latest") == 0
 
 
