@@ -174,16 +174,36 @@ const char *fsck_wrong(int error, char text[STORE_FSCK_TEXT])
 	return text;
 }
 
+static int note_head(struct fsck *f, const struct epoch_record *record)
+{
+	if (record->chunk_count)
+		buf_put(&f->heads, &record->chunks[0].hash, sizeof(struct hash));
+	return buf_error(&f->heads);
+}
+
+/* The tombstone of a dropped epoch, whose tree may be there still: most keep the record, which tells it. */
+static int check_tombstone(struct fsck *f, uint64_t number)
+{
+	cleanup_record struct epoch_record record = {0};
+	cleanup_free char *text = NULL;
+	int error = records_dropped(f->remote, number, &record, &text);
+
+	if (fsck_fatal(error))
+		return error;
+	f->dropped |= error || !record.chunk_count;
+	return error ? 0 : note_head(f, &record);
+}
+
 static int check_record(struct fsck *f, uint64_t number, size_t i)
 {
 	cleanup_record struct epoch_record record = {0};
 	char key[KEY_MAX], where[64], text[STORE_FSCK_TEXT];
 	int error = records_get(f->remote, number, &record, NULL);
 
-	/* A tombstone: the epoch was dropped. */
-	f->dropped |= error == -ENOENT;
-	if (error == -ENOENT || fsck_fatal(error))
-		return error == -ENOENT ? 0 : error;
+	if (error == -ENOENT)
+		return check_tombstone(f, number);
+	if (fsck_fatal(error))
+		return error;
 	f->totals.epochs++;
 	epoch_key(number, key);
 	snprintf(where, sizeof(where), "epoch %" PRIu64, number);
@@ -193,10 +213,9 @@ static int check_record(struct fsck *f, uint64_t number, size_t i)
 	}
 	f->trees[i] = record.tree_hash;
 	f->parents[i] = record.parent;
-	if (record.chunk_count)
-		buf_put(&f->heads, &record.chunks[0].hash, sizeof(struct hash));
-	if (buf_error(&f->heads))
-		return -ENOMEM;
+	error = note_head(f, &record);
+	if (error)
+		return error;
 	if (f->has_info && strcmp(record.volume, f->info.uuid) != 0)
 		fsck_problem(f, key, where, "belongs to another volume");
 	return fsck_tree(f, &record);

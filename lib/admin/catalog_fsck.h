@@ -57,7 +57,7 @@ struct fsck {
 	struct hash *trees; /* the trees that they name; all zero where the record cannot be read */
 	uint64_t *parents;  /* likewise; 0 */
 	size_t epoch_count, epoch_cap;
-	bool dropped;	    /* some epoch was: its tree may be there still */
+	bool dropped;	    /* some epoch was whose tree is not known: it may be there still */
 	struct buf heads;   /* the first chunks of the trees, struct hash */
 	struct buf missing; /* numbers of epochs that something names, uint64_t */
 	struct fsck_keys tags, gc_lists, summaries, parts, slots;

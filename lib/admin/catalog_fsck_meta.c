@@ -57,7 +57,7 @@ static int check_parents(struct fsck *f)
 	return error;
 }
 
-/* Whether a tree that a record names begins with this chunk. */
+/* Whether a tree that a record names, or that of a dropped epoch, begins with this chunk. */
 static bool is_head(void *arg, const struct hash *chunk)
 {
 	const struct fsck *f = arg;

@@ -73,7 +73,7 @@ int exec_words_find(char **words);
  * Exit codes; those that epochfs has too mean the same:
  *   0  done           3  the store cannot be reached   7  it did not answer in time
  *   1  failed         4  not allowed                   8  exists already (put-if-absent)
- *   2  wrong usage    5  no such object (get, size)    9  no space, or over a quota
+ *   2  wrong usage    5  no such object (get, size)    9  no space, or over a quota (put, put-if-absent)
  * 3 and 7 and all that are not named are tried again, as 1 is; so is death by a signal.
  *
  * What it can rely on: keys are as remote.h says, so they need no quoting, never begin with `-` that

@@ -124,18 +124,25 @@ static int check_call(struct remote *r, bool name_valid)
 	return atomic_load(&r->cancelled) ? -ECANCELED : 0;
 }
 
+/* What only some operations give, and upper layers take for an answer, or for an error of this machine. */
+static bool is_limited(int err)
+{
+	return err == -ENOENT || err == -EEXIST || err == -ENOSPC;
+}
+
 /*
- * After an operation: the wall between the errors of remotes and their callers. What upper layers take for an
- * answer passes only from the one operation that may give it (`answer`, 0: none): a put that says -ENOENT, for
- * the bucket is gone, must not look like a file of the cache that is. Whatever is not in the table of remote.h
- * becomes -EIO, and keeps its reason. Logs what failed, at debug level.
+ * After an operation: the wall between the errors of remotes and their callers. What is_limited passes only from the
+ * operation that may give it (`may`, 0: none): a put that says -ENOENT, for the bucket is gone, must not look like a file of
+ * the cache that is, nor a get that says -ENOSPC like a full disk here. Whatever is not in the table of remote.h becomes -EIO, and
+ * keeps its reason. Logs what failed, at debug level, but for `answer`.
  */
-static int check_result(struct remote *r, const char *op, const char *key, int answer, int err)
+static int check_result(struct remote *r, const char *op, const char *key, int may, int answer,
+			int err)
 {
 	if (err == 0 || err == answer)
 		return err;
 	log_debug("%s: %s %s: %s", r->name, op, key, strerror(abs(err)));
-	if (err != -ENOENT && err != -EEXIST && remote_errno_of(-err) == err)
+	if (err == may || (!is_limited(err) && remote_errno_of(-err) == err))
 		return err;
 	remote_move_reason(r, err, -EIO);
 	return -EIO;
@@ -145,14 +152,15 @@ int remote_put(struct remote *r, const char *key, const void *data, size_t len)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "put", key, 0, err < 0 ? err : r->ops->put(r, key, data, len));
+	return check_result(r, "put", key, -ENOSPC, 0,
+			    err < 0 ? err : r->ops->put(r, key, data, len));
 }
 
 int remote_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "create", key, -EEXIST,
+	return check_result(r, "create", key, -ENOSPC, -EEXIST,
 			    err < 0 ? err : r->ops->put_if_absent(r, key, data, len));
 }
 
@@ -160,7 +168,7 @@ int remote_get(struct remote *r, const char *key, uint64_t offset, uint64_t len,
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "get", key, -ENOENT,
+	return check_result(r, "get", key, 0, -ENOENT,
 			    err < 0 ? err : r->ops->get(r, key, offset, len, out));
 }
 
@@ -168,7 +176,7 @@ int remote_size(struct remote *r, const char *key, uint64_t *ret_size)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "size", key, -ENOENT,
+	return check_result(r, "size", key, 0, -ENOENT,
 			    err < 0 ? err : r->ops->size(r, key, ret_size));
 }
 
@@ -194,14 +202,14 @@ int remote_list(struct remote *r, const char *prefix, remote_list_fn *fn, void *
 
 	if (err == 0)
 		err = r->ops->list(r, prefix, call_back, &l);
-	return l.result ? l.result : check_result(r, "list", prefix, 0, err);
+	return l.result ? l.result : check_result(r, "list", prefix, 0, 0, err);
 }
 
 int remote_delete(struct remote *r, const char *key)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "delete", key, 0, err < 0 ? err : r->ops->delete (r, key));
+	return check_result(r, "delete", key, 0, 0, err < 0 ? err : r->ops->delete (r, key));
 }
 
 int remote_delete_batch(struct remote *r, const char *const *keys, size_t *count)
@@ -214,7 +222,7 @@ int remote_delete_batch(struct remote *r, const char *const *keys, size_t *count
 		*count = 1;
 		err = r->ops->delete (r, keys[0]);
 	}
-	return check_result(r, "delete", keys[0], 0, err);
+	return check_result(r, "delete", keys[0], 0, 0, err);
 }
 
 int remote_delete_many(struct remote *r, const char *const *keys, size_t count)
@@ -223,7 +231,7 @@ int remote_delete_many(struct remote *r, const char *const *keys, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		if (!remote_key_valid(keys[i]))
-			return check_result(r, "delete", keys[i], 0, -EINVAL);
+			return check_result(r, "delete", keys[i], 0, 0, -EINVAL);
 	for (size_t at = 0; at < count;) {
 		size_t n = count - at;
 		int err = remote_delete_batch(r, keys + at, &n);
@@ -314,7 +322,7 @@ int remote_check_create(struct remote *r, enum remote_create *ret_create)
 		err = remote_check_create(r->inner, ret_create);
 	else if (err == 0)
 		*ret_create = REMOTE_CREATE_ATOMIC;
-	return check_result(r, "check", "create-if-absent", 0, err);
+	return check_result(r, "check", "create-if-absent", -ENOSPC, 0, err);
 }
 
 const char *remote_upload_check(const struct remote *r)

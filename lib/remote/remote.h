@@ -28,7 +28,8 @@
  *   EEXIST           put_if_absent: an object with that key is there
  *   EACCES, EPERM    the remote does not allow it
  *   EROFS            this remote takes no writes
- *   ENOSPC           the remote is full, or a quota is reached
+ *   ENOSPC           put, put_if_absent: the remote is full, or a quota is reached. Of any other operation it is EIO, for there it
+ *                    would look like a full disk here
  *   EIO, ETIMEDOUT, ECONNREFUSED   it did not work now and may be tried again: remote_may_retry()
  *   ECANCELED        remote_cancel was called
  *   EINVAL           a bad key, prefix or URL: a mistake of the caller or of the user

@@ -171,6 +171,28 @@ def test_the_record_of_the_newest_epoch_is_missed_and_comes_back(mnt, tmp_path):
     assert not fsck(mnt.url)["problems"]
 
 
+def test_the_record_of_the_newest_epoch_is_missed_after_drops_and_a_collection(mnt):
+    """The collection has merged the index: it names trees of dropped epochs, too, which their tombstones tell."""
+    (mnt.path / "a").unlink()
+    assert mnt.seal() == 4
+    mnt.wait_durable()
+    run(BIN, "rm", mnt.path, "1", "2", "3")
+    run(BIN, "gc", mnt.path)
+    assert list((mnt.remote / "gc").iterdir())
+    (mnt.path / "later").write_bytes(noise(MIB, 7))
+    assert mnt.seal() == 5
+    mnt.wait_durable()
+    mnt.unmount()
+    assert not fsck(mnt.url)["problems"] and not fsck(mnt.url)["notes"]
+    record = mnt.remote / "epochs" / ("%020d.json" % 5)
+    whole = record.read_bytes()
+    record.unlink()
+    problem, = fsck(mnt.url, DAMAGED)["problems"]
+    assert problem["where"] == "epoch 5" and "record is missing" in problem["problem"]
+    assert repair(mnt.url, "--cache-dir", mnt.cache)["restored"] and record.read_bytes() == whole
+    assert not fsck(mnt.url)["problems"]
+
+
 def test_the_record_of_the_newest_epoch_is_missed_beside_its_writer(mnt):
     """Who writes puts it last: without it an epoch may be on its way, or damaged; a report says so, and the mount restores it."""
     record = mnt.remote / "epochs" / ("%020d.json" % 3)

@@ -2,12 +2,13 @@
 """Many processes replace one file at once, and others read it, change it and its attributes: each sees whole content, and no call fails."""
 
 import os
+import random
 import subprocess
 import sys
 
 import pytest
 
-from conftest import LIMIT, wait_until
+from conftest import LIMIT, run, wait_until
 
 REPLACERS = r"""
 import mmap, os, random, sys, time

@@ -89,7 +89,7 @@ START_TEST(exit_codes_are_errors_and_their_reason_is_the_last_line)
 		     {5, -EIO, -ENOENT, -EIO},
 		     {7, -ETIMEDOUT, -ETIMEDOUT, -ETIMEDOUT},
 		     {8, -EIO, -EIO, -EEXIST},
-		     {9, -ENOSPC, -ENOSPC, -ENOSPC},
+		     {9, -ENOSPC, -EIO, -ENOSPC},
 		     {77, -EIO, -EIO, -EIO},
 		     {127, -EIO, -EIO, -EIO}};
 	char *dir = NULL, *path, text[REMOTE_TEXT_MAX], digits[12];
