@@ -245,7 +245,7 @@ static bool another_is_left(struct handle *h)
 	if (b->staged && fstat(b->fd, &st) == 0 && st.st_size == 0)
 		volume_path_locked(h->vol, b->ino, &path);
 	mutex_unlock(&h->vol->lock);
-	return path.len && process_has_open(h->tgid, buf_str(&path));
+	return path.len && process_has_open(h->tgid, buf_str(&path), true);
 }
 
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)

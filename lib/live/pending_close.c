@@ -35,25 +35,77 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 		pthread_cond_broadcast(&vol->changed);
 }
 
-/* What keeps a file open that its opener has closed. */
+/* What keeps a file open that its openers have closed. */
 enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED };
 
-/* KEPT_OPEN: the opener has another descriptor; KEPT_MAPPED: he has a mapping alone. Drops the lock. */
+/* Who may keep it, and the paths of all its names, each with its NUL: a mapping shows the one that it was opened by. */
+struct keepers {
+	struct volume *vol;
+	struct buf pids; /* pid_t, of processes */
+	struct buf paths;
+};
+
+static int add_path(void *arg, const struct state_name *n, const char *name,
+		    const struct state_file *f)
+{
+	struct keepers *k = arg;
+	size_t before = k->paths.len;
+
+	(void)f;
+	volume_path_locked(k->vol, n->parent, &k->paths);
+	buf_printf(&k->paths, "%s%s", k->paths.len > before ? "/" : "", name);
+	buf_put_u8(&k->paths, 0);
+	return 0;
+}
+
+static void add_pid(struct buf *pids, pid_t pid)
+{
+	for (size_t at = 0; at < pids->len; at += sizeof(pid))
+		if (!memcmp(pids->data + at, &pid, sizeof(pid)))
+			return;
+	buf_put(pids, &pid, sizeof(pid));
+}
+
+static enum kept kept_by(pid_t pid, const struct buf *paths)
+{
+	enum kept kept = KEPT_BY_NOTHING;
+
+	for (size_t at = 0; at < paths->len;) {
+		const char *path = (const char *)paths->data + at;
+
+		/* One that only reads is no close that is still to come. */
+		if (process_has_open(pid, path, true))
+			return KEPT_OPEN;
+		if (process_has_mapped(pid, path))
+			kept = KEPT_MAPPED;
+		at += strlen(path) + 1;
+	}
+	return kept;
+}
+
+/* KEPT_OPEN: an opener has another descriptor to write by; KEPT_MAPPED: mappings alone are left. Drops the lock. */
 static enum kept kept_locked(struct volume *vol, struct body *b)
 {
-	cleanup_buf struct buf path = {0};
+	struct keepers k = {.vol = vol};
 	enum kept kept = KEPT_BY_NOTHING;
-	pid_t tgid = 0;
+	pid_t pid;
 
-	volume_path_locked(vol, b->ino, &path);
+	(void)state_names_of(vol->state, b->ino, add_path, &k);
 	for (struct handle *h = b->open_handles; h; h = h->next)
-		if (h->writes && h->closed && !h->killed)
-			tgid = h->tgid;
+		if (h->writes && h->closed && !h->killed && h->tgid)
+			add_pid(&k.pids, h->tgid);
 	mutex_unlock(&vol->lock);
-	if (tgid && path.len && process_has_open(tgid, buf_str(&path)))
-		kept = KEPT_OPEN;
-	else if (tgid && path.len && process_has_mapped(tgid, buf_str(&path)))
-		kept = KEPT_MAPPED;
+	if (buf_error(&k.paths) || buf_error(&k.pids))
+		k.pids.len = 0;
+	for (size_t at = 0; at < k.pids.len && kept != KEPT_OPEN; at += sizeof(pid)) {
+		enum kept by;
+
+		memcpy(&pid, k.pids.data + at, sizeof(pid));
+		by = kept_by(pid, &k.paths);
+		kept = by ? by : kept;
+	}
+	buf_free(&k.paths);
+	buf_free(&k.pids);
 	mutex_lock(&vol->lock);
 	return kept;
 }

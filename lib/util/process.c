@@ -124,7 +124,21 @@ static bool ends_in(const char *link, const char *path)
 	       !memcmp(link + len - path_len, path, path_len);
 }
 
-bool process_has_open(pid_t tgid, const char *path)
+/* By what the kernel says of the descriptor; true where that is not known. */
+static bool is_for_writing(pid_t tgid, const char *fd)
+{
+	static const char wanted[] = "flags:";
+	char file[32 + NAME_MAX], text[4096];
+	const char *flags;
+
+	snprintf(file, sizeof(file), "fdinfo/%s", fd);
+	if (proc_read(tgid, file, text, sizeof(text)) <= 0)
+		return true;
+	flags = strstr(text, wanted);
+	return !flags || (strtoul(flags + sizeof(wanted) - 1, NULL, 8) & O_ACCMODE) != O_RDONLY;
+}
+
+bool process_has_open(pid_t tgid, const char *path, bool writing)
 {
 	char fds[64], target[PATH_MAX];
 	cleanup_closedir DIR *dir = NULL;
@@ -141,7 +155,7 @@ bool process_has_open(pid_t tgid, const char *path)
 		if (n <= 0)
 			continue;
 		target[n] = '\0';
-		if (ends_in(target, path))
+		if (ends_in(target, path) && (!writing || is_for_writing(tgid, name)))
 			return true;
 	}
 	return false;
@@ -173,7 +187,7 @@ pid_t process_with_open(const char *path, pid_t likely)
 	cleanup_closedir DIR *proc = NULL;
 	const char *name;
 
-	if (likely > 0 && process_has_open(likely, path))
+	if (likely > 0 && process_has_open(likely, path, false))
 		return likely;
 	proc = opendir("/proc");
 	while (proc && io_readdir(proc, &name) > 0) {
@@ -183,7 +197,7 @@ pid_t process_with_open(const char *path, pid_t likely)
 		/* What we may not look into is not blamed. */
 		snprintf(fds, sizeof(fds), "/proc/%s/fd", name);
 		if (parse_u64(name, &pid) == 0 && pid <= INT_MAX && access(fds, R_OK) == 0 &&
-		    process_has_open((pid_t)pid, path))
+		    process_has_open((pid_t)pid, path, false))
 			return (pid_t)pid;
 	}
 	return 0;

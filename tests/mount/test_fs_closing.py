@@ -3,10 +3,13 @@
 waiting for an answer, so each of these would fail now and then if requests could overtake it."""
 
 import os
+import sys
 import threading
 import time
 
-from conftest import Mapping, python
+import pytest
+
+from conftest import Mapping, python, run
 
 ROUNDS = 150
 
@@ -83,6 +86,28 @@ def test_a_mapping_that_is_left_keeps_nobody_waiting(mnt):
         waits.append(time.monotonic() - began)
         mapped.close()
     assert min(waits) < 0.4, waits
+
+
+@pytest.mark.parametrize("beside", ["a reader", "a reader before", "another name"])
+def test_what_is_closed_beside_a_mapping_that_is_left_is_in_the_epoch(mnt, beside):
+    """Of whatever else the one that maps the file has open, only what he writes by is a close still to come."""
+    f, mapped_by = mnt.path / "f", mnt.path / "f"
+    f.write_bytes(b"a" * 8192)
+    if beside == "another name":
+        mapped_by = mnt.path / "g"
+        os.link(f, mapped_by)
+    mnt.seal()
+    reader = [os.open(f, os.O_RDONLY)] if beside == "a reader before" else []
+    fd = os.open(mapped_by, os.O_RDWR)
+    mapped = Mapping(fd, 8192)
+    os.close(fd)
+    reader += [os.open(f, os.O_RDONLY)] if beside == "a reader" else []
+    run(sys.executable, "-c", "import os, sys; fd = os.open(sys.argv[1], os.O_WRONLY); os.write(fd, b'b' * 8192); os.close(fd)", f)
+    assert (mnt.epoch(mnt.seal()) / "f").read_bytes() == b"b" * 8192
+    for fd in reader:
+        os.close(fd)
+    mapped.close()
+    assert f.read_bytes() == b"b" * 8192
 
 
 def test_many_writers_at_once(mnt):

@@ -144,11 +144,11 @@ START_TEST(an_open_descriptor_is_found_by_name)
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert(process_has_open(getpid(), "some name"));
-	ck_assert(!process_has_open(getpid(), "name"));
+	ck_assert(process_has_open(getpid(), "some name", false));
+	ck_assert(!process_has_open(getpid(), "name", false));
 	unlink(path);
-	ck_assert(process_has_open(getpid(), "some name"));
-	ck_assert(!process_has_open(getpid(), "another"));
+	ck_assert(process_has_open(getpid(), "some name", false));
+	ck_assert(!process_has_open(getpid(), "another", false));
 }
 END_TEST
 
