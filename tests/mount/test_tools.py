@@ -130,7 +130,7 @@ def modules_of(path, seen):
     return seen
 
 
-@pytest.mark.parametrize("wanted, folder, programs", [("bench", "bench", ("git", "curl")), ("power", "power", ("e2fsprogs", "xfsprogs", "btrfs-progs")),
+@pytest.mark.parametrize("wanted, folder, programs", [("bench", "bench", ("git", "curl", "lighttpd", "radosgw")), ("power", "power", ("e2fsprogs", "xfsprogs", "btrfs-progs")),
                                                       ("scale", "scale", ("haproxy",)), ("bare", "bare", ("mmdebstrap", "git")), ("test", "model", ())])
 def test_a_set_of_packages_has_what_its_scripts_need(wanted, folder, programs):
     packages = subprocess.run([TOOLS / "packages.sh", wanted, "--list"], capture_output=True, text=True, check=True).stdout.split()

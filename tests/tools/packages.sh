@@ -29,7 +29,7 @@ more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-pl
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
 	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'
 scale="$test haproxy"
-bench="$demo git procps util-linux python3-pytest python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client curl"
+bench="$demo git procps util-linux python3-pytest python3-torch ceph-mon ceph-osd radosgw ceph-common lighttpd openssh-server openssh-client curl"
 # Who is compared with; the benchmark goes on without those that cannot be had.
 others='bindfs s3fs rclone sshfs awscli python3-matplotlib python3-h5py g++ dpkg-dev'
 lint="$test clang clang-format shellcheck pyflakes3"
