@@ -335,11 +335,14 @@ def test_remount(sbin, place):
                 "findmnt -no VFS-OPTIONS $m; touch $m/two 2>/dev/null && echo written\n"
                 "mount -o remount,rw,settle=1h,cache-dir=%s $m; findmnt -no VFS-OPTIONS $m; touch $m/three\n" % place.cache +
                 "mount -o remount,settle=9s $m || echo refused $?\n"
-                "ls $m; mount -o remount,noexec $m; findmnt -no VFS-OPTIONS $m; umount $m\n")
+                "ls $m; for word in noexec noatime exec suid relatime; do mount -o remount,$word $m; findmnt -no VFS-OPTIONS $m; done; umount $m\n")
     lines = done.stdout.split()
-    assert [line.split(",")[0] for line in lines if "nosuid" in line] == ["ro", "rw", "rw"], done
-    assert all("nodev" in line for line in lines if "nosuid" in line) and "noexec" in lines[-1], done
-    assert "written" not in lines and "refused" in lines and lines[-3:-1] == ["one", "three"], done
+    flags = [set(line.split(",")) for line in lines if "nodev" in line]
+    assert [sorted(f & {"ro", "rw"}) for f in flags] == [["ro"]] + 6 * [["rw"]], done
+    assert ["nosuid" in f for f in flags] == 5 * [True] + 2 * [False], done
+    assert ["noexec" in f for f in flags[2:]] == [True, True, False, False, False], done
+    assert ["noatime" in f for f in flags[2:]] == [False, True, True, True, False], done
+    assert "written" not in lines and "refused" in lines and lines[-7:-5] == ["one", "three"], done
     assert "settle=9s cannot be changed while it is mounted" in done.stderr, done
 
 
