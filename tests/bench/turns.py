@@ -151,6 +151,33 @@ def spread_of(values):
     return max(values) / max(min(values), 1e-9)
 
 
+def agreeing(values):
+    """The most of them that are within SPREAD of one another, in their order; of as many, the least."""
+    values, most = sorted(values), []
+    for i, low in enumerate(values):
+        near = [value for value in values[i:] if spread_of([low, value]) <= SPREAD]
+        most = near if len(near) > len(most) else most
+    return most
+
+
+def spread_in(values, others):
+    """The values of a reference that are too far apart, of this turn and what it took in each of the others; or None. Of turns that differ, those
+    count that more than half of all agree with; where there are none nobody can say which is wrong."""
+    if len(values) > 1 and spread_of(values) > SPREAD:
+        return values
+    if not values or not others:
+        return None
+    own = statistics.median(values)
+    every = [own, *others]
+    agreed = agreeing(every)
+    if 2 * len(agreed) <= len(every):
+        return every
+    if not agreed[0] <= own <= agreed[-1]:
+        return [own, min(agreed, key=lambda value: abs(value - own))]
+    values = values + [statistics.median(agreed)]
+    return values if spread_of(values) > SPREAD else None
+
+
 def why_void(samples, references, metric, label, elsewhere=()):
     """Why this group says nothing of this metric, or None. `elsewhere`: lists of what a reference took in the other turns of the same pair."""
     for sample in samples:
@@ -161,9 +188,7 @@ def why_void(samples, references, metric, label, elsewhere=()):
     for reference in references:
         values = [s["values"][metric] for s in samples if s["who"] == reference and metric in s["values"]]
         others = [statistics.median(seen[reference]) for seen in elsewhere if seen.get(reference)]
-        # Of two turns nobody can say which is wrong; of more, what most of them say.
-        if values and others:
-            values = values + (others if len(others) == 1 else [statistics.median([statistics.median(values), *others])])
-        if len(values) > 1 and spread_of(values) > SPREAD:
-            return "%s took %.3g to %.3g" % (label(reference), min(values), max(values))
+        apart = spread_in(values, others)
+        if apart:
+            return "%s took %.3g to %.3g" % (label(reference), min(apart), max(apart))
     return None

@@ -81,6 +81,15 @@ def test_a_reference_that_is_another_in_one_turn_voids_that_one():
     assert [group for group, _ in r.void_turns()] == ["small, epochfs, 3"]
 
 
+@pytest.mark.parametrize("took, void", [((1.0, 1.0, 3.0, 3.0), [1, 2, 3, 4]), ((1.0, 3.0), [1, 2]), ((1.0, 1.9, 3.6), [3]), ((1.0, 1.9, 2.0), []),
+                                        ((3.0, 1.0, 3.0, 3.1), [2]), ((1.0, 2.1, 4.3), [1, 2, 3])])
+def test_turns_count_that_most_agree_with(took, void):
+    """A reference that takes one time in half of the turns and another in the others is none."""
+    made = [s for turn, hp in enumerate(took, 1) for s in (sample("passthrough_hp", hp, turn), sample("epochfs", 1.2, turn))]
+    r = report.Judged(results(*made))
+    assert [group for group, _ in r.void_turns()] == ["small, epochfs, %d" % turn for turn in void]
+
+
 def test_our_own_spread_voids_nothing():
     r = report.Judged(results(*pair(1, (1.0, 1.0), (1.0, 9.0))))
     assert small_row(r)[1:3] == ["5.00", "**missed**"]
