@@ -38,11 +38,15 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 /* What keeps a file open that its openers have closed. */
 enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED };
 
-/* Who may keep it, and the paths of all its names, each with its NUL: a mapping shows the one that it was opened by. */
+/* Each is looked for in all that a process has open. */
+#define NAMES_MAX 16
+
+/* Who may keep it, and the paths of its names, each with its NUL: a mapping shows the one that it was opened by. */
 struct keepers {
 	struct volume *vol;
 	struct buf pids; /* pid_t, of processes */
 	struct buf paths;
+	unsigned names;
 };
 
 static int add_path(void *arg, const struct state_name *n, const char *name,
@@ -55,7 +59,7 @@ static int add_path(void *arg, const struct state_name *n, const char *name,
 	volume_path_locked(k->vol, n->parent, &k->paths);
 	buf_printf(&k->paths, "%s%s", k->paths.len > before ? "/" : "", name);
 	buf_put_u8(&k->paths, 0);
-	return 0;
+	return ++k->names == NAMES_MAX;
 }
 
 static void add_pid(struct buf *pids, pid_t pid)

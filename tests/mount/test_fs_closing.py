@@ -94,7 +94,8 @@ def test_what_is_closed_beside_a_mapping_that_is_left_is_in_the_epoch(mnt, besid
     f, mapped_by = mnt.path / "f", mnt.path / "f"
     f.write_bytes(b"a" * 8192)
     if beside == "another name":
-        mapped_by = mnt.path / "g"
+        mapped_by = mnt.path / "d" / "e" / "g"
+        mapped_by.parent.mkdir(parents=True)
         os.link(f, mapped_by)
     mnt.seal()
     reader = [os.open(f, os.O_RDONLY)] if beside == "a reader before" else []
