@@ -36,7 +36,7 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 }
 
 /* What keeps a file open that its openers have closed. */
-enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED };
+enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED, KEPT_PERHAPS };
 
 /* Each is looked for in all that a process has open. */
 #define NAMES_MAX 16
@@ -77,17 +77,20 @@ static enum kept kept_by(pid_t pid, const struct buf *paths)
 	for (size_t at = 0; at < paths->len;) {
 		const char *path = (const char *)paths->data + at;
 
-		/* One that only reads is no close that is still to come. */
+		/* One that only reads is no close that is still to come, but a mapping may be of that. */
 		if (process_has_open(pid, path, true))
 			return KEPT_OPEN;
-		if (process_has_mapped(pid, path))
-			kept = KEPT_MAPPED;
+		if (process_has_mapped(pid, path) && kept != KEPT_MAPPED)
+			kept = process_has_open(pid, path, false) ? KEPT_PERHAPS : KEPT_MAPPED;
 		at += strlen(path) + 1;
 	}
 	return kept;
 }
 
-/* KEPT_OPEN: an opener has another descriptor to write by; KEPT_MAPPED: mappings alone are left. Drops the lock. */
+/*
+ * KEPT_OPEN: an opener has another descriptor to write by; KEPT_MAPPED: mappings alone are left; KEPT_PERHAPS: a mapping, and a
+ * descriptor to read by, of which the mapping may be: then the release is on its way. Drops the lock.
+ */
 static enum kept kept_locked(struct volume *vol, struct body *b)
 {
 	struct keepers k = {.vol = vol};
@@ -106,7 +109,8 @@ static enum kept kept_locked(struct volume *vol, struct body *b)
 
 		memcpy(&pid, k.pids.data + at, sizeof(pid));
 		by = kept_by(pid, &k.paths);
-		kept = by ? by : kept;
+		if (by == KEPT_OPEN || by == KEPT_MAPPED || !kept)
+			kept = by;
 	}
 	buf_free(&k.paths);
 	buf_free(&k.pids);
@@ -153,11 +157,11 @@ static void finish_one_locked(struct volume *vol, struct body *b)
 		if (asked || clock_mono_ns() >= start + WAIT_LAST)
 			break;
 		kept = kept_locked(vol, b);
-		if (kept && !b->releasing)
+		if (kept && kept != KEPT_PERHAPS && !b->releasing)
 			break;
 		asked = true;
 	}
-	if (kept == KEPT_MAPPED && !b->releasing)
+	if ((kept == KEPT_MAPPED || kept == KEPT_PERHAPS) && !b->releasing)
 		commit_mapped_locked(vol, b);
 	body_set_closing_locked(vol, b, 0, b->releasing);
 	body_unpin_locked(vol, b, &after);

@@ -142,8 +142,13 @@ START_TEST(an_open_descriptor_is_found_by_name)
 {
 	cleanup_free char *path = unit_path(u.cache, "some name");
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
+	cleanup_close int reader = -1;
 
 	ck_assert_int_ge(fd, 0);
+	ck_assert(process_has_open(getpid(), "some name", true));
+	reader = open(path, O_RDONLY);
+	close(steal_fd(&fd));
+	ck_assert(!process_has_open(getpid(), "some name", true));
 	ck_assert(process_has_open(getpid(), "some name", false));
 	ck_assert(!process_has_open(getpid(), "name", false));
 	unlink(path);
