@@ -458,8 +458,10 @@ class Beside:
 
     def compare_epoch(self, what, number, plain, unlike, unclosed):
         found = self.on_mount("walk", ".epochs/%06d" % number)
-        # Names of what was never closed are not there yet; or what they led to before is.
-        without = {p for p, f in plain.items() if f.get("ino") in unclosed}
+        # Names of what was never closed are not there yet; or what they led to before is. Of a name that who looks may list, but not
+        # stat (a directory without x), nobody can say whether it is one of these.
+        hidden = {None} if unclosed else set()
+        without = {p for p, f in plain.items() if f.get("ino") in unclosed | hidden}
         # The directory of an epoch shows when it was sealed, and is the live root's owner's.
         found["."].update({key: plain["."][key] for key in ("mtime", "mode", "uid", "gid")})
         plain, found = ({p: f for p, f in tree.items() if p not in without} for tree in (plain, found))
