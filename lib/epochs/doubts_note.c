@@ -116,13 +116,6 @@ static pid_t writer_of(const struct body *b)
 	return 0;
 }
 
-static int same_name(void *arg, const struct state_doubt *d)
-{
-	const struct state_doubt *noted = arg;
-
-	return !d->judged && d->parent == noted->parent && !strcmp(d->name, noted->name);
-}
-
 static int note_open(void *arg, struct body *b)
 {
 	struct opened *o = arg;
@@ -142,17 +135,14 @@ static int note_open(void *arg, struct body *b)
 	if (error)
 		return error;
 	o->begun = true;
-	/* Of a writer that was killed there before: that stands in the live tree, too. */
-	error = state_doubt_each(o->vol->state, same_name, &d);
-	if (error)
-		return error < 0 ? error : 0;
 	grown = reallocarray(o->list->ids, o->list->count + 1, sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	o->list->ids = grown;
 	set_then(o->vol, b, true, &d);
 	d.since = since_of(o->vol, &d, writer_of(b));
-	error = state_doubt_add(o->vol->state, &d, &grown[o->list->count]);
+	/* A kill there before is of another save, and may be settled at this seal; else it stands in the live tree, too. */
+	error = state_doubt_add_beside(o->vol->state, &d, &grown[o->list->count]);
 	if (!error)
 		o->list->count++;
 	return error;

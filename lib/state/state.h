@@ -331,6 +331,8 @@ struct state_doubt {
 void state_doubt_free(struct state_doubt *d);
 /* In place of one of the same parent and name that is not judged yet. Gives it an id. */
 int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_id);
+/* The same, and one of the same parent and name stays. */
+int state_doubt_add_beside(struct state *s, const struct state_doubt *d, uint64_t *ret_id);
 /* A doubt and its files go. */
 int state_doubt_remove(struct state *s, uint64_t id);
 int state_doubts_clear(struct state *s);

@@ -79,6 +79,14 @@ static int insert(struct state *s, const struct state_doubt *d, uint64_t id)
 	return query_run(&q);
 }
 
+int state_doubt_add_beside(struct state *s, const struct state_doubt *d, uint64_t *ret_id)
+{
+	/* Never given twice: who has judged one must not meet another under its number. */
+	int error = counter_next(s, &s->versions, ret_id);
+
+	return error ? error : insert(s, d, *ret_id);
+}
+
 int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_id)
 {
 	uint64_t same;
@@ -88,9 +96,7 @@ int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_
 		error = state_doubt_remove(s, same);
 	if (error && error != -ENOENT)
 		return error;
-	/* Never given twice: who has judged one must not meet another under its number. */
-	error = counter_next(s, &s->versions, ret_id);
-	return error ? error : insert(s, d, *ret_id);
+	return state_doubt_add_beside(s, d, ret_id);
 }
 
 int state_doubt_since(struct state *s, uint64_t id, uint64_t since)

@@ -56,7 +56,7 @@ class Doubts:
         for body in bodies:
             paths = self.names(body.file)
             directory, word, entry = lookup(self.root, paths[0]) if paths else (None, "", None)
-            if entry and not any(k.directory is directory and k.word == word and k.companions is None for k in self.kills):
+            if entry:
                 file = body.file if body in body.file.pending else entry.covered
                 kills.append(Kill(directory, word, (file, file and file.closed), self.last + 1))
         unsure = any(b.appended or len(self.names(b.file)) != 1 for b in bodies)

@@ -148,3 +148,18 @@ def test_one_that_was_killed_there_before_stays(mnt):
     assert mnt.seal() == 3 and latest(mnt) == 1 and "killed" in record(mnt, 3)["reason"]
     close(writer)
     assert mnt.seal() == 4 and latest(mnt) == 4
+
+
+def test_one_that_was_killed_there_and_done_again_is_half_once_more(mnt):
+    """The kill is settled by then; what is open is a save of its own. B is the smaller part of a save, and so none ends with it."""
+    put(mnt.path / "A", "a 1" * 9999), put(mnt.path / "B", "b 1")
+    assert mnt.seal() == 1
+    put(mnt.path / "A", "a 2" * 9999)
+    kill(mnt.path / "B")
+    put(mnt.path / "B", "b 2")
+    writer = Writer(mnt.path / "B")
+    assert mnt.seal() == 2 and doubts(mnt, 2) == UNDER_WAY and latest(mnt) == 1
+    assert record(mnt, 2)["reason"] == "B: it was open for writing" and record(mnt, 2)["doubts"][0]["companions"] == ["A"]
+    close(writer)
+    assert "doubts" not in mnt.status()
+    assert mnt.seal() == 3 and latest(mnt) == 3
