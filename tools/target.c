@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "lib/meta/listing.h"
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/mountinfo.h"
 #include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -55,6 +57,31 @@ int target_remote(const char *name, char ret_path[PATH_MAX], const char **ret_re
 		name, strerror(errno));
 }
 
+#define HOLDERS_MAX 8
+
+/*
+ * Nothing is mounted there, but copies of a mount go on in other mount namespaces, and with them the process that serves it: names a
+ * process of each. EXIT_DONE: there are none.
+ */
+static int check_elsewhere(const char *name)
+{
+	cleanup_buf struct buf who = {0};
+	pid_t pids[HOLDERS_MAX];
+	char path[PATH_MAX];
+	size_t count =
+		realpath(name, path) ? mountinfo_epochfs_elsewhere(path, pids, HOLDERS_MAX) : 0;
+
+	for (size_t i = 0; i < count && i < HOLDERS_MAX; i++)
+		buf_printf(&who, "%s%d", i ? ", " : "", (int)pids[i]);
+	if (!count || buf_error(&who))
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_NOT_FOUND,
+		"%s: no volume is mounted here, but still in the mount namespaces of processes %s, where it is served on "
+		"(`nsenter -m -t PID epochfs status %s` shows it, `nsenter -m -t PID umount %s` ends it)",
+		name, buf_str(&who), path, path);
+}
+
 int target_open(const char *name, struct target *ret_target)
 {
 	char path[PATH_MAX];
@@ -75,6 +102,8 @@ int target_open(const char *name, struct target *ret_target)
 	if (code != EXIT_DONE)
 		return code;
 	error = catalog_open(is_relative(name) ? path : name, &limits, &catalog, &message);
+	if (error == -ENOENT && check_elsewhere(name) != EXIT_DONE)
+		return EXIT_NOT_FOUND;
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	*ret_target = (struct target){.name = name, .catalog = catalog};
@@ -94,6 +123,8 @@ int target_need_mount(const char *name, const char *command)
 
 	if (mounted == -ENOTCONN)
 		return dead_mount(name);
+	if (mounted != 1 && check_elsewhere(name) != EXIT_DONE)
+		return EXIT_NOT_FOUND;
 	if (mounted != 1)
 		return cli_error(EXIT_NOT_FOUND,
 				 "%s: no volume is mounted there, and `epochfs %s` needs a mount",

@@ -15,6 +15,7 @@
 #include "tools/progress.h"
 #include "tools/ending.h"
 #include "tools/mountpoint.h"
+#include "tools/target.h"
 
 #define CLOSE_LIMIT_NS NS_PER_S
 #define POLL_US	       5000
@@ -118,7 +119,7 @@ int command_umount(int argc, char **argv)
 	int64_t timeout_ns = -1;
 	char who[MOUNT_USERS_TEXT];
 	struct ending serving;
-	int code, mounted, error;
+	int code, error;
 
 	code = cli_parse("umount", argc, argv, places, &path, 1, &error);
 	if (code < 0)
@@ -128,11 +129,11 @@ int command_umount(int argc, char **argv)
 	if (timeout && parse_duration(timeout, &timeout_ns))
 		return cli_usage_error("umount", "--timeout %s: expected a time, such as 30s",
 				       timeout);
-	mounted = client_is_mount(path);
-	if (mounted == -ENOTCONN)
+	if (client_is_mount(path) == -ENOTCONN)
 		return umount_dead(path);
-	if (mounted != 1)
-		return cli_error(EXIT_NOT_FOUND, "%s: no volume is mounted there", path);
+	code = target_need_mount(path, "umount");
+	if (code != EXIT_DONE)
+		return code;
 	/* Not sealed first: each try would make an epoch of whatever there is just now. */
 	mountpoint_users(path, who);
 	if (*who)

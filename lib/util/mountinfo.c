@@ -40,35 +40,50 @@ void mountinfo_escape(const char *path, char ret_path[MOUNTINFO_PATH_MAX])
 	ret_path[len] = '\0';
 }
 
-/* `point` NULL: anywhere. */
-static bool list_has(const char *path, const char *device, const char *point)
+/* What a mount is to be; NULL: anything. */
+struct wanted {
+	const char *device, *point, *type;
+};
+
+static bool is_wanted(const char *line, const struct wanted *w)
+{
+	char dev[MOUNTINFO_DEVICE_MAX], at[MOUNTINFO_PATH_MAX], type[64];
+	const char *rest = strstr(line, " - "); /* no field before it is a lone dash */
+
+	return sscanf(line, "%*d %*d %23s %*s %1023s", dev, at) == 2 &&
+	       (!w->device || !strcmp(dev, w->device)) && (!w->point || !strcmp(at, w->point)) &&
+	       (!w->type || (rest && sscanf(rest, " - %63s", type) == 1 && !strcmp(type, w->type)));
+}
+
+static bool list_has(const char *path, const struct wanted *wanted)
 {
 	cleanup_fclose FILE *f = fopen(path, "re");
 	cleanup_free char *line = NULL;
 	size_t room = 0;
 
-	while (f && getline(&line, &room, f) > 0) {
-		char dev[MOUNTINFO_DEVICE_MAX], at[MOUNTINFO_PATH_MAX];
-
-		if (sscanf(line, "%*d %*d %23s %*s %1023s", dev, at) == 2 && !strcmp(dev, device) &&
-		    (!point || !strcmp(at, point)))
+	while (f && getline(&line, &room, f) > 0)
+		if (is_wanted(line, wanted))
 			return true;
-	}
 	return false;
 }
 
-bool mountinfo_has(pid_t pid, const char *device)
+static bool process_has(pid_t pid, const struct wanted *wanted)
 {
 	char path[PATH_LEN] = "/proc/self/mountinfo";
 
 	if (pid)
 		snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
-	return *device && list_has(path, device, NULL);
+	return list_has(path, wanted);
+}
+
+bool mountinfo_has(pid_t pid, const char *device)
+{
+	return *device && process_has(pid, &(struct wanted){.device = device});
 }
 
 bool mountinfo_is_at(const char *device, const char *path)
 {
-	return *device && list_has("/proc/self/mountinfo", device, path);
+	return *device && process_has(0, &(struct wanted){.device = device, .point = path});
 }
 
 bool mountinfo_below(const char *path, char ret_path[MOUNTINFO_PATH_MAX])
@@ -143,19 +158,32 @@ static size_t namespaces(struct mount_namespace **ret_all)
 	return count;
 }
 
-size_t mountinfo_elsewhere(const char *device, pid_t *ret_pids, size_t max)
+static size_t elsewhere(const struct wanted *wanted, pid_t *ret_pids, size_t max)
 {
 	cleanup_free struct mount_namespace *all = NULL;
 	size_t count = namespaces(&all), found = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!mountinfo_has(all[i].pid, device))
+		if (!process_has(all[i].pid, wanted))
 			continue;
 		if (found < max)
 			ret_pids[found] = all[i].pid;
 		found++;
 	}
 	return found;
+}
+
+size_t mountinfo_elsewhere(const char *device, pid_t *ret_pids, size_t max)
+{
+	return *device ? elsewhere(&(struct wanted){.device = device}, ret_pids, max) : 0;
+}
+
+size_t mountinfo_epochfs_elsewhere(const char *path, pid_t *ret_pids, size_t max)
+{
+	char point[MOUNTINFO_PATH_MAX];
+
+	mountinfo_escape(path, point);
+	return elsewhere(&(struct wanted){.point = point, .type = "fuse.epochfs"}, ret_pids, max);
 }
 
 /* ---- A look through /proc for those who use a mount. ---- */

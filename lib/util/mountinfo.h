@@ -29,6 +29,8 @@ bool mountinfo_below(const char *path, char ret_path[MOUNTINFO_PATH_MAX]);
  * how many there are, of which at most `max` are given. Those of processes that we may not look into are not seen.
  */
 size_t mountinfo_elsewhere(const char *device, pid_t *ret_pids, size_t max);
+/* The same of those that have an epochfs mounted at just this path, which is without symlinks. */
+size_t mountinfo_epochfs_elsewhere(const char *path, pid_t *ret_pids, size_t max);
 
 /* ---- Which processes of this machine use a mount, as /proc shows it. ---- */
 

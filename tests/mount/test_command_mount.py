@@ -142,12 +142,16 @@ def test_a_mount_that_another_mount_namespace_holds(place):
         said = epochfs("umount", place.mnt, code=CONFLICT)
         assert str(other.pid) in said and "still mounted" in said and not is_mounted(place.mnt)
         assert os.path.exists("/proc/%d" % before["pid"])
+        for command in ("status", "wait", "umount"):
+            told = epochfs(command, place.mnt, code=NOT_FOUND)
+            assert re.search(r"still in the mount namespaces of processes (\d+, )*%d\b" % other.pid, told), told
         done = run(BIN, "mount", "-o", "cache-dir=%s" % place.cache, place.remote, place.mnt, check=False)
         assert done.returncode == CONFLICT
         assert re.search(r"\(process %d, still mounted in .*\b%d\b.*\)" % (before["pid"], other.pid), done.stderr), done.stderr
     finally:
         other.communicate("")
     wait_until(lambda: not os.path.exists("/proc/%d" % before["pid"]), "the end of the daemon")
+    assert "no volume" in epochfs("status", place.mnt, code=NOT_FOUND)
 
 
 def ticks(pid):
