@@ -549,6 +549,20 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 	return 0;
 }
 
+/* Where a mapping alone holds the edit up, whose descriptor is closed, the truncation is taken in like a close (pending_close.c). */
+static int close_truncated_locked(struct volume *vol, struct body *b)
+{
+	struct stat st;
+	int error;
+
+	if (!b->writers || !b->staged || b->discarded || b->orphan ||
+	    !body_writers_closed_locked(b))
+		return 0;
+	error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(vol, b, &st);
+	body_set_closing_locked(vol, b, clock_mono_ns(), b->releasing);
+	return error;
+}
+
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
 {
 	struct after after = {.vol = vol};
@@ -567,6 +581,8 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 		error = truncate_pinned(vol, b, change);
 	while (error == -EAGAIN);
 	mutex_lock(&vol->lock);
+	if (!error)
+		error = close_truncated_locked(vol, b);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)
 		body_finish_locked(vol, b, &after);

@@ -111,6 +111,20 @@ def test_what_is_closed_beside_a_mapping_that_is_left_is_in_the_epoch(mnt, besid
     assert f.read_bytes() == b"b" * 8192
 
 
+def test_what_is_truncated_beside_a_mapping_that_is_left_is_in_the_epoch(mnt):
+    """truncate(2) has no close: it counts as one."""
+    f = mnt.path / "f"
+    f.write_bytes(b"a" * 8192)
+    mnt.seal()
+    fd = os.open(f, os.O_RDWR)
+    mapped = Mapping(fd, 4096)
+    os.close(fd)
+    run(sys.executable, "-c", "import os, sys; os.truncate(sys.argv[1], 5000)", f)
+    assert (mnt.epoch(mnt.seal()) / "f").read_bytes() == b"a" * 5000
+    mapped.close()
+    assert f.read_bytes() == b"a" * 5000
+
+
 def test_many_writers_at_once(mnt):
     """Threads that each replace, rename, list and remove in a directory of their own."""
     errors = []
