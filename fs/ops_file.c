@@ -193,7 +193,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (f->kind == FILE_LIVE)
 		r = setid_drop(req, f->node);
 	if (r == 0)
-		r = handle_reserve(f->handle, mode, (uint64_t)length, request_interrupted, req);
+		r = handle_reserve(f->handle, mode, (uint64_t)offset, (uint64_t)length,
+				   request_interrupted, req);
 	if (r == 0)
 		r = handle_begin_write(f->handle, request_interrupted, req, &fd);
 	if (r == 0)

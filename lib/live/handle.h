@@ -120,10 +120,11 @@ int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted,
 void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t result);
 
 /*
- * Waits for the space that a handle_fallocate takes. Before handle_begin_write, which fetches and clones: nothing is done
- * for what has no room. -ENOSPC, -EINTR.
+ * Waits for the space that a handle_fallocate takes: that of holes, and behind the end. Before handle_begin_write, which
+ * fetches and clones: nothing is done for what has no room. -ENOSPC, -EINTR.
  */
-int handle_reserve(struct handle *h, int mode, uint64_t len, interrupted_fn interrupted, void *arg);
+int handle_reserve(struct handle *h, int mode, uint64_t offset, uint64_t len,
+		   interrupted_fn interrupted, void *arg);
 /* mode as in fallocate(2). Waits for space like handle_write. */
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg);

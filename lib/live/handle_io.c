@@ -381,23 +381,7 @@ int handle_truncate(struct handle *h, uint64_t size, interrupted_fn interrupted,
 	return 0;
 }
 
-int handle_reserve(struct handle *h, int mode, uint64_t len, interrupted_fn interrupted, void *arg)
-{
-	return volume_reserve(h->vol, mode & FALLOC_FL_PUNCH_HOLE ? 0 : len, interrupted, arg);
-}
-
-int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
-		     interrupted_fn interrupted, void *arg)
-{
-	int fd, error;
-
-	error = handle_reserve(h, mode, len, interrupted, arg);
-	if (!error)
-		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
-	if (error)
-		return error;
-	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
-}
+/* ---- holes ---- */
 
 static int seek_fd(int fd, uint64_t offset, int whence, uint64_t *ret_offset)
 {
@@ -426,6 +410,62 @@ int handle_lseek(struct handle *h, uint64_t offset, int whence, interrupted_fn i
 	backing_put(backing);
 	content_put(c);
 	return error;
+}
+
+/* ---- preallocation ---- */
+
+/* How many bytes of [offset, end) are data; 0 where it cannot be told. What is preallocated and not written is none. */
+static uint64_t data_between(struct handle *h, uint64_t offset, uint64_t end,
+			     interrupted_fn interrupted, void *arg)
+{
+	uint64_t bytes = 0, data, hole;
+
+	while (offset < end && handle_lseek(h, offset, SEEK_DATA, interrupted, arg, &data) == 0 &&
+	       data < end) {
+		if (handle_lseek(h, data, SEEK_HOLE, interrupted, arg, &hole) < 0 || hole <= data)
+			break;
+		bytes += (hole < end ? hole : end) - data;
+		offset = hole;
+	}
+	return bytes;
+}
+
+/* What the disk keeps for the file and is not written. */
+static uint64_t preallocated(struct handle *h, interrupted_fn interrupted, void *arg)
+{
+	uint64_t data, allocated = 0;
+	struct stat st;
+
+	mutex_lock(&h->vol->lock);
+	if (h->body->staged && fstat(h->body->fd, &st) == 0)
+		allocated = (uint64_t)st.st_blocks * 512;
+	mutex_unlock(&h->vol->lock);
+	data = allocated ? data_between(h, 0, INT64_MAX, interrupted, arg) : 0;
+	return allocated > data ? allocated - data : 0;
+}
+
+int handle_reserve(struct handle *h, int mode, uint64_t offset, uint64_t len,
+		   interrupted_fn interrupted, void *arg)
+{
+	uint64_t missing = 0, kept;
+
+	if (!(mode & FALLOC_FL_PUNCH_HOLE))
+		missing = len - data_between(h, offset, offset + len, interrupted, arg);
+	kept = missing ? preallocated(h, interrupted, arg) : 0;
+	return volume_reserve(h->vol, missing > kept ? missing - kept : 0, interrupted, arg);
+}
+
+int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
+		     interrupted_fn interrupted, void *arg)
+{
+	int fd, error;
+
+	error = handle_reserve(h, mode, offset, len, interrupted, arg);
+	if (!error)
+		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
+	if (error)
+		return error;
+	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
 }
 
 /* ---- fsync ---- */

@@ -146,6 +146,24 @@ def test_a_wait_in_the_middle_of_a_file_can_be_interrupted(weather, small_disk, 
     weather.clear()
 
 
+@pytest.mark.options(cache_size="24M", settle="1h", full="error")
+def test_a_fallocate_of_what_has_room_already_needs_none(mnt):
+    size = 20 << 20
+    (mnt.path / "f").write_bytes(os.urandom(size))
+    mnt.wait_durable()
+    with open(mnt.path / "f", "r+b", buffering=0) as f:
+        os.posix_fallocate(f.fileno(), 0, size)
+        with pytest.raises(OSError) as full:
+            os.posix_fallocate(f.fileno(), 0, size + (28 << 20))  # more than the cache may hold
+        assert full.value.errno == errno.ENOSPC and os.fstat(f.fileno()).st_size == size
+    (mnt.path / "f").unlink()
+    mnt.wait_durable()
+    with open(mnt.path / "g", "wb", buffering=0) as f:
+        for _ in range(2):  # the second time it is preallocated, though nothing is written
+            os.posix_fallocate(f.fileno(), 0, size)
+    assert (mnt.path / "g").read_bytes() == bytes(size)
+
+
 def test_dirty_data_is_never_evicted(weather, volume):
     mnt = volume.mount(settle="1h", cache_size="16M", full="error")
     data = {"durable": os.urandom(PART)}
