@@ -61,14 +61,17 @@ static void unescape(char *s)
 }
 
 /* Looks for a mount of this device ("" for any) on this point: the last one, which lies on top. */
-static bool find_mount(const char *device, const char *mountpoint, char ret_device[24])
+/* 1; 0 where there is none, or -errno. */
+static int find_mount(const char *device, const char *mountpoint, char ret_device[24])
 {
 	cleanup_fclose FILE *f = fopen("/proc/self/mountinfo", "re");
 	cleanup_free char *line = NULL;
 	size_t room = 0;
-	bool found = false;
+	int found = 0;
 
-	while (f && getline(&line, &room, f) > 0) {
+	if (!f)
+		return -errno;
+	while (getline(&line, &room, f) > 0) {
 		char dev[24];
 		int start = 0, end = 0;
 
@@ -78,25 +81,26 @@ static bool find_mount(const char *device, const char *mountpoint, char ret_devi
 		unescape(line + start);
 		if (strcmp(line + start, mountpoint) || (*device && strcmp(dev, device)))
 			continue;
-		found = true;
+		found = 1;
 		memcpy(ret_device, dev, sizeof(dev));
 	}
-	return found;
+	return ferror(f) ? -EIO : found;
 }
 
 void serve_find_device(struct fs_mount *m)
 {
 	char device[24];
 
-	if (find_mount("", m->mountpoint, device))
+	if (find_mount("", m->mountpoint, device) > 0)
 		memcpy(m->device, device, sizeof(device));
 }
 
+/* Where it cannot be told, it is: nothing is given up then. */
 static bool is_mounted(const struct fs_mount *m)
 {
 	char device[24];
 
-	return find_mount(m->device, m->mountpoint, device);
+	return find_mount(m->device, m->mountpoint, device) != 0;
 }
 
 /* ---- unmounting ---- */

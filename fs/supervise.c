@@ -108,16 +108,17 @@ bool fs_waits_in_kernel(pid_t pid)
 	cleanup_close int fd = -1;
 	char path[32];
 	const char *tid;
+	int got;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* Where it cannot be told, nobody is to wait for good. */
 	if (fd < 0 || io_opendir(fd, &dir) < 0)
 		return true;
-	while (io_readdir(dir, &tid) > 0)
+	while ((got = io_readdir(dir, &tid)) > 0)
 		if (is_uninterruptible(dirfd(dir), tid))
 			return true;
-	return false;
+	return got < 0;
 }
 
 static void refuse_one(int fuse_fd, const struct table *t, char *room)

@@ -138,7 +138,7 @@ static int make_directory(const char *path, bool force, int *ret_fd)
 		return cli_error(EXIT_FAILED, "%s: cannot make the directory: %s", path,
 				 strerror(-got));
 	dir = opendir(path);
-	got = dir ? io_readdir(dir, &name) : 0;
+	got = dir ? io_readdir(dir, &name) : -errno;
 	if (got < 0)
 		return cli_error(EXIT_FAILED, "%s: %s", path, strerror(-got));
 	if (got && !force)

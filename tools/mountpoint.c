@@ -56,30 +56,38 @@ int mountpoint_unmount(const char *path, bool lazy)
 
 #define NAMED_MAX 3
 
-/* The names in a directory, "model.pt, log and 2 more": how many there are. */
-static unsigned list(const char *path, struct buf *out)
+/* The names in a directory, "model.pt, log and 2 more": how many there are, or -errno. */
+static int list(const char *path, struct buf *out)
 {
 	cleanup_closedir DIR *dir = opendir(path);
-	unsigned count = 0;
 	const char *name;
+	int count = 0, got;
 
-	while (dir && io_readdir(dir, &name) == 1) {
+	if (!dir)
+		return -errno;
+	while ((got = io_readdir(dir, &name)) > 0) {
 		if (count++ >= NAMED_MAX)
 			continue;
 		buf_printf(out, "%s", count > 1 ? ", " : "");
 		printable_put(out, name);
 	}
 	if (count > NAMED_MAX)
-		buf_printf(out, " and %u more", count - NAMED_MAX);
-	return count;
+		buf_printf(out, " and %d more", count - NAMED_MAX);
+	return got < 0 ? got : count;
 }
 
 static int check_empty(const char *path)
 {
 	cleanup_buf struct buf names = {0};
+	int count = list(path, &names);
 
-	if (!list(path, &names))
+	if (!count)
 		return EXIT_DONE;
+	if (count < 0)
+		return cli_error(
+			EXIT_FAILED,
+			"%s: what lies there cannot be listed: %s; a mount would hide it (-o nonempty: all the same)",
+			path, strerror(-count));
 	return cli_error(
 		EXIT_CONFLICT,
 		"%s: the directory is not empty (%s), and a mount would hide that. If a job wrote it while "
@@ -92,14 +100,14 @@ bool mountpoint_is_empty(const char *path)
 {
 	cleanup_buf struct buf names = {0};
 
-	return !list(path, &names);
+	return list(path, &names) == 0;
 }
 
 int mountpoint_tell_below(const char *path)
 {
 	cleanup_buf struct buf names = {0};
 
-	if (!list(path, &names))
+	if (list(path, &names) <= 0)
 		return EXIT_DONE;
 	return cli_error(
 		EXIT_CONFLICT,

@@ -14,6 +14,7 @@
  */
 #include "lib/epochs/seal.h"
 
+#include <errno.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -284,9 +285,13 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 {
 	struct state_version v = {0};
 	struct state_file f;
+	int error = state_file_get(vol->state, replaced, &f);
 
-	if (state_file_get(vol->state, replaced, &f) == 0 && f.closed)
-		state_version_get(vol->state, f.closed, &v);
+	if (!error && f.closed)
+		error = state_version_get(vol->state, f.closed, &v);
+	/* Of which epoch it was is not known: where a save ends is not to be guessed from it. */
+	if (error && error != -ENOENT)
+		changed_of(vol)->overflow = true;
 	changed_replaces(changed_of(vol), ino, replaced, v.born);
 }
 

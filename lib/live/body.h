@@ -157,9 +157,9 @@ int body_empty_file_locked(struct volume *vol, struct state_file *f);
  * Commits a copy of what a staged body holds now as the file's closed content, while it stays open:
  * how the sealer takes a log as it stands (before it takes the lock to seal), and what stands in
  * for a file with a writable mapping left. Without the lock. Nothing where the copy would be what is
- * closed already; -ENOENT where the body is gone.
+ * closed already; -ENOENT where the body is gone; -EINTR where `interrupted` (may be NULL) ended the wait for space.
  */
-int body_commit_copy(struct volume *vol, uint64_t id);
+int body_commit_copy(struct volume *vol, uint64_t id, interrupted_fn interrupted, void *arg);
 
 /* After a crash or a power loss: commits, undoes or tears what was open (contract 1.2.4, 1.4).
  * At volume_open, before any thread. */

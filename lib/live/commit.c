@@ -82,7 +82,9 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 		body_replaced_locked(vol, &f);
 	old = f.closed;
 	if (old)
-		state_version_get(vol->state, old, &before);
+		error = state_version_get(vol->state, old, &before);
+	if (error)
+		return error;
 	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, before.born};
 	f.closed = closed;
 	f.live = live;
@@ -309,14 +311,15 @@ void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 /* ---- a copy ---- */
 
 static int copy_bytes(struct volume *vol, struct backing *from, const char *temporary,
-		      struct stat *ret_st)
+		      struct stat *ret_st, interrupted_fn interrupted, void *arg)
 {
 	cleanup_close int to = -1;
 	int error;
 
 	if (fstat(from->fd, ret_st) < 0)
 		return -errno;
-	error = volume_reserve(vol, io_allocated(from->fd, (uint64_t)ret_st->st_size), NULL, NULL);
+	error = volume_reserve(vol, io_allocated(from->fd, (uint64_t)ret_st->st_size), interrupted,
+			       arg);
 	if (error)
 		return error;
 	to = openat(vol->objects_fd, temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -407,7 +410,7 @@ static struct body *copy_pin_locked(struct volume *vol, uint64_t id, int *ret_er
 	return b;
 }
 
-int body_commit_copy(struct volume *vol, uint64_t id)
+int body_commit_copy(struct volume *vol, uint64_t id, interrupted_fn interrupted, void *arg)
 {
 	struct after after = {.vol = vol};
 	struct backing *backing;
@@ -425,7 +428,7 @@ int body_commit_copy(struct volume *vol, uint64_t id)
 	backing = backing_ref(b->backing);
 	snprintf(temporary, sizeof(temporary), "copy-%016" PRIx64 ".tmp", object_new_id(vol));
 	mutex_unlock(&vol->lock);
-	error = copy_bytes(vol, backing, temporary, &st);
+	error = copy_bytes(vol, backing, temporary, &st, interrupted, arg);
 	mutex_lock(&vol->lock);
 	if (!error)
 		error = copy_commit_locked(vol, b, temporary, &st, &after);

@@ -111,7 +111,7 @@ static void commit_left_locked(struct volume *vol, struct body *b, struct after 
 		return;
 	}
 	mutex_unlock(&vol->lock);
-	body_commit_copy(vol, id);
+	body_commit_copy(vol, id, NULL, NULL);
 	mutex_lock(&vol->lock);
 }
 

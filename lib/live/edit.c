@@ -332,20 +332,23 @@ static void set_baseline(struct edit *e, const struct state_file *f)
 static void switch_body_locked(struct edit *e, uint64_t id, struct content **ret_content)
 {
 	struct body *b = e->b;
-	struct state_file f = {0};
+	struct state_file f;
+	bool known;
 
 	b->version = id;
 	b->base = e->base.id;
 	b->killed = b->closed_well = false;
 	b->journaled_ctime_ns = b->synced_ctime_ns = 0;
 	body_note_locked(b);
-	state_file_get(e->vol->state, b->ino, &f);
+	known = state_file_get(e->vol->state, b->ino, &f) == 0;
 	/* Before the baseline: it is a change of the inode's time. */
 	if (e->kind == EDIT_GIVE) {
 		content_detach_locked(e->vol, e->base.id);
 		object_remove(e->vol, e->base.id);
 	}
-	set_baseline(e, &f);
+	/* Without one whatever is closed counts as changed. */
+	if (known)
+		set_baseline(e, &f);
 	*ret_content = steal_ptr(b->content);
 }
 

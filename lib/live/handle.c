@@ -215,17 +215,18 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 	mutex_unlock(&h->vol->lock);
 	if (!ready)
 		return 0;
-	error = body_commit_copy(h->vol, id);
-	if (error)
-		return error == -ENOENT ? 0 : error;
+	error = body_commit_copy(h->vol, id, interrupted, arg);
+	if (error == -ENOENT)
+		return 0;
 	now = clock_mono_ns();
 	left = atomic_load(&h->vol->durable_until_ns);
 	if (left == INT64_MAX)
 		left = -1;
 	else
 		left = left > now ? left - now : 0;
-	error = h->vol->observer->wait_durable(h->vol, left, interrupted, arg);
-	/* Committed it is; whoever set the time looks at what the remote has by then. A signal ends the wait, and must not
+	if (!error)
+		error = h->vol->observer->wait_durable(h->vol, left, interrupted, arg);
+	/* Committed it is, or will be by its release; whoever set the time looks at what the remote has by then. A signal ends the wait, and must not
 	 * make the save fail: batch systems send more than one. */
 	return error == -ETIMEDOUT || (error == -EINTR && left >= 0) ? 0 : error;
 }
@@ -397,7 +398,7 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 		int error;
 
 		mutex_unlock(&vol->lock);
-		error = body_commit_copy(vol, b->id);
+		error = body_commit_copy(vol, b->id, NULL, NULL);
 		mutex_lock(&vol->lock);
 		if (error && error != -ENOENT) {
 			b->uncommitted = true;

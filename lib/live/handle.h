@@ -54,8 +54,8 @@ struct handle;
 int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 		const struct live_caller *who, interrupted_fn interrupted, void *arg,
 		struct handle **ret_handle);
-/* Before a file is made: waits, as full=wait allows, until there is room for what a writer writes.
- * handle_create does so itself, but nothing ends its wait. 0, -ENOSPC, -EINTR. */
+/* Before handle_create, which does not wait: waits, as full=wait allows, until there is room for what a writer writes.
+ * 0, -ENOSPC, -EINTR. */
 int handle_await_room(struct volume *vol, interrupted_fn interrupted, void *arg);
 /* Makes the file and opens it. An existing name: -EEXIST (fs/ then opens it, or not with O_EXCL).
  */

@@ -680,9 +680,6 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 
 	if (vol->options.read_only)
 		return -EROFS;
-	error = volume_reserve(vol, ROOM_TO_WRITE, NULL, NULL);
-	if (error)
-		return error;
 	h = handle_new(vol, flags & ~O_TRUNC, process_of(who->pid));
 	if (!h)
 		return -ENOMEM;

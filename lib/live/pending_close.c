@@ -131,7 +131,7 @@ static void commit_mapped_locked(struct volume *vol, struct body *b)
 	    b->journaled_ctime_ns != stat_ctime(&st) || b->journaled_size != (uint64_t)st.st_size)
 		return;
 	mutex_unlock(&vol->lock);
-	error = body_commit_copy(vol, b->id);
+	error = body_commit_copy(vol, b->id, NULL, NULL);
 	if (error && error != -ENOENT)
 		log_warn("inode %" PRIu64
 			 " has a mapping left, and is committed when that is gone: %s",

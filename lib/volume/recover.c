@@ -234,7 +234,7 @@ static int watch_staged_locked(struct volume *vol, struct body *b)
 
 	body_watch_locked(vol, b, true);
 	mutex_unlock(&vol->lock);
-	error = body_commit_copy(vol, b->id);
+	error = body_commit_copy(vol, b->id, NULL, NULL);
 	mutex_lock(&vol->lock);
 	if (error)
 		log_error("inode %" PRIu64 ": a file with a mapping left is committed later: %s",

@@ -93,6 +93,13 @@ def test_an_unwritable_log_is_named(user):
     assert done.returncode == 1 and "/proc/log: cannot open the log file" in done.stderr, done
 
 
+def test_a_directory_that_cannot_be_listed_is_not_taken_for_an_empty_one(user):
+    done = user('cd $HOME; mkdir r m; echo kept > m/model; chmod 300 m; "$BIN" mount r m', check=False)
+    assert done.returncode == 1 and "m: what lies there cannot be listed: Permission denied" in done.stderr, done
+    done = user('cd $HOME; mkdir r m out; echo x > m/x; "$BIN" import m r; echo kept > out/model; chmod 300 out; "$BIN" export r out', check=False)
+    assert done.returncode == 1 and "out: Permission denied" in done.stderr, done
+
+
 # ---- file systems below the cache
 
 

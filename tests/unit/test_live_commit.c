@@ -272,17 +272,17 @@ START_TEST(a_copy_stands_in_while_the_file_is_open)
 	vu_save(&u, "a", "old");
 	h = vu_open(&u, "a", O_WRONLY | O_TRUNC);
 	vu_write(h, "as it stands", 0);
-	unit_ok(body_commit_copy(u.vol, handle_body(h)));
+	unit_ok(body_commit_copy(u.vol, handle_body(h), NULL, NULL));
 	vu_holds(&u, "a", "as it stands");
 	copy = vu_file(&u, "a").closed;
 	/* Nothing new: no second copy. */
-	unit_ok(body_commit_copy(u.vol, handle_body(h)));
+	unit_ok(body_commit_copy(u.vol, handle_body(h), NULL, NULL));
 	ck_assert_uint_eq(vu_file(&u, "a").closed, copy);
 	vu_write(h, "AS", 0);
 	vu_close(h);
 	vu_holds(&u, "a", "AS it stands");
 	ck_assert_uint_ne(vu_file(&u, "a").closed, copy);
-	unit_error(body_commit_copy(u.vol, 12345), -ENOENT);
+	unit_error(body_commit_copy(u.vol, 12345, NULL, NULL), -ENOENT);
 }
 END_TEST
 

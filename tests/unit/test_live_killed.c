@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Killed writers (contract 1.2.4): what is undone, what stays, what an epoch says. */
+#include <sys/resource.h>
+
 #include "lib/cache/torn.h"
 #include "lib/epochs/epochs.h"
 #include "lib/live/handle.h"
@@ -154,6 +156,23 @@ START_TEST(an_open_descriptor_is_found_by_name)
 	unlink(path);
 	ck_assert(process_has_open(getpid(), "some name", false));
 	ck_assert(!process_has_open(getpid(), "another", false));
+}
+END_TEST
+
+START_TEST(what_a_process_has_is_not_denied_where_it_cannot_be_told)
+{
+	struct rlimit before, none;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+	ck_assert(!process_has_open(getpid(), "no such file", false));
+	ck_assert(!process_has_mapped(getpid(), "no such file"));
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	bool open = process_has_open(getpid(), "no such file", false);
+	bool mapped = process_has_mapped(getpid(), "no such file");
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	ck_assert(open);
+	ck_assert(mapped);
 }
 END_TEST
 
@@ -474,6 +493,7 @@ int main(void)
 	tcase_add_test(t, how_a_process_ended_is_told);
 	tcase_add_test(t, the_process_of_a_thread_is_found);
 	tcase_add_test(t, an_open_descriptor_is_found_by_name);
+	tcase_add_test(t, what_a_process_has_is_not_denied_where_it_cannot_be_told);
 	tcase_add_test(t, a_killed_replacement_leaves_the_old);
 	tcase_add_test(t, a_failed_exit_counts_as_killed_and_a_good_one_does_not);
 	tcase_add_test(t, a_killed_replacement_is_undone_even_if_it_was_synced);

@@ -66,7 +66,7 @@ static void copy(void)
 	struct handle *h = vu_open(&u, "a", O_WRONLY | O_TRUNC);
 
 	vu_write(h, "the new content", 0);
-	unit_ok(body_commit_copy(u.vol, handle_body(h)));
+	unit_ok(body_commit_copy(u.vol, handle_body(h), NULL, NULL));
 	close_and_say(h);
 }
 
