@@ -13,6 +13,7 @@
 #include "lib/format/xattrs.h"
 #include "lib/meta/reason.h"
 #include "lib/state/reserve.h"
+#include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/epochs/doubts_volume.h"
@@ -29,6 +30,7 @@ struct walk {
 	struct buf counted;  /* uint64_t: new files with several names, counted once */
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
 	bool before_asked;
+	int64_t before_ns; /* the parent was sealed a second later; INT64_MIN: it is not known when */
 };
 
 void freeze_result_free(struct freeze_result *r)
@@ -173,8 +175,8 @@ static bool tail_is_torn(struct volume *vol, const char *name, const struct stat
 	}
 }
 
-/* Whether the epoch before has the file as empty, under this name. Where that is not to be had, nothing is blamed. */
-static bool was_empty(struct walk *w)
+/* Whether the epoch before has the file, of this size, under this name. Where that is not to be had, nothing is blamed. */
+static bool was_so_before(struct walk *w, uint64_t size)
 {
 	struct tree_entry e;
 	uint32_t id;
@@ -187,14 +189,25 @@ static bool was_empty(struct walk *w)
 	if (tree_resolve(w->before, buf_str(&w->path), &id) != 0)
 		return false;
 	tree_get(w->before, id, &e);
-	return e.type == TREE_REGULAR && !e.size;
+	return e.type == TREE_REGULAR && e.size == size;
 }
 
-/* Of content that an epoch has: a name may say only now that it must not be empty. */
-static bool became_torn(struct walk *w, const char *name, const struct state_version *v,
-			const char **ret_why)
+static int64_t sealed_before_ns(const struct seal_job *job)
 {
-	return !v->size && tail_check(-1, 0, name, ret_why) > 0 && !was_empty(w);
+	struct epoch_record record;
+	struct state_epoch row;
+	int64_t ns = INT64_MIN;
+
+	if (state_epoch_get(job->snapshot, job->parent, &row) < 0)
+		return ns;
+	if (row.record && record_decode(row.record, strlen(row.record), &record) == 0) {
+		/* The times of files come from a clock that ticks more slowly. */
+		if (record.sealed_ns > 0)
+			ns = record.sealed_ns - NS_PER_S;
+		record_free(&record);
+	}
+	state_epoch_free(&row);
+	return ns;
 }
 
 static bool is_here(const struct state_version *v)
@@ -202,8 +215,24 @@ static bool is_here(const struct state_version *v)
 	return v->state != VERSION_DURABLE || v->local_whole;
 }
 
+/* Of content that an epoch has: a name may say only now that it must not be empty, or what it is. A rename changes the file's
+ * ctime, so that no other file has to be read. */
+static bool became_torn(struct walk *w, const char *name, const struct state_file *f,
+			const struct state_version *v, const char **ret_why)
+{
+	const char *why = NULL;
+
+	if (v->size && (!tail_depends_on_name(name) || f->ctime_ns < w->before_ns || !is_here(v)))
+		return false;
+	if (!tail_is_torn(w->vol, name, v, &why) || was_so_before(w, v->size))
+		return false;
+	*ret_why = why;
+	return true;
+}
+
 /* Why the content is torn inside; NULL: it is not. What is not all here was looked at when it was new. */
-static const char *why_torn(struct walk *w, const char *name, const struct state_version *v)
+static const char *why_torn(struct walk *w, const char *name, const struct state_file *f,
+			    const struct state_version *v)
 {
 	const char *why = "it was not written out when its machine or its writer ended";
 
@@ -221,7 +250,7 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 	/* A restored tree is judged as it was when it was sealed. */
 	if (w->job->restores)
 		return NULL;
-	if (!is_new(w, v) ? !became_torn(w, name, v, &why)
+	if (!is_new(w, v) ? !became_torn(w, name, f, v, &why)
 			  : !is_here(v) || !tail_is_torn(w->vol, name, v, &why))
 		return NULL;
 	buf_put(&w->result->torn, &v->id, sizeof(v->id));
@@ -238,7 +267,7 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		.version = v->id,
 		.born = v->saved ? v->saved : v->born,
 		.mtime_ns = f->mtime_ns,
-		.torn = why_torn(w, name, v),
+		.torn = why_torn(w, name, f, v),
 	};
 
 	*ret_torn = file.torn != NULL;
@@ -446,7 +475,12 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 {
 	cleanup_freeze struct freeze_result result = {0};
 	cleanup_tree_writer struct tree_writer *writer = NULL;
-	struct walk w = {.vol = vol, .job = job, .result = &result};
+	struct walk w = {
+		.vol = vol,
+		.job = job,
+		.result = &result,
+		.before_ns = sealed_before_ns(job),
+	};
 	int error = copy_logs(vol, job);
 
 	if (!error)

@@ -357,11 +357,16 @@ static bool is_never_empty(const char *name)
 	return false;
 }
 
+bool tail_depends_on_name(const char *name)
+{
+	return name_ends_with(name, ".safetensors");
+}
+
 int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
 		      const char **ret_why)
 {
 	static const uint8_t zip_head[4] = {'P', 'K', 3, 4};
-	bool named = name_ends_with(name, ".safetensors");
+	bool named = tail_depends_on_name(name);
 	uint8_t head[9] = {0};
 	ssize_t got;
 	int result = 0;

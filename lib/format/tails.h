@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_FORMAT_TAILS_H
 #define EPOCHFS_FORMAT_TAILS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,6 +27,8 @@
 /* Reads a few KiB at both ends; of safetensors the whole header, of PyTorch's zip also the directory
  * and the pickle; of an empty file nothing, and then the descriptor may be -1. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
 int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
+/* Whether a file that is not empty may be torn by this name, though by another one nothing is wrong. */
+bool tail_depends_on_name(const char *name);
 /* The same for content that is no file: `read` gives up to len bytes at offset, fewer only at the end: the count, or -errno. */
 struct tail_source {
 	ssize_t (*read)(void *arg, void *data, size_t len, uint64_t offset);

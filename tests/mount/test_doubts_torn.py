@@ -30,7 +30,8 @@ def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is
     assert latest(mnt) == under and verify(mnt, "latest") == 0
 
 
-@pytest.mark.parametrize("name, content", [("model.pt", b""), ("model.safetensors", (5000).to_bytes(8, "little") + b'{"a":{"dty')])
+@pytest.mark.parametrize("name, content", [("model.pt", b""), ("model.safetensors", (5000).to_bytes(8, "little") + b'{"a":{"dty'),
+                                           ("model.safetensors", b"cut"), ("model.safetensors", bytes(100))])
 def test_what_an_epoch_has_under_a_name_that_says_nothing_is_torn_when_it_is_renamed(mnt, name, content):
     put(mnt.path / name, ""), put(mnt.path / "whole.bin", "")
     run(BIN, "commit", "--whole", mnt.path)
