@@ -6,7 +6,7 @@
 
 Prints a row a figure: the median of the turns with the least and the most, the same on the disk below in turns between ours (which of the two comes first
 is drawn by the seed, and all is synced before each), the limit, and whether it is kept: ok, OVER, or void, where the disk below spread more than
-turns.SPREAD times or others took more than turns.FOREIGN processors (turns.py). Exits with 1 where a limit is OVER, else with 2 where a row is void. NAMEs
+turns.SPREAD times, others took more than turns.FOREIGN processors while it was measured, or something else kept the disk dirty before it (turns.py). Exits with 1 where a limit is OVER, else with 2 where a row is void. NAMEs
 pick some: close, seal, list, big, many, epochs, byte, dedup. DIR ($TMPDIR or /tmp) holds cache and remote and needs 20 GiB; all in it is removed at the
 end. The program is EPOCHFS_BIN.
 """
@@ -36,13 +36,30 @@ SOURCE_BYTES = 64 * MIB
 
 
 class Figures:
-    """What a measure saw in its turns."""
+    """What a measure saw in its turns, and what else the machine did before and in what was measured."""
 
     def __init__(self):
         self.seen = []
+        self.dirty, self.cpu, self.seconds = 0, 0.0, 0.0
 
-    def add(self, value):
+    def measure(self, call, prepare=None):
+        """Adds what call() gives: with all of before written back, and the load of others watched for as long as it runs. Parts of some milliseconds
+        are too short for the clock of /proc: all turns are judged together. `prepare` is done between, and its result is handed to the call."""
+        self.dirty = max(self.dirty, fair.sync())
+        prepared = () if prepare is None else (prepare(),)
+        with fair.Load() as load:
+            value = call(*prepared)
+        self.cpu += load.cpu
+        self.seconds += load.seconds
         self.seen.append(value)
+        return value
+
+    def disturbed(self):
+        """Why they say nothing, or None."""
+        if self.dirty > fair.DIRTY_MIB:
+            return "%.0f MiB of others were still dirty" % self.dirty
+        foreign = fair.processors(self.cpu, self.seconds)
+        return "others took %.2f processors" % foreign if foreign > fair.FOREIGN else None
 
     @property
     def median(self):
@@ -67,13 +84,20 @@ def wide(figures, slack):
     return max(figures.seen) - min(figures.seen) > slack and fair.spread_of(figures.seen) > fair.SPREAD
 
 
+def tell_disturbed(*every):
+    """Whether one of them says nothing; prints why."""
+    why = [text for text in (figures.disturbed() for figures in every if figures) if text]
+    for text in why:
+        print("    " + text, flush=True)
+    return bool(why)
+
+
 class Report:
     """The rows, and what comes of them."""
 
     def __init__(self, seed=0):
         self.draw = fair.Draw(seed)
         self.verdicts = []
-        self.load = None  # of the measure under way
 
     def row(self, what, here, below, limit, kept, void=False):
         """`void`: the reference does not hold. Sizes and memory have none, and do not depend on who else runs."""
@@ -83,11 +107,8 @@ class Report:
 
     def timed(self, what, figures, below, limit, kept, slack=0):
         """A row of times. `below`: the reference's Figures, or None where the limit is absolute; `slack`: seconds of it that are no matter."""
-        self.load.__exit__()
-        busy = self.load.foreign > fair.FOREIGN
-        if busy:
-            print("    others took %.2f processors" % self.load.foreign)
-        self.row(what, milliseconds(figures), milliseconds(below) if below else "", limit, kept, busy or below is not None and wide(below, slack))
+        why = tell_disturbed(figures, below)
+        self.row(what, milliseconds(figures), milliseconds(below) if below else "", limit, kept, why or below is not None and wide(below, slack))
 
     @property
     def code(self):
@@ -109,11 +130,9 @@ def close(report, mnt, turns):
         for what in ("new", "replaced"):
             pairs = list(zip((mnt.path / ("f%d" % turn), name), figures[what]))
             for path, figure in report.draw.shuffled(pairs, "close", what, turn):
-                fair.sync()
-                figure.add(close_seconds(path, GIB, block))
+                figure.measure(lambda fd, p=path: close_seconds(p, fd), lambda p=path: write(p, GIB, block))
         for path in (mnt.path / ("f%d" % turn), name):
             path.unlink()
-        os.sync()
     for what, (here, below) in figures.items():
         report.timed("close of 1 GiB, %s" % what, here, below, "50 ms more", here.median < below.median + MORE, MORE)
 
@@ -143,13 +162,12 @@ def seal(report, mnt, turns):
     for turn in range(turns):
         for i in range(10):
             (mnt.path / "d" / ("f%06d" % (1000 * i))).write_text("changed in %d" % turn)
-        fair.sync()
-        here.add(waits(mnt.path, lambda: took.add(seconds(mnt.seal))))
+        here.measure(lambda: waits(mnt.path, lambda: took.seen.append(seconds(mnt.seal))))
         for path, figure in report.draw.shuffled([(mnt.path, idle), (folder, below)], "seal", turn):
-            fair.sync()
-            figure.add(waits(path, lambda: time.sleep(took.seen[-1])))
+            figure.measure(lambda p=path: waits(p, lambda: time.sleep(took.seen[-1])))
     # A longest wait is one sample of a tail: it says nothing of the reference that it spreads.
     report.timed("longest wait of a writer at a seal", here, None, "100 ms", here.median < 0.1)
+    tell_disturbed(idle, below)
     print("    the same writer on the disk below waited %s at most" % milliseconds(below))
     print("    10,000 files and 10 changed; the seal took %s; the same writer without one waited %s at most"
           % (milliseconds(took), milliseconds(idle)))
@@ -167,7 +185,7 @@ def listing(report, mnt, turns):
     figures = {path: Figures() for path in (live, old, below)}
     for turn in range(turns):
         for path in report.draw.shuffled(figures, "list", turn):
-            figures[path].add(seconds(lambda p=path: list_long(p)))
+            figures[path].measure(lambda p=path: seconds(lambda: list_long(p)))
     for what, path in (("live", live), ("in an epoch", old)):
         ratio = figures[path].median / figures[below].median
         report.timed("ls -l of 10,000 files, %s" % what, figures[path], figures[below], "3 times; it is %.1f" % ratio, ratio <= 3)
@@ -209,10 +227,10 @@ def epochs(report, mnt, turns):
     mnt.wait_durable()
     for command in (["ls", mnt.epochs_dir], ["ls", "-l", mnt.epochs_dir], [BIN, "log", mnt.path]):
         words = [os.fspath(word) for word in command]
-        figures = Figures()
-        for _ in range(turns + 1):
-            figures.add(seconds(lambda w=words: subprocess.run(w, stdout=subprocess.DEVNULL, check=True)))
-        figures.seen.pop(0)
+        figures, call = Figures(), lambda w=words: subprocess.run(w, stdout=subprocess.DEVNULL, check=True)
+        call()
+        for _ in range(turns):
+            figures.measure(lambda c=call: seconds(c))
         name = "epochfs log" if words[0] == BIN else " ".join(words[:-1] + [".epochs"])
         report.timed("%s, 1,000 epochs" % name, figures, None, "1 s", figures.median < 1)
 
@@ -264,9 +282,7 @@ def measure(report, call, folder, options, turns):
     mnt = Mount(base, {"settle": "1h", **options})
     try:
         mnt.mount()
-        fair.sync()
-        with fair.Load() as report.load:
-            call(report, mnt, turns)
+        call(report, mnt, turns)
     finally:
         left = mnt.clean_up()
         shutil.rmtree(base, ignore_errors=True)

@@ -119,15 +119,20 @@ def taken_by_others(before, after, root):
     return max(with_children, those_who_are_there)
 
 
+def processors(cpu, seconds):
+    """How many processors these CPU seconds are. A tick or two of everybody's is nothing."""
+    return max(0.0, cpu - 2 / TICKS) / max(seconds, 1 / TICKS)
+
+
 class Load:
-    """`with Load() as load:` then load.foreign: the processors that others than ROOT and its own took meanwhile. The kernel's threads do our work, and do not
-    count."""
+    """`with Load() as load:` then load.foreign: the processors that others than ROOT and its own took meanwhile; load.cpu and load.seconds, of which that is made
+    where parts are added up. The kernel's threads do our work, and do not count."""
 
     def __init__(self, root=None):
         # What a daemon leaves behind when it forks stays ours.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.root = root or os.getpid()
-        self.foreign = 0.0
+        self.foreign = self.cpu = self.seconds = 0.0
 
     def taken(self):
         return taken_by_others(self.before, processes(), self.root)
@@ -137,11 +142,9 @@ class Load:
         return self
 
     def __exit__(self, *_):
-        """May be called before the end, too: then it is what was taken up to now."""
-        taken = self.taken() + max(0.0, stolen() - self.stolen)
-        seconds = max(time.monotonic() - self.begin, 1 / TICKS)
-        # A tick or two of everybody's is nothing.
-        self.foreign = max(0.0, taken - 2 / TICKS) / seconds
+        self.cpu = self.taken() + max(0.0, stolen() - self.stolen)
+        self.seconds = time.monotonic() - self.begin
+        self.foreign = processors(self.cpu, self.seconds)
 
 
 # ---- the verdict

@@ -67,9 +67,8 @@ def write(path, size, block, flags=os.O_CREAT | os.O_TRUNC):
     return fd
 
 
-def close_seconds(path, size, block):
+def close_seconds(path, fd):
     """How long close(2) takes of a file just written, and the next look at its name."""
-    fd = write(path, size, block)
     return seconds(lambda: (os.close(fd), os.stat(path)))
 
 

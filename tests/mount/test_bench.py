@@ -361,13 +361,9 @@ def figures(module, *seen):
     ((1.0, 1.1), (1.0, 1.1), 0, 0, "ok"), ((9.0, 9.1), (1.0, 1.1), 0, 1, "OVER"), ((1.0, 1.1), (1.0, 2.5), 0, 2, "void"),
     ((9.0, 9.1), (1.0, 2.5), 0, 2, "void"), ((1.0, 1.1), (1.0, 1.1), 0.5, 2, "void"), ((9.0, 9.1), (1.0, 1.1), 0.5, 2, "void")])
 def test_limits_fail_where_one_is_over(limits, monkeypatch, capsys, ours, below, foreign, code, word):
-    class Load:
-        def __exit__(self, *_):
-            self.foreign = foreign
-
     def measure(made, *_):
-        made.load = Load()
         mine, theirs = figures(limits, *ours), figures(limits, *below)
+        mine.cpu, mine.seconds = foreign * 10, 10
         made.timed("it", mine, theirs, "3 times", mine.median <= 3 * theirs.median)
         made.row("bytes", "1 MiB", "", "2 MiB", True)
 
@@ -382,3 +378,97 @@ def test_bytes_over_the_limit_fail_on_a_busy_machine_too(limits):
     made.row("bytes", "3 MiB", "", "2 MiB", False)
     made.row("times", "", "", "", True, void=True)
     assert made.code == 1
+
+
+class Tree:
+    """Directories in the place of a mount, for what a measure does beside it; `seal` is told."""
+
+    def __init__(self, base, told):
+        self.base, self.path, self.epochs_dir, self.told = base, base / "mnt", base / "mnt" / "epochs", told
+        (self.epochs_dir / "1" / "d").mkdir(parents=True)
+
+    def seal(self):
+        self.told.append("seal")
+        return 1
+
+    def epoch(self, number):
+        return self.epochs_dir / str(number)
+
+    def wait_durable(self):
+        self.told.append("durable")
+
+
+# What is told while it is measured: all else is not to be.
+MEASURED = {"close": [], "seal": ["seal"], "listing": [], "epochs": []}
+
+
+@pytest.fixture(params=MEASURED)
+def measured(request, limits, monkeypatch, tmp_path):
+    """Runs a measure on a small tree, with so much dirty before each sample, and so many processors of others in what is measured and in what is not:
+    its report, and what was done in which order."""
+    told = []
+
+    def run_it(dirty=0, foreign=0.0, beside=0.0):
+        clock = {"cpu": 0.0, "seconds": 0.0, "rate": beside}
+
+        def passes(call):
+            def passing(*words):
+                clock["cpu"] += 10 * clock["rate"]
+                clock["seconds"] += 10
+                return call(*words)
+
+            return passing
+
+        class Load:
+            def __enter__(self):
+                told.append("watched")
+                self.begin = dict(clock)
+                clock["rate"] = foreign
+                return self
+
+            def __exit__(self, *_):
+                told.append("measured")
+                clock["cpu"] += 10 * clock["rate"]
+                clock["seconds"] += 10
+                clock["rate"] = beside
+                self.cpu, self.seconds = (clock[what] - self.begin[what] for what in ("cpu", "seconds"))
+                self.foreign = self.cpu / self.seconds
+
+        save_many, write = limits.save_many, limits.write
+        monkeypatch.setattr(limits, "save_many", passes(lambda folder, count, *text: save_many(folder, 10, *text) or told.append("saved")))
+        monkeypatch.setattr(limits, "write", passes(lambda *words: told.append("written") or write(*words)))
+        monkeypatch.setattr(limits, "GIB", limits.MIB)
+        monkeypatch.setattr(limits, "BIN", "true")
+        monkeypatch.setattr(limits.fair, "sync", lambda: told.append("synced") or dirty)
+        monkeypatch.setattr(limits.fair, "Load", Load)
+        monkeypatch.setattr(limits, "wide", lambda *_: False)
+        made = limits.Report(1)
+        getattr(limits, request.param)(made, Tree(tmp_path, told), 2)
+        return made, told
+
+    return run_it, MEASURED[request.param]
+
+
+def test_limits_measure_what_is_synced_and_nothing_else(measured):
+    """Before each sample everything is written back, and what makes it ready is not watched."""
+    run_it, within = measured
+    made, told = run_it(beside=0.9)
+    assert made.verdicts and "void" not in made.verdicts
+    begins = [i for i, what in enumerate(told) if what == "watched"]
+    assert begins
+    for begin in begins:
+        end = told.index("measured", begin)
+        assert told[begin + 1:end] in ([], within), told[begin:end]
+        assert told[begin - 1] == "synced" or told[begin - 2:begin] == ["synced", "written"], told[:begin + 1]
+
+
+def test_what_is_dirty_before_a_limit_is_measured_voids_it(measured, capsys):
+    made, _ = measured[0](dirty=300)
+    assert made.verdicts and set(made.verdicts) == {"void"} and made.code == 2
+    assert "300 MiB of others were still dirty" in capsys.readouterr().out
+
+
+def test_the_load_of_what_is_measured_alone_voids_a_limit(measured, capsys):
+    made, _ = measured[0](foreign=0.5)
+    assert made.verdicts and set(made.verdicts) == {"void"} and made.code == 2
+    assert "others took 0.50 processors" in capsys.readouterr().out
