@@ -7,7 +7,8 @@
 
 With --jobs so many processes share all histories. With --shards N they take one share of N after the other and say how far they
 are; --done FILE has a line for each share that was run, and whoever gives the file again goes on behind them; --first N ends after
-so many. What it makes lies under TMPDIR, or in memory for a volume. Exit code 1 where a history was not as it must be.
+so many. What it makes lies under TMPDIR, or in memory for a volume. Exit code 1 where a history was not as it must be, 3 where --all was given
+and --seconds ended that; without --all, --seconds ends it in order.
 """
 
 import argparse
@@ -27,6 +28,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests"))
 MEMORY = "/dev/shm"
+CUT = 3
+SOME = re.compile(r"^length (\d+) \(some\): (\d+) histories", re.MULTILINE)
 TOTAL = re.compile(r"^(\d+) histories, (\d+) not as they must be", re.MULTILINE)
 
 
@@ -90,9 +93,13 @@ class Shares:
         code = one(self.args, self.program, [*self.arguments, "--keep-going", "--shard", "%d/%d" % (share, self.args.shards)],
                    lambda line: said.write(line + "\n"))
         total = TOTAL.search(said.getvalue())
+        cut = SOME.search(said.getvalue())
         with self.lock:
-            if code > 1 or not total:
+            if cut:
+                print("share %d was cut off by --seconds at length %s, after %s of its histories" % (share, *cut.groups()), flush=True)
+            elif code not in (0, 1) or not total:
                 print("share %d: exit code %d\n%s" % (share, code, said.getvalue()), flush=True)
+            if cut or code not in (0, 1) or not total:
                 self.failed += 1  # and comes again
                 return
             histories, failed = map(int, total.groups())
@@ -119,6 +126,30 @@ class Shares:
         return 1 if self.failed or self.failed_before else 0
 
 
+def run_jobs(args, program, arguments):
+    said = [[] for _ in range(args.jobs)]
+
+    def job(i):
+        def say(line):
+            said[i].append(line)
+            print(line, flush=True)
+
+        share = ["--shard", "%d/%d" % (i, args.jobs)] if args.jobs > 1 else []
+        return one(args, program, arguments + share, say)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        codes = list(pool.map(job, range(args.jobs)))
+    # Who was ended by a signal has a negative one.
+    code = max(map(abs, codes))
+    # Where one fails, and the others are not asked for, that is the end, too.
+    cut = [found.groups() for found in (SOME.search("\n".join(lines)) for lines in said) if found]
+    if args.all is None or not cut or code and "--keep-going" not in arguments:
+        return code
+    print("cut off by --seconds: not all histories of up to %s steps were run; %s" % (
+        args.all, ", ".join("%s of length %s" % (count, length) for length, count in cut)), flush=True)
+    return code or CUT
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("build", type=pathlib.Path)
@@ -128,15 +159,15 @@ def main():
     parser.add_argument("--shards", type=int)
     parser.add_argument("--done", type=pathlib.Path)
     parser.add_argument("--first", type=int)
+    parser.add_argument("--all", metavar="N")
     args, arguments = parser.parse_known_args()
+    if args.all is not None:
+        arguments += ["--all", args.all]
     os.environ.setdefault("EPOCHFS_BIN", str(args.build.resolve() / "epochfs"))
     program = args.build.resolve() / "tests/enumerate/enumerate"
     if args.shards:
         return Shares(args, program, arguments).run_all()
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        shares = [["--shard", "%d/%d" % (i, args.jobs)] if args.jobs > 1 else [] for i in range(args.jobs)]
-        codes = list(pool.map(lambda share: one(args, program, arguments + share), shares))
-    return max(codes)
+    return run_jobs(args, program, arguments)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "enumerate"))
 
+from conftest import run
 from on_mount import EVICTS, enumerate_on
 
+HISTORIES = pathlib.Path(__file__).resolve().parents[1] / "enumerate" / "histories.py"
 PROGRAM = os.path.join(os.environ["EPOCHFS_UNITS"], "enumerate", "enumerate")
 # A commit and a rollback cost more the more histories share the volume, a remount the fewer there are.
 BATCH = ["--batch", "120"]
@@ -68,3 +70,43 @@ def test_handles_that_end_in_any_order(holds):
 @pytest.mark.parametrize("script", MAPPINGS)
 def test_a_mapping_outlives_its_descriptor(holds, script):
     holds("--replay", script, "--times", "3")
+
+
+# ---- the command
+
+
+@pytest.fixture
+def histories(tmp_path):
+    """tests/enumerate/histories.py on an ordinary directory."""
+    def histories(*arguments):
+        return run(sys.executable, HISTORIES, pathlib.Path(PROGRAM).parents[2], "--on", "directory", *arguments, check=False,
+                   env={**os.environ, "TMPDIR": str(tmp_path)})
+
+    return histories
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_all_that_the_time_cut_off_is_no_success(histories, jobs):
+    done = histories("--all", "6", "--seconds", "0.2", "--jobs", str(jobs))
+    assert done.returncode == 3 and " (some): " in done.stdout, done
+    assert done.stdout.splitlines()[-1].startswith("cut off by --seconds: not all histories of up to 6 steps were run; "), done.stdout
+
+
+@pytest.mark.parametrize("words", [["--seconds", "0.2"], ["--all", "1", "--length", "6", "--seconds", "3"], ["--all", "2"]])
+def test_what_was_not_asked_for_as_a_whole_may_be_cut_off(histories, words):
+    done = histories(*words)
+    assert done.returncode == 0 and "cut off" not in done.stdout, done
+
+
+def test_a_share_that_the_time_cut_off_is_not_done(histories, tmp_path):
+    done = histories("--all", "6", "--shards", "2", "--first", "1", "--seconds", "0.2", "--done", str(tmp_path / "done"))
+    assert done.returncode == 1 and "share 0 was cut off by --seconds at length" in done.stdout, done
+    assert not (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_job_that_a_signal_ended_is_no_success(monkeypatch, ended):
+    import histories as command
+    monkeypatch.setattr(command, "one", lambda args, program, arguments, say: -9 if "%d/2" % ended in arguments else 0)
+    monkeypatch.setattr(sys, "argv", ["histories.py", "build", "--jobs", "2"])
+    assert command.main() == 9
