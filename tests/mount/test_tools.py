@@ -68,6 +68,31 @@ def test_a_run_that_shows_nothing_fails(tmp_path, text, status, said):
     assert done.returncode == status and said in done.stdout + done.stderr, done
 
 
+A_UNIT_TEST = """#!/bin/sh
+echo 'Running suite(s): x'
+echo 'skipped: one_fn: only root may do that'
+echo 'skipped: looped_fn: this processor does not run it'
+echo 'skipped: bad_fn: not today'
+for line in 'ok 1 - a/test_util_buf.c:case:one: Passed' 'ok 2 - a.c:case:looped: Passed' 'ok 3 - a.c:case:looped: Passed' "$LAST"; do
+	echo "$line" >>"$CK_TAP_LOG_FILE_NAME"
+done
+"""
+
+
+@pytest.mark.parametrize("last, passed, failed", [("ok 4 - a.c:case:other: Passed", 2, 0), ("not ok 4 - a.c:9:case:bad: it failed", 1, 1)])
+def test_a_unit_test_that_was_skipped_is_told_and_counted(tmp_path, last, passed, failed):
+    (tmp_path / "test_util_buf").write_text(A_UNIT_TEST)
+    (tmp_path / "test_util_buf").chmod(0o755)
+    done = subprocess.run([TOOLS / "run_units.py", "--bin", tmp_path, "--results", tmp_path / "results", "test_util_buf"],
+                          env={**os.environ, "LAST": last}, capture_output=True, text=True, check=False)
+    assert done.returncode == failed, done
+    assert done.stdout.splitlines()[-1].strip() == "unit tests: %d passed, %d failed, 2 skipped" % (passed, failed)
+    assert "skipped: test_util_buf:case:one: only root may do that" in done.stdout
+    rows = json.loads((tmp_path / "results" / "unit.json").read_text())["tests"]
+    assert sorted((r["name"].rpartition(":")[2], r["detail"]) for r in rows if r["outcome"] == "skipped") == [
+        ("looped", "this processor does not run it"), ("one", "only root may do that")]
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_program_that_dies_before_its_first_test_is_no_good_one(tmp_path, dies):
     """Its allocations were not let fail at all."""

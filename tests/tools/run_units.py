@@ -28,6 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # "ok 3 - tests/unit/test_x.c:case:test: Passed"; check has "[source]:line:" only where it failed.
 TAP = re.compile(r"^(ok|not ok) \d+ - (?:.*?):([^:]*):([^:]*): (.*)$")
 
+# unit_skip() of tests/unit/unit.h; the function of a test has its name and "_fn".
+SKIPPED = re.compile(r"^skipped: (\w+?)_fn: (.*)$", re.MULTILINE)
+
 
 def kill_session(leader):
     """Kills all processes of a session; check moves each test to a process group of its own. Stopped first, none tells of another's end."""
@@ -66,13 +69,19 @@ def environment(san, folder, tap):
     return env
 
 
-def parse_tap(name, text):
-    tests = []
+def parse_tap(name, text, output):
+    """The tests of a program; of those that passed, the ones that say in its output that they were skipped. Of a test that runs in a
+    loop as many as say so."""
+    tests, skipped = [], {}
+    for test, reason in SKIPPED.findall(output):
+        skipped.setdefault(test, []).append(reason)
     for line in text.splitlines():
         match = TAP.match(line)
         if match:
             outcome = "passed" if match[1] == "ok" else "failed"
             detail = "" if outcome == "passed" else match[4]
+            if outcome == "passed" and skipped.get(match[3]):
+                outcome, detail = "skipped", skipped[match[3]].pop(0)
             tests.append(("%s:%s:%s" % (name, match[2], match[3]), outcome, detail))
     return tests
 
@@ -96,7 +105,8 @@ def run(program, san):
             kill_session(process.pid)
             output, _ = process.communicate()
             ending = "killed after %d s" % limit
-        tests = parse_tap(program.name, tap.read_text(errors="replace") if tap.exists() else "")
+        output = output.decode(errors="replace")
+        tests = parse_tap(program.name, tap.read_text(errors="replace") if tap.exists() else "", output)
     if not ending and process.returncode:
         ending = "exit status %d" % process.returncode
     if program.name.startswith("fuzz_") and not ending:
@@ -105,7 +115,7 @@ def run(program, san):
         ending = "it ran no test"
     if ending and not any(outcome == "failed" for _, outcome, _ in tests):
         tests.append((program.name, "failed", ending))
-    return program, tests, output.decode(errors="replace"), time.monotonic() - start
+    return program, tests, output, time.monotonic() - start
 
 
 def programs_of(folder, names):
@@ -136,15 +146,18 @@ def main():
             state = "FAILED" if failed else "ok"
             print("  %-7s %-36s %3d tests %6.1f s" % (state, program.name, len(tests), seconds),
                   flush=True)
+            for name, outcome, detail in tests:
+                if outcome == "skipped":
+                    print("          skipped: %s: %s" % (name, detail), flush=True)
             if failed:
                 print("".join("          " + line + "\n" for line in output.splitlines()), flush=True)
             every += tests
     every.sort()
     results.write(args.results, "unit" + label,
                   [(name + (" (%s)" % args.san if args.san else ""), o, d) for name, o, d in every])
-    failed = sum(outcome == "failed" for _, outcome, _ in every)
-    print("  unit tests: %d passed, %d failed" % (len(every) - failed, failed))
-    return 1 if failed or not every else 0
+    failed, skipped = (sum(outcome == what for _, outcome, _ in every) for what in ("failed", "skipped"))
+    print("  unit tests: %d passed, %d failed, %d skipped" % (len(every) - failed - skipped, failed, skipped))
+    return 1 if failed or len(every) == skipped else 0
 
 
 if __name__ == "__main__":

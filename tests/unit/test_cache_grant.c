@@ -407,7 +407,7 @@ START_TEST(without_memory_for_grants_a_volume_is_refused)
 	int error;
 
 	if (!unit_fail_alloc_of || !unit_fail_alloc_of((void *)grants_new))
-		return;
+		unit_skip("this build lets no allocation fail");
 	volume_options_init(&o);
 	o.remote = "none";
 	o.cache_dir = unit_dir();

@@ -89,7 +89,7 @@ START_TEST(every_implementation_follows_the_definition)
 	static const size_t large[] = {4095, 4096, 4097, 16384, 65536, 65571, 1 << 20};
 
 	if (!gbs_available((enum gbs_impl)_i))
-		return;
+		unit_skip("this processor does not run it");
 	for (size_t w = 0; w < 3; w++) {
 		for (size_t len = 0; len < 700; len++)
 			check_len((enum gbs_impl)_i, len, words[w]);
