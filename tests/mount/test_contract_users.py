@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from conftest import ALONE, BIN, LIMIT, python, run, wait_until
+from conftest import ALONE, BIN, LIMIT, OWN_MOUNTS, python, run, wait_until
 from test_contract_writing import NEW, OLD, WRITER, Writer, log_of
 
 NOBODY = 65534
@@ -155,13 +155,33 @@ def test_a_kill_outside_the_process_namespace_cannot_be_told(outside):
 # ---- a user's own mount
 
 
+# As tests/tools/as_user.sh: a mount namespace whose /dev/fuse is everybody's. It is there until this is told to end.
+EVERYBODYS_FUSE = """set -e
+mount -t tmpfs -o mode=755,size=1m system "$1"
+mknod -m 666 "$1/fuse" c 10 229
+mount --bind "$1/fuse" /dev/fuse
+echo ready
+exec cat
+"""
+
+
+def in_the_namespace_of(pid):
+    """Which processes share a process's mount namespace, itself left out."""
+    def of(name):
+        try:
+            return os.readlink("/proc/%s/ns/mnt" % name)
+        except OSError:
+            return None  # gone meanwhile
+
+    own = of(pid)
+    return [name for name in os.listdir("/proc") if own and name.isdigit() and int(name) != pid and of(name) == own]
+
+
 @pytest.fixture
 def user():
-    """Runs the command as a user without rights, through fusermount3; its home."""
+    """Runs the command as a user without rights, through fusermount3; its home; `see` leads root to what lies there in that user's mounts."""
     if os.geteuid():
         pytest.skip("root runs this as another user; the other tests run as this user do the same")
-    if not os.stat("/dev/fuse").st_mode & 0o006 == 0o006:
-        pytest.skip("/dev/fuse is root's alone here: other users cannot mount")
     if not shutil.which("fusermount3"):
         pytest.skip("no fusermount3")
     # pytest's own directories are closed to other users.
@@ -170,20 +190,31 @@ def user():
         if not os.stat(folder).st_mode & 0o001:
             pytest.skip("%s is closed to other users" % folder)
     shutil.copy(BIN, home / "epochfs")
+    (home / "system").mkdir()
     for folder in ("mnt", "remote", "cache"):
         (home / folder).mkdir()
         os.chown(home / folder, NOBODY, NOBODY)
     os.chown(home, NOBODY, NOBODY)
     os.chmod(home, 0o755)
 
+    holder = subprocess.Popen([OWN_MOUNTS, ALONE, "sh", "-c", EVERYBODYS_FUSE, "sh", home / "system"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    enter = ["nsenter", "--target", str(holder.pid), "--mount"]
+
     def call(*command, check=True):
-        return run(*command, check=check, user=NOBODY, group=NOBODY, extra_groups=[], cwd=home,
-                   env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")})
+        return run(*enter, "setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "--inh-caps=-all", "env", "-C", home, *command,
+                   check=check, env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")})
 
     call.home = home
-    yield call
-    run("umount", "-l", home / "mnt", check=False)
-    shutil.rmtree(home)
+    call.see = lambda name: "/proc/%d/root%s" % (holder.pid, home / name)
+    try:
+        assert holder.stdout.readline() == "ready\n"
+        yield call
+    finally:
+        run(*enter, "umount", "-l", home / "mnt", check=False)
+        wait_until(lambda: not in_the_namespace_of(holder.pid), "the end of the user's mounts")
+        holder.communicate(timeout=LIMIT)
+        shutil.rmtree(home)
 
 
 def test_a_user_mounts_and_unmounts(user):
@@ -193,9 +224,10 @@ def test_a_user_mounts_and_unmounts(user):
     status = user(epochfs, "status", user.home / "mnt").stdout
     assert "ordinary" in status or "passthrough" in status
     assert user("cat", "mnt/model").stdout == "x" * 100000
+    assert os.listdir(user.see("remote"))
     # Nobody else, root neither, may look into it without allow_other.
     with pytest.raises(PermissionError):
-        os.listdir(user.home / "mnt")
+        os.listdir(user.see("mnt"))
     user(epochfs, "umount", user.home / "mnt")
     assert user(epochfs, "log", user.home / "remote").stdout.count("durable") == 1
     assert [p.name for p in (user.home / "cache").iterdir()] == ["epochfs"]
