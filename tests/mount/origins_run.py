@@ -106,7 +106,7 @@ class Directory:
     def sealed(self, epochs, **wanted):
         pass
 
-    def quiet(self):
+    def seal_when_quiet(self):
         pass
 
     def whole(self):
@@ -136,8 +136,9 @@ class Mounted:
         assert {name: live[name] for name in sealed if name in live} == {name: sealed[name] for name in sealed if name in live}
         assert set(live) <= set(sealed)  # rotation may have removed some since
 
-    def quiet(self):
-        """Nothing but quiet is wanted: here it comes at once."""
+    def seal_when_quiet(self):
+        """Once nothing but the quiesce time keeps the seal, a command seals: a mount that waits an hour is not sealed in the middle of what a slow machine does.
+        What quiet itself seals is in test_kit_s_checkpoints_are_sealed_by_quiet."""
         wait_until(lambda: self.mnt.status()["pending"].get("held_up", {}).get("by") == "waiting for quiet", "only quiet to be missing")
         self.mnt.seal()
 
@@ -162,8 +163,8 @@ class Mounted:
         assert content(self.path) == before
 
     def whole(self):
-        """After quiet, the newest epoch is complete and `latest`, and what the live tree is."""
-        self.quiet()
+        """With all of it sealed, the newest epoch is complete and `latest`, and what the live tree is."""
+        self.seal_when_quiet()
         newest = self.mnt.epochs()[-1]
         self.sealed(newest)
         assert content(self.path) == content(self.mnt.epoch(newest))

@@ -111,7 +111,7 @@ def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
     said = kit.ended(job.stopped("trained 5"), signal.SIGTERM)
     assert [line for line in said if line.startswith("saved")] == ["saved 1", "saved 4", "saved 5"]
     if mode == "htcondor":
-        place.quiet()
+        place.seal_when_quiet()
     place.sealed(epochs + 1)
 
     # Killed in the middle of the next save, or of its transfer: what is kept stays whole.
@@ -128,11 +128,36 @@ def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
     said = kit.ended(kit.start("trained 7").stopped("trained 7"), signal.SIGINT)
     assert said[0] == "starts 5" and said[-1] == "saved 7"
     if mode == "htcondor":
-        place.quiet()
+        place.seal_when_quiet()
     said = kit.start().ends()
     assert said[0] == "starts 7"
     kit.kept = tmp_path / KEPT
     assert said[-1] == kit.start().ends()[-1]
+
+
+def newest(mnt):
+    """(number, record) of the newest epoch, once it is what the live tree is: a slow machine may pause within a save, and seal what it has so far."""
+    live = content(mnt.path)
+    number = wait_until(lambda: mnt.epochs() and content(mnt.epoch(mnt.epochs()[-1])) == live and mnt.epochs()[-1], "an epoch of what is there")
+    return number, log_of(mnt)[number]
+
+
+@pytest.mark.options(settle="500ms")
+@pytest.mark.parametrize("passthrough", ["on", "off"])
+@pytest.mark.parametrize("mode", ["None", "shared", "manual"])
+def test_kit_s_checkpoints_are_sealed_by_quiet(mnt, tmp_path, mode):
+    """Nothing says that a save has ended, and no command is given."""
+    kit = Kit(mnt.path / KEPT, tmp_path, mode)
+    job = kit.start("trained 1", "trained 4")
+    for step in (1, 4):
+        job.stopped("trained %d" % step)
+        number, record = newest(mnt)
+        assert record["trigger"] == "quiet" and record["complete"] is True, record
+        assert os.readlink(mnt.epochs_dir / "latest") == "%06d" % number
+        job.go_on()
+    job.ends()
+    number, record = newest(mnt)
+    assert number >= 3 and record["trigger"] == "quiet" and record["complete"] is True, record
 
 
 # ---- called by Keras and by Lightning, and alone
@@ -229,7 +254,7 @@ def test_kit_alone_watches_for_a_new_checkpoint(kept_in, mode, tmp_path):
         training.stopped("saving 2")
         transferred()
         if mode != "htcondor":
-            where.quiet()
+            where.seal_when_quiet()
             torn = where.mnt.epochs()[-1]
             assert log_of(where.mnt)[torn]["complete"] is False
             # A slow machine may have transferred two halves, each of which is an epoch.
@@ -260,10 +285,10 @@ def test_kit_transfers_through_xrootd(volume, xrootd_on, tmp_path):
     where = Mounted(volume)
     kit = Kit(volume.path / "run7" / KEPT, tmp_path, "xrootd", server="root://127.0.0.1:%d/" % xrootd_on.xrd_port)
     job = kit.start("trained 1", "trained 2").stopped("trained 1")
-    where.quiet()
+    where.seal_when_quiet()
     where.sealed(1)
     assert kit.ended(job.go_on().stopped("trained 2"), signal.SIGTERM)[-1] == "saved 2"
-    where.quiet()
+    where.seal_when_quiet()
     where.sealed(2)
     kit.start("saving").stopped("saving").killed()
     where.another_machine()
