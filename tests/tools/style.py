@@ -60,6 +60,17 @@ def citations(name, text):
                     yield "%s:%d: epochfs-semantics(7) has no rule %s" % (name, number, rule)
 
 
+def sections_named(name, text):
+    """A section that is cited must be there: of a manual page, in its capitals, or of the README, in italics."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for page, section in re.findall(r"\b(epochfs(?:-[a-z]+)?)\([17]\), ([A-Z]{2,}(?: [A-Z]{2,})*)", line):
+            if not any(re.search(r'^\.SH "?%s"?$' % section, path.read_text(), re.M) for path in (ROOT / "packaging/man").glob(page + ".[17]")):
+                yield "%s:%d: %s has no section %s" % (name, number, page, section)
+        for section in re.findall(r"\bREADME, \*([^*]+)\*", line):
+            if not re.search(r"^#+ %s$" % re.escape(section), (ROOT / "README.md").read_text(), re.M):
+                yield "%s:%d: the README has no section %s" % (name, number, section)
+
+
 # Files of others that are meant by name.
 OF_OTHERS = {"lmdb.h", "mdb.c", "linux/fuse.h"}
 FILES = {"/".join(path.relative_to(ROOT).parts[i:])
@@ -105,7 +116,8 @@ def main():
             if text.count("\n") > LONG and not name.startswith("tests/"):
                 long.append("%s: %d lines" % (name, text.count("\n")))
     for page in (ROOT / "README.md", ROOT / "lib" / "README.md", *ROOT.glob("tests/**/README.md")):
-        found += files_named(page.relative_to(ROOT).as_posix(), page.read_text())
+        name, text = page.relative_to(ROOT).as_posix(), page.read_text()
+        found += [*files_named(name, text), *citations(name, text), *sections_named(name, text)]
     for line in found:
         print(line)
     if long:
