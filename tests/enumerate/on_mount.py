@@ -11,13 +11,13 @@ EVICTS = {"cache_size": "64M", "full": "error"}
 
 
 def evict(mount):
-    """All that is durable and that nobody uses leaves the cache: a file asks for all of it, of which it has some already."""
+    """All that is durable and that nobody uses leaves the cache: a file asks for all of it, of which another one has some already."""
     latest = mount.status()["epochs"]["latest"]
     if latest:
         mount.request("wait", epoch=latest)
-    path = mount.path / "room"
-    path.write_bytes(bytes(1 << 16))  # closed, so that it counts, and no epoch has it
-    with open(path, "r+b") as f:
+    other, path = mount.path / "other", mount.path / "room"
+    other.write_bytes(bytes(1 << 16))  # closed, so that it counts, and no epoch has it
+    with open(path, "wb") as f:
         try:
             os.posix_fallocate(f.fileno(), 0, CACHE_BYTES)
         except OSError as error:
@@ -26,6 +26,7 @@ def evict(mount):
         else:
             raise AssertionError("a file got more room than there is")
     os.unlink(path)
+    os.unlink(other)
 
 
 def enumerate_on(mount, program, *arguments, say=print):
