@@ -127,7 +127,8 @@ static bool is_on_top(const struct fs_mount *m)
 	char device[24];
 
 	/* Where the list did not show it from the start, it tells nothing. */
-	return !*m->device || (find_mount("", m->mountpoint, device) && !strcmp(device, m->device));
+	return !*m->device ||
+	       (find_mount("", m->mountpoint, device) > 0 && !strcmp(device, m->device));
 }
 
 /* 0, -EINVAL where it is not there any more, or -EBUSY while somebody uses the mount. */

@@ -60,26 +60,25 @@ int target_remote(const char *name, char ret_path[PATH_MAX], const char **ret_re
 #define HOLDERS_MAX 8
 
 /*
- * Nothing is mounted there, but copies of a mount go on in other mount namespaces, and with them the process that serves it: names a
- * process of each. EXIT_DONE: there are none.
+ * Nothing is mounted there. A copy of what was may go on in other mount namespaces, and with it the process that serves it: adds a process
+ * of each that has an epochfs at that path. It may be another volume, of a container.
  */
-static int check_elsewhere(const char *name)
+static void add_elsewhere(const char *name, struct buf *text)
 {
-	cleanup_buf struct buf who = {0};
 	pid_t pids[HOLDERS_MAX];
 	char path[PATH_MAX];
 	size_t count =
 		realpath(name, path) ? mountinfo_epochfs_elsewhere(path, pids, HOLDERS_MAX) : 0;
 
+	if (!count)
+		return;
+	buf_printf(text,
+		   "; in other mount namespaces a volume is mounted at that path, by processes ");
 	for (size_t i = 0; i < count && i < HOLDERS_MAX; i++)
-		buf_printf(&who, "%s%d", i ? ", " : "", (int)pids[i]);
-	if (!count || buf_error(&who))
-		return EXIT_DONE;
-	return cli_error(
-		EXIT_NOT_FOUND,
-		"%s: no volume is mounted here, but still in the mount namespaces of processes %s, where it is served on "
-		"(`nsenter -m -t PID epochfs status %s` shows it, `nsenter -m -t PID umount %s` ends it)",
-		name, buf_str(&who), path, path);
+		buf_printf(text, "%s%d", i ? ", " : "", (int)pids[i]);
+	buf_printf(text,
+		   ": if it is this one, it is served until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
+		   path);
 }
 
 int target_open(const char *name, struct target *ret_target)
@@ -102,10 +101,14 @@ int target_open(const char *name, struct target *ret_target)
 	if (code != EXIT_DONE)
 		return code;
 	error = catalog_open(is_relative(name) ? path : name, &limits, &catalog, &message);
-	if (error == -ENOENT && check_elsewhere(name) != EXIT_DONE)
-		return EXIT_NOT_FOUND;
-	if (error)
-		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
+	if (error) {
+		cleanup_buf struct buf more = {0};
+
+		if (error == -ENOENT)
+			add_elsewhere(name, &more);
+		return cli_error(exit_code_of(error), "%s%s", message ? message : strerror(-error),
+				 buf_str(&more));
+	}
 	*ret_target = (struct target){.name = name, .catalog = catalog};
 	return EXIT_DONE;
 }
@@ -123,12 +126,14 @@ int target_need_mount(const char *name, const char *command)
 
 	if (mounted == -ENOTCONN)
 		return dead_mount(name);
-	if (mounted != 1 && check_elsewhere(name) != EXIT_DONE)
-		return EXIT_NOT_FOUND;
-	if (mounted != 1)
+	if (mounted != 1) {
+		cleanup_buf struct buf more = {0};
+
+		add_elsewhere(name, &more);
 		return cli_error(EXIT_NOT_FOUND,
-				 "%s: no volume is mounted there, and `epochfs %s` needs a mount",
-				 name, command);
+				 "%s: no volume is mounted there, and `epochfs %s` needs a mount%s",
+				 name, command, buf_str(&more));
+	}
 	return EXIT_DONE;
 }
 

@@ -175,21 +175,89 @@ static bool tail_is_torn(struct volume *vol, const char *name, const struct stat
 	}
 }
 
-/* Whether the epoch before has the file, of this size, under this name. Where that is not to be had, nothing is blamed. */
-static bool was_so_before(struct walk *w, uint64_t size)
+static int content_of_version(struct walk *w, const struct state_version *v, struct buf *bytes,
+			      struct tree_entry *e)
+{
+	int error;
+
+	e->size = v->size;
+	if (!v->size) {
+		e->content = TREE_EMPTY;
+		return 0;
+	}
+	e->content = TREE_LOCAL;
+	e->u.version = v->id;
+	if (v->state != VERSION_DURABLE)
+		return 0;
+	if (v->has_recipe) {
+		e->content = TREE_RECIPE;
+		e->u.recipe = v->recipe;
+		e->holes = v->holes;
+		return 0;
+	}
+	error = state_inline_get(w->job->snapshot, v->id, bytes);
+	if (error == -ENOENT)
+		return 0;
+	if (!error && (bytes->len != v->size || bytes->len > TREE_INLINE_MAX))
+		return -EUCLEAN;
+	e->content = TREE_INLINE;
+	e->u.inline_data = bytes->data;
+	return error;
+}
+
+/* The tree of the epoch before; NULL where it is not to be had. */
+static const struct tree *tree_before(struct walk *w)
+{
+	if (!w->before_asked)
+		trees_load(w->vol, w->job->parent, &w->before);
+	w->before_asked = true;
+	return w->before;
+}
+
+/* Whether the epoch before has the file as empty, under this name. */
+static bool was_empty(struct walk *w, const struct tree *before)
 {
 	struct tree_entry e;
 	uint32_t id;
 
-	if (!w->before_asked)
-		trees_load(w->vol, w->job->parent, &w->before);
-	w->before_asked = true;
-	if (!w->before)
-		return true;
-	if (tree_resolve(w->before, buf_str(&w->path), &id) != 0)
+	if (tree_resolve(before, buf_str(&w->path), &id) != 0)
 		return false;
-	tree_get(w->before, id, &e);
-	return e.type == TREE_REGULAR && e.size == size;
+	tree_get(before, id, &e);
+	return e.type == TREE_REGULAR && !e.size;
+}
+
+/* `now` is content of the version `id`, which was local in that epoch perhaps. */
+static bool is_same_content(const struct tree_entry *e, const struct tree_entry *now, uint64_t id)
+{
+	if (e->type != TREE_REGULAR || e->size != now->size)
+		return false;
+	if (e->content == TREE_LOCAL)
+		return e->u.version == id;
+	if (e->content != now->content)
+		return false;
+	if (e->content == TREE_RECIPE)
+		return hash_equal(&e->u.recipe, &now->u.recipe);
+	return e->content == TREE_INLINE &&
+	       !memcmp(e->u.inline_data, now->u.inline_data, e->size);
+}
+
+/* Whether the epoch before has this content under a name, any one, by which it is judged as by this. */
+static bool was_named_so(struct walk *w, const struct tree *before, const struct state_version *v)
+{
+	cleanup_buf struct buf bytes = {0};
+	struct tree_entry now = {0};
+
+	/* Where it cannot be told, nothing is blamed. */
+	if (content_of_version(w, v, &bytes, &now) < 0)
+		return true;
+	for (uint32_t id = 0; id < tree_count(before); id++) {
+		struct tree_entry e;
+
+		tree_get(before, id, &e);
+		if (is_same_content(&e, &now, v->id) && tail_depends_on_name(e.name))
+			return true;
+	}
+	return false;
 }
 
 static int64_t sealed_before_ns(const struct seal_job *job)
@@ -220,11 +288,15 @@ static bool is_here(const struct state_version *v)
 static bool became_torn(struct walk *w, const char *name, const struct state_file *f,
 			const struct state_version *v, const char **ret_why)
 {
+	const struct tree *before;
 	const char *why = NULL;
 
 	if (v->size && (!tail_depends_on_name(name) || f->ctime_ns < w->before_ns || !is_here(v)))
 		return false;
-	if (!tail_is_torn(w->vol, name, v, &why) || was_so_before(w, v->size))
+	if (!tail_is_torn(w->vol, name, v, &why))
+		return false;
+	before = tree_before(w);
+	if (!before || (v->size ? was_named_so(w, before, v) : was_empty(w, before)))
 		return false;
 	*ret_why = why;
 	return true;
@@ -274,36 +346,6 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 	if (file.torn && is_new(w, v))
 		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
 	return doubts_add_file(w->doubts, &file);
-}
-
-static int content_of_version(struct walk *w, const struct state_version *v, struct buf *bytes,
-			      struct tree_entry *e)
-{
-	int error;
-
-	e->size = v->size;
-	if (!v->size) {
-		e->content = TREE_EMPTY;
-		return 0;
-	}
-	e->content = TREE_LOCAL;
-	e->u.version = v->id;
-	if (v->state != VERSION_DURABLE)
-		return 0;
-	if (v->has_recipe) {
-		e->content = TREE_RECIPE;
-		e->u.recipe = v->recipe;
-		e->holes = v->holes;
-		return 0;
-	}
-	error = state_inline_get(w->job->snapshot, v->id, bytes);
-	if (error == -ENOENT)
-		return 0;
-	if (!error && (bytes->len != v->size || bytes->len > TREE_INLINE_MAX))
-		return -EUCLEAN;
-	e->content = TREE_INLINE;
-	e->u.inline_data = bytes->data;
-	return error;
 }
 
 /* 1: not in this epoch. */

@@ -83,7 +83,8 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	old = f.closed;
 	if (old)
 		error = state_version_get(vol->state, old, &before);
-	if (error)
+	/* What is lost is replaced all the same. */
+	if (error && error != -ENOENT)
 		return error;
 	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, before.born};
 	f.closed = closed;

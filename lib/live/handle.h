@@ -125,7 +125,7 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
  */
 int handle_reserve(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		   interrupted_fn interrupted, void *arg);
-/* mode as in fallocate(2). Waits for space like handle_write. */
+/* After handle_reserve and handle_begin_write; mode as in fallocate(2). Waits for space like handle_write. */
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg);
 /* whence SEEK_DATA or SEEK_HOLE; as content_seek. */

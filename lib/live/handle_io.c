@@ -414,20 +414,28 @@ int handle_lseek(struct handle *h, uint64_t offset, int whence, interrupted_fn i
 
 /* ---- preallocation ---- */
 
-/* How many bytes of [offset, end) are data; 0 where it cannot be told. What is preallocated and not written is none. */
-static uint64_t data_between(struct handle *h, uint64_t offset, uint64_t end,
-			     interrupted_fn interrupted, void *arg)
-{
-	uint64_t bytes = 0, data, hole;
+/* A file in more parts is not looked at to its end. */
+#define EXTENTS_MAX 1000
 
-	while (offset < end && handle_lseek(h, offset, SEEK_DATA, interrupted, arg, &data) == 0 &&
-	       data < end) {
-		if (handle_lseek(h, data, SEEK_HOLE, interrupted, arg, &hole) < 0 || hole <= data)
-			break;
-		bytes += (hole < end ? hole : end) - data;
+/* How many bytes of [offset, end) are data. What is preallocated and not written is none. False: it cannot be told. */
+static bool data_between(struct handle *h, uint64_t offset, uint64_t end,
+			 interrupted_fn interrupted, void *arg, uint64_t *ret_bytes)
+{
+	*ret_bytes = 0;
+	for (unsigned i = 0; offset < end; i++) {
+		uint64_t data, hole;
+		int error = handle_lseek(h, offset, SEEK_DATA, interrupted, arg, &data);
+
+		if (error == -ENXIO || (!error && data >= end))
+			return true;
+		if (!error)
+			error = handle_lseek(h, data, SEEK_HOLE, interrupted, arg, &hole);
+		if (error || hole <= data || i == EXTENTS_MAX)
+			return false;
+		*ret_bytes += (hole < end ? hole : end) - data;
 		offset = hole;
 	}
-	return bytes;
+	return true;
 }
 
 /* What the disk keeps for the file and is not written. */
@@ -440,17 +448,21 @@ static uint64_t preallocated(struct handle *h, interrupted_fn interrupted, void 
 	if (h->body->staged && fstat(h->body->fd, &st) == 0)
 		allocated = (uint64_t)st.st_blocks * 512;
 	mutex_unlock(&h->vol->lock);
-	data = allocated ? data_between(h, 0, INT64_MAX, interrupted, arg) : 0;
+	if (!allocated || !data_between(h, 0, INT64_MAX, interrupted, arg, &data))
+		return 0;
 	return allocated > data ? allocated - data : 0;
 }
 
 int handle_reserve(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		   interrupted_fn interrupted, void *arg)
 {
-	uint64_t missing = 0, kept;
+	uint64_t missing = len, data = 0, kept;
 
-	if (!(mode & FALLOC_FL_PUNCH_HOLE))
-		missing = len - data_between(h, offset, offset + len, interrupted, arg);
+	if (mode & FALLOC_FL_PUNCH_HOLE)
+		return volume_reserve(h->vol, 0, interrupted, arg);
+	/* Else it counts as if nothing were there. */
+	if (data_between(h, offset, offset + len, interrupted, arg, &data))
+		missing -= data;
 	kept = missing ? preallocated(h, interrupted, arg) : 0;
 	return volume_reserve(h->vol, missing > kept ? missing - kept : 0, interrupted, arg);
 }
@@ -458,14 +470,18 @@ int handle_reserve(struct handle *h, int mode, uint64_t offset, uint64_t len,
 int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 		     interrupted_fn interrupted, void *arg)
 {
-	int fd, error;
+	int fd, error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 
-	error = handle_reserve(h, mode, offset, len, interrupted, arg);
-	if (!error)
-		error = begin_write(h, UINT64_MAX, interrupted, arg, &fd);
 	if (error)
 		return error;
-	return fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
+	error = fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
+	/* What seemed to be kept for this range may be elsewhere in the file. */
+	if (error == -ENOSPC || error == -EDQUOT) {
+		error = volume_reserve(h->vol, len, interrupted, arg);
+		if (!error && fallocate(fd, mode, (off_t)offset, (off_t)len) < 0)
+			error = -errno;
+	}
+	return error;
 }
 
 /* ---- fsync ---- */
@@ -589,18 +605,49 @@ static int truncate_pin_locked(struct volume *vol, uint64_t ino, uint64_t body, 
 	return 0;
 }
 
-/* Where a mapping alone holds the edit up, whose descriptor is closed, the truncation is taken in like a close (pending_close.c). */
-static int close_truncated_locked(struct volume *vol, struct body *b)
+/* Somebody closed it in order, and nothing that was written to it was refused. */
+static bool is_closed_well_locked(const struct body *b)
+{
+	bool well = false;
+
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes && !h->closed)
+			return false;
+		else if (h->writes)
+			well |= !h->killed;
+	return well && b->refused_from >= b->refused_to && !b->cramped;
+}
+
+/* Where a mapping alone holds the edit up, whose descriptor is closed, the truncation is taken in like a close: by the next seal, where
+ * the mapping keeps the file open (pending_close.c). True: it is to be copied now, for with passthrough nothing more is told. */
+static bool close_truncated_locked(struct volume *vol, struct body *b, int *ret_error)
 {
 	struct stat st;
+
+	if (!b->staged || b->discarded || b->orphan)
+		return false;
+	if (!b->writers)
+		return b->watched && !b->pending && !b->preparing;
+	if (!is_closed_well_locked(b))
+		return false;
+	*ret_error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(vol, b, &st);
+	body_set_closing_locked(vol, b, clock_mono_ns(), b->releasing);
+	return false;
+}
+
+/* Drops the lock. */
+static void copy_truncated_locked(struct volume *vol, struct body *b,
+				  const struct live_change *change)
+{
 	int error;
 
-	if (!b->writers || !b->staged || b->discarded || b->orphan ||
-	    !body_writers_closed_locked(b))
-		return 0;
-	error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(vol, b, &st);
-	body_set_closing_locked(vol, b, clock_mono_ns(), b->releasing);
-	return error;
+	mutex_unlock(&vol->lock);
+	error = body_commit_copy(vol, b->id, change->interrupted, change->interrupted_arg);
+	mutex_lock(&vol->lock);
+	if (!error || error == -ENOENT)
+		return;
+	b->uncommitted = true;
+	log_error("a file with a mapping left is committed later: %s", strerror(-error));
 }
 
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
@@ -621,8 +668,8 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 		error = truncate_pinned(vol, b, change);
 	while (error == -EAGAIN);
 	mutex_lock(&vol->lock);
-	if (!error)
-		error = close_truncated_locked(vol, b);
+	if (!error && close_truncated_locked(vol, b, &error))
+		copy_truncated_locked(vol, b, change);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)
 		body_finish_locked(vol, b, &after);

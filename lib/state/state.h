@@ -338,7 +338,7 @@ int state_doubt_remove(struct state *s, uint64_t id);
 int state_doubts_clear(struct state *s);
 /* The save that was killed began with this epoch. */
 int state_doubt_since(struct state *s, uint64_t id, uint64_t since);
-/* It is judged, `alone` or not; its files are forgotten. */
+/* It is judged, `alone` or not; its files are forgotten. -ENOENT. */
 int state_doubt_judge(struct state *s, uint64_t id, bool alone);
 /* Ascending by id. */
 typedef int (*state_doubt_fn)(void *arg, const struct state_doubt *d);

@@ -90,13 +90,15 @@ int state_doubt_add_beside(struct state *s, const struct state_doubt *d, uint64_
 int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_id)
 {
 	uint64_t same;
-	int error = find_same(s, d, &same);
+	int error;
 
-	if (!error)
+	/* Two, where a crash left one that stood beside another. */
+	while ((error = find_same(s, d, &same)) == 0) {
 		error = state_doubt_remove(s, same);
-	if (error && error != -ENOENT)
-		return error;
-	return state_doubt_add_beside(s, d, ret_id);
+		if (error)
+			return error;
+	}
+	return error == -ENOENT ? state_doubt_add_beside(s, d, ret_id) : error;
 }
 
 int state_doubt_since(struct state *s, uint64_t id, uint64_t since)
@@ -115,7 +117,7 @@ int state_doubt_judge(struct state *s, uint64_t id, bool alone)
 
 	query_bind_u64(&q, alone ? JUDGED_ALONE : JUDGED);
 	query_bind_u64(&q, id);
-	error = query_run(&q);
+	error = query_change(&q);
 	return error ? error : forget_files(s, id);
 }
 

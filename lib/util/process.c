@@ -138,24 +138,18 @@ static bool is_for_writing(pid_t tgid, const char *fd)
 	return !flags || (strtoul(flags + sizeof(wanted) - 1, NULL, 8) & O_ACCMODE) != O_RDONLY;
 }
 
-/* Of a process that has ended. Any other error tells nothing of what it has open. */
-static bool is_gone(int error)
-{
-	return error == ENOENT || error == ESRCH;
-}
-
 bool process_has_open(pid_t tgid, const char *path, bool writing)
 {
 	char fds[64], target[PATH_MAX];
 	cleanup_closedir DIR *dir = NULL;
 	const char *name;
-	int got;
 
 	snprintf(fds, sizeof(fds), "/proc/%d/fd", (int)tgid);
 	dir = opendir(fds);
 	if (!dir)
-		return !is_gone(errno);
-	while ((got = io_readdir(dir, &name)) > 0) {
+		return errno == EACCES || errno == EPERM;
+	/* An error ends it as the process's own end does. */
+	while (io_readdir(dir, &name) > 0) {
 		ssize_t n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
 
 		if (n <= 0)
@@ -164,7 +158,7 @@ bool process_has_open(pid_t tgid, const char *path, bool writing)
 		if (ends_in(target, path) && (!writing || is_for_writing(tgid, name)))
 			return true;
 	}
-	return got < 0 && !is_gone(-got);
+	return false;
 }
 
 bool process_has_mapped(pid_t tgid, const char *path)
@@ -179,7 +173,7 @@ bool process_has_mapped(pid_t tgid, const char *path)
 	snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)tgid);
 	f = fopen(maps, "re");
 	if (!f)
-		return !is_gone(errno);
+		return errno != ENOENT && errno != ESRCH;
 	while (!mapped && (len = getline(&line, &room, f)) > 0) {
 		line[len - 1] = '\0';
 		mapped = ends_in(line, path);

@@ -13,9 +13,9 @@ bool process_was_killed(pid_t tid);
 /* Whether it is killed, ending or gone, though its descriptors may still be open. */
 bool process_is_ending(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one, `writing`: one that is open for writing; true where it
- * does not let us look. */
+ * does not let us look, false where we cannot for want of descriptors or memory. */
 bool process_has_open(pid_t tgid, const char *path, bool writing);
-/* The same of a mapping, which keeps a file open without a descriptor. */
+/* The same of a mapping, which keeps a file open without a descriptor; true where it cannot be told. */
 bool process_has_mapped(pid_t tgid, const char *path);
 /* A process that has it open: `likely` if it does, else any, by a look through /proc; 0: none found. */
 pid_t process_with_open(const char *path, pid_t likely);

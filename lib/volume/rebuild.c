@@ -351,6 +351,9 @@ static int bring(struct salvage *s, const struct state_version *v, const struct 
 		return error;
 	snprintf(name, sizeof(name), ".epochfs-recovers-%016" PRIx64, v->id);
 	live_unlink(s->vol, parent, name); /* of a try that was cut off */
+	error = handle_await_room(s->vol, NULL, NULL);
+	if (error)
+		return error;
 	error = handle_create(s->vol, parent, name, f->mode & 07777, O_RDWR, &who, &attr, &h);
 	if (error)
 		return error;

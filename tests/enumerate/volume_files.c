@@ -253,7 +253,9 @@ int vfile_map_write(struct vfile *f, const void *data, size_t len)
 
 int vfile_fallocate(struct vfile *f, int mode, uint64_t offset, uint64_t len)
 {
-	return handle_fallocate(f->handle, mode, offset, len, NULL, NULL);
+	int r = handle_reserve(f->handle, mode, offset, len, NULL, NULL);
+
+	return r ? r : handle_fallocate(f->handle, mode, offset, len, NULL, NULL);
 }
 
 int vfile_fsync(struct vfile *f)

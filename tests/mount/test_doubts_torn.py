@@ -50,6 +50,21 @@ def test_what_an_epoch_has_under_a_name_that_says_nothing_is_torn_when_it_is_ren
     assert latest(mnt) == 5
 
 
+def test_a_name_that_decides_is_asked_of_the_content_that_has_it(mnt):
+    """A good file of the same size had that name before; and what somebody called whole may get another one."""
+    header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    whole = len(header).to_bytes(8, "little") + header + bytes(4)
+    (mnt.path / "model.safetensors").write_bytes(whole), (mnt.path / "placeholder.safetensors").write_bytes(b"version https://git-lfs")
+    run(BIN, "commit", "--whole", mnt.path)
+    (mnt.path / "part").write_bytes(bytes(len(whole)))
+    assert mnt.seal() == 2 and latest(mnt) == 2
+    mnt.wait_durable()
+    (mnt.path / "placeholder.safetensors").rename(mnt.path / "base.safetensors")
+    assert mnt.seal() == 3 and latest(mnt) == 3 and not doubts(mnt, 3)
+    (mnt.path / "part").rename(mnt.path / "model.safetensors")
+    assert mnt.seal() == 4 and latest(mnt) == 3 and doubts(mnt, 4) == {"model.safetensors": ("torn", True)}
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_torn_copy_is_in_doubt_for_itself(mnt, tmp_path, name):
     FORMATS[name](mnt.path / name)

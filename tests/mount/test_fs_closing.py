@@ -111,14 +111,18 @@ def test_what_is_closed_beside_a_mapping_that_is_left_is_in_the_epoch(mnt, besid
     assert f.read_bytes() == b"b" * 8192
 
 
-def test_what_is_truncated_beside_a_mapping_that_is_left_is_in_the_epoch(mnt):
-    """truncate(2) has no close: it counts as one."""
+@pytest.mark.parametrize("new", [False, True])
+def test_what_is_truncated_beside_a_mapping_that_is_left_is_in_the_epoch(mnt, new):
+    """truncate(2) has no close: it counts as one. With passthrough the kernel itself reads and writes a new file."""
     f = mnt.path / "f"
-    f.write_bytes(b"a" * 8192)
-    mnt.seal()
-    fd = os.open(f, os.O_RDWR)
+    if not new:
+        f.write_bytes(b"a" * 8192)
+        mnt.seal()
+    fd = os.open(f, os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"a" * 8192)
     mapped = Mapping(fd, 4096)
     os.close(fd)
+    mnt.seal()
     run(sys.executable, "-c", "import os, sys; os.truncate(sys.argv[1], 5000)", f)
     assert (mnt.epoch(mnt.seal()) / "f").read_bytes() == b"a" * 5000
     mapped.close()
