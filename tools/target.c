@@ -76,9 +76,10 @@ static void add_elsewhere(const char *name, struct buf *text)
 		   "; in other mount namespaces a volume is mounted at that path, by processes ");
 	for (size_t i = 0; i < count && i < HOLDERS_MAX; i++)
 		buf_printf(text, "%s%d", i ? ", " : "", (int)pids[i]);
-	buf_printf(text,
-		   ": if it is this one, it is served until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
-		   path);
+	buf_printf(
+		text,
+		": if it is this one, it is served until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
+		path);
 }
 
 int target_open(const char *name, struct target *ret_target)

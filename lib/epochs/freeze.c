@@ -237,8 +237,7 @@ static bool is_same_content(const struct tree_entry *e, const struct tree_entry 
 		return false;
 	if (e->content == TREE_RECIPE)
 		return hash_equal(&e->u.recipe, &now->u.recipe);
-	return e->content == TREE_INLINE &&
-	       !memcmp(e->u.inline_data, now->u.inline_data, e->size);
+	return e->content == TREE_INLINE && !memcmp(e->u.inline_data, now->u.inline_data, e->size);
 }
 
 /* Whether the epoch before has this content under a name, any one, by which it is judged as by this. */
