@@ -60,8 +60,7 @@ static void unescape(char *s)
 	*to = 0;
 }
 
-/* Looks for a mount of this device ("" for any) on this point: the last one, which lies on top. */
-/* 1; 0 where there is none, or -errno. */
+/* Looks for a mount of this device ("" for any) on this point: the last one, which lies on top. 1; 0 where there is none, or -errno. */
 static int find_mount(const char *device, const char *mountpoint, char ret_device[24])
 {
 	cleanup_fclose FILE *f = fopen("/proc/self/mountinfo", "re");

@@ -73,7 +73,7 @@ static void add_elsewhere(const char *name, struct buf *text)
 	if (!count)
 		return;
 	buf_printf(text,
-		   "; in other mount namespaces a volume is mounted at that path, by processes ");
+		   "; a volume is mounted at that path in the mount namespaces of processes ");
 	for (size_t i = 0; i < count && i < HOLDERS_MAX; i++)
 		buf_printf(text, "%s%d", i ? ", " : "", (int)pids[i]);
 	buf_printf(

@@ -160,6 +160,9 @@ int body_empty_file_locked(struct volume *vol, struct state_file *f);
  * closed already; -ENOENT where the body is gone; -EINTR where `interrupted` (may be NULL) ended the wait for space.
  */
 int body_commit_copy(struct volume *vol, uint64_t id, interrupted_fn interrupted, void *arg);
+/* The same of a pinned body, with the lock, which it drops. Where it fails, that is logged, and tried again (`uncommitted`). */
+void body_commit_copy_locked(struct volume *vol, struct body *b, interrupted_fn interrupted,
+			     void *arg);
 
 /* After a crash or a power loss: commits, undoes or tears what was open (contract 1.2.4, 1.4).
  * At volume_open, before any thread. */

@@ -441,3 +441,17 @@ int body_commit_copy(struct volume *vol, uint64_t id, interrupted_fn interrupted
 	after_run(&after);
 	return error;
 }
+
+void body_commit_copy_locked(struct volume *vol, struct body *b, interrupted_fn interrupted,
+			     void *arg)
+{
+	int error;
+
+	mutex_unlock(&vol->lock);
+	error = body_commit_copy(vol, b->id, interrupted, arg);
+	mutex_lock(&vol->lock);
+	if (!error || error == -ENOENT)
+		return;
+	b->uncommitted = true;
+	log_error("a file with a mapping left is committed later: %s", strerror(-error));
+}

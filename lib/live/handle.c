@@ -394,18 +394,8 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 	note_refused_locked(vol, b);
 	if (!b->writers && b->staged && !b->discarded)
 		copy = finish_locked(vol, b, direct, after);
-	if (copy) {
-		int error;
-
-		mutex_unlock(&vol->lock);
-		error = body_commit_copy(vol, b->id, NULL, NULL);
-		mutex_lock(&vol->lock);
-		if (error && error != -ENOENT) {
-			b->uncommitted = true;
-			log_error("a file with a mapping left is committed later: %s",
-				  strerror(-error));
-		}
-	}
+	if (copy)
+		body_commit_copy_locked(vol, b, NULL, NULL);
 	body_set_closing_locked(vol, b, b->writers ? b->closing_ns : 0, b->releasing - 1);
 	pthread_cond_broadcast(&vol->changed);
 	FAULT_POINT("release.end");

@@ -10,7 +10,6 @@
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
-#include "lib/util/log.h"
 #include "lib/util/process.h"
 #include "lib/live/cramped.h"
 #include "lib/live/observer.h"
@@ -611,11 +610,9 @@ static bool is_closed_well_locked(const struct body *b)
 	bool well = false;
 
 	for (const struct handle *h = b->open_handles; h; h = h->next)
-		if (h->writes && !h->closed)
-			return false;
-		else if (h->writes)
-			well |= !h->killed;
-	return well && b->refused_from >= b->refused_to && !b->cramped;
+		well |= h->writes && !h->killed;
+	return well && body_writers_closed_locked(b) && b->refused_from >= b->refused_to &&
+	       !b->cramped;
 }
 
 /* Where a mapping alone holds the edit up, whose descriptor is closed, the truncation is taken in like a close: by the next seal, where
@@ -633,21 +630,6 @@ static bool close_truncated_locked(struct volume *vol, struct body *b, int *ret_
 	*ret_error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(vol, b, &st);
 	body_set_closing_locked(vol, b, clock_mono_ns(), b->releasing);
 	return false;
-}
-
-/* Drops the lock. */
-static void copy_truncated_locked(struct volume *vol, struct body *b,
-				  const struct live_change *change)
-{
-	int error;
-
-	mutex_unlock(&vol->lock);
-	error = body_commit_copy(vol, b->id, change->interrupted, change->interrupted_arg);
-	mutex_lock(&vol->lock);
-	if (!error || error == -ENOENT)
-		return;
-	b->uncommitted = true;
-	log_error("a file with a mapping left is committed later: %s", strerror(-error));
 }
 
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
@@ -669,7 +651,7 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 	while (error == -EAGAIN);
 	mutex_lock(&vol->lock);
 	if (!error && close_truncated_locked(vol, b, &error))
-		copy_truncated_locked(vol, b, change);
+		body_commit_copy_locked(vol, b, change->interrupted, change->interrupted_arg);
 	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
 	    !b->pending)
 		body_finish_locked(vol, b, &after);

@@ -144,7 +144,7 @@ def test_a_mount_that_another_mount_namespace_holds(place):
         assert os.path.exists("/proc/%d" % before["pid"])
         for command in ("status", "wait", "umount"):
             told = epochfs(command, place.mnt, code=NOT_FOUND)
-            assert re.search(r"no volume.*in other mount namespaces a volume is mounted at that path, by processes (\d+, )*%d\b" % other.pid, told), told
+            assert re.search(r"no volume.*a volume is mounted at that path in the mount namespaces of processes (\d+, )*%d\b" % other.pid, told), told
         done = run(BIN, "mount", "-o", "cache-dir=%s" % place.cache, place.remote, place.mnt, check=False)
         assert done.returncode == CONFLICT
         assert re.search(r"\(process %d, still mounted in .*\b%d\b.*\)" % (before["pid"], other.pid), done.stderr), done.stderr
