@@ -190,6 +190,8 @@ bool stale_retry_other_locked(const struct volume *vol, uint64_t ino, pid_t tid,
  * held by a handle or a pin. Without the lock. */
 int body_content(struct volume *vol, struct body *b, struct content **ret_content);
 void lent_free(struct lent *l);
+/* What is cut off need not be there, whether it was refused or not. */
+void body_note_truncated_locked(struct body *b, uint64_t size);
 
 /* ---- edit.c ---- */
 
