@@ -22,6 +22,8 @@ struct surveying {
 	struct doubts *doubts;
 	struct buf path;
 	unsigned depth;
+	struct arrival arrival;
+	bool arrived; /* what is looked at came by it */
 	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
 };
 
@@ -61,6 +63,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 						  .ino = f->ino,
 						  .version = v.id,
 						  .born = v.saved ? v.saved : v.born,
+						  .came = s->arrived ? s->arrival.order : 0,
 						  .mtime_ns = f->mtime_ns,
 						  .torn = why_torn(s, name, &v),
 					  });
@@ -70,10 +73,12 @@ static int survey_name(void *arg, const struct state_name *n, const char *name,
 		       const struct state_file *f)
 {
 	struct surveying *s = arg;
+	bool arrived = s->arrived;
 	size_t len = s->path.len;
 	int error = 0;
 
 	(void)n;
+	s->arrived |= f && f->ino == s->arrival.ino;
 	buf_printf(&s->path, "%s%s", len ? "/" : "", name);
 	if (f && S_ISDIR(f->mode) && s->depth < TREE_DEPTH_MAX) {
 		s->depth++;
@@ -83,6 +88,7 @@ static int survey_name(void *arg, const struct state_name *n, const char *name,
 		error = survey_file(s, name, f);
 	}
 	s->path.len = len;
+	s->arrived = arrived;
 	return error ? error : buf_error(&s->path);
 }
 
@@ -146,8 +152,11 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	mutex_unlock(&vol->lock);
 	if (!s.state)
 		return error;
-	error = doubts_of_snapshot(vol, s.state, r->number, r->number - 1, false, &doubts);
+	error = doubts_of_snapshot(vol, s.state, r->number, r->number - 1, 0, &doubts);
 	s.doubts = doubts;
+	s.arrival = arrival_since(s.state, r->number - 1);
+	if (!error)
+		error = doubts_counted_before(doubts, &before);
 	if (!error)
 		error = survey_dir(&s, ROOT_INO);
 	if (!error)

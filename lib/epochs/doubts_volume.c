@@ -84,6 +84,27 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 	return state_doubt_each(vol->state, settle_renamed, &r);
 }
 
+/* ---- what a rename brings ---- */
+
+void arrival_note_locked(struct volume *vol, uint64_t ino)
+{
+	/* Without it the times of contents decide. */
+	if (state_set_meta_u64(vol->state, "arrived", ino) == 0 &&
+	    state_set_meta_u64(vol->state, "arrived_order", state_version_next(vol->state)) == 0)
+		state_set_meta_u64(vol->state, "arrived_epoch", vol->next_epoch);
+}
+
+struct arrival arrival_since(struct state *snapshot, uint64_t parent)
+{
+	struct arrival a = {0};
+	uint64_t epoch;
+
+	if (state_get_meta_u64(snapshot, "arrived_epoch", &epoch) == 0 && epoch > parent &&
+	    state_get_meta_u64(snapshot, "arrived_order", &a.order) == 0)
+		state_get_meta_u64(snapshot, "arrived", &a.ino);
+	return a;
+}
+
 /* ---- judging ---- */
 
 struct gathering {
@@ -198,12 +219,12 @@ static int look_up(struct state *s, const char *path, struct place *p)
 	}
 }
 
-/* What has its name now: only closed content counts. Where its directory was not there yet, the path tells. */
+/* What has its name now: only closed content counts. Where its directory was not there yet, or is gone, the path tells. */
 static int look_at_name(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
 {
 	struct place p;
 	struct state_file covered;
-	int error = d->parent
+	int error = d->parent && !k->parent_is_gone
 			    ? state_name_lookup(g->snapshot, d->parent, d->name, &p.entry, &p.file)
 			    : look_up(g->snapshot, d->path, &p);
 
@@ -301,10 +322,11 @@ static int gather(void *arg, const struct state_doubt *d)
 		k.path = buf_str(&path);
 	} else {
 		k.path = d->path;
-		k.ino_then = 0;
+		if (!k.parent_is_gone)
+			k.ino_then = 0;
 	}
-	error = k.parent_is_gone ? 0 : look_at_name(g, d, &k);
-	if (!error && !k.parent_is_gone)
+	error = look_at_name(g, d, &k);
+	if (!error)
 		error = look_for_renamed(g, &k);
 	if (!error)
 		k.base = base_of(g->vol, d, g->number);
@@ -317,8 +339,37 @@ static int gather(void *arg, const struct state_doubt *d)
 	return error ? error : doubts_add_kill(g->doubts, &k);
 }
 
+/* What counted in this epoch, where its record is here: it may have been frozen after the snapshot. */
+static int add_before(struct volume *vol, uint64_t number, struct doubts *d)
+{
+	cleanup_record struct epoch_record record = {0};
+	struct state_epoch row = {0};
+	int error;
+
+	mutex_lock(&vol->lock);
+	error = state_epoch_get(vol->state, number, &row);
+	mutex_unlock(&vol->lock);
+	if (!error && row.record)
+		error = record_decode(row.record, strlen(row.record), &record);
+	state_epoch_free(&row);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return doubts_counted_before(d, &record);
+}
+
+int doubts_counted_before(struct doubts *d, const struct epoch_record *record)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < record->doubt_count; i++)
+		if (record->doubts[i].counts)
+			error = doubts_add_before(d, doubt_kind_parse(record->doubts[i].kind),
+						  record->doubts[i].path);
+	return error;
+}
+
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
-		       bool restores, struct doubts **ret_doubts)
+		       uint64_t restores, struct doubts **ret_doubts)
 {
 	cleanup_doubts struct doubts *d = NULL;
 	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number};
@@ -327,7 +378,9 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 	if (error)
 		return error;
 	g.doubts = d;
-	error = state_doubt_each(snapshot, gather, &g);
+	error = add_before(vol, restores ? restores : parent, d);
+	if (!error)
+		error = state_doubt_each(snapshot, gather, &g);
 	free(g.files);
 	free(g.again);
 	if (!error)
@@ -547,8 +600,8 @@ int doubts_none_torn_locked(struct volume *vol, uint64_t number, bool *ret_none)
 
 /* ---- records ---- */
 
-/* So much text of doubts goes into a record. */
-#define TEXT_MAX (64u << 10)
+/* So much text of doubts goes into a record, which has room for twice as much and what else it says. */
+#define TEXT_MAX (384u << 10)
 
 static const struct record_doubt *find_before(const struct epoch_record *before,
 					      const struct doubt *d)
@@ -568,25 +621,51 @@ static const char *why_of(const struct doubt *d, const struct epoch_record *befo
 	return b && b->why ? b->why : d->why;
 }
 
-static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t *text)
+/* As JSON, at most. */
+static size_t text_size(const char *s)
+{
+	size_t size = 4;
+
+	for (; *s; s++)
+		size += (unsigned char)*s < ' ' ? 6 : (signed char)*s < ' ' || strchr("\"\\", *s) ? 2 : 1;
+	return size;
+}
+
+/* Those that have no room are not to be forgotten: then the others cannot settle it. */
+static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t text)
 {
 	if (!d->companion_count)
 		return 0;
 	to->companions = calloc(d->companion_count, sizeof(*to->companions));
 	if (!to->companions)
 		return -ENOMEM;
-	for (size_t i = 0; i < d->companion_count && *text < TEXT_MAX; i++) {
+	for (size_t i = 0; i < d->companion_count; i++) {
+		size_t size = text_size(d->companions[i].path);
+
+		if (size > text) {
+			to->alone = true;
+			break;
+		}
 		to->companions[i] = strdup(d->companions[i].path);
 		if (!to->companions[i])
 			return -ENOMEM;
-		*text += strlen(to->companions[i]);
+		text -= size;
 		to->companion_count++;
 	}
 	return 0;
 }
 
+static size_t text_of_companions(const struct record_doubt *d)
+{
+	size_t text = 0;
+
+	for (size_t i = 0; i < d->companion_count; i++)
+		text += text_size(d->companions[i]);
+	return text;
+}
+
 static int to_record(const struct doubt *d, const struct record_doubt *before,
-		     const struct epoch_record *r, struct record_doubt *to, size_t *text)
+		     const struct epoch_record *r, struct record_doubt *to)
 {
 	bool torn = d->kind == DOUBT_TORN, carried = torn && before;
 
@@ -599,27 +678,38 @@ static int to_record(const struct doubt *d, const struct record_doubt *before,
 			    : d->at_ns;
 	to->counts = d->counts;
 	to->alone = d->alone;
-	if (!to->path || !to->why || !to->kind)
-		return -ENOMEM;
-	*text += strlen(to->path) + strlen(to->why);
-	return copy_companions(d, to, text);
+	return to->path && to->why && to->kind ? 0 : -ENOMEM;
 }
 
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r)
 {
-	size_t count, text = 0;
+	size_t count, left = TEXT_MAX, named = 0;
 	const struct doubt *list = doubts_list(d, &count);
 	int error = 0;
 
 	r->doubts = calloc(count + 1, sizeof(*r->doubts));
 	if (!r->doubts)
 		return -ENOMEM;
-	for (size_t i = 0; !error && i < count && text < TEXT_MAX; i++) {
-		if (!list[i].stands)
+	/* First each doubt, then companions, as there is room. */
+	for (size_t i = 0; !error && i < count && named < RECORD_LIST_MAX; i++) {
+		size_t size = text_size(list[i].path) + text_size(list[i].why);
+
+		if (!list[i].stands || size > left)
 			continue;
+		left -= size;
 		error = to_record(&list[i], find_before(before, &list[i]), r,
-				  &r->doubts[r->doubt_count++], &text);
+				  &r->doubts[named++]);
+		r->doubt_count = named;
+	}
+	for (size_t i = 0, at = 0; !error && i < count && at < named; i++) {
+		struct record_doubt *to = &r->doubts[at];
+
+		if (!list[i].stands || strcmp(list[i].path, to->path) != 0)
+			continue;
+		error = copy_companions(&list[i], to, left / (named - at));
+		left -= text_of_companions(to);
+		at++;
 	}
 	return error;
 }

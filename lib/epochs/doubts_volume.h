@@ -44,9 +44,23 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			  uint64_t began);
 
-/* A judge that knows the kills of this snapshot: for an epoch of this number. Without the lock. */
+/* A judge that knows the kills of this snapshot, for an epoch of this number, and what counted in its parent, or in the one that it
+ * restores (0: none). Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
-		       bool restores, struct doubts **ret_doubts);
+		       uint64_t restores, struct doubts **ret_doubts);
+/* Tells a judge what counted in the epoch before, by its record. 0 or -ENOMEM. */
+int doubts_counted_before(struct doubts *d, const struct epoch_record *record);
+/*
+ * What a rename has brought to a unit last, from a temporary name or another step: the unit is changed by that, though no content is
+ * (contract 1.3.11). Kept in the state's meta values, for the epoch that was open then.
+ */
+struct arrival {
+	uint64_t ino;	/* the file, or the directory; 0: there is none */
+	uint64_t order; /* as doubts_file.came */
+};
+void arrival_note_locked(struct volume *vol, uint64_t ino);
+/* Of an epoch with this parent, by its snapshot. */
+struct arrival arrival_since(struct state *snapshot, uint64_t parent);
 /* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */
 int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d);
 /* After the decision: what is settled goes, what stands keeps its companions. In a transaction. */

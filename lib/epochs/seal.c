@@ -486,6 +486,26 @@ static bool says_nothing_of(const struct epoch_record *record, const struct epoc
 	return !with_step || !with_step->bytes_new || record->bytes_new < with_step->bytes_new / 2;
 }
 
+/*
+ * The half that the epoch it continues has. Where the save of that half has another step, what came after it without a step was made for
+ * this save: a directory, say.
+ */
+static uint64_t half_of_continued(const struct epoch_index *x, const struct epoch_record *record)
+{
+	uint64_t half = epoch_index_same_half(x, record->continues), first = record->continues;
+
+	for (uint64_t number = record->continues; record->has_step && number >= half; number--) {
+		const struct epoch_brief *e = epoch_index_find(x, number);
+
+		if (!e || epoch_index_same_half(x, number) != half)
+			continue;
+		if (e->has_step)
+			return e->step == record->step ? half : first;
+		first = number;
+	}
+	return half;
+}
+
 static void decide_half(struct volume *vol, const struct seal_job *job, struct epoch_record *record)
 {
 	/* Of several nodes, each epoch is put together from parts that say they are whole. */
@@ -494,7 +514,7 @@ static void decide_half(struct volume *vol, const struct seal_job *job, struct e
 	uint64_t half;
 
 	if (x && record->continues)
-		record->half = epoch_index_same_half(x, record->continues);
+		record->half = half_of_continued(x, record);
 	else if (x && record_trigger_says_nothing(record->trigger) &&
 		 half_before(x, job->parent, &half, &with_step) &&
 		 says_nothing_of(record, with_step))
@@ -511,6 +531,8 @@ static void note_chain_locked(struct volume *vol, const struct epoch_record *rec
 	last->half = record->half && !record->continues ? record->half : record->number;
 	if (!record->continues && !record->half)
 		last->chain = record->number;
+	else if (record->continues && record->half)
+		last->chain = record->half;
 }
 
 static int store_frozen_locked(struct volume *vol, const struct seal_job *job,

@@ -61,6 +61,7 @@ struct pending {
 	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
 	enum joins found;
 	bool run_goes_on; /* as in seal_last */
+	uint64_t arriving; /* what the rename at hand brings to another unit; 0: nothing */
 };
 
 struct log_size {

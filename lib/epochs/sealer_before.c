@@ -295,22 +295,46 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 	changed_replaces(changed_of(vol), ino, replaced, v.born);
 }
 
+static void before_rename_over(struct volume *vol, uint64_t parent, const char *name,
+			       const struct state_name *from, const struct state_name *to)
+{
+	const struct replacing r = {.ino = to->ino, .by = from->ino};
+
+	/* What becomes final is a save of its own, that is sealed then. */
+	if (sealer_rule_locked(vol, rules_temporary, parent, name) || !before_replace(vol, &r))
+		note_replaces(vol, from->ino, to->ino);
+}
+
+/* What was temporary, had no step or another one is a change of the unit that it comes to; what is only moved is none. */
+static bool arrives(struct volume *vol, uint64_t parent, const char *name, uint64_t new_parent,
+		    const char *new_name)
+{
+	cleanup_buf struct buf from = {0}, to = {0};
+	struct doubt_unit old, new;
+
+	if (sealer_path_locked(vol, parent, name, &from) != 0 ||
+	    sealer_path_locked(vol, new_parent, new_name, &to) != 0)
+		return false;
+	old = doubt_unit_of(vol->rules, buf_str(&from));
+	new = doubt_unit_of(vol->rules, buf_str(&to));
+	if (new.temporary || (!old.temporary && !new.len))
+		return false;
+	return old.temporary || !old.len || old.step != new.step;
+}
+
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
 	struct state_name from, to;
-	struct replacing r;
 
-	if (!vol->sealer || vol->options.read_only)
+	if (!vol->sealer || vol->options.read_only ||
+	    state_name_get(vol->state, parent, name, &from) != 0)
 		return;
-	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
+	if (state_name_get(vol->state, new_parent, new_name, &to) != 0)
 		sealer_before_name_locked(vol, new_parent, new_name);
-		return;
-	}
-	if (state_name_get(vol->state, parent, name, &from) != 0 || from.ino == to.ino)
-		return;
-	r = (struct replacing){.ino = to.ino, .by = from.ino};
-	/* What becomes final is a save of its own, that is sealed then. */
-	if (sealer_rule_locked(vol, rules_temporary, parent, name) || !before_replace(vol, &r))
-		note_replaces(vol, from.ino, to.ino);
+	else if (from.ino != to.ino)
+		before_rename_over(vol, parent, name, &from, &to);
+	/* What is sealed before it begins another epoch. */
+	vol->sealer->pending.arriving =
+		arrives(vol, parent, name, new_parent, new_name) ? from.ino : 0;
 }

@@ -199,6 +199,8 @@ int import_doubts_begin(struct import_job *j)
 	doubts_free(steal_ptr(j->doubts));
 	error = doubts_new(j->imp->rules, j->parent.number, &j->doubts);
 	if (!error)
+		error = doubts_counted_before(j->doubts, &j->parent);
+	if (!error)
 		error = find_torn(j);
 	if (!error)
 		error = import_moved_find(j);

@@ -237,8 +237,15 @@ struct newest {
 	char *path; /* NULL: there is none */
 	struct doubt_unit unit;
 	bool is_new;
+	uint64_t order; /* of those that are new: by when its version, or its name, came; else `born` */
 	uint64_t version;
 	int64_t mtime_ns;
+};
+
+/* A doubt that counted in the epoch before. */
+struct before {
+	enum doubt_kind kind;
+	char *path;
 };
 
 struct doubts {
@@ -248,6 +255,8 @@ struct doubts {
 	size_t count, cap, kills;
 	struct doubt *list; /* what doubts_list gives; strings are the items' */
 	size_t list_count, counting;
+	struct before *before;
+	size_t before_count, before_cap;
 	struct newest newest, inner; /* of all units, and of those that lie in another one */
 };
 
@@ -283,6 +292,9 @@ void doubts_free(struct doubts *d)
 		companions_free(item->before, item->kill.companion_count);
 		free(item->again);
 	}
+	for (size_t i = 0; i < d->before_count; i++)
+		free(d->before[i].path);
+	free(d->before);
 	free(d->items);
 	free(d->list);
 	free(d->newest.path);
@@ -293,6 +305,26 @@ void doubts_free(struct doubts *d)
 void doubts_free_at(struct doubts **d)
 {
 	doubts_free(*d);
+}
+
+int doubts_add_before(struct doubts *d, enum doubt_kind kind, const char *path)
+{
+	char *copy;
+
+	if (d->before_count == d->before_cap) {
+		size_t cap = d->before_cap ? 2 * d->before_cap : 16;
+		struct before *grown = reallocarray(d->before, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		d->before = grown;
+		d->before_cap = cap;
+	}
+	copy = strdup(path);
+	if (!copy)
+		return -ENOMEM;
+	d->before[d->before_count++] = (struct before){kind, copy};
+	return 0;
 }
 
 static struct item *item_add(struct doubts *d, enum doubt_kind kind, const char *path,
@@ -331,10 +363,9 @@ static bool kill_is_over(const struct item *item)
 {
 	const struct doubts_kill *k = &item->kill;
 
-	if (k->parent_is_gone)
-		return true;
+	/* Who removes the directory of a file that never was there leaves the rest of its save as it is. */
 	if (!k->ino_now)
-		return k->ino_then && !item->temporary;
+		return k->ino_then && (k->parent_is_gone || !item->temporary);
 	return k->version_now != k->version_then && k->version_now > k->id;
 }
 
@@ -357,6 +388,13 @@ static bool leaves_directory(const struct item *item)
 
 	return item->kill.parent_is_new && unit->len && !unit->file && !unit->temporary &&
 	       item->doubt.path[unit->len] == '/';
+}
+
+static int compare_ino(const void *a, const void *b)
+{
+	const struct doubt_companion *x = a, *y = b;
+
+	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
@@ -382,6 +420,7 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 			item->before[i] = (struct doubt_companion){
 				kill->companions[i].ino, kill->companions[i].version, NULL};
 		item->kill.companion_count = kill->companion_count;
+		qsort(item->before, kill->companion_count, sizeof(*item->before), compare_ino);
 	}
 	if (kill->again_count) {
 		item->again = calloc(kill->again_count, sizeof(*item->again));
@@ -395,10 +434,12 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 
 static bool is_companion_of_before(const struct item *item, const struct doubts_file *f)
 {
-	for (size_t i = 0; i < item->kill.companion_count; i++)
-		if (item->before[i].ino == f->ino)
-			return item->before[i].version == f->version;
-	return false;
+	const struct doubt_companion key = {.ino = f->ino}, *found;
+
+	if (!item->kill.companion_count)
+		return false;
+	found = bsearch(&key, item->before, item->kill.companion_count, sizeof(key), compare_ino);
+	return found && found->version == f->version;
 }
 
 static bool was_saved_again(const struct item *item, const struct doubts_file *f)
@@ -485,10 +526,15 @@ static bool is_done_beside(const struct item *item)
 	return item->saved_beside && !item->final_is_there;
 }
 
-static int companion_add(struct doubt *doubt, const struct doubts_file *f)
+static int companion_add(struct item *item, const struct doubts_file *f)
 {
-	if (doubt->companion_count == DOUBT_COMPANIONS_MAX)
+	struct doubt *doubt = &item->doubt;
+
+	if (doubt->companion_count == DOUBT_COMPANIONS_MAX) {
+		/* Nobody will know that all of them were saved again. */
+		item->kill.alone = doubt->alone = true;
 		return 0;
+	}
 	if (doubt->companion_count == doubt->companion_cap) {
 		size_t cap = doubt->companion_cap ? 2 * doubt->companion_cap : 8;
 		struct doubt_companion *grown =
@@ -506,11 +552,26 @@ static int companion_add(struct doubt *doubt, const struct doubts_file *f)
 
 /* ---- files ---- */
 
+/* A name comes between two versions. */
+static uint64_t order_of(const struct doubts_file *f, bool new)
+{
+	uint64_t version = f->version < UINT64_MAX / 2 ? 2 * f->version : UINT64_MAX;
+	uint64_t name = f->came ? 2 * f->came - 1 : 0;
+
+	if (!new)
+		return f->born;
+	return version > name ? version : name;
+}
+
 /* Whether this file was changed later than the newest so far. */
 static bool is_later(const struct newest *n, bool new, const struct doubts_file *f)
 {
+	uint64_t order = order_of(f, new);
+
 	if (!n->path || new != n->is_new)
 		return !n->path || new;
+	if (order != n->order)
+		return order > n->order;
 	if (new && f->version != n->version)
 		return f->version > n->version;
 	return f->mtime_ns > n->mtime_ns;
@@ -524,7 +585,7 @@ static int set_newest(struct newest *n, const struct doubts_file *f, bool new,
 	if (!path)
 		return -ENOMEM;
 	free(n->path);
-	*n = (struct newest){path, *unit, new, f->version, f->mtime_ns};
+	*n = (struct newest){path, *unit, new, order_of(f, new), f->version, f->mtime_ns};
 	return 0;
 }
 
@@ -541,7 +602,7 @@ static int lies_in_another(const struct rules *r, const char *path, const struct
 
 static int look_for_newest(struct doubts *d, const struct doubts_file *f)
 {
-	bool new = f->born > d->after;
+	bool new = f->born > d->after || f->came;
 	struct doubt_unit unit;
 	int inner, error = 0;
 
@@ -589,7 +650,7 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 		if (item->temporary && is_after(d, item, f) && is_final_name(item, f->path))
 			item->doubt.stands = false;
 		else if (is_companion(d, item, f))
-			error = companion_add(&item->doubt, f);
+			error = companion_add(item, f);
 	}
 	if (!error && f->torn && !item_add(d, DOUBT_TORN, f->path, f->torn))
 		error = -ENOMEM;
@@ -675,6 +736,18 @@ static bool unit_counts(const struct doubts *d, const struct item *item)
 	       unit_is_around(n->path, &n->unit, path, &item->unit);
 }
 
+/* Nothing of a unit was changed since. */
+static bool counts_as_before(const struct doubts *d, const struct item *item)
+{
+	if (d->newest.is_new || item->unit.temporary)
+		return false;
+	for (size_t i = 0; i < d->before_count; i++)
+		if (d->before[i].kind == item->doubt.kind &&
+		    !strcmp(d->before[i].path, item->doubt.path))
+			return true;
+	return false;
+}
+
 /* It was found that something is gone since an epoch that was dropped: nobody can say that it is there again. */
 static bool lost_base(const struct item *item)
 {
@@ -688,16 +761,21 @@ static void decide_item(const struct doubts *d, struct item *item)
 
 	if (doubt->kind == DOUBT_UNDONE && doubt->stands && !doubt->companion_count) {
 		/* What lies beside it under a temporary name may still be coming. */
-		doubt->postponed =
-			!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
+		doubt->postponed = !item->kill.judged && !item->kill.parent_is_gone &&
+				   item->unit.temporary && doubt->path[item->unit.len];
 		doubt->gone |= item->empty || lost_base(item);
-		doubt->alone = item->kill.alone && !doubt->postponed && !is_done_beside(item);
+		doubt->alone = item->kill.alone && !doubt->postponed &&
+			       !item->kill.parent_is_gone && !is_done_beside(item);
 		doubt->stands = doubt->postponed || doubt->gone || doubt->alone;
 	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
 		doubt->postponed = item->unit.temporary;
+	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands) {
+		/* As it was told: it has more companions than could be named. */
+		doubt->alone = item->kill.alone;
 	}
 	doubt->counts = doubt->stands &&
-			(unit_counts(d, item) || (doubt->gone && is_above_all(d, &item->unit)));
+			(unit_counts(d, item) || counts_as_before(d, item) ||
+			 (doubt->gone && is_above_all(d, &item->unit)));
 }
 
 static void list_add(struct doubts *d, const struct doubt *doubt)

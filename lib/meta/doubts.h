@@ -46,7 +46,8 @@
  * file beside it, of its unit, that is saved by who began after the kill.
  *
  * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
- * a unit around that. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
+ * a unit around that. What gets its final name, or another step, by a rename is changed by that. As long as no unit is
+ * changed, what counted in one epoch counts in the next: times of files, which anybody sets, decide that as little as possible. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
  * Other doubts are told, and cost nothing.
  */
 enum doubt_kind {
@@ -87,8 +88,8 @@ bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 
 /* ---- judging a tree ---- */
 
-/* So many companions of a doubt are kept, and so many doubts are told by name. */
-#define DOUBT_COMPANIONS_MAX 256
+/* So many companions of a doubt are kept, and so many doubts are told by name. A doubt that has more is not settled by them. */
+#define DOUBT_COMPANIONS_MAX 4096
 #define DOUBTS_NAMED_MAX     256
 
 /* A regular file of the tree, by one of its names. Logs are left out by the caller. */
@@ -96,6 +97,7 @@ struct doubts_file {
 	const char *path;
 	uint64_t ino, version; /* versions rise; 0 where they are not known (import) */
 	uint64_t born;	       /* the epoch that has its content first */
+	uint64_t came; /* since `after` a rename brought it to its unit: the least version that is newer than that; 0: none did */
 	int64_t mtime_ns;
 	const char *torn; /* why its content is torn; NULL: it is not */
 };
@@ -115,7 +117,7 @@ struct doubts_kill {
 	int64_t at_ns;
 	uint64_t base;			 /* the newest complete epoch before it; 0: none */
 	uint64_t ino_then, version_then; /* what had its name when that was over; 0: nothing */
-	bool parent_is_gone;		 /* the directory that it was in */
+	bool parent_is_gone;		 /* the directory that it was in: then `path` tells what has its name */
 	bool parent_is_new;		 /* it is there, and the epoch `base` has not got it */
 	uint64_t ino_now,
 		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
@@ -152,13 +154,15 @@ struct doubts;
 
 /*
  * `after`: content with a greater `born` is new, and decides which unit was changed last: by version, then by mtime.
- * Where nothing of a unit is new, mtime alone does. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
+ * Where nothing of a unit is new, `born` does, then mtime. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
  */
 int doubts_new(const struct rules *rules, uint64_t after, struct doubts **ret_doubts);
 void doubts_free(struct doubts *d); /* NULL is allowed */
 #define cleanup_doubts CLEANUP(doubts_free_at)
 void doubts_free_at(struct doubts **d);
 
+/* What counted in the epoch before, or in the one that is restored; any number, before the decision. The path is copied. 0 or -ENOMEM. */
+int doubts_add_before(struct doubts *d, enum doubt_kind kind, const char *path);
 /* First all kills, then all files, then what is gone; then the decision. 0 or -ENOMEM. */
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill);
 int doubts_add_file(struct doubts *d, const struct doubts_file *file);

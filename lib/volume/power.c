@@ -199,6 +199,8 @@ static int check_tree_locked(struct volume *vol, struct recovery *r, struct stat
 		error = doubts_new(vol->rules, record.restores ? UINT64_MAX : record.parent,
 				   &doubts);
 	if (!error)
+		error = doubts_counted_before(doubts, &record);
+	if (!error)
 		error = judge_tree_locked(vol, r, row->number, tree, doubts, &found);
 	return error || !found ? error : blame_locked(vol, row, doubts, &record);
 }

@@ -16,6 +16,7 @@
  *   a:PATH      killed on a node of a set: other nodes may have saved files with it
  *   h:PATH      left half under a temporary name by a killed writer: it had been fsynced
  *   r:PATH      removed, or all that is below it                m:PATH:PATH      renamed, or all that is below it
+ *   u:PATH      touched: its mtime is the newest
  *   +  -        sealed: complete, incomplete                    W                sealed by the word of somebody who knows
  *   ~           sealed: complete, and it continues the epoch before, which then is no longer
  *   !           sealed: nothing is in doubt, and it is incomplete for another reason
@@ -30,7 +31,7 @@
 
 struct file {
 	char path[64];
-	uint64_t ino, version, born, opened, content;
+	uint64_t ino, version, born, opened, content, touched;
 	bool torn;
 };
 
@@ -60,6 +61,9 @@ struct world {
 	bool complete[EPOCHS_MAX],
 		half[EPOCHS_MAX]; /* not complete, though nothing in it is in doubt */
 	uint64_t continued_by[EPOCHS_MAX];
+	char counted[EPOCHS_MAX][8][64]; /* of torn files, after a 't', and of kills, after a 'k' */
+	char arrived[64]; /* what a rename brought last, in the epoch after this one */
+	uint64_t arrived_order, arrived_after;
 	uint64_t last, inos, versions;
 	char standing[32][64];
 	size_t standing_count;
@@ -112,6 +116,7 @@ static void save(struct world *w, const char *path, uint64_t version, bool torn)
 	else
 		f = add(w, path);
 	f->version = f->opened = f->content = version;
+	f->touched = 0;
 	f->born = w->last + 1;
 	f->torn = torn;
 }
@@ -151,9 +156,24 @@ static void settle_renamed(struct world *w, const char *from, const char *to, ui
 			w->now.kills[i] = w->now.kills[--w->now.kill_count];
 }
 
+/* What sealer_before_rename_locked notes. */
+static void note_arrival(struct world *w, const char *from, const char *to)
+{
+	struct doubt_unit old = doubt_unit_of(w->rules, from), new = doubt_unit_of(w->rules, to);
+
+	if (new.temporary || (!old.temporary && !new.len) ||
+	    (!old.temporary && old.len && old.step == new.step))
+		return;
+	snprintf(w->arrived, sizeof(w->arrived), "%s", to);
+	w->arrived_order = w->versions + 1;
+	w->arrived_after = w->last;
+}
+
 static void rename_below(struct world *w, const char *from, const char *to)
 {
 	struct file *f = find(w, from), *over = find(w, to);
+
+	note_arrival(w, from, to);
 
 	if (f)
 		settle_renamed(w, from, to, f->opened);
@@ -274,36 +294,63 @@ static void tell_what_is_gone(struct world *w, struct doubts *d)
 				doubts_add_gone(d, base, w->epochs[base].files[i].path);
 }
 
-static bool seal(struct world *w, bool restores)
+/* What doubts_counted_before does. */
+static void tell_before(const struct world *w, struct doubts *d, uint64_t number)
 {
+	for (size_t i = 0; w->counted[number][i][0]; i++)
+		unit_ok(doubts_add_before(
+			d, w->counted[number][i][0] == 't' ? DOUBT_TORN : DOUBT_UNDONE,
+			&w->counted[number][i][1]));
+}
+
+static void note_counted(struct world *w, const struct doubt *doubt)
+{
+	char(*list)[64] = w->counted[w->last];
+
+	while ((*list)[0])
+		list++;
+	if (doubt->counts)
+		snprintf(*list, sizeof(*list), "%c%s", doubt->kind == DOUBT_TORN ? 't' : 'k',
+			 doubt->path);
+}
+
+static bool seal(struct world *w, uint64_t restores)
+{
+	bool arrives = w->arrived[0] && !restores && w->arrived_after == w->last;
 	cleanup_doubts struct doubts *d = NULL;
 	const struct doubt *list;
 	size_t count;
 
 	unit_ok(doubts_new(w->rules, restores ? UINT64_MAX : w->last, &d));
+	tell_before(w, d, restores ? restores : w->last);
 	for (size_t i = 0; i < w->now.kill_count; i++)
 		tell_kill(w, d, &w->now.kills[i]);
 	for (size_t i = 0; i < w->now.file_count; i++) {
 		const struct file *f = &w->now.files[i];
 
 		unit_ok(doubts_add_file(
-			d, &(const struct doubts_file){.path = f->path,
-						       .ino = f->ino,
-						       .version = f->version,
-						       .born = f->born,
-						       .mtime_ns = (int64_t)f->opened,
-						       .torn = f->torn ? "torn" : NULL}));
+			d,
+			&(const struct doubts_file){
+				.path = f->path,
+				.ino = f->ino,
+				.version = f->version,
+				.born = f->born,
+				.came = arrives && is_below(f->path, w->arrived) ? w->arrived_order
+										 : 0,
+				.mtime_ns = (int64_t)(f->touched ? f->touched : f->opened),
+				.torn = f->torn ? "torn" : NULL}));
 	}
 	tell_what_is_gone(w, d);
 	unit_ok(doubts_decide(d));
 	list = doubts_list(d, &count);
 	w->standing_count = 0;
+	w->last++;
 	for (size_t i = 0; i < count; i++) {
+		note_counted(w, &list[i]);
 		if (list[i].stands)
 			snprintf(w->standing[w->standing_count++], 64, "%s", list[i].path);
 		keep(w, &list[i]);
 	}
-	w->last++;
 	w->epochs[w->last] = w->now;
 	return w->complete[w->last] = doubts_counting(d) == 0;
 }
@@ -410,7 +457,7 @@ static void roll_back(struct world *w, uint64_t number)
 	load(w, number, w->last + 1);
 	if (w->half[number])
 		take_half(w, number);
-	seal(w, true);
+	seal(w, number);
 	w->complete[w->last] &= w->complete[number];
 }
 
@@ -451,6 +498,9 @@ static void do_file_word(struct world *w, const char *word, char *path)
 		save(w, path, find(w, "(open)")->opened, false);
 		drop(w, (size_t)(find(w, "(open)") - w->now.files));
 		break;
+	case 'u':
+		find(w, path)->touched = ++w->versions;
+		break;
 	case 'p':
 		find(w, path)->torn = true;
 		break;
@@ -484,23 +534,23 @@ static void do_word(struct world *w, const char *name, char *word)
 	switch (*word) {
 	case '+':
 	case '-':
-		ck_assert_msg(seal(w, false) == (*word == '+'), "%s: epoch %lu", name,
+		ck_assert_msg(seal(w, 0) == (*word == '+'), "%s: epoch %lu", name,
 			      (unsigned long)w->last);
 		break;
 	case '~':
-		ck_assert_msg(seal(w, false), "%s: epoch %lu", name, (unsigned long)w->last);
+		ck_assert_msg(seal(w, 0), "%s: epoch %lu", name, (unsigned long)w->last);
 		w->complete[w->last - 1] = false;
 		w->half[w->last - 1] = true;
 		w->continued_by[w->last - 1] = w->last;
 		break;
 	case '!':
-		ck_assert_msg(seal(w, false), "%s: epoch %lu", name, (unsigned long)w->last);
+		ck_assert_msg(seal(w, 0), "%s: epoch %lu", name, (unsigned long)w->last);
 		w->complete[w->last] = false;
 		w->half[w->last] = true;
 		break;
 	case 'W':
 		by_word(w);
-		ck_assert_msg(seal(w, false), "%s: by word", name);
+		ck_assert_msg(seal(w, 0), "%s: by word", name);
 		break;
 	case 'b':
 		roll_back(w, strtoull(word + 2, NULL, 10));
