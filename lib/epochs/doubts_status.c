@@ -23,7 +23,7 @@ struct surveying {
 	struct buf path;
 	unsigned depth;
 	struct arrival arrival;
-	bool arrived; /* what is looked at came by it */
+	bool arrived;	      /* what is looked at came by it */
 	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
 };
 

@@ -339,10 +339,8 @@ static int gather(void *arg, const struct state_doubt *d)
 	return error ? error : doubts_add_kill(g->doubts, &k);
 }
 
-/* What counted in this epoch, where its record is here: it may have been frozen after the snapshot. */
-static int add_before(struct volume *vol, uint64_t number, struct doubts *d)
+int doubts_record_of(struct volume *vol, uint64_t number, struct epoch_record *ret_record)
 {
-	cleanup_record struct epoch_record record = {0};
 	struct state_epoch row = {0};
 	int error;
 
@@ -350,11 +348,18 @@ static int add_before(struct volume *vol, uint64_t number, struct doubts *d)
 	error = state_epoch_get(vol->state, number, &row);
 	mutex_unlock(&vol->lock);
 	if (!error && row.record)
-		error = record_decode(row.record, strlen(row.record), &record);
+		error = record_decode(row.record, strlen(row.record), ret_record);
 	state_epoch_free(&row);
-	if (error)
-		return error == -ENOENT ? 0 : error;
-	return doubts_counted_before(d, &record);
+	return error == -ENOENT ? 0 : error;
+}
+
+/* What counted in this epoch, which may have been frozen after the snapshot. */
+static int add_before(struct volume *vol, uint64_t number, struct doubts *d)
+{
+	cleanup_record struct epoch_record record = {0};
+	int error = doubts_record_of(vol, number, &record);
+
+	return error ? error : doubts_counted_before(d, &record);
 }
 
 int doubts_counted_before(struct doubts *d, const struct epoch_record *record)
@@ -627,7 +632,9 @@ static size_t text_size(const char *s)
 	size_t size = 4;
 
 	for (; *s; s++)
-		size += (unsigned char)*s < ' ' ? 6 : (signed char)*s < ' ' || strchr("\"\\", *s) ? 2 : 1;
+		size += (unsigned char)*s < ' '			      ? 6
+			: (signed char)*s < ' ' || strchr("\"\\", *s) ? 2
+								      : 1;
 	return size;
 }
 
@@ -698,8 +705,7 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		if (!list[i].stands || size > left)
 			continue;
 		left -= size;
-		error = to_record(&list[i], find_before(before, &list[i]), r,
-				  &r->doubts[named++]);
+		error = to_record(&list[i], find_before(before, &list[i]), r, &r->doubts[named++]);
 		r->doubt_count = named;
 	}
 	for (size_t i = 0, at = 0; !error && i < count && at < named; i++) {

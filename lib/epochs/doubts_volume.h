@@ -48,6 +48,8 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
  * restores (0: none). Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
 		       uint64_t restores, struct doubts **ret_doubts);
+/* The record of an epoch; empty where it is not here. Without the lock. */
+int doubts_record_of(struct volume *vol, uint64_t number, struct epoch_record *ret_record);
 /* Tells a judge what counted in the epoch before, by its record. 0 or -ENOMEM. */
 int doubts_counted_before(struct doubts *d, const struct epoch_record *record);
 /*

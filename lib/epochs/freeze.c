@@ -26,9 +26,9 @@ struct walk {
 	struct doubts *doubts;
 	struct buf path; /* of the entry that is being added */
 	unsigned named;
-	uint32_t depth;	     /* of the entry that is being added */
+	uint32_t depth; /* of the entry that is being added */
 	struct arrival arrival;
-	bool arrived; /* what is being added came by it */
+	bool arrived;	     /* what is being added came by it */
 	struct buf counted;  /* uint64_t: new files with several names, counted once */
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
 	bool before_asked;

@@ -174,22 +174,6 @@ static int set_complete(const struct seal_job *job, struct freeze_result const *
 	return buf_error(&reason) ? -ENOMEM : record_set_text(&r->reason, buf_str(&reason));
 }
 
-/* The record that says since when its doubts are: of the epoch before, or of the one that it restores. Empty where it is not here. */
-static int doubts_before(struct volume *vol, const struct seal_job *job,
-			 struct epoch_record *ret_record)
-{
-	struct state_epoch row = {0};
-	int error;
-
-	mutex_lock(&vol->lock);
-	error = state_epoch_get(vol->state, job->restores ? job->restores : job->parent, &row);
-	mutex_unlock(&vol->lock);
-	if (!error && row.record)
-		error = record_decode(row.record, strlen(row.record), ret_record);
-	state_epoch_free(&row);
-	return error == -ENOENT ? 0 : error;
-}
-
 /* Whether it is complete, and what is in doubt. */
 static int set_doubts(struct volume *vol, const struct seal_job *job,
 		      const struct freeze_result *frozen, struct epoch_record *r)
@@ -198,12 +182,26 @@ static int set_doubts(struct volume *vol, const struct seal_job *job,
 	size_t count;
 	int error = 0;
 
+	/* It says since when the doubts are. */
 	doubts_list(frozen->doubts, &count);
 	if (count)
-		error = doubts_before(vol, job, &before);
+		error = doubts_record_of(vol, job->restores ? job->restores : job->parent, &before);
 	if (!error)
 		error = set_complete(job, frozen, &before, r);
 	return error || !count ? error : doubts_to_record(frozen->doubts, &before, r);
+}
+
+/* By somebody's word the save of the epoch before is whole, where nothing has another step since: this is its step. */
+static int take_step(struct volume *vol, const struct seal_job *job, struct epoch_record *r)
+{
+	cleanup_record struct epoch_record before = {0};
+	int error = !job->whole || r->has_step ? 0 : doubts_record_of(vol, job->parent, &before);
+
+	if (error || !before.has_step || before.complete == RECORD_COMPLETE)
+		return error;
+	r->has_step = true;
+	r->step = before.step;
+	return before.step_name ? record_set_text(&r->step_name, before.step_name) : 0;
 }
 
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
@@ -236,6 +234,8 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 	if (trees_load(vol, job->parent, &before) == 0)
 		from.before = before;
 	error = record_fill(&from, &r, NULL);
+	if (!error)
+		error = take_step(vol, job, &r);
 	if (!error)
 		error = set_doubts(vol, job, frozen, &r);
 	if (error)

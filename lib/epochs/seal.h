@@ -60,7 +60,7 @@ struct pending {
 	unsigned joined[JOINS_LAST + 1]; /* how many of `fresh` say what */
 	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
 	enum joins found;
-	bool run_goes_on; /* as in seal_last */
+	bool run_goes_on;  /* as in seal_last */
 	uint64_t arriving; /* what the rename at hand brings to another unit; 0: nothing */
 };
 
@@ -122,8 +122,9 @@ struct seal_last {
 	uint64_t half; /* the epoch whose half it may have, too, as its record says; else itself */
 	uint64_t
 		run; /* the first of those that one save may have made, by one rename after the other */
-	uint64_t renamed; /* the file whose rename sealed it; 0: none */
-	pid_t by;	  /* the process that wrote that; 0: not known */
+	uint64_t
+		renamed; /* the file whose rename, or which as the last of its save, sealed it; 0: none */
+	pid_t by;	 /* the process that wrote that; 0: not known */
 	bool went_on; /* more of its save followed at once, and that is noted (sealer_continues.c) */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;

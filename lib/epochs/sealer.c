@@ -344,7 +344,8 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 			return found;
 		s->pending.opens = found > 0;
 	}
-	s->pending.closed = s->pending.changed.overflow = s->pending.opens;
+	/* What was saved before is not known file by file: it counts as what an epoch in mid-save has (sealer_before.c). */
+	s->pending.closed = s->pending.opens;
 	s->pending.recovered = crashed && s->pending.opens;
 	if (s->pending.rides || s->pending.opens) {
 		s->pending.opened_ns = clock_wall_ns();

@@ -9,6 +9,8 @@
  *   - what is still open, or has a temporary name, is not a whole save;
  *   - where a small file of the next save was replaced first, the best moment has passed: some file was closed once more
  *     than the one at hand. One that was closed twice more belongs to no save;
+ *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
+ *     with what it replaced has not been saved again yet;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
@@ -28,6 +30,8 @@
 #define PAUSE_NS NS_PER_S
 /* What is smaller than this part of the last epoch is no save. */
 #define TREE_PART 256
+/* So many names are looked at for what a save has not saved again yet. */
+#define LEFT_MAX 1024
 
 /* ---- what is noted ---- */
 
@@ -208,6 +212,52 @@ static bool has_temporary_name(struct volume *vol, uint64_t ino)
 	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
 }
 
+struct left {
+	struct volume *vol;
+	const struct replacing *r;
+	const struct changed_file *f;
+	unsigned looked;
+	bool found;
+};
+
+/* Of the same save as what `f` has replaced, and large enough not to be a mere note of it. A step in its name says that it is saved once. */
+static int look_for_left(void *arg, const struct state_name *n, const char *name,
+			 const struct state_file *file)
+{
+	struct left *l = arg;
+	struct state_version v;
+
+	(void)n;
+	if (l->looked++ == LEFT_MAX)
+		return 1;
+	if (!file || !S_ISREG(file->mode) || !file->closed || file->ino == l->r->by ||
+	    changed_find(changed_of(l->vol), file->ino) || rules_log(l->vol->rules, name, NULL) ||
+	    doubt_unit_of(l->vol->rules, name).len ||
+	    state_version_get(l->vol->state, file->closed, &v) != 0)
+		return 0;
+	l->found = v.born == l->f->from && v.size && v.size >= l->f->size / TREE_PART;
+	return l->found;
+}
+
+static int parent_of(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	(void)name;
+	(void)f;
+	*(uint64_t *)arg = n->parent;
+	return 1;
+}
+
+static bool is_tried_again(struct volume *vol, const struct replacing *r,
+			   const struct changed_file *f)
+{
+	struct left l = {.vol = vol, .r = r, .f = f};
+	uint64_t parent = 0;
+
+	return f->from && state_names_of(vol->state, r->ino, parent_of, &parent) == 1 &&
+	       state_dir_list(vol->state, parent, 0, look_for_left, &l) >= 0 && l.found;
+}
+
 static bool ends_a_save(struct volume *vol, const struct replacing *r)
 {
 	const struct changed_file *f, *by;
@@ -219,7 +269,7 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	return f && is_most(vol, f->size, by ? by->size : 0) &&
 	       !changed_any_ahead(changed_of(vol), f->count) &&
 	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
-	       !has_temporary_name(vol, r->ino);
+	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
 }
 
 static bool before_replace(struct volume *vol, const struct replacing *r)

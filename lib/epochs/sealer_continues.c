@@ -227,11 +227,14 @@ static enum joins directory_joins(struct volume *vol, uint64_t dir)
 	return p->found;
 }
 
+static bool is_soon(const struct volume *vol)
+{
+	return clock_mono_ns() - vol->sealer->last.begun_ns < vol->options.settle_ns;
+}
+
 static bool follows_a_rename(const struct volume *vol)
 {
-	const struct seal_last *last = &vol->sealer->last;
-
-	return renamed_a_file(last) && clock_mono_ns() - last->begun_ns < vol->options.settle_ns;
+	return renamed_a_file(&vol->sealer->last) && is_soon(vol);
 }
 
 /* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
@@ -255,7 +258,7 @@ static void learn(struct volume *vol)
 	const struct pending *p = &vol->sealer->pending;
 
 	if (!last->renamed || last->went_on || p->continues != last->number || p->continues_chain ||
-	    !follows_a_rename(vol))
+	    !is_soon(vol))
 		return;
 	last->went_on = true;
 	sealer_rename_goes_on_locked(vol, last->renamed);
@@ -342,8 +345,9 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 }
 
 /*
- * Renames that end no save. The first of several files that are renamed into place one by one seals (contract 1.3.2), and what it seals
- * is half until the rest has come. That it was is known then: the next rename of such a name seals nothing by itself.
+ * Signs that end no save. The first of several files that are renamed into place one by one seals (contract 1.3.2), and what it seals
+ * is half until the rest has come. That it was is known then: the next rename of such a name seals nothing by itself. So it is with the
+ * last file of a framework (rules.h) that is one of several in a larger save.
  */
 
 #define META "renames_go_on"

@@ -278,9 +278,9 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 		return false;
 	if (sealer_rule_locked(vol, rules_temporary, parent, name) ||
 	    sealer_inside_temporary_locked(vol, parent) || others_are_open(vol, ino) ||
-	    others_are_temporary(vol, parent))
+	    others_are_temporary(vol, parent) || sealer_goes_on_locked(vol, parent, name))
 		return false;
-	seal_now(vol, RECORD_TRIGGER_MARKER, true, 0);
+	seal_now(vol, RECORD_TRIGGER_MARKER, true, ino);
 	return true;
 }
 

@@ -237,7 +237,8 @@ struct newest {
 	char *path; /* NULL: there is none */
 	struct doubt_unit unit;
 	bool is_new;
-	uint64_t order; /* of those that are new: by when its version, or its name, came; else `born` */
+	uint64_t
+		order; /* of those that are new: by when its version, or its name, came; else `born` */
 	uint64_t version;
 	int64_t mtime_ns;
 };
@@ -773,9 +774,8 @@ static void decide_item(const struct doubts *d, struct item *item)
 		/* As it was told: it has more companions than could be named. */
 		doubt->alone = item->kill.alone;
 	}
-	doubt->counts = doubt->stands &&
-			(unit_counts(d, item) || counts_as_before(d, item) ||
-			 (doubt->gone && is_above_all(d, &item->unit)));
+	doubt->counts = doubt->stands && (unit_counts(d, item) || counts_as_before(d, item) ||
+					  (doubt->gone && is_above_all(d, &item->unit)));
 }
 
 static void list_add(struct doubts *d, const struct doubt *doubt)

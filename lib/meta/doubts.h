@@ -97,7 +97,8 @@ struct doubts_file {
 	const char *path;
 	uint64_t ino, version; /* versions rise; 0 where they are not known (import) */
 	uint64_t born;	       /* the epoch that has its content first */
-	uint64_t came; /* since `after` a rename brought it to its unit: the least version that is newer than that; 0: none did */
+	uint64_t
+		came; /* since `after` a rename brought it to its unit: the least version that is newer than that; 0: none did */
 	int64_t mtime_ns;
 	const char *torn; /* why its content is torn; NULL: it is not */
 };
@@ -117,8 +118,8 @@ struct doubts_kill {
 	int64_t at_ns;
 	uint64_t base;			 /* the newest complete epoch before it; 0: none */
 	uint64_t ino_then, version_then; /* what had its name when that was over; 0: nothing */
-	bool parent_is_gone;		 /* the directory that it was in: then `path` tells what has its name */
-	bool parent_is_new;		 /* it is there, and the epoch `base` has not got it */
+	bool parent_is_gone; /* the directory that it was in: then `path` tells what has its name */
+	bool parent_is_new;  /* it is there, and the epoch `base` has not got it */
 	uint64_t ino_now,
 		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
 	bool alone; /* it is in doubt without companions, too: other nodes of a set may have them */

@@ -174,6 +174,55 @@ START_TEST(after_an_epoch_between_two_renames)
 }
 END_TEST
 
+/* What fails between its files, and begins again, is no whole save. */
+START_TEST(a_save_that_is_tried_again)
+{
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	for (int i = 0; i < 3; i++) {
+		eu_save("a", "an");
+		a_second_later();
+		ck_assert_uint_eq(begun(), 1);
+	}
+	eu_save("b", "b2");
+	eu_save("a", "a3");
+	ck_assert_uint_eq(begun(), 2);
+	unit_until(is_frozen());
+	eu_epoch_holds(2, "a", "an");
+	eu_epoch_holds(2, "b", "b2");
+}
+END_TEST
+
+START_TEST(renames_that_are_tried_again)
+{
+	static const char *const names[] = {"a", "b", "a", "a", "b", "a"};
+
+	for (int i = 0; i < 6; i++) {
+		eu_save("new", "one");
+		eu_rename("new", names[i]);
+		a_second_later();
+		if (i == 1)
+			ck_assert_uint_eq(eu_seal(), 1);
+		ck_assert_uint_eq(begun(), i < 1 ? 0 : i < 5 ? 1 : 2);
+	}
+}
+END_TEST
+
+/* A note of the first save, and what has a step in its name, are not saved again each time. */
+START_TEST(what_is_saved_once_is_not_waited_for)
+{
+	eu_save("config", "c");
+	save_much("epoch-1.ckpt", '1');
+	save_much("last.ckpt", '1');
+	ck_assert_uint_eq(eu_seal(), 1);
+	save_much("last.ckpt", '2');
+	a_second_later();
+	save_much("last.ckpt", '3');
+	ck_assert_uint_eq(begun(), 2);
+}
+END_TEST
+
 /* What is written less often is no half of a save. */
 START_TEST(a_file_of_every_other_save)
 {
@@ -407,8 +456,8 @@ START_TEST(a_step_without_content_is_no_save)
 }
 END_TEST
 
-/* What changed before the daemon ended is not known file by file. */
-START_TEST(after_a_remount_quiet_decides)
+/* What changed before the daemon ended is not known file by file: the first save after it is the first that can be told. */
+START_TEST(after_a_remount)
 {
 	eu_save("model", "one");
 	eu_remount();
@@ -418,6 +467,33 @@ START_TEST(after_a_remount_quiet_decides)
 	eu_save("model", "three");
 	eu_save("model", "four");
 	ck_assert_uint_eq(begun(), 2);
+	eu_remount();
+	a_second_later();
+	eu_save("model", "five");
+	ck_assert_uint_eq(begun(), 2);
+	eu_save("model", "six");
+	ck_assert_uint_eq(begun(), 3);
+	unit_until(is_frozen());
+	eu_epoch_holds(3, "model", "five");
+}
+END_TEST
+
+/* The same in mid-save. */
+START_TEST(a_remount_in_mid_save)
+{
+	eu_save("a", "a1");
+	eu_save("b", "b1");
+	ck_assert_uint_eq(eu_seal(), 1);
+	eu_save("a", "a2");
+	eu_remount();
+	for (int i = 2; i < 5; i++) {
+		a_second_later();
+		eu_save("b", "bn");
+		ck_assert_uint_eq(begun(), 1);
+		a_second_later();
+		eu_save("a", "an");
+		ck_assert_uint_eq(begun(), 1);
+	}
 }
 END_TEST
 
@@ -466,7 +542,11 @@ int main(void)
 	tcase_add_test(t, the_next_step_after_a_file_in_place);
 	tcase_add_test(t, steps_in_names_of_files);
 	tcase_add_test(t, a_step_without_content_is_no_save);
-	tcase_add_test(t, after_a_remount_quiet_decides);
+	tcase_add_test(t, after_a_remount);
+	tcase_add_test(t, a_remount_in_mid_save);
+	tcase_add_test(t, a_save_that_is_tried_again);
+	tcase_add_test(t, renames_that_are_tried_again);
+	tcase_add_test(t, what_is_saved_once_is_not_waited_for);
 	tcase_add_test(t, a_replacement_that_is_killed);
 	return unit_run(s);
 }

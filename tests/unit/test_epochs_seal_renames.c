@@ -63,6 +63,11 @@ static const struct history {
 	{"d:out p:out/a x:out/b t", ""},
 	{"d:out p:out/a w x:out/b t", ""},
 	{"d:out p:out/a W x:out/b d:n t", "12"},
+	/* The last file of a framework is one of several in a larger save. */
+	{"d:s-5 o:s-5/m o:s-5/.metadata d:s-6 o:s-6/m o:s-6/.metadata", "12"},
+	{"d:s-5 o:s-5/m o:s-5/.metadata d:s-5/o p:s-5/o/m d:s-6 o:s-6/m o:s-6/.metadata d:s-6/o p:s-6/o/m",
+	 "23"},
+	{"d:s-5 o:s-5/m s:s-5/.metadata p:s-5/n d:s-6 o:s-6/m s:s-6/.metadata p:s-6/n", "23"},
 };
 
 static void save(const char *path, const char *ending)
@@ -125,6 +130,7 @@ static void step(const char *word)
 		break;
 	case 'o':
 		eu_save(path, path);
+		unit_ok(seal_finish_until(u.vol, INT64_MAX));
 		break;
 	case 'p':
 		eu_save(path, path);
