@@ -667,7 +667,8 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 static bool asks_what_is_gone(const struct item *item)
 {
 	return item->doubt.kind == DOUBT_UNDONE && item->doubt.stands &&
-	       !item->doubt.companion_count && (!item->kill.companion_count || !item->kill.ino_now);
+	       !item->kill.parent_is_gone && !item->doubt.companion_count &&
+	       (!item->kill.companion_count || !item->kill.ino_now);
 }
 
 uint64_t doubts_next_base(const struct doubts *d, uint64_t after)
@@ -756,23 +757,35 @@ static bool lost_base(const struct item *item)
 	       !item->kill.alone && !leaves_directory(item);
 }
 
+/* Of one without companions. */
+static void decide_lone(struct item *item)
+{
+	struct doubt *doubt = &item->doubt;
+
+	/* Nothing is left of that save, nor of where it was. */
+	if (item->kill.parent_is_gone) {
+		doubt->stands = false;
+		return;
+	}
+	/* What lies beside it under a temporary name may still be coming. */
+	doubt->postponed =
+		!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
+	doubt->gone |= item->empty || lost_base(item);
+	doubt->alone = item->kill.alone && !doubt->postponed && !is_done_beside(item);
+	doubt->stands = doubt->postponed || doubt->gone || doubt->alone;
+}
+
 static void decide_item(const struct doubts *d, struct item *item)
 {
 	struct doubt *doubt = &item->doubt;
 
-	if (doubt->kind == DOUBT_UNDONE && doubt->stands && !doubt->companion_count) {
-		/* What lies beside it under a temporary name may still be coming. */
-		doubt->postponed = !item->kill.judged && !item->kill.parent_is_gone &&
-				   item->unit.temporary && doubt->path[item->unit.len];
-		doubt->gone |= item->empty || lost_base(item);
-		doubt->alone = item->kill.alone && !doubt->postponed &&
-			       !item->kill.parent_is_gone && !is_done_beside(item);
-		doubt->stands = doubt->postponed || doubt->gone || doubt->alone;
-	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands && !item->kill.judged) {
-		doubt->postponed = item->unit.temporary;
-	} else if (doubt->kind == DOUBT_UNDONE && doubt->stands) {
-		/* As it was told: it has more companions than could be named. */
-		doubt->alone = item->kill.alone;
+	if (doubt->kind == DOUBT_UNDONE && doubt->stands) {
+		if (!doubt->companion_count)
+			decide_lone(item);
+		else if (item->kill.judged) /* with more companions than could be named? */
+			doubt->alone = item->kill.alone;
+		else
+			doubt->postponed = item->unit.temporary;
 	}
 	doubt->counts = doubt->stands && (unit_counts(d, item) || counts_as_before(d, item) ||
 					  (doubt->gone && is_above_all(d, &item->unit)));
