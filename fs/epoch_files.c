@@ -276,10 +276,9 @@ static int decide(struct fs_mount *m, struct file *f, int32_t *ret_backing_id)
 		.arg = f->content,
 		.grant = epoch_grant,
 	};
-	bool keep;
 
 	*ret_backing_id = 0;
-	return f->content ? passthrough_open(m, f, &source, ret_backing_id, &keep) : 0;
+	return f->content ? passthrough_open(m, f, &source, ret_backing_id) : 0;
 }
 
 void epoch_file_open(fuse_req_t req, struct node *n, int flags)

@@ -81,7 +81,7 @@ struct node {
 	uint8_t kind;	  /* enum node_kind */
 	uint8_t io;	  /* enum node_io */
 	bool io_changing; /* one open decides the mode, or moves the node; others wait */
-	bool cached;	  /* the kernel's page cache of it is right */
+	bool cached;	  /* what the kernel's page cache has of it is right */
 	bool held;	  /* the volume keeps its content (nodes_hold) */
 	bool unlisted;	  /* nodes_move gave another node its key: no longer found by it */
 };

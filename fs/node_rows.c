@@ -107,6 +107,7 @@ static int revive_one_locked(struct nodes *t, struct table_node *row)
 	if (n->kind == NODE_LIVE)
 		n->owner = row->owner;
 	n->io = row->io;
+	n->cached = n->io == IO_ORDINARY;
 	n->unlisted = row->unlisted;
 	nodes_insert_locked(t, n);
 	return 0;

@@ -55,13 +55,13 @@ static void answer_failed(fuse_req_t req, const struct fuse_entry_param *created
 }
 
 /* A second node of a body has no pages of its own in the kernel, which a write through the first would leave as they are. */
-static uint32_t open_flags(const struct file *f, bool keep)
+static uint32_t open_flags(const struct file *f)
 {
 	if (f->passthrough)
 		return 0;
 	if (f->node->unlisted || handle_is_blind(f->handle))
-		return FOPEN_DIRECT_IO;
-	return keep ? FOPEN_KEEP_CACHE : 0;
+		return FOPEN_DIRECT_IO | FOPEN_KEEP_CACHE;
+	return FOPEN_KEEP_CACHE;
 }
 
 /* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. False: not yet, as the node has moved to other content. */
@@ -79,7 +79,6 @@ static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool t
 	};
 	struct file *f = file_new(m, FILE_LIVE, n);
 	int32_t backing_id;
-	bool keep;
 	int r;
 
 	if (!f) {
@@ -89,7 +88,7 @@ static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool t
 	}
 	f->handle = h;
 	users_note(m->users, fuse_req_ctx(req)->pid);
-	r = passthrough_open(m, f, &source, &backing_id, &keep);
+	r = passthrough_open(m, f, &source, &backing_id);
 	if (r == -EAGAIN) {
 		f->handle = NULL;
 		handle_retry(h);
@@ -102,7 +101,7 @@ static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool t
 	}
 	if (truncates)
 		invalidate_twin(m, n, 0, 0);
-	r = reply_open(req, created, f, open_flags(f, keep), backing_id);
+	r = reply_open(req, created, f, open_flags(f), backing_id);
 	if (r < 0)
 		file_release(m, f);
 	return true;
@@ -122,7 +121,7 @@ static bool move_node(struct fs_mount *m, struct node *n, struct handle *h)
 	}
 	if (!moved)
 		return true;
-	/* Size and times, not the pages: those go when the open is answered. */
+	/* Size and times, not the pages: those go in passthrough_open. */
 	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, -1, 0);
 	nodes_moved(m->nodes, n);
 	volume_node_came(m->vol, n->a, node_body(n));
@@ -169,8 +168,8 @@ static bool answer_claimed(fuse_req_t req, const struct fuse_entry_param *create
 {
 	if (!f)
 		return false;
-	if (reply_open(req, created, f, open_flags(f, false),
-		       f->passthrough ? f->node->backing_id : 0) < 0)
+	if (reply_open(req, created, f, open_flags(f), f->passthrough ? f->node->backing_id : 0) <
+	    0)
 		file_release(fs_of(req), f);
 	return true;
 }

@@ -418,8 +418,19 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
 	n->cached = false;
 }
 
+/*
+ * What the kernel kept of other content goes now, while nobody has the node open. It would drop that by itself at an open that does not keep it, but
+ * only when the thread that opens runs again: whoever opened after it may read and write by then. Of a page that goes between a write into it and
+ * the daemon's doing that, the next reader has the old bytes for good, and so has the file where he writes into the page by a mapping.
+ */
+static void drop_pages(const struct fs_mount *m, const struct node *n)
+{
+	/* It fails where the kernel knows no such inode yet: good. */
+	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, 0, 0);
+}
+
 int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
-		     int32_t *ret_backing_id, bool *ret_keep)
+		     int32_t *ret_backing_id)
 {
 	struct node *n = f->node;
 	int r = 0;
@@ -437,7 +448,8 @@ int passthrough_open(struct fs_mount *m, struct file *f, const struct passthroug
 	if (r == 0) {
 		f->passthrough = n->io == IO_PASSTHROUGH;
 		*ret_backing_id = n->backing_id;
-		*ret_keep = n->cached;
+		if (!f->passthrough && !n->cached)
+			drop_pages(m, n);
 		n->cached = !f->passthrough;
 	}
 	nodes_io_end(m->nodes, n);

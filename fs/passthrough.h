@@ -50,12 +50,12 @@ struct passthrough_source {
 };
 
 /*
- * One more open of the node: sets f->passthrough, and for it `ret_backing_id`; else `ret_keep`,
- * whether the kernel's cached pages are still right. 0; -EAGAIN: the node does not stand for
+ * One more open of the node: sets f->passthrough, and for it `ret_backing_id`; else the kernel's
+ * cached pages are right when this returns, and the answer must keep them (FOPEN_KEEP_CACHE). 0; -EAGAIN: the node does not stand for
  * what the file opened any more; or -errno of join. After 0 passthrough_close is owed (f->counted).
  */
 int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
-		     int32_t *ret_backing_id, bool *ret_keep);
+		     int32_t *ret_backing_id);
 void passthrough_close(struct fs_mount *m, struct file *f);
 
 /* What `status` shows: {"mode","opens","ordinary_opens","reason"}; NULL without memory. */

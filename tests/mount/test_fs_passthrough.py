@@ -4,10 +4,13 @@
 import ctypes
 import mmap
 import os
+import pathlib
+import signal
+import time
 
 import pytest
 
-from conftest import BIN, run, wait_until
+from conftest import BIN, NOT_ROOT, need_root, run, wait_until
 
 MIB = 1 << 20
 
@@ -111,6 +114,134 @@ def test_mode_is_chosen_anew_when_nobody_has_it_open(mnt):
         with open(f, "ab") as appender:
             appender.write(b"end")
         assert f.read_bytes() == b"abc" + data[3:] + b"end"
+
+
+class Held:
+    """A process that opens a file, and is not let run again once the open is answered: a process of real-time priority has its processor, for less than a
+    second."""
+
+    def __init__(self, path, pid):
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) == 1:
+            pytest.skip("one processor")
+        self.before, self.mine, self.pid = set(cpus), {cpus[0]}, pid
+        self.said, self.say = os.pipe()
+        self.spun, self.spin_says = os.pipe()
+        for tid in os.listdir("/proc/%d/task" % pid):
+            os.sched_setaffinity(int(tid), self.before - self.mine)
+        os.sched_setaffinity(0, self.before - self.mine)
+        self.children = [self.child(lambda: self.open(path))]
+        os.read(self.said, 1)
+        # The daemon stopped in time: of what was looked up a moment ago only the open is asked for.
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            os.kill(self.children[0], signal.SIGUSR1)
+            wchan = pathlib.Path("/proc/%d/wchan" % self.children[0])
+            wait_until(lambda: wchan.read_text() == "request_wait_answer", "the open", limit=10)
+            self.children.append(self.child(self.spin))
+            self.spins = os.read(self.spun, 1) == b"s"
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def child(self, function):
+        pid = os.fork()
+        if not pid:
+            try:
+                os.sched_setaffinity(0, self.mine)
+                function()
+            finally:
+                os._exit(0)
+        return pid
+
+    def open(self, path):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        os.stat(path)
+        os.write(self.say, b"r")
+        signal.sigwait([signal.SIGUSR1])
+        os.open(path, os.O_RDWR)
+        os.write(self.say, b"%f" % time.monotonic())
+
+    def spin(self):
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        except OSError:
+            os.write(self.spin_says, b"n")
+            return
+        os.write(self.spin_says, b"s")
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            pass
+
+    def wait(self):
+        """When its open returned."""
+        for child in self.children:
+            os.waitpid(child, 0)
+        return float(os.read(self.said, 100))
+
+    def close(self):
+        os.sched_setaffinity(0, self.before)
+        for fd in (self.said, self.say, self.spun, self.spin_says):
+            os.close(fd)
+
+
+def pages_in_kernel(fd, size):
+    """Whether the kernel's cache of a file has each page."""
+    with mmap.mmap(fd, size) as mapping:
+        there = ctypes.create_string_buffer((size + mmap.PAGESIZE - 1) // mmap.PAGESIZE)
+        libc = ctypes.CDLL(None, use_errno=True)
+        view = ctypes.c_char.from_buffer(mapping)
+        assert libc.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(size), there) == 0
+        del view
+        return [byte & 1 for byte in there.raw]
+
+
+def check_pages_stay(pid, f, opens):
+    """Whether it could be tried: while a process opens f, and is held once that is answered, the descriptor that opens() gives reads pages of it."""
+    held = Held(f, pid)
+    try:
+        if not held.spins:
+            pytest.skip(NOT_ROOT + "a process of real-time priority")
+        fd = opens()
+        assert os.pread(fd, 8192, 0) == b"0" * 8192
+        there, now = pages_in_kernel(fd, 8192), time.monotonic()
+        returned = held.wait()
+        after = pages_in_kernel(fd, 8192)
+        os.close(fd)
+    finally:
+        held.close()
+    # The kernel may let others run beside one of real-time priority at any moment.
+    if not all(there) or returned - now < 0.1:
+        return False
+    assert all(after)
+    return True
+
+
+def test_an_open_drops_no_page_of_who_opened_after_it(mnt):
+    """The kernel drops what it has of a file at an open that does not keep it, and only when the thread that opens runs again: a page of which
+    another thread's write is on its way by then comes back as it was before, for good."""
+    need_root("a process of real-time priority")
+    if mnt.options["passthrough"] == "off":
+        pytest.skip("of passthrough")
+    for number in range(10):
+        f = mnt.path / ("f%d" % number)
+        f.write_bytes(b"0" * 8192)  # by passthrough; who opens it now to write is answered by the daemon
+        if check_pages_stay(mnt.pid, f, lambda f=f: os.open(f, os.O_RDWR)):
+            return
+    pytest.fail("the open was never held")
+
+
+@pytest.mark.options(supervise=True)
+def test_an_open_after_a_restart_drops_no_page(mnt):
+    """The same where others had the file open all along."""
+    need_root("a process of real-time priority")
+    for number in range(10):
+        f = mnt.path / ("f%d" % number)
+        f.write_bytes(b"0" * 8192)
+        fd = os.open(f, os.O_RDWR)
+        run(BIN, "restart", mnt.path)
+        if check_pages_stay(mnt.status()["pid"], f, lambda fd=fd: fd):
+            return
+    pytest.fail("the open was never held")
 
 
 class Mapping:
