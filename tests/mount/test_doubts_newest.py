@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which checkpoint was changed last, so that what is in doubt in it counts; and what many companions say."""
+
+import os
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from test_contract_sealing import write_zip
+from test_contract_writing import log_of
+from test_doubts import kill, latest, latest_or_none, put, record, write_torn
+
+
+def step_link(mnt, step):
+    try:
+        return int(os.readlink(mnt.epochs_dir / ("step=%d" % step)))
+    except FileNotFoundError:
+        return 0
+
+
+@pytest.mark.parametrize("spoilt", ["torn", "killed"])
+def test_a_checkpoint_that_gets_its_name_last_is_the_newest(mnt, spoilt):
+    """Beside it somebody writes into an older one."""
+    (mnt.path / "checkpoint-10").mkdir()
+    write_zip(mnt.path / "checkpoint-10" / "model.pt")
+    good = mnt.seal()
+    (mnt.path / "tmp-checkpoint-20").mkdir()
+    if spoilt == "torn":
+        write_torn(mnt.path / "tmp-checkpoint-20" / "model.pt")
+    else:
+        write_zip(mnt.path / "tmp-checkpoint-20" / "opt.pt")
+        kill(mnt.path / "tmp-checkpoint-20" / "model.pt")
+    put(mnt.path / "checkpoint-10" / "eval.json", "{}")
+    os.rename(mnt.path / "tmp-checkpoint-20", mnt.path / "checkpoint-20")
+    half = mnt.seal()
+    assert record(mnt, half)["complete"] is False and latest(mnt) == good and step_link(mnt, 20) == 0
+    put(mnt.path / "notes", "another file")
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "notes", "on another machine")
+    assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == good
+    # And the other way round: what is torn in the older one costs nothing.
+    (mnt.path / "tmp-checkpoint-30").mkdir()
+    write_zip(mnt.path / "tmp-checkpoint-30" / "model.pt")
+    write_torn(mnt.path / "checkpoint-10" / "extra.pt")
+    os.rename(mnt.path / "tmp-checkpoint-30", mnt.path / "checkpoint-30")
+    assert mnt.seal() == latest(mnt) == step_link(mnt, 30)
+
+
+@pytest.mark.options(keep="last:1")
+def test_the_time_of_an_older_checkpoint_makes_no_torn_one_complete(mnt):
+    for step, write in ((10, write_zip), (20, write_torn)):
+        (mnt.path / ("checkpoint-%d" % step)).mkdir()
+        write(mnt.path / ("checkpoint-%d" % step) / "model.pt")
+        mnt.seal()
+    os.utime(mnt.path / "checkpoint-10" / "model.pt")
+    for number in range(3):
+        put(mnt.path / "notes", "note %d" % number)
+        assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == 1
+    run(BIN, "commit", "--whole", mnt.path)
+    assert latest(mnt) == 6
+
+
+@pytest.mark.options(settle="200ms")
+def test_a_directory_made_early_leaves_the_checkpoint_before_complete(mnt):
+    """The epoch that has it empty is continued, not the one before that."""
+    for step in (5, 10):
+        (mnt.path / ("checkpoint-%d" % step)).mkdir()
+        before = len(log_of(mnt))
+        wait_until(lambda n=before: len(log_of(mnt)) > n, "an epoch by quiet")
+        write_zip(mnt.path / ("checkpoint-%d" % step) / "model.pt")
+        before = len(log_of(mnt))
+        wait_until(lambda n=before: (latest_or_none(mnt) or 0) > n, "the save")
+    write_torn(mnt.path / "checkpoint-10" / "extra.pt")
+    wait_until(lambda: len(log_of(mnt)) == 5, "another epoch")
+    assert latest(mnt) == 2 and record(mnt, 2)["step"] == 5
+
+
+def test_who_says_that_a_save_is_whole_means_its_step(mnt):
+    (mnt.path / "checkpoint-7").mkdir()
+    write_torn(mnt.path / "checkpoint-7" / "model.pt")
+    mnt.seal()
+    assert step_link(mnt, 7) == 0
+    run(BIN, "commit", "--whole", mnt.path)
+    assert latest(mnt) == step_link(mnt, 7) == 2
+
+
+def test_all_of_many_companions_settle_a_kill(mnt):
+    names = [mnt.path / ("f%03d" % i) for i in range(300)]
+    for name in names + [mnt.path / "x"]:
+        put(name, "1")
+    good = mnt.seal()
+    for name in names:
+        put(name, "2")
+    kill(mnt.path / "x")
+    mnt.seal()
+    mnt.remount(empty_cache=True)
+    for name in names[:-1]:
+        put(name, "3")
+    assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == good
+    put(names[-1], "3")
+    assert mnt.seal() == latest(mnt)
