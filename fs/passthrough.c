@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "fs/files.h"
 #include "fs/life.h"
+#include "fs/loop.h"
 #include "fs/setid.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
@@ -425,6 +426,7 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
  */
 static void drop_pages(const struct fs_mount *m, const struct node *n)
 {
+	loop_let_others_read();
 	/* It fails where the kernel knows no such inode yet: good. */
 	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, 0, 0);
 }

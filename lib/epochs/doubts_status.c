@@ -22,8 +22,8 @@ struct surveying {
 	struct doubts *doubts;
 	struct buf path;
 	unsigned depth;
-	struct arrival arrival;
-	bool arrived;	      /* what is looked at came by it */
+	struct arrivals arrivals;
+	uint64_t came;	      /* of what is looked at, as doubts_file.came */
 	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
 };
 
@@ -63,7 +63,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 						  .ino = f->ino,
 						  .version = v.id,
 						  .born = v.saved ? v.saved : v.born,
-						  .came = s->arrived ? s->arrival.order : 0,
+						  .came = s->came,
 						  .mtime_ns = f->mtime_ns,
 						  .torn = why_torn(s, name, &v),
 					  });
@@ -73,12 +73,13 @@ static int survey_name(void *arg, const struct state_name *n, const char *name,
 		       const struct state_file *f)
 {
 	struct surveying *s = arg;
-	bool arrived = s->arrived;
+	uint64_t came = s->came;
 	size_t len = s->path.len;
 	int error = 0;
 
 	(void)n;
-	s->arrived |= f && f->ino == s->arrival.ino;
+	if (f)
+		s->came = arrivals_came(&s->arrivals, f->ino, came);
 	buf_printf(&s->path, "%s%s", len ? "/" : "", name);
 	if (f && S_ISDIR(f->mode) && s->depth < TREE_DEPTH_MAX) {
 		s->depth++;
@@ -88,7 +89,7 @@ static int survey_name(void *arg, const struct state_name *n, const char *name,
 		error = survey_file(s, name, f);
 	}
 	s->path.len = len;
-	s->arrived = arrived;
+	s->came = came;
 	return error ? error : buf_error(&s->path);
 }
 
@@ -154,9 +155,9 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 		return error;
 	error = doubts_of_snapshot(vol, s.state, r->number, r->number - 1, 0, &doubts);
 	s.doubts = doubts;
-	s.arrival = arrival_since(s.state, r->number - 1);
+	arrivals_since(s.state, r->number - 1, &s.arrivals);
 	if (!error)
-		error = doubts_counted_before(doubts, &before);
+		error = before.newest ? doubts_set_before(doubts, before.newest) : 0;
 	if (!error)
 		error = survey_dir(&s, ROOT_INO);
 	if (!error)

@@ -14,6 +14,7 @@
 #include "lib/util/log.h"
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/node_state.h"
+#include "lib/epochs/record_fill.h"
 #include "lib/epochs/seal.h"
 #include "lib/epochs/sealer.h"
 
@@ -86,23 +87,74 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 
 /* ---- what a rename brings ---- */
 
-void arrival_note_locked(struct volume *vol, uint64_t ino)
+/* "EPOCH INO ORDER" of each, with blanks between them. */
+#define META_ARRIVALS "arrivals"
+
+static void read_arrivals(struct state *s, uint64_t above, struct arrivals *ret)
 {
-	/* Without it the times of contents decide. */
-	if (state_set_meta_u64(vol->state, "arrived", ino) == 0 &&
-	    state_set_meta_u64(vol->state, "arrived_order", state_version_next(vol->state)) == 0)
-		state_set_meta_u64(vol->state, "arrived_epoch", vol->next_epoch);
+	cleanup_buf struct buf text = {0};
+	uint64_t epoch, ino, order;
+	const char *at;
+	int len;
+
+	ret->count = 0;
+	if (state_get_meta(s, META_ARRIVALS, &text) != 0)
+		return;
+	for (at = buf_str(&text);
+	     ret->count < ARRIVALS_MAX &&
+	     sscanf(at, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %n", &epoch, &ino, &order, &len) == 3;
+	     at += len)
+		if (epoch > above)
+			ret->list[ret->count++] = (struct arrival){epoch, ino, order};
 }
 
-struct arrival arrival_since(struct state *snapshot, uint64_t parent)
+/* What was temporary, had no step or another one is a change of the unit that it comes to; what is only moved is none. */
+static bool arrives(struct volume *vol, const char *from, const char *to, bool directory)
 {
-	struct arrival a = {0};
-	uint64_t epoch;
+	struct doubt_unit old = doubt_unit_of(vol->rules, from);
+	struct doubt_unit new = doubt_unit_of(vol->rules, to);
 
-	if (state_get_meta_u64(snapshot, "arrived_epoch", &epoch) == 0 && epoch > parent &&
-	    state_get_meta_u64(snapshot, "arrived_order", &a.order) == 0)
-		state_get_meta_u64(snapshot, "arrived", &a.ino);
-	return a;
+	if (new.temporary || (!new.len && !(directory && old.temporary)))
+		return false;
+	return old.temporary || !old.len || old.step != new.step;
+}
+
+int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t parent,
+			const char *name, uint64_t new_parent, const char *new_name)
+{
+	cleanup_buf struct buf from = {0}, to = {0}, text = {0};
+	struct arrivals a;
+	int error = sealer_path_locked(vol, parent, name, &from);
+
+	if (!error)
+		error = sealer_path_locked(vol, new_parent, new_name, &to);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (!arrives(vol, buf_str(&from), buf_str(&to), S_ISDIR(f->mode)))
+		return 0;
+	read_arrivals(vol->state, vol->next_epoch - 1, &a);
+	/* The newest first; where there are too many the oldest goes. */
+	buf_printf(&text, "%" PRIu64 " %" PRIu64 " %" PRIu64, vol->next_epoch, f->ino,
+		   state_version_next(vol->state));
+	for (unsigned i = 0; i < a.count && i < ARRIVALS_MAX - 1; i++)
+		if (a.list[i].ino != f->ino)
+			buf_printf(&text, " %" PRIu64 " %" PRIu64 " %" PRIu64, a.list[i].epoch,
+				   a.list[i].ino, a.list[i].order);
+	error = buf_error(&text);
+	return error ? error : state_set_meta(vol->state, META_ARRIVALS, buf_str(&text));
+}
+
+void arrivals_since(struct state *snapshot, uint64_t parent, struct arrivals *ret)
+{
+	read_arrivals(snapshot, parent, ret);
+}
+
+uint64_t arrivals_came(const struct arrivals *a, uint64_t ino, uint64_t above)
+{
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->list[i].ino == ino && a->list[i].order > above)
+			return a->list[i].order;
+	return above;
 }
 
 /* ---- judging ---- */
@@ -353,24 +405,18 @@ int doubts_record_of(struct volume *vol, uint64_t number, struct epoch_record *r
 	return error == -ENOENT ? 0 : error;
 }
 
-/* What counted in this epoch, which may have been frozen after the snapshot. */
-static int add_before(struct volume *vol, uint64_t number, struct doubts *d)
+int doubts_tell_before(struct volume *vol, uint64_t number, struct doubts *d)
 {
 	cleanup_record struct epoch_record record = {0};
+	/* It may have been frozen after the snapshot. */
 	int error = doubts_record_of(vol, number, &record);
 
-	return error ? error : doubts_counted_before(d, &record);
-}
-
-int doubts_counted_before(struct doubts *d, const struct epoch_record *record)
-{
-	int error = 0;
-
-	for (size_t i = 0; !error && i < record->doubt_count; i++)
-		if (record->doubts[i].counts)
-			error = doubts_add_before(d, doubt_kind_parse(record->doubts[i].kind),
-						  record->doubts[i].path);
-	return error;
+	if (error && error != -ENOMEM) {
+		log_warn("epoch %" PRIu64 ": its record cannot be read: %s", number,
+			 strerror(-error));
+		return 0;
+	}
+	return error || !record.newest ? error : doubts_set_before(d, record.newest);
 }
 
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
@@ -383,7 +429,7 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 	if (error)
 		return error;
 	g.doubts = d;
-	error = add_before(vol, restores ? restores : parent, d);
+	error = doubts_tell_before(vol, restores ? restores : parent, d);
 	if (!error)
 		error = state_doubt_each(snapshot, gather, &g);
 	free(g.files);
@@ -454,7 +500,7 @@ int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *
 
 static int keep_companions_locked(struct volume *vol, const struct doubt *d)
 {
-	int error = state_doubt_judge(vol->state, d->id, d->alone);
+	int error = state_doubt_judge(vol->state, d->id, d->path, d->alone);
 
 	for (size_t i = 0; !error && i < d->companion_count; i++)
 		error = state_doubt_file_add(vol->state, d->id, d->companions[i].ino,
@@ -626,15 +672,16 @@ static const char *why_of(const struct doubt *d, const struct epoch_record *befo
 	return b && b->why ? b->why : d->why;
 }
 
-/* As JSON, at most. */
+/* As JSON, at most: of bytes that are not UTF-8 there are U+FFFD, and their hex beside it. */
 static size_t text_size(const char *s)
 {
 	size_t size = 4;
 
-	for (; *s; s++)
-		size += (unsigned char)*s < ' '			      ? 6
-			: (signed char)*s < ' ' || strchr("\"\\", *s) ? 2
-								      : 1;
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		size += c < ' ' ? 6 : c >= 0x80 ? 5 : c == '"' || c == '\\' ? 2 : 1;
+	}
 	return size;
 }
 
@@ -688,6 +735,11 @@ static int to_record(const struct doubt *d, const struct record_doubt *before,
 	return to->path && to->why && to->kind ? 0 : -ENOMEM;
 }
 
+int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r)
+{
+	return doubts_newest(d) ? record_set_text(&r->newest, doubts_newest(d)) : 0;
+}
+
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r)
 {
@@ -711,7 +763,8 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 	for (size_t i = 0, at = 0; !error && i < count && at < named; i++) {
 		struct record_doubt *to = &r->doubts[at];
 
-		if (!list[i].stands || strcmp(list[i].path, to->path) != 0)
+		if (!list[i].stands || strcmp(list[i].path, to->path) != 0 ||
+		    list[i].kind != doubt_kind_parse(to->kind))
 			continue;
 		error = copy_companions(&list[i], to, left / (named - at));
 		left -= text_of_companions(to);

@@ -44,25 +44,36 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			  uint64_t began);
 
-/* A judge that knows the kills of this snapshot, for an epoch of this number, and what counted in its parent, or in the one that it
- * restores (0: none). Without the lock. */
+/* A judge that knows the kills of this snapshot, for an epoch of this number, and what was the newest unit of its parent, or of the epoch
+ * that it restores (0: none). Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,
 		       uint64_t restores, struct doubts **ret_doubts);
 /* The record of an epoch; empty where it is not here. Without the lock. */
 int doubts_record_of(struct volume *vol, uint64_t number, struct epoch_record *ret_record);
-/* Tells a judge what counted in the epoch before, by its record. 0 or -ENOMEM. */
-int doubts_counted_before(struct doubts *d, const struct epoch_record *record);
+/* Tells a judge which unit was the newest in the epoch before, by its record, where that is here. 0 or -ENOMEM. Without the lock. */
+int doubts_tell_before(struct volume *vol, uint64_t number, struct doubts *d);
+/* The record's "newest", after the decision. 0 or -ENOMEM. */
+int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r);
 /*
- * What a rename has brought to a unit last, from a temporary name or another step: the unit is changed by that, though no content is
- * (contract 1.3.11). Kept in the state's meta values, for the epoch that was open then.
+ * What renames have brought to units, from a temporary name or another step: a unit is changed by that, though no content is
+ * (contract 1.3.8). A value of the state has the newest of each epoch.
  */
-struct arrival {
-	uint64_t ino;	/* the file, or the directory; 0: there is none */
-	uint64_t order; /* as doubts_file.came */
+#define ARRIVALS_MAX 16
+struct arrivals {
+	struct arrival {
+		uint64_t epoch; /* that was open then */
+		uint64_t ino;	/* of the file, or the directory */
+		uint64_t order; /* as doubts_file.came */
+	} list[ARRIVALS_MAX];
+	unsigned count;
 };
-void arrival_note_locked(struct volume *vol, uint64_t ino);
-/* Of an epoch with this parent, by its snapshot. */
-struct arrival arrival_since(struct state *snapshot, uint64_t parent);
+/* Before the names change, in the transaction of the rename. 0 or -errno. */
+int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t parent,
+			const char *name, uint64_t new_parent, const char *new_name);
+/* Those of an epoch with this parent, by its snapshot. */
+void arrivals_since(struct state *snapshot, uint64_t parent, struct arrivals *ret);
+/* `came` of what has this number, or lies in it, where what is above it has `above`. */
+uint64_t arrivals_came(const struct arrivals *a, uint64_t ino, uint64_t above);
 /* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */
 int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d);
 /* After the decision: what is settled goes, what stands keeps its companions. In a transaction. */

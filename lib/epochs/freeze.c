@@ -27,8 +27,8 @@ struct walk {
 	struct buf path; /* of the entry that is being added */
 	unsigned named;
 	uint32_t depth; /* of the entry that is being added */
-	struct arrival arrival;
-	bool arrived;	     /* what is being added came by it */
+	struct arrivals arrivals;
+	uint64_t came;	     /* of what is being added, as doubts_file.came */
 	struct buf counted;  /* uint64_t: new files with several names, counted once */
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
 	bool before_asked;
@@ -339,7 +339,7 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		.ino = f->ino,
 		.version = v->id,
 		.born = v->saved ? v->saved : v->born,
-		.came = w->arrived ? w->arrival.order : 0,
+		.came = w->came,
 		.mtime_ns = f->mtime_ns,
 		.torn = why_torn(w, name, f, v),
 	};
@@ -461,13 +461,12 @@ static int walk_name(void *arg, const struct state_name *n, const char *name,
 {
 	struct walk *w = arg;
 	struct state_file covered;
-	bool arrived = w->arrived;
+	uint64_t came = w->came;
 	size_t len = w->path.len;
 	int error;
 
 	if (!f)
 		return 0;
-	w->arrived |= f->ino == w->arrival.ino;
 	/* A rename put an open file over a committed one: until it is closed, that one counts. */
 	if (n->covered && !f->closed && !log_of(w->job, f->ino)) {
 		error = state_file_get(w->job->snapshot, n->covered, &covered);
@@ -476,6 +475,7 @@ static int walk_name(void *arg, const struct state_name *n, const char *name,
 		if (!error)
 			f = &covered;
 	}
+	w->came = arrivals_came(&w->arrivals, f->ino, came);
 	buf_printf(&w->path, "%s%s", len ? "/" : "", name);
 	error = buf_error(&w->path);
 	if (!error)
@@ -486,7 +486,7 @@ static int walk_name(void *arg, const struct state_name *n, const char *name,
 		w->depth--;
 	}
 	w->path.len = len;
-	w->arrived = arrived;
+	w->came = came;
 	return error == 1 ? 0 : error;
 }
 
@@ -512,8 +512,11 @@ static int walk_all(struct walk *w)
 static int judge_begin(struct volume *vol, const struct seal_job *job, struct doubts **ret_doubts)
 {
 	/* By the word of somebody who knows, nothing is in doubt. */
-	if (job->whole)
-		return doubts_new(vol->rules, job->parent, ret_doubts);
+	if (job->whole) {
+		int error = doubts_new(vol->rules, job->parent, ret_doubts);
+
+		return error ? error : doubts_tell_before(vol, job->parent, *ret_doubts);
+	}
 	return doubts_of_snapshot(vol, job->snapshot, job->number, job->parent, job->restores,
 				  ret_doubts);
 }
@@ -537,7 +540,7 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 	if (error)
 		return error;
 	if (!job->restores)
-		w.arrival = arrival_since(job->snapshot, job->parent);
+		arrivals_since(job->snapshot, job->parent, &w.arrivals);
 	w.writer = writer;
 	w.doubts = result.doubts;
 	error = walk_all(&w);

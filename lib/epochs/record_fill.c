@@ -188,20 +188,51 @@ static int set_doubts(struct volume *vol, const struct seal_job *job,
 		error = doubts_record_of(vol, job->restores ? job->restores : job->parent, &before);
 	if (!error)
 		error = set_complete(job, frozen, &before, r);
+	if (!error)
+		error = doubts_newest_to_record(frozen->doubts, r);
 	return error || !count ? error : doubts_to_record(frozen->doubts, &before, r);
 }
 
-/* By somebody's word the save of the epoch before is whole, where nothing has another step since: this is its step. */
-static int take_step(struct volume *vol, const struct seal_job *job, struct epoch_record *r)
+static bool tree_has_step(const struct rules *rules, const struct tree *tree, uint64_t step)
 {
-	cleanup_record struct epoch_record before = {0};
-	int error = !job->whole || r->has_step ? 0 : doubts_record_of(vol, job->parent, &before);
+	for (uint32_t id = 0; id < tree_count(tree); id++) {
+		cleanup_buf struct buf path = {0};
+		struct step_place place;
+		struct tree_entry e;
 
-	if (error || !before.has_step || before.complete == RECORD_COMPLETE)
-		return error;
-	r->has_step = true;
-	r->step = before.step;
-	return before.step_name ? record_set_text(&r->step_name, before.step_name) : 0;
+		tree_get(tree, id, &e);
+		if (e.type == TREE_REGULAR && tree_path(tree, id, &path) == 0 &&
+		    rules_step(rules, buf_str(&path), &place) && place.step == step)
+			return true;
+	}
+	return false;
+}
+
+/* Epochs that are not complete are looked through for a step. */
+#define STEP_LOOKS 100
+
+/* Who states that the tree is whole means the last save, whose epochs were not complete, unless something has another step since. */
+static int take_step(struct volume *vol, const struct seal_job *job, const struct tree *tree,
+		     struct epoch_record *r)
+{
+	uint64_t number = job->parent;
+
+	for (unsigned i = 0; job->whole && !r->has_step && number && i < STEP_LOOKS; i++) {
+		cleanup_record struct epoch_record before = {0};
+		int error = doubts_record_of(vol, number, &before);
+
+		if (error || before.complete == RECORD_COMPLETE)
+			return error;
+		number = before.parent < number ? before.parent : 0;
+		if (!before.has_step)
+			continue;
+		if (!tree_has_step(vol->rules, tree, before.step))
+			return 0;
+		r->has_step = true;
+		r->step = before.step;
+		return before.step_name ? record_set_text(&r->step_name, before.step_name) : 0;
+	}
+	return 0;
 }
 
 int seal_record(struct volume *vol, const struct seal_job *job, const struct freeze_result *frozen,
@@ -235,7 +266,7 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 		from.before = before;
 	error = record_fill(&from, &r, NULL);
 	if (!error)
-		error = take_step(vol, job, &r);
+		error = take_step(vol, job, tree, &r);
 	if (!error)
 		error = set_doubts(vol, job, frozen, &r);
 	if (error)

@@ -494,14 +494,14 @@ static uint64_t half_of_continued(const struct epoch_index *x, const struct epoc
 {
 	uint64_t half = epoch_index_same_half(x, record->continues), first = record->continues;
 
-	for (uint64_t number = record->continues; record->has_step && number >= half; number--) {
-		const struct epoch_brief *e = epoch_index_find(x, number);
+	for (size_t i = x->count; record->has_step && i-- > 0 && x->epochs[i].number >= half;) {
+		const struct epoch_brief *e = &x->epochs[i];
 
-		if (!e || epoch_index_same_half(x, number) != half)
+		if (e->number > record->continues || epoch_index_same_half(x, e->number) != half)
 			continue;
 		if (e->has_step)
 			return e->step == record->step ? half : first;
-		first = number;
+		first = e->number;
 	}
 	return half;
 }

@@ -60,8 +60,7 @@ struct pending {
 	unsigned joined[JOINS_LAST + 1]; /* how many of `fresh` say what */
 	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
 	enum joins found;
-	bool run_goes_on;  /* as in seal_last */
-	uint64_t arriving; /* what the rename at hand brings to another unit; 0: nothing */
+	bool run_goes_on; /* as in seal_last */
 };
 
 struct log_size {

@@ -344,7 +344,7 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 			return found;
 		s->pending.opens = found > 0;
 	}
-	/* What was saved before is not known file by file: it counts as what an epoch in mid-save has (sealer_before.c). */
+	/* Which files were saved before the mount is not known. What replaces them tells by its count and its order (sealer_before.c). */
 	s->pending.closed = s->pending.opens;
 	s->pending.recovered = crashed && s->pending.opens;
 	if (s->pending.rides || s->pending.opens) {
@@ -373,6 +373,7 @@ static void restore_last(struct volume *vol)
 	struct epoch_index *x = epochs_index_locked(vol);
 	const struct epoch_brief *e = x ? epoch_index_find(x, epoch_index_newest(x)) : NULL;
 	struct seal_last *last = &vol->sealer->last;
+	uint64_t first;
 
 	if (!e)
 		return;
@@ -387,9 +388,11 @@ static void restore_last(struct volume *vol)
 		.renamed = meta_or_zero(vol, "renamed"),
 	};
 	last->chain = e->half ? e->half : e->number;
+	/* A half that was told with what is continued is where the save began. */
+	first = e->continues ? e->half : 0;
 	e = epoch_index_find(x, last->half);
 	/* Downwards only: a record that was made to lead in a circle ends it. */
-	while (e && e->continues && e->continues < e->number) {
+	while (e && e->continues && e->continues < e->number && e->continues >= first) {
 		last->chain = e->continues < last->chain ? e->continues : last->chain;
 		if (last->half == last->number)
 			last->run = e->continues;

@@ -32,6 +32,8 @@
 #define TREE_PART 256
 /* So many names are looked at for what a save has not saved again yet. */
 #define LEFT_MAX 1024
+/* How often a save may be tried again. */
+#define TRIES_MAX 3
 
 /* ---- what is noted ---- */
 
@@ -216,6 +218,7 @@ struct left {
 	struct volume *vol;
 	const struct replacing *r;
 	const struct changed_file *f;
+	bool restored; /* what `f` has replaced, a rollback had brought back: what is beside it was there before */
 	unsigned looked;
 	bool found;
 };
@@ -235,7 +238,8 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	    doubt_unit_of(l->vol->rules, name).len ||
 	    state_version_get(l->vol->state, file->closed, &v) != 0)
 		return 0;
-	l->found = v.born == l->f->from && v.size && v.size >= l->f->size / TREE_PART;
+	if (v.born == l->f->from || (l->restored && v.born < l->f->from))
+		l->found = v.size && v.size >= l->f->size / TREE_PART;
 	return l->found;
 }
 
@@ -251,11 +255,19 @@ static int parent_of(void *arg, const struct state_name *n, const char *name,
 static bool is_tried_again(struct volume *vol, const struct replacing *r,
 			   const struct changed_file *f)
 {
-	struct left l = {.vol = vol, .r = r, .f = f};
+	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct epoch_brief *from = x ? epoch_index_find(x, f->from) : NULL;
+	struct left l = {.vol = vol, .r = r, .f = f, .restored = from && from->restores};
 	uint64_t parent = 0;
 
-	return f->from && state_names_of(vol->state, r->ino, parent_of, &parent) == 1 &&
-	       state_dir_list(vol->state, parent, 0, look_for_left, &l) >= 0 && l.found;
+	/* Who saves it again and again saves nothing else each time. */
+	if (!f->from || f->count > TRIES_MAX ||
+	    state_names_of(vol->state, r->ino, parent_of, &parent) != 1 ||
+	    state_dir_list(vol->state, parent, 0, look_for_left, &l) < 0)
+		return false;
+	if (l.found)
+		vol->sealer->before_ns = clock_mono_ns();
+	return l.found;
 }
 
 static bool ends_a_save(struct volume *vol, const struct replacing *r)
@@ -355,23 +367,6 @@ static void before_rename_over(struct volume *vol, uint64_t parent, const char *
 		note_replaces(vol, from->ino, to->ino);
 }
 
-/* What was temporary, had no step or another one is a change of the unit that it comes to; what is only moved is none. */
-static bool arrives(struct volume *vol, uint64_t parent, const char *name, uint64_t new_parent,
-		    const char *new_name)
-{
-	cleanup_buf struct buf from = {0}, to = {0};
-	struct doubt_unit old, new;
-
-	if (sealer_path_locked(vol, parent, name, &from) != 0 ||
-	    sealer_path_locked(vol, new_parent, new_name, &to) != 0)
-		return false;
-	old = doubt_unit_of(vol->rules, buf_str(&from));
-	new = doubt_unit_of(vol->rules, buf_str(&to));
-	if (new.temporary || (!old.temporary && !new.len))
-		return false;
-	return old.temporary || !old.len || old.step != new.step;
-}
-
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
@@ -384,7 +379,4 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 		sealer_before_name_locked(vol, new_parent, new_name);
 	else if (from.ino != to.ino)
 		before_rename_over(vol, parent, name, &from, &to);
-	/* What is sealed before it begins another epoch. */
-	vol->sealer->pending.arriving =
-		arrives(vol, parent, name, new_parent, new_name) ? from.ino : 0;
 }

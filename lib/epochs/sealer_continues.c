@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/epochs/epochs.h"
+#include "lib/epochs/node_state.h"
 #include "lib/epochs/sealer.h"
 #include "lib/meta/doubts.h"
 #include "lib/util/cleanup.h"
@@ -251,17 +253,33 @@ static void note_run(struct volume *vol, struct fresh_name *n, enum belongs belo
 		join(vol, n, JOINS_LAST);
 }
 
-/* For the next time. */
-static void learn(struct volume *vol)
+/* For the next time. What is made must be of that save: the next one may begin as soon. */
+static void learn(struct volume *vol, uint64_t dir, const char *name)
 {
+	cleanup_buf struct buf path = {0};
 	struct seal_last *last = &vol->sealer->last;
 	const struct pending *p = &vol->sealer->pending;
 
 	if (!last->renamed || last->went_on || p->continues != last->number || p->continues_chain ||
-	    !is_soon(vol))
+	    !is_soon(vol) || sealer_path_locked(vol, dir, name, &path) != 0 ||
+	    !is_beside_renamed(vol, buf_str(&path)))
 		return;
 	last->went_on = true;
 	sealer_rename_goes_on_locked(vol, last->renamed);
+}
+
+/* It has a step, and the last epoch another one: it begins a save. */
+static bool has_another_step(struct volume *vol, uint64_t dir, const char *name)
+{
+	const struct epoch_index *x = nodes_is_set(vol) ? NULL : epochs_index_locked(vol);
+	const struct epoch_brief *e = x ? epoch_index_find(x, vol->sealer->last.number) : NULL;
+	cleanup_buf struct buf path = {0};
+	struct doubt_unit unit;
+
+	if (!e || !e->has_step || sealer_path_locked(vol, dir, name, &path) != 0)
+		return false;
+	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
+	return unit.len && !unit.temporary && unit.step != e->step;
 }
 
 void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n)
@@ -269,6 +287,8 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, stru
 	enum joins joins = directory_joins(vol, dir);
 	enum belongs belongs = BELONGS_NOWHERE;
 
+	if (joins && has_another_step(vol, dir, name))
+		joins = JOINS_NOTHING;
 	if (sealer_rule_locked(vol, rules_temporary, dir, name)) {
 		belongs = temporary_belongs(vol, dir, name);
 		note_run(vol, n, belongs);
@@ -276,7 +296,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, stru
 	/* What is to take the place of a file that is there adds nothing. */
 	if (belongs <= BELONGS_BESIDE_LAST)
 		join(vol, n, joins);
-	learn(vol);
+	learn(vol, dir, name);
 }
 
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before)

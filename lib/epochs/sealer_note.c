@@ -8,7 +8,6 @@
 #include "lib/meta/rules.h"
 #include "lib/util/clock.h"
 #include "lib/live/body.h"
-#include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/sealer.h"
 
@@ -370,9 +369,6 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	struct fresh_name *old = old_name ? fresh_find(&p->fresh, 0, old_name, ino) : NULL;
 	enum joins joins = JOINS_NOTHING;
 
-	if (p->arriving == ino)
-		arrival_note_locked(vol, ino);
-	p->arriving = 0;
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
 		joins = sealer_gone_locked(vol, old);

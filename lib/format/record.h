@@ -23,6 +23,7 @@
  *                    "alone": true where other nodes of a set may have saved files with it, "companions": paths } ];
  *                    where there are many, not all. Of a path that is not UTF-8, "path_bytes" is
  *                    the hex of its bytes, and such companions are in "companions_bytes" so
+ *   "newest"         a file of the unit that was changed last, of those with a step (lib/meta/doubts.h)
  *   "doubted"        true where it is not complete for its doubts alone
  *   "continues"      number of the epoch that this one completes
  *   "half"           number of the earlier epoch that a save with a step began with: this one continues it, or says nothing
@@ -133,6 +134,7 @@ struct epoch_record {
 	char *reason;
 	struct record_doubt *doubts;
 	size_t doubt_count;
+	char *newest;	    /* NULL: none */
 	bool doubted;	    /* not complete for its doubts alone */
 	uint64_t continues; /* 0: none */
 	uint64_t half;	    /* 0: none */

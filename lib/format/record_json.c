@@ -444,6 +444,7 @@ static const struct member members[] = {
 	{"complete", put_complete, get_complete, 0, 0, true},
 	{"reason", put_text, get_text, AT(reason), 0, false},
 	{"doubts", put_doubts, get_doubts, 0, 0, false},
+	{"newest", put_text, get_text, AT(newest), 0, false},
 	{"doubted", put_doubted, get_doubted, 0, 0, false},
 	{"continues", put_number, get_number, AT(continues), 0, false},
 	{"half", put_number, get_number, AT(half), 0, false},

@@ -198,8 +198,8 @@ int import_doubts_begin(struct import_job *j)
 
 	doubts_free(steal_ptr(j->doubts));
 	error = doubts_new(j->imp->rules, j->parent.number, &j->doubts);
-	if (!error)
-		error = doubts_counted_before(j->doubts, &j->parent);
+	if (!error && j->parent.newest)
+		error = doubts_set_before(j->doubts, j->parent.newest);
 	if (!error)
 		error = find_torn(j);
 	if (!error)
@@ -329,6 +329,9 @@ int import_doubts_end(struct import_job *j)
 {
 	struct epoch_record *r = &j->record;
 	int error = doubts_to_record(j->doubts, &j->parent, r);
+
+	if (!error)
+		error = doubts_newest_to_record(j->doubts, r);
 
 	if (!error)
 		doubts_reason(j->doubts, &j->parent, &j->reason);

@@ -208,6 +208,9 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 	/* Before the content that it had may go. */
 	error = saved_by_rename_locked(vol, from, to);
 	if (!error)
+		error = vol->observer->moves_locked(vol, &from->f, from->parent, from->name,
+						    to->parent, to->name);
+	if (!error)
 		error = rename_locked(vol, from, to, &covered);
 	error = state_end(vol->state, error);
 	if (error)
@@ -226,8 +229,14 @@ static int exchange_locked(struct volume *vol, struct end *from, struct end *to)
 {
 	int64_t now = live_now_ns();
 	int links = (S_ISDIR(to->f.mode) ? 1 : 0) - (S_ISDIR(from->f.mode) ? 1 : 0);
-	int error = state_name_set(vol->state, from->parent, from->name, to->f.ino, 0);
+	int error = vol->observer->moves_locked(vol, &from->f, from->parent, from->name, to->parent,
+						to->name);
 
+	if (!error)
+		error = vol->observer->moves_locked(vol, &to->f, to->parent, to->name, from->parent,
+						    from->name);
+	if (!error)
+		error = state_name_set(vol->state, from->parent, from->name, to->f.ino, 0);
 	if (!error)
 		error = state_name_set(vol->state, to->parent, to->name, from->f.ino, 0);
 	if (!error)

@@ -236,17 +236,11 @@ struct item {
 struct newest {
 	char *path; /* NULL: there is none */
 	struct doubt_unit unit;
-	bool is_new;
+	bool is_new, was_newest;
 	uint64_t
-		order; /* of those that are new: by when its version, or its name, came; else `born` */
+		order; /* of what is new: of its version, or of the rename that brought it; else `born` */
 	uint64_t version;
 	int64_t mtime_ns;
-};
-
-/* A doubt that counted in the epoch before. */
-struct before {
-	enum doubt_kind kind;
-	char *path;
 };
 
 struct doubts {
@@ -256,8 +250,8 @@ struct doubts {
 	size_t count, cap, kills;
 	struct doubt *list; /* what doubts_list gives; strings are the items' */
 	size_t list_count, counting;
-	struct before *before;
-	size_t before_count, before_cap;
+	char *before; /* the newest of the epoch before; NULL: not known */
+	struct doubt_unit before_unit;
 	struct newest newest, inner; /* of all units, and of those that lie in another one */
 };
 
@@ -293,8 +287,6 @@ void doubts_free(struct doubts *d)
 		companions_free(item->before, item->kill.companion_count);
 		free(item->again);
 	}
-	for (size_t i = 0; i < d->before_count; i++)
-		free(d->before[i].path);
 	free(d->before);
 	free(d->items);
 	free(d->list);
@@ -308,23 +300,15 @@ void doubts_free_at(struct doubts **d)
 	doubts_free(*d);
 }
 
-int doubts_add_before(struct doubts *d, enum doubt_kind kind, const char *path)
+int doubts_set_before(struct doubts *d, const char *newest)
 {
-	char *copy;
+	char *copy = strdup(newest);
 
-	if (d->before_count == d->before_cap) {
-		size_t cap = d->before_cap ? 2 * d->before_cap : 16;
-		struct before *grown = reallocarray(d->before, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		d->before = grown;
-		d->before_cap = cap;
-	}
-	copy = strdup(path);
 	if (!copy)
 		return -ENOMEM;
-	d->before[d->before_count++] = (struct before){kind, copy};
+	free(d->before);
+	d->before = copy;
+	d->before_unit = doubt_unit_of(d->rules, copy);
 	return 0;
 }
 
@@ -398,6 +382,13 @@ static int compare_ino(const void *a, const void *b)
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
+static int compare_u64(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 {
 	struct item *item = item_add(d, kill->kind, kill->path, kill->why);
@@ -429,6 +420,7 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 			return -ENOMEM;
 		memcpy(item->again, kill->again, kill->again_count * sizeof(*item->again));
 		item->kill.again_count = kill->again_count;
+		qsort(item->again, kill->again_count, sizeof(*item->again), compare_u64);
 	}
 	return 0;
 }
@@ -445,10 +437,8 @@ static bool is_companion_of_before(const struct item *item, const struct doubts_
 
 static bool was_saved_again(const struct item *item, const struct doubts_file *f)
 {
-	for (size_t i = 0; i < item->kill.again_count; i++)
-		if (item->again[i] == f->ino)
-			return true;
-	return false;
+	return item->kill.again_count &&
+	       bsearch(&f->ino, item->again, item->kill.again_count, sizeof(f->ino), compare_u64);
 }
 
 /* Of what was judged to have left an empty directory, a file that comes there is one, too. */
@@ -553,40 +543,70 @@ static int companion_add(struct item *item, const struct doubts_file *f)
 
 /* ---- files ---- */
 
-/* A name comes between two versions. */
-static uint64_t order_of(const struct doubts_file *f, bool new)
+/* Of the unit that was the newest before, also where that was moved: its directory has this name, or its files lie in this directory. */
+static bool was_newest(const struct doubts *d, const char *path, const struct doubt_unit *unit)
+{
+	size_t at = directory_len(path, unit->len), len = unit->len - at, before_at;
+
+	if (!d->before || !d->before_unit.len || unit->temporary ||
+	    unit->file != d->before_unit.file || unit->step != d->before_unit.step)
+		return false;
+	before_at = directory_len(d->before, d->before_unit.len);
+	if (unit->file)
+		return at == before_at && !strncmp(path, d->before, at);
+	return len == d->before_unit.len - before_at &&
+	       !strncmp(path + at, d->before + before_at, len);
+}
+
+/* Of what is new: a rename comes before the version that was to be made next, and after the one before that. */
+static uint64_t order_of(const struct doubts_file *f)
 {
 	uint64_t version = f->version < UINT64_MAX / 2 ? 2 * f->version : UINT64_MAX;
-	uint64_t name = f->came ? 2 * f->came - 1 : 0;
+	uint64_t came = f->came ? 2 * f->came - 1 : 0;
 
-	if (!new)
-		return f->born;
-	return version > name ? version : name;
+	return version > came ? version : came;
 }
 
-/* Whether this file was changed later than the newest so far. */
-static bool is_later(const struct newest *n, bool new, const struct doubts_file *f)
+/* The file as it is compared with others; its path is borrowed. */
+static struct newest newest_from(const struct doubts *d, const struct doubts_file *f,
+				 const struct doubt_unit *unit)
 {
-	uint64_t order = order_of(f, new);
+	bool new = f->born > d->after || f->came;
 
-	if (!n->path || new != n->is_new)
-		return !n->path || new;
-	if (order != n->order)
-		return order > n->order;
-	if (new && f->version != n->version)
-		return f->version > n->version;
-	return f->mtime_ns > n->mtime_ns;
+	return (struct newest){
+		.path = (char *)(uintptr_t)f->path,
+		.unit = *unit,
+		.is_new = new,
+		.was_newest = !new &&was_newest(d, f->path, unit),
+		.order = new ? order_of(f) : f->born,
+		.version = new ? f->version : 0,
+		.mtime_ns = f->mtime_ns,
+	};
 }
 
-static int set_newest(struct newest *n, const struct doubts_file *f, bool new,
-		      const struct doubt_unit *unit)
+/* Whether it was changed later than the newest so far. */
+static bool is_later(const struct newest *than, const struct newest *n)
 {
-	char *path = strdup(f->path);
+	if (!than->path || n->is_new != than->is_new)
+		return !than->path || n->is_new;
+	if (n->was_newest != than->was_newest)
+		return n->was_newest;
+	if (n->order != than->order)
+		return n->order > than->order;
+	if (n->version != than->version)
+		return n->version > than->version;
+	return n->mtime_ns > than->mtime_ns;
+}
+
+static int set_newest(struct newest *to, const struct newest *from)
+{
+	char *path = strdup(from->path);
 
 	if (!path)
 		return -ENOMEM;
-	free(n->path);
-	*n = (struct newest){path, *unit, new, order_of(f, new), f->version, f->mtime_ns};
+	free(to->path);
+	*to = *from;
+	to->path = path;
 	return 0;
 }
 
@@ -603,21 +623,18 @@ static int lies_in_another(const struct rules *r, const char *path, const struct
 
 static int look_for_newest(struct doubts *d, const struct doubts_file *f)
 {
-	bool new = f->born > d->after || f->came;
-	struct doubt_unit unit;
+	struct doubt_unit unit = doubt_unit_of(d->rules, f->path);
+	struct newest n = newest_from(d, f, &unit);
 	int inner, error = 0;
 
-	if (!is_later(&d->newest, new, f) && !is_later(&d->inner, new, f))
-		return 0;
-	unit = doubt_unit_of(d->rules, f->path);
 	if (!unit.len || unit.temporary)
 		return 0;
-	if (is_later(&d->newest, new, f))
-		error = set_newest(&d->newest, f, new, &unit);
-	if (error || !is_later(&d->inner, new, f))
+	if (is_later(&d->newest, &n))
+		error = set_newest(&d->newest, &n);
+	if (error || !is_later(&d->inner, &n))
 		return error;
 	inner = lies_in_another(d->rules, f->path, &unit);
-	return inner > 0 ? set_newest(&d->inner, f, new, &unit) : inner;
+	return inner > 0 ? set_newest(&d->inner, &n) : inner;
 }
 
 /* The directory that holds the newest unit, as that of a job, is no save of its own: what is changed in it leaves that one the newest. */
@@ -738,18 +755,6 @@ static bool unit_counts(const struct doubts *d, const struct item *item)
 	       unit_is_around(n->path, &n->unit, path, &item->unit);
 }
 
-/* Nothing of a unit was changed since. */
-static bool counts_as_before(const struct doubts *d, const struct item *item)
-{
-	if (d->newest.is_new || item->unit.temporary)
-		return false;
-	for (size_t i = 0; i < d->before_count; i++)
-		if (d->before[i].kind == item->doubt.kind &&
-		    !strcmp(d->before[i].path, item->doubt.path))
-			return true;
-	return false;
-}
-
 /* It was found that something is gone since an epoch that was dropped: nobody can say that it is there again. */
 static bool lost_base(const struct item *item)
 {
@@ -771,7 +776,9 @@ static void decide_lone(struct item *item)
 	doubt->postponed =
 		!item->kill.judged && item->unit.temporary && doubt->path[item->unit.len];
 	doubt->gone |= item->empty || lost_base(item);
-	doubt->alone = item->kill.alone && !doubt->postponed && !is_done_beside(item);
+	/* Where it had more companions than are known, these alone say nothing. */
+	doubt->alone = item->kill.alone && !doubt->postponed &&
+		       (item->kill.companion_count || !is_done_beside(item));
 	doubt->stands = doubt->postponed || doubt->gone || doubt->alone;
 }
 
@@ -787,8 +794,8 @@ static void decide_item(const struct doubts *d, struct item *item)
 		else
 			doubt->postponed = item->unit.temporary;
 	}
-	doubt->counts = doubt->stands && (unit_counts(d, item) || counts_as_before(d, item) ||
-					  (doubt->gone && is_above_all(d, &item->unit)));
+	doubt->counts = doubt->stands &&
+			(unit_counts(d, item) || (doubt->gone && is_above_all(d, &item->unit)));
 }
 
 static void list_add(struct doubts *d, const struct doubt *doubt)

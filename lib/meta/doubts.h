@@ -47,7 +47,7 @@
  *
  * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
  * a unit around that. What gets its final name, or another step, by a rename is changed by that. As long as no unit is
- * changed, what counted in one epoch counts in the next: times of files, which anybody sets, decide that as little as possible. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
+ * changed, the newest stays the newest, also where it is moved: times of files, which anybody sets, decide as little as possible. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
  * Other doubts are told, and cost nothing.
  */
 enum doubt_kind {
@@ -97,8 +97,8 @@ struct doubts_file {
 	const char *path;
 	uint64_t ino, version; /* versions rise; 0 where they are not known (import) */
 	uint64_t born;	       /* the epoch that has its content first */
-	uint64_t
-		came; /* since `after` a rename brought it to its unit: the least version that is newer than that; 0: none did */
+	/* Of one that a rename has brought to its unit since `after`: the version that was to be made next then; else 0. */
+	uint64_t came;
 	int64_t mtime_ns;
 	const char *torn; /* why its content is torn; NULL: it is not */
 };
@@ -154,16 +154,16 @@ struct doubt {
 struct doubts;
 
 /*
- * `after`: content with a greater `born` is new, and decides which unit was changed last: by version, then by mtime.
- * Where nothing of a unit is new, `born` does, then mtime. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
+ * `after`: content with a greater `born` is new, and so is what came to its unit since; the newest of that says which unit was changed
+ * last. Where nothing of a unit is new it is the one that was so before, if that is still there, else `born` decides, then mtime. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
  */
 int doubts_new(const struct rules *rules, uint64_t after, struct doubts **ret_doubts);
 void doubts_free(struct doubts *d); /* NULL is allowed */
 #define cleanup_doubts CLEANUP(doubts_free_at)
 void doubts_free_at(struct doubts **d);
 
-/* What counted in the epoch before, or in the one that is restored; any number, before the decision. The path is copied. 0 or -ENOMEM. */
-int doubts_add_before(struct doubts *d, enum doubt_kind kind, const char *path);
+/* Before all: a file of the unit that was the newest in the epoch before, or in the one that is restored. Copied. 0 or -ENOMEM. */
+int doubts_set_before(struct doubts *d, const char *newest);
 /* First all kills, then all files, then what is gone; then the decision. 0 or -ENOMEM. */
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill);
 int doubts_add_file(struct doubts *d, const struct doubts_file *file);

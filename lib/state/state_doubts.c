@@ -110,12 +110,14 @@ int state_doubt_since(struct state *s, uint64_t id, uint64_t since)
 	return query_run(&q);
 }
 
-int state_doubt_judge(struct state *s, uint64_t id, bool alone)
+int state_doubt_judge(struct state *s, uint64_t id, const char *path, bool alone)
 {
-	cleanup_query struct query q = query_of(s, "UPDATE doubts SET judged = ? WHERE id = ?");
+	cleanup_query struct query q =
+		query_of(s, "UPDATE doubts SET judged = ?, path = ? WHERE id = ?");
 	int error;
 
 	query_bind_u64(&q, alone ? JUDGED_ALONE : JUDGED);
+	query_bind_name(&q, path);
 	query_bind_u64(&q, id);
 	error = query_change(&q);
 	return error ? error : forget_files(s, id);
@@ -177,7 +179,7 @@ int state_doubts_same_content(struct state *s, uint64_t ino, uint64_t from, uint
 		query_of(s, "UPDATE doubts SET version = ? WHERE ino = ? AND version = ?");
 	cleanup_query struct query companion =
 		query_of(s, "UPDATE doubt_files SET value = ? WHERE ino = ? AND value = ?"
-			    " AND doubt IN (SELECT id FROM doubts WHERE judged = 1)");
+			    " AND doubt IN (SELECT id FROM doubts WHERE judged <> 0)");
 	struct query *const both[] = {&killed, &companion};
 	int error = 0;
 

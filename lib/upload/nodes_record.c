@@ -164,7 +164,7 @@ static bool doubt_stands(const struct record_doubt *d, const struct nodes_known 
 }
 
 /* So much text of doubts goes into a record. */
-#define DOUBTS_TEXT_MAX (64u << 10)
+#define DOUBTS_TEXT_MAX (384u << 10)
 
 static size_t doubts_text(const struct epoch_record *r)
 {
@@ -189,10 +189,21 @@ static bool has_doubt(struct epoch_record *r, const struct record_doubt *d)
 	return found != NULL;
 }
 
+/* Each is to be named. Without its companions it is not settled by them. */
+static void shorten_doubt(const struct epoch_record *r, struct record_doubt *d)
+{
+	if (doubts_text(r) <= DOUBTS_TEXT_MAX || !d->companion_count)
+		return;
+	for (size_t i = 0; i < d->companion_count; i++)
+		free(d->companions[i]);
+	d->companion_count = 0;
+	d->alone = true;
+}
+
 static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 		      const struct nodes_known *const *parts, size_t count)
 {
-	for (size_t i = 0; i < p->doubt_count && doubts_text(r) < DOUBTS_TEXT_MAX; i++) {
+	for (size_t i = 0; i < p->doubt_count && r->doubt_count < RECORD_LIST_MAX; i++) {
 		const struct record_doubt *d = &p->doubts[i];
 		struct record_doubt *grown;
 		int error;
@@ -206,6 +217,7 @@ static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 		error = record_doubt_copy(d, &grown[r->doubt_count++]);
 		if (error)
 			return error;
+		shorten_doubt(r, &grown[r->doubt_count - 1]);
 	}
 	return 0;
 }

@@ -196,10 +196,12 @@ static int check_tree_locked(struct volume *vol, struct recovery *r, struct stat
 	int error = record_decode(row->record, strlen(row->record), &record);
 
 	if (!error)
-		error = doubts_new(vol->rules, record.restores ? UINT64_MAX : record.parent,
+		/* The newest unit is as it was when that was sealed. */
+		error = doubts_new(vol->rules,
+				   record.restores || record.newest ? UINT64_MAX : record.parent,
 				   &doubts);
-	if (!error)
-		error = doubts_counted_before(doubts, &record);
+	if (!error && record.newest)
+		error = doubts_set_before(doubts, record.newest);
 	if (!error)
 		error = judge_tree_locked(vol, r, row->number, tree, doubts, &found);
 	return error || !found ? error : blame_locked(vol, row, doubts, &record);

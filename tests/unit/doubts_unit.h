@@ -32,11 +32,13 @@
 struct file {
 	char path[64];
 	uint64_t ino, version, born, opened, content, touched;
+	uint64_t came, came_after; /* by a rename, in the epoch after this one */
 	bool torn;
 };
 
 struct kill {
 	char path[64];
+	char noted[64]; /* the same, when it was killed or judged */
 	enum doubt_kind kind;
 	uint64_t id, since, ino_then, version_then;
 	bool gone, judged, alone;
@@ -61,9 +63,7 @@ struct world {
 	bool complete[EPOCHS_MAX],
 		half[EPOCHS_MAX]; /* not complete, though nothing in it is in doubt */
 	uint64_t continued_by[EPOCHS_MAX];
-	char counted[EPOCHS_MAX][8][64]; /* of torn files, after a 't', and of kills, after a 'k' */
-	char arrived[64]; /* what a rename brought last, in the epoch after this one */
-	uint64_t arrived_order, arrived_after;
+	char newest[EPOCHS_MAX][64]; /* what the records say */
 	uint64_t last, inos, versions;
 	char standing[32][64];
 	size_t standing_count;
@@ -132,9 +132,14 @@ static void remove_below(struct world *w, const char *top)
 	for (size_t i = w->now.file_count; i-- > 0;)
 		if (is_below(w->now.files[i].path, top))
 			drop(w, i);
-	for (size_t i = 0; i < w->now.kill_count; i++)
-		if (strcmp(w->now.kills[i].path, top) != 0 && is_below(w->now.kills[i].path, top))
-			w->now.kills[i].gone = true;
+	for (size_t i = 0; i < w->now.kill_count; i++) {
+		struct kill *k = &w->now.kills[i];
+
+		if (!strcmp(k->path, top) || !is_below(k->path, top))
+			continue;
+		k->gone = true;
+		memmove(k->path, k->noted, sizeof(k->path));
+	}
 }
 
 static void move_path(char path[64], const char *from, const char *to)
@@ -156,24 +161,29 @@ static void settle_renamed(struct world *w, const char *from, const char *to, ui
 			w->now.kills[i] = w->now.kills[--w->now.kill_count];
 }
 
-/* What sealer_before_rename_locked notes. */
-static void note_arrival(struct world *w, const char *from, const char *to)
+/* What doubts_moves_locked notes. */
+static void note_arrival(struct world *w, const char *from, const char *to, bool directory)
 {
 	struct doubt_unit old = doubt_unit_of(w->rules, from), new = doubt_unit_of(w->rules, to);
 
-	if (new.temporary || (!old.temporary && !new.len) ||
+	if (new.temporary || (!new.len && !(directory && old.temporary)) ||
 	    (!old.temporary && old.len && old.step == new.step))
 		return;
-	snprintf(w->arrived, sizeof(w->arrived), "%s", to);
-	w->arrived_order = w->versions + 1;
-	w->arrived_after = w->last;
+	for (size_t i = 0; i < w->now.file_count; i++) {
+		struct file *f = &w->now.files[i];
+
+		if (!is_below(f->path, from))
+			continue;
+		f->came = w->versions + 1;
+		f->came_after = w->last;
+	}
 }
 
 static void rename_below(struct world *w, const char *from, const char *to)
 {
 	struct file *f = find(w, from), *over = find(w, to);
 
-	note_arrival(w, from, to);
+	note_arrival(w, from, to, !f);
 
 	if (f)
 		settle_renamed(w, from, to, f->opened);
@@ -201,6 +211,7 @@ static struct kill *kill_writer(struct world *w, const char *path, enum doubt_ki
 			   .ino_then = f ? f->ino : 0,
 			   .version_then = f ? f->version : 0};
 	snprintf(k->path, sizeof(k->path), "%s", path);
+	snprintf(k->noted, sizeof(k->noted), "%s", path);
 	return k;
 }
 
@@ -276,6 +287,7 @@ static void keep(struct world *w, const struct doubt *doubt)
 		return;
 	}
 	k->judged = true;
+	memmove(k->noted, k->path, sizeof(k->noted));
 	k->alone = doubt->alone;
 	k->companion_count = 0;
 	for (size_t i = 0; i < doubt->companion_count; i++) {
@@ -294,51 +306,29 @@ static void tell_what_is_gone(struct world *w, struct doubts *d)
 				doubts_add_gone(d, base, w->epochs[base].files[i].path);
 }
 
-/* What doubts_counted_before does. */
-static void tell_before(const struct world *w, struct doubts *d, uint64_t number)
-{
-	for (size_t i = 0; w->counted[number][i][0]; i++)
-		unit_ok(doubts_add_before(
-			d, w->counted[number][i][0] == 't' ? DOUBT_TORN : DOUBT_UNDONE,
-			&w->counted[number][i][1]));
-}
-
-static void note_counted(struct world *w, const struct doubt *doubt)
-{
-	char(*list)[64] = w->counted[w->last];
-
-	while ((*list)[0])
-		list++;
-	if (doubt->counts)
-		snprintf(*list, sizeof(*list), "%c%s", doubt->kind == DOUBT_TORN ? 't' : 'k',
-			 doubt->path);
-}
-
 static bool seal(struct world *w, uint64_t restores)
 {
-	bool arrives = w->arrived[0] && !restores && w->arrived_after == w->last;
 	cleanup_doubts struct doubts *d = NULL;
 	const struct doubt *list;
 	size_t count;
 
 	unit_ok(doubts_new(w->rules, restores ? UINT64_MAX : w->last, &d));
-	tell_before(w, d, restores ? restores : w->last);
+	if (w->newest[restores ? restores : w->last][0])
+		unit_ok(doubts_set_before(d, w->newest[restores ? restores : w->last]));
 	for (size_t i = 0; i < w->now.kill_count; i++)
 		tell_kill(w, d, &w->now.kills[i]);
 	for (size_t i = 0; i < w->now.file_count; i++) {
 		const struct file *f = &w->now.files[i];
 
 		unit_ok(doubts_add_file(
-			d,
-			&(const struct doubts_file){
-				.path = f->path,
-				.ino = f->ino,
-				.version = f->version,
-				.born = f->born,
-				.came = arrives && is_below(f->path, w->arrived) ? w->arrived_order
-										 : 0,
-				.mtime_ns = (int64_t)(f->touched ? f->touched : f->opened),
-				.torn = f->torn ? "torn" : NULL}));
+			d, &(const struct doubts_file){
+				   .path = f->path,
+				   .ino = f->ino,
+				   .version = f->version,
+				   .born = f->born,
+				   .came = !restores && f->came_after == w->last ? f->came : 0,
+				   .mtime_ns = (int64_t)(f->touched ? f->touched : f->opened),
+				   .torn = f->torn ? "torn" : NULL}));
 	}
 	tell_what_is_gone(w, d);
 	unit_ok(doubts_decide(d));
@@ -346,12 +336,13 @@ static bool seal(struct world *w, uint64_t restores)
 	w->standing_count = 0;
 	w->last++;
 	for (size_t i = 0; i < count; i++) {
-		note_counted(w, &list[i]);
 		if (list[i].stands)
 			snprintf(w->standing[w->standing_count++], 64, "%s", list[i].path);
 		keep(w, &list[i]);
 	}
 	w->epochs[w->last] = w->now;
+	if (doubts_newest(d))
+		snprintf(w->newest[w->last], 64, "%s", doubts_newest(d));
 	return w->complete[w->last] = doubts_counting(d) == 0;
 }
 
@@ -430,6 +421,7 @@ static void add_half(struct world *w, const struct record_doubt *d)
 			   .ino_then = f ? f->ino : 0,
 			   .version_then = f ? f->version : 0};
 	snprintf(k->path, sizeof(k->path), "%s", d->path);
+	memmove(k->noted, k->path, sizeof(k->noted));
 	for (size_t i = 0; i < d->companion_count; i++) {
 		f = find(w, d->companions[i]);
 		k->companions[k->companion_count] =

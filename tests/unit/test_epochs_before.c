@@ -209,6 +209,22 @@ START_TEST(renames_that_are_tried_again)
 }
 END_TEST
 
+/* What is saved once beside a file that is saved again and again holds up no more than the first epoch after it. */
+START_TEST(what_is_not_saved_again_is_not_waited_for_long)
+{
+	eu_save("vocabulary", "v");
+	eu_save("model", "0");
+	ck_assert_uint_eq(eu_seal(), 1);
+	for (int i = 0; i < 5; i++) {
+		eu_save("model", "n");
+		a_second_later();
+	}
+	ck_assert_uint_eq(begun(), 2);
+	eu_save("model", "n");
+	ck_assert_uint_eq(begun(), 3);
+}
+END_TEST
+
 /* A note of the first save, and what has a step in its name, are not saved again each time. */
 START_TEST(what_is_saved_once_is_not_waited_for)
 {
@@ -547,6 +563,7 @@ int main(void)
 	tcase_add_test(t, a_save_that_is_tried_again);
 	tcase_add_test(t, renames_that_are_tried_again);
 	tcase_add_test(t, what_is_saved_once_is_not_waited_for);
+	tcase_add_test(t, what_is_not_saved_again_is_not_waited_for_long);
 	tcase_add_test(t, a_replacement_that_is_killed);
 	return unit_run(s);
 }

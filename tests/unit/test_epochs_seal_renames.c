@@ -64,10 +64,15 @@ static const struct history {
 	{"d:out p:out/a w x:out/b t", ""},
 	{"d:out p:out/a W x:out/b d:n t", "12"},
 	/* The last file of a framework is one of several in a larger save. */
-	{"d:s-5 o:s-5/m o:s-5/.metadata d:s-6 o:s-6/m o:s-6/.metadata", "12"},
-	{"d:s-5 o:s-5/m o:s-5/.metadata d:s-5/o p:s-5/o/m d:s-6 o:s-6/m o:s-6/.metadata d:s-6/o p:s-6/o/m",
+	{"d:step-5 o:step-5/m o:step-5/.metadata d:step-6 o:step-6/m o:step-6/.metadata", "12"},
+	{"d:step-5 o:step-5/m o:step-5/.metadata d:step-5/o p:step-5/o/m d:step-6 o:step-6/m o:step-6/.metadata d:step-6/o p:step-6/o/m",
 	 "23"},
-	{"d:s-5 o:s-5/m s:s-5/.metadata p:s-5/n d:s-6 o:s-6/m s:s-6/.metadata p:s-6/n", "23"},
+	{"d:step-5 o:step-5/m s:step-5/.metadata p:step-5/n d:step-6 o:step-6/m s:step-6/.metadata p:step-6/n",
+	 "23"},
+	/* ... but the next save is no part of it. */
+	{"d:out d:out/step-5 o:out/step-5/m o:out/step-5/.metadata d:out/step-6 o:out/step-6/m o:out/step-6/.metadata",
+	 "12"},
+	{"d:out d:out/step-5 p:out/step-5/m d:out/step-6 p:n p:out/step-6/m", "13"},
 };
 
 static void save(const char *path, const char *ending)

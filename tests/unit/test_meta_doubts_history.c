@@ -330,6 +330,21 @@ static const struct {
 	{"... and rolled back", "w:step-1/a + t:step-2/a - u:step-1/a w:notes - b:1 b:3 w:more -"},
 	{"the newest is removed", "t:step-1/a w:step-2/a + r:step-2 w:notes -"},
 
+	{"a pointer is renamed after it",
+	 "w:step-1/a + t:tmp-2/a w:step-1/e m:tmp-2:step-2 w:latest.tmp m:latest.tmp:latest -"},
+	{"another came and went",
+	 "w:step-1/a + t:tmp-2/a w:step-1/e m:tmp-2:step-2 w:tmp-9/a m:tmp-9:step-9 r:step-9 -"},
+	{"it is moved later",
+	 "w:step-1/a + t:tmp-2/a w:step-1/e m:tmp-2:step-2 - m:step-2:x/step-2 w:notes -"},
+	{"a higher step is moved later",
+	 "t:step-2/a - w:step-3/a + m:step-2:step-4 - m:step-4:x/step-4 w:notes -"},
+	{"a whole one stays the newest",
+	 "w:step-1/a + w:tmp-2/a t:step-1/e m:tmp-2:step-2 + w:notes + x w:more + i w:n +"},
+	{"... and comes back",
+	 "w:step-1/a + w:tmp-2/a t:step-1/e m:tmp-2:step-2 + w:step-3/a + b:2 w:notes +"},
+	{"an older torn one is touched", "t:step-1/a w:step-2/a + u:step-1/a w:notes + n:1"},
+	{"... and saved", "t:step-1/a w:step-2/a + t:step-1/a -"},
+
 	/* ---- a directory of a rank is gone ---- */
 	{"of a file that never was",
 	 "w:step-1/0/a w:step-1/1/a + w:step-2/0/a k:step-2/1/a - r:step-2/1 w:x -"},
@@ -340,6 +355,8 @@ static const struct {
 	{"... and made again",
 	 "w:step-1/0/a + w:step-2/0/a k:step-2/1/a - r:step-2/1 w:x - w:step-2/1/a + n:0"},
 	{"... before the seal", "w:step-1/0/a + w:step-2/0/a k:step-2/1/a r:step-2/1 - n:1"},
+	{"... under its final name",
+	 "w:step-1/0/a + w:tmp-2/0/a k:tmp-2/1/b m:tmp-2:step-2 - r:step-2/1 w:x -"},
 	{"of a file that was there", "w:a/m w:b/m + w:a/m k:b/m - r:b w:x + n:0"},
 
 	/* ---- imports ---- */
