@@ -141,23 +141,24 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	cleanup_record struct epoch_record before = {0};
 	cleanup_doubts struct doubts *doubts = NULL;
 	struct surveying s = {.vol = vol, .tails_after = UINT64_MAX};
+	uint64_t parent;
 	int error;
 
 	mutex_lock(&vol->lock);
 	r->number = vol->next_epoch;
+	/* What is sealed and not frozen yet, or could not be, is as new as what no epoch has. */
+	parent = vol->current_epoch;
 	if (how == SURVEY_TAILS)
-		s.tails_after = vol->current_epoch;
+		s.tails_after = parent;
 	error = look_for_doubts_locked(vol, &before);
 	if (error > 0 || (!error && how != SURVEY_NOTED))
 		error = state_snapshot_begin(vol->state, &s.state);
 	mutex_unlock(&vol->lock);
 	if (!s.state)
 		return error;
-	error = doubts_of_snapshot(vol, s.state, r->number, r->number - 1, 0, &doubts);
+	error = doubts_of_snapshot(vol, s.state, r->number, parent, 0, &doubts);
 	s.doubts = doubts;
-	arrivals_since(s.state, r->number - 1, &s.arrivals);
-	if (!error)
-		error = before.newest ? doubts_set_before(doubts, before.newest) : 0;
+	arrivals_since(s.state, parent, &s.arrivals);
 	if (!error)
 		error = survey_dir(&s, ROOT_INO);
 	if (!error)

@@ -124,6 +124,7 @@ int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t
 {
 	cleanup_buf struct buf from = {0}, to = {0}, text = {0};
 	struct arrivals a;
+	struct state_file old;
 	int error = sealer_path_locked(vol, parent, name, &from);
 
 	if (!error)
@@ -132,12 +133,14 @@ int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t
 		return error == -ENOENT ? 0 : error;
 	if (!arrives(vol, buf_str(&from), buf_str(&to), S_ISDIR(f->mode)))
 		return 0;
-	read_arrivals(vol->state, vol->next_epoch - 1, &a);
-	/* The newest first; where there are too many the oldest goes. */
+	/* Also those of an epoch that is not frozen yet: where it cannot be, the next one has them. */
+	read_arrivals(vol->state, vol->current_epoch, &a);
+	/* The newest first; where there are too many the oldest goes, and what is not there any more. */
 	buf_printf(&text, "%" PRIu64 " %" PRIu64 " %" PRIu64, vol->next_epoch, f->ino,
 		   state_version_next(vol->state));
 	for (unsigned i = 0; i < a.count && i < ARRIVALS_MAX - 1; i++)
-		if (a.list[i].ino != f->ino)
+		if (a.list[i].ino != f->ino &&
+		    state_file_get(vol->state, a.list[i].ino, &old) == 0 && old.nlink)
 			buf_printf(&text, " %" PRIu64 " %" PRIu64 " %" PRIu64, a.list[i].epoch,
 				   a.list[i].ino, a.list[i].order);
 	error = buf_error(&text);

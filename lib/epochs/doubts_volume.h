@@ -56,7 +56,7 @@ int doubts_tell_before(struct volume *vol, uint64_t number, struct doubts *d);
 int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r);
 /*
  * What renames have brought to units, from a temporary name or another step: a unit is changed by that, though no content is
- * (contract 1.3.8). A value of the state has the newest of each epoch.
+ * (contract 1.3.8). A value of the state has the newest of them since the last epoch that is frozen.
  */
 #define ARRIVALS_MAX 16
 struct arrivals {

@@ -268,18 +268,17 @@ static void learn(struct volume *vol, uint64_t dir, const char *name)
 	sealer_rename_goes_on_locked(vol, last->renamed);
 }
 
-/* It has a step, and the last epoch another one: it begins a save. */
+/* It has a step, and the last epoch another one: it begins a save. A mere number may be that of a part of one. */
 static bool has_another_step(struct volume *vol, uint64_t dir, const char *name)
 {
 	const struct epoch_index *x = nodes_is_set(vol) ? NULL : epochs_index_locked(vol);
 	const struct epoch_brief *e = x ? epoch_index_find(x, vol->sealer->last.number) : NULL;
 	cleanup_buf struct buf path = {0};
-	struct doubt_unit unit;
+	struct step_place place;
 
-	if (!e || !e->has_step || sealer_path_locked(vol, dir, name, &path) != 0)
-		return false;
-	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
-	return unit.len && !unit.temporary && unit.step != e->step;
+	return e && e->has_step && sealer_path_locked(vol, dir, name, &path) == 0 &&
+	       rules_step(vol->rules, buf_str(&path), &place) && place.kind >= STEP_KIND_EPOCH &&
+	       place.kind != STEP_KIND_DIRECTORY && place.step != e->step;
 }
 
 void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n)

@@ -236,7 +236,8 @@ struct item {
 struct newest {
 	char *path; /* NULL: there is none */
 	struct doubt_unit unit;
-	bool is_new, was_newest;
+	bool is_new;
+	unsigned was_newest;
 	uint64_t
 		order; /* of what is new: of its version, or of the rename that brought it; else `born` */
 	uint64_t version;
@@ -543,18 +544,20 @@ static int companion_add(struct item *item, const struct doubts_file *f)
 
 /* ---- files ---- */
 
-/* Of the unit that was the newest before, also where that was moved: its directory has this name, or its files lie in this directory. */
-static bool was_newest(const struct doubts *d, const char *path, const struct doubt_unit *unit)
+/* Of the unit that was the newest before: 2; of one whose directory has the name of that, as where it was moved: 1; else 0. */
+static unsigned was_newest(const struct doubts *d, const char *path, const struct doubt_unit *unit)
 {
-	size_t at = directory_len(path, unit->len), len = unit->len - at, before_at;
+	size_t at, len, before_at;
 
 	if (!d->before || !d->before_unit.len || unit->temporary ||
-	    unit->file != d->before_unit.file || unit->step != d->before_unit.step)
-		return false;
+	    unit->step != d->before_unit.step)
+		return 0;
+	if (doubt_unit_same(path, unit, d->before, &d->before_unit))
+		return 2;
+	at = directory_len(path, unit->len);
 	before_at = directory_len(d->before, d->before_unit.len);
-	if (unit->file)
-		return at == before_at && !strncmp(path, d->before, at);
-	return len == d->before_unit.len - before_at &&
+	len = unit->len - at;
+	return !unit->file && !d->before_unit.file && len == d->before_unit.len - before_at &&
 	       !strncmp(path + at, d->before + before_at, len);
 }
 
@@ -577,7 +580,7 @@ static struct newest newest_from(const struct doubts *d, const struct doubts_fil
 		.path = (char *)(uintptr_t)f->path,
 		.unit = *unit,
 		.is_new = new,
-		.was_newest = !new &&was_newest(d, f->path, unit),
+		.was_newest = new ? 0 : was_newest(d, f->path, unit),
 		.order = new ? order_of(f) : f->born,
 		.version = new ? f->version : 0,
 		.mtime_ns = f->mtime_ns,
@@ -590,7 +593,7 @@ static bool is_later(const struct newest *than, const struct newest *n)
 	if (!than->path || n->is_new != than->is_new)
 		return !than->path || n->is_new;
 	if (n->was_newest != than->was_newest)
-		return n->was_newest;
+		return n->was_newest > than->was_newest;
 	if (n->order != than->order)
 		return n->order > than->order;
 	if (n->version != than->version)

@@ -163,19 +163,31 @@ static bool doubt_stands(const struct record_doubt *d, const struct nodes_known 
 	return true;
 }
 
-/* So much text of doubts goes into a record. */
-#define DOUBTS_TEXT_MAX (384u << 10)
+/* So much JSON of doubts goes into a record. A byte of a text takes six at most, and the rest of a doubt and of a companion so many. */
+#define DOUBTS_SIZE_MAX	   (768u << 10)
+#define DOUBT_SIZE_MAX	   256
+#define COMPANION_SIZE_MAX 16
 
-static size_t doubts_text(const struct epoch_record *r)
+static size_t text_size(const char *text)
 {
-	size_t len = 0;
+	return text ? 6 * strlen(text) : 0;
+}
+
+static size_t doubt_size(const struct record_doubt *d)
+{
+	return DOUBT_SIZE_MAX + text_size(d->path) + text_size(d->why);
+}
+
+static size_t doubts_size(const struct epoch_record *r)
+{
+	size_t size = 0;
 
 	for (size_t i = 0; i < r->doubt_count; i++) {
-		len += strlen(r->doubts[i].path);
+		size += doubt_size(&r->doubts[i]);
 		for (size_t k = 0; k < r->doubts[i].companion_count; k++)
-			len += strlen(r->doubts[i].companions[k]);
+			size += COMPANION_SIZE_MAX + text_size(r->doubts[i].companions[k]);
 	}
-	return len;
+	return size;
 }
 
 /* Two parts have the same one of their base: it counts where it does for both, since the newest unit of all is that of one of
@@ -189,10 +201,10 @@ static bool has_doubt(struct epoch_record *r, const struct record_doubt *d)
 	return found != NULL;
 }
 
-/* Each is to be named. Without its companions it is not settled by them. */
+/* It is to be named, though there is no room for its companions: `alone` says that there may be some. */
 static void shorten_doubt(const struct epoch_record *r, struct record_doubt *d)
 {
-	if (doubts_text(r) <= DOUBTS_TEXT_MAX || !d->companion_count)
+	if (doubts_size(r) <= DOUBTS_SIZE_MAX || !d->companion_count)
 		return;
 	for (size_t i = 0; i < d->companion_count; i++)
 		free(d->companions[i]);
@@ -208,7 +220,8 @@ static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 		struct record_doubt *grown;
 		int error;
 
-		if (has_doubt(r, d) || !doubt_stands(d, parts, count))
+		if (has_doubt(r, d) || !doubt_stands(d, parts, count) ||
+		    doubts_size(r) + doubt_size(d) > DOUBTS_SIZE_MAX)
 			continue;
 		grown = reallocarray(r->doubts, r->doubt_count + 1, sizeof(*grown));
 		if (!grown)
@@ -222,22 +235,25 @@ static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 	return 0;
 }
 
-/* What a part is not complete for may have been settled by another node, or be of an older unit. */
-static bool doubts_are_over(const struct epoch_record *r, const struct epoch_record *p)
+/* What a part is not complete for may have been settled by another node, or be of an older unit. The record may have no room for it. */
+static bool doubts_are_over(const struct epoch_record *r, const struct epoch_record *p,
+			    const struct nodes_known *const *parts, size_t count)
 {
 	for (size_t i = 0; i < p->doubt_count; i++) {
 		const struct record_doubt *d = find_doubt(r, &p->doubts[i]);
 
-		if (d && d->counts)
+		if (d ? d->counts
+		      : p->doubts[i].counts && doubt_stands(&p->doubts[i], parts, count))
 			return false;
 	}
 	return p->doubted && p->doubt_count;
 }
 
 /* After the doubts of all. */
-static void judge_part(struct epoch_record *r, const struct epoch_record *p, struct buf *why)
+static void judge_part(struct epoch_record *r, const struct epoch_record *p,
+		       const struct nodes_known *const *parts, size_t count, struct buf *why)
 {
-	if (p->complete == RECORD_INCOMPLETE && !doubts_are_over(r, p))
+	if (p->complete == RECORD_INCOMPLETE && !doubts_are_over(r, p, parts, count))
 		buf_printf(why, "%s%s: %s", why->len ? "; " : "", p->part.node,
 			   p->reason ? p->reason : "not complete");
 	if (p->complete == RECORD_UNKNOWN && r->complete == RECORD_COMPLETE)
@@ -280,7 +296,7 @@ static int fill(struct epoch_record *r, const struct nodes_known *const *parts, 
 	if (error)
 		return error;
 	for (size_t i = 0; i < count; i++)
-		judge_part(r, &parts[i]->record, &why);
+		judge_part(r, &parts[i]->record, parts, count, &why);
 	judge_missing(r, &why);
 	if (over)
 		buf_printf(&why, "%sits last part came when a later attempt had gone on",

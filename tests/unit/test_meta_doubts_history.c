@@ -342,6 +342,10 @@ static const struct {
 	 "w:step-1/a + w:tmp-2/a t:step-1/e m:tmp-2:step-2 + w:notes + x w:more + i w:n +"},
 	{"... and comes back",
 	 "w:step-1/a + w:tmp-2/a t:step-1/e m:tmp-2:step-2 + w:step-3/a + b:2 w:notes +"},
+	{"a torn one has a namesake", "t:b/tmp-2/m w:a/step-2/m + m:b/tmp-2:b/step-2 - w:notes -"},
+	{"a whole one has a torn namesake",
+	 "w:b/tmp-2/m t:a/step-2/m - m:b/tmp-2:b/step-2 + w:notes +"},
+	{"the namesake is touched", "w:a/step-2/m t:b/step-2/m - u:a/step-2/m w:notes -"},
 	{"an older torn one is touched", "t:step-1/a w:step-2/a + u:step-1/a w:notes + n:1"},
 	{"... and saved", "t:step-1/a w:step-2/a + t:step-1/a -"},
 
