@@ -83,6 +83,7 @@ struct body {
 	int refused_error;	 /* and why, the last time: -errno */
 	atomic_bool was_refused; /* one ever was; read without the lock */
 	bool cramped; /* the kernel wrote it by itself while its disk had no room: a write may have been refused (cramped.h) */
+	int64_t emptied_ns; /* wall clock: when it was last cut to nothing; 0: never */
 };
 
 /* Sets vol->bodies, vol->uses_version_locked. */

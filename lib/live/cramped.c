@@ -77,13 +77,20 @@ static int find_at_risk(void *arg, struct body *b)
 	return is_at_risk(b);
 }
 
+struct blaming {
+	struct volume *vol;
+	int64_t full_ns; /* wall clock: when the disk was full, at the latest */
+};
+
 static int blame(void *arg, struct body *b)
 {
-	struct volume *vol = arg;
+	const struct blaming *look = arg;
+	struct volume *vol = look->vol;
 	cleanup_buf struct buf path = {0};
 	struct stat st;
 
-	if (!is_at_risk(b) || fstat(b->fd, &st) < 0 ||
+	/* What was refused before it was emptied is in it no more: that may happen while somebody looks. */
+	if (!is_at_risk(b) || b->emptied_ns > look->full_ns || fstat(b->fd, &st) < 0 ||
 	    stat_ctime(&st) + TICK < vol->cramped->room_ns)
 		return 0;
 	b->cramped = true;
@@ -97,12 +104,15 @@ static int blame(void *arg, struct body *b)
 static void take_locked(struct volume *vol, const struct disk_room *room)
 {
 	struct cramped *c = vol->cramped;
+	struct blaming look = {vol, room->at_ns};
 	bool full = atomic_exchange(&vol->disk_was_full, false);
 
 	/* Each asks for what came since it was asked. */
 	full |= reserve_was_wanted(state_reserve(vol->state));
+	if (full)
+		look.full_ns = clock_wall_ns();
 	if (full || !room->left)
-		bodies_each_writing_locked(vol, blame, vol);
+		bodies_each_writing_locked(vol, blame, &look);
 	else if (c->room_ns < room->at_ns)
 		c->room_ns = room->at_ns;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/uio.h>
 #include "lib/cache/evict.h"
+#include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
@@ -341,8 +342,10 @@ void body_note_truncated_locked(struct body *b, uint64_t size)
 {
 	if (size <= b->refused_from)
 		b->refused_to = 0;
-	if (!size)
+	if (!size) {
 		b->cramped = false;
+		b->emptied_ns = clock_wall_ns();
+	}
 	body_note_locked(b);
 }
 
