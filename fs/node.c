@@ -130,7 +130,7 @@ static struct node *add_locked(struct nodes *t, const struct node_key *key)
 	n->a = key->a;
 	n->b = key->b;
 	n->view = key->view;
-	n->cached = true; /* nothing */
+	n->cached = true; /* it has nothing of it yet */
 	nodes_insert_locked(t, n);
 	node_row_add_locked(t, n);
 	return n;

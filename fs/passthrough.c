@@ -420,9 +420,10 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
 }
 
 /*
- * What the kernel kept of other content goes now, while nobody has the node open. It would drop that by itself at an open that does not keep it, but
- * only when the thread that opens runs again: whoever opened after it may read and write by then. Of a page that goes between a write into it and
- * the daemon's doing that, the next reader has the old bytes for good, and so has the file where he writes into the page by a mapping.
+ * The kernel's pages of other content are dropped while nobody has the node open. At an open that does not keep them the kernel
+ * would drop them itself, but only once the opening thread runs again: others may have opened the file, and write, by then. Where
+ * a page is dropped after a write(2) has changed it, and before the daemon has written that, the next read brings the old bytes
+ * back into the cache, and a store through a mapping brings them into the file.
  */
 static void drop_pages(const struct fs_mount *m, const struct node *n)
 {

@@ -90,7 +90,7 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 /* "EPOCH INO ORDER" of each, with blanks between them. */
 #define META_ARRIVALS "arrivals"
 
-static void read_arrivals(struct state *s, uint64_t above, struct arrivals *ret)
+void arrivals_since(struct state *s, uint64_t parent, struct arrivals *ret)
 {
 	cleanup_buf struct buf text = {0};
 	uint64_t epoch, ino, order;
@@ -104,7 +104,7 @@ static void read_arrivals(struct state *s, uint64_t above, struct arrivals *ret)
 	     ret->count < ARRIVALS_MAX &&
 	     sscanf(at, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %n", &epoch, &ino, &order, &len) == 3;
 	     at += len)
-		if (epoch > above)
+		if (epoch > parent)
 			ret->list[ret->count++] = (struct arrival){epoch, ino, order};
 }
 
@@ -134,7 +134,7 @@ int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t
 	if (!arrives(vol, buf_str(&from), buf_str(&to), S_ISDIR(f->mode)))
 		return 0;
 	/* Also those of an epoch that is not frozen yet: where it cannot be, the next one has them. */
-	read_arrivals(vol->state, vol->current_epoch, &a);
+	arrivals_since(vol->state, vol->current_epoch, &a);
 	/* The newest first; where there are too many the oldest goes, and what is not there any more. */
 	buf_printf(&text, "%" PRIu64 " %" PRIu64 " %" PRIu64, vol->next_epoch, f->ino,
 		   state_version_next(vol->state));
@@ -145,11 +145,6 @@ int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t
 				   a.list[i].ino, a.list[i].order);
 	error = buf_error(&text);
 	return error ? error : state_set_meta(vol->state, META_ARRIVALS, buf_str(&text));
-}
-
-void arrivals_since(struct state *snapshot, uint64_t parent, struct arrivals *ret)
-{
-	read_arrivals(snapshot, parent, ret);
 }
 
 uint64_t arrivals_came(const struct arrivals *a, uint64_t ino, uint64_t above)

@@ -70,8 +70,8 @@ struct arrivals {
 /* Before the names change, in the transaction of the rename. 0 or -errno. */
 int doubts_moves_locked(struct volume *vol, const struct state_file *f, uint64_t parent,
 			const char *name, uint64_t new_parent, const char *new_name);
-/* Those of an epoch with this parent, by its snapshot. */
-void arrivals_since(struct state *snapshot, uint64_t parent, struct arrivals *ret);
+/* Those since this epoch, by the state or the snapshot of a later one. */
+void arrivals_since(struct state *s, uint64_t parent, struct arrivals *ret);
 /* `came` of what has this number, or lies in it, where what is above it has `above`. */
 uint64_t arrivals_came(const struct arrivals *a, uint64_t ino, uint64_t above);
 /* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */

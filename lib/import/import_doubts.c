@@ -332,7 +332,6 @@ int import_doubts_end(struct import_job *j)
 
 	if (!error)
 		error = doubts_newest_to_record(j->doubts, r);
-
 	if (!error)
 		doubts_reason(j->doubts, &j->parent, &j->reason);
 	return error ? error : buf_error(&j->reason);

@@ -570,17 +570,15 @@ static uint64_t order_of(const struct doubts_file *f)
 	return version > came ? version : came;
 }
 
-/* The file as it is compared with others; its path is borrowed. */
-static struct newest newest_from(const struct doubts *d, const struct doubts_file *f,
-				 const struct doubt_unit *unit)
+/* The file as it is compared with others; its path is borrowed, its unit is not known yet: at best that is the newest from before. */
+static struct newest newest_from(const struct doubts *d, const struct doubts_file *f)
 {
 	bool new = f->born > d->after || f->came;
 
 	return (struct newest){
 		.path = (char *)(uintptr_t)f->path,
-		.unit = *unit,
 		.is_new = new,
-		.was_newest = new ? 0 : was_newest(d, f->path, unit),
+		.was_newest = !new && d->before ? 2 : 0,
 		.order = new ? order_of(f) : f->born,
 		.version = new ? f->version : 0,
 		.mtime_ns = f->mtime_ns,
@@ -626,17 +624,22 @@ static int lies_in_another(const struct rules *r, const char *path, const struct
 
 static int look_for_newest(struct doubts *d, const struct doubts_file *f)
 {
-	struct doubt_unit unit = doubt_unit_of(d->rules, f->path);
-	struct newest n = newest_from(d, f, &unit);
+	struct newest n = newest_from(d, f);
 	int inner, error = 0;
 
-	if (!unit.len || unit.temporary)
+	/* Of most files nobody has to know the unit. */
+	if (!is_later(&d->newest, &n) && !is_later(&d->inner, &n))
 		return 0;
+	n.unit = doubt_unit_of(d->rules, f->path);
+	if (!n.unit.len || n.unit.temporary)
+		return 0;
+	if (n.was_newest)
+		n.was_newest = was_newest(d, f->path, &n.unit);
 	if (is_later(&d->newest, &n))
 		error = set_newest(&d->newest, &n);
 	if (error || !is_later(&d->inner, &n))
 		return error;
-	inner = lies_in_another(d->rules, f->path, &unit);
+	inner = lies_in_another(d->rules, f->path, &n.unit);
 	return inner > 0 ? set_newest(&d->inner, &n) : inner;
 }
 
@@ -792,7 +795,7 @@ static void decide_item(const struct doubts *d, struct item *item)
 	if (doubt->kind == DOUBT_UNDONE && doubt->stands) {
 		if (!doubt->companion_count)
 			decide_lone(item);
-		else if (item->kill.judged) /* with more companions than could be named? */
+		else if (item->kill.judged) /* it may have had more than could be named */
 			doubt->alone = item->kill.alone;
 		else
 			doubt->postponed = item->unit.temporary;

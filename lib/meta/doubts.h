@@ -47,7 +47,8 @@
  *
  * An epoch is complete when no doubt of the root stands, nor one of its newest unit, the one that was changed last, or of
  * a unit around that. What gets its final name, or another step, by a rename is changed by that. As long as no unit is
- * changed, the newest stays the newest, also where it is moved: times of files, which anybody sets, decide as little as possible. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
+ * changed, the newest stays the newest, also where it is moved: times of files, which anybody sets, decide as little as
+ * possible. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
  * Other doubts are told, and cost nothing.
  */
 enum doubt_kind {
@@ -154,8 +155,9 @@ struct doubt {
 struct doubts;
 
 /*
- * `after`: content with a greater `born` is new, and so is what came to its unit since; the newest of that says which unit was changed
- * last. Where nothing of a unit is new it is the one that was so before, if that is still there, else `born` decides, then mtime. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
+ * `after`: content with a greater `born` is new, and so is what came to its unit since; the newest of that says which unit
+ * was changed last. Where nothing of a unit is new it is the one that was so before, if that is still there, else `born`
+ * decides, then mtime. UINT64_MAX: nothing is new (a restored tree). `rules` must stay.
  */
 int doubts_new(const struct rules *rules, uint64_t after, struct doubts **ret_doubts);
 void doubts_free(struct doubts *d); /* NULL is allowed */
