@@ -649,9 +649,6 @@ int doubts_none_torn_locked(struct volume *vol, uint64_t number, bool *ret_none)
 
 /* ---- records ---- */
 
-/* So much text of doubts goes into a record, which has room for twice as much and what else it says. */
-#define TEXT_MAX (384u << 10)
-
 static const struct record_doubt *find_before(const struct epoch_record *before,
 					      const struct doubt *d)
 {
@@ -670,21 +667,8 @@ static const char *why_of(const struct doubt *d, const struct epoch_record *befo
 	return b && b->why ? b->why : d->why;
 }
 
-/* As JSON, at most: of bytes that are not UTF-8 there are U+FFFD, and their hex beside it. */
-static size_t text_size(const char *s)
-{
-	size_t size = 4;
-
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		size += c < ' ' ? 6 : c >= 0x80 ? 5 : c == '"' || c == '\\' ? 2 : 1;
-	}
-	return size;
-}
-
 /* Those that have no room are not to be forgotten: then the others cannot settle it. */
-static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t text)
+static int copy_companions(const struct doubt *d, struct record_doubt *to, size_t room)
 {
 	if (!d->companion_count)
 		return 0;
@@ -692,28 +676,19 @@ static int copy_companions(const struct doubt *d, struct record_doubt *to, size_
 	if (!to->companions)
 		return -ENOMEM;
 	for (size_t i = 0; i < d->companion_count; i++) {
-		size_t size = text_size(d->companions[i].path);
+		size_t size = record_companion_size(d->companions[i].path);
 
-		if (size > text) {
+		if (size > room) {
 			to->alone = true;
 			break;
 		}
 		to->companions[i] = strdup(d->companions[i].path);
 		if (!to->companions[i])
 			return -ENOMEM;
-		text -= size;
+		room -= size;
 		to->companion_count++;
 	}
 	return 0;
-}
-
-static size_t text_of_companions(const struct record_doubt *d)
-{
-	size_t text = 0;
-
-	for (size_t i = 0; i < d->companion_count; i++)
-		text += text_size(d->companions[i]);
-	return text;
 }
 
 static int to_record(const struct doubt *d, const struct record_doubt *before,
@@ -738,10 +713,28 @@ int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r)
 	return doubts_newest(d) ? record_set_text(&r->newest, doubts_newest(d)) : 0;
 }
 
+/* Without its companions; not at all where there is no room. */
+static int name_doubt(const struct doubt *d, const struct epoch_record *before,
+		      struct epoch_record *r, size_t *left)
+{
+	struct record_doubt *to = &r->doubts[r->doubt_count];
+	int error = to_record(d, find_before(before, d), r, to);
+
+	/* Also of one that fails the record has what is to be freed. */
+	r->doubt_count++;
+	if (error)
+		return error;
+	if (record_doubt_size(to) <= *left)
+		*left -= record_doubt_size(to);
+	else
+		record_doubt_drop_last(r);
+	return 0;
+}
+
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r)
 {
-	size_t count, left = TEXT_MAX, named = 0;
+	size_t count, left = RECORD_DOUBTS_SIZE_MAX, named;
 	const struct doubt *list = doubts_list(d, &count);
 	int error = 0;
 
@@ -749,24 +742,19 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 	if (!r->doubts)
 		return -ENOMEM;
 	/* First each doubt, then companions, as there is room. */
-	for (size_t i = 0; !error && i < count && named < RECORD_LIST_MAX; i++) {
-		size_t size = text_size(list[i].path) + text_size(list[i].why);
-
-		if (!list[i].stands || size > left)
-			continue;
-		left -= size;
-		error = to_record(&list[i], find_before(before, &list[i]), r, &r->doubts[named++]);
-		r->doubt_count = named;
-	}
+	for (size_t i = 0; !error && i < count && r->doubt_count < RECORD_LIST_MAX; i++)
+		if (list[i].stands)
+			error = name_doubt(&list[i], before, r, &left);
+	named = r->doubt_count;
 	for (size_t i = 0, at = 0; !error && i < count && at < named; i++) {
 		struct record_doubt *to = &r->doubts[at];
+		size_t size = record_doubt_size(to);
 
 		if (!list[i].stands || strcmp(list[i].path, to->path) != 0 ||
 		    list[i].kind != doubt_kind_parse(to->kind))
 			continue;
-		error = copy_companions(&list[i], to, left / (named - at));
-		left -= text_of_companions(to);
-		at++;
+		error = copy_companions(&list[i], to, left / (named - at++));
+		left -= record_doubt_size(to) - size;
 	}
 	return error;
 }

@@ -13,15 +13,27 @@ static void free_list(char **list, size_t count)
 	free(list);
 }
 
+static void free_doubt(struct record_doubt *d)
+{
+	free(d->path);
+	free(d->why);
+	free(d->kind);
+	free_list(d->companions, d->companion_count);
+}
+
 void record_doubts_free(struct record_doubt *doubts, size_t count)
 {
-	for (size_t i = 0; doubts && i < count; i++) {
-		free(doubts[i].path);
-		free(doubts[i].why);
-		free(doubts[i].kind);
-		free_list(doubts[i].companions, doubts[i].companion_count);
-	}
+	for (size_t i = 0; doubts && i < count; i++)
+		free_doubt(&doubts[i]);
 	free(doubts);
+}
+
+void record_doubt_drop_last(struct epoch_record *r)
+{
+	struct record_doubt *last = &r->doubts[--r->doubt_count];
+
+	free_doubt(last);
+	*last = (struct record_doubt){0};
 }
 
 void record_free(struct epoch_record *r)

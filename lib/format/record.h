@@ -20,7 +20,8 @@
  *   "reason"         why it is not complete
  *   "doubts"         files that may not be whole (lib/meta/doubts.h): [ { "path", "kind", "why", "since": the epoch
  *                    that was open then, "at": when, "counts": true where the epoch is not complete because of it,
- *                    "alone": true where other nodes of a set may have saved files with it, "companions": paths } ];
+ *                    "alone": true where it has more companions than are named, or other nodes of a set may have saved
+ *                    files with it, "companions": paths } ];
  *                    where there are many, not all. Of a path that is not UTF-8, "path_bytes" is
  *                    the hex of its bytes, and such companions are in "companions_bytes" so
  *   "newest"         a file of the unit that was changed last, of those with a step (lib/meta/doubts.h)
@@ -119,7 +120,7 @@ struct record_doubt {
 	uint64_t since; /* 0: not known */
 	int64_t at_ns;	/* 0: not known */
 	bool counts;
-	bool alone; /* of a node of a set: it may have been saved with files of other nodes */
+	bool alone; /* it has more companions than these, or other nodes of a set may have saved files with it */
 	char **companions;
 	size_t companion_count;
 };
@@ -188,6 +189,15 @@ struct epoch_record {
 void record_free(struct epoch_record *r);
 #define cleanup_record CLEANUP(record_free)
 void record_doubts_free(struct record_doubt *doubts, size_t count);
+/*
+ * So many bytes of encoded text a doubt takes at most, with the companions that it has, and a companion. So much all doubts of
+ * a record may take: it has room for as much else.
+ */
+#define RECORD_DOUBTS_SIZE_MAX (RECORD_ENCODED_MAX / 2)
+size_t record_doubt_size(const struct record_doubt *d);
+size_t record_companion_size(const char *path);
+/* There is no room for the last one: it goes. */
+void record_doubt_drop_last(struct epoch_record *r);
 /* The copy is to be freed also where memory ended. */
 int record_doubt_copy(const struct record_doubt *d, struct record_doubt *ret_copy);
 /* A deep copy: 0 or -ENOMEM. */

@@ -48,6 +48,34 @@ static bool needs_bytes(const char *text)
 	return !is_utf8(text) && 2 * strlen(text) <= RECORD_TEXT_MAX;
 }
 
+/* Of bytes that are not UTF-8 there are U+FFFD, and their hex beside it. */
+static size_t text_size(const char *text)
+{
+	size_t size = 0;
+
+	for (; text && *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		size += c < ' ' ? 6 : c >= 0x80 ? 5 : c == '"' || c == '\\' ? 2 : 1;
+	}
+	return size;
+}
+
+/* With the indentation, quotes and commas around it. */
+size_t record_companion_size(const char *path)
+{
+	return 16 + text_size(path);
+}
+
+size_t record_doubt_size(const struct record_doubt *d)
+{
+	size_t size = 384 + text_size(d->path) + text_size(d->kind) + text_size(d->why);
+
+	for (size_t i = 0; i < d->companion_count; i++)
+		size += record_companion_size(d->companions[i]);
+	return size;
+}
+
 static int set_path(json_t *object, const struct record_doubt *d)
 {
 	int error = set_text(object, "path", d->path);

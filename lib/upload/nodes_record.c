@@ -163,30 +163,12 @@ static bool doubt_stands(const struct record_doubt *d, const struct nodes_known 
 	return true;
 }
 
-/* So much JSON of doubts goes into a record. A byte of a text takes six at most, and the rest of a doubt and of a companion so many. */
-#define DOUBTS_SIZE_MAX	   (768u << 10)
-#define DOUBT_SIZE_MAX	   256
-#define COMPANION_SIZE_MAX 16
-
-static size_t text_size(const char *text)
-{
-	return text ? 6 * strlen(text) : 0;
-}
-
-static size_t doubt_size(const struct record_doubt *d)
-{
-	return DOUBT_SIZE_MAX + text_size(d->path) + text_size(d->why);
-}
-
 static size_t doubts_size(const struct epoch_record *r)
 {
 	size_t size = 0;
 
-	for (size_t i = 0; i < r->doubt_count; i++) {
-		size += doubt_size(&r->doubts[i]);
-		for (size_t k = 0; k < r->doubts[i].companion_count; k++)
-			size += COMPANION_SIZE_MAX + text_size(r->doubts[i].companions[k]);
-	}
+	for (size_t i = 0; i < r->doubt_count; i++)
+		size += record_doubt_size(&r->doubts[i]);
 	return size;
 }
 
@@ -201,11 +183,9 @@ static bool has_doubt(struct epoch_record *r, const struct record_doubt *d)
 	return found != NULL;
 }
 
-/* It is to be named, though there is no room for its companions: `alone` says that there may be some. */
-static void shorten_doubt(const struct epoch_record *r, struct record_doubt *d)
+/* It is to be named, also where there is no room for its companions: `alone` says that there may be some. */
+static void forget_companions(struct record_doubt *d)
 {
-	if (doubts_size(r) <= DOUBTS_SIZE_MAX || !d->companion_count)
-		return;
 	for (size_t i = 0; i < d->companion_count; i++)
 		free(d->companions[i]);
 	d->companion_count = 0;
@@ -215,22 +195,30 @@ static void shorten_doubt(const struct epoch_record *r, struct record_doubt *d)
 static int add_doubts(struct epoch_record *r, const struct epoch_record *p,
 		      const struct nodes_known *const *parts, size_t count)
 {
+	size_t size = doubts_size(r);
+
 	for (size_t i = 0; i < p->doubt_count && r->doubt_count < RECORD_LIST_MAX; i++) {
 		const struct record_doubt *d = &p->doubts[i];
-		struct record_doubt *grown;
+		struct record_doubt *grown, *to;
 		int error;
 
-		if (has_doubt(r, d) || !doubt_stands(d, parts, count) ||
-		    doubts_size(r) + doubt_size(d) > DOUBTS_SIZE_MAX)
+		if (has_doubt(r, d) || !doubt_stands(d, parts, count))
 			continue;
 		grown = reallocarray(r->doubts, r->doubt_count + 1, sizeof(*grown));
 		if (!grown)
 			return -ENOMEM;
 		r->doubts = grown;
-		error = record_doubt_copy(d, &grown[r->doubt_count++]);
+		to = &grown[r->doubt_count++];
+		error = record_doubt_copy(d, to);
 		if (error)
 			return error;
-		shorten_doubt(r, &grown[r->doubt_count - 1]);
+		if (size + record_doubt_size(to) > RECORD_DOUBTS_SIZE_MAX)
+			forget_companions(to);
+		size += record_doubt_size(to);
+		if (size > RECORD_DOUBTS_SIZE_MAX) {
+			record_doubt_drop_last(r);
+			break;
+		}
 	}
 	return 0;
 }

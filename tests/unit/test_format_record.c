@@ -376,6 +376,50 @@ START_TEST(a_record_that_would_be_too_long_is_not_written)
 END_TEST
 
 /* Names on Linux are bytes. */
+/* What it is said to take at most, it takes at most, whatever its names are. */
+START_TEST(doubts_that_just_fit_are_encoded)
+{
+	static const char *const names[] = {"a", "\001\001", "\"\\", "\xff\xfe\xff",
+					    "sch\xc3\xb6n/model.pt"};
+	struct epoch_record r;
+	cleanup_buf struct buf json = {0};
+	size_t size = 0;
+
+	make_full(&r);
+	record_doubts_free(r.doubts, r.doubt_count);
+	r.doubts = calloc(RECORD_LIST_MAX, sizeof(*r.doubts));
+	ck_assert_ptr_nonnull(r.doubts);
+	for (r.doubt_count = 0; r.doubt_count < RECORD_LIST_MAX; r.doubt_count++) {
+		struct record_doubt *d = &r.doubts[r.doubt_count];
+
+		*d = (struct record_doubt){
+			.path = text(names[_i]),
+			.kind = text("undone"),
+			.why = text("its writer was killed"),
+			.since = INT64_MAX,
+			.at_ns = INT64_MAX,
+			.counts = true,
+			.alone = true,
+			.companions = calloc(RECORD_LIST_MAX, sizeof(char *)),
+		};
+		ck_assert_ptr_nonnull(d->companions);
+		/* One has as many as there may be, the others none: either way is what takes most. */
+		while (r.doubt_count < 4 && d->companion_count < RECORD_LIST_MAX &&
+		       size + record_doubt_size(d) < RECORD_DOUBTS_SIZE_MAX)
+			d->companions[d->companion_count++] = text(names[_i]);
+		size += record_doubt_size(d);
+		if (size > RECORD_DOUBTS_SIZE_MAX)
+			break;
+	}
+	r.doubt_count++;
+	record_doubt_drop_last(&r);
+	ck_assert_uint_ge(r.doubt_count, 3);
+	unit_ok(record_encode(&r, &json));
+	ck_assert_uint_lt(json.len, RECORD_DOUBTS_SIZE_MAX + 4096);
+	record_free(&r);
+}
+END_TEST
+
 START_TEST(paths_in_doubt_that_are_no_utf8_come_back)
 {
 	cleanup_record struct epoch_record r = {.number = 1,
@@ -581,6 +625,7 @@ int main(void)
 	tcase_add_test(t, text_that_is_not_utf8_is_mended);
 	tcase_add_test(t, what_breaks_a_rule_is_not_written);
 	tcase_add_test(t, a_record_that_would_be_too_long_is_not_written);
+	tcase_add_loop_test(t, doubts_that_just_fit_are_encoded, 0, 5);
 	tcase_add_test(t, paths_in_doubt_that_are_no_utf8_come_back);
 	tcase_add_test(t, each_wrong_member_is_malformed);
 	tcase_add_test(t, what_is_no_record_is_told_from_a_newer_one);
