@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in doubt now: for `status`, and for a mount that goes back by itself (resume.h). */
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/arrivals.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -17,6 +17,7 @@
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/arrivals.h"
 
 struct walk {
 	struct volume *vol;

@@ -3,6 +3,7 @@
 #include "lib/live/observer.h"
 
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/arrivals.h"
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/seal.h"
@@ -19,7 +20,7 @@ const struct live_observer epochs_observer = {
 	.before_replace_locked = sealer_before_replace_locked,
 	.before_name_locked = sealer_before_name_locked,
 	.before_rename_locked = sealer_before_rename_locked,
-	.moves_locked = doubts_moves_locked,
+	.moves_locked = arrivals_note_locked,
 	.before_taken_locked = sealer_before_taken_locked,
 	.incomplete_locked = sealer_incomplete_locked,
 	.unknown_locked = sealer_unknown_locked,

@@ -62,7 +62,7 @@ struct live_observer {
 	int (*saved_locked)(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
 	int (*renamed_locked)(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			      uint64_t began);
-	/* doubts_moves_locked (doubts_volume.h): a name is about to change. In a transaction. */
+	/* arrivals_note_locked (arrivals.h): a name is about to change. In a transaction. */
 	int (*moves_locked)(struct volume *vol, const struct state_file *f, uint64_t parent,
 			    const char *name, uint64_t new_parent, const char *new_name);
 	/* Whether the last epoch took this log, while it was open, as it is now. */

@@ -161,7 +161,7 @@ static void settle_renamed(struct world *w, const char *from, const char *to, ui
 			w->now.kills[i] = w->now.kills[--w->now.kill_count];
 }
 
-/* What doubts_moves_locked notes. */
+/* What arrivals_note_locked notes. */
 static void note_arrival(struct world *w, const char *from, const char *to, bool directory)
 {
 	struct doubt_unit old = doubt_unit_of(w->rules, from), new = doubt_unit_of(w->rules, to);
