@@ -43,178 +43,6 @@ const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
 	return "saving or removing it";
 }
 
-/* ---- units ---- */
-
-/* The length of the path down to its topmost temporary name; 0: it has none. */
-static size_t temporary_prefix(const struct rules *r, const char *path)
-{
-	cleanup_free char *copy = strdup(path);
-	size_t from = 0, result = 0;
-
-	while (copy && !result && copy[from]) {
-		size_t end = from + strcspn(copy + from, "/");
-		char after = copy[end];
-
-		copy[end] = '\0';
-		if (rules_temporary(r, copy + from, copy))
-			result = end;
-		copy[end] = after;
-		from = end + (after == '/');
-	}
-	return result;
-}
-
-struct doubt_unit doubt_unit_of(const struct rules *r, const char *path)
-{
-	struct doubt_unit unit = {.len = temporary_prefix(r, path)};
-	struct step_place place;
-
-	if (unit.len) {
-		unit.temporary = true;
-	} else if (rules_step(r, path, &place)) {
-		unit.len = place.end;
-		unit.file = !path[place.end];
-		unit.step = place.step;
-	}
-	return unit;
-}
-
-/* Of the directory that a file is in, with its '/'. */
-static size_t directory_len(const char *path, size_t len)
-{
-	while (len && path[len - 1] != '/')
-		len--;
-	return len;
-}
-
-/* ---- temporary names of files ---- */
-
-bool doubt_name_is_temporary(const struct rules *r, const char *path)
-{
-	size_t len = temporary_prefix(r, path);
-
-	return len && !path[len];
-}
-
-static bool is_separator(char c)
-{
-	return c && strchr("._-", c);
-}
-
-/*
- * Where the final name in a temporary one ends, at a separator from which on it is temporary: dir/model.pt of
- * dir/model.pt.tmp.4711. 0: it tells none.
- */
-static size_t stem_len(const struct rules *r, const char *path)
-{
-	size_t dir = directory_len(path, strlen(path)), len = strlen(path);
-	cleanup_free char *copy = strdup(path);
-
-	while (copy && len > dir && rules_temporary(r, copy + dir, copy))
-		copy[--len] = '\0';
-	while (len > dir && !is_separator(path[len]))
-		len--;
-	return copy && len > dir && rules_temporary(r, path + len, NULL) ? len : 0;
-}
-
-/* Where such a name begins, after a separator up to which it is temporary: model.pt of dir/tmp-model.pt. The path's
- * length: it tells none. */
-static size_t tail_at(const struct rules *r, const char *path)
-{
-	size_t end = strlen(path), dir = directory_len(path, end), at = dir;
-	cleanup_free char *copy = strdup(path);
-
-	while (at < end && rules_temporary(r, path + at, NULL))
-		at++;
-	while (at < end && (at == dir || !is_separator(path[at - 1])))
-		at++;
-	if (!copy)
-		return end;
-	copy[at] = '\0';
-	return rules_temporary(r, copy + dir, NULL) ? at : end;
-}
-
-static void put_final_name(const char *name, size_t len, char ret_name[NAME_MAX + 1])
-{
-	len = len < NAME_MAX ? len : NAME_MAX;
-	memcpy(ret_name, name, len);
-	ret_name[len] = '\0';
-}
-
-unsigned doubt_final_names(const struct rules *r, const char *path,
-			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1])
-{
-	size_t dir = directory_len(path, strlen(path)), stem, tail;
-	unsigned count = 0;
-
-	if (!doubt_name_is_temporary(r, path))
-		return 0;
-	stem = stem_len(r, path);
-	tail = tail_at(r, path);
-	if (stem)
-		put_final_name(path + dir, stem - dir, ret_names[count++]);
-	if (stem > dir + 1 && is_separator(path[dir]))
-		put_final_name(path + dir + 1, stem - dir - 1, ret_names[count++]);
-	if (path[tail])
-		put_final_name(path + tail, strlen(path + tail), ret_names[count++]);
-	return count;
-}
-
-/* Of a name without what makes it temporary: the number that follows that is of a process, no step. */
-static void final_step(const struct rules *r, const char *path, struct doubt_unit *ret_unit)
-{
-	size_t dir = directory_len(path, strlen(path));
-	cleanup_free char *stem = strndup(path, stem_len(r, path));
-	cleanup_free char *tail = strdup(path);
-	struct step_place place;
-	const char *name = stem;
-
-	if (!stem || !tail)
-		return;
-	strcpy(tail + dir, path + tail_at(r, path));
-	if (!rules_step(r, stem, &place)) {
-		name = tail;
-		if (!rules_step(r, tail, &place))
-			return;
-	}
-	*ret_unit =
-		(struct doubt_unit){.len = place.end, .file = !name[place.end], .step = place.step};
-}
-
-struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path)
-{
-	struct doubt_unit unit = {0};
-
-	if (!doubt_name_is_temporary(r, path))
-		return doubt_unit_of(r, path);
-	final_step(r, path, &unit);
-	return unit;
-}
-
-bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
-		     const struct doubt_unit *ub)
-{
-	size_t la = ua->len, lb = ub->len;
-
-	if (ua->temporary != ub->temporary || ua->file != ub->file || !la != !lb)
-		return false;
-	if (la && !ua->temporary) {
-		if (ua->step != ub->step)
-			return false;
-		la = directory_len(a, la);
-		lb = directory_len(b, lb);
-	}
-	return la == lb && strncmp(a, b, la) == 0;
-}
-
-/* Whether `around` is a directory that the other unit is in. */
-static bool unit_is_around(const char *a, const struct doubt_unit *around, const char *b,
-			   const struct doubt_unit *ub)
-{
-	return !around->file && around->len < ub->len && strncmp(a, b, around->len) == 0 &&
-	       b[around->len] == '/';
-}
-
 /* ---- the judge ---- */
 
 /* A doubt in the making. */
@@ -363,8 +191,8 @@ static void set_temporary(const struct rules *r, struct item *item)
 		return;
 	item->temporary = true;
 	item->unit = doubt_unit_of_kill(r, path);
-	item->stem = stem_len(r, path);
-	item->tail = tail_at(r, path);
+	item->stem = doubt_stem_len(r, path);
+	item->tail = doubt_tail_at(r, path);
 }
 
 /* A new directory that carries a step is left, by a killed writer's file that lies there under its own name. */
@@ -469,15 +297,15 @@ static bool is_after(const struct doubts *d, const struct item *item, const stru
 static bool is_final_name(const struct item *item, const char *path)
 {
 	const char *of = item->doubt.path;
-	size_t dir = directory_len(of, strlen(of)), stem = item->stem;
+	size_t dir = doubt_directory_len(of, strlen(of)), stem = item->stem;
 
-	if (directory_len(path, strlen(path)) != dir || strncmp(path, of, dir) != 0)
+	if (doubt_directory_len(path, strlen(path)) != dir || strncmp(path, of, dir) != 0)
 		return false;
 	path += dir;
 	if (stem && stem - dir == strlen(path) && !strncmp(of + dir, path, stem - dir))
 		return true;
 	/* .model.pt.tmp4711 */
-	if (stem > dir + 1 && is_separator(of[dir]) && stem - dir - 1 == strlen(path) &&
+	if (stem > dir + 1 && doubt_is_separator(of[dir]) && stem - dir - 1 == strlen(path) &&
 	    !strncmp(of + dir + 1, path, stem - dir - 1))
 		return true;
 	return of[item->tail] && !strcmp(of + item->tail, path);
@@ -486,10 +314,10 @@ static bool is_final_name(const struct item *item, const char *path)
 static bool is_beside(const struct doubts *d, const struct item *item, const char *path)
 {
 	const char *of = item->doubt.path;
-	size_t dir = directory_len(of, strlen(of));
+	size_t dir = doubt_directory_len(of, strlen(of));
 	struct doubt_unit unit;
 
-	if (directory_len(path, strlen(path)) != dir || strncmp(path, of, dir) != 0 ||
+	if (doubt_directory_len(path, strlen(path)) != dir || strncmp(path, of, dir) != 0 ||
 	    doubt_name_is_temporary(d->rules, path))
 		return false;
 	unit = doubt_unit_of(d->rules, path);
@@ -554,8 +382,8 @@ static unsigned was_newest(const struct doubts *d, const char *path, const struc
 		return 0;
 	if (doubt_unit_same(path, unit, d->before, &d->before_unit))
 		return 2;
-	at = directory_len(path, unit->len);
-	before_at = directory_len(d->before, d->before_unit.len);
+	at = doubt_directory_len(path, unit->len);
+	before_at = doubt_directory_len(d->before, d->before_unit.len);
 	len = unit->len - at;
 	return !unit->file && !d->before_unit.file && len == d->before_unit.len - before_at &&
 	       !strncmp(path + at, d->before + before_at, len);
@@ -614,7 +442,7 @@ static int set_newest(struct newest *to, const struct newest *from)
 /* Whether a directory above the unit carries a step, too: a job's number, say. -ENOMEM on allocation failure. */
 static int lies_in_another(const struct rules *r, const char *path, const struct doubt_unit *unit)
 {
-	size_t dir = directory_len(path, unit->len);
+	size_t dir = doubt_directory_len(path, unit->len);
 	cleanup_free char *above = dir ? strndup(path, dir) : NULL;
 
 	if (!above)
@@ -648,7 +476,7 @@ static const struct newest *newest_of(const struct doubts *d)
 {
 	const struct newest *n = &d->newest, *inner = &d->inner;
 
-	return inner->path && unit_is_around(n->path, &n->unit, inner->path, &inner->unit) ? inner
+	return inner->path && doubt_unit_is_around(n->path, &n->unit, inner->path, &inner->unit) ? inner
 											   : n;
 }
 
@@ -757,8 +585,8 @@ static bool unit_counts(const struct doubts *d, const struct item *item)
 	if (item->unit.temporary || !n->path)
 		return !item->unit.temporary && !item->unit.len;
 	return !item->unit.len || doubt_unit_same(path, &item->unit, n->path, &n->unit) ||
-	       unit_is_around(path, &item->unit, n->path, &n->unit) ||
-	       unit_is_around(n->path, &n->unit, path, &item->unit);
+	       doubt_unit_is_around(path, &item->unit, n->path, &n->unit) ||
+	       doubt_unit_is_around(n->path, &n->unit, path, &item->unit);
 }
 
 /* It was found that something is gone since an epoch that was dropped: nobody can say that it is there again. */

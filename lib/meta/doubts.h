@@ -3,10 +3,10 @@
 #ifndef EPOCHFS_META_DOUBTS_H
 #define EPOCHFS_META_DOUBTS_H
 
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/meta/doubt_units.h"
 #include "lib/meta/rules.h"
 
 /*
@@ -31,11 +31,7 @@
  * that of an undone file also when each companion was saved again or removed, or what was gone is there again; and by a
  * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (half.h).
  *
- * The unit of a path is the part of it that carries its step, by the rules of `step=` (rules.h), else the root. Where a
- * directory above it carries the same step, that is the unit: checkpoint-500/global_step500. Files of one directory whose
- * own names carry the same step are one unit: model.ckpt-20.index and model.ckpt-20.meta. So are the directories in one
- * directory that do, as each node's of caffe2: trainer:0.20/ and trainer:1.20/. What lies under a temporary name belongs to
- * that name: there nothing counts until it is renamed, and then its doubts move along.
+ * Units are those of doubt_units.h. Under a temporary name nothing counts until it is renamed; then its doubts move along.
  *
  * But a killed writer's file that has a temporary name itself, below no temporary directory, belongs to the unit that it
  * was to be part of: the save of which it is the last file, say, is half. Its companions are what was begun before the
@@ -62,30 +58,6 @@ const char *doubt_kind_name(enum doubt_kind kind);
 enum doubt_kind doubt_kind_parse(const char *name);
 /* What settles it, as half a sentence for people. `companions`: whether it has some; else it is alone, or something is gone. */
 const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone);
-
-/* ---- units ---- */
-
-struct doubt_unit {
-	size_t len; /* of the beginning of the path that it is; 0: the root */
-	bool temporary;
-	bool file; /* the path itself: with others of its directory and step */
-	uint64_t step;
-};
-
-struct doubt_unit doubt_unit_of(const struct rules *r, const char *path);
-/* Of a file whose writer was killed: it may be another where the name itself is temporary. */
-struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path);
-/* Whether the last name is temporary, and none above it. */
-bool doubt_name_is_temporary(const struct rules *r, const char *path);
-/*
- * The names, in the same directory, of the file that this temporary name may be that of: model.pt of .model.pt.tmp4711, and
- * .model.pt. How many; 0: it tells none, or is not temporary itself.
- */
-#define DOUBT_FINAL_NAMES 3
-unsigned doubt_final_names(const struct rules *r, const char *path,
-			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1]);
-bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
-		     const struct doubt_unit *ub);
 
 /* ---- judging a tree ---- */
 

@@ -16,7 +16,9 @@ from conftest import python, wait_until
 from test_contract_epochs import log_of
 
 # Does the steps of a save in the given order; dies by SIGKILL in the middle of the KILL-th file that it writes, if that is asked for. A
-# file's content tells its name and save. write: open(path, "wb"); fsync: the same, with fsync; late: it dies after that.
+# file's content tells its name and save. write: open(path, "wb"); fsync: the same, with fsync; late: it dies after that; copy: as shutil.move
+# from another file system; h5: by h5py. "rank " before it: in a process of its own, as one more rank, for which `barrier` waits. When a rank
+# dies, so do the others, but only once they have written what they were at.
 SAVER = r"""
 import io, json, os, signal, sys, zipfile
 
@@ -30,32 +32,69 @@ def content(path, save):
 
 top, save, kill, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
 os.chdir(top)
-written = 0
-for step in steps:
-    what, path = step[0], step[1]
-    if what == "mkdir":
-        os.makedirs(path, exist_ok=True)
-    elif what == "rename":
-        os.rename(path, step[2])
-    elif what == "unlink":
-        if os.path.lexists(path):
-            os.unlink(path)
-    elif what == "rmdir":
-        os.rmdir(path)
-    else:
-        data = content(path, save)
-        with open(path, "wb") as f:
-            f.write(data[:len(data) // 2])
+written, ranks = 0, []
+
+def barrier():
+    while ranks:
+        if os.waitstatus_to_exitcode(os.waitpid(ranks.pop(), 0)[1]) < 0:
+            die()
+
+def die():
+    while ranks:
+        os.waitpid(ranks.pop(), 0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def write_h5(path, dies):
+    import h5py
+    with h5py.File(path, "w") as f:
+        for name in ("layers", "optimizer"):
+            f.create_group(name)["vars"] = [float(len(save))] * 20000
             f.flush()
-            written += 1
-            if what == "late":
-                os.fsync(f.fileno())
-            if written == kill:
-                os.kill(os.getpid(), signal.SIGKILL)
-            f.write(data[len(data) // 2:])
-            if what == "fsync":
-                f.flush()
-                os.fsync(f.fileno())
+            if dies:
+                die()
+
+def write(what, path, dies):
+    if what == "h5":
+        return write_h5(path, dies)
+    data = content(path, save)
+    with open(path, "wb") as f:
+        f.write(data[:len(data) // 2])
+        f.flush()
+        if what == "late":
+            os.fsync(f.fileno())
+        if dies:
+            die()
+        f.write(data[len(data) // 2:])
+        if what == "fsync":
+            f.flush()
+            os.fsync(f.fileno())
+    if what == "copy":
+        os.utime(path, (1700000000, 1700000000))
+        os.chmod(path, 0o600)
+
+for what, *paths in steps:
+    if what == "mkdir":
+        os.makedirs(paths[0], exist_ok=True)
+    elif what == "rename":
+        os.rename(*paths)
+    elif what == "unlink":
+        if os.path.lexists(paths[0]):
+            os.unlink(paths[0])
+    elif what == "rmdir":
+        os.rmdir(paths[0])
+    elif what == "barrier":
+        barrier()
+    else:
+        written += 1
+        rank = os.fork() if what.startswith("rank ") else -1
+        if rank > 0:
+            ranks.append(rank)
+            continue
+        ranks[:] = [] if rank == 0 else ranks
+        write(what.removeprefix("rank "), paths[0], written == kill)
+        if rank == 0:
+            os._exit(0)
+barrier()
 """
 
 
@@ -63,9 +102,10 @@ def megatron(step):
     """checkpointing.py: the iteration's directory, then the tracker, in place."""
     folder = "iter_%07d" % step
     yield "mkdir", folder + "/mp_rank_00"
-    yield "write", folder + "/mp_rank_00/model_optim_rng.pt"
     yield "mkdir", folder + "/mp_rank_01"
-    yield "write", folder + "/mp_rank_01/model_optim_rng.pt"
+    yield "rank write", folder + "/mp_rank_01/model_optim_rng.pt"
+    yield "write", folder + "/mp_rank_00/model_optim_rng.pt"
+    yield ("barrier",)
     yield "write", "latest_checkpointed_iteration.txt"
 
 
@@ -73,8 +113,10 @@ def deepspeed(step):
     """engine.py: states of each rank, then the name of the tag."""
     folder = "global_step%d" % step
     yield "mkdir", folder
+    yield "rank write", folder + "/zero_pp_rank_1_mp_rank_00_optim_states.pt"
     yield "write", folder + "/mp_rank_00_model_states.pt"
     yield "write", folder + "/zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    yield ("barrier",)
     yield "write", "latest"
 
 
@@ -95,8 +137,9 @@ def distributed_2_1(step):
     """FileSystemWriter up to PyTorch 2.1: .metadata in place."""
     folder = "step-%d" % step
     yield "mkdir", folder
-    for rank in (0, 1):
-        yield "fsync", folder + "/__%d_0.distcp" % rank
+    yield "rank fsync", folder + "/__1_0.distcp"
+    yield "fsync", folder + "/__0_0.distcp"
+    yield ("barrier",)
     yield "fsync", folder + "/.metadata"
 
 
@@ -104,8 +147,9 @@ def distributed(step):
     """From 2.2 on: by rename."""
     folder = "step-%d" % step
     yield "mkdir", folder
-    for rank in (0, 1):
-        yield "fsync", folder + "/__%d_0.distcp" % rank
+    yield "rank fsync", folder + "/__1_0.distcp"
+    yield "fsync", folder + "/__0_0.distcp"
+    yield ("barrier",)
     yield "fsync", folder + "/.metadata.tmp"
     yield "unlink", folder + "/.metadata"
     yield "rename", folder + "/.metadata.tmp", folder + "/.metadata"
@@ -113,8 +157,9 @@ def distributed(step):
 
 def distributed_in_place(_):
     """The same directory for each save."""
-    for rank in (0, 1):
-        yield "fsync", "__%d_0.distcp" % rank
+    yield "rank fsync", "__1_0.distcp"
+    yield "fsync", "__0_0.distcp"
+    yield ("barrier",)
     yield "fsync", ".metadata.tmp"
     yield "unlink", ".metadata"
     yield "rename", ".metadata.tmp", ".metadata"
@@ -126,9 +171,18 @@ def lightning(step):
     yield "rename", "tmpq7d1_ckpt", "epoch=0-step=%d.ckpt" % step
 
 
+def lightning_moved(step):
+    """With $TMPDIR elsewhere it is a copy."""
+    yield "copy", "epoch=0-step=%d.ckpt" % step
+
+
 def keras(step):
     yield "write", "tmpq7d1_ckpt"
     yield "rename", "tmpq7d1_ckpt", "model-step%d.keras" % step
+
+
+def keras_h5(step):
+    yield "h5", "model-step%d.h5" % step
 
 
 def keras_backup(step):
@@ -155,16 +209,24 @@ def trainer(step):
 
 
 def trainer_of_ranks(step):
-    """Process 0 of several, after the others."""
+    """Process 0 of two, which saves after the other."""
     folder = "checkpoint-%d" % step
     yield "mkdir", folder
-    for name in ("model.pt", "optimizer.pt", "scheduler.pt", "rng_state_1.pth", "rng_state_0.pth", "trainer_state.json"):
+    yield "rank write", folder + "/rng_state_1.pth"
+    for name in ("model.pt", "optimizer.pt", "scheduler.pt"):
+        yield "write", folder + "/" + name
+    yield ("barrier",)
+    for name in ("rng_state_0.pth", "trainer_state.json"):
         yield "write", folder + "/" + name
 
 
 FRAMEWORKS = [megatron, deepspeed, tensorflow, distributed_2_1, distributed, distributed_in_place, lightning, keras, keras_backup, trainer_4_35, trainer, trainer_of_ranks]
 # Whose last rename is one of a temporary name, which seals with marker=none, too.
 BY_TEMPORARY = [tensorflow, distributed, distributed_in_place]
+# Whose single file is written under its final name: nothing but quiet tells when.
+BY_QUIET = [lightning_moved, keras_h5]
+BY_ITSELF = [pytest.param(f, id=f.__name__) for f in FRAMEWORKS] + [pytest.param(f, id=f.__name__, marks=pytest.mark.options(settle="200ms")) for f in BY_QUIET]
+NOT_WRITES = ("mkdir", "rename", "unlink", "rmdir", "barrier")
 
 
 @pytest.fixture
@@ -177,6 +239,10 @@ def save(mnt, steps, text, kill=0):
     done = python(SAVER, mnt.path, text, str(kill), json.dumps(list(steps)))
     out, _ = done.communicate(timeout=60)
     assert done.returncode == (-signal.SIGKILL if kill else 0), out
+
+
+def writes_of(steps):
+    return sum(step[0] not in NOT_WRITES for step in steps)
 
 
 def files(top):
@@ -194,12 +260,14 @@ def is_sealed(mnt, framework, after=0):
     """By a name, whole, complete, and newer than that one: the epoch's number."""
     number = wait_until(lambda: latest(mnt) > after and latest(mnt), "an epoch")
     record = log_of(mnt)[number]
-    assert record["trigger"] == ("rename" if framework in BY_TEMPORARY else "marker") and record["complete"] is True, record
+    # Quiet after a kill is told as that.
+    triggers = ["rename"] if framework in BY_TEMPORARY else ["quiet", "killed"] if framework in BY_QUIET else ["marker"]
+    assert record["trigger"] in triggers and record["complete"] is True, record
     assert files(mnt.epoch(number)) == files(mnt.path)
     return number
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("framework", BY_ITSELF)
 def test_two_saves_in_a_row_are_two_epochs(mnt, framework):
     save(mnt, framework(100), "first")
     assert is_sealed(mnt, framework) == 1
@@ -210,15 +278,14 @@ def test_two_saves_in_a_row_are_two_epochs(mnt, framework):
     assert [e["epoch"] for e in mnt.request("log")["epochs"]] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("framework", BY_ITSELF)
 def test_a_kill_in_each_file_of_a_save(mnt, framework):
     # Beside this no file is so large that the next save seals, which it does at most once a second: a matter of time.
     with open(mnt.path / "weights", "wb") as f:
         f.truncate(32 << 20)
-    beside = mnt.seal()
     save(mnt, framework(100), "whole 0")
-    good = is_sealed(mnt, framework, beside)
-    writes = sum(step[0] in ("write", "fsync") for step in framework(0))
+    good = is_sealed(mnt, framework)
+    writes = writes_of(framework(0))
     for kill in range(1, writes + 1):
         whole = files(mnt.epoch(good))
         save(mnt, framework(100 + 100 * kill), "torn %d" % kill, kill)
@@ -227,7 +294,7 @@ def test_a_kill_in_each_file_of_a_save(mnt, framework):
         good = is_sealed(mnt, framework, good)
     names = {n for s in framework(100 + 100 * writes) for n in s[1:]}
     there = files(mnt.epoch(good))
-    assert all(b"torn" not in there[n] for n in names if n in there and not n.endswith((".pt", ".pth", ".ckpt", ".keras", ".distcp")))
+    assert all(b"torn" not in there[n] for n in names if n in there and not n.endswith((".pt", ".pth", ".ckpt", ".keras", ".distcp", ".h5")))
 
 
 # Whose loader takes what one file names, which is written last: what lies beside that is nothing to it.
@@ -235,11 +302,11 @@ BY_TRACKER = [megatron, deepspeed, tensorflow]
 
 
 @pytest.mark.options(settle="200ms", patience="1s")
-@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("framework", FRAMEWORKS + BY_QUIET, ids=lambda f: f.__name__)
 def test_what_a_kill_in_each_file_leaves_is_sealed_and_never_the_latest(mnt, framework):
     save(mnt, framework(100), "whole 0")
     good = wait_until(lambda: latest(mnt), "the first save")
-    for kill in range(1, 1 + sum(step[0] in ("write", "fsync") for step in framework(0))):
+    for kill in range(1, 1 + writes_of(framework(0))):
         wait_until(lambda: files(mnt.epoch(latest(mnt))) == files(mnt.path), "the whole save")
         good = latest(mnt)
         whole = files(mnt.epoch(good))
@@ -248,7 +315,7 @@ def test_what_a_kill_in_each_file_leaves_is_sealed_and_never_the_latest(mnt, fra
         there = files(mnt.epoch(latest(mnt)))
         assert latest(mnt) == good or framework in BY_TRACKER and whole == {n: there[n] for n in whole}
         save(mnt, framework(100 + 100 * kill), "whole %d" % kill)
-    assert len(log_of(mnt)) > good
+    wait_until(lambda: latest(mnt) > good and files(mnt.epoch(latest(mnt))) == files(mnt.path), "the last save")
 
 
 def newest(mnt):

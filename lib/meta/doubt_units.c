@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Units, and the final names that temporary ones tell. */
+#include "lib/meta/doubt_units.h"
+
+#include <string.h>
+#include "lib/util/cleanup.h"
+
+/* The length of the path down to its topmost temporary name; 0: it has none. */
+static size_t temporary_prefix(const struct rules *r, const char *path)
+{
+	cleanup_free char *copy = strdup(path);
+	size_t from = 0, result = 0;
+
+	while (copy && !result && copy[from]) {
+		size_t end = from + strcspn(copy + from, "/");
+		char after = copy[end];
+
+		copy[end] = '\0';
+		if (rules_temporary(r, copy + from, copy))
+			result = end;
+		copy[end] = after;
+		from = end + (after == '/');
+	}
+	return result;
+}
+
+struct doubt_unit doubt_unit_of(const struct rules *r, const char *path)
+{
+	struct doubt_unit unit = {.len = temporary_prefix(r, path)};
+	struct step_place place;
+
+	if (unit.len) {
+		unit.temporary = true;
+	} else if (rules_step(r, path, &place)) {
+		unit.len = place.end;
+		unit.file = !path[place.end];
+		unit.step = place.step;
+	}
+	return unit;
+}
+
+size_t doubt_directory_len(const char *path, size_t len)
+{
+	while (len && path[len - 1] != '/')
+		len--;
+	return len;
+}
+
+/* ---- temporary names of files ---- */
+
+bool doubt_name_is_temporary(const struct rules *r, const char *path)
+{
+	size_t len = temporary_prefix(r, path);
+
+	return len && !path[len];
+}
+
+bool doubt_is_separator(char c)
+{
+	return c && strchr("._-", c);
+}
+
+size_t doubt_stem_len(const struct rules *r, const char *path)
+{
+	size_t dir = doubt_directory_len(path, strlen(path)), len = strlen(path);
+	cleanup_free char *copy = strdup(path);
+
+	while (copy && len > dir && rules_temporary(r, copy + dir, copy))
+		copy[--len] = '\0';
+	while (len > dir && !doubt_is_separator(path[len]))
+		len--;
+	return copy && len > dir && rules_temporary(r, path + len, NULL) ? len : 0;
+}
+
+size_t doubt_tail_at(const struct rules *r, const char *path)
+{
+	size_t end = strlen(path), dir = doubt_directory_len(path, end), at = dir;
+	cleanup_free char *copy = strdup(path);
+
+	while (at < end && rules_temporary(r, path + at, NULL))
+		at++;
+	while (at < end && (at == dir || !doubt_is_separator(path[at - 1])))
+		at++;
+	if (!copy)
+		return end;
+	copy[at] = '\0';
+	return rules_temporary(r, copy + dir, NULL) ? at : end;
+}
+
+static void put_final_name(const char *name, size_t len, char ret_name[NAME_MAX + 1])
+{
+	len = len < NAME_MAX ? len : NAME_MAX;
+	memcpy(ret_name, name, len);
+	ret_name[len] = '\0';
+}
+
+unsigned doubt_final_names(const struct rules *r, const char *path,
+			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1])
+{
+	size_t dir = doubt_directory_len(path, strlen(path)), stem, tail;
+	unsigned count = 0;
+
+	if (!doubt_name_is_temporary(r, path))
+		return 0;
+	stem = doubt_stem_len(r, path);
+	tail = doubt_tail_at(r, path);
+	if (stem)
+		put_final_name(path + dir, stem - dir, ret_names[count++]);
+	if (stem > dir + 1 && doubt_is_separator(path[dir]))
+		put_final_name(path + dir + 1, stem - dir - 1, ret_names[count++]);
+	if (path[tail])
+		put_final_name(path + tail, strlen(path + tail), ret_names[count++]);
+	return count;
+}
+
+/* Of a name without what makes it temporary: the number that follows that is of a process, no step. */
+static void final_step(const struct rules *r, const char *path, struct doubt_unit *ret_unit)
+{
+	size_t dir = doubt_directory_len(path, strlen(path));
+	cleanup_free char *stem = strndup(path, doubt_stem_len(r, path));
+	cleanup_free char *tail = strdup(path);
+	struct step_place place;
+	const char *name = stem;
+
+	if (!stem || !tail)
+		return;
+	strcpy(tail + dir, path + doubt_tail_at(r, path));
+	if (!rules_step(r, stem, &place)) {
+		name = tail;
+		if (!rules_step(r, tail, &place))
+			return;
+	}
+	*ret_unit =
+		(struct doubt_unit){.len = place.end, .file = !name[place.end], .step = place.step};
+}
+
+struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path)
+{
+	struct doubt_unit unit = {0};
+
+	if (!doubt_name_is_temporary(r, path))
+		return doubt_unit_of(r, path);
+	final_step(r, path, &unit);
+	return unit;
+}
+
+bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
+		     const struct doubt_unit *ub)
+{
+	size_t la = ua->len, lb = ub->len;
+
+	if (ua->temporary != ub->temporary || ua->file != ub->file || !la != !lb)
+		return false;
+	if (la && !ua->temporary) {
+		if (ua->step != ub->step)
+			return false;
+		la = doubt_directory_len(a, la);
+		lb = doubt_directory_len(b, lb);
+	}
+	return la == lb && strncmp(a, b, la) == 0;
+}
+
+bool doubt_unit_is_around(const char *a, const struct doubt_unit *around, const char *b,
+			   const struct doubt_unit *ub)
+{
+	return !around->file && around->len < ub->len && strncmp(a, b, around->len) == 0 &&
+	       b[around->len] == '/';
+}
