@@ -49,10 +49,26 @@ static int note_locked(struct volume *vol, const struct state_doubt *d)
 	return error;
 }
 
+/* The epoch that has first what is there again, once the killed writer's file is undone; 0: nothing is. */
+static uint64_t kept_since(struct volume *vol, uint64_t version)
+{
+	struct state_version v;
+
+	if (!version || state_version_get(vol->state, version, &v) != 0)
+		return 0;
+	return v.saved ? v.saved : v.born;
+}
+
 /* A save that began before the last epoch, which is no whole one then. */
+static uint64_t continued_by(struct volume *vol, const struct state_doubt *d, pid_t by)
+{
+	return d->ino ? sealer_goes_on_in_place_locked(vol, d->ino, kept_since(vol, d->version))
+		      : sealer_continued_locked(vol, d->parent, d->name, by);
+}
+
 static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t by)
 {
-	uint64_t continued = d->ino ? 0 : sealer_continued_locked(vol, d->parent, d->name, by);
+	uint64_t continued = continued_by(vol, d, by);
 
 	return continued ? continued : d->since;
 }
@@ -101,11 +117,24 @@ struct opened {
 	bool begun; /* a transaction */
 };
 
-/* What holds quiet up (settle.h), and a kill would undo. */
+/* It was never closed, so that no epoch has it: HDF5 opens what it makes for reading, too. A database is as whole as it was. */
+static bool is_new(struct volume *vol, const struct body *b)
+{
+	struct state_file f;
+	char name[256];
+
+	if (state_file_get(vol->state, b->ino, &f) != 0 || f.closed)
+		return false;
+	first_name_locked(vol, b->ino, name, NULL);
+	return !file_endures_kill(b->fd, name);
+}
+
+/* What holds quiet up (settle.h), and a kill would undo, or leave torn. */
 static bool is_being_saved(struct volume *vol, struct body *b)
 {
-	return b->writers && b->staged && b->fragile && !b->orphan && !b->append_only &&
-	       b->opened_epoch == vol->next_epoch && !body_is_log_locked(vol, b);
+	return b->writers && b->staged && !b->orphan && !b->append_only &&
+	       b->opened_epoch == vol->next_epoch && (b->fragile || is_new(vol, b)) &&
+	       !body_is_log_locked(vol, b);
 }
 
 static pid_t writer_of(const struct body *b)
@@ -177,30 +206,26 @@ void doubts_open_end_locked(struct volume *vol, struct doubts_open *o)
 
 /* ---- what recovery has noted, before there was a sealer to say which epoch the save began with ---- */
 
-struct recovered {
-	uint64_t id, parent;
-	char name[NAME_MAX + 1];
-};
-
 struct recovered_list {
 	struct volume *vol;
-	struct recovered *v;
+	struct state_doubt *v; /* without texts */
 	size_t count;
 };
 
 static int collect_recovered(void *arg, const struct state_doubt *d)
 {
 	struct recovered_list *l = arg;
-	struct recovered *grown;
+	struct state_doubt *grown;
 
-	if (d->id < l->vol->recovered_doubt || d->judged || d->kind != DOUBT_UNDONE || d->ino)
+	if (d->id < l->vol->recovered_doubt || d->judged || d->kind != DOUBT_UNDONE)
 		return 0;
 	grown = reallocarray(l->v, l->count + 1, sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	l->v = grown;
-	l->v[l->count] = (struct recovered){.id = d->id, .parent = d->parent};
-	memcpy(l->v[l->count++].name, d->name, sizeof(d->name));
+	l->v[l->count] = *d;
+	l->v[l->count].path = l->v[l->count].why = NULL;
+	l->count++;
 	return 0;
 }
 
@@ -213,7 +238,7 @@ int doubts_recovered_locked(struct volume *vol)
 		return 0;
 	error = state_doubt_each(vol->state, collect_recovered, &l);
 	for (size_t i = 0; !error && i < l.count; i++) {
-		uint64_t continued = sealer_continued_locked(vol, l.v[i].parent, l.v[i].name, 0);
+		uint64_t continued = continued_by(vol, &l.v[i], 0);
 
 		if (continued)
 			error = state_doubt_since(vol->state, l.v[i].id, continued);

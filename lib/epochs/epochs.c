@@ -94,7 +94,19 @@ static int mark_superseded_locked(struct volume *vol, const struct state_epoch *
 struct continued {
 	struct volume *vol;
 	uint64_t number, half;
+	struct epoch_brief by;
 };
+
+static bool is_in_save(const struct continued *c, const struct epoch_record *r)
+{
+	const struct epoch_brief e = {
+		.number = r->number,
+		.restores = r->restores,
+		.trigger = r->trigger,
+	};
+
+	return r->half == c->half || epoch_brief_is_in_save(&e, &c->by);
+}
 
 static int supersede_row(void *arg, const struct state_epoch *e)
 {
@@ -103,7 +115,7 @@ static int supersede_row(void *arg, const struct state_epoch *e)
 
 	if (e->number != c->number && e->number != c->half &&
 	    (!e->record || nodes_is_part(e->number) ||
-	     record_decode(e->record, strlen(e->record), &record) != 0 || record.half != c->half))
+	     record_decode(e->record, strlen(e->record), &record) != 0 || !is_in_save(c, &record)))
 		return 0;
 	return mark_superseded_locked(c->vol, e);
 }
@@ -125,12 +137,19 @@ static int half_of_row(struct volume *vol, uint64_t number, uint64_t *ret_half)
 	return 0;
 }
 
-int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t by)
+int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t from, uint64_t by)
 {
-	struct continued c = {vol, continued, continued};
+	struct continued c = {
+		.vol = vol,
+		.number = continued,
+		.half = continued,
+		.by = {.number = by, .continues_from = from < continued ? from : 0},
+	};
 	int error = half_of_row(vol, continued, &c.half);
+	uint64_t first = c.by.continues_from && c.by.continues_from < c.half ? c.by.continues_from
+									     : c.half;
 
-	return error ? error : state_epoch_each_between(vol->state, c.half, by, supersede_row, &c);
+	return error ? error : state_epoch_each_between(vol->state, first, by, supersede_row, &c);
 }
 
 /* ---- sealing on request ---- */

@@ -12,7 +12,14 @@
 static int wait_durable(struct volume *vol, int64_t timeout_ns, interrupted_fn interrupted,
 			void *arg)
 {
-	return epochs_wait(vol, 0, timeout_ns, interrupted, arg);
+	/* A close says nothing of whether its save is over. */
+	const struct epochs_seal how = {.trigger = "close"};
+	uint64_t number;
+	int error = epochs_seal(vol, &how, &number);
+
+	if (error || !number)
+		return error;
+	return epochs_wait(vol, number, timeout_ns, interrupted, arg);
 }
 
 const struct live_observer epochs_observer = {

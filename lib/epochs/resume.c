@@ -72,7 +72,7 @@ void resume_due_locked(struct volume *vol, const char *path)
 		due->all = true;
 }
 
-/* The closed content of a file that no epoch has and nobody looked at yet, and the file's name. */
+/* The closed content of a file, and the file's name. The last epoch may have it already, where the close itself seals; then it may be known to be torn. */
 static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *ret_v,
 		       char ret_name[256])
 {
@@ -83,7 +83,7 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	    state_version_get(vol->state, f.closed, ret_v) != 0)
 		return false;
 	first_name_locked(vol, ino, ret_name, NULL);
-	return ret_name[0] && ret_v->born == vol->next_epoch && !ret_v->torn && ret_v->size &&
+	return ret_name[0] && ret_v->born + 1 >= vol->next_epoch && ret_v->size &&
 	       ret_v->local_whole && !file_is_log_locked(vol, ino);
 }
 
@@ -110,9 +110,9 @@ static void look_at_tail(struct volume *vol, uint64_t ino)
 		return;
 	for (;;) {
 		cleanup_close int fd = object_open(vol, v.id, O_RDONLY);
-		bool torn = fd >= 0 && tail_check(fd, v.size, name, &why) > 0;
+		bool torn = v.torn || (fd >= 0 && tail_check(fd, v.size, name, &why) > 0);
 
-		if (fd >= 0 && torn && !object_is_still(vol, v.id, fd))
+		if (fd >= 0 && torn && !v.torn && !object_is_still(vol, v.id, fd))
 			continue;
 		if (torn)
 			is_torn(vol, ino);

@@ -135,6 +135,9 @@ static int store_continues(struct volume *vol)
 	if (!error && !s->first)
 		error = state_set_meta_u64(vol->state, "continues_begun_chain",
 					   s->pending.continues_chain);
+	if (!error && !s->first)
+		error = state_set_meta_u64(vol->state, "continues_begun_from",
+					   s->pending.continues_from);
 	return error ? error : state_set_meta_u64(vol->state, "continues", 0);
 }
 
@@ -215,13 +218,6 @@ void seal_await_log_locked(struct volume *vol, uint64_t ino)
 	while (vol->sealer && log_is_awaited_locked(vol, ino))
 		if (cond_wait_until(&vol->changed, &vol->lock, limit) == -ETIMEDOUT)
 			break;
-}
-
-bool record_trigger_automatic(enum record_trigger trigger)
-{
-	return trigger == RECORD_TRIGGER_QUIET || trigger == RECORD_TRIGGER_CLOSE ||
-	       trigger == RECORD_TRIGGER_RENAME || trigger == RECORD_TRIGGER_MARKER ||
-	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
 }
 
 bool record_trigger_says_nothing(enum record_trigger trigger)
@@ -395,6 +391,8 @@ static void decide_continues(struct volume *vol, const struct seal_job *job,
 				      before->step == record->step, job->pending.continues_chain)
 		   : has_dropped_half(x, job))
 		record->continues = job->pending.continues;
+	if (record->continues && job->pending.continues_from < record->continues)
+		record->continues_from = job->pending.continues_from;
 }
 
 static int mark_torn_locked(struct volume *vol, const struct buf *torn, bool mark)
@@ -555,7 +553,8 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	row.record = (char *)(uintptr_t)buf_str(&json);
 	error = state_epoch_set(vol->state, &row);
 	if (!error && record->continues && !part)
-		error = epochs_supersede_locked(vol, record->continues, record->number);
+		error = epochs_supersede_locked(vol, record->continues, record->continues_from,
+						record->number);
 	if (!error)
 		error = mark_torn_locked(vol, &frozen->torn, true);
 	if (!error)
@@ -636,6 +635,7 @@ static void bequeath_continues(struct volume *vol, const struct seal_job *job)
 
 	if (heir->continues && heir->continues != job->number)
 		return;
+	heir->continues_from = job->pending.continues_from;
 	if (!job->next) {
 		sealer_continue_locked(vol, job->pending.continues, job->pending.continues_chain);
 		return;

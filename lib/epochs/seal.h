@@ -55,6 +55,7 @@ struct pending {
 	int64_t activity_ns;	/* monotonic; last one that restarts the quiet */
 	uint64_t continues;	/* the epoch that the next one continues; 0: none */
 	bool continues_chain;	/* ... by names in what an epoch made which that one continues */
+	uint64_t continues_from; /* as in the record */
 	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
 	bool kept_chain;
 	unsigned joined[JOINS_LAST + 1]; /* how many of `fresh` say what */
@@ -170,8 +171,6 @@ bool seal_needed_locked(struct volume *vol);
 /* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
 void seal_await_log_locked(struct volume *vol, uint64_t ino);
 void pending_clear(struct pending *p);
-/* Sealed by the sealer's own decision, not because somebody asked. */
-bool record_trigger_automatic(enum record_trigger trigger);
 /* Sealed where nobody says by that whether a save that pauses is over: by itself, as the next save began, or at the end of a mount. */
 bool record_trigger_says_nothing(enum record_trigger trigger);
 /* Adds to why the next epoch is not complete. */
@@ -265,8 +264,9 @@ struct epoch_index *epochs_index_locked(struct volume *vol);
 uint64_t epochs_current_locked(const struct volume *vol);
 /* The same from the rows alone, for who has no sealer yet; x is empty before. 0 or -errno. */
 int epochs_index_load_locked(struct volume *vol, struct epoch_index *x);
-/* Marks the rows of the epoch that `by` continues, and of those that have the same half. In a transaction. 0 or -errno. */
-int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t by);
+/* Marks the rows of the epoch that `by` continues, and of those that have the same half, or, from `from` on (0: `continued`), lie in the
+ * same save. In a transaction. 0 or -errno. */
+int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t from, uint64_t by);
 /* After its row was stored. Where memory runs out, the index is loaded again at the next use. */
 void epochs_index_put_locked(struct volume *vol, const struct epoch_record *record,
 			     bool superseded);

@@ -53,6 +53,14 @@ void sealer_killed_locked(struct volume *vol);
  * not older than `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if
  * nothing is left. */
 uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by);
+/*
+ * A writer was killed as he saved this file in place, and `epoch` has first what is there again. Where files that were saved together
+ * with that are in epochs since, which were sealed by themselves, those came too early: the first of them, at most `patience` old;
+ * else 0. The next epoch continues them then (sealer_in_place.c).
+ */
+uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch);
+/* The same of a file whose content was replaced, and that is closed. */
+void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);
 /* Whether the last epoch took this log, while it was open, as it is now. */

@@ -17,7 +17,6 @@
 #include "lib/epochs/seal.h"
 
 #include <errno.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -88,8 +87,11 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 
 void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by)
 {
-	if (vol->sealer && !vol->options.read_only)
-		changed_begins(changed_of(vol), ino, epoch, by);
+	if (!vol->sealer || vol->options.read_only)
+		return;
+	changed_begins(changed_of(vol), ino, epoch, by);
+	if (epoch)
+		sealer_saved_in_place_locked(vol, ino);
 }
 
 /* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
@@ -303,20 +305,6 @@ void sealer_before_replace_locked(struct volume *vol, uint64_t ino)
 
 /* ---- a name is made ---- */
 
-/* The same but for its numbers. */
-static bool same_shape(const char *a, const char *b)
-{
-	while (*a && *b) {
-		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
-			a += strspn(a, "0123456789");
-			b += strspn(b, "0123456789");
-		} else if (*a++ != *b++) {
-			return false;
-		}
-	}
-	return *a == *b;
-}
-
 static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
 	const struct seal_step *last;
@@ -326,7 +314,7 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 	if (!may_seal(vol))
 		return false;
 	last = &vol->sealer->pending.step;
-	if (!last->ino || last->parent != parent || !same_shape(last->name, name) ||
+	if (!last->ino || last->parent != parent || !doubt_same_shape(last->name, name) ||
 	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1) ||
 	    changed_any_shifted(changed_of(vol), 1, 0, last->from))
 		return false;

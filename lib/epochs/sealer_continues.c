@@ -129,6 +129,7 @@ void sealer_note_continues_locked(struct volume *vol)
 
 	state_set_meta_u64(vol->state, "continues", p->continues);
 	state_set_meta_u64(vol->state, "continues_chain", p->continues_chain);
+	state_set_meta_u64(vol->state, "continues_from", p->continues_from);
 }
 
 static uint64_t continued_by(const struct seal_last *last, bool chain)

@@ -176,6 +176,13 @@ enum record_trigger record_trigger_parse(const char *name)
 	return RECORD_TRIGGER_UNKNOWN;
 }
 
+bool record_trigger_automatic(enum record_trigger trigger)
+{
+	return trigger == RECORD_TRIGGER_QUIET || trigger == RECORD_TRIGGER_CLOSE ||
+	       trigger == RECORD_TRIGGER_RENAME || trigger == RECORD_TRIGGER_MARKER ||
+	       trigger == RECORD_TRIGGER_KILLED || trigger == RECORD_TRIGGER_RECOVERY;
+}
+
 bool record_trigger_by_hand(enum record_trigger trigger)
 {
 	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR ||

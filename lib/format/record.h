@@ -27,6 +27,8 @@
  *   "newest"         a file of the unit that was changed last, of those with a step (lib/meta/doubts.h)
  *   "doubted"        true where it is not complete for its doubts alone
  *   "continues"      number of the epoch that this one completes
+ *   "continues_from" number of the first of the epochs that this one completes, where that is an earlier one: each of them that
+ *                    was sealed by itself is half of the same save
  *   "half"           number of the earlier epoch that a save with a step began with: this one continues it, or says nothing
  *                    of it and may have the same half
  *   "restores"       number of the epoch whose tree a rollback brought back
@@ -93,6 +95,8 @@ const char *record_trigger_name(enum record_trigger trigger);
 enum record_trigger record_trigger_parse(const char *name);
 /* Whether somebody's word, or the program's end, says that the save was over. */
 bool record_trigger_by_hand(enum record_trigger trigger);
+/* Sealed by the sealer's own decision, not because somebody asked. */
+bool record_trigger_automatic(enum record_trigger trigger);
 
 #define RECORD_NO_PACK UINT32_MAX
 
@@ -138,6 +142,7 @@ struct epoch_record {
 	char *newest;	    /* NULL: none */
 	bool doubted;	    /* not complete for its doubts alone */
 	uint64_t continues; /* 0: none */
+	uint64_t continues_from; /* 0: `continues` */
 	uint64_t half;	    /* 0: none */
 	uint64_t restores;  /* 0: none */
 	enum record_trigger trigger;

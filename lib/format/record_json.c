@@ -447,6 +447,7 @@ static const struct member members[] = {
 	{"newest", put_text, get_text, AT(newest), 0, false},
 	{"doubted", put_doubted, get_doubted, 0, 0, false},
 	{"continues", put_number, get_number, AT(continues), 0, false},
+	{"continues_from", put_number, get_number, AT(continues_from), 0, false},
 	{"half", put_number, get_number, AT(half), 0, false},
 	{"restores", put_number, get_number, AT(restores), 0, false},
 	{"trigger", put_trigger, get_trigger, 0, 0, false},

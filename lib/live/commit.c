@@ -60,6 +60,15 @@ struct taken {
 	uint64_t epoch; /* that has the content before first; 0: there was none */
 };
 
+/* Of a version that takes the place of this one. */
+static uint64_t replaced_by_next(const struct volume *vol, const struct state_version *before,
+				 bool saved)
+{
+	if (!saved || before->born == vol->next_epoch)
+		return before->replaced;
+	return before->saved ? before->saved : before->born;
+}
+
 /* An edit that began as a file was opened, and changed nothing, saves nothing. */
 static bool is_saved(const struct body *b, const struct stat *st)
 {
@@ -73,7 +82,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	bool saved = is_saved(b, st);
 	struct state_version before = {0};
 	struct state_file f;
-	uint64_t old;
+	uint64_t old, replaced;
 	int error = state_file_get(vol->state, b->ino, &f);
 
 	if (error)
@@ -87,6 +96,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (error && error != -ENOENT)
 		return error;
 	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, before.born};
+	replaced = replaced_by_next(vol, &before, !same_as_base(b, st));
 	f.closed = closed;
 	f.live = live;
 	f.body = b->id;
@@ -95,6 +105,8 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (stat_ctime(st) > f.ctime_ns)
 		f.ctime_ns = stat_ctime(st);
 	error = state_file_set(vol->state, &f);
+	if (!error && replaced)
+		error = state_version_replaces(vol->state, closed, replaced);
 	if (!error && !old)
 		error = covered_drop_locked(vol, b->ino);
 	b->base = 0;
@@ -211,7 +223,8 @@ static int commit_rows_locked(struct volume *vol, struct body *b, const struct s
 		v.torn = left_torn_locked(vol, b, st);
 		v.fsynced = b->synced_ctime_ns && b->synced_ctime_ns == stat_ctime(st) &&
 			    b->synced_size == v.size;
-		v.saved = is_saved(b, st) ? 0 : saved_in_locked(vol, b);
+		/* So it is of what follows a copy that was committed at the close, as far as times tell. */
+		v.saved = same_as_base(b, st) ? saved_in_locked(vol, b) : 0;
 		error = state_version_set(vol->state, &v);
 	}
 	if (!error)

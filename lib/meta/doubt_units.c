@@ -2,6 +2,8 @@
 /* Units, and the final names that temporary ones tell. */
 #include "lib/meta/doubt_units.h"
 
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include "lib/util/cleanup.h"
 
@@ -44,6 +46,37 @@ size_t doubt_directory_len(const char *path, size_t len)
 	while (len && path[len - 1] != '/')
 		len--;
 	return len;
+}
+
+struct doubt_unit doubt_unit_of_again(const struct rules *r, const char *path)
+{
+	struct doubt_unit unit = doubt_unit_of(r, path);
+	struct step_place place;
+	char *beside;
+
+	if (!unit.file || !rules_step(r, path, &place) || place.kind != STEP_KIND_TAIL)
+		return unit;
+	/* As any name there that has no number. */
+	beside = strndup(path, doubt_directory_len(path, strlen(path)) + 1);
+	if (!beside)
+		return unit;
+	beside[strlen(beside) - 1] = 'x';
+	unit = doubt_unit_of(r, beside);
+	free(beside);
+	return unit;
+}
+
+bool doubt_same_shape(const char *a, const char *b)
+{
+	while (*a && *b) {
+		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+			a += strspn(a, "0123456789");
+			b += strspn(b, "0123456789");
+		} else if (*a++ != *b++) {
+			return false;
+		}
+	}
+	return *a == *b;
 }
 
 /* ---- temporary names of files ---- */

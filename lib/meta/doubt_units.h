@@ -26,6 +26,13 @@ struct doubt_unit {
 struct doubt_unit doubt_unit_of(const struct rules *r, const char *path);
 /* Of a file whose writer was killed: it may be another where the name itself is temporary. */
 struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path);
+/*
+ * Of a file that is saved again under the same name: a mere number in that is no step, but counts the parts of a save, as in
+ * consolidated.00.pth and consolidated.01.pth. So it is of the unit that its directory is.
+ */
+struct doubt_unit doubt_unit_of_again(const struct rules *r, const char *path);
+/* Whether two names, or paths, are the same but for their numbers. */
+bool doubt_same_shape(const char *a, const char *b);
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 		     const struct doubt_unit *ub);
 /* Whether `around` is a directory that the other unit is in. */

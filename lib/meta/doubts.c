@@ -55,6 +55,7 @@ struct item {
 	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
 	bool temporary;
 	size_t stem, tail;
+	bool part; /* the number in its name counts parts: its unit is that of its directory */
 	bool empty; /* of the directory of its unit no file was told yet */
 	/* Of one that is alone: its final name has content from before the kill; something beside it was saved after that. */
 	bool final_is_there, saved_beside;
@@ -195,6 +196,25 @@ static void set_temporary(const struct rules *r, struct item *item)
 	item->tail = doubt_tail_at(r, path);
 }
 
+/* It was there before. */
+static void set_part(const struct rules *r, struct item *item)
+{
+	struct doubt_unit unit = doubt_unit_of_again(r, item->doubt.path);
+
+	item->part = unit.len != item->unit.len;
+	item->unit = unit;
+}
+
+/* One more part of that save. */
+static bool is_part_beside(const struct item *item, const char *path)
+{
+	const char *of = item->doubt.path;
+	size_t dir = doubt_directory_len(of, strlen(of));
+
+	return item->part && doubt_directory_len(path, strlen(path)) == dir &&
+	       !strncmp(path, of, dir) && doubt_same_shape(path + dir, of + dir);
+}
+
 /* A new directory that carries a step is left, by a killed writer's file that lies there under its own name. */
 static bool leaves_directory(const struct item *item)
 {
@@ -231,6 +251,8 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 	item->kill = *kill;
 	item->kill.companion_count = item->kill.again_count = 0;
 	set_temporary(d->rules, item);
+	if (kill->kind == DOUBT_UNDONE && kill->version_then && !item->temporary)
+		set_part(d->rules, item);
 	item->doubt.stands = !kill_is_over(item);
 	item->empty = leaves_directory(item);
 	if (kill->companion_count) {
@@ -284,7 +306,8 @@ static bool is_companion(const struct doubts *d, const struct item *item,
 	if (item->temporary && f->version > item->kill.id)
 		return false;
 	unit = doubt_unit_of(d->rules, f->path);
-	return doubt_unit_same(item->doubt.path, &item->unit, f->path, &unit);
+	return is_part_beside(item, f->path) ||
+	       doubt_unit_same(item->doubt.path, &item->unit, f->path, &unit);
 }
 
 /* Whether it was saved by who began after the kill. */

@@ -85,15 +85,37 @@ uint64_t epoch_index_half_of(const struct epoch_index *x, uint64_t continued)
 	return e && e->continues && e->half ? e->half : continued;
 }
 
+bool epoch_brief_is_in_save(const struct epoch_brief *e, const struct epoch_brief *by)
+{
+	return by->continues_from && e->number >= by->continues_from && e->number < by->number &&
+	       !e->restores && record_trigger_automatic(e->trigger);
+}
+
 static bool is_continued(const struct epoch_index *x, const struct epoch_brief *e)
 {
 	for (size_t i = place_of(x, e->number + 1); i < x->count; i++)
-		if (x->epochs[i].continues &&
+		if (epoch_brief_is_in_save(e, &x->epochs[i]) ||
 		    epoch_brief_is_half(e, x->epochs[i].continues,
 					epoch_index_half_of(x, x->epochs[i].continues),
 					x->epochs[i].number))
 			return true;
 	return false;
+}
+
+static uint64_t first_continued(const struct epoch_record *record)
+{
+	return record->continues && record->continues < record->number &&
+			       record->continues_from < record->continues
+		       ? record->continues_from
+		       : 0;
+}
+
+static void supersede_save(struct epoch_index *x, const struct epoch_brief *by)
+{
+	for (size_t i = by->continues_from ? place_of(x, by->continues_from) : x->count;
+	     i < x->count && x->epochs[i].number < by->number; i++)
+		if (epoch_brief_is_in_save(&x->epochs[i], by))
+			x->epochs[i].superseded = true;
 }
 
 int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bool superseded)
@@ -109,6 +131,7 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.number = record->number,
 		.sealed_ns = record->sealed_ns,
 		.continues = record->continues,
+		.continues_from = first_continued(record),
 		.half = record->half < record->number ? record->half : 0,
 		.bytes_new = record->bytes_new,
 		.parent = record->parent,
@@ -123,6 +146,7 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 	if (!superseded)
 		x->epochs[at].superseded = is_continued(x, &x->epochs[at]);
 	epoch_index_supersede(x, record->continues, record->number);
+	supersede_save(x, &x->epochs[at]);
 	return 0;
 }
 

@@ -14,6 +14,7 @@ struct epoch_brief {
 	uint64_t number;
 	int64_t sealed_ns;
 	uint64_t continues, half;  /* as in the record */
+	uint64_t continues_from;   /* likewise; 0 where it is not below `continues` */
 	uint64_t parent, restores; /* likewise */
 	uint64_t step, bytes_new;
 	bool has_step;
@@ -44,6 +45,8 @@ uint64_t epoch_index_half_of(const struct epoch_index *x, uint64_t continued);
 /* Whether e is, or has, the half that `continued` is found to be as `by` continues it; `half`: epoch_index_half_of that. */
 bool epoch_brief_is_half(const struct epoch_brief *e, uint64_t continued, uint64_t half,
 			 uint64_t by);
+/* Whether e lies in the save that `by` completes, as by->continues_from says. */
+bool epoch_brief_is_in_save(const struct epoch_brief *e, const struct epoch_brief *by);
 /* NULL where there is none; until the next change. */
 const struct epoch_brief *epoch_index_find(const struct epoch_index *x, uint64_t number);
 /* The first one with a greater number: NULL where there is none. */

@@ -14,8 +14,18 @@
 
 #include "lib/util/cleanup.h"
 
+/* Python's tempfile makes names of eight such characters. */
+#define PYTHON_CHARACTER "[a-z0-9_]"
+#define PYTHON_FOUR	 PYTHON_CHARACTER PYTHON_CHARACTER PYTHON_CHARACTER PYTHON_CHARACTER
+
 static const char *const builtin_temporary[] = {
-	"_checkpoint", "tmp-*", "*.tmp*", "*_temp", "*.orbax-checkpoint-tmp*", NULL,
+	"_checkpoint",
+	"tmp-*",
+	"*.tmp*",
+	"*_temp",
+	"*.orbax-checkpoint-tmp*",
+	"tmp" PYTHON_FOUR PYTHON_FOUR,
+	NULL,
 };
 static const char *const builtin_marker[] = {NULL};
 static const char *const builtin_log[] = {

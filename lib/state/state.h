@@ -192,6 +192,8 @@ struct state_version {
 	uint64_t born, died;
 	/* the epoch that has these bytes first, where an earlier version had them: nothing was saved; 0: `born` */
 	uint64_t saved;
+	/* the epoch that has first what this took the place of, in the same file; of several in one epoch, the first; 0: nothing was */
+	uint64_t replaced;
 	bool fragile; /* a killed writer undoes it: replaced by O_TRUNC, or new, write-only, no
 			 O_APPEND, never fsynced */
 	bool fsynced;
@@ -227,6 +229,12 @@ int state_version_by_recipe(struct state *s, const struct hash *recipe, uint64_t
 typedef int (*state_version_fn)(void *arg, const struct state_version *v);
 /* Staged versions, and those closed but never made durable: what recovery looks at. */
 int state_version_each_unsafe(struct state *s, state_version_fn fn, void *arg);
+/* Notes what a version took the place of. */
+int state_version_replaces(struct state *s, uint64_t id, uint64_t epoch);
+/* Live versions that took the place of what epochs `from` to `to` have first, and that an epoch after `after` and before `before` has first;
+ * at most `limit`. */
+int state_version_each_replacing(struct state *s, uint64_t from, uint64_t to, uint64_t after,
+				 uint64_t before, size_t limit, state_version_fn fn, void *arg);
 /* Versions with died != 0, or of kind CACHE without local bytes: candidates for burial, oldest
  * first, at most `limit`. */
 int state_version_each_dead(struct state *s, size_t limit, state_version_fn fn, void *arg);

@@ -81,6 +81,7 @@ static const char later_tables[] =
 	"CREATE TABLE IF NOT EXISTS doubt_files (doubt INTEGER NOT NULL, ino INTEGER NOT NULL,"
 	" value INTEGER NOT NULL, PRIMARY KEY (doubt, ino)) WITHOUT ROWID;"
 
+	"CREATE INDEX IF NOT EXISTS versions_replaced ON versions (replaced) WHERE replaced <> 0;"
 	"CREATE INDEX IF NOT EXISTS epochs_deletes ON epochs (number) WHERE delete_pending <> 0;";
 
 /* Columns that came later: other programs name theirs. A statement adds each once. */
@@ -91,6 +92,8 @@ static const struct later_column {
 	 "ALTER TABLE versions ADD COLUMN holes INTEGER NOT NULL DEFAULT 0"},
 	{"SELECT count(*) FROM pragma_table_info('versions') WHERE name = 'saved'",
 	 "ALTER TABLE versions ADD COLUMN saved INTEGER NOT NULL DEFAULT 0"},
+	{"SELECT count(*) FROM pragma_table_info('versions') WHERE name = 'replaced'",
+	 "ALTER TABLE versions ADD COLUMN replaced INTEGER NOT NULL DEFAULT 0"},
 };
 
 static int add_columns(sqlite3 *db)

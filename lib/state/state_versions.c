@@ -14,7 +14,7 @@
 
 #define VERSION_COLUMNS                                                                            \
 	"id, ino, body, state, kind, size, born, died, flags, recipe, flushed_size,"               \
-	" flushed_ctime, local_bytes, used, holes, saved"
+	" flushed_ctime, local_bytes, used, holes, saved, replaced"
 
 static int versions_read(struct query *q, struct state_version *ret_version)
 {
@@ -50,6 +50,7 @@ static int versions_read(struct query *q, struct state_version *ret_version)
 	v.used_ns = query_i64(q);
 	v.holes = query_u64(q);
 	v.saved = query_u64(q);
+	v.replaced = query_u64(q);
 	if (v.holes > v.size)
 		return -EUCLEAN;
 	*ret_version = v;
@@ -79,6 +80,7 @@ static void versions_bind(struct query *q, const struct state_version *v)
 	query_bind_i64(q, v->used_ns);
 	query_bind_u64(q, v->has_recipe ? v->holes : 0);
 	query_bind_u64(q, v->saved);
+	query_bind_u64(q, v->replaced);
 }
 
 static void totals_add(struct state *s, enum version_state state, uint64_t bytes)
@@ -118,7 +120,7 @@ static int versions_insert(struct state *s, uint64_t id, const struct state_vers
 {
 	cleanup_query struct query q =
 		query_of(s, "INSERT INTO versions (" VERSION_COLUMNS
-			    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+			    ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
 
 	query_bind_u64(&q, id);
 	versions_bind(&q, v);
@@ -163,7 +165,7 @@ static int versions_update(struct state *s, const struct state_version *v)
 	cleanup_query struct query q = query_of(
 		s, "UPDATE versions SET ino = ?, body = ?, state = ?, kind = ?, size = ?, born = ?,"
 		   " died = ?, flags = ?, recipe = ?, flushed_size = ?, flushed_ctime = ?,"
-		   " local_bytes = ?, used = ?, holes = ?, saved = ? WHERE id = ?");
+		   " local_bytes = ?, used = ?, holes = ?, saved = ?, replaced = ? WHERE id = ?");
 
 	versions_bind(&q, v);
 	query_bind_u64(&q, v->id);
@@ -292,6 +294,33 @@ int state_version_each_evictable(struct state *s, state_version_fn fn, void *arg
 		query_of(s, "SELECT " VERSION_COLUMNS " FROM versions INDEXED BY versions_evictable"
 			    " WHERE state = 2 AND local_bytes > 0 ORDER BY used, id");
 
+	return versions_each(&q, fn, arg);
+}
+
+int state_version_replaces(struct state *s, uint64_t id, uint64_t epoch)
+{
+	cleanup_query struct query q = query_of(s, "UPDATE versions SET replaced = ? WHERE id = ?");
+
+	query_bind_u64(&q, epoch);
+	query_bind_u64(&q, id);
+	return query_change(&q);
+}
+
+int state_version_each_replacing(struct state *s, uint64_t from, uint64_t to, uint64_t after,
+				 uint64_t before, size_t limit, state_version_fn fn, void *arg)
+{
+	cleanup_query struct query q =
+		query_of(s, "SELECT " VERSION_COLUMNS " FROM versions INDEXED BY versions_replaced"
+			    " WHERE replaced <> 0 AND replaced BETWEEN ? AND ?"
+			    " AND CASE saved WHEN 0 THEN born ELSE saved END > ?"
+			    " AND CASE saved WHEN 0 THEN born ELSE saved END < ?"
+			    " AND died = 0 LIMIT ?");
+
+	query_bind_u64(&q, from);
+	query_bind_u64(&q, to);
+	query_bind_u64(&q, after);
+	query_bind_u64(&q, before);
+	query_bind_u64(&q, limit);
 	return versions_each(&q, fn, arg);
 }
 

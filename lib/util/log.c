@@ -3,21 +3,25 @@
 #include "lib/util/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/util/cleanup.h"
 #include "lib/util/printable.h"
 
 #define LINE_MAX_BYTES 2048
 
 static atomic_int log_level = LOG_LEVEL_INFO;
 static atomic_int log_fd = 2;
+static atomic_int looked; /* the process that has looked at the end of the file; 0: none */
 
 void log_set_level(enum log_level level)
 {
@@ -27,6 +31,22 @@ void log_set_level(enum log_level level)
 void log_set_fd(int fd)
 {
 	atomic_store(&log_fd, fd);
+	atomic_store(&looked, 0);
+}
+
+/* Whether a file ends in the middle of a line, which another process may have left so. */
+static bool ends_cut(int fd)
+{
+	cleanup_close int file = -1;
+	struct stat st;
+	char path[32], last;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size)
+		return false;
+	/* The descriptor itself may be for writing only. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	return file >= 0 && pread(file, &last, 1, st.st_size - 1) == 1 && last != '\n';
 }
 
 /*
@@ -37,9 +57,14 @@ void log_set_fd(int fd)
 static void write_whole(int fd, const char *line, size_t len)
 {
 	static atomic_bool cut;
-	size_t from = atomic_exchange(&cut, false) ? 0 : 1, left = len - from;
-	ssize_t n = write(fd, line + from, left);
+	size_t from, left;
+	ssize_t n;
 
+	if (atomic_exchange(&looked, getpid()) != getpid() && ends_cut(fd))
+		atomic_store(&cut, true);
+	from = atomic_exchange(&cut, false) ? 0 : 1;
+	left = len - from;
+	n = write(fd, line + from, left);
 	if (n > 0 && (size_t)n < left) {
 		left -= (size_t)n;
 		if (write(fd, line + len - left, left) != (ssize_t)left)

@@ -116,6 +116,13 @@ def rest(run, who, name, size):
     run.dirty = max(run.dirty, turns.sync())
 
 
+def save_warm(run, who):
+    """A little of the same work, as far as the server."""
+    path = who.path / "warm.pt"
+    torch.save({"warm": 1}, path)
+    rest(run, who, path.name, os.stat(path).st_size)
+
+
 def local(run, who):
     """A checkpoint is saved, and read again while it is in memory."""
     torch.save({"warm": 1}, who.path / "warm.pt")
@@ -127,6 +134,7 @@ def local(run, who):
 
 def life(run, who):
     """A checkpoint's beside a server: saved, durable, lost here, restored."""
+    save_warm(run, who)
     before = who.usage()[0]
     stall, size = save(run, who, run.first)
     took, alone = upload(run, who, NAME, size)
@@ -144,6 +152,7 @@ def life(run, who):
 
 def noise(run, who):
     """Upload and restore of incompressible data, where its content makes a difference, and what it is set against."""
+    save_warm(run, who)
     _, size = save(run, who, run.noise)
     run.note("upload, noise", who, upload(run, who, NAME, size)[1])
     cold(run, who, size, ("read",), "cold noise")
@@ -248,15 +257,20 @@ class Trainer:
 
 
 def training(run, who):
-    """Steps a second while an upload runs, over those right before."""
-    with Trainer(run) as trainer:
+    """Steps a second while an upload runs, over those right before and after."""
+    def alone():
         prepare(run, run.mib)
         with run.watched():
-            idle = trainer.rate(lambda: time.sleep(IDLE_SECONDS))
-        path = who.path / NAME
+            return trainer.rate(lambda: time.sleep(IDLE_SECONDS))
+
+    with Trainer(run) as trainer:
+        idle, path = alone(), who.path / NAME
         torch.save(run.first, path)
+        size = os.stat(path).st_size
         with run.watched():
-            busy = trainer.rate(lambda: who.make_durable(NAME, os.stat(path).st_size))
+            busy = trainer.rate(lambda: who.make_durable(NAME, size))
+        rest(run, who, NAME, size)
+        idle = (idle + alone()) / 2
     for metric, value in ((turns.OWN_REFERENCE["training"], idle), ("training steps", busy), ("training", busy / idle)):
         run.note(metric, who, value)
 

@@ -129,7 +129,11 @@ class Actor:
         return buffer[:os.preadv(self.fds[slot], [buffer], offset // BLOCK * BLOCK)]
 
     def op_read(self, slot, length):
-        return os.read(self.fds[slot], length)
+        if slot not in self.direct:
+            return os.read(self.fds[slot], length)
+        self.align(slot)
+        buffer = mmap.mmap(-1, self.aligned(length))
+        return buffer[:os.readv(self.fds[slot], [buffer])]
 
     def op_pwrite(self, slot, seed, length, offset):
         if slot not in self.direct:
@@ -139,7 +143,16 @@ class Actor:
         return os.pwritev(self.fds[slot], [buffer], offset // BLOCK * BLOCK)
 
     def op_write(self, slot, seed, length):
-        return os.write(self.fds[slot], content(seed, length))
+        if slot not in self.direct:
+            return os.write(self.fds[slot], content(seed, length))
+        self.align(slot)
+        buffer = mmap.mmap(-1, self.aligned(length))
+        buffer[:] = content(seed, len(buffer))
+        return os.writev(self.fds[slot], [buffer])
+
+    def align(self, slot):
+        """What was read up to the end of the file leaves off somewhere."""
+        os.lseek(self.fds[slot], os.lseek(self.fds[slot], 0, os.SEEK_CUR) // BLOCK * BLOCK, os.SEEK_SET)
 
     @staticmethod
     def aligned(length):
@@ -149,9 +162,10 @@ class Actor:
         return os.lseek(self.fds[slot], offset // BLOCK * BLOCK if slot in self.direct else offset, whence)
 
     def op_holes(self, slot):
-        """SEEK_DATA and SEEK_HOLE may find less holes than there are, but no data in one. Whoever only writes sees no data."""
+        """SEEK_DATA and SEEK_HOLE may find less holes than there are, but no data in one. Whoever only writes sees no data, nor who
+        may read blocks alone."""
         fd = self.fds[slot]
-        reads = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+        reads = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY and slot not in self.direct
         end = os.lseek(fd, 0, os.SEEK_END)
         place = 0
         while place < end:
@@ -258,7 +272,7 @@ class Actor:
         return trees.facts(os.lstat(path))
 
     def op_access(self, path, mode):
-        return os.access(path, mode)
+        checked(LIBC.access(os.fsencode(path), mode))
 
     def op_mkdir(self, path, mode):
         os.mkdir(path, mode)

@@ -179,8 +179,11 @@ class Beside:
             os.close(self.maps.pop(key).fd)
         self.settle_pending()
 
+    def used(self):
+        return {u.ino for u in [*self.handles.values(), *self.maps.values()]}
+
     def settle_pending(self):
-        used = {h.ino for h in self.handles.values()} | {m.ino for m in self.maps.values()}
+        used = self.used()
         self.pending = {ino: who for ino, who in self.pending.items() if ino in used}
         self.unclosed &= self.written()
         if not self.unclosed:
@@ -299,10 +302,10 @@ class Beside:
         return arguments
 
     def may_be_direct(self, process, what, arguments):
-        """O_DIRECT where the disk demands alignment, which a mount does not: only what is aligned."""
-        if what in ("read", "write", "copy", "sendfile", "holes"):
+        """O_DIRECT where the disk demands alignment, which a mount does not: only what is aligned (actors.py)."""
+        if what in ("copy", "sendfile"):
             return False
-        return what != "pwrite" or "append" not in self.handles[process, arguments[0]].flags
+        return what not in ("pwrite", "write") or "append" not in self.handles[process, arguments[0]].flags
 
     def comparable_map(self, process, what, arguments):
         one = self.maps.get((process, arguments[0]))
@@ -420,8 +423,9 @@ class Beside:
 
     def look(self, what="look", unlike=()):
         plain, found = self.on_both("look", "walk", (".",))
-        self.require(what, trees.differences(plain[1], without_epochs(found[1]),
-                                             set(self.pending) | set(unlike), without=("nlink",) if self.covered else ()))
+        self.require(what, trees.differences(plain[1], without_epochs(found[1]), set(self.pending) | set(unlike),
+                                             loose=paths_of(plain[1], self.covered)))
+        self.mapped &= {f.get("ino") for f in plain[1].values()} | self.used()
         return plain[1], found[1]
 
     def require(self, what, lines):
@@ -452,11 +456,11 @@ class Beside:
         name = ".epochs/t%d" % (len(self.epochs) + 1)
         self.on_mount("mkdir", name, 0o777)
         number = int(self.on_mount("readlink", name))
-        self.epochs.append((number, plain, self.written() | set(self.pending), set(self.unclosed)))
+        self.epochs.append((number, plain, self.written() | set(self.pending), set(self.unclosed), set(self.covered)))
         found = self.compare_epoch("epoch", *self.epochs[-1])
         self.compare_times_of_epoch(plain, found)
 
-    def compare_epoch(self, what, number, plain, unlike, unclosed):
+    def compare_epoch(self, what, number, plain, unlike, unclosed, covered):
         found = self.on_mount("walk", ".epochs/%06d" % number)
         # Names of what was never closed are not there yet; or what they led to before is. Of a name that who looks may list, but not
         # stat (a directory without x), nobody can say whether it is one of these.
@@ -464,8 +468,12 @@ class Beside:
         without = {p for p, f in plain.items() if f.get("ino") in unclosed | hidden}
         # The directory of an epoch shows when it was sealed, and is the live root's owner's.
         found["."].update({key: plain["."][key] for key in ("mtime", "mode", "uid", "gid")})
+        # A file has a link more where such a name leads to it.
+        loose = paths_of(plain, covered) | paths_of(found, {found[p].get("ino") for p in without if p in found})
+        if None in {plain[p].get("ino") for p in without}:
+            loose |= plain.keys()
         plain, found = ({p: f for p, f in tree.items() if p not in without} for tree in (plain, found))
-        self.require(what, trees.differences(plain, found, unlike, without=("nlink",) if without else ()))
+        self.require(what, trees.differences(plain, found, unlike, loose=loose))
         return found
 
     def compare_times_of_epoch(self, plain, found):
@@ -576,6 +584,10 @@ class Beside:
             raise Wrong("export exit", ["export: exit code %d: %s" % (done.returncode, done.stderr)])
         there = trees.walk(target)
         self.require("export", trees.differences(plain, there) + trees.differences(live, there, times=True))
+
+
+def paths_of(tree, inodes):
+    return {path for path, found in tree.items() if found.get("ino") in inodes}
 
 
 def without_epochs(tree):

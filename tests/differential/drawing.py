@@ -27,7 +27,7 @@ WEIGHTS = {
     "open": 26, "close": 14, "pread": 8, "read": 5, "pwrite": 12, "write": 10, "seek": 3, "holes": 2, "ftruncate": 5, "truncate": 4,
     "fallocate": 5, "copy": 4, "sendfile": 2, "fsync": 2, "fdatasync": 1, "fstat": 8, "fchmod": 2, "fchown": 2, "futimens": 2,
     "fsetxattr": 1, "fgetxattr": 1, "fremovexattr": 1, "same": 2, "flock": 2, "lock": 3, "linkfd": 2, "mmap": 5, "mget": 6,
-    "mput": 6, "msync": 1, "munmap": 3, "stat": 8, "lstat": 6, "access": 3, "mkdir": 7, "mkdirs": 1, "rmdir": 3, "unlink": 6,
+    "mput": 6, "msync": 1, "munmap": 3, "stat": 8, "lstat": 6, "access": 3, "mkdir": 7, "mkdirs": 3, "rmdir": 3, "unlink": 6,
     "rename": 14, "link": 6, "symlink": 3, "readlink": 1, "mknod": 3, "readdir": 3, "many": 1, "few": 1, "chmod": 6, "chown": 6,
     "utimens": 3, "setxattr": 3, "getxattr": 2, "listxattr": 2, "removexattr": 1, "umask": 1,
 }
@@ -186,8 +186,11 @@ class Drawing:
     def stat(self):
         return [self.path()]
 
-    lstat = mkdirs = rmdir = unlink = readlink = listxattr = stat
+    lstat = rmdir = unlink = readlink = listxattr = stat
     msync = munmap = close
+
+    def mkdirs(self):
+        return [self.one(DEEP, self.path())]
 
     def access(self):
         return [self.path(), self.draw.randrange(8)]

@@ -2,6 +2,7 @@
 """What the limits are measured by: test_limits.py asserts some of it, tests/bench/limits.py prints all."""
 
 import os
+import statistics
 import subprocess
 import threading
 import time
@@ -26,8 +27,16 @@ def await_tick():
 
 def least(*calls, times=7):
     """The least that each of these gives (seconds), turn by turn: what else the machine does hits all alike, and the least the least."""
-    turns = [[call() for call in calls] for _ in range(times)]
-    return [min(column) for column in zip(*turns)]
+    return [min(column) for column in in_turn(calls, times)]
+
+
+def middle(*calls, times=7):
+    """The median, where one turn in which it does not happen must not excuse the others."""
+    return [statistics.median(column) for column in in_turn(calls, times)]
+
+
+def in_turn(calls, times):
+    return zip(*[[call() for call in calls] for _ in range(times)])
 
 
 def peak_memory(pid):

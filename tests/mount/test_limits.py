@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The limits that epochfs keeps: bytes stored, memory, numbers of requests, times.
 
-Times are set against a reference of the same run, turn by turn, and the least of each counts: so a busy machine is no failure,
+Times are set against a reference of the same run, turn by turn, and the least of each counts (of waits at a seal, the median): so a busy machine is no failure,
 and what misses the limit is. tests/bench/limits.py has the exact ones, for a quiet machine.
 """
 
@@ -15,7 +15,7 @@ import time
 import pytest
 
 from conftest import BIN, run, wait_until
-from measure import MIB, Writer, answers, counted, cpu, least, list_long, list_sizes, peak_memory, save_many, seconds, stored, write
+from measure import MIB, Writer, answers, counted, cpu, least, list_long, list_sizes, middle, peak_memory, save_many, seconds, stored, write
 
 SANITIZED = bool(os.environ.get("EPOCHFS_TEST_SAN"))
 SLOWER = 4 if SANITIZED else 1  # a sanitizer slows the daemon down, the reference not
@@ -191,8 +191,8 @@ def test_sealing_blocks_no_writer(mnt):
         return worst
 
     # Without one, for as long. A seal of these files takes some 20 to 60 ms.
-    waiting, idle = least(at_a_seal, lambda: longest_wait(lambda: time.sleep(at_a_seal.took))[0])
-    print("the longest wait at a seal was %.4f s, else %.4f s" % (waiting, idle))
+    waiting, idle = middle(at_a_seal, lambda: longest_wait(lambda: time.sleep(at_a_seal.took))[0])
+    print("the longest wait at a seal was, at the median, %.4f s, else %.4f s" % (waiting, idle))
     assert waiting < SLOWER * max(0.03, 5 * idle)
     assert (mnt.epoch(sealed[0]) / "d" / "f000003").read_text() == "changed 3"
 

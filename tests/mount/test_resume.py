@@ -366,3 +366,17 @@ def test_whoever_waits_for_a_killed_writer_finds_no_trace_of_its_save(resuming):
         os.waitpid(pid, 0)
         assert not os.path.exists(top / "rank0" / "optimizer") and not os.path.exists(top), i
     assert os.listdir(mnt.path) == ["checkpoint-1"]
+
+
+@pytest.mark.parametrize("option", [{"settle": "0"}, {"marker": "*.pt"}], ids=["settle=0", "marker"])
+def test_what_a_close_seals_that_is_torn(resuming, option):
+    """The epoch is there before the tail is looked at."""
+    resuming.remount(**option)
+    write_zip(resuming.path / "model.pt")
+    good = wait_until(lambda: os.path.lexists(resuming.epochs_dir / "latest") and latest(resuming), "the first save")
+    whole = (resuming.path / "model.pt").read_bytes()
+    for _ in range(3):
+        (resuming.path / "model.pt").write_bytes(whole[:-3000])
+        assert (resuming.path / "model.pt").read_bytes() == whole
+    wait_until(lambda: (resuming.epoch(latest(resuming)) / "model.pt").read_bytes() == whole, "an epoch that is whole")
+    assert latest(resuming) >= good

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "tests/unit/unit.h"
 
@@ -166,6 +167,33 @@ START_TEST(a_full_disk_cuts_a_line_and_joins_none)
 }
 END_TEST
 
+/* Of a serving process that ended on a full disk, say. The end of the file belongs to the next one. */
+START_TEST(a_line_that_another_process_left_is_not_joined)
+{
+	cleanup_free char *text = NULL;
+	pid_t child;
+
+	log_info("whole");
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child)
+		_exit(write(log_file, "cut", 3) == 3 ? 0 : 1);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		log_info("of the next process");
+		log_info("and once more");
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	text = logged();
+	ck_assert_ptr_nonnull(strstr(text, "whole\ncut\n2"));
+	ck_assert_ptr_nonnull(strstr(text, "process\n2"));
+	ck_assert_uint_eq(lines(text), 4);
+}
+END_TEST
+
 START_TEST(lines_of_many_threads_do_not_mix)
 {
 	static const char *const names[] = {"a", "b", "c", "d"};
@@ -202,5 +230,6 @@ int main(void)
 	tcase_add_test(t, logging_keeps_errno);
 	tcase_add_test(t, lines_of_many_threads_do_not_mix);
 	tcase_add_loop_test(t, a_full_disk_cuts_a_line_and_joins_none, 0, 3);
+	tcase_add_test(t, a_line_that_another_process_left_is_not_joined);
 	return unit_run(s);
 }

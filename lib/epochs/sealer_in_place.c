@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A save in place that pauses for longer than quiet takes, or of which each close makes an epoch, goes on (contract 1.3.7): the epochs
+ * since its beginning were sealed by themselves in the middle of it. No name tells so, as in a new directory (sealer_continues.c). But
+ * each version knows what it took the place of, and files that were saved together last time are saved together this time: where a
+ * file is saved, or killed in that, and another has been saved since the save that this one's last content is of, and had replaced
+ * content of that save as well, it is the same save. Of a file that its program saves more often, the content that was replaced is newer.
+ */
+#include "lib/epochs/seal.h"
+
+#include <string.h>
+#include "lib/live/bodies.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/sealer.h"
+#include "lib/meta/doubts.h"
+#include "lib/util/clock.h"
+
+/* So many files are looked at. */
+#define FILES_MAX 1024
+/* Of epochs that were dropped it is not known what sealed them: so many are taken for those of one save. */
+#define DROPPED_MAX 64
+
+struct search {
+	struct volume *vol;
+	const struct epoch_index *x;
+	uint64_t ino;
+	struct buf path;
+	struct doubt_unit unit;
+	int64_t now_ns;
+	uint64_t first; /* the first epoch that has such a file; 0: none yet */
+};
+
+static bool is_recent(const struct search *s, uint64_t number)
+{
+	const struct epoch_brief *e = epoch_index_find(s->x, number);
+
+	/* It was dropped, or is not frozen yet. */
+	if (!e)
+		e = epoch_index_after(s->x, number);
+	return !e || s->now_ns - e->sealed_ns <= s->vol->options.patience_ns;
+}
+
+static int look(void *arg, const struct state_version *v)
+{
+	struct search *s = arg;
+	cleanup_buf struct buf path = {0};
+	uint64_t epoch = v->saved ? v->saved : v->born;
+	struct doubt_unit unit;
+
+	if (v->ino == s->ino || !is_recent(s, epoch) || (s->first && s->first <= epoch))
+		return 0;
+	volume_path_locked(s->vol, v->ino, &path);
+	if (!path.len || file_is_log_locked(s->vol, v->ino))
+		return 0;
+	unit = doubt_unit_of_again(s->vol->rules, buf_str(&path));
+	/* What lies between may be whole epochs of other steps. */
+	if (!doubt_unit_same(buf_str(&path), &unit, buf_str(&s->path), &s->unit) ||
+	    (unit.len && epoch != s->vol->sealer->last.number))
+		return 0;
+	s->first = epoch;
+	return 0;
+}
+
+/* The epochs that the save which has `epoch` first was sealed in, as later ones continue it. */
+static void find_save(const struct epoch_index *x, uint64_t epoch, uint64_t *ret_from, uint64_t *ret_to)
+{
+	const struct epoch_brief *e = epoch_index_find(x, epoch);
+
+	*ret_from = e && e->continues_from ? e->continues_from : epoch;
+	*ret_to = epoch;
+	while ((e = epoch_index_after(x, *ret_to)) != NULL) {
+		uint64_t from = e->continues_from ? e->continues_from : e->continues;
+
+		if (!from || from > *ret_to)
+			break;
+		*ret_to = e->number;
+		if (from < *ret_from)
+			*ret_from = from;
+	}
+}
+
+/*
+ * The first of the epochs up to this one that may be of one save: they were sealed by themselves, one soon after the other. It is not known
+ * yet where a save begins.
+ */
+static uint64_t find_run(const struct search *s, uint64_t epoch)
+{
+	const struct epoch_brief *last = epoch_index_find(s->x, epoch);
+	uint64_t first = epoch;
+
+	if (last && !record_trigger_automatic(last->trigger))
+		return epoch;
+	for (size_t i = s->x->count; i-- > 0;) {
+		const struct epoch_brief *e = &s->x->epochs[i];
+
+		if (e->number > epoch)
+			continue;
+		if (!record_trigger_automatic(e->trigger) || e->restores ||
+		    (last && last->sealed_ns - e->sealed_ns > s->vol->options.patience_ns))
+			return e->number + 1;
+		first = e->number;
+	}
+	return first > DROPPED_MAX ? first - DROPPED_MAX : 1;
+}
+
+/* The newest epoch after which all were sealed by themselves. */
+static uint64_t find_told(const struct search *s)
+{
+	for (size_t i = s->x->count; i-- > 0;)
+		if (!record_trigger_automatic(s->x->epochs[i].trigger) || s->x->epochs[i].restores)
+			return s->x->epochs[i].number;
+	return 0;
+}
+
+static bool may_go_on(const struct volume *vol, uint64_t epoch)
+{
+	const struct sealer *s = vol->sealer;
+
+	return s && !vol->options.read_only && !nodes_is_set(vol) && epoch &&
+	       epoch < s->last.number && record_trigger_automatic(s->last.trigger);
+}
+
+static int find_first(struct search *s, uint64_t epoch)
+{
+	uint64_t from, to, told = find_told(s);
+
+	find_save(s->x, epoch, &from, &to);
+	return state_version_each_replacing(s->vol->state, find_run(s, from), to,
+					    told > to ? told : to, s->vol->next_epoch, FILES_MAX,
+					    look, s);
+}
+
+static void go_on(struct volume *vol, uint64_t first)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	sealer_opens_locked(vol);
+	if (!p->continues_from || first < p->continues_from)
+		p->continues_from = first;
+	sealer_continue_locked(vol, vol->sealer->last.number, false);
+	sealer_note_continues_locked(vol);
+}
+
+uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch)
+{
+	struct search s = {.vol = vol, .ino = ino, .now_ns = clock_wall_ns()};
+
+	if (!may_go_on(vol, epoch))
+		return 0;
+	s.x = epochs_index_locked(vol);
+	volume_path_locked(vol, ino, &s.path);
+	if (s.x && s.path.len) {
+		s.unit = doubt_unit_of_again(vol->rules, buf_str(&s.path));
+		if (!s.unit.temporary && find_first(&s, epoch) == 0 && s.first)
+			go_on(vol, s.first);
+	}
+	buf_free(&s.path);
+	return s.first;
+}
+
+void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)
+{
+	struct state_version v;
+	struct state_file f;
+
+	if (state_file_get(vol->state, ino, &f) == 0 && f.closed &&
+	    state_version_get(vol->state, f.closed, &v) == 0)
+		sealer_goes_on_in_place_locked(vol, ino, v.replaced);
+}

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves in place that are sealed in the middle, by quiet or by closes that make epochs, and killed after that."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import BIN, run, wait_until
+from test_contract_epochs import log_of
+from test_contract_writing import Writer
+from test_doubts import doubts, kill, latest, put, record, retained
+
+KILLED = ("undone", True)
+
+
+def complete(mnt):
+    return [n for n, e in sorted(log_of(mnt).items()) if e["complete"] is True]
+
+
+def sealed(mnt, path, text):
+    """Saves one file, and waits for the epoch that makes it by itself."""
+    before = max(log_of(mnt), default=0)
+    put(mnt.path / path, text)
+    return wait_until(lambda: max(log_of(mnt), default=0) > before and max(log_of(mnt)), "an epoch by itself")
+
+
+@pytest.fixture
+def half(mnt):
+    """A and B were saved together; of the next save A is in an epoch of its own."""
+    put(mnt.path / "A", "a 1"), put(mnt.path / "B", "b 1")
+    wait_until(lambda: 1 in log_of(mnt), "the first save")
+    assert sealed(mnt, "A", "a 2") == latest(mnt) == 2
+    return mnt
+
+
+QUIET = pytest.mark.options(settle="150ms")
+
+
+@pytest.mark.options(settle="150ms", keep="last:1")
+def test_a_kill_after_a_pause_makes_what_was_sealed_in_it_half(half):
+    kill(half.path / "B")
+    wait_until(lambda: latest(half) == 1, "the good epoch to be the latest again")
+    assert max(log_of(half)) == 3 and doubts(half, 3) == {"B": KILLED} and record(half, 3)["doubts"][0]["companions"] == ["A"]
+    assert record(half, 3)["continues"] == 2 and not record(half, 2)["complete"]
+    retained(half, [1, 2, 3])
+    half.remount(empty_cache=True)
+    assert latest(half) == 1 and complete(half) == [1]
+    assert sealed(half, "B", "b 2") == latest(half) == 4
+
+
+@QUIET
+def test_what_is_sealed_between_is_half_too(half):
+    for number in range(3):
+        sealed(half, "status.json", str(number))
+    assert complete(half) == [1, 2, 3, 4, 5]
+    kill(half.path / "B")
+    wait_until(lambda: latest(half) == 1, "the good epoch to be the latest again")
+    assert doubts(half, 6) == {"B": KILLED} and complete(half) == [1]
+    half.remount(empty_cache=True)
+    assert latest(half) == 1 and complete(half) == [1]
+
+
+@QUIET
+def test_a_save_that_goes_on_after_a_pause_completes_what_was_sealed_in_it(half):
+    assert sealed(half, "B", "b 2") == latest(half) == 3
+    assert complete(half) == [1, 3] and record(half, 3)["continues"] == 2
+    # So it is each time.
+    assert sealed(half, "A", "a 3") == 4 and complete(half) == [1, 3, 4]
+    kill(half.path / "B")
+    wait_until(lambda: latest(half) == 3, "the whole save to be the latest again")
+    assert complete(half) == [1, 3]
+
+
+@QUIET
+def test_a_crash_of_the_daemon_after_a_pause(half):
+    writer = Writer(half.path / "B")
+    half.kill()
+    writer.end("kill")
+    half.mount()
+    wait_until(lambda: latest(half) == 1, "the good epoch to be the latest again")
+
+
+@QUIET
+def test_a_file_that_is_saved_less_often_takes_nothing_with_it(half):
+    for number in range(3, 6):
+        sealed(half, "A", "a %d" % number)
+    kill(half.path / "B")
+    time.sleep(0.6)
+    assert complete(half) == [1, 2, 3, 4, 5] and latest(half) == max(log_of(half)) == 5
+
+
+@QUIET
+def test_a_word_in_the_pause_holds(half):
+    assert run(BIN, "commit", "-m", "whole", half.path).returncode == 0
+    put(half.path / "A", "a 3")
+    number = half.seal()
+    kill(half.path / "B")
+    time.sleep(0.6)
+    assert latest(half) == max(log_of(half)) == number
+
+
+@pytest.mark.options(settle="1h", durability="remote", keep="last:1")
+def test_closes_that_make_epochs(mnt):
+    """Nobody says by a close that the save is over."""
+    for turn in range(1, 4):
+        put(mnt.path / "A", "a %d" % turn), put(mnt.path / "B", "b %d" % turn), put(mnt.path / "C", "c %d" % turn)
+    whole = latest(mnt)
+    put(mnt.path / "A", "a 4"), put(mnt.path / "B", "b 4")
+    kill(mnt.path / "C")
+    mnt.seal()
+    assert latest(mnt) == whole and {n: (mnt.epoch(whole) / n).read_text() for n in "ABC"} == {"A": "a 3", "B": "b 3", "C": "c 3"}
+    put(mnt.path / "C", "c 4")
+    assert latest(mnt) > whole
+
+
+# Saves A and B; told to stop it saves once more, and is killed in B.
+TRAINER = """
+import os, signal, sys
+top = sys.argv[1]
+def save(text, dies=False):
+    for name in "AB":
+        with open(os.path.join(top, name), "w") as f:
+            f.write(text)
+            f.flush()
+            if dies and name == "B":
+                os.kill(os.getpid(), signal.SIGKILL)
+def stop(number, frame):
+    save("second", True)
+signal.signal(signal.SIGTERM, stop)
+save("first")
+print("saved", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_job_that_is_killed_in_its_last_save_resumes_from_the_one_before(tmp_path):
+    """`epochfs run` makes what is closed durable at once after a signal."""
+    for name in ("mnt", "remote", "cache"):
+        (tmp_path / name).mkdir()
+    env = {**os.environ, "EPOCHFS_CACHE_DIR": str(tmp_path / "cache"), "EPOCHFS_SETTLE": "200ms", "EPOCHFS_KEEP": "last:1"}
+    words = [BIN, "run", "--resume", "--mount", "%s:%s" % (tmp_path / "remote", tmp_path / "mnt"), "--"]
+    job = subprocess.Popen(words + [sys.executable, "-c", TRAINER, str(tmp_path / "mnt")], env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert job.stdout.readline() == "saved\n"
+        wait_until(lambda: os.path.lexists(tmp_path / "mnt" / ".epochs" / "1"), "the first save")
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=60)
+    finally:
+        job.kill()
+        run("umount", "-l", tmp_path / "mnt", check=False)
+    said = subprocess.run(words + ["cat", tmp_path / "mnt" / "A", tmp_path / "mnt" / "B"], env=env, capture_output=True, text=True,
+                          timeout=60, check=True).stdout
+    assert said == "firstfirst"
+
+
+@pytest.mark.parametrize("names", [("consolidated.00.pth", "consolidated.01.pth"), ("dir/model_0.pt", "dir/model_1.pt")])
+def test_numbers_of_what_is_saved_again_count_its_parts(mnt, names):
+    for name in names:
+        put(mnt.path / name, "first")
+    assert mnt.seal() == 1
+    put(mnt.path / names[0], "second")
+    kill(mnt.path / names[1])
+    assert mnt.seal() == 2 and latest(mnt) == 1
+    assert doubts(mnt, 2) == {names[1]: KILLED} and record(mnt, 2)["doubts"][0]["companions"] == [names[0]]
+    mnt.remount(empty_cache=True)
+    put(mnt.path / "notes", "more")
+    assert mnt.seal() == 3 and latest(mnt) == 1
+    put(mnt.path / names[1], "second")
+    assert mnt.seal() == latest(mnt) == 4
+
+
+def test_a_new_number_is_a_step(mnt):
+    put(mnt.path / "model_1.pt", "first")
+    assert mnt.seal() == 1
+    put(mnt.path / "model_2.pt", "second")
+    kill(mnt.path / "model_3.pt")
+    put(mnt.path / "notes", "more")
+    assert mnt.seal() == latest(mnt) == 2
+
+
+def test_a_new_file_that_is_open_for_reading_too_is_missed(mnt):
+    """As HDF5 opens what it makes."""
+    put(mnt.path / "checkpoint-100" / "model.h5", "whole"), put(mnt.path / "checkpoint-100" / "opt.h5", "whole")
+    assert mnt.seal() == 1
+    put(mnt.path / "checkpoint-200" / "model.h5", "whole")
+    fd = os.open(mnt.path / "checkpoint-200" / "opt.h5", os.O_RDWR | os.O_CREAT)
+    try:
+        os.write(fd, b"half")
+        assert mnt.seal() == 2 and latest(mnt) == 1 and doubts(mnt, 2) == {"checkpoint-200/opt.h5": KILLED}
+    finally:
+        os.close(fd)
+    assert mnt.seal() == latest(mnt) == 3
+    # A database is as whole as it was.
+    with open(mnt.path / "checkpoint-200" / "trials.db", "w+b") as f:
+        f.write(b"SQLite format 3\0" + bytes(1000))
+        f.flush()
+        put(mnt.path / "checkpoint-200" / "notes", "more")
+        assert mnt.seal() == latest(mnt) == 4
+
+
+def test_what_python_left_under_a_temporary_name_is_no_doubt(mnt):
+    """NamedTemporaryFile(dir=..., delete=False), as Ignite's DiskSaver."""
+    put(mnt.path / "model.pt", "first")
+    assert mnt.seal() == 1
+    code = """
+import os, signal, sys, tempfile
+f = tempfile.NamedTemporaryFile(dir=sys.argv[1], delete=False)
+f.write(b"PK\\3\\4 half of a zip" * 100)
+f.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code, mnt.path], timeout=60, check=False).returncode == -signal.SIGKILL
+    put(mnt.path / "model.pt", "second")
+    assert mnt.seal() == latest(mnt) == 2
