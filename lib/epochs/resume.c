@@ -196,7 +196,9 @@ static bool is_wanted_so(struct volume *vol)
 	int error;
 
 	SCOPED_LOCK(&vol->lock);
-	if (vol->sealer->pending.opens || fresh_any(&vol->sealer->pending.fresh))
+	/* What is sealed, and not frozen yet, has changed since. */
+	if (vol->sealer->pending.opens || fresh_any(&vol->sealer->pending.fresh) ||
+	    vol->sealer->first)
 		return false;
 	error = state_epoch_get(vol->state, vol->current_epoch, &row);
 	if (!error && row.record)

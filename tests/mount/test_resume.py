@@ -371,7 +371,7 @@ def test_whoever_waits_for_a_killed_writer_finds_no_trace_of_its_save(resuming):
 @pytest.mark.parametrize("option", [{"settle": "0"}, {"marker": "*.pt"}], ids=["settle=0", "marker"])
 def test_what_a_close_seals_that_is_torn(resuming, option):
     """The epoch is there before the tail is looked at."""
-    resuming.remount(**option)
+    resuming.remount(resume=True, **option)
     write_zip(resuming.path / "model.pt")
     good = wait_until(lambda: os.path.lexists(resuming.epochs_dir / "latest") and latest(resuming), "the first save")
     whole = (resuming.path / "model.pt").read_bytes()
