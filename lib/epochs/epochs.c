@@ -146,8 +146,8 @@ int epochs_supersede_locked(struct volume *vol, uint64_t continued, uint64_t fro
 		.by = {.number = by, .continues_from = from < continued ? from : 0},
 	};
 	int error = half_of_row(vol, continued, &c.half);
-	uint64_t first = c.by.continues_from && c.by.continues_from < c.half ? c.by.continues_from
-									     : c.half;
+	uint64_t first =
+		c.by.continues_from && c.by.continues_from < c.half ? c.by.continues_from : c.half;
 
 	return error ? error : state_epoch_each_between(vol->state, first, by, supersede_row, &c);
 }

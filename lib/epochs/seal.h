@@ -45,16 +45,16 @@ struct pending {
 	bool closed;	     /* something was closed or renamed: with settle=0 that seals */
 	enum unsealed noted; /* what the meta value says */
 	bool killed, recovered;
-	uint64_t first_ino;	/* of the first file that was closed or renamed; 0: none yet */
-	bool several;		/* another one was, too */
-	bool unknown;		/* complete=unknown */
-	char *reason;		/* complete=false, whatever the doubts are: why; owned */
-	int64_t opened_ns;	/* wall clock of the first change; 0: none yet */
-	int64_t opened_mono_ns; /* the same, monotonic */
-	int64_t content_ns;	/* monotonic; last change of content */
-	int64_t activity_ns;	/* monotonic; last one that restarts the quiet */
-	uint64_t continues;	/* the epoch that the next one continues; 0: none */
-	bool continues_chain;	/* ... by names in what an epoch made which that one continues */
+	uint64_t first_ino;	 /* of the first file that was closed or renamed; 0: none yet */
+	bool several;		 /* another one was, too */
+	bool unknown;		 /* complete=unknown */
+	char *reason;		 /* complete=false, whatever the doubts are: why; owned */
+	int64_t opened_ns;	 /* wall clock of the first change; 0: none yet */
+	int64_t opened_mono_ns;	 /* the same, monotonic */
+	int64_t content_ns;	 /* monotonic; last change of content */
+	int64_t activity_ns;	 /* monotonic; last one that restarts the quiet */
+	uint64_t continues;	 /* the epoch that the next one continues; 0: none */
+	bool continues_chain;	 /* ... by names in what an epoch made which that one continues */
 	uint64_t continues_from; /* as in the record */
 	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
 	bool kept_chain;

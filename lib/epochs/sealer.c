@@ -323,8 +323,8 @@ static void restore_continues(struct volume *vol, bool unfinished)
 	p->continues_chain = p->kept_chain =
 		meta_or_zero(vol, unfinished ? "continues_begun_chain" : "continues_chain") != 0;
 	if (p->continues)
-		p->continues_from = meta_or_zero(vol, unfinished ? "continues_begun_from"
-								 : "continues_from");
+		p->continues_from =
+			meta_or_zero(vol, unfinished ? "continues_begun_from" : "continues_from");
 	if (unfinished && !vol->options.read_only)
 		sealer_note_continues_locked(vol);
 }

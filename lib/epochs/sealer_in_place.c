@@ -62,7 +62,8 @@ static int look(void *arg, const struct state_version *v)
 }
 
 /* The epochs that the save which has `epoch` first was sealed in, as later ones continue it. */
-static void find_save(const struct epoch_index *x, uint64_t epoch, uint64_t *ret_from, uint64_t *ret_to)
+static void find_save(const struct epoch_index *x, uint64_t epoch, uint64_t *ret_from,
+		      uint64_t *ret_to)
 {
 	const struct epoch_brief *e = epoch_index_find(x, epoch);
 

@@ -139,12 +139,12 @@ struct epoch_record {
 	char *reason;
 	struct record_doubt *doubts;
 	size_t doubt_count;
-	char *newest;	    /* NULL: none */
-	bool doubted;	    /* not complete for its doubts alone */
-	uint64_t continues; /* 0: none */
+	char *newest;		 /* NULL: none */
+	bool doubted;		 /* not complete for its doubts alone */
+	uint64_t continues;	 /* 0: none */
 	uint64_t continues_from; /* 0: `continues` */
-	uint64_t half;	    /* 0: none */
-	uint64_t restores;  /* 0: none */
+	uint64_t half;		 /* 0: none */
+	uint64_t restores;	 /* 0: none */
 	enum record_trigger trigger;
 	bool has_step;
 	uint64_t step;

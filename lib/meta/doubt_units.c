@@ -194,7 +194,7 @@ bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 }
 
 bool doubt_unit_is_around(const char *a, const struct doubt_unit *around, const char *b,
-			   const struct doubt_unit *ub)
+			  const struct doubt_unit *ub)
 {
 	return !around->file && around->len < ub->len && strncmp(a, b, around->len) == 0 &&
 	       b[around->len] == '/';

@@ -55,7 +55,7 @@ struct item {
 	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
 	bool temporary;
 	size_t stem, tail;
-	bool part; /* the number in its name counts parts: its unit is that of its directory */
+	bool part;  /* the number in its name counts parts: its unit is that of its directory */
 	bool empty; /* of the directory of its unit no file was told yet */
 	/* Of one that is alone: its final name has content from before the kill; something beside it was saved after that. */
 	bool final_is_there, saved_beside;
@@ -499,8 +499,9 @@ static const struct newest *newest_of(const struct doubts *d)
 {
 	const struct newest *n = &d->newest, *inner = &d->inner;
 
-	return inner->path && doubt_unit_is_around(n->path, &n->unit, inner->path, &inner->unit) ? inner
-											   : n;
+	return inner->path && doubt_unit_is_around(n->path, &n->unit, inner->path, &inner->unit)
+		       ? inner
+		       : n;
 }
 
 static bool is_of_directory(const struct item *item, const char *path)

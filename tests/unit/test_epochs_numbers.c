@@ -63,6 +63,46 @@ START_TEST(latest_is_the_newest_complete_one)
 }
 END_TEST
 
+static void index_seal(struct epoch_index *x, uint64_t number, enum record_trigger trigger,
+		       uint64_t continues, uint64_t from)
+{
+	struct epoch_record r = {
+		.number = number,
+		.complete = RECORD_COMPLETE,
+		.trigger = trigger,
+		.continues = continues,
+		.continues_from = from,
+	};
+
+	unit_ok(epoch_index_add(x, &r, false));
+}
+
+/* A save that was sealed several times by itself; a word in between holds, and what a rollback made. */
+START_TEST(all_epochs_of_a_save_are_continued)
+{
+	static const enum record_trigger triggers[] = {
+		RECORD_TRIGGER_QUIET, RECORD_TRIGGER_CLOSE,  RECORD_TRIGGER_COMMIT,
+		RECORD_TRIGGER_QUIET, RECORD_TRIGGER_MARKER, RECORD_TRIGGER_QUIET,
+	};
+	static const bool complete[] = {true, false, true, false, false, true};
+
+	for (unsigned order = 0; order < 2;
+	     order++) { /* also where those that are continued come later */
+		struct epoch_index x = {0};
+
+		for (uint64_t i = 0; i < 6; i++) {
+			uint64_t n = order ? 6 - i : i + 1;
+
+			index_seal(&x, n, triggers[n - 1], n == 6 ? 5 : 0, n == 6 ? 2 : 0);
+		}
+		for (uint64_t n = 1; n <= 6; n++)
+			ck_assert_int_eq(epoch_brief_complete(epoch_index_find(&x, n)),
+					 complete[n - 1]);
+		epoch_index_free(&x);
+	}
+}
+END_TEST
+
 START_TEST(names_of_epochs)
 {
 	static const struct {
@@ -300,6 +340,7 @@ int main(void)
 
 	tcase_add_test(t, the_index_finds_epochs);
 	tcase_add_test(t, latest_is_the_newest_complete_one);
+	tcase_add_test(t, all_epochs_of_a_save_are_continued);
 	tcase_add_test(t, names_of_epochs);
 	t = eu_case(s, "epochs");
 	tcase_add_test(t, listing);

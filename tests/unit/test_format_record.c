@@ -29,6 +29,7 @@ static void make_full(struct epoch_record *r)
 		.complete = RECORD_INCOMPLETE,
 		.reason = text("the writer of model.pt was killed"),
 		.continues = 40,
+		.continues_from = 38,
 		.half = 39,
 		.restores = 39,
 		.trigger = RECORD_TRIGGER_RENAME,
@@ -117,6 +118,7 @@ static const char full_text[] = "{\n"
 				"    }\n"
 				"  ],\n"
 				"  \"continues\": 40,\n"
+				"  \"continues_from\": 38,\n"
 				"  \"half\": 39,\n"
 				"  \"restores\": 39,\n"
 				"  \"trigger\": \"rename\",\n"
@@ -197,6 +199,7 @@ START_TEST(every_member_comes_back)
 	ck_assert_int_eq(got.complete, RECORD_INCOMPLETE);
 	ck_assert_str_eq(got.reason, r.reason);
 	ck_assert_uint_eq(got.continues, 40);
+	ck_assert_uint_eq(got.continues_from, 38);
 	ck_assert_uint_eq(got.half, 39);
 	ck_assert_uint_eq(got.restores, 39);
 	ck_assert_int_eq(got.trigger, RECORD_TRIGGER_RENAME);

@@ -77,6 +77,37 @@ START_TEST(units_of_what_killed_writers_had_open)
 }
 END_TEST
 
+START_TEST(units_of_what_is_saved_again)
+{
+	static const struct {
+		const char *path;
+		size_t len;
+		bool file;
+	} paths[] = {
+		{"model.pt", 0, false},
+		{"consolidated.01.pth", 0, false},
+		{"dir/model_1.pt", 0, false},
+		{"checkpoint-5/model_1.pt", 12, false},
+		{"epoch=3-step=400.ckpt", 21, true},
+		{"model.7/part_1.pt", 7, false},
+	};
+	static const struct volume_options options;
+	struct rules *r = NULL;
+
+	unit_ok(rules_new(&options, &r));
+	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
+		struct doubt_unit u = doubt_unit_of_again(r, paths[i].path);
+
+		ck_assert_msg(u.len == paths[i].len && u.file == paths[i].file, "%s: %zu %d",
+			      paths[i].path, u.len, u.file);
+	}
+	ck_assert(doubt_same_shape("model_1.pt", "model_22.pt"));
+	ck_assert(!doubt_same_shape("model_1.pt", "model_1.pth"));
+	ck_assert(!doubt_same_shape("model.pt", "model_1.pt"));
+	rules_free(r);
+}
+END_TEST
+
 START_TEST(files_and_directories_of_one_step_in_one_place_are_one_unit)
 {
 	static const struct {
@@ -247,6 +278,7 @@ int main(void)
 
 	tcase_add_test(c, units_of_paths);
 	tcase_add_test(c, units_of_what_killed_writers_had_open);
+	tcase_add_test(c, units_of_what_is_saved_again);
 	tcase_add_test(c, files_and_directories_of_one_step_in_one_place_are_one_unit);
 	tcase_add_test(c, the_half_of_one_node_counts_where_another_saved_last);
 	tcase_add_test(c, while_nobody_can_tell_what_is_gone_the_doubt_stands);

@@ -102,6 +102,12 @@ static const struct {
 	 "w:m.ckpt-1.index + w:m.ckpt-2.data-00000-of-00001 k:m.ckpt-2.index -"},
 	{"... in other directories are others", "w:a/m_2.pt k:b/m_2.pt + n:0"},
 	{"killed without others of its step", "w:model_1.pt + w:x k:model_2.pt + n:0"},
+	{"parts by number",
+	 "w:c.00.pth w:c.01.pth + w:c.00.pth k:c.01.pth - w:x - n:1 w:c.01.pth + n:0"},
+	{"... settled by all of them",
+	 "w:c.00.pth w:c.01.pth + w:c.00.pth k:c.01.pth - w:c.00.pth + n:0"},
+	{"... in their directory", "w:d/m_0.pt w:d/m_1.pt + w:d/m_0.pt k:d/m_1.pt - n:1"},
+	{"... and others in other ones", "w:d/m_0.pt w:e/m_1.pt + w:d/m_0.pt k:e/m_1.pt + n:0"},
 
 	/* ---- removed first, then saved ---- */
 	{"all of the root", "w:out/a w:out/b + r:out k:out/a - d:out/a n:1"},
