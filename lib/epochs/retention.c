@@ -148,6 +148,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.durable = e->number < pending,
 			.current = e->number == current || nodes_need_locked(vol, e->number),
 			.recent = recent_ns > 0,
+			.bytes_new = e->bytes_new,
 			.save = save,
 			.restores = e->restores != 0,
 			.parent = e->parent,

@@ -214,6 +214,32 @@ static void keep_always(struct retention_epoch *epochs, size_t count)
 	}
 }
 
+/* By about a sixteenth: one save is as large as the other, but for some text. */
+static bool is_less(uint64_t bytes, uint64_t than)
+{
+	return bytes < than - than / 16;
+}
+
+/* What is complete may yet be a part of the save that a newer one lies in. */
+static bool may_be_part(const struct retention_epoch *epochs, size_t at)
+{
+	const struct retention_epoch *e = &epochs[at];
+
+	if (!e->recent || e->save || e->has_step)
+		return false;
+	while (at-- > 0) {
+		const struct retention_epoch *before = &epochs[at];
+
+		if (!before->complete || !before->durable)
+			continue;
+		if (is_less(e->bytes_new, before->bytes_new))
+			return true;
+		if (!before->recent)
+			return false;
+	}
+	return false;
+}
+
 /* The newest may turn out to have been sealed too early: what is complete then stays, and that which has the step of its save. */
 static void keep_before_recent(struct retention_epoch *epochs, size_t count)
 {
@@ -235,7 +261,7 @@ static void keep_before_recent(struct retention_epoch *epochs, size_t count)
 			return;
 		if (newest_found && (e->complete || !before_found))
 			e->reasons |= RETENTION_BEFORE;
-		if (newest_found && e->complete)
+		if (newest_found && e->complete && !may_be_part(epochs, i))
 			return;
 		before_found = newest_found;
 		newest_found = true;

@@ -28,7 +28,10 @@
  * those; what is tagged; what the live tree stands on; what is not durable yet; and what is not whole for as long as
  * no whole and durable epoch came after it. Of the newest that is whole and durable, where it is `recent`, the whole ones before
  * it as well, down to the newest of them that is complete: it may have been sealed in a pause of a save, and is not complete any
- * more once a later one continues it. Those of the same `save` have the same half of it, and are passed over; but the newest of
+ * more once a later one continues it. Where that is `recent` as well, has no step, and has less new bytes than a complete one before it,
+ * down to the first that is not recent, it may be a part of the same save, as where a status file was sealed after that: then the one
+ * before it stays, too, and so on.
+ * Those of the same `save` have the same half of it, and are passed over; but the newest of
  * them that has the step stays, for it tells that they are of that save. And what the newest rollback left, until a whole and
  * durable epoch that restores none came after that: to undo it.
  *
@@ -78,8 +81,9 @@ struct retention_epoch {
 	bool unknown;  /* not complete, but nothing says that it is not */
 	bool durable;
 	bool tagged;
-	bool current;	  /* the live tree stands on it */
-	bool recent;	  /* sealed by itself, so that it may be continued yet */
+	bool current; /* the live tree stands on it */
+	bool recent;  /* sealed by itself, so that it may be continued yet */
+	uint64_t bytes_new;
 	uint64_t save;	  /* the first epoch of the save that it may be in a pause of; 0: none */
 	bool restores;	  /* a rollback made it */
 	uint64_t parent;  /* the one that it came after; 0: none, or not known */

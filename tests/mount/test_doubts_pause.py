@@ -52,11 +52,13 @@ def test_a_kill_after_a_pause_makes_what_was_sealed_in_it_half(half):
     assert sealed(half, "B", "b 2") == latest(half) == 4
 
 
-@QUIET
-def test_what_is_sealed_between_is_half_too(half):
+@pytest.mark.parametrize("keep", [pytest.param("", marks=QUIET), pytest.param("last:1", marks=pytest.mark.options(settle="150ms", keep="last:1"))])
+def test_what_is_sealed_between_is_half_too(half, keep):  # pylint: disable=unused-argument
     for number in range(3):
         sealed(half, "status.json", str(number))
-    assert complete(half) == [1, 2, 3, 4, 5]
+        half.wait_durable()
+    retained(half, [1, 2, 3, 4, 5])  # and so they are with keep=: each may be a part of the save
+    assert latest(half) == 5 and complete(half) == [1, 2, 3, 4, 5]
     kill(half.path / "B")
     wait_until(lambda: latest(half) == 1, "the good epoch to be the latest again")
     assert doubts(half, 6) == {"B": KILLED} and complete(half) == [1]

@@ -375,6 +375,27 @@ START_TEST(the_complete_one_before_a_recent_one_stays)
 }
 END_TEST
 
+/* A half of a save, and notes after it, each sealed by itself. */
+START_TEST(what_may_be_part_of_a_save_is_no_way_back)
+{
+	static const uint64_t bytes[] = {6000, 3000, 10, 10, 10};
+
+	for (int i = 0; i < 5; i++) {
+		add_at(i * NS_PER_S);
+		e[i].bytes_new = bytes[i];
+		e[i].recent = i > 0;
+	}
+	stays("last:1", 0, "1 2 3 4 5");
+	e[1].recent = e[2].recent = false; /* whoever goes on now does so too late */
+	stays("last:1", 0, "4 5");
+	e[1].recent = e[2].recent = true;
+	e[1].bytes_new = 5900; /* whole: as large as the one before */
+	stays("last:1", 0, "2 3 4 5");
+	e[3].has_step = true;
+	stays("last:1", 0, "4 5");
+}
+END_TEST
+
 /* Half a step, and a note beside it: no way back from one is the other. */
 START_TEST(what_is_of_the_same_save_is_passed_over)
 {
@@ -541,6 +562,7 @@ int main(void)
 	tcase_add_test(always, epochs_of_which_it_is_not_known_count);
 	tcase_add_test(always, without_any_whole_one_all_stay);
 	tcase_add_test(always, the_complete_one_before_a_recent_one_stays);
+	tcase_add_test(always, what_may_be_part_of_a_save_is_no_way_back);
 	tcase_add_test(always, what_is_of_the_same_save_is_passed_over);
 	tcase_add_test(always, what_a_rollback_left_stays);
 	tcase_add_test(always, reasons_have_words);
