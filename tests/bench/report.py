@@ -54,7 +54,6 @@ class Judged:
 
     def __init__(self, results):
         self.facts, self.labels, self.results = results["facts"], results["labels"], results
-        self.recorded = results["commit"] is not None
         self.groups = {}
         for sample in results["samples"]:
             self.groups.setdefault(sample["group"], []).append(sample)
@@ -74,8 +73,6 @@ class Judged:
                 for name, samples in self.groups.items() if name != group and name.rpartition(", ")[0] == pair]
 
     def why(self, group, references, metric):
-        if not self.recorded:
-            return None
         return why_void(self.groups[group], references, metric, self.label, self._elsewhere(group, references, metric))
 
     @staticmethod
@@ -116,7 +113,7 @@ class Judged:
             if value is None:
                 continue
             own = OWN_REFERENCE.get(metric)
-            if self.recorded and (self.why(group, [who], own) if own else why_void(mine, [], metric, self.label)):
+            if self.why(group, [who], own) if own else why_void(mine, [], metric, self.label):
                 void += 1
             else:
                 good.append(value)
@@ -126,7 +123,7 @@ class Judged:
         return any(s.get("reckoned") for s in self.results["samples"] if s["who"] == who)
 
     def void_turns(self):
-        return [(group, why) for group in self.groups if self.recorded and (why := self.void(group))]
+        return [(group, why) for group in self.groups if (why := self.void(group))]
 
 
 def measured_once(results, commit):
@@ -181,8 +178,7 @@ class Goals:
         cells = []
         for figure, kept in (*figures, (None, None))[:2]:
             verdict = figure.verdict(kept) if kept else ""
-            held = self.r.recorded or not kept or verdict == "not measured"
-            cells += [figure.text() if figure else "", verdict if held else "no verdict"]
+            cells += [figure.text() if figure else "", verdict]
         self.rows.append([what, *cells, goal])
 
     @staticmethod
@@ -266,10 +262,6 @@ def machine(r):
     groups = ", a scheduling group for each session" if f.get("session_groups") else ""
     told = "%s, %d cores, %d GiB, Linux %s%s, %s below; %s; up to %d turns with a checkpoint of %d MiB" % (
         f["cpu"], f["cores"], f["memory"], f["kernel"], groups, f["disk"], f["date"], f["turns"], f["mib"])
-    if not r.recorded:
-        return told + (". **No verdict is given.** The figures are from before turns were pairs in an order that is drawn, and"
-                       " before the commit was recorded; the machine had other work (a load of %s), and the disk's own figures spread up to three times. `make bench` makes them"
-                       " again." % f["load"])
     void = r.void_turns()
     return told + "; commit %s, seed %d. %d of %d turns were void: a reference spread more than %g times, or others took more than %g processors." % (
         r.results["commit"][:12] + r.results["commit"][40:], r.results["seed"], len(void), len(r.groups), SPREAD, FOREIGN)

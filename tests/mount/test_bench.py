@@ -119,12 +119,6 @@ def test_root_and_an_ordinary_user_stand_side_by_side():
     assert small_row(report.Judged(results(*made)))[1:] == ["1.20", "reached", "1.40", "**missed**", "≤ 1.25"]
 
 
-def test_what_nothing_records_gets_no_verdict():
-    r = report.Judged(results(*pair(1, (1.0, 1.0), (1.0, 1.0), foreign=None), commit=None))
-    r.facts["load"] = "9"
-    assert small_row(r)[1:3] == ["1.00", "no verdict"] and "No verdict is given" in report.machine(r)
-
-
 def test_the_order_follows_from_the_seed():
     names = ["disk", "passthrough_hp", "epochfs"]
     orders = {tuple(turns.Draw(seed).group(names, True, "small", turn)) for seed in range(20) for turn in range(3)}
@@ -225,10 +219,18 @@ def test_the_published_tables_are_those_of_their_results():
     assert done.returncode == 0, done.stderr
     there = json.loads((BENCH / "results.json").read_text())
     assert there["samples"] and all(s["values"] for s in there["samples"])
-    # None: from before it was recorded. What was not committed ("+") nobody can measure again.
-    assert there["commit"] is None or re.fullmatch("[0-9a-f]{40}", there["commit"])
-    if there["commit"] is None:
-        assert "No verdict is given" in README.read_text()
+    # What was not committed ("+") nobody can measure again.
+    assert re.fullmatch("[0-9a-f]{40}", there["commit"]) and isinstance(there["seed"], int)
+    # Each turn has the order that its seed gives, and all of its samples.
+    import compare
+    draw, groups = turns.Draw(there["seed"]), {}
+    for sample in sorted(there["samples"], key=lambda s: s["number"]):
+        groups.setdefault(sample["group"], []).append(sample["who"])
+    for group, order in groups.items():
+        measure, rival, _ = group.split(", ")
+        names = [rival, *(name for name in compare.references(measure, rival) if name != rival)]
+        again = measure in compare.AGAIN or rival == "epochfs" and len(names) > 1
+        assert order == draw.group(names, again, group), group
 
 
 def test_the_check_finds_what_was_changed_by_hand(tmp_path):
