@@ -412,6 +412,10 @@ static void add_continued(const struct volume *vol, json_t *object, const struct
 	const struct epoch_index *x;
 	json_t *list;
 	uint64_t half;
+	const struct epoch_brief by = {
+		.number = r->number,
+		.continues_from = r->continues_from < r->continues ? r->continues_from : 0,
+	};
 
 	/* What is told as the volume is opened is as it is now: nothing becomes so by it. */
 	if (!r->continues || !s || !s->index_loaded)
@@ -420,7 +424,8 @@ static void add_continued(const struct volume *vol, json_t *object, const struct
 	half = epoch_index_half_of(x, r->continues);
 	list = json_array();
 	for (size_t i = 0; list && i < x->count; i++)
-		if (epoch_brief_is_half(&x->epochs[i], r->continues, half, r->number))
+		if (epoch_brief_is_half(&x->epochs[i], r->continues, half, r->number) ||
+		    epoch_brief_is_in_save(&x->epochs[i], &by))
 			json_array_append_new(list, json_integer((json_int_t)x->epochs[i].number));
 	if (list)
 		json_object_set_new(object, "continued_epochs", list);

@@ -646,7 +646,8 @@ int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interru
 
 	if (timeout_ns >= 0 && timeout_ns < INT64_MAX - now)
 		deadline = now + timeout_ns;
-	if (number && !epoch_exists(vol, number))
+	/* What a node of a set sealed is no epoch yet. */
+	if (number && !nodes_is_part(number) && !epoch_exists(vol, number))
 		return -ENOENT;
 	if (vol->options.read_only)
 		return 0;

@@ -13,6 +13,7 @@
 #include "lib/meta/retention_policy.h"
 #include "lib/meta/listing.h"
 #include "lib/util/clock.h"
+#include "lib/live/bodies.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -87,7 +88,7 @@ static uint64_t save_of(const struct candidates *c, const struct epoch_brief *e,
 {
 	if (e->half)
 		return save_of_half(c, e->half);
-	if (e->trigger != RECORD_TRIGGER_QUIET)
+	if (e->trigger != RECORD_TRIGGER_QUIET && e->trigger != RECORD_TRIGGER_CLOSE)
 		return 0;
 	if (!e->has_step)
 		return 0;
@@ -98,9 +99,10 @@ static uint64_t save_of(const struct candidates *c, const struct epoch_brief *e,
  * For how long it is recent still, INT64_MAX for ever: what goes on in a directory of its step continues it, however late
  * (sealer_continues.c). Of several nodes, each epoch is put together from parts that say they are whole.
  */
-static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint64_t save)
+static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint64_t save,
+			  int64_t now_ns)
 {
-	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
+	int64_t age = now_ns - e->sealed_ns, patience = vol->options.patience_ns;
 
 	if (nodes_is_set(vol))
 		return 0;
@@ -111,8 +113,27 @@ static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint6
 	return age >= patience ? 0 : patience - (age > 0 ? age : 0);
 }
 
+static int find_oldest(void *arg, struct body *b)
+{
+	int64_t *opened_ns = arg;
+
+	if (b->writers && b->fragile && !b->orphan && !b->append_only && b->opened_ns < *opened_ns)
+		*opened_ns = b->opened_ns;
+	return 0;
+}
+
+/* A save goes on for as long as what it writes is open: then it is the time at which that was opened. */
+static int64_t time_of_saves_locked(struct volume *vol)
+{
+	int64_t now_ns = clock_mono_ns(), opened_ns = now_ns;
+
+	bodies_each_writing_locked(vol, find_oldest, &opened_ns);
+	return clock_wall_ns() - (now_ns - opened_ns);
+}
+
 static int collect_locked(struct volume *vol, struct candidates *c)
 {
+	int64_t now_ns = time_of_saves_locked(vol);
 	const struct epoch_index *x = epochs_index_locked(vol);
 	uint64_t pending = UINT64_MAX, current, save = 0, step = 0;
 	int error = x ? 0 : -EIO;
@@ -135,7 +156,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 
 		save = save_of(c, e, save, step);
 		step = e->has_step ? e->step : step;
-		recent_ns = recent_for(vol, e, save);
+		recent_ns = recent_for(vol, e, save, now_ns);
 		if (recent_ns > c->recent_ns && recent_ns < INT64_MAX)
 			c->recent_ns = recent_ns;
 		c->list[c->count++] = (struct retention_epoch){
@@ -149,6 +170,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.current = e->number == current || nodes_need_locked(vol, e->number),
 			.recent = recent_ns > 0,
 			.bytes_new = e->bytes_new,
+			.continues = e->continues != 0,
 			.save = save,
 			.restores = e->restores != 0,
 			.parent = e->parent,

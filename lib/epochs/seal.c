@@ -635,7 +635,9 @@ static void bequeath_continues(struct volume *vol, const struct seal_job *job)
 
 	if (heir->continues && heir->continues != job->number)
 		return;
-	heir->continues_from = job->pending.continues_from;
+	if (!heir->continues_from ||
+	    (job->pending.continues_from && job->pending.continues_from < heir->continues_from))
+		heir->continues_from = job->pending.continues_from;
 	if (!job->next) {
 		sealer_continue_locked(vol, job->pending.continues, job->pending.continues_chain);
 		return;

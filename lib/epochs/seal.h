@@ -56,6 +56,8 @@ struct pending {
 	uint64_t continues;	 /* the epoch that the next one continues; 0: none */
 	bool continues_chain;	 /* ... by names in what an epoch made which that one continues */
 	uint64_t continues_from; /* as in the record */
+	uint64_t
+		alone; /* of what this epoch has first nothing was saved together with what is in an epoch since; 0: not known */
 	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
 	bool kept_chain;
 	unsigned joined[JOINS_LAST + 1]; /* how many of `fresh` say what */

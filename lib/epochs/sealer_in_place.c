@@ -18,7 +18,7 @@
 /* So many files are looked at. */
 #define FILES_MAX 1024
 /* Of epochs that were dropped it is not known what sealed them: so many are taken for those of one save. */
-#define DROPPED_MAX 64
+#define DROPPED_MAX 16
 
 struct search {
 	struct volume *vol;
@@ -61,22 +61,25 @@ static int look(void *arg, const struct state_version *v)
 	return 0;
 }
 
+static uint64_t first_of(const struct epoch_brief *e)
+{
+	return e->continues_from ? e->continues_from : e->continues;
+}
+
 /* The epochs that the save which has `epoch` first was sealed in, as later ones continue it. */
 static void find_save(const struct epoch_index *x, uint64_t epoch, uint64_t *ret_from,
 		      uint64_t *ret_to)
 {
-	const struct epoch_brief *e = epoch_index_find(x, epoch);
+	const struct epoch_brief *e = epoch_index_find(x, epoch), *end = x->epochs + x->count;
 
-	*ret_from = e && e->continues_from ? e->continues_from : epoch;
+	*ret_from = e && first_of(e) ? first_of(e) : epoch;
 	*ret_to = epoch;
-	while ((e = epoch_index_after(x, *ret_to)) != NULL) {
-		uint64_t from = e->continues_from ? e->continues_from : e->continues;
-
-		if (!from || from > *ret_to)
-			break;
+	for (e = epoch_index_after(x, epoch); e && e < end; e++) {
+		if (!first_of(e) || first_of(e) > *ret_to)
+			continue;
 		*ret_to = e->number;
-		if (from < *ret_from)
-			*ret_from = from;
+		if (first_of(e) < *ret_from)
+			*ret_from = first_of(e);
 	}
 }
 
@@ -87,21 +90,24 @@ static void find_save(const struct epoch_index *x, uint64_t epoch, uint64_t *ret
 static uint64_t find_run(const struct search *s, uint64_t epoch)
 {
 	const struct epoch_brief *last = epoch_index_find(s->x, epoch);
-	uint64_t first = epoch;
+	uint64_t least = epoch > DROPPED_MAX ? epoch - DROPPED_MAX : 1;
 
 	if (last && !record_trigger_automatic(last->trigger))
 		return epoch;
+	if (!last)
+		last = epoch_index_after(s->x, epoch);
 	for (size_t i = s->x->count; i-- > 0;) {
 		const struct epoch_brief *e = &s->x->epochs[i];
 
 		if (e->number > epoch)
 			continue;
+		if (e->number < least)
+			break;
 		if (!record_trigger_automatic(e->trigger) || e->restores ||
 		    (last && last->sealed_ns - e->sealed_ns > s->vol->options.patience_ns))
 			return e->number + 1;
-		first = e->number;
 	}
-	return first > DROPPED_MAX ? first - DROPPED_MAX : 1;
+	return least;
 }
 
 /* The newest epoch after which all were sealed by themselves. */
@@ -131,29 +137,51 @@ static int find_first(struct search *s, uint64_t epoch)
 					    look, s);
 }
 
-static void go_on(struct volume *vol, uint64_t first)
+static uint64_t least_of(uint64_t a, uint64_t b)
 {
-	struct pending *p = &vol->sealer->pending;
+	return a && a < b ? a : b;
+}
 
-	sealer_opens_locked(vol);
-	if (!p->continues_from || first < p->continues_from)
-		p->continues_from = first;
-	sealer_continue_locked(vol, vol->sealer->last.number, false);
-	sealer_note_continues_locked(vol);
+static void go_on(struct search *s)
+{
+	struct pending *p = &s->vol->sealer->pending;
+	uint64_t last = s->vol->sealer->last.number;
+
+	sealer_opens_locked(s->vol);
+	/* Also of what was to be continued before. */
+	s->first = least_of(p->continues, s->first);
+	p->continues_from =
+		least_of(p->continues_from, least_of(epoch_index_same_half(s->x, last), s->first));
+	sealer_continue_locked(s->vol, last, false);
+	sealer_note_continues_locked(s->vol);
+}
+
+/* When the file was opened for writing: a save goes on for as long as that is written. */
+static int64_t begun_ns(struct volume *vol, uint64_t ino)
+{
+	int64_t now_ns = clock_mono_ns(), opened_ns = 0;
+
+	for (const struct body *b = vol->bodies->by_ino[ino % BODY_BUCKETS]; b; b = b->next_of_ino)
+		if (b->ino == ino && b->opened_ns > opened_ns)
+			opened_ns = b->opened_ns;
+	return clock_wall_ns() - (opened_ns ? now_ns - opened_ns : 0);
 }
 
 uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch)
 {
-	struct search s = {.vol = vol, .ino = ino, .now_ns = clock_wall_ns()};
+	struct search s = {.vol = vol, .ino = ino};
 
-	if (!may_go_on(vol, epoch))
+	if (!may_go_on(vol, epoch) || vol->sealer->pending.alone == epoch)
 		return 0;
+	s.now_ns = begun_ns(vol, ino);
 	s.x = epochs_index_locked(vol);
 	volume_path_locked(vol, ino, &s.path);
 	if (s.x && s.path.len) {
 		s.unit = doubt_unit_of_again(vol->rules, buf_str(&s.path));
 		if (!s.unit.temporary && find_first(&s, epoch) == 0 && s.first)
-			go_on(vol, s.first);
+			go_on(&s);
+		else if (!s.unit.len)
+			vol->sealer->pending.alone = epoch;
 	}
 	buf_free(&s.path);
 	return s.first;
@@ -164,6 +192,9 @@ void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)
 	struct state_version v;
 	struct state_file f;
 
+	/* It is known that the save goes on. */
+	if (vol->sealer->pending.continues_from)
+		return;
 	if (state_file_get(vol->state, ino, &f) == 0 && f.closed &&
 	    state_version_get(vol->state, f.closed, &v) == 0)
 		sealer_goes_on_in_place_locked(vol, ino, v.replaced);

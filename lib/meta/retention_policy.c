@@ -232,7 +232,7 @@ static bool may_be_part(const struct retention_epoch *epochs, size_t at)
 
 		if (!before->complete || !before->durable)
 			continue;
-		if (is_less(e->bytes_new, before->bytes_new))
+		if (before->continues || is_less(e->bytes_new, before->bytes_new))
 			return true;
 		if (!before->recent)
 			return false;

@@ -84,6 +84,7 @@ struct retention_epoch {
 	bool current; /* the live tree stands on it */
 	bool recent;  /* sealed by itself, so that it may be continued yet */
 	uint64_t bytes_new;
+	bool continues;	  /* it completes others: its new bytes are a part of its save */
 	uint64_t save;	  /* the first epoch of the save that it may be in a pause of; 0: none */
 	bool restores;	  /* a rollback made it */
 	uint64_t parent;  /* the one that it came after; 0: none, or not known */

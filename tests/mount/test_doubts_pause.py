@@ -67,6 +67,34 @@ def test_what_is_sealed_between_is_half_too(half, keep):  # pylint: disable=unus
 
 
 @QUIET
+def test_rounds_with_something_between(half):
+    """Each save is whole in the end, whatever is sealed amid it."""
+    whole = 1
+    for number in range(3, 6):
+        sealed(half, "status.json", str(number))
+        sealed(half, "status-%d" % number, "new")
+        assert sealed(half, "B", "b %d" % number) == latest(half)
+        assert complete(half)[-1] - complete(half)[-2] > 3
+        whole = latest(half)
+        sealed(half, "A", "a %d" % number)
+        assert whole in complete(half)
+    kill(half.path / "B")
+    wait_until(lambda: latest(half) == whole, "the whole save to be the latest again")
+
+
+@pytest.mark.options(settle="150ms", patience="2s", keep="last:1")
+def test_a_file_that_is_written_for_long(half):
+    """Longer than `patience`: it was opened soon after."""
+    writer = Writer(half.path / "B")
+    for _ in range(3):
+        time.sleep(1)
+        put(half.path / "train.log", "a log")
+    assert {1, 2} <= set(log_of(half))
+    writer.end("kill")
+    wait_until(lambda: latest(half) == 1, "the good epoch to be the latest again")
+
+
+@QUIET
 def test_a_save_that_goes_on_after_a_pause_completes_what_was_sealed_in_it(half):
     assert sealed(half, "B", "b 2") == latest(half) == 3
     assert complete(half) == [1, 3] and record(half, 3)["continues"] == 2
@@ -103,6 +131,22 @@ def test_a_word_in_the_pause_holds(half):
     kill(half.path / "B")
     time.sleep(0.6)
     assert latest(half) == max(log_of(half)) == number
+
+
+@QUIET
+def test_a_small_rest_that_is_killed(mnt):
+    """With keep= the way back stays, though its own new bytes are few: it completed others."""
+    mnt.remount(keep="last:1")
+    for turn in range(2):
+        put(mnt.path / "A", "a %d" % turn * 100), put(mnt.path / "B", "b %d" % turn)
+        wait_until(lambda t=turn: len(log_of(mnt)) > t, "an epoch by itself")
+    sealed(mnt, "A", "a 2" * 100)
+    whole = sealed(mnt, "B", "b 2")
+    sealed(mnt, "A", "a 3" * 100)
+    sealed(mnt, "note", "new")
+    mnt.wait_durable()
+    kill(mnt.path / "B")
+    wait_until(lambda: latest(mnt) == whole, "the whole save to be the latest again")
 
 
 @pytest.mark.options(settle="1h", durability="remote", keep="last:1")

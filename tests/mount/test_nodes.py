@@ -273,6 +273,17 @@ def test_other_nodes_are_another_set(nodes, make_volume):
     assert tree(two[1].epoch(2)) == {**shards(1), **shards(2, ["a", "b"])}
 
 
+def test_a_close_that_waits_for_the_remote(make_volume):
+    """What it seals is a part, and no epoch yet."""
+    a, b = make_nodes(make_volume, ["a", "b"])
+    for v in (a, b):
+        v.mount(durability="remote")
+    for v in (a, b):
+        (v.path / "step-1").mkdir()
+        (v.path / "step-1" / ("shard_" + v.options["node"])).write_text("%s 1" % v.options["node"])
+    wait_until(lambda: latest(a) and tree(a.epoch(latest(a))) == shards(1, ["a", "b"]), "the epoch of both")
+
+
 @pytest.mark.parametrize("cache", ["empty", "of a node"])
 def test_one_mount_alone_passes_over_what_lacks_a_part(make_volume, cache):
     """Nothing in that tree is in doubt: its next epoch would be called complete, and `keep` would drop the only whole one."""
