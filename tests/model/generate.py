@@ -236,6 +236,9 @@ class Generator:
         first, second = self.single(), self.random.choice([self.single, self.single, self.seal])()
         if second[0] != "seal":
             second[1] = (first[1] + 1) % WORKERS
+            if "look" in (first[0], second[0]):
+                # It is a stat, an open and reads: what another does between these is at no one moment.
+                return second if first[0] == "look" else first
         return ["both", first, second]
 
     def crash(self):
