@@ -95,14 +95,34 @@ static uint64_t save_of(const struct candidates *c, const struct epoch_brief *e,
 	return before && e->step == before_step ? before : e->number;
 }
 
+struct since {
+	int64_t from_ns, to_ns; /* monotonic */
+};
+
+static int was_opened_then(void *arg, struct body *b)
+{
+	const struct since *s = arg;
+
+	return b->writers && b->fragile && !b->orphan && !b->append_only &&
+	       b->opened_ns >= s->from_ns && b->opened_ns <= s->to_ns;
+}
+
+/* Whether something is being written still that was opened while the epoch was recent: its save goes on for as long. */
+static bool is_written_since_locked(struct volume *vol, const struct epoch_brief *e)
+{
+	struct since s = {.from_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns)};
+
+	s.to_ns = s.from_ns + vol->options.patience_ns;
+	return bodies_each_writing_locked(vol, was_opened_then, &s) != 0;
+}
+
 /*
  * For how long it is recent still, INT64_MAX for ever: what goes on in a directory of its step continues it, however late
  * (sealer_continues.c). Of several nodes, each epoch is put together from parts that say they are whole.
  */
-static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint64_t save,
-			  int64_t now_ns)
+static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint64_t save)
 {
-	int64_t age = now_ns - e->sealed_ns, patience = vol->options.patience_ns;
+	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
 
 	if (nodes_is_set(vol))
 		return 0;
@@ -110,30 +130,13 @@ static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint6
 		return INT64_MAX;
 	if (record_trigger_by_hand(e->trigger))
 		return 0;
-	return age >= patience ? 0 : patience - (age > 0 ? age : 0);
-}
-
-static int find_oldest(void *arg, struct body *b)
-{
-	int64_t *opened_ns = arg;
-
-	if (b->writers && b->fragile && !b->orphan && !b->append_only && b->opened_ns < *opened_ns)
-		*opened_ns = b->opened_ns;
-	return 0;
-}
-
-/* A save goes on for as long as what it writes is open: then it is the time at which that was opened. */
-static int64_t time_of_saves_locked(struct volume *vol)
-{
-	int64_t now_ns = clock_mono_ns(), opened_ns = now_ns;
-
-	bodies_each_writing_locked(vol, find_oldest, &opened_ns);
-	return clock_wall_ns() - (now_ns - opened_ns);
+	if (age >= patience)
+		return is_written_since_locked(vol, e) ? patience : 0;
+	return patience - (age > 0 ? age : 0);
 }
 
 static int collect_locked(struct volume *vol, struct candidates *c)
 {
-	int64_t now_ns = time_of_saves_locked(vol);
 	const struct epoch_index *x = epochs_index_locked(vol);
 	uint64_t pending = UINT64_MAX, current, save = 0, step = 0;
 	int error = x ? 0 : -EIO;
@@ -156,7 +159,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 
 		save = save_of(c, e, save, step);
 		step = e->has_step ? e->step : step;
-		recent_ns = recent_for(vol, e, save, now_ns);
+		recent_ns = recent_for(vol, e, save);
 		if (recent_ns > c->recent_ns && recent_ns < INT64_MAX)
 			c->recent_ns = recent_ns;
 		c->list[c->count++] = (struct retention_epoch){

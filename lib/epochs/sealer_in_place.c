@@ -28,6 +28,7 @@ struct search {
 	struct doubt_unit unit;
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
+	bool late;	/* for another file, that was opened before, there may be one */
 };
 
 static bool is_recent(const struct search *s, uint64_t number)
@@ -47,8 +48,12 @@ static int look(void *arg, const struct state_version *v)
 	uint64_t epoch = v->saved ? v->saved : v->born;
 	struct doubt_unit unit;
 
-	if (v->ino == s->ino || !is_recent(s, epoch) || (s->first && s->first <= epoch))
+	if (v->ino == s->ino || (s->first && s->first <= epoch))
 		return 0;
+	if (!is_recent(s, epoch)) {
+		s->late = true;
+		return 0;
+	}
 	volume_path_locked(s->vol, v->ino, &path);
 	if (!path.len || file_is_log_locked(s->vol, v->ino))
 		return 0;
@@ -180,7 +185,7 @@ uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64
 		s.unit = doubt_unit_of_again(vol->rules, buf_str(&s.path));
 		if (!s.unit.temporary && find_first(&s, epoch) == 0 && s.first)
 			go_on(&s);
-		else if (!s.unit.len)
+		else if (!s.unit.len && !s.late)
 			vol->sealer->pending.alone = epoch;
 	}
 	buf_free(&s.path);

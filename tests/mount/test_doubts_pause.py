@@ -133,6 +133,22 @@ def test_a_word_in_the_pause_holds(half):
     assert latest(half) == max(log_of(half)) == number
 
 
+@pytest.mark.options(settle="150ms", patience="1s", keep="last:1")
+def test_what_is_open_all_the_time_keeps_no_epochs(mnt):
+    """It was opened before them."""
+    with open(mnt.path / "results", "w", encoding="ascii") as results:
+        results.write("open for the whole run")
+        results.flush()
+        put(mnt.path / "model", "whole" * 100)
+        wait_until(lambda: log_of(mnt), "the first save")
+        for number in range(8):
+            sealed(mnt, "status.json", str(number))
+        time.sleep(1.5)
+        last = sealed(mnt, "status.json", "last")
+        mnt.wait_durable()
+        wait_until(lambda: min(log_of(mnt)) >= last - 2, "what is old to be dropped")
+
+
 @QUIET
 def test_a_small_rest_that_is_killed(mnt):
     """With keep= the way back stays, though its own new bytes are few: it completed others."""
