@@ -136,11 +136,12 @@ def test_a_word_in_the_pause_holds(half):
 @pytest.mark.options(settle="150ms", patience="1s", keep="last:1")
 def test_what_is_open_all_the_time_keeps_no_epochs(mnt):
     """It was opened before them."""
+    sealed(mnt, "results", "of the run before")
     with open(mnt.path / "results", "w", encoding="ascii") as results:
         results.write("open for the whole run")
         results.flush()
         put(mnt.path / "model", "whole" * 100)
-        wait_until(lambda: log_of(mnt), "the first save")
+        wait_until(lambda: len(log_of(mnt)) > 1, "the first save")
         for number in range(8):
             sealed(mnt, "status.json", str(number))
         time.sleep(1.5)
