@@ -5,8 +5,13 @@
  * the directory that was opened, not from one that was put in its place.
  *
  * A VFS of ours has the name of the state that it belongs to. An open file is SQLite's own object,
- * with room behind it for `struct extra`; of its methods only xWrite is another. (sqlite.org/vfs.html,
- * sqlite.org/c3ref/io_methods.html)
+ * with room behind it for `struct extra`; of its methods xWrite is another and, for the journal,
+ * those that must find what xWrite holds back. (sqlite.org/vfs.html, sqlite.org/c3ref/io_methods.html)
+ *
+ * For each page that a transaction changed SQLite appends two pieces to the journal: the head of a
+ * frame, and the page (sqlite.org/fileformat2.html, "The Write-Ahead Log"). They are held back, and
+ * written together with the page of the frame that commits. Before that only this connection reads
+ * them, and nothing was promised that could be lost.
  */
 #include "lib/state/state_db.h"
 
@@ -15,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "lib/state/reserve.h"
+#include "lib/util/buf.h"
 #include "lib/util/clock.h"
 
 /* What fails for ever is told so often. */
@@ -35,10 +41,18 @@ struct state_vfs {
 	_Atomic int64_t told_ns;
 };
 
+/* Of the journal; the head says at this offset of how many pages the database is, where it commits. */
+#define FRAME_HEAD_LEN	   24
+#define FRAME_HEAD_COMMITS 4
+#define HELD_MAX	   (256u << 10)
+
 struct extra {
 	sqlite3_io_methods methods;
 	const sqlite3_io_methods *plain;
 	struct reserve *reserve;
+	struct buf held;   /* what is to be written in front of `end` */
+	sqlite3_int64 end; /* of what was written or held last; -1: unknown */
+	bool commits;	   /* the frame of the last head */
 };
 
 /* SQLite aligns what it allocates for a file to 8 bytes. */
@@ -71,6 +85,91 @@ static int write_file(sqlite3_file *file, const void *data, int len, sqlite3_int
 	}
 }
 
+/* ---- the journal ---- */
+
+/* After an error SQLite rolls the transaction back, so its frames are forgotten. */
+static int write_held(sqlite3_file *file)
+{
+	struct extra *x = extra_of(file);
+	int len = (int)x->held.len;
+
+	buf_reset(&x->held);
+	return len ? write_file(file, x->held.data, len, x->end - len) : SQLITE_OK;
+}
+
+static int write_wal(sqlite3_file *file, const void *data, int len, sqlite3_int64 offset)
+{
+	static const uint8_t no_pages[4];
+	struct extra *x = extra_of(file);
+	bool is_head = len == FRAME_HEAD_LEN, is_held;
+	int rc = SQLITE_OK;
+
+	if (is_head)
+		x->commits = memcmp((const char *)data + FRAME_HEAD_COMMITS, no_pages,
+				    sizeof(no_pages)) != 0;
+	is_held = offset == x->end && buf_reserve(&x->held, (size_t)len) == 0;
+	if (is_held) {
+		buf_put(&x->held, data, (size_t)len);
+	} else {
+		rc = write_held(file);
+		if (rc == SQLITE_OK)
+			rc = write_file(file, data, len, offset);
+	}
+	x->end = offset + len;
+	if (is_held && ((x->commits && !is_head) || x->held.len > HELD_MAX))
+		rc = write_held(file);
+	if (rc != SQLITE_OK)
+		x->end = -1;
+	return rc;
+}
+
+static int read_wal(sqlite3_file *file, void *ret_data, int len, sqlite3_int64 offset)
+{
+	int rc = write_held(file);
+
+	return rc == SQLITE_OK ? extra_of(file)->plain->xRead(file, ret_data, len, offset) : rc;
+}
+
+static int truncate_wal(sqlite3_file *file, sqlite3_int64 size)
+{
+	int rc = write_held(file);
+
+	return rc == SQLITE_OK ? extra_of(file)->plain->xTruncate(file, size) : rc;
+}
+
+static int sync_wal(sqlite3_file *file, int flags)
+{
+	int rc = write_held(file);
+
+	return rc == SQLITE_OK ? extra_of(file)->plain->xSync(file, flags) : rc;
+}
+
+static int size_of_wal(sqlite3_file *file, sqlite3_int64 *ret_size)
+{
+	int rc = write_held(file);
+
+	return rc == SQLITE_OK ? extra_of(file)->plain->xFileSize(file, ret_size) : rc;
+}
+
+/* What is held has not committed. */
+static int close_wal(sqlite3_file *file)
+{
+	buf_free(&extra_of(file)->held);
+	return extra_of(file)->plain->xClose(file);
+}
+
+static void hold_back(struct extra *x)
+{
+	x->methods.xWrite = write_wal;
+	x->methods.xRead = read_wal;
+	x->methods.xTruncate = truncate_wal;
+	x->methods.xSync = sync_wal;
+	x->methods.xFileSize = size_of_wal;
+	x->methods.xClose = close_wal;
+}
+
+/* ---- the VFS ---- */
+
 static int open_file(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file, int flags,
 		     int *ret_flags)
 {
@@ -80,8 +179,10 @@ static int open_file(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file
 
 	if (rc != SQLITE_OK || !file->pMethods)
 		return rc;
-	*x = (struct extra){*file->pMethods, file->pMethods, v->reserve};
+	*x = (struct extra){*file->pMethods, file->pMethods, v->reserve, .end = -1};
 	x->methods.xWrite = write_file;
+	if (flags & SQLITE_OPEN_WAL)
+		hold_back(x);
 	file->pMethods = &x->methods;
 	return SQLITE_OK;
 }

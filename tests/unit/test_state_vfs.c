@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The journal of the local state, whose pieces are held back until the frame that commits: after each
+ * commit and rollback another program that is given the files finds exactly what was committed. A cache
+ * of few pages makes SQLite write in the middle of transactions, read that back, and write it again.
+ */
+#include "lib/state/state_db.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include "lib/state/reserve.h"
+#include "tests/unit/unit.h"
+
+#define ROWS 60
+
+static char *dir, *path, *copy;
+static int dirfd_;
+static struct reserve *reserve;
+static struct state_vfs *vfs;
+static sqlite3 *db;
+
+static void run(const char *sql)
+{
+	ck_assert_msg(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, "%s: %s", sql,
+		      sqlite3_errmsg(db));
+}
+
+static void connect_again(void)
+{
+	unit_ok(db_connect(vfs, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db));
+	run("PRAGMA journal_mode = WAL; PRAGMA cache_size = 6;"
+	    "CREATE TABLE IF NOT EXISTS t (k INTEGER PRIMARY KEY, v BLOB, w)");
+}
+
+static void setup(void)
+{
+	dir = unit_dir();
+	path = unit_path(dir, "state.db");
+	copy = unit_path(dir, "copy.db");
+	dirfd_ = open(dir, O_RDONLY | O_DIRECTORY);
+	ck_assert_int_ge(dirfd_, 0);
+	unit_ok(reserve_open(dirfd_, &reserve));
+	unit_ok(state_vfs_new(reserve, dirfd_, &vfs));
+	connect_again();
+}
+
+static void teardown(void)
+{
+	ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+	state_vfs_free(vfs);
+	reserve_close(reserve);
+	close(dirfd_);
+	free(copy);
+	free(path);
+	free(dir);
+}
+
+/* All that is in the table, as text. */
+static char *content(sqlite3 *of)
+{
+	static const char sql[] =
+		"SELECT ifnull(group_concat(k || ':' || length(v) || ':' || w), '') FROM (SELECT * FROM t ORDER BY k)";
+	sqlite3_stmt *stmt = NULL;
+	char *text;
+
+	ck_assert_int_eq(sqlite3_prepare_v2(of, sql, -1, &stmt, NULL), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+	text = strdup((const char *)sqlite3_column_text(stmt, 0));
+	sqlite3_finalize(stmt);
+	ck_assert_ptr_nonnull(text);
+	return text;
+}
+
+static void copy_file(const char *suffix)
+{
+	cleanup_free char *from = NULL, *to = NULL;
+	cleanup_free char *command = NULL;
+
+	ck_assert_int_gt(asprintf(&from, "%s%s", path, suffix), 0);
+	ck_assert_int_gt(asprintf(&to, "%s%s", copy, suffix), 0);
+	ck_assert_int_gt(asprintf(&command, "cp '%s' '%s'", from, to), 0);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* What somebody else makes of the files, as they are now: as after a crash of this process. */
+static char *content_of_files(void)
+{
+	sqlite3 *other = NULL;
+	sqlite3_stmt *stmt = NULL;
+	char *text;
+
+	copy_file("");
+	copy_file("-wal");
+	ck_assert_int_eq(sqlite3_open_v2(copy, &other, SQLITE_OPEN_READWRITE, "unix"), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_prepare_v2(other, "PRAGMA integrity_check", -1, &stmt, NULL),
+			 SQLITE_OK);
+	ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+	ck_assert_str_eq((const char *)sqlite3_column_text(stmt, 0), "ok");
+	sqlite3_finalize(stmt);
+	text = content(other);
+	ck_assert_int_eq(sqlite3_close(other), SQLITE_OK);
+	return text;
+}
+
+static unsigned chance(unsigned *seed, unsigned below)
+{
+	return (unsigned)rand_r(seed) % below;
+}
+
+static void change(unsigned *seed)
+{
+	char sql[100];
+	unsigned k = chance(seed, ROWS);
+
+	if (chance(seed, 4) == 0)
+		snprintf(sql, sizeof(sql), "DELETE FROM t WHERE k = %u", k);
+	else
+		snprintf(sql, sizeof(sql), "REPLACE INTO t VALUES (%u, zeroblob(%u), %u)", k,
+			 chance(seed, 9000), chance(seed, 1000000));
+	run(sql);
+}
+
+static void changes(unsigned *seed)
+{
+	unsigned count = chance(seed, 3) ? 1 + chance(seed, 3) : chance(seed, 80);
+
+	while (count--) {
+		bool inside = chance(seed, 4) == 0;
+
+		if (inside)
+			run("SAVEPOINT inner");
+		change(seed);
+		if (inside && chance(seed, 2))
+			run("ROLLBACK TO inner");
+		if (inside)
+			run("RELEASE inner");
+	}
+}
+
+static void check_files(const char *want)
+{
+	cleanup_free char *mine = content(db), *theirs = content_of_files();
+
+	ck_assert_str_eq(mine, want);
+	ck_assert_str_eq(theirs, want);
+}
+
+START_TEST(the_files_hold_what_was_committed_and_nothing_else)
+{
+	unsigned seed = (unsigned)_i;
+	char *want = content(db);
+
+	for (int i = 0; i < 60; i++) {
+		run("BEGIN IMMEDIATE");
+		changes(&seed);
+		if (chance(&seed, 3) == 0) {
+			cleanup_free char *others = content_of_files();
+
+			/* In the middle of it, too. */
+			ck_assert_str_eq(others, want);
+			run("ROLLBACK");
+		} else {
+			run("COMMIT");
+			free(want);
+			want = content(db);
+		}
+		check_files(want);
+		if (chance(&seed, 12) == 0)
+			run(chance(&seed, 2) ? "PRAGMA wal_checkpoint(RESTART)"
+					     : "PRAGMA wal_checkpoint(TRUNCATE)");
+		if (chance(&seed, 12) == 0) {
+			ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+			connect_again();
+		}
+	}
+	free(want);
+}
+END_TEST
+
+/* The journal cannot grow: the commit says so, and what comes after is as if it had not been tried. */
+START_TEST(a_write_that_fails_at_the_commit_leaves_what_was_there)
+{
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+	unsigned seed = (unsigned)_i, failed = 0;
+	char *want = content(db);
+
+	signal(SIGXFSZ, SIG_IGN);
+	for (int i = 0; i < 40; i++) {
+		int rc;
+
+		run("BEGIN IMMEDIATE");
+		change(&seed);
+		change(&seed);
+		limit.rlim_cur = chance(&seed, 2) ? 4096 * (1 + chance(&seed, 100)) : RLIM_INFINITY;
+		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+		limit.rlim_cur = RLIM_INFINITY;
+		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		failed += rc != SQLITE_OK;
+		if (!sqlite3_get_autocommit(db))
+			run("ROLLBACK");
+		if (rc == SQLITE_OK) {
+			free(want);
+			want = content(db);
+		}
+		check_files(want);
+	}
+	ck_assert_uint_gt(failed, 0);
+	free(want);
+}
+END_TEST
+
+/* Of this thread; asserts nothing, for an assertion of check writes, too. */
+static uint64_t writes_so_far(void)
+{
+	FILE *f = fopen("/proc/thread-self/io", "r");
+	char line[80];
+	uint64_t count = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, "syscw: ", 7) == 0)
+			count = strtoull(line + 7, NULL, 10);
+	if (f)
+		fclose(f);
+	return count;
+}
+
+START_TEST(a_commit_is_one_write)
+{
+	uint64_t before, after;
+	int rc;
+
+	run("PRAGMA cache_size = 1000; REPLACE INTO t VALUES (1, zeroblob(30000), 1)");
+	before = writes_so_far();
+	rc = sqlite3_exec(db, "REPLACE INTO t VALUES (2, zeroblob(30000), 2)", NULL, NULL, NULL);
+	after = writes_so_far();
+	ck_assert_int_eq(rc, SQLITE_OK);
+	ck_assert_uint_eq(after - before, 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("state_vfs");
+	TCase *t = tcase_create("journal");
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, the_files_hold_what_was_committed_and_nothing_else, 1, 9);
+	tcase_add_loop_test(t, a_write_that_fails_at_the_commit_leaves_what_was_there, 1, 5);
+	tcase_add_test(t, a_commit_is_one_write);
+	suite_add_tcase(suite, t);
+	return unit_run(suite);
+}
