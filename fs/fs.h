@@ -68,6 +68,9 @@ struct file {
  * back but by rollback and undo, of which it is told, as it is of an epoch that is dropped. */
 #define TIMEOUT_LIVE  1.0
 #define TIMEOUT_EPOCH 3600.0
+/* For the attributes of a file that was made just now, whose name is not kept: the kernel asks for those
+ * it has not kept before the first write. What is done through the mount meanwhile it knows itself. */
+#define ATTR_TIMEOUT_NEW 0.05
 
 static inline struct fs_mount *fs_of(fuse_req_t req)
 {

@@ -305,6 +305,8 @@ static int create_or_open(fuse_req_t req, const struct node *dir, const char *na
 	r = entry_of_live(m, &attr, ret_e);
 	if (r < 0)
 		handle_release(*ret_handle, false);
+	else if (ret_e->attr_timeout < ATTR_TIMEOUT_NEW)
+		ret_e->attr_timeout = ATTR_TIMEOUT_NEW;
 	return r;
 }
 
