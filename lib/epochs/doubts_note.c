@@ -62,8 +62,12 @@ static uint64_t kept_since(struct volume *vol, uint64_t version)
 /* A save that began before the last epoch, which is no whole one then. */
 static uint64_t continued_by(struct volume *vol, const struct state_doubt *d, pid_t by)
 {
-	return d->ino ? sealer_goes_on_in_place_locked(vol, d->ino, kept_since(vol, d->version))
-		      : sealer_continued_locked(vol, d->parent, d->name, by);
+	uint64_t epoch;
+
+	if (d->ino)
+		return sealer_goes_on_in_place_locked(vol, d->ino, kept_since(vol, d->version));
+	epoch = sealer_continued_locked(vol, d->parent, d->name, by);
+	return epoch ? epoch : sealer_goes_on_by_rename_locked(vol, d->parent, d->name);
 }
 
 static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t by)

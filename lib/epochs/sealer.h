@@ -59,7 +59,9 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
  * else 0. The next epoch continues them then (sealer_in_place.c).
  */
 uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch);
-/* The same of a file whose content was replaced, and that is closed. */
+/* The same where it was to be renamed into place, and has this temporary name still. */
+uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, const char *name);
+/* The same of a file whose content was replaced, and that is closed, or was renamed. */
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);

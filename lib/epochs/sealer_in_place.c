@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A save in place that pauses for longer than quiet takes, or of which each close makes an epoch, goes on (contract 1.3.7): the epochs
- * since its beginning were sealed by themselves in the middle of it. No name tells so, as in a new directory (sealer_continues.c). But
+ * A save over files that are there goes on (contract 1.3.7) where it pauses for longer than quiet takes, or where each close or a rename
+ * makes an epoch: the epochs since its beginning were sealed by themselves in the middle of it. No name tells so, as in a new directory (sealer_continues.c). But
  * each version knows what it took the place of, and files that were saved together last time are saved together this time: where a
  * file is saved, or killed in that, and another has been saved since the save that this one's last content is of, and had replaced
  * content of that save as well, it is the same save. Of a file that its program saves more often, the content that was replaced is newer.
@@ -28,6 +28,7 @@ struct search {
 	struct doubt_unit unit;
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
+	bool renamed;	/* such a file was renamed into place, which sealed the last epoch */
 	bool late;	/* for another file, that was opened before, there may be one */
 };
 
@@ -46,9 +47,10 @@ static int look(void *arg, const struct state_version *v)
 	struct search *s = arg;
 	cleanup_buf struct buf path = {0};
 	uint64_t epoch = v->saved ? v->saved : v->born;
+	bool renamed = v->ino == s->vol->sealer->last.renamed;
 	struct doubt_unit unit;
 
-	if (v->ino == s->ino || (s->first && s->first <= epoch))
+	if (v->ino == s->ino || (s->first && s->first <= epoch && !renamed))
 		return 0;
 	if (!is_recent(s, epoch)) {
 		s->late = true;
@@ -62,7 +64,9 @@ static int look(void *arg, const struct state_version *v)
 	if (!doubt_unit_same(buf_str(&path), &unit, buf_str(&s->path), &s->unit) ||
 	    (unit.len && epoch != s->vol->sealer->last.number))
 		return 0;
-	s->first = epoch;
+	if (!s->first || epoch < s->first)
+		s->first = epoch;
+	s->renamed |= renamed;
 	return 0;
 }
 
@@ -159,6 +163,11 @@ static void go_on(struct search *s)
 		least_of(p->continues_from, least_of(epoch_index_same_half(s->x, last), s->first));
 	sealer_continue_locked(s->vol, last, false);
 	sealer_note_continues_locked(s->vol);
+	/* For the next time. */
+	if (s->renamed && !s->vol->sealer->last.went_on) {
+		s->vol->sealer->last.went_on = true;
+		sealer_rename_goes_on_locked(s->vol, s->vol->sealer->last.renamed);
+	}
 }
 
 /* When the file was opened for writing: a save goes on for as long as that is written. */
@@ -172,13 +181,14 @@ static int64_t begun_ns(struct volume *vol, uint64_t ino)
 	return clock_wall_ns() - (opened_ns ? now_ns - opened_ns : 0);
 }
 
-uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch)
+/* `ino` has, or had, what is of this epoch; it is `written` that takes its place. */
+static uint64_t goes_on(struct volume *vol, uint64_t ino, uint64_t epoch, uint64_t written)
 {
 	struct search s = {.vol = vol, .ino = ino};
 
 	if (!may_go_on(vol, epoch) || vol->sealer->pending.alone == epoch)
 		return 0;
-	s.now_ns = begun_ns(vol, ino);
+	s.now_ns = begun_ns(vol, written);
 	s.x = epochs_index_locked(vol);
 	volume_path_locked(vol, ino, &s.path);
 	if (s.x && s.path.len) {
@@ -190,6 +200,33 @@ uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64
 	}
 	buf_free(&s.path);
 	return s.first;
+}
+
+uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch)
+{
+	return goes_on(vol, ino, epoch, ino);
+}
+
+uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	cleanup_buf struct buf path = {0};
+	struct state_name temporary, n;
+	struct state_version v;
+	struct state_file f;
+	uint64_t first = 0;
+	unsigned count;
+
+	if (!vol->sealer || sealer_path_locked(vol, parent, name, &path) != 0 ||
+	    state_name_get(vol->state, parent, name, &temporary) != 0)
+		return 0;
+	count = doubt_final_names(vol->rules, buf_str(&path), finals);
+	for (unsigned i = 0; !first && i < count; i++)
+		if (state_name_get(vol->state, parent, finals[i], &n) == 0 &&
+		    state_file_get(vol->state, n.ino, &f) == 0 && f.closed &&
+		    state_version_get(vol->state, f.closed, &v) == 0)
+			first = goes_on(vol, n.ino, v.saved ? v.saved : v.born, temporary.ino);
+	return first;
 }
 
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)

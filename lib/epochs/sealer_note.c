@@ -384,6 +384,8 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	sealer_opens_locked(vol);
 	if (!replaces)
 		sealer_led_locked(vol, parent, fresh_find(&p->fresh, parent, name, ino), joins);
+	else if (has_news(vol, ino))
+		sealer_saved_in_place_locked(vol, ino);
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->closed = true;
 	p->activity_ns = now;

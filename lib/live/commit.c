@@ -60,11 +60,9 @@ struct taken {
 	uint64_t epoch; /* that has the content before first; 0: there was none */
 };
 
-/* Of a version that takes the place of this one. */
-static uint64_t replaced_by_next(const struct volume *vol, const struct state_version *before,
-				 bool saved)
+uint64_t version_replaced_by_next(const struct volume *vol, const struct state_version *before)
 {
-	if (!saved || before->born == vol->next_epoch)
+	if (before->born == vol->next_epoch)
 		return before->replaced;
 	return before->saved ? before->saved : before->born;
 }
@@ -96,7 +94,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (error && error != -ENOENT)
 		return error;
 	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, before.born};
-	replaced = replaced_by_next(vol, &before, !same_as_base(b, st));
+	replaced = same_as_base(b, st) ? before.replaced : version_replaced_by_next(vol, &before);
 	f.closed = closed;
 	f.live = live;
 	f.body = b->id;

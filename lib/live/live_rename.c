@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live tree: rename and exchange. */
 #include "lib/live/live_internal.h"
+#include "lib/live/bodies.h"
 #include "lib/live/observer.h"
 
 #include <errno.h>
@@ -189,6 +190,25 @@ static int saved_by_rename_locked(struct volume *vol, const struct end *from, co
 						    vol, from->parent, from->name, to->name, began);
 }
 
+/* New content takes the place of what the name led to. */
+static int note_replaced_locked(struct volume *vol, const struct end *from, const struct end *to)
+{
+	uint64_t id = from->f.closed ? from->f.closed : from->f.live;
+	struct state_version v, before;
+	int error;
+
+	if (!to->exists || !S_ISREG(from->f.mode) || !to->f.closed || !id)
+		return 0;
+	error = state_version_get(vol->state, id, &v);
+	if (!error)
+		error = state_version_get(vol->state, to->f.closed, &before);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (v.born != vol->next_epoch || v.saved)
+		return 0;
+	return state_version_replaces(vol->state, id, version_replaced_by_next(vol, &before));
+}
+
 static enum activity what_it_is(const struct volume *vol, const struct end *to)
 {
 	return to->exists && to->f.born < vol->next_epoch ? ACTIVITY_REPLACE : ACTIVITY_RENAME;
@@ -210,6 +230,8 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 	if (!error)
 		error = vol->observer->moves_locked(vol, &from->f, from->parent, from->name,
 						    to->parent, to->name);
+	if (!error)
+		error = note_replaced_locked(vol, from, to);
 	if (!error)
 		error = rename_locked(vol, from, to, &covered);
 	error = state_end(vol->state, error);

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves of which one part is renamed into place, and another is written in place or renamed later: no half of one is the latest for good."""
+
+import os
+import time
+
+import pytest
+
+from conftest import python, wait_until
+from test_contract_epochs import log_of
+from test_doubts import kill, latest, put, record, retained
+
+# A kind of save: how each of its files gets into place, in their order. in: written in place; over: by a temporary name.
+KINDS = {
+    "renamed, in place": [("over", "A"), ("in", "B")],
+    "in place, renamed": [("in", "A"), ("over", "B")],
+    "renamed twice, in place": [("over", "A"), ("over", "B"), ("in", "C")],
+    "renamed, in place twice": [("over", "A"), ("in", "B"), ("in", "C")],
+    "both renamed": [("over", "A"), ("over", "B")],
+    "in subdirectories": [("over", "w/A"), ("in", "o/B")],
+    # tf.train.CheckpointManager, then what it does not know of.
+    "last file renamed": [("over", "checkpoint"), ("in", "replay.pkl")],
+}
+
+
+@pytest.fixture
+def passthrough():
+    """Sealing is the same either way."""
+    return "auto"
+
+
+def put_over(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".tmp")
+    part.write_text(text)
+    os.replace(part, path)
+
+
+def save(mnt, files, text, pause=0.0):
+    for number, (how, name) in enumerate(files):
+        if number and pause:
+            time.sleep(pause)
+        (put_over if how == "over" else put)(mnt.path / name, name + text)
+
+
+def kill_in(mnt, how, name):
+    kill(mnt.path / (name + ".tmp" if how == "over" else name))
+
+
+def whole(mnt, files, number):
+    """Whether an epoch has one save of them, all of it."""
+    there = [mnt.epoch(number) / name for _, name in files]
+    return all(p.exists() for p in there) and len({p.read_text()[-1] for p in there}) == 1
+
+
+def sealed_whole(mnt, files, text):
+    """All is sealed that was saved."""
+    wait_until(lambda: log_of(mnt) and all((mnt.epoch(max(log_of(mnt))) / n).exists() and (mnt.epoch(max(log_of(mnt))) / n).read_text() == n + text
+                                           for _, n in files), "the epoch of the save " + text)
+    wait_until(lambda: latest(mnt) == max(log_of(mnt)), "it to be the latest")
+
+
+def half_is_never_latest(mnt, files, pause=0.0):
+    """Two whole saves, and one that is killed in the last file: all files before it are new."""
+    for text in (" 1", " 2"):
+        save(mnt, files, text, pause)
+        sealed_whole(mnt, files, text)
+        time.sleep(0.3)
+    good = latest(mnt)
+    save(mnt, files[:-1], " 3", pause)
+    if pause:
+        time.sleep(pause)
+    kill_in(mnt, *files[-1])
+    wait_until(lambda: latest(mnt) == good, "the good epoch to be the latest again")
+    for text in ("a note", "another"):
+        put(mnt.path / "note.txt", text)
+        before = max(log_of(mnt))
+        wait_until(lambda b=before: max(log_of(mnt)) > b, "the epoch of the note")
+        assert latest(mnt) == good and whole(mnt, files, good)
+    assert all(whole(mnt, files, n) for n, e in log_of(mnt).items() if e["complete"] is True and n >= good)
+    return good
+
+
+@pytest.mark.options(settle="150ms", keep="last:1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kill_in_the_last_file(mnt, kind):
+    good = half_is_never_latest(mnt, KINDS[kind])
+    mnt.wait_durable()
+    assert good in mnt.epochs()
+    mnt.remount(empty_cache=True)
+    assert latest(mnt) == good
+    save(mnt, KINDS[kind], " 4")
+    sealed_whole(mnt, KINDS[kind], " 4")
+
+
+@pytest.mark.options(settle="150ms")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pause_before_each_file(mnt, kind):
+    half_is_never_latest(mnt, KINDS[kind], pause=0.5)
+
+
+@pytest.mark.options(settle="150ms", patience="1s")
+def test_a_temporary_file_that_is_written_for_long(mnt):
+    """Longer than `patience`: it was opened soon after the rename of the other."""
+    files = KINDS["both renamed"]
+    for text in (" 1", " 2"):
+        save(mnt, files, text)
+        sealed_whole(mnt, files, text)
+    good = latest(mnt)
+    save(mnt, files[:1], " 3")
+    writer = python("import os, signal, sys, time\nf = open(sys.argv[1], 'w')\n"
+                    "for i in range(25):\n    f.write('half'); f.flush(); time.sleep(0.1)\nos.kill(os.getpid(), signal.SIGKILL)",
+                    mnt.path / "B.tmp")
+    writer.communicate(timeout=60)
+    put(mnt.path / "note.txt", "a note")
+    wait_until(lambda: log_of(mnt)[max(log_of(mnt))]["trigger"] in ("quiet", "killed"), "the epoch of the note")
+    assert latest(mnt) == good
+
+
+@pytest.mark.options(settle="150ms")
+def test_whole_saves_leave_no_half_once_one_went_on(mnt):
+    """What was learned from the second save: the first rename seals nothing by itself any more."""
+    files = KINDS["renamed, in place"]
+    for text in " 1", " 2", " 3", " 4", " 5":
+        save(mnt, files, text)
+        sealed_whole(mnt, files, text)
+        time.sleep(0.3)
+    halves = [n for n, e in log_of(mnt).items() if not whole(mnt, files, n)]
+    assert len(halves) <= 2 and all(record(mnt, n)["complete"] is not True for n in halves if n > 1)
+
+
+@pytest.mark.options(settle="150ms", keep="last:1")
+def test_a_crash_of_the_daemon_in_the_last_file(mnt):
+    files = KINDS["renamed, in place"]
+    for text in (" 1", " 2"):
+        save(mnt, files, text)
+        sealed_whole(mnt, files, text)
+    good = latest(mnt)
+    save(mnt, files[:-1], " 3")
+    half = python("import sys\nf = open(sys.argv[1], 'w'); f.write('half'); f.flush(); print('half', flush=True); sys.stdin.read()", mnt.path / "B")
+    assert half.stdout.readline() == "half\n"
+    mnt.kill()
+    half.kill()
+    half.communicate(timeout=60)
+    mnt.mount()
+    wait_until(lambda: latest(mnt) == good, "the good epoch to be the latest again")
+    put(mnt.path / "note.txt", "more")
+    mnt.seal()
+    assert latest(mnt) == good
+
+
+@pytest.mark.options(settle="150ms")
+def test_a_file_that_alone_is_renamed_more_often_takes_nothing_with_it(mnt):
+    """A status beside the model is not of its save."""
+    for number in range(1, 4):
+        put_over(mnt.path / "A", "A %d" % number)
+        wait_until(lambda n=number: log_of(mnt) and (mnt.epoch(max(log_of(mnt))) / "A").read_text() == "A %d" % n, "its epoch")
+        if number == 1:
+            put(mnt.path / "B", "B 1")
+            wait_until(lambda: (mnt.epoch(max(log_of(mnt))) / "B").exists(), "the other's epoch")
+        time.sleep(0.3)
+    kill(mnt.path / "B")
+    time.sleep(0.6)
+    retained(mnt, sorted(log_of(mnt)))
+    assert latest(mnt) == max(log_of(mnt)) and (mnt.epoch(latest(mnt)) / "A").read_text() == "A 3"
