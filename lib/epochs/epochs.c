@@ -637,6 +637,16 @@ static bool epoch_exists(struct volume *vol, uint64_t number)
 	return x && epoch_index_find(x, number);
 }
 
+/* And is not frozen yet. */
+static bool has_begun(struct volume *vol, uint64_t number)
+{
+	const struct sealer *s;
+
+	SCOPED_LOCK(&vol->lock);
+	s = vol->sealer;
+	return s && s->first && number >= s->first->number && number <= s->newest->number;
+}
+
 int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interrupted_fn interrupted,
 		void *arg)
 {
@@ -646,6 +656,8 @@ int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interru
 
 	if (timeout_ns >= 0 && timeout_ns < INT64_MAX - now)
 		deadline = now + timeout_ns;
+	if (has_begun(vol, number))
+		seal_finish_until(vol, number);
 	/* What a node of a set sealed is no epoch yet. */
 	if (number && !nodes_is_part(number) && !epoch_exists(vol, number))
 		return -ENOENT;

@@ -23,6 +23,9 @@
 #include "lib/cache/trees.h"
 #include "lib/cache/uploads.h"
 
+/* So long the next save is given to begin before what it sealed is frozen, which takes locks and a processor. */
+#define REST_NS (50 * NS_PER_MS)
+
 void pending_clear(struct pending *p)
 {
 	fresh_clear(&p->fresh);
@@ -215,6 +218,8 @@ void seal_await_log_locked(struct volume *vol, uint64_t ino)
 {
 	int64_t limit = clock_mono_ns() + NS_PER_S;
 
+	if (vol->sealer && log_is_awaited_locked(vol, ino))
+		sealer_hurry_locked(vol);
 	while (vol->sealer && log_is_awaited_locked(vol, ino))
 		if (cond_wait_until(&vol->changed, &vol->lock, limit) == -ETIMEDOUT)
 			break;
@@ -266,6 +271,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	else
 		s->first = job;
 	s->newest = job;
+	s->rest_ns = job->trigger == RECORD_TRIGGER_NEXT ? s->last.begun_ns + REST_NS : 0;
 	sealer_wake_locked(vol);
 }
 

@@ -148,8 +148,9 @@ struct sealer {
 	bool index_loaded;
 	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
 	int failed_error;
-	int64_t retry_ns;    /* monotonic; no seal by quiet before, after a failure */
-	int64_t before_ns;   /* monotonic; the last seal because the next save began */
+	int64_t retry_ns;  /* monotonic; no seal by quiet before, after a failure */
+	int64_t before_ns; /* monotonic; the last seal because the next save began */
+	int64_t rest_ns; /* monotonic; the thread leaves what has begun alone until then, unless somebody waits for it */
 	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
 	uint64_t tree_bytes; /* of the epoch that was frozen last */
 	int64_t looking_ns;  /* monotonic; when the thread looks again by itself */
@@ -213,6 +214,8 @@ int sealer_look_locked(struct volume *vol, struct settle_answer *ret_answer,
 /* The path of a name: ancestors' names and '/', without a leading one. Empty where one has none. */
 int sealer_path_locked(struct volume *vol, uint64_t parent, const char *name, struct buf *out);
 void sealer_wake_locked(struct volume *vol);
+/* Somebody waits for an epoch that has begun: the thread freezes it at once. */
+void sealer_hurry_locked(struct volume *vol);
 
 /* ---- sealer_note.c ---- */
 

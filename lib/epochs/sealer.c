@@ -143,6 +143,12 @@ void sealer_wake_locked(struct volume *vol)
 	pthread_cond_signal(&vol->sealer->wake);
 }
 
+void sealer_hurry_locked(struct volume *vol)
+{
+	vol->sealer->rest_ns = 0;
+	sealer_wake_locked(vol);
+}
+
 static int is_unfinished(void *arg, struct body *b)
 {
 	const struct volume *vol = arg;
@@ -214,6 +220,11 @@ static void *sealer_main(void *arg)
 	while (!s->stops) {
 		int64_t resume_ns;
 
+		if (s->first && s->rest_ns > clock_mono_ns()) {
+			s->looking_ns = s->rest_ns;
+			cond_wait_until(&s->wake, &vol->lock, s->rest_ns);
+			continue;
+		}
 		if (s->first) {
 			mutex_unlock(&vol->lock);
 			seal_finish_until(vol, INT64_MAX);

@@ -19,6 +19,9 @@ static bool is_frozen(void)
 /* As if a second had passed since the last one. */
 static void a_second_later(void)
 {
+	mutex_lock(&u.vol->lock);
+	sealer_hurry_locked(u.vol);
+	mutex_unlock(&u.vol->lock);
 	unit_until(is_frozen());
 	SCOPED_LOCK(&u.vol->lock);
 	u.vol->sealer->before_ns = 0;
@@ -53,6 +56,67 @@ START_TEST(a_file_that_is_replaced_once_more)
 	ck_assert_uint_eq(eu_seal(), 3);
 	eu_epoch_holds(2, "model", "two");
 	eu_epoch_holds(3, "model", "three");
+}
+END_TEST
+
+/* The save that begins is not disturbed at once. False: the machine was too slow to see that. */
+static bool is_resting_for_long(void)
+{
+	SCOPED_LOCK(&u.vol->lock);
+	if (!u.vol->sealer->first)
+		return false;
+	u.vol->sealer->rest_ns = clock_mono_ns() + EU_LONG;
+	return true;
+}
+
+static void seal_and_rest(void)
+{
+	for (int i = 0;; i++) {
+		ck_assert_int_lt(i, 100);
+		a_second_later();
+		eu_save("model", "one");
+		if (is_resting_for_long())
+			break;
+	}
+	/* The thread sleeps for as long as it was told first. */
+	usleep(200 * 1000);
+	ck_assert(!is_frozen());
+}
+
+static int stop_mount(void)
+{
+	volume_close(u.vol);
+	eu_mount();
+	return 0;
+}
+
+static int wait_for_it(void)
+{
+	return epochs_wait(u.vol, begun(), 0, NULL, NULL);
+}
+
+static int commit_it(void)
+{
+	struct epochs_seal how = {.trigger = "commit"};
+	uint64_t number;
+
+	return epochs_seal(u.vol, &how, &number);
+}
+
+static int (*const waits[])(void) = {wait_for_it, commit_it, stop_mount};
+
+START_TEST(it_is_frozen_a_moment_later_or_when_somebody_waits)
+{
+	struct epoch_info info;
+	uint64_t number;
+
+	seal_and_rest();
+	number = begun();
+	unit_ok(waits[_i]());
+	ck_assert(is_frozen());
+	info = eu_info(number);
+	ck_assert_int_eq(info.record.trigger, RECORD_TRIGGER_NEXT);
+	epoch_info_free(&info);
 }
 END_TEST
 
@@ -539,6 +603,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, eu_start, eu_stop);
 	tcase_add_test(t, a_file_that_is_replaced_once_more);
+	tcase_add_loop_test(t, it_is_frozen_a_moment_later_or_when_somebody_waits, 0, 3);
 	tcase_add_test(t, at_most_one_a_second);
 	tcase_add_test(t, the_first_file_of_several_seals);
 	tcase_add_test(t, saves_that_were_merged);
