@@ -189,7 +189,8 @@ static int add_record(void *arg, const struct record_found *found)
 	int error;
 
 	if (!found->record) {
-		epoch_index_supersede(&c->epochs, found->continues, found->number);
+		epoch_index_supersede(&c->epochs, found->continues, found->continues_from,
+				      found->number);
 		return 0;
 	}
 	if (c->count == c->cap) {

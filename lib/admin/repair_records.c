@@ -113,7 +113,8 @@ static int put(struct record_repair *m, const char *text, const char *what)
 static int put_tombstone(struct record_repair *m)
 {
 	cleanup_buf struct buf text = {0};
-	int error = tombstone_encode(m->number, clock_wall_ns(), 0, NULL, &text);
+	const struct tombstone t = {.number = m->number, .dropped_ns = clock_wall_ns()};
+	int error = tombstone_encode(&t, NULL, &text);
 
 	return error ? error
 		     : put(m, buf_str(&text),

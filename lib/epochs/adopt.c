@@ -137,8 +137,7 @@ int adopt_record(struct volume *vol, const struct record_found *found)
 		return error;
 	error = adopt_epoch_locked(vol, found);
 	if (!error && found->continues)
-		error = epochs_supersede_locked(vol, found->continues,
-						found->record ? found->record->continues_from : 0,
+		error = epochs_supersede_locked(vol, found->continues, found->continues_from,
 						found->number);
 	return state_end(vol->state, error);
 }

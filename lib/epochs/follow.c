@@ -115,7 +115,7 @@ static int show_epoch_locked(struct volume *vol, const struct record_found *foun
 
 	if (error || !x)
 		return error == -ENOENT ? 0 : error ? error : -EIO;
-	epoch_index_supersede(x, found->continues, found->number);
+	epoch_index_supersede(x, found->continues, found->continues_from, found->number);
 	if (row.state == EPOCH_DURABLE && found->record)
 		epochs_index_put_locked(vol, found->record, row.superseded);
 	else if (row.state == EPOCH_DROPPED && epoch_index_find(x, found->number))

@@ -102,12 +102,9 @@ static bool is_continued(const struct epoch_index *x, const struct epoch_brief *
 	return false;
 }
 
-static uint64_t first_continued(const struct epoch_record *record)
+static uint64_t first_continued(uint64_t continues, uint64_t from, uint64_t by)
 {
-	return record->continues && record->continues < record->number &&
-			       record->continues_from < record->continues
-		       ? record->continues_from
-		       : 0;
+	return continues && continues < by && from < continues ? from : 0;
 }
 
 static void supersede_save(struct epoch_index *x, const struct epoch_brief *by)
@@ -131,7 +128,8 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 		.number = record->number,
 		.sealed_ns = record->sealed_ns,
 		.continues = record->continues,
-		.continues_from = first_continued(record),
+		.continues_from =
+			first_continued(record->continues, record->continues_from, record->number),
 		.half = record->half < record->number ? record->half : 0,
 		.bytes_new = record->bytes_new,
 		.parent = record->parent,
@@ -145,19 +143,21 @@ int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bo
 	};
 	if (!superseded)
 		x->epochs[at].superseded = is_continued(x, &x->epochs[at]);
-	epoch_index_supersede(x, record->continues, record->number);
-	supersede_save(x, &x->epochs[at]);
+	epoch_index_supersede(x, record->continues, record->continues_from, record->number);
 	return 0;
 }
 
-void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by)
+void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t from, uint64_t by)
 {
+	const struct epoch_brief save = {.number = by,
+					 .continues_from = first_continued(number, from, by)};
 	uint64_t half = epoch_index_half_of(x, number);
 
 	for (size_t i = number ? place_of(x, half) : x->count;
 	     i < x->count && x->epochs[i].number < by; i++)
 		if (epoch_brief_is_half(&x->epochs[i], number, half, by))
 			x->epochs[i].superseded = true;
+	supersede_save(x, &save);
 }
 
 void epoch_index_remove(struct epoch_index *x, uint64_t number)

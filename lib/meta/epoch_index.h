@@ -33,8 +33,9 @@ void epoch_index_free(struct epoch_index *x);
 /* Adds or replaces an epoch, and marks what it continues: 0 or -ENOMEM. superseded: as its row says. */
 int epoch_index_add(struct epoch_index *x, const struct epoch_record *record, bool superseded);
 void epoch_index_remove(struct epoch_index *x, uint64_t number);
-/* Epoch `by`, which is not in the index where it was dropped, continued this one (0: none): it and what has its half are marked. */
-void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t by);
+/* Epoch `by`, which is not in the index where it was dropped, continued this one (0: none): it and what has its half are marked, and
+ * those in the same save from `from` on (0: as in the record). */
+void epoch_index_supersede(struct epoch_index *x, uint64_t number, uint64_t from, uint64_t by);
 /* The epoch whose half of a save this one may have, too, as its record says; itself where it says none. */
 uint64_t epoch_index_same_half(const struct epoch_index *x, uint64_t number);
 /*

@@ -26,7 +26,7 @@ int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret
 {
 	cleanup_buf struct buf text = {0};
 	char key[KEY_MAX];
-	uint64_t dropped;
+	struct tombstone dropped;
 	size_t len;
 	int error;
 
@@ -36,7 +36,7 @@ int records_get(struct remote *remote, uint64_t number, struct epoch_record *ret
 		return error;
 	error = tombstone_decode(text.data, text.len, &dropped);
 	if (!error)
-		return dropped == number ? -ENOENT : -EBADMSG;
+		return dropped.number == number ? -ENOENT : -EBADMSG;
 	/* Of a tombstone a record's decoder would say that it is damaged. */
 	if (error == -ENOMEM)
 		return error;
@@ -107,15 +107,16 @@ static int drop_parts(struct remote *remote, uint64_t number)
 static int encode_tombstone(uint64_t number, const char *was, bool keep, struct buf *out)
 {
 	cleanup_record struct epoch_record record = {0};
-	int64_t now_ns = clock_wall_ns();
+	struct tombstone t = {.number = number, .dropped_ns = clock_wall_ns()};
 	int error;
 
 	if (was && record_decode(was, strlen(was), &record) == -ENOMEM)
 		return -ENOMEM;
+	t.continues = record.continues;
+	t.continues_from = record.continues_from;
 	buf_reset(out);
-	error = tombstone_encode(number, now_ns, record.continues, keep ? was : NULL, out);
-	return error == -EFBIG ? tombstone_encode(number, now_ns, record.continues, NULL, out)
-			       : error;
+	error = tombstone_encode(&t, keep ? was : NULL, out);
+	return error == -EFBIG ? tombstone_encode(&t, NULL, out) : error;
 }
 
 int records_drop(struct remote *remote, uint64_t number, const char *ours)
@@ -148,7 +149,7 @@ static int read_dropped(struct remote *remote, uint64_t number, char **ret_text)
 {
 	cleanup_buf struct buf text = {0};
 	cleanup_record struct epoch_record record = {0};
-	uint64_t dropped, continues;
+	struct tombstone t;
 	char key[KEY_MAX];
 	int error;
 
@@ -156,10 +157,10 @@ static int read_dropped(struct remote *remote, uint64_t number, char **ret_text)
 	error = remote_get(remote, key, 0, RECORD_ENCODED_MAX + 1, &text);
 	if (error)
 		return error;
-	error = tombstone_decode_record(text.data, text.len, &dropped, &continues, ret_text);
+	error = tombstone_decode_record(text.data, text.len, &t, ret_text);
 	if (error == -EBADMSG && record_decode(text.data, text.len, &record) == 0)
 		return -EEXIST;
-	return !error && dropped != number ? -EBADMSG : error;
+	return !error && t.number != number ? -EBADMSG : error;
 }
 
 int records_dropped(struct remote *remote, uint64_t number, struct epoch_record *ret_record,
@@ -311,7 +312,7 @@ static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
 {
 	cleanup_record struct epoch_record record = {0};
 	struct record_found found = {.number = slot->number, .text = slot->text};
-	uint64_t number;
+	struct tombstone t;
 	int error;
 
 	/* Gone since it was listed. */
@@ -319,12 +320,13 @@ static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
 		return 0;
 	if (slot->error)
 		return slot->error;
-	error = tombstone_decode_record(slot->text, strlen(slot->text), &number, &found.continues,
-					NULL);
+	error = tombstone_decode(slot->text, strlen(slot->text), &t);
 	if (error == -ENOMEM)
 		return error;
-	if (!error && number == slot->number) {
+	if (!error && t.number == slot->number) {
 		found.dropped = true;
+		found.continues = t.continues;
+		found.continues_from = t.continues_from;
 		return fn(arg, &found);
 	}
 	error = record_decode(slot->text, strlen(slot->text), &record);
@@ -335,7 +337,10 @@ static int give_slot(const struct record_slot *slot, record_fn fn, void *arg)
 			  slot->number);
 	else
 		found.record = &record;
-	found.continues = found.record ? record.continues : 0;
+	if (found.record) {
+		found.continues = record.continues;
+		found.continues_from = record.continues_from;
+	}
 	return fn(arg, &found);
 }
 

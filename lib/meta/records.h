@@ -19,8 +19,9 @@ struct record_found {
 	uint64_t number;
 	const struct epoch_record *record; /* NULL: a tombstone, or damaged */
 	bool dropped;			   /* a tombstone */
-	uint64_t continues; /* of the record, or of that which was dropped; 0: nothing */
-	const char *text;   /* the record as it is stored, NUL-terminated */
+	uint64_t continues,
+		continues_from; /* of the record, or of that which was dropped; 0: nothing */
+	const char *text;	/* the record as it is stored, NUL-terminated */
 };
 /* Non-zero ends the walk and is returned. */
 typedef int (*record_fn)(void *arg, const struct record_found *found);

@@ -10,16 +10,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	cleanup_buf struct buf again = {0};
 	cleanup_free char *record = NULL;
-	uint64_t number, continues, second, same;
+	struct tombstone t, same;
 
-	if (tombstone_decode_record(data, len, &number, &continues, &record) < 0)
+	if (tombstone_decode_record(data, len, &t, &record) < 0)
 		return 0;
 	/* One that was cut out of a longer text may not fit into it again. */
-	if (tombstone_encode(number, 0, continues, record, &again) != 0) {
+	t.dropped_ns = 0;
+	if (tombstone_encode(&t, record, &again) != 0) {
 		fuzz_assert(record && strlen(record) > RECORD_ENCODED_MAX / 8);
 		return 0;
 	}
-	fuzz_assert(tombstone_decode_record(again.data, again.len, &second, &same, NULL) == 0);
-	fuzz_assert(second == number && same == continues);
+	fuzz_assert(tombstone_decode(again.data, again.len, &same) == 0);
+	fuzz_assert(same.number == t.number && same.continues == t.continues &&
+		    same.continues_from == t.continues_from);
 	return 0;
 }

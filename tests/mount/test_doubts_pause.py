@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saves in place that are sealed in the middle, by quiet or by closes that make epochs, and killed after that."""
 
+import json
 import os
 import signal
 import subprocess
@@ -64,6 +65,40 @@ def test_what_is_sealed_between_is_half_too(half, keep):  # pylint: disable=unus
     assert doubts(half, 6) == {"B": KILLED} and complete(half) == [1]
     half.remount(empty_cache=True)
     assert latest(half) == 1 and complete(half) == [1]
+
+
+@QUIET
+@pytest.mark.parametrize("dropped_in", ["mount", "remote"])
+def test_what_is_half_stays_so_elsewhere_when_its_rest_was_dropped(half, make_volume, dropped_in):
+    """For who reads the remote from the start, and for who follows it."""
+    half.wait_durable()
+    other = make_volume()
+    other.url = half.url
+    for number in range(3):
+        sealed(half, "status.json", str(number))
+    half.wait_durable()
+    if dropped_in == "mount":
+        other.mount(ro=True, refresh="1s")
+    assert sealed(half, "B", "b 2") == 6 and record(half, 6)["continues"] == 5
+    put(half.path / "A", "a 3"), put(half.path / "B", "b 3")
+    assert half.seal() == 7
+    half.wait_durable()
+    if dropped_in == "remote":
+        half.unmount()
+        other.mount(ro=True, refresh="1s")
+        run(BIN, "rm", half.url, "6")
+    else:
+        run(BIN, "rm", half.path, "6")
+        half.wait_durable()
+        half.unmount()
+    catalog = {e["epoch"]: e["complete"] for e in json.loads(run(BIN, "log", "--json", half.url).stdout)}
+    assert catalog == {1: True, 2: False, 3: False, 4: False, 5: False, 7: True}
+    wait_until(lambda: complete(other) == [1, 7], "the follower to know it")
+    half.empty_cache()
+    half.mount(settle="1h")
+    assert complete(half) == [1, 7]
+    run(BIN, "undrop", half.path, "6")
+    wait_until(lambda: complete(half) == [1, 6, 7], "the dropped epoch to be back")
 
 
 @QUIET

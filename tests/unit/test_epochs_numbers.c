@@ -86,15 +86,18 @@ START_TEST(all_epochs_of_a_save_are_continued)
 	};
 	static const bool complete[] = {true, false, true, false, false, true};
 
-	for (unsigned order = 0; order < 2;
-	     order++) { /* also where those that are continued come later */
+	/* Also where those that are continued come later, and where a tombstone says it. */
+	for (unsigned order = 0; order < 3; order++) {
 		struct epoch_index x = {0};
 
 		for (uint64_t i = 0; i < 6; i++) {
-			uint64_t n = order ? 6 - i : i + 1;
+			uint64_t n = order == 1 ? 6 - i : i + 1;
+			bool continues = n == 6 && order < 2;
 
-			index_seal(&x, n, triggers[n - 1], n == 6 ? 5 : 0, n == 6 ? 2 : 0);
+			index_seal(&x, n, triggers[n - 1], continues ? 5 : 0, continues ? 2 : 0);
 		}
+		if (order == 2)
+			epoch_index_supersede(&x, 5, 2, 6);
 		for (uint64_t n = 1; n <= 6; n++)
 			ck_assert_int_eq(epoch_brief_complete(epoch_index_find(&x, n)),
 					 complete[n - 1]);

@@ -24,10 +24,11 @@ static void assert_refused(uint8_t *zeros, size_t len)
 	struct index_reader index;
 	struct chunk_header chunk;
 	struct tree *tree = NULL;
+	struct tombstone tombstone;
 	uint64_t number;
 
 	unit_error(record_decode(zeros, len, &record), -EBADMSG);
-	unit_error(tombstone_decode(zeros, len, &number), -EBADMSG);
+	unit_error(tombstone_decode(zeros, len, &tombstone), -EBADMSG);
 	unit_error(volume_info_decode(zeros, len, &info), -EBADMSG);
 	unit_error(lease_decode(zeros, len, &lease), -EBADMSG);
 	unit_error(gc_list_decode(zeros, len, &list), -EBADMSG);

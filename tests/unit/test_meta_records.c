@@ -471,15 +471,17 @@ START_TEST(tags_are_read_and_damaged_ones_are_told)
 END_TEST
 
 struct continued {
-	uint64_t number, continues;
+	uint64_t number, continues, from;
 };
 
 static int note_continues(void *arg, const struct record_found *found)
 {
 	struct continued *c = arg;
 
-	if (found->number == c->number)
+	if (found->number == c->number) {
 		c->continues = found->continues;
+		c->from = found->continues_from;
+	}
 	return 0;
 }
 
@@ -488,6 +490,7 @@ START_TEST(a_tombstone_keeps_what_its_epoch_continued)
 {
 	const struct epoch_record record = {.number = 3,
 					    .continues = 2,
+					    .continues_from = 1,
 					    .volume = "0b0ec43d-6a7b-4b4d-8a0e-2f6a3a3a3a3a",
 					    .sealed_ns = 1003};
 	cleanup_buf struct buf text = {0};
@@ -498,10 +501,12 @@ START_TEST(a_tombstone_keeps_what_its_epoch_continued)
 		put_text(3, buf_str(&text));
 	unit_ok(records_each(r, 0, note_continues, &c));
 	ck_assert_uint_eq(c.continues, _i ? 2 : 0);
-	c.continues = 0;
+	ck_assert_uint_eq(c.from, _i ? 1 : 0);
+	c.continues = c.from = 0;
 	unit_ok(records_drop(r, 3, buf_str(&text)));
 	unit_ok(records_each(r, 0, note_continues, &c));
 	ck_assert_uint_eq(c.continues, 2);
+	ck_assert_uint_eq(c.from, 1);
 }
 END_TEST
 

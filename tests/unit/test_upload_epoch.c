@@ -291,12 +291,12 @@ END_TEST
 static bool is_tombstone(uint64_t number)
 {
 	cleanup_buf struct buf text = {0};
-	uint64_t dropped = 0;
+	struct tombstone dropped;
 	char key[KEY_MAX];
 
 	epoch_key(number, key);
 	return remote_get(mu_remote, key, 0, RECORD_ENCODED_MAX, &text) == 0 &&
-	       tombstone_decode(text.data, text.len, &dropped) == 0 && dropped == number;
+	       tombstone_decode(text.data, text.len, &dropped) == 0 && dropped.number == number;
 }
 
 START_TEST(drops_reach_the_remote_when_it_is_back)
