@@ -159,10 +159,10 @@ void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64
 		set_count(c, f, old->count + 1);
 }
 
-bool changed_any_ahead(const struct changed *c, uint64_t count)
+bool changed_any_ahead(const struct changed *c, uint64_t count, uint64_t but)
 {
 	for (const struct changed_file *f = c->again; f; f = f->next_again)
-		if (f->count == count + 1)
+		if (f->count == count + 1 && f->ino != but)
 			return true;
 	return false;
 }

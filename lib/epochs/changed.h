@@ -47,8 +47,8 @@ void changed_remove(struct changed *c, uint64_t ino);
 /* The file takes the place of another, whose content `epoch` has first. Where that has changed as well, it counts as closed
  * once more than that. */
 void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch);
-/* Whether some file was closed exactly once more than `count`: what begins a save is written before the rest of it. */
-bool changed_any_ahead(const struct changed *c, uint64_t count);
+/* Whether some file but this one was closed exactly once more than `count`: what begins a save is written before the rest of it. */
+bool changed_any_ahead(const struct changed *c, uint64_t count, uint64_t but);
 /*
  * Whether some file was closed as often as `count`, later than `at`, and had content of a later epoch than `from` before that.
  * An epoch that was sealed in the middle of a save has the file that was saved first, so that the next save's first file is

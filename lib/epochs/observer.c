@@ -27,6 +27,7 @@ const struct live_observer epochs_observer = {
 	.before_replace_locked = sealer_before_replace_locked,
 	.before_name_locked = sealer_before_name_locked,
 	.before_rename_locked = sealer_before_rename_locked,
+	.before_exchange_locked = sealer_before_exchange_locked,
 	.moves_locked = arrivals_note_locked,
 	.before_taken_locked = sealer_before_taken_locked,
 	.incomplete_locked = sealer_incomplete_locked,

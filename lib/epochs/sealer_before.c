@@ -179,14 +179,15 @@ static int is_unfinished(void *arg, struct body *b)
 	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch;
 }
 
-static bool is_whole(struct volume *vol)
+/* `by`: what takes a name is of the next save, whatever it is called until then; 0: none does. */
+static bool is_whole(struct volume *vol, uint64_t by)
 {
 	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 
 		if (state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
-		    name.ino == n->ino)
+		    name.ino == n->ino && n->ino != by)
 			return false;
 	}
 	return bodies_each_writing_locked(vol, is_unfinished, vol) == 0;
@@ -281,7 +282,7 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	f = changed_find(changed_of(vol), r->ino);
 	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
 	return f && is_most(vol, f->size, by ? by->size : 0) &&
-	       !changed_any_ahead(changed_of(vol), f->count) &&
+	       !changed_any_ahead(changed_of(vol), f->count, r->by) &&
 	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
 	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
 }
@@ -290,7 +291,7 @@ static bool before_replace(struct volume *vol, const struct replacing *r)
 {
 	/* A close that is on its way ends the save that this one follows. */
 	if (!ends_a_save(vol, r) || (body_finish_closes_locked(vol, 0) && !ends_a_save(vol, r)) ||
-	    !is_whole(vol))
+	    !is_whole(vol, r->by))
 		return false;
 	seal_before(vol);
 	return true;
@@ -315,7 +316,7 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 		return false;
 	last = &vol->sealer->pending.step;
 	if (!last->ino || last->parent != parent || !doubt_same_shape(last->name, name) ||
-	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1) ||
+	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1, 0) ||
 	    changed_any_shifted(changed_of(vol), 1, 0, last->from))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
@@ -327,7 +328,7 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 {
 	if (is_next_step(vol, parent, name) &&
 	    (!body_finish_closes_locked(vol, 0) || is_next_step(vol, parent, name)) &&
-	    is_whole(vol))
+	    is_whole(vol, 0))
 		seal_before(vol);
 }
 
@@ -367,4 +368,36 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 		sealer_before_name_locked(vol, new_parent, new_name);
 	else if (from.ino != to.ino)
 		before_rename_over(vol, parent, name, &from, &to);
+}
+
+/* ---- two names are exchanged ---- */
+
+/* Whether `by` takes the place of the other, not the other way round: it has the temporary name, or was closed later. Else, as by a rename. */
+static bool is_replaced_by(struct volume *vol, uint64_t ino, uint64_t by)
+{
+	bool temporary = has_temporary_name(vol, ino);
+	const struct changed_file *old = changed_find(changed_of(vol), ino);
+	const struct changed_file *new = changed_find(changed_of(vol), by);
+
+	if (temporary != has_temporary_name(vol, by))
+		return !temporary;
+	return !old || !new || old->at < new->at;
+}
+
+bool sealer_before_exchange_locked(struct volume *vol, uint64_t parent, const char *name,
+				   uint64_t new_parent, const char *new_name)
+{
+	struct replacing r = {0};
+	struct state_name from, to;
+
+	if (!vol->sealer || vol->options.read_only ||
+	    state_name_get(vol->state, parent, name, &from) != 0 ||
+	    state_name_get(vol->state, new_parent, new_name, &to) != 0 || from.ino == to.ino)
+		return false;
+	r.ino = is_replaced_by(vol, to.ino, from.ino) ? to.ino : from.ino;
+	r.by = r.ino == to.ino ? from.ino : to.ino;
+	/* It may seal once it is done, too. What was replaced keeps a name, and would be taken for content of the save that seals then. */
+	if (!before_replace(vol, &r))
+		note_replaces(vol, r.by, r.ino);
+	return r.ino == from.ino;
 }

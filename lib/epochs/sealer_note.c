@@ -127,26 +127,6 @@ static bool others_are_open(struct volume *vol, uint64_t ino)
 	return bodies_each_writing_locked(vol, is_other_save, &o) != 0;
 }
 
-/* Another temporary name in the same directory: more renames will follow. */
-static bool others_are_temporary(struct volume *vol, uint64_t parent)
-{
-	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
-	     n = n->next_temporary) {
-		struct state_name name;
-
-		if (n->parent == parent &&
-		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
-		    name.ino == n->ino)
-			return true;
-	}
-	return false;
-}
-
-struct news {
-	struct volume *vol;
-	unsigned looked;
-};
-
 static bool file_is_new(struct volume *vol, const struct state_file *f)
 {
 	struct state_version v;
@@ -156,6 +136,35 @@ static bool file_is_new(struct volume *vol, const struct state_file *f)
 	return f->closed && state_version_get(vol->state, f->closed, &v) == 0 &&
 	       v.born == vol->next_epoch;
 }
+
+/* Content that an epoch has got that name: by an exchange, what was saved before. */
+static bool file_is_old(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	return state_file_get(vol->state, ino, &f) == 0 && S_ISREG(f.mode) && f.closed &&
+	       f.live == f.closed && !file_is_new(vol, &f);
+}
+
+/* Another temporary name in the same directory: more renames will follow. */
+static bool others_are_temporary(struct volume *vol, uint64_t parent)
+{
+	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	     n = n->next_temporary) {
+		struct state_name name;
+
+		if (n->parent == parent &&
+		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
+		    name.ino == n->ino && !file_is_old(vol, n->ino))
+			return true;
+	}
+	return false;
+}
+
+struct news {
+	struct volume *vol;
+	unsigned looked;
+};
 
 static int look_for_news(void *arg, const struct state_name *n, const char *name,
 			 const struct state_file *f)

@@ -272,9 +272,10 @@ static int exchange_locked(struct volume *vol, struct end *from, struct end *to)
 	return error ? error : touch_both_locked(vol, from, links, to, -links, now);
 }
 
+/* What is told last is what takes the place of the other: it may seal. */
 static int exchange(struct volume *vol, struct end *from, struct end *to)
 {
-	int error = to->exists ? may_move_locked(vol, from, to->parent) : -ENOENT;
+	int error = may_move_locked(vol, from, to->parent);
 
 	if (!error)
 		error = may_move_locked(vol, to, from->parent);
@@ -297,6 +298,7 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 {
 	struct end from = {.parent = parent, .name = name};
 	struct end to = {.parent = new_parent, .name = new_name};
+	bool back = false;
 	int error;
 
 	if (flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) ||
@@ -305,7 +307,10 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 	if (vol->options.read_only)
 		return -EROFS;
 	SCOPED_LOCK(&vol->lock);
-	if (!(flags & RENAME_EXCHANGE))
+	if (flags & RENAME_EXCHANGE)
+		back = vol->observer->before_exchange_locked(vol, parent, name, new_parent,
+							     new_name);
+	else
 		vol->observer->before_rename_locked(vol, parent, name, new_parent, new_name);
 	error = ends_find_locked(vol, &from, &to);
 	if (error)
@@ -315,5 +320,9 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 	/* rename(2): two names of one file stay as they are. */
 	if (to.exists && to.f.ino == from.f.ino)
 		return 0;
-	return flags & RENAME_EXCHANGE ? exchange(vol, &from, &to) : rename_one(vol, &from, &to);
+	if (!(flags & RENAME_EXCHANGE))
+		return rename_one(vol, &from, &to);
+	if (!to.exists)
+		return -ENOENT;
+	return back ? exchange(vol, &to, &from) : exchange(vol, &from, &to);
 }

@@ -45,6 +45,9 @@ struct live_observer {
 	void (*before_name_locked)(struct volume *vol, uint64_t parent, const char *name);
 	void (*before_rename_locked)(struct volume *vol, uint64_t parent, const char *name,
 				     uint64_t new_parent, const char *new_name);
+	/* The same of an exchange of two names. True: it is as if the second were renamed to the first. */
+	bool (*before_exchange_locked)(struct volume *vol, uint64_t parent, const char *name,
+				       uint64_t new_parent, const char *new_name);
 	/* A close, by this process (0: not known), has replaced content that this epoch has first (0: none): before note_locked
 	 * says so. */
 	void (*before_taken_locked)(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by);

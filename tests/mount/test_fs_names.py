@@ -5,10 +5,11 @@ import ctypes
 import errno
 import os
 import stat
+import time
 
 import pytest
 
-from conftest import OTHER_OWNER
+from conftest import OTHER_OWNER, wait_until
 
 LONG = "n" * 255
 TOO_LONG = "n" * 256
@@ -192,6 +193,24 @@ def test_renameat2_flags(mnt):
     with pytest.raises(OSError) as error:
         renameat2(libc, b, mnt.path / "w", RENAME_WHITEOUT)
     assert error.value.errno == errno.EINVAL
+
+
+@pytest.mark.options(settle="1h", patience="2h")
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("name", ["model.new", "model.tmp"])
+def test_an_exchange_seals_the_save_that_it_replaces(mnt, name, back):
+    libc = ctypes.CDLL(None, use_errno=True)
+    model, new = mnt.path / "model", mnt.path / name
+    texts = ["one", "two", "three"]
+    model.write_text(texts[0])
+    for number in (1, 2):
+        new.write_text(texts[number])
+        renameat2(libc, *((model, new) if back else (new, model)), RENAME_EXCHANGE)
+        new.unlink()
+        wait_until(lambda number=number: number in mnt.epochs(), "the epoch of the save before")
+        assert (mnt.epoch(number) / "model").read_text() == texts[number - 1] and model.read_text() == texts[number]
+        time.sleep(1.1)  # at most one such seal a second
+    assert mnt.epochs() == [1, 2]
 
 
 def test_links_share_one_file(mnt):

@@ -438,6 +438,84 @@ START_TEST(a_file_that_is_renamed_over_once_more)
 }
 END_TEST
 
+/* By any of the two names first, also where the new one is temporary; what was there is removed, or is left for the next save. */
+static const struct {
+	const char *name;
+	bool back, left;
+} exchanges[] = {
+	{"model.new", false, false}, {"model.new", true, false}, {"model.new", false, true},
+	{"model.tmp", false, false}, {"model.tmp", true, false}, {"model.tmp", false, true},
+};
+
+static void save_by_exchange(int i, const char *text)
+{
+	const char *name = exchanges[i].name;
+
+	eu_save(name, text);
+	unit_ok(live_rename(u.vol, ROOT_INO, exchanges[i].back ? "model" : name, ROOT_INO,
+			    exchanges[i].back ? name : "model", RENAME_EXCHANGE));
+	if (!exchanges[i].left)
+		eu_unlink(name);
+}
+
+START_TEST(a_file_that_is_exchanged_once_more)
+{
+	static const char *const texts[] = {"one", "two, longer", "three", "four"};
+	struct epoch_info info;
+
+	eu_save("model", texts[0]);
+	eu_save("note", "n");
+	for (uint64_t i = 1; i < 4; i++) {
+		save_by_exchange(_i, texts[i]);
+		ck_assert_uint_eq(begun(), i);
+		eu_live_holds("model", texts[i]);
+		a_second_later();
+		eu_epoch_holds(i, "model", texts[i - 1]);
+		info = eu_info(i);
+		ck_assert(info.complete);
+		epoch_info_free(&info);
+	}
+}
+END_TEST
+
+/* The first save since an epoch, and small ones, seal nothing. */
+START_TEST(an_exchange_that_seals_nothing)
+{
+	eu_save("model", "one");
+	save_much("much", 'x');
+	eu_seal();
+	save_by_exchange(_i, "two");
+	ck_assert_uint_eq(begun(), 1);
+	a_second_later();
+	save_much("much", 'y');
+	ck_assert_uint_eq(begun(), 1);
+	save_by_exchange(_i, "three");
+	ck_assert_uint_eq(begun(), 1);
+}
+END_TEST
+
+/* That seals when it is done, as a rename does. */
+START_TEST(an_exchange_with_a_temporary_name)
+{
+	static const char *const texts[] = {"one", "two", "three", "four"};
+
+	eu_save("model", texts[0]);
+	eu_seal();
+	for (uint64_t i = 1; i < 4; i++) {
+		struct epoch_info info;
+
+		save_by_exchange(_i, texts[i]);
+		ck_assert_uint_eq(begun(), i + 1);
+		a_second_later();
+		eu_epoch_holds(i + 1, "model", texts[i]);
+		info = eu_info(i + 1);
+		ck_assert(info.complete);
+		ck_assert_int_eq(info.record.trigger, RECORD_TRIGGER_RENAME);
+		epoch_info_free(&info);
+	}
+}
+END_TEST
+
 /* That seals when it is done. */
 START_TEST(a_temporary_name_that_becomes_final)
 {
@@ -617,6 +695,9 @@ int main(void)
 	tcase_add_test(t, what_is_unfinished_holds_it_up);
 	tcase_add_test(t, logs_and_temporary_names_seal_nothing);
 	tcase_add_test(t, a_file_that_is_renamed_over_once_more);
+	tcase_add_loop_test(t, a_file_that_is_exchanged_once_more, 0, 6);
+	tcase_add_loop_test(t, an_exchange_that_seals_nothing, 0, 3);
+	tcase_add_loop_test(t, an_exchange_with_a_temporary_name, 3, 6);
 	tcase_add_test(t, a_temporary_name_that_becomes_final);
 	tcase_add_test(t, the_next_step);
 	tcase_add_test(t, the_next_step_after_an_epoch_in_mid_save);
