@@ -67,6 +67,19 @@ static int to_record(const struct doubt *d, const struct record_doubt *before,
 	return to->path && to->why && to->kind ? 0 : -ENOMEM;
 }
 
+int doubts_tell_record(struct doubts *d, const struct epoch_record *before)
+{
+	int error = before->newest ? doubts_set_before(d, before->newest) : 0;
+
+	for (size_t i = 0; !error && i < before->doubt_count; i++) {
+		const struct record_doubt *b = &before->doubts[i];
+
+		if (doubt_kind_parse(b->kind) == DOUBT_TORN && b->companion_count)
+			error = doubts_set_part(d, b->path, b->companions[0]);
+	}
+	return error;
+}
+
 int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r)
 {
 	return doubts_newest(d) ? record_set_text(&r->newest, doubts_newest(d)) : 0;

@@ -151,6 +151,13 @@ static int path_of(struct state *s, uint64_t ino, struct buf *out, unsigned dept
 	return found ? found : -ENOENT;
 }
 
+int doubts_path_of(struct state *s, uint64_t ino, struct buf *out)
+{
+	int error = path_of(s, ino, out, 0);
+
+	return error ? error : buf_error(out);
+}
+
 /* The newest complete epoch from before the kill. */
 static uint64_t base_of(struct volume *vol, const struct state_doubt *d, uint64_t number)
 {
@@ -343,7 +350,7 @@ int doubts_tell_before(struct volume *vol, uint64_t number, struct doubts *d)
 			 strerror(-error));
 		return 0;
 	}
-	return error || !record.newest ? error : doubts_set_before(d, record.newest);
+	return error ? error : doubts_tell_record(d, &record);
 }
 
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,

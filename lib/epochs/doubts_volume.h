@@ -50,8 +50,12 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 		       uint64_t restores, struct doubts **ret_doubts);
 /* The record of an epoch; empty where it is not here. Without the lock. */
 int doubts_record_of(struct volume *vol, uint64_t number, struct epoch_record *ret_record);
-/* Tells a judge which unit was the newest in the epoch before, by its record, where that is here. 0 or -ENOMEM. Without the lock. */
+/* Tells a judge what the record of the epoch before says: which unit was the newest, and which torn files are parts. 0 or -ENOMEM. */
+int doubts_tell_record(struct doubts *d, const struct epoch_record *before);
+/* The same, where that is here. Without the lock. */
 int doubts_tell_before(struct volume *vol, uint64_t number, struct doubts *d);
+/* The path of one of its names; -ENOENT where it has none. */
+int doubts_path_of(struct state *s, uint64_t ino, struct buf *out);
 /* The record's "newest", after the decision. 0 or -ENOMEM. */
 int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r);
 /* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */

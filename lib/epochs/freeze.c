@@ -19,6 +19,9 @@
 #include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/arrivals.h"
 
+/* So many files are looked at for what torn ones were saved together with. */
+#define PARTS_MAX 16384
+
 struct walk {
 	struct volume *vol;
 	struct seal_job *job;
@@ -29,6 +32,7 @@ struct walk {
 	unsigned named;
 	uint32_t depth; /* of the entry that is being added */
 	struct arrivals arrivals;
+	size_t parts_looked;
 	uint64_t came;	     /* of what is being added, as doubts_file.came */
 	struct buf counted;  /* uint64_t: new files with several names, counted once */
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
@@ -331,11 +335,50 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 	return why;
 }
 
+struct part_search {
+	struct walk *w;
+	uint64_t ino;
+	struct buf beside;
+};
+
+static int look_for_part(void *arg, const struct state_version *v)
+{
+	struct part_search *s = arg;
+	int error;
+
+	s->w->parts_looked++;
+	if (v->ino == s->ino)
+		return 0;
+	buf_reset(&s->beside);
+	error = doubts_path_of(s->w->job->snapshot, v->ino, &s->beside);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return doubt_same_shape_beside(buf_str(&s->w->path), buf_str(&s->beside));
+}
+
+/* As doubts_file.part_beside: one epoch has first what both replaced. */
+static int find_part_beside(struct walk *w, const struct state_version *v, struct buf *ret_path)
+{
+	struct part_search search = {.w = w, .ino = v->ino};
+	int found = 0;
+
+	if (v->replaced && w->parts_looked < PARTS_MAX &&
+	    doubt_may_be_part(w->vol->rules, buf_str(&w->path)))
+		found = state_version_each_replacing(w->job->snapshot, v->replaced, v->replaced, 0,
+						     INT64_MAX, PARTS_MAX, look_for_part, &search);
+	if (found == 1)
+		*ret_path = search.beside;
+	else
+		buf_free(&search.beside);
+	return found < 0 ? found : 0;
+}
+
 /* Tells the judge of a file; whether it is torn. */
 static int judge_file(struct walk *w, const char *name, const struct state_file *f,
 		      const struct state_version *v, bool *ret_torn)
 {
-	const struct doubts_file file = {
+	cleanup_buf struct buf beside = {0};
+	struct doubts_file file = {
 		.path = buf_str(&w->path),
 		.ino = f->ino,
 		.version = v->id,
@@ -344,8 +387,13 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		.mtime_ns = f->mtime_ns,
 		.torn = why_torn(w, name, f, v),
 	};
+	int error = file.torn ? find_part_beside(w, v, &beside) : 0;
 
+	if (error)
+		return error;
 	*ret_torn = file.torn != NULL;
+	if (beside.len)
+		file.part_beside = buf_str(&beside);
 	if (file.torn && is_new(w, v))
 		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
 	return doubts_add_file(w->doubts, &file);

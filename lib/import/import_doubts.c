@@ -198,8 +198,8 @@ int import_doubts_begin(struct import_job *j)
 
 	doubts_free(steal_ptr(j->doubts));
 	error = doubts_new(j->imp->rules, j->parent.number, &j->doubts);
-	if (!error && j->parent.newest)
-		error = doubts_set_before(j->doubts, j->parent.newest);
+	if (!error)
+		error = doubts_tell_record(j->doubts, &j->parent);
 	if (!error)
 		error = find_torn(j);
 	if (!error)

@@ -48,13 +48,20 @@ size_t doubt_directory_len(const char *path, size_t len)
 	return len;
 }
 
+bool doubt_may_be_part(const struct rules *r, const char *path)
+{
+	struct step_place place;
+
+	return doubt_unit_of(r, path).file && rules_step(r, path, &place) &&
+	       place.kind == STEP_KIND_TAIL;
+}
+
 struct doubt_unit doubt_unit_of_again(const struct rules *r, const char *path)
 {
 	struct doubt_unit unit = doubt_unit_of(r, path);
-	struct step_place place;
 	char *beside;
 
-	if (!unit.file || !rules_step(r, path, &place) || place.kind != STEP_KIND_TAIL)
+	if (!doubt_may_be_part(r, path))
 		return unit;
 	/* As any name there that has no number. */
 	beside = strndup(path, doubt_directory_len(path, strlen(path)) + 1);
@@ -77,6 +84,14 @@ bool doubt_same_shape(const char *a, const char *b)
 		}
 	}
 	return *a == *b;
+}
+
+bool doubt_same_shape_beside(const char *a, const char *b)
+{
+	size_t dir = doubt_directory_len(a, strlen(a));
+
+	return doubt_directory_len(b, strlen(b)) == dir && !strncmp(a, b, dir) &&
+	       doubt_same_shape(a + dir, b + dir);
 }
 
 /* ---- temporary names of files ---- */

@@ -31,8 +31,12 @@ struct doubt_unit doubt_unit_of_kill(const struct rules *r, const char *path);
  * consolidated.00.pth and consolidated.01.pth. So it is of the unit that its directory is.
  */
 struct doubt_unit doubt_unit_of_again(const struct rules *r, const char *path);
+/* Whether it may be one of those parts. */
+bool doubt_may_be_part(const struct rules *r, const char *path);
 /* Whether two names, or paths, are the same but for their numbers. */
 bool doubt_same_shape(const char *a, const char *b);
+/* Whether the names of two files of one directory are. */
+bool doubt_same_shape_beside(const char *a, const char *b);
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 		     const struct doubt_unit *ub);
 /* Whether `around` is a directory that the other unit is in. */

@@ -73,6 +73,11 @@ struct newest {
 	int64_t mtime_ns;
 };
 
+/* A torn file that the epoch before had. Owned. */
+struct torn_part {
+	char *path, *beside;
+};
+
 struct doubts {
 	const struct rules *rules;
 	uint64_t after;
@@ -80,6 +85,8 @@ struct doubts {
 	size_t count, cap, kills;
 	struct doubt *list; /* what doubts_list gives; strings are the items' */
 	size_t list_count, counting;
+	struct torn_part *parts;
+	size_t part_count;
 	char *before; /* the newest of the epoch before; NULL: not known */
 	struct doubt_unit before_unit;
 	struct newest newest, inner; /* of all units, and of those that lie in another one */
@@ -117,6 +124,11 @@ void doubts_free(struct doubts *d)
 		companions_free(item->before, item->kill.companion_count);
 		free(item->again);
 	}
+	for (size_t i = 0; i < d->part_count; i++) {
+		free(d->parts[i].path);
+		free(d->parts[i].beside);
+	}
+	free(d->parts);
 	free(d->before);
 	free(d->items);
 	free(d->list);
@@ -140,6 +152,19 @@ int doubts_set_before(struct doubts *d, const char *newest)
 	d->before = copy;
 	d->before_unit = doubt_unit_of(d->rules, copy);
 	return 0;
+}
+
+int doubts_set_part(struct doubts *d, const char *path, const char *beside)
+{
+	struct torn_part *grown = reallocarray(d->parts, d->part_count + 1, sizeof(*grown));
+	struct torn_part *part;
+
+	if (!grown)
+		return -ENOMEM;
+	d->parts = grown;
+	part = &grown[d->part_count++];
+	*part = (struct torn_part){strdup(path), strdup(beside)};
+	return part->path && part->beside ? 0 : -ENOMEM;
 }
 
 static struct item *item_add(struct doubts *d, enum doubt_kind kind, const char *path,
@@ -208,11 +233,7 @@ static void set_part(const struct rules *r, struct item *item)
 /* One more part of that save. */
 static bool is_part_beside(const struct item *item, const char *path)
 {
-	const char *of = item->doubt.path;
-	size_t dir = doubt_directory_len(of, strlen(of));
-
-	return item->part && doubt_directory_len(path, strlen(path)) == dir &&
-	       !strncmp(path, of, dir) && doubt_same_shape(path + dir, of + dir);
+	return item->part && doubt_same_shape_beside(item->doubt.path, path);
 }
 
 /* A new directory that carries a step is left, by a killed writer's file that lies there under its own name. */
@@ -511,6 +532,31 @@ static bool is_of_directory(const struct item *item, const char *path)
 	return !strncmp(path, item->doubt.path, len) && path[len] == '/';
 }
 
+static const char *part_before(const struct doubts *d, const char *path)
+{
+	for (size_t i = 0; i < d->part_count; i++)
+		if (!strcmp(d->parts[i].path, path))
+			return d->parts[i].beside;
+	return NULL;
+}
+
+static int add_torn(struct doubts *d, const struct doubts_file *f)
+{
+	struct item *item = item_add(d, DOUBT_TORN, f->path, f->torn);
+	struct doubts_file beside = {.path = f->part_beside};
+
+	if (!item)
+		return -ENOMEM;
+	item->doubt.stands = true;
+	item->doubt.since = f->born;
+	if (!beside.path && f->born <= d->after)
+		beside.path = part_before(d, f->path);
+	if (!beside.path)
+		return 0;
+	set_part(d->rules, item);
+	return item->part ? companion_add(item, &beside) : 0;
+}
+
 int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 {
 	int error = look_for_newest(d, f);
@@ -528,13 +574,7 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 		else if (is_companion(d, item, f))
 			error = companion_add(item, f);
 	}
-	if (!error && f->torn && !item_add(d, DOUBT_TORN, f->path, f->torn))
-		error = -ENOMEM;
-	if (!error && f->torn) {
-		d->items[d->count - 1].doubt.stands = true;
-		d->items[d->count - 1].doubt.since = f->born;
-	}
-	return error;
+	return error || !f->torn ? error : add_torn(d, f);
 }
 
 /* ---- what is gone ---- */

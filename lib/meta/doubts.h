@@ -31,7 +31,8 @@
  * that of an undone file also when each companion was saved again or removed, or what was gone is there again; and by a
  * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (half.h).
  *
- * Units are those of doubt_units.h. Under a temporary name nothing counts until it is renamed; then its doubts move along.
+ * Units are those of doubt_units.h. A torn file that is a part of a save by its number is of the unit of its directory, as one whose
+ * writer was killed is; its companion is a part beside it, which says so in later epochs, and settles nothing. Under a temporary name nothing counts until it is renamed; then its doubts move along.
  *
  * But a killed writer's file that has a temporary name itself, below no temporary directory, belongs to the unit that it
  * was to be part of: the save of which it is the last file, say, is half. Its companions are what was begun before the
@@ -74,6 +75,11 @@ struct doubts_file {
 	uint64_t came;
 	int64_t mtime_ns;
 	const char *torn; /* why its content is torn; NULL: it is not */
+	/*
+	 * Of one that is torn and was saved again, under the same name: a file beside it, the same but for the number, that was saved
+	 * again as well, where both had content of one save before. Then the numbers count the parts of a save. NULL: there is none.
+	 */
+	const char *part_beside;
 };
 
 struct doubt_companion {
@@ -138,6 +144,8 @@ void doubts_free_at(struct doubts **d);
 
 /* Before all: a file of the unit that was the newest in the epoch before, or in the one that is restored. Copied. 0 or -ENOMEM. */
 int doubts_set_before(struct doubts *d, const char *newest);
+/* Likewise: this file was torn in that epoch, and a part beside the other one. It is so for as long as it has that content. */
+int doubts_set_part(struct doubts *d, const char *path, const char *beside);
 /* First all kills, then all files, then what is gone; then the decision. 0 or -ENOMEM. */
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill);
 int doubts_add_file(struct doubts *d, const struct doubts_file *file);

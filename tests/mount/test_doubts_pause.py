@@ -12,6 +12,7 @@ import pytest
 
 from conftest import BIN, run, wait_until
 from test_contract_epochs import log_of
+from test_contract_sealing import write_zip
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, put, record, retained
 
@@ -270,6 +271,41 @@ def test_numbers_of_what_is_saved_again_count_its_parts(mnt, names):
     assert mnt.seal() == 3 and latest(mnt) == 1
     put(mnt.path / names[1], "second")
     assert mnt.seal() == latest(mnt) == 4
+
+
+@pytest.mark.parametrize("torn", [0, 1])
+def test_parts_that_are_torn_count_until_they_are_saved_again(mnt, torn):
+    """Ctrl-C in a rewrite: all parts are closed, and what is saved after that is no whole checkpoint."""
+    names = ["consolidated.00.pth", "consolidated.01.pth"]
+    for name in names:
+        write_zip(mnt.path / name)
+    assert mnt.seal() == latest(mnt) == 1
+    for number, name in enumerate(names):
+        write_zip(mnt.path / name)
+        if number == torn:
+            os.truncate(mnt.path / name, 40000)
+    assert mnt.seal() == 2 and latest(mnt) == 1
+    assert doubts(mnt, 2) == {names[torn]: ("torn", True)} and record(mnt, 2)["doubts"][0]["companions"] == [names[1 - torn]]
+    for number in (3, 4):
+        write_zip(mnt.path / names[1 - torn])
+        assert mnt.seal() == number and latest(mnt) == 1 and doubts(mnt, number) == {names[torn]: ("torn", True)}
+    mnt.remount(empty_cache=True)
+    write_zip(mnt.path / names[1 - torn])
+    assert mnt.seal() == 5 and latest(mnt) == 1
+    write_zip(mnt.path / names[torn])
+    assert mnt.seal() == latest(mnt) == 6
+
+
+def test_torn_steps_spoil_no_others(mnt):
+    """Though both are saved once more."""
+    for number in (1, 2):
+        write_zip(mnt.path / ("model_%d.pt" % number))
+        assert mnt.seal() == latest(mnt) == number
+    for number in (1, 2):
+        write_zip(mnt.path / ("model_%d.pt" % number))
+    os.truncate(mnt.path / "model_1.pt", 40000)
+    write_zip(mnt.path / "model_3.pt")
+    assert mnt.seal() == latest(mnt) == 3 and doubts(mnt, 3) == {"model_1.pt": ("torn", False)}
 
 
 def test_a_new_number_is_a_step(mnt):

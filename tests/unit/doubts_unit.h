@@ -32,6 +32,7 @@
 struct file {
 	char path[64];
 	uint64_t ino, version, born, opened, content, touched;
+	uint64_t replaced;	   /* the epoch that had first what it was saved over */
 	uint64_t came, came_after; /* by a rename, in the epoch after this one */
 	bool torn;
 };
@@ -63,7 +64,9 @@ struct world {
 	bool complete[EPOCHS_MAX],
 		half[EPOCHS_MAX]; /* not complete, though nothing in it is in doubt */
 	uint64_t continued_by[EPOCHS_MAX];
-	char newest[EPOCHS_MAX][64]; /* what the records say */
+	char newest[EPOCHS_MAX][64];	  /* what the records say */
+	char parts[EPOCHS_MAX][4][2][64]; /* likewise: torn ones, and what is beside them */
+	size_t part_count[EPOCHS_MAX];
 	uint64_t last, inos, versions;
 	char standing[32][64];
 	size_t standing_count;
@@ -113,7 +116,9 @@ static void save(struct world *w, const char *path, uint64_t version, bool torn)
 
 	if (f)
 		note_again(w, f->ino, f, version);
-	else
+	if (f && f->born <= w->last)
+		f->replaced = f->born;
+	if (!f)
 		f = add(w, path);
 	f->version = f->opened = f->content = version;
 	f->touched = 0;
@@ -306,6 +311,39 @@ static void tell_what_is_gone(struct world *w, struct doubts *d)
 				doubts_add_gone(d, base, w->epochs[base].files[i].path);
 }
 
+/* What doubts_tell_record does. */
+static void tell_record(const struct world *w, struct doubts *d, uint64_t number)
+{
+	if (w->newest[number][0])
+		unit_ok(doubts_set_before(d, w->newest[number]));
+	for (size_t i = 0; i < w->part_count[number]; i++)
+		unit_ok(doubts_set_part(d, w->parts[number][i][0], w->parts[number][i][1]));
+}
+
+static void record_part(struct world *w, const struct doubt *doubt)
+{
+	char(*part)[64] = w->parts[w->last][w->part_count[w->last]];
+
+	if (doubt->kind != DOUBT_TORN || !doubt->companion_count)
+		return;
+	ck_assert_uint_lt(w->part_count[w->last]++, 4);
+	snprintf(part[0], sizeof(part[0]), "%s", doubt->path);
+	snprintf(part[1], sizeof(part[1]), "%s", doubt->companions[0].path);
+}
+
+/* What freezing finds in the state. */
+static const char *part_beside(const struct world *w, const struct file *f)
+{
+	for (size_t i = 0; f->torn && f->replaced && i < w->now.file_count; i++) {
+		const struct file *other = &w->now.files[i];
+
+		if (other != f && other->replaced == f->replaced &&
+		    doubt_same_shape_beside(other->path, f->path))
+			return other->path;
+	}
+	return NULL;
+}
+
 static bool seal(struct world *w, uint64_t restores)
 {
 	cleanup_doubts struct doubts *d = NULL;
@@ -313,8 +351,7 @@ static bool seal(struct world *w, uint64_t restores)
 	size_t count;
 
 	unit_ok(doubts_new(w->rules, restores ? UINT64_MAX : w->last, &d));
-	if (w->newest[restores ? restores : w->last][0])
-		unit_ok(doubts_set_before(d, w->newest[restores ? restores : w->last]));
+	tell_record(w, d, restores ? restores : w->last);
 	for (size_t i = 0; i < w->now.kill_count; i++)
 		tell_kill(w, d, &w->now.kills[i]);
 	for (size_t i = 0; i < w->now.file_count; i++) {
@@ -328,7 +365,8 @@ static bool seal(struct world *w, uint64_t restores)
 				   .born = f->born,
 				   .came = !restores && f->came_after == w->last ? f->came : 0,
 				   .mtime_ns = (int64_t)(f->touched ? f->touched : f->opened),
-				   .torn = f->torn ? "torn" : NULL}));
+				   .torn = f->torn ? "torn" : NULL,
+				   .part_beside = part_beside(w, f)}));
 	}
 	tell_what_is_gone(w, d);
 	unit_ok(doubts_decide(d));
@@ -339,6 +377,7 @@ static bool seal(struct world *w, uint64_t restores)
 		if (list[i].stands)
 			snprintf(w->standing[w->standing_count++], 64, "%s", list[i].path);
 		keep(w, &list[i]);
+		record_part(w, &list[i]);
 	}
 	w->epochs[w->last] = w->now;
 	if (doubts_newest(d))
@@ -357,6 +396,7 @@ static void load(struct world *w, uint64_t number, uint64_t born)
 		f->ino = ++w->inos;
 		f->version = ++w->versions;
 		f->born = born;
+		f->replaced = 0;
 	}
 	for (size_t i = 0; i < w->now.kill_count; i++) {
 		struct kill *k = &w->now.kills[i];

@@ -107,6 +107,22 @@ static const struct {
 	{"... settled by all of them",
 	 "w:c.00.pth w:c.01.pth + w:c.00.pth k:c.01.pth - w:c.00.pth + n:0"},
 	{"... in their directory", "w:d/m_0.pt w:d/m_1.pt + w:d/m_0.pt k:d/m_1.pt - n:1"},
+	{"... that are torn", "w:c.00.pth w:c.01.pth + w:c.00.pth t:c.01.pth - w:x - w:c.00.pth -"
+			      " w:c.00.pth - w:c.01.pth + n:0"},
+	{"... the first of them",
+	 "w:c.00.pth w:c.01.pth + t:c.00.pth w:c.01.pth - w:x - w:c.00.pth + n:0"},
+	{"... each in an epoch", "w:c.00.pth w:c.01.pth + t:c.00.pth - w:c.01.pth - w:c.00.pth +"},
+	{"... taken over", "w:c.00.pth w:c.01.pth + w:c.00.pth t:c.01.pth - x w:x - w:c.00.pth -"},
+	{"... rolled back",
+	 "w:c.00.pth w:c.01.pth + t:c.00.pth w:c.01.pth - b:1 n:0 b:2 d:c.00.pth w:c.01.pth -"},
+	{"... removed", "w:c.00.pth w:c.01.pth + t:c.00.pth w:c.01.pth - r:c.00.pth + n:0"},
+	{"... imported", "w:c.00.pth w:c.01.pth + t:c.00.pth w:c.01.pth - i w:x - i w:c.00.pth +"},
+	{"... of a step", "w:step-1/m_0.pt w:step-1/m_1.pt + w:step-1/m_0.pt t:step-1/m_1.pt -"
+			  " w:step-1/m_0.pt - w:step-2/m_0.pt w:step-2/m_1.pt + n:1"},
+	{"steps that are torn once more spoil no others",
+	 "w:m_1.pt + w:m_2.pt + t:m_1.pt - w:m_2.pt + n:1 w:m_3.pt + n:1"},
+	{"... in one epoch", "w:m_1.pt + w:m_2.pt + t:m_1.pt w:m_2.pt + n:1 w:m_3.pt + n:1"},
+	{"slots by turns", "w:m_0.pt + w:m_1.pt + w:m_0.pt + t:m_1.pt - w:m_0.pt + n:1"},
 	{"... and others in other ones", "w:d/m_0.pt w:e/m_1.pt + w:d/m_0.pt k:e/m_1.pt + n:0"},
 
 	/* ---- removed first, then saved ---- */
