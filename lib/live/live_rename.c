@@ -251,9 +251,11 @@ static int exchange_locked(struct volume *vol, struct end *from, struct end *to)
 {
 	int64_t now = live_now_ns();
 	int links = (S_ISDIR(to->f.mode) ? 1 : 0) - (S_ISDIR(from->f.mode) ? 1 : 0);
-	int error = vol->observer->moves_locked(vol, &from->f, from->parent, from->name, to->parent,
-						to->name);
+	int error = saved_by_rename_locked(vol, from, to);
 
+	if (!error)
+		error = vol->observer->moves_locked(vol, &from->f, from->parent, from->name,
+						    to->parent, to->name);
 	if (!error)
 		error = vol->observer->moves_locked(vol, &to->f, to->parent, to->name, from->parent,
 						    from->name);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files are in doubt, what that means for epochs, and what settles it."""
 
+import ctypes
 import io
 import os
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 from conftest import BIN, run, wait_until
 from test_contract_sealing import write_zip
 from test_contract_writing import Writer, log_of
+from test_fs_names import RENAME_EXCHANGE, renameat2
 
 
 def record(mnt, number):
@@ -547,3 +549,21 @@ def test_status_looks_at_the_tree_once_for_each_change(mnt, passthrough):
     assert cost(50) < 10 * once + 0.3
     put(mnt.path / "a", "a 3")
     wait_until(lambda: "doubts" not in mnt.status(), "the status")
+
+
+@pytest.mark.parametrize("how", ["rename", "exchange"])
+@pytest.mark.parametrize("name", ["A.new", "A.tmp"])
+def test_what_is_exchanged_is_saved_as_what_is_renamed(mnt, name, how):
+    """All that was saved with the killed file is saved again, before an epoch was sealed."""
+    put(mnt.path / "A", "a 1"), put(mnt.path / "B", "b 1")
+    assert mnt.seal() == 1
+    put(mnt.path / "A", "a 2")
+    kill(mnt.path / "B")
+    put(mnt.path / name, "a 3")
+    if how == "rename":
+        os.rename(mnt.path / name, mnt.path / "A")
+    else:
+        renameat2(ctypes.CDLL(None, use_errno=True), mnt.path / name, mnt.path / "A", RENAME_EXCHANGE)
+        os.unlink(mnt.path / name)
+    number = mnt.seal()
+    assert doubts(mnt, number) == {} and latest(mnt) == number
