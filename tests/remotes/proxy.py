@@ -165,6 +165,10 @@ class Proxy:
         """The server does what it is asked, and the answer is lost with the connection."""
         self.set_fault(Fault("lose", only))
 
+    def stop_after(self, count, only):
+        """The server does so many more of these. The last is not answered, and neither is anything that comes after it."""
+        self.set_fault(Fault("count", only, left=count))
+
     def shorten(self, only="GET "):
         """Half of an answer's body comes, then the connection is cut."""
         self.set_fault(Fault("shorten", only))
@@ -256,7 +260,15 @@ class Proxy:
     def fault_of(self, what):
         with self.lock:
             self.seen += 1
-            return self.fault if self.fault and self.fault.hits(what) else Fault("none")
+            if not self.fault or not self.fault.hits(what):
+                return Fault("none")
+            if self.fault.kind == "count":
+                self.fault.how["left"] -= 1
+                if self.fault.how["left"]:
+                    return Fault("none")
+                self.fault = Fault("swallow")
+                return Fault("withhold")
+            return self.fault
 
     def note(self, status, what):
         with self.lock:
@@ -268,8 +280,7 @@ class Proxy:
         what = "%s %s" % (method, path)
         fault = self.fault_of(what)
         if fault.kind == "swallow":
-            while True:
-                client.some(PIECE)
+            self.answer_nothing(client)
         if fault.kind == "answer":
             self.note(fault.how["status"], what)
             self.answer_alone(client, head, **fault.how)
@@ -290,11 +301,16 @@ class Proxy:
             self.end(client)
 
     @staticmethod
+    def answer_nothing(client):
+        """Until the client has enough of it."""
+        while True:
+            client.some(PIECE)
+
+    @staticmethod
     def end(client):
         """Closes in order: what was sent is read, whatever the client still sends."""
         client.sock.shutdown(socket.SHUT_WR)
-        while True:
-            client.some(PIECE)
+        Proxy.answer_nothing(client)
 
     @staticmethod
     def drop(client, length):
@@ -319,6 +335,8 @@ class Proxy:
         bodyless = method == "HEAD" or answer.status in (204, 304)
         if fault.kind == "lose":
             raise Gone
+        if fault.kind == "withhold":
+            self.answer_nothing(client)
         length = 0 if bodyless else answer.length
         if fault.kind == "lie" and length > 1:
             client.send(answer.with_length(length // 2))
