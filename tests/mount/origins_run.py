@@ -106,10 +106,7 @@ class Directory:
     def sealed(self, epochs, **wanted):
         pass
 
-    def seal_when_quiet(self):
-        pass
-
-    def whole(self):
+    def whole(self, **wanted):
         pass
 
     def interrupted(self, latest):
@@ -136,11 +133,12 @@ class Mounted:
         assert {name: live[name] for name in sealed if name in live} == {name: sealed[name] for name in sealed if name in live}
         assert set(live) <= set(sealed)  # rotation may have removed some since
 
-    def seal_when_quiet(self):
-        """Once nothing but the quiesce time keeps the seal, a command seals: a mount that waits an hour is not sealed in the middle of what a slow machine does.
-        What quiet itself seals is in test_kit_s_checkpoints_are_sealed_by_quiet."""
-        wait_until(lambda: self.mnt.status()["pending"].get("held_up", {}).get("by") == "waiting for quiet", "only quiet to be missing")
-        self.mnt.seal()
+    def seals_by_itself(self):
+        """(number, record) of the newest epoch, once it is what the live tree is. No command is given. A slow machine may pause within a save, and quiet seal
+        what it has so far: there may be more epochs than saves."""
+        live = content(self.path)
+        number = wait_until(lambda: self.mnt.epochs() and content(self.mnt.epoch(self.mnt.epochs()[-1])) == live and self.mnt.epochs()[-1], "an epoch of what is there")
+        return number, log_of(self.mnt)[number]
 
     def interrupted(self, latest):
         """A writer was killed: what it left, if anything, is sealed as incomplete, unless it lies under the temporary name alone. Then
@@ -162,12 +160,12 @@ class Mounted:
         self.mnt.remount(empty_cache=True)
         assert content(self.path) == before
 
-    def whole(self):
-        """With all of it sealed, the newest epoch is complete and `latest`, and what the live tree is."""
-        self.seal_when_quiet()
-        newest = self.mnt.epochs()[-1]
-        self.sealed(newest)
-        assert content(self.path) == content(self.mnt.epoch(newest))
+    def whole(self, **wanted):
+        """The newest epoch, which nobody asked for, is what the live tree is, complete and `latest`, and its record says this."""
+        number, record = self.seals_by_itself()
+        assert {**record, **wanted, "complete": True} == record, record
+        assert os.readlink(self.mnt.epochs_dir / "latest") == "%06d" % number
+        return number
 
 
 def place_of(request, passthrough, tmp_path):

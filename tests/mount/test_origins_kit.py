@@ -12,9 +12,9 @@ from conftest import MountError, wait_until
 from origins_run import Job, Mounted, content, place_of
 from server import ServerMissing
 from server_xrootd import Xrootd
-from test_contract_epochs import log_of
 
 KEPT = "ckpt.pt"
+QUIET = {"settle": "300ms"}  # where only quiet seals
 
 
 class Kit:
@@ -97,7 +97,7 @@ def place(request, passthrough, tmp_path):
 @pytest.mark.parametrize("mode", ["None", "shared", "manual", "htcondor"])
 def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
     if mode == "htcondor" and place.mnt:
-        place.mnt.options["marker"] = None  # there it would count in the temporary directory too
+        place.mnt.options.update(QUIET, marker=None)  # there it would count in the temporary directory too
         place.mnt.remount()
     kit = Kit(place.path / KEPT, tmp_path, mode)
     epochs = 0
@@ -111,8 +111,9 @@ def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
     said = kit.ended(job.stopped("trained 5"), signal.SIGTERM)
     assert [line for line in said if line.startswith("saved")] == ["saved 1", "saved 4", "saved 5"]
     if mode == "htcondor":
-        place.seal_when_quiet()
-    place.sealed(epochs + 1)
+        place.whole(trigger="quiet")
+    else:
+        place.sealed(epochs + 1)
 
     # Killed in the middle of the next save, or of its transfer: what is kept stays whole.
     before = content(place.path)
@@ -128,36 +129,27 @@ def test_kit_transfers_at_intervals_and_at_signals(place, tmp_path, mode):
     said = kit.ended(kit.start("trained 7").stopped("trained 7"), signal.SIGINT)
     assert said[0] == "starts 5" and said[-1] == "saved 7"
     if mode == "htcondor":
-        place.seal_when_quiet()
+        place.whole(trigger="quiet")
     said = kit.start().ends()
     assert said[0] == "starts 7"
     kit.kept = tmp_path / KEPT
     assert said[-1] == kit.start().ends()[-1]
 
 
-def newest(mnt):
-    """(number, record) of the newest epoch, once it is what the live tree is: a slow machine may pause within a save, and seal what it has so far."""
-    live = content(mnt.path)
-    number = wait_until(lambda: mnt.epochs() and content(mnt.epoch(mnt.epochs()[-1])) == live and mnt.epochs()[-1], "an epoch of what is there")
-    return number, log_of(mnt)[number]
-
-
-@pytest.mark.options(settle="500ms")
+@pytest.mark.options(**QUIET)
 @pytest.mark.parametrize("passthrough", ["on", "off"])
 @pytest.mark.parametrize("mode", ["None", "shared", "manual"])
 def test_kit_s_checkpoints_are_sealed_by_quiet(mnt, tmp_path, mode):
     """Nothing says that a save has ended, and no command is given."""
+    where = Mounted(mnt)
     kit = Kit(mnt.path / KEPT, tmp_path, mode)
     job = kit.start("trained 1", "trained 4")
     for step in (1, 4):
         job.stopped("trained %d" % step)
-        number, record = newest(mnt)
-        assert record["trigger"] == "quiet" and record["complete"] is True, record
-        assert os.readlink(mnt.epochs_dir / "latest") == "%06d" % number
+        where.whole(trigger="quiet")
         job.go_on()
     job.ends()
-    number, record = newest(mnt)
-    assert number >= 3 and record["trigger"] == "quiet" and record["complete"] is True, record
+    assert where.whole(trigger="quiet") >= 3
 
 
 # ---- called by Keras and by Lightning, and alone
@@ -171,7 +163,7 @@ def xrootd_on(volume, tmp_path):
         with Xrootd(tmp_path / "xrootd") as server:
             volume.path = server.home / "root"
             owner = os.stat(volume.path)
-            volume.options.update(settle="1h", allow_other=True)
+            volume.options.update(QUIET, allow_other=True)
             try:
                 volume.mount()
             except MountError as error:
@@ -196,6 +188,7 @@ def kept_in(request, mode, volume):
     return Mounted(request.getfixturevalue("mnt")), volume.path, None
 
 
+@pytest.mark.options(**QUIET)
 @pytest.mark.parametrize("passthrough", ["on"])
 @pytest.mark.parametrize("framework", ["keras", "lightning"])
 @pytest.mark.parametrize("mode", ["None", "shared", "manual", "htcondor", "xrootd"])
@@ -228,6 +221,7 @@ def test_kit_called_by_a_framework(kept_in, mode, framework, tmp_path):
     assert said[-1] == alone.start(steps=5, every=1).ends()[-1]
 
 
+@pytest.mark.options(**QUIET)
 @pytest.mark.parametrize("passthrough", ["on"])
 @pytest.mark.parametrize("mode", ["None", "shared", "manual", "htcondor", "xrootd"])
 def test_kit_alone_watches_for_a_new_checkpoint(kept_in, mode, tmp_path):
@@ -254,10 +248,8 @@ def test_kit_alone_watches_for_a_new_checkpoint(kept_in, mode, tmp_path):
         training.stopped("saving 2")
         transferred()
         if mode != "htcondor":
-            where.seal_when_quiet()
-            torn = where.mnt.epochs()[-1]
-            assert log_of(where.mnt)[torn]["complete"] is False
-            # A slow machine may have transferred two halves, each of which is an epoch.
+            torn, record = where.seals_by_itself()
+            assert record["complete"] is False
             assert content(where.mnt.epochs_dir / "latest") == first and os.readlink(where.mnt.epochs_dir / "latest") < "%06d" % torn
         training.go_on()
     training.stopped("trained 2")
@@ -285,11 +277,9 @@ def test_kit_transfers_through_xrootd(volume, xrootd_on, tmp_path):
     where = Mounted(volume)
     kit = Kit(volume.path / "run7" / KEPT, tmp_path, "xrootd", server="root://127.0.0.1:%d/" % xrootd_on.xrd_port)
     job = kit.start("trained 1", "trained 2").stopped("trained 1")
-    where.seal_when_quiet()
-    where.sealed(1)
+    where.whole(trigger="quiet")
     assert kit.ended(job.go_on().stopped("trained 2"), signal.SIGTERM)[-1] == "saved 2"
-    where.seal_when_quiet()
-    where.sealed(2)
+    where.whole(trigger="quiet")
     kit.start("saving").stopped("saving").killed()
     where.another_machine()
     said = kit.start().ends()
