@@ -86,9 +86,9 @@ const char *remote_name(const struct remote *r);
 bool remote_is_none(const struct remote *r);
 
 /* Makes the object hold these bytes, whether it was there or not: readers see the old or the new,
- * whole. But apache looks at a file's size before it opens it: for a moment it may give the
- * beginning of the new one at the length of the old. So whatever is replaced in its life has an end that
- * tells. */
+ * whole. But apache looks at a file's size before it opens it: for a moment it gives the beginning of
+ * the new one at the length of the old. Who gets an object to its end is spared that (net/dav.c looks at
+ * its size), who gets a range is not. So whatever is replaced in its life has an end that tells. */
 int remote_put(struct remote *r, const char *key, const void *data, size_t len);
 /* The same, but -EEXIST and nothing changed where the object is there. Of any number of callers on
  * any number of machines that race, one wins. */

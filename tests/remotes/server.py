@@ -40,7 +40,6 @@ class Server:
 
     name = "?"  # of the kind
     optional = False  # may be missing
-    cuts = False  # may give the beginning of a new object at the length of the one that it replaces
     fails = False  # may answer a get with an error while the object is replaced
 
     def __init__(self, folder, memory=2 << 30):

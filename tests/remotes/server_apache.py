@@ -47,7 +47,6 @@ SSLCertificateKeyFile "{key}"
 class Apache(UnprivilegedServer):
     name = "apache"
     optional = True
-    cuts = True
     user = "www-data"
 
     def start(self):

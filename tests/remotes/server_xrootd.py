@@ -37,7 +37,7 @@ acc.authdb {folder}/authdb
 class Xrootd(UnprivilegedServer):
     name = "xrootd"
     optional = True
-    fails = True
+    fails = True  # it hangs up in streaks, for longer than net/dav.c tries
     user = "xrootd"  # it refuses to run as root
     tls = False
 

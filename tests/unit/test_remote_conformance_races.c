@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One suite over every kind of remote: what remote.h promises to those who use it at the same time. tests/remotes sets
- * EPOCHFS_TEST_REMOTE_CUTS where remote_put says that a server does, and EPOCHFS_TEST_REMOTE_FAILS where one answers
- * with errors while an object is replaced.
+ * EPOCHFS_TEST_REMOTE_FAILS where a server answers with errors while an object is replaced.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -117,31 +116,16 @@ static void note_torn(struct replacing *s, int error, const struct buf *got)
 }
 
 /* Each version is one byte repeated, and its length says which. */
-static bool is_one_version(const struct buf *got)
+static bool is_whole(const struct buf *got)
 {
 	for (size_t i = 0; i < got->len; i++)
 		if (got->data[i] != got->data[0])
 			return false;
-	return got->len > BODY;
+	return got->len > BODY && got->len - BODY == got->data[0];
 }
 
-static bool is_whole(const struct buf *got)
-{
-	return is_one_version(got) && got->len - BODY == got->data[0];
-}
-
-/* The server may give the beginning of a new object at the length of the old one. */
-static bool server_cuts;
-/* It may answer with an error while an object is replaced. */
+/* The server may answer with an error while an object is replaced. The layers above ask once more then. */
 static bool server_fails;
-
-/* What this server may answer while an object is replaced, for which the layers above ask once more. */
-static bool is_excused(int error, const struct buf *got)
-{
-	if (error)
-		return server_fails && remote_may_retry(error);
-	return server_cuts && is_one_version(got) && got->len - BODY < got->data[0];
-}
 
 static void *read_whole(void *arg)
 {
@@ -155,7 +139,7 @@ static void *read_whole(void *arg)
 		for (int i = 0; again && i < 3; i++) {
 			buf_reset(&got);
 			error = remote_get(s->r, "object", 0, REMOTE_TO_END, &got);
-			again = is_excused(error, &got);
+			again = server_fails && remote_may_retry(error);
 		}
 		if (error || !is_whole(&got))
 			note_torn(s, error, &got);
@@ -195,7 +179,6 @@ int main(void)
 	TCase *t = unit_case(s, "races");
 	int count = kinds_to_test();
 
-	server_cuts = getenv("EPOCHFS_TEST_REMOTE_CUTS") != NULL;
 	server_fails = getenv("EPOCHFS_TEST_REMOTE_FAILS") != NULL;
 	tcase_add_loop_test(t, of_eight_racing_creators_one_wins, 0, count);
 	tcase_add_loop_test(t, readers_see_the_old_or_the_new_object_whole, 0, count);
