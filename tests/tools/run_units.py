@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the unit test programs, two at a time, and replays the corpus of the fuzz targets.
+"""Runs the unit test programs, some at a time, and replays the corpus of the fuzz targets.
 
     tests/tools/run_units.py --bin BUILD/tests --results BUILD/results [--san KIND] [NAME...]
 
@@ -23,7 +23,7 @@ import results
 
 LIMIT_S = 300
 SLOWNESS = {"address": 3, "thread": 8, "coverage": 2}
-JOBS = 2
+JOBS = len(os.sched_getaffinity(0)) + 2  # they wait for most of their time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # "ok 3 - tests/unit/test_x.c:case:test: Passed"; check has "[source]:line:" only where it failed.
 TAP = re.compile(r"^(ok|not ok) \d+ - (?:.*?):([^:]*):([^:]*): (.*)$")
