@@ -22,7 +22,7 @@ void table_print(const struct table *t);
 
 /* ---- Doubts of a record or a status as text for people. ---- */
 
-/* "model.pt: its writer was killed, in doubt since epoch 2 (3m ago); saving or removing it settles it". */
+/* "model.pt: its writer was killed, in doubt since epoch 2 (3m ago); settled by saving it again whole or removing it, or by epochfs commit --whole". */
 void doubt_text(const json_t *doubt, struct buf *out);
 /* The same of a list, as a list of texts; NULL: there are none. */
 json_t *doubts_texts(const json_t *doubts);

@@ -207,6 +207,8 @@ int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn
 
 /* The last writer of a staged body closed: commits it, undoes it, or lets it go. */
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after);
+/* Whether it is an edit of what a killed writer left half, say, and still has some of that; but where what was cut off was brought. */
+bool body_is_half_locked(struct volume *vol, const struct body *b, const struct stat *st);
 /* Whether body_finish_locked would commit it: not an orphan, nothing to undo. */
 bool body_commits_locked(struct volume *vol, struct body *b);
 

@@ -192,6 +192,10 @@ void body_unstage_locked(struct volume *vol, struct body *b)
 	b->base = 0;
 	b->base_compares = false;
 	b->copied = false;
+	b->half = false;
+	b->kept_size = 0;
+	atomic_store(&b->is_followed, false);
+	spans_free(&b->written);
 	if (b->write_fd >= 0)
 		close(b->write_fd);
 	b->write_fd = -1;
@@ -265,6 +269,10 @@ int body_new_staged_locked(struct volume *vol, const struct state_version *v, in
 	}
 	b->version = v->id;
 	b->fragile = v->fragile;
+	/* What an edit of the process before has written is not known. */
+	b->half = v->torn;
+	b->kept_size = v->kind == VERSION_EDIT ? UINT64_MAX : 0;
+	b->cut_size = UINT64_MAX;
 	b->write_fd = fd;
 	*ret_body = b;
 	return 0;
@@ -330,6 +338,7 @@ static void body_destroy(struct volume *vol, struct body *b)
 		close(b->write_fd);
 	backing_put(b->backing);
 	free(b->torn_name);
+	spans_free(&b->written);
 	free(b);
 	if (waited_for) {
 		SCOPED_LOCK(&vol->lock);

@@ -24,6 +24,7 @@
 
 #include "lib/cache/context.h"
 #include "lib/live/live.h"
+#include "lib/util/spans.h"
 
 struct body {
 	uint64_t id;
@@ -84,6 +85,12 @@ struct body {
 	atomic_bool was_refused; /* one ever was; read without the lock */
 	bool cramped; /* the kernel wrote it by itself while its disk had no room: a write may have been refused (cramped.h) */
 	int64_t emptied_ns; /* wall clock: when it was last cut to nothing; 0: never */
+	/* Of an edit: what it has written of the content before, as far as the daemon saw it, and how much of that it may still have. */
+	struct spans written;
+	uint64_t kept_size;
+	atomic_bool is_followed; /* somebody will ask for that; read without the lock */
+	bool half;	   /* the content before is torn: so is this until it is written whole (body_is_half) */
+	uint64_t cut_size; /* that was torn because it is shorter than its format says: its size; else UINT64_MAX */
 };
 
 /* Sets vol->bodies, vol->uses_version_locked. */

@@ -73,6 +73,22 @@ static bool is_saved(const struct body *b, const struct stat *st)
 	return b->copied || !same_as_base(b, st);
 }
 
+/* Nothing of the content before is left in it; a database mends that by itself. */
+static bool is_whole_locked(struct volume *vol, const struct body *b)
+{
+	char name[256];
+
+	if (spans_reach(&b->written, b->kept_size))
+		return true;
+	first_name_locked(vol, b->ino, name, NULL);
+	return file_endures_kill(b->fd, name);
+}
+
+bool body_is_half_locked(struct volume *vol, const struct body *b, const struct stat *st)
+{
+	return b->half && (uint64_t)st->st_size <= b->cut_size && !is_whole_locked(vol, b);
+}
+
 /* `closed` becomes what the file holds, `live` what is seen. In a transaction. */
 static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed, uint64_t live,
 			    const struct stat *st, struct taken *ret_taken)
@@ -108,7 +124,8 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (!error && !old)
 		error = covered_drop_locked(vol, b->ino);
 	b->base = 0;
-	if (!error && saved)
+	/* What is changed in part is not saved again. */
+	if (!error && saved && (!old || is_whole_locked(vol, b)))
 		error = vol->observer->saved_locked(vol, b->ino, old, live);
 	else if (!error && old)
 		error = state_doubts_same_content(vol->state, b->ino, old, live);
@@ -188,6 +205,8 @@ static bool left_torn_locked(struct volume *vol, const struct body *b, const str
 	/* Nothing was written since: a copy may stand for it, which was found so. */
 	if (same_as_base(b, st))
 		return !state_version_get(vol->state, b->base, &base) && base.torn;
+	if (body_is_half_locked(vol, b, st))
+		return true;
 	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log)
 		return false;
 	first_name_locked(vol, b->ino, name, NULL);

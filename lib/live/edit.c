@@ -36,6 +36,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/cache/evict.h"
+#include "lib/format/tails.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
@@ -57,7 +58,8 @@ struct edit {
 	enum edit_kind kind;
 	uint64_t keep; /* bytes of V1 that V2 begins with */
 	bool promised; /* some of V1's bytes were fsynced: neither V1 nor V2 may lose them */
-	char temporary[40];
+	bool cut;      /* V1 is torn, and shorter than its format says */
+	char temporary[40], name[256];
 };
 
 /* V1's inode may go to V2 as it is: the remote has the bytes, and nobody but this body reads them. */
@@ -97,6 +99,7 @@ static int plan_locked(struct edit *e, uint64_t keep)
 		return error == -ENOENT ? -EIO : error;
 	e->keep = keep < e->base.size ? keep : e->base.size;
 	e->promised = e->base.fsynced || e->base.rests_on_fsync;
+	first_name_locked(e->vol, e->b->ino, e->name, NULL);
 	choose_kind_locked(e);
 	if (e->kind == EDIT_TAKEOVER)
 		snprintf(e->temporary, sizeof(e->temporary), "%016" PRIx64 ".new", e->base.id);
@@ -115,8 +118,9 @@ static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
 	if (error)
 		return error;
 	content_pin(c);
-	error = content_fetch(c, 0, e->kind == EDIT_TAKEOVER ? UINT64_MAX : e->keep, interrupted,
-			      arg);
+	error = content_fetch(c, 0,
+			      e->kind == EDIT_TAKEOVER || e->base.torn ? UINT64_MAX : e->keep,
+			      interrupted, arg);
 	if (error) {
 		content_unpin(c);
 		content_put(c);
@@ -124,6 +128,15 @@ static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
 	}
 	*ret_content = c;
 	return 0;
+}
+
+/* Whether V1 is cut off by its own account: then an edit may bring what it lacks. */
+static bool is_cut(const struct edit *e)
+{
+	cleanup_close int fd = e->base.torn ? object_open(e->vol, e->base.id, O_RDONLY) : -1;
+	const char *why;
+
+	return fd >= 0 && tail_check(fd, e->base.size, e->name, &why) > 0;
 }
 
 /* The copy, without the lock: a descriptor of the clone, read-write, or -errno. */
@@ -163,6 +176,7 @@ static int new_row_locked(struct edit *e, struct state_version *v)
 				    .kind = VERSION_EDIT,
 				    .size = e->keep,
 				    .rests_on_fsync = e->promised && e->keep,
+				    .torn = e->base.torn && e->keep,
 				    .born = e->vol->next_epoch};
 	return state_version_new(e->vol->state, v, &v->id);
 }
@@ -338,6 +352,10 @@ static void switch_body_locked(struct edit *e, uint64_t id, struct content **ret
 	b->version = id;
 	b->base = e->base.id;
 	b->killed = b->closed_well = false;
+	b->kept_size = e->keep;
+	b->half = e->base.torn && e->keep;
+	b->cut_size = e->cut ? e->base.size : UINT64_MAX;
+	atomic_store(&b->is_followed, b->half || state_doubt_any(e->vol->state));
 	b->journaled_ctime_ns = b->synced_ctime_ns = 0;
 	body_note_locked(b);
 	known = state_file_get(e->vol->state, b->ino, &f) == 0;
@@ -375,6 +393,8 @@ static int edit_once(struct edit *e, interrupted_fn interrupted, void *arg)
 
 	if (e->kind != EDIT_EMPTY && e->base.size)
 		error = fetch_base(e, interrupted, arg, &base);
+	if (base)
+		e->cut = is_cut(e);
 	/* V1's file goes: that the remote has it must be known after a power loss. */
 	if (!error && e->kind == EDIT_GIVE)
 		error = state_sync(e->vol->state);

@@ -57,8 +57,11 @@ static bool is_ready_locked(struct volume *vol, const struct body *b, bool write
 
 	if (b->preparing || (writes && !b->staged))
 		return false;
-	return b->staged || (b->content && content_size(b->content) &&
-			     !state_version_get(vol->state, b->version, &v) && v.local_whole);
+	/* What is torn is to be written whole, which the kernel would not tell. */
+	if (b->staged)
+		return !b->half;
+	return b->content && content_size(b->content) &&
+	       !state_version_get(vol->state, b->version, &v) && v.local_whole && !v.torn;
 }
 
 static int grant_locked(struct handle *h, struct grant **ret_grant, int *ret_fd)
@@ -139,6 +142,7 @@ int body_journal_locked(struct volume *vol, struct body *b, const struct stat *s
 		v.flushed_size = (uint64_t)st->st_size;
 		v.flushed_ctime_ns = stat_ctime(st);
 		v.holes = stat_holes(st);
+		v.torn = body_is_half_locked(vol, b, st);
 		v.used_ns = clock_wall_ns();
 		error = state_version_set(vol->state, &v);
 	}

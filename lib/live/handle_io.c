@@ -321,10 +321,11 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 	struct stat st;
 
 	/* Nearly always, and not worth the lock. */
-	if (!is_refusal(result) && !atomic_load(&b->was_refused))
+	if (!is_refusal(result) && !atomic_load(&b->was_refused) && !atomic_load(&b->is_followed))
 		return;
 	SCOPED_LOCK(&h->vol->lock);
-	atomic_store(&b->was_refused, true);
+	if (is_refusal(result))
+		atomic_store(&b->was_refused, true);
 	if (offset == UINT64_MAX) /* appended: it ends there now */
 		offset = b->fd < 0 || fstat(b->fd, &st) < 0
 				 ? 0
@@ -332,8 +333,10 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 	if (is_refusal(result)) {
 		note_refused_locked(b, offset, offset + len);
 		b->refused_error = (int)result;
-	} else if (result > 0 && b->refused_from < b->refused_to) {
-		note_covered_locked(b, offset, offset + (uint64_t)result);
+	} else if (result > 0) {
+		spans_add(&b->written, offset, offset + (uint64_t)result);
+		if (b->refused_from < b->refused_to)
+			note_covered_locked(b, offset, offset + (uint64_t)result);
 	}
 	body_note_locked(b);
 }
@@ -342,6 +345,8 @@ void body_note_truncated_locked(struct body *b, uint64_t size)
 {
 	if (size <= b->refused_from)
 		b->refused_to = 0;
+	if (size < b->kept_size)
+		b->kept_size = size;
 	if (!size) {
 		b->cramped = false;
 		b->emptied_ns = clock_wall_ns();

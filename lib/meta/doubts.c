@@ -30,17 +30,19 @@ const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
 {
 	switch (kind) {
 	case DOUBT_UNDONE:
-		if (alone && !companions)
-			return "saving or removing it";
-		return companions ? "saving or removing it, or all files that were saved with it"
-				  : "saving it, or what was removed before it, or removing its "
-				    "directory where that is empty";
+		if (companions)
+			return "saving it again whole or removing it, or all files that were saved "
+			       "with it, or by epochfs commit --whole";
+		if (!alone)
+			return "saving it, or what was removed before it, or removing its "
+			       "directory where that is empty, or by epochfs commit --whole";
+		break;
 	case DOUBT_LEFT:
 		return "the next epoch";
 	case DOUBT_TORN:
 		break;
 	}
-	return "saving or removing it";
+	return "saving it again whole or removing it, or by epochfs commit --whole";
 }
 
 /* ---- the judge ---- */

@@ -348,6 +348,8 @@ int state_doubts_clear(struct state *s);
 int state_doubt_since(struct state *s, uint64_t id, uint64_t since);
 /* It is judged, `alone` or not, and has this path now; its files are forgotten. -ENOENT. */
 int state_doubt_judge(struct state *s, uint64_t id, const char *path, bool alone);
+/* Whether there is one; true where that cannot be told. */
+bool state_doubt_any(struct state *s);
 /* Ascending by id. */
 typedef int (*state_doubt_fn)(void *arg, const struct state_doubt *d);
 int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg);

@@ -123,6 +123,13 @@ int state_doubt_judge(struct state *s, uint64_t id, const char *path, bool alone
 	return error ? error : forget_files(s, id);
 }
 
+bool state_doubt_any(struct state *s)
+{
+	cleanup_query struct query q = query_of(s, "SELECT 1 FROM doubts LIMIT 1");
+
+	return query_one(&q) != -ENOENT;
+}
+
 int state_doubt_each(struct state *s, state_doubt_fn fn, void *arg)
 {
 	cleanup_query struct query q = query_of(

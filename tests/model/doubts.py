@@ -68,6 +68,15 @@ class Doubts:
             if old and kill.companions is None:
                 kill.again.append((file, old.born))
 
+    def note_changed_in_part(self, file, old, surely):
+        """That saves nothing again; else the model does not know."""
+        for kill in self.kills:
+            self.fog |= not surely
+            if kill.then == (file, old):
+                kill.then = (file, file.closed)
+            if kill.companions and kill.companions.get(file) is old:
+                kill.companions[file] = file.closed
+
     # ---- judging
 
     def judge(self, number, tree):

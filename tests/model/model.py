@@ -216,7 +216,7 @@ class Model(Names, Epochs):
             raise Errno("EINVAL")
         handle.body.resize(size)
         closed = handle.body.file.closed
-        # What a killed writer left is saved again so, of the same size, too.
+        # Of the same size, too.
         handle.body.changed |= bool(closed and closed.torn is not False)
         handle.body.file.mtime = None
 
@@ -359,10 +359,15 @@ class Model(Names, Epochs):
         file = body.file
         if not body.changed:
             return
-        first = file.closed is None
-        self.note_saved(file, file.closed)
+        before, first = file.closed, file.closed is None
         file.closed = Version(body.data, self.last + 1, body.serial)
-        if body.killed and not self.file_is_log(file) and body.closed_well is not True:
+        if body.whole:
+            self.note_saved(file, before)
+        else:
+            self.note_changed_in_part(file, before, body.whole is False)
+        if before and before.torn is not False and not body.whole:
+            file.closed.torn = before.torn if body.whole is False else None
+        elif body.killed and not self.file_is_log(file) and body.closed_well is not True:
             # What is only appended to is not torn, and whether its opener closed it is not always told.
             file.closed.torn = None if body.appended or body.closed_well is None else True
         file.mtime = None
@@ -370,7 +375,7 @@ class Model(Names, Epochs):
             file.pending.remove(body)
             file.body.orphan = True
             file.body = body
-        body.kind, body.fragile, body.changed = "edit", False, False
+        body.begin()
         body.members.clear()
         if first:
             for _, name in walk(self.root):

@@ -82,6 +82,8 @@ class Body:
         self.serial = 0  # of what is written now, among kills
         self.is_changed = False
         self.changed = kind != "edit"  # since it was last closed
+        self.kept = len(data) if kind == "edit" else 0  # bytes of what was closed last that may still be there
+        self.written = 0  # bytes since
         self.changes = 0  # writes: who writes nothing vouches for nothing
         self.writers = []  # handles
         self.members = set()  # processes that opened it while it was pending
@@ -113,8 +115,10 @@ class Body:
             self.unsynced = put(self.unsynced, data, offset)
         self.changed = True
         self.changes += 1
+        self.written += len(data)
 
     def resize(self, size):
+        self.kept = min(self.kept, size)
         self.changed |= size != len(self.data)
         self.changes += 1
         self.data = fit(self.data, size)
@@ -132,6 +136,17 @@ class Body:
         self.data = put(self.data, data, offset)
         self.changed = True
         self.changes += 1
+        self.written += len(data)
+
+    @property
+    def whole(self):
+        """Whether nothing is left of what was closed last; None: where it was written is not followed, nor what the kernel writes by itself."""
+        return True if not self.kept else False if self.written < self.kept else None
+
+    def begin(self):
+        """What is written from now on changes what was closed just now."""
+        self.kind, self.fragile, self.changed = "edit", False, False
+        self.kept, self.written = len(self.data), 0
 
     def sync(self):
         self.unsynced = None

@@ -402,7 +402,7 @@ def test_a_killed_save_of_one_node_is_in_doubt_until_it_is_done_again(half_saved
         assert commit_all(number, a, b) is False
         assert [d["path"] for d in record(a, number)["doubts"]] == ["shard_b"]
     assert latest(a) == 1
-    assert "shard_b" in run(BIN, "status", b.path).stdout and "settled by saving or removing it" in run(BIN, "status", b.path).stdout
+    assert "shard_b" in run(BIN, "status", b.path).stdout and "settled by saving it again whole or removing it" in run(BIN, "status", b.path).stdout
     save_in_place(b, "2")
     assert commit_all(5, a, b) is True
     assert "doubts" not in record(a, 5) and latest(a) == 5
