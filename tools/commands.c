@@ -295,8 +295,8 @@ const struct command command_table[] = {
 	{"verify", "[--json] [--deep] TARGET [EPOCH]",
 	 "read an epoch whole: is each file of it there, right, and not torn inside", of_verify,
 	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Every byte is read from the remote and checked against\n"
-	 "its hash; zip, safetensors and HDF5 files by their tails, LevelDB and LMDB by their meta data, too. A line for each\n"
-	 "file that is damaged, and exit 6; for databases, which no seal has looked at, only with --deep.\n"
+	 "its hash; zip, safetensors, HDF5, NumPy and pickle files by their tails, LevelDB and LMDB by their meta data, too.\n"
+	 "A line for each file that is damaged, and exit 6; for databases, which no seal has looked at, only with --deep.\n"
 	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
 	 "Example: epochfs verify s3://bucket/run7 best\n",
 	 command_verify},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a zip, safetensors or HDF5 file torn inside? */
+/* Is a zip, safetensors or HDF5 file torn inside? The formats of Python: tails_python.c. */
 #include "lib/format/tails.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "lib/format/tails_python.h"
 #include "lib/format/torch_zip.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
@@ -348,8 +349,9 @@ static bool name_ends_with(const char *name, const char *ending)
 /* Whether no whole file of that name is empty. Not .ckpt or .bin, which are anything, nor .distcp: a shard may hold nothing. */
 static bool is_never_empty(const char *name)
 {
-	static const char *const endings[] = {".pt",	".pth", ".safetensors", ".npz", ".npy",
-					      ".keras", ".h5",	".hdf5",	NULL};
+	static const char *const endings[] = {".pt",  ".pth",	".safetensors", ".npz",
+					      ".npy", ".keras", ".h5",		".hdf5",
+					      ".pkl", ".pickle", NULL};
 
 	for (const char *const *e = endings; *e; e++)
 		if (strlen(name) > strlen(*e) && name_ends_with(name, *e))
@@ -357,16 +359,26 @@ static bool is_never_empty(const char *name)
 	return false;
 }
 
-bool tail_depends_on_name(const char *name)
+static bool is_named_pickle(const char *name)
+{
+	return name_ends_with(name, ".pkl") || name_ends_with(name, ".pickle");
+}
+
+static bool is_named_safetensors(const char *name)
 {
 	return name_ends_with(name, ".safetensors");
+}
+
+bool tail_depends_on_name(const char *name)
+{
+	return is_named_safetensors(name) || is_named_pickle(name);
 }
 
 int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
 		      const char **ret_why)
 {
 	static const uint8_t zip_head[4] = {'P', 'K', 3, 4};
-	bool named = tail_depends_on_name(name);
+	bool named = is_named_safetensors(name);
 	uint8_t head[9] = {0};
 	ssize_t got;
 	int result = 0;
@@ -384,6 +396,12 @@ int tail_check_source(const struct tail_source *in, uint64_t size, const char *n
 	} else if (memcmp(head, hdf5_signature, sizeof(hdf5_signature)) == 0) {
 		result = hdf5_check(in, size);
 		why = "HDF5 says that it was not closed, or is longer";
+	} else if (memcmp(head, NPY_MAGIC, sizeof(NPY_MAGIC) - 1) == 0) {
+		result = npy_check(in, size);
+		why = "it is shorter than its NumPy header says";
+	} else if (is_named_pickle(name)) {
+		result = pickle_check(in, size);
+		why = "the end of the pickle is missing";
 	} else if (named || head[8] == '{') {
 		result = safetensors_check(in, size, named);
 		why = "it is shorter than its safetensors header says";

@@ -10,7 +10,7 @@
 
 /*
  * A program that is interrupted while it saves may close its file in good
- * order; what it wrote is cut off all the same. Three formats tell their own length:
+ * order; what it wrote is cut off all the same. These formats tell their own length:
  *   zip (PyTorch, NumPy .npz, Keras)  known by its first bytes. The record at its end ("end of
  *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
  *       the directory that it names must lie before it. The archive may begin later in the file.
@@ -20,7 +20,11 @@
  *       as many bytes as the greatest end in "data_offsets" says.
  *   HDF5 (Keras .h5)                  known by its signature. The superblock (versions 0 to 3) names
  *       the end of the file; versions 2 and 3 also say whether a writer has it open.
- * An empty file is torn where its name says that it cannot be: .pt, .pth, .safetensors, .npz, .npy, .keras, .h5, .hdf5.
+ *   .npy (numpy.lib.format)           known by its first bytes, in versions 1 to 3. The shape and the size of an element
+ *       say how long it is at least: other arrays may follow. Arrays of objects or of structures are not judged.
+ *   pickle (protocols 0 to 5)         known by the name's ending, .pkl or .pickle, and by how one begins (a compressed one does
+ *       not). Its last byte must be STOP. What torch.save wrote before it wrote zips is not judged.
+ * An empty file is torn where its name says that it cannot be: .pt, .pth, .safetensors, .npz, .npy, .keras, .h5, .hdf5, .pkl, .pickle.
  * Nothing is said of other files.
  */
 

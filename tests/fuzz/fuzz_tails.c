@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the tails of zips, safetensors and HDF5 files. */
+/* Fuzz target: the tails of zips, safetensors, HDF5 files, arrays and pickles. */
 #include "lib/format/tails.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,7 +22,7 @@ static ssize_t read_input(void *arg, void *data, size_t len, uint64_t offset)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	static const char *const names[] = {"model.pt", "model.safetensors", "model.h5"};
+	static const char *const names[] = {"model.pt", "model.safetensors", "model.h5", "model.pkl"};
 	struct input in = {data, len};
 	const struct tail_source source = {.read = read_input, .arg = &in};
 

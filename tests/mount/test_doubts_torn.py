@@ -4,8 +4,10 @@
 import io
 import json
 import os
+import pickle
 import shutil
 import sys
+import zlib
 
 import pytest
 
@@ -230,3 +232,64 @@ def test_an_empty_file_that_is_removed(mnt):
     assert record(mnt, mnt.seal())["complete"] is False
     (mnt.path / "model.pt").unlink()
     assert mnt.seal() == 2 and latest(mnt) == 2
+
+
+INTERRUPTED = """
+import sys, pickle
+import numpy
+class Out:
+    def __init__(self, f): self.f, self.left = f, 500_000
+    def write(self, data):
+        data = memoryview(data).cast("B")
+        self.f.write(data[:self.left])
+        self.left -= len(data)
+        if self.left <= 0: raise KeyboardInterrupt
+try:
+    with open(sys.argv[1], "wb") as f:
+        array = numpy.arange(200_000, dtype="f8")
+        if sys.argv[1].endswith("npy"): numpy.lib.format.write_array(Out(f), array)
+        else: pickle.dump({"weights": array.tobytes()}, Out(f), protocol=int(sys.argv[2]))
+except KeyboardInterrupt:
+    pass
+"""
+
+
+@pytest.mark.parametrize("name, protocol", [("a.npy", 0), ("a.pkl", 2), ("a.pkl", 3), ("a.pickle", 4), ("a.pkl", 5)])
+def test_an_array_or_a_pickle_whose_writer_was_interrupted(mnt, name, protocol):
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(1000.0)
+    save = numpy.save if name.endswith("npy") else lambda path, a: path.write_bytes(pickle.dumps(a, protocol))
+    save(mnt.path / name, array)
+    assert mnt.seal() == 1
+    run(sys.executable, "-c", INTERRUPTED, mnt.path / name, str(protocol))
+    assert (mnt.path / name).stat().st_size > 100_000
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {name: ("torn", True)} and latest(mnt) == 1
+    save(mnt.path / name, array)
+    assert mnt.seal() == 3 and latest(mnt) == 3
+    mnt.wait_durable()
+    assert [verify(mnt, n) for n in ("latest", "2")] == [0, 6]
+
+
+def test_whole_arrays_and_pickles(mnt):
+    numpy = pytest.importorskip("numpy")
+    arrays = {"plain": numpy.zeros((3, 4)), "nothing": numpy.zeros((0, 4)), "one": numpy.array(1), "texts": numpy.array(["a", "bcd"]), "times": numpy.array(["2026-01-01"], "M8[D]"),
+              "objects": numpy.array([{}, None]), "parts": numpy.zeros(3, [("a", "f4"), ("b", "U3")]), "order": numpy.asfortranarray(numpy.zeros((3, 4), ">i2"))}
+    for name, array in arrays.items():
+        numpy.save(mnt.path / (name + ".npy"), array)
+    with open(mnt.path / "several.npy", "wb") as f:
+        numpy.save(f, arrays["plain"]), numpy.save(f, arrays["texts"])
+    numpy.lib.format.open_memmap(mnt.path / "mapped.npy", "w+", "f4", (1000,)).flush()
+    for protocol in range(6):
+        (mnt.path / ("%d.pkl" % protocol)).write_bytes(pickle.dumps(arrays, protocol))
+        (mnt.path / ("list-%d.pickle" % protocol)).write_bytes(pickle.dumps([1, "a"], protocol) + pickle.dumps({"b": 2.5}, protocol))
+    (mnt.path / "packed.pkl").write_bytes(zlib.compress(pickle.dumps(arrays)))
+    assert mnt.seal() == 1 and "doubts" not in record(mnt, 1) and latest(mnt) == 1
+
+
+def test_a_pickle_gets_its_name_later(mnt):
+    put(mnt.path / "notes", "1")
+    assert mnt.seal() == 1
+    (mnt.path / "part").write_bytes(pickle.dumps(list(range(1000)))[:-1])
+    assert mnt.seal() == 2 and latest(mnt) == 2
+    os.rename(mnt.path / "part", mnt.path / "a.pkl")
+    assert mnt.seal() == 3 and latest(mnt) == 2 and doubts(mnt, 3) == {"a.pkl": ("torn", True)}

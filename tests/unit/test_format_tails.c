@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Torn zip, safetensors and HDF5 files are told from whole ones. */
+/* Torn zip, safetensors, HDF5, NumPy and pickle files are told from whole ones. */
 #include "lib/format/tails.h"
 
 #include <unistd.h>
@@ -481,6 +481,148 @@ START_TEST(hdf5_open_for_writing)
 }
 END_TEST
 
+/* ---- what Python writes ---- */
+
+static void make_npy(struct buf *b, unsigned version, const char *header, size_t data_len)
+{
+	buf_put(b, "\x93NUMPY", 6);
+	buf_put_u8(b, (uint8_t)version);
+	buf_put_u8(b, 0);
+	if (version == 1)
+		buf_put_u16(b, (uint16_t)strlen(header));
+	else
+		buf_put_u32(b, (uint32_t)strlen(header));
+	buf_put(b, header, strlen(header));
+	for (size_t i = 0; i < data_len; i++)
+		buf_put_u8(b, (uint8_t)i);
+	unit_ok(buf_error(b));
+}
+
+START_TEST(every_cut_of_an_array_is_torn)
+{
+	static const char header[] =
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 2), }      \n";
+
+	for (unsigned version = 1; version <= 3; version++) {
+		cleanup_buf struct buf b = {0}, two = {0};
+
+		make_npy(&b, version, header, 40);
+		ck_assert_int_eq(check_bytes(b.data, b.len, "a.npy"), 0);
+		for (size_t len = 6; len < b.len; len++)
+			ck_assert_msg(check_bytes(b.data, len, "a.npy.tmp") == 1, "at %zu", len);
+		/* Several in one file. */
+		make_npy(&two, version, header, 40);
+		buf_put(&two, b.data, b.len);
+		unit_ok(buf_error(&two));
+		ck_assert_int_eq(check_bytes(two.data, two.len, "a.npy"), 0);
+	}
+}
+END_TEST
+
+START_TEST(shapes_and_elements)
+{
+	static const struct {
+		const char *header;
+		int least; /* -1: it cannot be told */
+	} cases[] = {
+		{"{'descr': '|b1', 'fortran_order': True, 'shape': (), }", 1},
+		{"{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }", 24},
+		{"{'shape': (3L, 2L), 'fortran_order': False, 'descr': '>i2'}", 12},
+		{"{\"descr\": \"<c16\", \"fortran_order\": False, \"shape\": (2,)}", 32},
+		{"{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }", 24},
+		{"{'descr': '|S3', 'fortran_order': False, 'shape': (2,), }", 6},
+		{"{'descr': '|V7', 'fortran_order': False, 'shape': (2,), }", 14},
+		{"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (2,), }", 16},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 9), }", 0},
+		{"{'descr': '|O', 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': ('<f4', (2,)), 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': '<f-4', 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': '<f4x', 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': '<f', 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': '', 'fortran_order': False, 'shape': (9,), }", -1},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (-9,), }", -1},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (9 9), }", -1},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': 9, }", -1},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (9,", -1},
+		{"{'descr': '<f4', 'fortran_order': False}", -1},
+		{"{'descr': '<f4', 'shape': (4294967296, 4294967296)}", -1},
+		{"{'descr': '<f8', 'shape': (4611686018427387904,)}", -1},
+		{"{'descr': '<f4', 'shape': (99999999999999999999999,)}", -1},
+		{"{'descr': '<f4", -1},
+		{"{'descr", -1},
+		{"{", -1},
+		{"", -1},
+		{"[]", -1},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		cleanup_buf struct buf b = {0};
+		int least = cases[i].least < 0 ? 0 : cases[i].least;
+
+		make_npy(&b, 1, cases[i].header, (size_t)least);
+		ck_assert_msg(check_bytes(b.data, b.len, "a.npy") == 0, "case %zu", i);
+		if (least)
+			ck_assert_msg(check_bytes(b.data, b.len - 1, "a.npy") == 1, "case %zu", i);
+	}
+}
+END_TEST
+
+START_TEST(arrays_of_other_versions_and_long_headers)
+{
+	cleanup_buf struct buf b = {0}, long_one = {0};
+	char header[6000];
+
+	make_npy(&b, 4, "{'descr': '<f4', 'shape': (9,)}", 0);
+	ck_assert_int_eq(check_bytes(b.data, b.len, "a.npy"), 0);
+	memset(header, ' ', sizeof(header));
+	header[sizeof(header) - 1] = '\0';
+	make_npy(&long_one, 2, header, 0);
+	ck_assert_int_eq(check_bytes(long_one.data, long_one.len, "a.npy"), 0);
+	ck_assert_int_eq(check_bytes(long_one.data, long_one.len - 1, "a.npy"), 1);
+}
+END_TEST
+
+START_TEST(pickles)
+{
+	static const struct {
+		const char *text;
+		size_t len;
+		int torn; /* where the last byte is missing */
+	} cases[] = {
+		{TEXT("(dp0\nVa\np1\nI1\ns."), 1},
+		{TEXT("(lp0\nI1\na."), 1},
+		{TEXT("}q\0X\1\0\0\0aq\1K\1s."), 1},
+		{TEXT("]q\0K\1a."), 1},
+		{TEXT("ccopy_reg\n_reconstructor\np0\n."), 1},
+		{TEXT("\x80\2}q\0X\1\0\0\0aq\1K\1s."), 1},
+		{TEXT("\x80\3}q\0X\1\0\0\0aq\1K\1s."), 1},
+		{TEXT("\x80\4\x95\x0a\0\0\0\0\0\0\0}\x94\x8c\1a\x94K\1s."), 1},
+		{TEXT("\x80\5N."), 1},
+		/* not known, or not by its last byte: compressed, of the old torch.save, of a later protocol */
+		{TEXT("\x1f\x8b\x08\0\0."), 0},
+		{TEXT("x\x9c\x4b."), 0},
+		{TEXT("]\0\0\x80\0."), 0},
+		{TEXT("\x80\2\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3."), 0},
+		{TEXT("\x80\x09N."), 0},
+		{TEXT("\x80."), 0},
+		{TEXT("a text."), 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const char *text = cases[i].text;
+		size_t len = cases[i].len;
+
+		ck_assert_msg(check_bytes(text, len, "a.pkl") == 0, "case %zu", i);
+		ck_assert_msg(check_bytes(text, len - 1, "a.PKL") == cases[i].torn, "case %zu", i);
+		ck_assert_msg(check_bytes(text, len - 1, "a.pickle") == cases[i].torn, "case %zu",
+			      i);
+		ck_assert_msg(check_bytes(text, len - 1, "a.bin") == 0, "case %zu", i);
+	}
+	ck_assert(tail_depends_on_name("a.pkl") && tail_depends_on_name("a.pickle"));
+}
+END_TEST
+
 START_TEST(other_files_are_left_alone)
 {
 	ck_assert_int_eq(check_bytes("PK", 2, "a.zip"), 0);
@@ -494,7 +636,7 @@ START_TEST(which_files_are_never_empty)
 {
 	static const char *const torn[] = {"model.pt", "a.pth",	    "a.safetensors", "a.npz",
 					   "a.npy",    "a.b.keras", "a.h5",	     "a.hdf5",
-					   "MODEL.PT", NULL};
+					   "MODEL.PT", "a.pkl",	    "a.pickle",	     NULL};
 	static const char *const fine[] = {"a.ckpt", "a.bin", "__0_0.distcp", "a",	  ".pt",
 					   "pt",     "a.ptx", "a.json",	      "a.pt.tmp", "a.zip",
 					   "",	     NULL};
@@ -528,6 +670,10 @@ int main(void)
 	tcase_add_test(t, safetensors_headers_that_lie);
 	tcase_add_test(t, hdf5_end_of_file);
 	tcase_add_test(t, hdf5_open_for_writing);
+	tcase_add_test(t, every_cut_of_an_array_is_torn);
+	tcase_add_test(t, shapes_and_elements);
+	tcase_add_test(t, arrays_of_other_versions_and_long_headers);
+	tcase_add_test(t, pickles);
 	tcase_add_test(t, other_files_are_left_alone);
 	tcase_add_test(t, which_files_are_never_empty);
 	return unit_run(s);
