@@ -344,7 +344,9 @@ class Actor:
         return os.getxattr(path, name, follow_symlinks=False)
 
     def op_listxattr(self, path):
-        return sorted(n for n in os.listxattr(path, follow_symlinks=False) if not n.startswith("user.epochfs."))
+        # By setfsuid root becomes another for files, and keeps the right to see trusted.*: of that a daemon is told nothing.
+        hidden = ("user.epochfs.", "trusted.") if LIBC.setfsuid(-1) else "user.epochfs."
+        return sorted(n for n in os.listxattr(path, follow_symlinks=False) if not n.startswith(hidden))
 
     def op_removexattr(self, path, name):
         os.removexattr(path, name, follow_symlinks=False)
