@@ -44,6 +44,7 @@ struct handle {
 	int flags;
 	bool writes;
 	pid_t tgid;	     /* the process that opened it; 0: unknown */
+	int hold; /* process_hold of that, which has closed it and may still have it mapped for writing; -1: none */
 	bool killed, closed; /* what the opener's last flush said */
 	bool direct;	     /* the kernel was given the backing file */
 	bool cancelled;	     /* nobody got it: its end is no close */

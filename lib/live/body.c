@@ -196,6 +196,8 @@ void body_unstage_locked(struct volume *vol, struct body *b)
 	b->kept_size = 0;
 	atomic_store(&b->is_followed, false);
 	spans_free(&b->written);
+	cleanup_close_fn(&b->closer_hold);
+	b->closer_hold = -1;
 	if (b->write_fd >= 0)
 		close(b->write_fd);
 	b->write_fd = -1;
@@ -215,6 +217,7 @@ struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
 	b->ino = ino;
 	b->fd = -1;
 	b->write_fd = -1;
+	b->closer_hold = -1;
 	b->made_ns = clock_mono_ns();
 	b->is_log = file_is_log_locked(vol, ino);
 	b->next_by_id = *id_bucket(vol, id);
@@ -339,6 +342,8 @@ static void body_destroy(struct volume *vol, struct body *b)
 	backing_put(b->backing);
 	free(b->torn_name);
 	spans_free(&b->written);
+	cleanup_close_fn(&b->closer_hold);
+	b->closer_hold = -1;
 	free(b);
 	if (waited_for) {
 		SCOPED_LOCK(&vol->lock);

@@ -49,6 +49,7 @@ struct body {
 	bool fragile;	       /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;
 	pid_t closer;		    /* the process of the writer that closed last; 0: not known */
+	int closer_hold;	    /* process_hold of it; -1: none */
 	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */
 	int64_t opened_ns;	    /* monotonic */
 	int fd;			    /* backing file while staged, read-only; else -1 */

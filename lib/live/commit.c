@@ -15,6 +15,7 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 #include "lib/cache/grants.h"
 #include "lib/live/observer.h"
 #include "lib/cache/reclaim.h"
@@ -202,11 +203,11 @@ static bool left_torn_locked(struct volume *vol, const struct body *b, const str
 	struct state_version base;
 	char name[256];
 
+	if (body_is_half_locked(vol, b, st))
+		return true;
 	/* Nothing was written since: a copy may stand for it, which was found so. */
 	if (same_as_base(b, st))
 		return !state_version_get(vol->state, b->base, &base) && base.torn;
-	if (body_is_half_locked(vol, b, st))
-		return true;
 	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log)
 		return false;
 	first_name_locked(vol, b->ino, name, NULL);
@@ -305,12 +306,36 @@ static const char *why_undone(const struct body *b)
 	return b->cramped ? "the cache's disk was full as it was written" : "its writer was killed";
 }
 
+/* As far as times tell. */
+static bool is_stored_after_close(const struct body *b)
+{
+	struct stat st;
+
+	return b->staged && !b->discarded && fstat(b->fd, &st) == 0 &&
+	       (b->journaled_ctime_ns != stat_ctime(&st) ||
+		b->journaled_size != (uint64_t)st.st_size);
+}
+
+/* A mapping that was left has stored something since the close, which a copy that was committed then may have in part, and
+ * its process was killed. */
+static void look_at_mapper_locked(struct body *b)
+{
+	if (b->closer_hold < 0 || !is_stored_after_close(b) ||
+	    !process_ended_badly(b->closer_hold, b->closer))
+		return;
+	b->killed = b->half = true;
+	b->closed_well = false;
+	b->kept_size = b->cut_size = UINT64_MAX;
+}
+
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after)
 {
-	bool undone = body_is_undone_locked(vol, b);
 	struct state_file f;
+	bool undone;
 	int error;
 
+	look_at_mapper_locked(b);
+	undone = body_is_undone_locked(vol, b);
 	if (b->orphan && !state_file_get(vol->state, b->ino, &f))
 		body_is_shown_locked(b, &f);
 	if (b->killed && !b->orphan && !body_is_log_locked(vol, b)) {

@@ -253,6 +253,13 @@ static bool another_is_left(struct handle *h)
 	return path.len && process_has_open(h->tgid, buf_str(&path), true);
 }
 
+/* Who may map it for writing, and so change it after the close: how that process ends will be asked (contract 1.2.9). */
+static void hold_closer(struct handle *h)
+{
+	if ((h->flags & O_ACCMODE) == O_RDWR && h->tgid && h->hold < 0)
+		h->hold = process_hold(h->tgid);
+}
+
 int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
@@ -268,6 +275,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && !killed && another_is_left(h))
 		return 0;
 	FAULT_POINT("flush.begin");
+	if (!killed)
+		hold_closer(h);
 	if (h->direct)
 		cramped_look(vol);
 	mutex_lock(&vol->lock);
@@ -316,6 +325,8 @@ static void unlink_handle_locked(struct handle *h)
 		return;
 	b->writers--;
 	b->closer = h->tgid;
+	cleanup_close_fn(&b->closer_hold);
+	b->closer_hold = steal_fd(&h->hold);
 	/* Also what another process was refused, which had inherited the descriptor. */
 	if (h->killed || b->refused_from < b->refused_to)
 		b->killed = true;
@@ -422,6 +433,7 @@ void handle_release(struct handle *h, bool direct)
 	mutex_unlock(&vol->lock);
 	after_run(&after);
 	lent_free(h->lent);
+	cleanup_close_fn(&h->hold);
 	free(h);
 	if (wrote)
 		vol->observer->closed(vol, ino);

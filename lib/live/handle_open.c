@@ -51,6 +51,7 @@ static struct handle *handle_new(struct volume *vol, int flags, pid_t tgid)
 	h->flags = flags;
 	h->writes = flags_write(flags);
 	h->tgid = tgid;
+	h->hold = -1;
 	return h;
 }
 

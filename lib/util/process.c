@@ -13,6 +13,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
@@ -86,6 +88,42 @@ bool process_was_killed(pid_t tid)
 	if (!stat_field(text, FIELD_EXIT, &code))
 		return true;
 	return (code & 0x7f) || (code >> 8) || !may_trace(tid);
+}
+
+/* linux/pidfd.h of Linux 6.15, as far as it is read. */
+struct exit_info {
+	uint64_t mask, cgroup;
+	uint32_t ids[11];
+	int32_t code; /* as wait(2) gives it */
+};
+#define EXIT_INFO	 _IOWR(0xff, 11, struct exit_info)
+#define EXIT_INFO_WANTED 8u
+
+int process_hold(pid_t tgid)
+{
+	int fd = pidfd_open(tgid, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool has_exit_code(int hold, int32_t *ret_code)
+{
+	struct exit_info info = {.mask = EXIT_INFO_WANTED};
+
+	if (ioctl(hold, EXIT_INFO, &info) < 0 || !(info.mask & EXIT_INFO_WANTED))
+		return false;
+	*ret_code = info.code;
+	return true;
+}
+
+bool process_ended_badly(int hold, pid_t tgid)
+{
+	int32_t code = 0;
+
+	/* Until it is waited for /proc tells, and no other process has its number. */
+	if (!has_exit_code(hold, &code) && process_was_killed(tgid))
+		return true;
+	return code || (has_exit_code(hold, &code) && code);
 }
 
 /* Whether a line of /proc/PID/status, such as "SigPnd:", has the bit of SIGKILL. */

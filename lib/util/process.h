@@ -10,6 +10,11 @@
 pid_t process_of(pid_t tid);
 /* Whether this thread is ending by a signal or with an error. */
 bool process_was_killed(pid_t tid);
+/* A descriptor that stands for a process, for process_ended_badly: or -errno. */
+int process_hold(pid_t tgid);
+/* Whether the process ended by a signal or with an error. False where it lives, or nobody knows: how one ended that its parent
+ * has waited for is known since Linux 6.15. */
+bool process_ended_badly(int hold, pid_t tgid);
 /* Whether it is killed, ending or gone, though its descriptors may still be open. */
 bool process_is_ending(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one, `writing`: one that is open for writing; true where it

@@ -164,6 +164,7 @@ static int revive_locked(struct volume *vol, struct recovery *r, struct survivor
 	h->vol = vol;
 	h->flags = record->flags;
 	h->tgid = record->tgid;
+	h->hold = -1;
 	h->writes = record->writes;
 	h->killed = record->killed;
 	h->closed = record->closed;

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from conftest import BIN, run
+from conftest import BIN, python, run, wait_until
+from measure import await_tick
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, put, record
 
@@ -238,3 +239,87 @@ def test_a_download_that_was_killed_is_completed(mnt):
         f.write(whole[2000:])
     number = mnt.seal()
     assert path.read_bytes() == whole and latest(mnt) == number and "doubts" not in record(mnt, number)
+
+
+# ---- of a mapping whose descriptor is closed
+
+
+MAPPER = """
+import ctypes, mmap, os, sys
+path, flags, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+fd = os.open(path, os.O_RDWR | flags)
+os.ftruncate(fd, size)
+address = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+assert address != ctypes.c_void_p(-1).value
+os.close(fd)
+print("mapped", flush=True)
+sys.stdin.readline()
+ctypes.memset(address, 50, int(sys.argv[4]))
+print("stored", flush=True)
+sys.exit(int(sys.stdin.readline()))
+"""
+
+
+class Mapper:
+    def __init__(self, path, flags, stores):
+        self.process = python(MAPPER, path, str(flags), str(SIZE), str(stores))
+        assert self.process.stdout.readline() == "mapped\n"
+
+    def store(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "stored\n"
+
+    def end(self, how):
+        if how == "kill":
+            self.process.kill()
+        else:
+            self.process.stdin.write(how + "\n")
+            self.process.stdin.flush()
+
+    def wait(self):
+        self.process.wait(timeout=60)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@pytest.mark.parametrize("flags", [0, os.O_TRUNC], ids=["edit", "replace"])
+@pytest.mark.parametrize("how", ["kill", "3"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_mapping_without_a_descriptor_whose_process_is_killed(mnt, flags, how, sealed):
+    path = mnt.path / "w.bin"
+    path.write_bytes(b"1" * SIZE)
+    assert mnt.seal() == 1
+    mapper = Mapper(path, flags, SIZE // 2)
+    if sealed:
+        mnt.seal()
+    await_tick()
+    mapper.store()
+    mapper.end(how)
+    # A replacement of which no copy was committed yet is undone.
+    wait_until(lambda: doubts(mnt, mnt.seal()) or path.read_bytes() == b"1" * SIZE, "what the mapping left", limit=10)
+    mapper.wait()
+    number = mnt.seal()
+    assert doubts(mnt, number) == ({} if path.read_bytes() == b"1" * SIZE else {"w.bin": ("torn", True)})
+    path.write_bytes(b"3" * SIZE)
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number)
+
+
+@pytest.mark.parametrize("stores, how", [(SIZE, "0"), (0, "kill"), (0, "3")])
+def test_a_mapping_without_a_descriptor_that_is_whole(mnt, stores, how):
+    path = mnt.path / "w.bin"
+    path.write_bytes(b"1" * SIZE)
+    assert mnt.seal() == 1
+    mapper = Mapper(path, 0, stores)
+    await_tick()
+    mapper.store()
+    mapper.end(how)
+    mapper.wait()
+    put(mnt.path / "notes", "x")
+    wait_until(lambda: (mnt.epoch(mnt.seal()) / "w.bin").read_bytes() == (b"2" if stores else b"1") * SIZE, "what was mapped in an epoch")
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number)
