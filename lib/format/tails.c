@@ -349,9 +349,9 @@ static bool name_ends_with(const char *name, const char *ending)
 /* Whether no whole file of that name is empty. Not .ckpt or .bin, which are anything, nor .distcp: a shard may hold nothing. */
 static bool is_never_empty(const char *name)
 {
-	static const char *const endings[] = {".pt",  ".pth",	".safetensors", ".npz",
-					      ".npy", ".keras", ".h5",		".hdf5",
-					      ".pkl", ".pickle", NULL};
+	static const char *const endings[] = {".pt",	".pth", ".safetensors", ".npz", ".npy",
+					      ".keras", ".h5",	".hdf5",	".pkl", ".pickle",
+					      NULL};
 
 	for (const char *const *e = endings; *e; e++)
 		if (strlen(name) > strlen(*e) && name_ends_with(name, *e))

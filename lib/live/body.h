@@ -90,8 +90,9 @@ struct body {
 	struct spans written;
 	uint64_t kept_size;
 	atomic_bool is_followed; /* somebody will ask for that; read without the lock */
-	bool half;	   /* the content before is torn: so is this until it is written whole (body_is_half) */
-	uint64_t cut_size; /* that was torn because it is shorter than its format says: its size; else UINT64_MAX */
+	bool half; /* the content before is torn: so is this until it is written whole (body_is_half) */
+	uint64_t
+		cut_size; /* that was torn because it is shorter than its format says: its size; else UINT64_MAX */
 };
 
 /* Sets vol->bodies, vol->uses_version_locked. */

@@ -118,8 +118,7 @@ static int fetch_base(struct edit *e, interrupted_fn interrupted, void *arg,
 	if (error)
 		return error;
 	content_pin(c);
-	error = content_fetch(c, 0,
-			      e->kind == EDIT_TAKEOVER || e->base.torn ? UINT64_MAX : e->keep,
+	error = content_fetch(c, 0, e->kind == EDIT_TAKEOVER || e->base.torn ? UINT64_MAX : e->keep,
 			      interrupted, arg);
 	if (error) {
 		content_unpin(c);

@@ -90,7 +90,7 @@ bool process_was_killed(pid_t tid)
 	return (code & 0x7f) || (code >> 8) || !may_trace(tid);
 }
 
-/* linux/pidfd.h of Linux 6.15, as far as it is read. */
+/* PIDFD_GET_INFO of Linux 6.15, as far as it is read. */
 struct exit_info {
 	uint64_t mask, cgroup;
 	uint32_t ids[11];

@@ -11,7 +11,7 @@
 struct spans {
 	struct span {
 		uint64_t from, to; /* without `to` */
-	} *v;
+	} * v;
 	size_t count, cap;
 };
 
