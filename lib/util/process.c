@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
+#include <time.h>
 #include <unistd.h>
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
@@ -22,6 +23,7 @@
 
 #define PF_EXITING  0x4
 #define FIELD_FLAGS 9
+#define FIELD_START 22
 #define FIELD_EXIT  52
 
 static ssize_t proc_read(pid_t tid, const char *file, char *data, size_t size)
@@ -149,6 +151,26 @@ bool process_is_ending(pid_t pid)
 		return true;
 	return proc_read(pid, "status", text, sizeof(text)) > 0 &&
 	       (has_kill(text, "\nSigPnd:") || has_kill(text, "\nShdPnd:"));
+}
+
+uint64_t process_started(pid_t pid)
+{
+	unsigned long ticks;
+	char text[2048];
+
+	if (pid <= 0 || proc_read(pid, "stat", text, sizeof(text)) <= 0 ||
+	    !stat_field(text, FIELD_START, &ticks))
+		return 0;
+	return ticks;
+}
+
+uint64_t process_ticks(void)
+{
+	uint64_t per_s = (uint64_t)sysconf(_SC_CLK_TCK);
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * per_s + (uint64_t)ts.tv_nsec * per_s / 1000000000;
 }
 
 static bool ends_in(const char *link, const char *path)

@@ -4,6 +4,7 @@
 #define EPOCHFS_UTIL_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The process (thread group) of a thread: 0 where it is not known. */
@@ -17,6 +18,10 @@ int process_hold(pid_t tgid);
 bool process_ended_badly(int hold, pid_t tgid);
 /* Whether it is killed, ending or gone, though its descriptors may still be open. */
 bool process_is_ending(pid_t pid);
+/* When it was started, in clock ticks since the machine was; no two that had the same number have the same time. 0: not known. */
+uint64_t process_started(pid_t pid);
+/* What a process that is started now gets for that, or one less. */
+uint64_t process_ticks(void);
 /* Whether the process has a descriptor open whose path ends in this one, `writing`: one that is open for writing; true where it
  * does not let us look, false where we cannot for want of descriptors or memory. */
 bool process_has_open(pid_t tgid, const char *path, bool writing);
