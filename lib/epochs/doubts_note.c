@@ -89,6 +89,12 @@ static bool set_place(struct volume *vol, const struct body *b, struct buf *path
 	return true;
 }
 
+/* Its writer may live, and try again. */
+static bool was_refused(const struct body *b)
+{
+	return b->cramped || b->refused_from < b->refused_to;
+}
+
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why)
 {
 	cleanup_buf struct buf path = {0};
@@ -102,7 +108,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	if (!set_place(vol, b, &path, &d))
 		return;
 	d.kind = undone || is_left_half(vol, b, &d) ? DOUBT_UNDONE : DOUBT_LEFT;
-	resume_due_locked(vol, d.path);
+	resume_due_locked(vol, d.path, was_refused(b) ? b->closer : 0);
 	set_then(vol, b, undone, &d);
 	if (undone)
 		d.since = since_of(vol, &d, b->closer);

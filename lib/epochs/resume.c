@@ -27,11 +27,15 @@
 /* After it failed, until it is tried again. */
 #define RETRY_FIRST_NS	 NS_PER_S
 #define RETRY_LONGEST_NS (60 * NS_PER_S)
+/* Whether a process has ended, that is waited for, is looked at often at first: so many times in as long as it took. */
+#define LOOKS		256
+#define LOOK_FIRST_NS	(5 * NS_PER_MS)
+#define LOOK_LONGEST_NS NS_PER_S
 
 static void due_free(struct resume_due *due)
 {
 	for (unsigned i = 0; i < due->count; i++)
-		free(due->paths[i]);
+		free(due->files[i].path);
 	*due = (struct resume_due){0};
 }
 
@@ -52,24 +56,54 @@ void resume_free(struct volume *vol)
 
 /* ---- what makes it due ---- */
 
-void resume_due_locked(struct volume *vol, const char *path)
+static struct resume_file *find_due(struct resume_due *due, const char *path)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		if (!strcmp(due->files[i].path, path))
+			return &due->files[i];
+	return NULL;
+}
+
+static void add_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t started)
 {
 	struct resume_due *due = &vol->resume->due;
+	struct resume_file *f = find_due(due, path);
 	char *copy;
 
-	if (!vol->options.resume)
-		return;
 	if (!due->any)
 		due->since_ns = clock_mono_ns();
 	due->any = true;
-	for (unsigned i = 0; i < due->count; i++)
-		if (!strcmp(due->paths[i], path))
-			return;
-	copy = due->count < RESUME_PATHS_MAX ? strdup(path) : NULL;
-	if (copy)
-		due->paths[due->count++] = copy;
-	else
+	copy = !f && due->count < RESUME_PATHS_MAX ? strdup(path) : NULL;
+	if (copy) {
+		f = &due->files[due->count++];
+		f->path = copy;
+	}
+	if (f) {
+		f->by = by;
+		f->started = started;
+	} else {
 		due->all = true;
+	}
+}
+
+void resume_due_locked(struct volume *vol, const char *path, pid_t by)
+{
+	if (vol->options.resume)
+		add_due_locked(vol, path, by, process_started(by));
+}
+
+/* Whoever had closed it torn, or was refused, has saved it again. */
+static void is_whole_locked(struct volume *vol, const char *path)
+{
+	struct resume_due *due = &vol->resume->due;
+	struct resume_file *f = find_due(due, path);
+
+	if (!f || !f->by)
+		return;
+	free(f->path);
+	*f = due->files[--due->count];
+	if (!due->count && !due->all)
+		*due = (struct resume_due){0};
 }
 
 /* The closed content of a file, and the file's name. The last epoch may have it already, where the close itself seals; then it may be known to be torn. */
@@ -87,7 +121,7 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	       ret_v->local_whole && !file_is_log_locked(vol, ino);
 }
 
-static void is_torn(struct volume *vol, uint64_t ino)
+static void tail_says(struct volume *vol, uint64_t ino, bool torn, pid_t by)
 {
 	cleanup_buf struct buf path = {0};
 
@@ -95,12 +129,16 @@ static void is_torn(struct volume *vol, uint64_t ino)
 	volume_path_locked(vol, ino, &path);
 	if (!path.len)
 		return;
-	resume_due_locked(vol, buf_str(&path));
+	if (!torn) {
+		is_whole_locked(vol, buf_str(&path));
+		return;
+	}
+	resume_due_locked(vol, buf_str(&path), by);
 	vol->resume->due.tails = true;
 }
 
 /* Ctrl-C in the middle of a save closes the file in good order. */
-static void look_at_tail(struct volume *vol, uint64_t ino)
+static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by)
 {
 	struct state_version v;
 	const char *why;
@@ -114,27 +152,29 @@ static void look_at_tail(struct volume *vol, uint64_t ino)
 
 		if (fd >= 0 && torn && !v.torn && !object_is_still(vol, v.id, fd))
 			continue;
-		if (torn)
-			is_torn(vol, ino);
+		tail_says(vol, ino, torn, by);
 		return;
 	}
 }
 
 /* ---- when ---- */
 
+static bool is_of_unit(const struct volume *vol, const char *path, const char *of)
+{
+	struct doubt_unit unit = doubt_unit_of(vol->rules, path),
+			  other = doubt_unit_of_kill(vol->rules, of);
+
+	return doubt_unit_same(path, &unit, of, &other);
+}
+
 static bool is_due_unit(struct volume *vol, const char *path)
 {
-	const struct rules *rules = vol->rules;
-	struct doubt_unit unit = doubt_unit_of(rules, path);
+	const struct resume_due *due = &vol->resume->due;
 
-	for (unsigned i = 0; i < vol->resume->due.count; i++) {
-		const char *other = vol->resume->due.paths[i];
-		struct doubt_unit due = doubt_unit_of_kill(rules, other);
-
-		if (doubt_unit_same(path, &unit, other, &due))
+	for (unsigned i = 0; i < due->count; i++)
+		if (is_of_unit(vol, path, due->files[i].path))
 			return true;
-	}
-	return vol->resume->due.all;
+	return due->all;
 }
 
 /* Somebody may be at work on the rest of that save, or on another: the whole tree goes back. */
@@ -149,41 +189,61 @@ static int writes_there(void *arg, struct body *b)
 	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
 }
 
-/* A file of a save that has nothing to do with what is in doubt, and may not be over. */
+/* Whoever closed a torn file, or was refused, may save it again. */
+static bool may_be_saved_again_locked(struct volume *vol)
+{
+	const struct resume_due *due = &vol->resume->due;
+
+	for (unsigned i = 0; i < due->count; i++) {
+		const struct resume_file *f = &due->files[i];
+
+		if (f->by && process_started(f->by) == f->started && !process_is_ending(f->by))
+			return true;
+	}
+	return false;
+}
+
+/* A file of a save that may not be over. `arg`: a process that has ended, 0 or one that was met. */
 static bool may_go_on(void *arg, const struct changed_file *f)
 {
-	cleanup_buf struct buf path = {0};
-	struct volume *vol = arg;
+	pid_t *ended = arg;
 
-	if (!f->by)
+	if (!f->by || f->by == *ended)
 		return false;
-	volume_path_locked(vol, f->ino, &path);
-	return path.len && doubt_unit_of(vol->rules, buf_str(&path)).len &&
-	       !is_due_unit(vol, buf_str(&path)) && !process_is_ending(f->by);
+	if (!process_is_ending(f->by))
+		return true;
+	*ended = f->by;
+	return false;
 }
 
 /* Then the sealer's thread looks again. */
-static bool waits_for_quiet_locked(struct volume *vol)
+static bool waits_locked(struct volume *vol)
 {
 	const struct pending *p = &vol->sealer->pending;
-	int64_t until = p->activity_ns + vol->options.settle_ns,
-		latest = vol->resume->due.since_ns + vol->options.patience_ns;
+	int64_t now = clock_mono_ns(), since = vol->resume->due.since_ns,
+		until = p->activity_ns + vol->options.settle_ns,
+		latest = since + vol->options.patience_ns, pause = (now - since) / LOOKS;
+	pid_t ended = 0;
 
 	if (until > latest)
 		until = latest;
-	if (until <= clock_mono_ns() || !changed_any(&p->changed, may_go_on, vol))
+	if (!may_be_saved_again_locked(vol) &&
+	    (until <= now || !changed_any(&p->changed, may_go_on, &ended)))
 		return false;
-	vol->resume->retry_ns = until;
+	if (pause < LOOK_FIRST_NS)
+		pause = LOOK_FIRST_NS;
+	vol->resume->retry_ns = now + (pause < LOOK_LONGEST_NS ? pause : LOOK_LONGEST_NS);
 	sealer_wake_locked(vol);
 	return true;
 }
 
 static bool is_time_locked(struct volume *vol)
 {
-	return vol->resume->due.any && !vol->resume->running &&
-	       vol->resume->retry_ns <= clock_mono_ns() && vol->sealer && vol->sealer->runs &&
-	       !vol->sealer->stops && !bodies_each_writing_locked(vol, writes_there, vol) &&
-	       !waits_for_quiet_locked(vol);
+	const struct resume *r = vol->resume;
+
+	return r->due.any && !r->running && (!r->error || r->retry_ns <= clock_mono_ns()) &&
+	       vol->sealer && vol->sealer->runs && !vol->sealer->stops &&
+	       !bodies_each_writing_locked(vol, writes_there, vol) && !waits_locked(vol);
 }
 
 /* ---- going back ---- */
@@ -288,7 +348,7 @@ static void remove_empty(struct volume *vol, const char *path)
 static void remove_all_empty(struct volume *vol, const struct resume_due *due)
 {
 	for (unsigned i = 0; i < due->count; i++)
-		remove_empty(vol, due->paths[i]);
+		remove_empty(vol, due->files[i].path);
 }
 
 static int look(struct volume *vol, bool tails, struct doubts_found *found, struct buf *why)
@@ -333,8 +393,12 @@ static void try_again_locked(struct volume *vol, const struct resume_due *due, i
 {
 	struct resume *r = vol->resume;
 
-	for (unsigned i = 0; i < due->count; i++)
-		resume_due_locked(vol, due->paths[i]);
+	for (unsigned i = 0; i < due->count; i++) {
+		const struct resume_file *f = &due->files[i];
+
+		if (!find_due(&r->due, f->path))
+			add_due_locked(vol, f->path, f->by, f->started);
+	}
 	r->due.any = true;
 	r->due.all |= due->all;
 	r->due.tails |= due->tails;
@@ -387,13 +451,13 @@ static void tell_failed(int error)
 			strerror(-error));
 }
 
-void resume_after_close(struct volume *vol, uint64_t ino)
+void resume_after_close(struct volume *vol, uint64_t ino, pid_t by)
 {
 	int error;
 
 	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
 		return;
-	look_at_tail(vol, ino);
+	look_at_tail(vol, ino, by);
 	mutex_lock(&vol->lock);
 	error = go_back_in_time_locked(vol);
 	mutex_unlock(&vol->lock);
@@ -450,7 +514,7 @@ int resume_now(struct volume *vol, struct resumed *ret_done)
 static int note_due(void *arg, const struct state_doubt *d)
 {
 	if (d->kind == DOUBT_UNDONE && !d->judged)
-		resume_due_locked(arg, d->path);
+		resume_due_locked(arg, d->path, 0);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Contract 1.3. For lib/ alone. Code that resumes from whatever lies in its directory must not meet half a save. So
@@ -13,8 +14,9 @@
  *   - when the volume is opened;
  *   - while it is open, when what is in doubt loses its temporary name, and as soon as the last file that is open for writing
  *     in the unit (doubts.h) of a killed or torn file has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
- *     process that lives has saved a file of another unit since the last epoch, it may be between two files of its save: then
- *     it goes back once there is quiet for `settle`, and after `patience` at the latest. The
+ *     process that lives has saved a file since the last epoch, it may be between two files of its save: then it goes back
+ *     once that process has ended, or there is quiet for `settle`, and after `patience` at the latest. Who lives and has closed a torn
+ *     file, or was refused a write, may save that once more: his end is waited for in any case, or that the file is saved again. The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
  *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
  *     else writes, sees the old tree: the kernel keeps no names that may go then (resume_may_remove_locked), and asks for the way to the
@@ -37,14 +39,22 @@ struct state_file;
 
 #define RESUME_PATHS_MAX 16
 
+/* A file that was killed or is torn. */
+struct resume_file {
+	char *path; /* owned */
+	/* Who may save it again, and when that process was started: it has closed the torn file, or was refused. 0: nobody, he was killed. */
+	pid_t by;
+	uint64_t started;
+};
+
 /* Saves that were killed or are torn; whether that means something is still to be found out. */
 struct resume_due {
 	bool any;
 	bool tails; /* that a file is torn is to be seen from its tail only */
 	bool all;   /* of more files than the list holds: it waits for all writers */
 	unsigned count;
-	char *paths[RESUME_PATHS_MAX]; /* of the files; owned */
-	int64_t since_ns;	       /* monotonic; the first of them */
+	struct resume_file files[RESUME_PATHS_MAX];
+	int64_t since_ns; /* monotonic; the first of them */
 };
 
 /* Guarded by the volume's lock. */
@@ -68,10 +78,10 @@ int resume_new(struct volume *vol);
 /* NULL is allowed. */
 void resume_free(struct volume *vol);
 
-/* A writer of this file was killed, or what it closed is torn. Nothing without the option. */
-void resume_due_locked(struct volume *vol, const char *path);
-/* A close of this file was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
-void resume_after_close(struct volume *vol, uint64_t ino);
+/* A writer of this file was killed (by 0), or this process closed it torn, or was refused a write to it. Nothing without the option. */
+void resume_due_locked(struct volume *vol, const char *path, pid_t by);
+/* A close of this file by this process was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
+void resume_after_close(struct volume *vol, uint64_t ino, pid_t by);
 /* Whether going back may remove this directory, or this file that is being written: the kernel is to ask before it answers by its name. False
  * without the option. */
 bool resume_may_remove_locked(struct volume *vol, const struct state_file *f);

@@ -423,6 +423,7 @@ void handle_release(struct handle *h, bool direct)
 	struct after after = {.vol = vol};
 	bool wrote = h->writes;
 	uint64_t ino = b->ino;
+	pid_t by = h->tgid;
 
 	mutex_lock(&vol->lock);
 	b->pins++;
@@ -436,7 +437,7 @@ void handle_release(struct handle *h, bool direct)
 	cleanup_close_fn(&h->hold);
 	free(h);
 	if (wrote)
-		vol->observer->closed(vol, ino);
+		vol->observer->closed(vol, ino, by);
 }
 
 static void cancel(struct handle *h, bool retry)

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -16,9 +17,14 @@ from test_contract_sealing import write_zip
 from test_contract_writing import Writer, log_of
 
 
-def put(path, text):
+def put_bytes(path, data):
+    """By a process of its own, which may not go on with the save."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    subprocess.run(["dd", "of=%s" % path, "status=none"], input=data, check=True)
+
+
+def put(path, text):
+    put_bytes(path, text.encode())
 
 
 def record(mnt, number):
@@ -202,8 +208,9 @@ def test_ctrl_c_in_a_save(resuming):
     path.write_bytes(whole.getvalue())
     resuming.seal()
     put(resuming.path / "config.json", "2")
-    path.write_bytes(whole.getvalue()[:-3000])
-    assert path.read_bytes() == whole.getvalue()
+    put_bytes(path, whole.getvalue()[:-3000])
+    # Whoever wrote it might have done so again, until he had ended.
+    wait_until(lambda: path.read_bytes() == whole.getvalue(), "the live tree to go back")
     assert (resuming.path / "config.json").read_text() == "1"
 
 
@@ -216,7 +223,7 @@ def test_what_is_in_doubt_loses_its_temporary_name(resuming, kind, mounted):
     put(resuming.path / "checkpoint-1" / "model.pt", "1")
     resuming.seal()
     work.mkdir()
-    (work / "model.pt").write_bytes(whole.getvalue()[:-3000] if kind == "torn" else whole.getvalue())
+    put_bytes(work / "model.pt", whole.getvalue()[:-3000] if kind == "torn" else whole.getvalue())
     if kind == "killed":
         Writer(work / "optimizer").end("kill")
     assert work.exists()
@@ -376,7 +383,7 @@ def test_what_a_close_seals_that_is_torn(resuming, option):
     good = wait_until(lambda: os.path.lexists(resuming.epochs_dir / "latest") and latest(resuming), "the first save")
     whole = (resuming.path / "model.pt").read_bytes()
     for _ in range(3):
-        (resuming.path / "model.pt").write_bytes(whole[:-3000])
-        assert (resuming.path / "model.pt").read_bytes() == whole
+        put_bytes(resuming.path / "model.pt", whole[:-3000])
+        wait_until(lambda: (resuming.path / "model.pt").read_bytes() == whole, "the live tree to go back")
     wait_until(lambda: (resuming.epoch(latest(resuming)) / "model.pt").read_bytes() == whole, "an epoch that is whole")
     assert latest(resuming) >= good

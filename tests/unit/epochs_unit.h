@@ -177,17 +177,17 @@ __attribute__((unused)) static void eu_unlink(const char *path)
 	unit_ok(live_unlink(u.vol, dir, name));
 }
 
-__attribute__((unused)) static struct handle *eu_open(const char *path, int flags)
+__attribute__((unused)) static struct handle *eu_open_as(const char *path, int flags, pid_t pid)
 {
 	const char *name;
 	uint64_t dir = eu_parent(path, &name);
-	struct live_caller who = vu_caller(getpid());
+	struct live_caller who = vu_caller(pid);
 	struct handle *h = NULL;
 	struct live_attr attr;
 	int error = -ESTALE;
 
 	for (int i = 0; i < 2 && error == -ESTALE; i++) {
-		error = live_lookup(u.vol, dir, name, getpid(), &attr);
+		error = live_lookup(u.vol, dir, name, pid, &attr);
 		if (error == -ENOENT && (flags & O_CREAT))
 			error = handle_create(u.vol, dir, name, 0644, flags, &who, &attr, &h);
 		else if (!error)
@@ -198,12 +198,24 @@ __attribute__((unused)) static struct handle *eu_open(const char *path, int flag
 	return h;
 }
 
-__attribute__((unused)) static void eu_save_bytes(const char *path, const void *data, size_t len)
+__attribute__((unused)) static struct handle *eu_open(const char *path, int flags)
 {
-	struct handle *h = eu_open(path, O_WRONLY | O_CREAT | O_TRUNC);
+	return eu_open_as(path, flags, getpid());
+}
+
+__attribute__((unused)) static void eu_save_as(const char *path, const void *data, size_t len,
+					       pid_t pid)
+{
+	struct handle *h = eu_open_as(path, O_WRONLY | O_CREAT | O_TRUNC, pid);
 
 	ck_assert_int_eq(handle_write(h, data, len, 0, NULL, NULL), (ssize_t)len);
-	vu_close(h);
+	unit_ok(handle_flush(h, pid, NULL, NULL));
+	handle_release(h, false);
+}
+
+__attribute__((unused)) static void eu_save_bytes(const char *path, const void *data, size_t len)
+{
+	eu_save_as(path, data, len, getpid());
 }
 
 __attribute__((unused)) static void eu_save(const char *path, const char *text)

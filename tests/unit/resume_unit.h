@@ -4,6 +4,9 @@
 #define EPOCHFS_TESTS_RESUME_UNIT_H
 
 #include <jansson.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "lib/admin/control.h"
 #include "tests/unit/epochs_unit.h"
 
@@ -42,11 +45,43 @@ __attribute__((unused)) static struct handle *begin_save(const char *path)
 	return h;
 }
 
+/* A process that lives until it is told. */
+__attribute__((unused)) static pid_t begin_process(void)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid)
+		for (;;)
+			pause();
+	return pid;
+}
+
+__attribute__((unused)) static void end_process(pid_t pid)
+{
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* By a process that ends then: nobody may go on with that save. */
+__attribute__((unused)) static void save_bytes(const char *path, const void *data, size_t len)
+{
+	pid_t pid = begin_process();
+
+	eu_save_as(path, data, len, pid);
+	end_process(pid);
+}
+
+__attribute__((unused)) static void save(const char *path, const char *text)
+{
+	save_bytes(path, text, strlen(text));
+}
+
 /* a and b are epoch 1, complete. */
 __attribute__((unused)) static void save_both(void)
 {
-	eu_save("a", "a1");
-	eu_save("b", "b1");
+	save("a", "a1");
+	save("b", "b1");
 	ck_assert_uint_eq(eu_seal(), 1);
 }
 

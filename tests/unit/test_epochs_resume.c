@@ -17,7 +17,7 @@ START_TEST(half_a_save)
 	json_t *o, *resumed;
 
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	went_back_from(2);
 	eu_epoch_holds(2, "a", "a2");
@@ -34,8 +34,8 @@ START_TEST(half_a_save)
 	ck_assert_ptr_null(json_object_get(o, "doubts"));
 	json_decref(o);
 	/* The next save is as any. */
-	eu_save("a", "a3");
-	eu_save("b", "b3");
+	save("a", "a3");
+	save("b", "b3");
 	ck_assert_uint_eq(eu_seal(), 4);
 	ck_assert_uint_eq(epochs_latest(u.vol), 4);
 }
@@ -45,8 +45,8 @@ START_TEST(new_files_go)
 {
 	save_both();
 	eu_mkdir("checkpoint-2");
-	eu_save("checkpoint-2/model", "m");
-	eu_save("checkpoint-2/train.log", "l");
+	save("checkpoint-2/model", "m");
+	save("checkpoint-2/train.log", "l");
 	kill_writer(begin_save("checkpoint-2/optimizer"));
 	went_back_from(2);
 	ck_assert(!eu_there("checkpoint-2"));
@@ -92,7 +92,7 @@ START_TEST(nothing_happens_where_nothing_is_in_doubt)
 	eu_live_holds("b", "b1");
 	/* Under a temporary name. */
 	eu_mkdir("_checkpoint");
-	eu_save("_checkpoint/model", "m");
+	save("_checkpoint/model", "m");
 	kill_writer(begin_save("_checkpoint/optimizer"));
 	/* A log. */
 	h = eu_open("train.log", O_WRONLY | O_CREAT | O_APPEND);
@@ -116,9 +116,9 @@ START_TEST(a_database_that_a_killed_writer_left)
 {
 	struct handle *h;
 
-	eu_save_bytes("runs.db", "SQLite format 3\0 rows", 21);
+	save_bytes("runs.db", "SQLite format 3\0 rows", 21);
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	h = eu_open("runs.db", O_RDWR);
 	vu_write(h, "ROWS", 17);
 	kill_writer(h);
@@ -137,7 +137,7 @@ START_TEST(an_epoch_of_which_it_is_not_known_is_good_enough)
 	struct epoch_info info;
 
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	mutex_lock(&u.vol->lock);
 	sealer_unknown_locked(u.vol);
 	mutex_unlock(&u.vol->lock);
@@ -145,7 +145,8 @@ START_TEST(an_epoch_of_which_it_is_not_known_is_good_enough)
 	info = eu_info(2);
 	ck_assert_int_eq(info.record.complete, RECORD_UNKNOWN);
 	epoch_info_free(&info);
-	eu_save_bytes("model.pt", "PK\3\4 and no more", 15);
+	save_bytes("model.pt", "PK\3\4 and no more", 15);
+	unit_until(epochs_current(u.vol) == 4);
 	info = eu_info(4);
 	ck_assert_uint_eq(info.record.restores, 2);
 	epoch_info_free(&info);
@@ -159,8 +160,9 @@ END_TEST
 START_TEST(a_torn_file)
 {
 	save_both();
-	eu_save("a", "a2");
-	eu_save_bytes("model.pt", "PK\3\4 and no more", 15);
+	save("a", "a2");
+	save_bytes("model.pt", "PK\3\4 and no more", 15);
+	unit_until(epochs_current(u.vol) == 3);
 	went_back_from(2);
 	ck_assert(!eu_there("model.pt"));
 	ck_assert(eu_has(2, "model.pt"));
@@ -170,11 +172,13 @@ END_TEST
 /* A writer that changed it in place. */
 START_TEST(a_file_changed_in_place)
 {
+	pid_t pid = begin_process();
 	struct handle *h;
 
 	save_both();
-	h = eu_open("a", O_RDWR);
+	h = eu_open_as("a", O_RDWR, pid);
 	vu_write(h, "X", 0);
+	end_process(pid);
 	kill_writer(h);
 	went_back_from(2);
 	eu_epoch_holds(2, "a", "X1");
@@ -185,25 +189,25 @@ START_TEST(logs_stay)
 {
 	struct handle *log;
 
-	eu_save("old.log", "one");
-	eu_save("gone.csv", "x");
+	save("old.log", "one");
+	save("gone.csv", "x");
 	eu_mkdir("runs");
-	eu_save("runs/1.log", "one");
+	save("runs/1.log", "one");
 	save_both();
-	eu_save("old.log", "one and two");
+	save("old.log", "one and two");
 	eu_unlink("gone.csv");
-	eu_save("runs/1.log", "one and two");
-	eu_save("runs/best", "no log");
+	save("runs/1.log", "one and two");
+	save("runs/best", "no log");
 	eu_mkdir("new");
 	eu_mkdir("new/deep");
 	eu_mkdir("new/empty");
-	eu_save("new/deep/events.out.tfevents.1", "event");
-	eu_save("new/deep/model", "m");
+	save("new/deep/events.out.tfevents.1", "event");
+	save("new/deep/model", "m");
 	eu_mkdir("plain");
-	eu_save("plain/model", "m");
+	save("plain/model", "m");
 	log = eu_open("train.log", O_WRONLY | O_CREAT | O_APPEND);
 	vu_write(log, "line 1, ", 0);
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	went_back_from(2);
 	eu_live_holds("old.log", "one and two");
@@ -222,7 +226,7 @@ START_TEST(logs_stay)
 	/* A directory comes back with what was in it. */
 	eu_unlink("runs/1.log");
 	unit_ok(live_rmdir(u.vol, ROOT_INO, "runs"));
-	eu_save("a", "a4");
+	save("a", "a4");
 	kill_writer(begin_save("b"));
 	eu_live_holds("runs/1.log", "one and two");
 }
@@ -232,7 +236,7 @@ START_TEST(without_a_complete_epoch_it_stays)
 {
 	json_t *o;
 
-	eu_save("a", "a1");
+	save("a", "a1");
 	kill_writer(begin_save("b"));
 	eu_live_holds("a", "a1");
 	ck_assert(!eu_there("b"));
@@ -249,7 +253,7 @@ START_TEST(without_the_option_nothing)
 	struct resumed done;
 
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	eu_live_holds("a", "a2");
 	ck_assert_uint_eq(eu_count(), 1);
@@ -262,10 +266,10 @@ START_TEST(without_the_option_nothing)
 	unit_ok(resume_now(u.vol, &done));
 	ck_assert_uint_eq(done.as, 3);
 	ck_assert_uint_eq(eu_count(), 3);
-	eu_save("a", "a4");
+	save("a", "a4");
 	unit_ok(resume_now(u.vol, &done));
 	ck_assert_uint_eq(done.as, 3);
-	eu_save("b", "b4");
+	save("b", "b4");
 	ck_assert_uint_eq(eu_seal(), 4);
 	unit_ok(resume_now(u.vol, &done));
 	ck_assert_uint_eq(done.left + done.to + done.as, 0);
@@ -278,14 +282,14 @@ START_TEST(what_was_undone_by_hand_stays)
 	uint64_t number;
 
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	unit_ok(epochs_rollback(u.vol, 2, &number));
 	eu_live_holds("a", "a2");
 	eu_remount();
 	eu_live_holds("a", "a2");
 	ck_assert_uint_eq(eu_count(), 4);
-	eu_save("notes", "x");
+	save("notes", "x");
 	eu_remount();
 	went_back(5, 3);
 	ck_assert(!eu_there("notes"));

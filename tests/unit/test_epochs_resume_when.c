@@ -2,7 +2,6 @@
 /* -o resume: when the live tree goes back. It waits for other writers, tries again what failed, and survives a
  * crash. */
 #include <inttypes.h>
-#include <sys/wait.h>
 #include "lib/epochs/resume.h"
 #include "tests/unit/resume_unit.h"
 
@@ -32,13 +31,18 @@ static void become_quiet(void)
 	sealer_wake_locked(u.vol);
 }
 
+static void save_as(const char *path, const char *text, pid_t pid)
+{
+	eu_save_as(path, text, strlen(text), pid);
+}
+
 /* It is not to miss the directory that it has just made. */
 START_TEST(a_save_between_two_of_its_files_is_waited_for)
 {
 	save_both();
 	eu_mkdir("checkpoint-7");
 	eu_save("checkpoint-7/model", "m");
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	eu_save("checkpoint-7/optimizer", "o");
 	ck_assert(eu_there("checkpoint-7/model"));
@@ -50,22 +54,56 @@ START_TEST(a_save_between_two_of_its_files_is_waited_for)
 }
 END_TEST
 
+START_TEST(who_lives_may_go_on_with_the_same_save)
+{
+	pid_t other = begin_process();
+
+	save_both();
+	save_as("c", "c2", other);
+	kill_writer(begin_save("b"));
+	ck_assert(eu_there("c"));
+	ck_assert_uint_eq(eu_count(), 1);
+	end_process(other);
+	unit_until(epochs_current(u.vol) == 3);
+	went_back_from(2);
+	eu_epoch_holds(2, "c", "c2");
+}
+END_TEST
+
 /* A trainer that is started next must not meet the half: the last one's other saves are not waited for. */
 START_TEST(a_process_that_has_ended_is_not_waited_for)
 {
-	struct handle *h;
-	pid_t pid = fork();
-
-	if (!pid)
-		_exit(0);
-	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	save_both();
-	unit_ok(vu_open_as(&u, "step=5.ckpt", O_WRONLY | O_CREAT | O_TRUNC, pid, &h));
-	vu_write(h, "m", 0);
-	vu_close(h);
-	eu_save("a", "a2");
+	save("step=5.ckpt", "m");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	went_back_from(2);
+}
+END_TEST
+
+START_TEST(who_has_closed_a_torn_file_may_save_it_again)
+{
+	pid_t trainer = begin_process();
+
+	save_both();
+	save_as("a", "a2", trainer);
+	eu_save_as("model.pt", "PK\3\4 and no more", 15, trainer);
+	become_quiet();
+	/* An epoch has the half meanwhile. */
+	ck_assert_uint_eq(eu_seal(), 2);
+	ck_assert(!is_complete(2));
+	eu_live_holds("a", "a2");
+	if (_i) {
+		end_process(trainer);
+		unit_until(epochs_current(u.vol) == 3);
+		went_back_from(2);
+		return;
+	}
+	save_as("model.pt", "whole", trainer);
+	end_process(trainer);
+	ck_assert_uint_eq(eu_seal(), 3);
+	ck_assert(is_complete(3));
+	eu_live_holds("a", "a2");
 }
 END_TEST
 
@@ -78,7 +116,7 @@ START_TEST(it_waits_for_other_writers)
 	other = begin_save("checkpoint-7/model");
 	log = eu_open("metrics.jsonl", O_WRONLY | O_CREAT | O_APPEND);
 	vu_write(log, "{}", 0);
-	eu_save("a", "a2");
+	save("a", "a2");
 	rank1 = begin_save("c");
 	kill_writer(begin_save("b"));
 	eu_live_holds("a", "a2");
@@ -109,10 +147,10 @@ START_TEST(who_has_written_nothing_elsewhere_is_not_waited_for)
 	struct handle *idle;
 
 	eu_mkdir("checkpoint-1");
-	eu_save("checkpoint-1/notes", "x");
+	save("checkpoint-1/notes", "x");
 	save_both();
 	idle = eu_open("checkpoint-1/notes", O_RDWR);
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	went_back_from(2);
 	vu_close(idle);
@@ -135,7 +173,7 @@ START_TEST(what_fails_is_tried_again)
 
 	save_both();
 	hide_tree(1);
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	eu_live_holds("a", "a2");
 	o = status();
@@ -157,7 +195,7 @@ END_TEST
 START_TEST(when_the_volume_is_opened)
 {
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	if (_i)
 		ck_assert_uint_eq(eu_seal(), 2);
@@ -170,7 +208,7 @@ END_TEST
 START_TEST(a_torn_file_when_the_volume_is_opened)
 {
 	save_both();
-	eu_save_bytes("a", "PK\3\4 and no more", 15);
+	save_bytes("a", "PK\3\4 and no more", 15);
 	eu_options.resume = true;
 	eu_remount();
 	went_back_from(2);
@@ -188,7 +226,7 @@ static void go_back_and_die(const char *point)
 	setenv("EPOCHFS_FAULT", point, 1);
 	eu_mount();
 	save_both();
-	eu_save("a", "a2");
+	save("a", "a2");
 	kill_writer(begin_save("b"));
 	_exit(0);
 }
@@ -228,6 +266,8 @@ int main(void)
 
 	tcase_add_test(t, a_save_between_two_of_its_files_is_waited_for);
 	tcase_add_test(t, a_process_that_has_ended_is_not_waited_for);
+	tcase_add_test(t, who_lives_may_go_on_with_the_same_save);
+	tcase_add_loop_test(t, who_has_closed_a_torn_file_may_save_it_again, 0, 2);
 	tcase_add_test(t, it_waits_for_other_writers);
 	tcase_add_test(t, who_has_written_nothing_elsewhere_is_not_waited_for);
 	tcase_add_test(t, what_fails_is_tried_again);

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""-o resume where a process that took part in the save, or beside it, lives on: nothing mixed is called complete."""
+
+import pathlib
+
+import pytest
+
+from conftest import python, run, wait_until
+from test_contract_writing import log_of
+from test_resume import latest, record
+
+PROCESS = """
+import io, os, signal, sys, zipfile
+
+def archive(text):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        z.writestr("data", text * 1000)
+    return out.getvalue()
+
+def do(what, name, *words):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    if what == "rename":
+        os.rename(name, *words)
+    elif what == "read":
+        return open(name).read()
+    else:
+        with open(name, "wb") as f:
+            if what == "zip":
+                f.write(archive(words[0]))
+            elif what == "torn":
+                f.write(archive(words[0])[:-50])
+            elif what == "fill":
+                f.write(words[0].encode() * int(words[1]))
+            else:
+                f.write(words[0].encode())
+            f.flush()
+            if what == "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+os.chdir(sys.argv[1])
+for line in sys.stdin:
+    try:
+        print(do(*line.split()), flush=True)
+    except OSError as e:
+        print(e.strerror, flush=True)
+"""
+
+
+class Process:
+    """A rank, or a trainer, that does as it is told."""
+
+    def __init__(self, mnt):
+        self.process = python(PROCESS, mnt.path)
+
+    def tell(self, *words):
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def do(self, *lines):
+        for line in lines:
+            assert self.tell(line) == "done", line
+
+    def dies(self, name):
+        assert self.tell("dies", name, "half") == ""
+        assert self.process.wait(timeout=60) == -9
+        self.process.stdout.close()
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(timeout=60) == 0
+        self.process.stdout.close()
+
+
+def texts(directory):
+    top = pathlib.Path(directory)
+    return {str(path.relative_to(top)): path.read_text() for path in top.rglob("*") if path.is_file() and ".epochs" not in path.relative_to(top).parts}
+
+
+def sealed(mnt):
+    return mnt.request("commit")["epoch"]
+
+
+@pytest.fixture
+def resuming(volume):
+    volume.options.setdefault("settle", "1h")
+    return volume.mount(resume=True)
+
+
+@pytest.mark.parametrize("where", ["", "checkpoint-2/"])
+def test_a_process_that_writes_a_torn_file_again(resuming, where):
+    mnt = resuming
+    before = Process(mnt)
+    before.do("zip %sopt.pt o1" % where, "zip %smodel.pt m1" % where)
+    before.end()
+    mnt.seal()
+    job = Process(mnt)
+    job.do("zip %sopt.pt o2" % where, "torn %smodel.pt m2" % where)
+    assert record(mnt, sealed(mnt))["complete"] is False
+    job.do("zip %smodel.pt m3" % where)
+    job.end()
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is True and latest(mnt) == number and "resumed" not in mnt.status()
+    assert [b"o2" in (mnt.epoch(number) / where / "opt.pt").read_bytes(), b"m3" in (mnt.epoch(number) / where / "model.pt").read_bytes()] \
+        == [True, True]
+
+
+def test_the_end_of_who_wrote_a_torn_file_is_waited_for(resuming):
+    """For longer than `patience`."""
+    mnt = resuming
+    mnt.remount(resume=True, patience="100ms", settle="100ms")
+    before = Process(mnt)
+    before.do("zip opt.pt o1", "zip model.pt m1")
+    before.end()
+    mnt.seal()
+    good = [(mnt.path / n).read_bytes() for n in ("opt.pt", "model.pt")]
+    job = Process(mnt)
+    job.do("zip opt.pt o2", "torn model.pt m2")
+    wait_until(lambda: not log_of(mnt)[0]["complete"] or not log_of(mnt)[-1]["complete"], "the half to be sealed")
+    assert b"o2" in (mnt.path / "opt.pt").read_bytes()
+    job.end()
+    wait_until(lambda: [(mnt.path / n).read_bytes() for n in ("opt.pt", "model.pt")] == good, "the live tree to go back")
+
+
+@pytest.fixture
+def small(volume):
+    run("mount", "-t", "tmpfs", "-o", "size=16m,mode=755", "tmpfs", volume.cache)
+    yield volume.mount(resume=True, full="error", settle="1h", min_free=0)
+    volume.clean_up()
+    run("umount", "-l", volume.cache)
+
+
+@pytest.mark.parametrize("passthrough", ["off"])
+def test_a_process_that_was_refused_and_saves_again(small, passthrough):  # pylint: disable=unused-argument
+    mnt, mib = small, 1 << 20
+    before = Process(mnt)
+    before.do("fill opt o1 1000", "fill model m1 1000")
+    before.end()
+    mnt.seal()
+    mnt.wait_durable()
+    job = Process(mnt)
+    job.do("fill opt o2 1000")
+    assert job.tell("fill model m2 %d" % (32 * mib)) == "No space left on device"
+    assert (mnt.path / "opt").read_text() == "o2" * 1000
+    wait_until(lambda: job.tell("fill model m2 1000") == "done", "room again")
+    job.end()
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is True and "resumed" not in mnt.status()
+    assert texts(mnt.epoch(number)) == {"opt": "o2" * 1000, "model": "m2" * 1000}
+
+
+def test_a_save_of_somebody_who_lives_stays_where_the_other_saves_again(resuming):
+    mnt = resuming
+    mnt.remount(resume=True, keep="last:1")
+    before = Process(mnt)
+    before.do("save runs/a/m.bin 1", "save runs/b/m.bin 1", "save runs/b/o.bin 1")
+    before.end()
+    mnt.seal()
+    a, b = Process(mnt), Process(mnt)
+    a.do("save runs/a/m.bin 2")
+    b.do("save runs/b/m.bin 2")
+    b.dies("runs/b/o.bin")
+    # It may be in the middle of its save: meanwhile the half is there, as without the option.
+    assert texts(mnt.path) == {"runs/a/m.bin": "2", "runs/b/m.bin": "2", "runs/b/o.bin": "1"}
+    again = Process(mnt)
+    again.do("save runs/b/m.bin 3", "save runs/b/o.bin 3")
+    again.end()
+    a.end()
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is True and "resumed" not in mnt.status()
+    assert texts(mnt.path) == {"runs/a/m.bin": "2", "runs/b/m.bin": "3", "runs/b/o.bin": "3"}
+
+
+def test_who_is_restarted_while_nobody_else_lives_finds_the_whole_save(resuming):
+    mnt = resuming
+    job = Process(mnt)
+    job.do("save A 1", "save B 1")
+    mnt.seal()
+    job.do("save A 2")
+    job.dies("B")
+    again = Process(mnt)
+    assert again.tell("read", "A") == again.tell("read", "B") == "1"
+    again.do("save A 3")
+    assert record(mnt, sealed(mnt))["complete"] is True, "one file that was saved is no half"
+    again.do("save B 3")
+    again.end()
