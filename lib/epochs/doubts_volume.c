@@ -11,6 +11,7 @@
 #include "lib/format/record_doubt.h"
 #include "lib/format/tree.h"
 #include "lib/meta/reason.h"
+#include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/node_state.h"
@@ -500,6 +501,23 @@ static int take_companions_locked(struct volume *vol, const struct record_doubt 
 	return error;
 }
 
+/* What has the path now. A row has a name, also where the path alone counts. */
+static int set_place_locked(struct volume *vol, struct state_doubt *d)
+{
+	struct place p;
+	int error = look_up(vol->state, d->path, &p);
+
+	if (error && error != -ENOENT)
+		return error;
+	if (!error && p.file.closed) {
+		d->ino = p.file.ino;
+		d->version = p.file.closed;
+	}
+	d->parent = p.parent;
+	snprintf(d->name, sizeof(d->name), "%s", p.parent ? p.name : "-");
+	return 0;
+}
+
 static int take_over_one_locked(struct volume *vol, const struct record_doubt *from)
 {
 	struct state_doubt d = {
@@ -511,20 +529,11 @@ static int take_over_one_locked(struct volume *vol, const struct record_doubt *f
 		.alone = from->alone,
 		.why = from->why ? from->why : (char *)(uintptr_t) "its writer was killed",
 	};
-	struct place p;
 	uint64_t id;
-	int error = look_up(vol->state, from->path, &p);
+	int error = set_place_locked(vol, &d);
 
-	if (error && error != -ENOENT)
-		return error;
-	if (!error && p.file.closed) {
-		d.ino = p.file.ino;
-		d.version = p.file.closed;
-	}
-	d.parent = p.parent;
-	/* A row has a name, also where the path alone counts. */
-	snprintf(d.name, sizeof(d.name), "%s", p.parent ? p.name : "-");
-	error = state_doubt_add(vol->state, &d, &id);
+	if (!error)
+		error = state_doubt_add(vol->state, &d, &id);
 	return error ? error : take_companions_locked(vol, from, id);
 }
 
@@ -536,6 +545,26 @@ int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_
 		if (doubt_kind_parse(list[i].kind) == DOUBT_UNDONE)
 			error = take_over_one_locked(vol, &list[i]);
 	vol->doubts = DOUBTS_UNKNOWN;
+	return error;
+}
+
+int doubts_again_locked(struct volume *vol, const char *path, const char *why)
+{
+	struct state_doubt d = {
+		.kind = DOUBT_UNDONE,
+		.path = (char *)(uintptr_t)path,
+		.since = vol->next_epoch,
+		.at_ns = clock_wall_ns(),
+		.why = (char *)(uintptr_t)why,
+	};
+	uint64_t id;
+	int error = set_place_locked(vol, &d);
+
+	if (!error)
+		error = state_begin(vol->state);
+	if (!error)
+		error = state_end(vol->state, state_doubt_add(vol->state, &d, &id));
+	vol->doubts = DOUBTS_SOME;
 	return error;
 }
 

@@ -77,6 +77,9 @@ int doubts_none_torn_locked(struct volume *vol, uint64_t number, bool *ret_none)
 /* These come on top. In a transaction. */
 int doubts_add_locked(struct volume *vol, const struct record_doubt *list, size_t count);
 
+/* A file whose killed save was taken back is in doubt as if that was killed now: the rest of the save came. In no transaction. */
+int doubts_again_locked(struct volume *vol, const char *path, const char *why);
+
 /* The record's "doubts"; `before` (may be NULL) says why, and since when, torn files are. 0 or -ENOMEM. */
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r);

@@ -50,6 +50,7 @@ void resume_free(struct volume *vol)
 	if (!vol->resume)
 		return;
 	due_free(&vol->resume->due);
+	resume_rest_clear(&vol->resume->rest);
 	free(vol->resume->why);
 	free(steal_ptr(vol->resume));
 }
@@ -88,8 +89,17 @@ static void add_due_locked(struct volume *vol, const char *path, pid_t by, uint6
 
 void resume_due_locked(struct volume *vol, const char *path, pid_t by)
 {
-	if (vol->options.resume)
-		add_due_locked(vol, path, by, process_started(by));
+	if (!vol->options.resume)
+		return;
+	resume_rest_forget(&vol->resume->rest, path);
+	add_due_locked(vol, path, by, process_started(by));
+}
+
+void resume_due_again_locked(struct volume *vol, const char *path)
+{
+	add_due_locked(vol, path, 0, 0);
+	vol->resume->retry_ns = clock_mono_ns();
+	sealer_wake_locked(vol);
 }
 
 /* Whoever had closed it torn, or was refused, has saved it again. */
@@ -159,7 +169,7 @@ static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by)
 
 /* ---- when ---- */
 
-static bool is_of_unit(const struct volume *vol, const char *path, const char *of)
+bool resume_is_of_unit(const struct volume *vol, const char *path, const char *of)
 {
 	struct doubt_unit unit = doubt_unit_of(vol->rules, path),
 			  other = doubt_unit_of_kill(vol->rules, of);
@@ -172,7 +182,7 @@ static bool is_due_unit(struct volume *vol, const char *path)
 	const struct resume_due *due = &vol->resume->due;
 
 	for (unsigned i = 0; i < due->count; i++)
-		if (is_of_unit(vol, path, due->files[i].path))
+		if (resume_is_of_unit(vol, path, due->files[i].path))
 			return true;
 	return due->all;
 }
@@ -381,6 +391,9 @@ static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 	if (error || !found.doubtful || is_wanted_so(vol))
 		return error;
 	FAULT_POINT("resume.begin");
+	mutex_lock(&vol->lock);
+	resume_rest_begin_locked(vol, due);
+	mutex_unlock(&vol->lock);
 	error = epochs_go_back(vol, done);
 	if (!error && done->left)
 		note_done(vol, done, buf_str(&why));

@@ -23,6 +23,9 @@
  *     killed file. Of other names it is told right after: for a moment it may still answer stat, by itself, of one that it knows, and
  *     lead to a file that was removed and that somebody has open.
  *
+ * Others may go on with a save that was taken back. What a process that was there before saves in that unit within `patience` puts the
+ * killed or torn file in doubt again, and the tree goes back once more (resume_rest.c).
+ *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
  * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but
  * databases that a killed writer left, where there is no such epoch, or where several nodes write: there each attempt
@@ -57,9 +60,21 @@ struct resume_due {
 	int64_t since_ns; /* monotonic; the first of them */
 };
 
+/* Saves that were taken back. */
+struct resume_rest {
+	unsigned count;
+	struct {
+		char *path;	  /* of their killed and torn files; owned */
+		int64_t until_ns; /* monotonic */
+	} files[RESUME_PATHS_MAX];
+	/* Processes that were started before may go on with them (process_ticks). */
+	uint64_t before;
+};
+
 /* Guarded by the volume's lock. */
 struct resume {
 	struct resume_due due;
+	struct resume_rest rest;
 	bool running; /* a thread is at it */
 	bool postponed; /* what was found in doubt last has a temporary name: it may count once that is renamed */
 	/* It failed, and `due` holds what is due still; 0: it did not. */
@@ -80,6 +95,10 @@ void resume_free(struct volume *vol);
 
 /* A writer of this file was killed (by 0), or this process closed it torn, or was refused a write to it. Nothing without the option. */
 void resume_due_locked(struct volume *vol, const char *path, pid_t by);
+/* This file's save was taken back, and some of the rest came. The sealer's thread looks at once: no close may follow. */
+void resume_due_again_locked(struct volume *vol, const char *path);
+/* This process has saved the file, or it was renamed since: it may be the rest of what was taken back. Logs are none. In no transaction. */
+void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by);
 /* A close of this file by this process was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
 void resume_after_close(struct volume *vol, uint64_t ino, pid_t by);
 /* Whether going back may remove this directory, or this file that is being written: the kernel is to ask before it answers by its name. False
@@ -92,6 +111,14 @@ void resume_renamed_locked(struct volume *vol);
 int64_t resume_retry_locked(struct volume *vol);
 /* The last step of volume_open: 0, or -errno with a message where the half cannot be taken away. */
 int resume_at_open(struct volume *vol, struct opening_message *m);
+
+/* Whether a path is of the unit of this killed or torn file. Private to resume*.c, as what follows. */
+bool resume_is_of_unit(const struct volume *vol, const char *path, const char *of);
+/* The tree is about to go back for the sake of these. */
+void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due);
+/* This file was saved again, or killed or torn once more. */
+void resume_rest_forget(struct resume_rest *rest, const char *path);
+void resume_rest_clear(struct resume_rest *rest);
 
 struct resumed {
 	uint64_t left, to,

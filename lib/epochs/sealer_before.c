@@ -24,6 +24,7 @@
 #include "lib/util/clock.h"
 #include "lib/live/body.h"
 #include "lib/epochs/node_state.h"
+#include "lib/epochs/resume.h"
 #include "lib/epochs/sealer.h"
 
 #define PAUSE_NS NS_PER_S
@@ -92,6 +93,7 @@ void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch
 	changed_begins(changed_of(vol), ino, epoch, by);
 	if (epoch)
 		sealer_saved_in_place_locked(vol, ino);
+	resume_saved_locked(vol, ino, by);
 }
 
 /* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */

@@ -371,6 +371,15 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 		seal_at_close(vol);
 }
 
+/* Whoever wrote a file renames it. */
+static void note_who_renamed(struct volume *vol, uint64_t ino)
+{
+	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, ino);
+
+	if (f)
+		resume_saved_locked(vol, ino, f->by);
+}
+
 static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
 			uint64_t ino, bool replaces, int64_t now)
 {
@@ -391,6 +400,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	fresh_add(&p->fresh, parent, name, ino,
 		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	sealer_opens_locked(vol);
+	note_who_renamed(vol, ino);
 	if (!replaces)
 		sealer_led_locked(vol, parent, fresh_find(&p->fresh, parent, name, ino), joins);
 	else if (has_news(vol, ino))

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """-o resume where a process that took part in the save, or beside it, lives on: nothing mixed is called complete."""
 
+import os
 import pathlib
 
 import pytest
 
 from conftest import python, run, wait_until
+from retention import wait_settled
 from test_contract_writing import log_of
 from test_resume import latest, record
 
@@ -79,14 +81,100 @@ def texts(directory):
     return {str(path.relative_to(top)): path.read_text() for path in top.rglob("*") if path.is_file() and ".epochs" not in path.relative_to(top).parts}
 
 
+def whole_saves(mnt):
+    """What the complete epochs have, one after the other."""
+    found = [texts(mnt.epoch(e["epoch"])) for e in sorted(log_of(mnt), key=lambda e: e["epoch"]) if e["complete"]]
+    return [tree for i, tree in enumerate(found) if not i or tree != found[i - 1]]
+
+
+def goes_back(mnt, first):
+    wait_until(lambda: texts(mnt.path) == first, "the live tree to go back")
+
+
+def ends(process, how):
+    """It waits for the end of who lives, or for quiet."""
+    if how == "ends":
+        process.end()
+
+
 def sealed(mnt):
     return mnt.request("commit")["epoch"]
+
+
+BOTH = pytest.mark.parametrize("how, settle", [("ends", "1h"), ("lives", "1s")])
 
 
 @pytest.fixture
 def resuming(volume):
     volume.options.setdefault("settle", "1h")
     return volume.mount(resume=True)
+
+
+@BOTH
+def test_a_rank_that_saves_after_another_was_killed(resuming, how, settle):
+    mnt = resuming
+    mnt.remount(resume=True, settle=settle, keep="last:1")
+    rank0, rank1 = Process(mnt), Process(mnt)
+    rank0.do("save checkpoint-1/rank0.bin 1", "save checkpoint-1/optim.bin 1")
+    rank1.do("save checkpoint-1/rank1.bin 1")
+    first = texts(mnt.path)
+    mnt.seal()
+    good = wait_until(lambda: os.path.lexists(mnt.epochs_dir / "latest") and latest(mnt), "an epoch")
+    rank0.do("save checkpoint-2/rank0.bin 2")
+    rank0.dies("checkpoint-2/optim.bin")
+    # It has changed nothing since the last epoch: whoever is restarted finds the whole save.
+    assert texts(mnt.path) == first
+    rank1.do("save checkpoint-2/rank1.bin 2")
+    ends(rank1, how)
+    goes_back(mnt, first)
+    wait_settled(mnt)
+    assert whole_saves(mnt) == [first] and latest(mnt) > good
+    # Who saves all of it is believed.
+    again = Process(mnt)
+    again.do("save checkpoint-2/rank0.bin 3", "save checkpoint-2/optim.bin 3", "save checkpoint-2/rank1.bin 3")
+    again.end()
+    assert record(mnt, sealed(mnt))["complete"] is True and (mnt.path / "checkpoint-2" / "rank1.bin").exists()
+    if how == "lives":
+        rank1.end()
+
+
+@BOTH
+def test_a_process_that_saves_in_place_after_another_was_killed(resuming, how, settle):
+    mnt = resuming
+    mnt.remount(resume=True, settle=settle)
+    one, other = Process(mnt), Process(mnt)
+    one.do("save A 1", "save B 1")
+    other.do("save C 1")
+    mnt.seal()
+    first = texts(mnt.path)
+    one.do("save A 2")
+    one.dies("B")
+    assert texts(mnt.path) == first
+    other.do("save C 2")
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is False and latest(mnt) != number
+    ends(other, how)
+    goes_back(mnt, first)
+    assert whole_saves(mnt) == [first]
+    if how == "lives":
+        other.end()
+
+
+def test_the_rest_that_comes_when_patience_is_over_is_a_save_of_its_own(resuming):
+    mnt = resuming
+    mnt.remount(resume=True, patience="1s")
+    one, other = Process(mnt), Process(mnt)
+    one.do("save A 1", "save B 1", "save C 1")
+    mnt.seal()
+    one.do("save A 2")
+    one.dies("B")
+    other.do("save C 2")
+    # For `patience`, and the tree goes back once more.
+    wait_until(lambda: mnt.path.joinpath("C").read_text() == "1", "the live tree to go back")
+    other.do("save C 3")
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is True and texts(mnt.path) == {"A": "1", "B": "1", "C": "3"}
+    other.end()
 
 
 @pytest.mark.parametrize("where", ["", "checkpoint-2/"])
@@ -149,6 +237,23 @@ def test_a_process_that_was_refused_and_saves_again(small, passthrough):  # pyli
     number = sealed(mnt)
     assert record(mnt, number)["complete"] is True and "resumed" not in mnt.status()
     assert texts(mnt.epoch(number)) == {"opt": "o2" * 1000, "model": "m2" * 1000}
+
+
+def test_a_rename_into_place_after_another_was_killed(resuming):
+    """It seals at once."""
+    mnt = resuming
+    one, other = Process(mnt), Process(mnt)
+    one.do("save A 1", "save B 1")
+    other.do("save C 1")
+    mnt.seal()
+    first = texts(mnt.path)
+    one.do("save A.tmp 2", "rename A.tmp A")
+    one.dies("B.tmp")
+    goes_back(mnt, first)
+    other.do("save C.tmp 2", "rename C.tmp C")
+    goes_back(mnt, first)
+    assert whole_saves(mnt) == [first]
+    other.end()
 
 
 def test_a_save_of_somebody_who_lives_stays_where_the_other_saves_again(resuming):

@@ -3,6 +3,7 @@
  * crash. */
 #include <inttypes.h>
 #include "lib/epochs/resume.h"
+#include "lib/util/process.h"
 #include "tests/unit/resume_unit.h"
 
 static void hide_tree(uint64_t number)
@@ -29,6 +30,16 @@ static void become_quiet(void)
 	u.vol->sealer->pending.activity_ns -= EU_LONG;
 	u.vol->resume->retry_ns = clock_mono_ns();
 	sealer_wake_locked(u.vol);
+}
+
+/* Whoever was started in the same tick as something else is not known to have been there before. */
+static pid_t begin_old_process(void)
+{
+	pid_t pid = begin_process();
+
+	while (process_started(pid) >= process_ticks())
+		usleep(1000);
+	return pid;
 }
 
 static void save_as(const char *path, const char *text, pid_t pid)
@@ -104,6 +115,30 @@ START_TEST(who_has_closed_a_torn_file_may_save_it_again)
 	ck_assert_uint_eq(eu_seal(), 3);
 	ck_assert(is_complete(3));
 	eu_live_holds("a", "a2");
+}
+END_TEST
+
+START_TEST(what_comes_of_the_save_after_it_was_taken_back)
+{
+	pid_t other = begin_old_process(), next;
+
+	save_both();
+	save("a", "a2");
+	kill_writer(begin_save("b"));
+	went_back_from(2);
+	save_as("c", "c2", other);
+	ck_assert_uint_eq(eu_seal(), 4);
+	ck_assert(!is_complete(4));
+	end_process(other);
+	unit_until(epochs_current(u.vol) == 5);
+	ck_assert(!eu_there("c"));
+	went_back(4, 3);
+	/* Who is started now begins with the whole save. */
+	next = begin_process();
+	save_as("a", "a5", next);
+	ck_assert_uint_eq(eu_seal(), 6);
+	ck_assert(is_complete(6));
+	end_process(next);
 }
 END_TEST
 
@@ -268,6 +303,7 @@ int main(void)
 	tcase_add_test(t, a_process_that_has_ended_is_not_waited_for);
 	tcase_add_test(t, who_lives_may_go_on_with_the_same_save);
 	tcase_add_loop_test(t, who_has_closed_a_torn_file_may_save_it_again, 0, 2);
+	tcase_add_test(t, what_comes_of_the_save_after_it_was_taken_back);
 	tcase_add_test(t, it_waits_for_other_writers);
 	tcase_add_test(t, who_has_written_nothing_elsewhere_is_not_waited_for);
 	tcase_add_test(t, what_fails_is_tried_again);
