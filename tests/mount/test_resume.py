@@ -175,10 +175,10 @@ def test_a_save_of_somebody_else_is_waited_for(resuming):
         a.write("2")
         a.flush()
         Writer(resuming.path / "fig.png").end("kill")
-        put(resuming.path / "checkpoint-200" / "b", "2")
+        (resuming.path / "checkpoint-200" / "b").write_text("2")
         a.write("2")
     # Its last file, after a moment with none open.
-    put(resuming.path / "checkpoint-200" / "c", "2")
+    (resuming.path / "checkpoint-200" / "c").write_text("2")
     wait_until(lambda: resuming.epochs() == [1, 2, 3], "the way back, by quiet")
     assert resuming.epochs() == [1, 2, 3] and record(resuming, 3)["restores"] == 1
     assert (resuming.epoch(2) / "checkpoint-200" / "a").read_text() == "22"
