@@ -108,7 +108,8 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	if (!set_place(vol, b, &path, &d))
 		return;
 	d.kind = undone || is_left_half(vol, b, &d) ? DOUBT_UNDONE : DOUBT_LEFT;
-	resume_due_locked(vol, d.path, was_refused(b) ? b->closer : 0);
+	resume_due_locked(vol, d.path, was_refused(b) ? b->closer : 0,
+			  b->closing_ns ? b->closing_ns : clock_mono_ns());
 	set_then(vol, b, undone, &d);
 	if (undone)
 		d.since = since_of(vol, &d, b->closer);

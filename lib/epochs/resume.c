@@ -65,39 +65,45 @@ static struct resume_file *find_due(struct resume_due *due, const char *path)
 	return NULL;
 }
 
-static void add_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t started)
+static void add_due_locked(struct volume *vol, const struct resume_file *file)
 {
 	struct resume_due *due = &vol->resume->due;
-	struct resume_file *f = find_due(due, path);
-	char *copy;
+	struct resume_file *f = find_due(due, file->path);
+	char *path = f ? f->path : NULL;
 
 	if (!due->any)
 		due->since_ns = clock_mono_ns();
 	due->any = true;
-	copy = !f && due->count < RESUME_PATHS_MAX ? strdup(path) : NULL;
-	if (copy) {
-		f = &due->files[due->count++];
-		f->path = copy;
-	}
-	if (f) {
-		f->by = by;
-		f->started = started;
-	} else {
+	if (!f && due->count < RESUME_PATHS_MAX)
+		path = strdup(file->path);
+	if (!path) {
 		due->all = true;
+		return;
 	}
+	if (!f)
+		f = &due->files[due->count++];
+	*f = *file;
+	f->path = path;
 }
 
-void resume_due_locked(struct volume *vol, const char *path, pid_t by)
+void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns)
 {
+	const struct resume_file f = {
+		.path = (char *)(uintptr_t)path,
+		.by = by,
+		.started = process_started(by),
+		.before = process_ticks(at_ns),
+	};
+
 	if (!vol->options.resume)
 		return;
 	resume_rest_forget(&vol->resume->rest, path);
-	add_due_locked(vol, path, by, process_started(by));
+	add_due_locked(vol, &f);
 }
 
 void resume_due_again_locked(struct volume *vol, const char *path)
 {
-	add_due_locked(vol, path, 0, 0);
+	add_due_locked(vol, &(struct resume_file){.path = (char *)(uintptr_t)path});
 	vol->resume->retry_ns = clock_mono_ns();
 	sealer_wake_locked(vol);
 }
@@ -131,7 +137,7 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	       ret_v->local_whole && !file_is_log_locked(vol, ino);
 }
 
-static void tail_says(struct volume *vol, uint64_t ino, bool torn, pid_t by)
+static void tail_says(struct volume *vol, uint64_t ino, bool torn, pid_t by, int64_t at_ns)
 {
 	cleanup_buf struct buf path = {0};
 
@@ -143,12 +149,12 @@ static void tail_says(struct volume *vol, uint64_t ino, bool torn, pid_t by)
 		is_whole_locked(vol, buf_str(&path));
 		return;
 	}
-	resume_due_locked(vol, buf_str(&path), by);
+	resume_due_locked(vol, buf_str(&path), by, at_ns);
 	vol->resume->due.tails = true;
 }
 
 /* Ctrl-C in the middle of a save closes the file in good order. */
-static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by)
+static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by, int64_t at_ns)
 {
 	struct state_version v;
 	const char *why;
@@ -162,7 +168,7 @@ static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by)
 
 		if (fd >= 0 && torn && !v.torn && !object_is_still(vol, v.id, fd))
 			continue;
-		tail_says(vol, ino, torn, by);
+		tail_says(vol, ino, torn, by, at_ns);
 		return;
 	}
 }
@@ -406,12 +412,9 @@ static void try_again_locked(struct volume *vol, const struct resume_due *due, i
 {
 	struct resume *r = vol->resume;
 
-	for (unsigned i = 0; i < due->count; i++) {
-		const struct resume_file *f = &due->files[i];
-
-		if (!find_due(&r->due, f->path))
-			add_due_locked(vol, f->path, f->by, f->started);
-	}
+	for (unsigned i = 0; i < due->count; i++)
+		if (!find_due(&r->due, due->files[i].path))
+			add_due_locked(vol, &due->files[i]);
 	r->due.any = true;
 	r->due.all |= due->all;
 	r->due.tails |= due->tails;
@@ -464,13 +467,13 @@ static void tell_failed(int error)
 			strerror(-error));
 }
 
-void resume_after_close(struct volume *vol, uint64_t ino, pid_t by)
+void resume_after_close(struct volume *vol, uint64_t ino, pid_t by, int64_t at_ns)
 {
 	int error;
 
 	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
 		return;
-	look_at_tail(vol, ino, by);
+	look_at_tail(vol, ino, by, at_ns);
 	mutex_lock(&vol->lock);
 	error = go_back_in_time_locked(vol);
 	mutex_unlock(&vol->lock);
@@ -527,7 +530,7 @@ int resume_now(struct volume *vol, struct resumed *ret_done)
 static int note_due(void *arg, const struct state_doubt *d)
 {
 	if (d->kind == DOUBT_UNDONE && !d->judged)
-		resume_due_locked(arg, d->path, 0);
+		add_due_locked(arg, &(struct resume_file){.path = d->path});
 	return 0;
 }
 

@@ -23,7 +23,7 @@
  *     killed file. Of other names it is told right after: for a moment it may still answer stat, by itself, of one that it knows, and
  *     lead to a file that was removed and that somebody has open.
  *
- * Others may go on with a save that was taken back. What a process that was there before saves in that unit within `patience` puts the
+ * Others may go on with a save that was taken back. What a process that was there before the kill saves in that unit within `patience` puts the
  * killed or torn file in doubt again, and the tree goes back once more (resume_rest.c).
  *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
@@ -48,6 +48,8 @@ struct resume_file {
 	/* Who may save it again, and when that process was started: it has closed the torn file, or was refused. 0: nobody, he was killed. */
 	pid_t by;
 	uint64_t started;
+	/* Who was started before it was killed or closed may go on with that save (process_ticks); 0: nobody. */
+	uint64_t before;
 };
 
 /* Saves that were killed or are torn; whether that means something is still to be found out. */
@@ -60,15 +62,16 @@ struct resume_due {
 	int64_t since_ns; /* monotonic; the first of them */
 };
 
-/* Saves that were taken back. */
+/* A killed or torn file whose save was taken back. */
+struct resume_taken {
+	char *path;	  /* owned */
+	uint64_t before;  /* as in resume_file */
+	int64_t until_ns; /* monotonic */
+};
+
 struct resume_rest {
 	unsigned count;
-	struct {
-		char *path;	  /* of their killed and torn files; owned */
-		int64_t until_ns; /* monotonic */
-	} files[RESUME_PATHS_MAX];
-	/* Processes that were started before may go on with them (process_ticks). */
-	uint64_t before;
+	struct resume_taken files[RESUME_PATHS_MAX];
 };
 
 /* Guarded by the volume's lock. */
@@ -93,14 +96,15 @@ int resume_new(struct volume *vol);
 /* NULL is allowed. */
 void resume_free(struct volume *vol);
 
-/* A writer of this file was killed (by 0), or this process closed it torn, or was refused a write to it. Nothing without the option. */
-void resume_due_locked(struct volume *vol, const char *path, pid_t by);
+/* A writer of this file was killed (by 0), or this process closed it torn, or was refused a write to it, at this time (monotonic). Nothing
+ * without the option. */
+void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns);
 /* This file's save was taken back, and some of the rest came. The sealer's thread looks at once: no close may follow. */
 void resume_due_again_locked(struct volume *vol, const char *path);
 /* This process has saved the file, or it was renamed since: it may be the rest of what was taken back. Logs are none. In no transaction. */
 void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by);
 /* A close of this file by this process was taken in: looks at its tail, and goes back where it is time. Without the lock. Nothing without the option. */
-void resume_after_close(struct volume *vol, uint64_t ino, pid_t by);
+void resume_after_close(struct volume *vol, uint64_t ino, pid_t by, int64_t at_ns);
 /* Whether going back may remove this directory, or this file that is being written: the kernel is to ask before it answers by its name. False
  * without the option. */
 bool resume_may_remove_locked(struct volume *vol, const struct state_file *f);

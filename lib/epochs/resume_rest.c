@@ -42,24 +42,18 @@ void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
 {
 	struct resume_rest *rest = &vol->resume->rest;
 
-	rest->before = process_ticks();
 	for (unsigned i = 0; i < due->count && rest->count < RESUME_PATHS_MAX; i++) {
 		const char *path = due->files[i].path;
 		/* The time is that of the first going back: whoever saves on and on is let alone in the end. */
 		char *copy = is_known(rest, path) ? NULL : strdup(path);
 
-		if (!copy)
-			continue;
-		rest->files[rest->count].path = copy;
-		rest->files[rest->count++].until_ns = clock_mono_ns() + vol->options.patience_ns;
+		if (copy)
+			rest->files[rest->count++] = (struct resume_taken){
+				.path = copy,
+				.before = due->files[i].before,
+				.until_ns = clock_mono_ns() + vol->options.patience_ns,
+			};
 	}
-}
-
-static bool was_there_before(const struct resume_rest *rest, pid_t by)
-{
-	uint64_t started = process_started(by);
-
-	return started && started < rest->before;
 }
 
 static void doubt_again_locked(struct volume *vol, const char *path)
@@ -85,15 +79,18 @@ void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 {
 	struct resume_rest *rest = &vol->resume->rest;
 	cleanup_buf struct buf path = {0};
+	uint64_t started;
 
 	if (!rest->count)
 		return;
 	volume_path_locked(vol, ino, &path);
 	resume_rest_forget(rest, buf_str(&path));
 	forget_old(rest);
-	if (!path.len || !was_there_before(rest, by))
+	started = process_started(by);
+	if (!path.len || !started)
 		return;
 	for (unsigned i = 0; i < rest->count; i++)
-		if (resume_is_of_unit(vol, buf_str(&path), rest->files[i].path))
+		if (started < rest->files[i].before &&
+		    resume_is_of_unit(vol, buf_str(&path), rest->files[i].path))
 			doubt_again_locked(vol, rest->files[i].path);
 }

@@ -424,8 +424,10 @@ void handle_release(struct handle *h, bool direct)
 	bool wrote = h->writes;
 	uint64_t ino = b->ino;
 	pid_t by = h->tgid;
+	int64_t at_ns;
 
 	mutex_lock(&vol->lock);
+	at_ns = b->closing_ns ? b->closing_ns : clock_mono_ns();
 	b->pins++;
 	unlink_handle_locked(h);
 	if (h->writes)
@@ -437,7 +439,7 @@ void handle_release(struct handle *h, bool direct)
 	cleanup_close_fn(&h->hold);
 	free(h);
 	if (wrote)
-		vol->observer->closed(vol, ino, by);
+		vol->observer->closed(vol, ino, by, at_ns);
 }
 
 static void cancel(struct handle *h, bool retry)

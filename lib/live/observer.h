@@ -74,8 +74,8 @@ struct live_observer {
 	bool (*may_remove_locked)(struct volume *vol, const struct state_file *f);
 	/* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
 	void (*await_log_locked)(struct volume *vol, uint64_t ino);
-	/* A close of this file, by this process (0: not known), was taken in. Without the lock. */
-	void (*closed)(struct volume *vol, uint64_t ino, pid_t by);
+	/* A close of this file, by this process (0: not known) at this time (monotonic), was taken in. Without the lock. */
+	void (*closed)(struct volume *vol, uint64_t ino, pid_t by, int64_t at_ns);
 	/* Seals what is closed, and waits until it is durable: epochs_wait. Without the lock. */
 	int (*wait_durable)(struct volume *vol, int64_t timeout_ns, interrupted_fn interrupted,
 			    void *arg);

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
-#include <time.h>
 #include <unistd.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/parse.h"
 
@@ -164,13 +164,13 @@ uint64_t process_started(pid_t pid)
 	return ticks;
 }
 
-uint64_t process_ticks(void)
+uint64_t process_ticks(int64_t mono_ns)
 {
-	uint64_t per_s = (uint64_t)sysconf(_SC_CLK_TCK);
-	struct timespec ts;
+	struct timespec boot;
 
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * per_s + (uint64_t)ts.tv_nsec * per_s / 1000000000;
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	return (uint64_t)(clock_ns(boot) - (clock_mono_ns() - mono_ns)) /
+	       ((uint64_t)NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static bool ends_in(const char *link, const char *path)

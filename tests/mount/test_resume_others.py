@@ -101,7 +101,7 @@ def sealed(mnt):
     return mnt.request("commit")["epoch"]
 
 
-BOTH = pytest.mark.parametrize("how, settle", [("ends", "1h"), ("lives", "1s")])
+BOTH = pytest.mark.parametrize("how, settle", [("ends", "1h"), ("lives", "3s")])
 
 
 @pytest.fixture
