@@ -92,7 +92,7 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t a
 		.path = (char *)(uintptr_t)path,
 		.by = by,
 		.started = process_started(by),
-		.before = process_ticks(at_ns),
+		.before_ns = at_ns,
 	};
 
 	if (!vol->options.resume)

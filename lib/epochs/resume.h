@@ -23,8 +23,8 @@
  *     killed file. Of other names it is told right after: for a moment it may still answer stat, by itself, of one that it knows, and
  *     lead to a file that was removed and that somebody has open.
  *
- * Others may go on with a save that was taken back. What a process that was there before the kill saves in that unit within `patience` puts the
- * killed or torn file in doubt again, and the tree goes back once more (resume_rest.c).
+ * Others may go on with a save that was taken back. What a process that had saved something here before the kill saves in that unit within
+ * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_rest.c).
  *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
  * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but
@@ -48,8 +48,8 @@ struct resume_file {
 	/* Who may save it again, and when that process was started: it has closed the torn file, or was refused. 0: nobody, he was killed. */
 	pid_t by;
 	uint64_t started;
-	/* Who was started before it was killed or closed may go on with that save (process_ticks); 0: nobody. */
-	uint64_t before;
+	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
+	int64_t before_ns;
 };
 
 /* Saves that were killed or are torn; whether that means something is still to be found out. */
@@ -64,14 +64,26 @@ struct resume_due {
 
 /* A killed or torn file whose save was taken back. */
 struct resume_taken {
-	char *path;	  /* owned */
-	uint64_t before;  /* as in resume_file */
-	int64_t until_ns; /* monotonic */
+	char *path;	   /* owned */
+	int64_t before_ns; /* as in resume_file */
+	int64_t until_ns;  /* monotonic */
+};
+
+#define RESUME_SAVERS_MAX 256
+
+/* A process that has saved something here. */
+struct resume_saver {
+	pid_t pid;
+	uint64_t started;	   /* when it was started, by which a pid is not another's */
+	int64_t first_ns, seen_ns; /* monotonic; when it saved first, and last */
 };
 
 struct resume_rest {
 	unsigned count;
 	struct resume_taken files[RESUME_PATHS_MAX];
+	/* A ring: the oldest is forgotten. */
+	struct resume_saver savers[RESUME_SAVERS_MAX];
+	unsigned next_saver;
 };
 
 /* Guarded by the volume's lock. */

@@ -9,6 +9,10 @@
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
+#include "lib/live/bodies.h"
+
+/* A pid is not given again so soon. */
+#define SEEN_LATELY_NS NS_PER_S
 
 void resume_rest_clear(struct resume_rest *rest)
 {
@@ -50,7 +54,7 @@ void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
 		if (copy)
 			rest->files[rest->count++] = (struct resume_taken){
 				.path = copy,
-				.before = due->files[i].before,
+				.before_ns = due->files[i].before_ns,
 				.until_ns = clock_mono_ns() + vol->options.patience_ns,
 			};
 	}
@@ -75,22 +79,51 @@ static void forget_old(struct resume_rest *rest)
 			forget(rest, i);
 }
 
+static struct resume_saver *find_saver(struct resume_rest *rest, pid_t pid)
+{
+	for (unsigned i = 0; i < RESUME_SAVERS_MAX; i++)
+		if (rest->savers[i].pid == pid)
+			return &rest->savers[i];
+	return NULL;
+}
+
+/* NULL: it is not known who it is. */
+static const struct resume_saver *note_saver(struct resume_rest *rest, pid_t by)
+{
+	struct resume_saver *s = by > 0 ? find_saver(rest, by) : NULL;
+	int64_t now = clock_mono_ns();
+	uint64_t started;
+
+	if (s && now - s->seen_ns < SEEN_LATELY_NS)
+		return s;
+	started = process_started(by);
+	if (!started)
+		return NULL;
+	if (!s || s->started != started) {
+		if (!s)
+			s = &rest->savers[rest->next_saver++ % RESUME_SAVERS_MAX];
+		*s = (struct resume_saver){.pid = by, .started = started, .first_ns = now};
+	}
+	s->seen_ns = now;
+	return s;
+}
+
 void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 {
 	struct resume_rest *rest = &vol->resume->rest;
 	cleanup_buf struct buf path = {0};
-	uint64_t started;
+	const struct resume_saver *s;
 
+	if (!vol->options.resume || file_is_log_locked(vol, ino))
+		return;
+	s = note_saver(rest, by);
 	if (!rest->count)
 		return;
 	volume_path_locked(vol, ino, &path);
 	resume_rest_forget(rest, buf_str(&path));
 	forget_old(rest);
-	started = process_started(by);
-	if (!path.len || !started)
-		return;
-	for (unsigned i = 0; i < rest->count; i++)
-		if (started < rest->files[i].before &&
+	for (unsigned i = 0; s && path.len && i < rest->count; i++)
+		if (s->first_ns < rest->files[i].before_ns &&
 		    resume_is_of_unit(vol, buf_str(&path), rest->files[i].path))
 			doubt_again_locked(vol, rest->files[i].path);
 }

@@ -17,7 +17,6 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 #include "lib/util/cleanup.h"
-#include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/parse.h"
 
@@ -162,15 +161,6 @@ uint64_t process_started(pid_t pid)
 	    !stat_field(text, FIELD_START, &ticks))
 		return 0;
 	return ticks;
-}
-
-uint64_t process_ticks(int64_t mono_ns)
-{
-	struct timespec boot;
-
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	return (uint64_t)(clock_ns(boot) - (clock_mono_ns() - mono_ns)) /
-	       ((uint64_t)NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static bool ends_in(const char *link, const char *path)

@@ -20,8 +20,6 @@ bool process_ended_badly(int hold, pid_t tgid);
 bool process_is_ending(pid_t pid);
 /* When it was started, in clock ticks since the machine was; no two that had the same number have the same time. 0: not known. */
 uint64_t process_started(pid_t pid);
-/* The same of something that happened at this time (monotonic): who was started later has it, too, or a greater one. */
-uint64_t process_ticks(int64_t mono_ns);
 /* Whether the process has a descriptor open whose path ends in this one, `writing`: one that is open for writing; true where it
  * does not let us look, false where we cannot for want of descriptors or memory. */
 bool process_has_open(pid_t tgid, const char *path, bool writing);

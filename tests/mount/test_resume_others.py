@@ -164,7 +164,8 @@ def test_the_rest_that_comes_when_patience_is_over_is_a_save_of_its_own(resuming
     mnt = resuming
     mnt.remount(resume=True, patience="1s")
     one, other = Process(mnt), Process(mnt)
-    one.do("save A 1", "save B 1", "save C 1")
+    one.do("save A 1", "save B 1")
+    other.do("save C 1")
     mnt.seal()
     one.do("save A 2")
     one.dies("B")
@@ -237,6 +238,21 @@ def test_a_process_that_was_refused_and_saves_again(small, passthrough):  # pyli
     number = sealed(mnt)
     assert record(mnt, number)["complete"] is True and "resumed" not in mnt.status()
     assert texts(mnt.epoch(number)) == {"opt": "o2" * 1000, "model": "m2" * 1000}
+
+
+def test_what_somebody_writes_who_saved_nothing_before_stays(resuming):
+    """A shell that was there before the kill is not of the save."""
+    mnt = resuming
+    one, shell = Process(mnt), Process(mnt)
+    one.do("save A 1", "save B 1")
+    mnt.seal()
+    one.do("save A 2")
+    one.dies("B")
+    shell.do("save config.json mended", "save config.json again")
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is True
+    assert texts(mnt.path) == texts(mnt.epoch(number)) == {"A": "1", "B": "1", "config.json": "again"}
+    shell.end()
 
 
 def test_a_rename_into_place_after_another_was_killed(resuming):
