@@ -18,6 +18,7 @@ class Kill:
         self.then = then  # the file and its version that its name leads to once it is undone
         self.since = since
         self.serial = next(SERIALS)
+        self.saved = None  # the file that was saved under its name since
         self.again = []  # (file, the epoch that had its content first) of what was saved again before a seal judged
         self.companions = None  # file -> version; None: not judged yet
 
@@ -67,6 +68,9 @@ class Doubts:
         for kill in self.kills:
             if old and kill.companions is None:
                 kill.again.append((file, old.born))
+            name = kill.directory and kill.directory.names.get(kill.word)
+            if name and name.file is file:
+                kill.saved = file
 
     def note_changed_in_part(self, file, old, surely):
         """That saves nothing again; else the model does not know."""
@@ -101,6 +105,9 @@ class Doubts:
         if not now[0] and then[0] and any(e.live is then[0] and e.version is then[1] for e in tree.values()):
             now = then  # renamed
         temporary = path is not None and is_temporary(kill.word)
+        if not now[0] and kill.saved and any(e.live is kill.saved for e in tree.values()):
+            # Saved, and renamed then.
+            return "maybe" if temporary else self.kills.remove(kill)
         if path is None or not kill.left and self.is_over(kill, now, then, temporary):
             return self.kills.remove(kill)
         if not counts(path) and (not temporary or not counts(path.rpartition("/")[0])):
