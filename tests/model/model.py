@@ -358,6 +358,9 @@ class Model(Names, Epochs):
     def commit(self, body):
         file = body.file
         if not body.changed:
+            if body.killed and body.partial and file.closed:
+                # The write that was killed may have set the time before any byte of it came.
+                file.closed.torn = None
             return
         before, first = file.closed, file.closed is None
         file.closed = Version(body.data, self.last + 1, body.serial)
