@@ -45,6 +45,8 @@ struct state_vfs {
 #define FRAME_HEAD_LEN	   24
 #define FRAME_HEAD_COMMITS 4
 #define HELD_MAX	   (256u << 10)
+/* SQLite's own VFS writes at most 128 KiB less one byte, and loses what is more. */
+#define PIECE_MAX (64u << 10)
 
 struct extra {
 	sqlite3_io_methods methods;
@@ -91,10 +93,16 @@ static int write_file(sqlite3_file *file, const void *data, int len, sqlite3_int
 static int write_held(sqlite3_file *file)
 {
 	struct extra *x = extra_of(file);
-	int len = (int)x->held.len;
+	size_t len = x->held.len, n;
+	int rc = SQLITE_OK;
 
 	buf_reset(&x->held);
-	return len ? write_file(file, x->held.data, len, x->end - len) : SQLITE_OK;
+	for (size_t at = 0; at < len && rc == SQLITE_OK; at += n) {
+		n = len - at < PIECE_MAX ? len - at : PIECE_MAX;
+		rc = write_file(file, x->held.data + at, (int)n,
+				x->end - (sqlite3_int64)(len - at));
+	}
+	return rc;
 }
 
 static int write_wal(sqlite3_file *file, const void *data, int len, sqlite3_int64 offset)

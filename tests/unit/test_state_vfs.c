@@ -210,6 +210,36 @@ START_TEST(a_write_that_fails_at_the_commit_leaves_what_was_there)
 }
 END_TEST
 
+/* More than is held, and in one piece more than SQLite's own VFS can write. */
+START_TEST(a_large_transaction_is_written_whole)
+{
+	cleanup_free char *want = NULL;
+
+	run("PRAGMA cache_size = 10000; BEGIN IMMEDIATE");
+	for (unsigned k = 0; k < 300; k++) {
+		char sql[100];
+
+		snprintf(sql, sizeof(sql), "INSERT INTO t VALUES (%u, randomblob(%u), %u)", k,
+			 1000 + 37 * k, k);
+		run(sql);
+	}
+	run("COMMIT");
+	want = content(db);
+	check_files(want);
+	/* As much as is held, and a little more or less. */
+	for (unsigned pages = 14; pages < 70; pages++) {
+		cleanup_free char *now = NULL;
+		char sql[100];
+
+		snprintf(sql, sizeof(sql), "REPLACE INTO t VALUES (1000, randomblob(%u), %u)",
+			 pages * 4092, pages);
+		run(sql);
+		now = content(db);
+		check_files(now);
+	}
+}
+END_TEST
+
 /* Of this thread; asserts nothing, for an assertion of check writes, too. */
 static uint64_t writes_so_far(void)
 {
@@ -247,6 +277,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, the_files_hold_what_was_committed_and_nothing_else, 1, 9);
 	tcase_add_loop_test(t, a_write_that_fails_at_the_commit_leaves_what_was_there, 1, 5);
+	tcase_add_test(t, a_large_transaction_is_written_whole);
 	tcase_add_test(t, a_commit_is_one_write);
 	suite_add_tcase(suite, t);
 	return unit_run(suite);
