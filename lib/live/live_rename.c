@@ -141,7 +141,11 @@ static int replace_locked(struct volume *vol, const struct end *from, const stru
 		return error;
 	if (fragile && old.closed && !*ret_covered) {
 		*ret_covered = old.ino;
-		return 0;
+		if (old.nlink < 2)
+			return 0;
+		/* Who has another name of it sees one link less. */
+		old.ctime_ns = now;
+		return state_file_set(vol->state, &old);
 	}
 	return live_unref_locked(vol, &old, now);
 }

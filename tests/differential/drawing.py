@@ -208,7 +208,7 @@ class Drawing:
         return [self.path(), self.path(), self.one(False, False, True)]
 
     def symlink(self):
-        return [self.one("a", "d", "d/e", "../a", "nowhere", "loop", "t" * 300), self.one("s", "d/s", "loop", self.path())]
+        return [self.one("a", "d", "d/e", "d/../a", "nowhere", "loop", "t" * 300), self.one("s", "d/s", "loop", self.path())]
 
     def mknod(self):
         # FIFO, regular, socket, a character device (/dev/null's).

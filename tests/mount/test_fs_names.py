@@ -226,6 +226,19 @@ def test_links_share_one_file(mnt):
     assert b.stat().st_nlink == 1 and b.read_text() == "two words"
 
 
+def test_a_link_that_an_open_file_takes_the_place_of_counts_no_more(mnt):
+    """Its rename can still be undone, but nobody sees that name of the old file."""
+    (mnt.path / "a").write_bytes(b"old")
+    os.link(mnt.path / "a", mnt.path / "b")
+    before = os.stat(mnt.path / "a")
+    with open(mnt.path / "new", "wb") as f:
+        f.write(b"new")
+        f.flush()
+        os.rename(mnt.path / "new", mnt.path / "b")
+        after = os.stat(mnt.path / "a")
+        assert after.st_nlink == 1 and after.st_ctime_ns > before.st_ctime_ns
+
+
 def test_directories_count_links(mnt):
     d = mnt.path / "d"
     d.mkdir()
