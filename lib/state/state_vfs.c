@@ -52,9 +52,10 @@ struct extra {
 	sqlite3_io_methods methods;
 	const sqlite3_io_methods *plain;
 	struct reserve *reserve;
-	struct buf held;   /* what is to be written in front of `end` */
-	sqlite3_int64 end; /* of what was written or held last; -1: unknown */
-	bool commits;	   /* the frame of the last head */
+	struct buf held;    /* what is to be written in front of `end` */
+	sqlite3_int64 end;  /* of what was written or held last; -1: unknown */
+	sqlite3_int64 lost; /* what was held, and could not be written, begins there; -1: nothing */
+	bool commits;	    /* the frame of the last head */
 };
 
 /* SQLite aligns what it allocates for a file to 8 bytes. */
@@ -89,7 +90,11 @@ static int write_file(sqlite3_file *file, const void *data, int len, sqlite3_int
 
 /* ---- the journal ---- */
 
-/* After an error SQLite rolls the transaction back, so its frames are forgotten. */
+/*
+ * What was taken for written may be lost now: until the transaction is rolled back, what follows is neither written nor read. A read fails by
+ * an error that rolls back all of it: for a full disk SQLite would roll back the statement alone, which 3.40 may leave the journal with
+ * wrong checksums, where pages were written twice (iReCksum in wal.c).
+ */
 static int write_held(sqlite3_file *file)
 {
 	struct extra *x = extra_of(file);
@@ -101,8 +106,18 @@ static int write_held(sqlite3_file *file)
 		n = len - at < PIECE_MAX ? len - at : PIECE_MAX;
 		rc = write_file(file, x->held.data + at, (int)n,
 				x->end - (sqlite3_int64)(len - at));
+		if (rc != SQLITE_OK)
+			x->lost = x->end - (sqlite3_int64)(len - at);
 	}
 	return rc;
+}
+
+/* Once it is rolled back, to a savepoint at least, the next frame, or the next journal, begins at or in front of what is lost. */
+static bool is_behind_lost(struct extra *x, bool is_head, sqlite3_int64 offset)
+{
+	if ((is_head || !offset) && offset <= x->lost)
+		x->lost = -1;
+	return x->lost >= 0;
 }
 
 static int write_wal(sqlite3_file *file, const void *data, int len, sqlite3_int64 offset)
@@ -112,6 +127,8 @@ static int write_wal(sqlite3_file *file, const void *data, int len, sqlite3_int6
 	bool is_head = len == FRAME_HEAD_LEN, is_held;
 	int rc = SQLITE_OK;
 
+	if (is_behind_lost(x, is_head, offset))
+		return SQLITE_IOERR_WRITE;
 	if (is_head)
 		x->commits = memcmp((const char *)data + FRAME_HEAD_COMMITS, no_pages,
 				    sizeof(no_pages)) != 0;
@@ -126,16 +143,16 @@ static int write_wal(sqlite3_file *file, const void *data, int len, sqlite3_int6
 	x->end = offset + len;
 	if (is_held && ((x->commits && !is_head) || x->held.len > HELD_MAX))
 		rc = write_held(file);
-	if (rc != SQLITE_OK)
-		x->end = -1;
 	return rc;
 }
 
 static int read_wal(sqlite3_file *file, void *ret_data, int len, sqlite3_int64 offset)
 {
-	int rc = write_held(file);
+	const struct extra *x = extra_of(file);
 
-	return rc == SQLITE_OK ? extra_of(file)->plain->xRead(file, ret_data, len, offset) : rc;
+	if (write_held(file) != SQLITE_OK || (x->lost >= 0 && offset + len > x->lost))
+		return SQLITE_IOERR_READ;
+	return x->plain->xRead(file, ret_data, len, offset);
 }
 
 static int truncate_wal(sqlite3_file *file, sqlite3_int64 size)
@@ -187,7 +204,7 @@ static int open_file(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file
 
 	if (rc != SQLITE_OK || !file->pMethods)
 		return rc;
-	*x = (struct extra){*file->pMethods, file->pMethods, v->reserve, .end = -1};
+	*x = (struct extra){*file->pMethods, file->pMethods, v->reserve, .end = -1, .lost = -1};
 	x->methods.xWrite = write_file;
 	if (flags & SQLITE_OPEN_WAL)
 		hold_back(x);

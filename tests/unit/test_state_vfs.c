@@ -6,8 +6,12 @@
  */
 #include "lib/state/state_db.h"
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include "lib/state/reserve.h"
 #include "tests/unit/unit.h"
 
@@ -32,16 +36,24 @@ static void connect_again(void)
 	    "CREATE TABLE IF NOT EXISTS t (k INTEGER PRIMARY KEY, v BLOB, w)");
 }
 
-static void setup(void)
+/* Both become its own. */
+static void setup_in(char *folder, char *copied)
 {
-	dir = unit_dir();
+	dir = folder;
 	path = unit_path(dir, "state.db");
-	copy = unit_path(dir, "copy.db");
+	copy = copied;
 	dirfd_ = open(dir, O_RDONLY | O_DIRECTORY);
 	ck_assert_int_ge(dirfd_, 0);
 	unit_ok(reserve_open(dirfd_, &reserve));
 	unit_ok(state_vfs_new(reserve, dirfd_, &vfs));
 	connect_again();
+}
+
+static void setup(void)
+{
+	char *folder = unit_dir();
+
+	setup_in(folder, unit_path(folder, "copy.db"));
 }
 
 static void teardown(void)
@@ -210,6 +222,113 @@ START_TEST(a_write_that_fails_at_the_commit_leaves_what_was_there)
 }
 END_TEST
 
+static bool tried(const char *sql)
+{
+	return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+/* One that several rows go into needs a journal of the statement, so that its failure alone ends no transaction. */
+static void try_change(unsigned *seed)
+{
+	char sql[200];
+
+	snprintf(sql, sizeof(sql),
+		 "REPLACE INTO t SELECT (k + %u) %% %u, zeroblob(%u), %u FROM t LIMIT %u",
+		 chance(seed, ROWS), ROWS, chance(seed, 9000), chance(seed, 1000000),
+		 1 + chance(seed, 40));
+	tried(sql);
+}
+
+/* How much a transaction in try_changes may write; SIZE_MAX: as much as it likes. */
+typedef void (*limit_fn)(size_t bytes);
+
+static void limit_files(size_t bytes)
+{
+	struct rlimit limit = {.rlim_cur = bytes == SIZE_MAX ? RLIM_INFINITY : bytes,
+			       .rlim_max = RLIM_INFINITY};
+
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* What is left on the disk. */
+static void limit_disk(size_t bytes)
+{
+	cleanup_free char *filler = unit_path(dir, "filler");
+	cleanup_close int fd = -1;
+	struct statfs fs;
+
+	unlink(filler);
+	if (bytes == SIZE_MAX)
+		return;
+	fd = open(filler, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstatfs(fd, &fs), 0);
+	if ((size_t)fs.f_bavail * (size_t)fs.f_bsize > bytes)
+		ck_assert_int_eq(
+			posix_fallocate(fd, 0,
+					(off_t)((size_t)fs.f_bavail * (size_t)fs.f_bsize - bytes)),
+			0);
+}
+
+/* What was written in the middle of a transaction, and is held, may fail later than it was taken for written. */
+static void try_transactions(unsigned seed, limit_fn limit)
+{
+	unsigned committed = 0, failed = 0;
+	char *want;
+
+	for (unsigned k = 0; k < ROWS; k += 2)
+		change(&seed);
+	want = content(db);
+	for (int i = 0; i < 60; i++) {
+		bool is_committed;
+
+		run("BEGIN IMMEDIATE");
+		for (unsigned n = 1 + chance(&seed, 12); n-- && !sqlite3_get_autocommit(db);) {
+			limit(chance(&seed, 3) ? SIZE_MAX
+					       : 4096 * (size_t)(1 + chance(&seed, 100)));
+			try_change(&seed);
+		}
+		limit(SIZE_MAX);
+		is_committed = !sqlite3_get_autocommit(db) && tried("COMMIT");
+		if (!sqlite3_get_autocommit(db))
+			run("ROLLBACK");
+		committed += is_committed;
+		failed += !is_committed;
+		if (is_committed) {
+			free(want);
+			want = content(db);
+		}
+		check_files(want);
+		if (chance(&seed, 8) == 0)
+			tried("PRAGMA wal_checkpoint(TRUNCATE)");
+	}
+	ck_assert_uint_gt(committed, 0);
+	ck_assert_uint_gt(failed, 0);
+	free(want);
+}
+
+START_TEST(a_write_that_fails_in_a_transaction_leaves_no_half)
+{
+	signal(SIGXFSZ, SIG_IGN);
+	try_transactions((unsigned)_i, limit_files);
+}
+END_TEST
+
+/* SQLite ends no transaction for this by itself, but the statement. */
+START_TEST(a_full_disk_in_a_transaction_leaves_no_half)
+{
+	cleanup_free char *outside = unit_dir(), *small = unit_path(outside, "small");
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		unit_skip("only root may mount a small disk");
+	ck_assert_int_eq(mkdir(small, 0700), 0);
+	ck_assert_int_eq(mount("small", small, "tmpfs", 0, "size=24m"), 0);
+	teardown();
+	setup_in(strdup(small), unit_path(outside, "copy.db"));
+	try_transactions((unsigned)_i, limit_disk);
+}
+END_TEST
+
 /* More than is held, and in one piece more than SQLite's own VFS can write. */
 START_TEST(a_large_transaction_is_written_whole)
 {
@@ -277,6 +396,8 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, the_files_hold_what_was_committed_and_nothing_else, 1, 9);
 	tcase_add_loop_test(t, a_write_that_fails_at_the_commit_leaves_what_was_there, 1, 5);
+	tcase_add_loop_test(t, a_write_that_fails_in_a_transaction_leaves_no_half, 1, 9);
+	tcase_add_loop_test(t, a_full_disk_in_a_transaction_leaves_no_half, 1, 9);
 	tcase_add_test(t, a_large_transaction_is_written_whole);
 	tcase_add_test(t, a_commit_is_one_write);
 	suite_add_tcase(suite, t);
