@@ -158,13 +158,12 @@ int doubts_set_before(struct doubts *d, const char *newest)
 
 int doubts_set_part(struct doubts *d, const char *path, const char *beside)
 {
-	struct torn_part *grown = reallocarray(d->parts, d->part_count + 1, sizeof(*grown));
-	struct torn_part *part;
+	struct torn_part *part = reallocarray(d->parts, d->part_count + 1, sizeof(*part));
 
-	if (!grown)
+	if (!part)
 		return -ENOMEM;
-	d->parts = grown;
-	part = &grown[d->part_count++];
+	d->parts = part;
+	part += d->part_count++;
 	*part = (struct torn_part){strdup(path), strdup(beside)};
 	return part->path && part->beside ? 0 : -ENOMEM;
 }

@@ -5,13 +5,8 @@
  * the directory that was opened, not from one that was put in its place.
  *
  * A VFS of ours has the name of the state that it belongs to. An open file is SQLite's own object,
- * with room behind it for `struct extra`; of its methods xWrite is another and, for the journal,
- * those that must find what xWrite holds back. (sqlite.org/vfs.html, sqlite.org/c3ref/io_methods.html)
- *
- * For each page that a transaction changed SQLite appends two pieces to the journal: the head of a
- * frame, and the page (sqlite.org/fileformat2.html, "The Write-Ahead Log"). They are held back, and
- * written together with the page of the frame that commits. Before that only this connection reads
- * them, and nothing was promised that could be lost.
+ * with room behind it for `struct extra`; of its methods only xWrite is another. (sqlite.org/vfs.html,
+ * sqlite.org/c3ref/io_methods.html)
  */
 #include "lib/state/state_db.h"
 
@@ -20,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "lib/state/reserve.h"
-#include "lib/util/buf.h"
 #include "lib/util/clock.h"
 
 /* What fails for ever is told so often. */
@@ -41,21 +35,10 @@ struct state_vfs {
 	_Atomic int64_t told_ns;
 };
 
-/* Of the journal; the head says at this offset of how many pages the database is, where it commits. */
-#define FRAME_HEAD_LEN	   24
-#define FRAME_HEAD_COMMITS 4
-#define HELD_MAX	   (256u << 10)
-/* SQLite's own VFS writes at most 128 KiB less one byte, and loses what is more. */
-#define PIECE_MAX (64u << 10)
-
 struct extra {
 	sqlite3_io_methods methods;
 	const sqlite3_io_methods *plain;
 	struct reserve *reserve;
-	struct buf held;    /* what is to be written in front of `end` */
-	sqlite3_int64 end;  /* of what was written or held last; -1: unknown */
-	sqlite3_int64 lost; /* what was held, and could not be written, begins there; -1: nothing */
-	bool commits;	    /* the frame of the last head */
 };
 
 /* SQLite aligns what it allocates for a file to 8 bytes. */
@@ -88,113 +71,6 @@ static int write_file(sqlite3_file *file, const void *data, int len, sqlite3_int
 	}
 }
 
-/* ---- the journal ---- */
-
-/*
- * What was taken for written may be lost now: until the transaction is rolled back, what follows is neither written nor read. A read fails by
- * an error that rolls back all of it: for a full disk SQLite would roll back the statement alone, which 3.40 may leave the journal with
- * wrong checksums, where pages were written twice (iReCksum in wal.c).
- */
-static int write_held(sqlite3_file *file)
-{
-	struct extra *x = extra_of(file);
-	size_t len = x->held.len, n;
-	int rc = SQLITE_OK;
-
-	buf_reset(&x->held);
-	for (size_t at = 0; at < len && rc == SQLITE_OK; at += n) {
-		n = len - at < PIECE_MAX ? len - at : PIECE_MAX;
-		rc = write_file(file, x->held.data + at, (int)n,
-				x->end - (sqlite3_int64)(len - at));
-		if (rc != SQLITE_OK)
-			x->lost = x->end - (sqlite3_int64)(len - at);
-	}
-	return rc;
-}
-
-/* Once it is rolled back, to a savepoint at least, the next frame, or the next journal, begins at or in front of what is lost. */
-static bool is_behind_lost(struct extra *x, bool is_head, sqlite3_int64 offset)
-{
-	if ((is_head || !offset) && offset <= x->lost)
-		x->lost = -1;
-	return x->lost >= 0;
-}
-
-static int write_wal(sqlite3_file *file, const void *data, int len, sqlite3_int64 offset)
-{
-	static const uint8_t no_pages[4];
-	struct extra *x = extra_of(file);
-	bool is_head = len == FRAME_HEAD_LEN, is_held;
-	int rc = SQLITE_OK;
-
-	if (is_behind_lost(x, is_head, offset))
-		return SQLITE_IOERR_WRITE;
-	if (is_head)
-		x->commits = memcmp((const char *)data + FRAME_HEAD_COMMITS, no_pages,
-				    sizeof(no_pages)) != 0;
-	is_held = offset == x->end && buf_reserve(&x->held, (size_t)len) == 0;
-	if (is_held) {
-		buf_put(&x->held, data, (size_t)len);
-	} else {
-		rc = write_held(file);
-		if (rc == SQLITE_OK)
-			rc = write_file(file, data, len, offset);
-	}
-	x->end = offset + len;
-	if (is_held && ((x->commits && !is_head) || x->held.len > HELD_MAX))
-		rc = write_held(file);
-	return rc;
-}
-
-static int read_wal(sqlite3_file *file, void *ret_data, int len, sqlite3_int64 offset)
-{
-	const struct extra *x = extra_of(file);
-
-	if (write_held(file) != SQLITE_OK || (x->lost >= 0 && offset + len > x->lost))
-		return SQLITE_IOERR_READ;
-	return x->plain->xRead(file, ret_data, len, offset);
-}
-
-static int truncate_wal(sqlite3_file *file, sqlite3_int64 size)
-{
-	int rc = write_held(file);
-
-	return rc == SQLITE_OK ? extra_of(file)->plain->xTruncate(file, size) : rc;
-}
-
-static int sync_wal(sqlite3_file *file, int flags)
-{
-	int rc = write_held(file);
-
-	return rc == SQLITE_OK ? extra_of(file)->plain->xSync(file, flags) : rc;
-}
-
-static int size_of_wal(sqlite3_file *file, sqlite3_int64 *ret_size)
-{
-	int rc = write_held(file);
-
-	return rc == SQLITE_OK ? extra_of(file)->plain->xFileSize(file, ret_size) : rc;
-}
-
-/* What is held has not committed. */
-static int close_wal(sqlite3_file *file)
-{
-	buf_free(&extra_of(file)->held);
-	return extra_of(file)->plain->xClose(file);
-}
-
-static void hold_back(struct extra *x)
-{
-	x->methods.xWrite = write_wal;
-	x->methods.xRead = read_wal;
-	x->methods.xTruncate = truncate_wal;
-	x->methods.xSync = sync_wal;
-	x->methods.xFileSize = size_of_wal;
-	x->methods.xClose = close_wal;
-}
-
-/* ---- the VFS ---- */
-
 static int open_file(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file, int flags,
 		     int *ret_flags)
 {
@@ -204,10 +80,8 @@ static int open_file(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *file
 
 	if (rc != SQLITE_OK || !file->pMethods)
 		return rc;
-	*x = (struct extra){*file->pMethods, file->pMethods, v->reserve, .end = -1, .lost = -1};
+	*x = (struct extra){*file->pMethods, file->pMethods, v->reserve};
 	x->methods.xWrite = write_file;
-	if (flags & SQLITE_OPEN_WAL)
-		hold_back(x);
 	file->pMethods = &x->methods;
 	return SQLITE_OK;
 }
