@@ -56,7 +56,7 @@ static uint64_t kept_since(struct volume *vol, uint64_t version)
 
 	if (!version || state_version_get(vol->state, version, &v) != 0)
 		return 0;
-	return v.saved ? v.saved : v.born;
+	return state_version_epoch(&v);
 }
 
 /* A save that began before the last epoch, which is no whole one then. */

@@ -63,7 +63,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 						  .path = buf_str(&s->path),
 						  .ino = f->ino,
 						  .version = v.id,
-						  .born = v.saved ? v.saved : v.born,
+						  .born = state_version_epoch(&v),
 						  .came = s->came,
 						  .mtime_ns = f->mtime_ns,
 						  .torn = why_torn(s, name, &v),

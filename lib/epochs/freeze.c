@@ -382,7 +382,7 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		.path = buf_str(&w->path),
 		.ino = f->ino,
 		.version = v->id,
-		.born = v->saved ? v->saved : v->born,
+		.born = state_version_epoch(v),
 		.came = w->came,
 		.mtime_ns = f->mtime_ns,
 		.torn = why_torn(w, name, f, v),

@@ -46,7 +46,7 @@ static int look(void *arg, const struct state_version *v)
 {
 	struct search *s = arg;
 	cleanup_buf struct buf path = {0};
-	uint64_t epoch = v->saved ? v->saved : v->born;
+	uint64_t epoch = state_version_epoch(v);
 	bool renamed = v->ino == s->vol->sealer->last.renamed;
 	struct doubt_unit unit;
 
@@ -225,7 +225,7 @@ uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, co
 		if (state_name_get(vol->state, parent, finals[i], &n) == 0 &&
 		    state_file_get(vol->state, n.ino, &f) == 0 && f.closed &&
 		    state_version_get(vol->state, f.closed, &v) == 0)
-			first = goes_on(vol, n.ino, v.saved ? v.saved : v.born, temporary.ino);
+			first = goes_on(vol, n.ino, state_version_epoch(&v), temporary.ino);
 	return first;
 }
 

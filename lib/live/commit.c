@@ -65,7 +65,7 @@ uint64_t version_replaced_by_next(const struct volume *vol, const struct state_v
 {
 	if (before->born == vol->next_epoch)
 		return before->replaced;
-	return before->saved ? before->saved : before->born;
+	return state_version_epoch(before);
 }
 
 /* An edit that began as a file was opened, and changed nothing, saves nothing. */
@@ -223,7 +223,7 @@ static uint64_t saved_in_locked(struct volume *vol, const struct body *b)
 	if (state_file_get(vol->state, b->ino, &f) != 0 || f.closed != b->base ||
 	    state_version_get(vol->state, b->base, &base) != 0)
 		return 0;
-	return base.saved ? base.saved : base.born;
+	return state_version_epoch(&base);
 }
 
 static int commit_rows_locked(struct volume *vol, struct body *b, const struct stat *st,

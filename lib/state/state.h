@@ -215,6 +215,12 @@ struct state_version {
 	int64_t used_ns;
 };
 
+/* The epoch that has these bytes first. */
+static inline uint64_t state_version_epoch(const struct state_version *v)
+{
+	return v->saved ? v->saved : v->born;
+}
+
 /* Gives a fresh id (never reused) and stores it. */
 int state_version_new(struct state *s, struct state_version *v, uint64_t *ret_id);
 /* The id that the next one gets: all that there are have lower ones. */

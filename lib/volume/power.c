@@ -70,7 +70,7 @@ static int judge_file_locked(struct volume *vol, const struct recovery *r, const
 	return doubts_add_file(doubts, &(const struct doubts_file){
 					       .path = path,
 					       .version = v.id,
-					       .born = v.saved ? v.saved : v.born,
+					       .born = state_version_epoch(&v),
 					       .mtime_ns = e->mtime_ns,
 					       .torn = torn		      ? torn->why
 						       : e->flags & TREE_TORN ? "it is torn inside"

@@ -60,22 +60,32 @@ def sealed_whole(mnt, files, text):
     wait_until(lambda: latest(mnt) == max(log_of(mnt)), "it to be the latest")
 
 
-def half_is_never_latest(mnt, files, pause=0.0):
-    """Two whole saves, and one that is killed in the last file: all files before it are new."""
+def saved_twice(mnt, files, pause=0.0):
+    """Whole each time: the epoch of the second."""
     for text in (" 1", " 2"):
         save(mnt, files, text, pause)
         sealed_whole(mnt, files, text)
         time.sleep(0.3)
-    good = latest(mnt)
+    return latest(mnt)
+
+
+def note(mnt, text):
+    """Another file is written, and sealed by quiet."""
+    before = max(log_of(mnt))
+    put(mnt.path / "note.txt", text)
+    wait_until(lambda: max(log_of(mnt)) > before, "the epoch of the note")
+
+
+def half_is_never_latest(mnt, files, pause=0.0):
+    """Two whole saves, and one that is killed in the last file: all files before it are new."""
+    good = saved_twice(mnt, files, pause)
     save(mnt, files[:-1], " 3", pause)
     if pause:
         time.sleep(pause)
     kill_in(mnt, *files[-1])
     wait_until(lambda: latest(mnt) == good, "the good epoch to be the latest again")
     for text in ("a note", "another"):
-        put(mnt.path / "note.txt", text)
-        before = max(log_of(mnt))
-        wait_until(lambda b=before: max(log_of(mnt)) > b, "the epoch of the note")
+        note(mnt, text)
         assert latest(mnt) == good and whole(mnt, files, good)
     assert all(whole(mnt, files, n) for n, e in log_of(mnt).items() if e["complete"] is True and n >= good)
     return good
@@ -103,17 +113,13 @@ def test_a_pause_before_each_file(mnt, kind):
 def test_a_temporary_file_that_is_written_for_long(mnt):
     """Longer than `patience`: it was opened soon after the rename of the other."""
     files = KINDS["both renamed"]
-    for text in (" 1", " 2"):
-        save(mnt, files, text)
-        sealed_whole(mnt, files, text)
-    good = latest(mnt)
+    good = saved_twice(mnt, files)
     save(mnt, files[:1], " 3")
     writer = python("import os, signal, sys, time\nf = open(sys.argv[1], 'w')\n"
                     "for i in range(25):\n    f.write('half'); f.flush(); time.sleep(0.1)\nos.kill(os.getpid(), signal.SIGKILL)",
                     mnt.path / "B.tmp")
     writer.communicate(timeout=60)
-    put(mnt.path / "note.txt", "a note")
-    wait_until(lambda: log_of(mnt)[max(log_of(mnt))]["trigger"] in ("quiet", "killed"), "the epoch of the note")
+    note(mnt, "a note")
     assert latest(mnt) == good
 
 
@@ -132,10 +138,7 @@ def test_whole_saves_leave_no_half_once_one_went_on(mnt):
 @pytest.mark.options(settle="150ms", keep="last:1")
 def test_a_crash_of_the_daemon_in_the_last_file(mnt):
     files = KINDS["renamed, in place"]
-    for text in (" 1", " 2"):
-        save(mnt, files, text)
-        sealed_whole(mnt, files, text)
-    good = latest(mnt)
+    good = saved_twice(mnt, files)
     save(mnt, files[:-1], " 3")
     half = python("import sys\nf = open(sys.argv[1], 'w'); f.write('half'); f.flush(); print('half', flush=True); sys.stdin.read()", mnt.path / "B")
     assert half.stdout.readline() == "half\n"
