@@ -48,6 +48,7 @@ MEASURES = ("local", "small", "blocks", "life", "noise", "training", "pipeline",
 TRAINED = {"local", "life", "noise", "training", "pipeline", "stored"}  # with the checkpoints of a model
 ONCE = ("stored", "memory")  # need no turns
 FORKED = ("local", "small", "blocks")  # done by a process of whoever the mount is of
+KEPT = ("small",)  # an ext4 without a journal passes over each inode that was freed within the last minutes, which slows whoever makes files after that
 AGAIN = ("local", "small", "blocks")  # ... and once more in the reverse order; the others take too long, but for ours
 YARDSTICKS = ("epochfs", "rclone-copy")  # whose upload depends on what is there and in it, and what that is set against
 TRAINING = ("rclone-full", "rclone-copy", "aws-cp", "epochfs")  # who uploads while training goes on
@@ -159,6 +160,7 @@ class Run:
         print("    %s" % kind.label, end="", flush=True)
         self.count += 1
         who = kind(self)
+        who.kept = measure in KEPT
         self.sample = {"measure": measure, "group": group, "turn": turn, "who": kind.name, "number": self.count, "values": {}}
         with contextlib.ExitStack() as stack:
             try:

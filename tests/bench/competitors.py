@@ -81,6 +81,7 @@ class Competitor:
     blocks = False  # is measured with a large file beside the disk
     script = False  # saves to the disk and copies
     user = None  # who does the work and may look into it; None: who runs this
+    kept = False  # what it made is removed with the run's folder
 
     def __init__(self, place):
         """`place`: folder, rgw, sshd, program, passthrough_hp of the run."""
@@ -99,7 +100,8 @@ class Competitor:
         self.path.mkdir()
 
     def stop(self):
-        shutil.rmtree(self.base, ignore_errors=True)
+        if not self.kept:
+            shutil.rmtree(self.base, ignore_errors=True)
 
     def make_durable(self, name, size):
         """Returns once the file is in the server. Where more than the upload is done for it: the upload's seconds."""

@@ -3,7 +3,7 @@
 
 A turn of a rival is a group of samples: it and its references, in an order that is drawn by the run's seed, and then in the reverse
 order, so that what drifts meanwhile is the same for all. Each sample begins in the same state: a fresh folder, warmed by a little of the same
-work, everything synced, nothing left to write back. A turn is void
+work, everything synced, nothing left to write back. Small files of earlier samples are not removed before the run ends, for that slows the next. A turn is void
 
     where a reference took more than SPREAD times as long once as another time, in this turn or in others of the same pair;
     where processes that are not ours, or the host of a virtual machine, took more than FOREIGN processors while a sample was taken, or in the part of it
