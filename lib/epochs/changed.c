@@ -1,36 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that changed since the last epoch: a hash table by inode. */
+/* The files that changed since the last epoch: a map by inode. */
 #include "lib/epochs/changed.h"
 
 #include <stdlib.h>
 
-#define FIRST_BUCKETS 64
-
-static struct changed_file **bucket_of(const struct changed *c, uint64_t ino)
+static struct changed_file *file_of(const struct map_link *l)
 {
-	uint64_t h = ino * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &c->buckets[(h ^ h >> 32) & (c->bucket_count - 1)];
+	return map_item(l, struct changed_file, link);
 }
 
 void changed_clear(struct changed *c)
 {
-	for (size_t i = 0; i < c->bucket_count; i++)
-		for (struct changed_file *f = c->buckets[i], *next; f; f = next) {
-			next = f->next;
-			free(f);
-		}
-	free(c->buckets);
+	for (struct map_link *l = map_next(&c->files, NULL), *next; l; l = next) {
+		next = map_next(&c->files, l);
+		free(file_of(l));
+	}
+	map_free(&c->files);
 	*c = (struct changed){0};
 }
 
 static struct changed_file *find(const struct changed *c, uint64_t ino)
 {
-	struct changed_file *f = c->bucket_count ? *bucket_of(c, ino) : NULL;
-
-	while (f && f->ino != ino)
-		f = f->next;
-	return f;
+	for (struct map_link *l = map_find(&c->files, map_hash(ino)); l; l = map_find_next(l))
+		if (file_of(l)->ino == ino)
+			return file_of(l);
+	return NULL;
 }
 
 const struct changed_file *changed_find(const struct changed *c, uint64_t ino)
@@ -38,45 +32,16 @@ const struct changed_file *changed_find(const struct changed *c, uint64_t ino)
 	return find(c, ino);
 }
 
-/* Doubles the table when it is full. Where there is no memory, the chains grow longer. */
-static void grow(struct changed *c)
-{
-	size_t count = c->bucket_count ? 2 * c->bucket_count : FIRST_BUCKETS;
-	struct changed wider = {.bucket_count = count};
-
-	if (c->count < c->bucket_count)
-		return;
-	wider.buckets = calloc(count, sizeof(struct changed_file *));
-	if (!wider.buckets)
-		return;
-	for (size_t i = 0; i < c->bucket_count; i++)
-		for (struct changed_file *f = c->buckets[i], *next; f; f = next) {
-			struct changed_file **to = bucket_of(&wider, f->ino);
-
-			next = f->next;
-			f->next = *to;
-			*to = f;
-		}
-	free(c->buckets);
-	c->buckets = wider.buckets;
-	c->bucket_count = count;
-}
-
 static struct changed_file *add(struct changed *c, uint64_t ino)
 {
-	struct changed_file *f, **bucket;
+	struct changed_file *f = c->files.count < CHANGED_MAX ? calloc(1, sizeof(*f)) : NULL;
 
-	grow(c);
-	f = c->bucket_count && c->count < CHANGED_MAX ? calloc(1, sizeof(*f)) : NULL;
-	if (!f) {
+	if (!f || map_add(&c->files, &f->link, map_hash(ino)) != 0) {
 		c->overflow = true;
+		free(f);
 		return NULL;
 	}
-	bucket = bucket_of(c, ino);
 	f->ino = ino;
-	f->next = *bucket;
-	*bucket = f;
-	c->count++;
 	return f;
 }
 
@@ -128,21 +93,17 @@ void changed_add(struct changed *c, uint64_t ino, uint64_t size)
 
 void changed_remove(struct changed *c, uint64_t ino)
 {
-	struct changed_file *f = find(c, ino), **at;
+	struct changed_file *f = find(c, ino);
 
 	if (!f)
 		return;
-	at = bucket_of(c, ino);
-	while (*at != f)
-		at = &(*at)->next;
-	*at = f->next;
+	map_remove(&c->files, &f->link);
 	if (f->link_again) {
 		*f->link_again = f->next_again;
 		if (f->next_again)
 			f->next_again->link_again = f->link_again;
 	}
 	c->bytes -= f->size;
-	c->count--;
 	free(f);
 }
 
@@ -170,10 +131,9 @@ bool changed_any_ahead(const struct changed *c, uint64_t count, uint64_t but)
 bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),
 		 void *arg)
 {
-	for (size_t i = 0; i < c->bucket_count; i++)
-		for (const struct changed_file *f = c->buckets[i]; f; f = f->next)
-			if (is(arg, f))
-				return true;
+	for (struct map_link *l = map_next(&c->files, NULL); l; l = map_next(&c->files, l))
+		if (is(arg, file_of(l)))
+			return true;
 	return false;
 }
 

@@ -7,13 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "lib/util/map.h"
 
 /*
  * Tells where one save ends and the next begins (sealer_before.c). Private to lib/epochs; in memory only, guarded by the
  * volume's lock. Zero-initialise, free with changed_clear.
  */
 struct changed_file {
-	struct changed_file *next;
+	struct map_link link;			       /* by inode */
 	struct changed_file *next_again, **link_again; /* of those that were closed twice or more */
 	uint64_t ino, size;
 	uint64_t count; /* how often it was closed, or replaced by another */
@@ -26,8 +27,7 @@ struct changed_file {
 #define CHANGED_MAX 131072
 
 struct changed {
-	struct changed_file **buckets;
-	size_t bucket_count, count;
+	struct map files;
 	struct changed_file *again;
 	uint64_t bytes;	      /* of all */
 	uint64_t last_at;     /* the greatest that was given */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/util/map.h"
 
 /*
  * A name that is made and removed again (a lock file, a file of a killed writer that was undone)
@@ -19,7 +20,7 @@ enum joins {
 };
 
 struct fresh_name {
-	struct fresh_name *next;
+	struct map_link link;		   /* by file and name */
 	struct fresh_name *next_temporary; /* of temporary names */
 	uint64_t parent, ino;
 	bool closed;	    /* its content was committed */
@@ -33,8 +34,7 @@ struct fresh_name {
 #define FRESH_MAX 131072
 
 struct fresh {
-	struct fresh_name **buckets;
-	size_t bucket_count, count;
+	struct map names;
 	struct fresh_name *temporaries;
 	bool overflow; /* too many, or no memory for them */
 };

@@ -9,57 +9,29 @@
 #include "lib/meta/rules.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
-#include "lib/util/hash.h"
-
-#define FIRST_BUCKETS 256
 
 /* ---- the table ---- */
 
-static size_t hash_path(const char *path)
+static struct watch_file *file_of(const struct map_link *l)
 {
-	uint64_t h = FNV1A_BEGIN;
-
-	for (; *path; path++)
-		h = fnv1a(h, (uint8_t)*path);
-	return (size_t)(h ^ h >> 32);
+	return map_item(l, struct watch_file, link);
 }
 
-static struct watch_file **bucket_of(const struct watch_pending *p, const char *path)
+/* All of them, in no order: the first after NULL, NULL after the last. */
+static struct watch_file *next_file(const struct watch_pending *p, const struct watch_file *f)
 {
-	return &p->buckets[hash_path(path) & (p->bucket_count - 1)];
+	const struct map_link *l = map_next(&p->files, f ? &f->link : NULL);
+
+	return l ? file_of(l) : NULL;
 }
 
 static struct watch_file *find(const struct watch_pending *p, const char *path)
 {
-	struct watch_file *f = p->bucket_count ? *bucket_of(p, path) : NULL;
-
-	while (f && strcmp(f->path, path) != 0)
-		f = f->next;
-	return f;
-}
-
-static int grow(struct watch_pending *p)
-{
-	struct watch_pending wider = {.bucket_count = p->bucket_count ? 2 * p->bucket_count
-								      : FIRST_BUCKETS};
-
-	if (p->count < p->bucket_count)
-		return 0;
-	wider.buckets = calloc(wider.bucket_count, sizeof(*wider.buckets));
-	if (!wider.buckets)
-		return -ENOMEM;
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (struct watch_file *f = p->buckets[i], *next; f; f = next) {
-			struct watch_file **to = bucket_of(&wider, f->path);
-
-			next = f->next;
-			f->next = *to;
-			*to = f;
-		}
-	free(p->buckets);
-	p->buckets = wider.buckets;
-	p->bucket_count = wider.bucket_count;
-	return 0;
+	for (struct map_link *l = map_find(&p->files, map_hash_text(0, path)); l;
+	     l = map_find_next(l))
+		if (strcmp(file_of(l)->path, path) == 0)
+			return file_of(l);
+	return NULL;
 }
 
 static const char *name_of(const char *path)
@@ -71,23 +43,19 @@ static const char *name_of(const char *path)
 
 static struct watch_file *add(struct watch_pending *p, const char *path)
 {
-	struct watch_file *f = find(p, path), **bucket;
+	struct watch_file *f = find(p, path);
 	size_t len = strlen(path);
 
 	if (f)
 		return f;
-	if (grow(p))
-		return NULL;
 	f = calloc(1, sizeof(*f) + len + 1);
-	if (!f)
+	if (!f || map_add(&p->files, &f->link, map_hash_text(0, path)) != 0) {
+		free(f);
 		return NULL;
+	}
 	memcpy(f->path, path, len + 1);
 	f->temporary = rules_temporary(p->rules, name_of(path), path);
 	f->log = rules_log(p->rules, name_of(path), path);
-	bucket = bucket_of(p, path);
-	f->next = *bucket;
-	*bucket = f;
-	p->count++;
 	return f;
 }
 
@@ -95,16 +63,13 @@ static struct watch_file *add(struct watch_pending *p, const char *path)
 static void filter(struct watch_pending *p, bool (*keep)(struct watch_file *f, const char *path),
 		   const char *path)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (struct watch_file **at = &p->buckets[i], *f; (f = *at);) {
-			if (keep(f, path)) {
-				at = &f->next;
-				continue;
-			}
-			*at = f->next;
-			free(f);
-			p->count--;
-		}
+	for (struct watch_file *f = next_file(p, NULL), *next; f; f = next) {
+		next = next_file(p, f);
+		if (keep(f, path))
+			continue;
+		map_remove(&p->files, &f->link);
+		free(f);
+	}
 }
 
 static bool nothing(struct watch_file *f, const char *path)
@@ -117,18 +82,15 @@ static bool nothing(struct watch_file *f, const char *path)
 void watch_pending_free(struct watch_pending *p)
 {
 	filter(p, nothing, NULL);
-	free(p->buckets);
-	p->buckets = NULL;
-	p->bucket_count = 0;
+	map_free(&p->files);
 }
 
 void watch_each_file(struct watch_pending *p, void (*fn)(void *arg, struct watch_file *f),
 		     void *arg)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (struct watch_file *f = p->buckets[i]; f; f = f->next)
-			if (!f->log)
-				fn(arg, f);
+	for (struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f))
+		if (!f->log)
+			fn(arg, f);
 }
 
 /* Is it `directory` itself, or does it lie in it? */
@@ -171,10 +133,9 @@ static void touch_above(struct watch_pending *p, const char *path, int64_t now_n
 
 static bool others_are_written(const struct watch_pending *p, const char *path)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			if (f->writing && f->fresh && !f->log && strcmp(f->path, path) != 0)
-				return true;
+	for (const struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f))
+		if (f->writing && f->fresh && !f->log && strcmp(f->path, path) != 0)
+			return true;
 	return false;
 }
 
@@ -188,10 +149,9 @@ static bool same_directory(const char *a, const char *b)
 /* Another temporary name beside it: more renames will follow. */
 static bool others_are_temporary(const struct watch_pending *p, const char *path)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			if (f->temporary && f->made && same_directory(f->path, path))
-				return true;
+	for (const struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f))
+		if (f->temporary && f->made && same_directory(f->path, path))
+			return true;
 	return false;
 }
 
@@ -213,10 +173,9 @@ static bool inside_temporary(const struct watch_pending *p, const char *path)
 /* A file alone, which is written again and again, is no checkpoint. */
 static bool others_are_new(const struct watch_pending *p, const char *path)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			if (f->closed && !f->log && strcmp(f->path, path) != 0)
-				return true;
+	for (const struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f))
+		if (f->closed && !f->log && strcmp(f->path, path) != 0)
+			return true;
 	return false;
 }
 
@@ -317,10 +276,9 @@ int watch_note_made(struct watch_pending *p, const char *path, enum watch_made h
 
 void watch_note_all_made(struct watch_pending *p, const char *path)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			if (f->closed && !f->writing && lies_in(f->path, path))
-				seal_at_marker(p, f->path, false);
+	for (const struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f))
+		if (f->closed && !f->writing && lies_in(f->path, path))
+			seal_at_marker(p, f->path, false);
 }
 
 int watch_note_write(struct watch_pending *p, const char *path, int64_t now_ns)
@@ -347,10 +305,9 @@ int watch_note_write(struct watch_pending *p, const char *path, int64_t now_ns)
 /* The file, or something in the directory, got its content since the last epoch. */
 static bool has_news(const struct watch_pending *p, const char *path)
 {
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			if (lies_in(f->path, path) && (f->made || f->closed))
-				return true;
+	for (const struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f))
+		if (lies_in(f->path, path) && (f->made || f->closed))
+			return true;
 	return false;
 }
 
@@ -378,25 +335,22 @@ int watch_note_close(struct watch_pending *p, const char *path, int64_t now_ns)
 /* What is known below `from` is known below `to` from now on. */
 static int rename_known(struct watch_pending *p, const char *from, const char *to)
 {
-	struct watch_file *moved = NULL, *f;
+	struct map_link *moved = NULL;
 	int error = 0;
 
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (struct watch_file **at = &p->buckets[i]; (f = *at);) {
-			if (!lies_in(f->path, from)) {
-				at = &f->next;
-				continue;
-			}
-			*at = f->next;
-			f->next = moved;
-			moved = f;
-			p->count--;
-		}
-	while ((f = moved)) {
+	for (struct watch_file *f = next_file(p, NULL), *next; f; f = next) {
+		next = next_file(p, f);
+		if (!lies_in(f->path, from))
+			continue;
+		map_remove(&p->files, &f->link);
+		f->link.next = moved;
+		moved = &f->link;
+	}
+	while (moved) {
+		struct watch_file *f = file_of(moved), *n = NULL;
 		cleanup_free char *path = NULL;
-		struct watch_file *n = NULL;
 
-		moved = f->next;
+		moved = moved->next;
 		if (text_print(&path, "%s%s", to, f->path + strlen(from)) >= 0)
 			n = add(p, path);
 		if (n) {
@@ -474,9 +428,8 @@ static bool is_dirty(const struct watch_pending *p)
 {
 	bool made = false;
 
-	for (size_t i = 0; i < p->bucket_count && !made; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			made |= f->made;
+	for (const struct watch_file *f = next_file(p, NULL); f && !made; f = next_file(p, f))
+		made |= f->made;
 	if (!p->opens && !made)
 		return false;
 	/* With settle=0 a close seals; names that are only made wait for one. */
@@ -496,9 +449,9 @@ static void add_writer(const struct watch_pending *p, const struct watch_file *f
 
 struct settle_answer watch_decide(const struct watch_pending *p, int64_t now_ns)
 {
-	cleanup_free struct settle_writer *writers = calloc(p->count + 1, sizeof(*writers));
+	cleanup_free struct settle_writer *writers = calloc(p->files.count + 1, sizeof(*writers));
 	cleanup_free struct settle_temporary *temporaries =
-		calloc(p->count + 1, sizeof(*temporaries));
+		calloc(p->files.count + 1, sizeof(*temporaries));
 	struct settle_view view = {
 		.now_ns = now_ns,
 		.dirty = is_dirty(p),
@@ -513,14 +466,13 @@ struct settle_answer watch_decide(const struct watch_pending *p, int64_t now_ns)
 		return (struct settle_answer){.verdict = SETTLE_SEAL};
 	if (!writers || !temporaries)
 		return (struct settle_answer){.verdict = SETTLE_WAIT, .until_ns = now_ns + 1};
-	for (size_t i = 0; i < p->bucket_count; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next) {
-			if (f->writing && !f->log)
-				add_writer(p, f, now_ns, &view, writers);
-			if (f->temporary && f->made)
-				temporaries[view.temporary_count++] =
-					(struct settle_temporary){f->changed_ns};
-		}
+	for (const struct watch_file *f = next_file(p, NULL); f; f = next_file(p, f)) {
+		if (f->writing && !f->log)
+			add_writer(p, f, now_ns, &view, writers);
+		if (f->temporary && f->made)
+			temporaries[view.temporary_count++] =
+				(struct settle_temporary){f->changed_ns};
+	}
 	return settle_decide(&view);
 }
 
@@ -550,8 +502,7 @@ bool watch_pending_any(const struct watch_pending *p)
 {
 	bool any = p->opens || p->rides;
 
-	for (size_t i = 0; i < p->bucket_count && !any; i++)
-		for (const struct watch_file *f = p->buckets[i]; f; f = f->next)
-			any |= f->made || f->closed || f->fresh;
+	for (const struct watch_file *f = next_file(p, NULL); f && !any; f = next_file(p, f))
+		any |= f->made || f->closed || f->fresh;
 	return any;
 }

@@ -8,6 +8,7 @@
 #include "lib/format/record.h"
 #include "lib/meta/rules.h"
 #include "lib/meta/settle.h"
+#include "lib/util/map.h"
 
 /*
  * Pure: told of events by paths from the directory's root, without a leading '/', and of the time (monotonic), it knows no file system. What names mean is in rules.h and
@@ -15,12 +16,12 @@
  * seal up as a new one does, for it may be in the course of being replaced; but for at most `patience` from its first change, for it may be a database.
  */
 struct watch_file {
-	struct watch_file *next;
-	bool made;	/* its name was made since the last epoch */
-	bool closed;	/* its content was closed since, or moved in */
-	bool writing;	/* changed, and not closed since */
-	bool fresh;	/* that began since the last epoch */
-	bool temporary; /* its name is one */
+	struct map_link link; /* by path */
+	bool made;	      /* its name was made since the last epoch */
+	bool closed;	      /* its content was closed since, or moved in */
+	bool writing;	      /* changed, and not closed since */
+	bool fresh;	      /* that began since the last epoch */
+	bool temporary;	      /* its name is one */
 	bool log;
 	int64_t first_ns, changed_ns; /* of writing; the last change of it or of what is in it */
 	char path[];
@@ -30,8 +31,7 @@ struct watch_pending {
 	const struct rules *rules; /* the caller's */
 	int64_t settle_ns, patience_ns;
 	bool last_files; /* what a framework writes last seals (rules.h) */
-	struct watch_file **buckets;
-	size_t bucket_count, count;
+	struct map files;
 	bool opens;  /* something that opens an epoch happened, beside names that were made */
 	bool rides;  /* removals, logs: they ride in the next epoch */
 	bool closed; /* something was closed or moved: with settle=0 that seals */

@@ -47,7 +47,7 @@ START_TEST(quiet_after_a_close_seals)
 	ck_assert_int_eq(watch_trigger(&p), RECORD_TRIGGER_QUIET);
 	watch_sealed(&p);
 	ck_assert_int_eq(verdict(7 * S), SETTLE_IDLE);
-	ck_assert_uint_eq(p.count, 0);
+	ck_assert_uint_eq(p.files.count, 0);
 }
 END_TEST
 
@@ -210,7 +210,7 @@ START_TEST(what_came_and_went_opens_no_epoch)
 	save("d/x", 3 * S);
 	unit_ok(watch_note_made(&p, "dd", WATCH_MADE_DIRECTORY, 3 * S));
 	watch_note_gone(&p, "d", 4 * S);
-	ck_assert_uint_eq(p.count, 1);
+	ck_assert_uint_eq(p.files.count, 1);
 	watch_note_gone(&p, "dd", 4 * S);
 	ck_assert_int_eq(verdict(100 * S), SETTLE_IDLE);
 	ck_assert(p.rides);
@@ -250,13 +250,13 @@ START_TEST(many_files_are_kept_apart)
 		snprintf(path, sizeof(path), "d/%d", i);
 		save(path, S);
 	}
-	ck_assert_uint_eq(p.count, 2000);
+	ck_assert_uint_eq(p.files.count, 2000);
 	unit_ok(watch_note_move(&p, "d", "e", 2 * S));
-	ck_assert_uint_eq(p.count, 2001);
+	ck_assert_uint_eq(p.files.count, 2001);
 	watch_note_gone(&p, "e/7", 3 * S);
-	ck_assert_uint_eq(p.count, 2000);
+	ck_assert_uint_eq(p.files.count, 2000);
 	watch_note_gone(&p, "e", 3 * S);
-	ck_assert_uint_eq(p.count, 0);
+	ck_assert_uint_eq(p.files.count, 0);
 }
 END_TEST
 
