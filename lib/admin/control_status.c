@@ -222,10 +222,11 @@ static void add_live(struct volume *vol, json_t *o)
 	struct open_list list = {.vol = vol};
 	struct numbers n = {0};
 	struct hold hold = {0};
-	json_t *epochs, *doubts, *resumed;
+	json_t *epochs, *doubts, *resumed, *waits;
 
 	doubts = doubts_status(vol);
 	resumed = resume_status(vol);
+	waits = resume_waits_status(vol);
 	mutex_lock(&vol->lock);
 	count_locked(vol, &n);
 	look_at_hold_locked(vol, &hold);
@@ -244,6 +245,8 @@ static void add_live(struct volume *vol, json_t *o)
 		json_object_set_new(o, "doubts", doubts);
 	if (resumed)
 		json_object_set_new(o, "resumed", resumed);
+	if (waits)
+		json_object_set_new(o, "resume_waits", waits);
 	if (n.failed)
 		json_object_set_new(
 			o, "seal_failure",

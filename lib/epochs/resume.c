@@ -205,8 +205,8 @@ static int writes_there(void *arg, struct body *b)
 	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
 }
 
-/* Whoever closed a torn file, or was refused, may save it again. */
-static bool may_be_saved_again_locked(struct volume *vol)
+/* Whoever closed a torn file, or was refused, may save it again; 0: nobody. */
+static pid_t who_saves_again_locked(struct volume *vol)
 {
 	const struct resume_due *due = &vol->resume->due;
 
@@ -214,22 +214,25 @@ static bool may_be_saved_again_locked(struct volume *vol)
 		const struct resume_file *f = &due->files[i];
 
 		if (f->by && process_started(f->by) == f->started && !process_is_ending(f->by))
-			return true;
+			return f->by;
 	}
-	return false;
+	return 0;
 }
 
-/* A file of a save that may not be over. `arg`: a process that has ended, 0 or one that was met. */
+struct writers {
+	pid_t ended; /* the last one met; 0: none */
+	pid_t lives;
+};
+
+/* A file of a save that may not be over. */
 static bool may_go_on(void *arg, const struct changed_file *f)
 {
-	pid_t *ended = arg;
+	struct writers *w = arg;
 
-	if (!f->by || f->by == *ended)
+	if (!f->by || f->by == w->ended)
 		return false;
-	if (!process_is_ending(f->by))
-		return true;
-	*ended = f->by;
-	return false;
+	*(process_is_ending(f->by) ? &w->ended : &w->lives) = f->by;
+	return w->lives;
 }
 
 /* Then the sealer's thread looks again. */
@@ -239,12 +242,14 @@ static bool waits_locked(struct volume *vol)
 	int64_t now = clock_mono_ns(), since = vol->resume->due.since_ns,
 		until = p->activity_ns + vol->options.settle_ns,
 		latest = since + vol->options.patience_ns, pause = (now - since) / LOOKS;
-	pid_t ended = 0;
+	struct writers w = {.lives = who_saves_again_locked(vol)};
 
-	if (until > latest)
-		until = latest;
-	if (!may_be_saved_again_locked(vol) &&
-	    (until <= now || !changed_any(&p->changed, may_go_on, &ended)))
+	until = w.lives ? INT64_MAX : until < latest ? until : latest;
+	if (!w.lives && now < until)
+		changed_any(&p->changed, may_go_on, &w);
+	vol->resume->waits_for = w.lives;
+	vol->resume->waits_until_ns = until;
+	if (!w.lives)
 		return false;
 	if (pause < LOOK_FIRST_NS)
 		pause = LOOK_FIRST_NS;
@@ -588,5 +593,23 @@ json_t *resume_status(struct volume *vol)
 	json_object_set_new(o, "epoch", json_integer((json_int_t)r->as));
 	json_object_set_new(o, "to_undo",
 			    json_sprintf("epochfs rollback %s %" PRIu64, at, r->left));
+	return o;
+}
+
+json_t *resume_waits_status(struct volume *vol)
+{
+	const struct resume *r = vol->resume;
+	int64_t left;
+	json_t *o;
+	SCOPED_LOCK(&vol->lock);
+
+	/* When it was looked last, it was so. */
+	if (!r->due.any || !r->waits_for || process_is_ending(r->waits_for) ||
+	    (!r->due.tails && !doubts_any_locked(vol)))
+		return NULL;
+	o = json_pack("{s:I}", "for_pid", (json_int_t)r->waits_for);
+	left = r->waits_until_ns - clock_mono_ns();
+	if (r->waits_until_ns < INT64_MAX)
+		json_object_set_new(o, "at_most_ns", json_integer(left > 0 ? left : 0));
 	return o;
 }

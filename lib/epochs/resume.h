@@ -101,6 +101,10 @@ struct resume {
 	int64_t at_ns;
 	char *why;	 /* owned */
 	uint64_t no_way; /* the epoch for which there was no complete one to go back to; 0: none */
+	/* Who lives and may save again, or go on with a save, when it was looked last, and until when at most that is waited for; monotonic,
+	 * INT64_MAX: until he ends. 0: nobody is waited for. */
+	pid_t waits_for;
+	int64_t waits_until_ns;
 };
 
 /* vol->resume: 0 or -ENOMEM. */
@@ -146,5 +150,7 @@ int resume_now(struct volume *vol, struct resumed *ret_done);
 
 /* For `status`: what was done last, and how to undo it; or that it failed; NULL: nothing. */
 json_t *resume_status(struct volume *vol);
+/* For `status`: which process the live tree waits for before it goes back, and for how long at most where there is a limit; NULL: for none. */
+json_t *resume_waits_status(struct volume *vol);
 
 #endif

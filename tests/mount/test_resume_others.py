@@ -209,6 +209,7 @@ def test_the_end_of_who_wrote_a_torn_file_is_waited_for(resuming):
     job.do("zip opt.pt o2", "torn model.pt m2")
     wait_until(lambda: not log_of(mnt)[0]["complete"] or not log_of(mnt)[-1]["complete"], "the half to be sealed")
     assert b"o2" in (mnt.path / "opt.pt").read_bytes()
+    assert mnt.status()["resume_waits"] == {"for_pid": job.process.pid}
     job.end()
     wait_until(lambda: [(mnt.path / n).read_bytes() for n in ("opt.pt", "model.pt")] == good, "the live tree to go back")
 
@@ -285,12 +286,15 @@ def test_a_save_of_somebody_who_lives_stays_where_the_other_saves_again(resuming
     b.dies("runs/b/o.bin")
     # It may be in the middle of its save: meanwhile the half is there, as without the option.
     assert texts(mnt.path) == {"runs/a/m.bin": "2", "runs/b/m.bin": "2", "runs/b/o.bin": "1"}
+    waits = mnt.status()["resume_waits"]
+    assert waits["for_pid"] == a.process.pid and 0 < waits["at_most_ns"] <= 60e9
     again = Process(mnt)
     again.do("save runs/b/m.bin 3", "save runs/b/o.bin 3")
     again.end()
     a.end()
     number = sealed(mnt)
-    assert record(mnt, number)["complete"] is True and "resumed" not in mnt.status()
+    status = mnt.status()
+    assert record(mnt, number)["complete"] is True and "resumed" not in status and "resume_waits" not in status
     assert texts(mnt.path) == {"runs/a/m.bin": "2", "runs/b/m.bin": "3", "runs/b/o.bin": "3"}
 
 
