@@ -16,7 +16,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/util/thread.h"
+#include "lib/util/background.h"
 #include "lib/cache/contents.h"
 #include "lib/cache/disk_room.h"
 #include "lib/cache/grants.h"
@@ -38,10 +38,7 @@
 
 struct evictor {
 	struct volume *vol;
-	pthread_t thread;
-	struct mutex lock; /* a leaf: guards the rest */
-	pthread_cond_t wake;
-	bool kicked, stops;
+	struct background background;
 };
 
 /* Bytes in backing files, by the rows and by what came since these were written. */
@@ -348,25 +345,15 @@ static void *run(void *arg)
 {
 	struct evictor *ev = arg;
 
-	for (;;) {
-		int64_t deadline = clock_mono_ns() + LOOK_EVERY_NS;
+	while (background_next_until(&ev->background, clock_mono_ns() + LOOK_EVERY_NS)) {
 		uint64_t over = 0;
-		bool stops;
 
-		mutex_lock(&ev->lock);
-		while (!ev->stops && !ev->kicked)
-			if (cond_wait_until(&ev->wake, &ev->lock, deadline))
-				break;
-		ev->kicked = false;
-		stops = ev->stops;
-		mutex_unlock(&ev->lock);
-		if (stops)
-			return NULL;
 		if (bytes_over(ev->vol, bytes_ahead(ev->vol), &over) == 0 && over)
 			evict(ev->vol, over);
 		reserve_refill(state_reserve(ev->vol->state));
 		cache_look(ev->vol);
 	}
+	return NULL;
 }
 
 int evictor_start(struct volume *vol)
@@ -376,14 +363,16 @@ int evictor_start(struct volume *vol)
 
 	if (!ev)
 		return -ENOMEM;
-	ev->vol = vol;
-	ev->kicked = true; /* the limits may be others than those of the last mount */
-	mutex_init(&ev->lock, LOCK_EVICTOR);
-	error = cond_init_mono(&ev->wake);
-	if (!error)
-		error = thread_start(&ev->thread, NULL, run, ev);
+	error = background_init(&ev->background, LOCK_EVICTOR);
 	if (error) {
-		mutex_destroy(&ev->lock);
+		free(ev);
+		return error;
+	}
+	ev->vol = vol;
+	ev->background.kicked = true; /* the limits may be others than those of the last mount */
+	error = background_start(&ev->background, run, ev);
+	if (error) {
+		background_destroy(&ev->background);
 		free(ev);
 		return error;
 	}
@@ -397,14 +386,9 @@ void evictor_stop(struct volume *vol)
 
 	if (!ev)
 		return;
-	mutex_lock(&ev->lock);
-	ev->stops = true;
-	pthread_cond_signal(&ev->wake);
-	mutex_unlock(&ev->lock);
-	pthread_join(ev->thread, NULL);
+	background_stop(&ev->background);
 	vol->evictor = NULL;
-	pthread_cond_destroy(&ev->wake);
-	mutex_destroy(&ev->lock);
+	background_destroy(&ev->background);
 	free(ev);
 }
 
@@ -412,12 +396,8 @@ void evictor_kick(struct volume *vol)
 {
 	struct evictor *ev = vol->evictor;
 
-	if (!ev)
-		return;
-	mutex_lock(&ev->lock);
-	ev->kicked = true;
-	pthread_cond_signal(&ev->wake);
-	mutex_unlock(&ev->lock);
+	if (ev)
+		background_kick(&ev->background);
 }
 
 int evictor_status(struct volume *vol, json_t *status)

@@ -13,7 +13,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/util/thread.h"
+#include "lib/util/background.h"
 #include "lib/epochs/adopt.h"
 #include "lib/epochs/node_state.h"
 #include "lib/cache/reclaim.h"
@@ -27,7 +27,7 @@
 struct follower {
 	struct volume *vol;
 	void (*pass_of_node)(struct volume *vol);
-	pthread_t thread;
+	struct background background;
 	/* Of the thread alone. */
 	struct buf seen; /* struct epoch_object each, ascending: all that the last pass had read */
 	struct buf listed;  /* of the pass under way */
@@ -36,9 +36,7 @@ struct follower {
 		again; /* a dropped epoch that stays until the live tree stands on another; 0: none */
 	uint64_t damaged; /* the newest epoch whose tree could not be had, and was told of */
 
-	struct mutex lock; /* a leaf: guards the rest */
-	pthread_cond_t wake;
-	bool stops;
+	/* Guarded by its background lock. */
 	int error;	      /* of the last pass */
 	int64_t refreshed_ns; /* wall clock: begin of the last pass that went well */
 };
@@ -305,12 +303,12 @@ static void pass(struct follower *f)
 		error = follow_tree(f);
 	if (!error && nodes_is_set(f->vol))
 		f->pass_of_node(f->vol);
-	mutex_lock(&f->lock);
-	first = error && !f->error && !f->stops;
+	mutex_lock(&f->background.lock);
+	first = error && !f->error && !f->background.stops;
 	f->error = error;
 	if (!error)
 		f->refreshed_ns = began_ns;
-	mutex_unlock(&f->lock);
+	mutex_unlock(&f->background.lock);
 	if (first)
 		log_warn("what is new in %s cannot be read: %s; it is tried again",
 			 remote_name(f->vol->remote), strerror(-error));
@@ -320,19 +318,9 @@ static void *run(void *arg)
 {
 	struct follower *f = arg;
 
-	for (;;) {
-		int64_t deadline = clock_mono_ns() + f->vol->options.refresh_ns;
-		bool stops;
-
-		mutex_lock(&f->lock);
-		while (!f->stops && cond_wait_until(&f->wake, &f->lock, deadline) != -ETIMEDOUT)
-			;
-		stops = f->stops;
-		mutex_unlock(&f->lock);
-		if (stops)
-			return NULL;
+	while (background_next_until(&f->background, clock_mono_ns() + f->vol->options.refresh_ns))
 		pass(f);
-	}
+	return NULL;
 }
 
 int follower_start(struct volume *vol, void (*pass_of_node)(struct volume *vol))
@@ -346,7 +334,7 @@ int follower_start(struct volume *vol, void (*pass_of_node)(struct volume *vol))
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	error = cond_init_mono(&f->wake);
+	error = background_init(&f->background, LOCK_FOLLOWER);
 	if (error) {
 		free(f);
 		return error;
@@ -356,11 +344,9 @@ int follower_start(struct volume *vol, void (*pass_of_node)(struct volume *vol))
 	f->seen = vol->tombstones;
 	vol->tombstones = (struct buf){0};
 	f->refreshed_ns = clock_wall_ns();
-	mutex_init(&f->lock, LOCK_FOLLOWER);
-	error = thread_start(&f->thread, NULL, run, f);
+	error = background_start(&f->background, run, f);
 	if (error) {
-		pthread_cond_destroy(&f->wake);
-		mutex_destroy(&f->lock);
+		background_destroy(&f->background);
 		buf_free(&f->seen);
 		free(f);
 		return error;
@@ -373,19 +359,15 @@ void follower_stop(struct volume *vol)
 {
 	struct follower *f = vol->follower;
 
-	mutex_lock(&f->lock);
-	f->stops = true;
-	pthread_cond_broadcast(&f->wake);
-	mutex_unlock(&f->lock);
+	background_tell_stop(&f->background);
 	remote_cancel(vol->remote);
-	pthread_join(f->thread, NULL);
+	background_join(&f->background);
 	remote_resume(vol->remote);
 	vol->follower = NULL;
 	buf_free(&f->seen);
 	buf_free(&f->listed);
 	buf_free(&f->dropped);
-	pthread_cond_destroy(&f->wake);
-	mutex_destroy(&f->lock);
+	background_destroy(&f->background);
 	free(f);
 }
 
@@ -396,7 +378,7 @@ int follower_status(struct volume *vol, json_t *status)
 
 	if (!f)
 		return 0;
-	SCOPED_LOCK(&f->lock);
+	SCOPED_LOCK(&f->background.lock);
 	follow = json_pack("{s:I}", "refreshed_ns", (json_int_t)f->refreshed_ns);
 	if (f->error)
 		json_object_set_new(follow, "error", listing_string(strerror(-f->error)));

@@ -16,6 +16,7 @@
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
+#include "lib/util/background.h"
 
 /* Whose lease the cache had last: with the cache locked, that holder is gone. */
 #define META_LEASE "lease"
@@ -38,12 +39,9 @@ struct holder {
 	 * their limit of rate. */
 	struct remote *remote;
 	int64_t ttl_ns;
-	pthread_t thread;
-	bool runs;
+	struct background background;
 
-	struct mutex lock; /* a leaf: guards the rest */
-	pthread_cond_t wake;
-	bool stops;
+	/* Guarded by its background lock. */
 	int error; /* of the last renewal; 0: it went well */
 	bool late; /* not renewed for so long that it has lapsed for others; the log has it */
 	bool told; /* the log has that it is lost */
@@ -56,10 +54,10 @@ static void tell_lost(struct holder *h)
 	cleanup_buf struct buf text = {0};
 	bool first;
 
-	mutex_lock(&h->lock);
+	mutex_lock(&h->background.lock);
 	first = !h->told;
 	h->told = true;
-	mutex_unlock(&h->lock);
+	mutex_unlock(&h->background.lock);
 	if (!first)
 		return;
 	holder_lost_text(h->vol, &text);
@@ -73,28 +71,16 @@ static void note(struct holder *h, int error)
 	bool first;
 
 	lease_get(h->lease, &view);
-	mutex_lock(&h->lock);
+	mutex_lock(&h->background.lock);
 	first = error && !h->late && clock_mono_ns() - view.confirmed_ns > h->ttl_ns;
 	h->late = error && (h->late || first);
 	h->error = error;
-	mutex_unlock(&h->lock);
+	mutex_unlock(&h->background.lock);
 	if (error == -ESTALE)
 		tell_lost(h);
 	else if (first)
 		log_warn("the lease is not renewed, and another mount may take it over now: %s",
 			 remote_strerror(h->remote, error, text));
-}
-
-static bool pause_until(struct holder *h, int64_t deadline_ns)
-{
-	bool goes_on;
-
-	mutex_lock(&h->lock);
-	while (!h->stops && cond_wait_until(&h->wake, &h->lock, deadline_ns) != -ETIMEDOUT)
-		;
-	goes_on = !h->stops;
-	mutex_unlock(&h->lock);
-	return goes_on;
 }
 
 static void *run(void *arg)
@@ -108,7 +94,7 @@ static void *run(void *arg)
 		next_ns += h->ttl_ns / LEASE_RENEWALS;
 		if (next_ns < clock_mono_ns())
 			next_ns = clock_mono_ns() + NS_PER_S / LEASE_RENEWALS;
-		if (!pause_until(h, next_ns))
+		if (!background_next_until(&h->background, next_ns))
 			break;
 		error = lease_renew(h->lease, h->remote);
 		note(h, error);
@@ -291,14 +277,13 @@ int holder_start(struct volume *vol, struct opening_message *m)
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return -ENOMEM;
-	error = cond_init_mono(&h->wake);
+	error = background_init(&h->background, LOCK_HOLDER);
 	if (error) {
 		free(h);
 		return error;
 	}
 	h->vol = vol;
 	h->ttl_ns = vol->options.lease_ns;
-	mutex_init(&h->lock, LOCK_HOLDER);
 	vol->holder = h;
 	error = remote_open_with(vol->options.remote, &limits, &h->remote);
 	if (error)
@@ -310,9 +295,7 @@ int holder_start(struct volume *vol, struct opening_message *m)
 	if (error)
 		return error;
 	tell_how_safe(vol);
-	error = thread_start(&h->thread, NULL, run, h);
-	h->runs = !error;
-	return error;
+	return background_start(&h->background, run, h);
 }
 
 /* ---- giving back ---- */
@@ -338,17 +321,17 @@ static void *release_main(void *arg)
 	struct release *r = arg;
 	int error = lease_release(r->h->lease, r->remote, r->pending);
 
-	SCOPED_LOCK(&r->h->lock);
+	SCOPED_LOCK(&r->h->background.lock);
 	r->error = error;
 	r->done = true;
-	pthread_cond_broadcast(&r->h->wake);
+	pthread_cond_broadcast(&r->h->background.wake);
 	return NULL;
 }
 
 /* Whatever the kind of remote, and however it hangs: its own times may be those of an upload. */
 static int release_in_time(struct release *r)
 {
-	struct holder *h = r->h;
+	struct background *b = &r->h->background;
 	int64_t deadline_ns = clock_mono_ns() + RELEASE_LIMIT;
 	pthread_t thread;
 	bool late;
@@ -356,11 +339,11 @@ static int release_in_time(struct release *r)
 
 	if (error)
 		return error;
-	mutex_lock(&h->lock);
-	while (!r->done && cond_wait_until(&h->wake, &h->lock, deadline_ns) != -ETIMEDOUT)
+	mutex_lock(&b->lock);
+	while (!r->done && cond_wait_until(&b->wake, &b->lock, deadline_ns) != -ETIMEDOUT)
 		;
 	late = !r->done;
-	mutex_unlock(&h->lock);
+	mutex_unlock(&b->lock);
 	if (late)
 		remote_cancel(r->remote);
 	pthread_join(thread, NULL);
@@ -399,13 +382,10 @@ void holder_stop(struct volume *vol)
 
 	if (!h)
 		return;
-	if (h->runs) {
-		mutex_lock(&h->lock);
-		h->stops = true;
-		pthread_cond_broadcast(&h->wake);
-		mutex_unlock(&h->lock);
+	if (h->background.runs) {
+		background_tell_stop(&h->background);
 		remote_cancel(h->remote);
-		pthread_join(h->thread, NULL);
+		background_join(&h->background);
 		remote_resume(h->remote);
 	}
 	if (h->lease && !holder_lost(vol))
@@ -413,8 +393,7 @@ void holder_stop(struct volume *vol)
 	vol->holder = NULL;
 	lease_free(h->lease);
 	remote_close(h->remote);
-	pthread_cond_destroy(&h->wake);
-	mutex_destroy(&h->lock);
+	background_destroy(&h->background);
 	free(h);
 }
 
@@ -468,10 +447,10 @@ static void add_times(struct holder *h, const struct lease_view *view, json_t *l
 	json_object_set_new(lease, "since_ns", json_integer(view->own.since_ns));
 	json_object_set_new(lease, "confirmed_ns", json_integer(clock_wall_ns() - age_ns));
 	json_object_set_new(lease, "ttl_ns", json_integer(h->ttl_ns));
-	mutex_lock(&h->lock);
+	mutex_lock(&h->background.lock);
 	if (h->error)
 		json_object_set_new(lease, "error", listing_string(strerror(-h->error)));
-	mutex_unlock(&h->lock);
+	mutex_unlock(&h->background.lock);
 }
 
 int holder_status(struct volume *vol, json_t *status)

@@ -18,7 +18,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/util/thread.h"
+#include "lib/util/background.h"
 #include "lib/epochs/adopt.h"
 #include "lib/epochs/drop.h"
 #include "lib/epochs/holder.h"
@@ -34,14 +34,8 @@
 struct retention {
 	struct volume *vol;
 	struct retention_policy policy;
-	pthread_t thread;
-	bool runs;
-
-	struct mutex lock; /* a leaf: guards the rest */
-	pthread_cond_t wake;
-	bool kicked, busy, stops;
-	int64_t again_ns; /* monotonic; what stays for a while only may go then; INT64_MAX: nothing does */
-	uint64_t dropped; /* since the mount */
+	struct background background; /* due: when what stays for a while only may go */
+	uint64_t dropped;	      /* since the mount; guarded by its background lock */
 };
 
 /* ---- what there is ---- */
@@ -184,12 +178,6 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 
 /* ---- dropping ---- */
 
-static bool stopping(struct retention *r)
-{
-	SCOPED_LOCK(&r->lock);
-	return r->stops;
-}
-
 static void tell_dropped(const struct buf *numbers, uint64_t count)
 {
 	if (count)
@@ -205,7 +193,7 @@ static int drop_all(struct retention *r, const struct candidates *c)
 	uint64_t dropped = 0;
 	int error = 0;
 
-	for (size_t i = 0; !error && i < c->count && !stopping(r); i++) {
+	for (size_t i = 0; !error && i < c->count && !background_stops(&r->background); i++) {
 		if (c->list[i].reasons)
 			continue;
 		error = drop_epoch(r->vol, c->list[i].number);
@@ -223,9 +211,9 @@ static int drop_all(struct retention *r, const struct candidates *c)
 	if (dropped)
 		drop_finish(r->vol);
 	tell_dropped(&numbers, dropped);
-	mutex_lock(&r->lock);
+	mutex_lock(&r->background.lock);
 	r->dropped += dropped;
-	mutex_unlock(&r->lock);
+	mutex_unlock(&r->background.lock);
 	return error;
 }
 
@@ -233,8 +221,9 @@ static void look_again(struct retention *r, int64_t pause_ns)
 {
 	int64_t now = clock_mono_ns();
 
-	SCOPED_LOCK(&r->lock);
-	r->again_ns = pause_ns && pause_ns < INT64_MAX - now ? now + pause_ns : INT64_MAX;
+	SCOPED_LOCK(&r->background.lock);
+	if (pause_ns && pause_ns < INT64_MAX - now)
+		background_due_locked(&r->background, now + pause_ns);
 }
 
 static void pass(struct retention *r)
@@ -263,28 +252,13 @@ static void pass(struct retention *r)
 
 /* ---- the thread ---- */
 
-static bool wait_for_work(struct retention *r)
-{
-	SCOPED_LOCK(&r->lock);
-	r->busy = false;
-	while (!r->stops && !r->kicked && clock_mono_ns() < r->again_ns)
-		if (r->again_ns == INT64_MAX)
-			cond_wait(&r->wake, &r->lock);
-		else
-			cond_wait_until(&r->wake, &r->lock, r->again_ns);
-	r->again_ns = INT64_MAX;
-	r->kicked = false;
-	r->busy = true;
-	return !r->stops;
-}
-
 static void *run(void *arg)
 {
 	struct retention *r = arg;
 
 	/* A thread has its own nice value on Linux. */
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), RETAIN_NICE);
-	while (wait_for_work(r))
+	while (background_next(&r->background))
 		pass(r);
 	return NULL;
 }
@@ -307,15 +281,13 @@ int retention_start(struct volume *vol, struct opening_message *m)
 					    why)
 			     : 0;
 	}
-	error = cond_init_mono(&r->wake);
+	error = background_init(&r->background, LOCK_RETAINER);
 	if (error) {
 		free(r);
 		return error;
 	}
 	r->vol = vol;
-	r->again_ns = INT64_MAX;
-	r->kicked = !nodes_is_set(vol);
-	mutex_init(&r->lock, LOCK_RETAINER);
+	r->background.kicked = !nodes_is_set(vol);
 	vol->retention = r;
 	return 0;
 }
@@ -323,27 +295,14 @@ int retention_start(struct volume *vol, struct opening_message *m)
 int retention_run(struct volume *vol)
 {
 	struct retention *r = vol->retention;
-	int error;
 
-	if (!r)
-		return 0;
-	error = thread_start(&r->thread, NULL, run, r);
-	r->runs = !error;
-	return error;
+	return r ? background_start(&r->background, run, r) : 0;
 }
 
 void retention_stop(struct volume *vol)
 {
-	struct retention *r = vol->retention;
-
-	if (!r || !r->runs)
-		return;
-	mutex_lock(&r->lock);
-	r->stops = true;
-	pthread_cond_signal(&r->wake);
-	mutex_unlock(&r->lock);
-	pthread_join(r->thread, NULL);
-	r->runs = false;
+	if (vol->retention)
+		background_stop(&vol->retention->background);
 }
 
 void retention_free(struct volume *vol)
@@ -353,18 +312,14 @@ void retention_free(struct volume *vol)
 	if (!r)
 		return;
 	vol->retention = NULL;
-	pthread_cond_destroy(&r->wake);
-	mutex_destroy(&r->lock);
+	background_destroy(&r->background);
 	free(r);
 }
 
 static void kick(struct retention *r)
 {
-	if (!r)
-		return;
-	SCOPED_LOCK(&r->lock);
-	r->kicked = true;
-	pthread_cond_signal(&r->wake);
+	if (r)
+		background_kick(&r->background);
 }
 
 void retention_kick(struct volume *vol)
@@ -385,8 +340,9 @@ int retention_status(struct volume *vol, json_t *status)
 
 	if (!r)
 		return 0;
-	SCOPED_LOCK(&r->lock);
+	SCOPED_LOCK(&r->background.lock);
 	retention = json_pack("{s:o, s:I, s:b}", "keep", listing_string(vol->options.keep),
-			      "dropped", (json_int_t)r->dropped, "busy", r->kicked || r->busy);
+			      "dropped", (json_int_t)r->dropped, "busy",
+			      r->background.kicked || r->background.busy);
 	return json_object_set_new(status, "retention", retention) ? -ENOMEM : 0;
 }

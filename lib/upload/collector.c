@@ -17,6 +17,7 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
+#include "lib/util/background.h"
 #include "lib/epochs/holder.h"
 #include "lib/upload/nodes.h"
 #include "lib/cache/uploads.h"
@@ -41,19 +42,15 @@
 struct collector {
 	struct volume *vol;
 	struct remote *remote;
-	int64_t delay_ns; /* from a drop to the next collection */
-	pthread_t thread;
-	bool runs;
+	int64_t delay_ns;	      /* from a drop to the next collection */
+	struct background background; /* due: as `status` says; INT64_MAX: nothing is to be done */
 
 	/* Of the one collection under way: by its threads, one at a time. */
 	int64_t worked_ns; /* monotonic: since when it has been working */
 	int64_t owed_ns;
 
-	struct mutex lock; /* a leaf: guards the rest */
-	pthread_cond_t wake;
-	bool stops, busy;
+	/* Guarded by its background lock. */
 	const char *phase;
-	int64_t due_ns; /* monotonic; INT64_MAX: nothing is to be done */
 	uint64_t collections;
 	uint64_t freed; /* bytes, since the mount */
 	int64_t began_ns, took_ns;
@@ -66,10 +63,8 @@ struct collector {
 static void due_locked(struct collector *c, int64_t in_ns)
 {
 	int64_t now = clock_mono_ns();
-	int64_t due = in_ns < INT64_MAX - now ? now + in_ns : INT64_MAX;
 
-	if (due < c->due_ns)
-		c->due_ns = due;
+	background_due_locked(&c->background, in_ns < INT64_MAX - now ? now + in_ns : INT64_MAX);
 }
 
 void collector_kick(struct volume *vol)
@@ -78,32 +73,8 @@ void collector_kick(struct volume *vol)
 
 	if (!c)
 		return;
-	SCOPED_LOCK(&c->lock);
+	SCOPED_LOCK(&c->background.lock);
 	due_locked(c, c->delay_ns);
-	pthread_cond_signal(&c->wake);
-}
-
-/* False: stop. */
-static bool wait_for_work(struct collector *c)
-{
-	SCOPED_LOCK(&c->lock);
-	c->busy = false;
-	c->phase = NULL;
-	while (!c->stops && clock_mono_ns() < c->due_ns) {
-		if (c->due_ns == INT64_MAX)
-			cond_wait(&c->wake, &c->lock);
-		else
-			cond_wait_until(&c->wake, &c->lock, c->due_ns);
-	}
-	c->busy = true;
-	c->due_ns = INT64_MAX;
-	return !c->stops;
-}
-
-static bool stopping(struct collector *c)
-{
-	SCOPED_LOCK(&c->lock);
-	return c->stops;
 }
 
 /* ---- a collection ---- */
@@ -117,10 +88,10 @@ static void on_progress(void *arg, const char *phase, uint64_t done, uint64_t to
 	bool stops;
 
 	(void)done, (void)total;
-	mutex_lock(&c->lock);
+	mutex_lock(&c->background.lock);
 	c->phase = phase;
-	stops = c->stops;
-	mutex_unlock(&c->lock);
+	stops = c->background.stops;
+	mutex_unlock(&c->background.lock);
 	c->owed_ns += (now - c->worked_ns) * REST_FOR_WORK;
 	rest = c->owed_ns < REST_MAX_NS ? c->owed_ns : REST_MAX_NS;
 	if (!stops) {
@@ -135,7 +106,8 @@ static int confirm(void *arg)
 {
 	struct collector *c = arg;
 
-	return stopping(c) ? -ECANCELED : holder_confirm(c->vol, c->remote, CONFIRMED_NS);
+	return background_stops(&c->background) ? -ECANCELED
+						: holder_confirm(c->vol, c->remote, CONFIRMED_NS);
 }
 
 static void tell_done(const struct gc_totals *t)
@@ -167,7 +139,7 @@ static void note(struct collector *c, const struct gc_totals *totals, int error,
 	int64_t rest = c->took_ns * REST;
 	bool first;
 
-	mutex_lock(&c->lock);
+	mutex_lock(&c->background.lock);
 	c->collections++;
 	first = error && !c->error;
 	free(c->error);
@@ -180,10 +152,10 @@ static void note(struct collector *c, const struct gc_totals *totals, int error,
 		c->freed += totals->store.deleted.bytes;
 		due_locked(c, next_in_ns(c, totals));
 		/* Drops that came meanwhile wait as well. */
-		if (c->due_ns < clock_mono_ns() + rest)
-			c->due_ns = clock_mono_ns() + rest;
+		if (c->background.due_ns < clock_mono_ns() + rest)
+			c->background.due_ns = clock_mono_ns() + rest;
 	}
-	mutex_unlock(&c->lock);
+	mutex_unlock(&c->background.lock);
 	if (first)
 		log_warn("garbage collection failed: %s; it is tried again",
 			 message ? message : strerror(-error));
@@ -204,9 +176,9 @@ static void collect(struct collector *c)
 	int64_t began = clock_mono_ns();
 	int error;
 
-	mutex_lock(&c->lock);
+	mutex_lock(&c->background.lock);
 	c->began_ns = clock_wall_ns();
-	mutex_unlock(&c->lock);
+	mutex_unlock(&c->background.lock);
 	c->worked_ns = began;
 	c->owed_ns = 0;
 	/* None at all would be a loop of passes: the writer here must be waited for anyway. */
@@ -218,9 +190,9 @@ static void collect(struct collector *c)
 	c->took_ns = clock_mono_ns() - began;
 	/* Another node's, or a person's. */
 	if (error == -EEXIST) {
-		mutex_lock(&c->lock);
+		mutex_lock(&c->background.lock);
 		due_locked(c, c->delay_ns + REST_MAX_NS);
-		mutex_unlock(&c->lock);
+		mutex_unlock(&c->background.lock);
 		return;
 	}
 	if (!error)
@@ -235,9 +207,13 @@ static void *run(void *arg)
 
 	/* So do the threads that it starts. */
 	thread_give_way();
-	while (wait_for_work(c))
+	while (background_next(&c->background)) {
 		if (!uploads_gave_up(c->vol) && !holder_lost(c->vol))
 			collect(c);
+		mutex_lock(&c->background.lock);
+		c->phase = NULL;
+		mutex_unlock(&c->background.lock);
+	}
 	return NULL;
 }
 
@@ -282,15 +258,14 @@ int collector_start(struct volume *vol)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	error = cond_init_mono(&c->wake);
+	error = background_init(&c->background, LOCK_COLLECTOR);
 	if (error) {
 		free(c);
 		return error;
 	}
 	c->vol = vol;
-	mutex_init(&c->lock, LOCK_COLLECTOR);
 	set_delay(c);
-	c->due_ns = clock_mono_ns() + first_in_ns(c);
+	c->background.due_ns = clock_mono_ns() + first_in_ns(c);
 	vol->collector = c;
 	return 0;
 }
@@ -300,27 +275,19 @@ int collector_run(struct volume *vol)
 	struct collector *c = vol->collector;
 	int error = c ? open_remote(c) : 0;
 
-	if (error || !c)
-		return error;
-	error = thread_start(&c->thread, NULL, run, c);
-	c->runs = !error;
-	return error;
+	return error || !c ? error : background_start(&c->background, run, c);
 }
 
 void collector_stop(struct volume *vol)
 {
 	struct collector *c = vol->collector;
 
-	if (!c || !c->runs)
+	if (!c || !c->background.runs)
 		return;
-	mutex_lock(&c->lock);
-	c->stops = true;
-	pthread_cond_signal(&c->wake);
-	mutex_unlock(&c->lock);
+	background_tell_stop(&c->background);
 	remote_cancel(c->remote);
-	pthread_join(c->thread, NULL);
+	background_join(&c->background);
 	remote_resume(c->remote);
-	c->runs = false;
 }
 
 void collector_free(struct volume *vol)
@@ -331,8 +298,7 @@ void collector_free(struct volume *vol)
 		return;
 	vol->collector = NULL;
 	remote_close(c->remote);
-	pthread_cond_destroy(&c->wake);
-	mutex_destroy(&c->lock);
+	background_destroy(&c->background);
 	free(c->error);
 	free(c);
 }
@@ -351,27 +317,32 @@ static void add_last_locked(const struct collector *c, json_t *gc)
 				      "bytes_waiting", (json_int_t)s->waiting.bytes));
 }
 
+static int64_t due_in_ns(const struct collector *c)
+{
+	int64_t now = clock_mono_ns();
+
+	return c->background.due_ns > now ? c->background.due_ns - now : 0;
+}
+
 int collector_status(struct volume *vol, json_t *status)
 {
 	struct collector *c = vol->collector;
-	int64_t now = clock_mono_ns();
 	json_t *gc;
 
 	if (!c)
 		return 0;
-	SCOPED_LOCK(&c->lock);
-	gc = json_pack("{s:b, s:I, s:I, s:I}", "busy", (int)c->busy, "grace_ns",
+	SCOPED_LOCK(&c->background.lock);
+	gc = json_pack("{s:b, s:I, s:I, s:I}", "busy", (int)c->background.busy, "grace_ns",
 		       (json_int_t)vol->options.gc_grace_ns, "collections",
 		       (json_int_t)c->collections, "bytes_freed", (json_int_t)c->freed);
 	if (!gc)
 		return -ENOMEM;
 	if (c->phase)
 		json_object_set_new(gc, "phase", json_string(c->phase));
-	if (c->collections && !c->busy && !c->error)
+	if (c->collections && !c->background.busy && !c->error)
 		add_last_locked(c, gc);
-	if (c->due_ns != INT64_MAX)
-		json_object_set_new(gc, "next_in_ns",
-				    json_integer(c->due_ns > now ? c->due_ns - now : 0));
+	if (c->background.due_ns != INT64_MAX)
+		json_object_set_new(gc, "next_in_ns", json_integer(due_in_ns(c)));
 	if (c->error)
 		json_object_set_new(gc, "error", listing_string(c->error));
 	return json_object_set_new(status, "gc", gc) ? -ENOMEM : 0;
