@@ -16,6 +16,7 @@
 #include "lib/net/open.h"
 #include "lib/store/chunk_usage.h"
 #include "lib/upload/nodes.h"
+#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
@@ -193,15 +194,8 @@ static int add_record(void *arg, const struct record_found *found)
 				      found->number);
 		return 0;
 	}
-	if (c->count == c->cap) {
-		size_t cap = c->cap ? 2 * c->cap : 64;
-		struct epoch_record *grown = reallocarray(c->records, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		c->records = grown;
-		c->cap = cap;
-	}
+	if (array_reserve((void **)&c->records, &c->cap, c->count, sizeof(*c->records)))
+		return -ENOMEM;
 	error = record_copy(found->record, &c->records[c->count]);
 	if (error)
 		return error;

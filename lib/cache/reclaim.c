@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -140,15 +141,8 @@ static int collect(void *arg, const struct state_version *v)
 
 	if (v->died > ids->last)
 		return 1;
-	if (ids->count == ids->cap) {
-		size_t cap = ids->cap ? 2 * ids->cap : 256;
-		uint64_t *id = realloc(ids->id, cap * sizeof(*id));
-
-		if (!id)
-			return -ENOMEM;
-		ids->id = id;
-		ids->cap = cap;
-	}
+	if (array_reserve((void **)&ids->id, &ids->cap, ids->count, sizeof(*ids->id)))
+		return -ENOMEM;
 	ids->id[ids->count++] = v->id;
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include "lib/format/record_doubt.h"
 #include "lib/format/tree.h"
 #include "lib/meta/reason.h"
+#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/epochs/epochs.h"
@@ -101,15 +102,8 @@ static int gather_file(void *arg, uint64_t ino, uint64_t value)
 {
 	struct gathering *g = arg;
 
-	if (g->count == g->cap) {
-		size_t cap = g->cap ? 2 * g->cap : 64;
-		struct doubt_companion *grown = reallocarray(g->files, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		g->files = grown;
-		g->cap = cap;
-	}
+	if (array_reserve((void **)&g->files, &g->cap, g->count, sizeof(*g->files)))
+		return -ENOMEM;
 	g->files[g->count++] = (struct doubt_companion){.ino = ino, .version = value};
 	return 0;
 }

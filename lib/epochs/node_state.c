@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/util/array.h"
 #include "lib/util/log.h"
 
 bool nodes_is_set(const struct volume *vol)
@@ -199,15 +200,8 @@ static int add_made_locked(struct node_set *n, const struct epoch_record *r)
 	for (size_t i = 0; i < n->made_count; i++)
 		if (n->made[i].number == r->number)
 			return 0;
-	if (n->made_count == n->made_cap) {
-		size_t cap = n->made_cap ? 2 * n->made_cap : 32;
-		struct nodes_made *grown = reallocarray(n->made, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		n->made = grown;
-		n->made_cap = cap;
-	}
+	if (array_reserve((void **)&n->made, &n->made_cap, n->made_count, sizeof(*n->made)))
+		return -ENOMEM;
 	error = copy_parts(&m, r);
 	if (!error)
 		n->made[n->made_count++] = m;

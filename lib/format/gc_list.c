@@ -8,6 +8,7 @@
 
 #include "lib/format/json_wire.h"
 #include "lib/format/names.h"
+#include "lib/util/array.h"
 #include "lib/util/parse.h"
 
 void gc_list_free(struct gc_list *l)
@@ -20,15 +21,8 @@ int gc_list_add(struct gc_list *l, const struct gc_item *item)
 {
 	if (l->count >= GC_LIST_ITEMS_MAX)
 		return -EFBIG;
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		struct gc_item *grown = reallocarray(l->items, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		l->items = grown;
-		l->cap = cap;
-	}
+	if (array_reserve((void **)&l->items, &l->cap, l->count, sizeof(*l->items)))
+		return -ENOMEM;
 	l->items[l->count++] = *item;
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "lib/meta/records.h"
 #include "lib/epochs/record_fill.h"
 #include "lib/epochs/seal.h"
+#include "lib/util/array.h"
 
 /* Directories that an epoch made, by their paths. */
 struct made {
@@ -35,15 +36,8 @@ static int note_made(const struct tree_change *c, void *arg)
 
 	if (c->kind != TREE_ADDED || c->new_entry->type != TREE_DIR)
 		return 0;
-	if (m->count == m->cap) {
-		size_t cap = m->cap ? 2 * m->cap : 32;
-		char **paths = reallocarray(m->paths, cap, sizeof(*paths));
-
-		if (!paths)
-			return -ENOMEM;
-		m->paths = paths;
-		m->cap = cap;
-	}
+	if (array_reserve((void **)&m->paths, &m->cap, m->count, sizeof(*m->paths)))
+		return -ENOMEM;
 	m->paths[m->count] = strdup(c->path);
 	return m->paths[m->count++] ? 0 : -ENOMEM;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/format/xattrs.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
@@ -99,15 +100,8 @@ static int list(int fd, struct listing *l)
 	while ((got = io_readdir(d, &name)) > 0) {
 		if (scan_is_ours(name))
 			continue;
-		if (l->count == l->cap) {
-			size_t cap = l->cap ? 2 * l->cap : 64;
-			char **names = reallocarray(l->names, cap, sizeof(*names));
-
-			if (!names)
-				return -ENOMEM;
-			l->names = names;
-			l->cap = cap;
-		}
+		if (array_reserve((void **)&l->names, &l->cap, l->count, sizeof(*l->names)))
+			return -ENOMEM;
 		l->names[l->count] = strdup(name);
 		if (!l->names[l->count])
 			return -ENOMEM;
@@ -134,15 +128,8 @@ static int add_node(struct scan *s, const char *name, uint32_t depth, uint32_t p
 
 	if (s->count >= TREE_ENTRIES_MAX || depth > TREE_DEPTH_MAX)
 		return -EFBIG;
-	if (s->count == s->cap) {
-		size_t cap = s->cap ? 2 * s->cap : 256;
-		struct scan_node *grown = reallocarray(s->nodes, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		s->nodes = grown;
-		s->cap = cap;
-	}
+	if (array_reserve((void **)&s->nodes, &s->cap, s->count, sizeof(*s->nodes)))
+		return -ENOMEM;
 	n = &s->nodes[s->count];
 	*n = (struct scan_node){
 		.depth = depth, .parent = parent, .name = s->names.len, .former = TREE_NONE};

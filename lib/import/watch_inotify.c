@@ -12,6 +12,7 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
+#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/text.h"
@@ -59,15 +60,8 @@ static int add_dir(struct watch *w, int wd, const char *path)
 
 	if (d)
 		return set_path(d, path);
-	if (w->dir_count == w->dir_cap) {
-		size_t cap = w->dir_cap ? 2 * w->dir_cap : 64;
-		struct watch_dir *dirs = reallocarray(w->dirs, cap, sizeof(*dirs));
-
-		if (!dirs)
-			return -ENOMEM;
-		w->dirs = dirs;
-		w->dir_cap = cap;
-	}
+	if (array_reserve((void **)&w->dirs, &w->dir_cap, w->dir_count, sizeof(*w->dirs)))
+		return -ENOMEM;
 	d = &w->dirs[w->dir_count];
 	*d = (struct watch_dir){.wd = wd};
 	error = set_path(d, path);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 static const char *const kind_names[] = {
@@ -173,15 +174,8 @@ static struct item *item_add(struct doubts *d, enum doubt_kind kind, const char 
 {
 	struct item *item;
 
-	if (d->count == d->cap) {
-		size_t cap = d->cap ? 2 * d->cap : 16;
-		struct item *grown = reallocarray(d->items, cap, sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		d->items = grown;
-		d->cap = cap;
-	}
+	if (array_reserve((void **)&d->items, &d->cap, d->count, sizeof(*d->items)))
+		return NULL;
 	item = &d->items[d->count];
 	*item = (struct item){.doubt = {.kind = kind, .path = strdup(path), .why = strdup(why)}};
 	if (!item->doubt.path || !item->doubt.why) {
@@ -400,16 +394,9 @@ static int companion_add(struct item *item, const struct doubts_file *f)
 		item->kill.alone = doubt->alone = true;
 		return 0;
 	}
-	if (doubt->companion_count == doubt->companion_cap) {
-		size_t cap = doubt->companion_cap ? 2 * doubt->companion_cap : 8;
-		struct doubt_companion *grown =
-			reallocarray(doubt->companions, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		doubt->companions = grown;
-		doubt->companion_cap = cap;
-	}
+	if (array_reserve((void **)&doubt->companions, &doubt->companion_cap,
+			  doubt->companion_count, sizeof(*doubt->companions)))
+		return -ENOMEM;
 	doubt->companions[doubt->companion_count] =
 		(struct doubt_companion){f->ino, f->version, strdup(f->path)};
 	return doubt->companions[doubt->companion_count++].path ? 0 : -ENOMEM;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/util/array.h"
 #include "lib/util/parse.h"
 
 void epoch_index_free(struct epoch_index *x)
@@ -50,15 +51,8 @@ const struct epoch_brief *epoch_index_after(const struct epoch_index *x, uint64_
 
 static int make_room(struct epoch_index *x, size_t at)
 {
-	if (x->count == x->cap) {
-		size_t cap = x->cap ? 2 * x->cap : 64;
-		struct epoch_brief *epochs = reallocarray(x->epochs, cap, sizeof(*epochs));
-
-		if (!epochs)
-			return -ENOMEM;
-		x->epochs = epochs;
-		x->cap = cap;
-	}
+	if (array_reserve((void **)&x->epochs, &x->cap, x->count, sizeof(*x->epochs)))
+		return -ENOMEM;
 	memmove(&x->epochs[at + 1], &x->epochs[at], (x->count - at) * sizeof(*x->epochs));
 	x->count++;
 	return 0;

@@ -15,6 +15,7 @@
 #include "lib/meta/records.h"
 #include "lib/store/hash_index.h"
 #include "lib/store/pool.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
 
@@ -211,15 +212,8 @@ static int need_locked(struct marking *m, const struct hash *recipe, uint64_t ep
 
 	if (i != HASH_INDEX_NONE)
 		return 0;
-	if (m->needed_count == m->needed_cap) {
-		size_t cap = m->needed_cap ? 2 * m->needed_cap : 256;
-		struct needed *grown = reallocarray(m->needed, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		m->needed = grown;
-		m->needed_cap = cap;
-	}
+	if (array_reserve((void **)&m->needed, &m->needed_cap, m->needed_count, sizeof(*m->needed)))
+		return -ENOMEM;
 	m->needed[m->needed_count] = (struct needed){*recipe, epoch};
 	error = hash_index_add(&m->needed_index, m->needed, sizeof(*m->needed),
 			       (uint32_t)m->needed_count);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/meta/doubts.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
 
@@ -63,15 +64,8 @@ static int add(const struct half *h, struct parts *p, const char *path, int64_t 
 {
 	char *copy;
 
-	if (p->count == p->cap) {
-		size_t cap = p->cap ? 2 * p->cap : 16;
-		struct part *grown = reallocarray(p->v, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		p->v = grown;
-		p->cap = cap;
-	}
+	if (array_reserve((void **)&p->v, &p->cap, p->count, sizeof(*p->v)))
+		return -ENOMEM;
 	copy = strdup(path);
 	if (!copy)
 		return -ENOMEM;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
 int nodes_compare_names(const char *a, const char *b)
@@ -44,15 +45,8 @@ static struct nodes_group *group_of(struct grouping *g, const struct nodes_part 
 	for (size_t i = 0; i < g->count; i++)
 		if (nodes_place_equal(&part_of(g, &g->groups[i], 0)->place, &p->place))
 			return &g->groups[i];
-	if (g->count == g->cap) {
-		size_t cap = g->cap ? 2 * g->cap : 16;
-		struct nodes_group *grown = reallocarray(g->groups, cap, sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		g->groups = grown;
-		g->cap = cap;
-	}
+	if (array_reserve((void **)&g->groups, &g->cap, g->count, sizeof(*g->groups)))
+		return NULL;
 	g->groups[g->count] = (struct nodes_group){.nodes = p->nodes};
 	return &g->groups[g->count++];
 }

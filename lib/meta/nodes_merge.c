@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
 
@@ -290,15 +291,8 @@ static struct item *add_item(struct items *l, const char *name, size_t part, uin
 {
 	struct item *item;
 
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 32;
-		struct item *grown = reallocarray(l->item, cap, sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		l->item = grown;
-		l->cap = cap;
-	}
+	if (array_reserve((void **)&l->item, &l->cap, l->count, sizeof(*l->item)))
+		return NULL;
 	item = &l->item[l->count];
 	*item = (struct item){.name = strdup(name), .part = part, .id = id};
 	if (!item->name)

@@ -13,6 +13,7 @@
 #include "lib/format/tombstone.h"
 #include "lib/meta/summary.h"
 #include "lib/remote/remote.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
@@ -211,15 +212,8 @@ static int list_epoch(void *arg, const char *key, uint64_t size)
 		return 0;
 	if (list->wanted && !list->wanted(list->wanted_arg, number, size))
 		return 0;
-	if (list->count == list->cap) {
-		size_t cap = list->cap ? 2 * list->cap : 64;
-		struct record_slot *slots = realloc(list->slots, cap * sizeof(*slots));
-
-		if (!slots)
-			return -ENOMEM;
-		list->slots = slots;
-		list->cap = cap;
-	}
+	if (array_reserve((void **)&list->slots, &list->cap, list->count, sizeof(*list->slots)))
+		return -ENOMEM;
 	list->slots[list->count++] = (struct record_slot){.number = number};
 	return 0;
 }

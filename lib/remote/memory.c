@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
 
@@ -62,15 +63,8 @@ static size_t position_locked(const struct memory_store *s, const char *key, boo
 
 static int insert_locked(struct memory_store *s, size_t at, struct object *o)
 {
-	if (s->count == s->cap) {
-		size_t cap = s->cap ? 2 * s->cap : 16;
-		struct object *objects = reallocarray(s->objects, cap, sizeof(*objects));
-
-		if (!objects)
-			return -ENOMEM;
-		s->objects = objects;
-		s->cap = cap;
-	}
+	if (array_reserve((void **)&s->objects, &s->cap, s->count, sizeof(*s->objects)))
+		return -ENOMEM;
 	memmove(s->objects + at + 1, s->objects + at, (s->count - at) * sizeof(*s->objects));
 	s->objects[at] = *o;
 	s->count++;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lib/store/cutter_impl.h"
+#include "lib/util/array.h"
 #include "lib/util/io.h"
 
 #define WINDOW ((size_t)4 << 20)
@@ -43,15 +44,8 @@ int marks_push(struct marks *m, uint64_t offset, bool tensor)
 			m->items[m->count - 1].tensor = tensor;
 		return 0;
 	}
-	if (m->count == m->cap) {
-		size_t cap = m->cap ? 2 * m->cap : 64;
-		struct mark *items = realloc(m->items, cap * sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		m->items = items;
-		m->cap = cap;
-	}
+	if (array_reserve((void **)&m->items, &m->cap, m->count, sizeof(*m->items)))
+		return -ENOMEM;
 	m->items[m->count++] = (struct mark){.offset = offset, .tensor = tensor};
 	return 0;
 }

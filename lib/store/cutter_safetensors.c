@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/store/cutter.h"
+#include "lib/util/array.h"
 
 /*
  * The file is a u64 length, that many bytes of JSON, the tensors' bytes. Each tensor's object has
@@ -28,15 +29,8 @@ struct spans {
 
 static int spans_push(struct spans *s, struct span span)
 {
-	if (s->count == s->cap) {
-		size_t cap = s->cap ? 2 * s->cap : 64;
-		struct span *items = realloc(s->items, cap * sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		s->items = items;
-		s->cap = cap;
-	}
+	if (array_reserve((void **)&s->items, &s->cap, s->count, sizeof(*s->items)))
+		return -ENOMEM;
 	s->items[s->count++] = span;
 	return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "lib/format/index.h"
 #include "lib/format/names.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
@@ -59,15 +60,8 @@ static int note_object(void *arg, const char *key, uint64_t size)
 
 	if (index_key_parse(key, &epoch, &id))
 		return 0;
-	if (o->count == o->cap) {
-		size_t cap = o->cap ? 2 * o->cap : 64;
-		struct object *items = reallocarray(o->items, cap, sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		o->items = items;
-		o->cap = cap;
-	}
+	if (array_reserve((void **)&o->items, &o->cap, o->count, sizeof(*o->items)))
+		return -ENOMEM;
 	item = &o->items[o->count++];
 	*item = (struct object){.id = id, .size = size};
 	strcpy(item->key, key); /* index_key_parse knows its length */

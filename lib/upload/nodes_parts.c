@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
+#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
@@ -128,15 +129,8 @@ void nodes_known_free(struct node_set *n)
 
 static struct nodes_known *add_known(struct node_set *n, uint64_t generation, uint64_t sequence)
 {
-	if (n->known_count == n->known_cap) {
-		size_t cap = n->known_cap ? 2 * n->known_cap : 32;
-		struct nodes_known *grown = reallocarray(n->known, cap, sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		n->known = grown;
-		n->known_cap = cap;
-	}
+	if (array_reserve((void **)&n->known, &n->known_cap, n->known_count, sizeof(*n->known)))
+		return NULL;
 	n->known[n->known_count] =
 		(struct nodes_known){.generation = generation, .sequence = sequence};
 	return &n->known[n->known_count++];
@@ -191,15 +185,9 @@ static int note_member(void *arg, const char *key, uint64_t size)
 	(void)size;
 	if (lease_node_key_parse(key, &member.generation, member.node))
 		return 0;
-	if (n->member_count == n->member_cap) {
-		size_t cap = n->member_cap ? 2 * n->member_cap : 32;
-		struct nodes_member *grown = reallocarray(n->members, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		n->members = grown;
-		n->member_cap = cap;
-	}
+	if (array_reserve((void **)&n->members, &n->member_cap, n->member_count,
+			  sizeof(*n->members)))
+		return -ENOMEM;
 	n->members[n->member_count++] = member;
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "lib/meta/records.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
@@ -64,15 +65,8 @@ static void upload_free(struct upload *u)
 
 static struct stored_version *add_stored(struct upload *u, uint64_t version)
 {
-	if (u->count == u->cap) {
-		size_t cap = u->cap ? 2 * u->cap : 64;
-		struct stored_version *grown = realloc(u->stored, cap * sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		u->stored = grown;
-		u->cap = cap;
-	}
+	if (array_reserve((void **)&u->stored, &u->cap, u->count, sizeof(*u->stored)))
+		return NULL;
 	u->stored[u->count] = (struct stored_version){.version = version};
 	return &u->stored[u->count++];
 }

@@ -10,6 +10,7 @@
 #include "lib/format/tree.h"
 #include "lib/meta/gc_mark.h"
 #include "lib/store/hash_index.h"
+#include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
@@ -81,15 +82,8 @@ static int note_seen(struct keeping *k, const struct hash *recipe)
 
 	if (hash_index_find(&k->seen_index, k->seen, sizeof(*k->seen), recipe) != HASH_INDEX_NONE)
 		return 0;
-	if (k->count == k->cap) {
-		size_t cap = k->cap ? 2 * k->cap : 256;
-		struct hash *grown = reallocarray(k->seen, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		k->seen = grown;
-		k->cap = cap;
-	}
+	if (array_reserve((void **)&k->seen, &k->cap, k->count, sizeof(*k->seen)))
+		return -ENOMEM;
 	k->seen[k->count] = *recipe;
 	error = hash_index_add(&k->seen_index, k->seen, sizeof(*k->seen), (uint32_t)k->count);
 	if (error)

@@ -19,6 +19,7 @@
 #include "lib/meta/records.h"
 #include "lib/state/left.h"
 #include "lib/upload/nodes.h"
+#include "lib/util/array.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 
@@ -33,15 +34,8 @@ static int collect_pending(void *arg, const struct state_epoch *e)
 
 	if (e->state == EPOCH_DURABLE || e->state == EPOCH_DROPPED || !e->record)
 		return 0;
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 16;
-		uint64_t *grown = realloc(l->number, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		l->number = grown;
-		l->cap = cap;
-	}
+	if (array_reserve((void **)&l->number, &l->cap, l->count, sizeof(*l->number)))
+		return -ENOMEM;
 	l->number[l->count++] = e->number;
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "lib/util/array.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
@@ -31,15 +32,8 @@ void recovery_free(struct recovery *r)
 
 static int versions_add(struct version_list *l, const struct state_version *v)
 {
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		struct state_version *grown = realloc(l->v, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		l->v = grown;
-		l->cap = cap;
-	}
+	if (array_reserve((void **)&l->v, &l->cap, l->count, sizeof(*l->v)))
+		return -ENOMEM;
 	l->v[l->count++] = *v;
 	return 0;
 }
@@ -66,15 +60,9 @@ bool recovery_has_object(const struct recovery *r, uint64_t id)
 
 static int objects_add(struct recovery *r, uint64_t id)
 {
-	if (r->objects.count == r->objects.cap) {
-		size_t cap = r->objects.cap ? 2 * r->objects.cap : 1024;
-		uint64_t *grown = realloc(r->objects.id, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		r->objects.id = grown;
-		r->objects.cap = cap;
-	}
+	if (array_reserve((void **)&r->objects.id, &r->objects.cap, r->objects.count,
+			  sizeof(*r->objects.id)))
+		return -ENOMEM;
 	r->objects.id[r->objects.count++] = id;
 	return 0;
 }
@@ -347,15 +335,8 @@ static int collect_unlinked(void *arg, const struct state_file *f)
 {
 	struct ino_list *l = arg;
 
-	if (l->count == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		uint64_t *grown = realloc(l->ino, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		l->ino = grown;
-		l->cap = cap;
-	}
+	if (array_reserve((void **)&l->ino, &l->cap, l->count, sizeof(*l->ino)))
+		return -ENOMEM;
 	l->ino[l->count++] = f->ino;
 	return 0;
 }
