@@ -64,7 +64,14 @@ static void set_from(struct changed *c, struct changed_file *f, uint64_t epoch)
 		c->newest_from = epoch;
 }
 
-void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by)
+static void set_made(struct changed *c, struct changed_file *f, int64_t ns)
+{
+	f->made_ns = ns;
+	if (ns > c->newest_made_ns)
+		c->newest_made_ns = ns;
+}
+
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by, int64_t opened_ns)
 {
 	struct changed_file *f = find(c, ino);
 
@@ -73,11 +80,13 @@ void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by)
 		if (!f)
 			return;
 		set_from(c, f, epoch);
+		if (!epoch)
+			set_made(c, f, opened_ns);
 	}
 	f->by = by;
 }
 
-void changed_add(struct changed *c, uint64_t ino, uint64_t size)
+void changed_add(struct changed *c, uint64_t ino, uint64_t size, int64_t now_ns)
 {
 	struct changed_file *f = find(c, ino);
 
@@ -88,6 +97,7 @@ void changed_add(struct changed *c, uint64_t ino, uint64_t size)
 	c->bytes += size - f->size;
 	f->size = size;
 	f->at = ++c->last_at;
+	f->closed_ns = now_ns;
 	set_count(c, f, f->count + 1);
 }
 
@@ -115,15 +125,25 @@ void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64
 	if (!f)
 		return;
 	f->at = ++c->last_at;
+	f->made_ns = 0;
 	set_from(c, f, old ? old->from : epoch);
 	if (old)
 		set_count(c, f, old->count + 1);
 }
 
-bool changed_any_ahead(const struct changed *c, uint64_t count, uint64_t but)
+static bool is_ahead(const struct changed_file *f, const struct changed_file *than)
+{
+	uint64_t first = than->count + 1;
+
+	if (f->count <= first || f->count > first + CHANGED_TRIES)
+		return f->count == first;
+	return f->from && f->from == than->from && f->size >= than->size / CHANGED_PART;
+}
+
+bool changed_any_ahead(const struct changed *c, const struct changed_file *than, uint64_t but)
 {
 	for (const struct changed_file *f = c->again; f; f = f->next_again)
-		if (f->count == count + 1 && f->ino != but)
+		if (is_ahead(f, than) && f->ino != but)
 			return true;
 	return false;
 }
@@ -153,4 +173,24 @@ bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, u
 	struct shifted than = {count, at, from};
 
 	return from < c->newest_from && changed_any(c, is_shifted, &than);
+}
+
+struct made {
+	int64_t after_ns;
+	uint64_t but;
+};
+
+static bool is_made(void *arg, const struct changed_file *f)
+{
+	const struct made *m = arg;
+
+	return f->made_ns > m->after_ns && f->count && f->ino != m->but;
+}
+
+bool changed_any_made(const struct changed *c, int64_t closed_ns, int64_t now_ns, uint64_t but)
+{
+	int64_t half = (now_ns - closed_ns) / 2;
+	struct made m = {closed_ns + (half > CHANGED_LULL_NS ? half : CHANGED_LULL_NS), but};
+
+	return c->newest_made_ns > m.after_ns && changed_any(c, is_made, &m);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "lib/util/clock.h"
 #include "lib/util/map.h"
 
 /*
@@ -21,40 +22,57 @@ struct changed_file {
 	uint64_t at;	/* the place of the last time in the order of all */
 	uint64_t from;	/* the epoch that has first what the first one replaced; 0: nothing was */
 	pid_t by;	/* the process that did it last; 0: not known */
+	int64_t closed_ns; /* monotonic; the last close */
+	int64_t made_ns; /* monotonic; when it was opened that is new; 0: it is not, or not known */
 };
 
+/* What is smaller than this part of a file is a mere note beside it. */
+#define CHANGED_PART 256
+/* How often a save may be tried again. */
+#define CHANGED_TRIES 3
+/* A new file is of the same save at least for so long. */
+#define CHANGED_LULL_NS (100 * NS_PER_MS)
 /* Beyond this many it is not known any more which. */
 #define CHANGED_MAX 131072
 
 struct changed {
 	struct map files;
 	struct changed_file *again;
-	uint64_t bytes;	      /* of all */
-	uint64_t last_at;     /* the greatest that was given */
-	uint64_t newest_from; /* no file has a greater one */
-	bool overflow;	      /* some are not in it: too many, or no memory for them */
+	uint64_t bytes;		/* of all */
+	uint64_t last_at;	/* the greatest that was given */
+	uint64_t newest_from;	/* no file has a greater one */
+	int64_t newest_made_ns; /* the same */
+	bool overflow;		/* some are not in it: too many, or no memory for them */
 };
 
 void changed_clear(struct changed *c);
 /* NULL: it is not known to have changed. */
 const struct changed_file *changed_find(const struct changed *c, uint64_t ino);
-/* The file is about to be added, by this process, for content that replaces what `epoch` has first; of epochs the first one
- * given counts. */
-void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by);
-/* The file was closed with so much in it. */
-void changed_add(struct changed *c, uint64_t ino, uint64_t size);
+/* The file is about to be added, by this process, for content that replaces what `epoch` has first (0: nothing), and was
+ * opened then; of epochs and times the first ones given count. */
+void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by, int64_t opened_ns);
+/* The file was closed now with so much in it. */
+void changed_add(struct changed *c, uint64_t ino, uint64_t size, int64_t now_ns);
 void changed_remove(struct changed *c, uint64_t ino);
 /* The file takes the place of another, whose content `epoch` has first. Where that has changed as well, it counts as closed
  * once more than that. */
 void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch);
-/* Whether some file but this one was closed exactly once more than `count`: what begins a save is written before the rest of it. */
-bool changed_any_ahead(const struct changed *c, uint64_t count, uint64_t but);
+/*
+ * Whether some file but this one was closed exactly once more than that one: what begins a save is written before the rest of it. Where
+ * both were saved together before, and it is no mere note, it may have been tried again since.
+ */
+bool changed_any_ahead(const struct changed *c, const struct changed_file *than, uint64_t but);
 /*
  * Whether some file was closed as often as `count`, later than `at`, and had content of a later epoch than `from` before that.
  * An epoch that was sealed in the middle of a save has the file that was saved first, so that the next save's first file is
  * counted as if it belonged to the rest of that.
  */
 bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from);
+/*
+ * Whether some file but this one is new and was closed, and was made long after `closed_ns` and nearer to `now_ns` than to
+ * that: what follows within a save is made at once, not when the next one begins.
+ */
+bool changed_any_made(const struct changed *c, int64_t closed_ns, int64_t now_ns, uint64_t but);
 
 /* Whether the function says so of one of them. */
 bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),

@@ -31,6 +31,7 @@ enum unsealed {
 struct seal_step {
 	uint64_t parent, ino, step; /* ino 0: none */
 	uint64_t bytes;		    /* closed in it since */
+	int64_t closed_ns;	    /* monotonic; the last close in it, or its renaming */
 	uint64_t from;		    /* the epoch that the step before was made for; 0: not known */
 	char name[256];
 };

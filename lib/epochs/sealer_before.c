@@ -8,9 +8,11 @@
  *   - a small file that is written again and again is not most of what changed, nor is it a noteworthy part of the tree;
  *   - what is still open, or has a temporary name, is not a whole save;
  *   - where a small file of the next save was replaced first, the best moment has passed: some file was closed once more
- *     than the one at hand. One that was closed twice more belongs to no save;
+ *     than the one at hand. One that was closed twice more belongs to no save, or was tried again;
+ *   - where the small file is removed and made anew, or has another name in each save, that is told by when it was made: of the
+ *     next save it is where that was nearer to now than to the last close of the file at hand;
  *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
- *     with what it replaced has not been saved again yet;
+ *     with what it replaced has not been saved again yet, or less often;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
@@ -32,8 +34,6 @@
 #define TREE_PART 256
 /* So many names are looked at for what a save has not saved again yet. */
 #define LEFT_MAX 1024
-/* How often a save may be tried again. */
-#define TRIES_MAX 3
 
 /* ---- what is noted ---- */
 
@@ -60,10 +60,13 @@ static void note_size(struct volume *vol, uint64_t parent, uint64_t ino, uint64_
 	struct seal_step *step = &vol->sealer->pending.step;
 	const struct changed_file *old = changed_find(changed_of(vol), ino);
 	uint64_t before = old ? old->size : 0;
+	int64_t now = clock_mono_ns();
 
-	if (step->ino && is_in(vol, ino, parent, step->ino))
+	if (step->ino && is_in(vol, ino, parent, step->ino)) {
 		step->bytes += size - before;
-	changed_add(changed_of(vol), ino, size);
+		step->closed_ns = now;
+	}
+	changed_add(changed_of(vol), ino, size, now);
 }
 
 static bool closed_size(struct volume *vol, uint64_t ino, uint64_t *ret_size)
@@ -86,14 +89,14 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 		note_size(vol, parent, ino, size);
 }
 
-void sealer_before_taken_locked(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by)
+void sealer_before_taken_locked(struct volume *vol, const struct body *b, uint64_t epoch)
 {
 	if (!vol->sealer || vol->options.read_only)
 		return;
-	changed_begins(changed_of(vol), ino, epoch, by);
+	changed_begins(changed_of(vol), b->ino, epoch, b->closer, b->opened_ns);
 	if (epoch)
-		sealer_saved_in_place_locked(vol, ino);
-	resume_saved_locked(vol, ino, by);
+		sealer_saved_in_place_locked(vol, b->ino);
+	resume_saved_locked(vol, b->ino, b->closer);
 }
 
 /* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
@@ -128,6 +131,7 @@ void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char 
 		.parent = parent,
 		.ino = ino,
 		.step = step,
+		.closed_ns = clock_mono_ns(),
 		.from = last->ino ? last->from : vol->sealer->step_epoch,
 	};
 	vol->sealer->step_epoch = vol->next_epoch;
@@ -228,23 +232,36 @@ struct left {
 	bool found;
 };
 
+/* Whether the last save of the one came without the other, as at most so many before it: who saves it again and again saves nothing else
+ * each time. */
+static bool is_behind(const struct changed_file *other, const struct changed_file *f)
+{
+	uint64_t count = other ? other->count : 0;
+
+	return f->count > count && f->count - count <= CHANGED_TRIES &&
+	       (!other || other->at < f->at);
+}
+
 /* Of the same save as what `f` has replaced, and large enough not to be a mere note of it. A step in its name says that it is saved once. */
 static int look_for_left(void *arg, const struct state_name *n, const char *name,
 			 const struct state_file *file)
 {
 	struct left *l = arg;
+	const struct changed_file *other;
 	struct state_version v;
+	uint64_t from;
 
 	(void)n;
 	if (l->looked++ == LEFT_MAX)
 		return 1;
 	if (!file || !S_ISREG(file->mode) || !file->closed || file->ino == l->r->by ||
-	    changed_find(changed_of(l->vol), file->ino) || rules_log(l->vol->rules, name, NULL) ||
-	    doubt_unit_of(l->vol->rules, name).len ||
+	    rules_log(l->vol->rules, name, NULL) || doubt_unit_of(l->vol->rules, name).len ||
 	    state_version_get(l->vol->state, file->closed, &v) != 0)
 		return 0;
-	if (v.born == l->f->from || (l->restored && v.born < l->f->from))
-		l->found = v.size && v.size >= l->f->size / TREE_PART;
+	other = changed_find(changed_of(l->vol), file->ino);
+	from = other ? other->from : v.born;
+	if (is_behind(other, l->f) && (from == l->f->from || (l->restored && from < l->f->from)))
+		l->found = v.size && v.size >= l->f->size / CHANGED_PART;
 	return l->found;
 }
 
@@ -265,9 +282,7 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 	struct left l = {.vol = vol, .r = r, .f = f, .restored = from && from->restores};
 	uint64_t parent = 0;
 
-	/* Who saves it again and again saves nothing else each time. */
-	if (!f->from || f->count > TRIES_MAX ||
-	    state_names_of(vol->state, r->ino, parent_of, &parent) != 1 ||
+	if (!f->from || state_names_of(vol->state, r->ino, parent_of, &parent) != 1 ||
 	    state_dir_list(vol->state, parent, 0, look_for_left, &l) < 0)
 		return false;
 	if (l.found)
@@ -284,8 +299,9 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	f = changed_find(changed_of(vol), r->ino);
 	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
 	return f && is_most(vol, f->size, by ? by->size : 0) &&
-	       !changed_any_ahead(changed_of(vol), f->count, r->by) &&
+	       !changed_any_ahead(changed_of(vol), f, r->by) &&
 	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
+	       !changed_any_made(changed_of(vol), f->closed_ns, clock_mono_ns(), r->by) &&
 	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
 }
 
@@ -310,6 +326,7 @@ void sealer_before_replace_locked(struct volume *vol, uint64_t ino)
 
 static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
+	const struct changed_file once = {.count = 1};
 	const struct seal_step *last;
 	struct state_name n;
 	uint64_t step;
@@ -318,8 +335,9 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 		return false;
 	last = &vol->sealer->pending.step;
 	if (!last->ino || last->parent != parent || !doubt_same_shape(last->name, name) ||
-	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), 1, 0) ||
-	    changed_any_shifted(changed_of(vol), 1, 0, last->from))
+	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), &once, 0) ||
+	    changed_any_shifted(changed_of(vol), 1, 0, last->from) ||
+	    changed_any_made(changed_of(vol), last->closed_ns, clock_mono_ns(), 0))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
 	       step_of_name(vol, parent, name, &step) && step > last->step &&

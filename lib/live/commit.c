@@ -144,7 +144,7 @@ static void note_close_locked(struct volume *vol, struct body *b, bool quietly,
 	if (!name[0])
 		return;
 	if (what == ACTIVITY_CLOSE)
-		vol->observer->before_taken_locked(vol, b->ino, taken->epoch, b->closer);
+		vol->observer->before_taken_locked(vol, b, taken->epoch);
 	vol->observer->note_locked(vol, what, parent, NULL, name, b->ino);
 }
 

@@ -48,9 +48,9 @@ struct live_observer {
 	/* The same of an exchange of two names. True: it is as if the second were renamed to the first. */
 	bool (*before_exchange_locked)(struct volume *vol, uint64_t parent, const char *name,
 				       uint64_t new_parent, const char *new_name);
-	/* A close, by this process (0: not known), has replaced content that this epoch has first (0: none): before note_locked
+	/* A close of this body has replaced content that this epoch has first (0: none): before note_locked
 	 * says so. */
-	void (*before_taken_locked)(struct volume *vol, uint64_t ino, uint64_t epoch, pid_t by);
+	void (*before_taken_locked)(struct volume *vol, const struct body *b, uint64_t epoch);
 	/* The next epoch is not complete, for this reason. */
 	void (*incomplete_locked)(struct volume *vol, const char *reason);
 	/* A request came without a pid from a writer: the next epoch is complete=unknown. */

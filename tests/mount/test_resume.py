@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -325,6 +326,52 @@ def test_a_status_file_seals_nothing(mnt):
     for i in range(3):
         put(mnt.path / "status.json", '{"step": %d}' % i)
     assert mnt.epochs() == [1]
+
+
+def save_small(top, how, i):
+    """A small file of each save: it is removed and made anew, or has another name each time."""
+    if how == "anew":
+        (top / "state.json").unlink(missing_ok=True)
+    put(top / ("state.json" if how == "anew" else "state-%s.json" % "abc"[i]), "%d" % i)
+
+
+@pytest.mark.parametrize("how", ["anew", "renamed"])
+def test_a_new_small_file_before_the_large_one_is_of_the_next_save(mnt, how):
+    """With it, what the last save left of the large file is no whole save."""
+    for i in range(2):
+        save_small(mnt.path, how, i)
+        put_bytes(mnt.path / "model.bin", b"%d" % i * 500000)
+        time.sleep(1.2)
+    save_small(mnt.path, how, 2)
+    Writer(mnt.path / "model.bin").end("kill")
+    assert mnt.epochs() == []
+    assert mnt.seal() == 1 and record(mnt, 1)["complete"] is False
+
+
+@pytest.mark.parametrize("how", ["anew", "renamed"])
+def test_a_new_small_file_after_the_large_one_is_of_the_same_save(mnt, how):
+    for i in range(3):
+        put_bytes(mnt.path / "model.bin", b"%d" % i * 500000)
+        save_small(mnt.path, how, i)
+        time.sleep(1.2)
+    wait_until(lambda: mnt.epochs() == [1, 2], "the epochs of two saves")
+    assert [record(mnt, n)["trigger"] for n in (1, 2)] == ["next-save"] * 2
+    assert (mnt.epoch(2) / ("state.json" if how == "anew" else "state-b.json")).read_text() == "1"
+
+
+def test_a_fast_save_that_fails_between_two_files_and_is_tried_again(mnt):
+    for i in range(4):
+        put(mnt.path / "a", "%d" % i * 200000)
+        if i < 3:
+            put(mnt.path / "b", "%d" % i * 150000)
+        if i == 0:
+            assert mnt.seal() == 1
+    # The third save has sealed the second, less than a second before the fourth began.
+    wait_until(lambda: mnt.epochs() == [1, 2], "the epoch of the second save")
+    time.sleep(1.3)
+    put(mnt.path / "a", "4" * 200000)
+    Writer(mnt.path / "b").end("kill")
+    assert mnt.seal() == 3 and record(mnt, 3)["complete"] is False and latest(mnt) == 2
 
 
 def test_the_next_step_seals_the_last_one(mnt):

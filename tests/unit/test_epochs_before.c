@@ -1,39 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A new save seals the one before it (contract 1.3.4). */
 #include "lib/live/bodies.h"
-#include "tests/unit/epochs_unit.h"
-
-/* How many epochs have begun. */
-static uint64_t begun(void)
-{
-	SCOPED_LOCK(&u.vol->lock);
-	return u.vol->next_epoch - 1;
-}
-
-static bool is_frozen(void)
-{
-	SCOPED_LOCK(&u.vol->lock);
-	return !u.vol->sealer->first;
-}
-
-/* As if a second had passed since the last one. */
-static void a_second_later(void)
-{
-	mutex_lock(&u.vol->lock);
-	sealer_hurry_locked(u.vol);
-	mutex_unlock(&u.vol->lock);
-	unit_until(is_frozen());
-	SCOPED_LOCK(&u.vol->lock);
-	u.vol->sealer->before_ns = 0;
-}
-
-static void save_much(const char *path, char c)
-{
-	char data[65536];
-
-	memset(data, c, sizeof(data));
-	eu_save_bytes(path, data, sizeof(data));
-}
+#include "tests/unit/epochs_before_unit.h"
 
 START_TEST(a_file_that_is_replaced_once_more)
 {
@@ -238,104 +206,6 @@ START_TEST(after_an_epoch_between_two_renames)
 }
 END_TEST
 
-/* What fails between its files, and begins again, is no whole save. */
-START_TEST(a_save_that_is_tried_again)
-{
-	eu_save("a", "a1");
-	eu_save("b", "b1");
-	ck_assert_uint_eq(eu_seal(), 1);
-	for (int i = 0; i < 3; i++) {
-		eu_save("a", "an");
-		a_second_later();
-		ck_assert_uint_eq(begun(), 1);
-	}
-	eu_save("b", "b2");
-	eu_save("a", "a3");
-	ck_assert_uint_eq(begun(), 2);
-	unit_until(is_frozen());
-	eu_epoch_holds(2, "a", "an");
-	eu_epoch_holds(2, "b", "b2");
-}
-END_TEST
-
-START_TEST(renames_that_are_tried_again)
-{
-	static const char *const names[] = {"a", "b", "a", "a", "b", "a"};
-
-	for (int i = 0; i < 6; i++) {
-		eu_save("new", "one");
-		eu_rename("new", names[i]);
-		a_second_later();
-		if (i == 1)
-			ck_assert_uint_eq(eu_seal(), 1);
-		ck_assert_uint_eq(begun(), i < 1 ? 0 : i < 5 ? 1 : 2);
-	}
-}
-END_TEST
-
-/* What is saved once beside a file that is saved again and again holds up no more than the first epoch after it. */
-START_TEST(what_is_not_saved_again_is_not_waited_for_long)
-{
-	eu_save("vocabulary", "v");
-	eu_save("model", "0");
-	ck_assert_uint_eq(eu_seal(), 1);
-	for (int i = 0; i < 5; i++) {
-		eu_save("model", "n");
-		a_second_later();
-	}
-	ck_assert_uint_eq(begun(), 2);
-	eu_save("model", "n");
-	ck_assert_uint_eq(begun(), 3);
-}
-END_TEST
-
-/* A note of the first save, and what has a step in its name, are not saved again each time. */
-START_TEST(what_is_saved_once_is_not_waited_for)
-{
-	eu_save("config", "c");
-	save_much("epoch-1.ckpt", '1');
-	save_much("last.ckpt", '1');
-	ck_assert_uint_eq(eu_seal(), 1);
-	save_much("last.ckpt", '2');
-	a_second_later();
-	save_much("last.ckpt", '3');
-	ck_assert_uint_eq(begun(), 2);
-}
-END_TEST
-
-/* What is written less often is no half of a save. */
-START_TEST(a_file_of_every_other_save)
-{
-	eu_save("last", "l1");
-	eu_save("best", "b1");
-	ck_assert_uint_eq(eu_seal(), 1);
-	eu_save("last", "l2");
-	ck_assert_uint_eq(eu_seal(), 2);
-	eu_save("last", "l3");
-	eu_save("best", "b3");
-	a_second_later();
-	eu_save("last", "l4");
-	ck_assert_uint_eq(begun(), 3);
-	unit_until(is_frozen());
-	eu_epoch_holds(3, "last", "l3");
-	eu_epoch_holds(3, "best", "b3");
-}
-END_TEST
-
-/* What was replaced before it is of the next save: there is no whole one any more. */
-START_TEST(where_a_small_file_comes_first_it_is_too_late)
-{
-	eu_save("step", "1");
-	save_much("model", '1');
-	eu_save("step", "2");
-	save_much("model", '2');
-	ck_assert_uint_eq(begun(), 0);
-	eu_save("step", "3");
-	save_much("model", '3');
-	ck_assert_uint_eq(begun(), 0);
-}
-END_TEST
-
 START_TEST(a_status_file_seals_nothing)
 {
 	save_much("model", '1');
@@ -528,17 +398,6 @@ START_TEST(a_temporary_name_that_becomes_final)
 }
 END_TEST
 
-static void save_step(const char *dir)
-{
-	char path[128];
-
-	eu_mkdir(dir);
-	snprintf(path, sizeof(path), "%s/model", dir);
-	eu_save(path, "weights");
-	snprintf(path, sizeof(path), "%s/trainer_state.json", dir);
-	eu_save(path, "{}");
-}
-
 START_TEST(the_next_step)
 {
 	eu_mkdir("run");
@@ -688,8 +547,6 @@ int main(void)
 	tcase_add_test(t, after_an_epoch_in_mid_save);
 	tcase_add_test(t, after_an_epoch_in_the_first_save);
 	tcase_add_test(t, after_an_epoch_between_two_renames);
-	tcase_add_test(t, a_file_of_every_other_save);
-	tcase_add_test(t, where_a_small_file_comes_first_it_is_too_late);
 	tcase_add_test(t, a_status_file_seals_nothing);
 	tcase_add_test(t, what_is_less_than_half_seals_nothing);
 	tcase_add_test(t, what_is_unfinished_holds_it_up);
@@ -706,10 +563,6 @@ int main(void)
 	tcase_add_test(t, a_step_without_content_is_no_save);
 	tcase_add_test(t, after_a_remount);
 	tcase_add_test(t, a_remount_in_mid_save);
-	tcase_add_test(t, a_save_that_is_tried_again);
-	tcase_add_test(t, renames_that_are_tried_again);
-	tcase_add_test(t, what_is_saved_once_is_not_waited_for);
-	tcase_add_test(t, what_is_not_saved_again_is_not_waited_for_long);
 	tcase_add_test(t, a_replacement_that_is_killed);
 	return unit_run(s);
 }
