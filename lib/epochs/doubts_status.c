@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -171,6 +172,23 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	return error ? error : doubts_to_record(doubts, &before, r);
 }
 
+void doubts_found_free(struct doubts_found *found)
+{
+	while (found->count)
+		free(found->files[--found->count].path);
+}
+
+static int found_add(struct doubts_found *found, const struct record_doubt *d)
+{
+	char *path = found->count < DOUBTS_FOUND_MAX ? strdup(d->path) : NULL;
+
+	if (!path)
+		return found->count < DOUBTS_FOUND_MAX ? -ENOMEM : 0;
+	found->files[found->count].path = path;
+	found->files[found->count++].at_ns = d->at_ns;
+	return 0;
+}
+
 int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, struct buf *why)
 {
 	cleanup_record struct epoch_record r = {0};
@@ -189,6 +207,7 @@ int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, 
 		if (!ret_found->doubtful)
 			buf_printf(why, "%s: %s", d->path, d->why);
 		ret_found->doubtful = true;
+		error = found_add(ret_found, d);
 	}
 	return error ? error : buf_error(why);
 }

@@ -95,12 +95,20 @@ void doubts_survey_free(struct volume *vol);
  * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
  * what no epoch has yet, else only at what is known to be torn. Without the lock.
  */
+#define DOUBTS_FOUND_MAX 16
 struct doubts_found {
 	bool doubtful;
+	/* The first of them: owned, doubts_found_free. When it was noted, wall clock; 0: not known. */
+	struct {
+		char *path;
+		int64_t at_ns;
+	} files[DOUBTS_FOUND_MAX];
+	unsigned count;
 	bool alone; /* none of them was saved with other files: an empty directory may be all that is left */
 	bool temporary; /* something under a temporary name is in doubt, and may count once that is renamed */
 };
 int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, struct buf *why);
+void doubts_found_free(struct doubts_found *found);
 /* Whether something is in doubt. */
 bool doubts_any_locked(struct volume *vol);
 

@@ -292,8 +292,10 @@ static void note_done(struct volume *vol, const struct resumed *done, const char
 {
 	const char *at = vol->options.mountpoint ? vol->options.mountpoint : "DIRECTORY";
 	struct resume *r = vol->resume;
+	bool told;
 
 	mutex_lock(&vol->lock);
+	told = !done->as && r->no_way && r->why && !strcmp(r->why, why);
 	r->left = done->left;
 	r->to = done->to;
 	r->as = done->as;
@@ -306,7 +308,7 @@ static void note_done(struct volume *vol, const struct resumed *done, const char
 		log_warn("%s: the live tree went back from epoch %" PRIu64 " to epoch %" PRIu64
 			 ", as epoch %" PRIu64 "; to undo that: epochfs rollback %s %" PRIu64,
 			 why, done->left, done->to, done->as, at, done->left);
-	else
+	else if (!told)
 		log_warn("%s, and there is no complete epoch to go back to: the live tree stays as "
 			 "it is",
 			 why);
@@ -377,6 +379,7 @@ static int look(struct volume *vol, bool tails, struct doubts_found *found, stru
 	int error;
 
 	buf_reset(why);
+	doubts_found_free(found);
 	error = doubts_look(vol, tails, found, why);
 	mutex_lock(&vol->lock);
 	vol->resume->postponed = found->temporary;
@@ -384,11 +387,28 @@ static int look(struct volume *vol, bool tails, struct doubts_found *found, stru
 	return error;
 }
 
+/* Also of what no close had told, others may go on with the save. */
+static void add_found_locked(struct volume *vol, const struct doubts_found *found)
+{
+	int64_t now = clock_mono_ns(), wall = clock_wall_ns();
+	struct resume_due also = {0};
+
+	for (unsigned i = 0; i < found->count && also.count < RESUME_PATHS_MAX; i++) {
+		int64_t at = found->files[i].at_ns;
+
+		also.files[also.count++] = (struct resume_file){
+			.path = found->files[i].path,
+			.before_ns = at && at < wall ? now - (wall - at) : now,
+		};
+	}
+	resume_rest_begin_locked(vol, &also);
+}
+
 /* 0 also where nothing is in doubt: then done->left is 0. */
 static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 		   struct resumed *done)
 {
-	struct doubts_found found = {0};
+	CLEANUP(doubts_found_free) struct doubts_found found = {0};
 	cleanup_buf struct buf why = {0};
 	int error = bodies_finish_closes(vol);
 
@@ -404,6 +424,7 @@ static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 	FAULT_POINT("resume.begin");
 	mutex_lock(&vol->lock);
 	resume_rest_begin_locked(vol, due);
+	add_found_locked(vol, &found);
 	mutex_unlock(&vol->lock);
 	error = epochs_go_back(vol, done);
 	if (!error && done->left)
@@ -485,17 +506,30 @@ void resume_after_close(struct volume *vol, uint64_t ino, pid_t by, int64_t at_n
 	tell_failed(error);
 }
 
-void resume_renamed_locked(struct volume *vol)
+static void all_due_locked(struct volume *vol)
 {
 	struct resume *r = vol->resume;
 
-	if (!vol->options.resume || !r->postponed)
-		return;
 	if (!r->due.any)
 		r->due.since_ns = clock_mono_ns();
 	r->due.any = r->due.all = r->due.tails = true;
 	r->retry_ns = clock_mono_ns();
 	sealer_wake_locked(vol);
+}
+
+void resume_renamed_locked(struct volume *vol)
+{
+	const struct resume *r = vol->resume;
+
+	if (vol->options.resume && r->postponed)
+		all_due_locked(vol);
+}
+
+void resume_sealed_in_doubt_locked(struct volume *vol)
+{
+	/* While it goes back it seals what was there. */
+	if (vol->options.resume && !vol->resume->running && !nodes_is_set(vol))
+		all_due_locked(vol);
 }
 
 int64_t resume_retry_locked(struct volume *vol)

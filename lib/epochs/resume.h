@@ -26,6 +26,9 @@
  * Others may go on with a save that was taken back. What a process that had saved something here before the kill saves in that unit within
  * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_rest.c).
  *
+ * What only the seal of an epoch finds in doubt makes it go back then: a killed writer's file to which others were saved later, a part of a save by
+ * its number, content that its new name says is torn.
+ *
  * What was there is sealed first, as an epoch that is not complete. A directory with a step that a killed save has just made,
  * and that is empty, is removed. Logs stay as they are (rollback.h). Nothing happens where nothing counts as in doubt but
  * databases that a killed writer left, where there is no such epoch, or where several nodes write: there each attempt
@@ -124,6 +127,9 @@ void resume_after_close(struct volume *vol, uint64_t ino, pid_t by, int64_t at_n
 /* Whether going back may remove this directory, or this file that is being written: the kernel is to ask before it answers by its name. False
  * without the option. */
 bool resume_may_remove_locked(struct volume *vol, const struct state_file *f);
+/* An epoch was sealed that is not complete because of a file that is torn or was undone: what a close did not tell. The sealer's thread looks at
+ * once. Nothing without the option, nor while the tree goes back. */
+void resume_sealed_in_doubt_locked(struct volume *vol);
 /* Something was renamed: what was in doubt under a temporary name may count now. The sealer's thread looks at once. */
 void resume_renamed_locked(struct volume *vol);
 /* For the sealer's thread: tries again what failed, where it is time. Until when to wait; monotonic, INT64_MAX: for nothing. Drops

@@ -18,6 +18,7 @@
 #include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/record_fill.h"
+#include "lib/epochs/resume.h"
 #include "lib/epochs/retention.h"
 #include "lib/epochs/sealer.h"
 #include "lib/cache/trees.h"
@@ -627,6 +628,8 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	FAULT_POINT("seal.tree");
 	mutex_lock(&vol->lock);
 	error = store_frozen_locked(vol, job, &frozen, &record);
+	if (!error && !job->restores && doubts_counting(frozen.doubts))
+		resume_sealed_in_doubt_locked(vol);
 	mutex_unlock(&vol->lock);
 	FAULT_POINT("seal.rows");
 	if (!error)

@@ -311,3 +311,71 @@ def test_who_is_restarted_while_nobody_else_lives_finds_the_whole_save(resuming)
     assert record(mnt, sealed(mnt))["complete"] is True, "one file that was saved is no half"
     again.do("save B 3")
     again.end()
+
+
+# ---- what only the seal finds
+
+
+@pytest.mark.parametrize("where", ["", "checkpoint-2/"])
+def test_a_rank_that_saves_only_after_another_was_killed(resuming, where):
+    mnt = resuming
+    mnt.remount(resume=True, settle="1s")
+    for name in ("model.bin", "optim.bin"):
+        one = Process(mnt)
+        one.do("save %s%s 1" % (where.replace("2", "1"), name))
+        one.end()
+    mnt.seal()
+    first = texts(mnt.path)
+    rank0, rank1 = Process(mnt), Process(mnt)
+    rank1.dies("%soptim.bin" % where)
+    rank0.do("save %smodel.bin 2" % where)
+    rank0.end()
+    goes_back(mnt, first)
+    wait_settled(mnt)
+    assert whole_saves(mnt) == [first] and mnt.status()["resumed"]["to"] == 1
+
+
+def test_a_torn_part_beside_one_that_is_whole(resuming):
+    mnt = resuming
+    mnt.remount(resume=True, settle="1s")
+    parts = ["consolidated.%02d.pth" % n for n in (0, 1)]
+    before = Process(mnt)
+    before.do(*("zip %s 1" % part for part in parts))
+    before.end()
+    mnt.seal()
+    first = [(mnt.path / part).read_bytes() for part in parts]
+    job = Process(mnt)
+    job.do("torn %s 2" % parts[1], "zip %s 2" % parts[0])
+    job.end()
+    wait_until(lambda: [(mnt.path / part).read_bytes() for part in parts] == first, "the live tree to go back")
+
+
+def test_content_that_its_new_name_says_is_torn(resuming):
+    mnt = resuming
+    mnt.remount(resume=True, settle="1s")
+    whole = b"\x80\x04K\x01."
+    (mnt.path / "state.pkl").write_bytes(whole)
+    mnt.seal()
+    (mnt.path / "state.new").write_bytes(b"\x80\x04\x8c\x05hello")
+    os.rename(mnt.path / "state.new", mnt.path / "state.pkl")
+    wait_until(lambda: (mnt.path / "state.pkl").read_bytes() == whole, "the live tree to go back")
+    assert log_of(mnt)[0]["complete"] is True
+
+
+def test_the_rest_of_half_a_save_that_got_its_name_by_a_rename(resuming):
+    mnt = resuming
+    mnt.remount(resume=True, settle="2s", keep="last:1")
+    rank0, rank1 = Process(mnt), Process(mnt)
+    rank0.do("save last/model.bin 1", "save last/meta.json 1")
+    rank1.do("save last/optim.bin 1")
+    mnt.seal()
+    first = texts(mnt.path)
+    rank0.do("save _checkpoint/model.bin 2")
+    rank1.dies("_checkpoint/optim.bin")
+    rank0.do("rename last old", "rename _checkpoint last")
+    goes_back(mnt, first)
+    rank0.do("save last/meta.json 2")
+    goes_back(mnt, first)
+    wait_settled(mnt)
+    assert whole_saves(mnt) == [first]
+    rank0.end()
