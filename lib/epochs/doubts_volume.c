@@ -368,6 +368,62 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 	return error;
 }
 
+struct covering {
+	const struct torn_temporary *torn;
+	const struct state_doubt *row;
+};
+
+/* It was killed, too, or is noted already. */
+static int covers(void *arg, const struct state_doubt *d)
+{
+	const struct covering *c = arg;
+
+	return d->id == c->torn->version ||
+	       (d->parent == c->row->parent && !strcmp(d->name, c->row->name) && !d->judged);
+}
+
+static int note_torn_locked(struct volume *vol, const struct state_doubt *row)
+{
+	int error = state_begin(vol->state);
+
+	vol->doubts = DOUBTS_SOME;
+	return error ? error : state_end(vol->state, state_doubt_add_given(vol->state, row));
+}
+
+int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
+			      const struct torn_temporary *t, struct doubts *d)
+{
+	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number, .doubts = d};
+	struct state_doubt row = {
+		.id = t->version,
+		.kind = DOUBT_UNDONE,
+		.path = t->path,
+		.ino = t->ino,
+		.version = t->version,
+		.since = number,
+		.at_ns = clock_wall_ns(),
+		.why = (char *)(uintptr_t)t->why,
+	};
+	struct covering c = {t, &row};
+	struct place p;
+	int error = look_up(snapshot, t->path, &p), found;
+
+	if (error)
+		return error;
+	row.parent = p.parent;
+	snprintf(row.name, sizeof(row.name), "%s", p.name);
+	mutex_lock(&vol->lock);
+	found = state_doubt_each(vol->state, covers, &c);
+	error = found ? found : note_torn_locked(vol, &row);
+	mutex_unlock(&vol->lock);
+	if (error)
+		return error < 0 ? error : 0;
+	error = gather(&g, &row);
+	free(g.files);
+	free(g.again);
+	return error;
+}
+
 /* ---- what is gone since the epoch before a kill ---- */
 
 /* Whether the snapshot has closed content, or something else than a file, at this path. */

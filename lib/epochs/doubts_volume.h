@@ -83,6 +83,16 @@ int doubts_again_locked(struct volume *vol, const char *path, const char *why);
 /* The record's "doubts"; `before` (may be NULL) says why, and since when, torn files are. 0 or -ENOMEM. */
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r);
+/* A file whose name is temporary (doubt_name_is_temporary), and whose content, new in the epoch `number`, is torn. */
+struct torn_temporary {
+	char *path; /* owned by whoever has the struct */
+	uint64_t ino, version;
+	const char *why;
+};
+/* The save that it was for is half, as where its writer had been killed: noted, and added to what is judged. Before the files. Without the lock. */
+int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
+			      const struct torn_temporary *t, struct doubts *d);
+
 /* Adds to a reason which files are in doubt, of those that count. */
 void doubts_reason(const struct doubts *d, const struct epoch_record *before, struct buf *reason);
 

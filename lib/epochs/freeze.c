@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -13,6 +14,7 @@
 #include "lib/format/xattrs.h"
 #include "lib/meta/reason.h"
 #include "lib/state/reserve.h"
+#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
@@ -38,6 +40,9 @@ struct walk {
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
 	bool before_asked;
 	int64_t before_ns; /* the parent was sealed a second later; INT64_MIN: it is not known when */
+	bool again;	   /* what is in `torn` is known to the judge */
+	struct torn_temporary *torn; /* met on the way; the owner's of the walk */
+	size_t torn_count, torn_cap;
 };
 
 void freeze_result_free(struct freeze_result *r)
@@ -373,6 +378,21 @@ static int find_part_beside(struct walk *w, const struct state_version *v, struc
 	return found < 0 ? found : 0;
 }
 
+/* A save under a temporary name is half: those that it is judged with have to be known before the other files are. */
+static int note_torn_temporary(struct walk *w, const struct doubts_file *f)
+{
+	struct torn_temporary *t;
+
+	if (w->again || w->job->restores || !doubt_name_is_temporary(w->vol->rules, f->path))
+		return 0;
+	if (array_reserve((void **)&w->torn, &w->torn_cap, w->torn_count, sizeof(*w->torn)))
+		return -ENOMEM;
+	t = &w->torn[w->torn_count];
+	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, f->torn};
+	w->torn_count += t->path != NULL;
+	return t->path ? 0 : -ENOMEM;
+}
+
 /* Tells the judge of a file; whether it is torn. */
 static int judge_file(struct walk *w, const char *name, const struct state_file *f,
 		      const struct state_version *v, bool *ret_torn)
@@ -394,9 +414,12 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 	*ret_torn = file.torn != NULL;
 	if (beside.len)
 		file.part_beside = buf_str(&beside);
-	if (file.torn && is_new(w, v))
-		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
-	return doubts_add_file(w->doubts, &file);
+	if (file.torn && is_new(w, v)) {
+		if (!w->again)
+			log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
+		error = note_torn_temporary(w, &file);
+	}
+	return error ? error : doubts_add_file(w->doubts, &file);
 }
 
 /* 1: not in this epoch. */
@@ -570,10 +593,65 @@ static int judge_begin(struct volume *vol, const struct seal_job *job, struct do
 				  ret_doubts);
 }
 
+static int add_torn_temporaries(const struct walk *w)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < w->torn_count; i++)
+		error = doubts_add_torn_temporary(w->vol, w->job->snapshot, w->job->number,
+						  &w->torn[i], w->doubts);
+	return error;
+}
+
+static int judge_end(struct walk *w)
+{
+	struct freeze_result *r = w->result;
+	int error = doubts_find_gone(w->vol, w->job->snapshot, w->doubts);
+
+	if (!error)
+		error = doubts_decide(w->doubts);
+	reason_end(&r->reason, w->named);
+	if (!error)
+		error = buf_error(&r->reason);
+	if (!error)
+		error = buf_error(&r->torn);
+	return error ? error : buf_error(&r->whole);
+}
+
+static int walk_once(struct walk *w)
+{
+	cleanup_tree_writer struct tree_writer *writer = NULL;
+	int error = tree_writer_new(&w->result->tree, TREE_ALLOW_LOCAL, &writer);
+
+	if (!error)
+		error = judge_begin(w->vol, w->job, &w->result->doubts);
+	w->writer = writer;
+	w->doubts = w->result->doubts;
+	if (!error)
+		error = add_torn_temporaries(w);
+	if (!error)
+		error = walk_all(w);
+	buf_free(&w->counted);
+	buf_free(&w->path);
+	return error ? error : judge_end(w);
+}
+
+/* The same once more, now that it is known what is torn under a temporary name. */
+static int walk_again(struct walk *w)
+{
+	freeze_result_free(w->result);
+	*w->result = (struct freeze_result){0};
+	w->named = 0;
+	w->depth = 0;
+	w->parts_looked = 0;
+	w->came = 0;
+	w->again = true;
+	return walk_once(w);
+}
+
 int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_result)
 {
 	cleanup_freeze struct freeze_result result = {0};
-	cleanup_tree_writer struct tree_writer *writer = NULL;
 	struct walk w = {
 		.vol = vol,
 		.job = job,
@@ -582,31 +660,17 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 	};
 	int error = copy_logs(vol, job);
 
-	if (!error)
-		error = tree_writer_new(&result.tree, TREE_ALLOW_LOCAL, &writer);
-	if (!error)
-		error = judge_begin(vol, job, &result.doubts);
 	if (error)
 		return error;
 	if (!job->restores)
 		arrivals_since(job->snapshot, job->parent, &w.arrivals);
-	w.writer = writer;
-	w.doubts = result.doubts;
-	error = walk_all(&w);
-	buf_free(&w.counted);
-	buf_free(&w.path);
+	error = walk_once(&w);
+	if (!error && w.torn_count)
+		error = walk_again(&w);
 	tree_unref(w.before);
-	if (!error)
-		error = doubts_find_gone(vol, job->snapshot, result.doubts);
-	if (!error)
-		error = doubts_decide(result.doubts);
-	reason_end(&result.reason, w.named);
-	if (!error)
-		error = buf_error(&result.reason);
-	if (!error)
-		error = buf_error(&result.torn);
-	if (!error)
-		error = buf_error(&result.whole);
+	while (w.torn_count)
+		free(w.torn[--w.torn_count].path);
+	free(w.torn);
 	if (error)
 		return error;
 	*ret_result = result;

@@ -628,7 +628,9 @@ static int job_finish(struct volume *vol, struct seal_job *job)
 	FAULT_POINT("seal.tree");
 	mutex_lock(&vol->lock);
 	error = store_frozen_locked(vol, job, &frozen, &record);
-	if (!error && !job->restores && doubts_counting(frozen.doubts))
+	/* At an unmount the next mount does it. */
+	if (!error && !job->restores && job->trigger != RECORD_TRIGGER_UMOUNT &&
+	    doubts_counting(frozen.doubts))
 		resume_sealed_in_doubt_locked(vol);
 	mutex_unlock(&vol->lock);
 	FAULT_POINT("seal.rows");

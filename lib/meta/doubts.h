@@ -15,7 +15,7 @@
  *   - for a file that is torn inside (DOUBT_TORN): its tail says so, it was not written out before a power loss,
  *     a write to it was refused and no later one covered that, or its writer was killed and it was not undone;
  *     the mark is on the content, so it lasts as long as the content does;
- *   - for a file that was undone because its writer was killed or refused, or that is left half under a temporary name
+ *   - for a file that was undone because its writer was killed or refused, or that is left half or torn under a temporary name
  *     (DOUBT_UNDONE), where it has
  *     companions: other files of its unit, logs apart, whose content is newer than the newest complete epoch from
  *     before the kill; or where something is gone: the tree of that epoch has files of its unit that are not there any

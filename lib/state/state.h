@@ -345,7 +345,9 @@ struct state_doubt {
 void state_doubt_free(struct state_doubt *d);
 /* In place of one of the same parent and name that is not judged yet. Gives it an id. */
 int state_doubt_add(struct state *s, const struct state_doubt *d, uint64_t *ret_id);
-/* The same, and one of the same parent and name stays. */
+/* The same, by the id that it has: that of a version. -EEXIST where there is one of that id. */
+int state_doubt_add_given(struct state *s, const struct state_doubt *d);
+/* As state_doubt_add, and one of the same parent and name stays. */
 int state_doubt_add_beside(struct state *s, const struct state_doubt *d, uint64_t *ret_id);
 /* A doubt and its files go. */
 int state_doubt_remove(struct state *s, uint64_t id);

@@ -79,6 +79,11 @@ static int insert(struct state *s, const struct state_doubt *d, uint64_t id)
 	return query_run(&q);
 }
 
+int state_doubt_add_given(struct state *s, const struct state_doubt *d)
+{
+	return insert(s, d, d->id);
+}
+
 int state_doubt_add_beside(struct state *s, const struct state_doubt *d, uint64_t *ret_id)
 {
 	/* Never given twice: who has judged one must not meet another under its number. */

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saves of which one part is renamed into place, and another is written in place or renamed later: no half of one is the latest for good."""
 
+import io
 import os
 import time
+import zipfile
 
 import pytest
 
@@ -166,3 +168,56 @@ def test_a_file_that_alone_is_renamed_more_often_takes_nothing_with_it(mnt):
     time.sleep(0.6)
     retained(mnt, sorted(log_of(mnt)))
     assert latest(mnt) == max(log_of(mnt)) and (mnt.epoch(latest(mnt)) / "A").read_text() == "A 3"
+
+
+# ---- the last file is closed torn under its temporary name, as Ctrl-C leaves it
+
+
+def zip_over(path, text, torn=False):
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as z:
+        z.writestr("data", text * 1000)
+    part = path.with_name(path.name + ".tmp")
+    path.parent.mkdir(exist_ok=True)
+    part.write_bytes(whole.getvalue()[:-60] if torn else whole.getvalue())
+    if not torn:
+        os.replace(part, path)
+
+
+def is_half(mnt, number):
+    doubts = log_of(mnt)[number].get("doubts", [])
+    return not record(mnt, number)["complete"] and any(d["kind"] == "undone" and d["path"].endswith("optim.pt.tmp") for d in doubts)
+
+
+@pytest.mark.options(settle="1h", keep="last:1")
+@pytest.mark.parametrize("place", ["", "checkpoint-%d/"])
+def test_a_save_that_is_interrupted_in_its_second_temporary_file(mnt, place):
+    top = lambda n: mnt.path / (place % n if place else "")  # noqa: E731
+    for number in (1, 2):
+        zip_over(top(number) / "model.pt", "m%d" % number)
+        zip_over(top(number) / "optim.pt", "o%d" % number)
+        mnt.seal()
+    good = latest(mnt)
+    zip_over(top(3) / "model.pt", "m3")
+    zip_over(top(3) / "optim.pt", "o3", torn=True)
+    assert is_half(mnt, mnt.seal())
+    put(mnt.path / "note.txt", "1")
+    assert is_half(mnt, mnt.seal()) and latest(mnt) == good
+    mnt.remount(settle="1h", keep="last:1")
+    # Who tidies up saves nothing.
+    os.unlink(top(3) / "optim.pt.tmp")
+    assert is_half(mnt, mnt.seal())
+    mnt.wait_durable()
+    assert latest(mnt) == good and (mnt.epoch(good) / "optim.pt" if not place else mnt.epoch(good) / (place % 2) / "optim.pt").exists()
+    zip_over(top(3) / "optim.pt", "o3")
+    number = mnt.seal()
+    assert record(mnt, number)["complete"] is True and latest(mnt) == number
+
+
+@pytest.mark.options(settle="1h")
+def test_what_is_torn_under_a_temporary_name_alone_is_no_half_save(mnt):
+    zip_over(mnt.path / "optim.pt", "o1")
+    mnt.seal()
+    zip_over(mnt.path / "optim.pt", "o2", torn=True)
+    number = mnt.seal()
+    assert record(mnt, number)["complete"] is True and latest(mnt) == number

@@ -87,8 +87,16 @@ def whole_saves(mnt):
     return [tree for i, tree in enumerate(found) if not i or tree != found[i - 1]]
 
 
+def has(mnt, files):
+    """What is being taken back may go while it is listed."""
+    try:
+        return texts(mnt.path) == files
+    except FileNotFoundError:
+        return False
+
+
 def goes_back(mnt, first):
-    wait_until(lambda: texts(mnt.path) == first, "the live tree to go back")
+    wait_until(lambda: has(mnt, first), "the live tree to go back")
 
 
 def ends(process, how):
