@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closed content, for the parts of lib/volume that change backing files below it. Private to
- * lib/volume; reading is in content.h. */
+/* All closed content of a volume, for what changes backing files below it (content.c has the code). Private to
+ * lib/; reading one is in content.h. */
 #ifndef EPOCHFS_CACHE_CONTENTS_H
 #define EPOCHFS_CACHE_CONTENTS_H
 

@@ -207,6 +207,7 @@ static int evict_batch(struct volume *vol, uint64_t wanted, uint64_t *ret_bytes)
 	if (error)
 		return error;
 	mutex_lock(&vol->lock);
+	/* In the order that state_versions.c gives: what was used longest ago first. */
 	error = state_version_each_evictable(vol->state, pick, &p);
 	if (error > 0)
 		error = 0;

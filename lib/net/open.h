@@ -14,6 +14,8 @@
  *   memory:NAME  objects of this process; all that open one NAME share them, for as long as one of
  *                them is open
  *   none         nothing: every get is -ENOENT, every put and delete -EROFS
+ *   https://HOST/PATH, http://HOST/PATH
+ *                a collection on a WebDAV server (dav.h)
  *   sftp://[USER@]HOST[:PORT]/abs/dir
  *                a directory on an SSH server (sftp.h)
  *   exec:PROGRAM ARGS
