@@ -248,6 +248,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	/* Whether it has a step is known once it is frozen. */
 	bool may_go_on = s->pending.continues || record_trigger_says_nothing(job->trigger);
 
+	sealer_over_begun_locked(vol, job);
 	fresh_clear(&s->pending.fresh);
 	changed_clear(&s->pending.changed);
 	free(s->last.logs);

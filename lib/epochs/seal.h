@@ -139,10 +139,25 @@ struct seal_renames {
 	uint64_t hash[SEAL_RENAMES];
 };
 
+/* The processes that saved what is in an epoch, and in those that it continues; more are not kept. Of an earlier mount none is known. */
+#define SEAL_SAVERS 32
+struct seal_savers {
+	pid_t by[SEAL_SAVERS];
+	unsigned count;
+};
+
+/* The newest epoch whose save is over for certain (as in seal_how), or that one which only others have added to that; 0: none. */
+struct seal_over {
+	uint64_t number;
+	struct seal_savers savers;
+};
+
 struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
 	struct seal_last last;
+	struct seal_savers savers; /* of the last epoch */
+	struct seal_over over;
 	struct seal_renames renames;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
 	struct epoch_index index;
@@ -251,6 +266,14 @@ void sealer_renames_load(struct volume *vol);
 void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino);
 /* Whether it did so once after a file was renamed to this name. */
 bool sealer_goes_on_locked(struct volume *vol, uint64_t parent, const char *name);
+
+/* ---- sealer_over.c ---- */
+
+/* An epoch begins, of what is pending still: who saved it, and whether that save is over. */
+void sealer_over_begun_locked(struct volume *vol, const struct seal_job *job);
+/* Whether the save that the next epoch continues was over for certain before this file was made, which is new, and whose writer (`by`;
+ * 0: not known) was killed: then it is no part of that save. */
+bool sealer_is_over_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by);
 
 /* ---- sealer_before.c ---- */
 

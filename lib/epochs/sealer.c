@@ -405,6 +405,8 @@ static void restore_last(struct volume *vol)
 	/* A half that was told with what is continued is where the save began. */
 	first = e->continues ? e->half : 0;
 	e = epoch_index_find(x, last->half);
+	if (e && e->trigger == RECORD_TRIGGER_MARKER)
+		vol->sealer->over.number = e->number;
 	/* Downwards only: a record that was made to lead in a circle ends it. */
 	while (e && e->continues && e->continues < e->number && e->continues >= first) {
 		last->chain = e->continues < last->chain ? e->continues : last->chain;

@@ -52,7 +52,7 @@ void sealer_incomplete_locked(struct volume *vol, const char *reason);
 void sealer_killed_locked(struct volume *vol);
 /* A writer was killed (`by`; 0: not known) in a file of this name that is new, before that is undone: the epoch that its directory
  * came with, where that was sealed by itself and so came too early (one of the file's step; without a step, of its own directory and
- * not older than `patience`), or that renamed another file of its save into place; 0: none. The next epoch continues it then, even if
+ * not older than `patience`), or that renamed another file of its save into place; 0: none, or its save was over (sealer_over.c). The next epoch continues it then, even if
  * nothing is left. */
 uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by);
 /*

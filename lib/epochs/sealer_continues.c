@@ -352,7 +352,8 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 
 	if (!s || vol->options.read_only || !s->pending.continues ||
 	    sealer_inside_temporary_locked(vol, dir) || next_has_begun(vol) ||
-	    (!is_of_last(vol, dir, name) && !is_rest_of_renamed(vol, dir, name, by)))
+	    (!is_of_last(vol, dir, name) && !is_rest_of_renamed(vol, dir, name, by)) ||
+	    sealer_is_over_locked(vol, dir, name, by))
 		return 0;
 	/* A temporary name may be that of anything. */
 	if (s->last.certain && sealer_rule_locked(vol, rules_temporary, dir, name))

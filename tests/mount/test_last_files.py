@@ -8,12 +8,14 @@ files in turn, and done again.
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 
 from conftest import python, wait_until
 from test_contract_epochs import log_of
+from test_doubts import kill as kill_in_the_middle
 
 # Does the steps of a save in the given order; dies by SIGKILL in the middle of the KILL-th file that it writes, if that is asked for. A
 # file's content tells its name and save. write: open(path, "wb"); fsync: the same, with fsync; late: it dies after that; copy: as shutil.move
@@ -478,3 +480,72 @@ with open(sys.argv[1] + "/rank1.pt", "wb") as f:
     save(mnt, deepspeed(8), "b")
     number = wait_until(lambda: latest(mnt), "the next save's epoch")
     assert (mnt.epoch(number) / "global_step7" / "rank1.pt").stat().st_size == 5000
+
+
+# ---- the last file has said that the save is over: what another process leaves half beside it is no part of that
+
+
+def shell_fails(path):
+    """The command of a redirect ends with an error."""
+    subprocess.run(["bash", "-c", "python3 -c 'print(1); raise SystemExit(1)' > \"$1\"", "-", path], check=False)
+
+
+ENDS_BADLY = {"killed": kill_in_the_middle, "a redirect fails": shell_fails}
+
+
+@pytest.mark.parametrize("how", ENDS_BADLY)
+@pytest.mark.parametrize("before", ["at once", "a note", "another whole one", "remounted", "empty cache"])
+@pytest.mark.options(settle="200ms", keep="last:1", grace="0")
+def test_another_process_is_killed_beside_a_whole_save(mnt, how, before):
+    """An evaluator of checkpoints, as the trainer goes on."""
+    for number in (1, 2):
+        save(mnt, trainer(number * 100), "whole")
+        assert is_sealed(mnt, trainer, number - 1) == number
+    if before == "a note":
+        (mnt.path / "notes").write_text("beside it")
+        wait_until(lambda: latest(mnt) == 3, "the note")
+    elif before == "another whole one":
+        (mnt.path / "checkpoint-200" / "loss.txt").write_text("whole")
+        wait_until(lambda: latest(mnt) == 3, "what the other one added")
+    elif before != "at once":
+        mnt.remount(empty_cache=before == "empty cache")
+    good = latest(mnt)
+    ENDS_BADLY[how](mnt.path / "checkpoint-200" / "eval.txt")
+    time.sleep(0.6)
+    (mnt.path / "more").write_text("another note")
+    wait_until(lambda: (mnt.epoch(max(log_of(mnt))) / "more").exists(), "the epoch after it")
+    assert [d for e in log_of(mnt).values() for d in e.get("doubts", []) if d.get("counts")] == []
+    assert latest(mnt) == max(log_of(mnt)) and not log_of(mnt).get(good, {}).get("continued", False)
+
+
+@pytest.mark.options(settle="200ms", resume=True)
+def test_the_live_tree_keeps_a_whole_save_beside_which_another_process_is_killed(mnt):
+    for number in (1, 2):
+        save(mnt, trainer(number * 100), "whole")
+        is_sealed(mnt, trainer, number - 1)
+    whole = files(mnt.path)
+    kill_in_the_middle(mnt.path / "checkpoint-200" / "eval.txt")
+    time.sleep(1)
+    assert files(mnt.path) == whole and latest(mnt) == max(log_of(mnt))
+
+
+@pytest.mark.options(settle="200ms")
+def test_the_saver_itself_is_killed_in_a_file_after_the_last_one(mnt):
+    """A program that adds to what the framework wrote: then that was no last file."""
+    save(mnt, trainer(100), "whole")
+    is_sealed(mnt, trainer)
+    steps = list(trainer(200))
+    save(mnt, steps + [("write", "checkpoint-200/more.txt")], "half", writes_of(steps) + 1)
+    wait_until(lambda: max(log_of(mnt)) > 2 and latest(mnt) == 1, "going back to the first")
+
+
+@pytest.mark.options(settle="200ms")
+def test_another_process_is_killed_in_a_file_that_was_saved_before_the_last_one(mnt):
+    """Another rank is late, whose file is part of the save each time, also of a job that began anew."""
+    save(mnt, trainer_of_ranks(100), "whole")
+    is_sealed(mnt, trainer_of_ranks)
+    late = [s for s in trainer_of_ranks(200) if s[1:] != ("checkpoint-200/rng_state_1.pth",)]
+    save(mnt, late, "half")
+    wait_until(lambda: latest(mnt) == 2, "an epoch at the last file")
+    kill_in_the_middle(mnt.path / "checkpoint-200" / "rng_state_1.pth")
+    wait_until(lambda: latest(mnt) == 1, "going back to the first")
