@@ -8,47 +8,6 @@
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 
-static const char *const kind_names[] = {
-	[DOUBT_TORN] = "torn",
-	[DOUBT_UNDONE] = "undone",
-	[DOUBT_LEFT] = "left",
-};
-
-const char *doubt_kind_name(enum doubt_kind kind)
-{
-	return kind_names[kind];
-}
-
-enum doubt_kind doubt_kind_parse(const char *name)
-{
-	for (enum doubt_kind k = DOUBT_TORN; k <= DOUBT_LEFT; k++)
-		if (name && !strcmp(name, kind_names[k]))
-			return k;
-	return DOUBT_TORN;
-}
-
-const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
-{
-	switch (kind) {
-	case DOUBT_UNDONE:
-		if (companions)
-			return "saving it again whole, or removing it unless its name is a "
-			       "temporary one, or saving all files again that were saved with it, or "
-			       "by epochfs commit --whole";
-		if (!alone)
-			return "saving it, or what was removed before it, or removing its "
-			       "directory where that is empty, or by epochfs commit --whole";
-		break;
-	case DOUBT_LEFT:
-		return "the next epoch";
-	case DOUBT_TORN:
-		break;
-	}
-	return "saving it again whole or removing it, or by epochfs commit --whole";
-}
-
-/* ---- the judge ---- */
-
 /* A doubt in the making. */
 struct item {
 	struct doubt doubt;
@@ -70,6 +29,7 @@ struct newest {
 	char *path; /* NULL: there is none */
 	struct doubt_unit unit;
 	bool is_new;
+	bool torn; /* and new: nobody knows when it was closed, but when it was begun */
 	unsigned was_newest;
 	uint64_t
 		order; /* of what is new: of its version, or of the rename that brought it; else `born` */
@@ -439,6 +399,7 @@ static struct newest newest_from(const struct doubts *d, const struct doubts_fil
 	return (struct newest){
 		.path = (char *)(uintptr_t)f->path,
 		.is_new = new,
+		.torn = new && f->torn,
 		.was_newest = !new && d->before ? 2 : 0,
 		.order = new ? order_of(f) : f->born,
 		.version = new ? f->version : 0,
@@ -446,13 +407,27 @@ static struct newest newest_from(const struct doubts *d, const struct doubts_fil
 	};
 }
 
-/* Whether it was changed later than the newest so far. */
+static bool are_steps_of_one_run(const struct newest *a, const struct newest *b)
+{
+	size_t len = doubt_directory_len(a->path, a->unit.len);
+
+	return a->unit.step != b->unit.step && len == doubt_directory_len(b->path, b->unit.len) &&
+	       !strncmp(a->path, b->path, len);
+}
+
+/*
+ * Whether it was changed later than the newest so far. Beside what is new and torn a lower step that was touched does not count: that may have
+ * been while the torn one was written, and who looks for the highest step finds that.
+ */
 static bool is_later(const struct newest *than, const struct newest *n)
 {
 	if (!than->path || n->is_new != than->is_new)
 		return !than->path || n->is_new;
 	if (n->was_newest != than->was_newest)
 		return n->was_newest > than->was_newest;
+	if (n->torn != than->torn && are_steps_of_one_run(n, than))
+		return n->torn ? n->unit.step > than->unit.step || n->order > than->order
+			       : n->unit.step > than->unit.step && n->order > than->order;
 	if (n->order != than->order)
 		return n->order > than->order;
 	if (n->version != than->version)
@@ -489,7 +464,8 @@ static int look_for_newest(struct doubts *d, const struct doubts_file *f)
 	int inner, error = 0;
 
 	/* Of most files nobody has to know the unit. */
-	if (!is_later(&d->newest, &n) && !is_later(&d->inner, &n))
+	if (!n.torn && !d->newest.torn && !d->inner.torn && !is_later(&d->newest, &n) &&
+	    !is_later(&d->inner, &n))
 		return 0;
 	n.unit = doubt_unit_of(d->rules, f->path);
 	if (!n.unit.len || n.unit.temporary)

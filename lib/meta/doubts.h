@@ -47,6 +47,7 @@
  * a unit around that. What gets its final name, or another step, by a rename is changed by that. As long as no unit is
  * changed, the newest stays the newest, also where it is moved: times of files, which anybody sets, decide as little as
  * possible. Where a unit that lies around others, as a job's directory, was changed last, the newest of those is it.
+ * Beside what is new and torn a lower step that is new, too, is not: nobody knows which was closed last.
  * Other doubts are told, and cost nothing.
  */
 enum doubt_kind {

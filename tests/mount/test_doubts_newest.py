@@ -99,3 +99,23 @@ def test_all_of_many_companions_settle_a_kill(mnt):
     assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == good
     put(names[-1], "3")
     assert mnt.seal() == latest(mnt)
+
+
+@pytest.mark.options(keep="last:1")
+def test_an_older_checkpoint_that_is_touched_while_the_torn_one_is_written(mnt):
+    """As by who evaluates it. What is in doubt is the checkpoint that whoever looks for the highest step finds."""
+    (mnt.path / "checkpoint-10").mkdir()
+    write_zip(mnt.path / "checkpoint-10" / "model.pt")
+    good = mnt.seal()
+    (mnt.path / "checkpoint-20").mkdir()
+    write_torn(mnt.base / "torn.pt")
+    with open(mnt.path / "checkpoint-20" / "model.pt", "wb") as model:
+        model.write((mnt.base / "torn.pt").read_bytes())
+        model.flush()
+        put(mnt.path / "checkpoint-10" / "eval.json", "{}")
+    for note in ("a note", "another"):
+        assert record(mnt, mnt.seal())["complete"] is False and latest(mnt) == good
+        put(mnt.path / "notes", note)
+    (mnt.path / "checkpoint-30").mkdir()
+    write_zip(mnt.path / "checkpoint-30" / "model.pt")
+    assert mnt.seal() == latest(mnt) == step_link(mnt, 30)

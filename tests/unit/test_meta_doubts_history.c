@@ -352,6 +352,13 @@ static const struct {
 	{"... and rolled back", "w:step-1/a + t:step-2/a - u:step-1/a w:notes - b:1 b:3 w:more -"},
 	{"the newest is removed", "t:step-1/a w:step-2/a + r:step-2 w:notes -"},
 
+	{"a torn one was begun before an older one was touched",
+	 "w:step-1/a + t:step-2/a w:step-1/e - d:step-2/a w:notes -"},
+	{"... and before a newer one", "w:step-1/a + t:step-2/a w:step-3/a + n:1 w:notes + n:1"},
+	{"... and after", "w:step-1/a + w:step-3/a t:step-2/a - w:step-3/a + n:1"},
+	{"... of a job's steps", "w:7/step-1/a + t:7/step-2/a w:7/step-1/e - w:7/step-3/a +"},
+	{"an older torn one", "w:step-2/a + w:step-2/a t:step-1/e w:step-2/b +"},
+
 	{"a pointer is renamed after it",
 	 "w:step-1/a + t:tmp-2/a w:step-1/e m:tmp-2:step-2 w:latest.tmp m:latest.tmp:latest -"},
 	{"another came and went",

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Doubts: the names of their kinds, and what settles one, for people. */
+#include "lib/meta/doubts.h"
+
+#include <string.h>
+
+static const char *const kind_names[] = {
+	[DOUBT_TORN] = "torn",
+	[DOUBT_UNDONE] = "undone",
+	[DOUBT_LEFT] = "left",
+};
+
+const char *doubt_kind_name(enum doubt_kind kind)
+{
+	return kind_names[kind];
+}
+
+enum doubt_kind doubt_kind_parse(const char *name)
+{
+	for (enum doubt_kind k = DOUBT_TORN; k <= DOUBT_LEFT; k++)
+		if (name && !strcmp(name, kind_names[k]))
+			return k;
+	return DOUBT_TORN;
+}
+
+const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
+{
+	switch (kind) {
+	case DOUBT_UNDONE:
+		if (companions)
+			return "saving it again whole, or removing it unless its name is a "
+			       "temporary one, or saving all files again that were saved with it, or "
+			       "by epochfs commit --whole";
+		if (!alone)
+			return "saving it, or what was removed before it, or removing its "
+			       "directory where that is empty, or by epochfs commit --whole";
+		break;
+	case DOUBT_LEFT:
+		return "the next epoch";
+	case DOUBT_TORN:
+		break;
+	}
+	return "saving it again whole or removing it, or by epochfs commit --whole";
+}
