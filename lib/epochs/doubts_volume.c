@@ -373,7 +373,7 @@ struct covering {
 	const struct state_doubt *row;
 };
 
-/* It was killed, too, or is noted already. */
+/* Its writer was killed, too, or it is noted already. */
 static int covers(void *arg, const struct state_doubt *d)
 {
 	const struct covering *c = arg;
@@ -382,12 +382,18 @@ static int covers(void *arg, const struct state_doubt *d)
 	       (d->parent == c->row->parent && !strcmp(d->name, c->row->name) && !d->judged);
 }
 
-static int note_torn_locked(struct volume *vol, const struct state_doubt *row)
+/* Where that was since the snapshot, it is judged by the row at hand all the same. */
+static int note_torn(struct volume *vol, const struct covering *c)
 {
-	int error = state_begin(vol->state);
+	int result;
+	SCOPED_LOCK(&vol->lock);
 
+	result = state_doubt_each(vol->state, covers, (void *)(uintptr_t)c);
+	if (result)
+		return result < 0 ? result : 0;
 	vol->doubts = DOUBTS_SOME;
-	return error ? error : state_end(vol->state, state_doubt_add_given(vol->state, row));
+	result = state_begin(vol->state);
+	return result ? result : state_end(vol->state, state_doubt_add_given(vol->state, c->row));
 }
 
 int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
@@ -406,19 +412,18 @@ int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64
 	};
 	struct covering c = {t, &row};
 	struct place p;
-	int error = look_up(snapshot, t->path, &p), found;
+	int error = look_up(snapshot, t->path, &p);
 
 	if (error)
 		return error;
 	row.parent = p.parent;
 	snprintf(row.name, sizeof(row.name), "%s", p.name);
-	mutex_lock(&vol->lock);
-	found = state_doubt_each(vol->state, covers, &c);
-	error = found ? found : note_torn_locked(vol, &row);
-	mutex_unlock(&vol->lock);
+	error = state_doubt_each(snapshot, covers, &c);
 	if (error)
 		return error < 0 ? error : 0;
-	error = gather(&g, &row);
+	error = note_torn(vol, &c);
+	if (!error)
+		error = gather(&g, &row);
 	free(g.files);
 	free(g.again);
 	return error;

@@ -89,7 +89,8 @@ struct torn_temporary {
 	uint64_t ino, version;
 	const char *why;
 };
-/* The save that it was for is half, as where its writer had been killed: noted, and added to what is judged. Before the files. Without the lock. */
+/* The save that it was for is half, as where its writer had been killed: noted, and added to what is judged, unless that has it
+ * already. Before the files. Without the lock. 0 or -errno. */
 int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
 			      const struct torn_temporary *t, struct doubts *d);
 
@@ -100,12 +101,12 @@ void doubts_reason(const struct doubts *d, const struct epoch_record *before, st
  * has changed since the last time, and for a tenth of the time at most. (doubts_status.c) */
 json_t *doubts_status(struct volume *vol);
 void doubts_survey_free(struct volume *vol);
+#define DOUBTS_FOUND_MAX 16
 /*
  * Whether an epoch sealed now would not be complete because of a file that is torn or was undone, and the first of them, with
  * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
  * what no epoch has yet, else only at what is known to be torn. Without the lock.
  */
-#define DOUBTS_FOUND_MAX 16
 struct doubts_found {
 	bool doubtful;
 	/* The first of them: owned, doubts_found_free. When it was noted, wall clock; 0: not known. */

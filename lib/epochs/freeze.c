@@ -40,8 +40,8 @@ struct walk {
 	struct tree *before; /* of the parent, once it is asked for; NULL where it is not here */
 	bool before_asked;
 	int64_t before_ns; /* the parent was sealed a second later; INT64_MIN: it is not known when */
-	bool again;	   /* what is in `torn` is known to the judge */
-	struct torn_temporary *torn; /* met on the way; the owner's of the walk */
+	bool again; /* it is the second walk: the log has what is wrong, and the judge what is in `torn` */
+	struct torn_temporary *torn; /* met in the first; owned */
 	size_t torn_count, torn_cap;
 };
 
@@ -162,7 +162,8 @@ static void blame(struct walk *w, const char *why)
 {
 	const char *path = buf_str(&w->path);
 
-	log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, path, why);
+	if (!w->again)
+		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, path, why);
 	reason_add(&w->result->reason, &w->named, path, why);
 }
 
