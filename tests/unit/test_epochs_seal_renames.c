@@ -104,7 +104,10 @@ static void kill_writer(const char *path, const char *ending, pid_t pid)
 
 	snprintf(name, sizeof(name), "%s%s", path, ending);
 	h = eu_open(name, O_WRONLY | O_CREAT | O_TRUNC);
+	/* The sealer's thread looks at who writes. */
+	mutex_lock(&u.vol->lock);
 	h->tgid = pid;
+	mutex_unlock(&u.vol->lock);
 	vu_write(h, "half", 0);
 	h->killed = true;
 	handle_release(h, false);
