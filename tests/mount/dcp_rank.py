@@ -44,7 +44,10 @@ def main():
     else:
         checkpoint.load_state_dict({"weights": weights}, checkpoint.FileSystemReader(folder))
     shard = weights.local_shards()[0].tensor
-    print(rank, shard.shape, float(shard.sum()), float((shard * torch.arange(512)).sum()))
+    print(rank, shard.shape, float(shard.sum()), float((shard * torch.arange(512)).sum()), flush=True)
+    # What gloo's threads do while the interpreter ends may abort it.
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 main()
