@@ -39,6 +39,7 @@ class Doubts:
             return
         directory, word, entry = lookup(self.root, paths[0])
         file = body.file if body in body.file.pending else entry.covered
+        self.note_replaced(file, file and file.closed)
         self.kills.append(Kill(directory, word, (file, file and file.closed), self.last + 1))
 
     def note_left(self, body):

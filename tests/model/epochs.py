@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the reference model that is about epochs: sealing, rolling back, what is durable, what a crash leaves."""
 
-from doubts import Doubts
+from doubts import Doubts, counts
 from tree import Body, Errno, File, Name, Version, Wrong, is_log, is_temporary, walk
 
 # What an operation gives that was under way when the daemon was killed: it may have been done or not.
@@ -90,6 +90,28 @@ class Epochs(Doubts):
         epoch = self.epochs.get(self.last)
         if epoch and epoch.automatic and (directory is not self.root or is_temporary(word)) and epoch.complete:
             epoch.complete = None
+
+    def note_replaced(self, file, old):
+        """Content took the place of this, or was killed in that. Where another file of the save that this is of has been replaced since, in
+        epochs that were sealed by themselves, those came too early (1.3.7), if that was soon enough."""
+        last = self.epochs.get(self.last)
+        if not old or not last or not last.automatic:
+            return
+        known = {**self.dropped, **self.epochs}
+        for number in sorted(n for n in self.epochs if n > old.born):
+            before = max((n for n in known if n < number), default=None)
+            if before and any(e.version and e.version.born == number and e.live is not file and counts(path) and
+                              path in known[before].tree and self.one_save(known, known[before].tree[path].version, old)
+                              for path, e in known[number].tree.items()):
+                for later in range(number, self.last + 1):
+                    if later in self.epochs and self.epochs[later].automatic and self.epochs[later].complete:
+                        self.epochs[later].complete = None
+                return
+
+    def one_save(self, known, a, b):
+        """Both are new in one epoch, or in such as may continue one another."""
+        first, last = sorted((a.born if a else 0, b.born))
+        return first and all(n in known and known[n].automatic for n in range(first, last))
 
     def note_killed(self, body, undone):
         if undone:

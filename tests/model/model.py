@@ -364,6 +364,7 @@ class Model(Names, Epochs):
             return
         before, first = file.closed, file.closed is None
         file.closed = Version(body.data, self.last + 1, body.serial)
+        self.note_replaced(file, before)
         if body.whole:
             self.note_saved(file, before)
         else:

@@ -62,6 +62,7 @@ class Names:
     def move(self, source, word, target, new_word):
         entry, replaced = source.names.pop(word), target.names.pop(new_word, None)
         if replaced:
+            self.note_replaced(replaced.file, replaced.file.closed)
             self.note_saved(entry.file, replaced.file.closed)
         file, covered = entry.file, None
         source.mtime = target.mtime = None
