@@ -64,10 +64,11 @@ static uint64_t continued_by(struct volume *vol, const struct state_doubt *d, pi
 {
 	uint64_t epoch;
 
-	if (d->ino)
+	/* What is left half under a temporary name is no file of the save before. */
+	if (d->ino && !rules_temporary(vol->rules, d->name, NULL))
 		return sealer_goes_on_in_place_locked(vol, d->ino, kept_since(vol, d->version));
 	epoch = sealer_continued_locked(vol, d->parent, d->name, by);
-	return epoch ? epoch : sealer_goes_on_by_rename_locked(vol, d->parent, d->name);
+	return epoch ? epoch : sealer_goes_on_by_rename_locked(vol, d->parent, d->name, by);
 }
 
 static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t by)
@@ -111,8 +112,11 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	resume_due_locked(vol, d.path, was_refused(b) ? b->closer : 0,
 			  b->closing_ns ? b->closing_ns : clock_mono_ns());
 	set_then(vol, b, undone, &d);
-	if (undone)
+	if (d.kind == DOUBT_UNDONE)
 		d.since = since_of(vol, &d, b->closer);
+	/* What was sealed is half, which the next epoch says: nothing that is left under that name is waited for. */
+	if (!undone && d.since < vol->next_epoch)
+		sealer_left_locked(vol, d.parent, d.name, b->ino);
 	error = note_locked(vol, &d);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));

@@ -25,6 +25,7 @@ struct fresh_name {
 	uint64_t parent, ino;
 	bool closed;	    /* its content was committed */
 	bool temporary;	    /* its name is a temporary one */
+	bool left;	    /* and its writer was killed */
 	enum joins joins;   /* what the last epoch had begun (sealer_continues.c) */
 	int64_t changed_ns; /* monotonic; last change of it or of what is in it */
 	char name[];

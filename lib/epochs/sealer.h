@@ -61,10 +61,14 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
  * else 0. The next epoch continues them then (sealer_in_place.c).
  */
 uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch);
-/* The same where it was to be renamed into place, and has this temporary name still. */
-uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, const char *name);
+/* The same where it was to be renamed into place, and has this temporary name still. Where that tells no file that is there, it is one
+ * of those beside it that was saved together with the last, as far as `by`, the killed process, saved that (0: not known). */
+uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, const char *name,
+					 pid_t by);
 /* The same of a file whose content was replaced, and that is closed, or was renamed. */
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino);
+/* The same of one that left this temporary name, which holds the seal up no longer. */
+void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino);
 /* A request came without a pid from a writer: the next epoch is complete=unknown. */
 void sealer_unknown_locked(struct volume *vol);
 /* Whether the last epoch took this log, while it was open, as it is now. */

@@ -8,7 +8,11 @@
  */
 #include "lib/epochs/seal.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include "lib/util/array.h"
 #include "lib/live/bodies.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/sealer.h"
@@ -207,13 +211,80 @@ uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64
 	return goes_on(vol, ino, epoch, ino);
 }
 
-uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, const char *name)
+static uint64_t goes_on_for(struct volume *vol, const struct state_file *f, uint64_t written)
+{
+	struct state_version v;
+
+	if (!f->closed || state_version_get(vol->state, f->closed, &v) != 0)
+		return 0;
+	return goes_on(vol, f->ino, state_version_epoch(&v), written);
+}
+
+/* ---- a temporary name that tells no final one, as those of mkstemp ---- */
+
+struct waiting {
+	uint64_t written, bytes; /* the file of that name, and how much is in it */
+	struct state_file *files;
+	size_t count, cap;
+};
+
+static uint64_t bytes_of(struct volume *vol, uint64_t ino)
+{
+	struct state_version v;
+	struct state_file f;
+	struct stat st;
+
+	for (const struct body *b = vol->bodies->by_ino[ino % BODY_BUCKETS]; b; b = b->next_of_ino)
+		if (b->ino == ino && b->staged && b->fd >= 0 && fstat(b->fd, &st) == 0)
+			return (uint64_t)st.st_size;
+	if (state_file_get(vol->state, ino, &f) != 0 ||
+	    state_version_get(vol->state, f.live ? f.live : f.closed, &v) != 0)
+		return 0;
+	return v.size > v.flushed_size ? v.size : v.flushed_size;
+}
+
+/* What is much smaller than that, as a configuration that was saved once, is not what it was to be. */
+static int add_waiting(void *arg, const struct state_name *n, const char *name,
+		       const struct state_file *f)
+{
+	struct waiting *w = arg;
+
+	(void)n, (void)name;
+	if (!f || !S_ISREG(f->mode) || f->ino == w->written || !f->closed || f->size < w->bytes)
+		return 0;
+	if (array_reserve((void **)&w->files, &w->cap, w->count, sizeof(*w->files)))
+		return -ENOMEM;
+	w->files[w->count++] = *f;
+	return w->count == FILES_MAX;
+}
+
+/*
+ * It may be that of each file beside it. But where one was saved together with the last one, and has not been saved since, it is that:
+ * a program that saves both does not begin the next save before.
+ */
+static uint64_t goes_on_unnamed(struct volume *vol, uint64_t parent, uint64_t written, pid_t by)
+{
+	struct waiting w = {.written = written, .bytes = bytes_of(vol, written)};
+	const struct seal_last *last = &vol->sealer->last;
+	uint64_t first = 0;
+
+	if (by && last->by && by != last->by)
+		return 0;
+	if (w.bytes && state_dir_list(vol->state, parent, 0, add_waiting, &w) >= 0)
+		for (size_t i = 0; !first && i < w.count; i++)
+			first = goes_on_for(vol, &w.files[i], written);
+	free(w.files);
+	return first;
+}
+
+uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, const char *name,
+					 pid_t by)
 {
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 	cleanup_buf struct buf path = {0};
 	struct state_name temporary, n;
-	struct state_version v;
 	struct state_file f;
+	bool is_known = false;
 	uint64_t first = 0;
 	unsigned count;
 
@@ -223,10 +294,13 @@ uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, co
 	count = doubt_final_names(vol->rules, buf_str(&path), finals);
 	for (unsigned i = 0; !first && i < count; i++)
 		if (state_name_get(vol->state, parent, finals[i], &n) == 0 &&
-		    state_file_get(vol->state, n.ino, &f) == 0 && f.closed &&
-		    state_version_get(vol->state, f.closed, &v) == 0)
-			first = goes_on(vol, n.ino, state_version_epoch(&v), temporary.ino);
-	return first;
+		    state_file_get(vol->state, n.ino, &f) == 0) {
+			is_known = true;
+			first = goes_on_for(vol, &f, temporary.ino);
+		}
+	if (is_known || !sealer_rule_locked(vol, rules_temporary, parent, name))
+		return first;
+	return goes_on_unnamed(vol, parent, temporary.ino, by);
 }
 
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)

@@ -484,6 +484,16 @@ void sealer_killed_locked(struct volume *vol)
 	sealer_wake_locked(vol);
 }
 
+void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+{
+	struct fresh_name *n =
+		vol->sealer ? fresh_find(&vol->sealer->pending.fresh, parent, name, ino) : NULL;
+
+	if (n)
+		n->left = true;
+	sealer_killed_locked(vol);
+}
+
 void sealer_incomplete_locked(struct volume *vol, const char *reason)
 {
 	if (vol->sealer && !vol->options.read_only)

@@ -351,3 +351,82 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert subprocess.run([sys.executable, "-c", code, mnt.path], timeout=60, check=False).returncode == -signal.SIGKILL
     put(mnt.path / "model.pt", "second")
     assert mnt.seal() == latest(mnt) == 2
+
+
+# Two files (or one) by NamedTemporaryFile and os.replace, whose names tell no final one.
+UNNAMED = """
+import os, signal, sys, tempfile, time
+folder, saves = sys.argv[1], sys.argv[2].split()
+for save in saves:
+    name, _, what = save.partition("=")
+    if name == "sleep":
+        time.sleep(float(what))
+        continue
+    with tempfile.NamedTemporaryFile(sys.argv[3], dir=folder, delete=False) as f:
+        f.write(what.encode() * 1000)
+        f.flush()
+        if what.endswith("KILL"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.replace(f.name, os.path.join(folder, name))
+"""
+
+
+def save_unnamed(folder, saves, mode="w+b"):
+    done = subprocess.run([sys.executable, "-c", UNNAMED, folder, saves, mode], timeout=60, check=False)
+    assert done.returncode == (-signal.SIGKILL if "KILL" in saves else 0)
+
+
+@pytest.mark.parametrize("mode", ["w+b", "wb"])
+@pytest.mark.options(settle="150ms", keep="last:1")
+def test_a_kill_under_a_name_that_tells_nothing_makes_what_was_sealed_before_half(mnt, mode):
+    save_unnamed(mnt.path, "model=m1xxxx opt=o1xxxx sleep=1", mode)
+    save_unnamed(mnt.path, "model=m2xxxx opt=o2xxxx sleep=1", mode)
+    good = latest(mnt)
+    save_unnamed(mnt.path, "model=m3xxxx sleep=1 opt=KILL", mode)
+    wait_until(lambda: log_of(mnt)[max(log_of(mnt))]["complete"] is False, "the kill to be sealed")
+    assert latest(mnt) == good
+    retained(mnt, [n for n in log_of(mnt) if n >= good])
+    for name in ("model", "opt"):
+        assert (mnt.epoch(good) / name).read_bytes() == (name[0] + "2xxxx").encode() * 1000
+    mnt.remount(empty_cache=True)
+    assert latest(mnt) == good
+    save_unnamed(mnt.path, "model=m4xxxx opt=o4xxxx sleep=1", mode)
+    assert latest(mnt) == max(log_of(mnt)) > good
+
+
+@pytest.mark.parametrize("mode", ["w+b", "wb"])
+@pytest.mark.options(settle="150ms")
+def test_a_kill_under_a_name_that_tells_nothing_leaves_a_whole_save(mnt, mode):
+    put(mnt.path / "config.json", "{}")
+    for number in range(1, 4):
+        save_unnamed(mnt.path, "model=m%dxxxx opt=o%dxxxx sleep=1" % (number, number), mode)
+    whole = latest(mnt)
+    save_unnamed(mnt.path, "model=m4KILL", mode)
+    save_unnamed(mnt.path, "other=alsoKILL", mode)
+    time.sleep(1)
+    assert latest(mnt) >= whole and complete(mnt)[-1] == max(log_of(mnt))
+    assert not doubts(mnt, max(log_of(mnt)))
+
+
+@pytest.mark.parametrize("mode", ["w+b", "wb"])
+@pytest.mark.options(settle="150ms")
+def test_a_kill_of_the_only_file_beside_a_configuration_leaves_the_save_before_whole(mnt, mode):
+    save_unnamed(mnt.path, "config.json=c model=m1xxxx sleep=1", mode)
+    save_unnamed(mnt.path, "model=m2xxxx sleep=1", mode)
+    save_unnamed(mnt.path, "model=m3KILL", mode)
+    time.sleep(1)
+    assert complete(mnt)[-1] == max(log_of(mnt)) == latest(mnt)
+
+
+@pytest.mark.parametrize("name", ["never", "model2.pt"])
+@pytest.mark.options(settle="1h")
+def test_a_kill_of_a_new_file_that_has_its_own_name_leaves_a_whole_save(mnt, name):
+    put(mnt.path / "model", "m" * 10000), put(mnt.path / "opt", "o" * 10000)
+    assert mnt.seal() == 1
+    put(mnt.path / "model", "n" * 10000)
+    os.mkdir(mnt.path / "tmp-checkpoint-1")
+    put(mnt.path / "tmp-checkpoint-1" / "w", "w" * 10000)
+    os.rename(mnt.path / "tmp-checkpoint-1", mnt.path / "checkpoint-1")
+    kill(mnt.path / name)
+    mnt.seal()
+    assert complete(mnt) == [1, 2] and latest(mnt) == 2
