@@ -108,7 +108,7 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage docs fuzz \
+.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage man docs fuzz \
 	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
@@ -122,7 +122,7 @@ of_test  := tests check-unit check-mount check-user check-crash check-fault chec
 	check-alloc check-alloc-some check-asan check-tsan coverage
 of_power := check-power
 of_bench := bench-parts
-of_lint  := lint format
+of_lint  := lint format man
 wanted   := $(foreach set,test power bench lint,$(if $(filter $(of_$(set)),$(MAKECMDGOALS)),$(if $(filter test,$(set)),$(PACKAGES),$(set))))
 # A makefile that is written where something was installed: then make begins anew, and finds the libraries.
 -include $(wanted:%=$(BUILD)/packages-%.mk)
@@ -369,7 +369,7 @@ coverage: ## unit and mount tests with line coverage, by file
 
 c_files := $(wildcard lib/*/*.[ch] fs/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
-lint: ## check format, warnings, headers, layers (of calls, too), scripts
+lint: ## check format, warnings, headers, layers (of calls, too), scripts, and that epochfs(1) is as `make man` makes it
 	$(Q)$(MAKE) $(jobs) all
 	$(Q)tests/tools/lint.sh '-std=gnu11 $(filter-out -Werror,$(WARNINGS)) $(subst ','\'',$(DEFINES)) -I. -pthread $(lib_cflags) $(fuse_cflags) $(check_cflags)' '$(O)'
 
@@ -379,6 +379,9 @@ format: ## clang-format all C
 # ---- the manual
 
 pages := $(wildcard packaging/man/*.[1-9])
+
+man: all ## epochfs(1) anew, of its template and the tables of commands and options
+	$(Q)tests/tools/man_page.py $(O)/epochfs
 
 docs: ## the manual as HTML, in build/docs
 	$(Q)tests/tools/packages.sh docs

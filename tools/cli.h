@@ -22,12 +22,12 @@ struct command_option {
 	const char *name;  /* without the dashes; NULL ends a list */
 	char letter;	   /* or 0 */
 	const char *value; /* "TIME"; NULL: it takes none */
-	const char *help;
+	const char *help;  /* one line, for --help and epochfs(1) */
 };
 
 struct command {
 	const char *name;
-	const char *arguments; /* "TARGET [EPOCH]" */
+	const char *arguments; /* "TARGET [EPOCH]"; several forms are lines */
 	const char *summary;   /* one line */
 	const struct command_option *options;
 	const char *help; /* what --help adds below the options, with an example, or NULL */

@@ -90,7 +90,7 @@ static const struct command_option of_rm[] = {
 static const struct command_option of_undrop[] = {
 	{"json", 0, NULL, "one JSON object"},
 	{"tag", 0, "NAME",
-	 "the tag that it gets, so that no policy drops it again (undropped-EPOCH)"},
+	 "the tag that it gets, so that no policy drops it again (default: undropped-EPOCH)"},
 	{0},
 };
 
@@ -100,7 +100,7 @@ static const struct command_option of_prune[] = {
 	{"dry-run", 'n', NULL, "only say what would be done"},
 	{"json", 0, NULL, "one JSON object"},
 	{"gc", 0, NULL, "then collect the garbage of the remote, as epochfs gc does"},
-	{"grace", 0, "TIME", "for how long what is condemned stays (24h)"},
+	{"grace", 0, "TIME", "for how long what is condemned stays (default: 24h)"},
 	{0},
 };
 
@@ -110,7 +110,7 @@ static const struct command_option of_export[] = {
 	 "into a directory that is not empty; files are replaced, but those that are right already are not fetched: so an export that was killed goes on"},
 	{"privileged", 0, NULL,
 	 "as root, also setuid, setgid, device nodes and attributes but user.*; of a remote that you trust as you trust root here"},
-	{"threads", 0, "N", "so many files at once"},
+	{"threads", 0, "N", "so many files at once (default: 0, one a core)"},
 	{0},
 };
 
@@ -133,7 +133,7 @@ static const struct command_option of_import[] = {
 static const struct command_option of_watch[] = {
 	{"json", 0, NULL, "one JSON object a line for each epoch"},
 	{"grace", 0, "TIME",
-	 "from SIGTERM or SIGINT until what is settled must be in the remote (25s)"},
+	 "from SIGTERM or SIGINT until what is settled must be in the remote (default: 25s)"},
 	{"poll", 0, "TIME", "list the directory so often instead of being told of changes"},
 	{"take-over", 0, NULL, "take the volume from who writes to it"},
 	{"options", 'o', "OPTION[,...]",
@@ -146,8 +146,9 @@ static const struct command_option of_run[] = {
 	{"options", 'o', "OPTION[,...]", "options of that mount"},
 	{"resume", 0, NULL,
 	 "after a killed or torn save, start from the newest whole epoch: -o resume"},
-	{"checkpoint-exit-code", 0, "CODE", "where it was interrupted and all is durable (85)"},
-	{"grace", 0, "TIME", "from the first signal until all must be durable (25s)"},
+	{"checkpoint-exit-code", 0, "CODE",
+	 "where it was interrupted and all is durable (default: 85)"},
+	{"grace", 0, "TIME", "from the first signal until all must be durable (default: 25s)"},
 	{0},
 };
 
@@ -175,8 +176,9 @@ static const struct command_option of_fsck[] = {
 static const struct command_option of_gc[] = {
 	{"json", 0, NULL, "one JSON object"},
 	{"dry-run", 'n', NULL, "only say what would be done"},
-	{"grace", 0, "TIME", "what is condemned stays so long before it is deleted (24h)"},
-	{"rewrite-below", 0, "PERCENT", "a pack with less of it live is rewritten (50)"},
+	{"grace", 0, "TIME", "what is condemned stays so long before it is deleted (default: 24h)"},
+	{"rewrite-below", 0, "PERCENT",
+	 "a pack with less of it live is rewritten without the rest; 0: none is (default: 50)"},
 	{0},
 };
 
@@ -189,7 +191,7 @@ static const struct command_option of_key[] = {
 
 static const struct command_option of_check[] = {
 	{"json", 0, NULL, "one JSON object"},
-	{"size", 0, "SIZE", "of the objects that measure throughput (8M)"},
+	{"size", 0, "SIZE", "of the objects that measure throughput (default: 8M)"},
 	{0},
 };
 
@@ -206,7 +208,7 @@ static const struct command_option no_options[] = {{0}};
 const struct command_option common_command_options[] = {
 	{"passphrase-file", 0, "FILE", "the passphrase of an encrypted remote"},
 	{"key-file", 0, "FILE", "its key file"},
-	{"help", 'h', NULL, "this text"},
+	{"help", 'h', NULL, "what the command takes"},
 	{0},
 };
 
@@ -245,7 +247,7 @@ const struct command command_table[] = {
 	{"rollback", "[--json] DIRECTORY EPOCH",
 	 "make the live tree equal to an epoch; nothing is lost", of_rollback,
 	 "What is pending is sealed first; the old tree becomes a new epoch.\n", command_rollback},
-	{"tag", "[-d] [-f] TARGET [EPOCH] [NAME]",
+	{"tag", "[-f] TARGET EPOCH NAME\n-d TARGET NAME\n[--json] TARGET",
 	 "name an epoch, remove a name, or list the names", of_tag, NULL, command_tag},
 	{"rm", "[--json] TARGET EPOCH...", "drop epochs, here and in the remote", of_rm,
 	 "A tagged epoch, the current and the newest complete one are kept (exit 8). A remote is written to as a\n"
@@ -264,27 +266,29 @@ const struct command command_table[] = {
 	 "itself, give it -o keep=POLICY.\n"
 	 "Example: epochfs prune --dry-run --keep last:10,daily:7,every:1000 s3://bucket/run7\n",
 	 command_prune},
-	{"export", "[--json] [--force] [--privileged] TARGET[@EPOCH][:PATH] DIRECTORY",
+	{"export",
+	 "[--json] [--force] [--privileged] [--threads N] TARGET[@EPOCH][:PATH] DIRECTORY",
 	 "restore an epoch, or a path in it, into an empty or new directory, without FUSE",
 	 of_export,
 	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h.\n"
 	 "Example: epochfs export /backup/run7@step=500:model.pt ./restored\n",
 	 command_export},
 	{"import",
-	 "[--step N] [--tag NAME] [-m TEXT] [--json] DIRECTORY REMOTE | --remove PATH REMOTE",
+	 "[--json] [--step N] [--tag NAME] [-m TEXT] [-o OPTION[,...]] DIRECTORY REMOTE\n--remove PATH REMOTE",
 	 "commit an ordinary directory as an epoch, without FUSE", of_import,
 	 "The volume is made where the remote is empty. One that is killed leaves nothing half visible, and the next one\n"
 	 "does not upload again what is there. Exit 1 where the directory keeps changing, 8 where another writes.\n"
 	 "Example: epochfs import ./checkpoints s3://bucket/run7 && epochfs export s3://bucket/run7 ./restored\n",
 	 command_import},
-	{"watch", "[--json] [--grace TIME] [-o OPTION[,...]] DIRECTORY REMOTE",
+	{"watch", "[--json] [--grace TIME] [--poll TIME] [-o OPTION[,...]] DIRECTORY REMOTE",
 	 "commit each new checkpoint that appears in an ordinary directory, without FUSE", of_watch,
 	 "It stays in the foreground and prints a line for each epoch. A checkpoint is whole by the rules of a mount: a marker, a\n"
 	 "temporary name that becomes final, or quiet. SIGTERM: a last import of what is settled, then exit 0, or 7 where the grace\n"
 	 "was too short. A remote that is away is tried for ever.\n"
 	 "Example: epochfs watch -o settle=10s ./checkpoints s3://bucket/run7\n",
 	 command_watch},
-	{"run", "--mount REMOTE:DIRECTORY | [DIRECTORY] [--resume] [--grace TIME] -- COMMAND...",
+	{"run",
+	 "--mount REMOTE:DIRECTORY [-o OPTION[,...]] [--resume] [--grace TIME] -- COMMAND...\n[--resume] [--grace TIME] [DIRECTORY] -- COMMAND...",
 	 "run a training command on a mount, and make what it saved durable before it ends", of_run,
 	 "DIRECTORY is mounted already, and stays so; without it, the mount that it is started in counts.\n"
 	 "SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP and SIGCONT are passed on to the command's process group.\n"
@@ -300,7 +304,7 @@ const struct command command_table[] = {
 	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
 	 "Example: epochfs verify s3://bucket/run7 best\n",
 	 command_verify},
-	{"cache", "[--json] warm|status DIRECTORY [EPOCH [PATH...]]",
+	{"cache", "warm [--json] DIRECTORY [EPOCH [PATH...]]\nstatus [--json] DIRECTORY",
 	 "fetch an epoch into the local cache before it is needed; what the cache holds", of_cache,
 	 "  warm DIRECTORY [EPOCH [PATH...]]  make the epoch's files, or those under these paths, local\n"
 	 "  status DIRECTORY                  bytes that are local, not yet durable, and the limit\n"
@@ -308,16 +312,18 @@ const struct command command_table[] = {
 	 "and each that is not has a line. Exit 1, before anything is fetched, where the cache cannot hold them.\n"
 	 "Example: epochfs cache warm /mnt/ckpt step=500 checkpoint-500/model.safetensors\n",
 	 command_cache},
-	{"fsck", "[--json] [--read-data] REMOTE | --repair TARGET",
+	{"fsck",
+	 "[--json] [--read-data] REMOTE\n--repair [--json] [--dry-run] [--cache-dir DIR] TARGET",
 	 "verify a remote and say what is damaged, or repair it", of_fsck, NULL, command_fsck},
-	{"gc", "[--json] [--dry-run] [--grace TIME] TARGET",
+	{"gc", "[--json] [--dry-run] [--grace TIME] [--rewrite-below PERCENT] TARGET",
 	 "remove from the remote what no epoch needs any more", of_gc,
 	 "What is condemned now is deleted by a later run, once the grace has passed: run it each day. Safe beside mounts\n"
 	 "that write and read, and when it is killed. Exit 6 where something that an epoch needs is damaged: then nothing\n"
 	 "is deleted. Exit 8 where another one is at work.\n"
 	 "Example: epochfs gc s3://bucket/run7\n",
 	 command_gc},
-	{"key", "[--json] list|add|remove TARGET [KEY]",
+	{"key",
+	 "list [--json] TARGET\nadd [--json] --new-passphrase-file FILE|--new-key-file FILE TARGET\nremove [--json] TARGET KEY",
 	 "the passphrases and key files that open an encrypted volume", of_key,
 	 "  list TARGET             their ids, kinds, and since when\n"
 	 "  add TARGET              one more, in --new-passphrase-file FILE or --new-key-file FILE\n"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/util/cleanup.h"
+#include "lib/util/buf.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"
 
@@ -11,6 +11,7 @@
 /* Where the text of an option begins, at least and at most. */
 #define TEXT_AT	    20
 #define TEXT_AT_MAX 30
+#define TERM_MAX    64
 
 const struct command *command_find(const char *name)
 {
@@ -52,45 +53,89 @@ static size_t put_option(const struct command_option *o, char *out, size_t size)
 				o->value ? o->value : "");
 }
 
-static size_t text_column(const struct command_option *o)
+/* The column at which all texts begin, once a term of so many columns is among them. */
+static size_t wider(size_t column, size_t term)
 {
-	size_t column = TEXT_AT;
-
-	for (; o->name; o++) {
-		size_t len = put_option(o, NULL, 0) + 2;
-
-		if (len > column && len <= TEXT_AT_MAX)
-			column = len;
-	}
-	return column;
+	return term + 2 > column && term + 2 <= TEXT_AT_MAX ? term + 2 : column;
 }
 
-static void print_options(const struct command_option *o)
+static void print_row(const char *term, const char *text, size_t indent)
 {
-	size_t indent = text_column(o);
+	size_t len = strlen(term), at = len + 2 > indent ? len + 2 : indent;
 
-	for (; o->name; o++) {
-		char text[64];
-		size_t len = put_option(o, text, sizeof(text));
-		size_t at = len + 2 > indent ? len + 2 : indent;
+	printf("%-*s", (int)at, term);
+	print_folded(text, at, indent);
+}
 
-		printf("%-*s", (int)at, text);
-		print_folded(o->help, at, indent);
+static void print_options(const struct command_option *list)
+{
+	size_t indent = TEXT_AT;
+	char term[TERM_MAX];
+
+	for (const struct command_option *o = list; o->name; o++)
+		indent = wider(indent, put_option(o, term, sizeof(term)));
+	for (const struct command_option *o = list; o->name; o++) {
+		put_option(o, term, sizeof(term));
+		print_row(term, o->help, indent);
 	}
+}
+
+/* "  settle=TIME"; its length. */
+static size_t put_mount_option(const struct option_row *row, char *out, size_t size)
+{
+	return (size_t)snprintf(out, size, "  %s%s%s", row->name, *row->value ? "=" : "",
+				row->value);
+}
+
+static void print_mount_options(void)
+{
+	size_t indent = TEXT_AT;
+	char term[TERM_MAX];
+
+	for (size_t i = 0; i < mount_option_count; i++)
+		if (mount_option_table[i].value)
+			indent = wider(indent, put_mount_option(&mount_option_table[i], term,
+								sizeof(term)));
+	for (size_t i = 0; i < mount_option_count; i++) {
+		const struct option_row *row = &mount_option_table[i];
+		cleanup_buf struct buf text = {0};
+
+		if (!row->value)
+			continue;
+		buf_printf(&text, "%s", row->help);
+		if (row->by_default)
+			buf_printf(&text, " (default: %s)", row->by_default);
+		put_mount_option(row, term, sizeof(term));
+		print_row(term, buf_str(&text), indent);
+	}
+}
+
+/* Each form of its arguments in a line. */
+static void print_usage(const struct command *c)
+{
+	const char *form = c->arguments, *before = "usage: ";
+
+	do {
+		size_t len = strcspn(form, "\n");
+
+		printf("%sepochfs %s%s%.*s\n", before, c->name, len ? " " : "", (int)len, form);
+		form += len + (form[len] == '\n');
+		before = "       ";
+	} while (*form);
 }
 
 void command_help(const struct command *c)
 {
-	printf("usage: epochfs %s%s%s\n%s.\n", c->name, *c->arguments ? " " : "", c->arguments,
-	       c->summary);
+	print_usage(c);
+	printf("%s.\n", c->summary);
 	if (c->options->name || c->help)
 		putchar('\n');
 	print_options(c->options);
 	if (c->help)
 		fputs(c->help, stdout);
 	if (c->run == command_mount) {
-		printf("Options, each explained in epochfs(1):");
-		mount_option_help(stdout);
+		puts("\nWhat -o takes; epochfs(1) says more:");
+		print_mount_options();
 	}
 }
 
@@ -158,8 +203,9 @@ static json_t *mount_options_json(void)
 	for (size_t i = 0; array && i < mount_option_count; i++) {
 		const struct option_row *row = &mount_option_table[i];
 
-		if (append(array, json_pack("{s:s, s:s*, s:b}", "name", row->name, "value",
-					    row->value, "environment", (int)row->environment)))
+		if (append(array, json_pack("{s:s, s:s*, s:s*, s:s*, s:b}", "name", row->name,
+					    "value", row->value, "help", row->help, "default",
+					    row->by_default, "environment", (int)row->environment)))
 			continue;
 		json_decref(array);
 		return NULL;

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include "fs/mount.h"
 #include "lib/meta/options.h"
 
@@ -39,7 +38,10 @@ char *mount_options_keep(struct mount_options *o, const char *text);
 /* What must fit together. Likewise. */
 int mount_options_check(const struct mount_options *o);
 
-/* ---- The table of mount options: what the parser obeys, and what the help prints. ---- */
+/*
+ * ---- The table of mount options (mount_option_table.c): the parser obeys it, and `--help`, completions and the lists of epochfs(1)
+ * come from it. ----
+ */
 
 /* What a value looks like, and the type of the member of struct mount_options that takes it. */
 enum option_kind {
@@ -62,6 +64,9 @@ struct option_row {
 	const char *name;
 	const char *
 		value; /* in the help: "TIME", "on|off"; "" takes none; NULL: the help leaves the option out */
+	const char *help; /* one line for --help and epochfs(1); NULL where `value` is */
+	/* The value that counts where none is given, for both; NULL: there is none, or `help` says it. */
+	const char *by_default;
 	const char *expected; /* what a right value looks like, for the error */
 	/* Sets the option from its text ("" where none was given): NULL, or what a right value looks
 	 * like. The value lives as long as the options. */
@@ -82,7 +87,5 @@ extern const size_t mount_option_count;
 /* Sets the option; as `set`. */
 const char *mount_option_set(const struct option_row *row, struct mount_options *o,
 			     const char *value);
-/* All of them, in lines of at most 100 columns that begin with two spaces. */
-void mount_option_help(FILE *out);
 
 #endif

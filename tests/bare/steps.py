@@ -56,7 +56,7 @@ def steps(readme, whole=False):
          + "test $(stat -c %s restored/model.bin) = 200000\nrm -r train.py restored\n"),
         ("the installed manual", "root",
          get + "man-db\ncd epochfs\n"
-         "for page in packaging/man/*; do man --warnings -E UTF-8 -l $page 2>&1 >/tmp/page | tee /tmp/warnings >&2; test -s /tmp/page; test ! -s /tmp/warnings; done\n"
+         "for page in packaging/man/*.[1-9]; do man --warnings -E UTF-8 -l $page 2>&1 >/tmp/page | tee /tmp/warnings >&2; test -s /tmp/page; test ! -s /tmp/warnings; done\n"
          "man epochfs | grep -q '^NAME'\n"),
         ("packages of the tests", "root", get + "$(epochfs/tests/tools/packages.sh smoke --list) clang\nuseradd -m -s /bin/sh %s\n" % USER),
         ("unit tests", "root", "cd epochfs\nexport PACKAGES=smoke\nmake -j$(nproc) tests\nmake RESULTS=/results/root check-unit\n"),

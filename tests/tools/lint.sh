@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks the source: format, warnings of both compilers, headers alone, layers, scripts.
+# Checks the source: format, warnings of both compilers, headers alone, layers, scripts, the page that is made of the tables.
 #
-#	tests/tools/lint.sh 'COMPILER FLAGS' BUILD	(make lint gives them; BUILD has the objects)
+#	tests/tools/lint.sh 'COMPILER FLAGS' BUILD	(make lint gives them; BUILD has the objects and the program)
 #
 # Runs all checks and exits 1 where one finds something.
 set -u
@@ -51,6 +51,7 @@ for cc in gcc clang; do
 done
 check 'layers' tests/tools/layers.py "$2"
 check 'licence, guards, lengths' tests/tools/style.py
+check 'epochfs(1)' tests/tools/man_page.py "$2/epochfs" --check
 check 'shellcheck' shellcheck "${shells[@]}"
 check 'pyflakes' pyflakes3 "${pythons[@]}"
 exit $failed
