@@ -50,6 +50,13 @@ static struct wanted want(const struct store_gc *g, const struct gc_row *row, si
 		.place = {g->packs[row->pack].id, row->offset, row->stored_len, row->plain_len}};
 }
 
+/* The batch's threads may be looking for a chunk in it. */
+static void leave(struct store_gc *g, struct gc_pack *p)
+{
+	SCOPED_LOCK(&g->lock);
+	p->stays = true;
+}
+
 /* Reads up to WINDOW chunks from `at` on and feeds them. */
 static int rewrite_some(struct rewriting *r, size_t at, size_t n)
 {
@@ -69,7 +76,7 @@ static int rewrite_some(struct rewriting *r, size_t at, size_t n)
 		if (wanted[i].state == WANTED_DONE)
 			error = batch_feed(r->batch, NULL, r->pieces[i].data, r->pieces[i].len);
 		else
-			p->stays = true;
+			leave(g, p);
 	}
 	gc_progress(g, "rewriting", r->done, r->total);
 	return error;
