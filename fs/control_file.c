@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "fs/files.h"
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "lib/admin/control.h"
@@ -103,7 +103,7 @@ static bool is_op(struct buf *request, const char *wanted)
 
 static bool is_supervised(const struct fs_mount *m)
 {
-	return m->life && !life_peer_gone(m->life->socket);
+	return m->handover && !handover_peer_gone(m->handover->socket);
 }
 
 /* Other mount namespaces that hold the mount, each by a process in it: it goes on for as long as they do. */
@@ -137,10 +137,10 @@ static void add_mount(struct fs_mount *m, struct buf *response)
 		add_holders(m, json);
 		if (is_supervised(m))
 			json_object_update_new(
-				json,
-				json_pack("{s:I, s:I}", "supervisor",
-					  (json_int_t)m->life->table.start->supervisor, "restarts",
-					  (json_int_t)m->life->table.start->restarts));
+				json, json_pack("{s:I, s:I}", "supervisor",
+						(json_int_t)m->handover->table.start->supervisor,
+						"restarts",
+						(json_int_t)m->handover->table.start->restarts));
 		text = json_dumps(json, JSON_COMPACT);
 		if (text) {
 			buf_reset(response);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "fs/control_file.h"
 #include "fs/epoch_files.h"
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
 #include "fs/torn_files.h"
@@ -32,7 +32,7 @@ struct files {
 
 static struct file nobodys = {.kind = FILE_DEAD};
 
-int files_new(const struct fs_life *life, struct files **ret_files)
+int files_new(const struct fs_handover *handover, struct files **ret_files)
 {
 	struct files *files = calloc(1, sizeof(*files));
 
@@ -46,7 +46,7 @@ int files_new(const struct fs_life *life, struct files **ret_files)
 	}
 	mutex_init(&files->lock, LOCK_FS_FILES);
 	files->rows.max = TABLE_FILES;
-	files->opened = life ? life->table.start->last_open : 0;
+	files->opened = handover ? handover->table.start->last_open : 0;
 	*ret_files = files;
 	return 0;
 }
@@ -63,7 +63,7 @@ void files_free(struct files *files)
 
 static struct table_file *row_of(const struct fs_mount *m, const struct file *f)
 {
-	return m->life ? &m->life->table.files[f->fh & ROW_MASK] : NULL;
+	return m->handover ? &m->handover->table.files[f->fh & ROW_MASK] : NULL;
 }
 
 static void list_locked(struct files *files, struct file *f)
@@ -84,10 +84,10 @@ static int number_locked(const struct fs_mount *m, struct file *f)
 	if (r < 0)
 		return r;
 	f->fh = ++files->opened << ROW_BITS | row;
-	if (m->life) {
-		m->life->table.start->last_open = files->opened;
-		if (files->rows.used > m->life->table.start->files)
-			m->life->table.start->files = files->rows.used;
+	if (m->handover) {
+		m->handover->table.start->last_open = files->opened;
+		if (files->rows.used > m->handover->table.start->files)
+			m->handover->table.start->files = files->rows.used;
 	}
 	return 0;
 }
@@ -127,7 +127,7 @@ static void unlist(struct fs_mount *m, struct file *f)
 static void give_row(struct fs_mount *m, const struct file *f)
 {
 	SCOPED_LOCK(&m->files->lock);
-	if (m->life)
+	if (m->handover)
 		table_publish(&row_of(m, f)->fh, 0);
 	table_row_give(&m->files->rows, (uint32_t)(f->fh & ROW_MASK));
 }
@@ -248,9 +248,9 @@ struct file *file_claim(struct fs_mount *m)
 	const struct table_file *row;
 	struct file *f;
 
-	if (!m->life || !loop_request_resent())
+	if (!m->handover || !loop_request_resent())
 		return NULL;
-	row = table_file_opened_by(&m->life->table, loop_request_unique());
+	row = table_file_opened_by(&m->handover->table, loop_request_unique());
 	f = row ? m->files->by_row[row->fh & ROW_MASK] : NULL;
 	if (f && f->kind == FILE_DEAD) {
 		file_release(m, f);
@@ -329,11 +329,11 @@ int files_revive(struct fs_mount *m)
 	size_t next = 0;
 	int r = 0;
 
-	if (!m->life)
+	if (!m->handover)
 		return 0;
-	files->rows.used = m->life->table.start->files;
+	files->rows.used = m->handover->table.start->files;
 	for (uint32_t i = 0; r == 0 && i < files->rows.used; i++) {
-		struct table_file *row = &m->life->table.files[i];
+		struct table_file *row = &m->handover->table.files[i];
 		struct handle *handle = NULL;
 
 		if (row->fh && row->abandoned)
@@ -342,9 +342,9 @@ int files_revive(struct fs_mount *m)
 			table_row_give(&files->rows, i);
 			continue;
 		}
-		if (next < m->life->survivors_count &&
-		    m->life->survivors[next].record == &row->handle)
-			handle = m->life->survivors[next++].ret_handle;
+		if (next < m->handover->survivors_count &&
+		    m->handover->survivors[next].record == &row->handle)
+			handle = m->handover->survivors[next++].ret_handle;
 		r = revive_one(m, row, handle);
 	}
 	if (r == 0)

@@ -14,8 +14,8 @@
 
 struct table_file;
 
-/* What `files` is for a mount with this life (NULL: none). */
-int files_new(const struct fs_life *life, struct files **ret_files);
+/* What `files` is for a mount with this handover (NULL: none). */
+int files_new(const struct fs_handover *handover, struct files **ret_files);
 /* No file may be left. */
 void files_free(struct files *files);
 

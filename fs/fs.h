@@ -39,8 +39,8 @@ struct fs_mount {
 	struct epochs_views *views;
 	struct files *files;
 	struct users *users;
-	int restart_fd;	      /* polls readable once fs_restart was called */
-	struct fs_life *life; /* life.h; NULL: no supervisor restarts this process */
+	int restart_fd;		      /* polls readable once fs_restart was called */
+	struct fs_handover *handover; /* handover.h; NULL: no supervisor restarts this process */
 };
 
 /* In the table that outlives the process, too (table.h). FILE_DEAD: was open in a process before this one, and

@@ -18,17 +18,17 @@ enum fs_passthrough {
 /*
  * What a worker has of the mount that it serves under a supervisor, so that the next one can go on: the socket to the supervisor, a
  * table that both know (made by the supervisor), and, but in the first worker, the connection to the kernel. The
- * descriptors stay open with it. fs_life_free after fs_unmount. -EPROTONOSUPPORT: the table is of
+ * descriptors stay open with it. fs_handover_free after fs_unmount. -EPROTONOSUPPORT: the table is of
  * another release of epochfs.
  */
-struct fs_life;
-int fs_life_new(int socket, int table_fd, int fuse_fd, struct fs_life **ret_life);
-void fs_life_free(struct fs_life *life);
-/* For volume_open, before fs_mount: what was open in the worker before. The life must outlive the volume. */
-void fs_life_survivors(struct fs_life *life, struct volume_options *o);
+struct fs_handover;
+int fs_handover_new(int socket, int table_fd, int fuse_fd, struct fs_handover **ret_handover);
+void fs_handover_free(struct fs_handover *handover);
+/* For volume_open, before fs_mount: what was open in the worker before. It must outlive the volume. */
+void fs_handover_survivors(struct fs_handover *handover, struct volume_options *o);
 
 struct fs_options {
-	struct fs_life *life; /* NULL: no supervisor; borrowed */
+	struct fs_handover *handover; /* NULL: no supervisor; borrowed */
 	enum fs_passthrough passthrough;
 	int64_t grace_ns; /* from a signal that ends the mount: so long uploads, and processes that used it, are waited for */
 	bool allow_other; /* other users may use the mount, as modes and owners permit */
@@ -46,7 +46,7 @@ struct fs_options {
  * No thread is started, but the volume's events come here from now on. On failure -errno, with one
  * line in `ret_message` (free with free(); NULL if memory ran out).
  */
-/* With a life that has a connection it mounts nothing, but goes on with that. Where the kernel cannot send requests again (before Linux 6.9)
+/* With a handover that has a connection it mounts nothing, but goes on with that. Where the kernel cannot send requests again (before Linux 6.9)
  * it says in the log that there is no supervision, and mounts without. */
 int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options *options,
 	     struct fs_mount **ret_mount, char **ret_message);

@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include "fs/files.h"
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/setid.h"
 #include "lib/util/cleanup.h"
@@ -75,7 +75,7 @@ int passthrough_new(const struct fs_mount *m, struct passthrough **ret_p)
 		return -ENOMEM;
 	p->wanted = m->options.passthrough;
 	p->reason = p->wanted == FS_PASSTHROUGH_OFF ? "off" : "";
-	p->again = m->life && m->life->fuse_fd >= 0;
+	p->again = m->handover && m->handover->fuse_fd >= 0;
 	*ret_p = p;
 	return 0;
 }
@@ -90,7 +90,7 @@ void passthrough_free(struct passthrough *p)
 /* The kernel's first request: from the kernel, or, where a worker before had it, as that kept it. */
 static ssize_t read_init(const struct fs_mount *m, int fd, void *buf, size_t len)
 {
-	struct table_start *start = m->life ? m->life->table.start : NULL;
+	struct table_start *start = m->handover ? m->handover->table.start : NULL;
 	ssize_t n;
 
 	if (m->passthrough->again) {
@@ -139,7 +139,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *arg)
 	struct fuse_init_in init = {0};
 	ssize_t n;
 
-	if (m->life)
+	if (m->handover)
 		populate(buf, len);
 	n = p->shaken ? read(fd, buf, len) : read_init(m, fd, buf, len);
 	request_came(m);
@@ -187,7 +187,7 @@ static ssize_t write_init(const struct fs_mount *m, int fd, struct iovec *head,
 			  char out[INIT_OUT_SIZE])
 {
 	struct iovec whole[2] = {*head, {out, INIT_OUT_SIZE}};
-	struct table_start *start = m->life ? m->life->table.start : NULL;
+	struct table_start *start = m->handover ? m->handover->table.start : NULL;
 	struct passthrough *p = m->passthrough;
 
 	p->shaken = true;

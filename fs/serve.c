@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "fs/files.h"
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/users.h"
 #include "lib/util/cleanup.h"
@@ -154,10 +154,10 @@ static void ask_end(struct server *s, bool hurry)
 			 s->m->mountpoint);
 }
 
-/* While a supervisor lives, its word alone counts (life.h). */
+/* While a supervisor lives, its word alone counts (handover.h). */
 static bool is_supervised(const struct server *s)
 {
-	return s->m->life && !life_peer_gone(s->m->life->socket);
+	return s->m->handover && !handover_peer_gone(s->m->handover->socket);
 }
 
 static void take_signal(struct server *s)
@@ -170,10 +170,10 @@ static void take_signal(struct server *s)
 
 static void take_word(struct server *s)
 {
-	int word = life_take(s->m->life->socket);
+	int word = handover_take(s->m->handover->socket);
 
-	if (word == LIFE_END || word == LIFE_HURRY)
-		ask_end(s, word == LIFE_HURRY);
+	if (word == HANDOVER_END || word == HANDOVER_HURRY)
+		ask_end(s, word == HANDOVER_HURRY);
 }
 
 /* Takes in what asks for an end, without waiting. */
@@ -197,7 +197,7 @@ static int wait_for(struct server *s, int timeout_ms)
 		{.fd = loop_ended_fd(s->m->loop), .events = POLLIN},
 		{.fd = s->m->restart_fd, .events = POLLIN},
 		{.fd = users_fd(s->m->users), .events = POLLIN},
-		{.fd = is_supervised(s) ? s->m->life->socket : -1, .events = POLLIN},
+		{.fd = is_supervised(s) ? s->m->handover->socket : -1, .events = POLLIN},
 	};
 	int got = 0;
 
@@ -387,11 +387,11 @@ static int tell_supervisor(struct fs_mount *m)
 {
 	int r;
 
-	if (!m->life)
+	if (!m->handover)
 		return 0;
-	r = life_send(m->life->socket, LIFE_SERVES, fuse_session_fd(m->se));
-	if (r == 0 && m->life->fuse_fd >= 0)
-		r = life_resend(m->life->fuse_fd);
+	r = handover_send(m->handover->socket, HANDOVER_SERVES, fuse_session_fd(m->se));
+	if (r == 0 && m->handover->fuse_fd >= 0)
+		r = handover_resend(m->handover->fuse_fd);
 	if (r < 0)
 		log_error("%s: the supervisor or the kernel does not take part: %s", m->mountpoint,
 			  strerror(-r));
@@ -402,7 +402,7 @@ int fs_restart(struct fs_mount *m)
 {
 	const uint64_t one = 1;
 
-	if (!m->life || life_peer_gone(m->life->socket))
+	if (!m->handover || handover_peer_gone(m->handover->socket))
 		return -EOPNOTSUPP;
 	return write(m->restart_fd, &one, sizeof(one)) < 0 ? -errno : 0;
 }
@@ -423,8 +423,8 @@ int fs_serve(struct fs_mount *m, bool (*ready)(void *arg), void *arg)
 		return r;
 	if (ready && !ready(arg))
 		users_end(m->users);
-	if (m->life)
-		(void)life_send(m->life->socket, LIFE_LOG, STDERR_FILENO);
+	if (m->handover)
+		(void)handover_send(m->handover->socket, HANDOVER_LOG, STDERR_FILENO);
 	if (serve(&s)) {
 		loop_stop(m->loop, RESTART_WAIT_NS);
 		return -ERESTART;

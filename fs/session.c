@@ -13,7 +13,7 @@
 #include "fs/epochs_views.h"
 #include "fs/files.h"
 #include "fs/invalidate.h"
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/ops.h"
 #include "fs/passthrough.h"
@@ -188,13 +188,13 @@ static int connect_kernel(struct fs_mount *m, struct buf *message)
 	r = shake_hands(m, fuse_session_fd(m->se), message);
 	if (r < 0)
 		return r;
-	if (m->life && !passthrough_can_resend(m)) {
+	if (m->handover && !passthrough_can_resend(m)) {
 		log_warn(
 			"%s: no supervision: it needs a kernel that can send requests again (Linux "
 			"6.9); if this process dies, mount again",
 			m->mountpoint);
-		shutdown(m->life->socket, SHUT_RDWR);
-		m->life = NULL;
+		shutdown(m->handover->socket, SHUT_RDWR);
+		m->handover = NULL;
 	}
 	watchdog_start(m);
 	return try_passthrough(m, message);
@@ -203,7 +203,7 @@ static int connect_kernel(struct fs_mount *m, struct buf *message)
 /* The mount is there, and the kernel knows nothing of a worker that died. */
 static int take_over_kernel(struct fs_mount *m, struct buf *message)
 {
-	int r = shake_hands(m, m->life->fuse_fd, message);
+	int r = shake_hands(m, m->handover->fuse_fd, message);
 
 	if (r == 0 && !passthrough_same_terms(m)) {
 		buf_printf(
@@ -237,9 +237,9 @@ static int set_up(struct fs_mount *m, const char *mountpoint)
 		return -errno;
 	if (epoch)
 		root = (struct node_key){.kind = NODE_EPOCH, .a = epoch};
-	r = nodes_new(&root, m->life ? &m->life->table : NULL, &m->nodes);
+	r = nodes_new(&root, m->handover ? &m->handover->table : NULL, &m->nodes);
 	if (r == 0)
-		r = files_new(m->life, &m->files);
+		r = files_new(m->handover, &m->files);
 	if (r == 0)
 		r = users_new(&m->users);
 	if (r == 0)
@@ -265,12 +265,12 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
 		return -ENOMEM;
 	m->vol = vol;
 	m->options = *options;
-	m->life = options->life;
+	m->handover = options->handover;
 	m->restart_fd = eventfd(0, EFD_CLOEXEC);
 	r = set_up(m, mountpoint);
 	if (r < 0)
 		buf_printf(&message, "%s: cannot mount: %s", mountpoint, strerror(-r));
-	else if (m->life && m->life->fuse_fd >= 0)
+	else if (m->handover && m->handover->fuse_fd >= 0)
 		r = take_over_kernel(m, &message);
 	else
 		r = connect_kernel(m, &message);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 
@@ -60,11 +60,11 @@ enum fs_told fs_told(int socket, int *ret_fd)
 	if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(ret_fd, CMSG_DATA(head), sizeof(*ret_fd));
 	switch (byte) {
-	case LIFE_SERVES:
+	case HANDOVER_SERVES:
 		return FS_TOLD_SERVES;
-	case LIFE_LOG:
+	case HANDOVER_LOG:
 		return FS_TOLD_LOG;
-	case LIFE_DEAD:
+	case HANDOVER_DEAD:
 		return FS_TOLD_DEAD;
 	default:
 		return FS_TOLD_NOTHING;
@@ -74,7 +74,7 @@ enum fs_told fs_told(int socket, int *ret_fd)
 void fs_tell_end(int socket, bool hurry)
 {
 	/* Of one that died meanwhile, the next is told. */
-	(void)life_send(socket, hurry ? LIFE_HURRY : LIFE_END, -1);
+	(void)handover_send(socket, hurry ? HANDOVER_HURRY : HANDOVER_END, -1);
 }
 
 /* Nobody holds a lock while he waits for these; the next worker gets them. */
@@ -150,7 +150,7 @@ void fs_refuse(int fuse_fd, int table_fd, int until_fd)
 	cleanup_free char *room = malloc(REQUEST_MAX);
 	struct table t;
 
-	if (!room || table_open(table_fd, &t) < 0 || life_resend(fuse_fd) < 0)
+	if (!room || table_open(table_fd, &t) < 0 || handover_resend(fuse_fd) < 0)
 		return;
 	while ((poll(fds, 2, -1) > 0 || errno == EINTR) && !fds[1].revents &&
 	       !(fds[0].revents & (POLLERR | POLLHUP))) {

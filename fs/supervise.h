@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The supervisor's part of a mount that outlives its daemon; tools/supervise.c runs the processes. The worker's part is fs_life in
- * mount.h, what passes between them life.h.
+ * The supervisor's part of a mount that outlives its daemon; tools/supervise.c runs the processes. The worker's part is fs_handover in
+ * mount.h, what passes between them handover.h.
  */
 #ifndef EPOCHFS_FS_SUPERVISE_H
 #define EPOCHFS_FS_SUPERVISE_H

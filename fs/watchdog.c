@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "fs/life.h"
+#include "fs/handover.h"
 #include "lib/util/log.h"
 
 #define PARENT_GONE SIGUSR1
@@ -21,7 +21,7 @@ struct watched {
 	pid_t daemon;
 	const char *mountpoint;
 	unsigned major, minor; /* of the mount */
-	int life;	       /* of a supervised mount the socket (life.h); else -1 */
+	int handover;	       /* of a supervised mount the socket (handover.h); else -1 */
 	char abort_file[64];   /* in the file system fusectl, where that is mounted */
 };
 
@@ -72,7 +72,7 @@ static _Noreturn void watch(const struct watched *w)
 	siginfo_t info;
 	sigset_t set;
 
-	keep_only(w->life);
+	keep_only(w->handover);
 	prctl(PR_SET_NAME, "epochfs-watch");
 	sigfillset(&set);
 	sigprocmask(SIG_SETMASK, &set, NULL);
@@ -84,7 +84,8 @@ static _Noreturn void watch(const struct watched *w)
 	while (getppid() == w->daemon && (sigwaitinfo(&set, &info) < 0 || info.si_pid != w->daemon))
 		;
 	/* A supervisor that is there starts another worker. */
-	if (w->life < 0 || life_peer_gone(w->life) || life_send(w->life, LIFE_DEAD, -1) < 0)
+	if (w->handover < 0 || handover_peer_gone(w->handover) ||
+	    handover_send(w->handover, HANDOVER_DEAD, -1) < 0)
 		abort_connection(w);
 	_exit(0);
 }
@@ -93,7 +94,7 @@ void watchdog_start(struct fs_mount *m)
 {
 	struct watched w = {.daemon = getpid(),
 			    .mountpoint = m->mountpoint,
-			    .life = m->life ? m->life->socket : -1};
+			    .handover = m->handover ? m->handover->socket : -1};
 	pid_t pid;
 
 	if (sscanf(m->device, "%u:%u", &w.major, &w.minor) != 2)

@@ -8,7 +8,7 @@
  * holds the lock waits for an answer of the daemon, a SIGKILL (as when memory runs out) would leave
  * both waiting for ever. So a child of the daemon, which has nothing open, sleeps until the daemon's
  * main thread is gone, and then aborts the connection: every request fails with ECONNABORTED, later
- * ones with ENOTCONN, and the mount point stays covered until somebody mounts again. Under a supervisor (life.h) that is alive it
+ * ones with ENOTCONN, and the mount point stays covered until somebody mounts again. Under a supervisor (handover.h) that is alive it
  * tells that one instead.
  */
 #ifndef EPOCHFS_FS_WATCHDOG_H

@@ -106,8 +106,8 @@ static int serve(struct served *s, const char *mountpoint)
 	int error, code;
 
 	memory_set_up();
-	if (s->options->fs.life)
-		fs_life_survivors(s->options->fs.life, &s->options->volume);
+	if (s->options->fs.handover)
+		fs_handover_survivors(s->options->fs.handover, &s->options->volume);
 	if (s->goes_on)
 		fs_block_signals();
 	s->options->volume.mountpoint = mountpoint;
@@ -175,12 +175,12 @@ static int serve_and_tell(struct served *s)
 	return code;
 }
 
-static int first_worker(void *arg, struct fs_life *life)
+static int first_worker(void *arg, struct fs_handover *handover)
 {
 	struct served *s = arg;
 	int code;
 
-	s->options->fs.life = life;
+	s->options->fs.handover = handover;
 	code = serve_and_tell(s);
 	mount_options_free(s->options);
 	return code;
@@ -296,7 +296,7 @@ static int command_worker(char **argv)
 	int argc, code;
 
 	mount_options_init(&options);
-	code = supervise_worker(argv[2], &options.fs.life, &argc, &argv);
+	code = supervise_worker(argv[2], &options.fs.handover, &argc, &argv);
 	/* First the environment: the worker before it made the path of a key in it absolute. */
 	if (code == EXIT_DONE)
 		code = mount_options_environment(&options);
@@ -309,7 +309,7 @@ static int command_worker(char **argv)
 		served.mountpoint = a.operands[1];
 		code = serve(&served, served.mountpoint);
 	}
-	fs_life_free(options.fs.life);
+	fs_handover_free(options.fs.handover);
 	mount_options_free(&options);
 	if (argv != before) {
 		free(argv[1]);

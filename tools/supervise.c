@@ -85,15 +85,15 @@ static void begin_worker(const struct supervisor *s, int socket)
 
 static _Noreturn void first_worker(struct supervisor *s, int socket)
 {
-	struct fs_life *life;
+	struct fs_handover *handover;
 	int r;
 
 	begin_worker(s, socket);
-	r = fs_life_new(socket, s->table_fd, -1, &life);
+	r = fs_handover_new(socket, s->table_fd, -1, &handover);
 	if (r < 0)
 		exit(cli_error(EXIT_FAILED, "cannot supervise: %s", strerror(-r)));
-	r = s->how->first(s->how->arg, life);
-	fs_life_free(life);
+	r = s->how->first(s->how->arg, handover);
+	fs_handover_free(handover);
 	exit(r);
 }
 
@@ -444,7 +444,7 @@ int supervise(const struct supervised *how)
 	return code;
 }
 
-int supervise_worker(const char *descriptors, struct fs_life **ret_life, int *ret_argc,
+int supervise_worker(const char *descriptors, struct fs_handover **ret_handover, int *ret_argc,
 		     char ***ret_argv)
 {
 	int socket, table_fd, arguments_fd, fuse_fd, r;
@@ -457,7 +457,7 @@ int supervise_worker(const char *descriptors, struct fs_life **ret_life, int *re
 	r = get_arguments(arguments_fd, ret_argc, ret_argv);
 	close(arguments_fd);
 	if (r == 0)
-		r = fs_life_new(socket, table_fd, fuse_fd, ret_life);
+		r = fs_handover_new(socket, table_fd, fuse_fd, ret_handover);
 	close(table_fd);
 	if (r == -EPROTONOSUPPORT)
 		return cli_error(

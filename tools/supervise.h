@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-struct fs_life;
+struct fs_handover;
 
 struct supervised {
 	const char *mountpoint; /* absolute */
@@ -19,7 +19,7 @@ struct supervised {
 	 * process to process in memory, not on a command line. */
 	char *const *arguments;
 	/* Runs in the first worker: its exit code. */
-	int (*first)(void *arg, struct fs_life *life);
+	int (*first)(void *arg, struct fs_handover *handover);
 	void *arg;
 };
 
@@ -28,7 +28,7 @@ int supervise(const struct supervised *s);
 
 /* In a worker after the first, which was started with these words after "--worker": its part, and the arguments of the mount, in
  * memory that free(ret_argv[1]) and free(ret_argv) give back. EXIT_DONE, or the exit code after a line. */
-int supervise_worker(const char *descriptors, struct fs_life **ret_life, int *ret_argc,
+int supervise_worker(const char *descriptors, struct fs_handover **ret_handover, int *ret_argc,
 		     char ***ret_argv);
 
 #endif

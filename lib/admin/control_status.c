@@ -75,7 +75,7 @@ static void put_holder(struct buf *text, const char *path, pid_t opener)
 static void look_at_hold_locked(struct volume *vol, struct hold *hold)
 {
 	cleanup_free struct seal_view_writer *writers = NULL;
-	const struct fresh_name *n = vol->sealer->pending.fresh.temporaries;
+	const struct new_name *n = vol->sealer->pending.new_names.temporaries;
 
 	hold->now_ns = clock_mono_ns();
 	if (sealer_look_locked(vol, &hold->answer, &writers) != 0)
@@ -178,7 +178,7 @@ struct numbers {
 
 static const char *pending_text(const struct pending *p)
 {
-	if (p->opens || fresh_any(&p->fresh))
+	if (p->opens || new_names_any(&p->new_names))
 		return "changes that open an epoch";
 	return p->rides ? "changes that ride in the next epoch" : "none";
 }

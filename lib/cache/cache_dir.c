@@ -57,11 +57,11 @@ static void read_lock(const struct volume *vol, struct buf *out)
 /* Where it is unmounted here, and copies in other mount namespaces keep it: who has them. */
 static void say_copies(const char *lock, struct buf *out)
 {
-	struct left_holder h;
+	struct shutdown_mark_holder h;
 	pid_t pids[COPIES_MAX];
 	size_t count;
 
-	left_holder(lock, &h);
+	shutdown_mark_holder(lock, &h);
 	if (!*h.device || mountinfo_has(0, h.device))
 		return;
 	count = mountinfo_elsewhere(h.device, pids, COPIES_MAX);
@@ -89,7 +89,7 @@ static int in_use(const struct volume *vol, const char *path, struct opening_mes
  * How long a holder is waited for. It is gone soon where it was killed, or where nobody has seen that it is unmounted
  * yet. What is mounted here is in use, and an import tells nobody when it ends.
  */
-static int64_t patience_with(const struct volume *vol, const struct left_holder *h)
+static int64_t patience_with(const struct volume *vol, const struct shutdown_mark_holder *h)
 {
 	if (h->ending)
 		return UNMOUNTED_MAX;
@@ -114,10 +114,10 @@ static int lock_when_ended(const struct volume *vol, const char *path, int fd)
 		int64_t waited = clock_mono_ns() - start;
 		int error = -errno;
 		cleanup_buf struct buf text = {0};
-		struct left_holder h;
+		struct shutdown_mark_holder h;
 
 		read_lock(vol, &text);
-		left_holder(buf_str(&text), &h);
+		shutdown_mark_holder(buf_str(&text), &h);
 		if (error != -EWOULDBLOCK || gave_up(vol))
 			return error;
 		/* Where it is not ending, it may have ended since. */
@@ -146,7 +146,7 @@ static int take_lock(struct volume *vol, const char *path, struct opening_messag
 		return error == -EWOULDBLOCK ? in_use(vol, path, m) : error;
 	}
 	read_lock(vol, &text);
-	vol->left = left_read(vol->cache_fd, buf_str(&text));
+	vol->last_shutdown = shutdown_mark_read(vol->cache_fd, buf_str(&text));
 	vol->lock_fd = fd;
 	return 0;
 }

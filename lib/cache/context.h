@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include "lib/format/volume_info.h"
 #include "lib/remote/encrypt.h"
-#include "lib/state/left.h"
+#include "lib/state/shutdown_mark.h"
 #include "lib/state/state.h"
 #include "lib/meta/options.h"
 #include "lib/util/interrupted.h"
@@ -59,11 +59,11 @@ struct volume {
 	char uuid[37];
 	struct volume_info info; /* not of a local one */
 	char *run_id, *node_name;
-	char *cache_path;   /* of cache_fd, absolute */
-	int cache_fd;	    /* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
-	int lock_fd;	    /* the file `lock` in it, held by flock */
-	enum left_how left; /* how the last process left it (left.h) */
-	bool noted;	    /* it says that this one runs */
+	char *cache_path; /* of cache_fd, absolute */
+	int cache_fd;	  /* cache-dir/<uuid>/, with imports cache-dir/<uuid>/import/ */
+	int lock_fd;	  /* the file `lock` in it, held by flock */
+	enum last_shutdown last_shutdown;    /* how the last process left it (shutdown_mark.h) */
+	bool noted;			     /* it says that this one runs */
 	char device[MOUNTINFO_DEVICE_MAX];   /* of the mount; "": none, or not known */
 	char mounted_at[MOUNTINFO_PATH_MAX]; /* the same, as mountinfo writes it */
 	uint64_t

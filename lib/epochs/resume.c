@@ -278,7 +278,7 @@ static bool is_wanted_so(struct volume *vol)
 
 	SCOPED_LOCK(&vol->lock);
 	/* What is sealed, and not frozen yet, has changed since. */
-	if (vol->sealer->pending.opens || fresh_any(&vol->sealer->pending.fresh) ||
+	if (vol->sealer->pending.opens || new_names_any(&vol->sealer->pending.new_names) ||
 	    vol->sealer->first)
 		return false;
 	error = state_epoch_get(vol->state, vol->current_epoch, &row);

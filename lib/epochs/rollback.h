@@ -38,7 +38,7 @@ int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree
 			  bool keep_logs, struct rollback_notice *notice);
 
 /*
- * What is in doubt in the tree of this epoch beside what its record says, where it is half of a save (half.h): for
+ * What is in doubt in the tree of this epoch beside what its record says, where it is half of a save (partial_save.h): for
  * record_doubts_free. It may ask the remote for other trees. 0 or -errno. Without the lock. (rollback_half.c)
  */
 int rollback_half(struct volume *vol, uint64_t number, const struct tree *tree,

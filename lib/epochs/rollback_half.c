@@ -7,7 +7,7 @@
 #include <string.h>
 #include "lib/format/tree_diff.h"
 #include "lib/meta/doubts.h"
-#include "lib/meta/half.h"
+#include "lib/meta/partial_save.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/epochs/epochs.h"
@@ -18,7 +18,7 @@ struct finding {
 	struct volume *vol;
 	const struct epoch_info *info; /* of the epoch that is restored */
 	const struct tree *tree;       /* its tree */
-	struct half *half;
+	struct partial_save *half;
 };
 
 /* ---- the epochs around it ---- */
@@ -79,7 +79,7 @@ static int note_changed(const struct tree_change *c, void *arg)
 
 	if (!is_file(f, c->new_entry) || (c->kind == TREE_CHANGED && !c->content))
 		return 0;
-	return half_add_changed(f->half, c->path, c->new_entry->mtime_ns);
+	return partial_save_add_changed(f->half, c->path, c->new_entry->mtime_ns);
 }
 
 static int note_rest(const struct tree_change *c, void *arg)
@@ -88,7 +88,7 @@ static int note_rest(const struct tree_change *c, void *arg)
 
 	if (!is_file(f, c->new_entry) || c->kind != TREE_ADDED)
 		return 0;
-	return half_add_rest(f->half, c->path, c->new_entry->mtime_ns);
+	return partial_save_add_rest(f->half, c->path, c->new_entry->mtime_ns);
 }
 
 static int find_changed(const struct finding *f)
@@ -120,7 +120,7 @@ static int find_killed(const struct finding *f, uint64_t end)
 
 		if (doubt_kind_parse(d->kind) == DOUBT_UNDONE &&
 		    !is_in_doubt(&f->info->record, d->path))
-			error = half_add_rest(f->half, d->path, INT64_MAX);
+			error = partial_save_add_rest(f->half, d->path, INT64_MAX);
 	}
 	epoch_info_free(&info);
 	return error == -ENOMEM ? error : 0;
@@ -155,20 +155,20 @@ static bool is_half(const struct epoch_info *info)
 int rollback_half(struct volume *vol, uint64_t number, const struct tree *tree,
 		  struct record_doubt **ret_doubts, size_t *ret_count)
 {
-	cleanup_half struct half *half = NULL;
+	cleanup_partial_save struct partial_save *half = NULL;
 	struct epoch_info info = {0};
 	struct finding f = {.vol = vol, .info = &info, .tree = tree};
 	int error = epochs_get(vol, number, &info);
 
 	if (!error && is_half(&info)) {
-		error = half_new(vol->rules, &half);
+		error = partial_save_new(vol->rules, &half);
 		f.half = half;
 		if (!error)
 			error = find_changed(&f);
 		if (!error && info.superseded)
 			error = find_rest(&f);
 		if (!error)
-			error = half_doubts(half, number, ret_doubts, ret_count);
+			error = partial_save_doubts(half, number, ret_doubts, ret_count);
 	}
 	epoch_info_free(&info);
 	return error;

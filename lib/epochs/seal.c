@@ -29,7 +29,7 @@
 
 void pending_clear(struct pending *p)
 {
-	fresh_clear(&p->fresh);
+	new_names_clear(&p->new_names);
 	changed_clear(&p->changed);
 	free(p->reason);
 	*p = (struct pending){0};
@@ -249,7 +249,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	bool may_go_on = s->pending.continues || record_trigger_says_nothing(job->trigger);
 
 	sealer_over_begun_locked(vol, job);
-	fresh_clear(&s->pending.fresh);
+	new_names_clear(&s->pending.new_names);
 	changed_clear(&s->pending.changed);
 	free(s->last.logs);
 	job->pending = s->pending;
@@ -373,7 +373,7 @@ bool seal_needed_locked(struct volume *vol)
 {
 	const struct pending *p = &vol->sealer->pending;
 
-	return p->opens || p->rides || fresh_any(&p->fresh) ||
+	return p->opens || p->rides || new_names_any(&p->new_names) ||
 	       bodies_each_writing_locked(vol, log_has_changed, vol) != 0;
 }
 

@@ -8,7 +8,7 @@
 #include "lib/meta/settle.h"
 #include "lib/util/lock.h"
 #include "lib/epochs/changed.h"
-#include "lib/epochs/fresh.h"
+#include "lib/epochs/new_names.h"
 #include "lib/cache/context.h"
 
 /*
@@ -38,8 +38,8 @@ struct seal_step {
 
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
-	struct fresh fresh;	/* names made; each opens an epoch for as long as it is there */
-	struct changed changed; /* files closed, logs apart */
+	struct new_names new_names; /* names made; each opens an epoch for as long as it is there */
+	struct changed changed;	    /* files closed, logs apart */
 	struct seal_step step;
 	bool opens;	     /* something else that opens an epoch: a rename, new content */
 	bool rides;	     /* removals, attributes, logs: sealed by commit and unmount only */
@@ -61,7 +61,7 @@ struct pending {
 		alone; /* of what this epoch has first nothing was saved together with what is in an epoch since; 0: not known */
 	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
 	bool kept_chain;
-	unsigned joined[JOINS_LAST + 1]; /* how many of `fresh` say what */
+	unsigned joined[JOINS_LAST + 1]; /* how many of `new_names` say what */
 	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
 	enum joins found;
 	bool run_goes_on; /* as in seal_last */
@@ -96,7 +96,7 @@ struct seal_job {
 	bool certain; /* as in seal_how */
 	uint64_t renamed;
 	uint64_t generation, base; /* of a node of a set (nodes.h) */
-	struct pending pending;	   /* taken over; its fresh names and changed files are empty */
+	struct pending pending;	   /* taken over; its new names and changed files are empty */
 	int64_t sealed_ns;
 	struct seal_log *logs;
 	struct log_size *sizes; /* of the same, for who asks later what has grown */
@@ -251,12 +251,12 @@ void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain);
 /* Writes down for a crash what the next epoch continues. */
 void sealer_note_continues_locked(struct volume *vol);
 /*
- * What sealer_note_locked tells it of fresh names (NULL: not kept). One was made. A rename led to one, and no epoch had that; `before`
+ * What sealer_note_locked tells it of new names (NULL: not kept). One was made. A rename led to one, and no epoch had that; `before`
  * is what the old name said. One is removed: what it said.
  */
-void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n);
-void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before);
-enum joins sealer_gone_locked(struct volume *vol, const struct fresh_name *n);
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct new_name *n);
+void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enum joins before);
+enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n);
 
 /* ---- sealer_continues.c ---- */
 

@@ -69,7 +69,7 @@ static unsigned look_at_temporaries(struct volume *vol, struct settle_temporary 
 	struct settle_temporary *list = NULL;
 	unsigned count = 0;
 
-	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 		struct settle_temporary *more;
@@ -91,7 +91,7 @@ static bool is_dirty(const struct volume *vol)
 {
 	const struct pending *p = &vol->sealer->pending;
 
-	if (!p->opens && !fresh_any(&p->fresh))
+	if (!p->opens && !new_names_any(&p->new_names))
 		return false;
 	/* With settle=0 a close seals; names that are only made wait for one. */
 	return vol->options.settle_ns > 0 || p->closed || p->killed;
@@ -199,7 +199,7 @@ static int64_t act_locked(struct volume *vol)
 	if (answer.verdict == SETTLE_WAIT)
 		return answer.until_ns;
 	if (answer.verdict == SETTLE_IDLE) {
-		if (!s->pending.opens && !fresh_any(&s->pending.fresh) &&
+		if (!s->pending.opens && !new_names_any(&s->pending.new_names) &&
 		    now >= s->pending.activity_ns + vol->options.settle_ns)
 			forget_reason(vol);
 		return s->pending.reason || s->pending.unknown || s->pending.killed ? now + NS_PER_S
@@ -479,9 +479,9 @@ int sealer_run(struct volume *vol)
 static void keep_pending_locked(struct volume *vol)
 {
 	const struct pending *p = &vol->sealer->pending;
-	enum unsealed unsealed = p->opens || fresh_any(&p->fresh) ? UNSEALED_OPENS
-				 : p->rides			  ? UNSEALED_RIDES
-								  : UNSEALED_NOTHING;
+	enum unsealed unsealed = p->opens || new_names_any(&p->new_names) ? UNSEALED_OPENS
+				 : p->rides				  ? UNSEALED_RIDES
+									  : UNSEALED_NOTHING;
 
 	if (state_set_meta_u64(vol->state, "unsealed", unsealed) == 0)
 		state_set_meta_u64(vol->state, "sealer_running", 0);

@@ -188,7 +188,7 @@ static int is_unfinished(void *arg, struct body *b)
 /* `by`: what takes a name is of the next save, whatever it is called until then; 0: none does. */
 static bool is_whole(struct volume *vol, uint64_t by)
 {
-	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 

@@ -166,7 +166,7 @@ void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain)
 }
 
 /* The name says so as long as it is there; one that is not kept says so until the seal. */
-static void join(struct volume *vol, struct fresh_name *n, enum joins joins)
+static void join(struct volume *vol, struct new_name *n, enum joins joins)
 {
 	struct pending *p = &vol->sealer->pending;
 
@@ -184,7 +184,7 @@ static void join(struct volume *vol, struct fresh_name *n, enum joins joins)
 	decide(vol);
 }
 
-enum joins sealer_gone_locked(struct volume *vol, const struct fresh_name *n)
+enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n)
 {
 	enum joins joins = n->joins;
 
@@ -241,7 +241,7 @@ static bool follows_a_rename(const struct volume *vol)
 }
 
 /* A temporary name was made at once after another file was renamed: the save may go on, and then that epoch came too early. */
-static void note_run(struct volume *vol, struct fresh_name *n, enum belongs belongs)
+static void note_run(struct volume *vol, struct new_name *n, enum belongs belongs)
 {
 	struct sealer *s = vol->sealer;
 
@@ -282,7 +282,7 @@ static bool has_another_step(struct volume *vol, uint64_t dir, const char *name)
 	       place.kind != STEP_KIND_DIRECTORY && place.step != e->step;
 }
 
-void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct fresh_name *n)
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct new_name *n)
 {
 	enum joins joins = directory_joins(vol, dir);
 	enum belongs belongs = BELONGS_NOWHERE;
@@ -299,7 +299,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, stru
 	learn(vol, dir, name);
 }
 
-void sealer_led_locked(struct volume *vol, uint64_t dir, struct fresh_name *n, enum joins before)
+void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enum joins before)
 {
 	enum joins joins = directory_joins(vol, dir);
 

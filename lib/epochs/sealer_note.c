@@ -92,10 +92,10 @@ static void touch_temporaries(struct volume *vol, uint64_t dir, int64_t now)
 	struct pending *p = &vol->sealer->pending;
 	struct state_file f;
 
-	if (!p->fresh.temporaries)
+	if (!p->new_names.temporaries)
 		return;
 	for (; dir && dir != ROOT_INO; dir = directory_above(vol, dir, &f))
-		for (struct fresh_name *n = p->fresh.temporaries; n; n = n->next_temporary)
+		for (struct new_name *n = p->new_names.temporaries; n; n = n->next_temporary)
 			if (n->ino == dir)
 				n->changed_ns = now;
 }
@@ -149,7 +149,7 @@ static bool file_is_old(struct volume *vol, uint64_t ino)
 /* Another temporary name in the same directory: more renames will follow. */
 static bool others_are_temporary(struct volume *vol, uint64_t parent)
 {
-	for (const struct fresh_name *n = vol->sealer->pending.fresh.temporaries; n;
+	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 
@@ -336,10 +336,10 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 		note_rides(vol);
 		return;
 	}
-	fresh_add(&p->fresh, parent, name, ino,
-		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
+	new_names_add(&p->new_names, parent, name, ino,
+		      sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
-	sealer_made_locked(vol, parent, name, fresh_find(&p->fresh, parent, name, ino));
+	sealer_made_locked(vol, parent, name, new_names_find(&p->new_names, parent, name, ino));
 	sealer_before_named_locked(vol, parent, name, ino);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
@@ -352,7 +352,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 		       int64_t now)
 {
 	struct pending *p = &vol->sealer->pending;
-	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
+	struct new_name *n = name ? new_names_find(&p->new_names, parent, name, ino) : NULL;
 
 	if (name && sealer_rule_locked(vol, rules_log, parent, name)) {
 		note_rides(vol);
@@ -384,25 +384,26 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 			uint64_t ino, bool replaces, int64_t now)
 {
 	struct pending *p = &vol->sealer->pending;
-	struct fresh_name *old = old_name ? fresh_find(&p->fresh, 0, old_name, ino) : NULL;
+	struct new_name *old = old_name ? new_names_find(&p->new_names, 0, old_name, ino) : NULL;
 	enum joins joins = JOINS_NOTHING;
 
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
 		joins = sealer_gone_locked(vol, old);
-		fresh_remove(&p->fresh, old);
+		new_names_remove(&p->new_names, old);
 	}
 	if (old_name && sealer_rule_locked(vol, rules_log, parent, old_name) &&
 	    sealer_rule_locked(vol, rules_log, parent, name)) {
 		note_rides(vol);
 		return;
 	}
-	fresh_add(&p->fresh, parent, name, ino,
-		  sealer_rule_locked(vol, rules_temporary, parent, name), now);
+	new_names_add(&p->new_names, parent, name, ino,
+		      sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	sealer_opens_locked(vol);
 	note_who_renamed(vol, ino);
 	if (!replaces)
-		sealer_led_locked(vol, parent, fresh_find(&p->fresh, parent, name, ino), joins);
+		sealer_led_locked(vol, parent, new_names_find(&p->new_names, parent, name, ino),
+				  joins);
 	else if (has_news(vol, ino))
 		sealer_saved_in_place_locked(vol, ino);
 	sealer_before_named_locked(vol, parent, name, ino);
@@ -420,18 +421,18 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 			int64_t now)
 {
 	struct pending *p = &vol->sealer->pending;
-	struct fresh_name *n = name ? fresh_find(&p->fresh, parent, name, ino) : NULL;
+	struct new_name *n = name ? new_names_find(&p->new_names, parent, name, ino) : NULL;
 
 	if (n) {
 		sealer_gone_locked(vol, n);
-		fresh_remove(&p->fresh, n);
+		new_names_remove(&p->new_names, n);
 	} else {
 		note_rides(vol);
 	}
 	sealer_before_removed_locked(vol, ino);
 	if (!name || !sealer_rule_locked(vol, rules_log, parent, name))
 		p->activity_ns = now;
-	if (!p->rides && !p->opens && !fresh_any(&p->fresh))
+	if (!p->rides && !p->opens && !new_names_any(&p->new_names))
 		p->opened_ns = 0;
 }
 
@@ -486,9 +487,10 @@ void sealer_killed_locked(struct volume *vol)
 
 void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
 {
-	struct fresh_name *n =
-		vol->sealer ? fresh_find(&vol->sealer->pending.fresh, parent, name, ino) : NULL;
+	struct new_name *n = NULL;
 
+	if (vol->sealer)
+		n = new_names_find(&vol->sealer->pending.new_names, parent, name, ino);
 	if (n)
 		n->left = true;
 	sealer_killed_locked(vol);

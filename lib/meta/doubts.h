@@ -30,7 +30,7 @@
  * A doubt is settled when the file is saved again whole (also where it is renamed then: model.new to model.pt) or removed: by new
  * content, or in place where nothing of what was there before is left (lib/live/commit.c), or where that is a database;
  * that of an undone file also when each companion was saved again so or removed, or what was gone is there again; and by a
- * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (half.h).
+ * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (partial_save.h).
  *
  * Units are those of doubt_units.h. A torn file that is a part of a save by its number is of the unit of its directory, as one whose
  * writer was killed is; its companion is a part beside it, which says so in later epochs, and settles nothing. Under a temporary name nothing counts until it is renamed; then its doubts move along.

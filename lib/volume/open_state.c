@@ -143,8 +143,8 @@ static int objects_are_newer(struct volume *vol)
  */
 static int journal_is_gone(struct volume *vol)
 {
-	if (vol->left != LEFT_RUNNING || faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) == 0 ||
-	    errno != ENOENT)
+	if (vol->last_shutdown != SHUTDOWN_KILLED ||
+	    faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) == 0 || errno != ENOENT)
 		return 0;
 	return objects_are_newer(vol);
 }
@@ -161,7 +161,8 @@ static int open_database(struct volume *vol, const char *db, const char **ret_wh
 	/* A directory that the disk has damaged is no reason to move all aside. */
 	if (gone)
 		return gone > 0 ? -EUCLEAN : gone == -EUCLEAN ? -EIO : gone;
-	if (vol->left == LEFT_RUNNING || vol->left == LEFT_ENDING) {
+	if (vol->last_shutdown == SHUTDOWN_KILLED ||
+	    vol->last_shutdown == SHUTDOWN_KILLED_CLOSING) {
 		*ret_why = "its journal state.db-wal is damaged";
 		error = state_check_journal(vol->cache_fd);
 		if (error)
@@ -170,9 +171,9 @@ static int open_database(struct volume *vol, const char *db, const char **ret_wh
 	*ret_why = "it is not what epochfs has written";
 	error = full ? state_open_existing(vol->cache_fd, db, &vol->state)
 		     : state_open(vol->cache_fd, db, &vol->state);
-	if (!error && vol->left != LEFT_IN_ORDER) {
+	if (!error && vol->last_shutdown != SHUTDOWN_CLEAN) {
 		*ret_why = "a check of the whole has failed";
-		error = state_check(vol->state, vol->left == LEFT_DAMAGED);
+		error = state_check(vol->state, vol->last_shutdown == SHUTDOWN_DAMAGED);
 	}
 	if (error) {
 		state_close(vol->state);
@@ -205,19 +206,19 @@ static int open_or_rebuild(struct volume *vol, const char *db, struct opening_me
 }
 
 /* From here on an end without order is seen by the next one who opens it. */
-static int note_left(const struct volume *vol, enum left_note note)
+static int write_mark(const struct volume *vol, enum shutdown_mark mark)
 {
-	const struct left_place place = {.cache_fd = vol->cache_fd,
-					 .lock_fd = vol->lock_fd,
-					 .device = vol->device,
-					 .mounted_at = vol->mounted_at};
+	const struct shutdown_mark_place place = {.cache_fd = vol->cache_fd,
+						  .lock_fd = vol->lock_fd,
+						  .device = vol->device,
+						  .mounted_at = vol->mounted_at};
 
-	return left_note(&place, note);
+	return shutdown_mark_write(&place, mark);
 }
 
-static int note_running(struct volume *vol)
+static int mark_running(struct volume *vol)
 {
-	int error = note_left(vol, NOTE_RUNNING);
+	int error = write_mark(vol, MARK_RUNNING);
 
 	vol->noted = !error;
 	return error;
@@ -238,7 +239,7 @@ int open_state(struct volume *vol, struct opening_message *m)
 	if (!error)
 		error = load_state(vol, buf_str(&path), m);
 	if (!error)
-		error = note_running(vol);
+		error = mark_running(vol);
 	if (error == -EPROTONOSUPPORT)
 		return opening_fail(
 			m, error,
@@ -252,9 +253,9 @@ int open_state(struct volume *vol, struct opening_message *m)
 		     : 0;
 }
 
-static void note_mount(struct volume *vol, enum left_note note)
+static void mark_mount(struct volume *vol, enum shutdown_mark mark)
 {
-	int error = vol->noted ? note_left(vol, note) : 0;
+	int error = vol->noted ? write_mark(vol, mark) : 0;
 
 	if (error)
 		log_debug("%s/lock: %s", vol->cache_path, strerror(-error));
@@ -264,32 +265,32 @@ void volume_mounted(struct volume *vol, const char *device, const char *mountpoi
 {
 	snprintf(vol->device, sizeof(vol->device), "%s", device);
 	mountinfo_escape(mountpoint, vol->mounted_at);
-	note_mount(vol, NOTE_RUNNING);
+	mark_mount(vol, MARK_RUNNING);
 }
 
 void volume_unmounted(struct volume *vol)
 {
-	note_mount(vol, NOTE_UNMOUNTED);
+	mark_mount(vol, MARK_UNMOUNTED);
 }
 
 void leave_state(struct volume *vol)
 {
-	enum left_note note = NOTE_CLOSED;
+	enum shutdown_mark mark = MARK_CLEAN;
 	int error = 0;
 
 	if (!vol->state)
 		return;
 	if (state_is_damaged(vol->state))
-		note = NOTE_DAMAGED;
-	if (vol->noted && note == NOTE_CLOSED)
-		error = note_left(vol, NOTE_ENDING);
+		mark = MARK_DAMAGED;
+	if (vol->noted && mark == MARK_CLEAN)
+		error = write_mark(vol, MARK_CLOSING);
 	state_close(vol->state);
 	vol->state = NULL;
 	/* Where it could not be moved into the database, all is as after a kill. */
-	if (faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) == 0 && note == NOTE_CLOSED)
-		note = NOTE_RUNNING;
-	if (!error && (vol->noted || note == NOTE_DAMAGED))
-		error = note_left(vol, note);
+	if (faccessat(vol->cache_fd, "state.db-wal", F_OK, 0) == 0 && mark == MARK_CLEAN)
+		mark = MARK_RUNNING;
+	if (!error && (vol->noted || mark == MARK_DAMAGED))
+		error = write_mark(vol, mark);
 	if (error)
 		log_warn("%s/lock: %s: the next mount takes this one for killed", vol->cache_path,
 			 strerror(-error));

@@ -17,7 +17,7 @@
 #include "lib/format/tails.h"
 #include "lib/meta/reason.h"
 #include "lib/meta/records.h"
-#include "lib/state/left.h"
+#include "lib/state/shutdown_mark.h"
 #include "lib/upload/nodes.h"
 #include "lib/util/array.h"
 #include "lib/util/io.h"
@@ -330,7 +330,7 @@ int boot_changed_locked(struct volume *vol, bool *ret_changed)
 		return 0;
 	}
 	if (!error)
-		error = left_boot_id(&now);
+		error = shutdown_mark_boot_id(&now);
 	if (!error)
 		*ret_changed = strcmp(buf_str(&now), buf_str(&then)) != 0;
 	return error;
@@ -339,7 +339,7 @@ int boot_changed_locked(struct volume *vol, bool *ret_changed)
 int boot_remember_locked(struct volume *vol)
 {
 	cleanup_buf struct buf now = {0};
-	int error = left_boot_id(&now);
+	int error = shutdown_mark_boot_id(&now);
 
 	return error ? error : state_set_meta(vol->state, "boot_id", buf_str(&now));
 }

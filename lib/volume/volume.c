@@ -394,5 +394,5 @@ int volume_statfs(struct volume *vol, struct volume_space *ret_space)
 
 bool volume_is_ending(const char *cache, pid_t pid)
 {
-	return left_is_ending(cache, pid);
+	return shutdown_mark_is_ending(cache, pid);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 #include "lib/meta/doubts.h"
-#include "lib/meta/half.h"
+#include "lib/meta/partial_save.h"
 #include "tests/unit/unit.h"
 
 /*
@@ -428,7 +428,7 @@ static const struct file *find_in(const struct tree *t, const char *path)
 }
 
 /* What rollback_half finds. */
-static void find_half(const struct world *w, uint64_t number, struct half *half)
+static void find_half(const struct world *w, uint64_t number, struct partial_save *half)
 {
 	const struct tree *tree = &w->epochs[number], *before = NULL, *rest = tree;
 
@@ -440,12 +440,12 @@ static void find_half(const struct world *w, uint64_t number, struct half *half)
 		const struct file *f = &tree->files[i], *old = find_in(before, f->path);
 
 		if (!old || old->content != f->content)
-			unit_ok(half_add_changed(half, f->path, (int64_t)f->opened));
+			unit_ok(partial_save_add_changed(half, f->path, (int64_t)f->opened));
 	}
 	for (size_t i = 0; i < rest->file_count; i++)
 		if (!find_in(tree, rest->files[i].path))
-			unit_ok(half_add_rest(half, rest->files[i].path,
-					      (int64_t)rest->files[i].opened));
+			unit_ok(partial_save_add_rest(half, rest->files[i].path,
+						      (int64_t)rest->files[i].opened));
 }
 
 /* What doubts_add_locked does. */
@@ -472,13 +472,13 @@ static void add_half(struct world *w, const struct record_doubt *d)
 
 static void take_half(struct world *w, uint64_t number)
 {
-	cleanup_half struct half *half = NULL;
+	cleanup_partial_save struct partial_save *half = NULL;
 	struct record_doubt *list;
 	size_t count;
 
-	unit_ok(half_new(w->rules, &half));
+	unit_ok(partial_save_new(w->rules, &half));
 	find_half(w, number, half);
-	unit_ok(half_doubts(half, number, &list, &count));
+	unit_ok(partial_save_doubts(half, number, &list, &count));
 	for (size_t i = 0; i < count; i++)
 		add_half(w, &list[i]);
 	record_doubts_free(list, count);

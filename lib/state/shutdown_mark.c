@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The note in the file `lock`. */
-#include "lib/state/left.h"
+/* The shutdown mark in the file `lock`. */
+#include "lib/state/shutdown_mark.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 /* More than the file ever has. */
 #define LOCK_FILE_MAX 4096
 
-int left_boot_id(struct buf *out)
+int shutdown_mark_boot_id(struct buf *out)
 {
 	int error = io_read_file(AT_FDCWD, BOOT_ID, BOOT_ID_MAX, out);
 
@@ -35,66 +35,66 @@ static bool is_as_closed(int cache_fd, uint64_t size, int64_t mtime_ns)
 	       (int64_t)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec == mtime_ns;
 }
 
-enum left_how left_read(int cache_fd, const char *text)
+enum last_shutdown shutdown_mark_read(int cache_fd, const char *text)
 {
 	cleanup_buf struct buf boot = {0};
-	const char *note = strchr(text, '\n');
+	const char *mark = strchr(text, '\n');
 	char word[16], id[BOOT_ID_MAX];
 	uint64_t size;
 	int64_t mtime_ns;
 
-	if (!note)
-		return LEFT_UNKNOWN;
-	if (sscanf(note, " closed %" SCNu64 " %" SCNd64, &size, &mtime_ns) == 2)
-		return is_as_closed(cache_fd, size, mtime_ns) ? LEFT_IN_ORDER : LEFT_CHANGED;
-	if (sscanf(note, " %15s %63s", word, id) != 2 || left_boot_id(&boot))
-		return !strncmp(note, "\ndamaged", strlen("\ndamaged")) ? LEFT_DAMAGED
-									: LEFT_CHANGED;
+	if (!mark)
+		return SHUTDOWN_UNKNOWN;
+	if (sscanf(mark, " closed %" SCNu64 " %" SCNd64, &size, &mtime_ns) == 2)
+		return is_as_closed(cache_fd, size, mtime_ns) ? SHUTDOWN_CLEAN : SHUTDOWN_CHANGED;
+	if (sscanf(mark, " %15s %63s", word, id) != 2 || shutdown_mark_boot_id(&boot))
+		return !strncmp(mark, "\ndamaged", strlen("\ndamaged")) ? SHUTDOWN_DAMAGED
+									: SHUTDOWN_CHANGED;
 	if (strcmp(id, buf_str(&boot)) != 0)
-		return LEFT_REBOOTED;
-	return strcmp(word, "ending") ? LEFT_RUNNING : LEFT_ENDING;
+		return SHUTDOWN_REBOOTED;
+	return strcmp(word, "ending") ? SHUTDOWN_KILLED : SHUTDOWN_KILLED_CLOSING;
 }
 
-void left_holder(const char *text, struct left_holder *ret_holder)
+void shutdown_mark_holder(const char *text, struct shutdown_mark_holder *ret_holder)
 {
 	char word[16] = "";
 
-	*ret_holder = (struct left_holder){0};
+	*ret_holder = (struct shutdown_mark_holder){0};
 	sscanf(text, "%9ld %15s %*63s device %23s %1023s", &ret_holder->pid, word,
 	       ret_holder->device, ret_holder->path);
 	ret_holder->ending = !strcmp(word, "unmounted") || !strcmp(word, "ending");
 }
 
-bool left_is_ending(const char *cache, pid_t pid)
+bool shutdown_mark_is_ending(const char *cache, pid_t pid)
 {
 	cleanup_buf struct buf text = {0};
 	cleanup_close int fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct left_holder h;
+	struct shutdown_mark_holder h;
 
 	if (fd < 0 || io_read_file(fd, "lock", LOCK_FILE_MAX, &text))
 		return false;
-	left_holder(buf_str(&text), &h);
+	shutdown_mark_holder(buf_str(&text), &h);
 	return h.ending && h.pid == pid;
 }
 
-int left_note(const struct left_place *place, enum left_note note)
+int shutdown_mark_write(const struct shutdown_mark_place *place, enum shutdown_mark mark)
 {
 	static const char *const words[] = {"running", "unmounted", "ending", "closed", "damaged"};
 	cleanup_buf struct buf text = {0};
 	struct stat st;
 	int error = 0;
 
-	buf_printf(&text, "%d\n%s ", (int)getpid(), words[note]);
-	if (note == NOTE_CLOSED) {
+	buf_printf(&text, "%d\n%s ", (int)getpid(), words[mark]);
+	if (mark == MARK_CLEAN) {
 		if (fstatat(place->cache_fd, "state.db", &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
 		buf_printf(&text, "%lld %lld", (long long)st.st_size,
 			   (long long)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec);
-	} else if (note != NOTE_DAMAGED) {
-		error = left_boot_id(&text);
+	} else if (mark != MARK_DAMAGED) {
+		error = shutdown_mark_boot_id(&text);
 	}
 	buf_printf(&text, "\n");
-	if (note == NOTE_RUNNING && place->device[0])
+	if (mark == MARK_RUNNING && place->device[0])
 		buf_printf(&text, "device %s %s\n", place->device, place->mounted_at);
 	if (!error)
 		error = buf_error(&text);

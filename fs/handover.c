@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's part of a mount that outlives its daemon, and what both ends say. */
-#include "fs/life.h"
+#include "fs/handover.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -14,55 +14,55 @@
 /* Of the protocol, where the system's linux/fuse.h is older than it. */
 #define NOTIFY_RESEND 7
 
-int fs_life_new(int socket, int table_fd, int fuse_fd, struct fs_life **ret_life)
+int fs_handover_new(int socket, int table_fd, int fuse_fd, struct fs_handover **ret_handover)
 {
-	cleanup_free struct fs_life *life = calloc(1, sizeof(*life));
+	cleanup_free struct fs_handover *h = calloc(1, sizeof(*h));
 	const struct table_start *start;
 	int r;
 
-	if (!life)
+	if (!h)
 		return -ENOMEM;
-	life->socket = socket;
-	life->fuse_fd = fuse_fd;
-	r = table_open(table_fd, &life->table);
+	h->socket = socket;
+	h->fuse_fd = fuse_fd;
+	r = table_open(table_fd, &h->table);
 	if (r < 0)
 		return r;
-	start = life->table.start;
-	life->survivors = calloc((size_t)start->files + 1, sizeof(*life->survivors));
-	if (!life->survivors) {
-		table_close(&life->table);
+	start = h->table.start;
+	h->survivors = calloc((size_t)start->files + 1, sizeof(*h->survivors));
+	if (!h->survivors) {
+		table_close(&h->table);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < start->files; i++) {
-		struct table_file *row = &life->table.files[i];
+		struct table_file *row = &h->table.files[i];
 
 		if (row->fh && !row->abandoned && row->kind == FILE_LIVE)
-			life->survivors[life->survivors_count++].record = &row->handle;
+			h->survivors[h->survivors_count++].record = &row->handle;
 	}
-	*ret_life = steal_ptr(life);
+	*ret_handover = steal_ptr(h);
 	return 0;
 }
 
-void fs_life_survivors(struct fs_life *life, struct volume_options *o)
+void fs_handover_survivors(struct fs_handover *h, struct volume_options *o)
 {
-	o->survivors = life->survivors;
-	o->survivors_count = life->survivors_count;
-	o->stale_retry_records = life->table.start->told;
+	o->survivors = h->survivors;
+	o->survivors_count = h->survivors_count;
+	o->stale_retry_records = h->table.start->told;
 	o->stale_retry_records_count = TABLE_TOLD;
 }
 
-void fs_life_free(struct fs_life *life)
+void fs_handover_free(struct fs_handover *h)
 {
-	if (!life)
+	if (!h)
 		return;
-	table_close(&life->table);
-	if (life->socket >= 0)
-		close(life->socket);
-	free(life->survivors);
-	free(life);
+	table_close(&h->table);
+	if (h->socket >= 0)
+		close(h->socket);
+	free(h->survivors);
+	free(h);
 }
 
-int life_send(int socket, enum life_message what, int fd)
+int handover_send(int socket, enum handover_message what, int fd)
 {
 	union {
 		char space[CMSG_SPACE(sizeof(int))];
@@ -85,21 +85,21 @@ int life_send(int socket, enum life_message what, int fd)
 	return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int life_take(int socket)
+int handover_take(int socket)
 {
 	char byte;
 
 	return recv(socket, &byte, 1, MSG_DONTWAIT) == 1 ? byte : 0;
 }
 
-bool life_peer_gone(int socket)
+bool handover_peer_gone(int socket)
 {
 	struct pollfd end = {.fd = socket};
 
 	return poll(&end, 1, 0) == 1 && end.revents & (POLLHUP | POLLERR | POLLNVAL);
 }
 
-int life_resend(int fuse_fd)
+int handover_resend(int fuse_fd)
 {
 	const struct fuse_out_header notice = {.len = sizeof(notice), .error = NOTIFY_RESEND};
 

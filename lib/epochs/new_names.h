@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names made in the live tree since the last epoch: what makes it dirty, what is temporary. */
-#ifndef EPOCHFS_EPOCHS_FRESH_H
-#define EPOCHFS_EPOCHS_FRESH_H
+#ifndef EPOCHFS_EPOCHS_NEW_NAMES_H
+#define EPOCHFS_EPOCHS_NEW_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 /*
  * A name that is made and removed again (a lock file, a file of a killed writer that was undone)
  * opens no epoch: the set knows which are still there. Private to lib/epochs; in memory only,
- * guarded by the volume's lock. Zero-initialise, free with fresh_clear.
+ * guarded by the volume's lock. Zero-initialise, free with new_names_clear.
  */
 enum joins {
 	JOINS_NOTHING,
@@ -19,9 +19,9 @@ enum joins {
 	JOINS_LAST,
 };
 
-struct fresh_name {
-	struct map_link link;		   /* by file and name */
-	struct fresh_name *next_temporary; /* of temporary names */
+struct new_name {
+	struct map_link link;		 /* by file and name */
+	struct new_name *next_temporary; /* of temporary names */
 	uint64_t parent, ino;
 	bool closed;	    /* its content was committed */
 	bool temporary;	    /* its name is a temporary one */
@@ -32,25 +32,25 @@ struct fresh_name {
 };
 
 /* Beyond this many, names are not kept one by one: the set is dirty until it is cleared. */
-#define FRESH_MAX 131072
+#define NEW_NAMES_MAX 131072
 
-struct fresh {
+struct new_names {
 	struct map names;
-	struct fresh_name *temporaries;
+	struct new_name *temporaries;
 	bool overflow; /* too many, or no memory for them */
 };
 
-void fresh_clear(struct fresh *f);
+void new_names_clear(struct new_names *set);
 /* Something is there that was not there in the last epoch. */
-bool fresh_any(const struct fresh *f);
+bool new_names_any(const struct new_names *set);
 /* By file and name; of a file that has this name in several directories by the directory, too, where
  * `parent` is not 0. NULL: none. */
-struct fresh_name *fresh_find(const struct fresh *f, uint64_t parent, const char *name,
-			      uint64_t ino);
+struct new_name *new_names_find(const struct new_names *set, uint64_t parent, const char *name,
+				uint64_t ino);
 /* Adds a name; `now_ns` is when it changed last, also where it is there already. */
-void fresh_add(struct fresh *f, uint64_t parent, const char *name, uint64_t ino, bool temporary,
-	       int64_t now_ns);
-/* Takes out one that fresh_find gave. */
-void fresh_remove(struct fresh *f, struct fresh_name *n);
+void new_names_add(struct new_names *set, uint64_t parent, const char *name, uint64_t ino,
+		   bool temporary, int64_t now_ns);
+/* Takes out one that new_names_find gave. */
+void new_names_remove(struct new_names *set, struct new_name *n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mount that outlives its daemon. Private to fs/; what tools/ sees is in mount.h and supervise.h.
+ * The handover of a mount that outlives its daemon, from one worker to the next. Private to fs/; what tools/ sees is in mount.h and supervise.h.
  *
  * Supervisor, worker and watchdog share a socket, one for each worker: the worker has one end, and its watchdog a
  * copy of that; the supervisor the other. A message is one byte, perhaps with descriptors:
@@ -11,14 +11,14 @@
  *      supervisor lives: whoever signals all processes of a job signals both, and of two pending ones the kernel keeps one
  * Whoever finds the other end closed knows that all who had it are dead.
  */
-#ifndef EPOCHFS_FS_LIFE_H
-#define EPOCHFS_FS_LIFE_H
+#ifndef EPOCHFS_FS_HANDOVER_H
+#define EPOCHFS_FS_HANDOVER_H
 
 #include "fs/fs.h"
 #include "fs/table.h"
 
-/* A worker's part. */
-struct fs_life {
+/* What a worker was handed, and has for the next one. */
+struct fs_handover {
 	int socket;
 	int fuse_fd; /* the connection that a worker before had; -1: this one is the first */
 	struct table table;
@@ -26,21 +26,21 @@ struct fs_life {
 	size_t survivors_count;
 };
 
-enum life_message {
-	LIFE_SERVES = 'S',
-	LIFE_LOG = 'L',
-	LIFE_DEAD = 'D',
-	LIFE_END = 'E',
-	LIFE_HURRY = 'H',
+enum handover_message {
+	HANDOVER_SERVES = 'S',
+	HANDOVER_LOG = 'L',
+	HANDOVER_DEAD = 'D',
+	HANDOVER_END = 'E',
+	HANDOVER_HURRY = 'H',
 };
 
 /* Sends one, with this descriptor unless it is -1: 0 or -errno. */
-int life_send(int socket, enum life_message what, int fd);
+int handover_send(int socket, enum handover_message what, int fd);
 /* Takes one that is there and has no descriptor; 0: there is none, or the other end is closed. */
-int life_take(int socket);
+int handover_take(int socket);
 /* Whether the other end is closed. */
-bool life_peer_gone(int socket);
+bool handover_peer_gone(int socket);
 /* Asks the kernel for the requests that were read and not answered: they come before all others. */
-int life_resend(int fuse_fd);
+int handover_resend(int fuse_fd);
 
 #endif

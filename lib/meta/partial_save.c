@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in doubt in a tree that is half of a save. */
-#include "lib/meta/half.h"
+#include "lib/meta/partial_save.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,20 +22,20 @@ struct parts {
 	size_t count, cap;
 };
 
-struct half {
+struct partial_save {
 	const struct rules *rules;
 	struct parts changed;
-	struct parts rest; /* the newest, at most HALF_REST_MAX */
+	struct parts rest; /* the newest, at most PARTIAL_SAVE_REST_MAX */
 };
 
-int half_new(const struct rules *rules, struct half **ret_half)
+int partial_save_new(const struct rules *rules, struct partial_save **ret_save)
 {
-	struct half *h = calloc(1, sizeof(*h));
+	struct partial_save *s = calloc(1, sizeof(*s));
 
-	if (!h)
+	if (!s)
 		return -ENOMEM;
-	h->rules = rules;
-	*ret_half = h;
+	s->rules = rules;
+	*ret_save = s;
 	return 0;
 }
 
@@ -46,21 +46,21 @@ static void parts_free(struct parts *p)
 	free(p->v);
 }
 
-void half_free(struct half *h)
+void partial_save_free(struct partial_save *s)
 {
-	if (!h)
+	if (!s)
 		return;
-	parts_free(&h->changed);
-	parts_free(&h->rest);
-	free(h);
+	parts_free(&s->changed);
+	parts_free(&s->rest);
+	free(s);
 }
 
-void half_free_at(struct half **h)
+void partial_save_free_at(struct partial_save **s)
 {
-	half_free(*h);
+	partial_save_free(*s);
 }
 
-static int add(const struct half *h, struct parts *p, const char *path, int64_t mtime_ns)
+static int add(const struct partial_save *s, struct parts *p, const char *path, int64_t mtime_ns)
 {
 	char *copy;
 
@@ -69,13 +69,13 @@ static int add(const struct half *h, struct parts *p, const char *path, int64_t 
 	copy = strdup(path);
 	if (!copy)
 		return -ENOMEM;
-	p->v[p->count++] = (struct part){copy, doubt_unit_of(h->rules, path), mtime_ns};
+	p->v[p->count++] = (struct part){copy, doubt_unit_of(s->rules, path), mtime_ns};
 	return 0;
 }
 
-int half_add_changed(struct half *h, const char *path, int64_t mtime_ns)
+int partial_save_add_changed(struct partial_save *s, const char *path, int64_t mtime_ns)
 {
-	return add(h, &h->changed, path, mtime_ns);
+	return add(s, &s->changed, path, mtime_ns);
 }
 
 static size_t oldest(const struct parts *p)
@@ -89,15 +89,15 @@ static size_t oldest(const struct parts *p)
 }
 
 /* Those that were written last say best that the save is over. */
-int half_add_rest(struct half *h, const char *path, int64_t mtime_ns)
+int partial_save_add_rest(struct partial_save *s, const char *path, int64_t mtime_ns)
 {
-	struct parts *p = &h->rest;
-	size_t at = p->count == HALF_REST_MAX ? oldest(p) : p->count;
+	struct parts *p = &s->rest;
+	size_t at = p->count == PARTIAL_SAVE_REST_MAX ? oldest(p) : p->count;
 	int error;
 
 	if (at < p->count && p->v[at].mtime_ns >= mtime_ns)
 		return 0;
-	error = add(h, p, path, mtime_ns);
+	error = add(s, p, path, mtime_ns);
 	if (error || at == p->count - 1)
 		return error;
 	free(p->v[at].path);
@@ -107,9 +107,10 @@ int half_add_rest(struct half *h, const char *path, int64_t mtime_ns)
 
 /* ---- doubts ---- */
 
-static int set_companions(const struct half *h, const struct part *of, struct record_doubt *d)
+static int set_companions(const struct partial_save *s, const struct part *of,
+			  struct record_doubt *d)
 {
-	const struct parts *p = &h->changed;
+	const struct parts *p = &s->changed;
 
 	d->companions = calloc(DOUBT_COMPANIONS_MAX, sizeof(*d->companions));
 	if (!d->companions)
@@ -125,8 +126,8 @@ static int set_companions(const struct half *h, const struct part *of, struct re
 	return 0;
 }
 
-static int fill(const struct half *h, uint64_t number, const struct part *of, const char *what,
-		struct record_doubt *d)
+static int fill(const struct partial_save *s, uint64_t number, const struct part *of,
+		const char *what, struct record_doubt *d)
 {
 	d->path = strdup(of->path);
 	d->kind = strdup(doubt_kind_name(DOUBT_UNDONE));
@@ -135,25 +136,25 @@ static int fill(const struct half *h, uint64_t number, const struct part *of, co
 		d->why = NULL;
 		return -ENOMEM;
 	}
-	return d->path && d->kind ? set_companions(h, of, d) : -ENOMEM;
+	return d->path && d->kind ? set_companions(s, of, d) : -ENOMEM;
 }
 
-static bool has_companions(const struct half *h, const struct part *of)
+static bool has_companions(const struct partial_save *s, const struct part *of)
 {
-	for (size_t i = 0; i < h->changed.count; i++)
-		if (doubt_unit_same(of->path, &of->unit, h->changed.v[i].path,
-				    &h->changed.v[i].unit))
+	for (size_t i = 0; i < s->changed.count; i++)
+		if (doubt_unit_same(of->path, &of->unit, s->changed.v[i].path,
+				    &s->changed.v[i].unit))
 			return true;
 	return false;
 }
 
 /* Of the newest unit with a step, where there is one: what lies beside it may be written once in a training. */
-static const struct part *changed_last(const struct half *h)
+static const struct part *changed_last(const struct partial_save *s)
 {
 	const struct part *last = NULL;
 
-	for (size_t i = 0; i < h->changed.count; i++) {
-		const struct part *p = &h->changed.v[i];
+	for (size_t i = 0; i < s->changed.count; i++) {
+		const struct part *p = &s->changed.v[i];
 
 		if (!last || (!p->unit.len == !last->unit.len ? p->mtime_ns > last->mtime_ns
 							      : p->unit.len > 0))
@@ -162,20 +163,20 @@ static const struct part *changed_last(const struct half *h)
 	return last;
 }
 
-int half_doubts(const struct half *h, uint64_t number, struct record_doubt **ret_doubts,
-		size_t *ret_count)
+int partial_save_doubts(const struct partial_save *s, uint64_t number,
+			struct record_doubt **ret_doubts, size_t *ret_count)
 {
-	struct record_doubt *list = calloc(h->rest.count + 1, sizeof(*list));
-	const struct part *last = h->rest.count ? NULL : changed_last(h);
+	struct record_doubt *list = calloc(s->rest.count + 1, sizeof(*list));
+	const struct part *last = s->rest.count ? NULL : changed_last(s);
 	size_t count = 0;
 	int error = list ? 0 : -ENOMEM;
 
-	for (size_t i = 0; !error && i < h->rest.count; i++)
-		if (has_companions(h, &h->rest.v[i]))
-			error = fill(h, number, &h->rest.v[i], "was sealed before it was saved",
+	for (size_t i = 0; !error && i < s->rest.count; i++)
+		if (has_companions(s, &s->rest.v[i]))
+			error = fill(s, number, &s->rest.v[i], "was sealed before it was saved",
 				     &list[count++]);
 	if (!error && last)
-		error = fill(h, number, last, "is not complete", &list[count++]);
+		error = fill(s, number, last, "is not complete", &list[count++]);
 	if (error) {
 		record_doubts_free(list, count);
 		return error;
