@@ -13,7 +13,6 @@
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/util/thread.h"
 
 int contents_new(struct contents **ret_contents)
 {
@@ -22,8 +21,11 @@ int contents_new(struct contents **ret_contents)
 
 	if (!all)
 		return -ENOMEM;
-	error = cond_init_mono(&all->idle);
+	error = fetch_pool_new(&all->pool);
+	if (!error)
+		error = cond_init_mono(&all->idle);
 	if (error) {
+		pool_free(all->pool);
 		free(all);
 		return error;
 	}
@@ -35,7 +37,7 @@ int contents_new(struct contents **ret_contents)
 void contents_drain(struct contents *all)
 {
 	mutex_lock(&all->lock);
-	while (all->fetches)
+	while (all->jobs)
 		cond_wait(&all->idle, &all->lock);
 	mutex_unlock(&all->lock);
 }
@@ -44,6 +46,7 @@ void contents_free(struct contents *all)
 {
 	if (!all)
 		return;
+	pool_free(all->pool);
 	pthread_cond_destroy(&all->idle);
 	mutex_destroy(&all->lock);
 	free(all);
@@ -537,37 +540,32 @@ void content_detach_locked(struct volume *vol, uint64_t version)
 
 /* ---- Where contents lie that are new in the remote, before somebody reads one. ---- */
 
-static void ends(struct contents *all)
-{
-	SCOPED_LOCK(&all->lock);
+struct learning {
+	struct pool_task task; /* the first member */
+	struct volume *vol;
+};
 
-	if (--all->fetches == 0)
-		pthread_cond_broadcast(&all->idle);
-}
-
-static void *learn(void *arg)
+static void learn(struct pool_task *t)
 {
-	struct volume *vol = arg;
+	struct volume *vol = ((struct learning *)t)->vol;
 	int error = store_index_refresh(vol->store);
 
 	if (error)
 		log_debug("the index is not read ahead: %s", strerror(-error));
-	ends(vol->contents);
-	return NULL;
+	free(t);
+	contents_job_ends(vol->contents);
 }
 
 void contents_learn(struct volume *vol)
 {
-	struct contents *all = vol->contents;
-	pthread_attr_t attr;
-	pthread_t thread;
+	struct learning *l = calloc(1, sizeof(*l));
 
-	mutex_lock(&all->lock);
-	all->fetches++;
-	mutex_unlock(&all->lock);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (thread_start(&thread, &attr, learn, vol))
-		ends(all);
-	pthread_attr_destroy(&attr);
+	if (!l)
+		return;
+	*l = (struct learning){.task.run = learn, .vol = vol};
+	contents_job_begins(vol->contents);
+	if (pool_offer(vol->contents->pool, &l->task, POOL_LATER)) {
+		free(l);
+		contents_job_ends(vol->contents);
+	}
 }

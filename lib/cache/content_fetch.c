@@ -12,17 +12,14 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/util/thread.h"
 
 /* How often a waiting reader asks whether it was interrupted. */
 #define POLL_NS (50 * NS_PER_MS)
 /* So far ahead of a reader at most, which is two ranges of the store for each connection that there
- * usually is, but no more than a part of the cache; in fetches that are a part of it, so that many
- * are under way while the first ones are used up. */
+ * usually is, but no more than a part of the cache. */
 #define WINDOW_MIN     ((uint64_t)1 << 20)
 #define WINDOW_MAX     ((uint64_t)64 << 20)
 #define WINDOW_OF_SIZE 8
-#define WINDOW_SPANS   4
 
 static uint64_t window_max(const struct content *c)
 {
@@ -33,9 +30,10 @@ static uint64_t window_max(const struct content *c)
 	return size < WINDOW_MIN ? WINDOW_MIN : size;
 }
 
+/* The most bytes of one fetch: a part of the window, so that many are under way while the first ones are used up. */
 static uint64_t span_max(const struct content *c)
 {
-	uint64_t size = window_max(c) / WINDOW_SPANS;
+	uint64_t size = window_max(c) / FETCH_SPANS;
 
 	return size < WINDOW_MIN ? WINDOW_MIN : size;
 }
@@ -113,24 +111,9 @@ static int use_recipe_locked(struct content *c, struct recipe *recipe)
 	return 0;
 }
 
-/* ---- fetching, on threads of its own, so that a reader can be interrupted ---- */
+/* ---- one fetch ---- */
 
-struct job {
-	struct content *c;	/* a reference */
-	struct fetch_span span; /* count 0: the recipe */
-};
-
-static void remove_span_locked(struct fetch *f, const struct fetch_span *span)
-{
-	struct fetch_span **p = &f->spans;
-
-	while (*p && *p != span)
-		p = &(*p)->next;
-	if (*p)
-		*p = span->next;
-}
-
-static void load_recipe(struct content *c)
+void fetch_bring_recipe(struct content *c)
 {
 	struct store_failure failure = {0};
 	struct recipe recipe = {0};
@@ -169,145 +152,62 @@ static size_t next_run(struct fetch *f, size_t *first, size_t end, uint64_t *ret
 }
 
 static int fetch_run(struct content *c, size_t first, size_t count, uint64_t bytes,
-		     struct store_failure *failure)
+		     const atomic_bool *waits, struct store_failure *failure)
 {
+	struct store *store = c->vol->store;
 	int error;
 
 	fetch_make_room(c, bytes, first, count);
-	error = store_get_segments(c->vol->store, &c->fetch.recipe, first, count, write_segment, c,
-				   failure);
+	error = store_get_segments_ahead(store, &c->fetch.recipe, first, count, write_segment, c,
+					 waits, failure);
 	if (error != -ENOSPC)
 		return error;
 	/* The disk is full, whatever the limits are: everything else goes, and at last what killed
 	 * writers left. */
 	do {
 		fetch_make_room(c, UINT64_MAX / 2, first, count);
-		error = store_get_segments(c->vol->store, &c->fetch.recipe, first, count,
-					   write_segment, c, failure);
+		error = store_get_segments_ahead(store, &c->fetch.recipe, first, count,
+						 write_segment, c, waits, failure);
 	} while (error == -ENOSPC && torn_reclaim(c->vol, bytes));
 	return error;
 }
 
-static void fetch_segments(struct job *j)
+int fetch_bring(struct content *c, size_t first, size_t count, const atomic_bool *waits)
 {
 	struct store_failure failure = {0};
-	struct content *c = j->c;
-	struct fetch *f = &c->fetch;
-	size_t first = j->span.first, end = first + j->span.count, count;
-	int error = fetch_find_kept(c, first, j->span.count);
+	size_t end = first + count, run;
+	int error = fetch_find_kept(c, first, count);
 	uint64_t bytes;
 
-	while ((!error || error == -EIO) && (count = next_run(f, &first, end, &bytes))) {
-		int failed = fetch_run(c, first, count, bytes, &failure);
+	while ((!error || error == -EIO) && (run = next_run(&c->fetch, &first, end, &bytes))) {
+		int failed = fetch_run(c, first, run, bytes, waits, &failure);
 
 		error = failed ? failed : error;
-		first += count;
+		first += run;
 	}
 	log_failure(c, "content", &failure, error);
-	mutex_lock(&f->lock);
-	remove_span_locked(f, &j->span);
-	for (size_t i = j->span.first; i < end; i++)
-		if (f->state[i] == SEGMENT_COMING)
-			f->state[i] = SEGMENT_FAILED;
-	if (error)
-		f->error = error;
-	pthread_cond_broadcast(&f->changed);
-	mutex_unlock(&f->lock);
-}
-
-static void *run_job(void *arg)
-{
-	struct job *j = arg;
-	struct content *c = j->c;
-
-	if (j->span.count)
-		fetch_segments(j);
-	else
-		load_recipe(c);
-	fetch_note_whole(c);
-	free(j);
-	fetch_thread_ends(c);
-	return NULL;
-}
-
-int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg)
-{
-	struct contents *all = c->vol->contents;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int error;
-
-	mutex_lock(&all->lock);
-	c->refs++;
-	c->threads++;
-	all->fetches++;
-	mutex_unlock(&all->lock);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = thread_start(&thread, &attr, run, arg);
-	pthread_attr_destroy(&attr);
-	if (!error)
-		return 0;
-	/* The caller has a reference of its own: this is not the last. */
-	mutex_lock(&all->lock);
-	c->refs--;
-	c->threads--;
-	all->fetches--;
-	mutex_unlock(&all->lock);
 	return error;
 }
 
-void fetch_thread_ends(struct content *c)
+size_t fetch_claim_locked(struct content *c, size_t first, size_t last)
 {
-	struct contents *all = c->vol->contents;
+	struct fetch *f = &c->fetch;
+	uint64_t from = f->recipe.segments[first].offset;
+	size_t end = first;
 
-	c->threads--;
-	content_put(c);
-	mutex_lock(&all->lock);
-	if (--all->fetches == 0)
-		pthread_cond_broadcast(&all->idle);
-	mutex_unlock(&all->lock);
+	while (end <= last && f->state[end] == SEGMENT_MISSING &&
+	       f->recipe.segments[end].offset - from < span_max(c))
+		f->state[end++] = SEGMENT_COMING;
+	return end - first;
 }
 
-static int start_job(struct content *c, size_t first, size_t count)
-{
-	struct job *j = malloc(sizeof(*j));
-	int error;
-
-	if (!j)
-		return -ENOMEM;
-	*j = (struct job){.c = c, .span = {.first = first, .count = count}};
-	if (count) {
-		SCOPED_LOCK(&c->fetch.lock);
-		j->span.next = c->fetch.spans;
-		c->fetch.spans = &j->span;
-	}
-	error = fetch_thread_start(c, run_job, j);
-	if (!error)
-		return 0;
-	mutex_lock(&c->fetch.lock);
-	remove_span_locked(&c->fetch, &j->span);
-	mutex_unlock(&c->fetch.lock);
-	free(j);
-	return error;
-}
+/* ---- waiting for it ---- */
 
 /* Waits a little with fetch.lock held: 0 or -EINTR. */
 static int wait_a_little_locked(struct fetch *f, interrupted_fn interrupted, void *arg)
 {
 	cond_wait_until(&f->changed, &f->lock, clock_mono_ns() + POLL_NS);
 	return interrupted && interrupted(arg) ? -EINTR : 0;
-}
-
-/* contents.lock comes before fetch.lock: a job is started without it. */
-static int start_job_locked(struct content *c, size_t first, size_t count)
-{
-	int error;
-
-	mutex_unlock(&c->fetch.lock);
-	error = start_job(c, first, count);
-	mutex_lock(&c->fetch.lock);
-	return error;
 }
 
 static int need_recipe_locked(struct content *c, interrupted_fn interrupted, void *arg)
@@ -318,7 +218,7 @@ static int need_recipe_locked(struct content *c, interrupted_fn interrupted, voi
 	if (!f->loaded && !f->loading) {
 		f->loading = true;
 		f->error = 0;
-		error = start_job_locked(c, 0, 0);
+		error = fetch_start_locked(c, 0, 0, POOL_NOW, false);
 		if (error)
 			f->loading = false;
 	}
@@ -329,30 +229,23 @@ static int need_recipe_locked(struct content *c, interrupted_fn interrupted, voi
 	return error;
 }
 
-/* Starts fetches for what is missing in [first, last], in parts of span_max. */
-static int start_missing_locked(struct content *c, size_t first, size_t last)
+/* Starts fetches for what is missing in [first, furthest], of which somebody waits for what is up to `last`. What lies ahead is
+ * no matter where there is no thread for it. */
+static int start_missing_locked(struct content *c, size_t first, size_t last, size_t furthest)
 {
-	struct fetch *f = &c->fetch;
+	int error = 0;
 
-	for (size_t i = first; i <= last; i++) {
-		uint64_t from = f->recipe.segments[i].offset;
-		size_t count = 0;
-		int error;
+	for (size_t i = first; !error && i <= furthest;) {
+		size_t count = fetch_claim_locked(c, i, furthest);
 
-		if (f->state[i] != SEGMENT_MISSING)
-			continue;
-		while (i + count <= last && f->state[i + count] == SEGMENT_MISSING &&
-		       f->recipe.segments[i + count].offset - from < span_max(c))
-			f->state[i + count++] = SEGMENT_COMING;
-		error = start_job_locked(c, i, count);
-		if (error) {
-			memset(f->state + i, SEGMENT_MISSING, count);
-			pthread_cond_broadcast(&f->changed);
-			return error;
-		}
-		i += count - 1;
+		if (count)
+			error = fetch_start_locked(c, i, count, i > last ? POOL_LATER : POOL_NOW,
+						   false);
+		if (error && i > last)
+			return 0;
+		i += count ? count : 1;
 	}
-	return 0;
+	return error;
 }
 
 /* Waits for [first, last]: 0, -EINTR, why one of them failed, or -EAGAIN where one was dropped. */
@@ -365,6 +258,8 @@ static int wait_segments_locked(struct content *c, size_t first, size_t last,
 	for (size_t i = first; !error && i <= last;) {
 		if (f->state[i] == SEGMENT_HERE)
 			i++;
+		else if (f->state[i] == SEGMENT_COMING && fetch_hurry_locked(c, i, last))
+			continue;
 		else if (f->state[i] == SEGMENT_COMING)
 			error = wait_a_little_locked(f, interrupted, arg);
 		else if (f->state[i] == SEGMENT_MISSING)
@@ -389,7 +284,7 @@ static int fetch_range_locked(struct content *c, uint64_t offset, uint64_t end, 
 		if (f->state[i] == SEGMENT_FAILED)
 			f->state[i] = SEGMENT_MISSING;
 	do {
-		error = start_missing_locked(c, first, furthest);
+		error = start_missing_locked(c, first, last, furthest);
 		if (!error)
 			error = wait_segments_locked(c, first, last, interrupted, arg);
 	} while (error == -EAGAIN);
@@ -463,75 +358,4 @@ int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupt
 	if (!error && advice.whole)
 		prefetch(c, advice.until);
 	return reader_errno(error);
-}
-
-/* ---- The rest of a file, once its reader is seen to read all of it. ---- */
-
-/* A file is prefetched that takes no more than this part of the cache: more would drop what has not
- * been read yet. */
-#define ROOM_PART 2
-
-struct prefetching {
-	struct content *c; /* a reference */
-	uint64_t from;
-	unsigned long drops;
-};
-
-/* Nobody reads it any more, or there was no room for it after all. */
-static bool is_over(void *arg)
-{
-	const struct prefetching *p = arg;
-
-	return atomic_load(&p->c->refs) <= atomic_load(&p->c->threads) ||
-	       atomic_load(&p->c->fetch.drops) != p->drops;
-}
-
-static void *run(void *arg)
-{
-	struct prefetching *p = arg;
-	struct content *c = p->c;
-	int error = content_fetch(c, p->from, UINT64_MAX, is_over, p);
-
-	if (!error)
-		error = content_fetch(c, 0, p->from, is_over, p);
-	/* It goes on where somebody came after the last had left. */
-	if (error == -EINTR && atomic_load(&c->fetch.drops) == p->drops) {
-		SCOPED_LOCK(&c->fetch.lock);
-		c->fetch.prefetched = false;
-	}
-	free(p);
-	fetch_thread_ends(c);
-	return NULL;
-}
-
-static bool has_room(const struct content *c)
-{
-	uint64_t limit = c->vol->options.cache_size;
-
-	return !limit || c->size <= limit / ROOM_PART;
-}
-
-static bool is_first(struct content *c)
-{
-	SCOPED_LOCK(&c->fetch.lock);
-
-	if (c->fetch.prefetched || fetch_whole(&c->fetch))
-		return false;
-	c->fetch.prefetched = true;
-	return true;
-}
-
-void prefetch(struct content *c, uint64_t from)
-{
-	struct prefetching *p;
-
-	if (!has_room(c) || !is_first(c))
-		return;
-	p = malloc(sizeof(*p));
-	if (p)
-		*p = (struct prefetching){c, from, atomic_load(&c->fetch.drops)};
-	if (!p || fetch_thread_start(c, run, p)) {
-		free(p); /* the reader gets his bytes as before */
-		log_debug("no thread for prefetching");
-	}
 }

@@ -173,11 +173,11 @@ int fetch_find_kept(struct content *c, size_t first, size_t count)
 /* Whether a fetch that brings this segment is under way still. */
 static bool is_coming_locked(const struct fetch *f, size_t i)
 {
-	const struct fetch_span *span = f->spans;
+	const struct fetch_job *job = f->jobs;
 
-	while (span && (i < span->first || i - span->first >= span->count))
-		span = span->next;
-	return span != NULL;
+	while (job && (i < job->first || i - job->first >= job->count))
+		job = job->next;
+	return job != NULL;
 }
 
 /* The bytes that went. With fetch.lock, and content.io for writing. */

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include "lib/format/recipe.h"
+#include "lib/store/pool.h"
 #include "lib/util/lock.h"
 #include "lib/cache/contents.h"
 #include "lib/cache/read_ahead.h"
@@ -30,12 +31,23 @@ enum segment_state {
  */
 
 /*
- * What one fetch brings. Nothing of it is dropped before the fetch has ended: else another could
- * bring the same segment, and who ends first would call failed, or drop, what the other is writing.
+ * One fetch, on a thread of the contents' pool, so that a reader can be interrupted. Nothing of what it brings is dropped before it has
+ * ended: else another could bring the same segment, and who ends first would call failed, or drop, what the other is writing.
  */
-struct fetch_span {
-	struct fetch_span *next;
-	size_t first, count; /* segments */
+struct fetch_job {
+	struct pool_task task; /* the first member */
+	struct fetch_job *next;
+	struct content *c;   /* a reference */
+	size_t first, count; /* segments; count 0: the recipe */
+	atomic_bool waits;   /* somebody does, for what it brings; set with fetch.lock */
+	bool of_rest;	     /* prefetch began it */
+};
+
+/* Of all of a content, what prefetch has not asked for: `left` segments from `next` on, and on from the first after the last. */
+struct fetch_rest {
+	size_t next, left;
+	unsigned jobs;	     /* of it, under way */
+	unsigned long drops; /* fetch.drops when it began */
 };
 
 struct fetch {
@@ -48,23 +60,24 @@ struct fetch {
 	pthread_cond_t changed;
 	bool loading, loaded; /* the recipe */
 	struct recipe recipe;
-	uint8_t *state;		  /* enum segment_state of each segment */
-	size_t missing;		  /* segments that are not HERE */
-	struct fetch_span *spans; /* of the fetches under way; they overlap nowhere */
+	uint8_t *state;		/* enum segment_state of each segment */
+	size_t missing;		/* segments that are not HERE */
+	struct fetch_job *jobs; /* under way; their segments overlap nowhere */
 	int error;
 	struct read_ahead ahead;
 	bool prefetched; /* all of it is being fetched, or that was tried */
-	unsigned pins;	 /* while there are any, no segment is dropped */
-	int64_t delta;	 /* bytes that the backing file has more than its row says */
+	struct fetch_rest rest;
+	unsigned pins; /* while there are any, no segment is dropped */
+	int64_t delta; /* bytes that the backing file has more than its row says */
 };
 
 struct content {
 	struct volume *vol;
 	struct content *next;
 	uint64_t version, size;
-	atomic_uint refs;    /* changed under contents.lock */
-	atomic_uint threads; /* of these, those of fetches; they rise after refs and fall before */
-	bool detached;	     /* no longer in the table; guarded by volume.lock */
+	unsigned refs; /* guarded by contents.lock */
+	unsigned jobs; /* of these, those of fetches; the same */
+	bool detached; /* no longer in the table; guarded by volume.lock */
 	int fd; /* backing file, for reading (and writing, while bytes are missing); -1: none */
 	uint8_t *bytes; /* inline content; NULL: in the backing file */
 	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file; guarded by
@@ -76,7 +89,8 @@ struct content {
 struct contents {
 	struct mutex lock;
 	pthread_cond_t idle;
-	unsigned fetches; /* threads under way */
+	unsigned jobs; /* that wait or are under way */
+	struct pool *pool;
 	struct content *first;
 	atomic_llong delta; /* the sum of all fetch.delta */
 };
@@ -96,13 +110,33 @@ int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupt
 /* lseek(2) by the recipe, of an offset before the end: 0, -ENXIO, -EINTR, or why there is no recipe. */
 int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
 	       void *arg, uint64_t *ret_offset);
-/* Runs a detached thread that has a reference and ends with fetch_thread_ends. */
-int fetch_thread_start(struct content *c, void *(*run)(void *), void *arg);
-void fetch_thread_ends(struct content *c);
+/* Brings the recipe, and says of it what there is to say in `fetch`. */
+void fetch_bring_recipe(struct content *c);
+/* Brings those of the segments that are COMING, `waits` as store.h has it. 0, or why some did not come, which is logged: these stay COMING. */
+int fetch_bring(struct content *c, size_t first, size_t count, const atomic_bool *waits);
+/* From `first` on, not beyond `last`: what is MISSING, and not too much for one fetch, is COMING. How many segments these are; 0: none. */
+size_t fetch_claim_locked(struct content *c, size_t first, size_t last);
 
-/* content_fetch.c: a thread that fetches all of it, from there on and then what is before, while
- * others than fetches have it open. Does nothing where that was begun already, or the cache has no
- * room for it. */
+/* content_jobs.c: fetches on the pool. With fetch.lock, which they may drop for a while. */
+
+/* Fetches of a content ahead of one reader, and of the rest of it, at once. */
+#define FETCH_SPANS 4
+
+int fetch_pool_new(struct pool **ret_pool);
+/*
+ * A fetch of segments that are COMING, or with count 0 of the recipe. Where there is no thread for what somebody waits for, the caller brings it
+ * himself before it returns. 0; else nothing was begun, and the segments are MISSING again: -ENOMEM, and for POOL_LATER -EAGAIN.
+ */
+int fetch_start_locked(struct content *c, size_t first, size_t count, enum pool_when when,
+		       bool of_rest);
+/* Somebody waits for [first, last]: its fetches go before what can wait from now on. True where the lock was dropped: look again. */
+bool fetch_hurry_locked(struct content *c, size_t first, size_t last);
+/* Of a job that is none of a content's: it is waited for by contents_drain. */
+void contents_job_begins(struct contents *all);
+void contents_job_ends(struct contents *all);
+
+/* Fetches all of it, from there on and then what is before, while others than fetches have it open; without
+ * fetch.lock. Does nothing where that was begun already, or the cache has no room for it. */
 void prefetch(struct content *c, uint64_t from);
 
 /* content_local.c: the sparse backing file. */

@@ -78,7 +78,7 @@ static int store_again(struct keeping *k)
 	int error = 0;
 
 	if (k->count)
-		error = store_chunks_read(k->batch->store, k->wanted, k->count, feed_again, k,
+		error = store_chunks_read(k->batch->store, k->wanted, k->count, feed_again, k, NULL,
 					  NULL);
 	k->count = 0;
 	/* The batch's own errors come from its feeding, too. */

@@ -255,8 +255,8 @@ static void make_ranges(struct reading *r)
 	}
 }
 
-int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
-			     void *arg)
+static int read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+		       void *arg, const atomic_bool *waits)
 {
 	cleanup_free struct wanted **sorted = calloc(count + 1, sizeof(*sorted));
 	cleanup_free struct range *ranges = calloc(count + 1, sizeof(*ranges));
@@ -272,9 +272,15 @@ int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t coun
 		qsort(sorted, r.count, sizeof(*sorted), compare_places);
 	make_ranges(&r);
 	reading_begin(s);
-	error = pool_run(s->readers, r.range_count, read_range, &r);
+	error = pool_run_ahead(s->readers, r.range_count, read_range, &r, waits);
 	reading_end(s);
 	return error;
+}
+
+int store_chunks_read_placed(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
+			     void *arg)
+{
+	return read_placed(s, wanted, count, sink, arg, NULL);
 }
 
 /* ---- where to look ---- */
@@ -351,7 +357,7 @@ static void explain(const struct wanted *wanted, size_t count, struct store_fail
 }
 
 int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
-		      void *arg, struct store_failure *failure)
+		      void *arg, const atomic_bool *waits, struct store_failure *failure)
 {
 	uint64_t refreshes = store_index_refreshes(s);
 
@@ -362,7 +368,7 @@ int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, stor
 			return error;
 		if (!count_in(wanted, count, WANTED_PLACED))
 			break;
-		error = store_chunks_read_placed(s, wanted, count, sink, arg);
+		error = read_placed(s, wanted, count, sink, arg, waits);
 		if (error)
 			return error;
 		if (count_in(wanted, count, WANTED_DONE) == count)

@@ -36,6 +36,13 @@ static size_t fill_window(const struct recipe *r, size_t *first, size_t end, str
 int store_get_segments(struct store *s, const struct recipe *r, size_t first, size_t count,
 		       store_sink sink, void *arg, struct store_failure *failure)
 {
+	return store_get_segments_ahead(s, r, first, count, sink, arg, NULL, failure);
+}
+
+int store_get_segments_ahead(struct store *s, const struct recipe *r, size_t first, size_t count,
+			     store_sink sink, void *arg, const atomic_bool *waits,
+			     struct store_failure *failure)
+{
 	cleanup_free struct wanted *wanted = NULL;
 	size_t end;
 
@@ -47,7 +54,7 @@ int store_get_segments(struct store *s, const struct recipe *r, size_t first, si
 		return -ENOMEM;
 	while (first < end) {
 		size_t n = fill_window(r, &first, end, wanted);
-		int error = n ? store_chunks_read(s, wanted, n, sink, arg, failure) : 0;
+		int error = n ? store_chunks_read(s, wanted, n, sink, arg, waits, failure) : 0;
 
 		if (error)
 			return error;
@@ -128,7 +135,7 @@ static int keep_chunks(struct store *s, struct wanted *wanted, size_t count, boo
 	if (recipes)
 		error = take_cached(s, wanted, &count, k);
 	if (!error && count)
-		error = store_chunks_read(s, wanted, count, keep, k, failure);
+		error = store_chunks_read(s, wanted, count, keep, k, NULL, failure);
 	for (size_t i = 0; recipes && !error && i < count; i++)
 		cache_recipe(s, &wanted[i].hash, &k->pieces[wanted[i].number]);
 	return error;

@@ -8,6 +8,7 @@
 #ifndef EPOCHFS_STORE_STORE_H
 #define EPOCHFS_STORE_STORE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/format/recipe.h"
@@ -152,6 +153,10 @@ int store_get_recipe(struct store *s, const struct hash *hash, struct recipe *re
 typedef int (*store_sink)(void *arg, size_t segment, const void *plain, size_t len);
 int store_get_segments(struct store *s, const struct recipe *r, size_t first, size_t count,
 		       store_sink sink, void *arg, struct store_failure *failure);
+/* The same, behind all that somebody waits for as long as *waits is false: it may become true meanwhile, from any thread. */
+int store_get_segments_ahead(struct store *s, const struct recipe *r, size_t first, size_t count,
+			     store_sink sink, void *arg, const atomic_bool *waits,
+			     struct store_failure *failure);
 /* The bytes of a tree that a record names, by the hints in the record, else by the index. Checked. */
 int store_get_tree(struct store *s, const struct epoch_record *record, struct buf *out);
 /*

@@ -98,9 +98,10 @@ struct wanted {
  * Gets the chunks, in any order, and gives each with its number to `sink` from the readers' threads:
  * each checked against its hash. A chunk that is missing or damaged where the index says is looked
  * for in all index objects. The others are given to the sink nevertheless; then -EIO and `failure`.
+ * `waits` as store_get_segments_ahead has it.
  */
 int store_chunks_read(struct store *s, struct wanted *wanted, size_t count, store_sink sink,
-		      void *arg, struct store_failure *failure);
+		      void *arg, const atomic_bool *waits, struct store_failure *failure);
 
 /* Reads those that are WANTED_PLACED, and there only: each becomes WANTED_DONE, or WANTED_NOWHERE
  * where it is missing or damaged. Other errors of the remote, and those of the sink, end it. */

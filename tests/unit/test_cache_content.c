@@ -9,6 +9,7 @@
 #include "lib/cache/content_private.h"
 #include "lib/cache/evict.h"
 #include "tests/unit/machines_unit.h"
+#include "tests/unit/no_threads.h"
 
 #define MIB   ((size_t)1 << 20)
 #define SIZE  (6 * MIB)
@@ -268,13 +269,19 @@ static struct content *start_large(uint64_t cache_size)
 	return get("large");
 }
 
+static bool has_ended(struct content *c)
+{
+	SCOPED_LOCK(&u.vol->contents->lock);
+	return !c->jobs;
+}
+
 /* Bytes in the backing file, once nothing more comes for it. */
 static uint64_t came(struct content *c)
 {
 	struct stat st;
 	int fd;
 
-	unit_until(atomic_load(&c->threads) == 0);
+	unit_until(has_ended(c));
 	fd = object_open(u.vol, content_version(c), O_RDONLY);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
@@ -337,6 +344,95 @@ START_TEST(nobody_waits_for_the_rest)
 	bytes = local_bytes("large");
 	ck_assert_uint_ge(bytes, LARGE / 4);
 	ck_assert_uint_lt(bytes, LARGE);
+}
+END_TEST
+
+/* ---- who waits for whom ---- */
+
+/* More than there are threads that read ahead. */
+#define HELD_MAX 64
+
+static struct pool_task held[HELD_MAX];
+static atomic_bool held_go;
+
+static void hold(struct pool_task *t)
+{
+	(void)t;
+	while (!atomic_load(&held_go))
+		usleep(100);
+}
+
+/* What is read ahead for others has all the threads that it may have, until held_go. */
+static void hold_ahead(void)
+{
+	for (int i = 0; i < HELD_MAX; i++) {
+		held[i] = (struct pool_task){.run = hold};
+		unit_ok(pool_offer(u.vol->contents->pool, &held[i], POOL_LATER));
+	}
+}
+
+START_TEST(who_waits_does_not_wait_for_what_is_read_ahead)
+{
+	struct content *c = start_large(0);
+
+	hold_ahead();
+	read_part(c, 0, LARGE);
+	held_go = true;
+	unit_until(content_whole(c));
+	content_put(c);
+}
+END_TEST
+
+/* Whether nothing is under way but what waits to be read ahead; whether there is such; how much is here. */
+static bool is_quiet(struct content *c, bool *ret_waits, uint64_t *ret_here)
+{
+	struct fetch *f = &c->fetch;
+	SCOPED_LOCK(&f->lock);
+
+	*ret_waits = f->jobs;
+	*ret_here = 0;
+	for (size_t i = 0; i < f->recipe.count; i++)
+		if (f->state[i] == SEGMENT_HERE)
+			*ret_here += f->recipe.segments[i].length;
+	for (const struct fetch_job *j = f->jobs; j; j = j->next)
+		if (j->waits)
+			return false;
+	return true;
+}
+
+/* By now as much is asked for as was read. */
+START_TEST(what_waits_to_be_read_ahead_goes_with_the_reader)
+{
+	struct content *c = start_large(0);
+	uint64_t here = 0, version = content_version(c), at = 0;
+	bool waits = false;
+
+	hold_ahead();
+	while (!waits) {
+		ck_assert_uint_lt(at, LARGE / 4);
+		read_part(c, at, MU_READ);
+		at += MU_READ;
+		unit_until(is_quiet(c, &waits, &here));
+	}
+	content_put(c);
+	ck_assert(in_use(version));
+	held_go = true;
+	contents_drain(u.vol->contents);
+	ck_assert(!in_use(version));
+	/* A chunk begins within a block that counts for both. */
+	ck_assert_uint_le(local_bytes("large"), here + MIB / 16);
+}
+END_TEST
+
+START_TEST(without_threads_readers_fetch_themselves)
+{
+	struct content *c = start_large(0);
+
+	no_threads(true);
+	read_part(c, 0, LARGE);
+	no_threads(false);
+	unit_until(content_whole(c));
+	content_put(c);
 }
 END_TEST
 
@@ -535,6 +631,9 @@ int main(void)
 	tcase_add_test(cold, a_part_brings_little_more_than_itself);
 	tcase_add_test(cold, who_reads_a_quarter_gets_the_whole);
 	tcase_add_test(cold, nobody_waits_for_the_rest);
+	tcase_add_test(cold, who_waits_does_not_wait_for_what_is_read_ahead);
+	tcase_add_test(cold, what_waits_to_be_read_ahead_goes_with_the_reader);
+	tcase_add_test(cold, without_threads_readers_fetch_themselves);
 	tcase_add_checked_fixture(few, start_small_bytes, mu_stop);
 	tcase_add_test(few, a_few_bytes_get_a_backing_file_however_many_open_it);
 	tcase_add_checked_fixture(small, start_small, mu_stop);
