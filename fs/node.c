@@ -8,93 +8,38 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
 
-#define BUCKETS_LEAST 256
-
-/* Live files hash by inode alone, so that all bodies of one lie in one chain. */
-static size_t hash_key(const struct nodes *t, unsigned kind, uint64_t a, uint64_t b)
+/* Live files hash by inode alone, so that all bodies of one are found together. */
+static uint64_t hash_key(unsigned kind, uint64_t a, uint64_t b)
 {
 	uint64_t h = a * UINT64_C(0x9e3779b97f4a7c15) + kind;
 
 	if (kind != NODE_LIVE)
 		h += b * UINT64_C(0xc2b2ae3d27d4eb4f);
-	return (h ^ (h >> 32)) & (t->buckets - 1);
+	return h ^ h >> 32;
 }
 
-static size_t hash_id(const struct nodes *t, uint64_t id)
+static struct node *node_by_key(struct map_link *l)
 {
-	return id & (t->buckets - 1);
+	return l ? map_item(l, struct node, by_key) : NULL;
 }
 
-static void list_key_locked(struct nodes *t, struct node *n)
+static struct node *next_of_hash_locked(const struct node *n)
 {
-	size_t k = hash_key(t, n->kind, n->a, n->b);
-
-	n->next_by_key = t->by_key[k];
-	t->by_key[k] = n;
-}
-
-static void list_locked(struct nodes *t, struct node *n)
-{
-	size_t i = hash_id(t, n->id);
-
-	n->next_by_id = t->by_id[i];
-	t->by_id[i] = n;
-	list_key_locked(t, n);
-}
-
-static void unlist_key_locked(struct nodes *t, struct node *n)
-{
-	struct node **p = &t->by_key[hash_key(t, n->kind, n->a, n->b)];
-
-	while (*p != n)
-		p = &(*p)->next_by_key;
-	*p = n->next_by_key;
-}
-
-/* Doubles the tables; where memory is short the chains grow instead. */
-static void grow_locked(struct nodes *t)
-{
-	size_t old = t->buckets;
-	struct node **by_id = calloc(old * 2, sizeof(*by_id));
-	struct node **by_key = calloc(old * 2, sizeof(*by_key));
-	struct node **before = t->by_id;
-
-	if (!by_id || !by_key) {
-		free(by_id);
-		free(by_key);
-		return;
-	}
-	free(t->by_key);
-	t->by_id = by_id;
-	t->by_key = by_key;
-	t->buckets = old * 2;
-	for (size_t i = 0; i < old; i++) {
-		struct node *next;
-
-		for (struct node *n = before[i]; n; n = next) {
-			next = n->next_by_id;
-			list_locked(t, n);
-		}
-	}
-	free(before);
+	return node_by_key(map_find_next(&n->by_key));
 }
 
 struct node *nodes_find_locked(const struct nodes *t, uint64_t id)
 {
-	struct node *n = t->by_id[hash_id(t, id)];
-
-	while (n && n->id != id)
-		n = n->next_by_id;
-	return n;
+	return node_by_id(map_find(&t->by_id, id));
 }
 
 static struct node *find_key_locked(const struct nodes *t, const struct node_key *key)
 {
-	struct node *n = t->by_key[hash_key(t, key->kind, key->a, key->b)];
+	struct node *n = node_by_key(map_find(&t->by_key, hash_key(key->kind, key->a, key->b)));
 
 	while (n && (n->unlisted || n->kind != key->kind || n->a != key->a || n->b != key->b ||
 		     n->view != key->view))
-		n = n->next_by_key;
+		n = next_of_hash_locked(n);
 	return n;
 }
 
@@ -102,21 +47,31 @@ static struct node *find_key_locked(const struct nodes *t, const struct node_key
 static struct node *of_body_locked(struct node *n, uint64_t ino, uint64_t body)
 {
 	while (n && (n->kind != NODE_LIVE || n->a != ino || n->b != body))
-		n = n->next_by_key;
+		n = next_of_hash_locked(n);
 	return n;
+}
+
+/* The first node with the hash of a live file. */
+static struct node *first_of_ino_locked(const struct nodes *t, uint64_t ino)
+{
+	return node_by_key(map_find(&t->by_key, hash_key(NODE_LIVE, ino, 0)));
 }
 
 static struct node *first_of_body_locked(const struct nodes *t, uint64_t ino, uint64_t body)
 {
-	return of_body_locked(t->by_key[hash_key(t, NODE_LIVE, ino, body)], ino, body);
+	return of_body_locked(first_of_ino_locked(t, ino), ino, body);
 }
 
-void nodes_insert_locked(struct nodes *t, struct node *n)
+int nodes_insert_locked(struct nodes *t, struct node *n)
 {
-	if (t->count >= t->buckets)
-		grow_locked(t);
-	list_locked(t, n);
-	t->count++;
+	int error = map_add(&t->by_id, &n->by_id, n->id);
+
+	if (error)
+		return error;
+	error = map_add(&t->by_key, &n->by_key, hash_key(n->kind, n->a, n->b));
+	if (error)
+		map_remove(&t->by_id, &n->by_id);
+	return error;
 }
 
 static struct node *add_locked(struct nodes *t, const struct node_key *key)
@@ -131,20 +86,18 @@ static struct node *add_locked(struct nodes *t, const struct node_key *key)
 	n->b = key->b;
 	n->view = key->view;
 	n->cached = true; /* it has nothing of it yet */
-	nodes_insert_locked(t, n);
+	if (nodes_insert_locked(t, n) < 0) {
+		free(n);
+		return NULL;
+	}
 	node_row_add_locked(t, n);
 	return n;
 }
 
 void nodes_remove_locked(struct nodes *t, struct node *n)
 {
-	struct node **p = &t->by_id[hash_id(t, n->id)];
-
-	while (*p != n)
-		p = &(*p)->next_by_id;
-	*p = n->next_by_id;
-	unlist_key_locked(t, n);
-	t->count--;
+	map_remove(&t->by_id, &n->by_id);
+	map_remove(&t->by_key, &n->by_key);
 	node_row_remove_locked(t, n);
 	free(n);
 }
@@ -169,7 +122,7 @@ static bool is_held_locked(const struct nodes *t, uint64_t ino, uint64_t body)
 	const struct node *n = first_of_body_locked(t, ino, body);
 
 	while (n && !n->held)
-		n = of_body_locked(n->next_by_key, ino, body);
+		n = of_body_locked(next_of_hash_locked(n), ino, body);
 	return n != NULL;
 }
 
@@ -223,19 +176,15 @@ static int nodes_fill(struct nodes *t, const struct node_key *root)
 int nodes_new(const struct node_key *root, const struct table *table, struct nodes **ret_nodes)
 {
 	struct nodes *t = calloc(1, sizeof(*t));
-	int r = -ENOMEM;
+	int r;
 
 	if (!t)
 		return -ENOMEM;
 	mutex_init(&t->lock, LOCK_FS_NODES);
 	pthread_cond_init(&t->io_changed, NULL);
-	t->buckets = BUCKETS_LEAST;
 	t->table = table;
 	t->rows.max = TABLE_NODES;
-	t->by_id = calloc(t->buckets, sizeof(struct node *));
-	t->by_key = calloc(t->buckets, sizeof(struct node *));
-	if (t->by_id && t->by_key)
-		r = nodes_fill(t, root);
+	r = nodes_fill(t, root);
 	if (r < 0) {
 		nodes_free(t);
 		return r;
@@ -248,18 +197,16 @@ void nodes_free(struct nodes *t)
 {
 	if (!t)
 		return;
-	for (size_t i = 0; t->by_id && i < t->buckets; i++) {
-		struct node *next;
+	for (struct map_link *l = map_next(&t->by_id, NULL), *next; l; l = next) {
+		struct node *n = node_by_id(l);
 
-		for (struct node *n = t->by_id[i]; n; n = next) {
-			next = n->next_by_id;
-			if (node_is_epoch_root(n))
-				tree_unref(n->tree);
-			free(n);
-		}
+		next = map_next(&t->by_id, l);
+		if (node_is_epoch_root(n))
+			tree_unref(n->tree);
+		free(n);
 	}
-	free(t->by_id);
-	free(t->by_key);
+	map_free(&t->by_id);
+	map_free(&t->by_key);
 	table_rows_free(&t->rows);
 	pthread_cond_destroy(&t->io_changed);
 	mutex_destroy(&t->lock);
@@ -269,7 +216,7 @@ void nodes_free(struct nodes *t)
 size_t nodes_count(struct nodes *t)
 {
 	SCOPED_LOCK(&t->lock);
-	return t->count;
+	return t->by_id.count;
 }
 
 struct node *nodes_find(struct nodes *t, uint64_t id)
@@ -322,8 +269,8 @@ size_t nodes_of_file(struct nodes *t, uint64_t ino, uint64_t *ids, size_t max)
 	size_t count = 0;
 
 	SCOPED_LOCK(&t->lock);
-	for (const struct node *n = t->by_key[hash_key(t, NODE_LIVE, ino, 0)]; n && count < max;
-	     n = n->next_by_key) {
+	for (const struct node *n = first_of_ino_locked(t, ino); n && count < max;
+	     n = next_of_hash_locked(n)) {
 		if (n->kind == NODE_LIVE && n->a == ino)
 			ids[count++] = n->id;
 	}
@@ -336,7 +283,7 @@ bool nodes_hold(struct nodes *t, uint64_t ino, uint64_t body)
 	SCOPED_LOCK(&t->lock);
 
 	for (struct node *n = t->gone ? first_of_body_locked(t, ino, body) : NULL; n;
-	     n = of_body_locked(n->next_by_key, ino, body))
+	     n = of_body_locked(next_of_hash_locked(n), ino, body))
 		n->held = any = true;
 	return any;
 }

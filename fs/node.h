@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/util/map.h"
 
 enum node_kind {
 	NODE_LIVE,    /* a: inode, b: body */
@@ -61,7 +62,7 @@ struct table_node;
 struct tree;
 
 struct node {
-	struct node *next_by_id, *next_by_key;
+	struct map_link by_id, by_key; /* of struct nodes */
 	uint64_t id;
 	uint64_t a, b; /* b of live files: nodes_move changes it; without the lock by node_body */
 	uint64_t lookups; /* the kernel's count */

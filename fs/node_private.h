@@ -14,9 +14,8 @@ struct nodes {
 	struct mutex lock;
 	pthread_cond_t io_changed;
 	/* All below is guarded by lock. */
-	struct node **by_id, **by_key;
-	size_t buckets; /* of each; a power of two */
-	size_t count;
+	struct map by_id;  /* ids are counted up: each is its own hash */
+	struct map by_key; /* those of one inode together */
 	uint64_t last_id;
 	const struct table *table;
 	void (*gone)(void *arg, uint64_t ino,
@@ -30,10 +29,15 @@ static inline bool node_is_epoch_root(const struct node *n)
 	return n->kind == NODE_EPOCH && n->b == 0;
 }
 
+static inline struct node *node_by_id(struct map_link *l)
+{
+	return l ? map_item(l, struct node, by_id) : NULL;
+}
+
 /* ---- node.c ---- */
 struct node *nodes_find_locked(const struct nodes *t, uint64_t id);
-/* Into both tables. */
-void nodes_insert_locked(struct nodes *t, struct node *n);
+/* Into both tables: 0 or -ENOMEM. */
+int nodes_insert_locked(struct nodes *t, struct node *n);
 /* Out of them, with its row; frees it. */
 void nodes_remove_locked(struct nodes *t, struct node *n);
 

@@ -109,8 +109,10 @@ static int revive_one_locked(struct nodes *t, struct table_node *row)
 	n->io = row->io;
 	n->cached = n->io == IO_ORDINARY;
 	n->unlisted = row->unlisted;
-	nodes_insert_locked(t, n);
-	return 0;
+	if (nodes_insert_locked(t, n) == 0)
+		return 0;
+	free(n);
+	return -ENOMEM;
 }
 
 /* What is inside an epoch hangs on the node of the epoch's directory. */
@@ -160,15 +162,15 @@ void nodes_io_revive(struct nodes *t, struct node *n)
 void nodes_io_revived(struct nodes *t, void (*unused)(void *arg, int32_t backing_id), void *arg)
 {
 	SCOPED_LOCK(&t->lock);
-	for (size_t i = 0; i < t->buckets; i++) {
-		for (struct node *n = t->by_id[i]; n; n = n->next_by_id) {
-			if (n->opens || n->io == IO_NONE)
-				continue;
-			if (n->io == IO_PASSTHROUGH)
-				unused(arg, n->backing_id);
-			n->io = IO_NONE;
-			n->backing_id = 0;
-			node_note_io_locked(n);
-		}
+	for (struct map_link *l = map_next(&t->by_id, NULL); l; l = map_next(&t->by_id, l)) {
+		struct node *n = node_by_id(l);
+
+		if (n->opens || n->io == IO_NONE)
+			continue;
+		if (n->io == IO_PASSTHROUGH)
+			unused(arg, n->backing_id);
+		n->io = IO_NONE;
+		n->backing_id = 0;
+		node_note_io_locked(n);
 	}
 }

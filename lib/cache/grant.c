@@ -8,14 +8,14 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
+#include "lib/util/map.h"
 #include "lib/cache/contents.h"
 
-#define BUCKETS 1024
 /* Tests of one step of a sweep: each takes some microseconds under the volume's lock. */
 #define SWEEP_MAX 32
 
 struct grant {
-	struct grant *next;
+	struct map_link by_version;
 	uint64_t version; /* 0: dropped, and no longer in the table */
 	uint64_t holder;
 	unsigned opens; /* nodes that have it registered; 0: LEFT */
@@ -23,8 +23,7 @@ struct grant {
 
 /* With the volume's lock. */
 struct grants {
-	struct grant *by_version[BUCKETS];
-	size_t count;
+	struct map by_version; /* these are counted up: each is its own hash */
 	/* All grants of versions from this one on are in the table: they are of this process. */
 	uint64_t made_here;
 };
@@ -39,16 +38,20 @@ int grants_new(struct grants **ret_grants)
 	return 0;
 }
 
+static struct grant *grant_of(struct map_link *l)
+{
+	return l ? map_item(l, struct grant, by_version) : NULL;
+}
+
 void grants_free(struct grants *all)
 {
-	for (size_t i = 0; all && i < BUCKETS; i++) {
-		struct grant *g;
-
-		while ((g = all->by_version[i])) {
-			all->by_version[i] = g->next;
-			free(g);
-		}
+	if (!all)
+		return;
+	for (struct map_link *l = map_next(&all->by_version, NULL), *next; l; l = next) {
+		next = map_next(&all->by_version, l);
+		free(grant_of(l));
 	}
+	map_free(&all->by_version);
 	free(all);
 }
 
@@ -57,44 +60,15 @@ void grants_begin_locked(struct volume *vol, uint64_t next_version)
 	vol->grants->made_here = next_version;
 }
 
-static struct grant **bucket_of(struct volume *vol, uint64_t version)
-{
-	return &vol->grants->by_version[version % BUCKETS];
-}
-
 static struct grant *find_locked(struct volume *vol, uint64_t version)
 {
-	struct grant *g = *bucket_of(vol, version);
-
-	while (g && g->version != version)
-		g = g->next;
-	return g;
-}
-
-static void insert_locked(struct volume *vol, struct grant *g)
-{
-	struct grant **bucket = bucket_of(vol, g->version);
-
-	g->next = *bucket;
-	*bucket = g;
-	vol->grants->count++;
-}
-
-/* Out of the table. */
-static void unlink_locked(struct volume *vol, struct grant *g)
-{
-	struct grant **p = bucket_of(vol, g->version);
-
-	while (*p != g)
-		p = &(*p)->next;
-	*p = g->next;
-	g->version = 0;
-	vol->grants->count--;
+	return grant_of(map_find(&vol->grants->by_version, version));
 }
 
 static void drop_locked(struct volume *vol, struct grant *g)
 {
-	unlink_locked(vol, g);
+	map_remove(&vol->grants->by_version, &g->by_version);
+	g->version = 0;
 	if (!g->opens)
 		free(g);
 }
@@ -140,7 +114,10 @@ static int add_open_locked(struct volume *vol, struct grant *g, uint64_t version
 			return -ENOMEM;
 		g->version = version;
 		g->holder = holder;
-		insert_locked(vol, g);
+		if (map_add(&vol->grants->by_version, &g->by_version, version)) {
+			free(g);
+			return -ENOMEM;
+		}
 	}
 	g->opens++;
 	*ret_grant = g;
@@ -206,9 +183,8 @@ int grant_move_locked(struct volume *vol, uint64_t from, uint64_t to, uint64_t h
 		drop_locked(vol, old);
 	if (!g)
 		return 0;
-	unlink_locked(vol, g);
 	g->version = to;
-	insert_locked(vol, g);
+	map_move(&vol->grants->by_version, &g->by_version, to);
 	return 0;
 }
 
@@ -227,16 +203,18 @@ bool grant_may_evict_locked(struct volume *vol, uint64_t version)
 
 size_t grants_sweep_locked(struct volume *vol, size_t from)
 {
-	struct grants *all = vol->grants;
+	const struct map *all = &vol->grants->by_version;
 	unsigned tests = 0;
 
-	for (size_t i = from; all->count && i < BUCKETS; i++) {
-		struct grant *next;
+	for (size_t i = from; all->count && i < all->bucket_count; i++) {
+		struct map_link *next;
 
 		if (tests >= SWEEP_MAX)
 			return i;
-		for (struct grant *g = all->by_version[i]; g; g = next) {
-			next = g->next;
+		for (struct map_link *l = map_bucket(all, i); l; l = next) {
+			const struct grant *g = grant_of(l);
+
+			next = l->next;
 			if (g->opens)
 				continue;
 			tests++;

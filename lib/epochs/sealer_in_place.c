@@ -179,8 +179,8 @@ static int64_t begun_ns(struct volume *vol, uint64_t ino)
 {
 	int64_t now_ns = clock_mono_ns(), opened_ns = 0;
 
-	for (const struct body *b = vol->bodies->by_ino[ino % BODY_BUCKETS]; b; b = b->next_of_ino)
-		if (b->ino == ino && b->opened_ns > opened_ns)
+	for (const struct body *b = body_of_ino_locked(vol, ino); b; b = body_next_of_ino_locked(b))
+		if (b->opened_ns > opened_ns)
 			opened_ns = b->opened_ns;
 	return clock_wall_ns() - (opened_ns ? now_ns - opened_ns : 0);
 }
@@ -234,8 +234,8 @@ static uint64_t bytes_of(struct volume *vol, uint64_t ino)
 	struct state_file f;
 	struct stat st;
 
-	for (const struct body *b = vol->bodies->by_ino[ino % BODY_BUCKETS]; b; b = b->next_of_ino)
-		if (b->ino == ino && b->staged && b->fd >= 0 && fstat(b->fd, &st) == 0)
+	for (const struct body *b = body_of_ino_locked(vol, ino); b; b = body_next_of_ino_locked(b))
+		if (b->staged && b->fd >= 0 && fstat(b->fd, &st) == 0)
 			return (uint64_t)st.st_size;
 	if (state_file_get(vol->state, ino, &f) != 0 ||
 	    state_version_get(vol->state, f.live ? f.live : f.closed, &v) != 0)

@@ -14,8 +14,6 @@
 #include "lib/cache/contents.h"
 #include "lib/live/survivors.h"
 
-#define BODY_BUCKETS 1024
-
 /* A counted descriptor: a read that goes on without the lock keeps it open. */
 struct backing {
 	atomic_uint refs;
@@ -75,9 +73,9 @@ struct stale_retry {
 	char name[256];
 };
 
+/* Ids and inodes are counted up: they are their own hashes. */
 struct bodies {
-	struct body *by_id[BODY_BUCKETS];
-	struct body *by_ino[BODY_BUCKETS];
+	struct map by_id, by_ino;
 	struct stale_retry *told;
 	size_t next_told_record;
 	unsigned closing; /* bodies with closing_ns or releasing */
@@ -101,12 +99,39 @@ struct after {
 	struct volume *vol;
 	struct after_entry *entries;
 	uint64_t file_changed; /* ino or 0 */
-	struct body *dead;     /* bodies to destroy, by next_by_id */
+	struct body *dead;     /* bodies to destroy, by next_dead */
 };
 void after_entry(struct after *a, uint64_t parent, const char *name);
 /* All names of a file. */
 void after_names_locked(struct after *a, uint64_t ino);
 void after_run(struct after *a);
+
+static inline struct body *body_by_id(struct map_link *l)
+{
+	return l ? map_item(l, struct body, by_id) : NULL;
+}
+
+static inline struct body *body_by_ino(struct map_link *l)
+{
+	return l ? map_item(l, struct body, by_ino) : NULL;
+}
+
+/* All bodies, as map_next says it. */
+static inline struct body *body_next_locked(const struct volume *vol, const struct body *b)
+{
+	return body_by_id(map_next(&vol->bodies->by_id, b ? &b->by_id : NULL));
+}
+
+/* Those of a file, the newest first. */
+static inline struct body *body_of_ino_locked(const struct volume *vol, uint64_t ino)
+{
+	return body_by_ino(map_find(&vol->bodies->by_ino, ino));
+}
+
+static inline struct body *body_next_of_ino_locked(const struct body *b)
+{
+	return body_by_ino(map_find_next(&b->by_ino));
+}
 
 /* ---- body.c ---- */
 

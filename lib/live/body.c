@@ -13,16 +13,6 @@
 #include "lib/util/log.h"
 #include "lib/util/process.h"
 
-static struct body **id_bucket(struct volume *vol, uint64_t id)
-{
-	return &vol->bodies->by_id[id % BODY_BUCKETS];
-}
-
-static struct body **ino_bucket(struct volume *vol, uint64_t ino)
-{
-	return &vol->bodies->by_ino[ino % BODY_BUCKETS];
-}
-
 /* ---- the table ---- */
 
 static bool uses_version_locked(struct volume *vol, uint64_t version)
@@ -32,7 +22,7 @@ static bool uses_version_locked(struct volume *vol, uint64_t version)
 
 	if (error)
 		return error != -ENOENT;
-	for (struct body *b = *ino_bucket(vol, v.ino); b; b = b->next_of_ino)
+	for (struct body *b = body_of_ino_locked(vol, v.ino); b; b = body_next_of_ino_locked(b))
 		if (b->version == version || b->base == version)
 			return true;
 	return false;
@@ -59,17 +49,15 @@ void bodies_free(struct bodies *b)
 {
 	if (!b)
 		return;
+	map_free(&b->by_id);
+	map_free(&b->by_ino);
 	pthread_cond_destroy(&b->deferred_wake);
 	free(b);
 }
 
 struct body *body_find_locked(struct volume *vol, uint64_t id)
 {
-	struct body *b = *id_bucket(vol, id);
-
-	while (b && b->id != id)
-		b = b->next_by_id;
-	return b;
+	return body_by_id(map_find(&vol->bodies->by_id, id));
 }
 
 struct body *body_of_file_locked(struct volume *vol, const struct state_file *f)
@@ -83,9 +71,8 @@ struct body *body_pending_locked(struct volume *vol, uint64_t ino)
 {
 	if (!vol->bodies->pending)
 		return NULL;
-	/* New bodies come first in their bucket. */
-	for (struct body *b = *ino_bucket(vol, ino); b; b = b->next_of_ino)
-		if (b->ino == ino && b->pending)
+	for (struct body *b = body_of_ino_locked(vol, ino); b; b = body_next_of_ino_locked(b))
+		if (b->pending)
 			return b;
 	return NULL;
 }
@@ -98,8 +85,8 @@ struct body *body_pending_for_locked(struct volume *vol, uint64_t ino, pid_t pid
 	if (!b || !pid)
 		return NULL;
 	tgid = process_of(pid);
-	for (; b && tgid; b = b->next_of_ino)
-		if (b->ino == ino && b->pending && body_member_locked(b, tgid, false))
+	for (; b && tgid; b = body_next_of_ino_locked(b))
+		if (b->pending && body_member_locked(b, tgid, false))
 			return b;
 	return NULL;
 }
@@ -207,6 +194,18 @@ void body_unstage_locked(struct volume *vol, struct body *b)
 
 /* ---- the table ---- */
 
+static int add_to_table_locked(struct bodies *all, struct body *b)
+{
+	int error = map_add(&all->by_id, &b->by_id, b->id);
+
+	if (error)
+		return error;
+	error = map_add(&all->by_ino, &b->by_ino, b->ino);
+	if (error)
+		map_remove(&all->by_id, &b->by_id);
+	return error;
+}
+
 struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
 {
 	struct body *b = calloc(1, sizeof(*b));
@@ -220,27 +219,19 @@ struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
 	b->closer_hold = -1;
 	b->made_ns = clock_mono_ns();
 	b->is_log = file_is_log_locked(vol, ino);
-	b->next_by_id = *id_bucket(vol, id);
-	*id_bucket(vol, id) = b;
-	b->next_of_ino = *ino_bucket(vol, ino);
-	*ino_bucket(vol, ino) = b;
+	if (add_to_table_locked(vol->bodies, b)) {
+		free(b);
+		return NULL;
+	}
 	return b;
 }
 
 static void body_unlink_locked(struct volume *vol, struct body *b)
 {
-	struct body **p = id_bucket(vol, b->id);
-
-	while (*p != b)
-		p = &(*p)->next_by_id;
-	*p = b->next_by_id;
-	p = ino_bucket(vol, b->ino);
-	while (*p != b)
-		p = &(*p)->next_of_ino;
-	*p = b->next_of_ino;
+	map_remove(&vol->bodies->by_id, &b->by_id);
+	map_remove(&vol->bodies->by_ino, &b->by_ino);
 	body_set_pending_locked(vol, b, false);
 	body_set_closing_locked(vol, b, 0, 0);
-	b->next_by_id = NULL;
 }
 
 void body_set_pending_locked(struct volume *vol, struct body *b, bool pending)
@@ -361,7 +352,7 @@ void body_drop_locked(struct volume *vol, struct body *b, struct after *after)
 	if (b->let_go && body_discard_locked(vol, b))
 		log_warn("content that nobody needs is left until the next mount");
 	body_unlink_locked(vol, b);
-	b->next_by_id = after->dead;
+	b->next_dead = after->dead;
 	after->dead = b;
 }
 
@@ -376,10 +367,10 @@ void body_unpin_locked(struct volume *vol, struct body *b, struct after *after)
 /* Files that are no regular ones have no bodies of their own (0): such a one then only keeps the row. */
 static struct body *find_of_locked(struct volume *vol, uint64_t ino, uint64_t id)
 {
-	struct body *b = *ino_bucket(vol, ino);
+	struct body *b = body_of_ino_locked(vol, ino);
 
-	while (b && (b->ino != ino || b->id != id))
-		b = b->next_of_ino;
+	while (b && b->id != id)
+		b = body_next_of_ino_locked(b);
 	return b;
 }
 
@@ -447,20 +438,17 @@ void volume_set_known(struct volume *vol, const struct volume_known *known)
 
 	mutex_lock(&vol->lock);
 	vol->known = *known;
-	for (size_t i = 0; i < BODY_BUCKETS; i++)
-		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
-			next = b->next_by_id;
-			forget_locked(vol, b, &after);
-		}
+	for (struct body *b = body_next_locked(vol, NULL), *next; b; b = next) {
+		next = body_next_locked(vol, b);
+		forget_locked(vol, b, &after);
+	}
 	mutex_unlock(&vol->lock);
 	after_run(&after);
 }
 
 void body_orphan_locked(struct volume *vol, uint64_t ino)
 {
-	for (struct body *b = *ino_bucket(vol, ino); b; b = b->next_of_ino) {
-		if (b->ino != ino)
-			continue;
+	for (struct body *b = body_of_ino_locked(vol, ino); b; b = body_next_of_ino_locked(b)) {
 		b->orphan = true;
 		body_note_locked(b);
 		/* One that nobody opened yet stays on the deferred-work list: it goes with its time. */
@@ -473,44 +461,43 @@ int body_replacements_end_locked(struct volume *vol, uint64_t ino)
 {
 	int error = 0;
 
-	for (struct body *b = *ino_bucket(vol, ino); b && !error; b = b->next_of_ino)
-		if (b->ino == ino && b->staged && !b->discarded)
+	for (struct body *b = body_of_ino_locked(vol, ino); b && !error;
+	     b = body_next_of_ino_locked(b))
+		if (b->staged && !b->discarded)
 			error = body_replaces_nothing_locked(vol, b);
 	return error;
 }
 
 void bodies_keep_names_locked(struct volume *vol, bool keep_logs)
 {
-	for (size_t i = 0; i < BODY_BUCKETS; i++)
-		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
-			char name[256];
+	for (struct body *b = body_next_locked(vol, NULL); b; b = body_next_locked(vol, b)) {
+		char name[256];
 
-			if (b->discarded || b->tear || (!b->staged && !b->writers))
-				continue;
-			b->shown = !b->orphan && !(keep_logs && body_is_log_locked(vol, b));
-			first_name_locked(vol, b->ino, name, NULL);
-			free(b->torn_name);
-			b->torn_name = strdup(name); /* without memory it is "unnamed" */
-		}
+		if (b->discarded || b->tear || (!b->staged && !b->writers))
+			continue;
+		b->shown = !b->orphan && !(keep_logs && body_is_log_locked(vol, b));
+		first_name_locked(vol, b->ino, name, NULL);
+		free(b->torn_name);
+		b->torn_name = strdup(name); /* without memory it is "unnamed" */
+	}
 }
 
 void bodies_tear_writers_locked(struct volume *vol)
 {
-	for (size_t i = 0; i < BODY_BUCKETS; i++)
-		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id) {
-			if (b->discarded || (!b->staged && !b->writers))
-				continue;
-			/* Its close would have gone nowhere anyway. */
-			if (!b->shown && !b->tear)
-				continue;
-			b->tear = true;
-			/* What is not changed yet goes with the file, if the rollback left it. */
-			b->orphan = b->orphan || b->staged;
-			body_note_locked(b);
-			if (!b->staged)
-				continue;
-			body_set_pending_locked(vol, b, false);
-		}
+	for (struct body *b = body_next_locked(vol, NULL); b; b = body_next_locked(vol, b)) {
+		if (b->discarded || (!b->staged && !b->writers))
+			continue;
+		/* Its close would have gone nowhere anyway. */
+		if (!b->shown && !b->tear)
+			continue;
+		b->tear = true;
+		/* What is not changed yet goes with the file, if the rollback left it. */
+		b->orphan = b->orphan || b->staged;
+		body_note_locked(b);
+		if (!b->staged)
+			continue;
+		body_set_pending_locked(vol, b, false);
+	}
 }
 
 /* ---- what is left to do after the lock is dropped ---- */
@@ -546,7 +533,7 @@ void after_run(struct after *a)
 	struct body *b;
 
 	while ((b = a->dead)) {
-		a->dead = b->next_by_id;
+		a->dead = b->next_dead;
 		body_destroy(a->vol, b);
 	}
 	while ((e = a->entries)) {
@@ -628,20 +615,16 @@ void first_name_locked(struct volume *vol, uint64_t ino, char ret_name[256], uin
 
 int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct body *b), void *arg)
 {
-	for (size_t i = 0; i < BODY_BUCKETS; i++) {
-		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
-			int result;
+	int result = 0;
 
-			next = b->next_by_id;
-			if (b->discarded || (!b->staged && !b->writers))
-				continue;
-			body_is_log_locked(vol, b);
-			result = fn(arg, b);
-			if (result)
-				return result;
-		}
+	for (struct body *b = body_next_locked(vol, NULL), *next; b && !result; b = next) {
+		next = body_next_locked(vol, b);
+		if (b->discarded || (!b->staged && !b->writers))
+			continue;
+		body_is_log_locked(vol, b);
+		result = fn(arg, b);
 	}
-	return 0;
+	return result;
 }
 
 pid_t body_opener_locked(const struct body *b)

@@ -24,6 +24,7 @@
 
 #include "lib/cache/context.h"
 #include "lib/live/live.h"
+#include "lib/util/map.h"
 #include "lib/util/spans.h"
 
 struct body {
@@ -58,9 +59,10 @@ struct body {
 	struct content *content;    /* reads of closed content; NULL when staged or not yet read */
 
 	/* The rest is private to what includes bodies.h. */
-	struct body *next_by_id, *next_of_ino;
-	struct backing *backing; /* counted; holds fd */
-	struct member *members;	 /* processes that write, or were told ESTALE to come here */
+	struct map_link by_id, by_ino; /* of struct bodies */
+	struct body *next_dead;	       /* of struct after */
+	struct backing *backing;       /* counted; holds fd */
+	struct member *members;	       /* processes that write, or were told ESTALE to come here */
 	struct handle *open_handles;
 	/* Operations that work on it without the lock, and threads that were led here (stale_retry.c). */
 	unsigned pins;

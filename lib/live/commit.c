@@ -46,10 +46,10 @@ static void version_close(struct volume *vol, struct state_version *v, const str
 /* Other bodies of the file are what it was before. */
 static void orphan_others_locked(struct volume *vol, struct body *b)
 {
-	struct body *o = vol->bodies->by_ino[b->ino % BODY_BUCKETS];
+	struct body *o = body_of_ino_locked(vol, b->ino);
 
-	for (; o; o = o->next_of_ino)
-		if (o->ino == b->ino && o != b && !o->pending) {
+	for (; o; o = body_next_of_ino_locked(o))
+		if (o != b && !o->pending) {
 			o->orphan = true;
 			body_note_locked(o);
 		}

@@ -73,29 +73,32 @@ static void leave_watched_locked(struct volume *vol, struct body *b)
 
 static void finish_watched_locked(struct volume *vol, struct after *after, bool last)
 {
-	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++) {
-		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
-			next = b->next_by_id;
-			if (!b->watched || b->writers || b->releasing || b->preparing)
-				continue;
-			if (b->discarded || !b->staged)
-				body_watch_locked(vol, b, false);
-			else if (!body_is_mapped_locked(b))
-				body_finish_locked(vol, b, after);
-			else if (last)
-				leave_watched_locked(vol, b);
-			body_drop_locked(vol, b, after);
-		}
+	struct body *next;
+
+	/* A commit may add the body that it replaces. */
+	map_hold(&vol->bodies->by_id);
+	for (struct body *b = body_next_locked(vol, NULL); b && vol->bodies->watched; b = next) {
+		next = body_next_locked(vol, b);
+		if (!b->watched || b->writers || b->releasing || b->preparing)
+			continue;
+		if (b->discarded || !b->staged)
+			body_watch_locked(vol, b, false);
+		else if (!body_is_mapped_locked(b))
+			body_finish_locked(vol, b, after);
+		else if (last)
+			leave_watched_locked(vol, b);
+		body_drop_locked(vol, b, after);
 	}
+	map_unhold(&vol->bodies->by_id);
 }
 
 struct body *body_uncommitted_locked(struct volume *vol)
 {
-	for (size_t i = 0; vol->bodies->watched && i < BODY_BUCKETS; i++)
-		for (struct body *b = vol->bodies->by_id[i]; b; b = b->next_by_id)
-			if (b->watched && b->uncommitted && !b->writers)
-				return b;
-	return NULL;
+	struct body *b = vol->bodies->watched ? body_next_locked(vol, NULL) : NULL;
+
+	while (b && !(b->watched && b->uncommitted && !b->writers))
+		b = body_next_locked(vol, b);
+	return b;
 }
 
 /* The body is not freed while the lock is held; where a mapping is left, the lock is dropped for a copy. */
@@ -138,17 +141,16 @@ int deferred_commit_left(struct volume *vol)
 static void drop_pending_locked(struct volume *vol, struct after *after, bool last)
 {
 	int64_t now = clock_mono_ns();
+	struct body *next;
 
-	for (size_t i = 0; vol->bodies->pending && i < BODY_BUCKETS; i++) {
-		for (struct body *b = vol->bodies->by_id[i], *next; b; b = next) {
-			next = b->next_by_id;
-			if (!b->pending || b->handles || b->pins)
-				continue;
-			if (!last && now - b->made_ns < PENDING_LIFE)
-				continue;
-			if (!body_discard_locked(vol, b))
-				body_drop_locked(vol, b, after);
-		}
+	for (struct body *b = body_next_locked(vol, NULL); b && vol->bodies->pending; b = next) {
+		next = body_next_locked(vol, b);
+		if (!b->pending || b->handles || b->pins)
+			continue;
+		if (!last && now - b->made_ns < PENDING_LIFE)
+			continue;
+		if (!body_discard_locked(vol, b))
+			body_drop_locked(vol, b, after);
 	}
 }
 

@@ -172,17 +172,11 @@ static void finish_one_locked(struct volume *vol, struct body *b)
 
 static struct body *closing_body_locked(struct volume *vol, uint64_t ino, const struct body *but)
 {
-	for (size_t i = 0; i < BODY_BUCKETS; i++) {
-		struct body *b =
-			ino ? vol->bodies->by_ino[ino % BODY_BUCKETS] : vol->bodies->by_ino[i];
+	struct body *b = ino ? body_of_ino_locked(vol, ino) : body_next_locked(vol, NULL);
 
-		for (; b; b = b->next_of_ino)
-			if ((!ino || b->ino == ino) && b != but && b->closing_ns)
-				return b;
-		if (ino)
-			break;
-	}
-	return NULL;
+	while (b && (b == but || !b->closing_ns))
+		b = ino ? body_next_of_ino_locked(b) : body_next_locked(vol, b);
+	return b;
 }
 
 bool body_finish_closes_locked(struct volume *vol, uint64_t ino)

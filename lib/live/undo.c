@@ -83,11 +83,7 @@ int covered_drop_locked(struct volume *vol, uint64_t ino)
 
 static bool file_is_open_locked(struct volume *vol, uint64_t ino)
 {
-	struct body *b = vol->bodies->by_ino[ino % BODY_BUCKETS];
-
-	while (b && b->ino != ino)
-		b = b->next_of_ino;
-	return b != NULL;
+	return body_of_ino_locked(vol, ino) != NULL;
 }
 
 /* While a file without a name was open, a rollback may have given its content to another, which needs it. */

@@ -4,9 +4,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include "lib/util/hash.h"
 
-#define FIRST_BUCKETS 64
+#define FIRST_BUCKETS 256
 
 uint64_t map_hash(uint64_t number)
 {
@@ -37,38 +38,38 @@ static void push(struct map *m, struct map_link *l)
 	*bucket = l;
 }
 
-/* Doubles the table when it is full. */
+/* Those of a bucket whose hash has this bit go to another. All stay in their order: what was added last, first. */
+static void split(struct map_link **bucket, struct map_link **with_bit, size_t bit)
+{
+	for (struct map_link *l = *bucket; l; l = l->next) {
+		struct map_link ***end = l->hash & bit ? &with_bit : &bucket;
+
+		**end = l;
+		*end = &l->next;
+	}
+	*bucket = *with_bit = NULL;
+}
+
+/* Doubles the table. */
 static void widen(struct map *m)
 {
-	struct map wider = {.bucket_count = m->bucket_count ? 2 * m->bucket_count : FIRST_BUCKETS};
+	size_t before = m->bucket_count, count = before ? 2 * before : FIRST_BUCKETS;
+	struct map_link **wider = reallocarray(m->buckets, count, sizeof(*wider));
 
-	if (m->count < m->bucket_count)
+	if (!wider)
 		return;
-	wider.buckets = calloc(wider.bucket_count, sizeof(struct map_link *));
-	if (!wider.buckets)
-		return;
-	for (size_t i = 0; i < m->bucket_count; i++) {
-		struct map_link *reversed = NULL, *next;
-
-		/* What was added last stays first among its like. */
-		for (struct map_link *l = m->buckets[i]; l; l = next) {
-			next = l->next;
-			l->next = reversed;
-			reversed = l;
-		}
-		for (; reversed; reversed = next) {
-			next = reversed->next;
-			push(&wider, reversed);
-		}
-	}
-	free(m->buckets);
-	m->buckets = wider.buckets;
-	m->bucket_count = wider.bucket_count;
+	m->buckets = wider;
+	m->bucket_count = count;
+	if (!before)
+		memset(wider, 0, count * sizeof(*wider));
+	for (size_t i = 0; i < before; i++)
+		split(&wider[i], &wider[before + i], before);
 }
 
 int map_add(struct map *m, struct map_link *l, uint64_t hash)
 {
-	widen(m);
+	if (m->count >= m->bucket_count && !(m->held && m->bucket_count))
+		widen(m);
 	if (!m->bucket_count)
 		return -ENOMEM;
 	l->hash = hash;
@@ -87,21 +88,12 @@ void map_remove(struct map *m, struct map_link *l)
 	m->count--;
 }
 
-static struct map_link *first_of(struct map_link *l, uint64_t hash)
+void map_move(struct map *m, struct map_link *l, uint64_t hash)
 {
-	while (l && l->hash != hash)
-		l = l->next;
-	return l;
-}
-
-struct map_link *map_find(const struct map *m, uint64_t hash)
-{
-	return m->bucket_count ? first_of(*bucket_of(m, hash), hash) : NULL;
-}
-
-struct map_link *map_find_next(const struct map_link *l)
-{
-	return first_of(l->next, l->hash);
+	map_remove(m, l);
+	l->hash = hash;
+	push(m, l);
+	m->count++;
 }
 
 struct map_link *map_next(const struct map *m, const struct map_link *l)

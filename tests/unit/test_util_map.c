@@ -102,6 +102,76 @@ START_TEST(all_are_met_once_and_may_go)
 }
 END_TEST
 
+START_TEST(what_moves_is_found_by_its_new_hash_alone)
+{
+	struct map m = {0};
+
+	for (size_t i = 0; i < COUNT; i++)
+		add(&m, i, map_hash(i));
+	for (size_t i = 0; i < COUNT; i += 2)
+		map_move(&m, &things[i].link, map_hash(COUNT + i));
+	ck_assert_uint_eq(m.count, COUNT);
+	for (size_t i = 0; i < COUNT; i++) {
+		bool moved = i % 2 == 0;
+
+		ck_assert_ptr_eq(find(&m, i, map_hash(i)), moved ? NULL : &things[i]);
+		ck_assert_ptr_eq(find(&m, i, map_hash(COUNT + i)), moved ? &things[i] : NULL);
+	}
+	map_free(&m);
+}
+END_TEST
+
+/* For each that is met another is added, far more than the table is wide. */
+START_TEST(what_is_added_meanwhile_keeps_nobody_from_being_met)
+{
+	size_t before = 60, added = before, met = 0;
+	struct map m = {0};
+
+	for (size_t i = 0; i < before; i++)
+		add(&m, i, map_hash(i));
+	map_hold(&m);
+	for (struct map_link *l = map_next(&m, NULL); l; l = map_next(&m, l)) {
+		struct thing *t = thing_of(l);
+
+		ck_assert(!t->seen);
+		t->seen = true;
+		met += t->key < before;
+		for (int i = 0; i < 10 && added < COUNT; i++, added++)
+			add(&m, added, map_hash(added));
+	}
+	map_unhold(&m);
+	ck_assert_uint_eq(met, before);
+	ck_assert_uint_lt(m.bucket_count, m.count);
+	map_remove(&m, &things[0].link);
+	add(&m, 0, map_hash(0));
+	ck_assert_uint_gt(m.bucket_count, before * 2);
+	for (size_t i = 0; i < added; i++)
+		ck_assert_ptr_eq(find(&m, i, map_hash(i)), &things[i]);
+	map_free(&m);
+}
+END_TEST
+
+/* A bucket at a time, and the table doubles again and again meanwhile. */
+START_TEST(who_goes_on_at_the_next_bucket_misses_nobody)
+{
+	size_t before = 60, added = before;
+	struct map m = {0};
+
+	for (size_t i = 0; i < before; i++)
+		add(&m, i, map_hash(i));
+	for (size_t place = 0; place < m.bucket_count; place++) {
+		for (struct map_link *l = map_bucket(&m, place); l; l = l->next)
+			thing_of(l)->seen = true;
+		for (int i = 0; i < 20 && added < COUNT; i++, added++)
+			add(&m, added, map_hash(added));
+	}
+	for (size_t i = 0; i < before; i++)
+		ck_assert(things[i].seen);
+	ck_assert_ptr_null(map_bucket(&m, m.bucket_count));
+	map_free(&m);
+}
+END_TEST
+
 START_TEST(texts_hash_apart)
 {
 	ck_assert_uint_ne(map_hash_text(0, "a"), map_hash_text(0, "b"));
@@ -119,6 +189,9 @@ int main(void)
 	tcase_add_test(t, each_of_many_is_found);
 	tcase_add_test(t, the_last_of_one_hash_comes_first);
 	tcase_add_test(t, all_are_met_once_and_may_go);
+	tcase_add_test(t, what_moves_is_found_by_its_new_hash_alone);
+	tcase_add_test(t, what_is_added_meanwhile_keeps_nobody_from_being_met);
+	tcase_add_test(t, who_goes_on_at_the_next_bucket_misses_nobody);
 	tcase_add_test(t, texts_hash_apart);
 	return unit_run(s);
 }
