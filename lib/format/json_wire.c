@@ -95,6 +95,7 @@ int json_wire_uuid(const json_t *value, char ret_uuid[37])
 json_t *json_wire_text(const char *text, size_t max)
 {
 	cleanup_buf struct buf clean = {0};
+	const char *wire;
 
 	for (const uint8_t *p = (const uint8_t *)text; *p;) {
 		size_t len = utf8_len(p);
@@ -105,5 +106,7 @@ json_t *json_wire_text(const char *text, size_t max)
 		buf_put(&clean, len ? (const char *)p : REPLACEMENT, more);
 		p += len ? len : 1;
 	}
-	return clean.failed ? NULL : json_stringn(buf_str(&clean), clean.len);
+	/* It may need a byte more than there is. */
+	wire = buf_str(&clean);
+	return clean.failed ? NULL : json_stringn(wire, clean.len);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of epochs. */
 #include "lib/format/chunk.h"
+#include "lib/format/json_wire.h"
 #include "lib/format/pack.h"
 #include "lib/format/record.h"
 #include "tests/unit/unit.h"
@@ -334,6 +335,26 @@ END_TEST
 		ck_assert_uint_eq(b.len, 0);                                                       \
 	} while (0)
 
+/* A text of 64 bytes fills the first memory that it gets. */
+START_TEST(a_text_without_memory_is_none)
+{
+	json_t *value = NULL;
+	char text[65] = "";
+
+	memset(text, 'x', 64);
+	if (!unit_fail_alloc || unit_is_hurried())
+		unit_skip("this build lets no allocation fail");
+	for (uint64_t n = 1; !value; n++) {
+		ck_assert(unit_fail_alloc(n));
+		value = json_wire_text(text, 1000);
+		ck_assert(unit_alloc_failed() != (value != NULL));
+		unit_fail_alloc(0);
+	}
+	ck_assert_str_eq(json_string_value(value), text);
+	json_decref(value);
+}
+END_TEST
+
 START_TEST(what_breaks_a_rule_is_not_written)
 {
 	CHECK_REFUSED(-EINVAL, r.number = 0);
@@ -626,6 +647,7 @@ int main(void)
 	tcase_add_test(t, step_0_is_a_step);
 	tcase_add_test(t, every_trigger_has_a_name);
 	tcase_add_test(t, text_that_is_not_utf8_is_mended);
+	tcase_add_test(t, a_text_without_memory_is_none);
 	tcase_add_test(t, what_breaks_a_rule_is_not_written);
 	tcase_add_test(t, a_record_that_would_be_too_long_is_not_written);
 	tcase_add_loop_test(t, doubts_that_just_fit_are_encoded, 0, 5);
