@@ -61,6 +61,7 @@ static struct setting set(enum standing state)
 	snprintf(name, sizeof(name), "f%d", count++);
 	vu_save(&u, name, "text");
 	s.version = vu_file(&u, name).closed;
+	ck_assert_uint_ne(s.version, 0); /* where its commit failed */
 	if (state == FREE)
 		return s;
 	SCOPED_LOCK(&u.vol->lock);
