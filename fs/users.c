@@ -8,9 +8,9 @@
 #include <sys/eventfd.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
+#include "lib/live/bodies.h"
 #include "lib/util/lock.h"
 #include "lib/util/process.h"
-#include "lib/live/bodies.h"
 
 /* Processes that are remembered: of more than these at once, the later ones count as unknown. */
 #define KNOWN_MAX 128

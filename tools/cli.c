@@ -11,7 +11,6 @@
 
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
-#include "lib/util/printable.h"
 #include "lib/util/text.h"
 
 const char *cli_reason(int error)

@@ -39,7 +39,7 @@ extern const struct command command_table[];
 extern const size_t command_count;
 extern const struct command_option common_command_options[];
 
-/* To stdout: text that a stranger may have written, with what a terminal would obey as \xNN (printable.h). */
+/* To stdout: text that a stranger may have written, with what a terminal would obey as \xNN (text.h). */
 void cli_put(const char *text);
 /* To stdout, with a line's end; on a terminal all but ASCII is escaped. `flags` are jansson's. */
 void cli_print_json(const json_t *value, size_t flags);

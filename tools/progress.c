@@ -12,7 +12,6 @@
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
-#include "lib/util/printable.h"
 #include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"

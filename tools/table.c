@@ -13,7 +13,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 struct table {
 	size_t columns, rows, room;

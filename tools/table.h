@@ -15,7 +15,7 @@ struct table;
 /* Headers with a '>' in front are of columns aligned to the right. NULL: no memory. */
 struct table *table_new(const char *const *headers, size_t columns);
 void table_free(struct table *t);
-/* One row of as many cells as there are columns, copied, with what a terminal would obey escaped (printable.h). 0 or -ENOMEM. */
+/* One row of as many cells as there are columns, copied, with what a terminal would obey escaped (text.h). 0 or -ENOMEM. */
 int table_add(struct table *t, const char *const *cells);
 /* To stdout. No line ends in blanks. */
 void table_print(const struct table *t);

@@ -18,7 +18,6 @@
 #include "lib/util/clock.h"
 #include "lib/util/memory.h"
 #include "lib/util/parse.h"
-#include "lib/util/printable.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "tools/cli.h"

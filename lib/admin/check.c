@@ -13,6 +13,7 @@
 
 #include "lib/meta/opening.h"
 #include "lib/net/open.h"
+#include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"
@@ -20,7 +21,6 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/remote/remote.h"
 
 /* What the parts of check.h share. Private to check*.c. */
 

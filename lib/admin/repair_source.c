@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "lib/cache/cache_dir.h"
+#include "lib/epochs/epochs.h"
 #include "lib/format/tree.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/epochs/epochs.h"
 
 #define TREE_FILE_MAX 32
 /* In the cache directory, while it is looked at. */

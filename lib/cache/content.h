@@ -11,10 +11,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "lib/format/tree.h"
-#include "lib/util/hash.h"
-#include "lib/util/interrupted.h"
 #include "lib/cache/grant.h"
+#include "lib/format/tree.h"
+#include "lib/util/clock.h"
+#include "lib/util/hash.h"
 
 struct content;
 struct volume;

@@ -4,11 +4,11 @@
 #define EPOCHFS_CACHE_CONTENT_PRIVATE_H
 
 #include <stdatomic.h>
-#include "lib/format/recipe.h"
 #include "lib/store/pool.h"
-#include "lib/util/lock.h"
 #include "lib/cache/contents.h"
 #include "lib/cache/read_ahead.h"
+#include "lib/format/recipe.h"
+#include "lib/util/lock.h"
 
 /*
  * Lock order: volume.lock > contents.lock > fetch.lock > content.io. `io` is held for reading over

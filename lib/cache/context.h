@@ -2,7 +2,7 @@
 /*
  * struct volume: what the rooms of a mount share, each of which owns a part of it, and what they offer each other. For lib/ alone.
  *
- * The order of locks is in lib/util/lock_order.h.
+ * The order of locks is in lib/util/lock.h.
  *
  * volume.lock guards the main connection of the state and everything that says so below. It is held
  * for microseconds: never over a remote call, compression, a copy of file data, a callback of
@@ -16,16 +16,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "lib/cache/content.h"
+#include "lib/cache/events.h"
 #include "lib/format/volume_info.h"
+#include "lib/meta/options.h"
 #include "lib/remote/encrypt.h"
 #include "lib/state/shutdown_mark.h"
 #include "lib/state/state.h"
-#include "lib/meta/options.h"
-#include "lib/util/interrupted.h"
+#include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/mountinfo.h"
-#include "lib/cache/content.h"
-#include "lib/cache/events.h"
 
 struct rules;	    /* lib/meta/rules.h */
 struct bodies;	    /* body.h: the open bodies of the live tree */

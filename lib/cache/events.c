@@ -2,8 +2,8 @@
 /* Telling the mount. */
 #include "lib/cache/events.h"
 
-#include "lib/util/lock.h"
 #include "lib/cache/context.h"
+#include "lib/util/lock.h"
 
 void volume_set_events(struct volume *vol, const struct volume_events *events)
 {

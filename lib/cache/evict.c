@@ -11,17 +11,17 @@
 #include <unistd.h>
 
 #include "lib/cache/cache_dir.h"
-#include "lib/state/reserve.h"
-#include "lib/util/clock.h"
-#include "lib/util/lock.h"
-#include "lib/util/log.h"
-#include "lib/util/text.h"
-#include "lib/util/background.h"
 #include "lib/cache/contents.h"
 #include "lib/cache/disk_room.h"
 #include "lib/cache/grants.h"
 #include "lib/cache/reclaim.h"
 #include "lib/cache/torn.h"
+#include "lib/state/reserve.h"
+#include "lib/util/clock.h"
+#include "lib/util/lock.h"
+#include "lib/util/log.h"
+#include "lib/util/text.h"
+#include "lib/util/thread.h"
 
 #define LOOK_EVERY_NS (5 * NS_PER_S)
 #define WAIT_STEP_NS  (100 * NS_PER_MS)

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include "lib/cache/contents.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/map.h"
-#include "lib/cache/contents.h"
 
 /* Tests of one step of a sweep: each takes some microseconds under the volume's lock. */
 #define SWEEP_MAX 32

@@ -6,13 +6,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/cache/contents.h"
+#include "lib/cache/context.h"
+#include "lib/cache/grants.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/cache/contents.h"
-#include "lib/cache/grants.h"
-#include "lib/cache/context.h"
 
 /* Versions without a row whose backing files can go. */
 struct marked_object {

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/cache/disk_room.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/cache/disk_room.h"
 
 /* Leaves room in a file name for the number and the dash. */
 #define NAME_KEPT 230

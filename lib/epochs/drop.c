@@ -5,16 +5,16 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include "lib/cache/reclaim.h"
+#include "lib/cache/trees.h"
+#include "lib/cache/uploads.h"
+#include "lib/epochs/announce.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/seal.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/epochs/announce.h"
-#include "lib/epochs/node_state.h"
-#include "lib/cache/reclaim.h"
-#include "lib/epochs/seal.h"
-#include "lib/cache/trees.h"
-#include "lib/cache/uploads.h"
 
 static int names_epoch(void *arg, const char *name, uint64_t number)
 {

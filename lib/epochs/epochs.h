@@ -12,7 +12,7 @@
 #include "lib/format/tree.h"
 #include "lib/meta/epoch_index.h"
 #include "lib/state/state.h"
-#include "lib/util/interrupted.h"
+#include "lib/util/clock.h"
 
 struct volume;
 

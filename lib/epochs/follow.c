@@ -8,18 +8,18 @@
 #include <string.h>
 
 #include "lib/cache/contents.h"
+#include "lib/cache/reclaim.h"
+#include "lib/epochs/adopt.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/rollback.h"
+#include "lib/epochs/seal.h"
+#include "lib/epochs/sealer.h"
 #include "lib/meta/listing.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/util/background.h"
-#include "lib/epochs/adopt.h"
-#include "lib/epochs/node_state.h"
-#include "lib/cache/reclaim.h"
-#include "lib/epochs/rollback.h"
-#include "lib/epochs/seal.h"
-#include "lib/epochs/sealer.h"
+#include "lib/util/thread.h"
 
 /* Of one that is to be looked at again. */
 #define SIZE_UNKNOWN UINT64_MAX

@@ -16,7 +16,6 @@
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/util/background.h"
 
 /* Whose lease the cache had last: with the cache locked, that holder is gone. */
 #define META_LEASE "lease"

@@ -11,11 +11,11 @@
 #define EPOCHFS_EPOCHS_NODE_STATE_H
 
 #include <jansson.h>
+#include "lib/cache/context.h"
+#include "lib/epochs/seal.h"
 #include "lib/meta/nodes_decide.h"
 #include "lib/meta/records.h"
 #include "lib/util/lock.h"
-#include "lib/cache/context.h"
-#include "lib/epochs/seal.h"
 
 /* How many of our own parts are remembered, to be continued. */
 #define NODES_PLACES 64

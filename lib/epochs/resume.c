@@ -8,7 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/cache/context.h"
+#include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/rollback.h"
+#include "lib/epochs/seal.h"
+#include "lib/epochs/sealer.h"
 #include "lib/format/tails.h"
+#include "lib/live/bodies.h"
 #include "lib/meta/listing.h"
 #include "lib/meta/opening.h"
 #include "lib/util/clock.h"
@@ -16,13 +23,6 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
-#include "lib/live/bodies.h"
-#include "lib/epochs/doubts_volume.h"
-#include "lib/cache/context.h"
-#include "lib/epochs/node_state.h"
-#include "lib/epochs/rollback.h"
-#include "lib/epochs/seal.h"
-#include "lib/epochs/sealer.h"
 
 /* After it failed, until it is tried again. */
 #define RETRY_FIRST_NS	 NS_PER_S

@@ -10,21 +10,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "lib/meta/retention_policy.h"
-#include "lib/meta/listing.h"
-#include "lib/util/clock.h"
-#include "lib/live/bodies.h"
-#include "lib/util/faultpoint.h"
-#include "lib/util/lock.h"
-#include "lib/util/log.h"
-#include "lib/util/text.h"
-#include "lib/util/background.h"
+#include "lib/cache/uploads.h"
 #include "lib/epochs/adopt.h"
 #include "lib/epochs/drop.h"
 #include "lib/epochs/holder.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/seal.h"
-#include "lib/cache/uploads.h"
+#include "lib/live/bodies.h"
+#include "lib/meta/listing.h"
+#include "lib/meta/retention_policy.h"
+#include "lib/util/clock.h"
+#include "lib/util/faultpoint.h"
+#include "lib/util/lock.h"
+#include "lib/util/log.h"
+#include "lib/util/text.h"
+#include "lib/util/thread.h"
 
 /* Training goes first. */
 #define RETAIN_NICE 10

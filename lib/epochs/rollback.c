@@ -6,16 +6,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "lib/cache/reclaim.h"
+#include "lib/cache/trees.h"
+#include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/node_state.h"
+#include "lib/epochs/seal.h"
+#include "lib/live/body.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/live/body.h"
-#include "lib/epochs/doubts_volume.h"
-#include "lib/epochs/node_state.h"
-#include "lib/cache/reclaim.h"
-#include "lib/epochs/seal.h"
-#include "lib/cache/trees.h"
 
 /* Tries until nothing came between: a write, or the upload that makes the old epoch durable. */
 #define TRIES 8

@@ -5,14 +5,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include "lib/epochs/epochs.h"
+#include "lib/epochs/record_fill.h"
+#include "lib/epochs/seal.h"
 #include "lib/format/tree_diff.h"
 #include "lib/meta/doubts.h"
 #include "lib/meta/partial_save.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/epochs/epochs.h"
-#include "lib/epochs/record_fill.h"
-#include "lib/epochs/seal.h"
 
 struct finding {
 	struct volume *vol;

@@ -3,13 +3,13 @@
 #ifndef EPOCHFS_EPOCHS_SEAL_H
 #define EPOCHFS_EPOCHS_SEAL_H
 
+#include "lib/cache/context.h"
+#include "lib/epochs/changed.h"
+#include "lib/epochs/new_names.h"
 #include "lib/meta/epoch_index.h"
 #include "lib/meta/rules.h"
 #include "lib/meta/settle.h"
 #include "lib/util/lock.h"
-#include "lib/epochs/changed.h"
-#include "lib/epochs/new_names.h"
-#include "lib/cache/context.h"
 
 /*
  * Private to sealer*.c, seal*.c, freeze.c, epochs*.c, rollback*.c, control*.c and power.c.

@@ -6,14 +6,14 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/resume.h"
+#include "lib/epochs/seal.h"
+#include "lib/live/body.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
-#include "lib/live/body.h"
-#include "lib/epochs/doubts_volume.h"
-#include "lib/epochs/resume.h"
-#include "lib/epochs/seal.h"
 
 /* ---- what it looks at ---- */
 

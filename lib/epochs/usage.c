@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cache/store_index.h"
+#include "lib/cache/trees.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/seal.h"
 #include "lib/format/names.h"
 #include "lib/format/pack.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
-#include "lib/epochs/seal.h"
-#include "lib/cache/store_index.h"
-#include "lib/cache/trees.h"
 
 /* Counting takes at most this part of a thread's time, however often it is asked for. */
 #define REST_FACTOR 20

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/util/parse.h"
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 #define UUID_LEN    36
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */

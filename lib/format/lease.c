@@ -7,7 +7,7 @@
 
 #include "lib/format/json_wire.h"
 #include "lib/util/parse.h"
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 static bool is_uuid(const char *text)
 {

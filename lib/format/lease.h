@@ -38,7 +38,7 @@
  *   "nodes"          how many nodes the set has, from 2
  *
  * Unknown keys are ignored. A string that is too long is cut when it is encoded, and refused when it
- * is decoded; what a terminal would obey comes back as `?` (printable.h).
+ * is decoded; what a terminal would obey comes back as `?` (text.h).
  */
 #define LEASE_FORMAT	  1
 #define LEASE_FORMAT_SET  2

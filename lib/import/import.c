@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/vfs.h>
 
+#include "lib/epochs/announce.h"
+#include "lib/epochs/holder.h"
 #include "lib/format/names.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
-#include "lib/epochs/announce.h"
-#include "lib/epochs/holder.h"
 
 #define PART_LEN (UINT64_C(1) << 30)
 /* Listings until two are equal. */

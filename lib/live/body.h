@@ -25,7 +25,7 @@
 #include "lib/cache/context.h"
 #include "lib/live/live.h"
 #include "lib/util/map.h"
-#include "lib/util/spans.h"
+#include "lib/util/array.h"
 
 struct body {
 	uint64_t id;

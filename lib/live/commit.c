@@ -11,16 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/cache/evict.h"
+#include "lib/cache/grants.h"
+#include "lib/cache/reclaim.h"
+#include "lib/cache/torn.h"
+#include "lib/cache/uploads.h"
+#include "lib/live/observer.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
-#include "lib/cache/grants.h"
-#include "lib/live/observer.h"
-#include "lib/cache/reclaim.h"
-#include "lib/cache/torn.h"
-#include "lib/cache/uploads.h"
 
 static bool same_as_base(const struct body *b, const struct stat *st)
 {

@@ -5,14 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "lib/cache/disk_room.h"
+#include "lib/live/bodies.h"
 #include "lib/state/reserve.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
-#include "lib/live/bodies.h"
-#include "lib/cache/disk_room.h"
 
 /* Nobody fills a disk faster, in bytes a second. */
 #define FILLS_AT    (UINT64_C(4) << 30)

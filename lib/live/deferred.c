@@ -11,12 +11,12 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include "lib/cache/grants.h"
+#include "lib/cache/reclaim.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
-#include "lib/cache/grants.h"
-#include "lib/cache/reclaim.h"
 
 #define WATCH_FIRST  (100 * NS_PER_MS)
 #define WATCH_LAST   (2 * NS_PER_S)

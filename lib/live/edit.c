@@ -36,13 +36,13 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/cache/evict.h"
+#include "lib/cache/grants.h"
 #include "lib/format/tails.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/cache/grants.h"
 
 /* A write in the same tick of the kernel's clock as the file's own mtime would not show. */
 #define TICK_MAX (100 * NS_PER_MS)

@@ -6,14 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include "lib/cache/evict.h"
+#include "lib/cache/grants.h"
+#include "lib/live/cramped.h"
+#include "lib/live/observer.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
-#include "lib/live/cramped.h"
-#include "lib/cache/evict.h"
-#include "lib/cache/grants.h"
-#include "lib/live/observer.h"
 
 uint64_t handle_ino(const struct handle *h)
 {

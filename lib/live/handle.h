@@ -39,9 +39,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "lib/util/interrupted.h"
 #include "lib/cache/grant.h"
 #include "lib/live/live.h"
+#include "lib/util/clock.h"
 
 struct handle;
 

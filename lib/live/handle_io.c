@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/uio.h>
 #include "lib/cache/evict.h"
+#include "lib/live/cramped.h"
+#include "lib/live/observer.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
-#include "lib/live/cramped.h"
-#include "lib/live/observer.h"
 
 static bool shows_version(struct volume *vol, const struct body *b, uint64_t version)
 {

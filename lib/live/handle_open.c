@@ -9,11 +9,11 @@
 #include <string.h>
 #include "lib/cache/evict.h"
 #include "lib/live/live_internal.h"
+#include "lib/live/observer.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
-#include "lib/live/observer.h"
 
 /* A writer finds room for this much, or the open says that there is none. */
 #define ROOM_TO_WRITE (UINT64_C(1) << 20)

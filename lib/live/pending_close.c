@@ -4,10 +4,10 @@
  * RELEASE, by which the close is committed, in the background. Contract 1.2.3: from close() on,
  * any request by name, seal or look into .epochs takes it in; and so does the next close of the file.
  */
-#include "lib/util/lock.h"
-#include "lib/util/process.h"
 #include "lib/live/bodies.h"
 #include "lib/live/observer.h"
+#include "lib/util/lock.h"
+#include "lib/util/process.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,12 +4,12 @@
 
 #include <errno.h>
 #include <sys/stat.h>
+#include "lib/live/cramped.h"
+#include "lib/live/observer.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/process.h"
-#include "lib/live/cramped.h"
-#include "lib/live/observer.h"
 
 static int truncate_pinned(struct volume *vol, struct body *b, const struct live_change *change)
 {

@@ -3,8 +3,8 @@
 #ifndef EPOCHFS_NET_SFTP_H
 #define EPOCHFS_NET_SFTP_H
 
-#include "lib/remote/rate.h"
 #include "lib/net/sftp_link.h"
+#include "lib/remote/rate.h"
 #include "lib/util/lock.h"
 
 /*

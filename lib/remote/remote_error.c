@@ -6,7 +6,7 @@
 #include "lib/remote/remote_ops.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 #define KINDS_TEXT                                                                                 \
 	"/abs/dir, file:///abs/dir, memory:NAME, none, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, https://HOST/PATH, sftp://HOST/DIR, exec:PROGRAM ARGS, fault+URL"

@@ -16,18 +16,18 @@
  */
 #define LENGTH_LEN 8
 
-struct span {
+struct tensor {
 	uint64_t begin;
 	uint64_t end;
 };
 
-struct spans {
-	struct span *items;
+struct tensors {
+	struct tensor *items;
 	size_t count;
 	size_t cap;
 };
 
-static int spans_push(struct spans *s, struct span span)
+static int tensors_push(struct tensors *s, struct tensor span)
 {
 	if (array_reserve((void **)&s->items, &s->cap, s->count, sizeof(*s->items)))
 		return -ENOMEM;
@@ -71,7 +71,7 @@ static const uint8_t *number(const uint8_t *p, const uint8_t *end, uint64_t *ret
 }
 
 /* All large spans of the header that lie within `room` bytes of data. */
-static int find_spans(const uint8_t *json, size_t len, uint64_t room, struct spans *s)
+static int find_spans(const uint8_t *json, size_t len, uint64_t room, struct tensors *s)
 {
 	static const char key[] = "\"data_offsets\"";
 	const uint8_t *end = json + len;
@@ -79,7 +79,7 @@ static int find_spans(const uint8_t *json, size_t len, uint64_t room, struct spa
 	int r = 0;
 
 	while (r == 0 && (p = memmem(p, (size_t)(end - p), key, sizeof(key) - 1))) {
-		struct span span = {0};
+		struct tensor span = {0};
 		const uint8_t *q;
 
 		p += sizeof(key) - 1;
@@ -88,15 +88,15 @@ static int find_spans(const uint8_t *json, size_t len, uint64_t room, struct spa
 		q = expect(number(q, end, &span.end), end, ']');
 		if (q && span.begin <= span.end && span.end <= room &&
 		    span.end - span.begin >= CUTTER_TENSOR_MIN)
-			r = spans_push(s, span);
+			r = tensors_push(s, span);
 	}
 	return r;
 }
 
 static int compare_spans(const void *a, const void *b)
 {
-	const struct span *x = a;
-	const struct span *y = b;
+	const struct tensor *x = a;
+	const struct tensor *y = b;
 
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
@@ -104,7 +104,7 @@ static int compare_spans(const void *a, const void *b)
 int safetensors_marks(const uint8_t *data, size_t len, uint64_t size, struct marks *m,
 		      uint64_t *ret_data)
 {
-	struct spans s = {0};
+	struct tensors s = {0};
 	uint64_t json_len = 0;
 	uint64_t start;
 	int r;

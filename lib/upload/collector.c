@@ -8,8 +8,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/cache/uploads.h"
+#include "lib/epochs/holder.h"
 #include "lib/meta/collection.h"
 #include "lib/meta/listing.h"
+#include "lib/upload/nodes.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -17,10 +20,6 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/util/background.h"
-#include "lib/epochs/holder.h"
-#include "lib/upload/nodes.h"
-#include "lib/cache/uploads.h"
 
 /* Between two collections: this part of the grace, within bounds, and so often what one took. */
 #define PART_OF_GRACE 24

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/epochs/holder.h"
+#include "lib/upload/upload_gc.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/epochs/holder.h"
-#include "lib/upload/upload_gc.h"
 
 #define NOTED_MAX  256
 #define STORED_MAX 256

@@ -8,20 +8,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/cache/reclaim.h"
+#include "lib/cache/trees.h"
+#include "lib/cache/uploads.h"
+#include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/follow.h"
+#include "lib/epochs/holder.h"
+#include "lib/epochs/rollback.h"
+#include "lib/epochs/sealer.h"
 #include "lib/format/names.h"
+#include "lib/live/body.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/live/body.h"
-#include "lib/epochs/doubts_volume.h"
-#include "lib/epochs/follow.h"
-#include "lib/epochs/holder.h"
-#include "lib/cache/reclaim.h"
-#include "lib/epochs/rollback.h"
-#include "lib/epochs/sealer.h"
-#include "lib/cache/trees.h"
-#include "lib/cache/uploads.h"
 
 /* Of the attempt that the cache's parts belong to. */
 #define META_GENERATION "nodes_generation"

@@ -7,20 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cache/trees.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/follow.h"
+#include "lib/epochs/holder.h"
+#include "lib/epochs/retention.h"
 #include "lib/format/names.h"
 #include "lib/meta/nodes_merge.h"
 #include "lib/remote/remote.h"
 #include "lib/store/store.h"
+#include "lib/upload/upload_gc.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/epochs/follow.h"
-#include "lib/epochs/holder.h"
-#include "lib/epochs/retention.h"
-#include "lib/cache/trees.h"
-#include "lib/upload/upload_gc.h"
 
 struct making {
 	struct volume *vol;

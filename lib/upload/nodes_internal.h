@@ -5,8 +5,8 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/nodes_decide.h"
-#include "lib/util/lock.h"
 #include "lib/upload/nodes.h"
+#include "lib/util/lock.h"
 
 /* A part in the remote. */
 struct nodes_known {

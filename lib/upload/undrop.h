@@ -6,7 +6,7 @@
 #include "lib/format/record.h"
 #include "lib/store/store.h"
 #include "lib/util/buf.h"
-#include "lib/util/interrupted.h"
+#include "lib/util/clock.h"
 
 struct volume;
 

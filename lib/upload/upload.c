@@ -9,17 +9,17 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "lib/cache/store_index.h"
+#include "lib/epochs/holder.h"
+#include "lib/upload/early_upload.h"
+#include "lib/upload/nodes.h"
+#include "lib/upload/upload_epoch.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/memory.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
-#include "lib/upload/early_upload.h"
-#include "lib/epochs/holder.h"
-#include "lib/upload/nodes.h"
-#include "lib/cache/store_index.h"
-#include "lib/upload/upload_epoch.h"
 
 /* Between tries of what the retrying remote does not repeat itself: local errors, damaged answers. */
 /* How often who waits for a call asks whether he is interrupted. */

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/epochs/holder.h"
+#include "lib/epochs/seal.h"
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
+#include "lib/upload/collector.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/upload/collector.h"
-#include "lib/epochs/holder.h"
-#include "lib/epochs/seal.h"
 
 /* A row of changes asks once a second whether they are ours to make. */
 #define CONFIRMED_NS (1 * NS_PER_S)

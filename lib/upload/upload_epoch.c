@@ -9,7 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/cache/reclaim.h"
+#include "lib/cache/trees.h"
+#include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/holder.h"
 #include "lib/meta/records.h"
+#include "lib/upload/nodes.h"
+#include "lib/upload/upload_gc.h"
+#include "lib/upload/upload_record.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
@@ -17,13 +24,6 @@
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/epochs/doubts_volume.h"
-#include "lib/epochs/holder.h"
-#include "lib/upload/nodes.h"
-#include "lib/cache/reclaim.h"
-#include "lib/cache/trees.h"
-#include "lib/upload/upload_gc.h"
-#include "lib/upload/upload_record.h"
 
 /* Versions that are marked durable in one transaction; between them the lock is let go. */
 #define SLICE 256

@@ -3,10 +3,10 @@
 #ifndef EPOCHFS_UPLOAD_UPLOAD_EPOCH_H
 #define EPOCHFS_UPLOAD_UPLOAD_EPOCH_H
 
-#include "lib/store/store.h"
-#include "lib/util/lock.h"
-#include "lib/upload/early_upload.h"
 #include "lib/cache/context.h"
+#include "lib/store/store.h"
+#include "lib/upload/early_upload.h"
+#include "lib/util/lock.h"
 
 /* What small files may take in one tree: beyond that they are stored as large ones are. A tree is in
  * memory as a whole, here and wherever it is read. */

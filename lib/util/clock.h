@@ -4,6 +4,7 @@
 #define EPOCHFS_UTIL_CLOCK_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 #include "lib/util/lock.h"
@@ -29,5 +30,8 @@ int cond_init_mono(pthread_cond_t *cond) __attribute__((warn_unused_result));
 	cond_wait_until_at((cond), (m), (deadline_ns), __FILE__, __LINE__)
 int cond_wait_until_at(pthread_cond_t *cond, struct mutex *m, int64_t deadline_ns, const char *file,
 		       int line);
+
+/* Polled while an operation waits (remote fetch, full cache); true ends it with -EINTR. May be NULL. */
+typedef bool (*interrupted_fn)(void *arg);
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 #define LINE_MAX_BYTES 2048
 

@@ -10,7 +10,7 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_set_level(enum log_level level);
 /* Sends lines to this descriptor (default 2); the caller keeps it open. -1: to syslog. */
 void log_set_fd(int fd);
-/* One line "TIME LEVEL message"; what a terminal would obey is masked (printable.h), so that a
+/* One line "TIME LEVEL message"; what a terminal would obey is masked (text.h), so that a
  * hostile name stays on its line. Thread-safe. */
 void log_write(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -17,7 +17,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 #define PATH_LEN 64
 

@@ -12,13 +12,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "lib/cache/grants.h"
+#include "lib/live/live_internal.h"
 #include "lib/util/array.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/cache/grants.h"
-#include "lib/live/live_internal.h"
 
 /* ---- lists ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text of strangers on a terminal. */
-#include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 #include "tests/unit/unit.h"
 

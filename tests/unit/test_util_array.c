@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sets of numbers, kept as spans. */
-#include "lib/util/spans.h"
+#include "lib/util/array.h"
 
 #include "tests/unit/unit.h"
 

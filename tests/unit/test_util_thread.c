@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A background thread: rounds by kicks and by times, kicks in a round, and its end. */
-#include "lib/util/background.h"
+#include "lib/util/thread.h"
 
 #include <sched.h>
 #include <stdatomic.h>
