@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/format/tombstone.h"
+#include "lib/format/record.h"
 #include "lib/meta/records.h"
 #include "lib/meta/summary.h"
 #include "lib/remote/remote.h"
+#include "lib/upload/nodes.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
-#include "lib/upload/nodes.h"
 
 /* ---- copies of records ---- */
 

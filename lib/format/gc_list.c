@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/format/json_wire.h"
 #include "lib/format/names.h"
+#include "lib/format/wire.h"
 #include "lib/util/array.h"
 #include "lib/util/parse.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "lib/format/json_wire.h"
+#include "lib/format/wire.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 

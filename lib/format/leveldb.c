@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is a LevelDB whole? The manifest that CURRENT names, and the tables that it names. */
-#include "lib/format/leveldb.h"
 
 #include <errno.h>
 #include <inttypes.h>

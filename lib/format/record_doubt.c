@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/format/json_wire.h"
+#include "lib/format/wire.h"
 #include "lib/util/hash.h"
 #include "lib/util/parse.h"
 

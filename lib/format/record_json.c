@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "lib/format/chunk.h"
-#include "lib/format/json_wire.h"
 #include "lib/format/names.h"
 #include "lib/format/pack.h"
 #include "lib/format/record_doubt.h"
+#include "lib/format/wire.h"
 #include "lib/util/parse.h"
 
 #define RECORD_FORMAT 1

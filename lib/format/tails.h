@@ -14,7 +14,7 @@
  *   zip (PyTorch, NumPy .npz, Keras)  known by its first bytes. The record at its end ("end of
  *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
  *       the directory that it names must lie before it. The archive may begin later in the file.
- *       PyTorch's must also hold the storages that its pickle names (torch_zip.h).
+ *       PyTorch's must also hold the storages that its pickle names (torch_zip.c).
  *   safetensors                       known by the name's ending, or by its header, also where that is cut off: a
  *       temporary name may say nothing, and be changed when an epoch has the content. 8 bytes length, a JSON header, and
  *       as many bytes as the greatest end in "data_offsets" says.
@@ -40,5 +40,39 @@ struct tail_source {
 };
 int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
 		      const char **ret_why);
+
+/* ---- for lib/format alone: arrays of NumPy and pickles ---- */
+
+/* The first bytes of an array that numpy.save writes (numpy.lib.format). */
+#define NPY_MAGIC "\x93NUMPY"
+
+/* Whether the file, which begins with the magic, is shorter than its header says: 1; 0: no, or it cannot be told; or -errno. */
+int npy_check(const struct tail_source *in, uint64_t size);
+/* Whether the file, which has the name of a pickle and is not empty, is one without its end: likewise. */
+int pickle_check(const struct tail_source *in, uint64_t size);
+
+/* ---- for lib/format alone: zips of torch.save ---- */
+
+/*
+ * torch.save writes <name>/data.pkl, one entry <name>/data/<key> for each
+ * storage, and <name>/version. It closes the archive after an exception too (Ctrl-C): that is then
+ * a sound zip that lacks what was still to come. The pickle tells it: its persistent ids are
+ * ('storage', type, key, location, elements).
+ */
+struct zip_directory {
+	uint64_t at, size; /* of the directory, in the file */
+	uint64_t base;	   /* where the archive begins: offsets of entries count from there */
+	uint64_t entries;
+	bool zip64; /* its records are there, as PyTorch always writes them */
+};
+
+/*
+ * Reads the directory and the pickle in pieces, at most 32 MiB of each (long strings are passed
+ * over), with some 400 KiB of memory. 0: an archive that is whole, not torch.save's, too large, or
+ * not understood; 1: torn, and *ret_why is static text; or -errno of a read. The directory must lie
+ * inside the source. Any thread.
+ */
+int torch_zip_check(const struct tail_source *in, const struct zip_directory *directory,
+		    const char **ret_why);
 
 #endif

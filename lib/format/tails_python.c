@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is an array of NumPy, or a pickle, cut off? */
-#include "lib/format/tails_python.h"
+#include "lib/format/tails.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does a zip that torch.save closed in good order hold all storages that its pickle names? */
-#include "lib/format/torch_zip.h"
+#include "lib/format/tails.h"
 
 #include <errno.h>
 #include <stdbool.h>

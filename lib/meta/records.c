@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "lib/format/names.h"
-#include "lib/format/tombstone.h"
+#include "lib/format/record.h"
 #include "lib/meta/summary.h"
 #include "lib/remote/remote.h"
 #include "lib/util/array.h"

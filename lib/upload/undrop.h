@@ -11,7 +11,7 @@
 struct volume;
 
 /*
- * The tombstone has the record (format/tombstone.h), and what the record names is in the remote until garbage collection has condemned it and the
+ * The tombstone has the record (format/record.h), and what the record names is in the remote until garbage collection has condemned it and the
  * grace has passed since. Bringing it back is writing an epoch, with what a writer owes by the protocol of collection.h: what lies in packs that
  * are condemned or gone is stored again, the record takes the tombstone's place, and all is looked after once more. So a collection beside
  * it takes nothing away, whenever it began; and where something is gone already, the tombstone stays, or comes back.

@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "lib/format/databases.h"
-#include "lib/format/leveldb.h"
 #include "tests/fuzz/fuzz.h"
 
 struct input {

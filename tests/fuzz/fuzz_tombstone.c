@@ -2,7 +2,6 @@
 /* Fuzz target: tombstones of dropped epochs. */
 #include <string.h>
 #include "lib/format/record.h"
-#include "lib/format/tombstone.h"
 #include "lib/util/cleanup.h"
 #include "tests/fuzz/fuzz.h"
 

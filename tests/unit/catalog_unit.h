@@ -4,7 +4,7 @@
 #define EPOCHFS_TESTS_CATALOG_UNIT_H
 
 #include "lib/admin/catalog_internal.h"
-#include "lib/format/tombstone.h"
+#include "lib/format/record.h"
 #include "lib/format/tree.h"
 #include "lib/format/volume_info.h"
 #include "lib/util/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of epochs. */
 #include "lib/format/chunk.h"
-#include "lib/format/json_wire.h"
+#include "lib/format/wire.h"
 #include "lib/format/pack.h"
 #include "lib/format/record.h"
 #include "tests/unit/unit.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tombstones of dropped epochs. */
 #include "lib/format/record.h"
-#include "lib/format/tombstone.h"
 #include "tests/unit/unit.h"
 
 START_TEST(the_number_comes_back)

@@ -8,7 +8,6 @@
 #include "lib/format/pack.h"
 #include "lib/format/recipe.h"
 #include "lib/format/record.h"
-#include "lib/format/tombstone.h"
 #include "lib/format/tree.h"
 #include "lib/format/volume_info.h"
 #include "tests/unit/unit.h"

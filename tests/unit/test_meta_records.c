@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "lib/format/names.h"
-#include "lib/format/tombstone.h"
+#include "lib/format/record.h"
 #include "lib/meta/summary.h"
 #include "lib/net/open.h"
 #include "tests/unit/unit.h"

@@ -2,7 +2,7 @@
 /* Making epochs durable: the order, repetition, failures, other writers, tags and drops. */
 #include <jansson.h>
 
-#include "lib/format/tombstone.h"
+#include "lib/format/record.h"
 #include "lib/upload/upload.h"
 #include "tests/unit/machines_unit.h"
 
