@@ -22,7 +22,7 @@
  * and of an encrypted volume
  *
  *   "encryption" { "cipher": "aes-256-gcm", "segment": 32768, "check" }: how objects are encrypted, and the HMAC that
- *              shows that who wrote this had the master key (64 hex digits; remote/encrypted.h): of the text of this object without
+ *              shows that who wrote this had the master key (64 hex digits; remote/encrypt.h): of the text of this object without
  *              "check" and without keys that are not listed here
  *
  * Unknown keys are ignored.

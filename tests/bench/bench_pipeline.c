@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "lib/remote/encrypted.h"
+#include "lib/remote/encrypt.h"
 #include "lib/store/cutter.h"
 #include "lib/store/filter.h"
 #include "lib/store/gbs.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: encrypted objects. What is encrypted comes back; bytes that nobody encrypted come as zeros. */
-#include "lib/remote/encrypted.h"
+#include "lib/remote/encrypt.h"
 #include "tests/fuzz/fuzz.h"
 
 #define KEY "epochs/00000000000000000001.json"
