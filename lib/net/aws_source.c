@@ -8,10 +8,8 @@
 #include <poll.h>
 #include <string.h>
 
-#include "lib/net/aws_source_internal.h"
 #include "lib/net/s3_xml.h"
 #include "lib/net/sigv4.h"
-#include "lib/net/xml.h"
 #include "lib/util/child.h"
 #include "lib/util/clock.h"
 #include "lib/util/hash.h"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include "lib/net/aws_source_internal.h"
+#include "lib/net/aws_source.h"
 #include "lib/util/text.h"
 
 #define CONTAINER_HOST "http://169.254.170.2"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The single requests of SFTP. */
-#include "lib/net/sftp_link.h"
 
 #include <errno.h>
 #include <string.h>

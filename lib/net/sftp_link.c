@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to an SFTP server. */
-#include "lib/net/sftp_link.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what gives credentials: JSON of programs and metadata services, XML of STS. */
-#include "lib/net/aws_source_internal.h"
+#include "lib/net/aws_source.h"
 #include "lib/net/gs_source.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,7 +2,6 @@
 /* What S3 says in XML, true or hostile. */
 #include "lib/net/s3_xml.h"
 
-#include "lib/net/xml.h"
 #include "lib/util/buf.h"
 #include "tests/unit/unit.h"
 
