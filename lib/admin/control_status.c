@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `epochfs status`, log, show and diff say of a mounted volume. */
-#include "lib/admin/control_internal.h"
+#include "lib/admin/control.h"
 
 #include <errno.h>
 #include <fcntl.h>
