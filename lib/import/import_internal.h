@@ -23,7 +23,7 @@ struct import {
 	uint64_t plain_before;	   /* what it had read when the last file was done */
 };
 
-/* What import_known.c has of the parent's recipes, and import_moved.c of its files. */
+/* What import_known.c has of the parent's recipes, and import_doubts.c of its files. */
 struct known_recipe;
 struct import_move;
 
@@ -127,7 +127,7 @@ int import_doubts_end(struct import_job *j);
 /* A name of the directory by its path; SIZE_MAX: there is none. It reads all names. */
 size_t import_find_node(const struct import_job *j, const char *path);
 
-/* ---- import_moved.c ---- */
+/* ---- import_doubts.c ---- */
 
 /*
  * Looks for files that the doubts of the epoch before name, and that have been renamed since: where nothing has the name any
