@@ -9,11 +9,10 @@
 #include <sys/stat.h>
 
 #include "lib/format/tails.h"
+#include "lib/upload/upload_epoch.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
-#include "lib/upload/upload_epoch.h"
-#include "lib/upload/upload_gc.h"
 
 /* Attempts to read a file that changes meanwhile, in one round. */
 #define FILE_TRIES 3

@@ -83,7 +83,7 @@ int import_contents(struct import_job *j);
 int import_part_end(struct import_job *j);
 /* Begins a batch where there is none. */
 int import_part_begin(struct import_job *j);
-/* A file of the directory that had this content (`arg` is the job): a descriptor, or -ENOENT. For upload_gc.h. */
+/* A file of the directory that had this content (`arg` is the job): a descriptor, or -ENOENT. For upload_epoch.h. */
 int import_open_content(void *arg, const struct hash *recipe, uint64_t size);
 
 /* ---- import_known.c ---- */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "lib/epochs/holder.h"
-#include "lib/upload/upload_gc.h"
+#include "lib/upload/upload_epoch.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: opening, and what the live tree begins from. */
-#include "lib/upload/nodes_internal.h"
+#include "lib/upload/nodes.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: putting them together. */
-#include "lib/upload/nodes_internal.h"
+#include "lib/upload/nodes.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "lib/meta/nodes_merge.h"
 #include "lib/remote/remote.h"
 #include "lib/store/store.h"
-#include "lib/upload/upload_gc.h"
+#include "lib/upload/upload_epoch.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: parts in the remote, and which of them epochs have. */
-#include "lib/upload/nodes_internal.h"
+#include "lib/upload/nodes.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: the record of one that is put together. */
 #include "lib/meta/record_metadata.h"
-#include "lib/upload/nodes_internal.h"
+#include "lib/upload/nodes.h"
 
 #include <errno.h>
 #include <inttypes.h>

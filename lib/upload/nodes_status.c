@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Epochs of several nodes: what `status` shows of them. */
-#include "lib/upload/nodes_internal.h"
+#include "lib/upload/nodes.h"
 
 #include <errno.h>
 #include <stdlib.h>

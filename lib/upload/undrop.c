@@ -17,7 +17,7 @@
 #include "lib/meta/records.h"
 #include "lib/upload/nodes.h"
 #include "lib/upload/upload.h"
-#include "lib/upload/upload_gc.h"
+#include "lib/upload/upload_epoch.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"

@@ -25,7 +25,7 @@ struct undrop {
 	uint64_t newest; /* the highest number in use: index objects that come of it get this one */
 	/* Asked right before the record is put: whether the lease is ours. */
 	int (*confirm)(void *arg);
-	/* As in upload_gc.h. */
+	/* As in upload_epoch.h. */
 	int (*local)(void *arg, const struct hash *recipe, uint64_t size);
 	void *arg;
 };

@@ -15,8 +15,6 @@
 #include "lib/epochs/holder.h"
 #include "lib/meta/records.h"
 #include "lib/upload/nodes.h"
-#include "lib/upload/upload_gc.h"
-#include "lib/upload/upload_record.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/faultpoint.h"
@@ -306,7 +304,7 @@ static int final_tree(struct upload *u, struct buf *out)
 	return error ? error : tree_writer_finish(w);
 }
 
-/* The content with this recipe as it lies here: a descriptor, or -errno. For upload_gc.h. */
+/* The content with this recipe as it lies here: a descriptor, or -errno. For upload_epoch.h. */
 static int open_local(void *arg, const struct hash *recipe, uint64_t size)
 {
 	const struct upload *u = arg;

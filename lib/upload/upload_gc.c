@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An upload beside garbage collection. */
-#include "lib/upload/upload_gc.h"
+#include "lib/upload/upload_epoch.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of the epoch that is uploaded: in the remote, and in its row. */
-#include "lib/upload/upload_record.h"
+#include "lib/upload/upload_epoch.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/epochs/announce.h"
+#include "lib/epochs/retention.h"
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
+#include "lib/upload/nodes.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
-#include "lib/epochs/announce.h"
-#include "lib/upload/nodes.h"
-#include "lib/epochs/retention.h"
 
 static bool is_ours(const struct epoch_record *theirs, const struct epoch_record *ours)
 {

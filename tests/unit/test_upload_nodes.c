@@ -2,13 +2,12 @@
 /* Epochs of several nodes: which parts belong together, and how trees are merged. */
 #include <inttypes.h>
 
+#include "lib/cache/context.h"
 #include "lib/format/names.h"
 #include "lib/meta/nodes_decide.h"
 #include "lib/meta/nodes_merge.h"
-#include "lib/util/cleanup.h"
-#include "lib/cache/context.h"
 #include "lib/upload/nodes.h"
-#include "lib/upload/nodes_internal.h"
+#include "lib/util/cleanup.h"
 #include "tests/unit/unit.h"
 
 /* ---- deciding ---- */
