@@ -68,7 +68,7 @@ struct volume {
 	char mounted_at[MOUNTINFO_PATH_MAX]; /* the same, as mountinfo writes it */
 	uint64_t
 		recovered_doubt; /* the first that recovery noted; 0: none, or seen by the sealer */
-	bool rebuilt;		 /* damaged/ there holds what is to be recovered (rebuild.h) */
+	bool rebuilt;		 /* damaged/ there holds what is to be recovered (recovery.h) */
 	int objects_fd; /* objects/: one file a version, named by its id in 16 hex digits */
 	int trees_fd;	/* trees/: one file an epoch, named by its number in 20 digits */
 	int torn_fd;	/* torn/ */

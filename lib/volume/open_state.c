@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "lib/cache/cache_dir.h"
+#include "lib/live/bodies.h"
+#include "lib/live/live_internal.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/text.h"
-#include "lib/live/bodies.h"
-#include "lib/live/live_internal.h"
-#include "lib/volume/rebuild.h"
+#include "lib/volume/recovery.h"
 #include "lib/volume/volume.h"
 
 #define ROOT_MODE 0755

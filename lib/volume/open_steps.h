@@ -15,7 +15,7 @@
 int connect_volume(struct volume *vol, struct opening_message *m);
 
 /* The cache directory and the local state in it: checked where that is worth its time, rebuilt
- * where it is damaged (rebuild.h). (open_state.c) */
+ * where it is damaged (recovery.h). (open_state.c) */
 int open_state(struct volume *vol, struct opening_message *m);
 /* Closes the local state, where it is open, and notes how. */
 void leave_state(struct volume *vol);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A damaged local state: moving it aside, and what is recovered from it. */
-#include "lib/volume/rebuild.h"
+#include "lib/volume/recovery.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/cache/cache_dir.h"
+#include "lib/cache/context.h"
 #include "lib/epochs/sealer.h"
 #include "lib/live/bodies.h"
 #include "lib/live/handle.h"
@@ -22,7 +23,6 @@
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/volume/open_steps.h"
-#include "lib/cache/context.h"
 
 /* What rows of a damaged state say of the objects beside it, and bringing files back. Private to
  * rebuild.c. */

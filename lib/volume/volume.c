@@ -36,7 +36,7 @@
 #include "lib/util/log.h"
 #include "lib/util/text.h"
 #include "lib/volume/open_steps.h"
-#include "lib/volume/rebuild.h"
+#include "lib/volume/recovery.h"
 
 #define PERCENT_ALL 100
 
