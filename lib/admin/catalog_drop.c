@@ -10,7 +10,6 @@
 
 #include "lib/format/names.h"
 #include "lib/meta/lease.h"
-#include "lib/meta/lease_internal.h"
 #include "lib/meta/records.h"
 #include "lib/upload/undrop.h"
 #include "lib/util/clock.h"

@@ -11,9 +11,8 @@
 #include "lib/format/key_slot.h"
 #include "lib/meta/lease.h"
 #include "lib/meta/records.h"
-#include "lib/meta/summary.h"
-#include "lib/util/cleanup.h"
 #include "lib/upload/nodes.h"
+#include "lib/util/cleanup.h"
 
 static int compare_numbers(const void *a, const void *b)
 {

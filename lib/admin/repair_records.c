@@ -11,7 +11,6 @@
 
 #include "lib/format/record.h"
 #include "lib/meta/records.h"
-#include "lib/meta/summary.h"
 #include "lib/remote/remote.h"
 #include "lib/upload/nodes.h"
 #include "lib/util/array.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "lib/meta/lease.h"
-#include "lib/meta/lease_internal.h"
 #include "lib/meta/listing.h"
 #include "lib/net/open.h"
 #include "lib/util/clock.h"

@@ -16,7 +16,7 @@
  *   tags/<name>                         a tag: the epoch's number in decimal and a newline. Bytes of
  *                                       the name but [A-Za-z0-9.-] are written as _<2 hex>, since
  *                                       not every remote takes every byte in a key.
- *   summaries/<20 digits>.json          copies of records, up to that epoch (lib/meta/summary.h)
+ *   summaries/<20 digits>.json          copies of records, up to that epoch (lib/meta/records.h)
  *   lease/<20 digits>.json              who writes to the volume (lease.h); the digits are the generation
  *   lease/<20 digits>-<node>.json       a node of the node set that has that generation (lease.h)
  *   lease/<20 digits>.base              the epoch that the node set began from, as text of a tag; 0: none

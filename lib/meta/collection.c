@@ -14,7 +14,6 @@
 #include "lib/meta/lease.h"
 #include "lib/meta/opening.h"
 #include "lib/meta/records.h"
-#include "lib/meta/summary.h"
 #include "lib/remote/remote.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"

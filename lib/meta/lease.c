@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One writer at a time: the lease of a volume, in its remote, and the process that holds it. */
-#include "lib/meta/lease_internal.h"
+#include "lib/meta/lease.h"
 
 #include <errno.h>
 #include <fcntl.h>

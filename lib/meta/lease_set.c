@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lease of a node set: one generation, and an object for each of its nodes. */
-#include "lib/meta/lease_internal.h"
+#include "lib/meta/lease.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking at the lease of a volume, and taking it. */
-#include "lib/meta/lease_internal.h"
+#include "lib/meta/lease.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: summaries of records, read from a remote as a mount does. */
-#include "lib/meta/summary.h"
 
 #include "lib/format/names.h"
 #include "lib/format/record.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What epochs take in the remote, and what is left of it when some are dropped, without a mount. */
-#include "lib/format/pack.h"
 #include "lib/epochs/usage.h"
+#include "lib/format/pack.h"
 #include "lib/meta/lease.h"
-#include "lib/meta/lease_internal.h"
 #include "lib/store/batch_impl.h"
 #include "lib/store/chunk_usage.h"
 #include "tests/unit/catalog_unit.h"

@@ -2,7 +2,7 @@
 /* Garbage collection: what no epoch needs goes, what one needs stays. */
 #include "lib/meta/gc_mark.h"
 #include "lib/meta/lease.h"
-#include "lib/meta/summary.h"
+#include "lib/meta/records.h"
 #include "tests/unit/gc_unit.h"
 
 START_TEST(where_nothing_is_dead_nothing_changes)

@@ -2,7 +2,7 @@
 /* One writer at a time: taking the lease, and waiting for who holds it. */
 #include <sys/wait.h>
 #include <unistd.h>
-#include "lib/meta/lease_internal.h"
+#include "lib/meta/lease.h"
 #include "tests/unit/lease_unit.h"
 
 static struct lease_terms here(void)

@@ -7,7 +7,6 @@
 
 #include "lib/format/names.h"
 #include "lib/format/record.h"
-#include "lib/meta/summary.h"
 #include "lib/net/open.h"
 #include "tests/unit/unit.h"
 
