@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/store/cutter_impl.h"
 #include "lib/util/array.h"
 #include "lib/util/io.h"
 

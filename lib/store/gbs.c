@@ -5,7 +5,6 @@
 
 #include <stdint.h>
 #include <string.h>
-#include "lib/store/gbs_impl.h"
 
 /* Transposes 8 x 8 bits: bit b of byte i goes to bit i of byte b (Hacker's Delight, 7-3). It is its
  * own inverse. */

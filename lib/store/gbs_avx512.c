@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gray code and bit planes with AVX-512: 512 words at a time. */
-#include "lib/store/gbs_impl.h"
+#include "lib/store/gbs.h"
 
 #if GBS_HAVE_AVX512
 

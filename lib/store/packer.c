@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From frames to packs in the remote. */
-#include "lib/store/packer.h"
+#include "lib/store/batch_impl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -228,7 +228,7 @@ static int close_locked(struct packer *p, const struct hash *id)
 	return 0;
 }
 
-/* The pack's last frame says the generation: see packer.h. */
+/* The pack's last frame says the generation: see batch_impl.h. */
 static int add_generation(const struct packer *p, struct open_pack *o)
 {
 	struct chunk_header h = {.codec = CHUNK_CODEC_RAW, .word = 1, .planes = 1, .raw_mask = 1};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the cutter on any file; what it reads of zips and safetensors is only believed. */
 #include "lib/store/cutter.h"
-#include "lib/store/cutter_impl.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

@@ -4,7 +4,6 @@
 #define EPOCHFS_TESTS_CUTTING_H
 
 #include "lib/store/cutter.h"
-#include "lib/store/cutter_impl.h"
 #include "lib/util/hash.h"
 #include "tests/unit/unit.h"
 
