@@ -2,14 +2,15 @@
 /* What ordinary tools change in .epochs: seal, tag, roll back, drop, wait. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
-#include "fs/epochs_views.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"
-#include "lib/util/cleanup.h"
 #include "lib/epochs/epochs.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/lock.h"
 
 int epochs_dir_mkdir(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e)
 {
@@ -155,4 +156,74 @@ int epochs_dir_fsync(struct fs_mount *m, const struct node *dir, fuse_req_t req)
 	r = epochs_wait(m->vol, 0, -1, request_interrupted, req);
 	epochs_views_wait_end(m->views, dir->view);
 	return r;
+}
+
+/* ---- views of .epochs ---- */
+
+#define VIEWS_MAX 64
+
+struct epochs_views {
+	struct mutex lock;
+	unsigned waiting[VIEWS_MAX]; /* guarded by lock */
+};
+
+int epochs_views_new(struct epochs_views **ret_views)
+{
+	struct epochs_views *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	mutex_init(&v->lock, LOCK_FS_EPOCH_VIEWS);
+	*ret_views = v;
+	return 0;
+}
+
+void epochs_views_free(struct epochs_views *v)
+{
+	if (!v)
+		return;
+	mutex_destroy(&v->lock);
+	free(v);
+}
+
+uint32_t epochs_views_free_one(struct epochs_views *v)
+{
+	uint32_t view = 0;
+
+	SCOPED_LOCK(&v->lock);
+	while (view < VIEWS_MAX - 1 && v->waiting[view])
+		view++;
+	return view;
+}
+
+bool epochs_views_any_busy(struct epochs_views *v)
+{
+	SCOPED_LOCK(&v->lock);
+	for (uint32_t view = 0; view < VIEWS_MAX; view++)
+		if (v->waiting[view])
+			return true;
+	return false;
+}
+
+bool epochs_views_busy(struct epochs_views *v, uint32_t view)
+{
+	SCOPED_LOCK(&v->lock);
+	return v->waiting[view];
+}
+
+uint32_t epochs_views_max(void)
+{
+	return VIEWS_MAX;
+}
+
+void epochs_views_wait_begin(struct epochs_views *v, uint32_t view)
+{
+	SCOPED_LOCK(&v->lock);
+	v->waiting[view]++;
+}
+
+void epochs_views_wait_end(struct epochs_views *v, uint32_t view)
+{
+	SCOPED_LOCK(&v->lock);
+	v->waiting[view]--;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "fs/epoch_files.h"
-#include "fs/epochs_views.h"
 #include "lib/epochs/epochs.h"
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"

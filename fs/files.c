@@ -12,7 +12,6 @@
 #include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
-#include "fs/torn_files.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"

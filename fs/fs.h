@@ -16,7 +16,7 @@
 
 struct control;	     /* control_file.c: one open of .epochs/.control */
 struct epoch_names;  /* epochs_dir.h: names of .epochs that have got a number */
-struct epochs_views; /* epochs_views.h: nodes of .epochs that nobody waits in */
+struct epochs_views; /* epochs_dir.h: nodes of .epochs that nobody waits in */
 struct files;	     /* files.h: what is open */
 struct loop;
 struct passthrough;
@@ -27,7 +27,7 @@ struct fs_mount {
 	struct fs_options options;
 	char *mountpoint;  /* absolute */
 	char device[24];   /* "0:45" in mountinfo; "" where it is not found there */
-	pid_t watchdog;	   /* watchdog.h; 0: none */
+	pid_t watchdog;	   /* handover.h; 0: none */
 	uint32_t uid, gid; /* who mounted: owner of .control and torn/ */
 	struct fuse_session *se;
 	bool expires; /* the kernel knows names that expire without being dropped (Linux 6.2) */
@@ -84,8 +84,6 @@ int fs_restart(struct fs_mount *m);
 /* An interrupted_fn; arg is the request: a signal ended the wait for it, or the mount is gone. (interrupt.c) */
 bool request_interrupted(void *req);
 struct live_caller request_caller(fuse_req_t req);
-/* Epochs are of the whole run: in a mount that is shared only its owner and root seal, tag, roll back and drop. Others: -EPERM. */
-int may_change_epochs(fuse_req_t req);
 /*
  * The error of an operation on a node: where the file is gone (undone, rolled back), -ESTALE, so that
  * the kernel looks the name up again, which may lead elsewhere by now.
@@ -138,5 +136,8 @@ struct dir_reply {
  */
 bool dir_reply_add(struct dir_reply *r, const char *name, uint64_t next, const struct node_key *key,
 		   struct node *root, const struct stat *st, double timeout);
+
+/* Right after mounting: notes the device number that tells our mount from others. (serve.c) */
+void serve_find_device(struct fs_mount *m);
 
 #endif

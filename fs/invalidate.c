@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "fs/epochs_dir.h"
-#include "fs/epochs_views.h"
 #include "fs/loop.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"

@@ -16,7 +16,7 @@ struct invalidation {
 	char name[];
 };
 
-/* The kernel is to look `.epochs` up again, which may be another view now (epochs_views.h). May block on the lock of the root. */
+/* The kernel is to look `.epochs` up again, which may be another view now (epochs_dir.h). May block on the lock of the root. */
 void invalidate_view(struct fs_mount *m);
 /*
  * Content was changed through the node, `len` bytes from `offset` on (0: to the end): where another node stands for the

@@ -10,7 +10,6 @@
 #include "fs/files.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"
-#include "fs/setid.h"
 #include "lib/util/cleanup.h"
 
 /* Of one copy_file_range, so that it can be interrupted; the caller goes on. */

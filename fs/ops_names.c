@@ -10,8 +10,6 @@
 #include "fs/epochs_dir.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"
-#include "fs/resent.h"
-#include "fs/torn_files.h"
 #include "lib/util/cleanup.h"
 
 static bool is_special(const struct node *n, enum special which)

@@ -11,8 +11,6 @@
 #include "fs/invalidate.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"
-#include "fs/setid.h"
-#include "fs/torn_files.h"
 #include "fs/users.h"
 #include "lib/util/cleanup.h"
 

@@ -18,7 +18,7 @@
 #include "fs/files.h"
 #include "fs/handover.h"
 #include "fs/loop.h"
-#include "fs/setid.h"
+#include "fs/ops.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"

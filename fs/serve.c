@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Serving until the mount is gone, and ending in order. */
-#include "fs/serve.h"
+#include "fs/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>

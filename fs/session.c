@@ -10,16 +10,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "fs/epochs_dir.h"
-#include "fs/epochs_views.h"
 #include "fs/files.h"
 #include "fs/invalidate.h"
 #include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/ops.h"
 #include "fs/passthrough.h"
-#include "fs/serve.h"
 #include "fs/users.h"
-#include "fs/watchdog.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process that ends the connection to the kernel when the daemon was killed. */
-#include "fs/watchdog.h"
+#include "fs/handover.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which requests wait for closes, and which the reading thread answers itself. */
-#include "fs/opcodes.h"
+#include "fs/loop.h"
 
 #include <linux/fuse.h>
 #include "tests/unit/unit.h"
