@@ -3,11 +3,28 @@
 #ifndef EPOCHFS_TOOLS_CLI_H
 #define EPOCHFS_TOOLS_CLI_H
 
-#include "tools/exit_code.h"
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+
+/* ---- what each command ends with ---- */
+
+/* The documented exit codes (epochfs(1)). */
+enum exit_code {
+	EXIT_DONE = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_UNREACHABLE = 3, /* the remote cannot be reached */
+	EXIT_DENIED = 4,      /* the remote does not allow it */
+	EXIT_NOT_FOUND = 5,
+	EXIT_DAMAGED = 6,
+	EXIT_NOT_DURABLE = 7, /* not durable in time */
+	EXIT_CONFLICT = 8,    /* in use or in conflict */
+};
+
+/* Of a negative errno. */
+int exit_code_of(int error);
 
 /* What the error of a remote's catalog (lib/admin/catalog.h) means to a person. */
 const char *cli_reason(int error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which exit code an error has. */
-#include "tools/exit_code.h"
+#include "tools/cli.h"
 
 #include <errno.h>
 

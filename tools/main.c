@@ -1,11 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs: the command. Finds the subcommand and runs it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
+#include "lib/remote/remote_url.h"
+#include "lib/util/cleanup.h"
 #include "lib/util/log.h"
-#include "tools/argv.h"
 #include "tools/cli.h"
+
+/* The word is shortened, or cut where it would become longer: it has no more room than it had. */
+static void hide(char *word)
+{
+	size_t len = strlen(word), room = 4 * len + 4;
+	cleanup_free char *shown = strstr(word, "://") ? malloc(room) : NULL;
+	size_t shown_len;
+
+	if (!shown)
+		return;
+	remote_url_redact(word, shown, room);
+	if (strcmp(shown, word) == 0)
+		return;
+	shown_len = strnlen(shown, len);
+	explicit_bzero(word, len);
+	memcpy(word, shown, shown_len);
+}
+
+/*
+ * Gives a copy of the words, which is never freed, and hides the secrets of URLs in the original, as
+ * remote_url_redact does, so that they show there for no more than a moment. Once, before there are
+ * threads or other processes. NULL: no memory, and nothing is hidden.
+ */
+static char **argv_hide_secrets(int argc, char **argv)
+{
+	static char **copy;
+
+	copy = calloc((size_t)argc + 1, sizeof(*copy));
+	for (int i = 0; copy && i < argc; i++) {
+		copy[i] = strdup(argv[i]);
+		if (!copy[i])
+			return NULL;
+	}
+	for (int i = 0; copy && i < argc; i++)
+		hide(argv[i]);
+	return copy;
+}
 
 int main(int argc, char **argv)
 {

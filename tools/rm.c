@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
+#include "lib/admin/catalog.h"
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"
+#include "tools/target.h"
 
 static void print_dropped(const uint64_t *numbers, size_t count, bool json)
 {
@@ -182,4 +185,132 @@ void drop_end(const struct target *t)
 {
 	if (!t->catalog)
 		drain_changes(t->name);
+}
+
+/* ---- epochfs undrop ---- */
+
+static int failed(const struct target *t, uint64_t number, const char *tag, int error)
+{
+	cleanup_buf struct buf why = {0};
+
+	switch (error) {
+	case -ENOENT:
+		return cli_error(EXIT_NOT_FOUND, "%s: there never was an epoch %" PRIu64, t->name,
+				 number);
+	case -ENODATA:
+		undrop_refusal(number, &why);
+		return cli_error(EXIT_NOT_FOUND, "%s: %s", t->name, buf_str(&why));
+	case -EEXIST:
+		return cli_error(EXIT_CONFLICT,
+				 "%s: the tag '%s' is another epoch's: choose one with --tag",
+				 t->name, tag);
+	case -EINVAL:
+		return cli_error(EXIT_USAGE, "'%s' cannot be a tag", tag);
+	case -ESTALE:
+		return cli_error(EXIT_CONFLICT,
+				 "%s: another has taken the volume over; epoch %" PRIu64
+				 " is not brought back",
+				 t->name, number);
+	default:
+		return cli_error(exit_code_of(error),
+				 "%s: epoch %" PRIu64 " is not brought back: %s", t->name, number,
+				 cli_reason(error));
+	}
+}
+
+static int of_remote(const struct target *t, uint64_t number, const char *tag, bool *ret_was_there)
+{
+	struct epoch_info info;
+	int code = drop_begin(t), error;
+
+	if (code != EXIT_DONE)
+		return code;
+	/* Under the lease, by the list that is read for what follows; that also tells errors. */
+	*ret_was_there = catalog_get(t->catalog, number, &info) == 0;
+	if (*ret_was_there)
+		epoch_info_free(&info);
+	error = catalog_undrop(t->catalog, number, tag);
+	return error ? failed(t, number, tag, error) : EXIT_DONE;
+}
+
+/* EXIT_DONE, or the exit code after the line. */
+static int is_there(const struct target *t, uint64_t number, bool *ret_there)
+{
+	json_t *epochs;
+	int code = target_epochs(t, &epochs);
+
+	*ret_there = false;
+	if (code != EXIT_DONE)
+		return code;
+	for (size_t i = 0; i < json_array_size(epochs) && !*ret_there; i++) {
+		const json_t *n = json_object_get(json_array_get(epochs, i), "epoch");
+
+		*ret_there = (uint64_t)json_integer_value(n) == number;
+	}
+	json_decref(epochs);
+	return EXIT_DONE;
+}
+
+static int of_mount(const struct target *t, uint64_t number, const char *tag, bool *ret_was_there)
+{
+	json_t *response = NULL;
+	int code = is_there(t, number, ret_was_there);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = client_call(t->name,
+			   json_pack("{s:s, s:I, s:s}", "op", "undrop", "epoch", (json_int_t)number,
+				     "tag", tag),
+			   &response);
+	json_decref(response);
+	if (code == EXIT_DONE)
+		drain_changes(t->name);
+	return code;
+}
+
+static void print_back(uint64_t number, const char *tag, bool was_there, bool json)
+{
+	json_t *o;
+
+	if (!json) {
+		printf("epoch %06" PRIu64 " %s; the tag ", number,
+		       was_there ? "is there, it is not dropped" : "is back");
+		cli_put(tag);
+		printf(" keeps it\n");
+		return;
+	}
+	o = json_pack("{s:I, s:s}", "epoch", (json_int_t)number, "tag", tag);
+	cli_print_json(o, JSON_INDENT(2));
+	json_decref(o);
+}
+
+int command_undrop(int argc, char **argv)
+{
+	char own_tag[UNDROP_TAG_MAX];
+	bool json = false, was_there = false;
+	const char *operands[2], *tag = NULL;
+	const struct cli_place places[] = {{"json", &json, NULL}, {"tag", NULL, &tag}, {0}};
+	struct target target;
+	uint64_t number;
+	int code, count = cli_parse("undrop", argc, argv, places, operands, 2, &code);
+
+	if (count < 0)
+		return code;
+	if (count != 2)
+		return cli_usage_error("undrop", "needs a TARGET and the number of an EPOCH");
+	if (parse_u64(operands[1], &number))
+		return cli_usage_error("undrop", "%s: what is dropped is known by its number alone",
+				       operands[1]);
+	undrop_tag(number, own_tag);
+	if (!tag)
+		tag = own_tag;
+	code = target_open(operands[0], &target);
+	if (code != EXIT_DONE)
+		return code;
+	code = target.catalog ? of_remote(&target, number, tag, &was_there)
+			      : of_mount(&target, number, tag, &was_there);
+	target_close(&target);
+	if (code == EXIT_DONE)
+		print_back(number, tag, was_there, json);
+	return code;
 }

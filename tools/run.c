@@ -13,13 +13,13 @@
 #include "lib/util/clock.h"
 #include "lib/util/mountinfo.h"
 #include "lib/util/parse.h"
-#include "tools/job.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/progress.h"
-#include "tools/ending.h"
+#include "tools/job.h"
 #include "tools/mountpoint.h"
+#include "tools/progress.h"
 #include "tools/target.h"
+#include "tools/umount.h"
 
 #define CODE_INTERRUPTED 85 /* what HTCondor takes as "checkpointed, start me again" by default */
 #define CODE_MAX	 255

@@ -42,7 +42,7 @@ MAY = {
 # Where one file may look deeper than its room.
 MAY_FILE = {
     "fs/control_file": {"lib/admin"},  # the requests of the command come through a file
-    "tools/argv": {"lib/remote"},  # what of a URL is a secret
+    "tools/main": {"lib/remote"},  # what of a URL is a secret
     "tools/mount.": {"lib/cache"},  # where caches lie
     "tools/mountpoint": {"lib/remote"},  # which directory a URL names
     "tools/fsck": {"lib/store", "lib/remote"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processes that serve a mount, and their end. */
-#ifndef EPOCHFS_TOOLS_ENDING_H
-#define EPOCHFS_TOOLS_ENDING_H
+#ifndef EPOCHFS_TOOLS_UMOUNT_H
+#define EPOCHFS_TOOLS_UMOUNT_H
 
 #include <limits.h>
 #include <stdbool.h>
