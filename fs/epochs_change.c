@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ordinary tools change in .epochs: seal, tag, roll back, drop, wait. */
+/* What ordinary tools change in .epochs: seal, tag, roll back, drop, wait; and its views while somebody waits. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -560,19 +560,6 @@ uint64_t epochs_names_id(struct epoch_names *names, const char *name)
 	return n ? n->id : 0;
 }
 
-int epochs_names_get(struct epoch_names *names, uint64_t id, struct buf *out)
-{
-	SCOPED_LOCK(&names->lock);
-	const struct name *n = names->first;
-
-	while (n && n->id != id)
-		n = n->next;
-	if (!n)
-		return -ENOENT;
-	buf_put(out, n->text, strlen(n->text));
-	return buf_error(out);
-}
-
 int epochs_names_add_temporary(struct epoch_names *names, const char *name, uint64_t epoch)
 {
 	SCOPED_LOCK(&names->lock);

@@ -89,8 +89,6 @@ bool epochs_name_temporary(const char *name);
 
 /* The number of a name: 0 without memory. */
 uint64_t epochs_names_id(struct epoch_names *names, const char *name);
-/* Appends the name of that number: 0, or -ENOENT. */
-int epochs_names_get(struct epoch_names *names, uint64_t id, struct buf *out);
 
 /* Temporary symlinks: -EEXIST, -ENOENT, -ENOMEM. */
 int epochs_names_add_temporary(struct epoch_names *names, const char *name, uint64_t epoch);
@@ -100,13 +98,13 @@ int epochs_names_remove_temporary(struct epoch_names *names, const char *name);
 /* ---- views of .epochs (epochs_change.c) ---- */
 
 /*
- * Views of .epochs. While `sync .epochs` waits, the kernel holds the lock of that directory's inode,
+ * While `sync .epochs` waits, the kernel holds the lock of that directory's inode,
  * and whoever lists it or looks up a name there would wait too, for as long as an upload takes. So
  * whoever comes meanwhile is given the same directory as another node, with its directories as
  * other nodes (a directory has one place in the kernel's tree of names). Once nobody waits, all are
  * given the first view again. While nobody waits the kernel keeps which view it was given, for each
  * path below .epochs asks; it is told that this has expired when somebody begins to wait, and in the
- * instant between, a name is looked up behind his lock. Private to fs/.
+ * instant between, a name is looked up behind his lock.
  */
 
 struct epochs_views;

@@ -46,7 +46,7 @@ int handover_resend(int fuse_fd);
 /* ---- the watchdog (watchdog.c) ---- */
 
 /*
- * A process that ends the connection to the kernel when the daemon was killed. Private to fs/.
+ * A process that ends the connection to the kernel when the daemon was killed.
  *
  * The kernel fails the requests of a mount once /dev/fuse is closed, and a killed process closes it
  * when its last thread has ended. A thread that tells the kernel what changed (invalidate.h) waits
@@ -54,7 +54,7 @@ int handover_resend(int fuse_fd);
  * holds the lock waits for an answer of the daemon, a SIGKILL (as when memory runs out) would leave
  * both waiting for ever. So a child of the daemon, which has nothing open, sleeps until the daemon's
  * main thread is gone, and then aborts the connection: every request fails with ECONNABORTED, later
- * ones with ENOTCONN, and the mount point stays covered until somebody mounts again. Under a supervisor (life.h) that is alive it
+ * ones with ENOTCONN, and the mount point stays covered until somebody mounts again. Under a supervisor that is alive it
  * tells that one instead.
  */
 

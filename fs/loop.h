@@ -65,8 +65,8 @@ void loop_defer_on(void);
 /* ---- what a request's kind says ---- */
 
 /*
- * What a request's kind, its opcode in <linux/fuse.h>, says of how the loop handles it. Private to
- * fs/. Pure functions; an opcode that is not known waits for nothing, and is judged by its node.
+ * What a request's kind, its opcode in <linux/fuse.h>, says of how the loop handles it. Pure
+ * functions; an opcode that is not known waits for nothing, and is judged by its node.
  */
 
 /* How long an answer is likely to take. */

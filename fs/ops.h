@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that session.c gives to libfuse. Private to fs/. */
+/* The operations that session.c gives to libfuse, and what several of them share. Private to fs/. */
 #ifndef EPOCHFS_FS_OPS_H
 #define EPOCHFS_FS_OPS_H
 
@@ -58,25 +58,23 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
-/* ---- ops_attr.c: setuid and setgid ---- */
+/* ---- setuid and setgid (ops_attr.c) ---- */
 
 /*
- * setuid and setgid of files. The kernel leaves it to us to take them away (FUSE_HANDLE_KILLPRIV_V2): at every chown, and when
+ * The kernel leaves it to us to take them away (FUSE_HANDLE_KILLPRIV_V2): at every chown, and when
  * others than root change what a file holds. As on a local disk: setuid always; setgid with it where the group may execute,
  * or where the caller is not of the file's group.
  */
 
 /* Whether a write by anybody could take bits away. */
 bool setid_may_drop(mode_t mode);
-/* The mode that a change by the caller leaves of the mode of a file of this group. */
-mode_t setid_after_change(fuse_req_t req, mode_t mode, gid_t gid);
 /* The caller changes the content of a live file: takes away what must go. 0 or -errno. */
 int setid_drop(fuse_req_t req, struct node *n);
 
-/* ---- reply.c: requests that are sent again ---- */
+/* ---- requests that are sent again (reply.c) ---- */
 
 /*
- * Requests that are sent again. The kernel marks what an earlier worker read and did not answer; it may have been carried out
+ * The kernel marks what an earlier worker read and did not answer; it may have been carried out
  * all the same. Doing it twice is harmless for most (a lookup, a read, a write to an offset, attributes). For
  * the others the second time fails, and then what the first would have left is looked for. That this is no other's
  * doing follows from the kernel: it has seen that a name that is to be made was free, and one that is to go was there, and holds

@@ -44,7 +44,8 @@ static bool is_of_group(fuse_req_t req, gid_t gid)
 	return found;
 }
 
-mode_t setid_after_change(fuse_req_t req, mode_t mode, gid_t gid)
+/* The mode that a change by the caller leaves of the mode of a file of this group. */
+static mode_t setid_after_change(fuse_req_t req, mode_t mode, gid_t gid)
 {
 	if (S_ISDIR(mode))
 		return mode;

@@ -125,7 +125,8 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	answer_live(req, r, &attr);
 }
 
-int may_change_epochs(fuse_req_t req)
+/* Epochs are of the whole run: in a mount that is shared only its owner and root seal, tag, roll back and drop. Others: -EPERM. */
+static int may_change_epochs(fuse_req_t req)
 {
 	uint32_t uid = fuse_req_ctx(req)->uid;
 
