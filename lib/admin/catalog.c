@@ -55,8 +55,10 @@ int catalog_unlock(struct remote **r, const struct volume_info *info,
 	return error ? error : contact_encrypt(r, encryption);
 }
 
-int catalog_connect(const char *url, const struct remote_limits *limits, struct remote **ret_remote,
-		    struct volume_info *ret_info, struct opening_message *m)
+/* The remote behind `url`, with retries, that holds a volume: the errors of catalog_open, and its line in `m`. */
+static int catalog_connect(const char *url, const struct remote_limits *limits,
+			   struct remote **ret_remote, struct volume_info *ret_info,
+			   struct opening_message *m)
 {
 	struct remote *r;
 	int error = catalog_connect_any(url, limits, &r, m);

@@ -118,7 +118,8 @@ void catalog_release(struct catalog *c)
 	free(h);
 }
 
-int catalog_confirm(struct catalog *c)
+/* While it is held: that it is ours still, and renewed in time. -ESTALE, or the remote's. */
+static int catalog_confirm(struct catalog *c)
 {
 	struct catalog_hold *h = c->hold;
 	int error;

@@ -119,8 +119,6 @@ bool export_lends_rights(const struct tree_entry *e);
 
 /* Owner, xattrs, mode, mtime of an open file or directory, in this order: each may undo the next otherwise. */
 int export_attr_fd(const struct export *x, int fd, const struct tree_entry *e);
-/* The same of anything by a descriptor of O_PATH: symlinks (no mode), fifos, sockets, devices. */
-int export_attr_path(const struct export *x, int fd, const struct tree_entry *e);
 
 /* ---- the kinds ---- */
 

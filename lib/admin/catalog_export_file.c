@@ -288,7 +288,8 @@ int export_attr_fd(const struct export *x, int fd, const struct tree_entry *e)
 	return 0;
 }
 
-int export_attr_path(const struct export *x, int fd, const struct tree_entry *e)
+/* The same of anything by a descriptor of O_PATH: symlinks (no mode), fifos, sockets, devices. */
+static int export_attr_path(const struct export *x, int fd, const struct tree_entry *e)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, clock_timespec(e->mtime_ns)};
 	bool owned = set_owner(x, fd, e);

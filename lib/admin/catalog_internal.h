@@ -33,9 +33,6 @@ struct catalog {
 	struct store_index index;
 };
 
-/* The remote behind `url`, with retries, that holds a volume: the errors of catalog_open, and its line in `m`. */
-int catalog_connect(const char *url, const struct remote_limits *limits, struct remote **ret_remote,
-		    struct volume_info *ret_info, struct opening_message *m);
 /* The same for any remote, whatever it holds. */
 int catalog_connect_any(const char *url, const struct remote_limits *limits,
 			struct remote **ret_remote, struct opening_message *m);
@@ -50,8 +47,6 @@ int catalog_store(struct catalog *c);
 int catalog_record(struct catalog *c, uint64_t number, const struct epoch_record **ret_record);
 /* The records are read again when they are next asked for. */
 void catalog_forget(struct catalog *c);
-/* While it is held: that it is ours still, and renewed in time. -ESTALE, or the remote's. */
-int catalog_confirm(struct catalog *c);
 /* An epoch that is no longer there. */
 void catalog_forget_epoch(struct catalog *c, uint64_t number);
 /*

@@ -25,7 +25,9 @@
 
 /* ---- the fields of a request ---- */
 
-int request_fail(struct request *r, int error, const char *fmt, ...)
+/* Notes why it failed, and gives `error`. */
+__attribute__((format(printf, 3, 4))) static int request_fail(struct request *r, int error,
+							      const char *fmt, ...)
 {
 	va_list ap;
 
@@ -35,12 +37,14 @@ int request_fail(struct request *r, int error, const char *fmt, ...)
 	return error;
 }
 
-const char *request_text(const struct request *r, const char *key)
+/* The text of a key (the request's), or NULL. */
+static const char *request_text(const struct request *r, const char *key)
 {
 	return json_string_value(json_object_get(r->json, key));
 }
 
-int request_number(struct request *r, const char *key, uint64_t *ret_number)
+/* 0; -ENOENT where the key is missing; or what is wrong with it. */
+static int request_number(struct request *r, const char *key, uint64_t *ret_number)
 {
 	const json_t *value = json_object_get(r->json, key);
 	json_int_t number = json_integer_value(value);

@@ -66,7 +66,7 @@ struct control_range {
 int control_fetch(struct volume *vol, const struct control_range *range, interrupted_fn interrupted,
 		  void *arg);
 
-/* ---- A request of the command while it is answered. Private to control*.c. ---- */
+/* A request of the command while it is answered. */
 
 static inline void cleanup_json_fn(json_t **j)
 {
@@ -83,13 +83,6 @@ struct request {
 	char message[1024]; /* why it failed; empty: what errno says */
 };
 
-/* Notes why it failed, and gives `error`. */
-int request_fail(struct request *r, int error, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-/* The text of a key (the request's), or NULL. */
-const char *request_text(const struct request *r, const char *key);
-/* 0; -ENOENT where the key is missing; or what is wrong with it. */
-int request_number(struct request *r, const char *key, uint64_t *ret_number);
 /* The epoch that a key names, by text or number. */
 int request_epoch(struct request *r, const char *key, uint64_t *ret_number);
 /* All tags: a new object of names and numbers. */

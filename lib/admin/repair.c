@@ -160,8 +160,9 @@ int repair_remote(const struct volume_options *options, const struct repair_how 
 
 /* ---- by a mount ---- */
 
-int repair_mount(struct volume *vol, const struct repair_how *how, struct repair_totals *ret_totals,
-		 char **ret_message)
+/* The same by a mounted volume, for itself: it goes on meanwhile. -EROFS, -EOPNOTSUPP (remote none), -ESTALE, the remote's. */
+static int repair_mount(struct volume *vol, const struct repair_how *how,
+			struct repair_totals *ret_totals, char **ret_message)
 {
 	struct opening_message m = {0};
 	struct repair_source source = {

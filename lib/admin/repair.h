@@ -58,9 +58,6 @@ struct repair_totals {
  */
 int repair_remote(const struct volume_options *options, const struct repair_how *how,
 		  struct repair_totals *ret_totals, char **ret_message);
-/* The same by a mounted volume, for itself: it goes on meanwhile. -EROFS, -EOPNOTSUPP (remote none), -ESTALE, the remote's. */
-int repair_mount(struct volume *vol, const struct repair_how *how, struct repair_totals *ret_totals,
-		 char **ret_message);
 
 /*
  * Both as JSON: { "dry_run", "restored": [{ "object", "where", "what" }], "gone": [...], "notes": [...], "gone_epochs": [7], "condemned", "bytes_stored" }.
