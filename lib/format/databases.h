@@ -18,7 +18,7 @@
  *   CURRENT      "MANIFEST-<digits>" and a newline: the manifest that counts. A directory without it is not looked at
  *   MANIFEST-n   blocks of 32 KiB, of records: checksum u32 (CRC-32C of type and data, rotated right by 15, plus 0xa282ead8), length
  *                u16, type u8 (1 whole, 2 first, 3 middle, 4 last part of one; 0 and length 0: nothing more in the block), data. Fewer
- *                than 7 bytes at the end of a block are none. What the data says, as tags with values, is in databases.h
+ *                than 7 bytes at the end of a block are none. What the data says, as tags with values, is below
  *   n.ldb, .sst  tables. The manifest says which are live and how long each is; they end in the 8 bytes 57 fb 80 8b 24 75 47 db
  *   n.log        what is in no table yet. The manifest says which one is the first that counts; it may end anywhere
  * A record with a right checksum that says what LevelDB never does is another database's that began as LevelDB (RocksDB): then
@@ -64,45 +64,5 @@ int leveldb_check(const struct database_dir *dir);
 
 /* Is it LMDB's file, and torn? As tail_check_source: 0, also where it is none; 1 and why; or -errno. */
 int lmdb_check(const struct tail_source *in, uint64_t size, const char **ret_why);
-
-/* ---- LevelDB's manifest ---- */
-
-/*
- * Above is the format of the file; a record is a row of
- *
- *   1 text                              the comparator's name
- *   2 varint                            the number of the first log that counts
- *   3 varint                            the next number of a file
- *   4 varint                            the last sequence number
- *   5 level text                        where compaction of that level stands
- *   6 level varint                      a table that is no longer of that level
- *   7 level varint varint text text     a table of that level: number, size, least and greatest key
- *   9 varint                            the log before
- *
- * with texts as a varint length and the bytes, and levels 0 to 6. Zero-initialise, add the bytes from the file's begin on in any
- * portions, end, then look; leveldb_manifest_free at last. Not thread-safe.
- */
-struct leveldb_table;
-
-struct leveldb_manifest {
-	uint64_t log_number; /* 0: none */
-
-	/* Private. */
-	struct buf block,
-		record; /* what is not decoded yet: less than a block, and a record's parts */
-	struct leveldb_table *tables;
-	size_t count, slots;
-	bool in_record, has_log, has_next, has_sequence;
-	const char *torn;
-};
-
-void leveldb_manifest_free(struct leveldb_manifest *m);
-/* 0; -EPROTONOSUPPORT: a record says what LevelDB's do not, or more than the limits above; -ENOMEM. */
-int leveldb_manifest_add(struct leveldb_manifest *m, const void *data, size_t len);
-/* The same, and what is wrong with the manifest, static text, or NULL. */
-int leveldb_manifest_end(struct leveldb_manifest *m, const char **ret_torn);
-/* Calls for each live table, in no order, until it gives an error, which it returns. */
-int leveldb_manifest_each(const struct leveldb_manifest *m,
-			  int (*fn)(void *arg, uint64_t number, uint64_t size), void *arg);
 
 #endif
