@@ -104,14 +104,6 @@ const char *import_cache_path(const struct import *imp)
 	return imp->vol->cache_path;
 }
 
-int64_t import_failing_since_ns(struct import *imp)
-{
-	struct remote_state state;
-
-	remote_get_state(imp->vol->remote, &state);
-	return state.failing_since_ns;
-}
-
 /* ---- one import ---- */
 
 bool import_stops(const struct import_job *j)

@@ -91,7 +91,5 @@ void import_get_progress(struct import *imp, struct import_progress *ret_progres
 /* The remote's printable name; the folder of the local state. */
 const char *import_remote_name(const struct import *imp);
 const char *import_cache_path(const struct import *imp);
-/* Since when the remote has been failing (wall clock); 0: it is not. Any thread. */
-int64_t import_failing_since_ns(struct import *imp);
 
 #endif

@@ -26,7 +26,9 @@ void import_moved_free(struct import_job *j)
 	j->move_count = 0;
 }
 
-bool import_in_parent(const struct import_job *j, const char *path, struct tree_entry *ret_entry)
+/* A file by its path in the epoch before. */
+static bool import_in_parent(const struct import_job *j, const char *path,
+			     struct tree_entry *ret_entry)
 {
 	uint32_t id;
 
@@ -138,7 +140,8 @@ int import_moved_find(struct import_job *j)
 
 /* ---- asking ---- */
 
-const char *import_moved_from(const struct import_job *j, const char *path)
+/* What it was called: itself where it was not renamed. */
+static const char *import_moved_from(const struct import_job *j, const char *path)
 {
 	for (size_t i = 0; i < j->move_count; i++)
 		if (!strcmp(j->moves[i].to, path))
@@ -146,7 +149,8 @@ const char *import_moved_from(const struct import_job *j, const char *path)
 	return path;
 }
 
-const char *import_moved_to(const struct import_job *j, const char *path)
+/* What it is called now: NULL where it was not renamed. */
+static const char *import_moved_to(const struct import_job *j, const char *path)
 {
 	for (size_t i = 0; i < j->move_count; i++)
 		if (!strcmp(j->moves[i].from, path))
@@ -172,7 +176,8 @@ static bool directories_of(const struct import_move *m, size_t *ret_from, size_t
 	return any;
 }
 
-int import_moved_along(const struct import_job *j, const char *path, struct buf *out)
+/* Appends where a name is now that moved along with its directory, or itself. 0 or -ENOMEM. */
+static int import_moved_along(const struct import_job *j, const char *path, struct buf *out)
 {
 	for (size_t i = 0; i < j->move_count; i++) {
 		const struct import_move *m = &j->moves[i];

@@ -135,14 +135,6 @@ size_t import_find_node(const struct import_job *j, const char *path);
  */
 int import_moved_find(struct import_job *j);
 void import_moved_free(struct import_job *j);
-/* What it was called: itself where it was not renamed. */
-const char *import_moved_from(const struct import_job *j, const char *path);
-/* What it is called now: NULL where it was not renamed. */
-const char *import_moved_to(const struct import_job *j, const char *path);
-/* Appends where a name is now that moved along with its directory, or itself. 0 or -ENOMEM. */
-int import_moved_along(const struct import_job *j, const char *path, struct buf *out);
-/* A file by its path in the epoch before. */
-bool import_in_parent(const struct import_job *j, const char *path, struct tree_entry *ret_entry);
 
 /* The epoch that this one continues: record->continues (contract 1.3). */
 int import_continues(struct import_job *j, struct tree *tree);
