@@ -64,8 +64,9 @@ void live_attr_locked(struct volume *vol, const struct state_file *f, struct liv
 			    (b && b->staged && vol->observer->may_remove_locked(vol, f));
 }
 
-void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, const struct body *b,
-			      struct live_attr *ret_attr)
+/* What those see who have this body of it open. */
+static void live_attr_of_body_locked(struct volume *vol, const struct state_file *f,
+				     const struct body *b, struct live_attr *ret_attr)
 {
 	struct state_version v;
 

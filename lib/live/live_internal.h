@@ -59,9 +59,6 @@ int live_uncover_locked(struct volume *vol, const struct state_name *n, int64_t 
 
 /* What all see of a file. */
 void live_attr_locked(struct volume *vol, const struct state_file *f, struct live_attr *ret_attr);
-/* What those see who have this body of it open. */
-void live_attr_of_body_locked(struct volume *vol, const struct state_file *f, const struct body *b,
-			      struct live_attr *ret_attr);
 /* What the process of this thread sees. */
 void live_attr_for_locked(struct volume *vol, const struct state_file *f, pid_t pid,
 			  struct live_attr *ret_attr);
