@@ -206,7 +206,8 @@ uint64_t epoch_index_complete_of_step(const struct epoch_index *x, uint64_t step
 	return 0;
 }
 
-uint64_t epoch_index_by_step(const struct epoch_index *x, uint64_t step)
+/* The newest complete one with this step, else the newest with it. */
+static uint64_t epoch_index_by_step(const struct epoch_index *x, uint64_t step)
 {
 	uint64_t complete = epoch_index_complete_of_step(x, step);
 
@@ -218,7 +219,8 @@ uint64_t epoch_index_by_step(const struct epoch_index *x, uint64_t step)
 	return 0;
 }
 
-uint64_t epoch_index_at(const struct epoch_index *x, int64_t wall_ns)
+/* The newest that is sealed at this time or before. */
+static uint64_t epoch_index_at(const struct epoch_index *x, int64_t wall_ns)
 {
 	for (size_t i = x->count; i-- > 0;)
 		if (x->epochs[i].sealed_ns <= wall_ns)

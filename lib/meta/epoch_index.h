@@ -60,10 +60,6 @@ uint64_t epoch_index_latest(const struct epoch_index *x); /* the newest complete
 uint64_t epoch_index_whole(const struct epoch_index *x);
 /* The newest complete one with this step. */
 uint64_t epoch_index_complete_of_step(const struct epoch_index *x, uint64_t step);
-/* The newest complete one with this step, else the newest with it. */
-uint64_t epoch_index_by_step(const struct epoch_index *x, uint64_t step);
-/* The newest that is sealed at this time or before. */
-uint64_t epoch_index_at(const struct epoch_index *x, int64_t wall_ns);
 
 /*
  * "42", "000042", "step=500", "latest", "@2h" (the newest at least that old at now_ns): the number

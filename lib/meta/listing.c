@@ -165,7 +165,8 @@ int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff)
 	return 0;
 }
 
-const char *epoch_state_name(enum epoch_state state)
+/* "sealed", "uploading", "durable", "failed", "dropped". */
+static const char *epoch_state_name(enum epoch_state state)
 {
 	switch (state) {
 	case EPOCH_SEALED:

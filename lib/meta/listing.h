@@ -18,8 +18,6 @@ int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff);
 /* An epoch as `log` gives it: the record's keys (record.h) without what says where its tree lies; "state" (epoch_state_name), "complete" as it
  * counts now, "continued": true where a later epoch continues it, "error". NULL: no memory. */
 json_t *listing_epoch(const struct epoch_info *e);
-/* "sealed", "uploading", "durable", "failed", "dropped". */
-const char *epoch_state_name(enum epoch_state state);
 /* A JSON string of bytes that need not be UTF-8. */
 json_t *listing_string(const char *bytes);
 

@@ -16,7 +16,8 @@ static bool work_holds(int64_t changed_ns, int64_t now_ns, int64_t patience_ns)
 	return now_ns < later(changed_ns, patience_ns);
 }
 
-bool settle_holds(const struct settle_writer *w, int64_t now_ns, int64_t patience_ns)
+/* True where this writer is unfinished work that a seal would leave out. */
+static bool settle_holds(const struct settle_writer *w, int64_t now_ns, int64_t patience_ns)
 {
 	return w->fresh && !w->log && !w->in_place &&
 	       work_holds(w->changed_ns, now_ns, patience_ns);

@@ -53,9 +53,6 @@ struct settle_answer {
 	unsigned index;
 };
 
-/* True where this writer is unfinished work that a seal would leave out. */
-bool settle_holds(const struct settle_writer *w, int64_t now_ns, int64_t patience_ns);
-
 struct settle_answer settle_decide(const struct settle_view *v);
 
 #endif
