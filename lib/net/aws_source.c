@@ -250,7 +250,8 @@ static void json_free(json_t **object)
 	json_decref(*object);
 }
 
-int aws_expiry(const char *text, int64_t *ret_ns)
+/* "2026-11-21T09:30:00Z", also with "+00:00": 0 or -EBADMSG. */
+static int aws_expiry(const char *text, int64_t *ret_ns)
 {
 	size_t len = strlen(text);
 	char utc[40];

@@ -83,8 +83,6 @@ int aws_credentials_from_xml(const void *data, size_t len, struct credentials *r
  * object: 0, -EBADMSG, -ENOMEM. */
 int aws_credentials_from_json(const void *data, size_t len, const char *token_name,
 			      struct credentials *ret_credentials);
-/* "2026-11-21T09:30:00Z", also with "+00:00": 0 or -EBADMSG. */
-int aws_expiry(const char *text, int64_t *ret_ns);
 /* The first line of a small file, without blanks at its end. Free with secret_free. 0 or -errno. */
 int aws_read_token_file(const char *path, char **ret_text);
 

@@ -31,7 +31,8 @@ void s3_place_free(struct s3_place *place)
 	*place = (struct s3_place){0};
 }
 
-const char *aws_default_profile(void)
+/* The profile that counts where the URL names none. */
+static const char *aws_default_profile(void)
 {
 	const char *profile = env_value("AWS_PROFILE");
 

@@ -42,9 +42,6 @@ int s3_place_resolve(const struct remote_url *url, const struct aws_files *files
 void s3_place_free(struct s3_place *place);
 #define cleanup_s3_place CLEANUP(s3_place_free)
 
-/* The profile that counts where the URL names none. */
-const char *aws_default_profile(void);
-
 /* Appends `text` as RFC 3986 has it in canonical form: unreserved characters as they are, all else as
  * upper-case %XX; `/` stays where keep_slash. Or one byte of it. */
 void s3_encode(struct buf *out, const char *text, bool keep_slash);

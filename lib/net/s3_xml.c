@@ -10,7 +10,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/parse.h"
 
-/* Reading an XML answer, element by element, with libexpat. */
+/* ---- an answer, element by element, with libexpat ---- */
 
 struct walk {
 	XML_Parser parser;

@@ -9,7 +9,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 
-/* Reading an untrusted XML answer, element by element. Private to lib/net. */
+/* ---- an untrusted answer, element by element ---- */
 
 /* Longer or deeper documents, paths or texts of one element are refused. */
 #define XML_MAX	     ((size_t)32 << 20)
@@ -29,6 +29,8 @@ int xml_each(const void *data, size_t len, xml_fn *fn, void *arg);
 
 /* Is `path` this path, or does it end with it at a `/`? */
 bool xml_path_ends(const char *path, const char *end);
+
+/* ---- the answers ---- */
 
 /* What a page of a list may take; its 1,000 keys of 1,024 bytes may be encoded as three bytes each. */
 #define S3_PAGE_MAX ((size_t)8 << 20)

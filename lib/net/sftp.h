@@ -11,9 +11,6 @@
 
 /* ---- one connection: a running ssh, and requests over its pipes ---- */
 
-/* One connection to an SFTP server: a running ssh, and requests over its pipes. Private to sftp*.c.
- */
-
 struct sftp;
 
 /* Monotonic durations; none is 0. */
@@ -133,7 +130,7 @@ int sftp_receive_file(struct sftp_link *l, const struct sftp_handle *h, uint64_t
  * authenticate (error 67), since it signs with SHA-1 only, which OpenSSH refuses since 8.8; OpenSSH's
  * own sftp gets in with the same key. ssh also brings the user's ~/.ssh/config, jump hosts,
  * certificates and hardware keys, checks host keys as its users know it, and encrypts in a process
- * of its own. sshfs and restic do the same. So: ssh is the transport (sftp.h), and the little
+ * of its own. sshfs and restic do the same. So: ssh is the transport (sftp_link.c), and the little
  * protocol (sftp_wire.h) is ours.
  *
  * Writing. An object goes to `.tmp-RANDOM` in the root, is fsynced where the server can
@@ -183,7 +180,7 @@ void sftp_close_links(struct sftp *s);
 /* The path of a key or prefix on the server; the buffer is the caller's. 0 or -ENOMEM. */
 int sftp_path(const struct sftp *s, const char *key, struct buf *out);
 
-/* The errno of remote.h for what a call gave (sftp.h): negative as it is, else by status. */
+/* The errno of remote.h for what a call gave: negative as it is, else by status. */
 int sftp_errno(int status);
 
 extern const struct remote_ops sftp_ops; /* sftp.c */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The single requests of SFTP. */
+#include "lib/net/sftp.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "lib/net/sftp.h"
 #include "lib/util/log.h"
 
 /* Sends the request and waits for its answer. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to an SFTP server. */
+#include "lib/net/sftp.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "lib/net/sftp.h"
 #include "lib/util/clock.h"
 
 #define PROTOCOL	 3
