@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layer that encrypts. */
+/* How objects are encrypted, and the layer that does it. */
 #include "lib/remote/encrypt.h"
 
 #include <errno.h>

@@ -13,9 +13,6 @@
 
 /* ---- keys and the format of objects: pure ---- */
 
-/* How the objects of an encrypted volume are encrypted: keys, segments, addresses. Pure; the layer that
- * applies it to a remote is encrypt.h. */
-
 /*
  * A volume has one random master key. Three keys come from it by HKDF-SHA-256, with the volume's UUID as
  * salt and a label as info:
@@ -89,7 +86,7 @@ int decrypt_segments(const struct encryption *s, const char *key, uint64_t first
 		     size_t len, size_t *ret_len, bool *ret_ended, bool *ret_damaged);
 
 /*
- * Every object is encrypted (encrypt.h) but those that are read before there is a key: epochfs.json, what
+ * Every object is encrypted but those that are read before there is a key: epochfs.json, what
  * lies below keys/, and probes (epochfs.probe-*). Sizes are those of the plain bytes, in listings too;
  * of what can be no encrypted object it is 0. Ranges are read with the segments around them. Keys in the remote stay
  * as they are.

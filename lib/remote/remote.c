@@ -53,7 +53,8 @@ bool remote_key_valid(const char *key)
 	return key_valid(key, strlen(key));
 }
 
-bool remote_prefix_valid(const char *prefix)
+/* True for what can be a whole key or the beginning of longer ones: "" or a key and one `/`. */
+static bool remote_prefix_valid(const char *prefix)
 {
 	size_t len = strlen(prefix);
 

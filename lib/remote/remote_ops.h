@@ -109,9 +109,6 @@ int64_t remote_held_off(const struct remote *r);
 /* Maps an errno (positive) to the table of remote.h: a negative errno. */
 int remote_errno_of(int err);
 
-/* True for what can be a whole key or the beginning of longer ones: "" or a key and one `/`. */
-bool remote_prefix_valid(const char *prefix);
-
 /* The kinds of this room; those behind a network are in lib/net. `text` is the whole URL as given, for the name. */
 typedef int remote_open_fn(const struct remote_url *url, const char *text,
 			   const struct remote_limits *limits, struct remote **ret_remote);
