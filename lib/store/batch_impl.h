@@ -15,10 +15,7 @@
 #include "lib/util/hash.h"
 #include "lib/util/lock.h"
 
-/* ---- packs that are being built ---- */
-
-/* Collects the frames of one batch into packs, and puts these while more frames come. Private to
- * lib/store. */
+/* ---- the packer: collects the frames of one batch into packs, and puts these while more come ---- */
 
 /* So many packs of 32 MiB are in memory at once, the one being filled with them: the daemon is to stay
  * below 200 MiB. */
@@ -74,6 +71,8 @@ size_t packer_count(const struct packer *p);
 void packer_chunks(const struct packer *p, struct hash *ret_chunks, struct store_place *ret_places);
 /* After packer_flush: appends the index object of all packs. -EINVAL where there is none. */
 int packer_index(const struct packer *p, struct buf *out);
+
+/* ---- the pipeline ---- */
 
 /*
  * One feeder cuts, and copies each chunk into a free item of a ring; encoders hash it, look it up

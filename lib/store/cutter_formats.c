@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The offsets of the tensors in a safetensors file (huggingface/safetensors, README, "Format"). */
+/* Where tensors begin in a safetensors file (huggingface/safetensors, README, "Format") and in a zip. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
