@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: summaries of records, read from a remote as a mount does. */
+#include "lib/meta/records.h"
 
 #include "lib/format/names.h"
 #include "lib/format/record.h"
-#include "lib/meta/records.h"
 #include "lib/net/open.h"
 #include "lib/util/log.h"
 #include "tests/fuzz/fuzz.h"
