@@ -16,7 +16,6 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
-#include "lib/util/memory.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"

@@ -17,7 +17,6 @@
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
-#include "lib/util/memory.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that no signal disturbs, their priority, and those that do the same job again and again. */
+/* Threads that no signal disturbs, their priority and their memory, and those that do the same job again and again. */
 #include "lib/util/thread.h"
 
+#include <malloc.h>
 #include <openssl/crypto.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -130,4 +131,28 @@ void background_stop(struct background *b)
 {
 	background_tell_stop(b);
 	background_join(b);
+}
+
+/* ---- malloc in a daemon of many threads ---- */
+
+#define ARENAS 4
+/* Larger than the buffers of one chunk, which come and go all the time; smaller than packs and large
+ * trees. */
+#define MAPPED_MIN (4 << 20)
+#define KEPT_MAX   (8 << 20)
+
+void memory_set_up(void)
+{
+#ifdef __GLIBC__
+	mallopt(M_ARENA_MAX, ARENAS);
+	mallopt(M_MMAP_THRESHOLD, MAPPED_MIN);
+	mallopt(M_TRIM_THRESHOLD, KEPT_MAX);
+#endif
+}
+
+void memory_give_back(void)
+{
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
 }

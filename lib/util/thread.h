@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that no signal disturbs, their priority, and those that do the same job again and again. */
+/* Threads that no signal disturbs, their priority and their memory, and those that do the same job again and again. */
 #ifndef EPOCHFS_UTIL_THREAD_H
 #define EPOCHFS_UTIL_THREAD_H
 
@@ -72,5 +72,18 @@ void background_stop(struct background *b);
 /* The two halves of it, for an owner that has to interrupt a round in between. */
 void background_tell_stop(struct background *b);
 void background_join(struct background *b);
+
+/* ---- malloc in a daemon of many threads ---- */
+
+/*
+ * For the whole process, before its threads start. glibc gives every thread an arena of its own,
+ * and each keeps what it once had; and it learns to take larger and larger blocks from there. After
+ * this there are few arenas, and large blocks are mapped, so that freeing them frees them. Does
+ * nothing with another malloc.
+ */
+void memory_set_up(void);
+/* After a job that took a lot: gives back what is free in all arenas. Takes milliseconds where it is
+ * much; any thread. */
+void memory_give_back(void);
 
 #endif
