@@ -113,7 +113,7 @@ int nodes_missing(struct node_set *n, const struct nodes_part *parts,
 		  const struct nodes_group *group, char ***ret_names, size_t *ret_count);
 void nodes_names_free(char **names, size_t count);
 
-/* ---- nodes_status.c ---- */
+/* ---- nodes.c ---- */
 
 /* What waits, for `status`. By the thread that completes. */
 int nodes_publish(struct node_set *n, const struct nodes_part *parts,
