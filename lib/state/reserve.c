@@ -14,7 +14,7 @@
 #include "lib/util/log.h"
 
 #define NAME "reserve"
-/* The journal of the state is moved into the database from 4 MiB on (state_checkpoint.c), and a
+/* The journal of the state is moved into the database from 4 MiB on (state_journal.c), and a
  * tree of 100,000 entries takes about 8 MiB. */
 #define SIZE ((uint64_t)16 << 20)
 /* No more than this part of a small disk. */

@@ -73,7 +73,7 @@ int db_error(sqlite3 *db, int rc)
 	return -EIO;
 }
 
-/* Only the end of a long WAL makes one connection wait for another (state_checkpoint.c). */
+/* Only the end of a long WAL makes one connection wait for another (state_journal.c). */
 static int on_busy(void *arg, int tries)
 {
 	struct timespec pause = clock_timespec(BUSY_NS);

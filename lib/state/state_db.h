@@ -93,7 +93,7 @@ int db_schema(sqlite3 *db, bool must_exist);
 /* What an older program's database lacks: tables and columns that came later. */
 int db_schema_later(sqlite3 *db);
 
-/* The thread that moves the WAL into the database, so that no commit has to (state_checkpoint.c). */
+/* The thread that moves the WAL into the database, so that no commit has to (state_journal.c). */
 int checkpointer_start(struct state *s, const char *path);
 void checkpointer_stop(struct state *s);
 /* Before a transaction: on a full disk, waits for a checkpoint where the WAL would grow. */
