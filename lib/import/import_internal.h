@@ -70,7 +70,7 @@ int import_note_changing(struct import_job *j, size_t number);
 /* The failure of a path: the line, and the error. */
 int import_fail_at(struct import_job *j, size_t number, int error);
 
-/* ---- import_commit.c: was the epoch before sealed too early? ---- */
+/* ---- import_commit.c ---- */
 
 /* The scan becomes what the epoch before has, without the path that is to be removed. */
 int import_take_parent(struct import_job *j);
@@ -101,7 +101,7 @@ void import_known_forget(struct import_job *j);
 void import_parts_recall(struct import_job *j);
 void import_parts_remember(struct import_job *j);
 
-/* ---- import_commit.c: was the epoch before sealed too early? ---- */
+/* ---- import_commit.c ---- */
 
 /* The newest epoch of the remote with its tree, and the number of the next. */
 int import_find_parent(struct import_job *j);
@@ -109,9 +109,6 @@ int import_find_parent(struct import_job *j);
 int import_commit(struct import_job *j, bool *ret_unchanged);
 /* What becomes an entry of the tree; its name and depth are not set. */
 void import_entry(const struct import_job *j, size_t number, struct tree_entry *ret_entry);
-
-/* ---- import_commit.c: was the epoch before sealed too early? ---- */
-
 /* Reads an epoch of the remote; either may be NULL. 0; -ENOENT, -EBADMSG, the errors of the remote, -ENOMEM. */
 int import_load(struct import_job *j, uint64_t number, struct epoch_record *ret_record,
 		struct tree **ret_tree);
@@ -126,8 +123,6 @@ int import_doubts_gone(struct import_job *j);
 int import_doubts_end(struct import_job *j);
 /* A name of the directory by its path; SIZE_MAX: there is none. It reads all names. */
 size_t import_find_node(const struct import_job *j, const char *path);
-
-/* ---- import_doubts.c ---- */
 
 /*
  * Looks for files that the doubts of the epoch before name, and that have been renamed since: where nothing has the name any
