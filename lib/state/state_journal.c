@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Damage in the journal (the WAL). SQLite believes it up to the first frame whose checksum is wrong, and
+ * The journal (the WAL): damage in it, and moving it into the database.
+ *
+ * SQLite believes it up to the first frame whose checksum is wrong, and
  * takes what follows for the rest of a write that was cut off: a bit that flipped in the middle would
  * silently take the commits behind it away. The format is documented at sqlite.org/fileformat2.html,
  * section 4: a header of 32 bytes, then frames of 24 bytes and a page each, all numbers big-endian,
