@@ -134,7 +134,8 @@ static int before_chain(struct import_job *j, uint64_t *ret_before)
 	return 0;
 }
 
-int import_continues(struct import_job *j, struct tree *tree)
+/* The epoch that this one continues: record->continues (contract 1.3). */
+static int import_continues(struct import_job *j, struct tree *tree)
 {
 	const struct epoch_record *parent = &j->parent;
 	struct epoch_record *r = &j->record;

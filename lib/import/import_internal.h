@@ -131,7 +131,4 @@ size_t import_find_node(const struct import_job *j, const char *path);
 int import_moved_find(struct import_job *j);
 void import_moved_free(struct import_job *j);
 
-/* The epoch that this one continues: record->continues (contract 1.3). */
-int import_continues(struct import_job *j, struct tree *tree);
-
 #endif
