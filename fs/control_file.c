@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* .epochs/.control: requests of the command, one after another. */
-#include "fs/control_file.h"
+#include "fs/epochs_dir.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside an epoch: attributes, listing, reading, by its tree. */
-#include "fs/epoch_files.h"
 
 #include <errno.h>
 #include <linux/fuse.h>

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/epoch_files.h"
 #include "lib/epochs/epochs.h"
 #include "lib/format/names.h"
 #include "lib/util/cleanup.h"

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "fs/fs.h"
+#include "fs/users.h"
 #include "lib/util/buf.h"
 
 #define EPOCHS_NAME_MAX 24
@@ -121,5 +122,50 @@ bool epochs_views_busy(struct epochs_views *v, uint32_t view);
 uint32_t epochs_views_max(void);
 void epochs_views_wait_begin(struct epochs_views *v, uint32_t view);
 void epochs_views_wait_end(struct epochs_views *v, uint32_t view);
+
+/* ---- .epochs/.control: requests of the command (control_file.c) ---- */
+
+/*
+ * Written is one JSON request (control.h of the volume), in as many pieces as one likes; the first
+ * read after it carries it out, and reads give the answer to its end. Then the next may follow. A restart begins once the file
+ * that it was asked through is closed.
+ */
+
+void control_file_open(fuse_req_t req, struct node *n);
+void control_file_read(fuse_req_t req, struct file *f, size_t size);
+void control_file_write(fuse_req_t req, struct file *f, struct fuse_bufvec *data);
+/* One that was a hold (users.h) in the worker before: NULL without memory. */
+struct control *control_revive(struct fs_mount *m, enum hold hold);
+void control_free(struct control *c);
+
+/* ---- inside an epoch: the entries of its tree, all of them fixed for ever (epoch_files.c) ---- */
+
+/* The entry of an epoch's directory as .epochs shows it; -ENOENT. */
+int epoch_dir_entry(struct fs_mount *m, uint64_t epoch, enum node_kind kind, uint32_t view,
+		    struct fuse_entry_param *ret_e);
+int epoch_dir_stat(struct fs_mount *m, uint64_t epoch, struct stat *ret_st);
+
+int epoch_file_stat(struct fs_mount *m, struct node *n, struct stat *ret_st);
+int epoch_file_lookup(struct fs_mount *m, struct node *dir, const char *name,
+		      struct fuse_entry_param *ret_e);
+int epoch_file_readlink(struct fs_mount *m, struct node *n, struct buf *out);
+void epoch_file_list(struct dir_reply *r, struct node *dir, uint64_t after);
+/* Opens for reading: answers the request. */
+void epoch_file_open(fuse_req_t req, struct node *n, int flags);
+/* Its content, NULL where it is empty; content_put it. */
+int epoch_file_content(struct fs_mount *m, struct node *n, struct content **ret_content);
+/* Attributes that the file was sealed with. */
+int epoch_file_getxattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out);
+int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out);
+
+/* ---- .epochs/torn: what killed writers left, for inspection ---- */
+
+int torn_file_lookup(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e);
+int torn_file_stat(struct fs_mount *m, const struct node *n, struct stat *ret_st);
+void torn_file_list(struct dir_reply *r, uint64_t after);
+/* Opens for reading: answers the request. */
+void torn_file_open(fuse_req_t req, struct node *n, int flags);
+/* A descriptor of its bytes, which the caller closes. */
+int torn_file_fd(struct fs_mount *m, const struct node *n, int *ret_fd);
 
 #endif

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "fs/control_file.h"
-#include "fs/epoch_files.h"
+#include "fs/epochs_dir.h"
 #include "fs/handover.h"
 #include "fs/loop.h"
 #include "fs/passthrough.h"

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "fs/epoch_files.h"
 #include "fs/epochs_dir.h"
 #include "fs/files.h"
 #include "fs/invalidate.h"

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "fs/control_file.h"
+#include "fs/epochs_dir.h"
 #include "fs/files.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"

@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
-#include "fs/control_file.h"
-#include "fs/epoch_files.h"
+#include "fs/epochs_dir.h"
 #include "fs/files.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
@@ -230,4 +229,37 @@ int cli_parse(const char *command, int argc, char **argv, const struct cli_place
 		}
 	}
 	return count;
+}
+
+/* ---- exit codes ---- */
+
+int exit_code_of(int error)
+{
+	switch (-error) {
+	case 0:
+		return EXIT_DONE;
+	case EINVAL:
+		return EXIT_USAGE;
+	case EHOSTUNREACH:
+	case ECONNREFUSED:
+	case ENETUNREACH:
+		return EXIT_UNREACHABLE;
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return EXIT_DENIED;
+	case ENOENT:
+		return EXIT_NOT_FOUND;
+	case EBADMSG:
+	case EUCLEAN:
+		return EXIT_DAMAGED;
+	case ETIMEDOUT:
+		return EXIT_NOT_DURABLE;
+	case EBUSY:
+	case EEXIST:
+	case ENOTUNIQ:
+		return EXIT_CONFLICT;
+	default:
+		return EXIT_FAILED;
+	}
 }

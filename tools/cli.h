@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands of epochfs share: the one line that tells an error, and the table of subcommands. */
+/* What the subcommands of epochfs share: the one line that tells an error, the table of subcommands, and what one does for another. */
 #ifndef EPOCHFS_TOOLS_CLI_H
 #define EPOCHFS_TOOLS_CLI_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
+#include "lib/import/import.h"
+#include "lib/util/mountinfo.h"
+#include "tools/target.h"
 
 /* ---- what each command ends with ---- */
 
@@ -109,5 +115,69 @@ int command_key(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_help_of(int argc, char **argv);
 int command_version(int argc, char **argv);
+
+/* ---- what one command does for another: dropping epochs (rm.c; prune) ---- */
+
+/* Of a remote: takes the volume's lease, which may wait, until target_close; of a mount: nothing. Before the epochs are read.
+ * EXIT_DONE, or the exit code after the line: EXIT_CONFLICT where a mount writes to it. */
+int drop_begin(const struct target *t);
+/* EXIT_DONE, or the exit code after a line; EXIT_CONFLICT where it is tagged, current, or the newest complete one. One that is
+ * not there is EXIT_NOT_FOUND, or EXIT_DONE where it may be gone: something else drops, too. */
+int drop_epoch_of(const struct target *t, uint64_t number, bool may_be_gone);
+/* Of a mount: waits a little until the remote knows, and says where it does not yet. */
+void drop_end(const struct target *t);
+
+/* ---- collecting garbage (gc.c; prune --gc) ---- */
+
+struct collect {
+	const char *command;		   /* whose words these are, for messages */
+	const char *grace, *rewrite_below; /* as given; NULL: the default */
+	bool dry_run;
+};
+
+/* Checks the words: EXIT_DONE, or EXIT_USAGE after the line. */
+int collect_check(const struct collect *c);
+/*
+ * Collects the garbage of a TARGET's remote, with a progress bar. With `ret_json` the result is that, the caller's; else it is printed as a table. EXIT_DONE, or the
+ * exit code after the line.
+ */
+int collect_run(const struct collect *c, const char *target, json_t **ret_json);
+
+/* ---- what import and watch check of their operands, and print of an epoch (import.c) ---- */
+
+/*
+ * DIRECTORY is one, REMOTE is no mount point and does not lie in it: EXIT_DONE, or the exit code after the line. Of a path from here
+ * *remote becomes `path`, the same from /.
+ */
+int importing_check(const char *command, const char *directory, const char **remote,
+		    char path[PATH_MAX]);
+/* REMOTE alone: likewise. */
+int importing_check_remote(const char *command, const char **remote, char path[PATH_MAX]);
+/* The local state does not lie in the directory: likewise. */
+int importing_check_cache(const char *command, const char *directory, const struct import *imp);
+/* Nor the catalog (may be NULL), which each epoch changes: likewise. */
+int importing_check_catalog(const char *command, const char *directory, const char *catalog);
+
+/* The epoch in one line, or with `json` as one object (on one line where `compact`), on stdout. */
+void importing_print(const struct import_result *r, const char *directory, bool json, bool compact);
+
+/* ---- the processes that serve a mount, and their end (umount.c; run) ---- */
+
+/* 0: none, or not known here (of a container that counts its processes by itself). */
+struct ending {
+	pid_t server, supervisor;
+	const char *mount; /* as it was given to ending_find; the caller's */
+	char device[MOUNTINFO_DEVICE_MAX];
+	char cache[PATH_MAX]; /* the cache directory; "": not known */
+};
+
+/* Asks a mount that is there: EXIT_DONE, or the exit code after a line. */
+int ending_find(const char *mount, struct ending *ret_ending);
+bool ending_is_over(const struct ending *e);
+/*
+ * After the unmount the serving process writes its last state: waits for its end, so that the next mount finds the cache free. EXIT_DONE, or
+ * after a line EXIT_FAILED where that takes longer than a minute, EXIT_CONFLICT where the mount is still there in another place or mount namespace.
+ */
+int ending_wait(const struct ending *e);
 
 #endif

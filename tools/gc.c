@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs gc: removes from a remote what no epoch needs. */
-#include "tools/gc.h"
 
 #include <errno.h>
 #include <inttypes.h>

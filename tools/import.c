@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs import: an ordinary directory becomes an epoch, or the newest one loses a path, without a mount. */
-#include "tools/import.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -14,8 +14,6 @@
 #include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
-#include "tools/gc.h"
-#include "tools/rm.h"
 #include "tools/progress.h"
 #include "tools/table.h"
 

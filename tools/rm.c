@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs rm: drops epochs, here and in the remote; on a mount or on a remote. */
-#include "tools/rm.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -19,7 +19,6 @@
 #include "tools/mountpoint.h"
 #include "tools/progress.h"
 #include "tools/target.h"
-#include "tools/umount.h"
 
 #define CODE_INTERRUPTED 85 /* what HTCondor takes as "checkpointed, start me again" by default */
 #define CODE_MAX	 255

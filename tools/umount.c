@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs umount: seals, drains with a progress bar, unmounts, and waits until the process that served is gone. */
-#include "tools/umount.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "lib/import/watch.h"
+#include "lib/import/import.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -20,7 +20,6 @@
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "tools/cli.h"
-#include "tools/import.h"
 #include "tools/mount_options.h"
 
 #define GRACE_NS	 (25 * NS_PER_S)

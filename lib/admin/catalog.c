@@ -14,7 +14,7 @@
 #include "lib/meta/records.h"
 #include "lib/meta/volume_key.h"
 #include "lib/net/open.h"
-#include "lib/store/chunk_usage.h"
+#include "lib/store/store.h"
 #include "lib/upload/nodes.h"
 #include "lib/util/array.h"
 #include "lib/util/clock.h"

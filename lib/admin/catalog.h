@@ -55,7 +55,7 @@ void catalog_release(struct catalog *c);
  * (unless its tree is damaged or gone); -ESTALE: another has taken the lease. */
 int catalog_drop(struct catalog *c, uint64_t number);
 /* Brings a dropped epoch back, with this tag, which keeps a policy from dropping it once more; only while it is held. 0, also where it is there already. -ENOENT: there never
- * was such an epoch; -ENODATA: its content is gone (undrop.h); -EEXIST: the tag is another's; -EINVAL: it cannot be a tag; -ESTALE as above. */
+ * was such an epoch; -ENODATA: its content is gone (upload.h); -EEXIST: the tag is another's; -EINVAL: it cannot be a tag; -ESTALE as above. */
 int catalog_undrop(struct catalog *c, uint64_t number, const char *tag);
 /* The name of that tag where nobody gives one: "undropped-41". */
 #define UNDROP_TAG_MAX 32

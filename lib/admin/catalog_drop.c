@@ -11,7 +11,7 @@
 #include "lib/format/names.h"
 #include "lib/meta/lease.h"
 #include "lib/meta/records.h"
-#include "lib/upload/undrop.h"
+#include "lib/upload/upload.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 

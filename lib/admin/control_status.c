@@ -18,7 +18,6 @@
 #include "lib/epochs/seal.h"
 #include "lib/live/bodies.h"
 #include "lib/meta/listing.h"
-#include "lib/upload/collector.h"
 #include "lib/upload/nodes.h"
 #include "lib/upload/upload.h"
 #include "lib/util/clock.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/meta/gc_mark.h"
+#include "lib/meta/collection.h"
 #include "lib/meta/records.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"

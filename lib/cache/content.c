@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/store/store.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"

@@ -40,7 +40,7 @@ struct follower;    /* follow.h: what is new in the remote of a read-only volume
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
 struct retention;   /* retention.h: drops what the option keep lets go; NULL without it */
-struct collector;   /* collector.h: collects garbage in the remote; NULL without keep */
+struct collector;   /* upload.h: collects garbage in the remote; NULL without keep */
 struct usage_cache; /* usage.h: what was last counted */
 struct announcer;   /* announce.h: tells others of epochs; NULL: nobody is told */
 struct torn;	    /* torn.h: bytes of killed writers */
@@ -78,7 +78,7 @@ struct volume {
 	bool (*uses_version_locked)(struct volume *vol, uint64_t version);
 	uint64_t next_id;	     /* object_new_id */
 	atomic_bool disk_was_full;   /* disk_note: nobody has asked since */
-	atomic_bool has_root_blocks; /* what ext4 keeps for root was given to us (disk_room.c) */
+	atomic_bool has_root_blocks; /* what ext4 keeps for root was given to us (evict.c) */
 	atomic_bool cache_gone;	     /* cache_errno has said so */
 	atomic_bool cache_moved;     /* cache_look has */
 	struct rwlock events_lock;   /* held for reading over each event: outside all other locks */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The evictor: keeps cache_size and min_free by removing local copies of durable content, least
+/* The evictor, and the room that the disk has. The evictor keeps cache_size and min_free by removing local copies of durable content, least
  * recently used first. For lib/ alone. */
 #ifndef EPOCHFS_CACHE_EVICT_H
 #define EPOCHFS_CACHE_EVICT_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include "lib/cache/context.h"
 
 /*
@@ -39,5 +40,24 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
  */
 void volume_make_room_for_names(struct volume *vol);
 int volume_room_for_names(const struct volume *vol);
+
+/* ---- whether the disk has room for one more write ---- */
+
+/*
+ * Whether the cache's disk has room for one more write. No room is less than what one write takes: file systems write what fits
+ * and refuse the rest. XFS may refuse a buffered write with almost 4 MiB left. On ext2 to ext4 what is kept for root counts as room
+ * where this process is given some of it, since the kernel writes with its rights. A quota for a project shows in what is free; those
+ * for users do not hold for root.
+ */
+struct disk_room {
+	uint64_t
+		left; /* bytes; 0: a write may be refused; UINT64_MAX also where it cannot be told */
+	int64_t at_ns; /* wall clock: it was so then */
+};
+
+/* Any thread, any lock held. */
+struct disk_room disk_room(struct volume *vol);
+/* Space is freed now: remembers, for those who write by passthrough (cramped.h), whether there was none. Any thread, any lock held. */
+void disk_note(struct volume *vol);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of grants, by version, and the test whether a mapping is left. */
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 
 #include <errno.h>
 #include <fcntl.h>

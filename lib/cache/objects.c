@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "lib/cache/cache_dir.h"
-#include "lib/cache/disk_room.h"
+#include "lib/cache/evict.h"
 #include "lib/util/cleanup.h"
 
 #define PAGE 4096

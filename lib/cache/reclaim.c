@@ -8,7 +8,7 @@
 #include <string.h>
 #include "lib/cache/contents.h"
 #include "lib/cache/context.h"
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/lock.h"

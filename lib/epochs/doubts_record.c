@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lib/meta/reason.h"
+#include "lib/meta/doubts.h"
 #include "lib/epochs/record_fill.h"
 
 static const struct record_doubt *find_before(const struct epoch_record *before,

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include "lib/format/record_doubt.h"
 #include "lib/format/tree.h"
-#include "lib/meta/reason.h"
+#include "lib/meta/doubts.h"
 #include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dropping epochs. */
-#include "lib/epochs/drop.h"
+#include "lib/epochs/retention.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -12,7 +12,7 @@
 #include "lib/cache/trees.h"
 #include "lib/format/tails.h"
 #include "lib/format/xattrs.h"
-#include "lib/meta/reason.h"
+#include "lib/meta/doubts.h"
 #include "lib/state/reserve.h"
 #include "lib/util/array.h"
 #include "lib/util/clock.h"

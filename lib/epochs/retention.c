@@ -12,7 +12,6 @@
 
 #include "lib/cache/uploads.h"
 #include "lib/epochs/adopt.h"
-#include "lib/epochs/drop.h"
 #include "lib/epochs/holder.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/seal.h"

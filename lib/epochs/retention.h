@@ -13,8 +13,8 @@
 #define EPOCHFS_EPOCHS_RETENTION_H
 
 #include <jansson.h>
-#include "lib/meta/opening.h"
 #include "lib/cache/context.h"
+#include "lib/meta/opening.h"
 
 /* Before the uploader and the sealer run. A wrong policy is -EINVAL with a line for the user. Makes nothing without the
  * option. */
@@ -31,5 +31,20 @@ void retention_kick(struct volume *vol);
 void retention_completed(struct volume *vol);
 /* Adds "retention": the policy, what was dropped, and whether it is at work; nothing without the option. */
 int retention_status(struct volume *vol, json_t *status);
+
+/* ---- dropping epochs of an open volume: what epochs_drop (epochs.h) does, in parts (drop.c) ---- */
+
+/*
+ * Here and at once, in one transaction with its announcement: the row becomes a tombstone, .epochs no longer has the
+ * name, the local tree goes. The remote learns of it from the uploader (upload.h). Content that is
+ * open stays readable: what is local stays while it is open, the rest comes from packs, which only the
+ * garbage collection removes.
+ * 0, -ENOENT, -EROFS, or -EBUSY: it is tagged, current or the newest complete one.
+ */
+int drop_epoch(struct volume *vol, uint64_t number);
+/* Why that was -EBUSY, in one line; appends. */
+void drop_refusal(struct volume *vol, uint64_t number, struct buf *out);
+/* After any number of them: frees their content here, and lets the uploader know. */
+void drop_finish(struct volume *vol);
 
 #endif

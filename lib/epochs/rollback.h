@@ -39,7 +39,7 @@ int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree
 
 /*
  * What is in doubt in the tree of this epoch beside what its record says, where it is half of a save (partial_save.h): for
- * record_doubts_free. It may ask the remote for other trees. 0 or -errno. Without the lock. (rollback_half.c)
+ * record_doubts_free. It may ask the remote for other trees. 0 or -errno. Without the lock.
  */
 int rollback_half(struct volume *vol, uint64_t number, const struct tree *tree,
 		  struct record_doubt **ret_doubts, size_t *ret_count);

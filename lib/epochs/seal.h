@@ -5,7 +5,6 @@
 
 #include "lib/cache/context.h"
 #include "lib/epochs/changed.h"
-#include "lib/epochs/new_names.h"
 #include "lib/meta/epoch_index.h"
 #include "lib/meta/rules.h"
 #include "lib/meta/settle.h"

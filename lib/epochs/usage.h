@@ -4,14 +4,14 @@
 #define EPOCHFS_EPOCHS_USAGE_H
 
 #include <jansson.h>
-#include "lib/store/chunk_usage.h"
+#include "lib/store/store.h"
 #include "lib/cache/context.h"
 
 /*
  * live      of the newest epoch that is durable, which the live tree stands on or is about to
  * retained  of all durable epochs together
  *   bytes         the sizes of their files
- *   stored        what they take in the remote, each chunk counted once (store/chunk_usage.h)
+ *   stored        what they take in the remote, each chunk counted once (store/store.h)
  * packs     what all packs take; `unused` of it is of no epoch: dropped ones', until the garbage collection, and that of
  *           an upload under way
  *

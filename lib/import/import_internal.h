@@ -6,7 +6,6 @@
 #include "lib/import/import.h"
 #include "lib/import/import_scan.h"
 #include "lib/meta/doubts.h"
-#include "lib/meta/reason.h"
 #include "lib/store/store.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"

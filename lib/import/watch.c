@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watching an ordinary directory: what is known of it, and when it is looked at. */
-#include "lib/import/watch.h"
+#include "lib/import/import.h"
 
 #include <errno.h>
 #include <fcntl.h>

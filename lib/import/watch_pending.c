@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What happened in an ordinary directory since its last epoch. */
-#include "lib/import/watch_pending.h"
+#include "lib/import/watch_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

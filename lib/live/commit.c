@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "lib/cache/evict.h"
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/cache/reclaim.h"
 #include "lib/cache/torn.h"
 #include "lib/cache/uploads.h"

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "lib/cache/disk_room.h"
+#include "lib/cache/evict.h"
 #include "lib/live/bodies.h"
 #include "lib/state/reserve.h"
 #include "lib/util/cleanup.h"

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/cache/reclaim.h"
 #include "lib/util/io.h"
 #include "lib/util/lock.h"

@@ -37,7 +37,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "lib/cache/evict.h"
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/format/tails.h"
 #include "lib/live/cramped.h"
 #include "lib/live/observer.h"

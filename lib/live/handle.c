@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "lib/cache/evict.h"
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/live/cramped.h"
 #include "lib/live/observer.h"
 #include "lib/util/faultpoint.h"

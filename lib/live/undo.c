@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/live/live_internal.h"
 #include "lib/live/observer.h"
 #include "lib/cache/reclaim.h"

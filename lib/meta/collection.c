@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "lib/format/names.h"
-#include "lib/meta/gc_mark.h"
 #include "lib/meta/lease.h"
 #include "lib/meta/opening.h"
 #include "lib/meta/records.h"

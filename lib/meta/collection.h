@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Garbage collection of a remote: by the command, and by a mount (collector.h).
+ * Garbage collection of a remote: by the command, and by a mount (upload.h).
  *
  * What is live: all records that are there (tombstones are none), their trees, the recipes of these on all levels, and
  * the chunks of those. Packs in which nothing is live, and index objects that are superseded, are first condemned, by a list in the remote (format/gc_list.h), and
@@ -60,8 +60,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "lib/format/gc_list.h"
 #include "lib/remote/remote.h"
 #include "lib/store/gc.h"
+#include "lib/util/buf.h"
 
 #define GC_GRACE_NS (INT64_C(24) * 3600 * 1000000000)
 /* The least between condemning and deleting where somebody holds the lease: far above what lies between a writer's last look and his record. */
@@ -99,5 +101,42 @@ struct gc_totals {
  */
 int gc_collect(struct remote *remote, const struct gc *how, struct gc_totals *ret_totals,
 	       char **ret_message);
+
+/* ---- what epochs need of a remote, and the lists of what is condemned (gc_mark.c) ---- */
+
+/* The records that name trees, as they were listed: those of epochs, and those of nodes' parts (nodes.h). */
+struct gc_records {
+	struct remote_keys parts;
+	struct buf
+		numbers; /* uint64_t each, ascending: all that are listed, then those that are no tombstones */
+	uint64_t highest; /* of all, 0: none */
+	uint64_t live;	  /* epochs that are there */
+};
+void gc_records_free(struct gc_records *r);
+bool gc_records_has(const struct gc_records *r, uint64_t number);
+
+/* Before anything else of a pass. The remote's errors. */
+int gc_records_list(struct remote *remote, struct gc_records *ret_records);
+/*
+ * Marks all that they need; so many threads, each with a tree in memory. -EBADMSG: something is damaged or missing, and `why` says what; or the remote's.
+ * The records that turn out to be tombstones are left out of `r` from then on.
+ */
+int gc_mark(struct remote *remote, struct store_gc *g, struct gc_records *r, unsigned readers,
+	    void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total),
+	    void *arg, struct buf *why);
+
+/* The lists of garbage collections in a remote (format/gc_list.h): for collections and for writers. */
+
+/* Older lists are history; so many generations stay. */
+#define GC_LISTS_KEEP 8
+
+/* The highest generation, 0: there is none. The remote's errors. */
+int gc_lists_highest(struct remote *remote, uint64_t *ret_generation);
+/* The list in force: -ENOENT: there is none; -EBADMSG: it is damaged, and its generation is set; -EPROTONOSUPPORT; or the remote's. */
+int gc_lists_look(struct remote *remote, struct gc_list *ret_list);
+/* Makes this the list in force. -EEXIST: another one has come before it; -EOPNOTSUPP: the remote has no create-if-absent; or the remote's. */
+int gc_lists_publish(struct remote *remote, struct gc_list *list);
+/* Removes history. */
+int gc_lists_tidy(struct remote *remote, uint64_t highest);
 
 #endif

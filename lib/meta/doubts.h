@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include "lib/meta/doubt_units.h"
 #include "lib/meta/rules.h"
+#include "lib/util/buf.h"
 
 /*
  * Contract 1.3: complete says that whoever resumes from an epoch finds a whole checkpoint. Doubt belongs to
@@ -166,5 +167,15 @@ const struct doubt *doubts_list(const struct doubts *d, size_t *ret_count);
 size_t doubts_counting(const struct doubts *d);
 /* The path of a file of the unit that was changed last, or NULL where no path carries a step. */
 const char *doubts_newest(const struct doubts *d);
+
+/* ---- why an epoch is not complete: "NAME: why", of the first few files ---- */
+
+/* So many files are named. */
+#define REASON_NAMED_MAX 4
+
+/* Adds one; `named` counts all of them, from 0. */
+void reason_add(struct buf *reason, unsigned *named, const char *name, const char *why);
+/* After the last: how many more there are. */
+void reason_end(struct buf *reason, unsigned named);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What epochs need of a remote. */
-#include "lib/meta/gc_mark.h"
+#include "lib/meta/collection.h"
 
 #include <errno.h>
 #include <inttypes.h>

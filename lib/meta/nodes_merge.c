@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trees of the nodes of a set, merged into one. */
-#include "lib/meta/nodes_merge.h"
+#include "lib/meta/nodes_decide.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where Amazon's credentials come from: the chain, and STS. */
-#include "lib/net/aws_source.h"
+#include "lib/net/credential_sources.h"
 
 #include <errno.h>
 #include <fcntl.h>

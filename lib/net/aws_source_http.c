@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include "lib/net/aws_source.h"
+#include "lib/net/credential_sources.h"
 #include "lib/util/text.h"
 
 #define CONTAINER_HOST "http://169.254.170.2"

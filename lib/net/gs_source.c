@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where Google's credentials come from. The metadata service's protocol is Google's, from "About VM
  * metadata" and "Access tokens" in the Compute Engine documentation. */
-#include "lib/net/gs_source.h"
+#include "lib/net/credential_sources.h"
 
 #include <errno.h>
 #include <jansson.h>

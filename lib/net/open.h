@@ -22,7 +22,7 @@
  *                a program that stores, gives, lists and deletes (exec.h has its protocol)
  *   s3://BUCKET/PREFIX, gs://BUCKET/PREFIX
  *                objects of Amazon S3, any server that speaks its protocol, and Google Cloud
- *                Storage (s3_url.h has the parameters, aws_source.h and gs_source.h say where
+ *                Storage (s3_url.h has the parameters, credential_sources.h says where
  *                credentials come from)
  *   fault+URL    any of these with faults injected (fault.c says how)
  * No retries: wrap it with remote_retry_new. Does no I/O but on a local directory. Errors: -EINVAL,

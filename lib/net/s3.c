@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The remotes `s3://BUCKET/PREFIX` and `gs://BUCKET/PREFIX`: objects of Amazon S3, of any server that
  * speaks its protocol, and of Google Cloud Storage through its XML API. s3_url.h has the URL,
- * aws_source.h and gs_source.h say where credentials come from. */
+ * credential_sources.h says where credentials come from. */
 #include "lib/net/s3_request.h"
 
 #include <errno.h>

@@ -4,9 +4,8 @@
 #ifndef EPOCHFS_NET_S3_REQUEST_H
 #define EPOCHFS_NET_S3_REQUEST_H
 
-#include "lib/net/aws_source.h"
+#include "lib/net/credential_sources.h"
 #include "lib/net/credentials.h"
-#include "lib/net/gs_source.h"
 #include "lib/net/http.h"
 #include "lib/remote/remote_ops.h"
 #include "lib/net/s3_url.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counting what epochs take. */
-#include "lib/store/chunk_usage.h"
+#include "lib/store/store.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Garbage collection by a mount. */
-#include "lib/upload/collector.h"
+#include "lib/upload/upload.h"
 
 #include <errno.h>
 #include <inttypes.h>

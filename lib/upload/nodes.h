@@ -11,7 +11,7 @@
  *   lease/<g>.base       the epoch that all nodes of the attempt begin from: the newest complete one
  *   parts/<g>/<n>-<node> what a node sealed, an epoch's record with "part", put when its contents, tree
  *                        and index are in the remote: so it never names data that is not there
- *   epochs/<number>      the epoch put together of parts (nodes_merge.h), by whoever sees them
+ *   epochs/<number>      the epoch put together of parts (nodes_decide.h), by whoever sees them
  *
  * A node seals as it would alone. Its epochs have local numbers from NODES_FIRST on, above all epochs of the volume;
  * they are the parts, and the uploader puts them as such. Which belong together nodes_decide.h says. What

@@ -13,7 +13,7 @@
 #include "lib/epochs/holder.h"
 #include "lib/epochs/retention.h"
 #include "lib/format/names.h"
-#include "lib/meta/nodes_merge.h"
+#include "lib/meta/nodes_decide.h"
 #include "lib/remote/remote.h"
 #include "lib/store/store.h"
 #include "lib/upload/upload_epoch.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bringing a dropped epoch back in the remote. */
-#include "lib/upload/undrop.h"
 
 #include <errno.h>
 #include <fcntl.h>

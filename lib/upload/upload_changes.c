@@ -11,7 +11,6 @@
 #include "lib/epochs/seal.h"
 #include "lib/format/names.h"
 #include "lib/meta/records.h"
-#include "lib/upload/collector.h"
 #include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"

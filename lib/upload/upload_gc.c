@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib/format/tree.h"
-#include "lib/meta/gc_mark.h"
+#include "lib/meta/collection.h"
 #include "lib/store/hash_index.h"
 #include "lib/util/array.h"
 #include "lib/util/cleanup.h"

@@ -15,7 +15,7 @@
 #include "lib/epochs/seal.h"
 #include "lib/format/record.h"
 #include "lib/format/tails.h"
-#include "lib/meta/reason.h"
+#include "lib/meta/doubts.h"
 #include "lib/meta/records.h"
 #include "lib/state/shutdown_mark.h"
 #include "lib/upload/nodes.h"

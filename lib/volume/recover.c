@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/live/live_internal.h"
 #include "lib/util/array.h"
 #include "lib/util/faultpoint.h"

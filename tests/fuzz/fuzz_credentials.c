@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what gives credentials: JSON of programs and metadata services, XML of STS. */
-#include "lib/net/aws_source.h"
-#include "lib/net/gs_source.h"
+#include "lib/net/credential_sources.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(int error, struct credentials *c, bool keys)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: the trees of several nodes put together, each as a stranger's part may have it. */
 #include "lib/format/tree.h"
-#include "lib/meta/nodes_merge.h"
+#include "lib/meta/nodes_decide.h"
 #include "tests/fuzz/fuzz.h"
 
 #define TREES 3 /* the base, and two nodes' */

@@ -3,7 +3,7 @@
 #include "lib/admin/repair.h"
 
 #include "lib/format/gc_list.h"
-#include "lib/meta/gc_mark.h"
+#include "lib/meta/collection.h"
 #include "tests/unit/machines_unit.h"
 
 #define URL "memory:machines"

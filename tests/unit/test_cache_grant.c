@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include "lib/cache/content.h"
 #include "lib/epochs/epochs.h"
-#include "lib/cache/grants.h"
+#include "lib/cache/grant.h"
 #include "lib/live/handle.h"
 
 static struct vu u;

@@ -4,7 +4,7 @@
 #include "lib/format/pack.h"
 #include "lib/meta/lease.h"
 #include "lib/store/batch_impl.h"
-#include "lib/store/chunk_usage.h"
+#include "lib/store/store.h"
 #include "tests/unit/catalog_unit.h"
 
 static struct made m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watching a directory: what inotify cannot tell is looked for. */
-#include "lib/import/watch.h"
+#include "lib/import/import.h"
 #include "tests/unit/readdir_unit.h"
 
 /* A directory whose listing breaks off has others in it that nobody watches: it is listed from then on, as

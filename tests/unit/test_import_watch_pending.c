@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a watched directory is sealed: by names, by quiet, and what holds that up. */
-#include "lib/import/watch_pending.h"
+#include "lib/import/watch_internal.h"
 #include "lib/util/clock.h"
 #include "tests/unit/unit.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Garbage collection: what no epoch needs goes, what one needs stays. */
-#include "lib/meta/gc_mark.h"
+#include "lib/meta/collection.h"
 #include "lib/meta/lease.h"
 #include "lib/meta/records.h"
 #include "tests/unit/gc_unit.h"

@@ -2,7 +2,7 @@
 /* Garbage collection beside others at work: collectors, writers, readers. */
 #include <pthread.h>
 #include "lib/admin/verify.h"
-#include "lib/meta/gc_mark.h"
+#include "lib/meta/collection.h"
 #include "tests/unit/gc_unit.h"
 
 static void on_damage(void *arg, const char *path, const char *what)

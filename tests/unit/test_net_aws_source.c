@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each link of the chain of Amazon's credentials, against a server in this process that plays the
  * metadata services and STS, and Google's. */
-#include "lib/net/aws_source.h"
+#include "lib/net/credential_sources.h"
 
-#include "lib/net/gs_source.h"
 #include "lib/net/open.h"
 #include "tests/unit/aws_unit.h"
 #include "tests/unit/http_unit.h"

@@ -5,7 +5,6 @@
 #include "lib/cache/context.h"
 #include "lib/format/names.h"
 #include "lib/meta/nodes_decide.h"
-#include "lib/meta/nodes_merge.h"
 #include "lib/upload/nodes.h"
 #include "lib/util/cleanup.h"
 #include "tests/unit/unit.h"

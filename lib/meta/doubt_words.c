@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Doubts: the names of their kinds, and what settles one, for people. */
+/* Doubts in words: the names of their kinds, what settles one, and why an epoch is not complete. */
 #include "lib/meta/doubts.h"
 
 #include <string.h>
@@ -41,4 +41,18 @@ const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
 		break;
 	}
 	return "saving it again whole or removing it, or by epochfs commit --whole";
+}
+
+/* ---- why an epoch is not complete ---- */
+
+void reason_add(struct buf *reason, unsigned *named, const char *name, const char *why)
+{
+	if ((*named)++ < REASON_NAMED_MAX)
+		buf_printf(reason, "%s%s: %s", reason->len ? "; " : "", name, why);
+}
+
+void reason_end(struct buf *reason, unsigned named)
+{
+	if (named > REASON_NAMED_MAX)
+		buf_printf(reason, "; and %u more", named - REASON_NAMED_MAX);
 }
