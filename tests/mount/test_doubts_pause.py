@@ -377,13 +377,13 @@ def save_unnamed(folder, saves, mode="w+b"):
 
 
 @pytest.mark.parametrize("mode", ["w+b", "wb"])
-@pytest.mark.options(settle="150ms", keep="last:1")
+@pytest.mark.options(settle="150ms", keep="last:1", patience="5s")
 def test_a_kill_under_a_name_that_tells_nothing_makes_what_was_sealed_before_half(mnt, mode):
     save_unnamed(mnt.path, "model=m1xxxx opt=o1xxxx sleep=1", mode)
     save_unnamed(mnt.path, "model=m2xxxx opt=o2xxxx sleep=1", mode)
     good = latest(mnt)
     save_unnamed(mnt.path, "model=m3xxxx sleep=1 opt=KILL", mode)
-    wait_until(lambda: log_of(mnt)[max(log_of(mnt))]["complete"] is False, "the kill to be sealed")
+    wait_until(lambda: max(log_of(mnt).items())[1]["complete"] is False, "the kill to be sealed")
     assert latest(mnt) == good
     retained(mnt, [n for n in log_of(mnt) if n >= good])
     for name in ("model", "opt"):
