@@ -13,6 +13,7 @@ import pytest
 
 from conftest import MountError, run, wait_until
 from test_contract_writing import Writer
+from remote_weather import fails_now, weather  # noqa: F401
 from retention import epochfs, holds, records, save, wait_settled
 
 
@@ -76,19 +77,17 @@ def test_without_a_remote(volume):
 
 
 @pytest.mark.options(keep="last:1")
-def test_an_outage_keeps_what_is_durable(mnt):
+def test_an_outage_keeps_what_is_durable(weather, mnt):
     """What is not durable pushes nothing out of the remote."""
     save(mnt, 1)
     wait_settled(mnt)
-    os.rename(mnt.remote, mnt.base / "away")
-    try:
-        (mnt.base / "remote").touch()  # nothing can be made there
-        save(mnt, 2, 3)
-        assert mnt.epochs() == [1, 2, 3]
-        os.rmdir(mnt.epoch(2))
-    finally:
-        (mnt.base / "remote").unlink(missing_ok=True)
-        os.rename(mnt.base / "away", mnt.remote)
+    weather.turn("down=1")
+    save(mnt, 2, 3)
+    fails_now(mnt)
+    assert mnt.epochs() == [1, 2, 3]
+    os.rmdir(mnt.epoch(2))
+    assert mnt.epochs() == [1, 3]
+    weather.clear()
     wait_settled(mnt)
     assert mnt.epochs() == [3]
     assert records(mnt) == ([3], [1, 2])

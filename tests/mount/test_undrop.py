@@ -12,6 +12,7 @@ import pytest
 
 from conftest import BIN, run, wait_until
 from garbage import MIB, drop, noise, save
+from remote_weather import weather  # noqa: F401
 from retention import epochfs, records, wait_settled
 from test_nodes import NAMES, make_nodes, save as save_part, sees
 
@@ -340,19 +341,15 @@ def test_a_policy_leaves_it(make_volume):
     assert mnt.epochs() == [4]
 
 
-def test_a_drop_that_the_remote_has_not_seen(mnt):
+def test_a_drop_that_the_remote_has_not_seen(weather, mnt):
     """It is taken back: the record is there still."""
     made = three(mnt)
     mnt.wait_durable()
-    os.rename(mnt.remote, mnt.base / "away")
-    (mnt.base / "remote").touch()  # nothing can be made there
-    try:
-        os.rmdir(mnt.epoch(2))
-        command = python_undrop(mnt, 2)
-        assert mnt.epochs() == [1, 3]
-    finally:
-        (mnt.base / "remote").unlink()
-        os.rename(mnt.base / "away", mnt.remote)
+    weather.turn("down=1")
+    os.rmdir(mnt.epoch(2))
+    command = python_undrop(mnt, 2)
+    assert mnt.epochs() == [1, 3]
+    weather.clear()
     out, err = command.communicate(timeout=60)
     assert command.returncode == DONE, out + err
     check(mnt, made)
