@@ -52,13 +52,17 @@ static int compare_epochs(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
+static struct retention_epoch *find(const struct candidates *c, uint64_t number)
+{
+	const struct retention_epoch wanted = {.number = number};
+
+	return c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
+			: NULL;
+}
+
 static int mark_tagged(void *arg, const char *name, uint64_t number)
 {
-	const struct candidates *c = arg;
-	const struct retention_epoch wanted = {.number = number};
-	struct retention_epoch *e =
-		c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
-			 : NULL;
+	struct retention_epoch *e = find(arg, number);
 
 	(void)name;
 	if (e)
@@ -66,21 +70,38 @@ static int mark_tagged(void *arg, const char *name, uint64_t number)
 	return 0;
 }
 
-static uint64_t save_of_half(const struct candidates *c, uint64_t half)
+/* Whether the save has this step, or none yet. */
+static bool may_have_step(const struct candidates *c, uint64_t save, uint64_t step)
 {
-	const struct retention_epoch wanted = {.number = half};
-	const struct retention_epoch *e =
-		bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs);
+	for (size_t i = c->count; save && i-- > 0;)
+		if (c->list[i].save == save && c->list[i].has_step)
+			return c->list[i].step == step;
+	return true;
+}
 
-	return e ? e->save : half;
+/*
+ * The save of an epoch that has a half. What was sealed before the first file of a step, as its directory, may have the half of the step before
+ * by its own record; an epoch with another step that continues it says that its save began there.
+ */
+static uint64_t save_of_half(struct candidates *c, const struct epoch_brief *e)
+{
+	const struct retention_epoch *half = find(c, e->half);
+
+	if (!half)
+		return e->half;
+	if (!e->continues || !e->has_step || may_have_step(c, half->save, e->step))
+		return half->save;
+	for (size_t i = c->count; i-- > 0 && c->list[i].number >= e->half;)
+		c->list[i].save = e->half;
+	return e->half;
 }
 
 /* The first epoch of the save whose half a tree has that was sealed by quiet: that of its step, and what has the same half. 0: there is none. */
-static uint64_t save_of(const struct candidates *c, const struct epoch_brief *e, uint64_t before,
+static uint64_t save_of(struct candidates *c, const struct epoch_brief *e, uint64_t before,
 			uint64_t before_step)
 {
 	if (e->half)
-		return save_of_half(c, e->half);
+		return save_of_half(c, e);
 	if (e->trigger != RECORD_TRIGGER_QUIET && e->trigger != RECORD_TRIGGER_CLOSE)
 		return 0;
 	if (!e->has_step)
