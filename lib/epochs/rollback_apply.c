@@ -389,6 +389,7 @@ int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree
 	uint32_t count = tree_count(tree);
 	struct apply a = {
 		.vol = vol,
+		.number = number,
 		.tree = tree,
 		.notice = notice,
 		.now_ns = clock_wall_ns(),

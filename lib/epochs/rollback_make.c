@@ -27,6 +27,7 @@ static int revive(struct apply *a, const struct tree_entry *e, struct state_vers
 	if (v->kind == VERSION_CACHE) {
 		v->kind = VERSION_EDIT;
 		v->born = a->vol->next_epoch;
+		v->saved = a->number;
 	}
 	v->ino = f->ino;
 	v->body = f->body;
@@ -57,6 +58,7 @@ static int new_version(struct apply *a, const struct tree_entry *e, struct state
 		.kind = VERSION_EDIT,
 		.size = e->size,
 		.born = a->vol->next_epoch,
+		.saved = a->number,
 		.has_recipe = e->content == TREE_RECIPE,
 		.holes = e->holes,
 		.torn = (e->flags & TREE_TORN) != 0,

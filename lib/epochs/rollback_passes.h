@@ -7,6 +7,7 @@
 
 struct apply {
 	struct volume *vol;
+	uint64_t number; /* of the epoch that is restored */
 	const struct tree *tree;
 	struct rollback_notice *notice;
 	int64_t now_ns;

@@ -32,6 +32,7 @@ struct search {
 	struct doubt_unit unit;
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
+	uint64_t every; /* only with those that come no oftener than after so many epochs; 0: with all */
 	bool renamed;	/* such a file was renamed into place, which sealed the last epoch */
 	bool late;	/* for another file, that was opened before, there may be one */
 };
@@ -54,7 +55,8 @@ static int look(void *arg, const struct state_version *v)
 	bool renamed = v->ino == s->vol->sealer->last.renamed;
 	struct doubt_unit unit;
 
-	if (v->ino == s->ino || (s->first && s->first <= epoch && !renamed))
+	if (v->ino == s->ino || (s->first && s->first <= epoch && !renamed) ||
+	    (s->every && epoch - v->replaced < s->every))
 		return 0;
 	if (!is_recent(s, epoch)) {
 		s->late = true;
@@ -186,9 +188,10 @@ static int64_t begun_ns(struct volume *vol, uint64_t ino)
 }
 
 /* `ino` has, or had, what is of this epoch; it is `written` that takes its place. */
-static uint64_t goes_on(struct volume *vol, uint64_t ino, uint64_t epoch, uint64_t written)
+static uint64_t goes_on(struct volume *vol, uint64_t ino, uint64_t epoch, uint64_t written,
+			uint64_t every)
 {
-	struct search s = {.vol = vol, .ino = ino};
+	struct search s = {.vol = vol, .ino = ino, .every = every};
 
 	if (!may_go_on(vol, epoch) || vol->sealer->pending.alone == epoch)
 		return 0;
@@ -208,7 +211,7 @@ static uint64_t goes_on(struct volume *vol, uint64_t ino, uint64_t epoch, uint64
 
 uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64_t epoch)
 {
-	return goes_on(vol, ino, epoch, ino);
+	return goes_on(vol, ino, epoch, ino, 0);
 }
 
 static uint64_t goes_on_for(struct volume *vol, const struct state_file *f, uint64_t written)
@@ -217,7 +220,7 @@ static uint64_t goes_on_for(struct volume *vol, const struct state_file *f, uint
 
 	if (!f->closed || state_version_get(vol->state, f->closed, &v) != 0)
 		return 0;
-	return goes_on(vol, f->ino, state_version_epoch(&v), written);
+	return goes_on(vol, f->ino, state_version_epoch(&v), written, 0);
 }
 
 /* ---- a temporary name that tells no final one, as those of mkstemp ---- */
@@ -259,6 +262,23 @@ static int add_waiting(void *arg, const struct state_name *n, const char *name,
 }
 
 /*
+ * A file that each save has under another name is not saved again, and one that only some saves have, as the best so far, need not be: it
+ * counts where it replaced one itself, as long before as the other was saved before.
+ */
+static uint64_t goes_on_as_often(struct volume *vol, const struct state_file *f, uint64_t written)
+{
+	struct state_version v;
+	uint64_t epoch;
+
+	if (state_version_get(vol->state, f->closed, &v) != 0)
+		return 0;
+	epoch = state_version_epoch(&v);
+	if (!v.replaced || v.replaced >= epoch)
+		return 0;
+	return goes_on(vol, f->ino, epoch, written, epoch - v.replaced);
+}
+
+/*
  * It may be that of each file beside it. But where one was saved together with the last one, and has not been saved since, it is that:
  * a program that saves both does not begin the next save before.
  */
@@ -272,7 +292,7 @@ static uint64_t goes_on_unnamed(struct volume *vol, uint64_t parent, uint64_t wr
 		return 0;
 	if (w.bytes && state_dir_list(vol->state, parent, 0, add_waiting, &w) >= 0)
 		for (size_t i = 0; !first && i < w.count; i++)
-			first = goes_on_for(vol, &w.files[i], written);
+			first = goes_on_as_often(vol, &w.files[i], written);
 	free(w.files);
 	return first;
 }
@@ -301,6 +321,14 @@ uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, co
 	if (is_known || !sealer_rule_locked(vol, rules_temporary, parent, name))
 		return first;
 	return goes_on_unnamed(vol, parent, temporary.ino, by);
+}
+
+bool sealer_is_try_locked(struct volume *vol, uint64_t epoch)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct epoch_brief *e = x ? epoch_index_find(x, epoch) : NULL;
+
+	return e && !e->unknown && !epoch_brief_complete(e) && epoch > epoch_index_latest(x);
 }
 
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)

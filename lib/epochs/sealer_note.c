@@ -542,6 +542,7 @@ const struct live_observer epochs_observer = {
 	.killed_locked = sealer_killed_locked,
 	.saved_locked = doubts_saved_locked,
 	.renamed_locked = doubts_renamed_locked,
+	.is_try_locked = sealer_is_try_locked,
 	.has_log_locked = sealer_has_log_locked,
 	.may_remove_locked = resume_may_remove_locked,
 	.await_log_locked = seal_await_log_locked,

@@ -260,8 +260,9 @@ int body_discard_locked(struct volume *vol, struct body *b);
 int body_replaces_nothing_locked(struct volume *vol, const struct body *b);
 /* body_discard_locked once the last handle is gone that reads it: a worker that takes the handles over finds it. */
 int body_let_go_locked(struct volume *vol, struct body *b);
-/* The epoch that a version which takes the place of this one is to name (`replaced` in state.h). */
-uint64_t version_replaced_by_next(const struct volume *vol, const struct state_version *before);
+/* The epoch that a version which takes the place of this one is to name (`replaced` in state.h). What a killed save has left is one try of the
+ * save that replaces it. */
+uint64_t version_replaced_by_next(struct volume *vol, const struct state_version *before);
 /* The names of a file that was never committed go, or lead to what they covered. In a transaction. */
 int file_unname_locked(struct volume *vol, struct state_file *f, struct after *after);
 /* What a rename of this file covered is gone for good. In a transaction. */

@@ -61,11 +61,14 @@ struct taken {
 	uint64_t epoch; /* that has the content before first; 0: there was none */
 };
 
-uint64_t version_replaced_by_next(const struct volume *vol, const struct state_version *before)
+uint64_t version_replaced_by_next(struct volume *vol, const struct state_version *before)
 {
-	if (before->born == vol->next_epoch)
+	uint64_t epoch = state_version_epoch(before);
+
+	if (before->born == vol->next_epoch ||
+	    (before->replaced && vol->observer->is_try_locked(vol, epoch)))
 		return before->replaced;
-	return state_version_epoch(before);
+	return epoch;
 }
 
 /* An edit that began as a file was opened, and changed nothing, saves nothing. */

@@ -430,3 +430,104 @@ def test_a_kill_of_a_new_file_that_has_its_own_name_leaves_a_whole_save(mnt, nam
     kill(mnt.path / name)
     mnt.seal()
     assert complete(mnt) == [1, 2] and latest(mnt) == 2
+
+
+# Files A, B, C in place or by rename; a kill in the middle of one, a pause after each.
+SAVE = """
+import os, signal, sys, time
+folder, text, kill, pause, how = sys.argv[1:6]
+for name in "ABC":
+    path = os.path.join(folder, name)
+    with open(path + how, "wb") as f:
+        f.write(text.encode() * 20000)
+        f.flush()
+        if name == kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+        f.write(text.encode() * 20000)
+    if how:
+        os.rename(path + how, path)
+    time.sleep(float(pause))
+"""
+
+
+def save_abc(mnt, text, kill_in="", pause=0.0, how=""):
+    done = subprocess.run([sys.executable, "-c", SAVE, mnt.path, text, kill_in, str(pause), how], timeout=60, check=False)
+    assert done.returncode == (-signal.SIGKILL if kill_in else 0)
+    time.sleep(0.8)
+
+
+def abc(root):
+    return "".join((root / name).read_text()[0] for name in "ABC")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("how", ["", ".tmp"])
+@pytest.mark.options(settle="200ms", keep="last:1")
+def test_a_save_that_is_done_again_with_a_pause_is_one_save(volume, how, resume):
+    """What a killed try has saved of it does not hide that its files are saved together."""
+    if resume:
+        volume.options["resume"] = True
+    mnt = volume.mount()
+    save_abc(mnt, "a", how=how)
+    save_abc(mnt, "b", kill_in="B", how=how)
+    save_abc(mnt, "d", pause=0.7, how=how)
+    assert abc(mnt.path) == abc(mnt.epochs_dir / "latest") == "ddd"
+    save_abc(mnt, "e", kill_in="B", how=how)
+    assert abc(mnt.epochs_dir / "latest") == "ddd"
+    assert abc(mnt.path) == ("ddd" if resume else "edd")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("how", ["", ".tmp"])
+@pytest.mark.options(settle="200ms", keep="last:1")
+def test_a_save_that_is_killed_again_after_a_pause_is_half(volume, how, resume):
+    if resume:
+        volume.options["resume"] = True
+    mnt = volume.mount()
+    save_abc(mnt, "a", how=how)
+    save_abc(mnt, "b", kill_in="C", how=how)
+    save_abc(mnt, "d", kill_in="C", pause=0.7, how=how)
+    assert abc(mnt.epochs_dir / "latest") == "aaa"
+    assert abc(mnt.path) == ("aaa" if resume else "dda")
+
+
+@pytest.mark.options(settle="200ms", keep="last:1")
+def test_a_directory_that_is_made_long_before_its_files(mnt):
+    for step in (100, 200, 300):
+        folder = mnt.path / ("checkpoint-%d" % step)
+        folder.mkdir()
+        time.sleep(0.6)
+        put(folder / "A", "a" * 50000)
+        time.sleep(0.6)
+        if step < 300:
+            put(folder / "B", "b" * 50000)
+            time.sleep(0.6)
+    kill(folder / "B")
+    time.sleep(0.6)
+    assert sorted(os.listdir(mnt.epochs_dir / "latest")) == ["checkpoint-100", "checkpoint-200"]
+    assert sorted(os.listdir(mnt.epochs_dir / "latest" / "checkpoint-200")) == ["A", "B"]
+
+
+@pytest.mark.options(settle="200ms", keep="last:1")
+def test_a_kill_under_a_name_that_tells_nothing_spares_files_of_other_steps(mnt):
+    for step in (300, 400, 500):
+        save_unnamed(mnt.path, "model_%d=m%dxxxx" % (step, step))
+        put(mnt.path / "results.json", str(step))
+        time.sleep(0.6)
+    whole = max(log_of(mnt))
+    save_unnamed(mnt.path, "model_600=KILL")
+    time.sleep(0.6)
+    assert complete(mnt)[-1] == latest(mnt) >= whole
+    assert (mnt.epochs_dir / "latest" / "results.json").read_text() == "500"
+
+
+@pytest.mark.options(settle="200ms", keep="last:1")
+def test_a_kill_under_a_name_that_tells_nothing_spares_what_only_some_saves_have(mnt):
+    for number, saves in enumerate(["model=%s best=%s", "model=%s", "model=%s best=%s", "model=%s"]):
+        text = "m%dxxxx" % number
+        save_unnamed(mnt.path, saves.replace("%s", text))
+        time.sleep(0.6)
+    save_unnamed(mnt.path, "model=KILL")
+    time.sleep(0.6)
+    assert complete(mnt)[-1] == latest(mnt) == max(log_of(mnt))
+    assert (mnt.epochs_dir / "latest" / "model").read_text() == "m3xxxx" * 1000
