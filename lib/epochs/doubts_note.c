@@ -104,13 +104,16 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		.at_ns = clock_wall_ns(),
 		.why = (char *)(uintptr_t)why,
 	};
+	int64_t at_ns = b->closing_ns ? b->closing_ns : clock_mono_ns();
 	int error;
 
 	if (!set_place(vol, b, &path, &d))
 		return;
 	d.kind = undone || is_left_half(vol, b, &d) ? DOUBT_UNDONE : DOUBT_LEFT;
-	resume_due_locked(vol, d.path, was_refused(b) ? b->closer : 0,
-			  b->closing_ns ? b->closing_ns : clock_mono_ns());
+	if (was_refused(b))
+		resume_due_locked(vol, d.path, b->closer, at_ns);
+	else
+		resume_killed_locked(vol, d.path, b->closer_parent, at_ns);
 	set_then(vol, b, undone, &d);
 	if (d.kind == DOUBT_UNDONE)
 		d.since = since_of(vol, &d, b->closer);

@@ -101,6 +101,17 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t a
 	add_due_locked(vol, &f);
 }
 
+void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns)
+{
+	struct resume_due *due = &vol->resume->due;
+
+	if (!vol->options.resume)
+		return;
+	resume_due_locked(vol, path, 0, at_ns);
+	for (pid_t p = parent; p > 1 && due->above_count < RESUME_ABOVE_MAX; p = process_parent(p))
+		due->above[due->above_count++] = p;
+}
+
 void resume_due_again_locked(struct volume *vol, const char *path)
 {
 	add_due_locked(vol, &(struct resume_file){.path = (char *)(uintptr_t)path});
@@ -220,16 +231,27 @@ static pid_t who_saves_again_locked(struct volume *vol)
 }
 
 struct writers {
-	pid_t ended; /* the last one met; 0: none */
+	const struct resume_due *due;
+	uint64_t note; /* what is smaller is a mere note beside what changed */
+	pid_t ended;   /* the last one met; 0: none */
 	pid_t lives;
 };
+
+/* A shell that starts a trainer, and writes what attempt it is. */
+static bool is_note_from_above(const struct writers *w, const struct changed_file *f)
+{
+	for (unsigned i = 0; f->size < w->note && i < w->due->above_count; i++)
+		if (w->due->above[i] == f->by)
+			return true;
+	return false;
+}
 
 /* A file of a save that may not be over. */
 static bool may_go_on(void *arg, const struct changed_file *f)
 {
 	struct writers *w = arg;
 
-	if (!f->by || f->by == w->ended)
+	if (!f->by || f->by == w->ended || is_note_from_above(w, f))
 		return false;
 	*(process_is_ending(f->by) ? &w->ended : &w->lives) = f->by;
 	return w->lives;
@@ -242,7 +264,11 @@ static bool waits_locked(struct volume *vol)
 	int64_t now = clock_mono_ns(), since = vol->resume->due.since_ns,
 		until = p->activity_ns + vol->options.settle_ns,
 		latest = since + vol->options.patience_ns, pause = (now - since) / LOOKS;
-	struct writers w = {.lives = who_saves_again_locked(vol)};
+	struct writers w = {
+		.due = &vol->resume->due,
+		.note = p->changed.bytes / CHANGED_PART,
+		.lives = who_saves_again_locked(vol),
+	};
 
 	until = w.lives ? INT64_MAX : until < latest ? until : latest;
 	if (!w.lives && now < until)

@@ -55,6 +55,8 @@ struct resume_file {
 	int64_t before_ns;
 };
 
+#define RESUME_ABOVE_MAX 32
+
 /* Saves that were killed or are torn; whether that means something is still to be found out. */
 struct resume_due {
 	bool any;
@@ -63,6 +65,9 @@ struct resume_due {
 	unsigned count;
 	struct resume_file files[RESUME_PATHS_MAX];
 	int64_t since_ns; /* monotonic; the first of them */
+	/* The processes that started those that were killed: as long as they have written mere notes they take no part in the save. */
+	unsigned above_count;
+	pid_t above[RESUME_ABOVE_MAX];
 };
 
 /* A killed or torn file whose save was taken back. */
@@ -118,6 +123,8 @@ void resume_free(struct volume *vol);
 /* A writer of this file was killed (by 0), or this process closed it torn, or was refused a write to it, at this time (monotonic). Nothing
  * without the option. */
 void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns);
+/* The same of one whose writer was killed, which this process had started (0: not known). */
+void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns);
 /* This file's save was taken back, and some of the rest came. The sealer's thread looks at once: no close may follow. */
 void resume_due_again_locked(struct volume *vol, const char *path);
 /* This process has saved the file, or it was renamed since: it may be the rest of what was taken back. Logs are none. In no transaction. */

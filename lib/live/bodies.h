@@ -41,7 +41,8 @@ struct handle {
 	struct handle *next;
 	int flags;
 	bool writes;
-	pid_t tgid; /* the process that opened it; 0: unknown */
+	pid_t tgid;   /* the process that opened it; 0: unknown */
+	pid_t parent; /* where its flush told that it was killed, who had started it; 0: not known */
 	int hold; /* process_hold of that, which has closed it and may still have it mapped for writing; -1: none */
 	bool killed, closed; /* what the opener's last flush said */
 	bool direct;	     /* the kernel was given the backing file */

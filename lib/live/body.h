@@ -50,6 +50,7 @@ struct body {
 	bool fragile;	       /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;
 	pid_t closer;		    /* the process of the writer that closed last; 0: not known */
+	pid_t closer_parent;	    /* where it was killed, who had started it; 0: not known */
 	int closer_hold;	    /* process_hold of it; -1: none */
 	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */
 	int64_t opened_ns;	    /* monotonic */

@@ -272,6 +272,8 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	if (known && process_of(pid) != h->tgid)
 		return 0;
 	killed = known && process_was_killed(pid);
+	/* Once it is waited for, nobody knows that any more. */
+	h->parent = killed ? process_parent(h->tgid) : 0;
 	if (known && !killed && another_is_left(h))
 		return 0;
 	FAULT_POINT("flush.begin");
@@ -325,6 +327,7 @@ static void unlink_handle_locked(struct handle *h)
 		return;
 	b->writers--;
 	b->closer = h->tgid;
+	b->closer_parent = h->parent;
 	cleanup_close_fn(&b->closer_hold);
 	b->closer_hold = steal_fd(&h->hold);
 	/* Also what another process was refused, which had inherited the descriptor. */

@@ -20,10 +20,11 @@
 #include "lib/util/io.h"
 #include "lib/util/parse.h"
 
-#define PF_EXITING  0x4
-#define FIELD_FLAGS 9
-#define FIELD_START 22
-#define FIELD_EXIT  52
+#define PF_EXITING   0x4
+#define FIELD_PARENT 4
+#define FIELD_FLAGS  9
+#define FIELD_START  22
+#define FIELD_EXIT   52
 
 static ssize_t proc_read(pid_t tid, const char *file, char *data, size_t size)
 {
@@ -150,6 +151,17 @@ bool process_is_ending(pid_t pid)
 		return true;
 	return proc_read(pid, "status", text, sizeof(text)) > 0 &&
 	       (has_kill(text, "\nSigPnd:") || has_kill(text, "\nShdPnd:"));
+}
+
+pid_t process_parent(pid_t pid)
+{
+	unsigned long parent;
+	char text[2048];
+
+	if (pid <= 0 || proc_read(pid, "stat", text, sizeof(text)) <= 0 ||
+	    !stat_field(text, FIELD_PARENT, &parent))
+		return 0;
+	return (pid_t)parent;
 }
 
 uint64_t process_started(pid_t pid)

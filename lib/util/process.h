@@ -18,6 +18,8 @@ int process_hold(pid_t tgid);
 bool process_ended_badly(int hold, pid_t tgid);
 /* Whether it is killed, ending or gone, though its descriptors may still be open. */
 bool process_is_ending(pid_t pid);
+/* Its parent: 0 where it has none here, or it is not known. */
+pid_t process_parent(pid_t pid);
 /* When it was started, in clock ticks since the machine was; no two that had the same number have the same time. 0: not known. */
 uint64_t process_started(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one, `writing`: one that is open for writing; true where it

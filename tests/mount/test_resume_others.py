@@ -3,6 +3,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -387,3 +389,50 @@ def test_the_rest_of_half_a_save_that_got_its_name_by_a_rename(resuming):
     wait_settled(mnt)
     assert whole_saves(mnt) == [first]
     rank0.end()
+
+
+SHELL = """
+cd "$1" && echo "attempt 1" > attempt.txt
+"$2" -c 'import os
+for name in ("a", "b"):
+    with open(name, "w") as f:
+        f.write("new" * 10000)
+        f.flush()
+        if name == "b":
+            os.kill(os.getpid(), 9)'
+cat a b
+"""
+
+
+def test_a_shell_that_wrote_a_note_is_not_waited_for(resuming):
+    """The next thing that it starts finds the whole save."""
+    first = {"a": "a" * 30000, "b": "b" * 30000}
+    for name, text in first.items():
+        (resuming.path / name).write_text(text)
+    sealed(resuming)
+    for _ in range(5):
+        done = subprocess.run(["bash", "-c", SHELL, "bash", resuming.path, sys.executable], capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout == first["a"] + first["b"]
+        goes_back(resuming, first)
+
+
+def test_who_saved_a_file_and_started_the_killed_process_is_waited_for(resuming):
+    """It may save the rest itself."""
+    (resuming.path / "a").write_text("a" * 30000)
+    (resuming.path / "b").write_text("b" * 30000)
+    sealed(resuming)
+    trainer = """
+import os, sys
+os.chdir(sys.argv[1])
+open("a", "w").write("A" * 30000)
+if not os.fork():
+    with open("b", "w") as f:
+        f.write("B" * 10000)
+        f.flush()
+        os.kill(os.getpid(), 9)
+os.wait()
+open("b", "w").write("B" * 30000)
+"""
+    subprocess.run([sys.executable, "-c", trainer, resuming.path], timeout=60, check=True)
+    sealed(resuming)
+    assert whole_saves(resuming) == [{"a": "a" * 30000, "b": "b" * 30000}, {"a": "A" * 30000, "b": "B" * 30000}]
