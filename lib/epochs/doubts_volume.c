@@ -50,7 +50,7 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 	error = state_version_get(vol->state, old_version, &v);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	s.born = v.born;
+	s.born = state_version_epoch(&v);
 	error = state_doubt_each(vol->state, note_saved, &s);
 	if (!error)
 		vol->doubts = s.any ? DOUBTS_SOME : DOUBTS_NONE;

@@ -319,6 +319,17 @@ def test_a_torn_file_that_comes_back_is_named_as_before(mnt):
     assert last["doubts"] == said and said[0]["why"] in last["reason"]
 
 
+def test_who_opened_a_file_and_wrote_nothing_has_not_saved_it(mnt):
+    """What is saved after the kill for the first time is a companion."""
+    put(mnt.path / "a", "a 1")
+    assert mnt.seal() == 1
+    kill(mnt.path / "b")
+    with open(mnt.path / "a", encoding="utf-8"):
+        os.close(os.open(mnt.path / "a", os.O_WRONLY))
+        put(mnt.path / "a", "a 2")
+    assert mnt.seal() == 2 and doubts(mnt, 2) == {"b": ("undone", True)}
+
+
 def test_without_companions_nothing_is_in_doubt(mnt):
     put(mnt.path / "a", "a 1"), put(mnt.path / "b", "b 1")
     mnt.seal()
