@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The directory .epochs: what its names show (here), and what mkdir, ln -s, rm, rename, rmdir and
- * sync do there (epochs_change.c). Private to fs/.
+ * sync do there (epochs_change.c); the files of epochs, .control and torn (below). Private to fs/.
  *
  *   000042    directory of epoch 42; at least six digits
  *   42        symlink to it, not listed
@@ -158,7 +158,7 @@ int epoch_file_content(struct fs_mount *m, struct node *n, struct content **ret_
 int epoch_file_getxattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out);
 int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out);
 
-/* ---- .epochs/torn: what killed writers left, for inspection ---- */
+/* ---- .epochs/torn: what killed writers left, for inspection (epoch_files.c) ---- */
 
 int torn_file_lookup(struct fs_mount *m, const char *name, struct fuse_entry_param *ret_e);
 int torn_file_stat(struct fs_mount *m, const struct node *n, struct stat *ret_st);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A progress bar on a terminal, plain lines elsewhere; nothing for what takes less than a second. */
+/* A progress bar on a terminal, plain lines elsewhere; nothing for what takes less than a second. And waiting behind one until epochs are durable, with the exit code of that. */
 #ifndef EPOCHFS_TOOLS_PROGRESS_H
 #define EPOCHFS_TOOLS_PROGRESS_H
 

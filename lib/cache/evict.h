@@ -41,7 +41,7 @@ int volume_reserve(struct volume *vol, uint64_t bytes, interrupted_fn interrupte
 void volume_make_room_for_names(struct volume *vol);
 int volume_room_for_names(const struct volume *vol);
 
-/* ---- whether the disk has room for one more write ---- */
+/* ---- whether the disk has room for one more write (evict.c) ---- */
 
 /*
  * Whether the cache's disk has room for one more write. No room is less than what one write takes: file systems write what fits

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Which epochs go, and dropping them.
+ *
  * The option keep: a thread that drops the epochs which the policy (retention_policy.h) lets go, once at the beginning and
  * whenever an epoch has become durable (without a remote: was sealed). For lib/ alone.
  *

@@ -8,7 +8,7 @@
 
 /*
  * Contract 1.3. What names mean is in rules.h, the decision to seal in settle.h, both pure. Private
- * to lib/volume.
+ * to lib/epochs.
  *
  * Sealing has two halves. seal_begin_locked (seal.h) takes the number, and a snapshot of the state,
  * in one critical section. The rest (walk, tree, tails, record) needs no lock; it is done by the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of watching share. Private to watch*.c. */
+/* Watching a directory: the pure decision when its checkpoint is whole (watch_pending.c), and the watch itself. Private to watch*.c. */
 #ifndef EPOCHFS_IMPORT_WATCH_INTERNAL_H
 #define EPOCHFS_IMPORT_WATCH_INTERNAL_H
 

@@ -16,7 +16,7 @@
  * observer's own monotonic clock between the end of his first reading and the start of his last. No
  * time that one machine wrote is ever compared with a clock of another: `since` is for people.
  * Without waiting it counts as lapsed where its holder was a process of this boot of this host that
- * is gone (lease.h), or had the same cache directory, which is locked and so ours.
+ * is gone (format/lease.h), or had the same cache directory, which is locked and so ours.
  *
  * Why at most one writer succeeds:
  *   - Create-if-absent gives each generation one creator. Two that take over at once both create

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which parts of a node set belong together, and what is to become of them. Pure: no I/O, no locks, no
- * clock.
+ * Which parts of a node set belong together, what is to become of them (here), and how the trees of their nodes are merged (below). Pure: no
+ * I/O, no locks, no clock.
  *
  * A **place** is what the parts of one checkpoint have in common: within a generation of the set, the
  * step; of what has no step, the step before it on that node and how many without one came since. So
@@ -73,8 +73,10 @@ void nodes_groups_free(struct nodes_group *groups, size_t count);
 /* The order of nodes: by name, numbers in it by their value (node2 before node10). */
 int nodes_compare_names(const char *a, const char *b);
 
+/* ---- merging (nodes_merge.c) ---- */
+
 /*
- * The trees of the nodes of a set, merged into one. Pure: no I/O, no locks.
+ * The trees of the nodes of a set, merged into one.
  *
  * Each node's tree is compared with the one that its live tree began from (its base), so that what it
  * only inherited is no opinion of its own. Of each path:

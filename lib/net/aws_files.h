@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two files that Amazon's tools share: credentials and configuration, by profile. Private to
- * lib/remote. */
+ * lib/net. */
 #ifndef EPOCHFS_NET_AWS_FILES_H
 #define EPOCHFS_NET_AWS_FILES_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signs HTTP requests: AWS Signature Version 4 as S3 wants it, and Google's of the same make. Private to
- * lib/remote.
+ * lib/net.
  *
  * The algorithm is that of "Authenticating Requests (AWS Signature Version 4)" in the Amazon S3 API
  * Reference and of "Signatures" in the documentation of Cloud Storage. libcurl signs, too, but not

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The uploader: one thread makes sealed epochs durable in order (store's threads do the work), and
- * brings tags and drops to the remote. For lib/ alone. */
+/* What a mounted volume does with the remote: uploading, collecting garbage, bringing dropped epochs back. For lib/ alone. */
 #ifndef EPOCHFS_UPLOAD_UPLOAD_H
 #define EPOCHFS_UPLOAD_UPLOAD_H
 
@@ -12,6 +11,10 @@
 #include "lib/store/store.h"
 #include "lib/util/buf.h"
 #include "lib/util/clock.h"
+
+/* ---- the uploader (upload.c) ---- */
+
+/* One thread makes sealed epochs durable in order (store's threads do the work), and brings tags and drops to the remote. */
 
 int uploader_start(struct volume *vol);
 /* Cancels waits at the remote, ends the thread; what is unfinished goes on at the next mount. */
@@ -44,7 +47,7 @@ int upload_changes(struct volume *vol, struct remote *remote, bool *ret_more);
 
 /*
  * Garbage collection by a mount: with the option keep (and without gc=off) a thread collects what dropped epochs leave in the remote, so
- * that space comes back by itself. For lib/ alone.
+ * that space comes back by itself.
  *
  * It is the collection of collection.h, in the background: a while after the volume was opened, after a drop has reached the remote, and when the grace of what is
  * condemned is over. Drops that follow one another share one; between two of them is a 24th of the grace, at most an hour, and four times
@@ -69,8 +72,6 @@ int collector_status(struct volume *vol, json_t *status);
 /* ---- bringing a dropped epoch back (undrop.c) ---- */
 
 /* Bringing a dropped epoch back in the remote, under its number. Of a mount: epochs_undrop; without one: catalog_undrop. */
-
-struct volume;
 
 /*
  * The tombstone has the record (format/record.h), and what the record names is in the remote until garbage collection has condemned it and the
