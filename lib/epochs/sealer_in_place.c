@@ -32,9 +32,10 @@ struct search {
 	struct doubt_unit unit;
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
-	uint64_t every; /* only with those that come no oftener than after so many epochs; 0: with all */
-	bool renamed;	/* such a file was renamed into place, which sealed the last epoch */
-	bool late;	/* for another file, that was opened before, there may be one */
+	uint64_t
+		every; /* only with those that come no oftener than after so many epochs; 0: with all */
+	bool renamed; /* such a file was renamed into place, which sealed the last epoch */
+	bool late;    /* for another file, that was opened before, there may be one */
 };
 
 static bool is_recent(const struct search *s, uint64_t number)
