@@ -11,10 +11,13 @@ import time
 
 import pytest
 
+import remote_weather
 from conftest import MountError, run, wait_until
 from test_contract_writing import Writer
-from remote_weather import fails_now, weather  # noqa: F401
+from remote_weather import fails_now
 from retention import epochfs, holds, records, save, wait_settled
+
+weather = remote_weather.weather
 
 
 def fails(number, call, *arguments):

@@ -10,11 +10,13 @@ import threading
 
 import pytest
 
+import remote_weather
 from conftest import BIN, run, wait_until
 from garbage import MIB, drop, noise, save
-from remote_weather import weather  # noqa: F401
 from retention import epochfs, records, wait_settled
 from test_nodes import NAMES, make_nodes, save as save_part, sees
+
+weather = remote_weather.weather
 
 DONE, FAILED, USAGE, NOT_FOUND, DAMAGED, CONFLICT = 0, 1, 2, 5, 6, 8
 
