@@ -101,6 +101,14 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t a
 	add_due_locked(vol, &f);
 }
 
+static bool is_above(const struct resume_due *due, pid_t pid)
+{
+	for (unsigned i = 0; i < due->above_count; i++)
+		if (due->above[i] == pid)
+			return true;
+	return false;
+}
+
 void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns)
 {
 	struct resume_due *due = &vol->resume->due;
@@ -108,7 +116,9 @@ void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, in
 	if (!vol->options.resume)
 		return;
 	resume_due_locked(vol, path, 0, at_ns);
-	for (pid_t p = parent; p > 1 && due->above_count < RESUME_ABOVE_MAX; p = process_parent(p))
+	/* Those of who is in it already are, too: ranks have the same ones. */
+	for (pid_t p = parent; p > 1 && due->above_count < RESUME_ABOVE_MAX && !is_above(due, p);
+	     p = process_parent(p))
 		due->above[due->above_count++] = p;
 }
 
@@ -240,10 +250,7 @@ struct writers {
 /* A shell that starts a trainer, and writes what attempt it is. */
 static bool is_note_from_above(const struct writers *w, const struct changed_file *f)
 {
-	for (unsigned i = 0; f->size < w->note && i < w->due->above_count; i++)
-		if (w->due->above[i] == f->by)
-			return true;
-	return false;
+	return f->size < w->note && is_above(w->due, f->by);
 }
 
 /* A file of a save that may not be over. */

@@ -32,10 +32,9 @@ struct search {
 	struct doubt_unit unit;
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
-	uint64_t
-		every; /* only with those that come no oftener than after so many epochs; 0: with all */
-	bool renamed; /* such a file was renamed into place, which sealed the last epoch */
-	bool late;    /* for another file, that was opened before, there may be one */
+	uint64_t every; /* so many epochs at least between two saves of such a file; 0: any */
+	bool renamed;	/* such a file was renamed into place, which sealed the last epoch */
+	bool late;	/* for another file, that was opened before, there may be one */
 };
 
 static bool is_recent(const struct search *s, uint64_t number)
@@ -188,7 +187,7 @@ static int64_t begun_ns(struct volume *vol, uint64_t ino)
 	return clock_wall_ns() - (opened_ns ? now_ns - opened_ns : 0);
 }
 
-/* `ino` has, or had, what is of this epoch; it is `written` that takes its place. */
+/* `ino` has, or had, what is of this epoch; it is `written` that takes its place. `every` as in struct search. */
 static uint64_t goes_on(struct volume *vol, uint64_t ino, uint64_t epoch, uint64_t written,
 			uint64_t every)
 {
@@ -215,13 +214,22 @@ uint64_t sealer_goes_on_in_place_locked(struct volume *vol, uint64_t ino, uint64
 	return goes_on(vol, ino, epoch, ino, 0);
 }
 
-static uint64_t goes_on_for(struct volume *vol, const struct state_file *f, uint64_t written)
+/*
+ * `as_often`: a file that each save has under another name is not saved again, and one that only some saves have, as the best so far, need not
+ * be: it counts where it replaced one itself, as long before as the other was saved before.
+ */
+static uint64_t goes_on_for(struct volume *vol, const struct state_file *f, uint64_t written,
+			    bool as_often)
 {
 	struct state_version v;
+	uint64_t epoch;
 
 	if (!f->closed || state_version_get(vol->state, f->closed, &v) != 0)
 		return 0;
-	return goes_on(vol, f->ino, state_version_epoch(&v), written, 0);
+	epoch = state_version_epoch(&v);
+	if (as_often && (!v.replaced || v.replaced >= epoch))
+		return 0;
+	return goes_on(vol, f->ino, epoch, written, as_often ? epoch - v.replaced : 0);
 }
 
 /* ---- a temporary name that tells no final one, as those of mkstemp ---- */
@@ -263,23 +271,6 @@ static int add_waiting(void *arg, const struct state_name *n, const char *name,
 }
 
 /*
- * A file that each save has under another name is not saved again, and one that only some saves have, as the best so far, need not be: it
- * counts where it replaced one itself, as long before as the other was saved before.
- */
-static uint64_t goes_on_as_often(struct volume *vol, const struct state_file *f, uint64_t written)
-{
-	struct state_version v;
-	uint64_t epoch;
-
-	if (state_version_get(vol->state, f->closed, &v) != 0)
-		return 0;
-	epoch = state_version_epoch(&v);
-	if (!v.replaced || v.replaced >= epoch)
-		return 0;
-	return goes_on(vol, f->ino, epoch, written, epoch - v.replaced);
-}
-
-/*
  * It may be that of each file beside it. But where one was saved together with the last one, and has not been saved since, it is that:
  * a program that saves both does not begin the next save before.
  */
@@ -293,7 +284,7 @@ static uint64_t goes_on_unnamed(struct volume *vol, uint64_t parent, uint64_t wr
 		return 0;
 	if (w.bytes && state_dir_list(vol->state, parent, 0, add_waiting, &w) >= 0)
 		for (size_t i = 0; !first && i < w.count; i++)
-			first = goes_on_as_often(vol, &w.files[i], written);
+			first = goes_on_for(vol, &w.files[i], written, true);
 	free(w.files);
 	return first;
 }
@@ -317,7 +308,7 @@ uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, co
 		if (state_name_get(vol->state, parent, finals[i], &n) == 0 &&
 		    state_file_get(vol->state, n.ino, &f) == 0) {
 			is_known = true;
-			first = goes_on_for(vol, &f, temporary.ino);
+			first = goes_on_for(vol, &f, temporary.ino, false);
 		}
 	if (is_known || !sealer_rule_locked(vol, rules_temporary, parent, name))
 		return first;

@@ -68,7 +68,7 @@ struct live_observer {
 	/* arrivals_note_locked (arrivals.h): a name is about to change. In a transaction. */
 	int (*moves_locked)(struct volume *vol, const struct state_file *f, uint64_t parent,
 			    const char *name, uint64_t new_parent, const char *new_name);
-	/* Whether this epoch is not complete, and none after it is. */
+	/* Whether this epoch is not complete, and none after it is. May be in a transaction. */
 	bool (*is_try_locked)(struct volume *vol, uint64_t epoch);
 	/* Whether the last epoch took this log, while it was open, as it is now. */
 	bool (*has_log_locked)(const struct volume *vol, uint64_t ino, const struct stat *st);

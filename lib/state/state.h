@@ -190,9 +190,11 @@ struct state_version {
 	enum version_kind kind;
 	uint64_t size;
 	uint64_t born, died;
-	/* the epoch that has these bytes first, where an earlier version had them: nothing was saved; 0: `born` */
+	/* an epoch that has these bytes, where an earlier version had them: nothing was saved; the first, or the one that a rollback restored;
+	 * 0: `born` */
 	uint64_t saved;
-	/* the epoch that has first what this took the place of, in the same file; of several in one epoch, the first; 0: nothing was */
+	/* the epoch that has first what this took the place of, in the same file; of several in one epoch, the first, and what
+	 * a killed try of the same save has left counts as one of them; 0: nothing was */
 	uint64_t replaced;
 	bool fragile; /* a killed writer undoes it: replaced by O_TRUNC, or new, write-only, no
 			 O_APPEND, never fsynced */

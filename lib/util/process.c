@@ -153,26 +153,26 @@ bool process_is_ending(pid_t pid)
 	       (has_kill(text, "\nSigPnd:") || has_kill(text, "\nShdPnd:"));
 }
 
-pid_t process_parent(pid_t pid)
+/* 0 where it is not known. */
+static unsigned long read_stat_field(pid_t pid, int field)
 {
-	unsigned long parent;
+	unsigned long value;
 	char text[2048];
 
 	if (pid <= 0 || proc_read(pid, "stat", text, sizeof(text)) <= 0 ||
-	    !stat_field(text, FIELD_PARENT, &parent))
+	    !stat_field(text, field, &value))
 		return 0;
-	return (pid_t)parent;
+	return value;
+}
+
+pid_t process_parent(pid_t pid)
+{
+	return (pid_t)read_stat_field(pid, FIELD_PARENT);
 }
 
 uint64_t process_started(pid_t pid)
 {
-	unsigned long ticks;
-	char text[2048];
-
-	if (pid <= 0 || proc_read(pid, "stat", text, sizeof(text)) <= 0 ||
-	    !stat_field(text, FIELD_START, &ticks))
-		return 0;
-	return ticks;
+	return read_stat_field(pid, FIELD_START);
 }
 
 static bool ends_in(const char *link, const char *path)
