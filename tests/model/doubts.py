@@ -21,6 +21,10 @@ class Kill:
         self.saved = None  # the file that was saved under its name since
         self.again = []  # (file, the epoch that had its content first) of what was saved again before a seal judged
         self.companions = None  # file -> version; None: not judged yet
+        self.unsure = False  # something may have settled it
+
+    def asks_for(self, file):
+        return self.companions is None or file is self.then[0] or file in self.companions
 
 
 class Doubts:
@@ -77,6 +81,7 @@ class Doubts:
         """That saves nothing again; else the model does not know."""
         for kill in self.kills:
             self.fog |= not surely
+            kill.unsure |= not surely and kill.asks_for(file)
             if kill.then == (file, old):
                 kill.then = (file, file.closed)
             if kill.companions and kill.companions.get(file) is old:
@@ -120,7 +125,7 @@ class Doubts:
             return self.kills.remove(kill)
         kill.companions = standing
         # Which of them were begun before the kill, and whether the final name was saved since, the model does not follow.
-        return "maybe" if temporary else "in doubt"
+        return "maybe" if temporary or kill.unsure else "in doubt"
 
     def is_over(self, kill, now, then, temporary):
         """Removed, or saved since; what has the name now may be older."""
