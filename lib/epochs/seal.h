@@ -32,6 +32,7 @@ struct seal_step {
 	uint64_t bytes;		    /* closed in it since */
 	int64_t closed_ns;	    /* monotonic; the last close in it, or its renaming */
 	uint64_t from;		    /* the epoch that the step before was made for; 0: not known */
+	bool moved; /* it is what has, or had, another final name: nothing was saved by that */
 	char name[256];
 };
 
@@ -276,10 +277,11 @@ bool sealer_is_over_locked(struct volume *vol, uint64_t dir, const char *name, p
 
 /* ---- sealer_before.c ---- */
 
-/* What sealer_note_locked tells it: new content was closed; a name was made, or led to by a rename; a name is gone. */
+/* What sealer_note_locked tells it: new content was closed; a name was made, or led to by a rename (`moved`: to what had a name
+ * before that is not temporary); a name is gone. */
 void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino);
-void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name,
-				uint64_t ino);
+void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+				bool moved);
 void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
 /* Whether so many bytes, closed since the last epoch, are most of those, and not next to nothing. */
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes);

@@ -115,7 +115,8 @@ static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, 
 	return true;
 }
 
-void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+				bool moved)
 {
 	struct seal_step *last = &vol->sealer->pending.step;
 	uint64_t step, size;
@@ -133,6 +134,7 @@ void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char 
 		.step = step,
 		.closed_ns = clock_mono_ns(),
 		.from = last->ino ? last->from : vol->sealer->step_epoch,
+		.moved = moved,
 	};
 	vol->sealer->step_epoch = vol->next_epoch;
 	snprintf(last->name, sizeof(last->name), "%s", name);
@@ -324,6 +326,12 @@ void sealer_before_replace_locked(struct volume *vol, uint64_t ino)
 
 /* ---- a name is made ---- */
 
+/* Who numbers his saves from the newest on moves ckpt_1 to ckpt_2, and then saves ckpt_1: the state between has no newest one. */
+static bool may_follow(const struct seal_step *last, uint64_t step)
+{
+	return step > last->step || (step < last->step && !last->moved);
+}
+
 static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
 	const struct changed_file once = {.count = 1};
@@ -340,7 +348,7 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 	    changed_any_made(changed_of(vol), last->closed_ns, clock_mono_ns(), 0))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
-	       step_of_name(vol, parent, name, &step) && step > last->step &&
+	       step_of_name(vol, parent, name, &step) && may_follow(last, step) &&
 	       !has_temporary_name(vol, last->ino);
 }
 

@@ -344,7 +344,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 		      sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
 	sealer_made_locked(vol, parent, name, new_names_find(&p->new_names, parent, name, ino));
-	sealer_before_named_locked(vol, parent, name, ino);
+	sealer_before_named_locked(vol, parent, name, ino, known && S_ISREG(f.mode) && f.nlink > 1);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
 	 * transaction. */
@@ -410,7 +410,9 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 				  joins);
 	else if (has_news(vol, ino))
 		sealer_saved_in_place_locked(vol, ino);
-	sealer_before_named_locked(vol, parent, name, ino);
+	sealer_before_named_locked(
+		vol, parent, name, ino,
+		old_name && !sealer_rule_locked(vol, rules_temporary, parent, old_name));
 	p->closed = true;
 	p->activity_ns = now;
 	note_content(p, ino);

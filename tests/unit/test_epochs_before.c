@@ -398,81 +398,6 @@ START_TEST(a_temporary_name_that_becomes_final)
 }
 END_TEST
 
-START_TEST(the_next_step)
-{
-	eu_mkdir("run");
-	save_step("run/checkpoint-500");
-	ck_assert_uint_eq(begun(), 0);
-	save_step("run/checkpoint-1000");
-	ck_assert_uint_eq(begun(), 1);
-	unit_until(is_frozen());
-	ck_assert(eu_has(1, "run/checkpoint-500/trainer_state.json"));
-	ck_assert(!eu_has(1, "run/checkpoint-1000"));
-	a_second_later();
-	save_step("run/checkpoint-1500");
-	ck_assert_uint_eq(begun(), 2);
-}
-END_TEST
-
-/* A file beside the steps that is written before each: an epoch came between. */
-START_TEST(the_next_step_after_an_epoch_in_mid_save)
-{
-	eu_save("a", "1");
-	save_step("checkpoint-1");
-	ck_assert_uint_eq(eu_seal(), 1);
-	eu_save("a", "2");
-	ck_assert_uint_eq(eu_seal(), 2);
-	save_step("checkpoint-2");
-	eu_save("a", "3");
-	a_second_later();
-	save_step("checkpoint-3");
-	ck_assert_uint_eq(begun(), 2);
-}
-END_TEST
-
-/* One that is written after each is of the save. */
-START_TEST(the_next_step_after_a_file_in_place)
-{
-	char name[32];
-
-	for (unsigned i = 1; i < 5; i++) {
-		a_second_later();
-		snprintf(name, sizeof(name), "checkpoint-%u", i);
-		save_step(name);
-		ck_assert_uint_eq(begun(), i - 1);
-		eu_save("a", name + strlen("checkpoint-"));
-	}
-	unit_until(is_frozen());
-	eu_epoch_holds(3, "a", "3");
-}
-END_TEST
-
-START_TEST(steps_in_names_of_files)
-{
-	eu_save("epoch=1-step=100.ckpt", "one");
-	eu_save("epoch=2-step=200.ckpt", "two");
-	ck_assert_uint_eq(begun(), 1);
-	/* Of another kind, earlier, or a part of one save. */
-	a_second_later();
-	eu_save("best-step=300.ckpt", "best");
-	eu_save("best-step=200.ckpt", "best");
-	eu_save("layer_1.pt", "1");
-	eu_save("layer_2.pt", "2");
-	eu_mkdir("0");
-	eu_mkdir("1");
-	ck_assert_uint_eq(begun(), 1);
-}
-END_TEST
-
-START_TEST(a_step_without_content_is_no_save)
-{
-	eu_save("notes", "x");
-	eu_mkdir("checkpoint-1");
-	eu_mkdir("checkpoint-2");
-	ck_assert_uint_eq(begun(), 0);
-}
-END_TEST
-
 /* What changed before the daemon ended is not known file by file: the first save after it is the first that can be told. */
 START_TEST(after_a_remount)
 {
@@ -556,11 +481,6 @@ int main(void)
 	tcase_add_loop_test(t, an_exchange_that_seals_nothing, 0, 3);
 	tcase_add_loop_test(t, an_exchange_with_a_temporary_name, 3, 6);
 	tcase_add_test(t, a_temporary_name_that_becomes_final);
-	tcase_add_test(t, the_next_step);
-	tcase_add_test(t, the_next_step_after_an_epoch_in_mid_save);
-	tcase_add_test(t, the_next_step_after_a_file_in_place);
-	tcase_add_test(t, steps_in_names_of_files);
-	tcase_add_test(t, a_step_without_content_is_no_save);
 	tcase_add_test(t, after_a_remount);
 	tcase_add_test(t, a_remount_in_mid_save);
 	tcase_add_test(t, a_replacement_that_is_killed);
