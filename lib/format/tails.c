@@ -344,12 +344,15 @@ static bool name_ends_with(const char *name, const char *ending)
 	return len >= ending_len && strcasecmp(name + len - ending_len, ending) == 0;
 }
 
-/* Whether no whole file of that name is empty. Not .ckpt or .bin, which are anything, nor .distcp: a shard may hold nothing. */
+/*
+ * Whether no whole file of that name is empty. Of .ckpt and .bin, which are anything, that is a guess: who saves nothing under such a name
+ * says so once (`epochfs commit --whole`); an empty last.ckpt that counts as whole costs the one before. Not .distcp: a shard may hold nothing.
+ */
 static bool is_never_empty(const char *name)
 {
-	static const char *const endings[] = {".pt",	".pth", ".safetensors", ".npz", ".npy",
-					      ".keras", ".h5",	".hdf5",	".pkl", ".pickle",
-					      NULL};
+	static const char *const endings[] = {
+		".pt",	 ".pth", ".safetensors", ".npz",  ".npy", ".keras", ".h5",
+		".hdf5", ".pkl", ".pickle",	 ".ckpt", ".bin", NULL};
 
 	for (const char *const *e = endings; *e; e++)
 		if (strlen(name) > strlen(*e) && name_ends_with(name, *e))

@@ -145,17 +145,18 @@ def test_a_refused_write_that_a_later_one_covers_is_none(small):
     assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
 
 
-def test_an_empty_model_is_torn(mnt):
+@pytest.mark.parametrize("name", ["model.pt", "last.ckpt", "pytorch_model.bin"])
+def test_an_empty_model_is_torn(mnt, name):
     """Ctrl-C between open() and the first write."""
-    path = mnt.path / "model.pt"
+    path = mnt.path / name
     write_zip(path)
     assert mnt.seal() == 1
     with open(path, "wb"):
         pass
-    assert mnt.seal() == 2 and record(mnt, 2)["complete"] is False and doubts(mnt, 2) == {"model.pt": ("torn", True)}
-    assert "model.pt: it is empty" in record(mnt, 2)["reason"]
+    assert mnt.seal() == 2 and record(mnt, 2)["complete"] is False and doubts(mnt, 2) == {name: ("torn", True)}
+    assert name + ": it is empty" in record(mnt, 2)["reason"]
     put(mnt.path / "notes", "another file")
-    assert mnt.seal() == 3 and doubts(mnt, 3) == {"model.pt": ("torn", True)} and "model.pt: it is empty" in record(mnt, 3)["reason"]
+    assert mnt.seal() == 3 and doubts(mnt, 3) == {name: ("torn", True)} and name + ": it is empty" in record(mnt, 3)["reason"]
     assert latest(mnt) == 1
     mnt.wait_durable()
     assert [verify(mnt, n) for n in ("latest", "2", "3")] == [0, 6, 6]
