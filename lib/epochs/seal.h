@@ -115,6 +115,14 @@ struct seal_how {
 	uint64_t renamed;  /* as in seal_last */
 };
 
+/* Files of one directory whose names carry one step (doubt_units.h): the unit of that kind in which a name was made last. Of an earlier
+ * mount none is known. */
+struct seal_unit {
+	uint64_t parent, step; /* parent 0: none */
+	uint64_t ino;	       /* the file that was the first of it, or has taken its name */
+	uint64_t born;	       /* the epoch that was open then */
+};
+
 /* The epoch that began last: what the next may continue. */
 struct seal_last {
 	uint64_t number; /* 0: none */
@@ -159,6 +167,7 @@ struct sealer {
 	struct seal_savers savers; /* of the last epoch */
 	struct seal_over over;
 	struct seal_renames renames;
+	struct seal_unit unit;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
 	struct epoch_index index;
 	bool index_loaded;
@@ -254,8 +263,11 @@ void sealer_note_continues_locked(struct volume *vol);
  * What sealer_note_locked tells it of new names (NULL: not kept). One was made. A rename led to one, and no epoch had that; `before`
  * is what the old name said. One is removed: what it said.
  */
-void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct new_name *n);
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino,
+			struct new_name *n);
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enum joins before);
+/* The same of a rename over a file: where that was the first of its unit, this is. */
+void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino);
 enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n);
 
 /* ---- sealer_continues.c ---- */

@@ -27,9 +27,33 @@ static unsigned directories_of_unit(const char *path, const struct doubt_unit *u
 	return count;
 }
 
+/* ---- files of one directory that have their step in their names ---- */
+
+static bool is_soon_enough(const struct volume *vol)
+{
+	return clock_mono_ns() - vol->sealer->last.begun_ns <= vol->options.patience_ns;
+}
+
+static bool is_in_chain(const struct seal_last *last, uint64_t born)
+{
+	return born && born >= last->chain && born <= last->number;
+}
+
+/* Which epoch was open as the first file of its unit was made, where that is the unit of the last such name; 0: another, or no unit. */
+static uint64_t unit_born(const struct volume *vol, uint64_t dir, const struct doubt_unit *unit)
+{
+	const struct seal_unit *u = &vol->sealer->unit;
+	struct state_file f;
+
+	if (!unit->len || !unit->file || u->parent != dir || u->step != unit->step)
+		return 0;
+	/* What was undone, or taken back, and is made again begins anew. */
+	return state_file_get(vol->state, u->ino, &f) == 0 && f.nlink ? u->born : 0;
+}
+
 /*
- * Whether the file belongs to what an epoch of the last chain made: to a directory that has its step, or, where there is no step,
- * to its own directory, soon after.
+ * Whether the file belongs to what an epoch of the last chain made: to a directory, or to files beside it, that have its step, or, where
+ * there is no step, to its own directory, soon after.
  */
 static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 {
@@ -47,8 +71,11 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 	if (unit.len && !unit.file) {
 		levels = directories_of_unit(buf_str(&path), &unit);
 		chain = last->chain;
-	} else if (clock_mono_ns() - last->begun_ns > vol->options.patience_ns ||
-		   doubt_name_is_temporary(vol->rules, buf_str(&path))) {
+	} else if (!is_soon_enough(vol)) {
+		return false;
+	} else if (is_in_chain(last, unit_born(vol, dir, &unit))) {
+		return true;
+	} else if (doubt_name_is_temporary(vol->rules, buf_str(&path))) {
 		return false;
 	}
 	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
@@ -230,6 +257,29 @@ static enum joins directory_joins(struct volume *vol, uint64_t dir)
 	return p->found;
 }
 
+/* Did the last epoch, sealed by itself, have the first files with the step of this name? Then it may have come too early. */
+static enum joins unit_joins(struct volume *vol, uint64_t dir, const char *name, uint64_t ino)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	cleanup_buf struct buf path = {0};
+	struct doubt_unit unit;
+	uint64_t born;
+
+	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, dir, name, &path) != 0)
+		return JOINS_NOTHING;
+	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
+	if (!unit.len || !unit.file)
+		return JOINS_NOTHING;
+	born = unit_born(vol, dir, &unit);
+	if (!born)
+		vol->sealer->unit = (struct seal_unit){dir, unit.step, ino, vol->next_epoch};
+	if (!born || !is_in_chain(last, born) || !is_soon_enough(vol))
+		return JOINS_NOTHING;
+	return born < last->number			 ? JOINS_CHAIN
+	       : record_trigger_automatic(last->trigger) ? JOINS_LAST
+							 : JOINS_NOTHING;
+}
+
 static bool is_soon(const struct volume *vol)
 {
 	return clock_mono_ns() - vol->sealer->last.begun_ns < vol->options.settle_ns;
@@ -282,13 +332,16 @@ static bool has_another_step(struct volume *vol, uint64_t dir, const char *name)
 	       place.kind != STEP_KIND_DIRECTORY && place.step != e->step;
 }
 
-void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, struct new_name *n)
+void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino,
+			struct new_name *n)
 {
-	enum joins joins = directory_joins(vol, dir);
+	enum joins joins = directory_joins(vol, dir), beside = unit_joins(vol, dir, name, ino);
 	enum belongs belongs = BELONGS_NOWHERE;
 
 	if (joins && has_another_step(vol, dir, name))
 		joins = JOINS_NOTHING;
+	if (beside > joins)
+		joins = beside;
 	if (sealer_rule_locked(vol, rules_temporary, dir, name)) {
 		belongs = temporary_belongs(vol, dir, name);
 		note_run(vol, n, belongs);
@@ -297,6 +350,21 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, stru
 	if (belongs <= BELONGS_BESIDE_LAST)
 		join(vol, n, joins);
 	learn(vol, dir, name);
+}
+
+void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino)
+{
+	struct seal_unit *u = &vol->sealer->unit;
+	cleanup_buf struct buf path = {0};
+	struct doubt_unit unit;
+	struct state_file f;
+
+	if (u->parent != dir || (state_file_get(vol->state, u->ino, &f) == 0 && f.nlink) ||
+	    sealer_path_locked(vol, dir, name, &path) != 0)
+		return;
+	unit = doubt_unit_of(vol->rules, buf_str(&path));
+	if (unit.len && unit.file && unit.step == u->step)
+		u->ino = ino;
 }
 
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enum joins before)

@@ -343,7 +343,8 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	new_names_add(&p->new_names, parent, name, ino,
 		      sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	note_unsealed(vol, UNSEALED_NAMES);
-	sealer_made_locked(vol, parent, name, new_names_find(&p->new_names, parent, name, ino));
+	sealer_made_locked(vol, parent, name, ino,
+			   new_names_find(&p->new_names, parent, name, ino));
 	sealer_before_named_locked(vol, parent, name, ino, known && S_ISREG(f.mode) && f.nlink > 1);
 	p->activity_ns = now;
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
@@ -410,6 +411,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 				  joins);
 	else if (has_news(vol, ino))
 		sealer_saved_in_place_locked(vol, ino);
+	sealer_unit_renamed_locked(vol, parent, name, ino);
 	sealer_before_named_locked(
 		vol, parent, name, ino,
 		old_name && !sealer_rule_locked(vol, rules_temporary, parent, old_name));
