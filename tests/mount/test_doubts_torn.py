@@ -197,7 +197,7 @@ def test_a_file_that_is_made_empty_first(mnt, how, sealed):
     assert verify(mnt, "latest") == 0
 
 
-@pytest.mark.parametrize("name", ["done", "model.ckpt", "model.bin", "__1_0.distcp", "model.pt.tmp", "train.log"])
+@pytest.mark.parametrize("name", ["done", "model.onnx", "__1_0.distcp", "model.pt.tmp", "train.log"])
 def test_other_files_may_be_empty(mnt, name):
     (mnt.path / name).touch()
     assert mnt.seal() == 1 and record(mnt, 1)["complete"] is True and latest(mnt) == 1
