@@ -115,11 +115,11 @@ struct seal_how {
 	uint64_t renamed;  /* as in seal_last */
 };
 
-/* Files of one directory whose names carry one step (doubt_units.h): the unit of that kind in which a name was made last. Of an earlier
- * mount none is known. */
+/* Names of one directory that carry one step are one unit (doubt_units.h): the one in which a name was made last. Of an earlier mount
+ * none is known. */
 struct seal_unit {
 	uint64_t parent, step; /* parent 0: none */
-	uint64_t ino;	       /* the file that was the first of it, or has taken its name */
+	uint64_t ino;	       /* what was the first of it, or has taken its name */
 	uint64_t born;	       /* the epoch that was open then */
 };
 

@@ -27,7 +27,7 @@ static unsigned directories_of_unit(const char *path, const struct doubt_unit *u
 	return count;
 }
 
-/* ---- files of one directory that have their step in their names ---- */
+/* ---- names of one directory that carry one step ---- */
 
 static bool is_soon_enough(const struct volume *vol)
 {
@@ -39,20 +39,25 @@ static bool is_in_chain(const struct seal_last *last, uint64_t born)
 	return born && born >= last->chain && born <= last->number;
 }
 
-/* Which epoch was open as the first file of its unit was made, where that is the unit of the last such name; 0: another, or no unit. */
-static uint64_t unit_born(const struct volume *vol, uint64_t dir, const struct doubt_unit *unit)
+/* Which epoch was open as the first name with this step was made, where that is the step of the last such name there; else 0. */
+static uint64_t unit_born(const struct volume *vol, uint64_t dir, uint64_t step)
 {
 	const struct seal_unit *u = &vol->sealer->unit;
 	struct state_file f;
 
-	if (!unit->len || !unit->file || u->parent != dir || u->step != unit->step)
+	if (u->parent != dir || u->step != step)
 		return 0;
 	/* What was undone, or taken back, and is made again begins anew. */
 	return state_file_get(vol->state, u->ino, &f) == 0 && f.nlink ? u->born : 0;
 }
 
+static bool is_beside_last(const struct volume *vol, uint64_t dir, uint64_t step)
+{
+	return is_soon_enough(vol) && is_in_chain(&vol->sealer->last, unit_born(vol, dir, step));
+}
+
 /*
- * Whether the file belongs to what an epoch of the last chain made: to a directory, or to files beside it, that have its step, or, where
+ * Whether the file belongs to what an epoch of the last chain made: to a directory, or to names beside it, that have its step, or, where
  * there is no step, to its own directory, soon after.
  */
 static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
@@ -71,11 +76,9 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 	if (unit.len && !unit.file) {
 		levels = directories_of_unit(buf_str(&path), &unit);
 		chain = last->chain;
-	} else if (!is_soon_enough(vol)) {
-		return false;
-	} else if (is_in_chain(last, unit_born(vol, dir, &unit))) {
+	} else if (unit.file && is_beside_last(vol, dir, unit.step)) {
 		return true;
-	} else if (doubt_name_is_temporary(vol->rules, buf_str(&path))) {
+	} else if (!is_soon_enough(vol) || doubt_name_is_temporary(vol->rules, buf_str(&path))) {
 		return false;
 	}
 	for (; levels-- && dir && dir != ROOT_INO; dir = f.parent) {
@@ -84,7 +87,7 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 		if (f.born >= chain && f.born <= last->number)
 			return true;
 	}
-	return false;
+	return unit.len && !unit.file && is_beside_last(vol, dir, unit.step);
 }
 
 /*
@@ -257,20 +260,19 @@ static enum joins directory_joins(struct volume *vol, uint64_t dir)
 	return p->found;
 }
 
-/* Did the last epoch, sealed by itself, have the first files with the step of this name? Then it may have come too early. */
+/* Did the last epoch, sealed by itself, have the first names there with the step of this one? Then it may have come too early. */
 static enum joins unit_joins(struct volume *vol, uint64_t dir, const char *name, uint64_t ino)
 {
 	const struct seal_last *last = &vol->sealer->last;
-	cleanup_buf struct buf path = {0};
-	struct doubt_unit unit;
+	struct doubt_unit unit = {0};
 	uint64_t born;
 
-	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, dir, name, &path) != 0)
+	/* Where a directory above has the same step, that says the same. */
+	if (strpbrk(name, "0123456789"))
+		unit = doubt_unit_of_kill(vol->rules, name);
+	if (!unit.len)
 		return JOINS_NOTHING;
-	unit = doubt_unit_of_kill(vol->rules, buf_str(&path));
-	if (!unit.len || !unit.file)
-		return JOINS_NOTHING;
-	born = unit_born(vol, dir, &unit);
+	born = unit_born(vol, dir, unit.step);
 	if (!born)
 		vol->sealer->unit = (struct seal_unit){dir, unit.step, ino, vol->next_epoch};
 	if (!born || !is_in_chain(last, born) || !is_soon_enough(vol))
@@ -355,15 +357,13 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino)
 {
 	struct seal_unit *u = &vol->sealer->unit;
-	cleanup_buf struct buf path = {0};
 	struct doubt_unit unit;
 	struct state_file f;
 
-	if (u->parent != dir || (state_file_get(vol->state, u->ino, &f) == 0 && f.nlink) ||
-	    sealer_path_locked(vol, dir, name, &path) != 0)
+	if (u->parent != dir || (state_file_get(vol->state, u->ino, &f) == 0 && f.nlink))
 		return;
-	unit = doubt_unit_of(vol->rules, buf_str(&path));
-	if (unit.len && unit.file && unit.step == u->step)
+	unit = doubt_unit_of(vol->rules, name);
+	if (unit.len && !unit.temporary && unit.step == u->step)
 		u->ino = ino;
 }
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import wait_until
-from test_doubts import doubts, latest, record
+from test_doubts import doubts, kill, latest, latest_or_none, put, record
 from test_doubts_pause import complete, sealed
 
 # FOLDER STEP KILLED PAUSE HOW: a save of three files in a process of its own, which is killed in one of them.
@@ -107,3 +107,14 @@ def test_other_steps_stay_as_they_are(mnt):
     assert sealed(mnt, "copy-step100.pt", "x") > whole
     assert record(mnt, latest(mnt)).get("continues") != whole and doubts(mnt, latest(mnt)) == {}
     assert whole in complete(mnt)
+
+
+@KEPT
+def test_directories_of_one_step_are_one_save(mnt):
+    for node in (0, 1):
+        put(mnt.path / ("trainer:%d.100" % node) / "params", "text")
+    whole = wait_until(lambda: latest_or_none(mnt), "the first save")
+    assert sealed(mnt, "trainer:0.200/params", "text") == latest(mnt) == whole + 1
+    kill(mnt.path / "trainer:1.200" / "params")
+    wait_until(lambda: latest(mnt) == whole, "the good epoch to be the latest again")
+    assert sealed(mnt, "trainer:1.200/params", "text") == latest(mnt)
