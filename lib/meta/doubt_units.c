@@ -86,6 +86,26 @@ bool doubt_same_shape(const char *a, const char *b)
 	return *a == *b;
 }
 
+bool doubt_is_of_another_save(const char *a, const char *b)
+{
+	bool differs = false;
+
+	for (size_t i = 0, j = 0; a[i] || b[j];) {
+		size_t la = strspn(a + i, "0123456789"), lb = strspn(b + j, "0123456789");
+
+		if (!la != !lb || (!la && a[i] != b[j]))
+			return false;
+		if (la != lb || strncmp(a + i, b + j, la) != 0) {
+			if (rules_number_of_part(a, i))
+				return false;
+			differs = true;
+		}
+		i += la ? la : 1;
+		j += lb ? lb : 1;
+	}
+	return differs;
+}
+
 bool doubt_same_shape_beside(const char *a, const char *b)
 {
 	size_t dir = doubt_directory_len(a, strlen(a));

@@ -35,6 +35,9 @@ struct doubt_unit doubt_unit_of_again(const struct rules *r, const char *path);
 bool doubt_may_be_part(const struct rules *r, const char *path);
 /* Whether two names, or paths, are the same but for their numbers. */
 bool doubt_same_shape(const char *a, const char *b);
+/* Whether the one is the name, or the path, that a later save has in place of the other: they are the same but for their numbers, and these
+ * count no parts of one save. */
+bool doubt_is_of_another_save(const char *a, const char *b);
 /* Whether the names of two files of one directory are. */
 bool doubt_same_shape_beside(const char *a, const char *b);
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,

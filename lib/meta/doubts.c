@@ -311,6 +311,18 @@ static bool is_final_name(const struct item *item, const char *path)
 	return of[item->tail] && !strcmp(of + item->tail, path);
 }
 
+/*
+ * The next save has this in the place of the killed writer's file, which has another name in each: that will never be saved again. Where
+ * names carry steps, the newest unit says that.
+ */
+static bool is_done_in_next(const struct doubts *d, const struct item *item,
+			    const struct doubts_file *f)
+{
+	return !item->kill.ino_then && !item->temporary && !item->unit.len && !f->replaces &&
+	       !f->torn && is_after(d, item, f) &&
+	       doubt_is_of_another_save(item->doubt.path, f->path);
+}
+
 static bool is_beside(const struct doubts *d, const struct item *item, const char *path)
 {
 	const char *of = item->doubt.path;
@@ -534,7 +546,8 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 		if (item->empty)
 			item->empty = !is_of_directory(item, f->path);
 		look_beside(d, item, f);
-		if (item->temporary && is_after(d, item, f) && is_final_name(item, f->path))
+		if ((item->temporary && is_after(d, item, f) && is_final_name(item, f->path)) ||
+		    is_done_in_next(d, item, f))
 			item->doubt.stands = false;
 		else if (is_companion(d, item, f))
 			error = companion_add(item, f);

@@ -32,6 +32,8 @@
  * content, or in place where nothing of what was there before is left (lib/live/commit.c), or where that is a database;
  * that of an undone file also when each companion was saved again so or removed, or what was gone is there again; and by a
  * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (partial_save.h).
+ * That of a file that was not there before, in a save whose names carry no step, also when a later save has a new file in its place, the
+ * same but for its numbers (model_loss0.79.pt after model_loss0.81.pt), by who began after the kill: it will never be saved again.
  *
  * Units are those of doubt_units.h. A torn file that is a part of a save by its number is of the unit of its directory, as one whose
  * writer was killed is; its companion is a part beside it, which says so in later epochs, and settles nothing. Under a temporary name nothing counts until it is renamed; then its doubts move along.
@@ -77,6 +79,7 @@ struct doubts_file {
 	/* Of one that a rename has brought to its unit since `after`: the version that was to be made next then; else 0. */
 	uint64_t came;
 	int64_t mtime_ns;
+	bool replaces; /* an epoch has, or had, other content of that name in its place */
 	const char *torn; /* why its content is torn; NULL: it is not */
 	/*
 	 * Of one that is torn and was saved again, under the same name: a file beside it, the same but for the number, that was saved

@@ -169,6 +169,21 @@ static bool word_is_part(struct word w)
 	return word_is(w, part);
 }
 
+bool rules_number_of_part(const char *path, size_t from)
+{
+	struct word w = {.text = path + from};
+
+	if (strncmp(path + from + strspn(path + from, "0123456789"), "-of-", 4) == 0)
+		return true;
+	if (from > 0 && strchr("=_-.:", path[from - 1]))
+		w.text--;
+	while (w.text > path && isalpha((unsigned char)w.text[-1])) {
+		w.text--;
+		w.len++;
+	}
+	return word_is_part(w);
+}
+
 static bool is_weights_ending(const char *text)
 {
 	static const char *const endings[] = {".pt",   ".pth",	 ".ckpt",  ".safetensors", ".h5",

@@ -343,16 +343,18 @@ class Worker:
 
     def do_epochs(self):
         """[numbers with what the epoch says of being complete], tags, latest, current."""
-        numbers, tags = [], {}
-        for name in os.listdir(self.epochs):
-            path = os.path.join(self.epochs, name)
-            if name.isdigit() and int(name) < self.first:
-                continue
-            if name.isdigit():
-                numbers.append((int(name), os.getxattr(path, "user.epochfs.complete").decode()))
-            elif name != "torn":
-                tags[name] = int(os.readlink(path))
-        return sorted(numbers), tags, tags.pop("latest", 0), tags.pop("current", 0)
+        while True:
+            names = os.listdir(self.epochs)
+            numbers, tags = [], {}
+            for name in names:
+                path = os.path.join(self.epochs, name)
+                if name.isdigit() and int(name) >= self.first:
+                    numbers.append((int(name), os.getxattr(path, "user.epochfs.complete").decode()))
+                elif name != "torn" and not name.isdigit():
+                    tags[name] = int(os.readlink(path))
+            # One that was sealed by itself may be listed meanwhile.
+            if os.listdir(self.epochs) == names:
+                return sorted(numbers), tags, tags.pop("latest", 0), tags.pop("current", 0)
 
     def do_epoch(self, number):
         top = os.path.join(self.epochs, "%06d" % number, self.folder)

@@ -365,6 +365,7 @@ static bool seal(struct world *w, uint64_t restores)
 				   .born = f->born,
 				   .came = !restores && f->came_after == w->last ? f->came : 0,
 				   .mtime_ns = (int64_t)(f->touched ? f->touched : f->opened),
+				   .replaces = f->replaced != 0,
 				   .torn = f->torn ? "torn" : NULL,
 				   .part_beside = part_beside(w, f)}));
 	}

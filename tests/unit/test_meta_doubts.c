@@ -104,6 +104,13 @@ START_TEST(units_of_what_is_saved_again)
 	ck_assert(doubt_same_shape("model_1.pt", "model_22.pt"));
 	ck_assert(!doubt_same_shape("model_1.pt", "model_1.pth"));
 	ck_assert(!doubt_same_shape("model.pt", "model_1.pt"));
+	ck_assert(doubt_is_of_another_save("model0100.pt", "model0200.pt"));
+	ck_assert(doubt_is_of_another_save("n-1-state/a", "n-22-state/a"));
+	ck_assert(doubt_is_of_another_save("rank_0/m9.pt", "rank_0/m10.pt"));
+	ck_assert(!doubt_is_of_another_save("m9.pt", "m9.pt"));
+	ck_assert(!doubt_is_of_another_save("m9.pt", "m9.pth"));
+	ck_assert(!doubt_is_of_another_save("rank_0.pt", "rank_1.pt"));
+	ck_assert(!doubt_is_of_another_save("m9-00001-of-00004.pt", "m9-00002-of-00004.pt"));
 	rules_free(r);
 }
 END_TEST
