@@ -350,9 +350,10 @@ static bool name_ends_with(const char *name, const char *ending)
  */
 static bool is_never_empty(const char *name)
 {
-	static const char *const endings[] = {
-		".pt",	 ".pth", ".safetensors", ".npz",  ".npy", ".keras", ".h5",
-		".hdf5", ".pkl", ".pickle",	 ".ckpt", ".bin", NULL};
+	static const char *const endings[] = {".pt",	  ".pth",     ".safetensors", ".npz",
+					      ".npy",	  ".keras",   ".h5",	      ".hdf5",
+					      ".pkl",	  ".pickle",  ".ckpt",	      ".bin",
+					      ".pth.tar", ".msgpack", ".joblib",      NULL};
 
 	for (const char *const *e = endings; *e; e++)
 		if (strlen(name) > strlen(*e) && name_ends_with(name, *e))

@@ -24,7 +24,7 @@
  *       say how long it is at least: other arrays may follow. Arrays of objects or of structures are not judged.
  *   pickle (protocols 0 to 5)         known by the name's ending, .pkl or .pickle, and by how one begins (a compressed one does
  *       not). Its last byte must be STOP. What torch.save wrote before it wrote zips is not judged.
- * An empty file is torn where its name says that it cannot be: .pt, .pth, .safetensors, .npz, .npy, .keras, .h5, .hdf5, .pkl, .pickle, .ckpt, .bin.
+ * An empty file is torn where its name says that it cannot be: .pt, .pth, .safetensors, .npz, .npy, .keras, .h5, .hdf5, .pkl, .pickle, .joblib, .msgpack, .pth.tar, .ckpt, .bin.
  * Nothing is said of other files.
  */
 

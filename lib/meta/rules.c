@@ -213,6 +213,20 @@ static bool ends_node_number(const char *component, size_t end)
 	       word_is((struct word){component + word, at - word}, node);
 }
 
+/* 1000_steps, as Stable Baselines names its files; but not 500_step_1000, where the number after it is the step. */
+static bool is_before_steps(const char *after, const char *end)
+{
+	if (after < end && strchr("_-", *after))
+		after++;
+	if (end - after < 4 || strncasecmp(after, "step", 4) != 0)
+		return false;
+	after += 4;
+	if (after < end && (*after == 's' || *after == 'S'))
+		after++;
+	return after == end ||
+	       (strchr("._-", *after) && !(after + 1 < end && isdigit((unsigned char)after[1])));
+}
+
 /* What a run of digits [from, to) in a component stands for. */
 static int kind_of_run(const char *component, size_t len, size_t from, size_t to, bool directory)
 {
@@ -223,6 +237,8 @@ static int kind_of_run(const char *component, size_t len, size_t from, size_t to
 
 	if (from == 0 && to == len)
 		return directory ? STEP_KIND_DIRECTORY : STEP_KIND_NONE;
+	if (is_before_steps(after, component + len))
+		return STEP_KIND_STEP;
 	if (to < len && (isalpha((unsigned char)*after) || strncmp(after, "-of-", 4) == 0))
 		return STEP_KIND_NONE;
 	if (word_end > 0 && strchr("=_-.", component[word_end - 1]))

@@ -36,7 +36,7 @@ bool rules_log(const struct rules *r, const char *name, const char *path);
  * The step label of an epoch is voted for by the paths that changed in it. With the step regex
  * (POSIX extended) the last match in a path counts, and its first group is the number. Without it,
  * every component of a path is looked at for a number that stands for one of these, best first:
- *   5  ...step, steps       epoch=3-step=400, global_step12, step-7
+ *   5  ...step, steps       epoch=3-step=400, global_step12, step-7; or before it, rl_model_1000_steps.zip
  *   4  checkpoint, ckpt, iter, iteration      checkpoint-500, model.ckpt-20.index, iter_0000100
  *   3  a directory that is nothing but a number      00012/
  *   2  epoch, ep            epoch=3

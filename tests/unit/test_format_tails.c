@@ -370,10 +370,10 @@ END_TEST
 
 START_TEST(which_files_are_never_empty)
 {
-	static const char *const torn[] = {"model.pt", "a.pth",	    "a.safetensors", "a.npz",
-					   "a.npy",    "a.b.keras", "a.h5",	     "a.hdf5",
-					   "MODEL.PT", "a.pkl",	    "a.pickle",	     "last.ckpt",
-					   "a.bin",    NULL};
+	static const char *const torn[] = {
+		"model.pt",  "a.pth",	  "a.safetensors", "a.npz", "a.npy",	"a.b.keras",
+		"a.h5",	     "a.hdf5",	  "MODEL.PT",	   "a.pkl", "a.pickle", "last.ckpt",
+		"a.pth.tar", "a.msgpack", "a.joblib",	   "a.bin", NULL};
 	static const char *const fine[] = {"ckpt",  ".bin",   "__0_0.distcp", "a",     ".pt", "pt",
 					   "a.ptx", "a.json", "a.pt.tmp",     "a.zip", "",    NULL};
 	const char *why = NULL;
