@@ -173,8 +173,9 @@ struct sealer {
 	bool index_loaded;
 	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
 	int failed_error;
-	int64_t retry_ns;  /* monotonic; no seal by quiet before, after a failure */
-	int64_t before_ns; /* monotonic; the last seal because the next save began */
+	int64_t retry_ns;   /* monotonic; no seal by quiet before, after a failure */
+	int64_t before_ns;  /* monotonic; the last seal because the next save began */
+	uint64_t told_held; /* the file that was last said to hold seals up; 0: none was */
 	int64_t rest_ns; /* monotonic; the thread leaves what has begun alone until then, unless somebody waits for it */
 	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
 	uint64_t tree_bytes; /* of the epoch that was frozen last */
@@ -233,6 +234,7 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 struct seal_view_writer {
 	uint64_t ino;
 	pid_t pid;
+	int64_t opened_ns; /* monotonic */
 };
 int sealer_look_locked(struct volume *vol, struct settle_answer *ret_answer,
 		       struct seal_view_writer **ret_writers);

@@ -51,7 +51,7 @@ static int look_at_body(void *arg, struct body *b)
 	if (!who)
 		return -ENOMEM;
 	look->who = who;
-	who[look->count] = (struct seal_view_writer){b->ino, body_opener_locked(b)};
+	who[look->count] = (struct seal_view_writer){b->ino, body_opener_locked(b), b->opened_ns};
 	w[look->count] = (struct settle_writer){
 		.fresh = b->opened_epoch == vol->next_epoch,
 		.log = b->is_log ||
@@ -183,19 +183,40 @@ static enum record_trigger trigger_of_quiet(const struct volume *vol)
 	return vol->options.settle_ns ? RECORD_TRIGGER_QUIET : RECORD_TRIGGER_CLOSE;
 }
 
+/* A log that has not the name of one: whoever watches is to know before a kill makes what was saved beside it half a save. */
+static void tell_held_up(struct volume *vol, const struct seal_view_writer *w)
+{
+	cleanup_buf struct buf path = {0};
+	int64_t held_ns = clock_mono_ns() - w->opened_ns;
+	const char *name;
+
+	if (!vol->sealer->pending.closed || held_ns <= 2 * vol->options.patience_ns ||
+	    vol->sealer->told_held == w->ino)
+		return;
+	vol->sealer->told_held = w->ino;
+	volume_path_locked(vol, w->ino, &path);
+	name = strrchr(buf_str(&path), '/');
+	log_warn("%s: open and written for %" PRId64
+		 " s, so that no epoch was sealed since; if it is a log, mount with -o log=%s",
+		 buf_str(&path), held_ns / NS_PER_S, name ? name + 1 : buf_str(&path));
+}
+
 /* Seals where it is time; else says until when to wait. */
 static int64_t act_locked(struct volume *vol)
 {
 	struct sealer *s = vol->sealer;
 	struct settle_answer answer;
+	cleanup_free struct seal_view_writer *writers = NULL;
 	struct seal_how how = {0};
 	int64_t now = clock_mono_ns();
 	uint64_t number;
 
 	if (s->retry_ns > now)
 		return s->retry_ns;
-	if (sealer_look_locked(vol, &answer, NULL) != 0)
+	if (sealer_look_locked(vol, &answer, &writers) != 0)
 		return now + NS_PER_S;
+	if (answer.verdict == SETTLE_WAIT && answer.hold == SETTLE_HOLD_WRITER)
+		tell_held_up(vol, &writers[answer.index]);
 	if (answer.verdict == SETTLE_WAIT)
 		return answer.until_ns;
 	if (answer.verdict == SETTLE_IDLE) {

@@ -29,7 +29,18 @@ static const char *const builtin_temporary[] = {
 };
 static const char *const builtin_marker[] = {NULL};
 static const char *const builtin_log[] = {
-	"*.log", "*.jsonl", "*.csv", "*.out", "*.err", "events.out.tfevents.*", NULL,
+	"*.log",
+	"*.jsonl",
+	"*.csv",
+	"*.out",
+	"*.err",
+	"log.txt",
+	"*[-_.]log.txt",
+	"stdout*",
+	"stderr*",
+	"*.wandb",
+	"events.out.tfevents.*",
+	NULL,
 };
 
 struct rules {

@@ -13,7 +13,7 @@
  * use are built in, the options' globs come on top:
  *   temporary   _checkpoint, tmp-*, *.tmp*, *_temp, *.orbax-checkpoint-tmp*
  *   marker      none
- *   log         *.log, *.jsonl, *.csv, *.out, *.err, events.out.tfevents.*
+ *   log         *.log, *.jsonl, *.csv, *.out, *.err, log.txt, *[-_.]log.txt, stdout*, stderr*, *.wandb, events.out.tfevents.*
  * A glob is an fnmatch(3) pattern; '*' matches a leading dot, too. One that holds a '/' is matched
  * against the path from the root without a leading '/', and there '*' does not match '/'.
  *

@@ -268,6 +268,30 @@ def test_a_version_that_is_being_written_holds_quiet_up(mnt):
     assert sorted(os.listdir(mnt.epoch(sealed(mnt, 1)["epoch"]))) == ["closed", "model"]
 
 
+@pytest.mark.options(settle="100ms", patience="600ms")
+def test_a_log_that_is_not_named_as_one_is_told_of(volume):
+    mnt = volume.mount()
+    with open(mnt.path / "train.txt", "w", encoding="utf-8") as log:
+        (mnt.path / "model").write_text("1")
+
+        def told():
+            print("a line", file=log, flush=True)
+            return "train.txt: open and written for" in mnt.log.read_text()
+        wait_until(told, "a warning that names the option")
+        assert mnt.epochs() == [] and "-o log=train.txt" in mnt.log.read_text()
+    assert mnt.log.read_text().count("open and written for") == 1
+    mnt.unmount()
+    mnt = volume.mount(log="train.txt")
+    with open(mnt.path / "train.txt", "w", encoding="utf-8") as log:
+        (mnt.path / "model").write_text("2")
+        before = len(mnt.epochs())
+
+        def is_sealed():
+            print("a line", file=log, flush=True)
+            return len(mnt.epochs()) > before
+        wait_until(is_sealed, "an epoch beside it")
+
+
 @pytest.mark.options(settle="100ms", patience="1h")
 def test_a_replacement_holds_quiet_up_too(mnt):
     (mnt.path / "model").write_text("1")

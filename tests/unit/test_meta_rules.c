@@ -54,6 +54,9 @@ START_TEST(names_of_logs)
 	ck_assert(!rules_log(r, "model.pt", NULL));
 	ck_assert(!rules_log(r, "log", NULL));
 	ck_assert(!rules_log(r, "catalog", NULL));
+	ck_assert(!rules_log(r, "catalog.txt", NULL) && !rules_log(r, "mylog.txt", NULL));
+	ck_assert(rules_log(r, "log.txt", NULL) && rules_log(r, "train_log.txt", NULL));
+	ck_assert(rules_log(r, "run-1.wandb", NULL) && rules_log(r, "stderr.txt", NULL));
 	rules_free(r);
 }
 END_TEST
