@@ -31,8 +31,9 @@ struct seal_step {
 	uint64_t parent, ino, step; /* ino 0: none */
 	uint64_t bytes;		    /* closed in it since */
 	int64_t closed_ns;	    /* monotonic; the last close in it, or its renaming */
-	uint64_t from;		    /* the epoch that the step before was made for; 0: not known */
-	bool moved; /* it is what has, or had, another final name: nothing was saved by that */
+	int64_t before_ns; /* the same of the step before, where that was made since the last epoch, too; else 0 */
+	uint64_t from; /* the epoch that the step before was made for; 0: not known */
+	bool moved;    /* it is what has, or had, another final name: nothing was saved by that */
 	char name[256];
 };
 

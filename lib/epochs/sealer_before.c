@@ -19,11 +19,13 @@
 #include "lib/epochs/seal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "lib/meta/doubts.h"
 #include "lib/util/clock.h"
+#include "lib/util/log.h"
 #include "lib/live/body.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/resume.h"
@@ -32,6 +34,8 @@
 #define PAUSE_NS NS_PER_S
 /* What is smaller than this part of the last epoch is no save. */
 #define TREE_PART 256
+/* What is larger than this part of what is saved beside it is no log. */
+#define LOG_PART 16
 /* So many names are looked at for what a save has not saved again yet. */
 #define LEFT_MAX 1024
 
@@ -55,18 +59,56 @@ static bool is_in(struct volume *vol, uint64_t ino, uint64_t parent, uint64_t to
 	return true;
 }
 
+/* ---- what is open all the time, as a log that has not the name of one ---- */
+
+struct outlasting {
+	struct volume *vol;
+	uint64_t size;	   /* of what was saved twice */
+	int64_t before_ns; /* monotonic; the end of the first of these saves */
+	int64_t now_ns;
+};
+
+static int look_for_log(void *arg, struct body *b)
+{
+	const struct outlasting *o = arg;
+	cleanup_buf struct buf path = {0};
+	struct stat st;
+
+	if (!b->staged || b->orphan || b->is_log || !b->fragile || b->opened_ns >= o->before_ns ||
+	    o->now_ns - b->opened_ns <= o->vol->options.patience_ns || b->fd < 0 ||
+	    fstat(b->fd, &st) < 0 || (uint64_t)st.st_size > o->size / LOG_PART)
+		return 0;
+	b->is_log = true;
+	volume_path_locked(o->vol, b->ino, &path);
+	log_info("%s: open for %" PRId64
+		 " s, while a larger save was made twice: it counts as a log",
+		 buf_str(&path), (o->now_ns - b->opened_ns) / NS_PER_S);
+	return 0;
+}
+
+/* Something of this size was saved again; the first of two such saves ended then. */
+static void saved_twice(struct volume *vol, uint64_t size, int64_t before_ns)
+{
+	struct outlasting o = {vol, size, before_ns, clock_mono_ns()};
+
+	if (size >= vol->sealer->tree_bytes / TREE_PART)
+		bodies_each_writing_locked(vol, look_for_log, &o);
+}
+
 static void note_size(struct volume *vol, uint64_t parent, uint64_t ino, uint64_t size)
 {
 	struct seal_step *step = &vol->sealer->pending.step;
 	const struct changed_file *old = changed_find(changed_of(vol), ino);
 	uint64_t before = old ? old->size : 0;
-	int64_t now = clock_mono_ns();
+	int64_t now = clock_mono_ns(), closed_ns = old ? old->closed_ns : 0;
 
 	if (step->ino && is_in(vol, ino, parent, step->ino)) {
 		step->bytes += size - before;
 		step->closed_ns = now;
 	}
 	changed_add(changed_of(vol), ino, size, now);
+	if (old && sealer_is_most_locked(vol, size))
+		saved_twice(vol, size, closed_ns);
 }
 
 static bool closed_size(struct volume *vol, uint64_t ino, uint64_t *ret_size)
@@ -128,7 +170,10 @@ void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char 
 	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
 	    (last->ino && last->parent == parent && last->step == step))
 		return;
+	if (last->before_ns)
+		saved_twice(vol, last->bytes, last->before_ns);
 	*last = (struct seal_step){
+		.before_ns = last->ino ? last->closed_ns : 0,
 		.parent = parent,
 		.ino = ino,
 		.step = step,
@@ -362,6 +407,8 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 
 static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 {
+	const struct changed_file *old, *new;
+	int64_t closed_ns;
 	struct state_version v = {0};
 	struct state_file f;
 	int error = state_file_get(vol->state, replaced, &f);
@@ -371,7 +418,12 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 	/* Of which epoch it was is not known: where a save ends is not to be guessed from it. */
 	if (error && error != -ENOENT)
 		changed_of(vol)->overflow = true;
+	old = changed_find(changed_of(vol), replaced);
+	closed_ns = old ? old->closed_ns : 0;
 	changed_replaces(changed_of(vol), ino, replaced, v.born);
+	new = changed_find(changed_of(vol), ino);
+	if (closed_ns && new &&sealer_is_most_locked(vol, new->size))
+		saved_twice(vol, new->size, closed_ns);
 }
 
 static void before_rename_over(struct volume *vol, uint64_t parent, const char *name,

@@ -37,15 +37,14 @@ struct body {
 	bool orphan;  /* no longer what the file shows (replaced, unlinked, rolled back): its close
 			 goes nowhere, or to torn/ */
 	bool let_go; /* an orphan whose last writer has closed: row and file go with the last who reads it */
-	bool tear;	  /* an orphan by a rollback: what its writers leave goes to torn/ */
-	bool known;	  /* the kernel has a node of it, and may open it: it stays */
-	bool shown;	  /* it was no orphan when a rollback began, which may make it one */
-	char *torn_name;  /* what it was called before the rollback; owned, NULL: unknown */
-	bool is_log;	  /* contract 1.2.5: name matches, or O_APPEND held for longer than patience
-		       */
-	bool append_only; /* every writing handle has O_APPEND and not O_DIRECT */
-	bool killed;	  /* an opener that wrote died, or was refused a write */
-	bool closed_well; /* an opener closed, and it was written while he had it open */
+	bool tear;	 /* an orphan by a rollback: what its writers leave goes to torn/ */
+	bool known;	 /* the kernel has a node of it, and may open it: it stays */
+	bool shown;	 /* it was no orphan when a rollback began, which may make it one */
+	char *torn_name; /* what it was called before the rollback; owned, NULL: unknown */
+	bool is_log; /* contract 1.2.5: name matches, O_APPEND held for longer than patience, or other saves went by meanwhile */
+	bool append_only;      /* every writing handle has O_APPEND and not O_DIRECT */
+	bool killed;	       /* an opener that wrote died, or was refused a write */
+	bool closed_well;      /* an opener closed, and it was written while he had it open */
 	unsigned long changes; /* writes that went through the daemon */
 	bool fragile;	       /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;

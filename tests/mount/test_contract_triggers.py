@@ -3,6 +3,9 @@
 
 import contextlib
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -290,6 +293,55 @@ def test_a_log_that_is_not_named_as_one_is_told_of(volume):
             print("a line", file=log, flush=True)
             return len(mnt.epochs()) > before
         wait_until(is_sealed, "an epoch beside it")
+
+
+# A trainer that writes lines all the time, and saves six times.
+TRAINER = """
+import os, signal, sys, threading, time
+folder, how = sys.argv[1:]
+lines = open(os.path.join(folder, "train.txt"), "w")
+def write():
+    while True:
+        print("a line", file=lines, flush=True)
+        time.sleep(0.05)
+threading.Thread(target=write, daemon=True).start()
+for step in range(1, 7):
+    path = os.path.join(folder, "model.pt" if how != "steps" else "checkpoint-%d/model.pt" % step)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + (".tmp" if how == "rename" else ""), "wb") as f:
+        f.write(b"%d" % step * 300000)
+    if how == "rename":
+        os.rename(path + ".tmp", path)
+    time.sleep(0.5)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.options(settle="150ms", patience="800ms", keep="last:1")
+@pytest.mark.parametrize("how", ["in place", "rename", "steps"])
+def test_a_log_beside_several_saves_counts_as_one(mnt, how):
+    for turn in (1, 2) if how != "steps" else (1,):
+        subprocess.run([sys.executable, "-c", TRAINER, mnt.path, how], timeout=60, check=False)
+        mnt.seal()
+        latest = mnt.epochs_dir / "latest"
+        model = latest / ("model.pt" if how != "steps" else "checkpoint-6/model.pt")
+        assert model.read_bytes() == b"6" * 300000, turn
+        assert (mnt.path / "train.txt").read_text().count("a line") > 20
+        assert "train.txt: open for" in mnt.log.read_text() and "doubts" not in log_of(mnt)[max(log_of(mnt))]
+
+
+@pytest.mark.options(settle="150ms", patience="500ms")
+def test_what_is_as_large_as_a_save_is_no_log(mnt):
+    """A slow writer of one of two files, beside one that is saved twice."""
+    (mnt.path / "optim").write_bytes(b"1" * 100000)
+    (mnt.path / "model").write_bytes(b"1" * 300000)
+    mnt.seal()
+    with open(mnt.path / "optim", "wb", buffering=0) as f:
+        for turn in range(4):
+            f.write(b"2" * 20000)
+            (mnt.path / "model").write_bytes(b"%d" % (turn + 2) * 300000)
+            time.sleep(0.3)
+    assert "counts as a log" not in mnt.log.read_text()
 
 
 @pytest.mark.options(settle="100ms", patience="1h")
