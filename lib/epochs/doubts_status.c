@@ -13,6 +13,7 @@
 #include "lib/format/tails.h"
 #include "lib/format/tree.h"
 #include "lib/meta/nodes_decide.h"
+#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/epochs/seal.h"
 
@@ -27,6 +28,10 @@ struct surveying {
 	struct arrivals arrivals;
 	uint64_t came;	      /* of what is looked at, as doubts_file.came */
 	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
+	/* Torn under temporary names, of that content: met in the first walk; owned, with their paths. */
+	struct torn_temporary *torn;
+	size_t torn_count, torn_cap;
+	bool again; /* it is the second walk: the judge knows them */
 };
 
 static int survey_dir(struct surveying *s, uint64_t ino);
@@ -50,9 +55,26 @@ static const char *why_torn(const struct surveying *s, const char *name,
 		       : NULL;
 }
 
+/* As the seal does it (freeze.c): the save that it was for is half. */
+static int note_torn_temporary(struct surveying *s, const struct doubts_file *f)
+{
+	struct torn_temporary *t;
+
+	if (s->again || !f->torn || f->born <= s->tails_after ||
+	    !doubt_name_is_temporary(s->vol->rules, f->path))
+		return 0;
+	if (array_reserve((void **)&s->torn, &s->torn_cap, s->torn_count, sizeof(*s->torn)))
+		return -ENOMEM;
+	t = &s->torn[s->torn_count];
+	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, f->torn};
+	s->torn_count += t->path != NULL;
+	return t->path ? 0 : -ENOMEM;
+}
+
 static int survey_file(struct surveying *s, const char *name, const struct state_file *f)
 {
 	struct state_version v;
+	struct doubts_file file;
 	int error;
 
 	if (!f->closed || rules_log(s->vol->rules, name, NULL))
@@ -60,16 +82,18 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 	error = state_version_get(s->state, f->closed, &v);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	return doubts_add_file(s->doubts, &(const struct doubts_file){
-						  .path = buf_str(&s->path),
-						  .ino = f->ino,
-						  .version = v.id,
-						  .born = state_version_epoch(&v),
-						  .came = s->came,
-						  .mtime_ns = f->mtime_ns,
-						  .replaces = v.replaced != 0,
-						  .torn = why_torn(s, name, &v),
-					  });
+	file = (struct doubts_file){
+		.path = buf_str(&s->path),
+		.ino = f->ino,
+		.version = v.id,
+		.born = state_version_epoch(&v),
+		.came = s->came,
+		.mtime_ns = f->mtime_ns,
+		.replaces = v.replaced != 0,
+		.torn = why_torn(s, name, &v),
+	};
+	error = note_torn_temporary(s, &file);
+	return error ? error : doubts_add_file(s->doubts, &file);
 }
 
 static int survey_name(void *arg, const struct state_name *n, const char *name,
@@ -138,6 +162,28 @@ enum survey {
 	SURVEY_TAILS, /* also looks at the tails of what is new */
 };
 
+static int survey_once(struct surveying *s, uint64_t number, uint64_t parent,
+		       struct doubts **ret_doubts)
+{
+	int error = doubts_of_snapshot(s->vol, s->state, number, parent, 0, ret_doubts);
+
+	s->doubts = *ret_doubts;
+	for (size_t i = 0; !error && i < s->torn_count; i++)
+		error = doubts_add_torn_temporary(s->vol, s->state, number, &s->torn[i], s->doubts);
+	if (!error)
+		error = survey_dir(s, ROOT_INO);
+	return error ? error : doubts_find_gone(s->vol, s->state, s->doubts);
+}
+
+static void survey_end(struct surveying *s)
+{
+	state_snapshot_end(s->state);
+	while (s->torn_count)
+		free(s->torn[--s->torn_count].path);
+	free(s->torn);
+	buf_free(&s->path);
+}
+
 /* What would be in doubt in an epoch that is sealed now. */
 static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 {
@@ -159,15 +205,15 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 	mutex_unlock(&vol->lock);
 	if (!s.state)
 		return error;
-	error = doubts_of_snapshot(vol, s.state, r->number, parent, 0, &doubts);
-	s.doubts = doubts;
 	arrivals_since(s.state, parent, &s.arrivals);
-	if (!error)
-		error = survey_dir(&s, ROOT_INO);
-	if (!error)
-		error = doubts_find_gone(vol, s.state, doubts);
-	state_snapshot_end(s.state);
-	buf_free(&s.path);
+	error = survey_once(&s, r->number, parent, &doubts);
+	if (!error && s.torn_count) {
+		s.again = true;
+		buf_reset(&s.path);
+		doubts_free(steal_ptr(doubts));
+		error = survey_once(&s, r->number, parent, &doubts);
+	}
+	survey_end(&s);
 	if (!error)
 		error = doubts_decide(doubts);
 	return error ? error : doubts_to_record(doubts, &before, r);

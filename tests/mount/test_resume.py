@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -434,3 +435,43 @@ def test_what_a_close_seals_that_is_torn(resuming, option):
         wait_until(lambda: (resuming.path / "model.pt").read_bytes() == whole, "the live tree to go back")
     wait_until(lambda: (resuming.epoch(latest(resuming)) / "model.pt").read_bytes() == whole, "an epoch that is whole")
     assert latest(resuming) >= good
+
+
+# FOLDER TEXT TORN MKSTEMP: two archives, renamed into place one after the other; Ctrl-C in one of them closes it in good order.
+RENAMING = """
+import io, os, sys, tempfile, zipfile
+folder, text, torn, mkstemp = sys.argv[1:]
+def archive():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        z.writestr("data", text * 1000)
+    return out.getvalue()
+for name in ("model.pt", "optim.pt"):
+    path = os.path.join(folder, name)
+    fd, at = tempfile.mkstemp(dir=folder) if mkstemp else (os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), path + ".tmp")
+    with os.fdopen(fd, "wb") as f:
+        f.write(archive()[:-50] if name == torn else archive())
+        if name == torn:
+            raise KeyboardInterrupt
+    os.rename(at, path)
+"""
+
+
+@pytest.mark.parametrize("mkstemp", ["", "mkstemp"])
+@pytest.mark.options(resume=True, settle="1h", patience="1h")
+def test_an_interrupt_under_a_temporary_name_is_taken_back_at_once(mnt, mkstemp):
+    def save(text, torn=""):
+        subprocess.run([sys.executable, "-c", RENAMING, mnt.path, text, torn, mkstemp], stderr=subprocess.DEVNULL, timeout=60, check=False)
+
+    def texts():
+        return [(mnt.path / name).read_bytes()[:200].decode("latin-1").count(text) > 90 for name, text in
+                (("model.pt", "2"), ("optim.pt", "2"))]
+    save("1")
+    save("2")
+    assert mnt.seal() and texts() == [True, True]
+    save("3", torn="optim.pt")
+    wait_until(lambda: texts() == [True, True], "the tree to go back", 30)
+    assert sorted(os.listdir(mnt.path)) == ["model.pt", "optim.pt"]
+    save("4")
+    mnt.seal()
+    assert record(mnt, latest(mnt))["complete"] is True and b"4" * 90 in (mnt.epochs_dir / "latest" / "optim.pt").read_bytes()
