@@ -285,6 +285,7 @@ static int gather(void *arg, const struct state_doubt *d)
 	struct doubts_kill k = {
 		.id = d->id,
 		.kind = (enum doubt_kind)d->kind,
+		.noted = d->path,
 		.why = d->why,
 		.since = d->since,
 		.at_ns = d->at_ns,

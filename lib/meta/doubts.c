@@ -18,8 +18,9 @@ struct item {
 	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
 	bool temporary;
 	size_t stem, tail;
-	bool part;  /* the number in its name counts parts: its unit is that of its directory */
-	bool empty; /* of the directory of its unit no file was told yet */
+	bool part;   /* the number in its name counts parts: its unit is that of its directory */
+	bool empty;  /* of the directory of its unit no file was told yet */
+	char *noted; /* its path as it was killed, where its directory was moved from there, and no step was in that; owned */
 	/* Of one that is alone: its final name has content from before the kill; something beside it was saved after that. */
 	bool final_is_there, saved_beside;
 };
@@ -87,6 +88,7 @@ void doubts_free(struct doubts *d)
 		companions_free(item->doubt.companions, item->doubt.companion_count);
 		companions_free(item->before, item->kill.companion_count);
 		free(item->again);
+		free(item->noted);
 	}
 	for (size_t i = 0; i < d->part_count; i++) {
 		free(d->parts[i].path);
@@ -201,6 +203,16 @@ static bool leaves_directory(const struct item *item)
 	       item->doubt.path[unit->len] == '/';
 }
 
+/* Whoever moves ckpt to ckpt.1 before each save saves ckpt/model.pt again, though the half of it is elsewhere. */
+static int set_noted(const struct rules *r, struct item *item, const char *noted)
+{
+	if (item->doubt.kind != DOUBT_UNDONE || item->temporary || !noted ||
+	    !strcmp(noted, item->doubt.path) || doubt_unit_of(r, noted).len)
+		return 0;
+	item->noted = strdup(noted);
+	return item->noted ? 0 : -ENOMEM;
+}
+
 static int compare_ino(const void *a, const void *b)
 {
 	const struct doubt_companion *x = a, *y = b;
@@ -228,6 +240,8 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 	item->kill = *kill;
 	item->kill.companion_count = item->kill.again_count = 0;
 	set_temporary(d->rules, item);
+	if (set_noted(d->rules, item, kill->noted))
+		return -ENOMEM;
 	if (kill->kind == DOUBT_UNDONE && kill->version_then && !item->temporary)
 		set_part(d->rules, item);
 	item->doubt.stands = !kill_is_over(item);
@@ -309,6 +323,12 @@ static bool is_final_name(const struct item *item, const char *path)
 	    !strncmp(of + dir + 1, path, stem - dir - 1))
 		return true;
 	return of[item->tail] && !strcmp(of + item->tail, path);
+}
+
+static bool is_saved_where_it_was(const struct doubts *d, const struct item *item,
+				  const struct doubts_file *f)
+{
+	return item->noted && !f->torn && !strcmp(item->noted, f->path) && is_after(d, item, f);
 }
 
 /*
@@ -547,7 +567,7 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 			item->empty = !is_of_directory(item, f->path);
 		look_beside(d, item, f);
 		if ((item->temporary && is_after(d, item, f) && is_final_name(item, f->path)) ||
-		    is_done_in_next(d, item, f))
+		    is_done_in_next(d, item, f) || is_saved_where_it_was(d, item, f))
 			item->doubt.stands = false;
 		else if (is_companion(d, item, f))
 			error = companion_add(item, f);

@@ -79,7 +79,7 @@ struct doubts_file {
 	/* Of one that a rename has brought to its unit since `after`: the version that was to be made next then; else 0. */
 	uint64_t came;
 	int64_t mtime_ns;
-	bool replaces; /* an epoch has, or had, other content of that name in its place */
+	bool replaces;	  /* an epoch has, or had, other content of that name in its place */
 	const char *torn; /* why its content is torn; NULL: it is not */
 	/*
 	 * Of one that is torn and was saved again, under the same name: a file beside it, the same but for the number, that was saved
@@ -98,6 +98,7 @@ struct doubts_kill {
 	uint64_t id; /* of the order of versions: what was begun after the kill has a greater one */
 	enum doubt_kind kind; /* UNDONE or LEFT */
 	const char *path;     /* where it is now; of one that is not there, where it would be */
+	const char *noted;    /* where it was then; NULL: there */
 	const char *why;
 	uint64_t since; /* the epoch that was open */
 	int64_t at_ns;

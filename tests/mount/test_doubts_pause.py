@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from conftest import BIN, run, wait_until
 from test_contract_epochs import log_of
 from test_contract_sealing import write_zip
 from test_contract_writing import Writer
-from test_doubts import doubts, kill, latest, put, record, retained
+from test_doubts import doubts, kill, latest, latest_or_none, put, record, retained
 
 KILLED = ("undone", True)
 
@@ -531,3 +532,30 @@ def test_a_kill_under_a_name_that_tells_nothing_spares_what_only_some_saves_have
     time.sleep(0.6)
     assert complete(mnt)[-1] == latest(mnt) == max(log_of(mnt))
     assert (mnt.epochs_dir / "latest" / "model").read_text() == "m3xxxx" * 1000
+
+
+def save_and_move_on(root, text, killed=""):
+    """ckpt is the newest, ckpt.1 the one before it."""
+    shutil.rmtree(root / "ckpt.2", ignore_errors=True)
+    for old, new in (("ckpt.1", "ckpt.2"), ("ckpt", "ckpt.1")):
+        if (root / old).exists():
+            (root / old).rename(root / new)
+    (root / "ckpt").mkdir()
+    for name in ("model.pt", "optim.pt"):
+        if name == killed:
+            return kill(root / "ckpt" / name)
+        put(root / "ckpt" / name, text * 1000)
+    return None
+
+
+@pytest.mark.parametrize("killed", ["model.pt", "optim.pt"])
+@pytest.mark.options(settle="150ms")
+def test_the_next_save_is_whole_where_directories_move_on(mnt, killed):
+    for text in "123":
+        save_and_move_on(mnt.path, text)
+        wait_until(lambda: latest_or_none(mnt) and (mnt.epochs_dir / "latest/ckpt/optim.pt").read_text()[0] == text, "the save to be the latest")
+    save_and_move_on(mnt.path, "4", killed)
+    time.sleep(0.5)
+    for text in "567":
+        save_and_move_on(mnt.path, text)
+        wait_until(lambda: (mnt.epochs_dir / "latest/ckpt/optim.pt").read_text()[0] == text, "save %s to be the latest" % text)

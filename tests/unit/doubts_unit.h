@@ -252,6 +252,7 @@ static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 		.why = "its writer was killed",
 		.since = k->since,
 		.base = base_of(w, k),
+		.noted = k->noted,
 		.ino_then = k->ino_then,
 		.version_then = k->version_then,
 		.parent_is_gone = k->gone,
