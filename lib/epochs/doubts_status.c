@@ -89,7 +89,6 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 		.born = state_version_epoch(&v),
 		.came = s->came,
 		.mtime_ns = f->mtime_ns,
-		.replaces = v.replaced != 0,
 		.torn = why_torn(s, name, &v),
 	};
 	error = note_torn_temporary(s, &file);

@@ -14,6 +14,7 @@
 #include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/seal.h"
@@ -84,6 +85,61 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 	if (rules_temporary(vol->rules, name, NULL) && rules_temporary(vol->rules, to, NULL))
 		return 0;
 	return state_doubt_each(vol->state, settle_renamed, &r);
+}
+
+/* ---- what the next save has in the place of a file that never comes again ---- */
+
+/* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
+#define STARTED_SLACK_NS (50 * NS_PER_MS)
+
+struct next_saved {
+	struct volume *vol;
+	uint64_t parent;
+	const char *name;
+	int64_t started_ns; /* its writer */
+};
+
+/* Under a temporary name it is the final one that counts. */
+static bool is_in_place_of(const struct next_saved *n, const struct state_doubt *d)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	unsigned count = doubt_final_names(n->vol->rules, d->path, finals);
+
+	if (!rules_temporary(n->vol->rules, d->name, NULL))
+		return !d->ino && doubt_is_of_another_save(d->name, n->name);
+	for (unsigned i = 0; i < count; i++)
+		if (doubt_is_of_another_save(finals[i], n->name))
+			return true;
+	return false;
+}
+
+static int settle_next(void *arg, const struct state_doubt *d)
+{
+	const struct next_saved *n = arg;
+
+	/* Who lived at the kill goes on with the same save, as the other ranks do. */
+	if (d->kind != DOUBT_UNDONE || d->parent != n->parent || d->at_ns >= n->started_ns ||
+	    !is_in_place_of(n, d) || doubt_unit_of_kill(n->vol->rules, d->path).len)
+		return 0;
+	n->vol->doubts = DOUBTS_UNKNOWN;
+	return state_doubt_remove(n->vol->state, d->id);
+}
+
+void doubts_next_saved_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by)
+{
+	struct next_saved n = {.vol = vol, .parent = parent, .name = name};
+	int error;
+
+	if (!by || !strpbrk(name, "0123456789") || rules_temporary(vol->rules, name, NULL))
+		return;
+	n.started_ns = process_started_ns(by);
+	if (n.started_ns)
+		n.started_ns += STARTED_SLACK_NS;
+	error = n.started_ns ? state_begin(vol->state) : -ESRCH;
+	if (!error)
+		error = state_end(vol->state, state_doubt_each(vol->state, settle_next, &n));
+	if (error && error != -ESRCH)
+		log_warn("%s: what it settles could not be noted: %s", name, strerror(-error));
 }
 
 /* ---- judging ---- */
@@ -491,7 +547,7 @@ int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *
 
 static int keep_companions_locked(struct volume *vol, const struct doubt *d)
 {
-	int error = state_doubt_judge(vol->state, d->id, d->path, d->alone);
+	int error = state_doubt_judge(vol->state, d->id, d->noted ? d->noted : d->path, d->alone);
 
 	for (size_t i = 0; !error && i < d->companion_count; i++)
 		error = state_doubt_file_add(vol->state, d->id, d->companions[i].ino,

@@ -44,6 +44,13 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			  uint64_t began);
 
+/*
+ * A new file was closed, or got this name, by process `by` (0: not known): where that was started after the kill of a writer whose file was
+ * not there before, in the same directory and with a name that carries no step and is the same but for its numbers, the next save has this
+ * in its place, and that will never be saved again. In no transaction.
+ */
+void doubts_next_saved_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by);
+
 /* A judge that knows the kills of this snapshot, for an epoch of this number, and what was the newest unit of its parent, or of the epoch
  * that it restores (0: none). Without the lock. */
 int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t number, uint64_t parent,

@@ -406,7 +406,6 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		.born = state_version_epoch(v),
 		.came = w->came,
 		.mtime_ns = f->mtime_ns,
-		.replaces = v->replaced != 0,
 		.torn = why_torn(w, name, f, v),
 	};
 	int error = file.torn ? find_part_beside(w, v, &beside) : 0;

@@ -22,10 +22,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "lib/meta/doubts.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
+#include "lib/live/bodies.h"
 #include "lib/live/body.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/resume.h"
@@ -68,15 +71,36 @@ struct outlasting {
 	int64_t now_ns;
 };
 
+/* Logs are text, and no file of a save has such a name. What is left of a checkpoint's first bytes may be anything. */
+static bool may_be_log(const struct body *b, uint64_t size, const char *name)
+{
+	static const char *const no_logs[] = {".json", ".yaml", ".yml", ".toml", ".index", NULL};
+	char text[4096];
+	uint64_t from = size > sizeof(text) ? size - sizeof(text) : 0;
+	ssize_t n = pread(b->fd, text, sizeof(text), (off_t)from);
+
+	for (const char *const *e = no_logs; *e; e++)
+		if (strlen(name) > strlen(*e) && !strcasecmp(name + strlen(name) - strlen(*e), *e))
+			return false;
+	for (ssize_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < ' ' && !memchr("\t\n\r\b\033", text[i], 5))
+			return false;
+	return n > 0 && memchr(text, '\n', (size_t)n) && !rules_weights(name);
+}
+
 static int look_for_log(void *arg, struct body *b)
 {
 	const struct outlasting *o = arg;
 	cleanup_buf struct buf path = {0};
 	struct stat st;
+	char name[256];
 
 	if (!b->staged || b->orphan || b->is_log || !b->fragile || b->opened_ns >= o->before_ns ||
 	    o->now_ns - b->opened_ns <= o->vol->options.patience_ns || b->fd < 0 ||
 	    fstat(b->fd, &st) < 0 || (uint64_t)st.st_size > o->size / LOG_PART)
+		return 0;
+	first_name_locked(o->vol, b->ino, name, NULL);
+	if (!name[0] || !may_be_log(b, (uint64_t)st.st_size, name))
 		return 0;
 	b->is_log = true;
 	volume_path_locked(o->vol, b->ino, &path);

@@ -12,6 +12,7 @@
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/sealer.h"
+#include "lib/live/bodies.h"
 #include "lib/meta/doubts.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -51,16 +52,30 @@ static uint64_t unit_born(const struct volume *vol, uint64_t dir, uint64_t step)
 	return state_file_get(vol->state, u->ino, &f) == 0 && f.nlink ? u->born : 0;
 }
 
-static bool is_beside_last(const struct volume *vol, uint64_t dir, uint64_t step)
+/* A model in one file that was renamed into place is whole: what another process leaves beside it is no part of that. */
+static bool is_anothers(struct volume *vol, pid_t by)
 {
-	return is_soon_enough(vol) && is_in_chain(&vol->sealer->last, unit_born(vol, dir, step));
+	const struct seal_last *last = &vol->sealer->last;
+	char name[256];
+
+	if (!last->renamed || !by || !last->by || by == last->by)
+		return false;
+	first_name_locked(vol, last->renamed, name, NULL);
+	return last_file_kind(name) == LAST_FILE_RENAMED;
+}
+
+/* `by`: the killed process; 0: not known. */
+static bool is_beside_last(struct volume *vol, uint64_t dir, uint64_t step, pid_t by)
+{
+	return is_soon_enough(vol) && is_in_chain(&vol->sealer->last, unit_born(vol, dir, step)) &&
+	       !is_anothers(vol, by);
 }
 
 /*
  * Whether the file belongs to what an epoch of the last chain made: to a directory, or to names beside it, that have its step, or, where
  * there is no step, to its own directory, soon after.
  */
-static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
+static bool is_of_last(struct volume *vol, uint64_t dir, const char *name, pid_t by)
 {
 	const struct seal_last *last = &vol->sealer->last;
 	cleanup_buf struct buf path = {0};
@@ -76,7 +91,7 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 	if (unit.len && !unit.file) {
 		levels = directories_of_unit(buf_str(&path), &unit);
 		chain = last->chain;
-	} else if (unit.file && is_beside_last(vol, dir, unit.step)) {
+	} else if (unit.file && is_beside_last(vol, dir, unit.step, by)) {
 		return true;
 	} else if (!is_soon_enough(vol) || doubt_name_is_temporary(vol->rules, buf_str(&path))) {
 		return false;
@@ -87,7 +102,7 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name)
 		if (f.born >= chain && f.born <= last->number)
 			return true;
 	}
-	return unit.len && !unit.file && is_beside_last(vol, dir, unit.step);
+	return unit.len && !unit.file && is_beside_last(vol, dir, unit.step, by);
 }
 
 /*
@@ -420,7 +435,7 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 
 	if (!s || vol->options.read_only || !s->pending.continues ||
 	    sealer_inside_temporary_locked(vol, dir) || next_has_begun(vol) ||
-	    (!is_of_last(vol, dir, name) && !is_rest_of_renamed(vol, dir, name, by)) ||
+	    (!is_of_last(vol, dir, name, by) && !is_rest_of_renamed(vol, dir, name, by)) ||
 	    sealer_is_over_locked(vol, dir, name, by))
 		return 0;
 	/* A temporary name may be that of anything. */

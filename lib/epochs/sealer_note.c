@@ -353,6 +353,15 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 		p->closed = true;
 }
 
+/* A file that took the place of none. */
+static void note_new_file(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+{
+	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, ino);
+
+	if (f && !f->from)
+		doubts_next_saved_locked(vol, parent, name, f->by);
+}
+
 static void note_close(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 		       int64_t now)
 {
@@ -371,6 +380,8 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
+	if (name)
+		note_new_file(vol, parent, name, ino);
 	if (!name || (!seal_at_marker(vol, parent, name, ino) &&
 		      !seal_at_last_file(vol, parent, name, ino, false)))
 		seal_at_close(vol);
@@ -406,11 +417,13 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 		      sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	sealer_opens_locked(vol);
 	note_who_renamed(vol, ino);
-	if (!replaces)
+	if (!replaces) {
+		note_new_file(vol, parent, name, ino);
 		sealer_led_locked(vol, parent, new_names_find(&p->new_names, parent, name, ino),
 				  joins);
-	else if (has_news(vol, ino))
+	} else if (has_news(vol, ino)) {
 		sealer_saved_in_place_locked(vol, ino);
+	}
 	sealer_unit_renamed_locked(vol, parent, name, ino);
 	sealer_before_named_locked(
 		vol, parent, name, ino,

@@ -18,9 +18,8 @@ struct item {
 	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
 	bool temporary;
 	size_t stem, tail;
-	bool part;   /* the number in its name counts parts: its unit is that of its directory */
-	bool empty;  /* of the directory of its unit no file was told yet */
-	char *noted; /* its path as it was killed, where its directory was moved from there, and no step was in that; owned */
+	bool part;  /* the number in its name counts parts: its unit is that of its directory */
+	bool empty; /* of the directory of its unit no file was told yet */
 	/* Of one that is alone: its final name has content from before the kill; something beside it was saved after that. */
 	bool final_is_there, saved_beside;
 };
@@ -88,7 +87,7 @@ void doubts_free(struct doubts *d)
 		companions_free(item->doubt.companions, item->doubt.companion_count);
 		companions_free(item->before, item->kill.companion_count);
 		free(item->again);
-		free(item->noted);
+		free(item->doubt.noted);
 	}
 	for (size_t i = 0; i < d->part_count; i++) {
 		free(d->parts[i].path);
@@ -209,8 +208,8 @@ static int set_noted(const struct rules *r, struct item *item, const char *noted
 	if (item->doubt.kind != DOUBT_UNDONE || item->temporary || !noted ||
 	    !strcmp(noted, item->doubt.path) || doubt_unit_of(r, noted).len)
 		return 0;
-	item->noted = strdup(noted);
-	return item->noted ? 0 : -ENOMEM;
+	item->doubt.noted = strdup(noted);
+	return item->doubt.noted ? 0 : -ENOMEM;
 }
 
 static int compare_ino(const void *a, const void *b)
@@ -328,19 +327,8 @@ static bool is_final_name(const struct item *item, const char *path)
 static bool is_saved_where_it_was(const struct doubts *d, const struct item *item,
 				  const struct doubts_file *f)
 {
-	return item->noted && !f->torn && !strcmp(item->noted, f->path) && is_after(d, item, f);
-}
-
-/*
- * The next save has this in the place of the killed writer's file, which has another name in each: that will never be saved again. Where
- * names carry steps, the newest unit says that.
- */
-static bool is_done_in_next(const struct doubts *d, const struct item *item,
-			    const struct doubts_file *f)
-{
-	return !item->kill.ino_then && !item->temporary && !item->unit.len && !f->replaces &&
-	       !f->torn && is_after(d, item, f) &&
-	       doubt_is_of_another_save(item->doubt.path, f->path);
+	return item->doubt.noted && !f->torn && !strcmp(item->doubt.noted, f->path) &&
+	       is_after(d, item, f);
 }
 
 static bool is_beside(const struct doubts *d, const struct item *item, const char *path)
@@ -567,7 +555,7 @@ int doubts_add_file(struct doubts *d, const struct doubts_file *f)
 			item->empty = !is_of_directory(item, f->path);
 		look_beside(d, item, f);
 		if ((item->temporary && is_after(d, item, f) && is_final_name(item, f->path)) ||
-		    is_done_in_next(d, item, f) || is_saved_where_it_was(d, item, f))
+		    is_saved_where_it_was(d, item, f))
 			item->doubt.stands = false;
 		else if (is_companion(d, item, f))
 			error = companion_add(item, f);

@@ -32,8 +32,8 @@
  * content, or in place where nothing of what was there before is left (lib/live/commit.c), or where that is a database;
  * that of an undone file also when each companion was saved again so or removed, or what was gone is there again; and by a
  * rollback, after which the doubts are those of the epoch that it restores, and those of a tree that is half of a save (partial_save.h).
- * That of a file that was not there before, in a save whose names carry no step, also when a later save has a new file in its place, the
- * same but for its numbers (model_loss0.79.pt after model_loss0.81.pt), by who began after the kill: it will never be saved again.
+ * That of a file that was not there before, in a save whose names carry no step, also when a process that was started later saves a new file
+ * in its place, the same but for its numbers (doubts_volume.h).
  *
  * Units are those of doubt_units.h. A torn file that is a part of a save by its number is of the unit of its directory, as one whose
  * writer was killed is; its companion is a part beside it, which says so in later epochs, and settles nothing. Under a temporary name nothing counts until it is renamed; then its doubts move along.
@@ -79,7 +79,6 @@ struct doubts_file {
 	/* Of one that a rename has brought to its unit since `after`: the version that was to be made next then; else 0. */
 	uint64_t came;
 	int64_t mtime_ns;
-	bool replaces;	  /* an epoch has, or had, other content of that name in its place */
 	const char *torn; /* why its content is torn; NULL: it is not */
 	/*
 	 * Of one that is torn and was saved again, under the same name: a file beside it, the same but for the number, that was saved
@@ -126,6 +125,7 @@ struct doubt {
 	enum doubt_kind kind;
 	uint64_t id; /* of the kill; 0: torn */
 	char *path, *why;
+	char *noted; /* its path as it was killed, where its directory was moved from there, and no step was in that; else NULL */
 	uint64_t since;
 	int64_t at_ns;
 	struct doubt_companion *companions;

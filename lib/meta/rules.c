@@ -207,6 +207,13 @@ static bool is_weights_ending(const char *text)
 	return strncmp(text, ".data-", 6) == 0;
 }
 
+bool rules_weights(const char *name)
+{
+	const char *end = strrchr(name, '.');
+
+	return end && (is_weights_ending(end) || !strcasecmp(end, ".distcp"));
+}
+
 /* Do the digits that end there number a node? trainer:0.7, worker3.7 */
 static bool ends_node_number(const char *component, size_t end)
 {

@@ -90,6 +90,8 @@ struct step_place {
 /* By the same rules, for one path: false where it has no step. A directory above the component that carries the same
  * step is taken in its place, the topmost one (not with the step regex). */
 bool rules_step(const struct rules *r, const char *path, struct step_place *ret_place);
+/* Whether the name ends as those of files with weights do: .pt, .safetensors, .bin, .distcp and the like. */
+bool rules_weights(const char *name);
 /* Whether the number that begins at `from` counts parts of one save: rank_0, -00001-of-00004. */
 bool rules_number_of_part(const char *path, size_t from);
 

@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
+#include "lib/util/clock.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/io.h"
 #include "lib/util/parse.h"
@@ -173,6 +174,17 @@ pid_t process_parent(pid_t pid)
 uint64_t process_started(pid_t pid)
 {
 	return read_stat_field(pid, FIELD_START);
+}
+
+int64_t process_started_ns(pid_t pid)
+{
+	uint64_t ticks = process_started(pid);
+	long second = sysconf(_SC_CLK_TCK);
+	struct timespec up;
+
+	if (!ticks || second <= 0 || clock_gettime(CLOCK_BOOTTIME, &up) < 0)
+		return 0;
+	return clock_wall_ns() - clock_ns(up) + (int64_t)(ticks * (NS_PER_S / (uint64_t)second));
 }
 
 static bool ends_in(const char *link, const char *path)

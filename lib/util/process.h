@@ -22,6 +22,8 @@ bool process_is_ending(pid_t pid);
 pid_t process_parent(pid_t pid);
 /* When it was started, in clock ticks since the machine was; no two that had the same number have the same time. 0: not known. */
 uint64_t process_started(pid_t pid);
+/* The same by the wall clock, as far as that was not set since. 0: not known. */
+int64_t process_started_ns(pid_t pid);
 /* Whether the process has a descriptor open whose path ends in this one, `writing`: one that is open for writing; true where it
  * does not let us look, false where we cannot for want of descriptors or memory. */
 bool process_has_open(pid_t tgid, const char *path, bool writing);

@@ -330,18 +330,34 @@ def test_a_log_beside_several_saves_counts_as_one(mnt, how):
         assert "train.txt: open for" in mnt.log.read_text() and "doubts" not in log_of(mnt)[max(log_of(mnt))]
 
 
-@pytest.mark.options(settle="150ms", patience="500ms")
-def test_what_is_as_large_as_a_save_is_no_log(mnt):
-    """A slow writer of one of two files, beside one that is saved twice."""
-    (mnt.path / "optim").write_bytes(b"1" * 100000)
+# FOLDER NAME LINE: a slow writer, that is killed once it is told to go on.
+SLOW = """
+import os, signal, sys
+with open(os.path.join(sys.argv[1], sys.argv[2]), "wb", buffering=0) as f:
+    f.write(eval(sys.argv[3]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    f.write(eval(sys.argv[3]) * 100)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.options(settle="1h", patience="500ms")
+@pytest.mark.parametrize("name, line", [("optim.bin", b"text\n"), ("optim", b"\x80\x00 binary\n"), ("state.json", b"{\n"), ("train.txt", b"x\n" * 20000)], ids=["weights", "binary", "settings", "large"])
+def test_a_file_of_a_save_that_is_written_slowly_is_no_log(mnt, name, line):
+    (mnt.path / name).write_bytes(b"1" * 1000)
     (mnt.path / "model").write_bytes(b"1" * 300000)
-    mnt.seal()
-    with open(mnt.path / "optim", "wb", buffering=0) as f:
-        for turn in range(4):
-            f.write(b"2" * 20000)
+    whole = mnt.seal()
+    with subprocess.Popen([sys.executable, "-c", SLOW, mnt.path, name, repr(line)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as slow:
+        slow.stdout.readline()
+        for turn in range(3):
             (mnt.path / "model").write_bytes(b"%d" % (turn + 2) * 300000)
-            time.sleep(0.3)
-    assert "counts as a log" not in mnt.log.read_text()
+            time.sleep(0.4)
+        print(file=slow.stdin, flush=True)
+        slow.wait(20)
+    assert (mnt.path / name).read_bytes() == b"1" * 1000 and "counts as a log" not in mnt.log.read_text()
+    number = mnt.seal()
+    assert log_of(mnt)[number]["complete"] is False and int(os.readlink(mnt.epochs_dir / "latest")) == whole
 
 
 @pytest.mark.options(settle="100ms", patience="1h")

@@ -15,7 +15,7 @@ from conftest import BIN, run, wait_until
 from test_contract_epochs import log_of
 from test_contract_sealing import write_zip
 from test_contract_writing import Writer
-from test_doubts import doubts, kill, latest, latest_or_none, put, record, retained
+from test_doubts import doubts, kill, latest, put, record, retained
 
 KILLED = ("undone", True)
 
@@ -534,12 +534,21 @@ def test_a_kill_under_a_name_that_tells_nothing_spares_what_only_some_saves_have
     assert (mnt.epochs_dir / "latest" / "model").read_text() == "m3xxxx" * 1000
 
 
-def save_and_move_on(root, text, killed=""):
+def newest_saved(mnt):
+    """The save that is in ckpt in the newest complete epoch; None: between the moves and the save."""
+    try:
+        return (mnt.epochs_dir / "latest/ckpt/optim.pt").read_text()[0]
+    except FileNotFoundError:
+        return None
+
+
+def save_and_move_on(root, text, killed="", pause=0):
     """ckpt is the newest, ckpt.1 the one before it."""
     shutil.rmtree(root / "ckpt.2", ignore_errors=True)
     for old, new in (("ckpt.1", "ckpt.2"), ("ckpt", "ckpt.1")):
         if (root / old).exists():
             (root / old).rename(root / new)
+    time.sleep(pause)
     (root / "ckpt").mkdir()
     for name in ("model.pt", "optim.pt"):
         if name == killed:
@@ -548,14 +557,15 @@ def save_and_move_on(root, text, killed=""):
     return None
 
 
+@pytest.mark.parametrize("pause", [0, 0.6])  # between the moves and the save: an epoch has the moved half
 @pytest.mark.parametrize("killed", ["model.pt", "optim.pt"])
 @pytest.mark.options(settle="150ms")
-def test_the_next_save_is_whole_where_directories_move_on(mnt, killed):
+def test_the_next_save_is_whole_where_directories_move_on(mnt, killed, pause):
     for text in "123":
         save_and_move_on(mnt.path, text)
-        wait_until(lambda: latest_or_none(mnt) and (mnt.epochs_dir / "latest/ckpt/optim.pt").read_text()[0] == text, "the save to be the latest")
+        wait_until(lambda: newest_saved(mnt) == text, "the save to be the latest")
     save_and_move_on(mnt.path, "4", killed)
     time.sleep(0.5)
     for text in "567":
-        save_and_move_on(mnt.path, text)
-        wait_until(lambda: (mnt.epochs_dir / "latest/ckpt/optim.pt").read_text()[0] == text, "save %s to be the latest" % text)
+        save_and_move_on(mnt.path, text, pause=pause)
+        wait_until(lambda: newest_saved(mnt) == text, "save %s to be the latest" % text)

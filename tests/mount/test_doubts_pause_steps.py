@@ -32,6 +32,16 @@ for name in ("model", "optim", "sched"):
 """
 
 
+# FOLDER STEP: a model in one file, as Lightning saves it.
+ONE_FILE = """
+import os, sys
+path = os.path.join(sys.argv[1], "model-step%s.ckpt" % sys.argv[2])
+with open(path + ".tmp", "wb") as f:
+    f.write(b"x" * 40000)
+os.rename(path + ".tmp", path)
+"""
+
+
 def save(mnt, step, killed="", pause=0.45, how="", folder=""):
     done = subprocess.run([sys.executable, "-c", SAVE, mnt.path / folder, str(step), killed, str(pause), how], timeout=60, check=False)
     assert done.returncode == (-signal.SIGKILL if killed else 0)
@@ -118,3 +128,15 @@ def test_directories_of_one_step_are_one_save(mnt):
     kill(mnt.path / "trainer:1.200" / "params")
     wait_until(lambda: latest(mnt) == whole, "the good epoch to be the latest again")
     assert sealed(mnt, "trainer:1.200/params", "text") == latest(mnt)
+
+
+@pytest.mark.options(settle="150ms", keep="last:1", resume=True)
+def test_what_an_evaluator_leaves_beside_a_model_in_one_file(mnt):
+    """It was renamed into place, and is whole."""
+    for step in (400, 500):
+        subprocess.run([sys.executable, "-c", ONE_FILE, mnt.path, str(step)], timeout=60, check=True)
+        wait_until(lambda step=step: (mnt.epochs_dir / "latest" / ("model-step%d.ckpt" % step)).exists(), "the save to be the latest")
+    kill(mnt.path / "eval-step500.json")
+    put(mnt.path / "notes", "text")
+    wait_until(lambda: (mnt.epochs_dir / "latest" / "notes").exists(), "an epoch with the notes")
+    assert (mnt.path / "model-step500.ckpt").exists() and (mnt.epochs_dir / "latest/model-step500.ckpt").exists()

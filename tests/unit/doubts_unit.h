@@ -293,7 +293,7 @@ static void keep(struct world *w, const struct doubt *doubt)
 		return;
 	}
 	k->judged = true;
-	memmove(k->noted, k->path, sizeof(k->noted));
+	snprintf(k->noted, sizeof(k->noted), "%s", doubt->noted ? doubt->noted : doubt->path);
 	k->alone = doubt->alone;
 	k->companion_count = 0;
 	for (size_t i = 0; i < doubt->companion_count; i++) {
@@ -366,7 +366,6 @@ static bool seal(struct world *w, uint64_t restores)
 				   .born = f->born,
 				   .came = !restores && f->came_after == w->last ? f->came : 0,
 				   .mtime_ns = (int64_t)(f->touched ? f->touched : f->opened),
-				   .replaces = f->replaced != 0,
 				   .torn = f->torn ? "torn" : NULL,
 				   .part_beside = part_beside(w, f)}));
 	}
