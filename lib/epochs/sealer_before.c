@@ -95,7 +95,9 @@ static int look_for_log(void *arg, struct body *b)
 	struct stat st;
 	char name[256];
 
-	if (!b->staged || b->orphan || b->is_log || !b->fragile || b->opened_ns >= o->before_ns ||
+	/* Without a writer it was staged a moment ago. */
+	if (!b->writers || !b->staged || b->orphan || b->is_log || !b->fragile ||
+	    b->opened_ns >= o->before_ns ||
 	    o->now_ns - b->opened_ns <= o->vol->options.patience_ns || b->fd < 0 ||
 	    fstat(b->fd, &st) < 0 || (uint64_t)st.st_size > o->size / LOG_PART)
 		return 0;
