@@ -125,12 +125,20 @@ static int settle_next(void *arg, const struct state_doubt *d)
 	return state_doubt_remove(n->vol->state, d->id);
 }
 
+static int any_row(void *arg, const struct state_doubt *d)
+{
+	(void)arg;
+	return d->kind == DOUBT_UNDONE;
+}
+
 void doubts_next_saved_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by)
 {
 	struct next_saved n = {.vol = vol, .parent = parent, .name = name};
 	int error;
 
-	if (!by || !strpbrk(name, "0123456789") || rules_temporary(vol->rules, name, NULL))
+	/* Mostly nothing is in doubt, and files with numbers are many. */
+	if (!by || !strpbrk(name, "0123456789") || rules_temporary(vol->rules, name, NULL) ||
+	    state_doubt_each(vol->state, any_row, NULL) != 1)
 		return;
 	n.started_ns = process_started_ns(by);
 	if (n.started_ns)
