@@ -148,6 +148,18 @@ static bool word_is(struct word w, const char *const *list)
 	return false;
 }
 
+/* The letters right before `end`. */
+static struct word word_before(const char *text, size_t end)
+{
+	struct word w = {.text = text + end};
+
+	while (w.text > text && isalpha((unsigned char)w.text[-1])) {
+		w.text--;
+		w.len++;
+	}
+	return w;
+}
+
 static bool word_ends_with(struct word w, const char *end)
 {
 	size_t len = strlen(end);
@@ -182,17 +194,11 @@ static bool word_is_part(struct word w)
 
 bool rules_number_of_part(const char *path, size_t from)
 {
-	struct word w = {.text = path + from};
-
 	if (strncmp(path + from + strspn(path + from, "0123456789"), "-of-", 4) == 0)
 		return true;
 	if (from > 0 && strchr("=_-.:", path[from - 1]))
-		w.text--;
-	while (w.text > path && isalpha((unsigned char)w.text[-1])) {
-		w.text--;
-		w.len++;
-	}
-	return word_is_part(w);
+		from--;
+	return word_is_part(word_before(path, from));
 }
 
 static bool is_weights_ending(const char *text)
@@ -261,12 +267,7 @@ static int kind_of_run(const char *component, size_t len, size_t from, size_t to
 		return STEP_KIND_NONE;
 	if (word_end > 0 && strchr("=_-.", component[word_end - 1]))
 		word_end--;
-	w.text = component + word_end;
-	w.len = 0;
-	while (w.text > component && isalpha((unsigned char)w.text[-1])) {
-		w.text--;
-		w.len++;
-	}
+	w = word_before(component, word_end);
 	kind = kind_of_word(w);
 	if (kind != STEP_KIND_NONE || word_is_part(w))
 		return kind;
