@@ -6,7 +6,8 @@
  *
  * It is told by names and counts, so what is no save must be told from one:
  *   - a small file that is written again and again is not most of what changed, nor is it a noteworthy part of the tree;
- *   - what is still open, or has a temporary name, is not a whole save;
+ *   - what is still open, or has a temporary name, is not a whole save; but what is open while others are saved again and again is of none,
+ *     and counts as a log from then on (contract 1.2.5);
  *   - where a small file of the next save was replaced first, the best moment has passed: some file was closed once more
  *     than the one at hand. One that was closed twice more belongs to no save, or was tried again;
  *   - where the small file is removed and made anew, or has another name in each save, that is told by when it was made: of the
@@ -433,7 +434,7 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 
 static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 {
-	const struct changed_file *old, *new;
+	const struct changed_file *old, *now;
 	int64_t closed_ns;
 	struct state_version v = {0};
 	struct state_file f;
@@ -447,9 +448,9 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 	old = changed_find(changed_of(vol), replaced);
 	closed_ns = old ? old->closed_ns : 0;
 	changed_replaces(changed_of(vol), ino, replaced, v.born);
-	new = changed_find(changed_of(vol), ino);
-	if (closed_ns && new &&sealer_is_most_locked(vol, new->size))
-		saved_twice(vol, new->size, closed_ns);
+	now = changed_find(changed_of(vol), ino);
+	if (closed_ns && now && sealer_is_most_locked(vol, now->size))
+		saved_twice(vol, now->size, closed_ns);
 }
 
 static void before_rename_over(struct volume *vol, uint64_t parent, const char *name,

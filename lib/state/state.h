@@ -356,7 +356,7 @@ int state_doubt_remove(struct state *s, uint64_t id);
 int state_doubts_clear(struct state *s);
 /* The save that was killed began with this epoch. */
 int state_doubt_since(struct state *s, uint64_t id, uint64_t since);
-/* It is judged, `alone` or not, and has this path now, or still the one that counts; its files are forgotten. -ENOENT. */
+/* It is judged, `alone` or not, and has this path from now on; its files are forgotten. -ENOENT. */
 int state_doubt_judge(struct state *s, uint64_t id, const char *path, bool alone);
 /* Whether there is one; true where that cannot be told. */
 bool state_doubt_any(struct state *s);
