@@ -13,7 +13,6 @@
 #include "lib/format/tails.h"
 #include "lib/format/tree.h"
 #include "lib/meta/nodes_decide.h"
-#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/epochs/seal.h"
 
@@ -28,9 +27,8 @@ struct surveying {
 	struct arrivals arrivals;
 	uint64_t came;	      /* of what is looked at, as doubts_file.came */
 	uint64_t tails_after; /* of content with a greater `born` the tail is looked at */
-	/* Torn under temporary names, of that content: met in the first walk; owned, with their paths. */
-	struct torn_temporary *torn;
-	size_t torn_count, torn_cap;
+	/* Torn under temporary names, of that content: met in the first walk. */
+	struct torn_temporaries torn;
 	bool again; /* it is the second walk: the judge knows them */
 };
 
@@ -55,22 +53,6 @@ static const char *why_torn(const struct surveying *s, const char *name,
 		       : NULL;
 }
 
-/* As the seal does it (freeze.c): the save that it was for is half. */
-static int note_torn_temporary(struct surveying *s, const struct doubts_file *f)
-{
-	struct torn_temporary *t;
-
-	if (s->again || !f->torn || f->born <= s->tails_after ||
-	    !doubt_name_is_temporary(s->vol->rules, f->path))
-		return 0;
-	if (array_reserve((void **)&s->torn, &s->torn_cap, s->torn_count, sizeof(*s->torn)))
-		return -ENOMEM;
-	t = &s->torn[s->torn_count];
-	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, f->torn};
-	s->torn_count += t->path != NULL;
-	return t->path ? 0 : -ENOMEM;
-}
-
 static int survey_file(struct surveying *s, const char *name, const struct state_file *f)
 {
 	struct state_version v;
@@ -91,7 +73,9 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 		.mtime_ns = f->mtime_ns,
 		.torn = why_torn(s, name, &v),
 	};
-	error = note_torn_temporary(s, &file);
+	/* As the seal does it (freeze.c): the save that it was for is half. */
+	if (!s->again && file.torn && file.born > s->tails_after)
+		error = torn_temporaries_add(&s->torn, s->vol->rules, &file);
 	return error ? error : doubts_add_file(s->doubts, &file);
 }
 
@@ -167,8 +151,8 @@ static int survey_once(struct surveying *s, uint64_t number, uint64_t parent,
 	int error = doubts_of_snapshot(s->vol, s->state, number, parent, 0, ret_doubts);
 
 	s->doubts = *ret_doubts;
-	for (size_t i = 0; !error && i < s->torn_count; i++)
-		error = doubts_add_torn_temporary(s->vol, s->state, number, &s->torn[i], s->doubts);
+	if (!error)
+		error = doubts_add_torn_temporaries(s->vol, s->state, number, &s->torn, s->doubts);
 	if (!error)
 		error = survey_dir(s, ROOT_INO);
 	return error ? error : doubts_find_gone(s->vol, s->state, s->doubts);
@@ -177,9 +161,7 @@ static int survey_once(struct surveying *s, uint64_t number, uint64_t parent,
 static void survey_end(struct surveying *s)
 {
 	state_snapshot_end(s->state);
-	while (s->torn_count)
-		free(s->torn[--s->torn_count].path);
-	free(s->torn);
+	torn_temporaries_free(&s->torn);
 	buf_free(&s->path);
 }
 
@@ -206,7 +188,7 @@ static int survey(struct volume *vol, enum survey how, struct epoch_record *r)
 		return error;
 	arrivals_since(s.state, parent, &s.arrivals);
 	error = survey_once(&s, r->number, parent, &doubts);
-	if (!error && s.torn_count) {
+	if (!error && s.torn.count) {
 		s.again = true;
 		buf_reset(&s.path);
 		doubts_free(steal_ptr(doubts));

@@ -14,141 +14,10 @@
 #include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
-#include "lib/util/process.h"
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/seal.h"
 #include "lib/epochs/sealer.h"
-
-/* ---- what is saved again before a seal has judged ---- */
-
-struct saved {
-	struct volume *vol;
-	uint64_t ino, born, began;
-	bool any; /* not judged yet */
-};
-
-static int note_saved(void *arg, const struct state_doubt *d)
-{
-	struct saved *s = arg;
-
-	if (d->judged || d->kind != DOUBT_UNDONE)
-		return 0;
-	s->any = true;
-	if (s->began < d->id)
-		return 0;
-	return state_doubt_file_add(s->vol->state, d->id, s->ino, s->born);
-}
-
-int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began)
-{
-	struct saved s = {.vol = vol, .ino = ino, .began = began};
-	struct state_version v;
-	int error;
-
-	if (vol->doubts == DOUBTS_NONE || !old_version)
-		return 0;
-	error = state_version_get(vol->state, old_version, &v);
-	if (error)
-		return error == -ENOENT ? 0 : error;
-	s.born = state_version_epoch(&v);
-	error = state_doubt_each(vol->state, note_saved, &s);
-	if (!error)
-		vol->doubts = s.any ? DOUBTS_SOME : DOUBTS_NONE;
-	return error;
-}
-
-/* ---- what is saved again and renamed ---- */
-
-struct renamed {
-	struct volume *vol;
-	uint64_t parent, began;
-	const char *name;
-};
-
-static int settle_renamed(void *arg, const struct state_doubt *d)
-{
-	const struct renamed *r = arg;
-
-	if (d->kind != DOUBT_UNDONE || d->parent != r->parent || r->began < d->id ||
-	    strcmp(d->name, r->name) != 0)
-		return 0;
-	r->vol->doubts = DOUBTS_UNKNOWN;
-	return state_doubt_remove(r->vol->state, d->id);
-}
-
-int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
-			  uint64_t began)
-{
-	struct renamed r = {vol, parent, began, name};
-
-	if (rules_temporary(vol->rules, name, NULL) && rules_temporary(vol->rules, to, NULL))
-		return 0;
-	return state_doubt_each(vol->state, settle_renamed, &r);
-}
-
-/* ---- what the next save has in the place of a file that never comes again ---- */
-
-/* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
-#define STARTED_SLACK_NS (50 * NS_PER_MS)
-
-struct next_saved {
-	struct volume *vol;
-	uint64_t parent;
-	const char *name;
-	int64_t started_ns; /* its writer */
-};
-
-/* Under a temporary name it is the final one that counts. */
-static bool is_in_place_of(const struct next_saved *n, const struct state_doubt *d)
-{
-	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
-	unsigned count = doubt_final_names(n->vol->rules, d->path, finals);
-
-	if (!rules_temporary(n->vol->rules, d->name, NULL))
-		return !d->ino && doubt_is_of_another_save(d->name, n->name);
-	for (unsigned i = 0; i < count; i++)
-		if (doubt_is_of_another_save(finals[i], n->name))
-			return true;
-	return false;
-}
-
-static int settle_next(void *arg, const struct state_doubt *d)
-{
-	const struct next_saved *n = arg;
-
-	/* Who lived at the kill goes on with the same save, as the other ranks do. */
-	if (d->kind != DOUBT_UNDONE || d->parent != n->parent || d->at_ns >= n->started_ns ||
-	    !is_in_place_of(n, d) || doubt_unit_of_kill(n->vol->rules, d->path).len)
-		return 0;
-	n->vol->doubts = DOUBTS_UNKNOWN;
-	return state_doubt_remove(n->vol->state, d->id);
-}
-
-static int any_row(void *arg, const struct state_doubt *d)
-{
-	(void)arg;
-	return d->kind == DOUBT_UNDONE;
-}
-
-void doubts_next_saved_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by)
-{
-	struct next_saved n = {.vol = vol, .parent = parent, .name = name};
-	int error;
-
-	/* Mostly nothing is in doubt, and files with numbers are many. */
-	if (!by || !strpbrk(name, "0123456789") || rules_temporary(vol->rules, name, NULL) ||
-	    state_doubt_each(vol->state, any_row, NULL) != 1)
-		return;
-	n.started_ns = process_started_ns(by);
-	if (n.started_ns)
-		n.started_ns += STARTED_SLACK_NS;
-	error = n.started_ns ? state_begin(vol->state) : -ESRCH;
-	if (!error)
-		error = state_end(vol->state, state_doubt_each(vol->state, settle_next, &n));
-	if (error && error != -ESRCH)
-		log_warn("%s: what it settles could not be noted: %s", name, strerror(-error));
-}
 
 /* ---- judging ---- */
 
@@ -461,7 +330,7 @@ static int note_torn(struct volume *vol, const struct covering *c)
 	return result ? result : state_end(vol->state, state_doubt_add_given(vol->state, c->row));
 }
 
-int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
+static int add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
 			      const struct torn_temporary *t, struct doubts *d)
 {
 	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number, .doubts = d};
@@ -491,6 +360,39 @@ int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64
 		error = gather(&g, &row);
 	free(g.files);
 	free(g.again);
+	return error;
+}
+
+int torn_temporaries_add(struct torn_temporaries *list, const struct rules *rules,
+			 const struct doubts_file *f)
+{
+	struct torn_temporary *t;
+
+	if (!doubt_name_is_temporary(rules, f->path))
+		return 0;
+	if (array_reserve((void **)&list->v, &list->cap, list->count, sizeof(*list->v)))
+		return -ENOMEM;
+	t = &list->v[list->count];
+	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, f->torn};
+	list->count += t->path != NULL;
+	return t->path ? 0 : -ENOMEM;
+}
+
+void torn_temporaries_free(struct torn_temporaries *list)
+{
+	while (list->count)
+		free(list->v[--list->count].path);
+	free(list->v);
+	*list = (struct torn_temporaries){0};
+}
+
+int doubts_add_torn_temporaries(struct volume *vol, struct state *snapshot, uint64_t number,
+				const struct torn_temporaries *list, struct doubts *d)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < list->count; i++)
+		error = add_torn_temporary(vol, snapshot, number, &list->v[i], d);
 	return error;
 }
 

@@ -92,14 +92,23 @@ int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r);
 /* A file whose name is temporary (doubt_name_is_temporary), and whose content, new in the epoch `number`, is torn. */
 struct torn_temporary {
-	char *path; /* owned by whoever has the struct */
+	char *path; /* owned by the list */
 	uint64_t ino, version;
 	const char *why;
 };
-/* The save that it was for is half, as where its writer had been killed: noted, and added to what is judged, unless that has it
- * already. Before the files. Without the lock. 0 or -errno. */
-int doubts_add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
-			      const struct torn_temporary *t, struct doubts *d);
+/* Those met in a walk of the tree; free with torn_temporaries_free. Zero-initialised it is empty. */
+struct torn_temporaries {
+	struct torn_temporary *v;
+	size_t count, cap;
+};
+/* Adds the file, which is new and torn, if its name is a temporary one. 0 or -ENOMEM. */
+int torn_temporaries_add(struct torn_temporaries *list, const struct rules *rules,
+			 const struct doubts_file *f);
+void torn_temporaries_free(struct torn_temporaries *list);
+/* The saves that they were for are half, as where their writers had been killed: noted, and added to what is judged, unless that has
+ * them already. Before the files, so that the tree is walked once more. Without the lock. 0 or -errno. */
+int doubts_add_torn_temporaries(struct volume *vol, struct state *snapshot, uint64_t number,
+				const struct torn_temporaries *list, struct doubts *d);
 
 /* Adds to a reason which files are in doubt, of those that count. */
 void doubts_reason(const struct doubts *d, const struct epoch_record *before, struct buf *reason);
@@ -112,7 +121,8 @@ void doubts_survey_free(struct volume *vol);
 /*
  * Whether an epoch sealed now would not be complete because of a file that is torn or was undone, and the first of them, with
  * why, appended to `why`. Databases that a killed writer left do not count: they recover. `tails`: looks also at the tails of
- * what no epoch has yet, else only at what is known to be torn. Without the lock.
+ * what no epoch has yet, and notes what is torn under a temporary name; else only at what is known to be torn.
+ * Without the lock.
  */
 struct doubts_found {
 	bool doubtful;

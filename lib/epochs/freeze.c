@@ -14,7 +14,6 @@
 #include "lib/format/xattrs.h"
 #include "lib/meta/doubts.h"
 #include "lib/state/reserve.h"
-#include "lib/util/array.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
@@ -41,8 +40,7 @@ struct walk {
 	bool before_asked;
 	int64_t before_ns; /* the parent was sealed a second later; INT64_MIN: it is not known when */
 	bool again; /* it is the second walk: the log has what is wrong, and the judge what is in `torn` */
-	struct torn_temporary *torn; /* met in the first; owned */
-	size_t torn_count, torn_cap;
+	struct torn_temporaries torn; /* met in the first */
 };
 
 void freeze_result_free(struct freeze_result *r)
@@ -379,21 +377,6 @@ static int find_part_beside(struct walk *w, const struct state_version *v, struc
 	return found < 0 ? found : 0;
 }
 
-/* A save under a temporary name is half: those that it is judged with have to be known before the other files are. */
-static int note_torn_temporary(struct walk *w, const struct doubts_file *f)
-{
-	struct torn_temporary *t;
-
-	if (w->again || w->job->restores || !doubt_name_is_temporary(w->vol->rules, f->path))
-		return 0;
-	if (array_reserve((void **)&w->torn, &w->torn_cap, w->torn_count, sizeof(*w->torn)))
-		return -ENOMEM;
-	t = &w->torn[w->torn_count];
-	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, f->torn};
-	w->torn_count += t->path != NULL;
-	return t->path ? 0 : -ENOMEM;
-}
-
 /* Tells the judge of a file; whether it is torn. */
 static int judge_file(struct walk *w, const char *name, const struct state_file *f,
 		      const struct state_version *v, bool *ret_torn)
@@ -418,7 +401,9 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 	if (file.torn && is_new(w, v)) {
 		if (!w->again)
 			log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
-		error = note_torn_temporary(w, &file);
+		/* The save that it was for is half: those that it is judged with have to be known before the other files are. */
+		if (!w->again && !w->job->restores)
+			error = torn_temporaries_add(&w->torn, w->vol->rules, &file);
 	}
 	return error ? error : doubts_add_file(w->doubts, &file);
 }
@@ -594,16 +579,6 @@ static int judge_begin(struct volume *vol, const struct seal_job *job, struct do
 				  ret_doubts);
 }
 
-static int add_torn_temporaries(const struct walk *w)
-{
-	int error = 0;
-
-	for (size_t i = 0; !error && i < w->torn_count; i++)
-		error = doubts_add_torn_temporary(w->vol, w->job->snapshot, w->job->number,
-						  &w->torn[i], w->doubts);
-	return error;
-}
-
 static int judge_end(struct walk *w)
 {
 	struct freeze_result *r = w->result;
@@ -629,7 +604,8 @@ static int walk_once(struct walk *w)
 	w->writer = writer;
 	w->doubts = w->result->doubts;
 	if (!error)
-		error = add_torn_temporaries(w);
+		error = doubts_add_torn_temporaries(w->vol, w->job->snapshot, w->job->number,
+						    &w->torn, w->doubts);
 	if (!error)
 		error = walk_all(w);
 	buf_free(&w->counted);
@@ -666,12 +642,10 @@ int freeze(struct volume *vol, struct seal_job *job, struct freeze_result *ret_r
 	if (!job->restores)
 		arrivals_since(job->snapshot, job->parent, &w.arrivals);
 	error = walk_once(&w);
-	if (!error && w.torn_count)
+	if (!error && w.torn.count)
 		error = walk_again(&w);
 	tree_unref(w.before);
-	while (w.torn_count)
-		free(w.torn[--w.torn_count].path);
-	free(w.torn);
+	torn_temporaries_free(&w.torn);
 	if (error)
 		return error;
 	*ret_result = result;
