@@ -80,6 +80,14 @@ static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t 
 	return continued ? continued : d->since;
 }
 
+uint64_t doubts_since_locked(struct volume *vol, const struct state_doubt *d)
+{
+	const struct changed_file *f =
+		vol->sealer ? changed_find(&vol->sealer->pending.changed, d->ino) : NULL;
+
+	return since_of(vol, d, f ? f->by : 0);
+}
+
 /* Its names and its path, which stays the caller's. False: it has none. */
 static bool set_place(struct volume *vol, const struct body *b, struct buf *path,
 		      struct state_doubt *d)

@@ -152,7 +152,8 @@ static int survey_once(struct surveying *s, uint64_t number, uint64_t parent,
 
 	s->doubts = *ret_doubts;
 	if (!error)
-		error = doubts_add_torn_temporaries(s->vol, s->state, number, &s->torn, s->doubts);
+		error = doubts_add_torn_temporaries(s->vol, s->state, number, 0, &s->torn,
+						    s->doubts);
 	if (!error)
 		error = survey_dir(s, ROOT_INO);
 	return error ? error : doubts_find_gone(s->vol, s->state, s->doubts);
@@ -238,6 +239,25 @@ int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, 
 		error = found_add(ret_found, d);
 	}
 	return error ? error : buf_error(why);
+}
+
+void doubts_look_at_temporaries(struct volume *vol)
+{
+	cleanup_buf struct buf why = {0};
+	struct doubts_found found;
+	bool due;
+
+	mutex_lock(&vol->lock);
+	due = vol->sealer && vol->sealer->pending.temporary &&
+	      vol->sealer->pending.new_names.temporaries;
+	if (vol->sealer)
+		vol->sealer->pending.temporary = false;
+	mutex_unlock(&vol->lock);
+	if (!due)
+		return;
+	/* Where it cannot be told now, the seal finds what is torn. */
+	doubts_look(vol, true, &found, &why);
+	doubts_found_free(&found);
 }
 
 /* ---- what was found ---- */

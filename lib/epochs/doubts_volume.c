@@ -304,7 +304,7 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 
 struct covering {
 	const struct torn_temporary *torn;
-	const struct state_doubt *row;
+	struct state_doubt *row;
 };
 
 /* Its writer was killed, too, or it is noted already. */
@@ -326,12 +326,14 @@ static int note_torn(struct volume *vol, const struct covering *c)
 	if (result)
 		return result < 0 ? result : 0;
 	vol->doubts = DOUBTS_SOME;
+	if (c->row->since == vol->next_epoch)
+		c->row->since = doubts_since_locked(vol, c->row);
 	result = state_begin(vol->state);
 	return result ? result : state_end(vol->state, state_doubt_add_given(vol->state, c->row));
 }
 
 static int add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
-			      const struct torn_temporary *t, struct doubts *d)
+			      uint64_t continues, const struct torn_temporary *t, struct doubts *d)
 {
 	struct gathering g = {.vol = vol, .snapshot = snapshot, .number = number, .doubts = d};
 	struct state_doubt row = {
@@ -340,7 +342,7 @@ static int add_torn_temporary(struct volume *vol, struct state *snapshot, uint64
 		.path = t->path,
 		.ino = t->ino,
 		.version = t->version,
-		.since = number,
+		.since = continues ? continues : number,
 		.at_ns = clock_wall_ns(),
 		.why = (char *)(uintptr_t)t->why,
 	};
@@ -387,12 +389,13 @@ void torn_temporaries_free(struct torn_temporaries *list)
 }
 
 int doubts_add_torn_temporaries(struct volume *vol, struct state *snapshot, uint64_t number,
-				const struct torn_temporaries *list, struct doubts *d)
+				uint64_t continues, const struct torn_temporaries *list,
+				struct doubts *d)
 {
 	int error = 0;
 
 	for (size_t i = 0; !error && i < list->count; i++)
-		error = add_torn_temporary(vol, snapshot, number, &list->v[i], d);
+		error = add_torn_temporary(vol, snapshot, number, continues, &list->v[i], d);
 	return error;
 }
 

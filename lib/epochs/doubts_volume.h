@@ -19,6 +19,8 @@ struct body;
 
 /* The last writer of this body was killed, or a write to it refused; before it is undone (`undone`) or committed. */
 void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone, const char *why);
+/* The epoch that this save began in, which is the open one, or an earlier one that the open one continues then. In no transaction. */
+uint64_t doubts_since_locked(struct volume *vol, const struct state_doubt *d);
 /*
  * Around the snapshot of an epoch: what is being replaced or made as it is sealed, since the epoch before, the epoch has as it was, or not at
  * all. There it is in doubt as if its writer had been killed by then; in the live tree it is not. `end` in any case.
@@ -106,9 +108,11 @@ int torn_temporaries_add(struct torn_temporaries *list, const struct rules *rule
 			 const struct doubts_file *f);
 void torn_temporaries_free(struct torn_temporaries *list);
 /* The saves that they were for are half, as where their writers had been killed: noted, and added to what is judged, unless that has
- * them already. Before the files, so that the tree is walked once more. Without the lock. 0 or -errno. */
+ * them already. Before the files, so that the tree is walked once more. `continues`: the epoch that this one continues; 0: none, or
+ * `number` is not sealed yet. Without the lock. 0 or -errno. */
 int doubts_add_torn_temporaries(struct volume *vol, struct state *snapshot, uint64_t number,
-				const struct torn_temporaries *list, struct doubts *d);
+				uint64_t continues, const struct torn_temporaries *list,
+				struct doubts *d);
 
 /* Adds to a reason which files are in doubt, of those that count. */
 void doubts_reason(const struct doubts *d, const struct epoch_record *before, struct buf *reason);
@@ -137,6 +141,9 @@ struct doubts_found {
 };
 int doubts_look(struct volume *vol, bool tails, struct doubts_found *ret_found, struct buf *why);
 void doubts_found_free(struct doubts_found *found);
+/* Notes what was closed torn under a temporary name since the last time, before an epoch is sealed: then it can be told which epoch that
+ * save began in. Without the lock. */
+void doubts_look_at_temporaries(struct volume *vol);
 /* Whether something is in doubt. */
 bool doubts_any_locked(struct volume *vol);
 

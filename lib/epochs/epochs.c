@@ -319,6 +319,7 @@ int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret
 	error = bodies_finish_closes(vol);
 	if (error)
 		return error;
+	doubts_look_at_temporaries(vol);
 	mutex_lock(&vol->lock);
 	error = seal_or_newest_locked(vol, how, &number, &begun);
 	mutex_unlock(&vol->lock);

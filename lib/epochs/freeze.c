@@ -605,7 +605,7 @@ static int walk_once(struct walk *w)
 	w->doubts = w->result->doubts;
 	if (!error)
 		error = doubts_add_torn_temporaries(w->vol, w->job->snapshot, w->job->number,
-						    &w->torn, w->doubts);
+						    w->job->pending.continues, &w->torn, w->doubts);
 	if (!error)
 		error = walk_all(w);
 	buf_free(&w->counted);

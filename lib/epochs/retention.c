@@ -130,6 +130,17 @@ static bool is_written_since_locked(struct volume *vol, const struct epoch_brief
 	return bodies_each_writing_locked(vol, was_opened_then, &s) != 0;
 }
 
+/* Whether the next epoch continues it, by what is known so far: then it is a part of a save. */
+static bool is_continued_locked(const struct volume *vol, const struct epoch_brief *e)
+{
+	const struct pending *p = vol->sealer ? &vol->sealer->pending : NULL;
+	uint64_t first = p ? p->continues : 0;
+
+	if (first && p->continues_from && p->continues_from < first)
+		first = p->continues_from;
+	return first && e->number >= first;
+}
+
 /*
  * For how long it is recent still, INT64_MAX for ever: what goes on in a directory of its step continues it, however late
  * (sealer_continues.c). Of several nodes, each epoch is put together from parts that say they are whole.
@@ -145,7 +156,8 @@ static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint6
 	if (record_trigger_by_hand(e->trigger))
 		return 0;
 	if (age >= patience)
-		return is_written_since_locked(vol, e) ? patience : 0;
+		return is_written_since_locked(vol, e) || is_continued_locked(vol, e) ? patience
+										      : 0;
 	return patience - (age > 0 ? age : 0);
 }
 

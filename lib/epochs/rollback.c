@@ -69,6 +69,7 @@ static int seal_pending(struct volume *vol)
 	uint64_t number = INT64_MAX;
 	int error = 0;
 
+	doubts_look_at_temporaries(vol);
 	mutex_lock(&vol->lock);
 	if (seal_needed_locked(vol))
 		error = seal_begin_locked(vol, &how, &number);

@@ -42,9 +42,10 @@ struct pending {
 	struct new_names new_names; /* names made; each opens an epoch for as long as it is there */
 	struct changed changed;	    /* files closed, logs apart */
 	struct seal_step step;
-	bool opens;	     /* something else that opens an epoch: a rename, new content */
-	bool rides;	     /* removals, attributes, logs: sealed by commit and unmount only */
-	bool closed;	     /* something was closed or renamed: with settle=0 that seals */
+	bool opens;  /* something else that opens an epoch: a rename, new content */
+	bool rides;  /* removals, attributes, logs: sealed by commit and unmount only */
+	bool closed; /* something was closed or renamed: with settle=0 that seals */
+	bool temporary; /* something was closed under a temporary name, and its tail was not looked at yet */
 	enum unsealed noted; /* what the meta value says */
 	bool killed, recovered;
 	uint64_t first_ino;	 /* of the first file that was closed or renamed; 0: none yet */

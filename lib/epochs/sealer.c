@@ -201,6 +201,27 @@ static void tell_held_up(struct volume *vol, const struct seal_view_writer *w)
 		 buf_str(&path), held_ns / NS_PER_S, name ? name + 1 : buf_str(&path));
 }
 
+/* What is left under a temporary name is looked at once it is quiet, while it can be told what it continues. */
+static int64_t until_look(const struct volume *vol, const struct settle_answer *answer)
+{
+	const struct pending *p = &vol->sealer->pending;
+	int64_t quiet_ns;
+
+	if (answer->hold != SETTLE_HOLD_TEMPORARY || !p->temporary ||
+	    __builtin_add_overflow(p->activity_ns, vol->options.settle_ns, &quiet_ns))
+		return answer->until_ns;
+	return quiet_ns < answer->until_ns ? quiet_ns : answer->until_ns;
+}
+
+/* Whether that is to be done now. */
+static bool is_to_look(const struct volume *vol)
+{
+	const struct pending *p = &vol->sealer->pending;
+
+	return p->temporary && p->new_names.temporaries &&
+	       clock_mono_ns() - p->activity_ns >= vol->options.settle_ns;
+}
+
 /* Seals where it is time; else says until when to wait. */
 static int64_t act_locked(struct volume *vol)
 {
@@ -218,7 +239,7 @@ static int64_t act_locked(struct volume *vol)
 	if (answer.verdict == SETTLE_WAIT && answer.hold == SETTLE_HOLD_WRITER)
 		tell_held_up(vol, &writers[answer.index]);
 	if (answer.verdict == SETTLE_WAIT)
-		return answer.until_ns;
+		return until_look(vol, &answer);
 	if (answer.verdict == SETTLE_IDLE) {
 		if (!s->pending.opens && !new_names_any(&s->pending.new_names) &&
 		    now >= s->pending.activity_ns + vol->options.settle_ns)
@@ -249,6 +270,12 @@ static void *sealer_main(void *arg)
 		if (s->first) {
 			mutex_unlock(&vol->lock);
 			seal_finish_until(vol, INT64_MAX);
+			mutex_lock(&vol->lock);
+			continue;
+		}
+		if (is_to_look(vol)) {
+			mutex_unlock(&vol->lock);
+			doubts_look_at_temporaries(vol);
 			mutex_lock(&vol->lock);
 			continue;
 		}

@@ -377,6 +377,8 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	else
 		sealer_opens_locked(vol);
 	p->closed = true;
+	p->temporary |=
+		n ? n->temporary : name && sealer_rule_locked(vol, rules_temporary, parent, name);
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);

@@ -2,6 +2,7 @@
 """Saves of which one part is renamed into place, and another is written in place or renamed later: no half of one is the latest for good."""
 
 import io
+import itertools
 import os
 import time
 import zipfile
@@ -10,7 +11,7 @@ import pytest
 
 from conftest import python, wait_until
 from test_contract_epochs import log_of
-from test_doubts import kill, latest, put, record, retained
+from test_doubts import kill, latest, latest_or_none, put, record, retained
 
 # A kind of save: how each of its files gets into place, in their order. in: written in place; over: by a temporary name.
 KINDS = {
@@ -221,3 +222,50 @@ def test_what_is_torn_under_a_temporary_name_alone_is_no_half_save(mnt):
     zip_over(mnt.path / "optim.pt", "o2", torn=True)
     number = mnt.seal()
     assert record(mnt, number)["complete"] is True and latest(mnt) == number
+
+
+@pytest.mark.options(settle="150ms", patience="2s", keep="last:1")
+@pytest.mark.parametrize(
+    "place, pause, first",
+    # In the root no name says that they are of one save, where none was before.
+    [c for c in itertools.product(["", "out/", "checkpoint-%d/"], [False, True], [True, False]) if c != ("", True, True)],
+)
+def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pause, first):
+    """Sealed in a pause, or by the first rename; what is left under the temporary name holds the next seal up for `patience`."""
+    top = lambda n: mnt.path / (place % n if "%" in place else place)  # noqa: E731
+    if not first:
+        zip_over(top(1) / "model.pt", "m1"), zip_over(top(1) / "optim.pt", "o1")
+        wait_until(lambda: latest_or_none(mnt) and (mnt.epoch(latest(mnt)) / top(1).relative_to(mnt.path) / "optim.pt").exists(), "the first save")
+        time.sleep(0.5)
+        good = latest(mnt)
+    zip_over(top(2) / "model.pt", "m2")
+    if pause:
+        time.sleep(0.6)
+    zip_over(top(2) / "optim.pt", "o2", torn=True)
+    wait_until(lambda: log_of(mnt) and is_half(mnt, max(log_of(mnt))), "the half save")
+    assert latest_or_none(mnt) == (None if first else good)
+    retained(mnt, sorted(log_of(mnt)))
+    zip_over(top(2) / "optim.pt", "o2")
+    wait_until(lambda: record(mnt, max(log_of(mnt)))["complete"] is True, "the whole save")
+    assert latest(mnt) == max(log_of(mnt))
+
+
+@pytest.mark.options(settle="150ms", keep="last:1")
+@pytest.mark.parametrize("place", ["", "out/", "checkpoint-%d/"])
+def test_a_temporary_file_that_is_written_in_two_goes_is_whole_at_last(mnt, place):
+    """Its end was looked at when it was closed half."""
+    top = lambda n: mnt.path / (place % n if "%" in place else place)  # noqa: E731
+    zip_over(top(1) / "model.pt", "m1"), zip_over(top(1) / "optim.pt", "o1")
+    wait_until(lambda: latest_or_none(mnt) and (mnt.epoch(latest(mnt)) / top(1).relative_to(mnt.path) / "optim.pt").exists(), "the first save")
+    time.sleep(0.5)
+    zip_over(top(2) / "model.pt", "m2")
+    zip_over(top(2) / "whole.pt", "o2")
+    whole = (top(2) / "whole.pt").read_bytes()
+    (top(2) / "optim.pt.tmp").write_bytes(whole[:700])
+    time.sleep(0.6)
+    with open(top(2) / "optim.pt.tmp", "ab") as f:
+        f.write(whole[700:])
+    os.replace(top(2) / "optim.pt.tmp", top(2) / "optim.pt")
+    number = wait_until(lambda: (mnt.epoch(latest(mnt)) / top(2).relative_to(mnt.path) / "whole.pt").exists() and latest(mnt), "the second save")
+    wait_until(lambda: (mnt.epoch(latest(mnt)) / top(2).relative_to(mnt.path) / "optim.pt").read_bytes() == whole, "all of it")
+    assert latest(mnt) == max(log_of(mnt)) >= number and "doubts" not in record(mnt, latest(mnt)) and "doubts" not in mnt.status()

@@ -437,10 +437,10 @@ def test_what_a_close_seals_that_is_torn(resuming, option):
     assert latest(resuming) >= good
 
 
-# FOLDER TEXT TORN MKSTEMP: two archives, renamed into place one after the other; Ctrl-C in one of them closes it in good order.
+# FOLDER TEXT TORN MKSTEMP PAUSE: two archives, renamed into place one after the other; Ctrl-C in one of them closes it in good order.
 RENAMING = """
-import io, os, sys, tempfile, zipfile
-folder, text, torn, mkstemp = sys.argv[1:]
+import io, os, sys, tempfile, time, zipfile
+folder, text, torn, mkstemp, pause = sys.argv[1:]
 def archive():
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
@@ -454,14 +454,19 @@ for name in ("model.pt", "optim.pt"):
         if name == torn:
             raise KeyboardInterrupt
     os.rename(at, path)
+    time.sleep(float(pause))
 """
+
+
+def save_renaming(mnt, text, torn="", mkstemp="", pause="0"):
+    subprocess.run([sys.executable, "-c", RENAMING, mnt.path, text, torn, mkstemp, pause], stderr=subprocess.DEVNULL, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("mkstemp", ["", "mkstemp"])
 @pytest.mark.options(resume=True, settle="1h", patience="1h")
 def test_an_interrupt_under_a_temporary_name_is_taken_back_at_once(mnt, mkstemp):
     def save(text, torn=""):
-        subprocess.run([sys.executable, "-c", RENAMING, mnt.path, text, torn, mkstemp], stderr=subprocess.DEVNULL, timeout=60, check=False)
+        save_renaming(mnt, text, torn, mkstemp)
 
     def texts():
         return [(mnt.path / name).read_bytes()[:200].decode("latin-1").count(text) > 90 for name, text in
@@ -475,3 +480,19 @@ def test_an_interrupt_under_a_temporary_name_is_taken_back_at_once(mnt, mkstemp)
     save("4")
     mnt.seal()
     assert record(mnt, latest(mnt))["complete"] is True and b"4" * 90 in (mnt.epochs_dir / "latest" / "optim.pt").read_bytes()
+
+
+@pytest.mark.parametrize("mkstemp", ["", "mkstemp"])
+@pytest.mark.options(resume=True, settle="150ms", keep="last:1")
+def test_an_interrupt_after_a_pause_is_taken_back(mnt, mkstemp):
+    """The epoch that was sealed in the pause has the first half alone."""
+    save_renaming(mnt, "0", mkstemp=mkstemp, pause="0.6"), mnt.seal()
+    save_renaming(mnt, "1", mkstemp=mkstemp, pause="0.6")
+    good = mnt.seal()
+    save_renaming(mnt, "2", torn="optim.pt", mkstemp=mkstemp, pause="0.6")
+    wait_until(lambda: b"1" * 90 in (mnt.path / "model.pt").read_bytes(), "the tree to go back", 30)
+    assert sorted(os.listdir(mnt.path)) == ["model.pt", "optim.pt"] and latest(mnt) > good
+    assert all(b"1" * 90 in (mnt.epochs_dir / "latest" / name).read_bytes() for name in ("model.pt", "optim.pt"))
+    save_renaming(mnt, "3", mkstemp=mkstemp)
+    mnt.seal()
+    assert record(mnt, latest(mnt))["complete"] is True and b"3" * 90 in (mnt.epochs_dir / "latest" / "optim.pt").read_bytes()
