@@ -61,11 +61,27 @@ static uint64_t kept_since(struct volume *vol, uint64_t version)
 	return state_version_epoch(&v);
 }
 
+static int is_of_earlier_try(void *arg, const struct state_doubt *other)
+{
+	const struct state_doubt *d = arg;
+
+	return other->judged && other->kind == DOUBT_UNDONE && other->parent == d->parent &&
+	       !strcmp(other->name, d->name);
+}
+
+/* The last epoch says of this file that its writer was killed: that save is over, and what it left is none of this one. */
+static bool is_killed_again(struct volume *vol, const struct state_doubt *d)
+{
+	return state_doubt_each(vol->state, is_of_earlier_try, (void *)(uintptr_t)d) == 1;
+}
+
 /* A save that began before the last epoch, which is no whole one then. */
 static uint64_t continued_by(struct volume *vol, const struct state_doubt *d, pid_t by)
 {
 	uint64_t epoch;
 
+	if (is_killed_again(vol, d))
+		return 0;
 	/* What is left half under a temporary name is no file of the save before. */
 	if (d->ino && !rules_temporary(vol->rules, d->name, NULL))
 		return sealer_goes_on_in_place_locked(vol, d->ino, kept_since(vol, d->version));

@@ -142,11 +142,69 @@ static bool may_go_on(const struct volume *vol, uint64_t epoch)
 	       epoch < s->last.number && record_trigger_automatic(s->last.trigger);
 }
 
+/* ---- a save that is over, because the next one was begun ---- */
+
+struct over {
+	struct volume *vol;
+	const struct epoch_index *x;
+	uint64_t last; /* the last epoch of such a save; 0: there is none */
+};
+
+static void add_over(struct over *over, uint64_t epoch)
+{
+	uint64_t from, to;
+
+	if (!epoch)
+		return;
+	find_save(over->x, epoch, &from, &to);
+	if (to > over->last)
+		over->last = to;
+}
+
+static int look_at_killed(void *arg, const struct state_doubt *d)
+{
+	struct over *over = arg;
+	struct state_version v;
+
+	if (d->judged && d->kind == DOUBT_UNDONE && d->version &&
+	    state_version_get(over->vol->state, d->version, &v) == 0)
+		add_over(over, state_version_epoch(&v));
+	return 0;
+}
+
+static int look_at_torn(void *arg, const struct state_version *v)
+{
+	struct over *over = arg;
+
+	if (v->torn && state_version_epoch(v) <= over->vol->sealer->last.number)
+		add_over(over, v->replaced);
+	return 0;
+}
+
+/*
+ * Of an epoch that is not complete because a file of it is torn, or its writer was killed: the save that the content before is of was
+ * over then, and what is saved now goes on with nothing of it.
+ */
+static uint64_t find_over(struct volume *vol, const struct epoch_index *x)
+{
+	const struct epoch_brief *e = epoch_index_find(x, vol->sealer->last.number);
+	struct over over = {vol, x, 0};
+
+	if (!e || e->unknown || epoch_brief_complete(e) ||
+	    state_doubt_each(vol->state, look_at_killed, &over) != 0 ||
+	    state_version_each_replacing(vol->state, 1, e->number, 0, vol->next_epoch, FILES_MAX,
+					 look_at_torn, &over) < 0)
+		return 0;
+	return over.last;
+}
+
 static int find_first(struct search *s, uint64_t epoch)
 {
-	uint64_t from, to, told = find_told(s);
+	uint64_t from, to, told = find_told(s), over = find_over(s->vol, s->x);
 
 	find_save(s->x, epoch, &from, &to);
+	if (told < over)
+		told = over;
 	return state_version_each_replacing(s->vol->state, find_run(s, from), to,
 					    told > to ? told : to, s->vol->next_epoch, FILES_MAX,
 					    look, s);

@@ -15,6 +15,7 @@
 #include "lib/cache/reclaim.h"
 #include "lib/cache/torn.h"
 #include "lib/cache/uploads.h"
+#include "lib/format/tails.h"
 #include "lib/live/observer.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
@@ -204,6 +205,8 @@ static int restore_base_locked(struct volume *vol, struct body *b, const struct 
 static bool left_torn_locked(struct volume *vol, const struct body *b, const struct stat *st)
 {
 	struct state_version base;
+	bool refused = b->cramped || b->refused_from < b->refused_to;
+	const char *why;
 	char name[256];
 
 	if (body_is_half_locked(vol, b, st))
@@ -211,9 +214,12 @@ static bool left_torn_locked(struct volume *vol, const struct body *b, const str
 	/* Nothing was written since: a copy may stand for it, which was found so. */
 	if (same_as_base(b, st))
 		return !state_version_get(vol->state, b->base, &base) && base.torn;
-	if (((!b->killed || b->closed_well) && !b->cramped) || b->append_only || b->is_log)
+	if (((!b->killed || b->closed_well) && !b->cramped) || b->is_log)
 		return false;
 	first_name_locked(vol, b->ino, name, NULL);
+	/* Records may end anywhere; a model that is written in one go, and could not be, may not. */
+	if (b->append_only && (!refused || tail_check(-1, 0, name, &why) <= 0))
+		return false;
 	return !file_endures_kill(b->fd, name);
 }
 

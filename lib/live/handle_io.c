@@ -343,7 +343,11 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 
 void body_note_truncated_locked(struct body *b, uint64_t size)
 {
-	if (size <= b->refused_from)
+	/*
+	 * The kernel cuts what a direct write that was refused had made longer, and a program may cut the file to where it got: neither
+	 * writes what was refused. Who appends takes back a part of a record so.
+	 */
+	if (!size || (b->append_only && size <= b->refused_from))
 		b->refused_to = 0;
 	if (size < b->kept_size)
 		b->kept_size = size;

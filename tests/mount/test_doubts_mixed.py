@@ -267,5 +267,6 @@ def test_a_temporary_file_that_is_written_in_two_goes_is_whole_at_last(mnt, plac
         f.write(whole[700:])
     os.replace(top(2) / "optim.pt.tmp", top(2) / "optim.pt")
     number = wait_until(lambda: (mnt.epoch(latest(mnt)) / top(2).relative_to(mnt.path) / "whole.pt").exists() and latest(mnt), "the second save")
-    wait_until(lambda: (mnt.epoch(latest(mnt)) / top(2).relative_to(mnt.path) / "optim.pt").read_bytes() == whole, "all of it")
+    optim = top(2).relative_to(mnt.path) / "optim.pt"
+    wait_until(lambda: (mnt.epoch(latest(mnt)) / optim).exists() and (mnt.epoch(latest(mnt)) / optim).read_bytes() == whole, "all of it")
     assert latest(mnt) == max(log_of(mnt)) >= number and "doubts" not in record(mnt, latest(mnt)) and "doubts" not in mnt.status()

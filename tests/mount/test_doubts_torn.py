@@ -145,6 +145,57 @@ def test_a_refused_write_that_a_later_one_covers_is_none(small):
     assert small.seal() == 2 and doubts(small, 2) == {} and latest(small) == 2
 
 
+# PATH HOW: one MiB after the other, until one is refused.
+REFUSED = """
+import errno, mmap, os, sys
+path, how = sys.argv[1:]
+flags = {"direct": os.O_TRUNC | os.O_DIRECT, "direct in place": os.O_DIRECT, "cut": os.O_TRUNC, "append": os.O_APPEND}[how]
+fd = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
+block = mmap.mmap(-1, 1 << 20)
+block.write(b"new!" * (1 << 18))
+written = refused = 0
+try:
+    while written < 64 << 20:
+        written += os.write(fd, block)
+except OSError as e:
+    refused = e.errno
+    if how == "cut":
+        os.ftruncate(fd, written)
+try:
+    os.close(fd)
+except OSError:
+    pass
+sys.exit(0 if refused == errno.ENOSPC else 1)
+"""
+
+
+@pytest.mark.parametrize("how", ["direct", "direct in place", "cut", "append"])
+def test_a_refused_write_counts_though_the_file_is_cut_to_what_was_written(small, how):
+    """By the kernel, after a direct write, or by the program; or nothing is cut off what was appended."""
+    def note(number):
+        try:
+            put(small.path / ("note-%d" % number), "of another program")
+        except OSError:
+            return False
+        return True
+
+    path = small.path / "model.bin"
+    path.write_bytes(b"good" * (1 << 20))
+    put(small.path / "optim.bin", "good")
+    assert small.seal() == 1
+    small.wait_durable()
+    put(small.path / "optim.bin", "of the new save")
+    run(sys.executable, "-c", REFUSED, path, how)
+    for number in (2, 3):
+        assert small.seal() == number and latest(small) == 1
+        assert doubts(small, number)["model.bin"] == (("torn", True) if how in ("direct in place", "append") else ("undone", True))
+        small.wait_durable()
+        wait_until(lambda number=number: note(number), "room for a note")
+    path.write_bytes(b"good" * 1000), put(small.path / "optim.bin", "good")
+    number = small.seal()
+    assert latest(small) == number and record(small, number)["complete"] is True and "doubts" not in record(small, number)
+
+
 @pytest.mark.parametrize("name", ["model.pt", "last.ckpt", "pytorch_model.bin"])
 def test_an_empty_model_is_torn(mnt, name):
     """Ctrl-C between open() and the first write."""
