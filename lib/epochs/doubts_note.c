@@ -39,7 +39,21 @@ static bool is_left_half(struct volume *vol, const struct body *b, const struct 
 	       !file_endures_kill(b->fd, d->name);
 }
 
-static int note_locked(struct volume *vol, const struct state_doubt *d)
+/* Others of the same parent may go on with that save. */
+static void note_killed_locked(struct volume *vol, uint64_t id, const struct state_doubt *d,
+			       pid_t parent)
+{
+	struct seal_killed *k = vol->sealer ? &vol->sealer->killed : NULL;
+
+	if (!k || parent <= 1 || k->count == SEAL_KILLED || d->kind != DOUBT_UNDONE ||
+	    !doubt_name_is_temporary(vol->rules, d->path))
+		return;
+	k->id[k->count] = id;
+	k->parent[k->count] = parent;
+	k->at_ns[k->count++] = d->at_ns;
+}
+
+static int note_locked(struct volume *vol, const struct state_doubt *d, pid_t parent)
 {
 	uint64_t id = 0;
 	int error = state_begin(vol->state);
@@ -48,6 +62,8 @@ static int note_locked(struct volume *vol, const struct state_doubt *d)
 		error = state_end(vol->state, state_doubt_add(vol->state, d, &id));
 	if (!error && !vol->sealer && !vol->recovered_doubt)
 		vol->recovered_doubt = id;
+	if (!error)
+		note_killed_locked(vol, id, d, parent);
 	return error;
 }
 
@@ -146,7 +162,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	/* What was sealed is half, which the next epoch says: nothing that is left under that name is waited for. */
 	if (!undone && d.since < vol->next_epoch)
 		sealer_left_locked(vol, d.parent, d.name, b->ino);
-	error = note_locked(vol, &d);
+	error = note_locked(vol, &d, b->closer_parent);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
 	vol->doubts = DOUBTS_SOME;
@@ -219,10 +235,53 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 	return state_doubt_each(vol->state, settle_renamed, &r);
 }
 
-/* ---- what the next save has in the place of a file that never comes again ---- */
+/* ---- who goes on ---- */
 
 /* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
 #define STARTED_SLACK_NS (50 * NS_PER_MS)
+
+struct going_on {
+	struct volume *vol;
+	uint64_t id, version;
+};
+
+static int add_going_on(void *arg, const struct state_doubt *d)
+{
+	const struct going_on *g = arg;
+
+	return d->id != g->id || d->judged
+		       ? 0
+		       : state_doubt_file_add(g->vol->state, d->id, DOUBT_GOES_ON, g->version);
+}
+
+static void goes_on_with_locked(struct volume *vol, const struct going_on *g)
+{
+	int error = state_begin(vol->state);
+
+	if (!error)
+		error = state_end(vol->state,
+				  state_doubt_each(vol->state, add_going_on, (void *)(uintptr_t)g));
+	if (error)
+		log_warn("a save that goes on could not be noted: %s", strerror(-error));
+}
+
+void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
+{
+	const struct seal_killed *k = &vol->sealer->killed;
+	int64_t started_ns;
+	struct state_file f;
+	pid_t parent;
+
+	if (!k->count || !by || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
+		return;
+	parent = process_parent(by);
+	started_ns = process_started_ns(by);
+	for (unsigned i = 0; started_ns && i < k->count; i++)
+		if (k->parent[i] == parent && started_ns < k->at_ns[i])
+			goes_on_with_locked(vol, &(struct going_on){vol, k->id[i], f.closed});
+}
+
+/* ---- what the next save has in the place of a file that never comes again ---- */
 
 struct next_saved {
 	struct volume *vol;

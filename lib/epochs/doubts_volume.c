@@ -193,7 +193,9 @@ static int gather_files(struct gathering *g, const struct state_doubt *d, struct
 	if (!g->again)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->count; i++)
-		if (g->files[i].version >= k->since)
+		if (g->files[i].ino == DOUBT_GOES_ON)
+			k->until = g->files[i].version;
+		else if (g->files[i].version >= k->since)
 			g->again[k->again_count++] = g->files[i].ino;
 	k->again = g->again;
 	return 0;

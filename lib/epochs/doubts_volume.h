@@ -46,6 +46,14 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			  uint64_t began);
 
+/* In the place of a file that was saved after a kill, before an epoch is judged: doubts_kill.until. */
+#define DOUBT_GOES_ON 0
+/*
+ * Process `by` (0: not known) has closed this file, or renamed it into place. Where a child of the same process was killed before in a file
+ * with a temporary name, as another rank, this one is of the same save. In no transaction.
+ */
+void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);
+
 /*
  * A new file was closed, or got this name, by process `by` (0: not known): where that was started after the kill of a writer whose file was
  * not there before, in the same directory and with a name that carries no step and is the same but for its numbers, the next save has this

@@ -254,6 +254,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 	free(s->last.logs);
 	job->pending = s->pending;
 	s->pending = (struct pending){.activity_ns = job->pending.activity_ns};
+	s->killed.count = 0;
 	s->last = (struct seal_last){
 		.number = job->number,
 		.trigger = job->trigger,

@@ -162,6 +162,15 @@ struct seal_over {
 	struct seal_savers savers;
 };
 
+/* Processes that were killed in files with temporary names since the last epoch; more are not kept. Of an earlier mount none is known. */
+#define SEAL_KILLED 16
+struct seal_killed {
+	uint64_t id[SEAL_KILLED];   /* of the doubt */
+	pid_t parent[SEAL_KILLED];  /* of the process */
+	int64_t at_ns[SEAL_KILLED]; /* wall clock */
+	unsigned count;
+};
+
 struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
@@ -170,6 +179,7 @@ struct sealer {
 	struct seal_over over;
 	struct seal_renames renames;
 	struct seal_unit unit;
+	struct seal_killed killed;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
 	struct epoch_index index;
 	bool index_loaded;

@@ -353,6 +353,14 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 		p->closed = true;
 }
 
+static void note_goes_on(struct volume *vol, uint64_t ino)
+{
+	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, ino);
+
+	if (f)
+		doubts_goes_on_locked(vol, ino, f->by);
+}
+
 /* A file that took the place of none. */
 static void note_new_file(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
 {
@@ -384,6 +392,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	sealer_before_closed_locked(vol, parent, ino);
 	if (name)
 		note_new_file(vol, parent, name, ino);
+	note_goes_on(vol, ino);
 	if (!name || (!seal_at_marker(vol, parent, name, ino) &&
 		      !seal_at_last_file(vol, parent, name, ino, false)))
 		seal_at_close(vol);
@@ -419,6 +428,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 		      sealer_rule_locked(vol, rules_temporary, parent, name), now);
 	sealer_opens_locked(vol);
 	note_who_renamed(vol, ino);
+	note_goes_on(vol, ino);
 	if (!replaces) {
 		note_new_file(vol, parent, name, ino);
 		sealer_led_locked(vol, parent, new_names_find(&p->new_names, parent, name, ino),

@@ -293,7 +293,7 @@ static bool is_companion(const struct doubts *d, const struct item *item,
 	if (f->born <= item->kill.base || f->ino == item->kill.ino_now || was_saved_again(item, f))
 		return false;
 	/* Who begins after that saves something else: nothing waits for a temporary name. */
-	if (item->temporary && f->version > item->kill.id)
+	if (item->temporary && f->version > item->kill.id && f->version > item->kill.until)
 		return false;
 	unit = doubt_unit_of(d->rules, f->path);
 	return is_part_beside(item, f->path) ||

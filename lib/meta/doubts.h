@@ -40,7 +40,7 @@
  *
  * But a killed writer's file that has a temporary name itself, below no temporary directory, belongs to the unit that it
  * was to be part of: the save of which it is the last file, say, is half. Its companions are what was begun before the
- * kill. That doubt is settled, too, when the file of its final name, where the temporary one tells that, is saved by who
+ * kill, or by who lived then and goes on (doubts_kill.until). That doubt is settled, too, when the file of its final name, where the temporary one tells that, is saved by who
  * began after the kill (model.pt of .model.pt.tmp4711), or when the same temporary name is saved again and renamed to a
  * final one (doubts_volume.h); removing what is left under the temporary name alone settles nothing. One that is alone, and that no
  * file will have to be saved again for, since it was not there before and neither is that of its final name, is settled by any
@@ -108,6 +108,11 @@ struct doubts_kill {
 	uint64_t ino_now,
 		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
 	bool alone; /* it is in doubt without companions, too: other nodes of a set may have them */
+	/*
+	 * Of one with a temporary name: the last version that a process saved which lived at the kill, and goes on with the same save, as
+	 * other ranks do; 0: there is none.
+	 */
+	uint64_t until;
 	/* Of one that an earlier epoch has judged: its companions, which stand while they have this content. */
 	bool judged;
 	const struct doubt_companion *companions;

@@ -270,3 +270,52 @@ def test_a_temporary_file_that_is_written_in_two_goes_is_whole_at_last(mnt, plac
     optim = top(2).relative_to(mnt.path) / "optim.pt"
     wait_until(lambda: (mnt.epoch(latest(mnt)) / optim).exists() and (mnt.epoch(latest(mnt)) / optim).read_bytes() == whole, "all of it")
     assert latest(mnt) == max(log_of(mnt)) >= number and "doubts" not in record(mnt, latest(mnt)) and "doubts" not in mnt.status()
+
+
+# ---- one of two processes is killed under a temporary name, and the other goes on
+
+# Each line: PATH KILLED; a save under a temporary name that is renamed, or its beginning.
+RANK = """
+import os, signal, sys
+for line in sys.stdin:
+    path, killed = line.split()
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".tmp", "wb") as f:
+        f.write(path.encode() * 100)
+        f.flush()
+        if killed == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.rename(path + ".tmp", path)
+    print("saved", flush=True)
+"""
+
+
+@pytest.mark.parametrize("place", ["", "step-%d/"])
+@pytest.mark.options(settle="300ms", keep="last:1")
+def test_a_rank_that_is_killed_before_another_saves(mnt, place):
+    """In place that is so for whoever saves; under a temporary name who is started after the kill saves something else."""
+    ranks = [python(RANK) for _ in range(2)]
+
+    def save(rank, step, killed=0):
+        ranks[rank].stdin.write("%s %d\n" % (mnt.path / (place % step if place else "") / ("rank_%d.pt" % rank), killed))
+        ranks[rank].stdin.flush()
+        return ranks[rank].stdout.readline().strip()
+
+    for step in (10, 20):
+        before = max(log_of(mnt), default=0)
+        assert save(0, step) == save(1, step) == "saved"
+        wait_until(lambda before=before: max(log_of(mnt), default=0) > before, "the epoch of the save")
+        time.sleep(1)
+    good = latest(mnt)
+    assert save(0, 30, killed=1) == ""
+    ranks[0].communicate(timeout=60)
+    assert save(1, 30) == "saved"
+    wait_until(lambda: max(log_of(mnt)) > good, "an epoch after the kill")
+    time.sleep(0.5)
+    assert latest(mnt) == good and record(mnt, max(log_of(mnt)))["complete"] is False
+    ranks[0] = python(RANK)
+    assert save(0, 30) == "saved"
+    wait_until(lambda: latest(mnt) > good, "the whole save")
+    assert (mnt.epochs_dir / "latest" / (place % 30 if place else "") / "rank_1.pt").exists()
+    for rank in ranks:
+        rank.communicate(timeout=60)
