@@ -74,8 +74,8 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 		.torn = why_torn(s, name, &v),
 	};
 	/* As the seal does it (freeze.c): the save that it was for is half. */
-	if (!s->again && file.torn && file.born > s->tails_after)
-		error = torn_temporaries_add(&s->torn, s->vol->rules, &file);
+	if (!s->again && file.born > s->tails_after)
+		error = torn_temporaries_add(&s->torn, s->vol->rules, &file, v.size);
 	return error ? error : doubts_add_file(s->doubts, &file);
 }
 

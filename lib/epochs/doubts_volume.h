@@ -100,7 +100,8 @@ int doubts_again_locked(struct volume *vol, const char *path, const char *why);
 /* The record's "doubts"; `before` (may be NULL) says why, and since when, torn files are. 0 or -ENOMEM. */
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r);
-/* A file whose name is temporary (doubt_name_is_temporary), and whose content, new in the epoch `number`, is torn. */
+/* A file whose name is temporary (doubt_name_is_temporary), and whose content, new in the epoch `number`, is torn, or is empty and may not
+ * be so under its final name. */
 struct torn_temporary {
 	char *path; /* owned by the list */
 	uint64_t ino, version;
@@ -111,9 +112,9 @@ struct torn_temporaries {
 	struct torn_temporary *v;
 	size_t count, cap;
 };
-/* Adds the file, which is new and torn, if its name is a temporary one. 0 or -ENOMEM. */
+/* Adds the file, which is new, if it is such a one. 0 or -ENOMEM. */
 int torn_temporaries_add(struct torn_temporaries *list, const struct rules *rules,
-			 const struct doubts_file *f);
+			 const struct doubts_file *f, uint64_t size);
 void torn_temporaries_free(struct torn_temporaries *list);
 /* The saves that they were for are half, as where their writers had been killed: noted, and added to what is judged, unless that has
  * them already. Before the files, so that the tree is walked once more. `continues`: the epoch that this one continues; 0: none, or

@@ -398,13 +398,11 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 	*ret_torn = file.torn != NULL;
 	if (beside.len)
 		file.part_beside = buf_str(&beside);
-	if (file.torn && is_new(w, v)) {
-		if (!w->again)
-			log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
-		/* The save that it was for is half: those that it is judged with have to be known before the other files are. */
-		if (!w->again && !w->job->restores)
-			error = torn_temporaries_add(&w->torn, w->vol->rules, &file);
-	}
+	if (file.torn && is_new(w, v) && !w->again)
+		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
+	/* The save that it was for is half: those that it is judged with have to be known before the other files are. */
+	if (is_new(w, v) && !w->again && !w->job->restores)
+		error = torn_temporaries_add(&w->torn, w->vol->rules, &file, v->size);
 	return error ? error : doubts_add_file(w->doubts, &file);
 }
 

@@ -174,13 +174,13 @@ def test_a_file_that_alone_is_renamed_more_often_takes_nothing_with_it(mnt):
 # ---- the last file is closed torn under its temporary name, as Ctrl-C leaves it
 
 
-def zip_over(path, text, torn=False):
+def zip_over(path, text, torn=False, empty=False):
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as z:
         z.writestr("data", text * 1000)
     part = path.with_name(path.name + ".tmp")
     path.parent.mkdir(exist_ok=True)
-    part.write_bytes(whole.getvalue()[:-60] if torn else whole.getvalue())
+    part.write_bytes(b"" if empty else whole.getvalue()[:-60] if torn else whole.getvalue())
     if not torn:
         os.replace(part, path)
 
@@ -230,7 +230,8 @@ def test_what_is_torn_under_a_temporary_name_alone_is_no_half_save(mnt):
     # In the root no name says that they are of one save, where none was before.
     [c for c in itertools.product(["", "out/", "checkpoint-%d/"], [False, True], [True, False]) if c != ("", True, True)],
 )
-def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pause, first):
+@pytest.mark.parametrize("empty", [False, True])
+def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pause, first, empty):
     """Sealed in a pause, or by the first rename; what is left under the temporary name holds the next seal up for `patience`."""
     top = lambda n: mnt.path / (place % n if "%" in place else place)  # noqa: E731
     if not first:
@@ -241,7 +242,7 @@ def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pau
     zip_over(top(2) / "model.pt", "m2")
     if pause:
         time.sleep(0.6)
-    zip_over(top(2) / "optim.pt", "o2", torn=True)
+    zip_over(top(2) / "optim.pt", "o2", torn=True, empty=empty)
     wait_until(lambda: log_of(mnt) and is_half(mnt, max(log_of(mnt))), "the half save")
     assert latest_or_none(mnt) == (None if first else good)
     retained(mnt, sorted(log_of(mnt)))

@@ -183,6 +183,11 @@ def keras(step):
     yield "rename", "tmpq7d1_ckpt", "model-step%d.keras" % step
 
 
+def keras_weights(step):
+    yield "h5", "tmpq7d1_ckpt.h5"
+    yield "rename", "tmpq7d1_ckpt.h5", "model-step%d.weights.h5" % step
+
+
 def keras_h5(step):
     yield "h5", "model-step%d.h5" % step
 
@@ -222,7 +227,7 @@ def trainer_of_ranks(step):
         yield "write", folder + "/" + name
 
 
-FRAMEWORKS = [megatron, deepspeed, tensorflow, distributed_2_1, distributed, distributed_in_place, lightning, keras, keras_backup, trainer_4_35, trainer, trainer_of_ranks]
+FRAMEWORKS = [megatron, deepspeed, tensorflow, distributed_2_1, distributed, distributed_in_place, lightning, keras, keras_weights, keras_backup, trainer_4_35, trainer, trainer_of_ranks]
 # Whose last rename is one of a temporary name, which seals with marker=none, too.
 BY_TEMPORARY = [tensorflow, distributed, distributed_in_place]
 # Whose single file is written under its final name: nothing but quiet tells when.
