@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -137,8 +138,9 @@ static int take_size(const char *text, uint64_t *ret_size)
 	return EXIT_DONE;
 }
 
-static volatile sig_atomic_t interrupted;
-static struct timespec first_signal;
+/* Lock-free: a handler may run in any thread, and in two at once. */
+static atomic_int interrupted;
+static atomic_llong first_signal; /* CLOCK_MONOTONIC, s; 0: none came */
 
 /*
  * The first one lets it delete what it has put; one that comes seconds later is not waited with. Batch systems and timeout(1)
@@ -147,19 +149,21 @@ static struct timespec first_signal;
 static void on_signal(int number)
 {
 	struct timespec now;
+	long long first = 0;
+	int saved = errno;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (!interrupted)
-		first_signal = now;
-	else if (now.tv_sec - first_signal.tv_sec > 1)
+	if (!atomic_compare_exchange_strong(&first_signal, &first, (long long)now.tv_sec) &&
+	    now.tv_sec - first > 1)
 		_exit(128 + number);
-	interrupted = number;
+	atomic_store(&interrupted, number);
+	errno = saved;
 }
 
 static bool is_interrupted(void *arg)
 {
 	(void)arg;
-	return interrupted;
+	return atomic_load(&interrupted) != 0;
 }
 
 static void catch_signals(void)
