@@ -41,15 +41,16 @@ static bool is_left_half(struct volume *vol, const struct body *b, const struct 
 
 /* Others of the same parent may go on with that save. */
 static void note_killed_locked(struct volume *vol, uint64_t id, const struct state_doubt *d,
-			       pid_t parent)
+			       pid_t parent, pid_t by)
 {
 	struct seal_killed *k = vol->sealer ? &vol->sealer->killed : NULL;
 
-	if (!k || parent <= 1 || k->count == SEAL_KILLED || d->kind != DOUBT_UNDONE ||
+	if (!k || (parent <= 1 && !by) || k->count == SEAL_KILLED || d->kind != DOUBT_UNDONE ||
 	    !doubt_name_is_temporary(vol->rules, d->path))
 		return;
 	k->id[k->count] = id;
 	k->parent[k->count] = parent;
+	k->by[k->count] = by;
 	k->at_ns[k->count++] = d->at_ns;
 }
 
@@ -63,7 +64,7 @@ static int note_locked(struct volume *vol, const struct state_doubt *d, pid_t pa
 	if (!error && !vol->sealer && !vol->recovered_doubt)
 		vol->recovered_doubt = id;
 	if (!error)
-		note_killed_locked(vol, id, d, parent);
+		note_killed_locked(vol, id, d, parent, 0);
 	return error;
 }
 
@@ -110,6 +111,15 @@ static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t 
 	uint64_t continued = continued_by(vol, d, by);
 
 	return continued ? continued : d->since;
+}
+
+void doubts_torn_locked(struct volume *vol, const struct state_doubt *d)
+{
+	const struct changed_file *f =
+		vol->sealer ? changed_find(&vol->sealer->pending.changed, d->ino) : NULL;
+
+	if (f && f->by)
+		note_killed_locked(vol, d->id, d, 0, f->by);
 }
 
 uint64_t doubts_since_locked(struct volume *vol, const struct state_doubt *d)
@@ -242,14 +252,27 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 
 struct going_on {
 	struct volume *vol;
+	const char *name; /* of the file that was saved */
 	uint64_t id, version;
 };
+
+/* rank_1.pt goes on with the save that .rank_0.pt.tmp was killed in: what only happens to be saved beside it may never be saved again. */
+static bool is_rank_of(const struct going_on *g, const struct state_doubt *d)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	unsigned count = doubt_final_names(g->vol->rules, d->path, finals);
+
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(finals[i], g->name) != 0 && doubt_same_shape(finals[i], g->name))
+			return true;
+	return false;
+}
 
 static int add_going_on(void *arg, const struct state_doubt *d)
 {
 	const struct going_on *g = arg;
 
-	return d->id != g->id || d->judged
+	return d->id != g->id || d->judged || !is_rank_of(g, d)
 		       ? 0
 		       : state_doubt_file_add(g->vol->state, d->id, DOUBT_GOES_ON, g->version);
 }
@@ -268,17 +291,58 @@ static void goes_on_with_locked(struct volume *vol, const struct going_on *g)
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
 {
 	const struct seal_killed *k = &vol->sealer->killed;
-	int64_t started_ns;
+	int64_t started_ns, recent_ns = clock_wall_ns() - vol->options.patience_ns;
 	struct state_file f;
+	char name[256];
 	pid_t parent;
 
 	if (!k->count || !by || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
 		return;
+	first_name_locked(vol, ino, name, NULL);
 	parent = process_parent(by);
 	started_ns = process_started_ns(by);
 	for (unsigned i = 0; started_ns && i < k->count; i++)
-		if (k->parent[i] == parent && started_ns < k->at_ns[i])
-			goes_on_with_locked(vol, &(struct going_on){vol, k->id[i], f.closed});
+		if (parent && k->parent[i] == parent && started_ns < k->at_ns[i] &&
+		    k->at_ns[i] >= recent_ns)
+			goes_on_with_locked(vol, &(struct going_on){vol, name, k->id[i], f.closed});
+}
+
+/* ---- who tries again ---- */
+
+struct trying {
+	struct volume *vol;
+	uint64_t parent, id;
+};
+
+static int settle_tried(void *arg, const struct state_doubt *d)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	const struct trying *t = arg;
+
+	if (d->id != t->id || d->parent != t->parent ||
+	    doubt_final_names(t->vol->rules, d->path, finals))
+		return 0;
+	t->vol->doubts = DOUBTS_UNKNOWN;
+	return state_doubt_remove(t->vol->state, d->id);
+}
+
+void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by)
+{
+	const struct seal_killed *k = &vol->sealer->killed;
+	int error = 0;
+
+	for (unsigned i = 0; by && !error && i < k->count; i++) {
+		struct trying t = {vol, parent, k->id[i]};
+
+		if (k->by[i] != by)
+			continue;
+		error = state_begin(vol->state);
+		if (!error)
+			error = state_end(vol->state,
+					  state_doubt_each(vol->state, settle_tried, &t));
+	}
+	if (error)
+		log_warn("what a save settles could not be noted: %s", strerror(-error));
 }
 
 /* ---- what the next save has in the place of a file that never comes again ---- */

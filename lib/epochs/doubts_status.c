@@ -75,7 +75,7 @@ static int survey_file(struct surveying *s, const char *name, const struct state
 	};
 	/* As the seal does it (freeze.c): the save that it was for is half. */
 	if (!s->again && file.born > s->tails_after)
-		error = torn_temporaries_add(&s->torn, s->vol->rules, &file, v.size);
+		error = torn_temporaries_add(&s->torn, s->vol->rules, &file);
 	return error ? error : doubts_add_file(s->doubts, &file);
 }
 
@@ -248,10 +248,11 @@ void doubts_look_at_temporaries(struct volume *vol)
 	bool due;
 
 	mutex_lock(&vol->lock);
-	due = vol->sealer && vol->sealer->pending.temporary &&
-	      vol->sealer->pending.new_names.temporaries;
+	due = vol->sealer &&
+	      (vol->sealer->pending.rewritten ||
+	       (vol->sealer->pending.temporary && vol->sealer->pending.new_names.temporaries));
 	if (vol->sealer)
-		vol->sealer->pending.temporary = false;
+		vol->sealer->pending.temporary = vol->sealer->pending.rewritten = false;
 	mutex_unlock(&vol->lock);
 	if (!due)
 		return;

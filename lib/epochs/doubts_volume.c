@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "lib/format/record_doubt.h"
-#include "lib/format/tails.h"
 #include "lib/format/tree.h"
 #include "lib/meta/doubts.h"
 #include "lib/util/array.h"
@@ -332,7 +331,11 @@ static int note_torn(struct volume *vol, const struct covering *c)
 	if (c->row->since == vol->next_epoch)
 		c->row->since = doubts_since_locked(vol, c->row);
 	result = state_begin(vol->state);
-	return result ? result : state_end(vol->state, state_doubt_add_given(vol->state, c->row));
+	if (!result)
+		result = state_end(vol->state, state_doubt_add_given(vol->state, c->row));
+	if (!result)
+		doubts_torn_locked(vol, c->row);
+	return result;
 }
 
 static int add_torn_temporary(struct volume *vol, struct state *snapshot, uint64_t number,
@@ -368,35 +371,17 @@ static int add_torn_temporary(struct volume *vol, struct state *snapshot, uint64
 	return error;
 }
 
-/* Ctrl-C came between open() and the first write. NULL: it may be empty. */
-static const char *why_not_empty(const struct rules *rules, const char *path)
-{
-	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
-	unsigned count = doubt_final_names(rules, path, finals);
-	const char *why = NULL;
-
-	for (unsigned i = 0; !why && i < count; i++)
-		if (tail_check(-1, 0, finals[i], &why) <= 0)
-			why = NULL;
-	return why;
-}
-
 int torn_temporaries_add(struct torn_temporaries *list, const struct rules *rules,
-			 const struct doubts_file *f, uint64_t size)
+			 const struct doubts_file *f)
 {
 	struct torn_temporary *t;
-	const char *why = f->torn;
 
-	if ((!why && size) || !doubt_name_is_temporary(rules, f->path))
-		return 0;
-	if (!why)
-		why = why_not_empty(rules, f->path);
-	if (!why)
+	if (!f->torn || !doubt_name_is_temporary(rules, f->path))
 		return 0;
 	if (array_reserve((void **)&list->v, &list->cap, list->count, sizeof(*list->v)))
 		return -ENOMEM;
 	t = &list->v[list->count];
-	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, why};
+	*t = (struct torn_temporary){strdup(f->path), f->ino, f->version, f->torn};
 	list->count += t->path != NULL;
 	return t->path ? 0 : -ENOMEM;
 }

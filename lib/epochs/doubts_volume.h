@@ -46,11 +46,20 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			  uint64_t began);
 
+/* This doubt of a file that was closed torn under a temporary name is noted now. */
+void doubts_torn_locked(struct volume *vol, const struct state_doubt *d);
+/*
+ * Process `by` has renamed a file in this directory from a temporary name to a final one: that of another one there, which it had closed torn
+ * under a temporary name that tells no final one, is done again. In no transaction.
+ */
+void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
+
 /* In the place of a file that was saved after a kill, before an epoch is judged: doubts_kill.until. */
 #define DOUBT_GOES_ON 0
 /*
- * Process `by` (0: not known) has closed this file, or renamed it into place. Where a child of the same process was killed before in a file
- * with a temporary name, as another rank, this one is of the same save. In no transaction.
+ * Process `by` (0: not known) has closed this file, or renamed it into place. Where a child of the same process was killed before, at most
+ * `patience` ago, in a file with a temporary name that is the same but for its numbers, as another rank, this one is of the same save. In no
+ * transaction.
  */
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);
 
@@ -100,8 +109,7 @@ int doubts_again_locked(struct volume *vol, const char *path, const char *why);
 /* The record's "doubts"; `before` (may be NULL) says why, and since when, torn files are. 0 or -ENOMEM. */
 int doubts_to_record(const struct doubts *d, const struct epoch_record *before,
 		     struct epoch_record *r);
-/* A file whose name is temporary (doubt_name_is_temporary), and whose content, new in the epoch `number`, is torn, or is empty and may not
- * be so under its final name. */
+/* A file whose name is temporary (doubt_name_is_temporary), and whose content, new in the epoch `number`, is torn. */
 struct torn_temporary {
 	char *path; /* owned by the list */
 	uint64_t ino, version;
@@ -112,9 +120,9 @@ struct torn_temporaries {
 	struct torn_temporary *v;
 	size_t count, cap;
 };
-/* Adds the file, which is new, if it is such a one. 0 or -ENOMEM. */
+/* Adds the file, which is new, if it is torn and has such a name. 0 or -ENOMEM. */
 int torn_temporaries_add(struct torn_temporaries *list, const struct rules *rules,
-			 const struct doubts_file *f, uint64_t size);
+			 const struct doubts_file *f);
 void torn_temporaries_free(struct torn_temporaries *list);
 /* The saves that they were for are half, as where their writers had been killed: noted, and added to what is judged, unless that has
  * them already. Before the files, so that the tree is walked once more. `continues`: the epoch that this one continues; 0: none, or

@@ -402,7 +402,7 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 		log_warn("epoch %" PRIu64 ": %s: %s", w->job->number, file.path, file.torn);
 	/* The save that it was for is half: those that it is judged with have to be known before the other files are. */
 	if (is_new(w, v) && !w->again && !w->job->restores)
-		error = torn_temporaries_add(&w->torn, w->vol->rules, &file, v->size);
+		error = torn_temporaries_add(&w->torn, w->vol->rules, &file);
 	return error ? error : doubts_add_file(w->doubts, &file);
 }
 

@@ -45,7 +45,8 @@ struct pending {
 	bool opens;  /* something else that opens an epoch: a rename, new content */
 	bool rides;  /* removals, attributes, logs: sealed by commit and unmount only */
 	bool closed; /* something was closed or renamed: with settle=0 that seals */
-	bool temporary; /* something was closed under a temporary name, and its tail was not looked at yet */
+	/* Something was closed under a temporary name that is new, or was there, and its tail was not looked at yet. */
+	bool temporary, rewritten;
 	enum unsealed noted; /* what the meta value says */
 	bool killed, recovered;
 	uint64_t first_ino;	 /* of the first file that was closed or renamed; 0: none yet */
@@ -162,11 +163,12 @@ struct seal_over {
 	struct seal_savers savers;
 };
 
-/* Processes that were killed in files with temporary names since the last epoch; more are not kept. Of an earlier mount none is known. */
+/* Doubts of files with temporary names since the last epoch, and whose they are; more are not kept. Of an earlier mount none is known. */
 #define SEAL_KILLED 16
 struct seal_killed {
 	uint64_t id[SEAL_KILLED];   /* of the doubt */
-	pid_t parent[SEAL_KILLED];  /* of the process */
+	pid_t parent[SEAL_KILLED];  /* of the process that was killed; 0: it was not, */
+	pid_t by[SEAL_KILLED];	    /* but this one has closed the file torn */
 	int64_t at_ns[SEAL_KILLED]; /* wall clock */
 	unsigned count;
 };

@@ -201,25 +201,17 @@ static void tell_held_up(struct volume *vol, const struct seal_view_writer *w)
 		 buf_str(&path), held_ns / NS_PER_S, name ? name + 1 : buf_str(&path));
 }
 
-/* What is left under a temporary name is looked at once it is quiet, while it can be told what it continues. */
-static int64_t until_look(const struct volume *vol, const struct settle_answer *answer)
+/* When what is left under a temporary name is looked at: while it can be told what it continues, but not after each of many files. */
+static int64_t look_ns(const struct volume *vol)
 {
 	const struct pending *p = &vol->sealer->pending;
-	int64_t quiet_ns;
+	int64_t quiet = vol->options.settle_ns, at_ns;
 
-	if (answer->hold != SETTLE_HOLD_TEMPORARY || !p->temporary ||
-	    __builtin_add_overflow(p->activity_ns, vol->options.settle_ns, &quiet_ns))
-		return answer->until_ns;
-	return quiet_ns < answer->until_ns ? quiet_ns : answer->until_ns;
-}
-
-/* Whether that is to be done now. */
-static bool is_to_look(const struct volume *vol)
-{
-	const struct pending *p = &vol->sealer->pending;
-
-	return p->temporary && p->new_names.temporaries &&
-	       clock_mono_ns() - p->activity_ns >= vol->options.settle_ns;
+	if (!p->rewritten && (!p->temporary || !p->new_names.temporaries))
+		return INT64_MAX;
+	if (quiet < NS_PER_S && !p->rewritten)
+		quiet = NS_PER_S;
+	return __builtin_add_overflow(p->activity_ns, quiet, &at_ns) ? INT64_MAX : at_ns;
 }
 
 /* Seals where it is time; else says until when to wait. */
@@ -239,7 +231,7 @@ static int64_t act_locked(struct volume *vol)
 	if (answer.verdict == SETTLE_WAIT && answer.hold == SETTLE_HOLD_WRITER)
 		tell_held_up(vol, &writers[answer.index]);
 	if (answer.verdict == SETTLE_WAIT)
-		return until_look(vol, &answer);
+		return look_ns(vol) < answer.until_ns ? look_ns(vol) : answer.until_ns;
 	if (answer.verdict == SETTLE_IDLE) {
 		if (!s->pending.opens && !new_names_any(&s->pending.new_names) &&
 		    now >= s->pending.activity_ns + vol->options.settle_ns)
@@ -273,7 +265,7 @@ static void *sealer_main(void *arg)
 			mutex_lock(&vol->lock);
 			continue;
 		}
-		if (is_to_look(vol)) {
+		if (look_ns(vol) <= clock_mono_ns()) {
 			mutex_unlock(&vol->lock);
 			doubts_look_at_temporaries(vol);
 			mutex_lock(&vol->lock);
@@ -408,7 +400,8 @@ static int restore_pending(struct volume *vol, bool unfinished, bool killed)
 	}
 	/* Which files were saved before the mount is not known. What replaces them tells by its count and its order (sealer_before.c). */
 	s->pending.closed = s->pending.opens;
-	s->pending.recovered = crashed && s->pending.opens;
+	/* What was closed torn under a temporary name may not have been looked at. */
+	s->pending.recovered = s->pending.rewritten = crashed && s->pending.opens;
 	if (s->pending.rides || s->pending.opens) {
 		s->pending.opened_ns = clock_wall_ns();
 		s->pending.opened_mono_ns = s->pending.activity_ns;

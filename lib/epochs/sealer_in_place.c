@@ -33,8 +33,11 @@ struct search {
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
 	uint64_t every; /* so many epochs at least between two saves of such a file; 0: any */
-	bool renamed;	/* such a file was renamed into place, which sealed the last epoch */
-	bool late;	/* for another file, that was opened before, there may be one */
+	uint64_t
+		from; /* the first epoch of the save that the file's content is of, as far as epochs that continue others say */
+	uint64_t over; /* find_over */
+	bool renamed;  /* such a file was renamed into place, which sealed the last epoch */
+	bool late;     /* for another file, that was opened before, there may be one */
 };
 
 static bool is_recent(const struct search *s, uint64_t number)
@@ -57,6 +60,9 @@ static int look(void *arg, const struct state_version *v)
 
 	if (v->ino == s->ino || (s->first && s->first <= epoch && !renamed) ||
 	    (s->every && epoch - v->replaced < s->every))
+		return 0;
+	/* That both were of one save is a guess then. */
+	if (v->replaced < s->from && epoch <= s->over)
 		return 0;
 	if (!is_recent(s, epoch)) {
 		s->late = true;
@@ -200,12 +206,11 @@ static uint64_t find_over(struct volume *vol, const struct epoch_index *x)
 
 static int find_first(struct search *s, uint64_t epoch)
 {
-	uint64_t from, to, told = find_told(s), over = find_over(s->vol, s->x);
+	uint64_t to, told = find_told(s);
 
-	find_save(s->x, epoch, &from, &to);
-	if (told < over)
-		told = over;
-	return state_version_each_replacing(s->vol->state, find_run(s, from), to,
+	find_save(s->x, epoch, &s->from, &to);
+	s->over = find_over(s->vol, s->x);
+	return state_version_each_replacing(s->vol->state, find_run(s, s->from), to,
 					    told > to ? told : to, s->vol->next_epoch, FILES_MAX,
 					    look, s);
 }

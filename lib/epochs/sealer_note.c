@@ -385,8 +385,8 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	else
 		sealer_opens_locked(vol);
 	p->closed = true;
-	p->temporary |=
-		n ? n->temporary : name && sealer_rule_locked(vol, rules_temporary, parent, name);
+	p->temporary |= n && n->temporary;
+	p->rewritten |= !n && name && sealer_rule_locked(vol, rules_temporary, parent, name);
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
@@ -405,6 +405,16 @@ static void note_who_renamed(struct volume *vol, uint64_t ino)
 
 	if (f)
 		resume_saved_locked(vol, ino, f->by);
+}
+
+static void note_tried_again(struct volume *vol, uint64_t parent, const char *old_name,
+			     const char *name, uint64_t ino)
+{
+	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, ino);
+
+	if (f && old_name && sealer_rule_locked(vol, rules_temporary, parent, old_name) &&
+	    !sealer_rule_locked(vol, rules_temporary, parent, name))
+		doubts_tried_again_locked(vol, parent, f->by);
 }
 
 static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
@@ -429,6 +439,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	sealer_opens_locked(vol);
 	note_who_renamed(vol, ino);
 	note_goes_on(vol, ino);
+	note_tried_again(vol, parent, old_name, name, ino);
 	if (!replaces) {
 		note_new_file(vol, parent, name, ino);
 		sealer_led_locked(vol, parent, new_names_find(&p->new_names, parent, name, ino),

@@ -333,8 +333,11 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 	if (is_refusal(result)) {
 		note_refused_locked(b, offset, offset + len);
 		b->refused_error = (int)result;
+		b->redone = 0;
 	} else if (result > 0) {
 		spans_add(&b->written, offset, offset + (uint64_t)result);
+		if (offset <= b->redone && offset + (uint64_t)result > b->redone)
+			b->redone = offset + (uint64_t)result;
 		if (b->refused_from < b->refused_to)
 			note_covered_locked(b, offset, offset + (uint64_t)result);
 	}
@@ -345,9 +348,9 @@ void body_note_truncated_locked(struct body *b, uint64_t size)
 {
 	/*
 	 * The kernel cuts what a direct write that was refused had made longer, and a program may cut the file to where it got: neither
-	 * writes what was refused. Who appends takes back a part of a record so.
+	 * writes what was refused. Who appends takes back a part of a record so. And all of it may have been written since, and be smaller.
 	 */
-	if (!size || (b->append_only && size <= b->refused_from))
+	if (size <= b->redone || (b->append_only && size <= b->refused_from))
 		b->refused_to = 0;
 	if (size < b->kept_size)
 		b->kept_size = size;

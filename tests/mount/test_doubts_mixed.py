@@ -174,15 +174,19 @@ def test_a_file_that_alone_is_renamed_more_often_takes_nothing_with_it(mnt):
 # ---- the last file is closed torn under its temporary name, as Ctrl-C leaves it
 
 
-def zip_over(path, text, torn=False, empty=False):
+def zip_over(path, text, torn=False):
+    part = path.with_name(path.name + ".tmp")
+    zip_in_place(part, text, torn)
+    if not torn:
+        os.replace(part, path)
+
+
+def zip_in_place(path, text, torn=False):
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as z:
         z.writestr("data", text * 1000)
-    part = path.with_name(path.name + ".tmp")
     path.parent.mkdir(exist_ok=True)
-    part.write_bytes(b"" if empty else whole.getvalue()[:-60] if torn else whole.getvalue())
-    if not torn:
-        os.replace(part, path)
+    path.write_bytes(whole.getvalue()[:-60] if torn else whole.getvalue())
 
 
 def is_half(mnt, number):
@@ -230,8 +234,7 @@ def test_what_is_torn_under_a_temporary_name_alone_is_no_half_save(mnt):
     # In the root no name says that they are of one save, where none was before.
     [c for c in itertools.product(["", "out/", "checkpoint-%d/"], [False, True], [True, False]) if c != ("", True, True)],
 )
-@pytest.mark.parametrize("empty", [False, True])
-def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pause, first, empty):
+def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pause, first):
     """Sealed in a pause, or by the first rename; what is left under the temporary name holds the next seal up for `patience`."""
     top = lambda n: mnt.path / (place % n if "%" in place else place)  # noqa: E731
     if not first:
@@ -242,10 +245,17 @@ def test_an_interrupted_save_of_which_an_epoch_has_the_beginning(mnt, place, pau
     zip_over(top(2) / "model.pt", "m2")
     if pause:
         time.sleep(0.6)
-    zip_over(top(2) / "optim.pt", "o2", torn=True, empty=empty)
+    zip_over(top(2) / "optim.pt", "o2", torn=True)
     wait_until(lambda: log_of(mnt) and is_half(mnt, max(log_of(mnt))), "the half save")
     assert latest_or_none(mnt) == (None if first else good)
     retained(mnt, sorted(log_of(mnt)))
+    if not first and place != "checkpoint-%d/":  # once more, over what is left
+        before = max(log_of(mnt))
+        zip_over(top(2) / "model.pt", "m3")
+        time.sleep(0.6 if pause else 0)
+        zip_over(top(2) / "optim.pt", "o3", torn=True)
+        wait_until(lambda: max(log_of(mnt)) > before and is_half(mnt, max(log_of(mnt))), "the half save")
+        assert latest(mnt) == good
     zip_over(top(2) / "optim.pt", "o2")
     wait_until(lambda: record(mnt, max(log_of(mnt)))["complete"] is True, "the whole save")
     assert latest(mnt) == max(log_of(mnt))
@@ -320,3 +330,97 @@ def test_a_rank_that_is_killed_before_another_saves(mnt, place):
     assert (mnt.epochs_dir / "latest" / (place % 30 if place else "") / "rank_1.pt").exists()
     for rank in ranks:
         rank.communicate(timeout=60)
+
+
+# Lines: KIND PATH; a file written, renamed from a temporary name of its own (mkstemp), or killed in that.
+PROGRAM = """
+import os, signal, sys, tempfile
+for line in sys.stdin:
+    kind, path = line.split()
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if kind == "write":
+        open(path, "w").write(path)
+    else:
+        fd, at = tempfile.mkstemp(dir=os.path.dirname(path))
+        os.write(fd, b"x" * 20000)
+        if kind == "torn":
+            os.pwrite(fd, b"PK\\3\\4", 0)
+        if kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.close(fd)
+        os.unlink(at) if kind == "gone" else kind == "torn" or os.rename(at, path)
+    print("done", flush=True)
+"""
+
+
+class Program:
+    def __init__(self, mnt):
+        self.mnt, self.process = mnt, python(PROGRAM)
+
+    def do(self, kind, path):
+        self.process.stdin.write("%s %s\n" % (kind, self.mnt.path / path))
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip() or self.process.wait(timeout=60)
+
+    def end(self):
+        self.process.communicate(timeout=60)
+
+
+@pytest.mark.options(settle="300ms", patience="1s")
+def test_who_lives_beside_a_killed_save_holds_up_none_of_the_next(mnt):
+    """An evaluator of the same parent saves once, after the trainer was killed under a name that never comes again."""
+    trainer, evaluator = Program(mnt), Program(mnt)
+    for name in ("model.pt", "optim.pt"):
+        trainer.do("over", name)
+    evaluator.do("write", "eval_1.json"), time.sleep(1)
+    before = max(log_of(mnt))
+    trainer.do("kill", "model.pt")
+    evaluator.do("write", "eval_2.json")
+    wait_until(lambda: max(log_of(mnt)) > before, "an epoch with the note")
+    trainer = Program(mnt)
+    for _ in range(2):
+        for name in ("model.pt", "optim.pt"):
+            trainer.do("over", name)
+        time.sleep(2)
+        assert latest(mnt) == max(log_of(mnt))
+    trainer.end(), evaluator.end()
+
+
+@pytest.mark.options(settle="300ms")
+def test_who_has_torn_a_temporary_file_and_saves_it_anew_under_another_one_leaves_none(mnt):
+    trainer = Program(mnt)
+    for _ in range(2):
+        trainer.do("over", "model.pt"), trainer.do("over", "optim.pt"), mnt.seal()
+    trainer.do("over", "model.pt"), trainer.do("torn", "optim.pt")
+    time.sleep(1.6)  # quiet, so that its end was looked at
+    torn, = mnt.path.glob("tmp*")
+    torn.unlink()
+    trainer.do("over", "optim.pt")
+    number = mnt.seal()
+    assert latest(mnt) == number and "doubts" not in record(mnt, number)
+    trainer.end()
+
+
+@pytest.mark.parametrize("how", ["torn", "killed"])
+@pytest.mark.options(settle="150ms", keep="last:1")
+def test_a_half_save_of_another_program_in_the_pause_of_a_save(mnt, how):
+    """What is saved in two goes, with a pause, is one save, whoever was interrupted in the pause."""
+    for text in ("1", "2"):
+        put(mnt.path / "ck" / "a.bin", text), zip_in_place(mnt.path / "ev" / "best.pt", text), put(mnt.path / "ev" / "r.json", text)
+        time.sleep(0.7)
+        put(mnt.path / "ck" / "b.bin", text)
+        time.sleep(0.7)
+    good = latest(mnt)
+    put(mnt.path / "ck" / "a.bin", "3"), zip_in_place(mnt.path / "ev" / "best.pt", "3")
+    time.sleep(0.7)
+    put(mnt.path / "ev" / "r.json", "4")
+    if how == "torn":
+        zip_in_place(mnt.path / "ev" / "best.pt", "4", torn=True)
+    else:
+        kill(mnt.path / "ev" / "best.pt")
+    time.sleep(0.7)
+    kill(mnt.path / "ck" / "b.bin")
+    wait_until(lambda: latest(mnt) == good, "the whole save to be the latest again")
+    time.sleep(1)
+    assert latest(mnt) == good
+    assert (mnt.epochs_dir / "latest" / "ck" / "a.bin").read_text() == (mnt.epochs_dir / "latest" / "ck" / "b.bin").read_text() == "2"
