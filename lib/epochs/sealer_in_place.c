@@ -33,8 +33,8 @@ struct search {
 	int64_t now_ns;
 	uint64_t first; /* the first epoch that has such a file; 0: none yet */
 	uint64_t every; /* so many epochs at least between two saves of such a file; 0: any */
-	uint64_t
-		from; /* the first epoch of the save that the file's content is of, as far as epochs that continue others say */
+	/* The first epoch of the save that the file's content is of, as far as epochs that continue others say. */
+	uint64_t from;
 	uint64_t over; /* find_over */
 	bool renamed;  /* such a file was renamed into place, which sealed the last epoch */
 	bool late;     /* for another file, that was opened before, there may be one */

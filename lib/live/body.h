@@ -85,8 +85,8 @@ struct body {
 	/* Bytes whose writing was refused (no space, a failing disk) and that no later write covered: from >= to: none. */
 	uint64_t refused_from, refused_to;
 	int refused_error; /* and why, the last time: -errno */
-	uint64_t
-		redone; /* so much from its beginning on was written since, as one that is saved anew on the same descriptor */
+	/* So much from its beginning on was written since, as of one that is saved anew on the same descriptor. */
+	uint64_t redone;
 	atomic_bool was_refused; /* one ever was; read without the lock */
 	bool cramped; /* the kernel wrote it by itself while its disk had no room: a write may have been refused (cramped.h) */
 	int64_t emptied_ns; /* wall clock: when it was last cut to nothing; 0: never */
