@@ -39,7 +39,7 @@ static bool is_left_half(struct volume *vol, const struct body *b, const struct 
 	       !file_endures_kill(b->fd, d->name);
 }
 
-/* Others of the same parent may go on with that save. */
+/* Others of the same parent may go on with that save, and who has closed a file torn (`by`) may save it under another name. */
 static void note_killed_locked(struct volume *vol, uint64_t id, const struct state_doubt *d,
 			       pid_t parent, pid_t by)
 {
@@ -48,10 +48,7 @@ static void note_killed_locked(struct volume *vol, uint64_t id, const struct sta
 	if (!k || (parent <= 1 && !by) || k->count == SEAL_KILLED || d->kind != DOUBT_UNDONE ||
 	    !doubt_name_is_temporary(vol->rules, d->path))
 		return;
-	k->id[k->count] = id;
-	k->parent[k->count] = parent;
-	k->by[k->count] = by;
-	k->at_ns[k->count++] = d->at_ns;
+	k->v[k->count++] = (struct killed){id, parent, by, d->at_ns};
 }
 
 static int note_locked(struct volume *vol, const struct state_doubt *d, pid_t parent)
@@ -113,21 +110,23 @@ static uint64_t since_of(struct volume *vol, const struct state_doubt *d, pid_t 
 	return continued ? continued : d->since;
 }
 
-void doubts_torn_locked(struct volume *vol, const struct state_doubt *d)
+/* Who has closed it since the last epoch; 0: not known. */
+static pid_t closer_of(struct volume *vol, uint64_t ino)
 {
 	const struct changed_file *f =
-		vol->sealer ? changed_find(&vol->sealer->pending.changed, d->ino) : NULL;
+		vol->sealer ? changed_find(&vol->sealer->pending.changed, ino) : NULL;
 
-	if (f && f->by)
-		note_killed_locked(vol, d->id, d, 0, f->by);
+	return f ? f->by : 0;
+}
+
+void doubts_torn_locked(struct volume *vol, const struct state_doubt *d)
+{
+	note_killed_locked(vol, d->id, d, 0, closer_of(vol, d->ino));
 }
 
 uint64_t doubts_since_locked(struct volume *vol, const struct state_doubt *d)
 {
-	const struct changed_file *f =
-		vol->sealer ? changed_find(&vol->sealer->pending.changed, d->ino) : NULL;
-
-	return since_of(vol, d, f ? f->by : 0);
+	return since_of(vol, d, closer_of(vol, d->ino));
 }
 
 /* Its names and its path, which stays the caller's. False: it has none. */
@@ -247,9 +246,6 @@ int doubts_renamed_locked(struct volume *vol, uint64_t parent, const char *name,
 
 /* ---- who goes on ---- */
 
-/* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
-#define STARTED_SLACK_NS (50 * NS_PER_MS)
-
 struct going_on {
 	struct volume *vol;
 	const char *name; /* of the file that was saved */
@@ -301,10 +297,11 @@ void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
 	first_name_locked(vol, ino, name, NULL);
 	parent = process_parent(by);
 	started_ns = process_started_ns(by);
-	for (unsigned i = 0; started_ns && i < k->count; i++)
-		if (parent && k->parent[i] == parent && started_ns < k->at_ns[i] &&
-		    k->at_ns[i] >= recent_ns)
-			goes_on_with_locked(vol, &(struct going_on){vol, name, k->id[i], f.closed});
+	for (unsigned i = 0; parent && started_ns && i < k->count; i++)
+		if (k->v[i].parent == parent && started_ns < k->v[i].at_ns &&
+		    k->v[i].at_ns >= recent_ns)
+			goes_on_with_locked(vol,
+					    &(struct going_on){vol, name, k->v[i].id, f.closed});
 }
 
 /* ---- who tries again ---- */
@@ -332,9 +329,9 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by)
 	int error = 0;
 
 	for (unsigned i = 0; by && !error && i < k->count; i++) {
-		struct trying t = {vol, parent, k->id[i]};
+		struct trying t = {vol, parent, k->v[i].id};
 
-		if (k->by[i] != by)
+		if (k->v[i].by != by)
 			continue;
 		error = state_begin(vol->state);
 		if (!error)
@@ -346,6 +343,9 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by)
 }
 
 /* ---- what the next save has in the place of a file that never comes again ---- */
+
+/* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
+#define STARTED_SLACK_NS (50 * NS_PER_MS)
 
 struct next_saved {
 	struct volume *vol;

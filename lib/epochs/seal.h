@@ -166,10 +166,12 @@ struct seal_over {
 /* Doubts of files with temporary names since the last epoch, and whose they are; more are not kept. Of an earlier mount none is known. */
 #define SEAL_KILLED 16
 struct seal_killed {
-	uint64_t id[SEAL_KILLED];   /* of the doubt */
-	pid_t parent[SEAL_KILLED];  /* of the process that was killed; 0: it was not, */
-	pid_t by[SEAL_KILLED];	    /* but this one has closed the file torn */
-	int64_t at_ns[SEAL_KILLED]; /* wall clock */
+	struct killed {
+		uint64_t id;   /* of the doubt */
+		pid_t parent;  /* of the process that was killed; 0: it was not, */
+		pid_t by;      /* but this one has closed the file torn */
+		int64_t at_ns; /* wall clock */
+	} v[SEAL_KILLED];
 	unsigned count;
 };
 

@@ -214,6 +214,11 @@ static int64_t look_ns(const struct volume *vol)
 	return __builtin_add_overflow(p->activity_ns, quiet, &at_ns) ? INT64_MAX : at_ns;
 }
 
+static int64_t earlier(int64_t a_ns, int64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
 /* Seals where it is time; else says until when to wait. */
 static int64_t act_locked(struct volume *vol)
 {
@@ -231,7 +236,7 @@ static int64_t act_locked(struct volume *vol)
 	if (answer.verdict == SETTLE_WAIT && answer.hold == SETTLE_HOLD_WRITER)
 		tell_held_up(vol, &writers[answer.index]);
 	if (answer.verdict == SETTLE_WAIT)
-		return look_ns(vol) < answer.until_ns ? look_ns(vol) : answer.until_ns;
+		return earlier(look_ns(vol), answer.until_ns);
 	if (answer.verdict == SETTLE_IDLE) {
 		if (!s->pending.opens && !new_names_any(&s->pending.new_names) &&
 		    now >= s->pending.activity_ns + vol->options.settle_ns)
@@ -272,9 +277,7 @@ static void *sealer_main(void *arg)
 			continue;
 		}
 		resume_ns = resume_retry_locked(vol);
-		s->looking_ns = act_locked(vol);
-		if (resume_ns < s->looking_ns)
-			s->looking_ns = resume_ns;
+		s->looking_ns = earlier(act_locked(vol), resume_ns);
 		if (s->first || s->stops || s->looking_ns <= clock_mono_ns())
 			continue;
 		if (s->looking_ns == INT64_MAX)

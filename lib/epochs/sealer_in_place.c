@@ -189,7 +189,7 @@ static int look_at_torn(void *arg, const struct state_version *v)
 
 /*
  * Of an epoch that is not complete because a file of it is torn, or its writer was killed: the save that the content before is of was
- * over then, and what is saved now goes on with nothing of it.
+ * over then. What only the time says to be of that save does not go on with it now.
  */
 static uint64_t find_over(struct volume *vol, const struct epoch_index *x)
 {

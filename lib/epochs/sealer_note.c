@@ -386,7 +386,8 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 		sealer_opens_locked(vol);
 	p->closed = true;
 	p->temporary |= n && n->temporary;
-	p->rewritten |= !n && name && sealer_rule_locked(vol, rules_temporary, parent, name);
+	p->rewritten = p->rewritten ||
+		       (!n && name && sealer_rule_locked(vol, rules_temporary, parent, name));
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
@@ -412,7 +413,9 @@ static void note_tried_again(struct volume *vol, uint64_t parent, const char *ol
 {
 	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, ino);
 
-	if (f && old_name && sealer_rule_locked(vol, rules_temporary, parent, old_name) &&
+	if (!vol->sealer->killed.count || !f || !old_name)
+		return;
+	if (sealer_rule_locked(vol, rules_temporary, parent, old_name) &&
 	    !sealer_rule_locked(vol, rules_temporary, parent, name))
 		doubts_tried_again_locked(vol, parent, f->by);
 }

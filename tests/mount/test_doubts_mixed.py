@@ -332,7 +332,7 @@ def test_a_rank_that_is_killed_before_another_saves(mnt, place):
         rank.communicate(timeout=60)
 
 
-# Lines: KIND PATH; a file written, renamed from a temporary name of its own (mkstemp), or killed in that.
+# Lines: KIND PATH; a file written, renamed from a temporary name of its own (mkstemp), or left torn or killed in that.
 PROGRAM = """
 import os, signal, sys, tempfile
 for line in sys.stdin:
@@ -348,7 +348,8 @@ for line in sys.stdin:
         if kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         os.close(fd)
-        os.unlink(at) if kind == "gone" else kind == "torn" or os.rename(at, path)
+        if kind != "torn":
+            os.rename(at, path)
     print("done", flush=True)
 """
 
