@@ -80,9 +80,45 @@ int doubts_tell_record(struct doubts *d, const struct epoch_record *before)
 	return error;
 }
 
-int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r)
+static bool spoils_step(const struct doubts *d, const struct rules *rules, uint64_t step)
 {
-	return doubts_newest(d) ? record_set_text(&r->newest, doubts_newest(d)) : 0;
+	size_t count;
+	const struct doubt *list = doubts_list(d, &count);
+	struct step_place place;
+
+	for (size_t i = 0; i < count; i++)
+		if (list[i].stands && !list[i].counts && rules_step(rules, list[i].path, &place) &&
+		    place.step == step)
+			return true;
+	return false;
+}
+
+/*
+ * The paths have voted for a step. Where a unit of that step is in doubt, and does not count because another one is newer,
+ * the epoch is complete for that other one, and has its step.
+ */
+static int correct_step(const struct doubts *d, const struct rules *rules, struct epoch_record *r)
+{
+	struct step_place place;
+
+	if (!r->step_name || !rules_step(rules, r->newest, &place) || place.step == r->step ||
+	    !spoils_step(d, rules, r->step))
+		return 0;
+	free(r->step_name);
+	r->step = place.step;
+	r->step_name = strndup(r->newest + place.begin, place.end - place.begin);
+	return r->step_name ? 0 : -ENOMEM;
+}
+
+int doubts_newest_to_record(const struct doubts *d, const struct rules *rules,
+			    struct epoch_record *r)
+{
+	int error;
+
+	if (!doubts_newest(d))
+		return 0;
+	error = record_set_text(&r->newest, doubts_newest(d));
+	return error ? error : correct_step(d, rules, r);
 }
 
 /* Without its companions; not at all where there is no room. */

@@ -82,8 +82,12 @@ int doubts_tell_record(struct doubts *d, const struct epoch_record *before);
 int doubts_tell_before(struct volume *vol, uint64_t number, struct doubts *d);
 /* The path of one of its names; -ENOENT where it has none. */
 int doubts_path_of(struct state *s, uint64_t ino, struct buf *out);
-/* The record's "newest", after the decision. 0 or -ENOMEM. */
-int doubts_newest_to_record(const struct doubts *d, struct epoch_record *r);
+/*
+ * The record's "newest", after the decision. Its step, where its paths voted for one that is in doubt and does not count, becomes that of
+ * the newest unit. 0 or -ENOMEM.
+ */
+int doubts_newest_to_record(const struct doubts *d, const struct rules *rules,
+			    struct epoch_record *r);
 /* Once the judge knows all files of the snapshot: tells it what is gone since the epochs before the kills. Without the lock. */
 int doubts_find_gone(struct volume *vol, struct state *snapshot, struct doubts *d);
 /* After the decision: what is settled goes, what stands keeps its companions. In a transaction. */

@@ -189,7 +189,7 @@ static int set_doubts(struct volume *vol, const struct seal_job *job,
 	if (!error)
 		error = set_complete(job, frozen, &before, r);
 	if (!error)
-		error = doubts_newest_to_record(frozen->doubts, r);
+		error = doubts_newest_to_record(frozen->doubts, vol->rules, r);
 	return error || !count ? error : doubts_to_record(frozen->doubts, &before, r);
 }
 

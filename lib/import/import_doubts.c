@@ -521,7 +521,7 @@ int import_doubts_end(struct import_job *j)
 	int error = doubts_to_record(j->doubts, &j->parent, r);
 
 	if (!error)
-		error = doubts_newest_to_record(j->doubts, r);
+		error = doubts_newest_to_record(j->doubts, j->imp->rules, r);
 	if (!error)
 		doubts_reason(j->doubts, &j->parent, &j->reason);
 	return error ? error : buf_error(&j->reason);

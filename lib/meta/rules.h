@@ -44,7 +44,7 @@ bool rules_log(const struct rules *r, const char *name, const char *path);
  * A number of a part ("-00001-of-00004", rank_0.pt, shard-3.bin) is none, and one after a number, as in 1.13, unless that numbers a
  * node (trainer:0.7, worker3.7). Within a path the best
  * kind wins, then the last one; among paths the best kind, then the step that most paths have,
- * then the greatest.
+ * then the greatest. doubts_newest_to_record corrects it.
  */
 #define STEP_CANDIDATES_MAX 256
 

@@ -2,6 +2,7 @@
 """Doubts of epochs that are imported from a directory."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from conftest import BIN, run
 from test_contract_sealing import write_zip
 from test_contract_writing import Writer
-from test_doubts import doubts, kill, put
+from test_doubts import doubts, kill, put, write_torn
 
 
 @pytest.fixture
@@ -174,3 +175,21 @@ def test_an_empty_file_is_imported(volume, tmp_path, passthrough):
     assert imported() == (False, [("model.pt", "it is empty")])
     write_zip(tmp_path / "out" / "model.pt")
     assert imported() == (True, [])
+
+
+def test_an_imported_epoch_has_the_step_of_what_is_whole_in_it(volume, tmp_path, passthrough):
+    """Another step has more files, and one of them is torn."""
+    if passthrough == "off":
+        pytest.skip("the import does not mount")
+    for at, (step, names) in enumerate(((500, ("model.pt", "optim.pt", "rng.pt")), (510, ("model.pt",)))):
+        place = tmp_path / "out" / ("checkpoint-%d" % step)
+        place.mkdir(parents=True)
+        for name in names:
+            write_zip(place / name)
+        if step == 500:
+            write_torn(place / "more.pt")
+        for file in place.iterdir():
+            os.utime(file, (1e9 + at, 1e9 + at))
+    done = run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), "--json", tmp_path / "out", volume.url)
+    epoch = json.loads(done.stdout)
+    assert (epoch["complete"], epoch["step"], [d["path"] for d in epoch["doubts"]]) == (True, 510, ["checkpoint-500/more.pt"])

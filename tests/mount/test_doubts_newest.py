@@ -8,7 +8,7 @@ import pytest
 from conftest import BIN, run, wait_until
 from test_contract_sealing import write_zip
 from test_contract_writing import log_of
-from test_doubts import kill, latest, latest_or_none, put, record, write_torn
+from test_doubts import doubts, kill, latest, latest_or_none, put, record, write_torn
 
 
 def step_link(mnt, step):
@@ -119,3 +119,19 @@ def test_an_older_checkpoint_that_is_touched_while_the_torn_one_is_written(mnt):
     (mnt.path / "checkpoint-30").mkdir()
     write_zip(mnt.path / "checkpoint-30" / "model.pt")
     assert mnt.seal() == latest(mnt) == step_link(mnt, 30)
+
+
+@pytest.mark.parametrize("spoilt", ["torn", "killed"])
+def test_the_step_of_an_epoch_is_of_what_is_whole_in_it(mnt, spoilt):
+    """Two steps in one epoch; the first has more files, and one of them is in doubt."""
+    places = {step: mnt.path / ("checkpoint-%d" % step) for step in (500, 510)}
+    for place in places.values():
+        place.mkdir()  # both at the beginning: the second one would seal the first
+    for step, place in places.items():
+        for name in ("model.pt", "optim.pt", "rng.pt")[: 3 if step == 500 else 1]:
+            write_zip(place / name)
+        if step == 500:
+            write_torn(place / "more.pt") if spoilt == "torn" else kill(place / "more.pt")
+    number = mnt.seal()
+    assert record(mnt, number)["complete"] and list(doubts(mnt, number)) == ["checkpoint-500/more.pt"]
+    assert (record(mnt, number)["step"], step_link(mnt, 500), step_link(mnt, 510)) == (510, 0, number)
