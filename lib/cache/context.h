@@ -76,8 +76,9 @@ struct volume {
 	pthread_cond_t *marked_wake;  /* signalled at the first of them; NULL: nobody waits */
 	/* Of the live tree: whether an open file shows the version, or that cannot be told. NULL: there is none. */
 	bool (*uses_version_locked)(struct volume *vol, uint64_t version);
-	uint64_t next_id;	     /* object_new_id */
-	atomic_bool disk_was_full;   /* disk_note: nobody has asked since */
+	uint64_t next_id; /* object_new_id */
+	_Atomic int64_t
+		disk_full_ns; /* disk_note: wall clock, when it was last; 0: not since somebody asked */
 	atomic_bool has_root_blocks; /* what ext4 keeps for root was given to us (evict.c) */
 	atomic_bool cache_gone;	     /* cache_errno has said so */
 	atomic_bool cache_moved;     /* cache_look has */

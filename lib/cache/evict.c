@@ -477,6 +477,8 @@ struct disk_room disk_room(struct volume *vol)
 
 void disk_note(struct volume *vol)
 {
-	if (!disk_room(vol).left)
-		atomic_store(&vol->disk_was_full, true);
+	struct disk_room room = disk_room(vol);
+
+	if (!room.left)
+		atomic_store(&vol->disk_full_ns, room.at_ns);
 }

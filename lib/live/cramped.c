@@ -79,8 +79,14 @@ static int find_at_risk(void *arg, struct body *b)
 
 struct blaming {
 	struct volume *vol;
-	int64_t full_ns; /* wall clock: when the disk was full, at the latest */
+	int64_t full_ns; /* wall clock: when the disk was full, at the latest; 0: it was not */
 };
+
+static void full_at(struct blaming *look, int64_t at_ns)
+{
+	if (at_ns > look->full_ns)
+		look->full_ns = at_ns;
+}
 
 static int blame(void *arg, struct body *b)
 {
@@ -104,14 +110,12 @@ static int blame(void *arg, struct body *b)
 static void take_locked(struct volume *vol, const struct disk_room *room)
 {
 	struct cramped *c = vol->cramped;
-	struct blaming look = {vol, room->at_ns};
-	bool full = atomic_exchange(&vol->disk_was_full, false);
+	struct blaming look = {vol, room->left ? 0 : room->at_ns};
 
-	/* Each asks for what came since it was asked. */
-	full |= reserve_was_wanted(state_reserve(vol->state));
-	if (full)
-		look.full_ns = clock_wall_ns();
-	if (full || !room->left)
+	/* What came since the last look. */
+	full_at(&look, atomic_exchange(&vol->disk_full_ns, 0));
+	full_at(&look, reserve_wanted_ns(state_reserve(vol->state)));
+	if (look.full_ns)
 		bodies_each_writing_locked(vol, blame, &look);
 	else if (c->room_ns < room->at_ns)
 		c->room_ns = room->at_ns;

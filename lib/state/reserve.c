@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include "lib/util/cleanup.h"
+#include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
 
@@ -24,12 +25,12 @@
 
 struct reserve {
 	int fd;
-	uint64_t whole;	       /* what it should have */
-	struct mutex lock;     /* a leaf: held to change `size` and the file */
-	_Atomic uint64_t size; /* what it has; all of it allocated */
-	bool plain;	       /* the file system knows no fallocate */
-	bool told;	       /* the log says that the disk is full */
-	atomic_bool wanted;    /* for reserve_was_wanted */
+	uint64_t whole;		   /* what it should have */
+	struct mutex lock;	   /* a leaf: held to change `size` and the file */
+	_Atomic uint64_t size;	   /* what it has; all of it allocated */
+	bool plain;		   /* the file system knows no fallocate */
+	bool told;		   /* the log says that the disk is full */
+	_Atomic int64_t wanted_ns; /* for reserve_wanted_ns */
 };
 
 /* Allocates the step that begins at the end of the file. */
@@ -74,7 +75,7 @@ bool reserve_give(struct reserve *r, uint64_t bytes)
 	uint64_t steps = (bytes + STEP - 1) / STEP, size;
 	SCOPED_LOCK(&r->lock);
 
-	atomic_store(&r->wanted, true);
+	atomic_store(&r->wanted_ns, clock_wall_ns());
 	if (!r->size)
 		return false;
 	if (!r->told)
@@ -88,9 +89,9 @@ bool reserve_give(struct reserve *r, uint64_t bytes)
 	return true;
 }
 
-bool reserve_was_wanted(struct reserve *r)
+int64_t reserve_wanted_ns(struct reserve *r)
 {
-	return atomic_exchange(&r->wanted, false);
+	return atomic_exchange(&r->wanted_ns, 0);
 }
 
 uint64_t reserve_missing(const struct reserve *r)

@@ -27,8 +27,8 @@ void reserve_close(struct reserve *r);
 bool reserve_give(struct reserve *r, uint64_t bytes);
 /* Takes back what was given up, where there is space. Any thread, without the volume's lock. */
 void reserve_refill(struct reserve *r);
-/* Whether any was wanted since this was last asked: then the disk was full. Any thread, any lock held. */
-bool reserve_was_wanted(struct reserve *r);
+/* When any was wanted last, by the wall clock: then the disk was full. 0: not since this was last asked. Any thread, any lock held. */
+int64_t reserve_wanted_ns(struct reserve *r);
 /* Bytes that it lacks: 0, it is whole. */
 uint64_t reserve_missing(const struct reserve *r);
 /* Is this the error of a write to a full disk? */

@@ -207,6 +207,31 @@ START_TEST(what_is_cut_to_nothing_begins_anew)
 }
 END_TEST
 
+/* Between the look of a truncation and that itself: what was refused then is in it no more either. */
+START_TEST(what_is_cut_to_nothing_while_space_is_made_begins_anew)
+{
+	struct vu_grant g;
+	struct handle *h;
+
+	vu_save(&u, "a", "old");
+	h = begin("a", &g);
+	vu_write(h, "half", 0);
+	available = 0;
+	if (_i)
+		use_the_reserve();
+	else
+		remove_object();
+	available = PLENTY;
+	mutex_lock(&u.vol->lock);
+	ck_assert_int_eq(ftruncate(h->body->write_fd, 0), 0);
+	body_note_truncated_locked(h->body, 0);
+	mutex_unlock(&u.vol->lock);
+	vu_write(h, "whole", 0);
+	end(h, &g, 0);
+	vu_holds(&u, "a", "whole");
+}
+END_TEST
+
 START_TEST(what_is_begun_after_the_disk_was_full_is_whole)
 {
 	struct vu_grant g;
@@ -315,6 +340,7 @@ int main(void)
 	tcase_add_loop_test(t, room_that_is_made_here_hides_nothing, 0, COUNT(frees));
 	tcase_add_loop_test(t, what_was_written_before_the_disk_became_full_is_whole, 0, 2);
 	tcase_add_loop_test(t, what_is_cut_to_nothing_begins_anew, 0, 2);
+	tcase_add_loop_test(t, what_is_cut_to_nothing_while_space_is_made_begins_anew, 0, 2);
 	tcase_add_test(t, what_is_begun_after_the_disk_was_full_is_whole);
 	tcase_add_test(t, a_log_is_never_undone);
 	tcase_add_test(t, who_writes_through_the_daemon_is_told_by_it);
