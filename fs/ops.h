@@ -26,6 +26,9 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino);
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
 
 /* ops_open.c */
+/* Before the requester opens a node of the live tree with these flags, or lists it: the tree may go back first. True: it did, and the kernel is
+ * to look the path up again. */
+bool live_before_reading(fuse_req_t req, const struct node *n, int flags);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi);

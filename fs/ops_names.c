@@ -3,6 +3,7 @@
 #include "fs/ops.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -383,7 +384,10 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* What an epoch lists never changes. */
 	if (n && n->kind == NODE_EPOCH)
 		fi->keep_cache = fi->cache_readdir = 1;
-	fuse_reply_open(req, fi);
+	if (n && n->kind == NODE_LIVE && live_before_reading(req, n, O_RDONLY))
+		reply_error(req, -ESTALE);
+	else
+		fuse_reply_open(req, fi);
 }
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)

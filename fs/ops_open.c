@@ -171,6 +171,21 @@ static bool answer_claimed(fuse_req_t req, const struct fuse_entry_param *create
 	return true;
 }
 
+/* Whoever opens or lists what is there holds no lock of the kernel in the live tree, so that this waits until that is told what goes. */
+bool live_before_reading(fuse_req_t req, const struct node *n, int flags)
+{
+	const struct fs_mount *m = fs_of(req);
+	pid_t pid = fuse_req_ctx(req)->pid;
+
+	if (!live_goes_back(m->vol, n->a, flags, pid))
+		return false;
+	loop_let_others_read();
+	loop_defer_off();
+	live_go_back(m->vol, n->a, flags, pid);
+	loop_defer_on();
+	return true;
+}
+
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs_mount *m = fs_of(req);
@@ -178,7 +193,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (answer_claimed(req, NULL, file_claim(m)))
 		return;
-	if (!n)
+	if (!n || (n->kind == NODE_LIVE && live_before_reading(req, n, fi->flags)))
 		reply_error(req, -ESTALE);
 	else if (n->kind == NODE_LIVE)
 		open_live(req, n, fi->flags);

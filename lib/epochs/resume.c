@@ -27,10 +27,8 @@
 /* After it failed, until it is tried again. */
 #define RETRY_FIRST_NS	 NS_PER_S
 #define RETRY_LONGEST_NS (60 * NS_PER_S)
-/* Whether a process has ended, that is waited for, is looked at often at first: so many times in as long as it took. */
-#define LOOKS		256
-#define LOOK_FIRST_NS	(5 * NS_PER_MS)
-#define LOOK_LONGEST_NS NS_PER_S
+/* Who looks while the tree goes back for another reader; not for ever, as going back may ask the kernel, and that something of us. */
+#define READER_WAITS_NS (5 * NS_PER_S)
 
 static void due_free(struct resume_due *due)
 {
@@ -86,12 +84,14 @@ static void add_due_locked(struct volume *vol, const struct resume_file *file)
 	f->path = path;
 }
 
-void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns)
+void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t undone_to,
+		       int64_t at_ns)
 {
 	const struct resume_file f = {
 		.path = (char *)(uintptr_t)path,
 		.by = by,
 		.started = process_started(by),
+		.undone_to = undone_to,
 		.before_ns = at_ns,
 	};
 
@@ -101,23 +101,16 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t a
 	add_due_locked(vol, &f);
 }
 
-static bool is_above(const struct resume_due *due, pid_t pid)
-{
-	for (unsigned i = 0; i < due->above_count; i++)
-		if (due->above[i] == pid)
-			return true;
-	return false;
-}
-
 void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns)
 {
 	struct resume_due *due = &vol->resume->due;
 
 	if (!vol->options.resume)
 		return;
-	resume_due_locked(vol, path, 0, at_ns);
+	resume_due_locked(vol, path, 0, 0, at_ns);
 	/* Those of who is in it already are, too: ranks have the same ones. */
-	for (pid_t p = parent; p > 1 && due->above_count < RESUME_ABOVE_MAX && !is_above(due, p);
+	for (pid_t p = parent;
+	     p > 1 && due->above_count < RESUME_ABOVE_MAX && !resume_is_above(due, p);
 	     p = process_parent(p))
 		due->above[due->above_count++] = p;
 }
@@ -130,12 +123,12 @@ void resume_due_again_locked(struct volume *vol, const char *path)
 }
 
 /* Whoever had closed it torn, or was refused, has saved it again. */
-static void is_whole_locked(struct volume *vol, const char *path)
+static void is_whole_locked(struct volume *vol, const char *path, uint64_t version)
 {
 	struct resume_due *due = &vol->resume->due;
 	struct resume_file *f = find_due(due, path);
 
-	if (!f || !f->by)
+	if (!f || !f->by || f->undone_to == version)
 		return;
 	free(f->path);
 	*f = due->files[--due->count];
@@ -158,7 +151,8 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	       ret_v->local_whole && !file_is_log_locked(vol, ino);
 }
 
-static void tail_says(struct volume *vol, uint64_t ino, bool torn, pid_t by, int64_t at_ns)
+static void tail_says(struct volume *vol, uint64_t ino, uint64_t version, bool torn, pid_t by,
+		      int64_t at_ns)
 {
 	cleanup_buf struct buf path = {0};
 
@@ -167,10 +161,10 @@ static void tail_says(struct volume *vol, uint64_t ino, bool torn, pid_t by, int
 	if (!path.len)
 		return;
 	if (!torn) {
-		is_whole_locked(vol, buf_str(&path));
+		is_whole_locked(vol, buf_str(&path), version);
 		return;
 	}
-	resume_due_locked(vol, buf_str(&path), by, at_ns);
+	resume_due_locked(vol, buf_str(&path), by, 0, at_ns);
 	vol->resume->due.tails = true;
 }
 
@@ -189,115 +183,20 @@ static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by, int64_t at_
 
 		if (fd >= 0 && torn && !v.torn && !object_is_still(vol, v.id, fd))
 			continue;
-		tail_says(vol, ino, torn, by, at_ns);
+		tail_says(vol, ino, v.id, torn, by, at_ns);
 		return;
 	}
 }
 
 /* ---- when ---- */
 
-bool resume_is_of_unit(const struct volume *vol, const char *path, const char *of)
-{
-	struct doubt_unit unit = doubt_unit_of(vol->rules, path),
-			  other = doubt_unit_of_kill(vol->rules, of);
-
-	return doubt_unit_same(path, &unit, of, &other);
-}
-
-static bool is_due_unit(struct volume *vol, const char *path)
-{
-	const struct resume_due *due = &vol->resume->due;
-
-	for (unsigned i = 0; i < due->count; i++)
-		if (resume_is_of_unit(vol, path, due->files[i].path))
-			return true;
-	return due->all;
-}
-
-/* Somebody may be at work on the rest of that save, or on another: the whole tree goes back. */
-static int writes_there(void *arg, struct body *b)
-{
-	cleanup_buf struct buf path = {0};
-	struct volume *vol = arg;
-
-	if (!b->writers || b->orphan || b->append_only || body_is_log_locked(vol, b))
-		return 0;
-	volume_path_locked(vol, b->ino, &path);
-	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
-}
-
-/* Whoever closed a torn file, or was refused, may save it again; 0: nobody. */
-static pid_t who_saves_again_locked(struct volume *vol)
-{
-	const struct resume_due *due = &vol->resume->due;
-
-	for (unsigned i = 0; i < due->count; i++) {
-		const struct resume_file *f = &due->files[i];
-
-		if (f->by && process_started(f->by) == f->started && !process_is_ending(f->by))
-			return f->by;
-	}
-	return 0;
-}
-
-struct writers {
-	const struct resume_due *due;
-	uint64_t note; /* what is smaller is a mere note beside what changed */
-	pid_t ended;   /* the last one met; 0: none */
-	pid_t lives;
-};
-
-/* A shell that starts a trainer, and writes what attempt it is. */
-static bool is_note_from_above(const struct writers *w, const struct changed_file *f)
-{
-	return f->size < w->note && is_above(w->due, f->by);
-}
-
-/* A file of a save that may not be over. */
-static bool may_go_on(void *arg, const struct changed_file *f)
-{
-	struct writers *w = arg;
-
-	if (!f->by || f->by == w->ended || is_note_from_above(w, f))
-		return false;
-	*(process_is_ending(f->by) ? &w->ended : &w->lives) = f->by;
-	return w->lives;
-}
-
-/* Then the sealer's thread looks again. */
-static bool waits_locked(struct volume *vol)
-{
-	const struct pending *p = &vol->sealer->pending;
-	int64_t now = clock_mono_ns(), since = vol->resume->due.since_ns,
-		until = p->activity_ns + vol->options.settle_ns,
-		latest = since + vol->options.patience_ns, pause = (now - since) / LOOKS;
-	struct writers w = {
-		.due = &vol->resume->due,
-		.note = p->changed.bytes / CHANGED_PART,
-		.lives = who_saves_again_locked(vol),
-	};
-
-	until = w.lives ? INT64_MAX : until < latest ? until : latest;
-	if (!w.lives && now < until)
-		changed_any(&p->changed, may_go_on, &w);
-	vol->resume->waits_for = w.lives;
-	vol->resume->waits_until_ns = until;
-	if (!w.lives)
-		return false;
-	if (pause < LOOK_FIRST_NS)
-		pause = LOOK_FIRST_NS;
-	vol->resume->retry_ns = now + (pause < LOOK_LONGEST_NS ? pause : LOOK_LONGEST_NS);
-	sealer_wake_locked(vol);
-	return true;
-}
-
-static bool is_time_locked(struct volume *vol)
+static bool is_time_locked(struct volume *vol, const struct resume_reader *reader)
 {
 	const struct resume *r = vol->resume;
 
 	return r->due.any && !r->running && (!r->error || r->retry_ns <= clock_mono_ns()) &&
 	       vol->sealer && vol->sealer->runs && !vol->sealer->stops &&
-	       !bodies_each_writing_locked(vol, writes_there, vol) && !waits_locked(vol);
+	       !resume_waits_locked(vol, reader);
 }
 
 /* ---- going back ---- */
@@ -507,12 +406,12 @@ static int go_back_locked(struct volume *vol, bool tails, struct resumed *done)
 	return error;
 }
 
-static int go_back_in_time_locked(struct volume *vol)
+static int go_back_in_time_locked(struct volume *vol, const struct resume_reader *reader)
 {
 	struct resumed done;
 	int error = 0;
 
-	while (!error && is_time_locked(vol))
+	while (!error && is_time_locked(vol, reader))
 		error = go_back_locked(vol, false, &done);
 	return error;
 }
@@ -534,7 +433,41 @@ void resume_after_close(struct volume *vol, uint64_t ino, pid_t by, int64_t at_n
 		return;
 	look_at_tail(vol, ino, by, at_ns);
 	mutex_lock(&vol->lock);
-	error = go_back_in_time_locked(vol);
+	error = go_back_in_time_locked(vol, NULL);
+	mutex_unlock(&vol->lock);
+	tell_failed(error);
+}
+
+static bool goes_back_for_locked(const struct volume *vol)
+{
+	return vol->resume->running && vol->resume->for_reader;
+}
+
+bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t tid)
+{
+	struct resume_reader reader;
+
+	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
+		return false;
+	SCOPED_LOCK(&vol->lock);
+	return goes_back_for_locked(vol) ||
+	       (resume_reads_locked(vol, ino, flags, tid, &reader) && is_time_locked(vol, &reader));
+}
+
+void resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid)
+{
+	int64_t until = clock_mono_ns() + READER_WAITS_NS;
+	struct resume_reader reader;
+	int error = 0;
+
+	mutex_lock(&vol->lock);
+	while (goes_back_for_locked(vol) && clock_mono_ns() < until)
+		cond_wait_until(&vol->changed, &vol->lock, until);
+	if (resume_reads_locked(vol, ino, flags, tid, &reader)) {
+		vol->resume->for_reader = true;
+		error = go_back_in_time_locked(vol, &reader);
+		vol->resume->for_reader = false;
+	}
 	mutex_unlock(&vol->lock);
 	tell_failed(error);
 }
@@ -576,7 +509,7 @@ int64_t resume_retry_locked(struct volume *vol)
 		return r->retry_ns;
 	/* Where somebody writes, the last close does it. */
 	r->retry_ns = 0;
-	error = go_back_in_time_locked(vol);
+	error = go_back_in_time_locked(vol, NULL);
 	tell_failed(error);
 	return r->retry_ns ? r->retry_ns : INT64_MAX;
 }
@@ -626,7 +559,7 @@ int resume_at_open(struct volume *vol, struct opening_message *m)
 	/* Of which files, the worker that ended knew. */
 	if (survived)
 		vol->resume->due.any = vol->resume->due.all = doubts_any_locked(vol);
-	error = survived ? go_back_in_time_locked(vol)
+	error = survived ? go_back_in_time_locked(vol, NULL)
 			 : state_doubt_each(vol->state, note_due, vol);
 	mutex_unlock(&vol->lock);
 	if (!survived && !error)

@@ -16,7 +16,8 @@
  *     in the unit (doubts.h) of a killed or torn file has been closed, and any other file that somebody has begun to write, logs apart: for the whole tree goes back. Where a
  *     process that lives has saved a file since the last epoch, it may be between two files of its save: then it goes back
  *     once that process has ended, or there is quiet for `settle`, and after `patience` at the latest. Who lives and has closed a torn
- *     file, or was refused a write, may save that once more: his end is waited for in any case, or that the file is saved again. The
+ *     file, or was refused a write, may save that once more: his end is waited for in any case, or that the file is saved again; but not where
+ *     he, or somebody else after `settle`, is about to read (resume_before_reading). The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
  *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
  *     else writes, sees the old tree: the kernel keeps no names that may go then (resume_may_remove_locked), and asks for the way to the
@@ -24,7 +25,7 @@
  *     lead to a file that was removed and that somebody has open.
  *
  * Others may go on with a save that was taken back. What a process that had saved something here before the kill saves in that unit within
- * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_rest.c).
+ * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c).
  *
  * What only the seal of an epoch finds in doubt makes it go back then: a killed writer's file to which others were saved later, a part of a save by
  * its number, content that its new name says is torn.
@@ -50,6 +51,8 @@ struct resume_file {
 	char *path; /* owned */
 	/* Who may save it again, and when that process was started: it has closed the torn file, or was refused. 0: nobody, he was killed. */
 	pid_t by;
+	uint64_t
+		undone_to; /* the version that is there again, as the refused one was undone: that is no new save; 0: none */
 	uint64_t started;
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;
@@ -98,7 +101,8 @@ struct resume_rest {
 struct resume {
 	struct resume_due due;
 	struct resume_rest rest;
-	bool running; /* a thread is at it */
+	bool running;	 /* a thread is at it */
+	bool for_reader; /* somebody who reads has begun that, and others wait */
 	bool postponed; /* what was found in doubt last has a temporary name: it may count once that is renamed */
 	/* It failed, and `due` holds what is due still; 0: it did not. */
 	int error;
@@ -120,10 +124,11 @@ int resume_new(struct volume *vol);
 /* NULL is allowed. */
 void resume_free(struct volume *vol);
 
-/* A writer of this file was killed (by 0), or this process closed it torn, or was refused a write to it, at this time (monotonic). Nothing
- * without the option. */
-void resume_due_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns);
-/* The same of one whose writer was killed, which this process had started (0: not known). */
+/* This process closed the file torn, or was refused a write to it, at this time (monotonic). `undone_to`: the version that is there again, 0:
+ * none. Nothing without the option. */
+void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t undone_to,
+		       int64_t at_ns);
+/* The same of one whose writer was killed, whom this process had started (0: not known). */
 void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns);
 /* This file's save was taken back, and some of the rest came. The sealer's thread looks at once: no close may follow. */
 void resume_due_again_locked(struct volume *vol, const char *path);
@@ -145,7 +150,28 @@ int64_t resume_retry_locked(struct volume *vol);
 /* The last step of volume_open: 0, or -errno with a message where the half cannot be taken away. */
 int resume_at_open(struct volume *vol, struct opening_message *m);
 
-/* Whether a path is of the unit of this killed or torn file. Private to resume*.c, as what follows. */
+/*
+ * Before this thread opens a file with these flags, or lists a directory: true where the tree is to go back for it, by resume_for_reader, as who
+ * could save the torn file again is in no save: he reads that file himself; or for `settle` nothing has happened, and another one opens that
+ * file, or who was started since opens or lists anything but logs. Without the lock. False without the option.
+ */
+bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t tid);
+/* The tree goes back for this reader, or another one has begun that and is waited for. What leads to the file is to be looked at again. Without
+ * the lock, nor one of the kernel's in the live tree. */
+void resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid);
+
+/* Who is about to read; pid 0: nobody who lives is in a save. */
+struct resume_reader {
+	pid_t pid;
+};
+/* Whether that ends the wait for who may save again: as resume_before_reading. Private to resume*.c, as what follows. */
+bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
+			 struct resume_reader *ret_reader);
+/* Whether somebody writes, or lives and may go on with the save; then the sealer's thread looks again. `reader`: for the sake of whom; NULL: of nobody. */
+bool resume_waits_locked(struct volume *vol, const struct resume_reader *reader);
+/* Whether this process has started one that was killed, or one above it. */
+bool resume_is_above(const struct resume_due *due, pid_t pid);
+/* Whether a path is of the unit of this killed or torn file. */
 bool resume_is_of_unit(const struct volume *vol, const char *path, const char *of);
 /* The tree is about to go back for the sake of these. */
 void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due);

@@ -1,18 +1,192 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes of a save after the live tree went back: other processes may not know of it, and go on. */
+/* Other processes: who is waited for before the live tree goes back, and what comes of a save after that, as they go on. */
 #include "lib/epochs/resume.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include "lib/cache/context.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/seal.h"
+#include "lib/epochs/sealer.h"
+#include "lib/live/bodies.h"
 #include "lib/util/clock.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
-#include "lib/live/bodies.h"
+
+/* Whether a process has ended, that is waited for, is looked at often at first: so many times in as long as it took. */
+#define LOOKS		256
+#define LOOK_FIRST_NS	(5 * NS_PER_MS)
+#define LOOK_LONGEST_NS NS_PER_S
 
 /* A pid is not given again so soon. */
 #define SEEN_LATELY_NS NS_PER_S
+
+/* ---- who is waited for ---- */
+
+bool resume_is_above(const struct resume_due *due, pid_t pid)
+{
+	for (unsigned i = 0; i < due->above_count; i++)
+		if (due->above[i] == pid)
+			return true;
+	return false;
+}
+
+bool resume_is_of_unit(const struct volume *vol, const char *path, const char *of)
+{
+	struct doubt_unit unit = doubt_unit_of(vol->rules, path),
+			  other = doubt_unit_of_kill(vol->rules, of);
+
+	return doubt_unit_same(path, &unit, of, &other);
+}
+
+static bool is_due_unit(struct volume *vol, const char *path)
+{
+	const struct resume_due *due = &vol->resume->due;
+
+	for (unsigned i = 0; i < due->count; i++)
+		if (resume_is_of_unit(vol, path, due->files[i].path))
+			return true;
+	return due->all;
+}
+
+/* Somebody may be at work on the rest of that save, or on another: the whole tree goes back. */
+static int writes_there(void *arg, struct body *b)
+{
+	cleanup_buf struct buf path = {0};
+	struct volume *vol = arg;
+
+	if (!b->writers || b->orphan || b->append_only || body_is_log_locked(vol, b))
+		return 0;
+	volume_path_locked(vol, b->ino, &path);
+	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
+}
+
+/* He reads what is torn by himself, or others look at it while he does nothing: then he is in no save. */
+static bool is_out(const struct resume_reader *reader, pid_t pid)
+{
+	return reader && (!reader->pid || reader->pid == pid);
+}
+
+/* Whoever closed a torn file, or was refused, may save it again; 0: nobody. */
+static pid_t who_saves_again_locked(struct volume *vol, const struct resume_reader *reader)
+{
+	const struct resume_due *due = &vol->resume->due;
+
+	for (unsigned i = 0; i < due->count; i++) {
+		const struct resume_file *f = &due->files[i];
+
+		if (f->by && !is_out(reader, f->by) && process_started(f->by) == f->started &&
+		    !process_is_ending(f->by))
+			return f->by;
+	}
+	return 0;
+}
+
+struct writers {
+	const struct resume_due *due;
+	const struct resume_reader *reader; /* NULL: nobody reads */
+	uint64_t note;			    /* what is smaller is a mere note beside what changed */
+	pid_t ended;			    /* the last one met; 0: none */
+	pid_t lives;
+};
+
+/* A shell that starts a trainer, and writes what attempt it is. */
+static bool is_note_from_above(const struct writers *w, const struct changed_file *f)
+{
+	return f->size < w->note && resume_is_above(w->due, f->by);
+}
+
+/* A file of a save that may not be over. */
+static bool may_go_on(void *arg, const struct changed_file *f)
+{
+	struct writers *w = arg;
+
+	if (!f->by || f->by == w->ended || is_out(w->reader, f->by) || is_note_from_above(w, f))
+		return false;
+	*(process_is_ending(f->by) ? &w->ended : &w->lives) = f->by;
+	return w->lives;
+}
+
+/* Then the sealer's thread looks again. */
+static bool waits_for_locked(struct volume *vol, const struct resume_reader *reader)
+{
+	const struct pending *p = &vol->sealer->pending;
+	int64_t now = clock_mono_ns(), since = vol->resume->due.since_ns,
+		until = p->activity_ns + vol->options.settle_ns,
+		latest = since + vol->options.patience_ns, pause = (now - since) / LOOKS;
+	struct writers w = {
+		.due = &vol->resume->due,
+		.reader = reader,
+		.note = p->changed.bytes / CHANGED_PART,
+		.lives = who_saves_again_locked(vol, reader),
+	};
+
+	until = w.lives ? INT64_MAX : until < latest ? until : latest;
+	if (!w.lives && now < until)
+		changed_any(&p->changed, may_go_on, &w);
+	vol->resume->waits_for = w.lives;
+	vol->resume->waits_until_ns = until;
+	if (!w.lives)
+		return false;
+	if (pause < LOOK_FIRST_NS)
+		pause = LOOK_FIRST_NS;
+	vol->resume->retry_ns = now + (pause < LOOK_LONGEST_NS ? pause : LOOK_LONGEST_NS);
+	sealer_wake_locked(vol);
+	return true;
+}
+
+bool resume_waits_locked(struct volume *vol, const struct resume_reader *reader)
+{
+	return bodies_each_writing_locked(vol, writes_there, vol) || waits_for_locked(vol, reader);
+}
+
+/* ---- whoever looks meanwhile ---- */
+
+static const struct resume_file *find_of_locked(struct volume *vol, uint64_t ino)
+{
+	const struct resume_due *due = &vol->resume->due;
+	cleanup_buf struct buf path = {0};
+
+	volume_path_locked(vol, ino, &path);
+	for (unsigned i = 0; path.len && i < due->count; i++)
+		if (!strcmp(due->files[i].path, buf_str(&path)))
+			return &due->files[i];
+	return NULL;
+}
+
+static bool may_be_saved_again(const struct resume_due *due)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		if (due->files[i].by)
+			return true;
+	return false;
+}
+
+bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
+			 struct resume_reader *ret_reader)
+{
+	const struct resume_due *due = &vol->resume->due;
+	int64_t now = clock_mono_ns();
+	const struct resume_file *f;
+	pid_t pid;
+
+	if (!due->any || !may_be_saved_again(due) || (flags & O_ACCMODE) == O_WRONLY ||
+	    flags & O_TRUNC || file_is_log_locked(vol, ino))
+		return false;
+	pid = process_of(tid);
+	f = find_of_locked(vol, ino);
+	*ret_reader = (struct resume_reader){0};
+	if (f && f->by == pid) {
+		ret_reader->pid = pid;
+		return (flags & O_ACCMODE) == O_RDONLY;
+	}
+	if (!pid || now - vol->sealer->pending.activity_ns < vol->options.settle_ns)
+		return false;
+	return f || process_started_ns(pid) > clock_wall_ns() - (now - due->since_ns);
+}
+
+/* ---- what comes after the tree went back ---- */
 
 void resume_rest_clear(struct resume_rest *rest)
 {

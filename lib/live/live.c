@@ -7,6 +7,7 @@
 #include <time.h>
 #include "lib/format/tree.h"
 #include "lib/live/live.h"
+#include "lib/live/observer.h"
 #include "lib/util/clock.h"
 
 /* readdir takes names in batches, small at first: the kernel's buffer may hold no more. */
@@ -180,6 +181,16 @@ int live_readlink(struct volume *vol, uint64_t ino, struct buf *out)
 int live_sync(struct volume *vol)
 {
 	return state_sync(vol->state);
+}
+
+bool live_goes_back(struct volume *vol, uint64_t ino, int flags, pid_t pid)
+{
+	return vol->observer->before_reading(vol, ino, flags, pid);
+}
+
+void live_go_back(struct volume *vol, uint64_t ino, int flags, pid_t pid)
+{
+	vol->observer->for_reader(vol, ino, flags, pid);
 }
 
 /* ---- listing ---- */

@@ -28,6 +28,10 @@ def do(what, name, *words):
         os.rename(name, *words)
     elif what == "read":
         return open(name).read()
+    elif what == "has":
+        return "yes" if words[0].encode() in open(name, "rb").read() else "no"
+    elif what == "list":
+        return " ".join(sorted(os.listdir(name)))
     else:
         with open(name, "wb") as f:
             if what == "zip":

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""-o resume: who closed a torn file and lives may save it again, and is waited for; but nobody who resumes meets that file.
+
+A notebook whose cell was interrupted lives on; its user runs the cell again, or the training in a shell."""
+
+import time
+
+import pytest
+
+import test_resume_others
+from conftest import wait_until
+from test_resume import latest, record
+from test_resume_others import Process, sealed
+
+resuming, small = test_resume_others.resuming, test_resume_others.small  # fixtures
+WHERE = pytest.mark.parametrize("where", ["", "checkpoint-2/"])
+
+
+def ask(mnt, *lines):
+    """A process that is started now."""
+    process = Process(mnt)
+    answers = [process.tell(*line.split()) for line in lines]
+    process.end()
+    return answers
+
+
+def interrupted(mnt, where=""):
+    """A whole save, and one that was interrupted in its second file, by somebody who lives."""
+    ask(mnt, "zip opt.pt o1", "zip model.pt m1")
+    good = mnt.seal()
+    job = Process(mnt)
+    job.do("zip %sopt.pt o2" % where, "torn %smodel.pt m2" % where)
+    return good, job
+
+
+def goes_back(mnt, good):
+    assert mnt.status()["resumed"]["to"] == good and "resume_waits" not in mnt.status()
+    assert ask(mnt, "has opt.pt o1", "has model.pt m1") == ["yes", "yes"]
+
+
+@WHERE
+def test_whoever_reads_what_he_closed_torn(resuming, where):
+    mnt = resuming
+    good, job = interrupted(mnt, where)
+    # What else he reads may be for his save.
+    assert job.tell("has", where + "opt.pt", "o2") == "yes" and "resumed" not in mnt.status()
+    assert job.tell("has", where + "model.pt", "m1") == ("No such file or directory" if where else "yes")
+    goes_back(mnt, good)
+    job.do("zip %sopt.pt o3" % where, "zip %smodel.pt m3" % where)
+    job.end()
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] is True and latest(mnt) == number
+    assert ask(mnt, "has %sopt.pt o3" % where, "has %smodel.pt m3" % where) == ["yes", "yes"]
+
+
+@pytest.mark.options(settle="1s")
+def test_he_does_not_go_on_with_half_of_the_save(resuming):
+    _, job = interrupted(resuming)
+    assert job.tell("has", "model.pt", "m1") == "yes"
+    again = resuming.status()["resumed"]["epoch"]
+    job.do("zip opt.pt o3")
+    wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
+    job.end()
+    goes_back(resuming, again)
+
+
+@pytest.mark.options(settle="1s", patience="1h")
+@pytest.mark.parametrize("first", ["has model.pt m1", "has opt.pt o1", "list ."])
+@WHERE
+def test_who_is_started_after_a_quiet_time(resuming, where, first):
+    good, job = interrupted(resuming, where)
+    time.sleep(2)
+    assert "resumed" not in resuming.status() and resuming.status()["resume_waits"] == {"for_pid": job.process.pid}
+    assert ask(resuming, first) == (["model.pt opt.pt"] if first == "list ." else ["yes"])
+    goes_back(resuming, good)
+    job.end()
+
+
+@pytest.mark.options(settle="1s", patience="1h")
+def test_all_who_are_started_at_one_time(resuming):
+    good, job = interrupted(resuming)
+    time.sleep(2)
+    ranks = [Process(resuming) for _ in range(12)]
+    for rank in ranks:
+        rank.process.stdin.write("has model.pt m1\nhas opt.pt o1\n")
+        rank.process.stdin.flush()
+    for rank in ranks:
+        assert [rank.process.stdout.readline() for _ in range(2)] == ["yes\n", "yes\n"]
+        rank.end()
+    goes_back(resuming, good)
+    job.end()
+
+
+@pytest.mark.options(settle="1s", patience="1h")
+def test_who_was_there_before_and_looks_at_other_files(resuming):
+    mnt = resuming
+    watcher = Process(mnt)
+    watcher.do("save log.txt x")
+    _, job = interrupted(mnt)
+    time.sleep(2)
+    assert [watcher.tell(*line.split()) for line in ("list .", "has opt.pt o2", "save log.txt y")] == ["log.txt model.pt opt.pt", "yes", "done"]
+    assert ask(mnt, "read log.txt") == ["y"]  # now there was no quiet
+    assert "resumed" not in mnt.status()
+    time.sleep(2)
+    assert watcher.tell("has", "model.pt", "m1") == "yes"
+    assert mnt.status()["resumed"]
+    job.end(), watcher.end()
+
+
+def test_who_is_started_at_once_is_too_early(resuming):
+    """Between two files of a save somebody looks."""
+    _, job = interrupted(resuming, "checkpoint-2/")
+    assert ask(resuming, "list checkpoint-2", "has checkpoint-2/model.pt m2") == ["model.pt opt.pt", "yes"]
+    job.do("zip checkpoint-2/model.pt m2")
+    job.end()
+    number = sealed(resuming)
+    assert record(resuming, number)["complete"] is True and "resumed" not in resuming.status()
+
+
+@pytest.mark.parametrize("passthrough", ["off"])
+@pytest.mark.parametrize("how", ["reads", "ends", "saves"])
+def test_whoever_was_refused(small, how, passthrough):  # pylint: disable=unused-argument
+    """What he was refused is as it was before, which is no new save of it."""
+    ask(small, "fill opt o1 1000", "fill model m1 1000")
+    small.seal()
+    small.wait_durable()
+    job = Process(small)
+    job.do("fill opt o2 1000")
+    assert job.tell("fill", "model", "m2", str(32 << 20)) == "No space left on device"
+    assert ask(small, "read opt") == ["o2" * 1000]
+    assert small.status()["resume_waits"] == {"for_pid": job.process.pid}
+    if how == "reads":
+        assert job.tell("read", "model") == "m1" * 1000
+    if how == "saves":
+        wait_until(lambda: job.tell("fill model m2 1000") == "done", "room again")
+    if how != "ends":
+        texts = [job.tell("read", name) for name in ("model", "opt")]
+    job.end()
+    if how == "ends":
+        texts = ask(small, "read model", "read opt")
+    save = "2" if how == "saves" else "1"
+    assert texts == [("m" + save) * 1000, ("o" + save) * 1000]
