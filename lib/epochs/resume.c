@@ -464,6 +464,7 @@ void resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid)
 	while (goes_back_for_locked(vol) && clock_mono_ns() < until)
 		cond_wait_until(&vol->changed, &vol->lock, until);
 	if (resume_reads_locked(vol, ino, flags, tid, &reader)) {
+		resume_begins_anew(&vol->resume->due, reader.pid);
 		vol->resume->for_reader = true;
 		error = go_back_in_time_locked(vol, &reader);
 		vol->resume->for_reader = false;

@@ -167,6 +167,8 @@ struct resume_reader {
 /* Whether that ends the wait for who may save again: as resume_before_reading. Private to resume*.c, as what follows. */
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader);
+/* What this process saves from now on is a new save; 0: of none is that known. */
+void resume_begins_anew(struct resume_due *due, pid_t pid);
 /* Whether somebody writes, or lives and may go on with the save; then the sealer's thread looks again. `reader`: for the sake of whom; NULL: of nobody. */
 bool resume_waits_locked(struct volume *vol, const struct resume_reader *reader);
 /* Whether this process has started one that was killed, or one above it. */

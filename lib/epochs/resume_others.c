@@ -186,6 +186,13 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 	return f || process_started_ns(pid) > clock_wall_ns() - (now - due->since_ns);
 }
 
+void resume_begins_anew(struct resume_due *due, pid_t pid)
+{
+	for (unsigned i = 0; pid && i < due->count; i++)
+		if (due->files[i].by == pid)
+			due->files[i].before_ns = 0;
+}
+
 /* ---- what comes after the tree went back ---- */
 
 void resume_rest_clear(struct resume_rest *rest)

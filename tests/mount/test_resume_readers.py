@@ -54,9 +54,23 @@ def test_whoever_reads_what_he_closed_torn(resuming, where):
 
 
 @pytest.mark.options(settle="1s")
-def test_he_does_not_go_on_with_half_of_the_save(resuming):
+def test_what_he_saves_then_is_a_new_save(resuming):
+    """With a pause, in which an epoch is sealed."""
     _, job = interrupted(resuming)
     assert job.tell("has", "model.pt", "m1") == "yes"
+    done = resuming.status()["resumed"]
+    job.do("zip opt.pt o3")
+    wait_until(lambda: latest(resuming) > done["epoch"], "an epoch by quiet")
+    job.do("zip model.pt m3")
+    job.end()
+    assert ask(resuming, "has opt.pt o3", "has model.pt m3") == ["yes", "yes"] and resuming.status()["resumed"] == done
+
+
+@pytest.mark.options(settle="1s")
+def test_he_does_not_go_on_where_another_has_read(resuming):
+    _, job = interrupted(resuming)
+    time.sleep(2)
+    assert ask(resuming, "has model.pt m1") == ["yes"]
     again = resuming.status()["resumed"]["epoch"]
     job.do("zip opt.pt o3")
     wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
