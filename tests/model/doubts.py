@@ -177,6 +177,7 @@ class Doubts:
             kill = Kill(directory, word, (file, file and file.closed), since)
             found = [lookup(self.root, p)[2] for p in companions]
             kill.companions = {name.file: name.file.closed for name in found if name}
+            kill.unsure = self.fog
             self.kills.append(kill)
 
     def has_directory(self, path):
