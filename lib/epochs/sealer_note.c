@@ -386,8 +386,11 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 		sealer_opens_locked(vol);
 	p->closed = true;
 	p->temporary |= n && n->temporary;
-	p->rewritten = p->rewritten ||
-		       (!n && name && sealer_rule_locked(vol, rules_temporary, parent, name));
+	if (!n && name && sealer_rule_locked(vol, rules_temporary, parent, name)) {
+		/* An epoch has what a killed save left under that name; it is to be renamed as a new one is. */
+		new_names_add(&p->new_names, parent, name, ino, true, now);
+		p->rewritten = true;
+	}
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
