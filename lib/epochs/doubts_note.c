@@ -165,7 +165,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	if (was_refused(b))
 		resume_due_locked(vol, d.path, b->closer, undone ? d.version : 0, at_ns);
 	else
-		resume_killed_locked(vol, d.path, b->closer_parent, at_ns);
+		resume_killed_locked(vol, d.path, b->closer, b->closer_parent, at_ns);
 	if (d.kind == DOUBT_UNDONE)
 		d.since = since_of(vol, &d, b->closer);
 	/* What was sealed is half, which the next epoch says: nothing that is left under that name is waited for. */

@@ -101,13 +101,18 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t 
 	add_due_locked(vol, &f);
 }
 
-void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns)
+void resume_killed_locked(struct volume *vol, const char *path, pid_t pid, pid_t parent,
+			  int64_t at_ns)
 {
 	struct resume_due *due = &vol->resume->due;
+	struct resume_file *f;
 
 	if (!vol->options.resume)
 		return;
 	resume_due_locked(vol, path, 0, 0, at_ns);
+	f = find_due(due, path);
+	if (f)
+		f->killed = pid;
 	/* Those of who is in it already are, too: ranks have the same ones. */
 	for (pid_t p = parent;
 	     p > 1 && due->above_count < RESUME_ABOVE_MAX && !resume_is_above(due, p);
@@ -306,6 +311,31 @@ static void remove_all_empty(struct volume *vol, const struct resume_due *due)
 		remove_empty(vol, due->files[i].path);
 }
 
+struct more {
+	const struct resume_due *due;
+	uint64_t least;
+};
+
+static bool is_more(void *arg, const struct changed_file *f)
+{
+	const struct more *more = arg;
+
+	for (unsigned i = 0; f->by && f->size >= more->least && i < more->due->count; i++)
+		if (more->due->files[i].killed == f->by)
+			return true;
+	return false;
+}
+
+/* Whoever was killed in the first file of a new directory had saved something else before, which may be of the same save: no mere note. */
+static bool has_saved_more(struct volume *vol, const struct resume_due *due)
+{
+	struct more more = {.due = due};
+	SCOPED_LOCK(&vol->lock);
+
+	more.least = vol->sealer->tree_bytes / CHANGED_PART + 1;
+	return changed_any(&vol->sealer->pending.changed, is_more, &more);
+}
+
 static int look(struct volume *vol, bool tails, struct doubts_found *found, struct buf *why)
 {
 	int error;
@@ -343,13 +373,15 @@ static int go_back(struct volume *vol, const struct resume_due *due, bool tails,
 	CLEANUP(doubts_found_free) struct doubts_found found = {0};
 	cleanup_buf struct buf why = {0};
 	int error = bodies_finish_closes(vol);
+	bool left; /* by the killed save: an empty directory alone */
 
 	*done = (struct resumed){0};
 	if (!error)
 		error = look(vol, tails, &found, &why);
-	if (!error && (!found.doubtful || found.alone))
+	left = !error && found.alone && !has_saved_more(vol, due);
+	if (!error && (!found.doubtful || left))
 		remove_all_empty(vol, due);
-	if (!error && found.doubtful && found.alone)
+	if (!error && found.doubtful && left)
 		error = look(vol, tails, &found, &why);
 	if (error || !found.doubtful || is_wanted_so(vol))
 		return error;

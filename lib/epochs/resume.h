@@ -51,9 +51,10 @@ struct resume_file {
 	char *path; /* owned */
 	/* Who may save it again, and when that process was started: it has closed the torn file, or was refused. 0: nobody, he was killed. */
 	pid_t by;
-	uint64_t
-		undone_to; /* the version that is there again, as the refused one was undone: that is no new save; 0: none */
 	uint64_t started;
+	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
+	uint64_t undone_to;
+	pid_t killed; /* whose save was killed; 0: not known, or none was */
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;
 };
@@ -128,8 +129,9 @@ void resume_free(struct volume *vol);
  * none. Nothing without the option. */
 void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t undone_to,
 		       int64_t at_ns);
-/* The same of one whose writer was killed, whom this process had started (0: not known). */
-void resume_killed_locked(struct volume *vol, const char *path, pid_t parent, int64_t at_ns);
+/* The same of one whose writer `pid` was killed, whom `parent` had started (0: not known). */
+void resume_killed_locked(struct volume *vol, const char *path, pid_t pid, pid_t parent,
+			  int64_t at_ns);
 /* This file's save was taken back, and some of the rest came. The sealer's thread looks at once: no close may follow. */
 void resume_due_again_locked(struct volume *vol, const char *path);
 /* This process has saved the file, or it was renamed since: it may be the rest of what was taken back. Logs are none. In no transaction. */
