@@ -284,24 +284,78 @@ static void goes_on_with_locked(struct volume *vol, const struct going_on *g)
 		log_warn("a save that goes on could not be noted: %s", strerror(-error));
 }
 
-void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
+/* Beside a temporary name: a rank of the same job. */
+static void rank_goes_on_locked(struct volume *vol, uint64_t ino, uint64_t version,
+				int64_t started_ns, pid_t by)
 {
 	const struct seal_killed *k = &vol->sealer->killed;
-	int64_t started_ns, recent_ns = clock_wall_ns() - vol->options.patience_ns;
-	struct state_file f;
+	int64_t recent_ns = clock_wall_ns() - vol->options.patience_ns;
+	pid_t parent = k->count ? process_parent(by) : 0;
 	char name[256];
-	pid_t parent;
 
-	if (!k->count || !by || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
+	if (!parent)
 		return;
 	first_name_locked(vol, ino, name, NULL);
-	parent = process_parent(by);
-	started_ns = process_started_ns(by);
-	for (unsigned i = 0; parent && started_ns && i < k->count; i++)
+	for (unsigned i = 0; i < k->count; i++)
 		if (k->v[i].parent == parent && started_ns < k->v[i].at_ns &&
 		    k->v[i].at_ns >= recent_ns)
 			goes_on_with_locked(vol,
-					    &(struct going_on){vol, name, k->v[i].id, f.closed});
+					    &(struct going_on){vol, name, k->v[i].id, version});
+}
+
+/* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
+#define STARTED_SLACK_NS (50 * NS_PER_MS)
+
+struct living {
+	struct volume *vol;
+	uint64_t version;
+	int64_t started_ns; /* its writer; 0: not known, so he may have lived */
+};
+
+static int add_living(void *arg, const struct state_doubt *d)
+{
+	struct living *l = arg;
+
+	if (d->judged || d->kind != DOUBT_UNDONE ||
+	    doubt_name_is_temporary(l->vol->rules, d->path) ||
+	    (l->started_ns && l->started_ns + STARTED_SLACK_NS > d->at_ns))
+		return 0;
+	return state_doubt_file_add(l->vol->state, d->id, DOUBT_GOES_ON, l->version);
+}
+
+/* Beside a file in place: whoever lived at the kill. */
+static void living_goes_on_locked(struct volume *vol, uint64_t version, int64_t started_ns)
+{
+	struct living l = {.vol = vol, .version = version, .started_ns = started_ns};
+	int error = state_begin(vol->state);
+
+	if (!error)
+		error = state_end(vol->state, state_doubt_each(vol->state, add_living, &l));
+	if (error)
+		log_warn("a save that goes on could not be noted: %s", strerror(-error));
+}
+
+static int is_to_be_judged(void *arg, const struct state_doubt *d)
+{
+	(void)arg;
+	return !d->judged && d->kind == DOUBT_UNDONE;
+}
+
+void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
+{
+	struct state_file f;
+	int64_t started_ns;
+
+	if (vol->doubts == DOUBTS_UNKNOWN)
+		vol->doubts = state_doubt_each(vol->state, is_to_be_judged, NULL) == 1
+				      ? DOUBTS_SOME
+				      : DOUBTS_NONE;
+	if (vol->doubts == DOUBTS_NONE || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
+		return;
+	started_ns = by ? process_started_ns(by) : 0;
+	if (started_ns)
+		rank_goes_on_locked(vol, ino, f.closed, started_ns, by);
+	living_goes_on_locked(vol, f.closed, started_ns);
 }
 
 /* ---- who tries again ---- */
@@ -343,9 +397,6 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by)
 }
 
 /* ---- what the next save has in the place of a file that never comes again ---- */
-
-/* The kernel counts the starts of processes in ticks, and a trainer may be started again at once. */
-#define STARTED_SLACK_NS (50 * NS_PER_MS)
 
 struct next_saved {
 	struct volume *vol;

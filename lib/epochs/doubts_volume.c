@@ -27,7 +27,7 @@ struct gathering {
 	struct doubts *doubts;
 	uint64_t number;
 	struct doubt_companion *files; /* of the doubt that is looked at */
-	uint64_t *again;
+	uint64_t *again, *together;
 	size_t count, cap;
 };
 
@@ -175,6 +175,29 @@ static int look_for_renamed(struct gathering *g, struct doubts_kill *k)
 	return 0;
 }
 
+/* What was saved again after the kill, by which epoch had its content before. */
+static int sort_files(struct gathering *g, struct doubts_kill *k)
+{
+	struct state_version v = {0};
+	int error = k->version_then ? state_version_get(g->snapshot, k->version_then, &v) : 0;
+
+	if (error && error != -ENOENT)
+		return error;
+	for (size_t i = 0; i < g->count; i++) {
+		const struct doubt_companion *f = &g->files[i];
+
+		if (f->ino == DOUBT_GOES_ON)
+			k->until = f->version;
+		else if (f->version >= k->since)
+			g->again[k->again_count++] = f->ino;
+		else if (v.id && f->version == state_version_epoch(&v))
+			g->together[k->together_count++] = f->ino;
+	}
+	k->again = g->again;
+	k->together = g->together;
+	return 0;
+}
+
 static int gather_files(struct gathering *g, const struct state_doubt *d, struct doubts_kill *k)
 {
 	int error;
@@ -189,16 +212,10 @@ static int gather_files(struct gathering *g, const struct state_doubt *d, struct
 		return 0;
 	}
 	free(g->again);
+	free(g->together);
 	g->again = calloc(g->count + 1, sizeof(*g->again));
-	if (!g->again)
-		return -ENOMEM;
-	for (size_t i = 0; i < g->count; i++)
-		if (g->files[i].ino == DOUBT_GOES_ON)
-			k->until = g->files[i].version;
-		else if (g->files[i].version >= k->since)
-			g->again[k->again_count++] = g->files[i].ino;
-	k->again = g->again;
-	return 0;
+	g->together = calloc(g->count + 1, sizeof(*g->together));
+	return g->again && g->together ? sort_files(g, k) : -ENOMEM;
 }
 
 /* What was judged has been found to be so. */
@@ -299,6 +316,7 @@ int doubts_of_snapshot(struct volume *vol, struct state *snapshot, uint64_t numb
 		error = state_doubt_each(snapshot, gather, &g);
 	free(g.files);
 	free(g.again);
+	free(g.together);
 	if (!error)
 		*ret_doubts = steal_ptr(d);
 	return error;
@@ -368,6 +386,7 @@ static int add_torn_temporary(struct volume *vol, struct state *snapshot, uint64
 		error = gather(&g, &row);
 	free(g.files);
 	free(g.again);
+	free(g.together);
 	return error;
 }
 

@@ -57,9 +57,9 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
 /* In the place of a file that was saved after a kill, before an epoch is judged: doubts_kill.until. */
 #define DOUBT_GOES_ON 0
 /*
- * Process `by` (0: not known) has closed this file, or renamed it into place. Where a child of the same process was killed before, at most
- * `patience` ago, in a file with a temporary name that is the same but for its numbers, as another rank, this one is of the same save. In no
- * transaction.
+ * Process `by` (0: not known) has closed this file, or renamed it into place. It is of the same save as a file that was killed in place, where
+ * `by` lived then, or that cannot be told; and as one that was killed under a temporary name at most `patience` ago, where `by` is a child of
+ * the same process, and the two names are the same but for their numbers, as those of ranks are. In no transaction.
  */
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);
 

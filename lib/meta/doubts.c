@@ -14,7 +14,7 @@ struct item {
 	struct doubt_unit unit;
 	struct doubts_kill kill;	/* of a kill; its strings and lists are not kept */
 	struct doubt_companion *before; /* of one that was judged; owned, with their paths */
-	uint64_t *again;		/* owned */
+	uint64_t *again, *together;	/* owned */
 	/* The name is temporary itself; then these (of doubt.path) tell its final name. */
 	bool temporary;
 	size_t stem, tail;
@@ -87,6 +87,7 @@ void doubts_free(struct doubts *d)
 		companions_free(item->doubt.companions, item->doubt.companion_count);
 		companions_free(item->before, item->kill.companion_count);
 		free(item->again);
+		free(item->together);
 		free(item->doubt.noted);
 	}
 	for (size_t i = 0; i < d->part_count; i++) {
@@ -226,6 +227,20 @@ static int compare_u64(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/* False on allocation failure. */
+static bool copy_sorted(const uint64_t *list, size_t count, uint64_t **ret_list, size_t *ret_count)
+{
+	if (!count)
+		return true;
+	*ret_list = calloc(count, sizeof(*list));
+	if (!*ret_list)
+		return false;
+	memcpy(*ret_list, list, count * sizeof(*list));
+	qsort(*ret_list, count, sizeof(*list), compare_u64);
+	*ret_count = count;
+	return true;
+}
+
 int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 {
 	struct item *item = item_add(d, kill->kind, kill->path, kill->why);
@@ -237,7 +252,7 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 	item->doubt.since = kill->since;
 	item->doubt.at_ns = kill->at_ns;
 	item->kill = *kill;
-	item->kill.companion_count = item->kill.again_count = 0;
+	item->kill.companion_count = item->kill.again_count = item->kill.together_count = 0;
 	set_temporary(d->rules, item);
 	if (set_noted(d->rules, item, kill->noted))
 		return -ENOMEM;
@@ -255,14 +270,10 @@ int doubts_add_kill(struct doubts *d, const struct doubts_kill *kill)
 		item->kill.companion_count = kill->companion_count;
 		qsort(item->before, kill->companion_count, sizeof(*item->before), compare_ino);
 	}
-	if (kill->again_count) {
-		item->again = calloc(kill->again_count, sizeof(*item->again));
-		if (!item->again)
-			return -ENOMEM;
-		memcpy(item->again, kill->again, kill->again_count * sizeof(*item->again));
-		item->kill.again_count = kill->again_count;
-		qsort(item->again, kill->again_count, sizeof(*item->again), compare_u64);
-	}
+	if (!copy_sorted(kill->again, kill->again_count, &item->again, &item->kill.again_count) ||
+	    !copy_sorted(kill->together, kill->together_count, &item->together,
+			 &item->kill.together_count))
+		return -ENOMEM;
 	return 0;
 }
 
@@ -276,10 +287,23 @@ static bool is_companion_of_before(const struct item *item, const struct doubts_
 	return found && found->version == f->version;
 }
 
+static bool has(const uint64_t *list, size_t count, uint64_t ino)
+{
+	return count && bsearch(&ino, list, count, sizeof(ino), compare_u64);
+}
+
 static bool was_saved_again(const struct item *item, const struct doubts_file *f)
 {
-	return item->kill.again_count &&
-	       bsearch(&f->ino, item->again, item->kill.again_count, sizeof(f->ino), compare_u64);
+	return has(item->again, item->kill.again_count, f->ino);
+}
+
+/* Who begins after the kill saves something else: nothing waits for a temporary name, and of what lies in the root who knows what is of one save? */
+static bool is_of_next_save(const struct item *item, const struct doubts_file *f)
+{
+	if (f->version <= item->kill.id || f->version <= item->kill.until)
+		return false;
+	return item->temporary ||
+	       (!item->unit.len && !has(item->together, item->kill.together_count, f->ino));
 }
 
 /* Of what was judged to have left an empty directory, a file that comes there is one, too. */
@@ -290,10 +314,8 @@ static bool is_companion(const struct doubts *d, const struct item *item,
 
 	if (item->kill.judged && !(leaves_directory(item) && !item->kill.companion_count))
 		return is_companion_of_before(item, f);
-	if (f->born <= item->kill.base || f->ino == item->kill.ino_now || was_saved_again(item, f))
-		return false;
-	/* Who begins after that saves something else: nothing waits for a temporary name. */
-	if (item->temporary && f->version > item->kill.id && f->version > item->kill.until)
+	if (f->born <= item->kill.base || f->ino == item->kill.ino_now ||
+	    was_saved_again(item, f) || is_of_next_save(item, f))
 		return false;
 	unit = doubt_unit_of(d->rules, f->path);
 	return is_part_beside(item, f->path) ||

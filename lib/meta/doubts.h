@@ -28,6 +28,9 @@
  *   - for one epoch, for a file that its killed writer left as it was and whose format endures that, as a
  *     database or what is only appended to (DOUBT_LEFT).
  *
+ * A process that was started after the kill of a file of the root saves nothing of that save: what it makes, as a restarted trainer its
+ * settings, is no companion, unless that was saved together with the killed file before. In a directory with a step all is of one save.
+ *
  * A doubt is settled when the file is saved again whole (also where it is renamed then: model.new to model.pt) or removed: by new
  * content, or in place where nothing of what was there before is left (lib/live/commit.c), or where that is a database;
  * that of an undone file also when each companion was saved again so or removed, or what was gone is there again; and by a
@@ -109,8 +112,8 @@ struct doubts_kill {
 		version_now; /* what has its name, or itself where it was renamed; 0: nothing */
 	bool alone; /* it is in doubt without companions, too: other nodes of a set may have them */
 	/*
-	 * Of one with a temporary name: the last version that a process saved which lived at the kill, and goes on with the same save, as
-	 * other ranks do; 0: there is none.
+	 * The last version that a process saved which lived at the kill, and goes on with the same save, as other ranks do; 0: there is
+	 * none. Of one with a temporary name, and of one in the root.
 	 */
 	uint64_t until;
 	/* Of one that an earlier epoch has judged: its companions, which stand while they have this content. */
@@ -123,6 +126,9 @@ struct doubts_kill {
 	 */
 	const uint64_t *again;
 	size_t again_count;
+	/* Likewise: files that had content of the save that the killed file's is of, and were saved again after the kill. */
+	const uint64_t *together;
+	size_t together_count;
 };
 
 /* One that stands, or one of a kill that was settled. */

@@ -21,6 +21,7 @@ class Kill:
         self.saved = None  # the file that was saved under its name since
         self.again = []  # (file, the epoch that had its content first) of what was saved again before a seal judged
         self.companions = None  # file -> version; None: not judged yet
+        self.late = set()  # files that were saved after the kill: whether their writers lived then, the model does not follow
         self.unsure = False  # something may have settled it
 
     def asks_for(self, file):
@@ -125,7 +126,7 @@ class Doubts:
             return self.kills.remove(kill)
         kill.companions = standing
         # Which of them were begun before the kill, and whether the final name was saved since, the model does not follow.
-        return "maybe" if temporary or kill.unsure else "in doubt"
+        return "maybe" if temporary or kill.unsure or (standing and kill.late.issuperset(standing)) else "in doubt"
 
     def is_over(self, kill, now, then, temporary):
         """Removed, or saved since; what has the name now may be older."""
@@ -155,6 +156,7 @@ class Doubts:
         again = [f for f, born in kill.again if born >= kill.since]
         kill.companions = {e.live: e.version for path, e in tree.items()
                            if e.version and counts(path) and e.version.born > base and e.live is not file and e.live not in again}
+        kill.late = {f for f, version in kill.companions.items() if version.serial > kill.serial}
 
     # ---- epochs carry them
 

@@ -23,7 +23,7 @@ struct kill {
 	char path[64];
 	char noted[64]; /* the same, when it was killed or judged */
 	enum doubt_kind kind;
-	uint64_t id, since, ino_then, version_then;
+	uint64_t id, since, ino_then, version_then, born_then, until;
 	bool gone, judged, alone;
 	struct doubt_companion companions[16];
 	char companion_paths[16][64];
@@ -106,6 +106,13 @@ static void save(struct world *w, const char *path, uint64_t version, bool torn)
 	f->touched = 0;
 	f->born = w->last + 1;
 	f->torn = torn;
+}
+
+/* What doubts_goes_on_locked notes. */
+static void goes_on(struct world *w)
+{
+	for (size_t i = 0; i < w->now.kill_count; i++)
+		w->now.kills[i].until = w->versions;
 }
 
 static void drop(struct world *w, size_t i)
@@ -196,7 +203,8 @@ static struct kill *kill_writer(struct world *w, const char *path, enum doubt_ki
 			   .id = ++w->versions,
 			   .since = w->last + 1,
 			   .ino_then = f ? f->ino : 0,
-			   .version_then = f ? f->version : 0};
+			   .version_then = f ? f->version : 0,
+			   .born_then = f ? f->born : 0};
 	snprintf(k->path, sizeof(k->path), "%s", path);
 	snprintf(k->noted, sizeof(k->noted), "%s", path);
 	return k;

@@ -9,6 +9,7 @@
 /*
  * A history is words with blanks between them. A step that a rule looks at is the last thing that is said of it:
  *   w:PATH      saved whole, by O_TRUNC or as a new file        o:PATH, c:PATH   the same, opened and closed apart
+ *   v:PATH      saved whole, by who was started after the writers were killed
  *   t:PATH      saved torn inside and closed (Ctrl-C)           p:PATH           found torn after a power loss
  *   k:PATH      a save whose writer was killed, so undone       e:PATH           a database left by a killed writer
  *   a:PATH      killed on a node of a set: other nodes may have saved files with it
@@ -46,7 +47,7 @@ static bool parent_is_new(const struct world *w, const struct kill *k, uint64_t 
 static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 {
 	const struct file *f = find(w, k->path);
-	uint64_t again[16];
+	uint64_t again[16], together[16];
 	struct doubts_kill kill = {
 		.id = k->id,
 		.kind = k->kind,
@@ -65,12 +66,16 @@ static void tell_kill(struct world *w, struct doubts *d, const struct kill *k)
 		.companions = k->companions,
 		.companion_count = k->companion_count,
 		.again = again,
+		.until = doubt_name_is_temporary(w->rules, k->path) ? 0 : k->until,
+		.together = together,
 	};
 
 	kill.parent_is_new = !k->gone && (k->judged || parent_is_new(w, k, kill.base));
 	for (size_t i = 0; i < k->again_count; i++)
 		if (k->again_born[i] >= kill.since)
 			again[kill.again_count++] = k->again[i];
+		else if (k->again_born[i] == k->born_then)
+			together[kill.together_count++] = k->again[i];
 	unit_ok(doubts_add_kill(d, &kill));
 }
 
@@ -321,6 +326,10 @@ static void do_file_word(struct world *w, const char *word, char *path)
 		*to++ = '\0';
 	switch (*word) {
 	case 'w':
+		save(w, path, ++w->versions, false);
+		goes_on(w);
+		break;
+	case 'v':
 		save(w, path, ++w->versions, false);
 		break;
 	case 't':
