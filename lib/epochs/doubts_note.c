@@ -11,6 +11,7 @@
 #include "lib/util/log.h"
 #include "lib/util/process.h"
 #include "lib/live/bodies.h"
+#include "lib/epochs/node_state.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/seal.h"
 #include "lib/epochs/sealer.h"
@@ -213,6 +214,33 @@ int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, 
 	if (!error)
 		vol->doubts = s.any ? DOUBTS_SOME : DOUBTS_NONE;
 	return error;
+}
+
+static int note_changed(void *arg, const struct state_doubt *d)
+{
+	const struct saved *s = arg;
+
+	return d->judged || d->kind != DOUBT_UNDONE || s->began > d->id
+		       ? 0
+		       : state_doubt_file_add(s->vol->state, d->id, s->ino, DOUBT_IN_PART);
+}
+
+int doubts_changed_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t version)
+{
+	struct saved s = {.vol = vol, .ino = ino, .began = old_version};
+	const struct epoch_index *x;
+	struct state_version v;
+	int error = state_doubts_same_content(vol->state, ino, old_version, version);
+
+	if (error || vol->doubts == DOUBTS_NONE)
+		return error;
+	error = state_version_get(vol->state, old_version, &v);
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	x = epochs_index_locked(vol);
+	if (!nodes_is_set(vol) && state_version_epoch(&v) <= (x ? epoch_index_whole(x) : 0))
+		return 0;
+	return state_doubt_each(vol->state, note_changed, &s);
 }
 
 /* ---- what is saved again and renamed ---- */

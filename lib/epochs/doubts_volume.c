@@ -190,7 +190,8 @@ static int sort_files(struct gathering *g, struct doubts_kill *k)
 			k->until = f->version;
 		else if (f->version >= k->since)
 			g->again[k->again_count++] = f->ino;
-		else if (v.id && f->version == state_version_epoch(&v))
+		else if (f->version == DOUBT_IN_PART ||
+			 (v.id && f->version == state_version_epoch(&v)))
 			g->together[k->together_count++] = f->ino;
 	}
 	k->again = g->again;

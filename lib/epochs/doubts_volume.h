@@ -39,6 +39,8 @@ int doubts_recovered_locked(struct volume *vol);
  * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
  */
 int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
+/* The same where it was changed in part only, or not at all: that saves nothing again. In a transaction. */
+int doubts_changed_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t version);
 /*
  * What has this name, written since version `began`, gets the name `to`: the file of that name whose writer was killed before was saved
  * again, though it will not be there at the seal. What has a temporary name is saved once it gets a final one. In a transaction.
@@ -56,6 +58,8 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
 
 /* In the place of a file that was saved after a kill, before an epoch is judged: doubts_kill.until. */
 #define DOUBT_GOES_ON 0
+/* In the place of the epoch that had the content of such a file: it was changed in part only, or not at all, and stays a companion. */
+#define DOUBT_IN_PART 0
 /*
  * Process `by` (0: not known) has closed this file, or renamed it into place. It is of the same save as a file that was killed in place, where
  * `by` lived then, or that cannot be told; and as one that was killed under a temporary name at most `patience` ago, where `by` is a child of

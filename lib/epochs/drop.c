@@ -124,6 +124,9 @@ int epochs_drop(struct volume *vol, uint64_t number)
 {
 	int error = drop_epoch(vol, number);
 
+	/* What was sealed a moment ago is the newest one, once it is finished. */
+	if (error == -EBUSY && vol->sealer && !seal_finish_until(vol, INT64_MAX))
+		error = drop_epoch(vol, number);
 	if (error)
 		return error;
 	drop_finish(vol);

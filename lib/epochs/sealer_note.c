@@ -587,6 +587,7 @@ const struct live_observer epochs_observer = {
 	.doubt_locked = doubts_killed_locked,
 	.killed_locked = sealer_killed_locked,
 	.saved_locked = doubts_saved_locked,
+	.changed_locked = doubts_changed_locked,
 	.renamed_locked = doubts_renamed_locked,
 	.is_try_locked = sealer_is_try_locked,
 	.has_log_locked = sealer_has_log_locked,

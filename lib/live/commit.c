@@ -133,7 +133,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	if (!error && saved && (!old || is_whole_locked(vol, b)))
 		error = vol->observer->saved_locked(vol, b->ino, old, live);
 	else if (!error && old)
-		error = state_doubts_same_content(vol->state, b->ino, old, live);
+		error = vol->observer->changed_locked(vol, b->ino, old, live);
 	return error ? error : version_died_locked(vol, old);
 }
 

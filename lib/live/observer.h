@@ -61,8 +61,10 @@ struct live_observer {
 			     const char *why);
 	/* A writer was killed: what changed is sealed by quiet. */
 	void (*killed_locked)(struct volume *vol);
-	/* doubts_saved_locked, doubts_renamed_locked (doubts_volume.h). In a transaction. */
+	/* doubts_saved_locked, doubts_changed_locked, doubts_renamed_locked (doubts_volume.h). In a transaction. */
 	int (*saved_locked)(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
+	int (*changed_locked)(struct volume *vol, uint64_t ino, uint64_t old_version,
+			      uint64_t version);
 	int (*renamed_locked)(struct volume *vol, uint64_t parent, const char *name, const char *to,
 			      uint64_t began);
 	/* arrivals_note_locked (arrivals.h): a name is about to change. In a transaction. */

@@ -126,7 +126,8 @@ struct doubts_kill {
 	 */
 	const uint64_t *again;
 	size_t again_count;
-	/* Likewise: files that had content of the save that the killed file's is of, and were saved again after the kill. */
+	/* Likewise: files that had content of the save that the killed file's is of, and were saved again after the kill; and what had
+	 * content of the killed save, and was changed in part since, or not at all. */
 	const uint64_t *together;
 	size_t together_count;
 };

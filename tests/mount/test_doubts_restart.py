@@ -2,12 +2,13 @@
 """A save is killed before anything else of it changed: what a restarted job writes then is no half of that save."""
 
 import os
+import sys
 import time
 
 import pytest
 
 import test_resume_others
-from conftest import wait_until
+from conftest import run, wait_until
 from test_contract_writing import log_of
 from test_doubts import doubts, latest, record
 from test_resume_others import Process, texts
@@ -24,6 +25,10 @@ def do(mnt, *lines, dies=""):
         process.dies(dies)
     else:
         process.end()
+
+
+def edit(path, write):
+    run(sys.executable, "-c", "import sys; f = open(sys.argv[1], 'r+'); f.seek(2); f.write(sys.argv[2])", path, write)
 
 
 def sealed(mnt):
@@ -92,6 +97,22 @@ def test_in_the_directory_of_a_step_all_is_of_one_save(mnt):
     do(mnt, dies="checkpoint-2/model")
     do(mnt, "save checkpoint-2/optimizer 2")
     assert not record(mnt, sealed(mnt))["complete"] and latest(mnt) == good
+
+
+@pytest.mark.parametrize("write", ["", "x"], ids=["opened", "changed"])
+def test_what_another_program_changes_in_part(mnt, write):
+    """A companion stays one; what had not changed before the kill is none."""
+    do(mnt, "save model 1", "save optimizer 1000", "save index 1000")
+    good = sealed(mnt)
+    do(mnt, "save optimizer 2000", dies="model")
+    edit(mnt.path / "optimizer", write)
+    assert not record(mnt, sealed(mnt))["complete"] and latest(mnt) == good
+    do(mnt, "save model 2")
+    good = sealed(mnt)
+    assert latest(mnt) == good
+    do(mnt, dies="model")
+    edit(mnt.path / "index", "x")
+    assert sealed(mnt) == latest(mnt) > good
 
 
 @pytest.mark.parametrize("left", ["whole", "killed"])
