@@ -363,6 +363,33 @@ static void living_goes_on_locked(struct volume *vol, uint64_t version, int64_t 
 		log_warn("a save that goes on could not be noted: %s", strerror(-error));
 }
 
+void doubts_writer_locked(struct volume *vol, pid_t pid)
+{
+	struct seal_writers *w = vol->sealer ? &vol->sealer->writers : NULL;
+	unsigned at = w ? w->next : 0;
+
+	if (!w || vol->doubts != DOUBTS_SOME)
+		return;
+	for (unsigned i = 0; i < SEAL_WRITERS; i++)
+		if (w->v[i].pid == pid)
+			at = i;
+	w->v[at].pid = pid;
+	w->v[at].started_ns = process_started_ns(pid);
+	if (at == w->next)
+		w->next = (at + 1) % SEAL_WRITERS;
+}
+
+/* Of one that was there as it opened the file, that is known still. */
+static int64_t started_of(const struct volume *vol, pid_t by)
+{
+	const struct seal_writers *w = &vol->sealer->writers;
+
+	for (unsigned i = 0; by && i < SEAL_WRITERS; i++)
+		if (w->v[i].pid == by)
+			return w->v[i].started_ns;
+	return by ? process_started_ns(by) : 0;
+}
+
 static int is_to_be_judged(void *arg, const struct state_doubt *d)
 {
 	(void)arg;
@@ -380,7 +407,7 @@ void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
 				      : DOUBTS_NONE;
 	if (vol->doubts == DOUBTS_NONE || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
 		return;
-	started_ns = by ? process_started_ns(by) : 0;
+	started_ns = started_of(vol, by);
 	if (started_ns)
 		rank_goes_on_locked(vol, ino, f.closed, started_ns, by);
 	living_goes_on_locked(vol, f.closed, started_ns);

@@ -66,6 +66,8 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
  * the same process, and the two names are the same but for their numbers, as those of ranks are. In no transaction.
  */
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);
+/* This process opens a file for writing: it may have ended when that is closed. Any state. */
+void doubts_writer_locked(struct volume *vol, pid_t pid);
 
 /*
  * A new file was closed, or got this name, by process `by` (0: not known): where that was started after the kill of a writer whose file was

@@ -175,6 +175,17 @@ struct seal_killed {
 	unsigned count;
 };
 
+/* When processes were started that have opened a file for writing while kills were to be judged: who ends at once is not there any more as
+ * that is taken in. A ring: the oldest is forgotten. */
+#define SEAL_WRITERS 64
+struct seal_writers {
+	struct {
+		pid_t pid;
+		int64_t started_ns; /* wall clock */
+	} v[SEAL_WRITERS];
+	unsigned next;
+};
+
 struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
@@ -184,6 +195,7 @@ struct sealer {
 	struct seal_renames renames;
 	struct seal_unit unit;
 	struct seal_killed killed;
+	struct seal_writers writers;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
 	struct epoch_index index;
 	bool index_loaded;

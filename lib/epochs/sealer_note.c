@@ -583,6 +583,7 @@ const struct live_observer epochs_observer = {
 	.moves_locked = arrivals_note_locked,
 	.before_taken_locked = sealer_before_taken_locked,
 	.incomplete_locked = sealer_incomplete_locked,
+	.writer_locked = doubts_writer_locked,
 	.unknown_locked = sealer_unknown_locked,
 	.doubt_locked = doubts_killed_locked,
 	.killed_locked = sealer_killed_locked,

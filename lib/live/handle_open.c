@@ -75,7 +75,9 @@ static void attach_writer_locked(struct handle *h, struct body *b)
 	b->append_only = b->append_only && appends;
 	b->writers++;
 	body_set_closing_locked(h->vol, b, 0, b->releasing);
-	if (!h->tgid)
+	if (h->tgid)
+		h->vol->observer->writer_locked(h->vol, h->tgid);
+	else
 		h->vol->observer->unknown_locked(h->vol);
 }
 

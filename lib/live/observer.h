@@ -53,6 +53,8 @@ struct live_observer {
 	void (*before_taken_locked)(struct volume *vol, const struct body *b, uint64_t epoch);
 	/* The next epoch is not complete, for this reason. */
 	void (*incomplete_locked)(struct volume *vol, const char *reason);
+	/* This process opens a file to write it. */
+	void (*writer_locked)(struct volume *vol, pid_t pid);
 	/* A request came without a pid from a writer: the next epoch is complete=unknown. */
 	void (*unknown_locked)(struct volume *vol);
 	/* The last writer of this body was killed, or a write to it refused, for this reason; before it is undone (`undone`) or
