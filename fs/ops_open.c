@@ -176,14 +176,15 @@ bool live_before_reading(fuse_req_t req, const struct node *n, int flags)
 {
 	const struct fs_mount *m = fs_of(req);
 	pid_t pid = fuse_req_ctx(req)->pid;
+	bool went;
 
 	if (!live_goes_back(m->vol, n->a, flags, pid))
 		return false;
 	loop_let_others_read();
 	loop_defer_off();
-	live_go_back(m->vol, n->a, flags, pid);
+	went = live_go_back(m->vol, n->a, flags, pid);
 	loop_defer_on();
-	return true;
+	return went;
 }
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -11,7 +11,6 @@
 #include "lib/util/log.h"
 #include "lib/util/process.h"
 #include "lib/live/bodies.h"
-#include "lib/epochs/node_state.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/seal.h"
 #include "lib/epochs/sealer.h"
@@ -220,15 +219,15 @@ static int note_changed(void *arg, const struct state_doubt *d)
 {
 	const struct saved *s = arg;
 
-	return d->judged || d->kind != DOUBT_UNDONE || s->began > d->id
-		       ? 0
-		       : state_doubt_file_add(s->vol->state, d->id, s->ino, DOUBT_IN_PART);
+	if (d->judged || d->kind != DOUBT_UNDONE || s->began > d->id ||
+	    s->born <= doubts_base_locked(s->vol, d, s->vol->next_epoch))
+		return 0;
+	return state_doubt_file_add(s->vol->state, d->id, s->ino, DOUBT_IN_PART);
 }
 
 int doubts_changed_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t version)
 {
 	struct saved s = {.vol = vol, .ino = ino, .began = old_version};
-	const struct epoch_index *x;
 	struct state_version v;
 	int error = state_doubts_same_content(vol->state, ino, old_version, version);
 
@@ -237,9 +236,7 @@ int doubts_changed_locked(struct volume *vol, uint64_t ino, uint64_t old_version
 	error = state_version_get(vol->state, old_version, &v);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	x = epochs_index_locked(vol);
-	if (!nodes_is_set(vol) && state_version_epoch(&v) <= (x ? epoch_index_whole(x) : 0))
-		return 0;
+	s.born = state_version_epoch(&v);
 	return state_doubt_each(vol->state, note_changed, &s);
 }
 
@@ -363,12 +360,26 @@ static void living_goes_on_locked(struct volume *vol, uint64_t version, int64_t 
 		log_warn("a save that goes on could not be noted: %s", strerror(-error));
 }
 
+static int is_to_be_judged(void *arg, const struct state_doubt *d)
+{
+	(void)arg;
+	return !d->judged && d->kind == DOUBT_UNDONE;
+}
+
+static bool any_to_be_judged_locked(struct volume *vol)
+{
+	if (vol->doubts == DOUBTS_UNKNOWN)
+		vol->doubts = state_doubt_each(vol->state, is_to_be_judged, NULL) ? DOUBTS_SOME
+										  : DOUBTS_NONE;
+	return vol->doubts == DOUBTS_SOME;
+}
+
 void doubts_writer_locked(struct volume *vol, pid_t pid)
 {
 	struct seal_writers *w = vol->sealer ? &vol->sealer->writers : NULL;
 	unsigned at = w ? w->next : 0;
 
-	if (!w || vol->doubts != DOUBTS_SOME)
+	if (!w || !any_to_be_judged_locked(vol))
 		return;
 	for (unsigned i = 0; i < SEAL_WRITERS; i++)
 		if (w->v[i].pid == pid)
@@ -390,27 +401,20 @@ static int64_t started_of(const struct volume *vol, pid_t by)
 	return by ? process_started_ns(by) : 0;
 }
 
-static int is_to_be_judged(void *arg, const struct state_doubt *d)
-{
-	(void)arg;
-	return !d->judged && d->kind == DOUBT_UNDONE;
-}
-
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by)
 {
+	cleanup_buf struct buf path = {0};
 	struct state_file f;
 	int64_t started_ns;
 
-	if (vol->doubts == DOUBTS_UNKNOWN)
-		vol->doubts = state_doubt_each(vol->state, is_to_be_judged, NULL) == 1
-				      ? DOUBTS_SOME
-				      : DOUBTS_NONE;
-	if (vol->doubts == DOUBTS_NONE || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
+	if (!any_to_be_judged_locked(vol) || state_file_get(vol->state, ino, &f) != 0 || !f.closed)
 		return;
 	started_ns = started_of(vol, by);
 	if (started_ns)
 		rank_goes_on_locked(vol, ino, f.closed, started_ns, by);
-	living_goes_on_locked(vol, f.closed, started_ns);
+	volume_path_locked(vol, ino, &path);
+	if (path.len && !doubt_unit_of_again(vol->rules, buf_str(&path)).len)
+		living_goes_on_locked(vol, f.closed, started_ns);
 }
 
 /* ---- who tries again ---- */

@@ -86,19 +86,23 @@ int doubts_path_of(struct state *s, uint64_t ino, struct buf *out)
 	return error ? error : buf_error(out);
 }
 
-/* The newest complete epoch from before the kill. */
-static uint64_t base_of(struct volume *vol, const struct state_doubt *d, uint64_t number)
+uint64_t doubts_base_locked(struct volume *vol, const struct state_doubt *d, uint64_t number)
 {
 	uint64_t limit = d->since < number ? d->since : number, base = 0;
 	const struct epoch_index *x;
 
-	SCOPED_LOCK(&vol->lock);
 	x = nodes_is_set(vol) ? nodes_index_locked(vol) : epochs_index_locked(vol);
 	for (size_t i = x ? x->count : 0; !base && i-- > 0;)
 		if (x->epochs[i].number < limit && epoch_brief_complete(&x->epochs[i]))
 			base = x->epochs[i].number;
 	return nodes_is_set(vol) && nodes_origin_locked(vol) > base ? nodes_origin_locked(vol)
 								    : base;
+}
+
+static uint64_t base_of(struct volume *vol, const struct state_doubt *d, uint64_t number)
+{
+	SCOPED_LOCK(&vol->lock);
+	return doubts_base_locked(vol, d, number);
 }
 
 /* Where a path leads. */

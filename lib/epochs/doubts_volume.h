@@ -39,6 +39,8 @@ int doubts_recovered_locked(struct volume *vol);
  * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
  */
 int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
+/* The newest complete epoch from before this kill, and before this number. */
+uint64_t doubts_base_locked(struct volume *vol, const struct state_doubt *d, uint64_t number);
 /* The same where it was changed in part only, or not at all: that saves nothing again. In a transaction. */
 int doubts_changed_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t version);
 /*
@@ -61,8 +63,8 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
 /* In the place of the epoch that had the content of such a file: it was changed in part only, or not at all, and stays a companion. */
 #define DOUBT_IN_PART 0
 /*
- * Process `by` (0: not known) has closed this file, or renamed it into place. It is of the same save as a file that was killed in place, where
- * `by` lived then, or that cannot be told; and as one that was killed under a temporary name at most `patience` ago, where `by` is a child of
+ * Process `by` (0: not known) has closed this file, or renamed it into place. Where it carries no step, it is of the same save as a file that was
+ * killed in place, if `by` lived then, or that cannot be told; and as one that was killed under a temporary name at most `patience` ago, where `by` is a child of
  * the same process, and the two names are the same but for their numbers, as those of ranks are. In no transaction.
  */
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);

@@ -482,27 +482,40 @@ bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t ti
 	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
 		return false;
 	SCOPED_LOCK(&vol->lock);
-	return goes_back_for_locked(vol) ||
+	return (goes_back_for_locked(vol) && resume_is_reader_locked(vol, ino, flags)) ||
 	       (resume_reads_locked(vol, ino, flags, tid, &reader) && is_time_locked(vol, &reader));
 }
 
-void resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid)
+static int go_back_for_locked(struct volume *vol, const struct resume_reader *reader)
+{
+	int error;
+
+	resume_begins_anew(&vol->resume->due, reader->pid);
+	vol->resume->for_reader = true;
+	error = go_back_in_time_locked(vol, reader);
+	vol->resume->for_reader = false;
+	resume_begins_anew(&vol->resume->due, 0);
+	return error;
+}
+
+bool resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid)
 {
 	int64_t until = clock_mono_ns() + READER_WAITS_NS;
 	struct resume_reader reader;
+	bool waited, begins;
 	int error = 0;
 
 	mutex_lock(&vol->lock);
+	waited = goes_back_for_locked(vol);
 	while (goes_back_for_locked(vol) && clock_mono_ns() < until)
 		cond_wait_until(&vol->changed, &vol->lock, until);
-	if (resume_reads_locked(vol, ino, flags, tid, &reader)) {
-		resume_begins_anew(&vol->resume->due, reader.pid);
-		vol->resume->for_reader = true;
-		error = go_back_in_time_locked(vol, &reader);
-		vol->resume->for_reader = false;
-	}
+	waited = waited && !goes_back_for_locked(vol);
+	begins = resume_reads_locked(vol, ino, flags, tid, &reader) && is_time_locked(vol, &reader);
+	if (begins)
+		error = go_back_for_locked(vol, &reader);
 	mutex_unlock(&vol->lock);
 	tell_failed(error);
+	return waited || begins;
 }
 
 static void all_due_locked(struct volume *vol)

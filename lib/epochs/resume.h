@@ -55,6 +55,7 @@ struct resume_file {
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
+	bool anew; /* `by` reads what is there after the tree went back: he does not go on with that save */
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;
 };
@@ -78,7 +79,9 @@ struct resume_due {
 struct resume_taken {
 	char *path;	   /* owned */
 	int64_t before_ns; /* as in resume_file */
-	int64_t until_ns;  /* monotonic */
+	pid_t anew;	   /* but not this process, started then; 0: none */
+	uint64_t anew_started;
+	int64_t until_ns; /* monotonic */
 };
 
 #define RESUME_SAVERS_MAX 256
@@ -158,9 +161,9 @@ int resume_at_open(struct volume *vol, struct opening_message *m);
  * file, or who was started since opens or lists anything but logs. Without the lock. False without the option.
  */
 bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t tid);
-/* The tree goes back for this reader, or another one has begun that and is waited for. What leads to the file is to be looked at again. Without
- * the lock, nor one of the kernel's in the live tree. */
-void resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid);
+/* The tree goes back for this reader, or another one has begun that and is waited for, for some seconds. True: it did, and what leads to the
+ * file is to be looked up again. Without the lock, nor one of the kernel's in the live tree. */
+bool resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid);
 
 /* Who is about to read; pid 0: nobody who lives is in a save. */
 struct resume_reader {
@@ -169,8 +172,10 @@ struct resume_reader {
 /* Whether that ends the wait for who may save again: as resume_before_reading. Private to resume*.c, as what follows. */
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader);
-/* What this process saves from now on is a new save; 0: of none is that known. */
+/* Where the tree goes back now, what this process saves after that is a new save; 0: of none is that so. */
 void resume_begins_anew(struct resume_due *due, pid_t pid);
+/* Whether an open with these flags reads what was there. Logs are as they are. */
+bool resume_is_reader_locked(struct volume *vol, uint64_t ino, int flags);
 /* Whether somebody writes, or lives and may go on with the save; then the sealer's thread looks again. `reader`: for the sake of whom; NULL: of nobody. */
 bool resume_waits_locked(struct volume *vol, const struct resume_reader *reader);
 /* Whether this process has started one that was killed, or one above it. */

@@ -163,6 +163,12 @@ static bool may_be_saved_again(const struct resume_due *due)
 	return false;
 }
 
+bool resume_is_reader_locked(struct volume *vol, uint64_t ino, int flags)
+{
+	return (flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC) &&
+	       !file_is_log_locked(vol, ino);
+}
+
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader)
 {
@@ -171,26 +177,26 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 	const struct resume_file *f;
 	pid_t pid;
 
-	if (!due->any || !may_be_saved_again(due) || (flags & O_ACCMODE) == O_WRONLY ||
-	    flags & O_TRUNC || file_is_log_locked(vol, ino))
+	if (!due->any || !may_be_saved_again(due) || !resume_is_reader_locked(vol, ino, flags))
 		return false;
 	pid = process_of(tid);
+	if (!pid)
+		return false;
 	f = find_of_locked(vol, ino);
 	*ret_reader = (struct resume_reader){0};
 	if (f && f->by == pid) {
 		ret_reader->pid = pid;
 		return (flags & O_ACCMODE) == O_RDONLY;
 	}
-	if (!pid || now - vol->sealer->pending.activity_ns < vol->options.settle_ns)
+	if (now - vol->sealer->pending.activity_ns < vol->options.settle_ns)
 		return false;
 	return f || process_started_ns(pid) > clock_wall_ns() - (now - due->since_ns);
 }
 
 void resume_begins_anew(struct resume_due *due, pid_t pid)
 {
-	for (unsigned i = 0; pid && i < due->count; i++)
-		if (due->files[i].by == pid)
-			due->files[i].before_ns = 0;
+	for (unsigned i = 0; i < due->count; i++)
+		due->files[i].anew = pid && due->files[i].by == pid;
 }
 
 /* ---- what comes after the tree went back ---- */
@@ -236,6 +242,8 @@ void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
 			rest->files[rest->count++] = (struct resume_taken){
 				.path = copy,
 				.before_ns = due->files[i].before_ns,
+				.anew = due->files[i].anew ? due->files[i].by : 0,
+				.anew_started = due->files[i].started,
 				.until_ns = clock_mono_ns() + vol->options.patience_ns,
 			};
 	}
@@ -289,6 +297,11 @@ static const struct resume_saver *note_saver(struct resume_rest *rest, pid_t by)
 	return s;
 }
 
+static bool begins_anew(const struct resume_taken *t, const struct resume_saver *s)
+{
+	return t->anew == s->pid && t->anew_started == s->started;
+}
+
 void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 {
 	struct resume_rest *rest = &vol->resume->rest;
@@ -304,7 +317,7 @@ void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 	resume_rest_forget(rest, buf_str(&path));
 	forget_old(rest);
 	for (unsigned i = 0; s && path.len && i < rest->count; i++)
-		if (s->first_ns < rest->files[i].before_ns &&
+		if (s->first_ns < rest->files[i].before_ns && !begins_anew(&rest->files[i], s) &&
 		    resume_is_of_unit(vol, buf_str(&path), rest->files[i].path))
 			doubt_again_locked(vol, rest->files[i].path);
 }

@@ -357,8 +357,7 @@ static void note_goes_on(struct volume *vol, uint64_t ino)
 {
 	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, ino);
 
-	if (f)
-		doubts_goes_on_locked(vol, ino, f->by);
+	doubts_goes_on_locked(vol, ino, f ? f->by : 0);
 }
 
 /* A file that took the place of none. */
@@ -368,6 +367,19 @@ static void note_new_file(struct volume *vol, uint64_t parent, const char *name,
 
 	if (f && !f->from)
 		doubts_next_saved_locked(vol, parent, name, f->by);
+}
+
+/* The file that this temporary name is for is there. */
+static bool has_final_name(struct volume *vol, uint64_t parent, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	unsigned count = doubt_final_names(vol->rules, name, finals);
+	struct state_name n;
+
+	for (unsigned i = 0; i < count; i++)
+		if (state_name_get(vol->state, parent, finals[i], &n) == 0)
+			return true;
+	return false;
 }
 
 static void note_close(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
@@ -388,7 +400,8 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	p->temporary |= n && n->temporary;
 	if (!n && name && sealer_rule_locked(vol, rules_temporary, parent, name)) {
 		/* An epoch has what a killed save left under that name; it is to be renamed as a new one is. */
-		new_names_add(&p->new_names, parent, name, ino, true, now);
+		if (has_final_name(vol, parent, name))
+			new_names_add(&p->new_names, parent, name, ino, true, now);
 		p->rewritten = true;
 	}
 	p->content_ns = p->activity_ns = now;

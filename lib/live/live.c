@@ -188,9 +188,9 @@ bool live_goes_back(struct volume *vol, uint64_t ino, int flags, pid_t pid)
 	return vol->observer->before_reading(vol, ino, flags, pid);
 }
 
-void live_go_back(struct volume *vol, uint64_t ino, int flags, pid_t pid)
+bool live_go_back(struct volume *vol, uint64_t ino, int flags, pid_t pid)
 {
-	vol->observer->for_reader(vol, ino, flags, pid);
+	return vol->observer->for_reader(vol, ino, flags, pid);
 }
 
 /* ---- listing ---- */

@@ -107,9 +107,9 @@ int live_removexattr(struct volume *vol, uint64_t ino, const char *name);
 int live_listxattr(struct volume *vol, uint64_t ino, struct buf *out);
 
 /* Before this thread opens a file with these flags, or lists a directory (O_RDONLY): true where the live tree is to go back first
- * (-o resume), by live_go_back. That may take long, and the caller holds no lock of the kernel in the live tree. */
+ * (-o resume), by live_go_back. That may take long, and the caller holds no lock of the kernel in the live tree; true: it went back. */
 bool live_goes_back(struct volume *vol, uint64_t ino, int flags, pid_t pid);
-void live_go_back(struct volume *vol, uint64_t ino, int flags, pid_t pid);
+bool live_go_back(struct volume *vol, uint64_t ino, int flags, pid_t pid);
 
 /* fsync of a directory: all names and attributes so far survive a power loss. */
 int live_sync(struct volume *vol);

@@ -80,7 +80,7 @@ struct live_observer {
 	bool (*may_remove_locked)(struct volume *vol, const struct state_file *f);
 	/* resume_before_reading, resume_for_reader (resume.h): somebody is about to open a file or to list a directory. Without the lock. */
 	bool (*before_reading)(struct volume *vol, uint64_t ino, int flags, pid_t tid);
-	void (*for_reader)(struct volume *vol, uint64_t ino, int flags, pid_t tid);
+	bool (*for_reader)(struct volume *vol, uint64_t ino, int flags, pid_t tid);
 	/* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
 	void (*await_log_locked)(struct volume *vol, uint64_t ino);
 	/* A close of this file, by this process (0: not known) at this time (monotonic), was taken in. Without the lock. */

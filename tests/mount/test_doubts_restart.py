@@ -64,6 +64,34 @@ def test_nothing_of_a_restarted_job_is_taken_back(resuming):
     job.end()
 
 
+def test_a_process_that_lived_and_writes_to_a_step(mnt):
+    """That says nothing of what the restarted job has written before."""
+    evaluation = Process(mnt)
+    do(mnt, "save model 1", "save optimizer 1")
+    sealed(mnt)
+    time.sleep(0.1)
+    do(mnt, dies="model")
+    do(mnt, *OTHERS)
+    evaluation.do("save eval/step-1/result 5")
+    evaluation.end()
+    number = sealed(mnt)
+    assert record(mnt, number)["complete"] and doubts(mnt, number) == {} and latest(mnt) == number
+
+
+@pytest.mark.options(settle="1s")
+def test_the_first_half_of_a_save_with_a_pause_that_is_changed_in_part(mnt):
+    """The first half was a whole epoch until then."""
+    for text in "12":
+        do(mnt, "save optimizer " + text, "save model " + text)
+        good = sealed(mnt)
+    job = Process(mnt)
+    job.do("save optimizer 3")
+    wait_until(lambda: latest(mnt) > good, "an epoch by quiet")
+    job.dies("model")
+    edit(mnt.path / "optimizer", "")
+    assert not record(mnt, sealed(mnt))["complete"] and latest(mnt) == good
+
+
 @pytest.mark.parametrize("where", ["", "job/"])
 def test_a_process_that_lived_goes_on_with_the_save(mnt, where):
     rank = Process(mnt)

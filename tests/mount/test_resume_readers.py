@@ -67,6 +67,20 @@ def test_what_he_saves_then_is_a_new_save(resuming):
 
 
 @pytest.mark.options(settle="1s")
+def test_another_rank_goes_on_where_he_has_read(resuming):
+    """That one knows nothing of it: what it saves is the rest."""
+    rank = Process(resuming)
+    rank.do("zip b.pt b1")
+    _, job = interrupted(resuming)
+    assert job.tell("has", "model.pt", "m1") == "yes"
+    again = resuming.status()["resumed"]["epoch"]
+    rank.do("zip b.pt b2")
+    wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
+    assert ask(resuming, "has b.pt b1") == ["yes"]
+    job.end(), rank.end()
+
+
+@pytest.mark.options(settle="1s")
 def test_he_does_not_go_on_where_another_has_read(resuming):
     _, job = interrupted(resuming)
     time.sleep(2)
