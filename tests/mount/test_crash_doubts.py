@@ -130,7 +130,7 @@ class ResumedSaves(Saves):
 
     def save_model(self, path, data):
         subprocess.run(["dd", "of=%s" % path, "status=none"], input=data, check=True)
-        os.stat(path)  # its close is taken in before the one that follows: which file ends the save is told by their order
+        path.exists()  # its close is taken in before the one that follows: which file ends the save is told by their order
 
     def save_torn(self, path):
         with tempfile.NamedTemporaryFile() as torn:
