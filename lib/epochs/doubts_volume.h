@@ -39,10 +39,13 @@ int doubts_recovered_locked(struct volume *vol);
  * was staged then: kills are numbered among the versions (state_doubt_add), so that no clock is asked. In a transaction.
  */
 int doubts_saved_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t began);
-/* The newest complete epoch from before this kill, and before this number. */
-uint64_t doubts_base_locked(struct volume *vol, const struct state_doubt *d, uint64_t number);
-/* The same where it was changed in part only, or not at all: that saves nothing again. In a transaction. */
+/*
+ * The file got version `version` in place of that one, and was changed in part only, or not at all: that saves nothing again, and what had
+ * content of a killed save stays a companion. In a transaction. 0 or -errno.
+ */
 int doubts_changed_locked(struct volume *vol, uint64_t ino, uint64_t old_version, uint64_t version);
+/* The newest complete epoch from before this kill, and before this number; 0: there is none. May be in a transaction. */
+uint64_t doubts_base_locked(struct volume *vol, const struct state_doubt *d, uint64_t number);
 /*
  * What has this name, written since version `began`, gets the name `to`: the file of that name whose writer was killed before was saved
  * again, though it will not be there at the seal. What has a temporary name is saved once it gets a final one. In a transaction.
@@ -68,7 +71,7 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
  * the same process, and the two names are the same but for their numbers, as those of ranks are. In no transaction.
  */
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);
-/* This process opens a file for writing: it may have ended when that is closed. Any state. */
+/* This process opens a file for writing: it may have ended when that is closed. */
 void doubts_writer_locked(struct volume *vol, pid_t pid);
 
 /*

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A save is killed before anything else of it changed: what a restarted job writes then is no half of that save."""
+"""After a killed save: what a restarted job writes is no half of it, what others go on with is, and what was left is saved again."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import test_resume_others
 from conftest import run, wait_until
 from test_contract_writing import log_of
 from test_doubts import doubts, latest, record
-from test_resume_others import Process, texts
+from test_resume_others import Process, sealed, texts
 
 resuming = test_resume_others.resuming  # a fixture
 OTHERS = ["save args.json lr=2", "save mlruns/1/metric loss=3"]
@@ -29,10 +29,6 @@ def do(mnt, *lines, dies=""):
 
 def edit(path, write):
     run(sys.executable, "-c", "import sys; f = open(sys.argv[1], 'r+'); f.seek(2); f.write(sys.argv[2])", path, write)
-
-
-def sealed(mnt):
-    return mnt.request("commit")["epoch"]
 
 
 @pytest.mark.parametrize("first", ["model", "new model"])

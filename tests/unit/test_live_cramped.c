@@ -46,6 +46,17 @@ static struct handle *begin(const char *name, struct vu_grant *ret_grant)
 	return h;
 }
 
+/* The old content is to be replaced. */
+static struct handle *begin_half(struct vu_grant *ret_grant)
+{
+	struct handle *h;
+
+	vu_save(&u, "a", "old");
+	h = begin("a", ret_grant);
+	vu_write(h, "half", 0);
+	return h;
+}
+
 static void end(struct handle *h, const struct vu_grant *g, int error)
 {
 	unit_error(handle_flush(h, getpid(), NULL, NULL), error);
@@ -72,11 +83,8 @@ static void look_after_a_tick(void)
 START_TEST(room_that_comes_before_the_close_hides_nothing)
 {
 	struct vu_grant g;
-	struct handle *h;
+	struct handle *h = begin_half(&g);
 
-	vu_save(&u, "a", "old");
-	h = begin("a", &g);
-	vu_write(h, "half", 0);
 	full_for_a_moment();
 	cramped_look(u.vol);
 	end(h, &g, -ENOSPC);
@@ -191,11 +199,8 @@ END_TEST
 START_TEST(what_is_cut_to_nothing_begins_anew)
 {
 	struct vu_grant g;
-	struct handle *h;
+	struct handle *h = begin_half(&g);
 
-	vu_save(&u, "a", "old");
-	h = begin("a", &g);
-	vu_write(h, "half", 0);
 	available = 0;
 	if (_i)
 		cramped_look(u.vol);
@@ -211,11 +216,8 @@ END_TEST
 START_TEST(what_is_cut_to_nothing_while_space_is_made_begins_anew)
 {
 	struct vu_grant g;
-	struct handle *h;
+	struct handle *h = begin_half(&g);
 
-	vu_save(&u, "a", "old");
-	h = begin("a", &g);
-	vu_write(h, "half", 0);
 	available = 0;
 	if (_i)
 		use_the_reserve();
