@@ -69,7 +69,8 @@ static void add_due_locked(struct volume *vol, const struct resume_file *file)
 	struct resume_file *f = find_due(due, file->path);
 	char *path = f ? f->path : NULL;
 
-	if (!due->any)
+	/* For what is empty nobody is waited for: the time of that says nothing of others. */
+	if (!due->any || resume_is_empty(due))
 		due->since_ns = clock_mono_ns();
 	due->any = true;
 	if (!f && due->count < RESUME_PATHS_MAX)
@@ -152,12 +153,29 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	    state_version_get(vol->state, f.closed, ret_v) != 0)
 		return false;
 	first_name_locked(vol, ino, ret_name, NULL);
-	return ret_name[0] && ret_v->born + 1 >= vol->next_epoch && ret_v->size &&
-	       ret_v->local_whole && !file_is_log_locked(vol, ino);
+	return ret_name[0] && ret_v->born + 1 >= vol->next_epoch && ret_v->local_whole &&
+	       !file_is_log_locked(vol, ino);
 }
 
-static void tail_says(struct volume *vol, uint64_t ino, uint64_t version, bool torn, pid_t by,
-		      int64_t at_ns)
+static void is_empty_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns)
+{
+	const struct resume_file *known = find_due(&vol->resume->due, path);
+
+	/* Of another save, which was killed or torn: that one says more. */
+	if (!by || (known && !known->empty))
+		return;
+	add_due_locked(vol, &(struct resume_file){
+				    .path = (char *)(uintptr_t)path,
+				    .by = by,
+				    .started = process_started(by),
+				    .empty = true,
+				    .before_ns = at_ns,
+			    });
+	vol->resume->due.tails = true;
+}
+
+static void tail_says(struct volume *vol, uint64_t ino, const struct state_version *v, bool torn,
+		      pid_t by, int64_t at_ns)
 {
 	cleanup_buf struct buf path = {0};
 
@@ -166,11 +184,13 @@ static void tail_says(struct volume *vol, uint64_t ino, uint64_t version, bool t
 	if (!path.len)
 		return;
 	if (!torn) {
-		is_whole_locked(vol, buf_str(&path), version);
-		return;
+		is_whole_locked(vol, buf_str(&path), v->id);
+	} else if (!v->size) {
+		is_empty_locked(vol, buf_str(&path), by, at_ns);
+	} else {
+		resume_due_locked(vol, buf_str(&path), by, 0, at_ns);
+		vol->resume->due.tails = true;
 	}
-	resume_due_locked(vol, buf_str(&path), by, 0, at_ns);
-	vol->resume->due.tails = true;
 }
 
 /* Ctrl-C in the middle of a save closes the file in good order. */
@@ -184,11 +204,12 @@ static void look_at_tail(struct volume *vol, uint64_t ino, pid_t by, int64_t at_
 		return;
 	for (;;) {
 		cleanup_close int fd = object_open(vol, v.id, O_RDONLY);
-		bool torn = v.torn || (fd >= 0 && tail_check(fd, v.size, name, &why) > 0);
+		bool torn =
+			v.torn || ((fd >= 0 || !v.size) && tail_check(fd, v.size, name, &why) > 0);
 
 		if (fd >= 0 && torn && !v.torn && !object_is_still(vol, v.id, fd))
 			continue;
-		tail_says(vol, ino, v.id, torn, by, at_ns);
+		tail_says(vol, ino, &v, torn, by, at_ns);
 		return;
 	}
 }
@@ -308,7 +329,8 @@ static void remove_empty(struct volume *vol, const char *path)
 static void remove_all_empty(struct volume *vol, const struct resume_due *due)
 {
 	for (unsigned i = 0; i < due->count; i++)
-		remove_empty(vol, due->files[i].path);
+		if (!due->files[i].empty)
+			remove_empty(vol, due->files[i].path);
 }
 
 struct more {

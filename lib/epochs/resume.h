@@ -27,6 +27,9 @@
  * Others may go on with a save that was taken back. What a process that had saved something here before the kill saves in that unit within
  * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c).
  *
+ * A file that was closed empty, whose name says that it cannot be, may be written by another open, or by another program. So it goes back for that
+ * file alone only before somebody reads: himself, or others once he has ended, without the quiet time (resume_before_reading).
+ *
  * What only the seal of an epoch finds in doubt makes it go back then: a killed writer's file to which others were saved later, a part of a save by
  * its number, content that its new name says is torn.
  *
@@ -55,6 +58,7 @@ struct resume_file {
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
+	bool empty;   /* `by` has closed it empty: it goes back only before somebody reads */
 	bool anew; /* `by` reads what is there after the tree went back: he does not go on with that save */
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;
@@ -157,21 +161,24 @@ int resume_at_open(struct volume *vol, struct opening_message *m);
 
 /*
  * Before this thread opens a file with these flags, or lists a directory: true where the tree is to go back for it, by resume_for_reader, as who
- * could save the torn file again is in no save: he reads that file himself; or for `settle` nothing has happened, and another one opens that
- * file, or who was started since opens or lists anything but logs. Without the lock. False without the option.
+ * could save the torn file again is in no save: he reads that file himself; or for `settle` nothing has happened, or all that is torn is empty and
+ * who closed it has ended, and another one opens that file, or who was started since opens or lists anything but logs. An empty one he opens to read
+ * only. Without the lock. False without the option.
  */
 bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t tid);
 /* The tree goes back for this reader, or another one has begun that and is waited for, for some seconds. True: it did, and what leads to the
  * file is to be looked up again. Without the lock, nor one of the kernel's in the live tree. */
 bool resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid);
 
-/* Who is about to read; pid 0: nobody who lives is in a save. */
+/* Who is about to read, or who has ended; pid 0: nobody who lives is in a save. */
 struct resume_reader {
 	pid_t pid;
 };
 /* Whether that ends the wait for who may save again: as resume_before_reading. Private to resume*.c, as what follows. */
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader);
+/* Whether all that is torn was closed empty. */
+bool resume_is_empty(const struct resume_due *due);
 /* Where the tree goes back now, what this process saves after that is a new save; 0: of none is that so. */
 void resume_begins_anew(struct resume_due *due, pid_t pid);
 /* Whether an open with these flags reads what was there. Logs are as they are. */

@@ -19,6 +19,9 @@
 #define LOOK_FIRST_NS	(5 * NS_PER_MS)
 #define LOOK_LONGEST_NS NS_PER_S
 
+/* The kernel knows in ticks of 10 ms when a process was started, and a close is taken in a moment later. */
+#define START_NS (20 * NS_PER_MS)
+
 /* A pid is not given again so soon. */
 #define SEEN_LATELY_NS NS_PER_S
 
@@ -68,6 +71,19 @@ static bool is_out(const struct resume_reader *reader, pid_t pid)
 	return reader && (!reader->pid || reader->pid == pid);
 }
 
+bool resume_is_empty(const struct resume_due *due)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		if (!due->files[i].empty)
+			return false;
+	return due->count && !due->all;
+}
+
+static bool has_ended(const struct resume_file *f)
+{
+	return process_started(f->by) != f->started || process_is_ending(f->by);
+}
+
 /* Whoever closed a torn file, or was refused, may save it again; 0: nobody. */
 static pid_t who_saves_again_locked(struct volume *vol, const struct resume_reader *reader)
 {
@@ -76,8 +92,7 @@ static pid_t who_saves_again_locked(struct volume *vol, const struct resume_read
 	for (unsigned i = 0; i < due->count; i++) {
 		const struct resume_file *f = &due->files[i];
 
-		if (f->by && !is_out(reader, f->by) && process_started(f->by) == f->started &&
-		    !process_is_ending(f->by))
+		if (f->by && !f->empty && !is_out(reader, f->by) && !has_ended(f))
 			return f->by;
 	}
 	return 0;
@@ -136,9 +151,18 @@ static bool waits_for_locked(struct volume *vol, const struct resume_reader *rea
 	return true;
 }
 
+static bool waits_for_reader_locked(struct volume *vol, const struct resume_reader *reader)
+{
+	if (reader || !resume_is_empty(&vol->resume->due))
+		return false;
+	vol->resume->waits_for = 0;
+	return true;
+}
+
 bool resume_waits_locked(struct volume *vol, const struct resume_reader *reader)
 {
-	return bodies_each_writing_locked(vol, writes_there, vol) || waits_for_locked(vol, reader);
+	return waits_for_reader_locked(vol, reader) ||
+	       bodies_each_writing_locked(vol, writes_there, vol) || waits_for_locked(vol, reader);
 }
 
 /* ---- whoever looks meanwhile ---- */
@@ -169,11 +193,36 @@ bool resume_is_reader_locked(struct volume *vol, uint64_t ino, int flags)
 	       !file_is_log_locked(vol, ino);
 }
 
+/* All that is torn was closed empty, by who has ended: nobody goes on with that. */
+static bool is_left_empty(const struct resume_due *due)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		if (!has_ended(&due->files[i]))
+			return false;
+	return resume_is_empty(due);
+}
+
+/* Who is not the one that has closed a torn file. */
+static bool other_reads_locked(struct volume *vol, const struct resume_file *f, int flags,
+			       pid_t pid, struct resume_reader *ret_reader)
+{
+	const struct resume_due *due = &vol->resume->due;
+	int64_t now = clock_mono_ns();
+
+	if (f && f->empty && (flags & O_ACCMODE) != O_RDONLY)
+		return false;
+	if (now - vol->sealer->pending.activity_ns < vol->options.settle_ns) {
+		if (!is_left_empty(due))
+			return false;
+		ret_reader->pid = due->files[0].by;
+	}
+	return f || process_started_ns(pid) + START_NS > clock_wall_ns() - (now - due->since_ns);
+}
+
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader)
 {
 	const struct resume_due *due = &vol->resume->due;
-	int64_t now = clock_mono_ns();
 	const struct resume_file *f;
 	pid_t pid;
 
@@ -188,9 +237,7 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 		ret_reader->pid = pid;
 		return (flags & O_ACCMODE) == O_RDONLY;
 	}
-	if (now - vol->sealer->pending.activity_ns < vol->options.settle_ns)
-		return false;
-	return f || process_started_ns(pid) > clock_wall_ns() - (now - due->since_ns);
+	return other_reads_locked(vol, f, flags, pid, ret_reader);
 }
 
 void resume_begins_anew(struct resume_due *due, pid_t pid)

@@ -168,3 +168,70 @@ def test_whoever_was_refused(small, how, passthrough):  # pylint: disable=unused
         texts = ask(small, "read model", "read opt")
     save = "2" if how == "saves" else "1"
     assert texts == [("m" + save) * 1000, ("o" + save) * 1000]
+
+
+def left_empty(mnt, where="", *more):
+    """A save that failed in its second file before the first byte: what was to be pickled cannot be, say."""
+    ask(mnt, "zip opt.pt o1", "zip model.pt m1")
+    good = mnt.seal()
+    job = Process(mnt)
+    job.do("zip %sopt.pt o2" % where, "fill %smodel.pt x 0" % where, *more)
+    return good, job
+
+
+@pytest.mark.options(patience="1h")
+@pytest.mark.parametrize("first", ["has model.pt m1", "has opt.pt o1", "list ."])
+@WHERE
+def test_an_empty_file_whose_writer_has_ended(resuming, where, first):
+    """There was no quiet time: who is started at once meets the save before."""
+    good, job = left_empty(resuming, where)
+    job.end()
+    assert "resumed" not in resuming.status()
+    assert ask(resuming, first) == (["model.pt opt.pt"] if first == "list ." else ["yes"])
+    goes_back(resuming, good)
+
+
+@pytest.mark.options(patience="1h")
+def test_an_empty_file_whose_writer_reads_it(resuming):
+    good, job = left_empty(resuming)
+    assert job.tell("has", "model.pt", "m1") == "yes"
+    goes_back(resuming, good)
+    job.end()
+
+
+@pytest.mark.options(patience="1h")
+def test_an_empty_file_that_somebody_writes_by_another_open(resuming):
+    """A shell that makes it first, and adds the parts: nothing goes back, and nobody is waited for."""
+    _, job = left_empty(resuming)
+    assert ask(resuming, "has opt.pt o2") == ["yes"]
+    job.end()
+    ask(resuming, "zip model.pt m2")
+    assert ask(resuming, "has opt.pt o2", "has model.pt m2") == ["yes", "yes"] and "resumed" not in resuming.status()
+    number = sealed(resuming)
+    assert record(resuming, number)["complete"] is True and latest(resuming) == number
+
+
+@pytest.mark.options(patience="1h")
+def test_another_save_beside_an_empty_file(resuming):
+    """Another rank that lives is waited for, and a torn file counts by itself."""
+    rank = Process(resuming)
+    rank.do("zip b.pt b1")
+    good, job = left_empty(resuming)
+    rank.do("zip b.pt b2")
+    job.end()
+    assert ask(resuming, "has opt.pt o2") == ["yes"]
+    rank.do("torn b.pt b3")
+    rank.end()
+    wait_until(lambda: resuming.status().get("resumed"), "the live tree to go back")
+    goes_back(resuming, good)
+    assert ask(resuming, "has b.pt b1") == ["yes"]
+
+
+@pytest.mark.options(patience="1h")
+def test_a_directory_made_anew_beside_an_empty_file_that_is_gone(resuming):
+    good, job = left_empty(resuming, "checkpoint-2/")
+    for name in ("opt.pt", "model.pt"):
+        (resuming.path / "checkpoint-2" / name).unlink()
+    job.end()
+    assert ask(resuming, "list .", "list checkpoint-2") == ["checkpoint-2 model.pt opt.pt", ""]
+    assert "resumed" not in resuming.status()
