@@ -232,8 +232,8 @@ static bool may_seal(struct volume *vol)
 	/* Where several nodes write, none knows what the others are at. */
 	if (!s || vol->options.read_only || nodes_is_set(vol))
 		return false;
-	return s->pending.closed && !s->pending.changed.overflow && !s->first &&
-	       now >= s->before_ns + PAUSE_NS && now >= s->retry_ns;
+	return !s->pending.changed.overflow && !s->first && now >= s->before_ns + PAUSE_NS &&
+	       now >= s->retry_ns;
 }
 
 /* `other`: bytes that are of the next save already. */
@@ -364,7 +364,7 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 	return l.found;
 }
 
-static bool ends_a_save(struct volume *vol, const struct replacing *r)
+static bool is_most_of_save(struct volume *vol, const struct replacing *r)
 {
 	const struct changed_file *f, *by;
 
@@ -372,8 +372,14 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 		return false;
 	f = changed_find(changed_of(vol), r->ino);
 	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
-	return f && is_most(vol, f->size, by ? by->size : 0) &&
-	       !changed_any_ahead(changed_of(vol), f, r->by) &&
+	return f && is_most(vol, f->size, by ? by->size : 0);
+}
+
+static bool ends_a_save(struct volume *vol, const struct replacing *r)
+{
+	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
+
+	return vol->sealer->pending.closed && !changed_any_ahead(changed_of(vol), f, r->by) &&
 	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
 	       !changed_any_made(changed_of(vol), f->closed_ns, clock_mono_ns(), r->by) &&
 	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
@@ -381,9 +387,11 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 
 static bool before_replace(struct volume *vol, const struct replacing *r)
 {
+	if (!is_most_of_save(vol, r))
+		return false;
 	/* A close that is on its way ends the save that this one follows. */
-	if (!ends_a_save(vol, r) || (body_finish_closes_locked(vol, 0) && !ends_a_save(vol, r)) ||
-	    !is_whole(vol, r->by))
+	body_finish_closes_locked(vol, 0);
+	if (!is_most_of_save(vol, r) || !ends_a_save(vol, r) || !is_whole(vol, r->by))
 		return false;
 	seal_before(vol);
 	return true;
@@ -404,31 +412,40 @@ static bool may_follow(const struct seal_step *last, uint64_t step)
 	return step > last->step || (step < last->step && !last->moved);
 }
 
-static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
+static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
-	const struct changed_file once = {.count = 1};
 	const struct seal_step *last;
-	struct state_name n;
 	uint64_t step;
 
 	if (!may_seal(vol))
 		return false;
 	last = &vol->sealer->pending.step;
-	if (!last->ino || last->parent != parent || !doubt_same_shape(last->name, name) ||
-	    !is_most(vol, last->bytes, 0) || changed_any_ahead(changed_of(vol), &once, 0) ||
+	return last->ino && last->parent == parent && doubt_same_shape(last->name, name) &&
+	       step_of_name(vol, parent, name, &step) && may_follow(last, step);
+}
+
+static bool ends_last_step(struct volume *vol, uint64_t parent)
+{
+	const struct seal_step *last = &vol->sealer->pending.step;
+	const struct changed_file once = {.count = 1};
+	struct state_name n;
+
+	if (!vol->sealer->pending.closed || !is_most(vol, last->bytes, 0) ||
+	    changed_any_ahead(changed_of(vol), &once, 0) ||
 	    changed_any_shifted(changed_of(vol), 1, 0, last->from) ||
 	    changed_any_made(changed_of(vol), last->closed_ns, clock_mono_ns(), 0))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
-	       step_of_name(vol, parent, name, &step) && may_follow(last, step) &&
 	       !has_temporary_name(vol, last->ino);
 }
 
 void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
 {
-	if (is_next_step(vol, parent, name) &&
-	    (!body_finish_closes_locked(vol, 0) || is_next_step(vol, parent, name)) &&
-	    is_whole(vol, 0))
+	if (!has_next_step(vol, parent, name))
+		return;
+	/* As above. */
+	body_finish_closes_locked(vol, 0);
+	if (has_next_step(vol, parent, name) && ends_last_step(vol, parent) && is_whole(vol, 0))
 		seal_before(vol);
 }
 

@@ -5,6 +5,7 @@ says of it."""
 import json
 import os
 import struct
+import subprocess
 import time
 import zipfile
 
@@ -321,3 +322,28 @@ def test_a_commit_of_an_epoch_that_is_uploaded_makes_another(mnt):
     epochfs("commit", mnt.path, "-m", "no, this")
     assert told(mnt)[2] == (3, "commit", 500, "no, this", True)
     assert os.readlink(mnt.epochs_dir / "latest") == "000003"
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("names", [["opt.pt", "model.pt"], ["model.pt"], ["model_step%d.pt"], ["checkpoint-%d/opt.pt", "checkpoint-%d/model.pt"]])
+def test_a_close_that_is_on_its_way_as_the_next_save_begins(mnt, names):
+    """Its release comes later: another process has the descriptor, too, for a moment."""
+    holders = []
+    for step in range(1, 5):
+        for name in names:
+            path = mnt.path / name.replace("%d", str(step))
+            path.parent.mkdir(exist_ok=True)
+            with path.open("wb") as f:
+                if name == names[-1]:
+                    time.sleep(1.1)  # one such seal a second
+                f.write(b"%d" % step * 100000)
+                f.flush()
+                if name == names[-1]:
+                    holders.append(subprocess.Popen(["sleep", "0.2"], pass_fds=[f.fileno()]))
+    for holder in holders:
+        assert holder.wait(timeout=10) == 0
+    number = mnt.seal()
+    assert number == 4
+    for step in range(1, 5):
+        for name in names:
+            assert (mnt.epoch(step) / name.replace("%d", str(step))).read_bytes() == b"%d" % step * 100000
