@@ -245,6 +245,7 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 {
 	struct sealer *s = vol->sealer;
 	pid_t by = renamed_by(vol, job);
+	uint64_t path = job->renamed ? sealer_path_hash_locked(vol, job->renamed) : 0;
 	/* Whether it has a step is known once it is frozen. */
 	bool may_go_on = s->pending.continues || record_trigger_says_nothing(job->trigger);
 
@@ -264,6 +265,8 @@ static void job_begun_locked(struct volume *vol, struct seal_job *job)
 		.half = may_go_on && !job->pending.continues ? s->last.half : job->number,
 		.run = job->pending.run_goes_on ? s->last.run : job->number,
 		.renamed = job->renamed,
+		.renamed_path = path,
+		.again = path && path == s->last.renamed_path,
 		.by = by,
 		.logs = steal_ptr(job->sizes),
 		.log_count = job->log_count,

@@ -139,6 +139,8 @@ struct seal_last {
 	uint64_t
 		renamed; /* the file whose rename, or which as the last of its save, sealed it; 0: none */
 	pid_t by;	 /* the process that wrote that; 0: not known */
+	uint64_t renamed_path; /* the hash of its path then; 0: none */
+	bool again; /* the epoch before was sealed by a rename to the same path: nothing follows that in a save */
 	bool went_on; /* more of its save followed at once, and that is noted (sealer_continues.c) */
 	struct log_size *logs; /* the logs that it took while they were open; owned */
 	unsigned log_count;
@@ -299,6 +301,9 @@ void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enu
 /* The same of a rename over a file: where that was the first of its unit, this is. */
 void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino);
 enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n);
+/* A name is about to lead to this file instead of a temporary one that does not tell it: what could only be guessed is known then. */
+void sealer_before_final_locked(struct volume *vol, const struct state_name *from,
+				const char *temporary, uint64_t dir, const char *name);
 
 /* ---- sealer_continues.c ---- */
 
@@ -306,6 +311,10 @@ enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n);
 void sealer_renames_load(struct volume *vol);
 /* The rename of this file sealed, and the save went on. */
 void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino);
+/* A save of this file alone is over. */
+void sealer_rename_ends_locked(struct volume *vol, uint64_t ino);
+/* The hash of the file's path; 0: it has none. */
+uint64_t sealer_path_hash_locked(struct volume *vol, uint64_t ino);
 /* Whether it did so once after a file was renamed to this name. */
 bool sealer_goes_on_locked(struct volume *vol, uint64_t parent, const char *name);
 

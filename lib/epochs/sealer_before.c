@@ -470,14 +470,24 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 		saved_twice(vol, now->size, closed_ns);
 }
 
-static void before_rename_over(struct volume *vol, uint64_t parent, const char *name,
-			       const struct state_name *from, const struct state_name *to)
+/* Since the last epoch nothing else was saved but these two, which are of one save each. */
+static bool are_all(struct volume *vol, const struct replacing *r)
+{
+	return changed_of(vol)->files.count == 2 && changed_find(changed_of(vol), r->ino) &&
+	       changed_find(changed_of(vol), r->by);
+}
+
+static void before_rename_over(struct volume *vol, const struct state_name *from,
+			       const struct state_name *to)
 {
 	const struct replacing r = {.ino = to->ino, .by = from->ino};
 
-	/* What becomes final is a save of its own, that is sealed then. */
-	if (sealer_rule_locked(vol, rules_temporary, parent, name) || !before_replace(vol, &r))
+	bool all = are_all(vol, &r);
+
+	if (!before_replace(vol, &r))
 		note_replaces(vol, from->ino, to->ino);
+	else if (all)
+		sealer_rename_ends_locked(vol, to->ino);
 }
 
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
@@ -488,10 +498,11 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	if (!vol->sealer || vol->options.read_only ||
 	    state_name_get(vol->state, parent, name, &from) != 0)
 		return;
+	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0)
 		sealer_before_name_locked(vol, new_parent, new_name);
 	else if (from.ino != to.ino)
-		before_rename_over(vol, parent, name, &from, &to);
+		before_rename_over(vol, &from, &to);
 }
 
 /* ---- two names are exchanged ---- */

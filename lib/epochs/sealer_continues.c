@@ -158,6 +158,9 @@ static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const ch
 	count = doubt_final_names(vol->rules, buf_str(&path), finals);
 	for (unsigned i = 0; !belongs && i < count; i++)
 		belongs = content_belongs(vol, dir, finals[i]);
+	/* It may be that of the same file as the last two. */
+	if (!count && vol->sealer->last.again)
+		return BELONGS_TO_NEXT;
 	return !belongs && is_beside_renamed(vol, buf_str(&path)) ? BELONGS_BESIDE_LAST : belongs;
 }
 
@@ -329,11 +332,22 @@ static void learn(struct volume *vol, uint64_t dir, const char *name)
 	const struct pending *p = &vol->sealer->pending;
 
 	if (!last->renamed || last->went_on || p->continues != last->number || p->continues_chain ||
-	    !is_soon(vol) || sealer_path_locked(vol, dir, name, &path) != 0 ||
+	    sealer_path_locked(vol, dir, name, &path) != 0 ||
 	    !is_beside_renamed(vol, buf_str(&path)))
 		return;
 	last->went_on = true;
 	sealer_rename_goes_on_locked(vol, last->renamed);
+}
+
+/* As those of Python's tempfile: what it is that of is only known when it is renamed. */
+static bool tells_no_final(struct volume *vol, uint64_t dir, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	cleanup_buf struct buf path = {0};
+
+	return sealer_rule_locked(vol, rules_temporary, dir, name) &&
+	       sealer_path_locked(vol, dir, name, &path) == 0 &&
+	       !doubt_final_names(vol->rules, buf_str(&path), finals);
 }
 
 /* It has a step, and the last epoch another one: it begins a save. A mere number may be that of a part of one. */
@@ -366,7 +380,29 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 	/* What is to take the place of a file that is there adds nothing. */
 	if (belongs <= BELONGS_BESIDE_LAST)
 		join(vol, n, joins);
-	learn(vol, dir, name);
+	if (is_soon(vol) && !tells_no_final(vol, dir, name))
+		learn(vol, dir, name);
+}
+
+void sealer_before_final_locked(struct volume *vol, const struct state_name *from,
+				const char *temporary, uint64_t dir, const char *name)
+{
+	struct pending *p = &vol->sealer->pending;
+	struct new_name *n = new_names_find(&p->new_names, from->parent, temporary, from->ino);
+
+	if (!n || n->joins != JOINS_LAST || !renamed_a_file(&vol->sealer->last) ||
+	    sealer_rule_locked(vol, rules_temporary, dir, name) ||
+	    !tells_no_final(vol, from->parent, temporary))
+		return;
+	if (content_belongs(vol, dir, name) != BELONGS_TO_NEXT &&
+	    !has_another_step(vol, dir, name)) {
+		learn(vol, dir, name);
+		return;
+	}
+	p->run_goes_on = false;
+	p->joined[n->joins]--;
+	n->joins = JOINS_NOTHING;
+	decide(vol);
 }
 
 void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino)
@@ -456,7 +492,7 @@ uint64_t sealer_continued_locked(struct volume *vol, uint64_t dir, const char *n
 
 #define META "renames_go_on"
 
-/* Of the path, where runs of digits are all the same, as the step is another each time ; never 0. */
+/* Of the path, where runs of digits are all the same, as the step is another each time; never 0. */
 static uint64_t hash_path(const char *path)
 {
 	uint64_t h = FNV1A_BEGIN;
@@ -469,6 +505,17 @@ static uint64_t hash_path(const char *path)
 		h = fnv1a(h, digit ? '#' : (uint8_t)*path);
 	}
 	return h ? h : 1;
+}
+
+uint64_t sealer_path_hash_locked(struct volume *vol, uint64_t ino)
+{
+	cleanup_buf struct buf path = {0};
+	uint64_t h = FNV1A_BEGIN;
+
+	volume_path_locked(vol, ino, &path);
+	for (const char *at = buf_str(&path); *at; at++)
+		h = fnv1a(h, (uint8_t)*at);
+	return path.len ? h : 0;
 }
 
 static bool is_known(const struct seal_renames *r, uint64_t hash)
@@ -522,6 +569,24 @@ void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino)
 	for (unsigned i = SEAL_RENAMES - 1; i > 0; i--)
 		r->hash[i] = r->hash[i - 1];
 	r->hash[0] = hash;
+	keep(vol);
+}
+
+void sealer_rename_ends_locked(struct volume *vol, uint64_t ino)
+{
+	struct seal_renames *r = &vol->sealer->renames;
+	cleanup_buf struct buf path = {0};
+	unsigned kept = 0;
+	uint64_t hash;
+
+	volume_path_locked(vol, ino, &path);
+	hash = hash_path(buf_str(&path));
+	if (!path.len || !is_known(r, hash))
+		return;
+	for (unsigned i = 0; i < SEAL_RENAMES; i++)
+		if (r->hash[i] != hash)
+			r->hash[kept++] = r->hash[i];
+	r->hash[kept] = 0;
 	keep(vol);
 }
 
