@@ -160,18 +160,22 @@ bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct cha
 
 struct shifted {
 	uint64_t count, at, from;
+	changed_save_fn save_of;
+	void *arg;
 };
 
 static bool is_shifted(void *arg, const struct changed_file *f)
 {
 	const struct shifted *than = arg;
 
-	return f->count == than->count && f->at > than->at && f->from > than->from;
+	return f->count == than->count && f->at > than->at && f->from > than->from &&
+	       than->save_of(than->arg, f->from) > than->from;
 }
 
-bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from)
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from,
+			 changed_save_fn save_of, void *arg)
 {
-	struct shifted than = {count, at, from};
+	struct shifted than = {count, at, from, save_of, arg};
 
 	return from < c->newest_from && changed_any(c, is_shifted, &than);
 }
@@ -188,10 +192,16 @@ static bool is_made(void *arg, const struct changed_file *f)
 	return f->made_ns > m->after_ns && f->count && f->ino != m->but;
 }
 
-bool changed_any_made(const struct changed *c, int64_t closed_ns, int64_t now_ns, uint64_t but)
+int64_t changed_made_after(int64_t closed_ns, int64_t now_ns)
 {
 	int64_t half = (now_ns - closed_ns) / 2;
-	struct made m = {closed_ns + (half > CHANGED_LULL_NS ? half : CHANGED_LULL_NS), but};
+
+	return closed_ns + (half > CHANGED_LULL_NS ? half : CHANGED_LULL_NS);
+}
+
+bool changed_any_made(const struct changed *c, int64_t closed_ns, int64_t now_ns, uint64_t but)
+{
+	struct made m = {changed_made_after(closed_ns, now_ns), but};
 
 	return c->newest_made_ns > m.after_ns && changed_any(c, is_made, &m);
 }
@@ -257,6 +267,7 @@ void new_names_add(struct new_names *set, uint64_t parent, const char *name, uin
 		.parent = parent,
 		.ino = ino,
 		.temporary = temporary,
+		.made_ns = now_ns,
 		.changed_ns = now_ns,
 	};
 	memcpy(n->name, name, len + 1);

@@ -62,16 +62,20 @@ void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64
  * both were saved together before, and it is no mere note, it may have been tried again since.
  */
 bool changed_any_ahead(const struct changed *c, const struct changed_file *than, uint64_t but);
+/* The first of the epochs that one save made, of which this is one. */
+typedef uint64_t (*changed_save_fn)(void *arg, uint64_t epoch);
 /*
- * Whether some file was closed as often as `count`, later than `at`, and had content of a later epoch than `from` before that.
+ * Whether some file was closed as often as `count`, later than `at`, and had content of a later epoch than `from` before that, and of a later save.
  * An epoch that was sealed in the middle of a save has the file that was saved first, so that the next save's first file is
  * counted as if it belonged to the rest of that.
  */
-bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from);
+bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, uint64_t from,
+			 changed_save_fn save_of, void *arg);
 /*
  * Whether some file but this one is new and was closed, and was made long after `closed_ns` and nearer to `now_ns` than to
- * that: what follows within a save is made at once, not when the next one begins.
+ * that: what follows within a save is made at once, not when the next one begins. The first: after when.
  */
+int64_t changed_made_after(int64_t closed_ns, int64_t now_ns);
 bool changed_any_made(const struct changed *c, int64_t closed_ns, int64_t now_ns, uint64_t but);
 
 /* Whether the function says so of one of them. */
@@ -99,6 +103,7 @@ struct new_name {
 	bool temporary;	    /* its name is a temporary one */
 	bool left;	    /* and its writer was killed */
 	enum joins joins;   /* what the last epoch had begun (sealer_continues.c) */
+	int64_t made_ns;    /* monotonic */
 	int64_t changed_ns; /* monotonic; last change of it or of what is in it */
 	char name[];
 };

@@ -34,6 +34,7 @@ struct seal_step {
 	int64_t before_ns; /* the same of the step before, where that was made since the last epoch, too; else 0 */
 	uint64_t from; /* the epoch that the step before was made for; 0: not known */
 	bool moved;    /* it is what has, or had, another final name: nothing was saved by that */
+	bool led; /* it got the name as a directory with files in it, which `bytes` does not count */
 	char name[256];
 };
 
@@ -301,6 +302,8 @@ void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enu
 /* The same of a rename over a file: where that was the first of its unit, this is. */
 void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *name, uint64_t ino);
 enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n);
+/* Whether what this temporary name is for is there. (sealer_note.c) */
+bool sealer_has_final_locked(struct volume *vol, uint64_t parent, const char *name);
 /* A name is about to lead to this file instead of a temporary one that does not tell it: what could only be guessed is known then. */
 void sealer_before_final_locked(struct volume *vol, const struct state_name *from,
 				const char *temporary, uint64_t dir, const char *name);

@@ -207,6 +207,7 @@ void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char 
 		.closed_ns = clock_mono_ns(),
 		.from = last->ino ? last->from : vol->sealer->step_epoch,
 		.moved = moved,
+		.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY,
 	};
 	vol->sealer->step_epoch = vol->next_epoch;
 	snprintf(last->name, sizeof(last->name), "%s", name);
@@ -259,15 +260,19 @@ static int is_unfinished(void *arg, struct body *b)
 	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch;
 }
 
-/* `by`: what takes a name is of the next save, whatever it is called until then; 0: none does. */
-static bool is_whole(struct volume *vol, uint64_t by)
+/*
+ * What was saved last was closed then. A temporary name that was made since is that of the rest; one from before may be a scratch directory, or left
+ * by a save that was killed. `by`: what takes a name is of the next save, whatever it is called until then; 0: none does.
+ */
+static bool is_whole(struct volume *vol, int64_t closed_ns, uint64_t by)
 {
 	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 
-		if (state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
-		    name.ino == n->ino && n->ino != by)
+		if (n->ino != by && n->made_ns > closed_ns &&
+		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
+		    name.ino == n->ino)
 			return false;
 	}
 	return bodies_each_writing_locked(vol, is_unfinished, vol) == 0;
@@ -297,10 +302,19 @@ static bool has_temporary_name(struct volume *vol, uint64_t ino)
 	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
 }
 
+/* Where each file of a save was renamed into place, each may have an epoch of its own. */
+static uint64_t save_of(void *arg, uint64_t epoch)
+{
+	const struct epoch_index *x = epochs_index_locked(arg);
+
+	return x ? epoch_index_half_of(x, epoch) : epoch;
+}
+
 struct left {
 	struct volume *vol;
 	const struct replacing *r;
 	const struct changed_file *f;
+	uint64_t from; /* the save that had first what `f` has replaced */
 	bool restored; /* what `f` has replaced, a rollback had brought back: what is beside it was there before */
 	unsigned looked;
 	bool found;
@@ -333,8 +347,8 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	    state_version_get(l->vol->state, file->closed, &v) != 0)
 		return 0;
 	other = changed_find(changed_of(l->vol), file->ino);
-	from = other ? other->from : v.born;
-	if (is_behind(other, l->f) && (from == l->f->from || (l->restored && from < l->f->from)))
+	from = save_of(l->vol, other ? other->from : v.born);
+	if (is_behind(other, l->f) && (from == l->from || (l->restored && from < l->from)))
 		l->found = v.size && v.size >= l->f->size / CHANGED_PART;
 	return l->found;
 }
@@ -353,7 +367,13 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
 	const struct epoch_brief *from = x ? epoch_index_find(x, f->from) : NULL;
-	struct left l = {.vol = vol, .r = r, .f = f, .restored = from && from->restores};
+	struct left l = {
+		.vol = vol,
+		.r = r,
+		.f = f,
+		.from = save_of(vol, f->from),
+		.restored = from && from->restores,
+	};
 	uint64_t parent = 0;
 
 	if (!f->from || state_names_of(vol->state, r->ino, parent_of, &parent) != 1 ||
@@ -380,7 +400,7 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
 
 	return vol->sealer->pending.closed && !changed_any_ahead(changed_of(vol), f, r->by) &&
-	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from) &&
+	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from, save_of, vol) &&
 	       !changed_any_made(changed_of(vol), f->closed_ns, clock_mono_ns(), r->by) &&
 	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
 }
@@ -391,7 +411,8 @@ static bool before_replace(struct volume *vol, const struct replacing *r)
 		return false;
 	/* A close that is on its way ends the save that this one follows. */
 	body_finish_closes_locked(vol, 0);
-	if (!is_most_of_save(vol, r) || !ends_a_save(vol, r) || !is_whole(vol, r->by))
+	if (!is_most_of_save(vol, r) || !ends_a_save(vol, r) ||
+	    !is_whole(vol, changed_find(changed_of(vol), r->ino)->closed_ns, r->by))
 		return false;
 	seal_before(vol);
 	return true;
@@ -412,7 +433,7 @@ static bool may_follow(const struct seal_step *last, uint64_t step)
 	return step > last->step || (step < last->step && !last->moved);
 }
 
-static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
+static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
 	const struct seal_step *last;
 	uint64_t step;
@@ -424,29 +445,91 @@ static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 	       step_of_name(vol, parent, name, &step) && may_follow(last, step);
 }
 
-static bool ends_last_step(struct volume *vol, uint64_t parent)
+/* What changed in a directory that gets the name of a step, and elsewhere. */
+struct within {
+	struct volume *vol;
+	uint64_t dir;	  /* 0: none gets it */
+	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
+	uint64_t bytes;	  /* of what is in it */
+	bool mixed;
+};
+
+static bool look_within(void *arg, const struct changed_file *f)
+{
+	struct within *w = arg;
+	uint64_t parent = 0;
+
+	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
+	    is_in(w->vol, f->ino, parent, w->dir))
+		w->bytes += f->size;
+	else
+		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
+	return false;
+}
+
+/* Of what got its name as a directory with files in it only this counts what was saved before. */
+static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
+{
+	struct within w = {.vol = vol, .dir = step->ino};
+
+	if (!step->led)
+		return step->bytes;
+	changed_any(changed_of(vol), look_within, &w);
+	return w.bytes;
+}
+
+/* Or its name alone changed, as what it has was sealed under another one, and little else but what is of the next save. */
+static bool is_most_of_step(struct volume *vol, const struct seal_step *step, uint64_t other)
+{
+	return is_most(vol, bytes_of(vol, step), other) ||
+	       (step->led && other >= changed_of(vol)->bytes - other);
+}
+
+static bool ends_last_step(struct volume *vol, uint64_t parent, uint64_t by)
 {
 	const struct seal_step *last = &vol->sealer->pending.step;
-	const struct changed_file once = {.count = 1};
+	/* A directory that is about to get the name has files of the next save, under another name still. */
+	struct within w = {
+		.vol = vol,
+		.dir = by,
+		.after_ns = changed_made_after(last->closed_ns, clock_mono_ns()),
+	};
 	struct state_name n;
 
-	if (!vol->sealer->pending.closed || !is_most(vol, last->bytes, 0) ||
-	    changed_any_ahead(changed_of(vol), &once, 0) ||
-	    changed_any_shifted(changed_of(vol), 1, 0, last->from) ||
-	    changed_any_made(changed_of(vol), last->closed_ns, clock_mono_ns(), 0))
+	changed_any(changed_of(vol), look_within, &w);
+	if (!vol->sealer->pending.closed || !is_most_of_step(vol, last, w.bytes) || w.mixed ||
+	    changed_any_shifted(changed_of(vol), 1, 0, last->from, save_of, vol))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
 	       !has_temporary_name(vol, last->ino);
 }
 
-void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
+/* Also by its temporary name, where that tells the final one: then nothing of the next save is there yet. */
+static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
-	if (!has_next_step(vol, parent, name))
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	unsigned count = doubt_final_names(vol->rules, name, finals);
+
+	for (unsigned i = 0; i < count; i++)
+		if (is_next_step(vol, parent, finals[i]))
+			return true;
+	return is_next_step(vol, parent, name);
+}
+
+static void before_name(struct volume *vol, uint64_t parent, const char *name, uint64_t by)
+{
+	if (!vol->sealer || !vol->sealer->pending.step.ino || !has_next_step(vol, parent, name))
 		return;
 	/* As above. */
 	body_finish_closes_locked(vol, 0);
-	if (has_next_step(vol, parent, name) && ends_last_step(vol, parent) && is_whole(vol, 0))
+	if (has_next_step(vol, parent, name) && ends_last_step(vol, parent, by) &&
+	    is_whole(vol, vol->sealer->pending.step.closed_ns, by))
 		seal_before(vol);
+}
+
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
+{
+	before_name(vol, parent, name, 0);
 }
 
 static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
@@ -500,7 +583,7 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 		return;
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0)
-		sealer_before_name_locked(vol, new_parent, new_name);
+		before_name(vol, new_parent, new_name, from.ino);
 	else if (from.ino != to.ino)
 		before_rename_over(vol, &from, &to);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/node_state.h"
@@ -339,14 +340,20 @@ static void learn(struct volume *vol, uint64_t dir, const char *name)
 	sealer_rename_goes_on_locked(vol, last->renamed);
 }
 
+static bool is_directory(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	return state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode);
+}
+
 /* As those of Python's tempfile: what it is that of is only known when it is renamed. */
 static bool tells_no_final(struct volume *vol, uint64_t dir, const char *name)
 {
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 	cleanup_buf struct buf path = {0};
 
-	return sealer_rule_locked(vol, rules_temporary, dir, name) &&
-	       sealer_path_locked(vol, dir, name, &path) == 0 &&
+	return sealer_path_locked(vol, dir, name, &path) == 0 &&
 	       !doubt_final_names(vol->rules, buf_str(&path), finals);
 }
 
@@ -367,6 +374,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 			struct new_name *n)
 {
 	enum joins joins = directory_joins(vol, dir), beside = unit_joins(vol, dir, name, ino);
+	bool directory = is_directory(vol, ino), guess = false;
 	enum belongs belongs = BELONGS_NOWHERE;
 
 	if (joins && has_another_step(vol, dir, name))
@@ -375,12 +383,17 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 		joins = beside;
 	if (sealer_rule_locked(vol, rules_temporary, dir, name)) {
 		belongs = temporary_belongs(vol, dir, name);
+		guess = directory || tells_no_final(vol, dir, name);
+		/* A scratch directory, as far as can be told. */
+		if (belongs == BELONGS_BESIDE_LAST && directory && !beside &&
+		    !sealer_has_final_locked(vol, dir, name))
+			belongs = BELONGS_NOWHERE;
 		note_run(vol, n, belongs);
 	}
 	/* What is to take the place of a file that is there adds nothing. */
 	if (belongs <= BELONGS_BESIDE_LAST)
 		join(vol, n, joins);
-	if (is_soon(vol) && !tells_no_final(vol, dir, name))
+	if (!guess && is_soon(vol))
 		learn(vol, dir, name);
 }
 
@@ -392,7 +405,7 @@ void sealer_before_final_locked(struct volume *vol, const struct state_name *fro
 
 	if (!n || n->joins != JOINS_LAST || !renamed_a_file(&vol->sealer->last) ||
 	    sealer_rule_locked(vol, rules_temporary, dir, name) ||
-	    !tells_no_final(vol, from->parent, temporary))
+	    !(is_directory(vol, from->ino) || tells_no_final(vol, from->parent, temporary)))
 		return;
 	if (content_belongs(vol, dir, name) != BELONGS_TO_NEXT &&
 	    !has_another_step(vol, dir, name)) {

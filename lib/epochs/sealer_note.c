@@ -150,14 +150,17 @@ static bool file_is_old(struct volume *vol, uint64_t ino)
 	       f.live == f.closed && !file_is_new(vol, &f);
 }
 
-/* Another temporary name in the same directory: more renames will follow. */
-static bool others_are_temporary(struct volume *vol, uint64_t parent)
+/*
+ * Another temporary name in the same directory: more renames will follow. Not for one that was made before `made_ns`: what is written first is
+ * renamed first, and that one is a scratch directory, or left by a save that was killed.
+ */
+static bool others_are_temporary(struct volume *vol, uint64_t parent, int64_t made_ns)
 {
 	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 
-		if (n->parent == parent &&
+		if (n->parent == parent && n->made_ns >= made_ns &&
 		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
 		    name.ino == n->ino && !file_is_old(vol, n->ino))
 			return true;
@@ -290,7 +293,7 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 		return false;
 	if (sealer_rule_locked(vol, rules_temporary, parent, name) ||
 	    sealer_inside_temporary_locked(vol, parent) || others_are_open(vol, ino) ||
-	    others_are_temporary(vol, parent) || sealer_goes_on_locked(vol, parent, name))
+	    others_are_temporary(vol, parent, 0) || sealer_goes_on_locked(vol, parent, name))
 		return false;
 	seal_now(vol, RECORD_TRIGGER_MARKER, true, ino);
 	return true;
@@ -298,7 +301,7 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 
 /* Contract 1.3.2: a temporary name that became final. */
 static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_name,
-			   const char *name, uint64_t ino)
+			   int64_t made_ns, const char *name, uint64_t ino)
 {
 	struct state_file f;
 	bool directory;
@@ -307,7 +310,8 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
 	    sealer_inside_temporary_locked(vol, parent))
 		return false;
-	if (!has_news(vol, ino) || others_are_open(vol, ino) || others_are_temporary(vol, parent))
+	if (!has_news(vol, ino) || others_are_open(vol, ino) ||
+	    others_are_temporary(vol, parent, made_ns))
 		return false;
 	/* After a file another may be renamed. */
 	if (sealer_goes_on_locked(vol, parent, name))
@@ -369,8 +373,7 @@ static void note_new_file(struct volume *vol, uint64_t parent, const char *name,
 		doubts_next_saved_locked(vol, parent, name, f->by);
 }
 
-/* The file that this temporary name is for is there. */
-static bool has_final_name(struct volume *vol, uint64_t parent, const char *name)
+bool sealer_has_final_locked(struct volume *vol, uint64_t parent, const char *name)
 {
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 	unsigned count = doubt_final_names(vol->rules, name, finals);
@@ -400,7 +403,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	p->temporary |= n && n->temporary;
 	if (!n && name && sealer_rule_locked(vol, rules_temporary, parent, name)) {
 		/* An epoch has what a killed save left under that name; it is to be renamed as a new one is. */
-		if (has_final_name(vol, parent, name))
+		if (sealer_has_final_locked(vol, parent, name))
 			new_names_add(&p->new_names, parent, name, ino, true, now);
 		p->rewritten = true;
 	}
@@ -442,6 +445,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	struct pending *p = &vol->sealer->pending;
 	struct new_name *old = old_name ? new_names_find(&p->new_names, 0, old_name, ino) : NULL;
 	enum joins joins = JOINS_NOTHING;
+	int64_t made_ns = old ? old->made_ns : 0;
 
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
@@ -474,7 +478,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	p->activity_ns = now;
 	note_content(p, ino);
 	if (!seal_at_marker(vol, parent, name, ino) &&
-	    !seal_at_rename(vol, parent, old_name, name, ino) &&
+	    !seal_at_rename(vol, parent, old_name, made_ns, name, ino) &&
 	    (is_backup(old_name, name) || !seal_at_last_file(vol, parent, name, ino, true)))
 		seal_at_close(vol);
 	resume_renamed_locked(vol);

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves that come faster than quiet takes: each is an epoch of its own, by whatever names it is written (contract 1.3.4)."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pytest
+
+from conftest import wait_until
+from test_contract_writing import log_of
+
+SAVES = 5
+FIRST = 30
+# DIRECTORY: a save that is killed in its first file.
+KILLED = """
+import os, signal, sys
+os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
+with open(sys.argv[1], "wb") as f:
+    f.write(b"half")
+    f.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def content(step, name):
+    """What is saved first is more than half of a save."""
+    return b"%d %-16s" % (step, name.encode()) * (8000 if "opt" in name else 5000)
+
+
+def put(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def replaced(path, data):
+    """By a temporary name that does not tell the final one."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f:
+        f.write(data)
+    os.replace(f.name, path)
+
+
+def told(path, data):
+    put(path.with_name(path.name + ".tmp"), data)
+    os.replace(path.with_name(path.name + ".tmp"), path)
+
+
+def files(how, *names):
+    def save(top, step):
+        for name in names:
+            how(top / name.replace("%", str(step)), content(step, name))
+        return {name.replace("%", str(step)): content(step, name) for name in names}
+
+    return save
+
+
+def directory(temporary):
+    def save(top, step):
+        made, final = top / temporary.replace("%", str(step)), "checkpoint-%d" % step
+        made.mkdir()
+        for name in ("opt.bin", "model.bin"):
+            put(made / name, content(step, name))
+        if made.name != final:
+            made.rename(top / final)
+        return {final + "/" + name: content(step, name) for name in ("model.bin", "opt.bin")}
+
+    return save
+
+
+HOW = {
+    "in-place": files(put, "model.bin"),
+    "in-place-two": files(put, "opt.bin", "model.bin"),
+    "in-place-step": files(put, "model_step%.bin"),
+    "tempfile": files(replaced, "model.bin"),
+    "tempfile-two": files(replaced, "opt.bin", "model.bin"),
+    "tempfile-step": files(replaced, "model_step%.bin"),
+    "tmp": files(told, "model.bin"),
+    "tmp-two": files(told, "opt.bin", "model.bin"),
+    "directory": directory("checkpoint-%"),
+    "directory-tmp": directory("tmp-checkpoint-%"),
+    "directory-other": directory("being-made"),
+}
+
+
+def has(epoch, save):
+    return all((epoch / name).exists() and (epoch / name).read_bytes() == data for name, data in save.items())
+
+
+def each_is_an_epoch(mnt, save, pause=1.1):
+    """What is complete has a whole save, and each save is in one; the last one is sealed here."""
+    saves = []
+    for step in range(FIRST, FIRST + 10 * SAVES, 10):
+        saves.append(save(mnt.path, step))
+        time.sleep(pause)
+    mnt.seal()
+    complete = [mnt.epoch(e["epoch"]) for e in log_of(mnt) if e["complete"]]
+    for i, one in enumerate(saves):
+        later = saves[i + 1] if i + 1 < SAVES else {}
+        assert any(has(epoch, one) and not has(epoch, later or {"none": b""}) for epoch in complete), "save %d of %s" % (i, log_of(mnt))
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", HOW)
+def test_nothing_else_is_there(mnt, how):
+    each_is_an_epoch(mnt, HOW[how])
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", HOW)
+def test_beside_what_a_killed_save_left(mnt, how):
+    HOW[how](mnt.path, 10)
+    mnt.seal()
+    killed = subprocess.run([sys.executable, "-c", KILLED, mnt.path / "tmp-checkpoint-20/model.bin"], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL and (mnt.path / "tmp-checkpoint-20").exists()
+    time.sleep(0.2)
+    each_is_an_epoch(mnt, HOW[how])
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", HOW)
+def test_beside_a_scratch_directory(mnt, how):
+    """Somebody writes into it all the time; its name says that nothing in it is final."""
+    HOW[how](mnt.path, 10)
+    mnt.seal()
+    (mnt.path / "tmp-eval").mkdir()
+    stop = threading.Event()
+
+    def write():
+        while not stop.wait(0.3):
+            put(mnt.path / "tmp-eval" / "x.txt", b"%f" % time.time())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        wait_until(lambda: (mnt.path / "tmp-eval" / "x.txt").exists(), "the scratch file")
+        each_is_an_epoch(mnt, HOW[how])
+    finally:
+        stop.set()
+        writer.join()
