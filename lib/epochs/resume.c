@@ -92,6 +92,7 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t 
 		.path = (char *)(uintptr_t)path,
 		.by = by,
 		.started = process_started(by),
+		.refused = by != 0,
 		.undone_to = undone_to,
 		.before_ns = at_ns,
 	};
@@ -157,20 +158,25 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	       !file_is_log_locked(vol, ino);
 }
 
-static void is_empty_locked(struct volume *vol, const char *path, pid_t by, int64_t at_ns)
+static void is_torn_locked(struct volume *vol, const char *path, bool empty, pid_t by,
+			   int64_t at_ns)
 {
 	const struct resume_file *known = find_due(&vol->resume->due, path);
+	const struct resume_file f = {
+		.path = (char *)(uintptr_t)path,
+		.by = by,
+		.started = process_started(by),
+		.refused = known && known->refused && known->by == by,
+		.empty = empty,
+		.before_ns = at_ns,
+	};
 
 	/* Of another save, which was killed or torn: that one says more. */
-	if (!by || (known && !known->empty))
+	if (empty && (!by || (known && !known->empty)))
 		return;
-	add_due_locked(vol, &(struct resume_file){
-				    .path = (char *)(uintptr_t)path,
-				    .by = by,
-				    .started = process_started(by),
-				    .empty = true,
-				    .before_ns = at_ns,
-			    });
+	if (!empty)
+		resume_rest_forget(&vol->resume->rest, path);
+	add_due_locked(vol, &f);
 	vol->resume->due.tails = true;
 }
 
@@ -183,14 +189,10 @@ static void tail_says(struct volume *vol, uint64_t ino, const struct state_versi
 	volume_path_locked(vol, ino, &path);
 	if (!path.len)
 		return;
-	if (!torn) {
+	if (torn)
+		is_torn_locked(vol, buf_str(&path), !v->size, by, at_ns);
+	else
 		is_whole_locked(vol, buf_str(&path), v->id);
-	} else if (!v->size) {
-		is_empty_locked(vol, buf_str(&path), by, at_ns);
-	} else {
-		resume_due_locked(vol, buf_str(&path), by, 0, at_ns);
-		vol->resume->due.tails = true;
-	}
 }
 
 /* Ctrl-C in the middle of a save closes the file in good order. */

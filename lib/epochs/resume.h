@@ -17,7 +17,7 @@
  *     process that lives has saved a file since the last epoch, it may be between two files of its save: then it goes back
  *     once that process has ended, or there is quiet for `settle`, and after `patience` at the latest. Who lives and has closed a torn
  *     file, or was refused a write, may save that once more: his end is waited for in any case, or that the file is saved again; but not where
- *     he, or somebody else after `settle`, is about to read (resume_before_reading). The
+ *     he, or somebody else, is about to read (resume_before_reading). The
  *     thread that takes in that close does it before the close counts as taken in, and the mount lets no lookup, open or
  *     listing that comes later overtake it (fs/loop.h). So whoever is started when the killed process is gone, and nobody
  *     else writes, sees the old tree: the kernel keeps no names that may go then (resume_may_remove_locked), and asks for the way to the
@@ -55,6 +55,7 @@ struct resume_file {
 	/* Who may save it again, and when that process was started: it has closed the torn file, or was refused. 0: nobody, he was killed. */
 	pid_t by;
 	uint64_t started;
+	bool refused; /* he may make room, and try again */
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
@@ -160,19 +161,24 @@ int64_t resume_retry_locked(struct volume *vol);
 int resume_at_open(struct volume *vol, struct opening_message *m);
 
 /*
- * Before this thread opens a file with these flags, or lists a directory: true where the tree is to go back for it, by resume_for_reader, as who
- * could save the torn file again is in no save: he reads that file himself; or for `settle` nothing has happened, or all that is torn is empty and
- * who closed it has ended, and another one opens that file, or who was started since opens or lists anything but logs. An empty one he opens to read
- * only. Without the lock. False without the option.
+ * Before this thread opens a file with these flags, or lists a directory: true where the tree is to go back for it, by resume_for_reader, as what
+ * is read would be mixed, or torn. So it is
+ *   - where its process has closed a file torn, and now reads or lists anything but logs; where it was refused a write, and reads a file of the same
+ *     unit: to make room it may list; and where it has closed a file empty, and reads that;
+ *   - where its process was started since, and reads or lists anything but logs, and nobody lives who was refused, or has closed a file empty;
+ *   - once nothing has happened for `settle`, where another one opens such a file, or who was started since opens or lists anything but logs.
+ * An empty file counts as read where it is opened to read only. Without the lock. False without the option.
  */
 bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t tid);
 /* The tree goes back for this reader, or another one has begun that and is waited for, for some seconds. True: it did, and what leads to the
  * file is to be looked up again. Without the lock, nor one of the kernel's in the live tree. */
 bool resume_for_reader(struct volume *vol, uint64_t ino, int flags, pid_t tid);
 
-/* Who is about to read, or who has ended; pid 0: nobody who lives is in a save. */
+/* Who is about to read. */
 struct resume_reader {
-	pid_t pid;
+	pid_t pid; /* of those who may save again; 0: it is another */
+	/* Nothing has happened for `settle`: nobody who lives is in a save. Else those who may save again are in none, or this one. */
+	bool quiet;
 };
 /* Whether that ends the wait for who may save again: as resume_before_reading. Private to resume*.c, as what follows. */
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,

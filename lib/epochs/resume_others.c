@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "lib/cache/context.h"
 #include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/seal.h"
@@ -65,12 +66,6 @@ static int writes_there(void *arg, struct body *b)
 	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));
 }
 
-/* He reads what is torn by himself, or others look at it while he does nothing: then he is in no save. */
-static bool is_out(const struct resume_reader *reader, pid_t pid)
-{
-	return reader && (!reader->pid || reader->pid == pid);
-}
-
 bool resume_is_empty(const struct resume_due *due)
 {
 	for (unsigned i = 0; i < due->count; i++)
@@ -84,6 +79,17 @@ static bool has_ended(const struct resume_file *f)
 	return process_started(f->by) != f->started || process_is_ending(f->by);
 }
 
+/* He reads by himself what he would save again, or others look at it while he is in no save any more. */
+static bool is_out(const struct resume_due *due, const struct resume_reader *reader, pid_t pid)
+{
+	if (!reader || reader->quiet || reader->pid)
+		return reader && (reader->quiet || reader->pid == pid);
+	for (unsigned i = 0; i < due->count; i++)
+		if (due->files[i].by == pid)
+			return true;
+	return false;
+}
+
 /* Whoever closed a torn file, or was refused, may save it again; 0: nobody. */
 static pid_t who_saves_again_locked(struct volume *vol, const struct resume_reader *reader)
 {
@@ -92,7 +98,7 @@ static pid_t who_saves_again_locked(struct volume *vol, const struct resume_read
 	for (unsigned i = 0; i < due->count; i++) {
 		const struct resume_file *f = &due->files[i];
 
-		if (f->by && !f->empty && !is_out(reader, f->by) && !has_ended(f))
+		if (f->by && !f->empty && !is_out(due, reader, f->by) && !has_ended(f))
 			return f->by;
 	}
 	return 0;
@@ -117,7 +123,8 @@ static bool may_go_on(void *arg, const struct changed_file *f)
 {
 	struct writers *w = arg;
 
-	if (!f->by || f->by == w->ended || is_out(w->reader, f->by) || is_note_from_above(w, f))
+	if (!f->by || f->by == w->ended || is_out(w->due, w->reader, f->by) ||
+	    is_note_from_above(w, f))
 		return false;
 	*(process_is_ending(f->by) ? &w->ended : &w->lives) = f->by;
 	return w->lives;
@@ -193,16 +200,19 @@ bool resume_is_reader_locked(struct volume *vol, uint64_t ino, int flags)
 	       !file_is_log_locked(vol, ino);
 }
 
-/* All that is torn was closed empty, by who has ended: nobody goes on with that. */
-static bool is_left_empty(const struct resume_due *due)
+/* Nobody who lives was refused a write, and makes room, or has made an empty file, to write it by another open. */
+static bool is_left(const struct resume_due *due)
 {
-	for (unsigned i = 0; i < due->count; i++)
-		if (!has_ended(&due->files[i]))
+	for (unsigned i = 0; i < due->count; i++) {
+		const struct resume_file *f = &due->files[i];
+
+		if (f->by && (f->refused || f->empty) && !has_ended(f))
 			return false;
-	return resume_is_empty(due);
+	}
+	return !due->all;
 }
 
-/* Who is not the one that has closed a torn file. */
+/* Who is none of those that may save again. */
 static bool other_reads_locked(struct volume *vol, const struct resume_file *f, int flags,
 			       pid_t pid, struct resume_reader *ret_reader)
 {
@@ -211,12 +221,24 @@ static bool other_reads_locked(struct volume *vol, const struct resume_file *f, 
 
 	if (f && f->empty && (flags & O_ACCMODE) != O_RDONLY)
 		return false;
-	if (now - vol->sealer->pending.activity_ns < vol->options.settle_ns) {
-		if (!is_left_empty(due))
-			return false;
-		ret_reader->pid = due->files[0].by;
-	}
-	return f || process_started_ns(pid) + START_NS > clock_wall_ns() - (now - due->since_ns);
+	ret_reader->quiet = now - vol->sealer->pending.activity_ns >= vol->options.settle_ns;
+	if (!ret_reader->quiet && !is_left(due))
+		return false;
+	return (f && (ret_reader->quiet || f->empty)) ||
+	       process_started_ns(pid) + START_NS > clock_wall_ns() - (now - due->since_ns);
+}
+
+/* Whether what he reads says that he does not go on with the save of this file of his. */
+static bool gives_up(struct volume *vol, const struct resume_file *his, uint64_t ino)
+{
+	cleanup_buf struct buf path = {0};
+	struct state_file f;
+
+	if (his->empty || state_file_get(vol->state, ino, &f) != 0)
+		return false;
+	volume_path_locked(vol, ino, &path);
+	return !his->refused ||
+	       (S_ISREG(f.mode) && resume_is_of_unit(vol, buf_str(&path), his->path));
 }
 
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
@@ -224,6 +246,7 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 {
 	const struct resume_due *due = &vol->resume->due;
 	const struct resume_file *f;
+	bool his = false;
 	pid_t pid;
 
 	if (!due->any || !may_be_saved_again(due) || !resume_is_reader_locked(vol, ino, flags))
@@ -233,11 +256,16 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 		return false;
 	f = find_of_locked(vol, ino);
 	*ret_reader = (struct resume_reader){0};
-	if (f && f->by == pid) {
-		ret_reader->pid = pid;
-		return (flags & O_ACCMODE) == O_RDONLY;
+	for (unsigned i = 0; i < due->count && !ret_reader->pid; i++) {
+		const struct resume_file *at = &due->files[i];
+
+		if (at->by != pid || has_ended(at))
+			continue;
+		his = true;
+		if ((flags & O_ACCMODE) == O_RDONLY && (at == f || gives_up(vol, at, ino)))
+			ret_reader->pid = pid;
 	}
-	return other_reads_locked(vol, f, flags, pid, ret_reader);
+	return his ? ret_reader->pid != 0 : other_reads_locked(vol, f, flags, pid, ret_reader);
 }
 
 void resume_begins_anew(struct resume_due *due, pid_t pid)

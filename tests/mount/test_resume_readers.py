@@ -38,13 +38,16 @@ def goes_back(mnt, good):
     assert ask(mnt, "has opt.pt o1", "has model.pt m1") == ["yes", "yes"]
 
 
+@pytest.mark.parametrize("first", ["has opt.pt o1", "has model.pt m1", "list ."])
 @WHERE
-def test_whoever_reads_what_he_closed_torn(resuming, where):
+def test_whoever_has_closed_a_file_torn_and_reads(resuming, where, first):
+    """The first thing that he reads is of the save before, as all that comes then."""
     mnt = resuming
     good, job = interrupted(mnt, where)
-    # What else he reads may be for his save.
-    assert job.tell("has", where + "opt.pt", "o2") == "yes" and "resumed" not in mnt.status()
-    assert job.tell("has", where + "model.pt", "m1") == ("No such file or directory" if where else "yes")
+    assert "resumed" not in mnt.status()
+    assert job.tell(first) == ("model.pt opt.pt" if first == "list ." else "yes")
+    if where:
+        assert job.tell("list", where[:-1]) == "No such file or directory"
     goes_back(mnt, good)
     job.do("zip %sopt.pt o3" % where, "zip %smodel.pt m3" % where)
     job.end()
@@ -135,18 +138,32 @@ def test_who_was_there_before_and_looks_at_other_files(resuming):
     job.end(), watcher.end()
 
 
-def test_who_is_started_at_once_is_too_early(resuming):
-    """Between two files of a save somebody looks."""
-    _, job = interrupted(resuming, "checkpoint-2/")
-    assert ask(resuming, "list checkpoint-2", "has checkpoint-2/model.pt m2") == ["model.pt opt.pt", "yes"]
-    job.do("zip checkpoint-2/model.pt m2")
+@pytest.mark.parametrize("first", ["has opt.pt o1", "has model.pt m1", "list ."])
+@WHERE
+def test_who_is_started_at_once(resuming, where, first):
+    """Whoever caught Ctrl-C starts another program that loads what he saved."""
+    good, job = interrupted(resuming, where)
+    assert ask(resuming, first) == (["model.pt opt.pt"] if first == "list ." else ["yes"])
+    goes_back(resuming, good)
     job.end()
+
+
+@WHERE
+def test_who_saves_the_torn_file_again(resuming, where):
+    """Nobody has read anything meanwhile but who was there before."""
+    watcher = Process(resuming)
+    watcher.do("save log.txt x")
+    time.sleep(0.1)
+    _, job = interrupted(resuming, where)
+    assert watcher.tell("has", where + "opt.pt", "o2") == "yes"
+    job.do("zip %smodel.pt m2" % where)
+    job.end(), watcher.end()
     number = sealed(resuming)
     assert record(resuming, number)["complete"] is True and "resumed" not in resuming.status()
 
 
 @pytest.mark.parametrize("passthrough", ["off"])
-@pytest.mark.parametrize("how", ["reads", "ends", "saves"])
+@pytest.mark.parametrize("how", ["reads", "reads another", "ends", "saves"])
 def test_whoever_was_refused(small, how, passthrough):  # pylint: disable=unused-argument
     """What he was refused is as it was before, which is no new save of it."""
     ask(small, "fill opt o1 1000", "fill model m1 1000")
@@ -157,8 +174,9 @@ def test_whoever_was_refused(small, how, passthrough):  # pylint: disable=unused
     assert job.tell("fill", "model", "m2", str(32 << 20)) == "No space left on device"
     assert ask(small, "read opt") == ["o2" * 1000]
     assert small.status()["resume_waits"] == {"for_pid": job.process.pid}
-    if how == "reads":
-        assert job.tell("read", "model") == "m1" * 1000
+    assert job.tell("list", ".").split() == ["model", "opt"] and "resumed" not in small.status()  # he makes room
+    if how.startswith("reads"):
+        assert job.tell("read", "model" if how == "reads" else "opt") == ("m1" if how == "reads" else "o1") * 1000
     if how == "saves":
         wait_until(lambda: job.tell("fill model m2 1000") == "done", "room again")
     if how != "ends":
