@@ -129,6 +129,36 @@ void resume_due_again_locked(struct volume *vol, const char *path)
 	sealer_wake_locked(vol);
 }
 
+static bool is_empty_still(struct volume *vol, const struct resume_file *f)
+{
+	cleanup_buf struct buf path = {0};
+	struct state_version v;
+	struct state_file file;
+
+	if (state_file_get(vol->state, f->ino, &file) != 0 || !file.nlink ||
+	    state_version_get(vol->state, file.closed, &v) != 0 || v.size)
+		return false;
+	volume_path_locked(vol, f->ino, &path);
+	return path.len && !strcmp(buf_str(&path), f->path);
+}
+
+static void remove_due(struct resume_due *due, struct resume_file *f)
+{
+	free(f->path);
+	*f = due->files[--due->count];
+	if (!due->count && !due->all)
+		*due = (struct resume_due){0};
+}
+
+void resume_forget_empty_locked(struct volume *vol)
+{
+	struct resume_due *due = &vol->resume->due;
+
+	for (unsigned i = due->count; i-- > 0;)
+		if (due->files[i].empty && !is_empty_still(vol, &due->files[i]))
+			remove_due(due, &due->files[i]);
+}
+
 /* Whoever had closed it torn, or was refused, has saved it again. */
 static void is_whole_locked(struct volume *vol, const char *path, uint64_t version)
 {
@@ -137,10 +167,7 @@ static void is_whole_locked(struct volume *vol, const char *path, uint64_t versi
 
 	if (!f || !f->by || f->undone_to == version)
 		return;
-	free(f->path);
-	*f = due->files[--due->count];
-	if (!due->count && !due->all)
-		*due = (struct resume_due){0};
+	remove_due(due, f);
 }
 
 /* The closed content of a file, and the file's name. The last epoch may have it already, where the close itself seals; then it may be known to be torn. */
@@ -158,21 +185,24 @@ static bool to_look_at(struct volume *vol, uint64_t ino, struct state_version *r
 	       !file_is_log_locked(vol, ino);
 }
 
-static void is_torn_locked(struct volume *vol, const char *path, bool empty, pid_t by,
-			   int64_t at_ns)
+static void is_torn_locked(struct volume *vol, const char *path, const struct state_version *v,
+			   pid_t by, int64_t at_ns)
 {
 	const struct resume_file *known = find_due(&vol->resume->due, path);
+	bool empty = !v->size;
 	const struct resume_file f = {
 		.path = (char *)(uintptr_t)path,
 		.by = by,
 		.started = process_started(by),
 		.refused = known && known->refused && known->by == by,
+		.ino = v->ino,
+		.made = !v->replaced && !doubt_unit_of(vol->rules, path).len,
 		.empty = empty,
 		.before_ns = at_ns,
 	};
 
-	/* Of another save, which was killed or torn: that one says more. */
-	if (empty && (!by || (known && !known->empty)))
+	/* Of another save, which was killed or torn: that one says more. For one that finds no place nothing is to be done. */
+	if (empty && (!by || (known ? !known->empty : vol->resume->due.count == RESUME_PATHS_MAX)))
 		return;
 	if (!empty)
 		resume_rest_forget(&vol->resume->rest, path);
@@ -189,8 +219,9 @@ static void tail_says(struct volume *vol, uint64_t ino, const struct state_versi
 	volume_path_locked(vol, ino, &path);
 	if (!path.len)
 		return;
+	resume_forget_empty_locked(vol);
 	if (torn)
-		is_torn_locked(vol, buf_str(&path), !v->size, by, at_ns);
+		is_torn_locked(vol, buf_str(&path), v, by, at_ns);
 	else
 		is_whole_locked(vol, buf_str(&path), v->id);
 }
@@ -546,7 +577,7 @@ static void all_due_locked(struct volume *vol)
 {
 	struct resume *r = vol->resume;
 
-	if (!r->due.any)
+	if (!r->due.any || resume_is_empty(&r->due))
 		r->due.since_ns = clock_mono_ns();
 	r->due.any = r->due.all = r->due.tails = true;
 	r->retry_ns = clock_mono_ns();

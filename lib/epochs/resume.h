@@ -59,7 +59,10 @@ struct resume_file {
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
-	bool empty;   /* `by` has closed it empty: it goes back only before somebody reads */
+	/* Of an empty one: which it is, and whether another program may be to write it, as it is new, and its path carries no step. */
+	uint64_t ino;
+	bool made;
+	bool empty; /* `by` has closed it empty: it goes back only before somebody reads */
 	bool anew; /* `by` reads what is there after the tree went back: he does not go on with that save */
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;
@@ -165,7 +168,8 @@ int resume_at_open(struct volume *vol, struct opening_message *m);
  * is read would be mixed, or torn. So it is
  *   - where its process has closed a file torn, and now reads or lists anything but logs; where it was refused a write, and reads a file of the same
  *     unit: to make room it may list; and where it has closed a file empty, and reads that;
- *   - where its process was started since, and reads or lists anything but logs, and nobody lives who was refused, or has closed a file empty;
+ *   - where its process was started since, and reads or lists anything but logs, and nobody lives who was refused, or has closed a file empty, nor
+ *     is that new, without a step in its path: another program may be to write it;
  *   - once nothing has happened for `settle`, where another one opens such a file, or who was started since opens or lists anything but logs.
  * An empty file counts as read where it is opened to read only. Without the lock. False without the option.
  */
@@ -183,6 +187,8 @@ struct resume_reader {
 /* Whether that ends the wait for who may save again: as resume_before_reading. Private to resume*.c, as what follows. */
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader);
+/* Forgets what was closed empty and is gone, or is not empty any more. */
+void resume_forget_empty_locked(struct volume *vol);
 /* Whether all that is torn was closed empty. */
 bool resume_is_empty(const struct resume_due *due);
 /* Where the tree goes back now, what this process saves after that is a new save; 0: of none is that so. */

@@ -206,7 +206,7 @@ static bool is_left(const struct resume_due *due)
 	for (unsigned i = 0; i < due->count; i++) {
 		const struct resume_file *f = &due->files[i];
 
-		if (f->by && (f->refused || f->empty) && !has_ended(f))
+		if (f->by && (f->refused || f->empty) && (f->made || !has_ended(f)))
 			return false;
 	}
 	return !due->all;
@@ -221,7 +221,6 @@ static bool other_reads_locked(struct volume *vol, const struct resume_file *f, 
 
 	if (f && f->empty && (flags & O_ACCMODE) != O_RDONLY)
 		return false;
-	ret_reader->quiet = now - vol->sealer->pending.activity_ns >= vol->options.settle_ns;
 	if (!ret_reader->quiet && !is_left(due))
 		return false;
 	return (f && (ret_reader->quiet || f->empty)) ||
@@ -249,13 +248,19 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 	bool his = false;
 	pid_t pid;
 
-	if (!due->any || !may_be_saved_again(due) || !resume_is_reader_locked(vol, ino, flags))
+	if (!due->any)
+		return false;
+	resume_forget_empty_locked(vol);
+	if (!may_be_saved_again(due) || !resume_is_reader_locked(vol, ino, flags))
 		return false;
 	pid = process_of(tid);
 	if (!pid)
 		return false;
 	f = find_of_locked(vol, ino);
-	*ret_reader = (struct resume_reader){0};
+	*ret_reader = (struct resume_reader){
+		.quiet = clock_mono_ns() - vol->sealer->pending.activity_ns >=
+			 vol->options.settle_ns,
+	};
 	for (unsigned i = 0; i < due->count && !ret_reader->pid; i++) {
 		const struct resume_file *at = &due->files[i];
 
@@ -265,7 +270,9 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 		if ((flags & O_ACCMODE) == O_RDONLY && (at == f || gives_up(vol, at, ino)))
 			ret_reader->pid = pid;
 	}
-	return his ? ret_reader->pid != 0 : other_reads_locked(vol, f, flags, pid, ret_reader);
+	if (ret_reader->pid || (his && !ret_reader->quiet))
+		return ret_reader->pid;
+	return other_reads_locked(vol, f, flags, pid, ret_reader);
 }
 
 void resume_begins_anew(struct resume_due *due, pid_t pid)

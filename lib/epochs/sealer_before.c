@@ -485,40 +485,63 @@ static bool is_most_of_step(struct volume *vol, const struct seal_step *step, ui
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 
-static bool ends_last_step(struct volume *vol, uint64_t parent, uint64_t by)
+/* A directory that is about to get the name has files of the next save, under another name still. */
+static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint64_t by)
 {
-	const struct seal_step *last = &vol->sealer->pending.step;
-	/* A directory that is about to get the name has files of the next save, under another name still. */
+	const struct changed_file once = {.count = 1};
+	int64_t now = clock_mono_ns();
 	struct within w = {
 		.vol = vol,
 		.dir = by,
-		.after_ns = changed_made_after(last->closed_ns, clock_mono_ns()),
+		.after_ns = changed_made_after(last->closed_ns, now),
 	};
+	struct state_file f;
+
+	if (!by || state_file_get(vol->state, by, &f) != 0 || !S_ISDIR(f.mode))
+		return is_most_of_step(vol, last, 0) &&
+		       !changed_any_ahead(changed_of(vol), &once, by) &&
+		       !changed_any_made(changed_of(vol), last->closed_ns, now, by);
+	changed_any(changed_of(vol), look_within, &w);
+	return !w.mixed && is_most_of_step(vol, last, w.bytes);
+}
+
+static bool ends_last_step(struct volume *vol, uint64_t parent, uint64_t by)
+{
+	const struct seal_step *last = &vol->sealer->pending.step;
 	struct state_name n;
 
-	changed_any(changed_of(vol), look_within, &w);
-	if (!vol->sealer->pending.closed || !is_most_of_step(vol, last, w.bytes) || w.mixed ||
+	if (!vol->sealer->pending.closed || !is_last_alone(vol, last, by) ||
 	    changed_any_shifted(changed_of(vol), 1, 0, last->from, save_of, vol))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
 	       !has_temporary_name(vol, last->ino);
 }
 
-/* Also by its temporary name, where that tells the final one: then nothing of the next save is there yet. */
+/*
+ * Also by its temporary name, where that tells the final one: then nothing of the next save is there yet. But a lower one is what is moved aside,
+ * to be removed.
+ */
 static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 {
+	const struct seal_step *last = &vol->sealer->pending.step;
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
-	unsigned count = doubt_final_names(vol->rules, name, finals);
+	unsigned count = 0;
+	uint64_t step;
 
+	if (!last->ino || last->parent != parent || !may_seal(vol))
+		return false;
+	if (sealer_rule_locked(vol, rules_temporary, parent, name))
+		count = doubt_final_names(vol->rules, name, finals);
 	for (unsigned i = 0; i < count; i++)
-		if (is_next_step(vol, parent, finals[i]))
+		if (step_of_name(vol, parent, finals[i], &step) && step > last->step &&
+		    is_next_step(vol, parent, finals[i]))
 			return true;
 	return is_next_step(vol, parent, name);
 }
 
 static void before_name(struct volume *vol, uint64_t parent, const char *name, uint64_t by)
 {
-	if (!vol->sealer || !vol->sealer->pending.step.ino || !has_next_step(vol, parent, name))
+	if (!vol->sealer || !has_next_step(vol, parent, name))
 		return;
 	/* As above. */
 	body_finish_closes_locked(vol, 0);
@@ -560,32 +583,43 @@ static bool are_all(struct volume *vol, const struct replacing *r)
 	       changed_find(changed_of(vol), r->by);
 }
 
-static void before_rename_over(struct volume *vol, const struct state_name *from,
-			       const struct state_name *to)
+/*
+ * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed. But
+ * who saves this file again and again saves nothing else each time.
+ */
+static bool is_half(struct volume *vol, const struct replacing *r, const struct state_name *from,
+		    const char *name, uint64_t new_parent, const char *new_name)
 {
-	const struct replacing r = {.ino = to->ino, .by = from->ino};
+	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
 
-	bool all = are_all(vol, &r);
-
-	if (!before_replace(vol, &r))
-		note_replaces(vol, from->ino, to->ino);
-	else if (all)
-		sealer_rename_ends_locked(vol, to->ino);
+	if (!sealer_rule_locked(vol, rules_temporary, from->parent, name) ||
+	    !sealer_goes_on_locked(vol, new_parent, new_name))
+		return false;
+	if (!f || f->count <= CHANGED_TRIES || !are_all(vol, r))
+		return true;
+	sealer_rename_ends_locked(vol, r->ino);
+	return false;
 }
 
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
-	struct state_name from, to;
+	struct state_name from, to = {0};
+	struct replacing r;
 
 	if (!vol->sealer || vol->options.read_only ||
 	    state_name_get(vol->state, parent, name, &from) != 0)
 		return;
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
-	if (state_name_get(vol->state, new_parent, new_name, &to) != 0)
+	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
+		to.ino = 0;
 		before_name(vol, new_parent, new_name, from.ino);
-	else if (from.ino != to.ino)
-		before_rename_over(vol, &from, &to);
+	}
+	if (!to.ino || from.ino == to.ino)
+		return;
+	r = (struct replacing){.ino = to.ino, .by = from.ino};
+	if (is_half(vol, &r, &from, name, new_parent, new_name) || !before_replace(vol, &r))
+		note_replaces(vol, from.ino, to.ino);
 }
 
 /* ---- two names are exchanged ---- */

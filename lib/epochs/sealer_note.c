@@ -150,17 +150,23 @@ static bool file_is_old(struct volume *vol, uint64_t ino)
 	       f.live == f.closed && !file_is_new(vol, &f);
 }
 
-/*
- * Another temporary name in the same directory: more renames will follow. Not for one that was made before `made_ns`: what is written first is
- * renamed first, and that one is a scratch directory, or left by a save that was killed.
- */
+/* Made before the one that is renamed: a scratch directory, or left by a save that was killed. Files may be renamed in any order. */
+static bool is_aside(struct volume *vol, const struct new_name *n, int64_t made_ns)
+{
+	struct state_file f;
+
+	return n->made_ns < made_ns &&
+	       (n->left || (state_file_get(vol->state, n->ino, &f) == 0 && S_ISDIR(f.mode)));
+}
+
+/* Another temporary name in the same directory: more renames will follow. */
 static bool others_are_temporary(struct volume *vol, uint64_t parent, int64_t made_ns)
 {
 	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n;
 	     n = n->next_temporary) {
 		struct state_name name;
 
-		if (n->parent == parent && n->made_ns >= made_ns &&
+		if (n->parent == parent && !is_aside(vol, n, made_ns) &&
 		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
 		    name.ino == n->ino && !file_is_old(vol, n->ino))
 			return true;
