@@ -251,13 +251,34 @@ bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
 	return is_most(vol, bytes, 0);
 }
 
+static int parent_of(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	(void)name;
+	(void)f;
+	*(uint64_t *)arg = n->parent;
+	return 1;
+}
+
+/* In a temporary directory that an epoch has: a scratch directory, as what is saved there is renamed before it is sealed. */
+static bool is_scratch(struct volume *vol, uint64_t ino)
+{
+	uint64_t parent = 0;
+	struct state_file dir;
+
+	return state_names_of(vol->state, ino, parent_of, &parent) == 1 &&
+	       state_file_get(vol->state, parent, &dir) == 0 && dir.born < vol->next_epoch &&
+	       sealer_inside_temporary_locked(vol, parent);
+}
+
 static int is_unfinished(void *arg, struct body *b)
 {
-	const struct volume *vol = arg;
+	struct volume *vol = arg;
 	bool log = b->is_log ||
 		   (b->append_only && clock_mono_ns() - b->opened_ns > vol->options.patience_ns);
 
-	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch;
+	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch &&
+	       !is_scratch(vol, b->ino);
 }
 
 /*
@@ -351,15 +372,6 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	if (is_behind(other, l->f) && (from == l->from || (l->restored && from < l->from)))
 		l->found = v.size && v.size >= l->f->size / CHANGED_PART;
 	return l->found;
-}
-
-static int parent_of(void *arg, const struct state_name *n, const char *name,
-		     const struct state_file *f)
-{
-	(void)name;
-	(void)f;
-	*(uint64_t *)arg = n->parent;
-	return 1;
 }
 
 static bool is_tried_again(struct volume *vol, const struct replacing *r,
@@ -462,7 +474,7 @@ static bool look_within(void *arg, const struct changed_file *f)
 	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
 	    is_in(w->vol, f->ino, parent, w->dir))
 		w->bytes += f->size;
-	else
+	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
 		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
 	return false;
 }

@@ -130,7 +130,7 @@ def test_beside_a_scratch_directory(mnt, how):
     stop = threading.Event()
 
     def write():
-        while not stop.wait(0.3):
+        while not stop.wait(0.2):
             put(mnt.path / "tmp-eval" / "x.txt", b"%f" % time.time())
 
     writer = threading.Thread(target=write)
