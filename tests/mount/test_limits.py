@@ -31,7 +31,6 @@ def settle(mnt):
 def test_closing_copies_nothing(mnt):
     size, block = 256 * MIB, os.urandom(MIB)
     below, here = mnt.base / "below", mnt.path / "f"
-    (mnt.path / "tmp-busy").touch()  # no epoch is to keep what is replaced
 
     def written_below():
         return seconds(lambda: os.close(write(below, size, block)))
@@ -43,14 +42,15 @@ def test_closing_copies_nothing(mnt):
         assert counted(mnt.pid, "wchar") - before < MIB
         return took
 
-    copying, closing = least(written_below, closed_here, times=4)
-    below.unlink()
-    print("closing took %.4f s, writing the same on the disk %.4f s" % (closing, copying))
-    assert closing < SLOWER * copying / 4
-    # What was replaced is gone.
-    (folder,) = mnt.cache.glob("*/objects")
-    wait_until(lambda: sum(p.stat().st_blocks for p in folder.iterdir()) * 512 < size + 32 * MIB,
-               "what was replaced to be removed")
+    with (mnt.path / "busy").open("w"):  # no epoch is to keep what is replaced
+        copying, closing = least(written_below, closed_here, times=4)
+        below.unlink()
+        print("closing took %.4f s, writing the same on the disk %.4f s" % (closing, copying))
+        assert closing < SLOWER * copying / 4
+        # What was replaced is gone.
+        (folder,) = mnt.cache.glob("*/objects")
+        wait_until(lambda: sum(p.stat().st_blocks for p in folder.iterdir()) * 512 < size + 32 * MIB,
+                   "what was replaced to be removed")
 
 
 def test_one_changed_byte(mnt):
