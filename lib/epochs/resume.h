@@ -28,7 +28,7 @@
  * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c).
  *
  * A file that was closed empty, whose name says that it cannot be, may be written by another open, or by another program. So it goes back for that
- * file alone only before somebody reads: himself, or others once he has ended, without the quiet time (resume_before_reading).
+ * file alone only before somebody reads: himself, or others once he has ended (resume_before_reading).
  *
  * What only the seal of an epoch finds in doubt makes it go back then: a killed writer's file to which others were saved later, a part of a save by
  * its number, content that its new name says is torn.

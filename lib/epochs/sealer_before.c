@@ -616,7 +616,7 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
-	struct state_name from, to = {0};
+	struct state_name from, to;
 	struct replacing r;
 
 	if (!vol->sealer || vol->options.read_only ||
@@ -624,10 +624,10 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 		return;
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
-		to.ino = 0;
 		before_name(vol, new_parent, new_name, from.ino);
+		return;
 	}
-	if (!to.ino || from.ino == to.ino)
+	if (from.ino == to.ino)
 		return;
 	r = (struct replacing){.ino = to.ino, .by = from.ino};
 	if (is_half(vol, &r, &from, name, new_parent, new_name) || !before_replace(vol, &r))

@@ -6,17 +6,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import pytest
 
-from conftest import wait_until
 from test_contract_writing import log_of
 
 SAVES = 5
 FIRST = 30
-# DIRECTORY: a save that is killed in its first file.
+# FILE: a save that is killed in its first file.
 KILLED = """
 import os, signal, sys
 os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
@@ -58,6 +56,19 @@ def files(how, *names):
     return save
 
 
+def two_phases(*order):
+    """All is written before anything is renamed, in this order."""
+
+    def save(top, step):
+        for name in ("opt.bin", "model.bin"):
+            put(top / (name + ".tmp"), content(step, name))
+        for name in order:
+            os.replace(top / (name + ".tmp"), top / name)
+        return {name: content(step, name) for name in order}
+
+    return save
+
+
 def directory(temporary):
     def save(top, step):
         made, final = top / temporary.replace("%", str(step)), "checkpoint-%d" % step
@@ -80,6 +91,8 @@ HOW = {
     "tempfile-step": files(replaced, "model_step%.bin"),
     "tmp": files(told, "model.bin"),
     "tmp-two": files(told, "opt.bin", "model.bin"),
+    "two-phases": two_phases("opt.bin", "model.bin"),
+    "two-phases-other-order": two_phases("model.bin", "opt.bin"),
     "directory": directory("checkpoint-%"),
     "directory-tmp": directory("tmp-checkpoint-%"),
     "directory-other": directory("being-made"),
@@ -90,14 +103,17 @@ def has(epoch, save):
     return all((epoch / name).exists() and (epoch / name).read_bytes() == data for name, data in save.items())
 
 
-def each_is_an_epoch(mnt, save, pause=1.1):
+def each_is_an_epoch(mnt, save, before=(), meanwhile=lambda: None):
     """What is complete has a whole save, and each save is in one; the last one is sealed here."""
     saves = []
     for step in range(FIRST, FIRST + 10 * SAVES, 10):
         saves.append(save(mnt.path, step))
-        time.sleep(pause)
+        for _ in range(5):  # one such seal a second
+            meanwhile()
+            time.sleep(0.22)
     mnt.seal()
     complete = [mnt.epoch(e["epoch"]) for e in log_of(mnt) if e["complete"]]
+    assert all(any(has(epoch, one) for one in [*before, *saves]) for epoch in complete), log_of(mnt)
     for i, one in enumerate(saves):
         later = saves[i + 1] if i + 1 < SAVES else {}
         assert any(has(epoch, one) and not has(epoch, later or {"none": b""}) for epoch in complete), "save %d of %s" % (i, log_of(mnt))
@@ -112,32 +128,24 @@ def test_nothing_else_is_there(mnt, how):
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", HOW)
 def test_beside_what_a_killed_save_left(mnt, how):
-    HOW[how](mnt.path, 10)
+    first = HOW[how](mnt.path, 10)
     mnt.seal()
     killed = subprocess.run([sys.executable, "-c", KILLED, mnt.path / "tmp-checkpoint-20/model.bin"], timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL and (mnt.path / "tmp-checkpoint-20").exists()
     time.sleep(0.2)
-    each_is_an_epoch(mnt, HOW[how])
+    each_is_an_epoch(mnt, HOW[how], [first])
 
 
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", HOW)
 def test_beside_a_scratch_directory(mnt, how):
     """Somebody writes into it all the time; its name says that nothing in it is final."""
-    HOW[how](mnt.path, 10)
+    first = HOW[how](mnt.path, 10)
     mnt.seal()
     (mnt.path / "tmp-eval").mkdir()
-    stop = threading.Event()
 
     def write():
-        while not stop.wait(0.2):
-            put(mnt.path / "tmp-eval" / "x.txt", b"%f" % time.time())
+        put(mnt.path / "tmp-eval" / "x.txt", b"%f" % time.time())
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        wait_until(lambda: (mnt.path / "tmp-eval" / "x.txt").exists(), "the scratch file")
-        each_is_an_epoch(mnt, HOW[how])
-    finally:
-        stop.set()
-        writer.join()
+    write()
+    each_is_an_epoch(mnt, HOW[how], [first], write)

@@ -230,6 +230,16 @@ def test_an_empty_file_that_somebody_writes_by_another_open(resuming):
 
 
 @pytest.mark.options(patience="1h")
+def test_a_new_empty_file_that_another_program_is_to_write(resuming):
+    """As `mktemp` or `touch` makes it: the program that is started then reads before it writes."""
+    ask(resuming, "zip opt.pt o1")
+    resuming.seal()
+    ask(resuming, "zip opt.pt o2", "fill model.pt x 0")
+    assert ask(resuming, "list .", "has opt.pt o2", "zip model.pt m2") == ["model.pt opt.pt", "yes", "done"]
+    assert ask(resuming, "has opt.pt o2", "has model.pt m2") == ["yes", "yes"] and "resumed" not in resuming.status()
+
+
+@pytest.mark.options(patience="1h")
 def test_another_save_beside_an_empty_file(resuming):
     """Another rank that lives is waited for, and a torn file counts by itself."""
     rank = Process(resuming)
