@@ -147,6 +147,52 @@ int uncover(struct apply *a, uint64_t dir, struct live_name *n)
 			  : body_file_unlinked_locked(a->vol, &over);
 }
 
+static int same_inline(struct apply *a, const struct state_version *v, const struct tree_entry *e)
+{
+	cleanup_buf struct buf data = {0};
+	int error = v->state == VERSION_DURABLE && !v->has_recipe
+			    ? state_inline_get(a->vol->state, v->id, &data)
+			    : -ENOENT;
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	return data.len == e->size && memcmp(data.data, e->u.inline_data, data.len) == 0;
+}
+
+/* 1: the file's closed content is the entry's. */
+static int same_content(struct apply *a, const struct state_file *f, const struct tree_entry *e)
+{
+	struct state_version v;
+	int error = f->closed ? state_version_get(a->vol->state, f->closed, &v) : -ENOENT;
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (v.size != e->size)
+		return 0;
+	switch (e->content) {
+	case TREE_EMPTY:
+		return 1;
+	case TREE_INLINE:
+		return same_inline(a, &v, e);
+	case TREE_RECIPE:
+		return v.has_recipe && hash_equal(&v.recipe, &e->u.recipe);
+	case TREE_LOCAL:
+		return v.id == e->u.version;
+	}
+	return 0;
+}
+
+/* Of a file with several names, which the tree has as several files: it stays the one that has its content. 1: as far as that goes. */
+static int stays_linked(struct apply *a, const struct state_file *f, uint32_t id)
+{
+	struct tree_entry e;
+
+	if (!S_ISREG(f->mode) || f->nlink < 2 || tree_nlink(a->tree, id) > 1)
+		return 1;
+	tree_get(a->tree, id, &e);
+	return same_content(a, f, &e);
+}
+
 static int match_dir(struct apply *a, uint64_t dir, uint32_t entry);
 
 /* The tree has no such name. */
@@ -163,7 +209,7 @@ static int match_name(struct apply *a, uint64_t dir, uint32_t entry, struct live
 {
 	uint32_t child = tree_lookup(a->tree, entry, n->name, strlen(n->name));
 	struct tree_entry e;
-	int error = uncover(a, dir, n);
+	int error = uncover(a, dir, n), stays;
 
 	if (error)
 		return error;
@@ -175,7 +221,12 @@ static int match_name(struct apply *a, uint64_t dir, uint32_t entry, struct live
 		a->present[child] = a->finished[tree_identity(a->tree, child)] = true;
 		return 0;
 	}
-	if (!is_same_kind(a, &n->file, &e) || !claim(a, &n->file, tree_identity(a->tree, child)))
+	if (!is_same_kind(a, &n->file, &e))
+		return note_removal(a, dir, n);
+	stays = stays_linked(a, &n->file, child);
+	if (stays < 0)
+		return stays;
+	if (!stays || !claim(a, &n->file, tree_identity(a->tree, child)))
 		return note_removal(a, dir, n);
 	a->present[child] = true;
 	return e.type == TREE_DIR ? match_dir(a, n->file.ino, child) : 0;
@@ -241,41 +292,6 @@ static int remove_all(struct apply *a)
 		if (error)
 			return error;
 		at += sizeof(*r) + r->name_room;
-	}
-	return 0;
-}
-
-static int same_inline(struct apply *a, const struct state_version *v, const struct tree_entry *e)
-{
-	cleanup_buf struct buf data = {0};
-	int error = v->state == VERSION_DURABLE && !v->has_recipe
-			    ? state_inline_get(a->vol->state, v->id, &data)
-			    : -ENOENT;
-
-	if (error)
-		return error == -ENOENT ? 0 : error;
-	return data.len == e->size && memcmp(data.data, e->u.inline_data, data.len) == 0;
-}
-
-/* 1: the file's closed content is the entry's. */
-static int same_content(struct apply *a, const struct state_file *f, const struct tree_entry *e)
-{
-	struct state_version v;
-	int error = f->closed ? state_version_get(a->vol->state, f->closed, &v) : -ENOENT;
-
-	if (error)
-		return error == -ENOENT ? 0 : error;
-	if (v.size != e->size)
-		return 0;
-	switch (e->content) {
-	case TREE_EMPTY:
-		return 1;
-	case TREE_INLINE:
-		return same_inline(a, &v, e);
-	case TREE_RECIPE:
-		return v.has_recipe && hash_equal(&v.recipe, &e->u.recipe);
-	case TREE_LOCAL:
-		return v.id == e->u.version;
 	}
 	return 0;
 }

@@ -137,19 +137,13 @@ static void tear_writers(struct model *m)
 	}
 }
 
-/* The live file that has this version and stays: the one at the same path before others. */
+/* The live file that stays: the one at the same path, where it has this version. One that has it at another path keeps it for
+ * whoever has it open, and the path gets a new file. */
 static int8_t file_that_stays(const struct model *m, unsigned name)
 {
-	int8_t found = -1;
+	int8_t file = m->name[name].file;
 
-	for (unsigned n = 0; n < NAMES; n++) {
-		int8_t file = m->name[n].file;
-
-		if (file >= 0 && m->file[file].has_closed && m->file[file].version == name &&
-		    (found < 0 || n == name))
-			found = file;
-	}
-	return found;
+	return file >= 0 && m->file[file].has_closed && m->file[file].version == name ? file : -1;
 }
 
 void model_do_rollback(struct model *m)

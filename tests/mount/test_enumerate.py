@@ -32,6 +32,13 @@ MAPPINGS = [
     "p0 open-read a; p0 open-write a; map-keep h1; close h1; p1 open-trunc a; write h1; store; close h1; store",
     "p0 open-read a; p0 open-direct a; map-keep h1; close h1; store; kill p0; commit",
 ]
+# Which of several files stays, and is still the one that somebody has open.
+ROLLBACKS = [
+    "rename a b; p0 open-read b; rollback; p0 open-append a; truncate h1",
+    "rename b a; commit; p0 open-read a; rollback; p0 open-append a; truncate h1",
+    "unlink b; link a b; p0 open-read b; rollback; p0 open-append a; truncate h1",
+    "unlink a; link b a; p0 open-read b; rollback; p0 open-append b; truncate h1",
+]
 
 
 @pytest.fixture
@@ -70,6 +77,12 @@ def test_handles_that_end_in_any_order(holds):
 @pytest.mark.parametrize("script", MAPPINGS)
 def test_a_mapping_outlives_its_descriptor(holds, script):
     holds("--replay", script, "--times", "3")
+
+
+@pytest.mark.options(settle="24h")
+@pytest.mark.parametrize("script", ROLLBACKS)
+def test_a_file_stays_what_is_open_across_a_rollback(holds, script):
+    holds("--replay", script)
 
 
 # ---- the command
