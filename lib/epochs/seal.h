@@ -204,8 +204,10 @@ struct sealer {
 	bool index_loaded;
 	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
 	int failed_error;
-	int64_t retry_ns;   /* monotonic; no seal by quiet before, after a failure */
-	int64_t before_ns;  /* monotonic; the last seal because the next save began */
+	int64_t retry_ns;  /* monotonic; no seal by quiet before, after a failure */
+	int64_t before_ns; /* monotonic; the last seal because the next save began */
+	uint64_t
+		staging; /* the temporary directory out of which a file was renamed last: it has saves, not scratch files; 0: none yet */
 	uint64_t told_held; /* the file that was last said to hold seals up; 0: none was */
 	int64_t rest_ns; /* monotonic; the thread leaves what has begun alone until then, unless somebody waits for it */
 	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
@@ -337,6 +339,9 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 				bool moved);
 void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
+/* Whether the file is in a temporary directory that an epoch has (`ret_parent`, not 0 where it has one name): a scratch directory, as what is
+ * saved in one is renamed before it is sealed. */
+bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino, uint64_t *ret_parent);
 /* Whether so many bytes, closed since the last epoch, are most of those, and not next to nothing. */
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes);
 

@@ -260,25 +260,25 @@ static int parent_of(void *arg, const struct state_name *n, const char *name,
 	return 1;
 }
 
-/* In a temporary directory that an epoch has: a scratch directory, as what is saved there is renamed before it is sealed. */
-static bool is_scratch(struct volume *vol, uint64_t ino)
+bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino, uint64_t *ret_parent)
 {
-	uint64_t parent = 0;
 	struct state_file dir;
 
-	return state_names_of(vol->state, ino, parent_of, &parent) == 1 &&
-	       state_file_get(vol->state, parent, &dir) == 0 && dir.born < vol->next_epoch &&
-	       sealer_inside_temporary_locked(vol, parent);
+	*ret_parent = 0;
+	return state_names_of(vol->state, ino, parent_of, ret_parent) == 1 &&
+	       state_file_get(vol->state, *ret_parent, &dir) == 0 && dir.born < vol->next_epoch &&
+	       sealer_inside_temporary_locked(vol, *ret_parent);
 }
 
 static int is_unfinished(void *arg, struct body *b)
 {
 	struct volume *vol = arg;
+	uint64_t parent;
 	bool log = b->is_log ||
 		   (b->append_only && clock_mono_ns() - b->opened_ns > vol->options.patience_ns);
 
 	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch &&
-	       !is_scratch(vol, b->ino);
+	       !sealer_is_scratch_locked(vol, b->ino, &parent);
 }
 
 /*

@@ -246,7 +246,8 @@ enum joins sealer_gone_locked(struct volume *vol, const struct new_name *n)
 
 /* ---- a name is made ---- */
 
-/* Did the last epoch, sealed by itself, make this directory or one above it? Then it came too early. */
+/* Did the last epoch, sealed by itself, make this directory or one above it? Then it came too early. What is under a temporary name is of no
+ * save until it is renamed. */
 static enum joins find_joins(struct volume *vol, uint64_t dir)
 {
 	const struct seal_last *last = &vol->sealer->last;
@@ -254,6 +255,8 @@ static enum joins find_joins(struct volume *vol, uint64_t dir)
 	struct state_file f;
 	bool automatic = record_trigger_automatic(last->trigger);
 
+	if (sealer_inside_temporary_locked(vol, dir))
+		return JOINS_NOTHING;
 	for (; dir != ROOT_INO; dir = f.parent) {
 		if (state_file_get(vol->state, dir, &f) != 0)
 			return JOINS_NOTHING;
@@ -433,8 +436,11 @@ void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *na
 
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enum joins before)
 {
-	enum joins joins = directory_joins(vol, dir);
+	enum joins joins;
 
+	/* What was found of a directory may be otherwise under its new name. */
+	vol->sealer->pending.looked_at = 0;
+	joins = directory_joins(vol, dir);
 	join(vol, n, joins > before ? joins : before);
 }
 

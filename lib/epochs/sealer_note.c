@@ -111,6 +111,14 @@ struct others {
 	uint64_t ino;
 };
 
+/* What is open there is no part of a save. */
+static bool is_scratch(struct volume *vol, uint64_t ino)
+{
+	uint64_t parent;
+
+	return sealer_is_scratch_locked(vol, ino, &parent) && parent != vol->sealer->staging;
+}
+
 /* Another file that somebody began to save since the last epoch: it is new, or its content is being replaced. */
 static int is_other_save(void *arg, struct body *b)
 {
@@ -121,7 +129,7 @@ static int is_other_save(void *arg, struct body *b)
 	    b->opened_epoch != o->vol->next_epoch ||
 	    state_version_get(o->vol->state, b->version, &v) != 0)
 		return 0;
-	return v.kind == VERSION_NEW || v.kind == VERSION_REPLACE;
+	return (v.kind == VERSION_NEW || v.kind == VERSION_REPLACE) && !is_scratch(o->vol, b->ino);
 }
 
 static bool others_are_open(struct volume *vol, uint64_t ino)
@@ -194,17 +202,22 @@ static int look_for_news(void *arg, const struct state_name *n, const char *name
 				: 0;
 }
 
-/* Whether the file, or something in the directory, got its content since the last epoch. */
-static bool has_news(struct volume *vol, uint64_t ino)
+static bool has_news_below(struct volume *vol, uint64_t dir)
 {
 	struct news news = {.vol = vol};
 	struct state_file f;
 
-	if (state_file_get(vol->state, ino, &f) != 0)
-		return false;
-	if (file_is_new(vol, &f))
-		return true;
-	return S_ISDIR(f.mode) && state_dir_list(vol->state, ino, 0, look_for_news, &news) == 1;
+	return state_file_get(vol->state, dir, &f) == 0 && S_ISDIR(f.mode) &&
+	       state_dir_list(vol->state, dir, 0, look_for_news, &news) == 1;
+}
+
+/* Whether the file, or something in the directory, got its content since the last epoch. */
+static bool has_news(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	return state_file_get(vol->state, ino, &f) == 0 &&
+	       (file_is_new(vol, &f) || has_news_below(vol, ino));
 }
 
 static void seal_now(struct volume *vol, enum record_trigger trigger, bool certain,
@@ -455,6 +468,9 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
+		if (sealer_inside_temporary_locked(vol, old->parent) &&
+		    !sealer_inside_temporary_locked(vol, parent))
+			vol->sealer->staging = old->parent;
 		joins = sealer_gone_locked(vol, old);
 		new_names_remove(&p->new_names, old);
 	}
@@ -471,8 +487,9 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	note_tried_again(vol, parent, old_name, name, ino);
 	if (!replaces) {
 		note_new_file(vol, parent, name, ino);
-		sealer_led_locked(vol, parent, new_names_find(&p->new_names, parent, name, ino),
-				  joins);
+		/* What was made in a directory under its temporary name is of a save now. */
+		sealer_led_locked(vol, has_news_below(vol, ino) ? ino : parent,
+				  new_names_find(&p->new_names, parent, name, ino), joins);
 	} else if (has_news(vol, ino)) {
 		sealer_saved_in_place_locked(vol, ino);
 	}

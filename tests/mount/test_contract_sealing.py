@@ -65,6 +65,33 @@ def test_what_comes_elsewhere_continues_nothing(mnt, change):
     assert [e["complete"] for e in log_of(mnt).values()] == [True, True]
 
 
+def begin_in(mnt, temporary):
+    """What is there as epoch 1 is sealed by a rename."""
+    (mnt.path / temporary).mkdir()
+    (mnt.path / temporary / "first").write_text("1")
+    (mnt.path / "model.tmp").write_text("m")
+    (mnt.path / "model.tmp").rename(mnt.path / "model")
+
+
+def test_what_is_made_in_a_scratch_directory_continues_nothing(mnt):
+    """Also where the epoch before was the first to have that directory, and was sealed by itself."""
+    begin_in(mnt, "tmp-eval")
+    assert sealed(mnt, 1)["trigger"] == "rename"
+    (mnt.path / "tmp-eval" / "second").write_text("2")
+    (mnt.path / "tmp-eval" / "more").mkdir()
+    (mnt.path / "tmp-eval" / "more" / "third").write_text("3")
+    assert "continues" not in seal(mnt)
+    assert [e["complete"] for e in log_of(mnt).values()] == [True, True]
+
+
+def test_a_temporary_directory_that_an_epoch_has_continues_it_when_it_is_final(mnt):
+    begin_in(mnt, "tmp-checkpoint-5")
+    sealed(mnt, 1)
+    (mnt.path / "tmp-checkpoint-5" / "second").write_text("2")
+    (mnt.path / "tmp-checkpoint-5").rename(mnt.path / "checkpoint-5")
+    assert sealed(mnt, 2)["continues"] == 1
+
+
 def test_what_was_sealed_by_request_did_not_come_too_early(mnt):
     (mnt.path / "d").mkdir()
     (mnt.path / "d" / "a").touch()

@@ -149,3 +149,13 @@ def test_beside_a_scratch_directory(mnt, how):
 
     write()
     each_is_an_epoch(mnt, HOW[how], [first], write)
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", HOW)
+def test_beside_an_open_scratch_file(mnt, how):
+    first = HOW[how](mnt.path, 10)
+    (mnt.path / "tmp-eval").mkdir()
+    mnt.seal()
+    with open(mnt.path / "tmp-eval" / "x.bin", "wb", buffering=0) as x:
+        each_is_an_epoch(mnt, HOW[how], [first], lambda: x.write(b"\x01" * 100))
