@@ -30,10 +30,16 @@
 /* Who looks while the tree goes back for another reader; not for ever, as going back may ask the kernel, and that something of us. */
 #define READER_WAITS_NS (5 * NS_PER_S)
 
+static void file_free(struct resume_file *f)
+{
+	free(f->path);
+	free(f->with);
+}
+
 static void due_free(struct resume_due *due)
 {
 	for (unsigned i = 0; i < due->count; i++)
-		free(due->files[i].path);
+		file_free(&due->files[i]);
 	*due = (struct resume_due){0};
 }
 
@@ -81,8 +87,11 @@ static void add_due_locked(struct volume *vol, const struct resume_file *file)
 	}
 	if (!f)
 		f = &due->files[due->count++];
+	else
+		free(f->with);
 	*f = *file;
 	f->path = path;
+	f->with = file->with ? strdup(file->with) : resume_saved_with_locked(vol, f);
 }
 
 void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t undone_to,
@@ -144,7 +153,7 @@ static bool is_empty_still(struct volume *vol, const struct resume_file *f)
 
 static void remove_due(struct resume_due *due, struct resume_file *f)
 {
-	free(f->path);
+	file_free(f);
 	*f = due->files[--due->count];
 	if (!due->count && !due->all)
 		*due = (struct resume_due){0};

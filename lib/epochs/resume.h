@@ -25,7 +25,8 @@
  *     lead to a file that was removed and that somebody has open.
  *
  * Others may go on with a save that was taken back. What a process that had saved something here before the kill saves in that unit within
- * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c).
+ * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c). Where he lives and saves the torn
+ * file again, what he had saved with it is in doubt.
  *
  * A file that was closed empty, whose name says that it cannot be, may be written by another open, or by another program. So it goes back for that
  * file alone only before somebody reads: himself, or others once he has ended (resume_before_reading).
@@ -58,6 +59,7 @@ struct resume_file {
 	bool refused; /* he may make room, and try again */
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
+	char *with; /* another file of that save by `by`, who may not save it again; owned; NULL: none */
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
 	/* Of an empty one: which it is, and whether another program may be to write it, as it is new, and its path carries no step. */
 	uint64_t ino;
@@ -87,8 +89,10 @@ struct resume_due {
 struct resume_taken {
 	char *path;	   /* owned */
 	int64_t before_ns; /* as in resume_file */
-	pid_t anew;	   /* but not this process, started then; 0: none */
-	uint64_t anew_started;
+	pid_t by;	   /* as in resume_file */
+	uint64_t started;
+	bool anew;	  /* but not `by` */
+	char *with;	  /* as in resume_file; owned */
 	int64_t until_ns; /* monotonic */
 };
 
@@ -191,6 +195,8 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 void resume_forget_empty_locked(struct volume *vol);
 /* Whether all that is torn was closed empty. */
 bool resume_is_empty(const struct resume_due *due);
+/* What `by` has saved with the file since the last epoch; owned; NULL: nothing, or nobody did. */
+char *resume_saved_with_locked(struct volume *vol, const struct resume_file *f);
 /* Where the tree goes back now, what this process saves after that is a new save; 0: of none is that so. */
 void resume_begins_anew(struct resume_due *due, pid_t pid);
 /* Whether an open with these flags reads what was there. Logs are as they are. */

@@ -283,17 +283,18 @@ void resume_begins_anew(struct resume_due *due, pid_t pid)
 
 /* ---- what comes after the tree went back ---- */
 
-void resume_rest_clear(struct resume_rest *rest)
-{
-	for (unsigned i = 0; i < rest->count; i++)
-		free(rest->files[i].path);
-	*rest = (struct resume_rest){0};
-}
-
 static void forget(struct resume_rest *rest, unsigned i)
 {
 	free(rest->files[i].path);
+	free(rest->files[i].with);
 	rest->files[i] = rest->files[--rest->count];
+}
+
+void resume_rest_clear(struct resume_rest *rest)
+{
+	while (rest->count)
+		forget(rest, rest->count - 1);
+	*rest = (struct resume_rest){0};
 }
 
 void resume_rest_forget(struct resume_rest *rest, const char *path)
@@ -311,6 +312,36 @@ static bool is_known(const struct resume_rest *rest, const char *path)
 	return false;
 }
 
+struct with {
+	struct volume *vol;
+	const struct resume_file *of;
+	char *path; /* owned */
+};
+
+static bool is_with(void *arg, const struct changed_file *f)
+{
+	cleanup_buf struct buf path = {0};
+	struct with *with = arg;
+
+	if (f->by != with->of->by)
+		return false;
+	volume_path_locked(with->vol, f->ino, &path);
+	if (!path.len || !strcmp(buf_str(&path), with->of->path) ||
+	    !resume_is_of_unit(with->vol, buf_str(&path), with->of->path))
+		return false;
+	with->path = strdup(buf_str(&path));
+	return with->path;
+}
+
+char *resume_saved_with_locked(struct volume *vol, const struct resume_file *f)
+{
+	struct with with = {vol, f, NULL};
+
+	if (f->by)
+		changed_any(&vol->sealer->pending.changed, is_with, &with);
+	return with.path;
+}
+
 void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
 {
 	struct resume_rest *rest = &vol->resume->rest;
@@ -324,8 +355,10 @@ void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
 			rest->files[rest->count++] = (struct resume_taken){
 				.path = copy,
 				.before_ns = due->files[i].before_ns,
-				.anew = due->files[i].anew ? due->files[i].by : 0,
-				.anew_started = due->files[i].started,
+				.by = due->files[i].by,
+				.started = due->files[i].started,
+				.anew = due->files[i].anew,
+				.with = due->files[i].with ? strdup(due->files[i].with) : NULL,
 				.until_ns = clock_mono_ns() + vol->options.patience_ns,
 			};
 	}
@@ -379,9 +412,34 @@ static const struct resume_saver *note_saver(struct resume_rest *rest, pid_t by)
 	return s;
 }
 
+static bool is_his(const struct resume_taken *t, const struct resume_saver *s)
+{
+	return t->by == s->pid && t->started == s->started;
+}
+
 static bool begins_anew(const struct resume_taken *t, const struct resume_saver *s)
 {
-	return t->anew == s->pid && t->anew_started == s->started;
+	return t->anew && is_his(t, s);
+}
+
+/* He saves the torn file again, as what he had saved with it was good: that is not there any more. */
+static void saved_again_locked(struct volume *vol, const char *path, const struct resume_saver *s)
+{
+	struct resume_rest *rest = &vol->resume->rest;
+
+	for (unsigned i = 0; s && i < rest->count; i++) {
+		struct resume_taken *t = &rest->files[i];
+
+		if (!t->with || !is_his(t, s))
+			continue;
+		if (!strcmp(t->with, path)) {
+			free(t->with);
+			t->with = NULL;
+		} else if (!strcmp(t->path, path) && !t->anew) {
+			doubt_again_locked(vol, t->with);
+		}
+	}
+	resume_rest_forget(rest, path);
 }
 
 void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
@@ -396,8 +454,8 @@ void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 	if (!rest->count)
 		return;
 	volume_path_locked(vol, ino, &path);
-	resume_rest_forget(rest, buf_str(&path));
 	forget_old(rest);
+	saved_again_locked(vol, buf_str(&path), s);
 	for (unsigned i = 0; s && path.len && i < rest->count; i++)
 		if (s->first_ns < rest->files[i].before_ns && !begins_anew(&rest->files[i], s) &&
 		    resume_is_of_unit(vol, buf_str(&path), rest->files[i].path))

@@ -9,6 +9,7 @@ import pytest
 
 import test_resume_others
 from conftest import wait_until
+from test_contract_writing import log_of
 from test_resume import latest, record
 from test_resume_others import Process, sealed
 
@@ -93,6 +94,34 @@ def test_he_does_not_go_on_where_another_has_read(resuming):
     wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
     job.end()
     goes_back(resuming, again)
+
+
+@pytest.mark.options(settle="1s")
+@WHERE
+def test_he_saves_the_torn_file_alone_where_another_has_read(resuming, where):
+    """What he had saved with it is not there any more."""
+    _, job = interrupted(resuming, where)
+    time.sleep(2)
+    assert ask(resuming, "has model.pt m1") == ["yes"]
+    again = resuming.status()["resumed"]["epoch"]
+    job.do("zip %smodel.pt m3" % where)
+    wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
+    job.end()
+    goes_back(resuming, again)
+    assert all(not e["complete"] for e in log_of(resuming) if e["epoch"] == again + 1)
+
+
+@pytest.mark.options(settle="1s")
+@pytest.mark.parametrize("order", [("model.pt m3", "opt.pt o3"), ("opt.pt o3", "model.pt m3")])
+def test_he_saves_all_again_where_another_has_read(resuming, order):
+    _, job = interrupted(resuming)
+    time.sleep(2)
+    assert ask(resuming, "has model.pt m1") == ["yes"]
+    done = resuming.status()["resumed"]
+    job.do(*("zip " + one for one in order))
+    wait_until(lambda: latest(resuming) > done["epoch"], "an epoch by quiet")
+    job.end()
+    assert ask(resuming, "has opt.pt o3", "has model.pt m3") == ["yes", "yes"] and resuming.status()["resumed"] == done
 
 
 @pytest.mark.options(settle="1s", patience="1h")
