@@ -96,7 +96,12 @@ class Doubts:
         verdicts = [self.judge_kill(kill, number, tree) for kill in list(self.kills)]
         if True in torn or "in doubt" in verdicts:
             return False
-        return None if self.fog or self.taint or None in torn or "maybe" in verdicts else True
+        return None if self.fog or self.taint or None in torn or "maybe" in verdicts or self.has_torn_temporary(tree) else True
+
+    def has_torn_temporary(self, tree):
+        """Renamed to such a name: its save is half where other files are of that, which is a matter of whose they are and since when they run."""
+        return any(e.version and e.version.torn is not False and is_temporary(path.rpartition("/")[2]) and counts(path.rpartition("/")[0])
+                   for path, e in tree.items())
 
     def path_of(self, kill):
         for path, name in walk(self.root):
