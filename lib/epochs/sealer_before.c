@@ -229,14 +229,27 @@ static unsigned apart_with(const struct seal_numbers *last, uint64_t parent, con
 	return last->apart + 1;
 }
 
+static bool is_there(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	return state_file_get(vol->state, ino, &f) == 0 && f.nlink;
+}
+
 static void note_number(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 			uint64_t number)
 {
 	struct seal_numbers *last = &vol->sealer->numbers;
 
-	/* Another file of the same save, or this one once more. */
-	if (last->ino && last->parent == parent && last->number == number)
+	/* Another file of the same save, or what was taken back is made again. */
+	if (last->ino && last->parent == parent && last->number == number) {
+		if (!is_there(vol, last->ino) && doubt_same_shape(last->name, name)) {
+			last->ino = ino;
+			last->began_ns = last->next_ns;
+			last->closed_ns = clock_mono_ns();
+		}
 		return;
+	}
 	*last = (struct seal_numbers){
 		.parent = parent,
 		.ino = ino,

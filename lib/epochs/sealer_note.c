@@ -458,6 +458,13 @@ static void note_tried_again(struct volume *vol, uint64_t parent, const char *ol
 		doubts_tried_again_locked(vol, parent, f->by);
 }
 
+/* A directory in which something was made under its temporary name: that is of a save now. */
+static bool becomes_final(struct volume *vol, uint64_t parent, const char *old_name, uint64_t ino)
+{
+	return old_name && sealer_rule_locked(vol, rules_temporary, parent, old_name) &&
+	       has_news_below(vol, ino);
+}
+
 static void note_rename(struct volume *vol, uint64_t parent, const char *old_name, const char *name,
 			uint64_t ino, bool replaces, int64_t now)
 {
@@ -487,8 +494,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	note_tried_again(vol, parent, old_name, name, ino);
 	if (!replaces) {
 		note_new_file(vol, parent, name, ino);
-		/* What was made in a directory under its temporary name is of a save now. */
-		sealer_led_locked(vol, has_news_below(vol, ino) ? ino : parent,
+		sealer_led_locked(vol, becomes_final(vol, parent, old_name, ino) ? ino : parent,
 				  new_names_find(&p->new_names, parent, name, ino), joins);
 	} else if (has_news(vol, ino)) {
 		sealer_saved_in_place_locked(vol, ino);

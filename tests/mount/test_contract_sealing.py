@@ -92,6 +92,17 @@ def test_a_temporary_directory_that_an_epoch_has_continues_it_when_it_is_final(m
     assert sealed(mnt, 2)["continues"] == 1
 
 
+def test_a_directory_that_is_saved_in_again_and_moved_aside_continues_nothing(mnt):
+    (mnt.path / "being-made").mkdir()
+    (mnt.path / "being-made" / "model").write_text("1")
+    (mnt.path / "model.tmp").write_text("m")
+    (mnt.path / "model.tmp").rename(mnt.path / "model")
+    assert sealed(mnt, 1)["trigger"] == "rename"
+    (mnt.path / "being-made" / "model").write_text("2")
+    (mnt.path / "being-made").rename(mnt.path / "old")
+    assert "continues" not in seal(mnt)
+
+
 def test_what_was_sealed_by_request_did_not_come_too_early(mnt):
     (mnt.path / "d").mkdir()
     (mnt.path / "d" / "a").touch()

@@ -225,3 +225,20 @@ def test_a_kill_among_numbered_saves_goes_back_to_the_last(mnt):
     assert killed.returncode == -signal.SIGKILL
     wait_until(lambda: not (mnt.path / "6").exists(), "6/ is taken back")
     assert has(mnt.path, {"5/opt.bin": content(5, "opt.bin"), "5/model.bin": content(5, "model.bin")})
+    for number in (6, 7):
+        NUMBERS["directory"](mnt.path, number)
+        time.sleep(1.2)
+    complete = [mnt.epoch(e["epoch"]) for e in log_of(mnt) if e["complete"]]
+    assert not (complete[-1] / "7").exists() and has(complete[-1], {"6/opt.bin": content(6, "opt.bin"), "6/model.bin": content(6, "model.bin")})
+
+
+@pytest.mark.options(settle="1h", resume=True)
+def test_what_a_kill_among_numbered_saves_leaves(mnt):
+    for number in range(1, 4):
+        NUMBERS["in-place-two"](mnt.path, number)
+        time.sleep(1.2)
+    killed = subprocess.run([sys.executable, "-c", KILLED, mnt.path / "model_4.bin"], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert has(mnt.path, {"opt_3.bin": content(3, "opt_%.bin"), "model_3.bin": content(3, "model_%.bin")})
+    assert sorted(os.listdir(mnt.path)) == sorted("%s_%d.bin" % (name, n) for n in (1, 2, 3) for name in ("model", "opt"))
+    assert "resumed" not in mnt.status()
