@@ -35,24 +35,6 @@ struct seal_step {
 	uint64_t from; /* the epoch that the step before was made for; 0: not known */
 	bool moved;    /* it is what has, or had, another final name: nothing was saved by that */
 	bool led; /* it got the name as a directory with files in it, which `bytes` does not count */
-	bool mere; /* a mere number, as in seal_numbers */
-	uint64_t
-		older; /* of such a one: bytes that were closed before, in a save that was not sealed by itself */
-	char name[256];
-};
-
-/*
- * The newest name with a mere number (model_3.pt, 3/), which may count saves or the parts of one. Parts follow one another at once. So
- * they count saves as long as each is made long after the one before was written. Of an earlier mount none is known.
- */
-struct seal_numbers {
-	uint64_t parent, ino, number; /* ino 0: none */
-	uint64_t epoch;		      /* that was open then */
-	int64_t began_ns;	      /* monotonic; when it, or what was renamed to it, was made */
-	int64_t closed_ns; /* the last close in it, or of what is not next to nothing, beside it */
-	uint64_t size;	   /* the largest file that was closed so */
-	unsigned apart;	   /* how many in a row, up to it, came long after the one before */
-	int64_t next_ns;   /* when what is about to get such a name was made */
 	char name[256];
 };
 
@@ -215,7 +197,6 @@ struct sealer {
 	struct seal_over over;
 	struct seal_renames renames;
 	struct seal_unit unit;
-	struct seal_numbers numbers;
 	struct seal_killed killed;
 	struct seal_writers writers;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */

@@ -63,15 +63,6 @@ static bool is_in(struct volume *vol, uint64_t ino, uint64_t parent, uint64_t to
 	return true;
 }
 
-static int parent_of(void *arg, const struct state_name *n, const char *name,
-		     const struct state_file *f)
-{
-	(void)name;
-	(void)f;
-	*(uint64_t *)arg = n->parent;
-	return 1;
-}
-
 /* ---- what is open all the time, as a log that has not the name of one ---- */
 
 struct outlasting {
@@ -159,6 +150,14 @@ static bool closed_size(struct volume *vol, uint64_t ino, uint64_t *ret_size)
 	return true;
 }
 
+void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino)
+{
+	uint64_t size;
+
+	if (closed_size(vol, ino, &size))
+		note_size(vol, parent, ino, size);
+}
+
 void sealer_before_taken_locked(struct volume *vol, const struct body *b, uint64_t epoch)
 {
 	if (!vol->sealer || vol->options.read_only)
@@ -169,228 +168,51 @@ void sealer_before_taken_locked(struct volume *vol, const struct body *b, uint64
 	resume_saved_locked(vol, b->ino, b->closer);
 }
 
-static bool has_temporary_name(struct volume *vol, uint64_t ino)
-{
-	cleanup_buf struct buf path = {0};
-
-	volume_path_locked(vol, ino, &path);
-	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
-}
-
-/* The path's own step, not that of a directory above. What is nothing but a number has one as a directory only. */
-static bool number_of_name(struct volume *vol, uint64_t parent, const char *name,
-			   struct step_place *ret_place)
-{
-	cleanup_buf struct buf path = {0};
-	size_t len;
-
-	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, parent, name, &path) != 0)
-		return false;
-	len = path.len;
-	if (!name[strspn(name, "0123456789")])
-		buf_put(&path, "/", 1);
-	return !buf_error(&path) && rules_step(vol->rules, buf_str(&path), ret_place) &&
-	       ret_place->end == len;
-}
-
-/* ---- mere numbers, which may count saves or the parts of one ---- */
-
-/* The least time from one save to the next, and so many times as long as the writing took. */
-#define NUMBERS_REST_NS NS_PER_S
-#define NUMBERS_REST	4
-/* So many in a row that came after such a time count saves. */
-#define NUMBERS_APART 2
-
-static bool is_mere(const struct step_place *place)
-{
-	return place->kind < STEP_KIND_EPOCH || place->kind == STEP_KIND_DIRECTORY;
-}
-
-/* What is about to get a name: when that was made. */
-static int64_t began_ns(struct volume *vol, uint64_t by)
-{
-	for (const struct new_name *n = vol->sealer->pending.new_names.temporaries; n && by;
-	     n = n->next_temporary)
-		if (n->ino == by)
-			return n->made_ns;
-	return clock_mono_ns();
-}
-
-/* How many in a row come long after the one before, where this one is the next. */
-static unsigned apart_with(const struct seal_numbers *last, uint64_t parent, const char *name,
-			   uint64_t number)
-{
-	int64_t rest = last->next_ns - last->closed_ns;
-
-	if (!last->ino || last->parent != parent || number <= last->number ||
-	    !doubt_same_shape(last->name, name) || rest < NUMBERS_REST_NS ||
-	    rest < NUMBERS_REST * (last->closed_ns - last->began_ns))
-		return 0;
-	return last->apart + 1;
-}
-
-static bool is_there(struct volume *vol, uint64_t ino)
-{
-	struct state_file f;
-
-	return state_file_get(vol->state, ino, &f) == 0 && f.nlink;
-}
-
-static void note_number(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
-			uint64_t number)
-{
-	struct seal_numbers *last = &vol->sealer->numbers;
-
-	/* Another file of the same save, or what was taken back is made again. */
-	if (last->ino && last->parent == parent && last->number == number) {
-		if (!is_there(vol, last->ino) && doubt_same_shape(last->name, name)) {
-			last->ino = ino;
-			last->began_ns = last->next_ns;
-			last->closed_ns = clock_mono_ns();
-		}
-		return;
-	}
-	*last = (struct seal_numbers){
-		.parent = parent,
-		.ino = ino,
-		.number = number,
-		.epoch = vol->next_epoch,
-		.began_ns = last->next_ns,
-		.closed_ns = clock_mono_ns(),
-		.apart = apart_with(last, parent, name, number),
-	};
-	snprintf(last->name, sizeof(last->name), "%s", name);
-}
-
-static void number_closed(struct volume *vol, uint64_t parent, uint64_t ino, uint64_t size)
-{
-	struct seal_numbers *last = &vol->sealer->numbers;
-
-	if (!last->ino || (last->parent != parent && !is_in(vol, ino, parent, last->ino)) ||
-	    size < last->size / CHANGED_PART || has_temporary_name(vol, ino))
-		return;
-	last->closed_ns = clock_mono_ns();
-	if (size > last->size)
-		last->size = size;
-}
-
-void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino)
-{
-	uint64_t size;
-
-	if (!closed_size(vol, ino, &size))
-		return;
-	note_size(vol, parent, ino, size);
-	number_closed(vol, parent, ino, size);
-}
-
-/* ---- names with a step ---- */
-
-/* The step of a name that stands for a save. Of one with a mere number only where so many of its kind came long after the one before. */
+/* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
 static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, uint64_t *ret_step)
 {
+	cleanup_buf struct buf path = {0};
 	struct step_place place;
 
-	if (!number_of_name(vol, parent, name, &place))
+	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, parent, name, &path) != 0 ||
+	    !rules_step(vol->rules, buf_str(&path), &place))
+		return false;
+	if (place.end != path.len || place.kind < STEP_KIND_EPOCH ||
+	    place.kind == STEP_KIND_DIRECTORY)
 		return false;
 	*ret_step = place.step;
-	return !is_mere(&place) ||
-	       apart_with(&vol->sealer->numbers, parent, name, place.step) >= NUMBERS_APART;
-}
-
-/* What changed in a directory that gets the name of a step, and elsewhere. */
-struct within {
-	struct volume *vol;
-	uint64_t dir;	  /* 0: none gets it */
-	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
-	uint64_t bytes;	  /* of what is in it */
-	bool mixed;
-};
-
-static bool look_within(void *arg, const struct changed_file *f)
-{
-	struct within *w = arg;
-	uint64_t parent = 0;
-
-	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
-	    is_in(w->vol, f->ino, parent, w->dir))
-		w->bytes += f->size;
-	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
-		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
-	return false;
-}
-
-/* Of what got its name as a directory with files in it only this counts what was saved before. */
-static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
-{
-	struct within w = {.vol = vol, .dir = step->ino};
-
-	if (!step->led)
-		return step->bytes;
-	changed_any(changed_of(vol), look_within, &w);
-	return w.bytes;
-}
-
-/* Whether the name with a mere number is that of a new save, as far as is known, and no better name is there. */
-static bool is_new_number(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
-			  uint64_t number)
-{
-	const struct seal_step *last = &vol->sealer->pending.step;
-	const struct seal_numbers *numbers = &vol->sealer->numbers;
-
-	note_number(vol, parent, name, ino, number);
-	return numbers->ino == ino && numbers->apart && (!last->ino || last->mere);
-}
-
-/* `before`: the last save that had such a name, where that is a mere number. */
-static void note_step(struct volume *vol, struct seal_step *step, const struct seal_numbers *before)
-{
-	struct seal_step *last = &vol->sealer->pending.step;
-	bool follows = last->ino && last->mere == step->mere;
-	uint64_t size;
-
-	if (follows && last->before_ns)
-		saved_twice(vol, last->bytes, last->before_ns);
-	if (follows && (!step->mere || vol->sealer->numbers.apart >= NUMBERS_APART))
-		step->before_ns = last->closed_ns;
-	step->from = follows ? last->from : step->mere ? before->epoch : vol->sealer->step_epoch;
-	if (!step->mere)
-		vol->sealer->step_epoch = vol->next_epoch;
-	if (closed_size(vol, step->ino, &size))
-		step->bytes = size;
-	if (step->mere && before->epoch == vol->next_epoch)
-		step->older = changed_of(vol)->bytes - bytes_of(vol, step);
-	*last = *step;
+	return true;
 }
 
 void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 				bool moved)
 {
-	const struct seal_step *last = &vol->sealer->pending.step;
-	const struct seal_numbers before = vol->sealer->numbers;
-	struct step_place place;
-	struct seal_step step;
-	uint64_t size;
+	struct seal_step *last = &vol->sealer->pending.step;
+	uint64_t step, size;
 
 	/* A file that comes under another name is a change, though it was closed before. */
 	if (!changed_find(changed_of(vol), ino) && closed_size(vol, ino, &size))
 		note_size(vol, parent, ino, size);
-	if (!number_of_name(vol, parent, name, &place) ||
+	if (!step_of_name(vol, parent, name, &step) ||
 	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
-	    (is_mere(&place) && !is_new_number(vol, parent, name, ino, place.step)) ||
-	    (last->ino && last->parent == parent && last->step == place.step))
+	    (last->ino && last->parent == parent && last->step == step))
 		return;
-	step = (struct seal_step){
+	if (last->before_ns)
+		saved_twice(vol, last->bytes, last->before_ns);
+	*last = (struct seal_step){
+		.before_ns = last->ino ? last->closed_ns : 0,
 		.parent = parent,
 		.ino = ino,
-		.step = place.step,
+		.step = step,
 		.closed_ns = clock_mono_ns(),
+		.from = last->ino ? last->from : vol->sealer->step_epoch,
 		.moved = moved,
 		.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY,
-		.mere = is_mere(&place),
 	};
-	snprintf(step.name, sizeof(step.name), "%s", name);
-	note_step(vol, &step, &before);
+	vol->sealer->step_epoch = vol->next_epoch;
+	snprintf(last->name, sizeof(last->name), "%s", name);
+	if (closed_size(vol, ino, &size))
+		last->bytes = size;
 }
 
 void sealer_before_removed_locked(struct volume *vol, uint64_t ino)
@@ -421,12 +243,21 @@ static bool is_most(struct volume *vol, uint64_t size, uint64_t other)
 	const struct sealer *s = vol->sealer;
 	uint64_t bytes = s->pending.changed.bytes - other;
 
-	return size && (size >= bytes || size >= bytes - size) && size >= s->tree_bytes / TREE_PART;
+	return size && size >= bytes - size && size >= s->tree_bytes / TREE_PART;
 }
 
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
 {
 	return is_most(vol, bytes, 0);
+}
+
+static int parent_of(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	(void)name;
+	(void)f;
+	*(uint64_t *)arg = n->parent;
+	return 1;
 }
 
 bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino, uint64_t *ret_parent)
@@ -483,6 +314,14 @@ struct replacing {
 	uint64_t ino;
 	uint64_t by; /* the file that takes its name; 0: new content */
 };
+
+static bool has_temporary_name(struct volume *vol, uint64_t ino)
+{
+	cleanup_buf struct buf path = {0};
+
+	volume_path_locked(vol, ino, &path);
+	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
+}
 
 /* Where each file of a save was renamed into place, each may have an epoch of its own. */
 static uint64_t save_of(void *arg, uint64_t epoch)
@@ -618,10 +457,43 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 	       step_of_name(vol, parent, name, &step) && may_follow(last, step);
 }
 
+/* What changed in a directory that gets the name of a step, and elsewhere. */
+struct within {
+	struct volume *vol;
+	uint64_t dir;	  /* 0: none gets it */
+	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
+	uint64_t bytes;	  /* of what is in it */
+	bool mixed;
+};
+
+static bool look_within(void *arg, const struct changed_file *f)
+{
+	struct within *w = arg;
+	uint64_t parent = 0;
+
+	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
+	    is_in(w->vol, f->ino, parent, w->dir))
+		w->bytes += f->size;
+	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
+		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
+	return false;
+}
+
+/* Of what got its name as a directory with files in it only this counts what was saved before. */
+static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
+{
+	struct within w = {.vol = vol, .dir = step->ino};
+
+	if (!step->led)
+		return step->bytes;
+	changed_any(changed_of(vol), look_within, &w);
+	return w.bytes;
+}
+
 /* Or its name alone changed, as what it has was sealed under another one, and little else but what is of the next save. */
 static bool is_most_of_step(struct volume *vol, const struct seal_step *step, uint64_t other)
 {
-	return is_most(vol, bytes_of(vol, step), other + step->older) ||
+	return is_most(vol, bytes_of(vol, step), other) ||
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 
@@ -681,10 +553,7 @@ static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 
 static void before_name(struct volume *vol, uint64_t parent, const char *name, uint64_t by)
 {
-	if (!vol->sealer)
-		return;
-	vol->sealer->numbers.next_ns = began_ns(vol, by);
-	if (!has_next_step(vol, parent, name))
+	if (!vol->sealer || !has_next_step(vol, parent, name))
 		return;
 	/* As above. */
 	body_finish_closes_locked(vol, 0);
