@@ -168,8 +168,8 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		resume_killed_locked(vol, d.path, b->closer, b->closer_parent, at_ns);
 	if (d.kind == DOUBT_UNDONE)
 		d.since = since_of(vol, &d, b->closer);
-	/* What was sealed is half, which the next epoch says: nothing that is left under that name is waited for. */
-	if (!undone && d.since < vol->next_epoch)
+	/* That its save is half the next epoch says: nothing that is left under that name is waited for. */
+	if (!undone)
 		sealer_left_locked(vol, d.parent, d.name, b->ino);
 	error = note_locked(vol, &d, b->closer_parent);
 	if (error)

@@ -35,6 +35,8 @@ struct seal_step {
 	uint64_t from; /* the epoch that the step before was made for; 0: not known */
 	bool moved;    /* it is what has, or had, another final name: nothing was saved by that */
 	bool led; /* it got the name as a directory with files in it, which `bytes` does not count */
+	uint64_t
+		older; /* bytes that were closed before it was made, of saves that were not sealed by themselves */
 	char name[256];
 };
 
@@ -66,6 +68,11 @@ struct pending {
 	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
 	bool kept_chain;
 	unsigned joined[JOINS_LAST + 1]; /* how many of `new_names` say what */
+	/* A file whose saving told that the last epoch is continued (sealer_in_place.c), and what was known before; ino 0: none. */
+	struct {
+		uint64_t ino, kept, from;
+		bool chain, note; /* `note`: it was none of that save after all */
+	} in_place;
 	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
 	enum joins found;
 	bool run_goes_on; /* as in seal_last */

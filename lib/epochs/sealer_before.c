@@ -63,6 +63,15 @@ static bool is_in(struct volume *vol, uint64_t ino, uint64_t parent, uint64_t to
 	return true;
 }
 
+static int parent_of(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f)
+{
+	(void)name;
+	(void)f;
+	*(uint64_t *)arg = n->parent;
+	return 1;
+}
+
 /* ---- what is open all the time, as a log that has not the name of one ---- */
 
 struct outlasting {
@@ -184,35 +193,91 @@ static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, 
 	return true;
 }
 
+/* What changed in a directory that gets the name of a step, and elsewhere. */
+struct within {
+	struct volume *vol;
+	uint64_t dir;	  /* 0: none gets it */
+	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
+	uint64_t bytes;	  /* of what is in it */
+	bool mixed;
+};
+
+static bool look_within(void *arg, const struct changed_file *f)
+{
+	struct within *w = arg;
+	uint64_t parent = 0;
+
+	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
+	    is_in(w->vol, f->ino, parent, w->dir))
+		w->bytes += f->size;
+	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
+		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
+	return false;
+}
+
+/* Of what got its name as a directory with files in it only this counts what was saved before. */
+static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
+{
+	struct within w = {.vol = vol, .dir = step->ino};
+
+	if (!step->led)
+		return step->bytes;
+	changed_any(changed_of(vol), look_within, &w);
+	return w.bytes;
+}
+
+static bool is_there(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	return state_file_get(vol->state, ino, &f) == 0 && f.nlink;
+}
+
+/* Another file of the same save. Or what a kill took back is made again: then it is the first once more. */
+static bool is_same_step(struct volume *vol, uint64_t parent, uint64_t step)
+{
+	const struct seal_step *last = &vol->sealer->pending.step;
+
+	return last->ino && last->parent == parent && last->step == step &&
+	       is_there(vol, last->ino);
+}
+
+static void note_step(struct volume *vol, struct seal_step *step)
+{
+	struct seal_step *last = &vol->sealer->pending.step;
+	bool again = last->ino && last->parent == step->parent && last->step == step->step;
+	uint64_t size;
+
+	if (last->before_ns && !again)
+		saved_twice(vol, last->bytes, last->before_ns);
+	step->before_ns = again ? last->before_ns : last->ino ? last->closed_ns : 0;
+	step->from = last->ino ? last->from : vol->sealer->step_epoch;
+	if (closed_size(vol, step->ino, &size))
+		step->bytes = size;
+	step->older = again	  ? last->older
+		      : last->ino ? changed_of(vol)->bytes - bytes_of(vol, step)
+				  : 0;
+	vol->sealer->step_epoch = vol->next_epoch;
+	*last = *step;
+}
+
 void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 				bool moved)
 {
-	struct seal_step *last = &vol->sealer->pending.step;
-	uint64_t step, size;
+	struct seal_step step = {.parent = parent, .ino = ino, .moved = moved};
+	uint64_t size;
 
 	/* A file that comes under another name is a change, though it was closed before. */
 	if (!changed_find(changed_of(vol), ino) && closed_size(vol, ino, &size))
 		note_size(vol, parent, ino, size);
-	if (!step_of_name(vol, parent, name, &step) ||
+	if (!step_of_name(vol, parent, name, &step.step) ||
 	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
-	    (last->ino && last->parent == parent && last->step == step))
+	    is_same_step(vol, parent, step.step))
 		return;
-	if (last->before_ns)
-		saved_twice(vol, last->bytes, last->before_ns);
-	*last = (struct seal_step){
-		.before_ns = last->ino ? last->closed_ns : 0,
-		.parent = parent,
-		.ino = ino,
-		.step = step,
-		.closed_ns = clock_mono_ns(),
-		.from = last->ino ? last->from : vol->sealer->step_epoch,
-		.moved = moved,
-		.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY,
-	};
-	vol->sealer->step_epoch = vol->next_epoch;
-	snprintf(last->name, sizeof(last->name), "%s", name);
-	if (closed_size(vol, ino, &size))
-		last->bytes = size;
+	step.closed_ns = clock_mono_ns();
+	step.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY;
+	snprintf(step.name, sizeof(step.name), "%s", name);
+	note_step(vol, &step);
 }
 
 void sealer_before_removed_locked(struct volume *vol, uint64_t ino)
@@ -241,23 +306,14 @@ static bool may_seal(struct volume *vol)
 static bool is_most(struct volume *vol, uint64_t size, uint64_t other)
 {
 	const struct sealer *s = vol->sealer;
-	uint64_t bytes = s->pending.changed.bytes - other;
+	uint64_t all = s->pending.changed.bytes, bytes = other < all ? all - other : 0;
 
-	return size && size >= bytes - size && size >= s->tree_bytes / TREE_PART;
+	return size && (size >= bytes || size >= bytes - size) && size >= s->tree_bytes / TREE_PART;
 }
 
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
 {
 	return is_most(vol, bytes, 0);
-}
-
-static int parent_of(void *arg, const struct state_name *n, const char *name,
-		     const struct state_file *f)
-{
-	(void)name;
-	(void)f;
-	*(uint64_t *)arg = n->parent;
-	return 1;
 }
 
 bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino, uint64_t *ret_parent)
@@ -291,7 +347,7 @@ static bool is_whole(struct volume *vol, int64_t closed_ns, uint64_t by)
 	     n = n->next_temporary) {
 		struct state_name name;
 
-		if (n->ino != by && n->made_ns > closed_ns &&
+		if (n->ino != by && !n->left && n->made_ns > closed_ns &&
 		    state_name_get(vol->state, n->parent, n->name, &name) == 0 &&
 		    name.ino == n->ino)
 			return false;
@@ -457,43 +513,10 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 	       step_of_name(vol, parent, name, &step) && may_follow(last, step);
 }
 
-/* What changed in a directory that gets the name of a step, and elsewhere. */
-struct within {
-	struct volume *vol;
-	uint64_t dir;	  /* 0: none gets it */
-	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
-	uint64_t bytes;	  /* of what is in it */
-	bool mixed;
-};
-
-static bool look_within(void *arg, const struct changed_file *f)
-{
-	struct within *w = arg;
-	uint64_t parent = 0;
-
-	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
-	    is_in(w->vol, f->ino, parent, w->dir))
-		w->bytes += f->size;
-	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
-		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
-	return false;
-}
-
-/* Of what got its name as a directory with files in it only this counts what was saved before. */
-static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
-{
-	struct within w = {.vol = vol, .dir = step->ino};
-
-	if (!step->led)
-		return step->bytes;
-	changed_any(changed_of(vol), look_within, &w);
-	return w.bytes;
-}
-
 /* Or its name alone changed, as what it has was sealed under another one, and little else but what is of the next save. */
 static bool is_most_of_step(struct volume *vol, const struct seal_step *step, uint64_t other)
 {
-	return is_most(vol, bytes_of(vol, step), other) ||
+	return is_most(vol, bytes_of(vol, step), other + step->older) ||
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 

@@ -226,6 +226,11 @@ static void go_on(struct search *s)
 	uint64_t last = s->vol->sealer->last.number;
 
 	sealer_opens_locked(s->vol);
+	p->in_place.ino = s->ino;
+	p->in_place.note = false;
+	p->in_place.kept = p->kept;
+	p->in_place.chain = p->kept_chain;
+	p->in_place.from = p->continues_from;
 	/* Also of what was to be continued before. */
 	s->first = least_of(p->continues, s->first);
 	p->continues_from =
@@ -386,13 +391,42 @@ bool sealer_is_try_locked(struct volume *vol, uint64_t epoch)
 	return e && !e->unknown && !epoch_brief_complete(e) && epoch > epoch_index_latest(x);
 }
 
+static bool is_rare(void *arg, const struct changed_file *f)
+{
+	(void)arg;
+	return f->count < CHANGED_TRIES;
+}
+
+/*
+ * A note that is written again and again, as is all that was saved since: none of it is of the save before. Once it was of the same epoch, as
+ * when a kill took back what was written since.
+ */
+static bool is_note(struct volume *vol, uint64_t ino)
+{
+	struct pending *p = &vol->sealer->pending;
+
+	if (p->in_place.ino != ino)
+		return false;
+	if (p->in_place.note || !changed_find(&p->changed, ino) || p->changed.overflow ||
+	    changed_any(&p->changed, is_rare, NULL))
+		return p->in_place.note;
+	p->in_place.note = true;
+	p->continues_from = p->in_place.from;
+	sealer_continue_locked(vol, p->in_place.kept, p->in_place.chain);
+	sealer_note_continues_locked(vol);
+	if (vol->sealer->last.went_on)
+		sealer_rename_ends_locked(vol, vol->sealer->last.renamed);
+	vol->sealer->last.went_on = false;
+	return true;
+}
+
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)
 {
 	struct state_version v;
 	struct state_file f;
 
 	/* It is known that the save goes on. */
-	if (vol->sealer->pending.continues_from)
+	if (is_note(vol, ino) || vol->sealer->pending.continues_from)
 		return;
 	if (state_file_get(vol->state, ino, &f) == 0 && f.closed &&
 	    state_version_get(vol->state, f.closed, &v) == 0)

@@ -14,15 +14,21 @@ from test_contract_writing import log_of
 
 SAVES = 5
 FIRST = 30
-# FILE: a save that is killed in its first file.
+# FILE: a save that is killed in its first file. DIRECTORY/: in one with a temporary name there.
 KILLED = """
-import os, signal, sys
-os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
-with open(sys.argv[1], "wb") as f:
+import os, signal, sys, tempfile
+directory, name = os.path.split(sys.argv[1])
+os.makedirs(directory, exist_ok=True)
+with open(sys.argv[1], "wb") if name else tempfile.NamedTemporaryFile(dir=directory, delete=False) as f:
     f.write(b"half")
     f.flush()
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def kill_in(mnt, name):
+    killed = subprocess.run([sys.executable, "-c", KILLED, "%s/%s" % (mnt.path, name)], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
 
 
 def content(step, name):
@@ -86,6 +92,7 @@ HOW = {
     "in-place": files(put, "model.bin"),
     "in-place-two": files(put, "opt.bin", "model.bin"),
     "in-place-step": files(put, "model_step%.bin"),
+    "in-place-step-two": files(put, "opt_step%.bin", "model_step%.bin"),
     "tempfile": files(replaced, "model.bin"),
     "tempfile-two": files(replaced, "opt.bin", "model.bin"),
     "tempfile-step": files(replaced, "model_step%.bin"),
@@ -130,10 +137,84 @@ def test_nothing_else_is_there(mnt, how):
 def test_beside_what_a_killed_save_left(mnt, how):
     first = HOW[how](mnt.path, 10)
     mnt.seal()
-    killed = subprocess.run([sys.executable, "-c", KILLED, mnt.path / "tmp-checkpoint-20/model.bin"], timeout=60, check=False)
-    assert killed.returncode == -signal.SIGKILL and (mnt.path / "tmp-checkpoint-20").exists()
+    kill_in(mnt, "tmp-checkpoint-20/model.bin")
+    assert (mnt.path / "tmp-checkpoint-20").exists()
     time.sleep(0.2)
     each_is_an_epoch(mnt, HOW[how], [first])
+
+
+# The first file of the save FIRST.
+KILLED_IN = {
+    "in-place": "model.bin",
+    "in-place-two": "opt.bin",
+    "in-place-step": "model_step%d.bin" % FIRST,
+    "in-place-step-two": "opt_step%d.bin" % FIRST,
+    "tempfile": "",
+    "tempfile-two": "",
+    "tempfile-step": "",
+    "tmp": "model.bin.tmp",
+    "tmp-two": "opt.bin.tmp",
+    "two-phases": "opt.bin.tmp",
+    "directory": "checkpoint-%d/opt.bin" % FIRST,
+    "directory-tmp": "tmp-checkpoint-%d/opt.bin" % FIRST,
+}
+
+
+@pytest.fixture(params=["on", "off"], ids=["resume", "no-resume"])
+def killed(request, mnt):
+    mnt.remount(resume=request.param, settle="1h")
+    return mnt
+
+
+def begin(mnt, how):
+    """Two saves, and one that is killed."""
+    saves = []
+    for step in (FIRST - 20, FIRST - 10):
+        saves.append(HOW[how](mnt.path, step))
+        time.sleep(1.1)
+    kill_in(mnt, KILLED_IN[how])
+    time.sleep(0.3)
+    # What it has left is not there when it is saved again.
+    for path in [p for p in mnt.path.iterdir() if p.is_dir() and p.name == KILLED_IN[how].split("/")[0]]:
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    return saves
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", KILLED_IN)
+def test_after_a_kill_in_the_first_file(killed, how):
+    each_is_an_epoch(killed, HOW[how], begin(killed, how))
+
+
+# DIRECTORY FIRST LAST: these saves, and the beginning of the next one; a note is written all the time.
+TRAINER = """
+import os, signal, sys, time
+model, note = sys.argv[1] + "/model.bin", sys.argv[1] + "/status.json"
+for step in range(int(sys.argv[2]), int(sys.argv[3]) + 2):
+    with open(model + ".tmp", "wb") as f:
+        f.write(b"%d" % step * 50000)
+        if step > int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.rename(model + ".tmp", model)
+    for _ in range(5):
+        with open(note, "w") as f:
+            f.write("%f" % time.time())
+        time.sleep(0.25)
+"""
+
+
+@pytest.mark.options(settle="1h")
+def test_after_a_kill_beside_a_file_that_is_written_all_the_time(killed):
+    """Where it went back with the tree, it was in one epoch with what is saved."""
+    for first, last in ((1, 2), (3, 6)):
+        done = subprocess.run([sys.executable, "-c", TRAINER, killed.path, str(first), str(last)], timeout=60, check=False)
+        assert done.returncode == -signal.SIGKILL
+        time.sleep(0.3)
+    models = [(killed.epoch(e["epoch"]) / "model.bin").read_bytes() for e in log_of(killed) if e["complete"]]
+    assert {b"%d" % step * 50000 for step in range(1, 7)} == set(models), log_of(killed)
+    assert (killed.path / "model.bin").read_bytes() == b"6" * 50000
 
 
 @pytest.mark.options(settle="1h")
@@ -174,6 +255,6 @@ def test_numbers_may_count_parts(mnt):
     assert log_of(mnt) == []
 
 
-@pytest.mark.options(settle="1h", step="(?:^|/)model_([0-9]+)")
+@pytest.mark.options(settle="1h", step="model_([0-9]+)")
 def test_numbers_are_steps_where_an_option_says_so(mnt):
     each_is_an_epoch(mnt, files(put, "model_%.bin"))
