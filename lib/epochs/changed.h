@@ -102,6 +102,7 @@ struct new_name {
 	bool closed;	    /* its content was committed */
 	bool temporary;	    /* its name is a temporary one */
 	bool left;	    /* and its writer was killed */
+	pid_t left_by;	    /* by this one; 0: it is not known */
 	enum joins joins;   /* what the last epoch had begun (sealer_continues.c) */
 	int64_t made_ns;    /* monotonic */
 	int64_t changed_ns; /* monotonic; last change of it or of what is in it */

@@ -73,11 +73,11 @@ static void add_due_locked(struct volume *vol, const struct resume_file *file)
 {
 	struct resume_due *due = &vol->resume->due;
 	struct resume_file *f = find_due(due, file->path);
-	char *path = f ? f->path : NULL;
+	char *path = f ? f->path : NULL, *with = NULL;
 
 	/* For what is empty nobody is waited for: the time of that says nothing of others. */
 	if (!due->any || resume_is_empty(due))
-		due->since_ns = clock_mono_ns();
+		due->since_ns = file->before_ns ? file->before_ns : clock_mono_ns();
 	due->any = true;
 	if (!f && due->count < RESUME_PATHS_MAX)
 		path = strdup(file->path);
@@ -87,11 +87,18 @@ static void add_due_locked(struct volume *vol, const struct resume_file *file)
 	}
 	if (!f)
 		f = &due->files[due->count++];
+	else if (f->by == file->by)
+		with = f->with;
 	else
 		free(f->with);
 	*f = *file;
 	f->path = path;
 	f->with = file->with ? strdup(file->with) : resume_saved_with_locked(vol, f);
+	/* A seal may have come between. */
+	if (!f->with)
+		f->with = with;
+	else
+		free(with);
 }
 
 void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t undone_to,

@@ -59,7 +59,7 @@ struct resume_file {
 	bool refused; /* he may make room, and try again */
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
-	char *with; /* another file of that save by `by`, who may not save it again; owned; NULL: none */
+	char *with; /* the largest other file of the unit that `by` has saved, and may not save again; owned; NULL: none but notes */
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
 	/* Of an empty one: which it is, and whether another program may be to write it, as it is new, and its path carries no step. */
 	uint64_t ino;

@@ -315,7 +315,8 @@ static bool is_known(const struct resume_rest *rest, const char *path)
 struct with {
 	struct volume *vol;
 	const struct resume_file *of;
-	char *path; /* owned */
+	uint64_t size; /* of the largest yet; what is smaller is a mere note beside what changed */
+	char *path;    /* owned */
 };
 
 static bool is_with(void *arg, const struct changed_file *f)
@@ -323,22 +324,26 @@ static bool is_with(void *arg, const struct changed_file *f)
 	cleanup_buf struct buf path = {0};
 	struct with *with = arg;
 
-	if (f->by != with->of->by)
+	if (f->by != with->of->by || f->size <= with->size)
 		return false;
 	volume_path_locked(with->vol, f->ino, &path);
 	if (!path.len || !strcmp(buf_str(&path), with->of->path) ||
 	    !resume_is_of_unit(with->vol, buf_str(&path), with->of->path))
 		return false;
+	free(with->path);
 	with->path = strdup(buf_str(&path));
-	return with->path;
+	with->size = f->size;
+	return false;
 }
 
 char *resume_saved_with_locked(struct volume *vol, const struct resume_file *f)
 {
-	struct with with = {vol, f, NULL};
+	struct with with = {.vol = vol, .of = f};
 
-	if (f->by)
-		changed_any(&vol->sealer->pending.changed, is_with, &with);
+	if (!f->by || !vol->sealer)
+		return NULL;
+	with.size = vol->sealer->pending.changed.bytes / CHANGED_PART;
+	changed_any(&vol->sealer->pending.changed, is_with, &with);
 	return with.path;
 }
 

@@ -35,8 +35,6 @@ struct seal_step {
 	uint64_t from; /* the epoch that the step before was made for; 0: not known */
 	bool moved;    /* it is what has, or had, another final name: nothing was saved by that */
 	bool led; /* it got the name as a directory with files in it, which `bytes` does not count */
-	uint64_t
-		older; /* bytes that were closed before it was made, of saves that were not sealed by themselves */
 	char name[256];
 };
 
@@ -68,10 +66,13 @@ struct pending {
 	uint64_t kept; /* the same, whatever becomes of the names that say so; 0: by those alone */
 	bool kept_chain;
 	unsigned joined[JOINS_LAST + 1]; /* how many of `new_names` say what */
-	/* A file whose saving told that the last epoch is continued (sealer_in_place.c), and what was known before; ino 0: none. */
+	/* A file whose saving told that the last epoch is continued (sealer_in_place.c), as long as nothing else does; and what was known
+	 * before. ino 0: none. */
 	struct {
 		uint64_t ino, kept, from;
-		bool chain, note; /* `note`: it was none of that save after all */
+		bool chain;
+		bool learned; /* that its rename seals nothing by itself any more */
+		bool note;    /* it was none of that save after all */
 	} in_place;
 	uint64_t looked_at; /* a directory, and what a name says that is made there; 0: none */
 	enum joins found;
@@ -211,10 +212,8 @@ struct sealer {
 	bool index_loaded;
 	uint64_t failed_number; /* the last epoch that could not be frozen, and why */
 	int failed_error;
-	int64_t retry_ns;  /* monotonic; no seal by quiet before, after a failure */
-	int64_t before_ns; /* monotonic; the last seal because the next save began */
-	uint64_t
-		staging; /* the temporary directory out of which a file was renamed last: it has saves, not scratch files; 0: none yet */
+	int64_t retry_ns;   /* monotonic; no seal by quiet before, after a failure */
+	int64_t before_ns;  /* monotonic; the last seal because the next save began */
 	uint64_t told_held; /* the file that was last said to hold seals up; 0: none was */
 	int64_t rest_ns; /* monotonic; the thread leaves what has begun alone until then, unless somebody waits for it */
 	uint64_t step_epoch; /* the one that the last name with a step was made for; 0: not known */
@@ -346,9 +345,9 @@ void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t i
 void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 				bool moved);
 void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
-/* Whether the file is in a temporary directory that an epoch has (`ret_parent`, not 0 where it has one name): a scratch directory, as what is
- * saved in one is renamed before it is sealed. */
-bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino, uint64_t *ret_parent);
+/* Whether the file is in a temporary directory with files that an epoch has: a scratch directory, as what is saved in one is renamed out of
+ * it, or with it. */
+bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino);
 /* Whether so many bytes, closed since the last epoch, are most of those, and not next to nothing. */
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes);
 

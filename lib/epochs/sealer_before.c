@@ -193,39 +193,6 @@ static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, 
 	return true;
 }
 
-/* What changed in a directory that gets the name of a step, and elsewhere. */
-struct within {
-	struct volume *vol;
-	uint64_t dir;	  /* 0: none gets it */
-	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
-	uint64_t bytes;	  /* of what is in it */
-	bool mixed;
-};
-
-static bool look_within(void *arg, const struct changed_file *f)
-{
-	struct within *w = arg;
-	uint64_t parent = 0;
-
-	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
-	    is_in(w->vol, f->ino, parent, w->dir))
-		w->bytes += f->size;
-	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
-		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
-	return false;
-}
-
-/* Of what got its name as a directory with files in it only this counts what was saved before. */
-static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
-{
-	struct within w = {.vol = vol, .dir = step->ino};
-
-	if (!step->led)
-		return step->bytes;
-	changed_any(changed_of(vol), look_within, &w);
-	return w.bytes;
-}
-
 static bool is_there(struct volume *vol, uint64_t ino)
 {
 	struct state_file f;
@@ -254,9 +221,6 @@ static void note_step(struct volume *vol, struct seal_step *step)
 	step->from = last->ino ? last->from : vol->sealer->step_epoch;
 	if (closed_size(vol, step->ino, &size))
 		step->bytes = size;
-	step->older = again	  ? last->older
-		      : last->ino ? changed_of(vol)->bytes - bytes_of(vol, step)
-				  : 0;
 	vol->sealer->step_epoch = vol->next_epoch;
 	*last = *step;
 }
@@ -306,9 +270,9 @@ static bool may_seal(struct volume *vol)
 static bool is_most(struct volume *vol, uint64_t size, uint64_t other)
 {
 	const struct sealer *s = vol->sealer;
-	uint64_t all = s->pending.changed.bytes, bytes = other < all ? all - other : 0;
+	uint64_t bytes = s->pending.changed.bytes - other;
 
-	return size && (size >= bytes || size >= bytes - size) && size >= s->tree_bytes / TREE_PART;
+	return size && size >= bytes - size && size >= s->tree_bytes / TREE_PART;
 }
 
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
@@ -316,25 +280,32 @@ bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
 	return is_most(vol, bytes, 0);
 }
 
-bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino, uint64_t *ret_parent)
+static int is_of_an_epoch(void *arg, const struct state_name *n, const char *name,
+			  const struct state_file *f)
 {
-	struct state_file dir;
+	const struct volume *vol = arg;
 
-	*ret_parent = 0;
-	return state_names_of(vol->state, ino, parent_of, ret_parent) == 1 &&
-	       state_file_get(vol->state, *ret_parent, &dir) == 0 && dir.born < vol->next_epoch &&
-	       sealer_inside_temporary_locked(vol, *ret_parent);
+	(void)n, (void)name;
+	return f && S_ISREG(f->mode) && f->closed && f->born < vol->next_epoch;
+}
+
+bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino)
+{
+	uint64_t parent = 0;
+
+	return state_names_of(vol->state, ino, parent_of, &parent) == 1 &&
+	       sealer_inside_temporary_locked(vol, parent) &&
+	       state_dir_list(vol->state, parent, 0, is_of_an_epoch, vol) == 1;
 }
 
 static int is_unfinished(void *arg, struct body *b)
 {
 	struct volume *vol = arg;
-	uint64_t parent;
 	bool log = b->is_log ||
 		   (b->append_only && clock_mono_ns() - b->opened_ns > vol->options.patience_ns);
 
 	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch &&
-	       !sealer_is_scratch_locked(vol, b->ino, &parent);
+	       !sealer_is_scratch_locked(vol, b->ino);
 }
 
 /*
@@ -513,10 +484,43 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 	       step_of_name(vol, parent, name, &step) && may_follow(last, step);
 }
 
+/* What changed in a directory that gets the name of a step, and elsewhere. */
+struct within {
+	struct volume *vol;
+	uint64_t dir;	  /* 0: none gets it */
+	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
+	uint64_t bytes;	  /* of what is in it */
+	bool mixed;
+};
+
+static bool look_within(void *arg, const struct changed_file *f)
+{
+	struct within *w = arg;
+	uint64_t parent = 0;
+
+	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
+	    is_in(w->vol, f->ino, parent, w->dir))
+		w->bytes += f->size;
+	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
+		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
+	return false;
+}
+
+/* Of what got its name as a directory with files in it only this counts what was saved before. */
+static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
+{
+	struct within w = {.vol = vol, .dir = step->ino};
+
+	if (!step->led)
+		return step->bytes;
+	changed_any(changed_of(vol), look_within, &w);
+	return w.bytes;
+}
+
 /* Or its name alone changed, as what it has was sealed under another one, and little else but what is of the next save. */
 static bool is_most_of_step(struct volume *vol, const struct seal_step *step, uint64_t other)
 {
-	return is_most(vol, bytes_of(vol, step), other + step->older) ||
+	return is_most(vol, bytes_of(vol, step), other) ||
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 

@@ -211,6 +211,7 @@ void sealer_continue_locked(struct volume *vol, uint64_t number, bool chain)
 
 	p->kept = number;
 	p->kept_chain = chain;
+	p->in_place.ino = 0;
 	decide(vol);
 }
 

@@ -223,24 +223,27 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void go_on(struct search *s)
 {
 	struct pending *p = &s->vol->sealer->pending;
-	uint64_t last = s->vol->sealer->last.number;
+	struct seal_last *last = &s->vol->sealer->last;
+	uint64_t kept = p->kept, from = p->continues_from;
+	bool chain = p->kept_chain, learned = s->renamed && !last->went_on;
 
 	sealer_opens_locked(s->vol);
-	p->in_place.ino = s->ino;
-	p->in_place.note = false;
-	p->in_place.kept = p->kept;
-	p->in_place.chain = p->kept_chain;
-	p->in_place.from = p->continues_from;
 	/* Also of what was to be continued before. */
 	s->first = least_of(p->continues, s->first);
 	p->continues_from =
-		least_of(p->continues_from, least_of(epoch_index_same_half(s->x, last), s->first));
-	sealer_continue_locked(s->vol, last, false);
+		least_of(from, least_of(epoch_index_same_half(s->x, last->number), s->first));
+	sealer_continue_locked(s->vol, last->number, false);
 	sealer_note_continues_locked(s->vol);
+	p->in_place.ino = s->ino;
+	p->in_place.kept = kept;
+	p->in_place.from = from;
+	p->in_place.chain = chain;
+	p->in_place.learned = learned;
+	p->in_place.note = false;
 	/* For the next time. */
-	if (s->renamed && !s->vol->sealer->last.went_on) {
-		s->vol->sealer->last.went_on = true;
-		sealer_rename_goes_on_locked(s->vol, s->vol->sealer->last.renamed);
+	if (learned) {
+		last->went_on = true;
+		sealer_rename_goes_on_locked(s->vol, last->renamed);
 	}
 }
 
@@ -391,33 +394,30 @@ bool sealer_is_try_locked(struct volume *vol, uint64_t epoch)
 	return e && !e->unknown && !epoch_brief_complete(e) && epoch > epoch_index_latest(x);
 }
 
-static bool is_rare(void *arg, const struct changed_file *f)
-{
-	(void)arg;
-	return f->count < CHANGED_TRIES;
-}
-
 /*
- * A note that is written again and again, as is all that was saved since: none of it is of the save before. Once it was of the same epoch, as
- * when a kill took back what was written since.
+ * A note that is written again and again, while nothing else is saved, is none of the save before. Once it was of the same epoch, as when a kill
+ * took back what was written since.
  */
 static bool is_note(struct volume *vol, uint64_t ino)
 {
 	struct pending *p = &vol->sealer->pending;
+	const struct changed_file *f;
 
 	if (p->in_place.ino != ino)
 		return false;
-	if (p->in_place.note || !changed_find(&p->changed, ino) || p->changed.overflow ||
-	    changed_any(&p->changed, is_rare, NULL))
+	f = changed_find(&p->changed, ino);
+	if (p->in_place.note || p->changed.overflow || p->changed.files.count != 1 || !f ||
+	    f->count < CHANGED_TRIES)
 		return p->in_place.note;
-	p->in_place.note = true;
 	p->continues_from = p->in_place.from;
+	if (p->in_place.learned) {
+		vol->sealer->last.went_on = false;
+		sealer_rename_ends_locked(vol, vol->sealer->last.renamed);
+	}
 	sealer_continue_locked(vol, p->in_place.kept, p->in_place.chain);
 	sealer_note_continues_locked(vol);
-	if (vol->sealer->last.went_on)
-		sealer_rename_ends_locked(vol, vol->sealer->last.renamed);
-	vol->sealer->last.went_on = false;
-	return true;
+	p->in_place.ino = ino;
+	return p->in_place.note = true;
 }
 
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)

@@ -111,14 +111,6 @@ struct others {
 	uint64_t ino;
 };
 
-/* What is open there is no part of a save. */
-static bool is_scratch(struct volume *vol, uint64_t ino)
-{
-	uint64_t parent;
-
-	return sealer_is_scratch_locked(vol, ino, &parent) && parent != vol->sealer->staging;
-}
-
 /* Another file that somebody began to save since the last epoch: it is new, or its content is being replaced. */
 static int is_other_save(void *arg, struct body *b)
 {
@@ -129,7 +121,8 @@ static int is_other_save(void *arg, struct body *b)
 	    b->opened_epoch != o->vol->next_epoch ||
 	    state_version_get(o->vol->state, b->version, &v) != 0)
 		return 0;
-	return (v.kind == VERSION_NEW || v.kind == VERSION_REPLACE) && !is_scratch(o->vol, b->ino);
+	return (v.kind == VERSION_NEW || v.kind == VERSION_REPLACE) &&
+	       !sealer_is_scratch_locked(o->vol, b->ino);
 }
 
 static bool others_are_open(struct volume *vol, uint64_t ino)
@@ -404,6 +397,15 @@ bool sealer_has_final_locked(struct volume *vol, uint64_t parent, const char *na
 	return false;
 }
 
+/* What a killed writer has left another may take over. */
+static void note_saved_again(struct volume *vol, struct new_name *n)
+{
+	const struct changed_file *f = changed_find(&vol->sealer->pending.changed, n->ino);
+
+	if (n->left && f && f->by != n->left_by)
+		n->left = false;
+}
+
 static void note_close(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 		       int64_t now)
 {
@@ -429,6 +431,8 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	p->content_ns = p->activity_ns = now;
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
+	if (n)
+		note_saved_again(vol, n);
 	if (name)
 		note_new_file(vol, parent, name, ino);
 	note_goes_on(vol, ino);
@@ -475,9 +479,6 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 
 	if (old) {
 		touch_temporaries(vol, old->parent, now);
-		if (sealer_inside_temporary_locked(vol, old->parent) &&
-		    !sealer_inside_temporary_locked(vol, parent))
-			vol->sealer->staging = old->parent;
 		joins = sealer_gone_locked(vol, old);
 		new_names_remove(&p->new_names, old);
 	}
@@ -581,14 +582,17 @@ void sealer_killed_locked(struct volume *vol)
 	sealer_wake_locked(vol);
 }
 
-void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			pid_t by)
 {
 	struct new_name *n = NULL;
 
 	if (vol->sealer)
 		n = new_names_find(&vol->sealer->pending.new_names, parent, name, ino);
-	if (n)
+	if (n) {
 		n->left = true;
+		n->left_by = by;
+	}
 	sealer_killed_locked(vol);
 }
 

@@ -188,6 +188,59 @@ def test_after_a_kill_in_the_first_file(killed, how):
     each_is_an_epoch(killed, HOW[how], begin(killed, how))
 
 
+FSYNCED = """
+import os, signal, sys
+with open(sys.argv[1], "wb") as f:
+    f.write(b"half")
+    f.flush()
+    os.fsync(f.fileno())
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.options(settle="1h")
+def test_what_a_killed_writer_has_left_is_saved_again(killed):
+    """Then it is that of a save once more: no rename of another file ends that."""
+    first = HOW["two-phases"](killed.path, 10)
+    killed.seal()
+    done = subprocess.run([sys.executable, "-c", FSYNCED, killed.path / "opt.bin.tmp"], timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL and (killed.path / "opt.bin.tmp").exists()
+    time.sleep(0.3)
+    each_is_an_epoch(killed, HOW["two-phases-other-order"], [first])
+
+
+@pytest.mark.options(settle="1h")
+def test_a_step_of_a_note_in_the_middle_of_a_save(mnt):
+    """With a step of its own, and nothing else open: of what changed it is next to nothing."""
+    for step in (10, 20):
+        put(mnt.path / ("note_step%d.txt" % step), b"small")
+        (mnt.path / ("checkpoint-%d" % step)).mkdir()
+        put(mnt.path / ("checkpoint-%d" % step) / "model.bin", content(step, "model.bin"))
+        for i in range(1, 5):
+            time.sleep(0.6)
+            put(mnt.path / ("note_step%d.txt" % (step + i)), b"small")
+        put(mnt.path / ("checkpoint-%d" % step) / "opt.bin", content(step, "opt.bin"))
+    assert not any(e["complete"] and not (mnt.epoch(e["epoch"]) / e["newest"]).with_name("opt.bin").exists() for e in log_of(mnt)), log_of(mnt)
+
+
+@pytest.mark.options(settle="1s")
+def test_a_second_file_that_is_saved_often_after_a_half(mnt):
+    """The half is continued still: the rest of it is no note."""
+    put(mnt.path / "model.bin", b"m0" * 5000)
+    put(mnt.path / "opt.bin", b"o0" * 9000)
+    time.sleep(2.5)
+    put(mnt.path / "model.bin", b"m1" * 5000)
+    time.sleep(2.5)
+    half = max(e["epoch"] for e in log_of(mnt))
+    for i in range(1, 5):
+        put(mnt.path / "opt.bin", b"o%d" % i * 9000)
+        time.sleep(0.1)
+        put(mnt.path / "model.bin", b"m%d" % (i + 1) * 5000)
+        time.sleep(0.1)
+    mnt.seal()
+    assert half == 2 and {e["epoch"]: e["complete"] for e in log_of(mnt)}[2] is False, log_of(mnt)
+
+
 # DIRECTORY FIRST LAST: these saves, and the beginning of the next one; a note is written all the time.
 TRAINER = """
 import os, signal, sys, time
@@ -237,6 +290,7 @@ def test_beside_a_scratch_directory(mnt, how):
 def test_beside_an_open_scratch_file(mnt, how):
     first = HOW[how](mnt.path, 10)
     (mnt.path / "tmp-eval").mkdir()
+    put(mnt.path / "tmp-eval" / "first.bin", b"1")
     mnt.seal()
     with open(mnt.path / "tmp-eval" / "x.bin", "wb", buffering=0) as x:
         each_is_an_epoch(mnt, HOW[how], [first], lambda: x.write(b"\x01" * 100))
