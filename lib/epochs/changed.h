@@ -103,6 +103,7 @@ struct new_name {
 	bool temporary;	    /* its name is a temporary one */
 	bool left;	    /* and its writer was killed */
 	pid_t left_by;	    /* by this one; 0: it is not known */
+	bool over;	    /* and an epoch has the half of that save: quiet does not wait for it */
 	enum joins joins;   /* what the last epoch had begun (sealer_continues.c) */
 	int64_t made_ns;    /* monotonic */
 	int64_t changed_ns; /* monotonic; last change of it or of what is in it */

@@ -156,6 +156,7 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		.why = (char *)(uintptr_t)why,
 	};
 	int64_t at_ns = b->closing_ns ? b->closing_ns : clock_mono_ns();
+	bool over;
 	int error;
 
 	if (!set_place(vol, b, &path, &d))
@@ -168,9 +169,10 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 		resume_killed_locked(vol, d.path, b->closer, b->closer_parent, at_ns);
 	if (d.kind == DOUBT_UNDONE)
 		d.since = since_of(vol, &d, b->closer);
-	/* That its save is half the next epoch says: nothing that is left under that name is waited for. Who was refused may save it again. */
-	if (!undone && (d.since < vol->next_epoch || !was_refused(b)))
-		sealer_left_locked(vol, d.parent, d.name, b->ino, b->closer);
+	/* What was sealed is half, which the next epoch says: nothing that is left under that name is waited for. Who was refused may save it again. */
+	over = d.since < vol->next_epoch;
+	if (!undone && (over || !was_refused(b)))
+		sealer_left_locked(vol, d.parent, d.name, b->ino, b->closer, over);
 	error = note_locked(vol, &d, b->closer_parent);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));

@@ -74,7 +74,8 @@ static unsigned look_at_temporaries(struct volume *vol, struct settle_temporary 
 		struct state_name name;
 		struct settle_temporary *more;
 
-		if (n->left || state_name_get(vol->state, n->parent, n->name, &name) != 0 ||
+		if ((n->left && n->over) ||
+		    state_name_get(vol->state, n->parent, n->name, &name) != 0 ||
 		    name.ino != n->ino)
 			continue;
 		more = reallocarray(list, count + 1, sizeof(*list));

@@ -583,7 +583,7 @@ void sealer_killed_locked(struct volume *vol)
 }
 
 void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
-			pid_t by)
+			pid_t by, bool over)
 {
 	struct new_name *n = NULL;
 
@@ -592,6 +592,7 @@ void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, u
 	if (n) {
 		n->left = true;
 		n->left_by = by;
+		n->over = over;
 	}
 	sealer_killed_locked(vol);
 }
