@@ -25,8 +25,8 @@
  *     lead to a file that was removed and that somebody has open.
  *
  * Others may go on with a save that was taken back. What a process that had saved something here before the kill saves in that unit within
- * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c). Where he lives and saves the torn
- * file again, what he had saved with it is in doubt.
+ * `patience` puts the killed or torn file in doubt again, and the tree goes back once more (resume_others.c). Where another had read, and who had
+ * closed the torn file saves that again, what he had saved with it is in doubt.
  *
  * A file that was closed empty, whose name says that it cannot be, may be written by another open, or by another program. So it goes back for that
  * file alone only before somebody reads: himself, or others once he has ended (resume_before_reading).
@@ -91,8 +91,10 @@ struct resume_taken {
 	int64_t before_ns; /* as in resume_file */
 	pid_t by;	   /* as in resume_file */
 	uint64_t started;
-	bool anew;	  /* but not `by` */
-	char *with;	  /* as in resume_file; owned */
+	bool anew;  /* but not `by` */
+	char *with; /* as in resume_file; owned */
+	/* Since the tree went back last `by` has saved this one, and that. */
+	bool again, with_again;
 	int64_t until_ns; /* monotonic */
 };
 

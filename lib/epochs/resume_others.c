@@ -351,6 +351,8 @@ void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
 {
 	struct resume_rest *rest = &vol->resume->rest;
 
+	for (unsigned i = 0; i < rest->count; i++)
+		rest->files[i].again = rest->files[i].with_again = false;
 	for (unsigned i = 0; i < due->count && rest->count < RESUME_PATHS_MAX; i++) {
 		const char *path = due->files[i].path;
 		/* The time is that of the first going back: whoever saves on and on is let alone in the end. */
@@ -427,24 +429,22 @@ static bool begins_anew(const struct resume_taken *t, const struct resume_saver 
 	return t->anew && is_his(t, s);
 }
 
-/* He saves the torn file again, as what he had saved with it was good: that is not there any more. */
-static void saved_again_locked(struct volume *vol, const char *path, const struct resume_saver *s)
+/*
+ * Whether the save of a file that was taken back may be half still, as this one is saved. Who had closed it torn may save it alone, as what he had
+ * saved with it was good: that is not there any more. The tree may go back between the two.
+ */
+static bool is_half(struct volume *vol, struct resume_taken *t, const char *path,
+		    const struct resume_saver *s)
 {
-	struct resume_rest *rest = &vol->resume->rest;
+	bool again = !strcmp(t->path, path);
 
-	for (unsigned i = 0; s && i < rest->count; i++) {
-		struct resume_taken *t = &rest->files[i];
-
-		if (!t->with || !is_his(t, s))
-			continue;
-		if (!strcmp(t->with, path)) {
-			free(t->with);
-			t->with = NULL;
-		} else if (!strcmp(t->path, path) && !t->anew) {
-			doubt_again_locked(vol, t->with);
-		}
-	}
-	resume_rest_forget(rest, path);
+	if (!s || !t->with || t->anew || !is_his(t, s))
+		return !again;
+	if (again && !t->with_again)
+		doubt_again_locked(vol, t->with);
+	t->again = t->again || again;
+	t->with_again = t->with_again || !strcmp(t->with, path);
+	return !t->again || !t->with_again;
 }
 
 void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
@@ -460,9 +460,13 @@ void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 		return;
 	volume_path_locked(vol, ino, &path);
 	forget_old(rest);
-	saved_again_locked(vol, buf_str(&path), s);
-	for (unsigned i = 0; s && path.len && i < rest->count; i++)
-		if (s->first_ns < rest->files[i].before_ns && !begins_anew(&rest->files[i], s) &&
-		    resume_is_of_unit(vol, buf_str(&path), rest->files[i].path))
-			doubt_again_locked(vol, rest->files[i].path);
+	for (unsigned i = rest->count; i-- > 0;) {
+		struct resume_taken *t = &rest->files[i];
+
+		if (!is_half(vol, t, buf_str(&path), s))
+			forget(rest, i);
+		else if (s && path.len && !t->again && s->first_ns < t->before_ns &&
+			 !begins_anew(t, s) && resume_is_of_unit(vol, buf_str(&path), t->path))
+			doubt_again_locked(vol, t->path);
+	}
 }

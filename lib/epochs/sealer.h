@@ -67,8 +67,8 @@ uint64_t sealer_goes_on_by_rename_locked(struct volume *vol, uint64_t parent, co
 					 pid_t by);
 /* The same of a file whose content was replaced, and that is closed, or was renamed. */
 void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino);
-/* The same of one (`by`) that left this temporary name, which keeps no rename from sealing until another saves it. `over`: an epoch has the half of
- * that save, and quiet does not wait for it. */
+/* A writer was killed (`by`; 0: not known) and left this temporary name, which keeps no rename from sealing until another saves it. `over`: an
+ * epoch has the half of that save, and quiet does not wait for it. */
 void sealer_left_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 			pid_t by, bool over);
 /* Whether this epoch is not complete, and none after it is: what it has is one try of a save. (sealer_in_place.c) */

@@ -437,11 +437,8 @@ void sealer_unit_renamed_locked(struct volume *vol, uint64_t dir, const char *na
 
 void sealer_led_locked(struct volume *vol, uint64_t dir, struct new_name *n, enum joins before)
 {
-	enum joins joins;
+	enum joins joins = directory_joins(vol, dir);
 
-	/* What was found of a directory may be otherwise under its new name. */
-	vol->sealer->pending.looked_at = 0;
-	joins = directory_joins(vol, dir);
 	join(vol, n, joins > before ? joins : before);
 }
 

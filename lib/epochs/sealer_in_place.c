@@ -234,7 +234,6 @@ static void go_on(struct search *s)
 		least_of(from, least_of(epoch_index_same_half(s->x, last->number), s->first));
 	sealer_continue_locked(s->vol, last->number, false);
 	sealer_note_continues_locked(s->vol);
-	p->in_place.ino = s->ino;
 	p->in_place.kept = kept;
 	p->in_place.from = from;
 	p->in_place.chain = chain;
@@ -395,8 +394,8 @@ bool sealer_is_try_locked(struct volume *vol, uint64_t epoch)
 }
 
 /*
- * A note that is written again and again, while nothing else is saved, is none of the save before. Once it was of the same epoch, as when a kill
- * took back what was written since.
+ * A small note that is written again and again, while nothing else is saved, is none of the save before. Once it was of the same epoch, as when a
+ * kill took back what was written since. A large file may be saved in several goes.
  */
 static bool is_note(struct volume *vol, uint64_t ino)
 {
@@ -407,7 +406,7 @@ static bool is_note(struct volume *vol, uint64_t ino)
 		return false;
 	f = changed_find(&p->changed, ino);
 	if (p->in_place.note || p->changed.overflow || p->changed.files.count != 1 || !f ||
-	    f->count < CHANGED_TRIES)
+	    f->count < CHANGED_TRIES || f->size > vol->sealer->tree_bytes / CHANGED_PART)
 		return p->in_place.note;
 	p->continues_from = p->in_place.from;
 	if (p->in_place.learned) {
@@ -429,6 +428,7 @@ void sealer_saved_in_place_locked(struct volume *vol, uint64_t ino)
 	if (is_note(vol, ino) || vol->sealer->pending.continues_from)
 		return;
 	if (state_file_get(vol->state, ino, &f) == 0 && f.closed &&
-	    state_version_get(vol->state, f.closed, &v) == 0)
-		sealer_goes_on_in_place_locked(vol, ino, v.replaced);
+	    state_version_get(vol->state, f.closed, &v) == 0 &&
+	    sealer_goes_on_in_place_locked(vol, ino, v.replaced))
+		vol->sealer->pending.in_place.ino = ino;
 }

@@ -493,6 +493,8 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	note_who_renamed(vol, ino);
 	note_goes_on(vol, ino);
 	note_tried_again(vol, parent, old_name, name, ino);
+	/* What was found of a directory may be otherwise under its new name. */
+	p->looked_at = 0;
 	if (!replaces) {
 		note_new_file(vol, parent, name, ino);
 		sealer_led_locked(vol, becomes_final(vol, parent, old_name, ino) ? ino : parent,

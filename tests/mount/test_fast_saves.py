@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from conftest import wait_until
 from test_contract_writing import log_of
 
 SAVES = 5
@@ -239,6 +240,23 @@ def test_a_second_file_that_is_saved_often_after_a_half(mnt):
         time.sleep(0.1)
     mnt.seal()
     assert half == 2 and {e["epoch"]: e["complete"] for e in log_of(mnt)}[2] is False, log_of(mnt)
+
+
+@pytest.mark.options(settle="2s")
+def test_a_second_file_that_is_saved_in_several_goes(mnt):
+    """As by h5py, a group at a time: the rest of a save is none of the notes that are written again and again."""
+    put(mnt.path / "model.bin", b"m0" * 5000)
+    put(mnt.path / "opt.bin", b"o0" * 9000)
+    wait_until(lambda: len(log_of(mnt)) == 1, "the first epoch")
+    put(mnt.path / "model.bin", b"m1" * 5000)
+    wait_until(lambda: len(log_of(mnt)) == 2, "the half")
+    for i in range(5):
+        with open(mnt.path / "opt.bin", "r+b") as f:
+            f.seek(3600 * i)
+            f.write(b"o1" * 1800)
+        time.sleep(0.1)
+    mnt.seal()
+    assert {e["epoch"]: e["complete"] for e in log_of(mnt)} == {1: True, 2: False, 3: True}, log_of(mnt)
 
 
 # DIRECTORY FIRST LAST: these saves, and the beginning of the next one; a note is written all the time.

@@ -113,6 +113,26 @@ def test_he_saves_the_torn_file_alone_where_another_has_read(resuming, where):
 
 @pytest.mark.options(settle="1s")
 @pytest.mark.parametrize("order", [("model.pt m3", "opt.pt o3"), ("opt.pt o3", "model.pt m3")])
+def test_the_tree_goes_back_between_what_he_saves_again(resuming, order):
+    """Each of the two is half by itself."""
+    _, job = interrupted(resuming)
+    time.sleep(2)
+    assert ask(resuming, "has model.pt m1") == ["yes"]
+    again = resuming.status()["resumed"]["epoch"]
+    for one in order:
+        job.do("zip " + one)
+        wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
+        goes_back(resuming, again)
+        again = resuming.status()["resumed"]["epoch"]
+    job.do(*("zip " + one for one in order))
+    job.end()
+    number = sealed(resuming)
+    assert record(resuming, number)["complete"] is True and latest(resuming) == number
+    assert ask(resuming, "has opt.pt o3", "has model.pt m3") == ["yes", "yes"]
+
+
+@pytest.mark.options(settle="1s")
+@pytest.mark.parametrize("order", [("model.pt m3", "opt.pt o3"), ("opt.pt o3", "model.pt m3")])
 def test_he_saves_all_again_where_another_has_read(resuming, order):
     _, job = interrupted(resuming)
     time.sleep(2)
