@@ -197,6 +197,11 @@ struct seal_writers {
 	unsigned next;
 };
 
+/* The file whose rename began a save last, and sealed the one before, and its version then; 0: none. */
+struct seal_first {
+	uint64_t ino, version;
+};
+
 struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
@@ -205,6 +210,7 @@ struct sealer {
 	struct seal_over over;
 	struct seal_renames renames;
 	struct seal_unit unit;
+	struct seal_first first_of_next;
 	struct seal_killed killed;
 	struct seal_writers writers;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */
@@ -320,6 +326,8 @@ void sealer_before_final_locked(struct volume *vol, const struct state_name *fro
 
 /* At the start: what was known in an earlier mount. */
 void sealer_renames_load(struct volume *vol);
+/* Whether the file of this path, or that such a temporary name is that of, is, or would be, of the unit of the one that was renamed last. */
+bool sealer_is_beside_renamed_locked(struct volume *vol, const char *path);
 /* The rename of this file sealed, and the save went on. */
 void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino);
 /* A save of this file alone is over. */

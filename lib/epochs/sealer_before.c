@@ -350,11 +350,16 @@ static bool has_temporary_name(struct volume *vol, uint64_t ino)
 	return doubt_unit_of(vol->rules, buf_str(&path)).temporary;
 }
 
-/* Where each file of a save was renamed into place, each may have an epoch of its own. */
+/* Where each file of a save was renamed into place, each may have an epoch of its own, of which the next continues the one before. */
 static uint64_t save_of(void *arg, uint64_t epoch)
 {
 	const struct epoch_index *x = epochs_index_locked(arg);
+	const struct epoch_brief *e = x ? epoch_index_find(x, epoch) : NULL;
 
+	while (e && e->continues && !e->half && e->continues < epoch) {
+		epoch = e->continues;
+		e = epoch_index_find(x, epoch);
+	}
 	return x ? epoch_index_half_of(x, epoch) : epoch;
 }
 
@@ -444,8 +449,97 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
 }
 
+/* ---- the rest of a save, which seals nothing ---- */
+
+/* So many times as long as the rest of a save took is a pause after it. */
+#define PAUSE_OF_RESTS 2
+
+struct rest {
+	struct volume *vol;
+	uint64_t by;	   /* as in struct replacing */
+	int64_t closed_ns; /* its last close */
+	bool mixed;	   /* something else changed, too */
+};
+
+static bool look_at_rest(void *arg, const struct changed_file *f)
+{
+	struct rest *rest = arg;
+	const struct seal_last *last = &rest->vol->sealer->last;
+	cleanup_buf struct buf path = {0};
+
+	if (f->ino == rest->by)
+		return false;
+	volume_path_locked(rest->vol, f->ino, &path);
+	/* What the last epoch has already is saved again. */
+	rest->mixed = f->ino == last->renamed || f->from >= last->number || f->count != 1 ||
+		      f->by != last->by || !path.len ||
+		      !sealer_is_beside_renamed_locked(rest->vol, buf_str(&path));
+	if (f->closed_ns > rest->closed_ns)
+		rest->closed_ns = f->closed_ns;
+	return rest->mixed;
+}
+
+static bool follows_a_rest(struct volume *vol, const struct replacing *r)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	const struct changed_file *by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
+	struct rest rest = {.vol = vol, .by = r->by};
+	int64_t begun_ns, pause_ns;
+
+	if (!vol->sealer->pending.closed || (r->by && !(by && by->made_ns)) ||
+	    changed_any(changed_of(vol), look_at_rest, &rest) || !rest.closed_ns)
+		return false;
+	begun_ns = by ? by->made_ns : clock_mono_ns();
+	pause_ns = begun_ns - rest.closed_ns;
+	return pause_ns >= CHANGED_LULL_NS &&
+	       pause_ns >= PAUSE_OF_RESTS * (rest.closed_ns - last->begun_ns) &&
+	       is_whole(vol, rest.closed_ns, r->by);
+}
+
+/* Of the save whose first file was renamed into place, which sealed it. */
+static bool is_of_renamed(struct volume *vol, uint64_t ino)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	const struct pending *p = &vol->sealer->pending;
+	struct state_version v;
+	struct state_file f;
+
+	/* After a kill the pause is that before another try. */
+	if (p->killed || vol->sealer->killed.count ||
+	    (p->continues && (p->continues != last->number || p->continues_chain)))
+		return false;
+	return may_seal(vol) && last->by && last->trigger == RECORD_TRIGGER_RENAME &&
+	       !last->certain && !changed_find(changed_of(vol), ino) &&
+	       state_file_get(vol->state, ino, &f) == 0 && f.closed &&
+	       state_version_get(vol->state, f.closed, &v) == 0 && v.born == last->number;
+}
+
+/*
+ * A save whose first file was renamed into place, which sealed that, may go on at once with files that are written in place, or whose renames are no
+ * sign any more. No name tells so, but a pause before the first file is saved again. Then that epoch came too early, and what is there now is the
+ * whole save.
+ */
+static bool rest_has_come(struct volume *vol, const struct replacing *r)
+{
+	struct seal_last *last = &vol->sealer->last;
+
+	if (!is_of_renamed(vol, r->ino))
+		return false;
+	body_finish_closes_locked(vol, 0);
+	if (!is_of_renamed(vol, r->ino) || !follows_a_rest(vol, r))
+		return false;
+	sealer_continue_locked(vol, last->number, false);
+	last->went_on = true;
+	sealer_rename_goes_on_locked(vol, last->renamed);
+	return true;
+}
+
 static bool before_replace(struct volume *vol, const struct replacing *r)
 {
+	if (rest_has_come(vol, r)) {
+		seal_before(vol);
+		return true;
+	}
 	if (!is_most_of_save(vol, r))
 		return false;
 	/* A close that is on its way ends the save that this one follows. */
@@ -594,6 +688,14 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 	before_name(vol, parent, name, 0);
 }
 
+/* What was closed before an epoch that its own rename sealed has that under its old name, but is of the next save. */
+static uint64_t first_epoch(const struct volume *vol, uint64_t ino, const struct state_version *v)
+{
+	const struct seal_first *first = &vol->sealer->first_of_next;
+
+	return v->born + (v->id && first->ino == ino && first->version == v->id);
+}
+
 static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 {
 	const struct changed_file *old, *now;
@@ -609,10 +711,32 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 		changed_of(vol)->overflow = true;
 	old = changed_find(changed_of(vol), replaced);
 	closed_ns = old ? old->closed_ns : 0;
-	changed_replaces(changed_of(vol), ino, replaced, v.born);
+	changed_replaces(changed_of(vol), ino, replaced, first_epoch(vol, replaced, &v));
 	now = changed_find(changed_of(vol), ino);
 	if (closed_ns && now && sealer_is_most_locked(vol, now->size))
 		saved_twice(vol, now->size, closed_ns);
+}
+
+struct beside {
+	struct volume *vol;
+	const struct replacing *r;
+	const struct changed_file *than;
+};
+
+static bool is_after(void *arg, const struct changed_file *f)
+{
+	const struct beside *b = arg;
+
+	return f->ino != b->r->ino && f->ino != b->r->by && f->at > b->than->at &&
+	       f->by == b->than->by && !has_temporary_name(b->vol, f->ino);
+}
+
+/* The rest of the last save came without a sign. */
+static bool has_rest(struct volume *vol, const struct replacing *r, const struct changed_file *f)
+{
+	struct beside b = {vol, r, f};
+
+	return f && changed_any(changed_of(vol), is_after, &b);
 }
 
 /* Since the last epoch nothing else was saved but these two, which are of one save each. */
@@ -623,8 +747,8 @@ static bool are_all(struct volume *vol, const struct replacing *r)
 }
 
 /*
- * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed. But
- * who saves this file again and again saves nothing else each time.
+ * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed, unless
+ * it was written in place or its name differs by numbers only. But who saves this file again and again saves nothing else each time.
  */
 static bool is_half(struct volume *vol, const struct replacing *r, const struct state_name *from,
 		    const char *name, uint64_t new_parent, const char *new_name)
@@ -632,7 +756,7 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
 
 	if (!sealer_rule_locked(vol, rules_temporary, from->parent, name) ||
-	    !sealer_goes_on_locked(vol, new_parent, new_name))
+	    !sealer_goes_on_locked(vol, new_parent, new_name) || has_rest(vol, r, f))
 		return false;
 	if (!f || f->count <= CHANGED_TRIES || !are_all(vol, r))
 		return true;
@@ -640,11 +764,28 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 	return false;
 }
 
+/* What was sealed as it is about to take the other's name is the first file of the next save, the rest of which is told from it. */
+static void note_first(struct volume *vol, const struct state_name *from, uint64_t replaced,
+		       pid_t by)
+{
+	struct state_file f;
+	uint64_t size;
+
+	if (!closed_size(vol, from->ino, &size) || state_file_get(vol->state, from->ino, &f) != 0)
+		return;
+	changed_begins(changed_of(vol), from->ino, 0, by, 0);
+	note_size(vol, from->parent, from->ino, size);
+	note_replaces(vol, from->ino, replaced);
+	vol->sealer->first_of_next = (struct seal_first){from->ino, f.closed};
+}
+
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
+	const struct changed_file *by;
 	struct state_name from, to;
 	struct replacing r;
+	pid_t pid;
 
 	if (!vol->sealer || vol->options.read_only ||
 	    state_name_get(vol->state, parent, name, &from) != 0)
@@ -657,8 +798,12 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	if (from.ino == to.ino)
 		return;
 	r = (struct replacing){.ino = to.ino, .by = from.ino};
+	by = changed_find(changed_of(vol), from.ino);
+	pid = by ? by->by : 0;
 	if (is_half(vol, &r, &from, name, new_parent, new_name) || !before_replace(vol, &r))
 		note_replaces(vol, from.ino, to.ino);
+	else if (sealer_goes_on_locked(vol, new_parent, new_name))
+		note_first(vol, &from, to.ino, pid);
 }
 
 /* ---- two names are exchanged ---- */

@@ -131,12 +131,11 @@ static enum belongs content_belongs(struct volume *vol, uint64_t dir, const char
 	return v.born < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
 }
 
-/* Whether the file that such a name is that of would be of the unit of the one that was renamed last. */
-static bool is_beside_renamed(struct volume *vol, const char *temporary)
+bool sealer_is_beside_renamed_locked(struct volume *vol, const char *path)
 {
 	const struct rules *rules = vol->rules;
 	cleanup_buf struct buf renamed = {0};
-	struct doubt_unit unit = doubt_unit_of_kill(rules, temporary), last;
+	struct doubt_unit unit = doubt_unit_of_kill(rules, path), last;
 
 	if (!vol->sealer->last.renamed)
 		return false;
@@ -144,7 +143,7 @@ static bool is_beside_renamed(struct volume *vol, const char *temporary)
 	if (!renamed.len)
 		return false;
 	last = doubt_unit_of(rules, buf_str(&renamed));
-	return doubt_unit_same(temporary, &unit, buf_str(&renamed), &last);
+	return doubt_unit_same(path, &unit, buf_str(&renamed), &last);
 }
 
 static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const char *name)
@@ -160,9 +159,11 @@ static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const ch
 	for (unsigned i = 0; !belongs && i < count; i++)
 		belongs = content_belongs(vol, dir, finals[i]);
 	/* It may be that of the same file as the last two. */
-	if (!count && vol->sealer->last.again)
+	if (!belongs && vol->sealer->last.again)
 		return BELONGS_TO_NEXT;
-	return !belongs && is_beside_renamed(vol, buf_str(&path)) ? BELONGS_BESIDE_LAST : belongs;
+	return !belongs && sealer_is_beside_renamed_locked(vol, buf_str(&path))
+		       ? BELONGS_BESIDE_LAST
+		       : belongs;
 }
 
 static bool renamed_a_file(const struct seal_last *last)
@@ -338,7 +339,7 @@ static void learn(struct volume *vol, uint64_t dir, const char *name)
 
 	if (!last->renamed || last->went_on || p->continues != last->number || p->continues_chain ||
 	    sealer_path_locked(vol, dir, name, &path) != 0 ||
-	    !is_beside_renamed(vol, buf_str(&path)))
+	    !sealer_is_beside_renamed_locked(vol, buf_str(&path)))
 		return;
 	last->went_on = true;
 	sealer_rename_goes_on_locked(vol, last->renamed);
@@ -351,14 +352,20 @@ static bool is_directory(struct volume *vol, uint64_t ino)
 	return state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode);
 }
 
-/* As those of Python's tempfile: what it is that of is only known when it is renamed. */
-static bool tells_no_final(struct volume *vol, uint64_t dir, const char *name)
+/* As those of Python's tempfile, or x.tmp: what it is that of is only known when it is renamed. */
+static bool tells_no_file(struct volume *vol, uint64_t dir, const char *name)
 {
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 	cleanup_buf struct buf path = {0};
+	struct state_name n;
+	unsigned count;
 
-	return sealer_path_locked(vol, dir, name, &path) == 0 &&
-	       !doubt_final_names(vol->rules, buf_str(&path), finals);
+	if (sealer_path_locked(vol, dir, name, &path) != 0)
+		return false;
+	count = doubt_final_names(vol->rules, buf_str(&path), finals);
+	while (count && state_name_get(vol->state, dir, finals[count - 1], &n) != 0)
+		count--;
+	return !count;
 }
 
 /* It has a step, and the last epoch another one: it begins a save. A mere number may be that of a part of one. */
@@ -387,7 +394,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 		joins = beside;
 	if (sealer_rule_locked(vol, rules_temporary, dir, name)) {
 		belongs = temporary_belongs(vol, dir, name);
-		guess = directory || tells_no_final(vol, dir, name);
+		guess = directory || tells_no_file(vol, dir, name);
 		/* A scratch directory, as far as can be told. */
 		if (belongs == BELONGS_BESIDE_LAST && directory && !beside &&
 		    !sealer_has_final_locked(vol, dir, name))
@@ -401,15 +408,28 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 		learn(vol, dir, name);
 }
 
+/* The name stays there, with another file: what it says of the last epoch stays so. */
+static void keep_joins(struct volume *vol, uint64_t dir, const char *name)
+{
+	const struct new_name *n = NULL;
+	struct state_name old;
+
+	if (state_name_get(vol->state, dir, name, &old) == 0)
+		n = new_names_find(&vol->sealer->pending.new_names, dir, name, old.ino);
+	if (n)
+		join(vol, NULL, n->joins);
+}
+
 void sealer_before_final_locked(struct volume *vol, const struct state_name *from,
 				const char *temporary, uint64_t dir, const char *name)
 {
 	struct pending *p = &vol->sealer->pending;
 	struct new_name *n = new_names_find(&p->new_names, from->parent, temporary, from->ino);
 
+	keep_joins(vol, dir, name);
 	if (!n || n->joins != JOINS_LAST || !renamed_a_file(&vol->sealer->last) ||
 	    sealer_rule_locked(vol, rules_temporary, dir, name) ||
-	    !(is_directory(vol, from->ino) || tells_no_final(vol, from->parent, temporary)))
+	    !(is_directory(vol, from->ino) || tells_no_file(vol, from->parent, temporary)))
 		return;
 	if (content_belongs(vol, dir, name) != BELONGS_TO_NEXT &&
 	    !has_another_step(vol, dir, name)) {

@@ -3,6 +3,7 @@
 #include "lib/meta/doubt_units.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "lib/util/cleanup.h"
@@ -162,6 +163,22 @@ static void put_final_name(const char *name, size_t len, char ret_name[NAME_MAX 
 	ret_name[len] = '\0';
 }
 
+/* model.npz of model.tmp.npz, as NumPy adds an ending that is missing. */
+static bool put_without_temporary(const struct rules *r, const char *path, size_t dir, size_t stem,
+				  char ret_name[NAME_MAX + 1])
+{
+	const char *rest = strchr(path + stem + 1, '.');
+	cleanup_free char *name = strdup(path + dir);
+
+	if (!rest || !name)
+		return false;
+	name[rest - path - dir] = '\0';
+	if (!rules_temporary(r, name, NULL))
+		return false;
+	snprintf(ret_name, NAME_MAX + 1, "%.*s%s", (int)(stem - dir), path + dir, rest);
+	return true;
+}
+
 unsigned doubt_final_names(const struct rules *r, const char *path,
 			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1])
 {
@@ -178,6 +195,8 @@ unsigned doubt_final_names(const struct rules *r, const char *path,
 		put_final_name(path + dir + 1, stem - dir - 1, ret_names[count++]);
 	if (path[tail])
 		put_final_name(path + tail, strlen(path + tail), ret_names[count++]);
+	if (stem && put_without_temporary(r, path, dir, stem, ret_names[count]))
+		count++;
 	return count;
 }
 

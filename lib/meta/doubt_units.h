@@ -55,9 +55,9 @@ size_t doubt_directory_len(const char *path, size_t len);
 bool doubt_name_is_temporary(const struct rules *r, const char *path);
 /*
  * The names, in the same directory, of the file that this temporary name may be that of: model.pt of .model.pt.tmp4711, and
- * .model.pt. How many; 0: it tells none, or is not temporary itself.
+ * .model.pt; model.npz of model.tmp.npz, and model. How many; 0: it tells none, or is not temporary itself.
  */
-#define DOUBT_FINAL_NAMES 3
+#define DOUBT_FINAL_NAMES 4
 unsigned doubt_final_names(const struct rules *r, const char *path,
 			   char ret_names[DOUBT_FINAL_NAMES][NAME_MAX + 1]);
 /*

@@ -49,9 +49,26 @@ def replaced(path, data):
     os.replace(f.name, path)
 
 
-def told(path, data):
-    put(path.with_name(path.name + ".tmp"), data)
-    os.replace(path.with_name(path.name + ".tmp"), path)
+def by(temporary):
+    """By a rename, from a name with or without what the final one has before its ending."""
+
+    def save(path, data):
+        name = path.with_name(temporary % {"stem": path.stem, "ending": path.suffix})
+        put(name, data)
+        os.replace(name, path)
+
+    return save
+
+
+told = by("%(stem)s%(ending)s.tmp")
+
+
+def told_first(top, step):
+    """The rest in place, and shortly after."""
+    told(top / "opt.bin", content(step, "opt.bin"))
+    put(top / "model.bin", content(step, "model.bin"))
+    put(top / "state.json", content(step, "state")[:100])
+    return {name: (top / name).read_bytes() for name in ("opt.bin", "model.bin", "state.json")}
 
 
 def files(how, *names):
@@ -99,6 +116,10 @@ HOW = {
     "tempfile-step": files(replaced, "model_step%.bin"),
     "tmp": files(told, "model.bin"),
     "tmp-two": files(told, "opt.bin", "model.bin"),
+    "tmp-then-in-place": told_first,
+    "tmp-of-any-name": files(by("x.tmp"), "model.bin"),
+    "tmp-in-the-name": files(by("%(stem)s.tmp%(ending)s"), "model.bin"),
+    "tmp-in-the-name-two": files(by("%(stem)s.tmp%(ending)s"), "opt.bin", "model.bin"),
     "two-phases": two_phases("opt.bin", "model.bin"),
     "two-phases-other-order": two_phases("model.bin", "opt.bin"),
     "directory": directory("checkpoint-%"),
@@ -112,15 +133,15 @@ def has(epoch, save):
 
 
 def each_is_an_epoch(mnt, save, before=(), meanwhile=lambda: None):
-    """What is complete has a whole save, and each save is in one; the last one is sealed here."""
-    saves = []
+    """What is complete has a whole save, and each save is in one; the last one is sealed here, and what is `before` was."""
+    saves, sealed = [], len(log_of(mnt)) if before else 0
     for step in range(FIRST, FIRST + 10 * SAVES, 10):
         saves.append(save(mnt.path, step))
         for _ in range(5):  # one such seal a second
             meanwhile()
             time.sleep(0.22)
     mnt.seal()
-    complete = [mnt.epoch(e["epoch"]) for e in log_of(mnt) if e["complete"]]
+    complete = [mnt.epoch(e["epoch"]) for e in log_of(mnt) if e["complete"] and e["epoch"] > sealed]
     assert all(any(has(epoch, one) for one in [*before, *saves]) for epoch in complete), log_of(mnt)
     for i, one in enumerate(saves):
         later = saves[i + 1] if i + 1 < SAVES else {}
@@ -155,6 +176,10 @@ KILLED_IN = {
     "tempfile-step": "",
     "tmp": "model.bin.tmp",
     "tmp-two": "opt.bin.tmp",
+    "tmp-then-in-place": "opt.bin.tmp",
+    "tmp-of-any-name": "x.tmp",
+    "tmp-in-the-name": "model.tmp.bin",
+    "tmp-in-the-name-two": "opt.tmp.bin",
     "two-phases": "opt.bin.tmp",
     "directory": "checkpoint-%d/opt.bin" % FIRST,
     "directory-tmp": "tmp-checkpoint-%d/opt.bin" % FIRST,
