@@ -167,7 +167,8 @@ static int zip_read_end(const struct tail_source *in, uint64_t size, struct zip_
 	return 0;
 }
 
-static int zip_check(const struct tail_source *in, uint64_t size, const char **ret_why)
+static int zip_check(const struct tail_source *in, uint64_t size, bool named_keras,
+		     const char **ret_why)
 {
 	struct zip_directory directory;
 	struct zip_end end = {0};
@@ -177,7 +178,9 @@ static int zip_check(const struct tail_source *in, uint64_t size, const char **r
 	result = zip_read_end(in, size, &end);
 	if (!result)
 		result = zip_find_directory(in, &end, &directory);
-	return result ? result : torch_zip_check(in, &directory, ret_why);
+	if (!result)
+		result = torch_zip_check(in, &directory, ret_why);
+	return result ? result : zip_members_check(in, &directory, named_keras, ret_why);
 }
 
 /* ---- safetensors ---- */
@@ -284,8 +287,6 @@ static int safetensors_check(const struct tail_source *in, uint64_t size, bool n
 
 /* ---- HDF5 ---- */
 
-static const uint8_t hdf5_signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-
 static uint64_t read_width(struct reader *r, unsigned width)
 {
 	return width == 8 ? reader_u64(r) : width == 4 ? reader_u32(r) : reader_u16(r);
@@ -298,7 +299,7 @@ static int hdf5_check_superblock(const uint8_t *data, size_t len, uint64_t size)
 	unsigned version, width, flags = 0;
 	uint64_t base, end;
 
-	reader_skip(&r, sizeof(hdf5_signature));
+	reader_skip(&r, sizeof(HDF5_MAGIC) - 1);
 	version = reader_u8(&r);
 	if (version > 3)
 		return 0;
@@ -325,7 +326,7 @@ static int hdf5_check_superblock(const uint8_t *data, size_t len, uint64_t size)
 	return base > size || end > size - base ? TORN : 0;
 }
 
-static int hdf5_check(const struct tail_source *in, uint64_t size)
+int hdf5_check(const struct tail_source *in, uint64_t size)
 {
 	uint8_t data[96] = {0};
 	ssize_t got = in->read(in->arg, data, sizeof(data), 0);
@@ -371,9 +372,14 @@ static bool is_named_safetensors(const char *name)
 	return name_ends_with(name, ".safetensors");
 }
 
+static bool is_named_keras(const char *name)
+{
+	return name_ends_with(name, ".keras");
+}
+
 bool tail_depends_on_name(const char *name)
 {
-	return is_named_safetensors(name) || is_named_pickle(name);
+	return is_named_safetensors(name) || is_named_pickle(name) || is_named_keras(name);
 }
 
 int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
@@ -394,8 +400,8 @@ int tail_check_source(const struct tail_source *in, uint64_t size, const char *n
 	if (got < 0)
 		return (int)got;
 	if (memcmp(head, zip_head, sizeof(zip_head)) == 0) {
-		result = zip_check(in, size, &why);
-	} else if (memcmp(head, hdf5_signature, sizeof(hdf5_signature)) == 0) {
+		result = zip_check(in, size, is_named_keras(name), &why);
+	} else if (memcmp(head, HDF5_MAGIC, sizeof(HDF5_MAGIC) - 1) == 0) {
 		result = hdf5_check(in, size);
 		why = "HDF5 says that it was not closed, or is longer";
 	} else if (memcmp(head, NPY_MAGIC, sizeof(NPY_MAGIC) - 1) == 0) {

@@ -14,7 +14,10 @@
  *   zip (PyTorch, NumPy .npz, Keras)  known by its first bytes. The record at its end ("end of
  *       central directory", PKWARE APPNOTE 4.3.16; with ZIP64 4.3.14, 4.3.15) must be there and
  *       the directory that it names must lie before it. The archive may begin later in the file.
- *       PyTorch's must also hold the storages that its pickle names (torch_zip.c).
+ *       PyTorch's must also hold the storages that its pickle names (torch_zip.c). The last member must be as
+ *       long as its header says if it is named *.npy, as numpy.savez names all, and Keras' archive must hold weights, whole ones if they are
+ *       model.weights.h5 (zip_members.c). Of such a member that is compressed (numpy.savez_compressed) it is told only whether it is empty:
+ *       its length in the directory is what was written of it, and its header cannot be read.
  *   safetensors                       known by the name's ending, or by its header, also where that is cut off: a
  *       temporary name may say nothing, and be changed when an epoch has the content. 8 bytes length, a JSON header, and
  *       as many bytes as the greatest end in "data_offsets" says.
@@ -28,8 +31,8 @@
  * Nothing is said of other files.
  */
 
-/* Reads a few KiB at both ends; of safetensors the whole header, of PyTorch's zip also the directory
- * and the pickle; of an empty file nothing, and then the descriptor may be -1. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
+/* Reads a few KiB at both ends; of safetensors the whole header, of a zip also the directory, and PyTorch's
+ * pickle or some KiB where a member begins; of an empty file nothing, and then the descriptor may be -1. `why` is static text. 0: nothing is wrong; 1: torn, and why; or -errno of a read. */
 int tail_check(int fd, uint64_t size, const char *name, const char **ret_why);
 /* Whether a file that is not empty may be torn by this name, though by another one nothing is wrong. */
 bool tail_depends_on_name(const char *name);
@@ -41,17 +44,21 @@ struct tail_source {
 int tail_check_source(const struct tail_source *in, uint64_t size, const char *name,
 		      const char **ret_why);
 
-/* ---- for lib/format alone: arrays of NumPy and pickles ---- */
+/* ---- for lib/format alone: arrays of NumPy, HDF5 files and pickles ---- */
 
 /* The first bytes of an array that numpy.save writes (numpy.lib.format). */
 #define NPY_MAGIC "\x93NUMPY"
+/* The signature of an HDF5 file. */
+#define HDF5_MAGIC "\x89HDF\r\n\x1a\n"
 
 /* Whether the file, which begins with the magic, is shorter than its header says: 1; 0: no, or it cannot be told; or -errno. */
 int npy_check(const struct tail_source *in, uint64_t size);
+/* Whether the HDF5 file is open, or shorter than its superblock says: likewise. */
+int hdf5_check(const struct tail_source *in, uint64_t size);
 /* Whether the file, which has the name of a pickle and is not empty, is one without its end: likewise. */
 int pickle_check(const struct tail_source *in, uint64_t size);
 
-/* ---- for lib/format alone: zips of torch.save ---- */
+/* ---- for lib/format alone: zips that were closed in good order ---- */
 
 /*
  * torch.save writes <name>/data.pkl, one entry <name>/data/<key> for each
@@ -74,5 +81,14 @@ struct zip_directory {
  */
 int torch_zip_check(const struct tail_source *in, const struct zip_directory *directory,
 		    const char **ret_why);
+/*
+ * Of numpy.savez and of Keras, which close after an exception, too: the member that was being written is then shorter than it
+ * says itself, and those that were still to come are missing. Only the last array is judged, for it is the one that an
+ * interruption cuts, and a reader of a remote fetches a chunk for each. Keras' archive is told by the first member, metadata.json, which
+ * names its version, or by the name of the file (`named_keras`), and by having nothing but config.json and assets beside it. Reads the directory as
+ * torch_zip_check does, and of a member some KiB. The results are the same.
+ */
+int zip_members_check(const struct tail_source *in, const struct zip_directory *directory,
+		      bool named_keras, const char **ret_why);
 
 #endif

@@ -6,111 +6,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lib/util/buf.h"
+#include "lib/format/zip_entry.h"
 #include "lib/util/cleanup.h"
 
 #define TORN 1
 
-#define WINDOW_SIZE (256u << 10)
-#define READ_MAX    (32u << 20) /* of the directory, and of the pickle */
-#define KEYS_MAX    (1u << 20)	/* storages with greater keys are not looked for */
-#define NO_KEY	    UINT32_MAX
-
-/* ---- a span of the source, read in pieces ---- */
-
-struct span {
-	const struct tail_source *in;
-	uint64_t at, end; /* what is still to be read into the window */
-	size_t pos, len;  /* in the window */
-	uint64_t read;	  /* in all */
-	int error;	  /* -ENODATA: past the span's end, or enough was read */
-	uint8_t window[WINDOW_SIZE];
-};
-
-static void span_open(struct span *s, const struct tail_source *in, uint64_t at, uint64_t size)
-{
-	s->in = in;
-	s->at = at;
-	s->end = at + size;
-	s->pos = s->len = 0;
-	s->read = 0;
-	s->error = 0;
-}
-
-static bool span_fill(struct span *s)
-{
-	uint64_t left = s->end - s->at;
-	ssize_t got;
-
-	if (s->error)
-		return false;
-	got = left && s->read < READ_MAX
-		      ? s->in->read(s->in->arg, s->window,
-				    left < WINDOW_SIZE ? (size_t)left : WINDOW_SIZE, s->at)
-		      : 0;
-	if (got <= 0) {
-		s->error = got < 0 ? (int)got : -ENODATA;
-		return false;
-	}
-	s->at += (uint64_t)got;
-	s->read += (uint64_t)got;
-	s->pos = 0;
-	s->len = (size_t)got;
-	return true;
-}
-
-static uint8_t span_u8(struct span *s)
-{
-	if (s->pos == s->len && !span_fill(s))
-		return 0;
-	return s->window[s->pos++];
-}
-
-/* Little-endian, of up to 8 bytes. */
-static uint64_t span_uint(struct span *s, unsigned width)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = 0; i < width; i++)
-		v |= (uint64_t)span_u8(s) << (8 * i);
-	return s->error ? 0 : v;
-}
-
-/* What lies beyond the window is not read. */
-static void span_skip(struct span *s, uint64_t len)
-{
-	size_t inside = s->len - s->pos;
-
-	if (s->error)
-		return;
-	if (len <= inside) {
-		s->pos += (size_t)len;
-		return;
-	}
-	len -= inside;
-	s->pos = s->len;
-	if (len > s->end - s->at)
-		s->error = -ENODATA;
-	else
-		s->at += len;
-}
-
-/* The next len bytes: as many as `data` has room for, the rest is skipped. */
-static void span_bytes(struct span *s, uint64_t len, void *data, size_t room)
-{
-	uint8_t *p = data;
-	size_t n = len < room ? (size_t)len : room;
-
-	for (size_t i = 0; i < n; i++)
-		p[i] = span_u8(s);
-	span_skip(s, len - n);
-}
-
-static void span_line(struct span *s)
-{
-	while (!s->error && span_u8(s) != '\n')
-		;
-}
+#define KEYS_MAX (1u << 20) /* storages with greater keys are not looked for */
+#define NO_KEY	 UINT32_MAX
 
 /* ---- keys ---- */
 
@@ -131,13 +33,13 @@ static uint32_t key_of(const uint8_t *text, uint64_t len)
 
 /* What is known of the archive, and where the reading is. */
 struct look {
-	struct span span;
+	struct zip_span span;
 	uint8_t there[KEYS_MAX / 8]; /* by key: whether the storage is in the directory */
 	uint8_t prefix[256];
 	size_t prefix_len; /* with the slash */
 	bool version, unknown;
 	bool pickle;
-	uint64_t pickle_at, pickle_size;
+	struct zip_entry pickle_entry;
 };
 
 static bool is_there(const struct look *l, uint32_t key)
@@ -147,36 +49,8 @@ static bool is_there(const struct look *l, uint32_t key)
 
 /* ---- the directory ---- */
 
-struct entry {
-	uint16_t flags, method, name_len;
-	uint32_t packed, size, at;
-	uint8_t name[300];
-};
-
-static bool entry_read(struct span *s, struct entry *e)
-{
-	uint16_t extra, comment;
-
-	if (span_uint(s, 4) != 0x02014b50)
-		return false;
-	span_skip(s, 4);
-	e->flags = (uint16_t)span_uint(s, 2);
-	e->method = (uint16_t)span_uint(s, 2);
-	span_skip(s, 8);
-	e->packed = (uint32_t)span_uint(s, 4);
-	e->size = (uint32_t)span_uint(s, 4);
-	e->name_len = (uint16_t)span_uint(s, 2);
-	extra = (uint16_t)span_uint(s, 2);
-	comment = (uint16_t)span_uint(s, 2);
-	span_skip(s, 8);
-	e->at = (uint32_t)span_uint(s, 4);
-	span_bytes(s, e->name_len, e->name, sizeof(e->name));
-	span_skip(s, (uint64_t)extra + comment);
-	return !s->error && e->name_len <= sizeof(e->name);
-}
-
 /* All entries of torch.save stand in one directory, whose name the first one gives. */
-static bool same_prefix(struct look *l, const struct entry *e)
+static bool same_prefix(struct look *l, const struct zip_entry *e)
 {
 	const uint8_t *slash;
 
@@ -190,31 +64,20 @@ static bool same_prefix(struct look *l, const struct entry *e)
 	return e->name_len >= l->prefix_len && memcmp(e->name, l->prefix, l->prefix_len) == 0;
 }
 
-static bool text_is(const uint8_t *name, size_t len, const char *text)
-{
-	return len == strlen(text) && memcmp(name, text, len) == 0;
-}
-
-static bool text_begins(const uint8_t *name, size_t len, const char *text)
-{
-	return len >= strlen(text) && memcmp(name, text, strlen(text)) == 0;
-}
-
 /* False: TorchScript, torch.package or another program's, whose storages may stand elsewhere. */
-static bool entry_look(struct look *l, const struct entry *e)
+static bool entry_look(struct look *l, const struct zip_entry *e)
 {
 	const uint8_t *name = e->name + l->prefix_len;
 	size_t len = e->name_len - l->prefix_len;
-	bool plain = !e->method && !(e->flags & 1) && e->packed == e->size;
+	bool plain = zip_entry_is_plain(e);
 
 	if (text_is(name, len, "constants.pkl") || text_is(name, len, "bytecode.pkl") ||
 	    text_begins(name, len, "code/") || text_is(name, len, ".data/extern_modules"))
 		return false;
 	if (text_is(name, len, "data.pkl")) {
 		l->pickle = true;
-		l->pickle_at = e->at;
-		l->pickle_size = e->size;
-		return plain && e->at != UINT32_MAX && e->size != UINT32_MAX;
+		l->pickle_entry = *e;
+		return plain;
 	}
 	if (text_begins(name, len, "data/") && key_of(name + 5, len - 5) != NO_KEY) {
 		uint32_t key = key_of(name + 5, len - 5);
@@ -233,9 +96,9 @@ static bool entry_look(struct look *l, const struct entry *e)
 static bool directory_look(struct look *l, const struct zip_directory *d)
 {
 	for (uint64_t i = 0; i < d->entries; i++) {
-		struct entry e;
+		struct zip_entry e;
 
-		if (!entry_read(&l->span, &e) || !same_prefix(l, &e) || !entry_look(l, &e))
+		if (!zip_entry_read(&l->span, &e) || !same_prefix(l, &e) || !entry_look(l, &e))
 			return false;
 	}
 	return true;
@@ -278,7 +141,7 @@ static void push_string(struct walk *w, uint64_t len)
 {
 	uint8_t text[8] = {0};
 
-	span_bytes(&w->look->span, len, text, sizeof(text));
+	zip_span_bytes(&w->look->span, len, text, sizeof(text));
 	push(w, key_of(text, len), text_is(text, (size_t)(len < 8 ? len : 8), "storage"));
 }
 
@@ -388,21 +251,21 @@ static const struct shape shapes[256] = {
 static bool plain_opcode(struct walk *w, uint8_t opcode)
 {
 	const struct shape *shape = &shapes[opcode];
-	struct span *s = &w->look->span;
+	struct zip_span *s = &w->look->span;
 
 	if (shape->effect == STRING) {
-		push_string(w, span_uint(s, shape->length));
+		push_string(w, zip_span_uint(s, shape->length));
 		return true;
 	}
 	if (shape->effect == MEMO) {
-		push_memo(w, span_uint(s, shape->bytes));
+		push_memo(w, zip_span_uint(s, shape->bytes));
 		return true;
 	}
-	span_skip(s, shape->bytes);
+	zip_span_skip(s, shape->bytes);
 	if (shape->length)
-		span_skip(s, span_uint(s, shape->length));
+		zip_span_skip(s, zip_span_uint(s, shape->length));
 	for (unsigned i = 0; i < shape->lines; i++)
-		span_line(s);
+		zip_span_line(s);
 	if (shape->effect == PUSHES) {
 		push(w, NO_KEY, false);
 	} else {
@@ -415,23 +278,23 @@ static bool plain_opcode(struct walk *w, uint8_t opcode)
 /* Opcodes that leave the objects as they are. False: it is another. */
 static bool side_opcode(struct walk *w, uint8_t opcode)
 {
-	struct span *s = &w->look->span;
+	struct zip_span *s = &w->look->span;
 
 	switch (opcode) {
 	case 0x80: /* PROTO */
-		span_skip(s, 1);
+		zip_span_skip(s, 1);
 		return true;
 	case 0x95: /* FRAME */
-		span_skip(s, 8);
+		zip_span_skip(s, 8);
 		return true;
 	case 'p': /* PUT: not what torch's protocols make */
-		span_line(s);
+		zip_span_line(s);
 		return true;
 	case 'q':
-		memoize(w, span_uint(s, 1));
+		memoize(w, zip_span_uint(s, 1));
 		return true;
 	case 'r':
-		memoize(w, span_uint(s, 4));
+		memoize(w, zip_span_uint(s, 4));
 		return true;
 	case 0x94:
 		memoize(w, w->memos++);
@@ -444,7 +307,7 @@ static bool side_opcode(struct walk *w, uint8_t opcode)
 /* False: the opcode is not known. */
 static bool object_opcode(struct walk *w, uint8_t opcode)
 {
-	struct span *s = &w->look->span;
+	struct zip_span *s = &w->look->span;
 
 	w->id = NO_KEY;
 	switch (opcode) {
@@ -453,7 +316,7 @@ static bool object_opcode(struct walk *w, uint8_t opcode)
 		w->last_digit = NO_KEY;
 		return true;
 	case 'g': /* GET */
-		span_line(s);
+		zip_span_line(s);
 		push(w, NO_KEY, true);
 		return true;
 	case 't':
@@ -476,7 +339,7 @@ static int pickle_look(struct look *l)
 
 	memset(w.digit_memo, 0xff, sizeof(w.digit_memo));
 	while (!l->span.error) {
-		uint8_t opcode = span_u8(&l->span);
+		uint8_t opcode = zip_span_u8(&l->span);
 
 		if (l->span.error || opcode == '.')
 			break;
@@ -494,26 +357,14 @@ static int pickle_look(struct look *l)
 
 /* ---- both ---- */
 
-#define LOCAL_HEADER 30u
-
 /* Places the span at the pickle's bytes: false where they are not inside the archive. */
 static bool pickle_open(struct look *l, const struct tail_source *in, const struct zip_directory *d)
 {
-	uint64_t room = d->at - d->base, begin = LOCAL_HEADER;
-	struct span *s = &l->span;
+	uint64_t at;
 
-	if (l->pickle_at > room || room - l->pickle_at < LOCAL_HEADER)
+	if (!zip_entry_find(&l->span, in, d, &l->pickle_entry, &at))
 		return false;
-	room -= l->pickle_at;
-	span_open(s, in, d->base + l->pickle_at, LOCAL_HEADER);
-	if (span_uint(s, 4) != 0x04034b50)
-		return false;
-	span_skip(s, 22);
-	begin += span_uint(s, 2);
-	begin += span_uint(s, 2);
-	if (s->error || begin > room || l->pickle_size > room - begin)
-		return false;
-	span_open(s, in, d->base + l->pickle_at + begin, l->pickle_size);
+	zip_span_open(&l->span, in, at, l->pickle_entry.size);
 	return true;
 }
 
@@ -527,7 +378,7 @@ int torch_zip_check(const struct tail_source *in, const struct zip_directory *di
 		return -ENOMEM;
 	if (directory->base > directory->at)
 		return 0;
-	span_open(&l->span, in, directory->at, directory->size);
+	zip_span_open(&l->span, in, directory->at, directory->size);
 	if (!directory_look(l, directory))
 		return l->span.error == -ENODATA ? 0 : l->span.error;
 	if (!l->pickle) {

@@ -23,7 +23,7 @@ static ssize_t read_input(void *arg, void *data, size_t len, uint64_t offset)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	static const char *const names[] = {"model.pt", "model.safetensors", "model.h5",
-					    "model.pkl"};
+					    "model.keras", "model.pkl"};
 	struct input in = {data, len};
 	const struct tail_source source = {.read = read_input, .arg = &in};
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import sys
+import zipfile
 import zlib
 
 import pytest
@@ -365,6 +366,100 @@ def test_whole_arrays_and_pickles(mnt):
         (mnt.path / ("list-%d.pickle" % protocol)).write_bytes(pickle.dumps([1, "a"], protocol) + pickle.dumps({"b": 2.5}, protocol))
     (mnt.path / "packed.pkl").write_bytes(zlib.compress(pickle.dumps(arrays)))
     assert mnt.seal() == 1 and "doubts" not in record(mnt, 1) and latest(mnt) == 1
+
+
+# PATH: Ctrl-C while the last of two arrays is written. ZipFile closes the archive in good order.
+INTERRUPTED_NPZ = """
+import sys
+import numpy
+write = numpy.lib.format.write_array
+def write_half(fp, array, *args, **keywords):
+    if array.size < 100_000: return write(fp, array, *args, **keywords)
+    class Out:
+        left = 500_000
+        def write(self, data):
+            data = memoryview(data).cast("B")
+            fp.write(data[:self.left])
+            self.left -= len(data)
+            if self.left <= 0: raise KeyboardInterrupt
+    write(Out(), array, *args, **keywords)
+numpy.lib.format.write_array = write_half
+try:
+    numpy.savez(sys.argv[1], numpy.zeros(1000), numpy.zeros(200_000))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.options(keep="last:1")
+def test_an_npz_whose_writer_was_interrupted(mnt):
+    numpy = pytest.importorskip("numpy")
+    path = mnt.path / "model.npz"
+    numpy.savez(path, numpy.ones(1000), numpy.ones(200_000))
+    assert mnt.seal() == 1
+    mnt.wait_durable()
+    assert run(sys.executable, "-c", INTERRUPTED_NPZ, path, check=False).returncode == 130
+    assert 500_000 < path.stat().st_size < 600_000
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None and z.namelist() == ["arr_0.npy", "arr_1.npy"]
+    for number in (2, 3):
+        assert mnt.seal() == number and record(mnt, number)["complete"] is False and latest(mnt) == 1
+        assert doubts(mnt, number) == {"model.npz": ("torn", True)}
+        mnt.wait_durable()
+        if number == 2:
+            put(mnt.path / "notes", "another file")
+    assert "before its last array was written" in record(mnt, 2)["reason"]
+    assert [verify(mnt, n) for n in ("1", "2")] == [0, 6]
+    assert numpy.load(mnt.epoch(1) / "model.npz")["arr_1"].sum() == 200_000
+    numpy.savez(path, numpy.ones(1000), numpy.ones(200_000))
+    assert mnt.seal() == 4 and latest(mnt) == 4 and "doubts" not in record(mnt, 4)
+
+
+def test_whole_npz_files(mnt):
+    numpy = pytest.importorskip("numpy")
+    arrays = {"plain": numpy.zeros((3, 4)), "nothing": numpy.zeros((0, 4)), "one": numpy.array(1), "bits": numpy.array([True]), "complex": numpy.zeros(3, "c16"),
+              "texts": numpy.array(["a", "bcd"]), "times": numpy.array(["2026-01-01"], "M8[D]"), "objects": numpy.array([{}, None]),
+              "parts": numpy.zeros(3, [("a", "f4"), ("b", "U3")]), "order": numpy.asfortranarray(numpy.zeros((3, 4), ">i2"))}
+    for name, array in arrays.items():
+        numpy.savez(mnt.path / (name + ".npz"), numpy.zeros(3), array)
+        numpy.savez_compressed(mnt.path / (name + "-compressed.npz"), numpy.zeros(3), array)
+    numpy.savez(mnt.path / "empty.npz")
+    assert mnt.seal() == 1 and "doubts" not in record(mnt, 1) and latest(mnt) == 1
+
+
+def write_keras(path, members=3):
+    """In the order of Keras, so many members."""
+    with zipfile.ZipFile(path, "w") as z:
+        for name, content in (("metadata.json", '{"keras_version": "3.5.0"}'), ("config.json", "{}"), ("model.weights.h5", b"weights"))[:members]:
+            z.writestr(name, content)
+
+
+@pytest.mark.options(keep="last:1")
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_model_of_keras_whose_writer_was_interrupted(mnt, members):
+    path = mnt.path / "model.keras"
+    write_keras(path)
+    assert mnt.seal() == 1
+    write_keras(path, members)
+    assert mnt.seal() == 2 and record(mnt, 2)["complete"] is False and doubts(mnt, 2) == {"model.keras": ("torn", True)}
+    assert latest(mnt) == 1
+    mnt.wait_durable()
+    assert [verify(mnt, n) for n in ("1", "2")] == [0, 6]
+    write_keras(path)
+    assert mnt.seal() == 3 and latest(mnt) == 3 and "doubts" not in record(mnt, 3)
+
+
+def test_a_model_of_keras_whose_hdf5_was_cut(mnt):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(mnt.path / "whole.h5", "w") as f:
+        f["layers/dense/vars/0"] = [[float(i) for i in range(50)] for _ in range(50)]
+    weights = (mnt.path / "whole.h5").read_bytes()
+    for number, content in ((1, weights), (2, weights[:-1000])):
+        write_keras(mnt.path / "model.keras", 2)
+        with zipfile.ZipFile(mnt.path / "model.keras", "a") as z:
+            z.writestr("model.weights.h5", content)
+        assert mnt.seal() == number and latest(mnt) == 1
+    assert doubts(mnt, 2) == {"model.keras": ("torn", True)}
 
 
 def test_a_pickle_gets_its_name_later(mnt):

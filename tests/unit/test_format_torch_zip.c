@@ -2,87 +2,15 @@
 /* Archives of torch.save hold what their pickle names, or are torn. */
 #include "lib/format/tails.h"
 
-#include "tests/unit/tails_unit.h"
-
-struct entry {
-	const char *name;
-	const void *data;
-	size_t len;
-	uint16_t method;
-};
-
-static void put_entry(struct buf *b, const struct entry *e, bool central, uint32_t at)
-{
-	buf_put_u32(b, central ? 0x02014b50 : 0x04034b50);
-	if (central)
-		buf_put_u16(b, 0);
-	buf_put_u16(b, 0);
-	buf_put_u16(b, 0x0800);
-	buf_put_u16(b, e->method);
-	buf_put_u64(b, 0); /* time, date, sum */
-	buf_put_u32(b, (uint32_t)e->len);
-	buf_put_u32(b, (uint32_t)e->len);
-	buf_put_u16(b, (uint16_t)strlen(e->name));
-	buf_put_u16(b, 0);
-	if (central) {
-		buf_put(b, "\0\0\0\0\0\0\0\0\0\0", 10);
-		buf_put_u32(b, at);
-	}
-	buf_put(b, e->name, strlen(e->name));
-	if (!central)
-		buf_put(b, e->data, e->len);
-}
-
-static void make_archive(struct buf *b, const struct entry *entries, size_t count)
-{
-	uint32_t at[16];
-	size_t directory, end;
-
-	for (size_t i = 0; i < count; i++) {
-		at[i] = (uint32_t)b->len;
-		put_entry(b, &entries[i], false, 0);
-	}
-	directory = b->len;
-	for (size_t i = 0; i < count; i++)
-		put_entry(b, &entries[i], true, at[i]);
-	end = b->len;
-	buf_put_u32(b, 0x06064b50);
-	buf_put_u64(b, 44);
-	buf_put(b, "\0\0\0\0\0\0\0\0\0\0\0\0", 12);
-	buf_put_u64(b, count);
-	buf_put_u64(b, count);
-	buf_put_u64(b, end - directory);
-	buf_put_u64(b, directory);
-	buf_put_u32(b, 0x07064b50);
-	buf_put_u32(b, 0);
-	buf_put_u64(b, end);
-	buf_put_u32(b, 1);
-	buf_put_u32(b, 0x06054b50);
-	buf_put_u32(b, 0);
-	buf_put_u16(b, (uint16_t)count);
-	buf_put_u16(b, (uint16_t)count);
-	buf_put_u32(b, (uint32_t)(end - directory));
-	buf_put_u32(b, (uint32_t)directory);
-	buf_put_u16(b, 0);
-	unit_ok(buf_error(b));
-}
+#include "tests/unit/zip_unit.h"
 
 static int check_archive(const struct entry *entries, size_t count)
 {
-	cleanup_buf struct buf b = {0};
-
-	make_archive(&b, entries, count);
-	return check_bytes(b.data, b.len, "model.pt");
+	return check_zip(entries, count, "model.pt");
 }
 
-#define PICKLE(t)                                                                                  \
-	{                                                                                          \
-		"model/data.pkl", TEXT(t), 0                                                       \
-	}
-#define MEMBER(name)                                                                               \
-	{                                                                                          \
-		name, TEXT("x"), 0                                                                 \
-	}
+#define PICKLE(t)    MADE("model/data.pkl", t)
+#define MEMBER(name) MADE(name, "x")
 /* As torch.save writes it by protocol 2: storages 0 and 12, the second from what was memoized. */
 #define FIRST                                                                                      \
 	"\x80\2}q\0((X\7\0\0\0storageq\1ctorch\nFloatStorage\nq\2X\1\0\0\0"                        \
@@ -194,8 +122,9 @@ START_TEST(storages_in_other_protocols)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		const struct entry e[] = {{"model/data.pkl", cases[i].pickle, cases[i].len, 0},
-					  MEMBER("model/version")};
+		const struct entry e[] = {
+			{.name = "model/data.pkl", .data = cases[i].pickle, .len = cases[i].len},
+			MEMBER("model/version")};
 
 		ck_assert_msg(check_archive(e, 2) == cases[i].torn, "case %zu", i);
 	}
@@ -228,7 +157,7 @@ START_TEST(a_long_pickle)
 {
 	for (size_t fill = 262000; fill < 262160; fill++) {
 		cleanup_buf struct buf p = {0};
-		struct entry e[] = {{"model/data.pkl", NULL, 0, 0},
+		struct entry e[] = {{.name = "model/data.pkl"},
 				    MEMBER("model/data/0"),
 				    MEMBER("model/data/12")};
 
