@@ -467,7 +467,7 @@ static bool look_at_rest(void *arg, const struct changed_file *f)
 	const struct seal_last *last = &rest->vol->sealer->last;
 	cleanup_buf struct buf path = {0};
 
-	if (f->ino == rest->by)
+	if (f->ino == rest->by || sealer_is_scratch_locked(rest->vol, f->ino))
 		return false;
 	volume_path_locked(rest->vol, f->ino, &path);
 	/* What the last epoch has already is saved again. */
