@@ -197,11 +197,6 @@ struct seal_writers {
 	unsigned next;
 };
 
-/* The file whose rename began a save last, and sealed the one before, and its version then; 0: none. */
-struct seal_first {
-	uint64_t ino, version;
-};
-
 struct sealer {
 	/* Guarded by the volume's lock. */
 	struct pending pending;
@@ -210,7 +205,6 @@ struct sealer {
 	struct seal_over over;
 	struct seal_renames renames;
 	struct seal_unit unit;
-	struct seal_first first_of_next;
 	struct seal_killed killed;
 	struct seal_writers writers;
 	struct seal_job *first, *newest; /* begun and not frozen, in the order of numbers */

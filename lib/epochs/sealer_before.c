@@ -496,6 +496,18 @@ static bool follows_a_rest(struct volume *vol, const struct replacing *r)
 	       is_whole(vol, rest.closed_ns, r->by);
 }
 
+/* A small one may be written for anything. */
+static bool is_large_beside(struct volume *vol, uint64_t ino, uint64_t size)
+{
+	cleanup_buf struct buf path = {0};
+
+	if (ino == vol->sealer->last.renamed)
+		return true;
+	volume_path_locked(vol, ino, &path);
+	return size && size >= vol->sealer->tree_bytes / TREE_PART && path.len &&
+	       sealer_is_beside_renamed_locked(vol, buf_str(&path));
+}
+
 /* Of the save whose first file was renamed into place, which sealed it. */
 static bool is_of_renamed(struct volume *vol, uint64_t ino)
 {
@@ -511,7 +523,8 @@ static bool is_of_renamed(struct volume *vol, uint64_t ino)
 	return may_seal(vol) && last->by && last->trigger == RECORD_TRIGGER_RENAME &&
 	       !last->certain && !changed_find(changed_of(vol), ino) &&
 	       state_file_get(vol->state, ino, &f) == 0 && f.closed &&
-	       state_version_get(vol->state, f.closed, &v) == 0 && v.born == last->number;
+	       state_version_get(vol->state, f.closed, &v) == 0 && v.born == last->number &&
+	       is_large_beside(vol, ino, v.size);
 }
 
 /*
@@ -683,40 +696,6 @@ static void before_name(struct volume *vol, uint64_t parent, const char *name, u
 		seal_before(vol);
 }
 
-void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
-{
-	before_name(vol, parent, name, 0);
-}
-
-/* What was closed before an epoch that its own rename sealed has that under its old name, but is of the next save. */
-static uint64_t first_epoch(const struct volume *vol, uint64_t ino, const struct state_version *v)
-{
-	const struct seal_first *first = &vol->sealer->first_of_next;
-
-	return v->born + (v->id && first->ino == ino && first->version == v->id);
-}
-
-static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
-{
-	const struct changed_file *old, *now;
-	int64_t closed_ns;
-	struct state_version v = {0};
-	struct state_file f;
-	int error = state_file_get(vol->state, replaced, &f);
-
-	if (!error && f.closed)
-		error = state_version_get(vol->state, f.closed, &v);
-	/* Of which epoch it was is not known: where a save ends is not to be guessed from it. */
-	if (error && error != -ENOENT)
-		changed_of(vol)->overflow = true;
-	old = changed_find(changed_of(vol), replaced);
-	closed_ns = old ? old->closed_ns : 0;
-	changed_replaces(changed_of(vol), ino, replaced, first_epoch(vol, replaced, &v));
-	now = changed_find(changed_of(vol), ino);
-	if (closed_ns && now && sealer_is_most_locked(vol, now->size))
-		saved_twice(vol, now->size, closed_ns);
-}
-
 struct beside {
 	struct volume *vol;
 	const struct replacing *r;
@@ -739,6 +718,61 @@ static bool has_rest(struct volume *vol, const struct replacing *r, const struct
 	return f && changed_any(changed_of(vol), is_after, &b);
 }
 
+/*
+ * By its temporary name, where that tells the final one: what is sealed then has nothing of the next save yet. A file after whose rename a save
+ * goes on seals where the rest has come, whose last rename would have sealed, but for that it was written in place, or differs by numbers only.
+ */
+static void before_temporary(struct volume *vol, uint64_t parent, const char *name)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	unsigned count = doubt_final_names(vol->rules, name, finals);
+	struct state_name n;
+
+	while (count-- > 0) {
+		struct replacing r = {0};
+
+		if (state_name_get(vol->state, parent, finals[count], &n) != 0)
+			continue;
+		r.ino = n.ino;
+		if (rest_has_come(vol, &r))
+			seal_before(vol);
+		else if (sealer_goes_on_locked(vol, parent, finals[count]) &&
+			 has_rest(vol, &r, changed_find(changed_of(vol), n.ino)))
+			before_replace(vol, &r);
+		return;
+	}
+}
+
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
+{
+	if (!vol->sealer || vol->options.read_only)
+		return;
+	before_name(vol, parent, name, 0);
+	if (sealer_rule_locked(vol, rules_temporary, parent, name))
+		before_temporary(vol, parent, name);
+}
+
+static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
+{
+	const struct changed_file *old, *now;
+	int64_t closed_ns;
+	struct state_version v = {0};
+	struct state_file f;
+	int error = state_file_get(vol->state, replaced, &f);
+
+	if (!error && f.closed)
+		error = state_version_get(vol->state, f.closed, &v);
+	/* Of which epoch it was is not known: where a save ends is not to be guessed from it. */
+	if (error && error != -ENOENT)
+		changed_of(vol)->overflow = true;
+	old = changed_find(changed_of(vol), replaced);
+	closed_ns = old ? old->closed_ns : 0;
+	changed_replaces(changed_of(vol), ino, replaced, v.born);
+	now = changed_find(changed_of(vol), ino);
+	if (closed_ns && now && sealer_is_most_locked(vol, now->size))
+		saved_twice(vol, now->size, closed_ns);
+}
+
 /* Since the last epoch nothing else was saved but these two, which are of one save each. */
 static bool are_all(struct volume *vol, const struct replacing *r)
 {
@@ -747,8 +781,8 @@ static bool are_all(struct volume *vol, const struct replacing *r)
 }
 
 /*
- * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed, unless
- * it was written in place or its name differs by numbers only. But who saves this file again and again saves nothing else each time.
+ * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed. But
+ * who saves this file again and again saves nothing else each time.
  */
 static bool is_half(struct volume *vol, const struct replacing *r, const struct state_name *from,
 		    const char *name, uint64_t new_parent, const char *new_name)
@@ -756,7 +790,7 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
 
 	if (!sealer_rule_locked(vol, rules_temporary, from->parent, name) ||
-	    !sealer_goes_on_locked(vol, new_parent, new_name) || has_rest(vol, r, f))
+	    !sealer_goes_on_locked(vol, new_parent, new_name))
 		return false;
 	if (!f || f->count <= CHANGED_TRIES || !are_all(vol, r))
 		return true;
@@ -764,28 +798,11 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 	return false;
 }
 
-/* What was sealed as it is about to take the other's name is the first file of the next save, the rest of which is told from it. */
-static void note_first(struct volume *vol, const struct state_name *from, uint64_t replaced,
-		       pid_t by)
-{
-	struct state_file f;
-	uint64_t size;
-
-	if (!closed_size(vol, from->ino, &size) || state_file_get(vol->state, from->ino, &f) != 0)
-		return;
-	changed_begins(changed_of(vol), from->ino, 0, by, 0);
-	note_size(vol, from->parent, from->ino, size);
-	note_replaces(vol, from->ino, replaced);
-	vol->sealer->first_of_next = (struct seal_first){from->ino, f.closed};
-}
-
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
-	const struct changed_file *by;
 	struct state_name from, to;
 	struct replacing r;
-	pid_t pid;
 
 	if (!vol->sealer || vol->options.read_only ||
 	    state_name_get(vol->state, parent, name, &from) != 0)
@@ -798,12 +815,8 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	if (from.ino == to.ino)
 		return;
 	r = (struct replacing){.ino = to.ino, .by = from.ino};
-	by = changed_find(changed_of(vol), from.ino);
-	pid = by ? by->by : 0;
 	if (is_half(vol, &r, &from, name, new_parent, new_name) || !before_replace(vol, &r))
 		note_replaces(vol, from.ino, to.ino);
-	else if (sealer_goes_on_locked(vol, new_parent, new_name))
-		note_first(vol, &from, to.ino, pid);
 }
 
 /* ---- two names are exchanged ---- */

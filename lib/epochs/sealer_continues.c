@@ -408,7 +408,7 @@ void sealer_made_locked(struct volume *vol, uint64_t dir, const char *name, uint
 		learn(vol, dir, name);
 }
 
-/* The name stays there, with another file: what it says of the last epoch stays so. */
+/* The name stays there, with another file: that the save of the last epoch went on stays so. */
 static void keep_joins(struct volume *vol, uint64_t dir, const char *name)
 {
 	const struct new_name *n = NULL;
@@ -416,7 +416,7 @@ static void keep_joins(struct volume *vol, uint64_t dir, const char *name)
 
 	if (state_name_get(vol->state, dir, name, &old) == 0)
 		n = new_names_find(&vol->sealer->pending.new_names, dir, name, old.ino);
-	if (n)
+	if (n && n->joins == JOINS_LAST && vol->sealer->last.went_on)
 		join(vol, NULL, n->joins);
 }
 
