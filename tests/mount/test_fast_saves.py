@@ -214,6 +214,22 @@ def test_after_a_kill_in_the_first_file(killed, how):
     each_is_an_epoch(killed, HOW[how], begin(killed, how))
 
 
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("count", [2, 4])
+def test_after_a_kill_in_what_comes_without_a_sign(killed, count):
+    """What was renamed before is half then."""
+    saves = []
+    for step in range(count):
+        saves.append(told_first(killed.path, step))
+        time.sleep(1.1)
+    told(killed.path / "opt.bin", content(count, "opt.bin"))
+    kill_in(killed, "model.bin")
+    time.sleep(0.3)
+    killed.seal()
+    complete = [killed.epoch(e["epoch"]) for e in log_of(killed) if e["complete"]]
+    assert all(any(has(epoch, one) for one in saves) for epoch in complete) and has(complete[-1], saves[-1]), log_of(killed)
+
+
 FSYNCED = """
 import os, signal, sys
 with open(sys.argv[1], "wb") as f:
