@@ -487,6 +487,7 @@ static bool follows_a_rest(struct volume *vol, const struct replacing *r)
 	int64_t begun_ns, pause_ns;
 
 	if (!vol->sealer->pending.closed || (r->by && !(by && by->made_ns)) ||
+	    changed_of(vol)->files.count > LEFT_MAX ||
 	    changed_any(changed_of(vol), look_at_rest, &rest) || !rest.closed_ns)
 		return false;
 	begun_ns = by ? by->made_ns : clock_mono_ns();
@@ -687,7 +688,7 @@ static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 
 static void before_name(struct volume *vol, uint64_t parent, const char *name, uint64_t by)
 {
-	if (!vol->sealer || !has_next_step(vol, parent, name))
+	if (!has_next_step(vol, parent, name))
 		return;
 	/* As above. */
 	body_finish_closes_locked(vol, 0);
@@ -696,26 +697,24 @@ static void before_name(struct volume *vol, uint64_t parent, const char *name, u
 		seal_before(vol);
 }
 
-struct beside {
+struct later {
 	struct volume *vol;
-	const struct replacing *r;
 	const struct changed_file *than;
 };
 
 static bool is_after(void *arg, const struct changed_file *f)
 {
-	const struct beside *b = arg;
+	const struct later *a = arg;
 
-	return f->ino != b->r->ino && f->ino != b->r->by && f->at > b->than->at &&
-	       f->by == b->than->by && !has_temporary_name(b->vol, f->ino);
+	return f->at > a->than->at && f->by == a->than->by && !has_temporary_name(a->vol, f->ino);
 }
 
 /* The rest of the last save came without a sign. */
-static bool has_rest(struct volume *vol, const struct replacing *r, const struct changed_file *f)
+static bool has_rest(struct volume *vol, const struct changed_file *f)
 {
-	struct beside b = {vol, r, f};
+	struct later a = {vol, f};
 
-	return f && changed_any(changed_of(vol), is_after, &b);
+	return changed_any(changed_of(vol), is_after, &a);
 }
 
 /*
@@ -726,21 +725,16 @@ static void before_temporary(struct volume *vol, uint64_t parent, const char *na
 {
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 	unsigned count = doubt_final_names(vol->rules, name, finals);
+	const struct changed_file *f;
 	struct state_name n;
 
-	while (count-- > 0) {
-		struct replacing r = {0};
-
-		if (state_name_get(vol->state, parent, finals[count], &n) != 0)
-			continue;
-		r.ino = n.ino;
-		if (rest_has_come(vol, &r))
-			seal_before(vol);
-		else if (sealer_goes_on_locked(vol, parent, finals[count]) &&
-			 has_rest(vol, &r, changed_find(changed_of(vol), n.ino)))
-			before_replace(vol, &r);
+	while (count && state_name_get(vol->state, parent, finals[count - 1], &n) != 0)
+		count--;
+	if (!count)
 		return;
-	}
+	f = changed_find(changed_of(vol), n.ino);
+	if (!f || (sealer_goes_on_locked(vol, parent, finals[count - 1]) && has_rest(vol, f)))
+		sealer_before_replace_locked(vol, n.ino);
 }
 
 void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
