@@ -48,10 +48,11 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$run/reports/ub
 # OpenSSL is not instrumented: what its own locks order looks like a race to TSan.
 export TSAN_OPTIONS=second_deadlock_stack=1:ignore_noninstrumented_modules=1:log_path=$run/reports/tsan
 
-# The longest files are in tests/remotes: where they are begun last, one worker ends alone.
+# Many tests wait for a pause between two saves, so there are more workers than processors. The longest files are in tests/remotes:
+# where they are begun last, one worker ends alone.
 xml=$results/mount${san:+-$san}.xml
 timeout --kill-after=30 "$limit" /usr/bin/python3 -m pytest -c "$tests/pytest.ini" \
-	--rootdir "$tests/.." -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile --timeout $test_limit \
+	--rootdir "$tests/.." -p no:cacheprovider -n $(($(nproc) + 2)) --dist loadfile --timeout $test_limit \
 	--basetemp "$run/tmp/pytest" --junit-xml "$xml" "$tests/remotes" "$tests/mount" "$@"
 status=$?
 case $status in
