@@ -118,6 +118,12 @@ void changed_remove(struct changed *c, uint64_t ino)
 	free(f);
 }
 
+void changed_again(struct changed *c, const struct changed_file *f)
+{
+	changed_begins(c, f->ino, 0, f->by, f->made_ns);
+	changed_add(c, f->ino, f->size, f->closed_ns);
+}
+
 void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch)
 {
 	struct changed_file *f = find(c, ino);

@@ -54,6 +54,8 @@ void changed_begins(struct changed *c, uint64_t ino, uint64_t epoch, pid_t by, i
 /* The file was closed now with so much in it. */
 void changed_add(struct changed *c, uint64_t ino, uint64_t size, int64_t now_ns);
 void changed_remove(struct changed *c, uint64_t ino);
+/* Adds a copy of what was known of a file that is not there any more, as closed once. */
+void changed_again(struct changed *c, const struct changed_file *f);
 /* The file takes the place of another, whose content `epoch` has first. Where that has changed as well, it counts as closed
  * once more than that. */
 void changed_replaces(struct changed *c, uint64_t ino, uint64_t replaced, uint64_t epoch);

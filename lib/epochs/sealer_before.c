@@ -400,7 +400,7 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	    state_version_get(l->vol->state, file->closed, &v) != 0)
 		return 0;
 	other = changed_find(changed_of(l->vol), file->ino);
-	from = save_of(l->vol, other ? other->from : v.born);
+	from = save_of(l->vol, other ? other->from : state_version_placed(&v));
 	if (is_behind(other, l->f) && (from == l->from || (l->restored && from < l->from)))
 		l->found = v.size && v.size >= l->f->size / CHANGED_PART;
 	return l->found;
@@ -524,8 +524,8 @@ static bool is_of_renamed(struct volume *vol, uint64_t ino)
 	return may_seal(vol) && last->by && last->trigger == RECORD_TRIGGER_RENAME &&
 	       !last->certain && !changed_find(changed_of(vol), ino) &&
 	       state_file_get(vol->state, ino, &f) == 0 && f.closed &&
-	       state_version_get(vol->state, f.closed, &v) == 0 && v.born == last->number &&
-	       is_large_beside(vol, ino, v.size);
+	       state_version_get(vol->state, f.closed, &v) == 0 &&
+	       state_version_placed(&v) == last->number && is_large_beside(vol, ino, v.size);
 }
 
 /*
@@ -761,7 +761,7 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 		changed_of(vol)->overflow = true;
 	old = changed_find(changed_of(vol), replaced);
 	closed_ns = old ? old->closed_ns : 0;
-	changed_replaces(changed_of(vol), ino, replaced, v.born);
+	changed_replaces(changed_of(vol), ino, replaced, state_version_placed(&v));
 	now = changed_find(changed_of(vol), ino);
 	if (closed_ns && now && sealer_is_most_locked(vol, now->size))
 		saved_twice(vol, now->size, closed_ns);
@@ -786,10 +786,21 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 	if (!sealer_rule_locked(vol, rules_temporary, from->parent, name) ||
 	    !sealer_goes_on_locked(vol, new_parent, new_name))
 		return false;
-	if (!f || f->count <= CHANGED_TRIES || !are_all(vol, r))
-		return true;
-	sealer_rename_ends_locked(vol, r->ino);
-	return false;
+	if (f && f->count > CHANGED_TRIES && are_all(vol, r)) {
+		sealer_rename_ends_locked(vol, r->ino);
+		return false;
+	}
+	return !f || !has_rest(vol, f);
+}
+
+/* What is sealed has the next save's first file under its temporary name, but that is saved with what follows. */
+static void before_rename_over(struct volume *vol, const struct replacing *r)
+{
+	const struct changed_file *f = changed_find(changed_of(vol), r->by);
+	struct changed_file by = f ? *f : (struct changed_file){0};
+
+	if (before_replace(vol, r) && f)
+		changed_again(changed_of(vol), &by);
 }
 
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
@@ -809,8 +820,9 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	if (from.ino == to.ino)
 		return;
 	r = (struct replacing){.ino = to.ino, .by = from.ino};
-	if (is_half(vol, &r, &from, name, new_parent, new_name) || !before_replace(vol, &r))
-		note_replaces(vol, from.ino, to.ino);
+	if (!is_half(vol, &r, &from, name, new_parent, new_name))
+		before_rename_over(vol, &r);
+	note_replaces(vol, from.ino, to.ino);
 }
 
 /* ---- two names are exchanged ---- */

@@ -128,7 +128,7 @@ static enum belongs content_belongs(struct volume *vol, uint64_t dir, const char
 	    state_file_get(vol->state, n.ino, &f) != 0 || !f.closed ||
 	    state_version_get(vol->state, f.closed, &v) != 0)
 		return BELONGS_NOWHERE;
-	return v.born < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
+	return state_version_placed(&v) < vol->sealer->last.run ? BELONGS_TO_LAST : BELONGS_TO_NEXT;
 }
 
 bool sealer_is_beside_renamed_locked(struct volume *vol, const char *path)

@@ -208,9 +208,13 @@ static int note_replaced_locked(struct volume *vol, const struct end *from, cons
 		error = state_version_get(vol->state, to->f.closed, &before);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	if (v.born != vol->next_epoch || v.saved)
+	if (state_version_epoch(&v) == vol->next_epoch && v.saved)
 		return 0;
-	return state_version_replaces(vol->state, id, version_replaced_by_next(vol, &before));
+	/* An epoch has it under its temporary name, which seals before this rename: it is saved with what comes after it. */
+	if (v.born != vol->next_epoch)
+		v.saved = vol->next_epoch;
+	v.replaced = version_replaced_by_next(vol, &before);
+	return state_version_set(vol->state, &v);
 }
 
 static enum activity what_it_is(const struct volume *vol, const struct end *to)

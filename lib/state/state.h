@@ -190,8 +190,8 @@ struct state_version {
 	enum version_kind kind;
 	uint64_t size;
 	uint64_t born, died;
-	/* an epoch that has these bytes, where an earlier version had them: nothing was saved; the first, or the one that a rollback restored;
-	 * 0: `born` */
+	/* an epoch that has these bytes, where an earlier version had them: nothing was saved; the first, or the one that a rollback restored.
+	 * Or later than `born`: the first that has it where it took the place of another file, which epochs have under another name. 0: `born` */
 	uint64_t saved;
 	/* the epoch that has first what this took the place of, in the same file; of several in one epoch, the first, and what
 	 * a killed try of the same save has left counts as one of them; 0: nothing was */
@@ -217,10 +217,16 @@ struct state_version {
 	int64_t used_ns;
 };
 
-/* The epoch that has these bytes first. */
+/* The epoch that has these bytes first, in their place. */
 static inline uint64_t state_version_epoch(const struct state_version *v)
 {
 	return v->saved ? v->saved : v->born;
+}
+
+/* The same, but a rollback puts them there anew. */
+static inline uint64_t state_version_placed(const struct state_version *v)
+{
+	return v->saved > v->born ? v->saved : v->born;
 }
 
 /* Gives a fresh id (never reused) and stores it. */

@@ -43,12 +43,16 @@ def by(temporary):
 told = by("%(stem)s%(ending)s.tmp")
 
 
-def told_first(top, step):
-    """The rest in place, and shortly after."""
-    told(top / "opt.bin", content(step, "opt.bin"))
-    put(top / "model.bin", content(step, "model.bin"))
-    put(top / "state.json", content(step, "state")[:100])
-    return {name: (top / name).read_bytes() for name in ("opt.bin", "model.bin", "state.json")}
+def then_in_place(how):
+    """The first by a rename, the rest in place, and shortly after."""
+
+    def save(top, step):
+        how(top / "opt.bin", content(step, "opt.bin"))
+        put(top / "model.bin", content(step, "model.bin"))
+        put(top / "state.json", content(step, "state")[:100])
+        return {name: (top / name).read_bytes() for name in ("opt.bin", "model.bin", "state.json")}
+
+    return save
 
 
 def files(how, *names):
@@ -96,7 +100,8 @@ HOW = {
     "tempfile-step": files(replaced, "model_step%.bin"),
     "tmp": files(told, "model.bin"),
     "tmp-two": files(told, "opt.bin", "model.bin"),
-    "tmp-then-in-place": told_first,
+    "tmp-then-in-place": then_in_place(told),
+    "tempfile-then-in-place": then_in_place(replaced),
     "tmp-of-any-name": files(by("x.tmp"), "model.bin"),
     "tmp-in-the-name": files(by("%(stem)s.tmp%(ending)s"), "model.bin"),
     "tmp-in-the-name-two": files(by("%(stem)s.tmp%(ending)s"), "opt.bin", "model.bin"),

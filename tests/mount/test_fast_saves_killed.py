@@ -9,7 +9,7 @@ import time
 import pytest
 
 from test_contract_writing import log_of
-from test_fast_saves import FIRST, HOW, content, each_is_an_epoch, has, told, told_first
+from test_fast_saves import FIRST, HOW, by, content, each_is_an_epoch, has, replaced, then_in_place, told
 
 # FILE: a save that is killed in its first file. DIRECTORY/: in one with a temporary name there.
 KILLED = """
@@ -51,6 +51,7 @@ KILLED_IN = {
     "tmp": "model.bin.tmp",
     "tmp-two": "opt.bin.tmp",
     "tmp-then-in-place": "opt.bin.tmp",
+    "tempfile-then-in-place": "",
     "tmp-of-any-name": "x.tmp",
     "tmp-in-the-name": "model.tmp.bin",
     "tmp-in-the-name-two": "opt.tmp.bin",
@@ -89,14 +90,15 @@ def test_after_a_kill_in_the_first_file(killed, how):
 
 
 @pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", [told, replaced, by("%(stem)s.new")], ids=["tmp", "tempfile", "new"])
 @pytest.mark.parametrize("count", [2, 4])
-def test_after_a_kill_in_what_comes_without_a_sign(killed, count):
-    """What was renamed before is half then."""
+def test_after_a_kill_in_what_comes_without_a_sign(killed, count, how):
+    """What was renamed before is half then, also where an epoch has it under its temporary name."""
     saves = []
     for step in range(count):
-        saves.append(told_first(killed.path, step))
+        saves.append(then_in_place(how)(killed.path, step))
         time.sleep(1.1)
-    told(killed.path / "opt.bin", content(count, "opt.bin"))
+    how(killed.path / "opt.bin", content(count, "opt.bin"))
     kill_in(killed, "model.bin")
     time.sleep(0.3)
     killed.seal()
