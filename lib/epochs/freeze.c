@@ -406,6 +406,19 @@ static int judge_file(struct walk *w, const char *name, const struct state_file 
 	return error ? error : doubts_add_file(w->doubts, &file);
 }
 
+/* Whether an epoch before has found it torn, or somebody said that it is whole. */
+static int look_at_mark(struct volume *vol, struct state_version *v)
+{
+	struct state_version now;
+	int error;
+	SCOPED_LOCK(&vol->lock);
+
+	error = state_version_get(vol->state, v->id, &now);
+	if (!error)
+		v->torn = now.torn;
+	return error == -ENOENT ? 0 : error;
+}
+
 /* 1: not in this epoch. */
 static int content_of_file(struct walk *w, const char *name, const struct state_file *f,
 			   struct buf *bytes, struct tree_entry *e)
@@ -428,6 +441,8 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 	if (!f->closed)
 		return 1;
 	error = state_version_get(w->job->snapshot, f->closed, &v);
+	if (!error && w->job->early && !w->job->restores && !is_new(w, &v))
+		error = look_at_mark(w->vol, &v);
 	if (error == -ENOENT) {
 		blame(w, "its content is lost from the local state");
 		return 1;

@@ -186,6 +186,7 @@ static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_
 
 	*job = (struct seal_job){
 		.number = vol->next_epoch,
+		.early = vol->sealer->first != NULL,
 		.trigger = how->trigger,
 		.has_step = how->has_step,
 		.step = how->step,

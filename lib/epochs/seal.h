@@ -100,6 +100,7 @@ struct seal_job {
 	uint64_t number;
 	uint64_t parent; /* the epoch before it, 0: none; set when it is frozen */
 	struct state *snapshot;
+	bool early; /* an epoch before it was not frozen yet: what that finds torn is not in the snapshot */
 	enum record_trigger trigger;
 	char *tag, *message, *metadata; /* owned, or NULL */
 	bool has_step;

@@ -469,3 +469,25 @@ def test_a_pickle_gets_its_name_later(mnt):
     assert mnt.seal() == 2 and latest(mnt) == 2
     os.rename(mnt.path / "part", mnt.path / "a.pkl")
     assert mnt.seal() == 3 and latest(mnt) == 2 and doubts(mnt, 3) == {"a.pkl": ("torn", True)}
+
+
+def whole_array():
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100,), }".ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(400)
+
+
+@pytest.mark.options(settle="1h")
+def test_an_epoch_that_begins_while_the_one_before_is_put_together(mnt):
+    """The one before finds the torn file, which is none of what changed since."""
+    for i in range(3000):
+        put(mnt.path / ("shard-%d.json" % i), "{}")
+    good = mnt.seal()
+    (mnt.path / "model.npy.tmp").write_bytes(whole_array()[:-100])
+    (mnt.path / "model.npy.tmp").rename(mnt.path / "model.npy")  # which seals
+    put(mnt.path / "note.txt", "1")
+    fd = os.open(mnt.path / ".epochs", os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    torn = {"model.npy": ("torn", True)}
+    assert [doubts(mnt, n) for n in (good + 1, good + 2)] == [torn, torn]
+    assert latest(mnt) == good
