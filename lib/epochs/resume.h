@@ -64,7 +64,8 @@ struct resume_file {
 	/* Of an empty one: which it is, and whether another program may be to write it, as it is new, and its path carries no step. */
 	uint64_t ino;
 	bool made;
-	bool empty; /* `by` has closed it empty: it goes back only before somebody reads */
+	bool empty;   /* `by` has closed it empty: it goes back only before somebody reads */
+	bool goes_on; /* `by` has saved others of that save again since: what he reads between says nothing, but where it is this file */
 	bool anew; /* `by` reads what is there after the tree went back: he does not go on with that save */
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;

@@ -245,7 +245,7 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 {
 	const struct resume_due *due = &vol->resume->due;
 	const struct resume_file *f;
-	bool his = false;
+	bool his = false, goes_on = false;
 	pid_t pid;
 
 	if (!due->any)
@@ -267,10 +267,12 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 		if (at->by != pid || has_ended(at))
 			continue;
 		his = true;
-		if ((flags & O_ACCMODE) == O_RDONLY && (at == f || gives_up(vol, at, ino)))
+		goes_on |= at->goes_on;
+		if ((flags & O_ACCMODE) == O_RDONLY &&
+		    (at == f || (!at->goes_on && gives_up(vol, at, ino))))
 			ret_reader->pid = pid;
 	}
-	if (ret_reader->pid || (his && !ret_reader->quiet))
+	if (ret_reader->pid || (his && (goes_on || !ret_reader->quiet)))
 		return ret_reader->pid;
 	return other_reads_locked(vol, f, flags, pid, ret_reader);
 }
@@ -278,7 +280,7 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 void resume_begins_anew(struct resume_due *due, pid_t pid)
 {
 	for (unsigned i = 0; i < due->count; i++)
-		due->files[i].anew = pid && due->files[i].by == pid;
+		due->files[i].anew = pid && due->files[i].by == pid && !due->files[i].goes_on;
 }
 
 /* ---- what comes after the tree went back ---- */
@@ -447,6 +449,32 @@ static bool is_half(struct volume *vol, struct resume_taken *t, const char *path
 	return !t->again || !t->with_again;
 }
 
+/* Whether a file of this size is more than a note beside what it would be saved with. */
+static bool is_of_save_locked(struct volume *vol, const struct resume_file *of, const char *path,
+			      uint64_t ino)
+{
+	struct state_version v;
+	struct state_file f;
+
+	if (of->with)
+		return !strcmp(of->with, path);
+	return strcmp(of->path, path) != 0 && resume_is_of_unit(vol, path, of->path) &&
+	       state_file_get(vol->state, ino, &f) == 0 && f.closed &&
+	       state_version_get(vol->state, f.closed, &v) == 0 &&
+	       v.size > vol->sealer->tree_bytes / CHANGED_PART;
+}
+
+/* Whoever had closed a file torn has begun that save again. */
+static void note_goes_on_locked(struct volume *vol, uint64_t ino, const char *path, pid_t by)
+{
+	struct resume_due *due = &vol->resume->due;
+
+	for (unsigned i = 0; by && i < due->count; i++)
+		if (due->files[i].by == by && !due->files[i].empty &&
+		    is_of_save_locked(vol, &due->files[i], path, ino))
+			due->files[i].goes_on = true;
+}
+
 void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 {
 	struct resume_rest *rest = &vol->resume->rest;
@@ -456,9 +484,10 @@ void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 	if (!vol->options.resume || file_is_log_locked(vol, ino))
 		return;
 	s = note_saver(rest, by);
-	if (!rest->count)
+	if (!rest->count && !vol->resume->due.count)
 		return;
 	volume_path_locked(vol, ino, &path);
+	note_goes_on_locked(vol, ino, buf_str(&path), by);
 	forget_old(rest);
 	for (unsigned i = rest->count; i-- > 0;) {
 		struct resume_taken *t = &rest->files[i];

@@ -71,6 +71,44 @@ def test_what_he_saves_then_is_a_new_save(resuming):
 
 
 @pytest.mark.options(settle="1s")
+@pytest.mark.parametrize("quiet", [0, 2], ids=["at-once", "after-quiet"])
+@pytest.mark.parametrize("what", ["list .", "has opt.pt o3", "has config.json c"])
+@WHERE
+def test_what_he_reads_while_he_saves_again(resuming, where, what, quiet):
+    """Then it is not the time to go back: what he has saved would be gone."""
+    ask(resuming, "zip config.json c")
+    good, job = interrupted(resuming, where)
+    time.sleep(quiet)
+    job.do("zip %sopt.pt o3" % where)
+    time.sleep(quiet)
+    job.tell(what.replace("opt.pt", where + "opt.pt"))
+    assert "resumed" not in resuming.status()
+    job.do("zip %smodel.pt m3" % where)
+    job.end()
+    number = sealed(resuming)
+    assert record(resuming, number)["complete"] is True and latest(resuming) == number
+    assert not any(e["complete"] for e in log_of(resuming) if good < e["epoch"] < number)
+    assert ask(resuming, "has %sopt.pt o3" % where, "has %smodel.pt m3" % where) == ["yes", "yes"]
+
+
+@pytest.mark.options(settle="1s")
+@pytest.mark.parametrize("end", ["killed", "saved"])
+def test_he_reads_the_torn_file_itself_while_he_saves_again(resuming, end):
+    """That is there no more: what he has saved again is half, until he saves all of it."""
+    good, job = interrupted(resuming)
+    job.do("zip opt.pt o3")
+    assert job.tell("has", "model.pt", "m1") == "yes" and job.tell("has", "opt.pt", "o1") == "yes"
+    again = resuming.status()["resumed"]["epoch"]
+    if end == "saved":
+        job.do("zip model.pt m3")
+        wait_until(lambda: resuming.status()["resumed"]["to"] == again, "the live tree to go back once more")
+        job.end()
+    else:
+        job.dies("model.pt")
+    assert ask(resuming, "has opt.pt o1", "has model.pt m1") == ["yes", "yes"]
+
+
+@pytest.mark.options(settle="1s")
 def test_another_rank_goes_on_where_he_has_read(resuming):
     """That one knows nothing of it: what it saves is the rest."""
     rank = Process(resuming)
