@@ -323,6 +323,17 @@ static int create_or_open(fuse_req_t req, const struct node *dir, const char *na
 	return r;
 }
 
+static int await_room(fuse_req_t req, const struct node *dir, const char *name, int flags)
+{
+	struct volume *vol = fs_of(req)->vol;
+	struct live_caller who = request_caller(req);
+	int r = handle_await_room(vol, request_interrupted, req);
+
+	if (r == -ENOSPC)
+		handle_refused(vol, dir->a, name, flags, &who);
+	return r;
+}
+
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
@@ -337,7 +348,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	if (r == 0 && is_epochs_name(dir, name))
 		r = -EISDIR;
 	if (r == 0)
-		r = handle_await_room(m->vol, request_interrupted, req);
+		r = await_room(req, dir, name, fi->flags);
 	while (r == 0) {
 		r = create_or_open(req, dir, name, mode, fi->flags, &e, &h);
 		if (r < 0)

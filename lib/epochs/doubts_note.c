@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "lib/util/clock.h"
@@ -174,6 +175,39 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	if (!undone && (over || !was_refused(b)))
 		sealer_left_locked(vol, d.parent, d.name, b->ino, b->closer, over);
 	error = note_locked(vol, &d, b->closer_parent);
+	if (error)
+		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
+	vol->doubts = DOUBTS_SOME;
+}
+
+void doubts_refused_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by)
+{
+	static const char why[] = "it could not be opened to be written, for lack of room";
+	cleanup_buf struct buf path = {0};
+	struct state_doubt d = {
+		.kind = DOUBT_UNDONE,
+		.parent = parent,
+		.since = vol->next_epoch,
+		.at_ns = clock_wall_ns(),
+		.why = (char *)(uintptr_t)why,
+	};
+	struct state_name n;
+	struct state_file f;
+	int error;
+
+	if (strlen(name) >= sizeof(d.name) || sealer_path_locked(vol, parent, name, &path) != 0 ||
+	    rules_log(vol->rules, name, buf_str(&path)))
+		return;
+	snprintf(d.name, sizeof(d.name), "%s", name);
+	d.path = (char *)(uintptr_t)buf_str(&path);
+	if (state_name_get(vol->state, parent, name, &n) == 0 &&
+	    state_file_get(vol->state, n.ino, &f) == 0) {
+		d.ino = f.ino;
+		d.version = f.closed;
+	}
+	resume_due_locked(vol, d.path, by, d.version, clock_mono_ns());
+	d.since = since_of(vol, &d, by);
+	error = note_locked(vol, &d, 0);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
 	vol->doubts = DOUBTS_SOME;

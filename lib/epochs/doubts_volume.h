@@ -71,6 +71,9 @@ void doubts_tried_again_locked(struct volume *vol, uint64_t parent, pid_t by);
  * the same process, and the two names are the same but for their numbers, as those of ranks are. In no transaction.
  */
 void doubts_goes_on_locked(struct volume *vol, uint64_t ino, pid_t by);
+/* This process (0: not known) could not open this name to write it, for lack of room, and the file is as it was, or not there: as after a kill, what
+ * was saved with it is half, until it is saved. In no transaction. */
+void doubts_refused_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by);
 /* This process opens a file for writing: it may have ended when that is closed. */
 void doubts_writer_locked(struct volume *vol, pid_t pid);
 

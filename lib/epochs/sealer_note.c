@@ -639,6 +639,7 @@ const struct live_observer epochs_observer = {
 	.writer_locked = doubts_writer_locked,
 	.unknown_locked = sealer_unknown_locked,
 	.doubt_locked = doubts_killed_locked,
+	.refused_locked = doubts_refused_locked,
 	.killed_locked = sealer_killed_locked,
 	.saved_locked = doubts_saved_locked,
 	.changed_locked = doubts_changed_locked,

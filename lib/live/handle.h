@@ -57,6 +57,9 @@ int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 /* Before handle_create, which does not wait: waits, as full=wait allows, until there is room for what a writer writes.
  * 0, -ENOSPC, -EINTR. */
 int handle_await_room(struct volume *vol, interrupted_fn interrupted, void *arg);
+/* There was none, for a file of this name that is not known to be there: the save that it is for may be half. */
+void handle_refused(struct volume *vol, uint64_t parent, const char *name, int flags,
+		    const struct live_caller *who);
 /* Makes the file and opens it. An existing name: -EEXIST (fs/ then opens it, or not with O_EXCL).
  */
 int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t mode, int flags,

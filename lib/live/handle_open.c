@@ -550,6 +550,28 @@ static bool is_told(const struct opening *o)
 	return t && t->ino == o->ino;
 }
 
+/* Who appends to a file adds nothing to a save. */
+static bool replaces(int flags)
+{
+	return flags_write(flags) && !(flags & O_APPEND);
+}
+
+static int make_room(const struct opening *o, interrupted_fn interrupted, void *arg)
+{
+	int error = volume_reserve(o->vol, ROOM_TO_WRITE, interrupted, arg);
+	uint64_t parent;
+	char name[256];
+
+	if (error != -ENOSPC || !replaces(o->flags))
+		return error;
+	mutex_lock(&o->vol->lock);
+	first_name_locked(o->vol, o->ino, name, &parent);
+	if (name[0])
+		o->vol->observer->refused_locked(o->vol, parent, name, o->tgid);
+	mutex_unlock(&o->vol->lock);
+	return error;
+}
+
 int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 		const struct live_caller *who, interrupted_fn interrupted, void *arg,
 		struct handle **ret_handle)
@@ -567,7 +589,7 @@ int handle_open(struct volume *vol, uint64_t ino, uint64_t body, int flags,
 		o.tgid = process_of(who->pid);
 	/* The second open of a thread that was told ESTALE has waited, and must not come too late. */
 	if (o.writes && !is_told(&o))
-		error = volume_reserve(vol, ROOM_TO_WRITE, interrupted, arg);
+		error = make_room(&o, interrupted, arg);
 	if (error)
 		return error;
 	h = handle_new(vol, flags, o.tgid);
@@ -600,6 +622,14 @@ int handle_await_room(struct volume *vol, interrupted_fn interrupted, void *arg)
 	if (vol->options.read_only)
 		return 0; /* what follows says so */
 	return volume_reserve(vol, ROOM_TO_WRITE, interrupted, arg);
+}
+
+void handle_refused(struct volume *vol, uint64_t parent, const char *name, int flags,
+		    const struct live_caller *who)
+{
+	SCOPED_LOCK(&vol->lock);
+	if (replaces(flags))
+		vol->observer->refused_locked(vol, parent, name, process_of(who->pid));
 }
 
 static bool starts_fragile(int flags)

@@ -61,6 +61,8 @@ struct live_observer {
 	 * committed. */
 	void (*doubt_locked)(struct volume *vol, const struct body *b, bool undone,
 			     const char *why);
+	/* Nobody could open this name to write it, for there is no room: the save that it is for may be half. `by`: who tried; 0: not known. */
+	void (*refused_locked)(struct volume *vol, uint64_t parent, const char *name, pid_t by);
 	/* A writer was killed: what changed is sealed by quiet. */
 	void (*killed_locked)(struct volume *vol);
 	/* doubts_saved_locked, doubts_changed_locked, doubts_renamed_locked (doubts_volume.h). In a transaction. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that are torn inside: their ends, writes that were refused, what is empty and cannot be."""
 
+import errno
 import io
 import json
 import os
@@ -135,6 +136,46 @@ def test_a_replacement_after_a_refused_write_is_undone_at_its_close(small, passt
     assert doubts(small, 2) == {"model.bin": ("undone", True)} and latest(small) == 1
     why = record(small, 2)["doubts"][0]["why"]
     assert why == ("the cache's disk was full as it was written" if passthrough == "on" else "a write to it was refused")
+
+
+@pytest.mark.parametrize("where", ["", "checkpoint-2/"])
+@pytest.mark.parametrize("name", ["opt.bin", "opt.bin.tmp", "ema.bin"])
+def test_an_open_that_is_refused(small, where, name):
+    """The file is as it was, but what was saved before it is half."""
+    (small.path / "checkpoint-2").mkdir()
+    for file in ("opt.bin", "model.bin"):
+        put(small.path / where / file, "1" * 5000)
+    good = small.seal()
+    put(small.path / where / "model.bin", "2" * 5000)
+    wait_until(lambda: not small.status().get("closing"), "the close")
+    stat = os.statvfs(small.cache)
+    (small.cache / "ballast").write_bytes(bytes(stat.f_bavail * stat.f_frsize - (700 << 10)))
+    for _ in range(3):
+        with pytest.raises(OSError) as refused:
+            open(small.path / where / name, "wb")
+        assert refused.value.errno == errno.ENOSPC
+    number = small.seal()
+    assert doubts(small, number) == {where + name: ("undone", True)} and latest(small) == good
+    (small.cache / "ballast").unlink()
+    put(small.path / where / name, "2" * 5000)
+    if name.endswith(".tmp"):
+        (small.path / where / name).rename(small.path / where / "opt.bin")
+    number = small.seal()
+    assert doubts(small, number) == {} and latest(small) == number
+
+
+def test_an_open_that_is_refused_where_nothing_else_was_saved(small):
+    put(small.path / "model.bin", "1" * 5000)
+    small.seal()
+    stat = os.statvfs(small.cache)
+    (small.cache / "ballast").write_bytes(bytes(stat.f_bavail * stat.f_frsize - (700 << 10)))
+    for name, mode in (("model.bin", "wb"), ("train.log", "wb"), ("train.jsonl", "ab")):
+        with pytest.raises(OSError):
+            open(small.path / name, mode)
+    (small.cache / "ballast").unlink()
+    run("sh", "-c", "sleep 0.1; echo 1 > note.txt", cwd=small.path)
+    number = small.seal()
+    assert doubts(small, number) == {} and latest(small) == number
 
 
 def test_a_refused_write_that_a_later_one_covers_is_none(small):
