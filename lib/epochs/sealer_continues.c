@@ -53,6 +53,22 @@ static uint64_t unit_born(const struct volume *vol, uint64_t dir, uint64_t step)
 	return state_file_get(vol->state, u->ino, &f) == 0 && f.nlink ? u->born : 0;
 }
 
+/* The next save has it in place of this file: the step of both is that of the training's epoch, say. */
+static bool is_next_in_step(struct volume *vol, uint64_t ino, const char *name)
+{
+	char first[256], finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+	unsigned count;
+
+	first_name_locked(vol, ino, first, NULL);
+	if (!first[0])
+		return false;
+	count = doubt_final_names(vol->rules, name, finals);
+	for (unsigned i = 0; i < count; i++)
+		if (doubt_is_next_in_step(first, finals[i]))
+			return true;
+	return doubt_is_next_in_step(first, name);
+}
+
 /* A model in one file that was renamed into place is whole: what another process leaves beside it is no part of that. */
 static bool is_anothers(struct volume *vol, pid_t by)
 {
@@ -66,10 +82,11 @@ static bool is_anothers(struct volume *vol, pid_t by)
 }
 
 /* `by`: the killed process; 0: not known. */
-static bool is_beside_last(struct volume *vol, uint64_t dir, uint64_t step, pid_t by)
+static bool is_beside_last(struct volume *vol, uint64_t dir, const char *name, uint64_t step,
+			   pid_t by)
 {
 	return is_soon_enough(vol) && is_in_chain(&vol->sealer->last, unit_born(vol, dir, step)) &&
-	       !is_anothers(vol, by);
+	       !is_next_in_step(vol, vol->sealer->unit.ino, name) && !is_anothers(vol, by);
 }
 
 /*
@@ -92,7 +109,7 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name, pid_t
 	if (unit.len && !unit.file) {
 		levels = directories_of_unit(buf_str(&path), &unit);
 		chain = last->chain;
-	} else if (unit.file && is_beside_last(vol, dir, unit.step, by)) {
+	} else if (unit.file && is_beside_last(vol, dir, name, unit.step, by)) {
 		return true;
 	} else if (!is_soon_enough(vol) || doubt_name_is_temporary(vol->rules, buf_str(&path))) {
 		return false;
@@ -103,7 +120,7 @@ static bool is_of_last(struct volume *vol, uint64_t dir, const char *name, pid_t
 		if (f.born >= chain && f.born <= last->number)
 			return true;
 	}
-	return unit.len && !unit.file && is_beside_last(vol, dir, unit.step, by);
+	return unit.len && !unit.file && is_beside_last(vol, dir, name, unit.step, by);
 }
 
 /*
@@ -160,6 +177,9 @@ static enum belongs temporary_belongs(struct volume *vol, uint64_t dir, const ch
 		belongs = content_belongs(vol, dir, finals[i]);
 	/* It may be that of the same file as the last two. */
 	if (!belongs && vol->sealer->last.again)
+		return BELONGS_TO_NEXT;
+	if (!belongs && doubt_unit_of_kill(vol->rules, buf_str(&path)).file &&
+	    is_next_in_step(vol, vol->sealer->last.renamed, name))
 		return BELONGS_TO_NEXT;
 	return !belongs && sealer_is_beside_renamed_locked(vol, buf_str(&path))
 		       ? BELONGS_BESIDE_LAST
@@ -297,6 +317,8 @@ static enum joins unit_joins(struct volume *vol, uint64_t dir, const char *name,
 	if (!unit.len)
 		return JOINS_NOTHING;
 	born = unit_born(vol, dir, unit.step);
+	if (born && is_next_in_step(vol, vol->sealer->unit.ino, name))
+		born = 0;
 	if (!born)
 		vol->sealer->unit = (struct seal_unit){dir, unit.step, ino, vol->next_epoch};
 	if (!born || !is_in_chain(last, born) || !is_soon_enough(vol))

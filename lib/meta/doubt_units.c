@@ -8,6 +8,9 @@
 #include <string.h>
 #include "lib/util/cleanup.h"
 
+/* So many parts a save may have whose numbers have no word before them. */
+#define PARTS_LIKELY 10
+
 /* The length of the path down to its topmost temporary name; 0: it has none. */
 static size_t temporary_prefix(const struct rules *r, const char *path)
 {
@@ -105,6 +108,34 @@ bool doubt_is_of_another_save(const char *a, const char *b)
 		j += lb ? lb : 1;
 	}
 	return differs;
+}
+
+/* Of two numbers at these places that differ. */
+static bool counts_saves(const char *a, size_t i, const char *b, size_t j)
+{
+	uint64_t x = strtoull(a + i, NULL, 10), y = strtoull(b + j, NULL, 10);
+
+	if (rules_number_of_part(a, i))
+		return false;
+	return rules_number_of_progress(a, i) ||
+	       (x >= PARTS_LIKELY && y >= PARTS_LIKELY && (x > y ? x - y : y - x) >= PARTS_LIKELY);
+}
+
+bool doubt_is_next_in_step(const char *a, const char *b)
+{
+	bool next = false;
+
+	if (!doubt_same_shape(a, b))
+		return false;
+	for (size_t i = 0, j = 0; a[i];) {
+		size_t la = strspn(a + i, "0123456789"), lb = strspn(b + j, "0123456789");
+
+		if (la && (la != lb || strncmp(a + i, b + j, la) != 0))
+			next |= counts_saves(a, i, b, j);
+		i += la ? la : 1;
+		j += lb ? lb : 1;
+	}
+	return next;
 }
 
 bool doubt_same_shape_beside(const char *a, const char *b)

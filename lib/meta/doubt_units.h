@@ -38,7 +38,12 @@ bool doubt_same_shape(const char *a, const char *b);
 /* Whether the one is the name, or the path, that a later save has in place of the other: they are the same but for their numbers, and these
  * count no parts of one save. */
 bool doubt_is_of_another_save(const char *a, const char *b);
-/* Whether the names of two files of one directory are. */
+/*
+ * The same of two names that carry the same step, as where that is the epoch: checkpoint_1_500.pt and checkpoint_1_1000.pt, or ep1-ba20.pt and ep1-ba40.pt.
+ * A number whose word does not tell may as well count parts, where it is small, or near to the other.
+ */
+bool doubt_is_next_in_step(const char *a, const char *b);
+/* Whether the names of two files of one directory are the same but for their numbers. */
 bool doubt_same_shape_beside(const char *a, const char *b);
 bool doubt_unit_same(const char *a, const struct doubt_unit *ua, const char *b,
 		     const struct doubt_unit *ub);

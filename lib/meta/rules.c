@@ -201,6 +201,23 @@ bool rules_number_of_part(const char *path, size_t from)
 	return word_is_part(word_before(path, from));
 }
 
+bool rules_number_of_progress(const char *path, size_t from)
+{
+	static const char *const progress[] = {
+		"batch", "batches", "ba",   "it",   "update",	"updates", "sample", "samples",
+		"token", "tokens",  "loss", "acc",  "accuracy", "score",   "metric", "ppl",
+		"auc",	 "bleu",    "wer",  "cer",  "mae",	"mse",	   "rmse",   "map",
+		"psnr",	 "ssim",    "fid",  "dice", "iou",	"reward",  "return", NULL};
+
+	/* Of a fraction, what is before that. */
+	if (from > 1 && path[from - 1] == '.' && isdigit((unsigned char)path[from - 2]))
+		for (from--; from > 0 && isdigit((unsigned char)path[from - 1]);)
+			from--;
+	if (from > 0 && strchr("=_-.:", path[from - 1]))
+		from--;
+	return word_is(word_before(path, from), progress);
+}
+
 static bool is_weights_ending(const char *text)
 {
 	static const char *const endings[] = {".pt",   ".pth",	 ".ckpt",  ".safetensors", ".h5",

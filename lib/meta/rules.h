@@ -94,6 +94,8 @@ bool rules_step(const struct rules *r, const char *path, struct step_place *ret_
 bool rules_weights(const char *name);
 /* Whether the number that begins at `from` counts parts of one save: rank_0, -00001-of-00004. */
 bool rules_number_of_part(const char *path, size_t from);
+/* Whether the number that begins there says how far the training was, or how good: it is another in each save (batch500, val_loss=0.523). */
+bool rules_number_of_progress(const char *path, size_t from);
 
 /* The last files of the frameworks: which name says that a checkpoint is whole. Pure. */
 

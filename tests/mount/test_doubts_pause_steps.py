@@ -140,3 +140,34 @@ def test_what_an_evaluator_leaves_beside_a_model_in_one_file(mnt):
     put(mnt.path / "notes", "text")
     wait_until(lambda: (mnt.epochs_dir / "latest" / "notes").exists(), "an epoch with the notes")
     assert (mnt.path / "model-step500.ckpt").exists() and (mnt.epochs_dir / "latest/model-step500.ckpt").exists()
+
+
+IN_ONE_EPOCH = ["ep1-ba%d-rank0.pt", "checkpoint_1_%d00.pt", "epoch=1-val_loss=0.52%d.ckpt", "model_epoch1_batch%d.pt"]
+
+
+@pytest.mark.options(settle="300ms", keep="last:2")
+@pytest.mark.parametrize("name", IN_ONE_EPOCH)
+@pytest.mark.parametrize("end", ["", ".tmp"], ids=["in-place", "renamed"])
+def test_the_step_of_the_names_is_that_of_the_epoch(mnt, name, end):
+    """Of several saves in it each is one by itself, and a kill in the next one takes none of them back."""
+    for i in range(1, 4):
+        path = mnt.path / (name % i + end)
+        put(path, "x" * 20000)
+        if end:
+            path.rename(mnt.path / (name % i))
+        wait_until(lambda i=i: (mnt.epochs_dir / "latest" / (name % i)).exists(), "the save to be the latest")
+        time.sleep(0.5)
+    assert len(complete(mnt)) == 2
+    kill(mnt.path / (name % 4 + end))
+    time.sleep(1)
+    put(mnt.path / "notes", "text")
+    wait_until(lambda: (mnt.epochs_dir / "latest" / "notes").exists(), "an epoch with the notes")
+
+
+@pytest.mark.options(settle="300ms")
+@pytest.mark.parametrize("name", ["model-step500_%d.pt", "step500-rank%d.pt"])
+def test_other_numbers_count_parts(mnt, name):
+    """So the first of them alone was no whole save."""
+    for i in range(3):
+        sealed(mnt, name % i, "x" * 20000)
+    assert complete(mnt) == [latest(mnt)]

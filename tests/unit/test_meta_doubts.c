@@ -115,6 +115,36 @@ START_TEST(units_of_what_is_saved_again)
 }
 END_TEST
 
+START_TEST(next_in_step)
+{
+	static const char *const next[][2] = {
+		{"ep0-ba2-rank0.pt", "ep0-ba4-rank0.pt"},
+		{"ep0-ba2-rank0.pt", "ep0-ba4-rank1.pt"},
+		{"checkpoint_1_500.pt", "checkpoint_1_1000.pt"},
+		{"epoch=0-val_loss=0.523.ckpt", "epoch=0-val_loss=0.519.ckpt"},
+		{"epoch=0-val_loss=1.02.ckpt", "epoch=0-val_loss=0.98.ckpt"},
+		{"model_epoch0_batch5.pt", "model_epoch0_batch6.pt"},
+	};
+	static const char *const same[][2] = {
+		{"ep0-ba2-rank0.pt", "ep0-ba2-rank1.pt"},
+		{"ep0-ba2-rank0.pt", "ep0-ba2-rank100.pt"},
+		{"model_step500_0.pt", "model_step500_15.pt"},
+		{"model_step500_12.pt", "model_step500_14.pt"},
+		{"step5-00011-of-00064.pt", "step5-00043-of-00064.pt"},
+		{"model-step500.pt", "optim-step500.pt"},
+		{"model-step500.pt", "model-step500.pt"},
+		{"checkpoint_1_500.pt", "checkpoint_1_1000.pth"},
+	};
+
+	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+		ck_assert_msg(doubt_is_next_in_step(next[i][0], next[i][1]), "%s", next[i][0]);
+		ck_assert_msg(doubt_is_next_in_step(next[i][1], next[i][0]), "%s", next[i][1]);
+	}
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+		ck_assert_msg(!doubt_is_next_in_step(same[i][0], same[i][1]), "%s", same[i][1]);
+}
+END_TEST
+
 START_TEST(files_and_directories_of_one_step_in_one_place_are_one_unit)
 {
 	static const struct {
@@ -284,6 +314,7 @@ int main(void)
 	TCase *c = unit_case(s, "doubts");
 
 	tcase_add_test(c, units_of_paths);
+	tcase_add_test(c, next_in_step);
 	tcase_add_test(c, units_of_what_killed_writers_had_open);
 	tcase_add_test(c, units_of_what_is_saved_again);
 	tcase_add_test(c, files_and_directories_of_one_step_in_one_place_are_one_unit);
