@@ -292,7 +292,7 @@ static bool is_wanted_so(struct volume *vol)
 	if (!error && row.record)
 		error = record_decode(row.record, strlen(row.record), &record);
 	state_epoch_free(&row);
-	return !error && record.restores;
+	return !error && record.restores && record.complete != RECORD_COMPLETE;
 }
 
 static void note_done(struct volume *vol, const struct resumed *done, const char *why)

@@ -55,14 +55,14 @@ top, kind, dies = sys.argv[1], sys.argv[2], int(sys.argv[3])
 os.chdir(top)
 
 def names(step):
-    if kind == "place":
+    if kind in ("place", "anew"):
         return ["model", "optimizer"]
     os.makedirs("checkpoint-%d" % step, exist_ok=True)
     return ["checkpoint-%d/%s" % (step, n) for n in ("model", "optimizer", "trainer_state.json")]
 
 def last():
-    if kind == "place":
-        return 0 if not os.path.exists("model") else "place"
+    if kind in ("place", "anew"):
+        return kind if os.listdir(".") else 0
     steps = [int(n.split("-")[1]) for n in os.listdir(".") if n.startswith("checkpoint-")]
     return max(steps, default=0)
 
@@ -76,6 +76,8 @@ else:
 print(step, flush=True)
 step += 1
 for i, name in enumerate(names(step)):
+    if kind == "anew" and os.path.exists(name):
+        os.remove(name)
     f = open(name, "w")
     f.write("%d" % step + " " * 5000)
     if i == dies:
@@ -93,7 +95,7 @@ def train(mnt, kind, dies=-1):
     return int(out)
 
 
-@pytest.mark.parametrize("kind, files", [("place", 2), ("directories", 3)])
+@pytest.mark.parametrize("kind, files", [("place", 2), ("anew", 2), ("directories", 3)])
 def test_a_restarted_trainer_never_meets_half_a_save(resuming, kind, files):
     assert train(resuming, kind) == 0
     assert train(resuming, kind) == 1
