@@ -58,6 +58,8 @@ struct pending {
 	int64_t opened_mono_ns;	 /* the same, monotonic */
 	int64_t content_ns;	 /* monotonic; last change of content */
 	int64_t activity_ns;	 /* monotonic; last one that restarts the quiet */
+	uint64_t activity_ino;	 /* of this file; 0: not known */
+	int64_t others_ns;	 /* the same of all other files */
 	uint64_t continues;	 /* the epoch that the next one continues; 0: none */
 	bool continues_chain;	 /* ... by names in what an epoch made which that one continues */
 	uint64_t continues_from; /* as in the record */
@@ -325,6 +327,9 @@ void sealer_renames_load(struct volume *vol);
 bool sealer_is_beside_renamed_locked(struct volume *vol, const char *path);
 /* The rename of this file sealed, and the save went on. */
 void sealer_rename_goes_on_locked(struct volume *vol, uint64_t ino);
+/* Whether nothing was saved since the last epoch but this file, which was there before, and is too small for a save: a status file, whose rename
+ * says nothing. */
+bool sealer_is_status_again_locked(struct volume *vol, uint64_t ino);
 /* A save of this file alone is over. */
 void sealer_rename_ends_locked(struct volume *vol, uint64_t ino);
 /* The hash of the file's path; 0: it has none. */

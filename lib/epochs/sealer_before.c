@@ -40,6 +40,8 @@
 #define TREE_PART 256
 /* What is larger than this part of what is saved beside it is no log. */
 #define LOG_PART 16
+/* A text of this size may be a checkpoint, as XGBoost writes one. */
+#define STATUS_BYTES 4096
 /* So many names are looked at for what a save has not saved again yet. */
 #define LEFT_MAX 1024
 
@@ -428,6 +430,35 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 	return l.found;
 }
 
+/* A status file is no save, also where there is nothing else yet. */
+static bool is_status(struct volume *vol, const struct changed_file *f)
+{
+	static const char *const endings[] = {".json", ".txt", ".yaml", ".yml", ".csv",
+					      ".toml", ".md",  ".html", NULL};
+	char name[256];
+
+	if (f->size >= STATUS_BYTES)
+		return false;
+	first_name_locked(vol, f->ino, name, NULL);
+	for (const char *const *e = endings; *e; e++)
+		if (strlen(name) > strlen(*e) && !strcasecmp(name + strlen(name) - strlen(*e), *e))
+			return true;
+	return false;
+}
+
+static bool is_no_save(struct volume *vol, const struct changed_file *f)
+{
+	return f->size < vol->sealer->tree_bytes / TREE_PART || is_status(vol, f);
+}
+
+bool sealer_is_status_again_locked(struct volume *vol, uint64_t ino)
+{
+	const struct changed_file *f = changed_find(changed_of(vol), ino);
+
+	return f && f->from && changed_of(vol)->files.count == 1 && !changed_of(vol)->overflow &&
+	       is_no_save(vol, f);
+}
+
 static bool is_most_of_save(struct volume *vol, const struct replacing *r)
 {
 	const struct changed_file *f, *by;
@@ -436,7 +467,7 @@ static bool is_most_of_save(struct volume *vol, const struct replacing *r)
 		return false;
 	f = changed_find(changed_of(vol), r->ino);
 	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
-	return f && is_most(vol, f->size, by ? by->size : 0);
+	return f && is_most(vol, f->size, by ? by->size : 0) && !is_status(vol, f);
 }
 
 static bool ends_a_save(struct volume *vol, const struct replacing *r)
@@ -786,7 +817,7 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 	if (!sealer_rule_locked(vol, rules_temporary, from->parent, name) ||
 	    !sealer_goes_on_locked(vol, new_parent, new_name))
 		return false;
-	if (f && f->count > CHANGED_TRIES && are_all(vol, r)) {
+	if (f && f->count > CHANGED_TRIES && are_all(vol, r) && !is_no_save(vol, f)) {
 		sealer_rename_ends_locked(vol, r->ino);
 		return false;
 	}

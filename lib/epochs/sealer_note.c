@@ -328,6 +328,10 @@ static bool seal_at_rename(struct volume *vol, uint64_t parent, const char *old_
 	/* After a file another may be renamed. */
 	if (sealer_goes_on_locked(vol, parent, name))
 		return false;
+	if (sealer_is_status_again_locked(vol, ino)) {
+		sealer_rename_goes_on_locked(vol, ino);
+		return false;
+	}
 	directory = state_file_get(vol->state, ino, &f) == 0 && S_ISDIR(f.mode);
 	seal_now(vol, RECORD_TRIGGER_RENAME, directory, directory ? 0 : ino);
 	return true;
@@ -341,6 +345,32 @@ static void seal_at_close(struct volume *vol)
 	if (vol->options.settle_ns == 0 && sealer_look_locked(vol, &answer, NULL) == 0 &&
 	    answer.verdict == SETTLE_SEAL)
 		seal_now(vol, RECORD_TRIGGER_CLOSE, false, 0);
+}
+
+/* ---- what restarts the quiet ---- */
+
+static void note_activity(struct pending *p, uint64_t ino, int64_t now)
+{
+	if (ino != p->activity_ino) {
+		p->others_ns = p->activity_ns;
+		p->activity_ino = ino;
+	}
+	p->activity_ns = now;
+}
+
+/* A small file that is saved again and again, as a status file is, beside what is saved now and then. */
+static bool is_heartbeat(const struct pending *p, uint64_t ino)
+{
+	const struct changed_file *f = changed_find(&p->changed, ino);
+
+	return f && f->count > CHANGED_TRIES && f->size < p->changed.bytes / CHANGED_PART;
+}
+
+/* What was done to it restarts no quiet, also under a temporary name. */
+static void forget_heartbeat(struct pending *p, uint64_t ino)
+{
+	if (p->activity_ino == ino && is_heartbeat(p, ino))
+		p->activity_ns = p->others_ns;
 }
 
 /* ---- the kinds of change ---- */
@@ -362,7 +392,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	sealer_made_locked(vol, parent, name, ino,
 			   new_names_find(&p->new_names, parent, name, ino));
 	sealer_before_named_locked(vol, parent, name, ino, known && S_ISREG(f.mode) && f.nlink > 1);
-	p->activity_ns = now;
+	note_activity(p, ino, now);
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
 	 * transaction. */
 	if (known && (S_ISLNK(f.mode) || (S_ISREG(f.mode) && f.nlink > 1)))
@@ -428,9 +458,11 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 			new_names_add(&p->new_names, parent, name, ino, true, now);
 		p->rewritten = true;
 	}
-	p->content_ns = p->activity_ns = now;
+	p->content_ns = now;
+	note_activity(p, ino, now);
 	note_content(p, ino);
 	sealer_before_closed_locked(vol, parent, ino);
+	forget_heartbeat(p, ino);
 	if (n)
 		note_saved_again(vol, n);
 	if (name)
@@ -507,7 +539,8 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 		vol, parent, name, ino,
 		old_name && !sealer_rule_locked(vol, rules_temporary, parent, old_name));
 	p->closed = true;
-	p->activity_ns = now;
+	note_activity(p, ino, now);
+	forget_heartbeat(p, ino);
 	note_content(p, ino);
 	if (!seal_at_marker(vol, parent, name, ino) &&
 	    !seal_at_rename(vol, parent, old_name, made_ns, name, ino) &&
@@ -528,9 +561,9 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 	} else {
 		note_rides(vol);
 	}
+	if (!is_heartbeat(p, ino) && (!name || !sealer_rule_locked(vol, rules_log, parent, name)))
+		note_activity(p, ino, now);
 	sealer_before_removed_locked(vol, ino);
-	if (!name || !sealer_rule_locked(vol, rules_log, parent, name))
-		p->activity_ns = now;
 	if (!p->rides && !p->opens && !new_names_any(&p->new_names))
 		p->opened_ns = 0;
 }

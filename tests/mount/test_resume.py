@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -329,6 +330,37 @@ def test_a_status_file_seals_nothing(mnt):
     for i in range(3):
         put(mnt.path / "status.json", '{"step": %d}' % i)
     assert mnt.epochs() == [1]
+
+
+@pytest.mark.options(settle="1s")
+@pytest.mark.parametrize("how", ["in-place", "tmp", "tempfile"])
+@pytest.mark.parametrize("sizes", [(300, 600), (600, 300), (500,)], ids=str)
+def test_a_status_file_that_is_written_all_the_time(mnt, how, sizes):
+    """It makes no epochs, and it does not keep the saves beside it from becoming some."""
+    stop, saves = threading.Event(), range(1, 4)
+
+    def write():
+        while not stop.wait(0.2):
+            path = mnt.path / "status.json"
+            with {"in-place": lambda: open(path, "w"), "tmp": lambda: open(str(path) + ".tmp", "w"),
+                  "tempfile": lambda: tempfile.NamedTemporaryFile("w", dir=mnt.path, delete=False)}[how]() as f:
+                f.write("%f" % time.time())
+            os.rename(f.name, path)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for save in saves:
+            time.sleep(1)
+            for i, size in enumerate(sizes):
+                (mnt.path / ("file%d.bin" % i)).write_bytes(b"%d" % save * (size << 10))
+            time.sleep(2)
+    finally:
+        stop.set()
+        thread.join()
+    found = [[(mnt.epoch(e["epoch"]) / ("file%d.bin" % i)).read_bytes()[:1] for i in range(len(sizes))] for e in log_of(mnt)
+             if (mnt.epoch(e["epoch"]) / "file0.bin").exists()]
+    assert sorted(found) == [[b"%d" % save] * len(sizes) for save in saves] and len(log_of(mnt)) <= len(saves) + 1
 
 
 def save_small(top, how, i):
