@@ -16,8 +16,8 @@
  *       the directory that it names must lie before it. The archive may begin later in the file.
  *       PyTorch's must also hold the storages that its pickle names (torch_zip.c). The last member must be as
  *       long as its header says if it is named *.npy, as numpy.savez names all, and Keras' archive must hold weights, whole ones if they are
- *       model.weights.h5 (zip_members.c). Of such a member that is compressed (numpy.savez_compressed) it is told only whether it is empty:
- *       its length in the directory is what was written of it, and its header cannot be read.
+ *       model.weights.h5 (zip_members.c). Python may have counted in its directory what it did not write any more. Of such a member that
+ *       is compressed (numpy.savez_compressed) it is told only whether it is empty, and that members are missing is not told.
  *   safetensors                       known by the name's ending, or by its header, also where that is cut off: a
  *       temporary name may say nothing, and be changed when an epoch has the content. 8 bytes length, a JSON header, and
  *       as many bytes as the greatest end in "data_offsets" says.

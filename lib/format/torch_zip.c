@@ -362,7 +362,7 @@ static bool pickle_open(struct look *l, const struct tail_source *in, const stru
 {
 	uint64_t at;
 
-	if (!zip_entry_find(&l->span, in, d, &l->pickle_entry, &at))
+	if (zip_entry_find(&l->span, in, d, &l->pickle_entry, &at) != 1)
 		return false;
 	zip_span_open(&l->span, in, at, l->pickle_entry.size);
 	return true;

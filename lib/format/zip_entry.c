@@ -157,22 +157,24 @@ bool zip_entry_is_plain(const struct zip_entry *e)
 	return e->method == METHOD_STORED && !(e->flags & FLAG_ENCRYPTED) && e->packed == e->size;
 }
 
-bool zip_entry_find(struct zip_span *s, const struct tail_source *in, const struct zip_directory *d,
-		    const struct zip_entry *e, uint64_t *ret_at)
+int zip_entry_find(struct zip_span *s, const struct tail_source *in, const struct zip_directory *d,
+		   const struct zip_entry *e, uint64_t *ret_at)
 {
-	uint64_t room = d->at - d->base, begin = LOCAL_HEADER_SIZE;
+	uint64_t room = d->at - d->base, begin = LOCAL_HEADER_SIZE, name_len;
 
 	if (d->base > d->at || e->at > room || room - e->at < LOCAL_HEADER_SIZE)
-		return false;
+		return 0;
 	room -= e->at;
 	zip_span_open(s, in, d->base + e->at, LOCAL_HEADER_SIZE);
 	if (zip_span_uint(s, 4) != LOCAL_HEADER_MAGIC)
-		return false;
+		return 0;
 	zip_span_skip(s, 22);
-	begin += zip_span_uint(s, 2);
-	begin += zip_span_uint(s, 2);
-	if (s->error || begin > room || e->packed > room - begin)
-		return false;
+	name_len = zip_span_uint(s, 2);
+	begin += name_len + zip_span_uint(s, 2);
+	if (s->error || begin > room || (e->name_len && name_len != e->name_len))
+		return 0;
+	if (e->packed > room - begin)
+		return ZIP_ENTRY_CUT;
 	*ret_at = d->base + e->at + begin;
-	return true;
+	return 1;
 }

@@ -46,10 +46,13 @@ struct zip_entry {
 bool zip_entry_read(struct zip_span *s, struct zip_entry *e);
 /* Whether its bytes stand in the archive as they are: neither compressed nor encrypted. */
 bool zip_entry_is_plain(const struct zip_entry *e);
-/* Where its bytes begin in the source, by its local header, which the span reads. False where the header or the bytes do not
- * lie before the directory, or an error of the span. */
-bool zip_entry_find(struct zip_span *s, const struct tail_source *in, const struct zip_directory *d,
-		    const struct zip_entry *e, uint64_t *ret_at);
+/*
+ * Where its bytes begin in the source, by its local header, which the span reads: 1. 0 where no header of it lies before the directory, or an error of
+ * the span; ZIP_ENTRY_CUT where the header does, but not all of the bytes: Python counts what it writes before it writes it.
+ */
+#define ZIP_ENTRY_CUT 2
+int zip_entry_find(struct zip_span *s, const struct tail_source *in, const struct zip_directory *d,
+		   const struct zip_entry *e, uint64_t *ret_at);
 
 static inline bool text_is(const uint8_t *name, size_t len, const char *text)
 {

@@ -114,8 +114,9 @@ static int member_check(struct look *l, const struct tail_source *in, const stru
 		return TORN;
 	if (!zip_entry_is_plain(e))
 		return 0;
-	if (!zip_entry_find(&l->span, in, d, e, &m.at))
-		return span_result(l);
+	result = zip_entry_find(&l->span, in, d, e, &m.at);
+	if (result != 1)
+		return result == ZIP_ENTRY_CUT ? TORN : span_result(l);
 	result = begins_with(&source, m.size, magic, strlen(magic));
 	return result > 0 ? is_cut(&source, m.size) : result;
 }
@@ -138,7 +139,7 @@ static int is_keras_metadata(struct look *l, const struct tail_source *in,
 
 	if (!zip_entry_is_plain(&l->first) || m.size < sizeof(begins) - 1)
 		return 0;
-	if (!zip_entry_find(&l->span, in, d, &l->first, &m.at))
+	if (zip_entry_find(&l->span, in, d, &l->first, &m.at) != 1)
 		return span_result(l);
 	return begins_with(&source, m.size, begins, sizeof(begins) - 1);
 }

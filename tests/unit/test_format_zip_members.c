@@ -88,7 +88,7 @@ START_TEST(compressed_and_encrypted_arrays)
 }
 END_TEST
 
-/* What lies nowhere is not blamed: it was not an interruption that made it so. */
+/* What lies nowhere is not blamed: it was not an interruption that made it so. But Python may have counted what it did not write any more. */
 START_TEST(directories_that_lie)
 {
 	static const uint64_t offsets[] = {1, 200, 100000, UINT32_MAX, UINT64_MAX - 8, UINT64_MAX};
@@ -107,9 +107,9 @@ START_TEST(directories_that_lie)
 
 		e.zip64 = true;
 		e.told_size = sizes[i];
-		ck_assert_msg(check_last(&e) == 0, "size %zu", i);
+		ck_assert_msg(check_last(&e) == 1, "size %zu", i);
 		e.len = 80;
-		ck_assert_msg(check_last(&e) == 0, "size %zu", i);
+		ck_assert_msg(check_last(&e) == 1, "size %zu", i);
 	}
 }
 END_TEST
