@@ -207,6 +207,8 @@ struct sealer {
 	struct seal_savers savers; /* of the last epoch */
 	struct seal_over over;
 	struct seal_renames renames;
+	uint64_t
+		rest_of; /* the path, hashed, of what was renamed before the last rest of a save that came without a sign; 0: none came */
 	struct seal_unit unit;
 	struct seal_killed killed;
 	struct seal_writers writers;

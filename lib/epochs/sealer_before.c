@@ -341,7 +341,8 @@ static void seal_before(struct volume *vol)
 
 struct replacing {
 	uint64_t ino;
-	uint64_t by; /* the file that takes its name; 0: new content */
+	uint64_t by;   /* the file that takes its name; 0: new content */
+	uint64_t rest; /* bytes of what was saved after it without a sign */
 };
 
 static bool has_temporary_name(struct volume *vol, uint64_t ino)
@@ -371,6 +372,7 @@ struct left {
 	const struct changed_file *f;
 	uint64_t from; /* the save that had first what `f` has replaced */
 	bool restored; /* what `f` has replaced, a rollback had brought back: what is beside it was there before */
+	uint64_t part; /* what is smaller than this part of `f` is a note of it, or is saved once */
 	unsigned looked;
 	bool found;
 };
@@ -404,12 +406,12 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	other = changed_find(changed_of(l->vol), file->ino);
 	from = save_of(l->vol, other ? other->from : state_version_placed(&v));
 	if (is_behind(other, l->f) && (from == l->from || (l->restored && from < l->from)))
-		l->found = v.size && v.size >= l->f->size / CHANGED_PART;
+		l->found = v.size && v.size >= l->f->size / l->part;
 	return l->found;
 }
 
 static bool is_tried_again(struct volume *vol, const struct replacing *r,
-			   const struct changed_file *f)
+			   const struct changed_file *f, uint64_t part)
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
 	const struct epoch_brief *from = x ? epoch_index_find(x, f->from) : NULL;
@@ -419,6 +421,7 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 		.f = f,
 		.from = save_of(vol, f->from),
 		.restored = from && from->restores,
+		.part = part,
 	};
 	uint64_t parent = 0;
 
@@ -467,7 +470,7 @@ static bool is_most_of_save(struct volume *vol, const struct replacing *r)
 		return false;
 	f = changed_find(changed_of(vol), r->ino);
 	by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
-	return f && is_most(vol, f->size, by ? by->size : 0) && !is_status(vol, f);
+	return f && is_most(vol, f->size + r->rest, by ? by->size : 0) && !is_status(vol, f);
 }
 
 static bool ends_a_save(struct volume *vol, const struct replacing *r)
@@ -477,7 +480,7 @@ static bool ends_a_save(struct volume *vol, const struct replacing *r)
 	return vol->sealer->pending.closed && !changed_any_ahead(changed_of(vol), f, r->by) &&
 	       !changed_any_shifted(changed_of(vol), f->count, f->at, f->from, save_of, vol) &&
 	       !changed_any_made(changed_of(vol), f->closed_ns, clock_mono_ns(), r->by) &&
-	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f);
+	       !has_temporary_name(vol, r->ino) && !is_tried_again(vol, r, f, CHANGED_PART);
 }
 
 /* ---- the rest of a save, which seals nothing ---- */
@@ -489,8 +492,18 @@ struct rest {
 	struct volume *vol;
 	uint64_t by;	   /* as in struct replacing */
 	int64_t closed_ns; /* its last close */
-	bool mixed;	   /* something else changed, too */
+	uint64_t bytes;
+	bool mixed;			    /* something else changed, too */
+	const struct changed_file *largest; /* of what was */
 };
+
+/* Of the save that ended with the last epoch, which may be several, one by the rename of each file. */
+static bool is_of_last_save(struct volume *vol, uint64_t epoch)
+{
+	const struct seal_last *last = &vol->sealer->last;
+
+	return epoch && (epoch >= last->run || save_of(vol, epoch) >= save_of(vol, last->number));
+}
 
 static bool look_at_rest(void *arg, const struct changed_file *f)
 {
@@ -501,16 +514,25 @@ static bool look_at_rest(void *arg, const struct changed_file *f)
 	if (f->ino == rest->by || sealer_is_scratch_locked(rest->vol, f->ino))
 		return false;
 	volume_path_locked(rest->vol, f->ino, &path);
-	/* What the last epoch has already is saved again. */
-	rest->mixed = f->ino == last->renamed || f->from >= last->number || f->count != 1 ||
-		      f->by != last->by || !path.len ||
+	/* What that save has saved already is saved again. */
+	rest->mixed = f->ino == last->renamed || is_of_last_save(rest->vol, f->from) ||
+		      f->count != 1 || f->by != last->by || !path.len ||
 		      !sealer_is_beside_renamed_locked(rest->vol, buf_str(&path));
 	if (f->closed_ns > rest->closed_ns)
 		rest->closed_ns = f->closed_ns;
+	rest->bytes += f->size;
+	if (f->from && (!rest->largest || f->size > rest->largest->size))
+		rest->largest = f;
 	return rest->mixed;
 }
 
-static bool follows_a_rest(struct volume *vol, const struct replacing *r)
+/* A save of which each file is renamed into place begins with one of a new name, say. */
+static bool begins_next(const struct seal_last *last, const struct rest *rest)
+{
+	return !rest->largest && last->run < last->number;
+}
+
+static bool follows_a_rest(struct volume *vol, const struct replacing *r, uint64_t *ret_bytes)
 {
 	const struct seal_last *last = &vol->sealer->last;
 	const struct changed_file *by = r->by ? changed_find(changed_of(vol), r->by) : NULL;
@@ -519,13 +541,16 @@ static bool follows_a_rest(struct volume *vol, const struct replacing *r)
 
 	if (!vol->sealer->pending.closed || (r->by && !(by && by->made_ns)) ||
 	    changed_of(vol)->files.count > LEFT_MAX ||
-	    changed_any(changed_of(vol), look_at_rest, &rest) || !rest.closed_ns)
+	    changed_any(changed_of(vol), look_at_rest, &rest) || !rest.closed_ns ||
+	    begins_next(last, &rest))
 		return false;
 	begun_ns = by ? by->made_ns : clock_mono_ns();
 	pause_ns = begun_ns - rest.closed_ns;
+	*ret_bytes = rest.bytes;
 	return pause_ns >= CHANGED_LULL_NS &&
 	       pause_ns >= PAUSE_OF_RESTS * (rest.closed_ns - last->begun_ns) &&
-	       is_whole(vol, rest.closed_ns, r->by);
+	       is_whole(vol, rest.closed_ns, r->by) &&
+	       !(rest.largest && is_tried_again(vol, r, rest.largest, LOG_PART));
 }
 
 /* A small one may be written for anything. */
@@ -559,6 +584,19 @@ static bool is_of_renamed(struct volume *vol, uint64_t ino)
 	       state_version_placed(&v) == last->number && is_large_beside(vol, ino, v.size);
 }
 
+/* What is written once after a save is a mere note; what is written after each is of it, however small. */
+static void learn_rest(struct volume *vol, uint64_t bytes)
+{
+	struct sealer *s = vol->sealer;
+	uint64_t path = sealer_path_hash_locked(vol, s->last.renamed), size;
+
+	s->last.went_on = true;
+	if (path == s->rest_of || !closed_size(vol, s->last.renamed, &size) ||
+	    bytes >= size / CHANGED_PART)
+		sealer_rename_goes_on_locked(vol, s->last.renamed);
+	s->rest_of = path;
+}
+
 /*
  * A save whose first file was renamed into place, which sealed that, may go on at once with files that are written in place, or whose renames are no
  * sign any more. No name tells so, but a pause before the first file is saved again. Then that epoch came too early, and what is there now is the
@@ -567,15 +605,15 @@ static bool is_of_renamed(struct volume *vol, uint64_t ino)
 static bool rest_has_come(struct volume *vol, const struct replacing *r)
 {
 	struct seal_last *last = &vol->sealer->last;
+	uint64_t bytes;
 
 	if (!is_of_renamed(vol, r->ino))
 		return false;
 	body_finish_closes_locked(vol, 0);
-	if (!is_of_renamed(vol, r->ino) || !follows_a_rest(vol, r))
+	if (!is_of_renamed(vol, r->ino) || !follows_a_rest(vol, r, &bytes))
 		return false;
 	sealer_continue_locked(vol, last->number, false);
-	last->went_on = true;
-	sealer_rename_goes_on_locked(vol, last->renamed);
+	learn_rest(vol, bytes);
 	return true;
 }
 
@@ -731,25 +769,31 @@ static void before_name(struct volume *vol, uint64_t parent, const char *name, u
 struct later {
 	struct volume *vol;
 	const struct changed_file *than;
+	uint64_t bytes;
 };
 
-static bool is_after(void *arg, const struct changed_file *f)
+static bool add_after(void *arg, const struct changed_file *f)
 {
-	const struct later *a = arg;
+	struct later *a = arg;
 
-	return f->at > a->than->at && f->by == a->than->by && !has_temporary_name(a->vol, f->ino);
+	if (f->at > a->than->at && f->by == a->than->by && !has_temporary_name(a->vol, f->ino))
+		a->bytes += f->size;
+	return false;
 }
 
-/* The rest of the last save came without a sign. */
-static bool has_rest(struct volume *vol, const struct changed_file *f)
+/* How much of the last save came after this file without a sign. What is saved after a status file is no rest of that. */
+static uint64_t rest_of(struct volume *vol, const struct changed_file *f)
 {
-	struct later a = {vol, f};
+	struct later a = {.vol = vol, .than = f};
 
-	return changed_any(changed_of(vol), is_after, &a);
+	if (changed_of(vol)->files.count > LEFT_MAX || is_no_save(vol, f))
+		return 0;
+	changed_any(changed_of(vol), add_after, &a);
+	return f->size >= a.bytes / CHANGED_PART ? a.bytes : 0;
 }
 
 /*
- * By its temporary name, where that tells the final one: what is sealed then has nothing of the next save yet. A file after whose rename a save
+ * By its temporary name, where that tells the final one: what is sealed then has nothing yet of the next save that begins with it. A file after whose rename a save
  * goes on seals where the rest has come, whose last rename would have sealed, but for that it was written in place, or differs by numbers only.
  */
 static void before_temporary(struct volume *vol, uint64_t parent, const char *name)
@@ -757,6 +801,7 @@ static void before_temporary(struct volume *vol, uint64_t parent, const char *na
 	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 	unsigned count = doubt_final_names(vol->rules, name, finals);
 	const struct changed_file *f;
+	struct replacing r;
 	struct state_name n;
 
 	while (count && state_name_get(vol->state, parent, finals[count - 1], &n) != 0)
@@ -764,8 +809,9 @@ static void before_temporary(struct volume *vol, uint64_t parent, const char *na
 	if (!count)
 		return;
 	f = changed_find(changed_of(vol), n.ino);
-	if (!f || (sealer_goes_on_locked(vol, parent, finals[count - 1]) && has_rest(vol, f)))
-		sealer_before_replace_locked(vol, n.ino);
+	r = (struct replacing){.ino = n.ino, .rest = f ? rest_of(vol, f) : 0};
+	if (!f || (r.rest && sealer_goes_on_locked(vol, parent, finals[count - 1])))
+		before_replace(vol, &r);
 }
 
 void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
@@ -809,7 +855,7 @@ static bool are_all(struct volume *vol, const struct replacing *r)
  * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed. But
  * who saves this file again and again saves nothing else each time.
  */
-static bool is_half(struct volume *vol, const struct replacing *r, const struct state_name *from,
+static bool is_half(struct volume *vol, struct replacing *r, const struct state_name *from,
 		    const char *name, uint64_t new_parent, const char *new_name)
 {
 	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
@@ -821,7 +867,8 @@ static bool is_half(struct volume *vol, const struct replacing *r, const struct 
 		sealer_rename_ends_locked(vol, r->ino);
 		return false;
 	}
-	return !f || !has_rest(vol, f);
+	r->rest = f ? rest_of(vol, f) : 0;
+	return !r->rest;
 }
 
 /* What is sealed has the next save's first file under its temporary name, but that is saved with what follows. */
@@ -842,6 +889,10 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 
 	if (!vol->sealer || vol->options.read_only ||
 	    state_name_get(vol->state, parent, name, &from) != 0)
+		return;
+	/* What is closed and renamed at once is to be known. */
+	body_finish_closes_locked(vol, from.ino);
+	if (state_name_get(vol->state, parent, name, &from) != 0)
 		return;
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {

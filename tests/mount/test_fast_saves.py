@@ -55,6 +55,12 @@ def then_in_place(how):
     return save
 
 
+def larger_in_place(top, step):
+    told(top / "model.bin", content(step, "model.bin"))
+    put(top / "opt.bin", content(step, "opt.bin"))
+    return {name: content(step, name) for name in ("model.bin", "opt.bin")}
+
+
 def files(how, *names):
     def save(top, step):
         for name in names:
@@ -102,6 +108,7 @@ HOW = {
     "tmp-two": files(told, "opt.bin", "model.bin"),
     "tmp-then-in-place": then_in_place(told),
     "tempfile-then-in-place": then_in_place(replaced),
+    "tmp-then-larger-in-place": larger_in_place,
     "tmp-of-any-name": files(by("x.tmp"), "model.bin"),
     "tmp-in-the-name": files(by("%(stem)s.tmp%(ending)s"), "model.bin"),
     "tmp-in-the-name-two": files(by("%(stem)s.tmp%(ending)s"), "opt.bin", "model.bin"),
@@ -212,6 +219,53 @@ def test_beside_an_open_scratch_file(mnt, how):
     mnt.seal()
     with open(mnt.path / "tmp-eval" / "x.bin", "wb", buffering=0) as x:
         each_is_an_epoch(mnt, HOW[how], [first], lambda: x.write(b"\x01" * 100))
+
+
+# ---- what looks like the rest of a save after a rename, and is none
+
+
+def complete_ones(mnt, after=0):
+    return [mnt.epoch(e["epoch"]) for e in log_of(mnt) if e["complete"] and e["epoch"] > after]
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("before", [1, 3])
+def test_a_pause_within_a_save_of_which_each_file_is_renamed(mnt, before):
+    """What comes before it is the beginning of the save, and no rest of the one before."""
+    names, saves = ("opt.bin", "model.bin"), []
+    for step in range(before):
+        saves.append({name: content(step, name) for name in names})
+        for name in names:
+            told(mnt.path / name, saves[-1][name])
+        time.sleep(0.5)
+    told(mnt.path / names[0], content(4, names[0]))
+    time.sleep(1.5)
+    put(mnt.path / "model.bin.tmp", b"half")
+    time.sleep(0.3)
+    found = complete_ones(mnt)
+    assert all(any(has(epoch, one) for one in saves) for epoch in found) and has(found[-1], saves[-1]), log_of(mnt)
+
+
+@pytest.mark.options(settle="1s")
+def test_a_save_that_fails_before_its_last_file_and_is_tried_again(mnt):
+    """The first was renamed into place, the second has come, the third is of the save before."""
+    names = ("model.bin", "opt.bin", "opt2.bin")
+
+    def save(step, names):
+        told(mnt.path / names[0], content(step, names[0]))
+        for name in names[1:]:
+            put(mnt.path / name, content(step, name))
+
+    for step in (1, 2):
+        save(step, names)
+        time.sleep(2.5)
+    save(3, names[:2])
+    time.sleep(0.6)
+    save(4, names)
+    time.sleep(2.5)
+    found = complete_ones(mnt)
+    assert not any((epoch / "opt.bin").read_bytes() == content(3, "opt.bin") for epoch in found if (epoch / "opt.bin").exists()), log_of(mnt)
+    assert has(found[-1], {name: content(4, name) for name in names})
 
 
 # ---- mere numbers

@@ -52,6 +52,7 @@ KILLED_IN = {
     "tmp-two": "opt.bin.tmp",
     "tmp-then-in-place": "opt.bin.tmp",
     "tempfile-then-in-place": "",
+    "tmp-then-larger-in-place": "model.bin.tmp",
     "tmp-of-any-name": "x.tmp",
     "tmp-in-the-name": "model.tmp.bin",
     "tmp-in-the-name-two": "opt.tmp.bin",
