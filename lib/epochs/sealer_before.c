@@ -449,17 +449,12 @@ static bool is_status(struct volume *vol, const struct changed_file *f)
 	return false;
 }
 
-static bool is_no_save(struct volume *vol, const struct changed_file *f)
-{
-	return f->size < vol->sealer->tree_bytes / TREE_PART || is_status(vol, f);
-}
-
 bool sealer_is_status_again_locked(struct volume *vol, uint64_t ino)
 {
 	const struct changed_file *f = changed_find(changed_of(vol), ino);
 
 	return f && f->from && changed_of(vol)->files.count == 1 && !changed_of(vol)->overflow &&
-	       is_no_save(vol, f);
+	       is_status(vol, f);
 }
 
 static bool is_most_of_save(struct volume *vol, const struct replacing *r)
@@ -786,7 +781,7 @@ static uint64_t rest_of(struct volume *vol, const struct changed_file *f)
 {
 	struct later a = {.vol = vol, .than = f};
 
-	if (changed_of(vol)->files.count > LEFT_MAX || is_no_save(vol, f))
+	if (changed_of(vol)->files.count > LEFT_MAX || is_status(vol, f))
 		return 0;
 	changed_any(changed_of(vol), add_after, &a);
 	return f->size >= a.bytes / CHANGED_PART ? a.bytes : 0;
@@ -863,7 +858,7 @@ static bool is_half(struct volume *vol, struct replacing *r, const struct state_
 	if (!sealer_rule_locked(vol, rules_temporary, from->parent, name) ||
 	    !sealer_goes_on_locked(vol, new_parent, new_name))
 		return false;
-	if (f && f->count > CHANGED_TRIES && are_all(vol, r) && !is_no_save(vol, f)) {
+	if (f && f->count > CHANGED_TRIES && are_all(vol, r) && !is_status(vol, f)) {
 		sealer_rename_ends_locked(vol, r->ino);
 		return false;
 	}
