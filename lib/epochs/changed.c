@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many files are looked at for those that are saved all the time. */
+#define OFTEN_MAX 256
+
 static struct changed_file *file_of(const struct map_link *l)
 {
 	return map_item(l, struct changed_file, link);
@@ -153,6 +156,19 @@ bool changed_any_ahead(const struct changed *c, const struct changed_file *than,
 		if (is_ahead(f, than) && f->ino != but)
 			return true;
 	return false;
+}
+
+uint64_t changed_often(const struct changed *c)
+{
+	uint64_t bytes = 0;
+	unsigned looked = 0;
+
+	for (const struct changed_file *f = c->again; f; f = f->next_again) {
+		if (looked++ == OFTEN_MAX)
+			return UINT64_MAX;
+		bytes += f->count > CHANGED_TRIES ? f->size : 0;
+	}
+	return bytes;
 }
 
 bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),

@@ -52,7 +52,7 @@ static void note_killed_locked(struct volume *vol, uint64_t id, const struct sta
 	k->v[k->count++] = (struct killed){id, parent, by, d->at_ns};
 }
 
-static int note_locked(struct volume *vol, const struct state_doubt *d, pid_t parent)
+static int note_locked(struct volume *vol, const struct state_doubt *d, pid_t parent, pid_t by)
 {
 	uint64_t id = 0;
 	int error = state_begin(vol->state);
@@ -62,7 +62,7 @@ static int note_locked(struct volume *vol, const struct state_doubt *d, pid_t pa
 	if (!error && !vol->sealer && !vol->recovered_doubt)
 		vol->recovered_doubt = id;
 	if (!error)
-		note_killed_locked(vol, id, d, parent, 0);
+		note_killed_locked(vol, id, d, parent, by);
 	return error;
 }
 
@@ -174,10 +174,25 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	over = d.since < vol->next_epoch;
 	if (!undone && (over || !was_refused(b)))
 		sealer_left_locked(vol, d.parent, d.name, b->ino, b->closer, over);
-	error = note_locked(vol, &d, b->closer_parent);
+	error = note_locked(vol, &d, b->closer_parent, 0);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
 	vol->doubts = DOUBTS_SOME;
+}
+
+/* Under another temporary name each time, that tells no final one: one doubt says it all. */
+static bool is_one_more_try(struct volume *vol, const struct state_doubt *d, pid_t by)
+{
+	const struct seal_killed *k = vol->sealer ? &vol->sealer->killed : NULL;
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+
+	if (!by || !k || !doubt_name_is_temporary(vol->rules, d->path) ||
+	    doubt_final_names(vol->rules, d->path, finals))
+		return false;
+	for (unsigned i = 0; i < k->count; i++)
+		if (k->v[i].by == by)
+			return true;
+	return false;
 }
 
 void doubts_refused_locked(struct volume *vol, uint64_t parent, const char *name, pid_t by)
@@ -200,6 +215,8 @@ void doubts_refused_locked(struct volume *vol, uint64_t parent, const char *name
 		return;
 	snprintf(d.name, sizeof(d.name), "%s", name);
 	d.path = (char *)(uintptr_t)buf_str(&path);
+	if (is_one_more_try(vol, &d, by))
+		return;
 	if (state_name_get(vol->state, parent, name, &n) == 0 &&
 	    state_file_get(vol->state, n.ino, &f) == 0) {
 		d.ino = f.ino;
@@ -207,7 +224,7 @@ void doubts_refused_locked(struct volume *vol, uint64_t parent, const char *name
 	}
 	resume_due_locked(vol, d.path, by, d.version, clock_mono_ns());
 	d.since = since_of(vol, &d, by);
-	error = note_locked(vol, &d, 0);
+	error = note_locked(vol, &d, 0, by);
 	if (error)
 		log_warn("%s: %s, and that could not be noted: %s", d.path, why, strerror(-error));
 	vol->doubts = DOUBTS_SOME;

@@ -267,9 +267,9 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 		if (at->by != pid || has_ended(at))
 			continue;
 		his = true;
-		goes_on |= at->goes_on;
+		goes_on |= at->goes_on && !ret_reader->quiet;
 		if ((flags & O_ACCMODE) == O_RDONLY &&
-		    (at == f || (!at->goes_on && gives_up(vol, at, ino))))
+		    (at == f || (!goes_on && gives_up(vol, at, ino))))
 			ret_reader->pid = pid;
 	}
 	if (ret_reader->pid || (his && (goes_on || !ret_reader->quiet)))
@@ -338,6 +338,22 @@ static bool is_with(void *arg, const struct changed_file *f)
 	return false;
 }
 
+/* He had renamed it into place, which sealed. */
+static char *renamed_with_locked(struct volume *vol, const struct resume_file *f)
+{
+	const struct seal_last *last = &vol->sealer->last;
+	cleanup_buf struct buf path = {0};
+
+	if (!last->renamed || last->by != f->by ||
+	    clock_mono_ns() - last->begun_ns > vol->options.patience_ns)
+		return NULL;
+	volume_path_locked(vol, last->renamed, &path);
+	return path.len && strcmp(buf_str(&path), f->path) != 0 &&
+			       resume_is_of_unit(vol, buf_str(&path), f->path)
+		       ? strdup(buf_str(&path))
+		       : NULL;
+}
+
 char *resume_saved_with_locked(struct volume *vol, const struct resume_file *f)
 {
 	struct with with = {.vol = vol, .of = f};
@@ -346,7 +362,7 @@ char *resume_saved_with_locked(struct volume *vol, const struct resume_file *f)
 		return NULL;
 	with.size = vol->sealer->pending.changed.bytes / CHANGED_PART;
 	changed_any(&vol->sealer->pending.changed, is_with, &with);
-	return with.path;
+	return with.path ? with.path : renamed_with_locked(vol, f);
 }
 
 void resume_rest_begin_locked(struct volume *vol, const struct resume_due *due)
@@ -449,29 +465,14 @@ static bool is_half(struct volume *vol, struct resume_taken *t, const char *path
 	return !t->again || !t->with_again;
 }
 
-/* Whether a file of this size is more than a note beside what it would be saved with. */
-static bool is_of_save_locked(struct volume *vol, const struct resume_file *of, const char *path,
-			      uint64_t ino)
-{
-	struct state_version v;
-	struct state_file f;
-
-	if (of->with)
-		return !strcmp(of->with, path);
-	return strcmp(of->path, path) != 0 && resume_is_of_unit(vol, path, of->path) &&
-	       state_file_get(vol->state, ino, &f) == 0 && f.closed &&
-	       state_version_get(vol->state, f.closed, &v) == 0 &&
-	       v.size > vol->sealer->tree_bytes / CHANGED_PART;
-}
-
 /* Whoever had closed a file torn has begun that save again. */
-static void note_goes_on_locked(struct volume *vol, uint64_t ino, const char *path, pid_t by)
+static void note_goes_on_locked(struct volume *vol, const char *path, pid_t by)
 {
 	struct resume_due *due = &vol->resume->due;
 
 	for (unsigned i = 0; by && i < due->count; i++)
-		if (due->files[i].by == by && !due->files[i].empty &&
-		    is_of_save_locked(vol, &due->files[i], path, ino))
+		if (due->files[i].by == by && !due->files[i].empty && due->files[i].with &&
+		    !strcmp(due->files[i].with, path))
 			due->files[i].goes_on = true;
 }
 
@@ -487,7 +488,7 @@ void resume_saved_locked(struct volume *vol, uint64_t ino, pid_t by)
 	if (!rest->count && !vol->resume->due.count)
 		return;
 	volume_path_locked(vol, ino, &path);
-	note_goes_on_locked(vol, ino, buf_str(&path), by);
+	note_goes_on_locked(vol, buf_str(&path), by);
 	forget_old(rest);
 	for (unsigned i = rest->count; i-- > 0;) {
 		struct resume_taken *t = &rest->files[i];

@@ -804,8 +804,10 @@ static void before_temporary(struct volume *vol, uint64_t parent, const char *na
 	if (!count)
 		return;
 	f = changed_find(changed_of(vol), n.ino);
+	if (f && !sealer_goes_on_locked(vol, parent, finals[count - 1]))
+		return;
 	r = (struct replacing){.ino = n.ino, .rest = f ? rest_of(vol, f) : 0};
-	if (!f || (r.rest && sealer_goes_on_locked(vol, parent, finals[count - 1])))
+	if (!f || r.rest)
 		before_replace(vol, &r);
 }
 
@@ -872,7 +874,7 @@ static void before_rename_over(struct volume *vol, const struct replacing *r)
 	const struct changed_file *f = changed_find(changed_of(vol), r->by);
 	struct changed_file by = f ? *f : (struct changed_file){0};
 
-	if (before_replace(vol, r) && f)
+	if (before_replace(vol, r) && f && !changed_find(changed_of(vol), r->by))
 		changed_again(changed_of(vol), &by);
 }
 

@@ -358,12 +358,13 @@ static void note_activity(struct pending *p, uint64_t ino, int64_t now)
 	p->activity_ns = now;
 }
 
-/* A small file that is saved again and again, as a status file is, beside what is saved now and then. */
+/* A small file that is saved again and again, as a status file is, beside what is saved now and then; together with all that are. */
 static bool is_heartbeat(const struct pending *p, uint64_t ino)
 {
 	const struct changed_file *f = changed_find(&p->changed, ino);
 
-	return f && f->count > CHANGED_TRIES && f->size < p->changed.bytes / CHANGED_PART;
+	return f && f->count > CHANGED_TRIES && f->size < p->changed.bytes / CHANGED_PART &&
+	       changed_often(&p->changed) < p->changed.bytes / CHANGED_PART;
 }
 
 /* What was done to it restarts no quiet, also under a temporary name. */
@@ -614,6 +615,7 @@ void sealer_killed_locked(struct volume *vol)
 		return;
 	s->pending.killed = true;
 	s->pending.activity_ns = clock_mono_ns();
+	s->pending.activity_ino = 0;
 	sealer_wake_locked(vol);
 }
 

@@ -66,7 +66,7 @@ uint64_t version_replaced_by_next(struct volume *vol, const struct state_version
 {
 	uint64_t epoch = state_version_epoch(before);
 
-	if (before->born == vol->next_epoch ||
+	if (state_version_placed(before) == vol->next_epoch ||
 	    (before->replaced && vol->observer->is_try_locked(vol, epoch)))
 		return before->replaced;
 	return epoch;
@@ -114,7 +114,7 @@ static int file_take_locked(struct volume *vol, struct body *b, uint64_t closed,
 	/* What is lost is replaced all the same. */
 	if (error && error != -ENOENT)
 		return error;
-	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, before.born};
+	*ret_taken = (struct taken){f.body != b->id && f.nlink > 1, state_version_placed(&before)};
 	replaced = same_as_base(b, st) ? before.replaced : version_replaced_by_next(vol, &before);
 	f.closed = closed;
 	f.live = live;

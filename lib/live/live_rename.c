@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live tree: rename and exchange. */
+#include "lib/meta/rules.h"
 #include "lib/live/live_internal.h"
 #include "lib/live/bodies.h"
 #include "lib/live/observer.h"
@@ -12,6 +13,7 @@ struct end {
 	uint64_t parent;
 	const char *name;
 	bool exists;
+	bool sealed; /* before it was renamed, an epoch with its content began */
 	struct state_name n;
 	struct state_file f;
 };
@@ -194,6 +196,15 @@ static int saved_by_rename_locked(struct volume *vol, const struct end *from, co
 						    vol, from->parent, from->name, to->name, began);
 }
 
+/* An epoch has its content under the temporary name alone: it is saved with what comes after this rename. */
+static bool is_saved_now(struct volume *vol, const struct end *from)
+{
+	if (from->f.nlink != 1)
+		return false;
+	return from->sealed ||
+	       (!rules_want_path(vol->rules) && rules_temporary(vol->rules, from->name, NULL));
+}
+
 /* New content takes the place of what the name led to. */
 static int note_replaced_locked(struct volume *vol, const struct end *from, const struct end *to)
 {
@@ -208,9 +219,8 @@ static int note_replaced_locked(struct volume *vol, const struct end *from, cons
 		error = state_version_get(vol->state, to->f.closed, &before);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	if (state_version_epoch(&v) == vol->next_epoch && v.saved)
+	if (v.saved || (v.born != vol->next_epoch && !is_saved_now(vol, from)))
 		return 0;
-	/* An epoch has it under its temporary name, which seals before this rename: it is saved with what comes after it. */
 	if (v.born != vol->next_epoch)
 		v.saved = vol->next_epoch;
 	v.replaced = version_replaced_by_next(vol, &before);
@@ -308,6 +318,7 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 {
 	struct end from = {.parent = parent, .name = name};
 	struct end to = {.parent = new_parent, .name = new_name};
+	uint64_t epoch;
 	bool back = false;
 	int error;
 
@@ -317,11 +328,13 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 	if (vol->options.read_only)
 		return -EROFS;
 	SCOPED_LOCK(&vol->lock);
+	epoch = vol->next_epoch;
 	if (flags & RENAME_EXCHANGE)
 		back = vol->observer->before_exchange_locked(vol, parent, name, new_parent,
 							     new_name);
 	else
 		vol->observer->before_rename_locked(vol, parent, name, new_parent, new_name);
+	from.sealed = vol->next_epoch != epoch;
 	error = ends_find_locked(vol, &from, &to);
 	if (error)
 		return error;

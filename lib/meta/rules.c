@@ -201,6 +201,23 @@ bool rules_number_of_part(const char *path, size_t from)
 	return word_is_part(word_before(path, from));
 }
 
+/* The word that says what a number counts. */
+static struct word word_of_number(const char *path, size_t from)
+{
+	/* Of a fraction, what is before that. */
+	if (from > 1 && path[from - 1] == '.' && isdigit((unsigned char)path[from - 2]))
+		for (from--; from > 0 && isdigit((unsigned char)path[from - 1]);)
+			from--;
+	if (from > 0 && strchr("=_-.:", path[from - 1]))
+		from--;
+	return word_before(path, from);
+}
+
+bool rules_number_has_word(const char *path, size_t from)
+{
+	return word_of_number(path, from).len > 0;
+}
+
 bool rules_number_of_progress(const char *path, size_t from)
 {
 	static const char *const progress[] = {
@@ -209,13 +226,7 @@ bool rules_number_of_progress(const char *path, size_t from)
 		"auc",	 "bleu",    "wer",  "cer",  "mae",	"mse",	   "rmse",   "map",
 		"psnr",	 "ssim",    "fid",  "dice", "iou",	"reward",  "return", NULL};
 
-	/* Of a fraction, what is before that. */
-	if (from > 1 && path[from - 1] == '.' && isdigit((unsigned char)path[from - 2]))
-		for (from--; from > 0 && isdigit((unsigned char)path[from - 1]);)
-			from--;
-	if (from > 0 && strchr("=_-.:", path[from - 1]))
-		from--;
-	return word_is(word_before(path, from), progress);
+	return word_is(word_of_number(path, from), progress);
 }
 
 static bool is_weights_ending(const char *text)

@@ -80,7 +80,6 @@ def test_what_he_reads_while_he_saves_again(resuming, where, what, quiet):
     good, job = interrupted(resuming, where)
     time.sleep(quiet)
     job.do("zip %sopt.pt o3" % where)
-    time.sleep(quiet)
     job.tell(what.replace("opt.pt", where + "opt.pt"))
     assert "resumed" not in resuming.status()
     job.do("zip %smodel.pt m3" % where)

@@ -130,6 +130,7 @@ START_TEST(next_in_step)
 		{"ep0-ba2-rank0.pt", "ep0-ba2-rank100.pt"},
 		{"model_step500_0.pt", "model_step500_15.pt"},
 		{"model_step500_12.pt", "model_step500_14.pt"},
+		{"step100_layer12.pt", "step100_layer40.pt"},
 		{"step5-00011-of-00064.pt", "step5-00043-of-00064.pt"},
 		{"model-step500.pt", "optim-step500.pt"},
 		{"model-step500.pt", "model-step500.pt"},
