@@ -59,13 +59,15 @@ struct resume_file {
 	bool refused; /* he may make room, and try again */
 	/* The version that is there again, as the refused one was undone: that is no new save; 0: none. */
 	uint64_t undone_to;
-	char *with; /* the largest other file of the unit that `by` has saved, and may not save again; owned; NULL: none but notes */
+	/* The largest other file of the unit that `by` has saved, or the one that he has renamed, which sealed, and that he may not save again; owned;
+	 * NULL: none but notes. */
+	char *with;
 	pid_t killed; /* whose save was killed; 0: not known, or none was */
 	/* Of an empty one: which it is, and whether another program may be to write it, as it is new, and its path carries no step. */
 	uint64_t ino;
 	bool made;
 	bool empty;   /* `by` has closed it empty: it goes back only before somebody reads */
-	bool goes_on; /* `by` has saved others of that save again since: what he reads between says nothing, but where it is this file */
+	bool goes_on; /* `by` has saved `with` again since: what he reads at once says nothing, but where it is this file */
 	bool anew; /* `by` reads what is there after the tree went back: he does not go on with that save */
 	/* Who had saved something before it was killed or closed may go on with that save; monotonic; 0: nobody. */
 	int64_t before_ns;
