@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many files are looked at for those that are saved all the time. */
-#define OFTEN_MAX 256
-
 static struct changed_file *file_of(const struct map_link *l)
 {
 	return map_item(l, struct changed_file, link);
@@ -49,9 +46,17 @@ static struct changed_file *add(struct changed *c, uint64_t ino)
 	return f;
 }
 
+/* Of it all that is saved all the time. */
+static uint64_t often(const struct changed_file *f)
+{
+	return f->count > CHANGED_TRIES ? f->size : 0;
+}
+
 static void set_count(struct changed *c, struct changed_file *f, uint64_t count)
 {
+	c->often -= often(f);
 	f->count = count;
+	c->often += often(f);
 	if (count < 2 || f->link_again)
 		return;
 	f->next_again = c->again;
@@ -99,7 +104,9 @@ void changed_add(struct changed *c, uint64_t ino, uint64_t size, int64_t now_ns)
 	if (!f)
 		return;
 	c->bytes += size - f->size;
+	c->often -= often(f);
 	f->size = size;
+	c->often += often(f);
 	f->at = ++c->last_at;
 	f->closed_ns = now_ns;
 	set_count(c, f, f->count + 1);
@@ -118,6 +125,7 @@ void changed_remove(struct changed *c, uint64_t ino)
 			f->next_again->link_again = f->link_again;
 	}
 	c->bytes -= f->size;
+	c->often -= often(f);
 	free(f);
 }
 
@@ -156,19 +164,6 @@ bool changed_any_ahead(const struct changed *c, const struct changed_file *than,
 		if (is_ahead(f, than) && f->ino != but)
 			return true;
 	return false;
-}
-
-uint64_t changed_often(const struct changed *c)
-{
-	uint64_t bytes = 0;
-	unsigned looked = 0;
-
-	for (const struct changed_file *f = c->again; f; f = f->next_again) {
-		if (looked++ == OFTEN_MAX)
-			return UINT64_MAX;
-		bytes += f->count > CHANGED_TRIES ? f->size : 0;
-	}
-	return bytes;
 }
 
 bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),

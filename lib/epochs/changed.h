@@ -39,6 +39,7 @@ struct changed {
 	struct map files;
 	struct changed_file *again;
 	uint64_t bytes;		/* of all */
+	uint64_t often;		/* of those that were closed more than CHANGED_TRIES times */
 	uint64_t last_at;	/* the greatest that was given */
 	uint64_t newest_from;	/* no file has a greater one */
 	int64_t newest_made_ns; /* the same */
@@ -80,8 +81,6 @@ bool changed_any_shifted(const struct changed *c, uint64_t count, uint64_t at, u
 int64_t changed_made_after(int64_t closed_ns, int64_t now_ns);
 bool changed_any_made(const struct changed *c, int64_t closed_ns, int64_t now_ns, uint64_t but);
 
-/* The bytes of those that were closed more than CHANGED_TRIES times; UINT64_MAX where they are many. */
-uint64_t changed_often(const struct changed *c);
 /* Whether the function says so of one of them. */
 bool changed_any(const struct changed *c, bool (*is)(void *arg, const struct changed_file *f),
 		 void *arg);

@@ -180,18 +180,41 @@ void doubts_killed_locked(struct volume *vol, const struct body *b, bool undone,
 	vol->doubts = DOUBTS_SOME;
 }
 
+static bool tells_no_final_name(struct volume *vol, const char *path)
+{
+	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
+
+	return doubt_name_is_temporary(vol->rules, path) &&
+	       !doubt_final_names(vol->rules, path, finals);
+}
+
+struct tried {
+	struct volume *vol;
+	const struct state_doubt *d;
+	uint64_t id;
+};
+
+static int is_same_try(void *arg, const struct state_doubt *other)
+{
+	const struct tried *t = arg;
+
+	return other->id == t->id && !other->judged && other->parent == t->d->parent &&
+	       tells_no_final_name(t->vol, other->path);
+}
+
 /* Under another temporary name each time, that tells no final one: one doubt says it all. */
 static bool is_one_more_try(struct volume *vol, const struct state_doubt *d, pid_t by)
 {
 	const struct seal_killed *k = vol->sealer ? &vol->sealer->killed : NULL;
-	char finals[DOUBT_FINAL_NAMES][NAME_MAX + 1];
 
-	if (!by || !k || !doubt_name_is_temporary(vol->rules, d->path) ||
-	    doubt_final_names(vol->rules, d->path, finals))
+	if (!by || !k || !tells_no_final_name(vol, d->path))
 		return false;
-	for (unsigned i = 0; i < k->count; i++)
-		if (k->v[i].by == by)
+	for (unsigned i = 0; i < k->count; i++) {
+		struct tried t = {vol, d, k->v[i].id};
+
+		if (k->v[i].by == by && state_doubt_each(vol->state, is_same_try, &t) == 1)
 			return true;
+	}
 	return false;
 }
 

@@ -240,12 +240,20 @@ static bool gives_up(struct volume *vol, const struct resume_file *his, uint64_t
 	       (S_ISREG(f.mode) && resume_is_of_unit(vol, buf_str(&path), his->path));
 }
 
+static bool he_goes_on(const struct resume_due *due, pid_t pid)
+{
+	for (unsigned i = 0; i < due->count; i++)
+		if (due->files[i].by == pid && due->files[i].goes_on && !has_ended(&due->files[i]))
+			return true;
+	return false;
+}
+
 bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 			 struct resume_reader *ret_reader)
 {
 	const struct resume_due *due = &vol->resume->due;
 	const struct resume_file *f;
-	bool his = false, goes_on = false;
+	bool his = false, goes_on;
 	pid_t pid;
 
 	if (!due->any)
@@ -261,13 +269,13 @@ bool resume_reads_locked(struct volume *vol, uint64_t ino, int flags, pid_t tid,
 		.quiet = clock_mono_ns() - vol->sealer->pending.activity_ns >=
 			 vol->options.settle_ns,
 	};
+	goes_on = !ret_reader->quiet && he_goes_on(due, pid);
 	for (unsigned i = 0; i < due->count && !ret_reader->pid; i++) {
 		const struct resume_file *at = &due->files[i];
 
 		if (at->by != pid || has_ended(at))
 			continue;
 		his = true;
-		goes_on |= at->goes_on && !ret_reader->quiet;
 		if ((flags & O_ACCMODE) == O_RDONLY &&
 		    (at == f || (!goes_on && gives_up(vol, at, ino))))
 			ret_reader->pid = pid;
@@ -338,14 +346,15 @@ static bool is_with(void *arg, const struct changed_file *f)
 	return false;
 }
 
-/* He had renamed it into place, which sealed. */
+/* He had renamed it into place, which sealed, and that save goes on. */
 static char *renamed_with_locked(struct volume *vol, const struct resume_file *f)
 {
 	const struct seal_last *last = &vol->sealer->last;
+	const struct pending *p = &vol->sealer->pending;
 	cleanup_buf struct buf path = {0};
 
-	if (!last->renamed || last->by != f->by ||
-	    clock_mono_ns() - last->begun_ns > vol->options.patience_ns)
+	if (last->trigger != RECORD_TRIGGER_RENAME || last->certain || !last->renamed ||
+	    last->by != f->by || p->continues != last->number || p->continues_chain)
 		return NULL;
 	volume_path_locked(vol, last->renamed, &path);
 	return path.len && strcmp(buf_str(&path), f->path) != 0 &&

@@ -372,7 +372,8 @@ struct left {
 	const struct changed_file *f;
 	uint64_t from; /* the save that had first what `f` has replaced */
 	bool restored; /* what `f` has replaced, a rollback had brought back: what is beside it was there before */
-	uint64_t part; /* what is smaller than this part of `f` is a note of it, or is saved once */
+	uint64_t
+		part; /* of what was saved once: what is smaller than this part of `f` is no file of each save */
 	unsigned looked;
 	bool found;
 };
@@ -406,7 +407,7 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	other = changed_find(changed_of(l->vol), file->ino);
 	from = save_of(l->vol, other ? other->from : state_version_placed(&v));
 	if (is_behind(other, l->f) && (from == l->from || (l->restored && from < l->from)))
-		l->found = v.size && v.size >= l->f->size / l->part;
+		l->found = v.size && v.size >= l->f->size / (v.replaced ? CHANGED_PART : l->part);
 	return l->found;
 }
 
@@ -773,7 +774,8 @@ static bool add_after(void *arg, const struct changed_file *f)
 
 	if (f->at > a->than->at && f->by == a->than->by && !has_temporary_name(a->vol, f->ino))
 		a->bytes += f->size;
-	return false;
+	/* It is a note of what came after it. */
+	return a->bytes / CHANGED_PART > a->than->size;
 }
 
 /* How much of the last save came after this file without a sign. What is saved after a status file is no rest of that. */
@@ -781,10 +783,10 @@ static uint64_t rest_of(struct volume *vol, const struct changed_file *f)
 {
 	struct later a = {.vol = vol, .than = f};
 
-	if (changed_of(vol)->files.count > LEFT_MAX || is_status(vol, f))
+	if (!may_seal(vol) || changed_of(vol)->files.count > LEFT_MAX || is_status(vol, f) ||
+	    changed_any(changed_of(vol), add_after, &a))
 		return 0;
-	changed_any(changed_of(vol), add_after, &a);
-	return f->size >= a.bytes / CHANGED_PART ? a.bytes : 0;
+	return a.bytes;
 }
 
 /*

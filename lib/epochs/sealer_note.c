@@ -364,7 +364,7 @@ static bool is_heartbeat(const struct pending *p, uint64_t ino)
 	const struct changed_file *f = changed_find(&p->changed, ino);
 
 	return f && f->count > CHANGED_TRIES && f->size < p->changed.bytes / CHANGED_PART &&
-	       changed_often(&p->changed) < p->changed.bytes / CHANGED_PART;
+	       p->changed.often < p->changed.bytes / CHANGED_PART;
 }
 
 /* What was done to it restarts no quiet, also under a temporary name. */

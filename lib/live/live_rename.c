@@ -197,11 +197,12 @@ static int saved_by_rename_locked(struct volume *vol, const struct end *from, co
 }
 
 /* An epoch has its content under the temporary name alone: it is saved with what comes after this rename. */
-static bool is_saved_now(struct volume *vol, const struct end *from)
+static bool is_saved_now(struct volume *vol, const struct end *from, const struct state_version *v)
 {
 	if (from->f.nlink != 1)
 		return false;
-	return from->sealed ||
+	/* What was just made, and sealed before it was renamed. */
+	return (from->sealed && v->born + 1 == vol->next_epoch && from->f.born == v->born) ||
 	       (!rules_want_path(vol->rules) && rules_temporary(vol->rules, from->name, NULL));
 }
 
@@ -219,7 +220,7 @@ static int note_replaced_locked(struct volume *vol, const struct end *from, cons
 		error = state_version_get(vol->state, to->f.closed, &before);
 	if (error)
 		return error == -ENOENT ? 0 : error;
-	if (v.saved || (v.born != vol->next_epoch && !is_saved_now(vol, from)))
+	if (v.saved || (v.born != vol->next_epoch && !is_saved_now(vol, from, &v)))
 		return 0;
 	if (v.born != vol->next_epoch)
 		v.saved = vol->next_epoch;

@@ -118,7 +118,7 @@ static bool counts_saves(const char *a, size_t i, const char *b, size_t j)
 	if (rules_number_of_part(a, i))
 		return false;
 	return rules_number_of_progress(a, i) ||
-	       (!rules_number_has_word(a, i) && x >= PARTS_LIKELY && y >= PARTS_LIKELY &&
+	       (!rules_number_of_layer(a, i) && x >= PARTS_LIKELY && y >= PARTS_LIKELY &&
 		(x > y ? x - y : y - x) >= PARTS_LIKELY);
 }
 

@@ -213,9 +213,13 @@ static struct word word_of_number(const char *path, size_t from)
 	return word_before(path, from);
 }
 
-bool rules_number_has_word(const char *path, size_t from)
+bool rules_number_of_layer(const char *path, size_t from)
 {
-	return word_of_number(path, from).len > 0;
+	static const char *const layer[] = {"layer",   "layers", "block", "blocks", "expert",
+					    "experts", "stage",	 "chunk", "bucket", "group",
+					    "head",    "fold",	 NULL};
+
+	return word_is(word_of_number(path, from), layer);
 }
 
 bool rules_number_of_progress(const char *path, size_t from)

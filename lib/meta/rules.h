@@ -96,8 +96,8 @@ bool rules_weights(const char *name);
 bool rules_number_of_part(const char *path, size_t from);
 /* Whether the number that begins there says how far the training was, or how good: it is another in each save (batch500, val_loss=0.523). */
 bool rules_number_of_progress(const char *path, size_t from);
-/* Whether a word stands before the number that begins there: layer12, but not 1_500. */
-bool rules_number_has_word(const char *path, size_t from);
+/* Whether the number that begins there counts what a model is made of: layer12, stage2. */
+bool rules_number_of_layer(const char *path, size_t from);
 
 /* The last files of the frameworks: which name says that a checkpoint is whole. Pure. */
 
