@@ -46,7 +46,7 @@ static struct changed_file *add(struct changed *c, uint64_t ino)
 	return f;
 }
 
-/* Of it all that is saved all the time. */
+/* Its bytes, where it is saved all the time; 0: it is not. */
 static uint64_t often(const struct changed_file *f)
 {
 	return f->count > CHANGED_TRIES ? f->size : 0;

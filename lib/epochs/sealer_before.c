@@ -790,8 +790,9 @@ static uint64_t rest_of(struct volume *vol, const struct changed_file *f)
 }
 
 /*
- * By its temporary name, where that tells the final one: what is sealed then has nothing yet of the next save that begins with it. A file after whose rename a save
- * goes on seals where the rest has come, whose last rename would have sealed, but for that it was written in place, or differs by numbers only.
+ * By its temporary name, where that tells the final one: what is sealed then has nothing yet of the next save, if that begins with it. A file
+ * after whose rename a save goes on seals where the rest has come, whose last rename would have sealed, but for that it was written in place, or
+ * differs by numbers only.
  */
 static void before_temporary(struct volume *vol, uint64_t parent, const char *name)
 {
@@ -852,7 +853,7 @@ static bool are_all(struct volume *vol, const struct replacing *r)
 
 /*
  * A temporary name gets a final one after which a save goes on: where the rest of the last save had come, its last rename would have sealed. But
- * who saves this file again and again saves nothing else each time.
+ * who saves this file again and again saves nothing else each time. Sets r->rest, for where it is none.
  */
 static bool is_half(struct volume *vol, struct replacing *r, const struct state_name *from,
 		    const char *name, uint64_t new_parent, const char *new_name)

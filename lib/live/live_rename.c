@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live tree: rename and exchange. */
-#include "lib/meta/rules.h"
 #include "lib/live/live_internal.h"
 #include "lib/live/bodies.h"
 #include "lib/live/observer.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include "lib/meta/rules.h"
 
 /* One end of a rename: a name, and what it leads to. */
 struct end {

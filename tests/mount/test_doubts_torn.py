@@ -432,6 +432,12 @@ except KeyboardInterrupt:
 """
 
 
+def whole_npz(mnt):
+    numpy = pytest.importorskip("numpy")
+    numpy.savez(mnt.path / "model.npz", numpy.ones(1000), numpy.ones(200_000))
+    return numpy, mnt.path / "model.npz"
+
+
 # zipfile counts what it writes before it takes its sum, for which it needs longer than for all else.
 INTERRUPTED_SUM = """
 import sys, zipfile
@@ -450,9 +456,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.options(keep="last:1")
 def test_an_npz_whose_writer_was_interrupted_as_it_took_a_sum(mnt):
-    numpy = pytest.importorskip("numpy")
-    path = mnt.path / "model.npz"
-    numpy.savez(path, numpy.ones(1000), numpy.ones(200_000))
+    _, path = whole_npz(mnt)
     assert mnt.seal() == 1
     assert run(sys.executable, "-c", INTERRUPTED_SUM, path, check=False).returncode == 130
     with zipfile.ZipFile(path) as z:
@@ -462,9 +466,7 @@ def test_an_npz_whose_writer_was_interrupted_as_it_took_a_sum(mnt):
 
 @pytest.mark.options(keep="last:1")
 def test_an_npz_whose_writer_was_interrupted(mnt):
-    numpy = pytest.importorskip("numpy")
-    path = mnt.path / "model.npz"
-    numpy.savez(path, numpy.ones(1000), numpy.ones(200_000))
+    numpy, path = whole_npz(mnt)
     assert mnt.seal() == 1
     mnt.wait_durable()
     assert run(sys.executable, "-c", INTERRUPTED_NPZ, path, check=False).returncode == 130
