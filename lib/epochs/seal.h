@@ -26,7 +26,7 @@ enum unsealed {
 	UNSEALED_OPENS,
 };
 
-/* The newest name with a step that was made since the last epoch: that of a save (sealer_before.c). */
+/* The newest name with a step that was made since the last epoch: that of a save (sealer_saved.c). */
 struct seal_step {
 	uint64_t parent, ino, step; /* ino 0: none */
 	uint64_t bytes;		    /* closed in it since */
@@ -38,11 +38,20 @@ struct seal_step {
 	char name[256];
 };
 
+/* Names of files without a step that were removed, by hash, and not made again. */
+#define SEAL_REMOVED 16
+struct seal_removed {
+	uint64_t name[SEAL_REMOVED];
+	unsigned count;
+	bool overflow; /* there are more */
+};
+
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
 	struct new_names new_names; /* names made; each opens an epoch for as long as it is there */
 	struct changed changed;	    /* files closed, logs apart */
 	struct seal_step step;
+	struct seal_removed removed;
 	bool opens;  /* something else that opens an epoch: a rename, new content */
 	bool rides;  /* removals, attributes, logs: sealed by commit and unmount only */
 	bool closed; /* something was closed or renamed: with settle=0 that seals */
@@ -347,14 +356,36 @@ void sealer_over_begun_locked(struct volume *vol, const struct seal_job *job);
  * 0: not known) was killed: then it is no part of that save. */
 bool sealer_is_over_locked(struct volume *vol, uint64_t dir, const char *name, pid_t by);
 
-/* ---- sealer_before.c ---- */
+/* ---- sealer_saved.c ---- */
+
+/* What is smaller than this part of the last epoch is no save. */
+#define SEAL_TREE_PART 256
+/* What is larger than this part of what is saved beside it is no log. */
+#define SEAL_LOG_PART 16
 
 /* What sealer_note_locked tells it: new content was closed; a name was made, or led to by a rename (`moved`: to what had a name
  * before that is not temporary); a name is gone. */
-void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino);
-void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
-				bool moved);
-void sealer_before_removed_locked(struct volume *vol, uint64_t ino);
+void sealer_saved_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino);
+void sealer_saved_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			       bool moved);
+void sealer_saved_removed_locked(struct volume *vol, uint64_t ino);
+/* The name of a file in place is about to be removed. */
+void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *name);
+/* Something of this size was saved again; the first of two such saves ended then (monotonic). */
+void sealer_saved_twice_locked(struct volume *vol, uint64_t size, int64_t before_ns);
+/* The size of a file's newest closed content. False: it has none. */
+bool sealer_closed_size_locked(struct volume *vol, uint64_t ino, uint64_t *ret_size);
+/* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
+bool sealer_step_of_name_locked(struct volume *vol, uint64_t parent, const char *name,
+				uint64_t *ret_step);
+/* Whether a file in directory `parent` is below directory `top`, or is that itself. */
+bool sealer_is_in_locked(struct volume *vol, uint64_t ino, uint64_t parent, uint64_t top);
+/* For state_names_of: the directory of the first name; arg: uint64_t *. */
+int sealer_parent_of(void *arg, const struct state_name *n, const char *name,
+		     const struct state_file *f);
+
+/* ---- sealer_before.c ---- */
+
 /* Whether the file is in a temporary directory with files that an epoch has: a scratch directory, as what is saved in one is renamed out of
  * it, or with it. */
 bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino);

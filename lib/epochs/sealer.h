@@ -39,12 +39,13 @@ void sealer_free(struct volume *vol);
 void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 			const char *old_name, const char *name, uint64_t ino);
 void sealer_before_replace_locked(struct volume *vol, uint64_t ino);
-void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name);
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino);
+void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char *name);
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name);
 bool sealer_before_exchange_locked(struct volume *vol, uint64_t parent, const char *name,
 				   uint64_t new_parent, const char *new_name);
-void sealer_before_taken_locked(struct volume *vol, const struct body *b, uint64_t epoch);
+void sealer_saved_taken_locked(struct volume *vol, const struct body *b, uint64_t epoch);
 /* The next epoch is complete=false with this reason, whatever else is in doubt (doubts_volume.h), and is sealed by quiet.
  * Where nothing changed, there is none, and the reason is forgotten. */
 void sealer_incomplete_locked(struct volume *vol, const char *reason);

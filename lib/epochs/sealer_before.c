@@ -14,21 +14,19 @@
  *     next save it is where that was nearer to now than to the last close of the file at hand;
  *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
  *     with what it replaced has not been saved again yet, or less often;
+ *   - who removes a file may want it no more: what is removed ends a save only where all beside it was saved since the last epoch, and is
+ *     there;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
 #include "lib/epochs/seal.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "lib/meta/doubts.h"
 #include "lib/util/clock.h"
-#include "lib/util/log.h"
 #include "lib/live/bodies.h"
 #include "lib/live/body.h"
 #include "lib/epochs/node_state.h"
@@ -36,222 +34,14 @@
 #include "lib/epochs/sealer.h"
 
 #define PAUSE_NS NS_PER_S
-/* What is smaller than this part of the last epoch is no save. */
-#define TREE_PART 256
-/* What is larger than this part of what is saved beside it is no log. */
-#define LOG_PART 16
 /* A text of this size may be a checkpoint, as XGBoost writes one. */
 #define STATUS_BYTES 4096
 /* So many names are looked at for what a save has not saved again yet. */
 #define LEFT_MAX 1024
 
-/* ---- what is noted ---- */
-
 static struct changed *changed_of(const struct volume *vol)
 {
 	return &vol->sealer->pending.changed;
-}
-
-/* Whether a file is that directory's, or the file itself. */
-static bool is_in(struct volume *vol, uint64_t ino, uint64_t parent, uint64_t top)
-{
-	struct state_file f;
-
-	if (ino == top)
-		return true;
-	for (; parent != top; parent = f.parent)
-		if (parent == ROOT_INO || state_file_get(vol->state, parent, &f) != 0)
-			return false;
-	return true;
-}
-
-static int parent_of(void *arg, const struct state_name *n, const char *name,
-		     const struct state_file *f)
-{
-	(void)name;
-	(void)f;
-	*(uint64_t *)arg = n->parent;
-	return 1;
-}
-
-/* ---- what is open all the time, as a log that has not the name of one ---- */
-
-struct outlasting {
-	struct volume *vol;
-	uint64_t size;	   /* of what was saved twice */
-	int64_t before_ns; /* monotonic; the end of the first of these saves */
-	int64_t now_ns;
-};
-
-/* Logs are text, and no file of a save has such a name. What is left of a checkpoint's first bytes may be anything. */
-static bool may_be_log(const struct body *b, uint64_t size, const char *name)
-{
-	static const char *const no_logs[] = {".json", ".yaml", ".yml", ".toml", ".index", NULL};
-	char text[4096];
-	uint64_t from = size > sizeof(text) ? size - sizeof(text) : 0;
-	ssize_t n = pread(b->fd, text, sizeof(text), (off_t)from);
-
-	for (const char *const *e = no_logs; *e; e++)
-		if (strlen(name) > strlen(*e) && !strcasecmp(name + strlen(name) - strlen(*e), *e))
-			return false;
-	for (ssize_t i = 0; i < n; i++)
-		if ((unsigned char)text[i] < ' ' && !memchr("\t\n\r\b\033", text[i], 5))
-			return false;
-	return n > 0 && memchr(text, '\n', (size_t)n) && !rules_weights(name);
-}
-
-static int look_for_log(void *arg, struct body *b)
-{
-	const struct outlasting *o = arg;
-	cleanup_buf struct buf path = {0};
-	struct stat st;
-	char name[256];
-
-	/* Without a writer it was staged a moment ago. */
-	if (!b->writers || !b->staged || b->orphan || b->is_log || !b->fragile ||
-	    b->opened_ns >= o->before_ns ||
-	    o->now_ns - b->opened_ns <= o->vol->options.patience_ns || b->fd < 0 ||
-	    fstat(b->fd, &st) < 0 || (uint64_t)st.st_size > o->size / LOG_PART)
-		return 0;
-	first_name_locked(o->vol, b->ino, name, NULL);
-	if (!name[0] || !may_be_log(b, (uint64_t)st.st_size, name))
-		return 0;
-	b->is_log = true;
-	volume_path_locked(o->vol, b->ino, &path);
-	log_info("%s: open for %" PRId64
-		 " s, while a larger save was made twice: it counts as a log",
-		 buf_str(&path), (o->now_ns - b->opened_ns) / NS_PER_S);
-	return 0;
-}
-
-/* Something of this size was saved again; the first of two such saves ended then. */
-static void saved_twice(struct volume *vol, uint64_t size, int64_t before_ns)
-{
-	struct outlasting o = {vol, size, before_ns, clock_mono_ns()};
-
-	if (size >= vol->sealer->tree_bytes / TREE_PART)
-		bodies_each_writing_locked(vol, look_for_log, &o);
-}
-
-static void note_size(struct volume *vol, uint64_t parent, uint64_t ino, uint64_t size)
-{
-	struct seal_step *step = &vol->sealer->pending.step;
-	const struct changed_file *old = changed_find(changed_of(vol), ino);
-	uint64_t before = old ? old->size : 0;
-	int64_t now = clock_mono_ns(), closed_ns = old ? old->closed_ns : 0;
-
-	if (step->ino && is_in(vol, ino, parent, step->ino)) {
-		step->bytes += size - before;
-		step->closed_ns = now;
-	}
-	changed_add(changed_of(vol), ino, size, now);
-	if (old && sealer_is_most_locked(vol, size))
-		saved_twice(vol, size, closed_ns);
-}
-
-static bool closed_size(struct volume *vol, uint64_t ino, uint64_t *ret_size)
-{
-	struct state_version v;
-	struct state_file f;
-
-	if (state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !f.closed ||
-	    state_version_get(vol->state, f.closed, &v) != 0)
-		return false;
-	*ret_size = v.size;
-	return true;
-}
-
-void sealer_before_closed_locked(struct volume *vol, uint64_t parent, uint64_t ino)
-{
-	uint64_t size;
-
-	if (closed_size(vol, ino, &size))
-		note_size(vol, parent, ino, size);
-}
-
-void sealer_before_taken_locked(struct volume *vol, const struct body *b, uint64_t epoch)
-{
-	if (!vol->sealer || vol->options.read_only)
-		return;
-	changed_begins(changed_of(vol), b->ino, epoch, b->closer, b->opened_ns);
-	if (epoch)
-		sealer_saved_in_place_locked(vol, b->ino);
-	resume_saved_locked(vol, b->ino, b->closer);
-}
-
-/* The step of a name that stands for a save: not of one that may number parts of it (model_1.pt, 0/). */
-static bool step_of_name(struct volume *vol, uint64_t parent, const char *name, uint64_t *ret_step)
-{
-	cleanup_buf struct buf path = {0};
-	struct step_place place;
-
-	if (!strpbrk(name, "0123456789") || sealer_path_locked(vol, parent, name, &path) != 0 ||
-	    !rules_step(vol->rules, buf_str(&path), &place))
-		return false;
-	if (place.end != path.len || place.kind < STEP_KIND_EPOCH ||
-	    place.kind == STEP_KIND_DIRECTORY)
-		return false;
-	*ret_step = place.step;
-	return true;
-}
-
-static bool is_there(struct volume *vol, uint64_t ino)
-{
-	struct state_file f;
-
-	return state_file_get(vol->state, ino, &f) == 0 && f.nlink;
-}
-
-/* Another file of the same save. Or what a kill took back is made again: then it is the first once more. */
-static bool is_same_step(struct volume *vol, uint64_t parent, uint64_t step)
-{
-	const struct seal_step *last = &vol->sealer->pending.step;
-
-	return last->ino && last->parent == parent && last->step == step &&
-	       is_there(vol, last->ino);
-}
-
-static void note_step(struct volume *vol, struct seal_step *step)
-{
-	struct seal_step *last = &vol->sealer->pending.step;
-	bool again = last->ino && last->parent == step->parent && last->step == step->step;
-	uint64_t size;
-
-	if (last->before_ns && !again)
-		saved_twice(vol, last->bytes, last->before_ns);
-	step->before_ns = again ? last->before_ns : last->ino ? last->closed_ns : 0;
-	step->from = last->ino ? last->from : vol->sealer->step_epoch;
-	if (closed_size(vol, step->ino, &size))
-		step->bytes = size;
-	vol->sealer->step_epoch = vol->next_epoch;
-	*last = *step;
-}
-
-void sealer_before_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
-				bool moved)
-{
-	struct seal_step step = {.parent = parent, .ino = ino, .moved = moved};
-	uint64_t size;
-
-	/* A file that comes under another name is a change, though it was closed before. */
-	if (!changed_find(changed_of(vol), ino) && closed_size(vol, ino, &size))
-		note_size(vol, parent, ino, size);
-	if (!step_of_name(vol, parent, name, &step.step) ||
-	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
-	    is_same_step(vol, parent, step.step))
-		return;
-	step.closed_ns = clock_mono_ns();
-	step.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY;
-	snprintf(step.name, sizeof(step.name), "%s", name);
-	note_step(vol, &step);
-}
-
-void sealer_before_removed_locked(struct volume *vol, uint64_t ino)
-{
-	struct state_file f;
-
-	if (state_file_get(vol->state, ino, &f) != 0 || !f.nlink)
-		changed_remove(changed_of(vol), ino);
 }
 
 /* ---- whether it is time ---- */
@@ -274,7 +64,7 @@ static bool is_most(struct volume *vol, uint64_t size, uint64_t other)
 	const struct sealer *s = vol->sealer;
 	uint64_t bytes = s->pending.changed.bytes - other;
 
-	return size && size >= bytes - size && size >= s->tree_bytes / TREE_PART;
+	return size && size >= bytes - size && size >= s->tree_bytes / SEAL_TREE_PART;
 }
 
 bool sealer_is_most_locked(struct volume *vol, uint64_t bytes)
@@ -295,7 +85,7 @@ bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino)
 {
 	uint64_t parent = 0;
 
-	return state_names_of(vol->state, ino, parent_of, &parent) == 1 &&
+	return state_names_of(vol->state, ino, sealer_parent_of, &parent) == 1 &&
 	       sealer_inside_temporary_locked(vol, parent) &&
 	       state_dir_list(vol->state, parent, 0, is_of_an_epoch, vol) == 1;
 }
@@ -398,8 +188,10 @@ static int look_for_left(void *arg, const struct state_name *n, const char *name
 	uint64_t from;
 
 	(void)n;
-	if (l->looked++ == LEFT_MAX)
+	if (l->looked++ == LEFT_MAX) {
+		l->found = true; /* quiet decides */
 		return 1;
+	}
 	if (!file || !S_ISREG(file->mode) || !file->closed || file->ino == l->r->by ||
 	    rules_log(l->vol->rules, name, NULL) || doubt_unit_of(l->vol->rules, name).len ||
 	    state_version_get(l->vol->state, file->closed, &v) != 0)
@@ -426,9 +218,10 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 	};
 	uint64_t parent = 0;
 
-	if (!f->from || state_names_of(vol->state, r->ino, parent_of, &parent) != 1 ||
-	    state_dir_list(vol->state, parent, 0, look_for_left, &l) < 0)
+	if (!f->from || state_names_of(vol->state, r->ino, sealer_parent_of, &parent) != 1)
 		return false;
+	if (state_dir_list(vol->state, parent, 0, look_for_left, &l) < 0)
+		l.found = true;
 	if (l.found)
 		vol->sealer->before_ns = clock_mono_ns();
 	return l.found;
@@ -546,7 +339,7 @@ static bool follows_a_rest(struct volume *vol, const struct replacing *r, uint64
 	return pause_ns >= CHANGED_LULL_NS &&
 	       pause_ns >= PAUSE_OF_RESTS * (rest.closed_ns - last->begun_ns) &&
 	       is_whole(vol, rest.closed_ns, r->by) &&
-	       !(rest.largest && is_tried_again(vol, r, rest.largest, LOG_PART));
+	       !(rest.largest && is_tried_again(vol, r, rest.largest, SEAL_LOG_PART));
 }
 
 /* A small one may be written for anything. */
@@ -557,7 +350,7 @@ static bool is_large_beside(struct volume *vol, uint64_t ino, uint64_t size)
 	if (ino == vol->sealer->last.renamed)
 		return true;
 	volume_path_locked(vol, ino, &path);
-	return size && size >= vol->sealer->tree_bytes / TREE_PART && path.len &&
+	return size && size >= vol->sealer->tree_bytes / SEAL_TREE_PART && path.len &&
 	       sealer_is_beside_renamed_locked(vol, buf_str(&path));
 }
 
@@ -587,7 +380,7 @@ static void learn_rest(struct volume *vol, uint64_t bytes)
 	uint64_t path = sealer_path_hash_locked(vol, s->last.renamed), size;
 
 	s->last.went_on = true;
-	if (path == s->rest_of || !closed_size(vol, s->last.renamed, &size) ||
+	if (path == s->rest_of || !sealer_closed_size_locked(vol, s->last.renamed, &size) ||
 	    bytes >= size / CHANGED_PART)
 		sealer_rename_goes_on_locked(vol, s->last.renamed);
 	s->rest_of = path;
@@ -654,28 +447,43 @@ static bool is_next_step(struct volume *vol, uint64_t parent, const char *name)
 		return false;
 	last = &vol->sealer->pending.step;
 	return last->ino && last->parent == parent && doubt_same_shape(last->name, name) &&
-	       step_of_name(vol, parent, name, &step) && may_follow(last, step);
+	       sealer_step_of_name_locked(vol, parent, name, &step) && may_follow(last, step);
 }
 
-/* What changed in a directory that gets the name of a step, and elsewhere. */
+/* What changed in a directory that has, or gets, the name of a step. */
 struct within {
 	struct volume *vol;
-	uint64_t dir;	  /* 0: none gets it */
+	uint64_t dir;
 	int64_t after_ns; /* what was made later, elsewhere, is of the next save */
 	uint64_t bytes;	  /* of what is in it */
-	bool mixed;
 };
 
+static bool is_within(struct within *w, const struct changed_file *f, uint64_t *ret_parent)
+{
+	*ret_parent = 0;
+	return state_names_of(w->vol->state, f->ino, sealer_parent_of, ret_parent) == 1 &&
+	       sealer_is_in_locked(w->vol, f->ino, *ret_parent, w->dir);
+}
+
+static bool add_within(void *arg, const struct changed_file *f)
+{
+	struct within *w = arg;
+	uint64_t parent;
+
+	w->bytes += is_within(w, f, &parent) ? f->size : 0;
+	return false;
+}
+
+/* Whether the next save has begun outside. Adds what is inside. */
 static bool look_within(void *arg, const struct changed_file *f)
 {
 	struct within *w = arg;
-	uint64_t parent = 0;
+	uint64_t parent;
 
-	if (w->dir && state_names_of(w->vol->state, f->ino, parent_of, &parent) == 1 &&
-	    is_in(w->vol, f->ino, parent, w->dir))
+	if (is_within(w, f, &parent))
 		w->bytes += f->size;
 	else if (!parent || !sealer_inside_temporary_locked(w->vol, parent))
-		w->mixed |= f->count == 2 || (f->count && f->made_ns > w->after_ns);
+		return f->count == 2 || (f->count && f->made_ns > w->after_ns);
 	return false;
 }
 
@@ -686,7 +494,7 @@ static uint64_t bytes_of(struct volume *vol, const struct seal_step *step)
 
 	if (!step->led)
 		return step->bytes;
-	changed_any(changed_of(vol), look_within, &w);
+	changed_any(changed_of(vol), add_within, &w);
 	return w.bytes;
 }
 
@@ -697,7 +505,7 @@ static bool is_most_of_step(struct volume *vol, const struct seal_step *step, ui
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 
-/* A directory that is about to get the name has files of the next save, under another name still. */
+/* What is about to get the name is of the next save, under another name still: a file, or what is in a directory. */
 static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint64_t by)
 {
 	const struct changed_file once = {.count = 1};
@@ -707,14 +515,15 @@ static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint
 		.dir = by,
 		.after_ns = changed_made_after(last->closed_ns, now),
 	};
+	const struct changed_file *file = by ? changed_find(changed_of(vol), by) : NULL;
 	struct state_file f;
 
 	if (!by || state_file_get(vol->state, by, &f) != 0 || !S_ISDIR(f.mode))
-		return is_most_of_step(vol, last, 0) &&
+		return is_most_of_step(vol, last, file ? file->size : 0) &&
 		       !changed_any_ahead(changed_of(vol), &once, by) &&
 		       !changed_any_made(changed_of(vol), last->closed_ns, now, by);
-	changed_any(changed_of(vol), look_within, &w);
-	return !w.mixed && is_most_of_step(vol, last, w.bytes);
+	return !changed_any(changed_of(vol), look_within, &w) &&
+	       is_most_of_step(vol, last, w.bytes);
 }
 
 static bool ends_last_step(struct volume *vol, uint64_t parent, uint64_t by)
@@ -745,8 +554,8 @@ static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 	if (sealer_rule_locked(vol, rules_temporary, parent, name))
 		count = doubt_final_names(vol->rules, name, finals);
 	for (unsigned i = 0; i < count; i++)
-		if (step_of_name(vol, parent, finals[i], &step) && step > last->step &&
-		    is_next_step(vol, parent, finals[i]))
+		if (sealer_step_of_name_locked(vol, parent, finals[i], &step) &&
+		    step > last->step && is_next_step(vol, parent, finals[i]))
 			return true;
 	return is_next_step(vol, parent, name);
 }
@@ -814,11 +623,11 @@ static void before_temporary(struct volume *vol, uint64_t parent, const char *na
 		before_replace(vol, &r);
 }
 
-void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name)
+void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
 {
 	if (!vol->sealer || vol->options.read_only)
 		return;
-	before_name(vol, parent, name, 0);
+	before_name(vol, parent, name, ino);
 	if (sealer_rule_locked(vol, rules_temporary, parent, name))
 		before_temporary(vol, parent, name);
 }
@@ -841,7 +650,7 @@ static void note_replaces(struct volume *vol, uint64_t ino, uint64_t replaced)
 	changed_replaces(changed_of(vol), ino, replaced, state_version_placed(&v));
 	now = changed_find(changed_of(vol), ino);
 	if (closed_ns && now && sealer_is_most_locked(vol, now->size))
-		saved_twice(vol, now->size, closed_ns);
+		sealer_saved_twice_locked(vol, now->size, closed_ns);
 }
 
 /* Since the last epoch nothing else was saved but these two, which are of one save each. */
@@ -905,6 +714,96 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	if (!is_half(vol, &r, &from, name, new_parent, new_name))
 		before_rename_over(vol, &r);
 	note_replaces(vol, from.ino, to.ino);
+}
+
+/* ---- a name is removed ---- */
+
+/* What is in place beside the file, and large enough for a part of each save, but was not saved since the last epoch. */
+static int look_for_unsaved(void *arg, const struct state_name *n, const char *name,
+			    const struct state_file *file)
+{
+	struct left *l = arg;
+	struct state_version v;
+
+	(void)n;
+	if (l->looked++ == LEFT_MAX) {
+		l->found = true; /* quiet decides */
+		return 1;
+	}
+	if (!file || !S_ISREG(file->mode) || !file->closed || file->nlink > 1 ||
+	    changed_find(changed_of(l->vol), file->ino) || rules_log(l->vol->rules, name, NULL) ||
+	    doubt_unit_of(l->vol->rules, name).len ||
+	    state_version_get(l->vol->state, file->closed, &v) != 0)
+		return 0;
+	l->found = v.size && v.size >= l->f->size / CHANGED_PART;
+	return l->found;
+}
+
+static bool is_all_saved(struct volume *vol, uint64_t parent, const struct changed_file *f)
+{
+	struct left l = {.vol = vol, .f = f};
+
+	return state_dir_list(vol->state, parent, 0, look_for_unsaved, &l) == 0;
+}
+
+struct newest {
+	const struct changed_file *f;
+};
+
+static bool look_for_newest(void *arg, const struct changed_file *f)
+{
+	struct newest *newest = arg;
+
+	if (!newest->f || f->at > newest->f->at)
+		newest->f = f;
+	return false;
+}
+
+/* What is there already of the next save: the file that is about to get the name, under another one. 0: none is. */
+static uint64_t next_of(struct volume *vol, const struct changed_file *f)
+{
+	struct newest newest = {0};
+	int64_t after_ns = changed_made_after(f->closed_ns, clock_mono_ns());
+
+	changed_any(changed_of(vol), look_for_newest, &newest);
+	return newest.f && newest.f != f && newest.f->made_ns > after_ns ? newest.f->ino : 0;
+}
+
+static bool is_removed_to_save(struct volume *vol, uint64_t parent, struct replacing *r)
+{
+	const struct seal_removed *removed = &vol->sealer->pending.removed;
+	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
+
+	if (!f || removed->count || removed->overflow || changed_of(vol)->files.count > LEFT_MAX)
+		return false;
+	r->by = next_of(vol, f);
+	return is_most_of_save(vol, r) && ends_a_save(vol, r) &&
+	       is_whole(vol, f->closed_ns, r->by) && is_all_saved(vol, parent, f);
+}
+
+/*
+ * Who cannot rename over a file removes it first. What of the last save was removed before, or failed since, cannot be told from what somebody
+ * wants no more: then nothing is sealed. A name with a step is removed to make room.
+ */
+void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char *name)
+{
+	struct replacing r = {0};
+	struct state_name n;
+	struct state_file f;
+	uint64_t step;
+
+	if (!vol->sealer || vol->options.read_only ||
+	    state_name_get(vol->state, parent, name, &n) != 0 ||
+	    state_file_get(vol->state, n.ino, &f) != 0 || !S_ISREG(f.mode))
+		return;
+	r.ino = n.ino;
+	if (may_seal(vol) && changed_find(changed_of(vol), n.ino) &&
+	    !sealer_step_of_name_locked(vol, parent, name, &step)) {
+		body_finish_closes_locked(vol, 0);
+		if (is_removed_to_save(vol, parent, &r))
+			seal_before(vol);
+	}
+	sealer_saved_loses_locked(vol, parent, name);
 }
 
 /* ---- two names are exchanged ---- */

@@ -392,7 +392,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	note_unsealed(vol, UNSEALED_NAMES);
 	sealer_made_locked(vol, parent, name, ino,
 			   new_names_find(&p->new_names, parent, name, ino));
-	sealer_before_named_locked(vol, parent, name, ino, known && S_ISREG(f.mode) && f.nlink > 1);
+	sealer_saved_named_locked(vol, parent, name, ino, known && S_ISREG(f.mode) && f.nlink > 1);
 	note_activity(p, ino, now);
 	/* A symlink or a hard link is whole at once; sealed by the thread, for this may be inside a
 	 * transaction. */
@@ -462,7 +462,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	p->content_ns = now;
 	note_activity(p, ino, now);
 	note_content(p, ino);
-	sealer_before_closed_locked(vol, parent, ino);
+	sealer_saved_closed_locked(vol, parent, ino);
 	forget_heartbeat(p, ino);
 	if (n)
 		note_saved_again(vol, n);
@@ -536,7 +536,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 		sealer_saved_in_place_locked(vol, ino);
 	}
 	sealer_unit_renamed_locked(vol, parent, name, ino);
-	sealer_before_named_locked(
+	sealer_saved_named_locked(
 		vol, parent, name, ino,
 		old_name && !sealer_rule_locked(vol, rules_temporary, parent, old_name));
 	p->closed = true;
@@ -564,7 +564,7 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 	}
 	if (!is_heartbeat(p, ino) && (!name || !sealer_rule_locked(vol, rules_log, parent, name)))
 		note_activity(p, ino, now);
-	sealer_before_removed_locked(vol, ino);
+	sealer_saved_removed_locked(vol, ino);
 	if (!p->rides && !p->opens && !new_names_any(&p->new_names))
 		p->opened_ns = 0;
 }
@@ -666,10 +666,11 @@ const struct live_observer epochs_observer = {
 	.note_locked = sealer_note_locked,
 	.before_replace_locked = sealer_before_replace_locked,
 	.before_name_locked = sealer_before_name_locked,
+	.before_remove_locked = sealer_before_remove_locked,
 	.before_rename_locked = sealer_before_rename_locked,
 	.before_exchange_locked = sealer_before_exchange_locked,
 	.moves_locked = arrivals_note_locked,
-	.before_taken_locked = sealer_before_taken_locked,
+	.before_taken_locked = sealer_saved_taken_locked,
 	.incomplete_locked = sealer_incomplete_locked,
 	.writer_locked = doubts_writer_locked,
 	.unknown_locked = sealer_unknown_locked,

@@ -720,7 +720,7 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
 	mutex_lock(&vol->lock);
 	end_told_locked(vol, who->pid, &after);
-	vol->observer->before_name_locked(vol, parent, name);
+	vol->observer->before_name_locked(vol, parent, name, 0);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {
 		attr_of_file(&f, ret_attr);

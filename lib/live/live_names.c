@@ -73,7 +73,7 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
 	if (S_ISDIR(f->mode))
-		vol->observer->before_name_locked(vol, parent, name);
+		vol->observer->before_name_locked(vol, parent, name, 0);
 	error = live_begin_locked(vol);
 	if (error)
 		return error;
@@ -161,6 +161,7 @@ int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *nam
 
 	volume_make_room_for_names(vol);
 	SCOPED_LOCK(&vol->lock);
+	vol->observer->before_name_locked(vol, parent, name, ino);
 	error = may_add_locked(vol, parent, name, &dir);
 	if (!error)
 		error = state_file_get(vol->state, ino, &f);
@@ -238,6 +239,8 @@ static int remove_name(struct volume *vol, uint64_t parent, const char *name, bo
 	int error;
 
 	SCOPED_LOCK(&vol->lock);
+	if (!want_dir)
+		vol->observer->before_remove_locked(vol, parent, name);
 	error = vol->options.read_only ? -EROFS : live_find_locked(vol, parent, name, &n, &f);
 	if (error)
 		return error;

@@ -83,6 +83,33 @@ def two_phases(*order):
     return save
 
 
+def removed(path, data):
+    path.unlink(missing_ok=True)
+    put(path, data)
+
+
+def removed_then_renamed(path, data):
+    """As where a rename cannot replace a file."""
+    made = path.with_name("new-" + path.name)
+    put(made, data)
+    path.unlink(missing_ok=True)
+    made.rename(path)
+
+
+def linked(top, step):
+    """As timm does."""
+    last, best, data = top / "last.pth.tar", top / "model_best.pth.tar", content(step, "model")
+    put(top / "tmp.pth.tar", data)
+    last.unlink(missing_ok=True)
+    (top / "tmp.pth.tar").rename(last)
+    if step % 2 == 0:
+        (top / ("checkpoint-%d.pth.tar" % (step - 2))).unlink(missing_ok=True)
+        os.link(last, top / ("checkpoint-%d.pth.tar" % step))
+        best.unlink(missing_ok=True)
+        os.link(last, best)
+    return {"last.pth.tar": data}
+
+
 def directory(temporary):
     def save(top, step):
         made, final = top / temporary.replace("%", str(step)), "checkpoint-%d" % step
@@ -114,6 +141,11 @@ HOW = {
     "tmp-in-the-name-two": files(by("%(stem)s.tmp%(ending)s"), "opt.bin", "model.bin"),
     "two-phases": two_phases("opt.bin", "model.bin"),
     "two-phases-other-order": two_phases("model.bin", "opt.bin"),
+    "removed": files(removed, "model.bin"),
+    "removed-two": files(removed, "opt.bin", "model.bin"),
+    "removed-then-renamed": files(removed_then_renamed, "model.bin"),
+    "removed-then-renamed-two": files(removed_then_renamed, "opt.bin", "model.bin"),
+    "linked": linked,
     "directory": directory("checkpoint-%"),
     "directory-tmp": directory("tmp-checkpoint-%"),
     "directory-other": directory("being-made"),
@@ -266,6 +298,47 @@ def test_a_save_that_fails_before_its_last_file_and_is_tried_again(mnt):
     found = complete_ones(mnt)
     assert not any((epoch / "opt.bin").read_bytes() == content(3, "opt.bin") for epoch in found if (epoch / "opt.bin").exists()), log_of(mnt)
     assert has(found[-1], {name: content(4, name) for name in names})
+
+
+# ---- names that are removed
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("how", [removed, removed_then_renamed])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_save_that_removes_first_and_is_tried_again(mnt, how, gone):
+    """What has failed may have removed the next file already."""
+    names = ("opt.bin", "model.bin")
+
+    def save(step, names):
+        for name in names:
+            how(mnt.path / name, content(step, name))
+
+    save(1, names)
+    mnt.seal()
+    save(2, names[:1])
+    if gone:
+        (mnt.path / names[1]).unlink()
+    time.sleep(1.2)
+    save(3, names)
+    time.sleep(1.2)
+    save(4, names)
+    mnt.seal()
+    whole = [{name: content(step, name) for name in names} for step in (1, 3, 4)]
+    found = complete_ones(mnt)
+    assert all(any(has(epoch, one) for one in whole) for epoch in found) and has(found[-1], whole[-1]), log_of(mnt)
+
+
+@pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("names", [("opt.bin", "model.bin"), ("model.bin", "opt.bin")])
+def test_all_is_removed(mnt, names):
+    """Nothing is sealed amid that; before it at most."""
+    saved = files(put, "opt.bin", "model.bin")(mnt.path, 1)
+    time.sleep(1.2)
+    for name in names:
+        (mnt.path / name).unlink()
+    time.sleep(0.3)
+    assert all(has(epoch, saved) for epoch in complete_ones(mnt)), log_of(mnt)
 
 
 # ---- mere numbers
