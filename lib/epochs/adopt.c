@@ -438,7 +438,11 @@ static int follow_newest(struct adoption *a, struct opening_message *m)
 	error = trees_fetch(vol, a->newest, &record, &tree);
 	if (error)
 		return damaged_tree(a, error, m);
-	return adopt_newest(vol, a->newest, tree);
+	error = adopt_newest(vol, a->newest, tree);
+	if (error)
+		return error;
+	SCOPED_LOCK(&vol->lock);
+	return sealer_renames_adopt_locked(vol, record.renames);
 }
 
 static int note_durable(void *arg, const struct state_epoch *e)

@@ -193,6 +193,17 @@ static int set_doubts(struct volume *vol, const struct seal_job *job,
 	return error || !count ? error : doubts_to_record(frozen->doubts, &before, r);
 }
 
+/* What the next machine is to know of how saves end. */
+static int set_renames(struct volume *vol, struct epoch_record *r)
+{
+	char text[SEAL_RENAMES_TEXT];
+
+	mutex_lock(&vol->lock);
+	sealer_renames_text_locked(vol, text);
+	mutex_unlock(&vol->lock);
+	return text[0] ? record_set_text(&r->renames, text) : 0;
+}
+
 static bool tree_has_step(const struct rules *rules, const struct tree *tree, uint64_t step)
 {
 	for (uint32_t id = 0; id < tree_count(tree); id++) {
@@ -269,6 +280,8 @@ int seal_record(struct volume *vol, const struct seal_job *job, const struct fre
 		error = take_step(vol, job, tree, &r);
 	if (!error)
 		error = set_doubts(vol, job, frozen, &r);
+	if (!error)
+		error = set_renames(vol, &r);
 	if (error)
 		return error;
 	*ret_record = r;

@@ -585,16 +585,30 @@ static bool is_known(const struct seal_renames *r, uint64_t hash)
 	return false;
 }
 
-static void keep(struct volume *vol)
+void sealer_renames_text_locked(struct volume *vol, char ret_text[SEAL_RENAMES_TEXT])
 {
 	const struct seal_renames *r = &vol->sealer->renames;
-	char text[SEAL_RENAMES * 17 + 1] = "";
 	size_t len = 0;
 
+	ret_text[0] = '\0';
 	for (unsigned i = 0; i < SEAL_RENAMES && r->hash[i]; i++)
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%016" PRIx64 " ",
-					r->hash[i]);
+		len += (size_t)snprintf(ret_text + len, SEAL_RENAMES_TEXT - len, "%s%016" PRIx64,
+					len ? " " : "", r->hash[i]);
+}
+
+static void keep(struct volume *vol)
+{
+	char text[SEAL_RENAMES_TEXT];
+
+	sealer_renames_text_locked(vol, text);
 	state_set_meta(vol->state, META, text);
+}
+
+int sealer_renames_adopt_locked(struct volume *vol, const char *text)
+{
+	if (!text || strlen(text) >= SEAL_RENAMES_TEXT || text[strspn(text, "0123456789abcdef ")])
+		return 0;
+	return state_set_meta(vol->state, META, text);
 }
 
 void sealer_renames_load(struct volume *vol)
