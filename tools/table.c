@@ -152,6 +152,42 @@ static bool has_companions(const json_t *doubt)
 	       json_array_size(json_object_get(doubt, "companions_bytes"));
 }
 
+/* So many of the files that were saved with it are named. */
+#define COMPANIONS_NAMED 3
+
+static void put_companions(const json_t *doubt, struct buf *out)
+{
+	const json_t *list = json_object_get(doubt, "companions");
+	size_t count = json_array_size(list), i;
+
+	if (count)
+		buf_printf(out, "; saved with it:");
+	for (i = 0; i < count && i < COMPANIONS_NAMED; i++)
+		buf_printf(out, "%s %s", i ? "," : "", json_string_value(json_array_get(list, i)));
+	if (count > i)
+		buf_printf(out, " and %zu more", count - i);
+}
+
+static bool counts(const json_t *doubt)
+{
+	return json_is_true(json_object_get(doubt, "counts"));
+}
+
+/* What a killed writer has left is torn, too: that is one matter. */
+static bool is_told_already(const json_t *doubts, const json_t *doubt)
+{
+	json_t *other;
+	size_t i;
+
+	if (counts(doubt) || doubt_kind_parse(text_of(doubt, "kind", "")) != DOUBT_TORN)
+		return false;
+	json_array_foreach((json_t *)(uintptr_t)doubts, i,
+			   other) if (other != doubt &&
+				      !strcmp(text_of(other, "path", ""),
+					      text_of(doubt, "path", "?"))) return true;
+	return false;
+}
+
 void doubt_text(const json_t *doubt, struct buf *out)
 {
 	enum doubt_kind kind = doubt_kind_parse(text_of(doubt, "kind", ""));
@@ -161,9 +197,10 @@ void doubt_text(const json_t *doubt, struct buf *out)
 	buf_printf(out, "; settled by %s%s",
 		   doubt_settled_by(kind, has_companions(doubt),
 				    json_is_true(json_object_get(doubt, "alone"))),
-		   json_is_true(json_object_get(doubt, "counts"))
-			   ? ""
-			   : " (of an older unit: no epoch is incomplete for it)");
+		   counts(doubt) ? ""
+				 : " (of an older unit, or under a temporary name: no epoch is "
+				   "incomplete for it)");
+	put_companions(doubt, out);
 }
 
 json_t *doubts_texts(const json_t *doubts)
@@ -178,6 +215,8 @@ json_t *doubts_texts(const json_t *doubts)
 	{
 		cleanup_buf struct buf text = {0};
 
+		if (is_told_already(doubts, doubt))
+			continue;
 		doubt_text(doubt, &text);
 		json_array_append_new(list, listing_string(buf_str(&text)));
 	}

@@ -317,7 +317,7 @@ static void note_done(struct volume *vol, const struct resumed *done, const char
 			 why, done->left, done->to, done->as, at, done->left);
 	else if (!told)
 		log_warn("%s, and there is no complete epoch to go back to: the live tree stays as "
-			 "it is",
+			 "it is; remove what is half, or save it again",
 			 why);
 }
 

@@ -227,6 +227,16 @@ static bool is_tried_again(struct volume *vol, const struct replacing *r,
 	return l.found;
 }
 
+/* Where the tree has little else, it may be the checkpoint itself: that is saved each now and then. */
+static bool is_all_there_is(struct volume *vol, const struct changed_file *f)
+{
+	const struct sealer *s = vol->sealer;
+
+	return s->pending.opened_mono_ns &&
+	       clock_mono_ns() - s->pending.opened_mono_ns > vol->options.patience_ns &&
+	       f->size >= s->tree_bytes / 2;
+}
+
 /* A status file is no save, also where there is nothing else yet. */
 static bool is_status(struct volume *vol, const struct changed_file *f)
 {
@@ -239,7 +249,7 @@ static bool is_status(struct volume *vol, const struct changed_file *f)
 	first_name_locked(vol, f->ino, name, NULL);
 	for (const char *const *e = endings; *e; e++)
 		if (strlen(name) > strlen(*e) && !strcasecmp(name + strlen(name) - strlen(*e), *e))
-			return true;
+			return !is_all_there_is(vol, f);
 	return false;
 }
 

@@ -299,9 +299,13 @@ static bool seal_at_last_file(struct volume *vol, uint64_t parent, const char *n
 			      bool renamed)
 {
 	struct state_file f;
+	uint64_t size;
 
 	if (vol->options.no_last_files || !is_last(vol, parent, name, renamed) ||
 	    state_file_get(vol->state, ino, &f) != 0 || !S_ISREG(f.mode) || !file_is_new(vol, &f))
+		return false;
+	/* Who was interrupted between opening and writing it closes it empty. */
+	if (!sealer_closed_size_locked(vol, ino, &size) || !size)
 		return false;
 	if (sealer_rule_locked(vol, rules_temporary, parent, name) ||
 	    sealer_inside_temporary_locked(vol, parent) || others_are_open(vol, ino) ||

@@ -196,6 +196,15 @@ static int saved_by_rename_locked(struct volume *vol, const struct end *from, co
 						    vol, from->parent, from->name, to->name, began);
 }
 
+static bool is_temporary(struct volume *vol, const struct end *e)
+{
+	cleanup_buf struct buf path = {0};
+
+	if (rules_want_path(vol->rules))
+		volume_path_locked(vol, e->f.ino, &path);
+	return rules_temporary(vol->rules, e->name, path.len ? buf_str(&path) : NULL);
+}
+
 /* An epoch has its content under the temporary name alone: it is saved with what comes after this rename. */
 static bool is_saved_now(struct volume *vol, const struct end *from, const struct state_version *v)
 {
@@ -203,7 +212,7 @@ static bool is_saved_now(struct volume *vol, const struct end *from, const struc
 		return false;
 	/* What was just made, and sealed before it was renamed. */
 	return (from->sealed && v->born + 1 == vol->next_epoch && from->f.born == v->born) ||
-	       (!rules_want_path(vol->rules) && rules_temporary(vol->rules, from->name, NULL));
+	       is_temporary(vol, from);
 }
 
 /* New content takes the place of what the name led to. */

@@ -28,10 +28,10 @@ const char *doubt_settled_by(enum doubt_kind kind, bool companions, bool alone)
 	switch (kind) {
 	case DOUBT_UNDONE:
 		if (companions)
-			return "saving it again whole, or what the next save has in its place, or "
-			       "removing it unless its name is a temporary one, or saving or "
-			       "removing all files that were saved with it, or by epochfs commit "
-			       "--whole";
+			return "saving it again whole (under a temporary name: what it was for, in "
+			       "the same way), or removing it unless its name is a temporary one, "
+			       "or saving or removing all files that were saved with it, or by "
+			       "epochfs commit --whole";
 		if (!alone)
 			return "saving it, or what was removed before it, or removing its "
 			       "directory where that is empty, or by epochfs commit --whole";

@@ -300,6 +300,22 @@ def test_a_save_that_fails_before_its_last_file_and_is_tried_again(mnt):
     assert has(found[-1], {name: content(4, name) for name in names})
 
 
+@pytest.mark.options(settle="1s")
+def test_on_another_machine_the_same_renames_end_no_save(mnt):
+    names, saves = ("model.bin", "opt.bin"), [{name: content(step, name) for name in ("model.bin", "opt.bin")} for step in (1, 2, 3)]
+    for save in saves[:2]:
+        for name in names:
+            told(mnt.path / name, save[name])
+        time.sleep(1.8)
+    mnt.remount(empty_cache=True)
+    for name in names:
+        told(mnt.path / name, saves[2][name])
+        time.sleep(0.5)
+    mnt.seal()
+    found = complete_ones(mnt)
+    assert all(any(has(epoch, save) for save in saves) for epoch in found) and has(found[-1], saves[2]), log_of(mnt)
+
+
 # ---- names that are removed
 
 

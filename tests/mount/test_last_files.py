@@ -406,6 +406,17 @@ def test_a_temporary_file_is_killed_alone(mnt, name):
     assert mnt.seal() == 2 and newest(mnt)["complete"] is True and "doubts" not in newest(mnt)
 
 
+@pytest.mark.options(settle="1h")
+def test_an_empty_one_is_no_sign(mnt):
+    """As who is interrupted between opening and writing it leaves it."""
+    (mnt.path / "iter_1").mkdir()
+    (mnt.path / "iter_1" / "model.bin").write_bytes(b"1")
+    (mnt.path / "latest_checkpointed_iteration.txt").write_text("")
+    assert mnt.epochs() == []
+    (mnt.path / "latest_checkpointed_iteration.txt").write_text("1")
+    wait_until(lambda: mnt.epochs() == [1], "the epoch")
+
+
 @pytest.mark.parametrize("again", [".model.bin.tmp2", "model.bin.tmp", "tmp-1"])
 def test_a_killed_temporary_file_is_saved_again(mnt, again):
     """Under the same name, or another process's; the config that changed before it stays as it is."""

@@ -332,6 +332,19 @@ def test_a_status_file_seals_nothing(mnt):
     assert mnt.epochs() == [1]
 
 
+@pytest.mark.options(settle="10s", patience="2s")
+@pytest.mark.parametrize("tmp", [False, True])
+def test_a_text_that_is_all_there_is(mnt, tmp):
+    """It may be the checkpoint: an epoch now and then, not one a second."""
+    for i in range(32):
+        path = mnt.path / ("state.json.tmp" if tmp else "state.json")
+        path.write_text('{"step": %d}' % i)
+        if tmp:
+            path.rename(mnt.path / "state.json")
+        time.sleep(0.3)
+    assert 3 <= len(log_of(mnt)) <= 6 and all(e["complete"] for e in log_of(mnt)), log_of(mnt)
+
+
 @pytest.mark.options(settle="1s")
 @pytest.mark.parametrize("how", ["in-place", "tmp", "tempfile"])
 @pytest.mark.parametrize("sizes", [(300, 600), (600, 300), (500,)], ids=str)
