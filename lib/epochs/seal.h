@@ -46,6 +46,12 @@ struct seal_removed {
 	bool overflow; /* there are more */
 };
 
+/* Renames to names that had been removed, as by who cannot rename over a file: hashes of both, the last ones. */
+struct seal_took_place {
+	uint64_t pair[SEAL_REMOVED];
+	unsigned next;
+};
+
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
 	struct new_names new_names; /* names made; each opens an epoch for as long as it is there */
@@ -216,6 +222,7 @@ struct sealer {
 	struct seal_savers savers; /* of the last epoch */
 	struct seal_over over;
 	struct seal_renames renames;
+	struct seal_took_place took_place;
 	uint64_t
 		rest_of; /* the path, hashed, of what was renamed before the last rest of a save that came without a sign; 0: none came */
 	struct seal_unit unit;
@@ -376,6 +383,12 @@ void sealer_saved_named_locked(struct volume *vol, uint64_t parent, const char *
 void sealer_saved_removed_locked(struct volume *vol, uint64_t ino);
 /* The name of a file in place is about to be removed. */
 void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *name);
+/* A name is about to be renamed to one that is not there: where that was removed, who saves so removes first. */
+void sealer_saved_took_place_locked(struct volume *vol, uint64_t parent, const char *name,
+				    uint64_t to_parent, const char *to);
+/* Whether a name of this file was that of one which was renamed to a removed one, this. */
+bool sealer_saved_takes_place_locked(struct volume *vol, uint64_t ino, uint64_t parent,
+				     const char *name);
 /* Something of this size was saved again; the first of two such saves ended then (monotonic). */
 void sealer_saved_twice_locked(struct volume *vol, uint64_t size, int64_t before_ns);
 /* The size of a file's newest closed content. False: it has none. */

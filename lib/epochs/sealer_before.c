@@ -14,8 +14,8 @@
  *     next save it is where that was nearer to now than to the last close of the file at hand;
  *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
  *     with what it replaced has not been saved again yet, or less often;
- *   - who removes a file may want it no more: what is removed ends a save only where all beside it was saved since the last epoch, and is
- *     there;
+ *   - who removes a file may want it no more: what is removed ends a save only where the next one is there already, by a name that was renamed to
+ *     the removed one before, and all beside it was saved since the last epoch;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
@@ -715,6 +715,7 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 		return;
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
+		sealer_saved_took_place_locked(vol, parent, name, new_parent, new_name);
 		before_name(vol, new_parent, new_name, from.ino);
 		return;
 	}
@@ -769,31 +770,37 @@ static bool look_for_newest(void *arg, const struct changed_file *f)
 	return false;
 }
 
-/* What is there already of the next save: the file that is about to get the name, under another one. 0: none is. */
-static uint64_t next_of(struct volume *vol, const struct changed_file *f)
+/* What is there already of the next save: the file that is about to get the name, as one of its name did before. 0: none is. */
+static uint64_t next_of(struct volume *vol, uint64_t parent, const char *name,
+			const struct changed_file *f)
 {
 	struct newest newest = {0};
 	int64_t after_ns = changed_made_after(f->closed_ns, clock_mono_ns());
 
 	changed_any(changed_of(vol), look_for_newest, &newest);
-	return newest.f && newest.f != f && newest.f->made_ns > after_ns ? newest.f->ino : 0;
+	if (!newest.f || newest.f == f || newest.f->made_ns <= after_ns ||
+	    !sealer_saved_takes_place_locked(vol, newest.f->ino, parent, name))
+		return 0;
+	return newest.f->ino;
 }
 
-static bool is_removed_to_save(struct volume *vol, uint64_t parent, struct replacing *r)
+static bool is_removed_to_save(struct volume *vol, uint64_t parent, const char *name,
+			       struct replacing *r)
 {
 	const struct seal_removed *removed = &vol->sealer->pending.removed;
 	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
 
 	if (!f || removed->count || removed->overflow || changed_of(vol)->files.count > LEFT_MAX)
 		return false;
-	r->by = next_of(vol, f);
-	return is_most_of_save(vol, r) && ends_a_save(vol, r) &&
+	r->by = next_of(vol, parent, name, f);
+	return r->by && is_most_of_save(vol, r) && ends_a_save(vol, r) &&
 	       is_whole(vol, f->closed_ns, r->by) && is_all_saved(vol, parent, f);
 }
 
 /*
- * Who cannot rename over a file removes it first. What of the last save was removed before, or failed since, cannot be told from what somebody
- * wants no more: then nothing is sealed. A name with a step is removed to make room.
+ * Who cannot rename over a file removes it first, when the next one is there; that he does so is known from the second time on. What is removed
+ * else, nobody may want any more. Where something else of the last save was removed before, or not saved since, nothing is sealed. A name with a
+ * step is removed to make room.
  */
 void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char *name)
 {
@@ -810,7 +817,7 @@ void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char
 	if (may_seal(vol) && changed_find(changed_of(vol), n.ino) &&
 	    !sealer_step_of_name_locked(vol, parent, name, &step)) {
 		body_finish_closes_locked(vol, 0);
-		if (is_removed_to_save(vol, parent, &r))
+		if (is_removed_to_save(vol, parent, name, &r))
 			seal_before(vol);
 	}
 	sealer_saved_loses_locked(vol, parent, name);

@@ -201,15 +201,18 @@ static void note_step(struct volume *vol, struct seal_step *step)
 
 /* ---- what was removed ---- */
 
-static uint64_t hash_of_name(uint64_t parent, const char *name)
+static uint64_t hash_on(uint64_t h, uint64_t parent, const char *name)
 {
-	uint64_t h = FNV1A_BEGIN;
-
 	for (unsigned i = 0; i < 64; i += 8)
 		h = fnv1a(h, (uint8_t)(parent >> i));
 	for (; *name; name++)
 		h = fnv1a(h, (uint8_t)*name);
 	return h;
+}
+
+static uint64_t hash_of_name(uint64_t parent, const char *name)
+{
+	return hash_on(FNV1A_BEGIN, parent, name);
 }
 
 /* Of the name, or `count` where it is none of them. */
@@ -239,6 +242,58 @@ void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *
 		r->name[r->count++] = hash;
 	else
 		r->overflow = true;
+}
+
+/* Of the renames from one to the other. */
+static uint64_t hash_of_pair(uint64_t parent, const char *name, uint64_t to_parent, const char *to)
+{
+	return hash_on(hash_of_name(parent, name), to_parent, to);
+}
+
+static bool is_known(const struct seal_took_place *t, uint64_t pair)
+{
+	for (unsigned i = 0; i < SEAL_REMOVED; i++)
+		if (t->pair[i] == pair)
+			return true;
+	return false;
+}
+
+void sealer_saved_took_place_locked(struct volume *vol, uint64_t parent, const char *name,
+				    uint64_t to_parent, const char *to)
+{
+	const struct seal_removed *r = &vol->sealer->pending.removed;
+	struct seal_took_place *t = &vol->sealer->took_place;
+	uint64_t pair = hash_of_pair(parent, name, to_parent, to);
+
+	if (place_of(r, hash_of_name(to_parent, to)) == r->count || is_known(t, pair))
+		return;
+	t->pair[t->next] = pair;
+	t->next = (t->next + 1) % SEAL_REMOVED;
+}
+
+struct taking {
+	const struct seal_took_place *known;
+	uint64_t parent;
+	const char *name;
+	bool found;
+};
+
+static int look_for_pair(void *arg, const struct state_name *n, const char *name,
+			 const struct state_file *f)
+{
+	struct taking *t = arg;
+
+	(void)f;
+	t->found = is_known(t->known, hash_of_pair(n->parent, name, t->parent, t->name));
+	return t->found;
+}
+
+bool sealer_saved_takes_place_locked(struct volume *vol, uint64_t ino, uint64_t parent,
+				     const char *name)
+{
+	struct taking t = {&vol->sealer->took_place, parent, name, false};
+
+	return state_names_of(vol->state, ino, look_for_pair, &t) >= 0 && t.found;
 }
 
 static void is_back(struct seal_removed *r, uint64_t parent, const char *name)

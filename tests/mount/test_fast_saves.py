@@ -141,11 +141,6 @@ HOW = {
     "tmp-in-the-name-two": files(by("%(stem)s.tmp%(ending)s"), "opt.bin", "model.bin"),
     "two-phases": two_phases("opt.bin", "model.bin"),
     "two-phases-other-order": two_phases("model.bin", "opt.bin"),
-    "removed": files(removed, "model.bin"),
-    "removed-two": files(removed, "opt.bin", "model.bin"),
-    "removed-then-renamed": files(removed_then_renamed, "model.bin"),
-    "removed-then-renamed-two": files(removed_then_renamed, "opt.bin", "model.bin"),
-    "linked": linked,
     "directory": directory("checkpoint-%"),
     "directory-tmp": directory("tmp-checkpoint-%"),
     "directory-other": directory("being-made"),
@@ -321,6 +316,21 @@ def test_on_another_machine_the_same_renames_end_no_save(mnt):
 
 
 @pytest.mark.options(settle="1h")
+@pytest.mark.parametrize("save", [files(removed_then_renamed, "model.bin"), files(removed_then_renamed, "opt.bin", "model.bin"), linked],
+                         ids=["one", "two", "linked"])
+def test_who_removes_first(mnt, save):
+    """That he does is learned from the second save."""
+    saves = []
+    for step in range(2, 12, 2):
+        saves.append(save(mnt.path, step))
+        time.sleep(1.2)
+    mnt.seal()
+    found = complete_ones(mnt)
+    assert all(any(has(epoch, one) for one in saves) for epoch in found) and len(found) >= len(saves) - 1, log_of(mnt)
+    assert all(any(has(epoch, one) for epoch in found) for one in saves[1:]), log_of(mnt)
+
+
+@pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", [removed, removed_then_renamed])
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_save_that_removes_first_and_is_tried_again(mnt, how, gone):
@@ -344,6 +354,16 @@ def test_a_save_that_removes_first_and_is_tried_again(mnt, how, gone):
     whole = [{name: content(step, name) for name in names} for step in (1, 3, 4)]
     found = complete_ones(mnt)
     assert all(any(has(epoch, one) for one in whole) for epoch in found) and has(found[-1], whole[-1]), log_of(mnt)
+
+
+@pytest.mark.options(settle="1h")
+def test_what_is_removed_for_good_is_no_save(mnt):
+    """To try whether, or how fast, the directory can be written."""
+    for size in (1, 100000):
+        (mnt.path / "probe").write_bytes(b"1" * size)
+        time.sleep(1.2)
+        (mnt.path / "probe").unlink()
+    assert log_of(mnt) == []
 
 
 @pytest.mark.options(settle="1h")
