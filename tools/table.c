@@ -160,6 +160,9 @@ static void put_companions(const json_t *doubt, struct buf *out)
 	const json_t *list = json_object_get(doubt, "companions");
 	size_t count = json_array_size(list), i;
 
+	/* That of a torn file is the part of it that lies beside it. */
+	if (doubt_kind_parse(text_of(doubt, "kind", "")) != DOUBT_UNDONE)
+		return;
 	if (count)
 		buf_printf(out, "; saved with it:");
 	for (i = 0; i < count && i < COMPANIONS_NAMED; i++)

@@ -442,7 +442,8 @@ static int follow_newest(struct adoption *a, struct opening_message *m)
 	if (error)
 		return error;
 	SCOPED_LOCK(&vol->lock);
-	return sealer_renames_adopt_locked(vol, record.renames);
+	sealer_renames_adopt_locked(vol, record.renames);
+	return 0;
 }
 
 static int note_durable(void *arg, const struct state_epoch *e)

@@ -344,8 +344,8 @@ void sealer_renames_load(struct volume *vol);
 /* What is known now, for the record of an epoch. */
 #define SEAL_RENAMES_TEXT (SEAL_RENAMES * 17 + 1)
 void sealer_renames_text_locked(struct volume *vol, char ret_text[SEAL_RENAMES_TEXT]);
-/* Before the start: what the record of an epoch of another mount says is known here, too. NULL or damaged: nothing. 0 or -errno. */
-int sealer_renames_adopt_locked(struct volume *vol, const char *text);
+/* Before the start: what the record of an epoch of another mount says is known here, too. NULL or damaged: nothing. */
+void sealer_renames_adopt_locked(struct volume *vol, const char *text);
 /* Whether the file of this path, or that such a temporary name is that of, is, or would be, of the unit of the one that was renamed last. */
 bool sealer_is_beside_renamed_locked(struct volume *vol, const char *path);
 /* The rename of this file sealed, and the save went on. */

@@ -15,7 +15,7 @@
  *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
  *     with what it replaced has not been saved again yet, or less often;
  *   - who removes a file may want it no more: what is removed ends a save only where the next one is there already, by a name that was renamed to
- *     the removed one before, and all beside it was saved since the last epoch;
+ *     the removed one before, and nothing else is saved in place;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
@@ -440,6 +440,33 @@ void sealer_before_replace_locked(struct volume *vol, uint64_t ino)
 	before_replace(vol, &r);
 }
 
+/* ---- what is saved in place ---- */
+
+struct in_place {
+	struct volume *vol;
+	uint64_t but[2];
+};
+
+static bool is_in_place(void *arg, const struct changed_file *f)
+{
+	const struct in_place *p = arg;
+	cleanup_buf struct buf path = {0};
+
+	if (f->ino == p->but[0] || f->ino == p->but[1])
+		return false;
+	volume_path_locked(p->vol, f->ino, &path);
+	return !doubt_unit_of(p->vol->rules, buf_str(&path)).len;
+}
+
+/* Whether nothing changed but these two, and what has a step in its name, or lies where one has. */
+static bool is_only_one_in_place(struct volume *vol, uint64_t ino, uint64_t by)
+{
+	struct in_place p = {vol, {ino, by}};
+
+	return changed_of(vol)->files.count <= LEFT_MAX &&
+	       !changed_any(changed_of(vol), is_in_place, &p);
+}
+
 /* ---- a name is made ---- */
 
 /* Who numbers his saves from the newest on moves ckpt_1 to ckpt_2, and then saves ckpt_1: the state between has no newest one. */
@@ -581,6 +608,13 @@ static void before_name(struct volume *vol, uint64_t parent, const char *name, u
 		seal_before(vol);
 }
 
+/* A file that has a name is saved already, in place perhaps: with others, it is half of the next save. */
+static void before_link(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
+{
+	if (is_only_one_in_place(vol, vol->sealer->pending.step.ino, ino))
+		before_name(vol, parent, name, ino);
+}
+
 struct later {
 	struct volume *vol;
 	const struct changed_file *than;
@@ -637,7 +671,11 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 {
 	if (!vol->sealer || vol->options.read_only)
 		return;
-	before_name(vol, parent, name, ino);
+	if (ino) {
+		before_link(vol, parent, name, ino);
+		return;
+	}
+	before_name(vol, parent, name, 0);
 	if (sealer_rule_locked(vol, rules_temporary, parent, name))
 		before_temporary(vol, parent, name);
 }
@@ -698,6 +736,25 @@ static void before_rename_over(struct volume *vol, const struct replacing *r)
 
 	if (before_replace(vol, r) && f && !changed_find(changed_of(vol), r->by))
 		changed_again(changed_of(vol), &by);
+}
+
+/* The same where what it replaces is removed first: then its rename cannot tell. */
+static void seal_with_next(struct volume *vol, uint64_t ino)
+{
+	struct changed_file by = *changed_find(changed_of(vol), ino);
+	struct state_version v;
+	struct state_file f;
+	bool known = state_file_get(vol->state, ino, &f) == 0 && f.closed &&
+		     state_version_get(vol->state, f.closed, &v) == 0;
+
+	seal_before(vol);
+	if (changed_find(changed_of(vol), ino))
+		return;
+	changed_again(changed_of(vol), &by);
+	if (!known)
+		return;
+	v.saved = vol->next_epoch;
+	state_version_set(vol->state, &v);
 }
 
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
@@ -794,31 +851,32 @@ static bool is_removed_to_save(struct volume *vol, uint64_t parent, const char *
 		return false;
 	r->by = next_of(vol, parent, name, f);
 	return r->by && is_most_of_save(vol, r) && ends_a_save(vol, r) &&
-	       is_whole(vol, f->closed_ns, r->by) && is_all_saved(vol, parent, f);
+	       is_whole(vol, f->closed_ns, r->by) && is_only_one_in_place(vol, f->ino, r->by) &&
+	       is_all_saved(vol, parent, f);
 }
 
 /*
  * Who cannot rename over a file removes it first, when the next one is there; that he does so is known from the second time on. What is removed
- * else, nobody may want any more. Where something else of the last save was removed before, or not saved since, nothing is sealed. A name with a
- * step is removed to make room.
+ * else, nobody may want any more. Where something else is saved, too, nothing is sealed: no count tells then which save that is of. A name
+ * with a step is removed to make room.
  */
 void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char *name)
 {
 	struct replacing r = {0};
 	struct state_name n;
 	struct state_file f;
-	uint64_t step;
 
 	if (!vol->sealer || vol->options.read_only ||
 	    state_name_get(vol->state, parent, name, &n) != 0 ||
 	    state_file_get(vol->state, n.ino, &f) != 0 || !S_ISREG(f.mode))
 		return;
 	r.ino = n.ino;
-	if (may_seal(vol) && changed_find(changed_of(vol), n.ino) &&
-	    !sealer_step_of_name_locked(vol, parent, name, &step)) {
+	if (may_seal(vol) && is_removed_to_save(vol, parent, name, &r)) {
+		/* As above. */
 		body_finish_closes_locked(vol, 0);
-		if (is_removed_to_save(vol, parent, name, &r))
-			seal_before(vol);
+		if (state_name_get(vol->state, parent, name, &n) == 0 && n.ino == r.ino &&
+		    is_removed_to_save(vol, parent, name, &r))
+			seal_with_next(vol, r.by);
 	}
 	sealer_saved_loses_locked(vol, parent, name);
 }

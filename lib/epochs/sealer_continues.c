@@ -604,11 +604,10 @@ static void keep(struct volume *vol)
 	state_set_meta(vol->state, META, text);
 }
 
-int sealer_renames_adopt_locked(struct volume *vol, const char *text)
+void sealer_renames_adopt_locked(struct volume *vol, const char *text)
 {
-	if (!text || strlen(text) >= SEAL_RENAMES_TEXT || text[strspn(text, "0123456789abcdef ")])
-		return 0;
-	return state_set_meta(vol->state, META, text);
+	if (text && strlen(text) < SEAL_RENAMES_TEXT && !text[strspn(text, "0123456789abcdef ")])
+		state_set_meta(vol->state, META, text);
 }
 
 void sealer_renames_load(struct volume *vol)

@@ -336,13 +336,14 @@ def test_a_status_file_seals_nothing(mnt):
 @pytest.mark.parametrize("tmp", [False, True])
 def test_a_text_that_is_all_there_is(mnt, tmp):
     """It may be the checkpoint: an epoch now and then, not one a second."""
+    began = time.monotonic()
     for i in range(32):
         path = mnt.path / ("state.json.tmp" if tmp else "state.json")
         path.write_text('{"step": %d}' % i)
         if tmp:
             path.rename(mnt.path / "state.json")
         time.sleep(0.3)
-    assert 3 <= len(log_of(mnt)) <= 6 and all(e["complete"] for e in log_of(mnt)), log_of(mnt)
+    assert 3 <= len(log_of(mnt)) <= (time.monotonic() - began) / 2 + 2 and all(e["complete"] for e in log_of(mnt)), log_of(mnt)
 
 
 @pytest.mark.options(settle="1s")

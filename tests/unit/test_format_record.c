@@ -32,6 +32,7 @@ static void make_full(struct epoch_record *r)
 		.continues = 40,
 		.continues_from = 38,
 		.half = 39,
+		.renames = text("0123456789abcdef fedcba9876543210"),
 		.restores = 39,
 		.trigger = RECORD_TRIGGER_RENAME,
 		.has_step = true,
@@ -120,6 +121,7 @@ static const char full_text[] = "{\n"
 				"  ],\n"
 				"  \"continues\": 40,\n"
 				"  \"continues_from\": 38,\n"
+				"  \"renames\": \"0123456789abcdef fedcba9876543210\",\n"
 				"  \"half\": 39,\n"
 				"  \"restores\": 39,\n"
 				"  \"trigger\": \"rename\",\n"
@@ -202,6 +204,7 @@ START_TEST(every_member_comes_back)
 	ck_assert_uint_eq(got.continues, 40);
 	ck_assert_uint_eq(got.continues_from, 38);
 	ck_assert_uint_eq(got.half, 39);
+	ck_assert_str_eq(got.renames, "0123456789abcdef fedcba9876543210");
 	ck_assert_uint_eq(got.restores, 39);
 	ck_assert_int_eq(got.trigger, RECORD_TRIGGER_RENAME);
 	ck_assert(got.has_step);
