@@ -52,6 +52,12 @@ struct seal_took_place {
 	unsigned next;
 };
 
+/* The last name with a step that was made, be it in an epoch by now. */
+struct seal_named {
+	uint64_t parent;
+	char name[256]; /* empty: none was */
+};
+
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
 	struct new_names new_names; /* names made; each opens an epoch for as long as it is there */
@@ -223,6 +229,7 @@ struct sealer {
 	struct seal_over over;
 	struct seal_renames renames;
 	struct seal_took_place took_place;
+	struct seal_named named;
 	uint64_t
 		rest_of; /* the path, hashed, of what was renamed before the last rest of a save that came without a sign; 0: none came */
 	struct seal_unit unit;
@@ -386,6 +393,13 @@ void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *
 /* A name is about to be renamed to one that is not there: where that was removed, who saves so removes first. */
 void sealer_saved_took_place_locked(struct volume *vol, uint64_t parent, const char *name,
 				    uint64_t to_parent, const char *to);
+/*
+ * Whether nothing is saved but this file and the next one of it (`by`), be it since the last epoch or beside them in this directory, notes
+ * and files with names like the last step's apart; what came after this file is of the next save. False where there is much to look at, or
+ * another directory.
+ */
+bool sealer_saved_alone_locked(struct volume *vol, uint64_t parent, const struct changed_file *f,
+			       uint64_t by);
 /* Whether a name of this file was that of one which was renamed to a removed one, this. */
 bool sealer_saved_takes_place_locked(struct volume *vol, uint64_t ino, uint64_t parent,
 				     const char *name);

@@ -15,7 +15,7 @@
  *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
  *     with what it replaced has not been saved again yet, or less often;
  *   - who removes a file may want it no more: what is removed ends a save only where the next one is there already, by a name that was renamed to
- *     the removed one before, and nothing else is saved in place;
+ *     the removed one before, and nothing else is saved;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
@@ -440,33 +440,6 @@ void sealer_before_replace_locked(struct volume *vol, uint64_t ino)
 	before_replace(vol, &r);
 }
 
-/* ---- what is saved in place ---- */
-
-struct in_place {
-	struct volume *vol;
-	uint64_t but[2];
-};
-
-static bool is_in_place(void *arg, const struct changed_file *f)
-{
-	const struct in_place *p = arg;
-	cleanup_buf struct buf path = {0};
-
-	if (f->ino == p->but[0] || f->ino == p->but[1])
-		return false;
-	volume_path_locked(p->vol, f->ino, &path);
-	return !doubt_unit_of(p->vol->rules, buf_str(&path)).len;
-}
-
-/* Whether nothing changed but these two, and what has a step in its name, or lies where one has. */
-static bool is_only_one_in_place(struct volume *vol, uint64_t ino, uint64_t by)
-{
-	struct in_place p = {vol, {ino, by}};
-
-	return changed_of(vol)->files.count <= LEFT_MAX &&
-	       !changed_any(changed_of(vol), is_in_place, &p);
-}
-
 /* ---- a name is made ---- */
 
 /* Who numbers his saves from the newest on moves ckpt_1 to ckpt_2, and then saves ckpt_1: the state between has no newest one. */
@@ -597,22 +570,27 @@ static bool has_next_step(struct volume *vol, uint64_t parent, const char *name)
 	return is_next_step(vol, parent, name);
 }
 
-static void before_name(struct volume *vol, uint64_t parent, const char *name, uint64_t by)
+/* A file that is linked is saved already, in place perhaps: with others, it is half of the next save. */
+static bool is_step_alone(struct volume *vol, uint64_t by)
+{
+	const struct seal_step *last = &vol->sealer->pending.step;
+	const struct changed_file *f = changed_find(changed_of(vol), last->ino);
+
+	return f && sealer_saved_alone_locked(vol, last->parent, f, by);
+}
+
+/* `by`: what gets the name, 0: it is new; `linked`: it keeps another one. */
+static void before_name(struct volume *vol, uint64_t parent, const char *name, uint64_t by,
+			bool linked)
 {
 	if (!has_next_step(vol, parent, name))
 		return;
 	/* As above. */
 	body_finish_closes_locked(vol, 0);
 	if (has_next_step(vol, parent, name) && ends_last_step(vol, parent, by) &&
-	    is_whole(vol, vol->sealer->pending.step.closed_ns, by))
+	    is_whole(vol, vol->sealer->pending.step.closed_ns, by) &&
+	    (!linked || is_step_alone(vol, by)))
 		seal_before(vol);
-}
-
-/* A file that has a name is saved already, in place perhaps: with others, it is half of the next save. */
-static void before_link(struct volume *vol, uint64_t parent, const char *name, uint64_t ino)
-{
-	if (is_only_one_in_place(vol, vol->sealer->pending.step.ino, ino))
-		before_name(vol, parent, name, ino);
 }
 
 struct later {
@@ -671,12 +649,8 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 {
 	if (!vol->sealer || vol->options.read_only)
 		return;
-	if (ino) {
-		before_link(vol, parent, name, ino);
-		return;
-	}
-	before_name(vol, parent, name, 0);
-	if (sealer_rule_locked(vol, rules_temporary, parent, name))
+	before_name(vol, parent, name, ino, ino);
+	if (!ino && sealer_rule_locked(vol, rules_temporary, parent, name))
 		before_temporary(vol, parent, name);
 }
 
@@ -773,7 +747,7 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
 		sealer_saved_took_place_locked(vol, parent, name, new_parent, new_name);
-		before_name(vol, new_parent, new_name, from.ino);
+		before_name(vol, new_parent, new_name, from.ino, false);
 		return;
 	}
 	if (from.ino == to.ino)
@@ -785,34 +759,6 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 }
 
 /* ---- a name is removed ---- */
-
-/* What is in place beside the file, and large enough for a part of each save, but was not saved since the last epoch. */
-static int look_for_unsaved(void *arg, const struct state_name *n, const char *name,
-			    const struct state_file *file)
-{
-	struct left *l = arg;
-	struct state_version v;
-
-	(void)n;
-	if (l->looked++ == LEFT_MAX) {
-		l->found = true; /* quiet decides */
-		return 1;
-	}
-	if (!file || !S_ISREG(file->mode) || !file->closed || file->nlink > 1 ||
-	    changed_find(changed_of(l->vol), file->ino) || rules_log(l->vol->rules, name, NULL) ||
-	    doubt_unit_of(l->vol->rules, name).len ||
-	    state_version_get(l->vol->state, file->closed, &v) != 0)
-		return 0;
-	l->found = v.size && v.size >= l->f->size / CHANGED_PART;
-	return l->found;
-}
-
-static bool is_all_saved(struct volume *vol, uint64_t parent, const struct changed_file *f)
-{
-	struct left l = {.vol = vol, .f = f};
-
-	return state_dir_list(vol->state, parent, 0, look_for_unsaved, &l) == 0;
-}
 
 struct newest {
 	const struct changed_file *f;
@@ -851,8 +797,8 @@ static bool is_removed_to_save(struct volume *vol, uint64_t parent, const char *
 		return false;
 	r->by = next_of(vol, parent, name, f);
 	return r->by && is_most_of_save(vol, r) && ends_a_save(vol, r) &&
-	       is_whole(vol, f->closed_ns, r->by) && is_only_one_in_place(vol, f->ino, r->by) &&
-	       is_all_saved(vol, parent, f);
+	       is_whole(vol, f->closed_ns, r->by) &&
+	       sealer_saved_alone_locked(vol, parent, f, r->by);
 }
 
 /*

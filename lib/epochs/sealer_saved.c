@@ -196,6 +196,8 @@ static void note_step(struct volume *vol, struct seal_step *step)
 	if (sealer_closed_size_locked(vol, step->ino, &size))
 		step->bytes = size;
 	vol->sealer->step_epoch = vol->next_epoch;
+	vol->sealer->named.parent = step->parent;
+	snprintf(vol->sealer->named.name, sizeof(vol->sealer->named.name), "%s", step->name);
 	*last = *step;
 }
 
@@ -225,18 +227,26 @@ static unsigned place_of(const struct seal_removed *r, uint64_t hash)
 	return i;
 }
 
+/* Itself, or by a directory above. */
+static bool is_of_step(struct volume *vol, uint64_t parent, const char *name)
+{
+	cleanup_buf struct buf path = {0};
+	struct step_place place;
+
+	return sealer_path_locked(vol, parent, name, &path) == 0 &&
+	       rules_step(vol->rules, buf_str(&path), &place) && place.kind >= STEP_KIND_EPOCH &&
+	       place.kind != STEP_KIND_DIRECTORY;
+}
+
 void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *name)
 {
 	struct seal_removed *r = &vol->sealer->pending.removed;
 	uint64_t hash = hash_of_name(parent, name);
-	cleanup_buf struct buf path = {0};
-	struct doubt_unit unit;
 
 	if (sealer_rule_locked(vol, rules_log, parent, name) ||
-	    sealer_path_locked(vol, parent, name, &path) != 0)
-		return;
-	unit = doubt_unit_of(vol->rules, buf_str(&path));
-	if (unit.len || unit.temporary || place_of(r, hash) < r->count)
+	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
+	    sealer_inside_temporary_locked(vol, parent) || is_of_step(vol, parent, name) ||
+	    place_of(r, hash) < r->count)
 		return;
 	if (r->count < SEAL_REMOVED)
 		r->name[r->count++] = hash;
@@ -302,6 +312,76 @@ static void is_back(struct seal_removed *r, uint64_t parent, const char *name)
 
 	if (at < r->count)
 		r->name[at] = r->name[--r->count];
+}
+
+/* ---- what is saved alone ---- */
+
+/* So many names beside a file are looked at, and files that changed. */
+#define ALONE_MAX 1024
+
+struct alone {
+	struct volume *vol;
+	const struct changed_file *f;
+	uint64_t by;
+	unsigned looked;
+	bool is_step; /* some name is one of the steps */
+};
+
+static int look_for_step(void *arg, const struct state_name *n, const char *name,
+			 const struct state_file *f)
+{
+	struct alone *a = arg;
+	const struct seal_named *s = &a->vol->sealer->named;
+
+	(void)f;
+	a->is_step = s->name[0] && n->parent == s->parent && doubt_same_shape(s->name, name);
+	return a->is_step;
+}
+
+/* As the names that the last saves have beside: checkpoint-1 beside last. */
+static bool has_name_of_steps(struct alone *a, uint64_t ino)
+{
+	a->is_step = false;
+	return state_names_of(a->vol->state, ino, look_for_step, a) >= 0 && a->is_step;
+}
+
+static bool is_note_beside(const struct alone *a, uint64_t size)
+{
+	return size < a->f->size / CHANGED_PART;
+}
+
+static bool changed_beside(void *arg, const struct changed_file *f)
+{
+	struct alone *a = arg;
+
+	if (f->ino == a->f->ino || f->ino == a->by || is_note_beside(a, f->size))
+		return false;
+	return f->at > a->f->at || !has_name_of_steps(a, f->ino);
+}
+
+static int lies_beside(void *arg, const struct state_name *n, const char *name,
+		       const struct state_file *f)
+{
+	struct alone *a = arg;
+	uint64_t size;
+
+	(void)n;
+	if (a->looked++ == ALONE_MAX || !f || S_ISDIR(f->mode))
+		return 1;
+	if (f->ino == a->f->ino || f->ino == a->by || rules_log(a->vol->rules, name, NULL) ||
+	    !sealer_closed_size_locked(a->vol, f->ino, &size) || is_note_beside(a, size))
+		return 0;
+	return !has_name_of_steps(a, f->ino);
+}
+
+bool sealer_saved_alone_locked(struct volume *vol, uint64_t parent, const struct changed_file *f,
+			       uint64_t by)
+{
+	struct alone a = {.vol = vol, .f = f, .by = by};
+
+	return changed_of(vol)->files.count <= ALONE_MAX &&
+	       !changed_any(changed_of(vol), changed_beside, &a) &&
+	       state_dir_list(vol->state, parent, 0, lies_beside, &a) == 0;
 }
 
 /* ---- what was closed, and named ---- */

@@ -98,7 +98,9 @@ def removed_then_renamed(path, data):
 
 
 def linked(top, step):
-    """As timm does."""
+    """As timm does, beside its notes."""
+    with open(top / "summary.csv", "a") as f:
+        f.write("%d,0.5\n" % step)
     last, best, data = top / "last.pth.tar", top / "model_best.pth.tar", content(step, "model")
     put(top / "tmp.pth.tar", data)
     last.unlink(missing_ok=True)
@@ -333,9 +335,10 @@ def test_who_removes_first(mnt, save):
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", [removed, removed_then_renamed])
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_save_that_removes_first_and_is_tried_again(mnt, how, gone):
+@pytest.mark.parametrize("names", [("opt.bin", "model.bin"), ("opt.bin", "states_0.bin"), ("opt.bin", "below/model.bin")], ids="-".join)
+def test_a_save_that_removes_first_and_is_tried_again(mnt, how, gone, names):
     """What has failed may have removed the next file already."""
-    names = ("opt.bin", "model.bin")
+    (mnt.path / "below").mkdir()
 
     def save(step, names):
         for name in names:
@@ -358,13 +361,14 @@ def test_a_save_that_removes_first_and_is_tried_again(mnt, how, gone):
 
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", [removed, removed_then_renamed])
-@pytest.mark.parametrize("names", [("opt.bin", "model.bin"), ("model.bin", "opt.bin")], ids="-".join)
+@pytest.mark.parametrize("names", [("opt.bin", "model.bin"), ("model.bin", "opt.bin"), ("opt.bin", "states_0.bin"), ("opt.bin", "rest-step%.bin")],
+                         ids="-".join)
 @pytest.mark.parametrize("link", [False, True])
 def test_who_removes_first_and_saves_two(mnt, how, names, link):
     """No count tells which save a file is of that has not the place of another: quiet decides."""
-    saves = [{name: content(step, name) for name in names} for step in range(4)]
+    saves = [{name.replace("%", str(step)): content(step, name) for name in names} for step in range(4)]
     for step, save in enumerate(saves):
-        for name in names:
+        for name in save:
             how(mnt.path / name, save[name])
             if link and name == names[0]:
                 os.link(mnt.path / name, mnt.path / ("checkpoint-%d.bin" % step))
