@@ -184,10 +184,14 @@ static bool is_told_already(const json_t *doubts, const json_t *doubt)
 
 	if (counts(doubt) || doubt_kind_parse(text_of(doubt, "kind", "")) != DOUBT_TORN)
 		return false;
-	json_array_foreach((json_t *)(uintptr_t)doubts, i,
-			   other) if (other != doubt &&
-				      !strcmp(text_of(other, "path", ""),
-					      text_of(doubt, "path", "?"))) return true;
+	json_array_foreach((json_t *)(uintptr_t)doubts, i, other)
+	{
+		const char *kind = text_of(other, "kind", "");
+
+		if ((counts(other) || doubt_kind_parse(kind) != DOUBT_TORN) &&
+		    !strcmp(text_of(other, "path", ""), text_of(doubt, "path", "?")))
+			return true;
+	}
 	return false;
 }
 

@@ -38,32 +38,11 @@ struct seal_step {
 	char name[256];
 };
 
-/* Names of files without a step that were removed, by hash, and not made again. */
-#define SEAL_REMOVED 16
-struct seal_removed {
-	uint64_t name[SEAL_REMOVED];
-	unsigned count;
-	bool overflow; /* there are more */
-};
-
-/* Renames to names that had been removed, as by who cannot rename over a file: hashes of both, the last ones. */
-struct seal_took_place {
-	uint64_t pair[SEAL_REMOVED];
-	unsigned next;
-};
-
-/* The last name with a step that was made, be it in an epoch by now. */
-struct seal_named {
-	uint64_t parent;
-	char name[256]; /* empty: none was */
-};
-
 /* What happened in the live tree since the last epoch began. Guarded by the volume's lock. */
 struct pending {
 	struct new_names new_names; /* names made; each opens an epoch for as long as it is there */
 	struct changed changed;	    /* files closed, logs apart */
 	struct seal_step step;
-	struct seal_removed removed;
 	bool opens;  /* something else that opens an epoch: a rename, new content */
 	bool rides;  /* removals, attributes, logs: sealed by commit and unmount only */
 	bool closed; /* something was closed or renamed: with settle=0 that seals */
@@ -228,8 +207,6 @@ struct sealer {
 	struct seal_savers savers; /* of the last epoch */
 	struct seal_over over;
 	struct seal_renames renames;
-	struct seal_took_place took_place;
-	struct seal_named named;
 	uint64_t
 		rest_of; /* the path, hashed, of what was renamed before the last rest of a save that came without a sign; 0: none came */
 	struct seal_unit unit;
@@ -388,11 +365,6 @@ void sealer_saved_closed_locked(struct volume *vol, uint64_t parent, uint64_t in
 void sealer_saved_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
 			       bool moved);
 void sealer_saved_removed_locked(struct volume *vol, uint64_t ino);
-/* The name of a file in place is about to be removed. */
-void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *name);
-/* A name is about to be renamed to one that is not there: where that was removed, who saves so removes first. */
-void sealer_saved_took_place_locked(struct volume *vol, uint64_t parent, const char *name,
-				    uint64_t to_parent, const char *to);
 /*
  * Whether nothing is saved but this file and the next one of it (`by`), be it since the last epoch or beside them in this directory, notes
  * and files with names like the last step's apart; what came after this file is of the next save. False where there is much to look at, or
@@ -400,9 +372,6 @@ void sealer_saved_took_place_locked(struct volume *vol, uint64_t parent, const c
  */
 bool sealer_saved_alone_locked(struct volume *vol, uint64_t parent, const struct changed_file *f,
 			       uint64_t by);
-/* Whether a name of this file was that of one which was renamed to a removed one, this. */
-bool sealer_saved_takes_place_locked(struct volume *vol, uint64_t ino, uint64_t parent,
-				     const char *name);
 /* Something of this size was saved again; the first of two such saves ended then (monotonic). */
 void sealer_saved_twice_locked(struct volume *vol, uint64_t size, int64_t before_ns);
 /* The size of a file's newest closed content. False: it has none. */

@@ -40,7 +40,6 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 			const char *old_name, const char *name, uint64_t ino);
 void sealer_before_replace_locked(struct volume *vol, uint64_t ino);
 void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino);
-void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char *name);
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name);
 bool sealer_before_exchange_locked(struct volume *vol, uint64_t parent, const char *name,

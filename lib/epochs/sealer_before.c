@@ -14,8 +14,6 @@
  *     next save it is where that was nearer to now than to the last close of the file at hand;
  *   - a save that fails between two files may be tried again, and what is replaced then is no whole save: a file beside it that was saved
  *     with what it replaced has not been saved again yet, or less often;
- *   - who removes a file may want it no more: what is removed ends a save only where the next one is there already, by a name that was renamed to
- *     the removed one before, and nothing else is saved;
  *   - an epoch may have been sealed in the middle of a save (commit, quiet). Of the files that changed since, those that come
  *     later may be of the next save, though they were closed as often: what they replaced is newer than what the others did.
  */
@@ -712,25 +710,6 @@ static void before_rename_over(struct volume *vol, const struct replacing *r)
 		changed_again(changed_of(vol), &by);
 }
 
-/* The same where what it replaces is removed first: then its rename cannot tell. */
-static void seal_with_next(struct volume *vol, uint64_t ino)
-{
-	struct changed_file by = *changed_find(changed_of(vol), ino);
-	struct state_version v;
-	struct state_file f;
-	bool known = state_file_get(vol->state, ino, &f) == 0 && f.closed &&
-		     state_version_get(vol->state, f.closed, &v) == 0;
-
-	seal_before(vol);
-	if (changed_find(changed_of(vol), ino))
-		return;
-	changed_again(changed_of(vol), &by);
-	if (!known)
-		return;
-	v.saved = vol->next_epoch;
-	state_version_set(vol->state, &v);
-}
-
 void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char *name,
 				 uint64_t new_parent, const char *new_name)
 {
@@ -746,7 +725,6 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 		return;
 	sealer_before_final_locked(vol, &from, name, new_parent, new_name);
 	if (state_name_get(vol->state, new_parent, new_name, &to) != 0) {
-		sealer_saved_took_place_locked(vol, parent, name, new_parent, new_name);
 		before_name(vol, new_parent, new_name, from.ino, false);
 		return;
 	}
@@ -756,75 +734,6 @@ void sealer_before_rename_locked(struct volume *vol, uint64_t parent, const char
 	if (!is_half(vol, &r, &from, name, new_parent, new_name))
 		before_rename_over(vol, &r);
 	note_replaces(vol, from.ino, to.ino);
-}
-
-/* ---- a name is removed ---- */
-
-struct newest {
-	const struct changed_file *f;
-};
-
-static bool look_for_newest(void *arg, const struct changed_file *f)
-{
-	struct newest *newest = arg;
-
-	if (!newest->f || f->at > newest->f->at)
-		newest->f = f;
-	return false;
-}
-
-/* What is there already of the next save: the file that is about to get the name, as one of its name did before. 0: none is. */
-static uint64_t next_of(struct volume *vol, uint64_t parent, const char *name,
-			const struct changed_file *f)
-{
-	struct newest newest = {0};
-	int64_t after_ns = changed_made_after(f->closed_ns, clock_mono_ns());
-
-	changed_any(changed_of(vol), look_for_newest, &newest);
-	if (!newest.f || newest.f == f || newest.f->made_ns <= after_ns ||
-	    !sealer_saved_takes_place_locked(vol, newest.f->ino, parent, name))
-		return 0;
-	return newest.f->ino;
-}
-
-static bool is_removed_to_save(struct volume *vol, uint64_t parent, const char *name,
-			       struct replacing *r)
-{
-	const struct seal_removed *removed = &vol->sealer->pending.removed;
-	const struct changed_file *f = changed_find(changed_of(vol), r->ino);
-
-	if (!f || removed->count || removed->overflow || changed_of(vol)->files.count > LEFT_MAX)
-		return false;
-	r->by = next_of(vol, parent, name, f);
-	return r->by && is_most_of_save(vol, r) && ends_a_save(vol, r) &&
-	       is_whole(vol, f->closed_ns, r->by) &&
-	       sealer_saved_alone_locked(vol, parent, f, r->by);
-}
-
-/*
- * Who cannot rename over a file removes it first, when the next one is there; that he does so is known from the second time on. What is removed
- * else, nobody may want any more. Where something else is saved, too, nothing is sealed: no count tells then which save that is of. A name
- * with a step is removed to make room.
- */
-void sealer_before_remove_locked(struct volume *vol, uint64_t parent, const char *name)
-{
-	struct replacing r = {0};
-	struct state_name n;
-	struct state_file f;
-
-	if (!vol->sealer || vol->options.read_only ||
-	    state_name_get(vol->state, parent, name, &n) != 0 ||
-	    state_file_get(vol->state, n.ino, &f) != 0 || !S_ISREG(f.mode))
-		return;
-	r.ino = n.ino;
-	if (may_seal(vol) && is_removed_to_save(vol, parent, name, &r)) {
-		/* As above. */
-		body_finish_closes_locked(vol, 0);
-		if (state_name_get(vol->state, parent, name, &n) == 0 && n.ino == r.ino &&
-		    is_removed_to_save(vol, parent, name, &r))
-			seal_with_next(vol, r.by);
-	}
-	sealer_saved_loses_locked(vol, parent, name);
 }
 
 /* ---- two names are exchanged ---- */

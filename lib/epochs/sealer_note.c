@@ -670,7 +670,6 @@ const struct live_observer epochs_observer = {
 	.note_locked = sealer_note_locked,
 	.before_replace_locked = sealer_before_replace_locked,
 	.before_name_locked = sealer_before_name_locked,
-	.before_remove_locked = sealer_before_remove_locked,
 	.before_rename_locked = sealer_before_rename_locked,
 	.before_exchange_locked = sealer_before_exchange_locked,
 	.moves_locked = arrivals_note_locked,

@@ -196,122 +196,7 @@ static void note_step(struct volume *vol, struct seal_step *step)
 	if (sealer_closed_size_locked(vol, step->ino, &size))
 		step->bytes = size;
 	vol->sealer->step_epoch = vol->next_epoch;
-	vol->sealer->named.parent = step->parent;
-	snprintf(vol->sealer->named.name, sizeof(vol->sealer->named.name), "%s", step->name);
 	*last = *step;
-}
-
-/* ---- what was removed ---- */
-
-static uint64_t hash_on(uint64_t h, uint64_t parent, const char *name)
-{
-	for (unsigned i = 0; i < 64; i += 8)
-		h = fnv1a(h, (uint8_t)(parent >> i));
-	for (; *name; name++)
-		h = fnv1a(h, (uint8_t)*name);
-	return h;
-}
-
-static uint64_t hash_of_name(uint64_t parent, const char *name)
-{
-	return hash_on(FNV1A_BEGIN, parent, name);
-}
-
-/* Of the name, or `count` where it is none of them. */
-static unsigned place_of(const struct seal_removed *r, uint64_t hash)
-{
-	unsigned i = 0;
-
-	while (i < r->count && r->name[i] != hash)
-		i++;
-	return i;
-}
-
-/* Itself, or by a directory above. */
-static bool is_of_step(struct volume *vol, uint64_t parent, const char *name)
-{
-	cleanup_buf struct buf path = {0};
-	struct step_place place;
-
-	return sealer_path_locked(vol, parent, name, &path) == 0 &&
-	       rules_step(vol->rules, buf_str(&path), &place) && place.kind >= STEP_KIND_EPOCH &&
-	       place.kind != STEP_KIND_DIRECTORY;
-}
-
-void sealer_saved_loses_locked(struct volume *vol, uint64_t parent, const char *name)
-{
-	struct seal_removed *r = &vol->sealer->pending.removed;
-	uint64_t hash = hash_of_name(parent, name);
-
-	if (sealer_rule_locked(vol, rules_log, parent, name) ||
-	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
-	    sealer_inside_temporary_locked(vol, parent) || is_of_step(vol, parent, name) ||
-	    place_of(r, hash) < r->count)
-		return;
-	if (r->count < SEAL_REMOVED)
-		r->name[r->count++] = hash;
-	else
-		r->overflow = true;
-}
-
-/* Of the renames from one to the other. */
-static uint64_t hash_of_pair(uint64_t parent, const char *name, uint64_t to_parent, const char *to)
-{
-	return hash_on(hash_of_name(parent, name), to_parent, to);
-}
-
-static bool is_known(const struct seal_took_place *t, uint64_t pair)
-{
-	for (unsigned i = 0; i < SEAL_REMOVED; i++)
-		if (t->pair[i] == pair)
-			return true;
-	return false;
-}
-
-void sealer_saved_took_place_locked(struct volume *vol, uint64_t parent, const char *name,
-				    uint64_t to_parent, const char *to)
-{
-	const struct seal_removed *r = &vol->sealer->pending.removed;
-	struct seal_took_place *t = &vol->sealer->took_place;
-	uint64_t pair = hash_of_pair(parent, name, to_parent, to);
-
-	if (place_of(r, hash_of_name(to_parent, to)) == r->count || is_known(t, pair))
-		return;
-	t->pair[t->next] = pair;
-	t->next = (t->next + 1) % SEAL_REMOVED;
-}
-
-struct taking {
-	const struct seal_took_place *known;
-	uint64_t parent;
-	const char *name;
-	bool found;
-};
-
-static int look_for_pair(void *arg, const struct state_name *n, const char *name,
-			 const struct state_file *f)
-{
-	struct taking *t = arg;
-
-	(void)f;
-	t->found = is_known(t->known, hash_of_pair(n->parent, name, t->parent, t->name));
-	return t->found;
-}
-
-bool sealer_saved_takes_place_locked(struct volume *vol, uint64_t ino, uint64_t parent,
-				     const char *name)
-{
-	struct taking t = {&vol->sealer->took_place, parent, name, false};
-
-	return state_names_of(vol->state, ino, look_for_pair, &t) >= 0 && t.found;
-}
-
-static void is_back(struct seal_removed *r, uint64_t parent, const char *name)
-{
-	unsigned at = r->count ? place_of(r, hash_of_name(parent, name)) : 0;
-
-	if (at < r->count)
-		r->name[at] = r->name[--r->count];
 }
 
 /* ---- what is saved alone ---- */
@@ -331,14 +216,14 @@ static int look_for_step(void *arg, const struct state_name *n, const char *name
 			 const struct state_file *f)
 {
 	struct alone *a = arg;
-	const struct seal_named *s = &a->vol->sealer->named;
+	const struct seal_step *s = &a->vol->sealer->pending.step;
 
 	(void)f;
-	a->is_step = s->name[0] && n->parent == s->parent && doubt_same_shape(s->name, name);
+	a->is_step = n->parent == s->parent && doubt_is_of_another_save(s->name, name);
 	return a->is_step;
 }
 
-/* As the names that the last saves have beside: checkpoint-1 beside last. */
+/* As the names that earlier saves have beside: checkpoint-1 beside last. */
 static bool has_name_of_steps(struct alone *a, uint64_t ino)
 {
 	a->is_step = false;
@@ -392,7 +277,6 @@ void sealer_saved_named_locked(struct volume *vol, uint64_t parent, const char *
 	struct seal_step step = {.parent = parent, .ino = ino, .moved = moved};
 	uint64_t size;
 
-	is_back(&vol->sealer->pending.removed, parent, name);
 	/* A file that comes under another name is a change, though it was closed before. */
 	if (!changed_find(changed_of(vol), ino) && sealer_closed_size_locked(vol, ino, &size))
 		note_size(vol, parent, ino, size);

@@ -239,8 +239,6 @@ static int remove_name(struct volume *vol, uint64_t parent, const char *name, bo
 	int error;
 
 	SCOPED_LOCK(&vol->lock);
-	if (!want_dir)
-		vol->observer->before_remove_locked(vol, parent, name);
 	error = vol->options.read_only ? -EROFS : live_find_locked(vol, parent, name, &n, &f);
 	if (error)
 		return error;

@@ -38,13 +38,12 @@ struct live_observer {
 			    const char *old_name, const char *name, uint64_t ino);
 	/*
 	 * Contract 1.3.4: a file's content is about to be replaced; a name that is not there is about to be made, for what is new, or
-	 * for this file (`ino`), which has another; a file's name is about to be removed; a rename is about to be done. Where that begins another save, the state before it is sealed. Not in a transaction; a close that is on
-	 * its way is taken in first, for which the lock may be dropped.
+	 * for this file (`ino`), which has another; a rename is about to be done. Where that begins another save, the state before it
+	 * is sealed. Not in a transaction; a close that is on its way is taken in first, for which the lock may be dropped.
 	 */
 	void (*before_replace_locked)(struct volume *vol, uint64_t ino);
 	void (*before_name_locked)(struct volume *vol, uint64_t parent, const char *name,
 				   uint64_t ino);
-	void (*before_remove_locked)(struct volume *vol, uint64_t parent, const char *name);
 	void (*before_rename_locked)(struct volume *vol, uint64_t parent, const char *name,
 				     uint64_t new_parent, const char *new_name);
 	/* The same of an exchange of two names. True: it is as if the second were renamed to the first. */
