@@ -28,7 +28,6 @@
 #include "lib/live/bodies.h"
 #include "lib/live/body.h"
 #include "lib/epochs/node_state.h"
-#include "lib/epochs/resume.h"
 #include "lib/epochs/sealer.h"
 
 #define PAUSE_NS NS_PER_S
@@ -513,8 +512,9 @@ static bool is_most_of_step(struct volume *vol, const struct seal_step *step, ui
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 
-/* What is about to get the name is of the next save, under another name still: a file, or what is in a directory. */
-static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint64_t by)
+/* A directory that is about to get the name has files of the next save, under another name still; so is a file that is linked, which is all. */
+static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint64_t by,
+			  bool linked)
 {
 	const struct changed_file once = {.count = 1};
 	int64_t now = clock_mono_ns();
@@ -523,7 +523,7 @@ static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint
 		.dir = by,
 		.after_ns = changed_made_after(last->closed_ns, now),
 	};
-	const struct changed_file *file = by ? changed_find(changed_of(vol), by) : NULL;
+	const struct changed_file *file = linked ? changed_find(changed_of(vol), by) : NULL;
 	struct state_file f;
 
 	if (!by || state_file_get(vol->state, by, &f) != 0 || !S_ISDIR(f.mode))
@@ -534,12 +534,12 @@ static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint
 	       is_most_of_step(vol, last, w.bytes);
 }
 
-static bool ends_last_step(struct volume *vol, uint64_t parent, uint64_t by)
+static bool ends_last_step(struct volume *vol, uint64_t parent, uint64_t by, bool linked)
 {
 	const struct seal_step *last = &vol->sealer->pending.step;
 	struct state_name n;
 
-	if (!vol->sealer->pending.closed || !is_last_alone(vol, last, by) ||
+	if (!vol->sealer->pending.closed || !is_last_alone(vol, last, by, linked) ||
 	    changed_any_shifted(changed_of(vol), 1, 0, last->from, save_of, vol))
 		return false;
 	return state_name_get(vol->state, parent, last->name, &n) == 0 && n.ino == last->ino &&
@@ -585,7 +585,7 @@ static void before_name(struct volume *vol, uint64_t parent, const char *name, u
 		return;
 	/* As above. */
 	body_finish_closes_locked(vol, 0);
-	if (has_next_step(vol, parent, name) && ends_last_step(vol, parent, by) &&
+	if (has_next_step(vol, parent, name) && ends_last_step(vol, parent, by, linked) &&
 	    is_whole(vol, vol->sealer->pending.step.closed_ns, by) &&
 	    (!linked || is_step_alone(vol, by)))
 		seal_before(vol);

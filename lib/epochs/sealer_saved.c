@@ -212,14 +212,27 @@ struct alone {
 	bool is_step; /* some name is one of the steps */
 };
 
+/* A second one may count the parts of a save. */
+static bool has_one_number(const char *name)
+{
+	const char *digits = "0123456789";
+
+	name += strcspn(name, digits);
+	name += strspn(name, digits);
+	return !name[strcspn(name, digits)];
+}
+
 static int look_for_step(void *arg, const struct state_name *n, const char *name,
 			 const struct state_file *f)
 {
 	struct alone *a = arg;
 	const struct seal_step *s = &a->vol->sealer->pending.step;
+	uint64_t step;
 
 	(void)f;
-	a->is_step = n->parent == s->parent && doubt_is_of_another_save(s->name, name);
+	a->is_step = n->parent == s->parent && has_one_number(name) &&
+		     doubt_same_shape(s->name, name) &&
+		     sealer_step_of_name_locked(a->vol, n->parent, name, &step) && step != s->step;
 	return a->is_step;
 }
 
@@ -239,9 +252,9 @@ static bool changed_beside(void *arg, const struct changed_file *f)
 {
 	struct alone *a = arg;
 
-	if (f->ino == a->f->ino || f->ino == a->by || is_note_beside(a, f->size))
+	if (f->ino == a->f->ino || f->ino == a->by)
 		return false;
-	return f->at > a->f->at || !has_name_of_steps(a, f->ino);
+	return f->at > a->f->at || !(is_note_beside(a, f->size) || has_name_of_steps(a, f->ino));
 }
 
 static int lies_beside(void *arg, const struct state_name *n, const char *name,
