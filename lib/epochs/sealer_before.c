@@ -512,7 +512,10 @@ static bool is_most_of_step(struct volume *vol, const struct seal_step *step, ui
 	       (step->led && other >= changed_of(vol)->bytes - other);
 }
 
-/* A directory that is about to get the name has files of the next save, under another name still; so is a file that is linked, which is all. */
+/*
+ * A directory that is about to get the name has files of the next save, under another name still. A file that is linked is of the next save,
+ * too; what is renamed is not taken off, as others may have come before it.
+ */
 static bool is_last_alone(struct volume *vol, const struct seal_step *last, uint64_t by,
 			  bool linked)
 {
@@ -647,7 +650,7 @@ void sealer_before_name_locked(struct volume *vol, uint64_t parent, const char *
 {
 	if (!vol->sealer || vol->options.read_only)
 		return;
-	before_name(vol, parent, name, ino, ino);
+	before_name(vol, parent, name, ino, ino != 0);
 	if (!ino && sealer_rule_locked(vol, rules_temporary, parent, name))
 		before_temporary(vol, parent, name);
 }

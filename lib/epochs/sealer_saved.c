@@ -199,6 +199,33 @@ static void note_step(struct volume *vol, struct seal_step *step)
 	*last = *step;
 }
 
+void sealer_saved_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
+			       bool moved)
+{
+	struct seal_step step = {.parent = parent, .ino = ino, .moved = moved};
+	uint64_t size;
+
+	/* A file that comes under another name is a change, though it was closed before. */
+	if (!changed_find(changed_of(vol), ino) && sealer_closed_size_locked(vol, ino, &size))
+		note_size(vol, parent, ino, size);
+	if (!sealer_step_of_name_locked(vol, parent, name, &step.step) ||
+	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
+	    is_same_step(vol, parent, step.step))
+		return;
+	step.closed_ns = clock_mono_ns();
+	step.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY;
+	snprintf(step.name, sizeof(step.name), "%s", name);
+	note_step(vol, &step);
+}
+
+void sealer_saved_removed_locked(struct volume *vol, uint64_t ino)
+{
+	struct state_file f;
+
+	if (state_file_get(vol->state, ino, &f) != 0 || !f.nlink)
+		changed_remove(changed_of(vol), ino);
+}
+
 /* ---- what is saved alone ---- */
 
 /* So many names beside a file are looked at, and files that changed. */
@@ -280,33 +307,4 @@ bool sealer_saved_alone_locked(struct volume *vol, uint64_t parent, const struct
 	return changed_of(vol)->files.count <= ALONE_MAX &&
 	       !changed_any(changed_of(vol), changed_beside, &a) &&
 	       state_dir_list(vol->state, parent, 0, lies_beside, &a) == 0;
-}
-
-/* ---- what was closed, and named ---- */
-
-void sealer_saved_named_locked(struct volume *vol, uint64_t parent, const char *name, uint64_t ino,
-			       bool moved)
-{
-	struct seal_step step = {.parent = parent, .ino = ino, .moved = moved};
-	uint64_t size;
-
-	/* A file that comes under another name is a change, though it was closed before. */
-	if (!changed_find(changed_of(vol), ino) && sealer_closed_size_locked(vol, ino, &size))
-		note_size(vol, parent, ino, size);
-	if (!sealer_step_of_name_locked(vol, parent, name, &step.step) ||
-	    sealer_rule_locked(vol, rules_temporary, parent, name) ||
-	    is_same_step(vol, parent, step.step))
-		return;
-	step.closed_ns = clock_mono_ns();
-	step.led = state_dir_empty(vol->state, ino) == -ENOTEMPTY;
-	snprintf(step.name, sizeof(step.name), "%s", name);
-	note_step(vol, &step);
-}
-
-void sealer_saved_removed_locked(struct volume *vol, uint64_t ino)
-{
-	struct state_file f;
-
-	if (state_file_get(vol->state, ino, &f) != 0 || !f.nlink)
-		changed_remove(changed_of(vol), ino);
 }
