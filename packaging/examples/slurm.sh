@@ -19,8 +19,9 @@
 epochfs run --mount s3://my-bucket/run7:/mnt/ckpt --resume --grace 50s -- \
 	python3 train.py --checkpoint-dir /mnt/ckpt &
 job=$!
-# scancel --batch and a preemption send SIGTERM.
-trap 'kill -TERM "$job"' USR1 TERM
+# scancel and a preemption send SIGTERM.
+interrupted=no
+trap 'interrupted=yes; kill -TERM "$job"' USR1 TERM
 
 # A trapped signal ends `wait`, too: the exit code is known once the job is gone.
 wait "$job"
@@ -30,7 +31,9 @@ while [ "$code" -gt 128 ] && kill -0 "$job" 2>/dev/null; do
 	code=$?
 done
 
-if [ "$code" -eq 85 ]; then
+# scancel and the time limit itself have ended the job for Slurm, too: a requeue would bring a cancelled job back.
+# 6: as 85, but train.py was killed amid a file: it starts from the checkpoint before.
+if { [ "$code" -eq 85 ] || { [ "$code" -eq 6 ] && [ "$interrupted" = yes ]; }; } && [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ]; then
 	scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"
