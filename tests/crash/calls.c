@@ -18,7 +18,10 @@
  * included. The first write that finds no space is done by half, as by the kernel. `failed` tells which call
  * failed first.
  *
- * The wrapped names are those that epochfs and SQLite are linked to (nm -D --undefined-only).
+ * With EPOCHFS_CALLS_OF=DIR in its place, the process is one that uses a mount: calls that change what lies below DIR are counted once
+ * they succeeded, the close of what was open for writing as well, and `kill_after` ends it after one of them; `failed` tells after which.
+ *
+ * The wrapped names are those that epochfs and SQLite are linked to (nm -D --undefined-only), and Python and the C++ library.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -53,12 +56,13 @@ struct shared {
 enum wants { READS, GROWS, SHRINKS };
 
 static struct shared *shared;
-static char below[PATH_MAX];
+static char below[PATH_MAX], of[PATH_MAX];
 static _Thread_local int the_first;
 
 __attribute__((constructor)) static void start(void)
 {
-	const char *path = getenv("EPOCHFS_CALLS"), *dir = getenv("EPOCHFS_CALLS_BELOW");
+	const char *path = getenv("EPOCHFS_CALLS"), *dir = getenv("EPOCHFS_CALLS_BELOW"),
+		   *user = getenv("EPOCHFS_CALLS_OF");
 	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	void *map;
 
@@ -68,12 +72,14 @@ __attribute__((constructor)) static void start(void)
 	close(fd);
 	if (dir)
 		snprintf(below, sizeof(below), "%s/", dir);
+	if (user)
+		snprintf(of, sizeof(of), "%s/", user);
 	if (map != MAP_FAILED)
 		shared = map;
 }
 
-/* Of what an open file is, or of a path from a directory: whether it lies below DIR. */
-static int is_below(int fd, const char *path, char ret_path[PATH_MAX])
+/* Of what an open file is, or of a path from a directory: whether it lies below `top`. */
+static int is_below(const char *top, int fd, const char *path, char ret_path[PATH_MAX])
 {
 	char link[32];
 	ssize_t len;
@@ -91,7 +97,7 @@ static int is_below(int fd, const char *path, char ret_path[PATH_MAX])
 
 		snprintf(ret_path + at, PATH_MAX - at, "%s%s", at ? "/" : "", path);
 	}
-	return strncmp(ret_path, below, strlen(below)) == 0;
+	return strncmp(ret_path, top, strlen(top)) == 0;
 }
 
 /* Whether this call is to fail: errno says how then. */
@@ -103,7 +109,7 @@ static int fails(const char *name, enum wants wants, int fd, const char *path)
 
 	if (!shared || !below[0] || (shared->fail_errno == ENOSPC && wants != GROWS))
 		return 0;
-	if (!is_below(fd, path, full)) {
+	if (!is_below(below, fd, path, full)) {
 		errno = saved;
 		return 0;
 	}
@@ -125,13 +131,34 @@ static int half(size_t len)
 	return the_first && shared->fail_errno == ENOSPC && len > 1;
 }
 
-static void done(void)
+static void count(void)
 {
-	if (shared && !below[0] && atomic_fetch_add(&shared->count, 1) + 1 == shared->kill_after) {
-		kill(getpid(), SIGKILL);
-		/* The other threads may already be gone; this one goes no further. */
-		pause();
-	}
+	if (atomic_fetch_add(&shared->count, 1) + 1 != shared->kill_after)
+		return;
+	kill(getpid(), SIGKILL);
+	/* The other threads may already be gone; this one goes no further. */
+	pause();
+}
+
+/* A call of a process that uses a mount, which succeeded. */
+static void done_of(const char *name, const char *full)
+{
+	snprintf(shared->failed, sizeof(shared->failed), "%s %s", name, full + strlen(of));
+	count();
+}
+
+static void done(const char *name, int fd, const char *path)
+{
+	char full[PATH_MAX];
+	int saved = errno;
+
+	if (!shared || below[0])
+		return;
+	if (!of[0])
+		count();
+	else if (is_below(of, fd, path, full))
+		done_of(name, full);
+	errno = saved;
 }
 
 static int on_disk(int fd)
@@ -160,7 +187,7 @@ static int on_disk(int fd)
 			return otherwise;                                                          \
 		result = real arguments;                                                           \
 		if (result >= 0 && (counts))                                                       \
-			done();                                                                    \
+			done(#name, fd, path);                                                     \
 		return result;                                                                     \
 	}
 
@@ -185,6 +212,9 @@ WRAP(int, fallocate64, (int fd, int mode, off_t offset, off_t len), (fd, mode, o
 WRAP(int, fsync, (int fd), (fd), 1, GROWS, fd, NULL)
 WRAP(int, fdatasync, (int fd), (fd), 1, GROWS, fd, NULL)
 WRAP(int, syncfs, (int fd), (fd), 1, GROWS, fd, NULL)
+WRAP(ssize_t, writev, (int fd, const struct iovec *iov, int n), (fd, iov, n), of[0] && on_disk(fd),
+     GROWS, fd, NULL)
+WRAP(int, rename, (const char *from, const char *to), (from, to), of[0], GROWS, AT_FDCWD, to)
 WRAP(int, renameat, (int from_dir, const char *from, int to_dir, const char *to),
      (from_dir, from, to_dir, to), 1, GROWS, to_dir, to)
 WRAP(int, renameat2,
@@ -246,7 +276,7 @@ int openat64(int dir, const char *path, int flags, ...)
 		return -1;
 	fd = real(dir, path, flags, mode);
 	if (fd >= 0 && flags & (O_CREAT | O_TRUNC))
-		done();
+		done("open", dir, path);
 	return fd;
 }
 
@@ -266,6 +296,60 @@ int ioctl(int fd, unsigned long request, ...)
 		return -1;
 	result = real(fd, request, arg);
 	if (result >= 0 && (request == FICLONE || request == FICLONERANGE))
-		done();
+		done("clone", fd, NULL);
 	return result;
+}
+
+/* Of processes that use a mount alone. */
+
+/* Whether its close is to be counted: the path is what is told then. */
+static int counts_close(int fd, char ret_path[PATH_MAX])
+{
+	int saved = errno, flags = of[0] && shared ? fcntl(fd, F_GETFL) : -1;
+	int is = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && is_below(of, fd, NULL, ret_path);
+
+	errno = saved;
+	return is;
+}
+
+int close(int fd)
+{
+	static int (*_Atomic real)(int);
+	char full[PATH_MAX];
+	int counts = counts_close(fd, full), result;
+
+	if (!real)
+		real = (int (*)(int))dlsym(RTLD_NEXT, "close");
+	result = real(fd);
+	if (counts)
+		done_of("close", full);
+	return result;
+}
+
+/* The C++ library opens and closes files so. */
+int fclose(FILE *file)
+{
+	static int (*_Atomic real)(FILE *);
+	char full[PATH_MAX];
+	int counts = counts_close(fileno(file), full), result;
+
+	if (!real)
+		real = (int (*)(FILE *))dlsym(RTLD_NEXT, "fclose");
+	result = real(file);
+	if (counts)
+		done_of("close", full);
+	return result;
+}
+
+FILE *fopen64(const char *path, const char *mode)
+{
+	static FILE *(*_Atomic real)(const char *, const char *);
+	FILE *file;
+
+	if (!real)
+		real = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen64");
+	file = real(path, mode);
+	if (file && mode[0] != 'r' && of[0])
+		done("open", AT_FDCWD, path);
+	return file;
 }

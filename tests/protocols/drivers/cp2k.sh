@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# CP2K: molecular dynamics of H2, a restart each step.
+set -eu
+cat >"$TMPDIR/h2.inp" <<'INPUT'
+&GLOBAL
+  PROJECT h2
+  RUN_TYPE MD
+  PRINT_LEVEL LOW
+&END GLOBAL
+&MOTION
+  &MD
+    ENSEMBLE NVE
+    STEPS 4
+    TIMESTEP 0.5
+    TEMPERATURE 300
+  &END MD
+  &PRINT
+    &RESTART
+      BACKUP_COPIES 2
+      &EACH
+        MD 1
+      &END EACH
+    &END RESTART
+    &RESTART_HISTORY OFF
+    &END RESTART_HISTORY
+  &END PRINT
+&END MOTION
+&FORCE_EVAL
+  METHOD QS
+  &DFT
+    BASIS_SET_FILE_NAME BASIS_SET
+    POTENTIAL_FILE_NAME POTENTIAL
+    &MGRID
+      CUTOFF 60
+    &END MGRID
+    &SCF
+      MAX_SCF 20
+      EPS_SCF 1.0E-4
+    &END SCF
+    &XC
+      &XC_FUNCTIONAL PADE
+      &END XC_FUNCTIONAL
+    &END XC
+  &END DFT
+  &SUBSYS
+    &CELL
+      ABC 4.0 4.0 4.0
+    &END CELL
+    &COORD
+      H 0 0 0
+      H 0 0 0.74
+    &END COORD
+    &KIND H
+      BASIS_SET DZVP-GTH-PADE
+      POTENTIAL GTH-PADE-q1
+    &END KIND
+  &END SUBSYS
+&END FORCE_EVAL
+INPUT
+OMP_NUM_THREADS=1 cp2k -i "$TMPDIR/h2.inp" -o "$TMPDIR/h2.out" || tail -40 "$TMPDIR/h2.out" >&2
