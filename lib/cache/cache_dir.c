@@ -18,6 +18,7 @@
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
+#include "lib/util/network_fs.h"
 #include "lib/util/process.h"
 
 /* More than the file of the lock ever has. */
@@ -183,6 +184,18 @@ static int keep_info(struct volume *vol)
 	return error ? error : io_replace_file(vol->cache_fd, KEY_VOLUME, text.data, text.len);
 }
 
+/* So that a person who finds the directory learns what it belongs to, without the state. */
+static int note_remote(struct volume *vol)
+{
+	const char *name = remote_name(vol->remote);
+	cleanup_buf struct buf noted = {0};
+
+	if (io_read_file(vol->cache_fd, CACHE_REMOTE, CACHE_REMOTE_MAX, &noted) == 0 &&
+	    strcmp(buf_str(&noted), name) == 0)
+		return 0;
+	return io_replace_file(vol->cache_fd, CACHE_REMOTE, name, strlen(name));
+}
+
 int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 {
 	int error = cache_root(&vol->options, out, m);
@@ -208,6 +221,8 @@ int cache_open(struct volume *vol, struct buf *out, struct opening_message *m)
 	/* Only a copy: a full disk must not keep anybody from mounting. */
 	if (!error && keep_info(vol))
 		log_debug("%s: no copy of %s could be kept", buf_str(out), KEY_VOLUME);
+	if (!error && note_remote(vol))
+		log_debug("%s: the name of the remote could not be noted", buf_str(out));
 	return error ? opening_fail(m, error,
 				    "cache directory %s: %s: see to that disk, or give another "
 				    "cache with -o cache-dir=DIR",
@@ -289,34 +304,13 @@ int volume_cache_root(const struct volume_options *o, struct buf *out)
 
 /* ---- file systems that a network lies behind ---- */
 
-/* NULL: none that we know of. */
-static const char *network_of(const struct statfs *st)
-{
-	static const struct {
-		unsigned long type;
-		const char *name;
-	} known[] = {
-		{0x6969, "NFS"},       {0x517B, "SMB"},	       {0xFF534D42, "SMB"},
-		{0xFE534D42, "SMB"},   {0x0BD00BD0, "Lustre"}, {0x00C36400, "CephFS"},
-		{0x47504653, "GPFS"},  {0x19830326, "BeeGFS"}, {0x5346414F, "AFS"},
-		{0x6B414653, "AFS"},   {0x73757245, "Coda"},   {0x20030528, "OrangeFS"},
-		{0xAAD7AAEA, "PanFS"}, {0x01161970, "GFS2"},   {0x7461636F, "OCFS2"},
-		{0x01021997, "9P"},
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if ((uint32_t)st->f_type == known[i].type)
-			return known[i].name;
-	return NULL;
-}
-
 /* Whether a cache could lie there, and would be local. */
 static bool is_better(const char *path)
 {
 	struct statfs st;
 
 	return path && path[0] == '/' && access(path, W_OK | X_OK) == 0 && statfs(path, &st) == 0 &&
-	       !network_of(&st);
+	       !network_fs_name(&st);
 }
 
 void cache_warn_of_network(int fd, const char *path)
@@ -332,7 +326,7 @@ void cache_warn_of_network(int fd, const char *path)
 	};
 	cleanup_buf struct buf better = {0};
 	struct statfs st;
-	const char *name = fstatfs(fd, &st) == 0 ? network_of(&st) : NULL;
+	const char *name = fstatfs(fd, &st) == 0 ? network_fs_name(&st) : NULL;
 
 	if (!name)
 		return;

@@ -9,6 +9,10 @@
 
 struct volume;
 
+/* In a volume's cache directory: the name of its remote as people may see it, without a line's end. Nothing depends on it. */
+#define CACHE_REMOTE	 "remote"
+#define CACHE_REMOTE_MAX 4096
+
 /* The directory that holds the caches of all volumes, as the options and the environment say it: 0, -ENOMEM, or -EINVAL where they do not. */
 int volume_cache_root(const struct volume_options *options, struct buf *out);
 /* The directory of all caches: the option's, or the user's own (XDG base directories). In `out`. */

@@ -117,10 +117,10 @@ static int open_bytes_locked(struct content *c, struct state_version *v)
 	if (v->state != VERSION_DURABLE)
 		return -EIO;
 	v->local_whole = false;
-	return v->has_recipe ? fetch_open_locked(c, v) : INLINE_NO_FILE;
+	return v->has_recipe ? fetch_open_locked(c, v) : inline_open_locked(c);
 }
 
-/* With the volume's lock, so that the row and the file belong together. INLINE_NO_FILE: inline_place first. */
+/* With the volume's lock, so that the row and the file belong together. */
 static int content_open_locked(struct volume *vol, uint64_t version, struct content **ret_content)
 {
 	struct state_version v;
@@ -142,6 +142,8 @@ static int content_open_locked(struct volume *vol, uint64_t version, struct cont
 	v.used_ns = clock_wall_ns();
 	if (v.state == VERSION_DURABLE)
 		state_version_set(vol->state, &v);
+	atomic_fetch_add(content_whole(c) ? &vol->counters.cache_hits : &vol->counters.cache_misses,
+			 1);
 	*ret_content = c;
 	return 0;
 }
@@ -158,8 +160,10 @@ static int content_get_locked(struct volume *vol, uint64_t version, struct conte
 		error = content_open_locked(vol, version, &c);
 		if (error)
 			return error;
-		c->next = all->first;
-		all->first = c;
+		if (!c->detached) {
+			c->next = all->first;
+			all->first = c;
+		}
 	}
 	c->refs++;
 	*ret_content = c;
@@ -168,18 +172,8 @@ static int content_get_locked(struct volume *vol, uint64_t version, struct conte
 
 int content_get(struct volume *vol, uint64_t version, struct content **ret_content)
 {
-	int error;
-
-	do {
-		mutex_lock(&vol->lock);
-		error = content_get_locked(vol, version, ret_content);
-		mutex_unlock(&vol->lock);
-		if (error != INLINE_NO_FILE)
-			return error;
-		/* It may be evicted again before it is open. */
-		error = inline_place(vol, version);
-	} while (!error);
-	return error;
+	SCOPED_LOCK(&vol->lock);
+	return content_get_locked(vol, version, ret_content);
 }
 
 /* ---- by what a tree names ---- */
@@ -230,16 +224,15 @@ static int content_of_bytes(struct volume *vol, const struct tree_entry *e,
 }
 
 static int content_get_entry_locked(struct volume *vol, const struct tree_entry *entry,
-				    const char *what, uint64_t *ret_version,
-				    struct content **ret_content)
+				    const char *what, struct content **ret_content)
 {
+	uint64_t version = entry->u.version;
 	int error = 0;
 
-	*ret_version = entry->u.version;
 	if (entry->content == TREE_RECIPE)
-		error = cache_version_locked(vol, entry, ret_version);
+		error = cache_version_locked(vol, entry, &version);
 	if (!error)
-		error = content_get_locked(vol, *ret_version, ret_content);
+		error = content_get_locked(vol, version, ret_content);
 	if (!error && !(*ret_content)->what)
 		(*ret_content)->what = strdup(what);
 	return error;
@@ -248,20 +241,10 @@ static int content_get_entry_locked(struct volume *vol, const struct tree_entry 
 int content_get_entry(struct volume *vol, const struct tree_entry *entry, const char *what,
 		      struct content **ret_content)
 {
-	uint64_t version;
-	int error;
-
 	if (entry->content == TREE_EMPTY || entry->content == TREE_INLINE)
 		return content_of_bytes(vol, entry, ret_content);
-	do {
-		mutex_lock(&vol->lock);
-		error = content_get_entry_locked(vol, entry, what, &version, ret_content);
-		mutex_unlock(&vol->lock);
-		if (error != INLINE_NO_FILE)
-			return error;
-		error = inline_place(vol, version);
-	} while (!error);
-	return error;
+	SCOPED_LOCK(&vol->lock);
+	return content_get_entry_locked(vol, entry, what, ret_content);
 }
 
 struct content *content_ref(struct content *c)
@@ -396,6 +379,10 @@ static ssize_t fetch_and_read(struct content *c, void *data, size_t len, uint64_
 	unsigned long drops = atomic_load(&c->fetch.drops);
 	int error = fetch_for_reader(c, offset, len, interrupted, arg);
 
+	if (error == -ENOSPC) {
+		error = fetch_past_disk(c, data, len, offset, interrupted, arg);
+		return error ? error : (ssize_t)len;
+	}
 	return error ? error : read_backing(c, data, len, offset, drops);
 }
 

@@ -53,12 +53,12 @@ ssize_t content_copy(struct content *c, uint64_t offset, int to, uint64_t to_off
  */
 int content_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
 		 void *arg, uint64_t *ret_offset);
-/* Up to len bytes. -EIO where the remote's bytes are damaged or missing (logged with epoch, path
+/* Up to len bytes; where the cache's disk has no room for them, through memory. -EIO where the remote's bytes are damaged or missing (logged with epoch, path
  * and pack), -EINTR, -EHOSTUNREACH/-ETIMEDOUT while the remote is away (after the patience of the
  * mount). */
 ssize_t content_read(struct content *c, void *data, size_t len, uint64_t offset,
 		     interrupted_fn interrupted, void *arg);
-/* Makes a range local; len UINT64_MAX: to the end. It may be dropped again (contents.h: content_pin). */
+/* Makes a range local, in the backing file; len UINT64_MAX: to the end. It may be dropped again (contents.h: content_pin). */
 int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
 		  void *arg);
 

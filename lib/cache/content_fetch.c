@@ -20,6 +20,8 @@
 #define WINDOW_MIN     ((uint64_t)1 << 20)
 #define WINDOW_MAX     ((uint64_t)64 << 20)
 #define WINDOW_OF_SIZE 8
+/* Where the disk was full, so long it is not tried again for a reader. */
+#define FULL_NS NS_PER_S
 
 static uint64_t window_max(const struct content *c)
 {
@@ -65,7 +67,8 @@ static void log_failure(struct content *c, const char *part, const struct store_
 	struct remote_state remote = {0};
 	const char *why = strerror(-error);
 
-	if (!error || error == -ECANCELED)
+	if (!error || error == -ECANCELED || error == -EINTR ||
+	    error == -ENOSPC) /* fetch_past_disk */
 		return;
 	describe(c, &what);
 	remote_get_state(c->vol->remote, &remote);
@@ -298,7 +301,11 @@ int content_fetch(struct content *c, uint64_t offset, uint64_t len, interrupted_
 	uint64_t end, span = span_max(c), window = window_max(c);
 	int error;
 
-	if (!len || offset >= c->size || fetch_whole(f))
+	if (!len || offset >= c->size)
+		return 0;
+	if (c->bytes && c->version)
+		return inline_place(c);
+	if (fetch_whole(f))
 		return 0;
 	end = len > c->size - offset ? c->size : offset + len;
 	mutex_lock(&f->lock);
@@ -339,6 +346,16 @@ int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn in
 	return 0;
 }
 
+static bool is_here_locked(const struct fetch *f, uint64_t offset, uint64_t len)
+{
+	size_t i = recipe_find(&f->recipe, offset),
+	       last = recipe_find(&f->recipe, offset + len - 1);
+
+	while (i <= last && f->state[i] == SEGMENT_HERE)
+		i++;
+	return i > last;
+}
+
 int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
 		     void *arg)
 {
@@ -350,12 +367,97 @@ int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupt
 		return 0;
 	mutex_lock(&f->lock);
 	error = need_recipe_locked(c, interrupted, arg);
+	if (!error && clock_mono_ns() < f->full_until_ns && !is_here_locked(f, offset, len))
+		error = -ENOSPC;
 	if (!error) {
 		advice = read_ahead_note(&f->ahead, offset, offset + len, c->size, window_max(c));
 		error = fetch_range_locked(c, offset, offset + len, advice.until, interrupted, arg);
+		if (error == -ENOSPC)
+			f->full_until_ns = clock_mono_ns() + FULL_NS;
 	}
 	mutex_unlock(&f->lock);
 	if (!error && advice.whole)
 		prefetch(c, advice.until);
+	return reader_errno(error);
+}
+
+/* ---- without the disk ---- */
+
+static int keep_segment(void *arg, size_t segment, const void *plain, size_t len)
+{
+	struct buf *bytes = arg;
+
+	(void)segment;
+	buf_reset(bytes);
+	buf_put(bytes, plain, len);
+	return buf_error(bytes);
+}
+
+/* Takes what was read last, which is of `ret_segment`; SIZE_MAX where there is nothing. */
+static void take_past(struct fetch *f, struct buf *out, size_t *ret_segment)
+{
+	SCOPED_LOCK(&f->lock);
+	*out = f->past;
+	f->past = (struct buf){0};
+	*ret_segment = out->len ? f->past_segment : SIZE_MAX;
+}
+
+static void give_past(struct fetch *f, struct buf *bytes, size_t segment)
+{
+	SCOPED_LOCK(&f->lock);
+	buf_free(&f->past);
+	f->past = *bytes;
+	f->past_segment = segment;
+}
+
+/* The part of a segment that lies in [offset, offset + len). */
+static void copy_part(const struct recipe_segment *s, const uint8_t *bytes, uint8_t *data,
+		      size_t len, uint64_t offset)
+{
+	uint64_t from = s->offset > offset ? s->offset : offset;
+	uint64_t end = s->offset + s->length;
+
+	end = end < offset + len ? end : offset + len;
+	memcpy(data + (from - offset), bytes + (from - s->offset), end - from);
+}
+
+int fetch_past_disk(struct content *c, void *data, size_t len, uint64_t offset,
+		    interrupted_fn interrupted, void *arg)
+{
+	struct fetch *f = &c->fetch;
+	struct store_failure failure = {0};
+	size_t first, last, held;
+	struct buf bytes;
+	int error = 0;
+
+	mutex_lock(&f->lock);
+	error = f->loaded ? 0 : -ENOSPC; /* from here on it does not change */
+	mutex_unlock(&f->lock);
+	if (error)
+		return error;
+	take_past(f, &bytes, &held);
+	memset(data, 0, len);
+	first = recipe_find(&f->recipe, offset);
+	last = recipe_find(&f->recipe, offset + len - 1);
+	for (size_t i = first; !error && i <= last; i++) {
+		const struct recipe_segment *s = &f->recipe.segments[i];
+
+		if (s->zero)
+			continue;
+		if (interrupted && interrupted(arg))
+			error = -EINTR;
+		else if (i != held)
+			error = store_get_segments(c->vol->store, &f->recipe, i, 1, keep_segment,
+						   &bytes, &failure);
+		if (!error && bytes.len != s->length)
+			error = -EIO;
+		if (!error)
+			copy_part(s, bytes.data, data, len, offset);
+		held = error ? SIZE_MAX : i;
+	}
+	log_failure(c, "content", &failure, error);
+	if (error)
+		buf_reset(&bytes);
+	give_past(f, &bytes, held);
 	return reader_errno(error);
 }

@@ -41,19 +41,35 @@ void fetch_free(struct content *c)
 {
 	settle_delta(c);
 	recipe_free(&c->fetch.recipe);
+	buf_free(&c->fetch.past);
 	free(c->fetch.state);
 }
 
 /* ---- opening and closing ---- */
 
+/* In place of a backing file, where the disk has no inode for one: what is written to it finds no room. Whoever comes later tries again. */
+static int open_full_locked(struct content *c)
+{
+	c->fetch.kept = false;
+	c->detached = true;
+	c->fd = open("/dev/full", O_RDWR | O_CLOEXEC);
+	return c->fd < 0 ? -errno : 0;
+}
+
 int fetch_open_locked(struct content *c, const struct state_version *v)
 {
+	int error = 0;
+
 	c->fetch.kept = v->local_bytes != 0;
 	c->fd = object_open(c->vol, c->version, O_RDWR | O_CREAT | (c->fetch.kept ? 0 : O_TRUNC));
-	if (c->fd < 0)
-		return c->fd;
-	if (ftruncate(c->fd, (off_t)c->size) < 0)
-		return -errno;
+	if (c->fd == -ENOSPC || c->fd == -EDQUOT)
+		error = open_full_locked(c);
+	else if (c->fd < 0)
+		error = c->fd;
+	else if (ftruncate(c->fd, (off_t)c->size) < 0)
+		error = -errno;
+	if (error)
+		return error;
 	c->fetch.recipe_hash = v->recipe;
 	atomic_store(&c->fetch.needed, true);
 	return 0;
@@ -137,7 +153,8 @@ int fetch_write(struct content *c, size_t segment, const void *plain, size_t len
 	error = io_pwrite_full(c->fd, plain, len, s->offset);
 	if (!error)
 		segment_is_here(c, segment, (int64_t)len);
-	return error;
+	/* A quota is a full disk, too. */
+	return error == -EDQUOT ? -ENOSPC : error;
 }
 
 /* A hole is not read at all. */
@@ -239,61 +256,63 @@ int64_t contents_unaccounted(struct volume *vol)
 	return atomic_load(&vol->contents->delta);
 }
 
-/* ---- Content of a few bytes, which is in the database: its backing file. ---- */
+/* ---- Content of a few bytes, which is in the database. ---- */
+
+int inline_open_locked(struct content *c)
+{
+	cleanup_buf struct buf data = {0};
+	int error = state_inline_get(c->vol->state, c->version, &data);
+
+	if (error || data.len != c->size)
+		return error && error != -ENOENT ? error : -EIO;
+	c->bytes = steal_ptr(data.data);
+	return 0;
+}
 
 /* Without a lock. */
-static int write_inline(struct volume *vol, const char *temporary, const struct buf *data)
+static int write_inline(const struct content *c, const char *temporary)
 {
 	cleanup_close int fd = -1;
 
 	lock_none_held(LOCK_RANKS, "writing a backing file");
-	fd = openat(vol->objects_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	return fd < 0 ? -errno : io_pwrite_full(fd, data->data, data->len, 0);
+	fd = openat(c->vol->objects_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : io_pwrite_full(fd, c->bytes, c->size, 0);
 }
 
-/* The file gets its place, unless somebody was first. */
-static int rename_inline_locked(struct volume *vol, uint64_t version, const char *temporary)
+/* The file gets its place, unless somebody was first, or the content is not the version's any more. */
+static int rename_inline_locked(const struct content *c, const char *temporary)
 {
 	char name[OBJECT_NAME_MAX];
 	struct state_version v;
 	struct stat st;
-	int error = state_version_get(vol->state, version, &v);
+	int error = c->detached ? 0 : state_version_get(c->vol->state, c->version, &v);
 
-	if (error || v.state != VERSION_DURABLE || content_in_use_locked(vol, version))
+	if (error || c->detached)
 		return error;
-	object_name(version, name);
-	if (v.local_whole && fstatat(vol->objects_fd, name, &st, 0) == 0 &&
+	object_name(c->version, name);
+	if (v.local_whole && fstatat(c->vol->objects_fd, name, &st, 0) == 0 &&
 	    (uint64_t)st.st_size == v.size)
 		return 0;
-	if (renameat(vol->objects_fd, temporary, vol->objects_fd, name) < 0)
+	if (renameat(c->vol->objects_fd, temporary, c->vol->objects_fd, name) < 0)
 		return -errno;
 	v.local_bytes = v.size;
 	v.local_whole = true;
 	v.used_ns = clock_wall_ns();
-	return state_version_set(vol->state, &v);
+	return state_version_set(c->vol->state, &v);
 }
 
-int inline_place(struct volume *vol, uint64_t version)
+int inline_place(const struct content *c)
 {
-	cleanup_buf struct buf data = {0};
-	struct state_version v = {0};
 	char temporary[40];
 	int error;
 
-	mutex_lock(&vol->lock);
-	error = state_version_get(vol->state, version, &v);
-	if (!error)
-		error = state_inline_get(vol->state, version, &data);
-	mutex_unlock(&vol->lock);
-	if (error || data.len != v.size)
-		return error && error != -ENOENT ? error : -EIO;
-	snprintf(temporary, sizeof(temporary), "inline-%016" PRIx64 ".tmp", object_new_id(vol));
-	error = write_inline(vol, temporary, &data);
+	snprintf(temporary, sizeof(temporary), "inline-%016" PRIx64 ".tmp", object_new_id(c->vol));
+	error = write_inline(c, temporary);
 	if (!error) {
-		SCOPED_LOCK(&vol->lock);
-		error = rename_inline_locked(vol, version, temporary);
+		SCOPED_LOCK(&c->vol->lock);
+		error = rename_inline_locked(c, temporary);
 	}
 	/* It is there no more where it has its place. */
-	unlinkat(vol->objects_fd, temporary, 0);
+	unlinkat(c->vol->objects_fd, temporary, 0);
 	return error;
 }

@@ -69,6 +69,10 @@ struct fetch {
 	struct fetch_rest rest;
 	unsigned pins; /* while there are any, no segment is dropped */
 	int64_t delta; /* bytes that the backing file has more than its row says */
+	/* While the disk is full, the segment that was read last, in memory; one reader takes it at a time. */
+	struct buf past;
+	size_t past_segment;
+	int64_t full_until_ns; /* monotonic: until then the disk is not asked again */
 };
 
 struct content {
@@ -77,7 +81,7 @@ struct content {
 	uint64_t version, size;
 	unsigned refs; /* guarded by contents.lock */
 	unsigned jobs; /* of these, those of fetches; the same */
-	bool detached; /* no longer in the table; guarded by volume.lock */
+	bool detached; /* not in the table, or no longer; guarded by volume.lock */
 	int fd; /* backing file, for reading (and writing, while bytes are missing); -1: none */
 	uint8_t *bytes; /* inline content; NULL: in the backing file */
 	char *what;	/* "epoch 41: model/a.pt", for log lines; NULL: a live file; guarded by
@@ -97,16 +101,19 @@ struct contents {
 
 /* content_local.c: content of a few bytes, which is in the database. */
 
-/* It has no backing file yet. */
-#define INLINE_NO_FILE -EINPROGRESS
-/* Makes one, which an edit can take over; not for good: it may be evicted again before it is open. Without a lock. */
-int inline_place(struct volume *vol, uint64_t version);
+/* It is read from there: reading it needs no room. With the volume's lock. */
+int inline_open_locked(struct content *c);
+/* Gives its version a backing file, which an edit can clone or take over. Without a lock. */
+int inline_place(const struct content *c);
 
 /* content_fetch.c */
 
 /* content_fetch for one read, of bytes that there are: with read-ahead as read_ahead.h says. */
 int fetch_for_reader(struct content *c, uint64_t offset, uint64_t len, interrupted_fn interrupted,
 		     void *arg);
+/* Where the cache's disk has no room even so: the bytes, through memory. 0, -EINTR between two segments, or why they cannot be had. */
+int fetch_past_disk(struct content *c, void *data, size_t len, uint64_t offset,
+		    interrupted_fn interrupted, void *arg);
 /* lseek(2) by the recipe, of an offset before the end: 0, -ENXIO, -EINTR, or why there is no recipe. */
 int fetch_seek(struct content *c, uint64_t offset, int whence, interrupted_fn interrupted,
 	       void *arg, uint64_t *ret_offset);
@@ -141,7 +148,7 @@ void prefetch(struct content *c, uint64_t from);
 
 /* content_local.c: the sparse backing file. */
 
-/* Makes it, or takes the one that an earlier reader left. With the volume's lock. */
+/* Makes it, or takes the one that an earlier reader left; where there is no room for a file, the content is detached. With the volume's lock. */
 int fetch_open_locked(struct content *c, const struct state_version *v);
 /* Notes in the row what is there. With the volume's and the contents' lock. */
 void fetch_close_locked(struct content *c);

@@ -42,4 +42,11 @@ void content_rebind(struct volume *vol, uint64_t version, int fd);
  * later gets a new object. With the lock. */
 void content_detach_locked(struct volume *vol, uint64_t version);
 
+/*
+ * Whether the file at `fd`, which nobody changes meanwhile, holds the same bytes as a closed version: 1; 0: other ones, or what this machine
+ * knows without the remote does not tell; -errno. A version whose bytes are not local is known by the hashes in its recipe. Of what was written
+ * anew some pages are read; of what is the same, all: of both, but for what both have as a hole. May move the file offset. Without any lock.
+ */
+int content_same(struct volume *vol, uint64_t version, int fd);
+
 #endif

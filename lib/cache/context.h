@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/cache/content.h"
+#include "lib/cache/counters.h"
 #include "lib/cache/events.h"
 #include "lib/format/volume_info.h"
 #include "lib/meta/options.h"
@@ -39,6 +40,8 @@ struct node_set;    /* nodes.h: what this volume does as one of several nodes */
 struct follower;    /* follow.h: what is new in the remote of a read-only volume */
 struct uploader;    /* upload.h: makes sealed epochs durable, in order */
 struct evictor;	    /* evict.h: keeps cache_size and min_free */
+struct driver;	    /* driver.h: epochs by the rules of lib/saves; NULL: by those of the sealer */
+struct fact_log;    /* fact_log.h: what happened last; NULL: a mount that is read-only */
 struct retention;   /* retention.h: drops what the option keep lets go; NULL without it */
 struct collector;   /* upload.h: collects garbage in the remote; NULL without keep */
 struct usage_cache; /* usage.h: what was last counted */
@@ -85,10 +88,11 @@ struct volume {
 	struct rwlock events_lock;   /* held for reading over each event: outside all other locks */
 	struct volume_events events;
 	struct volume_known known; /* guarded by lock */
-	bool in_order;		   /* volume_finish was done */
 	/* Closes wait for the remote until then (monotonic): 0 they do not, INT64_MAX always. At
 	 * first what options.durable_close says. */
 	_Atomic int64_t durable_until_ns;
+
+	struct counters counters;
 
 	struct mutex lock;
 	pthread_cond_t changed; /* with lock, cond_init_mono: an epoch changed state, a body closed,
@@ -115,6 +119,8 @@ struct volume {
 	struct cramped *cramped; /* cramped.h; NULL: nobody writes */
 	struct contents *contents;
 	struct trees *trees;
+	struct fact_log *facts;
+	struct driver *driver;
 	struct sealer *sealer;
 	struct holder *holder;
 	struct node_set *nodes; /* nodes.h; NULL: read-only, or without a remote */

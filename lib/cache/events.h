@@ -18,7 +18,8 @@ struct volume_events {
 	/* The name in this directory now leads elsewhere, though no request of the kernel said so
 	 * (rollback, undo). */
 	void (*entry_changed)(void *arg, uint64_t parent, const char *name);
-	/* Attributes or content of this file changed in the same way. */
+	/* Attributes of this file changed in the same way. Other content that it has now is of another body, to which entry_changed leads: who
+	 * has opened the one before keeps that. */
 	void (*file_changed)(void *arg, uint64_t ino);
 	/* This epoch was dropped. */
 	void (*epoch_dropped)(void *arg, uint64_t number);

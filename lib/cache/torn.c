@@ -22,6 +22,7 @@
 
 struct torn_file {
 	uint64_t number;
+	uint64_t bytes; /* on disk */
 	char name[256]; /* in torn/ */
 };
 
@@ -29,14 +30,33 @@ struct torn_file {
 struct torn {
 	struct torn_file files[TORN_MAX]; /* ascending numbers */
 	unsigned count;
-	uint64_t next;
+	uint64_t next, mounted;
+	struct torn_record *record; /* of the options; NULL: none */
 };
 
+/* 0: it is none of them. */
+static uint64_t number_of(const char *name)
+{
+	char *end;
+	uint64_t number = strtoull(name, &end, 10);
+
+	return *name >= '0' && *name <= '9' && *end == '-' ? number : 0;
+}
+
+static void count_to(struct torn *t, uint64_t next)
+{
+	if (next > t->next)
+		t->next = next;
+	if (t->record)
+		__atomic_store_n(&t->record->next, t->next, __ATOMIC_RELEASE);
+}
+
+/* Of what begins with its number. */
 static int by_number(const void *a, const void *b)
 {
-	const struct torn_file *x = a, *y = b;
+	const uint64_t *x = a, *y = b;
 
-	return x->number < y->number ? -1 : x->number > y->number;
+	return *x < *y ? -1 : *x > *y;
 }
 
 static void drop_oldest(struct volume *vol)
@@ -49,6 +69,25 @@ static void drop_oldest(struct volume *vol)
 	memmove(&t->files[0], &t->files[1], t->count * sizeof(t->files[0]));
 }
 
+/* The newest stays, whatever its size. */
+static bool is_over(const struct torn *t)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i + 1 < t->count; i++)
+		bytes += t->files[i].bytes;
+	return bytes > TORN_BYTES;
+}
+
+static uint64_t bytes_of(struct volume *vol, const char *name)
+{
+	struct stat st;
+
+	return fstatat(vol->torn_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0
+		       ? 0
+		       : (uint64_t)st.st_blocks * 512;
+}
+
 static void add(struct volume *vol, uint64_t number, const char *name)
 {
 	struct torn *t = vol->torn;
@@ -56,14 +95,16 @@ static void add(struct volume *vol, uint64_t number, const char *name)
 	if (t->count == TORN_MAX)
 		drop_oldest(vol);
 	t->files[t->count].number = number;
+	t->files[t->count].bytes = bytes_of(vol, name);
 	snprintf(t->files[t->count].name, sizeof(t->files[0].name), "%s", name);
 	t->count++;
 	qsort(t->files, t->count, sizeof(t->files[0]), by_number);
-	if (number >= t->next)
-		t->next = number + 1;
+	count_to(t, number + 1);
+	while (is_over(t))
+		drop_oldest(vol);
 }
 
-/* What an end without order left. */
+/* What earlier mounts left. */
 static int scan(struct volume *vol)
 {
 	cleanup_closedir DIR *dir = NULL;
@@ -73,13 +114,25 @@ static int scan(struct volume *vol)
 	if (got)
 		return got;
 	while ((got = io_readdir(dir, &name)) > 0) {
-		char *end;
-		uint64_t number = strtoull(name, &end, 10);
+		uint64_t number = number_of(name);
 
-		if (*name >= '0' && *name <= '9' && *end == '-')
+		if (number)
 			add(vol, number, name);
 	}
 	return got;
+}
+
+/* The process before may have given ids of which nothing is left. */
+static void take_record(struct torn *t, struct torn_record *r)
+{
+	t->record = r;
+	if (r->next) {
+		t->mounted = r->mounted;
+		count_to(t, r->next);
+	} else {
+		r->mounted = t->mounted;
+		r->next = t->next;
+	}
 }
 
 int torn_start(struct volume *vol)
@@ -91,6 +144,9 @@ int torn_start(struct volume *vol)
 		return -ENOMEM;
 	vol->torn->next = 1;
 	error = scan(vol);
+	vol->torn->mounted = vol->torn->next;
+	if (!error && vol->options.torn_record)
+		take_record(vol->torn, vol->options.torn_record);
 	if (error) {
 		free(vol->torn);
 		vol->torn = NULL;
@@ -98,10 +154,16 @@ int torn_start(struct volume *vol)
 	return error;
 }
 
-void torn_stop(struct volume *vol, bool in_order)
+void torn_ids(struct volume *vol, uint64_t *ret_next, uint64_t *ret_mounted)
 {
-	while (in_order && vol->torn->count)
-		drop_oldest(vol);
+	SCOPED_LOCK(&vol->lock);
+
+	*ret_next = vol->torn->next;
+	*ret_mounted = vol->torn->mounted;
+}
+
+void torn_stop(struct volume *vol)
+{
 	free(vol->torn);
 	vol->torn = NULL;
 }
@@ -124,6 +186,8 @@ void torn_keep_locked(struct volume *vol, uint64_t version, const char *name, bo
 	if ((is_read ? linkat(vol->objects_fd, object, vol->torn_fd, kept, 0)
 		     : renameat(vol->objects_fd, object, vol->torn_fd, kept)) < 0) {
 		log_warn("keeping the torn bytes of %s: %s", name, strerror(errno));
+		/* Whoever asks what was undone meanwhile is told of it all the same. */
+		count_to(vol->torn, vol->torn->next + 1);
 		return;
 	}
 	add(vol, vol->torn->next, kept);
@@ -156,40 +220,70 @@ uint64_t torn_reclaim(struct volume *vol, uint64_t wanted)
 	return bytes;
 }
 
-/* ---- epochs.h ---- */
+/* ---- listing ---- */
 
 struct torn_listed {
-	char name[256];
 	uint64_t number, size;
 	int64_t mtime_ns;
+	char name[256];
 };
 
-int torn_each(struct volume *vol,
-	      int (*fn)(void *arg, const char *name, uint64_t id, uint64_t size, int64_t mtime_ns),
-	      void *arg)
+static bool look(int fd, const char *name, uint64_t number, struct torn_listed *ret_listed)
+{
+	struct stat st;
+
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	snprintf(ret_listed->name, sizeof(ret_listed->name), "%s", name);
+	ret_listed->number = number;
+	ret_listed->size = (uint64_t)st.st_size;
+	ret_listed->mtime_ns = clock_ns(st.st_mtim);
+	return true;
+}
+
+static int tell(const struct torn_listed *list, unsigned count, torn_fn fn, void *arg)
+{
+	int result = 0;
+
+	for (unsigned i = 0; !result && i < count; i++)
+		result = fn(arg, list[i].name, list[i].number, list[i].size, list[i].mtime_ns);
+	return result;
+}
+
+int torn_each(struct volume *vol, torn_fn fn, void *arg)
 {
 	struct torn_listed list[TORN_MAX];
 	unsigned count = 0;
-	int result = 0;
 
 	mutex_lock(&vol->lock);
 	for (unsigned i = 0; i < vol->torn->count; i++) {
 		const struct torn_file *f = &vol->torn->files[i];
-		struct torn_listed *l = &list[count];
-		struct stat st;
 
-		if (fstatat(vol->torn_fd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		snprintf(l->name, sizeof(l->name), "%s", f->name);
-		l->number = f->number;
-		l->size = (uint64_t)st.st_size;
-		l->mtime_ns = clock_ns(st.st_mtim);
-		count++;
+		count += look(vol->torn_fd, f->name, f->number, &list[count]);
 	}
 	mutex_unlock(&vol->lock);
-	for (unsigned i = 0; !result && i < count; i++)
-		result = fn(arg, list[i].name, list[i].number, list[i].size, list[i].mtime_ns);
-	return result;
+	return tell(list, count, fn, arg);
+}
+
+int torn_each_left(const char *cache, torn_fn fn, void *arg)
+{
+	cleanup_close int cache_fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+	cleanup_closedir DIR *dir = NULL;
+	struct torn_listed list[TORN_MAX];
+	unsigned count = 0;
+	const char *name;
+	int got;
+
+	if (cache_fd < 0)
+		return -errno;
+	fd = openat(cache_fd, "torn", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	got = fd < 0 ? -errno : io_opendir(fd, &dir);
+	if (got)
+		return got;
+	while (count < TORN_MAX && (got = io_readdir(dir, &name)) > 0)
+		count += number_of(name) && look(fd, name, number_of(name), &list[count]);
+	qsort(list, count, sizeof(list[0]), by_number);
+	return got < 0 ? got : tell(list, count, fn, arg);
 }
 
 int torn_open(struct volume *vol, const char *name)

@@ -44,6 +44,8 @@ void record_free(struct epoch_record *r)
 	record_doubts_free(r->doubts, r->doubt_count);
 	free(r->newest);
 	free(r->renames);
+	free(r->rule);
+	free(r->saves);
 	free(r->step_name);
 	free(r->message);
 	free(r->host);
@@ -130,6 +132,8 @@ int record_copy(const struct epoch_record *r, struct epoch_record *ret_copy)
 	c.doubts = copy_doubts(r->doubts, r->doubt_count, &error);
 	copy_text(r->newest, &c.newest, &error);
 	copy_text(r->renames, &c.renames, &error);
+	copy_text(r->rule, &c.rule, &error);
+	copy_text(r->saves, &c.saves, &error);
 	copy_text(r->step_name, &c.step_name, &error);
 	copy_text(r->message, &c.message, &error);
 	copy_text(r->host, &c.host, &error);

@@ -31,6 +31,8 @@
  *                    was sealed by itself is half of the same save
  *   "half"           number of the earlier epoch that a save with a step began with: this one continues it, or says nothing
  *                    of it and may have the same half
+ *   "rule"           by which it is complete or not: "J2" (judge_rules.h)
+ *   "saves"          what the rules of saves know then, for the next mount (saves_put_known)
  *   "renames"        names after whose rename a save went on, so that it is no sign (contract 1.3.2): hashes in hex, separated by spaces
  *   "restores"       number of the epoch whose tree a rollback brought back
  *   "trigger"        what sealed it, a name of record_trigger_name
@@ -146,6 +148,7 @@ struct epoch_record {
 	uint64_t continues_from; /* 0: `continues` */
 	uint64_t half;		 /* 0: none */
 	char *renames;		 /* NULL: none is known */
+	char *rule, *saves;	 /* NULL: likewise */
 	uint64_t restores;	 /* 0: none */
 	enum record_trigger trigger;
 	bool has_step;

@@ -450,6 +450,8 @@ static const struct member members[] = {
 	{"continues_from", put_number, get_number, AT(continues_from), 0, false},
 	{"half", put_number, get_number, AT(half), 0, false},
 	{"renames", put_text, get_text, AT(renames), 0, false},
+	{"rule", put_text, get_text, AT(rule), 0, false},
+	{"saves", put_text, get_text, AT(saves), 0, false},
 	{"restores", put_number, get_number, AT(restores), 0, false},
 	{"trigger", put_trigger, get_trigger, 0, 0, false},
 	{"step", put_step, get_step, AT(step), 0, false},

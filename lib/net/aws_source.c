@@ -69,10 +69,24 @@ int aws_source_new(struct remote *owner, const struct s3_place *place,
 
 /* ---- the environment */
 
+/* "2026-11-21T09:30:00Z", also with "+00:00": 0 or -EBADMSG. */
+static int aws_expiry(const char *text, int64_t *ret_ns)
+{
+	size_t len = strlen(text);
+	char utc[40];
+
+	if (len > 6 && !strcmp(text + len - 6, "+00:00") && len - 6 + 2 <= sizeof(utc)) {
+		snprintf(utc, sizeof(utc), "%.*sZ", (int)(len - 6), text);
+		text = utc;
+	}
+	return parse_time(text, ret_ns) < 0 ? -EBADMSG : 0;
+}
+
 static int from_texts(const char *key, const char *secret, const char *token,
 		      struct credentials *ret_credentials)
 {
-	const struct credentials c = {(char *)key, (char *)secret, (char *)token, 0};
+	const struct credentials c = {
+		.key = (char *)key, .secret = (char *)secret, .token = (char *)token};
 
 	return credentials_copy(&c, ret_credentials);
 }
@@ -81,6 +95,8 @@ static int from_environment(struct aws_source *s, struct credentials *ret_creden
 {
 	const char *key = env_value("AWS_ACCESS_KEY_ID");
 	const char *secret = env_value("AWS_SECRET_ACCESS_KEY");
+	const char *expires = env_value("AWS_CREDENTIAL_EXPIRATION");
+	int r;
 
 	if (!key && !secret)
 		return AWS_NOT_THERE;
@@ -88,7 +104,13 @@ static int from_environment(struct aws_source *s, struct credentials *ret_creden
 		return remote_set_reason(s->owner, -EACCES, "%s is set, and %s is not",
 					 key ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",
 					 key ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID");
-	return from_texts(key, secret, env_value("AWS_SESSION_TOKEN"), ret_credentials);
+	r = from_texts(key, secret, env_value("AWS_SESSION_TOKEN"), ret_credentials);
+	/* As `aws configure export-credentials --format env` says it. It is told to people only: the server says when they have ended. */
+	if (r == 0 && expires && aws_expiry(expires, &ret_credentials->expires_ns) < 0)
+		ret_credentials->expires_ns = 0;
+	if (r == 0)
+		ret_credentials->fixed = true;
+	return r;
 }
 
 static int from_web_identity(struct aws_source *s, const struct aws_files *files,
@@ -248,19 +270,6 @@ int aws_source_fetch(void *source, struct credentials *ret_credentials)
 static void json_free(json_t **object)
 {
 	json_decref(*object);
-}
-
-/* "2026-11-21T09:30:00Z", also with "+00:00": 0 or -EBADMSG. */
-static int aws_expiry(const char *text, int64_t *ret_ns)
-{
-	size_t len = strlen(text);
-	char utc[40];
-
-	if (len > 6 && !strcmp(text + len - 6, "+00:00") && len - 6 + 2 <= sizeof(utc)) {
-		snprintf(utc, sizeof(utc), "%.*sZ", (int)(len - 6), text);
-		text = utc;
-	}
-	return parse_time(text, ret_ns) < 0 ? -EBADMSG : 0;
 }
 
 /* Takes a member's text and overwrites it where the parser keeps it. NULL: it has none. */

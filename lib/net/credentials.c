@@ -23,6 +23,7 @@ struct credentials_cache {
 	int last_failure;
 	bool have;
 	struct credentials now;
+	int64_t told_ns;    /* when they end, as they say; 0: they do not */
 	int64_t renew_ns;   /* wall clock; INT64_MAX: never */
 	int64_t refused_ns; /* monotonic, of the last fetch for a refusal; 0: none */
 };
@@ -51,7 +52,8 @@ static int copy_text(const char *from, char **ret_to)
 
 int credentials_copy(const struct credentials *from, struct credentials *ret_to)
 {
-	struct credentials cleanup_credentials to = {.expires_ns = from->expires_ns};
+	struct credentials cleanup_credentials to = {.expires_ns = from->expires_ns,
+						     .fixed = from->fixed};
 
 	if (copy_text(from->key, &to.key) < 0 || copy_text(from->secret, &to.secret) < 0 ||
 	    copy_text(from->token, &to.token) < 0)
@@ -99,6 +101,7 @@ static void keep_locked(struct credentials_cache *c, struct credentials *fetched
 	c->now = *fetched;
 	*fetched = (struct credentials){0};
 	c->have = true;
+	c->told_ns = c->now.expires_ns;
 	c->renew_ns = INT64_MAX;
 	if (!c->now.expires_ns)
 		return;
@@ -155,6 +158,15 @@ int credentials_get(struct credentials_cache *cache, struct credentials *ret_cre
 		cache->renew_ns = clock_wall_ns() + AGAIN_AFTER_NS;
 	}
 	return credentials_copy(&cache->now, ret_credentials);
+}
+
+bool credentials_expiry(struct credentials_cache *cache, int64_t *ret_at_ns, bool *ret_renewed)
+{
+	SCOPED_LOCK(&cache->lock);
+
+	*ret_at_ns = cache->told_ns;
+	*ret_renewed = !cache->now.fixed;
+	return cache->told_ns != 0;
 }
 
 static bool same_text(const char *a, const char *b)

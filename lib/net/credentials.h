@@ -3,6 +3,7 @@
 #ifndef EPOCHFS_NET_CREDENTIALS_H
 #define EPOCHFS_NET_CREDENTIALS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "lib/util/cleanup.h"
 
@@ -12,6 +13,7 @@ struct credentials {
 	char *secret;	    /* NULL: a token alone */
 	char *token;	    /* of a session, or a bearer's; NULL: none */
 	int64_t expires_ns; /* wall clock; 0: never, as far as is known */
+	bool fixed;	    /* fetching again gives the same: they stand in the environment */
 };
 
 void credentials_free(struct credentials *c);
@@ -45,6 +47,8 @@ void credentials_cache_free(struct credentials_cache *cache);
 
 /* A copy of the credentials: 0, -ENOMEM, or why they could not be fetched. */
 int credentials_get(struct credentials_cache *cache, struct credentials *ret_credentials);
+/* When those that were fetched last end, as they say themselves, and whether others follow by themselves. False: none were fetched, or they do not say. */
+bool credentials_expiry(struct credentials_cache *cache, int64_t *ret_at_ns, bool *ret_renewed);
 /* The server did not take these: unless others are there already, the next get fetches. At most one
  * such fetch in five seconds, so that a wrong key does not load who gives it. */
 void credentials_refused(struct credentials_cache *cache, const struct credentials *used);

@@ -79,11 +79,12 @@ struct http_answer {
 	bool redirected; /* the answer is about another URL of that server than was asked for */
 	char etag[128];	 /* as sent, with its quotes; "" : none or too long */
 	char content_range[64]; /* "bytes 0-9/100"; "": none */
-	char location[2048];	/* "" : none */
+	char location[4096];	/* signed ones are long; "" : none */
 	char allow[256];	/* the methods of an answer to OPTIONS; "" */
 	char dav[64];		/* the DAV header */
 	char server[64];
 	char lock_token[HTTP_LOCK_TOKEN_MAX]; /* of an answer to LOCK, with its <>; "" */
+	char version_id[1025];		      /* x-amz-version-id; "" */
 	int64_t date_ns;		      /* wall clock of the server, from Date; 0: none */
 };
 void http_answer_free(struct http_answer *a);

@@ -102,6 +102,8 @@ static int end_head(const struct http_transfer *t)
 {
 	uint64_t length = t->answer->length;
 
+	if (t->answer->date_ns)
+		remote_note_clock(t->http->owner, t->answer->date_ns);
 	if (!is_success(t->answer->status) || length == UINT64_MAX ||
 	    strcmp(t->q->method, "HEAD") == 0)
 		return 0;
@@ -515,6 +517,8 @@ static void header(struct http_transfer *t, const char *name, const char *value)
 		keep(a->server, sizeof(a->server), value);
 	else if (strcasecmp(name, "Lock-Token") == 0)
 		keep(a->lock_token, sizeof(a->lock_token), value);
+	else if (strcasecmp(name, "x-amz-version-id") == 0)
+		keep(a->version_id, sizeof(a->version_id), value);
 	else if (strcasecmp(name, "Date") == 0)
 		a->date_ns = date(value);
 	else if (strcasecmp(name, "Retry-After") == 0)

@@ -40,15 +40,22 @@ static struct s3 *s3_of(struct remote *r)
 
 /* ---- put */
 
-static int s3_put(struct remote *r, const char *key, const void *data, size_t len)
+static int put_object(struct s3 *s, const char *key, const void *data, size_t len,
+		      struct http_answer *ret_answer)
 {
-	struct http_answer cleanup_http_answer answer = {0};
 	struct s3_request q = {.method = "PUT", .body = data, .body_len = len, .has_body = true};
-	int err = s3_do_object(s3_of(r), key, &q, &answer);
+	int err = s3_do_object(s, key, &q, ret_answer);
 
 	if (err < 0)
 		return err;
-	return s3_answer_good(&answer) ? 0 : s3_refusal(s3_of(r), &answer);
+	return s3_answer_good(ret_answer) ? 0 : s3_refusal(s, ret_answer);
+}
+
+static int s3_put(struct remote *r, const char *key, const void *data, size_t len)
+{
+	struct http_answer cleanup_http_answer answer = {0};
+
+	return put_object(s3_of(r), key, data, len, &answer);
 }
 
 /* With the condition, whatever it is worth here. While another's conditional put of the key is under
@@ -77,22 +84,46 @@ static int create_native(struct remote *r, const char *key, const void *data, si
 	}
 }
 
-/* Where the server ignores the condition: looks, puts, and looks who was last. */
-static int create_checked(struct remote *r, const char *key, const void *data, size_t len)
+/* Of those that race the last has won, for all who look once it is over. */
+static int was_last(struct remote *r, const char *key, const void *data, size_t len)
 {
 	struct buf cleanup_buf got = {0};
+	int err = remote_get(r, key, 0, (uint64_t)len + 1, &got);
+
+	if (err < 0)
+		return err == -ENOENT ? -EIO : err;
+	return got.len == len && (len == 0 || memcmp(got.data, data, len) == 0) ? 0 : -EEXIST;
+}
+
+/* Of those that race the first has won, and the others take theirs back. 0, -EEXIST, or why the versions cannot be told. */
+static int was_first(struct s3 *s, const char *key, const char *version)
+{
+	int err = s3_was_first(s, key, version);
+	int undone = err == -EEXIST ? s3_delete_version(s, key, version) : 0;
+
+	if (undone < 0)
+		log_warn(
+			"%s: %s was created by two at the same moment, and the second one's, which counts for nothing, cannot be taken back: %s",
+			s->base.name, key, strerror(-undone));
+	return err;
+}
+
+/* Where the server ignores the condition: looks, puts, and looks who else did. */
+static int create_checked(struct remote *r, const char *key, const void *data, size_t len)
+{
+	struct http_answer cleanup_http_answer answer = {0};
 	uint64_t size;
 	int err = remote_size(r, key, &size);
 
 	if (err == 0)
 		return -EEXIST;
 	if (err == -ENOENT)
-		err = s3_put(r, key, data, len);
-	if (err == 0)
-		err = remote_get(r, key, 0, (uint64_t)len + 1, &got);
+		err = put_object(s3_of(r), key, data, len, &answer);
 	if (err < 0)
-		return err == -ENOENT ? -EIO : err;
-	return got.len == len && (len == 0 || memcmp(got.data, data, len) == 0) ? 0 : -EEXIST;
+		return err;
+	err = s3_has_version(&answer) ? was_first(s3_of(r), key, answer.version_id) : -EOPNOTSUPP;
+	/* Only where versions cannot be listed at all: two rules must not decide one race. After another error the layer that retries compares. */
+	return err == -EOPNOTSUPP || err == -EACCES ? was_last(r, key, data, len) : err;
 }
 
 static int s3_check_create(struct remote *r, enum remote_create *ret_create)
@@ -271,6 +302,11 @@ static int s3_list(struct remote *r, const char *prefix, remote_list_fn *fn, voi
 	return err;
 }
 
+static bool s3_keeps_versions(const struct remote *r)
+{
+	return atomic_load(&((const struct s3 *)r)->versions);
+}
+
 /* ---- opening */
 
 static void free_parts(struct s3 *s)
@@ -279,12 +315,23 @@ static void free_parts(struct s3 *s)
 	aws_source_free(s->aws);
 	gs_source_free(s->gs);
 	http_free(s->http);
+	free(atomic_load(&s->redirects_to));
 	s3_place_free(&s->place);
 }
 
 static void s3_release(struct remote *r)
 {
 	free_parts(s3_of(r));
+}
+
+static const char *s3_redirects_to(const struct remote *r)
+{
+	return atomic_load(&((const struct s3 *)r)->redirects_to);
+}
+
+static bool s3_expiry(struct remote *r, struct remote_expiry *ret_expiry)
+{
+	return credentials_expiry(s3_of(r)->credentials, &ret_expiry->at_ns, &ret_expiry->renewed);
 }
 
 static const struct remote_ops s3_ops = {
@@ -295,6 +342,10 @@ static const struct remote_ops s3_ops = {
 	.list = s3_list,
 	.delete = s3_delete,
 	.delete_batch = s3_delete_batch,
+	.keeps_versions = s3_keeps_versions,
+	.redirects_to = s3_redirects_to,
+	.expiry = s3_expiry,
+	.erase_versions = s3_erase_versions,
 	.upload_check = "each upload carries its hash; the server refuses a damaged one",
 	.check_create = s3_check_create,
 	.release = s3_release,

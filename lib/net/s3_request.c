@@ -110,7 +110,7 @@ static int send_one(struct s3 *s, const struct s3_request *q, const struct diges
 		remote_set_reason(&s->base, r,
 				  "the server's certificate is not trusted; if it is its own, name "
 				  "the authority with ?ca-file=PATH or AWS_CA_BUNDLE");
-	return r;
+	return r == 0 && s3_sends_away(q, ret_answer) ? s3_follow_away(s, q, ret_answer) : r;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -159,6 +159,11 @@ static bool take_clock(struct s3 *s, const struct http_answer *answer)
 	return true;
 }
 
+bool s3_has_version(const struct http_answer *answer)
+{
+	return *answer->version_id && strcmp(answer->version_id, "null") != 0;
+}
+
 int s3_do(struct s3 *s, const struct s3_request *q, struct http_answer *ret_answer)
 {
 	struct digests d;
@@ -177,6 +182,9 @@ int s3_do(struct s3 *s, const struct s3_request *q, struct http_answer *ret_answ
 		if (tries < 3 &&
 		    (take_clock(s, &answer) || (refuses_credentials(&answer) && has_other(s, &c))))
 			continue;
+		/* Cloudflare's R2 says one of a PUT, and keeps none. */
+		if (s3_has_version(&answer) && strcmp(q->method, "PUT") != 0)
+			atomic_store(&s->versions, true);
 		*ret_answer = answer;
 		answer = (struct http_answer){0};
 		break;

@@ -32,6 +32,9 @@ struct s3 {
 	atomic_llong skew_ns; /* the server's clock less ours, where it once refused ours; else 0 */
 	atomic_bool no_batch; /* objects are deleted one by one: the server knows no other way */
 	atomic_int create;    /* 1 + enum remote_create once it is known; 0: not yet */
+	atomic_bool versions; /* an answer has named a version: the bucket keeps them */
+	_Atomic(char *)
+		redirects_to; /* scheme and host that reads were redirected to; NULL: none */
 };
 
 struct s3_request {
@@ -71,6 +74,28 @@ int s3_code_errno(const char *code);
 int s3_object_refusal(struct s3 *s, const struct s3_error *e);
 /* True for an answer of this error code, e.g. "NoSuchKey". */
 bool s3_answer_is(const struct http_answer *answer, const char *code);
+
+/* Whether it names a version that the bucket keeps; where versioning was suspended that is "null". */
+bool s3_has_version(const struct http_answer *answer);
+
+/* ---- s3_redirect.c */
+
+/* Whether the answer to a GET or HEAD is that its bytes lie on another host (http_do follows within one). */
+bool s3_sends_away(const struct s3_request *q, const struct http_answer *a);
+/* Asks there, without credentials: `answer` becomes what that host answers, where it is good; else an error of remote.h that names the host, its reason told. */
+int s3_follow_away(struct s3 *s, const struct s3_request *q, struct http_answer *answer);
+
+/* ---- s3_versions.c: buckets that keep versions */
+
+/*
+ * Of the object that we have just put as this version: was there no other one since the object was last deleted? 0; -EEXIST: one was there before, so another has created it; or why that
+ * cannot be told. Trusted is that the server lists the versions of a key in one order, the newest first, in which each is that was put before the list was asked for.
+ */
+int s3_was_first(struct s3 *s, const char *key, const char *version);
+/* Removes this version, for good. */
+int s3_delete_version(struct s3 *s, const char *key, const char *version);
+/* remote_erase_versions */
+int s3_erase_versions(struct remote *r, const char *begin);
 
 /* s3.c: the operations of remote_ops.h */
 int s3_delete(struct remote *r, const char *key);

@@ -333,6 +333,22 @@ void s3_object_url(const struct s3_place *place, const char *key, struct buf *ou
 	s3_encode(out, key, true);
 }
 
+void s3_version_url(const struct s3_place *place, const char *key, const char *version,
+		    struct buf *out)
+{
+	s3_object_url(place, key, out);
+	buf_printf(out, "?versionId=");
+	s3_encode(out, version, false);
+}
+
+void s3_versions_url(const struct s3_place *place, const char *begin, struct buf *out)
+{
+	buf_printf(out, "%s/?max-keys=" LIST_MAX "&prefix=", place->base);
+	s3_encode(out, place->prefix, false);
+	s3_encode(out, begin, false);
+	buf_printf(out, "&versions=");
+}
+
 void s3_delete_url(const struct s3_place *place, struct buf *out)
 {
 	buf_printf(out, "%s/?delete=", place->base);

@@ -48,6 +48,11 @@ void s3_encode(struct buf *out, const char *text, bool keep_slash);
 void s3_encode_byte(struct buf *out, uint8_t byte, bool keep_slash);
 /* Appends the URL of the object `key` (below the prefix). */
 void s3_object_url(const struct s3_place *place, const char *key, struct buf *out);
+/* The same for one version of it. */
+void s3_version_url(const struct s3_place *place, const char *key, const char *version,
+		    struct buf *out);
+/* Appends the URL that asks for the first 1,000 versions of objects whose keys, below place's prefix, begin with `begin`. */
+void s3_versions_url(const struct s3_place *place, const char *begin, struct buf *out);
 /* Appends the URL to which keys of objects to delete are sent. */
 void s3_delete_url(const struct s3_place *place, struct buf *out);
 /* Appends the URL that asks for a page of the list of what is below place's prefix and `prefix`;

@@ -248,6 +248,63 @@ int s3_page_decode(const void *data, size_t len, struct s3_page *ret_page)
 	return 0;
 }
 
+struct versions {
+	s3_version_fn *fn;
+	void *arg;
+	struct buf key, id; /* of the one that is being read */
+};
+
+static void versions_free(struct versions *v)
+{
+	buf_free(&v->key);
+	buf_free(&v->id);
+}
+
+static int end_version(struct versions *v, bool deleted)
+{
+	struct s3_version version = {
+		.key = buf_str(&v->key), .id = buf_str(&v->id), .deleted = deleted};
+	int r;
+
+	if (buf_error(&v->key) < 0 || buf_error(&v->id) < 0)
+		return -ENOMEM;
+	r = v->key.len && v->id.len ? v->fn(v->arg, &version) : -EBADMSG;
+	buf_reset(&v->key);
+	buf_reset(&v->id);
+	return r;
+}
+
+static int keep_text(struct buf *place, const char *text)
+{
+	buf_reset(place);
+	buf_put(place, text, strlen(text));
+	return buf_error(place);
+}
+
+static int versions_element(void *arg, const char *path, const char *text)
+{
+	static const char root[] = "ListVersionsResult";
+	struct versions *v = arg;
+
+	if (strncmp(path, root, strlen(root)) != 0)
+		return -EBADMSG;
+	path += strlen(root);
+	if (!strcmp(path, "/Version/Key") || !strcmp(path, "/DeleteMarker/Key"))
+		return keep_text(&v->key, text);
+	if (!strcmp(path, "/Version/VersionId") || !strcmp(path, "/DeleteMarker/VersionId"))
+		return keep_text(&v->id, text);
+	if (!strcmp(path, "/Version") || !strcmp(path, "/DeleteMarker"))
+		return end_version(v, path[1] == 'D');
+	return 0;
+}
+
+int s3_versions_decode(const void *data, size_t len, s3_version_fn *fn, void *arg)
+{
+	CLEANUP(versions_free) struct versions v = {.fn = fn, .arg = arg};
+
+	return len > S3_PAGE_MAX ? -EBADMSG : xml_each(data, len, versions_element, &v);
+}
+
 static int error_element(void *arg, const char *path, const char *text)
 {
 	struct s3_error *e = arg;

@@ -53,6 +53,18 @@ int s3_page_decode(const void *data, size_t len, struct s3_page *ret_page);
 void s3_page_free(struct s3_page *page);
 #define cleanup_s3_page CLEANUP(s3_page_free)
 
+/* A version of an object, or a marker that it was deleted there. The texts are the decoder's. */
+struct s3_version {
+	const char *key; /* whole; whatever the server says */
+	const char *id;
+	bool deleted;
+};
+/* Anything but 0 ends the decoding. */
+typedef int s3_version_fn(void *arg, const struct s3_version *v);
+/* The answer of ListObjectVersions, which was not asked to encode: calls fn for each, as they stand there. 0, what fn returned, -ENOMEM, -EBADMSG: it is no such answer, or one is without
+ * key or version. */
+int s3_versions_decode(const void *data, size_t len, s3_version_fn *fn, void *arg);
+
 /* An error of S3 or STS; "" where the answer does not say. Control characters are as they came. */
 struct s3_error {
 	char code[64];

@@ -35,7 +35,8 @@
  * cannot make the remote look empty. Where it had to be opened again (a network file system that
  * came back), it must have the same inode number: the bare mount point has another. A root that is
  * not there yet is made by the first tree_make; one that was there and is gone is -EIO from then
- * on.
+ * on. While its path does not lead to it, as after a rename or a lazy unmount, what is read of it is right, but nothing is written or deleted: whoever looks for it by its name would not find
+ * that. When it is back, all goes on.
  *
  * Trust: the tree may hold what somebody else put there, so no symlink below the root is followed.
  * The root itself may be reached through symlinks.
@@ -75,10 +76,13 @@ static void place_close(struct file_place *p);
 /* To the directory in which the object of this key would lie, or that a prefix names: 0, -ENOENT
  * where there is no such directory, or another error of remote.h. */
 static int tree_find(struct file_tree *t, const char *key, struct file_place *p);
-/* The same, but makes what is missing on the way, durably. */
-static int tree_make(struct file_tree *t, const char *key, struct file_place *p);
+/* The same, but makes what is missing on the way, durably; -EIO where tree_check_path says so. */
+static int tree_make(struct remote *r, struct file_tree *t, const char *key, struct file_place *p);
 /* What a missing name means: -ENOENT, or -EIO where it is because the whole root was removed. */
 static int tree_missing(const struct file_tree *t, const struct file_place *p);
+
+/* -EIO, with its reason, where the root's path is known not to lead to the root of `p`; to be asked before anything is changed there, and before it is called durable. */
+static int tree_check_path(struct remote *r, const struct file_tree *t, const struct file_place *p);
 
 /* Maps the errno (positive) of a system call below the root to a negative one of remote.h. */
 static int tree_error(struct file_tree *t, int err);
@@ -197,12 +201,20 @@ static int write_temp(struct file *f, const struct file_place *p, const void *da
 	return r < 0 && r != -ECANCELED ? tree_error(&f->tree, -r) : r;
 }
 
+/* After what has changed the directory of a place: is it durable, and where it is looked for? */
+static int settle(struct file *f, const struct file_place *p)
+{
+	int err = tree_sync_dir(p->dir);
+
+	return err < 0 ? tree_error(&f->tree, -err) : tree_check_path(&f->base, &f->tree, p);
+}
+
 static int file_put(struct remote *r, const char *key, const void *data, size_t len)
 {
 	struct file_place cleanup_place p = NO_PLACE;
 	struct temp cleanup_temp t = {0};
 	struct file *f = file_of(r);
-	int err = tree_make(&f->tree, key, &p);
+	int err = tree_make(r, &f->tree, key, &p);
 
 	if (err == 0)
 		err = write_temp(f, &p, data, len, &t);
@@ -211,8 +223,7 @@ static int file_put(struct remote *r, const char *key, const void *data, size_t 
 	if (renameat(p.root, t.name, p.dir, p.name) < 0)
 		return errno == ENOENT ? -EIO : tree_error(&f->tree, errno);
 	t.name[0] = '\0';
-	err = tree_sync_dir(p.dir);
-	return err < 0 ? tree_error(&f->tree, -err) : 0;
+	return settle(f, &p);
 }
 
 /* For file systems without hard links. */
@@ -256,7 +267,7 @@ static int file_put_if_absent(struct remote *r, const char *key, const void *dat
 	struct temp cleanup_temp t = {0};
 	struct file *f = file_of(r);
 	struct stat st;
-	int err = tree_make(&f->tree, key, &p);
+	int err = tree_make(r, &f->tree, key, &p);
 
 	if (err < 0)
 		return err;
@@ -265,10 +276,7 @@ static int file_put_if_absent(struct remote *r, const char *key, const void *dat
 	err = write_temp(f, &p, data, len, &t);
 	if (err == 0)
 		err = link_if_absent(f, &t, &p);
-	if (err < 0)
-		return err;
-	err = tree_sync_dir(p.dir);
-	return err < 0 ? tree_error(&f->tree, -err) : 0;
+	return err < 0 ? err : settle(f, &p);
 }
 
 static int file_delete(struct remote *r, const char *key)
@@ -277,6 +285,8 @@ static int file_delete(struct remote *r, const char *key)
 	struct file *f = file_of(r);
 	int err = tree_find(&f->tree, key, &p);
 
+	if (err == 0)
+		err = tree_check_path(r, &f->tree, &p);
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
 	if (unlinkat(p.dir, p.name, 0) < 0) {
@@ -286,8 +296,7 @@ static int file_delete(struct remote *r, const char *key)
 			err = errno == EISDIR ? -ENOENT : tree_error(&f->tree, errno);
 		return err == -ENOENT ? 0 : err;
 	}
-	err = tree_sync_dir(p.dir);
-	return err < 0 ? tree_error(&f->tree, -err) : 0;
+	return settle(f, &p);
 }
 
 /* ---- reading */
@@ -568,6 +577,21 @@ static int tree_missing(const struct file_tree *t, const struct file_place *p)
 	return -EIO;
 }
 
+static int tree_check_path(struct remote *r, const struct file_tree *t, const struct file_place *p)
+{
+	struct stat ours, named;
+	bool gone = stat(t->path, &named) < 0;
+
+	/* What cannot be asked just now is there. */
+	if ((gone && errno != ENOENT && errno != ENOTDIR) || fstat(p->root, &ours) < 0 ||
+	    (!gone && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino))
+		return 0;
+	return remote_set_reason(
+		r, -EIO,
+		"%s is not the directory that it was: that was renamed, removed or unmounted; put it back, or mount again",
+		t->path);
+}
+
 /* ---- the root */
 
 static int make_root(const struct file_tree *t)
@@ -683,18 +707,20 @@ static int tree_find(struct file_tree *t, const char *key, struct file_place *p)
 	return r < 0 ? tree_error(t, -r) : 0;
 }
 
-static int tree_make(struct file_tree *t, const char *key, struct file_place *p)
+static int tree_make(struct remote *r, struct file_tree *t, const char *key, struct file_place *p)
 {
-	int r;
+	int error;
 
 	mutex_lock(&t->lock);
-	r = enter_root_locked(t, true, p);
-	if (r == 0)
-		r = walk(key, true, p);
+	error = enter_root_locked(t, true, p);
+	if (error == 0)
+		error = tree_check_path(r, t, p);
+	if (error == 0)
+		error = walk(key, true, p);
 	mutex_unlock(&t->lock);
-	if (r == -ENOENT)
+	if (error == -ENOENT)
 		return -EIO;
-	return r < 0 ? tree_error(t, -r) : 0;
+	return error < 0 ? tree_error(t, -error) : 0;
 }
 
 /* ---- beginning and end */

@@ -82,6 +82,7 @@ int remote_init(struct remote *r, const struct remote_ops *ops, const char *name
 	atomic_init(&r->refs, 1);
 	atomic_init(&r->cancelled, false);
 	atomic_init(&r->not_before_ns, 0);
+	atomic_init(&r->clock_ahead_ns, INT64_MIN);
 	return 0;
 }
 
@@ -131,6 +132,35 @@ static bool is_limited(int err)
 	return err == -ENOENT || err == -EEXIST || err == -ENOSPC;
 }
 
+const char *remote_failure_name(enum remote_failure failure)
+{
+	static const char *const names[] = {
+		[REMOTE_FAILURE_REFUSED] = "refused", [REMOTE_FAILURE_FULL] = "full",
+		[REMOTE_FAILURE_TIMEOUT] = "timeout", [REMOTE_FAILURE_UNREACHABLE] = "unreachable",
+		[REMOTE_FAILURE_OTHER] = "other",
+	};
+
+	return names[failure];
+}
+
+static enum remote_failure failure_of(int err)
+{
+	switch (-err) {
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return REMOTE_FAILURE_REFUSED;
+	case ENOSPC:
+		return REMOTE_FAILURE_FULL;
+	case ETIMEDOUT:
+		return REMOTE_FAILURE_TIMEOUT;
+	case ECONNREFUSED:
+		return REMOTE_FAILURE_UNREACHABLE;
+	default:
+		return REMOTE_FAILURE_OTHER;
+	}
+}
+
 /*
  * After an operation: the wall between the errors of remotes and their callers. What is_limited passes only from the
  * operation that may give it (`may`, 0: none): a put that says -ENOENT, for the bucket is gone, must not look like a file of
@@ -143,6 +173,8 @@ static int check_result(struct remote *r, const char *op, const char *key, int m
 	if (err == 0 || err == answer)
 		return err;
 	log_debug("%s: %s %s: %s", r->name, op, key, strerror(abs(err)));
+	if (err != -ECANCELED)
+		atomic_fetch_add(&r->failures[failure_of(err)], 1);
 	if (err == may || (!is_limited(err) && remote_errno_of(-err) == err))
 		return err;
 	remote_move_reason(r, err, -EIO);
@@ -153,24 +185,34 @@ int remote_put(struct remote *r, const char *key, const void *data, size_t len)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "put", key, -ENOSPC, 0,
-			    err < 0 ? err : r->ops->put(r, key, data, len));
+	if (err == 0)
+		err = r->ops->put(r, key, data, len);
+	if (err == 0)
+		atomic_fetch_add(&r->sent, len);
+	return check_result(r, "put", key, -ENOSPC, 0, err);
 }
 
 int remote_put_if_absent(struct remote *r, const char *key, const void *data, size_t len)
 {
 	int err = check_call(r, remote_key_valid(key));
 
-	return check_result(r, "create", key, -ENOSPC, -EEXIST,
-			    err < 0 ? err : r->ops->put_if_absent(r, key, data, len));
+	if (err == 0)
+		err = r->ops->put_if_absent(r, key, data, len);
+	if (err == 0)
+		atomic_fetch_add(&r->sent, len);
+	return check_result(r, "create", key, -ENOSPC, -EEXIST, err);
 }
 
 int remote_get(struct remote *r, const char *key, uint64_t offset, uint64_t len, struct buf *out)
 {
 	int err = check_call(r, remote_key_valid(key));
+	size_t had = out->len;
 
-	return check_result(r, "get", key, 0, -ENOENT,
-			    err < 0 ? err : r->ops->get(r, key, offset, len, out));
+	if (err == 0)
+		err = r->ops->get(r, key, offset, len, out);
+	if (err == 0)
+		atomic_fetch_add(&r->received, out->len - had);
+	return check_result(r, "get", key, 0, -ENOENT, err);
 }
 
 int remote_size(struct remote *r, const char *key, uint64_t *ret_size)
@@ -274,6 +316,16 @@ static int read_probe(struct remote *r, const char *key, const uint8_t bytes[PRO
 	return got.len == PROBE_SIZE && memcmp(got.data, bytes, PROBE_SIZE) == 0 ? 0 : -EIO;
 }
 
+/* Its versions are worth a try: where we may not, some bytes stay. */
+static int delete_probe(struct remote *r, const char *key)
+{
+	int err = remote_delete(r, key);
+
+	if (err == 0)
+		(void)remote_erase_versions(r, key);
+	return err;
+}
+
 int remote_check_writable(struct remote *r)
 {
 	uint8_t probe[PROBE_SIZE];
@@ -286,7 +338,7 @@ int remote_check_writable(struct remote *r)
 	if (err < 0)
 		return err;
 	err = read_probe(r, key, probe);
-	deleted = remote_delete(r, key);
+	deleted = delete_probe(r, key);
 	return err < 0 ? err : deleted;
 }
 
@@ -305,7 +357,7 @@ int remote_probe_create(struct remote *r, remote_create_fn *create, bool *ret_ke
 	err = second == 0 || second == -EEXIST ? 0 : second;
 	if (second == -EEXIST)
 		err = read_probe(r, key, probe);
-	deleted = remote_delete(r, key);
+	deleted = delete_probe(r, key);
 	if (err == 0)
 		err = deleted;
 	if (err == 0)
@@ -326,11 +378,56 @@ int remote_check_create(struct remote *r, enum remote_create *ret_create)
 	return check_result(r, "check", "create-if-absent", -ENOSPC, 0, err);
 }
 
+bool remote_keeps_versions(const struct remote *r)
+{
+	while (r->inner && !r->ops->keeps_versions)
+		r = r->inner;
+	return r->ops->keeps_versions && r->ops->keeps_versions(r);
+}
+
+const char *remote_redirects_to(const struct remote *r)
+{
+	while (r->inner && !r->ops->redirects_to)
+		r = r->inner;
+	return r->ops->redirects_to ? r->ops->redirects_to(r) : NULL;
+}
+
+bool remote_expiry(struct remote *r, struct remote_expiry *ret_expiry)
+{
+	while (r->inner && !r->ops->expiry)
+		r = r->inner;
+	return r->ops->expiry && r->ops->expiry(r, ret_expiry);
+}
+
+int remote_erase_versions(struct remote *r, const char *begin)
+{
+	int err = check_call(r, remote_key_valid(begin));
+
+	if (err < 0 || !remote_keeps_versions(r))
+		return err;
+	while (r->inner && !r->ops->erase_versions)
+		r = r->inner;
+	return check_result(r, "erase", begin, 0, 0, r->ops->erase_versions(r, begin));
+}
+
 const char *remote_upload_check(const struct remote *r)
 {
 	while (r->inner && !r->ops->upload_check)
 		r = r->inner;
 	return r->ops->upload_check;
+}
+
+void remote_note_clock(struct remote *r, int64_t server_ns)
+{
+	atomic_store(&r->clock_ahead_ns, server_ns - clock_wall_ns());
+}
+
+bool remote_clock(const struct remote *r, int64_t *ret_ahead_ns)
+{
+	while (r->inner)
+		r = r->inner;
+	*ret_ahead_ns = atomic_load(&r->clock_ahead_ns);
+	return *ret_ahead_ns != INT64_MIN;
 }
 
 int remote_sleep(struct remote *r, int64_t ns)
@@ -396,6 +493,14 @@ void remote_get_state(struct remote *r, struct remote_state *ret_state)
 	*ret_state = (struct remote_state){0};
 	if (r->ops->get_state)
 		r->ops->get_state(r, ret_state);
+}
+
+void remote_get_traffic(const struct remote *r, struct remote_traffic *ret_traffic)
+{
+	ret_traffic->sent = atomic_load(&r->sent);
+	ret_traffic->received = atomic_load(&r->received);
+	for (unsigned i = 0; i < REMOTE_FAILURES; i++)
+		ret_traffic->failures[i] = atomic_load(&r->failures[i]);
 }
 
 /* ---- Keys to be deleted together. ---- */

@@ -125,6 +125,27 @@ int remote_delete(struct remote *r, const char *key);
  */
 int remote_delete_many(struct remote *r, const char *const *keys, size_t count);
 
+/* Whether an answer has said by now that what is replaced or deleted stays there, as a version that nobody sees and that only a rule of the bucket's removes (S3). */
+bool remote_keeps_versions(const struct remote *r);
+#define REMOTE_VERSIONS_ADVICE                                                                       \
+	"the bucket keeps versions (versioning, or object lock): what is deleted or replaced stays " \
+	"until a lifecycle rule of the bucket removes it: NoncurrentVersionExpiration, with "        \
+	"ExpiredObjectDeleteMarker"
+/*
+ * Where it does, removes each version of objects whose keys begin with `begin`, for good: for what was the caller's alone, as a probe is, and has been deleted.
+ * Elsewhere it does nothing. No layer repeats it. 0, or the first error: -EACCES where the user may not, or a lock holds them.
+ */
+int remote_erase_versions(struct remote *r, const char *begin);
+
+/* Scheme and host that reads were redirected to by now; NULL: to none. Valid as long as the remote. */
+const char *remote_redirects_to(const struct remote *r);
+/* When the credentials that are in use end. False: never, as far as is known. */
+struct remote_expiry {
+	int64_t at_ns; /* wall clock; may be past */
+	bool renewed;  /* by itself, from where they came; else who gave them must give new ones */
+};
+bool remote_expiry(struct remote *r, struct remote_expiry *ret_expiry);
+
 /* True for a key that keeps the rules above. */
 bool remote_key_valid(const char *key);
 
@@ -138,7 +159,10 @@ enum remote_create {
 	REMOTE_CREATE_CHECKED, /* the remote ignores or lacks the condition: put_if_absent looks whether
 				  the object is there, puts it, and reads it back. It never replaces
 				  what was there before, but of writers that race within that moment
-				  more than one may win: one writer at a time is the user's to keep */
+				  more than one may win: one writer at a time is the user's to keep.
+				  Where versions are kept and may be listed, the one whose version is
+				  the first wins, and each other one removes its own: what is left to
+				  the user is one that dies before it has, and an answer that is lost */
 	REMOTE_CREATE_NONE, /* there is no way: put_if_absent is -EOPNOTSUPP */
 };
 /*
@@ -154,6 +178,9 @@ int remote_check_create(struct remote *r, enum remote_create *ret_create);
 /* What guards the bytes of an upload on their way, for people to read; NULL where nobody can tell.
  * Static. */
 const char *remote_upload_check(const struct remote *r);
+
+/* How far the server's clock is ahead of ours, as its last answer said, to a second or so; negative: behind. False: no answer has told its time. */
+bool remote_clock(const struct remote *r, int64_t *ret_ahead_ns);
 
 /*
  * Makes waits and retries that are in progress, and every operation until remote_resume, give
@@ -218,6 +245,28 @@ struct remote_state {
 };
 /* All zero where `r` is not a retry layer. Thread-safe. */
 void remote_get_state(struct remote *r, struct remote_state *ret_state);
+
+/* ---- what went over a remote, since it was opened ---- */
+
+/* Why an operation failed. What is an answer (no such object, one is there already, cancelled) is no failure. */
+enum remote_failure {
+	REMOTE_FAILURE_REFUSED,	    /* EACCES, EPERM, EROFS */
+	REMOTE_FAILURE_FULL,	    /* ENOSPC */
+	REMOTE_FAILURE_TIMEOUT,	    /* ETIMEDOUT */
+	REMOTE_FAILURE_UNREACHABLE, /* ECONNREFUSED */
+	REMOTE_FAILURE_OTHER,
+	REMOTE_FAILURES
+};
+/* "refused" */
+const char *remote_failure_name(enum remote_failure failure);
+
+struct remote_traffic {
+	uint64_t sent,
+		received; /* bytes of objects that were put and got whole, or as much as was asked for */
+	uint64_t failures[REMOTE_FAILURES];
+};
+/* Of this layer: one that retries counts a call, those below it count each attempt. Any thread, any lock. */
+void remote_get_traffic(const struct remote *r, struct remote_traffic *ret_traffic);
 
 /* ---- Keys that are collected, in a listing say, to be deleted together. ---- */
 

@@ -29,6 +29,13 @@ struct remote_ops {
 	 * about, at least 1: all of those were tried. Of several errors one that remote_may_retry()
 	 * counts first. NULL: `delete`, one by one. */
 	int (*delete_batch)(struct remote *r, const char *const *keys, size_t *count);
+	/* NULL: never. */
+	bool (*keeps_versions)(const struct remote *r);
+	/* Where it does: remote_erase_versions. */
+	int (*erase_versions)(struct remote *r, const char *begin);
+	/* NULL: nowhere, and never. */
+	const char *(*redirects_to)(const struct remote *r);
+	bool (*expiry)(struct remote *r, struct remote_expiry *ret_expiry);
 	/* NULL: put_if_absent is atomic by nature, or a layer passes the question on to `inner`. Else
 	 * remote_probe_create is the heart of it, and the kind remembers what it found. */
 	int (*check_create)(struct remote *r, enum remote_create *ret_create);
@@ -48,9 +55,12 @@ struct remote {
 	const struct remote_ops *ops;
 	char *name;
 	struct remote *inner; /* the remote below a layer; owned; NULL: none */
+	_Atomic uint64_t sent, received, failures[REMOTE_FAILURES]; /* as in remote_traffic */
 	bool is_none;
 	atomic_uint refs;
 	atomic_bool cancelled;
+	/* What remote_clock gives; INT64_MIN: nothing yet. */
+	_Atomic int64_t clock_ahead_ns;
 	/* Monotonic: until then the server wants no repeated request (Retry-After). 0: never asked. */
 	_Atomic int64_t not_before_ns;
 	/* Guards nothing but the sleep: taken to wait on `wake` and to change `cancelled`, last in
@@ -95,7 +105,7 @@ typedef int remote_create_fn(struct remote *r, const char *key, const void *data
 /*
  * Does `create` keep its promise on this server? Creates a probe, creates it again with other bytes,
  * reads it, and deletes it. *ret_kept is true where the second was refused with -EEXIST and the first
- * bytes are there. Uses the kind's get and delete. 0, or what failed: then nothing is known, -EOPNOTSUPP
+ * bytes are there. Uses the kind's get and delete; no version stays. 0, or what failed: then nothing is known, -EOPNOTSUPP
  * where the first try says so.
  */
 int remote_probe_create(struct remote *r, remote_create_fn *create, bool *ret_kept);
@@ -105,6 +115,9 @@ int remote_probe_create(struct remote *r, remote_create_fn *create, bool *ret_ke
 void remote_hold_off(struct remote *r, int64_t ns);
 /* How long, from now, `r` or a layer below it is to be left alone: ns, 0: not at all. */
 int64_t remote_held_off(const struct remote *r);
+
+/* The server told its time (wall clock) just now. */
+void remote_note_clock(struct remote *r, int64_t server_ns);
 
 /* Maps an errno (positive) to the table of remote.h: a negative errno. */
 int remote_errno_of(int err);

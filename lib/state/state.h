@@ -198,9 +198,11 @@ struct state_version {
 	uint64_t replaced;
 	bool fragile; /* a killed writer undoes it: replaced by O_TRUNC, or new, write-only, no
 			 O_APPEND, never fsynced */
-	bool fsynced;
+	bool output; /* staged, and valid at every length (lib/live/output.h): a kill neither undoes nor tears it */
+	bool fsynced; /* as it was closed; of a staged version, as its last close that counted promised it */
 	bool rests_on_fsync; /* it began with bytes that an fsync had made safe, and has them still */
 	bool torn;	     /* closed, but its format's tail says that it is cut off */
+	bool lost; /* torn, as a power loss, or a disk without room, took what was not written out */
 	bool has_recipe;
 	struct hash recipe; /* VERSION_DURABLE with size > inline: the recipe's hash */
 	/* so many bytes of `size` are in the recipe's runs of zeros; of a staged version, so many of `flushed_size` had no block then */

@@ -11,6 +11,8 @@
 #define FLAG_TORN    4
 #define FLAG_WHOLE   8
 #define FLAG_RESTS   16
+#define FLAG_OUTPUT  32
+#define FLAG_LOST    64
 
 #define VERSION_COLUMNS                                                                            \
 	"id, ino, body, state, kind, size, born, died, flags, recipe, flushed_size,"               \
@@ -36,8 +38,10 @@ static int versions_read(struct query *q, struct state_version *ret_version)
 	v.died = query_u64(q);
 	flags = query_u64(q);
 	v.fragile = flags & FLAG_FRAGILE;
+	v.output = flags & FLAG_OUTPUT;
 	v.fsynced = flags & FLAG_FSYNCED;
 	v.torn = flags & FLAG_TORN;
+	v.lost = flags & FLAG_LOST;
 	v.local_whole = flags & FLAG_WHOLE;
 	v.rests_on_fsync = flags & FLAG_RESTS;
 	error = query_hash(q, &v.recipe);
@@ -68,8 +72,10 @@ static void versions_bind(struct query *q, const struct state_version *v)
 	query_bind_u64(q, v->born);
 	query_bind_u64(q, v->died);
 	query_bind_u64(q, (v->fragile ? FLAG_FRAGILE : 0) | (v->fsynced ? FLAG_FSYNCED : 0) |
-				  (v->torn ? FLAG_TORN : 0) | (v->local_whole ? FLAG_WHOLE : 0) |
-				  (v->rests_on_fsync ? FLAG_RESTS : 0));
+				  (v->torn ? FLAG_TORN : 0) | (v->lost ? FLAG_LOST : 0) |
+				  (v->local_whole ? FLAG_WHOLE : 0) |
+				  (v->rests_on_fsync ? FLAG_RESTS : 0) |
+				  (v->output ? FLAG_OUTPUT : 0));
 	if (v->has_recipe)
 		query_bind_hash(q, &v->recipe);
 	else

@@ -154,35 +154,6 @@ static int add_encoding(struct store_usage *u, const struct hash *h)
 	return top.level ? add_segments(u, &top) : 0;
 }
 
-/* By way of the index alone. */
-static int local_recipe(struct store_usage *u, const struct hash *h, struct recipe *ret_recipe)
-{
-	cleanup_recipe struct recipe top = {0};
-	cleanup_buf struct buf data = {0};
-	int error = u->index.recipe_get(u->index.arg, h, &data);
-
-	if (error)
-		return error == -ENOENT ? -ENODATA : error;
-	error = recipe_decode(data.data, data.len, &top);
-	for (size_t i = 0; !error && top.level && i < top.count; i++) {
-		if (!i)
-			buf_reset(&data);
-		error = u->index.recipe_get(u->index.arg, &top.segments[i].hash, &data);
-		if (error)
-			return error == -ENOENT ? -ENODATA : error;
-	}
-	if (!error && top.level) {
-		recipe_free(&top);
-		top = (struct recipe){0};
-		error = recipe_decode(data.data, data.len, &top);
-	}
-	if (error)
-		return error == -ENOMEM ? error : -EIO;
-	*ret_recipe = top;
-	top = (struct recipe){0};
-	return 0;
-}
-
 static int add_recipe(struct store_usage *u, const struct hash *h)
 {
 	cleanup_recipe struct recipe r = {0};
@@ -190,7 +161,8 @@ static int add_recipe(struct store_usage *u, const struct hash *h)
 
 	if (fresh <= 0)
 		return fresh;
-	error = u->store ? store_get_recipe(u->store, h, &r, NULL) : local_recipe(u, h, &r);
+	error = u->store ? store_get_recipe(u->store, h, &r, NULL)
+			 : store_known_recipe(&u->index, h, &r);
 	if (!error)
 		error = add_encoding(u, h);
 	return error ? error : add_segments(u, &r);

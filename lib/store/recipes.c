@@ -223,6 +223,35 @@ int store_get_recipe(struct store *s, const struct hash *hash, struct recipe *re
 	return 0;
 }
 
+int store_known_recipe(const struct store_index *index, const struct hash *hash,
+		       struct recipe *ret_recipe)
+{
+	cleanup_recipe struct recipe top = {0};
+	cleanup_buf struct buf data = {0};
+	int error = index->recipe_get(index->arg, hash, &data);
+
+	if (error)
+		return error == -ENOENT ? -ENODATA : error;
+	error = recipe_decode(data.data, data.len, &top);
+	for (size_t i = 0; !error && top.level && i < top.count; i++) {
+		if (!i)
+			buf_reset(&data);
+		error = index->recipe_get(index->arg, &top.segments[i].hash, &data);
+		if (error)
+			return error == -ENOENT ? -ENODATA : error;
+	}
+	if (!error && top.level) {
+		recipe_free(&top);
+		top = (struct recipe){0};
+		error = recipe_decode(data.data, data.len, &top);
+	}
+	if (error)
+		return error == -ENOMEM ? error : -EIO;
+	*ret_recipe = top;
+	top = (struct recipe){0};
+	return 0;
+}
+
 /* ---- trees ---- */
 
 static struct wanted tree_chunk(const struct epoch_record *record, const struct record_chunk *c)

@@ -146,6 +146,9 @@ struct store_failure {
 /* The recipe with this hash, from the cache or the remote, checked (a level-1 recipe is resolved). -EIO: damaged or missing. */
 int store_get_recipe(struct store *s, const struct hash *hash, struct recipe *ret_recipe,
 		     struct store_failure *failure);
+/* The same from the index alone, not checked: -ENODATA where it has not got it, -EIO where it is damaged. */
+int store_known_recipe(const struct store_index *index, const struct hash *hash,
+		       struct recipe *ret_recipe);
 /*
  * Fetches chunks [first, first + count) of a recipe's segments, ranges of one pack coalesced and many in flight, and gives each, checked against
  * its hash, to `sink` (from the store's threads, several at once, in any order, zero segments not at all; the sink must not call the store). -EIO: chunks are damaged or

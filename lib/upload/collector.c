@@ -116,7 +116,8 @@ static void tell_done(const struct gc_totals *t)
 	format_size(t->store.waiting.bytes, waiting);
 	log_write(t->store.deleted.bytes || t->store.condemned.bytes ? LOG_LEVEL_INFO
 								     : LOG_LEVEL_DEBUG,
-		  "garbage collection: freed %s, %s wait for the grace", freed, waiting);
+		  "garbage collection: %s %s, %s wait for the grace",
+		  t->keeps_versions ? "marked as deleted" : "freed", freed, waiting);
 }
 
 /* After one that went well: when there is more to do by itself. */
@@ -335,6 +336,7 @@ int collector_status(struct volume *vol, json_t *status)
 		       (json_int_t)c->collections, "bytes_freed", (json_int_t)c->freed);
 	if (!gc)
 		return -ENOMEM;
+	json_object_set_new(gc, "keeps_versions", json_boolean(remote_keeps_versions(vol->remote)));
 	if (c->phase)
 		json_object_set_new(gc, "phase", json_string(c->phase));
 	if (c->collections && !c->background.busy && !c->error)

@@ -129,6 +129,8 @@ static int store_version(struct early_upload *a, struct volume *vol, struct remo
 		error = upload_gc_heed(remote, store);
 	if (!error)
 		error = store_fd(store, epoch, fd, size, &content);
+	if (!error)
+		counters_add_stored(&vol->counters, size, content.bytes_new, content.bytes_stored);
 	/* An edit in place took the file over: what was read may be neither. */
 	if (error || !object_is_still(vol, version, fd))
 		return error;

@@ -373,7 +373,7 @@ static int base_tree(struct volume *vol, uint64_t base, struct tree **ret_tree)
 static int is_writing(void *arg, struct body *b)
 {
 	(void)arg;
-	return b->staged && !b->orphan;
+	return b->staged && !b->orphan && !body_is_held(b);
 }
 
 static bool is_untouched_locked(struct volume *vol)
@@ -390,7 +390,7 @@ static int store_standing_locked(struct volume *vol, uint64_t number, uint64_t b
 
 	if (error)
 		return error;
-	error = rollback_apply_locked(vol, base, tree, false, notice);
+	error = rollback_apply_locked(vol, base, tree, ROLLBACK_ALL, notice);
 	if (!error)
 		error = state_epoch_set(vol->state, &row);
 	if (!error)

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "lib/cache/store_index.h"
+#include "lib/epochs/driver.h"
 #include "lib/epochs/holder.h"
 #include "lib/upload/early_upload.h"
 #include "lib/upload/nodes.h"
@@ -282,6 +283,8 @@ static int work(struct uploader *up)
 			return error;
 		mutex_lock(&up->vol->lock);
 		error = state_epoch_first_pending(up->vol->state, &number);
+		if (!error && driver_holds_upload_locked(up->vol, number))
+			error = -ENOENT;
 		mutex_unlock(&up->vol->lock);
 		if (error == -ENOENT && more)
 			continue;
@@ -539,29 +542,52 @@ static void add_progress(struct uploader *up, json_t *upload)
 	json_object_set_new(upload, "bytes_stored", json_integer((json_int_t)stats.stored));
 }
 
-static void add_failure(struct uploader *up, json_t *upload)
+void uploader_get_health(struct volume *vol, struct uploader_health *ret_health)
+{
+	struct uploader *up = vol->uploader;
+	struct remote_state remote = {0};
+
+	*ret_health = (struct uploader_health){0};
+	if (!up)
+		return;
+	if (up->remote)
+		remote_get_state(up->remote, &remote);
+	SCOPED_LOCK(&up->lock);
+	ret_health->failing_since_ns =
+		up->failing_since_ns ? up->failing_since_ns : remote.failing_since_ns;
+	ret_health->retries = remote.retries;
+	ret_health->conflict = up->conflict;
+}
+
+static void add_error(struct uploader *up, json_t *upload)
 {
 	struct remote_state remote = {0};
 	char text[REMOTE_TEXT_MAX];
-	int64_t since;
 
 	if (up->remote)
 		remote_get_state(up->remote, &remote);
-	mutex_lock(&up->lock);
-	since = up->failing_since_ns ? up->failing_since_ns : remote.failing_since_ns;
+	SCOPED_LOCK(&up->lock);
 	if (up->error)
 		json_object_set_new(upload, "error", json_string(up->error));
 	else if (remote.failing_since_ns)
 		json_object_set_new(
 			upload, "error",
 			json_string(remote_strerror(up->remote, remote.last_error, text)));
-	if (up->conflict)
+}
+
+static void add_failure(struct uploader *up, json_t *upload)
+{
+	struct uploader_health health;
+
+	uploader_get_health(up->vol, &health);
+	add_error(up, upload);
+	if (health.conflict)
 		json_object_set_new(upload, "conflict", json_true());
-	mutex_unlock(&up->lock);
-	if (since)
-		json_object_set_new(upload, "failing_since_ns", json_integer(since));
-	if (remote.retries)
-		json_object_set_new(upload, "retries", json_integer((json_int_t)remote.retries));
+	if (health.failing_since_ns)
+		json_object_set_new(upload, "failing_since_ns",
+				    json_integer(health.failing_since_ns));
+	if (health.retries)
+		json_object_set_new(upload, "retries", json_integer((json_int_t)health.retries));
 }
 
 int uploader_status(struct volume *vol, json_t *status)

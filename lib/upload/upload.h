@@ -36,6 +36,16 @@ int uploader_call(struct volume *vol, struct upload_call *c, interrupted_fn inte
 /* Keys for `status`: what is pending, since when, what failed and why. Adds to the object. */
 int uploader_status(struct volume *vol, json_t *status);
 
+/* How uploading goes. */
+struct uploader_health {
+	int64_t failing_since_ns; /* wall clock: the first failure since the last success; 0: it goes well */
+	uint64_t
+		retries; /* attempts at the remote that were repeated, since the volume was opened */
+	bool conflict;	 /* another writer is there: nothing is uploaded any more */
+};
+/* All 0 where nothing is uploaded. */
+void uploader_get_health(struct volume *vol, struct uploader_health *ret_health);
+
 /* ---- Bringing tags and drops to the remote. Private to the uploader. ---- */
 
 /* Tags and drops that the remote has not seen, but not so many that an epoch would wait for long: ret_more says whether some are

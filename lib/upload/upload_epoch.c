@@ -446,6 +446,8 @@ static int put_all(struct upload *u, struct upload_gc *gc, struct epoch_record *
 		error = upload_record_remember(u->vol, record);
 	if (!error)
 		error = store_batch_finish(u->batch, record, &stats);
+	if (!error)
+		counters_add_stored(&u->vol->counters, stats.plain, stats.fresh, stats.stored);
 	FAULT_POINT("upload.index");
 	/* What the remote tells as done must not be news to this machine after a power loss. */
 	if (!error)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_CAP 64
+#define FIRST_CAP 4
 
 int array_reserve(void **items, size_t *cap, size_t count, size_t size)
 {

@@ -54,6 +54,7 @@
 	LOCK(ANNOUNCER)                                                                            \
 	LOCK(USAGE)                                                                                \
 	LOCK(IMPORT)                                                                               \
+	LOCK(METRICS)                                                                              \
 	LOCK(CHECKPOINTER)                                                                         \
 	LOCK(STATE_IDLE)                                                                           \
 	/* without a mount */                                                                      \

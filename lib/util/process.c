@@ -129,6 +129,39 @@ bool process_ended_badly(int hold, pid_t tgid)
 	return code || (has_exit_code(hold, &code) && code);
 }
 
+/* As a shell says it. */
+static unsigned shell_status(unsigned long code)
+{
+	return code & 0x7f ? 128 + (code & 0x7f) : code >> 8 & 0xff;
+}
+
+/* Until it is waited for /proc tells. */
+static bool has_end_in_proc(pid_t tgid, unsigned long *ret_code)
+{
+	unsigned long flags;
+	char text[2048];
+
+	return proc_read(tgid, "stat", text, sizeof(text)) > 0 &&
+	       stat_field(text, FIELD_FLAGS, &flags) && flags & PF_EXITING &&
+	       stat_field(text, FIELD_EXIT, ret_code) && may_trace(tgid);
+}
+
+bool process_end_status(int hold, pid_t tgid, unsigned *ret_status)
+{
+	unsigned long code;
+	int32_t reaped;
+
+	if (!has_exit_code(hold, &reaped) && has_end_in_proc(tgid, &code)) {
+		*ret_status = shell_status(code);
+		return true;
+	}
+	/* It may have been waited for meanwhile. */
+	if (!has_exit_code(hold, &reaped))
+		return false;
+	*ret_status = shell_status((uint32_t)reaped);
+	return true;
+}
+
 /* Whether a line of /proc/PID/status, such as "SigPnd:", has the bit of SIGKILL. */
 static bool has_kill(const char *status, const char *line)
 {
@@ -137,16 +170,22 @@ static bool has_kill(const char *status, const char *line)
 	return p && strtoull(p + strlen(line), NULL, 16) & UINT64_C(1) << (SIGKILL - 1);
 }
 
+/* Whether a stat line is that of one which nobody has waited for yet. */
+static bool has_ended(const char *text)
+{
+	const char *state = strrchr(text, ')');
+
+	return state && (!strncmp(state, ") Z", 3) || !strncmp(state, ") X", 3));
+}
+
 bool process_is_ending(pid_t pid)
 {
 	unsigned long flags;
 	char text[4096];
-	const char *state;
 
 	if (proc_read(pid, "stat", text, sizeof(text)) <= 0)
 		return kill(pid, 0) < 0 && errno == ESRCH;
-	state = strrchr(text, ')');
-	if (state && (!strncmp(state, ") Z", 3) || !strncmp(state, ") X", 3)))
+	if (has_ended(text))
 		return true;
 	if (stat_field(text, FIELD_FLAGS, &flags) && flags & PF_EXITING)
 		return true;
@@ -164,6 +203,15 @@ static unsigned long read_stat_field(pid_t pid, int field)
 	    !stat_field(text, field, &value))
 		return 0;
 	return value;
+}
+
+void process_name(pid_t pid, char *ret_name, size_t size)
+{
+	char text[64];
+
+	*ret_name = '\0';
+	if (proc_read(pid, "comm", text, sizeof(text)) > 0)
+		snprintf(ret_name, size, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 pid_t process_parent(pid_t pid)
@@ -198,21 +246,50 @@ static bool ends_in(const char *link, const char *path)
 	       !memcmp(link + len - path_len, path, path_len);
 }
 
-/* By what the kernel says of the descriptor; true where that is not known. */
-static bool is_for_writing(pid_t tgid, const char *fd)
+/* The number behind a key, in this base, of what the kernel says of the descriptor: false where that is not known. */
+static bool descriptor_info(pid_t tgid, const char *fd, const char *key, int base,
+			    unsigned long *ret_value)
 {
-	static const char wanted[] = "flags:";
 	char file[32 + NAME_MAX], text[4096];
-	const char *flags;
+	const char *found;
 
 	snprintf(file, sizeof(file), "fdinfo/%s", fd);
 	if (proc_read(tgid, file, text, sizeof(text)) <= 0)
-		return true;
-	flags = strstr(text, wanted);
-	return !flags || (strtoul(flags + sizeof(wanted) - 1, NULL, 8) & O_ACCMODE) != O_RDONLY;
+		return false;
+	found = strstr(text, key);
+	if (found)
+		*ret_value = strtoul(found + strlen(key), NULL, base);
+	return found;
 }
 
-bool process_has_open(pid_t tgid, const char *path, bool writing)
+/* True where it is not known. */
+static bool is_for_writing(pid_t tgid, const char *fd)
+{
+	unsigned long flags;
+
+	return !descriptor_info(tgid, fd, "flags:", 8, &flags) || (flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* Why /proc does not tell. Of one that has ended it is root's alone, and there is nothing to see. */
+static bool is_hidden(pid_t tgid, int error)
+{
+	char text[2048];
+
+	if (error == ENOENT || error == ESRCH)
+		return false;
+	return proc_read(tgid, "stat", text, sizeof(text)) <= 0 || !has_ended(text);
+}
+
+/* The kernel says so since Linux 5.14. That another file system has a file of this number, too, is not looked at but for devices. */
+static bool is_of_inode(pid_t tgid, const char *fd, const char *link, uint64_t ino)
+{
+	unsigned long found;
+
+	return ino && link[0] == '/' && strncmp(link, "/dev/", 5) != 0 &&
+	       descriptor_info(tgid, fd, "\nino:", 10, &found) && found == ino;
+}
+
+bool process_has_open(pid_t tgid, const char *path, uint64_t ino, bool writing)
 {
 	char fds[64], target[PATH_MAX];
 	cleanup_closedir DIR *dir = NULL;
@@ -221,7 +298,7 @@ bool process_has_open(pid_t tgid, const char *path, bool writing)
 	snprintf(fds, sizeof(fds), "/proc/%d/fd", (int)tgid);
 	dir = opendir(fds);
 	if (!dir)
-		return errno == EACCES || errno == EPERM;
+		return (errno == EACCES || errno == EPERM) && is_hidden(tgid, errno);
 	/* An error ends it as the process's own end does. */
 	while (io_readdir(dir, &name) > 0) {
 		ssize_t n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
@@ -229,7 +306,8 @@ bool process_has_open(pid_t tgid, const char *path, bool writing)
 		if (n <= 0)
 			continue;
 		target[n] = '\0';
-		if (ends_in(target, path) && (!writing || is_for_writing(tgid, name)))
+		if ((ends_in(target, path) || is_of_inode(tgid, name, target, ino)) &&
+		    (!writing || is_for_writing(tgid, name)))
 			return true;
 	}
 	return false;
@@ -247,7 +325,7 @@ bool process_has_mapped(pid_t tgid, const char *path)
 	snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)tgid);
 	f = fopen(maps, "re");
 	if (!f)
-		return errno != ENOENT && errno != ESRCH;
+		return is_hidden(tgid, errno);
 	while (!mapped && (len = getline(&line, &room, f)) > 0) {
 		line[len - 1] = '\0';
 		mapped = ends_in(line, path);
@@ -256,12 +334,12 @@ bool process_has_mapped(pid_t tgid, const char *path)
 	return mapped;
 }
 
-pid_t process_with_open(const char *path, pid_t likely)
+pid_t process_with_open(const char *path, bool writing, pid_t likely)
 {
 	cleanup_closedir DIR *proc = NULL;
 	const char *name;
 
-	if (likely > 0 && process_has_open(likely, path, false))
+	if (likely > 0 && process_has_open(likely, path, 0, writing))
 		return likely;
 	proc = opendir("/proc");
 	while (proc && io_readdir(proc, &name) > 0) {
@@ -271,7 +349,7 @@ pid_t process_with_open(const char *path, pid_t likely)
 		/* What we may not look into is not blamed. */
 		snprintf(fds, sizeof(fds), "/proc/%s/fd", name);
 		if (parse_u64(name, &pid) == 0 && pid <= INT_MAX && access(fds, R_OK) == 0 &&
-		    process_has_open((pid_t)pid, path, false))
+		    process_has_open((pid_t)pid, path, 0, writing))
 			return (pid_t)pid;
 	}
 	return 0;
