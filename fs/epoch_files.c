@@ -211,6 +211,17 @@ int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out)
 	return buf_error(out);
 }
 
+bool epoch_file_has_user_xattrs(struct fs_mount *m, struct node *n)
+{
+	struct tree_entry e;
+	struct tree *tree;
+
+	if (n->b == 0 || tree_of(m, n, &tree) < 0)
+		return true;
+	tree_get(tree, (uint32_t)n->b, &e);
+	return e.type == TREE_REGULAR || e.type == TREE_DIR;
+}
+
 /* ---- opening ---- */
 
 static int epoch_grant(void *arg, struct grant **ret_grant, int *ret_fd)
@@ -289,7 +300,6 @@ void epoch_file_open(fuse_req_t req, struct node *n, int flags)
 	int32_t backing_id;
 	int r = epoch_file_content(m, n, &content);
 
-	(void)flags;
 	if (r == 0) {
 		f = file_new(m, FILE_EPOCH, n);
 		if (!f && content)
@@ -307,7 +317,9 @@ void epoch_file_open(fuse_req_t req, struct node *n, int flags)
 		return;
 	}
 	/* Its pages are right for ever, whoever read them. */
-	r = reply_open(req, NULL, f, f->passthrough ? 0 : FOPEN_KEEP_CACHE, backing_id);
+	r = reply_open(req, NULL, f,
+		       f->passthrough ? passthrough_open_flags(flags) : FOPEN_KEEP_CACHE,
+		       backing_id);
 	if (r < 0)
 		file_release(m, f);
 }

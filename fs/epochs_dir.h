@@ -157,6 +157,8 @@ int epoch_file_content(struct fs_mount *m, struct node *n, struct content **ret_
 /* Attributes that the file was sealed with. */
 int epoch_file_getxattr(struct fs_mount *m, struct node *n, const char *name, struct buf *out);
 int epoch_file_listxattr(struct fs_mount *m, struct node *n, struct buf *out);
+/* Whether the kernel lets anybody read user.* of it: of a regular file or a directory. */
+bool epoch_file_has_user_xattrs(struct fs_mount *m, struct node *n);
 
 /* ---- .epochs/torn: what killed writers left, for inspection (epoch_files.c) ---- */
 

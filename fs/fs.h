@@ -31,6 +31,8 @@ struct fs_mount {
 	uint32_t uid, gid; /* who mounted: owner of .control and torn/ */
 	struct fuse_session *se;
 	bool expires; /* the kernel knows names that expire without being dropped (Linux 6.2) */
+	_Atomic bool
+		telling; /* invalidate.h: of the requests that a notice may wait for, one sends one */
 	_Atomic bool gone; /* the connection to the kernel: nobody waits for an answer any more */
 	struct nodes *nodes;
 	struct loop *loop;
@@ -83,6 +85,9 @@ int fs_restart(struct fs_mount *m);
 
 /* An interrupted_fn; arg is the request: a signal ended the wait for it, or the mount is gone. (interrupt.c) */
 bool request_interrupted(void *req);
+/* The same of a READ, which the kernel may send beside who asked for it, and then never interrupts: who asked is gone, too. Somebody else who waits for
+ * the same pages asks for them himself. */
+bool read_interrupted(void *req);
 struct live_caller request_caller(fuse_req_t req);
 /*
  * The error of an operation on a node: where the file is gone (undone, rolled back), -ESTALE, so that

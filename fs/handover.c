@@ -45,10 +45,11 @@ int fs_handover_new(int socket, int table_fd, int fuse_fd, struct fs_handover **
 
 void fs_handover_survivors(struct fs_handover *h, struct volume_options *o)
 {
-	o->survivors = h->survivors;
+	o->survivors = h->fuse_fd >= 0 ? h->survivors : NULL;
 	o->survivors_count = h->survivors_count;
 	o->stale_retry_records = h->table.start->told;
 	o->stale_retry_records_count = TABLE_TOLD;
+	o->torn_record = &h->table.start->torn;
 }
 
 void fs_handover_free(struct fs_handover *h)

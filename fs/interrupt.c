@@ -17,6 +17,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/io.h"
+#include "lib/util/process.h"
 
 /* From here on it is a wait. */
 #define WAIT_NS NS_PER_S
@@ -75,4 +76,11 @@ bool request_interrupted(void *arg)
 		return loop_request_age() > WAIT_NS;
 	/* The kernel makes SIGKILL of each that ends the process. */
 	return signals & BIT(SIGKILL) || (signals && loop_request_age() > WAIT_NS);
+}
+
+bool read_interrupted(void *arg)
+{
+	pid_t pid = fuse_req_ctx(arg)->pid;
+
+	return request_interrupted(arg) || (pid && process_is_ending(pid));
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/fuse.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,13 +26,14 @@ static void tell_entry(struct fs_mount *m, uint64_t parent, const char *name)
 		(void)fuse_lowlevel_notify_inval_entry(m->se, id, name, strlen(name));
 }
 
+/* What the kernel has of the content by a node stays right: other content has another node (events.h). */
 static void tell_file(struct fs_mount *m, uint64_t ino)
 {
 	uint64_t ids[NODES_OF_FILE_MAX];
 	size_t count = nodes_of_file(m->nodes, ino, ids, NODES_OF_FILE_MAX);
 
 	for (size_t i = 0; i < count; i++)
-		(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], 0, 0);
+		(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], -1, 0);
 }
 
 /* A view that somebody waits in is locked by him; nobody else is sent there, and it forgets the name
@@ -79,30 +81,63 @@ void invalidate_view(struct fs_mount *m)
 
 void invalidate_run(struct fs_mount *m, struct invalidation *list)
 {
+	loop_kernel_begin();
 	while (list) {
 		cleanup_free struct invalidation *i = list;
 
 		list = i->next;
-		if (i->epoch)
+		if (i->node)
+			(void)fuse_lowlevel_notify_inval_inode(m->se, i->node, i->offset, i->len);
+		else if (i->epoch)
 			tell_epoch(m, i->name);
 		else if (i->name[0])
 			tell_entry(m, i->ino, i->name);
 		else
 			tell_file(m, i->ino);
 	}
+	loop_kernel_end();
+}
+
+/* After the answer of the request that the calling thread answers. */
+static void tell_later(uint64_t id, off_t offset, off_t len)
+{
+	struct invalidation *i = calloc(1, sizeof(*i) + 1);
+
+	if (!i) {
+		log_error("out of memory: the kernel may show old content of its inode %llu",
+			  (unsigned long long)id);
+		return;
+	}
+	i->node = id;
+	i->offset = offset;
+	i->len = len;
+	if (!loop_defer(i))
+		free(i);
+}
+
+static void tell_content(struct fs_mount *m, uint64_t id, off_t offset, off_t len, enum teller who)
+{
+	if (who == TELLER_AWAITED && atomic_exchange(&m->telling, true)) {
+		tell_later(id, offset, len);
+		return;
+	}
+	loop_kernel_begin();
+	(void)fuse_lowlevel_notify_inval_inode(m->se, id, offset, len);
+	loop_kernel_end();
+	if (who == TELLER_AWAITED)
+		atomic_store(&m->telling, false);
 }
 
 /* Only a node that lost its key to another has a twin (nodes_move). The kernel caches nothing of it but what is mapped:
  * contract 7.2. */
-void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len)
+void invalidate_twin(struct fs_mount *m, const struct node *n, off_t offset, off_t len,
+		     enum teller who)
 {
 	const struct node_key key = {.kind = NODE_LIVE, .a = n->a, .b = node_body(n)};
 	uint64_t id = n->kind == NODE_LIVE && n->unlisted ? nodes_id_of(m->nodes, &key) : 0;
 
-	if (!id)
-		return;
-	loop_let_others_read();
-	(void)fuse_lowlevel_notify_inval_inode(m->se, id, offset, len);
+	if (id)
+		tell_content(m, id, offset, len, who);
 }
 
 void invalidate_others(struct fs_mount *m, const struct node *n, bool content)
@@ -110,12 +145,13 @@ void invalidate_others(struct fs_mount *m, const struct node *n, bool content)
 	uint64_t ids[NODES_OF_FILE_MAX];
 	size_t count = nodes_of_file(m->nodes, n->a, ids, NODES_OF_FILE_MAX);
 
-	/* Attributes alone are dropped without a lock. */
-	if (content)
-		loop_let_others_read();
+	/* Attributes alone, first: these are dropped without a wait. */
 	for (size_t i = 0; i < count; i++)
 		if (ids[i] != n->id)
-			(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], content ? 0 : -1, 0);
+			(void)fuse_lowlevel_notify_inval_inode(m->se, ids[i], -1, 0);
+	for (size_t i = 0; content && i < count; i++)
+		if (ids[i] != n->id)
+			tell_content(m, ids[i], 0, 0, TELLER_AWAITED);
 }
 
 static void changed(struct fs_mount *m, uint64_t ino, uint64_t epoch, const char *name)

@@ -61,6 +61,7 @@ struct loop {
 	uint64_t reads;	     /* how many requests were read */
 	bool watch_sleeps;
 	unsigned threads, idle;
+	unsigned in_kernel;	      /* threads that wait for the kernel */
 	uint64_t last_release;	      /* number of the last one read */
 	struct release first_release; /* head of a ring, in order of numbers */
 	struct worker *ended_workers; /* to be joined */
@@ -248,27 +249,34 @@ static bool take_role(struct worker *w)
 	return true;
 }
 
+/* The role is to be had. */
+static void find_reader_locked(struct loop *l)
+{
+	int r;
+
+	if (l->role_taken || l->stopping)
+		return;
+	if (l->idle) {
+		pthread_cond_signal(&l->role_free);
+	} else if (l->threads && l->threads - l->in_kernel < THREADS_MAX) {
+		r = start_locked(l);
+		if (r < 0)
+			log_error("cannot start a thread (%s): requests wait for each other",
+				  strerror(-r));
+	}
+}
+
 /* Lets another thread read. */
 static void give_role_locked(struct worker *w)
 {
 	struct loop *l = w->loop;
-	int r;
 
 	if (!w->reader)
 		return;
 	w->reader = false;
 	l->role_taken = false;
 	l->busy = NULL;
-	if (l->stopping)
-		return;
-	if (l->idle) {
-		pthread_cond_signal(&l->role_free);
-	} else if (l->threads && l->threads < THREADS_MAX) {
-		r = start_locked(l);
-		if (r < 0)
-			log_error("cannot start a thread (%s): requests wait for each other",
-				  strerror(-r));
-	}
+	find_reader_locked(l);
 }
 
 static void give_role(struct worker *w)
@@ -281,6 +289,24 @@ void loop_let_others_read(void)
 {
 	if (self)
 		give_role(self);
+}
+
+void loop_kernel_begin(void)
+{
+	if (!self)
+		return;
+	SCOPED_LOCK(&self->loop->lock);
+	self->loop->in_kernel++;
+	give_role_locked(self);
+	find_reader_locked(self->loop);
+}
+
+void loop_kernel_end(void)
+{
+	if (!self)
+		return;
+	SCOPED_LOCK(&self->loop->lock);
+	self->loop->in_kernel--;
 }
 
 static void end_loop(struct loop *l)
@@ -389,11 +415,8 @@ static void answer(struct worker *w)
 	w->defer = false;
 	loop_release_done();
 	list = w->deferred;
-	if (!list)
-		return;
-	/* The kernel may wait in there for requests that somebody must read. */
-	give_role(w);
-	invalidate_run(w->loop->m, list);
+	if (list)
+		invalidate_run(w->loop->m, list);
 }
 
 int loop_one(struct loop *l)

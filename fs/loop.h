@@ -10,7 +10,8 @@
  *   - Quick requests of the live tree are answered by the reader itself, without waking another
  *     thread; where one takes longer after all, a watching thread lets others read on.
  *
- * Threads are started when all are busy, up to 64; idle ones above 8 end.
+ * Threads are started when all are busy, up to 64; idle ones above 8 end. Those that wait for the kernel do not count: what the kernel waits
+ * for is always read.
  */
 #ifndef EPOCHFS_FS_LOOP_H
 #define EPOCHFS_FS_LOOP_H
@@ -50,8 +51,12 @@ bool loop_request_resent(void);
 int64_t loop_request_age(void);
 /* Waits until all closes that were read before the request of the calling thread are taken in. */
 void loop_wait_closes(void);
-/* The calling thread, which answers a request, is about to wait for the kernel: others read on. */
+/* The calling thread, which answers a request, is about to do what takes long: others read on. */
 void loop_let_others_read(void);
+/* Around what waits for the kernel, which may wait for requests: others read on, with one thread more. On a thread that answers none they do
+ * nothing. */
+void loop_kernel_begin(void);
+void loop_kernel_end(void);
 /*
  * Where the calling thread answers a request of the live tree: keeps `i` until it has been
  * answered, and true. An invalidation takes kernel locks that the requester may hold.

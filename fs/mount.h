@@ -24,7 +24,7 @@ enum fs_passthrough {
 struct fs_handover;
 int fs_handover_new(int socket, int table_fd, int fuse_fd, struct fs_handover **ret_handover);
 void fs_handover_free(struct fs_handover *handover);
-/* For volume_open, before fs_mount: what was open in the worker before. It must outlive the volume. */
+/* For volume_open, before fs_mount: what was open in the worker before, and torn in this mount. It must outlive the volume. */
 void fs_handover_survivors(struct fs_handover *handover, struct volume_options *o);
 
 struct fs_options {
@@ -56,8 +56,9 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
  * of the run that mounted it (users.h). While a run holds the mount a signal waits for its end, and one that does not come from the
  * supervisor, where that lives, is ignored. Then what is pending is sealed; for up to the grace from the signal on it is uploaded, and
  * processes that have used the mount may use it again; and it is unmounted as soon as nobody has anything open in it, however long that takes:
- * a mount point is never uncovered under a writer. A second SIGINT ends the grace. Then all that is closed is sealed, and uploaded within the
- * grace. The signals stay blocked in the calling thread, so that no further one disturbs the end.
+ * a mount point is never uncovered under a writer. What hurries (lib/util/end_signals.h) ends the grace. Then all that is closed is sealed, and uploaded
+ * within the grace. The signals stay blocked in the calling thread, so that no further one disturbs the end; end_signals_block() must be called
+ * before fs_mount, so that none ends the process and leaves a dead mount.
  *
  * `ready` (may be NULL) is called once, when requests are answered; false: nobody wants the mount any more, it ends.
  *
@@ -67,9 +68,6 @@ int fs_mount(struct volume *vol, const char *mountpoint, const struct fs_options
 /* -ERESTART: fs_restart was asked for, and nothing is left to answer: end the process by FS_EXIT_RESTART at once; the mount is still
  * there, for the next worker. */
 #define FS_EXIT_RESTART 75
-/* Blocks the signals that fs_serve takes, SIGUSR1, SIGUSR2 and SIGXCPU: from before fs_mount on, so that none ends the process and leaves a
- * dead mount. */
-void fs_block_signals(void);
 int fs_serve(struct fs_mount *m, bool (*ready)(void *arg), void *arg);
 
 /* Unmounts what is still mounted (after fs_mount without fs_serve) and frees. */

@@ -316,6 +316,7 @@ int nodes_move(struct nodes *t, struct node *n, uint64_t body)
 	n->unlisted = true;
 	n->unlisted = find_key_locked(t, &key) != NULL;
 	n->held = is_held_locked(t, n->a, body);
+	__atomic_store_n(&n->moved, true, __ATOMIC_RELAXED);
 	__atomic_store_n(&n->b, body, __ATOMIC_RELAXED);
 	n->cached = false;
 	node_note_key_locked(n);

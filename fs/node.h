@@ -85,12 +85,24 @@ struct node {
 	bool cached;	  /* what the kernel's page cache has of it is right */
 	bool held;	  /* the volume keeps its content (nodes_hold) */
 	bool unlisted;	  /* nodes_move gave another node its key: no longer found by it */
+	bool moved;	  /* its content was another's before (nodes_move); atomic */
 };
 
 /* The content that the node of a live file stands for, now: who acts on it is told by the volume where that has changed. */
 static inline uint64_t node_body(const struct node *n)
 {
 	return __atomic_load_n(&n->b, __ATOMIC_RELAXED);
+}
+
+/* How long the kernel may take the attributes of a node for right. */
+static inline double node_attr_timeout(const struct node *n, double timeout)
+{
+	/*
+	 * Linux takes new ones for valid a moment before it has set the size (fuse_change_attributes), and who asks in it is shown the old size: of
+	 * content that an open has left behind already. Never valid, they are asked for. So they must be, too, where the kernel writes by the other
+	 * node of that body, of which nobody tells this one.
+	 */
+	return __atomic_load_n(&n->moved, __ATOMIC_RELAXED) ? 0 : timeout;
 }
 
 struct nodes;

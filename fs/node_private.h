@@ -48,7 +48,7 @@ void node_set_lookups_locked(struct node *n, uint64_t lookups);
 /* Pins the root. */
 void node_set_root_locked(struct node *n, struct node *root);
 void node_note_io_locked(struct node *n);
-/* Body, and whether it is found by key. */
+/* Body, whether it is found by key, and whether it had another. */
 void node_note_key_locked(struct node *n);
 /* All nodes that the table has. */
 int nodes_revive_locked(struct nodes *t);

@@ -33,7 +33,7 @@ void node_row_add_locked(struct nodes *t, struct node *n)
 	row->mode = 0;
 	row->kind = n->kind;
 	row->io = IO_NONE;
-	row->unlisted = false;
+	row->unlisted = row->moved = false;
 	table_publish(&row->id, n->id);
 }
 
@@ -74,6 +74,7 @@ void node_note_key_locked(struct node *n)
 	if (!n->row)
 		return;
 	n->row->unlisted = n->unlisted;
+	n->row->moved = n->moved;
 	n->row->b = n->b;
 }
 
@@ -109,6 +110,7 @@ static int revive_one_locked(struct nodes *t, struct table_node *row)
 	n->io = row->io;
 	n->cached = n->io == IO_ORDINARY;
 	n->unlisted = row->unlisted;
+	n->moved = row->moved;
 	if (nodes_insert_locked(t, n) == 0)
 		return 0;
 	free(n);

@@ -106,8 +106,7 @@ static int stat_live(struct fs_mount *m, struct node *n, struct stat *ret_st, do
 		return node_error(r);
 	note_attr(n, &attr);
 	stat_of_live(&attr, ret_st);
-	/* What the kernel writes by the other node of that body, nobody tells of this one. */
-	*ret_timeout = n->unlisted ? 0 : timeout_of_live(&attr);
+	*ret_timeout = node_attr_timeout(n, timeout_of_live(&attr));
 	return 0;
 }
 
@@ -258,12 +257,12 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		return;
 	}
 	if (change.set & LIVE_SET_SIZE)
-		invalidate_twin(m, n, 0, 0);
+		invalidate_twin(m, n, 0, 0, TELLER_AWAITED);
 	/* Without an open file the size is that of what the file shows now, whatever the node stands for. */
 	invalidate_others(m, n, change.set & LIVE_SET_SIZE && !fi);
 	note_attr(n, &now);
 	stat_of_live(&now, &st);
-	reply_attr(req, &st, n->unlisted ? 0 : timeout_of_live(&now));
+	reply_attr(req, &st, node_attr_timeout(n, timeout_of_live(&now)));
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -497,17 +496,15 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 		reply_xattr(req, value.data, value.len, size);
 }
 
-/* As on a local disk: what only root may read, others do not see. */
-static void hide_trusted(struct buf *names)
+static void hide(struct buf *names, const char *prefix)
 {
-	static const char prefix[] = "trusted.";
 	size_t kept = 0;
 
 	for (size_t at = 0, len; at < names->len; at += len) {
 		const char *name = (const char *)names->data + at;
 
 		len = strnlen(name, names->len - at) + 1;
-		if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+		if (strncmp(name, prefix, strlen(prefix)) == 0)
 			continue;
 		memmove(names->data + kept, name, len);
 		kept += len;
@@ -531,8 +528,11 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		r = own_of(m, n, &s);
 	if (r == 0)
 		r = buf_error(&names);
+	/* As on a local disk: who may not read one does not see it. */
 	if (r == 0 && fuse_req_ctx(req)->uid)
-		hide_trusted(&names);
+		hide(&names, "trusted.");
+	if (r == 0 && n->kind == NODE_EPOCH && !epoch_file_has_user_xattrs(m, n))
+		hide(&names, "user.");
 	if (r < 0)
 		reply_error(req, r);
 	else

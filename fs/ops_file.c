@@ -10,6 +10,7 @@
 #include "fs/files.h"
 #include "fs/invalidate.h"
 #include "fs/loop.h"
+#include "fs/passthrough.h"
 #include "lib/util/cleanup.h"
 
 /* Of one copy_file_range, so that it can be interrupted; the caller goes on. */
@@ -40,8 +41,7 @@ static void read_live(fuse_req_t req, struct file *f, size_t size, off_t off)
 	}
 	if (n == -EAGAIN) {
 		data = malloc(size);
-		n = data ? handle_read(f->handle, data, size, (uint64_t)off, request_interrupted,
-				       req)
+		n = data ? handle_read(f->handle, data, size, (uint64_t)off, read_interrupted, req)
 			 : -ENOMEM;
 	}
 	if (n < 0)
@@ -57,7 +57,7 @@ static void read_content(fuse_req_t req, struct content *c, size_t size, off_t o
 
 	if (c && size) {
 		data = malloc(size);
-		n = data ? content_read(c, data, size, (uint64_t)off, request_interrupted, req)
+		n = data ? content_read(c, data, size, (uint64_t)off, read_interrupted, req)
 			 : -ENOMEM;
 	}
 	if (n < 0)
@@ -130,6 +130,14 @@ static ssize_t write_live(fuse_req_t req, struct handle *h, int fd, struct fuse_
 	return fuse_buf_copy(&to, data, 0);
 }
 
+/* Of what was just written. With passthrough the kernel has no page of it, and so asks for nothing. */
+static int sync_written(const struct file *f, int flags)
+{
+	if (!(flags & O_DSYNC) || !passthrough_sends_all(f))
+		return 0;
+	return handle_fsync(f->handle, (flags & O_SYNC) != O_SYNC);
+}
+
 /* One "to the end" that a process which died may have done already. */
 static bool is_repeated_append(off_t off)
 {
@@ -140,6 +148,7 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 		  struct fuse_file_info *fi)
 {
 	struct file *f = file_of(req, fi);
+	enum teller who = fi->writepage ? TELLER_AWAITED : TELLER_ANY;
 	size_t len = fuse_buf_size(data);
 	ssize_t n;
 	int fd;
@@ -160,12 +169,18 @@ void op_write_buf(fuse_req_t req, fuse_ino_t ino, struct fuse_bufvec *data, off_
 		n = handle_begin_write(f->handle, request_interrupted, req, &fd);
 	if (n == 0) {
 		/* Before it what a mapping there has stored, after it what was read there meanwhile. */
-		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)len);
+		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)len,
+				who);
 		n = write_live(req, f->handle, fd, data, off);
 	}
 	handle_note_write(f->handle, (uint64_t)off, len, n);
-	if (n > 0)
-		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)n);
+	if (n > 0) {
+		int r = sync_written(f, fi->flags);
+
+		invalidate_twin(fs_of(req), f->node, off < 0 ? 0 : off, off < 0 ? 0 : (off_t)n,
+				who);
+		n = r < 0 ? r : n;
+	}
 	if (n < 0)
 		reply_error(req, (int)n);
 	else
@@ -197,12 +212,12 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (r == 0)
 		r = handle_begin_write(f->handle, request_interrupted, req, &fd);
 	if (r == 0)
-		invalidate_twin(fs_of(req), f->node, offset, 0);
+		invalidate_twin(fs_of(req), f->node, offset, 0, TELLER_ANY);
 	if (r == 0)
 		r = handle_fallocate(f->handle, mode, (uint64_t)offset, (uint64_t)length,
 				     request_interrupted, req);
 	if (r == 0)
-		invalidate_twin(fs_of(req), f->node, offset, 0);
+		invalidate_twin(fs_of(req), f->node, offset, 0, TELLER_ANY);
 	reply_error(req, r);
 }
 
@@ -292,6 +307,8 @@ static ssize_t copy_range(fuse_req_t req, struct file *from, off_t off_in, struc
 			break;
 		done += n;
 	}
+	if (done)
+		handle_note_write(to->handle, (uint64_t)off_out, (size_t)done, done);
 	if (done || n == 0)
 		return done;
 	return n == -EXDEV || n == -EINVAL || n == -ENOSYS || n == -EAGAIN ? -EOPNOTSUPP : n;
@@ -309,13 +326,15 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 	if (n == 0 && file_of(req, fi_out)->kind == FILE_DEAD)
 		n = -EIO;
 	if (n == 0)
-		invalidate_twin(fs_of(req), file_of(req, fi_out)->node, off_out, (off_t)len);
+		invalidate_twin(fs_of(req), file_of(req, fi_out)->node, off_out, (off_t)len,
+				TELLER_ANY);
 	if (n == 0)
 		n = flags ? -EINVAL
 			  : copy_range(req, file_of(req, fi_in), off_in, file_of(req, fi_out),
 				       off_out, len);
 	if (n > 0)
-		invalidate_twin(fs_of(req), file_of(req, fi_out)->node, off_out, (off_t)n);
+		invalidate_twin(fs_of(req), file_of(req, fi_out)->node, off_out, (off_t)n,
+				TELLER_ANY);
 	if (n < 0)
 		reply_error(req, (int)n);
 	else

@@ -188,6 +188,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
 	struct fs_mount *m = fs_of(req);
 	const struct node *n = nodes_find(m->nodes, ino);
 	const struct node *dir = nodes_find(m->nodes, parent);
+	struct live_caller who = request_caller(req);
 	struct live_attr attr;
 	int r = may_make(m, dir, name);
 
@@ -195,7 +196,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
 	if (r == 0 && (!n || n->kind != NODE_LIVE))
 		r = -EXDEV;
 	if (r == 0)
-		r = live_link(m->vol, n->a, dir->a, name, &attr);
+		r = live_link(m->vol, n->a, dir->a, name, &who, &attr);
 	if (r < 0 && n && dir)
 		r = resent_made(req, r, dir->a, name,
 				&(struct live_attr){.mode = noted_mode(n), .ino = n->a}, NULL,
@@ -242,6 +243,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	struct fs_mount *m = fs_of(req);
 	const struct node *from = nodes_find(m->nodes, parent);
 	const struct node *to = nodes_find(m->nodes, new_parent);
+	struct live_caller who = request_caller(req);
 	int r;
 
 	if (is_special(from, SPECIAL_EPOCHS) && is_special(to, SPECIAL_EPOCHS)) {
@@ -259,7 +261,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	if (r == 0)
 		r = flags & RENAME_EXCHANGE && loop_request_resent()
 			    ? -EIO /* done twice it would be undone */
-			    : live_rename(m->vol, from->a, name, to->a, new_name, flags);
+			    : live_rename(m->vol, from->a, name, to->a, new_name, flags, &who);
 	if (r < 0 && to)
 		r = resent_renamed(req, r, to->a, new_name);
 	reply_error(req, r);

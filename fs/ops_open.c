@@ -52,17 +52,17 @@ static void answer_failed(fuse_req_t req, const struct fuse_entry_param *created
 }
 
 /* A second node of a body has no pages of its own in the kernel, which a write through the first would leave as they are. */
-static uint32_t open_flags(const struct file *f)
+static uint32_t open_flags(const struct file *f, int flags)
 {
 	if (f->passthrough)
-		return 0;
-	if (f->node->unlisted || handle_is_blind(f->handle))
+		return passthrough_open_flags(flags);
+	if (f->kind == FILE_LIVE && passthrough_sends_all(f))
 		return FOPEN_DIRECT_IO | FOPEN_KEEP_CACHE;
 	return FOPEN_KEEP_CACHE;
 }
 
 /* Makes a file of a handle, which it takes over, and answers OPEN or CREATE. False: not yet, as the node has moved to other content. */
-static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool truncates,
+static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, int flags,
 			const struct fuse_entry_param *created)
 {
 	struct fs_mount *m = fs_of(req);
@@ -96,9 +96,9 @@ static bool answer_live(fuse_req_t req, struct node *n, struct handle *h, bool t
 			answer_failed(req, created, r);
 		return r != -EAGAIN;
 	}
-	if (truncates)
-		invalidate_twin(m, n, 0, 0);
-	r = reply_open(req, created, f, open_flags(f), backing_id);
+	if (flags & O_TRUNC)
+		invalidate_twin(m, n, 0, 0, TELLER_ANY);
+	r = reply_open(req, created, f, open_flags(f, flags), backing_id);
 	if (r < 0)
 		file_release(m, f);
 	return true;
@@ -148,7 +148,7 @@ static bool try_open_live(fuse_req_t req, struct node *n, int flags)
 	if (r == 0)
 		r = drop_at_truncation(req, n, flags, h);
 	if (r == 0)
-		return answer_live(req, n, h, flags & O_TRUNC, NULL);
+		return answer_live(req, n, h, flags, NULL);
 	reply_error(req, node_error(r));
 	return true;
 }
@@ -161,12 +161,13 @@ static void open_live(fuse_req_t req, struct node *n, int flags)
 }
 
 /* A worker before this one opened the file, and died before it had said so. */
-static bool answer_claimed(fuse_req_t req, const struct fuse_entry_param *created, struct file *f)
+static bool answer_claimed(fuse_req_t req, const struct fuse_entry_param *created, struct file *f,
+			   int flags)
 {
 	if (!f)
 		return false;
-	if (reply_open(req, created, f, open_flags(f), f->passthrough ? f->node->backing_id : 0) <
-	    0)
+	if (reply_open(req, created, f, open_flags(f, flags),
+		       f->passthrough ? f->node->backing_id : 0) < 0)
 		file_release(fs_of(req), f);
 	return true;
 }
@@ -192,7 +193,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct fs_mount *m = fs_of(req);
 	struct node *n = nodes_find(m->nodes, ino);
 
-	if (answer_claimed(req, NULL, file_claim(m)))
+	if (answer_claimed(req, NULL, file_claim(m), fi->flags))
 		return;
 	if (!n || (n->kind == NODE_LIVE && live_before_reading(req, n, fi->flags)))
 		reply_error(req, -ESTALE);
@@ -258,7 +259,7 @@ static int open_existing(fuse_req_t req, uint64_t parent, const char *name, int 
 	return r == -ELOOP ? -ESTALE : r;
 }
 
-static bool answer_claimed_create(fuse_req_t req, struct file *f)
+static bool answer_claimed_create(fuse_req_t req, struct file *f, int flags)
 {
 	struct fs_mount *m = fs_of(req);
 	struct fuse_entry_param e;
@@ -271,7 +272,7 @@ static bool answer_claimed_create(fuse_req_t req, struct file *f)
 	if (r == 0)
 		r = entry_of_live(m, &attr, &e);
 	if (r == 0)
-		return answer_claimed(req, &e, f);
+		return answer_claimed(req, &e, f, flags);
 	file_release(m, f);
 	reply_error(req, -EIO);
 	return true;
@@ -343,7 +344,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct handle *h = NULL;
 	int r = node_writable(m, dir);
 
-	if (answer_claimed_create(req, file_claim(m)))
+	if (answer_claimed_create(req, file_claim(m), fi->flags))
 		return;
 	if (r == 0 && is_epochs_name(dir, name))
 		r = -EISDIR;
@@ -353,7 +354,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		r = create_or_open(req, dir, name, mode, fi->flags, &e, &h);
 		if (r < 0)
 			break;
-		if (answer_live(req, nodes_find(m->nodes, e.ino), h, fi->flags & O_TRUNC, &e))
+		if (answer_live(req, nodes_find(m->nodes, e.ino), h, fi->flags, &e))
 			return;
 		nodes_forget(m->nodes, e.ino, 1);
 	}

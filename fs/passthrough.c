@@ -424,12 +424,16 @@ static void decide(struct fs_mount *m, struct node *n, const struct passthrough_
  * would drop them itself, but only once the opening thread runs again: others may have opened the file, and write, by then. Where
  * a page is dropped after a write(2) has changed it, and before the daemon has written that, the next read brings the old bytes
  * back into the cache, and a store through a mapping brings them into the file.
+ *
+ * Others who open the node or close it wait for this. It waits for no request: each that there could be, of pages of the node, has an open file in
+ * the kernel, whose close comes after it.
  */
 static void drop_pages(const struct fs_mount *m, const struct node *n)
 {
-	loop_let_others_read();
+	loop_kernel_begin();
 	/* It fails where the kernel knows no such inode yet: good. */
 	(void)fuse_lowlevel_notify_inval_inode(m->se, n->id, 0, 0);
+	loop_kernel_end();
 }
 
 int passthrough_open(struct fs_mount *m, struct file *f, const struct passthrough_source *source,
@@ -462,6 +466,18 @@ int passthrough_open(struct fs_mount *m, struct file *f, const struct passthroug
 	atomic_fetch_add(f->passthrough ? &m->passthrough->opens : &m->passthrough->ordinary_opens,
 			 1);
 	return 0;
+}
+
+uint32_t passthrough_open_flags(int flags)
+{
+	bool syncs = (flags & O_ACCMODE) != O_RDONLY && flags & O_DSYNC;
+
+	return flags & O_DIRECT || syncs ? FOPEN_DIRECT_IO : 0;
+}
+
+bool passthrough_sends_all(const struct file *f)
+{
+	return f->passthrough || f->node->unlisted || handle_is_blind(f->handle);
 }
 
 /* The kernel gives the file up before the volume may take it for given up. */

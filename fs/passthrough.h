@@ -11,6 +11,12 @@
  * (nothing is cloned at open), unless readers hold passthrough: then the edit begins at open, in the
  * file that they have. The node keeps mode, backing id and grant until its last close; every open until then
  * joins them.
+ *
+ * What an open asks of its file is looked at once, by the kernel, as it opens the backing file: that keeps O_DIRECT where fcntl takes it
+ * from the file (a tail that is no multiple of the block is EINVAL then), and of a write with O_SYNC or O_DSYNC the daemon would hear
+ * nothing, where the killed writer of what was fsynced is told from others by that. So these opens are served: FOPEN_DIRECT_IO beside
+ * FOPEN_PASSTHROUGH has the kernel send reads and writes, and map the backing file. It keeps no pages of them, but for
+ * sendfile(2) without O_DIRECT.
  */
 #ifndef EPOCHFS_FS_PASSTHROUGH_H
 #define EPOCHFS_FS_PASSTHROUGH_H
@@ -60,6 +66,11 @@ void passthrough_close(struct fs_mount *m, struct file *f);
 
 /* What `status` shows: {"mode","opens","ordinary_opens","reason"}; NULL without memory. */
 json_t *passthrough_status(const struct fs_mount *m);
+
+/* FOPEN_* of an open of a node that has passthrough; flags as in open(2). */
+uint32_t passthrough_open_flags(int flags);
+/* Whether the kernel keeps no pages of the file: then it does not ask for FSYNC after a write with O_SYNC, O_DSYNC or RWF_DSYNC either. */
+bool passthrough_sends_all(const struct file *f);
 
 /*
  * Answers OPEN, or with an entry CREATE. `flags` are FOPEN_*. 0, or -errno where the kernel did

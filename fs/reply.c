@@ -121,7 +121,7 @@ int entry_of_key(struct fs_mount *m, const struct node_key *key, struct node *ro
 	*ret_e = (struct fuse_entry_param){
 		.ino = n->id,
 		.attr = *st,
-		.attr_timeout = timeout,
+		.attr_timeout = node_attr_timeout(n, timeout),
 		.entry_timeout = timeout,
 	};
 	return 0;

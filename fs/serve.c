@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "fs/files.h"
@@ -19,6 +18,7 @@
 #include "fs/users.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/end_signals.h"
 #include "lib/util/log.h"
 #include "lib/util/mountinfo.h"
 
@@ -31,8 +31,8 @@
 struct server {
 	struct fs_mount *m;
 	int signal_fd;
-	int64_t asked_ns; /* when the first signal came; 0: none */
-	bool hurry; /* a second SIGINT: uploads are not waited for, nor processes that use nothing */
+	struct end_request
+		asked; /* hurry: no upload is waited for, nor processes that use nothing */
 	/* Done, here; copies in other mount namespaces may keep the connection, and are nobody's to end. */
 	bool unmounted;
 	int64_t orphaned_ns; /* when a run that had mounted it was found dead; 0: none was */
@@ -142,13 +142,9 @@ static int unmount_idle(const struct fs_mount *m)
 
 /* ---- signals ---- */
 
-/* The end is asked for, for the first time or again. */
-static void ask_end(struct server *s, bool hurry)
+/* Says it where what was asked cannot be done now. */
+static void tell_held(const struct server *s)
 {
-	s->hurry |= s->asked_ns && hurry;
-	if (s->asked_ns)
-		return;
-	s->asked_ns = clock_mono_ns();
 	if (users_held(s->m->users))
 		log_info("%s: asked to end, which waits until `epochfs run` ends",
 			 s->m->mountpoint);
@@ -160,31 +156,34 @@ static bool is_supervised(const struct server *s)
 	return s->m->handover && !handover_peer_gone(s->m->handover->socket);
 }
 
-static void take_signal(struct server *s)
+static void take_signals(struct server *s)
 {
-	struct signalfd_siginfo info;
+	struct end_request unheard = {0};
 
-	if (read(s->signal_fd, &info, sizeof(info)) == sizeof(info) && !is_supervised(s))
-		ask_end(s, info.ssi_signo == SIGINT);
+	end_signals_take(s->signal_fd, is_supervised(s) ? &unheard : &s->asked);
 }
 
+/* The supervisor has judged its signals by the same rule. */
 static void take_word(struct server *s)
 {
 	int word = handover_take(s->m->handover->socket);
 
-	if (word == HANDOVER_END || word == HANDOVER_HURRY)
-		ask_end(s, word == HANDOVER_HURRY);
+	if (word != HANDOVER_END && word != HANDOVER_HURRY)
+		return;
+	end_request_note(&s->asked, SIGTERM, false, clock_mono_ns());
+	s->asked.hurry |= word == HANDOVER_HURRY;
 }
 
 /* Takes in what asks for an end, without waiting. */
 static void take_requests(struct server *s)
 {
-	struct pollfd signalled = {.fd = s->signal_fd, .events = POLLIN};
+	bool asked = s->asked.first != 0;
 
 	if (is_supervised(s))
 		take_word(s);
-	if (poll(&signalled, 1, 0) > 0)
-		take_signal(s);
+	take_signals(s);
+	if (!asked && s->asked.first)
+		tell_held(s);
 }
 
 /* Waits for a signal, the end, fs_restart, or the end of a hold: the last three as bits. */
@@ -220,16 +219,16 @@ static bool is_to_end(const struct server *s)
 	struct users *users = s->m->users;
 
 	return !s->unmounted && !users_held(users) &&
-	       (s->asked_ns || users_orphaned(users) || users_ended(users));
+	       (s->asked.first || users_orphaned(users) || users_ended(users));
 }
 
 /* Until when uploads, and processes that may save once more, are waited for. */
 static int64_t deadline_of(const struct server *s)
 {
-	if (s->hurry || users_ended(s->m->users))
+	if (users_ended(s->m->users))
 		return 0;
-	if (s->asked_ns)
-		return s->asked_ns + s->m->options.grace_ns;
+	if (s->asked.first)
+		return end_request_deadline(&s->asked, s->m->options.grace_ns);
 	/* Nobody told the training command to end; but of processes that we do not know no word will come. */
 	return s->orphaned_ns && users_alive(s->m->users) < 0
 		       ? s->orphaned_ns + s->m->options.grace_ns
@@ -312,39 +311,6 @@ static void end_in_order(struct server *s)
 	unmount_when_idle(s);
 }
 
-static sigset_t ending_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	return set;
-}
-
-/* Of the others a batch system sends some to every process of a job, as a notice for training: nobody reads them here. */
-void fs_block_signals(void)
-{
-	sigset_t set = ending_signals();
-
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
-	sigaddset(&set, SIGXCPU);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
-/* They stay blocked: one more of them must not disturb the end of the process. */
-static int open_signals(void)
-{
-	sigset_t set = ending_signals();
-	int fd;
-
-	fs_block_signals();
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? -errno : fd;
-}
-
 /* ---- serving ---- */
 
 /*
@@ -377,7 +343,7 @@ static bool serve(struct server *s)
 /* All that is closed is sealed; what of it the grace suffices for, is uploaded. */
 static int finish(struct server *s)
 {
-	if (s->asked_ns && !grace_is_over(s))
+	if (s->asked.first && !grace_is_over(s))
 		tell_of_end(s, volume_finish(s->m->vol, true, drains_no_longer_at_the_end, s));
 	return volume_finish(s->m->vol, false, drains_no_longer_at_the_end, s);
 }
@@ -413,7 +379,8 @@ int fs_serve(struct fs_mount *m, bool (*ready)(void *arg), void *arg)
 	cleanup_close int signal_fd = -1;
 	int r;
 
-	signal_fd = s.signal_fd = open_signals();
+	/* They stay blocked: one more of them must not disturb the end of the process. */
+	signal_fd = s.signal_fd = end_signals_open();
 	if (s.signal_fd < 0)
 		return s.signal_fd;
 	r = tell_supervisor(m);

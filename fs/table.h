@@ -17,10 +17,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/cache/torn.h"
 #include "lib/live/survivors.h"
 
 /* Raised when a row changes its meaning: a worker of another version does not take the table over. */
-#define TABLE_VERSION 4
+#define TABLE_VERSION 7
 
 #define TABLE_NODES (8u << 20)
 #define TABLE_FILES (256u << 10)
@@ -34,7 +35,7 @@ struct table_node {
 	int32_t backing_id;
 	uint32_t view;
 	uint16_t mode;
-	uint8_t kind, io, unlisted;
+	uint8_t kind, io, unlisted, moved;
 };
 
 struct table_file {
@@ -62,6 +63,7 @@ struct table_start {
 	uint32_t init_len;	       /* of init; 0: there was no handshake yet */
 	uint32_t answer_len;
 	struct stale_retry_record told[TABLE_TOLD]; /* of the volume */
+	struct torn_record torn;		    /* likewise */
 	unsigned char init[TABLE_INIT_MAX];	    /* the kernel's first request, whole */
 	unsigned char answer[TABLE_INIT_MAX];	    /* and what it was told, without the header */
 };

@@ -36,6 +36,8 @@ struct check {
 	bool ranges;		 /* exact */
 	enum remote_create create;
 	bool racy;
+	char stays[2 *
+		   REMOTE_TEXT_MAX]; /* what of the check's own cannot be deleted; "": nothing */
 	json_t *latency, *throughput;
 	double upload, download; /* the best bytes a second; 0: not known */
 };
@@ -75,7 +77,7 @@ static const char *check_key(struct check *c, const char *name, char ret_key[CHE
 static void check_step(const struct check *c, const char *what)
 {
 	if (c->how->step)
-		c->how->step(c->how->arg, what);
+		c->how->step(c->how->step_arg, what);
 }
 
 static void check_note(struct check *c, const char *name, int error, bool needed,
@@ -307,10 +309,13 @@ static void try_create(struct check *c)
 			: error		 ? error
 					 : WRONG;
 	}
-	check_note(c, "create if absent", error, true,
-		   error			       ? NULL
-		   : c->create == REMOTE_CREATE_ATOMIC ? "by the remote itself"
-						       : "not by the remote: epochfs looks first");
+	check_note(
+		c, "create if absent", error, true,
+		error				    ? NULL
+		: c->create == REMOTE_CREATE_ATOMIC ? "by the remote itself"
+		: remote_keeps_versions(c->remote)
+			? "not by the remote, whose bucket keeps versions: the first version counts"
+			: "not by the remote: epochfs looks first");
 	if (!error && c->create == REMOTE_CREATE_ATOMIC)
 		try_race(c);
 }
@@ -340,6 +345,24 @@ static void try_all(struct check *c)
 	try_create(c);
 }
 
+/* Where versions are kept, those of all that was put. */
+static void erase(struct check *c)
+{
+	char begin[CHECK_KEY_MAX], why[REMOTE_TEXT_MAX];
+	int error;
+
+	snprintf(begin, sizeof(begin), "packs/epochfs.probe-%s-", c->id);
+	error = remote_erase_versions(c->remote, begin);
+	if (!error)
+		return;
+	snprintf(
+		c->stays, sizeof(c->stays),
+		"versions of the check's own objects, packs/epochfs.probe-%s-*, stay until the bucket lets go of them, for it may not delete "
+		"them (a lock, or no leave to list and delete versions): %s",
+		c->id, remote_strerror(c->remote, error, why));
+	check_note(c, "clean up versions", error, false, NULL);
+}
+
 /* Deletes what was put: the last entry of the report. */
 static void clean_up(struct check *c)
 {
@@ -352,6 +375,8 @@ static void clean_up(struct check *c)
 	while (remote_may_retry(error) && ++tries < CLEAN_UPS);
 	if (error)
 		check_note(c, "clean up", error, false, NULL);
+	else
+		erase(c);
 }
 
 static void advise(json_t *advice, const char *text)
@@ -362,13 +387,19 @@ static void advise(json_t *advice, const char *text)
 static json_t *make_advice(const struct check *c)
 {
 	json_t *advice = json_array();
-	char text[160], rate[FORMAT_MAX];
+	char text[256], rate[FORMAT_MAX];
 
 	if (!c->usable) {
 		advise(advice, "a volume cannot be kept here until what failed above works");
 		return advice;
 	}
-	if (c->create != REMOTE_CREATE_ATOMIC)
+	if (c->create != REMOTE_CREATE_ATOMIC && remote_keeps_versions(c->remote))
+		advise(advice,
+		       "the bucket keeps versions (versioning, or object lock), and the server then "
+		       "ignores the condition of a create: epochfs looks, puts, and lets the first version count, which an answer that "
+		       "is lost or a mount that dies at that moment can spoil: take a bucket "
+		       "without versions, or never let two write to this volume");
+	else if (c->create != REMOTE_CREATE_ATOMIC)
 		advise(advice,
 		       "the remote cannot create an object only if it is absent: epochfs looks, "
 		       "puts and reads back, which two mounts at the same moment can pass: "
@@ -379,6 +410,16 @@ static json_t *make_advice(const struct check *c)
 		       "mounts start to write to this volume at the same moment");
 	else
 		advise(advice, "one mount writes at a time: a second one is told who does");
+	if (remote_keeps_versions(c->remote))
+		advise(advice, REMOTE_VERSIONS_ADVICE);
+	if (remote_redirects_to(c->remote)) {
+		snprintf(text, sizeof(text),
+			 "reads are redirected to %s, which must be reachable, too",
+			 remote_redirects_to(c->remote));
+		advise(advice, text);
+	}
+	if (*c->stays)
+		advise(advice, c->stays);
 	if (c->upload > 0) {
 		format_size((uint64_t)c->upload, rate);
 		snprintf(text, sizeof(text), "new data uploads at about %s/s: %.0f s for each GiB",
@@ -415,7 +456,7 @@ static void *watch_main(void *arg)
 {
 	struct check *c = arg;
 
-	while (!c->done && !c->how->interrupted(c->how->arg))
+	while (!c->done && !c->how->interrupted(c->how->interrupted_arg))
 		usleep(WATCH_US);
 	if (!c->done) {
 		c->cancelled = true;
@@ -435,6 +476,24 @@ static void end_watch(struct check *c, pthread_t *watch)
 		remote_resume(c->remote);
 }
 
+/* NULL: not known. */
+static json_t *clock_ahead(const struct check *c)
+{
+	int64_t ahead_ns;
+
+	return remote_clock(c->remote, &ahead_ns) ? json_integer(ahead_ns / NS_PER_MS) : NULL;
+}
+
+/* NULL: never, as far as is known. */
+static json_t *expiry(const struct check *c)
+{
+	struct remote_expiry e;
+
+	return remote_expiry(c->remote, &e) ? json_pack("{s:I, s:b}", "expires_ns",
+							(json_int_t)e.at_ns, "renewed", e.renewed)
+					    : NULL;
+}
+
 static int run_check(struct check *c, pthread_t *watch, json_t **ret_report)
 {
 	const char *guard = remote_upload_check(c->remote);
@@ -445,12 +504,16 @@ static int run_check(struct check *c, pthread_t *watch, json_t **ret_report)
 	c->throughput = json_object();
 	c->usable = true;
 	try_all(c);
-	check_speed(c);
+	if (!c->how->unmeasured)
+		check_speed(c);
 	end_watch(c, watch);
 	clean_up(c);
-	report = json_pack("{s:s, s:b, s:o, s:s, s:s?, s:o, s:o, s:o}", "remote",
-			   remote_name(c->remote), "usable", c->usable, "operations", c->operations,
-			   "create_if_absent", create_word(c), "upload_check", guard, "latency_ms",
+	report = json_pack("{s:s, s:b, s:o, s:s, s:b, s:s?, s:o?, s:s?, s:o?, s:o, s:o, s:o}",
+			   "remote", remote_name(c->remote), "usable", c->usable, "operations",
+			   c->operations, "create_if_absent", create_word(c), "keeps_versions",
+			   (int)remote_keeps_versions(c->remote), "upload_check", guard,
+			   "clock_ahead_ms", clock_ahead(c), "redirects_to",
+			   remote_redirects_to(c->remote), "credentials", expiry(c), "latency_ms",
 			   c->latency, "throughput", c->throughput, "advice", make_advice(c));
 	if (!report || buf_error(&c->keys.text)) {
 		json_decref(report);
@@ -488,9 +551,9 @@ static int try_remote(struct check *c, struct opening_message *m, json_t **ret_r
 	if (!c->cancelled)
 		return error;
 	/* Where it came to a report, that is one of what was cancelled. */
-	if (error)
-		(void)remote_keys_delete(c->remote, &c->keys);
-	else
+	if (error && remote_keys_delete(c->remote, &c->keys) == 0)
+		erase(c);
+	if (!error)
 		json_decref(*ret_report);
 	free(m->text);
 	m->text = NULL;

@@ -7,15 +7,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "lib/remote/remote.h"
+#include "lib/util/clock.h"
 
 struct check_options {
 	struct remote_limits limits;
 	uint64_t object_size; /* bytes of the objects that measure throughput; 0: 8 MiB */
+	bool unmeasured;      /* neither latency nor throughput: these are empty in the report */
 	/* What is being tried, before it is; may be NULL. */
 	void (*step)(void *arg, const char *what);
+	void *step_arg;
 	/* Polled, by another thread: true ends the check with -EINTR, once all that was put is deleted. May be NULL. */
-	bool (*interrupted)(void *arg);
-	void *arg;
+	interrupted_fn interrupted;
+	void *interrupted_arg;
 };
 
 /* The detail of an operation that gave back something else. */
@@ -31,7 +34,11 @@ struct check_options {
  *   {"remote": name, "usable": bool,
  *    "operations": [{"name", "ok": bool, "detail": text or null}],
  *    "create_if_absent": "atomic" | "checked" | "none" | "racy",
+ *    "keeps_versions": bool, what is deleted stays in the bucket,
  *    "upload_check": what guards an upload on its way, or null where nobody can tell,
+ *    "clock_ahead_ms": of the server against ours, or null where it does not tell its time,
+ *    "redirects_to": scheme and host that reads were redirected to, or null,
+ *    "credentials": {"expires_ns": wall clock, "renewed": by themselves}, or null where they do not say when they end
  *    "latency_ms": {"put", "get", "size", "list", "delete"}  medians of small requests, one at a time
  *    "throughput": {"object_bytes", "connections", "upload_one", "upload_many",
  *                   "download_one", "download_many"}  bytes a second, medians; without what failed

@@ -13,10 +13,13 @@
 #include "lib/admin/repair.h"
 #include "lib/epochs/retention.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/fact_log.h"
+#include "lib/epochs/driver.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/usage.h"
 #include "lib/meta/listing.h"
 #include "lib/meta/record_metadata.h"
+#include "lib/metrics/metrics.h"
 #include "lib/upload/nodes.h"
 #include "lib/upload/upload.h"
 #include "lib/util/cleanup.h"
@@ -224,6 +227,21 @@ static int op_wait(struct request *r)
 	return answer_epoch(r, number ? number : epochs_current(r->vol));
 }
 
+/* What the live tree is now, and what it was. */
+static int answer_rollback(struct request *r, uint64_t made)
+{
+	struct epoch_info info;
+	int error = epochs_get(r->vol, made, &info);
+
+	if (error)
+		return error;
+	r->answer = json_pack("{s:I, s:I, s:I}", "epoch", (json_int_t)made, "restores",
+			      (json_int_t)info.record.restores, "before",
+			      (json_int_t)info.record.parent);
+	epoch_info_free(&info);
+	return r->answer ? 0 : -ENOMEM;
+}
+
 static int op_rollback(struct request *r)
 {
 	uint64_t number, made;
@@ -237,13 +255,13 @@ static int op_rollback(struct request *r)
 			"several nodes write to this volume and go back together: unmount it on "
 			"all of them, and mount it again: each begins from the newest complete "
 			"epoch");
-	return error ? error : answer_epoch(r, made);
+	return error ? error : answer_rollback(r, made);
 }
 
 static int op_resume(struct request *r)
 {
 	struct resumed done;
-	int error = resume_now(r->vol, &done);
+	int error = r->vol->driver ? driver_go_back_now(r->vol, &done) : resume_now(r->vol, &done);
 
 	if (error)
 		return error;
@@ -370,6 +388,32 @@ static int op_usage(struct request *r)
 	return error || r->answer ? error : -ENOMEM;
 }
 
+static int op_explain(struct request *r)
+{
+	json_t *facts = fact_log_json(r->vol);
+
+	r->answer = facts ? json_pack("{s:o}", "facts", facts) : NULL;
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_options(struct request *r)
+{
+	const char *told = r->vol->options.told;
+	json_t *options = told ? json_loads(told, 0, NULL) : json_object();
+
+	r->answer = options ? json_pack("{s:o}", "options", options) : NULL;
+	return r->answer ? 0 : -ENOMEM;
+}
+
+static int op_metrics(struct request *r)
+{
+	cleanup_buf struct buf text = {0};
+	int error = metrics_put(r->vol, METRICS_OPENMETRICS, &text);
+
+	r->answer = error ? NULL : json_pack("{s:s}", "metrics", buf_str(&text));
+	return r->answer ? 0 : -ENOMEM;
+}
+
 static int op_fetch(struct request *r)
 {
 	struct control_range range = {0};
@@ -443,6 +487,9 @@ static const struct {
 	{"undrop", op_undrop},
 	{"fetch", op_fetch},
 	{"usage", op_usage},
+	{"explain", op_explain},
+	{"options", op_options},
+	{"metrics", op_metrics},
 	{"repair", request_repair},
 	{"resume", op_resume},
 };

@@ -15,7 +15,8 @@
  *                                                       state, complete, error, tags
  *   {"op":"commit","tag":T,"step":N,"message":M,"whole":B,"metadata":{}} -> {"epoch":N}; whole: --whole, metadata: record_metadata.h
  *   {"op":"wait","epoch":"42","timeout_ms":N}        -> {"epoch":N}
- *   {"op":"rollback","epoch":E}                      -> {"epoch":N}, the new one
+ *   {"op":"rollback","epoch":E}                      -> {"epoch":N,"restores":N,"before":N}: the new one, whose tree it has, and what
+ *                                                       was live, all of it
  *   {"op":"rm","epoch":E}                            -> {"epoch":N}
  *   {"op":"undrop","epoch":N,"tag":T}                -> {"epoch":N,"tag":T}: a dropped epoch is back, with
  *                                                       this tag; T absent: one that is made up
@@ -34,6 +35,9 @@
  *                                                       lists is local; it may be evicted again
  *   {"op":"usage","read":B}                          -> what epochs hold and take (usage.h); read: also from
  *                                                       what is only in the remote
+ *   {"op":"explain"}                                 -> {"facts":[...]}: what happened last, the oldest first (fact_log.h)
+ *   {"op":"options"}                                 -> {"options":{NAME:{"value":V,"from":F}}}: what was given, and where
+ *   {"op":"metrics"}                                 -> {"metrics":T}: the text that -o metrics gives out
  *   {"op":"repair","dry_run":B}                      -> what was restored in the remote, and what is gone (repair.h)
  *   {"op":"durability","value":V,"for_ms":N}         -> {}: V is "local" or "remote", as the option;
  *                                                       for_ms (or always): so long closes wait
@@ -52,6 +56,10 @@
 /* Answers always (also to nonsense): 0, or -ENOMEM. `response` gets JSON text. */
 int volume_control(struct volume *vol, const char *request, size_t len, interrupted_fn interrupted,
 		   void *arg, struct buf *response);
+
+/* Of a volume that nobody serves any more, by its cache directory: files of "torn" of its status, and
+ * `next` after the newest of them. A new object, or NULL where that cannot be looked into. */
+json_t *control_torn_left(const char *cache);
 
 /* ---- for control*.c alone ---- */
 

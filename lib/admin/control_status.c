@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "lib/cache/evict.h"
+#include "lib/cache/torn.h"
 #include "lib/epochs/announce.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/driver.h"
 #include "lib/epochs/epochs.h"
 #include "lib/epochs/follow.h"
 #include "lib/epochs/holder.h"
@@ -57,10 +59,28 @@ struct hold {
 	int64_t now_ns;
 };
 
+/* The same by the rules of saves. */
+static void look_at_view(const struct driver_view *v, struct hold *hold)
+{
+	hold->now_ns = clock_mono_ns();
+	if (!v->held_up)
+		return;
+	hold->answer = (struct settle_answer){
+		.verdict = SETTLE_WAIT,
+		.until_ns = v->hold.until_ns,
+		.hold = !v->path       ? SETTLE_HOLD_QUIET
+			: v->hold.open ? SETTLE_HOLD_WRITER
+				       : SETTLE_HOLD_TEMPORARY,
+	};
+	hold->pid = (pid_t)save_process_pid(v->hold.process);
+	if (v->path)
+		buf_printf(&hold->path, "%s", v->path);
+}
+
 /* Who has the file open: the process that opened it, or one that inherited the descriptor and keeps it. */
 static void put_holder(struct buf *text, const char *path, pid_t opener)
 {
-	pid_t pid = process_with_open(path, opener);
+	pid_t pid = process_with_open(path, false, opener);
 
 	/* None to be found: it has another name by now, or is none that we may look into. */
 	if (!pid)
@@ -122,7 +142,7 @@ static json_t *hold_json(struct hold *hold)
 struct open_file {
 	uint64_t ino;
 	pid_t pid;
-	bool log;
+	bool log, held;
 };
 
 struct open_list {
@@ -140,7 +160,8 @@ static int collect_open(void *arg, struct body *b)
 		return 0;
 	if (list->all++ >= OPEN_MAX)
 		return 0;
-	list->file[list->count] = (struct open_file){b->ino, body_opener_locked(b), b->is_log};
+	list->file[list->count] =
+		(struct open_file){b->ino, body_opener_locked(b), b->is_output, body_is_held(b)};
 	volume_path_locked(list->vol, b->ino, &list->path[list->count]);
 	list->count++;
 	return 0;
@@ -157,6 +178,8 @@ static json_t *open_json(struct open_list *list)
 		put_holder(&text, buf_str(&list->path[i]), list->file[i].pid);
 		if (list->file[i].log)
 			buf_printf(&text, " (a log)");
+		if (list->file[i].held)
+			buf_printf(&text, " (closed by the process that it inherited it from)");
 		json_array_append_new(array, listing_string(buf_str(&text)));
 		buf_free(&list->path[i]);
 	}
@@ -167,7 +190,7 @@ static json_t *open_json(struct open_list *list)
 
 struct numbers {
 	uint64_t files;
-	uint64_t epochs, complete, latest, current;
+	uint64_t epochs, complete, latest, current, recent_from;
 	const char *pending;
 	int64_t pending_since_ns;
 	char *reason;
@@ -189,6 +212,7 @@ static void count_locked(struct volume *vol, struct numbers *n)
 
 	n->files = state_file_count(vol->state);
 	n->current = epochs_current_locked(vol);
+	n->recent_from = retention_recent_from_locked(vol);
 	n->pending = pending_text(&s->pending);
 	n->pending_since_ns = s->pending.opened_ns;
 	n->reason = s->pending.reason ? strdup(s->pending.reason) : NULL;
@@ -198,6 +222,35 @@ static void count_locked(struct volume *vol, struct numbers *n)
 		n->complete += epoch_brief_complete(&x->epochs[i]);
 	n->epochs = x ? x->count : 0;
 	n->latest = x ? epoch_index_latest(x) : 0;
+}
+
+/* The epoch whose save has more to come. */
+static json_t *pending_epoch_json(struct volume *vol, uint64_t number)
+{
+	struct epoch_info info;
+	json_t *o;
+
+	if (!number || epochs_get(vol, number, &info) != 0)
+		return NULL;
+	o = json_pack("{s:I, s:o}", "number", (json_int_t)number, "why",
+		      listing_string(info.record.reason ? info.record.reason : ""));
+	epoch_info_free(&info);
+	return o;
+}
+
+/* By which rule an epoch of now would not be whole, and what becomes of that. */
+static void add_verdict(struct driver_view *v, json_t *o)
+{
+	if (!v->rule)
+		return;
+	json_object_set_new(o, "verdict", json_string(verdict_name(VERDICT_NOT_WHOLE)));
+	json_object_set_new(o, "rule", json_string(v->rule));
+	json_object_set_new(o, "why", listing_string(buf_str(&v->why)));
+	if (v->waits_for)
+		json_object_set_new(o, "resume_waits",
+				    json_pack("{s:I}", "for_pid", (json_int_t)v->waits_for));
+	else if (v->goes_back)
+		json_object_set_new(o, "resume_waits", json_object());
 }
 
 static json_t *pending_json(const struct numbers *n, struct hold *hold, struct open_list *list)
@@ -219,16 +272,21 @@ static json_t *pending_json(const struct numbers *n, struct hold *hold, struct o
 static void add_live(struct volume *vol, json_t *o)
 {
 	struct open_list list = {.vol = vol};
+	struct driver_view view = {0};
 	struct numbers n = {0};
 	struct hold hold = {0};
-	json_t *epochs, *doubts, *resumed, *waits;
+	json_t *epochs, *doubts, *resumed, *waits, *epoch;
 
-	doubts = doubts_status(vol);
-	resumed = resume_status(vol);
-	waits = resume_waits_status(vol);
+	doubts = vol->driver ? NULL : doubts_status(vol);
+	resumed = vol->driver ? driver_back_status(vol) : resume_status(vol);
+	waits = vol->driver ? NULL : resume_waits_status(vol);
 	mutex_lock(&vol->lock);
 	count_locked(vol, &n);
-	look_at_hold_locked(vol, &hold);
+	/* Without memory nothing of it is told. */
+	if (vol->driver && driver_look_locked(vol, &view) == 0)
+		look_at_view(&view, &hold);
+	else if (!vol->driver)
+		look_at_hold_locked(vol, &hold);
 	bodies_each_writing_locked(vol, collect_open, &list);
 	mutex_unlock(&vol->lock);
 
@@ -237,9 +295,14 @@ static void add_live(struct volume *vol, json_t *o)
 	set_number(epochs, "complete", n.complete);
 	set_number(epochs, "latest", n.latest);
 	set_number(epochs, "current", n.current);
+	set_number(epochs, "recent_from", n.recent_from);
 	json_object_set_new(o, "epochs", epochs);
 	set_number(o, "files", n.files);
 	json_object_set_new(o, "pending", pending_json(&n, &hold, &list));
+	epoch = pending_epoch_json(vol, view.pending);
+	if (epoch)
+		json_object_set_new(json_object_get(o, "pending"), "epoch", epoch);
+	add_verdict(&view, o);
 	if (doubts)
 		json_object_set_new(o, "doubts", doubts);
 	if (resumed)
@@ -252,6 +315,68 @@ static void add_live(struct volume *vol, json_t *o)
 			json_sprintf("epoch %" PRIu64 ": %s", n.failed, strerror(-n.failed_error)));
 	free(n.reason);
 	buf_free(&hold.path);
+	driver_view_free(&view);
+}
+
+/* The newest complete one, in brief; nothing where there is none. */
+static int add_latest(struct volume *vol, json_t *o)
+{
+	struct epoch_info info;
+	uint64_t number = epochs_latest(vol);
+	json_t *epoch;
+	int error = number ? epochs_get(vol, number, &info) : -ENOENT;
+
+	/* It may be dropped in this moment. */
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	epoch = listing_epoch(&info);
+	epoch_info_free(&info);
+	error = epoch && !json_object_set_new(o, "latest", listing_brief(epoch)) ? 0 : -ENOMEM;
+	json_decref(epoch);
+	return error;
+}
+
+static int add_torn(void *arg, const char *name, uint64_t id, uint64_t size, int64_t mtime_ns)
+{
+	(void)mtime_ns;
+	return json_array_append_new(arg,
+				     json_pack("{s:I, s:o, s:I}", "id", (json_int_t)id, "name",
+					       listing_string(name), "bytes", (json_int_t)size))
+		       ? -ENOMEM
+		       : 0;
+}
+
+/* What killed writers left: what lies there, which id the next one gets, and which the first of this mount. */
+static int torn_status(struct volume *vol, json_t *o)
+{
+	json_t *files = json_array();
+	uint64_t next, mounted;
+	int error = files ? torn_each(vol, add_torn, files) : -ENOMEM;
+
+	if (error) {
+		json_decref(files);
+		return error;
+	}
+	torn_ids(vol, &next, &mounted);
+	return json_object_set_new(o, "torn",
+				   json_pack("{s:I, s:I, s:o}", "next", (json_int_t)next, "mounted",
+					     (json_int_t)mounted, "files", files))
+		       ? -ENOMEM
+		       : 0;
+}
+
+json_t *control_torn_left(const char *cache)
+{
+	json_t *files = json_array();
+	const json_t *newest;
+
+	if (!files || torn_each_left(cache, add_torn, files) != 0) {
+		json_decref(files);
+		return NULL;
+	}
+	newest = json_array_get(files, json_array_size(files) - 1);
+	return json_pack("{s:I, s:o}", "next",
+			 json_integer_value(json_object_get(newest, "id")) + 1, "files", files);
 }
 
 /* With where its key lies, for commands on the remote; what is in that file is not told. */
@@ -266,6 +391,18 @@ static void add_encryption(const struct volume *vol, json_t *o)
 		json_object_set_new(o, "passphrase_file", listing_string(l->passphrase_file));
 }
 
+/* How long those of the remote are good for, where they say so. */
+static void add_credentials(const struct volume *vol, json_t *o)
+{
+	struct remote_expiry e;
+
+	if (vol->remote && remote_expiry(vol->remote, &e))
+		json_object_set_new(o, "credentials",
+				    json_pack("{s:I, s:b}", "left_ns",
+					      (json_int_t)(e.at_ns - clock_wall_ns()), "renewed",
+					      e.renewed));
+}
+
 json_t *control_status(struct volume *vol)
 {
 	json_t *o = json_pack("{s:s, s:s, s:o, s:b, s:b}", "uuid", vol->uuid, "remote",
@@ -276,12 +413,15 @@ json_t *control_status(struct volume *vol)
 	if (!o)
 		return NULL;
 	add_encryption(vol, o);
+	json_object_set_new(o, "settle_ns", json_integer(vol->options.settle_ns));
 	if (vol->sealer)
 		add_live(vol, o);
-	if (evictor_status(vol, o) != 0 || uploader_status(vol, o) != 0 ||
-	    holder_status(vol, o) != 0 || follower_status(vol, o) != 0 ||
-	    nodes_status(vol, o) != 0 || announcer_status(vol, o) != 0 ||
-	    retention_status(vol, o) != 0 || collector_status(vol, o) != 0) {
+	add_credentials(vol, o);
+	if (add_latest(vol, o) != 0 || torn_status(vol, o) != 0 || evictor_status(vol, o) != 0 ||
+	    uploader_status(vol, o) != 0 || holder_status(vol, o) != 0 ||
+	    follower_status(vol, o) != 0 || nodes_status(vol, o) != 0 ||
+	    announcer_status(vol, o) != 0 || retention_status(vol, o) != 0 ||
+	    collector_status(vol, o) != 0) {
 		json_decref(o);
 		return NULL;
 	}

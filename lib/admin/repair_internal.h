@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a repair share. Private to repair*.c. */
+/* What the parts of a repair share. Private to repair*.c, and its source to caches.c. */
 #ifndef EPOCHFS_ADMIN_REPAIR_INTERNAL_H
 #define EPOCHFS_ADMIN_REPAIR_INTERNAL_H
 

@@ -99,7 +99,6 @@ int repair_source_open(const struct volume_options *options, const char *uuid,
 		       struct repair_source *ret_source)
 {
 	struct repair_source *s = ret_source;
-	struct opening_message m = {0};
 	cleanup_buf struct buf path = {0};
 	int error;
 
@@ -107,8 +106,7 @@ int repair_source_open(const struct volume_options *options, const char *uuid,
 		.objects_fd = -1, .trees_fd = -1, .cache_fd = -1, .lock_fd = -1};
 	mutex_init(&s->own_lock, LOCK_VOLUME);
 	s->lock = &s->own_lock;
-	error = cache_root(options, &path, &m);
-	free(m.text);
+	error = volume_cache_root(options, &path);
 	buf_printf(&path, "/%s", uuid);
 	if (!error)
 		error = buf_error(&path);
@@ -228,11 +226,9 @@ int repair_source_content(struct repair_source *s, const struct hash *recipe, ui
 int repair_source_info(const struct volume_options *options, const char *uuid, struct buf *out)
 {
 	static const char *const places[] = {"", "/import"};
-	struct opening_message m = {0};
 	cleanup_buf struct buf root = {0};
-	int error = cache_root(options, &root, &m);
+	int error = volume_cache_root(options, &root);
 
-	free(m.text);
 	if (error)
 		return -ENOENT;
 	error = -ENOENT;

@@ -617,7 +617,7 @@ static bool is_being_saved(struct volume *vol, struct body *b)
 {
 	return b->writers && b->staged && !b->orphan && !b->append_only &&
 	       b->opened_epoch == vol->next_epoch && (b->fragile || is_new(vol, b)) &&
-	       !body_is_log_locked(vol, b);
+	       !body_is_output_locked(vol, b);
 }
 
 static pid_t writer_of(const struct body *b)

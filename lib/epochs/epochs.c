@@ -3,12 +3,14 @@
 #include "lib/epochs/epochs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/cache/trees.h"
 #include "lib/cache/uploads.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/driver.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/record_fill.h"
 #include "lib/epochs/seal.h"
@@ -161,8 +163,8 @@ static enum record_trigger trigger_of(const char *text)
 	return trigger == RECORD_TRIGGER_UNKNOWN ? RECORD_TRIGGER_COMMIT : trigger;
 }
 
-/* A volume without any epoch gets an empty one only where a person asks for an epoch. */
-static bool makes_first_epoch(enum record_trigger trigger)
+/* A person asks for an epoch: so a volume without any gets an empty one, and mere times of files are sealed. */
+static bool is_asked_for(enum record_trigger trigger)
 {
 	return trigger == RECORD_TRIGGER_COMMIT || trigger == RECORD_TRIGGER_MKDIR;
 }
@@ -194,6 +196,16 @@ static struct seal_how seal_how_of(const struct epochs_seal *how)
 	};
 }
 
+/* Whether somebody who says that all is whole says something new. */
+static bool is_vouched_for_locked(struct volume *vol, uint64_t newest)
+{
+	const struct epoch_index *x = vol->driver ? epochs_index_locked(vol) : NULL;
+
+	if (!vol->driver)
+		return doubts_any_locked(vol);
+	return newest && x && epoch_index_whole(x) != newest;
+}
+
 /* ret_begun: the tag is the new epoch's, given when it is frozen. */
 static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *how,
 				 uint64_t *ret_number, bool *ret_begun)
@@ -205,8 +217,8 @@ static int seal_or_newest_locked(struct volume *vol, const struct epochs_seal *h
 		return -EEXIST;
 	if (newest < vol->current_epoch)
 		newest = vol->current_epoch;
-	if (seal_needed_locked(vol) || (how->whole && doubts_any_locked(vol)) ||
-	    (!newest && makes_first_epoch(seal.trigger)) ||
+	if (seal_needed_locked(vol) || (how->whole && is_vouched_for_locked(vol, newest)) ||
+	    ((!newest || vol->sealer->pending.times) && is_asked_for(seal.trigger)) ||
 	    (nodes_is_set(vol) && how->has_step && !nodes_has_step_locked(vol, how->step))) {
 		*ret_begun = true;
 		return seal_begin_locked(vol, &seal, ret_number);
@@ -259,6 +271,47 @@ static int put_amended_locked(struct volume *vol, struct state_epoch *row,
 	error = row->record ? state_epoch_set(vol->state, row) : -ENOMEM;
 	if (!error)
 		epochs_index_put_locked(vol, r, row->superseded);
+	return error;
+}
+
+/* That of saves which nothing speaks against (judge_rules.h). */
+static const char whole_rule[] = "J7";
+
+static int put_whole_locked(struct volume *vol, struct state_epoch *row)
+{
+	cleanup_record struct epoch_record r = {0};
+	int error = row->record ? record_decode(row->record, strlen(row->record), &r) : -ENOENT;
+
+	if (!error && row->state != EPOCH_SEALED)
+		error = -EALREADY;
+	if (error)
+		return error;
+	r.complete = RECORD_COMPLETE;
+	free(steal_ptr(r.reason));
+	free(steal_ptr(r.rule));
+	error = record_set_text(&r.rule, whole_rule);
+	return error ? error : put_amended_locked(vol, row, &r);
+}
+
+int epochs_found_whole_locked(struct volume *vol, uint64_t number, bool waited)
+{
+	struct state_epoch row;
+	int error;
+
+	for (struct seal_job *job = vol->sealer->first; job; job = job->next)
+		if (job->number == number) {
+			job->complete = RECORD_COMPLETE;
+			job->judge = whole_rule;
+			free(steal_ptr(job->why));
+			return 0;
+		}
+	if (waited)
+		return -EALREADY;
+	error = state_epoch_get(vol->state, number, &row);
+	if (error)
+		return error;
+	error = put_whole_locked(vol, &row);
+	state_epoch_free(&row);
 	return error;
 }
 
@@ -670,6 +723,9 @@ int epochs_wait(struct volume *vol, uint64_t number, int64_t timeout_ns, interru
 		return error;
 	if (vol->local_only)
 		return sync_locally(vol);
+	mutex_lock(&vol->lock);
+	driver_upload_waited_locked(vol, number);
+	mutex_unlock(&vol->lock);
 	uploads_kick(vol);
 	error = wait_durable(vol, number, deadline, interrupted, arg);
 	/* After a power loss this machine must know it, too. */

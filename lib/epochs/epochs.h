@@ -29,11 +29,17 @@ struct epochs_seal {
 
 /*
  * Seals the live tree as it is closed now into a new epoch; writers are blocked only while the
- * snapshot begins. Where nothing changed since the last epoch (attribute changes count here) the
- * result is that epoch, tagged if asked; with the step, the message and the metadata where its upload has not begun and no person asked for it, else a
+ * snapshot begins. Where nothing changed since the last epoch (attribute changes count here; times that a close alone has changed do where a
+ * person asks: commit, mkdir) the result is that epoch, tagged if asked; with the step, the message and the metadata where its upload has not begun and no person asked for it, else a
  * new one has them. The tag: -EEXIST if taken, -EINVAL if not a valid name.
  */
 int epochs_seal(struct volume *vol, const struct epochs_seal *how, uint64_t *ret_number);
+
+/*
+ * It was pending, and is complete: its record says so. -EALREADY where that is in the remote, or on its way as somebody waits for it (`waited`):
+ * a record there never changes. With the lock.
+ */
+int epochs_found_whole_locked(struct volume *vol, uint64_t number, bool waited);
 
 int epochs_get(struct volume *vol, uint64_t number,
 	       struct epoch_info *ret_info); /* -ENOENT, dropped too */

@@ -239,7 +239,7 @@ static int apply_locked(struct volume *vol, uint64_t number, const struct tree *
 		return error;
 	/* What comes was born in that epoch, and what goes was in none from then on. */
 	vol->next_epoch = number;
-	error = rollback_apply_locked(vol, number, tree, false, notice);
+	error = rollback_apply_locked(vol, number, tree, ROLLBACK_NEW_FILES, notice);
 	if (!error)
 		error = state_set_meta_u64(vol->state, "current", number);
 	error = state_end(vol->state, error);

@@ -5,8 +5,8 @@
  *
  * Every options.refresh_ns a thread lists the epochs' objects, reads those that are new or have another size
  * (a tombstone never has that of the record whose place it took), and all tags; then the live tree is made equal to the newest
- * epoch's, as a rollback does it: in one transaction, files that are equal stay what they are, and who has a
- * file open keeps the content that it had. The kernel is notified of each name and file that changed, and of
+ * epoch's, as a rollback does it: in one transaction, files that are equal stay what they are, one with other
+ * content is another file (rollback.h), and who has the old one open keeps it. The kernel is notified of each name and file that changed, and of
  * each epoch that is gone.
  *
  * A node of a set (nodes.h) follows in the same way, but for its live tree, which is its own.

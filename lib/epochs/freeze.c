@@ -316,7 +316,7 @@ static bool became_torn(struct walk *w, const char *name, const struct state_fil
 static const char *why_torn(struct walk *w, const char *name, const struct state_file *f,
 			    const struct state_version *v)
 {
-	const char *why = "it was not written out when its machine or its writer ended";
+	const char *why = "not all of it was written out when its machine or its writer ended";
 
 	if (w->job->whole) {
 		if (v->torn)
@@ -324,10 +324,12 @@ static const char *why_torn(struct walk *w, const char *name, const struct state
 		return NULL;
 	}
 	if (v->torn) {
+		bool here = is_here(v) || !v->size;
 		/* The mark says that it is torn, not why. */
-		if (is_here(v) || !v->size)
-			(void)tail_is_torn(w->vol, name, v, &why);
-		return why;
+		bool torn = here && tail_is_torn(w->vol, name, v, &why);
+
+		/* That its writer was killed, the driver knows, and when that is over. */
+		return w->job->rule && here && !torn && !v->lost ? NULL : why;
 	}
 	/* A restored tree is judged as it was when it was sealed. */
 	if (w->job->restores)
@@ -582,8 +584,8 @@ static int walk_all(struct walk *w)
 
 static int judge_begin(struct volume *vol, const struct seal_job *job, struct doubts **ret_doubts)
 {
-	/* By the word of somebody who knows, nothing is in doubt. */
-	if (job->whole) {
+	/* By the word of somebody who knows, nothing is in doubt; and a driver judges, but for what this finds to be torn. */
+	if (job->whole || job->rule) {
 		int error = doubts_new(vol->rules, job->parent, ret_doubts);
 
 		return error ? error : doubts_tell_before(vol, job->parent, *ret_doubts);
@@ -616,7 +618,7 @@ static int walk_once(struct walk *w)
 		error = judge_begin(w->vol, w->job, &w->result->doubts);
 	w->writer = writer;
 	w->doubts = w->result->doubts;
-	if (!error)
+	if (!error && !w->job->rule)
 		error = doubts_add_torn_temporaries(w->vol, w->job->snapshot, w->job->number,
 						    w->job->pending.continues, &w->torn, w->doubts);
 	if (!error)

@@ -251,7 +251,17 @@ static void tell_how_safe(struct volume *vol)
 {
 	enum remote_create create;
 
-	if (remote_check_create(vol->remote, &create) == 0 && create == REMOTE_CREATE_CHECKED)
+	if (remote_check_create(vol->remote, &create) < 0)
+		return;
+	if (remote_keeps_versions(vol->remote))
+		log_info("%s: " REMOTE_VERSIONS_ADVICE, remote_name(vol->remote));
+	if (create == REMOTE_CREATE_CHECKED && remote_keeps_versions(vol->remote))
+		log_warn(
+			"%s: the bucket keeps versions (versioning, or object lock), and the server then creates what is there already instead of refusing "
+			"it: of two mounts that start at the same moment the one whose version is the first has the volume, as far as the versions may be listed; mount it on one machine at "
+			"a time, or take a bucket without versions",
+			remote_name(vol->remote));
+	else if (create == REMOTE_CREATE_CHECKED)
 		log_warn(
 			"%s does not refuse to create what is there already: two mounts that start at "
 			"the same moment may not see each other; mount it on one machine at a time",
@@ -422,6 +432,16 @@ bool holder_lost(struct volume *vol)
 	if (vol->holder)
 		lease_get(vol->holder->lease, &view);
 	return view.lost;
+}
+
+bool holder_holds(struct volume *vol)
+{
+	struct lease_view view;
+
+	if (!vol->holder || !vol->holder->lease)
+		return false;
+	lease_get(vol->holder->lease, &view);
+	return !view.lost && clock_mono_ns() - view.confirmed_ns <= vol->holder->ttl_ns;
 }
 
 void holder_lost_text(struct volume *vol, struct buf *out)

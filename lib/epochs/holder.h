@@ -27,6 +27,8 @@ void holder_stop(struct volume *vol);
 int holder_confirm(struct volume *vol, struct remote *remote, int64_t max_age_ns);
 /* Whether it is known to be lost. Any thread, any lock. */
 bool holder_lost(struct volume *vol);
+/* Whether others count it as held: taken, not lost, and renewed within its time. False where there is none. Any thread, any lock. */
+bool holder_holds(struct volume *vol);
 /* The generation that is held; it rises where the node set goes on in another (nodes.h). Any thread, any
  * lock. 0: there is none. */
 uint64_t holder_generation(struct volume *vol);

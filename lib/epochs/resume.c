@@ -43,6 +43,12 @@ static void due_free(struct resume_due *due)
 	*due = (struct resume_due){0};
 }
 
+/* Else that is a matter of the driver. */
+static bool resumes(const struct volume *vol)
+{
+	return vol->options.resume == RESUME_ALWAYS && !vol->driver;
+}
+
 int resume_new(struct volume *vol)
 {
 	vol->resume = calloc(1, sizeof(*vol->resume));
@@ -113,7 +119,7 @@ void resume_due_locked(struct volume *vol, const char *path, pid_t by, uint64_t 
 		.before_ns = at_ns,
 	};
 
-	if (!vol->options.resume)
+	if (!resumes(vol))
 		return;
 	resume_rest_forget(&vol->resume->rest, path);
 	add_due_locked(vol, &f);
@@ -125,7 +131,7 @@ void resume_killed_locked(struct volume *vol, const char *path, pid_t pid, pid_t
 	struct resume_due *due = &vol->resume->due;
 	struct resume_file *f;
 
-	if (!vol->options.resume)
+	if (!resumes(vol))
 		return;
 	resume_due_locked(vol, path, 0, 0, at_ns);
 	f = find_due(due, path);
@@ -331,7 +337,7 @@ static bool is_new_locked(struct volume *vol, const struct state_file *f)
 
 bool resume_may_remove_locked(struct volume *vol, const struct state_file *f)
 {
-	return vol->options.resume && is_new_locked(vol, f);
+	return (resumes(vol) || vol->driver) && is_new_locked(vol, f);
 }
 
 /* The directory of a path, where it is newer than the newest complete epoch and empty. */
@@ -502,7 +508,7 @@ static int go_back_locked(struct volume *vol, bool tails, struct resumed *done)
 	vol->resume->error = 0;
 	if (!error)
 		vol->resume->pause_ns = 0;
-	else if (vol->options.resume)
+	else if (resumes(vol))
 		try_again_locked(vol, &due, error);
 	due_free(&due);
 	pthread_cond_broadcast(&vol->changed);
@@ -532,7 +538,7 @@ void resume_after_close(struct volume *vol, uint64_t ino, pid_t by, int64_t at_n
 {
 	int error;
 
-	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
+	if (!resumes(vol) || vol->options.read_only || nodes_is_set(vol))
 		return;
 	look_at_tail(vol, ino, by, at_ns);
 	mutex_lock(&vol->lock);
@@ -550,7 +556,7 @@ bool resume_before_reading(struct volume *vol, uint64_t ino, int flags, pid_t ti
 {
 	struct resume_reader reader;
 
-	if (!vol->options.resume || vol->options.read_only || nodes_is_set(vol))
+	if (!resumes(vol) || vol->options.read_only || nodes_is_set(vol))
 		return false;
 	SCOPED_LOCK(&vol->lock);
 	return (goes_back_for_locked(vol) && resume_is_reader_locked(vol, ino, flags)) ||
@@ -604,14 +610,14 @@ void resume_renamed_locked(struct volume *vol)
 {
 	const struct resume *r = vol->resume;
 
-	if (vol->options.resume && r->postponed)
+	if (resumes(vol) && r->postponed)
 		all_due_locked(vol);
 }
 
 void resume_sealed_in_doubt_locked(struct volume *vol)
 {
 	/* While it goes back it seals what was there. */
-	if (vol->options.resume && !vol->resume->running && !nodes_is_set(vol))
+	if (resumes(vol) && !vol->resume->running && !nodes_is_set(vol))
 		all_due_locked(vol);
 }
 
@@ -669,7 +675,7 @@ int resume_at_open(struct volume *vol, struct opening_message *m)
 	bool survived;
 	int error;
 
-	if (!vol->options.resume || vol->options.read_only)
+	if (!resumes(vol) || vol->options.read_only)
 		return 0;
 	mutex_lock(&vol->lock);
 	survived = bodies_each_writing_locked(vol, writes, vol) != 0;

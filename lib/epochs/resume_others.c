@@ -16,8 +16,8 @@
 #include "lib/util/process.h"
 
 /* Whether a process has ended, that is waited for, is looked at often at first: so many times in as long as it took. */
-#define LOOKS		256
-#define LOOK_FIRST_NS	(5 * NS_PER_MS)
+#define LOOKS		32
+#define LOOK_FIRST_NS	(30 * NS_PER_MS)
 #define LOOK_LONGEST_NS NS_PER_S
 
 /* The kernel knows in ticks of 10 ms when a process was started, and a close is taken in a moment later. */
@@ -60,7 +60,7 @@ static int writes_there(void *arg, struct body *b)
 	cleanup_buf struct buf path = {0};
 	struct volume *vol = arg;
 
-	if (!b->writers || b->orphan || b->append_only || body_is_log_locked(vol, b))
+	if (!b->writers || b->orphan || b->append_only || body_is_output_locked(vol, b))
 		return 0;
 	volume_path_locked(vol, b->ino, &path);
 	return path.len && (b->staged || is_due_unit(vol, buf_str(&path)));

@@ -42,7 +42,7 @@ struct retention {
 struct candidates {
 	struct retention_epoch *list;
 	size_t count;
-	int64_t recent_ns; /* for so long one at least is recent; 0: none is, or for ever */
+	int64_t recent_ns; /* for so long one at least is recent; 0: none is */
 };
 
 static int compare_epochs(const void *a, const void *b)
@@ -52,61 +52,18 @@ static int compare_epochs(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static struct retention_epoch *find(const struct candidates *c, uint64_t number)
-{
-	const struct retention_epoch wanted = {.number = number};
-
-	return c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
-			: NULL;
-}
-
 static int mark_tagged(void *arg, const char *name, uint64_t number)
 {
-	struct retention_epoch *e = find(arg, number);
+	const struct candidates *c = arg;
+	const struct retention_epoch wanted = {.number = number};
+	struct retention_epoch *e =
+		c->count ? bsearch(&wanted, c->list, c->count, sizeof(wanted), compare_epochs)
+			 : NULL;
 
 	(void)name;
 	if (e)
 		e->tagged = true;
 	return 0;
-}
-
-/* Whether the save has this step, or none yet. */
-static bool may_have_step(const struct candidates *c, uint64_t save, uint64_t step)
-{
-	for (size_t i = c->count; save && i-- > 0;)
-		if (c->list[i].save == save && c->list[i].has_step)
-			return c->list[i].step == step;
-	return true;
-}
-
-/*
- * The save of an epoch that has a half. What was sealed before the first file of a step, as its directory, may have the half of the step before
- * by its own record; an epoch with another step that continues it says that its save began there.
- */
-static uint64_t save_of_half(struct candidates *c, const struct epoch_brief *e)
-{
-	const struct retention_epoch *half = find(c, e->half);
-
-	if (!half)
-		return e->half;
-	if (!e->continues || !e->has_step || may_have_step(c, half->save, e->step))
-		return half->save;
-	for (size_t i = c->count; i-- > 0 && c->list[i].number >= e->half;)
-		c->list[i].save = e->half;
-	return e->half;
-}
-
-/* The first epoch of the save whose half a tree has that was sealed by quiet: that of its step, and what has the same half. 0: there is none. */
-static uint64_t save_of(struct candidates *c, const struct epoch_brief *e, uint64_t before,
-			uint64_t before_step)
-{
-	if (e->half)
-		return save_of_half(c, e);
-	if (e->trigger != RECORD_TRIGGER_QUIET && e->trigger != RECORD_TRIGGER_CLOSE)
-		return 0;
-	if (!e->has_step)
-		return 0;
-	return before && e->step == before_step ? before : e->number;
 }
 
 struct since {
@@ -117,12 +74,12 @@ static int was_opened_then(void *arg, struct body *b)
 {
 	const struct since *s = arg;
 
-	return b->writers && b->fragile && !b->orphan && !b->append_only &&
-	       b->opened_ns >= s->from_ns && b->opened_ns <= s->to_ns;
+	return b->writers && !b->orphan && !b->append_only && b->opened_ns >= s->from_ns &&
+	       b->opened_ns <= s->to_ns;
 }
 
 /* Whether something is being written still that was opened while the epoch was recent: its save goes on for as long. */
-static bool is_written_since_locked(struct volume *vol, const struct epoch_brief *e)
+static bool is_written_since_locked(struct volume *vol, const struct retention_epoch *e)
 {
 	struct since s = {.from_ns = clock_mono_ns() - (clock_wall_ns() - e->sealed_ns)};
 
@@ -131,7 +88,7 @@ static bool is_written_since_locked(struct volume *vol, const struct epoch_brief
 }
 
 /* Whether the next epoch continues it, by what is known so far: then it is a part of a save. */
-static bool is_continued_locked(const struct volume *vol, const struct epoch_brief *e)
+static bool is_continued_locked(const struct volume *vol, const struct retention_epoch *e)
 {
 	const struct pending *p = vol->sealer ? &vol->sealer->pending : NULL;
 	uint64_t first = p ? p->continues : 0;
@@ -141,30 +98,38 @@ static bool is_continued_locked(const struct volume *vol, const struct epoch_bri
 	return first && e->number >= first;
 }
 
-/*
- * For how long it is recent still, INT64_MAX for ever: what goes on in a directory of its step continues it, however late
- * (sealer_continues.c). Of several nodes, each epoch is put together from parts that say they are whole.
- */
-static int64_t recent_for(struct volume *vol, const struct epoch_brief *e, uint64_t save)
+/* For how long the epoch is recent still; 0: it is not. */
+static int64_t recent_for_locked(struct volume *vol, const struct retention_epoch *e, bool untold)
 {
 	int64_t age = clock_wall_ns() - e->sealed_ns, patience = vol->options.patience_ns;
 
+	if (untold && age < patience)
+		return patience - (age > 0 ? age : 0);
+	if (is_continued_locked(vol, e) || (untold && is_written_since_locked(vol, e)))
+		return patience;
+	return 0;
+}
+
+static void find_recent_locked(struct volume *vol, struct candidates *c)
+{
+	size_t untold = retention_untold(c->list, c->count);
+
 	if (nodes_is_set(vol))
-		return 0;
-	if (save)
-		return INT64_MAX;
-	if (record_trigger_by_hand(e->trigger))
-		return 0;
-	if (age >= patience)
-		return is_written_since_locked(vol, e) || is_continued_locked(vol, e) ? patience
-										      : 0;
-	return patience - (age > 0 ? age : 0);
+		return;
+	retention_find_saves(c->list, c->count);
+	for (size_t i = 0; i < c->count; i++) {
+		int64_t recent_ns = recent_for_locked(vol, &c->list[i], i >= untold);
+
+		c->list[i].recent = recent_ns > 0;
+		if (recent_ns > c->recent_ns)
+			c->recent_ns = recent_ns;
+	}
 }
 
 static int collect_locked(struct volume *vol, struct candidates *c)
 {
 	const struct epoch_index *x = epochs_index_locked(vol);
-	uint64_t pending = UINT64_MAX, current, save = 0, step = 0;
+	uint64_t pending = UINT64_MAX, current;
 	int error = x ? 0 : -EIO;
 
 	/* They become durable in their order: from the first that is not, none counts as it. */
@@ -181,13 +146,7 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 		return -ENOMEM;
 	for (size_t i = 0; i < x->count; i++) {
 		const struct epoch_brief *e = &x->epochs[i];
-		int64_t recent_ns;
 
-		save = save_of(c, e, save, step);
-		step = e->has_step ? e->step : step;
-		recent_ns = recent_for(vol, e, save);
-		if (recent_ns > c->recent_ns && recent_ns < INT64_MAX)
-			c->recent_ns = recent_ns;
 		c->list[c->count++] = (struct retention_epoch){
 			.number = e->number,
 			.sealed_ns = e->sealed_ns,
@@ -197,14 +156,15 @@ static int collect_locked(struct volume *vol, struct candidates *c)
 			.unknown = e->unknown && !e->superseded,
 			.durable = e->number < pending,
 			.current = e->number == current || nodes_need_locked(vol, e->number),
-			.recent = recent_ns > 0,
 			.bytes_new = e->bytes_new,
-			.continues = e->continues != 0,
-			.save = save,
 			.restores = e->restores != 0,
 			.parent = e->parent,
+			.trigger = e->trigger,
+			.continues = e->continues,
+			.half = e->half,
 		};
 	}
+	find_recent_locked(vol, c);
 	return state_tag_each(vol->state, mark_tagged, c);
 }
 
@@ -363,6 +323,18 @@ void retention_kick(struct volume *vol)
 void retention_completed(struct volume *vol)
 {
 	kick(vol->retention);
+}
+
+uint64_t retention_recent_from_locked(struct volume *vol)
+{
+	struct candidates c = {0};
+	uint64_t from = 0;
+
+	if (collect_locked(vol, &c) == 0)
+		for (size_t i = c.count; i-- > 0;)
+			from = c.list[i].recent ? c.list[i].number : from;
+	free(c.list);
+	return from;
 }
 
 int retention_status(struct volume *vol, json_t *status)

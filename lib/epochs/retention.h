@@ -34,6 +34,9 @@ void retention_completed(struct volume *vol);
 /* Adds "retention": the policy, what was dropped, and whether it is at work; nothing without the option. */
 int retention_status(struct volume *vol, json_t *status);
 
+/* The first epoch that a later one may continue yet by the time (`recent`, retention_policy.h); 0: none. Whatever the policy. */
+uint64_t retention_recent_from_locked(struct volume *vol);
+
 /* ---- dropping epochs of an open volume: what epochs_drop (epochs.h) does, in parts (drop.c) ---- */
 
 /*

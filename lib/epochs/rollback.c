@@ -50,7 +50,8 @@ static int apply_in_transaction(struct volume *vol, const struct target *to,
 
 	if (error)
 		return error;
-	error = rollback_apply_locked(vol, to->number, from->tree, to->keep_logs, notice);
+	error = rollback_apply_locked(vol, to->number, from->tree,
+				      to->keep_logs ? ROLLBACK_KEEP_LOGS : ROLLBACK_ALL, notice);
 	/* Should the daemon end before the new epoch has begun, the next mount seals it. */
 	if (!error)
 		error = state_set_meta_u64(vol->state, "unsealed", UNSEALED_OPENS);

@@ -31,11 +31,15 @@ void rollback_notice_tell(struct volume *vol, struct rollback_notice *notice);
  * What is torn is marked as in that epoch, `number`, also in a file that stays the same: somebody may
  * have called it whole since, or there.
  *
- * keep_logs: logs (contract 1.2.5) stay as they are, and so do the directories that hold them, but for what carries a step or a
+ * ROLLBACK_KEEP_LOGS: logs (contract 1.2.5) stay as they are, and so do the directories that hold them, but for what carries a step or a
  * temporary name: that goes as a whole. A log that was removed comes back only with its directory.
+ *
+ * ROLLBACK_NEW_FILES: a file whose content differs is another one from then on, with an inode number of its own, as if it had been renamed there. Who has the old one open keeps that, and
+ * whoever looks whether a name still leads to it (`tail -F`) goes over to the new one.
  */
+enum rollback_how { ROLLBACK_ALL, ROLLBACK_KEEP_LOGS, ROLLBACK_NEW_FILES };
 int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree *tree,
-			  bool keep_logs, struct rollback_notice *notice);
+			  enum rollback_how how, struct rollback_notice *notice);
 
 /*
  * What is in doubt in the tree of this epoch beside what its record says, where it is half of a save (partial_save.h): for

@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/driver.h"
 #include "lib/epochs/seal.h"
 #include "lib/epochs/sealer.h"
 #include "lib/live/body.h"
@@ -182,12 +183,15 @@ static int same_content(struct apply *a, const struct state_file *f, const struc
 	return 0;
 }
 
-/* Of a file with several names, which the tree has as several files: it stays the one that has its content. 1: as far as that goes. */
-static int stays_linked(struct apply *a, const struct state_file *f, uint32_t id)
+/*
+ * 1: nothing keeps it from being the same file as before. Of one with several names, which the tree has as several files, it is the one that has its
+ * content; with new_files that holds for each.
+ */
+static int stays_same(struct apply *a, const struct state_file *f, uint32_t id)
 {
 	struct tree_entry e;
 
-	if (!S_ISREG(f->mode) || f->nlink < 2 || tree_nlink(a->tree, id) > 1)
+	if (!S_ISREG(f->mode) || (!a->new_files && (f->nlink < 2 || tree_nlink(a->tree, id) > 1)))
 		return 1;
 	tree_get(a->tree, id, &e);
 	return same_content(a, f, &e);
@@ -223,7 +227,7 @@ static int match_name(struct apply *a, uint64_t dir, uint32_t entry, struct live
 	}
 	if (!is_same_kind(a, &n->file, &e))
 		return note_removal(a, dir, n);
-	stays = stays_linked(a, &n->file, child);
+	stays = stays_same(a, &n->file, child);
 	if (stays < 0)
 		return stays;
 	if (!stays || !claim(a, &n->file, tree_identity(a->tree, child)))
@@ -400,7 +404,7 @@ static int apply_passes(struct apply *a)
 }
 
 int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree *tree,
-			  bool keep_logs, struct rollback_notice *notice)
+			  enum rollback_how how, struct rollback_notice *notice)
 {
 	uint32_t count = tree_count(tree);
 	struct apply a = {
@@ -413,7 +417,8 @@ int rollback_apply_locked(struct volume *vol, uint64_t number, const struct tree
 		.present = calloc(count, sizeof(*a.present)),
 		.let_go = calloc(count, sizeof(*a.let_go)),
 		.finished = calloc(count, sizeof(*a.finished)),
-		.keep_logs = keep_logs,
+		.keep_logs = how == ROLLBACK_KEEP_LOGS,
+		.new_files = how == ROLLBACK_NEW_FILES,
 		.more_links = calloc(count, sizeof(*a.more_links)),
 	};
 	int error = a.ino && a.present && a.let_go && a.finished && a.more_links ? 0 : -ENOMEM;
@@ -463,14 +468,23 @@ static bool is_open_log(struct apply *a, const struct state_file *f)
 	struct body *b = body_of_file_locked(a->vol, f);
 
 	return b && b->writers &&
-	       (b->is_log ||
+	       (b->is_output ||
 		(b->append_only && clock_mono_ns() - b->opened_ns > a->vol->options.patience_ns));
+}
+
+static bool stays_by_rule(struct apply *a, uint64_t dir, const char *name)
+{
+	cleanup_buf struct buf path = {0};
+
+	return a->vol->driver && sealer_path_locked(a->vol, dir, name, &path) == 0 &&
+	       driver_path_stays_locked(a->vol, buf_str(&path));
 }
 
 bool is_kept_log(struct apply *a, uint64_t dir, const struct live_name *n)
 {
 	return a->keep_logs && S_ISREG(n->file.mode) &&
-	       (sealer_rule_locked(a->vol, rules_log, dir, n->name) || is_open_log(a, &n->file));
+	       (stays_by_rule(a, dir, n->name) ||
+		sealer_rule_locked(a->vol, rules_log, dir, n->name) || is_open_log(a, &n->file));
 }
 
 /* What belongs to one save goes as a whole. */

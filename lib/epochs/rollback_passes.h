@@ -15,7 +15,7 @@ struct apply {
 	bool *present;	/* entry: its name leads to that file already */
 	bool *let_go;	/* identity: its content went, or its writers' did */
 	bool *finished; /* identity: its file is as the tree says, or stays as it is */
-	bool keep_logs;
+	bool keep_logs, new_files;
 	bool all_whole;	      /* the epoch's record names nothing torn */
 	uint32_t *more_links; /* entry, a directory: subdirectories that stay for their logs */
 	struct buf claims;    /* of pass 1 */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "lib/format/names.h"
+#include "lib/saves/seal_rules.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/log.h"
@@ -16,6 +17,8 @@
 #include "lib/epochs/announce.h"
 #include "lib/live/bodies.h"
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/driver.h"
+#include "lib/epochs/fact_log.h"
 #include "lib/epochs/node_state.h"
 #include "lib/epochs/record_fill.h"
 #include "lib/epochs/resume.h"
@@ -60,6 +63,8 @@ static void job_free(struct seal_job *job)
 	free(job->tag);
 	free(job->message);
 	free(job->metadata);
+	free(job->why);
+	buf_free(&job->saves);
 	pending_clear(&job->pending);
 	free(job);
 }
@@ -69,14 +74,11 @@ static void job_free(struct seal_job *job)
 struct log_search {
 	struct volume *vol;
 	struct seal_job *job;
-	int64_t now_ns;
 };
 
-static bool body_is_open_log(const struct volume *vol, const struct body *b, int64_t now_ns)
+static bool body_is_open_log(struct volume *vol, struct body *b)
 {
-	if (!b->staged || b->pending || b->orphan)
-		return false;
-	return b->is_log || (b->append_only && now_ns - b->opened_ns > vol->options.patience_ns);
+	return b->staged && !b->pending && !b->orphan && body_is_output_locked(vol, b);
 }
 
 static int note_log(void *arg, struct body *b)
@@ -86,7 +88,7 @@ static int note_log(void *arg, struct body *b)
 	struct seal_log *logs, *log;
 	struct stat st;
 
-	if (!body_is_open_log(search->vol, b, search->now_ns) || b->fd < 0 || fstat(b->fd, &st) < 0)
+	if (!body_is_open_log(search->vol, b) || b->fd < 0 || fstat(b->fd, &st) < 0)
 		return 0;
 	logs = reallocarray(job->logs, job->log_count + 1, sizeof(*logs));
 	if (!logs)
@@ -181,7 +183,7 @@ static int keep_sizes(struct seal_job *job)
 
 static int job_fill(struct volume *vol, const struct seal_how *how, struct seal_job *job)
 {
-	struct log_search search = {vol, job, clock_mono_ns()};
+	struct log_search search = {vol, job};
 	int error;
 
 	*job = (struct seal_job){
@@ -301,7 +303,7 @@ static int begin_snapshot_locked(struct volume *vol, const struct seal_how *how,
 	struct doubts_open open = {0};
 	int error = 0;
 
-	if (asks_for_open(how))
+	if (!vol->driver && asks_for_open(how))
 		error = doubts_open_begin_locked(vol, &open);
 	if (!error)
 		error = state_snapshot_begin(vol->state, ret_snapshot);
@@ -318,6 +320,8 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 		return -ENOMEM;
 	bodies_tell_uncommitted_locked(vol);
 	error = job_fill(vol, how, job);
+	if (!error && vol->driver)
+		error = driver_judge_locked(vol, how, job);
 	if (!error)
 		error = begin_snapshot_locked(vol, how, &job->snapshot);
 	if (!error)
@@ -329,7 +333,11 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 	}
 	FAULT_POINT("seal.begun");
 	*ret_number = job->number;
+	fact_log_sealed_locked(vol, job->number, record_trigger_name(how->trigger),
+			       job->rule ? job->rule->id : NULL, job->judge);
 	job_begun_locked(vol, job);
+	if (vol->driver)
+		driver_sealed_locked(vol, job);
 	return 0;
 }
 
@@ -368,7 +376,7 @@ static int log_has_changed(void *arg, struct body *b)
 	struct log_size taken = log_taken(vol, b->ino);
 	struct stat st;
 
-	if (!body_is_open_log(vol, b, clock_mono_ns()) || b->fd < 0 || fstat(b->fd, &st) < 0)
+	if (!body_is_open_log(vol, b) || b->fd < 0 || fstat(b->fd, &st) < 0)
 		return 0;
 	return (uint64_t)st.st_size != taken.size ||
 	       (st.st_size && clock_ns(st.st_mtim) != taken.mtime_ns);
@@ -451,6 +459,8 @@ static int encode_frozen(const struct epoch_record *record, struct buf *out)
 static int settle_doubts_locked(struct volume *vol, const struct seal_job *job,
 				const struct doubts *doubts)
 {
+	if (job->rule)
+		return 0;
 	return job->whole ? doubts_clear_locked(vol, job->number)
 			  : doubts_judged_locked(vol, doubts);
 }
@@ -546,17 +556,45 @@ static void note_chain_locked(struct volume *vol, const struct epoch_record *rec
 		last->chain = record->half;
 }
 
-static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
+/*
+ * Late, for what was pending may be decided meanwhile. What could not be taken makes it incomplete all the same, and what is cut off, which the
+ * rules were not told of.
+ */
+static int take_verdict(struct seal_job *job, const struct freeze_result *frozen,
+			struct epoch_record *record)
+{
+	bool torn = !job->restores && job->complete == RECORD_COMPLETE &&
+		    record->complete == RECORD_INCOMPLETE && frozen->torn.len;
+	/* Without memory the next mount learns anew. */
+	int error =
+		buf_error(&job->saves) ? 0 : record_set_text(&record->saves, buf_str(&job->saves));
+
+	if (!error)
+		error = record_set_text(&record->rule, torn ? "J1" : job->judge);
+	if (error)
+		return error;
+	if (job->restores || record->complete == RECORD_INCOMPLETE)
+		return 0;
+	record->complete = job->complete;
+	return record_set_text(&record->reason, job->why);
+}
+
+static int store_frozen_locked(struct volume *vol, struct seal_job *job,
 			       const struct freeze_result *frozen, struct epoch_record *record)
 {
 	struct state_epoch row = {.number = job->number, .state = EPOCH_SEALED};
 	bool part = nodes_is_part(job->number);
 	cleanup_buf struct buf json = {0};
-	int error;
+	int error = 0;
 
-	decide_continues(vol, job, record);
-	decide_half(vol, job, record);
-	error = part ? nodes_place_locked(vol, job, record) : 0;
+	if (job->rule) {
+		error = take_verdict(job, frozen, record);
+	} else {
+		decide_continues(vol, job, record);
+		decide_half(vol, job, record);
+	}
+	if (!error && part)
+		error = nodes_place_locked(vol, job, record);
 	if (!error)
 		error = encode_frozen(record, &json);
 	if (!error)
@@ -583,6 +621,7 @@ static int store_frozen_locked(struct volume *vol, const struct seal_job *job,
 	error = state_end(vol->state, error);
 	if (error)
 		return error;
+	atomic_fetch_add(&vol->counters.torn, frozen->torn.len / sizeof(uint64_t));
 	vol->current_epoch = job->number;
 	vol->sealer->tree_bytes = record->bytes;
 	if (part)

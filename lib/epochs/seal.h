@@ -18,6 +18,8 @@
  * writes the tree, and stores the record. Both halves survive a crash between them (sealer.h).
  */
 
+struct seal_rule;
+
 /* The meta value "unsealed": what the last mount left that no epoch has. */
 enum unsealed {
 	UNSEALED_NOTHING,
@@ -45,6 +47,7 @@ struct pending {
 	struct seal_step step;
 	bool opens;  /* something else that opens an epoch: a rename, new content */
 	bool rides;  /* removals, attributes, logs: sealed by commit and unmount only */
+	bool times;  /* of files closed with the same bytes: sealed by commit only */
 	bool closed; /* something was closed or renamed: with settle=0 that seals */
 	/* Something was closed under a temporary name that is new, or was there, and its tail was not looked at yet. */
 	bool temporary, rewritten;
@@ -107,8 +110,15 @@ struct seal_job {
 	char *tag, *message, *metadata; /* owned, or NULL */
 	bool has_step;
 	uint64_t step, restores;
-	bool whole;   /* somebody knows that nothing in it is torn */
-	bool certain; /* as in seal_how */
+	/* Of a volume with a driver: by which rule, and what the epoch is. */
+	const struct seal_rule *rule; /* NULL: without one */
+	bool is_pending;
+	enum record_complete complete;
+	const char *judge; /* "J2" */
+	char *why;	   /* it is not whole; owned, or NULL */
+	struct buf saves;  /* what the rules know then (saves_put_known) */
+	bool whole;	   /* somebody knows that nothing in it is torn */
+	bool certain;	   /* as in seal_how */
 	uint64_t renamed;
 	uint64_t generation, base; /* of a node of a set (nodes.h) */
 	struct pending pending;	   /* taken over; its new names and changed files are empty */
@@ -128,6 +138,7 @@ struct seal_how {
 	bool whole;	   /* nothing is in doubt, by the word of who asks */
 	bool certain;	   /* sealed by itself, at a sign that no more of the save follows */
 	uint64_t renamed;  /* as in seal_last */
+	const struct seal_rule *rule; /* driver.h; NULL: somebody asks */
 };
 
 /* Names of one directory that carry one step are one unit (doubt_units.h): the one in which a name was made last. Of an earlier mount
@@ -239,7 +250,7 @@ int seal_begin_locked(struct volume *vol, const struct seal_how *how, uint64_t *
 /* Freezes all epochs up to this number that have begun, and gives the error of that one. */
 int seal_finish_until(struct volume *vol, uint64_t number);
 /* Whether sealing now would make an epoch that differs from the last one (changes of attributes
- * count). */
+ * count, but not the times that a close alone has changed). */
 bool seal_needed_locked(struct volume *vol);
 /* Waits until no epoch that has begun waits for a copy of this log, for at most a second. Drops the lock. */
 void seal_await_log_locked(struct volume *vol, uint64_t ino);
@@ -291,11 +302,12 @@ void sealer_hurry_locked(struct volume *vol);
 /* ---- sealer_note.c ---- */
 
 /* Whether a rule, such as rules_temporary, holds for this name. */
-typedef bool (*seal_rule)(const struct rules *r, const char *name, const char *path);
-bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name);
+typedef bool (*name_rule)(const struct rules *r, const char *name, const char *path);
+bool sealer_rule_locked(struct volume *vol, name_rule rule, uint64_t parent, const char *name);
 
-/* Something changed that opens an epoch. */
+/* Something changed that opens an epoch, or only rides in the next. */
 void sealer_opens_locked(struct volume *vol);
+void sealer_rides_locked(struct volume *vol);
 /* Whether a directory, or one above it, has a temporary name. */
 bool sealer_inside_temporary_locked(struct volume *vol, uint64_t dir);
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "lib/epochs/doubts_volume.h"
+#include "lib/epochs/driver.h"
+#include "lib/epochs/fact_log.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/seal.h"
 #include "lib/live/body.h"
@@ -40,7 +42,7 @@ static int look_at_body(void *arg, struct body *b)
 	struct seal_view_writer *who;
 	struct stat st;
 
-	if (!b->staged || b->orphan || b->fd < 0 || fstat(b->fd, &st) < 0 ||
+	if (!b->staged || b->orphan || body_is_held(b) || b->fd < 0 || fstat(b->fd, &st) < 0 ||
 	    state_version_get(vol->state, b->version, &v) != 0)
 		return 0;
 	w = reallocarray(look->writers, look->count + 1, sizeof(*w));
@@ -54,8 +56,7 @@ static int look_at_body(void *arg, struct body *b)
 	who[look->count] = (struct seal_view_writer){b->ino, body_opener_locked(b), b->opened_ns};
 	w[look->count] = (struct settle_writer){
 		.fresh = b->opened_epoch == vol->next_epoch,
-		.log = b->is_log ||
-		       (b->append_only && look->now_ns - b->opened_ns > vol->options.patience_ns),
+		.log = body_is_output_locked(vol, b),
 		.in_place = v.kind == VERSION_EDIT,
 		.changed_ns = look_mono(look, clock_ns(st.st_ctim)),
 	};
@@ -154,7 +155,8 @@ static int is_unfinished(void *arg, struct body *b)
 {
 	const struct volume *vol = arg;
 
-	return b->staged && !b->orphan && !b->is_log && b->opened_epoch == vol->next_epoch;
+	return b->staged && !b->orphan && !body_is_held(b) && !b->is_output &&
+	       b->opened_epoch == vol->next_epoch;
 }
 
 /* A writer was killed, and nothing is left of what it did, nor is another at work: the next epoch is
@@ -277,8 +279,14 @@ static void *sealer_main(void *arg)
 			mutex_lock(&vol->lock);
 			continue;
 		}
+		if (vol->driver) {
+			mutex_unlock(&vol->lock);
+			driver_go_back(vol);
+			mutex_lock(&vol->lock);
+		}
 		resume_ns = resume_retry_locked(vol);
-		s->looking_ns = earlier(act_locked(vol), resume_ns);
+		s->looking_ns =
+			earlier(vol->driver ? driver_act_locked(vol) : act_locked(vol), resume_ns);
 		if (s->first || s->stops || s->looking_ns <= clock_mono_ns())
 			continue;
 		if (s->looking_ns == INT64_MAX)
@@ -486,6 +494,7 @@ void sealer_free(struct volume *vol)
 	pthread_cond_destroy(&s->wake);
 	mutex_destroy(&s->finishing);
 	free(s);
+	fact_log_free(steal_ptr(vol->facts));
 }
 
 int sealer_start(struct volume *vol, bool recovered_killed)
@@ -502,7 +511,11 @@ int sealer_start(struct volume *vol, bool recovered_killed)
 	}
 	mutex_init(&s->finishing, LOCK_SEALER_FINISHING);
 	vol->sealer = s;
+	/* Without memory none are kept. */
+	vol->facts = vol->options.read_only ? NULL : fact_log_new();
 	error = restore(vol, recovered_killed);
+	if (!error && vol->driver)
+		error = driver_start(vol);
 	if (error)
 		sealer_free(vol);
 	return error;
@@ -515,8 +528,11 @@ int sealer_run(struct volume *vol)
 
 	if (vol->options.read_only)
 		return 0;
+	/* The thread asks whether it runs. */
+	mutex_lock(&vol->lock);
 	error = thread_start(&s->thread, NULL, sealer_main, vol);
 	s->runs = !error;
+	mutex_unlock(&vol->lock);
 	return error;
 }
 

@@ -20,6 +20,8 @@
  */
 /* What vol->observer is. */
 extern const struct live_observer epochs_observer;
+/* The same, where the rules of lib/saves decide (driver.h). */
+extern const struct live_observer driver_observer;
 
 /* Reads what the last mount left (epochs begun and not frozen, changes not sealed).
  * recovered_killed: something was open for writing when the last mount ended without order. 0 or
@@ -48,6 +50,9 @@ void sealer_saved_taken_locked(struct volume *vol, const struct body *b, uint64_
 /* The next epoch is complete=false with this reason, whatever else is in doubt (doubts_volume.h), and is sealed by quiet.
  * Where nothing changed, there is none, and the reason is forgotten. */
 void sealer_incomplete_locked(struct volume *vol, const char *reason);
+/* As the observer's. */
+int sealer_wait_durable(struct volume *vol, int64_t timeout_ns, interrupted_fn interrupted,
+			void *arg);
 /* A writer was killed: what changed is sealed by quiet. */
 void sealer_killed_locked(struct volume *vol);
 /* A writer was killed (`by`; 0: not known) in a file of this name that is new, before that is undone: the epoch that its directory

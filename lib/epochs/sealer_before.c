@@ -90,11 +90,9 @@ bool sealer_is_scratch_locked(struct volume *vol, uint64_t ino)
 static int is_unfinished(void *arg, struct body *b)
 {
 	struct volume *vol = arg;
-	bool log = b->is_log ||
-		   (b->append_only && clock_mono_ns() - b->opened_ns > vol->options.patience_ns);
 
-	return b->staged && !b->orphan && !log && b->opened_epoch == vol->next_epoch &&
-	       !sealer_is_scratch_locked(vol, b->ino);
+	return b->staged && !b->orphan && !body_is_held(b) && !body_is_output_locked(vol, b) &&
+	       b->opened_epoch == vol->next_epoch && !sealer_is_scratch_locked(vol, b->ino);
 }
 
 /*

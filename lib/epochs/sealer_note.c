@@ -8,6 +8,7 @@
 #include "lib/epochs/arrivals.h"
 #include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/fact_log.h"
 #include "lib/epochs/resume.h"
 #include "lib/epochs/sealer.h"
 #include "lib/live/body.h"
@@ -20,7 +21,7 @@
 
 /* ---- names and the rules ---- */
 
-bool sealer_rule_locked(struct volume *vol, seal_rule rule, uint64_t parent, const char *name)
+bool sealer_rule_locked(struct volume *vol, name_rule rule, uint64_t parent, const char *name)
 {
 	cleanup_buf struct buf path = {0};
 
@@ -70,7 +71,7 @@ static void note_unsealed(struct volume *vol, enum unsealed unsealed)
 		p->noted = unsealed;
 }
 
-static void note_rides(struct volume *vol)
+void sealer_rides_locked(struct volume *vol)
 {
 	note_unsealed(vol, UNSEALED_RIDES);
 	vol->sealer->pending.rides = true;
@@ -117,7 +118,7 @@ static int is_other_save(void *arg, struct body *b)
 	const struct others *o = arg;
 	struct state_version v;
 
-	if (!b->staged || b->orphan || b->is_log || b->ino == o->ino ||
+	if (!b->staged || b->orphan || body_is_held(b) || b->is_output || b->ino == o->ino ||
 	    b->opened_epoch != o->vol->next_epoch ||
 	    state_version_get(o->vol->state, b->version, &v) != 0)
 		return 0;
@@ -388,7 +389,7 @@ static void note_create(struct volume *vol, uint64_t parent, const char *name, u
 	bool known = state_file_get(vol->state, ino, &f) == 0;
 
 	if (known && S_ISREG(f.mode) && sealer_rule_locked(vol, rules_log, parent, name)) {
-		note_rides(vol);
+		sealer_rides_locked(vol);
 		return;
 	}
 	new_names_add(&p->new_names, parent, name, ino,
@@ -448,7 +449,7 @@ static void note_close(struct volume *vol, uint64_t parent, const char *name, ui
 	struct new_name *n = name ? new_names_find(&p->new_names, parent, name, ino) : NULL;
 
 	if (name && sealer_rule_locked(vol, rules_log, parent, name)) {
-		note_rides(vol);
+		sealer_rides_locked(vol);
 		return;
 	}
 	if (n)
@@ -521,7 +522,7 @@ static void note_rename(struct volume *vol, uint64_t parent, const char *old_nam
 	}
 	if (old_name && sealer_rule_locked(vol, rules_log, parent, old_name) &&
 	    sealer_rule_locked(vol, rules_log, parent, name)) {
-		note_rides(vol);
+		sealer_rides_locked(vol);
 		return;
 	}
 	new_names_add(&p->new_names, parent, name, ino,
@@ -564,7 +565,7 @@ static void note_remove(struct volume *vol, uint64_t parent, const char *name, u
 		sealer_gone_locked(vol, n);
 		new_names_remove(&p->new_names, n);
 	} else {
-		note_rides(vol);
+		sealer_rides_locked(vol);
 	}
 	if (!is_heartbeat(p, ino) && (!name || !sealer_rule_locked(vol, rules_log, parent, name)))
 		note_activity(p, ino, now);
@@ -581,7 +582,8 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 
 	if (!s || vol->options.read_only || what == ACTIVITY_WRITE)
 		return; /* writes are seen by the times of open files (sealer_look_locked) */
-	opened(vol, now);
+	if (what != ACTIVITY_TIMES)
+		opened(vol, now);
 	touch_temporaries(vol, parent, now);
 	switch (what) {
 	case ACTIVITY_CREATE:
@@ -598,10 +600,13 @@ void sealer_note_locked(struct volume *vol, enum activity what, uint64_t parent,
 		note_remove(vol, parent, name, ino, now);
 		break;
 	case ACTIVITY_ATTR:
-		note_rides(vol);
+		sealer_rides_locked(vol);
+		break;
+	case ACTIVITY_TIMES:
+		s->pending.times = true;
 		break;
 	case ACTIVITY_EMPTIED:
-		note_rides(vol);
+		sealer_rides_locked(vol);
 		seal_at_marker(vol, parent, name, ino);
 		break;
 	case ACTIVITY_WRITE:
@@ -653,7 +658,7 @@ void sealer_unknown_locked(struct volume *vol)
 
 /* ---- what live calls (lib/live/observer.h) ---- */
 
-static int wait_durable(struct volume *vol, int64_t timeout_ns, interrupted_fn interrupted,
+int sealer_wait_durable(struct volume *vol, int64_t timeout_ns, interrupted_fn interrupted,
 			void *arg)
 {
 	/* A close says nothing of whether its save is over. */
@@ -667,6 +672,7 @@ static int wait_durable(struct volume *vol, int64_t timeout_ns, interrupted_fn i
 }
 
 const struct live_observer epochs_observer = {
+	.event_locked = fact_log_note_locked,
 	.note_locked = sealer_note_locked,
 	.before_replace_locked = sealer_before_replace_locked,
 	.before_name_locked = sealer_before_name_locked,
@@ -690,5 +696,5 @@ const struct live_observer epochs_observer = {
 	.for_reader = resume_for_reader,
 	.await_log_locked = seal_await_log_locked,
 	.closed = resume_after_close,
-	.wait_durable = wait_durable,
+	.wait_durable = sealer_wait_durable,
 };

@@ -56,44 +56,21 @@ struct outlasting {
 	int64_t now_ns;
 };
 
-/* Logs are text, and no file of a save has such a name. What is left of a checkpoint's first bytes may be anything. */
-static bool may_be_log(const struct body *b, uint64_t size, const char *name)
-{
-	static const char *const no_logs[] = {".json", ".yaml", ".yml", ".toml", ".index", NULL};
-	char text[4096];
-	uint64_t from = size > sizeof(text) ? size - sizeof(text) : 0;
-	ssize_t n = pread(b->fd, text, sizeof(text), (off_t)from);
-
-	for (const char *const *e = no_logs; *e; e++)
-		if (strlen(name) > strlen(*e) && !strcasecmp(name + strlen(name) - strlen(*e), *e))
-			return false;
-	for (ssize_t i = 0; i < n; i++)
-		if ((unsigned char)text[i] < ' ' && !memchr("\t\n\r\b\033", text[i], 5))
-			return false;
-	return n > 0 && memchr(text, '\n', (size_t)n) && !rules_weights(name);
-}
-
 static int look_for_log(void *arg, struct body *b)
 {
 	const struct outlasting *o = arg;
-	cleanup_buf struct buf path = {0};
 	struct stat st;
 	char name[256];
 
 	/* Without a writer it was staged a moment ago. */
-	if (!b->writers || !b->staged || b->orphan || b->is_log || !b->fragile ||
+	if (!b->writers || !b->staged || b->orphan || b->is_output || !b->fragile ||
 	    b->opened_ns >= o->before_ns ||
 	    o->now_ns - b->opened_ns <= o->vol->options.patience_ns || b->fd < 0 ||
 	    fstat(b->fd, &st) < 0 || (uint64_t)st.st_size > o->size / SEAL_LOG_PART)
 		return 0;
 	first_name_locked(o->vol, b->ino, name, NULL);
-	if (!name[0] || !may_be_log(b, (uint64_t)st.st_size, name))
-		return 0;
-	b->is_log = true;
-	volume_path_locked(o->vol, b->ino, &path);
-	log_info("%s: open for %" PRId64
-		 " s, while a larger save was made twice: it counts as a log",
-		 buf_str(&path), (o->now_ns - b->opened_ns) / NS_PER_S);
+	if (name[0] && output_is_text(b->fd, name))
+		output_mark_locked(o->vol, b, "while a larger save was made twice");
 	return 0;
 }
 
@@ -101,8 +78,11 @@ void sealer_saved_twice_locked(struct volume *vol, uint64_t size, int64_t before
 {
 	struct outlasting o = {vol, size, before_ns, clock_mono_ns()};
 
-	if (size >= vol->sealer->tree_bytes / SEAL_TREE_PART)
-		bodies_each_writing_locked(vol, look_for_log, &o);
+	if (size < vol->sealer->tree_bytes / SEAL_TREE_PART)
+		return;
+	map_hold(&vol->bodies->by_id);
+	bodies_each_writing_locked(vol, look_for_log, &o);
+	map_unhold(&vol->bodies->by_id);
 }
 
 static void note_size(struct volume *vol, uint64_t parent, uint64_t ino, uint64_t size)

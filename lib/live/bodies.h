@@ -2,7 +2,7 @@
 /*
  * What the parts of bodies and handles share: body.c (the table), handle*.c, edit.c (the first
  * change of closed content), commit.c and undo.c (the last close), deferred.c (what is done later),
- * stale_retry.c (who was told ESTALE), recover.c. Private to them.
+ * pending_close.c and held_close.c (closes without a release), stale_retry.c (who was told ESTALE), recover.c. Private to them.
  */
 #ifndef EPOCHFS_LIVE_BODIES_H
 #define EPOCHFS_LIVE_BODIES_H
@@ -45,17 +45,25 @@ struct handle {
 	pid_t parent; /* where its flush told that it was killed, who had started it; 0: not known */
 	int hold; /* process_hold of that, which has closed it and may still have it mapped for writing; -1: none */
 	bool killed, closed; /* what the opener's last flush said */
-	bool direct;	     /* the kernel was given the backing file */
-	bool cancelled;	     /* nobody got it: its end is no close */
-	pid_t tid;	     /* the thread that opened it; 0: unknown */
-	bool told, looked;   /* as of the opening (handle_open.c), for handle_retry */
-	bool blind;	     /* handle_is_blind */
-	bool emptied;	     /* its open truncated what was empty: nothing is staged */
+	bool ended;   /* it was that of its death: nothing that it has open is closed any more */
+	bool awaited; /* the release after that flush is to come, as far as is known */
+	bool held; /* it does not come as long as who inherited the descriptor lives (held_close.c) */
+	bool direct;	   /* the kernel was given the backing file */
+	bool cancelled;	   /* nobody got it: its end is no close */
+	pid_t tid;	   /* the thread that opened it; 0: unknown */
+	bool told, looked; /* as of the opening (handle_open.c), for handle_retry */
+	bool blind;	   /* handle_is_blind */
+	bool emptied;	   /* its open truncated what was empty: nothing is staged */
 	/* What was staged when it was opened, to tell at its close whether anything was written since (undo.c); size -1: nothing was, or
 	 * it made or truncated the file, or nobody knows. */
 	int64_t found_size, found_mtime_ns;
 	unsigned long found_changes;
-	bool found_racy;	      /* it was written just before */
+	bool found_racy; /* it was written just before */
+	uint64_t number; /* of its event (events.h); 0: it is told no more */
+	/* Of one that writes (output.c). */
+	struct saver *saver;
+	struct handle *saver_next, **saver_prev;
+	uint64_t opened_at;
 	struct lent *lent;	      /* what handle_read_fd gave out, newest first */
 	struct handle_record *record; /* survivors.h; NULL: none is kept */
 };
@@ -77,14 +85,19 @@ struct stale_retry {
 /* Ids and inodes are counted up: they are their own hashes. */
 struct bodies {
 	struct map by_id, by_ino;
+	struct map savers; /* output.c: processes that have files open for writing */
+	uint64_t numbers;  /* of handles, that were given (events.h) */
 	struct stale_retry *told;
 	size_t next_told_record;
 	unsigned closing; /* bodies with closing_ns or releasing */
 	unsigned pending; /* bodies that are pending */
 	unsigned watched;
+	unsigned comparing; /* closes that are looked at (same.c) */
 
 	pthread_t deferred;
 	bool deferred_runs, deferred_stops;
+	bool deferred_asked;	      /* there is more to do than to look after closes */
+	unsigned untold;	      /* bodies that are untold */
 	pthread_cond_t deferred_wake; /* with the volume's lock */
 };
 
@@ -99,8 +112,7 @@ struct after_entry {
 struct after {
 	struct volume *vol;
 	struct after_entry *entries;
-	uint64_t file_changed; /* ino or 0 */
-	struct body *dead;     /* bodies to destroy, by next_dead */
+	struct body *dead; /* bodies to destroy, by next_dead */
 };
 void after_entry(struct after *a, uint64_t parent, const char *name);
 /* All names of a file. */
@@ -157,8 +169,6 @@ void body_drop_locked(struct volume *vol, struct body *b, struct after *after);
 void body_unpin_locked(struct volume *vol, struct body *b, struct after *after);
 void body_set_pending_locked(struct volume *vol, struct body *b, bool pending);
 struct member *body_member_locked(struct body *b, pid_t tgid, bool add);
-/* Contract 1.2.5, now. */
-bool body_is_log_locked(struct volume *vol, struct body *b);
 struct backing *backing_ref(struct backing *b);
 void backing_put(struct backing *b);
 int64_t stat_mtime(const struct stat *st);
@@ -168,13 +178,15 @@ uint64_t stat_holes(const struct stat *st);
 /* The unit of st_blocks. */
 #define SECTOR 512
 
-/* ---- body.c ---- */
-/* Whether a name of the file is that of a log. */
-bool file_is_log_locked(struct volume *vol, uint64_t ino);
-
 /* ---- handle.c ---- */
 /* Whether the openers of all handles that write have closed a descriptor. */
 bool body_writers_closed_locked(const struct body *b);
+/* Whether a release of a writer is still to come after its flush, as far as is known. */
+bool body_awaits_release_locked(const struct body *b);
+/* This one, which is no writer any more, ended as its flush said: the body knows. */
+void handle_writes_no_more_locked(struct handle *h);
+/* Whether an fsync has made safe what the backing file is now. */
+bool body_is_synced(const struct body *b, const struct stat *st);
 /* The row says what the backing file is now, as a close promises it. */
 int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st);
 
@@ -186,6 +198,20 @@ void body_note_locked(const struct body *b);
 /* Sets both fields and keeps count. */
 void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
 			     unsigned releasing);
+
+/* Those whose release has not come for some time. Drops the lock. */
+void bodies_finish_late_closes_locked(struct volume *vol);
+
+/* ---- held_close.c ---- */
+/*
+ * The openers of all that write the body have closed it, and none of them has another descriptor, or a mapping: what is there is
+ * committed, or undone, though no release has come. Nothing where that would not be right. The body is pinned. Drops the lock.
+ */
+void body_take_held_locked(struct volume *vol, struct body *b, struct after *after);
+/* Its opener closes another descriptor of it, which /proc did not show: it is a writer again. */
+void handle_unhold_locked(struct handle *h);
+/* Tells the observer of closes that were taken in so. Drops the lock. */
+void bodies_tell_held_locked(struct volume *vol);
 
 /* ---- stale_retry.c ---- */
 int stale_retry_add_locked(struct volume *vol, const struct stale_retry *what);
@@ -234,10 +260,34 @@ int edit_begin(struct volume *vol, struct body *b, uint64_t keep, interrupted_fn
 
 /* The last writer of a staged body closed: commits it, undoes it, or lets it go. */
 void body_finish_locked(struct volume *vol, struct body *b, struct after *after);
+/*
+ * The same where descriptors are left that other processes inherited: what is committed is a copy, which those cannot change. Where that cannot be
+ * recorded now, it is tried again (`uncommitted`). The body is pinned. Drops the lock.
+ */
+void body_finish_held_locked(struct volume *vol, struct body *b, struct after *after);
+/* Whether something was stored since the last close, as far as times tell. */
+bool body_is_stored_since_close(const struct body *b);
 /* Whether it is an edit of what a killed writer left half, say, and still has some of that; but where what was cut off was brought. */
 bool body_is_half_locked(struct volume *vol, const struct body *b, const struct stat *st);
+/* Other bodies of the file are what it was before. */
+void body_orphan_others_locked(struct volume *vol, struct body *b);
 /* Whether body_finish_locked would commit it: not an orphan, nothing to undo. */
 bool body_commits_locked(struct volume *vol, struct body *b);
+
+/* Whether nothing was written since the edit began, as far as times tell. */
+bool same_as_base(const struct body *b, const struct stat *st);
+
+/* ---- same.c ---- */
+
+/*
+ * The last writer of a pinned body has closed it: looks whether an edit has left the bytes that were there, and sets `same`. Reads both, and
+ * drops the lock for that: whoever comes meanwhile may open it, or finish it.
+ */
+void body_compare_locked(struct volume *vol, struct body *b);
+/* Whether what a body holds now is what the file has already. Without the lock; reads both. */
+bool body_is_same(struct volume *vol, uint64_t id);
+/* Waits until no close is compared; drops the lock. */
+void bodies_finish_comparing_locked(struct volume *vol);
 
 /* ---- undo.c ---- */
 
@@ -246,6 +296,13 @@ bool body_commits_locked(struct volume *vol, struct body *b);
  * writer was killed or a write to it refused, unless the file is a log.
  */
 bool body_is_undone_locked(struct volume *vol, struct body *b);
+/*
+ * Its last writer has closed it. A replacement of a whole file that its own format says is cut off (tails.h), as Ctrl-C in the middle of a save leaves
+ * it, is undone, too, where the rules of saves decide (options.h: by_saves); that a new file is so, they are told. Drops the lock while it reads.
+ */
+void body_look_cut_off_locked(struct volume *vol, struct body *b);
+/* Whether a later write may leave this time as it is. */
+bool time_may_stay(int64_t mtime_ns);
 /* At the open and at the close in order of a writer: whether it vouches for the content, since that was written meanwhile, by it or by
  * another beside it (the kernel does not tell whose write it passed through). */
 void handle_find_locked(struct handle *h);
@@ -285,7 +342,8 @@ void bodies_tell_uncommitted_locked(struct volume *vol);
 struct body *body_uncommitted_locked(struct volume *vol);
 /* Whether nobody has the backing file open or mapped for writing; may wait some milliseconds. */
 bool backing_is_quiet(int read_fd, bool wait);
-/* Whether somebody has the backing file of a staged body without writers mapped, or open, for writing. Closes write_fd. */
+/* Whether somebody has the backing file of a staged body without writers mapped, or open, for writing. Closes write_fd where no
+ * handle needs it. */
 bool body_is_mapped_locked(struct body *b);
 
 #endif

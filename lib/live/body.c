@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "lib/cache/reclaim.h"
-#include "lib/meta/rules.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/process.h"
@@ -51,6 +50,7 @@ void bodies_free(struct bodies *b)
 		return;
 	map_free(&b->by_id);
 	map_free(&b->by_ino);
+	map_free(&b->savers);
 	pthread_cond_destroy(&b->deferred_wake);
 	free(b);
 }
@@ -177,7 +177,7 @@ void body_unstage_locked(struct volume *vol, struct body *b)
 	b->staged = false;
 	b->fragile = false;
 	b->base = 0;
-	b->base_compares = false;
+	b->base_compares = b->same = false;
 	b->copied = false;
 	b->half = false;
 	b->kept_size = 0;
@@ -218,7 +218,7 @@ struct body *body_add_locked(struct volume *vol, uint64_t id, uint64_t ino)
 	b->write_fd = -1;
 	b->closer_hold = -1;
 	b->made_ns = clock_mono_ns();
-	b->is_log = file_is_log_locked(vol, ino);
+	b->is_output = file_is_log_locked(vol, ino);
 	if (add_to_table_locked(vol->bodies, b)) {
 		free(b);
 		return NULL;
@@ -263,6 +263,7 @@ int body_new_staged_locked(struct volume *vol, const struct state_version *v, in
 	}
 	b->version = v->id;
 	b->fragile = v->fragile;
+	b->is_output = b->is_output || v->output;
 	/* What an edit of the process before has written is not known. */
 	b->half = v->torn;
 	b->kept_size = v->kind == VERSION_EDIT ? UINT64_MAX : 0;
@@ -475,7 +476,7 @@ void bodies_keep_names_locked(struct volume *vol, bool keep_logs)
 
 		if (b->discarded || b->tear || (!b->staged && !b->writers))
 			continue;
-		b->shown = !b->orphan && !(keep_logs && body_is_log_locked(vol, b));
+		b->shown = !b->orphan && !(keep_logs && body_is_output_locked(vol, b));
 		first_name_locked(vol, b->ino, name, NULL);
 		free(b->torn_name);
 		b->torn_name = strdup(name); /* without memory it is "unnamed" */
@@ -490,7 +491,8 @@ void bodies_tear_writers_locked(struct volume *vol)
 		/* Its close would have gone nowhere anyway. */
 		if (!b->shown && !b->tear)
 			continue;
-		b->tear = true;
+		/* What others have inherited is closed already. */
+		b->tear = !body_is_held(b) || body_is_stored_since_close(b);
 		/* What is not changed yet goes with the file, if the rollback left it. */
 		b->orphan = b->orphan || b->staged;
 		body_note_locked(b);
@@ -541,9 +543,6 @@ void after_run(struct after *a)
 		volume_entry_changed(a->vol, e->parent, e->name);
 		free(e);
 	}
-	if (a->file_changed)
-		volume_file_changed(a->vol, a->file_changed);
-	a->file_changed = 0;
 }
 
 /* What bodies say of themselves, and to whom they say it together: sizes, names, who writes. */
@@ -562,35 +561,9 @@ void body_attr_locked(const struct body *b, struct live_attr *attr)
 }
 
 struct name_search {
-	struct volume *vol;
 	char *name;
 	uint64_t parent;
 };
-
-static int found_log(void *arg, const struct state_name *n, const char *name,
-		     const struct state_file *f)
-{
-	struct name_search *s = arg;
-
-	(void)n;
-	(void)f;
-	return rules_log(s->vol->rules, name, NULL) ? 1 : 0;
-}
-
-bool file_is_log_locked(struct volume *vol, uint64_t ino)
-{
-	struct name_search s = {.vol = vol};
-
-	return state_names_of(vol->state, ino, found_log, &s) == 1;
-}
-
-bool body_is_log_locked(struct volume *vol, struct body *b)
-{
-	if (!b->is_log && b->writers && b->append_only &&
-	    clock_mono_ns() - b->opened_ns > vol->options.patience_ns)
-		b->is_log = true;
-	return b->is_log;
-}
 
 static int found_name(void *arg, const struct state_name *n, const char *name,
 		      const struct state_file *f)
@@ -621,7 +594,7 @@ int bodies_each_writing_locked(struct volume *vol, int (*fn)(void *arg, struct b
 		next = body_next_locked(vol, b);
 		if (b->discarded || (!b->staged && !b->writers))
 			continue;
-		body_is_log_locked(vol, b);
+		body_is_output_locked(vol, b);
 		result = fn(arg, b);
 	}
 	return result;

@@ -16,7 +16,7 @@
  *     drops what it covered (body_file_unlinked_locked where that was its last name), its undo
  *     points the name back. An epoch that is sealed in between takes the covered file.
  *   - close() is followed by RELEASE in the background. What must see the close (a lookup, an open,
- *     a rename or another close of that file, a seal, a look into .epochs) calls body_finish_closes_locked or
+ *     a rename, a change of size or times, or another close of that file, a seal, a look into .epochs) calls body_finish_closes_locked or
  *     bodies_finish_closes first.
  */
 #ifndef EPOCHFS_LIVE_BODY_H
@@ -24,6 +24,7 @@
 
 #include "lib/cache/context.h"
 #include "lib/live/live.h"
+#include "lib/live/output.h"
 #include "lib/util/map.h"
 #include "lib/util/array.h"
 
@@ -41,14 +42,18 @@ struct body {
 	bool known;	 /* the kernel has a node of it, and may open it: it stays */
 	bool shown;	 /* it was no orphan when a rollback began, which may make it one */
 	char *torn_name; /* what it was called before the rollback; owned, NULL: unknown */
-	bool is_log; /* contract 1.2.5: name matches, O_APPEND held for longer than patience, or other saves went by meanwhile */
+	bool is_output; /* contract 1.2.5, as it was last asked: body_is_output_locked (output.h) */
 	bool append_only;      /* every writing handle has O_APPEND and not O_DIRECT */
 	bool killed;	       /* an opener that wrote died, or was refused a write */
 	bool closed_well;      /* an opener closed, and it was written while he had it open */
 	unsigned long changes; /* writes that went through the daemon */
 	bool fragile;	       /* a killed writer undoes it: as in the version's row (state.h) */
 	unsigned handles, writers;
-	pid_t closer;		    /* the process of the writer that closed last; 0: not known */
+	unsigned held; /* handles whose descriptor others inherited: no writers (held_close.c) */
+	uint64_t
+		last_number; /* of the handle that closed last, until that is told (events.h); else 0 */
+	pid_t closer;	     /* the process of the writer that closed last; 0: not known */
+	pid_t closer_tid;	    /* its thread that had opened it; 0: not known */
 	pid_t closer_parent;	    /* where it was killed, who had started it; 0: not known */
 	int closer_hold;	    /* process_hold of it; -1: none */
 	uint64_t opened_epoch;	    /* next_epoch when the first writer opened */
@@ -69,6 +74,9 @@ struct body {
 	uint64_t base;	    /* the closed version that an edit or a replacement follows, or 0 */
 	bool base_compares; /* times of the backing file tell whether it differs from `base` */
 	bool copied;	    /* `base` is a copy, made under a mapping that may still write */
+	bool same;	    /* its last writer left the bytes of `base` in it (same.c) */
+	unsigned long
+		opens; /* how often it was opened for writing, or truncated without a handle */
 	int64_t base_mtime_ns, base_ctime_ns;
 	uint64_t base_size;
 	uint64_t journaled_size; /* what the version's row has of the last flush */
@@ -77,7 +85,9 @@ struct body {
 	int64_t synced_ctime_ns; /* 0: none */
 	int64_t closing_ns; /* monotonic; its writers closed, a release is on its way; else 0 */
 	unsigned releasing; /* releases of writers under way */
-	bool preparing;	    /* an edit begins, without the lock: wait for `changed` */
+	bool taking;	    /* its closes are taken in, without the lock: wait for `changed` */
+	bool untold; /* one was, and the observer is to hear of it: the deferred-work thread does that */
+	bool preparing; /* an edit begins, without the lock: wait for `changed` */
 	bool watched; /* the deferred-work thread commits it: a writable mapping is left, or a commit failed */
 	bool uncommitted; /* the latter: its last close is not recorded yet */
 	bool discarded;	  /* its version is gone; the descriptor still reads */
@@ -88,8 +98,13 @@ struct body {
 	/* So much from its beginning on was written since, as of one that is saved anew on the same descriptor. */
 	uint64_t redone;
 	atomic_bool was_refused; /* one ever was; read without the lock */
+	bool cut_off;		 /* as body_look_cut_off_locked found: it is undone */
+	bool ends_torn;		 /* likewise: it is new, and committed */
 	bool cramped; /* the kernel wrote it by itself while its disk had no room: a write may have been refused (cramped.h) */
 	int64_t emptied_ns; /* wall clock: when it was last cut to nothing; 0: never */
+	_Atomic uint64_t
+		lowest; /* of an edit: no write that the daemon saw began before; read and set without the lock */
+	bool passed; /* of an edit: the kernel may have written by itself */
 	/* Of an edit: what it has written of the content before, as far as the daemon saw it, and how much of that it may still have. */
 	struct spans written;
 	uint64_t kept_size;
@@ -142,9 +157,21 @@ void bodies_keep_names_locked(struct volume *vol, bool keep_logs);
 /* Rollback: writers across it go to torn/ when they close. */
 void bodies_tear_writers_locked(struct volume *vol);
 
+/* Bytes of it were refused, or may have been, and no later write covered them. */
+static inline bool body_is_refused(const struct body *b)
+{
+	return b->cramped || b->refused_from < b->refused_to;
+}
+
+/* All that is left of its writers are descriptors that other processes inherited: what was closed is committed. */
+static inline bool body_is_held(const struct body *b)
+{
+	return b->held && !b->writers;
+}
+
 /*
- * Waits, for at most half a second and once a close, until a close of this file (ino 0: of
- * any) whose release is on its way is committed. True where it waited: the lock was dropped, so look
+ * Takes in the closes of this file (ino 0: of any) that have no release yet: waits for one that is on its way, and commits a copy
+ * where another process has inherited the descriptor (held_close.c); once a close. True where it waited: the lock was dropped, so look
  * again at what was read before. Costs nothing where no such close is there.
  */
 bool body_finish_closes_locked(struct volume *vol, uint64_t ino);

@@ -68,7 +68,7 @@ static bool is_passed(const struct body *b)
 
 static bool is_at_risk(const struct body *b)
 {
-	return b->staged && !b->cramped && !b->is_log && is_passed(b);
+	return b->staged && !b->cramped && !b->is_output && is_passed(b);
 }
 
 static int find_at_risk(void *arg, struct body *b)

@@ -13,9 +13,9 @@
  *   space, so one older than the last look that found room clears the writer. A save that ended before the disk became full, or
  *   whose writer only computes meanwhile, stays whole.
  *
- * Not seen: a disk that was full for less than the time between two looks, where another process freed the space; a large
- * write with O_DIRECT on XFS, which is refused as a whole with more left. Blamed without need: a writer whose last bytes just
- * fitted. Its close() says ENOSPC, so it is told.
+ * Not seen: a disk that was full for less than the time between two looks, where another process freed the space. Blamed without need: a
+ * writer whose last bytes just fitted, or who waited for space in the daemon (O_DIRECT, O_SYNC: fs/passthrough.h). Its close() says ENOSPC,
+ * so it is told.
  */
 #ifndef EPOCHFS_LIVE_CRAMPED_H
 #define EPOCHFS_LIVE_CRAMPED_H

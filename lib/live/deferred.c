@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A thread for what bodies leave for later. It removes backing files of versions whose
- * rows are gone, finishes bodies that a writable mapping still changes or whose commit failed, and
- * drops replacements whose open never came.
+ * rows are gone, finishes bodies that a writable mapping still changes or whose commit failed, takes in
+ * closes whose release does not come, and drops replacements whose open never came.
  */
 #include "lib/live/bodies.h"
 
@@ -18,6 +18,8 @@
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
 
+/* How often closes are looked after while there are any without a release. */
+#define CLOSE_WAIT   (500 * NS_PER_MS)
 #define WATCH_FIRST  (100 * NS_PER_MS)
 #define WATCH_LAST   (2 * NS_PER_S)
 #define IDLE_WAIT    (15 * NS_PER_S)
@@ -47,12 +49,15 @@ void body_watch_locked(struct volume *vol, struct body *b, bool watch)
 		return;
 	b->watched = watch;
 	vol->bodies->watched += watch ? 1u : -1u;
+	vol->bodies->deferred_asked |= watch;
 	if (watch)
 		pthread_cond_signal(&vol->bodies->deferred_wake);
 }
 
 bool body_is_mapped_locked(struct body *b)
 {
+	if (b->held)
+		return true;
 	/* Our own descriptor would keep it busy. */
 	if (b->write_fd >= 0)
 		close(b->write_fd);
@@ -79,9 +84,10 @@ static void finish_watched_locked(struct volume *vol, struct after *after, bool 
 	map_hold(&vol->bodies->by_id);
 	for (struct body *b = body_next_locked(vol, NULL); b && vol->bodies->watched; b = next) {
 		next = body_next_locked(vol, b);
-		if (!b->watched || b->writers || b->releasing || b->preparing)
+		if (!b->watched || b->writers || b->releasing || b->taking || b->preparing)
 			continue;
-		if (b->discarded || !b->staged)
+		/* Its last descriptor, or the next seal, commits it. */
+		if (b->discarded || !b->staged || (b->held && !b->uncommitted))
 			body_watch_locked(vol, b, false);
 		else if (!body_is_mapped_locked(b))
 			body_finish_locked(vol, b, after);
@@ -106,8 +112,14 @@ static void commit_left_locked(struct volume *vol, struct body *b, struct after 
 {
 	uint64_t id = b->id;
 
-	if (b->releasing || b->preparing || !b->staged || b->discarded)
+	if (b->releasing || b->taking || b->preparing || !b->staged || b->discarded)
 		return;
+	if (b->held) {
+		b->pins++;
+		body_finish_held_locked(vol, b, after);
+		body_unpin_locked(vol, b, after);
+		return;
+	}
 	if (!body_is_mapped_locked(b)) {
 		body_finish_locked(vol, b, after);
 		body_drop_locked(vol, b, after);
@@ -193,6 +205,28 @@ static int64_t next_wait_locked(struct volume *vol, bool left, int64_t last)
 	return 2 * last;
 }
 
+static bool is_asked_locked(const struct volume *vol)
+{
+	return vol->bodies->deferred_stops || vol->bodies->deferred_asked || vol->marked;
+}
+
+/* Until there is something to do, or this time is over: true where it was not. Closes come all the time, and are looked after meanwhile. */
+static bool sleep_locked(struct volume *vol, int64_t wait)
+{
+	int64_t end = clock_mono_ns() + wait, look = INT64_MAX, now;
+
+	while (!is_asked_locked(vol) && (now = clock_mono_ns()) < end) {
+		if (now >= look)
+			bodies_finish_late_closes_locked(vol);
+		if (!vol->bodies->closing || now >= look)
+			look = INT64_MAX;
+		if (vol->bodies->closing && look == INT64_MAX)
+			look = now + CLOSE_WAIT;
+		cond_wait_until(&vol->bodies->deferred_wake, &vol->lock, look < end ? look : end);
+	}
+	return is_asked_locked(vol);
+}
+
 static void *deferred_main(void *arg)
 {
 	struct volume *vol = arg;
@@ -202,13 +236,14 @@ static void *deferred_main(void *arg)
 	while (!vol->bodies->deferred_stops) {
 		bool left, woken;
 
+		vol->bodies->deferred_asked = false;
+		bodies_finish_late_closes_locked(vol);
+		bodies_tell_held_locked(vol);
 		mutex_unlock(&vol->lock);
 		left = keep(vol, false);
 		mutex_lock(&vol->lock);
 		wait = next_wait_locked(vol, left, wait == IDLE_WAIT ? 0 : wait);
-		woken = vol->bodies->deferred_stops || vol->marked ||
-			cond_wait_until(&vol->bodies->deferred_wake, &vol->lock,
-					clock_mono_ns() + wait) != -ETIMEDOUT;
+		woken = sleep_locked(vol, wait);
 		if (woken && !vol->bodies->deferred_stops) {
 			cond_wait_until(&vol->bodies->deferred_wake, &vol->lock,
 					clock_mono_ns() + BATCH_WAIT);
@@ -229,8 +264,9 @@ int deferred_start(struct volume *vol)
 	if (sigaction(SIGIO, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
 		signal(SIGIO, SIG_IGN);
 	error = thread_start(&vol->bodies->deferred, NULL, deferred_main, vol);
-	vol->bodies->deferred_runs = !error;
+	/* The thread may read what lies beside it in one with that. */
 	mutex_lock(&vol->lock);
+	vol->bodies->deferred_runs = !error;
 	vol->marked_wake = &vol->bodies->deferred_wake;
 	mutex_unlock(&vol->lock);
 	return error;
@@ -247,5 +283,9 @@ void deferred_stop(struct volume *vol)
 		pthread_join(vol->bodies->deferred, NULL);
 		vol->bodies->deferred_runs = false;
 	}
+	mutex_lock(&vol->lock);
+	vol->bodies->deferred_stops = true;
+	bodies_tell_held_locked(vol);
+	mutex_unlock(&vol->lock);
 	keep(vol, true);
 }

@@ -180,6 +180,7 @@ static int new_row_locked(struct edit *e, struct state_version *v)
 				    .size = e->keep,
 				    .rests_on_fsync = e->promised && e->keep,
 				    .torn = e->base.torn && e->keep,
+				    .output = e->b->is_output,
 				    .born = e->vol->next_epoch};
 	return state_version_new(e->vol->state, v, &v->id);
 }
@@ -356,6 +357,8 @@ static void switch_body_locked(struct edit *e, uint64_t id, struct content **ret
 	b->base = e->base.id;
 	b->killed = b->closed_well = false;
 	b->kept_size = e->keep;
+	atomic_store(&b->lowest, e->keep < e->base.size ? 0 : UINT64_MAX);
+	b->passed = false;
 	b->half = e->base.torn && e->keep;
 	b->cut_size = e->cut ? e->base.size : UINT64_MAX;
 	atomic_store(&b->is_followed, b->half || state_doubt_any(e->vol->state));
@@ -479,6 +482,8 @@ static int truncate_pinned(struct volume *vol, struct body *b, const struct live
 	if (b->write_fd < 0)
 		return -EAGAIN;
 	b->changes++;
+	b->opens++;
+	b->same = false;
 	error = io_truncate(b->write_fd, change->size);
 	if (!error)
 		body_note_truncated_locked(b, change->size);
@@ -550,12 +555,19 @@ static bool close_truncated_locked(struct volume *vol, struct body *b, int *ret_
 	if (!b->staged || b->discarded || b->orphan)
 		return false;
 	if (!b->writers)
-		return b->watched && !b->pending && !b->preparing;
+		return b->watched && !b->held && !b->pending && !b->preparing;
 	if (!is_closed_well_locked(b))
 		return false;
 	*ret_error = fstat(b->fd, &st) < 0 ? -errno : body_journal_locked(vol, b, &st);
 	body_set_closing_locked(vol, b, clock_mono_ns(), b->releasing);
 	return false;
+}
+
+/* Nobody else ends the edit. */
+static bool truncate_ends_locked(const struct body *b)
+{
+	return !b->writers && !b->held && b->staged && !b->discarded && !b->watched &&
+	       !b->preparing && !b->pending;
 }
 
 int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change)
@@ -578,8 +590,11 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 	mutex_lock(&vol->lock);
 	if (!error && close_truncated_locked(vol, b, &error))
 		body_commit_copy_locked(vol, b, change->interrupted, change->interrupted_arg);
-	if (!b->writers && b->staged && !b->discarded && !b->watched && !b->preparing &&
-	    !b->pending)
+	if (!error && body_is_held(b))
+		body_finish_held_locked(vol, b, &after);
+	if (truncate_ends_locked(b))
+		body_compare_locked(vol, b);
+	if (truncate_ends_locked(b))
 		body_finish_locked(vol, b, &after);
 	body_unpin_locked(vol, b, &after);
 	mutex_unlock(&vol->lock);

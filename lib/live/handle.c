@@ -9,7 +9,9 @@
 #include "lib/cache/evict.h"
 #include "lib/cache/grant.h"
 #include "lib/live/cramped.h"
+#include "lib/live/events.h"
 #include "lib/live/observer.h"
+#include "lib/saves/event.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
 #include "lib/util/log.h"
@@ -45,6 +47,7 @@ bool handle_has_room_ahead(struct handle *h)
 static void set_direct_locked(struct handle *h)
 {
 	h->direct = true;
+	h->body->passed |= h->writes;
 	if (h->writes)
 		cramped_begins_locked(h->vol);
 	body_note_locked(h->body);
@@ -127,6 +130,12 @@ int handle_grant_again(struct handle *h, struct grant **ret_grant)
 
 /* ---- closing ---- */
 
+bool body_is_synced(const struct body *b, const struct stat *st)
+{
+	return b->synced_ctime_ns && b->synced_ctime_ns == stat_ctime(st) &&
+	       b->synced_size == (uint64_t)st->st_size;
+}
+
 int body_journal_locked(struct volume *vol, struct body *b, const struct stat *st)
 {
 	struct state_version v;
@@ -143,6 +152,7 @@ int body_journal_locked(struct volume *vol, struct body *b, const struct stat *s
 		v.flushed_ctime_ns = stat_ctime(st);
 		v.holes = stat_holes(st);
 		v.torn = body_is_half_locked(vol, b, st);
+		v.fsynced = body_is_synced(b, st);
 		v.used_ns = clock_wall_ns();
 		error = state_version_set(vol->state, &v);
 	}
@@ -160,6 +170,14 @@ bool body_writers_closed_locked(const struct body *b)
 		if (h->writes && !h->closed)
 			return false;
 	return true;
+}
+
+bool body_awaits_release_locked(const struct body *b)
+{
+	for (const struct handle *h = b->open_handles; h; h = h->next)
+		if (h->writes && h->awaited)
+			return true;
+	return false;
 }
 
 /*
@@ -219,6 +237,9 @@ static int close_durably(struct handle *h, interrupted_fn interrupted, void *arg
 	mutex_unlock(&h->vol->lock);
 	if (!ready)
 		return 0;
+	/* What was there was waited for when it was closed. */
+	if (body_is_same(h->vol, id))
+		return 0;
 	error = body_commit_copy(h->vol, id, interrupted, arg);
 	if (error == -ENOENT)
 		return 0;
@@ -250,7 +271,7 @@ static bool another_is_left(struct handle *h)
 	if (b->staged && fstat(b->fd, &st) == 0 && st.st_size == 0)
 		volume_path_locked(h->vol, b->ino, &path);
 	mutex_unlock(&h->vol->lock);
-	return path.len && process_has_open(h->tgid, buf_str(&path), true);
+	return path.len && process_has_open(h->tgid, buf_str(&path), h->body->ino, true);
 }
 
 /* Who may map it for writing, and so change it after the close: how that process ends will be asked (contract 1.2.9). */
@@ -260,14 +281,12 @@ static void hold_closer(struct handle *h)
 		h->hold = process_hold(h->tgid);
 }
 
-int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
+static int flush_writer(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
 {
 	struct volume *vol = h->vol;
 	bool known = h->tgid && pid, killed = false, refused, undone, spoilt;
 	int error = 0;
 
-	if (!h->writes)
-		return 0;
 	/* A forked child that closes what it inherited: no commit, and its death does not count. */
 	if (known && process_of(pid) != h->tgid)
 		return 0;
@@ -283,13 +302,16 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 		cramped_look(vol);
 	mutex_lock(&vol->lock);
 	body_finish_other_closes_locked(vol, h->body);
+	handle_unhold_locked(h);
+	h->ended = killed;
+	h->awaited = true;
 	/* What is not all there is not saved, however it is closed. */
 	refused = h->body->refused_from < h->body->refused_to;
 	/* Of a mapping's store that did not even begin an edit nobody else tells the program. */
 	if (refused && !killed && !h->body->staged)
 		error = h->body->refused_error;
 	/* Whether all of it was written is not known, so whoever wrote it is told: it is as it was before. */
-	undone = h->body->cramped && h->body->fragile && !body_is_log_locked(vol, h->body);
+	undone = h->body->cramped && h->body->fragile && !body_is_output_locked(vol, h->body);
 	if (undone && !killed && !refused)
 		error = -ENOSPC;
 	spoilt = killed || refused || undone;
@@ -311,6 +333,38 @@ int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *
 	return error;
 }
 
+int handle_flush(struct handle *h, pid_t pid, interrupted_fn interrupted, void *arg)
+{
+	int64_t began_ns;
+	int error;
+
+	if (!h->writes)
+		return 0;
+	began_ns = clock_mono_ns();
+	error = flush_writer(h, pid, interrupted, arg);
+	histogram_add(&h->vol->counters.close, clock_mono_ns() - began_ns);
+	return error;
+}
+
+void handle_writes_no_more_locked(struct handle *h)
+{
+	struct body *b = h->body;
+
+	b->writers--;
+	b->closer = h->tgid;
+	b->closer_tid = h->tid;
+	output_closed_locked(h);
+	event_released_locked(h);
+	b->closer_parent = h->parent;
+	cleanup_close_fn(&b->closer_hold);
+	b->closer_hold = steal_fd(&h->hold);
+	/* Also what another process was refused, which had inherited the descriptor. */
+	if (h->killed || b->refused_from < b->refused_to)
+		b->killed = true;
+	else if (!h->cancelled && handle_vouches_locked(h))
+		b->closed_well = true;
+}
+
 static void unlink_handle_locked(struct handle *h)
 {
 	struct body *b = h->body;
@@ -325,16 +379,12 @@ static void unlink_handle_locked(struct handle *h)
 		m->handles--;
 	if (!h->writes)
 		return;
-	b->writers--;
-	b->closer = h->tgid;
-	b->closer_parent = h->parent;
-	cleanup_close_fn(&b->closer_hold);
-	b->closer_hold = steal_fd(&h->hold);
-	/* Also what another process was refused, which had inherited the descriptor. */
-	if (h->killed || b->refused_from < b->refused_to)
-		b->killed = true;
-	else if (!h->cancelled && handle_vouches_locked(h))
-		b->closed_well = true;
+	if (!h->held) {
+		handle_writes_no_more_locked(h);
+	} else {
+		b->held--;
+		b->killed = b->killed || b->refused_from < b->refused_to;
+	}
 	body_note_locked(b);
 }
 
@@ -357,12 +407,20 @@ static bool no_mapping_left_locked(struct volume *vol, struct body *b)
 /* The last writer closed. True where a copy must be committed because a mapping is left. */
 static bool finish_locked(struct volume *vol, struct body *b, bool direct, struct after *after)
 {
+	if (b->held) {
+		body_finish_held_locked(vol, b, after);
+		return false;
+	}
 	if (direct && body_commits_locked(vol, b) && !no_mapping_left_locked(vol, b)) {
 		if (b->writers || !b->staged || b->discarded)
 			return false;
 		body_watch_locked(vol, b, true);
 		return body_commits_locked(vol, b);
 	}
+	if (!b->writers)
+		body_compare_locked(vol, b);
+	output_look_grown_locked(vol, b);
+	body_look_cut_off_locked(vol, b);
 	/* Without the lock a new writer may have come: the close is his. */
 	if (!b->writers && b->staged && !b->discarded && !b->preparing)
 		body_finish_locked(vol, b, after);
@@ -380,7 +438,7 @@ static void note_refused_locked(struct volume *vol, struct body *b)
 	volume_path_locked(vol, b->ino, &path);
 	log_warn("%s: %s: %s: the file is as it was last closed; save it again", buf_str(&path),
 		 why, strerror(-b->refused_error));
-	if (!b->is_log && !b->orphan)
+	if (!b->is_output && !b->orphan)
 		vol->observer->doubt_locked(vol, b, true, why);
 	b->refused_from = b->refused_to = 0;
 	b->killed = b->closed_well = false;
@@ -400,6 +458,16 @@ static void note_emptied_locked(struct handle *h)
 					      h->body->ino);
 }
 
+/* Nothing was written. */
+static void note_unwritten_locked(struct volume *vol, struct body *b)
+{
+	struct state_file f = {0};
+
+	state_file_get(vol->state, b->ino, &f);
+	event_closed_locked(vol, b, f.size,
+			    SAVE_IS_SAME | event_close_facts_locked(vol, b, f.size));
+}
+
 static void release_writer_locked(struct handle *h, bool direct, struct after *after)
 {
 	struct volume *vol = h->vol;
@@ -410,8 +478,11 @@ static void release_writer_locked(struct handle *h, bool direct, struct after *a
 	FAULT_POINT("release.begin");
 	note_emptied_locked(h);
 	note_refused_locked(vol, b);
-	if (!b->writers && b->staged && !b->discarded)
+	/* One of several that others have inherited goes: what they have in common is committed with the last. */
+	if (!b->writers && b->staged && !b->discarded && !(h->held && b->held))
 		copy = finish_locked(vol, b, direct, after);
+	else if (!b->writers)
+		note_unwritten_locked(vol, b);
 	if (copy)
 		body_commit_copy_locked(vol, b, NULL, NULL);
 	body_set_closing_locked(vol, b, b->writers ? b->closing_ns : 0, b->releasing - 1);
@@ -424,12 +495,13 @@ void handle_release(struct handle *h, bool direct)
 	struct volume *vol = h->vol;
 	struct body *b = h->body;
 	struct after after = {.vol = vol};
-	bool wrote = h->writes;
 	uint64_t ino = b->ino;
 	pid_t by = h->tgid;
 	int64_t at_ns;
+	bool wrote;
 
 	mutex_lock(&vol->lock);
+	wrote = h->writes && !h->held;
 	at_ns = b->closing_ns ? b->closing_ns : clock_mono_ns();
 	b->pins++;
 	unlink_handle_locked(h);
@@ -479,6 +551,7 @@ static void note_handle_locked(const struct handle *h)
 	r->opened_ns = b->opened_ns;
 	r->killed = h->killed;
 	r->closed = h->closed;
+	r->held = h->held;
 	r->direct = h->direct;
 	r->body_killed = b->killed;
 	r->body_closed_well = b->closed_well;

@@ -25,10 +25,11 @@
  * is another than the one that was asked for. Where somebody has it open, O_TRUNC of what the file shows truncates in place; of
  * content that was replaced any of them gets what was there, as a file without a name.
  *
- * The last handle open for writing of a body commits it at handle_release.
+ * The last handle open for writing of a body commits it at handle_release. Where another process inherited the descriptor that does not come; what
+ * the opener has closed is committed all the same (held_close.c).
  *
  * Killed writers (contract 1.2.4): handle_flush looks at the closing thread; where the process that opened
- * the handle is ending by a signal or with an error, the release undoes what is fragile and keeps
+ * the handle is ending by a signal or with an error, the release, or what takes the close in before that, undoes what is fragile and keeps
  * the bytes under .epochs/torn/.
  *
  * Passthrough: fs/ may give the kernel the backing file that handle_grant() grants; the daemon then sees no read and no write, so all sizes and times of an open body are taken

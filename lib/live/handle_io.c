@@ -235,9 +235,10 @@ static int begin_write(struct handle *h, uint64_t keep, interrupted_fn interrupt
 		mutex_lock(&vol->lock);
 	}
 	if (!error) {
-		if (b->closing_ns) /* closed by one descriptor, written by another */
+		/* Closed by one descriptor, written by another: unless its opener has none any more. */
+		if (b->closing_ns && !h->held && !h->ended)
 			body_set_closing_locked(vol, b, 0, b->releasing);
-		h->closed = false;
+		h->closed = h->held || h->ended;
 		b->changes++;
 		*ret_fd = b->write_fd;
 		error = b->write_fd < 0 ? -EBADF : 0;
@@ -271,12 +272,23 @@ static ssize_t write_once(int fd, const void *data, size_t len, uint64_t offset)
 	return n < 0 ? -errno : n;
 }
 
+/* Who appends (UINT64_MAX) writes below nothing. */
+static void note_lowest(struct body *b, uint64_t offset)
+{
+	uint64_t lowest = atomic_load_explicit(&b->lowest, memory_order_relaxed);
+
+	while (offset < lowest && !atomic_compare_exchange_weak(&b->lowest, &lowest, offset))
+		;
+}
+
 ssize_t handle_write_to(struct handle *h, int fd, const void *data, size_t len, uint64_t offset,
 			interrupted_fn interrupted, void *arg)
 {
-	ssize_t n = write_once(fd, data, len, offset);
+	ssize_t n;
 	int error;
 
+	note_lowest(h->body, offset);
+	n = write_once(fd, data, len, offset);
 	if (n == -ENOSPC || n == -EDQUOT) {
 		error = volume_reserve(h->vol, len, interrupted, arg);
 		n = error ? error : write_once(fd, data, len, offset);
@@ -320,6 +332,8 @@ void handle_note_write(struct handle *h, uint64_t offset, size_t len, ssize_t re
 	struct body *b = h->body;
 	struct stat st;
 
+	if (result > 0)
+		note_lowest(b, offset);
 	/* Nearly always, and not worth the lock. */
 	if (!is_refusal(result) && !atomic_load(&b->was_refused) && !atomic_load(&b->is_followed))
 		return;
@@ -354,6 +368,7 @@ void body_note_truncated_locked(struct body *b, uint64_t size)
 		b->refused_to = 0;
 	if (size < b->kept_size)
 		b->kept_size = size;
+	note_lowest(b, size);
 	if (!size) {
 		b->cramped = false;
 		b->emptied_ns = clock_wall_ns();
@@ -367,7 +382,7 @@ static int truncate_body(struct volume *vol, struct body *b, int fd, uint64_t si
 	int error;
 
 	mutex_lock(&vol->lock);
-	if (!b->is_log && !b->append_only) {
+	if (!b->is_output && !b->append_only) {
 		mutex_unlock(&vol->lock);
 		return io_truncate(fd, size);
 	}
@@ -486,6 +501,7 @@ int handle_fallocate(struct handle *h, int mode, uint64_t offset, uint64_t len,
 
 	if (error)
 		return error;
+	note_lowest(h->body, offset);
 	error = fallocate(fd, mode, (off_t)offset, (off_t)len) < 0 ? -errno : 0;
 	/* What seemed to be kept for this range may be elsewhere in the file. */
 	if (error == -ENOSPC || error == -EDQUOT) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "lib/cache/evict.h"
 #include "lib/live/live_internal.h"
+#include "lib/live/events.h"
 #include "lib/live/observer.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/lock.h"
@@ -74,7 +75,10 @@ static void attach_writer_locked(struct handle *h, struct body *b)
 	}
 	b->append_only = b->append_only && appends;
 	b->writers++;
+	b->opens++;
 	body_set_closing_locked(h->vol, b, 0, b->releasing);
+	output_opened_locked(h);
+	event_opened_locked(h);
 	if (h->tgid)
 		h->vol->observer->writer_locked(h->vol, h->tgid);
 	else
@@ -191,7 +195,7 @@ static bool replaces_locked(const struct opening *o, const struct body *b)
 	int error;
 
 	/* A rename may have made it one since it was opened. */
-	if (!(o->flags & O_TRUNC) || !o->tgid || (b && b->is_log) ||
+	if (!(o->flags & O_TRUNC) || !o->tgid || (b && b->is_output) ||
 	    file_is_log_locked(o->vol, o->ino))
 		return false;
 	/* When the open comes, an empty file may be another's full one, and one in the making closed. */
@@ -500,6 +504,8 @@ static int open_file_locked(struct opening *o, struct handle *h, struct after *a
 	body_finish_closes_locked(o->vol, o->ino);
 	if (o->flags & O_TRUNC)
 		o->vol->observer->before_replace_locked(o->vol, o->ino);
+	if (o->flags & O_TRUNC)
+		event_before_replaced_locked(o->vol, o->ino);
 	error = state_file_get(o->vol->state, o->ino, &o->f);
 	if (error && error != -ENOENT)
 		return error;
@@ -716,11 +722,13 @@ int handle_create(struct volume *vol, uint64_t parent, const char *name, mode_t 
 	h = handle_new(vol, flags & ~O_TRUNC, process_of(who->pid));
 	if (!h)
 		return -ENOMEM;
+	h->tid = who->pid;
 	h->writes =
 		true; /* a file made by open(O_RDONLY | O_CREAT) is committed by its close too */
 	mutex_lock(&vol->lock);
 	end_told_locked(vol, who->pid, &after);
 	vol->observer->before_name_locked(vol, parent, name, 0);
+	event_before_created_locked(vol, parent, name);
 	error = create_locked(vol, parent, name, who, &f, h, &after);
 	if (!error) {
 		attr_of_file(&f, ret_attr);

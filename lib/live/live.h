@@ -74,14 +74,15 @@ int live_mknod(struct volume *vol, uint64_t parent, const char *name, mode_t mod
 	       const struct live_caller *who, struct live_attr *ret_attr);
 int live_symlink(struct volume *vol, uint64_t parent, const char *name, const char *target,
 		 const struct live_caller *who, struct live_attr *ret_attr);
+/* `who` may be NULL, as for live_rename. */
 int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
-	      struct live_attr *ret_attr);
+	      const struct live_caller *who, struct live_attr *ret_attr);
 int live_unlink(struct volume *vol, uint64_t parent, const char *name);
 int live_rmdir(struct volume *vol, uint64_t parent, const char *name);
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE, else -EINVAL. May seal an epoch (a temporary name made
- * final). */
+ * final). `who` may be NULL: not known. */
 int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t new_parent,
-		const char *new_name, unsigned flags);
+		const char *new_name, unsigned flags, const struct live_caller *who);
 int live_readlink(struct volume *vol, uint64_t ino, struct buf *out);
 
 /*

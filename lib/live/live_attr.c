@@ -212,12 +212,21 @@ static int change_row_locked(struct volume *vol, uint64_t ino, uint64_t body,
 	return state_file_set(vol->state, &f);
 }
 
+static void finish_closes(struct volume *vol, uint64_t ino)
+{
+	SCOPED_LOCK(&vol->lock);
+	body_finish_closes_locked(vol, ino);
+}
+
 int live_setattr(struct volume *vol, uint64_t ino, uint64_t body, const struct live_change *change,
 		 struct live_attr *ret_attr)
 {
 	struct state_file f;
 	int error = vol->options.read_only ? -EROFS : 0;
 
+	/* What was closed is closed as it was. */
+	if (!error)
+		finish_closes(vol, ino);
 	if (!error && change->set & LIVE_SET_SIZE)
 		error = change_size(vol, ino, body, change);
 	if (error)

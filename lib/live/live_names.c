@@ -2,6 +2,7 @@
 /* The live tree: making and removing names. */
 #include "lib/live/live_internal.h"
 #include "lib/cache/evict.h"
+#include "lib/live/events.h"
 #include "lib/live/observer.h"
 
 #include <errno.h>
@@ -74,6 +75,8 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 	SCOPED_LOCK(&vol->lock);
 	if (S_ISDIR(f->mode))
 		vol->observer->before_name_locked(vol, parent, name, 0);
+	if (S_ISDIR(f->mode))
+		event_before_made_locked(vol, parent, name);
 	error = live_begin_locked(vol);
 	if (error)
 		return error;
@@ -83,6 +86,10 @@ static int make(struct volume *vol, uint64_t parent, const char *name,
 	error = state_end(vol->state, error);
 	if (error)
 		return error;
+	if (S_ISDIR(f->mode))
+		event_made_locked(vol, parent, name, who->pid);
+	else if (S_ISLNK(f->mode))
+		event_linked_locked(vol, parent, name, f, who->pid);
 	vol->observer->note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, f->ino);
 	live_attr_locked(vol, f, ret_attr);
 	return 0;
@@ -154,7 +161,7 @@ static int link_locked(struct volume *vol, struct state_file *f, uint64_t parent
 }
 
 int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *name,
-	      struct live_attr *ret_attr)
+	      const struct live_caller *who, struct live_attr *ret_attr)
 {
 	struct state_file f, dir;
 	int error;
@@ -179,6 +186,7 @@ int live_link(struct volume *vol, uint64_t ino, uint64_t parent, const char *nam
 	error = state_end(vol->state, link_locked(vol, &f, parent, name));
 	if (error)
 		return error;
+	event_linked_locked(vol, parent, name, &f, who ? who->pid : 0);
 	vol->observer->note_locked(vol, ACTIVITY_CREATE, parent, NULL, name, ino);
 	live_attr_locked(vol, &f, ret_attr);
 	return 0;
@@ -249,9 +257,11 @@ static int remove_name(struct volume *vol, uint64_t parent, const char *name, bo
 		return error;
 	error = want_dir ? rmdir_locked(vol, &n, name, &f) : unlink_locked(vol, &n, name, &f);
 	error = state_end(vol->state, error);
-	if (!error)
-		vol->observer->note_locked(vol, ACTIVITY_REMOVE, parent, NULL, name, f.ino);
-	return error;
+	if (error)
+		return error;
+	event_removed_locked(vol, parent, name, &f);
+	vol->observer->note_locked(vol, ACTIVITY_REMOVE, parent, NULL, name, f.ino);
+	return 0;
 }
 
 int live_unlink(struct volume *vol, uint64_t parent, const char *name)

@@ -2,6 +2,7 @@
 /* The live tree: rename and exchange. */
 #include "lib/live/live_internal.h"
 #include "lib/live/bodies.h"
+#include "lib/live/events.h"
 #include "lib/live/observer.h"
 
 #include <errno.h>
@@ -242,7 +243,7 @@ static enum activity what_it_is(const struct volume *vol, const struct end *to)
 	return to->exists && to->f.born < vol->next_epoch ? ACTIVITY_REPLACE : ACTIVITY_RENAME;
 }
 
-static int rename_one(struct volume *vol, struct end *from, struct end *to)
+static int rename_one(struct volume *vol, struct end *from, struct end *to, pid_t by)
 {
 	uint64_t covered = 0;
 	int error = may_move_locked(vol, from, to->parent);
@@ -265,9 +266,12 @@ static int rename_one(struct volume *vol, struct end *from, struct end *to)
 	error = state_end(vol->state, error);
 	if (error)
 		return error;
+	event_renamed_locked(vol, from->parent, from->name, to->parent, to->name, &from->f,
+			     to->exists, by);
 	if (to->exists && !covered)
 		vol->observer->note_locked(vol, ACTIVITY_REMOVE, to->parent, NULL, to->name,
 					   to->f.ino);
+	output_renamed_locked(vol, to->parent, to->name, by);
 	vol->observer->note_locked(vol, what_it_is(vol, to), to->parent, from->name, to->name,
 				   from->f.ino);
 	return 0;
@@ -303,7 +307,7 @@ static int exchange_locked(struct volume *vol, struct end *from, struct end *to)
 }
 
 /* What is told last is what takes the place of the other: it may seal. */
-static int exchange(struct volume *vol, struct end *from, struct end *to)
+static int exchange(struct volume *vol, struct end *from, struct end *to, pid_t by)
 {
 	int error = may_move_locked(vol, from, to->parent);
 
@@ -316,6 +320,8 @@ static int exchange(struct volume *vol, struct end *from, struct end *to)
 	error = state_end(vol->state, exchange_locked(vol, from, to));
 	if (error)
 		return error;
+	event_exchanged_locked(vol, from->parent, from->name, to->parent, to->name, &to->f, by);
+	output_renamed_locked(vol, to->parent, to->name, by);
 	vol->observer->note_locked(vol, what_it_is(vol, from), from->parent, to->name, from->name,
 				   to->f.ino);
 	vol->observer->note_locked(vol, what_it_is(vol, to), to->parent, from->name, to->name,
@@ -324,7 +330,7 @@ static int exchange(struct volume *vol, struct end *from, struct end *to)
 }
 
 int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t new_parent,
-		const char *new_name, unsigned flags)
+		const char *new_name, unsigned flags, const struct live_caller *who)
 {
 	struct end from = {.parent = parent, .name = name};
 	struct end to = {.parent = new_parent, .name = new_name};
@@ -344,6 +350,10 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 							     new_name);
 	else
 		vol->observer->before_rename_locked(vol, parent, name, new_parent, new_name);
+	if (flags & RENAME_EXCHANGE)
+		event_before_exchanged_locked(vol, parent, name, new_parent, new_name);
+	else
+		event_before_renamed_locked(vol, parent, name, new_parent, new_name);
 	from.sealed = vol->next_epoch != epoch;
 	error = ends_find_locked(vol, &from, &to);
 	if (error)
@@ -354,8 +364,9 @@ int live_rename(struct volume *vol, uint64_t parent, const char *name, uint64_t 
 	if (to.exists && to.f.ino == from.f.ino)
 		return 0;
 	if (!(flags & RENAME_EXCHANGE))
-		return rename_one(vol, &from, &to);
+		return rename_one(vol, &from, &to, who ? who->pid : 0);
 	if (!to.exists)
 		return -ENOENT;
-	return back ? exchange(vol, &to, &from) : exchange(vol, &from, &to);
+	return back ? exchange(vol, &to, &from, who ? who->pid : 0)
+		    : exchange(vol, &from, &to, who ? who->pid : 0);
 }

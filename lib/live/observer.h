@@ -9,6 +9,7 @@
 #include "lib/live/handle.h"
 
 struct body;
+struct save_event;
 struct state_file;
 struct volume;
 
@@ -21,6 +22,7 @@ enum activity {
 	ACTIVITY_REMOVE,  /* rides in the next epoch; commit and unmount seal it */
 	ACTIVITY_ATTR,	  /* chmod, utimens, xattr: likewise, and does not restart the quiet */
 	ACTIVITY_EMPTIED, /* an empty file was emptied and closed: likewise, but a marker seals */
+	ACTIVITY_TIMES, /* a close left the bytes that were there: rides, but commit alone seals it */
 };
 
 /*
@@ -34,6 +36,11 @@ enum activity {
  * the snapshot begins before note_locked returns, so that what follows belongs to the next epoch.
  */
 struct live_observer {
+	/* What happened (events.h). Its time is not set. The paths last as long as the call. */
+	void (*event_locked)(struct volume *vol, const struct save_event *e);
+	/* It is about to happen, as far as it may begin another save: a directory, a new file or a replacement is made, or something is renamed or exchanged. In no
+	 * transaction; the lock may be dropped. NULL: nobody asks. */
+	void (*before_event_locked)(struct volume *vol, const struct save_event *e);
 	void (*note_locked)(struct volume *vol, enum activity what, uint64_t parent,
 			    const char *old_name, const char *name, uint64_t ino);
 	/*

@@ -16,11 +16,16 @@
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 
-/* Usually the release is here within a millisecond. After the first wait we look whether the process
- * has another descriptor open (dup2 of a shell's redirection) or the file mapped. If not, the release should
- * come, however busy the machine is; unless another process inherited the descriptor. */
+/*
+ * Usually the release is here within a millisecond. After the first wait we look who keeps it away: a process that has closed the file has
+ * another descriptor (dup2 of a shell's redirection), or the file mapped; or another process inherited the descriptor. Where nobody is found the
+ * release should come, however busy the machine is. These times decide only whether a copy is made for nothing, not what is
+ * closed: what the openers have no descriptor of is.
+ */
 #define WAIT_FIRST (20 * NS_PER_MS)
 #define WAIT_LAST  (500 * NS_PER_MS)
+/* Where nobody asks. */
+#define LATE (500 * NS_PER_MS)
 
 void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing_ns,
 			     unsigned releasing)
@@ -31,12 +36,15 @@ void body_set_closing_locked(struct volume *vol, struct body *b, int64_t closing
 	b->releasing = releasing;
 	if (was != is)
 		vol->bodies->closing += is ? 1u : -1u;
+	/* Whoever takes closes in that nobody asks for sleeps where there are none. */
+	if (!was && is && vol->bodies->closing == 1)
+		pthread_cond_signal(&vol->bodies->deferred_wake);
 	if (was && !is)
 		pthread_cond_broadcast(&vol->changed);
 }
 
 /* What keeps a file open that its openers have closed. */
-enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED, KEPT_PERHAPS };
+enum kept { KEPT_BY_NOTHING, KEPT_OPEN, KEPT_MAPPED, KEPT_PERHAPS, KEPT_ELSEWHERE };
 
 /* Each is looked for in all that a process has open. */
 #define NAMES_MAX 16
@@ -70,7 +78,7 @@ static void add_pid(struct buf *pids, pid_t pid)
 	buf_put(pids, &pid, sizeof(pid));
 }
 
-static enum kept kept_by(pid_t pid, const struct buf *paths)
+static enum kept kept_by(pid_t pid, const struct buf *paths, uint64_t ino)
 {
 	enum kept kept = KEPT_BY_NOTHING;
 
@@ -78,40 +86,63 @@ static enum kept kept_by(pid_t pid, const struct buf *paths)
 		const char *path = (const char *)paths->data + at;
 
 		/* One that only reads is no close that is still to come, but a mapping may be of that. */
-		if (process_has_open(pid, path, true))
+		if (process_has_open(pid, path, ino, true))
 			return KEPT_OPEN;
 		if (process_has_mapped(pid, path) && kept != KEPT_MAPPED)
-			kept = process_has_open(pid, path, false) ? KEPT_PERHAPS : KEPT_MAPPED;
+			kept = process_has_open(pid, path, ino, false) ? KEPT_PERHAPS : KEPT_MAPPED;
 		at += strlen(path) + 1;
 	}
 	return kept;
 }
 
-/*
- * KEPT_OPEN: an opener has another descriptor to write by; KEPT_MAPPED: mappings alone are left; KEPT_PERHAPS: a mapping, and a
- * descriptor to read by, of which the mapping may be: then the release is on its way. Drops the lock.
- */
-static enum kept kept_locked(struct volume *vol, struct body *b)
+static enum kept kept_by_any(const struct buf *pids, const struct buf *paths, uint64_t ino)
 {
-	struct keepers k = {.vol = vol};
 	enum kept kept = KEPT_BY_NOTHING;
 	pid_t pid;
 
+	for (size_t at = 0; at < pids->len && kept != KEPT_OPEN; at += sizeof(pid)) {
+		enum kept by;
+
+		memcpy(&pid, pids->data + at, sizeof(pid));
+		by = kept_by(pid, paths, ino);
+		if (by == KEPT_OPEN || by == KEPT_MAPPED || !kept)
+			kept = by;
+	}
+	return kept;
+}
+
+static bool is_kept_elsewhere(const struct buf *paths)
+{
+	for (size_t at = 0; at < paths->len;) {
+		const char *path = (const char *)paths->data + at;
+
+		if (process_with_open(path, true, 0))
+			return true;
+		at += strlen(path) + 1;
+	}
+	return false;
+}
+
+/*
+ * KEPT_OPEN: an opener has another descriptor to write by; KEPT_MAPPED: mappings alone are left; KEPT_PERHAPS: a mapping, and a
+ * descriptor to read by, of which the mapping may be: then the release is on its way. KEPT_ELSEWHERE: no opener has it, but another process
+ * has, where that is asked for. Drops the lock.
+ */
+static enum kept kept_locked(struct volume *vol, struct body *b, bool elsewhere)
+{
+	struct keepers k = {.vol = vol};
+	enum kept kept;
+
 	(void)state_names_of(vol->state, b->ino, add_path, &k);
 	for (struct handle *h = b->open_handles; h; h = h->next)
-		if (h->writes && h->closed && !h->killed && h->tgid)
+		if (h->writes && h->closed && !h->held && h->tgid)
 			add_pid(&k.pids, h->tgid);
 	mutex_unlock(&vol->lock);
 	if (buf_error(&k.paths) || buf_error(&k.pids))
 		k.pids.len = 0;
-	for (size_t at = 0; at < k.pids.len && kept != KEPT_OPEN; at += sizeof(pid)) {
-		enum kept by;
-
-		memcpy(&pid, k.pids.data + at, sizeof(pid));
-		by = kept_by(pid, &k.paths);
-		if (by == KEPT_OPEN || by == KEPT_MAPPED || !kept)
-			kept = by;
-	}
+	kept = kept_by_any(&k.pids, &k.paths, b->ino);
+	if (!kept && elsewhere && k.pids.len && is_kept_elsewhere(&k.paths))
+		kept = KEPT_ELSEWHERE;
 	buf_free(&k.paths);
 	buf_free(&k.pids);
 	mutex_lock(&vol->lock);
@@ -124,11 +155,9 @@ static enum kept kept_locked(struct volume *vol, struct body *b)
  */
 static void commit_mapped_locked(struct volume *vol, struct body *b)
 {
-	struct stat st;
 	int error;
 
-	if (!b->closing_ns || !b->staged || fstat(b->fd, &st) < 0 ||
-	    b->journaled_ctime_ns != stat_ctime(&st) || b->journaled_size != (uint64_t)st.st_size)
+	if (!b->staged || body_is_stored_since_close(b))
 		return;
 	mutex_unlock(&vol->lock);
 	error = body_commit_copy(vol, b->id, NULL, NULL);
@@ -139,14 +168,16 @@ static void commit_mapped_locked(struct volume *vol, struct body *b)
 	mutex_lock(&vol->lock);
 }
 
-static void finish_one_locked(struct volume *vol, struct body *b)
+/* Until its closes are committed, or it is known who keeps the release away. Drops the lock. */
+static enum kept await_release_locked(struct volume *vol, struct body *b)
 {
 	enum kept kept = KEPT_BY_NOTHING;
 	int64_t start = clock_mono_ns();
 	bool asked = false;
-	struct after after = {.vol = vol};
 
-	b->pins++;
+	/* Closed by a writer that is gone, while those that are left were looked for already. */
+	if (b->closing_ns && !b->releasing && !body_awaits_release_locked(b))
+		return kept_locked(vol, b, false);
 	while (b->closing_ns || b->releasing) {
 		int64_t limit = start + (asked || b->releasing ? WAIT_LAST : WAIT_FIRST);
 
@@ -156,14 +187,40 @@ static void finish_one_locked(struct volume *vol, struct body *b)
 			break;
 		if (asked || clock_mono_ns() >= start + WAIT_LAST)
 			break;
-		kept = kept_locked(vol, b);
+		kept = kept_locked(vol, b, true);
 		if (kept && kept != KEPT_PERHAPS && !b->releasing)
 			break;
 		asked = true;
 	}
-	if ((kept == KEPT_MAPPED || kept == KEPT_PERHAPS) && !b->releasing)
-		commit_mapped_locked(vol, b);
+	return kept;
+}
+
+/* Once a close: those that are not there now come by their release. */
+static void await_no_more_locked(struct volume *vol, struct body *b)
+{
+	for (struct handle *h = b->open_handles; h; h = h->next)
+		h->awaited = false;
 	body_set_closing_locked(vol, b, 0, b->releasing);
+}
+
+static void finish_one_locked(struct volume *vol, struct body *b)
+{
+	struct after after = {.vol = vol};
+	enum kept kept;
+
+	b->pins++;
+	while (b->taking)
+		cond_wait(&vol->changed, &vol->lock);
+	kept = await_release_locked(vol, b);
+	while (b->taking)
+		cond_wait(&vol->changed, &vol->lock);
+	if (!b->closing_ns || b->releasing)
+		kept = KEPT_OPEN;
+	if (kept == KEPT_MAPPED || kept == KEPT_PERHAPS)
+		commit_mapped_locked(vol, b);
+	else if (kept != KEPT_OPEN)
+		body_take_held_locked(vol, b, &after);
+	await_no_more_locked(vol, b);
 	body_unpin_locked(vol, b, &after);
 	mutex_unlock(&vol->lock);
 	after_run(&after);
@@ -199,10 +256,29 @@ void body_finish_other_closes_locked(struct volume *vol, const struct body *but)
 		finish_one_locked(vol, b);
 }
 
+static struct body *late_close_locked(struct volume *vol)
+{
+	int64_t late = clock_mono_ns() - LATE;
+	struct body *b = vol->bodies->closing ? body_next_locked(vol, NULL) : NULL;
+
+	while (b && (!b->closing_ns || b->closing_ns > late))
+		b = body_next_locked(vol, b);
+	return b;
+}
+
+void bodies_finish_late_closes_locked(struct volume *vol)
+{
+	struct body *b;
+
+	while ((b = late_close_locked(vol)))
+		finish_one_locked(vol, b);
+}
+
 int bodies_finish_closes(struct volume *vol)
 {
 	mutex_lock(&vol->lock);
 	body_finish_closes_locked(vol, 0);
+	bodies_finish_comparing_locked(vol);
 	mutex_unlock(&vol->lock);
 	return deferred_commit_left(vol);
 }

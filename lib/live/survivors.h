@@ -26,7 +26,7 @@ struct handle_record {
 	int32_t flags;	       /* of open(2) */
 	int32_t tgid;	       /* who opened it; 0: unknown */
 	/* Of the handle. */
-	uint8_t writes, killed, closed, direct;
+	uint8_t writes, killed, closed, direct, held;
 	/* Of its body. */
 	uint8_t body_killed, body_closed_well, body_orphan, body_tear, body_cramped;
 	int32_t body_refused_error; /* as in body.h */

@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "lib/format/tails.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
+#include "lib/util/log.h"
 #include "lib/cache/grant.h"
 #include "lib/live/live_internal.h"
+#include "lib/live/events.h"
 #include "lib/live/observer.h"
 #include "lib/cache/reclaim.h"
 #include "lib/cache/torn.h"
@@ -181,11 +184,8 @@ static int remove_new_locked(struct volume *vol, struct body *b, struct after *a
 
 /* ---- who vouches for what a killed writer had open, too ---- */
 
-/*
- * Whether a later write may leave this time as it is. The kernel stamps with this clock, which goes on by ticks; some file systems
- * keep whole seconds.
- */
-static bool may_stay(int64_t mtime_ns)
+/* The kernel stamps with this clock, which goes on by ticks; some file systems keep whole seconds. */
+bool time_may_stay(int64_t mtime_ns)
 {
 	return mtime_ns + (mtime_ns % NS_PER_S ? 1 : NS_PER_S) > live_now_ns();
 }
@@ -202,7 +202,7 @@ void handle_find_locked(struct handle *h)
 	h->found_mtime_ns = stat_mtime(&st);
 	h->found_size = st.st_size;
 	/* What was closed must not be lost for it. */
-	h->found_racy = may_stay(h->found_mtime_ns);
+	h->found_racy = time_may_stay(h->found_mtime_ns);
 }
 
 bool handle_vouches_locked(const struct handle *h)
@@ -228,24 +228,87 @@ void handles_found_time_locked(struct body *b, const struct stat *before, int64_
 			continue;
 		}
 		h->found_mtime_ns = mtime_ns;
-		h->found_racy = h->found_racy || (h->tgid != by && may_stay(mtime_ns));
+		h->found_racy = h->found_racy || (h->tgid != by && time_may_stay(mtime_ns));
 	}
 }
 
 /* Contract 1.2.4. A process that wrote to the file, or had it written, and closes it well vouches for it. */
 bool body_is_undone_locked(struct volume *vol, struct body *b)
 {
-	return b->killed && b->fragile && !b->closed_well && !body_is_log_locked(vol, b);
+	return b->cut_off ||
+	       (b->killed && b->fragile && !b->closed_well && !body_is_output_locked(vol, b));
+}
+
+enum finished {
+	FINISHED_NOTHING,
+	FINISHED_NEW,
+	FINISHED_REPLACEMENT, /* of content that is whole, as far as anybody knows */
+};
+
+/* What this close finishes. */
+static enum finished finished_locked(struct volume *vol, struct body *b)
+{
+	struct state_version v;
+	struct state_file f;
+
+	if (!vol->options.by_saves || !b->staged || b->writers || b->killed || b->discarded ||
+	    b->orphan || b->preparing || body_is_output_locked(vol, b) ||
+	    state_file_get(vol->state, b->ino, &f) != 0)
+		return FINISHED_NOTHING;
+	if (!f.closed)
+		return FINISHED_NEW;
+	return b->pending && state_version_get(vol->state, f.closed, &v) == 0 && v.size && !v.torn
+		       ? FINISHED_REPLACEMENT
+		       : FINISHED_NOTHING;
+}
+
+/* Drops the lock. */
+static bool ends_torn_locked(struct volume *vol, struct body *b, const char **ret_why)
+{
+	struct backing *backing = backing_ref(b->backing);
+	char name[256];
+	struct stat st;
+	bool torn;
+
+	first_name_locked(vol, b->ino, name, NULL);
+	mutex_unlock(&vol->lock);
+	torn = fstat(backing->fd, &st) == 0 && st.st_size &&
+	       tail_check(backing->fd, (uint64_t)st.st_size, name, ret_why) > 0;
+	backing_put(backing);
+	mutex_lock(&vol->lock);
+	return torn;
+}
+
+void body_look_cut_off_locked(struct volume *vol, struct body *b)
+{
+	enum finished finished = finished_locked(vol, b);
+	cleanup_buf struct buf path = {0};
+	const char *why = NULL;
+
+	b->cut_off = b->ends_torn = false;
+	if (finished == FINISHED_NOTHING || !ends_torn_locked(vol, b, &why) ||
+	    finished_locked(vol, b) != finished)
+		return;
+	b->ends_torn = finished == FINISHED_NEW;
+	b->cut_off = finished == FINISHED_REPLACEMENT;
+	if (!b->cut_off)
+		return;
+	volume_path_locked(vol, b->ino, &path);
+	log_warn(
+		"%s: %s: the file is as it was, and what was written is in .epochs/torn; save it again",
+		buf_str(&path), why);
 }
 
 int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
 {
+	cleanup_buf struct buf path = {0};
 	bool replaces = b->pending;
 	struct state_file f;
 	char name[256];
 	int error;
 
 	first_name_locked(vol, b->ino, name, NULL);
+	volume_path_locked(vol, b->ino, &path);
 	if (!replaces) {
 		error = state_file_get(vol->state, b->ino, &f);
 		if (!error && !f.closed)
@@ -255,6 +318,7 @@ int body_undo_locked(struct volume *vol, struct body *b, struct after *after)
 		/* No name leads there: who would still open it by its node is to look again. Its space may be needed, before the kernel can be told. */
 		b->known = false;
 	}
+	event_undone_locked(vol, b, buf_str(&path));
 	FAULT_POINT("undo.names");
 	torn_keep_locked(vol, b->version, name, b->handles);
 	FAULT_POINT("undo.torn");

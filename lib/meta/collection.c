@@ -412,6 +412,7 @@ int gc_collect(struct remote *remote, const struct gc *how, struct gc_totals *re
 		return error;
 	}
 	free(m.text);
+	c.totals.keeps_versions = remote_keeps_versions(remote);
 	*ret_totals = c.totals;
 	return 0;
 }

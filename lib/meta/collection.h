@@ -90,6 +90,7 @@ struct gc_totals {
 	uint64_t epochs;     /* that are there */
 	uint64_t others;     /* old leases, lists and summaries that were deleted */
 	uint64_t generation; /* of the list in force; 0: there is none */
+	bool keeps_versions; /* what was deleted stays there, out of sight (remote_keeps_versions) */
 };
 
 /*

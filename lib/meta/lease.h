@@ -36,7 +36,9 @@
  *     nobody has taken over, it is the holder still, lapsed or not.
  * Where a remote's create-if-absent is only checked (REMOTE_CREATE_CHECKED), two that race within a
  * moment may both be told that they created it; so there who takes the lease waits for a moment and
- * reads it back: the one whose bytes are there has it.
+ * reads it back: the one whose bytes are there has it. In a bucket that keeps versions that is the one whose version is the first (remote.h), however
+ * late the others come: they take theirs back, and one that dies before it has only hides the winner's, who then finds at its next confirm that the lease is lost.
+ * A renewal needs no condition (If-Match): the object of a generation has one writer, and who has lost it writes where nobody looks.
  */
 #ifndef EPOCHFS_META_LEASE_H
 #define EPOCHFS_META_LEASE_H

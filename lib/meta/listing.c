@@ -182,6 +182,17 @@ static const char *epoch_state_name(enum epoch_state state)
 	}
 }
 
+json_t *listing_brief(const json_t *epoch)
+{
+	static const char *const keys[] = {"epoch", "step", "sealed", "durable", "state", "bytes"};
+	json_t *brief = json_object();
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (json_object_get(epoch, keys[i]))
+			json_object_set(brief, keys[i], json_object_get(epoch, keys[i]));
+	return brief;
+}
+
 json_t *listing_epoch(const struct epoch_info *e)
 {
 	cleanup_buf struct buf text = {0};

@@ -18,6 +18,8 @@ int listing_diff(const struct tree *a, const struct tree *b, json_t **ret_diff);
 /* An epoch as `log` gives it: the record's keys (record.h) without what says where its tree lies; "state" (epoch_state_name), "complete" as it
  * counts now, "continued": true where a later epoch continues it, "error". NULL: no memory. */
 json_t *listing_epoch(const struct epoch_info *e);
+/* What a status says of such an epoch: its number, step, times, state and size. NULL: no memory. */
+json_t *listing_brief(const json_t *epoch);
 /* A JSON string of bytes that need not be UTF-8. */
 json_t *listing_string(const char *bytes);
 

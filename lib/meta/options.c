@@ -26,6 +26,7 @@ void volume_options_init(struct volume_options *o)
 		.settle_ns = DEFAULT_SETTLE,
 		.patience_ns = DEFAULT_PATIENCE,
 		.full_wait = true,
+		.resume = RESUME_KNOWN,
 		.upload_ahead = DEFAULT_AHEAD,
 		.gc_grace_ns = GC_GRACE_NS,
 		.lease_ns = DEFAULT_LEASE,
@@ -70,14 +71,14 @@ static struct globs *globs_of(struct volume_options *o, unsigned i)
 	return i == 0 ? &o->temporary : i == 1 ? &o->marker : &o->log;
 }
 
-#define TEXT_COUNT 13
+#define TEXT_COUNT 14
 static const char **text_of(struct volume_options *o, unsigned i)
 {
 	const char **texts[TEXT_COUNT] = {
-		&o->remote,	    &o->cache_dir, &o->step_regex, &o->node,
-		&o->run_id,	    &o->message,   &o->mountpoint, &o->on_epoch,
-		&o->catalog_db,	    &o->keep,	   &o->db_type,	   &o->limits.passphrase_file,
-		&o->limits.key_file};
+		&o->remote,	     &o->cache_dir, &o->step_regex, &o->node,
+		&o->run_id,	     &o->message,   &o->mountpoint, &o->on_epoch,
+		&o->catalog_db,	     &o->keep,	    &o->db_type,    &o->limits.passphrase_file,
+		&o->limits.key_file, &o->told};
 
 	return texts[i];
 }

@@ -7,12 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/meta/resume.h"
 #include "lib/remote/remote.h"
 
 #define GLOBS_MAX 64
 
 struct survivor;
 struct stale_retry_record;
+struct torn_record;
 
 /* Bounds of lease_ns and refresh_ns. */
 #define LEASE_MIN_NS   INT64_C(1000000000)
@@ -65,7 +67,9 @@ struct volume_options {
 	const char *on_epoch;	     /* a program and its arguments (exec.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
-	bool resume; /* after a killed or torn save the live tree goes back by itself (resume.h) */
+	/* The rules of lib/saves decide when an epoch is sealed and what it is. Not for users yet. */
+	bool by_saves;
+	enum resume_when resume;
 	const char *
 		keep; /* which epochs stay (retention_policy.h); NULL: all. Not of a read-only volume */
 	bool gc_off;		/* with keep: garbage collection is left to the command */
@@ -74,19 +78,22 @@ struct volume_options {
 	bool take_over;		/* take the lease from a writer that is alive */
 	int64_t refresh_ns;	/* how often a read-only volume looks for what is new: 10 s */
 	const char *mountpoint; /* told to others who want to write; NULL: none */
+	const char *
+		told; /* for people: what was given, and where, as the text of a JSON object; NULL: not known */
 	/* Asked while volume_open waits for another writer's lease to lapse: true ends the wait with
 	 * -EINTR. NULL: it is waited for. */
 	bool (*give_up)(void *arg);
 	void *give_up_arg;
 	unsigned threads; /* of the upload and fetch pipelines; 0: one a core, at most 8 */
 	/* Handles of a process that served this volume before and died (survivors.h); borrowed until
-	 * volume_open returns. */
+	 * volume_open returns. NULL: none did. */
 	struct survivor *survivors;
 	size_t survivors_count;
 	/* Where that and this process keep what they told the kernel last (survivors.h), for as long as the volume
 	 * is open; NULL: nowhere. */
 	struct stale_retry_record *stale_retry_records;
 	size_t stale_retry_records_count;
+	struct torn_record *torn_record; /* the same of .epochs/torn (torn.h) */
 };
 
 /* Whether this can be the name of a node of a set: 1 to 63 bytes of [A-Za-z0-9._-], the first a letter or a digit. */

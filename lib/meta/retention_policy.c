@@ -159,36 +159,84 @@ static int by_step_newest_first(const void *a, const void *b)
 	return x->number < y->number ? 1 : x->number > y->number ? -1 : 0;
 }
 
-/* `order` is by time: the first that lies in a bucket is its newest. */
-static void keep_buckets(struct retention_epoch **order, size_t count, enum retention_rule rule,
-			 uint64_t n)
+/* An unmount, or a wait until all is durable, seals what there is; nobody meant it as a checkpoint. */
+static bool is_asked_for(const struct retention_epoch *e)
+{
+	return record_trigger_by_hand(e->trigger) && e->trigger != RECORD_TRIGGER_UMOUNT &&
+	       e->trigger != RECORD_TRIGGER_WAIT;
+}
+
+/* What came after it by itself, and is so much less, takes no place from it. What somebody asked for does: what was removed is to go. */
+static bool is_part(const struct retention_epoch *e, const struct retention_epoch *of)
+{
+	return !is_asked_for(e) && e->bytes_new < of->bytes_new / RETENTION_PART;
+}
+
+/*
+ * Of each bucket that an epoch lies in the newest, of the `n` newest buckets; as if there were none of what is a mere part of it. `order`
+ * is by bucket, the newest first.
+ */
+static bool has_place(struct retention_epoch **order, const int64_t *buckets, size_t at, uint64_t n)
 {
 	int64_t last = 0;
-	bool any = false;
+	uint64_t taken = 0;
 
-	for (size_t i = 0; i < count && n; i++) {
-		int64_t bucket = bucket_of(rule, order[i]->sealed_ns);
-
-		if (any && bucket == last)
+	for (size_t i = 0; i < at; i++) {
+		if (is_part(order[i], order[at]))
 			continue;
-		any = true;
-		last = bucket;
-		order[i]->reasons |= 1u << rule;
-		n--;
+		if (buckets[i] == buckets[at])
+			return false;
+		if (taken && buckets[i] == last)
+			continue;
+		last = buckets[i];
+		if (++taken == n)
+			return false;
+	}
+	return true;
+}
+
+static void keep_buckets(struct retention_epoch **order, const int64_t *buckets, size_t count,
+			 enum retention_rule rule, uint64_t n)
+{
+	for (size_t i = 0; i < count && n; i++)
+		if (has_place(order, buckets, i, n))
+			order[i]->reasons |= 1u << rule;
+}
+
+/* `order` is from the newest number down, and by time afterwards. */
+static void keep_by_rules(const struct retention_policy *policy, struct retention_epoch **order,
+			  int64_t *buckets, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		buckets[i] = (int64_t)i;
+	keep_buckets(order, buckets, count, RETENTION_LAST, policy->n[RETENTION_LAST]);
+	qsort(order, count, sizeof(*order), newest_first);
+	for (enum retention_rule rule = RETENTION_HOURLY; rule <= RETENTION_YEARLY; rule++) {
+		for (size_t i = 0; i < count && policy->n[rule]; i++)
+			buckets[i] = bucket_of(rule, order[i]->sealed_ns);
+		keep_buckets(order, buckets, count, rule, policy->n[rule]);
 	}
 }
 
+/* Makes another list of `order`. */
 static void keep_steps(struct retention_epoch **order, size_t count, uint64_t n)
 {
-	size_t steps = 0;
+	size_t steps = 0, first = 0;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count && n; i++)
 		if (order[i]->has_step && order[i]->step % n == 0)
 			order[steps++] = order[i];
 	qsort(order, steps, sizeof(*order), by_step_newest_first);
-	for (size_t i = 0; i < steps; i++)
-		if (!i || order[i - 1]->step != order[i]->step)
+	for (size_t i = 0; i < steps; i++) {
+		size_t newer;
+
+		first = order[i]->step == order[first]->step ? first : i;
+		newer = first;
+		while (newer < i && is_part(order[newer], order[i]))
+			newer++;
+		if (newer == i)
 			order[i]->reasons |= 1u << RETENTION_EVERY;
+	}
 }
 
 static void keep_always(struct retention_epoch *epochs, size_t count)
@@ -214,59 +262,40 @@ static void keep_always(struct retention_epoch *epochs, size_t count)
 	}
 }
 
-/* By about a sixteenth: one save is as large as the other, but for some text. */
-static bool is_less(uint64_t bytes, uint64_t than)
+/* The save of the newest that is whole and durable: all of that may be half of it yet. */
+static uint64_t newest_save(const struct retention_epoch *epochs, size_t count)
 {
-	return bytes < than - than / 16;
+	for (size_t i = count; i-- > 0;)
+		if (is_whole(&epochs[i]) && epochs[i].durable)
+			return epochs[i].save;
+	return 0;
 }
 
-/* What is complete may yet be a part of the save that a newer one lies in. */
-static bool may_be_part(const struct retention_epoch *epochs, size_t at)
+/* Nothing that comes later takes it back. */
+static bool stays_whole(const struct retention_epoch *e, uint64_t save)
 {
-	const struct retention_epoch *e = &epochs[at];
-
-	if (!e->recent || e->save || e->has_step)
-		return false;
-	while (at-- > 0) {
-		const struct retention_epoch *before = &epochs[at];
-
-		if (!before->complete || !before->durable)
-			continue;
-		if (before->continues || is_less(e->bytes_new, before->bytes_new))
-			return true;
-		if (!before->recent)
-			return false;
-	}
-	return false;
+	return is_whole(e) && !e->recent && !(save && e->save == save);
 }
 
-/* The newest may turn out to have been sealed too early: what is complete then stays, and that which has the step of its save. */
-static void keep_before_recent(struct retention_epoch *epochs, size_t count)
+static void keep_what_may_go_back(struct retention_epoch *epochs, size_t count, uint64_t save)
 {
-	bool newest_found = false, before_found = false, step_found = false;
-	uint64_t save = 0;
+	bool whole_found = false, complete_found = false, step_found = false;
 
 	for (size_t i = count; i-- > 0;) {
 		struct retention_epoch *e = &epochs[i];
-		bool same = save && e->save == save;
 
 		if (!e->durable || !is_whole(e))
 			continue;
-		if (same && e->has_step && !step_found)
-			e->reasons |= RETENTION_BEFORE;
+		if (e->recent || (save && e->save == save && e->has_step && !step_found))
+			e->reasons |= RETENTION_RECENT;
 		step_found |= e->has_step;
-		if (same)
+		if (!stays_whole(e, save))
 			continue;
-		if (!newest_found && !e->recent)
-			return;
-		if (newest_found && (e->complete || !before_found))
+		if (!complete_found && (e->complete || !whole_found) &&
+		    !(e->reasons & RETENTION_NEWEST))
 			e->reasons |= RETENTION_BEFORE;
-		if (newest_found && e->complete && !may_be_part(epochs, i))
-			return;
-		before_found = newest_found;
-		newest_found = true;
-		if (!before_found)
-			save = e->save;
+		whole_found = true;
+		complete_found |= e->complete;
 	}
 }
 
@@ -290,34 +319,33 @@ int retention_decide(const struct retention_policy *policy, struct retention_epo
 		     size_t count)
 {
 	struct retention_epoch **order = calloc(count + 1, sizeof(struct retention_epoch *));
-	size_t whole = 0;
+	int64_t *buckets = calloc(count + 1, sizeof(*buckets));
+	uint64_t save = newest_save(epochs, count);
 
-	if (!order)
-		return -ENOMEM;
-	keep_always(epochs, count);
-	keep_before_recent(epochs, count);
-	keep_to_undo(epochs, count);
-	for (size_t i = count; i-- > 0;) {
-		if (!is_whole(&epochs[i]))
-			continue;
-		if (whole < policy->n[RETENTION_LAST])
-			epochs[i].reasons |= 1u << RETENTION_LAST;
-		order[whole++] = &epochs[i];
+	if (order && buckets) {
+		keep_always(epochs, count);
+		keep_what_may_go_back(epochs, count, save);
+		keep_to_undo(epochs, count);
+		/* What may yet be taken back takes no place, and none is taken from it: it may stay. */
+		for (int staying = 0; staying < 2; staying++) {
+			size_t filling = 0;
+
+			for (size_t i = count; i-- > 0;)
+				if (staying ? stays_whole(&epochs[i], save) : is_whole(&epochs[i]))
+					order[filling++] = &epochs[i];
+			keep_by_rules(policy, order, buckets, filling);
+			keep_steps(order, filling, policy->n[RETENTION_EVERY]);
+		}
 	}
-	qsort(order, whole, sizeof(*order), newest_first);
-	for (enum retention_rule rule = RETENTION_HOURLY; rule <= RETENTION_YEARLY; rule++)
-		keep_buckets(order, whole, rule, policy->n[rule]);
-	/* The last: it makes another list of it. */
-	if (policy->n[RETENTION_EVERY])
-		keep_steps(order, whole, policy->n[RETENTION_EVERY]);
+	free(buckets);
 	free(order);
-	return 0;
+	return order && buckets ? 0 : -ENOMEM;
 }
 
 const char *retention_reason(unsigned reasons, unsigned i)
 {
-	static const char *const always[] = {"newest",	   "current", "not durable",
-					     "unfinished", "before",  "undo"};
+	static const char *const always[] = {"newest", "current", "not durable", "unfinished",
+					     "before", "undo",	  "recent"};
 
 	for (unsigned bit = 0; bit < RETENTION_RULES + sizeof(always) / sizeof(*always); bit++)
 		if ((reasons & 1u << bit) && !i--)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lib/format/record.h"
 #include "lib/util/buf.h"
 
 /*
@@ -21,18 +22,16 @@
  *   every:N     of each step that is a multiple of N, the newest
  *   tagged      nothing more: what is tagged stays anyway
  *
- * Only whole epochs fill the places of rules: complete ones, and those of which it is not known (a writer
- * in another pid namespace). Else ten killed saves would push out ten good ones.
+ * Only epochs that are whole fill the places of rules: complete ones, and those of which it is not known (a writer
+ * in another pid namespace). Else ten killed saves would push out ten good ones. The rules are asked twice, and what either keeps stays: of all
+ * that are whole, and of those that stay so. What a later epoch may continue yet is not complete any more then: what is `recent`, or of the
+ * newest `save`, so takes no place from the others. And what has less than a RETENTION_PART of an epoch's new bytes takes no
+ * place from that: pictures push out no checkpoint. So last:N leaves N of what is large, and up to N of each kind of what is much smaller and newer.
  *
  * Always stay: the newest that is complete and durable, and, where it is not known of newer ones, the newest of
- * those; what is tagged; what the live tree stands on; what is not durable yet; and what is not whole for as long as
- * no whole and durable epoch came after it. Of the newest that is whole and durable, where it is `recent`, the whole ones before
- * it as well, down to the newest of them that is complete: it may have been sealed in a pause of a save, and is not complete any
- * more once a later one continues it. Where that is `recent` as well, has no step, and has less new bytes than a complete one before it,
- * down to the first that is not recent, it may be a part of the same save, as where a status file was sealed after that: then the one
- * before it stays, too, and so on.
- * Those of the same `save` have the same half of it, and are passed over; but the newest of
- * them that has the step stays, for it tells that they are of that save. And what the newest rollback left, until a whole and
+ * those; likewise of those that stay whole; what is `recent`, and of the newest save the newest that has its step, for it tells that the others are
+ * of that save; what is tagged; what the live tree stands on; what is not durable yet; and what is not whole for as long as
+ * no whole and durable epoch came after it. And what the newest rollback left, until a whole and
  * durable epoch that restores none came after that: to undo it.
  *
  * Deciding after each new epoch leaves what deciding once at the end would leave, as long as the clock does not step back.
@@ -60,6 +59,9 @@ struct retention_policy {
 #define RETENTION_UNFINISHED (1u << (RETENTION_RULES + 3))
 #define RETENTION_BEFORE     (1u << (RETENTION_RULES + 4))
 #define RETENTION_UNDO	     (1u << (RETENTION_RULES + 5))
+#define RETENTION_RECENT     (1u << (RETENTION_RULES + 6))
+
+#define RETENTION_PART 16
 
 #define RETENTION_WHY_MAX 256
 
@@ -82,15 +84,24 @@ struct retention_epoch {
 	bool durable;
 	bool tagged;
 	bool current; /* the live tree stands on it */
-	bool recent;  /* sealed by itself, so that it may be continued yet */
+	bool recent;  /* sealed by itself, and lately: a later one may continue it yet */
 	uint64_t bytes_new;
-	bool continues;	  /* it completes others: its new bytes are a part of its save */
-	uint64_t save;	  /* the first epoch of the save that it may be in a pause of; 0: none */
-	bool restores;	  /* a rollback made it */
-	uint64_t parent;  /* the one that it came after; 0: none, or not known */
+	uint64_t save;	 /* the first epoch of the save that it may be in a pause of; 0: none */
+	bool restores;	 /* a rollback made it */
+	uint64_t parent; /* the one that it came after; 0: none, or not known */
+	/* What retention_find_saves and retention_untold look at, as in the record; retention_decide does not. */
+	enum record_trigger trigger;
+	uint64_t continues, half;
 	unsigned reasons; /* what retention_decide finds; 0: it is let go */
 };
 
+/*
+ * Sets `save` of each: what goes on in a directory of its step continues it, however late (contract 1.3.7). Of several nodes each epoch is put
+ * together from parts that say they are whole: there is none.
+ */
+void retention_find_saves(struct retention_epoch *epochs, size_t count);
+/* The place of the first epoch from which on all were sealed by themselves: what came before them, and they were not, nothing continues. */
+size_t retention_untold(const struct retention_epoch *epochs, size_t count);
 /* Sets `reasons` of each. The epochs ascend by number. 0 or -ENOMEM. */
 int retention_decide(const struct retention_policy *policy, struct retention_epoch *epochs,
 		     size_t count);

@@ -29,17 +29,9 @@ static const char *const builtin_temporary[] = {
 };
 static const char *const builtin_marker[] = {NULL};
 static const char *const builtin_log[] = {
-	"*.log",
-	"*.jsonl",
-	"*.csv",
-	"*.out",
-	"*.err",
-	"log.txt",
-	"*[-_.]log.txt",
-	"stdout*",
-	"stderr*",
-	"*.wandb",
-	"events.out.tfevents.*",
+	"*.log",   "*.jsonl", "*.csv",	       "*.out",
+	"*.err",   "log.txt", "*[-_.]log.txt", "log.lammps",
+	"stdout*", "stderr*", "*.wandb",       "events.out.tfevents.*",
 	NULL,
 };
 
@@ -167,7 +159,7 @@ static bool word_ends_with(struct word w, const char *end)
 	return w.len >= len && strncasecmp(w.text + w.len - len, end, len) == 0;
 }
 
-static int kind_of_word(struct word w)
+static enum step_kind kind_of_word(struct word w)
 {
 	static const char *const checkpoint[] = {"checkpoint", "ckpt",	    "chkpt", "iter",
 						 "iters",      "iteration", NULL};
@@ -283,13 +275,13 @@ static bool is_before_steps(const char *after, const char *end)
 	       (strchr("._-", *after) && !(after + 1 < end && isdigit((unsigned char)after[1])));
 }
 
-/* What a run of digits [from, to) in a component stands for. */
-static int kind_of_run(const char *component, size_t len, size_t from, size_t to, bool directory)
+enum step_kind rules_number_kind(const char *component, size_t len, size_t from, size_t to,
+				 bool directory)
 {
 	const char *after = component + to;
 	size_t word_end = from;
 	struct word w;
-	int kind;
+	enum step_kind kind;
 
 	if (from == 0 && to == len)
 		return directory ? STEP_KIND_DIRECTORY : STEP_KIND_NONE;
@@ -349,7 +341,7 @@ static void look_at_component(const char *component, size_t len, bool directory,
 			from++;
 			continue;
 		}
-		kind = kind_of_run(component, len, from, to, directory);
+		kind = rules_number_kind(component, len, from, to, directory);
 		/* The topmost of several bare numbers is the checkpoint's directory. */
 		if (kind != STEP_KIND_NONE &&
 		    (kind > best->kind || (kind == best->kind && kind != STEP_KIND_DIRECTORY)) &&
@@ -437,6 +429,11 @@ bool rules_step(const struct rules *r, const char *path, struct step_place *ret_
 	ret_place->step = best.step;
 	ret_place->kind = (enum step_kind)best.kind;
 	return true;
+}
+
+bool rules_step_is_given(const struct rules *r)
+{
+	return r->has_regex;
 }
 
 int step_votes_add(struct step_votes *v, const struct rules *r, const char *path)

@@ -13,7 +13,7 @@
  * use are built in, the options' globs come on top:
  *   temporary   _checkpoint, tmp-*, *.tmp*, *_temp, *.orbax-checkpoint-tmp*
  *   marker      none
- *   log         *.log, *.jsonl, *.csv, *.out, *.err, log.txt, *[-_.]log.txt, stdout*, stderr*, *.wandb, events.out.tfevents.*
+ *   log         *.log, *.jsonl, *.csv, *.out, *.err, log.txt, *[-_.]log.txt, log.lammps, stdout*, stderr*, *.wandb, events.out.tfevents.*
  * A glob is an fnmatch(3) pattern; '*' matches a leading dot, too. One that holds a '/' is matched
  * against the path from the root without a leading '/', and there '*' does not match '/'.
  *
@@ -90,6 +90,11 @@ struct step_place {
 /* By the same rules, for one path: false where it has no step. A directory above the component that carries the same
  * step is taken in its place, the topmost one (not with the step regex). */
 bool rules_step(const struct rules *r, const char *path, struct step_place *ret_place);
+/* Whether the step regex says what a step is, and nothing else does. */
+bool rules_step_is_given(const struct rules *r);
+/* What the number in [from, to) of the component [0, len) stands for, by the built-in rules. `directory`: something is below it. */
+enum step_kind rules_number_kind(const char *component, size_t len, size_t from, size_t to,
+				 bool directory);
 /* Whether the name ends as those of files with weights do: .pt, .safetensors, .bin, .distcp and the like. */
 bool rules_weights(const char *name);
 /* Whether the number that begins at `from` counts parts of one save: rank_0, -00001-of-00004. */

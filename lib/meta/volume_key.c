@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,11 +48,14 @@ static int read_all(int fd, struct secret *s)
 	return 0;
 }
 
+/* Once of each file: making a volume reads it twice. */
 static void warn_of_mode(int fd, const char *path)
 {
+	static _Atomic(ino_t) warned_of;
 	struct stat st;
 
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & (S_IRWXG | S_IRWXO)))
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & (S_IRWXG | S_IRWXO)) &&
+	    atomic_exchange(&warned_of, st.st_ino) != st.st_ino)
 		log_warn("%s can be opened by others than its owner: chmod 600 %s", path, path);
 }
 

@@ -344,11 +344,16 @@ int boot_remember_locked(struct volume *vol)
 	return error ? error : state_set_meta(vol->state, "boot_id", buf_str(&now));
 }
 
+bool recovery_finds_hole(int fd, const struct stat *st)
+{
+	return st->st_size && lseek(fd, 0, SEEK_HOLE) < st->st_size;
+}
+
 /* A size may be on the disk before what was written below it (ftruncate, fallocate). What had all its
  * blocks when it was closed has them still. */
-static bool lacks_blocks(int fd, const struct state_version *v)
+static bool lacks_blocks(int fd, const struct state_version *v, const struct stat *st)
 {
-	return v->local_bytes >= v->size && lseek(fd, 0, SEEK_HOLE) < (off_t)v->size;
+	return v->local_bytes >= v->size && recovery_finds_hole(fd, st);
 }
 
 /* Why the content is not what was closed: NULL where nothing is wrong. */
@@ -370,7 +375,7 @@ static const char *what_is_wrong(struct volume *vol, const struct recovery *r,
 		return "its bytes cannot be read";
 	if ((uint64_t)st.st_size != v->size)
 		return "it is shorter than it was closed";
-	if (lacks_blocks(fd, v))
+	if (lacks_blocks(fd, v, &st))
 		return "it lacks bytes that it was closed with";
 	return tail_check(fd, v->size, name, &why) == 1 ? why : NULL;
 }
@@ -418,7 +423,7 @@ int check_closed_locked(struct volume *vol, struct recovery *r)
 			continue;
 		log_error("inode %" PRIu64 " (%s): %s since the machine last ran", v->ino,
 			  name[0] ? name : "no name", why);
-		v->torn = true;
+		v->torn = v->lost = true;
 		r->killed = true;
 		error = fill(vol, v);
 		if (!error)

@@ -363,7 +363,7 @@ static int bring(struct salvage *s, const struct state_version *v, const struct 
 		set_attributes(s, attr.ino, f,
 			       v->state == VERSION_CLOSED ? f->mtime_ns : stat_mtime(&st));
 	if (!error)
-		error = live_rename(s->vol, parent, name, parent, place.name, 0);
+		error = live_rename(s->vol, parent, name, parent, place.name, 0, NULL);
 	if (error)
 		live_unlink(s->vol, parent, name);
 	return error;

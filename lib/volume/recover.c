@@ -201,15 +201,21 @@ int recovery_forget_staged_locked(struct volume *vol, const struct state_version
 }
 
 /*
- * What the last close promised is there. Size and time may be on the disk before what was written (an ftruncate just before it): after
- * a power loss blocks that are missing tell.
+ * Size and time may be on the disk before what was written: after a power loss blocks that are missing tell (an ftruncate just before it), or
+ * that are there and were never written (ext4 says that they were one transaction after it has taken them).
  */
-static bool close_is_kept(const struct recovery *r, const struct state_version *v,
+static bool lost_blocks(int fd, const struct state_version *v, const struct stat *st)
+{
+	return !v->fsynced &&
+	       (stat_holes(st) > v->holes || (!v->holes && recovery_finds_hole(fd, st)));
+}
+
+/* What the last close promised is there. */
+static bool close_is_kept(const struct recovery *r, const struct state_version *v, int fd,
 			  const struct stat *st)
 {
 	return v->flushed_ctime_ns && v->flushed_ctime_ns == stat_ctime(st) &&
-	       v->flushed_size == (uint64_t)st->st_size &&
-	       !(r->rebooted && stat_holes(st) > v->holes);
+	       v->flushed_size == (uint64_t)st->st_size && !(r->rebooted && lost_blocks(fd, v, st));
 }
 
 /*
@@ -252,12 +258,12 @@ static int finish_staged_locked(struct volume *vol, struct recovery *r,
 		return error;
 	}
 	body_set_pending_locked(vol, b, v->kind == VERSION_REPLACE);
-	b->is_log = file_is_log_locked(vol, v->ino);
 	/* After a close only a mapping can have changed it. */
 	closed = closed || (v->flushed_ctime_ns && body_is_mapped_locked(b));
 	b->killed = !closed;
 	b->closed_well = closed;
-	if (!closed && !b->is_log)
+	output_look_grown_locked(vol, b);
+	if (!closed && !b->is_output)
 		r->killed = true;
 	FAULT_POINT("recover.begin");
 	error = finish_locked(vol, b, &after);
@@ -298,7 +304,7 @@ static int recover_staged_locked(struct volume *vol, struct recovery *r,
 			close(fd);
 		return recovery_forget_staged_locked(vol, v);
 	}
-	return finish_staged_locked(vol, r, v, fd, close_is_kept(r, v, &st));
+	return finish_staged_locked(vol, r, v, fd, close_is_kept(r, v, fd, &st));
 }
 
 /* The last close wins: earlier ones come first. Who closed last need not be who wrote last, so the files' times do not tell. */

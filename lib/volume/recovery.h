@@ -3,6 +3,8 @@
 #ifndef EPOCHFS_VOLUME_RECOVERY_H
 #define EPOCHFS_VOLUME_RECOVERY_H
 
+#include <sys/stat.h>
+
 #include "lib/cache/context.h"
 #include "lib/live/bodies.h"
 #include "lib/meta/rules.h"
@@ -60,6 +62,8 @@ int settle_epochs_locked(struct volume *vol, struct recovery *r);
  * reboot one whose tree cannot be read is dropped. (power.c)
  */
 int check_epochs_locked(struct volume *vol, struct recovery *r);
+/* Whether some of the file's size was never written, whether it has a block or not. (power.c) */
+bool recovery_finds_hole(int fd, const struct stat *st);
 /* After a reboot: copies of what the remote has, too, may be cut off or hold zeros, where no fsync made
  * them safe. They count as fetched in part, so that each piece is compared with its hash when it is
  * read (content_private.h). */

@@ -5,6 +5,7 @@
  * before the process died); the file's own content; the version in the record, which was replaced while a reader had it.
  */
 #include "lib/volume/recovery.h"
+#include "lib/live/events.h"
 #include "lib/live/survivors.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "lib/util/log.h"
+#include "lib/util/process.h"
 
 /* ---- bodies that come back ---- */
 
@@ -21,6 +23,21 @@ static const struct state_version *staged_of(const struct recovery *r, uint64_t 
 		if (r->staged.v[i].body == body)
 			return &r->staged.v[i];
 	return NULL;
+}
+
+/* What was committed as it was closed is a copy of what is there, but for what was written since by a descriptor that is left. */
+static void follow_copy_locked(struct body *b, const struct state_file *f)
+{
+	struct stat st;
+
+	if (fstat(b->fd, &st) < 0 || body_is_stored_since_close(b))
+		return;
+	b->base = f->closed;
+	b->base_size = (uint64_t)st.st_size;
+	b->base_mtime_ns = stat_mtime(&st);
+	b->base_ctime_ns = stat_ctime(&st);
+	b->base_compares = !time_may_stay(b->base_ctime_ns);
+	b->copied = !b->base_compares;
 }
 
 static void fill_staged_locked(struct volume *vol, struct body *b, const struct state_version *v,
@@ -33,7 +50,8 @@ static void fill_staged_locked(struct volume *vol, struct body *b, const struct 
 	body_set_pending_locked(vol, b, replaces && !b->orphan);
 	b->journaled_size = v->flushed_size;
 	b->journaled_ctime_ns = v->flushed_ctime_ns;
-	b->is_log = file_is_log_locked(vol, b->ino);
+	if (record->held && !b->orphan && v->kind == VERSION_EDIT && f->closed)
+		follow_copy_locked(b, f);
 }
 
 static int revive_staged_locked(struct volume *vol, const struct state_version *v,
@@ -138,6 +156,10 @@ static void attach_locked(struct handle *h, struct body *b, const struct handle_
 	b->handles++;
 	if (!h->writes)
 		return;
+	if (h->held) {
+		b->held++;
+		return;
+	}
 	if (m)
 		m->handles++;
 	if (!b->writers) {
@@ -147,6 +169,8 @@ static void attach_locked(struct handle *h, struct body *b, const struct handle_
 	}
 	b->append_only = b->append_only && (h->flags & O_APPEND) && !(h->flags & O_DIRECT);
 	b->writers++;
+	output_opened_locked(h);
+	event_opened_locked(h);
 }
 
 static int revive_locked(struct volume *vol, struct recovery *r, struct survivor *s)
@@ -164,10 +188,14 @@ static int revive_locked(struct volume *vol, struct recovery *r, struct survivor
 	h->vol = vol;
 	h->flags = record->flags;
 	h->tgid = record->tgid;
+	h->tid = record->tgid; /* its first thread, as a rule */
 	h->hold = -1;
 	h->writes = record->writes;
 	h->killed = record->killed;
 	h->closed = record->closed;
+	h->held = record->held;
+	h->awaited = h->closed && !h->held;
+	h->ended = h->killed && process_is_ending(h->tgid);
 	h->direct = record->direct;
 	h->record = record;
 	h->found_size = -1;
@@ -216,7 +244,7 @@ void survivors_revive_locked(struct volume *vol, struct recovery *r)
 			continue;
 		body_note_locked(h->body);
 		/* Its release is on its way. */
-		if (h->writes && body_writers_closed_locked(h->body))
+		if (h->writes && !h->held && body_writers_closed_locked(h->body))
 			body_set_closing_locked(vol, h->body, clock_mono_ns(), h->body->releasing);
 	}
 }

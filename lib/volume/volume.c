@@ -19,6 +19,7 @@
 #include "lib/epochs/announce.h"
 #include "lib/epochs/doubts_volume.h"
 #include "lib/epochs/epochs.h"
+#include "lib/epochs/driver.h"
 #include "lib/epochs/follow.h"
 #include "lib/epochs/holder.h"
 #include "lib/epochs/resume.h"
@@ -257,6 +258,10 @@ static int make_parts(struct volume *vol)
 		error = usage_cache_new(&vol->usage);
 	if (!error)
 		error = resume_new(vol);
+	if (!error && vol->options.by_saves && vol->options.nodes < 2 && !vol->options.read_only) {
+		vol->observer = &driver_observer;
+		error = driver_new(vol);
+	}
 	return error;
 }
 
@@ -426,12 +431,15 @@ int volume_finish(struct volume *vol, bool drain, bool (*interrupted)(void *), v
 
 	if (!vol->options.read_only)
 		error = epochs_seal(vol, &how, &number);
+	if (!error && vol->driver) {
+		driver_leave(vol);
+		/* What it made once more. */
+		error = epochs_seal(vol, &how, &number);
+	}
 	if (!error && drain && !vol->options.read_only)
 		error = epochs_wait(vol, number, -1, interrupted, arg);
 	if (!error)
 		announcer_drain(vol, interrupted, arg);
-	if (!error)
-		vol->in_order = true;
 	return error;
 }
 
@@ -476,9 +484,10 @@ void volume_close(struct volume *vol)
 	if (vol->store)
 		store_close(vol->store);
 	if (vol->torn)
-		torn_stop(vol, vol->in_order);
+		torn_stop(vol);
 	nodes_close(vol);
 	resume_free(vol);
+	driver_free(vol);
 	trees_free(vol->trees);
 	bodies_free(vol->bodies);
 	cramped_free(vol);
