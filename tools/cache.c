@@ -15,6 +15,7 @@
 #include "lib/util/lock.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
+#include "tools/caches.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/progress.h"
@@ -420,20 +421,20 @@ static int show_status(const char *mount, bool json)
 	return EXIT_DONE;
 }
 
-int command_cache(int argc, char **argv)
+/* Of a mount: warm and status. */
+static int of_mount(const char **operands, int count, bool json)
 {
-	const char *operands[PATHS_MAX + 3];
-	bool json = false;
-	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
-	int code, count = cli_parse("cache", argc, argv, places, operands, PATHS_MAX + 3, &code);
+	const struct target_missing needs = {"the DIRECTORY of a mount", 0,
+					     operands[0][0] == 's' ? 1 : PATHS_MAX + 2};
+	cleanup_free char *mount = NULL;
+	int others = count - 1, code;
 
-	if (count < 0)
+	if (others > needs.max)
+		return cli_usage_error("cache", "too many arguments: %s", operands[needs.max + 1]);
+	code = target_complete("cache", &needs, operands + 1, &others, &mount);
+	if (code != EXIT_DONE)
 		return code;
-	if (count < 2 || (strcmp(operands[0], "warm") && strcmp(operands[0], "status")))
-		return cli_usage_error("cache",
-				       "needs `warm` or `status`, and the DIRECTORY of a mount");
-	if (operands[0][0] == 's' && count > 2)
-		return cli_usage_error("cache", "too many arguments: %s", operands[2]);
+	count = others + 1;
 	code = need_mount(operands[1]);
 	if (code != EXIT_DONE)
 		return code;
@@ -446,4 +447,32 @@ int command_cache(int argc, char **argv)
 		.path_count = count > 3 ? (size_t)count - 3 : 0,
 		.json = json,
 	});
+}
+
+int command_cache(int argc, char **argv)
+{
+	const char *operands[PATHS_MAX + 3];
+	struct caches_words words = {0};
+	const struct cli_place places[] = {{"json", &words.json, NULL},
+					   {"force", &words.force, NULL},
+					   {"cache-dir", NULL, &words.cache_dir},
+					   {0}};
+	int code, count = cli_parse("cache", argc, argv, places, operands, PATHS_MAX + 3, &code);
+	bool lists = count > 0 && !strcmp(operands[0], "list");
+	bool drops = count > 0 && !strcmp(operands[0], "drop");
+
+	if (count < 0)
+		return code;
+	if (!count || (!lists && !drops && strcmp(operands[0], "warm") != 0 &&
+		       strcmp(operands[0], "status") != 0))
+		return cli_usage_error("cache", "needs `list`, `drop`, `warm` or `status`");
+	if ((words.cache_dir && !lists && !drops) || (words.force && !drops))
+		return cli_usage_error("cache", "--force is of drop, --cache-dir of list and drop");
+	if (lists && count > 1)
+		return cli_usage_error("cache", "too many arguments: %s", operands[1]);
+	if (drops && count != 2)
+		return cli_usage_error("cache", "drop needs one VOLUME: its UUID, or its remote");
+	if (lists)
+		return caches_list(&words);
+	return drops ? caches_drop(&words, operands[1]) : of_mount(operands, count, words.json);
 }

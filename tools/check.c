@@ -3,15 +3,14 @@
 #include "lib/admin/check.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
+#include "lib/util/text.h"
+#include "tools/attendant.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"
@@ -138,41 +137,24 @@ static int take_size(const char *text, uint64_t *ret_size)
 	return EXIT_DONE;
 }
 
-/* Lock-free: a handler may run in any thread, and in two at once. */
-static atomic_int interrupted;
-static atomic_llong first_signal; /* CLOCK_MONOTONIC, s; 0: none came */
-
-/*
- * The first one lets it delete what it has put; one that comes seconds later is not waited with. Batch systems and timeout(1)
- * send the same one twice: to the process, and to its group.
- */
-static void on_signal(int number)
+/* A directory is not made for a trial: it may be mistyped. */
+static int check_place(const char *url)
 {
-	struct timespec now;
-	long long first = 0;
-	int saved = errno;
+	const char *path = !strncmp(url, "file://", 7) ? url + 7 : url;
+	const char *name = strrchr(path, '/');
+	cleanup_free char *above = NULL;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (!atomic_compare_exchange_strong(&first_signal, &first, (long long)now.tv_sec) &&
-	    now.tv_sec - first > 1)
-		_exit(128 + number);
-	atomic_store(&interrupted, number);
-	errno = saved;
-}
-
-static bool is_interrupted(void *arg)
-{
-	(void)arg;
-	return atomic_load(&interrupted) != 0;
-}
-
-static void catch_signals(void)
-{
-	const struct sigaction action = {.sa_handler = on_signal};
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
+	if (*path != '/' || access(path, F_OK) == 0)
+		return EXIT_DONE;
+	if (text_print(&above, "%.*s/", (int)(name - path), path) < 0)
+		return cli_error(EXIT_FAILED, "out of memory");
+	/* Where that is missing, too, the remote says so. */
+	if (access(above, F_OK) < 0)
+		return EXIT_DONE;
+	return cli_error(
+		EXIT_NOT_FOUND,
+		"%s: no such directory, and a check makes none: `mkdir` it where it is to be tried",
+		path);
 }
 
 int command_check(int argc, char **argv)
@@ -181,8 +163,11 @@ int command_check(int argc, char **argv)
 	const char *url, *size = NULL;
 	char path[PATH_MAX];
 	const struct cli_place places[] = {{"json", &json, NULL}, {"size", NULL, &size}, {0}};
-	struct check_options how = {
-		.step = show_step, .interrupted = is_interrupted, .arg = &terminal};
+	struct attendant attendant = {0};
+	struct check_options how = {.step = show_step,
+				    .step_arg = &terminal,
+				    .interrupted = attendant_interrupted,
+				    .interrupted_arg = &attendant};
 	cleanup_free char *message = NULL;
 	json_t *report = NULL;
 	int code, error, count = cli_parse("check", argc, argv, places, &url, 1, &code);
@@ -197,12 +182,17 @@ int command_check(int argc, char **argv)
 	if (code == EXIT_DONE)
 		code = take_size(size, &how.object_size);
 	if (code == EXIT_DONE)
-		code = mount_options_limits(&how.limits);
+		code = check_place(url);
+	if (code == EXIT_DONE)
+		code = mount_options_limits(url, &how.limits);
 	if (code != EXIT_DONE)
 		return code;
 	terminal = isatty(2) && !json;
-	catch_signals();
+	error = attendant_start(&attendant);
+	if (error)
+		return cli_error(EXIT_FAILED, "cannot start a thread: %s", strerror(-error));
 	error = check_remote(url, &how, &report, &message);
+	attendant_stop(&attendant);
 	end_steps(terminal);
 	if (error == -EINTR)
 		return cli_error(EXIT_FAILED, "%s: interrupted; what was put there is deleted",

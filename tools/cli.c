@@ -11,6 +11,8 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/text.h"
+#include "tools/mount_options.h"
+#include "tools/suggest.h"
 
 const char *cli_reason(int error)
 {
@@ -131,7 +133,7 @@ static const char *join(const char *first, const char *second)
 	static char *joined;
 	char *before = joined;
 
-	if (text_print(&joined, "%s,%s", first, second) < 0)
+	if (text_print(&joined, "%s%s%s", first ? first : "", first ? "," : "", second) < 0)
 		joined = NULL;
 	free(before);
 	return joined;
@@ -145,9 +147,15 @@ static const struct command_option *option_of(const struct command *c, const cha
 	const char *name = is_long ? arg + 2 : NULL;
 	size_t len = is_long ? strcspn(name, "=") : 0;
 	char letter = is_long ? '\0' : arg[1];
-	const struct command_option *o = find_option(c->options, name, len, letter);
+	bool is_count = letter >= '0' && letter <= '9';
+	const struct command_option *o = find_option(c->options, is_count ? "count" : name,
+						     is_count ? 5 : len, is_count ? '\0' : letter);
 
 	*ret_value = NULL;
+	if (is_count) { /* -5, as of head(1) and git log */
+		*ret_value = arg + 1;
+		return o;
+	}
 	if (is_long && name[len])
 		*ret_value = name + len + 1;
 	else if (!is_long && arg[2])
@@ -158,7 +166,7 @@ static const struct command_option *option_of(const struct command *c, const cha
 static int set_value(const struct command *c, const struct command_option *o,
 		     const struct cli_place *place, const char *value)
 {
-	if (*place->value && o->letter == 'o') {
+	if (*place->value && !strcmp(o->name, "options")) {
 		value = join(*place->value, value);
 		if (!value)
 			return cli_error(-1, "out of memory");
@@ -169,6 +177,33 @@ static int set_value(const struct command *c, const struct command_option *o,
 		       : 0;
 }
 
+/* An option of a mount may stand without -o: --settle=0, --ro. 0; 1: it is none, or this command takes none; -1 after a message. */
+static int take_mount_option(const struct command *c, int argc, char **argv, int *i,
+			     const struct cli_place *places)
+{
+	const char *name = argv[*i] + 2, *value;
+	const struct cli_place *place = find_place(places, "options");
+	const struct option_row *row = strncmp(argv[*i], "--", 2) || !place->option
+					       ? NULL
+					       : mount_option_find(name, strcspn(name, "="));
+	cleanup_buf struct buf word = {0};
+
+	if (!row || !row->value)
+		return 1;
+	value = strchr(name, '=');
+	if (value)
+		value++;
+	else if (*row->value && *i + 1 < argc)
+		value = argv[++*i];
+	if (!value && *row->value) {
+		cli_usage_error(c->name, "option --%s needs a value", row->name);
+		return -1;
+	}
+	mount_options_put(&word, row->name, value ? value : "");
+	*place->value = join(*place->value, buf_str(&word));
+	return *place->value ? 0 : cli_error(-1, "out of memory");
+}
+
 /* One option at argv[*i]; 0, or -1 after a message. */
 static int take_option(const struct command *c, int argc, char **argv, int *i,
 		       const struct cli_place *places)
@@ -176,9 +211,12 @@ static int take_option(const struct command *c, int argc, char **argv, int *i,
 	const char *arg = argv[*i], *value;
 	const struct command_option *o = option_of(c, arg, &value);
 	const struct cli_place *place;
+	int taken = o ? 1 : take_mount_option(c, argc, argv, i, places);
 
+	if (taken <= 0)
+		return taken;
 	if (!o) {
-		cli_usage_error(c->name, "unknown option %s", arg);
+		cli_usage_error(c->name, "unknown option %s%s", arg, suggest_option(c, arg));
 		return -1;
 	}
 	place = find_place(places, o->name);

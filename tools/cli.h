@@ -69,8 +69,9 @@ void cli_print_json(const json_t *value, size_t flags);
 
 /* Of this name, or NULL. */
 const struct command *command_find(const char *name);
-/* Prints its --help to stdout. (help.c) */
+/* Prints its --help to stdout; of mount with the options of -o that people use, or with all. (help.c) */
 void command_help(const struct command *c);
+void mount_help_all(void);
 /* The same of the program. */
 void program_help(FILE *out);
 
@@ -94,6 +95,7 @@ int command_status(int argc, char **argv);
 int command_log(int argc, char **argv);
 int command_latest(int argc, char **argv);
 int command_show(int argc, char **argv);
+int command_explain(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_commit(int argc, char **argv);
 int command_wait(int argc, char **argv);
@@ -113,6 +115,9 @@ int command_fsck(int argc, char **argv);
 int command_gc(int argc, char **argv);
 int command_key(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_doctor(int argc, char **argv);
+int command_debug(int argc, char **argv);
+int command_config(int argc, char **argv);
 int command_help_of(int argc, char **argv);
 int command_version(int argc, char **argv);
 

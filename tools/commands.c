@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of subcommands: what the parser takes, what the help prints, and what completions offer. */
+/* The table of subcommands: what the parser takes, what the help prints, and what completions are made of. */
 #include "tools/cli.h"
 
 #include <stddef.h>
@@ -7,8 +7,9 @@
 static const struct command_option of_mount[] = {
 	{"foreground", 'f', NULL, "stay in the foreground, log to stderr"},
 	{"options", 'o', "OPTION[,...]",
-	 "an option; several by commas or several -o; also EPOCHFS_NAME=value"},
+	 "an option; several by commas or several -o; also --NAME=value, or EPOCHFS_NAME=value"},
 	{"take-over", 0, NULL, "take the volume from a mount elsewhere that writes to it"},
+	{"help-all", 0, NULL, "all that -o takes"},
 	{0},
 };
 
@@ -27,7 +28,8 @@ static const struct command_option of_status[] = {
 
 static const struct command_option of_log[] = {
 	{"json", 0, NULL, "one JSON array"},
-	{"count", 'n', "COUNT", "only the newest COUNT"},
+	{"count", 'n', "COUNT", "only the newest COUNT; also -COUNT"},
+	{"graph", 0, NULL, "draw which epoch each was made from: what a rollback left is a branch"},
 	{0},
 };
 
@@ -61,6 +63,11 @@ static const struct command_option of_commit[] = {
 	{"path-type", 0, "TYPE", "likewise"},
 	{"path-prefix", 0, "TEXT", "likewise"},
 	{"node-names", 0, "NAME[,NAME...]", "likewise"},
+	{0},
+};
+
+static const struct command_option of_explain[] = {
+	{"json", 0, NULL, "one JSON array, an object for each fact"},
 	{0},
 };
 
@@ -159,7 +166,9 @@ static const struct command_option of_verify[] = {
 };
 
 static const struct command_option of_cache[] = {
-	{"json", 0, NULL, "one JSON object"},
+	{"json", 0, NULL, "one JSON object; of list an array"},
+	{"force", 'f', NULL, "with drop: also what has something that is nowhere else"},
+	{"cache-dir", 0, "DIR", "with list and drop: where the caches lie"},
 	{0},
 };
 
@@ -195,10 +204,24 @@ static const struct command_option of_check[] = {
 	{0},
 };
 
+static const struct command_option of_doctor[] = {
+	{"json", 0, NULL, "one JSON array, an object for each finding"},
+	{"quiet", 'q', NULL, "only what is wrong"},
+	{0},
+};
+
+static const struct command_option of_config[] = {
+	{"json", 0, NULL, "one JSON object"},
+	{0},
+};
+
+static const struct command_option of_debug[] = {
+	{"output", 'o', "FILE", "the file that is written (default: epochfs-debug-TIME.tar, here)"},
+	{0},
+};
+
 static const struct command_option of_help[] = {
 	{"json", 0, NULL, "the tables of commands and options as one JSON object"},
-	{"complete", 0, "COMMAND",
-	 "the words that a shell's completion offers there; -o: mount options"},
 	{0},
 };
 
@@ -221,46 +244,54 @@ const struct command command_table[] = {
 	 command_mount},
 	{"umount", "[--no-drain] [--timeout TIME] DIRECTORY",
 	 "seal what is pending, upload it, and unmount", of_umount, NULL, command_umount},
-	{"status", "[--json] [--watch] [--usage] TARGET",
-	 "what is mounted, pending, uploaded, and what failed", of_status, NULL, command_status},
-	{"log", "[--json] [-n COUNT] TARGET", "the epochs, newest first", of_log, NULL,
+	{"status", "[--json] [--watch] [--usage] [TARGET]",
+	 "what is mounted, pending, uploaded, and what failed", of_status,
+	 "Its first lines say what latest is and where, what is wrong and what to do, and what is pending. Without TARGET,\n"
+	 "outside of any mount: these lines of each mount of yours.\n",
+	 command_status},
+	{"log", "[--json] [-n COUNT] [--graph] [TARGET]", "the epochs, newest first", of_log, NULL,
 	 command_log},
-	{"latest", "[--json] [--complete] [--step N] [--path] TARGET",
+	{"latest", "[--json] [--complete] [--step N] [--path] [TARGET]",
 	 "the number or the path of the newest epoch, for scripts", of_latest,
 	 "Example: train.py --resume-from $(epochfs latest --complete --path /mnt/ckpt)/model.pt\n",
 	 command_latest},
-	{"show", "[--json] TARGET [EPOCH]", "one epoch: its record and its files", of_show, NULL,
+	{"show", "[--json] [TARGET] [EPOCH]", "one epoch: its record and its files", of_show, NULL,
 	 command_show},
-	{"diff", "[--json] TARGET EPOCH [EPOCH]",
+	{"explain", "[--json] [DIRECTORY] [EPOCH]",
+	 "what happened in a mount since the last epoch, or before one, in its order", of_explain,
+	 "Who opened, closed, renamed and removed what, and what sealed the epoch. A mount keeps what happened last, since it was mounted.\n",
+	 command_explain},
+	{"diff", "[--json] [TARGET] EPOCH [EPOCH]",
 	 "paths added, changed and removed between two epochs", of_diff,
 	 "With one EPOCH: what it changed against the one before it.\n", command_diff},
-	{"commit", "[--json] [--tag NAME] [--step N] [-m TEXT] [--whole] DIRECTORY",
+	{"commit", "[--json] [--tag NAME] [--step N] [-m TEXT] [--whole] [DIRECTORY]",
 	 "seal an epoch now", of_commit, NULL, command_commit},
-	{"wait", "[--json] [--timeout TIME] DIRECTORY [EPOCH]",
+	{"wait", "[--json] [--timeout TIME] [DIRECTORY] [EPOCH]",
 	 "wait until an epoch, or all that is closed now, is durable in the remote", of_wait, NULL,
 	 command_wait},
-	{"restart", "DIRECTORY",
+	{"restart", "[DIRECTORY]",
 	 "restart the process that serves a supervised mount, as after an upgrade", no_options,
 	 "The mount stays, and so do open files. It takes -o supervise at the mount.\n"
 	 "Example: epochfs restart /mnt/ckpt\n",
 	 command_restart},
-	{"rollback", "[--json] DIRECTORY EPOCH",
+	{"rollback", "[--json] [DIRECTORY] EPOCH",
 	 "make the live tree equal to an epoch; nothing is lost", of_rollback,
-	 "What is pending is sealed first; the old tree becomes a new epoch.\n", command_rollback},
-	{"tag", "[-f] TARGET EPOCH NAME\n-d TARGET NAME\n[--json] TARGET",
+	 "What is pending is sealed first, as an epoch; then live is the tree of EPOCH again, under a new number.\n",
+	 command_rollback},
+	{"tag", "[-f] [TARGET] EPOCH NAME\n-d [TARGET] NAME\n[--json] [TARGET]",
 	 "name an epoch, remove a name, or list the names", of_tag, NULL, command_tag},
-	{"rm", "[--json] TARGET EPOCH...", "drop epochs, here and in the remote", of_rm,
-	 "A tagged epoch, the current and the newest complete one are kept (exit 8). A remote is written to as a\n"
+	{"rm", "[--json] [TARGET] EPOCH...", "drop epochs, here and in the remote", of_rm,
+	 "3-7: those from 3 to 7 that are there. A tagged epoch, the current and the newest complete one are kept (exit 8). A remote is written to as a\n"
 	 "mount does it: not while another has it (exit 8).\n",
 	 command_rm},
-	{"undrop", "[--json] [--tag NAME] TARGET EPOCH",
+	{"undrop", "[--json] [--tag NAME] [TARGET] EPOCH",
 	 "bring a dropped epoch back under its number, until garbage collection has deleted what it needs",
 	 of_undrop,
 	 "EPOCH is the number that it had. There is time until the grace (-o gc-grace, epochfs gc --grace) has\n"
 	 "passed since the first collection after the drop; then exit 5.\n"
 	 "Example: epochfs undrop /mnt/ckpt 41\n",
 	 command_undrop},
-	{"prune", "[--json] [--dry-run] [--gc [--grace TIME]] --keep POLICY TARGET",
+	{"prune", "[--json] [--dry-run] [--gc [--grace TIME]] --keep POLICY [TARGET]",
 	 "drop the epochs that a policy lets go, and say why the others stay", of_prune,
 	 "The newest complete and durable epoch, tagged ones and the current one always stay. To have a mount do it by\n"
 	 "itself, give it -o keep=POLICY.\n"
@@ -296,7 +327,7 @@ const struct command command_table[] = {
 	 "CODE when it was interrupted and all is durable; 7 when that did not come in time.\n"
 	 "Example: epochfs run --mount s3://bucket/run7:/mnt/ckpt --resume -- python3 train.py\n",
 	 command_run},
-	{"verify", "[--json] [--deep] TARGET [EPOCH]",
+	{"verify", "[--json] [--deep] [TARGET] [EPOCH]",
 	 "read an epoch whole: is each file of it there, right, and not torn inside", of_verify,
 	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Every byte is read from the remote and checked against\n"
 	 "its hash; zip, safetensors, HDF5, NumPy and pickle files by their tails, LevelDB and LMDB by their meta data, too.\n"
@@ -304,18 +335,21 @@ const struct command command_table[] = {
 	 "A mount's epoch is made durable first; one without a remote is read as .epochs shows it.\n"
 	 "Example: epochfs verify s3://bucket/run7 best\n",
 	 command_verify},
-	{"cache", "warm [--json] DIRECTORY [EPOCH [PATH...]]\nstatus [--json] DIRECTORY",
-	 "fetch an epoch into the local cache before it is needed; what the cache holds", of_cache,
-	 "  warm DIRECTORY [EPOCH [PATH...]]  make the epoch's files, or those under these paths, local\n"
-	 "  status DIRECTORY                  bytes that are local, not yet durable, and the limit\n"
+	{"cache",
+	 "warm [--json] [DIRECTORY] [EPOCH [PATH...]]\nstatus [--json] [DIRECTORY]\nlist [--json] [--cache-dir DIR]\ndrop [--json] [--force] [--cache-dir DIR] VOLUME",
+	 "fetch an epoch into the local cache, say what it holds, list and remove caches", of_cache,
+	 "  warm [DIRECTORY] [EPOCH [PATH]]   make the epoch's files, or those under these paths, local\n"
+	 "  status [DIRECTORY]                bytes that are local, not yet durable, and the limit\n"
+	 "  list                              the caches of this machine, mounted or not: volume, size, remote\n"
+	 "  drop VOLUME                       remove the cache of a volume, by its UUID or remote, once nothing is there alone\n"
 	 "EPOCH is 42, step=500, latest (the default), a tag, or @2h. Exit 6 where files are damaged: the others are fetched,\n"
 	 "and each that is not has a line. Exit 1, before anything is fetched, where the cache cannot hold them.\n"
 	 "Example: epochfs cache warm /mnt/ckpt step=500 checkpoint-500/model.safetensors\n",
 	 command_cache},
 	{"fsck",
-	 "[--json] [--read-data] REMOTE\n--repair [--json] [--dry-run] [--cache-dir DIR] TARGET",
+	 "[--json] [--read-data] REMOTE\n--repair [--json] [--dry-run] [--cache-dir DIR] [TARGET]",
 	 "verify a remote and say what is damaged, or repair it", of_fsck, NULL, command_fsck},
-	{"gc", "[--json] [--dry-run] [--grace TIME] [--rewrite-below PERCENT] TARGET",
+	{"gc", "[--json] [--dry-run] [--grace TIME] [--rewrite-below PERCENT] [TARGET]",
 	 "remove from the remote what no epoch needs any more", of_gc,
 	 "What is condemned now is deleted by a later run, once the grace has passed: run it each day. Safe beside mounts\n"
 	 "that write and read, and when it is killed. Exit 6 where something that an epoch needs is damaged: then nothing\n"
@@ -323,7 +357,7 @@ const struct command command_table[] = {
 	 "Example: epochfs gc s3://bucket/run7\n",
 	 command_gc},
 	{"key",
-	 "list [--json] TARGET\nadd [--json] --new-passphrase-file FILE|--new-key-file FILE TARGET\nremove [--json] TARGET KEY",
+	 "list [--json] [TARGET]\nadd [--json] --new-passphrase-file FILE|--new-key-file FILE [TARGET]\nremove [--json] [TARGET] KEY",
 	 "the passphrases and key files that open an encrypted volume", of_key,
 	 "  list TARGET             their ids, kinds, and since when\n"
 	 "  add TARGET              one more, in --new-passphrase-file FILE or --new-key-file FILE\n"
@@ -339,6 +373,26 @@ const struct command command_table[] = {
 	 "gives back other bytes than it was given, 1 where something else that a volume needs fails.\n"
 	 "Example: epochfs check sftp://backup@store/runs/7\n",
 	 command_check},
+	{"doctor", "[--json] [--quiet] [TARGET]",
+	 "say what is wrong with this machine, or with a mount or a remote, and what to do",
+	 of_doctor,
+	 "A line is a finding: ok, note or wrong. A remote, also that of a mount, is tried as by epochfs check, with objects of its own\n"
+	 "that are deleted again. Exit 1 where something is wrong.\n"
+	 "Example: epochfs doctor --quiet /mnt/ckpt\n",
+	 command_doctor},
+	{"config", "[--json] [TARGET]", "the options that hold, and where each comes from",
+	 of_config,
+	 "Of a mount those that it has; of a remote those that a mount of it would have: from the command line, the environment,\n"
+	 "$HOME/.config/epochfs/config, /etc/epochfs.conf, in this order, or by default.\n"
+	 "Example: epochfs config s3://bucket/run7\n",
+	 command_config},
+	{"debug", "[-o FILE] [TARGET]",
+	 "write one file for a bug report: what a mount or a remote, and this machine, say of themselves",
+	 of_debug,
+	 "It prints the name of the file, a tar. Passwords, keys and tokens are left out; names of files, hosts and users are in it:\n"
+	 "look through it before you give it away. A remote is tried as by epochfs doctor.\n"
+	 "Example: epochfs debug -o /tmp/report.tar /mnt/ckpt\n",
+	 command_debug},
 	{"help", "[--json] [COMMAND]", "what there is, or what a command takes", of_help, NULL,
 	 command_help_of},
 	{"version", "", "print the version", no_options, NULL, command_version},

@@ -254,8 +254,14 @@ static int export_source(struct source *s, const char *directory,
 	cleanup_free char *remote = NULL;
 	struct target target;
 	uint64_t number = 0;
-	int mounted = client_is_mount(s->target);
-	int code = mounted == 1 ? remote_of_mount(s, &number, &remote) : EXIT_DONE;
+	cleanup_free char *mount =
+		client_is_mount(s->target) == 1 ? NULL : target_mount_of_path(s->target);
+	int mounted, code;
+
+	if (mount)
+		s->target = mount;
+	mounted = client_is_mount(s->target);
+	code = mounted == 1 ? remote_of_mount(s, &number, &remote) : EXIT_DONE;
 
 	if (code == EXIT_DONE)
 		code = target_open(remote ? remote : s->target, &target);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/admin/repair.h"
 #include "lib/meta/listing.h"
@@ -91,8 +92,10 @@ static void print_totals(const struct catalog_fsck_totals *t, bool read_data)
 		puts("no certain damage; run epochfs fsck again when nobody writes");
 	else if (t->notes)
 		puts("no damage but to copies, or to what no epoch needs");
-	else
+	else if (read_data)
 		puts("no damage");
+	else
+		puts("no damage in what names the data; the data was not read: --read-data reads it");
 }
 
 static void print_json(const struct catalog_fsck_totals *t, const struct fsck_view *view)
@@ -121,7 +124,7 @@ static int check(const char *url, bool read_data, bool json)
 				   .progress = on_progress,
 				   .arg = &view};
 	struct catalog_fsck_totals totals = {0};
-	int error, code = mount_options_limits(&limits);
+	int error, code = mount_options_limits(url, &limits);
 
 	if (code != EXIT_DONE)
 		return code;
@@ -243,7 +246,7 @@ static int do_remote(const struct repair_words *w, json_t **ret_answer)
 	mount_options_init(&options);
 	code = target_remote(w->target, path, &options.volume.remote);
 	if (code == EXIT_DONE)
-		code = mount_options_environment(&options);
+		code = mount_options_defaults(&options, options.volume.remote);
 	if (code == EXIT_DONE) {
 		if (w->cache_dir)
 			options.volume.cache_dir = w->cache_dir;
@@ -268,6 +271,9 @@ static int repair_run(const struct repair_words *words)
 	if (mounted && words->cache_dir)
 		return cli_usage_error("fsck", "%s is a mount, which has its own cache",
 				       words->target);
+	if (words->cache_dir && access(words->cache_dir, F_OK) < 0)
+		return cli_error(exit_code_of(-errno), "--cache-dir %s: %s", words->cache_dir,
+				 strerror(errno));
 	code = mounted ? ask_mount(words, &answer) : do_remote(words, &answer);
 	if (code != EXIT_DONE)
 		return code;
@@ -295,12 +301,15 @@ int command_fsck(int argc, char **argv)
 					   {"dry-run", &words.dry_run, NULL},
 					   {"cache-dir", NULL, &words.cache_dir},
 					   {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 1};
+	cleanup_free char *mount = NULL;
 	int code, count = cli_parse("fsck", argc, argv, places, &words.target, 1, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 1)
-		return cli_usage_error("fsck", "needs a REMOTE");
+	code = target_complete("fsck", &needs, &words.target, &count, &mount);
+	if (code != EXIT_DONE)
+		return code;
 	if (repair)
 		return repair_run(&words);
 	if (words.dry_run || words.cache_dir)

@@ -88,11 +88,16 @@ static void print_totals(const struct gc_totals *t, bool dry_run)
 	format_size(t->store.live_bytes, live);
 	format_age(left_ns > 0 ? left_ns + MINUTE_NS : 0, when);
 	printf("%" PRIu64 " epoch%s%s; %s%s%s", t->epochs,
-	       plural_of(t->epochs, " needs ", "s need "), live, dry_run ? "would free " : "freed ",
+	       plural_of(t->epochs, " needs ", "s need "), live,
+	       t->keeps_versions ? dry_run ? "would mark as deleted " : "marked as deleted "
+	       : dry_run	 ? "would free "
+				 : "freed ",
 	       freed, dry_run ? ", nothing was changed" : "");
 	if (t->store.waiting.packs || t->store.waiting.indexes)
 		printf("; %s more can go in %s", more, when);
 	putchar('\n');
+	if (t->keeps_versions)
+		puts(REMOTE_VERSIONS_ADVICE);
 }
 
 static json_t *count_json(const struct store_gc_count *c)
@@ -105,15 +110,16 @@ static json_t *totals_json(const struct gc_totals *t, bool dry_run)
 {
 	const struct store_gc_totals *s = &t->store;
 
-	return json_pack("{s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}",
-			 "dry_run", (int)dry_run, "epochs", (json_int_t)t->epochs, "live_bytes",
-			 (json_int_t)s->live_bytes, "before", count_json(&s->before), "condemned",
-			 count_json(&s->condemned), "rewritten", count_json(&s->rewritten),
-			 "written", count_json(&s->written), "deleted", count_json(&s->deleted),
-			 "waiting", count_json(&s->waiting), "unnamed", count_json(&s->unnamed),
-			 "after", count_json(&t->after), "next_ns", (json_int_t)s->next_ns,
-			 "other_objects", (json_int_t)t->others, "generation",
-			 (json_int_t)t->generation);
+	return json_pack(
+		"{s:b, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}",
+		"dry_run", (int)dry_run, "keeps_versions", (int)t->keeps_versions, "epochs",
+		(json_int_t)t->epochs, "live_bytes", (json_int_t)s->live_bytes, "before",
+		count_json(&s->before), "condemned", count_json(&s->condemned), "rewritten",
+		count_json(&s->rewritten), "written", count_json(&s->written), "deleted",
+		count_json(&s->deleted), "waiting", count_json(&s->waiting), "unnamed",
+		count_json(&s->unnamed), "after", count_json(&t->after), "next_ns",
+		(json_int_t)s->next_ns, "other_objects", (json_int_t)t->others, "generation",
+		(json_int_t)t->generation);
 }
 
 /* ---- collecting ---- */
@@ -173,7 +179,7 @@ int collect_run(const struct collect *c, const char *target, json_t **ret_json)
 	if (code == EXIT_DONE)
 		code = target_find_remote(target, &other, &url);
 	if (code == EXIT_DONE)
-		code = mount_options_limits(&limits);
+		code = mount_options_limits(url, &limits);
 	if (code != EXIT_DONE)
 		return code;
 	how.limits = &limits;
@@ -192,13 +198,16 @@ int command_gc(int argc, char **argv)
 					   {"grace", NULL, &c.grace},
 					   {"rewrite-below", NULL, &c.rewrite_below},
 					   {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 1};
+	cleanup_free char *mount = NULL;
 	json_t *totals = NULL;
 	int code, count = cli_parse("gc", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 1)
-		return cli_usage_error("gc", "needs a TARGET");
+	code = target_complete("gc", &needs, &name, &count, &mount);
+	if (code != EXIT_DONE)
+		return code;
 	code = collect_run(&c, name, json ? &totals : NULL);
 	if (totals)
 		cli_print_json(totals, JSON_INDENT(2));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epochfs help: what the tables of commands and options say, for people, for scripts and for a shell's completion. */
+/* epochfs help: what the tables of commands and options say, for people and for scripts. */
 #include <stdio.h>
 #include <string.h>
 
@@ -87,20 +87,39 @@ static size_t put_mount_option(const struct option_row *row, char *out, size_t s
 				row->value);
 }
 
-static void print_mount_options(void)
+/* The options that people use. */
+static bool is_usual(const struct option_row *row)
+{
+	static const char *const usual[] = {
+		"ro",		"cache-dir",	   "cache-size", "settle",	"patience",
+		"resume",	"durability",	   "keep",	 "run-id",	"nodes",
+		"upload-limit", "passphrase-file", "key-file",	 "allow_other", "supervise"};
+
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+		if (!strcmp(usual[i], row->name))
+			return true;
+	return false;
+}
+
+static bool is_shown(const struct option_row *row, bool all)
+{
+	return row->value && (all || is_usual(row));
+}
+
+static void print_mount_options(bool all)
 {
 	size_t indent = TEXT_AT;
 	char term[TERM_MAX];
 
 	for (size_t i = 0; i < mount_option_count; i++)
-		if (mount_option_table[i].value)
+		if (is_shown(&mount_option_table[i], all))
 			indent = wider(indent, put_mount_option(&mount_option_table[i], term,
 								sizeof(term)));
 	for (size_t i = 0; i < mount_option_count; i++) {
 		const struct option_row *row = &mount_option_table[i];
 		cleanup_buf struct buf text = {0};
 
-		if (!row->value)
+		if (!is_shown(row, all))
 			continue;
 		buf_printf(&text, "%s", row->help);
 		if (row->by_default)
@@ -124,7 +143,7 @@ static void print_usage(const struct command *c)
 	} while (*form);
 }
 
-void command_help(const struct command *c)
+static void print_help(const struct command *c, bool all)
 {
 	print_usage(c);
 	printf("%s.\n", c->summary);
@@ -134,9 +153,20 @@ void command_help(const struct command *c)
 	if (c->help)
 		fputs(c->help, stdout);
 	if (c->run == command_mount) {
-		puts("\nWhat -o takes; epochfs(1) says more:");
-		print_mount_options();
+		puts(all ? "\nWhat -o takes, each also as --NAME; epochfs(1) says more:"
+			 : "\nWhat -o takes, each also as --NAME; --help-all shows the rest:");
+		print_mount_options(all);
 	}
+}
+
+void command_help(const struct command *c)
+{
+	print_help(c, false);
+}
+
+void mount_help_all(void)
+{
+	print_help(command_find("mount"), true);
 }
 
 void program_help(FILE *out)
@@ -147,8 +177,9 @@ void program_help(FILE *out)
 	      out);
 	for (size_t i = 0; i < command_count; i++)
 		fprintf(out, "  %-9s %s\n", command_table[i].name, command_table[i].summary);
-	fputs("\n`epochfs COMMAND --help` tells more. A TARGET is a mount point or a remote; every command takes\n"
-	      "--passphrase-file FILE or --key-file FILE for one that is encrypted.\n"
+	fputs("\n`epochfs COMMAND --help` tells more. A TARGET is a mount point, a path in a mount, or a remote; where it may\n"
+	      "be left out, it is the mount that you are in. Every command takes --passphrase-file FILE or --key-file FILE\n"
+	      "for a volume that is encrypted.\n"
 	      "Exit codes: 0 done, 1 failed, 2 usage, 3 remote not reached, 4 not allowed by the remote,\n"
 	      "5 not found, 6 damaged data, 7 not durable in time, 8 in use or in conflict.\n",
 	      out);
@@ -227,39 +258,11 @@ static int print_json(void)
 	return EXIT_DONE;
 }
 
-/* ---- for a shell's completion ---- */
-
-static void print_words(const struct command_option *o)
-{
-	for (; o->name; o++)
-		printf("--%s\n", o->name);
-}
-
-/* A word a line: of a command its options, of "-o" those of a mount, of nothing the commands. */
-static int complete(const char *of)
-{
-	const struct command *c = command_find(of);
-
-	if (!strcmp(of, "-o"))
-		for (size_t i = 0; i < mount_option_count; i++)
-			if (mount_option_table[i].value)
-				printf("%s%s\n", mount_option_table[i].name,
-				       *mount_option_table[i].value ? "=" : "");
-	if (!*of)
-		for (size_t i = 0; i < command_count; i++)
-			puts(command_table[i].name);
-	if (c) {
-		print_words(c->options);
-		print_words(common_command_options);
-	}
-	return EXIT_DONE;
-}
-
 int command_help_of(int argc, char **argv)
 {
 	bool json = false;
-	const char *operands[1] = {NULL}, *words = NULL;
-	const struct cli_place places[] = {{"json", &json, NULL}, {"complete", NULL, &words}, {0}};
+	const char *operands[1] = {NULL};
+	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
 	const struct command *c;
 	int code, count = cli_parse("help", argc, argv, places, operands, 1, &code);
 
@@ -267,8 +270,6 @@ int command_help_of(int argc, char **argv)
 		return code;
 	if (json)
 		return print_json();
-	if (words)
-		return complete(words);
 	if (!count) {
 		program_help(stdout);
 		return EXIT_DONE;

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,100 +11,69 @@
 
 #include "lib/meta/listing.h"
 #include "lib/util/cleanup.h"
-#include "lib/util/clock.h"
 #include "lib/util/lock.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
+#include "tools/attendant.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
 #include "tools/target.h"
 
-#define TICK_NS (100 * NS_PER_MS)
-
-/* Shows how it goes, and takes the signals that end it: an import gives its lease back. */
-struct attendant {
-	pthread_t thread;
+/* What the attendant shows: an import, which gives its lease back at a signal. */
+struct shown {
+	struct attendant attendant;
 	struct mutex lock;  /* guards imp */
 	struct import *imp; /* NULL: not open yet, or closed */
 	struct progress bar;
-	atomic_bool interrupted, ends;
 };
 
-static void ending_signals(sigset_t *ret_set)
-{
-	sigemptyset(ret_set);
-	sigaddset(ret_set, SIGINT);
-	sigaddset(ret_set, SIGTERM);
-	sigaddset(ret_set, SIGHUP);
-}
-
-static void show(struct attendant *a)
+static void show(struct shown *s)
 {
 	struct import_progress p;
 	char detail[64];
 
-	import_get_progress(a->imp, &p);
+	import_get_progress(s->imp, &p);
 	if (!p.files_total)
 		return;
 	snprintf(detail, sizeof(detail), "%" PRIu64 " of %" PRIu64 " file%s", p.files,
 		 p.files_total, plural(p.files_total));
-	progress_update(&a->bar, p.bytes, p.bytes_total, detail);
+	progress_update(&s->bar, p.bytes, p.bytes_total, detail);
 }
 
-static void *attend(void *arg)
+static void tick(void *arg)
 {
-	struct attendant *a = arg;
-	const struct timespec tick = clock_timespec(TICK_NS);
-	sigset_t set;
+	struct shown *s = arg;
+	SCOPED_LOCK(&s->lock);
 
-	ending_signals(&set);
-	while (!atomic_load(&a->ends)) {
-		int number = sigtimedwait(&set, NULL, &tick);
-
-		if (number > 0)
-			atomic_store(&a->interrupted, true);
-		SCOPED_LOCK(&a->lock);
-		if (a->imp && atomic_load(&a->interrupted))
-			import_cancel(a->imp);
-		else if (a->imp)
-			show(a);
-	}
-	return NULL;
+	if (s->imp && attendant_interrupted(&s->attendant))
+		import_cancel(s->imp);
+	else if (s->imp)
+		show(s);
 }
 
-static bool interrupted(void *arg)
+static int shown_start(struct shown *s)
 {
-	struct attendant *a = arg;
-
-	return atomic_load(&a->interrupted);
+	mutex_init(&s->lock, LOCK_TOOL_IMPORT);
+	s->bar.label = "importing";
+	s->attendant.tick = tick;
+	s->attendant.arg = s;
+	return attendant_start(&s->attendant);
 }
 
-static int attendant_start(struct attendant *a)
+static void shown_set(struct shown *s, struct import *imp)
 {
-	sigset_t set;
-
-	ending_signals(&set);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	mutex_init(&a->lock, LOCK_TOOL_IMPORT);
-	a->bar.label = "importing";
-	return thread_start(&a->thread, NULL, attend, a);
+	SCOPED_LOCK(&s->lock);
+	s->imp = imp;
 }
 
-static void attendant_watch(struct attendant *a, struct import *imp)
+static void shown_stop(struct shown *s)
 {
-	SCOPED_LOCK(&a->lock);
-	a->imp = imp;
-}
-
-static void attendant_stop(struct attendant *a)
-{
-	atomic_store(&a->ends, true);
-	pthread_join(a->thread, NULL);
-	mutex_destroy(&a->lock);
-	progress_end(&a->bar);
+	attendant_stop(&s->attendant);
+	mutex_destroy(&s->lock);
+	progress_end(&s->bar);
 }
 
 struct arguments {
@@ -158,28 +125,28 @@ static void print_result(const struct arguments *a, const struct import_result *
 
 static int import_directory(struct mount_options *options, const struct arguments *a)
 {
-	struct attendant attendant = {0};
+	struct shown shown = {0};
 	cleanup_free char *message = NULL;
 	struct import_result result = {0};
 	struct import *imp = NULL;
-	int error = attendant_start(&attendant), code;
+	int error = shown_start(&shown), code;
 
 	if (error)
 		return cli_error(EXIT_FAILED, "cannot start a thread: %s", strerror(-error));
 	memory_set_up();
 	options->volume.remote = a->remote;
-	options->volume.give_up = interrupted;
-	options->volume.give_up_arg = &attendant;
+	options->volume.give_up = attendant_interrupted;
+	options->volume.give_up_arg = &shown.attendant;
 	error = import_open(&options->volume, &imp, &message);
 	if (error) {
-		attendant_stop(&attendant);
+		shown_stop(&shown);
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
 	}
-	attendant_watch(&attendant, imp);
+	shown_set(&shown, imp);
 	code = run(imp, a, &result);
-	attendant_watch(&attendant, NULL);
-	attendant_stop(&attendant);
-	import_close(imp);
+	shown_set(&shown, NULL);
+	import_close(imp); /* the remote may keep it waiting */
+	shown_stop(&shown);
 	if (code == EXIT_DONE)
 		print_result(a, &result);
 	record_free(&result.record);
@@ -213,7 +180,7 @@ static int parse_all(int argc, char **argv, struct mount_options *o, struct argu
 		return cli_usage_error("import", "--step %s: expected a number", step);
 	a->remote = operands[count - 1];
 	a->how.directory = a->directory = a->how.remove ? a->remote : operands[0];
-	code = mount_options_environment(o);
+	code = mount_options_defaults(o, a->remote);
 	if (code == EXIT_DONE && list)
 		code = mount_options_parse(o, list);
 	o->volume.take_over |= take_over;

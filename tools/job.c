@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/util/clock.h"
+#include "lib/util/end_signals.h"
 
 #define SHELL_SIGNAL_BASE 128
 
@@ -36,7 +37,8 @@ static void wanted_signals(sigset_t *ret_set)
 {
 	sigemptyset(ret_set);
 	for (size_t i = 0; i < PASSED_ON; i++)
-		sigaddset(ret_set, passed_on[i]);
+		if (!end_signals_ignored(passed_on[i]))
+			sigaddset(ret_set, passed_on[i]);
 	sigaddset(ret_set, SIGCHLD);
 }
 
@@ -47,8 +49,11 @@ void job_block_signals(void)
 
 	wanted_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, &before);
-	for (size_t i = 0; i < PASSED_ON; i++)
-		sigaction(passed_on[i], &noted, &actions[i]);
+	for (size_t i = 0; i < PASSED_ON; i++) {
+		sigaction(passed_on[i], NULL, &actions[i]);
+		if (!end_signals_ignored(passed_on[i]))
+			sigaction(passed_on[i], &noted, NULL);
+	}
 	blocked = true;
 }
 
@@ -125,7 +130,7 @@ static void pass_on(struct job *c, int number)
 	if (!first)
 		return;
 	c->interrupted = true;
-	c->interrupted_ns = clock_mono_ns();
+	end_request_note(&c->asked, number, false, clock_mono_ns());
 	if (c->on_interrupt)
 		c->on_interrupt(c->arg);
 }
@@ -193,17 +198,19 @@ int job_run(struct job *c, char *const argv[])
 	return n == (ssize_t)sizeof(error) ? -error : 0;
 }
 
-bool job_signalled_since(void)
+const struct end_request *job_asked(struct job *c)
 {
 	const struct timespec none = {0};
-	bool signalled = false;
+	siginfo_t info;
 	sigset_t set;
 	int number;
 
 	wanted_signals(&set);
-	while ((number = sigtimedwait(&set, NULL, &none)) > 0)
-		signalled |= number != SIGCONT && number != SIGCHLD;
-	return signalled;
+	while ((number = sigtimedwait(&set, &info, &none)) > 0)
+		if (number != SIGCONT && number != SIGCHLD)
+			end_request_note(&c->asked, number, info.si_code == SI_KERNEL,
+					 clock_mono_ns());
+	return &c->asked;
 }
 
 int job_exit_code(const struct job *c)

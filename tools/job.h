@@ -7,11 +7,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/util/end_signals.h"
+
 struct job {
-	pid_t pid;		/* also its process group */
-	int status;		/* as waitpid gave it, once it has ended */
-	bool interrupted;	/* a signal that asks for an end or a checkpoint came */
-	int64_t interrupted_ns; /* monotonic: when the first of them came */
+	pid_t pid;	  /* also its process group */
+	int status;	  /* as waitpid gave it, once it has ended */
+	bool interrupted; /* a signal that asks for an end or a checkpoint came before the end */
+	/* The first of these, or of those that came after the end (job_asked); only the latter hurry. */
+	struct end_request asked;
 	/* Called once, at the first of them, after it was passed on; or NULL. */
 	void (*on_interrupt)(void *arg);
 	void *arg;
@@ -43,8 +46,8 @@ void job_restore_signals(void);
  */
 int job_run(struct job *c, char *const argv[]);
 
-/* After it: whether one of these signals, but SIGCONT, has come since this was last asked. Does not wait. */
-bool job_signalled_since(void);
+/* After it: takes in the signals, but SIGCONT, that have come since, without waiting. */
+const struct end_request *job_asked(struct job *c);
 
 /* What a shell would say: the exit code, or 128 + the signal. */
 int job_exit_code(const struct job *c);

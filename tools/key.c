@@ -151,15 +151,25 @@ int command_key(int argc, char **argv)
 		{"new-key-file", NULL, &key_file},
 		{0},
 	};
-	cleanup_free char *other = NULL;
-	int code, count = cli_parse("key", argc, argv, places, words, 3, &code);
+	struct target_missing needs = {.what = "a TARGET"};
+	cleanup_free char *other = NULL, *mount = NULL;
+	int operands, code, count = cli_parse("key", argc, argv, places, words, 3, &code);
 
 	if (count < 0)
 		return code;
-	if (count < 2)
+	if (!count)
 		return cli_usage_error("key", "needs add, remove or list, and a TARGET");
+	needs.others = !strcmp(words[0], "remove");
+	needs.max = 1 + needs.others;
+	if (needs.others)
+		needs.what = "a TARGET and a KEY";
+	operands = count - 1;
+	code = target_complete("key", &needs, words + 1, &operands, &mount);
+	if (code != EXIT_DONE)
+		return code;
+	count = operands + 1;
 	code = target_find_remote(words[1], &other, &r.url);
 	if (code == EXIT_DONE)
-		code = mount_options_limits(&r.limits);
+		code = mount_options_limits(r.url, &r.limits);
 	return code == EXIT_DONE ? run(words, count, &r, passphrase_file, key_file) : code;
 }

@@ -71,23 +71,22 @@ int command_latest(int argc, char **argv)
 {
 	struct wanted wanted = {0};
 	bool path = false, json = false;
-	const char *step = NULL, *name;
+	const char *step = NULL, *name = NULL;
 	const struct cli_place places[] = {{"complete", &wanted.complete, NULL},
 					   {"step", NULL, &step},
 					   {"path", &path, NULL},
 					   {"json", &json, NULL},
 					   {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 1};
 	struct target target;
 	int code, count = cli_parse("latest", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 1)
-		return cli_usage_error("latest", "needs a TARGET");
 	wanted.has_step = step != NULL;
 	if (step && parse_u64(step, &wanted.step))
 		return cli_usage_error("latest", "--step %s: expected a number", step);
-	code = target_open(name, &target);
+	code = target_open_operands("latest", &needs, &name, &count, &target);
 	if (code != EXIT_DONE)
 		return code;
 	code = find_and_print(&target, &wanted, path, json);

@@ -9,8 +9,11 @@
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "tools/cli.h"
+#include "tools/graph.h"
 #include "tools/table.h"
 #include "tools/target.h"
+
+#define COLUMNS 9
 
 static uint64_t number(const json_t *e, const char *key)
 {
@@ -30,8 +33,21 @@ static void format_epoch_age(const json_t *e, char ret_text[FORMAT_MAX])
 		snprintf(ret_text, FORMAT_MAX, "-");
 }
 
-/* "durable", "sealed, incomplete", "durable, continued". */
-static void format_state(const json_t *e, struct buf *out)
+/* Of what is pending (lib/saves/judge_rules.h). */
+#define PENDING_RULE "J6"
+
+/* Its save had more to come when it was sealed: what became of that a later epoch shows. */
+static const char *incomplete_word(const json_t *e, bool newest)
+{
+	const char *rule = json_string_value(json_object_get(e, "rule"));
+
+	if (!rule || strcmp(rule, PENDING_RULE) != 0)
+		return "incomplete";
+	return newest ? "pending" : "part";
+}
+
+/* "durable", "sealed, incomplete", "sealed, pending", "durable, part", "durable, continued". */
+static void format_state(const json_t *e, bool newest, struct buf *out)
 {
 	const json_t *complete = json_object_get(e, "complete");
 	const char *state = json_string_value(json_object_get(e, "state"));
@@ -40,7 +56,7 @@ static void format_state(const json_t *e, struct buf *out)
 	if (json_is_true(json_object_get(e, "continued")))
 		buf_printf(out, ", continued");
 	else if (json_is_false(complete))
-		buf_printf(out, ", incomplete");
+		buf_printf(out, ", %s", incomplete_word(e, newest));
 	else if (!json_is_true(complete))
 		buf_printf(out, ", unknown");
 }
@@ -66,7 +82,16 @@ static void format_tags(const json_t *e, struct buf *out)
 		buf_printf(out, "%s%s", i ? " " : "", json_string_value(tag));
 }
 
-static int add_row(struct table *t, const json_t *e)
+/* The cells, behind those of the graph where that is shown. */
+static int add_cells(struct table *t, const char *graph, const char *const *cells)
+{
+	const char *row[COLUMNS + 1] = {graph};
+
+	memcpy(row + 1, cells, COLUMNS * sizeof(*cells));
+	return table_add(t, graph ? row : cells);
+}
+
+static int add_row(struct table *t, const char *graph, const json_t *e, bool newest)
 {
 	char epoch[FORMAT_MAX], age[FORMAT_MAX], step[FORMAT_MAX], files[FORMAT_MAX],
 		size[FORMAT_MAX], fresh[FORMAT_MAX], stored[FORMAT_MAX];
@@ -86,11 +111,12 @@ static int add_row(struct table *t, const json_t *e)
 		format_size(number(e, "bytes_stored"), stored);
 	else
 		snprintf(stored, sizeof(stored), "-");
-	format_state(e, &state);
+	format_state(e, newest, &state);
 	format_nodes(e, &state);
 	format_tags(e, &tags);
-	return table_add(t, (const char *[]){epoch, age, step, files, size, fresh, stored,
-					     buf_str(&state), buf_str(&tags)});
+	return add_cells(t, graph,
+			 (const char *[]){epoch, age, step, files, size, fresh, stored,
+					  buf_str(&state), buf_str(&tags)});
 }
 
 /* "waiting for b c, 1 more". */
@@ -107,7 +133,7 @@ static void format_waiting(const json_t *w, struct buf *out)
 }
 
 /* An epoch of several nodes that is none yet. */
-static int add_waiting(struct table *t, const json_t *w)
+static int add_waiting(struct table *t, const char *graph, const json_t *w)
 {
 	const json_t *step = json_object_get(w, "step");
 	char age[FORMAT_MAX], step_text[FORMAT_MAX] = "-";
@@ -117,22 +143,37 @@ static int add_waiting(struct table *t, const json_t *w)
 	if (step)
 		snprintf(step_text, sizeof(step_text), "%" PRIu64, number(w, "step"));
 	format_waiting(w, &state);
-	return table_add(
-		t, (const char *[]){"-", age, step_text, "-", "-", "-", "-", buf_str(&state), ""});
+	return add_cells(
+		t, graph,
+		(const char *[]){"-", age, step_text, "-", "-", "-", "-", buf_str(&state), ""});
 }
 
-static int print_table(const json_t *epochs, const json_t *waiting, size_t count)
+/* The epoch with its part of the graph, and what joins below it. */
+static int add_graph_row(struct table *t, struct graph *g, const json_t *e, bool newest)
 {
-	static const char *const headers[] = {">EPOCH", ">AGE",	   ">STEP", ">FILES", ">SIZE",
-					      ">NEW",	">STORED", "STATE", "TAGS"};
-	struct table *t = table_new(headers, sizeof(headers) / sizeof(headers[0]));
+	static const char *const none[COLUMNS] = {"", "", "", "", "", "", "", "", ""};
+	char text[GRAPH_TEXT_MAX], below[GRAPH_TEXT_MAX];
+	int error;
+
+	graph_next(g, e, text, below);
+	error = add_row(t, text, e, newest);
+	return error || !*below ? error : add_cells(t, below, none);
+}
+
+static int print_table(const json_t *epochs, const json_t *waiting, size_t count, bool graph)
+{
+	static const char *const headers[] = {"GRAPH", ">EPOCH", ">AGE",    ">STEP", ">FILES",
+					      ">SIZE", ">NEW",	 ">STORED", "STATE", "TAGS"};
+	struct table *t = table_new(headers + !graph, COLUMNS + graph);
+	struct graph g = {.epochs = epochs};
 	size_t all = json_array_size(epochs);
 	int error = t ? 0 : -1;
 
 	for (size_t i = json_array_size(waiting); !error && i > 0; i--)
-		error = add_waiting(t, json_array_get(waiting, i - 1));
+		error = add_waiting(t, graph ? "" : NULL, json_array_get(waiting, i - 1));
 	for (size_t i = all; !error && i > 0 && all - i < count; i--)
-		error = add_row(t, json_array_get(epochs, i - 1));
+		error = graph ? add_graph_row(t, &g, json_array_get(epochs, i - 1), i == all)
+			      : add_row(t, NULL, json_array_get(epochs, i - 1), i == all);
 	if (!error)
 		table_print(t);
 	table_free(t);
@@ -197,10 +238,11 @@ static void print_json(const json_t *epochs, size_t count)
 
 int command_log(int argc, char **argv)
 {
-	const char *count_text = NULL, *name;
-	bool json = false;
+	const char *count_text = NULL, *name = NULL;
+	bool json = false, graph = false;
 	const struct cli_place places[] = {
-		{"json", &json, NULL}, {"count", NULL, &count_text}, {0}};
+		{"json", &json, NULL}, {"count", NULL, &count_text}, {"graph", &graph, NULL}, {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 1};
 	struct target target;
 	uint64_t count = UINT64_MAX;
 	json_t *epochs, *waiting = NULL, *usage = NULL;
@@ -208,11 +250,11 @@ int command_log(int argc, char **argv)
 
 	if (operands < 0)
 		return code;
-	if (operands != 1)
-		return cli_usage_error("log", "needs a TARGET");
 	if (count_text && parse_u64(count_text, &count))
 		return cli_usage_error("log", "-n %s: expected a number", count_text);
-	code = target_open(name, &target);
+	if (json && graph)
+		return cli_usage_error("log", "--graph is text: --json has parent and restores");
+	code = target_open_operands("log", &needs, &name, &operands, &target);
 	if (code != EXIT_DONE)
 		return code;
 	code = target_epochs(&target, &epochs);
@@ -221,20 +263,22 @@ int command_log(int argc, char **argv)
 	/* Where it fails, its line is said, and the table shown. */
 	if (code == EXIT_DONE && !json)
 		target_usage(&target, false, &usage);
-	target_close(&target);
-	if (code != EXIT_DONE)
+	if (code != EXIT_DONE) {
+		target_close(&target);
 		return code;
+	}
 	if (json)
 		print_json(epochs, count);
 	else if (!json_array_size(epochs) && !json_array_size(waiting))
-		fprintf(stderr, "%s: no epochs yet\n", name);
+		fprintf(stderr, "%s: no epochs yet\n", target.name);
 	else
-		code = print_table(epochs, waiting, count);
+		code = print_table(epochs, waiting, count, graph);
 	if (!json)
 		print_doubts(epochs);
 	print_usage(usage);
 	json_decref(usage);
 	json_decref(epochs);
 	json_decref(waiting);
+	target_close(&target);
 	return code;
 }

@@ -7,6 +7,7 @@
 #include "lib/util/cleanup.h"
 #include "lib/util/log.h"
 #include "tools/cli.h"
+#include "tools/suggest.h"
 
 /* The word is shortened, or cut where it would become longer: it has no more room than it had. */
 static void hide(char *word)
@@ -60,11 +61,12 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
 		name = "help";
-	if (!strcmp(name, "--version"))
+	if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		name = "version";
 	c = command_find(name);
 	if (!c)
-		return cli_error(EXIT_USAGE, "unknown command '%s'; see `epochfs --help`", name);
+		return cli_error(EXIT_USAGE, "unknown command '%s'%s; see `epochfs --help`", name,
+				 suggest_command(name));
 	/* What a command has to say is its one line; only a mount keeps a log. One that may wait for a lease says so. */
 	if (c->run != command_mount)
 		log_set_level(c->run == command_import || c->run == command_watch

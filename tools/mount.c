@@ -13,8 +13,11 @@
 
 #include "fs/mount.h"
 #include "lib/cache/cache_dir.h"
+#include "lib/metrics/address.h"
+#include "lib/metrics/server.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
+#include "lib/util/end_signals.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
 #include "lib/util/thread.h"
@@ -32,8 +35,9 @@ struct served {
 	const char *mountpoint; /* absolute */
 	char **arguments;	/* of the command, with that */
 	struct volume *vol;
-	int ready_fd; /* -1 in the foreground */
-	bool goes_on; /* the mount is there, of a worker that died */
+	struct metrics_server *metrics; /* NULL: none */
+	int ready_fd;			/* -1 in the foreground */
+	bool goes_on;			/* the mount is there, of a worker that died */
 	int log_fd;
 };
 
@@ -98,6 +102,41 @@ static int open_log(struct served *s)
 	return EXIT_DONE;
 }
 
+/* A mount that is there is not given up for want of metrics. */
+static int start_metrics(struct served *s)
+{
+	cleanup_free char *message = NULL;
+	int error;
+
+	if (!s->options->metrics)
+		return EXIT_DONE;
+	error = metrics_server_start(s->vol, s->options->metrics, &s->metrics, &message);
+	if (error && s->goes_on)
+		log_warn("%s", message ? message : strerror(-error));
+	return error && !s->goes_on
+		       ? cli_error(EXIT_FAILED, "%s", message ? message : strerror(-error))
+		       : EXIT_DONE;
+}
+
+/* Until unmounted. The exit code; where the kernel is not done with this process, it ends here. */
+static int serve_mounted(struct served *s, struct fs_mount *mount)
+{
+	int error, code = start_metrics(s);
+
+	if (code != EXIT_DONE)
+		return code;
+	error = fs_serve(mount, on_ready, s);
+	if (error == -ERESTART)
+		_exit(FS_EXIT_RESTART);
+	if (error == -EBUSY) {
+		/* The next mount recovers them. */
+		log_warn("%s: cut off while files were open", s->mountpoint);
+		_exit(EXIT_FAILED);
+	}
+	metrics_server_stop(s->metrics);
+	return error ? EXIT_FAILED : EXIT_DONE;
+}
+
 /* Opens, mounts, serves until unmounted. The exit code. */
 static int serve(struct served *s, const char *mountpoint)
 {
@@ -109,14 +148,15 @@ static int serve(struct served *s, const char *mountpoint)
 	if (s->options->fs.handover)
 		fs_handover_survivors(s->options->fs.handover, &s->options->volume);
 	if (s->goes_on)
-		fs_block_signals();
+		end_signals_block();
 	s->options->volume.mountpoint = mountpoint;
+	mount_options_tell(s->options);
 	s->options->volume.give_up = starter_gone;
 	s->options->volume.give_up_arg = s;
 	error = volume_open(&s->options->volume, &s->vol, &message);
 	if (error)
 		return cli_error(exit_code_of(error), "%s", message ? message : strerror(-error));
-	fs_block_signals();
+	end_signals_block();
 	code = s->goes_on ? EXIT_DONE : mountpoint_uncover(mountpoint, s->options->nonempty);
 	if (code == EXIT_DONE)
 		code = open_log(s);
@@ -131,19 +171,19 @@ static int serve(struct served *s, const char *mountpoint)
 	if (code != EXIT_DONE && s->options->volume.survivors_count)
 		_exit(code);
 	if (code == EXIT_DONE) {
-		error = fs_serve(mount, on_ready, s);
-		if (error == -ERESTART)
-			_exit(FS_EXIT_RESTART);
-		if (error == -EBUSY) {
-			/* The next mount recovers them. */
-			log_warn("%s: cut off while files were open", mountpoint);
-			_exit(EXIT_FAILED);
-		}
-		code = error ? EXIT_FAILED : EXIT_DONE;
+		code = serve_mounted(s, mount);
 		fs_unmount(mount);
 	}
 	volume_close(s->vol);
 	return code;
+}
+
+/* Of the socket or file with the metrics; NULL: it has no path. */
+static const char *metrics_path(const struct mount_options *o)
+{
+	struct metrics_address address;
+
+	return o->metrics && metrics_address_parse(o->metrics, &address) == 0 ? address.path : NULL;
 }
 
 /* Nothing that serving the mount takes may lie in it. */
@@ -158,6 +198,8 @@ static int check_places(const struct mount_options *o, const char *mountpoint)
 		code = mountpoint_check_outside(mountpoint, "log file", o->log_file);
 	if (code == EXIT_DONE && o->volume.catalog_db)
 		code = mountpoint_check_outside(mountpoint, "catalog", o->volume.catalog_db);
+	if (code == EXIT_DONE && metrics_path(o))
+		code = mountpoint_check_outside(mountpoint, "metrics", metrics_path(o));
 	return code;
 }
 
@@ -258,7 +300,7 @@ static int serve_in_background(struct served *s)
 }
 
 struct arguments {
-	bool foreground, take_over;
+	bool foreground, take_over, help_all;
 	const char *options; /* all of -o; NULL: none */
 	const char *operands[2];
 };
@@ -269,9 +311,15 @@ static bool parse_arguments(int argc, char **argv, struct arguments *a, int *ret
 	const struct cli_place places[] = {{"foreground", &a->foreground, NULL},
 					   {"options", NULL, &a->options},
 					   {"take-over", &a->take_over, NULL},
+					   {"help-all", &a->help_all, NULL},
 					   {0}};
 	int count = cli_parse("mount", argc, argv, places, a->operands, 2, ret_code);
 
+	if (count >= 0 && a->help_all) {
+		mount_help_all();
+		*ret_code = EXIT_DONE;
+		return false;
+	}
 	if (count >= 0 && count < 2)
 		*ret_code = cli_usage_error("mount", "needs a REMOTE and a DIRECTORY");
 	return count == 2;
@@ -318,17 +366,24 @@ static int command_worker(char **argv)
 	return code;
 }
 
-/* The arguments, with remote and mount point as paths from /, the latter without symlinks. Free the list. */
+/*
+ * The arguments, with remote and mount point as paths from /, the latter without symlinks, after what the configuration said: it may be another when a worker is started again. Free
+ * the list.
+ */
 static char **arguments_with(int argc, char **argv, const char *const operands[2],
-			     const char *const places[2])
+			     const char *const places[2], const char *configured)
 {
-	char **arguments = calloc((size_t)argc, sizeof(*arguments));
+	char **arguments = calloc((size_t)argc + 2, sizeof(*arguments)), **next = arguments;
 
-	for (int i = 1; arguments && i < argc; i++) {
-		arguments[i - 1] = argv[i];
+	if (arguments && *configured) {
+		*next++ = (char *)(uintptr_t) "-o";
+		*next++ = (char *)(uintptr_t)configured;
+	}
+	for (int i = 1; arguments && i < argc; i++, next++) {
+		*next = argv[i];
 		for (int k = 0; k < 2; k++)
 			if (argv[i] == operands[k])
-				arguments[i - 1] = (char *)(uintptr_t)places[k];
+				*next = (char *)(uintptr_t)places[k];
 	}
 	return arguments;
 }
@@ -338,21 +393,25 @@ static int mount_there(struct served *s, int argc, char **argv, const char *cons
 		       bool foreground)
 {
 	char remote[PATH_MAX], mountpoint[PATH_MAX];
-	const char *places[2] = {NULL, mountpoint};
+	const char *places[2] = {NULL, mountpoint}, *configured;
+	bool makes = access(operands[1], F_OK) < 0 && errno == ENOENT;
 	int code = target_remote(operands[0], remote, &places[0]);
 
 	if (code == EXIT_DONE)
 		code = mountpoint_prepare(operands[1], places[0], s->options->nonempty, mountpoint);
-	if (code == EXIT_DONE)
-		code = check_places(s->options, mountpoint);
 	if (code != EXIT_DONE)
 		return code;
+	code = check_places(s->options, mountpoint);
 	s->options->volume.remote = places[0];
 	s->mountpoint = mountpoint;
-	s->arguments = arguments_with(argc, argv, operands, places);
+	configured = mount_options_configured(s->options);
+	s->arguments = configured ? arguments_with(argc, argv, operands, places, configured) : NULL;
 	if (!s->arguments)
-		return cli_error(EXIT_FAILED, "out of memory");
-	code = foreground ? serve_here(s) : serve_in_background(s);
+		code = cli_error(EXIT_FAILED, "out of memory");
+	if (code == EXIT_DONE)
+		code = foreground ? serve_here(s) : serve_in_background(s);
+	if (code != EXIT_DONE && makes)
+		rmdir(mountpoint);
 	free(s->arguments);
 	return code;
 }
@@ -370,7 +429,7 @@ int command_mount(int argc, char **argv)
 		return code;
 	mount_options_init(&options);
 	/* After the arguments, which may name a key (cli_parse). */
-	code = mount_options_environment(&options);
+	code = mount_options_defaults(&options, a.operands[0]);
 	if (code == EXIT_DONE)
 		code = take_arguments(&a, &options);
 	if (code == EXIT_DONE)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/meta/retention_policy.h"
+#include "lib/metrics/address.h"
 #include "lib/util/log.h"
 #include "lib/util/parse.h"
 
@@ -19,6 +20,14 @@ static const char *add_glob(struct globs *globs, const char *value)
 		return "at most 64 patterns";
 	globs->pattern[globs->count++] = value;
 	return NULL;
+}
+
+static const char *set_resume(struct mount_options *o, const char *value)
+{
+	bool off = !strcmp(value, "off");
+
+	o->volume.resume = off ? RESUME_OFF : RESUME_ALWAYS;
+	return off || !*value || !strcmp(value, "on") ? NULL : "on or off";
 }
 
 static const char *set_marker(struct mount_options *o, const char *value)
@@ -86,6 +95,16 @@ static const char *set_key_file(struct mount_options *o, const char *value)
 	o->volume.limits.key_file = value;
 	o->volume.limits.passphrase_file = NULL;
 	return value[0] == '/' ? NULL : "an absolute path";
+}
+
+static const char *set_metrics(struct mount_options *o, const char *value)
+{
+	struct metrics_address address;
+
+	o->metrics = value;
+	return metrics_address_parse(value, &address)
+		       ? "127.0.0.1:PORT, [::1]:PORT, unix:/PATH or file:/PATH"
+		       : NULL;
 }
 
 static const char *set_log_level(struct mount_options *o, const char *value)
@@ -174,6 +193,20 @@ static bool set_member(const struct option_row *row, void *member, const char *v
 	}
 }
 
+const struct option_row *mount_option_find(const char *name, size_t len)
+{
+	for (size_t i = 0; i < mount_option_count; i++) {
+		const char *other = mount_option_table[i].name;
+		size_t k = 0;
+
+		while (k < len && (name[k] == other[k] || (name[k] == '-' && other[k] == '_')))
+			k++;
+		if (k == len && !other[k])
+			return &mount_option_table[i];
+	}
+	return NULL;
+}
+
 const char *mount_option_set(const struct option_row *row, struct mount_options *o,
 			     const char *value)
 {
@@ -252,10 +285,10 @@ const struct option_row mount_option_table[] = {
 	      "remote: each close waits until its epoch is in the remote",
 	      MEMBER(volume.durable_close), .by_default = "local", .is_bool = true,
 	      .choices = local_or_remote, .expected = "local or remote"),
-	VALUE("resume", OPTION_SWITCH, "",
-	      "after a killed or torn save the live tree goes back to the newest complete epoch by itself; "
-	      "resume=off: it does not",
-	      MEMBER(volume.resume), .by_default = "off", .expected = "on or off"),
+	SPECIAL("resume", "",
+		"after a killed or torn save the live tree goes back to the newest complete epoch by itself; "
+		"resume=off: it does not",
+		set_resume, .by_default = "off"),
 	VALUE("temporary", OPTION_GLOB, "GLOB", "more names of unfinished work; may be repeated",
 	      MEMBER(volume.temporary)),
 	SPECIAL("marker", "GLOB|none",
@@ -288,7 +321,7 @@ const struct option_row mount_option_table[] = {
 	VALUE("on-epoch", OPTION_TEXT, "PROGRAM",
 	      "a program that is run for each epoch that is sealed, and again once it is durable, with one JSON object on "
 	      "standard input",
-	      MEMBER(volume.on_epoch), .least = 1, .expected = "a program"),
+	      MEMBER(volume.on_epoch), .least = 1, .expected = "a program", .hidden = true),
 	VALUE("on-epoch-timeout", OPTION_DURATION, "TIME",
 	      "the program is ended, with its process group, when it has run for so long",
 	      MEMBER(volume.on_epoch_timeout_ns), .by_default = "60s",
@@ -298,7 +331,8 @@ const struct option_row mount_option_table[] = {
 	      MEMBER(volume.catalog_db), .expected = "an absolute path"),
 	SPECIAL("keep", "POLICY",
 		"which epochs stay, such as last:10,hourly:24,daily:7,every:1000,tagged; others are dropped "
-		"whenever one has become durable (default: all stay)",
+		"whenever one has become durable; what can be taken back yet pushes none out, nor a small one a "
+		"large one (default: all stay)",
 		set_keep),
 	VALUE("gc", OPTION_CHOICE, "on|off",
 	      "with keep: whether the mount collects the garbage of the remote in the background",
@@ -330,9 +364,9 @@ const struct option_row mount_option_table[] = {
 	SPECIAL("passphrase-file", "FILE",
 		"the passphrase that opens an encrypted volume, or makes a new one encrypted; an absolute "
 		"path",
-		set_passphrase_file, .limit = true),
+		set_passphrase_file, .limit = true, .hidden = true),
 	SPECIAL("key-file", "FILE", "the key file that does; of the two the last one given counts",
-		set_key_file, .limit = true),
+		set_key_file, .limit = true, .hidden = true),
 	VALUE("lease", OPTION_DURATION, "TIME",
 	      "how long the lease of a mount that writes lives, which it renews four times in this time",
 	      MEMBER(volume.lease_ns), .by_default = "60s", .least = LEASE_MIN_NS,
@@ -347,6 +381,10 @@ const struct option_row mount_option_table[] = {
 	      "a small parent process keeps the mount, and starts the process that serves again when it "
 	      "dies",
 	      MEMBER(supervise), .by_default = "off", .expected = "on or off"),
+	SPECIAL("metrics", "ADDRESS",
+		"metrics of the mount, for Prometheus: by HTTP at 127.0.0.1:PORT, [::1]:PORT or unix:/PATH, or as file:/PATH, "
+		"which is replaced every 15 s",
+		set_metrics),
 	VALUE("log-file", OPTION_PATH, "FILE", "the log (default: in the volume's cache folder)",
 	      MEMBER(log_file), .expected = "an absolute path"),
 	SPECIAL("log-level", "error|warning|info|debug",

@@ -8,8 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/meta/listing.h"
 #include "lib/meta/retention_policy.h"
+#include "lib/util/cleanup.h"
+#include "lib/util/text.h"
 #include "tools/cli.h"
+#include "tools/config.h"
+#include "tools/suggest.h"
 
 char *mount_options_keep(struct mount_options *o, const char *text)
 {
@@ -32,6 +37,9 @@ void mount_options_init(struct mount_options *o)
 
 void mount_options_free(struct mount_options *o)
 {
+	json_decref(o->configured);
+	json_decref(o->given);
+	o->configured = o->given = NULL;
 	/* The list of texts: each begins with a pointer to the next. */
 	while (o->text) {
 		char *next = *(char **)(void *)o->text;
@@ -39,6 +47,56 @@ void mount_options_free(struct mount_options *o)
 		free(o->text);
 		o->text = next;
 	}
+}
+
+/* Each one that is given is one more. */
+static bool adds_up(const struct option_row *row)
+{
+	return row->kind == OPTION_GLOB || !strcmp(row->name, "marker");
+}
+
+/* Of these two the last one given counts. */
+static void forget_other_key(struct mount_options *o, const struct option_row *row)
+{
+	static const char *const keys[] = {"passphrase-file", "key-file"};
+
+	for (size_t i = 0; i < 2; i++)
+		if (!strcmp(row->name, keys[i]))
+			json_object_del(o->given, keys[1 - i]);
+}
+
+/* Of those that add up all values are kept, else the last one, which counts. */
+static int note(struct mount_options *o, const struct option_row *row, const char *value,
+		const char *from)
+{
+	const char *before;
+	cleanup_free char *all = NULL;
+
+	if (!o->given)
+		o->given = json_object();
+	forget_other_key(o, row);
+	before = json_string_value(json_object_get(json_object_get(o->given, row->name), "value"));
+	if (adds_up(row) && before && text_print(&all, "%s,%s", before, value) < 0)
+		return cli_error(EXIT_FAILED, "out of memory");
+	return json_object_set_new(o->given, row->name,
+				   json_pack("{s:o, s:s}", "value",
+					     listing_string(all ? all : value), "from", from))
+		       ? cli_error(EXIT_FAILED, "out of memory")
+		       : EXIT_DONE;
+}
+
+void mount_options_tell(struct mount_options *o)
+{
+	cleanup_free char *told = o->given ? json_dumps(o->given, JSON_COMPACT) : NULL;
+
+	o->volume.told = told ? mount_options_keep(o, told) : NULL;
+}
+
+static bool is_set(const char *variable)
+{
+	const char *value = getenv(variable);
+
+	return value && *value;
 }
 
 static int from_environment(struct mount_options *o, const struct option_row *row)
@@ -59,7 +117,7 @@ static int from_environment(struct mount_options *o, const struct option_row *ro
 	if (expected)
 		return cli_error(EXIT_USAGE, "environment %s=%s: expected %s", name, value,
 				 expected);
-	return EXIT_DONE;
+	return note(o, row, value, name);
 }
 
 /* ---- misspelt names in the environment ---- */
@@ -195,20 +253,96 @@ int mount_options_environment(struct mount_options *o)
 	return code;
 }
 
-int mount_options_limits(struct remote_limits *ret_limits)
+/* ---- the configuration files ---- */
+
+static int set_configured(struct mount_options *o, const struct option_row *row,
+			  const struct config_entry *e)
+{
+	const char *expected = mount_option_set(row, o, e->value);
+	cleanup_free char *from = NULL;
+
+	if (expected)
+		return cli_error(EXIT_USAGE, "%s:%u: %s = %s: expected %s", e->file, e->line,
+				 e->name, e->value, expected);
+	if (text_print(&from, "%s:%u", e->file, e->line) < 0)
+		return cli_error(EXIT_FAILED, "out of memory");
+	return note(o, row, e->value, from);
+}
+
+static int take_configured(void *arg, const struct config_entry *e)
+{
+	return set_configured(arg, mount_option_find(e->name, strlen(e->name)), e);
+}
+
+static int take_limit(void *arg, const struct config_entry *e)
+{
+	const struct option_row *row = mount_option_find(e->name, strlen(e->name));
+
+	return row->limit ? set_configured(arg, row, e) : EXIT_DONE;
+}
+
+int mount_options_defaults(struct mount_options *o, const char *remote)
+{
+	int code = config_each(remote, take_configured, o);
+
+	if (code != EXIT_DONE)
+		return code;
+	o->configured = o->given ? json_deep_copy(o->given) : NULL;
+	return mount_options_environment(o);
+}
+
+void mount_options_put(struct buf *list, const char *name, const char *value)
+{
+	buf_printf(list, "%s%s%s", list->len ? "," : "", name, *value ? "=" : "");
+	for (; *value; value++)
+		buf_printf(list, "%s%c", *value == ',' ? "\\" : "", *value);
+}
+
+/* Patterns add up, and the commas between them part options. */
+static void put_patterns(struct buf *list, const char *name, const char *patterns)
+{
+	while (*patterns) {
+		size_t len = strcspn(patterns, ",");
+
+		buf_printf(list, "%s%s=%.*s", list->len ? "," : "", name, (int)len, patterns);
+		patterns += len + (patterns[len] == ',');
+	}
+}
+
+const char *mount_options_configured(struct mount_options *o)
+{
+	cleanup_buf struct buf list = {0};
+	const char *name;
+	json_t *entry;
+
+	json_object_foreach(o->configured, name, entry)
+	{
+		const struct option_row *row = mount_option_find(name, strlen(name));
+		const char *value = json_string_value(json_object_get(entry, "value"));
+
+		if (adds_up(row))
+			put_patterns(&list, name, value);
+		else if (json_equal(json_object_get(o->given, name), entry))
+			mount_options_put(&list, name, value);
+	}
+	return buf_error(&list) ? NULL : mount_options_keep(o, buf_str(&list));
+}
+
+int mount_options_limits(const char *remote, struct remote_limits *ret_limits)
 {
 	struct mount_options o;
-	int code = EXIT_DONE;
+	int code;
 
 	warn_of_misspelt();
 	mount_options_init(&o);
+	code = config_each(remote, take_limit, &o);
 	for (size_t i = 0; i < mount_option_count && code == EXIT_DONE; i++)
 		if (mount_option_table[i].limit)
 			code = from_environment(&o, &mount_option_table[i]);
-	/* The environment's own texts, which outlive `o`. */
-	if (o.volume.limits.key_file)
+	/* The environment's own texts, which outlive `o`, as those of the configuration do. */
+	if (o.volume.limits.key_file && is_set("EPOCHFS_KEY_FILE"))
 		o.volume.limits.key_file = getenv("EPOCHFS_KEY_FILE");
-	if (o.volume.limits.passphrase_file)
+	if (o.volume.limits.passphrase_file && is_set("EPOCHFS_PASSPHRASE_FILE"))
 		o.volume.limits.passphrase_file = getenv("EPOCHFS_PASSPHRASE_FILE");
 	*ret_limits = o.volume.limits;
 	mount_options_free(&o);
@@ -229,9 +363,10 @@ static int set_one(struct mount_options *o, char *option)
 		if (expected)
 			return cli_error(EXIT_USAGE, "option %s=%s: expected %s", option,
 					 value ? value : "", expected);
-		return EXIT_DONE;
+		return note(o, &mount_option_table[i], value ? value : "", "-o");
 	}
-	return cli_error(EXIT_USAGE, "unknown option '%s'; see `epochfs mount --help`", option);
+	return cli_error(EXIT_USAGE, "unknown option '%s'%s; see `epochfs mount --help-all`",
+			 option, suggest_mount_option(option));
 }
 
 int mount_options_parse(struct mount_options *o, const char *list)

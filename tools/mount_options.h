@@ -3,29 +3,42 @@
 #ifndef EPOCHFS_TOOLS_MOUNT_OPTIONS_H
 #define EPOCHFS_TOOLS_MOUNT_OPTIONS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "fs/mount.h"
+#include "lib/util/buf.h"
 #include "lib/meta/options.h"
 
 struct mount_options {
 	struct volume_options volume;
 	struct fs_options fs;
 	const char *log_file; /* NULL: in the cache directory */
+	const char *metrics;  /* where they are given out (metrics/address.h); NULL: nowhere */
 	bool nodes_auto;      /* nodes=auto: as the environment says (node_names.h) */
 	bool supervise;	      /* another process starts this one again when it dies (supervise.h) */
 	bool nonempty;	      /* mount over a directory that holds something */
-	char *text;	      /* what the values point into; mount_options_free */
+	json_t *configured;   /* {NAME: as in given} of the configuration files; NULL: none */
+	json_t *given; /* for people: {NAME: {"value": V, "from": where it stood}}; NULL: none yet */
+	char *text;    /* what the values point into; mount_options_free */
 };
 
 void mount_options_init(struct mount_options *o);
 void mount_options_free(struct mount_options *o);
-/* From the environment: EXIT_DONE, or the exit code after a message. */
+/* From the configuration files, for this remote (NULL: none), and then from the environment: EXIT_DONE, or the exit code after a message. */
+int mount_options_defaults(struct mount_options *o, const char *remote);
+/* From the environment alone: for who has `configured` in his arguments. Likewise. */
 int mount_options_environment(struct mount_options *o);
-/* What every contact with a remote obeys, also a command's on its URL: the same, of these options
- * only. Its texts are the environment's. */
-int mount_options_limits(struct remote_limits *ret_limits);
+/* What of `configured` counts still, as a list for mount_options_parse before all that was given; "": nothing. As mount_options_keep. */
+const char *mount_options_configured(struct mount_options *o);
+/* What every contact with a remote obeys, also a command's on its URL: as mount_options_defaults, of these options
+ * only. Its texts are the environment's and the configuration's. */
+int mount_options_limits(const char *remote, struct remote_limits *ret_limits);
+/* Appends NAME, or NAME=VALUE, as an element of such a list. */
+void mount_options_put(struct buf *list, const char *name, const char *value);
+/* Of this name, also with `-` for `_`; NULL: there is none. `len` bytes of it count. */
+const struct option_row *mount_option_find(const char *name, size_t len);
 /* One "-o a=b,c,d" (a comma inside a value is written "\,"). Likewise. */
 int mount_options_parse(struct mount_options *o, const char *list);
 /* Nodes, run and name of the node, where the options want several nodes and leave that to the environment
@@ -35,6 +48,8 @@ int mount_options_nodes(struct mount_options *o);
 const char *mount_options_set_nodes(struct mount_options *o, const char *value);
 /* A copy that lives as long as the options; NULL: no memory. */
 char *mount_options_keep(struct mount_options *o, const char *text);
+/* `given` becomes the volume's `told` (lib/meta/options.h). */
+void mount_options_tell(struct mount_options *o);
 /* What must fit together. Likewise. */
 int mount_options_check(const struct mount_options *o);
 
@@ -77,6 +92,7 @@ struct option_row {
 	enum option_kind kind;
 	bool environment; /* EPOCHFS_NAME sets it too */
 	bool limit;	  /* every contact with a remote obeys it: mount_options_limits */
+	bool hidden;	  /* the value is no stranger's business: epochfs debug leaves it out */
 	bool percent;
 	bool is_bool; /* of a choice */
 };

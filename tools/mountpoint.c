@@ -257,8 +257,7 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
 		mountpoint, what, real);
 }
 
-/* The directory here that a remote's URL names, below any fault+: false where it names none. */
-static bool remote_directory(const char *remote, char ret_path[PATH_MAX])
+bool mountpoint_remote_directory(const char *remote, char ret_path[PATH_MAX])
 {
 	static const char host[] = "//localhost/";
 	cleanup_remote_url struct remote_url url = {0};
@@ -269,7 +268,7 @@ static bool remote_directory(const char *remote, char ret_path[PATH_MAX])
 	if (remote_url_parse(remote, &url) < 0)
 		return false;
 	if (url.layered)
-		return remote_directory(url.rest, ret_path);
+		return mountpoint_remote_directory(url.rest, ret_path);
 	if (strcmp(url.scheme, "file") != 0)
 		return false;
 	rest = url.rest;
@@ -287,7 +286,7 @@ static int check_remote(const char *path, const char *remote)
 {
 	char directory[PATH_MAX], real[PATH_MAX];
 
-	if (!remote_directory(remote, directory) || !resolve_new(directory, real))
+	if (!mountpoint_remote_directory(remote, directory) || !resolve_new(directory, real))
 		return EXIT_DONE;
 	if (is_within(real, path) || is_within(path, real) || is_within_inode(real, path))
 		return cli_error(
@@ -318,10 +317,12 @@ int mountpoint_prepare(const char *path, const char *remote, bool nonempty, char
 		return cli_error(EXIT_CONFLICT,
 				 "%s: a volume is mounted there already; `epochfs umount %s` first",
 				 path, path);
+	if (stat(path, &st) < 0 && errno == ENOENT && mkdir(path, 0777) < 0 && errno != EEXIST)
+		return cli_error(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED,
+				 "%s: the mount point cannot be made: %s", path, strerror(errno));
 	if (stat(path, &st) < 0)
 		return cli_error(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED,
-				 "%s: cannot mount there: %s; make the directory first", path,
-				 strerror(errno));
+				 "%s: cannot mount there: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return cli_error(EXIT_USAGE, "%s: cannot mount there: it is not a directory", path);
 	if (!realpath(path, ret_path))

@@ -8,7 +8,8 @@
 #include "lib/util/mountinfo.h"
 
 /*
- * Checks that `path` can be mounted on and gives it without symlinks. Otherwise prints the line and returns its exit code: no directory, in
+ * Checks that `path` can be mounted on and gives it without symlinks. Where only that directory is missing, it is made. Otherwise prints the line
+ * and returns its exit code: no directory, in
  * use by another mount, not empty (unless `nonempty`), inside the remote or around it. A dead mount there ("transport
  * endpoint is not connected") stays until mountpoint_uncover.
  */
@@ -26,6 +27,9 @@ int mountpoint_check_outside(const char *mountpoint, const char *what, const cha
  * What lies there in spite of that is named, with EXIT_CONFLICT, unless `nonempty`.
  */
 int mountpoint_uncover(const char *path, bool nonempty);
+
+/* The directory here that a remote's URL names, below any fault+: false where it names none. */
+bool mountpoint_remote_directory(const char *remote, char ret_path[PATH_MAX]);
 
 /* Of a directory where nothing is mounted. */
 bool mountpoint_is_empty(const char *path);

@@ -14,8 +14,12 @@
 #include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/freed.h"
 #include "tools/progress.h"
 #include "tools/table.h"
+
+/* What `patience` is where nobody says otherwise. */
+#define PATIENCE (60 * NS_PER_S)
 
 struct prune {
 	const struct target *target;
@@ -40,25 +44,34 @@ static uint64_t number_of(const json_t *e, const char *key)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
-/* The epoch that the live tree stands on; and whether sealed is all that an epoch can be there. */
-static int look_at_mount(const struct target *t, uint64_t *ret_current, bool *ret_local_only)
+/* What a mount says of its epochs. */
+struct mount_says {
+	uint64_t current;     /* the live tree stands on it */
+	uint64_t recent_from; /* the first that is recent; 0: none */
+	bool local_only;      /* sealed is all that an epoch can be there */
+};
+
+static int look_at_mount(const struct target *t, struct mount_says *ret_says)
 {
-	json_t *status = NULL;
+	json_t *status = NULL, *epochs;
 	int code = client_call(t->name, json_pack("{s:s}", "op", "status"), &status);
 
 	if (code != EXIT_DONE)
 		return code;
-	*ret_current = number_of(json_object_get(status, "epochs"), "current");
-	*ret_local_only = json_is_true(json_object_get(status, "local_only"));
+	epochs = json_object_get(status, "epochs");
+	ret_says->current = number_of(epochs, "current");
+	ret_says->recent_from = number_of(epochs, "recent_from");
+	ret_says->local_only = json_is_true(json_object_get(status, "local_only"));
 	json_decref(status);
 	return EXIT_DONE;
 }
 
-static struct retention_epoch keep_epoch_of(const json_t *e, uint64_t current, bool local_only)
+static struct retention_epoch keep_epoch_of(const json_t *e, const struct mount_says *says)
 {
 	const json_t *complete = json_object_get(e, "complete");
 	const char *state = json_string_value(json_object_get(e, "state"));
 	const char *sealed = json_string_value(json_object_get(e, "sealed"));
+	const char *trigger = json_string_value(json_object_get(e, "trigger"));
 	bool continued = json_is_true(json_object_get(e, "continued"));
 	struct retention_epoch k = {
 		.number = number_of(e, "epoch"),
@@ -66,30 +79,50 @@ static struct retention_epoch keep_epoch_of(const json_t *e, uint64_t current, b
 		.step = number_of(e, "step"),
 		.complete = json_is_true(complete) && !continued,
 		.unknown = !json_is_boolean(complete) && !continued,
-		.durable = local_only || (state && !strcmp(state, "durable")),
+		.durable = says->local_only || (state && !strcmp(state, "durable")),
 		.tagged = json_array_size(json_object_get(e, "tags")) > 0,
+		.bytes_new = number_of(e, "bytes_new"),
+		.restores = json_object_get(e, "restores") != NULL,
+		.trigger = record_trigger_parse(trigger ? trigger : ""),
+		.continues = number_of(e, "continues"),
+		.half = number_of(e, "half"),
 	};
 
-	k.current = k.number == current;
+	k.current = k.number == says->current;
+	k.recent = says->recent_from && k.number >= says->recent_from;
 	if (sealed)
 		parse_time(sealed, &k.sealed_ns);
 	return k;
 }
 
+/* What a later epoch may continue. Each of several nodes is put together from parts that say they are whole. */
+static void find_recent(struct prune *p)
+{
+	int64_t since_ns = clock_wall_ns() - PATIENCE;
+	const json_t *newest = p->count ? json_array_get(p->epochs, p->count - 1) : NULL;
+
+	if (json_object_get(newest, "nodes"))
+		return;
+	retention_find_saves(p->list, p->count);
+	/* Of a remote nobody else says it; the clock of who sealed them may be another. */
+	for (size_t i = retention_untold(p->list, p->count); p->target->catalog && i < p->count;
+	     i++)
+		p->list[i].recent = p->list[i].sealed_ns > since_ns;
+}
+
 static int decide(struct prune *p)
 {
 	size_t count = 0;
-	uint64_t current = 0;
-	bool local_only = false;
+	struct mount_says says = {0};
 	int code = target_epochs(p->target, &p->epochs);
 
 	if (code != EXIT_DONE)
 		return code;
 	count = json_array_size(p->epochs);
 	if (!p->target->catalog)
-		code = look_at_mount(p->target, &current, &local_only);
+		code = look_at_mount(p->target, &says);
 	else if (count) /* what the next mount's live tree will be */
-		current = number_of(json_array_get(p->epochs, count - 1), "epoch");
+		says.current = number_of(json_array_get(p->epochs, count - 1), "epoch");
 	if (code != EXIT_DONE)
 		return code;
 	p->list = calloc(count + 1, sizeof(*p->list));
@@ -97,8 +130,8 @@ static int decide(struct prune *p)
 	if (!p->list || !p->failed)
 		return cli_error(EXIT_FAILED, "out of memory");
 	for (p->count = 0; p->count < count; p->count++)
-		p->list[p->count] =
-			keep_epoch_of(json_array_get(p->epochs, p->count), current, local_only);
+		p->list[p->count] = keep_epoch_of(json_array_get(p->epochs, p->count), &says);
+	find_recent(p);
 	if (retention_decide(&p->policy, p->list, count))
 		return cli_error(EXIT_FAILED, "out of memory");
 	for (size_t i = 0; i < count; i++)
@@ -255,16 +288,21 @@ static int collect_garbage(struct prune *p)
 
 static int prune(struct prune *p)
 {
+	struct freed before;
 	int code = p->dry_run ? EXIT_DONE : drop_begin(p->target), printed = EXIT_DONE;
 
 	if (code == EXIT_DONE)
 		code = decide(p);
 	if (code != EXIT_DONE)
 		return code;
+	freed_before(p->target, &before);
 	if (!p->dry_run)
 		code = drop_all(p);
 	if (!p->json)
 		printed = print_table(p);
+	/* A collection tells more of it. */
+	if (p->dropped && !p->json && !p->gc)
+		freed_print(p->target, &before);
 	if (p->gc && code == EXIT_DONE)
 		code = collect_garbage(p);
 	if (p->json)
@@ -279,14 +317,13 @@ int command_prune(int argc, char **argv)
 	const struct cli_place places[] = {
 		{"keep", NULL, &p.text}, {"dry-run", &p.dry_run, NULL},	    {"json", &p.json, NULL},
 		{"gc", &p.gc, NULL},	 {"grace", NULL, &p.collect.grace}, {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 1};
 	struct target target;
 	char why[RETENTION_WHY_MAX];
 	int code, count = cli_parse("prune", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 1)
-		return cli_usage_error("prune", "needs a TARGET");
 	if (!p.text || !*p.text)
 		return cli_usage_error(
 			"prune", "needs --keep POLICY, such as --keep last:10,daily:7,tagged");
@@ -296,7 +333,7 @@ int command_prune(int argc, char **argv)
 		return cli_usage_error("prune", "--grace is of --gc: give that, too");
 	code = collect_check(&p.collect);
 	if (code == EXIT_DONE)
-		code = target_open(name, &target);
+		code = target_open_operands("prune", &needs, &name, &count, &target);
 	if (code != EXIT_DONE)
 		return code;
 	p.target = &target;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -60,9 +61,19 @@ static json_t *metadata_object(const struct metadata *m)
 	return NULL;
 }
 
+/* The first operand is a mount point then. */
+static int take_mount(const char *command, const struct target_missing *needs,
+		      const char **operands, int *count, char **ret_mount)
+{
+	int code = target_complete(command, needs, operands, count, ret_mount);
+
+	return code == EXIT_DONE ? target_need_mount(operands[0], command) : code;
+}
+
 int command_commit(int argc, char **argv)
 {
-	const char *tag = NULL, *step = NULL, *message = NULL, *path;
+	const char *tag = NULL, *step = NULL, *message = NULL, *path = NULL;
+	cleanup_free char *here = NULL;
 	struct metadata said = {0};
 	bool json = false, whole = false;
 	const struct cli_place places[] = {{"json", &json, NULL},
@@ -76,17 +87,16 @@ int command_commit(int argc, char **argv)
 					   {"path-prefix", NULL, &said.path_prefix},
 					   {"node-names", NULL, &said.node_names},
 					   {0}};
+	static const struct target_missing needs = {"a DIRECTORY", 0, 1};
 	json_t *request, *response, *metadata;
 	uint64_t number;
 	int code, count = cli_parse("commit", argc, argv, places, &path, 1, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 1)
-		return cli_usage_error("commit", "needs a DIRECTORY");
 	if (step && (parse_u64(step, &number) || number > INT64_MAX))
 		return cli_usage_error("commit", "--step %s: expected a number", step);
-	code = target_need_mount(path, "commit");
+	code = take_mount("commit", &needs, &path, &count, &here);
 	if (code != EXIT_DONE)
 		return code;
 	request = json_pack("{s:s, s:s*, s:s*}", "op", "commit", "tag", tag, "message", message);
@@ -112,9 +122,11 @@ static int epoch_to_wait_for(const char *path, const char *epoch, json_t **ret_r
 
 int command_wait(int argc, char **argv)
 {
-	const char *timeout = NULL, *operands[2];
+	const char *timeout = NULL, *operands[2] = {NULL};
+	cleanup_free char *here = NULL;
 	bool json = false;
 	const struct cli_place places[] = {{"json", &json, NULL}, {"timeout", NULL, &timeout}, {0}};
+	static const struct target_missing needs = {"a DIRECTORY", 0, 2};
 	int64_t timeout_ns = -1;
 	json_t *response = NULL;
 	uint64_t number;
@@ -122,12 +134,10 @@ int command_wait(int argc, char **argv)
 
 	if (count < 0)
 		return code;
-	if (count < 1)
-		return cli_usage_error("wait", "needs a DIRECTORY");
 	if (timeout && parse_duration(timeout, &timeout_ns))
 		return cli_usage_error("wait", "--timeout %s: expected a time, such as 30s",
 				       timeout);
-	code = target_need_mount(operands[0], "wait");
+	code = take_mount("wait", &needs, operands, &count, &here);
 	if (code == EXIT_DONE)
 		code = epoch_to_wait_for(operands[0], count > 1 ? operands[1] : NULL, &response);
 	if (code != EXIT_DONE)
@@ -145,24 +155,37 @@ int command_wait(int argc, char **argv)
 	return code;
 }
 
+static int report_rollback(json_t *response, bool json)
+{
+	json_int_t restores = json_integer_value(json_object_get(response, "restores"));
+	json_int_t before = json_integer_value(json_object_get(response, "before"));
+
+	/* A mount by an older epochfs tells the new number alone. */
+	if (json || !restores)
+		return report(response, json, "is live");
+	printf("live is epoch %06" JSON_INTEGER_FORMAT " again, as %06" JSON_INTEGER_FORMAT
+	       "; before it was %06" JSON_INTEGER_FORMAT "\n",
+	       restores, json_integer_value(json_object_get(response, "epoch")), before);
+	json_decref(response);
+	return EXIT_DONE;
+}
+
 int command_rollback(int argc, char **argv)
 {
+	cleanup_free char *here = NULL;
 	const char *operands[2];
 	bool json = false;
 	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
+	static const struct target_missing needs = {"a DIRECTORY and an EPOCH", 1, 2};
 	json_t *response;
 	int code, count = cli_parse("rollback", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 2)
-		return cli_usage_error("rollback", "needs a DIRECTORY and an EPOCH");
-	code = target_need_mount(operands[0], "rollback");
+	code = take_mount("rollback", &needs, operands, &count, &here);
 	if (code == EXIT_DONE)
 		code = client_call(operands[0],
 				   json_pack("{s:s, s:s}", "op", "rollback", "epoch", operands[1]),
 				   &response);
-	return code == EXIT_DONE
-		       ? report(response, json, "holds the old tree; the live tree equals it")
-		       : code;
+	return code == EXIT_DONE ? report_rollback(response, json) : code;
 }

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/admin/catalog.h"
+#include "lib/util/array.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/freed.h"
 #include "tools/progress.h"
 #include "tools/target.h"
 
@@ -32,52 +34,118 @@ static void print_dropped(const uint64_t *numbers, size_t count, bool json)
 	puts("]\n}");
 }
 
-/* All names mean what they meant before the first is dropped; what is named twice is one. */
-static int resolve_all(const struct target *t, const char *const *names, size_t *count,
-		       uint64_t *numbers)
+/* Which epochs are meant. */
+struct chosen {
+	uint64_t *numbers;
+	size_t count, cap;
+};
+
+/* What is named twice is one. */
+static int choose(struct chosen *c, uint64_t number)
 {
-	size_t distinct = 0;
-
-	for (size_t i = 0; i < *count; i++) {
-		int code = target_resolve(t, names[i], &numbers[distinct]);
-		size_t k = 0;
-
-		if (code != EXIT_DONE)
-			return code;
-		while (k < distinct && numbers[k] != numbers[distinct])
-			k++;
-		distinct += k == distinct;
-	}
-	*count = distinct;
+	for (size_t i = 0; i < c->count; i++)
+		if (c->numbers[i] == number)
+			return EXIT_DONE;
+	if (array_reserve((void **)&c->numbers, &c->cap, c->count, sizeof(*c->numbers)))
+		return cli_error(EXIT_FAILED, "out of memory");
+	c->numbers[c->count++] = number;
 	return EXIT_DONE;
 }
 
-/* As rm does: one that cannot go keeps none of the others. The first failure counts. */
-static int drop_all(const struct target *t, const char *const *names, size_t count, bool json)
+/* "3-7": false where that is a tag, or no range. */
+static bool is_range(const json_t *tags, const char *name, uint64_t *ret_from, uint64_t *ret_to)
 {
-	cleanup_free uint64_t *numbers = calloc(count, sizeof(*numbers));
-	size_t dropped = 0;
-	int result, code;
+	const char *dash = strchr(name, '-');
+	cleanup_free char *from = dash ? strndup(name, (size_t)(dash - name)) : NULL;
 
-	if (!numbers)
-		return cli_error(EXIT_FAILED, "out of memory");
-	result = drop_begin(t);
-	if (result == EXIT_DONE)
-		result = resolve_all(t, names, &count, numbers);
-	if (result != EXIT_DONE)
-		return result;
-	for (size_t i = 0; i < count; i++) {
-		code = drop_epoch_of(t, numbers[i], false);
+	return from && !json_object_get(tags, name) && parse_u64(from, ret_from) == 0 &&
+	       parse_u64(dash + 1, ret_to) == 0;
+}
+
+/* Those of a range that are there. */
+static int choose_range(struct chosen *c, const struct target *t, const char *name, uint64_t from,
+			uint64_t to)
+{
+	size_t before = c->count, i;
+	json_t *epochs, *e;
+	int code = target_epochs(t, &epochs);
+
+	if (code != EXIT_DONE)
+		return code;
+	json_array_foreach(epochs, i, e)
+	{
+		uint64_t n = (uint64_t)json_integer_value(json_object_get(e, "epoch"));
+
+		if (code == EXIT_DONE && n >= from && n <= to)
+			code = choose(c, n);
+	}
+	json_decref(epochs);
+	if (code == EXIT_DONE && c->count == before)
+		return cli_error(EXIT_NOT_FOUND,
+				 "%s: there is no epoch from %s; `epochfs log %s` lists them",
+				 t->name, name, t->name);
+	return code;
+}
+
+/* All names mean what they meant before the first is dropped. */
+static int resolve_all(const struct target *t, const char *const *names, size_t count,
+		       struct chosen *c)
+{
+	json_t *tags;
+	int code = target_tags(t, &tags);
+
+	if (code != EXIT_DONE)
+		return code;
+	for (size_t i = 0; i < count && code == EXIT_DONE; i++) {
+		uint64_t from, to;
+
+		if (is_range(tags, names[i], &from, &to)) {
+			code = choose_range(c, t, names[i], from, to);
+			continue;
+		}
+		code = target_resolve(t, names[i], &from);
 		if (code == EXIT_DONE)
-			numbers[dropped++] = numbers[i];
+			code = choose(c, from);
+	}
+	json_decref(tags);
+	return code;
+}
+
+/* As rm does: one that cannot go keeps none of the others. The first failure counts. */
+static int drop_chosen(const struct target *t, struct chosen *c, bool json)
+{
+	int result = EXIT_DONE, code;
+	struct freed before;
+	size_t dropped = 0;
+
+	freed_before(t, &before);
+	for (size_t i = 0; i < c->count; i++) {
+		code = drop_epoch_of(t, c->numbers[i], false);
+		if (code == EXIT_DONE)
+			c->numbers[dropped++] = c->numbers[i];
 		else if (result == EXIT_DONE)
 			result = code;
 	}
-	if (dropped)
-		drop_end(t);
-	if (dropped)
-		print_dropped(numbers, dropped, json);
+	if (!dropped)
+		return result;
+	drop_end(t);
+	print_dropped(c->numbers, dropped, json);
+	if (!json)
+		freed_print(t, &before);
 	return result;
+}
+
+static int drop_all(const struct target *t, const char *const *names, size_t count, bool json)
+{
+	struct chosen chosen = {0};
+	int code = drop_begin(t);
+
+	if (code == EXIT_DONE)
+		code = resolve_all(t, names, count, &chosen);
+	if (code == EXIT_DONE)
+		code = drop_chosen(t, &chosen, json);
+	free(chosen.numbers);
+	return code;
 }
 
 int command_rm(int argc, char **argv)
@@ -85,6 +153,7 @@ int command_rm(int argc, char **argv)
 	cleanup_free const char **operands = calloc((size_t)argc + 1, sizeof(*operands));
 	bool json = false;
 	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
+	const struct target_missing needs = {"a TARGET and an EPOCH", 1, argc + 1};
 	struct target target;
 	int code, count;
 
@@ -93,9 +162,7 @@ int command_rm(int argc, char **argv)
 	count = cli_parse("rm", argc, argv, places, operands, argc, &code);
 	if (count < 0)
 		return code;
-	if (count < 2)
-		return cli_usage_error("rm", "needs a TARGET and an EPOCH");
-	code = target_open(operands[0], &target);
+	code = target_open_operands("rm", &needs, operands, &count, &target);
 	if (code != EXIT_DONE)
 		return code;
 	code = drop_all(&target, operands + 1, (size_t)count - 1, json);
@@ -217,46 +284,50 @@ static int failed(const struct target *t, uint64_t number, const char *tag, int 
 	}
 }
 
-static int of_remote(const struct target *t, uint64_t number, const char *tag, bool *ret_was_there)
+/* Of a list of names. */
+static bool has_tag(const json_t *tags, const char *tag)
 {
-	struct epoch_info info;
-	int code = drop_begin(t), error;
-
-	if (code != EXIT_DONE)
-		return code;
-	/* Under the lease, by the list that is read for what follows; that also tells errors. */
-	*ret_was_there = catalog_get(t->catalog, number, &info) == 0;
-	if (*ret_was_there)
-		epoch_info_free(&info);
-	error = catalog_undrop(t->catalog, number, tag);
-	return error ? failed(t, number, tag, error) : EXIT_DONE;
+	for (size_t i = 0; i < json_array_size(tags); i++)
+		if (!strcmp(json_string_value(json_array_get(tags, i)), tag))
+			return true;
+	return false;
 }
 
-/* EXIT_DONE, or the exit code after the line. */
-static int is_there(const struct target *t, uint64_t number, bool *ret_there)
+/* One that is there is refused, unless an undrop before this one has brought it back. EXIT_DONE, or the exit code after the line. */
+static int look(const struct target *t, uint64_t number, const char *tag, bool *ret_back)
 {
-	json_t *epochs;
+	json_t *epochs, *e;
+	size_t i;
 	int code = target_epochs(t, &epochs);
 
-	*ret_there = false;
+	*ret_back = false;
 	if (code != EXIT_DONE)
 		return code;
-	for (size_t i = 0; i < json_array_size(epochs) && !*ret_there; i++) {
-		const json_t *n = json_object_get(json_array_get(epochs, i), "epoch");
-
-		*ret_there = (uint64_t)json_integer_value(n) == number;
+	json_array_foreach(epochs, i, e)
+	{
+		if ((uint64_t)json_integer_value(json_object_get(e, "epoch")) != number)
+			continue;
+		*ret_back = has_tag(json_object_get(e, "tags"), tag);
+		if (!*ret_back)
+			code = cli_error(EXIT_CONFLICT,
+					 "%s: epoch %" PRIu64
+					 " is there, it is not dropped; `epochfs tag %s %" PRIu64
+					 " NAME` keeps it from being dropped",
+					 t->name, number, t->name, number);
 	}
 	json_decref(epochs);
-	return EXIT_DONE;
+	return code;
 }
 
-static int of_mount(const struct target *t, uint64_t number, const char *tag, bool *ret_was_there)
+static int bring_back(const struct target *t, uint64_t number, const char *tag)
 {
 	json_t *response = NULL;
-	int code = is_there(t, number, ret_was_there);
+	int code, error;
 
-	if (code != EXIT_DONE)
-		return code;
+	if (t->catalog) {
+		error = catalog_undrop(t->catalog, number, tag);
+		return error ? failed(t, number, tag, error) : EXIT_DONE;
+	}
 	code = client_call(t->name,
 			   json_pack("{s:s, s:I, s:s}", "op", "undrop", "epoch", (json_int_t)number,
 				     "tag", tag),
@@ -267,13 +338,12 @@ static int of_mount(const struct target *t, uint64_t number, const char *tag, bo
 	return code;
 }
 
-static void print_back(uint64_t number, const char *tag, bool was_there, bool json)
+static void print_back(uint64_t number, const char *tag, bool before, bool json)
 {
 	json_t *o;
 
 	if (!json) {
-		printf("epoch %06" PRIu64 " %s; the tag ", number,
-		       was_there ? "is there, it is not dropped" : "is back");
+		printf("epoch %06" PRIu64 " is back%s; the tag ", number, before ? " already" : "");
 		cli_put(tag);
 		printf(" keeps it\n");
 		return;
@@ -286,30 +356,36 @@ static void print_back(uint64_t number, const char *tag, bool was_there, bool js
 int command_undrop(int argc, char **argv)
 {
 	char own_tag[UNDROP_TAG_MAX];
-	bool json = false, was_there = false;
+	bool json = false, before = false;
 	const char *operands[2], *tag = NULL;
 	const struct cli_place places[] = {{"json", &json, NULL}, {"tag", NULL, &tag}, {0}};
 	struct target target;
+	cleanup_free char *mount = NULL;
+	static const struct target_missing needs = {"a TARGET and the number of an EPOCH", 1, 2};
 	uint64_t number;
 	int code, count = cli_parse("undrop", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 2)
-		return cli_usage_error("undrop", "needs a TARGET and the number of an EPOCH");
-	if (parse_u64(operands[1], &number))
-		return cli_usage_error("undrop", "%s: what is dropped is known by its number alone",
+	code = target_complete("undrop", &needs, operands, &count, &mount);
+	if (code == EXIT_DONE && parse_u64(operands[1], &number))
+		code = cli_usage_error("undrop", "%s: what is dropped is known by its number alone",
 				       operands[1]);
+	if (code == EXIT_DONE)
+		code = target_open(operands[0], &target);
+	if (code != EXIT_DONE)
+		return code;
 	undrop_tag(number, own_tag);
 	if (!tag)
 		tag = own_tag;
-	code = target_open(operands[0], &target);
-	if (code != EXIT_DONE)
-		return code;
-	code = target.catalog ? of_remote(&target, number, tag, &was_there)
-			      : of_mount(&target, number, tag, &was_there);
+	/* Of a remote under the lease, by the list that is read for what follows. */
+	code = drop_begin(&target);
+	if (code == EXIT_DONE)
+		code = look(&target, number, tag, &before);
+	if (code == EXIT_DONE && !before)
+		code = bring_back(&target, number, tag);
 	target_close(&target);
 	if (code == EXIT_DONE)
-		print_back(number, tag, was_there, json);
+		print_back(number, tag, before, json);
 	return code;
 }

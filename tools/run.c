@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/admin/control.h"
+#include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/mountinfo.h"
@@ -18,11 +20,11 @@
 #include "tools/job.h"
 #include "tools/mountpoint.h"
 #include "tools/progress.h"
+#include "tools/table.h"
 #include "tools/target.h"
 
 #define CODE_INTERRUPTED 85 /* what HTCondor takes as "checkpointed, start me again" by default */
 #define CODE_MAX	 255
-#define GRACE_NS	 (25 * NS_PER_S)
 /* What the command has left running may close its files in this time. */
 #define IN_USE_NS      (5 * NS_PER_S)
 #define POLL_US	       5000
@@ -41,8 +43,10 @@ struct run {
 	bool mounted_here;
 	char *const *command;
 	struct job child;
-	int64_t told_ns; /* monotonic: when the first signal after its end came; 0: none */
-	int hold_fd;	 /* -1: none */
+	/* In .epochs/torn, the ids that the first of this run's killed writers gets, and that the next one would get. */
+	json_int_t torn, torn_next;
+	char cache[PATH_MAX]; /* of what is mounted there */
+	int hold_fd;	      /* -1: none */
 };
 
 /* ---- before ---- */
@@ -123,6 +127,32 @@ static int hold(struct run *r)
 			 strerror(-error));
 }
 
+/* What the mount says of .epochs/torn: EXIT_DONE and the caller's reference, or the exit code after a line. */
+static int ask_torn(struct run *r, json_t **ret_torn)
+{
+	json_t *status;
+	const char *cache;
+	int code = client_call(r->directory, json_pack("{s:s}", "op", "status"), &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	*ret_torn = json_incref(json_object_get(status, "torn"));
+	r->torn_next = json_integer_value(json_object_get(*ret_torn, "next"));
+	cache = json_string_value(json_object_get(json_object_get(status, "cache"), "directory"));
+	snprintf(r->cache, sizeof(r->cache), "%s", cache ? cache : "");
+	json_decref(status);
+	return EXIT_DONE;
+}
+
+static int note_torn(struct run *r)
+{
+	json_t *torn = NULL;
+	int code = ask_torn(r, &torn);
+
+	json_decref(torn);
+	return code;
+}
+
 static int prepare(struct run *r)
 {
 	int mounted = client_is_mount(r->directory), code;
@@ -135,11 +165,16 @@ static int prepare(struct run *r)
 		code = target_need_mount(r->directory, "run");
 	if (code == EXIT_DONE)
 		code = hold(r);
-	if (code != EXIT_DONE || !r->resume)
+	if (code != EXIT_DONE)
 		return code;
-	job_let_interrupt(true);
-	code = resume(r);
-	job_let_interrupt(false);
+	if (r->resume) {
+		job_let_interrupt(true);
+		code = resume(r);
+		job_let_interrupt(false);
+	}
+	if (code == EXIT_DONE)
+		code = note_torn(r);
+	r->torn = r->torn_next;
 	return code;
 }
 
@@ -179,15 +214,10 @@ static int check_remote(const char *url, uint64_t number)
 static int64_t time_left(void *arg)
 {
 	struct run *r = arg;
-	int64_t left;
+	int64_t deadline = end_request_deadline(job_asked(&r->child), r->grace_ns);
+	int64_t left = deadline - clock_mono_ns();
 
-	if (job_signalled_since() && !r->told_ns)
-		r->told_ns = clock_mono_ns();
-	if (!r->child.interrupted && !r->told_ns)
-		return -1;
-	left = (r->child.interrupted ? r->child.interrupted_ns : r->told_ns) + r->grace_ns -
-	       clock_mono_ns();
-	return left > 0 ? left : 0;
+	return deadline == INT64_MAX ? -1 : left > 0 ? left : 0;
 }
 
 /* Seals, drains within the grace, and checks: EXIT_DONE when all is durable. */
@@ -253,23 +283,54 @@ static int take_down(struct run *r)
 	return code == EXIT_DONE && r->was_empty ? mountpoint_tell_below(r->directory) : code;
 }
 
+/* What was undone meanwhile, also as the mount ended, is in no epoch, though all epochs are durable. Whether anything was. */
+static bool tell_torn(struct run *r)
+{
+	cleanup_buf struct buf text = {0};
+	json_int_t next = r->torn_next;
+	json_t *torn = NULL;
+	bool came;
+
+	if (client_is_mount(r->directory) == 1)
+		(void)ask_torn(r, &torn);
+	else
+		torn = control_torn_left(r->cache);
+	if (!torn)
+		torn = json_object();
+	/* Its cache does not tell what was undone and not kept. */
+	if (next > json_integer_value(json_object_get(torn, "next")))
+		json_object_set_new(torn, "next", json_integer(next));
+	came = torn_text(torn, r->torn, &text);
+	json_decref(torn);
+	if (came)
+		fprintf(stderr, "epochfs run: %s: %s; no epoch has that\n", r->directory,
+			buf_str(&text));
+	return came;
+}
+
 static int run_command(struct run *r)
 {
 	int error, durable, unmounted, code;
+	bool undone;
 
 	r->child.on_interrupt = write_through;
 	r->child.arg = r;
 	error = job_run(&r->child, r->command);
 	durable = error ? EXIT_DONE : make_durable(r);
+	if (!error)
+		(void)note_torn(r);
 	unmounted = take_down(r);
 	if (error)
 		return cli_error(error == -ENOENT ? NOT_FOUND_CODE : CANNOT_EXECUTE, "%s: %s",
 				 r->command[0], strerror(-error));
 	code = job_exit_code(&r->child);
+	undone = tell_torn(r);
 	if (durable != EXIT_DONE)
 		return durable;
+	if (undone && (r->child.interrupted || !code))
+		return EXIT_DAMAGED;
 	if (r->child.interrupted)
-		return r->checkpoint_code;
+		code = unmounted ? 0 : r->checkpoint_code;
 	return code ? code : unmounted;
 }
 
@@ -300,7 +361,7 @@ static int parse_values(struct run *r, const char *code, const char *grace)
 	if (code && (parse_u64(code, &number) || number > CODE_MAX))
 		return cli_usage_error("run", "--checkpoint-exit-code %s: expected 0 to 255", code);
 	r->checkpoint_code = code ? (int)number : CODE_INTERRUPTED;
-	r->grace_ns = GRACE_NS;
+	r->grace_ns = END_SIGNALS_GRACE_NS;
 	if (grace && parse_duration(grace, &r->grace_ns))
 		return cli_usage_error("run", "--grace %s: expected a time, such as 25s", grace);
 	return EXIT_DONE;
@@ -309,22 +370,16 @@ static int parse_values(struct run *r, const char *code, const char *grace)
 /* Without --mount: a directory that is a mount, or the mount that the working directory lies in; the caller's. */
 static int find_mount(struct run *r, const char *given, char **ret_copy)
 {
-	char *path = given ? strdup(given) : getcwd(NULL, 0);
+	int code;
 
-	*ret_copy = path;
-	if (!path)
-		return cli_error(EXIT_FAILED, "the working directory: %s", strerror(errno));
-	r->directory = path;
-	while (!given && client_is_mount(path) != 1) {
-		char *slash = strrchr(path, '/');
-
-		if (slash <= path)
-			return cli_usage_error(
-				"run",
-				"needs --mount REMOTE:DIR, or the DIR of a mount, or to be started in one");
-		*slash = '\0';
+	if (!given) {
+		code = target_here("run", "--mount REMOTE:DIR, or the DIR of a mount", ret_copy);
+	} else {
+		*ret_copy = strdup(given);
+		code = *ret_copy ? EXIT_DONE : cli_error(EXIT_FAILED, "%s", strerror(ENOMEM));
 	}
-	return EXIT_DONE;
+	r->directory = *ret_copy;
+	return code;
 }
 
 /* Where the command begins: after "--". */

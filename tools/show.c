@@ -48,6 +48,8 @@ static void print_record(json_t *epoch)
 
 	if (doubts)
 		json_object_set_new(epoch, "doubts", doubts);
+	/* For the next mount, not for people. */
+	json_object_del(epoch, "saves");
 
 	json_object_foreach(epoch, key, value)
 	{
@@ -117,9 +119,10 @@ static int print_files(const json_t *files)
 
 int command_show(int argc, char **argv)
 {
-	const char *operands[2];
+	const char *operands[2] = {NULL};
 	bool json = false;
 	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 2};
 	struct target target;
 	json_t *shown = NULL;
 	uint64_t epoch;
@@ -127,9 +130,7 @@ int command_show(int argc, char **argv)
 
 	if (count < 0)
 		return code;
-	if (count < 1)
-		return cli_usage_error("show", "needs a TARGET");
-	code = target_open(operands[0], &target);
+	code = target_open_operands("show", &needs, operands, &count, &target);
 	if (code != EXIT_DONE)
 		return code;
 	code = target_resolve(&target, count > 1 ? operands[1] : NULL, &epoch);
@@ -192,6 +193,7 @@ int command_diff(int argc, char **argv)
 	const char *operands[3];
 	bool json = false;
 	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
+	static const struct target_missing needs = {"a TARGET and an EPOCH", 1, 3};
 	struct target target;
 	uint64_t from = 0, to;
 	json_t *diff = NULL;
@@ -199,9 +201,7 @@ int command_diff(int argc, char **argv)
 
 	if (count < 0)
 		return code;
-	if (count < 2)
-		return cli_usage_error("diff", "needs a TARGET and an EPOCH");
-	code = target_open(operands[0], &target);
+	code = target_open_operands("diff", &needs, operands, &count, &target);
 	if (code != EXIT_DONE)
 		return code;
 	code = target_resolve(&target, operands[count - 1], &to);

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epochfs status: what an operator wants to see of a mount or a remote. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/meta/listing.h"
+#include "lib/util/buf.h"
+#include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "lib/util/parse.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/doctor.h"
+#include "tools/glance.h"
+#include "tools/mounts.h"
 #include "tools/table.h"
 #include "tools/target.h"
 
@@ -58,6 +65,8 @@ static int remote_status(const struct target *t, json_t **ret_status)
 			  (json_int_t)json_array_size(epochs), "complete", (json_int_t)complete,
 			  "latest", json_integer_value(json_object_get(newest, "epoch")),
 			  "bytes_stored", bytes_stored, "tags", tags, "lease", lease);
+	if (newest)
+		json_object_set_new(*ret_status, "latest", listing_brief(newest));
 	if (json_array_size(waiting))
 		json_object_set(*ret_status, "waiting_for", waiting);
 	json_decref(waiting);
@@ -86,7 +95,7 @@ static int get_status(const char *name, bool count, json_t **ret_status)
 	if (target.catalog)
 		code = remote_status(&target, ret_status);
 	else
-		code = client_call(name, json_pack("{s:s}", "op", "status"), ret_status);
+		code = client_call(target.name, json_pack("{s:s}", "op", "status"), ret_status);
 	if (code == EXIT_DONE) {
 		hide_url(*ret_status);
 		/* Where it fails, its line is said, and the rest shown. */
@@ -186,7 +195,18 @@ static void print_status(json_t *status, bool json)
 		cli_print_json(status, JSON_INDENT(2));
 	} else {
 		json_t *doubts = doubts_texts(json_object_get(status, "doubts"));
+		cleanup_buf struct buf torn = {0};
 
+		if (json_object_get(status, "pid"))
+			glance_mount(status, "");
+		else
+			glance_remote(status);
+		putchar('\n');
+
+		if (torn_text(json_object_get(status, "torn"), 1, &torn))
+			json_object_set_new(status, "torn", listing_string(buf_str(&torn)));
+		else
+			json_object_del(status, "torn");
 		if (doubts)
 			json_object_set_new(status, "doubts", doubts);
 		print_object(status, 0);
@@ -194,30 +214,116 @@ static void print_status(json_t *status, bool json)
 	fflush(stdout);
 }
 
+struct how {
+	bool json, watch, usage;
+};
+
+static void clear_screen(const struct how *how)
+{
+	if (how->watch && isatty(STDOUT_FILENO))
+		fputs("\033[H\033[J", stdout);
+}
+
+/* ---- all mounts ---- */
+
+/* What it says, or why it does not, as "error". */
+static json_t *status_of(const char *mount)
+{
+	enum doctor_answer answer = doctor_ask(mount);
+	json_t *status = NULL;
+	int error = answer == DOCTOR_ANSWERS
+			    ? client_ask(mount, json_pack("{s:s}", "op", "status"), &status)
+			    : -ENOTCONN;
+
+	if (!error)
+		return status;
+	return json_pack("{s:s, s:s}", "mountpoint", mount, "error",
+			 answer == DOCTOR_DEAD	  ? "its process is gone: mount it again"
+			 : answer == DOCTOR_HANGS ? "it does not answer"
+						  : strerror(-error));
+}
+
+static void add_status(void *arg, const char *mount)
+{
+	json_t *status = status_of(mount);
+
+	hide_url(status);
+	json_array_append_new(arg, status);
+}
+
+static void print_mount(const json_t *status)
+{
+	const char *error = json_string_value(json_object_get(status, "error"));
+	const char *remote = json_string_value(json_object_get(status, "remote"));
+
+	cli_put(json_string_value(json_object_get(status, "mountpoint")));
+	if (remote) {
+		fputs("  ", stdout);
+		cli_put(remote);
+	}
+	putchar('\n');
+	if (error) {
+		fputs("  wrong: ", stdout);
+		cli_put(error);
+		putchar('\n');
+	} else {
+		glance_mount(status, "  ");
+	}
+}
+
+static int print_all(const struct how *how)
+{
+	json_t *all = json_array(), *status;
+	size_t i;
+
+	mounts_each(add_status, all);
+	clear_screen(how);
+	if (how->json)
+		cli_print_json(all, JSON_INDENT(2));
+	else if (!json_array_size(all))
+		puts("nothing is mounted; `epochfs status TARGET` looks at a remote");
+	else
+		json_array_foreach(all, i, status) print_mount(status);
+	json_decref(all);
+	fflush(stdout);
+	return EXIT_DONE;
+}
+
+/* ---- the command ---- */
+
+static int print_one(const char *name, const struct how *how)
+{
+	json_t *status;
+	int code = get_status(name, how->usage, &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	clear_screen(how);
+	print_status(status, how->json);
+	json_decref(status);
+	return EXIT_DONE;
+}
+
 int command_status(int argc, char **argv)
 {
-	bool json = false, watch = false, count_usage = false;
-	const struct cli_place places[] = {
-		{"json", &json, NULL}, {"watch", &watch, NULL}, {"usage", &count_usage, NULL}, {0}};
-	const char *name;
+	struct how how = {0};
+	const struct cli_place places[] = {{"json", &how.json, NULL},
+					   {"watch", &how.watch, NULL},
+					   {"usage", &how.usage, NULL},
+					   {0}};
+	bool all;
+	cleanup_free char *here = NULL;
+	const char *name = NULL;
 	int code, count = cli_parse("status", argc, argv, places, &name, 1, &code);
 
 	if (count < 0)
 		return code;
-	if (count != 1)
-		return cli_usage_error("status", "needs a TARGET");
+	here = count ? NULL : target_mount_of_path(".");
+	all = !count && !here;
 	for (;;) {
-		json_t *status;
-
-		code = get_status(name, count_usage, &status);
-		if (code != EXIT_DONE)
+		code = all ? print_all(&how) : print_one(name ? name : here, &how);
+		if (!how.watch || code != EXIT_DONE)
 			return code;
-		if (watch && isatty(STDOUT_FILENO))
-			fputs("\033[H\033[J", stdout);
-		print_status(status, json);
-		json_decref(status);
-		if (!watch)
-			return EXIT_DONE;
 		sleep(1);
 	}
 }

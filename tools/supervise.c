@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/end_signals.h"
 #include "lib/util/faultpoint.h"
 #include "lib/util/io.h"
 #include "lib/util/log.h"
@@ -54,7 +54,7 @@ struct supervisor {
 	uint32_t restarts;
 	int64_t deaths[DEATHS]; /* monotonic, the latest first */
 	int64_t since_ns;	/* of the last worker that had served: when it ended */
-	bool stopping;		/* a signal asked for the end */
+	struct end_request asked;
 
 	/* The worker. */
 	pid_t pid;
@@ -180,8 +180,8 @@ static void take_message(struct supervisor *s)
 	case FS_TOLD_SERVES:
 		s->serves = true;
 		/* It knows nothing of what the one before it was told. */
-		if (s->stopping)
-			fs_tell_end(s->socket, false);
+		if (s->asked.first)
+			fs_tell_end(s->socket, s->asked.hurry);
 		if (s->fuse_fd < 0)
 			s->fuse_fd = steal_fd(&fd);
 		break;
@@ -207,16 +207,14 @@ static void take_message(struct supervisor *s)
 
 static void take_signal(struct supervisor *s)
 {
-	struct signalfd_siginfo info;
-
-	if (read(s->signal_fd, &info, sizeof(info)) != sizeof(info))
+	end_signals_take(s->signal_fd, &s->asked);
+	if (!s->asked.first)
 		return;
 	/* One that takes a mount over is told once it serves; the first one may end before. */
 	if (s->serves && s->socket >= 0)
-		fs_tell_end(s->socket, s->stopping && info.ssi_signo == SIGINT);
+		fs_tell_end(s->socket, s->asked.hurry);
 	else if (s->pid > 0 && s->fuse_fd < 0)
-		kill(s->pid, (int)info.ssi_signo);
-	s->stopping = true;
+		kill(s->pid, s->asked.first);
 }
 
 static int poll_limit(const struct supervisor *s)
@@ -411,15 +409,8 @@ static int get_arguments(int fd, int *ret_argc, char ***ret_argv)
 
 static int open_signals(struct supervisor *s)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, &s->before);
-	fs_block_signals();
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	sigprocmask(SIG_BLOCK, NULL, &s->before);
+	return end_signals_open();
 }
 
 int supervise(const struct supervised *how)
@@ -434,7 +425,7 @@ int supervise(const struct supervised *how)
 	s.signal_fd = s.arguments_fd < 0 ? s.arguments_fd : open_signals(&s);
 	if (s.signal_fd < 0)
 		return cli_error(EXIT_FAILED, "%s: cannot supervise: %s", how->mountpoint,
-				 strerror(s.arguments_fd < 0 ? -s.arguments_fd : errno));
+				 strerror(-s.signal_fd));
 	code = run(&s);
 	/* Where the mount is still there, its connection ends with this: programs get errors. */
 	close_fd(&s.fuse_fd);
@@ -504,16 +495,19 @@ static int wait_for_another(const char *path, json_int_t before)
 int command_restart(int argc, char **argv)
 {
 	static const struct cli_place none[] = {{0}};
+	static const struct target_missing needs = {"a DIRECTORY", 0, 1};
+	cleanup_free char *mount = NULL;
 	json_t *response = NULL;
 	json_int_t before;
 	const char *path;
-	int code, error;
+	int code, count, error;
 
-	code = cli_parse("restart", argc, argv, none, &path, 1, &error);
-	if (code < 0)
+	count = cli_parse("restart", argc, argv, none, &path, 1, &error);
+	if (count < 0)
 		return error;
-	if (code != 1)
-		return cli_usage_error("restart", "needs a DIRECTORY");
+	code = target_complete("restart", &needs, &path, &count, &mount);
+	if (code != EXIT_DONE)
+		return code;
 	code = client_call(path, json_pack("{s:s}", "op", "restart"), &response);
 	if (code != EXIT_DONE)
 		return code;

@@ -229,3 +229,55 @@ json_t *doubts_texts(const json_t *doubts)
 	}
 	return list;
 }
+
+/* ---- what killed writers left ---- */
+
+static void put_kept(unsigned count, uint64_t bytes, const char *newest, struct buf *out)
+{
+	char size[FORMAT_MAX];
+
+	format_size(bytes, size);
+	buf_printf(out, "%u file%s of killed writers, %s, %s in .epochs/torn (the newest: %s)",
+		   count, plural(count), size, plural_of(count, "is", "are"), newest);
+}
+
+/* The newest are kept, and for want of space, or of a link, not even those. */
+static void put_gone(json_int_t gone, bool others, struct buf *out)
+{
+	const char *verb = plural_of((uint64_t)gone, "was", "were");
+
+	if (others)
+		buf_printf(out, ", %" JSON_INTEGER_FORMAT " more %s not kept", gone, verb);
+	else
+		buf_printf(out,
+			   "%" JSON_INTEGER_FORMAT
+			   " file%s of killed writers %s undone and not kept",
+			   gone, plural((uint64_t)gone), verb);
+}
+
+bool torn_text(const json_t *torn, json_int_t since, struct buf *out)
+{
+	json_int_t mounted = json_integer_value(json_object_get(torn, "mounted"));
+	json_int_t from = mounted > since ? mounted : since;
+	json_int_t gone = json_integer_value(json_object_get(torn, "next")) - from;
+	const json_t *files = json_object_get(torn, "files"), *file;
+	const char *newest = NULL;
+	uint64_t bytes = 0;
+	unsigned count = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)files, i, file)
+	{
+		if (json_integer_value(json_object_get(file, "id")) < since)
+			continue;
+		count++;
+		bytes += (uint64_t)json_integer_value(json_object_get(file, "bytes"));
+		newest = text_of(file, "name", "");
+		gone -= json_integer_value(json_object_get(file, "id")) >= from;
+	}
+	if (count)
+		put_kept(count, bytes, newest, out);
+	if (gone > 0)
+		put_gone(gone, count, out);
+	return count || gone > 0;
+}

@@ -27,4 +27,9 @@ void doubt_text(const json_t *doubt, struct buf *out);
 /* The same of a list, as a list of texts; NULL: there are none. */
 json_t *doubts_texts(const json_t *doubts);
 
+/* ---- What killed writers left, in one line: "2 files of killed writers, 87 MiB, are in .epochs/torn (the newest: 12-dump), 3 more were not kept". ---- */
+
+/* Of "torn" of a status, what came with this id or a later one; of what was not kept, only since the mount. False: nothing did. */
+bool torn_text(const json_t *torn, json_int_t since, struct buf *out);
+
 #endif

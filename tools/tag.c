@@ -88,20 +88,24 @@ int command_tag(int argc, char **argv)
 	bool json = false, force = false, remove = false;
 	const struct cli_place places[] = {
 		{"json", &json, NULL}, {"force", &force, NULL}, {"delete", &remove, NULL}, {0}};
-	const char *operands[3];
+	const char *operands[3] = {NULL};
+	struct target_missing needs;
 	struct target target;
 	int code, count = cli_parse("tag", argc, argv, places, operands, 3, &code);
 
 	if (count < 0)
 		return code;
-	if (remove ? count != 2 : count != 1 && count != 3)
-		return cli_usage_error("tag", "needs TARGET EPOCH NAME, -d TARGET NAME, or TARGET");
-	code = target_open(operands[0], &target);
+	needs = remove	    ? (struct target_missing){"-d, a TARGET and a NAME", 1, 2}
+		: count > 1 ? (struct target_missing){"a TARGET, an EPOCH and a NAME", 2, 3}
+			    : (struct target_missing){"a TARGET", 0, 1};
+	if (count > needs.max)
+		return cli_usage_error("tag", "too many arguments: %s", operands[needs.max]);
+	code = target_open_operands("tag", &needs, operands, &count, &target);
 	if (code != EXIT_DONE)
 		return code;
 	if (remove)
 		code = remove_tag(&target, operands[1]);
-	else if (count == 1)
+	else if (count < 2)
 		code = list_tags(&target, json);
 	else
 		code = add_tag(&target, operands[1], operands[2], force);

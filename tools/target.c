@@ -7,24 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/meta/listing.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
-#include "lib/util/mountinfo.h"
 #include "lib/util/text.h"
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/mount_options.h"
 #include "tools/progress.h"
-
-static int dead_mount(const char *name)
-{
-	return cli_error(
-		EXIT_FAILED,
-		"%s: the process that served this mount is gone; mount it again: what was closed is kept",
-		name);
-}
+#include "tools/waiting.h"
 
 /* A path from here, which no remote's name is: gives it from /, where something is there. */
 static int check_relative(const char *name, char ret_path[PATH_MAX])
@@ -36,8 +29,7 @@ static int check_relative(const char *name, char ret_path[PATH_MAX])
 			 strerror(errno));
 }
 
-/* "none", and all that has a ':' or begins with '/', below any fault+, are words that remotes know. */
-static bool is_relative(const char *name)
+bool target_is_relative(const char *name)
 {
 	return *name && *name != '/' && !strchr(name, ':') && strcmp(name, "none") != 0 &&
 	       strncmp(name, "fault+", 6) != 0;
@@ -46,7 +38,7 @@ static bool is_relative(const char *name)
 int target_remote(const char *name, char ret_path[PATH_MAX], const char **ret_remote)
 {
 	*ret_remote = name;
-	if (!is_relative(name))
+	if (!target_is_relative(name))
 		return EXIT_DONE;
 	*ret_remote = ret_path;
 	if (realpath(name, ret_path))
@@ -57,60 +49,55 @@ int target_remote(const char *name, char ret_path[PATH_MAX], const char **ret_re
 		name, strerror(errno));
 }
 
-#define HOLDERS_MAX 8
-
-/*
- * Nothing is mounted there. A copy of what was may go on in other mount namespaces, and with it the process that serves it: adds a process
- * of each that has an epochfs at that path. It may be another volume, of a container.
- */
-static void add_elsewhere(const char *name, struct buf *text)
-{
-	pid_t pids[HOLDERS_MAX];
-	char path[PATH_MAX];
-	size_t count =
-		realpath(name, path) ? mountinfo_epochfs_elsewhere(path, pids, HOLDERS_MAX) : 0;
-
-	if (!count)
-		return;
-	buf_printf(text,
-		   "; a volume is mounted at that path in the mount namespaces of processes ");
-	for (size_t i = 0; i < count && i < HOLDERS_MAX; i++)
-		buf_printf(text, "%s%d", i ? ", " : "", (int)pids[i]);
-	buf_printf(
-		text,
-		": if it is this one, it is served until it is unmounted there, too (`nsenter -m -t PID umount %s`)",
-		path);
-}
-
 int target_open(const char *name, struct target *ret_target)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], *mount;
 	cleanup_free char *message = NULL;
+	struct waiting waiting = {.remote = name};
 	struct remote_limits limits;
 	struct catalog *catalog;
 	int mounted = client_is_mount(name), error, code;
 
 	if (mounted == -ENOTCONN)
-		return dead_mount(name);
+		return target_dead_mount(name);
 	if (mounted == 1) {
 		*ret_target = (struct target){.name = name};
 		return EXIT_DONE;
 	}
-	code = is_relative(name) ? check_relative(name, path) : EXIT_DONE;
+	mount = target_mount_of_path(name);
+	if (mount) {
+		*ret_target = (struct target){.name = mount, .mount = mount};
+		return EXIT_DONE;
+	}
+	code = target_is_relative(name) ? check_relative(name, path) : EXIT_DONE;
 	if (code == EXIT_DONE)
-		code = mount_options_limits(&limits);
+		code = mount_options_limits(name, &limits);
 	if (code != EXIT_DONE)
 		return code;
-	error = catalog_open(is_relative(name) ? path : name, &limits, &catalog, &message);
+	waiting_begin(&waiting);
+	error = catalog_open(target_is_relative(name) ? path : name, &limits, &catalog, &message);
+	waiting_end(&waiting);
 	if (error) {
 		cleanup_buf struct buf more = {0};
 
 		if (error == -ENOENT)
-			add_elsewhere(name, &more);
+			target_add_elsewhere(name, &more);
 		return cli_error(exit_code_of(error), "%s%s", message ? message : strerror(-error),
 				 buf_str(&more));
 	}
 	*ret_target = (struct target){.name = name, .catalog = catalog};
+	return EXIT_DONE;
+}
+
+int target_open_operands(const char *command, const struct target_missing *m, const char **operands,
+			 int *count, struct target *ret_target)
+{
+	char *mount;
+	int code = target_complete(command, m, operands, count, &mount);
+
+	if (code != EXIT_DONE || !mount)
+		return code != EXIT_DONE ? code : target_open(operands[0], ret_target);
+	*ret_target = (struct target){.name = mount, .mount = mount};
 	return EXIT_DONE;
 }
 
@@ -119,23 +106,8 @@ void target_close(struct target *t)
 	if (t->catalog)
 		catalog_close(t->catalog);
 	t->catalog = NULL;
-}
-
-int target_need_mount(const char *name, const char *command)
-{
-	int mounted = client_is_mount(name);
-
-	if (mounted == -ENOTCONN)
-		return dead_mount(name);
-	if (mounted != 1) {
-		cleanup_buf struct buf more = {0};
-
-		add_elsewhere(name, &more);
-		return cli_error(EXIT_NOT_FOUND,
-				 "%s: no volume is mounted there, and `epochfs %s` needs a mount%s",
-				 name, command, buf_str(&more));
-	}
-	return EXIT_DONE;
+	free(t->mount);
+	t->mount = NULL;
 }
 
 static int catalog_failed(const struct target *t, const char *what, int error)

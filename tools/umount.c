@@ -22,6 +22,7 @@
 #include "tools/client.h"
 #include "tools/mountpoint.h"
 #include "tools/progress.h"
+#include "tools/table.h"
 #include "tools/target.h"
 
 /* ---- the processes that serve a mount, and their end ---- */
@@ -186,6 +187,23 @@ static int finish(const char *path, bool drain, int64_t timeout_ns)
 	return code;
 }
 
+/* What writers that were killed in this mount have left stays, though they are gone. */
+static void tell_torn(const char *path)
+{
+	cleanup_buf struct buf text = {0};
+	const json_t *torn;
+	json_t *status = NULL;
+
+	if (client_call(path, json_pack("{s:s}", "op", "status"), &status) != EXIT_DONE)
+		return;
+	torn = json_object_get(status, "torn");
+	if (torn_text(torn, json_integer_value(json_object_get(torn, "mounted")), &text))
+		fprintf(stderr,
+			"epochfs umount: %s: %s; what is kept there stays for the next mount\n",
+			path, buf_str(&text));
+	json_decref(status);
+}
+
 static int in_use(const char *path, const char *who)
 {
 	return cli_error(EXIT_CONFLICT, "%s: in use%s%s; close what is open there and try again",
@@ -276,6 +294,7 @@ int command_umount(int argc, char **argv)
 		code = ending_find(path, &serving);
 	if (code != EXIT_DONE)
 		return code;
+	tell_torn(path);
 	error = mountpoint_unmount(path, false);
 	mountpoint_users(path, who);
 	if (error == -EBUSY)

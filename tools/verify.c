@@ -219,14 +219,17 @@ int command_verify(int argc, char **argv)
 	struct asked asked = {0};
 	const struct cli_place places[] = {
 		{"json", &asked.json, NULL}, {"deep", &asked.deep, NULL}, {0}};
+	static const struct target_missing needs = {"a TARGET", 0, 2};
+	cleanup_free char *mount = NULL;
 	const char *operands[2];
 	const char *epoch;
 	int code, count = cli_parse("verify", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;
-	if (count < 1)
-		return cli_usage_error("verify", "needs a TARGET");
+	code = target_complete("verify", &needs, operands, &count, &mount);
+	if (code != EXIT_DONE)
+		return code;
 	epoch = count > 1 ? operands[1] : NULL;
 	return client_is_mount(operands[0]) == 1 ? verify_mount(operands[0], epoch, &asked)
 						 : verify_remote(operands[0], epoch, &asked);

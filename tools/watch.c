@@ -9,20 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "lib/import/import.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
+#include "lib/util/end_signals.h"
 #include "lib/util/parse.h"
 #include "lib/util/text.h"
 #include "lib/util/thread.h"
 #include "tools/cli.h"
 #include "tools/mount_options.h"
 
-#define GRACE_NS	 (25 * NS_PER_S)
 #define FIRST_PAUSE_NS	 (1 * NS_PER_S)
 #define LONGEST_PAUSE_NS (60 * NS_PER_S)
 #define NEVER		 INT64_MAX
@@ -48,7 +47,7 @@ struct watching {
 
 	unsigned deferred;
 	int64_t pause_ns, retry_ns; /* monotonic; 0: nothing has failed */
-	int64_t deadline_ns;	    /* of the end; NEVER: nobody asked for it */
+	struct end_request asked;
 };
 
 /* ---- saying ---- */
@@ -176,24 +175,26 @@ static int milliseconds(int64_t until_ns)
 	return left / NS_PER_MS >= INT_MAX ? INT_MAX : (int)(left / NS_PER_MS) + 1;
 }
 
-/* A signal asks for an end; a second one does not wait for it. */
-static void take_signals(struct watching *w)
+/* Of the end; NEVER: nobody asked for it. */
+static int64_t deadline(const struct watching *w)
 {
-	struct signalfd_siginfo info;
-
-	while (read(w->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-		w->deadline_ns = w->deadline_ns == NEVER ? clock_mono_ns() + w->grace_ns : 0;
+	return end_request_deadline(&w->asked, w->grace_ns);
 }
 
-/* Until something happens, or until then. */
-static void wait_for(struct watching *w, int64_t until_ns)
+/* Until something happens, or until then. `changes_fd`: of what changes in the directory, for whoever reads it afterwards; -1. */
+static void poll_for(struct watching *w, int changes_fd, int64_t until_ns)
 {
 	struct pollfd fds[] = {{.fd = w->signal_fd, .events = POLLIN},
 			       {.fd = w->done_fd, .events = POLLIN},
-			       {.fd = w->watch ? watch_fd(w->watch) : -1, .events = POLLIN}};
+			       {.fd = changes_fd, .events = POLLIN}};
 
 	poll(fds, sizeof(fds) / sizeof(fds[0]), milliseconds(until_ns));
-	take_signals(w);
+	end_signals_take(w->signal_fd, &w->asked);
+}
+
+static void wait_for(struct watching *w, int64_t until_ns)
+{
+	poll_for(w, w->watch ? watch_fd(w->watch) : -1, until_ns);
 }
 
 static bool is_done(const struct watching *w)
@@ -219,7 +220,7 @@ static int go_on(struct watching *w)
 {
 	int code = EXIT_DONE;
 
-	while (code == EXIT_DONE && w->deadline_ns == NEVER) {
+	while (code == EXIT_DONE && !w->asked.first) {
 		struct watch_moment m;
 		int64_t until_ns;
 
@@ -245,10 +246,12 @@ static int go_on(struct watching *w)
 /* The import under way is given until the deadline. */
 static int finish_in_time(struct watching *w)
 {
-	while (!is_done(w) && clock_mono_ns() < w->deadline_ns)
-		wait_for(w, w->deadline_ns);
-	if (!is_done(w))
+	while (!is_done(w) && clock_mono_ns() < deadline(w))
+		poll_for(w, -1, deadline(w));
+	if (!is_done(w)) {
 		import_cancel(w->imp);
+		end_signals_let();
+	}
 	return finish(w);
 }
 
@@ -273,10 +276,10 @@ static int end_in_order(struct watching *w)
 		code = turn(w, &m);
 		if (code != EXIT_DONE || !watch_dirty(w->watch))
 			return code;
-		if (clock_mono_ns() >= w->deadline_ns)
+		if (clock_mono_ns() >= deadline(w))
 			return not_in_time(w);
 		if (clock_mono_ns() < w->retry_ns) {
-			wait_for(w, w->retry_ns < w->deadline_ns ? w->retry_ns : w->deadline_ns);
+			wait_for(w, w->retry_ns < deadline(w) ? w->retry_ns : deadline(w));
 			continue;
 		}
 		code = begin(w, &m, RECORD_TRIGGER_IMPORT);
@@ -295,8 +298,8 @@ static bool asked_to_end(void *arg)
 {
 	struct watching *w = arg;
 
-	take_signals(w);
-	return w->deadline_ns != NEVER;
+	end_signals_take(w->signal_fd, &w->asked);
+	return w->asked.first;
 }
 
 /* A remote that is away is waited for here, too. */
@@ -349,22 +352,11 @@ static int open_watch(struct watching *w)
 
 static int open_signals(struct watching *w)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	w->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	/* A batch system's notice for training, which goes to every process of a job. */
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
-	sigaddset(&set, SIGXCPU);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	w->signal_fd = end_signals_open();
+	if (w->signal_fd < 0)
+		return cli_error(EXIT_FAILED, "%s", strerror(-w->signal_fd));
 	w->done_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (w->signal_fd < 0 || w->done_fd < 0)
+	if (w->done_fd < 0)
 		return cli_error(EXIT_FAILED, "%s", strerror(errno));
 	return EXIT_DONE;
 }
@@ -417,7 +409,7 @@ static int parse_all(int argc, char **argv, struct watching *w)
 				       poll_text);
 	w->directory = operands[0];
 	w->remote = operands[1];
-	code = mount_options_environment(&w->options);
+	code = mount_options_defaults(&w->options, w->remote);
 	if (code == EXIT_DONE && list)
 		code = mount_options_parse(&w->options, list);
 	w->options.volume.take_over |= take_over;
@@ -426,8 +418,7 @@ static int parse_all(int argc, char **argv, struct watching *w)
 
 int command_watch(int argc, char **argv)
 {
-	struct watching w = {
-		.grace_ns = GRACE_NS, .deadline_ns = NEVER, .signal_fd = -1, .done_fd = -1};
+	struct watching w = {.grace_ns = END_SIGNALS_GRACE_NS, .signal_fd = -1, .done_fd = -1};
 	char path[PATH_MAX];
 	int code;
 
