@@ -17,9 +17,6 @@ VERSION := 0.1.0
 BUILD  ?= build
 SAN    ?=
 V      ?= 0
-PREFIX ?= /usr/local
-SBINDIR ?= /sbin
-MANDIR ?= $(PREFIX)/share/man
 ARGS   ?=
 ifeq ($(CI),true)
 WERROR ?= 1
@@ -83,8 +80,8 @@ OPTIMIZE := $(if $(filter coverage,$(SAN)),-O1,-O2) -g
 
 # One run of pkg-config a set; what is missing is reported when something is compiled, so that
 # `make test` can install it first.
-MINIMUM       := fuse3:3.14.0 libcurl:7.87.0 libcrypto:3.0.0 sqlite3:3.40.0 jansson:2.13 liblz4:1.9.3 expat:2.2.10
-LIB_PACKAGES  := liblz4 sqlite3 libcrypto jansson libcurl expat
+MINIMUM       := fuse3:3.14.0 libcurl:7.87.0 libcrypto:3.0.0 sqlite3:3.40.0 jansson:2.13 liblz4:1.9.3 expat:2.2.10 libmicrohttpd:0.9.75
+LIB_PACKAGES  := liblz4 sqlite3 libcrypto jansson libcurl expat libmicrohttpd
 lib_cflags    := $(shell pkg-config --cflags $(LIB_PACKAGES) 2>/dev/null)
 lib_libs      := $(shell pkg-config --libs $(LIB_PACKAGES) 2>/dev/null)
 fuse_cflags   := $(shell pkg-config --cflags fuse3 2>/dev/null)
@@ -108,8 +105,8 @@ replays       := $(patsubst %,$(O)/tests/%,$(fuzz_names))
 fuzzers       := $(patsubst %,$(O)/fuzz/%,$(fuzz_names))
 benches       := $(patsubst tests/bench/%.c,$(O)/bench/%,$(wildcard tests/bench/bench_*.c))
 
-.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare lint format coverage man docs fuzz \
-	fuzz-programs fuzz-run bench bench-parts install uninstall clean help FORCE
+.PHONY: all tests demo picture test scale check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate check-power soak check-alloc check-alloc-some check-asan check-tsan check-bare dist check-batch compare-kills check-protocols protocols check-trainer-kills check-loaded lint format coverage man completions docs fuzz \
+	fuzz-programs fuzz-run bench bench-parts install install-strip uninstall clean help FORCE
 
 all: $(O)/libepochfs.a $(programs) ## build the library and the program
 
@@ -118,11 +115,11 @@ all: $(O)/libepochfs.a $(programs) ## build the library and the program
 # A verb that runs tests installs what it lacks before anything is compiled; `make` and `make install` only say what is missing.
 # PACKAGES=smoke is for machines that are to have no more than some of the tests need.
 PACKAGES ?= test
-of_test  := tests check-unit check-mount check-user check-crash check-fault check-damage check-model check-differential check-enumerate soak \
+of_test  := tests protocols check-protocols check-unit check-mount check-user check-crash check-fault check-trainer-kills check-loaded check-damage check-model check-differential check-enumerate soak \
 	check-alloc check-alloc-some check-asan check-tsan coverage
 of_power := check-power
 of_bench := bench-parts
-of_lint  := lint format man
+of_lint  := lint format man completions
 wanted   := $(foreach set,test power bench lint,$(if $(filter $(of_$(set)),$(MAKECMDGOALS)),$(if $(filter test,$(set)),$(PACKAGES),$(set))))
 # A makefile that is written where something was installed: then make begins anew, and finds the libraries.
 -include $(wanted:%=$(BUILD)/packages-%.mk)
@@ -162,7 +159,7 @@ $(O)/%-list: FORCE
 	@mkdir -p $(O)
 	@printf '%s\n' '$(list)' | cmp -s - $@ || printf '%s\n' '$(list)' > $@
 
-link = $(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o %.a,$^)
+link = $(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 $(O)/epochfs: $(O)/tools/main.o $(O)/libface.a $(O)/libepochfs.a
 	$(call say,LINK,$@)
@@ -174,6 +171,12 @@ $(O)/tests/epochfs: $(O)/tools/main.o $(armed) $(O)/libface.a $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(fuse_libs) $(lib_libs) -lm
 $(unit_programs): $(armed)
+
+# And one whose time passes when a test says so (tests/fault/slow_clock.h).
+SLOW_CLOCK_WRAPPED := clock_wall_ns clock_mono_ns cond_wait_until_at process_started_ns fstat64
+$(O)/tests/protocols/epochfs: $(O)/tools/main.o $(O)/tests/fault/slow_clock.o $(O)/libface.a $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(SLOW_CLOCK_WRAPPED:%=-Wl,--wrap=%) $(fuse_libs) $(lib_libs) -lm
 
 # With SAN=address unit tests can let each allocation of the library fail (tests/alloc).
 ifeq ($(SAN),address)
@@ -225,6 +228,20 @@ $(O)/tests/enumerate/enumerate: $(enumerate_objects) $(O)/libepochfs.a
 	$(call say,LINK,$@)
 	$(link) $(lib_libs) -lm
 
+# The engine with a clock of its own, for tests/protocols/player.py.
+protocol_objects := $(patsubst %.c,$(O)/%.o,$(wildcard tests/protocols/*.c)) $(O)/tests/enumerate/volume_files.o
+CLOCK_WRAPPED    := clock_wall_ns clock_mono_ns cond_wait_until_at process_started_ns pthread_create pthread_join pthread_cond_wait \
+	pthread_cond_signal pthread_cond_broadcast nanosleep usleep fstat64
+$(O)/tests/protocols/protocols: $(protocol_objects) $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(CLOCK_WRAPPED:%=-Wl,--wrap=%) $(lib_libs) -lm
+
+# The rules of saves alone: a driver of lib/saves, for tests/protocols/page.py and in tests.
+$(filter $(O)/tests/test_saves_%,$(unit_programs)) $(filter $(O)/%/fuzz_saves,$(replays) $(fuzzers)): $(O)/tests/saves/driver.o
+$(O)/tests/saves/saves: $(O)/tests/saves/main.o $(O)/tests/saves/driver.o $(O)/libepochfs.a
+	$(call say,LINK,$@)
+	$(link) $(lib_libs) -lm
+
 $(O)/tests/recorder: tests/power/recorder.c $(O)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARNINGS) $(DEFINES) $(fuse_cflags) -o $@ $< $(fuse_libs)
@@ -252,7 +269,7 @@ layout := $(if $(filter thread,$(SAN)),$(shell setarch -R true 2>/dev/null && ec
 check-unit: tests ## run the unit tests (ARGS="test_util_buf ..." picks some)
 	$(Q)$(layout) tests/tools/run_units.py --san '$(SAN)' --results $(RESULTS) --bin $(O)/tests $(ARGS)
 
-mount_programs := $(O)/tests/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_conformance_races $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/libstatfs.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate
+mount_programs := $(O)/tests/epochfs $(O)/tests/protocols/epochfs $(O)/tests/test_remote_conformance $(O)/tests/test_remote_conformance_races $(O)/tests/test_remote_delete_many $(O)/tests/libcalls.so $(O)/tests/libstatfs.so $(O)/tests/recorder $(O)/tests/enumerate/enumerate
 
 check-mount: all $(mount_programs) ## run the tests on a real mount (ARGS="-k name" and other pytest arguments)
 	$(Q)$(layout) tests/tools/run_mount.sh '$(O)' '$(RESULTS)' '$(SAN)' $(ARGS)
@@ -262,6 +279,13 @@ check-user: all $(mount_programs) ## the same as an ordinary user: fusermount3, 
 
 check-crash: ## kill the daemon after each system call that changes the disk (ARGS="--crashes 100" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_crash -s --dist load --crashes 0 $(ARGS)'
+
+check-trainer-kills: ## kill a trainer after each call that changes its directory, and load what is left (ARGS="--trainer-kills 10" takes some)
+	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_trainer_kills -s --dist load --timeout 3600 --trainer-kills 0 $(ARGS)'
+
+check-loaded: ## the tests on a real mount beside a load of four times the processors (ARGS="-k name" picks), some hours
+	$(Q)$(MAKE) $(jobs) all $(mount_programs)
+	$(Q)MOUNT_LIMIT=86400 tests/tools/loaded.py $(MAKE) check-mount ARGS='$(ARGS)'
 
 check-fault: ## let each system call on the cache's disk fail with ENOSPC and EIO (ARGS="--faults 100" takes some)
 	$(Q)MOUNT_LIMIT=86400 $(MAKE) check-mount ARGS='-k test_fault -s --dist load --faults 0 $(ARGS)'
@@ -277,6 +301,14 @@ check-differential: $(O)/tests/epochfs ## an hour of random operations on a moun
 
 check-enumerate: all $(O)/tests/enumerate/enumerate ## all short histories beside a model of POSIX and the contract (ARGS="--on mount --all 4 --jobs 2", "--replay TEXT")
 	$(Q)PYTHONDONTWRITEBYTECODE=1 $(layout) /usr/bin/python3 tests/enumerate/histories.py '$(O)' $(ARGS)
+
+protocols: $(O)/tests/protocols/protocols $(O)/tests/saves/saves ## play what real programs do when they save, in all ways, and compare with the table (ARGS="NAME... -v", "--write", "--random 1000")
+	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/protocols/protocol_run.py '$(O)' $(ARGS)
+
+check-protocols: $(O)/tests/protocols/protocols $(O)/tests/saves/saves ## some plays of each, by a fresh seed that is printed (ARGS="--seed N")
+	$(Q)EPOCHFS_BUILD='$(O)' PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/protocols
+	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/protocols/protocol_run.py '$(O)' --some 4 --results $(RESULTS) $(ARGS)
+	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/protocols/protocol_run.py '$(O)' --driver --some 2 --results $(RESULTS) $(ARGS)
 
 check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="--points N --seed S --fs xfs --passthrough off"; 0: every barrier)
 	$(Q)PYTHONDONTWRITEBYTECODE=1 tests/power/power.py $(O)/epochfs $(O)/tests/recorder $(ARGS)
@@ -312,6 +344,7 @@ test: ## install what is missing, build, run every test: what CI runs
 		'unit tests=$(MAKE) check-unit' \
 		'unit tests under ASan=$(MAKE) SAN=address check-unit' \
 		'allocations that fail=$(MAKE) check-alloc-some' \
+		'protocols=$(MAKE) check-protocols' \
 		'mount tests=$(MAKE) check-mount' \
 		'mount tests as a user=$(MAKE) check-user ARGS="-k \"(test_contract or test_nodes or test_ordinary or test_differential) and not [on\""' \
 		'lint=$(MAKE) lint'
@@ -319,6 +352,14 @@ test: ## install what is missing, build, run every test: what CI runs
 check-bare: ## the README on minimal roots of Debian 12 and 13, from nothing (ARGS="trixie" picks; as root)
 	$(Q)tests/tools/packages.sh bare
 	$(Q)/usr/bin/python3 tests/bare/bare.py --results $(BUILD)/bare/results $(ARGS)
+
+dist: ## packages of HEAD for Debian 12 and 13, and a source RPM, in $(BUILD)/dist, built and tried in minimal roots (ARGS="trixie" picks; as root)
+	$(Q)tests/tools/packages.sh bare
+	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/bare/dist.py --packages $(BUILD)/dist $(ARGS)
+
+check-batch: ## jobs under real Slurm and HTCondor, in roots of Debian 12 and 13 (ARGS="trixie -k condor" picks; as root), a quarter of an hour
+	$(Q)tests/tools/packages.sh bare
+	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/batch/batch.py --results $(BUILD)/batch/results $(ARGS)
 
 demo: ## a small training run through a mount, killed, rolled back, resumed
 	$(Q)tests/tools/packages.sh demo
@@ -353,6 +394,11 @@ bench: ## epochfs beside others: a table and a plot in $(O)/bench (ARGS="--short
 	$(Q)$(MAKE) $(jobs) all $(benches)
 	$(Q)/usr/bin/python3 tests/bench/compare.py $(abspath $(O)/epochfs) --out $(O)/bench $(ARGS)
 
+compare-kills: ## who keeps the good file: a killed save on epochfs and on others, into tests/bench/kills.md (ARGS="--only s3fs --moment in-write"; as root)
+	$(Q)tests/tools/packages.sh kills
+	$(Q)$(MAKE) $(jobs) all
+	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/bench/compare_kills.py $(abspath $(O)/epochfs) --out tests/bench/kills.md $(ARGS)
+
 bench-parts: $(benches) $(programs) ## the pipeline, the limits on a real mount (ARGS="seal list" picks), remotes (REMOTES=rgw) beside bare servers
 	$(Q)for b in $(benches); do echo "$$b"; $$b || exit 1; done
 	$(Q)echo tests/bench/limits.py; EPOCHFS_BIN=$(abspath $(O)/epochfs) tests/bench/limits.py $(ARGS)
@@ -369,7 +415,7 @@ coverage: ## unit and mount tests with line coverage, by file
 
 c_files := $(wildcard lib/*/*.[ch] fs/*.[ch] tools/*.[ch] tests/*/*.[ch])
 
-lint: ## check format, warnings, headers, layers (of calls, too), scripts, and that epochfs(1) is as `make man` makes it
+lint: ## check format, warnings, headers, layers (of calls, too), scripts, and that epochfs(1) and completions are as `make man completions` makes them
 	$(Q)$(MAKE) $(jobs) all
 	$(Q)tests/tools/lint.sh '-std=gnu11 $(filter-out -Werror,$(WARNINGS)) $(subst ','\'',$(DEFINES)) -I. -pthread $(lib_cflags) $(fuse_cflags) $(check_cflags)' '$(O)'
 
@@ -383,6 +429,9 @@ pages := $(wildcard packaging/man/*.[1-9])
 man: all ## epochfs(1) anew, of its template and the tables of commands and options
 	$(Q)tests/tools/man_page.py $(O)/epochfs
 
+completions: all ## those of the shells anew, of their templates and the tables of commands and options
+	$(Q)tests/tools/completions.py $(O)/epochfs
+
 docs: ## the manual as HTML, in build/docs
 	$(Q)tests/tools/packages.sh docs
 	$(Q)mkdir -p $(BUILD)/docs
@@ -392,28 +441,56 @@ docs: ## the manual as HTML, in build/docs
 
 # ---- installing
 
-install: all ## install under DESTDIR, PREFIX (PREFIX=$$HOME/.local needs no root)
-	$(Q)install -D -m 755 $(O)/epochfs $(DESTDIR)$(PREFIX)/bin/epochfs
-	$(Q)for page in $(pages); do install -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
-	$(Q)if mkdir -p $(DESTDIR)$(SBINDIR) 2>/dev/null && [ -w $(DESTDIR)$(SBINDIR) ]; then \
-		install -m 755 packaging/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.epochfs && \
-		sed -i 's|^epochfs=[^ ]*|epochfs=$(PREFIX)/bin/epochfs|' $(DESTDIR)$(SBINDIR)/mount.epochfs && \
-		ln -sf mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; \
-	else echo 'installed without $(SBINDIR)/mount.epochfs, which fstab and mount -t epochfs need: that is for root'; fi
-	$(Q)install -D -m 644 packaging/completions/epochfs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/epochfs
-	$(Q)for example in packaging/examples/*; do \
+# The variables of the GNU coding standards; PREFIX= is taken for prefix=, too.
+prefix      = $(or $(PREFIX),/usr/local)
+exec_prefix = $(prefix)
+bindir      = $(exec_prefix)/bin
+datarootdir = $(prefix)/share
+datadir     = $(datarootdir)
+mandir      = $(datarootdir)/man
+# mount(8) looks for its helpers here alone.
+rootsbindir       = /sbin
+bashcompletiondir = $(datadir)/bash-completion/completions
+zshcompletiondir  = $(datadir)/zsh/site-functions
+fishcompletiondir = $(datadir)/fish/vendor_completions.d
+
+INSTALL         = install
+INSTALL_PROGRAM = $(INSTALL)
+INSTALL_DATA    = $(INSTALL) -m 644
+
+examples     := $(wildcard packaging/examples/*)
+examples_at   = $(DESTDIR)$(datadir)/epochfs/examples
+helper_at     = $(DESTDIR)$(rootsbindir)/mount.epochfs
+completions_at = $(DESTDIR)$(bashcompletiondir)/epochfs $(DESTDIR)$(zshcompletiondir)/_epochfs $(DESTDIR)$(fishcompletiondir)/epochfs.fish
+page_at       = $(DESTDIR)$(mandir)/man$${page\#\#*.}/$${page\#\#*/}
+# What examples and pages say of where things are.
+relocate      = sed -i 's|/usr/local/bin/|$(bindir)/|g; s|/usr/local/share/|$(datadir)/|g'
+
+install: all ## install under DESTDIR, prefix (prefix=$$HOME/.local needs no root; bindir, mandir, datadir, rootsbindir)
+	$(Q)$(INSTALL_PROGRAM) -D $(O)/epochfs $(DESTDIR)$(bindir)/epochfs
+	$(Q)for page in $(pages); do $(INSTALL_DATA) -D $$page $(page_at) && $(relocate) $(page_at) || exit 1; done
+	$(Q)ln -sf mount.epochfs.8 $(DESTDIR)$(mandir)/man8/mount.fuse.epochfs.8
+	$(Q)if mkdir -p $(DESTDIR)$(rootsbindir) 2>/dev/null && [ -w $(DESTDIR)$(rootsbindir) ]; then \
+		$(INSTALL) packaging/mount.epochfs $(helper_at) && \
+		sed -i 's|^epochfs=[^ ]*|epochfs=$(bindir)/epochfs|' $(helper_at) && \
+		ln -sf mount.epochfs $(DESTDIR)$(rootsbindir)/mount.fuse.epochfs; \
+	else echo 'installed without $(rootsbindir)/mount.epochfs, which fstab and mount -t epochfs need: that is for root'; fi
+	$(Q)$(INSTALL_DATA) -D packaging/completions/epochfs.bash $(DESTDIR)$(bashcompletiondir)/epochfs
+	$(Q)$(INSTALL_DATA) -D packaging/completions/_epochfs $(DESTDIR)$(zshcompletiondir)/_epochfs
+	$(Q)$(INSTALL_DATA) -D packaging/completions/epochfs.fish $(DESTDIR)$(fishcompletiondir)/epochfs.fish
+	$(Q)for example in $(examples); do \
 		mode=644; [ ! -x $$example ] || mode=755; \
-		install -D -m $$mode $$example $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/} && \
-		sed -i 's|/usr/local/|$(PREFIX)/|g' $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/} || exit 1; done
+		$(INSTALL) -m $$mode -D $$example $(examples_at)/$${example##*/} && $(relocate) $(examples_at)/$${example##*/} || exit 1; done
+
+install-strip: ## the same, the program without its symbols
+	$(Q)$(MAKE) INSTALL_PROGRAM='$(INSTALL_PROGRAM) -s' install
 
 uninstall: ## remove what install put there
-	$(Q)for example in packaging/examples/*; do \
-		rm -f $(DESTDIR)$(PREFIX)/share/epochfs/$${example#packaging/}; done
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/epochfs
-	$(Q)for page in $(pages); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/epochfs
-	$(Q)if grep -qs '^epochfs=$(PREFIX)/bin/epochfs ' $(DESTDIR)$(SBINDIR)/mount.epochfs; then \
-		rm -f $(DESTDIR)$(SBINDIR)/mount.epochfs $(DESTDIR)$(SBINDIR)/mount.fuse.epochfs; fi
+	$(Q)rm -f $(addprefix $(examples_at)/,$(notdir $(examples))) $(completions_at) $(DESTDIR)$(bindir)/epochfs
+	$(Q)for page in $(pages); do rm -f $(page_at); done; rm -f $(DESTDIR)$(mandir)/man8/mount.fuse.epochfs.8
+	$(Q)if grep -qs '^epochfs=$(bindir)/epochfs ' $(helper_at); then \
+		rm -f $(helper_at) $(DESTDIR)$(rootsbindir)/mount.fuse.epochfs; fi
+	$(Q)rmdir $(examples_at) $(examples_at:%/examples=%) 2>/dev/null || true
 
 clean: ## remove the build folders
 	$(Q)rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz $(BUILD)-afl $(BUILD)-coverage $(BUILD)-debug

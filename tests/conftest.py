@@ -24,8 +24,10 @@ import time
 
 import pytest
 
-# The servers of tests/remotes.
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "remotes"))
+# The servers of tests/remotes, and the slow clock of tests/protocols.
+sys.path += [os.path.join(os.path.dirname(os.path.abspath(__file__)), folder) for folder in ("remotes", "protocols")]
+from slow_mount import SlowMount  # noqa: E402: of tests/protocols
+
 pytest_plugins = ["server_fixture"]
 # What these assert for several test files is explained where it fails, as if it stood there.
 pytest.register_assert_rewrite("framework_saves", "origins_run", "stored_data", "supervised", "training_job")
@@ -37,6 +39,7 @@ for _name in ("https_proxy", "all_proxy", "no_proxy"):
 # Nor are the options meant that a developer has set for mounts of his own.
 for _name in ("CACHE_DIR", "KEY_FILE", "PASSPHRASE_FILE", "KEEP", "RUN_ID"):
     os.environ.pop("EPOCHFS_" + _name, None)
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
@@ -44,6 +47,12 @@ TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 ALONE, OWN_MOUNTS = os.path.join(TOOLS, "alone.sh"), os.path.join(TOOLS, "own_mounts.py")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too
+
+
+def signals_pending(process):
+    """The signals that a process has not taken yet, as bits."""
+    with open("/proc/%d/status" % process.pid, encoding="ascii") as f:
+        return next(int(line.split()[1], 16) for line in f if line.startswith("ShdPnd"))
 
 
 def wait_until(condition, what, limit=LIMIT):
@@ -155,6 +164,7 @@ class Mount:
         self.url = "file://%s" % self.remote
         self.options = dict(options)
         self.process = None
+        self.program, self.environment = None, {}  # None: the one under test
         # A mount that is refused what this kernel or this user cannot have skips the test.
         self.may_skip = True
         for folder in (self.path, self.remote, self.cache):
@@ -173,7 +183,7 @@ class Mount:
         # allow_other and the like keep their underscore: they are FUSE's own words.
         words = [k if v is True else "%s=%s" % (k.replace("_", "-"), v)
                  for k, v in {"cache_dir": self.cache, **self.options, **options}.items() if v is not None]
-        return [BIN, "mount", "-f", "-o", ",".join(words), self.url, os.fspath(self.path)]
+        return [self.program or BIN, "mount", "-f", "-o", ",".join(words), self.url, os.fspath(self.path)]
 
     def answers(self):
         """Whether a mount is there that serves: a dead one stays until the next takes its place."""
@@ -187,7 +197,8 @@ class Mount:
         """Mounts, with these options over the volume's own, and waits until requests are answered."""
         assert self.process is None, "already mounted"
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command(**options), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command(**options), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env={**os.environ, **self.environment})
         wait_until(lambda: self.answers() or self.process.poll() is not None, "the mount")
         try:
             os.stat(self.epochs_dir)
@@ -397,6 +408,12 @@ def volume(make_volume, request):
 
 
 @pytest.fixture
+def slow(volume):
+    """The same, mounted, with a time that passes when the test says so: slow.mount, slow.pause(SETTLE + 1)."""
+    return SlowMount(os.path.join(os.environ["EPOCHFS_UNITS"], "protocols/epochfs"), volume)
+
+
+@pytest.fixture
 def mnt(volume):
     """A fresh volume, mounted. Sealing by quiet is far away unless the test asks for it."""
     volume.options.setdefault("settle", "1h")
@@ -419,6 +436,8 @@ def pytest_addoption(parser):
     parser.addoption("--faults", type=int, default=int(os.environ.get("EPOCHFS_FAULTS", "3")),
                      help="how many calls of test_fault.py fail, of each kind; 0: all")
     parser.addoption("--fault-at", default="", help="the number of the one call that fails, or FIRST-LAST")
+    parser.addoption("--trainer-kills", type=int, default=2,
+                     help="after how many calls test_trainer_kills.py kills the trainer, each way; 0: all")
     parser.addoption("--crash-after", default="", help="the number of the one call to kill it after, or FIRST-LAST")
 
 

@@ -18,7 +18,7 @@ static const char usage[] =
 	"  --count          only say how many there are\n"
 	"  --only STEP,...  no others: open-read, close, ...\n"
 	"  --names 1        without the second name\n"
-	"  --slow           with duplicated descriptors of writers on a volume, half a second each\n"
+	"  --slow           with duplicated descriptors of writers on a volume, which look into /proc\n"
 	"  --keep-going     do not end at the first that fails\n"
 	"  --replay TEXT    this one; --times N: so many\n"
 	"  --batch N        so many histories between two remounts\n"

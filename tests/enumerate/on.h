@@ -20,7 +20,7 @@ struct seen {
 struct on {
 	bool contract; /* else POSIX alone: without contract 1.2.1, 1.2.4 and epochs */
 	bool evicts, asynchronous;
-	/* Half a second where a writer has a descriptor left, or a mapping through the daemon; `patient`, the caller's:
+	/* Some hundredths of a second where a writer has a descriptor left, or a mapping through the daemon; `patient`, the caller's:
 	 * it may. */
 	bool waits_for_shared, patient;
 	unsigned unit;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Histories on a volume in this process: the volume itself, its processes, and where a history begins and ends. The two
- * processes are children that only wait: the volume asks what became of them. */
+ * processes are children that only wait (volume_process.h). */
 #include "lib/net/open.h"
 #include "lib/live/live.h"
 #include "tests/enumerate/volume_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "lib/util/clock.h"
@@ -91,8 +91,9 @@ static void close_place(struct on *on)
 	struct place *p = place_of(on);
 
 	for (unsigned i = 0; i < PROCESSES; i++) {
-		kill(p->pid[i], SIGKILL);
-		waitpid(p->pid[i], NULL, 0);
+		vprocess_kill(&p->process[i]);
+		waitpid(p->process[i].pid, NULL, 0);
+		vprocess_gone(&p->process[i]);
 	}
 	volume_down(p);
 	remote_close(p->remote);
@@ -109,20 +110,24 @@ static void close_place(struct on *on)
 
 static void process_start(struct place *p, unsigned who)
 {
-	pid_t parent = getpid();
+	must(vprocess_start(&p->process[who]));
+	p->pid[who] = p->process[who].pid;
+}
 
-	p->pid[who] = fork();
-	if (p->pid[who] < 0)
-		give_up("fork: %s", strerror(errno));
-	if (p->pid[who])
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Nothing of the volume is kept open, its lock least of all. */
-	close_range(0, ~0u, 0);
-	if (getppid() != parent)
-		_exit(0);
-	for (;;)
-		pause();
+/* Elsewhere, and found by its end. */
+void vplace_show(struct place *p, unsigned who)
+{
+	bool has = false;
+	char dir[PATH_MAX];
+
+	for (unsigned i = 0; i < HANDLES; i++) {
+		const struct model_handle *h = &p->handle[i];
+
+		has = has ||
+		      (h->descriptors && p->shared[i] && h->who == who && h->op != OP_OPEN_READ);
+	}
+	snprintf(dir, sizeof(dir), "%s/d%u", p->dir_path, p->number);
+	vprocess_show(&p->process[who], dir, has, p->maps && p->mapper == who);
 }
 
 void vplace_close(struct place *p, unsigned handle)
@@ -130,10 +135,13 @@ void vplace_close(struct place *p, unsigned handle)
 	vfile_release(p->file[handle]);
 	p->file[handle] = NULL;
 	p->handle[handle].descriptors = 0;
+	p->shared[handle] = false;
 }
 
 void vplace_unmap(struct place *p)
 {
+	p->maps = false;
+	vplace_show(p, p->mapper);
 	if (p->mapping)
 		vmapping_free(p->mapping);
 	p->mapping = NULL;
@@ -143,7 +151,7 @@ void vplace_kill(struct place *p, unsigned who)
 {
 	siginfo_t info;
 
-	kill(p->pid[who], SIGKILL);
+	vprocess_kill(&p->process[who]);
 	waitid(P_PID, (id_t)p->pid[who], &info, WEXITED | WNOWAIT);
 	for (unsigned i = 0; i < HANDLES; i++) {
 		struct model_handle *h = &p->handle[i];
@@ -157,6 +165,7 @@ void vplace_kill(struct place *p, unsigned who)
 	if (p->mapper == who)
 		vplace_unmap(p);
 	waitpid(p->pid[who], NULL, 0);
+	vprocess_gone(&p->process[who]);
 	process_start(p, who);
 }
 
@@ -258,6 +267,8 @@ static void end(struct on *on)
 	for (unsigned i = 0; i < HANDLES; i++) {
 		if (!p->file[i])
 			continue;
+		p->handle[i].descriptors = 0;
+		vplace_show(p, p->handle[i].who);
 		vfile_flush(p->file[i], p->pid[p->handle[i].who]);
 		vplace_close(p, i);
 	}

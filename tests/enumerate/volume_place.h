@@ -6,6 +6,7 @@
 #include "lib/remote/remote.h"
 #include "tests/enumerate/on.h"
 #include "tests/enumerate/volume_files.h"
+#include "tests/enumerate/volume_process.h"
 
 struct place {
 	struct on on;
@@ -14,12 +15,15 @@ struct place {
 	struct remote *remote; /* a memory remote is there as long as somebody has it open */
 	struct volume *vol;
 	struct vnodes *nodes;
+	struct vprocess process[PROCESSES];
 	pid_t pid[PROCESSES];
 	unsigned number; /* of the history */
 	uint64_t dir, base;
 	struct vfile *file[HANDLES];
 	struct vmapping *mapping;
 	unsigned mapper;		     /* whose it is */
+	bool maps;			     /* through the volume: it is to be seen */
+	bool shared[HANDLES];		     /* it was duplicated */
 	struct model_handle handle[HANDLES]; /* descriptors, who, op; at: in letters */
 };
 
@@ -34,6 +38,8 @@ static inline struct place *place_of(struct on *on)
 void vplace_save(struct place *p, uint64_t dir, const char *name, char letter, unsigned letters);
 /* Seals an epoch, and waits until it is durable where the place is; gives its number. */
 uint64_t vplace_seal(struct on *on);
+/* What this process has open, of what keeps a release away, is to be seen. */
+void vplace_show(struct place *p, unsigned who);
 /* The last descriptor is gone. */
 void vplace_close(struct place *p, unsigned handle);
 /* The mapping goes, where there is one. */

@@ -58,9 +58,13 @@ int vplace_read(struct place *p, struct vfile *f, struct seen *ret_seen)
 static int act_close(struct place *p, unsigned handle)
 {
 	struct model_handle *h = &p->handle[handle];
-	int r = vfile_flush(p->file[handle], p->pid[h->who]);
+	int r;
 
-	if (!--h->descriptors)
+	/* As the kernel does: no process has it any more when its close is told. */
+	h->descriptors--;
+	vplace_show(p, h->who);
+	r = vfile_flush(p->file[handle], p->pid[h->who]);
+	if (!h->descriptors)
 		vplace_close(p, handle);
 	return r;
 }
@@ -113,6 +117,8 @@ static int act_extended(struct place *p, const struct step *s)
 		if (!p->on.patient && !vfile_is_direct(f))
 			return -EAGAIN;
 		p->mapper = p->handle[s->handle].who;
+		p->maps = !vfile_is_direct(f);
+		vplace_show(p, p->mapper);
 		return vmapping_new(f, unit, &p->mapping);
 	}
 }
@@ -133,6 +139,8 @@ static int act_handle(struct place *p, const struct step *s, unsigned k, struct 
 	switch (s->op) {
 	case OP_DUP:
 		p->handle[s->handle].descriptors++;
+		p->shared[s->handle] = true;
+		vplace_show(p, p->handle[s->handle].who);
 		return 0;
 	case OP_CLOSE:
 		return act_close(p, s->handle);
@@ -154,7 +162,7 @@ static int act_handle(struct place *p, const struct step *s, unsigned k, struct 
 static int act_replace(struct place *p, unsigned name, unsigned k)
 {
 	vplace_save(p, p->dir, "other", (char)('a' + k), REPLACE_LETTERS);
-	return live_rename(p->vol, p->dir, "other", p->dir, vplace_name(name), 0);
+	return live_rename(p->vol, p->dir, "other", p->dir, vplace_name(name), 0, NULL);
 }
 
 static int act_name(struct place *p, const struct step *s, unsigned k)
@@ -165,10 +173,10 @@ static int act_name(struct place *p, const struct step *s, unsigned k)
 
 	switch (s->op) {
 	case OP_RENAME:
-		return live_rename(p->vol, p->dir, name, p->dir, other, 0);
+		return live_rename(p->vol, p->dir, name, p->dir, other, 0, NULL);
 	case OP_LINK:
 		r = live_lookup(p->vol, p->dir, name, p->pid[0], &attr);
-		return r ? r : live_link(p->vol, attr.ino, p->dir, other, &attr);
+		return r ? r : live_link(p->vol, attr.ino, p->dir, other, NULL, &attr);
 	case OP_UNLINK:
 		return live_unlink(p->vol, p->dir, name);
 	default:

@@ -58,7 +58,7 @@ class Doubts:
         """What is being replaced or made since the last epoch is in doubt in the one that is sealed now, as if its writer had been killed:
         (those kills, whether there may be more)."""
         bodies = [b for file in self.files() if file.kind == "file" and not self.file_is_log(file) for b in [file.body] + file.pending
-                  if b.writers and (b.fragile or not file.closed) and not b.orphan and b.born == self.last]
+                  if b.writers and (b.fragile or not file.closed) and not b.orphan and not b.output and b.born == self.last]
         kills = []
         for body in bodies:
             paths = self.names(body.file)

@@ -126,7 +126,7 @@ class Epochs(Doubts):
             return False, False
         others = any(body.writers and body.born == self.last and (body.kind == "new" or body in other.pending)
                      for other in self.files() if other.body and other is not file and not self.file_is_log(other)
-                     for body in [other.body] + other.pending)
+                     for body in [other.body] + other.pending if not body.output)
         more = any(is_temporary(name) for name in target.names)
         old = self.epochs[self.last].tree.values()
         news = file.kind == "file" and file.closed and not file.body.writers and all(e.version is not file.closed for e in old)
@@ -151,7 +151,7 @@ class Epochs(Doubts):
                 tree[path] = Entry(self.numbered(file), None)
                 continue
             version = file.closed
-            if is_log(path.rsplit("/", 1)[-1]) and file.body.writers:
+            if file.body.writers and (is_log(path.rsplit("/", 1)[-1]) or file.body.output and file.body.changed):
                 version = Version(file.body.data, serial=file.body.serial)
             if not version and name.covered:
                 file, version = name.covered, name.covered.closed
@@ -313,9 +313,9 @@ class Epochs(Doubts):
                 alike = entry and entry.version and file.closed and entry.version.data == file.closed.data
                 for body in [file.body] + file.pending:
                     body.name = body.name or path.rsplit("/", 1)[-1]
-                    stays = body is file.body and not (body.writers and body.changed)
+                    stays = body is file.body and not ((body.writers or body.held) and body.changed)
                     if stays and (same or alike):
-                        body.unclear = bool(body.writers) or not same or file.links > 1
+                        body.unclear = bool(body.writers or body.held) or not same or file.links > 1
                     if stays and same:
                         continue
                     body.orphan = True
@@ -387,13 +387,12 @@ class Epochs(Doubts):
         """In order: everybody closes; what is pending is sealed."""
         self.end_all()
         self.take_seal(numbers[-1])
-        self.torn = self.torn_before = []
-        self.torn = []
         return numbers
 
     def do_cold(self, numbers):
         """... and it comes back on a machine that has nothing but the remote."""
         self.do_remount(numbers)
+        self.torn, self.torn_before = [], []
         for epoch in self.epochs.values():
             epoch.durable = True
         self.load(self.epochs[self.last].tree, False)
@@ -447,21 +446,22 @@ class Epochs(Doubts):
         keeps = {}
         for body in bodies:
             # Its opener closed one descriptor and has another: nobody can tell that from a close.
-            keeps[body] = not body.fragile or self.file_is_log(body.file) or bool(body.flushed and self.choose(2))
+            keeps[body] = not body.fragile or body.output or self.file_is_log(body.file) or bool(body.flushed and self.choose(2))
             if body.unsynced is not None and self.choose(2):
                 body.data = body.unsynced
         for body in bodies:
             body.killed, body.closed_well = True, None
-            if body.flushed:
+            if body.flushed or body.held:
                 self.fog = True
-            elif not self.file_is_log(body.file):
+            elif not self.file_is_log(body.file) and not body.output:
                 self.note_killed(body, not keeps[body])
             if keeps[body]:
                 self.commit(body)
             else:
                 self.undo(body)
             body.writers.clear()
-            body.killed = body.closed_well = body.flushed = False
+            body.held.clear()
+            body.killed = body.closed_well = body.flushed = body.output = False
         self.processes = {}
 
     def do_lost(self, seen):

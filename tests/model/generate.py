@@ -29,7 +29,7 @@ class Generator:
             (2, self.dup), (2, self.fork), (4, self.end), (2, self.torn), (6, self.save), (2, self.save_by_rename),
             (4, self.rename), (5, self.names), (3, self.attributes), (3, self.look), (2, self.check), (4, self.seal),
             (2, self.rollback), (2, self.change_epochs), (4, self.both), (1, self.wait), (4, self.readers), (3, self.crowd), (3, self.copy),
-            (2, self.direct))]
+            (2, self.direct), (3, self.beside))]
         if crashes:
             kinds += [(6, self.crash), (self.random.choice([0, 3]), self.remount), (self.random.choice([0, 2]), self.machine)]
         if outages:
@@ -179,6 +179,16 @@ class Generator:
         if self.random.random() < 0.3:
             ops[-2:] = ops[-1:] + ops[-2:-1]
         return ops
+
+    def beside(self):
+        """Something stays open while its process saves another name twice, as a trajectory does; then that ends."""
+        worker, slot, path, name = self.worker(), self.random.choice([0, 1, 2]), self.path(["a", "b"]), self.path(["c"])
+        ops = [["open", worker, slot, path, self.random.choice(["wct", "wct", "wct", "+ct"]), 0o644], ["write", worker, slot, self.data(), self.size()]]
+        for _ in range(self.random.choice([1, 2, 2, 3])):
+            ops.append(["save", worker, name, self.data(), self.random.choice(SIZES[1:])])
+        if self.random.random() < 0.3:
+            ops += [["write", worker, slot, self.data(), self.size()], self.seal()]
+        return ops + [["look", self.worker(), path], self.random.choice([["end", worker, "kill"], ["end", worker, "kill"], ["close", worker, slot]])]
 
     def rename(self):
         return ["rename", self.worker(), self.plain_path(), self.plain_path()]

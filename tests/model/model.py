@@ -9,6 +9,7 @@ An operation chooses before it changes anything.
 """
 
 import pickle
+import re
 
 from epochs import Epochs
 from names import Names
@@ -38,6 +39,7 @@ class Model(Names, Epochs):
     def apply(self, op, result):
         """Raises Wrong, with what was expected, or Branch where there was no decision for a choice."""
         try:
+            self.take_closes(op)
             expected = ("ok", getattr(self, "do_" + op[0])(result[1] if result[0] == "ok" else None, *op[1:]))
         except Errno as error:
             expected = ("error", str(error))
@@ -157,6 +159,8 @@ class Model(Names, Epochs):
         handle.descriptors.add((process, slot))
         self.process(process).slots[slot] = handle
         if handle.writes:
+            handle.opened_at = self.process(process).count
+            body.append_only = handle.appends and (body.append_only or not body.writers)
             body.appended |= handle.appends
             body.writers.append(handle)
         if body in file.pending:
@@ -172,7 +176,7 @@ class Model(Names, Epochs):
         body = self.view(process, file)
         if body in file.pending or letters[0] == "r":
             return body
-        if "t" in letters and file.closed and file.closed.data and not self.file_is_log(file):
+        if "t" in letters and file.closed and file.closed.data and not self.file_is_log(file) and not file.body.output:
             body = Body(file, b"", "replace", True)
             body.born = self.last
             file.pending.append(body)
@@ -191,6 +195,7 @@ class Model(Names, Epochs):
 
     def do_write(self, _, process, slot, seed, length):
         handle = self.handle(process, slot, True)
+        self.about_to_change(handle.body)
         offset = len(handle.body.data) if handle.appends else handle.position
         handle.body.write(pattern(seed, length), offset)
         handle.body.file.mtime = None
@@ -199,6 +204,7 @@ class Model(Names, Epochs):
 
     def do_pwrite(self, _, process, slot, seed, length, offset):
         handle = self.handle(process, slot, True)
+        self.about_to_change(handle.body)
         # Linux appends, whatever the offset is (pwrite(2), BUGS).
         handle.body.write(pattern(seed, length), len(handle.body.data) if handle.appends else offset)
         handle.body.file.mtime = None
@@ -214,6 +220,7 @@ class Model(Names, Epochs):
         handle = self.process(process).slots[slot]
         if not handle.writes:
             raise Errno("EINVAL")
+        self.about_to_change(handle.body)
         handle.body.resize(size)
         closed = handle.body.file.closed
         # Of the same size, too.
@@ -222,17 +229,20 @@ class Model(Names, Epochs):
 
     def do_fallocate(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
+        self.about_to_change(body)
         body.resize(max(len(body.data), offset + length))
         body.changed = True
         body.file.mtime = None
 
     def do_reserve(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
+        self.about_to_change(body)
         body.reserve()
         body.file.mtime = None
 
     def do_punch(self, _, process, slot, offset, length):
         body = self.handle(process, slot).body
+        self.about_to_change(body)
         body.write(bytes(max(0, min(len(body.data) - offset, length))), min(offset, len(body.data)))
         body.reserve()
         body.file.mtime = None
@@ -241,6 +251,7 @@ class Model(Names, Epochs):
         data = self.handle(process, source).body.data[offset_in:offset_in + length]
         body = self.handle(process, target).body
         if data:
+            self.about_to_change(body)
             body.write(data, offset_out)
             body.file.mtime = None
         return len(data)
@@ -257,6 +268,7 @@ class Model(Names, Epochs):
 
     def do_mapwrite(self, _, process, slot, seed, length, offset, sync):
         body = self.handle(process, slot).body
+        self.about_to_change(body)
         body.map_write(pattern(seed, length), offset)
         body.file.mtime = None
         if sync:
@@ -319,13 +331,80 @@ class Model(Names, Epochs):
                 handle.killed = True
             else:
                 body.flushed = True
+                body.at_close = (body.changes, len(body.data))
+            handle.over = not any(p == process for p, _ in handle.descriptors)
+        if handle.over:
+            handle.opener = None  # another process may get its number
         if handle.descriptors or not handle.writes:
             return
+        if handle in body.held:
+            body.held.remove(handle)
+        else:
+            self.count_off(handle)
+        if not body.writers and not (body.held and handle.was_held):
+            self.finish(body)
+
+    def count_off(self, handle):
+        """It writes no more: how it ended counts."""
+        body = handle.body
         body.writers.remove(handle)
+        body.closer = handle.by
         body.killed |= handle.killed
         body.closed_well |= not handle.killed and self.vouches(handle)
-        if not body.writers:
-            self.finish(body)
+
+    # ---- closed by who opened it, while others have inherited the descriptor
+
+    def is_closable(self, body):
+        """Closed is what its openers have closed, but for what they gave away: with nothing in it, or written by others since."""
+        if body.orphan or not body.writers or not all(h.over for h in body.writers) or self.file_is_log(body.file):
+            return False
+        if any(h.killed for h in body.writers):
+            return True
+        changes, size = body.at_close
+        return changes == body.changes and (body.kind == "edit" or size > 0)
+
+    def settle(self, body):
+        """Its closes are taken in, though no release has come."""
+        # Where others wrote by it before anybody looked, and somebody else closed it then, the contract does not say.
+        if any(h.written_since for h in body.writers) and not self.choose(2):
+            return
+        for handle in list(body.writers):
+            self.count_off(handle)
+            handle.killed, handle.was_held = False, True
+            body.held.append(handle)
+        self.finish(body)
+
+    def about_to_change(self, body):
+        """Closes are taken in when somebody asks, or a while later, and then by what is there."""
+        if not self.is_closable(body):
+            return
+        if self.choose(2):
+            self.settle(body)
+        else:
+            for handle in body.writers:
+                handle.written_since = True
+
+    def take_closes(self, op):
+        """What is asked for by name, and all that is about epochs, takes closes in."""
+        paths = [word for word in op[BY_NAME[op[0]]] if word] if op[0] in BY_NAME else []
+        if op[0] in ASK_ALL:
+            files = [name.file for _, name in walk(self.root)] + [name.covered for _, name in walk(self.root) if name.covered]
+        else:
+            files = [self.find_file(path) for path in paths]
+        seen = []
+        for file in files:
+            if not file or file.kind != "file" or file in seen:
+                continue
+            seen.append(file)
+            for body in [file.body] + list(file.pending):
+                if self.is_closable(body):
+                    self.settle(body)
+
+    def find_file(self, path):
+        try:
+            return self.find(path, True)[2].file
+        except Errno:
+            return None
 
     def vouches(self, handle):
         """It was written while it was open, by it or by another."""
@@ -342,7 +421,7 @@ class Model(Names, Epochs):
     def finish(self, body):
         """Its last writer closed: committed, undone, or let go."""
         file = body.file
-        log = self.file_is_log(file)
+        log = self.file_is_log(file) or body.output
         undone = body.killed and body.fragile and not body.closed_well and not log
         if body.killed and not body.orphan and not log:
             self.note_killed(body, undone)
@@ -353,7 +432,30 @@ class Model(Names, Epochs):
             self.undo(body)
         else:
             self.commit(body)
-        body.killed = body.closed_well = body.flushed = False
+        body.killed = body.closed_well = body.flushed = body.output = False
+
+    def note_output(self, process, path, word):
+        """The process has saved this name: what it has kept open since before the last time that it did is output."""
+        p = self.processes.get(process)
+        if not p or is_log(word):
+            return
+        shape = re.sub("[0-9]+", "#", path)
+        before = p.saves.get(shape, 0)
+        p.count += 1
+        p.saves[shape] = p.count
+        # What replaces a committed file would have to be text, and no content here is.
+        for file in [file for file in self.files() if file.kind == "file"]:
+            body = file.body
+            opened = [h for h in body.writers if h.opener == process and h.opened_at < before]
+            if not opened or body.output or body.orphan or self.file_is_log(file):
+                continue
+            # A name with an addition is that file's own, too. Which of several names counts is not said, nor what the daemon before this one has seen.
+            own = [re.fullmatch(re.escape(re.sub("[0-9]+", "#", name)) + "([-._~].*)?", shape) is not None for name in self.names(file)]
+            if all(own) or (any(own) or any(h.unsure for h in opened)) and self.choose(2):
+                continue
+            # Which kills before it that settles, the model does not know.
+            self.fog |= bool(self.kills)
+            body.output, body.fragile = True, False
 
     def commit(self, body):
         file = body.file
@@ -371,7 +473,7 @@ class Model(Names, Epochs):
             self.note_changed_in_part(file, before, body.whole is False)
         if before and before.torn is not False and not body.whole:
             file.closed.torn = before.torn if body.whole is False else None
-        elif body.killed and not self.file_is_log(file) and body.closed_well is not True:
+        elif body.killed and not self.file_is_log(file) and not body.output and body.closed_well is not True:
             # What is only appended to is not torn, and whether its opener closed it is not always told.
             file.closed.torn = None if body.appended or body.closed_well is None else True
         file.mtime = None
@@ -381,6 +483,9 @@ class Model(Names, Epochs):
             file.body = body
         body.begin()
         body.members.clear()
+        if not body.append_only and not body.output and (not body.killed or body.closed_well):
+            for path in self.names(file)[:1]:
+                self.note_output(body.closer, path, path.rsplit("/", 1)[-1])
         if first:
             for _, name in walk(self.root):
                 if name.file is file and name.covered:
@@ -471,6 +576,11 @@ class Model(Names, Epochs):
 
 USE_A_SLOT = {"write", "pwrite", "async", "read", "ftruncate", "fallocate", "reserve", "punch", "copy", "mapwrite", "fsync", "fstat", "close", "dup", "torn"}
 
+# What asks for files by name: the paths in the operation. What takes all closes in.
+BY_NAME = {"open": slice(3, 4), "look": slice(2, 3), "direct": slice(2, 3), "rename": slice(2, 4), "truncate": slice(2, 3), "unlink": slice(2, 3),
+           "utime": slice(2, 3)}
+ASK_ALL = {"check", "seal", "wait", "rollback", "remount", "cold", "epochs", "epoch", "torn_bytes", "tag", "untag", "drop"}
+
 
 def is_racy(op):
     """The sealer may do something by itself meanwhile."""
@@ -501,6 +611,7 @@ def outcomes(model, op, result):
     """All models that this result allows, and why not where there is none: (models, reasons)."""
     left, models, reasons = [[]], [], []
     closes = model.restarted and op[0] in ("close", "end", "direct")
+    closes |= any(handle.over for process in model.processes.values() for handle in process.slots.values())
     saved = pickle.dumps(model) if closes or op[0] in ("both", "crash", "rename") else None
     while left:
         decisions = left.pop()

@@ -53,6 +53,7 @@ class Names:
         if replaced and replaced.file.kind == "dir" and replaced.file.names:
             raise Errno("ENOTEMPTY")
         self.move(source, word, target, new_word)
+        self.note_output(process, new, new_word)
         may, must = self.seals_at_rename(file, word, target, new_word, new)
         # After one rename to such a name a save may have gone on: then none seals, whatever its numbers (1.3.7).
         place = re.sub("[0-9]+", "#", new)

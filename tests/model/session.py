@@ -12,12 +12,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../mount")]
 
 import worker
-from conftest import BIN, LIMIT, Mount, run
+from conftest import BIN, LIMIT, Mount, run, wait_until
 from measure import await_tick
 from model import Model, outcomes
 
 MODELS_MAX = 64  # that may be true at once, before the tree is looked at
 BALLAST = 1 << 30
+FACTS_MAX = 1 << 13  # then the oldest are gone
 OUTSIDER = {"seal", "wait", "rollback", "tag", "untag", "drop", "check", "epochs", "epoch", "torn_bytes"}
 
 SLOW = {"wait", "remount", "cold", "lost", "crash"}
@@ -276,6 +277,25 @@ class Session:
         for number in list(self.workers):
             self.stop(number)
         self.must("clean")
+        self.check_facts()
+
+    def check_facts(self):
+        """What was opened to be written is closed, or undone, once, and now that nobody is left all of it is."""
+        wait_until(lambda: not self.mount.status()["pending"]["open"], "the end of all writers")
+        facts = self.mount.request("explain")["facts"]
+        opened = set()
+        for fact in facts if len(facts) < FACTS_MAX else []:
+            handle = fact.get("handle")
+            if fact["what"] == "opened":
+                if handle in opened:
+                    raise Failure("opened twice: %s" % fact)
+                opened.add(handle)
+            elif handle and handle not in opened:
+                raise Failure("not open: %s" % fact)
+            elif fact["what"] in ("closed", "undone"):
+                opened.remove(handle)
+        if opened:
+            raise Failure("nobody says that it is closed: %s" % [fact for fact in facts if fact.get("handle") in opened])
 
     def close(self):
         """What is left to say against the daemon: what it takes to end it, its exit code."""

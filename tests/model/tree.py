@@ -86,11 +86,16 @@ class Body:
         self.written = 0  # bytes since
         self.changes = 0  # writes: who writes nothing vouches for nothing
         self.writers = []  # handles
+        self.held = []  # those whose opener has closed them, taken in, while another process has them
+        self.at_close = (-1, 0)  # changes and size when an opener closed a descriptor last
         self.members = set()  # processes that opened it while it was pending
         self.killed = self.closed_well = False  # some writer was, some writer did
         self.flushed = False  # its opener closed one descriptor: a crash may take that for the close
         self.orphan = False  # no longer what the file is: its close leads nowhere
         self.tear = False  # ... but to .epochs/torn, since a rollback did it
+        self.output = False  # its process saved another name twice while it was open
+        self.append_only = False  # all who write it append
+        self.closer = None  # the process of the writer that closed last
         self.appended = False  # somebody opened it to append
         self.partial = False  # its writer was killed in the middle of a write
         self.unclear = False  # the contract does not say what becomes of writes: nobody writes then
@@ -172,6 +177,11 @@ class Handle:
         self.opener = opener
         self.descriptors = set()  # (process, slot)
         self.killed = False
+        self.by = opener  # ... though another process may have that one's number by now
+        self.over = False  # its opener has no descriptor of it any more
+        self.was_held = False  # ... and that was taken in
+        self.written_since = False  # before that
+        self.opened_at = 0  # by its process's count of saves
         self.found = -1 if "t" in letters else body.changes
         self.unsure = False  # the daemon that knew what it found has ended since
 
@@ -179,6 +189,7 @@ class Handle:
 class Process:
     def __init__(self):
         self.slots = {}
+        self.count, self.saves = 0, {}  # of names without their numbers: the count of the last save of each
 
 
 # ---- names

@@ -34,7 +34,7 @@ class Calls:
     @property
     def failed(self):
         """The call that failed first, and its file."""
-        return struct.unpack(self.FORMAT, self.path.read_bytes())[-1].rstrip(b"\0").decode()
+        return struct.unpack(self.FORMAT, self.path.read_bytes())[-1].partition(b"\0")[0].decode()
 
     def environment(self, monkeypatch):
         monkeypatch.setenv("LD_PRELOAD", LIBRARY)

@@ -142,7 +142,7 @@ def test_foreign_and_damaged_files_in_a_remote(mnt):
 def test_a_mount_point_that_is_no_directory(place):
     (place / "file").write_text("x")
     refused(mount(place, directory=place / "file"), USAGE, "not a directory")
-    refused(mount(place, directory=place / "missing"), NOT_FOUND, "missing")
+    refused(mount(place, directory=place / "missing" / "deeper"), NOT_FOUND, "missing")
 
 
 def test_a_mount_point_that_is_not_empty(place):

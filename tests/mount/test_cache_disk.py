@@ -61,6 +61,18 @@ def fill_with_files(folder, keep=0):
     return made
 
 
+def fill_with_bytes(path):
+    """Another user of the disk takes its last bytes: what is not allocated before it is written back makes less of it seem free."""
+    with open(path, "wb", buffering=0) as f:
+        for step in (1 << 16, 1 << 9):
+            try:
+                while f.write(bytes(step)):
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+            os.fsync(f)
+
+
 @pytest.mark.options(settle="1h", min_free=0)
 @pytest.mark.parametrize("full", ["wait", "error"])
 def test_no_inode_is_left(volume, image, full):
@@ -194,3 +206,63 @@ def test_the_cache_is_moved_away_and_another_put_in_its_place(mnt, make_volume):
         assert (mnt.path / "after").read_bytes() == content("after", 1)
         assert (mnt.path / "closed").read_bytes() == content("closed", 2)
         mnt.unmount()
+
+
+def empty(folder):
+    for path in folder.iterdir():
+        if path.name != "lost+found":
+            shutil.rmtree(path)
+
+
+@pytest.mark.options(settle="1h", min_free=0)
+def test_a_read_of_what_was_evicted_needs_no_room(volume, image):
+    """Another user fills the disk: what is in the remote is read through memory, and what is so small that the local state has it, from there."""
+    mnt = volume.mount()
+    data, small = os.urandom(6 << 20), [os.urandom(4096), b"a few bytes"]
+    (mnt.path / "model").write_bytes(data)
+    (mnt.path / "sparse").write_bytes(b"begin" + bytes(3 << 20) + b"end")
+    for i, few in enumerate(small):
+        (mnt.path / ("small%d" % i)).write_bytes(few)
+    mnt.wait_durable()
+    mnt.unmount()
+    empty(image.path)
+    mnt.mount(full="error")
+    with open(mnt.path / "model", "rb") as f, open(mnt.path / "sparse", "rb") as g:
+        fill_with_bytes(image.path / "ballast")
+        assert [(mnt.path / ("small%d" % i)).read_bytes() for i in range(2)] == small
+        assert f.read() == data and g.read() == b"begin" + bytes(3 << 20) + b"end"
+        assert os.pread(f.fileno(), 1000, (6 << 20) - 500) == data[-500:]
+        with pytest.raises(OSError) as error, open(mnt.path / "small0", "r+b") as h:
+            h.write(b"x")
+        assert error.value.errno == errno.ENOSPC
+        (image.path / "ballast").unlink()
+    assert (mnt.path / "model").read_bytes() == data
+    with open(mnt.path / "small0", "r+b") as h:
+        h.write(b"x")
+    assert (mnt.path / "small0").read_bytes() == b"x" + small[0][1:]
+
+
+@pytest.mark.options(settle="1h", min_free=0)
+def test_a_read_of_what_was_evicted_needs_no_inode(volume, image):
+    """As there, of the live tree and of an epoch; and what cannot be made local is not changed."""
+    mnt = volume.mount()
+    data = os.urandom(6 << 20)
+    (mnt.path / "model").write_bytes(data)
+    (mnt.path / "hole").write_bytes(bytes(3 << 20))
+    mnt.wait_durable()
+    mnt.unmount()
+    empty(image.path)
+    mnt.mount(full="error")
+    os.listdir(mnt.epoch(1))
+    ballast = fill_with_files(image.path)
+    with open(mnt.path / "model", "rb") as f:
+        assert f.read() == data and (mnt.epoch(1) / "model").read_bytes() == data
+        assert (mnt.path / "hole").read_bytes() == bytes(3 << 20)
+        with pytest.raises(OSError) as error, open(mnt.path / "model", "r+b") as g:
+            g.write(b"x")
+        assert error.value.errno == errno.ENOSPC
+        for path in ballast:
+            path.unlink()
+        with open(mnt.path / "model", "r+b") as g:
+            g.write(b"x")
+        assert f.seek(0) == 0 and f.read() == b"x" + data[1:]

@@ -143,8 +143,8 @@ def test_an_interrupt_ends_it(cold):
 
 def test_what_is_wrong_has_one_line(cold, tmp_path):
     for words, code, text in (
-        (["warm"], USAGE, "needs `warm` or `status`"),
-        (["fetch", cold.path], USAGE, "needs `warm` or `status`"),
+        (["warm"], USAGE, "needs the DIRECTORY"),
+        (["fetch", cold.path], USAGE, "needs `list`, `drop`, `warm` or `status`"),
         (["status", cold.path, "1"], USAGE, "too many arguments"),
         (["warm", tmp_path], NOT_FOUND, "`epochfs mount REMOTE DIRECTORY` first"),
         (["warm", cold.url], NOT_FOUND, "`epochfs export` restores"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import sys
 import time
 
 import pytest
@@ -162,7 +163,7 @@ def test_status_of_a_mount(run7):
     status = parsed("status", "--json", run7.path)
     assert status["mountpoint"] == str(run7.path) and status["pid"] == run7.pid
     assert status["remote"] == status["remote_url"] == run7.url and status["local_only"] is False
-    assert status["epochs"] == {"count": 2, "complete": 2, "latest": 2, "current": 2}
+    assert status["epochs"] == {"count": 2, "complete": 2, "latest": 2, "current": 2, "recent_from": 0}
     assert status["upload"]["pending_epochs"] == 0 and status["pending"]["changes"] == "none"
     assert status["cache"]["bytes"] >= 300000 and status["cache"]["dirty_bytes"] == 0
     text = epochfs("status", run7.path)
@@ -278,11 +279,13 @@ def test_wait(mnt):
 
 
 def test_rollback_and_rm(run7):
-    assert epochfs("rollback", run7.path, "best") == "epoch 000003 holds the old tree; the live tree equals it\n"
+    assert epochfs("rollback", run7.path, "best") == "live is epoch 000001 again, as 000003; before it was 000002\n"
     assert (run7.path / "args").read_text() == "lr=1"
-    assert parsed("rollback", "--json", run7.path, "2") == {"epoch": 4}
+    assert parsed("rollback", "--json", run7.path, "2") == {"epoch": 4, "restores": 2, "before": 3}
     assert (run7.path / "args").read_text() == "lr=0.1"
-    assert epochfs("rm", run7.path, "2") == "epoch 000002 is dropped\n"
+    said = epochfs("rm", run7.path, "2").splitlines()
+    assert said[0] == "epoch 000002 is dropped"
+    assert said[1] == "nothing is freed: other epochs need all that they held"
     assert parsed("rm", "--json", run7.path, "3") == {"epoch": 3}
     assert run7.epochs() == [1, 4]
     assert "tagged" in epochfs("rm", run7.path, "best", code=CONFLICT)
@@ -294,7 +297,7 @@ def test_rollback_and_rm(run7):
 
 def test_fsck(run7):
     for name in (run7.remote, run7.url):
-        assert epochfs("fsck", name).splitlines()[-1] == "no damage"
+        assert "the data was not read" in epochfs("fsck", name).splitlines()[-1]
         assert "all read" in epochfs("fsck", "--read-data", name)
         found = parsed("fsck", "--json", "--read-data", name)
         assert found["epochs"] == 2 and found["problems"] == [] and found["packs"] >= 1 and found["bytes_stored"] > 0
@@ -306,7 +309,7 @@ def test_fsck_says_what_is_damaged(run7):
     data = bytearray(pack.read_bytes())
     data[len(data) // 2] ^= 1
     pack.write_bytes(data)
-    assert epochfs("fsck", run7.remote).splitlines()[-1] == "no damage"  # it read none of it
+    assert epochfs("fsck", run7.remote).splitlines()[-1].startswith("no damage in what names the data")  # it read none of it
     done = run(BIN, "fsck", "--read-data", run7.remote, check=False)
     assert done.returncode == DAMAGED and pack.name in done.stdout and "model.pt" in done.stdout, done
     done = run(BIN, "fsck", "--json", "--read-data", run7.remote, check=False)
@@ -367,6 +370,44 @@ def test_names_that_are_no_target(tmp_path):
 def test_version():
     assert re.fullmatch(r"epochfs \d+\.\d+\.\d+\n", epochfs("version"))
     assert epochfs("--version") == epochfs("version")
+
+
+def test_status_counts_what_was_not_kept_in_this_mount_alone(mnt):
+    half = "import os, sys; f = open(sys.argv[1], 'wb'); f.write(b'half'); f.flush(); os._exit(1)"
+    for _ in range(19):
+        assert run(sys.executable, "-c", half, mnt.path / "model", check=False).returncode == 1
+    wait_until(lambda: len(mnt.torn()) == 16 and not mnt.status()["pending"]["open"], "the end of the writers")
+    assert "16 files of killed writers" in epochfs("status", mnt.path) and "3 more were not kept" in epochfs("status", mnt.path)
+    mnt.remount()
+    assert "16 files of killed writers" in epochfs("status", mnt.path) and "not kept" not in epochfs("status", mnt.path)
+
+
+# ---- where the caller stands
+
+
+def test_without_a_target_commands_take_the_mount_that_they_are_called_in(run7, tmp_path):
+    path = run7.path
+    inside = path / "checkpoint-500"
+    assert epochfs("latest", cwd=inside) == epochfs("latest", path)
+    assert parsed("log", "--json", cwd=run7.epochs_dir / "1") == parsed("log", "--json", path)
+    assert parsed("show", "--json", cwd=path) == parsed("show", "--json", path)
+    assert epochfs("tag", cwd=inside) == epochfs("tag", path) and "best" in epochfs("tag", cwd=inside)
+    assert parsed("status", "--json", cwd=inside)["uuid"] == run7.status()["uuid"]
+    (path / "args").write_text("lr=0.01")
+    number = parsed("commit", "--json", cwd=inside)["epoch"]
+    assert parsed("wait", "--json", cwd=inside)["epoch"] == number
+    epochfs("rollback", "2", cwd=path)
+    assert (path / "args").read_text() == "lr=0.1"
+    for command in ("log", "latest", "show", "tag", "commit", "wait"):
+        assert "or to be called in a mount" in epochfs(command, code=USAGE, cwd=tmp_path), command
+    assert "or to be called in a mount" in epochfs("rollback", "1", code=USAGE, cwd=tmp_path)
+
+
+def test_a_target_is_a_path_in_a_mount_too(run7):
+    path = run7.path
+    for command in ("log", "latest", "show", "tag"):
+        assert epochfs(command, path / "checkpoint-500") == epochfs(command, path) == epochfs(command, path / "new"), command
+    assert parsed("status", "--json", path / "args")["uuid"] == run7.status()["uuid"]
 
 
 # ---- help
@@ -437,7 +478,10 @@ def test_the_exit_codes(run7, tmp_path):
     assert "restored" in epochfs("export", url, tmp_path / "0")
     assert "not empty" in epochfs("export", url, tmp_path / "0", code=CONFLICT)
     faults.write_text("down=1")
-    said = epochfs("log", url, code=UNREACHABLE)
+    done = run(BIN, "log", url, check=False)
+    assert done.returncode == UNREACHABLE and not done.stdout
+    # That it is tried came first.
+    said = done.stderr.splitlines()[-1]
     assert str(run7.remote) in said and "try again" in said
     faults.write_text("all.denied=1")
     for command in (["log"], ["show"], ["diff", "1"], ["status"], ["tag"], ["fsck"], ["verify"], ["export", tmp_path / "4"]):

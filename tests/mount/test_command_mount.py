@@ -352,40 +352,6 @@ def test_remount(sbin, place):
     assert "settle=9s cannot be changed while it is mounted" in done.stderr, done
 
 
-def test_install(tmp_path):
-    run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(os.environ["EPOCHFS_INSTALLED"]), "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "install")
-    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
-    examples = ["opt/e/share/epochfs/examples/" + name for name in os.listdir(os.path.join(REPO, "packaging", "examples"))]
-    assert examples
-    pages = ["opt/e/share/man/man%s/%s" % (page.suffix[1:], page.name) for page in papers.PAGES]
-    assert len(pages) > 1
-    completion = "opt/e/share/bash-completion/completions/epochfs"
-    assert files == sorted(["opt/e/bin/epochfs", completion, *pages, "sbin/mount.epochfs", "sbin/mount.fuse.epochfs", *examples])
-    assert run(tmp_path / "opt/e/bin/epochfs", "version").stdout == epochfs("version")
-    assert not [e for e in examples if "/usr/local/" in (tmp_path / e).read_text()]
-    assert "\nepochfs=/opt/e/bin/epochfs " in (tmp_path / "sbin/mount.epochfs").read_text()
-    run("make", "-C", REPO, "DESTDIR=%s" % tmp_path, "PREFIX=/opt/e", "uninstall")
-    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
-
-
-def test_install_where_sbin_is_roots(tmp_path):
-    done = run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "PREFIX=%s" % tmp_path, "SBINDIR=/proc/sbin", "install")
-    assert "installed without /proc/sbin/mount.epochfs" in done.stdout
-    assert run(tmp_path / "bin/epochfs", "version").stdout == epochfs("version")
-    run("make", "-C", REPO, "PREFIX=%s" % tmp_path, "SBINDIR=/proc/sbin", "uninstall")
-    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
-
-
-def test_uninstall_leaves_the_mount_helper_of_another_program(tmp_path):
-    sbin = "SBINDIR=%s" % (tmp_path / "sbin")
-    for prefix in ("a", "b"):
-        run("make", "-C", REPO, "-o", "all", "O=" + os.path.dirname(BIN), "PREFIX=%s" % (tmp_path / prefix), sbin, "install")
-    run("make", "-C", REPO, "PREFIX=%s" % (tmp_path / "a"), sbin, "uninstall")
-    assert (tmp_path / "sbin" / "mount.epochfs").exists()
-    run("make", "-C", REPO, "PREFIX=%s" % (tmp_path / "b"), sbin, "uninstall")
-    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
-
-
 @pytest.mark.parametrize("kind", ["epochfs", "fuse.epochfs"])
 def test_mount_of_type_epochfs(place, sbin, kind):
     done = sbin("""
@@ -432,12 +398,41 @@ findmnt %(mnt)s; echo $?
 
 def test_help_of_a_mount_says_what_each_option_means():
     rows = json.loads(epochfs("help", "--json"))["mount_options"]
-    text = " ".join(epochfs("mount", "--help").split())
+    text = " ".join(epochfs("mount", "--help-all").split())
     known = [row for row in rows if "value" in row]
     assert len(known) > 20 and {"name": "_netdev", "environment": False} in rows
     for row in known:
         default = " (default: %s)" % row["default"] if "default" in row else ""
         assert " %s%s %s%s" % (row["name"], "=" + row["value"] if row["value"] else "", row["help"], default) in text, row
+    # What people use fits on a screen.
+    assert len(epochfs("mount", "--help").splitlines()) <= 40
+
+
+@pytest.mark.parametrize("words, said", [
+    (["unmount", "/x"], "did you mean `epochfs umount`?"), (["restore"], "did you mean `epochfs export`?"), (["ls"], "did you mean `epochfs log`?"),
+    (["rollbakc"], "did you mean `epochfs rollback`?"), (["zzz"], "unknown command 'zzz'; see"), (["log", "--jsn"], "did you mean `--json`?"),
+    (["mount", "-o", "setle=5s", "/x", "/y"], "did you mean `-o settle`?"), (["mount", "-o", "x" * 99, "/x", "/y"], "x'; see"),
+])
+def test_a_wrong_spelling_is_answered_with_the_right_one(words, said):
+    done = run(BIN, *words, check=False)
+    assert done.returncode == USAGE and said in done.stderr and not done.stdout, done
+
+
+def test_the_version_is_asked_for_in_any_way():
+    assert epochfs("-V") == epochfs("--version") == epochfs("version")
+
+
+def test_a_mount_makes_the_directory_that_alone_is_missing(place):
+    place.mnt.rmdir()
+    place.mnt = place.mnt / "deep"
+    assert "the mount point cannot be made: No such file" in place.mount(code=NOT_FOUND)
+    place.mnt = place.mnt.parent
+    place.mount(code=USAGE, options="cache-dir=%s/in/it" % place.mnt)
+    assert not place.mnt.exists(), "what failed leaves no directory behind"
+    place.mount()
+    (place.mnt / "model.pt").write_bytes(b"bytes")
+    place.umount()
+    assert place.mnt.is_dir()
 
 
 def test_the_man_page_is_made_of_the_tables_and_has_the_exit_codes():
@@ -475,18 +470,6 @@ def test_each_option_of_a_command_is_taken():
                 text = epochfs(command["name"], one, *value, "--help")
                 assert text.startswith("usage: epochfs %s" % command["name"]), (command["name"], one)
                 assert option["name"] in ("help", "key-file", "passphrase-file") or "--" + option["name"] in text
-
-
-@pytest.mark.parametrize("line, offered", [
-    ("epochfs roll", ["rollback"]),
-    ("epochfs prune --d", ["--dry-run"]),
-    ("epochfs mount -o pass", ["passphrase-file=", "passthrough="]),
-    ("epochfs gc --pass", ["--passphrase-file"]),
-])
-def test_completion_in_bash(line, offered):
-    script = 'PATH=%s:$PATH; compopt() { :; }; . %s; COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _epochfs; printf "%%s\\n" "${COMPREPLY[@]}"' % (
-        os.path.dirname(os.environ["EPOCHFS_INSTALLED"]), REPO / "packaging/completions/epochfs", line)
-    assert sorted(run("bash", "-c", script).stdout.split()) == offered
 
 
 def test_the_manual_as_html(tmp_path):

@@ -215,6 +215,50 @@ def compare(mnt, number):
         assert attributes[0] == attributes[1]
 
 
+def read_by_hdf5(path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "a") as f:
+        assert f["w"][5] == 5
+
+
+def write_the_same(path):
+    with open(path, "r+b") as f:
+        f.write(bytes(range(100)))
+
+
+@pytest.mark.parametrize("read", [read_by_hdf5, write_the_same])
+def test_a_close_that_leaves_the_bytes_is_sealed_where_somebody_asks_for_an_epoch(mnt, read):
+    path = mnt.path / "model.h5"
+    write_hdf5(path) if read is read_by_hdf5 else path.write_bytes(bytes(range(200)))
+    mnt.seal()
+    before = path.stat().st_mtime_ns
+
+    def changed():
+        wait_until(lambda: read(path) is None and path.stat().st_mtime_ns > before, "the clock")
+        assert pending(mnt)["changes"] == "none"
+
+    changed()
+    epochfs("wait", mnt.path)
+    mnt.wait_durable()
+    mnt.remount()
+    assert mnt.epochs() == [1] and path.stat().st_mtime_ns > before
+    changed()
+    mnt.remount(empty_cache=True)
+    assert mnt.epochs() == [1] and path.stat().st_mtime_ns == before
+    # What else changes is sealed with it, and so is it by itself where a person says so.
+    changed()
+    os.chmod(path, 0o600)
+    mnt.remount()
+    assert mnt.epochs() == [1, 2]
+    compare(mnt, 2)
+    changed()
+    assert mnt.seal() == 3
+    compare(mnt, 3)
+    changed()
+    assert mnt.seal("name") == 4
+    compare(mnt, 4)
+
+
 @pytest.mark.parametrize("ride", RIDERS)
 @pytest.mark.parametrize("how", ["commit", "umount"])
 def test_commit_and_unmount_seal_what_rides(mnt, ride, how):

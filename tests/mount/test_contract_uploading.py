@@ -135,3 +135,18 @@ def test_uploads_survive_restarts(weather, mnt, end):
     wait_until(lambda: in_remote(mnt, "tags") == ["best"], "the tag in the remote")
     mnt.remount(empty_cache=True)
     assert (mnt.path / "f").read_bytes() == before and mnt.tags() == {"best": 2}
+
+
+@pytest.mark.options(settle="1h")
+def test_a_remote_directory_that_is_renamed_away_is_told_and_nothing_there_is_called_durable(mnt):
+    (mnt.path / "f").write_text("one")
+    mnt.seal()
+    mnt.wait_durable()
+    away = mnt.remote.parent / "away"
+    mnt.remote.rename(away)
+    (mnt.path / "f").write_text("two")
+    mnt.seal()
+    wait_until(lambda: "put it back" in (mnt.status()["upload"].get("error") or ""), "the word in the status")
+    assert run(BIN, "wait", "--timeout", "100ms", mnt.path, check=False).returncode == 7
+    away.rename(mnt.remote)
+    mnt.wait_durable()

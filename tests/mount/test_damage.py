@@ -186,6 +186,7 @@ def check_repaired(volume, template, what):
 def check_what_is_left(volume, template, what):
     """Without any cache: what the repair does not call gone can be read."""
     nothing = volume.base / "nothing"
+    nothing.mkdir()
     done = run_repair(volume, nothing)
     shutil.rmtree(nothing, ignore_errors=True)
     if done.returncode not in (DONE, DAMAGED) or not done.stdout:

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from conftest import BIN, run, wait_until
+from conftest import BIN, run
+from place import PATIENCE, SETTLE  # of tests/protocols
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, put, record, retained
 
@@ -61,10 +62,13 @@ def test_who_closes_in_order_leaves_no_doubt(mnt):
     assert mnt.seal() == 3 and latest(mnt) == 3 and not doubts(mnt, 3)
 
 
-@pytest.mark.options(settle="200ms", patience="1s")
-def test_quiet_that_has_lost_its_patience(mnt):
+def test_quiet_that_has_lost_its_patience(slow):
+    mnt = slow.mount
     writer = half_of_a_save(mnt)
-    wait_until(lambda: len(mnt.epochs()) == 2, "the seal by quiet")
+    slow.pause(SETTLE + 1)
+    assert mnt.epochs() == [1]
+    slow.pause(PATIENCE)
+    assert mnt.epochs() == [1, 2]
     assert doubts(mnt, 2) == UNDER_WAY and latest(mnt) == 1
     writer.end("kill")
 

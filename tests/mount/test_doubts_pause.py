@@ -180,11 +180,12 @@ def test_what_is_open_all_the_time_keeps_no_epochs(mnt):
         put(mnt.path / "model", "whole" * 100)
         wait_until(lambda: len(log_of(mnt)) > 1, "the first save")
         for number in range(8):
-            sealed(mnt, "status.json", str(number))
+            sealed(mnt, "status.json", str(number) * 500)
         time.sleep(1.5)
-        last = sealed(mnt, "status.json", "last")
+        last = sealed(mnt, "status.json", "last" * 125)
         mnt.wait_durable()
-        wait_until(lambda: min(log_of(mnt)) >= last - 2, "what is old to be dropped")
+        # But the one that was sealed right before it was opened: what is open may go on with its save.
+        wait_until(lambda: min(n for n in log_of(mnt) if n > 1) >= last - 2, "what is old to be dropped")
 
 
 @QUIET

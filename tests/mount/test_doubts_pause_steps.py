@@ -157,7 +157,7 @@ def test_the_step_of_the_names_is_that_of_the_epoch(mnt, name, end):
             path.rename(mnt.path / (name % i))
         wait_until(lambda i=i: (mnt.epochs_dir / "latest" / (name % i)).exists(), "the save to be the latest")
         time.sleep(0.5)
-    assert len(complete(mnt)) == 2
+    assert len(complete(mnt)) == 3
     kill(mnt.path / (name % 4 + end))
     time.sleep(1)
     put(mnt.path / "notes", "text")

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from conftest import BIN, LIMIT, in_the_kernel, is_mounted, need_root, python, run, wait_until
+from test_notices import Cold
 
 HOLD = """
 import os, sys
@@ -199,37 +200,24 @@ def test_a_killed_daemon_leaves_a_mount_that_can_be_replaced(mnt):
     assert (mnt.path / "f").read_text() == "text"
 
 
-def test_a_daemon_killed_while_it_waits_for_a_reader_lets_him_go(mnt):
+def test_a_daemon_killed_while_it_waits_for_a_reader_lets_him_go(volume, tmp_path):
     """The kernel keeps a connection for as long as a thread of the daemon is in it."""
-    f = mnt.path / "f"
-    f.write_bytes(os.urandom(100000))
-    old = mnt.seal()
-    f.write_bytes(os.urandom(100000))
-    mnt.wait_durable()
-    mnt.unmount()
-    mnt.empty_cache()
-    control = mnt.base / "faults"
-    mnt.url = "fault+file://%s?only=packs/&control=%s" % (mnt.remote, control)
-    mnt.mount()
-    os.listdir(mnt.epoch(old))  # its tree comes now, else the rollback would wait for that
-    (mnt.base / "new").write_text("get.delay=1h")
-    os.rename(mnt.base / "new", control)
-    reader = python("import sys\nf = open(sys.argv[1], 'rb')\nprint('reading', flush=True)\nf.read()", f,
-                    stderr=subprocess.DEVNULL)
-    assert reader.stdout.readline() == "reading\n"
-    # The page that he waits for is to be invalidated.
-    rollback = python("import os, sys\nos.symlink(sys.argv[1], sys.argv[2])\nos.rename(sys.argv[2], sys.argv[3])", str(old),
-                      mnt.epochs_dir / "new", mnt.epochs_dir / "current", stderr=subprocess.DEVNULL)
-    wait_until(lambda: in_the_kernel(mnt.pid), "the daemon to wait for the reader")
-    mnt.process.kill()
-    for p in (reader, rollback):
-        assert p.wait(timeout=LIMIT) == 1
-    mnt.process.wait(timeout=LIMIT)
-    assert is_mounted(mnt.path)  # nobody writes below by mistake
-    with pytest.raises(OSError) as failure:
-        os.listdir(mnt.path)
-    assert failure.value.errno == errno.ENOTCONN
-    mnt.kill()
+    cold = Cold(volume, tmp_path / "faults")
+    try:
+        # The page that they wait for is to be invalidated.
+        cold.write("truncate")
+        wait_until(lambda: in_the_kernel(volume.pid), "the daemon to wait for a reader")
+        volume.process.kill()
+        for p in cold.processes:
+            p.wait(timeout=LIMIT)
+        volume.process.wait(timeout=LIMIT)
+        assert is_mounted(volume.path)  # nobody writes below by mistake
+        with pytest.raises(OSError) as failure:
+            os.listdir(volume.path)
+        assert failure.value.errno == errno.ENOTCONN
+    finally:
+        cold.close()
+    volume.kill()
 
 
 def test_nothing_is_left_of_a_working_directory(mnt):

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from conftest import BIN, LIMIT, python, run, wait_until
+from conftest import BIN, LIMIT, python, run, signals_pending, wait_until
 
 MIB = 1 << 20
 
@@ -360,6 +360,26 @@ def test_one_writer_at_a_time_and_an_interrupted_one_gives_the_lease_back(import
     finally:
         first.kill()
         first.communicate()
+
+
+def test_an_interrupted_one_that_hangs_ends_at_a_second_sigint(importer, source):
+    """Its lease cannot be given back: it ends with its time."""
+    control = importer.base / "control"
+    process = importer.start(source, url="fault+%s?put.delay=1h&only=packs/&control=%s" % (importer.url, control))
+    try:
+        wait_until(lambda: list((importer.base / "remote").glob("lease/*")), "the lease")
+        (importer.base / "next").write_text("all.delay=1h&only=lease/")
+        (importer.base / "next").rename(control)
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not signals_pending(process), "the first")
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not signals_pending(process), "the second")
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=LIMIT) == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_an_outage_in_the_middle_is_waited_for(importer, source):

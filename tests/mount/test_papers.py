@@ -7,6 +7,7 @@ with the real `make`, `sudo` and `epochfs`, or, of several nodes, in four of the
 
 import concurrent.futures
 import contextlib
+import json
 import os
 import re
 import socket
@@ -88,15 +89,17 @@ CHANGED = {
 
 ELSEWHERE = {
     "make demo": "make check-bare, test_demo.py; make test is this",
-    "make && make install PREFIX=$HOME/.local": "make check-bare, as an ordinary user",
+    "make && make install prefix=$HOME/.local": "make check-bare, as an ordinary user",
     "export AWS_ACCESS_KEY_ID=KEY": "remotes/test_s3.py, with Ceph's RGW",
     "export GS_ACCESS_KEY_ID=KEY": "remotes/test_s3_fake.py",
     "export EPOCHFS_DAV_USER=alice": "remotes/test_dav.py",
     "export X509_USER_PROXY=": "remotes/test_dav.py, with XRootD",
     "ssh-keyscan store.example.org": "remotes/test_sftp.py",
+    "scrape_configs:": "test_metrics_prometheus.py",
     "sync_up    epochfs import {source} {target}": "test_origins_durable.py",
     "sync_up    rsync -a {source}/ {target}": "test_origins_durable.py",
     "program=/usr/local/share/epochfs/examples/exec-directory": "remotes/test_exec.py",
+    '{"Rules": [{"ID": "epochfs"': "it is for the server's own tool: test_a_lifecycle_rule_is_json reads it",
 }
 EXAMPLES_OF_MANUAL = "epochfs mount /backup/run7 /mnt/ckpt"
 SEVERAL = "# Slurm: one mount a node"
@@ -154,6 +157,9 @@ epochfs mount s3://bucket/run7 /mnt/ckpt
     "cache": ("mkdir -p c/checkpoint-500; echo 1 >c/checkpoint-500/model.safetensors; epochfs import --step 500 c s3://bucket/run7\n"
               "epochfs mount s3://bucket/run7 /mnt/ckpt", "epochfs umount /mnt/ckpt"),
     "gc": (SAVED, ""),
+    "doctor": (SAVED + "epochfs mount s3://bucket/run7 /mnt/ckpt", "epochfs umount /mnt/ckpt"),
+    "config": ("", ""),
+    "debug": (SAVED + "epochfs mount s3://bucket/run7 /mnt/ckpt", "tar -tf /tmp/report.tar | grep status.json; epochfs umount /mnt/ckpt"),
     "key": (KEYS, "epochfs key list s3://bucket/run7 | grep passphrase"),
 }
 EXAMPLES_CHANGED = {"undrop": (" 41", " 1"), "watch": ("epochfs watch", "timeout -s INT --preserve-status 13 epochfs watch")}
@@ -171,6 +177,11 @@ def test_every_block_is_known():
     unknown = [b for b in there if sum(b.startswith(first) for first in tables) != 1]
     assert not unknown, "in no table of this file, or in two: %s" % unknown
     assert len(there) == len(tables)
+
+
+def test_a_lifecycle_rule_is_json():
+    (rule,) = [block for block in blocks() if block.startswith('{"Rules"')]
+    assert json.loads(rule)["Rules"][0]["NoncurrentVersionExpiration"]["NoncurrentDays"] > 0
 
 
 @pytest.fixture

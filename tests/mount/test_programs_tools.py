@@ -5,10 +5,13 @@ import hashlib
 import os
 import random
 import shutil
+import subprocess
 import tarfile
 import time
 
-from conftest import python, run
+import pytest
+
+from conftest import python, run, wait_until
 from test_contract_writing import Writer
 
 
@@ -84,6 +87,24 @@ def test_rsync_twice(mnt, tmp_path):
     back = tmp_path / "back"
     run("rsync", "-aH", "%s/target/" % mnt.epoch(number), "%s/" % back)
     assert run("rsync", "-acH", "--itemize-changes", "%s/" % source, "%s/" % back).stdout == ""
+
+
+def test_rsync_with_attributes_of_an_epoch_that_holds_more_than_files(mnt, tmp_path):
+    """The kernel lets nobody read user.* of a symlink or a fifo."""
+    source = mnt.path / "top"
+    source.mkdir()
+    (source / "f").write_text("1")
+    os.setxattr(source / "f", "user.note", b"kept")
+    os.symlink("f", source / "link")
+    os.mkfifo(source / "fifo")
+    epoch = mnt.epoch(mnt.seal())
+    for path in (epoch / "top", *(epoch / "top").iterdir(), epoch):
+        for name in os.listxattr(path, follow_symlinks=False):
+            os.getxattr(path, name, follow_symlinks=False)
+    assert {"user.note", "user.epochfs.epoch"} <= set(os.listxattr(epoch / "top" / "f"))
+    run("rsync", "-aX", "%s/" % epoch, tmp_path / "back")
+    assert os.getxattr(tmp_path / "back" / "top" / "f", "user.note") == b"kept"
+    assert os.readlink(tmp_path / "back" / "top" / "link") == "f"
 
 
 def test_tar(mnt, tmp_path):
@@ -194,6 +215,40 @@ while not os.path.exists(sys.argv[1] + "/stop"):
     (mnt.path / "stop").touch()
     writer.communicate(timeout=60)
     assert writer.returncode == 0
+
+
+@pytest.mark.options(settle="1h")
+def test_tail_by_name_on_a_reader(mnt, make_volume, tmp_path):
+    """A log that grew is another file there: tail goes over to it, also under its second name. What has not changed is the same one."""
+    for name in ("log", "same"):
+        (mnt.path / name).write_text("one\n")
+    os.link(mnt.path / "log", mnt.path / "second")
+    mnt.seal()
+    mnt.wait_durable()
+    reader = make_volume(ro=True, refresh="100ms")
+    reader.url = mnt.url
+    reader.mount()
+    inos = {name: os.stat(reader.path / name).st_ino for name in ("log", "second", "same")}
+    with open(reader.path / "log", encoding="ascii") as held, open(tmp_path / "out", "w", encoding="ascii") as out:
+        tails = [subprocess.Popen(["tail", "-n", "+1", "--sleep-interval=0.1", "-F", reader.path / name], stdout=out, stderr=subprocess.DEVNULL)
+                 for name in ("log", "second")]
+        try:
+            wait_until(lambda: (tmp_path / "out").read_text().count("one") == 2, "the first lines")
+            for word in ("two", "three"):
+                with open(mnt.path / "log", "a", encoding="ascii") as f:
+                    f.write(word + "\n")
+                mnt.seal()
+                mnt.wait_durable()
+                wait_until(lambda: (tmp_path / "out").read_text().count(word) >= 2, word)
+        finally:
+            for tail in tails:
+                tail.kill()
+                tail.wait()
+        assert held.read() == "one\n"
+    now = {name: os.stat(reader.path / name).st_ino for name in inos}
+    assert now["same"] == inos["same"] and now["log"] == now["second"] != inos["log"]
+    assert os.stat(reader.path / "log").st_nlink == 2
+    reader.unmount()
 
 
 def test_a_log_and_tail(mnt):

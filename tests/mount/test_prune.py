@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -60,7 +61,9 @@ def test_prune_prints_a_table(six):
     assert "tagged" in lines[5] and lines[5].endswith("best")
     assert lines[6].endswith("- would be dropped")
     assert lines[7] == "2 epochs would stay, 4 would be dropped; nothing was changed"
-    assert epochfs("prune", "--keep", "last:1", six.path).stdout.splitlines()[-1] == "2 epochs stay, 4 dropped"
+    said = epochfs("prune", "--keep", "last:1", six.path).stdout.splitlines()
+    assert said[-2] == "2 epochs stay, 4 dropped"
+    assert re.fullmatch("nothing is freed yet: .* in the remote go 24 h after the first `epochfs gc %s`; until then `epochfs undrop` brings epochs back" % six.path, said[-1])
 
 
 def test_prune_of_a_remote(six, make_volume):
@@ -185,7 +188,9 @@ def test_rm_of_several_from_a_mount(six):
 def test_rm_from_a_remote(six, make_volume):
     six.unmount()
     assert json.loads(epochfs("rm", "--json", six.remote, "step=500").stdout) == {"epoch": 1}
-    assert epochfs("rm", six.remote, "3", "4").stdout.splitlines() == ["epoch 000003 is dropped", "epoch 000004 is dropped"]
+    assert epochfs("rm", six.remote, "3", "4").stdout.splitlines() == [
+        "epoch 000003 is dropped", "epoch 000004 is dropped",
+        "nothing is freed yet: what only they held goes 24 h after the first `epochfs gc %s`; until then `epochfs undrop` brings epochs back" % six.remote]
     refused = epochfs("rm", six.remote, "2", "6", "latest", check=False)
     assert refused.returncode == 8 and "tagged 'best'" in refused.stderr and "newest" in refused.stderr
     assert epochfs("rm", six.remote, "3", check=False).returncode == 5

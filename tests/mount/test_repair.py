@@ -267,6 +267,7 @@ def test_names_of_a_volume_come_back(mnt):
         assert "altered" in repair(mnt.url, "--cache-dir", mnt.cache)["restored"][0]["what"]
         assert (mnt.remote / "epochfs.json").read_bytes() == texts["epochfs.json"]
     (mnt.remote / "epochfs.json").unlink()
+    (mnt.base / "elsewhere").mkdir()
     report = repair(mnt.url, "--cache-dir", mnt.base / "elsewhere")
     assert "rebuilt" in report["restored"][0]["what"]
     assert exported(mnt, 3, "c") == mnt.data["c"]
@@ -305,6 +306,7 @@ def test_an_encrypted_volume(make_volume, tmp_path, monkeypatch):
     pack, = (volume.remote / "packs").glob("*/*")
     flip(pack)
     (volume.remote / "epochfs.json").unlink()
+    (tmp_path / "none").mkdir()
     done = run(BIN, "fsck", "--repair", "--cache-dir", tmp_path / "none", volume.url, check=False)
     assert done.returncode == DAMAGED and "no cache has a copy" in done.stderr
     report = repair(volume.url, "--cache-dir", volume.cache)

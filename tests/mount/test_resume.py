@@ -485,10 +485,15 @@ def test_what_a_close_seals_that_is_torn(resuming, option):
     assert latest(resuming) >= good
 
 
-# FOLDER TEXT TORN MKSTEMP PAUSE: two archives, renamed into place one after the other; Ctrl-C in one of them closes it in good order.
+# FOLDER TEXT TORN MKSTEMP PAUSE: two archives, renamed into place one after the other; Ctrl-C in one of them closes it in good order. PAUSE: after
+# each until an epoch has it, and so many seconds.
 RENAMING = """
-import io, os, sys, tempfile, time, zipfile
+import glob, io, os, sys, tempfile, time, zipfile
 folder, text, torn, mkstemp, pause = sys.argv[1:]
+def sealed(name):
+    new = open(os.path.join(folder, name), "rb").read()
+    epochs = glob.glob(os.path.join(folder, ".epochs", "[0-9]*", name))
+    return any(open(at, "rb").read() == new for at in epochs)
 def archive():
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
@@ -502,6 +507,8 @@ for name in ("model.pt", "optim.pt"):
         if name == torn:
             raise KeyboardInterrupt
     os.rename(at, path)
+    while float(pause) and not sealed(name):
+        time.sleep(0.05)
     time.sleep(float(pause))
 """
 
@@ -539,7 +546,8 @@ def test_an_interrupt_after_a_pause_is_taken_back(mnt, mkstemp):
     good = mnt.seal()
     save_renaming(mnt, "2", torn="optim.pt", mkstemp=mkstemp, pause="0.6")
     wait_until(lambda: b"1" * 90 in (mnt.path / "model.pt").read_bytes(), "the tree to go back", 30)
-    assert sorted(os.listdir(mnt.path)) == ["model.pt", "optim.pt"] and latest(mnt) > good
+    wait_until(lambda: latest(mnt) > good, "the epoch of that")
+    assert sorted(os.listdir(mnt.path)) == ["model.pt", "optim.pt"]
     assert all(b"1" * 90 in (mnt.epochs_dir / "latest" / name).read_bytes() for name in ("model.pt", "optim.pt"))
     save_renaming(mnt, "3", mkstemp=mkstemp)
     mnt.seal()

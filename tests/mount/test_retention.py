@@ -3,6 +3,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import pytest
 
 import remote_weather
 from conftest import MountError, run, wait_until
-from test_contract_writing import Writer
+from test_contract_writing import Writer, log_of
 from remote_weather import fails_now
 from retention import epochfs, holds, records, save, wait_settled
 
@@ -106,9 +107,9 @@ def test_an_epoch_of_a_pause_does_not_push_out_the_one_before(mnt):
     save(mnt, 1)
     quiet(2)
     assert mnt.epochs() == [1, 2]
-    # A further complete one came.
+    # So may be a further one.
     quiet(3)
-    assert mnt.epochs() == [2, 3]
+    assert mnt.epochs() == [1, 2, 3]
     # A word that the save is over needs no patience, and once that is over, nobody kicks.
     save(mnt, 4)
     wait_settled(mnt)
@@ -246,3 +247,62 @@ def test_the_daemon_is_killed_while_it_drops(volume, point, monkeypatch, tmp_pat
     assert holds(volume.path, 6) and holds(volume.epoch(5), 5)
     volume.unmount()
     epochfs("fsck", "--read-data", volume.url)
+
+
+# ---- what fills a place may be taken back yet (contract 2.2), and small epochs
+
+
+def rounds(mnt, numbers, each=5, best=()):
+    """A picture each round, a checkpoint each fifth one, and the best one now and then; each round is an epoch by quiet."""
+    for number in numbers:
+        before = max(mnt.epochs(), default=0)
+        if number % each == 0:
+            (mnt.path / "latest.pth").write_bytes(os.urandom(400_000))
+        if number in best:
+            (mnt.path / "best.pth").write_bytes(os.urandom(400_000))
+        (mnt.path / "sample.png").write_bytes(os.urandom(4000))
+        wait_until(lambda n=before: max(mnt.epochs(), default=0) > n, "the round's epoch")
+        mnt.wait_durable()
+
+
+def complete_in_the_remote(mnt):
+    return [e["epoch"] for e in json.loads(epochfs("log", "--json", mnt.url).stdout) if e["complete"] is True]
+
+
+@pytest.mark.options(settle="250ms", keep="last:3", patience="1h")
+def test_epochs_that_are_taken_back_have_pushed_nothing_out(mnt, make_volume):
+    """latest.pth was saved again beside best.pth before: a kill in it makes all since best.pth halves of its save."""
+    rounds(mnt, range(15), best=(3, 12))
+    wait_settled(mnt)
+    held = {n: (mnt.epoch(n) / "latest.pth").read_bytes() for n in mnt.epochs()}
+    plan = json.loads(epochfs("prune", "--dry-run", "--json", "--keep", "last:3", mnt.path).stdout)
+    assert not plan["dropped"] and {e["epoch"]: e["reasons"] for e in plan["kept"]}[14] == ["last", "recent"]
+    Writer(mnt.path / "latest.pth").end("kill")
+    wait_until(lambda: 16 in mnt.epochs(), "the epoch of the kill")
+    wait_settled(mnt)
+    good = [e["epoch"] for e in log_of(mnt) if e["complete"] is True]
+    assert max(good) == 12 and len(good) >= 3 and all((mnt.epoch(n) / "latest.pth").read_bytes() == held[n] for n in good)
+    assert sorted(good) == sorted(complete_in_the_remote(mnt))
+    # Whoever goes on elsewhere has them, too.
+    mnt.unmount()
+    other = make_volume(keep="last:3", settle="1h")
+    other.url = mnt.url
+    other.mount()
+    wait_settled(other)
+    assert set(good[:3]) <= set(other.epochs())
+
+
+@pytest.mark.options(settle="250ms", keep="last:2", patience="500ms")
+def test_small_epochs_push_no_checkpoint_out(mnt):
+    rounds(mnt, range(18))
+    wait_until(lambda: mnt.epochs() == [11, 16, 17, 18], "the patience to end")
+    wait_settled(mnt)
+    assert records(mnt)[0] == [11, 16, 17, 18]
+
+
+@pytest.mark.options(settle="250ms", keep="last:3", patience="1s")
+def test_an_ordinary_run_keeps_what_it_was_told(mnt):
+    rounds(mnt, range(20), each=1)
+    wait_until(lambda: mnt.epochs() == [18, 19, 20], "the patience to end")
+    wait_settled(mnt)
+    assert records(mnt)[0] == [18, 19, 20]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """epochfs run: the command's signals, its end, and what is durable then."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from conftest import BIN, is_mounted, run, wait_until
+from conftest import BIN, is_mounted, run, signals_pending, wait_until
 
 # Trains until it is told to stop, then saves and exits with 3. Says each signal that comes.
 TRAINING = """
@@ -61,6 +63,16 @@ class Job:
         return sorted(json.loads(run(BIN, "log", "--json", self.remote).stdout), key=lambda e: e["epoch"])
 
 
+def holds(process):
+    """Whether a run, whose command was started, has not let go of its mount."""
+    files = "/proc/%d/fd" % process.pid
+    for fd in os.listdir(files):
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(os.path.join(files, fd)).endswith("/.control"):
+                return True
+    return False
+
+
 @pytest.fixture
 def job(tmp_path):
     made = Job(tmp_path)
@@ -89,6 +101,16 @@ def test_a_job_goes_on_where_it_was_interrupted(job):
         process.terminate()
         process.communicate(timeout=120)
         assert process.returncode == 77
+
+
+def test_under_nohup_a_hangup_ends_nothing(job):
+    script = "echo started; sleep 1; echo saved > $1/file"
+    process = subprocess.Popen(["nohup", BIN, "run", "--mount", "%s:%s" % (job.url, job.path), "--", "sh", "-c", script, "sh", str(job.path)],
+                               env=job.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "started\n"
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
 
 
 def test_every_signal_reaches_the_whole_group(job):
@@ -144,6 +166,35 @@ def test_an_upload_after_the_command_is_given_the_grace_from_a_signal_on(job, nu
     _, err = process.communicate(timeout=120)
     assert process.returncode == 3, err
     assert job.log()[-1]["state"] == "durable"
+
+
+def test_a_signal_that_comes_twice_leaves_the_grace(job):
+    """As Slurm ends a step; the upload is held up meanwhile, once the command has ended, too."""
+    job.url = "fault+file://%s?put.delay=2s&only=packs/" % job.remote
+    process = job.start("--grace", "120s")
+    assert process.stdout.readline() == "start 0\n"
+    process.terminate()
+    time.sleep(0.014)
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    wait_until(lambda: json.loads(run(BIN, "status", "--json", job.path).stdout)["upload"]["pending_epochs"], "the upload")
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 85, err
+    assert job.log()[-1]["state"] == "durable"
+
+
+def test_a_second_sigint_after_the_command_does_not_wait(job):
+    job.url = "fault+file://%s?put.delay=1h&only=epochs/" % job.remote
+    process = job.start("--grace", "1h", command=["sh", "-c", 'echo one > "$1/f"; echo done', "sh", str(job.path)])
+    assert process.stdout.readline() == "done\n"
+    wait_until(lambda: json.loads(run(BIN, "status", "--json", job.path).stdout)["upload"]["pending_epochs"], "the upload")
+    process.send_signal(signal.SIGHUP)
+    wait_until(lambda: not signals_pending(process), "the first")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 7 and "not durable in time" in err
+    assert not is_mounted(job.path)
 
 
 def test_resume_starts_from_the_newest_whole_epoch(job):
@@ -222,3 +273,53 @@ def test_a_mount_point_that_is_not_empty(job):
     assert not is_mounted(job.path) and os.listdir(job.path) == ["below"]
     run(BIN, "export", job.url, job.base / "out")
     assert (job.base / "out" / "model").read_text() == "saved\n"
+
+
+def test_what_stays_in_use_is_not_said_to_be_over(job):
+    process = job.start(command=["sh", "-c", "cd $1; trap 'exit 0' TERM; setsid sh -c 'echo $$; exec sleep 30 >/dev/null 2>&1' & while :; do sleep 0.1; done", "sh", str(job.path)])
+    sleeper = int(process.stdout.readline())
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    os.kill(sleeper, signal.SIGTERM)
+    assert process.returncode == 8 and "in use after the command has ended: by sleep" in err, err
+
+
+def test_what_a_killed_writer_left_is_neither_0_nor_85(job):
+    """It is in .epochs/torn and in no epoch: one line says so, and the exit code."""
+    half = "import os, sys; f = open(sys.argv[1] + '/model', 'wb'); f.write(b'half' * 1000); f.flush(); print('start', flush=True); "
+    said = job.shell("%s -c \"%s os._exit(1)\" \"$1\"; exit 0" % (sys.executable, half), code=6)
+    assert "1 file of killed writers, 3.9 KiB, is in .epochs/torn (the newest: 1-model)" in said
+    process = job.start(command=[sys.executable, "-c", half + "sys.stdin.read(); import signal; signal.pause()", str(job.path)])
+    assert process.stdout.readline() == "start\n"
+    process.terminate()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 6 and "(the newest: 2-model)" in err, err
+    # What runs before left is no matter of this one; and a code of the command's own stays.
+    assert "killed writers" not in job.shell("true")
+    assert "(the newest: 3-model)" in job.shell("%s -c \"%s os._exit(1)\" \"$1\"; exit 9" % (sys.executable, half), code=9)
+
+
+def test_what_is_torn_as_the_mount_ends_is_neither_0_nor_85(job):
+    """A process that outlives the command still writes, and is killed while the mount waits for it to end."""
+    half = "import os, signal, sys; f = open(sys.argv[1] + '/model', 'wb'); f.write(b'half' * 1000); f.flush(); " \
+           "p = open(sys.argv[2], 'w'); print(os.getpid(), file=p, flush=True); signal.pause()"
+    pid = job.base / "pid"
+    script = 'setsid "$2" -c "$3" "$1" "$4" > /dev/null 2>&1 & while ! test -s "$4"; do sleep 0.05; done'
+    process = job.start(command=["sh", "-c", script, "sh", str(job.path), sys.executable, half, str(pid)])
+    wait_until(lambda: pid.exists() and pid.read_text(), "the writer")
+    wait_until(lambda: not holds(process), "the end of the hold")
+    # It is patient for some seconds only.
+    process.send_signal(signal.SIGSTOP)
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    wait_until(lambda: not is_mounted(job.path), "the end of the mount")
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 6 and "1 file of killed writers, 3.9 KiB, is in .epochs/torn (the newest: 1-model)" in err, err
+
+
+def test_what_a_run_did_not_keep_of_killed_writers_is_counted(job):
+    half = "import os, sys; f = open(sys.argv[1], 'wb'); f.write(b'half'); f.flush(); os._exit(1)"
+    script = 'for i in $(seq 19); do "$2" -c "$3" "$1/model"; done; exit 0'
+    process = job.start(command=["sh", "-c", script, "sh", str(job.path), sys.executable, half])
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 6 and "16 files of killed writers" in err and "(the newest: 19-model), 3 more were not kept;" in err, err

@@ -10,7 +10,9 @@ import subprocess
 import pytest
 
 from conftest import BIN, LIMIT, in_the_kernel, is_mounted, python, run, wait_until
+from stored_data import MIB
 from supervised import kill, restart, worker
+from test_notices import Cold
 
 pytestmark = pytest.mark.options(supervise=True)
 
@@ -97,41 +99,27 @@ def test_signals_end_it_in_order(mnt):
     assert (mnt.epochs_dir / "latest" / "f").read_text() == "text"
 
 
-def test_a_worker_that_cannot_end_holds_nobody_up(mnt):
+def test_a_worker_that_cannot_end_holds_nobody_up(volume, tmp_path):
     """A thread of it waits in the kernel for a reader, who waits for an answer: he gets EIO."""
-    f = mnt.path / "f"
-    f.write_bytes(os.urandom(100000))
-    old = mnt.seal()
-    f.write_bytes(os.urandom(100000))
-    mnt.wait_durable()
-    mnt.unmount()
-    mnt.empty_cache()
-    control = mnt.base / "faults"
-    mnt.url = "fault+file://%s?only=packs/&control=%s" % (mnt.remote, control)
-    mnt.mount()
-    os.listdir(mnt.epoch(old))
-    (mnt.base / "new").write_text("get.delay=1h")
-    os.rename(mnt.base / "new", control)
-    reader = python("import sys\nf = open(sys.argv[1], 'rb')\nprint('reading', flush=True)\nf.read()", f, stderr=subprocess.PIPE)
-    assert reader.stdout.readline() == "reading\n"
-    pid = worker(mnt)
-    rollback = python("import os, sys\nos.symlink(sys.argv[1], sys.argv[2])\nos.rename(sys.argv[2], sys.argv[3])", str(old),
-                      mnt.epochs_dir / "new", mnt.epochs_dir / "current", stderr=subprocess.PIPE)
-    seen = [0]
+    cold = Cold(volume, tmp_path / "faults")
+    try:
+        pid, seen = worker(volume), [0]
+        cold.write("truncate")
 
-    def stays():
-        seen[0] = seen[0] + 1 if in_the_kernel(pid) else 0
-        return seen[0] == 30
+        def stays():
+            seen[0] = seen[0] + 1 if in_the_kernel(pid) else 0
+            return seen[0] == 30
 
-    wait_until(stays, "the worker to wait for the reader")
-    (mnt.base / "new").write_text("")
-    os.rename(mnt.base / "new", control)
-    os.kill(pid, signal.SIGKILL)
-    # Where the worker got away after all, they are answered by the next one.
-    for p in (reader, rollback):
-        assert "Input/output error" in p.communicate(timeout=LIMIT)[1] or p.returncode == 0
-    assert len(f.read_bytes()) == 100000
-    assert worker(mnt) != pid
+        wait_until(stays, "the worker to wait for a reader")
+        (tmp_path / "faults").write_text("")
+        os.kill(pid, signal.SIGKILL)
+        # Where the worker got away after all, they are answered by the next one.
+        for p in cold.processes:
+            p.wait(timeout=LIMIT)
+    finally:
+        cold.close()
+    assert len(cold.path.read_bytes()) in (0, 2 * MIB)
+    assert worker(volume) != pid
 
 
 def test_an_upgrade_is_a_restart(volume, tmp_path, monkeypatch):
@@ -181,6 +169,23 @@ def test_a_signal_to_all_processes_is_one(mnt):
     mnt.wait_end()
     mnt.mount()
     assert (mnt.path / "f").read_bytes() == b"halfwhole"
+
+
+@pytest.mark.parametrize("end", [kill, restart])
+def test_what_was_torn_in_a_process_before_is_named_by_umount(mnt, end):
+    writer = python("import sys; f = open(sys.argv[1], 'wb', 0); f.write(b'half'); print('written', flush=True); sys.stdin.read()", mnt.path / "model")
+    assert writer.stdout.readline() == "written\n"
+    writer.kill()
+    writer.communicate()
+    assert wait_until(mnt.torn, "the torn bytes") == ["1-model"]
+    end(mnt)
+    assert "1 file of killed writers, 4 B, is in .epochs/torn (the newest: 1-model)" in run(BIN, "umount", mnt.path).stderr
+    mnt.wait_end()
+    mnt.mount()
+    end(mnt)
+    assert "killed writers" not in run(BIN, "umount", mnt.path).stderr
+    mnt.wait_end()
+    mnt.mount()
 
 
 def test_from_the_command_line(volume):

@@ -116,8 +116,8 @@ def prepare():
 
 # Of all FAULT_POINTs of the source those that the steps come by, by their part; and the parts that have no open file in them.
 PARTS_OF_STEPS = {"create", "open", "write", "flush", "release", "commit", "edit", "fsync", "undo"}
-OTHER_PARTS = {"ahead", "announce", "catalog", "drop", "gc", "import", "nodes", "recover", "repair", "resume", "retain", "rollback",
-               "seal", "store", "undrop", "upload"}
+OTHER_PARTS = {"ahead", "announce", "catalog", "drop", "gc", "import", "nodes", "output", "recover", "repair", "resume", "retain",
+               "rollback", "same", "seal", "store", "undrop", "upload"}
 # Where the daemon reads and writes itself, no file is taken over.
 OF_PASSTHROUGH = {"edit.linked", "edit.renamed", "commit.restored"}
 # What the steps need not come by twice.

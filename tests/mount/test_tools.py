@@ -123,7 +123,7 @@ def test_each_verb_installs_what_it_needs(tmp_path):
     stop.write_text("$(error sets: $(wanted))\n")
     found = verbs()
     assert {"test", "check-unit", "check-user", "bench", "lint", "coverage"} <= set(found)
-    for verb in sorted(set(found) - {"all", "install", "uninstall", "clean", "help"}):
+    for verb in sorted(set(found) - {"all", "install", "install-strip", "uninstall", "clean", "help"}):
         done = subprocess.run(["make", "-f", "Makefile", "-f", stop, verb], cwd=ROOT, capture_output=True, text=True, check=False)
         sets = done.stderr.partition("sets: ")[2].partition(".  Stop")[0].split()
         assert sets or "packages.sh" in found[verb] or "packages.sh" in found[found[verb].split()[0]], verb
@@ -139,7 +139,7 @@ def test_lint_looks_at_each_source():
             assert there <= {path for pattern in looked_at for path in ROOT.glob(pattern)}
 
 
-FOLDERS = ("", "mount", "remotes", "bench", "tools")  # where scripts find each other's modules
+FOLDERS = ("", "mount", "remotes", "protocols", "bench", "tools")  # where scripts find each other's modules
 
 
 def modules_of(path, seen):

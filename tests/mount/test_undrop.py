@@ -108,19 +108,19 @@ def test_once_more_changes_nothing_and_the_tag_may_be_named(mnt, target):
     name = target()
     assert undrop(name, 1, "--tag", "first") == {"epoch": 1, "tag": "first"}
     assert undrop(name, 1, "--tag", "first") == {"epoch": 1, "tag": "first"}
-    assert undrop(name, 3) == {"epoch": 3, "tag": "undropped-3"}
-    done = epochfs("undrop", name, "000001")
-    assert done.stdout == "epoch 000001 is there, it is not dropped; the tag undropped-1 keeps it\n"
+    assert epochfs("undrop", name, "000001", "--tag", "first").stdout == "epoch 000001 is back already; the tag first keeps it\n"
     check(mnt, made)
 
 
 def test_what_it_says(mnt, target):
-    """Also of one that never was dropped."""
+    """What is not dropped is refused, and gets no tag."""
     three(mnt)
     drop(mnt, 1)
     name = target()
     assert epochfs("undrop", name, "1").stdout == "epoch 000001 is back; the tag undropped-1 keeps it\n"
-    assert epochfs("undrop", name, "3", "--tag", "x").stdout == "epoch 000003 is there, it is not dropped; the tag x keeps it\n"
+    for words in ("3",), ("3", "--tag", "x"), ("1", "--tag", "x"):
+        assert "is there, it is not dropped" in undrop(name, *words, code=CONFLICT)
+    assert set(json.loads(epochfs("tag", "--json", name).stdout)) == {"undropped-1"}
 
 
 def test_it_can_be_dropped_and_brought_back_again(mnt, target):
@@ -407,7 +407,11 @@ def test_killed_it_is_dropped_or_there(mnt, target, point, condemned, monkeypatc
     there = point != "undrop.kept:1"
     mnt.mount()
     assert mnt.epochs() == ([1, 2, 3] if there else [1, 3])
-    undrop(mnt.path, 2)
+    # Killed before the tag: it is there, and has none.
+    if there and not mnt.tags():
+        assert "it is not dropped" in undrop(mnt.path, 2, code=CONFLICT)
+        epochfs("tag", mnt.path, "2", "undropped-2")
+    assert undrop(mnt.path, 2) == {"epoch": 2, "tag": "undropped-2"}
     gc(mnt.url, "--grace", "0")
     check(mnt, made)
     assert mnt.tags() == {"undropped-2": 2}

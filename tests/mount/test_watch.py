@@ -2,14 +2,17 @@
 """epochfs watch: each checkpoint that appears in an ordinary directory becomes an epoch, never a torn one."""
 
 import configparser
+import contextlib
 import json
 import os
 import pathlib
+import pty
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -75,6 +78,10 @@ class Watch:
         if not out.exists():
             run(BIN, "export", "%s@%d" % (self.importer.url, epoch), out)
         return out
+
+
+def threads(process):
+    return len(os.listdir("/proc/%d/task" % process.pid))
 
 
 @pytest.fixture
@@ -263,6 +270,67 @@ def test_killed_it_goes_on_and_an_outage_is_waited_for(watch, words):
     watch.process.send_signal(signal.SIGTERM)
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(timeout=LIMIT) == 7, watch.said()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_that_comes_twice_leaves_the_grace(watch, once, number):
+    """As Slurm ends a step, and timeout(1) a command: the upload is held up meanwhile, and the last checkpoint is durable."""
+    watch.start(",settle=1h", "--grace", "120s", url="fault+%s?put.delay=2s&only=packs/" % watch.importer.url).ready()
+    (watch.top / "model").write_bytes(os.urandom(1 << 20))
+    watch.process.send_signal(number)
+    time.sleep(0.014)
+    watch.process.send_signal(signal.SIGCONT)
+    watch.process.send_signal(number)
+    assert watch.process.wait(timeout=LIMIT) == 0, watch.said()
+    assert [line["epoch"] for line in watch.lines()] == [1]
+    watch.importer.check(watch.top)
+
+
+def processor_s(process):
+    """Of its main thread, so far."""
+    with open("/proc/%d/task/%d/stat" % (process.pid, process.pid), encoding="utf-8", errors="replace") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_what_changes_as_the_last_import_is_awaited_wakes_nobody(watch, once):
+    """Nobody reads it, so that a wait for it would be over at once, again and again."""
+    watch.start(",settle=1h", "--grace", "120s", url="fault+%s?put.delay=4s&only=packs/" % watch.importer.url).ready()
+    (watch.top / "model").write_bytes(os.urandom(1 << 20))
+    before = threads(watch.process)
+    watch.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: threads(watch.process) > before, "the last import")
+    (watch.top / "later").mkdir()
+    begun, spent = processor_s(watch.process), 0
+
+    def has_ended():
+        nonlocal spent
+        if watch.process.poll() is None:
+            with contextlib.suppress(OSError, IndexError):
+                spent = processor_s(watch.process) - begun
+        return watch.process.returncode is not None
+
+    wait_until(has_ended, "the end")
+    assert watch.process.returncode == 0 and spent < 0.5, watch.said()
+
+
+def test_a_person_who_presses_twice_gets_out_at_once(watch, once):
+    """Ctrl-C at a terminal."""
+    url = "fault+%s?put.delay=1h&only=packs/" % watch.importer.url
+    master, slave = pty.openpty()
+    with open(watch.base / "stderr", "w", encoding="utf-8") as err:
+        watch.process = subprocess.Popen(["setsid", "--ctty", BIN, "watch", "-o", watch.importer.options + ",settle=1h", "--grace", "1h",
+                                          watch.top, url], stdin=slave, stdout=slave, stderr=err)
+    os.close(slave)
+    wait_until(watch.is_ready, "the watch")
+    (watch.top / "model").write_bytes(os.urandom(1 << 20))
+    before = threads(watch.process)
+    os.write(master, b"\x03")
+    wait_until(lambda: threads(watch.process) > before, "the last import")
+    assert watch.process.poll() is None, watch.said()
+    os.write(master, b"\x03")
+    assert watch.process.wait(timeout=LIMIT) == 7, watch.said()
+    os.close(master)
 
 
 def test_who_writes_already_is_named(watch, volume, once):

@@ -59,12 +59,16 @@ class Session:
 
     def replace(self, path, fsync, flags=os.O_TRUNC):
         token = self.token(path)
-        self.mark(may={path: token}, torn=not fsync)
+        if fsync and not flags & os.O_SYNC:
+            flags |= self.random.choice([0, 0, os.O_SYNC, os.O_DSYNC])
+        by_flag = bool(flags & os.O_SYNC)
+        # Each write is synced by itself then: of a new file there may be the first ones alone. A replacement is there as a whole or not at all.
+        self.mark(may={path: token}, torn=not fsync or (by_flag and path not in self.live))
         fd = os.open(self.mnt.path / path, os.O_WRONLY | os.O_CREAT | flags, 0o644)
         data = whole(token)
         for at in range(0, len(data), 100000):
             os.write(fd, data[at:at + 100000])
-        if fsync:
+        if fsync and not by_flag:
             self.random.choice([os.fsync, os.fdatasync])(fd)
         os.close(fd)
         self.live[path] = token

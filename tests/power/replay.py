@@ -25,10 +25,15 @@ sys.path += [str(HERE.parent), str(HERE.parent / "mount")]
 
 from conftest import BIN, Mount, MountError, run  # noqa: E402
 import disk  # noqa: E402
-from expect import Expect  # noqa: E402
+from expect import Expect, final_name, is_unfinished  # noqa: E402
 from record import SETTLE  # noqa: E402
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def named_in(epoch):
+    """The files that an epoch says are in doubt."""
+    return {d["path"] for d in epoch.get("doubts", [])}
 
 
 class Replay:
@@ -84,19 +89,38 @@ class Replay:
                 self.mnt.kill()
             run("umount", self.mnt.cache)
 
+    def epochs(self):
+        return {e["epoch"]: e for e in self.mnt.request("log")["epochs"]}
+
+    def wrong_of_torn(self, torn, number):
+        """What this epoch does not say of files that are torn in it."""
+        epoch = self.epochs()[number]
+        unnamed = [p for p in torn if p not in named_in(epoch)]
+        counting = [p for p in torn if not is_unfinished(p)]
+        if unnamed:
+            yield "%s are torn, and epoch %d says nothing of it" % (unnamed, number)
+        if counting and epoch["complete"] is not False:
+            yield "%s are torn, and epoch %d is complete" % (counting, number)
+
+    def wrong_of_finished(self, torn):
+        """A directory gets its final name though something is torn in it: then that counts."""
+        for old in sorted({p.split("/")[0] for p in torn}):
+            new = final_name(old)
+            os.rename(self.mnt.path / old, self.mnt.path / new)
+            yield from self.wrong_of_torn([new + p[len(old):] for p in torn if p.startswith(old + "/")], self.mnt.seal())
+
     def wrong(self):
         found, torn = self.expect.check(self.mnt.path)
         yield from found
-        number = self.mnt.seal()
-        epochs = {e["epoch"]: e for e in self.mnt.request("log")["epochs"]}
-        if torn and epochs[number]["complete"] is not False:
-            yield "%s are torn, and epoch %d says nothing of it" % (torn, number)
+        yield from self.wrong_of_torn(torn, self.mnt.seal())
+        yield from self.wrong_of_finished([p for p in torn if is_unfinished(p)])
+        epochs = self.epochs()
         for durable in self.expect.durable:
             if durable not in epochs:
                 yield "epoch %d was durable and is gone" % durable
         for epoch in epochs.values():
             if epoch["complete"] is not False:
-                yield from self.expect.check_epoch(self.mnt.epoch(epoch["epoch"]), epoch["epoch"])
+                yield from self.expect.check_epoch(self.mnt.epoch(epoch["epoch"]), epoch["epoch"], named_in(epoch))
         self.mnt.wait_durable()
         done = run(BIN, "fsck", "--read-data", self.mnt.url, check=False)
         if done.returncode:

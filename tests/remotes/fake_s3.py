@@ -12,7 +12,9 @@ import datetime
 import email.utils
 import hashlib
 import http.server
+import os
 import re
+import ssl
 import threading
 import time
 import urllib.parse
@@ -45,7 +47,14 @@ class FakeS3:
         self.batch = "quiet"  # what DeleteObjects is answered with; or "verbose", "unknown", "odd"
         self.undeletable = {}  # key: the code of the error that its DeleteObjects brings
         self.fault = lambda request: None  # may raise Refused
+        self.redirect = None  # "https://HOST:PORT": a good GET or HEAD of an object that is there is answered with a 302 to that place
         self.objects = {}
+        # As RGW (16.2, 18.2) does where versioning is on: no condition of a create counts, and each object's versions stay, the newest first: (id, body; None: deleted).
+        self.versioned = False
+        self.names_versions = False  # as R2 does: a PUT is answered with one, and none is kept
+        self.lists_versions = True  # our user may
+        self.locked = False  # no version may be deleted, but markers of deletions
+        self.versions = {}
         self.requests = []  # (method, path and query, headers)
         self.lock = threading.Lock()
 
@@ -78,6 +87,86 @@ class FakeS3:
     def now(self):
         return time.time() + self.clock_ahead
 
+    def add_version(self, key, body):
+        """The headers of the answer."""
+        if not self.versioned:
+            return {"x-amz-version-id": os.urandom(6).hex()} if self.names_versions and body is not None else {}
+        version = "%s/+%d" % (os.urandom(6).hex(), len(self.versions.get(key, [])))
+        self.versions.setdefault(key, []).insert(0, (version, body))
+        return {"x-amz-version-id": version, **({"x-amz-delete-marker": "true"} if body is None else {})}
+
+    def named_version(self, key):
+        versions = self.versions.get(key)
+        return {"x-amz-version-id": versions[0][0]} if versions else {}
+
+    def put(self, key, body):
+        with self.lock:
+            self.objects[key] = body
+            return self.add_version(key, body)
+
+    def delete(self, key):
+        with self.lock:
+            self.objects.pop(key, None)
+            return self.add_version(key, None)
+
+    def delete_version(self, key, version):
+        with self.lock:
+            left = [v for v in self.versions.get(key, []) if v[0] != version]
+            self.versions[key] = left
+            self.objects.pop(key, None)
+            if left and left[0][1] is not None:
+                self.objects[key] = left[0][1]
+            elif not left:
+                del self.versions[key]
+
+
+class Elsewhere:
+    """The host that holds the bytes of a FakeS3, over https alone: what a gateway redirects reads to. `answer` (status, headers) is its answer in place of the object."""
+
+    def __init__(self, fake, certificate, key):
+        self.fake, self.pair, self.answer = fake, (certificate, key), None
+        self.requests = []  # (method, path and query, headers)
+
+    def __enter__(self):
+        elsewhere = self
+
+        class Handler(_Handler):
+            server_state = self.fake
+
+            def handle_any(self):
+                elsewhere.requests.append((self.command, self.path, dict(self.headers.items())))
+                status, body, headers = elsewhere.answer or self.object()
+                self.send_response(status)
+                for name, value in {"content-length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            def object(self):
+                try:
+                    return getattr(self, "do_object_" + self.command.lower())(urllib.parse.unquote(self.path[1:].split("?")[0]), b"")
+                except Refused as refused:
+                    return refused.status, b"none", {}
+
+            do_GET = do_HEAD = do_PUT = do_DELETE = do_POST = handle_any
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.pair)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def origin(self):
+        return "https://localhost:%d" % self.server.server_port
+
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -101,7 +190,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.check_signature()
             self.check_body(body)
             key = self.object_key()
-            if key:
+            if key in fake.objects and fake.redirect and self.command in ("GET", "HEAD"):
+                answer = 302, b"elsewhere", {"Location": "%s/%s?X-Amz-Signature=sIgNeD" % (fake.redirect, urllib.parse.quote(key))}
+            elif key:
                 answer = getattr(self, "do_object_" + self.command.lower())(key, body)
             elif self.command == "POST":
                 answer = self.delete_objects(body)
@@ -194,15 +285,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_object_put(self, key, body):
         fake = self.server_state
-        conditional = (self.headers.get("If-None-Match") == "*" if fake.dialect == "amz"
-                       else self.headers.get("x-goog-if-generation-match") == "0")
+        conditional = not fake.versioned and (
+            self.headers.get("If-None-Match") == "*" if fake.dialect == "amz"
+            else self.headers.get("x-goog-if-generation-match") == "0")
         if conditional and fake.condition == "unknown":
             raise Refused(501, "NotImplemented")
         with fake.lock:
             if conditional and fake.condition == "kept" and key in fake.objects:
                 raise Refused(412, "PreconditionFailed")
             fake.objects[key] = body
-        return 200, b"", {"ETag": '"%s"' % hashlib.md5(body).hexdigest()}
+            version = fake.add_version(key, body)
+        return 200, b"", {"ETag": '"%s"' % hashlib.md5(body).hexdigest(), **version}
 
     def do_object_get(self, key, _):
         body = self.server_state.objects.get(key)
@@ -210,7 +303,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise Refused(404, "NoSuchKey")
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if not asked:
-            return 200, body, {}
+            return 200, body, self.server_state.named_version(key)
         first, last = int(asked[1]), min(int(asked[2] or len(body)), len(body) - 1)
         if first >= len(body):
             raise Refused(416, "InvalidRange")
@@ -220,11 +313,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.server_state.objects.get(key)
         if body is None:
             return 404, b"", {}
-        return 200, b"", {"content-length": str(len(body))}
+        return 200, b"", {"content-length": str(len(body)), **self.server_state.named_version(key)}
 
     def do_object_delete(self, key, _):
-        self.server_state.objects.pop(key, None)
-        return 204, b"", {}
+        fake = self.server_state
+        version = urllib.parse.parse_qs(self.path.partition("?")[2]).get("versionId")
+        if version and fake.locked and (version[0], None) not in fake.versions.get(key, []):
+            raise Refused(403, "AccessDenied")
+        if version:
+            fake.delete_version(key, version[0])
+            return 204, b"", {"x-amz-version-id": version[0]}
+        return 204, b"", fake.delete(key)
 
     def delete_objects(self, body):
         fake = self.server_state
@@ -248,7 +347,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if code:
                 text += "<Error><Key>%s</Key><Code>%s</Code><Message>m</Message></Error>" % (xml.escape(key), code)
                 continue
-            fake.objects.pop(key, None)
+            fake.delete(key)
             if fake.batch == "verbose" or root.findtext(space + "Quiet") != "true":
                 text += "<Deleted><Key>%s</Key></Deleted>" % xml.escape(key)
         return 200, text + "</DeleteResult>", {}
@@ -256,6 +355,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def list_objects(self):
         fake = self.server_state
         query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
+        if self.command == "GET" and "versions" in query:
+            return self.list_versions(query)
         if self.command != "GET" or query.get("list-type") != "2":
             raise Refused(405, "MethodNotAllowed")
         after = query.get("continuation-token", "")
@@ -272,3 +373,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             text += "<Contents><Key>%s</Key><Size>%d</Size></Contents>" % (
                 urllib.parse.quote_plus(key), len(fake.objects.get(key, b"")))
         return 200, text + "</ListBucketResult>", {}
+
+    def list_versions(self, query):
+        fake = self.server_state
+        if not fake.lists_versions:
+            raise Refused(403, "AccessDenied")
+        text = "<?xml version='1.0'?><ListVersionsResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
+        with fake.lock:
+            found = [(key, *version) for key in sorted(fake.versions) for version in fake.versions[key] if key.startswith(query["prefix"])]
+        for key, version, body in found[:int(query["max-keys"])]:
+            kind = "DeleteMarker" if body is None else "Version"
+            text += "<%s><Key>%s</Key><VersionId>%s</VersionId></%s>" % (kind, xml.escape(key), xml.escape(version), kind)
+        return 200, text + "</ListVersionsResult>", {}

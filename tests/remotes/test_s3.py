@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes on S3, on a real server: Ceph RGW."""
 
+import base64
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -9,6 +11,7 @@ import re
 import pytest
 
 from certificates import Authority
+from conformance import conform
 from conftest import BIN, MountError, run, wait_until
 from damaging_proxy import DamagingProxy
 from server_rgw import Rgw
@@ -155,6 +158,53 @@ def test_what_is_damaged_on_its_way_is_refused_and_sent_again(server, on_s3):
     assert "no damage" in run(BIN, "fsck", "--read-data", volume.url).stdout
     volume.mount()
     assert (volume.path / "checkpoint-1.pt").read_bytes() == data
+
+
+LOCK = (b'<ObjectLockConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>'
+        b'<DefaultRetention><Mode>GOVERNANCE</Mode><Days>1</Days></DefaultRetention></Rule></ObjectLockConfiguration>')
+VERSIONS = b'<VersioningConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Status>Enabled</Status></VersioningConfiguration>'
+
+
+def versions(server, bucket, prefix):
+    """Keys of the first 1,000 versions and markers below it."""
+    return re.findall(r"<Key>([^<]*)</Key>", server.client().ask("GET", "/" + bucket, [("prefix", prefix), ("versions", "")]).decode())
+
+
+@pytest.mark.parametrize("locks", [False, True])
+def test_a_bucket_that_keeps_versions(server, on_s3, tmp_path, locks):
+    """RGW ignores the condition of a create there."""
+    bucket = "locked" if locks else "versioned"
+    if locks:
+        server.client().ask("PUT", "/" + bucket, headers={"x-amz-bucket-object-lock-enabled": "true"})
+        server.client().ask("PUT", "/" + bucket, [("object-lock", "")], body=LOCK,
+                            headers={"content-md5": base64.b64encode(hashlib.md5(LOCK).digest()).decode()})
+    else:
+        server.client().make_bucket(bucket)
+        server.client().ask("PUT", "/" + bucket, [("versioning", "")], body=VERSIONS)
+    volume = on_s3(server)
+    volume.url = "s3://%s/run" % bucket
+    if not locks:
+        conform("s3://%s/conform?endpoint=%s" % (bucket, server.endpoint), server.env())
+        assert not versions(server, bucket, "conform/epochfs.probe")
+    said = run(BIN, "check", "--size", "64K", volume.url).stdout
+    assert "the bucket keeps versions" in said and "NoncurrentVersionExpiration" in said, said
+    stays = versions(server, bucket, "run/packs/epochfs.probe")
+    assert bool(stays) == locks == ("stay until the bucket lets go of them" in said), (stays, said)
+    volume.mount()
+    data = save(volume, 1)
+    volume.seal()
+    volume.wait_durable()
+    volume.unmount()
+    assert "keeps versions" in volume.log.read_text()
+    assert run(BIN, "export", volume.url + "@latest", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / "checkpoint-1.pt").read_bytes() == data
+    if not locks:
+        (tmp_path / "empty").mkdir()
+        run(BIN, "import", "-o", "cache-dir=%s" % (tmp_path / "cache"), tmp_path / "empty", volume.url)
+        run(BIN, "rm", volume.url, "1")
+        said = run(BIN, "gc", "--grace", "0", volume.url).stdout
+        assert "marked as deleted 9" in said and "freed" not in said, said
+        assert versions(server, bucket, "run/packs/")
 
 
 def test_a_list_of_more_than_a_page(server, on_s3):

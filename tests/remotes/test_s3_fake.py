@@ -59,6 +59,51 @@ def test_a_server_without_conditions_is_found_out_and_the_fallback_keeps_what_it
             assert any(headers.get("If-None-Match") for _, _, headers in fake.requests)
 
 
+def test_a_bucket_that_keeps_versions_has_one_creator_and_its_bytes():
+    """Also of eight that race: the first version counts, and the others are taken back."""
+    with FakeS3() as fake:
+        fake.versioned = True
+        conform(fake.url("p"), AWS)
+        assert not any("probe" in key for key in fake.versions)
+
+
+@pytest.mark.parametrize("who", ["before", "after"])
+def test_of_two_creators_in_a_bucket_that_keeps_versions_the_first_wins(tmp_path, who):
+    """Another's version comes just before ours, or just after; nobody can tell by reading back."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "f").write_text("1")
+    env = {**AWS, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with FakeS3() as fake:
+        fake.versioned = True
+        seen = []
+
+        def fault(request):
+            wanted = ("PUT", "/p/epochs/") if who == "before" else ("GET", "?")
+            if not seen and request.command == wanted[0] and (wanted[1] in request.path if who == "before" else
+                                                               "prefix=p%2Fepochs%2F" in request.path and "versions=" in request.path):
+                seen.append(request.path)
+                key = urllib.parse.unquote(request.path.split("/fake-bucket/")[1]) if who == "before" else next(
+                    k for k in fake.objects if k.startswith("p/epochs/"))
+                fake.put(key, b"another's")
+                seen.append(key)
+
+        fake.fault = fault
+        done = run(BIN, "import", tmp_path / "source", fake.url("p"), env={**os.environ, **env}, check=False)
+        assert len(seen) == 2, fake.requests
+        bodies = [body for _, body in fake.versions[seen[1]]]
+        if who == "before":
+            assert done.returncode == 8 and bodies == [b"another's"], done.stderr
+        else:
+            # Who came later takes it back, and did not here.
+            assert done.returncode == 0 and len(bodies) == 2 and bodies[0] == b"another's", done.stderr
+
+
+def test_where_versions_may_not_be_listed_the_last_one_counts_as_before():
+    with FakeS3() as fake:
+        fake.versioned, fake.lists_versions = True, False
+        conform(fake.url("p"), AWS, [ALONE])
+
+
 def test_probes_leave_nothing():
     with FakeS3() as fake:
         conform(fake.url("p"), AWS, [ALONE])
@@ -175,13 +220,44 @@ def test_check_cleans_up_in_few_requests():
 
 
 def refusal(url, code, *said, env=None):
-    """The command ends with this code and one line that says all of this."""
+    """The command ends with this code and one line that says all of this; while it is tried again (code 3) another says so."""
     done = run(BIN, "log", url, check=False, env={**os.environ, **(AWS if env is None else env)})
     assert done.returncode == code, done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
+    lines = [line for line in done.stderr.splitlines() if code != 3 or "is tried again" not in line]
+    assert len(lines) == 1 and lines[0] == done.stderr.splitlines()[-1], done.stderr
     for text in said:
         assert text in done.stderr, done.stderr
     assert "SECRET" not in done.stderr.replace("AWS_SECRET_ACCESS_KEY", ""), done.stderr
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_check_of_a_bucket_that_keeps_versions_leaves_nothing_and_says_what_it_means(locked):
+    with FakeS3() as fake:
+        fake.versioned, fake.locked = True, locked
+        done = run(BIN, "check", "--size", "64K", fake.url("p"), env={**os.environ, **AWS})
+        assert "the bucket keeps versions (versioning, or object lock)" in done.stdout and "NoncurrentVersionExpiration" in done.stdout
+        if locked:
+            assert "stay until the bucket lets go of them" in done.stdout and fake.versions and not fake.objects
+        else:
+            assert not fake.versions, fake.versions
+
+
+def test_gc_of_a_bucket_that_keeps_versions_frees_nothing_and_says_so(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    env = {**os.environ, **AWS, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with FakeS3() as fake:
+        fake.versioned = True
+        for number in range(2):
+            (source / "f").write_bytes(os.urandom(3 << 20))
+            run(BIN, "import", source, fake.url("p"), env=env)
+        run(BIN, "rm", fake.url("p"), "1", env=env)
+        done = run(BIN, "gc", "--grace", "0", fake.url("p"), env=env)
+        assert "marked as deleted 3" in done.stdout and "freed" not in done.stdout and "NoncurrentVersionExpiration" in done.stdout, done.stdout
+        again = json.loads(run(BIN, "gc", "--json", fake.url("p"), env=env).stdout)
+        assert again["keeps_versions"] is True
+        packs = [versions for key, versions in fake.versions.items() if key.startswith("p/packs/")]
+        assert sum(any(body for _, body in versions) for versions in packs) >= 2
 
 
 def test_what_a_server_refuses_is_told_in_one_line():
@@ -344,6 +420,40 @@ def test_a_mount_says_that_nothing_keeps_writers_apart(make_volume, monkeypatch)
         volume.wait_durable()
         volume.unmount()
         assert "one machine at a time" in volume.log.read_text()
+
+
+def test_a_mount_names_versions_as_the_cause(make_volume, monkeypatch):
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        fake.versioned = True
+        volume = make_volume(settle="1h", keep="last:3")
+        volume.url = fake.url("p")
+        volume.mount()
+        (volume.path / "a").write_text("x")
+        volume.seal()
+        volume.wait_durable()
+        assert volume.status()["gc"]["keeps_versions"] is True
+        volume.unmount()
+        log = volume.log.read_text()
+        assert "keeps versions (versioning, or object lock)" in log and "one machine at a time" in log and "NoncurrentVersionExpiration" in log
+        assert not any("probe" in key for key in fake.versions)
+
+
+def test_a_version_that_a_put_names_is_none_that_is_kept(make_volume, monkeypatch):
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as fake:
+        fake.names_versions = True
+        volume = make_volume(settle="1h", keep="last:3")
+        volume.url = fake.url("p")
+        volume.mount()
+        (volume.path / "a").write_text("x")
+        volume.seal()
+        volume.wait_durable()
+        assert volume.status()["gc"]["keeps_versions"] is False
+        volume.unmount()
+        assert "versions" not in volume.log.read_text()
 
 
 def node(make_volume, fake, name):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks the source: format, warnings of both compilers, headers alone, layers, scripts, the page that is made of the tables.
+# Checks the source: format, warnings of both compilers, headers alone, layers, scripts, what is made of the tables.
 #
 #	tests/tools/lint.sh 'COMPILER FLAGS' BUILD	(make lint gives them; BUILD has the objects and the program)
 #
@@ -12,11 +12,11 @@ eval "flags=($1)"
 shopt -s nullglob
 sources=(lib/*/*.c fs/*.c tools/*.c tests/*/*.c)
 headers=(lib/*/*.h fs/*.h tools/*.h tests/*/*.h)
-shells=(.ci/run tests/*/*.sh packaging/completions/*)
-for file in packaging/* packaging/*/*; do
+shells=(.ci/run findings/*.sh tests/*/*.sh tests/*/*/*.sh packaging/completions/*.bash)
+for file in packaging/* packaging/*/* packaging/*/*/*; do
 	[ -f "$file" ] && head -c 40 "$file" | grep -q '^#!.*sh' && shells+=("$file")
 done
-pythons=(tests/*.py tests/*/*.py)
+pythons=(tests/*.py tests/*/*.py tests/*/*/*.py)
 failed=0
 
 check() {
@@ -52,6 +52,8 @@ done
 check 'layers' tests/tools/layers.py "$2"
 check 'licence, guards, lengths' tests/tools/style.py
 check 'epochfs(1)' tests/tools/man_page.py "$2/epochfs" --check
+check 'completions' tests/tools/completions.py "$2/epochfs" --check
+check 'protocols' python3 tests/protocols/protocol_run.py --check
 check 'shellcheck' shellcheck "${shells[@]}"
 check 'pyflakes' pyflakes3 "${pythons[@]}"
 exit $failed

@@ -2,35 +2,43 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that are missing for a verb of the Makefile.
 #
-#	tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare|docs [--list | --note FILE]
+#	tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare|batch|kills|docs [--list | --note FILE]
 #
 # Says what it installs; does nothing where all are there. --list only prints the names. --note makes FILE where something was installed.
 set -eu
 
 build='gcc libc6-dev make pkg-config libfuse3-dev liblz4-dev libsqlite3-dev libssl-dev libjansson-dev
-	libcurl4-openssl-dev libexpat1-dev'
+	libcurl4-openssl-dev libexpat1-dev libmicrohttpd-dev'
 demo="$build fuse3 python3 python3-numpy"
 test="$demo check git sudo util-linux procps python3-pytest python3-pytest-xdist python3-pytest-timeout
 	python3-yaml python3-torch python3-h5py python3-lmdb python3-plyvel rsync attr acl sqlite3 vim-tiny
 	lighttpd lighttpd-mod-webdav lighttpd-mod-openssl openssl
 	ceph-mon ceph-osd radosgw ceph-common
-	openssh-server openssh-client e2fsprogs man-db mandoc systemd"
+	openssh-server openssh-client e2fsprogs man-db mandoc systemd prometheus zsh fish"
 # Power losses on other file systems.
 power="$demo util-linux procps e2fsprogs xfsprogs btrfs-progs python3-pytest"
 # The unit tests and some mount tests, inside the roots of `check-bare`; and what makes those roots.
 smoke="$demo check python3-pytest python3-pytest-xdist python3-pytest-timeout python3-yaml attr acl procps
 	util-linux rsync openssl openssh-server openssh-client lighttpd lighttpd-mod-webdav lighttpd-mod-openssl"
 bare='mmdebstrap git util-linux tar python3'
+# Batch systems, inside the roots of `check-batch`. Debian 12 has no HTCondor.
+batch="$demo git procps util-linux iproute2 python3-pytest python3-pytest-timeout slurm-wlm munge"
+pools='condor'
 docs='mandoc'
 # More servers: `test` goes on without those that cannot be had.
 more='nginx libnginx-mod-http-dav-ext apache2-bin xrootd-server xrootd-server-plugins xrootd-client python3-xrootd
 	rclone postgresql'
+# Debian 12 has none.
+# shellcheck source=/dev/null
+[ "$(. /etc/os-release && echo "${VERSION_ID:-0}")" = 12 ] || more="$more python3-safetensors"
 # package:unit of the services that Debian would start on their default ports, now and at each boot.
 services='lighttpd:lighttpd.service openssh-server:ssh.service openssh-server:ssh.socket
-	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service'
+	nginx:nginx.service haproxy:haproxy.service postgresql:postgresql.service prometheus:prometheus.service'
 scale="$test haproxy"
 bench="$demo git procps util-linux python3-pytest python3-torch ceph-mon ceph-osd radosgw ceph-common lighttpd openssh-server openssh-client curl"
 # Who is compared with; the benchmark goes on without those that cannot be had.
+kills="$demo git procps util-linux e2fsprogs python3-torch ceph-mon ceph-osd radosgw ceph-common openssh-server openssh-client rsync"
+copiers='s3fs rclone sshfs'
 others='bindfs s3fs rclone sshfs awscli python3-matplotlib python3-h5py g++ dpkg-dev'
 lint="$test clang clang-format shellcheck pyflakes3"
 fuzz="$build clang llvm libclang-rt-dev python3 afl++"
@@ -49,13 +57,21 @@ fuzz) wanted=$fuzz ;;
 scale) wanted=$scale ;;
 smoke) wanted=$smoke ;;
 bare) wanted=$bare ;;
+batch)
+	wanted=$batch
+	wishes=$pools
+	;;
+kills)
+	wanted=$kills
+	wishes=$copiers
+	;;
 docs) wanted=$docs ;;
 bench)
 	wanted=$bench
 	wishes=$others
 	;;
 *)
-	echo 'usage: tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare|docs [--list | --note FILE]' >&2
+	echo 'usage: tests/tools/packages.sh build|demo|test|power|lint|fuzz|scale|bench|smoke|bare|batch|kills|docs [--list | --note FILE]' >&2
 	exit 2
 	;;
 esac

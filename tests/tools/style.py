@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages, citations of the contract and of files.
+"""Checks what clang-format does not: licence and subject lines, include guards, file lengths, plurals in messages, citations of the contract and of files, the version.
 
     tests/tools/style.py
 
@@ -13,8 +13,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG = 500
-PATTERNS = ("lib/*/*.[ch]", "fs/*.[ch]", "tools/*.[ch]", "tests/*/*.[ch]", "tests/*.py", "tests/*/*.py",
-            "tests/*/*.sh", "packaging/**/*.sh", ".ci/run", "Makefile")
+PATTERNS = ("lib/*/*.[ch]", "fs/*.[ch]", "tools/*.[ch]", "tests/*/*.[ch]", "tests/*.py", "tests/*/*.py", "tests/*/*/*.py",
+            "tests/*/*.sh", "tests/*/*/*.sh", "packaging/**/*.sh", ".ci/run", "Makefile")
 
 
 def guard_of(name):
@@ -71,6 +71,14 @@ def sections_named(name, text):
                 yield "%s:%d: the README has no section %s" % (name, number, section)
 
 
+def versions():
+    """The Makefile has the version; each page of the manual names it."""
+    version = re.search(r"^VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    for page in sorted((ROOT / "packaging/man").iterdir()):
+        if '"epochfs %s"' % version not in re.search(r"^\.TH .*", page.read_text(), re.M)[0]:
+            yield "packaging/man/%s: its .TH does not say epochfs %s" % (page.name, version)
+
+
 # Files of others that are meant by name.
 OF_OTHERS = {"lmdb.h", "mdb.c", "linux/fuse.h"}
 FILES = {"/".join(path.relative_to(ROOT).parts[i:])
@@ -104,7 +112,7 @@ def plurals(name, text):
 
 
 def main():
-    found, long = [], []
+    found, long = [*versions()], []
     for pattern in PATTERNS:
         for path in sorted(ROOT.glob(pattern)):
             name, text = path.relative_to(ROOT).as_posix(), path.read_text()

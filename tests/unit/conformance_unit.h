@@ -11,7 +11,7 @@
 #include "lib/remote/encrypt.h"
 #include "lib/remote/remote.h"
 #include "lib/util/clock.h"
-#include "tests/unit/no_links.h"
+#include "tests/unit/failing_call.h"
 #include "tests/unit/unit.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -158,7 +158,7 @@ __attribute__((unused)) static void eu_link(const char *from, const char *to)
 	uint64_t dir = eu_parent(to, &name);
 	struct live_attr attr;
 
-	unit_ok(live_link(u.vol, ino, dir, name, &attr));
+	unit_ok(live_link(u.vol, ino, dir, name, NULL, &attr));
 }
 
 __attribute__((unused)) static void eu_rename(const char *from, const char *to)
@@ -166,7 +166,7 @@ __attribute__((unused)) static void eu_rename(const char *from, const char *to)
 	const char *old_name, *name;
 	uint64_t old_dir = eu_parent(from, &old_name), dir = eu_parent(to, &name);
 
-	unit_ok(live_rename(u.vol, old_dir, old_name, dir, name, 0));
+	unit_ok(live_rename(u.vol, old_dir, old_name, dir, name, 0, NULL));
 }
 
 __attribute__((unused)) static void eu_unlink(const char *path)

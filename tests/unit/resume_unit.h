@@ -13,7 +13,7 @@
 __attribute__((unused)) static void prepare(void)
 {
 	eu_prepare();
-	eu_options.resume = true;
+	eu_options.resume = RESUME_ALWAYS;
 }
 
 __attribute__((unused)) static void start(void)

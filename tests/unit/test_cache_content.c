@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "lib/cache/content_private.h"
+#include "tests/unit/failing_call.h"
 #include "tests/unit/machines_unit.h"
 #include "tests/unit/no_threads.h"
 
@@ -235,6 +236,61 @@ START_TEST(holes_need_no_remote)
 }
 END_TEST
 
+/* ---- on a full disk ---- */
+
+/* For a reader the disk is full: it is not tried again. */
+static void disk_is_full(struct content *c)
+{
+	SCOPED_LOCK(&c->fetch.lock);
+	c->fetch.full_until_ns = INT64_MAX;
+}
+
+START_TEST(what_is_here_is_read_from_a_full_disk)
+{
+	struct content *c = get("f");
+
+	reads(c, 4096, 5 * MIB + 17, 0);
+	disk_is_full(c);
+	mu_weather("get.error=1");
+	reads(c, 4096, 5 * MIB + 17, 0);
+	mu_weather(NULL);
+	reads(c, SIZE, 0, 0);
+	content_put(c);
+}
+END_TEST
+
+static bool after_some(void *arg)
+{
+	return ++*(unsigned *)arg > 2;
+}
+
+/* There are more segments in it. */
+START_TEST(a_read_past_a_full_disk_ends)
+{
+	cleanup_free uint8_t *data = malloc(SIZE);
+	struct content *c = get("f");
+	unsigned asked = 0;
+
+	reads(c, 10, 0, 0); /* the recipe */
+	disk_is_full(c);
+	unit_error(content_read(c, data, SIZE, 0, after_some, &asked), -EINTR);
+	ck_assert_uint_eq(asked, 3);
+	reads(c, SIZE, 0, 0);
+	content_put(c);
+}
+END_TEST
+
+START_TEST(a_quota_is_a_full_disk)
+{
+	struct content *c = get("f");
+
+	call_fails(SYS_pwrite64, c->fd, EDQUOT);
+	reads(c, SIZE, 0, 0);
+	ck_assert(!content_whole(c));
+	content_put(c);
+}
+END_TEST
+
 START_TEST(versions_that_are_none)
 {
 	struct content *c = NULL;
@@ -436,39 +492,57 @@ END_TEST
 
 /* ---- a few bytes, which are in the database ---- */
 
-static void *open_small(void *arg)
+static void *place_small(void *arg)
 {
 	struct content **ret_content = arg;
 
 	unit_ok(content_get(u.vol, vu_file(&u, "small").closed, ret_content));
+	unit_ok(content_fetch(*ret_content, 0, UINT64_MAX, NULL, NULL));
 	return NULL;
 }
 
-/* No lock is held while its backing file is written: lock_none_held looks, in builds with a sanitizer. */
-START_TEST(a_few_bytes_get_a_backing_file_however_many_open_it)
+static void reads_small(struct content *c)
+{
+	char text[8] = "";
+
+	ck_assert_int_eq(content_read(c, text, sizeof(text), 0, NULL, NULL), 5);
+	ck_assert_str_eq(text, "small");
+}
+
+START_TEST(a_few_bytes_are_read_without_a_backing_file)
+{
+	struct content *c;
+
+	unit_ok(content_get(u.vol, vu_file(&u, "small").closed, &c));
+	reads_small(c);
+	content_put(c);
+	ck_assert_uint_eq(local_bytes("small"), 0);
+}
+END_TEST
+
+/* No lock is held while it is written: lock_none_held looks, in builds with a sanitizer. */
+START_TEST(a_few_bytes_get_a_backing_file_however_many_want_it)
 {
 	uint64_t version = vu_file(&u, "small").closed;
 	struct content *c[4];
 	pthread_t threads[4];
-	char text[8] = "";
 
-	ck_assert_uint_eq(local_bytes("small"), 0);
 	for (size_t i = 0; i < 4; i++)
-		ck_assert(!pthread_create(&threads[i], NULL, open_small, &c[i]));
+		ck_assert(!pthread_create(&threads[i], NULL, place_small, &c[i]));
 	for (size_t i = 0; i < 4; i++)
 		ck_assert(!pthread_join(threads[i], NULL));
 	for (size_t i = 0; i < 4; i++) {
 		ck_assert_ptr_eq(c[i], c[0]);
-		ck_assert_int_eq(content_read(c[i], text, sizeof(text), 0, NULL, NULL), 5);
-		ck_assert_str_eq(text, "small");
+		reads_small(c[i]);
 		content_put(c[i]);
 	}
 	ck_assert_uint_eq(local_bytes("small"), 5);
 	/* Somebody was in the cache's folder. */
 	unit_ok(object_remove(u.vol, version));
-	open_small(&c[0]);
-	ck_assert_int_eq(content_read(c[0], text, sizeof(text), 0, NULL, NULL), 5);
+	place_small(&c[0]);
+	reads_small(c[0]);
 	content_put(c[0]);
+	unit_ok(object_remove(u.vol, version));
 }
 END_TEST
 
@@ -494,6 +568,9 @@ int main(void)
 	tcase_add_test(cold, a_wait_for_the_remote_ends);
 	tcase_add_test(cold, a_wait_for_the_change_of_another_ends);
 	tcase_add_test(cold, holes_need_no_remote);
+	tcase_add_test(cold, what_is_here_is_read_from_a_full_disk);
+	tcase_add_test(cold, a_read_past_a_full_disk_ends);
+	tcase_add_test(cold, a_quota_is_a_full_disk);
 	tcase_add_test(cold, versions_that_are_none);
 	tcase_add_test(cold, a_part_brings_little_more_than_itself);
 	tcase_add_test(cold, who_reads_a_quarter_gets_the_whole);
@@ -502,6 +579,7 @@ int main(void)
 	tcase_add_test(cold, what_waits_to_be_read_ahead_goes_with_the_reader);
 	tcase_add_test(cold, without_threads_readers_fetch_themselves);
 	tcase_add_checked_fixture(few, start_small_bytes, mu_stop);
-	tcase_add_test(few, a_few_bytes_get_a_backing_file_however_many_open_it);
+	tcase_add_test(few, a_few_bytes_are_read_without_a_backing_file);
+	tcase_add_test(few, a_few_bytes_get_a_backing_file_however_many_want_it);
 	return unit_run(s);
 }

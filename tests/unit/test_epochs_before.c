@@ -323,7 +323,7 @@ static void save_by_exchange(int i, const char *text)
 
 	eu_save(name, text);
 	unit_ok(live_rename(u.vol, ROOT_INO, exchanges[i].back ? "model" : name, ROOT_INO,
-			    exchanges[i].back ? name : "model", RENAME_EXCHANGE));
+			    exchanges[i].back ? name : "model", RENAME_EXCHANGE, NULL));
 	if (!exchanges[i].left)
 		eu_unlink(name);
 }

@@ -71,11 +71,11 @@ START_TEST(an_empty_directory_goes)
 	ck_assert(eu_there("runs/checkpoint-1") && eu_there("runs/empty"));
 	ck_assert_uint_eq(eu_count(), 1);
 	eu_mkdir("checkpoint-3");
-	eu_options.resume = false;
+	eu_options.resume = RESUME_OFF;
 	eu_remount();
 	kill_writer(begin_save("checkpoint-3/model"));
 	ck_assert(eu_there("checkpoint-3"));
-	eu_options.resume = true;
+	eu_options.resume = RESUME_ALWAYS;
 	eu_remount();
 	ck_assert(!eu_there("checkpoint-3"));
 }

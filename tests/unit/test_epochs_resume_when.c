@@ -225,7 +225,7 @@ START_TEST(when_the_volume_is_opened)
 	kill_writer(begin_save("b"));
 	if (_i)
 		ck_assert_uint_eq(eu_seal(), 2);
-	eu_options.resume = true;
+	eu_options.resume = RESUME_ALWAYS;
 	eu_remount();
 	went_back_from(2);
 }
@@ -235,7 +235,7 @@ START_TEST(a_torn_file_when_the_volume_is_opened)
 {
 	save_both();
 	save_bytes("a", "PK\3\4 and no more", 15);
-	eu_options.resume = true;
+	eu_options.resume = RESUME_ALWAYS;
 	eu_remount();
 	went_back_from(2);
 }

@@ -189,7 +189,7 @@ START_TEST(rollback_of_an_exchange)
 	eu_save("b", "was b");
 	eu_save("c", "was c");
 	eu_seal();
-	unit_ok(live_rename(u.vol, ROOT_INO, "a", ROOT_INO, "b", RENAME_EXCHANGE));
+	unit_ok(live_rename(u.vol, ROOT_INO, "a", ROOT_INO, "b", RENAME_EXCHANGE, NULL));
 	eu_rename("c", "d");
 	eu_save("c", "another c");
 	unit_ok(epochs_rollback(u.vol, 1, &number));

@@ -142,6 +142,8 @@ START_TEST(a_node_that_moved_stays_where_it_went)
 	ck_assert_uint_eq(nodes_find(t, old)->b, 35);
 	ck_assert_uint_eq(nodes_id_of(t, &key), fresh);
 	ck_assert_uint_eq(nodes_id_of(t, &later), old);
+	ck_assert(node_attr_timeout(nodes_find(t, old), 1) == 0);
+	ck_assert(node_attr_timeout(nodes_find(t, fresh), 1) == 1);
 	nodes_free(t);
 }
 END_TEST

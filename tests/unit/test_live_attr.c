@@ -73,8 +73,8 @@ START_TEST(every_change_is_one_of_ctime)
 		ck_assert_int_gt(attr(ino).ctime_ns, 1);                                           \
 	} while (0)
 	CHANGES_CTIME(live_setattr(vol, ino, 0, &c, &a));
-	CHANGES_CTIME(live_link(vol, ino, ROOT_INO, "b", &a));
-	CHANGES_CTIME(live_rename(vol, ROOT_INO, "b", ROOT_INO, "c", 0));
+	CHANGES_CTIME(live_link(vol, ino, ROOT_INO, "b", NULL, &a));
+	CHANGES_CTIME(live_rename(vol, ROOT_INO, "b", ROOT_INO, "c", 0, NULL));
 	CHANGES_CTIME(live_unlink(vol, ROOT_INO, "c"));
 	CHANGES_CTIME(live_setxattr(vol, ino, "user.a", "x", 1, 0));
 	CHANGES_CTIME(live_removexattr(vol, ino, "user.a"));

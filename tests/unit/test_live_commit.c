@@ -128,7 +128,7 @@ START_TEST(all_names_of_a_file_get_the_new_content)
 	struct live_attr attr;
 
 	vu_save(&u, "a", "old");
-	unit_ok(live_link(u.vol, vu_file(&u, "a").ino, ROOT_INO, "b", &attr));
+	unit_ok(live_link(u.vol, vu_file(&u, "a").ino, ROOT_INO, "b", NULL, &attr));
 	vu_save(&u, "b", "new");
 	vu_holds(&u, "a", "new");
 	ck_assert_uint_eq(vu_file(&u, "a").ino, vu_file(&u, "b").ino);

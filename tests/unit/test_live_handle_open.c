@@ -103,7 +103,7 @@ START_TEST(an_open_goes_on_at_the_file_that_has_the_name_now)
 	unit_error(
 		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
 		-ESTALE);
-	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0, NULL));
 	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
 	unit_ok(handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h));
 	vu_holds(&u, "a", "other");
@@ -127,7 +127,7 @@ static struct handle *led_to_a_file_in_the_making(const struct live_caller *who,
 		   -ESTALE);
 	unit_ok(vu_open_as(&u, "b", O_WRONLY | O_CREAT, other, &maker));
 	vu_write(maker, "whole", 0);
-	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0, NULL));
 	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who->pid, ret_attr));
 	return maker;
 }
@@ -321,7 +321,7 @@ static void rename_over(void)
 	unit_ok(vu_open_as(&u, "b", O_WRONLY | O_CREAT, getppid(), &h));
 	vu_write(h, "another", 0);
 	vu_close(h);
-	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0, NULL));
 }
 
 static void replace_and_unlink(void)
@@ -513,8 +513,8 @@ START_TEST(a_replacement_that_a_second_walk_makes_is_told_of_by_all_names)
 		handle_open(u.vol, attr.ino, attr.body, O_WRONLY | O_TRUNC, &who, NULL, NULL, &h),
 		-ESTALE);
 	unit_ok(live_lookup(u.vol, ROOT_INO, "b", 1, &attr));
-	unit_ok(live_link(u.vol, attr.ino, ROOT_INO, "c", &attr));
-	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0));
+	unit_ok(live_link(u.vol, attr.ino, ROOT_INO, "c", NULL, &attr));
+	unit_ok(live_rename(u.vol, ROOT_INO, "b", ROOT_INO, "a", 0, NULL));
 	told = 0;
 	unit_ok(live_lookup(u.vol, ROOT_INO, "a", who.pid, &attr));
 	ck_assert_uint_eq(told, 3);

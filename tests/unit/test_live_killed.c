@@ -145,17 +145,21 @@ START_TEST(an_open_descriptor_is_found_by_name)
 	cleanup_free char *path = unit_path(u.cache, "some name");
 	cleanup_close int fd = open(path, O_RDWR | O_CREAT, 0600);
 	cleanup_close int reader = -1;
+	struct stat st;
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert(process_has_open(getpid(), "some name", true));
+	ck_assert(process_has_open(getpid(), "some name", 0, true));
 	reader = open(path, O_RDONLY);
 	close(steal_fd(&fd));
-	ck_assert(!process_has_open(getpid(), "some name", true));
-	ck_assert(process_has_open(getpid(), "some name", false));
-	ck_assert(!process_has_open(getpid(), "name", false));
+	ck_assert(!process_has_open(getpid(), "some name", 0, true));
+	ck_assert(process_has_open(getpid(), "some name", 0, false));
+	ck_assert(!process_has_open(getpid(), "name", 0, false));
 	unlink(path);
-	ck_assert(process_has_open(getpid(), "some name", false));
-	ck_assert(!process_has_open(getpid(), "another", false));
+	ck_assert(process_has_open(getpid(), "some name", 0, false));
+	ck_assert(!process_has_open(getpid(), "another", 0, false));
+	ck_assert_int_eq(fstat(reader, &st), 0);
+	ck_assert(process_has_open(getpid(), "another", st.st_ino, false));
+	ck_assert(!process_has_open(getpid(), "another", st.st_ino, true));
 }
 END_TEST
 
@@ -165,10 +169,10 @@ START_TEST(what_a_process_has_is_not_denied_where_it_cannot_be_told)
 
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
-	ck_assert(!process_has_open(getpid(), "no such file", false));
+	ck_assert(!process_has_open(getpid(), "no such file", 0, false));
 	ck_assert(!process_has_mapped(getpid(), "no such file"));
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-	bool open = process_has_open(getpid(), "no such file", false);
+	bool open = process_has_open(getpid(), "no such file", 0, false);
 	bool mapped = process_has_mapped(getpid(), "no such file");
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 	ck_assert(!open); /* a close is still to come by its release */
@@ -283,7 +287,7 @@ START_TEST(a_killed_rename_brings_back_what_it_covered)
 	vu_save(&u, "model", "good");
 	h = open_as("model.tmp", O_WRONLY | O_CREAT, c.pid);
 	vu_write(h, "half", 0);
-	unit_ok(live_rename(u.vol, ROOT_INO, "model.tmp", ROOT_INO, "model", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "model.tmp", ROOT_INO, "model", 0, NULL));
 	vu_holds(&u, "model", "half");
 	c = ended(c, -SIGKILL);
 	close_as(h, c.pid);
@@ -306,7 +310,7 @@ START_TEST(a_closed_rename_drops_what_it_covered)
 	old = vu_file(&u, "model");
 	h = vu_open(&u, "model.tmp", O_WRONLY | O_CREAT);
 	vu_write(h, "better", 0);
-	unit_ok(live_rename(u.vol, ROOT_INO, "model.tmp", ROOT_INO, "model", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "model.tmp", ROOT_INO, "model", 0, NULL));
 	vu_close(h);
 	vu_holds(&u, "model", "better");
 	mutex_lock(&u.vol->lock);
@@ -394,7 +398,7 @@ START_TEST(a_rename_of_what_began_before_a_kill_saves_nothing_again)
 	die_writing("b", O_WRONLY | O_TRUNC, "half", -SIGKILL);
 	if (!_i)
 		close_as(well, getpid());
-	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0, NULL));
 	if (_i)
 		close_as(well, getpid());
 	vu_holds(&u, "a", "3");
@@ -477,10 +481,26 @@ START_TEST(torn_bytes_can_be_read_and_the_newest_are_kept)
 	close(fd);
 	ck_assert_int_eq(torn_open(u.vol, "1-file 0?"), -ENOENT);
 	ck_assert_int_eq(torn_open(u.vol, "../lock"), -ENOENT);
-	/* Not after an unmount in order. */
+	/* Also after an unmount in order. */
 	unit_ok(volume_finish(u.vol, false, NULL, NULL));
 	vu_remount(&u);
+	ck_assert_uint_eq(torn().count, TORN_MAX);
+	ck_assert_str_eq(torn().last, "19-file 18?");
+}
+END_TEST
+
+START_TEST(torn_bytes_that_cannot_be_kept_are_counted)
+{
+	uint64_t next, mounted;
+
+	ck_assert_int_eq(mkdirat(u.vol->torn_fd, "1-a", 0700), 0);
+	die_writing("a", O_WRONLY | O_CREAT, "half", -SIGKILL);
+	torn_ids(u.vol, &next, &mounted);
 	ck_assert_uint_eq(torn().count, 0);
+	ck_assert_uint_eq(mounted, 1);
+	ck_assert_uint_eq(next, 2);
+	die_writing("a", O_WRONLY | O_CREAT, "half", -SIGKILL);
+	ck_assert_str_eq(torn().last, "2-a");
 }
 END_TEST
 
@@ -510,5 +530,6 @@ int main(void)
 	tcase_add_loop_test(t, an_open_that_writes_nothing_saves_nothing_again, 0, 4);
 	tcase_add_test(t, one_of_two_writers_closes_well);
 	tcase_add_test(t, torn_bytes_can_be_read_and_the_newest_are_kept);
+	tcase_add_test(t, torn_bytes_that_cannot_be_kept_are_counted);
 	return unit_run(s);
 }

@@ -82,10 +82,10 @@ static int live_two(unsigned op, uint64_t p, const char *a, const char *to)
 		error = live_lookup(vol, p, a, 0, &at);
 		if (!error)
 			error = walk(to, &q, &b);
-		return error ? error : live_link(vol, at.ino, q, b, &at);
+		return error ? error : live_link(vol, at.ino, q, b, NULL, &at);
 	}
 	error = walk(to, &q, &b);
-	return error ? error : live_rename(vol, p, a, q, b, flags[op]);
+	return error ? error : live_rename(vol, p, a, q, b, flags[op], NULL);
 }
 
 static int live_op(unsigned op, const char *from, const char *to, mode_t mode)

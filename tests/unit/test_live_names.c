@@ -111,11 +111,11 @@ START_TEST(changes_of_names_change_the_directorys_mtime)
 	unit_ok(live_unlink(vol, dir, "a"));
 	ck_assert_int_ge(attr(dir).mtime_ns, start);
 	age(dir);
-	unit_ok(live_link(vol, look(dir, "b").ino, dir, "c", &a));
+	unit_ok(live_link(vol, look(dir, "b").ino, dir, "c", NULL, &a));
 	ck_assert_int_ge(attr(dir).mtime_ns, start);
 	age(dir);
 	age(other);
-	unit_ok(live_rename(vol, dir, "b", other, "b", 0));
+	unit_ok(live_rename(vol, dir, "b", other, "b", 0, NULL));
 	ck_assert_int_ge(attr(dir).mtime_ns, start);
 	ck_assert_int_ge(attr(other).mtime_ns, start);
 	age(dir);
@@ -197,14 +197,14 @@ START_TEST(hard_links_are_one_file)
 	struct live_attr a = {0};
 	struct state_file f;
 
-	unit_ok(live_link(vol, ino, dir, "b", &a));
+	unit_ok(live_link(vol, ino, dir, "b", NULL, &a));
 	ck_assert_uint_eq(a.ino, ino);
 	ck_assert_uint_eq(a.nlink, 2);
 	ck_assert_uint_eq(look(ROOT_INO, "a").nlink, 2);
-	unit_error(live_link(vol, ino, dir, "b", &a), -EEXIST);
-	unit_error(live_link(vol, dir, ROOT_INO, "c", &a), -EPERM);
-	unit_error(live_link(vol, 9999, ROOT_INO, "c", &a), -ENOENT);
-	unit_error(live_link(vol, ino, ino, "c", &a), -ENOTDIR);
+	unit_error(live_link(vol, ino, dir, "b", NULL, &a), -EEXIST);
+	unit_error(live_link(vol, dir, ROOT_INO, "c", NULL, &a), -EPERM);
+	unit_error(live_link(vol, 9999, ROOT_INO, "c", NULL, &a), -ENOENT);
+	unit_error(live_link(vol, ino, ino, "c", NULL, &a), -ENOTDIR);
 	unit_ok(live_unlink(vol, ROOT_INO, "a"));
 	ck_assert_uint_eq(look(dir, "b").nlink, 1);
 	assert_text(dir, "b", "text");
@@ -212,7 +212,7 @@ START_TEST(hard_links_are_one_file)
 	unit_ok(state_file_get(vol->state, ino, &f));
 	f.nlink = 65000;
 	unit_ok(state_file_set(vol->state, &f));
-	unit_error(live_link(vol, ino, ROOT_INO, "c", &a), -EMLINK);
+	unit_error(live_link(vol, ino, ROOT_INO, "c", NULL, &a), -EMLINK);
 }
 END_TEST
 
@@ -246,7 +246,7 @@ START_TEST(an_unlinked_file_lives_while_it_is_open)
 	unit_ok(live_getattr(vol, a.ino, a.body, &a));
 	ck_assert_uint_eq(a.nlink, 0);
 	ck_assert_uint_eq(a.size, 8);
-	unit_error(live_link(vol, a.ino, ROOT_INO, "again", &a), -ENOENT);
+	unit_error(live_link(vol, a.ino, ROOT_INO, "again", NULL, &a), -ENOENT);
 	close_handle(h);
 	unit_error(live_getattr(vol, a.ino, 0, &a), -ENOENT);
 }
@@ -320,10 +320,10 @@ START_TEST(a_read_only_volume_refuses_changes)
 	unit_error(live_mkdir(vol, ROOT_INO, "a", 0755, &me, &a), -EROFS);
 	unit_error(live_mknod(vol, ROOT_INO, "a", S_IFIFO | 0600, 0, &me, &a), -EROFS);
 	unit_error(live_symlink(vol, ROOT_INO, "a", "to", &me, &a), -EROFS);
-	unit_error(live_link(vol, ino, ROOT_INO, "a", &a), -EROFS);
+	unit_error(live_link(vol, ino, ROOT_INO, "a", NULL, &a), -EROFS);
 	unit_error(live_unlink(vol, ROOT_INO, "file"), -EROFS);
 	unit_error(live_rmdir(vol, ROOT_INO, "dir"), -EROFS);
-	unit_error(live_rename(vol, ROOT_INO, "file", dir, "b", 0), -EROFS);
+	unit_error(live_rename(vol, ROOT_INO, "file", dir, "b", 0, NULL), -EROFS);
 	unit_error(live_setattr(vol, ino, 0, &c, &a), -EROFS);
 	unit_error(live_setattr(vol, ino, 0, &size, &a), -EROFS);
 	unit_error(live_setxattr(vol, ino, "user.a", "1", 1, 0), -EROFS);

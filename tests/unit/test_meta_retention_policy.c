@@ -357,7 +357,9 @@ START_TEST(the_complete_one_before_a_recent_one_stays)
 		add_at(i * NS_PER_S);
 	e[3].recent = true;
 	stays("last:1", 0, "3 4");
-	ck_assert_uint_eq(e[2].reasons, RETENTION_BEFORE);
+	ck_assert_uint_eq(e[2].reasons, 1u << RETENTION_LAST | RETENTION_BEFORE);
+	ck_assert_uint_eq(e[3].reasons, 1u << RETENTION_LAST | RETENTION_NEWEST | RETENTION_RECENT);
+	stays("every:2", 0, "3 4");
 	e[2].complete = false;
 	stays("last:1", 0, "2 4");
 	e[1].complete = false;
@@ -370,45 +372,145 @@ START_TEST(the_complete_one_before_a_recent_one_stays)
 	stays("last:1", 0, "2 3 4");
 	/* A further one came, by somebody's word. */
 	e[3].durable = true;
-	e[3].recent = false;
+	e[2].recent = e[3].recent = false;
 	stays("last:1", 0, "4");
 }
 END_TEST
 
-/* A half of a save, and notes after it, each sealed by itself. */
-START_TEST(what_may_be_part_of_a_save_is_no_way_back)
+/* All of them may turn out to be halves of the save that comes. */
+START_TEST(what_is_recent_fills_no_place)
 {
-	static const uint64_t bytes[] = {6000, 3000, 10, 10, 10};
+	for (int i = 0; i < 9; i++) {
+		add_at(i * NS_PER_S);
+		e[i].recent = i > 4;
+	}
+	stays("last:3", 0, "3 4 5 6 7 8 9");
+	stays("last:3", 1u << RETENTION_LAST, "3 4 5 7 8 9");
+	stays("hourly:3", 0, "5 6 7 8 9");
+	for (int i = 0; i < 9; i++)
+		e[i].recent = false;
+	stays("last:3", 0, "7 8 9");
+}
+END_TEST
 
+/* A directory whose name is a number: all saves are of one step, so any of them may go on with the one before. */
+START_TEST(what_may_be_of_the_newest_save_has_its_place)
+{
 	for (int i = 0; i < 5; i++) {
 		add_at(i * NS_PER_S);
-		e[i].bytes_new = bytes[i];
-		e[i].recent = i > 0;
+		e[i].save = 1;
+		e[i].has_step = true;
+		e[i].step = 12345;
 	}
-	stays("last:1", 0, "1 2 3 4 5");
-	e[1].recent = e[2].recent = false; /* whoever goes on now does so too late */
-	stays("last:1", 0, "4 5");
-	e[1].recent = e[2].recent = true;
-	e[1].bytes_new = 5900; /* whole: as large as the one before */
-	stays("last:1", 0, "2 3 4 5");
-	e[3].has_step = true;
-	stays("last:1", 0, "4 5");
+	stays("last:3", 0, "3 4 5");
+	stays("hourly:1", 0, "5");
+}
+END_TEST
+
+START_TEST(what_is_small_takes_no_place_from_what_is_large)
+{
+	static const uint64_t bytes[] = {6000, 6000, 10, 5000, 10, 10, 0, 375, 10};
+
+	for (int i = 0; i < 9; i++) {
+		add_at(i * NS_PER_S);
+		e[i].bytes_new = bytes[i];
+	}
+	/* 375 is a sixteenth of 6000: as much as a save may differ from another. */
+	stays("last:2", 1u << RETENTION_LAST, "4 8 9");
+	count = 7;
+	stays("last:2", 1u << RETENTION_LAST, "2 4 6 7");
+	stays("last:1", 0, "4 7");
+	/* The newest of an hour is not a picture alone. */
+	stays("hourly:1", 1u << RETENTION_HOURLY, "4 7");
+	for (int i = 0; i < 7; i++)
+		e[i].sealed_ns = i * 3600 * NS_PER_S;
+	stays("hourly:2", 1u << RETENTION_HOURLY, "2 4 6 7");
+	for (int i = 0; i < 7; i++)
+		e[i].has_step = true;
+	stays("every:5", 1u << RETENTION_EVERY, "4 7");
+}
+END_TEST
+
+/* Who only read, and had times changed, asked for no checkpoint; who removed something and sealed that did. */
+START_TEST(what_an_unmount_seals_takes_no_place_from_what_is_large)
+{
+	for (int i = 0; i < 3; i++) {
+		add_at(i * NS_PER_S);
+		e[i].bytes_new = i ? 0 : 1000;
+	}
+	e[1].trigger = RECORD_TRIGGER_UMOUNT;
+	e[2].trigger = RECORD_TRIGGER_WAIT;
+	stays("last:1", 0, "1 3");
+	e[2].trigger = RECORD_TRIGGER_COMMIT;
+	stays("last:1", 0, "3");
+}
+END_TEST
+
+START_TEST(each_kind_of_much_smaller_ones_has_its_places)
+{
+	for (int i = 0; i < 300; i++) {
+		add_at(i * NS_PER_S);
+		e[i].bytes_new = i % 10 ? 1000 : 1000000;
+	}
+	e[0].bytes_new = UINT64_MAX;
+	stays("last:2", 0, "1 281 291 299 300");
 }
 END_TEST
 
 /* Half a step, and a note beside it: no way back from one is the other. */
-START_TEST(what_is_of_the_same_save_is_passed_over)
+START_TEST(what_is_of_the_newest_save_fills_no_place)
 {
 	for (int i = 0; i < 4; i++)
 		add_at(i * NS_PER_S);
-	e[3].recent = e[2].recent = true;
 	e[3].save = e[2].save = 3;
 	stays("last:1", 0, "2 4");
-	e[1].recent = true;
+	e[2].has_step = true;
+	stays("last:1", 0, "2 3 4");
 	e[1].save = 2;
-	stays("last:1", 0, "2 4");
+	stays("last:1", 0, "2 3 4");
 	e[1].save = 3;
-	stays("last:1", 0, "1 4");
+	stays("last:1", 0, "1 3 4");
+}
+END_TEST
+
+static void sealed_by(size_t at, enum record_trigger trigger, uint64_t step, uint64_t half)
+{
+	e[at].trigger = trigger;
+	e[at].has_step = step;
+	e[at].step = step;
+	e[at].half = half;
+}
+
+START_TEST(saves_are_told_by_records)
+{
+	for (int i = 0; i < 6; i++)
+		add_at(i * NS_PER_S);
+	sealed_by(0, RECORD_TRIGGER_COMMIT, 10, 0);
+	sealed_by(1, RECORD_TRIGGER_QUIET, 20, 0);
+	sealed_by(2, RECORD_TRIGGER_QUIET, 0, 2);
+	sealed_by(3, RECORD_TRIGGER_UMOUNT, 0, 2);
+	sealed_by(4, RECORD_TRIGGER_QUIET, 30, 0);
+	sealed_by(5, RECORD_TRIGGER_NEXT, 0, 0);
+	retention_find_saves(e, count);
+	for (size_t i = 0; i < count; i++)
+		ck_assert_uint_eq(e[i].save, ((const uint64_t[]){0, 2, 2, 2, 5, 0})[i]);
+}
+END_TEST
+
+START_TEST(what_somebody_sealed_since_is_continued_by_nothing)
+{
+	ck_assert_uint_eq(retention_untold(e, 0), 0);
+	for (int i = 0; i < 4; i++) {
+		add_at(i * NS_PER_S);
+		sealed_by((size_t)i, RECORD_TRIGGER_QUIET, 0, 0);
+	}
+	ck_assert_uint_eq(retention_untold(e, count), 0);
+	e[1].trigger = RECORD_TRIGGER_NEXT;
+	ck_assert_uint_eq(retention_untold(e, count), 2);
+	e[2].restores = true;
+	ck_assert_uint_eq(retention_untold(e, count), 3);
+	e[3].trigger = RECORD_TRIGGER_COMMIT;
+	ck_assert_uint_eq(retention_untold(e, count), 4);
 }
 END_TEST
 
@@ -446,7 +548,7 @@ START_TEST(reasons_have_words)
 	unsigned all = (1u << RETENTION_RULES) - 1;
 
 	all |= RETENTION_NEWEST | RETENTION_CURRENT | RETENTION_PENDING | RETENTION_UNFINISHED |
-	       RETENTION_BEFORE | RETENTION_UNDO;
+	       RETENTION_BEFORE | RETENTION_UNDO | RETENTION_RECENT;
 	ck_assert_ptr_null(retention_reason(0, 0));
 	ck_assert_str_eq(retention_reason(all, 0), "last");
 	ck_assert_str_eq(retention_reason(all, 7), "tagged");
@@ -454,7 +556,8 @@ START_TEST(reasons_have_words)
 	ck_assert_str_eq(retention_reason(all, 11), "unfinished");
 	ck_assert_str_eq(retention_reason(all, 12), "before");
 	ck_assert_str_eq(retention_reason(all, 13), "undo");
-	ck_assert_ptr_null(retention_reason(all, 14));
+	ck_assert_str_eq(retention_reason(all, 14), "recent");
+	ck_assert_ptr_null(retention_reason(all, 15));
 	ck_assert_str_eq(retention_reason(1u << RETENTION_DAILY | RETENTION_CURRENT, 1), "current");
 	ck_assert_ptr_null(retention_reason(1u << RETENTION_DAILY | RETENTION_CURRENT, 2));
 }
@@ -562,8 +665,14 @@ int main(void)
 	tcase_add_test(always, epochs_of_which_it_is_not_known_count);
 	tcase_add_test(always, without_any_whole_one_all_stay);
 	tcase_add_test(always, the_complete_one_before_a_recent_one_stays);
-	tcase_add_test(always, what_may_be_part_of_a_save_is_no_way_back);
-	tcase_add_test(always, what_is_of_the_same_save_is_passed_over);
+	tcase_add_test(always, what_is_recent_fills_no_place);
+	tcase_add_test(always, what_may_be_of_the_newest_save_has_its_place);
+	tcase_add_test(always, what_is_small_takes_no_place_from_what_is_large);
+	tcase_add_test(always, what_an_unmount_seals_takes_no_place_from_what_is_large);
+	tcase_add_test(always, each_kind_of_much_smaller_ones_has_its_places);
+	tcase_add_test(always, what_is_of_the_newest_save_fills_no_place);
+	tcase_add_test(always, saves_are_told_by_records);
+	tcase_add_test(always, what_somebody_sealed_since_is_continued_by_nothing);
 	tcase_add_test(always, what_a_rollback_left_stays);
 	tcase_add_test(always, reasons_have_words);
 	tcase_add_loop_test(always, deciding_each_time_leaves_what_deciding_once_leaves, 0,

@@ -275,6 +275,52 @@ START_TEST(no_more_failures_than_keys_are_believed)
 }
 END_TEST
 
+static int put_version(void *arg, const struct s3_version *v)
+{
+	buf_printf(arg, "%s@%s%s ", v->key, v->id, v->deleted ? "!" : "");
+	return strcmp(v->id, "stop") ? 0 : 77;
+}
+
+static int decode_versions(const char *text, struct buf *out)
+{
+	buf_reset(out);
+	return s3_versions_decode(text, strlen(text), put_version, out);
+}
+
+#define VERSION(kind, key, id)                                                                     \
+	"<" kind "><Key>" key "</Key><VersionId>" id                                               \
+	"</VersionId><IsLatest>true</IsLatest></" kind ">"
+
+START_TEST(versions_and_markers_come_in_their_order)
+{
+	static const char *const bad[] = {
+		"",
+		"<ListBucketResult/>",
+		"<ListVersionsResult>" VERSION("Version", "", "1") "</ListVersionsResult>",
+		"<ListVersionsResult>" VERSION(
+			"Version", "a", "1") "<Version><Key>b</Key></Version></ListVersionsResult>",
+		"<ListVersionsResult><DeleteMarker/></ListVersionsResult>",
+		"<ListVersionsResult>" VERSION("Version", "a", "1"),
+	};
+	struct buf cleanup_buf out = {0};
+
+	unit_ok(decode_versions("<ListVersionsResult/>", &out));
+	ck_assert_uint_eq(out.len, 0);
+	unit_ok(decode_versions(
+		"<ListVersionsResult><Prefix>p</Prefix>" VERSION("DeleteMarker", "p/a&amp;", "3")
+			VERSION("Version", "p/a&amp;", "2")
+				VERSION("Version", "p/b", "x/+1") "</ListVersionsResult>",
+		&out));
+	ck_assert_str_eq(buf_str(&out), "p/a&@3! p/a&@2 p/b@x/+1 ");
+	unit_error(decode_versions("<ListVersionsResult>" VERSION("Version", "a", "stop")
+					   VERSION("Version", "b", "1") "</ListVersionsResult>",
+				   &out),
+		   77);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		unit_error(decode_versions(bad[i], &out), -EBADMSG);
+}
+END_TEST
+
 static int take_text(void *arg, const char *path, const char *text)
 {
 	(void)path;
@@ -312,6 +358,7 @@ int main(void)
 	tcase_add_test(t, failures_of_many_are_told_one_by_one);
 	tcase_add_test(t, hostile_answers_to_many_are_refused);
 	tcase_add_test(t, no_more_failures_than_keys_are_believed);
+	tcase_add_test(t, versions_and_markers_come_in_their_order);
 	tcase_add_test(t, what_is_escaped_comes_back);
 	return unit_run(s);
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <signal.h>
 #include "lib/util/cleanup.h"
-#include "tests/unit/no_links.h"
+#include "tests/unit/failing_call.h"
 #include "tests/unit/unit.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -317,6 +317,41 @@ static void give_up_root(void)
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
 }
 
+START_TEST(a_root_that_was_renamed_takes_no_writes_until_it_is_back)
+{
+	char *dir = unit_dir();
+	cleanup_free char *root = unit_path(dir, "root"), *away = unit_path(dir, "away");
+	struct buf cleanup_buf got = {0};
+	char text[REMOTE_TEXT_MAX];
+	struct remote *r;
+	struct stat st;
+
+	unit_ok(remote_open(root, &r));
+	unit_ok(remote_put(r, "a/b", "one", 3));
+	for (int replaced = 0; replaced < 2; replaced++) {
+		ck_assert_int_eq(rename(root, away), 0);
+		if (replaced)
+			ck_assert_int_eq(mkdir(root, 0700), 0);
+		unit_error(remote_put(r, "a/b", "two", 3), -EIO);
+		ck_assert_ptr_nonnull(strstr(remote_strerror(r, -EIO, text), "put it back"));
+		unit_error(remote_put_if_absent(r, "new/c", "two", 3), -EIO);
+		unit_error(remote_delete(r, "a/b"), -EIO);
+		ck_assert(!is_there(away, "new", &st));
+		/* It is what was there. */
+		buf_reset(&got);
+		unit_ok(remote_get(r, "a/b", 0, REMOTE_TO_END, &got));
+		ck_assert_str_eq(buf_str(&got), "one");
+		if (replaced)
+			ck_assert_int_eq(rmdir(root), 0);
+		ck_assert_int_eq(rename(away, root), 0);
+	}
+	unit_ok(remote_put_if_absent(r, "new/c", "two", 3));
+	unit_ok(remote_delete(r, "a/b"));
+	remote_close(r);
+	free(dir);
+}
+END_TEST
+
 START_TEST(what_permissions_forbid_is_eacces)
 {
 	cleanup_free char *dir = unit_dir();
@@ -415,6 +450,7 @@ int main(void)
 	tcase_add_test(t, symlinks_are_not_followed_out);
 	tcase_add_test(t, the_root_itself_may_be_a_symlink);
 	tcase_add_test(t, a_root_that_vanished_is_a_failure_not_an_empty_remote);
+	tcase_add_test(t, a_root_that_was_renamed_takes_no_writes_until_it_is_back);
 	tcase_add_test(t, what_permissions_forbid_is_eacces);
 	tcase_add_test(t, a_write_that_is_cut_short_leaves_the_old_object);
 	tcase_add_loop_test(t, without_hard_links_create_if_absent_still_holds, 0, 3);

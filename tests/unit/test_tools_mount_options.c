@@ -2,6 +2,8 @@
 /* Options of a mount and of commands on a remote: what limits the network. */
 #include "tools/mount_options.h"
 
+#include <sys/stat.h>
+
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
 #include "tests/unit/unit.h"
@@ -48,12 +50,69 @@ START_TEST(commands_take_limits_from_the_environment_and_nothing_else)
 	setenv("EPOCHFS_SETTLE", "nonsense", 1);
 	setenv("EPOCHFS_CONNECTIONS", "2", 1);
 	setenv("EPOCHFS_DOWNLOAD_LIMIT", "50M", 1);
-	ck_assert_int_eq(mount_options_limits(&limits), EXIT_DONE);
+	ck_assert_int_eq(mount_options_limits(NULL, &limits), EXIT_DONE);
 	ck_assert_uint_eq(limits.connections, 2);
 	ck_assert_uint_eq(limits.download_rate, 50 << 20);
 	ck_assert_uint_eq(limits.upload_rate, 0);
 	setenv("EPOCHFS_CONNECTIONS", "many", 1);
-	ck_assert_int_eq(mount_options_limits(&limits), EXIT_USAGE);
+	ck_assert_int_eq(mount_options_limits(NULL, &limits), EXIT_USAGE);
+}
+END_TEST
+
+static void write_config(const char *text)
+{
+	cleanup_free char *above = unit_dir();
+	cleanup_free char *folder = unit_path(above, "epochfs");
+	cleanup_free char *path = unit_path(folder, "config");
+	cleanup_fclose FILE *f = NULL;
+
+	ck_assert_int_eq(mkdir(folder, 0700), 0);
+	f = fopen(path, "we");
+	ck_assert_ptr_nonnull(f);
+	fputs(text, f);
+	fchmod(fileno(f), 0600);
+	setenv("XDG_CONFIG_HOME", above, 1);
+}
+
+START_TEST(what_is_configured_and_counts_is_a_list_for_the_next_process)
+{
+	struct mount_options o, next;
+
+	write_config("key-file = /run/key\nmessage = a, b\nlease = 2s\nlog = *.a\nlog = *.b\n");
+	setenv("EPOCHFS_PASSPHRASE_FILE", "/run/passphrase", 1);
+	setenv("EPOCHFS_LEASE", "3s", 1);
+	setenv("EPOCHFS_LOG", "*.c", 1);
+	mount_options_init(&o);
+	ck_assert_int_eq(mount_options_defaults(&o, "s3://bucket/run7"), EXIT_DONE);
+	ck_assert_str_eq(o.volume.limits.passphrase_file, "/run/passphrase");
+	ck_assert_ptr_null(o.volume.limits.key_file);
+	mount_options_init(&next);
+	ck_assert_int_eq(mount_options_environment(&next), EXIT_DONE);
+	ck_assert_int_eq(mount_options_parse(&next, mount_options_configured(&o)), EXIT_DONE);
+	ck_assert_str_eq(next.volume.limits.passphrase_file, "/run/passphrase");
+	ck_assert_str_eq(next.volume.message, "a, b");
+	ck_assert_int_eq(next.volume.lease_ns, 3 * NS_PER_S);
+	ck_assert_uint_eq(next.volume.log.count, 3);
+	mount_options_free(&next);
+	mount_options_free(&o);
+}
+END_TEST
+
+START_TEST(commands_on_a_remote_have_its_limits_and_its_key)
+{
+	struct remote_limits limits;
+
+	write_config(
+		"[remote \"s3://bucket\"]\nconnections = 5\nkey-file = /run/key\nsettle = nonsense\n");
+	ck_assert_int_eq(mount_options_limits("s3://bucket/run7", &limits), EXIT_DONE);
+	ck_assert_uint_eq(limits.connections, 5);
+	ck_assert_str_eq(limits.key_file, "/run/key");
+	ck_assert_int_eq(mount_options_limits("s3://other/run7", &limits), EXIT_DONE);
+	ck_assert_ptr_null(limits.key_file);
+	setenv("EPOCHFS_PASSPHRASE_FILE", "/run/passphrase", 1);
+	ck_assert_int_eq(mount_options_limits("s3://bucket/run7", &limits), EXIT_DONE);
+	ck_assert_ptr_null(limits.key_file);
+	ck_assert_str_eq(limits.passphrase_file, "/run/passphrase");
 }
 END_TEST
 
@@ -72,7 +131,7 @@ START_TEST(of_keys_the_last_one_counts)
 	ck_assert_int_eq(mount_options_parse(&o, "key-file=relative"), EXIT_USAGE);
 	mount_options_free(&o);
 	/* What a command gets outlives the options that it was read by. */
-	ck_assert_int_eq(mount_options_limits(&limits), EXIT_DONE);
+	ck_assert_int_eq(mount_options_limits(NULL, &limits), EXIT_DONE);
 	ck_assert_str_eq(limits.key_file, "/run/key");
 	ck_assert_ptr_null(limits.passphrase_file);
 }
@@ -220,6 +279,8 @@ int main(void)
 	tcase_add_test(t, commands_take_limits_from_the_environment_and_nothing_else);
 	tcase_add_test(t, limits_that_make_no_sense_are_usage_errors);
 	tcase_add_test(t, of_keys_the_last_one_counts);
+	tcase_add_test(t, what_is_configured_and_counts_is_a_list_for_the_next_process);
+	tcase_add_test(t, commands_on_a_remote_have_its_limits_and_its_key);
 	tcase_add_test(t, each_value_is_held_against_its_row);
 	tcase_add_test(t, values_come_where_they_belong);
 	tcase_add_test(t, the_table_says_what_each_option_means_and_what_counts_without_it);

@@ -75,7 +75,7 @@ static void save_over(void)
 	struct handle *h = vu_open(&u, "a.tmp", O_WRONLY | O_CREAT);
 
 	vu_write(h, "the new content", 0);
-	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0, NULL));
 	close_and_say(h);
 }
 
@@ -88,7 +88,7 @@ static void killed_over(void)
 
 	unit_ok(vu_open_as(&u, "a.tmp", O_WRONLY | O_CREAT, c.pid, &h));
 	vu_write(h, "half", 0);
-	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0));
+	unit_ok(live_rename(u.vol, ROOT_INO, "a.tmp", ROOT_INO, "a", 0, NULL));
 	kill(c.pid, SIGKILL);
 	waitid(P_PID, (id_t)c.pid, &info, WEXITED | WNOWAIT);
 	unit_ok(handle_flush(h, c.pid, NULL, NULL));

@@ -38,21 +38,27 @@ START_TEST(content_that_power_took_is_torn)
 }
 END_TEST
 
-/* The size and the time of a replacement reach the disk before its bytes; its close was promised. */
-static void lose_bytes_of_a_replacement(void)
+/* The size and the time of a replacement reach the disk before its bytes; its close was promised. Blocks that are there may be `unwritten`. */
+static void replace_and_lose_bytes(bool synced, bool unwritten)
 {
 	struct handle *h = vu_open(&u, "a", O_WRONLY | O_TRUNC);
-	static char data[65536];
+	static char data[1 << 20];
 	cleanup_close int fd = -1;
 	struct state_version v;
 	struct stat st;
 
 	memset(data, 'x', sizeof(data));
 	ck_assert_int_eq(handle_write(h, data, sizeof(data), 0, NULL, NULL), sizeof(data));
+	if (synced)
+		unit_ok(handle_fsync(h, false));
 	unit_ok(handle_flush(h, getpid(), NULL, NULL));
 	unit_ok(state_version_get(u.vol->state, h->body->version, &v));
 	fd = object_open(u.vol, v.id, O_RDWR);
-	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192), 0);
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof(data)),
+			 0);
+	if (unwritten)
+		ck_assert_int_eq(fallocate(fd, 0, 0, sizeof(data)), 0);
+	ck_assert_int_eq(fsync(fd), 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	v.flushed_ctime_ns = stat_ctime(&st);
 	mutex_lock(&u.vol->lock);
@@ -62,12 +68,38 @@ static void lose_bytes_of_a_replacement(void)
 	lose_power();
 }
 
+static void lose_blocks(void)
+{
+	replace_and_lose_bytes(false, false);
+}
+
+static void lose_what_is_in_blocks(void)
+{
+	replace_and_lose_bytes(false, true);
+}
+
+static void lose_nothing_of_what_was_synced(void)
+{
+	replace_and_lose_bytes(true, true);
+}
+
 START_TEST(a_replacement_whose_bytes_power_took_is_undone)
 {
 	daemon_dies(NULL, prepare);
-	daemon_dies(NULL, lose_bytes_of_a_replacement);
+	daemon_dies(NULL, _i ? lose_what_is_in_blocks : lose_blocks);
 	mount_and_check();
 	vu_holds(&u, "a", "the old content");
+}
+END_TEST
+
+/* Space that was taken ahead and never written is no loss. */
+START_TEST(a_synced_replacement_with_unwritten_blocks_stays)
+{
+	daemon_dies(NULL, prepare);
+	daemon_dies(NULL, lose_nothing_of_what_was_synced);
+	mount_and_check();
+	ck_assert_uint_eq(vu_version(&u, vu_file(&u, "a").closed).size, 1 << 20);
+	ck_assert(!vu_version(&u, vu_file(&u, "a").closed).torn);
 }
 END_TEST
 
@@ -130,7 +162,8 @@ int main(void)
 	TCase *t = recover_case(s, "power loss");
 
 	tcase_add_test(t, content_that_power_took_is_torn);
-	tcase_add_test(t, a_replacement_whose_bytes_power_took_is_undone);
+	tcase_add_loop_test(t, a_replacement_whose_bytes_power_took_is_undone, 0, 2);
+	tcase_add_test(t, a_synced_replacement_with_unwritten_blocks_stays);
 	tcase_add_test(t, a_cut_off_archive_is_torn);
 	tcase_add_test(t, content_without_a_file_is_torn_but_has_its_size);
 	tcase_add_test(t, synced_content_is_marked_so);

@@ -130,7 +130,8 @@ START_TEST(every_kind_of_entry_comes_back)
 	unit_ok(live_mkdir(u.vol, ROOT_INO, "dir", 0750, &who, &dir));
 	save_in(dir.ino, "big", data, 3 * MIB, 0);
 	save_in(dir.ino, "small", "text", 4, 0);
-	unit_ok(live_link(u.vol, attr_of(dir.ino, "small").ino, ROOT_INO, "also small", &small));
+	unit_ok(live_link(u.vol, attr_of(dir.ino, "small").ino, ROOT_INO, "also small", NULL,
+			  &small));
 	unit_ok(live_symlink(u.vol, ROOT_INO, "link", "dir/\xff", &who, &link));
 	unit_ok(live_mknod(u.vol, dir.ino, "fifo", S_IFIFO | 0600, 0, &who, &fifo));
 	if (geteuid() == 0) /* nobody else restores it */

@@ -287,6 +287,38 @@ START_TEST(a_record_that_makes_no_sense_gives_no_handle)
 }
 END_TEST
 
+/* Closed by its opener, whose worker had inherited it. */
+static void close_held(void)
+{
+	struct handle *h;
+
+	vu_save(&u, "replaced", "old");
+	h = open_kept("replaced", O_WRONLY | O_TRUNC, 0);
+	vu_write(h, "new", 0);
+	unit_ok(handle_flush(h, getppid(), NULL, NULL));
+	vu_seal(&u);
+	ck_assert_uint_eq(h->body->held, 1);
+}
+
+START_TEST(what_another_process_keeps_open_stays_closed)
+{
+	struct state_file f;
+	uint64_t epoch;
+
+	daemon_dies(NULL, close_held);
+	mount_with(1);
+	f = vu_file(&u, "replaced");
+	ck_assert_uint_ne(f.closed, f.live);
+	ck_assert_uint_eq(revived(0)->body->held, 1);
+	ck_assert_uint_eq(revived(0)->body->writers, 0);
+	epoch = vu_seal(&u);
+	handle_release(revived(0), false);
+	ck_assert_uint_eq(vu_file(&u, "replaced").live, f.closed);
+	ck_assert_uint_eq(vu_seal(&u), epoch);
+	vu_holds(&u, "replaced", "new");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("volume_survivors");
@@ -301,5 +333,6 @@ int main(void)
 			    (int)(sizeof(steps) / sizeof(steps[0])));
 	tcase_add_test(t, an_open_goes_on_where_it_was_sent);
 	tcase_add_test(t, a_record_that_makes_no_sense_gives_no_handle);
+	tcase_add_test(t, what_another_process_keeps_open_stays_closed);
 	return unit_run(s);
 }
