@@ -186,7 +186,7 @@ static bool tail_is_torn(struct volume *vol, const char *name, const struct stat
 	}
 }
 
-static int content_of_version(struct walk *w, const struct state_version *v, struct buf *bytes,
+static int content_of_version(struct state *state, const struct state_version *v, struct buf *bytes,
 			      struct tree_entry *e)
 {
 	int error;
@@ -206,7 +206,7 @@ static int content_of_version(struct walk *w, const struct state_version *v, str
 		e->holes = v->holes;
 		return 0;
 	}
-	error = state_inline_get(w->job->snapshot, v->id, bytes);
+	error = state_inline_get(state, v->id, bytes);
 	if (error == -ENOENT)
 		return 0;
 	if (!error && (bytes->len != v->size || bytes->len > TREE_INLINE_MAX))
@@ -251,6 +251,20 @@ static bool is_same_content(const struct tree_entry *e, const struct tree_entry 
 	return e->content == TREE_INLINE && !memcmp(e->u.inline_data, now->u.inline_data, e->size);
 }
 
+/* As it is now, not as in the snapshot: the tree of the epoch before may have been read after its upload, which says where content is. */
+static int content_now(struct walk *w, const struct state_version *v, struct buf *bytes,
+		       struct tree_entry *e)
+{
+	struct state_version now;
+	int error;
+	SCOPED_LOCK(&w->vol->lock);
+
+	error = state_version_get(w->vol->state, v->id, &now);
+	if (error == -ENOENT)
+		return content_of_version(w->job->snapshot, v, bytes, e);
+	return error ? error : content_of_version(w->vol->state, &now, bytes, e);
+}
+
 /* Whether the epoch before has this content under a name, any one, by which it is judged as by this. */
 static bool was_named_so(struct walk *w, const struct tree *before, const struct state_version *v)
 {
@@ -258,7 +272,7 @@ static bool was_named_so(struct walk *w, const struct tree *before, const struct
 	struct tree_entry now = {0};
 
 	/* Where it cannot be told, nothing is blamed. */
-	if (content_of_version(w, v, &bytes, &now) < 0)
+	if (content_now(w, v, &bytes, &now) < 0)
 		return true;
 	for (uint32_t id = 0; id < tree_count(before); id++) {
 		struct tree_entry e;
@@ -459,7 +473,7 @@ static int content_of_file(struct walk *w, const char *name, const struct state_
 		error = judge_file(w, name, f, &v, &torn);
 	if (torn)
 		e->flags |= TREE_TORN;
-	return error ? error : content_of_version(w, &v, bytes, e);
+	return error ? error : content_of_version(w->job->snapshot, &v, bytes, e);
 }
 
 static int target_of_symlink(struct walk *w, const struct state_file *f, struct buf *bytes,

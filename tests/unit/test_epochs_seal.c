@@ -341,6 +341,36 @@ START_TEST(a_log_is_cut_once_the_epoch_has_it)
 }
 END_TEST
 
+static bool is_durable(uint64_t number)
+{
+	struct epoch_info info = eu_info(number);
+	bool durable = info.state == EPOCH_DURABLE;
+
+	epoch_info_free(&info);
+	return durable;
+}
+
+/* The snapshot of the second epoch says where content was before the upload of the first, and the tree of the first where it is now. */
+START_TEST(what_was_vouched_for_stays_so_while_it_is_uploaded)
+{
+	struct epochs_seal vouched = {.trigger = "commit", .whole = true};
+	struct seal_how how = {.trigger = RECORD_TRIGGER_COMMIT};
+	uint64_t number;
+
+	eu_save("base.safetensors", "a placeholder, no tensors");
+	unit_ok(epochs_seal(u.vol, &vouched, &number));
+	eu_save("part", "2");
+	mutex_lock(&u.vol->sealer->finishing);
+	mutex_lock(&u.vol->lock);
+	unit_ok(seal_begin_locked(u.vol, &how, &number));
+	mutex_unlock(&u.vol->lock);
+	unit_until(is_durable(1));
+	mutex_unlock(&u.vol->sealer->finishing);
+	unit_ok(seal_finish_until(u.vol, number));
+	ck_assert_uint_eq(epochs_latest(u.vol), number);
+}
+END_TEST
+
 START_TEST(a_log_opens_no_epoch)
 {
 	eu_save("a", "one");
@@ -383,6 +413,9 @@ int main(void)
 	tcase_add_test(t, an_open_log_is_taken_as_it_stands);
 	tcase_add_test(t, a_torn_file_makes_the_epoch_incomplete);
 	tcase_add_test(t, many_files);
+
+	t = eu_remote_case(s, "uploads");
+	tcase_add_test(t, what_was_vouched_for_stays_so_while_it_is_uploaded);
 
 	t = eu_case(s, "changes");
 	tcase_add_test(t, nothing_changed_gives_the_newest);
