@@ -45,6 +45,8 @@ BIN = os.environ.get("EPOCHFS_BIN", "epochfs")
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 # Each begins a command in a new mount namespace.
 ALONE, OWN_MOUNTS = os.path.join(TOOLS, "alone.sh"), os.path.join(TOOLS, "own_mounts.py")
+# The rules of every mount: as the program has them by itself, or those that are being tried.
+RULES = os.environ.get("EPOCHFS_TEST_RULES")
 SLOWNESS = float(os.environ.get("EPOCHFS_TEST_SLOWNESS", "1"))
 LIMIT = 60 * SLOWNESS  # for what happens in a moment, on a busy machine too
 
@@ -387,7 +389,8 @@ def make_volume(tmp_path_factory, passthrough, request):
     made = []
 
     def make(**options):
-        v = Mount(tmp_path_factory.mktemp("v"), {"passthrough": passthrough, **options})
+        rules = request.node.get_closest_marker("rules")
+        v = Mount(tmp_path_factory.mktemp("v"), {"passthrough": passthrough, "rules": rules.args[0] if rules else RULES, **options})
         made.append(v)
         return v
 
@@ -457,3 +460,4 @@ def pytest_configure(config):
     # Before there are workers, which are given it.
     config.option.seed = random.SystemRandom().randrange(10**9) if config.option.seed == "fresh" else int(config.option.seed)
     config.addinivalue_line("markers", "options(name=value): options of the mount")
+    config.addinivalue_line("markers", "rules(number): the rules of saves that the mount has, as its option says them")

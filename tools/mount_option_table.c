@@ -241,6 +241,8 @@ const char *mount_option_set(const struct option_row *row, struct mount_options 
 #define SPECIAL(text, looks, says, fn, ...)                                                        \
 	VALUE(text, OPTION_SPECIAL, looks, says, .set = (fn), __VA_ARGS__)
 
+static const char *const one_or_two[] = {"1", "2", NULL};
+
 static const char *const local_or_remote[] = {"local", "remote", NULL};
 static const char *const error_or_wait[] = {"error", "wait", NULL};
 static const char *const on_or_off[] = {"on", "off", NULL};
@@ -285,6 +287,11 @@ const struct option_row mount_option_table[] = {
 	      "remote: each close waits until its epoch is in the remote",
 	      MEMBER(volume.durable_close), .by_default = "local", .is_bool = true,
 	      .choices = local_or_remote, .expected = "local or remote"),
+	VALUE("rules", OPTION_CHOICE, "1|2",
+	      "which rules say when an epoch is sealed and what is whole: 2 are those of one page, which "
+	      "become the default",
+	      MEMBER(volume.by_saves), .by_default = "1", .is_bool = true, .choices = one_or_two,
+	      .expected = "1 or 2"),
 	SPECIAL("resume", "",
 		"after a killed or torn save the live tree goes back to the newest complete epoch by itself; "
 		"resume=off: it does not",
