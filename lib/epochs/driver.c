@@ -205,6 +205,15 @@ int driver_judge_locked(struct volume *vol, const struct seal_how *how, struct s
 	return record_set_text(&job->why, buf_str(&why));
 }
 
+static bool is_whole_locked(struct volume *vol, uint64_t number)
+{
+	const struct epoch_index *x = epochs_index_locked(vol);
+	const struct epoch_brief *e = x ? epoch_index_find(x, number) : NULL;
+
+	/* What is unknown was told apart when it was sealed, and the record says so still. */
+	return !e || e->unknown || epoch_brief_complete(e);
+}
+
 void driver_sealed_locked(struct volume *vol, struct seal_job *job)
 {
 	struct save_event e = {.kind = SAVE_SEALED, .at_ns = driver_now_ns(), .epoch = job->number};
@@ -217,6 +226,8 @@ void driver_sealed_locked(struct volume *vol, struct seal_job *job)
 		e.facts = job->whole ? SAVE_IS_WHOLE : 0;
 	}
 	driver_apply_locked(vol, &e);
+	if (job->restores && !is_whole_locked(vol, job->restores))
+		saves_found_chosen(vol->driver->saves);
 	if (job->is_pending)
 		vol->driver->pending = job->number;
 	saves_put_known(vol->driver->saves, &job->saves);

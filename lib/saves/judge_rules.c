@@ -30,6 +30,13 @@ static const struct save *save_at(const struct saves *s, unsigned i)
 }
 
 static const char root[] = "";
+/* The checkpoint of what somebody chose: nobody knows which of them is half. */
+static const char chosen[] = "";
+
+bool is_chosen(const struct judged *j)
+{
+	return j->checkpoint == chosen;
+}
 
 /* `root` or the newest checkpoint, where the path is of one of them; NULL: of neither. */
 static const char *newest_of(const struct saves *s, const char *path)
@@ -175,7 +182,7 @@ static bool is_half(const struct saves *s, const struct judging *how, struct jud
 	for (const struct broken *b = s->broken; b; b = b->next)
 		if (b->half && is_newest(s, b->checkpoint) && !is_void(s, b))
 			return found(ret, b->checkpoint, NULL);
-	return false;
+	return s->chosen && !any_full(s) && found(ret, chosen, NULL);
 }
 
 static bool has_unseen(const struct save *save)
@@ -251,6 +258,10 @@ static void put_lacking(const struct saves *s, const struct judged *j, struct bu
 	const struct save *save = find_save_of(s, j->checkpoint);
 	struct core core;
 
+	if (is_chosen(j)) {
+		buf_printf(out, "what was gone back to is not whole");
+		return;
+	}
 	if (half_of(s, j->checkpoint) || !save) {
 		put_half(s, j, out);
 		return;

@@ -172,6 +172,11 @@ int saves_found_pending(struct saves *s)
 	return note_half(s, s->newest);
 }
 
+void saves_found_chosen(struct saves *s)
+{
+	s->chosen = true;
+}
+
 /* ---- going back ---- */
 
 /* A process that had to do with what is there of the checkpoint and lives; NULL: none. */
@@ -208,7 +213,7 @@ static struct judged reason_to_go_back(const struct saves *s, enum resume_when w
 	static const struct judging how = {.sign = true};
 	struct judged j = judge_first(s, &how);
 
-	if (!j.rule->goes_back ||
+	if (!j.rule->goes_back || is_chosen(&j) ||
 	    (j.rule->known_end && when != RESUME_ALWAYS && !is_end_known(s, j.checkpoint)))
 		j.rule = NULL;
 	return j;

@@ -131,6 +131,8 @@ int saves_found_broken(struct saves *s, const char *path, bool torn);
 void saves_found_changed(struct saves *s);
 /* The live tree is that of an epoch that was pending when its mount ended: it is half. 0 or -ENOMEM. */
 int saves_found_pending(struct saves *s);
+/* After SAVE_BACK: somebody chose that epoch, which is not whole. So is what follows, until a full save, and the live tree stays. */
+void saves_found_chosen(struct saves *s);
 
 /* ---- going back ---- */
 

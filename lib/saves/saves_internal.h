@@ -99,6 +99,7 @@ struct saves {
 	struct map names, saves, handles, ended;
 	struct save *newest_save; /* the list of all */
 	struct broken *broken;
+	bool chosen; /* somebody went back to what is not whole, and nothing was saved in full since */
 	struct shapes shapes;
 	char *newest; /* the checkpoint in which something was saved or killed last */
 	size_t fresh_count;
@@ -164,6 +165,10 @@ bool lived_at_kill(const struct saves *s, const char *path, uint64_t process);
 bool is_process_named(const struct saves *s, uint64_t process);
 /* By this rename what an epoch has is called otherwise, and nothing is replaced: no save. */
 bool only_moves(const struct saves *s, const struct save_event *e);
+/* Whether that is all that speaks against it: somebody chose what is there. */
+bool is_chosen(const struct judged *j);
+/* A save that is full, of which nothing was killed. */
+bool any_full(const struct saves *s);
 /* What is left of a half save of the checkpoint; NULL: nothing. */
 const struct broken *half_of(const struct saves *s, const char *checkpoint);
 /* The root, or the newest checkpoint. */

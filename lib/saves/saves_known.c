@@ -5,6 +5,7 @@
  *	shape /CHECKPOINT TIMES /NAME TIMES /NAME ...          the name that was saved first stands first, after it the others in their order
  *	broken /CHECKPOINT /PATH HOW [in-place] /BESIDE ...    HOW: killed, refused or torn; half: then PATH is empty
  *	torn /PATH                                             its content is cut off
+ *	chosen                                                 somebody went back to what is not whole
  *	newest /CHECKPOINT
  *
  * In a word each byte that is not printable ASCII, and '%', stands as %XX.
@@ -236,15 +237,20 @@ static int take_newest(struct saves *s, char **rest)
 	return 0;
 }
 
+static int take_chosen(struct saves *s, char **rest)
+{
+	(void)rest;
+	s->chosen = true;
+	return 0;
+}
+
 static const struct {
 	const char *word;
 	bool is_broken;
 	int (*take)(struct saves *s, char **rest);
 } lines[] = {
-	{"shape", false, take_shape},
-	{"newest", false, take_newest},
-	{"broken", true, take_broken},
-	{"torn", true, take_torn},
+	{"shape", false, take_shape}, {"newest", false, take_newest}, {"broken", true, take_broken},
+	{"torn", true, take_torn},    {"chosen", true, take_chosen},
 };
 
 static int take_line(struct saves *s, char *line, bool broken)
@@ -284,7 +290,7 @@ int saves_take_broken(struct saves *s, const char *text)
 
 bool saves_any_broken(const struct saves *s)
 {
-	return s->broken || s->torn_count;
+	return s->broken || s->torn_count || s->chosen;
 }
 
 /* All but the kinds that were saved longest ago. */
@@ -298,6 +304,8 @@ static void put_from(const struct saves *s, size_t kind, struct buf *out)
 	for (const struct broken *b = s->broken; b; b = b->next)
 		put_broken(out, b);
 	put_torn(s, out);
+	if (s->chosen)
+		buf_printf(out, "chosen\n");
 	if (*s->newest) {
 		buf_printf(out, "newest");
 		put_word(out, s->newest);

@@ -136,6 +136,8 @@ static void drop_broken(struct saves *s, bool all)
 		if (all || is_void(s, b))
 			free_broken(s, b);
 	}
+	if (all || any_full(s))
+		s->chosen = false;
 }
 
 static void drop_ended(struct saves *s)

@@ -211,6 +211,14 @@ bool lived_at_kill(const struct saves *s, const char *path, uint64_t process)
 	return false;
 }
 
+bool any_full(const struct saves *s)
+{
+	for (const struct save *save = s->newest_save; save; save = save->next)
+		if (!save->broken && is_full(s, save))
+			return true;
+	return false;
+}
+
 bool is_void(const struct saves *s, const struct broken *b)
 {
 	if (!b->half && saves_path_is_output(s, b->path))

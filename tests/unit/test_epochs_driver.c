@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include "lib/epochs/rollback.h"
 #include "lib/epochs/writers.h"
 #include "lib/live/observer.h"
 
@@ -184,6 +185,36 @@ START_TEST(what_saves_have_is_known_after_a_remount)
 }
 END_TEST
 
+/* What was chosen stays, over a mount, too, and nothing is whole by it until a full save. */
+START_TEST(somebody_goes_back_to_a_half_save)
+{
+	pid_t pid = trainer_new();
+	uint64_t number;
+
+	save_two(pid);
+	save_half(pid);
+	trainer_kill(pid);
+	look_in();
+	ck_assert_uint_eq(epochs_latest(u.vol), 4);
+	unit_ok(epochs_rollback(u.vol, 3, &number));
+	ck_assert_uint_eq(number, 5);
+	eu_options.resume = RESUME_ALWAYS;
+	eu_remount();
+	look_in();
+	ck_assert(eu_there("step-3/model"));
+	pid = trainer_new();
+	save(pid, "notes.txt", "restarted");
+	ck_assert_uint_eq(eu_seal(), 6);
+	reason_is(6, "J4", "what was gone back to is not whole");
+	eu_mkdir("step-4");
+	save(pid, "step-4/model", "model");
+	save(pid, "step-4/optimizer", "optimizer");
+	ck_assert_uint_eq(eu_seal(), 7);
+	ck_assert_uint_eq(epochs_latest(u.vol), 7);
+	trainer_kill(pid);
+}
+END_TEST
+
 /* Of what came after the last epoch the next mount finds out that it is half. */
 START_TEST(half_a_save_that_was_not_sealed_before_a_remount)
 {
@@ -318,6 +349,7 @@ int main(void)
 	tcase_add_test(t, a_pending_save_is_not_latest);
 	tcase_add_test(t, a_pending_save_is_whole_once_nothing_came);
 	tcase_add_test(t, what_saves_have_is_known_after_a_remount);
+	tcase_add_test(t, somebody_goes_back_to_a_half_save);
 	tcase_add_test(t, half_a_save_that_was_not_sealed_before_a_remount);
 	tcase_add_test(t, a_replacement_that_is_cut_off);
 	tcase_add_checked_fixture(remote, start_remote, eu_stop);
