@@ -40,6 +40,7 @@
 #include "lib/cache/grant.h"
 #include "lib/format/tails.h"
 #include "lib/live/cramped.h"
+#include "lib/live/events.h"
 #include "lib/live/observer.h"
 #include "lib/util/clock.h"
 #include "lib/util/faultpoint.h"
@@ -592,8 +593,10 @@ int body_truncate(struct volume *vol, uint64_t ino, uint64_t body, const struct 
 		body_commit_copy_locked(vol, b, change->interrupted, change->interrupted_arg);
 	if (!error && body_is_held(b))
 		body_finish_held_locked(vol, b, &after);
-	if (truncate_ends_locked(b))
+	if (truncate_ends_locked(b)) {
+		event_truncated_locked(vol, b, change->pid);
 		body_compare_locked(vol, b);
+	}
 	if (truncate_ends_locked(b))
 		body_finish_locked(vol, b, &after);
 	body_unpin_locked(vol, b, &after);

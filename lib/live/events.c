@@ -76,6 +76,20 @@ void event_opened_locked(struct handle *h)
 	tell_locked(vol, &e);
 }
 
+void event_truncated_locked(struct volume *vol, struct body *b, pid_t tid)
+{
+	cleanup_buf struct buf path = {0};
+	struct save_event e = {
+		.kind = SAVE_OPENED, .process = process_of_thread(tid), .facts = SAVE_IS_EDIT};
+
+	end_last_locked(vol, b);
+	e.path = path_of_body_locked(vol, b, &path);
+	if (!e.path)
+		return;
+	e.handle = b->last_number = ++vol->bodies->numbers;
+	tell_locked(vol, &e);
+}
+
 void event_released_locked(struct handle *h)
 {
 	struct body *b = h->body;

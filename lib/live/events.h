@@ -21,6 +21,8 @@ struct volume;
 
 /* A handle that writes is attached to its body, or writes again. */
 void event_opened_locked(struct handle *h);
+/* truncate(2) by a name, of a file that nobody writes: as if that thread had it open until the edit is taken in. */
+void event_truncated_locked(struct volume *vol, struct body *b, pid_t tid);
 /* It writes no more: it is told at once that it is closed where others write the body, else once its content is taken in. */
 void event_released_locked(struct handle *h);
 /* What a close of this body is beside the content that the file has now, before it is taken in: enum save_fact. */
