@@ -38,6 +38,7 @@ static void volume_up(struct place *p)
 	char *message = NULL;
 
 	volume_options_init(&o);
+	o.resume = RESUME_OFF;
 	o.remote = p->url;
 	o.cache_dir = p->cache;
 	o.settle_ns = 24 * 3600 * NS_PER_S;

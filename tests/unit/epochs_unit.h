@@ -17,6 +17,8 @@
 
 static struct vu u;
 static struct volume_options eu_options;
+/* Most of these tests are of the sealer's own rules (sealer.h). */
+static bool eu_by_saves;
 
 /* As eu_options say, but for remote and cache. */
 static void eu_mount(void)
@@ -39,6 +41,7 @@ static void eu_prepare(void)
 	eu_options.settle_ns = EU_LONG;
 	eu_options.patience_ns = 2 * EU_LONG; /* what is open holds longer than quiet */
 	eu_options.min_free_percent = 0;
+	eu_options.by_saves = eu_by_saves;
 	if (unit_is_hurried())
 		eu_options.lease_ns = LEASE_MIN_NS;
 	eu_options.node = "testnode";

@@ -420,6 +420,7 @@ int main(void)
 	Suite *s = suite_create("live_commit");
 	TCase *t = unit_case(s, "commit");
 
+	vu_by_saves = false;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_commit_copies_nothing);
 	tcase_add_test(t, content_that_no_epoch_had_goes_at_once);

@@ -509,6 +509,7 @@ int main(void)
 	Suite *s = suite_create("live_killed");
 	TCase *t = unit_case(s, "killed");
 
+	vu_by_saves = false;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, how_a_process_ended_is_told);
 	tcase_add_test(t, the_process_of_a_thread_is_found);

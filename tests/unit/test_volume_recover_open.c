@@ -158,6 +158,7 @@ int main(void)
 	Suite *s = suite_create("volume_recover_open");
 	TCase *t = recover_case(s, "open");
 
+	vu_by_saves = false;
 	tcase_add_test(t, a_log_survives);
 	tcase_add_test(t, an_open_file_makes_the_epoch_incomplete);
 	tcase_add_test(t, a_killed_writer_is_remembered);

@@ -265,6 +265,7 @@ int main(void)
 	Suite *s = suite_create("volume_roundtrip");
 	TCase *t = unit_case(s, "round trip");
 
+	vu_by_saves = false;
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, every_kind_of_entry_comes_back);
 	tcase_add_test(t, holes_stay_holes);
