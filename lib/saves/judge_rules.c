@@ -284,22 +284,23 @@ static bool always(const struct saves *s, const struct judging *how, struct judg
 
 const struct judge_rule judge_rules[JUDGE_RULES] = {
 	{"J0", "vouched", VERDICT_WHOLE, false, false, false, false, is_vouched, put_nothing,
-	 "somebody said commit --whole"},
+	 "Somebody says commit --whole."},
 	{"J1", "torn", VERDICT_NOT_WHOLE, false, false, true, false, is_torn, put_torn,
-	 "a file whose content is cut off, or of which a write was refused, as long as that content is there"},
+	 "A file is cut off, as its own format says, or a write to it was refused, for as long as that content is there."},
 	{"J2", "killed", VERDICT_NOT_WHOLE, false, false, true, false, is_killed, put_killed,
-	 "a file, no output, whose writer was killed or refused while it was open: it was undone, and other files of that save are there, or only the "
-	 "empty checkpoint that it made; or it was changed in place"},
+	 "The writer of a file, no output, was killed or refused a write while it was open, or closed a replacement cut off: the file was changed in place; "
+	 "or it was undone, and its save has saved or removed others, or has made its checkpoint, which is empty."},
 	{"J3", "open", VERDICT_NOT_WHOLE, true, true, false, false, is_open, put_open,
-	 "a file that is being written, and its save is not full"},
+	 "A file was opened since the last epoch, to be made or replaced, and is still being written; and its save is not full, or it is the journal of a "
+	 "file of that save."},
 	{"J4", "half", VERDICT_NOT_WHOLE, false, true, true, true, is_half, put_lacking,
-	 "a save that is part, and its writers are gone, unless each is known to have ended with 0"},
+	 "The save is part, and its writers have all ended: one at least badly, or nobody knows how."},
 	{"J5", "unseen", VERDICT_UNKNOWN, false, false, false, false, is_unseen, put_unseen,
-	 "a writer without a pid (another pid namespace), no sign, and the save is not full"},
+	 "A writer is in another pid namespace, the save is not full, and neither S2 nor S3 sealed the epoch."},
 	{"J6", "pending", VERDICT_PENDING, true, true, false, false, is_pending, put_lacking,
-	 "a save that is part, and its writers live or ended with 0, and no sign"},
+	 "The save is part, its writers live or have ended with 0, and neither S2 nor S3 sealed the epoch."},
 	{"J7", "whole", VERDICT_WHOLE, false, false, false, false, always, put_nothing,
-	 "none of these"},
+	 "None of these holds."},
 };
 
 const struct judge_rule *judge_rule_of(const char *id)

@@ -22,7 +22,7 @@ struct judge_rule {
 	bool (*holds)(const struct saves *s, const struct judging *how, struct judged *ret);
 	/* Appends the evidence. */
 	void (*put_reason)(const struct saves *s, const struct judged *j, struct buf *out);
-	const char *when; /* for the manual */
+	const char *text; /* as of seal_rules.h */
 };
 
 #define JUDGE_RULES 8

@@ -96,6 +96,18 @@ static int keep_output(struct saves *s, const char *path)
 	return 0;
 }
 
+/* A file that its save has was appended to: it goes on, and counts once. */
+static int go_on(struct saves *s, struct name *n, const struct handle *h, uint64_t size)
+{
+	n->save->size += size - n->size;
+	n->save->changed_ns = s->now_ns;
+	n->size = size;
+	n->process = h->process;
+	if (add_writer(n->save, h->process) != 0)
+		return -ENOMEM;
+	return count_for_output(s, h->process, n->path);
+}
+
 /* The file's content is what was written to it. */
 static int put_content(struct saves *s, const struct handle *h, const struct save_event *e)
 {
@@ -124,7 +136,10 @@ static int put_content(struct saves *s, const struct handle *h, const struct sav
 		n->process = h->process;
 		return count_for_output(s, h->process, e->path);
 	}
-	r = add_saved(s, e->path, h->process, e->size);
+	if (h->how == SAVE_IS_EDIT && only_grew && n->times)
+		r = go_on(s, n, h, e->size);
+	else
+		r = add_saved(s, e->path, h->process, e->size);
 	if (killed || torn || (h->how == SAVE_IS_EDIT && lived_at_kill(s, e->path, h->process))) {
 		n = find_name(s, e->path);
 		if (n && n->save)

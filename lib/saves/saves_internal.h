@@ -195,6 +195,7 @@ bool is_below(const char *path, const char *directory);
 void free_handle(struct saves *s, struct handle *h);
 
 /* saves_save.c: what belongs to a save. */
+int add_writer(struct save *save, uint64_t process);
 /* A file got new content under a final name. */
 int add_saved(struct saves *s, const char *path, uint64_t process, uint64_t size);
 /* A directory has its final name: it is the newest checkpoint, if it is one. */

@@ -118,7 +118,7 @@ void free_save(struct saves *s, struct save *save)
 	free(save);
 }
 
-static int add_writer(struct save *save, uint64_t process)
+int add_writer(struct save *save, uint64_t process)
 {
 	for (size_t i = 0; i < save->writer_count; i++)
 		if (save->writer[i] == process)

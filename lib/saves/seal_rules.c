@@ -48,7 +48,15 @@ static bool is_mixed(const struct save *save)
 	return false;
 }
 
-/* `by`: the temporary name that takes its place; NULL: none. */
+/* Whether the file was saved with those. Under a name that nobody knows to be temporary it would teach that saves have that, too. */
+static bool is_of(const struct saves *s, const struct save *save, const char *path)
+{
+	const struct name *n = path ? find_name(s, path) : NULL;
+
+	return n && n->times && n->save == save;
+}
+
+/* `by`: the name of what takes its place, temporary or not; NULL: none. */
 static bool ends_by_replacing(const struct saves *s, int64_t now_ns, const char *path,
 			      const char *by)
 {
@@ -60,7 +68,7 @@ static bool ends_by_replacing(const struct saves *s, int64_t now_ns, const char 
 	core = core_of(s, n->save);
 	if (core_known(&core))
 		return core_within(&core, &n->save->shape);
-	return !is_note(n) && !is_mixed(n->save);
+	return !is_note(n) && !is_mixed(n->save) && !is_of(s, n->save, by);
 }
 
 static bool has_other_of_kind(const struct saves *s, const char *checkpoint)
@@ -151,18 +159,19 @@ static bool patience_ended(const struct saves *s, const struct save_event *e)
 
 const struct seal_rule seal_rules[SEAL_RULES] = {
 	{"S1", "asked", false, false, is_asked,
-	 "somebody asks for it: commit, mkdir .epochs/NAME, sync, wait, the unmount, a rollback"},
+	 "Somebody asks: commit, mkdir .epochs/NAME, sync, wait, an unmount, a rollback, or a close with durability=remote."},
 	{"S2", "sign", false, true, is_sign,
-	 "nothing is unfinished, and a marker is closed or gets its name by a rename, or a temporary directory gets its final name, or a file gets its "
-	 "final name by a rename (once a second at most), or the last file of a framework is closed, and the save is full"},
+	 "Nothing is unfinished, and the program shows that its save is over: a temporary directory gets its final name, or a marker is closed or renamed "
+	 "into place; or the save is full, none beside it is part, and a last file is closed or renamed into place, or another file, at most once a second, "
+	 "gets its final name by a rename."},
 	{"S3", "next save", true, true, is_next_save,
-	 "nothing is unfinished, and a file of the save is about to be replaced, or one of that name, numbers aside, to be made, and the save is full "
-	 "(or its kind has no core, and the file that is replaced is no note), or the directory of the next step is about to be made; once a second at "
-	 "most"},
+	 "Nothing is unfinished, the last epoch is at least a second old, and the next save is about to begin: a file of a full save is to be replaced, or "
+	 "one that differs from it only in numbers to be made; or a file, no note, of a save without a core is to be replaced, by no other file of it, and none was saved twice; or "
+	 "the directory of another step is to be made, after a save of its kind."},
 	{"S4", "quiet", false, false, is_quiet,
-	 "nothing happened for the time of settle, and nothing is unfinished"},
+	 "Nothing is unfinished, something has changed, and nothing was closed, made, renamed or removed for the time of settle."},
 	{"S5", "overdue", false, false, patience_ended,
-	 "the time of patience has passed since the oldest unfinished file was opened"},
+	 "Something has changed, and patience has passed since the oldest unfinished file was opened, or its temporary name made."},
 };
 
 const struct seal_rule *seal_rule_of(uint64_t number)

@@ -11,7 +11,7 @@ struct seal_rule {
 	bool sign;   /* the program has shown that its save is over */
 	/* `e`: what is about to happen; NULL: nothing is. */
 	bool (*holds)(const struct saves *s, const struct save_event *e);
-	const char *when; /* for the manual */
+	const char *text; /* one sentence, which epochfs-saves(7) has word for word */
 };
 
 #define SEAL_RULES 5

@@ -162,6 +162,41 @@ START_TEST(the_temporary_name_that_replaces_does_not_hold_it_up)
 }
 END_TEST
 
+/* rsync: a name that nobody knows to be temporary, another one each time. */
+START_TEST(what_replaces_a_file_of_its_own_save_teaches_nothing)
+{
+	saves_unit_check(
+		TRACE_SAVE(0, 1, 1, "new", 4000, "/.model.pt.sY5Xsr")			/**/
+		"0.3 renamed process=1 size=4000 path=/.model.pt.sY5Xsr to=/model.pt\n" /**/
+		TRACE_SAVE(1, 2, 2, "new", 4000, "/.model.pt.Uc0EHE")			/**/
+		"1.3 renamed process=2 size=4000 is=over path=/.model.pt.Uc0EHE to=/model.pt\n"
+		"6.3 time\n"
+		"  seal 1 S4 J7 whole\n"			      /**/
+		TRACE_SAVE(7, 3, 3, "new", 4000, "/.model.pt.n5Ut8w") /**/
+		"7.3 renamed process=3 size=4000 is=over path=/.model.pt.n5Ut8w to=/model.pt\n"
+		"  seal 2 S2 J7 whole\n");
+}
+END_TEST
+
+/* caffe2's minidb opens its file once to write, and again to append. */
+#define APPENDED(s, h, size, path)                                                                 \
+#s ".3 opened process=1 handle=" #h " is=edit path=" path "\n" #s ".4 closed handle=" #h   \
+	   " size=" #size " is=grew path=" path "\n"
+#define MINIDB(s, h1, h2, h3, h4, n)                                                               \
+	TRACE_SAVE(s, 1, h1, "new", 100, "/trainer." #n)                                           \
+	APPENDED(s, h2, 200, "/trainer." #n)                                                       \
+	TRACE_SAVE(s, 1, h3, "new", 100, "/reader." #n)                                            \
+	APPENDED(s, h4, 200, "/reader." #n)
+
+START_TEST(what_is_appended_to_is_saved_once)
+{
+	saves_unit_check(MINIDB(0, 1, 2, 3, 4, 0) "5.4 time\n"
+						  "  seal 1 S4 J7 whole\n" /**/
+			 MINIDB(6, 5, 6, 7, 8, 1) "11.4 time\n"
+						  "  seal 2 S4 J7 whole\n");
+}
+END_TEST
+
 START_TEST(output_is_no_part_of_a_save)
 {
 	/* By its name, and with the same bytes. */
@@ -411,6 +446,8 @@ int main(void)
 	tcase_add_test(t, a_core_name_that_is_removed_begins_a_save);
 	tcase_add_test(t, a_name_more_often_than_before_begins_the_save_anew);
 	tcase_add_test(t, how_often_a_name_is_saved_counts);
+	tcase_add_test(t, what_is_appended_to_is_saved_once);
+	tcase_add_test(t, what_replaces_a_file_of_its_own_save_teaches_nothing);
 	tcase_add_test(t, the_temporary_name_that_replaces_does_not_hold_it_up);
 	tcase_add_test(t, a_pause_in_the_first_save);
 	tcase_add_test(t, names_move_with_their_directory);
