@@ -440,6 +440,7 @@ static void note_refused_locked(struct volume *vol, struct body *b)
 		 why, strerror(-b->refused_error));
 	if (!b->is_output && !b->orphan)
 		vol->observer->doubt_locked(vol, b, true, why);
+	event_undone_locked(vol, b, buf_error(&path) ? "" : buf_str(&path));
 	b->refused_from = b->refused_to = 0;
 	b->killed = b->closed_well = false;
 }

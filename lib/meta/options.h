@@ -67,7 +67,7 @@ struct volume_options {
 	const char *on_epoch;	     /* a program and its arguments (exec.h); NULL: none */
 	int64_t on_epoch_timeout_ns; /* it is ended when it has run for so long: 60 s */
 	const char *catalog_db;	     /* an SQLite database, a path from /; NULL: none */
-	/* The rules of lib/saves decide when an epoch is sealed and what it is. Not for users yet. */
+	/* The rules of lib/saves decide when an epoch is sealed and what it is (-o rules=2); not those of several nodes. */
 	bool by_saves;
 	enum resume_when resume;
 	const char *
