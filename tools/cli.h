@@ -66,6 +66,8 @@ extern const struct command_option common_command_options[];
 void cli_put(const char *text);
 /* To stdout, with a line's end; on a terminal all but ASCII is escaped. `flags` are jansson's. */
 void cli_print_json(const json_t *value, size_t flags);
+/* To stdout: a term, and the text beside it, folded, each line of which begins at this column. (help.c) */
+void cli_print_row(const char *term, const char *text, size_t column);
 
 /* Of this name, or NULL. */
 const struct command *command_find(const char *name);

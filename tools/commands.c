@@ -67,7 +67,9 @@ static const struct command_option of_commit[] = {
 };
 
 static const struct command_option of_explain[] = {
-	{"json", 0, NULL, "one JSON array, an object for each fact"},
+	{"rules", 0, NULL, "the rules that make a save an epoch, of mounts with -o rules=2"},
+	{"json", 0, NULL,
+	 "one JSON array, an object for each fact; of the rules one object with both tables"},
 	{0},
 };
 
@@ -257,7 +259,7 @@ const struct command command_table[] = {
 	 command_latest},
 	{"show", "[--json] [TARGET] [EPOCH]", "one epoch: its record and its files", of_show, NULL,
 	 command_show},
-	{"explain", "[--json] [DIRECTORY] [EPOCH]",
+	{"explain", "[--json] [DIRECTORY] [EPOCH]\n--rules [--json]",
 	 "what happened in a mount since the last epoch, or before one, in its order", of_explain,
 	 "Who opened, closed, renamed and removed what, and what sealed the epoch. A mount keeps what happened last, since it was mounted.\n",
 	 command_explain},

@@ -3,6 +3,7 @@
 #include "tools/doctor.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -108,7 +109,8 @@ static bool look_at_verdict(struct doctor *d, const json_t *status)
 	const json_t *waits = json_object_get(status, "resume_waits");
 	json_int_t pid = json_integer_value(json_object_get(waits, "for_pid"));
 	const char *why = text(status, "why");
-	char what_to_do[128];
+	const char *mountpoint = text(status, "mountpoint");
+	char what_to_do[128 + PATH_MAX];
 
 	if (!why)
 		return false;
@@ -123,7 +125,8 @@ static bool look_at_verdict(struct doctor *d, const json_t *status)
 	else
 		snprintf(
 			what_to_do, sizeof(what_to_do),
-			"that clears with the next whole save, or go back: epochfs rollback MOUNT latest");
+			"that clears with the next whole save, or go back: epochfs rollback %s latest",
+			mountpoint ? mountpoint : "MOUNT");
 	doctor_wrong(d, "saves", what_to_do, "the live tree is not whole: %s", why);
 	return true;
 }

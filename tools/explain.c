@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epochfs explain: what happened in a mount, in its order. */
+/* epochfs explain: what happened in a mount, in its order; and the rules by which that became epochs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "lib/saves/judge_rules.h"
+#include "lib/saves/seal_rules.h"
 #include "lib/util/buf.h"
 #include "lib/util/cleanup.h"
 #include "lib/util/clock.h"
@@ -257,17 +259,84 @@ static int explain(const char *mount, const char *epoch, bool json)
 	return code;
 }
 
+/* ---- the rules ---- */
+
+/* Where the text of a rule begins. */
+#define RULE_TEXT_AT 28
+#define RULE_MAX     64
+
+static void print_rules(void)
+{
+	char term[RULE_MAX];
+
+	puts("When an epoch is sealed: the first that holds.");
+	for (const struct seal_rule *r = seal_rules; r < seal_rules + SEAL_RULES; r++) {
+		snprintf(term, sizeof(term), "  %-4s%s", r->id, r->name);
+		cli_print_row(term, r->text, RULE_TEXT_AT);
+	}
+	puts("\nWhat an epoch is: the first that holds of the root or the newest checkpoint.");
+	for (const struct judge_rule *r = judge_rules; r < judge_rules + JUDGE_RULES; r++) {
+		snprintf(term, sizeof(term), "  %-4s%-9s%s", r->id, r->name,
+			 verdict_name(r->verdict));
+		cli_print_row(term, r->text, RULE_TEXT_AT);
+	}
+	puts("\nepochfs-saves(7) says what the words mean.");
+}
+
+static json_t *seal_rules_json(void)
+{
+	json_t *list = json_array();
+
+	for (const struct seal_rule *r = seal_rules; r < seal_rules + SEAL_RULES; r++)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "rule", r->id, "name",
+						      r->name, "text", r->text));
+	return list;
+}
+
+static json_t *judge_rules_json(void)
+{
+	json_t *list = json_array();
+
+	for (const struct judge_rule *r = judge_rules; r < judge_rules + JUDGE_RULES; r++)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "rule", r->id, "name",
+						      r->name, "verdict", verdict_name(r->verdict),
+						      "text", r->text));
+	return list;
+}
+
+static void print_rules_json(void)
+{
+	json_t *rules =
+		json_pack("{s:o, s:o}", "seal", seal_rules_json(), "judge", judge_rules_json());
+
+	cli_print_json(rules, JSON_INDENT(2));
+	json_decref(rules);
+}
+
+static int explain_rules(int operands, bool json)
+{
+	if (operands)
+		return cli_usage_error("explain", "--rules takes no operand");
+	if (json)
+		print_rules_json();
+	else
+		print_rules();
+	return EXIT_DONE;
+}
+
 int command_explain(int argc, char **argv)
 {
 	const char *operands[2] = {NULL};
-	bool json = false;
-	const struct cli_place places[] = {{"json", &json, NULL}, {0}};
+	bool json = false, rules = false;
+	const struct cli_place places[] = {{"json", &json, NULL}, {"rules", &rules, NULL}, {0}};
 	static const struct target_missing needs = {"a TARGET", 0, 2};
 	struct target target;
 	int code, count = cli_parse("explain", argc, argv, places, operands, 2, &code);
 
 	if (count < 0)
 		return code;
+	if (rules)
+		return explain_rules(count, json);
 	code = target_open_operands("explain", &needs, operands, &count, &target);
 	if (code != EXIT_DONE)
 		return code;

@@ -59,7 +59,7 @@ static size_t wider(size_t column, size_t term)
 	return term + 2 > column && term + 2 <= TEXT_AT_MAX ? term + 2 : column;
 }
 
-static void print_row(const char *term, const char *text, size_t indent)
+void cli_print_row(const char *term, const char *text, size_t indent)
 {
 	size_t len = strlen(term), at = len + 2 > indent ? len + 2 : indent;
 
@@ -76,7 +76,7 @@ static void print_options(const struct command_option *list)
 		indent = wider(indent, put_option(o, term, sizeof(term)));
 	for (const struct command_option *o = list; o->name; o++) {
 		put_option(o, term, sizeof(term));
-		print_row(term, o->help, indent);
+		cli_print_row(term, o->help, indent);
 	}
 }
 
@@ -125,7 +125,7 @@ static void print_mount_options(bool all)
 		if (row->by_default)
 			buf_printf(&text, " (default: %s)", row->by_default);
 		put_mount_option(row, term, sizeof(term));
-		print_row(term, buf_str(&text), indent);
+		cli_print_row(term, buf_str(&text), indent);
 	}
 }
 

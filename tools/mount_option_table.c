@@ -293,7 +293,7 @@ const struct option_row mount_option_table[] = {
 	      MEMBER(volume.by_saves), .by_default = "1", .is_bool = true, .choices = one_or_two,
 	      .expected = "1 or 2"),
 	SPECIAL("resume", "",
-		"after a killed or torn save the live tree goes back to the newest complete epoch by itself; "
+		"after a killed or torn save the live tree goes back to the newest whole epoch by itself; "
 		"resume=off: it does not",
 		set_resume, .by_default = "off"),
 	VALUE("temporary", OPTION_GLOB, "GLOB", "more names of unfinished work; may be repeated",

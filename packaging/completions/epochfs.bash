@@ -12,7 +12,7 @@ _epochfs_options() {
 	log) echo '--json -n=text --count=text --graph' ;;
 	latest) echo '--complete --step=text --path --json' ;;
 	show) echo --json ;;
-	explain) echo --json ;;
+	explain) echo '--rules --json' ;;
 	diff) echo --json ;;
 	commit) echo '--json --whole --tag=text --step=text -m=text --message=text --db-type=text --db-prefix=text --path-type=text --path-prefix=text --node-names=text' ;;
 	wait) echo '--json --timeout=text' ;;

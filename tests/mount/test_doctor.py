@@ -141,6 +141,7 @@ def killed(path, how):
     run("python3", "-c", "import os, sys; f = open(*sys.argv[1:], buffering=0); f.write(b'PK' * 50000); os.kill(os.getpid(), 9)", path, how, check=False)
 
 
+@pytest.mark.rules("2")
 def test_what_killed_saves_left(mnt):
     killed(mnt.path / "new.pt", "wb")
     wait_until(lambda: not mnt.status()["pending"]["open"], "the end of the writer")
@@ -148,10 +149,12 @@ def test_what_killed_saves_left(mnt):
     assert ".epochs/torn" in torn["what"]
     (mnt.path / "model.pt").write_bytes(b"1" * 200000)
     mnt.seal()
+    mnt.remount(resume="off")
     killed(mnt.path / "model.pt", "r+b")
-    wait_until(lambda: mnt.status().get("doubts"), "the doubt")
+    wait_until(lambda: mnt.status().get("verdict") == "not whole", "the verdict")
     found = wrong(mnt.path)
-    assert {f["check"] for f in found} == {"saves"} and found[-1]["what"].startswith("model.pt: "), found
+    assert {f["check"] for f in found} == {"saves"} and "model.pt" in found[-1]["what"], found
+    assert found[-1]["do"].endswith("epochfs rollback %s latest" % mnt.path)
 
 
 def test_a_cache_on_a_network(mnt):

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""epochfs explain: what happened in a mount, in its order."""
+"""epochfs explain: what happened in a mount, in its order; and the rules, which the manual has in the same words."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
+import papers
 import pytest
 
-from conftest import BIN, wait_until
-from test_command import NOT_FOUND, epochfs, parsed
+from conftest import BIN, run, wait_until
+from test_command import NOT_FOUND, USAGE, epochfs, parsed
 
-pytestmark = pytest.mark.options(settle="1h")
+pytestmark = pytest.mark.options(settle="1h", resume="off")
 
 SAVER = """
 import os, signal, sys
@@ -46,6 +48,7 @@ THEN = [
     ("opened", None, {"edit"}), ("closed", None, {"same", "had"}),
     ("opened", "notes", {"new"}), ("closed", "notes", set()),
     ("opened", "notes", {"replace"}), ("undone", "notes", {"killed"}),
+    ("ended", None, set()),
 ]
 
 
@@ -54,6 +57,7 @@ def brief(facts):
     return [(f["what"], None if f.get("path") in ("best", "step-5/model") and f["what"] != "linked" else f.get("path"), set(f.get("facts", []))) for f in facts]
 
 
+@pytest.mark.rules("2")
 def test_each_fact_is_told_once_and_in_order(mnt):
     process = subprocess.Popen([sys.executable, "-c", SAVER, mnt.path])
     assert process.wait(60) == -signal.SIGKILL
@@ -68,13 +72,14 @@ def test_each_fact_is_told_once_and_in_order(mnt):
     assert first[2]["size"] == 5000 and first[5]["to"] == "step-5" and first[6]["epoch"] == 1 and first[6]["trigger"] == "rename"
 
 
+@pytest.mark.rules("2")
 def test_people_read_who_did_what(mnt):
     subprocess.run([sys.executable, "-c", SAVER, mnt.path], check=False, timeout=60)
     wait_until(lambda: not mnt.status()["pending"]["open"], "the end of the writer")
     lines = epochfs("explain", mnt.path, "1").splitlines()
     assert lines[0].split() == ["TIME", "PROCESS", "WHAT"] and len(lines) == len(SAVED) + 1
-    assert "renamed" in lines[6] and lines[6].endswith("tmp-step-5/ to step-5") and lines[7].endswith("as epoch 000001: rename")
-    assert epochfs("explain", cwd=mnt.path / "step-5").splitlines()[-1].endswith("notes: its writer was killed")
+    assert "renamed" in lines[6] and lines[6].endswith("tmp-step-5/ to step-5") and lines[7].endswith("as epoch 000001: rename (S2, J7)")
+    assert epochfs("explain", cwd=mnt.path / "step-5").splitlines()[-2].endswith("notes: its writer was killed")
 
 
 def test_what_a_mount_does_not_know_it_says(mnt):
@@ -93,3 +98,31 @@ def test_facts_are_bounded(mnt):
         os.rmdir(mnt.path / ("d%d" % i))
     facts = json.loads(subprocess.run([BIN, "explain", "--json", mnt.path], stdout=subprocess.PIPE, check=True).stdout)
     assert len(facts) == 8192 and facts[-1]["path"] == "d8999" and facts[-1]["facts"] == ["directory"]
+
+
+# Whoever cannot hold the promise in the head cannot rely on it.
+WORDS_MAX = 1500
+
+
+def squeezed(text):
+    return " ".join(text.split())
+
+
+def test_the_manual_has_each_rule_word_for_word():
+    page = run("mandoc", "-T", "utf8", papers.REPO / "packaging" / "man" / "epochfs-saves.7").stdout
+    page, rules = squeezed(re.sub(".\b", "", page)), parsed("explain", "--rules", "--json")
+    assert [rule["rule"] for rule in rules["seal"]] == ["S%d" % i for i in range(1, 6)]
+    assert [rule["rule"] for rule in rules["judge"]] == ["J%d" % i for i in range(8)]
+    for rule in rules["seal"]:
+        assert "%s %s. %s" % (rule["rule"], rule["name"].capitalize(), rule["text"]) in page
+    for rule in rules["judge"]:
+        assert "%s %s: %s. %s" % (rule["rule"], rule["name"].capitalize(), rule["verdict"], rule["text"]) in page
+    assert len(page.split()) <= WORDS_MAX
+
+
+def test_rules_for_people():
+    rules, text = parsed("explain", "--rules", "--json"), squeezed(epochfs("explain", "--rules"))
+    for rule in rules["seal"] + rules["judge"]:
+        words = (rule["rule"], rule["name"], rule.get("verdict", ""), rule["text"])
+        assert squeezed(" ".join(words)) in text
+    assert "--rules takes no operand" in epochfs("explain", "--rules", "/x", code=USAGE)

@@ -46,6 +46,7 @@ MAY = {
 MAY_FILE = {
     "fs/control_file": {"lib/admin"},  # the requests of the command come through a file
     "lib/admin/control.": {"lib/metrics"},  # the same numbers for the command
+    "tools/explain.": {"lib/saves"},  # prints the tables of its rules: data alone
     "tools/main": {"lib/remote"},  # what of a URL is a secret
     "tools/caches": {"lib/cache"},  # where caches lie
     "tools/mount.": {"lib/cache"},  # likewise
