@@ -308,7 +308,6 @@ protocols: $(O)/tests/protocols/protocols $(O)/tests/saves/saves ## play what re
 check-protocols: $(O)/tests/protocols/protocols $(O)/tests/saves/saves ## some plays of each, by a fresh seed that is printed (ARGS="--seed N")
 	$(Q)EPOCHFS_BUILD='$(O)' PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/protocols
 	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/protocols/protocol_run.py '$(O)' --some 4 --results $(RESULTS) $(ARGS)
-	$(Q)PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/protocols/protocol_run.py '$(O)' --driver --some 2 --results $(RESULTS) $(ARGS)
 
 check-power: all $(O)/tests/recorder ## power losses on a recorded disk (ARGS="--points N --seed S --fs xfs --passthrough off"; 0: every barrier)
 	$(Q)PYTHONDONTWRITEBYTECODE=1 tests/power/power.py $(O)/epochfs $(O)/tests/recorder $(ARGS)

@@ -133,8 +133,7 @@ static void up(char **w)
 {
 	struct place_options o = {.settle_ns = (int64_t)number(w[1]) * NS_PER_MS,
 				  .patience_ns = (int64_t)number(w[2]) * NS_PER_MS,
-				  .resume = number(w[3]),
-				  .by_saves = number(w[4])};
+				  .resume = number(w[3])};
 
 	place_up(place, &o);
 	clock_pass(0);

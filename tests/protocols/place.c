@@ -108,8 +108,8 @@ void place_up(struct place *p, const struct place_options *options)
 	o.cache_dir = p->cache;
 	o.settle_ns = options->settle_ns;
 	o.patience_ns = options->patience_ns;
+	o.by_saves = true;
 	o.resume = options->resume ? RESUME_ALWAYS : RESUME_KNOWN;
-	o.by_saves = options->by_saves;
 	o.min_free_percent = 0;
 	o.threads = 1;
 	o.upload_ahead = 0;

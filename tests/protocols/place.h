@@ -17,7 +17,7 @@ void place_free(struct place *p);
 
 struct place_options {
 	int64_t settle_ns, patience_ns;
-	bool resume, by_saves; /* as options.h has them */
+	bool resume; /* also where nobody knows how a writer ended */
 };
 /* Opens the volume. place_down ends it: `in_order` as an unmount does, else as where the machine is lost. `cold`: the cache is gone then. */
 void place_up(struct place *p, const struct place_options *o);

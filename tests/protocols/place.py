@@ -21,14 +21,14 @@ def as_tree(seen):
 class InProcess:
     name = "in process"
 
-    def __init__(self, program, arena, passthrough, by_saves=False):
+    def __init__(self, program, arena, passthrough):
         self.arena, self.written = arena, 0
         self.folder = tempfile.mkdtemp(prefix="protocols-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         self.file = open(os.path.join(self.folder, "arena"), "wb", buffering=0)
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen([program, self.folder, self.file.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.errors, text=True, bufsize=1 << 16)
-        self.passthrough, self.by_saves, self.seen = passthrough, by_saves, {}
+        self.passthrough, self.seen = passthrough, {}
 
     def close(self):
         self.process.stdin.close()
@@ -68,7 +68,7 @@ class InProcess:
         self.up()
 
     def up(self):
-        self.say("up", round(SETTLE * 1000), round(PATIENCE * 1000), int(self.resume), int(self.by_saves))
+        self.say("up", round(SETTLE * 1000), round(PATIENCE * 1000), int(self.resume))
 
     def end(self):
         self.say("down", 0, 0)

@@ -6,8 +6,7 @@
     protocol_run.py BUILD --some N           N plays of each, drawn by a seed (--seed), beside what results.json knows (make test)
     protocol_run.py BUILD --random N         N plays of programs that nobody wrote (random_program.py)
     protocol_run.py BUILD --page ...         by lib/saves alone in place of the engine (page.py): what its rules would give
-    protocol_run.py BUILD --driver ...       by the engine, where lib/saves decides (the volume's option by_saves); with --some N: whether that shows what
-                                             the rules alone do not
+    protocol_run.py BUILD --unlike --some N  whether the engine shows what the rules alone do not
     protocol_run.py --check                  whether results.md is what results.json says, and no protocol changed since (make lint)
 """
 
@@ -32,14 +31,14 @@ sys.path.append(os.path.join(protocol.FOLDER, "../tools"))
 import results  # noqa: E402: of tests/tools
 
 
-# rules: "engine", "driver", or "page".
-Program = collections.namedtuple("Program", "path rules")
+# alone: the rules without the engine.
+Program = collections.namedtuple("Program", "path alone")
 
 
 def place_of(program, arena, path):
-    if program.rules == "page":
+    if program.alone:
         return page.Page(arena, program.path)
-    return place.InProcess(program.path, arena, path == "on", program.rules == "driver")
+    return place.InProcess(program.path, arena, path == "on")
 
 
 def play_one(name, program, path, chosen):
@@ -93,12 +92,17 @@ def tell(name, done):
                 print("    %s, passthrough %s, %s: %s: %s: %s" % (name, path, player.text_of(play), kind, where, why))
 
 
+# A child has inherited a descriptor: whether its opener's close is taken in before or after the child's depends on who looks first (test_events.py).
+INHERITED = ("torch-2.6-dcp-workers",)
+
+
 def is_known(old, name, path, play, run):
-    """Of a protocol that was not yet played whole, only that it can be played is known. Nor in a pause longer than patience: there nothing is promised of the
-    save that it is in, and which of two threads looks first decides."""
-    if name not in old or (play.disturbance == "pause" and play.seconds >= PATIENCE):
+    """The table is what the rules alone give: the engine, which looks at other moments, may show less. Of a protocol that was not yet played
+    whole, only that it can be played is known. Nor in a pause longer than patience: there nothing is promised of the save that it is in, and
+    which of two threads looks first decides."""
+    if name not in old or name in INHERITED or (play.disturbance == "pause" and play.seconds >= PATIENCE):
         return "failed" not in run["faults"]
-    return table.expected(old, name, path, player.kind_of(play), play.at) == set(run["faults"])
+    return set(run["faults"]) <= set(table.expected(old, name, path, player.kind_of(play), play.at))
 
 
 def unknown(old, name, path, plays):
@@ -117,13 +121,13 @@ def differences(name, done, row, old):
 
 
 def page_of(program):
-    return Program(os.path.join(os.path.dirname(program.path), "../saves/saves"), "page")
+    return Program(os.path.join(os.path.dirname(program.path), "../saves/saves"), True)
 
 
 def program_of(options):
     if options.page:
-        return Program(os.path.join(options.build, "tests/saves/saves"), "page")
-    return Program(os.path.join(options.build, "tests/protocols/protocols"), "driver" if options.driver else "engine")
+        return Program(os.path.join(options.build, "tests/saves/saves"), True)
+    return Program(os.path.join(options.build, "tests/protocols/protocols"), False)
 
 
 def run_all(options):
@@ -142,7 +146,7 @@ def run_all(options):
             failed += differences(name, done, new[name], old)
             if options.write:
                 table.save({**{k: v for k, v in old.items() if k in protocol.names()}, **new})
-    if options.page or options.driver:
+    if options.page:
         print(table.table(new))
         return 0
     if options.write:
@@ -154,15 +158,19 @@ def run_all(options):
     return bool(failed)
 
 
-def drawn(name, program, seed, count):
-    """A few plays of a protocol: what they show that is not known, as lines."""
-    draw, old, lines = random.Random("%s %s" % (seed, name)), table.load(), []
+def drawn(name, program, seed, count, look):
+    """A few plays of a protocol: what `look` finds in them, as lines."""
+    draw, lines = random.Random("%s %s" % (seed, name)), []
     everything = list(player.plays_of(protocol.load(name)))
     for path in ("off", "on"):
         chosen = [everything[0], *draw.sample(everything[1:], min(count, len(everything) - 1))]
         done = play_one(name, program, path, chosen)
-        lines += unlike_page(name, program, path, done) if program.rules == "driver" else unknown(old, name, path, done)
+        lines += look(name, program, path, done)
     return lines
+
+
+def not_in_table(name, _, path, done):
+    return unknown(table.load(), name, path, done)
 
 
 def unlike_page(name, program, path, done):
@@ -173,16 +181,16 @@ def unlike_page(name, program, path, done):
 
 
 def run_some(options):
-    program = program_of(options)
+    program, look = program_of(options), unlike_page if options.unlike else not_in_table
     print("seed %d" % options.seed, flush=True)
     outcomes = []
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         names = protocol.names()
-        for name, lines in zip(names, pool.map(drawn, names, [program] * len(names), [options.seed] * len(names), [options.some] * len(names))):
+        for name, lines in zip(names, pool.map(drawn, names, *([value] * len(names) for value in (program, options.seed, options.some, look)))):
             outcomes.append(("protocol " + name, "failed" if lines else "passed", "\n".join(lines)))
             print("\n".join(lines), end="\n" if lines else "")
     if options.results:
-        results.write(options.results, "protocols" if program.rules == "engine" else "protocols-" + program.rules, outcomes)
+        results.write(options.results, "protocols-unlike" if options.unlike else "protocols", outcomes)
     failed = sum(outcome == "failed" for _, outcome, _ in outcomes)
     print("%d passed, %d failed" % (len(outcomes) - failed, failed))
     return bool(failed)
@@ -239,7 +247,7 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--page", action="store_true")
-    parser.add_argument("--driver", action="store_true")
+    parser.add_argument("--unlike", action="store_true")
     parser.add_argument("--some", type=int, metavar="N")
     parser.add_argument("--random", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))
