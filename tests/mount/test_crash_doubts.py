@@ -22,6 +22,9 @@ from test_contract_writing import log_of
 from test_crash import Killed, run_script, until_killed
 from test_doubts import write_torn
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 WRITER = """
 import os, sys
 try:

@@ -15,6 +15,9 @@ from test_contract_sealing import write_zip
 from test_contract_writing import Writer, log_of
 from test_fs_names import RENAME_EXCHANGE, renameat2
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 
 def record(mnt, number):
     return {e["epoch"]: e for e in log_of(mnt)}[number]

@@ -11,6 +11,9 @@ from conftest import BIN, run, wait_until
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, latest_or_none, put, record
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 
 def save(path, text):
     """Under a temporary name, which is renamed."""

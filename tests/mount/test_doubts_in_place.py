@@ -14,6 +14,9 @@ from measure import await_tick
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, put, record
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 SIZE = 1_000_000
 
 

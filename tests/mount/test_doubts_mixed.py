@@ -13,6 +13,9 @@ from conftest import python, wait_until
 from test_contract_epochs import log_of
 from test_doubts import kill, latest, latest_or_none, put, record, retained
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 # A kind of save: how each of its files gets into place, in their order. in: written in place; over: by a temporary name.
 KINDS = {
     "renamed, in place": [("over", "A"), ("in", "B")],

@@ -10,6 +10,9 @@ from test_contract_sealing import write_zip
 from test_contract_writing import log_of
 from test_doubts import doubts, kill, latest, latest_or_none, put, record, write_torn
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 
 def step_link(mnt, step):
     try:

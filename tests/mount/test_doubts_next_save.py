@@ -11,6 +11,9 @@ import pytest
 from conftest import wait_until
 from test_doubts import doubts, latest, record
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 # FOLDER NUMBER HOW KILLED NAME...: a save in a process of its own.
 SAVE = """
 import os, signal, sys, time

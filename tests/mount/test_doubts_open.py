@@ -12,6 +12,9 @@ from place import PATIENCE, SETTLE  # of tests/protocols
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, put, record, retained
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 UNDER_WAY = {"B": ("undone", True)}
 
 

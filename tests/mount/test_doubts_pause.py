@@ -17,6 +17,9 @@ from test_contract_sealing import write_zip
 from test_contract_writing import Writer
 from test_doubts import doubts, kill, latest, put, record, retained
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 KILLED = ("undone", True)
 
 

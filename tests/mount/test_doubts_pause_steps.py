@@ -13,6 +13,9 @@ from conftest import wait_until
 from test_doubts import doubts, kill, latest, latest_or_none, put, record
 from test_doubts_pause import complete, sealed
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 # FOLDER STEP KILLED PAUSE HOW: a save of three files in a process of its own, which is killed in one of them.
 SAVE = """
 import os, signal, sys, time

@@ -13,6 +13,9 @@ from test_contract_writing import log_of
 from test_doubts import doubts, latest, record
 from test_resume_others import Process, sealed, texts
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 resuming = test_resume_others.resuming  # a fixture
 OTHERS = ["save args.json lr=2", "save mlruns/1/metric loss=3"]
 

@@ -18,6 +18,9 @@ from test_contract_sealing import FORMATS, write_zip
 from test_contract_writing import Writer
 from test_doubts import doubts, latest, put, record, verify
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 
 def test_a_torn_file_that_an_epoch_has_under_a_temporary_name_is_torn_when_it_is_renamed(mnt):
     put(mnt.path / "notes.txt", "1")

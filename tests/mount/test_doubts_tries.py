@@ -15,6 +15,9 @@ from test_contract_sealing import write_zip
 from test_doubts import kill, latest, latest_or_none, put, record
 from test_doubts_pause import complete
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 
 # ---- a job that is killed at the same place each time it is started
 

@@ -19,6 +19,9 @@ from retention import wait_settled
 from test_contract_sealing import write_zip
 from test_contract_writing import Writer, log_of
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 
 def put_bytes(path, data):
     """By a process of its own, which may not go on with the save."""

@@ -13,6 +13,9 @@ from retention import wait_settled
 from test_contract_writing import log_of
 from test_resume import latest, record
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 PROCESS = """
 import io, os, signal, sys, zipfile
 

@@ -13,6 +13,9 @@ from test_contract_writing import log_of
 from test_resume import latest, record
 from test_resume_others import Process, sealed
 
+# These are of the rules before those of one page: of nodes, the import and the watch still.
+pytestmark = pytest.mark.rules("1")
+
 resuming, small = test_resume_others.resuming, test_resume_others.small  # fixtures
 WHERE = pytest.mark.parametrize("where", ["", "checkpoint-2/"])
 
