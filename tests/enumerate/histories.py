@@ -38,7 +38,7 @@ def on_a_mount(base, program, passthrough, arguments, say):
     from on_mount import EVICTS, enumerate_on
 
     (base / "m").mkdir()
-    mount = Mount(base / "m", {"passthrough": passthrough, "settle": "24h", **EVICTS})
+    mount = Mount(base / "m", {"passthrough": passthrough, "settle": "24h", "resume": "off", **EVICTS})
     mount.mount()
     try:
         return enumerate_on(mount, program, *arguments, say=say)[0]

@@ -37,7 +37,8 @@ class Session:
         self.restarts = options.pop("restarts", 0)
         self.random = random.Random(self.restarts)
         self.killed = []
-        self.mount = Mount(base, {"settle": "1h", **({"supervise": True} if self.restarts else {}), **options})
+        # The model has the rules 1 of what an epoch is; tests/protocols and tests/unit have those of saves.
+        self.mount = Mount(base, {"settle": "1h", "rules": "1", **({"supervise": True} if self.restarts else {}), **options})
         self.control = self.mount.base / "control"
         self.control.touch()
         self.mount.url = "fault+file://%s?control=%s" % (self.mount.remote, self.control)

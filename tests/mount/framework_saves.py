@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of frameworks share: one epoch for a save, and the files that several of them write.
 
-Where a name marks the whole (a rename), the epoch is there at once. Where nothing does, quiet seals, and nothing before.
+Where a name marks the whole (a rename, a framework's last file), the epoch is there at once, but for the first save of its kind: from that the mount learns
+what a save has. Where nothing does, quiet seals, and nothing before.
 """
 
 import contextlib
@@ -53,6 +54,13 @@ def one_epoch_at_once(mnt, number, step=None, trigger="rename"):
     wait_until(lambda: number in mnt.epochs(), "epoch %d" % number)
     nothing_more(mnt)
     assert log_of(mnt)[number]["trigger"] == trigger
+    is_whole(mnt, number, step)
+
+
+def first_of_its_kind(mnt, number, step=None):
+    """After a save: no sign of it has sealed it, as nobody knows yet what such a save has. It is asked for."""
+    assert number not in mnt.epochs()
+    assert mnt.seal() == number
     is_whole(mnt, number, step)
 
 

@@ -265,6 +265,7 @@ def test_what_a_metadata_writer_says_is_kept_with_the_epoch(volume, tmp_path):
     assert mnt.epochs() == [1, 2]
 
 
+@pytest.mark.rules("1")
 def test_an_epoch_that_another_continues_is_no_longer_complete_in_the_catalog(volume, tmp_path):
     mnt = volume.mount(settle="50ms", catalog=tmp_path / "db")
     os.mkdir(mnt.path / "checkpoint")
@@ -276,6 +277,7 @@ def test_an_epoch_that_another_continues_is_no_longer_complete_in_the_catalog(vo
     assert [(r["epoch"], r["complete"], r["continues"]) for r in rows(tmp_path / "db")] == [(1, 0, None), (2, 1, 1)]
 
 
+@pytest.mark.rules("1")
 def test_what_has_the_half_that_is_continued_is_no_longer_complete_in_the_catalog(volume, tmp_path):
     mnt = volume.mount(settle="50ms", catalog=tmp_path / "db")
     os.mkdir(mnt.path / "checkpoint-7")

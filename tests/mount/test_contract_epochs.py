@@ -34,13 +34,18 @@ def own(path):
             for n in os.listxattr(path) if n.startswith("user.epochfs.")}
 
 
+def save(mnt, text):
+    """A whole one: its epoch."""
+    (mnt.path / "f").write_text(text)
+    (mnt.path / ("only-" + text)).write_text(text)
+    return mnt.seal()
+
+
 @pytest.fixture
 def three(mnt):
     """Epochs 1 to 3 with the file `f` of that text; the live tree is as epoch 3."""
     for text in "123":
-        (mnt.path / "f").write_text(text)
-        (mnt.path / ("only-" + text)).write_text(text)
-        mnt.seal()
+        save(mnt, text)
     return mnt
 
 
@@ -80,8 +85,8 @@ def test_a_number_is_a_link_that_is_not_listed(three):
 
 
 def test_latest_is_the_newest_complete_epoch_and_current_the_one_the_live_tree_stands_on(three):
-    Writer(three.path / "f").end("kill")
     (three.path / "g").write_text("g")
+    Writer(three.path / "f").end("kill")
     assert three.seal() == 4
     assert os.readlink(three.epochs_dir / "latest") == "000003"
     assert os.readlink(three.epochs_dir / "current") == "000004"
@@ -210,8 +215,8 @@ def test_an_epoch_that_is_needed_is_not_dropped(three):
     os.symlink("1", e / "best")
     assert fails(errno.EBUSY, os.rmdir, three.epoch(1))  # tagged
     assert epochfs("rm", three.path, "1", check=False).returncode == 8
+    (three.path / "g").write_text("1")
     Writer(three.path / "f").end("kill")
-    (three.path / "g").touch()
     assert three.seal() == 4
     assert fails(errno.EBUSY, os.rmdir, three.epoch(3))  # the newest complete one
     assert fails(errno.EBUSY, os.rmdir, three.epoch(4))  # current
@@ -249,8 +254,7 @@ def test_numbers_are_never_used_again(three):
     three.wait_durable()
     os.rmdir(three.epoch(1))
     os.rmdir(three.epoch(2))
-    (three.path / "f").write_text("4")
-    assert three.seal() == 4
+    assert save(three, "4") == 4
     os.rmdir(three.epoch(3))
     three.wait_durable()
     wait_until(lambda: all(dropped_remotely(three, n) for n in (1, 2, 3)), "the epochs to go from the remote")
@@ -258,8 +262,7 @@ def test_numbers_are_never_used_again(three):
     assert three.epochs() == [4]
     for number in (1, 2, 3):
         assert fails(errno.ENOENT, os.stat, three.epoch(number))
-    (three.path / "f").write_text("5")
-    assert three.seal() == 5
+    assert save(three, "5") == 5
     assert (three.epoch(4) / "f").read_text() == "4"
 
 
@@ -392,8 +395,8 @@ def test_an_epoch_made_by_a_rollback_is_as_complete_as_the_one_that_it_restores(
     Writer(three.path / "f").end("kill")
     assert three.rollback(2) == 4
     assert log_of(three)[4]["complete"] is True and os.readlink(three.epochs_dir / "latest") == "000004"
-    Writer(three.path / "f").end("kill")
     (three.path / "half a save").write_text("1")
+    Writer(three.path / "f").end("kill")
     assert three.rollback(2) == 6
     assert log_of(three)[5]["complete"] is False and log_of(three)[6]["complete"] is True
     assert three.rollback(5) == 7

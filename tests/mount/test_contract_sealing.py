@@ -23,25 +23,29 @@ def seal(mnt):
     return log_of(mnt)[number]
 
 
-# ---- continues
+# ---- an epoch that came too early
 
 
+@pytest.mark.rules("2")
 @pytest.mark.options(settle="200ms")
-def test_an_epoch_that_came_too_early_is_continued(mnt):
-    """Names come under a directory that it made: it no longer counts as complete."""
+def test_an_epoch_that_came_too_early_is_part_of_the_next(mnt):
+    """It has not what the save before had: it is not the latest before the rest comes, and does not count after that."""
     with one_save(mnt):
-        (mnt.path / "old").write_text("1")
+        (mnt.path / "run" / "checkpoint-4").mkdir(parents=True)
+        for name in ("model", "optimizer"):
+            (mnt.path / "run" / "checkpoint-4" / name).write_text(name)
     sealed(mnt, 1)
     with one_save(mnt):
-        (mnt.path / "run" / "checkpoint-5").mkdir(parents=True)
+        (mnt.path / "run" / "checkpoint-5").mkdir()
         (mnt.path / "run" / "checkpoint-5" / "model").write_text("m")
-    sealed(mnt, 2)
-    assert os.readlink(mnt.epochs_dir / "latest") == "000002"
+    record = sealed(mnt, 2)
+    assert record["rule"] == "J6" and "optimizer" in record["reason"]
+    assert record["complete"] is False and own(mnt.epoch(2))["complete"] == "false"
+    assert os.readlink(mnt.epochs_dir / "latest") == "000001"
     with one_save(mnt):
         (mnt.path / "run" / "checkpoint-5" / "optimizer").write_text("o")
-    assert sealed(mnt, 3)["continues"] == 2
+    assert sealed(mnt, 3)["complete"] is True
     assert log_of(mnt)[2]["complete"] is False and own(mnt.epoch(2))["complete"] == "false"
-    assert log_of(mnt)[3]["complete"] is True
     assert os.readlink(mnt.epochs_dir / "latest") == "000003"
     # It stays so for a machine that knows it from the remote only.
     mnt.remount(empty_cache=True)
@@ -66,41 +70,39 @@ def test_what_comes_elsewhere_continues_nothing(mnt, change):
 
 
 def begin_in(mnt, temporary):
-    """What is there as epoch 1 is sealed by a rename."""
+    """What is in epoch 1: a model, and the beginning of what is in that directory."""
+    (mnt.path / "model").write_text("m")
     (mnt.path / temporary).mkdir()
     (mnt.path / temporary / "first").write_text("1")
-    (mnt.path / "model.tmp").write_text("m")
-    (mnt.path / "model.tmp").rename(mnt.path / "model")
+    assert seal(mnt)["complete"] is True
 
 
-def test_what_is_made_in_a_scratch_directory_continues_nothing(mnt):
-    """Also where the epoch before was the first to have that directory, and was sealed by itself."""
+@pytest.mark.rules("2")
+def test_what_is_made_in_a_scratch_directory_takes_nothing_from_the_epoch_before(mnt):
     begin_in(mnt, "tmp-eval")
-    assert sealed(mnt, 1)["trigger"] == "rename"
     (mnt.path / "tmp-eval" / "second").write_text("2")
     (mnt.path / "tmp-eval" / "more").mkdir()
     (mnt.path / "tmp-eval" / "more" / "third").write_text("3")
-    assert "continues" not in seal(mnt)
+    assert seal(mnt)["rule"] == "J7"
     assert [e["complete"] for e in log_of(mnt).values()] == [True, True]
 
 
-def test_a_temporary_directory_that_an_epoch_has_continues_it_when_it_is_final(mnt):
+def test_a_temporary_directory_that_an_epoch_has_seals_when_it_is_final(mnt):
     begin_in(mnt, "tmp-checkpoint-5")
-    sealed(mnt, 1)
     (mnt.path / "tmp-checkpoint-5" / "second").write_text("2")
     (mnt.path / "tmp-checkpoint-5").rename(mnt.path / "checkpoint-5")
-    assert sealed(mnt, 2)["continues"] == 1
+    record = sealed(mnt, 2)
+    assert record["trigger"] == "rename" and record["complete"] is True
+    assert sorted(os.listdir(mnt.epoch(2) / "checkpoint-5")) == ["first", "second"]
 
 
-def test_a_directory_that_is_saved_in_again_and_moved_aside_continues_nothing(mnt):
+def test_a_directory_that_is_saved_in_again_and_moved_aside_is_whole(mnt):
     (mnt.path / "being-made").mkdir()
     (mnt.path / "being-made" / "model").write_text("1")
-    (mnt.path / "model.tmp").write_text("m")
-    (mnt.path / "model.tmp").rename(mnt.path / "model")
-    assert sealed(mnt, 1)["trigger"] == "rename"
+    assert seal(mnt)["complete"] is True
     (mnt.path / "being-made" / "model").write_text("2")
     (mnt.path / "being-made").rename(mnt.path / "old")
-    assert "continues" not in seal(mnt)
+    assert seal(mnt)["complete"] is True and [e["complete"] for e in log_of(mnt).values()] == [True, True]
 
 
 def test_what_was_sealed_by_request_did_not_come_too_early(mnt):
@@ -134,22 +136,35 @@ def write_hdf5(path):
 FORMATS = {"model.pt": write_zip, "model.safetensors": write_safetensors, "model.h5": write_hdf5}
 
 
+@pytest.mark.rules("2")
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_file_torn_inside_makes_the_epoch_incomplete_with_its_name(mnt, tmp_path, name):
-    FORMATS[name](mnt.path / name)
-    assert seal(mnt)["complete"] is True
-    whole = tmp_path / name
-    FORMATS[name](whole)
+@pytest.mark.parametrize("how", ["in place", "renamed"])
+def test_a_file_torn_inside_makes_the_epoch_incomplete_with_its_name(mnt, tmp_path, name, how):
+    def save(number, data):
+        (mnt.path / "fine").write_text(number)
+        if how == "in place":
+            (mnt.path / name).write_bytes(data)
+        else:
+            (mnt.path / ("tmp-" + name)).write_bytes(data)
+            (mnt.path / ("tmp-" + name)).rename(mnt.path / name)
+        return seal(mnt)
+
+    FORMATS[name](tmp_path / name)
+    whole, half = (tmp_path / name).read_bytes(), (tmp_path / name).read_bytes()[:-3000]
+    first = save("1", whole)
+    assert first["complete"] is True
     # As Ctrl-C in the middle of a save leaves it: closed in order.
-    (mnt.path / name).write_bytes(whole.read_bytes()[:-3000])
-    (mnt.path / "fine").write_text("1")
-    record = seal(mnt)
+    record = save("2", half)
     assert record["complete"] is False and name in record["reason"]
-    assert os.readlink(mnt.epochs_dir / "latest") == "000001"
+    assert record["rule"] == ("J2" if how == "in place" else "J1")
+    # What would be replaced stays, and the torso is kept beside it.
+    assert (mnt.path / name).read_bytes() == (whole if how == "in place" else half)
+    assert [(mnt.epochs_dir / "torn" / n).read_bytes() for n in mnt.torn()] == ([half] if how == "in place" else [])
+    assert int(os.readlink(mnt.epochs_dir / "latest")) == first["epoch"]
     # The next whole save is complete again.
-    (mnt.path / name).write_bytes(whole.read_bytes())
-    assert seal(mnt)["complete"] is True
-    assert os.readlink(mnt.epochs_dir / "latest") == "000003"
+    record = save("3", whole)
+    assert record["complete"] is True and int(os.readlink(mnt.epochs_dir / "latest")) == record["epoch"]
+    assert (mnt.epoch(record["epoch"]) / name).read_bytes() == whole
 
 
 def test_the_kill_of_a_logs_writer_is_no_reason_for_an_incomplete_epoch(mnt):
@@ -167,19 +182,20 @@ def test_the_kill_of_a_logs_writer_is_no_reason_for_an_incomplete_epoch(mnt):
 
 
 def change_attributes(path):
-    os.chmod(path / "f", 0o600)
+    os.chmod(path / "model-2", 0o600)
 
 
 def change_times(path):
-    os.utime(path / "f", ns=(1, 2))
+    os.utime(path / "model-2", ns=(1, 2))
 
 
 def change_xattrs(path):
-    os.setxattr(path / "f", "user.x", b"y")
+    os.setxattr(path / "model-2", "user.x", b"y")
 
 
 def delete(path):
-    os.unlink(path / "g")
+    """A save that a later one came after, as rotation does."""
+    os.unlink(path / "model-1")
     os.rmdir(path / "d")
 
 
@@ -190,17 +206,36 @@ RIDERS = [delete, change_attributes, change_times, change_xattrs]
 @pytest.mark.parametrize("ride", RIDERS)
 def test_deletions_and_attributes_alone_open_no_epoch(mnt, ride):
     with one_save(mnt):
-        (mnt.path / "f").write_text("1")
-        (mnt.path / "g").write_text("1")
+        (mnt.path / "model-1").write_text("1")
         (mnt.path / "d").mkdir()
     sealed(mnt, 1)
+    with one_save(mnt):
+        (mnt.path / "model-2").write_text("1")
+    sealed(mnt, 2)
     ride(mnt.path)
     held = pending(mnt)
     assert held["changes"] == "changes that ride in the next epoch" and "held_up" not in held
     with one_save(mnt):
-        (mnt.path / "f2").write_text("1")
-    sealed(mnt, 2)
-    compare(mnt, 2)
+        (mnt.path / "model-3").write_text("1")
+    sealed(mnt, 3)
+    compare(mnt, 3)
+
+
+@pytest.mark.rules("2")
+@pytest.mark.options(settle="100ms")
+def test_the_deletion_of_what_the_last_save_had_begins_another(mnt):
+    with one_save(mnt):
+        (mnt.path / "f").write_text("1")
+        (mnt.path / "g").write_text("1")
+    sealed(mnt, 1)
+    (mnt.path / "g").unlink()
+    record = sealed(mnt, 2)
+    assert (record["trigger"], record["rule"], record["complete"]) == ("quiet", "J6", False)
+    assert os.readlink(mnt.epochs_dir / "latest") == "000001"
+    (mnt.path / "f").write_text("2")
+    (mnt.path / "g").write_text("2")
+    # As it begins, that was all of the one before.
+    assert seal(mnt)["complete"] is True and log_of(mnt)[2]["complete"] is True
 
 
 def compare(mnt, number):
@@ -262,8 +297,8 @@ def test_a_close_that_leaves_the_bytes_is_sealed_where_somebody_asks_for_an_epoc
 @pytest.mark.parametrize("ride", RIDERS)
 @pytest.mark.parametrize("how", ["commit", "umount"])
 def test_commit_and_unmount_seal_what_rides(mnt, ride, how):
-    (mnt.path / "f").write_text("1")
-    (mnt.path / "g").write_text("1")
+    (mnt.path / "model-1").write_text("1")
+    (mnt.path / "model-2").write_text("1")
     (mnt.path / "d").mkdir()
     mnt.seal()
     ride(mnt.path)
@@ -422,6 +457,8 @@ def test_a_close_that_is_on_its_way_as_the_next_save_begins(mnt, names):
                 f.flush()
                 if name == names[-1]:
                     holders.append(subprocess.Popen(["sleep", "0.2"], pass_fds=[f.fileno()]))
+        if step == 1 and names == ["model_step%d.pt"]:
+            assert mnt.seal() == 1  # with the first save nobody knows what saves have
     for holder in holders:
         assert holder.wait(timeout=10) == 0
     number = mnt.seal()

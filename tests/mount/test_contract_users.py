@@ -27,6 +27,7 @@ def test_what_changed_is_sealed_after_a_kill_without_being_asked(mnt):
     assert mnt.seal() == 1
     writer = Writer(mnt.path / "model")
     (mnt.path / "other").write_bytes(b"changed since")
+    assert mnt.epochs() == [1]  # its close is taken into account, before the kill
     writer.end("kill")
     wait_until(lambda: len(mnt.epochs()) == 2, "the epoch")
     record = log_of(mnt)[-1]
@@ -134,23 +135,35 @@ def test_who_is_outside_sees_the_old_version_until_the_close(outside):
     wait_until(lambda: path.read_bytes() == b"NEW" * 1000, "the new version")
 
 
+@pytest.mark.rules("2")
 def test_a_kill_outside_the_process_namespace_cannot_be_told(outside):
-    path = outside.path / "model"
-    path.write_bytes(OLD)
+    model, optim = outside.path / "model", outside.path / "optim"
+
+    def epoch_where_model_is_killed(times):
+        writer = python(WRITER, model, "wb", "NEW", str(times))
+        assert writer.stdout.readline() == "written\n"
+        writer.kill()
+        writer.wait()
+        writer.stdin.close()
+        writer.stdout.close()
+        wait_until(lambda: model.read_bytes() == b"NEW" * times, "the version of who might have closed it")
+        outside.seal()
+        return log_of(outside)[-1]
+
+    model.write_bytes(OLD)
+    optim.write_bytes(OLD)
     outside.seal()
     assert log_of(outside)[-1]["complete"] == "unknown"
     shown = run(BIN, "log", outside.path).stdout
     assert "unknown" in shown
     assert os.getxattr(outside.epoch(1), "user.epochfs.complete") == b"unknown"
-    writer = python(WRITER, path, "wb", "NEW", "1000")
-    assert writer.stdout.readline() == "written\n"
-    writer.kill()
-    writer.wait()
-    writer.stdin.close()
-    writer.stdout.close()
-    wait_until(lambda: path.read_bytes() == b"NEW" * 1000, "the version of who might have closed it")
-    assert outside.seal() == 2
-    assert log_of(outside)[-1]["complete"] == "unknown"
+    # Part of a save: it may have been killed, or go on.
+    record = epoch_where_model_is_killed(1000)
+    assert (record["complete"], record["rule"]) == ("unknown", "J5")
+    # All of a save is evidence by itself.
+    optim.write_bytes(NEW)
+    record = epoch_where_model_is_killed(2000)
+    assert (record["complete"], record["rule"]) == (True, "J7")
 
 
 # ---- a user's own mount

@@ -87,13 +87,13 @@ def kill_daemon(volume, tmp_path, monkeypatch, number):
 @pytest.mark.timeout(100000)
 def test_the_daemon_killed_after_a_call(make_volume, tmp_path, monkeypatch, pytestconfig, passthrough):
     calls = Calls(tmp_path / "calls")
-    session, ended = run_script(make_volume(), monkeypatch, calls)
+    session, ended = run_script(make_volume(resume="off"), monkeypatch, calls)
     assert ended, session.mnt.log.read_text()
     total = calls.count
     print("%d calls" % total)
     assert total > 300
     for number in chosen(total, pytestconfig, "crashes", "crash_after", passthrough):
-        until_killed(number, lambda n: kill_daemon(make_volume(), tmp_path, monkeypatch, n))
+        until_killed(number, lambda n: kill_daemon(make_volume(resume="off"), tmp_path, monkeypatch, n))
 
 
 def collect(volume, calls, monkeypatch):

@@ -195,7 +195,7 @@ def test_keys_come_and_go(mnt, secrets, make_volume):
 def test_commands_on_the_remote_take_the_key(mnt, secrets, tmp_path, monkeypatch):
     model = noise(2 * MIB, 4)
     first = save(mnt, model=model, other=noise(MIB, 5))
-    save(mnt, other=noise(MIB, 6))
+    save(mnt, model=model, other=noise(MIB, 6))
     os.rmdir(mnt.epoch(first))
     run(BIN, "wait", mnt.path)
     assert parsed("status", mnt.path)["encrypted"] is True

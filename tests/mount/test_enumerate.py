@@ -57,29 +57,29 @@ def some_of_six(pytestconfig, share):
             "--draw", int(pytestconfig.getoption("enumerate_histories") * share)]
 
 
-@pytest.mark.options(settle="24h", **EVICTS)
+@pytest.mark.options(settle="24h", resume="off", **EVICTS)
 def test_histories(holds, pytestconfig):
     holds(*some_of_six(pytestconfig, 1))
 
 
-@pytest.mark.options(settle="24h", **EVICTS)
+@pytest.mark.options(settle="24h", resume="off", **EVICTS)
 def test_rarer_ways_to_write(holds, pytestconfig):
     """O_DIRECT, asynchronous I/O, preallocation, holes, copy_file_range, and mappings that outlive their descriptor."""
     holds("--extended", *some_of_six(pytestconfig, 0.5))
 
 
-@pytest.mark.options(settle="24h")
+@pytest.mark.options(settle="24h", resume="off")
 def test_handles_that_end_in_any_order(holds):
     holds(*HANDLES)
 
 
-@pytest.mark.options(settle="24h")
+@pytest.mark.options(settle="24h", resume="off")
 @pytest.mark.parametrize("script", MAPPINGS)
 def test_a_mapping_outlives_its_descriptor(holds, script):
     holds("--replay", script, "--times", "3")
 
 
-@pytest.mark.options(settle="24h")
+@pytest.mark.options(settle="24h", resume="off")
 @pytest.mark.parametrize("script", ROLLBACKS)
 def test_a_file_stays_what_is_open_across_a_rollback(holds, script):
     holds("--replay", script)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saves that come faster than quiet takes: each is an epoch of its own, by whatever names it is written (contract 1.3.4)."""
+"""Saves that come faster than quiet takes: each is an epoch of its own, by whatever names it is written (epochfs-saves(7), S2 and S3)."""
 
 import os
 import tempfile
@@ -144,7 +144,6 @@ HOW = {
     "two-phases-other-order": two_phases("model.bin", "opt.bin"),
     "directory": directory("checkpoint-%"),
     "directory-tmp": directory("tmp-checkpoint-%"),
-    "directory-other": directory("being-made"),
 }
 
 
@@ -168,12 +167,36 @@ def each_is_an_epoch(mnt, save, before=(), meanwhile=lambda: None):
         assert any(has(epoch, one) and not has(epoch, later or {"none": b""}) for epoch in complete), "save %d of %s" % (i, log_of(mnt))
 
 
+# Of these the second save does not tell that the first is over: what saves have is known once an epoch has one.
+FIRST_IS_SEALED = {"in-place-step", "in-place-step-two", "tempfile-step", "two-phases", "two-phases-other-order"}
+
+
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", HOW)
 def test_nothing_else_is_there(mnt, how):
-    each_is_an_epoch(mnt, HOW[how])
+    before = []
+    if how in FIRST_IS_SEALED:
+        before.append(HOW[how](mnt.path, 10))
+        mnt.seal()
+    each_is_an_epoch(mnt, HOW[how], before)
 
 
+@pytest.mark.options(settle="1h")
+def test_a_directory_of_any_name_is_renamed(mnt):
+    """What comes to its final name is of two saves then: one of two has no epoch, and none is half."""
+    saves = []
+    for step in range(FIRST, FIRST + 10 * SAVES, 10):
+        saves.append(directory("being-made")(mnt.path, step))
+        time.sleep(1.1)
+    mnt.seal()
+    complete = complete_ones(mnt)
+    assert len(complete) >= SAVES / 2 and has(complete[-1], saves[-1]), log_of(mnt)
+    for epoch in complete:
+        newest = max(int(path.name.partition("-")[2]) for path in epoch.glob("checkpoint-*"))
+        assert has(epoch, saves[(newest - FIRST) // 10])
+
+
+@pytest.mark.rules("2")
 @pytest.mark.options(settle="1h")
 def test_a_step_of_a_note_in_the_middle_of_a_save(mnt):
     """With a step of its own, and nothing else open: of what changed it is next to nothing."""
@@ -185,7 +208,9 @@ def test_a_step_of_a_note_in_the_middle_of_a_save(mnt):
             time.sleep(0.6)
             put(mnt.path / ("note_step%d.txt" % (step + i)), b"small")
         put(mnt.path / ("checkpoint-%d" % step) / "opt.bin", content(step, "opt.bin"))
-    assert not any(e["complete"] and not (mnt.epoch(e["epoch"]) / e["newest"]).with_name("opt.bin").exists() for e in log_of(mnt)), log_of(mnt)
+    found = [sorted(epoch.glob("checkpoint-*")) for epoch in complete_ones(mnt)]
+    assert [[path.name for path in paths] for paths in found] == [["checkpoint-10"]], log_of(mnt)
+    assert all((path / "opt.bin").exists() for paths in found for path in paths)
 
 
 @pytest.mark.options(settle="1s")
@@ -206,9 +231,10 @@ def test_a_second_file_that_is_saved_often_after_a_half(mnt):
     assert half == 2 and {e["epoch"]: e["complete"] for e in log_of(mnt)}[2] is False, log_of(mnt)
 
 
-@pytest.mark.options(settle="2s")
+@pytest.mark.rules("2")
+@pytest.mark.options(settle="2s", patience="8s")
 def test_a_second_file_that_is_saved_in_several_goes(mnt):
-    """As by h5py, a group at a time: the rest of a save is none of the notes that are written again and again."""
+    """As by h5py, a group at a time: the last go alone is part of a save, so that counts once patience has passed."""
     put(mnt.path / "model.bin", b"m0" * 5000)
     put(mnt.path / "opt.bin", b"o0" * 9000)
     wait_until(lambda: len(log_of(mnt)) == 1, "the first epoch")
@@ -220,16 +246,18 @@ def test_a_second_file_that_is_saved_in_several_goes(mnt):
             f.write(b"o1" * 1800)
         time.sleep(0.1)
     mnt.seal()
-    assert {e["epoch"]: e["complete"] for e in log_of(mnt)} == {1: True, 2: False, 3: True}, log_of(mnt)
+    assert {e["epoch"]: e["complete"] for e in log_of(mnt)} == {1: True, 2: False, 3: False}, log_of(mnt)
+    wait_until(lambda: {e["epoch"]: e["complete"] for e in log_of(mnt)} == {1: True, 2: False, 3: True}, "what is pending to be whole")
+    assert (mnt.epochs_dir / "latest" / "opt.bin").read_bytes() == b"o1" * 9000
 
 
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", HOW)
 def test_beside_a_scratch_directory(mnt, how):
-    """Somebody writes into it all the time; its name says that nothing in it is final."""
+    """Somebody writes into it all the time; its name says that nothing in it is final, and an epoch has it."""
+    (mnt.path / "tmp-eval").mkdir()
     first = HOW[how](mnt.path, 10)
     mnt.seal()
-    (mnt.path / "tmp-eval").mkdir()
 
     def write():
         put(mnt.path / "tmp-eval" / "x.txt", b"%f" % time.time())
@@ -241,11 +269,11 @@ def test_beside_a_scratch_directory(mnt, how):
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", HOW)
 def test_beside_an_open_scratch_file(mnt, how):
+    """It was opened before the last epoch."""
     first = HOW[how](mnt.path, 10)
     (mnt.path / "tmp-eval").mkdir()
-    put(mnt.path / "tmp-eval" / "first.bin", b"1")
-    mnt.seal()
     with open(mnt.path / "tmp-eval" / "x.bin", "wb", buffering=0) as x:
+        mnt.seal()
         each_is_an_epoch(mnt, HOW[how], [first], lambda: x.write(b"\x01" * 100))
 
 
@@ -316,8 +344,9 @@ def test_on_another_machine_the_same_renames_end_no_save(mnt):
 # ---- names that are linked
 
 
-@pytest.mark.options(settle="1h")
+@pytest.mark.options(settle="300ms")
 def test_a_name_with_another_step_is_linked(mnt):
+    """What is removed and made anew tells no end of a save: quiet does."""
     saves = []
     for step in range(2, 12, 2):
         saves.append(linked(mnt.path, step))
@@ -331,7 +360,8 @@ def test_a_name_with_another_step_is_linked(mnt):
 @pytest.mark.options(settle="1h")
 @pytest.mark.parametrize("how", [removed, removed_then_renamed])
 @pytest.mark.parametrize("name", ["model.bin", "states_0.bin", "rest-step%.bin", "below/model.bin"])
-@pytest.mark.parametrize("fails", [False, True])
+# Nobody knows where a save began whose files are removed before they come again, after one that failed (epochfs-saves(7), LIMITS).
+@pytest.mark.parametrize("fails", [False, pytest.param(True, marks=pytest.mark.rules("1"))])
 def test_a_name_is_linked_and_another_file_saved(mnt, how, name, fails):
     """No count tells which save that is of: quiet decides, also where a save is tried again."""
     if "/" in name:
@@ -359,12 +389,14 @@ def test_a_name_is_linked_and_another_file_saved(mnt, how, name, fails):
 def test_numbers_may_count_parts(mnt):
     for number in range(4):
         put(mnt.path / ("model_%d.bin" % number), content(1, "model.bin"))
-        (mnt.path / str(number)).mkdir()
-        put(mnt.path / str(number) / "opt.bin", content(1, "opt.bin"))
+        put(mnt.path / ("opt_%d.bin" % number), content(1, "opt.bin"))
         time.sleep(1.1)
     assert log_of(mnt) == []
 
 
 @pytest.mark.options(settle="1h", step="model_([0-9]+)")
 def test_numbers_are_steps_where_an_option_says_so(mnt):
-    each_is_an_epoch(mnt, files(put, "model_%.bin"))
+    save = files(put, "model_%.bin")
+    first = save(mnt.path, 10)
+    mnt.seal()
+    each_is_an_epoch(mnt, save, [first])

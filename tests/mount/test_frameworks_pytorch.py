@@ -15,9 +15,8 @@ import pytest
 
 from conftest import python, wait_until
 from framework_saves import (
-    files_below, nothing_more, one_epoch_at_once, one_epoch_by_quiet, quickly, safetensors, save_trainer, save_zip,
+    files_below, first_of_its_kind, nothing_more, one_epoch_at_once, one_epoch_by_quiet, quickly, safetensors, save_trainer, save_zip,
     tensors)
-from test_contract_epochs import log_of
 
 CLOCK_REALTIME_COARSE = 5  # of Linux; Python's module time does not name it
 
@@ -63,9 +62,10 @@ for i in range(2):
     os.rename(folder / ".metadata.tmp", folder / ".metadata")
 
 
+@pytest.mark.rules("2")
 def test_torch_distributed_checkpoint(mnt):
     save_distributed(mnt.path, 7)
-    one_epoch_at_once(mnt, 1, 7)
+    first_of_its_kind(mnt, 1, 7)
     save_distributed(mnt.path, 7)  # over the same one
     one_epoch_at_once(mnt, 2, 7)
 
@@ -85,10 +85,16 @@ def save_safetensors(path, data, chunk=8192):
     os.rename(temporary, path)
 
 
+@pytest.mark.rules("2")
 def test_safetensors_by_rename(mnt):
+    save_safetensors(mnt.path / "model.safetensors", tensors())
+    first_of_its_kind(mnt, 1)
+    # Such a rename seals once a second at most.
+    sealed = time.monotonic()
+    wait_until(lambda: time.monotonic() > sealed + 1, "a second")
     data = tensors()
     save_safetensors(mnt.path / "model.safetensors", data)
-    one_epoch_at_once(mnt, 1)
+    one_epoch_at_once(mnt, 2)
     assert read_private(mnt.path / "model.safetensors") == safetensors(data)
     assert os.stat(mnt.path / "model.safetensors").st_mode & 0o777 == 0o644
 
@@ -117,16 +123,17 @@ def test_trainer_is_grouped_by_quiet(mnt):
     assert sorted(os.listdir(mnt.epoch(1))) == ["checkpoint-500"]
 
 
+@pytest.mark.rules("2")
 def test_trainer_with_safetensors_by_rename(mnt):
-    """The model's rename seals too early; the epoch that has the rest continues it, and `latest` is never the half."""
-    (mnt.path / "before").touch()
-    mnt.seal()
+    """The model's rename is no sign: the save has not what the one before had. The last file is, and `latest` is never the half."""
     save_trainer(mnt.path / "checkpoint-500", 500, save_safetensors)
-    wait_until(lambda: 2 in mnt.epochs(), "the epoch that comes too early")
-    one_epoch_at_once(mnt, 3, 500, "marker")
-    records = log_of(mnt)
-    assert records[3]["continues"] == 2 and records[2]["complete"] is False
-    assert mnt.request("resolve", epoch="step=500")["epoch"] == 3
+    first_of_its_kind(mnt, 1, 500)
+    sealed = time.monotonic()
+    wait_until(lambda: time.monotonic() > sealed + 1, "the second in which a rename seals nothing")
+    save_trainer(mnt.path / "checkpoint-1000", 1000, save_safetensors)
+    one_epoch_at_once(mnt, 2, 1000, "marker")
+    assert mnt.epochs() == [1, 2]
+    assert mnt.request("resolve", epoch="step=1000")["epoch"] == 2
 
 
 @pytest.mark.options(marker="trainer_state.json", settle="1h")
@@ -213,6 +220,7 @@ def test_lightning(mnt, tmp_path):
 # ---- DeepSpeed and Megatron-LM
 
 
+@pytest.mark.rules("2")
 def test_deepspeed(mnt):
     """Each rank its states, `latest` by open("w"); the fast writer uses O_DIRECT."""
     for number, step in enumerate((12, 24), 1):
@@ -226,7 +234,10 @@ def test_deepspeed(mnt):
         assert os.write(fd, memory) == 1 << 16
         os.close(fd)
         (mnt.path / "latest").write_text("global_step%d" % step)
-        one_epoch_at_once(mnt, number, step, "marker")
+        if number == 1:
+            first_of_its_kind(mnt, number, step)
+        else:
+            one_epoch_at_once(mnt, number, step, "marker")
         assert (folder / "fast.pt").read_bytes() == memory[:]
         memory.close()
 
@@ -241,10 +252,12 @@ def save_megatron(top, iteration):
     os.close(fd)
 
 
+@pytest.mark.rules("2")
 def test_megatron(mnt):
-    for number, iteration in enumerate((100, 200), 1):
-        save_megatron(mnt.path, iteration)
-        one_epoch_at_once(mnt, number, iteration, "marker")
+    save_megatron(mnt.path, 100)
+    first_of_its_kind(mnt, 1, 100)
+    save_megatron(mnt.path, 200)
+    one_epoch_at_once(mnt, 2, 200, "marker")
 
 
 @pytest.mark.options(marker="latest_checkpointed_iteration.txt", settle="1h")

@@ -107,27 +107,33 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.rules("2")
 @pytest.mark.parametrize("records", [0, 1, 8, 20])
-@pytest.mark.options(keep="last:1")
+@pytest.mark.options(keep="last:1", resume="off")
 def test_an_interrupted_torch_save_is_torn(mnt, records):
-    """It closes its archive in good order all the same."""
+    """It closes its archive in good order all the same. A replacement is not committed; a new file is, and its epoch is not whole."""
     torch = pytest.importorskip("torch")
-    path = mnt.path / "model.pt"
+    path, new = mnt.path / "model.pt", mnt.path / "new.pt"
     state = {"w%d" % i: torch.full((1000,), 1.) for i in range(20)}
     torch.save(state, path)
     assert mnt.seal() == 1
-    save = python(INTERRUPTED, path, str(records))
-    out, _ = save.communicate(timeout=LIMIT)
-    assert save.returncode == 5, out
-    with zipfile.ZipFile(path) as z:
-        assert z.testzip() is None and 1 + records <= len(z.namelist()) <= 3 + records
+    whole = path.read_bytes()
+    for written in (path, new):
+        save = python(INTERRUPTED, written, str(records))
+        out, _ = save.communicate(timeout=LIMIT)
+        assert save.returncode == 5, out
+        assert path.read_bytes() == whole
+        (torn,) = mnt.torn()
+        with zipfile.ZipFile(mnt.epochs_dir / "torn" / torn if written == path else new) as z:
+            assert z.testzip() is None and 1 + records <= len(z.namelist()) <= 3 + records
     assert mnt.seal() == 2
     record = log_of(mnt)[2]
-    assert record["complete"] is False and "model.pt" in record["reason"]
+    assert record["complete"] is False and record["rule"] == "J1" and "new.pt" in record["reason"]
     mnt.wait_durable()
     assert int(os.readlink(mnt.epochs_dir / "latest")) == 1 and mnt.epochs() == [1, 2]
     assert run(BIN, "verify", mnt.path, "2", check=False).returncode == 6
     assert torch.equal(torch.load(mnt.epoch(1) / "model.pt")["w19"], state["w19"])
+    torch.save(state, new)
     torch.save(state, path)
     assert mnt.seal() == 3
     assert log_of(mnt)[3]["complete"] is True
@@ -170,6 +176,7 @@ def test_h5py(mnt):
     assert all(e["complete"] for e in log_of(mnt).values())
 
 
+@pytest.mark.options(resume="off")
 def test_h5py_killed_in_mid_write(mnt):
     """As on a disk: the file stays as the killed one left it, what an epoch has stays whole, the next one says so."""
     h5py = pytest.importorskip("h5py")

@@ -137,6 +137,7 @@ def test_a_writer_of_another_uid(mnt):
     (mnt.path / "roots").write_text("not yours")
     os.chmod(mnt.path / "roots", 0o644)
     (mnt.path / "secret").touch(mode=0o600)
+    mnt.seal()
     writer = python(AS_NOBODY + """
 import errno
 top = "."

@@ -17,6 +17,8 @@ import player
 import protocol
 import table
 
+pytestmark = pytest.mark.rules("2")
+
 PROGRAM = os.path.join(os.environ.get("EPOCHFS_UNITS", ""), "protocols/epochfs")
 
 

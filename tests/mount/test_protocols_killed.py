@@ -11,6 +11,8 @@ import player  # of tests/protocols
 import protocol
 from test_protocols import played
 
+pytestmark = pytest.mark.rules("2")
+
 
 def kill_in(one, draw):
     points = [i for i, op in enumerate(one.body) if op.who] + [len(one.body)]

@@ -147,7 +147,8 @@ def steps(mnt, code, *more):
 def test_a_program_goes_on_wherever_the_worker_dies(volume, monkeypatch, point, count):
     """The first worker dies at this step of its own; the one after it has no such fault."""
     monkeypatch.setenv("EPOCHFS_FAULT", "%s:%d" % (point, count))
-    mnt = volume.mount(settle="1h")
+    # One of the program's children is killed in its save: what goes back is not asked here.
+    mnt = volume.mount(settle="1h", resume="off")
     p = steps(mnt, STEPS + STEPS_BESIDE_A_READER)
     out, err = p.communicate(timeout=LIMIT)
     assert (p.returncode, out) == (0, "done\n"), err + mnt.log.read_text()

@@ -14,6 +14,8 @@ import pytest
 
 from trainer_killed import ENDINGS, STYLES, Job, Server, UserCalls
 
+pytestmark = pytest.mark.rules("2")
+
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer_kills.json")
 
 

@@ -40,7 +40,7 @@ def whole_story(volume, tmp_path, large=40 << 20):
     check_files(volume.path, files)
     assert not (volume.epoch(first) / "big.pt").exists()
     # What is replaced, dropped and collected is gone, and the rest is there.
-    files["model.pt"] = save(volume, "model.pt", 100000)
+    files["model.pt"], files["sub/small"] = save(volume, "model.pt", 100000), save(volume, "sub/small", 100)
     volume.seal()
     volume.wait_durable()
     os.unlink(volume.epochs_dir / "first")
